@@ -1,0 +1,137 @@
+#include "engine/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace thermocline::base {
+namespace {
+
+Status ErrnoStatus(const std::string& path, const char* action, int error) {
+  const std::string message = StrCat(path, ": ", action, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT: case ENOTDIR: return NotFound(message);
+    case EACCES: case EPERM: return Status(StatusCode::kPermissionDenied, message);
+    case ENOSPC: case EDQUOT: return ResourceExhausted(message);
+    default: return Unavailable(message);
+  }
+}
+
+class PosixFile final : public File {
+ public:
+  PosixFile(std::string path, int fd, std::uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  ~PosixFile() override {
+    if (map_ != nullptr) ::munmap(map_, size_);
+    ::close(fd_);
+  }
+
+  const std::string& path() const override { return path_; }
+  std::uint64_t size() const override { return size_; }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const override {
+    std::size_t done = 0;
+    while (done < out.size()) {
+      const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(path_, "read", errno);
+      if (n == 0) {
+        return DataLoss(path_, ": file ends at byte ", offset + done, ", ", out.size() - done,
+                        " bytes short; it was truncated while open");
+      }
+      done += static_cast<std::size_t>(n);
+    }
+    return OkStatus();
+  }
+
+  Result<std::span<const std::byte>> Map() override {
+    if (size_ == 0) return std::span<const std::byte>();
+    if (map_ == nullptr) {
+      void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
+      if (map == MAP_FAILED) return ErrnoStatus(path_, "map", errno);
+      map_ = map;
+    }
+    return std::span(static_cast<const std::byte*>(map_), size_);
+  }
+
+ private:
+  std::string path_;
+  int fd_;
+  std::uint64_t size_;
+  void* map_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<File>> OpenFile(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(path, "open", errno);
+  struct stat info{};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return InvalidArgument(path, ": not a regular file");
+  }
+  return std::unique_ptr<File>(new PosixFile(path, fd, static_cast<std::uint64_t>(info.st_size)));
+}
+
+Result<std::string> ReadFileToString(const std::string& path, std::uint64_t bytes_max) {
+  ASSIGN_OR_RETURN(auto file, OpenFile(path));
+  if (file->size() > bytes_max) {
+    return ResourceExhausted(path, ": ", file->size(), " bytes, more than the ", bytes_max, " allowed here");
+  }
+  std::string text(file->size(), '\0');
+  RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+bool PathExists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+bool IsDirectory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+Result<std::unique_ptr<FileWriter>> FileWriter::Create(const std::string& path) {
+  const std::string temporary = path + ".tmp";
+  std::FILE* file = std::fopen(temporary.c_str(), "wbe");
+  if (file == nullptr) return ErrnoStatus(temporary, "create", errno);
+  return std::unique_ptr<FileWriter>(new FileWriter(path, file));
+}
+
+FileWriter::~FileWriter() {
+  if (file_ == nullptr) return;
+  std::fclose(file_);
+  ::unlink((path_ + ".tmp").c_str());
+}
+
+Status FileWriter::Append(std::span<const std::byte> bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) {
+    return ErrnoStatus(path_ + ".tmp", "write", errno);
+  }
+  bytes_written_ += bytes.size();
+  return OkStatus();
+}
+
+Status FileWriter::Commit() {
+  const std::string temporary = path_ + ".tmp";
+  const bool flushed = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
+  const int error = errno;
+  if (!flushed) return ErrnoStatus(temporary, "flush", error);
+  std::fclose(file_);
+  file_ = nullptr;
+  if (std::rename(temporary.c_str(), path_.c_str()) != 0) {
+    const Status failed = ErrnoStatus(path_, "rename", errno);
+    ::unlink(temporary.c_str());
+    return failed;
+  }
+  return OkStatus();
+}
+
+}  // namespace thermocline::base

@@ -1,0 +1,43 @@
+#include "engine/base/huge_buffer.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace thermocline::base {
+namespace {
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+}
+
+Result<HugeBuffer> HugeBuffer::Allocate(std::size_t bytes) {
+  const std::size_t mapping_bytes = bytes + kHugePageBytes;
+  void* mapping = ::mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return ResourceExhausted("cannot allocate ", HumanBytes(static_cast<double>(bytes)), ": ", std::strerror(errno));
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(mapping);
+  const std::uintptr_t aligned = (address + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
+  HugeBuffer buffer;
+  buffer.data_ = reinterpret_cast<std::byte*>(aligned);
+  buffer.bytes_ = bytes;
+  buffer.mapping_ = mapping;
+  buffer.mapping_bytes_ = mapping_bytes;
+  buffer.huge_ = ::madvise(buffer.data_, bytes, MADV_HUGEPAGE) == 0;
+  return buffer;
+}
+
+HugeBuffer& HugeBuffer::operator=(HugeBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapping_, other.mapping_);
+  std::swap(mapping_bytes_, other.mapping_bytes_);
+  std::swap(huge_, other.huge_);
+  return *this;
+}
+
+HugeBuffer::~HugeBuffer() {
+  if (data_ != nullptr) ::munmap(mapping_, mapping_bytes_);
+}
+
+}  // namespace thermocline::base

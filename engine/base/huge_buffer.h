@@ -1,0 +1,39 @@
+// Anonymous memory on huge pages: page walks, not DRAM, bound reads of large weights on 4 KiB pages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "engine/base/status.h"
+
+namespace thermocline::base {
+
+// Owns one zeroed mapping, aligned to 2 MiB. Movable; const reads are thread-safe.
+class HugeBuffer {
+ public:
+  HugeBuffer() = default;
+  // ResourceExhausted if the system refuses the bytes.
+  static Result<HugeBuffer> Allocate(std::size_t bytes);
+  HugeBuffer(HugeBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_), mapping_(other.mapping_),
+        mapping_bytes_(other.mapping_bytes_), huge_(other.huge_) {}
+  HugeBuffer& operator=(HugeBuffer&& other) noexcept;
+  ~HugeBuffer();
+
+  std::byte* data() { return data_; }
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return bytes_; }
+  // Whether the system took the advice; false means 4 KiB pages.
+  bool huge() const { return huge_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  void* mapping_ = nullptr;
+  std::size_t mapping_bytes_ = 0;
+  bool huge_ = false;
+};
+
+}  // namespace thermocline::base

@@ -1,0 +1,189 @@
+#include "engine/base/json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace thermocline::base {
+namespace {
+
+using Library = nlohmann::json;
+
+// Builds our value from the library's events, so that order is kept and depth is bounded.
+class Builder : public nlohmann::json_sax<Library> {
+ public:
+  explicit Builder(int depth_max) : depth_max_(depth_max) {}
+
+  bool null() override { return Add(Json()); }
+  bool boolean(bool value) override { return Add(Json(value)); }
+  bool number_integer(number_integer_t value) override { return Add(Json(value)); }
+  bool number_unsigned(number_unsigned_t value) override {
+    const bool fits = value <= static_cast<number_unsigned_t>(INT64_MAX);
+    return Add(fits ? Json(static_cast<std::int64_t>(value)) : Json(static_cast<double>(value)));
+  }
+  bool number_float(number_float_t value, const string_t&) override { return Add(Json(value)); }
+  bool string(string_t& value) override { return Add(Json(std::move(value))); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return Open(Json(Json::Object())); }
+  bool key(string_t& value) override {
+    keys_.push_back(std::move(value));
+    return true;
+  }
+  bool end_object() override { return Close(); }
+  bool start_array(std::size_t) override { return Open(Json(Json::Array())); }
+  bool end_array() override { return Close(); }
+  bool parse_error(std::size_t position, const std::string&, const Library::exception& error) override {
+    if (error_.empty()) {
+      std::string what = error.what();
+      const std::size_t colon = what.find(": ");
+      error_ = StrCat("invalid JSON at byte ", position, ": ",
+                      ReplaceInvalidUtf8(colon == std::string::npos ? what : what.substr(colon + 2)));
+    }
+    return false;
+  }
+
+  const std::string& error() const { return error_; }
+  Json Take() { return std::move(root_); }
+
+ private:
+  bool Open(Json container) {
+    if (static_cast<int>(open_.size()) >= depth_max_) {
+      error_ = StrCat("invalid JSON: nested deeper than ", depth_max_, " levels");
+      return false;
+    }
+    open_.push_back(std::move(container));
+    return true;
+  }
+  bool Close() {
+    Json done = std::move(open_.back());
+    open_.pop_back();
+    return Add(std::move(done));
+  }
+  bool Add(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (open_.back().is_array()) {
+      open_.back().array().push_back(std::move(value));
+    } else {
+      open_.back().object().emplace_back(std::move(keys_.back()), std::move(value));
+      keys_.pop_back();
+    }
+    return true;
+  }
+
+  int depth_max_;
+  Json root_;
+  std::vector<Json> open_;
+  std::vector<std::string> keys_;  // of the objects being read, innermost last
+  std::string error_;
+};
+
+void AppendNewline(std::string& out, int indent, int level) {
+  if (indent < 0) return;
+  out.push_back('\n');
+  out.append(static_cast<std::size_t>(indent * level), ' ');
+}
+
+void AppendValue(std::string& out, const Json& value, int indent, int level) {
+  if (value.is_null()) {
+    out += "null";
+  } else if (value.is_bool()) {
+    out += value.as_bool() ? "true" : "false";
+  } else if (value.is_int()) {
+    out += StrCat(value.as_int());
+  } else if (value.is_number()) {
+    out += std::isfinite(value.as_double()) ? FormatDouble(value.as_double()) : "null";
+  } else if (value.is_string()) {
+    AppendJsonString(out, value.as_string());
+  } else {
+    const bool array = value.is_array();
+    const std::size_t count = array ? value.as_array().size() : value.as_object().size();
+    out.push_back(array ? '[' : '{');
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i > 0) out.push_back(',');
+      AppendNewline(out, indent, level + 1);
+      if (!array) {
+        AppendJsonString(out, value.as_object()[i].first);
+        out += indent < 0 ? ":" : ": ";
+      }
+      AppendValue(out, array ? value.as_array()[i] : value.as_object()[i].second, indent, level + 1);
+    }
+    if (count > 0) AppendNewline(out, indent, level);
+    out.push_back(array ? ']' : '}');
+  }
+}
+
+}  // namespace
+
+std::string_view Json::type_name() const {
+  constexpr std::string_view kNames[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+  return kNames[value_.index()];
+}
+
+const Json* Json::FindRaw(std::string_view key) const {
+  if (!is_object()) return nullptr;
+  // The last of duplicate keys wins, as in Python and JavaScript.
+  const Object& members = as_object();
+  const auto found = std::find_if(members.rbegin(), members.rend(), [&](const Member& m) { return m.first == key; });
+  return found == members.rend() ? nullptr : &found->second;
+}
+
+const Json* Json::Find(std::string_view key) const {
+  const Json* value = FindRaw(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+void Json::Set(std::string_view key, Json value) {
+  if (const Json* old = FindRaw(key)) {
+    *const_cast<Json*>(old) = std::move(value);
+  } else {
+    object().emplace_back(std::string(key), std::move(value));
+  }
+}
+
+std::string Json::Dump(int indent) const {
+  std::string out;
+  AppendValue(out, *this, indent, 0);
+  return out;
+}
+
+Result<Json> ParseJson(std::string_view text, int depth_max) {
+  Builder builder(depth_max);
+  if (!Library::sax_parse(text.begin(), text.end(), &builder)) {
+    return InvalidArgument(builder.error().empty() ? "invalid JSON" : builder.error());
+  }
+  return builder.Take();
+}
+
+void AppendJsonString(std::string& out, std::string_view text) {
+  out.push_back('"');
+  const std::string clean = ReplaceInvalidUtf8(text);
+  for (const char c : clean) {
+    switch (c) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      case '\b': out += "\\b"; break;
+      case '\f': out += "\\f"; break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          char escape[8];
+          std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
+          out += escape;
+        } else {
+          out.push_back(c);
+        }
+    }
+  }
+  out.push_back('"');
+}
+
+std::string FormatDouble(double value) {
+  std::string text = StrCat(value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace thermocline::base

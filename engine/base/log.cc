@@ -1,0 +1,60 @@
+#include "engine/base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+
+#include "engine/base/json.h"
+
+namespace thermocline::base {
+namespace {
+
+std::atomic<bool> log_json{false};
+
+spdlog::logger& Logger() {
+  static const auto logger = [] {
+    auto made = std::make_shared<spdlog::logger>("thermocline", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+    return made;
+  }();
+  return *logger;
+}
+
+spdlog::level::level_enum LibraryLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarning: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kOff: return spdlog::level::off;
+  }
+  return spdlog::level::info;
+}
+
+}  // namespace
+
+void ConfigureLog(LogLevel level, bool json) {
+  Logger().set_level(LibraryLevel(level));
+  Logger().set_pattern(json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":%v})"
+                            : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  log_json = json;
+}
+
+Result<LogLevel> ParseLogLevel(std::string_view name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "warning") return LogLevel::kWarning;
+  if (name == "error") return LogLevel::kError;
+  if (name == "off") return LogLevel::kOff;
+  return InvalidArgument("unknown log level '", name, "'; one of debug, info, warning, error, off");
+}
+
+void Log(LogLevel level, std::string_view message) {
+  // A message may carry text from a file or a client: no control character may forge a line.
+  std::string line;
+  AppendJsonString(line, message);
+  Logger().log(LibraryLevel(level), log_json ? std::string_view(line) : std::string_view(line).substr(1, line.size() - 2));
+}
+
+}  // namespace thermocline::base

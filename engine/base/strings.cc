@@ -1,0 +1,155 @@
+#include "engine/base/strings.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
+
+namespace thermocline::base {
+
+int EditDistance(std::string_view a, std::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    int diagonal = row[0];
+    row[0] = static_cast<int>(i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string NearestName(std::string_view name, std::span<const std::string> candidates) {
+  std::string best;
+  int best_distance = static_cast<int>(name.size()) / 2 + 1;
+  for (const std::string& candidate : candidates) {
+    const int distance = EditDistance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string HumanBytes(double bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), unit == 0 ? "%.0f %s" : "%.2f %s", bytes, kUnits[unit]);
+  return buffer;
+}
+
+namespace {
+
+// What a lead byte promises: how many continuation bytes, and the range of the first of them
+// (which excludes overlong forms, surrogates and values above U+10FFFF).
+struct LeadByte {
+  int continuation = -1;
+  unsigned char low = 0x80, high = 0xBF;
+};
+
+LeadByte ClassifyLead(unsigned char byte) {
+  if (byte < 0x80) return {0};
+  if (byte >= 0xC2 && byte <= 0xDF) return {1};
+  if (byte == 0xE0) return {2, 0xA0, 0xBF};
+  if (byte == 0xED) return {2, 0x80, 0x9F};
+  if (byte >= 0xE1 && byte <= 0xEF) return {2};
+  if (byte == 0xF0) return {3, 0x90, 0xBF};
+  if (byte >= 0xF1 && byte <= 0xF3) return {3};
+  if (byte == 0xF4) return {3, 0x80, 0x8F};
+  return {};
+}
+
+// Length of the longest valid prefix of a sequence at `pos`; `complete` says whether it is whole.
+int ValidPrefix(std::string_view text, std::size_t pos, bool& complete) {
+  const LeadByte lead = ClassifyLead(static_cast<unsigned char>(text[pos]));
+  complete = lead.continuation == 0;
+  if (lead.continuation <= 0) return 1;
+  int length = 1;
+  for (int i = 1; i <= lead.continuation; ++i) {
+    const std::size_t at = pos + static_cast<std::size_t>(i);
+    if (at >= text.size()) return length;
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const unsigned char low = i == 1 ? lead.low : 0x80, high = i == 1 ? lead.high : 0xBF;
+    if (byte < low || byte > high) return length;
+    ++length;
+  }
+  complete = true;
+  return length;
+}
+
+}  // namespace
+
+std::string ReplaceInvalidUtf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t pos = 0; pos < text.size();) {
+    bool complete = false;
+    const int length = ValidPrefix(text, pos, complete);
+    if (complete) {
+      out.append(text.substr(pos, static_cast<std::size_t>(length)));
+    } else {
+      out.append("\xEF\xBF\xBD");
+    }
+    pos += static_cast<std::size_t>(length);
+  }
+  return out;
+}
+
+int IncompleteUtf8Suffix(std::string_view text) {
+  const int longest = static_cast<int>(std::min<std::size_t>(3, text.size()));
+  for (int back = 1; back <= longest; ++back) {
+    const std::size_t pos = text.size() - static_cast<std::size_t>(back);
+    const LeadByte lead = ClassifyLead(static_cast<unsigned char>(text[pos]));
+    if (lead.continuation < 0) continue;
+    bool complete = false;
+    const int valid = ValidPrefix(text, pos, complete);
+    return !complete && valid == back ? back : 0;
+  }
+  return 0;
+}
+
+char32_t DecodeUtf8(std::string_view text, std::size_t& pos) {
+  bool complete = false;
+  const int length = ValidPrefix(text, pos, complete);
+  if (!complete) {
+    ++pos;
+    return 0xFFFD;
+  }
+  const auto first = static_cast<unsigned char>(text[pos]);
+  char32_t value = length == 1 ? first : first & (0x7FU >> length);
+  for (int i = 1; i < length; ++i) {
+    value = (value << 6) | (static_cast<unsigned char>(text[pos + static_cast<std::size_t>(i)]) & 0x3FU);
+  }
+  pos += static_cast<std::size_t>(length);
+  return value;
+}
+
+void AppendUtf8(std::string& out, char32_t code_point) {
+  const auto push = [&out](char32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (code_point < 0x80) {
+    push(code_point);
+  } else if (code_point < 0x800) {
+    push(0xC0 | (code_point >> 6));
+    push(0x80 | (code_point & 0x3F));
+  } else if (code_point < 0x10000) {
+    push(0xE0 | (code_point >> 12));
+    push(0x80 | ((code_point >> 6) & 0x3F));
+    push(0x80 | (code_point & 0x3F));
+  } else {
+    push(0xF0 | (code_point >> 18));
+    push(0x80 | ((code_point >> 12) & 0x3F));
+    push(0x80 | ((code_point >> 6) & 0x3F));
+    push(0x80 | (code_point & 0x3F));
+  }
+}
+
+}  // namespace thermocline::base

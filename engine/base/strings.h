@@ -1,0 +1,71 @@
+// Small string helpers: StrCat for messages, checked number parsing, nearest name for "did you mean".
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace thermocline::base {
+
+namespace internal {
+inline void AppendPiece(std::string& out, std::string_view piece) { out.append(piece); }
+inline void AppendPiece(std::string& out, char piece) { out.push_back(piece); }
+template <typename T>
+  requires std::is_same_v<T, bool>
+void AppendPiece(std::string& out, T piece) {
+  out.append(piece ? "true" : "false");
+}
+template <typename T>
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, char> && !std::is_same_v<T, bool>)
+void AppendPiece(std::string& out, T piece) {
+  char buffer[40];
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), piece);
+  out.append(buffer, result.ptr);
+}
+}  // namespace internal
+
+// Joins strings and numbers into one message.
+template <typename... Pieces>
+std::string StrCat(const Pieces&... pieces) {
+  std::string out;
+  (internal::AppendPiece(out, pieces), ...);
+  return out;
+}
+
+// The whole of `text` as a number, or nothing: no sign games, no trailing characters.
+template <typename T>
+std::optional<T> ParseNumber(std::string_view text) {
+  T value{};
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Edit distance (Levenshtein) between two short names.
+int EditDistance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `name` if it is near enough to be a typing error, else "".
+std::string NearestName(std::string_view name, std::span<const std::string> candidates);
+
+// `bytes` as "1.5 GiB", for people.
+std::string HumanBytes(double bytes);
+
+// Replaces every ill-formed UTF-8 sequence by U+FFFD (one per maximal subpart, as WHATWG decoders do).
+std::string ReplaceInvalidUtf8(std::string_view text);
+
+// Number of bytes at the end of `text` that begin a UTF-8 character but do not complete it (0 to 3).
+int IncompleteUtf8Suffix(std::string_view text);
+
+// Decodes the code point at `text[pos]`, moving `pos` past it; U+FFFD and one byte further if ill-formed.
+char32_t DecodeUtf8(std::string_view text, std::size_t& pos);
+void AppendUtf8(std::string& out, char32_t code_point);
+
+}  // namespace thermocline::base
+
+namespace thermocline {
+using base::StrCat;
+}

@@ -1,0 +1,64 @@
+#include "engine/exec/loaded_model.h"
+
+#include <sched.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "engine/base/log.h"
+#include "engine/model/builtin.h"
+
+namespace thermocline::exec {
+
+int NumProcessors() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+Result<const kernels::OpTable*> ChooseOps(const std::string& isa) {
+  const char* from_environment = std::getenv("THERMOCLINE_CPU_ISA");
+  std::string wanted = isa;
+  if (wanted.empty() && from_environment != nullptr) wanted = from_environment;
+  const kernels::OpTable* ops = kernels::CpuOps(wanted.empty() ? nullptr : wanted.c_str());
+  if (ops == nullptr) {
+    return base::InvalidArgument("cpu_isa '", wanted, "' cannot be used: the names are avx512, avx2 and reference, and this processor's best is ",
+                                 kernels::CpuOps()->name);
+  }
+  return ops;
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto loaded = std::make_unique<LoadedModel>();
+  ASSIGN_OR_RETURN(loaded->ops, ChooseOps(options.cpu_isa));
+  ASSIGN_OR_RETURN(loaded->path, model::ResolveModel(options.model));
+  ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(loaded->path));
+  loaded->format = file->format;
+  loaded->config = file->config;
+  auto tokenizer = text::Tokenizer::Create(file->vocabulary);
+  // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we cannot read does not.
+  if (tokenizer.ok()) {
+    loaded->tokenizer = *std::move(tokenizer);
+  } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
+    return tokenizer.status().Annotate(loaded->path);
+  }
+  loaded->pool = std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
+  ASSIGN_OR_RETURN(loaded->weights, model::LoadWeights(*file, *loaded->pool, options.on_progress));
+  if (!loaded->weights->memory.huge()) {
+    base::LogWarning("the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will be slower");
+  }
+  loaded->load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return loaded;
+}
+
+std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length) const {
+  return std::make_unique<Transformer>(Transformer::Params{.config = config,
+                                                           .weights = *weights,
+                                                           .ops = *ops,
+                                                           .pool = *pool,
+                                                           .tokens_max = tokens_max,
+                                                           .context_length = context_length});
+}
+
+}  // namespace thermocline::exec

@@ -1,0 +1,46 @@
+// A model ready to run: weights in memory, tokenizer, kernels and threads chosen.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/base/worker_pool.h"
+#include "engine/exec/transformer.h"
+#include "engine/model/model_file.h"
+#include "engine/model/weights.h"
+#include "engine/text/tokenizer.h"
+
+namespace thermocline::exec {
+
+struct LoadOptions {
+  std::string model;               // path, or the name of a built-in model
+  int threads = 0;                 // kernel threads; 0 = one for each processor this process may use
+  std::string cpu_isa;             // "avx512", "avx2", "reference"; "" = $THERMOCLINE_CPU_ISA, else the fastest
+  std::function<void(double)> on_progress;  // share loaded, from one thread at a time; may be empty
+};
+
+// Const after Load but for the pool, which the decode thread uses.
+struct LoadedModel {
+  std::string path;
+  std::string format;
+  model::ModelConfig config;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::unique_ptr<base::WorkerPool> pool;
+  std::unique_ptr<model::Weights> weights;
+  const kernels::OpTable* ops = nullptr;
+  double load_s = 0;
+
+  std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length) const;
+};
+
+// NotFound, InvalidArgument, DataLoss or Unimplemented with the file and what is wrong in it.
+Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options);
+
+// The kernels for `isa`, as LoadOptions::cpu_isa. InvalidArgument if the processor lacks it.
+Result<const kernels::OpTable*> ChooseOps(const std::string& isa);
+
+// Processors this process may run on.
+int NumProcessors();
+
+}  // namespace thermocline::exec

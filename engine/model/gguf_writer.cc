@@ -1,0 +1,184 @@
+#include "engine/model/gguf_writer.h"
+
+#include "kernels/quantize.h"
+
+namespace thermocline::model {
+namespace {
+
+using kernels::DType;
+constexpr std::uint64_t kAlignment = 32;
+
+// Collects the metadata section.
+class MetadataBuilder {
+ public:
+  void Uint(const std::string& key, std::uint32_t value) { Key(key, 4); Raw(value); }
+  void Float(const std::string& key, float value) { Key(key, 6); Raw(value); }
+  void Bool(const std::string& key, bool value) { Key(key, 7); Raw(static_cast<std::uint8_t>(value)); }
+  void String(const std::string& key, const std::string& value) { Key(key, 8); Text(value); }
+  void Strings(const std::string& key, const std::vector<std::string>& values) {
+    ArrayKey(key, 8, values.size());
+    for (const std::string& value : values) Text(value);
+  }
+  template <typename T, typename Values>
+  void Numbers(const std::string& key, std::uint32_t type, const Values& values) {
+    ArrayKey(key, type, values.size());
+    for (const auto value : values) Raw(static_cast<T>(value));
+  }
+  void Text(const std::string& text) {
+    Raw(static_cast<std::uint64_t>(text.size()));
+    bytes_ += text;
+  }
+  template <typename T>
+  void Raw(T value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
+
+  const std::string& bytes() const { return bytes_; }
+  std::uint64_t count() const { return count_; }
+
+ private:
+  void Key(const std::string& key, std::uint32_t type) {
+    Text(key);
+    Raw(type);
+    ++count_;
+  }
+  void ArrayKey(const std::string& key, std::uint32_t type, std::uint64_t count) {
+    Key(key, 9);
+    Raw(type);
+    Raw(count);
+  }
+  std::string bytes_;
+  std::uint64_t count_ = 0;
+};
+
+void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
+  const auto u32 = [](int value) { return static_cast<std::uint32_t>(value); };
+  const std::string prefix = c.architecture + ".";
+  out.Uint(prefix + "context_length", u32(c.max_position_embeddings));
+  out.Uint(prefix + "embedding_length", u32(c.hidden_size));
+  out.Uint(prefix + "block_count", u32(c.num_hidden_layers));
+  out.Uint(prefix + "feed_forward_length", u32(c.intermediate_size));
+  out.Uint(prefix + "attention.head_count", u32(c.num_attention_heads));
+  out.Uint(prefix + "attention.head_count_kv", u32(c.num_key_value_heads));
+  out.Uint(prefix + "attention.key_length", u32(c.head_dim));
+  out.Uint(prefix + "attention.value_length", u32(c.head_dim));
+  out.Uint(prefix + "rope.dimension_count", u32(c.rope_dim));
+  out.Uint(prefix + "vocab_size", u32(c.vocab_size));
+  out.Float(prefix + "rope.freq_base", static_cast<float>(c.rope_theta));
+  out.Float(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(c.rms_norm_eps));
+  out.String("thermocline.activation", ActivationName(c.hidden_act));
+  if (c.hidden_act == Activation::kFatRelu) out.Float("thermocline.fatrelu_threshold", static_cast<float>(c.fatrelu_threshold));
+}
+
+void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
+  if (v.kind == VocabularyKind::kNone) return;
+  const char* kind = v.kind == VocabularyKind::kSentencePiece ? "llama" : v.kind == VocabularyKind::kByteLevelBpe ? "gpt2" : "gemma4";
+  out.String("tokenizer.ggml.model", kind);
+  out.String("tokenizer.ggml.pre", v.pre_tokenizer.empty() ? "default" : v.pre_tokenizer);
+  out.Strings("tokenizer.ggml.tokens", v.tokens);
+  if (!v.scores.empty()) out.Numbers<float>("tokenizer.ggml.scores", 6, v.scores);
+  out.Numbers<std::int32_t>("tokenizer.ggml.token_type", 5, v.types);
+  if (!v.merges.empty()) out.Strings("tokenizer.ggml.merges", v.merges);
+  const auto id = [&](const char* name, int value) {
+    if (value >= 0) out.Uint(StrCat("tokenizer.ggml.", name, "_token_id"), static_cast<std::uint32_t>(value));
+  };
+  id("bos", v.bos);
+  id("eos", v.eos);
+  id("eot", v.eot);
+  id("unknown", v.unk);
+  id("padding", v.pad);
+  out.Bool("tokenizer.ggml.add_bos_token", v.add_bos);
+  out.Bool("tokenizer.ggml.add_space_prefix", v.add_space_prefix);
+  out.Bool("tokenizer.ggml.remove_extra_whitespaces", v.remove_extra_whitespaces);
+  if (!v.stop_ids.empty()) out.Numbers<std::int32_t>("thermocline.stop_token_ids", 5, v.stop_ids);
+  if (!v.chat_template.empty()) out.String("tokenizer.chat_template", v.chat_template);
+}
+
+// The type `tensor` will have in the file.
+Result<DType> TargetType(const TensorInfo& tensor, const std::optional<DType>& wanted) {
+  if (!tensor.type->dtype.has_value()) return base::Unimplemented("tensor '", tensor.name, "' has type ", tensor.type->name, ", which cannot be read");
+  if (tensor.num_dims < 2) return DType::kF32;
+  if (!wanted.has_value()) return *tensor.type->dtype;
+  const bool edge = tensor.name == "token_embd.weight" || tensor.name == "output.weight";
+  const DType type = edge && *wanted == DType::kQ4_0 ? DType::kQ8_0 : *wanted;
+  return tensor.cols % kernels::Traits(type).block_size == 0 ? type : DType::kF16;
+}
+
+std::uint32_t FileTypeId(const std::optional<DType>& type) {  // general.file_type. Source: ggml's enumeration.
+  if (!type.has_value() || *type == DType::kF16) return 1;
+  return *type == DType::kF32 ? 0 : *type == DType::kQ4_0 ? 2 : *type == DType::kQ8_0 ? 7 : 32;
+}
+
+std::uint64_t Padded(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+Status WritePadding(base::FileWriter& file) {
+  const std::string zeros(Padded(file.bytes_written()) - file.bytes_written(), '\0');
+  return file.Append(zeros);
+}
+
+// Copies or requantises the rows of one tensor.
+Status WriteTensor(const ModelFile& model, const TensorInfo& tensor, DType type, base::FileWriter& file) {
+  const DType source = *tensor.type->dtype;
+  const int cols = static_cast<int>(tensor.cols);
+  std::vector<std::byte> row(tensor.row_bytes());
+  std::vector<float> values(static_cast<std::size_t>(tensor.cols));
+  std::vector<std::byte> out(kernels::RowBytes(type, cols));
+  for (std::int64_t r = 0; r < tensor.rows; ++r) {
+    RETURN_IF_ERROR(model.ReadRows(tensor, r, 1, row));
+    if (source == type) {
+      RETURN_IF_ERROR(file.Append(row));
+      continue;
+    }
+    kernels::DequantizeRow(source, reinterpret_cast<const std::uint8_t*>(row.data()), cols, values.data());
+    kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(out.data()));
+    RETURN_IF_ERROR(file.Append(out));
+  }
+  return WritePadding(file);
+}
+
+}  // namespace
+
+Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWriteOptions& options) {
+  if (!model.has_weights) return base::InvalidArgument(model.path, ": holds a vocabulary only, there is nothing to convert");
+  if (options.type.has_value() && !kernels::CanQuantize(*options.type)) {
+    return base::Unimplemented("writing ", kernels::Traits(*options.type).name, " is not supported");
+  }
+  MetadataBuilder metadata;
+  metadata.String("general.architecture", model.config.architecture);
+  metadata.String("general.name", options.name);
+  metadata.Uint("general.file_type", FileTypeId(options.type));
+  metadata.Uint("general.quantization_version", 2);
+  AddConfig(model.config, metadata);
+  AddVocabulary(model.vocabulary, metadata);
+
+  MetadataBuilder infos;
+  std::vector<DType> types;
+  std::uint64_t offset = 0;
+  for (const TensorInfo& tensor : model.tensors) {
+    ASSIGN_OR_RETURN(const DType type, TargetType(tensor, options.type));
+    types.push_back(type);
+    infos.Text(tensor.name);
+    infos.Raw(static_cast<std::uint32_t>(tensor.num_dims < 2 ? 1 : 2));
+    infos.Raw(static_cast<std::uint64_t>(tensor.cols));
+    if (tensor.num_dims >= 2) infos.Raw(static_cast<std::uint64_t>(tensor.rows));
+    infos.Raw(static_cast<std::uint32_t>(FileTypeOf(type).ggml_id));
+    infos.Raw(offset);
+    offset += Padded(static_cast<std::uint64_t>(tensor.rows) * kernels::RowBytes(type, static_cast<int>(tensor.cols)));
+  }
+  MetadataBuilder head;
+  head.Raw(std::uint32_t{0x46554747});  // "GGUF"
+  head.Raw(std::uint32_t{3});
+  head.Raw(static_cast<std::uint64_t>(model.tensors.size()));
+  head.Raw(metadata.count());
+
+  ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
+  RETURN_IF_ERROR(file->Append(head.bytes()));
+  RETURN_IF_ERROR(file->Append(metadata.bytes()));
+  RETURN_IF_ERROR(file->Append(infos.bytes()));
+  RETURN_IF_ERROR(WritePadding(*file));
+  for (std::size_t i = 0; i < model.tensors.size(); ++i) {
+    RETURN_IF_ERROR(WriteTensor(model, model.tensors[i], types[i], *file));
+    if (options.on_progress) options.on_progress(static_cast<double>(i + 1) / static_cast<double>(model.tensors.size()));
+  }
+  return file->Commit();
+}
+
+}  // namespace thermocline::model

@@ -1,0 +1,79 @@
+// One view of every model format: configuration, vocabulary, and tensors under GGUF's names.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+#include "engine/model/model_config.h"
+#include "engine/model/vocabulary.h"
+#include "kernels/types.h"
+
+namespace thermocline::model {
+
+// An element type a file may store. Types we have no kernel for are known, so that they can be named.
+struct FileType {
+  int ggml_id;
+  const char* name;
+  int block_size;   // elements
+  int block_bytes;
+  std::optional<kernels::DType> dtype;  // how the kernels call it, if they can read it
+};
+const FileType* FindFileType(int ggml_id);
+const FileType& FileTypeOf(kernels::DType dtype);
+
+struct TensorInfo {
+  std::string name;                // "blk.0.attn_q.weight"
+  const FileType* type = nullptr;
+  std::int64_t cols = 0;           // contiguous dimension
+  std::int64_t rows = 1;           // product of the others
+  int num_dims = 0;
+  int file = 0;                    // index into ModelFile::files
+  std::uint64_t offset = 0;        // bytes from the start of that file
+  std::uint64_t bytes = 0;
+  // Heads whose rows are stored in Hugging Face's order (rotary halves) and read in pairs; 0 = as stored.
+  int unpermute_heads = 0;
+
+  std::uint64_t row_bytes() const { return bytes / static_cast<std::uint64_t>(rows); }
+};
+
+// Const after Open; reads are thread-safe.
+struct ModelFile {
+  std::string path;
+  std::string format;    // "GGUF v3", "llama2.c v0", "Hugging Face"
+  ModelConfig config;    // valid unless has_weights is false
+  bool has_weights = false;
+  Vocabulary vocabulary;
+  Json metadata{Json::Object()};  // as stored
+  std::vector<TensorInfo> tensors;
+  std::vector<std::unique_ptr<base::File>> files;
+
+  const TensorInfo* Find(std::string_view name) const;
+  // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
+  Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
+};
+
+// Opens a GGUF file, a llama2.c checkpoint or a Hugging Face folder, whichever `path` is.
+// NotFound, InvalidArgument or DataLoss (damaged: names the key or tensor), Unimplemented (names what).
+Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
+
+// The readers behind it.
+Result<std::unique_ptr<ModelFile>> OpenGguf(const std::string& path);
+Result<std::unique_ptr<ModelFile>> OpenLlama2c(const std::string& path);
+Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder);
+
+// The vocabulary of llama2.c's tokenizer.bin with `vocab_size` tokens.
+Result<Vocabulary> ReadLlama2cTokenizer(const std::string& path, int vocab_size);
+// The vocabulary of a folder's tokenizer.json or tokenizer.model, with tokenizer_config.json.
+Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder);
+// A SentencePiece model (tokenizer.model).
+Result<Vocabulary> ReadSentencePieceModel(const std::string& path);
+
+}  // namespace thermocline::model

@@ -1,0 +1,78 @@
+#include "engine/sched/decode_loop.h"
+
+#include "engine/sched/stop_matcher.h"
+#include "engine/text/detokenizer.h"
+
+namespace thermocline::sched {
+namespace {
+
+double Seconds(SteadyClock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
+  const auto begin = SteadyClock::now();
+  usage.prompt_tokens = static_cast<int>(job.request.prompt.size());
+  usage.queue_s = Seconds(begin - job.submitted);
+  std::string rest;
+  FinishReason reason = FinishReason::kCancelled;
+  const std::span<const float> logits = Prefill(job);
+  const auto prefilled = SteadyClock::now();
+  usage.prefill_s = Seconds(prefilled - begin);
+  if (!logits.empty()) reason = Decode(job, logits, usage, rest);
+  usage.decode_s = Seconds(SteadyClock::now() - prefilled);
+  job.channel->Finish(reason, rest, usage);
+  return reason;
+}
+
+std::span<const float> DecodeLoop::Prefill(const Job& job) {
+  cache_.SetLength(0);
+  const std::span<const int> prompt = job.request.prompt;
+  const auto chunk_max = static_cast<std::size_t>(transformer_.tokens_max());
+  std::span<const float> logits;
+  for (std::size_t begin = 0; begin < prompt.size(); begin += chunk_max) {
+    if (job.channel->cancelled()) return {};
+    const std::size_t count = std::min(chunk_max, prompt.size() - begin);
+    const bool last = begin + count == prompt.size();
+    logits = transformer_.Forward(prompt.subspan(begin, count), cache_, last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone);
+  }
+  return logits;
+}
+
+FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage, std::string& rest) {
+  const Request& request = job.request;
+  sampler_.Begin(request.sampling, request.prompt);
+  text::Detokenizer detokenizer(tokenizer_);
+  StopMatcher stops(request.stop);
+  std::string decoded, certain;
+  decoded.reserve(1024);
+  certain.reserve(1024);
+  const auto finish_text = [&] {
+    decoded.clear();
+    detokenizer.Finish(decoded);
+    if (!stops.Push(decoded, rest)) stops.Finish(rest);
+  };
+  while (true) {
+    if (job.channel->cancelled()) return FinishReason::kCancelled;
+    const int token = sampler_.Sample(logits, request.sampling, cache_.length());
+    if (tokenizer_.IsStop(token) && !request.ignore_eos) {
+      finish_text();
+      return FinishReason::kStop;
+    }
+    sampler_.Accept(token);
+    ++usage.completion_tokens;
+    decoded.clear();
+    certain.clear();
+    detokenizer.Push(token, decoded);
+    const bool stopped = stops.Push(decoded, certain);
+    job.channel->Push(token, certain);
+    if (stopped) return FinishReason::kStop;
+    if (usage.completion_tokens == request.max_tokens || cache_.length() == cache_.capacity()) {
+      finish_text();
+      return FinishReason::kLength;
+    }
+    logits = transformer_.Forward(std::span(&token, 1), cache_, exec::Transformer::Logits::kLast);
+  }
+}
+
+}  // namespace thermocline::sched

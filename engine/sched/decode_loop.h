@@ -1,0 +1,44 @@
+// Runs one request: prefill in chunks, then a token at a time until something ends it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "engine/exec/kv_cache.h"
+#include "engine/exec/sampler.h"
+#include "engine/exec/transformer.h"
+#include "engine/text/tokenizer.h"
+#include "engine/token_channel.h"
+
+namespace thermocline::sched {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// A request on its way through the queue.
+struct Job {
+  Request request;
+  std::shared_ptr<TokenChannel> channel;  // shared with the consumer, who may leave first
+  SteadyClock::time_point submitted;
+};
+
+// Decode thread only. Borrows everything.
+class DecodeLoop {
+ public:
+  DecodeLoop(exec::Transformer& transformer, exec::KvCache& cache, exec::Sampler& sampler, const text::Tokenizer& tokenizer)
+      : transformer_(transformer), cache_(cache), sampler_(sampler), tokenizer_(tokenizer) {}
+
+  // Runs `job` to its end and finishes its channel. Returns why it ended, and the usage in `usage`.
+  FinishReason Run(Job& job, Usage& usage);
+
+ private:
+  // Logits behind the last prompt token; empty if the client left.
+  std::span<const float> Prefill(const Job& job);
+  FinishReason Decode(Job& job, std::span<const float> logits, Usage& usage, std::string& rest);
+
+  exec::Transformer& transformer_;
+  exec::KvCache& cache_;
+  exec::Sampler& sampler_;
+  const text::Tokenizer& tokenizer_;
+};
+
+}  // namespace thermocline::sched

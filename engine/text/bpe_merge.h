@@ -1,0 +1,72 @@
+// The merging loop that both BPE families share: repeatedly join the neighbouring pair of best rank.
+#pragma once
+
+#include <cstddef>
+#include <queue>
+#include <string_view>
+#include <vector>
+
+namespace thermocline::text {
+
+struct Symbol {
+  std::string_view text;  // empty once merged into its left neighbour
+  int id = -1;            // token, or -1
+  int prev = -1, next = -1;
+};
+
+// What joining two symbols gives.
+struct Merge {
+  bool possible = false;
+  double rank = 0;  // lower joins first; equal ranks join from the left
+  int id = -1;      // token of the joined text
+};
+
+// Merges `symbols`, a chain by prev and next whose texts lie one behind the other.
+// `find(left, right)` returns the Merge of two symbols. O(n log n) look-ups.
+template <typename Find>
+void MergeSymbols(std::vector<Symbol>& symbols, const Find& find) {
+  struct Pair {
+    double rank;
+    int left, right;
+    std::size_t length;  // of both texts when the pair was found, to notice stale pairs
+    int id;
+    bool operator<(const Pair& other) const { return rank > other.rank || (rank == other.rank && left > other.left); }
+  };
+  std::priority_queue<Pair> queue;
+  const auto add = [&](int left, int right) {
+    if (left < 0 || right < 0) return;
+    const Symbol &a = symbols[static_cast<std::size_t>(left)], &b = symbols[static_cast<std::size_t>(right)];
+    const Merge merge = find(a, b);
+    if (merge.possible) queue.push({merge.rank, left, right, a.text.size() + b.text.size(), merge.id});
+  };
+  for (int i = 0; i + 1 < static_cast<int>(symbols.size()); ++i) add(i, i + 1);
+  while (!queue.empty()) {
+    const Pair pair = queue.top();
+    queue.pop();
+    Symbol &left = symbols[static_cast<std::size_t>(pair.left)], &right = symbols[static_cast<std::size_t>(pair.right)];
+    if (left.text.empty() || right.text.empty() || left.text.size() + right.text.size() != pair.length) continue;
+    left.text = std::string_view(left.text.data(), pair.length);
+    left.id = pair.id;
+    left.next = right.next;
+    right.text = {};
+    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].prev = pair.left;
+    add(left.prev, pair.left);
+    add(pair.left, left.next);
+  }
+}
+
+// Makes the chain of UTF-8 characters (or single bytes) of `text`, ids unset.
+inline std::vector<Symbol> MakeSymbols(std::string_view text, bool single_bytes) {
+  std::vector<Symbol> symbols;
+  for (std::size_t pos = 0; pos < text.size();) {
+    std::size_t length = 1;
+    while (!single_bytes && pos + length < text.size() && (static_cast<unsigned char>(text[pos + length]) & 0xC0) == 0x80) ++length;
+    const int index = static_cast<int>(symbols.size());
+    symbols.push_back({text.substr(pos, length), -1, index - 1, index + 1});
+    pos += length;
+  }
+  if (!symbols.empty()) symbols.back().next = -1;
+  return symbols;
+}
+
+}  // namespace thermocline::text

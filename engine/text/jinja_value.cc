@@ -1,0 +1,269 @@
+#include "engine/text/jinja_value.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace thermocline::text::jinja {
+
+constexpr int kLevelsMax = 100;
+
+namespace {
+
+// Elements of containers that have died, to be destroyed by the outermost destructor.
+void Bury(std::vector<Value>&& elements) {
+  thread_local std::vector<Value> graveyard;
+  thread_local bool draining = false;
+  for (Value& element : elements) {
+    if (element.is_list() || element.is_dict()) graveyard.push_back(std::move(element));
+  }
+  if (draining) return;
+  draining = true;
+  while (!graveyard.empty()) {
+    const Value next = std::move(graveyard.back());
+    graveyard.pop_back();
+  }
+  draining = false;
+}
+
+}  // namespace
+
+Value::ListBox::~ListBox() { Bury(std::move(items)); }
+Value::DictBox::~DictBox() {
+  List values;
+  for (auto& entry : items) values.push_back(std::move(entry.second));
+  Bury(std::move(values));
+}
+
+Value Arguments::Get(std::size_t index, std::string_view name) const {
+  if (index < positional.size()) return positional[index];
+  for (const auto& [key, value] : named) {
+    if (key == name) return value;
+  }
+  return Value();
+}
+
+Value Value::FromJson(const Json& json) {
+  if (json.is_null()) return MakeNone();
+  if (json.is_bool()) return Value(json.as_bool());
+  if (json.is_int()) return Value(json.as_int());
+  if (json.is_number()) return Value(json.as_double());
+  if (json.is_string()) return Value(json.as_string());
+  if (json.is_array()) {
+    List items;
+    for (const Json& item : json.as_array()) items.push_back(FromJson(item));
+    return MakeList(std::move(items));
+  }
+  Value dict = MakeDict();
+  for (const auto& [key, value] : json.as_object()) dict.SetItem(Value(key), FromJson(value));
+  return dict;
+}
+
+const char* Value::type_name() const {
+  constexpr const char* kNames[] = {"undefined", "NoneType", "bool", "int", "float", "str", "list", "dict", "function"};
+  return kNames[data_.index()];
+}
+
+bool Value::Truthy() const {
+  if (is_undefined() || is_none()) return false;
+  if (is_int()) return as_int() != 0;
+  if (is_number()) return as_double() != 0;
+  if (is_string()) return !as_string().empty();
+  if (is_list()) return !list().empty();
+  if (is_dict()) return !dict().empty();
+  return true;
+}
+
+bool Value::Equals(const Value& other, int level) const {
+  if (level > kLevelsMax) return false;
+  if (is_number() && other.is_number()) {
+    return is_int() && other.is_int() ? as_int() == other.as_int() : as_double() == other.as_double();
+  }
+  if (data_.index() != other.data_.index()) return false;
+  if (is_string()) return as_string() == other.as_string();
+  if (is_list()) {
+    return list().size() == other.list().size() &&
+           std::equal(list().begin(), list().end(), other.list().begin(), [&](const Value& a, const Value& b) { return a.Equals(b, level + 1); });
+  }
+  if (is_dict()) {
+    return dict().size() == other.dict().size() && std::all_of(dict().begin(), dict().end(), [&](const auto& entry) {
+             const Value* found = other.Find(entry.first);
+             return found != nullptr && found->Equals(entry.second, level + 1);
+           });
+  }
+  return is_undefined() || is_none();
+}
+
+const Value* Value::Find(const Value& key) const {
+  for (const auto& entry : dict()) {
+    if (entry.first == key) return &entry.second;
+  }
+  return nullptr;
+}
+
+const Value* Value::FindKey(std::string_view key) const {
+  for (const auto& entry : dict()) {
+    if (entry.first.is_string() && entry.first.as_string() == key) return &entry.second;
+  }
+  return nullptr;
+}
+
+void Value::SetItem(Value key, Value value) {
+  if (const Value* old = Find(key)) {
+    *const_cast<Value*>(old) = std::move(value);
+  } else {
+    dict().emplace_back(std::move(key), std::move(value));
+  }
+}
+
+namespace {
+
+std::string FloatText(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  if (value == std::floor(value) && std::fabs(value) < 1e16) {
+    char buffer[40];
+    std::snprintf(buffer, sizeof(buffer), "%.1f", value);
+    return buffer;
+  }
+  return StrCat(value);
+}
+
+std::string QuotedText(const std::string& text) {
+  const bool use_double = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
+  const char quote = use_double ? '"' : '\'';
+  std::string out(1, quote);
+  for (const char c : text) {
+    if (c == '\\') out += "\\\\";
+    else if (c == '\n') out += "\\n";
+    else if (c == '\r') out += "\\r";
+    else if (c == '\t') out += "\\t";
+    else if (c == quote) (out += '\\') += c;
+    else out.push_back(c);
+  }
+  out.push_back(quote);
+  return out;
+}
+
+void AppendEscaped(std::string_view text, bool ensure_ascii, std::string& out) {
+  char buffer[16];
+  const auto escape = [&](unsigned unit) {
+    std::snprintf(buffer, sizeof(buffer), "\\u%04x", unit);
+    out += buffer;
+  };
+  out.push_back('"');
+  for (std::size_t pos = 0; pos < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[pos]);
+    if (byte < 0x80 || !ensure_ascii || byte == 0xFF) {  // 0xFF: kTokenBreak, which must survive
+      ++pos;
+      switch (byte) {
+        case '"': out += "\\\""; break;
+        case '\\': out += "\\\\"; break;
+        case '\n': out += "\\n"; break;
+        case '\r': out += "\\r"; break;
+        case '\t': out += "\\t"; break;
+        case '\b': out += "\\b"; break;
+        case '\f': out += "\\f"; break;
+        default:
+          if (byte < 0x20 || (byte == 0x7F && ensure_ascii)) escape(byte);
+          else out.push_back(static_cast<char>(byte));
+      }
+      continue;
+    }
+    const char32_t c = base::DecodeUtf8(text, pos);
+    if (c >= 0x10000) {
+      escape(0xD7C0 + static_cast<unsigned>(c >> 10));
+      escape(0xDC00 + static_cast<unsigned>(c & 0x3FF));
+    } else {
+      escape(static_cast<unsigned>(c));
+    }
+  }
+  out.push_back('"');
+}
+
+}  // namespace
+
+std::string Value::ToString() const {
+  if (is_undefined()) return "";
+  if (is_string()) return as_string();
+  return Repr();
+}
+
+std::string Value::ReprAt(int level) const {
+  if (level > kLevelsMax) return "...";
+  if (is_undefined()) return "Undefined";
+  if (is_none()) return "None";
+  if (is_bool()) return std::get<bool>(data_) ? "True" : "False";
+  if (is_int()) return StrCat(as_int());
+  if (is_number()) return FloatText(as_double());
+  if (is_string()) return QuotedText(as_string());
+  if (is_function()) return "<function>";
+  std::string out;
+  if (is_list()) {
+    for (const Value& item : list()) out += (out.empty() ? "" : ", ") + item.ReprAt(level + 1);
+    if (tuple_) return "(" + out + (list().size() == 1 ? ",)" : ")");
+    return "[" + out + "]";
+  }
+  for (const auto& [key, value] : dict()) out += (out.empty() ? "" : ", ") + key.ReprAt(level + 1) + ": " + value.ReprAt(level + 1);
+  return "{" + out + "}";
+}
+
+Status AppendJson(const Value& value, const JsonStyle& style, int level, std::string& out) {
+  if (level > kLevelsMax) return base::InvalidArgument("tojson: nested too deeply");
+  const auto newline = [&](int at) {
+    if (style.indent < 0) return;
+    out.push_back('\n');
+    out.append(static_cast<std::size_t>(style.indent * at), ' ');
+  };
+  if (value.is_none()) {
+    out += "null";
+  } else if (value.is_bool()) {
+    out += value.Truthy() ? "true" : "false";
+  } else if (value.is_number()) {
+    out += value.Repr();
+  } else if (value.is_string()) {
+    AppendEscaped(value.as_string(), style.ensure_ascii, out);
+  } else if (value.is_list()) {
+    out.push_back('[');
+    bool first = true;
+    for (const Value& item : value.list()) {
+      if (!first) out += style.item_separator;
+      first = false;
+      newline(level + 1);
+      RETURN_IF_ERROR(AppendJson(item, style, level + 1, out));
+    }
+    if (!first) newline(level);
+    out.push_back(']');
+  } else if (value.is_dict()) {
+    Value::Dict entries = value.dict();
+    if (style.sort_keys) {
+      std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first.ToString() < b.first.ToString(); });
+    }
+    out.push_back('{');
+    bool first = true;
+    for (const auto& [key, item] : entries) {
+      if (!first) out += style.item_separator;
+      first = false;
+      newline(level + 1);
+      AppendEscaped(key.ToString(), style.ensure_ascii, out);
+      out += style.key_separator;
+      RETURN_IF_ERROR(AppendJson(item, style, level + 1, out));
+    }
+    if (!first) newline(level);
+    out.push_back('}');
+  } else {
+    return base::InvalidArgument("tojson: a value of type ", value.type_name(), " has no JSON form");
+  }
+  return OkStatus();
+}
+
+std::vector<std::string> Characters(std::string_view text) {
+  std::vector<std::string> out;
+  for (std::size_t pos = 0; pos < text.size();) {
+    const std::size_t begin = pos;
+    base::DecodeUtf8(text, pos);
+    out.emplace_back(text.substr(begin, pos - begin));
+  }
+  return out;
+}
+
+}  // namespace thermocline::text::jinja

@@ -1,0 +1,124 @@
+// Values of the template language: Python's, as far as chat templates use them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+
+namespace thermocline::text::jinja {
+
+class Value;
+class Interpreter;
+
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+
+  // Positional argument `index`, else the one called `name`, else undefined.
+  Value Get(std::size_t index, std::string_view name) const;
+};
+
+// A macro or a global function.
+using Function = std::function<Result<Value>(Interpreter&, const Arguments&)>;
+
+// Lists and dicts are shared by reference, as in Python. Dicts keep their order.
+class Value {
+ public:
+  using List = std::vector<Value>;
+  using Dict = std::vector<std::pair<Value, Value>>;
+  struct Undefined { std::string name; };
+  struct None {};
+  // Own their elements; a chain of a million nested lists is taken down in a loop, not on the stack.
+  struct ListBox {
+    List items;
+    ~ListBox();
+  };
+  struct DictBox {
+    Dict items;
+    ~DictBox();
+  };
+
+  Value() : data_(Undefined{}) {}
+  static Value MakeUndefined(std::string name) { return Value(Data(Undefined{std::move(name)})); }
+  static Value MakeNone() { return Value(Data(None{})); }
+  static Value MakeList(List items, bool tuple = false) {
+    Value value(Data(std::make_shared<ListBox>(ListBox{std::move(items)})));
+    value.tuple_ = tuple;
+    return value;
+  }
+  static Value MakeDict(Dict items = {}) { return Value(Data(std::make_shared<DictBox>(DictBox{std::move(items)}))); }
+  static Value MakeFunction(Function function) { return Value(Data(std::make_shared<Function>(std::move(function)))); }
+  static Value FromJson(const Json& json);
+  Value(bool value) : data_(value) {}                                // NOLINT: implicit by design
+  Value(std::int64_t value) : data_(value) {}                        // NOLINT
+  Value(int value) : data_(static_cast<std::int64_t>(value)) {}      // NOLINT
+  Value(double value) : data_(value) {}                              // NOLINT
+  Value(std::string value) : data_(std::move(value)) {}              // NOLINT
+  Value(std::string_view value) : data_(std::string(value)) {}       // NOLINT
+  Value(const char* value) : data_(std::string(value)) {}            // NOLINT
+
+  template <typename T>
+  bool Is() const { return std::holds_alternative<T>(data_); }
+  bool is_undefined() const { return Is<Undefined>(); }
+  bool is_none() const { return Is<None>(); }
+  bool is_bool() const { return Is<bool>(); }
+  bool is_int() const { return Is<std::int64_t>() || is_bool(); }    // as in Python, True is 1
+  bool is_number() const { return is_int() || Is<double>(); }
+  bool is_string() const { return Is<std::string>(); }
+  bool is_list() const { return Is<std::shared_ptr<ListBox>>(); }
+  bool is_dict() const { return Is<std::shared_ptr<DictBox>>(); }
+  bool is_function() const { return Is<std::shared_ptr<Function>>(); }
+  bool is_tuple() const { return tuple_; }
+  const char* type_name() const;  // Python's: "str", "list", ...
+
+  // Requires: the type asked for.
+  std::int64_t as_int() const { return is_bool() ? std::get<bool>(data_) : std::get<std::int64_t>(data_); }
+  double as_double() const { return is_int() ? static_cast<double>(as_int()) : std::get<double>(data_); }
+  const std::string& as_string() const { return std::get<std::string>(data_); }
+  List& list() const { return std::get<std::shared_ptr<ListBox>>(data_)->items; }
+  Dict& dict() const { return std::get<std::shared_ptr<DictBox>>(data_)->items; }
+  const Function& function() const { return *std::get<std::shared_ptr<Function>>(data_); }
+  const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
+
+  bool Truthy() const;
+  bool operator==(const Value& other) const { return Equals(other, 0); }
+  // Entry of a dict, or nullptr.
+  const Value* Find(const Value& key) const;
+  const Value* FindKey(std::string_view key) const;
+  void SetItem(Value key, Value value);  // Requires: a dict.
+
+  std::string ToString() const;  // as str()
+  std::string Repr() const { return ReprAt(0); }  // as repr(), inside lists and dicts
+
+ private:
+  // Both give up below 100 levels: a list may contain itself.
+  bool Equals(const Value& other, int level) const;
+  std::string ReprAt(int level) const;
+  using Data = std::variant<Undefined, None, bool, std::int64_t, double, std::string, std::shared_ptr<ListBox>,
+                            std::shared_ptr<DictBox>, std::shared_ptr<Function>>;
+  explicit Value(Data data) : data_(std::move(data)) {}
+  Data data_;
+  bool tuple_ = false;
+};
+
+struct JsonStyle {
+  int indent = -1;  // spaces a level; -1 = one line
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+// As Python's json.dumps. InvalidArgument for what JSON cannot hold.
+Status AppendJson(const Value& value, const JsonStyle& style, int level, std::string& out);
+
+// Splits into characters; a byte that is no UTF-8 counts as one.
+std::vector<std::string> Characters(std::string_view text);
+
+}  // namespace thermocline::text::jinja

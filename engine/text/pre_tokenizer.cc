@@ -1,0 +1,161 @@
+// Source: the pre-tokenizer patterns of the models' published tokenizer.json files; GGUF's names for them.
+#include "engine/text/pre_tokenizer.h"
+
+#include <unicode/uregex.h>
+
+#include <algorithm>
+
+namespace thermocline::text {
+namespace {
+
+// Patterns are applied in turn; each cuts every piece of the one before into matches and the gaps between.
+struct Recipe {
+  std::vector<const char*> names;
+  std::vector<const char*> patterns;
+  bool ignore_merges = false;
+};
+
+constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kCjkRuns = R"([\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+)";
+constexpr const char* kDeepseekWords =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+const std::vector<Recipe>& Recipes() {
+  static const std::vector<Recipe> kRecipes = {
+      {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "default-gpt2"}, {kGpt2}},
+      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}, {R"(\p{N})", kGpt2}},
+      {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", R"([0-9][0-9][0-9])"}},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"}, {kLlama3}, true},
+      {{"smaug-bpe", "dbrx", "glm4", "chatglm-bpe"}, {kLlama3}},
+      {{"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"}, {kQwen2}},
+      {{"qwen35"}, {kQwen35}},
+      {{"tekken"}, {kTekken}, true},
+      {{"gpt-4o", "llama4"}, {kGpt4o}},
+      {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, R"([0-9][0-9][0-9])"}},
+      {{"deepseek-llm"},
+       {R"([\r\n])", R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)", R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)", kCjkRuns, R"(\p{N}+)"}},
+      {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kCjkRuns, R"(\p{N})"}},
+      {{"deepseek-v3"}, {R"(\p{N}{1,3})", R"([\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+)", kDeepseekWords}},
+      {{"gemma4"}, {R"([^\n]+|[\n]+)"}},
+  };
+  return kRecipes;
+}
+
+// ICU's \s is [\t\n\f\r\p{Z}]; the engines these patterns were written for mean White_Space.
+std::string WithUnicodeSpaces(std::string pattern) {
+  for (const auto& [from, to] : {std::pair{"\\s", "\\p{White_Space}"}, std::pair{"\\S", "\\P{White_Space}"}}) {
+    for (std::size_t at = pattern.find(from); at != std::string::npos; at = pattern.find(from, at + 1)) pattern.replace(at, 2, to);
+  }
+  return pattern;
+}
+
+// Text in UTF-16, with the byte at which each code unit's character begins.
+struct Utf16Text {
+  std::u16string units;
+  std::vector<std::size_t> byte_offsets;  // [units + 1]
+};
+
+Utf16Text ToUtf16(std::string_view text) {
+  Utf16Text out;
+  out.units.reserve(text.size());
+  out.byte_offsets.reserve(text.size() + 1);
+  for (std::size_t pos = 0; pos < text.size();) {
+    const std::size_t begin = pos;
+    const char32_t c = base::DecodeUtf8(text, pos);
+    if (c >= 0x10000) {
+      out.units.push_back(static_cast<char16_t>(0xD7C0 + (c >> 10)));
+      out.units.push_back(static_cast<char16_t>(0xDC00 + (c & 0x3FF)));
+      out.byte_offsets.push_back(begin);
+    } else {
+      out.units.push_back(static_cast<char16_t>(c));
+    }
+    out.byte_offsets.push_back(begin);
+  }
+  out.byte_offsets.push_back(text.size());
+  return out;
+}
+
+struct Span {
+  int begin, end;  // code units
+};
+
+struct RegexCloser {
+  void operator()(URegularExpression* regex) const { uregex_close(regex); }
+};
+using Regex = std::unique_ptr<URegularExpression, RegexCloser>;
+
+void AppendMatches(URegularExpression* regex, const Utf16Text& text, Span piece, std::vector<Span>& out) {
+  UErrorCode error = U_ZERO_ERROR;
+  uregex_setText(regex, text.units.data() + piece.begin, piece.end - piece.begin, &error);
+  int done = piece.begin;
+  while (uregex_findNext(regex, &error) && U_SUCCESS(error)) {
+    const Span match{piece.begin + uregex_start(regex, 0, &error), piece.begin + uregex_end(regex, 0, &error)};
+    if (match.begin == match.end) continue;
+    if (match.begin > done) out.push_back({done, match.begin});
+    out.push_back(match);
+    done = match.end;
+  }
+  if (done < piece.end) out.push_back({done, piece.end});
+}
+
+class RegexPreTokenizer final : public PreTokenizer {
+ public:
+  RegexPreTokenizer(std::vector<Regex> patterns, bool ignore_merges) : patterns_(std::move(patterns)), ignore_merges_(ignore_merges) {}
+
+  std::vector<std::string_view> Split(std::string_view text) const override {
+    const Utf16Text wide = ToUtf16(text);
+    std::vector<Span> pieces = {{0, static_cast<int>(wide.units.size())}}, next;
+    if (text.empty()) pieces.clear();
+    for (const Regex& pattern : patterns_) {
+      UErrorCode error = U_ZERO_ERROR;
+      const Regex mine(uregex_clone(pattern.get(), &error));  // a matcher holds state; clones share the program
+      next.clear();
+      for (const Span piece : pieces) AppendMatches(mine.get(), wide, piece, next);
+      pieces.swap(next);
+    }
+    std::vector<std::string_view> out;
+    out.reserve(pieces.size());
+    for (const Span piece : pieces) {
+      const std::size_t begin = wide.byte_offsets[static_cast<std::size_t>(piece.begin)];
+      out.push_back(text.substr(begin, wide.byte_offsets[static_cast<std::size_t>(piece.end)] - begin));
+    }
+    return out;
+  }
+  bool ignore_merges() const override { return ignore_merges_; }
+
+ private:
+  std::vector<Regex> patterns_;
+  bool ignore_merges_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& name) {
+  for (const Recipe& recipe : Recipes()) {
+    const bool named = std::any_of(recipe.names.begin(), recipe.names.end(), [&](const char* n) { return name == n; });
+    if (!named) continue;
+    std::vector<Regex> patterns;
+    for (const char* pattern : recipe.patterns) {
+      const Utf16Text wide = ToUtf16(WithUnicodeSpaces(pattern));
+      UErrorCode error = U_ZERO_ERROR;
+      UParseError where;
+      Regex regex(uregex_open(wide.units.data(), static_cast<int>(wide.units.size()), 0, &where, &error));
+      if (U_FAILURE(error)) return base::Internal("pre-tokenizer '", name, "': pattern ", pattern, ": ", u_errorName(error));
+      patterns.push_back(std::move(regex));
+    }
+    return std::unique_ptr<PreTokenizer>(new RegexPreTokenizer(std::move(patterns), recipe.ignore_merges));
+  }
+  return base::Unimplemented("pre-tokenizer '", name, "' (tokenizer.ggml.pre) is not supported");
+}
+
+}  // namespace thermocline::text

@@ -1,0 +1,26 @@
+// Cuts text into the words that byte-level BPE merges within, by the model's own regular expressions.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace thermocline::text {
+
+// Thread-safe after Create.
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+  // Consecutive pieces that together are `text`. Requires: well-formed UTF-8.
+  virtual std::vector<std::string_view> Split(std::string_view text) const = 0;
+  // Whether a word that is itself a token is taken without merging (Llama 3).
+  virtual bool ignore_merges() const = 0;
+
+  // `name` is tokenizer.ggml.pre. Unimplemented if the name is not known.
+  static Result<std::unique_ptr<PreTokenizer>> Create(const std::string& name);
+};
+
+}  // namespace thermocline::text

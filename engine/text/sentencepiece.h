@@ -1,0 +1,35 @@
+// SentencePiece BPE: characters joined by the score of the piece they form, spaces as U+2581, byte fallback.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/text/tokenizer.h"
+
+namespace thermocline::text {
+
+inline constexpr std::string_view kSpaceMark = "\u2581";
+
+// "<0xE2>" tokens by byte, -1 where the vocabulary has none.
+std::vector<int> ByteTokens(const model::Vocabulary& vocabulary);
+// `text` with each ' ' as U+2581, and back.
+std::string MarkSpaces(std::string_view text);
+std::string UnmarkSpaces(std::string_view text);
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(const model::Vocabulary& vocabulary);
+
+ protected:
+  void EncodePlain(std::string_view text, bool at_start, std::vector<int>& out) const override;
+  std::string BytesOf(int token) const override;
+
+ private:
+  void AppendSymbol(std::string_view text, int id, std::vector<int>& out) const;
+
+  std::unordered_map<std::string_view, int> pieces_;  // normal and user-defined tokens; views into vocabulary_
+  std::vector<int> byte_tokens_;                      // [256]
+};
+
+}  // namespace thermocline::text

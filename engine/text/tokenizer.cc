@@ -1,0 +1,117 @@
+#include "engine/text/tokenizer.h"
+
+#include <algorithm>
+
+#include "engine/text/byte_bpe.h"
+#include "engine/text/sentencepiece.h"
+
+namespace thermocline::text {
+
+using model::TokenType;
+using model::VocabularyKind;
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::Create(const model::Vocabulary& vocabulary) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  switch (vocabulary.kind) {
+    case VocabularyKind::kNone: return base::FailedPrecondition("the model file holds no tokenizer");
+    case VocabularyKind::kSentencePiece: tokenizer = std::make_unique<SentencePieceTokenizer>(vocabulary); break;
+    case VocabularyKind::kByteLevelBpe:
+    case VocabularyKind::kSpaceBpe: {
+      const bool spaces = vocabulary.kind == VocabularyKind::kSpaceBpe;
+      ASSIGN_OR_RETURN(auto pre, PreTokenizer::Create(spaces ? "gemma4" : vocabulary.pre_tokenizer));
+      tokenizer = std::make_unique<BpeTokenizer>(vocabulary, std::move(pre));
+      break;
+    }
+  }
+  tokenizer->BuildIndex();
+  return tokenizer;
+}
+
+Tokenizer::Tokenizer(const model::Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+
+void Tokenizer::BuildIndex() {
+  const model::Vocabulary& v = vocabulary_;
+  is_stop_.assign(v.tokens.size(), false);
+  for (const int id : v.stop_ids) is_stop_[static_cast<std::size_t>(id)] = true;
+  for (const int id : {v.eos, v.eot}) {
+    if (id >= 0) is_stop_[static_cast<std::size_t>(id)] = true;
+  }
+  bytes_.reserve(v.tokens.size());
+  for (int id = 0; id < v.size(); ++id) {
+    const auto at = static_cast<std::size_t>(id);
+    bytes_.push_back(BytesOf(id));
+    const bool control = v.types[at] == TokenType::kControl || v.types[at] == TokenType::kUnknown;
+    if ((!control && v.types[at] != TokenType::kUserDefined) || v.tokens[at].empty()) continue;
+    specials_by_byte_[static_cast<unsigned char>(v.tokens[at][0])].push_back({v.tokens[at], id, control});
+  }
+  for (auto& specials : specials_by_byte_) {
+    std::stable_sort(specials.begin(), specials.end(), [](const Special& a, const Special& b) { return a.text.size() > b.text.size(); });
+  }
+}
+
+const Tokenizer::Special* Tokenizer::MatchSpecial(std::string_view text, std::size_t pos, bool control_tokens) const {
+  for (const Special& special : specials_by_byte_[static_cast<unsigned char>(text[pos])]) {
+    if ((control_tokens || !special.control) && text.compare(pos, special.text.size(), special.text) == 0) return &special;
+  }
+  return nullptr;
+}
+
+std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
+  std::vector<int> out;
+  if (options.add_bos && vocabulary_.bos >= 0) out.push_back(vocabulary_.bos);
+  std::size_t begin = 0;
+  bool at_start = true;
+  for (std::size_t pos = 0; pos < text.size();) {
+    const Special* special = MatchSpecial(text, pos, options.control_tokens);
+    if (special == nullptr) {
+      ++pos;
+      continue;
+    }
+    EncodeBetween(text.substr(begin, pos - begin), at_start, out);
+    out.push_back(special->id);
+    at_start = true;
+    pos += special->text.size();
+    begin = pos;
+  }
+  EncodeBetween(text.substr(begin), at_start, out);
+  return out;
+}
+
+void Tokenizer::EncodeBetween(std::string_view text, bool at_start, std::vector<int>& out) const {
+  std::string clean(text);
+  std::erase(clean, kTokenBreak);
+  if (!clean.empty()) EncodePlain(base::ReplaceInvalidUtf8(clean), at_start, out);
+}
+
+const std::string& Tokenizer::TokenBytes(int token, bool control_tokens) const {
+  static const std::string kNothing;
+  const auto at = static_cast<std::size_t>(token);
+  const bool control = vocabulary_.types[at] == TokenType::kControl || vocabulary_.types[at] == TokenType::kUnknown;
+  return control && !control_tokens ? kNothing : bytes_[at];
+}
+
+std::string Tokenizer::Decode(const std::vector<int>& tokens, bool control_tokens) const {
+  std::string bytes;
+  bool at_start = true;
+  for (const int token : tokens) {
+    const std::string& piece = TokenBytes(token, control_tokens);
+    const bool added_space = at_start && vocabulary_.add_space_prefix && piece.starts_with(' ');
+    bytes += added_space ? piece.substr(1) : piece;
+    if (token != vocabulary_.bos) at_start = false;
+  }
+  return base::ReplaceInvalidUtf8(bytes);
+}
+
+std::string Tokenizer::ProtectControlTokens(std::string_view text) const {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t pos = 0; pos < text.size();) {
+    const Special* special = MatchSpecial(text, pos, true);
+    out.push_back(text[pos]);
+    if (special != nullptr && special->control) out.push_back(kTokenBreak);
+    ++pos;
+  }
+  return out;
+}
+
+}  // namespace thermocline::text

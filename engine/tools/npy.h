@@ -1,0 +1,23 @@
+// Writes a matrix of floats as NumPy's .npy.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/base/file.h"
+
+namespace thermocline::tools {
+
+// Rows of `cols` f32, appended one at a time. Requires: exactly `rows` rows before Commit.
+class NpyWriter {
+ public:
+  static Result<std::unique_ptr<NpyWriter>> Create(const std::string& path, std::int64_t rows, std::int64_t cols);
+  Status Append(std::span<const float> row) { return file_->Append(std::as_bytes(row)); }
+  Status Commit() { return file_->Commit(); }
+
+ private:
+  std::unique_ptr<base::FileWriter> file_;
+};
+
+}  // namespace thermocline::tools

@@ -1,0 +1,14 @@
+// The op table for avx512. This file alone is compiled for that ISA.
+#include "kernels/op_table.h"
+//
+#include "kernels/cpu/simd_avx512.h"
+//
+#include "kernels/cpu/elementwise.inl.h"
+#include "kernels/cpu/gemm.inl.h"
+
+namespace thermocline::kernels {
+
+extern const OpTable kAvx512Ops;
+const OpTable kAvx512Ops = {kIsaName, Gemm, Quantize, Attention, RmsNorm, Rope, Gated, Add, ToHalf, SoftmaxExp};
+
+}  // namespace thermocline::kernels

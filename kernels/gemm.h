@@ -1,0 +1,23 @@
+// Matrix times tokens: y[t, r] = sum_c W[r, c] * x[t, c].
+//
+// Float weights: four interleaved chains over columns (chain i takes c = i mod 4), each a fused
+// multiply-add in column order, added as (0 + 1) + (2 + 3).
+// Quantised weights: per block of 32 columns an exact integer dot product s, then
+// acc = fma(d_w * d_x, s, acc) in column order. Every implementation gives the same bits.
+#pragma once
+
+#include "kernels/types.h"
+
+namespace thermocline::kernels {
+
+struct GemmParams {
+  PackedMatrix weights;     // [rows, cols]
+  Activations activations;  // [tokens, cols]; q, scale and sum are read if the type is quantised, else x
+  int tokens = 0;           // T
+  float* out = nullptr;     // [T, rows] f32, rows out_stride apart
+  int out_stride = 0;       // floats between two tokens' outputs
+  int panel_begin = 0;      // the panels of this call: a worker's share
+  int panel_end = 0;
+};
+
+}  // namespace thermocline::kernels

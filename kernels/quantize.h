@@ -1,0 +1,35 @@
+// Quantising activations and rows, packing rows into panels, and reading single rows back.
+//
+// Activations, per block of 32: scale = max|x| / 127, q = round to nearest even (x * (127 / max|x|)).
+#pragma once
+
+#include "kernels/types.h"
+
+namespace thermocline::kernels {
+
+struct QuantizeParams {
+  const float* x = nullptr;     // [n] f32
+  int n = 0;                    // a multiple of 32
+  std::int8_t* q = nullptr;     // [n]
+  float* scale = nullptr;       // [n / 32]
+  std::int32_t* sum = nullptr;  // [n / 32]
+};
+
+// One row between GGUF's row-major blocks and floats. Requires: n a multiple of the type's block size.
+// QuantizeRow rounds as the ggml reference does; it supports every type but Q4_1 and Q6_K.
+void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out);
+bool CanQuantize(DType type);
+void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row);
+
+// Packs up to 16 GGUF rows (row i at `rows + i * RowBytes`) into one panel; absent rows become zeros.
+void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* panel);
+
+// Row `row` of a packed matrix as floats: the embedding lookup.
+void DequantizePackedRow(const PackedMatrix& matrix, int row, float* out);
+
+float HalfToFloat(std::uint16_t half);
+std::uint16_t FloatToHalf(float value);  // round to nearest even
+float BfloatToFloat(std::uint16_t value);
+std::uint16_t FloatToBfloat(float value);  // round to nearest even
+
+}  // namespace thermocline::kernels

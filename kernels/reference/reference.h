@@ -1,0 +1,18 @@
+// The scalar oracle: every op written as its formula says, for tests and for unknown processors.
+#pragma once
+
+#include "kernels/op_table.h"
+
+namespace thermocline::kernels::reference {
+
+void Gemm(const GemmParams& p);
+void Quantize(const QuantizeParams& p);
+void Attention(const AttentionParams& p);
+void RmsNorm(const RmsNormParams& p);
+void Rope(const RopeParams& p);
+void Gated(const GatedParams& p);
+void Add(float* x, const float* y, int n);
+void ToHalf(const float* x, int n, std::uint16_t* out);
+float SoftmaxExp(float* x, int n, float max, float scale);
+
+}  // namespace thermocline::kernels::reference
