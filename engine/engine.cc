@@ -48,11 +48,13 @@ class Engine::Impl {
 
   ~Impl() {
     queue_.Close();
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& channel : live_) channel->Cancel();
-    }
+    CancelAll();
     thread_.join();
+  }
+
+  void CancelAll() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& channel : live_) channel->Cancel();
   }
 
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready) {
@@ -143,6 +145,7 @@ Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request, std::funct
   return impl_->Submit(std::move(request), std::move(on_ready));
 }
 void Engine::StopAccepting() { impl_->StopAccepting(); }
+void Engine::CancelAll() { impl_->CancelAll(); }
 const text::Tokenizer& Engine::tokenizer() const { return impl_->tokenizer(); }
 EngineStats Engine::Stats() const { return impl_->Stats(); }
 

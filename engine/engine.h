@@ -53,6 +53,8 @@ class Engine {
 
   // Every further Submit is Unavailable; what is queued or running goes on.
   void StopAccepting();
+  // Cancels what runs and what waits; each channel ends with kCancelled.
+  void CancelAll();
 
   const text::Tokenizer& tokenizer() const;
   EngineStats Stats() const;

@@ -1,6 +1,7 @@
 #include "engine/text/byte_bpe.h"
 
 #include <array>
+#include <optional>
 
 #include "engine/text/bpe_merge.h"
 #include "engine/text/sentencepiece.h"
@@ -22,8 +23,9 @@ std::array<char32_t, 256> ByteAlphabet() {
   return alphabet;
 }
 
-// The bytes that `text` in GPT-2's alphabet stands for; characters outside of it as themselves.
-std::string FromAlphabet(std::string_view text) {
+// The bytes that `text` in GPT-2's alphabet stands for; nothing if a character is outside of it (such tokens
+// can never come of merging).
+std::optional<std::string> FromAlphabet(std::string_view text) {
   static const std::unordered_map<char32_t, char> kBytes = [] {
     std::unordered_map<char32_t, char> map;
     const auto alphabet = ByteAlphabet();
@@ -32,13 +34,9 @@ std::string FromAlphabet(std::string_view text) {
   }();
   std::string out;
   for (std::size_t pos = 0; pos < text.size();) {
-    const std::size_t begin = pos;
     const auto found = kBytes.find(base::DecodeUtf8(text, pos));
-    if (found != kBytes.end()) {
-      out.push_back(found->second);
-    } else {
-      out.append(text.substr(begin, pos - begin));
-    }
+    if (found == kBytes.end()) return std::nullopt;
+    out.push_back(found->second);
   }
   return out;
 }
@@ -55,14 +53,19 @@ BpeTokenizer::BpeTokenizer(const model::Vocabulary& vocabulary, std::unique_ptr<
   for (int id = 0; id < vocabulary_.size(); ++id) {
     const auto at = static_cast<std::size_t>(id);
     if (vocabulary_.types[at] != TokenType::kNormal) continue;
-    ids_.emplace(byte_level_ ? FromAlphabet(vocabulary_.tokens[at]) : vocabulary_.tokens[at], id);
+    const std::optional<std::string> bytes = byte_level_ ? FromAlphabet(vocabulary_.tokens[at]) : vocabulary_.tokens[at];
+    if (bytes.has_value()) ids_.emplace(*bytes, id);
   }
+  AddMerges();
   if (byte_level_) {
     for (int b = 0; b < 256; ++b) byte_tokens_.push_back(Find(std::string(1, static_cast<char>(b))));
   } else {
     byte_tokens_ = ByteTokens(vocabulary_);
   }
-  AddMerges();
+}
+
+int BpeTokenizer::FindOrAdd(const std::string& token) {
+  return ids_.emplace(token, vocabulary_.size() + num_parts_).second ? vocabulary_.size() + num_parts_++ : Find(token);
 }
 
 int BpeTokenizer::Find(const std::string& token) const {
@@ -78,12 +81,11 @@ void BpeTokenizer::AddMerges() {
     if (space == std::string::npos) continue;
     std::string left = merge.substr(0, space), right = merge.substr(space + 1);
     if (byte_level_) {
-      left = FromAlphabet(left);
-      right = FromAlphabet(right);
+      left = FromAlphabet(left).value_or(left);
+      right = FromAlphabet(right).value_or(right);
     }
-    const int left_id = Find(left), right_id = Find(right), merged = Find(left + right);
-    if (left_id >= 0 && right_id >= 0 && merged >= 0) merges_.emplace(PairKey(left_id, right_id), Rule{rank, merged});
-    ++rank;
+    const int left_id = FindOrAdd(left), right_id = FindOrAdd(right);
+    merges_.emplace(PairKey(left_id, right_id), Rule{rank++, FindOrAdd(left + right)});
   }
 }
 
@@ -99,7 +101,7 @@ void BpeTokenizer::EncodePlain(std::string_view text, bool at_start, std::vector
 void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) const {
   const bool newlines = !byte_level_ && word.find_first_not_of('\n') == std::string_view::npos;
   if (pre_tokenizer_->ignore_merges() || newlines) {
-    if (const int whole = Find(std::string(word)); whole >= 0) {
+    if (const int whole = Find(std::string(word)); whole >= 0 && whole < vocabulary_.size()) {
       out.push_back(whole);
       return;
     }
@@ -114,13 +116,13 @@ void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) cons
   });
   for (int i = 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
     const Symbol& symbol = symbols[static_cast<std::size_t>(i)];
-    if (symbol.id >= 0) {
+    if (symbol.id >= 0 && symbol.id < vocabulary_.size()) {
       out.push_back(symbol.id);
       continue;
     }
     for (const char c : symbol.text) {
       const int byte_token = byte_tokens_[static_cast<unsigned char>(c)];
-      if (byte_token >= 0) {
+      if (byte_token >= 0 && byte_token < vocabulary_.size()) {
         out.push_back(byte_token);
       } else if (vocabulary_.unk >= 0) {
         out.push_back(vocabulary_.unk);
@@ -132,7 +134,7 @@ void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) cons
 std::string BpeTokenizer::BytesOf(int token) const {
   const std::string& text = vocabulary_.tokens[static_cast<std::size_t>(token)];
   if (vocabulary_.types[static_cast<std::size_t>(token)] != TokenType::kNormal && byte_level_) return text;
-  if (byte_level_) return FromAlphabet(text);
+  if (byte_level_) return FromAlphabet(text).value_or(text);
   const int byte = model::ParseByteToken(text);
   return byte >= 0 ? std::string(1, static_cast<char>(byte)) : UnmarkSpaces(text);
 }

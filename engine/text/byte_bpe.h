@@ -27,9 +27,12 @@ class BpeTokenizer final : public Tokenizer {
   void AddMerges();
   void EncodeWord(std::string_view word, std::vector<int>& out) const;
   int Find(const std::string& token) const;
+  // As Find; a part of merges that is no token itself gets an id beyond the vocabulary.
+  int FindOrAdd(const std::string& token);
 
   const bool byte_level_;
-  std::unordered_map<std::string, int> ids_;      // by raw bytes of normal tokens
+  int num_parts_ = 0;                             // ids beyond the vocabulary
+  std::unordered_map<std::string, int> ids_;      // by raw bytes of normal tokens and of merges' parts
   std::unordered_map<std::uint64_t, Rule> merges_;  // by (left id, right id)
   std::vector<int> byte_tokens_;                  // [256]: token of a single byte, -1 if none
   std::unique_ptr<PreTokenizer> pre_tokenizer_;

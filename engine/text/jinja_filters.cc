@@ -114,6 +114,7 @@ Result<Value> Replace(Interpreter&, const Value& value, const Arguments& argumen
 }
 
 Result<Value> Map(Interpreter& interpreter, const Value& value, const Arguments& arguments) {
+  if (!value.Truthy()) return Value::MakeList({});
   ASSIGN_OR_RETURN(const Value::List items, Iterate(value));
   const Value attribute = arguments.Get(SIZE_MAX, "attribute"), fallback = arguments.Get(SIZE_MAX, "default");
   Value::List out;
@@ -136,6 +137,7 @@ Result<Value> Map(Interpreter& interpreter, const Value& value, const Arguments&
 
 // select, reject (by_attribute false) and selectattr, rejectattr.
 Result<Value> Choose(Interpreter& interpreter, const Value& value, const Arguments& arguments, bool by_attribute, bool keep) {
+  if (!value.Truthy()) return Value::MakeList({});
   ASSIGN_OR_RETURN(const Value::List items, Iterate(value));
   const std::size_t skip = by_attribute ? 1 : 0;
   if (arguments.positional.size() < skip) return base::InvalidArgument("selectattr needs an attribute");
@@ -217,19 +219,11 @@ Result<Value> ToFloat(Interpreter&, const Value& value, const Arguments&) {
   return Value(base::ParseNumber<double>(Strip(value.ToString(), nullptr, true, true)).value_or(0.0));
 }
 
-Result<Value> Escape(Interpreter&, const Value& value, const Arguments&) {
-  std::string out;
-  for (const char c : value.ToString()) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&#34;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out.push_back(c);
-    }
-  }
-  return Value(std::move(out));
+Result<Value> Escape(Interpreter&, const Value& value, const Arguments&) { return Value::MakeMarkup(EscapeHtml(value)); }
+
+Result<Value> FromJsonText(Interpreter&, const Value& value, const Arguments&) {
+  ASSIGN_OR_RETURN(const Json json, base::ParseJson(value.ToString()));
+  return Value::FromJson(json);
 }
 
 Result<Value> Trim(Interpreter&, const Value& value, const Arguments& arguments) {
@@ -245,7 +239,8 @@ const std::map<std::string, Filter, std::less<>>& Filters() {
       {"tojson", ToJson}, {"join", Join}, {"length", Length}, {"count", Length}, {"default", Default}, {"d", Default},
       {"items", Items}, {"dictsort", DictSort}, {"indent", Indent}, {"replace", Replace}, {"map", Map}, {"sort", Sort},
       {"unique", Unique}, {"int", ToInt}, {"float", ToFloat}, {"escape", Escape}, {"e", Escape}, {"trim", Trim},
-      {"safe", FILTER(Value(value.ToString()))},
+      {"from_json", FromJsonText},
+      {"safe", FILTER(Value::MakeMarkup(value.ToString()))},
       {"string", FILTER(Value(value.ToString()))},
       {"upper", FILTER(Value(Upper(value.ToString())))},
       {"lower", FILTER(Value(Lower(value.ToString())))},

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/text/jinja_interpreter.h"
+#include "engine/text/jinja_text.h"
 
 namespace thermocline::text::jinja {
 namespace {
@@ -102,6 +103,7 @@ Result<int> Order(const Value& a, const Value& b) {
 Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
   if (op == "~") return Value(a.ToString() + b.ToString());
   if (a.is_number() && b.is_number()) return a.is_int() && b.is_int() ? Integers(op, a.as_int(), b.as_int()) : Floats(op, a.as_double(), b.as_double());
+  if (op == "+" && a.is_string() && b.is_string() && (a.is_markup() || b.is_markup())) return Value::MakeMarkup(EscapeHtml(a) + EscapeHtml(b));
   if (op == "+" && a.is_string() && b.is_string()) return Value(a.as_string() + b.as_string());
   if (op == "+" && a.is_list() && b.is_list()) {
     Value::List joined = a.list();

@@ -76,6 +76,22 @@ Result<Value> ReplaceText(const std::string& text, const std::string& from, cons
   return Value(out.append(text, begin));
 }
 
+std::string EscapeHtml(const Value& value) {
+  if (value.is_markup()) return value.as_string();
+  std::string out;
+  for (const char c : value.ToString()) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&#34;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out.push_back(c);
+    }
+  }
+  return out;
+}
+
 std::string Upper(std::string_view text) { return MapCharacters(text, u_toupper); }
 std::string Lower(std::string_view text) { return MapCharacters(text, u_tolower); }
 

@@ -16,6 +16,8 @@ std::vector<std::string> SplitAt(const std::string& text, const std::string& sep
 std::vector<std::string> SplitWords(const std::string& text, std::int64_t count_max);
 // ResourceExhausted if the result would exceed 16 MiB.
 Result<Value> ReplaceText(const std::string& text, const std::string& from, const std::string& to, std::int64_t count_max);
+// HTML's escapes, unless the value is marked safe.
+std::string EscapeHtml(const Value& value);
 std::string Upper(std::string_view text);
 std::string Lower(std::string_view text);
 std::string Title(std::string_view text);

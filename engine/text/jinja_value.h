@@ -55,6 +55,12 @@ class Value {
   }
   static Value MakeDict(Dict items = {}) { return Value(Data(std::make_shared<DictBox>(DictBox{std::move(items)}))); }
   static Value MakeFunction(Function function) { return Value(Data(std::make_shared<Function>(std::move(function)))); }
+  // A string marked safe for HTML: what is added to it gets escaped, as Jinja's Markup does.
+  static Value MakeMarkup(std::string text) {
+    Value value(std::move(text));
+    value.markup_ = true;
+    return value;
+  }
   static Value FromJson(const Json& json);
   Value(bool value) : data_(value) {}                                // NOLINT: implicit by design
   Value(std::int64_t value) : data_(value) {}                        // NOLINT
@@ -76,6 +82,7 @@ class Value {
   bool is_dict() const { return Is<std::shared_ptr<DictBox>>(); }
   bool is_function() const { return Is<std::shared_ptr<Function>>(); }
   bool is_tuple() const { return tuple_; }
+  bool is_markup() const { return markup_; }
   const char* type_name() const;  // Python's: "str", "list", ...
 
   // Requires: the type asked for.
@@ -106,6 +113,7 @@ class Value {
   explicit Value(Data data) : data_(std::move(data)) {}
   Data data_;
   bool tuple_ = false;
+  bool markup_ = false;
 };
 
 struct JsonStyle {

@@ -1,0 +1,36 @@
+// What Prometheus scrapes. Written on the I/O side, read without touching the engine's thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace thermocline::server {
+
+enum class ServiceState { kLoading, kReady, kDraining, kFailed };
+const char* ServiceStateName(ServiceState state);
+
+// Thread-safe.
+class Metrics {
+ public:
+  // Every metric's name begins with `prefix`.
+  explicit Metrics(const std::string& prefix);
+  ~Metrics();
+
+  void RequestEnded(const std::string& route, int http_status);
+  void RequestRejected(const std::string& reason);
+  void RequestCancelled(const std::string& phase);
+  void RequestFinished(FinishReason reason, const Usage& usage, double total_s);
+  void FirstToken(double seconds);
+  void InterToken(double seconds, int tokens);
+
+  // The text exposition, with gauges from `stats` (nullptr while loading).
+  std::string Expose(ServiceState state, const EngineStats* stats, const std::string& model_name);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace thermocline::server

@@ -1,0 +1,159 @@
+#include "server/server_config.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <optional>
+#include <variant>
+
+#include "engine/base/file.h"
+
+namespace thermocline::server {
+namespace {
+
+struct IntKey {
+  int* target;
+  int min, max;
+};
+struct DoubleKey {
+  double* target;
+  double min, max;
+};
+struct TextKey {
+  std::string* target;
+  std::vector<std::string> choices;  // empty = anything
+};
+struct Key {
+  std::string name;
+  std::variant<IntKey, DoubleKey, TextKey> kind;
+};
+
+// The one table of keys.
+std::vector<Key> KeysOf(ServerConfig& c) {
+  constexpr int kMillion = 1'000'000;
+  return {
+      {"model.path", TextKey{&c.model_path, {}}},
+      {"model.name", TextKey{&c.model_name, {}}},
+      {"engine.threads", IntKey{&c.threads, 0, 256}},
+      {"engine.context_length", IntKey{&c.context_length, 0, 1 << 24}},
+      {"engine.cpu_isa", TextKey{&c.cpu_isa, {"", "avx512", "avx2", "reference"}}},
+      {"engine.queue_capacity", IntKey{&c.queue_capacity, 1, 10'000}},
+      {"engine.prefill_chunk", IntKey{&c.prefill_chunk, 1, 4096}},
+      {"sampling.temperature", DoubleKey{&c.sampling.temperature, 0, 2}},
+      {"sampling.top_k", IntKey{&c.sampling.top_k, 0, kMillion}},
+      {"sampling.top_p", DoubleKey{&c.sampling.top_p, 0, 1}},
+      {"sampling.min_p", DoubleKey{&c.sampling.min_p, 0, 1}},
+      {"sampling.repetition_penalty", DoubleKey{&c.sampling.repetition_penalty, 0.01, 100}},
+      {"sampling.max_tokens", IntKey{&c.max_tokens, 0, 1 << 24}},
+      {"server.host", TextKey{&c.host, {}}},
+      {"server.port", IntKey{&c.port, 0, 65535}},
+      {"server.threads", IntKey{&c.http_threads, 1, 64}},
+      {"server.connections_max", IntKey{&c.connections_max, 1, 100'000}},
+      {"server.body_bytes_max", IntKey{&c.body_bytes_max, 1024, 1 << 30}},
+      {"server.read_timeout_s", IntKey{&c.read_timeout_s, 1, 3600}},
+      {"server.write_timeout_s", IntKey{&c.write_timeout_s, 1, 3600}},
+      {"server.idle_timeout_s", IntKey{&c.idle_timeout_s, 1, 86'400}},
+      {"server.drain_timeout_s", IntKey{&c.drain_timeout_s, 0, 3600}},
+      {"metrics.prefix", TextKey{&c.metrics_prefix, {}}},
+      {"log.level", TextKey{&c.log_level, {"debug", "info", "warning", "error", "off"}}},
+      {"log.format", TextKey{&c.log_format, {"text", "json"}}},
+  };
+}
+
+Status SetInt(const IntKey& key, const std::string& name, const std::string& text) {
+  const auto value = base::ParseNumber<int>(text);
+  if (!value.has_value()) return base::InvalidArgument(name, ": '", text, "' is no whole number");
+  if (*value < key.min || *value > key.max) return base::InvalidArgument(name, ": ", *value, " is outside [", key.min, ", ", key.max, "]");
+  *key.target = *value;
+  return OkStatus();
+}
+
+Status SetDouble(const DoubleKey& key, const std::string& name, const std::string& text) {
+  const auto value = base::ParseNumber<double>(text);
+  if (!value.has_value()) return base::InvalidArgument(name, ": '", text, "' is no number");
+  if (!(*value >= key.min && *value <= key.max)) return base::InvalidArgument(name, ": ", *value, " is outside [", key.min, ", ", key.max, "]");
+  *key.target = *value;
+  return OkStatus();
+}
+
+Status SetText(const TextKey& key, const std::string& name, const std::string& text) {
+  bool allowed = key.choices.empty();
+  std::string list;
+  for (const std::string& choice : key.choices) {
+    allowed = allowed || choice == text;
+    list += (list.empty() ? "'" : ", '") + choice + "'";
+  }
+  if (!allowed) return base::InvalidArgument(name, ": '", text, "' is none of ", list);
+  *key.target = text;
+  return OkStatus();
+}
+
+Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::string& text) {
+  for (const Key& key : keys) {
+    if (key.name != name) continue;
+    if (const auto* number = std::get_if<IntKey>(&key.kind)) return SetInt(*number, name, text);
+    if (const auto* number = std::get_if<DoubleKey>(&key.kind)) return SetDouble(*number, name, text);
+    return SetText(std::get<TextKey>(key.kind), name, text);
+  }
+  std::vector<std::string> names;
+  for (const Key& key : keys) names.push_back(key.name);
+  const std::string nearest = base::NearestName(name, names);
+  return base::InvalidArgument("unknown key '", name, "'", nearest.empty() ? "" : "; did you mean '", nearest, nearest.empty() ? "" : "'?");
+}
+
+// Sections are maps of scalars.
+Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vector<Key>& keys) {
+  const auto at = [&](const YAML::Node& node) { return StrCat(path, ":", node.Mark().line + 1); };
+  if (root.IsNull()) return OkStatus();
+  if (!root.IsMap()) return base::InvalidArgument(at(root), ": expected sections like 'server:'");
+  for (const auto& section : root) {
+    const std::string section_name = section.first.Scalar();
+    if (!section.second.IsMap()) {
+      const Status unknown = SetKey(keys, section_name, "");
+      return unknown.ok() ? unknown : base::InvalidArgument(at(section.first), ": '", section_name, "' must be a section with keys below it; ", unknown.message());
+    }
+    for (const auto& entry : section.second) {
+      const std::string name = section_name + "." + entry.first.Scalar();
+      if (!entry.second.IsScalar()) {
+        const Status unknown = SetKey(keys, name, "");
+        const bool is_unknown = unknown.message().starts_with("unknown");
+        return base::InvalidArgument(at(entry.first), ": ", is_unknown ? unknown.message() : StrCat(name, ": expected a single value, found a ", entry.second.IsMap() ? "section" : entry.second.IsNull() ? "null" : "list"));
+      }
+      const Status set = SetKey(keys, name, entry.second.Scalar());
+      if (!set.ok()) return set.Annotate(at(entry.first));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<ServerConfig> LoadServerConfig(const std::string& path, const std::vector<std::string>& overrides) {
+  ServerConfig config;
+  const std::vector<Key> keys = KeysOf(config);
+  if (!path.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, 1 << 20));
+    YAML::Node root;
+    try {
+      root = YAML::Load(text);
+      RETURN_IF_ERROR(ApplyYaml(root, path, keys));
+    } catch (const YAML::Exception& error) {
+      return base::InvalidArgument(path, ":", error.mark.line + 1, ": ", error.msg);
+    }
+  }
+  for (const std::string& assignment : overrides) {
+    const std::size_t equals = assignment.find('=');
+    if (equals == std::string::npos) return base::InvalidArgument("--set ", assignment, ": expected key=value");
+    const Status set = SetKey(keys, assignment.substr(0, equals), assignment.substr(equals + 1));
+    if (!set.ok()) return set.Annotate("--set");
+  }
+  return config;
+}
+
+std::vector<std::string> ConfigKeys() {
+  ServerConfig config;
+  std::vector<std::string> names;
+  for (const Key& key : KeysOf(config)) names.push_back(key.name);
+  return names;
+}
+
+}  // namespace thermocline::server

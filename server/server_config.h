@@ -1,0 +1,49 @@
+// Configuration of the daemon: one table of keys, read from YAML and --set.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/log.h"
+#include "engine/base/status.h"
+#include "engine/engine.h"
+
+namespace thermocline::server {
+
+struct ServerConfig {
+  // model
+  std::string model_path = "tidepool";  // path, or the name of a built-in model
+  std::string model_name;               // what clients call it; "" = the file's name without its ending
+  // engine
+  int threads = 0;
+  int context_length = 0;
+  std::string cpu_isa;
+  int queue_capacity = 64;
+  int prefill_chunk = 64;
+  // sampling: what a request leaves out
+  SamplingParams sampling;
+  int max_tokens = 0;
+  // server
+  std::string host = "127.0.0.1";
+  int port = 8080;                      // 0 = any free one
+  int http_threads = 1;
+  int connections_max = 256;
+  int body_bytes_max = 4 << 20;
+  int read_timeout_s = 30;
+  int write_timeout_s = 30;
+  int idle_timeout_s = 120;
+  int drain_timeout_s = 30;
+  // metrics, log
+  std::string metrics_prefix = "thermocline_";
+  std::string log_level = "info";
+  std::string log_format = "text";
+};
+
+// Reads `path` (none if ""), then applies each "key=value" of `overrides`.
+// InvalidArgument gives file, line, key and what was expected; an unknown key comes with the nearest known one.
+Result<ServerConfig> LoadServerConfig(const std::string& path, const std::vector<std::string>& overrides);
+
+// Every key there is, dotted ("server.port"), in order.
+std::vector<std::string> ConfigKeys();
+
+}  // namespace thermocline::server

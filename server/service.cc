@@ -1,0 +1,67 @@
+#include "server/service.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+
+namespace thermocline::server {
+
+Service::Service(const ServerConfig& config)
+    : config_(config), model_name_(config.model_name), started_at_(std::time(nullptr)), metrics_(config.metrics_prefix) {
+  if (model_name_.empty()) model_name_ = std::filesystem::path(config.model_path).stem().string();
+  if (model_name_.empty()) model_name_ = std::filesystem::path(config.model_path).parent_path().filename().string();
+}
+
+Status Service::Load() {
+  const auto fail = [this](Status status) {
+    state_ = ServiceState::kFailed;
+    return status;
+  };
+  auto engine = Engine::Load({.model = config_.model_path,
+                              .threads = config_.threads,
+                              .context_length = config_.context_length,
+                              .queue_capacity = config_.queue_capacity,
+                              .prefill_chunk = config_.prefill_chunk,
+                              .cpu_isa = config_.cpu_isa,
+                              .on_progress = [this](double share) { load_progress_ = share; }});
+  if (!engine.ok()) return fail(engine.status());
+  engine_ = *std::move(engine);
+  auto chat = ChatFormatter::Create(engine_->tokenizer());
+  if (chat.ok()) {
+    chat_ = *std::move(chat);
+  } else if (chat.status().code() == StatusCode::kFailedPrecondition) {
+    base::LogWarning("the model has no chat template; /v1/chat/completions will refuse requests");
+  } else {
+    return fail(chat.status());
+  }
+  published_ = true;
+  ServiceState loading = ServiceState::kLoading;
+  state_.compare_exchange_strong(loading, ServiceState::kReady);
+  return OkStatus();
+}
+
+void Service::BeginDrain() {
+  state_ = ServiceState::kDraining;
+  if (Engine* loaded = engine()) loaded->StopAccepting();
+}
+
+void Service::CutOff() {
+  if (Engine* loaded = engine()) loaded->CancelAll();
+}
+
+void Service::StopEngine() {
+  published_ = false;
+  engine_.reset();
+}
+
+int Service::RetryAfterSeconds() const {
+  const Engine* loaded = engine();
+  if (loaded == nullptr) return 2;
+  const EngineStats stats = loaded->Stats();
+  return static_cast<int>(std::clamp(std::ceil(request_s_ * (stats.running + stats.waiting)), 1.0, 120.0));
+}
+
+void Service::RequestTook(double seconds) { request_s_ = 0.8 * request_s_ + 0.2 * seconds; }
+
+}  // namespace thermocline::server
