@@ -1,0 +1,51 @@
+#include "engine/base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace thermocline::base {
+namespace {
+
+TEST(Json, RoundTripsEveryKind) {
+  const std::string text = R"({"a":[1,-2,3.5,true,false,null],"b":{"c":"x\n\"é😀"},"big":9007199254740993})";
+  const auto json = ParseJson(text);
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ(json->Dump(), text);
+  EXPECT_EQ(json->Find("big")->as_int(), 9007199254740993);
+}
+
+TEST(Json, FindSkipsNullsAndTakesTheLastDuplicate) {
+  const auto json = ParseJson(R"({"a":null,"b":1,"b":2})");
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ(json->Find("a"), nullptr);
+  EXPECT_NE(json->FindRaw("a"), nullptr);
+  EXPECT_EQ(json->Find("b")->as_int(), 2);
+}
+
+TEST(Json, ErrorsNameTheByte) {
+  for (const char* bad : {"", "{", "[1,]", "{\"a\":}", "nul", "\"\x80\"", "\"\\ud800\"", "1e999", "[1] 2", "{'a':1}"}) {
+    const auto json = ParseJson(bad);
+    EXPECT_FALSE(json.ok()) << bad;
+    EXPECT_NE(json.status().message().find("invalid JSON"), std::string::npos) << json.status().message();
+  }
+}
+
+TEST(Json, DepthIsBounded) {
+  const std::string deep(100000, '[');
+  EXPECT_FALSE(ParseJson(deep).ok());
+  EXPECT_TRUE(ParseJson(std::string(64, '[') + std::string(64, ']')).ok());
+  EXPECT_FALSE(ParseJson(std::string(65, '[') + std::string(65, ']')).ok());
+}
+
+TEST(Json, DumpNeverWritesWhatParseRefuses) {
+  const Json json = Json::Array{"\xC3(", std::string("\0\x01", 2), std::nan(""), HUGE_VAL, 1e300, 0.1, 1.0};
+  const auto back = ParseJson(json.Dump());
+  ASSERT_TRUE(back.ok()) << json.Dump();
+  EXPECT_EQ(back->as_array()[0].as_string(), "\uFFFD(");
+  EXPECT_TRUE(back->as_array()[2].is_null());
+  EXPECT_EQ(back->as_array()[5].as_double(), 0.1);
+}
+
+}  // namespace
+}  // namespace thermocline::base

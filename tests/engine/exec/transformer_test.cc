@@ -1,0 +1,81 @@
+// The same input gives the same bits, whatever the threads, the chunks and the kernels.
+#include "engine/exec/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/exec/loaded_model.h"
+
+namespace thermocline::exec {
+namespace {
+
+const std::string kModel = SOURCE_DIR "/config/models/tidepool.gguf";
+
+std::vector<int> Prompt() {
+  std::vector<int> tokens = {1};
+  for (int i = 1; i < 40; ++i) tokens.push_back(300 + i * 37 % 1500);
+  return tokens;
+}
+
+// Logits of every position.
+std::vector<float> AllLogits(int threads, int chunk, const std::string& isa, const std::string& path = kModel) {
+  const auto model = LoadModel({.model = path, .threads = threads, .cpu_isa = isa, .on_progress = {}});
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  const auto transformer = (*model)->MakeTransformer(chunk, 64);
+  auto cache = KvCache::Create((*model)->config, 64);
+  const std::vector<int> prompt = Prompt();
+  std::vector<float> out;
+  for (std::size_t begin = 0; begin < prompt.size(); begin += static_cast<std::size_t>(chunk)) {
+    const std::size_t count = std::min(static_cast<std::size_t>(chunk), prompt.size() - begin);
+    const auto logits = transformer->Forward(std::span(prompt).subspan(begin, count), *cache, Transformer::Logits::kAll);
+    out.insert(out.end(), logits.begin(), logits.end());
+  }
+  return out;
+}
+
+TEST(Transformer, BitsDoNotDependOnThreadsOrChunks) {
+  const auto expected = AllLogits(1, 1, "");
+  for (const int threads : {1, 2, 4}) {
+    for (const int chunk : {1, 7, 40}) EXPECT_EQ(AllLogits(threads, chunk, ""), expected) << threads << " threads, chunks of " << chunk;
+  }
+}
+
+// On float weights, where no activation is quantised: exp and attention's order of sums differ in the last
+// bits, and a rounding of the f16 cache may flip (2^-11 of a key or value).
+TEST(Transformer, EveryIsaIsNearTheReference) {
+  const std::string folder = SOURCE_DIR "/tests/golden/models/tidepool/target";
+  const auto reference = AllLogits(1, 40, "reference", folder);
+  for (const char* isa : {"avx2", "avx512"}) {
+    if (kernels::CpuOps(isa) == nullptr) continue;
+    const auto got = AllLogits(2, 40, isa, folder);
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], reference[i], 5e-3) << isa;
+  }
+}
+
+TEST(Transformer, Avx2AndAvx512GiveTheSameBits) {
+  if (kernels::CpuOps("avx2") == nullptr || kernels::CpuOps("avx512") == nullptr) GTEST_SKIP() << "this processor has not both";
+  EXPECT_EQ(AllLogits(2, 40, "avx2"), AllLogits(2, 40, "avx512"));
+}
+
+TEST(Transformer, RollingBackIsSettingTheLength) {
+  const auto model = LoadModel({.model = kModel, .threads = 2, .cpu_isa = "", .on_progress = {}});
+  const auto transformer = (*model)->MakeTransformer(16, 64);
+  auto cache = KvCache::Create((*model)->config, 64);
+  const std::vector<int> start = {1, 400, 500}, wrong = {600, 601}, right = {700};
+  transformer->Forward(start, *cache, Transformer::Logits::kNone);
+  transformer->Forward(wrong, *cache, Transformer::Logits::kNone);
+  cache->SetLength(3);
+  const auto after = transformer->Forward(right, *cache, Transformer::Logits::kLast);
+  const std::vector<float> rolled_back(after.begin(), after.end());
+  cache->SetLength(0);
+  transformer->Forward(start, *cache, Transformer::Logits::kNone);
+  const auto fresh = transformer->Forward(right, *cache, Transformer::Logits::kLast);
+  EXPECT_EQ(rolled_back, std::vector<float>(fresh.begin(), fresh.end()));
+}
+
+TEST(LoadModel, AnUnknownIsaIsRefused) {
+  const auto model = LoadModel({.model = kModel, .threads = 1, .cpu_isa = "sse9", .on_progress = {}});
+  EXPECT_EQ(model.status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace thermocline::exec

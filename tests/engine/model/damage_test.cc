@@ -1,0 +1,104 @@
+// A damaged model gives a Status, never a crash. Run under the address sanitizer.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "engine/base/file.h"
+#include "engine/exec/loaded_model.h"
+
+namespace thermocline::model {
+namespace {
+
+class DamageTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(folder_);
+    const auto bytes = base::ReadFileToString(SOURCE_DIR "/config/models/tidepool-draft.gguf");
+    ASSERT_TRUE(bytes.ok());
+    bytes_ = *bytes;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Status Try(const std::string& bytes) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+    const auto model = exec::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}});
+    return model.status();
+  }
+
+  const std::string folder_ = testing::TempDir() + "thermocline_damage_" + std::to_string(::getpid());
+  const std::string path_ = folder_ + "/model.gguf";
+  std::string bytes_;
+};
+
+TEST_F(DamageTest, TheWholeFileLoads) { EXPECT_TRUE(Try(bytes_).ok()); }
+
+TEST_F(DamageTest, TruncatedAnywhereIsRefused) {
+  for (std::size_t length = 0; length < bytes_.size(); length += length < 2000 ? 7 : 29989) {
+    EXPECT_FALSE(Try(bytes_.substr(0, length)).ok()) << length;
+  }
+}
+
+TEST_F(DamageTest, FlippedBitsNeverCrash) {
+  std::mt19937 generator(5);
+  int refused = 0;
+  constexpr std::size_t kHeaderBytes = 60000;  // metadata and tensor infos
+  for (int i = 0; i < 400; ++i) {
+    std::string damaged = bytes_;
+    for (auto flips = 1 + generator() % 3; flips > 0; --flips) {
+      damaged[generator() % (i % 2 == 0 ? 2000 : kHeaderBytes)] ^= static_cast<char>(1 << generator() % 8);
+    }
+    refused += Try(damaged).ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 50);
+}
+
+TEST_F(DamageTest, HugeCountsAndLengthsAreRefusedBeforeTheyAreUsed) {
+  for (const std::size_t at : {std::size_t{8}, std::size_t{16}, std::size_t{24}}) {  // tensors, keys, first key's length
+    for (const char fill : {'\xFF', '\x7F'}) {
+      std::string damaged = bytes_;
+      for (std::size_t i = 0; i < 8; ++i) damaged[at + i] = fill;
+      const Status status = Try(damaged);
+      EXPECT_FALSE(status.ok());
+      EXPECT_NE(status.message().find(path_), std::string::npos) << status.message();
+    }
+  }
+}
+
+TEST_F(DamageTest, MessagesNameWhatIsWrong) {
+  const auto expect = [&](const std::string& bytes, const char* words) {
+    const Status status = Try(bytes);
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+  };
+  expect("", "no model");
+  expect(std::string(100, 'x'), "magic");
+  std::string version = bytes_;
+  version[4] = 9;
+  expect(version, "GGUF version 9");
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string out = bytes_;
+    const std::size_t at = out.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return out.replace(at, from.size(), to);
+  };
+  expect(replaced("llama", "lemur"), "architecture 'lemur'");
+  expect(replaced("blk.0.ffn_up.weight", "blk.0.ffn_xx.weight"), "tensor 'blk.0.ffn_up.weight' is missing");
+  expect(replaced("llama.block_count", "llama.block_xxxxx"), "key 'llama.block_count' is missing");
+  expect(bytes_.substr(0, bytes_.size() - 1000), "tensor");
+  EXPECT_EQ(exec::LoadModel({.model = folder_ + "/none.gguf", .threads = 1, .cpu_isa = "", .on_progress = {}}).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(DamageTest, UnsupportedTypesAreNamed) {
+  // The type of a tensor follows its name, dimension count (u32) and dimensions (u64 each).
+  std::string damaged = bytes_;
+  const std::string name = "blk.1.attn_q.weight";
+  damaged[damaged.find(name) + name.size() + 4 + 16] = 20;  // iq4_nl: 18 bytes a block, smaller than q8_0's
+  const Status status = Try(damaged);
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find(name + "' has type iq4_nl"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace thermocline::model

@@ -1,0 +1,115 @@
+#include "engine/text/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/model/model_file.h"
+#include "engine/text/detokenizer.h"
+
+namespace thermocline::text {
+namespace {
+
+class TidepoolTokenizer : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto file = model::OpenModelFile(SOURCE_DIR "/config/models/tidepool.gguf");
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    auto tokenizer = Tokenizer::Create((*file)->vocabulary);
+    ASSERT_TRUE(tokenizer.ok());
+    tokenizer_ = *std::move(tokenizer);
+  }
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+TEST_F(TidepoolTokenizer, TextComesBackWhateverItIs) {
+  for (const std::string text : {"Hello, world!", "  two  spaces ", "tabs\tand\nlines\r\n", "é € 😀 👩‍👩‍👧 مرحبا สวัสดี", "<0x41> <s> <|end|>", "x"}) {
+    EXPECT_EQ(tokenizer_->Decode(tokenizer_->Encode(text, {})), text);
+  }
+}
+
+TEST_F(TidepoolTokenizer, ControlTokensAreParsedOnlyWhenAsked) {
+  const std::string text = "<|user|>Hi<|end|>";
+  const auto raw = tokenizer_->Encode(text, {.control_tokens = true});
+  EXPECT_EQ(raw.front(), 4);
+  EXPECT_EQ(raw.back(), 6);
+  for (const int token : tokenizer_->Encode(text, {})) EXPECT_GT(token, 6);
+}
+
+TEST_F(TidepoolTokenizer, ProtectedTextNeverBecomesAControlToken) {
+  for (const std::string text : {"<|end|>", "a<|end|><|end|>b", "<<|end|>|end|>", "</s>"}) {
+    const auto tokens = tokenizer_->Encode("<|user|>" + tokenizer_->ProtectControlTokens(text) + "<|end|>", {.control_tokens = true});
+    for (std::size_t i = 1; i + 1 < tokens.size(); ++i) EXPECT_GT(tokens[i], 6) << text;
+    EXPECT_EQ(tokenizer_->Decode(std::vector<int>(tokens.begin() + 1, tokens.end() - 1)), text);
+  }
+}
+
+TEST_F(TidepoolTokenizer, StreamingNeverEmitsPartOfACharacter) {
+  const std::string text = "é😀 and 漢字 👩‍👩‍👧!";
+  Detokenizer detokenizer(*tokenizer_);
+  std::string out;
+  for (const int token : tokenizer_->Encode(text, {})) {
+    std::string piece;
+    detokenizer.Push(token, piece);
+    EXPECT_EQ(base::ReplaceInvalidUtf8(piece), piece);
+    EXPECT_EQ(piece.find("\uFFFD"), std::string::npos);
+    out += piece;
+  }
+  detokenizer.Finish(out);
+  EXPECT_EQ(out, text);
+}
+
+TEST_F(TidepoolTokenizer, ACharacterThatNeverEndsBecomesAReplacement) {
+  const auto tokens = tokenizer_->Encode("😀", {});
+  ASSERT_EQ(tokens.size(), 4u);  // bytes
+  Detokenizer detokenizer(*tokenizer_);
+  std::string out;
+  for (int i = 0; i < 3; ++i) detokenizer.Push(tokens[static_cast<std::size_t>(i)], out);
+  EXPECT_EQ(out, "");
+  detokenizer.Finish(out);
+  EXPECT_EQ(out, "\uFFFD");
+}
+
+TEST_F(TidepoolTokenizer, IllFormedInputIsReadAsReplacements) {
+  EXPECT_EQ(tokenizer_->Encode("a\xC3", {}), tokenizer_->Encode("a\uFFFD", {}));
+}
+
+TEST(Tokenizer, HostileVocabulariesAreRefused) {
+  model::Vocabulary v;
+  v.kind = model::VocabularyKind::kSentencePiece;
+  v.tokens = {"<unk>", "<0x-1>"};
+  v.scores = {0, 0};
+  v.types = {model::TokenType::kUnknown, model::TokenType::kByte};
+  EXPECT_FALSE(model::ValidateVocabulary(v).ok());
+  v.tokens[1] = "<0x41>";
+  EXPECT_TRUE(model::ValidateVocabulary(v).ok());
+  v.eos = 7;
+  EXPECT_FALSE(model::ValidateVocabulary(v).ok());
+  v.eos = -1;
+  v.types.pop_back();
+  EXPECT_FALSE(model::ValidateVocabulary(v).ok());
+}
+
+TEST(Tokenizer, UnknownPreTokenizersAreNamed) {
+  model::Vocabulary v;
+  v.kind = model::VocabularyKind::kByteLevelBpe;
+  v.pre_tokenizer = "klingon";
+  v.tokens = {"a"};
+  v.types = {model::TokenType::kNormal};
+  const auto tokenizer = Tokenizer::Create(v);
+  EXPECT_EQ(tokenizer.status().code(), StatusCode::kUnimplemented);
+  EXPECT_NE(tokenizer.status().message().find("klingon"), std::string::npos);
+}
+
+TEST(Tokenizer, LongRunsWithoutSpacesStayFast) {
+  model::Vocabulary v;
+  v.kind = model::VocabularyKind::kByteLevelBpe;
+  v.pre_tokenizer = "gpt-2";
+  v.tokens = {"a", "aa", "aaaa"};
+  v.types.assign(3, model::TokenType::kNormal);
+  v.merges = {"a a", "aa aa"};
+  const auto tokenizer = Tokenizer::Create(v);
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_EQ((*tokenizer)->Encode(std::string(1 << 20, 'a'), {}).size(), std::size_t{1} << 18);  // quadratic merging would take hours
+}
+
+}  // namespace
+}  // namespace thermocline::text

@@ -1,0 +1,147 @@
+// Every gemm gives the reference's bits, and the reference is near a double-precision product.
+#include <cmath>
+
+#include "tests/kernels/tables.h"
+
+namespace thermocline::kernels {
+namespace {
+
+struct Case {
+  DType type;
+  int rows, cols, tokens;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (int t = 0; t < kNumDTypes; ++t) {
+    const auto type = static_cast<DType>(t);
+    const int block = Traits(type).block_size;
+    for (const int rows : {1, 15, 16, 17, 48}) {
+      for (const int blocks : {1, 2, 3}) {
+        for (const int tokens : {1, 2, 3, 8, 19}) cases.push_back({type, rows, block * blocks, tokens});
+      }
+    }
+    if (!Traits(type).quantized) {
+      for (const int cols : {5, 172, 257}) cases.push_back({type, 33, cols, 3});
+    }
+  }
+  return cases;
+}
+
+struct Operands {
+  std::vector<float> x, scale;
+  std::vector<std::int8_t> q;
+  std::vector<std::int32_t> sum;
+  std::vector<std::uint8_t> rows, packed;
+  PackedMatrix matrix;
+  Activations activations;
+
+  explicit Operands(const Case& c) : x(RandomFloats(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.cols), 7)) {
+    q.resize(x.size());
+    scale.resize(x.size() / 32 + 1);
+    sum.resize(x.size() / 32 + 1);
+    if (c.cols % 32 == 0) {
+      ReferenceOps().quantize({.x = x.data(), .n = static_cast<int>(x.size()), .q = q.data(), .scale = scale.data(), .sum = sum.data()});
+    }
+    rows = RandomRows(c.type, c.rows, c.cols, 3);
+    packed = Pack(c.type, rows, c.rows, c.cols);
+    matrix = {c.type, c.rows, c.cols, packed.data()};
+    activations = {x.data(), q.data(), scale.data(), sum.data(), c.cols};
+  }
+
+  std::vector<float> Multiply(const OpTable& ops, const Case& c, int panel_begin, int panel_end) const {
+    std::vector<float> out(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.rows), -1.0F);
+    ops.gemm({.weights = matrix, .activations = activations, .tokens = c.tokens, .out = out.data(), .out_stride = c.rows,
+              .panel_begin = panel_begin, .panel_end = panel_end});
+    return out;
+  }
+};
+
+std::string Name(const OpTable& ops, const Case& c) {
+  return std::string(ops.name) + " " + Traits(c.type).name + " " + std::to_string(c.rows) + "x" + std::to_string(c.cols) + " T" + std::to_string(c.tokens);
+}
+
+TEST(Gemm, GivesTheReferencesBits) {
+  ASSERT_FALSE(FastTables().empty()) << "no fast table runs here";
+  for (const Case& c : Cases()) {
+    const Operands operands(c);
+    const auto expected = operands.Multiply(ReferenceOps(), c, 0, NumPanels(c.rows));
+    for (const OpTable* ops : FastTables()) {
+      EXPECT_EQ(operands.Multiply(*ops, c, 0, NumPanels(c.rows)), expected) << Name(*ops, c);
+    }
+  }
+}
+
+TEST(Gemm, ReferenceIsNearTheExactProduct) {
+  for (const Case& c : Cases()) {
+    const Operands operands(c);
+    const auto got = operands.Multiply(ReferenceOps(), c, 0, NumPanels(c.rows));
+    std::vector<float> row(static_cast<std::size_t>(c.cols));
+    for (int r = 0; r < c.rows; ++r) {
+      DequantizeRow(c.type, operands.rows.data() + static_cast<std::size_t>(r) * RowBytes(c.type, c.cols), c.cols, row.data());
+      for (int t = 0; t < c.tokens; ++t) {
+        double exact = 0, size = 0;
+        for (int i = 0; i < c.cols; ++i) {
+          const std::size_t at = static_cast<std::size_t>(t * c.cols + i);
+          const double x = Traits(c.type).quantized ? double{operands.scale[at / 32]} * operands.q[at] : double{operands.x[at]};
+          exact += row[static_cast<std::size_t>(i)] * x;
+          size += std::fabs(row[static_cast<std::size_t>(i)] * x);
+        }
+        EXPECT_NEAR(got[static_cast<std::size_t>(t * c.rows + r)], exact, 1e-5 * size + 1e-6) << Name(ReferenceOps(), c);
+      }
+    }
+  }
+}
+
+TEST(Gemm, ATokensBitsDoNotDependOnItsBatch) {
+  for (const OpTable* ops : FastTables()) {
+    for (const Case& c : Cases()) {
+      if (c.tokens != 19) continue;
+      const Operands operands(c);
+      const auto batch = operands.Multiply(*ops, c, 0, NumPanels(c.rows));
+      for (int t = 0; t < c.tokens; ++t) {
+        Activations one = operands.activations;
+        one.x += t * c.cols;
+        one.q += t * c.cols;
+        one.scale += t * c.cols / 32;
+        one.sum += t * c.cols / 32;
+        std::vector<float> alone(static_cast<std::size_t>(c.rows));
+        ops->gemm({.weights = operands.matrix, .activations = one, .tokens = 1, .out = alone.data(), .out_stride = c.rows, .panel_begin = 0, .panel_end = NumPanels(c.rows)});
+        EXPECT_EQ(alone, std::vector<float>(batch.begin() + t * c.rows, batch.begin() + (t + 1) * c.rows)) << Name(*ops, c);
+      }
+    }
+  }
+}
+
+TEST(Gemm, WritesOnlyItsPanels) {
+  const Case c{DType::kQ4_0, 48, 64, 2};
+  const Operands operands(c);
+  for (const OpTable* ops : FastTables()) {
+    const auto middle = operands.Multiply(*ops, c, 1, 2), all = operands.Multiply(*ops, c, 0, 3);
+    for (int t = 0; t < c.tokens; ++t) {
+      for (int r = 0; r < c.rows; ++r) {
+        const auto at = static_cast<std::size_t>(t * c.rows + r);
+        EXPECT_EQ(middle[at], r >= 16 && r < 32 ? all[at] : -1.0F);
+      }
+    }
+  }
+}
+
+TEST(Gemm, ExtremeQuantsDoNotOverflow) {
+  // 255 * 127 * 2 does not fit 16 bits: the trap of AVX2's byte products.
+  const Case c{DType::kQ8_0, 16, 64, 1};
+  Operands operands(c);
+  for (auto& q : operands.q) q = -127;
+  for (auto& sum : operands.sum) sum = -127 * 32;
+  for (std::size_t i = 0; i < operands.rows.size(); ++i) {
+    if (i % 34 >= 2) operands.rows[i] = 0x80;  // -128
+  }
+  operands.packed = Pack(c.type, operands.rows, c.rows, c.cols);
+  operands.matrix.data = operands.packed.data();
+  const auto expected = operands.Multiply(ReferenceOps(), c, 0, 1);
+  EXPECT_GT(expected[0], 0);
+  for (const OpTable* ops : FastTables()) EXPECT_EQ(operands.Multiply(*ops, c, 0, 1), expected) << ops->name;
+}
+
+}  // namespace
+}  // namespace thermocline::kernels
