@@ -24,7 +24,7 @@ Result<std::vector<int>> ChatFormatter::Encode(const Json& conversation) const {
   variables.Set("eos_token", token_text(v.eos));
   if (conversation.FindRaw("add_generation_prompt") == nullptr) variables.Set("add_generation_prompt", true);
   ASSIGN_OR_RETURN(const std::string prompt, template_->Render(variables));
-  std::vector<int> tokens = tokenizer_.Encode(prompt, {.control_tokens = true});
+  std::vector<int> tokens = tokenizer_.Encode(prompt, {.control_tokens = true, .token_breaks = true});
   // Templates write the beginning of the sequence themselves, or leave it to the tokenizer.
   if (v.add_bos && v.bos >= 0 && (tokens.empty() || tokens.front() != v.bos)) tokens.insert(tokens.begin(), v.bos);
   return tokens;

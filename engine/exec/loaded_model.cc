@@ -52,12 +52,13 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   return loaded;
 }
 
-std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length) const {
+std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length, bool all_logits) const {
   return std::make_unique<Transformer>(Transformer::Params{.config = config,
                                                            .weights = *weights,
                                                            .ops = *ops,
                                                            .pool = *pool,
                                                            .tokens_max = tokens_max,
+                                                           .all_logits = all_logits,
                                                            .context_length = context_length});
 }
 

@@ -31,7 +31,7 @@ struct LoadedModel {
   const kernels::OpTable* ops = nullptr;
   double load_s = 0;
 
-  std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length) const;
+  std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length, bool all_logits = false) const;
 };
 
 // NotFound, InvalidArgument, DataLoss or Unimplemented with the file and what is wrong in it.

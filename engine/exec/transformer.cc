@@ -32,7 +32,7 @@ kernels::GateActivation GateOf(model::Activation activation) {
 
 Transformer::Transformer(const Params& p)
     : config_(p.config), weights_(p.weights), ops_(p.ops), pool_(p.pool),
-      ws_(p.config, p.tokens_max, p.context_length, p.pool.threads()) {}
+      ws_({.config = p.config, .tokens_max = p.tokens_max, .logits_max = p.all_logits ? p.tokens_max : 1, .context_length = p.context_length, .threads = p.pool.threads()}) {}
 
 std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache& cache, Logits wanted) {
   const int count = static_cast<int>(tokens.size());
@@ -46,10 +46,33 @@ std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache
   cache.SetLength(cache.length() + count);
   if (wanted == Logits::kNone) return {};
   const int rows = wanted == Logits::kAll ? count : 1;
-  Norm(weights_.output_norm, count - rows, rows);
-  const std::array head = {Product{&weights_.output, ws_.logits.data()}};
-  Multiply(head, ws_.hidden, rows);
+  CHECK_LE(rows, ws_.logits_max);
+  for (int row = 0; row < rows; ++row) Head(count - rows + row, row);
   return std::span(ws_.logits).first(static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size));
+}
+
+// A quantised head multiplies 8-bit activations, and their rounding is most of the error of the logits (0.06 of
+// the 0.06 nats on Tidepool; all other products together give 0.01). So the rounding error itself is quantised
+// too and multiplied as a second token: 16 bits of precision for the same weight bytes.
+void Transformer::Head(int token, int row) {
+  const int d = config_.hidden_size, vocab = config_.vocab_size;
+  Norm(weights_.output_norm, token, 1);
+  if (!kernels::Traits(weights_.output.type).quantized) {
+    const std::array product = {Product{&weights_.output, ws_.logits.data() + Offset(row, vocab)}};
+    return Multiply(product, ws_.hidden, 1);
+  }
+  ActivationBuffer& x = ws_.head;
+  for (int i = 0; i < d; ++i) {
+    const std::size_t at = static_cast<std::size_t>(i);
+    x.x[at] = ws_.hidden.x[at];
+    x.x[static_cast<std::size_t>(d + i)] = ws_.hidden.x[at] - ws_.hidden.scale[at / kernels::kActivationBlock] * static_cast<float>(ws_.hidden.q[at]);
+  }
+  Quantize(x, 2);
+  const std::array product = {Product{&weights_.output, ws_.head_out.data()}};
+  Multiply(product, x, 2);
+  float* logits = ws_.logits.data() + Offset(row, vocab);
+  std::copy_n(ws_.head_out.data(), vocab, logits);
+  ops_.add(logits, ws_.head_out.data() + vocab, vocab);
 }
 
 void Transformer::Embed(std::span<const int> tokens) {

@@ -26,13 +26,14 @@ class Transformer {
     const kernels::OpTable& ops;
     base::WorkerPool& pool;
     int tokens_max = 64;      // T of one call
+    bool all_logits = false;  // Logits::kAll may be asked for
     int context_length = 0;   // tokens a KvCache may hold
   };
   explicit Transformer(const Params& params);
 
   enum class Logits { kNone, kLast, kAll };
   // Appends `tokens` to `cache` and computes the logits asked for.
-  // Returns [1, V] (kLast), [T, V] (kAll) or nothing; valid until the next call.
+  // Returns [1, V] (kLast), [T, V] (kAll, if all_logits) or nothing; valid until the next call.
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache.
   std::span<const float> Forward(std::span<const int> tokens, KvCache& cache, Logits wanted);
 
@@ -49,6 +50,8 @@ class Transformer {
   void Attention(int layer, int tokens, KvCache& cache);
   void StoreKeysAndValues(int layer, int token, int position, KvCache& cache);
   void FeedForward(int layer, int tokens);
+  // Logits of `token` into row `row` of ws_.logits.
+  void Head(int token, int row);
   // out[t] = norm(residual[t]) * weight into ws_.hidden, and its Q8 form.
   void Norm(const float* weight, int first_token, int tokens);
   void Quantize(ActivationBuffer& buffer, int tokens);

@@ -18,7 +18,9 @@ void ActivationBuffer::Resize(int tokens, int columns) {
   sum.resize(Area(tokens, blocks));
 }
 
-Workspace::Workspace(const model::ModelConfig& c, int max_tokens, int context_length, int threads) : tokens_max(max_tokens) {
+Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.logits_max) {
+  const model::ModelConfig& c = p.config;
+  const int max_tokens = p.tokens_max, context_length = p.context_length;
   const int d = c.hidden_size, q_dim = c.num_attention_heads * c.head_dim, kv_dim = c.num_key_value_heads * c.head_dim;
   residual.resize(Area(max_tokens, d));
   hidden.Resize(max_tokens, d);
@@ -29,8 +31,10 @@ Workspace::Workspace(const model::ModelConfig& c, int max_tokens, int context_le
   ffn.Resize(max_tokens, c.intermediate_size);
   up.resize(Area(max_tokens, c.intermediate_size));
   block_out.resize(Area(max_tokens, d));
-  logits.resize(Area(max_tokens, c.vocab_size));
-  scores.assign(static_cast<std::size_t>(threads), std::vector<float>(static_cast<std::size_t>((context_length + 15) / 16 * 16)));
+  head.Resize(2, d);
+  head_out.resize(Area(2, c.vocab_size));
+  logits.resize(Area(p.logits_max, c.vocab_size));
+  scores.assign(static_cast<std::size_t>(p.threads), std::vector<float>(static_cast<std::size_t>((context_length + 15) / 16 * 16)));
   const int half = c.rope_dim / 2;
   rope_cos.resize(Area(context_length, half));
   rope_sin.resize(Area(context_length, half));

@@ -22,9 +22,17 @@ struct ActivationBuffer {
 };
 
 struct Workspace {
-  Workspace(const model::ModelConfig& config, int tokens_max, int context_length, int threads);
+  struct Params {
+    const model::ModelConfig& config;
+    int tokens_max;       // T of one call
+    int logits_max;       // tokens of one call whose logits are wanted
+    int context_length;   // tokens
+    int threads;
+  };
+  explicit Workspace(const Params& params);
 
   int tokens_max;                   // T
+  int logits_max;
   std::vector<float> residual;      // [T, D]
   ActivationBuffer hidden;          // [T, D], normed input of attention, feed-forward and head
   std::vector<float> q;             // [T, H*Dh]
@@ -34,7 +42,9 @@ struct Workspace {
   ActivationBuffer ffn;             // [T, F], gate and then act(gate) * up
   std::vector<float> up;            // [T, F]
   std::vector<float> block_out;     // [T, D]
-  std::vector<float> logits;        // [T, V]
+  ActivationBuffer head;            // [2, D], the head's input and what its Q8 form leaves over
+  std::vector<float> head_out;      // [2, V]
+  std::vector<float> logits;        // [logits_max, V]
   std::vector<std::vector<float>> scores;  // per thread: [context rounded up to 16]
   std::vector<float> rope_cos;      // [context, rope_dim / 2]
   std::vector<float> rope_sin;

@@ -42,7 +42,8 @@ std::span<const float> DecodeLoop::Prefill(const Job& job) {
 FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage, std::string& rest) {
   const Request& request = job.request;
   sampler_.Begin(request.sampling, request.prompt);
-  text::Detokenizer detokenizer(tokenizer_);
+  const bool at_text_start = request.prompt.size() == 1 && request.prompt[0] == tokenizer_.vocabulary().bos;
+  text::Detokenizer detokenizer(tokenizer_, at_text_start);
   StopMatcher stops(request.stop);
   std::string decoded, certain;
   decoded.reserve(1024);

@@ -10,11 +10,20 @@ namespace thermocline::text {
 // One per sequence; thread-compatible. Allocates only beyond the reserved bytes.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) { pending_.reserve(256); }
+  // `at_text_start`: nothing but the beginning-of-sequence token stands in front, so that the space which
+  // SentencePiece puts before a text is not part of it.
+  explicit Detokenizer(const Tokenizer& tokenizer, bool at_text_start = false)
+      : tokenizer_(tokenizer), drop_space_(at_text_start && tokenizer.vocabulary().add_space_prefix) {
+    pending_.reserve(256);
+  }
 
   // Appends to `out` the text that is certain after `token`.
   void Push(int token, std::string& out) {
     pending_ += tokenizer_.TokenBytes(token);
+    if (drop_space_ && !pending_.empty()) {
+      if (pending_.front() == ' ') pending_.erase(0, 1);
+      drop_space_ = false;
+    }
     Emit(pending_.size() - static_cast<std::size_t>(base::IncompleteUtf8Suffix(pending_)), out);
   }
   // Appends what is left; a character that never ended becomes U+FFFD.
@@ -28,6 +37,7 @@ class Detokenizer {
   }
 
   const Tokenizer& tokenizer_;
+  bool drop_space_;
   std::string pending_;
 };
 

@@ -160,7 +160,9 @@ class Lexer {
         ++end;
         while (end < source_.size() && IsDigit(source_[end])) ++end;
       }
-      Add(fraction ? Token::Kind::kFloat : Token::Kind::kInteger, source_.substr(pos_, end - pos_));
+      const bool exponent = end < source_.size() && (source_[end] == 'e' || source_[end] == 'E') && EndOfExponent(end) > end;
+      if (exponent) end = EndOfExponent(end);
+      Add(fraction || exponent ? Token::Kind::kFloat : Token::Kind::kInteger, source_.substr(pos_, end - pos_));
     } else {
       static constexpr std::array kOperators = {"**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">",
                                                 "=", "(", ")", "[", "]", "{", "}", ",", ".", ":", "|"};
@@ -173,6 +175,15 @@ class Lexer {
     }
     pos_ = end;
     return OkStatus();
+  }
+
+  // Behind "e5", "e-5", or `at` if no exponent stands there.
+  std::size_t EndOfExponent(std::size_t at) const {
+    std::size_t end = at + 1;
+    if (end < source_.size() && (source_[end] == '-' || source_[end] == '+')) ++end;
+    const std::size_t digits = end;
+    while (end < source_.size() && IsDigit(source_[end])) ++end;
+    return end > digits ? end : at;
   }
 
   Status String(char quote) {

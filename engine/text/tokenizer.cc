@@ -67,19 +67,19 @@ std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& o
       ++pos;
       continue;
     }
-    EncodeBetween(text.substr(begin, pos - begin), at_start, out);
+    EncodeBetween(text.substr(begin, pos - begin), at_start, options.token_breaks, out);
     out.push_back(special->id);
     at_start = true;
     pos += special->text.size();
     begin = pos;
   }
-  EncodeBetween(text.substr(begin), at_start, out);
+  EncodeBetween(text.substr(begin), at_start, options.token_breaks, out);
   return out;
 }
 
-void Tokenizer::EncodeBetween(std::string_view text, bool at_start, std::vector<int>& out) const {
+void Tokenizer::EncodeBetween(std::string_view text, bool at_start, bool token_breaks, std::vector<int>& out) const {
   std::string clean(text);
-  std::erase(clean, kTokenBreak);
+  if (token_breaks) std::erase(clean, kTokenBreak);
   if (!clean.empty()) EncodePlain(base::ReplaceInvalidUtf8(clean), at_start, out);
 }
 

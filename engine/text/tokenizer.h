@@ -11,13 +11,14 @@
 
 namespace thermocline::text {
 
-// In text given to Encode this byte, which UTF-8 never uses, separates what would otherwise read as a control
-// token; it is not part of the text. ProtectControlTokens puts it in.
+// ProtectControlTokens puts this byte, which UTF-8 never uses, inside what would otherwise read as a control
+// token; Encode takes it out again where `token_breaks` is set.
 inline constexpr char kTokenBreak = '\xFF';
 
 struct EncodeOptions {
   bool add_bos = false;         // in front, if the vocabulary has one
   bool control_tokens = false;  // control tokens in the text become themselves; else they are plain text
+  bool token_breaks = false;    // the text holds kTokenBreak bytes
 };
 
 // Thread-safe after Create.
@@ -57,7 +58,7 @@ class Tokenizer {
   };
   // The longest special token at `pos`, or nullptr.
   const Special* MatchSpecial(std::string_view text, std::size_t pos, bool control_tokens) const;
-  void EncodeBetween(std::string_view text, bool at_start, std::vector<int>& out) const;
+  void EncodeBetween(std::string_view text, bool at_start, bool token_breaks, std::vector<int>& out) const;
 
   std::vector<Special> specials_by_byte_[256];  // by first byte, longest first
   std::vector<std::string> bytes_;              // by token

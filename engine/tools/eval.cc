@@ -88,7 +88,7 @@ Status Eval(const Options& options) {
     return base::OutOfRange("a window of ", longest, " tokens does not fit the model's context of ", model->config.max_position_embeddings);
   }
   const int chunk = options.decode ? 1 : 32;
-  const auto transformer = model->MakeTransformer(chunk, static_cast<int>(longest));
+  const auto transformer = model->MakeTransformer(chunk, static_cast<int>(longest), true);
   ASSIGN_OR_RETURN(auto cache, exec::KvCache::Create(model->config, static_cast<int>(longest)));
   std::unique_ptr<NpyWriter> npy;
   if (!options.logits.empty()) {

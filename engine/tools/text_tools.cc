@@ -14,7 +14,7 @@ namespace {
 
 struct TokenizeOptions {
   std::string model;
-  bool bos = false, special = false, detokenize = false, lines = false, json = false;
+  bool bos = false, special = false, detokenize = false, lines = false, json = false, json_input = false;
 };
 
 Json TokensOf(const text::Tokenizer& tokenizer, std::string_view input, const TokenizeOptions& options) {
@@ -50,12 +50,26 @@ Status Detokenize(const text::Tokenizer& tokenizer, const std::string& input, co
   return OkStatus();
 }
 
+// ["text", ...] in, [[ids], ...] out.
+Status TokenizeJsonArray(const text::Tokenizer& tokenizer, const std::string& input, const TokenizeOptions& options) {
+  ASSIGN_OR_RETURN(const Json texts, base::ParseJson(input));
+  if (!texts.is_array()) return base::InvalidArgument("standard input: expected a JSON array of strings");
+  Json::Array tokens;
+  for (const Json& text : texts.as_array()) {
+    if (!text.is_string()) return base::InvalidArgument("standard input: expected a JSON array of strings, found ", text.Dump());
+    tokens.push_back(TokensOf(tokenizer, text.as_string(), options));
+  }
+  PrintJson(Json::Object{{"tokens", std::move(tokens)}});
+  return OkStatus();
+}
+
 Status Tokenize(const TokenizeOptions& options) {
   ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(options.model));
   ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(path));
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::Create(file->vocabulary));
   ASSIGN_OR_RETURN(const std::string input, ReadStdin());
   if (options.detokenize) return Detokenize(*tokenizer, input, options);
+  if (options.json_input) return TokenizeJsonArray(*tokenizer, input, options);
   if (!options.lines) {
     PrintTokens(TokensOf(*tokenizer, input, options), options.json);
     return OkStatus();
@@ -103,6 +117,7 @@ Command AddTokenize(CLI::App& app) {
   app.add_flag("--special", options->special, "Control tokens in the text become themselves");
   app.add_flag("--detokenize", options->detokenize, "Read token ids, print text");
   app.add_flag("--lines", options->lines, "Each line of the input by itself");
+  app.add_flag("--json-input", options->json_input, "Standard input is a JSON array of texts; prints an array of arrays of ids");
   app.add_flag("--json", options->json, "One JSON object on standard output (one a line with --lines)");
   return [options] { return Tokenize(*options); };
 }

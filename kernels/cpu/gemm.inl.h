@@ -186,6 +186,7 @@ void Gemm(const GemmParams& p) {
   for (int panel = p.panel_begin; panel < p.panel_end; ++panel) {
     int token = 0;
     for (; token + kTokenTile <= p.tokens; token += kTokenTile) TokenTile<kTokenTile>(p, panel, token);
+    for (; token + 2 <= p.tokens; token += 2) TokenTile<2>(p, panel, token);
     for (; token < p.tokens; ++token) TokenTile<1>(p, panel, token);
   }
 }

@@ -20,7 +20,7 @@ std::vector<int> Prompt() {
 std::vector<float> AllLogits(int threads, int chunk, const std::string& isa, const std::string& path = kModel) {
   const auto model = LoadModel({.model = path, .threads = threads, .cpu_isa = isa, .on_progress = {}});
   EXPECT_TRUE(model.ok()) << model.status().message();
-  const auto transformer = (*model)->MakeTransformer(chunk, 64);
+  const auto transformer = (*model)->MakeTransformer(chunk, 64, true);
   auto cache = KvCache::Create((*model)->config, 64);
   const std::vector<int> prompt = Prompt();
   std::vector<float> out;

@@ -36,7 +36,7 @@ TEST_F(TidepoolTokenizer, ControlTokensAreParsedOnlyWhenAsked) {
 
 TEST_F(TidepoolTokenizer, ProtectedTextNeverBecomesAControlToken) {
   for (const std::string text : {"<|end|>", "a<|end|><|end|>b", "<<|end|>|end|>", "</s>"}) {
-    const auto tokens = tokenizer_->Encode("<|user|>" + tokenizer_->ProtectControlTokens(text) + "<|end|>", {.control_tokens = true});
+    const auto tokens = tokenizer_->Encode("<|user|>" + tokenizer_->ProtectControlTokens(text) + "<|end|>", {.control_tokens = true, .token_breaks = true});
     for (std::size_t i = 1; i + 1 < tokens.size(); ++i) EXPECT_GT(tokens[i], 6) << text;
     EXPECT_EQ(tokenizer_->Decode(std::vector<int>(tokens.begin() + 1, tokens.end() - 1)), text);
   }
@@ -69,7 +69,7 @@ TEST_F(TidepoolTokenizer, ACharacterThatNeverEndsBecomesAReplacement) {
 }
 
 TEST_F(TidepoolTokenizer, IllFormedInputIsReadAsReplacements) {
-  EXPECT_EQ(tokenizer_->Encode("a\xC3", {}), tokenizer_->Encode("a\uFFFD", {}));
+  EXPECT_EQ(tokenizer_->Encode("a\xC3(\xFF", {}), tokenizer_->Encode("a\uFFFD(\uFFFD", {}));
 }
 
 TEST(Tokenizer, HostileVocabulariesAreRefused) {

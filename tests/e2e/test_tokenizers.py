@@ -1,0 +1,156 @@
+"""Token ids equal those of sentencepiece, tokenizers and the vectors that come with llama.cpp's vocabularies."""
+import json
+import subprocess
+
+import gguf
+import pytest
+import sentencepiece
+from conftest import ROOT, STORIES, THERMOCLINE, TIDEPOOL_FOLDER, run, run_json
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+DATA = sorted((ROOT / "tests/data").glob("*.*"))
+HARD = (ROOT / "tests/golden/hard_cases.txt").read_text(encoding="utf-8").split("\n")
+
+
+def lines_of(path):
+    return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def encode_lines(model, lines):
+    return json.loads(run("tokenize", model, "--json-input", stdin=json.dumps(lines).encode()).stdout)["tokens"]
+
+
+def check_lines(model, lines, encode):
+    for line, got in zip(lines, encode_lines(model, lines), strict=True):
+        assert got == encode(line), line
+
+
+@pytest.mark.parametrize("model,spm", [("tidepool", f"{TIDEPOOL_FOLDER}/tokenizer.model"), (TIDEPOOL_FOLDER, f"{TIDEPOOL_FOLDER}/tokenizer.model")])
+def test_sentencepiece_on_every_line(model, spm):
+    oracle = sentencepiece.SentencePieceProcessor(model_file=spm)
+    for path in DATA:
+        check_lines(model, lines_of(path), oracle.encode)
+    check_lines(model, [line for line in HARD if line], oracle.encode)
+
+
+def test_llama2c_tokenizer_is_its_sentencepiece_model():
+    oracle = sentencepiece.SentencePieceProcessor(model_file=STORIES.replace("stories260K.bin", "tok512.model"))
+    # The .bin has lost the flag that collapses spaces; on lines without such runs the two agree.
+    plain = [line for path in DATA for line in lines_of(path) if "  " not in line and line == line.strip(" ")]
+    assert len(plain) > 1000
+    check_lines(STORIES, plain, oracle.encode)
+
+
+def test_decoding_gives_the_text_back(smollm):
+    for model in ("tidepool", smollm):
+        for line, tokens in zip(HARD, encode_lines(model, HARD)):
+            # SentencePiece writes spaces as U+2581, so a literal one comes back as a space.
+            expected = line.replace("\u2581", " ") if model == "tidepool" else line
+            assert run_json("tokenize", model, "--detokenize", stdin=json.dumps(tokens).encode())["text"] == expected
+
+
+def test_line_mode_equals_one_by_one():
+    lines = ["Hello, world!", "", "  two"]
+    out = run("tokenize", "tidepool", "--lines", "--json", stdin="\n".join(lines).encode()).stdout
+    assert [json.loads(line)["tokens"] for line in out.splitlines()] == encode_lines("tidepool", lines)
+
+
+def byte_level_oracle(path, steps):
+    reader = gguf.GGUFReader(path)
+    tokens = reader.fields["tokenizer.ggml.tokens"].contents()
+    merges = [tuple(m.split(" ")) for m in reader.fields["tokenizer.ggml.merges"].contents()]
+    oracle = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges))
+    oracle.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    oracle.decoder = decoders.ByteLevel()
+    return oracle
+
+
+def test_byte_level_bpe_on_every_line(smollm):
+    oracle = byte_level_oracle(smollm, [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    for path in DATA:
+        check_lines(smollm, lines_of(path), lambda line: oracle.encode(line).ids)
+    check_lines(smollm, [line for line in HARD if line], lambda line: oracle.encode(line).ids)
+
+
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def test_llama3_pattern_on_every_line(peer):
+    path = peer / "models/ggml-vocab-llama-bpe.gguf"
+    oracle = byte_level_oracle(path, [pre_tokenizers.Split(Regex(LLAMA3), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    reader = gguf.GGUFReader(path)
+    oracle.model.ignore_merges = True
+    assert reader.fields["tokenizer.ggml.pre"].contents() == "llama-bpe"
+    for data in DATA[:2]:
+        check_lines(path, lines_of(data), lambda line: oracle.encode(line).ids)
+
+
+def test_a_folder_with_tokenizer_json_gives_the_same_ids(smollm, tmp_path):
+    """The same tokenizer through tokenizer.json: its pre-tokenizer is recognised, its added tokens are special."""
+    import shutil
+    oracle = byte_level_oracle(smollm, [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    folder = tmp_path / "hf"
+    shutil.copytree(TIDEPOOL_FOLDER, folder)
+    (folder / "tokenizer.model").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    # Tidepool's weights have 2,048 rows: keep the first tokens only.
+    full = json.loads(oracle.to_str())
+    vocab = {t: i for t, i in full["model"]["vocab"].items() if i < config["vocab_size"]}
+    merges = [m for m in full["model"]["merges"] if all(p in vocab for p in m) and "".join(m) in vocab]
+    full["model"].update(vocab=vocab, merges=merges)
+    full["added_tokens"] = [dict(id=i, content=t, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
+                            for t, i in vocab.items() if i < 17]
+    (folder / "tokenizer.json").write_text(json.dumps(full))
+    small = Tokenizer.from_str(json.dumps(full))
+    small.add_special_tokens([])
+    run("convert", folder, tmp_path / "bpe.gguf")
+    plain = [line for line in lines_of(DATA[0])[:300] if "<|" not in line]
+    check_lines(folder, plain, lambda line: small.encode(line).ids)
+    check_lines(tmp_path / "bpe.gguf", plain, lambda line: small.encode(line).ids)
+    full["pre_tokenizer"] = {"type": "Whitespace"}
+    (folder / "tokenizer.json").write_text(json.dumps(full))
+    result = run("inspect", folder, check=False)
+    assert result.returncode == 1 and b"pre-tokenizer 'Whitespace'" in result.stderr
+
+
+VOCABULARIES = ["llama-spm", "llama-bpe", "qwen2", "qwen35", "phi-3", "falcon", "gpt-2", "deepseek-llm", "deepseek-coder", "starcoder", "mpt",
+                "command-r", "refact", "gemma-4"]
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_vectors_of_real_vocabularies(peer, name):
+    path = peer / f"models/ggml-vocab-{name}.gguf"
+    texts = (peer / f"models/ggml-vocab-{name}.gguf.inp").read_bytes().decode().split("\n__ggml_vocab_test__\n")
+    expected = (peer / f"models/ggml-vocab-{name}.gguf.out").read_text().split("\n")
+    assert len(texts) > 40
+    for text, ids, got in zip(texts, expected, encode_lines(path, texts)):
+        assert got == [int(i) for i in ids.split()], text
+
+
+def test_a_vocabulary_without_vectors_round_trips(peer):
+    """gpt-neox comes without expected ids."""
+    path = peer / "models/ggml-vocab-gpt-neox.gguf"
+    tokens = run_json("tokenize", path, stdin="Hello, 123 world\n\n  x".encode())["tokens"]
+    assert run_json("tokenize", path, "--detokenize", stdin=json.dumps(tokens).encode())["text"] == "Hello, 123 world\n\n  x"
+
+
+def test_control_tokens_in_text():
+    text = b"<|user|>Hi<|end|></s>"
+    plain = run_json("tokenize", "tidepool", stdin=text)["tokens"]
+    assert all(t > 6 for t in plain)
+    special = run_json("tokenize", "tidepool", "--special", "--bos", stdin=text)["tokens"]
+    assert special[:2] == [1, 4] and special[-2:] == [6, 2]
+
+
+def test_unpaired_bytes_are_read_as_replacement_characters():
+    got = run_json("tokenize", "tidepool", stdin=b"a\xc3(\xff")["tokens"]
+    assert got == run_json("tokenize", "tidepool", stdin="a\ufffd(\ufffd".encode())["tokens"]
+
+
+def test_a_file_without_vocabulary_says_so(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "empty.gguf", "llama")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    result = subprocess.run([THERMOCLINE, "tokenize", tmp_path / "empty.gguf"], input=b"x", capture_output=True)
+    assert result.returncode == 1 and b"holds no tokenizer" in result.stderr
