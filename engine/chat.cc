@@ -5,7 +5,8 @@
 
 namespace thermocline {
 
-ChatFormatter::ChatFormatter(const text::Tokenizer& tokenizer, std::unique_ptr<text::ChatTemplate> chat_template)
+ChatFormatter::ChatFormatter(const text::Tokenizer& tokenizer,
+                             std::unique_ptr<text::ChatTemplate> chat_template)
     : tokenizer_(tokenizer), template_(std::move(chat_template)) {}
 ChatFormatter::~ChatFormatter() = default;
 
@@ -19,14 +20,19 @@ Result<std::unique_ptr<ChatFormatter>> ChatFormatter::Create(const text::Tokeniz
 Result<std::vector<int>> ChatFormatter::Encode(const Json& conversation) const {
   const model::Vocabulary& v = tokenizer_.vocabulary();
   Json variables = Protect(conversation);
-  const auto token_text = [&](int id) { return id < 0 ? Json("") : Json(v.tokens[static_cast<std::size_t>(id)]); };
+  const auto token_text = [&](int id) {
+    return id < 0 ? Json("") : Json(v.tokens[static_cast<std::size_t>(id)]);
+  };
   variables.Set("bos_token", token_text(v.bos));
   variables.Set("eos_token", token_text(v.eos));
-  if (conversation.FindRaw("add_generation_prompt") == nullptr) variables.Set("add_generation_prompt", true);
+  if (conversation.FindRaw("add_generation_prompt") == nullptr)
+    variables.Set("add_generation_prompt", true);
   ASSIGN_OR_RETURN(const std::string prompt, template_->Render(variables));
-  std::vector<int> tokens = tokenizer_.Encode(prompt, {.control_tokens = true, .token_breaks = true});
+  std::vector<int> tokens =
+      tokenizer_.Encode(prompt, {.control_tokens = true, .token_breaks = true});
   // Templates write the beginning of the sequence themselves, or leave it to the tokenizer.
-  if (v.add_bos && v.bos >= 0 && (tokens.empty() || tokens.front() != v.bos)) tokens.insert(tokens.begin(), v.bos);
+  if (v.add_bos && v.bos >= 0 && (tokens.empty() || tokens.front() != v.bos))
+    tokens.insert(tokens.begin(), v.bos);
   return tokens;
 }
 
@@ -39,7 +45,8 @@ Json ChatFormatter::Protect(const Json& value) const {
   }
   if (value.is_object()) {
     Json::Object out;
-    for (const auto& [key, item] : value.as_object()) out.emplace_back(tokenizer_.ProtectControlTokens(key), Protect(item));
+    for (const auto& [key, item] : value.as_object())
+      out.emplace_back(tokenizer_.ProtectControlTokens(key), Protect(item));
     return Json(std::move(out));
   }
   return value;

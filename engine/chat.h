@@ -17,16 +17,18 @@ class Tokenizer;
 // Renders conversations with a model's own template. Thread-safe.
 class ChatFormatter {
  public:
-  // FailedPrecondition if the model has no template; else as ChatTemplate::Parse. Borrows `tokenizer`.
+  // FailedPrecondition if the model has no template; else as ChatTemplate::Parse. Borrows
+  // `tokenizer`.
   static Result<std::unique_ptr<ChatFormatter>> Create(const text::Tokenizer& tokenizer);
   ~ChatFormatter();
 
-  // `conversation` is an object with "messages" and whatever else the template reads ("tools", ...).
-  // What clients wrote never becomes a control token. Errors as ChatTemplate::Render.
+  // `conversation` is an object with "messages" and whatever else the template reads ("tools",
+  // ...). What clients wrote never becomes a control token. Errors as ChatTemplate::Render.
   Result<std::vector<int>> Encode(const Json& conversation) const;
 
  private:
-  ChatFormatter(const text::Tokenizer& tokenizer, std::unique_ptr<text::ChatTemplate> chat_template);
+  ChatFormatter(const text::Tokenizer& tokenizer,
+                std::unique_ptr<text::ChatTemplate> chat_template);
   Json Protect(const Json& value) const;
 
   const text::Tokenizer& tokenizer_;

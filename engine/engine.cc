@@ -13,20 +13,26 @@
 namespace thermocline {
 namespace {
 
-constexpr int kContextLengthDefaultMax = 8192;  // tokens; longer contexts are asked for, they cost memory
+constexpr int kContextLengthDefaultMax =
+    8192;  // tokens; longer contexts are asked for, they cost memory
 
 Status ValidateRequest(const Request& request, int context_length, int vocab_size) {
   if (request.prompt.empty()) return base::InvalidArgument("the prompt is empty");
   if (static_cast<int>(request.prompt.size()) >= context_length) {
-    return base::OutOfRange("the prompt has ", request.prompt.size(), " tokens, and at least one more must fit the context of ",
+    return base::OutOfRange("the prompt has ", request.prompt.size(),
+                            " tokens, and at least one more must fit the context of ",
                             context_length, " tokens; shorten the conversation");
   }
-  if (request.max_tokens < 0) return base::InvalidArgument("max_tokens is ", request.max_tokens, "; it must be at least 1");
+  if (request.max_tokens < 0)
+    return base::InvalidArgument("max_tokens is ", request.max_tokens, "; it must be at least 1");
   for (const int token : request.prompt) {
-    if (token < 0 || token >= vocab_size) return base::InvalidArgument("token id ", token, " is beyond the vocabulary of ", vocab_size);
+    if (token < 0 || token >= vocab_size)
+      return base::InvalidArgument("token id ", token, " is beyond the vocabulary of ", vocab_size);
   }
   for (const auto& [token, bias] : request.sampling.logit_bias) {
-    if (token < 0 || token >= vocab_size) return base::InvalidArgument("logit_bias: token id ", token, " is beyond the vocabulary of ", vocab_size);
+    if (token < 0 || token >= vocab_size)
+      return base::InvalidArgument("logit_bias: token id ", token, " is beyond the vocabulary of ",
+                                   vocab_size);
   }
   for (const std::string& stop : request.stop) {
     if (stop.empty()) return base::InvalidArgument("stop: an empty string would stop at once");
@@ -39,7 +45,9 @@ Status ValidateRequest(const Request& request, int context_length, int vocab_siz
 class Engine::Impl {
  public:
   Impl(std::unique_ptr<exec::LoadedModel> model, exec::KvCache cache, const EngineConfig& config)
-      : model_(std::move(model)), cache_(std::move(cache)), sampler_(model_->config.vocab_size),
+      : model_(std::move(model)),
+        cache_(std::move(cache)),
+        sampler_(model_->config.vocab_size),
         transformer_(model_->MakeTransformer(config.prefill_chunk, cache_.capacity())),
         queue_(static_cast<std::size_t>(config.queue_capacity)),
         thread_([this] { DecodeMain(); }) {
@@ -67,7 +75,8 @@ class Engine::Impl {
     }
     if (!queue_.TryPush({std::move(request), channel, sched::SteadyClock::now()})) {
       Forget(channel);
-      return base::ResourceExhausted("the queue is full: ", queue_.capacity(), " requests are waiting; try again later");
+      return base::ResourceExhausted("the queue is full: ", queue_.capacity(),
+                                     " requests are waiting; try again later");
     }
     return channel;
   }
@@ -110,38 +119,47 @@ class Engine::Impl {
   }
 
   const std::unique_ptr<exec::LoadedModel> model_;
-  exec::KvCache cache_;                              // decode thread
-  exec::Sampler sampler_;                            // decode thread
+  exec::KvCache cache_;                                   // decode thread
+  exec::Sampler sampler_;                                 // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   base::BoundedQueue<sched::Job> queue_;
   std::atomic<bool> accepting_{true};
   std::atomic<int> running_{0};
   std::mutex mutex_;
-  std::set<std::shared_ptr<TokenChannel>> live_;     // guarded by mutex_: queued or running
-  std::thread thread_;                               // last: starts when all else is there
+  std::set<std::shared_ptr<TokenChannel>> live_;  // guarded by mutex_: queued or running
+  std::thread thread_;                            // last: starts when all else is there
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
-  if (config.queue_capacity < 1) return base::InvalidArgument("queue_capacity is ", config.queue_capacity, "; it must be at least 1");
-  if (config.prefill_chunk < 1) return base::InvalidArgument("prefill_chunk is ", config.prefill_chunk, "; it must be at least 1");
+  if (config.queue_capacity < 1)
+    return base::InvalidArgument("queue_capacity is ", config.queue_capacity,
+                                 "; it must be at least 1");
+  if (config.prefill_chunk < 1)
+    return base::InvalidArgument("prefill_chunk is ", config.prefill_chunk,
+                                 "; it must be at least 1");
   ASSIGN_OR_RETURN(auto model, exec::LoadModel({.model = config.model,
                                                 .threads = config.threads,
                                                 .cpu_isa = config.cpu_isa,
                                                 .on_progress = config.on_progress}));
-  if (model->tokenizer == nullptr) return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
+  if (model->tokenizer == nullptr)
+    return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
   const int model_context = model->config.max_position_embeddings;
-  const int context = config.context_length > 0 ? config.context_length : std::min(model_context, kContextLengthDefaultMax);
+  const int context = config.context_length > 0 ? config.context_length
+                                                : std::min(model_context, kContextLengthDefaultMax);
   if (context > model_context) {
-    return base::InvalidArgument("context_length is ", context, ", but the model was made for ", model_context);
+    return base::InvalidArgument("context_length is ", context, ", but the model was made for ",
+                                 model_context);
   }
   ASSIGN_OR_RETURN(auto cache, exec::KvCache::Create(model->config, context));
-  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(model), std::move(cache), config)));
+  return std::unique_ptr<Engine>(
+      new Engine(std::make_unique<Impl>(std::move(model), std::move(cache), config)));
 }
 
-Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request, std::function<void()> on_ready) {
+Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request,
+                                                     std::function<void()> on_ready) {
   return impl_->Submit(std::move(request), std::move(on_ready));
 }
 void Engine::StopAccepting() { impl_->StopAccepting(); }

@@ -15,20 +15,20 @@ class Tokenizer;
 }
 
 struct EngineConfig {
-  std::string model;              // path, or the name of a built-in model
-  int threads = 0;                // kernel threads; 0 = all processors
-  int context_length = 0;         // tokens; 0 = the model's, at most 8192
-  int queue_capacity = 64;        // requests waiting beside the running one
-  int prefill_chunk = 64;         // tokens of one prefill step: cancellation is looked at in between
-  std::string cpu_isa;            // "" = the fastest
+  std::string model;        // path, or the name of a built-in model
+  int threads = 0;          // kernel threads; 0 = all processors
+  int context_length = 0;   // tokens; 0 = the model's, at most 8192
+  int queue_capacity = 64;  // requests waiting beside the running one
+  int prefill_chunk = 64;   // tokens of one prefill step: cancellation is looked at in between
+  std::string cpu_isa;      // "" = the fastest
   std::function<void(double)> on_progress;
 };
 
 struct EngineStats {
   std::string model_path, model_format, architecture, cpu_isa;
-  int context_length = 0;         // tokens
+  int context_length = 0;  // tokens
   int threads = 0;
-  int running = 0;                // requests
+  int running = 0;  // requests
   int waiting = 0;
   int queue_capacity = 0;
   std::int64_t num_parameters = 0;
@@ -41,15 +41,17 @@ struct EngineStats {
 // Thread-safe.
 class Engine {
  public:
-  // Loads the model and starts the decode thread. Errors as exec::LoadModel; FailedPrecondition without a tokenizer.
+  // Loads the model and starts the decode thread. Errors as exec::LoadModel; FailedPrecondition
+  // without a tokenizer.
   static Result<std::unique_ptr<Engine>> Load(const EngineConfig& config);
   // Cancels what runs or waits, then stops.
   ~Engine();
 
   // Queues a request. `on_ready` as in TokenChannel.
-  // InvalidArgument: a field out of range. OutOfRange: the prompt does not fit the context (both numbers given).
-  // ResourceExhausted: the queue is full. Unavailable: StopAccepting was called.
-  Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready = {});
+  // InvalidArgument: a field out of range. OutOfRange: the prompt does not fit the context (both
+  // numbers given). ResourceExhausted: the queue is full. Unavailable: StopAccepting was called.
+  Result<std::shared_ptr<TokenChannel>> Submit(Request request,
+                                               std::function<void()> on_ready = {});
 
   // Every further Submit is Unavailable; what is queued or running goes on.
   void StopAccepting();

@@ -9,11 +9,11 @@
 namespace thermocline {
 
 struct Request {
-  std::vector<int> prompt;            // token ids, at least one
+  std::vector<int> prompt;  // token ids, at least one
   SamplingParams sampling;
-  int max_tokens = 0;                 // 0 = to the end of the context
-  std::vector<std::string> stop;      // generation ends before the first of these in the text
-  bool ignore_eos = false;            // go on after the model's stop tokens (benchmarks)
+  int max_tokens = 0;             // 0 = to the end of the context
+  std::vector<std::string> stop;  // generation ends before the first of these in the text
+  bool ignore_eos = false;        // go on after the model's stop tokens (benchmarks)
 };
 
 enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
@@ -21,9 +21,9 @@ enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
 struct Usage {
   int prompt_tokens = 0;
   int completion_tokens = 0;
-  double queue_s = 0;    // from Submit to the first prefill step
+  double queue_s = 0;  // from Submit to the first prefill step
   double prefill_s = 0;
-  double decode_s = 0;   // of the tokens after the first
+  double decode_s = 0;  // of the tokens after the first
 };
 
 }  // namespace thermocline

@@ -12,22 +12,25 @@
 
 namespace thermocline {
 
-// Thread-safe: one producer (decode thread), one consumer. Text and ids wait here until taken; the two sides
-// swap buffers, so that a consumer which keeps up costs no allocation.
+// Thread-safe: one producer (decode thread), one consumer. Text and ids wait here until taken; the
+// two sides swap buffers, so that a consumer which keeps up costs no allocation.
 class TokenChannel {
  public:
   // What came since the last Take.
   struct Update {
-    std::string text;              // whole UTF-8 characters
+    std::string text;  // whole UTF-8 characters
     std::vector<int> tokens;
     bool finished = false;
     FinishReason reason = FinishReason::kNone;
-    Status error;                  // with reason kError
-    Usage usage;                   // final once finished
+    Status error;  // with reason kError
+    Usage usage;   // final once finished
   };
 
-  // `on_ready` is called on the decode thread after each push and the end; it must not block. May be empty.
-  explicit TokenChannel(std::function<void()> on_ready) : on_ready_(std::move(on_ready)) { ReserveBuffers(pending_); }
+  // `on_ready` is called on the decode thread after each push and the end; it must not block. May
+  // be empty.
+  explicit TokenChannel(std::function<void()> on_ready) : on_ready_(std::move(on_ready)) {
+    ReserveBuffers(pending_);
+  }
 
   // Sizes an Update for Take.
   static void ReserveBuffers(Update& update) {

@@ -11,12 +11,13 @@
 namespace thermocline::kernels {
 
 struct GemmParams {
-  PackedMatrix weights;     // [rows, cols]
-  Activations activations;  // [tokens, cols]; q, scale and sum are read if the type is quantised, else x
-  int tokens = 0;           // T
-  float* out = nullptr;     // [T, rows] f32, rows out_stride apart
-  int out_stride = 0;       // floats between two tokens' outputs
-  int panel_begin = 0;      // the panels of this call: a worker's share
+  PackedMatrix weights;  // [rows, cols]
+  Activations
+      activations;  // [tokens, cols]; q, scale and sum are read if the type is quantised, else x
+  int tokens = 0;   // T
+  float* out = nullptr;  // [T, rows] f32, rows out_stride apart
+  int out_stride = 0;    // floats between two tokens' outputs
+  int panel_begin = 0;   // the panels of this call: a worker's share
   int panel_end = 0;
 };
 

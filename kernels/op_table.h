@@ -1,7 +1,7 @@
 // The ops a transformer needs, as a table of functions: one table per backend.
 //
-// The engine holds a table and never an #ifdef. All functions are pure but for their outputs, thread-safe,
-// and allocate nothing.
+// The engine holds a table and never an #ifdef. All functions are pure but for their outputs,
+// thread-safe, and allocate nothing.
 #pragma once
 
 #include "kernels/attention.h"
@@ -20,16 +20,17 @@ struct OpTable {
   void (*rms_norm)(const RmsNormParams&);
   void (*rope)(const RopeParams&);
   void (*gated)(const GatedParams&);
-  void (*add)(float* x, const float* y, int n);                   // x += y
-  void (*to_half)(const float* x, int n, std::uint16_t* out);     // f32 to f16, nearest even
+  void (*add)(float* x, const float* y, int n);                // x += y
+  void (*to_half)(const float* x, int n, std::uint16_t* out);  // f32 to f16, nearest even
   // exp(scale * (x[i] - max)) in place; returns the sum, in 16 chains (i mod 16) added pairwise.
   float (*softmax_exp)(float* x, int n, float max, float scale);
 };
 
 const OpTable& ReferenceOps();
 
-// The fastest table this processor can run, or the one called `forced` ("reference", "avx2", "avx512");
-// nullptr if that name is unknown or the processor lacks it. Source: CPUID, asked at run time.
+// The fastest table this processor can run, or the one called `forced` ("reference", "avx2",
+// "avx512"); nullptr if that name is unknown or the processor lacks it. Source: CPUID, asked at run
+// time.
 const OpTable* CpuOps(const char* forced = nullptr);
 
 }  // namespace thermocline::kernels

@@ -1,6 +1,7 @@
 // Quantising activations and rows, packing rows into panels, and reading single rows back.
 //
-// Activations, per block of 32: scale = max|x| / 127, q = round to nearest even (x * (127 / max|x|)).
+// Activations, per block of 32: scale = max|x| / 127, q = round to nearest even (x * (127 /
+// max|x|)).
 #pragma once
 
 #include "kernels/types.h"
@@ -15,13 +16,14 @@ struct QuantizeParams {
   std::int32_t* sum = nullptr;  // [n / 32]
 };
 
-// One row between GGUF's row-major blocks and floats. Requires: n a multiple of the type's block size.
-// QuantizeRow rounds as the ggml reference does; it supports every type but Q4_1 and Q6_K.
+// One row between GGUF's row-major blocks and floats. Requires: n a multiple of the type's block
+// size. QuantizeRow rounds as the ggml reference does; it supports every type but Q4_1 and Q6_K.
 void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out);
 bool CanQuantize(DType type);
 void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row);
 
-// Packs up to 16 GGUF rows (row i at `rows + i * RowBytes`) into one panel; absent rows become zeros.
+// Packs up to 16 GGUF rows (row i at `rows + i * RowBytes`) into one panel; absent rows become
+// zeros.
 void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* panel);
 
 // Row `row` of a packed matrix as floats: the embedding lookup.

@@ -1,20 +1,22 @@
 // Element types, and how weights and activations lie in memory for the kernels.
 //
-// A weight matrix [rows, cols] is cut into panels of 16 rows. Inside a panel the same column of all 16
-// rows lies together, so that one vector lane is one output row: no horizontal sums, no tails over
-// columns, and every output is one chain of sums in column order, whatever the ISA, the number of
-// tokens or the number of threads. Rows are padded with zeros to a full panel.
+// A weight matrix [rows, cols] is cut into panels of 16 rows. Inside a panel the same column of all
+// 16 rows lies together, so that one vector lane is one output row: no horizontal sums, no tails
+// over columns, and every output is one chain of sums in column order, whatever the ISA, the number
+// of tokens or the number of threads. Rows are padded with zeros to a full panel.
 //
 // Panel layouts, for each block of columns in order (r = row in panel, 0..15):
 //   F32, F16, BF16  block of 1 column:   w[16]
 //   Q8_0            block of 32 columns: f16 d[16], then 8 x u8[16][4] = q + 128, columns 4i..4i+3
-//   Q4_0            block of 32 columns: f16 d[16], then 4 x u8[16][4]: low nibbles columns 4i..4i+3,
+//   Q4_0            block of 32 columns: f16 d[16], then 4 x u8[16][4]: low nibbles columns
+//   4i..4i+3,
 //                                        high nibbles columns 16+4i..16+4i+3, value = nibble - 8
 //   Q4_1            as Q4_0 with f16 d[16], f16 m[16] in front; value = nibble
 //   Q6_K            block of 256 columns: f16 d[16], i8 scale[16 sub-blocks][16], then for each
-//                                        sub-block of 16 columns: u8 low[2][16][4] (nibbles: columns
-//                                        8i+0..3 low, 8i+4..7 high), u8 high[16][4] (bits 2j of the four
-//                                        bytes: columns 4j..4j+3); value = (low | high << 4) - 32
+//                                        sub-block of 16 columns: u8 low[2][16][4] (nibbles:
+//                                        columns 8i+0..3 low, 8i+4..7 high), u8 high[16][4] (bits
+//                                        2j of the four bytes: columns 4j..4j+3); value = (low |
+//                                        high << 4) - 32
 // A panel has the bytes of its 16 rows in GGUF.
 #pragma once
 
@@ -27,17 +29,20 @@ enum class DType : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ6_K 
 inline constexpr int kNumDTypes = 7;
 
 struct DTypeTraits {
-  const char* name;   // as in GGUF files' types, lower case
-  int block_size;     // columns in a block
-  int block_bytes;    // bytes of one row's block
-  bool quantized;     // multiplies quantised activations
+  const char* name;  // as in GGUF files' types, lower case
+  int block_size;    // columns in a block
+  int block_bytes;   // bytes of one row's block
+  bool quantized;    // multiplies quantised activations
 };
 
 inline constexpr DTypeTraits kDTypeTraits[kNumDTypes] = {
-    {"f32", 1, 4, false}, {"f16", 1, 2, false},  {"bf16", 1, 2, false}, {"q8_0", 32, 34, true},
-    {"q4_0", 32, 18, true}, {"q4_1", 32, 20, true}, {"q6_k", 256, 210, true},
+    {"f32", 1, 4, false},     {"f16", 1, 2, false},   {"bf16", 1, 2, false},
+    {"q8_0", 32, 34, true},   {"q4_0", 32, 18, true}, {"q4_1", 32, 20, true},
+    {"q6_k", 256, 210, true},
 };
-inline constexpr const DTypeTraits& Traits(DType type) { return kDTypeTraits[static_cast<int>(type)]; }
+inline constexpr const DTypeTraits& Traits(DType type) {
+  return kDTypeTraits[static_cast<int>(type)];
+}
 
 inline constexpr int kPanelRows = 16;
 inline constexpr int kActivationBlock = 32;
@@ -45,9 +50,12 @@ inline constexpr int kActivationBlock = 32;
 inline constexpr int NumPanels(int rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 // Bytes of one row. Requires: cols a multiple of the block size.
 inline constexpr std::size_t RowBytes(DType type, int cols) {
-  return static_cast<std::size_t>(cols / Traits(type).block_size) * static_cast<std::size_t>(Traits(type).block_bytes);
+  return static_cast<std::size_t>(cols / Traits(type).block_size) *
+         static_cast<std::size_t>(Traits(type).block_bytes);
 }
-inline constexpr std::size_t PanelBytes(DType type, int cols) { return kPanelRows * RowBytes(type, cols); }
+inline constexpr std::size_t PanelBytes(DType type, int cols) {
+  return kPanelRows * RowBytes(type, cols);
+}
 inline constexpr std::size_t PackedBytes(DType type, int rows, int cols) {
   return static_cast<std::size_t>(NumPanels(rows)) * PanelBytes(type, cols);
 }
@@ -59,7 +67,9 @@ struct PackedMatrix {
   int cols = 0;
   const std::uint8_t* data = nullptr;
 
-  const std::uint8_t* panel(int index) const { return data + static_cast<std::size_t>(index) * PanelBytes(type, cols); }
+  const std::uint8_t* panel(int index) const {
+    return data + static_cast<std::size_t>(index) * PanelBytes(type, cols);
+  }
   std::size_t bytes() const { return PackedBytes(type, rows, cols); }
 };
 

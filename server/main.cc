@@ -1,12 +1,14 @@
-// `thermoclined`: the daemon. Listens at once, loads the model, serves until SIGTERM has been honoured.
+// `thermoclined`: the daemon. Listens at once, loads the model, serves until SIGTERM has been
+// honoured.
 #include <pthread.h>
+
+#include <cstdio>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <cstdio>
-#include <thread>
 
 #include "engine/base/log.h"
 #include "server/http/listener.h"
@@ -28,9 +30,11 @@ class Drain : public std::enable_shared_from_this<Drain> {
   Drain(asio::io_context& io, Service& service) : io_(io), service_(service), timer_(io) {}
 
   void Begin() {
-    base::LogInfo("draining: ", service_.active_generations.load(), " generations have ", service_.config().drain_timeout_s, " s to end");
+    base::LogInfo("draining: ", service_.active_generations.load(), " generations have ",
+                  service_.config().drain_timeout_s, " s to end");
     service_.BeginDrain();
-    deadline_ = std::chrono::steady_clock::now() + std::chrono::seconds(service_.config().drain_timeout_s);
+    deadline_ =
+        std::chrono::steady_clock::now() + std::chrono::seconds(service_.config().drain_timeout_s);
     Poll();
   }
 
@@ -39,7 +43,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
     const bool late = std::chrono::steady_clock::now() >= deadline_;
     if (service_.active_generations == 0 || (late && cut_off_)) return io_.stop();
     if (late) {
-      base::LogWarning("drain_timeout_s is over; ", service_.active_generations.load(), " generations are cut off");
+      base::LogWarning("drain_timeout_s is over; ", service_.active_generations.load(),
+                       " generations are cut off");
       service_.CutOff();
       cut_off_ = true;
       deadline_ += kFarewell;
@@ -59,7 +64,8 @@ class Drain : public std::enable_shared_from_this<Drain> {
   std::chrono::steady_clock::time_point deadline_;
 };
 
-void WaitForSignals(asio::signal_set& signals, asio::io_context& io, Service& service, bool draining) {
+void WaitForSignals(asio::signal_set& signals, asio::io_context& io, Service& service,
+                    bool draining) {
   signals.async_wait([&signals, &io, &service, draining](boost::system::error_code error, int) {
     if (error) return;
     if (draining) return io.stop();  // the second signal: at once
@@ -69,8 +75,8 @@ void WaitForSignals(asio::signal_set& signals, asio::io_context& io, Service& se
 }
 
 int Serve(const ServerConfig& config) {
-  // Sessions, which the io_context owns, use the service; the engine's callbacks post to the io_context. So the
-  // engine ends first (StopEngine below), then the io_context, then the service.
+  // Sessions, which the io_context owns, use the service; the engine's callbacks post to the
+  // io_context. So the engine ends first (StopEngine below), then the io_context, then the service.
   Service service(config);
   asio::io_context io(config.http_threads);
   const auto listener = http::Listener::Create(io, service);
@@ -90,8 +96,10 @@ int Serve(const ServerConfig& config) {
   const Status loaded = service.Load();
   if (loaded.ok()) {
     const EngineStats stats = service.engine()->Stats();
-    base::LogInfo("ready: ", service.model_name(), " (", stats.model_format, ", ", stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
-                  ", ", stats.threads, " threads, ", stats.cpu_isa, ") loaded in ", static_cast<int>(stats.load_s * 1000), " ms");
+    base::LogInfo("ready: ", service.model_name(), " (", stats.model_format, ", ",
+                  stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
+                  ", ", stats.threads, " threads, ", stats.cpu_isa, ") loaded in ",
+                  static_cast<int>(stats.load_s * 1000), " ms");
   } else {
     base::LogError("the model cannot be served: ", loaded.message());
     io.stop();
@@ -111,7 +119,8 @@ int main(int argc, char** argv) {
   std::string path;
   std::vector<std::string> overrides;
   bool check = false;
-  app.add_option("--config", path, "Configuration file (YAML); every key is in config/thermocline.yaml");
+  app.add_option("--config", path,
+                 "Configuration file (YAML); every key is in config/thermocline.yaml");
   app.add_option("--set", overrides, "Override keys: --set server.port=8081")->allow_extra_args();
   app.add_flag("--check", check, "Read the configuration, say whether it is valid, and exit");
   app.set_version_flag("--version", "thermoclined 0.1.0");

@@ -62,7 +62,8 @@ std::vector<Key> KeysOf(ServerConfig& c) {
 Status SetInt(const IntKey& key, const std::string& name, const std::string& text) {
   const auto value = base::ParseNumber<int>(text);
   if (!value.has_value()) return base::InvalidArgument(name, ": '", text, "' is no whole number");
-  if (*value < key.min || *value > key.max) return base::InvalidArgument(name, ": ", *value, " is outside [", key.min, ", ", key.max, "]");
+  if (*value < key.min || *value > key.max)
+    return base::InvalidArgument(name, ": ", *value, " is outside [", key.min, ", ", key.max, "]");
   *key.target = *value;
   return OkStatus();
 }
@@ -70,7 +71,8 @@ Status SetInt(const IntKey& key, const std::string& name, const std::string& tex
 Status SetDouble(const DoubleKey& key, const std::string& name, const std::string& text) {
   const auto value = base::ParseNumber<double>(text);
   if (!value.has_value()) return base::InvalidArgument(name, ": '", text, "' is no number");
-  if (!(*value >= key.min && *value <= key.max)) return base::InvalidArgument(name, ": ", *value, " is outside [", key.min, ", ", key.max, "]");
+  if (!(*value >= key.min && *value <= key.max))
+    return base::InvalidArgument(name, ": ", *value, " is outside [", key.min, ", ", key.max, "]");
   *key.target = *value;
   return OkStatus();
 }
@@ -91,13 +93,16 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
   for (const Key& key : keys) {
     if (key.name != name) continue;
     if (const auto* number = std::get_if<IntKey>(&key.kind)) return SetInt(*number, name, text);
-    if (const auto* number = std::get_if<DoubleKey>(&key.kind)) return SetDouble(*number, name, text);
+    if (const auto* number = std::get_if<DoubleKey>(&key.kind))
+      return SetDouble(*number, name, text);
     return SetText(std::get<TextKey>(key.kind), name, text);
   }
   std::vector<std::string> names;
   for (const Key& key : keys) names.push_back(key.name);
   const std::string nearest = base::NearestName(name, names);
-  return base::InvalidArgument("unknown key '", name, "'", nearest.empty() ? "" : "; did you mean '", nearest, nearest.empty() ? "" : "'?");
+  return base::InvalidArgument("unknown key '", name, "'",
+                               nearest.empty() ? "" : "; did you mean '", nearest,
+                               nearest.empty() ? "" : "'?");
 }
 
 // Sections are maps of scalars.
@@ -109,14 +114,23 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
     const std::string section_name = section.first.Scalar();
     if (!section.second.IsMap()) {
       const Status unknown = SetKey(keys, section_name, "");
-      return unknown.ok() ? unknown : base::InvalidArgument(at(section.first), ": '", section_name, "' must be a section with keys below it; ", unknown.message());
+      return unknown.ok() ? unknown
+                          : base::InvalidArgument(at(section.first), ": '", section_name,
+                                                  "' must be a section with keys below it; ",
+                                                  unknown.message());
     }
     for (const auto& entry : section.second) {
       const std::string name = section_name + "." + entry.first.Scalar();
       if (!entry.second.IsScalar()) {
         const Status unknown = SetKey(keys, name, "");
         const bool is_unknown = unknown.message().starts_with("unknown");
-        return base::InvalidArgument(at(entry.first), ": ", is_unknown ? unknown.message() : StrCat(name, ": expected a single value, found a ", entry.second.IsMap() ? "section" : entry.second.IsNull() ? "null" : "list"));
+        return base::InvalidArgument(at(entry.first), ": ",
+                                     is_unknown
+                                         ? unknown.message()
+                                         : StrCat(name, ": expected a single value, found a ",
+                                                  entry.second.IsMap()    ? "section"
+                                                  : entry.second.IsNull() ? "null"
+                                                                          : "list"));
       }
       const Status set = SetKey(keys, name, entry.second.Scalar());
       if (!set.ok()) return set.Annotate(at(entry.first));
@@ -127,7 +141,8 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
 
 }  // namespace
 
-Result<ServerConfig> LoadServerConfig(const std::string& path, const std::vector<std::string>& overrides) {
+Result<ServerConfig> LoadServerConfig(const std::string& path,
+                                      const std::vector<std::string>& overrides) {
   ServerConfig config;
   const std::vector<Key> keys = KeysOf(config);
   if (!path.empty()) {
@@ -142,7 +157,8 @@ Result<ServerConfig> LoadServerConfig(const std::string& path, const std::vector
   }
   for (const std::string& assignment : overrides) {
     const std::size_t equals = assignment.find('=');
-    if (equals == std::string::npos) return base::InvalidArgument("--set ", assignment, ": expected key=value");
+    if (equals == std::string::npos)
+      return base::InvalidArgument("--set ", assignment, ": expected key=value");
     const Status set = SetKey(keys, assignment.substr(0, equals), assignment.substr(equals + 1));
     if (!set.ok()) return set.Annotate("--set");
   }

@@ -13,7 +13,7 @@ namespace thermocline::server {
 struct ServerConfig {
   // model
   std::string model_path = "tidepool";  // path, or the name of a built-in model
-  std::string model_name;               // what clients call it; "" = the file's name without its ending
+  std::string model_name;  // what clients call it; "" = the file's name without its ending
   // engine
   int threads = 0;
   int context_length = 0;
@@ -25,7 +25,7 @@ struct ServerConfig {
   int max_tokens = 0;
   // server
   std::string host = "127.0.0.1";
-  int port = 8080;                      // 0 = any free one
+  int port = 8080;  // 0 = any free one
   int http_threads = 1;
   int connections_max = 256;
   int body_bytes_max = 4 << 20;
@@ -40,8 +40,10 @@ struct ServerConfig {
 };
 
 // Reads `path` (none if ""), then applies each "key=value" of `overrides`.
-// InvalidArgument gives file, line, key and what was expected; an unknown key comes with the nearest known one.
-Result<ServerConfig> LoadServerConfig(const std::string& path, const std::vector<std::string>& overrides);
+// InvalidArgument gives file, line, key and what was expected; an unknown key comes with the
+// nearest known one.
+Result<ServerConfig> LoadServerConfig(const std::string& path,
+                                      const std::vector<std::string>& overrides);
 
 // Every key there is, dotted ("server.port"), in order.
 std::vector<std::string> ConfigKeys();

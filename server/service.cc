@@ -8,9 +8,13 @@
 namespace thermocline::server {
 
 Service::Service(const ServerConfig& config)
-    : config_(config), model_name_(config.model_name), started_at_(std::time(nullptr)), metrics_(config.metrics_prefix) {
+    : config_(config),
+      model_name_(config.model_name),
+      started_at_(std::time(nullptr)),
+      metrics_(config.metrics_prefix) {
   if (model_name_.empty()) model_name_ = std::filesystem::path(config.model_path).stem().string();
-  if (model_name_.empty()) model_name_ = std::filesystem::path(config.model_path).parent_path().filename().string();
+  if (model_name_.empty())
+    model_name_ = std::filesystem::path(config.model_path).parent_path().filename().string();
 }
 
 Status Service::Load() {
@@ -59,7 +63,8 @@ int Service::RetryAfterSeconds() const {
   const Engine* loaded = engine();
   if (loaded == nullptr) return 2;
   const EngineStats stats = loaded->Stats();
-  return static_cast<int>(std::clamp(std::ceil(request_s_ * (stats.running + stats.waiting)), 1.0, 120.0));
+  return static_cast<int>(
+      std::clamp(std::ceil(request_s_ * (stats.running + stats.waiting)), 1.0, 120.0));
 }
 
 void Service::RequestTook(double seconds) { request_s_ = 0.8 * request_s_ + 0.2 * seconds; }

@@ -38,7 +38,8 @@ class Service {
   Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
   const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
 
-  // Whole seconds after which a refused client may try again, 1 to 120: queue length times a request's usual time.
+  // Whole seconds after which a refused client may try again, 1 to 120: queue length times a
+  // request's usual time.
   int RetryAfterSeconds() const;
   void RequestTook(double seconds);
 
@@ -55,7 +56,7 @@ class Service {
   std::atomic<bool> published_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};
   std::atomic<double> load_progress_{0};
-  std::atomic<double> request_s_{1};     // decaying mean of a request's time
+  std::atomic<double> request_s_{1};  // decaying mean of a request's time
 };
 
 }  // namespace thermocline::server

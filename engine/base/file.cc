@@ -15,16 +15,24 @@ namespace {
 Status ErrnoStatus(const std::string& path, const char* action, int error) {
   const std::string message = StrCat(path, ": ", action, ": ", std::strerror(error));
   switch (error) {
-    case ENOENT: case ENOTDIR: return NotFound(message);
-    case EACCES: case EPERM: return Status(StatusCode::kPermissionDenied, message);
-    case ENOSPC: case EDQUOT: return ResourceExhausted(message);
-    default: return Unavailable(message);
+    case ENOENT:
+    case ENOTDIR:
+      return NotFound(message);
+    case EACCES:
+    case EPERM:
+      return Status(StatusCode::kPermissionDenied, message);
+    case ENOSPC:
+    case EDQUOT:
+      return ResourceExhausted(message);
+    default:
+      return Unavailable(message);
   }
 }
 
 class PosixFile final : public File {
  public:
-  PosixFile(std::string path, int fd, std::uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  PosixFile(std::string path, int fd, std::uint64_t size)
+      : path_(std::move(path)), fd_(fd), size_(size) {}
   ~PosixFile() override {
     if (map_ != nullptr) ::munmap(map_, size_);
     ::close(fd_);
@@ -36,7 +44,8 @@ class PosixFile final : public File {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const override {
     std::size_t done = 0;
     while (done < out.size()) {
-      const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+      const ssize_t n =
+          ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return ErrnoStatus(path_, "read", errno);
       if (n == 0) {
@@ -70,7 +79,7 @@ class PosixFile final : public File {
 Result<std::unique_ptr<File>> OpenFile(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(path, "open", errno);
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
     return InvalidArgument(path, ": not a regular file");
@@ -81,7 +90,8 @@ Result<std::unique_ptr<File>> OpenFile(const std::string& path) {
 Result<std::string> ReadFileToString(const std::string& path, std::uint64_t bytes_max) {
   ASSIGN_OR_RETURN(auto file, OpenFile(path));
   if (file->size() > bytes_max) {
-    return ResourceExhausted(path, ": ", file->size(), " bytes, more than the ", bytes_max, " allowed here");
+    return ResourceExhausted(path, ": ", file->size(), " bytes, more than the ", bytes_max,
+                             " allowed here");
   }
   std::string text(file->size(), '\0');
   RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(text))));

@@ -1,4 +1,5 @@
-// Anonymous memory on huge pages: page walks, not DRAM, bound reads of large weights on 4 KiB pages.
+// Anonymous memory on huge pages: page walks, not DRAM, bound reads of large weights on 4 KiB
+// pages.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,11 @@ class HugeBuffer {
   // ResourceExhausted if the system refuses the bytes.
   static Result<HugeBuffer> Allocate(std::size_t bytes);
   HugeBuffer(HugeBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_), mapping_(other.mapping_),
-        mapping_bytes_(other.mapping_bytes_), huge_(other.huge_) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(other.bytes_),
+        mapping_(other.mapping_),
+        mapping_bytes_(other.mapping_bytes_),
+        huge_(other.huge_) {}
   HugeBuffer& operator=(HugeBuffer&& other) noexcept;
   ~HugeBuffer();
 

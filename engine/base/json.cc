@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+
 #include <nlohmann/json.hpp>
 
 namespace thermocline::base {
@@ -32,12 +33,14 @@ class Builder : public nlohmann::json_sax<Library> {
   bool end_object() override { return Close(); }
   bool start_array(std::size_t) override { return Open(Json(Json::Array())); }
   bool end_array() override { return Close(); }
-  bool parse_error(std::size_t position, const std::string&, const Library::exception& error) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const Library::exception& error) override {
     if (error_.empty()) {
       std::string what = error.what();
       const std::size_t colon = what.find(": ");
-      error_ = StrCat("invalid JSON at byte ", position, ": ",
-                      ReplaceInvalidUtf8(colon == std::string::npos ? what : what.substr(colon + 2)));
+      error_ =
+          StrCat("invalid JSON at byte ", position, ": ",
+                 ReplaceInvalidUtf8(colon == std::string::npos ? what : what.substr(colon + 2)));
     }
     return false;
   }
@@ -106,7 +109,8 @@ void AppendValue(std::string& out, const Json& value, int indent, int level) {
         AppendJsonString(out, value.as_object()[i].first);
         out += indent < 0 ? ":" : ": ";
       }
-      AppendValue(out, array ? value.as_array()[i] : value.as_object()[i].second, indent, level + 1);
+      AppendValue(out, array ? value.as_array()[i] : value.as_object()[i].second, indent,
+                  level + 1);
     }
     if (count > 0) AppendNewline(out, indent, level);
     out.push_back(array ? ']' : '}');
@@ -116,7 +120,8 @@ void AppendValue(std::string& out, const Json& value, int indent, int level) {
 }  // namespace
 
 std::string_view Json::type_name() const {
-  constexpr std::string_view kNames[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+  constexpr std::string_view kNames[] = {"null",   "boolean", "integer", "number",
+                                         "string", "array",   "object"};
   return kNames[value_.index()];
 }
 
@@ -124,7 +129,8 @@ const Json* Json::FindRaw(std::string_view key) const {
   if (!is_object()) return nullptr;
   // The last of duplicate keys wins, as in Python and JavaScript.
   const Object& members = as_object();
-  const auto found = std::find_if(members.rbegin(), members.rend(), [&](const Member& m) { return m.first == key; });
+  const auto found = std::find_if(members.rbegin(), members.rend(),
+                                  [&](const Member& m) { return m.first == key; });
   return found == members.rend() ? nullptr : &found->second;
 }
 
@@ -160,13 +166,27 @@ void AppendJsonString(std::string& out, std::string_view text) {
   const std::string clean = ReplaceInvalidUtf8(text);
   for (const char c : clean) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20) {
           char escape[8];

@@ -22,17 +22,17 @@ class Json {
   using Object = std::vector<Member>;
 
   Json() = default;
-  Json(std::nullptr_t) {}                                           // NOLINT: implicit by design
-  Json(bool value) : value_(value) {}                               // NOLINT
-  Json(double value) : value_(value) {}                             // NOLINT
-  Json(const char* value) : value_(std::string(value)) {}           // NOLINT
-  Json(std::string_view value) : value_(std::string(value)) {}      // NOLINT
-  Json(std::string value) : value_(std::move(value)) {}             // NOLINT
-  Json(Array value) : value_(std::move(value)) {}                   // NOLINT
-  Json(Object value) : value_(std::move(value)) {}                  // NOLINT
+  Json(std::nullptr_t) {}                                       // NOLINT: implicit by design
+  Json(bool value) : value_(value) {}                           // NOLINT
+  Json(double value) : value_(value) {}                         // NOLINT
+  Json(const char* value) : value_(std::string(value)) {}       // NOLINT
+  Json(std::string_view value) : value_(std::string(value)) {}  // NOLINT
+  Json(std::string value) : value_(std::move(value)) {}         // NOLINT
+  Json(Array value) : value_(std::move(value)) {}               // NOLINT
+  Json(Object value) : value_(std::move(value)) {}              // NOLINT
   template <typename T>
-    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-  Json(T value) : value_(static_cast<std::int64_t>(value)) {}       // NOLINT
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Json(T value)
+      : value_(static_cast<std::int64_t>(value)) {}  // NOLINT
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
@@ -47,28 +47,33 @@ class Json {
   // Requires: the type asked for.
   bool as_bool() const { return std::get<bool>(value_); }
   std::int64_t as_int() const { return std::get<std::int64_t>(value_); }
-  double as_double() const { return is_int() ? static_cast<double>(as_int()) : std::get<double>(value_); }
+  double as_double() const {
+    return is_int() ? static_cast<double>(as_int()) : std::get<double>(value_);
+  }
   const std::string& as_string() const { return std::get<std::string>(value_); }
   const Array& as_array() const { return std::get<Array>(value_); }
   const Object& as_object() const { return std::get<Object>(value_); }
   Array& array() { return std::get<Array>(value_); }
   Object& object() { return std::get<Object>(value_); }
 
-  // Member `key` of an object; nullptr if this is no object, the key is absent, or its value is null.
+  // Member `key` of an object; nullptr if this is no object, the key is absent, or its value is
+  // null.
   const Json* Find(std::string_view key) const;
   // As Find, but a present null is returned too.
   const Json* FindRaw(std::string_view key) const;
   // Appends or replaces a member. Requires: an object.
   void Set(std::string_view key, Json value);
 
-  // One line, or indented by `indent` spaces a level. Ill-formed UTF-8 becomes U+FFFD; NaN and infinities null.
+  // One line, or indented by `indent` spaces a level. Ill-formed UTF-8 becomes U+FFFD; NaN and
+  // infinities null.
   std::string Dump(int indent = -1) const;
 
  private:
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-// InvalidArgument with the byte position on syntax errors, ill-formed UTF-8 or more than `depth_max` levels.
+// InvalidArgument with the byte position on syntax errors, ill-formed UTF-8 or more than
+// `depth_max` levels.
 Result<Json> ParseJson(std::string_view text, int depth_max = 64);
 
 // `text` between quotes with JSON's escapes; what is above ASCII stays UTF-8.

@@ -14,7 +14,8 @@ std::atomic<bool> log_json{false};
 
 spdlog::logger& Logger() {
   static const auto logger = [] {
-    auto made = std::make_shared<spdlog::logger>("thermocline", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("thermocline",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
     return made;
   }();
@@ -23,11 +24,16 @@ spdlog::logger& Logger() {
 
 spdlog::level::level_enum LibraryLevel(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
-    case LogLevel::kOff: return spdlog::level::off;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
   }
   return spdlog::level::info;
 }
@@ -54,7 +60,8 @@ void Log(LogLevel level, std::string_view message) {
   // A message may carry text from a file or a client: no control character may forge a line.
   std::string line;
   AppendJsonString(line, message);
-  Logger().log(LibraryLevel(level), log_json ? std::string_view(line) : std::string_view(line).substr(1, line.size() - 2));
+  Logger().log(LibraryLevel(level), log_json ? std::string_view(line)
+                                             : std::string_view(line).substr(1, line.size() - 2));
 }
 
 }  // namespace thermocline::base

@@ -16,10 +16,16 @@ Result<LogLevel> ParseLogLevel(std::string_view name);  // debug, info, warning,
 
 void Log(LogLevel level, std::string_view message);
 template <typename... Pieces>
-void LogInfo(const Pieces&... pieces) { Log(LogLevel::kInfo, StrCat(pieces...)); }
+void LogInfo(const Pieces&... pieces) {
+  Log(LogLevel::kInfo, StrCat(pieces...));
+}
 template <typename... Pieces>
-void LogWarning(const Pieces&... pieces) { Log(LogLevel::kWarning, StrCat(pieces...)); }
+void LogWarning(const Pieces&... pieces) {
+  Log(LogLevel::kWarning, StrCat(pieces...));
+}
 template <typename... Pieces>
-void LogError(const Pieces&... pieces) { Log(LogLevel::kError, StrCat(pieces...)); }
+void LogError(const Pieces&... pieces) {
+  Log(LogLevel::kError, StrCat(pieces...));
+}
 
 }  // namespace thermocline::base

@@ -54,10 +54,10 @@ class [[nodiscard]] Status {
 inline Status OkStatus() { return {}; }
 
 // Makers: the pieces are joined as by StrCat.
-#define THERMOCLINE_STATUS_MAKER(name)                       \
-  template <typename... Pieces>                              \
-  Status name(const Pieces&... pieces) {                     \
-    return Status(StatusCode::k##name, StrCat(pieces...));   \
+#define THERMOCLINE_STATUS_MAKER(name)                     \
+  template <typename... Pieces>                            \
+  Status name(const Pieces&... pieces) {                   \
+    return Status(StatusCode::k##name, StrCat(pieces...)); \
   }
 THERMOCLINE_STATUS_MAKER(Cancelled)
 THERMOCLINE_STATUS_MAKER(InvalidArgument)
@@ -75,7 +75,8 @@ THERMOCLINE_STATUS_MAKER(DataLoss)
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(T value)
+      : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {  // NOLINT
     CHECK(!std::get<0>(state_).ok());
   }
@@ -92,7 +93,8 @@ class [[nodiscard]] Result {
 
  private:
   T& Value() {
-    if (!ok()) CheckFailed(__FILE__, __LINE__, "Result has no value", std::get<0>(state_).ToString());
+    if (!ok())
+      CheckFailed(__FILE__, __LINE__, "Result has no value", std::get<0>(state_).ToString());
     return std::get<1>(state_);
   }
   std::variant<Status, T> state_;
@@ -107,11 +109,11 @@ using base::Status;
 using base::StatusCode;
 }  // namespace thermocline
 
-#define RETURN_IF_ERROR(expression)                                            \
-  do {                                                                         \
+#define RETURN_IF_ERROR(expression)                                                    \
+  do {                                                                                 \
     if (::thermocline::base::Status status_macro = (expression); !status_macro.ok()) { \
-      return status_macro;                                                     \
-    }                                                                          \
+      return status_macro;                                                             \
+    }                                                                                  \
   } while (false)
 
 #define THERMOCLINE_CONCAT_INNER(a, b) a##b

@@ -127,7 +127,8 @@ char32_t DecodeUtf8(std::string_view text, std::size_t& pos) {
   const auto first = static_cast<unsigned char>(text[pos]);
   char32_t value = length == 1 ? first : first & (0x7FU >> length);
   for (int i = 1; i < length; ++i) {
-    value = (value << 6) | (static_cast<unsigned char>(text[pos + static_cast<std::size_t>(i)]) & 0x3FU);
+    value = (value << 6) |
+            (static_cast<unsigned char>(text[pos + static_cast<std::size_t>(i)]) & 0x3FU);
   }
   pos += static_cast<std::size_t>(length);
   return value;

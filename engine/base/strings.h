@@ -1,4 +1,5 @@
-// Small string helpers: StrCat for messages, checked number parsing, nearest name for "did you mean".
+// Small string helpers: StrCat for messages, checked number parsing, nearest name for "did you
+// mean".
 #pragma once
 
 #include <charconv>
@@ -15,13 +16,11 @@ namespace internal {
 inline void AppendPiece(std::string& out, std::string_view piece) { out.append(piece); }
 inline void AppendPiece(std::string& out, char piece) { out.push_back(piece); }
 template <typename T>
-  requires std::is_same_v<T, bool>
-void AppendPiece(std::string& out, T piece) {
-  out.append(piece ? "true" : "false");
-}
+requires std::is_same_v<T, bool>
+void AppendPiece(std::string& out, T piece) { out.append(piece ? "true" : "false"); }
 template <typename T>
-  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, char> && !std::is_same_v<T, bool>)
-void AppendPiece(std::string& out, T piece) {
+requires(std::is_arithmetic_v<T> && !std::is_same_v<T, char> &&
+         !std::is_same_v<T, bool>) void AppendPiece(std::string& out, T piece) {
   char buffer[40];
   const auto result = std::to_chars(buffer, buffer + sizeof(buffer), piece);
   out.append(buffer, result.ptr);
@@ -54,13 +53,16 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
 // `bytes` as "1.5 GiB", for people.
 std::string HumanBytes(double bytes);
 
-// Replaces every ill-formed UTF-8 sequence by U+FFFD (one per maximal subpart, as WHATWG decoders do).
+// Replaces every ill-formed UTF-8 sequence by U+FFFD (one per maximal subpart, as WHATWG decoders
+// do).
 std::string ReplaceInvalidUtf8(std::string_view text);
 
-// Number of bytes at the end of `text` that begin a UTF-8 character but do not complete it (0 to 3).
+// Number of bytes at the end of `text` that begin a UTF-8 character but do not complete it (0 to
+// 3).
 int IncompleteUtf8Suffix(std::string_view text);
 
-// Decodes the code point at `text[pos]`, moving `pos` past it; U+FFFD and one byte further if ill-formed.
+// Decodes the code point at `text[pos]`, moving `pos` past it; U+FFFD and one byte further if
+// ill-formed.
 char32_t DecodeUtf8(std::string_view text, std::size_t& pos);
 void AppendUtf8(std::string& out, char32_t code_point);
 

@@ -11,8 +11,8 @@
 namespace thermocline::base {
 namespace {
 
-// About 20 us on a 3.7 GHz Zen 4 (a pause takes some 40 cycles there): longer than the gap between two
-// loops of one token, far shorter than a scheduler's time slice.
+// About 20 us on a 3.7 GHz Zen 4 (a pause takes some 40 cycles there): longer than the gap between
+// two loops of one token, far shorter than a scheduler's time slice.
 constexpr int kSpins = 2000;
 
 void Pause() {
@@ -73,7 +73,8 @@ void WorkerPool::TakeItems(int thread) {
 void WorkerPool::WorkerMain(int thread) {
   std::uint32_t seen = 0;
   while (true) {
-    for (int spins = 0; epoch_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins) Pause();
+    for (int spins = 0; epoch_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins)
+      Pause();
     epoch_.wait(seen, std::memory_order_acquire);
     ++seen;
     if (stop_.load()) return;

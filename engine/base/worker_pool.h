@@ -1,7 +1,8 @@
 // Persistent kernel threads that share out the items of one loop at a time.
 //
-// Workers spin briefly for the next loop, then park: a token starts some hundred loops, so waking by
-// the kernel each time would cost more than the work; but a spinning idle pool starves its neighbours.
+// Workers spin briefly for the next loop, then park: a token starts some hundred loops, so waking
+// by the kernel each time would cost more than the work; but a spinning idle pool starves its
+// neighbours.
 #pragma once
 
 #include <atomic>

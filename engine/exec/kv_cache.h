@@ -1,7 +1,7 @@
 // Keys and values of the tokens seen so far, as f16.
 //
-// Layout: for each layer and kv head, [capacity, stride] rows of keys, then the same for values; stride is
-// Dh rounded up to 16, the padding stays zero, so that kernels need no tails.
+// Layout: for each layer and kv head, [capacity, stride] rows of keys, then the same for values;
+// stride is Dh rounded up to 16, the padding stays zero, so that kernels need no tails.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class KvCache {
   int capacity() const { return capacity_; }  // tokens
   int length() const { return length_; }      // tokens cached
   void SetLength(int length) { length_ = length; }
-  int stride() const { return stride_; }      // f16 values in a row
+  int stride() const { return stride_; }  // f16 values in a row
   std::size_t bytes() const { return memory_.size(); }
 
   std::uint16_t* keys(int layer, int head) { return Row(layer, head, 0); }
@@ -28,9 +28,12 @@ class KvCache {
 
  private:
   std::uint16_t* Row(int layer, int head, int kind) {
-    const std::size_t index = (static_cast<std::size_t>(layer) * static_cast<std::size_t>(heads_) + static_cast<std::size_t>(head)) * 2 +
+    const std::size_t index = (static_cast<std::size_t>(layer) * static_cast<std::size_t>(heads_) +
+                               static_cast<std::size_t>(head)) *
+                                  2 +
                               static_cast<std::size_t>(kind);
-    return reinterpret_cast<std::uint16_t*>(memory_.data()) + index * static_cast<std::size_t>(capacity_) * static_cast<std::size_t>(stride_);
+    return reinterpret_cast<std::uint16_t*>(memory_.data()) +
+           index * static_cast<std::size_t>(capacity_) * static_cast<std::size_t>(stride_);
   }
 
   base::HugeBuffer memory_;

@@ -22,8 +22,10 @@ Result<const kernels::OpTable*> ChooseOps(const std::string& isa) {
   if (wanted.empty() && from_environment != nullptr) wanted = from_environment;
   const kernels::OpTable* ops = kernels::CpuOps(wanted.empty() ? nullptr : wanted.c_str());
   if (ops == nullptr) {
-    return base::InvalidArgument("cpu_isa '", wanted, "' cannot be used: the names are avx512, avx2 and reference, and this processor's best is ",
-                                 kernels::CpuOps()->name);
+    return base::InvalidArgument(
+        "cpu_isa '", wanted,
+        "' cannot be used: the names are avx512, avx2 and reference, and this processor's best is ",
+        kernels::CpuOps()->name);
   }
   return ops;
 }
@@ -37,22 +39,27 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   loaded->format = file->format;
   loaded->config = file->config;
   auto tokenizer = text::Tokenizer::Create(file->vocabulary);
-  // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we cannot read does not.
+  // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
+  // cannot read does not.
   if (tokenizer.ok()) {
     loaded->tokenizer = *std::move(tokenizer);
   } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
     return tokenizer.status().Annotate(loaded->path);
   }
-  loaded->pool = std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
+  loaded->pool =
+      std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
   ASSIGN_OR_RETURN(loaded->weights, model::LoadWeights(*file, *loaded->pool, options.on_progress));
   if (!loaded->weights->memory.huge()) {
-    base::LogWarning("the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will be slower");
+    base::LogWarning(
+        "the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will "
+        "be slower");
   }
   loaded->load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }
 
-std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length, bool all_logits) const {
+std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length,
+                                                          bool all_logits) const {
   return std::make_unique<Transformer>(Transformer::Params{.config = config,
                                                            .weights = *weights,
                                                            .ops = *ops,

@@ -14,9 +14,10 @@
 namespace thermocline::exec {
 
 struct LoadOptions {
-  std::string model;               // path, or the name of a built-in model
-  int threads = 0;                 // kernel threads; 0 = one for each processor this process may use
-  std::string cpu_isa;             // "avx512", "avx2", "reference"; "" = $THERMOCLINE_CPU_ISA, else the fastest
+  std::string model;  // path, or the name of a built-in model
+  int threads = 0;    // kernel threads; 0 = one for each processor this process may use
+  std::string
+      cpu_isa;  // "avx512", "avx2", "reference"; "" = $THERMOCLINE_CPU_ISA, else the fastest
   std::function<void(double)> on_progress;  // share loaded, from one thread at a time; may be empty
 };
 
@@ -31,7 +32,8 @@ struct LoadedModel {
   const kernels::OpTable* ops = nullptr;
   double load_s = 0;
 
-  std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length, bool all_logits = false) const;
+  std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length,
+                                               bool all_logits = false) const;
 };
 
 // NotFound, InvalidArgument, DataLoss or Unimplemented with the file and what is wrong in it.

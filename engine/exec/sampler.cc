@@ -34,8 +34,11 @@ double UniformAt(std::uint64_t seed, std::uint64_t position) {
 }
 
 Sampler::Sampler(int vocab_size)
-    : logits_(static_cast<std::size_t>(vocab_size)), candidates_(logits_.size()), weights_(logits_.size()),
-      generated_counts_(logits_.size()), in_prompt_(logits_.size()) {
+    : logits_(static_cast<std::size_t>(vocab_size)),
+      candidates_(logits_.size()),
+      weights_(logits_.size()),
+      generated_counts_(logits_.size()),
+      in_prompt_(logits_.size()) {
   touched_.reserve(logits_.size());
 }
 
@@ -71,22 +74,25 @@ int Sampler::Sample(std::span<const float> logits, const SamplingParams& params,
 }
 
 void Sampler::Adjust(const SamplingParams& params) {
-  for (const auto& [token, bias] : params.logit_bias) logits_[static_cast<std::size_t>(token)] += bias;
+  for (const auto& [token, bias] : params.logit_bias)
+    logits_[static_cast<std::size_t>(token)] += bias;
   const auto repetition = static_cast<float>(params.repetition_penalty);
   for (const int token : touched_) {
     const auto at = static_cast<std::size_t>(token);
     float& logit = logits_[at];
     if (repetition != 1.0F) logit = logit > 0 ? logit / repetition : logit * repetition;
     if (generated_counts_[at] > 0) {
-      logit -= static_cast<float>(params.presence_penalty + params.frequency_penalty * generated_counts_[at]);
+      logit -= static_cast<float>(params.presence_penalty +
+                                  params.frequency_penalty * generated_counts_[at]);
     }
   }
 }
 
-// Fills candidates_ and weights_; returns how many of them are in the draw. Sorts no further than it must:
-// the nucleus of a confident model is a handful of a vocabulary of 50,000.
+// Fills candidates_ and weights_; returns how many of them are in the draw. Sorts no further than
+// it must: the nucleus of a confident model is a handful of a vocabulary of 50,000.
 std::size_t Sampler::KeepTop(const SamplingParams& params) {
-  for (std::size_t i = 0; i < logits_.size(); ++i) candidates_[i] = {logits_[i], static_cast<int>(i)};
+  for (std::size_t i = 0; i < logits_.size(); ++i)
+    candidates_[i] = {logits_[i], static_cast<int>(i)};
   std::size_t kept = candidates_.size();
   if (params.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(params.top_k));
   if (kept < candidates_.size()) SortFirst(0, kept);
@@ -98,13 +104,18 @@ std::size_t Sampler::KeepTop(const SamplingParams& params) {
   }
   if (params.top_p < 1) kept = KeepNucleus(kept, params.top_p * total, max, params.temperature);
   // The highest weight is exp(0) = 1.
-  for (std::size_t i = 0; i < kept; ++i) weights_[i] = weights_[i] >= params.min_p ? weights_[i] : 0.0;
+  for (std::size_t i = 0; i < kept; ++i)
+    weights_[i] = weights_[i] >= params.min_p ? weights_[i] : 0.0;
   return kept;
 }
 
 void Sampler::SortFirst(std::size_t sorted, std::size_t wanted) {
-  const auto before = [](const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.token < b.token); };
-  const auto at = [this](std::size_t i) { return candidates_.begin() + static_cast<std::ptrdiff_t>(i); };
+  const auto before = [](const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+  };
+  const auto at = [this](std::size_t i) {
+    return candidates_.begin() + static_cast<std::ptrdiff_t>(i);
+  };
   std::partial_sort(at(sorted), at(wanted), candidates_.end(), before);
 }
 

@@ -9,8 +9,8 @@
 
 namespace thermocline::exec {
 
-// A uniform number in [0, 1) that depends on seed and position alone, so that runs which compute positions
-// in another order draw the same numbers. Source: SplitMix64's finaliser.
+// A uniform number in [0, 1) that depends on seed and position alone, so that runs which compute
+// positions in another order draw the same numbers. Source: SplitMix64's finaliser.
 double UniformAt(std::uint64_t seed, std::uint64_t position);
 
 // Decode thread only. Buffers are sized at construction; Begin and Sample allocate nothing.
@@ -20,7 +20,8 @@ class Sampler {
 
   // Starts a sequence: `prompt` counts for the repetition penalty.
   void Begin(const SamplingParams& params, std::span<const int> prompt);
-  // Draws the token for `position` (tokens before it in the sequence). Requires: logits [V]; params as in Begin.
+  // Draws the token for `position` (tokens before it in the sequence). Requires: logits [V]; params
+  // as in Begin.
   int Sample(std::span<const float> logits, const SamplingParams& params, int position);
   // Counts `token` as generated.
   void Accept(int token);

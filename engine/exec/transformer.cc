@@ -9,7 +9,8 @@
 namespace thermocline::exec {
 namespace {
 
-// Panels one work item takes: enough that taking an item costs nothing, few enough that threads end together.
+// Panels one work item takes: enough that taking an item costs nothing, few enough that threads end
+// together.
 constexpr int kItemBytes = 96 << 10;
 
 std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
@@ -21,9 +22,12 @@ int PanelsPerItem(const kernels::PackedMatrix& matrix) {
 
 kernels::GateActivation GateOf(model::Activation activation) {
   switch (activation) {
-    case model::Activation::kRelu: return kernels::GateActivation::kRelu;
-    case model::Activation::kFatRelu: return kernels::GateActivation::kFatRelu;
-    case model::Activation::kSilu: break;
+    case model::Activation::kRelu:
+      return kernels::GateActivation::kRelu;
+    case model::Activation::kFatRelu:
+      return kernels::GateActivation::kFatRelu;
+    case model::Activation::kSilu:
+      break;
   }
   return kernels::GateActivation::kSilu;
 }
@@ -31,10 +35,18 @@ kernels::GateActivation GateOf(model::Activation activation) {
 }  // namespace
 
 Transformer::Transformer(const Params& p)
-    : config_(p.config), weights_(p.weights), ops_(p.ops), pool_(p.pool),
-      ws_({.config = p.config, .tokens_max = p.tokens_max, .logits_max = p.all_logits ? p.tokens_max : 1, .context_length = p.context_length, .threads = p.pool.threads()}) {}
+    : config_(p.config),
+      weights_(p.weights),
+      ops_(p.ops),
+      pool_(p.pool),
+      ws_({.config = p.config,
+           .tokens_max = p.tokens_max,
+           .logits_max = p.all_logits ? p.tokens_max : 1,
+           .context_length = p.context_length,
+           .threads = p.pool.threads()}) {}
 
-std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache& cache, Logits wanted) {
+std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache& cache,
+                                            Logits wanted) {
   const int count = static_cast<int>(tokens.size());
   CHECK(count >= 1 && count <= ws_.tokens_max);
   CHECK_LE(cache.length() + count, cache.capacity());
@@ -48,12 +60,14 @@ std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache
   const int rows = wanted == Logits::kAll ? count : 1;
   CHECK_LE(rows, ws_.logits_max);
   for (int row = 0; row < rows; ++row) Head(count - rows + row, row);
-  return std::span(ws_.logits).first(static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size));
+  return std::span(ws_.logits)
+      .first(static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size));
 }
 
-// A quantised head multiplies 8-bit activations, and their rounding is most of the error of the logits (0.06 of
-// the 0.06 nats on Tidepool; all other products together give 0.01). So the rounding error itself is quantised
-// too and multiplied as a second token: 16 bits of precision for the same weight bytes.
+// A quantised head multiplies 8-bit activations, and their rounding is most of the error of the
+// logits (0.06 of the 0.06 nats on Tidepool; all other products together give 0.01). So the
+// rounding error itself is quantised too and multiplied as a second token: 16 bits of precision for
+// the same weight bytes.
 void Transformer::Head(int token, int row) {
   const int d = config_.hidden_size, vocab = config_.vocab_size;
   Norm(weights_.output_norm, token, 1);
@@ -65,7 +79,9 @@ void Transformer::Head(int token, int row) {
   for (int i = 0; i < d; ++i) {
     const std::size_t at = static_cast<std::size_t>(i);
     x.x[at] = ws_.hidden.x[at];
-    x.x[static_cast<std::size_t>(d + i)] = ws_.hidden.x[at] - ws_.hidden.scale[at / kernels::kActivationBlock] * static_cast<float>(ws_.hidden.q[at]);
+    x.x[static_cast<std::size_t>(d + i)] =
+        ws_.hidden.x[at] -
+        ws_.hidden.scale[at / kernels::kActivationBlock] * static_cast<float>(ws_.hidden.q[at]);
   }
   Quantize(x, 2);
   const std::array product = {Product{&weights_.output, ws_.head_out.data()}};
@@ -78,7 +94,9 @@ void Transformer::Head(int token, int row) {
 void Transformer::Embed(std::span<const int> tokens) {
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     CHECK(tokens[t] >= 0 && tokens[t] < config_.vocab_size);
-    kernels::DequantizePackedRow(weights_.token_embedding, tokens[t], ws_.residual.data() + Offset(static_cast<int>(t), config_.hidden_size));
+    kernels::DequantizePackedRow(
+        weights_.token_embedding, tokens[t],
+        ws_.residual.data() + Offset(static_cast<int>(t), config_.hidden_size));
   }
 }
 
@@ -88,7 +106,8 @@ void Transformer::Attention(int layer, int tokens, KvCache& cache) {
   const int group = heads / config_.num_key_value_heads;
   const int begin = cache.length();
   Norm(w.attn_norm, 0, tokens);
-  const std::array products = {Product{&w.q, ws_.q.data()}, Product{&w.k, ws_.k.data()}, Product{&w.v, ws_.v.data()}};
+  const std::array products = {Product{&w.q, ws_.q.data()}, Product{&w.k, ws_.k.data()},
+                               Product{&w.v, ws_.v.data()}};
   Multiply(products, ws_.hidden, tokens);
   for (int t = 0; t < tokens; ++t) StoreKeysAndValues(layer, t, begin + t, cache);
 
@@ -111,7 +130,8 @@ void Transformer::Attention(int layer, int tokens, KvCache& cache) {
 }
 
 void Transformer::StoreKeysAndValues(int layer, int token, int position, KvCache& cache) {
-  const int head_dim = config_.head_dim, kv_heads = config_.num_key_value_heads, half = config_.rope_dim / 2;
+  const int head_dim = config_.head_dim, kv_heads = config_.num_key_value_heads,
+            half = config_.rope_dim / 2;
   const float* cos = ws_.rope_cos.data() + Offset(position, half);
   const float* sin = ws_.rope_sin.data() + Offset(position, half);
   float* q = ws_.q.data() + Offset(token, config_.num_attention_heads * head_dim);
@@ -120,8 +140,10 @@ void Transformer::StoreKeysAndValues(int layer, int token, int position, KvCache
   ops_.rope({q, config_.num_attention_heads, head_dim, config_.rope_dim, cos, sin});
   ops_.rope({k, kv_heads, head_dim, config_.rope_dim, cos, sin});
   for (int head = 0; head < kv_heads; ++head) {
-    ops_.to_half(k + Offset(head, head_dim), head_dim, cache.keys(layer, head) + Offset(position, cache.stride()));
-    ops_.to_half(v + Offset(head, head_dim), head_dim, cache.values(layer, head) + Offset(position, cache.stride()));
+    ops_.to_half(k + Offset(head, head_dim), head_dim,
+                 cache.keys(layer, head) + Offset(position, cache.stride()));
+    ops_.to_half(v + Offset(head, head_dim), head_dim,
+                 cache.values(layer, head) + Offset(position, cache.stride()));
   }
 }
 
@@ -163,14 +185,17 @@ void Transformer::Quantize(ActivationBuffer& buffer, int tokens) {
                  .sum = buffer.sum.data()});
 }
 
-void Transformer::Multiply(std::span<const Product> products, const ActivationBuffer& input, int tokens) {
+void Transformer::Multiply(std::span<const Product> products, const ActivationBuffer& input,
+                           int tokens) {
   int items = 0;
   for (const Product& product : products) {
-    items += (kernels::NumPanels(product.weights->rows) + PanelsPerItem(*product.weights) - 1) / PanelsPerItem(*product.weights);
+    items += (kernels::NumPanels(product.weights->rows) + PanelsPerItem(*product.weights) - 1) /
+             PanelsPerItem(*product.weights);
   }
   pool_.Run(items, [&](int item, int) {
     for (const Product& product : products) {
-      const int per_item = PanelsPerItem(*product.weights), panels = kernels::NumPanels(product.weights->rows);
+      const int per_item = PanelsPerItem(*product.weights),
+                panels = kernels::NumPanels(product.weights->rows);
       const int product_items = (panels + per_item - 1) / per_item;
       if (item >= product_items) {
         item -= product_items;
@@ -188,6 +213,8 @@ void Transformer::Multiply(std::span<const Product> products, const ActivationBu
   });
 }
 
-void Transformer::AddToResidual(int tokens) { ops_.add(ws_.residual.data(), ws_.block_out.data(), tokens * config_.hidden_size); }
+void Transformer::AddToResidual(int tokens) {
+  ops_.add(ws_.residual.data(), ws_.block_out.data(), tokens * config_.hidden_size);
+}
 
 }  // namespace thermocline::exec

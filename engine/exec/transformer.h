@@ -4,7 +4,8 @@
 //   for each layer:  x += Wo attention(rope(Wq n1), rope(Wk n1), Wv n1)   n1 = norm(x)
 //                    x += Wdown (act(Wgate n2) * Wup n2)                  n2 = norm(x)
 //   logits = Whead norm(x)
-// Every token's arithmetic is the same whether it comes alone or in a batch, at any number of threads.
+// Every token's arithmetic is the same whether it comes alone or in a batch, at any number of
+// threads.
 #pragma once
 
 #include <span>
@@ -17,7 +18,8 @@
 
 namespace thermocline::exec {
 
-// Decode thread only. Borrows config, weights, ops and pool; owns its workspace. Allocates nothing after construction.
+// Decode thread only. Borrows config, weights, ops and pool; owns its workspace. Allocates nothing
+// after construction.
 class Transformer {
  public:
   struct Params {

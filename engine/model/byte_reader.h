@@ -38,7 +38,8 @@ class ByteReader {
 
  private:
   Status Truncated(std::string_view what, std::uint64_t wanted) const {
-    return base::DataLoss(what, " at byte ", position_, " needs ", wanted, " bytes, ", remaining(), " are left");
+    return base::DataLoss(what, " at byte ", position_, " needs ", wanted, " bytes, ", remaining(),
+                          " are left");
   }
 
   std::span<const std::byte> bytes_;

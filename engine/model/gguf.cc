@@ -18,16 +18,37 @@ namespace thermocline::model {
 namespace {
 
 enum ValueType : std::uint32_t {
-  kUint8, kInt8, kUint16, kInt16, kUint32, kInt32, kFloat32, kBool, kString, kArray, kUint64, kInt64, kFloat64,
+  kUint8,
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kFloat32,
+  kBool,
+  kString,
+  kArray,
+  kUint64,
+  kInt64,
+  kFloat64,
 };
 
 // Bytes that one element takes at least, to bound array counts.
 std::uint64_t BytesMin(std::uint32_t type) {
   switch (type) {
-    case kUint8: case kInt8: case kBool: return 1;
-    case kUint16: case kInt16: return 2;
-    case kUint32: case kInt32: case kFloat32: return 4;
-    default: return 8;
+    case kUint8:
+    case kInt8:
+    case kBool:
+      return 1;
+    case kUint16:
+    case kInt16:
+      return 2;
+    case kUint32:
+    case kInt32:
+    case kFloat32:
+      return 4;
+    default:
+      return 8;
   }
 }
 
@@ -54,9 +75,11 @@ Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type)
 Result<Json> ReadArray(ByteReader& in, std::string_view key) {
   ASSIGN_OR_RETURN(const auto type, in.Read<std::uint32_t>(key));
   ASSIGN_OR_RETURN(const auto count, in.Read<std::uint64_t>(key));
-  if (type == kArray) return base::Unimplemented("key '", key, "': arrays of arrays are not supported");
+  if (type == kArray)
+    return base::Unimplemented("key '", key, "': arrays of arrays are not supported");
   if (count > in.remaining() / BytesMin(type)) {
-    return base::DataLoss("key '", key, "': an array of ", count, " elements does not fit the ", in.remaining(), " bytes left");
+    return base::DataLoss("key '", key, "': an array of ", count, " elements does not fit the ",
+                          in.remaining(), " bytes left");
   }
   Json::Array values;
   values.reserve(count);
@@ -69,16 +92,26 @@ Result<Json> ReadArray(ByteReader& in, std::string_view key) {
 
 Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type) {
   switch (type) {
-    case kUint8: return ReadNumber<std::uint8_t>(in, key);
-    case kInt8: return ReadNumber<std::int8_t>(in, key);
-    case kUint16: return ReadNumber<std::uint16_t>(in, key);
-    case kInt16: return ReadNumber<std::int16_t>(in, key);
-    case kUint32: return ReadNumber<std::uint32_t>(in, key);
-    case kInt32: return ReadNumber<std::int32_t>(in, key);
-    case kUint64: return ReadNumber<std::uint64_t>(in, key);
-    case kInt64: return ReadNumber<std::int64_t>(in, key);
-    case kFloat32: return ReadNumber<float>(in, key);
-    case kFloat64: return ReadNumber<double>(in, key);
+    case kUint8:
+      return ReadNumber<std::uint8_t>(in, key);
+    case kInt8:
+      return ReadNumber<std::int8_t>(in, key);
+    case kUint16:
+      return ReadNumber<std::uint16_t>(in, key);
+    case kInt16:
+      return ReadNumber<std::int16_t>(in, key);
+    case kUint32:
+      return ReadNumber<std::uint32_t>(in, key);
+    case kInt32:
+      return ReadNumber<std::int32_t>(in, key);
+    case kUint64:
+      return ReadNumber<std::uint64_t>(in, key);
+    case kInt64:
+      return ReadNumber<std::int64_t>(in, key);
+    case kFloat32:
+      return ReadNumber<float>(in, key);
+    case kFloat64:
+      return ReadNumber<double>(in, key);
     case kBool: {
       ASSIGN_OR_RETURN(const auto value, in.Read<std::uint8_t>(key));
       return Json(value != 0);
@@ -87,8 +120,10 @@ Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type)
       ASSIGN_OR_RETURN(std::string text, ReadText(in, key));
       return Json(std::move(text));
     }
-    case kArray: return ReadArray(in, key);
-    default: return base::DataLoss("key '", key, "' has the unknown value type ", type);
+    case kArray:
+      return ReadArray(in, key);
+    default:
+      return base::DataLoss("key '", key, "' has the unknown value type ", type);
   }
 }
 
@@ -107,22 +142,27 @@ Status ReadMetadata(ByteReader& in, std::uint64_t count, Json& metadata) {
 // Shape and size of one tensor; the product of its dimensions may not overflow.
 Status ReadShape(ByteReader& in, TensorInfo& tensor) {
   ASSIGN_OR_RETURN(const auto num_dims, in.Read<std::uint32_t>(tensor.name));
-  if (num_dims < 1 || num_dims > 4) return base::DataLoss("tensor '", tensor.name, "' has ", num_dims, " dimensions");
+  if (num_dims < 1 || num_dims > 4)
+    return base::DataLoss("tensor '", tensor.name, "' has ", num_dims, " dimensions");
   tensor.num_dims = static_cast<int>(num_dims);
   for (std::uint32_t i = 0; i < num_dims; ++i) {
     ASSIGN_OR_RETURN(const auto dim, in.Read<std::uint64_t>(tensor.name));
     std::int64_t& product = i == 0 ? tensor.cols : tensor.rows;
     if (i == 0) product = 1;
-    if (dim < 1 || dim > (std::uint64_t{1} << 40) || __builtin_mul_overflow(product, static_cast<std::int64_t>(dim), &product)) {
-      return base::DataLoss("tensor '", tensor.name, "' has an impossible dimension ", i, ": ", dim);
+    if (dim < 1 || dim > (std::uint64_t{1} << 40) ||
+        __builtin_mul_overflow(product, static_cast<std::int64_t>(dim), &product)) {
+      return base::DataLoss("tensor '", tensor.name, "' has an impossible dimension ", i, ": ",
+                            dim);
     }
   }
   ASSIGN_OR_RETURN(const auto type, in.Read<std::uint32_t>(tensor.name));
   tensor.type = type < 1000 ? FindFileType(static_cast<int>(type)) : nullptr;
-  if (tensor.type == nullptr) return base::Unimplemented("tensor '", tensor.name, "' has the unknown type ", type);
+  if (tensor.type == nullptr)
+    return base::Unimplemented("tensor '", tensor.name, "' has the unknown type ", type);
   if (tensor.cols % tensor.type->block_size != 0) {
-    return base::DataLoss("tensor '", tensor.name, "': rows of ", tensor.cols, " elements are no multiple of ",
-                          tensor.type->name, "'s block of ", tensor.type->block_size);
+    return base::DataLoss("tensor '", tensor.name, "': rows of ", tensor.cols,
+                          " elements are no multiple of ", tensor.type->name, "'s block of ",
+                          tensor.type->block_size);
   }
   const std::int64_t row_bytes = tensor.cols / tensor.type->block_size * tensor.type->block_bytes;
   std::int64_t bytes = 0;
@@ -138,7 +178,8 @@ Status ReadTensors(ByteReader& in, std::uint64_t count, std::vector<TensorInfo>&
   for (std::uint64_t i = 0; i < count; ++i) {
     TensorInfo tensor;
     ASSIGN_OR_RETURN(tensor.name, ReadText(in, StrCat("name of tensor ", i)));
-    if (!seen.insert(tensor.name).second) return base::DataLoss("tensor '", tensor.name, "' appears twice");
+    if (!seen.insert(tensor.name).second)
+      return base::DataLoss("tensor '", tensor.name, "' appears twice");
     RETURN_IF_ERROR(ReadShape(in, tensor));
     ASSIGN_OR_RETURN(tensor.offset, in.Read<std::uint64_t>(tensor.name));
     tensors.push_back(std::move(tensor));
@@ -153,16 +194,22 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelF
     if (!value->is_int()) return base::DataLoss("key 'general.alignment' is no integer");
     alignment = value->as_int();
   }
-  if (alignment < 8 || alignment > (1 << 20) || !std::has_single_bit(static_cast<std::uint64_t>(alignment))) {
-    return base::DataLoss("key 'general.alignment' is ", alignment, "; it must be a power of two from 8 to 1048576");
+  if (alignment < 8 || alignment > (1 << 20) ||
+      !std::has_single_bit(static_cast<std::uint64_t>(alignment))) {
+    return base::DataLoss("key 'general.alignment' is ", alignment,
+                          "; it must be a power of two from 8 to 1048576");
   }
   const auto align = static_cast<std::uint64_t>(alignment);
   const std::uint64_t data = (header_bytes + align - 1) / align * align;
   for (TensorInfo& tensor : model.tensors) {
-    if (tensor.offset % align != 0) return base::DataLoss("tensor '", tensor.name, "': offset ", tensor.offset, " is not aligned to ", align);
-    if (data > file_bytes || tensor.offset > file_bytes - data || tensor.bytes > file_bytes - data - tensor.offset) {
-      return base::DataLoss("tensor '", tensor.name, "' needs ", tensor.bytes, " bytes at offset ", tensor.offset,
-                            " of the data, beyond the file's ", file_bytes, " bytes; the download may be incomplete");
+    if (tensor.offset % align != 0)
+      return base::DataLoss("tensor '", tensor.name, "': offset ", tensor.offset,
+                            " is not aligned to ", align);
+    if (data > file_bytes || tensor.offset > file_bytes - data ||
+        tensor.bytes > file_bytes - data - tensor.offset) {
+      return base::DataLoss("tensor '", tensor.name, "' needs ", tensor.bytes, " bytes at offset ",
+                            tensor.offset, " of the data, beyond the file's ", file_bytes,
+                            " bytes; the download may be incomplete");
     }
     tensor.offset += data;
   }
@@ -176,7 +223,8 @@ Status Parse(base::File& file, ModelFile& model) {
   if (magic != "GGUF") return base::InvalidArgument("not a GGUF file");
   ASSIGN_OR_RETURN(const auto version, in.Read<std::uint32_t>("version"));
   if (version != 2 && version != 3) {
-    return base::Unimplemented("GGUF version ", version, " is not supported; supported are 2 and 3");
+    return base::Unimplemented("GGUF version ", version,
+                               " is not supported; supported are 2 and 3");
   }
   model.format = StrCat("GGUF v", version);
   ASSIGN_OR_RETURN(const auto num_tensors, in.Read<std::uint64_t>("tensor count"));

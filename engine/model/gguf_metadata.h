@@ -5,8 +5,9 @@
 
 namespace thermocline::model {
 
-// The configuration under "<architecture>.*". Needs the tensor list to see whether the head is tied.
-// InvalidArgument names a missing or mistyped key; Unimplemented an unsupported architecture or feature.
+// The configuration under "<architecture>.*". Needs the tensor list to see whether the head is
+// tied. InvalidArgument names a missing or mistyped key; Unimplemented an unsupported architecture
+// or feature.
 Result<ModelConfig> ConfigFromMetadata(const ModelFile& model);
 
 // The vocabulary under "tokenizer.*"; kind kNone if the file has none.

@@ -11,10 +11,22 @@ constexpr std::uint64_t kAlignment = 32;
 // Collects the metadata section.
 class MetadataBuilder {
  public:
-  void Uint(const std::string& key, std::uint32_t value) { Key(key, 4); Raw(value); }
-  void Float(const std::string& key, float value) { Key(key, 6); Raw(value); }
-  void Bool(const std::string& key, bool value) { Key(key, 7); Raw(static_cast<std::uint8_t>(value)); }
-  void String(const std::string& key, const std::string& value) { Key(key, 8); Text(value); }
+  void Uint(const std::string& key, std::uint32_t value) {
+    Key(key, 4);
+    Raw(value);
+  }
+  void Float(const std::string& key, float value) {
+    Key(key, 6);
+    Raw(value);
+  }
+  void Bool(const std::string& key, bool value) {
+    Key(key, 7);
+    Raw(static_cast<std::uint8_t>(value));
+  }
+  void String(const std::string& key, const std::string& value) {
+    Key(key, 8);
+    Text(value);
+  }
   void Strings(const std::string& key, const std::vector<std::string>& values) {
     ArrayKey(key, 8, values.size());
     for (const std::string& value : values) Text(value);
@@ -29,7 +41,9 @@ class MetadataBuilder {
     bytes_ += text;
   }
   template <typename T>
-  void Raw(T value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
+  void Raw(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
 
   const std::string& bytes() const { return bytes_; }
   std::uint64_t count() const { return count_; }
@@ -65,12 +79,15 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   out.Float(prefix + "rope.freq_base", static_cast<float>(c.rope_theta));
   out.Float(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(c.rms_norm_eps));
   out.String("thermocline.activation", ActivationName(c.hidden_act));
-  if (c.hidden_act == Activation::kFatRelu) out.Float("thermocline.fatrelu_threshold", static_cast<float>(c.fatrelu_threshold));
+  if (c.hidden_act == Activation::kFatRelu)
+    out.Float("thermocline.fatrelu_threshold", static_cast<float>(c.fatrelu_threshold));
 }
 
 void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   if (v.kind == VocabularyKind::kNone) return;
-  const char* kind = v.kind == VocabularyKind::kSentencePiece ? "llama" : v.kind == VocabularyKind::kByteLevelBpe ? "gpt2" : "gemma4";
+  const char* kind = v.kind == VocabularyKind::kSentencePiece  ? "llama"
+                     : v.kind == VocabularyKind::kByteLevelBpe ? "gpt2"
+                                                               : "gemma4";
   out.String("tokenizer.ggml.model", kind);
   out.String("tokenizer.ggml.pre", v.pre_tokenizer.empty() ? "default" : v.pre_tokenizer);
   out.Strings("tokenizer.ggml.tokens", v.tokens);
@@ -78,7 +95,8 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   out.Numbers<std::int32_t>("tokenizer.ggml.token_type", 5, v.types);
   if (!v.merges.empty()) out.Strings("tokenizer.ggml.merges", v.merges);
   const auto id = [&](const char* name, int value) {
-    if (value >= 0) out.Uint(StrCat("tokenizer.ggml.", name, "_token_id"), static_cast<std::uint32_t>(value));
+    if (value >= 0)
+      out.Uint(StrCat("tokenizer.ggml.", name, "_token_id"), static_cast<std::uint32_t>(value));
   };
   id("bos", v.bos);
   id("eos", v.eos);
@@ -94,7 +112,9 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
 
 // The type `tensor` will have in the file.
 Result<DType> TargetType(const TensorInfo& tensor, const std::optional<DType>& wanted) {
-  if (!tensor.type->dtype.has_value()) return base::Unimplemented("tensor '", tensor.name, "' has type ", tensor.type->name, ", which cannot be read");
+  if (!tensor.type->dtype.has_value())
+    return base::Unimplemented("tensor '", tensor.name, "' has type ", tensor.type->name,
+                               ", which cannot be read");
   if (tensor.num_dims < 2) return DType::kF32;
   if (!wanted.has_value()) return *tensor.type->dtype;
   const bool edge = tensor.name == "token_embd.weight" || tensor.name == "output.weight";
@@ -102,12 +122,15 @@ Result<DType> TargetType(const TensorInfo& tensor, const std::optional<DType>& w
   return tensor.cols % kernels::Traits(type).block_size == 0 ? type : DType::kF16;
 }
 
-std::uint32_t FileTypeId(const std::optional<DType>& type) {  // general.file_type. Source: ggml's enumeration.
+std::uint32_t FileTypeId(
+    const std::optional<DType>& type) {  // general.file_type. Source: ggml's enumeration.
   if (!type.has_value() || *type == DType::kF16) return 1;
   return *type == DType::kF32 ? 0 : *type == DType::kQ4_0 ? 2 : *type == DType::kQ8_0 ? 7 : 32;
 }
 
-std::uint64_t Padded(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::uint64_t Padded(std::uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 Status WritePadding(base::FileWriter& file) {
   const std::string zeros(Padded(file.bytes_written()) - file.bytes_written(), '\0');
@@ -115,7 +138,8 @@ Status WritePadding(base::FileWriter& file) {
 }
 
 // Copies or requantises the rows of one tensor.
-Status WriteTensor(const ModelFile& model, const TensorInfo& tensor, DType type, base::FileWriter& file) {
+Status WriteTensor(const ModelFile& model, const TensorInfo& tensor, DType type,
+                   base::FileWriter& file) {
   const DType source = *tensor.type->dtype;
   const int cols = static_cast<int>(tensor.cols);
   std::vector<std::byte> row(tensor.row_bytes());
@@ -127,7 +151,8 @@ Status WriteTensor(const ModelFile& model, const TensorInfo& tensor, DType type,
       RETURN_IF_ERROR(file.Append(row));
       continue;
     }
-    kernels::DequantizeRow(source, reinterpret_cast<const std::uint8_t*>(row.data()), cols, values.data());
+    kernels::DequantizeRow(source, reinterpret_cast<const std::uint8_t*>(row.data()), cols,
+                           values.data());
     kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(out.data()));
     RETURN_IF_ERROR(file.Append(out));
   }
@@ -137,9 +162,12 @@ Status WriteTensor(const ModelFile& model, const TensorInfo& tensor, DType type,
 }  // namespace
 
 Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWriteOptions& options) {
-  if (!model.has_weights) return base::InvalidArgument(model.path, ": holds a vocabulary only, there is nothing to convert");
+  if (!model.has_weights)
+    return base::InvalidArgument(model.path,
+                                 ": holds a vocabulary only, there is nothing to convert");
   if (options.type.has_value() && !kernels::CanQuantize(*options.type)) {
-    return base::Unimplemented("writing ", kernels::Traits(*options.type).name, " is not supported");
+    return base::Unimplemented("writing ", kernels::Traits(*options.type).name,
+                               " is not supported");
   }
   MetadataBuilder metadata;
   metadata.String("general.architecture", model.config.architecture);
@@ -161,7 +189,8 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
     if (tensor.num_dims >= 2) infos.Raw(static_cast<std::uint64_t>(tensor.rows));
     infos.Raw(static_cast<std::uint32_t>(FileTypeOf(type).ggml_id));
     infos.Raw(offset);
-    offset += Padded(static_cast<std::uint64_t>(tensor.rows) * kernels::RowBytes(type, static_cast<int>(tensor.cols)));
+    offset += Padded(static_cast<std::uint64_t>(tensor.rows) *
+                     kernels::RowBytes(type, static_cast<int>(tensor.cols)));
   }
   MetadataBuilder head;
   head.Raw(std::uint32_t{0x46554747});  // "GGUF"
@@ -176,7 +205,8 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   RETURN_IF_ERROR(WritePadding(*file));
   for (std::size_t i = 0; i < model.tensors.size(); ++i) {
     RETURN_IF_ERROR(WriteTensor(model, model.tensors[i], types[i], *file));
-    if (options.on_progress) options.on_progress(static_cast<double>(i + 1) / static_cast<double>(model.tensors.size()));
+    if (options.on_progress)
+      options.on_progress(static_cast<double>(i + 1) / static_cast<double>(model.tensors.size()));
   }
   return file->Commit();
 }

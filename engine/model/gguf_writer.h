@@ -9,14 +9,15 @@
 namespace thermocline::model {
 
 struct GgufWriteOptions {
-  // Type of the matrices; kept as stored where it is nothing. Norms stay f32. With q4_0 the embedding and the
-  // head become q8_0. Rows that are no multiple of the block become f16.
+  // Type of the matrices; kept as stored where it is nothing. Norms stay f32. With q4_0 the
+  // embedding and the head become q8_0. Rows that are no multiple of the block become f16.
   std::optional<kernels::DType> type;
-  std::string name;                                // general.name
-  std::function<void(double)> on_progress;         // share done, 0 to 1; may be empty
+  std::string name;                         // general.name
+  std::function<void(double)> on_progress;  // share done, 0 to 1; may be empty
 };
 
-// Writes `path` atomically. Fails as reading and writing do; Unimplemented for a type without a quantiser.
+// Writes `path` atomically. Fails as reading and writing do; Unimplemented for a type without a
+// quantiser.
 Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWriteOptions& options);
 
 }  // namespace thermocline::model

@@ -1,4 +1,5 @@
-// Reads the tokenizers of Hugging Face folders: tokenizer.model (SentencePiece) or tokenizer.json (BPE).
+// Reads the tokenizers of Hugging Face folders: tokenizer.model (SentencePiece) or tokenizer.json
+// (BPE).
 #include <filesystem>
 #include <map>
 
@@ -8,13 +9,15 @@
 namespace thermocline::model {
 namespace {
 
-std::string Join(const std::string& folder, const char* name) { return (std::filesystem::path(folder) / name).string(); }
+std::string Join(const std::string& folder, const char* name) {
+  return (std::filesystem::path(folder) / name).string();
+}
 
 // One field of a Protocol Buffers message: a number or a run of bytes.
 struct Field {
   int number = 0;
-  std::uint64_t value = 0;      // varint, or the raw bits of a fixed field
-  std::string_view bytes;       // length-delimited
+  std::uint64_t value = 0;  // varint, or the raw bits of a fixed field
+  std::string_view bytes;   // length-delimited
 };
 
 // Walks the fields of a message. Source: the Protocol Buffers wire format.
@@ -32,7 +35,8 @@ class MessageReader {
         ASSIGN_OR_RETURN(field.value, Varint());
         return field;
       }
-      case 1: case 5: {
+      case 1:
+      case 5: {
         const std::size_t width = (tag & 7) == 1 ? 8 : 4;
         ASSIGN_OR_RETURN(const auto raw, Take(width));
         std::memcpy(&field.value, raw.data(), width);
@@ -43,7 +47,8 @@ class MessageReader {
         ASSIGN_OR_RETURN(field.bytes, Take(length));
         return field;
       }
-      default: return base::DataLoss("byte ", position_, ": unknown wire type ", tag & 7);
+      default:
+        return base::DataLoss("byte ", position_, ": unknown wire type ", tag & 7);
     }
   }
 
@@ -59,7 +64,9 @@ class MessageReader {
     return base::DataLoss("byte ", position_, ": a number longer than 64 bits");
   }
   Result<std::string_view> Take(std::uint64_t length) {
-    if (length > bytes_.size() - position_) return base::DataLoss("byte ", position_, ": ", length, " bytes wanted, the message ends before");
+    if (length > bytes_.size() - position_)
+      return base::DataLoss("byte ", position_, ": ", length,
+                            " bytes wanted, the message ends before");
     const std::string_view out = bytes_.substr(position_, length);
     position_ += length;
     return out;
@@ -68,7 +75,8 @@ class MessageReader {
   std::size_t position_ = 0;
 };
 
-// SentencePiece := { piece=1 {text=1, score=2, type=3}, normalizer=3 {add_dummy_prefix=3, remove_extra_whitespaces=4} }
+// SentencePiece := { piece=1 {text=1, score=2, type=3}, normalizer=3 {add_dummy_prefix=3,
+// remove_extra_whitespaces=4} }
 Status AddPiece(std::string_view message, Vocabulary& v) {
   std::string text;
   float score = 0;
@@ -79,7 +87,8 @@ Status AddPiece(std::string_view message, Vocabulary& v) {
     if (field.number == 2) std::memcpy(&score, &field.value, 4);
     if (field.number == 3) type = field.value;
   }
-  if (type < 1 || type > 6) return base::DataLoss("piece ", v.tokens.size(), " has the unknown type ", type);
+  if (type < 1 || type > 6)
+    return base::DataLoss("piece ", v.tokens.size(), " has the unknown type ", type);
   const auto kind = static_cast<TokenType>(type);
   if (kind == TokenType::kUnknown && v.unk < 0) v.unk = v.size();
   if (text == "<s>") v.bos = v.size();
@@ -94,7 +103,8 @@ Status ReadNormalizer(std::string_view message, Vocabulary& v) {
   for (MessageReader in(message); !in.done();) {
     ASSIGN_OR_RETURN(const Field field, in.Next());
     if (field.number == 1 && field.bytes != "identity") {
-      return base::Unimplemented("the SentencePiece normalizer '", std::string(field.bytes), "' is not supported; supported is identity");
+      return base::Unimplemented("the SentencePiece normalizer '", std::string(field.bytes),
+                                 "' is not supported; supported is identity");
     }
     if (field.number == 3) v.add_space_prefix = field.value != 0;
     if (field.number == 4) v.remove_extra_whitespaces = field.value != 0;
@@ -105,7 +115,9 @@ Status ReadNormalizer(std::string_view message, Vocabulary& v) {
 Status ReadTrainer(std::string_view message) {
   for (MessageReader in(message); !in.done();) {
     ASSIGN_OR_RETURN(const Field field, in.Next());
-    if (field.number == 3 && field.value != 2) return base::Unimplemented("SentencePiece models of type ", field.value, " are not supported; supported is BPE (2)");
+    if (field.number == 3 && field.value != 2)
+      return base::Unimplemented("SentencePiece models of type ", field.value,
+                                 " are not supported; supported is BPE (2)");
   }
   return OkStatus();
 }
@@ -120,18 +132,22 @@ Status ParseSentencePiece(std::string_view bytes, Vocabulary& v) {
   return ValidateVocabulary(v);
 }
 
-// GGUF's name of a tokenizer.json's pre-tokenizer. Source: the pre-tokenizers of the models' own files.
+// GGUF's name of a tokenizer.json's pre-tokenizer. Source: the pre-tokenizers of the models' own
+// files.
 Result<std::string> PreTokenizerName(const Json& tokenizer) {
   static const std::map<std::string, std::string> kNames = {
       {"ByteLevel", "gpt-2"},
       {"Digits ByteLevel", "smollm"},
-      {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)", "llama-bpe"},
-      {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)", "qwen2"},
+      {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)",
+       "llama-bpe"},
+      {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)",
+       "qwen2"},
   };
   const Json* pre = tokenizer.Find("pre_tokenizer");
   if (pre == nullptr) return base::Unimplemented("field 'pre_tokenizer' is missing");
   const Json* list = pre->Find("pretokenizers");
-  const Json::Array steps = list != nullptr && list->is_array() ? list->as_array() : Json::Array{*pre};
+  const Json::Array steps =
+      list != nullptr && list->is_array() ? list->as_array() : Json::Array{*pre};
   std::string signature;
   for (const Json& step : steps) {
     const Json *type = step.Find("type"), *pattern = step.Find("pattern");
@@ -141,19 +157,23 @@ Result<std::string> PreTokenizerName(const Json& tokenizer) {
     if (regex != nullptr && regex->is_string()) signature += ":" + regex->as_string();
   }
   const auto found = kNames.find(signature);
-  if (found == kNames.end()) return base::Unimplemented("the pre-tokenizer '", signature, "' is not known");
+  if (found == kNames.end())
+    return base::Unimplemented("the pre-tokenizer '", signature, "' is not known");
   return found->second;
 }
 
 Status ReadVocab(const Json& tokenizer, const Json& model, Vocabulary& v) {
   const Json *vocab = model.Find("vocab"), *added = tokenizer.Find("added_tokens");
-  if (vocab == nullptr || !vocab->is_object()) return base::DataLoss("field 'model.vocab' is missing");
-  const std::size_t added_count = added != nullptr && added->is_array() ? added->as_array().size() : 0;
+  if (vocab == nullptr || !vocab->is_object())
+    return base::DataLoss("field 'model.vocab' is missing");
+  const std::size_t added_count =
+      added != nullptr && added->is_array() ? added->as_array().size() : 0;
   const std::size_t count = vocab->as_object().size() + added_count;
   v.tokens.reserve(count);
   const auto place = [&](const std::string& text, const Json& id, TokenType type) -> Status {
     if (!id.is_int() || id.as_int() < 0 || static_cast<std::size_t>(id.as_int()) >= count) {
-      return base::DataLoss("token '", text, "' has the id ", id.Dump(), " in a vocabulary of at most ", count);
+      return base::DataLoss("token '", text, "' has the id ", id.Dump(),
+                            " in a vocabulary of at most ", count);
     }
     const auto at = static_cast<std::size_t>(id.as_int());
     if (at >= v.tokens.size()) {
@@ -165,28 +185,37 @@ Status ReadVocab(const Json& tokenizer, const Json& model, Vocabulary& v) {
     return OkStatus();
   };
   for (const auto& [text, id] : vocab->as_object()) {
-    RETURN_IF_ERROR(place(text, id, v.kind == VocabularyKind::kSentencePiece && ParseByteToken(text) >= 0 ? TokenType::kByte : TokenType::kNormal));
+    RETURN_IF_ERROR(place(text, id,
+                          v.kind == VocabularyKind::kSentencePiece && ParseByteToken(text) >= 0
+                              ? TokenType::kByte
+                              : TokenType::kNormal));
   }
   for (std::size_t i = 0; i < added_count; ++i) {
     const Json& token = added->as_array()[i];
-    const Json *content = token.Find("content"), *id = token.Find("id"), *special = token.Find("special");
-    if (content == nullptr || !content->is_string() || id == nullptr) return base::DataLoss("added_tokens[", i, "] lacks content or id");
+    const Json *content = token.Find("content"), *id = token.Find("id"),
+               *special = token.Find("special");
+    if (content == nullptr || !content->is_string() || id == nullptr)
+      return base::DataLoss("added_tokens[", i, "] lacks content or id");
     const bool control = special != nullptr && special->is_bool() && special->as_bool();
-    RETURN_IF_ERROR(place(content->as_string(), *id, control ? TokenType::kControl : TokenType::kUserDefined));
+    RETURN_IF_ERROR(
+        place(content->as_string(), *id, control ? TokenType::kControl : TokenType::kUserDefined));
   }
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
-    if (v.tokens[i].empty() && v.types[i] == TokenType::kUnused) v.tokens[i] = StrCat("[UNUSED", i, "]");
+    if (v.tokens[i].empty() && v.types[i] == TokenType::kUnused)
+      v.tokens[i] = StrCat("[UNUSED", i, "]");
   }
   return OkStatus();
 }
 
 Status ReadMerges(const Json& model, Vocabulary& v) {
   const Json* merges = model.Find("merges");
-  if (merges == nullptr || !merges->is_array()) return base::DataLoss("field 'model.merges' is missing");
+  if (merges == nullptr || !merges->is_array())
+    return base::DataLoss("field 'model.merges' is missing");
   for (const Json& merge : merges->as_array()) {
     if (merge.is_string()) {
       v.merges.push_back(merge.as_string());
-    } else if (merge.is_array() && merge.as_array().size() == 2 && merge.as_array()[0].is_string() && merge.as_array()[1].is_string()) {
+    } else if (merge.is_array() && merge.as_array().size() == 2 &&
+               merge.as_array()[0].is_string() && merge.as_array()[1].is_string()) {
       v.merges.push_back(merge.as_array()[0].as_string() + " " + merge.as_array()[1].as_string());
     } else {
       return base::DataLoss("model.merges[", v.merges.size(), "] is no pair of strings");
@@ -214,7 +243,8 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
   const Json* model = tokenizer.Find("model");
   const Json* type = model != nullptr ? model->Find("type") : nullptr;
   if (type != nullptr && type->is_string() && type->as_string() != "BPE") {
-    return base::Unimplemented("tokenizers of type '", type->as_string(), "' are not supported; supported is BPE");
+    return base::Unimplemented("tokenizers of type '", type->as_string(),
+                               "' are not supported; supported is BPE");
   }
   if (model == nullptr) return base::DataLoss("field 'model' is missing");
   const Json* fallback = model->Find("byte_fallback");
@@ -228,7 +258,8 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
   if (sentencepiece) {
     ScoresFromMerges(v);
     const Json* normalizer = tokenizer.Find("normalizer");
-    v.add_space_prefix = normalizer != nullptr && normalizer->Dump().find("Prepend") != std::string::npos;
+    v.add_space_prefix =
+        normalizer != nullptr && normalizer->Dump().find("Prepend") != std::string::npos;
   }
   return ValidateVocabulary(v);
 }
@@ -245,15 +276,19 @@ int FindToken(const Vocabulary& v, const Json* name) {
 void ApplyTokenizerConfig(const Json& config, Vocabulary& v) {
   if (const int id = FindToken(v, config.Find("bos_token")); id >= 0) v.bos = id;
   if (const int id = FindToken(v, config.Find("eos_token")); id >= 0) v.eos = id;
-  const Json *add_bos = config.Find("add_bos_token"), *prefix = config.Find("add_prefix_space"), *chat = config.Find("chat_template");
+  const Json *add_bos = config.Find("add_bos_token"), *prefix = config.Find("add_prefix_space"),
+             *chat = config.Find("chat_template");
   if (add_bos != nullptr && add_bos->is_bool()) v.add_bos = add_bos->as_bool();
-  if (prefix != nullptr && prefix->is_bool() && v.kind == VocabularyKind::kSentencePiece) v.add_space_prefix = prefix->as_bool();
+  if (prefix != nullptr && prefix->is_bool() && v.kind == VocabularyKind::kSentencePiece)
+    v.add_space_prefix = prefix->as_bool();
   if (chat != nullptr && chat->is_string()) v.chat_template = chat->as_string();
   if (chat != nullptr && chat->is_array()) {  // several by name: take "default", else the first
     for (const Json& named : chat->as_array()) {
       const Json *name = named.Find("name"), *text = named.Find("template");
-      const bool is_default = name != nullptr && name->is_string() && name->as_string() == "default";
-      if (text != nullptr && text->is_string() && (v.chat_template.empty() || is_default)) v.chat_template = text->as_string();
+      const bool is_default =
+          name != nullptr && name->is_string() && name->as_string() == "default";
+      if (text != nullptr && text->is_string() && (v.chat_template.empty() || is_default))
+        v.chat_template = text->as_string();
     }
   }
 }
@@ -274,7 +309,8 @@ Result<Vocabulary> ReadSentencePieceModel(const std::string& path) {
 
 Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
   Vocabulary v;
-  const std::string sentencepiece = Join(folder, "tokenizer.model"), json_path = Join(folder, "tokenizer.json");
+  const std::string sentencepiece = Join(folder, "tokenizer.model"),
+                    json_path = Join(folder, "tokenizer.json");
   if (base::PathExists(sentencepiece)) {
     ASSIGN_OR_RETURN(v, ReadSentencePieceModel(sentencepiece));
   } else if (base::PathExists(json_path)) {
@@ -284,9 +320,11 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
     const Status parsed = ParseTokenizerJson(*tokenizer, v);
     if (!parsed.ok()) return parsed.Annotate(json_path);
   } else {
-    return base::NotFound(folder, ": no tokenizer: neither tokenizer.model nor tokenizer.json is there");
+    return base::NotFound(folder,
+                          ": no tokenizer: neither tokenizer.model nor tokenizer.json is there");
   }
-  const std::string config_path = Join(folder, "tokenizer_config.json"), jinja_path = Join(folder, "chat_template.jinja");
+  const std::string config_path = Join(folder, "tokenizer_config.json"),
+                    jinja_path = Join(folder, "chat_template.jinja");
   if (base::PathExists(config_path)) {
     ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(config_path));
     const auto config = base::ParseJson(text);

@@ -21,13 +21,19 @@ class Layout {
   Layout(ModelFile& model, std::uint64_t offset) : model_(model), offset_(offset) {}
 
   void Add(const std::string& name, std::int64_t rows, std::int64_t cols) {
-    TensorInfo tensor{.name = name, .type = FindFileType(0), .cols = cols, .rows = rows, .num_dims = rows == 1 ? 1 : 2, .offset = offset_};
+    TensorInfo tensor{.name = name,
+                      .type = FindFileType(0),
+                      .cols = cols,
+                      .rows = rows,
+                      .num_dims = rows == 1 ? 1 : 2,
+                      .offset = offset_};
     tensor.bytes = static_cast<std::uint64_t>(rows * cols) * 4;
     offset_ += tensor.bytes;
     model_.tensors.push_back(std::move(tensor));
   }
   void AddLayers(const char* name, std::int64_t rows, std::int64_t cols) {
-    for (int i = 0; i < model_.config.num_hidden_layers; ++i) Add(StrCat("blk.", i, ".", name, ".weight"), rows, cols);
+    for (int i = 0; i < model_.config.num_hidden_layers; ++i)
+      Add(StrCat("blk.", i, ".", name, ".weight"), rows, cols);
   }
   void Skip(std::int64_t floats) { offset_ += static_cast<std::uint64_t>(floats) * 4; }
   std::uint64_t end() const { return offset_; }
@@ -95,7 +101,8 @@ Status ReadHeader(ByteReader& in, int version, ModelConfig& c) {
   c.head_dim = c.rope_dim = c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0;
   RETURN_IF_ERROR(ValidateConfig(c));
   if (c.head_dim * c.num_attention_heads != c.hidden_size) {
-    return base::InvalidArgument("hidden_size ", c.hidden_size, " is no multiple of num_attention_heads ", c.num_attention_heads);
+    return base::InvalidArgument("hidden_size ", c.hidden_size,
+                                 " is no multiple of num_attention_heads ", c.num_attention_heads);
   }
   return OkStatus();
 }
@@ -108,7 +115,8 @@ Result<std::string> FindTokenizer(const std::string& model_path, int vocab_size)
     const std::string path = (folder / *it).string();
     if (base::PathExists(path)) return path;
   }
-  return base::NotFound(model_path, ": no tokenizer: put ", names[0], " or ", names[1], " beside it");
+  return base::NotFound(model_path, ": no tokenizer: put ", names[0], " or ", names[1],
+                        " beside it");
 }
 
 }  // namespace
@@ -131,8 +139,10 @@ Result<Vocabulary> ReadLlama2cTokenizer(const std::string& path, int vocab_size)
     for (const char c : text) token += c == ' ' ? "\u2581" : std::string(1, c);
     if (id == v.bos) token = "<s>";
     if (id == v.eos) token = "</s>";
-    v.types.push_back(id == 0 ? TokenType::kUnknown : id <= 2 ? TokenType::kControl
-                      : ParseByteToken(token) >= 0 ? TokenType::kByte : TokenType::kNormal);
+    v.types.push_back(id == 0                      ? TokenType::kUnknown
+                      : id <= 2                    ? TokenType::kControl
+                      : ParseByteToken(token) >= 0 ? TokenType::kByte
+                                                   : TokenType::kNormal);
     v.tokens.push_back(std::move(token));
     v.scores.push_back(score);
     return OkStatus();
@@ -140,7 +150,8 @@ Result<Vocabulary> ReadLlama2cTokenizer(const std::string& path, int vocab_size)
   Status status = in.Read<std::uint32_t>("max_token_length").status();
   for (int id = 0; status.ok() && id < vocab_size; ++id) status = read_token(id);
   if (status.ok() && in.remaining() != 0) {
-    status = base::InvalidArgument(in.remaining(), " bytes are left behind ", vocab_size, " tokens; it belongs to another model");
+    status = base::InvalidArgument(in.remaining(), " bytes are left behind ", vocab_size,
+                                   " tokens; it belongs to another model");
   }
   if (status.ok()) status = ValidateVocabulary(v);
   if (!status.ok()) return status.Annotate(path);
@@ -159,13 +170,16 @@ Result<std::unique_ptr<ModelFile>> OpenLlama2c(const std::string& path) {
   if (std::memcmp(header.data(), "24ka", 4) == 0) {  // 0x616b3432, little endian
     RETURN_IF_ERROR(in.ReadString("magic", 4).status());
     ASSIGN_OR_RETURN(version, in.Read<std::int32_t>("version"));
-    if (version != 1) return base::Unimplemented(path, ": llama2.c version ", version, " is not supported; supported are 0 and 1");
+    if (version != 1)
+      return base::Unimplemented(path, ": llama2.c version ", version,
+                                 " is not supported; supported are 0 and 1");
   }
   const Status parsed = ReadHeader(in, version, model->config);
   if (!parsed.ok()) return parsed.Annotate(StrCat(path, ": no llama2.c checkpoint"));
   const std::uint64_t expected = AddTensors(*model, version);
   if (expected != file->size()) {
-    return base::DataLoss(path, ": a llama2.c checkpoint of this shape has ", expected, " bytes, the file has ", file->size());
+    return base::DataLoss(path, ": a llama2.c checkpoint of this shape has ", expected,
+                          " bytes, the file has ", file->size());
   }
   model->format = StrCat("llama2.c v", version);
   model->has_weights = true;

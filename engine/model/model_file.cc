@@ -11,47 +11,68 @@ using kernels::DType;
 
 // Source: the ggml type table.
 constexpr std::array kFileTypes = {
-    FileType{0, "f32", 1, 4, DType::kF32},      FileType{1, "f16", 1, 2, DType::kF16},
-    FileType{2, "q4_0", 32, 18, DType::kQ4_0},  FileType{3, "q4_1", 32, 20, DType::kQ4_1},
-    FileType{6, "q5_0", 32, 22, {}},            FileType{7, "q5_1", 32, 24, {}},
-    FileType{8, "q8_0", 32, 34, DType::kQ8_0},  FileType{9, "q8_1", 32, 36, {}},
-    FileType{10, "q2_k", 256, 84, {}},          FileType{11, "q3_k", 256, 110, {}},
-    FileType{12, "q4_k", 256, 144, {}},         FileType{13, "q5_k", 256, 176, {}},
-    FileType{14, "q6_k", 256, 210, DType::kQ6_K}, FileType{15, "q8_k", 256, 292, {}},
-    FileType{16, "iq2_xxs", 256, 66, {}},       FileType{17, "iq2_xs", 256, 74, {}},
-    FileType{18, "iq3_xxs", 256, 98, {}},       FileType{19, "iq1_s", 256, 50, {}},
-    FileType{20, "iq4_nl", 32, 18, {}},         FileType{21, "iq3_s", 256, 110, {}},
-    FileType{22, "iq2_s", 256, 82, {}},         FileType{23, "iq4_xs", 256, 136, {}},
-    FileType{24, "i8", 1, 1, {}},               FileType{25, "i16", 1, 2, {}},
-    FileType{26, "i32", 1, 4, {}},              FileType{27, "i64", 1, 8, {}},
-    FileType{28, "f64", 1, 8, {}},              FileType{29, "iq1_m", 256, 56, {}},
-    FileType{30, "bf16", 1, 2, DType::kBF16},   FileType{34, "tq1_0", 256, 54, {}},
-    FileType{35, "tq2_0", 256, 66, {}},         FileType{39, "mxfp4", 32, 17, {}},
+    FileType{0, "f32", 1, 4, DType::kF32},
+    FileType{1, "f16", 1, 2, DType::kF16},
+    FileType{2, "q4_0", 32, 18, DType::kQ4_0},
+    FileType{3, "q4_1", 32, 20, DType::kQ4_1},
+    FileType{6, "q5_0", 32, 22, {}},
+    FileType{7, "q5_1", 32, 24, {}},
+    FileType{8, "q8_0", 32, 34, DType::kQ8_0},
+    FileType{9, "q8_1", 32, 36, {}},
+    FileType{10, "q2_k", 256, 84, {}},
+    FileType{11, "q3_k", 256, 110, {}},
+    FileType{12, "q4_k", 256, 144, {}},
+    FileType{13, "q5_k", 256, 176, {}},
+    FileType{14, "q6_k", 256, 210, DType::kQ6_K},
+    FileType{15, "q8_k", 256, 292, {}},
+    FileType{16, "iq2_xxs", 256, 66, {}},
+    FileType{17, "iq2_xs", 256, 74, {}},
+    FileType{18, "iq3_xxs", 256, 98, {}},
+    FileType{19, "iq1_s", 256, 50, {}},
+    FileType{20, "iq4_nl", 32, 18, {}},
+    FileType{21, "iq3_s", 256, 110, {}},
+    FileType{22, "iq2_s", 256, 82, {}},
+    FileType{23, "iq4_xs", 256, 136, {}},
+    FileType{24, "i8", 1, 1, {}},
+    FileType{25, "i16", 1, 2, {}},
+    FileType{26, "i32", 1, 4, {}},
+    FileType{27, "i64", 1, 8, {}},
+    FileType{28, "f64", 1, 8, {}},
+    FileType{29, "iq1_m", 256, 56, {}},
+    FileType{30, "bf16", 1, 2, DType::kBF16},
+    FileType{34, "tq1_0", 256, 54, {}},
+    FileType{35, "tq2_0", 256, 66, {}},
+    FileType{39, "mxfp4", 32, 17, {}},
 };
 
 }  // namespace
 
 const FileType* FindFileType(int ggml_id) {
-  const auto found = std::find_if(kFileTypes.begin(), kFileTypes.end(), [&](const FileType& t) { return t.ggml_id == ggml_id; });
+  const auto found = std::find_if(kFileTypes.begin(), kFileTypes.end(),
+                                  [&](const FileType& t) { return t.ggml_id == ggml_id; });
   return found == kFileTypes.end() ? nullptr : &*found;
 }
 
 const FileType& FileTypeOf(kernels::DType dtype) {
-  const auto found = std::find_if(kFileTypes.begin(), kFileTypes.end(), [&](const FileType& t) { return t.dtype == dtype; });
+  const auto found = std::find_if(kFileTypes.begin(), kFileTypes.end(),
+                                  [&](const FileType& t) { return t.dtype == dtype; });
   CHECK(found != kFileTypes.end());
   return *found;
 }
 
 const TensorInfo* ModelFile::Find(std::string_view name) const {
-  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const TensorInfo& t) { return t.name == name; });
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const TensorInfo& t) { return t.name == name; });
   return found == tensors.end() ? nullptr : &*found;
 }
 
-Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const {
+Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
+                           std::span<std::byte> out) const {
   const base::File& file = *files[static_cast<std::size_t>(tensor.file)];
   const std::uint64_t row_bytes = tensor.row_bytes();
   if (tensor.unpermute_heads == 0) {
-    const Status read = file.ReadAt(tensor.offset + static_cast<std::uint64_t>(first) * row_bytes, out);
+    const Status read =
+        file.ReadAt(tensor.offset + static_cast<std::uint64_t>(first) * row_bytes, out);
     return read.Annotate(StrCat("tensor ", tensor.name));
   }
   // Pair i of a head is rows (i, i + Dh/2) in Hugging Face's files, rows (2i, 2i + 1) here.
@@ -60,7 +81,8 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
     const std::int64_t in_head = r % head_dim;
     const std::int64_t source = r - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
     const auto slot = out.subspan(static_cast<std::size_t>(r - first) * row_bytes, row_bytes);
-    const Status read = file.ReadAt(tensor.offset + static_cast<std::uint64_t>(source) * row_bytes, slot);
+    const Status read =
+        file.ReadAt(tensor.offset + static_cast<std::uint64_t>(source) * row_bytes, slot);
     if (!read.ok()) return read.Annotate(StrCat("tensor ", tensor.name));
   }
   return OkStatus();
@@ -70,15 +92,19 @@ Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path) {
   if (base::IsDirectory(path)) return OpenHuggingFace(path);
   ASSIGN_OR_RETURN(const auto file, base::OpenFile(path));
   if (file->size() < 28) {
-    return base::DataLoss(path, ": ", file->size(), " bytes are no model; the download may be incomplete");
+    return base::DataLoss(path, ": ", file->size(),
+                          " bytes are no model; the download may be incomplete");
   }
   std::array<char, 4> magic{};
   RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(magic))));
   const std::string_view word(magic.data(), magic.size());
   if (word == "GGUF") return OpenGguf(path);
-  if (word == "PWRI") return base::Unimplemented(path, ": PowerInfer files (magic PWRI) are not supported yet");
+  if (word == "PWRI")
+    return base::Unimplemented(path, ": PowerInfer files (magic PWRI) are not supported yet");
   if (word == "24ka" || path.ends_with(".bin")) return OpenLlama2c(path);
-  return base::InvalidArgument(path, ": not a model: the magic is neither GGUF nor llama2.c's, and it is no Hugging Face folder");
+  return base::InvalidArgument(
+      path,
+      ": not a model: the magic is neither GGUF nor llama2.c's, and it is no Hugging Face folder");
 }
 
 }  // namespace thermocline::model

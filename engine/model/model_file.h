@@ -18,11 +18,12 @@
 
 namespace thermocline::model {
 
-// An element type a file may store. Types we have no kernel for are known, so that they can be named.
+// An element type a file may store. Types we have no kernel for are known, so that they can be
+// named.
 struct FileType {
   int ggml_id;
   const char* name;
-  int block_size;   // elements
+  int block_size;  // elements
   int block_bytes;
   std::optional<kernels::DType> dtype;  // how the kernels call it, if they can read it
 };
@@ -30,15 +31,16 @@ const FileType* FindFileType(int ggml_id);
 const FileType& FileTypeOf(kernels::DType dtype);
 
 struct TensorInfo {
-  std::string name;                // "blk.0.attn_q.weight"
+  std::string name;  // "blk.0.attn_q.weight"
   const FileType* type = nullptr;
-  std::int64_t cols = 0;           // contiguous dimension
-  std::int64_t rows = 1;           // product of the others
+  std::int64_t cols = 0;  // contiguous dimension
+  std::int64_t rows = 1;  // product of the others
   int num_dims = 0;
-  int file = 0;                    // index into ModelFile::files
-  std::uint64_t offset = 0;        // bytes from the start of that file
+  int file = 0;              // index into ModelFile::files
+  std::uint64_t offset = 0;  // bytes from the start of that file
   std::uint64_t bytes = 0;
-  // Heads whose rows are stored in Hugging Face's order (rotary halves) and read in pairs; 0 = as stored.
+  // Heads whose rows are stored in Hugging Face's order (rotary halves) and read in pairs; 0 = as
+  // stored.
   int unpermute_heads = 0;
 
   std::uint64_t row_bytes() const { return bytes / static_cast<std::uint64_t>(rows); }
@@ -47,8 +49,8 @@ struct TensorInfo {
 // Const after Open; reads are thread-safe.
 struct ModelFile {
   std::string path;
-  std::string format;    // "GGUF v3", "llama2.c v0", "Hugging Face"
-  ModelConfig config;    // valid unless has_weights is false
+  std::string format;  // "GGUF v3", "llama2.c v0", "Hugging Face"
+  ModelConfig config;  // valid unless has_weights is false
   bool has_weights = false;
   Vocabulary vocabulary;
   Json metadata{Json::Object()};  // as stored
@@ -57,11 +59,13 @@ struct ModelFile {
 
   const TensorInfo* Find(std::string_view name) const;
   // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
-  Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
+  Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
+                  std::span<std::byte> out) const;
 };
 
 // Opens a GGUF file, a llama2.c checkpoint or a Hugging Face folder, whichever `path` is.
-// NotFound, InvalidArgument or DataLoss (damaged: names the key or tensor), Unimplemented (names what).
+// NotFound, InvalidArgument or DataLoss (damaged: names the key or tensor), Unimplemented (names
+// what).
 Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
 
 // The readers behind it.

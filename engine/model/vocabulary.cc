@@ -20,16 +20,20 @@ int ParseByteToken(const std::string& token) {
 
 Status ValidateVocabulary(const Vocabulary& v) {
   if (v.kind == VocabularyKind::kNone) return OkStatus();
-  if (v.tokens.empty()) return base::InvalidArgument("tokenizer.ggml.tokens: the vocabulary is empty");
+  if (v.tokens.empty())
+    return base::InvalidArgument("tokenizer.ggml.tokens: the vocabulary is empty");
   if (v.types.size() != v.tokens.size()) {
-    return base::InvalidArgument("tokenizer.ggml.token_type has ", v.types.size(), " entries, the vocabulary ", v.tokens.size());
+    return base::InvalidArgument("tokenizer.ggml.token_type has ", v.types.size(),
+                                 " entries, the vocabulary ", v.tokens.size());
   }
   if (v.kind == VocabularyKind::kSentencePiece && v.scores.size() != v.tokens.size()) {
-    return base::InvalidArgument("tokenizer.ggml.scores has ", v.scores.size(), " entries, the vocabulary ", v.tokens.size());
+    return base::InvalidArgument("tokenizer.ggml.scores has ", v.scores.size(),
+                                 " entries, the vocabulary ", v.tokens.size());
   }
   const auto check_id = [&](const char* name, int id) {
     if (id >= -1 && id < v.size()) return OkStatus();
-    return base::InvalidArgument("tokenizer.ggml.", name, "_token_id is ", id, ", beyond the vocabulary of ", v.size());
+    return base::InvalidArgument("tokenizer.ggml.", name, "_token_id is ", id,
+                                 ", beyond the vocabulary of ", v.size());
   };
   RETURN_IF_ERROR(check_id("bos", v.bos));
   RETURN_IF_ERROR(check_id("eos", v.eos));
@@ -39,7 +43,8 @@ Status ValidateVocabulary(const Vocabulary& v) {
   for (const int id : v.stop_ids) RETURN_IF_ERROR(check_id("stop", id));
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
     if (v.types[i] == TokenType::kByte && ParseByteToken(v.tokens[i]) < 0) {
-      return base::InvalidArgument("tokenizer.ggml.tokens[", i, "] is a byte token but not of the form <0xHH>");
+      return base::InvalidArgument("tokenizer.ggml.tokens[", i,
+                                   "] is a byte token but not of the form <0xHH>");
     }
   }
   return OkStatus();

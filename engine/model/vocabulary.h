@@ -9,7 +9,14 @@
 
 namespace thermocline::model {
 
-enum class TokenType : std::uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum class TokenType : std::uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
 
 enum class VocabularyKind {
   kNone,
@@ -20,17 +27,17 @@ enum class VocabularyKind {
 
 struct Vocabulary {
   VocabularyKind kind = VocabularyKind::kNone;
-  std::string pre_tokenizer;           // its name in GGUF ("llama-bpe"), byte-level BPE only
-  std::vector<std::string> tokens;     // as stored
-  std::vector<float> scores;           // SentencePiece only, else empty
+  std::string pre_tokenizer;        // its name in GGUF ("llama-bpe"), byte-level BPE only
+  std::vector<std::string> tokens;  // as stored
+  std::vector<float> scores;        // SentencePiece only, else empty
   std::vector<TokenType> types;
-  std::vector<std::string> merges;     // "left right", by rank
+  std::vector<std::string> merges;  // "left right", by rank
   int bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;
-  std::vector<int> stop_ids;           // further tokens that end a turn
+  std::vector<int> stop_ids;  // further tokens that end a turn
   bool add_bos = false;
   bool add_space_prefix = false;
   bool remove_extra_whitespaces = false;
-  std::string chat_template;           // Jinja, "" if the file has none
+  std::string chat_template;  // Jinja, "" if the file has none
 
   int size() const { return static_cast<int>(tokens.size()); }
 };

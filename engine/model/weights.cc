@@ -13,9 +13,9 @@ using kernels::DType;
 // One tensor on its way from the file into the buffer.
 struct Slot {
   const TensorInfo* tensor = nullptr;
-  std::size_t offset = 0;                      // bytes into the buffer
-  kernels::PackedMatrix* matrix = nullptr;     // for matrices
-  const float** vector = nullptr;              // for norms
+  std::size_t offset = 0;                   // bytes into the buffer
+  kernels::PackedMatrix* matrix = nullptr;  // for matrices
+  const float** vector = nullptr;           // for norms
 };
 
 class Loader {
@@ -42,7 +42,8 @@ class Loader {
       RETURN_IF_ERROR(Matrix(p + "ffn_down.weight", d, f, layer.down));
     }
     RETURN_IF_ERROR(Vector("output_norm.weight", d, weights_.output_norm));
-    if (!c.tie_word_embeddings) RETURN_IF_ERROR(Matrix("output.weight", c.vocab_size, d, weights_.output));
+    if (!c.tie_word_embeddings)
+      RETURN_IF_ERROR(Matrix("output.weight", c.vocab_size, d, weights_.output));
     return OkStatus();
   }
 
@@ -57,7 +58,8 @@ class Loader {
       const std::lock_guard lock(mutex);
       if (!status.ok() && first_error.ok()) first_error = status;
       bytes_done += slot.tensor->bytes;
-      if (on_progress) on_progress(static_cast<double>(bytes_done) / static_cast<double>(tensor_bytes_));
+      if (on_progress)
+        on_progress(static_cast<double>(bytes_done) / static_cast<double>(tensor_bytes_));
     });
     if (model_.config.tie_word_embeddings) weights_.output = weights_.token_embedding;
     return first_error;
@@ -66,10 +68,12 @@ class Loader {
  private:
   Result<const TensorInfo*> Find(const std::string& name, int rows, int cols) const {
     const TensorInfo* tensor = model_.Find(name);
-    if (tensor == nullptr) return base::InvalidArgument(model_.path, ": tensor '", name, "' is missing");
+    if (tensor == nullptr)
+      return base::InvalidArgument(model_.path, ": tensor '", name, "' is missing");
     if (tensor->rows != rows || tensor->cols != cols) {
-      return base::InvalidArgument(model_.path, ": tensor '", name, "' has the shape [", tensor->rows, ", ", tensor->cols,
-                                   "], expected [", rows, ", ", cols, "]");
+      return base::InvalidArgument(model_.path, ": tensor '", name, "' has the shape [",
+                                   tensor->rows, ", ", tensor->cols, "], expected [", rows, ", ",
+                                   cols, "]");
     }
     if (!tensor->type->dtype.has_value()) {
       return base::Unimplemented(model_.path, ": tensor '", name, "' has type ", tensor->type->name,
@@ -114,7 +118,9 @@ class Loader {
     slot.matrix->data = out;
     for (std::int64_t row = 0; row < tensor.rows; row += kernels::kPanelRows) {
       const std::int64_t count = std::min<std::int64_t>(kernels::kPanelRows, tensor.rows - row);
-      RETURN_IF_ERROR(model_.ReadRows(tensor, row, count, std::span(rows).first(tensor.row_bytes() * static_cast<std::size_t>(count))));
+      RETURN_IF_ERROR(model_.ReadRows(
+          tensor, row, count,
+          std::span(rows).first(tensor.row_bytes() * static_cast<std::size_t>(count))));
       kernels::PackPanel(slot.matrix->type, bytes, static_cast<int>(count), cols, out);
       out += kernels::PanelBytes(slot.matrix->type, cols);
     }
@@ -133,14 +139,17 @@ class Loader {
 std::size_t Weights::bytes_per_token() const {
   std::size_t bytes = output.bytes();
   for (const LayerWeights& l : layers) {
-    for (const kernels::PackedMatrix* m : {&l.q, &l.k, &l.v, &l.attn_output, &l.gate, &l.up, &l.down}) bytes += m->bytes();
+    for (const kernels::PackedMatrix* m :
+         {&l.q, &l.k, &l.v, &l.attn_output, &l.gate, &l.up, &l.down})
+      bytes += m->bytes();
   }
   return bytes;
 }
 
 Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::WorkerPool& pool,
                                              const std::function<void(double)>& on_progress) {
-  if (!model.has_weights) return base::InvalidArgument(model.path, ": holds a vocabulary only, no weights");
+  if (!model.has_weights)
+    return base::InvalidArgument(model.path, ": holds a vocabulary only, no weights");
   auto weights = std::make_unique<Weights>();
   Loader loader(model, *weights);
   RETURN_IF_ERROR(loader.Plan());

@@ -13,15 +13,15 @@
 namespace thermocline::model {
 
 struct LayerWeights {
-  const float* attn_norm = nullptr;     // [D]
-  kernels::PackedMatrix q;              // [H*Dh, D]
-  kernels::PackedMatrix k;              // [K*Dh, D]
-  kernels::PackedMatrix v;              // [K*Dh, D]
-  kernels::PackedMatrix attn_output;    // [D, H*Dh]
-  const float* ffn_norm = nullptr;      // [D]
-  kernels::PackedMatrix gate;           // [F, D]
-  kernels::PackedMatrix up;             // [F, D]
-  kernels::PackedMatrix down;           // [D, F]
+  const float* attn_norm = nullptr;   // [D]
+  kernels::PackedMatrix q;            // [H*Dh, D]
+  kernels::PackedMatrix k;            // [K*Dh, D]
+  kernels::PackedMatrix v;            // [K*Dh, D]
+  kernels::PackedMatrix attn_output;  // [D, H*Dh]
+  const float* ffn_norm = nullptr;    // [D]
+  kernels::PackedMatrix gate;         // [F, D]
+  kernels::PackedMatrix up;           // [F, D]
+  kernels::PackedMatrix down;         // [D, F]
 };
 
 struct Weights {
@@ -35,8 +35,9 @@ struct Weights {
   std::size_t bytes_per_token() const;
 };
 
-// Reads and packs every tensor, on `pool`'s threads. `on_progress` gets the share done, from one thread at a time.
-// InvalidArgument or Unimplemented name the tensor, what was expected and what was found.
+// Reads and packs every tensor, on `pool`'s threads. `on_progress` gets the share done, from one
+// thread at a time. InvalidArgument or Unimplemented name the tensor, what was expected and what
+// was found.
 Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::WorkerPool& pool,
                                              const std::function<void(double)>& on_progress);
 

@@ -6,7 +6,9 @@
 namespace thermocline::sched {
 namespace {
 
-double Seconds(SteadyClock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+double Seconds(SteadyClock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 }  // namespace
 
@@ -34,15 +36,19 @@ std::span<const float> DecodeLoop::Prefill(const Job& job) {
     if (job.channel->cancelled()) return {};
     const std::size_t count = std::min(chunk_max, prompt.size() - begin);
     const bool last = begin + count == prompt.size();
-    logits = transformer_.Forward(prompt.subspan(begin, count), cache_, last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone);
+    logits = transformer_.Forward(
+        prompt.subspan(begin, count), cache_,
+        last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone);
   }
   return logits;
 }
 
-FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage, std::string& rest) {
+FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage,
+                                std::string& rest) {
   const Request& request = job.request;
   sampler_.Begin(request.sampling, request.prompt);
-  const bool at_text_start = request.prompt.size() == 1 && request.prompt[0] == tokenizer_.vocabulary().bos;
+  const bool at_text_start =
+      request.prompt.size() == 1 && request.prompt[0] == tokenizer_.vocabulary().bos;
   text::Detokenizer detokenizer(tokenizer_, at_text_start);
   StopMatcher stops(request.stop);
   std::string decoded, certain;

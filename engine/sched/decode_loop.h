@@ -24,7 +24,8 @@ struct Job {
 // Decode thread only. Borrows everything.
 class DecodeLoop {
  public:
-  DecodeLoop(exec::Transformer& transformer, exec::KvCache& cache, exec::Sampler& sampler, const text::Tokenizer& tokenizer)
+  DecodeLoop(exec::Transformer& transformer, exec::KvCache& cache, exec::Sampler& sampler,
+             const text::Tokenizer& tokenizer)
       : transformer_(transformer), cache_(cache), sampler_(sampler), tokenizer_(tokenizer) {}
 
   // Runs `job` to its end and finishes its channel. Returns why it ended, and the usage in `usage`.

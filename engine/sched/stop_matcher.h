@@ -10,10 +10,12 @@ namespace thermocline::sched {
 // One per sequence; thread-compatible.
 class StopMatcher {
  public:
-  explicit StopMatcher(const std::vector<std::string>& stops) : stops_(stops) { held_.reserve(1024); }
+  explicit StopMatcher(const std::vector<std::string>& stops) : stops_(stops) {
+    held_.reserve(1024);
+  }
 
-  // Adds `text`; appends to `out` what is certainly not part of a stop string. True once a stop string is
-  // complete: `out` then ends right before it, and no more may be added.
+  // Adds `text`; appends to `out` what is certainly not part of a stop string. True once a stop
+  // string is complete: `out` then ends right before it, and no more may be added.
   bool Push(std::string_view text, std::string& out);
   // Appends what was held back: the sequence ended without a stop string.
   void Finish(std::string& out) {

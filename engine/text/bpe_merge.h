@@ -1,4 +1,5 @@
-// The merging loop that both BPE families share: repeatedly join the neighbouring pair of best rank.
+// The merging loop that both BPE families share: repeatedly join the neighbouring pair of best
+// rank.
 #pragma once
 
 #include <cstddef>
@@ -30,21 +31,28 @@ void MergeSymbols(std::vector<Symbol>& symbols, const Find& find) {
     int left, right;
     std::size_t length;  // of both texts when the pair was found, to notice stale pairs
     int id;
-    bool operator<(const Pair& other) const { return rank > other.rank || (rank == other.rank && left > other.left); }
+    bool operator<(const Pair& other) const {
+      return rank > other.rank || (rank == other.rank && left > other.left);
+    }
   };
   std::priority_queue<Pair> queue;
   const auto add = [&](int left, int right) {
     if (left < 0 || right < 0) return;
-    const Symbol &a = symbols[static_cast<std::size_t>(left)], &b = symbols[static_cast<std::size_t>(right)];
+    const Symbol &a = symbols[static_cast<std::size_t>(left)],
+                 &b = symbols[static_cast<std::size_t>(right)];
     const Merge merge = find(a, b);
-    if (merge.possible) queue.push({merge.rank, left, right, a.text.size() + b.text.size(), merge.id});
+    if (merge.possible)
+      queue.push({merge.rank, left, right, a.text.size() + b.text.size(), merge.id});
   };
   for (int i = 0; i + 1 < static_cast<int>(symbols.size()); ++i) add(i, i + 1);
   while (!queue.empty()) {
     const Pair pair = queue.top();
     queue.pop();
-    Symbol &left = symbols[static_cast<std::size_t>(pair.left)], &right = symbols[static_cast<std::size_t>(pair.right)];
-    if (left.text.empty() || right.text.empty() || left.text.size() + right.text.size() != pair.length) continue;
+    Symbol &left = symbols[static_cast<std::size_t>(pair.left)],
+           &right = symbols[static_cast<std::size_t>(pair.right)];
+    if (left.text.empty() || right.text.empty() ||
+        left.text.size() + right.text.size() != pair.length)
+      continue;
     left.text = std::string_view(left.text.data(), pair.length);
     left.id = pair.id;
     left.next = right.next;
@@ -60,7 +68,9 @@ inline std::vector<Symbol> MakeSymbols(std::string_view text, bool single_bytes)
   std::vector<Symbol> symbols;
   for (std::size_t pos = 0; pos < text.size();) {
     std::size_t length = 1;
-    while (!single_bytes && pos + length < text.size() && (static_cast<unsigned char>(text[pos + length]) & 0xC0) == 0x80) ++length;
+    while (!single_bytes && pos + length < text.size() &&
+           (static_cast<unsigned char>(text[pos + length]) & 0xC0) == 0x80)
+      ++length;
     const int index = static_cast<int>(symbols.size());
     symbols.push_back({text.substr(pos, length), -1, index - 1, index + 1});
     pos += length;

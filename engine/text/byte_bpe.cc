@@ -11,8 +11,8 @@ namespace {
 
 using model::TokenType;
 
-// GPT-2 writes each byte as a printable character: itself, or U+0100 onwards for the others in order.
-// Source: GPT-2's bytes_to_unicode.
+// GPT-2 writes each byte as a printable character: itself, or U+0100 onwards for the others in
+// order. Source: GPT-2's bytes_to_unicode.
 std::array<char32_t, 256> ByteAlphabet() {
   std::array<char32_t, 256> alphabet{};
   char32_t next = 0x100;
@@ -23,8 +23,8 @@ std::array<char32_t, 256> ByteAlphabet() {
   return alphabet;
 }
 
-// The bytes that `text` in GPT-2's alphabet stands for; nothing if a character is outside of it (such tokens
-// can never come of merging).
+// The bytes that `text` in GPT-2's alphabet stands for; nothing if a character is outside of it
+// (such tokens can never come of merging).
 std::optional<std::string> FromAlphabet(std::string_view text) {
   static const std::unordered_map<char32_t, char> kBytes = [] {
     std::unordered_map<char32_t, char> map;
@@ -42,30 +42,38 @@ std::optional<std::string> FromAlphabet(std::string_view text) {
 }
 
 std::uint64_t PairKey(int left, int right) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 |
+         static_cast<std::uint32_t>(right);
 }
 
 }  // namespace
 
-BpeTokenizer::BpeTokenizer(const model::Vocabulary& vocabulary, std::unique_ptr<PreTokenizer> pre_tokenizer)
-    : Tokenizer(vocabulary), byte_level_(vocabulary.kind == model::VocabularyKind::kByteLevelBpe), pre_tokenizer_(std::move(pre_tokenizer)) {
+BpeTokenizer::BpeTokenizer(const model::Vocabulary& vocabulary,
+                           std::unique_ptr<PreTokenizer> pre_tokenizer)
+    : Tokenizer(vocabulary),
+      byte_level_(vocabulary.kind == model::VocabularyKind::kByteLevelBpe),
+      pre_tokenizer_(std::move(pre_tokenizer)) {
   ids_.reserve(vocabulary_.tokens.size());
   for (int id = 0; id < vocabulary_.size(); ++id) {
     const auto at = static_cast<std::size_t>(id);
     if (vocabulary_.types[at] != TokenType::kNormal) continue;
-    const std::optional<std::string> bytes = byte_level_ ? FromAlphabet(vocabulary_.tokens[at]) : vocabulary_.tokens[at];
+    const std::optional<std::string> bytes =
+        byte_level_ ? FromAlphabet(vocabulary_.tokens[at]) : vocabulary_.tokens[at];
     if (bytes.has_value()) ids_.emplace(*bytes, id);
   }
   AddMerges();
   if (byte_level_) {
-    for (int b = 0; b < 256; ++b) byte_tokens_.push_back(Find(std::string(1, static_cast<char>(b))));
+    for (int b = 0; b < 256; ++b)
+      byte_tokens_.push_back(Find(std::string(1, static_cast<char>(b))));
   } else {
     byte_tokens_ = ByteTokens(vocabulary_);
   }
 }
 
 int BpeTokenizer::FindOrAdd(const std::string& token) {
-  return ids_.emplace(token, vocabulary_.size() + num_parts_).second ? vocabulary_.size() + num_parts_++ : Find(token);
+  return ids_.emplace(token, vocabulary_.size() + num_parts_).second
+             ? vocabulary_.size() + num_parts_++
+             : Find(token);
 }
 
 int BpeTokenizer::Find(const std::string& token) const {
@@ -94,7 +102,8 @@ void BpeTokenizer::EncodePlain(std::string_view text, bool at_start, std::vector
     for (const std::string_view word : pre_tokenizer_->Split(text)) EncodeWord(word, out);
     return;
   }
-  const std::string marked = MarkSpaces(vocabulary_.add_space_prefix && at_start ? " " + std::string(text) : std::string(text));
+  const std::string marked = MarkSpaces(
+      vocabulary_.add_space_prefix && at_start ? " " + std::string(text) : std::string(text));
   for (const std::string_view word : pre_tokenizer_->Split(marked)) EncodeWord(word, out);
 }
 
@@ -108,11 +117,14 @@ void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) cons
   }
   std::vector<Symbol> symbols = MakeSymbols(word, byte_level_);
   for (Symbol& symbol : symbols) {
-    symbol.id = byte_level_ ? byte_tokens_[static_cast<unsigned char>(symbol.text[0])] : Find(std::string(symbol.text));
+    symbol.id = byte_level_ ? byte_tokens_[static_cast<unsigned char>(symbol.text[0])]
+                            : Find(std::string(symbol.text));
   }
   MergeSymbols(symbols, [this](const Symbol& a, const Symbol& b) {
     const auto rule = merges_.find(PairKey(a.id, b.id));
-    return rule == merges_.end() ? Merge{} : Merge{true, static_cast<double>(rule->second.rank), rule->second.merged};
+    return rule == merges_.end()
+               ? Merge{}
+               : Merge{true, static_cast<double>(rule->second.rank), rule->second.merged};
   });
   for (int i = 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
     const Symbol& symbol = symbols[static_cast<std::size_t>(i)];
@@ -133,7 +145,8 @@ void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) cons
 
 std::string BpeTokenizer::BytesOf(int token) const {
   const std::string& text = vocabulary_.tokens[static_cast<std::size_t>(token)];
-  if (vocabulary_.types[static_cast<std::size_t>(token)] != TokenType::kNormal && byte_level_) return text;
+  if (vocabulary_.types[static_cast<std::size_t>(token)] != TokenType::kNormal && byte_level_)
+    return text;
   if (byte_level_) return FromAlphabet(text).value_or(text);
   const int byte = model::ParseByteToken(text);
   return byte >= 0 ? std::string(1, static_cast<char>(byte)) : UnmarkSpaces(text);

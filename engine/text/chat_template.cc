@@ -11,7 +11,8 @@ class JinjaTemplate final : public ChatTemplate {
 
   Result<std::string> Render(const Json& variables) const override {
     jinja::Interpreter interpreter{jinja::Limits{}};
-    for (const auto& [name, value] : variables.as_object()) interpreter.SetGlobal(name, jinja::Value::FromJson(value));
+    for (const auto& [name, value] : variables.as_object())
+      interpreter.SetGlobal(name, jinja::Value::FromJson(value));
     auto text = interpreter.Render(body_);
     if (!text.ok()) return text.status().Annotate("chat template");
     return text;

@@ -18,8 +18,8 @@ class ChatTemplate {
   // InvalidArgument for what the template refuses; ResourceExhausted beyond a bound.
   virtual Result<std::string> Render(const Json& variables) const = 0;
 
-  // Parses a Jinja template. InvalidArgument for syntax errors, Unimplemented naming an unsupported construct;
-  // both with the line.
+  // Parses a Jinja template. InvalidArgument for syntax errors, Unimplemented naming an unsupported
+  // construct; both with the line.
   static Result<std::unique_ptr<ChatTemplate>> Parse(std::string_view source);
 };
 

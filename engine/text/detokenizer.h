@@ -10,10 +10,11 @@ namespace thermocline::text {
 // One per sequence; thread-compatible. Allocates only beyond the reserved bytes.
 class Detokenizer {
  public:
-  // `at_text_start`: nothing but the beginning-of-sequence token stands in front, so that the space which
-  // SentencePiece puts before a text is not part of it.
+  // `at_text_start`: nothing but the beginning-of-sequence token stands in front, so that the space
+  // which SentencePiece puts before a text is not part of it.
   explicit Detokenizer(const Tokenizer& tokenizer, bool at_text_start = false)
-      : tokenizer_(tokenizer), drop_space_(at_text_start && tokenizer.vocabulary().add_space_prefix) {
+      : tokenizer_(tokenizer),
+        drop_space_(at_text_start && tokenizer.vocabulary().add_space_prefix) {
     pending_.reserve(256);
   }
 

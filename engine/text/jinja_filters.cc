@@ -13,7 +13,9 @@ namespace {
 using Filter = Result<Value> (*)(Interpreter&, const Value&, const Arguments&);
 using Test = Result<bool> (*)(Interpreter&, const Value&, const Arguments&);
 
-std::int64_t IntOr(const Value& value, std::int64_t absent) { return value.is_int() ? value.as_int() : absent; }
+std::int64_t IntOr(const Value& value, std::int64_t absent) {
+  return value.is_int() ? value.as_int() : absent;
+}
 
 // "a.b" inside nested dicts, or an index.
 Result<Value> Attribute(const Value& object, const Value& path) {
@@ -27,7 +29,8 @@ Result<Value> Attribute(const Value& object, const Value& path) {
 
 Result<Value> ToJson(Interpreter&, const Value& value, const Arguments& arguments) {
   JsonStyle style;
-  const Value indent = arguments.Get(0, "indent"), separators = arguments.Get(SIZE_MAX, "separators");
+  const Value indent = arguments.Get(0, "indent"),
+              separators = arguments.Get(SIZE_MAX, "separators");
   style.ensure_ascii = arguments.Get(SIZE_MAX, "ensure_ascii").Truthy();
   style.sort_keys = arguments.Get(SIZE_MAX, "sort_keys").Truthy();
   if (indent.is_int() && !indent.is_bool()) {
@@ -66,7 +69,8 @@ Result<Value> Length(Interpreter&, const Value& value, const Arguments&) {
 }
 
 Result<Value> Default(Interpreter&, const Value& value, const Arguments& arguments) {
-  const bool absent = value.is_undefined() || (arguments.Get(1, "boolean").Truthy() && !value.Truthy());
+  const bool absent =
+      value.is_undefined() || (arguments.Get(1, "boolean").Truthy() && !value.Truthy());
   if (!absent) return value;
   const Value fallback = arguments.Get(0, "default_value");
   return fallback.is_undefined() ? Value("") : fallback;
@@ -74,20 +78,25 @@ Result<Value> Default(Interpreter&, const Value& value, const Arguments& argumen
 
 Result<Value> Items(Interpreter& interpreter, const Value& value, const Arguments&) {
   if (value.is_undefined()) return Value::MakeList({});
-  if (!value.is_dict()) return base::InvalidArgument("items needs a dict, not a ", value.type_name());
+  if (!value.is_dict())
+    return base::InvalidArgument("items needs a dict, not a ", value.type_name());
   return CallMethod(interpreter, value, "items", {});
 }
 
 Result<Value> DictSort(Interpreter&, const Value& value, const Arguments& arguments) {
-  if (!value.is_dict()) return base::InvalidArgument("dictsort needs a dict, not a ", value.type_name());
+  if (!value.is_dict())
+    return base::InvalidArgument("dictsort needs a dict, not a ", value.type_name());
   const bool case_sensitive = arguments.Get(0, "case_sensitive").Truthy();
-  const bool by_value = arguments.Get(1, "by").ToString() == "value", reverse = arguments.Get(2, "reverse").Truthy();
+  const bool by_value = arguments.Get(1, "by").ToString() == "value",
+             reverse = arguments.Get(2, "reverse").Truthy();
   Value::Dict entries = value.dict();
   const auto key = [&](const auto& entry) {
     const std::string text = (by_value ? entry.second : entry.first).ToString();
     return case_sensitive ? text : Lower(text);
   };
-  std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return reverse ? key(b) < key(a) : key(a) < key(b); });
+  std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+    return reverse ? key(b) < key(a) : key(a) < key(b);
+  });
   Value::List out;
   for (const auto& [name, item] : entries) out.push_back(Value::MakeList({name, item}, true));
   return Value::MakeList(std::move(out));
@@ -95,7 +104,11 @@ Result<Value> DictSort(Interpreter&, const Value& value, const Arguments& argume
 
 Result<Value> Indent(Interpreter&, const Value& value, const Arguments& arguments) {
   const Value width = arguments.Get(0, "width");
-  const std::string prefix = width.is_string() ? width.as_string() : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(IntOr(width, 4), 0, 64)), ' ');
+  const std::string prefix =
+      width.is_string()
+          ? width.as_string()
+          : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(IntOr(width, 4), 0, 64)),
+                        ' ');
   const bool first = arguments.Get(1, "first").Truthy(), blank = arguments.Get(2, "blank").Truthy();
   std::string out;
   std::size_t number = 0;
@@ -110,13 +123,15 @@ Result<Value> Indent(Interpreter&, const Value& value, const Arguments& argument
 
 Result<Value> Replace(Interpreter&, const Value& value, const Arguments& arguments) {
   const Value count = arguments.Get(2, "count");
-  return ReplaceText(value.ToString(), arguments.Get(0, "old").ToString(), arguments.Get(1, "new").ToString(), IntOr(count, -1));
+  return ReplaceText(value.ToString(), arguments.Get(0, "old").ToString(),
+                     arguments.Get(1, "new").ToString(), IntOr(count, -1));
 }
 
 Result<Value> Map(Interpreter& interpreter, const Value& value, const Arguments& arguments) {
   if (!value.Truthy()) return Value::MakeList({});
   ASSIGN_OR_RETURN(const Value::List items, Iterate(value));
-  const Value attribute = arguments.Get(SIZE_MAX, "attribute"), fallback = arguments.Get(SIZE_MAX, "default");
+  const Value attribute = arguments.Get(SIZE_MAX, "attribute"),
+              fallback = arguments.Get(SIZE_MAX, "default");
   Value::List out;
   for (const Value& item : items) {
     Value mapped;
@@ -125,10 +140,12 @@ Result<Value> Map(Interpreter& interpreter, const Value& value, const Arguments&
       if (mapped.is_undefined() && !fallback.is_undefined()) mapped = fallback;
     } else {
       Arguments rest;
-      if (arguments.positional.empty()) return base::InvalidArgument("map needs a filter or attribute=");
+      if (arguments.positional.empty())
+        return base::InvalidArgument("map needs a filter or attribute=");
       rest.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
       rest.named = arguments.named;
-      ASSIGN_OR_RETURN(mapped, interpreter.ApplyFilter(arguments.positional[0].ToString(), item, rest));
+      ASSIGN_OR_RETURN(mapped,
+                       interpreter.ApplyFilter(arguments.positional[0].ToString(), item, rest));
     }
     out.push_back(std::move(mapped));
   }
@@ -136,14 +153,18 @@ Result<Value> Map(Interpreter& interpreter, const Value& value, const Arguments&
 }
 
 // select, reject (by_attribute false) and selectattr, rejectattr.
-Result<Value> Choose(Interpreter& interpreter, const Value& value, const Arguments& arguments, bool by_attribute, bool keep) {
+Result<Value> Choose(Interpreter& interpreter, const Value& value, const Arguments& arguments,
+                     bool by_attribute, bool keep) {
   if (!value.Truthy()) return Value::MakeList({});
   ASSIGN_OR_RETURN(const Value::List items, Iterate(value));
   const std::size_t skip = by_attribute ? 1 : 0;
-  if (arguments.positional.size() < skip) return base::InvalidArgument("selectattr needs an attribute");
+  if (arguments.positional.size() < skip)
+    return base::InvalidArgument("selectattr needs an attribute");
   Arguments rest;
   const bool has_test = arguments.positional.size() > skip;
-  if (has_test) rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(skip) + 1, arguments.positional.end());
+  if (has_test)
+    rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(skip) + 1,
+                           arguments.positional.end());
   Value::List out;
   for (const Value& item : items) {
     Value subject = item;
@@ -152,7 +173,8 @@ Result<Value> Choose(Interpreter& interpreter, const Value& value, const Argumen
     }
     bool holds = subject.Truthy();
     if (has_test) {
-      ASSIGN_OR_RETURN(holds, interpreter.ApplyTest(arguments.positional[skip].ToString(), subject, rest));
+      ASSIGN_OR_RETURN(holds,
+                       interpreter.ApplyTest(arguments.positional[skip].ToString(), subject, rest));
     }
     if (holds == keep) out.push_back(item);
   }
@@ -170,7 +192,8 @@ Result<Value::List> Sorted(const Value& value, const Value& attribute, bool case
       return false;
     }
     const bool fold = !case_sensitive && x->is_string() && y->is_string();
-    const auto less = fold ? Result<bool>(Lower(x->as_string()) < Lower(y->as_string())) : CompareValues("<", *x, *y);
+    const auto less = fold ? Result<bool>(Lower(x->as_string()) < Lower(y->as_string()))
+                           : CompareValues("<", *x, *y);
     if (!less.ok()) failed = less.status();
     return less.ok() && *less;
   });
@@ -179,7 +202,8 @@ Result<Value::List> Sorted(const Value& value, const Value& attribute, bool case
 }
 
 Result<Value> Sort(Interpreter&, const Value& value, const Arguments& arguments) {
-  ASSIGN_OR_RETURN(Value::List items, Sorted(value, arguments.Get(2, "attribute"), arguments.Get(1, "case_sensitive").Truthy()));
+  ASSIGN_OR_RETURN(Value::List items, Sorted(value, arguments.Get(2, "attribute"),
+                                             arguments.Get(1, "case_sensitive").Truthy()));
   if (arguments.Get(0, "reverse").Truthy()) std::reverse(items.begin(), items.end());
   return Value::MakeList(std::move(items));
 }
@@ -210,16 +234,20 @@ Result<Value> ToInt(Interpreter&, const Value& value, const Arguments& arguments
   if (value.is_number()) return Value(static_cast<std::int64_t>(value.as_double()));
   const std::string text = Strip(value.ToString(), nullptr, true, true);
   if (const auto whole = base::ParseNumber<std::int64_t>(text)) return Value(*whole);
-  if (const auto real = base::ParseNumber<double>(text)) return Value(static_cast<std::int64_t>(*real));
+  if (const auto real = base::ParseNumber<double>(text))
+    return Value(static_cast<std::int64_t>(*real));
   return Value(IntOr(arguments.Get(0, "default"), 0));
 }
 
 Result<Value> ToFloat(Interpreter&, const Value& value, const Arguments&) {
   if (value.is_number()) return Value(value.as_double());
-  return Value(base::ParseNumber<double>(Strip(value.ToString(), nullptr, true, true)).value_or(0.0));
+  return Value(
+      base::ParseNumber<double>(Strip(value.ToString(), nullptr, true, true)).value_or(0.0));
 }
 
-Result<Value> Escape(Interpreter&, const Value& value, const Arguments&) { return Value::MakeMarkup(EscapeHtml(value)); }
+Result<Value> Escape(Interpreter&, const Value& value, const Arguments&) {
+  return Value::MakeMarkup(EscapeHtml(value));
+}
 
 Result<Value> FromJsonText(Interpreter&, const Value& value, const Arguments&) {
   ASSIGN_OR_RETURN(const Json json, base::ParseJson(value.ToString()));
@@ -228,17 +256,37 @@ Result<Value> FromJsonText(Interpreter&, const Value& value, const Arguments&) {
 
 Result<Value> Trim(Interpreter&, const Value& value, const Arguments& arguments) {
   const Value characters = arguments.Get(0, "chars");
-  return Value(Strip(value.ToString(), characters.is_string() ? &characters.as_string() : nullptr, true, true));
+  return Value(Strip(value.ToString(), characters.is_string() ? &characters.as_string() : nullptr,
+                     true, true));
 }
 
-#define FILTER(expression) [](Interpreter& interpreter, const Value& value, const Arguments& arguments) -> Result<Value> { \
-  static_cast<void>(interpreter); static_cast<void>(arguments); return expression; }
+#define FILTER(expression)                                                                        \
+  [](Interpreter& interpreter, const Value& value, const Arguments& arguments) -> Result<Value> { \
+    static_cast<void>(interpreter);                                                               \
+    static_cast<void>(arguments);                                                                 \
+    return expression;                                                                            \
+  }
 
 const std::map<std::string, Filter, std::less<>>& Filters() {
   static const std::map<std::string, Filter, std::less<>> kFilters = {
-      {"tojson", ToJson}, {"join", Join}, {"length", Length}, {"count", Length}, {"default", Default}, {"d", Default},
-      {"items", Items}, {"dictsort", DictSort}, {"indent", Indent}, {"replace", Replace}, {"map", Map}, {"sort", Sort},
-      {"unique", Unique}, {"int", ToInt}, {"float", ToFloat}, {"escape", Escape}, {"e", Escape}, {"trim", Trim},
+      {"tojson", ToJson},
+      {"join", Join},
+      {"length", Length},
+      {"count", Length},
+      {"default", Default},
+      {"d", Default},
+      {"items", Items},
+      {"dictsort", DictSort},
+      {"indent", Indent},
+      {"replace", Replace},
+      {"map", Map},
+      {"sort", Sort},
+      {"unique", Unique},
+      {"int", ToInt},
+      {"float", ToFloat},
+      {"escape", Escape},
+      {"e", Escape},
+      {"trim", Trim},
       {"from_json", FromJsonText},
       {"safe", FILTER(Value::MakeMarkup(value.ToString()))},
       {"string", FILTER(Value(value.ToString()))},
@@ -254,18 +302,27 @@ const std::map<std::string, Filter, std::less<>>& Filters() {
       {"reject", FILTER(Choose(interpreter, value, arguments, false, false))},
       {"selectattr", FILTER(Choose(interpreter, value, arguments, true, true))},
       {"rejectattr", FILTER(Choose(interpreter, value, arguments, true, false))},
-      {"abs", FILTER(value.is_int() ? Value(std::abs(value.as_int())) : value.is_number() ? Value(std::fabs(value.as_double())) : value)},
-      {"list", [](Interpreter&, const Value& value, const Arguments&) -> Result<Value> {
+      {"abs", FILTER(value.is_int()      ? Value(std::abs(value.as_int()))
+                     : value.is_number() ? Value(std::fabs(value.as_double()))
+                                         : value)},
+      {"list",
+       [](Interpreter&, const Value& value, const Arguments&) -> Result<Value> {
          ASSIGN_OR_RETURN(Value::List items, Iterate(value));
          return Value::MakeList(std::move(items));
        }},
-      {"reverse", [](Interpreter&, const Value& value, const Arguments&) -> Result<Value> { return Slice(value, Value(), Value(), Value(-1)); }},
+      {"reverse",
+       [](Interpreter&, const Value& value, const Arguments&) -> Result<Value> {
+         return Slice(value, Value(), Value(), Value(-1));
+       }},
   };
   return kFilters;
 }
 
-#define TEST(expression) [](Interpreter&, const Value& value, const Arguments& arguments) -> Result<bool> { \
-  static_cast<void>(arguments); return expression; }
+#define TEST(expression)                                                             \
+  [](Interpreter&, const Value& value, const Arguments& arguments) -> Result<bool> { \
+    static_cast<void>(arguments);                                                    \
+    return expression;                                                               \
+  }
 
 const std::map<std::string, Test, std::less<>>& Tests() {
   static const std::map<std::string, Test, std::less<>> kTests = {
@@ -280,8 +337,10 @@ const std::map<std::string, Test, std::less<>>& Tests() {
       {"true", TEST(value.is_bool() && value.Truthy())},
       {"false", TEST(value.is_bool() && !value.Truthy())},
       {"mapping", TEST(value.is_dict())},
-      {"sequence", TEST(value.is_list() || value.is_string() || value.is_dict() || value.is_undefined())},
-      {"iterable", TEST(value.is_list() || value.is_string() || value.is_dict() || value.is_undefined())},
+      {"sequence",
+       TEST(value.is_list() || value.is_string() || value.is_dict() || value.is_undefined())},
+      {"iterable",
+       TEST(value.is_list() || value.is_string() || value.is_dict() || value.is_undefined())},
       {"callable", TEST(value.is_function())},
       {"odd", TEST(value.is_int() && value.as_int() % 2 != 0)},
       {"even", TEST(value.is_int() && value.as_int() % 2 == 0)},
@@ -297,7 +356,8 @@ const std::map<std::string, Test, std::less<>>& Tests() {
       {"ge", TEST(CompareValues(">=", value, arguments.Get(0, "other")))},
       {"lt", TEST(CompareValues("<", value, arguments.Get(0, "other")))},
       {"le", TEST(CompareValues("<=", value, arguments.Get(0, "other")))},
-      {"divisibleby", TEST(value.is_int() && IntOr(arguments.Get(0, "num"), 0) != 0 && value.as_int() % IntOr(arguments.Get(0, "num"), 1) == 0)},
+      {"divisibleby", TEST(value.is_int() && IntOr(arguments.Get(0, "num"), 0) != 0 &&
+                           value.as_int() % IntOr(arguments.Get(0, "num"), 1) == 0)},
   };
   return kTests;
 }
@@ -307,17 +367,21 @@ const std::map<std::string, Test, std::less<>>& Tests() {
 bool HasFilter(std::string_view name) { return Filters().contains(name); }
 bool HasTest(std::string_view name) { return Tests().contains(name); }
 
-Result<Value> Interpreter::ApplyFilter(const std::string& name, const Value& value, const Arguments& arguments) {
+Result<Value> Interpreter::ApplyFilter(const std::string& name, const Value& value,
+                                       const Arguments& arguments) {
   const auto found = Filters().find(name);
-  if (found == Filters().end()) return base::Unimplemented("the filter '", name, "' is not supported in chat templates");
+  if (found == Filters().end())
+    return base::Unimplemented("the filter '", name, "' is not supported in chat templates");
   if (value.is_list()) RETURN_IF_ERROR(Charge(value.list().size() * 16));
   if (value.is_string()) RETURN_IF_ERROR(Charge(value.as_string().size()));
   return found->second(*this, value, arguments);
 }
 
-Result<bool> Interpreter::ApplyTest(const std::string& name, const Value& value, const Arguments& arguments) {
+Result<bool> Interpreter::ApplyTest(const std::string& name, const Value& value,
+                                    const Arguments& arguments) {
   const auto found = Tests().find(name);
-  if (found == Tests().end()) return base::Unimplemented("the test '", name, "' is not supported in chat templates");
+  if (found == Tests().end())
+    return base::Unimplemented("the test '", name, "' is not supported in chat templates");
   return found->second(*this, value, arguments);
 }
 

@@ -4,7 +4,8 @@ namespace thermocline::text::jinja {
 
 Status Interpreter::Charge(std::size_t bytes) {
   steps_ += 1 + static_cast<std::int64_t>(bytes / 64);
-  if (steps_ > limits_.steps) return base::ResourceExhausted("the chat template takes more than ", limits_.steps, " steps");
+  if (steps_ > limits_.steps)
+    return base::ResourceExhausted("the chat template takes more than ", limits_.steps, " steps");
   return OkStatus();
 }
 
@@ -16,19 +17,25 @@ Result<std::string> Interpreter::Render(const Body& body) {
   return out;
 }
 
-Result<Interpreter::Flow> Interpreter::Execute(const Body& body, const ScopePtr& scope, std::string& out) {
+Result<Interpreter::Flow> Interpreter::Execute(const Body& body, const ScopePtr& scope,
+                                               std::string& out) {
   for (const StmtPtr& stmt : body) {
     RETURN_IF_ERROR(Charge(0));
     ASSIGN_OR_RETURN(const Flow flow, ExecuteOne(*stmt, scope, out));
     if (flow != Flow::kNext) return flow;
-    if (out.size() > limits_.output_bytes) return base::ResourceExhausted("the chat template writes more than ", limits_.output_bytes, " bytes");
+    if (out.size() > limits_.output_bytes)
+      return base::ResourceExhausted("the chat template writes more than ", limits_.output_bytes,
+                                     " bytes");
   }
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::ExecuteOne(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
+Result<Interpreter::Flow> Interpreter::ExecuteOne(const Stmt& stmt, const ScopePtr& scope,
+                                                  std::string& out) {
   switch (stmt.kind) {
-    case Stmt::Kind::kText: out += stmt.text; return Flow::kNext;
+    case Stmt::Kind::kText:
+      out += stmt.text;
+      return Flow::kNext;
     case Stmt::Kind::kOutput: {
       ASSIGN_OR_RETURN(const Value value, Evaluate(*stmt.expr, scope));
       const std::string text = value.ToString();
@@ -45,20 +52,31 @@ Result<Interpreter::Flow> Interpreter::ExecuteOne(const Stmt& stmt, const ScopeP
         return Execute(body, scope, out);
       }
       return Flow::kNext;
-    case Stmt::Kind::kFor: return ExecuteFor(stmt, scope, out);
-    case Stmt::Kind::kSet: RETURN_IF_ERROR(ExecuteSet(stmt, scope)); return Flow::kNext;
-    case Stmt::Kind::kSetBlock: RETURN_IF_ERROR(ExecuteSetBlock(stmt, scope)); return Flow::kNext;
-    case Stmt::Kind::kMacro: DefineMacro(stmt, scope); return Flow::kNext;
+    case Stmt::Kind::kFor:
+      return ExecuteFor(stmt, scope, out);
+    case Stmt::Kind::kSet:
+      RETURN_IF_ERROR(ExecuteSet(stmt, scope));
+      return Flow::kNext;
+    case Stmt::Kind::kSetBlock:
+      RETURN_IF_ERROR(ExecuteSetBlock(stmt, scope));
+      return Flow::kNext;
+    case Stmt::Kind::kMacro:
+      DefineMacro(stmt, scope);
+      return Flow::kNext;
     case Stmt::Kind::kFilterBlock: {
       std::string text;
       ASSIGN_OR_RETURN(const Flow flow, Execute(stmt.body, scope, text));
-      ASSIGN_OR_RETURN(const Value value, EvaluateFilter(*stmt.filter, Value(std::move(text)), scope));
+      ASSIGN_OR_RETURN(const Value value,
+                       EvaluateFilter(*stmt.filter, Value(std::move(text)), scope));
       out += value.ToString();
       return flow;
     }
-    case Stmt::Kind::kScope: return Execute(stmt.body, scope, out);
-    case Stmt::Kind::kBreak: return Flow::kBreak;
-    case Stmt::Kind::kContinue: return Flow::kContinue;
+    case Stmt::Kind::kScope:
+      return Execute(stmt.body, scope, out);
+    case Stmt::Kind::kBreak:
+      return Flow::kBreak;
+    case Stmt::Kind::kContinue:
+      return Flow::kContinue;
   }
   return Flow::kNext;
 }
@@ -76,7 +94,8 @@ Value LoopVariable(const Value::List& items, std::size_t i) {
                  {Value("last"), Value(i + 1 == items.size())},
                  {Value("length"), Value(length)},
                  {Value("previtem"), i > 0 ? items[i - 1] : Value::MakeUndefined("loop.previtem")},
-                 {Value("nextitem"), i + 1 < items.size() ? items[i + 1] : Value::MakeUndefined("loop.nextitem")}};
+                 {Value("nextitem"),
+                  i + 1 < items.size() ? items[i + 1] : Value::MakeUndefined("loop.nextitem")}};
   return loop;
 }
 
@@ -87,14 +106,17 @@ Status Bind(const std::vector<ExprPtr>& targets, const Value& value, Scope& scop
     return OkStatus();
   }
   ASSIGN_OR_RETURN(const Value::List parts, Iterate(value));
-  if (parts.size() != targets.size()) return base::InvalidArgument("cannot unpack ", parts.size(), " values into ", targets.size(), " names");
+  if (parts.size() != targets.size())
+    return base::InvalidArgument("cannot unpack ", parts.size(), " values into ", targets.size(),
+                                 " names");
   for (std::size_t i = 0; i < parts.size(); ++i) scope.names[targets[i]->name] = parts[i];
   return OkStatus();
 }
 
 }  // namespace
 
-Result<Interpreter::Flow> Interpreter::ExecuteFor(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
+Result<Interpreter::Flow> Interpreter::ExecuteFor(const Stmt& stmt, const ScopePtr& scope,
+                                                  std::string& out) {
   ASSIGN_OR_RETURN(const Value sequence, Evaluate(*stmt.expr, scope));
   ASSIGN_OR_RETURN(Value::List items, Iterate(sequence));
   if (stmt.filter != nullptr) {
@@ -125,7 +147,10 @@ Status Interpreter::Assign(const Expr& target, Value value, const ScopePtr& scop
     return OkStatus();
   }
   Value object = Lookup(target.args[0]->name, scope);
-  if (!object.is_dict()) return base::InvalidArgument("line ", target.line, ": only a namespace's attributes can be set, '", target.args[0]->name, "' is none");
+  if (!object.is_dict())
+    return base::InvalidArgument("line ", target.line,
+                                 ": only a namespace's attributes can be set, '",
+                                 target.args[0]->name, "' is none");
   object.SetItem(Value(target.name), std::move(value));
   return OkStatus();
 }
@@ -134,8 +159,11 @@ Status Interpreter::ExecuteSet(const Stmt& stmt, const ScopePtr& scope) {
   ASSIGN_OR_RETURN(Value value, Evaluate(*stmt.expr, scope));
   if (stmt.targets.size() == 1) return Assign(*stmt.targets[0], std::move(value), scope);
   ASSIGN_OR_RETURN(const Value::List parts, Iterate(value));
-  if (parts.size() != stmt.targets.size()) return base::InvalidArgument("line ", stmt.line, ": cannot unpack ", parts.size(), " values into ", stmt.targets.size(), " names");
-  for (std::size_t i = 0; i < parts.size(); ++i) RETURN_IF_ERROR(Assign(*stmt.targets[i], parts[i], scope));
+  if (parts.size() != stmt.targets.size())
+    return base::InvalidArgument("line ", stmt.line, ": cannot unpack ", parts.size(),
+                                 " values into ", stmt.targets.size(), " names");
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    RETURN_IF_ERROR(Assign(*stmt.targets[i], parts[i], scope));
   return OkStatus();
 }
 
@@ -154,21 +182,28 @@ void Interpreter::DefineMacro(const Stmt& stmt, const ScopePtr& scope) {
   // The scope holds the macro, so the macro must not hold the scope.
   const std::weak_ptr<Scope> home = scope;
   const Stmt* macro = &stmt;
-  scope->names[stmt.text] = Value::MakeFunction([macro, home](Interpreter& interpreter, const Arguments& arguments) -> Result<Value> {
-    const ScopePtr where = home.lock();
-    return interpreter.CallMacro(*macro, where != nullptr ? where : interpreter.globals_, arguments);
-  });
+  scope->names[stmt.text] = Value::MakeFunction(
+      [macro, home](Interpreter& interpreter, const Arguments& arguments) -> Result<Value> {
+        const ScopePtr where = home.lock();
+        return interpreter.CallMacro(*macro, where != nullptr ? where : interpreter.globals_,
+                                     arguments);
+      });
 }
 
-Result<Value> Interpreter::CallMacro(const Stmt& stmt, const ScopePtr& scope, const Arguments& arguments) {
+Result<Value> Interpreter::CallMacro(const Stmt& stmt, const ScopePtr& scope,
+                                     const Arguments& arguments) {
   const auto inner = std::make_shared<Scope>(Scope{scope, {}});
   if (arguments.positional.size() > stmt.params.size()) {
-    return base::InvalidArgument("line ", stmt.line, ": macro '", stmt.text, "' takes ", stmt.params.size(), " arguments, got ", arguments.positional.size());
+    return base::InvalidArgument("line ", stmt.line, ": macro '", stmt.text, "' takes ",
+                                 stmt.params.size(), " arguments, got ",
+                                 arguments.positional.size());
   }
   for (const auto& [name, value] : arguments.named) {
     bool known = false;
     for (const auto& param : stmt.params) known = known || param.first == name;
-    if (!known) return base::InvalidArgument("line ", stmt.line, ": macro '", stmt.text, "' has no parameter '", name, "'");
+    if (!known)
+      return base::InvalidArgument("line ", stmt.line, ": macro '", stmt.text,
+                                   "' has no parameter '", name, "'");
   }
   for (std::size_t i = 0; i < stmt.params.size(); ++i) {
     const auto& [name, fallback] = stmt.params[i];
@@ -193,12 +228,15 @@ Value Interpreter::Lookup(const std::string& name, const ScopePtr& scope) {
 
 Result<Value> Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
   RETURN_IF_ERROR(Charge(0));
-  if (depth_ >= limits_.depth) return base::ResourceExhausted("line ", expr.line, ": the chat template nests deeper than ", limits_.depth, " levels");
+  if (depth_ >= limits_.depth)
+    return base::ResourceExhausted("line ", expr.line, ": the chat template nests deeper than ",
+                                   limits_.depth, " levels");
   ++depth_;
   auto result = EvaluateInner(expr, scope);
   --depth_;
   if (result.ok() && result->is_string()) RETURN_IF_ERROR(Charge(result->as_string().size()));
-  if (!result.ok() && !result.status().message().starts_with("line ") && result.status().code() == StatusCode::kInvalidArgument) {
+  if (!result.ok() && !result.status().message().starts_with("line ") &&
+      result.status().code() == StatusCode::kInvalidArgument) {
     return result.status().Annotate(StrCat("line ", expr.line));
   }
   return result;
@@ -206,13 +244,20 @@ Result<Value> Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
 
 Result<Value> Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
   using Kind = Expr::Kind;
-  const auto arg = [&](std::size_t i) -> Result<Value> { return expr.args[i] == nullptr ? Result<Value>(Value()) : Evaluate(*expr.args[i], scope); };
+  const auto arg = [&](std::size_t i) -> Result<Value> {
+    return expr.args[i] == nullptr ? Result<Value>(Value()) : Evaluate(*expr.args[i], scope);
+  };
   switch (expr.kind) {
-    case Kind::kConst: return expr.value;
-    case Kind::kName: return Lookup(expr.name, scope);
-    case Kind::kCall: return EvaluateCall(expr, scope);
-    case Kind::kCompare: return EvaluateCompare(expr, scope);
-    case Kind::kList: case Kind::kTuple: {
+    case Kind::kConst:
+      return expr.value;
+    case Kind::kName:
+      return Lookup(expr.name, scope);
+    case Kind::kCall:
+      return EvaluateCall(expr, scope);
+    case Kind::kCompare:
+      return EvaluateCompare(expr, scope);
+    case Kind::kList:
+    case Kind::kTuple: {
       Value::List items;
       for (std::size_t i = 0; i < expr.args.size(); ++i) {
         ASSIGN_OR_RETURN(Value item, arg(i));
@@ -233,15 +278,21 @@ Result<Value> Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope
       ASSIGN_OR_RETURN(const Value condition, arg(1));
       return condition.Truthy() ? arg(0) : arg(2);
     }
-    default: break;
+    default:
+      break;
   }
   ASSIGN_OR_RETURN(Value first, arg(0));
   switch (expr.kind) {
-    case Kind::kGetAttr: return GetAttribute(first, expr.name);
-    case Kind::kAnd: return first.Truthy() ? arg(1) : Result<Value>(std::move(first));
-    case Kind::kOr: return first.Truthy() ? Result<Value>(std::move(first)) : arg(1);
-    case Kind::kNot: return Value(!first.Truthy());
-    case Kind::kFilter: return EvaluateFilter(expr, std::move(first), scope);
+    case Kind::kGetAttr:
+      return GetAttribute(first, expr.name);
+    case Kind::kAnd:
+      return first.Truthy() ? arg(1) : Result<Value>(std::move(first));
+    case Kind::kOr:
+      return first.Truthy() ? Result<Value>(std::move(first)) : arg(1);
+    case Kind::kNot:
+      return Value(!first.Truthy());
+    case Kind::kFilter:
+      return EvaluateFilter(expr, std::move(first), scope);
     case Kind::kNegate:
       if (first.is_int()) return Value(-first.as_int());
       if (first.is_number()) return Value(-first.as_double());
@@ -257,7 +308,8 @@ Result<Value> Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope
       ASSIGN_OR_RETURN(const Value step, arg(3));
       return Slice(first, start, stop, step);
     }
-    default: break;
+    default:
+      break;
   }
   ASSIGN_OR_RETURN(const Value second, arg(1));
   return expr.kind == Kind::kGetItem ? GetItem(first, second) : Binary(expr.name, first, second);
@@ -278,8 +330,8 @@ Result<Arguments> Interpreter::EvaluateArguments(const Expr& expr, const ScopePt
 
 Result<Value> Interpreter::EvaluateFilter(const Expr& expr, Value input, const ScopePtr& scope) {
   // A chain of filters on a block: the innermost gets the block's text.
-  if (!expr.args.empty() && expr.args[0]->kind == Expr::Kind::kFilter && input.is_string() && expr.args[0]->args[0]->name.empty() &&
-      expr.args[0]->args[0]->kind == Expr::Kind::kName) {
+  if (!expr.args.empty() && expr.args[0]->kind == Expr::Kind::kFilter && input.is_string() &&
+      expr.args[0]->args[0]->name.empty() && expr.args[0]->args[0]->kind == Expr::Kind::kName) {
     ASSIGN_OR_RETURN(input, EvaluateFilter(*expr.args[0], std::move(input), scope));
   }
   ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expr, scope));
@@ -291,8 +343,10 @@ Result<Value> Interpreter::EvaluateCall(const Expr& expr, const ScopePtr& scope)
   ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(expr, scope));
   if (callee.kind == Expr::Kind::kGetAttr) {
     ASSIGN_OR_RETURN(const Value object, Evaluate(*callee.args[0], scope));
-    if (object.is_undefined()) return base::InvalidArgument("'", object.undefined_name(), "' is undefined");
-    const Value* member = object.is_dict() && !IsDictMethod(callee.name) ? object.FindKey(callee.name) : nullptr;
+    if (object.is_undefined())
+      return base::InvalidArgument("'", object.undefined_name(), "' is undefined");
+    const Value* member =
+        object.is_dict() && !IsDictMethod(callee.name) ? object.FindKey(callee.name) : nullptr;
     if (member != nullptr) return Call(*member, arguments);
     return CallMethod(*this, object, callee.name, arguments);
   }
@@ -302,7 +356,8 @@ Result<Value> Interpreter::EvaluateCall(const Expr& expr, const ScopePtr& scope)
 }
 
 Result<Value> Interpreter::Call(const Value& function, const Arguments& arguments) {
-  if (!function.is_function()) return base::InvalidArgument("a ", function.type_name(), " is no function");
+  if (!function.is_function())
+    return base::InvalidArgument("a ", function.type_name(), " is no function");
   return function.function()(*this, arguments);
 }
 

@@ -11,9 +11,10 @@ namespace thermocline::text::jinja {
 
 // Bounds of one rendering: what a real conversation needs, times a hundred.
 struct Limits {
-  std::int64_t steps = 5'000'000;              // expressions and statements evaluated, and a share of bytes copied
+  std::int64_t steps =
+      5'000'000;  // expressions and statements evaluated, and a share of bytes copied
   std::size_t output_bytes = std::size_t{32} << 20;
-  int depth = 150;                             // nested expressions and calls
+  int depth = 150;  // nested expressions and calls
 };
 
 // Names visible at one point; loops and macros open new ones.
@@ -25,7 +26,8 @@ struct Scope {
 // One rendering; thread-compatible.
 class Interpreter {
  public:
-  explicit Interpreter(const Limits& limits) : limits_(limits), globals_(std::make_shared<Scope>()) {}
+  explicit Interpreter(const Limits& limits)
+      : limits_(limits), globals_(std::make_shared<Scope>()) {}
 
   void SetGlobal(const std::string& name, Value value) { globals_->names[name] = std::move(value); }
   // ResourceExhausted beyond a bound; InvalidArgument for what Python's jinja2 would raise.
@@ -33,7 +35,8 @@ class Interpreter {
 
   // For built-ins.
   Result<Value> Call(const Value& function, const Arguments& arguments);
-  Result<Value> ApplyFilter(const std::string& name, const Value& value, const Arguments& arguments);
+  Result<Value> ApplyFilter(const std::string& name, const Value& value,
+                            const Arguments& arguments);
   Result<bool> ApplyTest(const std::string& name, const Value& value, const Arguments& arguments);
   // Pays for `bytes` that a built-in made.
   Status Charge(std::size_t bytes);
@@ -75,7 +78,8 @@ Result<Value> Slice(const Value& object, const Value& start, const Value& stop, 
 Result<Value::List> Iterate(const Value& value);
 
 // Methods of strings, lists and dicts (jinja_methods.cc). NotFound if there is no such method.
-Result<Value> CallMethod(Interpreter& interpreter, const Value& object, const std::string& name, const Arguments& arguments);
+Result<Value> CallMethod(Interpreter& interpreter, const Value& object, const std::string& name,
+                         const Arguments& arguments);
 bool IsDictMethod(std::string_view name);
 
 // range, namespace, dict, raise_exception, strftime_now.

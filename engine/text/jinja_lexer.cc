@@ -6,7 +6,9 @@
 namespace thermocline::text::jinja {
 namespace {
 
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f'; }
+bool IsSpace(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f';
+}
 bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -41,8 +43,11 @@ class Lexer {
 
  private:
   std::size_t FindOpening() const {
-    for (std::size_t at = source_.find('{', pos_); at != std::string::npos; at = source_.find('{', at + 1)) {
-      if (at + 1 < source_.size() && (source_[at + 1] == '{' || source_[at + 1] == '%' || source_[at + 1] == '#')) return at;
+    for (std::size_t at = source_.find('{', pos_); at != std::string::npos;
+         at = source_.find('{', at + 1)) {
+      if (at + 1 < source_.size() &&
+          (source_[at + 1] == '{' || source_[at + 1] == '%' || source_[at + 1] == '#'))
+        return at;
     }
     return std::string::npos;
   }
@@ -52,7 +57,9 @@ class Lexer {
     const std::size_t end = std::min(open, source_.size());
     std::string text = source_.substr(pos_, end - pos_);
     const int newlines = static_cast<int>(std::count(text.begin(), text.end(), '\n'));
-    if (trim_next_) text.erase(0, static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), IsSpace) - text.begin()));
+    if (trim_next_)
+      text.erase(0, static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), IsSpace) -
+                                             text.begin()));
     trim_next_ = false;
     if (open != std::string::npos) {
       const char sign = open + 2 < source_.size() ? source_[open + 2] : ' ';
@@ -60,7 +67,8 @@ class Lexer {
         while (!text.empty() && IsSpace(text.back())) text.pop_back();
       } else if (sign != '+' && source_[open + 1] != '{') {
         const std::size_t line = text.find_last_not_of(" \t");
-        const bool line_start = line == std::string::npos ? (pos_ == 0 || source_[pos_ - 1] == '\n') : text[line] == '\n';
+        const bool line_start = line == std::string::npos ? (pos_ == 0 || source_[pos_ - 1] == '\n')
+                                                          : text[line] == '\n';
         if (line_start) text.erase(line == std::string::npos ? 0 : line + 1);
       }
     }
@@ -83,8 +91,10 @@ class Lexer {
 
   Status Comment() {
     const std::size_t end = source_.find("#}", pos_);
-    if (end == std::string::npos) return base::InvalidArgument("line ", line_, ": the comment does not end");
-    line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(pos_), source_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+    if (end == std::string::npos)
+      return base::InvalidArgument("line ", line_, ": the comment does not end");
+    line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(pos_),
+                                         source_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
     const bool trim = source_[end - 1] == '-';
     pos_ = end + 2;
     AfterBlock(trim, end > 0 && source_[end - 1] == '+');
@@ -94,7 +104,8 @@ class Lexer {
   bool IsRaw() const {
     std::size_t at = pos_;
     while (at < source_.size() && IsSpace(source_[at])) ++at;
-    return source_.compare(at, 3, "raw") == 0 && at + 3 < source_.size() && !IsNameStart(source_[at + 3]);
+    return source_.compare(at, 3, "raw") == 0 && at + 3 < source_.size() &&
+           !IsNameStart(source_[at + 3]);
   }
 
   Status Raw() {
@@ -103,7 +114,8 @@ class Lexer {
     const std::size_t word = begin == std::string::npos ? begin : source_.find("endraw", begin);
     const std::size_t close = word == std::string::npos ? word : source_.rfind("{%", word);
     const std::size_t end = word == std::string::npos ? word : source_.find("%}", word);
-    if (end == std::string::npos || close < begin) return base::InvalidArgument("line ", line_, ": raw without endraw");
+    if (end == std::string::npos || close < begin)
+      return base::InvalidArgument("line ", line_, ": raw without endraw");
     Add(Token::Kind::kText, source_.substr(begin + 2, close - begin - 2));
     pos_ = end + 2;
     AfterBlock(source_[end - 1] == '-', false);
@@ -124,9 +136,11 @@ class Lexer {
     int brackets = 0;
     while (true) {
       while (pos_ < source_.size() && IsSpace(source_[pos_])) line_ += source_[pos_++] == '\n';
-      if (pos_ >= source_.size()) return base::InvalidArgument("line ", line_, ": '", close, "' is missing");
+      if (pos_ >= source_.size())
+        return base::InvalidArgument("line ", line_, ": '", close, "' is missing");
       const char sign = source_[pos_];
-      const bool signed_close = (sign == '-' || sign == '+') && source_.compare(pos_ + 1, 2, close) == 0;
+      const bool signed_close =
+          (sign == '-' || sign == '+') && source_.compare(pos_ + 1, 2, close) == 0;
       if (signed_close || (brackets == 0 && source_.compare(pos_, 2, close) == 0)) {
         pos_ += signed_close ? 3 : 2;
         Add(kind == '{' ? Token::Kind::kOutputEnd : Token::Kind::kBlockEnd, "");
@@ -155,21 +169,27 @@ class Lexer {
       Add(Token::Kind::kName, source_.substr(pos_, end - pos_));
     } else if (IsDigit(c)) {
       while (end < source_.size() && IsDigit(source_[end])) ++end;
-      const bool fraction = end + 1 < source_.size() && source_[end] == '.' && IsDigit(source_[end + 1]);
+      const bool fraction =
+          end + 1 < source_.size() && source_[end] == '.' && IsDigit(source_[end + 1]);
       if (fraction) {
         ++end;
         while (end < source_.size() && IsDigit(source_[end])) ++end;
       }
-      const bool exponent = end < source_.size() && (source_[end] == 'e' || source_[end] == 'E') && EndOfExponent(end) > end;
+      const bool exponent = end < source_.size() && (source_[end] == 'e' || source_[end] == 'E') &&
+                            EndOfExponent(end) > end;
       if (exponent) end = EndOfExponent(end);
-      Add(fraction || exponent ? Token::Kind::kFloat : Token::Kind::kInteger, source_.substr(pos_, end - pos_));
+      Add(fraction || exponent ? Token::Kind::kFloat : Token::Kind::kInteger,
+          source_.substr(pos_, end - pos_));
     } else {
-      static constexpr std::array kOperators = {"**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">",
-                                                "=", "(", ")", "[", "]", "{", "}", ",", ".", ":", "|"};
+      static constexpr std::array kOperators = {"**", "//", "==", "!=", "<=", ">=", "+", "-", "*",
+                                                "/",  "%",  "~",  "<",  ">",  "=",  "(", ")", "[",
+                                                "]",  "{",  "}",  ",",  ".",  ":",  "|"};
       const auto found = std::find_if(kOperators.begin(), kOperators.end(), [&](const char* op) {
         return source_.compare(pos_, std::string_view(op).size(), op) == 0;
       });
-      if (found == kOperators.end()) return base::InvalidArgument("line ", line_, ": unexpected character '", std::string(1, c), "'");
+      if (found == kOperators.end())
+        return base::InvalidArgument("line ", line_, ": unexpected character '", std::string(1, c),
+                                     "'");
       end = pos_ + std::string_view(*found).size();
       Add(Token::Kind::kOperator, *found);
     }
@@ -197,7 +217,8 @@ class Lexer {
           const std::size_t digits = c == 'u' ? 4 : 2;
           unsigned code = 0;
           const char* begin = source_.data() + pos_ + 1;
-          if (pos_ + digits >= source_.size() || std::from_chars(begin, begin + digits, code, 16).ptr != begin + digits) {
+          if (pos_ + digits >= source_.size() ||
+              std::from_chars(begin, begin + digits, code, 16).ptr != begin + digits) {
             return base::InvalidArgument("line ", line_, ": a broken escape in a string");
           }
           base::AppendUtf8(value, code);
@@ -215,13 +236,16 @@ class Lexer {
       }
       value.push_back(c);
     }
-    if (pos_ >= source_.size()) return base::InvalidArgument("line ", line_, ": the string does not end");
+    if (pos_ >= source_.size())
+      return base::InvalidArgument("line ", line_, ": the string does not end");
     ++pos_;
     Add(Token::Kind::kString, value);
     return OkStatus();
   }
 
-  void Add(Token::Kind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
+  void Add(Token::Kind kind, std::string text) {
+    tokens_.push_back({kind, std::move(text), line_});
+  }
 
   std::string source_;
   std::size_t pos_ = 0;
@@ -232,6 +256,8 @@ class Lexer {
 
 }  // namespace
 
-Result<std::vector<Token>> Tokenize(std::string_view source) { return Lexer(NormalizeNewlines(source)).Run(); }
+Result<std::vector<Token>> Tokenize(std::string_view source) {
+  return Lexer(NormalizeNewlines(source)).Run();
+}
 
 }  // namespace thermocline::text::jinja

@@ -11,9 +11,11 @@ namespace {
 
 constexpr std::int64_t kRangeMax = 100'000;
 
-Result<std::string> TextArgument(const Arguments& arguments, std::size_t index, const char* method) {
+Result<std::string> TextArgument(const Arguments& arguments, std::size_t index,
+                                 const char* method) {
   const Value value = arguments.Get(index, "");
-  if (!value.is_string()) return base::InvalidArgument(method, "() needs a string, not a ", value.type_name());
+  if (!value.is_string())
+    return base::InvalidArgument(method, "() needs a string, not a ", value.type_name());
   return value.as_string();
 }
 
@@ -35,9 +37,12 @@ Result<Value> Format(const std::string& format, const Arguments& arguments) {
     const std::size_t end = format.find('}', i);
     if (end == std::string::npos) return base::InvalidArgument("format(): '{' without '}'");
     const std::string field = format.substr(i + 1, end - i - 1);
-    const auto index = field.empty() ? std::optional<std::size_t>(next++) : base::ParseNumber<std::size_t>(field);
-    const Value value = index.has_value() ? arguments.Get(*index, "") : arguments.Get(SIZE_MAX, field);
-    if (value.is_undefined()) return base::InvalidArgument("format(): no value for '{", field, "}'");
+    const auto index =
+        field.empty() ? std::optional<std::size_t>(next++) : base::ParseNumber<std::size_t>(field);
+    const Value value =
+        index.has_value() ? arguments.Get(*index, "") : arguments.Get(SIZE_MAX, field);
+    if (value.is_undefined())
+      return base::InvalidArgument("format(): no value for '{", field, "}'");
     out += value.ToString();
     i = end;
   }
@@ -47,13 +52,17 @@ Result<Value> Format(const std::string& format, const Arguments& arguments) {
 Result<Value> StartsOrEnds(const std::string& text, const Value& affix, bool start) {
   const Value::List choices = affix.is_list() ? affix.list() : Value::List{affix};
   for (const Value& choice : choices) {
-    if (!choice.is_string()) return base::InvalidArgument("startswith() and endswith() need a string, not a ", choice.type_name());
-    if (start ? text.starts_with(choice.as_string()) : text.ends_with(choice.as_string())) return Value(true);
+    if (!choice.is_string())
+      return base::InvalidArgument("startswith() and endswith() need a string, not a ",
+                                   choice.type_name());
+    if (start ? text.starts_with(choice.as_string()) : text.ends_with(choice.as_string()))
+      return Value(true);
   }
   return Value(false);
 }
 
-Value Split(const std::string& text, const Value& separator, std::int64_t count_max, bool from_right) {
+Value Split(const std::string& text, const Value& separator, std::int64_t count_max,
+            bool from_right) {
   std::vector<std::string> parts = separator.is_string() && !separator.as_string().empty()
                                        ? SplitAt(text, separator.as_string(), count_max, from_right)
                                        : SplitWords(text, count_max);
@@ -61,15 +70,19 @@ Value Split(const std::string& text, const Value& separator, std::int64_t count_
   return Value::MakeList(std::move(out));
 }
 
-Result<Value> StringMethod(const std::string& text, const std::string& name, const Arguments& arguments) {
+Result<Value> StringMethod(const std::string& text, const std::string& name,
+                           const Arguments& arguments) {
   const Value first = arguments.Get(0, "");
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
-    return Value(Strip(text, first.is_string() ? &first.as_string() : nullptr, name != "rstrip", name != "lstrip"));
+    return Value(Strip(text, first.is_string() ? &first.as_string() : nullptr, name != "rstrip",
+                       name != "lstrip"));
   }
-  if (name == "startswith" || name == "endswith") return StartsOrEnds(text, first, name == "startswith");
+  if (name == "startswith" || name == "endswith")
+    return StartsOrEnds(text, first, name == "startswith");
   if (name == "split" || name == "rsplit") {
     const Value limit = arguments.Get(1, "maxsplit");
-    return Split(text, arguments.Get(0, "sep"), limit.is_int() ? limit.as_int() : -1, name == "rsplit");
+    return Split(text, arguments.Get(0, "sep"), limit.is_int() ? limit.as_int() : -1,
+                 name == "rsplit");
   }
   if (name == "splitlines") {
     std::vector<std::string> lines = SplitAt(text, "\n", -1, false);
@@ -90,12 +103,16 @@ Result<Value> StringMethod(const std::string& text, const std::string& name, con
   if (name == "find" || name == "rfind" || name == "index") {
     ASSIGN_OR_RETURN(const std::string needle, TextArgument(arguments, 0, "find"));
     const std::size_t at = name == "rfind" ? text.rfind(needle) : text.find(needle);
-    if (at == std::string::npos && name == "index") return base::InvalidArgument("substring not found");
-    return at == std::string::npos ? Value(-1) : Value(static_cast<std::int64_t>(Characters(text.substr(0, at)).size()));
+    if (at == std::string::npos && name == "index")
+      return base::InvalidArgument("substring not found");
+    return at == std::string::npos
+               ? Value(-1)
+               : Value(static_cast<std::int64_t>(Characters(text.substr(0, at)).size()));
   }
   if (name == "count") {
     ASSIGN_OR_RETURN(const std::string needle, TextArgument(arguments, 0, "count"));
-    return Value(static_cast<std::int64_t>(needle.empty() ? text.size() + 1 : SplitAt(text, needle, -1, false).size() - 1));
+    return Value(static_cast<std::int64_t>(
+        needle.empty() ? text.size() + 1 : SplitAt(text, needle, -1, false).size() - 1));
   }
   if (name == "isdigit" || name == "isspace") {
     const std::string_view allowed = name == "isdigit" ? "0123456789" : " \t\n\r\v\f";
@@ -123,7 +140,8 @@ Result<Value> ListMethod(Value::List& list, const std::string& name, const Argum
   }
   if (name == "insert" && first.is_int()) {
     const auto size = static_cast<std::int64_t>(list.size());
-    const std::int64_t at = std::clamp<std::int64_t>(first.as_int() < 0 ? first.as_int() + size : first.as_int(), 0, size);
+    const std::int64_t at = std::clamp<std::int64_t>(
+        first.as_int() < 0 ? first.as_int() + size : first.as_int(), 0, size);
     list.insert(list.begin() + at, arguments.Get(1, ""));
     return Value::MakeNone();
   }
@@ -136,7 +154,8 @@ Result<Value> ListMethod(Value::List& list, const std::string& name, const Argum
     list.erase(list.begin() + at);
     return out;
   }
-  if (name == "count") return Value(static_cast<std::int64_t>(std::count(list.begin(), list.end(), first)));
+  if (name == "count")
+    return Value(static_cast<std::int64_t>(std::count(list.begin(), list.end(), first)));
   if (name == "index") {
     const auto found = std::find(list.begin(), list.end(), first);
     if (found == list.end()) return base::InvalidArgument("index(): the value is not in the list");
@@ -155,16 +174,21 @@ Result<Value> DictMethod(const Value& object, const std::string& name, const Arg
     return fallback.is_undefined() ? Value::MakeNone() : fallback;
   }
   if (name == "pop") {
-    const auto found = std::find_if(dict.begin(), dict.end(), [&](const auto& entry) { return entry.first == first; });
+    const auto found = std::find_if(dict.begin(), dict.end(),
+                                    [&](const auto& entry) { return entry.first == first; });
     const Value fallback = arguments.Get(1, "default");
-    if (found == dict.end()) return fallback.is_undefined() ? Result<Value>(base::InvalidArgument("pop(): no key '", first.ToString(), "'")) : Result<Value>(fallback);
+    if (found == dict.end())
+      return fallback.is_undefined()
+                 ? Result<Value>(base::InvalidArgument("pop(): no key '", first.ToString(), "'"))
+                 : Result<Value>(fallback);
     Value out = found->second;
     dict.erase(found);
     return out;
   }
   if (name == "update") {
     if (first.is_dict()) {
-      for (const auto& [key, value] : Value::Dict(first.dict())) object.dict().emplace_back(key, value);
+      for (const auto& [key, value] : Value::Dict(first.dict()))
+        object.dict().emplace_back(key, value);
       Value merged = Value::MakeDict();
       for (const auto& [key, value] : object.dict()) merged.SetItem(key, value);
       object.dict() = merged.dict();
@@ -174,9 +198,12 @@ Result<Value> DictMethod(const Value& object, const std::string& name, const Arg
   if (name == "copy") return Value::MakeDict(dict);
   Value::List out;
   for (const auto& [key, value] : dict) {
-    if (name == "keys") out.push_back(key);
-    else if (name == "values") out.push_back(value);
-    else out.push_back(Value::MakeList({key, value}, true));
+    if (name == "keys")
+      out.push_back(key);
+    else if (name == "values")
+      out.push_back(value);
+    else
+      out.push_back(Value::MakeList({key, value}, true));
   }
   return Value::MakeList(std::move(out));
 }
@@ -186,14 +213,17 @@ Result<Value> Range(Interpreter& interpreter, const Arguments& arguments) {
   const std::size_t count = arguments.positional.size();
   if (count < 1 || count > 3) return base::InvalidArgument("range() takes one to three numbers");
   for (std::size_t i = 0; i < count; ++i) {
-    if (!arguments.positional[i].is_int()) return base::InvalidArgument("range() needs integers, not a ", arguments.positional[i].type_name());
+    if (!arguments.positional[i].is_int())
+      return base::InvalidArgument("range() needs integers, not a ",
+                                   arguments.positional[i].type_name());
     bounds[count == 1 ? 1 : i] = arguments.positional[i].as_int();
   }
   const auto [start, stop, step] = bounds;
   if (step == 0) return base::InvalidArgument("the step of range() is 0");
   Value::List out;
   for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
-    if (static_cast<std::int64_t>(out.size()) >= kRangeMax) return base::ResourceExhausted("range() is longer than ", kRangeMax);
+    if (static_cast<std::int64_t>(out.size()) >= kRangeMax)
+      return base::ResourceExhausted("range() is longer than ", kRangeMax);
     out.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
@@ -203,7 +233,8 @@ Result<Value> Range(Interpreter& interpreter, const Arguments& arguments) {
 
 Result<Value> DictFromArguments(Interpreter&, const Arguments& arguments) {
   Value dict = Value::MakeDict();
-  if (!arguments.positional.empty() && arguments.positional[0].is_dict()) dict.dict() = arguments.positional[0].dict();
+  if (!arguments.positional.empty() && arguments.positional[0].is_dict())
+    dict.dict() = arguments.positional[0].dict();
   for (const auto& [name, value] : arguments.named) dict.SetItem(Value(name), value);
   return dict;
 }
@@ -215,7 +246,8 @@ bool IsDictMethod(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
-Result<Value> CallMethod(Interpreter& interpreter, const Value& object, const std::string& name, const Arguments& arguments) {
+Result<Value> CallMethod(Interpreter& interpreter, const Value& object, const std::string& name,
+                         const Arguments& arguments) {
   if (object.is_string()) {
     RETURN_IF_ERROR(interpreter.Charge(object.as_string().size()));
     return StringMethod(object.as_string(), name, arguments);
@@ -232,17 +264,23 @@ void AddGlobals(Interpreter& interpreter) {
   interpreter.SetGlobal("range", Value::MakeFunction(Range));
   interpreter.SetGlobal("namespace", Value::MakeFunction(DictFromArguments));
   interpreter.SetGlobal("dict", Value::MakeFunction(DictFromArguments));
-  interpreter.SetGlobal("raise_exception", Value::MakeFunction([](Interpreter&, const Arguments& arguments) -> Result<Value> {
-    return base::InvalidArgument("the chat template refuses this conversation: ", arguments.Get(0, "message").ToString());
-  }));
-  interpreter.SetGlobal("strftime_now", Value::MakeFunction([](Interpreter&, const Arguments& arguments) -> Result<Value> {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    localtime_r(&now, &local);
-    std::array<char, 256> text{};
-    const std::size_t length = std::strftime(text.data(), text.size(), arguments.Get(0, "format").ToString().c_str(), &local);
-    return Value(std::string(text.data(), length));
-  }));
+  interpreter.SetGlobal(
+      "raise_exception",
+      Value::MakeFunction([](Interpreter&, const Arguments& arguments) -> Result<Value> {
+        return base::InvalidArgument("the chat template refuses this conversation: ",
+                                     arguments.Get(0, "message").ToString());
+      }));
+  interpreter.SetGlobal(
+      "strftime_now",
+      Value::MakeFunction([](Interpreter&, const Arguments& arguments) -> Result<Value> {
+        const std::time_t now = std::time(nullptr);
+        std::tm local{};
+        localtime_r(&now, &local);
+        std::array<char, 256> text{};
+        const std::size_t length = std::strftime(
+            text.data(), text.size(), arguments.Get(0, "format").ToString().c_str(), &local);
+        return Value(std::string(text.data(), length));
+      }));
 }
 
 }  // namespace thermocline::text::jinja

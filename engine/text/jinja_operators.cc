@@ -12,9 +12,11 @@ constexpr std::size_t kRepeatedBytesMax = 1 << 20;
 
 Status TypeError(const std::string& op, const Value& a, const Value& b) {
   for (const Value* value : {&a, &b}) {
-    if (value->is_undefined()) return base::InvalidArgument("'", value->undefined_name(), "' is undefined");
+    if (value->is_undefined())
+      return base::InvalidArgument("'", value->undefined_name(), "' is undefined");
   }
-  return base::InvalidArgument("unsupported operand types for ", op, ": '", a.type_name(), "' and '", b.type_name(), "'");
+  return base::InvalidArgument("unsupported operand types for ", op, ": '", a.type_name(),
+                               "' and '", b.type_name(), "'");
 }
 
 std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
@@ -24,12 +26,16 @@ std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
 
 Result<Value> Integers(const std::string& op, std::int64_t a, std::int64_t b) {
   std::int64_t out = 0;
-  const bool overflow = op == "+" ? __builtin_add_overflow(a, b, &out) : op == "-" ? __builtin_sub_overflow(a, b, &out)
-                        : op == "*" && __builtin_mul_overflow(a, b, &out);
+  const bool overflow = op == "+"   ? __builtin_add_overflow(a, b, &out)
+                        : op == "-" ? __builtin_sub_overflow(a, b, &out)
+                                    : op == "*" && __builtin_mul_overflow(a, b, &out);
   if (overflow) return base::InvalidArgument("integer overflow in ", op);
   if (op == "+" || op == "-" || op == "*") return Value(out);
-  if (op == "**") return b >= 0 ? Value(static_cast<std::int64_t>(std::pow(a, b))) : Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
-  if (b == 0 || (a == INT64_MIN && b == -1)) return base::InvalidArgument("division by zero or overflow");
+  if (op == "**")
+    return b >= 0 ? Value(static_cast<std::int64_t>(std::pow(a, b)))
+                  : Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
+  if (b == 0 || (a == INT64_MIN && b == -1))
+    return base::InvalidArgument("division by zero or overflow");
   if (op == "/") return Value(static_cast<double>(a) / static_cast<double>(b));
   if (op == "//") return Value(FloorDivide(a, b));
   return Value(a - FloorDivide(a, b) * b);
@@ -62,7 +68,8 @@ Result<Value> FormatPercent(const std::string& format, const Value& values) {
     } else if ((kind == 's' || kind == 'd') && next < list.size()) {
       out += list[next++].ToString();
     } else {
-      return base::InvalidArgument("the format '%", std::string(1, kind), "' is not supported or has no value");
+      return base::InvalidArgument("the format '%", std::string(1, kind),
+                                   "' is not supported or has no value");
     }
   }
   return Value(std::move(out));
@@ -71,24 +78,30 @@ Result<Value> FormatPercent(const std::string& format, const Value& values) {
 bool IsSequence(const Value& value) { return value.is_list() || value.is_string(); }
 
 // Index or slice bound: negative counts from the end.
-std::int64_t Clamp(const Value& bound, std::int64_t size, std::int64_t absent, std::int64_t low, std::int64_t high) {
+std::int64_t Clamp(const Value& bound, std::int64_t size, std::int64_t absent, std::int64_t low,
+                   std::int64_t high) {
   if (!bound.is_int()) return absent;
   const std::int64_t at = bound.as_int() < 0 ? bound.as_int() + size : bound.as_int();
   return std::clamp(at, low, high);
 }
 
 Result<bool> Contains(const Value& container, const Value& item) {
-  if (container.is_string() && item.is_string()) return container.as_string().find(item.as_string()) != std::string::npos;
+  if (container.is_string() && item.is_string())
+    return container.as_string().find(item.as_string()) != std::string::npos;
   if (container.is_dict()) return container.Find(item) != nullptr;
-  if (container.is_list()) return std::find(container.list().begin(), container.list().end(), item) != container.list().end();
+  if (container.is_list())
+    return std::find(container.list().begin(), container.list().end(), item) !=
+           container.list().end();
   if (container.is_undefined()) return false;
   return base::InvalidArgument("'in' needs a container, not a ", container.type_name());
 }
 
 // -1, 0 or 1.
 Result<int> Order(const Value& a, const Value& b) {
-  if (a.is_number() && b.is_number()) return a.as_double() < b.as_double() ? -1 : a.as_double() > b.as_double() ? 1 : 0;
-  if (a.is_string() && b.is_string()) return a.as_string() < b.as_string() ? -1 : a.as_string() > b.as_string() ? 1 : 0;
+  if (a.is_number() && b.is_number())
+    return a.as_double() < b.as_double() ? -1 : a.as_double() > b.as_double() ? 1 : 0;
+  if (a.is_string() && b.is_string())
+    return a.as_string() < b.as_string() ? -1 : a.as_string() > b.as_string() ? 1 : 0;
   if (a.is_list() && b.is_list()) {
     for (std::size_t i = 0; i < std::min(a.list().size(), b.list().size()); ++i) {
       if (!(a.list()[i] == b.list()[i])) return Order(a.list()[i], b.list()[i]);
@@ -102,8 +115,11 @@ Result<int> Order(const Value& a, const Value& b) {
 
 Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
   if (op == "~") return Value(a.ToString() + b.ToString());
-  if (a.is_number() && b.is_number()) return a.is_int() && b.is_int() ? Integers(op, a.as_int(), b.as_int()) : Floats(op, a.as_double(), b.as_double());
-  if (op == "+" && a.is_string() && b.is_string() && (a.is_markup() || b.is_markup())) return Value::MakeMarkup(EscapeHtml(a) + EscapeHtml(b));
+  if (a.is_number() && b.is_number())
+    return a.is_int() && b.is_int() ? Integers(op, a.as_int(), b.as_int())
+                                    : Floats(op, a.as_double(), b.as_double());
+  if (op == "+" && a.is_string() && b.is_string() && (a.is_markup() || b.is_markup()))
+    return Value::MakeMarkup(EscapeHtml(a) + EscapeHtml(b));
   if (op == "+" && a.is_string() && b.is_string()) return Value(a.as_string() + b.as_string());
   if (op == "+" && a.is_list() && b.is_list()) {
     Value::List joined = a.list();
@@ -113,7 +129,9 @@ Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
   if (op == "%" && a.is_string()) return FormatPercent(a.as_string(), b);
   if (op == "*" && a.is_string() && b.is_int()) {
     const std::int64_t times = std::max<std::int64_t>(0, b.as_int());
-    if (static_cast<std::uint64_t>(times) * (a.as_string().size() + 1) > kRepeatedBytesMax) return base::ResourceExhausted("a repeated string is longer than ", kRepeatedBytesMax, " bytes");
+    if (static_cast<std::uint64_t>(times) * (a.as_string().size() + 1) > kRepeatedBytesMax)
+      return base::ResourceExhausted("a repeated string is longer than ", kRepeatedBytesMax,
+                                     " bytes");
     std::string out;
     for (std::int64_t i = 0; i < times; ++i) out += a.as_string();
     return Value(std::move(out));
@@ -136,23 +154,28 @@ Result<bool> CompareValues(const std::string& op, const Value& a, const Value& b
 }
 
 Result<Value> GetItem(const Value& object, const Value& key) {
-  if (object.is_undefined()) return base::InvalidArgument("'", object.undefined_name(), "' is undefined");
+  if (object.is_undefined())
+    return base::InvalidArgument("'", object.undefined_name(), "' is undefined");
   if (object.is_dict()) {
     const Value* found = object.Find(key);
     return found != nullptr ? *found : Value::MakeUndefined(key.ToString());
   }
   if (IsSequence(object) && key.is_int()) {
-    const std::vector<std::string> characters = object.is_string() ? Characters(object.as_string()) : std::vector<std::string>();
-    const auto size = static_cast<std::int64_t>(object.is_string() ? characters.size() : object.list().size());
+    const std::vector<std::string> characters =
+        object.is_string() ? Characters(object.as_string()) : std::vector<std::string>();
+    const auto size =
+        static_cast<std::int64_t>(object.is_string() ? characters.size() : object.list().size());
     const std::int64_t at = key.as_int() < 0 ? key.as_int() + size : key.as_int();
     if (at < 0 || at >= size) return Value::MakeUndefined(StrCat("element ", key.as_int()));
-    return object.is_string() ? Value(characters[static_cast<std::size_t>(at)]) : object.list()[static_cast<std::size_t>(at)];
+    return object.is_string() ? Value(characters[static_cast<std::size_t>(at)])
+                              : object.list()[static_cast<std::size_t>(at)];
   }
   return Value::MakeUndefined(key.ToString());
 }
 
 Result<Value> GetAttribute(const Value& object, const std::string& name) {
-  if (object.is_undefined()) return base::InvalidArgument("'", object.undefined_name(), "' is undefined");
+  if (object.is_undefined())
+    return base::InvalidArgument("'", object.undefined_name(), "' is undefined");
   if (object.is_dict()) {
     const Value* found = object.FindKey(name);
     if (found != nullptr) return *found;
@@ -161,9 +184,12 @@ Result<Value> GetAttribute(const Value& object, const std::string& name) {
 }
 
 Result<Value> Slice(const Value& object, const Value& start, const Value& stop, const Value& step) {
-  if (!IsSequence(object)) return base::InvalidArgument("a ", object.type_name(), " cannot be sliced");
-  const std::vector<std::string> characters = object.is_string() ? Characters(object.as_string()) : std::vector<std::string>();
-  const auto size = static_cast<std::int64_t>(object.is_string() ? characters.size() : object.list().size());
+  if (!IsSequence(object))
+    return base::InvalidArgument("a ", object.type_name(), " cannot be sliced");
+  const std::vector<std::string> characters =
+      object.is_string() ? Characters(object.as_string()) : std::vector<std::string>();
+  const auto size =
+      static_cast<std::int64_t>(object.is_string() ? characters.size() : object.list().size());
   const std::int64_t stride = step.is_int() ? step.as_int() : 1;
   if (stride == 0) return base::InvalidArgument("the slice step is 0");
   const bool forward = stride > 0;
@@ -173,10 +199,13 @@ Result<Value> Slice(const Value& object, const Value& start, const Value& stop, 
   std::string text;
   Value::List items;
   for (; forward ? at < end : at > end; at += stride) {
-    if (object.is_string()) text += characters[static_cast<std::size_t>(at)];
-    else items.push_back(object.list()[static_cast<std::size_t>(at)]);
+    if (object.is_string())
+      text += characters[static_cast<std::size_t>(at)];
+    else
+      items.push_back(object.list()[static_cast<std::size_t>(at)]);
   }
-  return object.is_string() ? Value(std::move(text)) : Value::MakeList(std::move(items), object.is_tuple());
+  return object.is_string() ? Value(std::move(text))
+                            : Value::MakeList(std::move(items), object.is_tuple());
 }
 
 Result<Value::List> Iterate(const Value& value) {
@@ -187,7 +216,8 @@ Result<Value::List> Iterate(const Value& value) {
     return out;
   }
   if (value.is_string()) {
-    for (std::string& character : Characters(value.as_string())) out.emplace_back(std::move(character));
+    for (std::string& character : Characters(value.as_string()))
+      out.emplace_back(std::move(character));
     return out;
   }
   if (value.is_undefined()) return out;

@@ -29,35 +29,56 @@ class Parser {
     ~Nesting() { --depth_; }
     int& depth_;
   };
-  Status CheckDepth() const { return depth_ > kDepthMax ? Error("nested deeper than ", kDepthMax, " levels") : OkStatus(); }
+  Status CheckDepth() const {
+    return depth_ > kDepthMax ? Error("nested deeper than ", kDepthMax, " levels") : OkStatus();
+  }
 
-  const Token& Peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  const Token& Peek(std::size_t ahead = 0) const {
+    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+  }
   Token Next() { return tokens_[at_ < tokens_.size() - 1 ? at_++ : at_]; }
-  bool IsOp(std::string_view op) const { return Peek().kind == Token::Kind::kOperator && Peek().text == op; }
-  bool IsName(std::string_view name) const { return Peek().kind == Token::Kind::kName && Peek().text == name; }
+  bool IsOp(std::string_view op) const {
+    return Peek().kind == Token::Kind::kOperator && Peek().text == op;
+  }
+  bool IsName(std::string_view name) const {
+    return Peek().kind == Token::Kind::kName && Peek().text == name;
+  }
   bool Accept(std::string_view text) {
     if (!IsOp(text) && !IsName(text)) return false;
     Next();
     return true;
   }
-  Status Expect(std::string_view text) { return Accept(text) ? OkStatus() : Error("expected '", text, "', found ", Describe(Peek())); }
+  Status Expect(std::string_view text) {
+    return Accept(text) ? OkStatus() : Error("expected '", text, "', found ", Describe(Peek()));
+  }
   Result<std::string> ExpectName() {
-    if (Peek().kind != Token::Kind::kName) return Error("expected a name, found ", Describe(Peek()));
+    if (Peek().kind != Token::Kind::kName)
+      return Error("expected a name, found ", Describe(Peek()));
     return Next().text;
   }
   static std::string Describe(const Token& token) {
     switch (token.kind) {
-      case Token::Kind::kEnd: return "the end of the template";
-      case Token::Kind::kOutputEnd: return "'}}'";
-      case Token::Kind::kBlockEnd: return "'%}'";
-      case Token::Kind::kText: return "text";
-      default: return "'" + token.text + "'";
+      case Token::Kind::kEnd:
+        return "the end of the template";
+      case Token::Kind::kOutputEnd:
+        return "'}}'";
+      case Token::Kind::kBlockEnd:
+        return "'%}'";
+      case Token::Kind::kText:
+        return "text";
+      default:
+        return "'" + token.text + "'";
     }
   }
   template <typename... Pieces>
-  Status Error(const Pieces&... pieces) const { return base::InvalidArgument("line ", Peek().line, ": ", pieces...); }
+  Status Error(const Pieces&... pieces) const {
+    return base::InvalidArgument("line ", Peek().line, ": ", pieces...);
+  }
   template <typename... Pieces>
-  Status Refuse(const Pieces&... pieces) const { return base::Unimplemented("line ", Peek().line, ": ", pieces..., " is not supported in chat templates"); }
+  Status Refuse(const Pieces&... pieces) const {
+    return base::Unimplemented("line ", Peek().line, ": ", pieces...,
+                               " is not supported in chat templates");
+  }
 
   ExprPtr Make(Kind kind) const {
     auto expr = std::make_unique<Expr>();
@@ -78,7 +99,9 @@ class Parser {
     const Nesting nesting(depth_);
     RETURN_IF_ERROR(CheckDepth());
     while (Peek().kind != Token::Kind::kEnd) {
-      if (Peek().kind == Token::Kind::kBlockBegin && std::find(ends.begin(), ends.end(), Peek(1).text) != ends.end()) return OkStatus();
+      if (Peek().kind == Token::Kind::kBlockBegin &&
+          std::find(ends.begin(), ends.end(), Peek(1).text) != ends.end())
+        return OkStatus();
       auto stmt = std::make_unique<Stmt>();
       stmt->line = Peek().line;
       const Token token = Next();
@@ -88,7 +111,8 @@ class Parser {
       } else if (token.kind == Token::Kind::kOutputBegin) {
         stmt->kind = Stmt::Kind::kOutput;
         ASSIGN_OR_RETURN(stmt->expr, TupleOrExpression());
-        if (Peek().kind != Token::Kind::kOutputEnd) return Error("expected '}}', found ", Describe(Peek()));
+        if (Peek().kind != Token::Kind::kOutputEnd)
+          return Error("expected '}}', found ", Describe(Peek()));
         Next();
       } else {
         RETURN_IF_ERROR(Block(*stmt));
@@ -99,7 +123,8 @@ class Parser {
   }
 
   Status EndBlock() {
-    if (Peek().kind != Token::Kind::kBlockEnd) return Error("expected '%}', found ", Describe(Peek()));
+    if (Peek().kind != Token::Kind::kBlockEnd)
+      return Error("expected '%}', found ", Describe(Peek()));
     Next();
     return OkStatus();
   }
@@ -246,7 +271,9 @@ class Parser {
     if (!IsOp(",")) return first;
     ExprPtr tuple = Make(Kind::kTuple, std::move(first));
     while (Accept(",")) {
-      if (Peek().kind == Token::Kind::kBlockEnd || Peek().kind == Token::Kind::kOutputEnd || IsOp(")")) break;
+      if (Peek().kind == Token::Kind::kBlockEnd || Peek().kind == Token::Kind::kOutputEnd ||
+          IsOp(")"))
+        break;
       ASSIGN_OR_RETURN(ExprPtr item, Expression());
       tuple->args.push_back(std::move(item));
     }
@@ -318,7 +345,8 @@ class Parser {
   using Rule = Result<ExprPtr> (Parser::*)();
   Result<ExprPtr> LeftAssociative(Rule operand, std::initializer_list<std::string_view> ops) {
     ASSIGN_OR_RETURN(ExprPtr left, (this->*operand)());
-    while (Peek().kind == Token::Kind::kOperator && std::find(ops.begin(), ops.end(), Peek().text) != ops.end()) {
+    while (Peek().kind == Token::Kind::kOperator &&
+           std::find(ops.begin(), ops.end(), Peek().text) != ops.end()) {
       const std::string op = Next().text;
       ASSIGN_OR_RETURN(ExprPtr right, (this->*operand)());
       left = Make(Kind::kBinary, std::move(left), std::move(right));
@@ -363,7 +391,8 @@ class Parser {
     switch (token.kind) {
       case Token::Kind::kString:
         expr->value = token.text;
-        while (Peek().kind == Token::Kind::kString) expr->value = expr->value.as_string() + Next().text;
+        while (Peek().kind == Token::Kind::kString)
+          expr->value = expr->value.as_string() + Next().text;
         return expr;
       case Token::Kind::kInteger: {
         const auto number = base::ParseNumber<std::int64_t>(token.text);
@@ -371,11 +400,16 @@ class Parser {
         expr->value = *number;
         return expr;
       }
-      case Token::Kind::kFloat: expr->value = base::ParseNumber<double>(token.text).value_or(0); return expr;
+      case Token::Kind::kFloat:
+        expr->value = base::ParseNumber<double>(token.text).value_or(0);
+        return expr;
       case Token::Kind::kName:
-        if (token.text == "true" || token.text == "True") expr->value = true;
-        else if (token.text == "false" || token.text == "False") expr->value = false;
-        else if (token.text == "none" || token.text == "None") expr->value = Value::MakeNone();
+        if (token.text == "true" || token.text == "True")
+          expr->value = true;
+        else if (token.text == "false" || token.text == "False")
+          expr->value = false;
+        else if (token.text == "none" || token.text == "None")
+          expr->value = Value::MakeNone();
         else {
           expr->kind = Kind::kName;
           expr->name = token.text;
@@ -386,7 +420,9 @@ class Parser {
         if (token.text == "[") return List();
         if (token.text == "{") return Dict();
         [[fallthrough]];
-      default: --at_; return Error("expected an expression, found ", Describe(token));
+      default:
+        --at_;
+        return Error("expected an expression, found ", Describe(token));
     }
   }
 
@@ -455,7 +491,9 @@ class Parser {
         ASSIGN_OR_RETURN(parts[part], Expression());
       }
     }
-    if (slice) return Make(Kind::kSlice, std::move(expr), std::move(parts[0]), std::move(parts[1]), std::move(parts[2]));
+    if (slice)
+      return Make(Kind::kSlice, std::move(expr), std::move(parts[0]), std::move(parts[1]),
+                  std::move(parts[2]));
     if (parts[0] == nullptr) return Error("an index is missing");
     return Make(Kind::kGetItem, std::move(expr), std::move(parts[0]));
   }
@@ -464,7 +502,8 @@ class Parser {
   Status CallArguments(Expr& call) {
     while (!Accept(")")) {
       if (IsOp("*") || IsOp("**")) return Refuse("argument unpacking");
-      if (Peek().kind == Token::Kind::kName && Peek(1).kind == Token::Kind::kOperator && Peek(1).text == "=") {
+      if (Peek().kind == Token::Kind::kName && Peek(1).kind == Token::Kind::kOperator &&
+          Peek(1).text == "=") {
         const std::string name = Next().text;
         Next();
         ASSIGN_OR_RETURN(ExprPtr value, Expression());
@@ -502,9 +541,12 @@ class Parser {
     ExprPtr test = Make(Kind::kTest, std::move(expr));
     test->name = name;
     const Token::Kind next = Peek().kind;
-    const bool operand = next == Token::Kind::kString || next == Token::Kind::kInteger || next == Token::Kind::kFloat ||
-                         (next == Token::Kind::kName && !IsName("else") && !IsName("or") && !IsName("and") && !IsName("is") && !IsName("if") && !IsName("in") && !IsName("not")) ||
-                         IsOp("[") || IsOp("{");
+    const bool operand =
+        next == Token::Kind::kString || next == Token::Kind::kInteger ||
+        next == Token::Kind::kFloat ||
+        (next == Token::Kind::kName && !IsName("else") && !IsName("or") && !IsName("and") &&
+         !IsName("is") && !IsName("if") && !IsName("in") && !IsName("not")) ||
+        IsOp("[") || IsOp("{");
     if (Accept("(")) {
       RETURN_IF_ERROR(CallArguments(*test));
     } else if (operand) {

@@ -17,8 +17,10 @@ std::string MapCharacters(std::string_view text, const Map& map) {
   for (std::size_t pos = 0; pos < text.size();) {
     const std::size_t begin = pos;
     const char32_t c = base::DecodeUtf8(text, pos);
-    if (c == 0xFFFD) out.append(text.substr(begin, pos - begin));
-    else base::AppendUtf8(out, static_cast<char32_t>(map(static_cast<UChar32>(c))));
+    if (c == 0xFFFD)
+      out.append(text.substr(begin, pos - begin));
+    else
+      base::AppendUtf8(out, static_cast<char32_t>(map(static_cast<UChar32>(c))));
   }
   return out;
 }
@@ -30,15 +32,22 @@ std::string Strip(std::string_view text, const std::string* characters, bool lef
   const std::size_t begin = left ? text.find_first_not_of(set) : 0;
   if (begin == std::string_view::npos) return "";
   const std::size_t end = right ? text.find_last_not_of(set) : text.size() - 1;
-  return end == std::string_view::npos || text.empty() ? "" : std::string(text.substr(begin, end - begin + 1));
+  return end == std::string_view::npos || text.empty()
+             ? ""
+             : std::string(text.substr(begin, end - begin + 1));
 }
 
-std::vector<std::string> SplitAt(const std::string& text, const std::string& separator, std::int64_t count_max, bool from_right) {
+std::vector<std::string> SplitAt(const std::string& text, const std::string& separator,
+                                 std::int64_t count_max, bool from_right) {
   std::vector<std::size_t> cuts;
-  for (std::size_t at = text.find(separator); at != std::string::npos; at = text.find(separator, at + separator.size())) cuts.push_back(at);
+  for (std::size_t at = text.find(separator); at != std::string::npos;
+       at = text.find(separator, at + separator.size()))
+    cuts.push_back(at);
   if (count_max >= 0 && static_cast<std::int64_t>(cuts.size()) > count_max) {
-    if (from_right) cuts.erase(cuts.begin(), cuts.end() - count_max);
-    else cuts.resize(static_cast<std::size_t>(count_max));
+    if (from_right)
+      cuts.erase(cuts.begin(), cuts.end() - count_max);
+    else
+      cuts.resize(static_cast<std::size_t>(count_max));
   }
   std::vector<std::string> out;
   std::size_t begin = 0;
@@ -55,14 +64,16 @@ std::vector<std::string> SplitWords(const std::string& text, std::int64_t count_
   std::size_t pos = text.find_first_not_of(kWhiteSpace);
   while (pos != std::string::npos) {
     const bool last = count_max >= 0 && static_cast<std::int64_t>(out.size()) == count_max;
-    const std::size_t end = last ? text.find_last_not_of(kWhiteSpace) + 1 : std::min(text.find_first_of(kWhiteSpace, pos), text.size());
+    const std::size_t end = last ? text.find_last_not_of(kWhiteSpace) + 1
+                                 : std::min(text.find_first_of(kWhiteSpace, pos), text.size());
     out.push_back(text.substr(pos, end - pos));
     pos = last ? std::string::npos : text.find_first_not_of(kWhiteSpace, end);
   }
   return out;
 }
 
-Result<Value> ReplaceText(const std::string& text, const std::string& from, const std::string& to, std::int64_t count_max) {
+Result<Value> ReplaceText(const std::string& text, const std::string& from, const std::string& to,
+                          std::int64_t count_max) {
   if (from.empty()) return Value(text);
   std::string out;
   std::size_t begin = 0;
@@ -71,7 +82,8 @@ Result<Value> ReplaceText(const std::string& text, const std::string& from, cons
     if (at == std::string::npos) break;
     out.append(text, begin, at - begin).append(to);
     begin = at + from.size();
-    if (out.size() > kReplacedBytesMax) return base::ResourceExhausted("replace() makes more than ", kReplacedBytesMax, " bytes");
+    if (out.size() > kReplacedBytesMax)
+      return base::ResourceExhausted("replace() makes more than ", kReplacedBytesMax, " bytes");
   }
   return Value(out.append(text, begin));
 }
@@ -81,12 +93,23 @@ std::string EscapeHtml(const Value& value) {
   std::string out;
   for (const char c : value.ToString()) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&#34;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out.push_back(c);
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out.push_back(c);
     }
   }
   return out;

@@ -59,7 +59,8 @@ Value Value::FromJson(const Json& json) {
 }
 
 const char* Value::type_name() const {
-  constexpr const char* kNames[] = {"undefined", "NoneType", "bool", "int", "float", "str", "list", "dict", "function"};
+  constexpr const char* kNames[] = {"undefined", "NoneType", "bool", "int",     "float",
+                                    "str",       "list",     "dict", "function"};
   return kNames[data_.index()];
 }
 
@@ -76,16 +77,19 @@ bool Value::Truthy() const {
 bool Value::Equals(const Value& other, int level) const {
   if (level > kLevelsMax) return false;
   if (is_number() && other.is_number()) {
-    return is_int() && other.is_int() ? as_int() == other.as_int() : as_double() == other.as_double();
+    return is_int() && other.is_int() ? as_int() == other.as_int()
+                                      : as_double() == other.as_double();
   }
   if (data_.index() != other.data_.index()) return false;
   if (is_string()) return as_string() == other.as_string();
   if (is_list()) {
     return list().size() == other.list().size() &&
-           std::equal(list().begin(), list().end(), other.list().begin(), [&](const Value& a, const Value& b) { return a.Equals(b, level + 1); });
+           std::equal(list().begin(), list().end(), other.list().begin(),
+                      [&](const Value& a, const Value& b) { return a.Equals(b, level + 1); });
   }
   if (is_dict()) {
-    return dict().size() == other.dict().size() && std::all_of(dict().begin(), dict().end(), [&](const auto& entry) {
+    return dict().size() == other.dict().size() &&
+           std::all_of(dict().begin(), dict().end(), [&](const auto& entry) {
              const Value* found = other.Find(entry.first);
              return found != nullptr && found->Equals(entry.second, level + 1);
            });
@@ -129,16 +133,23 @@ std::string FloatText(double value) {
 }
 
 std::string QuotedText(const std::string& text) {
-  const bool use_double = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
+  const bool use_double =
+      text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
   const char quote = use_double ? '"' : '\'';
   std::string out(1, quote);
   for (const char c : text) {
-    if (c == '\\') out += "\\\\";
-    else if (c == '\n') out += "\\n";
-    else if (c == '\r') out += "\\r";
-    else if (c == '\t') out += "\\t";
-    else if (c == quote) (out += '\\') += c;
-    else out.push_back(c);
+    if (c == '\\')
+      out += "\\\\";
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\r')
+      out += "\\r";
+    else if (c == '\t')
+      out += "\\t";
+    else if (c == quote)
+      (out += '\\') += c;
+    else
+      out.push_back(c);
   }
   out.push_back(quote);
   return out;
@@ -156,16 +167,32 @@ void AppendEscaped(std::string_view text, bool ensure_ascii, std::string& out) {
     if (byte < 0x80 || !ensure_ascii || byte == 0xFF) {  // 0xFF: kTokenBreak, which must survive
       ++pos;
       switch (byte) {
-        case '"': out += "\\\""; break;
-        case '\\': out += "\\\\"; break;
-        case '\n': out += "\\n"; break;
-        case '\r': out += "\\r"; break;
-        case '\t': out += "\\t"; break;
-        case '\b': out += "\\b"; break;
-        case '\f': out += "\\f"; break;
+        case '"':
+          out += "\\\"";
+          break;
+        case '\\':
+          out += "\\\\";
+          break;
+        case '\n':
+          out += "\\n";
+          break;
+        case '\r':
+          out += "\\r";
+          break;
+        case '\t':
+          out += "\\t";
+          break;
+        case '\b':
+          out += "\\b";
+          break;
+        case '\f':
+          out += "\\f";
+          break;
         default:
-          if (byte < 0x20 || (byte == 0x7F && ensure_ascii)) escape(byte);
-          else out.push_back(static_cast<char>(byte));
+          if (byte < 0x20 || (byte == 0x7F && ensure_ascii))
+            escape(byte);
+          else
+            out.push_back(static_cast<char>(byte));
       }
       continue;
     }
@@ -203,7 +230,8 @@ std::string Value::ReprAt(int level) const {
     if (tuple_) return "(" + out + (list().size() == 1 ? ",)" : ")");
     return "[" + out + "]";
   }
-  for (const auto& [key, value] : dict()) out += (out.empty() ? "" : ", ") + key.ReprAt(level + 1) + ": " + value.ReprAt(level + 1);
+  for (const auto& [key, value] : dict())
+    out += (out.empty() ? "" : ", ") + key.ReprAt(level + 1) + ": " + value.ReprAt(level + 1);
   return "{" + out + "}";
 }
 
@@ -236,7 +264,9 @@ Status AppendJson(const Value& value, const JsonStyle& style, int level, std::st
   } else if (value.is_dict()) {
     Value::Dict entries = value.dict();
     if (style.sort_keys) {
-      std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first.ToString() < b.first.ToString(); });
+      std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+        return a.first.ToString() < b.first.ToString();
+      });
     }
     out.push_back('{');
     bool first = true;
@@ -251,7 +281,8 @@ Status AppendJson(const Value& value, const JsonStyle& style, int level, std::st
     if (!first) newline(level);
     out.push_back('}');
   } else {
-    return base::InvalidArgument("tojson: a value of type ", value.type_name(), " has no JSON form");
+    return base::InvalidArgument("tojson: a value of type ", value.type_name(),
+                                 " has no JSON form");
   }
   return OkStatus();
 }

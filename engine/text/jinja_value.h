@@ -33,9 +33,12 @@ class Value {
  public:
   using List = std::vector<Value>;
   using Dict = std::vector<std::pair<Value, Value>>;
-  struct Undefined { std::string name; };
+  struct Undefined {
+    std::string name;
+  };
   struct None {};
-  // Own their elements; a chain of a million nested lists is taken down in a loop, not on the stack.
+  // Own their elements; a chain of a million nested lists is taken down in a loop, not on the
+  // stack.
   struct ListBox {
     List items;
     ~ListBox();
@@ -53,8 +56,12 @@ class Value {
     value.tuple_ = tuple;
     return value;
   }
-  static Value MakeDict(Dict items = {}) { return Value(Data(std::make_shared<DictBox>(DictBox{std::move(items)}))); }
-  static Value MakeFunction(Function function) { return Value(Data(std::make_shared<Function>(std::move(function)))); }
+  static Value MakeDict(Dict items = {}) {
+    return Value(Data(std::make_shared<DictBox>(DictBox{std::move(items)})));
+  }
+  static Value MakeFunction(Function function) {
+    return Value(Data(std::make_shared<Function>(std::move(function))));
+  }
   // A string marked safe for HTML: what is added to it gets escaped, as Jinja's Markup does.
   static Value MakeMarkup(std::string text) {
     Value value(std::move(text));
@@ -62,20 +69,22 @@ class Value {
     return value;
   }
   static Value FromJson(const Json& json);
-  Value(bool value) : data_(value) {}                                // NOLINT: implicit by design
-  Value(std::int64_t value) : data_(value) {}                        // NOLINT
-  Value(int value) : data_(static_cast<std::int64_t>(value)) {}      // NOLINT
-  Value(double value) : data_(value) {}                              // NOLINT
-  Value(std::string value) : data_(std::move(value)) {}              // NOLINT
-  Value(std::string_view value) : data_(std::string(value)) {}       // NOLINT
-  Value(const char* value) : data_(std::string(value)) {}            // NOLINT
+  Value(bool value) : data_(value) {}                            // NOLINT: implicit by design
+  Value(std::int64_t value) : data_(value) {}                    // NOLINT
+  Value(int value) : data_(static_cast<std::int64_t>(value)) {}  // NOLINT
+  Value(double value) : data_(value) {}                          // NOLINT
+  Value(std::string value) : data_(std::move(value)) {}          // NOLINT
+  Value(std::string_view value) : data_(std::string(value)) {}   // NOLINT
+  Value(const char* value) : data_(std::string(value)) {}        // NOLINT
 
   template <typename T>
-  bool Is() const { return std::holds_alternative<T>(data_); }
+  bool Is() const {
+    return std::holds_alternative<T>(data_);
+  }
   bool is_undefined() const { return Is<Undefined>(); }
   bool is_none() const { return Is<None>(); }
   bool is_bool() const { return Is<bool>(); }
-  bool is_int() const { return Is<std::int64_t>() || is_bool(); }    // as in Python, True is 1
+  bool is_int() const { return Is<std::int64_t>() || is_bool(); }  // as in Python, True is 1
   bool is_number() const { return is_int() || Is<double>(); }
   bool is_string() const { return Is<std::string>(); }
   bool is_list() const { return Is<std::shared_ptr<ListBox>>(); }
@@ -86,8 +95,12 @@ class Value {
   const char* type_name() const;  // Python's: "str", "list", ...
 
   // Requires: the type asked for.
-  std::int64_t as_int() const { return is_bool() ? std::get<bool>(data_) : std::get<std::int64_t>(data_); }
-  double as_double() const { return is_int() ? static_cast<double>(as_int()) : std::get<double>(data_); }
+  std::int64_t as_int() const {
+    return is_bool() ? std::get<bool>(data_) : std::get<std::int64_t>(data_);
+  }
+  double as_double() const {
+    return is_int() ? static_cast<double>(as_int()) : std::get<double>(data_);
+  }
   const std::string& as_string() const { return std::get<std::string>(data_); }
   List& list() const { return std::get<std::shared_ptr<ListBox>>(data_)->items; }
   Dict& dict() const { return std::get<std::shared_ptr<DictBox>>(data_)->items; }
@@ -101,15 +114,16 @@ class Value {
   const Value* FindKey(std::string_view key) const;
   void SetItem(Value key, Value value);  // Requires: a dict.
 
-  std::string ToString() const;  // as str()
+  std::string ToString() const;                   // as str()
   std::string Repr() const { return ReprAt(0); }  // as repr(), inside lists and dicts
 
  private:
   // Both give up below 100 levels: a list may contain itself.
   bool Equals(const Value& other, int level) const;
   std::string ReprAt(int level) const;
-  using Data = std::variant<Undefined, None, bool, std::int64_t, double, std::string, std::shared_ptr<ListBox>,
-                            std::shared_ptr<DictBox>, std::shared_ptr<Function>>;
+  using Data =
+      std::variant<Undefined, None, bool, std::int64_t, double, std::string,
+                   std::shared_ptr<ListBox>, std::shared_ptr<DictBox>, std::shared_ptr<Function>>;
   explicit Value(Data data) : data_(std::move(data)) {}
   Data data_;
   bool tuple_ = false;

@@ -1,4 +1,5 @@
-// Source: the pre-tokenizer patterns of the models' published tokenizer.json files; GGUF's names for them.
+// Source: the pre-tokenizer patterns of the models' published tokenizer.json files; GGUF's names
+// for them.
 #include "engine/text/pre_tokenizer.h"
 
 #include <unicode/uregex.h>
@@ -8,14 +9,16 @@
 namespace thermocline::text {
 namespace {
 
-// Patterns are applied in turn; each cuts every piece of the one before into matches and the gaps between.
+// Patterns are applied in turn; each cuts every piece of the one before into matches and the gaps
+// between.
 struct Recipe {
   std::vector<const char*> names;
   std::vector<const char*> patterns;
   bool ignore_merges = false;
 };
 
-constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kQwen2 =
@@ -32,8 +35,10 @@ constexpr const char* kDeepseekWords =
 
 const std::vector<Recipe>& Recipes() {
   static const std::vector<Recipe> kRecipes = {
-      {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "default-gpt2"}, {kGpt2}},
-      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}, {R"(\p{N})", kGpt2}},
+      {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "default-gpt2"},
+       {kGpt2}},
+      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
+       {R"(\p{N})", kGpt2}},
       {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", R"([0-9][0-9][0-9])"}},
       {{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"}, {kLlama3}, true},
       {{"smaug-bpe", "dbrx", "glm4", "chatglm-bpe"}, {kLlama3}},
@@ -43,9 +48,11 @@ const std::vector<Recipe>& Recipes() {
       {{"gpt-4o", "llama4"}, {kGpt4o}},
       {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, R"([0-9][0-9][0-9])"}},
       {{"deepseek-llm"},
-       {R"([\r\n])", R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)", R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)", kCjkRuns, R"(\p{N}+)"}},
+       {R"([\r\n])", R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)", R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)",
+        kCjkRuns, R"(\p{N}+)"}},
       {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kCjkRuns, R"(\p{N})"}},
-      {{"deepseek-v3"}, {R"(\p{N}{1,3})", R"([\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+)", kDeepseekWords}},
+      {{"deepseek-v3"},
+       {R"(\p{N}{1,3})", R"([\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+)", kDeepseekWords}},
       {{"gemma4"}, {R"([^\n]+|[\n]+)"}},
   };
   return kRecipes;
@@ -53,8 +60,11 @@ const std::vector<Recipe>& Recipes() {
 
 // ICU's \s is [\t\n\f\r\p{Z}]; the engines these patterns were written for mean White_Space.
 std::string WithUnicodeSpaces(std::string pattern) {
-  for (const auto& [from, to] : {std::pair{"\\s", "\\p{White_Space}"}, std::pair{"\\S", "\\P{White_Space}"}}) {
-    for (std::size_t at = pattern.find(from); at != std::string::npos; at = pattern.find(from, at + 1)) pattern.replace(at, 2, to);
+  for (const auto& [from, to] :
+       {std::pair{"\\s", "\\p{White_Space}"}, std::pair{"\\S", "\\P{White_Space}"}}) {
+    for (std::size_t at = pattern.find(from); at != std::string::npos;
+         at = pattern.find(from, at + 1))
+      pattern.replace(at, 2, to);
   }
   return pattern;
 }
@@ -94,12 +104,14 @@ struct RegexCloser {
 };
 using Regex = std::unique_ptr<URegularExpression, RegexCloser>;
 
-void AppendMatches(URegularExpression* regex, const Utf16Text& text, Span piece, std::vector<Span>& out) {
+void AppendMatches(URegularExpression* regex, const Utf16Text& text, Span piece,
+                   std::vector<Span>& out) {
   UErrorCode error = U_ZERO_ERROR;
   uregex_setText(regex, text.units.data() + piece.begin, piece.end - piece.begin, &error);
   int done = piece.begin;
   while (uregex_findNext(regex, &error) && U_SUCCESS(error)) {
-    const Span match{piece.begin + uregex_start(regex, 0, &error), piece.begin + uregex_end(regex, 0, &error)};
+    const Span match{piece.begin + uregex_start(regex, 0, &error),
+                     piece.begin + uregex_end(regex, 0, &error)};
     if (match.begin == match.end) continue;
     if (match.begin > done) out.push_back({done, match.begin});
     out.push_back(match);
@@ -110,7 +122,8 @@ void AppendMatches(URegularExpression* regex, const Utf16Text& text, Span piece,
 
 class RegexPreTokenizer final : public PreTokenizer {
  public:
-  RegexPreTokenizer(std::vector<Regex> patterns, bool ignore_merges) : patterns_(std::move(patterns)), ignore_merges_(ignore_merges) {}
+  RegexPreTokenizer(std::vector<Regex> patterns, bool ignore_merges)
+      : patterns_(std::move(patterns)), ignore_merges_(ignore_merges) {}
 
   std::vector<std::string_view> Split(std::string_view text) const override {
     const Utf16Text wide = ToUtf16(text);
@@ -118,7 +131,8 @@ class RegexPreTokenizer final : public PreTokenizer {
     if (text.empty()) pieces.clear();
     for (const Regex& pattern : patterns_) {
       UErrorCode error = U_ZERO_ERROR;
-      const Regex mine(uregex_clone(pattern.get(), &error));  // a matcher holds state; clones share the program
+      const Regex mine(
+          uregex_clone(pattern.get(), &error));  // a matcher holds state; clones share the program
       next.clear();
       for (const Span piece : pieces) AppendMatches(mine.get(), wide, piece, next);
       pieces.swap(next);
@@ -127,7 +141,8 @@ class RegexPreTokenizer final : public PreTokenizer {
     out.reserve(pieces.size());
     for (const Span piece : pieces) {
       const std::size_t begin = wide.byte_offsets[static_cast<std::size_t>(piece.begin)];
-      out.push_back(text.substr(begin, wide.byte_offsets[static_cast<std::size_t>(piece.end)] - begin));
+      out.push_back(
+          text.substr(begin, wide.byte_offsets[static_cast<std::size_t>(piece.end)] - begin));
     }
     return out;
   }
@@ -142,18 +157,23 @@ class RegexPreTokenizer final : public PreTokenizer {
 
 Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& name) {
   for (const Recipe& recipe : Recipes()) {
-    const bool named = std::any_of(recipe.names.begin(), recipe.names.end(), [&](const char* n) { return name == n; });
+    const bool named = std::any_of(recipe.names.begin(), recipe.names.end(),
+                                   [&](const char* n) { return name == n; });
     if (!named) continue;
     std::vector<Regex> patterns;
     for (const char* pattern : recipe.patterns) {
       const Utf16Text wide = ToUtf16(WithUnicodeSpaces(pattern));
       UErrorCode error = U_ZERO_ERROR;
       UParseError where;
-      Regex regex(uregex_open(wide.units.data(), static_cast<int>(wide.units.size()), 0, &where, &error));
-      if (U_FAILURE(error)) return base::Internal("pre-tokenizer '", name, "': pattern ", pattern, ": ", u_errorName(error));
+      Regex regex(
+          uregex_open(wide.units.data(), static_cast<int>(wide.units.size()), 0, &where, &error));
+      if (U_FAILURE(error))
+        return base::Internal("pre-tokenizer '", name, "': pattern ", pattern, ": ",
+                              u_errorName(error));
       patterns.push_back(std::move(regex));
     }
-    return std::unique_ptr<PreTokenizer>(new RegexPreTokenizer(std::move(patterns), recipe.ignore_merges));
+    return std::unique_ptr<PreTokenizer>(
+        new RegexPreTokenizer(std::move(patterns), recipe.ignore_merges));
   }
   return base::Unimplemented("pre-tokenizer '", name, "' (tokenizer.ggml.pre) is not supported");
 }

@@ -1,4 +1,5 @@
-// Cuts text into the words that byte-level BPE merges within, by the model's own regular expressions.
+// Cuts text into the words that byte-level BPE merges within, by the model's own regular
+// expressions.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,9 @@ std::vector<int> ByteTokens(const model::Vocabulary& vocabulary) {
   std::vector<int> tokens(256, -1);
   for (int id = 0; id < vocabulary.size(); ++id) {
     const auto at = static_cast<std::size_t>(id);
-    if (vocabulary.types[at] != TokenType::kByte && vocabulary.kind == model::VocabularyKind::kSentencePiece) continue;
+    if (vocabulary.types[at] != TokenType::kByte &&
+        vocabulary.kind == model::VocabularyKind::kSentencePiece)
+      continue;
     const int byte = model::ParseByteToken(vocabulary.tokens[at]);
     if (byte >= 0) tokens[static_cast<std::size_t>(byte)] = id;
   }
@@ -32,7 +34,8 @@ std::string MarkSpaces(std::string_view text) {
 
 std::string UnmarkSpaces(std::string_view text) {
   std::string out(text);
-  for (std::size_t at = out.find(kSpaceMark); at != std::string::npos; at = out.find(kSpaceMark, at + 1)) {
+  for (std::size_t at = out.find(kSpaceMark); at != std::string::npos;
+       at = out.find(kSpaceMark, at + 1)) {
     out.replace(at, kSpaceMark.size(), " ");
   }
   return out;
@@ -58,12 +61,15 @@ SentencePieceTokenizer::SentencePieceTokenizer(const model::Vocabulary& vocabula
   for (int id = 0; id < vocabulary_.size(); ++id) {
     const auto at = static_cast<std::size_t>(id);
     const TokenType type = vocabulary_.types[at];
-    if (type == TokenType::kNormal || type == TokenType::kUserDefined) pieces_.emplace(vocabulary_.tokens[at], id);
+    if (type == TokenType::kNormal || type == TokenType::kUserDefined)
+      pieces_.emplace(vocabulary_.tokens[at], id);
   }
 }
 
-void SentencePieceTokenizer::EncodePlain(std::string_view text, bool at_start, std::vector<int>& out) const {
-  std::string clean = vocabulary_.remove_extra_whitespaces ? CollapseSpaces(text) : std::string(text);
+void SentencePieceTokenizer::EncodePlain(std::string_view text, bool at_start,
+                                         std::vector<int>& out) const {
+  std::string clean =
+      vocabulary_.remove_extra_whitespaces ? CollapseSpaces(text) : std::string(text);
   if (clean.empty()) return;
   if (vocabulary_.add_space_prefix && at_start) clean.insert(0, " ");
   const std::string marked = MarkSpaces(clean);
@@ -75,7 +81,10 @@ void SentencePieceTokenizer::EncodePlain(std::string_view text, bool at_start, s
   for (Symbol& symbol : symbols) symbol.id = find_piece(symbol.text);
   MergeSymbols(symbols, [&](const Symbol& a, const Symbol& b) {
     const int id = find_piece(std::string_view(a.text.data(), a.text.size() + b.text.size()));
-    return id < 0 ? Merge{} : Merge{true, -static_cast<double>(vocabulary_.scores[static_cast<std::size_t>(id)]), id};
+    return id < 0
+               ? Merge{}
+               : Merge{true, -static_cast<double>(vocabulary_.scores[static_cast<std::size_t>(id)]),
+                       id};
   });
   for (int i = 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
     const Symbol& symbol = symbols[static_cast<std::size_t>(i)];
@@ -83,7 +92,8 @@ void SentencePieceTokenizer::EncodePlain(std::string_view text, bool at_start, s
   }
 }
 
-void SentencePieceTokenizer::AppendSymbol(std::string_view text, int id, std::vector<int>& out) const {
+void SentencePieceTokenizer::AppendSymbol(std::string_view text, int id,
+                                          std::vector<int>& out) const {
   if (id >= 0) {
     out.push_back(id);
     return;
@@ -102,7 +112,8 @@ void SentencePieceTokenizer::AppendSymbol(std::string_view text, int id, std::ve
 
 std::string SentencePieceTokenizer::BytesOf(int token) const {
   const std::string& text = vocabulary_.tokens[static_cast<std::size_t>(token)];
-  if (vocabulary_.types[static_cast<std::size_t>(token)] == TokenType::kByte) return std::string(1, static_cast<char>(model::ParseByteToken(text)));
+  if (vocabulary_.types[static_cast<std::size_t>(token)] == TokenType::kByte)
+    return std::string(1, static_cast<char>(model::ParseByteToken(text)));
   return UnmarkSpaces(text);
 }
 

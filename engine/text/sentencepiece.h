@@ -1,4 +1,5 @@
-// SentencePiece BPE: characters joined by the score of the piece they form, spaces as U+2581, byte fallback.
+// SentencePiece BPE: characters joined by the score of the piece they form, spaces as U+2581, byte
+// fallback.
 #pragma once
 
 #include <string>
@@ -28,8 +29,9 @@ class SentencePieceTokenizer final : public Tokenizer {
  private:
   void AppendSymbol(std::string_view text, int id, std::vector<int>& out) const;
 
-  std::unordered_map<std::string_view, int> pieces_;  // normal and user-defined tokens; views into vocabulary_
-  std::vector<int> byte_tokens_;                      // [256]
+  std::unordered_map<std::string_view, int>
+      pieces_;                    // normal and user-defined tokens; views into vocabulary_
+  std::vector<int> byte_tokens_;  // [256]
 };
 
 }  // namespace thermocline::text

@@ -13,12 +13,16 @@ using model::VocabularyKind;
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Create(const model::Vocabulary& vocabulary) {
   std::unique_ptr<Tokenizer> tokenizer;
   switch (vocabulary.kind) {
-    case VocabularyKind::kNone: return base::FailedPrecondition("the model file holds no tokenizer");
-    case VocabularyKind::kSentencePiece: tokenizer = std::make_unique<SentencePieceTokenizer>(vocabulary); break;
+    case VocabularyKind::kNone:
+      return base::FailedPrecondition("the model file holds no tokenizer");
+    case VocabularyKind::kSentencePiece:
+      tokenizer = std::make_unique<SentencePieceTokenizer>(vocabulary);
+      break;
     case VocabularyKind::kByteLevelBpe:
     case VocabularyKind::kSpaceBpe: {
       const bool spaces = vocabulary.kind == VocabularyKind::kSpaceBpe;
-      ASSIGN_OR_RETURN(auto pre, PreTokenizer::Create(spaces ? "gemma4" : vocabulary.pre_tokenizer));
+      ASSIGN_OR_RETURN(auto pre,
+                       PreTokenizer::Create(spaces ? "gemma4" : vocabulary.pre_tokenizer));
       tokenizer = std::make_unique<BpeTokenizer>(vocabulary, std::move(pre));
       break;
     }
@@ -42,16 +46,22 @@ void Tokenizer::BuildIndex() {
     bytes_.push_back(BytesOf(id));
     const bool control = v.types[at] == TokenType::kControl || v.types[at] == TokenType::kUnknown;
     if ((!control && v.types[at] != TokenType::kUserDefined) || v.tokens[at].empty()) continue;
-    specials_by_byte_[static_cast<unsigned char>(v.tokens[at][0])].push_back({v.tokens[at], id, control});
+    specials_by_byte_[static_cast<unsigned char>(v.tokens[at][0])].push_back(
+        {v.tokens[at], id, control});
   }
   for (auto& specials : specials_by_byte_) {
-    std::stable_sort(specials.begin(), specials.end(), [](const Special& a, const Special& b) { return a.text.size() > b.text.size(); });
+    std::stable_sort(specials.begin(), specials.end(), [](const Special& a, const Special& b) {
+      return a.text.size() > b.text.size();
+    });
   }
 }
 
-const Tokenizer::Special* Tokenizer::MatchSpecial(std::string_view text, std::size_t pos, bool control_tokens) const {
+const Tokenizer::Special* Tokenizer::MatchSpecial(std::string_view text, std::size_t pos,
+                                                  bool control_tokens) const {
   for (const Special& special : specials_by_byte_[static_cast<unsigned char>(text[pos])]) {
-    if ((control_tokens || !special.control) && text.compare(pos, special.text.size(), special.text) == 0) return &special;
+    if ((control_tokens || !special.control) &&
+        text.compare(pos, special.text.size(), special.text) == 0)
+      return &special;
   }
   return nullptr;
 }
@@ -77,7 +87,8 @@ std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& o
   return out;
 }
 
-void Tokenizer::EncodeBetween(std::string_view text, bool at_start, bool token_breaks, std::vector<int>& out) const {
+void Tokenizer::EncodeBetween(std::string_view text, bool at_start, bool token_breaks,
+                              std::vector<int>& out) const {
   std::string clean(text);
   if (token_breaks) std::erase(clean, kTokenBreak);
   if (!clean.empty()) EncodePlain(base::ReplaceInvalidUtf8(clean), at_start, out);
@@ -86,7 +97,8 @@ void Tokenizer::EncodeBetween(std::string_view text, bool at_start, bool token_b
 const std::string& Tokenizer::TokenBytes(int token, bool control_tokens) const {
   static const std::string kNothing;
   const auto at = static_cast<std::size_t>(token);
-  const bool control = vocabulary_.types[at] == TokenType::kControl || vocabulary_.types[at] == TokenType::kUnknown;
+  const bool control =
+      vocabulary_.types[at] == TokenType::kControl || vocabulary_.types[at] == TokenType::kUnknown;
   return control && !control_tokens ? kNothing : bytes_[at];
 }
 

@@ -11,14 +11,15 @@
 
 namespace thermocline::text {
 
-// ProtectControlTokens puts this byte, which UTF-8 never uses, inside what would otherwise read as a control
-// token; Encode takes it out again where `token_breaks` is set.
+// ProtectControlTokens puts this byte, which UTF-8 never uses, inside what would otherwise read as
+// a control token; Encode takes it out again where `token_breaks` is set.
 inline constexpr char kTokenBreak = '\xFF';
 
 struct EncodeOptions {
-  bool add_bos = false;         // in front, if the vocabulary has one
-  bool control_tokens = false;  // control tokens in the text become themselves; else they are plain text
-  bool token_breaks = false;    // the text holds kTokenBreak bytes
+  bool add_bos = false;  // in front, if the vocabulary has one
+  bool control_tokens =
+      false;  // control tokens in the text become themselves; else they are plain text
+  bool token_breaks = false;  // the text holds kTokenBreak bytes
 };
 
 // Thread-safe after Create.
@@ -30,7 +31,8 @@ class Tokenizer {
 
   // Ill-formed UTF-8 is read as U+FFFD.
   std::vector<int> Encode(std::string_view text, const EncodeOptions& options) const;
-  // The bytes `token` stands for; control tokens have none unless `control_tokens`. Requires: id in range.
+  // The bytes `token` stands for; control tokens have none unless `control_tokens`. Requires: id in
+  // range.
   const std::string& TokenBytes(int token, bool control_tokens = false) const;
   // Whole text of `tokens`: without the space that Encode put in front, ill-formed bytes as U+FFFD.
   std::string Decode(const std::vector<int>& tokens, bool control_tokens = false) const;
@@ -58,7 +60,8 @@ class Tokenizer {
   };
   // The longest special token at `pos`, or nullptr.
   const Special* MatchSpecial(std::string_view text, std::size_t pos, bool control_tokens) const;
-  void EncodeBetween(std::string_view text, bool at_start, bool token_breaks, std::vector<int>& out) const;
+  void EncodeBetween(std::string_view text, bool at_start, bool token_breaks,
+                     std::vector<int>& out) const;
 
   std::vector<Special> specials_by_byte_[256];  // by first byte, longest first
   std::vector<std::string> bytes_;              // by token

@@ -6,7 +6,8 @@
 
 namespace thermocline::tools {
 
-ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(::isatty(STDERR_FILENO) != 0) {}
+ProgressBar::ProgressBar(std::string label)
+    : label_(std::move(label)), terminal_(::isatty(STDERR_FILENO) != 0) {}
 
 void ProgressBar::Show(double share) {
   const int percent = static_cast<int>(share * 100);

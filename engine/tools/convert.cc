@@ -1,7 +1,8 @@
 // `thermocline convert`: any model we read, as GGUF.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+
+#include <CLI/CLI.hpp>
 
 #include "engine/model/builtin.h"
 #include "engine/model/gguf_writer.h"
@@ -25,18 +26,25 @@ std::optional<kernels::DType> TypeByName(const std::string& name) {
 Status Convert(const Options& options) {
   ASSIGN_OR_RETURN(const std::string in, model::ResolveModel(options.in));
   std::error_code error;
-  if (std::filesystem::equivalent(in, options.out, error)) return base::InvalidArgument(options.out, ": is the input; choose another name");
+  if (std::filesystem::equivalent(in, options.out, error))
+    return base::InvalidArgument(options.out, ": is the input; choose another name");
   ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(in));
   ProgressBar bar("converting");
   const std::string stem = std::filesystem::path(in).stem().string();
-  RETURN_IF_ERROR(model::WriteGguf(*file, options.out, {.type = TypeByName(options.type), .name = options.name.empty() ? stem : options.name, .on_progress = bar.callback()}));
+  RETURN_IF_ERROR(model::WriteGguf(*file, options.out,
+                                   {.type = TypeByName(options.type),
+                                    .name = options.name.empty() ? stem : options.name,
+                                    .on_progress = bar.callback()}));
   bar.Clear();
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(options.out, error));
   if (options.json) {
-    PrintJson(Json::Object{{"out", options.out}, {"type", options.type.empty() ? "as stored" : options.type}, {"bytes", bytes},
+    PrintJson(Json::Object{{"out", options.out},
+                           {"type", options.type.empty() ? "as stored" : options.type},
+                           {"bytes", bytes},
                            {"tensors", static_cast<std::int64_t>(file->tensors.size())}});
   } else {
-    std::printf("%s: %zu tensors, %s\n", options.out.c_str(), file->tensors.size(), base::HumanBytes(static_cast<double>(bytes)).c_str());
+    std::printf("%s: %zu tensors, %s\n", options.out.c_str(), file->tensors.size(),
+                base::HumanBytes(static_cast<double>(bytes)).c_str());
   }
   return OkStatus();
 }
@@ -47,7 +55,9 @@ Command AddConvert(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("in", options->in, "Model file or folder")->required();
   app.add_option("out", options->out, "GGUF file to write")->required();
-  app.add_option("--quantize", options->type, "Type of the matrices; as stored if not given. With q4_0 the embedding and the head are q8_0")
+  app.add_option("--quantize", options->type,
+                 "Type of the matrices; as stored if not given. With q4_0 the embedding and the "
+                 "head are q8_0")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0"}));
   app.add_option("--name", options->name, "general.name in the file");
   app.add_flag("--json", options->json, "One JSON object on standard output");

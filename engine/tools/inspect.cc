@@ -1,7 +1,8 @@
 // `thermocline inspect`: configuration, vocabulary, tensors and metadata of a model file.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
+
+#include <CLI/CLI.hpp>
 
 #include "engine/model/builtin.h"
 #include "engine/model/model_file.h"
@@ -18,10 +19,14 @@ struct Options {
 
 const char* KindName(model::VocabularyKind kind) {
   switch (kind) {
-    case model::VocabularyKind::kNone: return "none";
-    case model::VocabularyKind::kSentencePiece: return "sentencepiece";
-    case model::VocabularyKind::kByteLevelBpe: return "byte-level bpe";
-    case model::VocabularyKind::kSpaceBpe: return "bpe over characters";
+    case model::VocabularyKind::kNone:
+      return "none";
+    case model::VocabularyKind::kSentencePiece:
+      return "sentencepiece";
+    case model::VocabularyKind::kByteLevelBpe:
+      return "byte-level bpe";
+    case model::VocabularyKind::kSpaceBpe:
+      return "bpe over characters";
   }
   return "";
 }
@@ -52,18 +57,24 @@ Json Describe(const model::ModelFile& file) {
                                     {"bos", v.bos},
                                     {"eos", v.eos},
                                     {"add_bos", v.add_bos},
-                                    {"chat_template", v.chat_template.empty() ? Json() : Json(v.chat_template)}});
+                                    {"chat_template",
+                                     v.chat_template.empty() ? Json() : Json(v.chat_template)}});
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> types;
   Json::Array tensors;
   for (const model::TensorInfo& t : file.tensors) {
     auto& [count, bytes] = types[t.type->name];
     ++count;
     bytes += static_cast<std::int64_t>(t.bytes);
-    tensors.push_back(Json::Object{{"name", t.name}, {"type", t.type->name}, {"rows", t.rows}, {"cols", t.cols},
-                                   {"offset", static_cast<std::int64_t>(t.offset)}, {"bytes", static_cast<std::int64_t>(t.bytes)}});
+    tensors.push_back(Json::Object{{"name", t.name},
+                                   {"type", t.type->name},
+                                   {"rows", t.rows},
+                                   {"cols", t.cols},
+                                   {"offset", static_cast<std::int64_t>(t.offset)},
+                                   {"bytes", static_cast<std::int64_t>(t.bytes)}});
   }
   Json by_type{Json::Object{}};
-  for (const auto& [name, sums] : types) by_type.Set(name, Json::Object{{"tensors", sums.first}, {"bytes", sums.second}});
+  for (const auto& [name, sums] : types)
+    by_type.Set(name, Json::Object{{"tensors", sums.first}, {"bytes", sums.second}});
   out.Set("types", std::move(by_type));
   out.Set("tensors", std::move(tensors));
   // Long arrays (the vocabulary) are told by their length.
@@ -86,21 +97,26 @@ void PrintTable(const Json& d, bool tensors) {
       std::printf("  %-42s %s\n", key.c_str(), text.c_str());
     }
   };
-  std::printf("%s (%s)\n", d.Find("path")->as_string().c_str(), d.Find("format")->as_string().c_str());
+  std::printf("%s (%s)\n", d.Find("path")->as_string().c_str(),
+              d.Find("format")->as_string().c_str());
   if (const Json* config = d.Find("config")) {
     print_object("config", *config);
-    std::printf("  %-42s %.1f million\n", "parameters", d.Find("num_parameters")->as_double() / 1e6);
+    std::printf("  %-42s %.1f million\n", "parameters",
+                d.Find("num_parameters")->as_double() / 1e6);
   }
   print_object("tokenizer", *d.Find("tokenizer"));
   std::printf("\ntensors: %zu\n", d.Find("tensors")->as_array().size());
   for (const auto& [type, sums] : d.Find("types")->as_object()) {
-    std::printf("  %-6s %5lld tensors  %s\n", type.c_str(), static_cast<long long>(sums.Find("tensors")->as_int()),
+    std::printf("  %-6s %5lld tensors  %s\n", type.c_str(),
+                static_cast<long long>(sums.Find("tensors")->as_int()),
                 base::HumanBytes(sums.Find("bytes")->as_double()).c_str());
   }
   if (tensors) {
     for (const Json& t : d.Find("tensors")->as_array()) {
-      std::printf("  %-32s %-5s [%lld, %lld]\n", t.Find("name")->as_string().c_str(), t.Find("type")->as_string().c_str(),
-                  static_cast<long long>(t.Find("rows")->as_int()), static_cast<long long>(t.Find("cols")->as_int()));
+      std::printf("  %-32s %-5s [%lld, %lld]\n", t.Find("name")->as_string().c_str(),
+                  t.Find("type")->as_string().c_str(),
+                  static_cast<long long>(t.Find("rows")->as_int()),
+                  static_cast<long long>(t.Find("cols")->as_int()));
     }
   }
   print_object("metadata", *d.Find("metadata"));
@@ -117,8 +133,10 @@ Command AddInspect(CLI::App& app) {
     ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(options->model));
     ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(path));
     const Json description = Describe(*file);
-    if (options->json) PrintJson(description);
-    else PrintTable(description, options->tensors);
+    if (options->json)
+      PrintJson(description);
+    else
+      PrintTable(description, options->tensors);
     return OkStatus();
   };
 }

@@ -1,6 +1,7 @@
 // `thermocline`: the command line.
-#include <CLI/CLI.hpp>
 #include <cstdio>
+
+#include <CLI/CLI.hpp>
 
 #include "engine/base/log.h"
 #include "engine/tools/console.h"
@@ -8,9 +9,11 @@
 using namespace thermocline::tools;  // NOLINT: this file is only the table below
 
 int main(int argc, char** argv) {
-  CLI::App app{"Thermocline: run, inspect and measure language models on one machine.\n"
-               "MODEL is a GGUF file, a llama2.c .bin, a Hugging Face folder, or a built-in model (tidepool, tidepool-draft).",
-               "thermocline"};
+  CLI::App app{
+      "Thermocline: run, inspect and measure language models on one machine.\n"
+      "MODEL is a GGUF file, a llama2.c .bin, a Hugging Face folder, or a built-in model "
+      "(tidepool, tidepool-draft).",
+      "thermocline"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "thermocline 0.1.0");
   struct Entry {

@@ -12,7 +12,8 @@ namespace thermocline::tools {
 // Rows of `cols` f32, appended one at a time. Requires: exactly `rows` rows before Commit.
 class NpyWriter {
  public:
-  static Result<std::unique_ptr<NpyWriter>> Create(const std::string& path, std::int64_t rows, std::int64_t cols);
+  static Result<std::unique_ptr<NpyWriter>> Create(const std::string& path, std::int64_t rows,
+                                                   std::int64_t cols);
   Status Append(std::span<const float> row) { return file_->Append(std::as_bytes(row)); }
   Status Commit() { return file_->Commit(); }
 

@@ -1,8 +1,9 @@
 // `thermocline run`: generate from a prompt, or chat on the terminal.
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+
+#include <CLI/CLI.hpp>
 
 #include "engine/chat.h"
 #include "engine/engine.h"
@@ -54,39 +55,55 @@ Result<Generation> Generate(Engine& engine, Request request, bool quiet) {
 double Rate(int tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0; }
 
 // Tokens after the first: the first comes from prefill.
-double DecodeRate(const Usage& usage) { return Rate(std::max(0, usage.completion_tokens - 1), usage.decode_s); }
+double DecodeRate(const Usage& usage) {
+  return Rate(std::max(0, usage.completion_tokens - 1), usage.decode_s);
+}
 
 const char* ReasonName(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kCancelled: return "cancelled";
-    default: return "error";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    default:
+      return "error";
   }
 }
 
 void PrintSpeed(const Generation& g, const EngineStats& stats) {
-  std::fprintf(stderr, "%d prompt tokens at %.1f tokens/s, %d tokens at %.1f tokens/s, %.1f MB/token, %d threads, %s\n", g.usage.prompt_tokens,
-               Rate(g.usage.prompt_tokens, g.usage.prefill_s), g.usage.completion_tokens, DecodeRate(g.usage),
-               static_cast<double>(stats.bytes_per_token) / 1e6, stats.threads, stats.cpu_isa.c_str());
+  std::fprintf(stderr,
+               "%d prompt tokens at %.1f tokens/s, %d tokens at %.1f tokens/s, %.1f MB/token, %d "
+               "threads, %s\n",
+               g.usage.prompt_tokens, Rate(g.usage.prompt_tokens, g.usage.prefill_s),
+               g.usage.completion_tokens, DecodeRate(g.usage),
+               static_cast<double>(stats.bytes_per_token) / 1e6, stats.threads,
+               stats.cpu_isa.c_str());
 }
 
 Json ToJson(const Generation& g, const EngineStats& stats) {
-  return Json::Object{{"text", g.text},
-                      {"tokens", Json::Array(g.tokens.begin(), g.tokens.end())},
-                      {"prompt_tokens", g.usage.prompt_tokens},
-                      {"completion_tokens", g.usage.completion_tokens},
-                      {"finish_reason", ReasonName(g.reason)},
-                      {"timings", Json::Object{{"load_s", stats.load_s},
-                                               {"prefill_s", g.usage.prefill_s},
-                                               {"decode_s", g.usage.decode_s},
-                                               {"prefill_tokens_per_s", Rate(g.usage.prompt_tokens, g.usage.prefill_s)},
-                                               {"decode_tokens_per_s", DecodeRate(g.usage)},
-                                               {"bytes_per_token", static_cast<std::int64_t>(stats.bytes_per_token)}}}};
+  return Json::Object{
+      {"text", g.text},
+      {"tokens", Json::Array(g.tokens.begin(), g.tokens.end())},
+      {"prompt_tokens", g.usage.prompt_tokens},
+      {"completion_tokens", g.usage.completion_tokens},
+      {"finish_reason", ReasonName(g.reason)},
+      {"timings",
+       Json::Object{{"load_s", stats.load_s},
+                    {"prefill_s", g.usage.prefill_s},
+                    {"decode_s", g.usage.decode_s},
+                    {"prefill_tokens_per_s", Rate(g.usage.prompt_tokens, g.usage.prefill_s)},
+                    {"decode_tokens_per_s", DecodeRate(g.usage)},
+                    {"bytes_per_token", static_cast<std::int64_t>(stats.bytes_per_token)}}}};
 }
 
 Request MakeRequest(const Options& options, std::vector<int> prompt) {
-  return {.prompt = std::move(prompt), .sampling = options.sampling, .max_tokens = options.max_tokens, .stop = {}, .ignore_eos = options.ignore_eos};
+  return {.prompt = std::move(prompt),
+          .sampling = options.sampling,
+          .max_tokens = options.max_tokens,
+          .stop = {},
+          .ignore_eos = options.ignore_eos};
 }
 
 Status Complete(Engine& engine, const Options& options) {
@@ -96,13 +113,16 @@ Status Complete(Engine& engine, const Options& options) {
   if (options.chat) {
     ASSIGN_OR_RETURN(const auto formatter, ChatFormatter::Create(tokenizer));
     Json::Array messages;
-    if (!options.system.empty()) messages.push_back(Json::Object{{"role", "system"}, {"content", options.system}});
+    if (!options.system.empty())
+      messages.push_back(Json::Object{{"role", "system"}, {"content", options.system}});
     messages.push_back(Json::Object{{"role", "user"}, {"content", options.prompt}});
-    ASSIGN_OR_RETURN(prompt, formatter->Encode(Json(Json::Object{{"messages", std::move(messages)}})));
+    ASSIGN_OR_RETURN(prompt,
+                     formatter->Encode(Json(Json::Object{{"messages", std::move(messages)}})));
   } else {
     prompt = tokenizer.Encode(options.prompt, {.add_bos = bos, .control_tokens = true});
   }
-  ASSIGN_OR_RETURN(const Generation g, Generate(engine, MakeRequest(options, std::move(prompt)), options.json));
+  ASSIGN_OR_RETURN(const Generation g,
+                   Generate(engine, MakeRequest(options, std::move(prompt)), options.json));
   if (options.json) {
     PrintJson(ToJson(g, engine.Stats()));
   } else {
@@ -115,18 +135,22 @@ Status Complete(Engine& engine, const Options& options) {
 
 Status Chat(Engine& engine, const Options& options) {
   ASSIGN_OR_RETURN(const auto formatter, ChatFormatter::Create(engine.tokenizer()));
-  std::fprintf(stderr, "Chatting with %s. An empty line or Ctrl-D ends.\n", engine.Stats().model_path.c_str());
+  std::fprintf(stderr, "Chatting with %s. An empty line or Ctrl-D ends.\n",
+               engine.Stats().model_path.c_str());
   Json::Array messages;
-  if (!options.system.empty()) messages.push_back(Json::Object{{"role", "system"}, {"content", options.system}});
+  if (!options.system.empty())
+    messages.push_back(Json::Object{{"role", "system"}, {"content", options.system}});
   while (true) {
     std::printf("> ");
     std::fflush(stdout);
     std::string line;
     if (!std::getline(std::cin, line) || line.empty()) break;
     messages.push_back(Json::Object{{"role", "user"}, {"content", line}});
-    ASSIGN_OR_RETURN(std::vector<int> prompt, formatter->Encode(Json(Json::Object{{"messages", messages}})));
+    ASSIGN_OR_RETURN(std::vector<int> prompt,
+                     formatter->Encode(Json(Json::Object{{"messages", messages}})));
     interrupted = 0;
-    ASSIGN_OR_RETURN(const Generation g, Generate(engine, MakeRequest(options, std::move(prompt)), false));
+    ASSIGN_OR_RETURN(const Generation g,
+                     Generate(engine, MakeRequest(options, std::move(prompt)), false));
     std::printf("\n");
     PrintSpeed(g, engine.Stats());
     messages.push_back(Json::Object{{"role", "assistant"}, {"content", g.text}});
@@ -153,21 +177,33 @@ Command AddRun(CLI::App& app) {
   auto o = std::make_shared<Options>();
   o->sampling.temperature = 0;
   app.add_option("model", o->model, "Model file, folder or built-in name")->required();
-  CLI::Option* prompt = app.add_option("-p,--prompt", o->prompt, "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence");
+  CLI::Option* prompt = app.add_option(
+      "-p,--prompt", o->prompt,
+      "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence");
   app.add_flag("--chat", o->chat, "The prompt is a user's message for the chat template");
   app.add_option("--system", o->system, "System message of a chat");
-  app.add_option("-n,--max-tokens", o->max_tokens, "Tokens to generate; 0 = to the end of the context")->check(CLI::NonNegativeNumber);
+  app.add_option("-n,--max-tokens", o->max_tokens,
+                 "Tokens to generate; 0 = to the end of the context")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--temperature", o->sampling.temperature, "0 takes the most probable token");
   app.add_option("--top-k", o->sampling.top_k, "Sample from the k most probable tokens; 0 = all");
-  app.add_option("--top-p", o->sampling.top_p, "Sample from the smallest set with this probability");
-  app.add_option("--min-p", o->sampling.min_p, "Leave out tokens below this share of the highest probability");
-  app.add_option("--repetition-penalty", o->sampling.repetition_penalty, "Above 1 makes seen tokens less likely");
-  app.add_option("--presence-penalty", o->sampling.presence_penalty, "Subtracted from the logits of generated tokens");
-  app.add_option("--frequency-penalty", o->sampling.frequency_penalty, "The same for each time they came");
+  app.add_option("--top-p", o->sampling.top_p,
+                 "Sample from the smallest set with this probability");
+  app.add_option("--min-p", o->sampling.min_p,
+                 "Leave out tokens below this share of the highest probability");
+  app.add_option("--repetition-penalty", o->sampling.repetition_penalty,
+                 "Above 1 makes seen tokens less likely");
+  app.add_option("--presence-penalty", o->sampling.presence_penalty,
+                 "Subtracted from the logits of generated tokens");
+  app.add_option("--frequency-penalty", o->sampling.frequency_penalty,
+                 "The same for each time they came");
   app.add_option("--seed", o->sampling.seed, "The same seed and prompt give the same text");
-  app.add_option("-t,--threads", o->threads, "Kernel threads; 0 = all processors")->check(CLI::Range(0, 256));
-  app.add_option("--context", o->context, "Context length in tokens; 0 = the model's, at most 8192")->check(CLI::NonNegativeNumber);
-  app.add_option("--cpu-isa", o->isa, "avx512, avx2 or reference; default $THERMOCLINE_CPU_ISA, else the fastest");
+  app.add_option("-t,--threads", o->threads, "Kernel threads; 0 = all processors")
+      ->check(CLI::Range(0, 256));
+  app.add_option("--context", o->context, "Context length in tokens; 0 = the model's, at most 8192")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--cpu-isa", o->isa,
+                 "avx512, avx2 or reference; default $THERMOCLINE_CPU_ISA, else the fastest");
   app.add_flag("--ignore-eos", o->ignore_eos, "Go on after the model's end token");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o, prompt]() -> Status {

@@ -9,6 +9,7 @@
 namespace thermocline::kernels {
 
 extern const OpTable kAvx2Ops;
-const OpTable kAvx2Ops = {kIsaName, Gemm, Quantize, Attention, RmsNorm, Rope, Gated, Add, ToHalf, SoftmaxExp};
+const OpTable kAvx2Ops = {kIsaName, Gemm,  Quantize, Attention, RmsNorm,
+                          Rope,     Gated, Add,      ToHalf,    SoftmaxExp};
 
 }  // namespace thermocline::kernels

@@ -9,6 +9,7 @@
 namespace thermocline::kernels {
 
 extern const OpTable kAvx512Ops;
-const OpTable kAvx512Ops = {kIsaName, Gemm, Quantize, Attention, RmsNorm, Rope, Gated, Add, ToHalf, SoftmaxExp};
+const OpTable kAvx512Ops = {kIsaName, Gemm,  Quantize, Attention, RmsNorm,
+                            Rope,     Gated, Add,      ToHalf,    SoftmaxExp};
 
 }  // namespace thermocline::kernels

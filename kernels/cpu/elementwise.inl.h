@@ -6,7 +6,8 @@
 namespace thermocline::kernels {
 namespace {
 
-// exp by range reduction to [-ln2/2, ln2/2] and a polynomial of degree 6; relative error below 2e-7 on
+// exp by range reduction to [-ln2/2, ln2/2] and a polynomial of degree 6; relative error below 2e-7
+// on
 // [-87, 88], which a test measures. Clamped outside. Source: Cephes' expf, coefficients by Taylor.
 inline F32x16 Exp(F32x16 x) {
   x = MinF(MaxF(x, Set1(-87.3F)), Set1(88.0F));
@@ -52,7 +53,10 @@ void RmsNorm(const RmsNormParams& p) {
   }
   const float scale = 1.0F / __builtin_sqrtf(SumLanes(sum) / static_cast<float>(p.n) + p.eps);
   ForLanes(
-      p.n, [&](int j) { Store(p.out + j, MulF(MulF(LoadF32(p.x + j), Set1(scale)), LoadF32(p.weight + j))); },
+      p.n,
+      [&](int j) {
+        Store(p.out + j, MulF(MulF(LoadF32(p.x + j), Set1(scale)), LoadF32(p.weight + j)));
+      },
       [&](int j) { p.out[j] = p.x[j] * scale * p.weight[j]; });
 }
 
@@ -69,29 +73,36 @@ void Rope(const RopeParams& p) {
 
 inline F32x16 Activate(const GatedParams& p, F32x16 gate) {
   switch (p.activation) {
-    case GateActivation::kRelu: return MaxF(gate, ZeroF());
-    case GateActivation::kFatRelu: return KeepAtLeast(gate, Set1(p.threshold));
-    default: return DivF(gate, AddF(Set1(1.0F), Exp(SubF(ZeroF(), gate))));
+    case GateActivation::kRelu:
+      return MaxF(gate, ZeroF());
+    case GateActivation::kFatRelu:
+      return KeepAtLeast(gate, Set1(p.threshold));
+    default:
+      return DivF(gate, AddF(Set1(1.0F), Exp(SubF(ZeroF(), gate))));
   }
 }
 
 void Gated(const GatedParams& p) {
   int i = 0;
-  for (; i + 16 <= p.n; i += 16) Store(p.out + i, MulF(Activate(p, LoadF32(p.gate + i)), LoadF32(p.up + i)));
+  for (; i + 16 <= p.n; i += 16)
+    Store(p.out + i, MulF(Activate(p, LoadF32(p.gate + i)), LoadF32(p.up + i)));
   const int rest = p.n - i;
   if (rest > 0) {
-    StorePartial(p.out + i, rest, MulF(Activate(p, LoadPartial(p.gate + i, rest)), LoadPartial(p.up + i, rest)));
+    StorePartial(p.out + i, rest,
+                 MulF(Activate(p, LoadPartial(p.gate + i, rest)), LoadPartial(p.up + i, rest)));
   }
 }
 
 void Add(float* x, const float* y, int n) {
   ForLanes(
-      n, [&](int i) { Store(x + i, AddF(LoadF32(x + i), LoadF32(y + i))); }, [&](int i) { x[i] += y[i]; });
+      n, [&](int i) { Store(x + i, AddF(LoadF32(x + i), LoadF32(y + i))); },
+      [&](int i) { x[i] += y[i]; });
 }
 
 void ToHalf(const float* x, int n, std::uint16_t* out) {
   ForLanes(
-      n, [&](int i) { StoreF16(out + i, LoadF32(x + i)); }, [&](int i) { out[i] = FloatToHalf(x[i]); });
+      n, [&](int i) { StoreF16(out + i, LoadF32(x + i)); },
+      [&](int i) { out[i] = FloatToHalf(x[i]); });
 }
 
 float SoftmaxExp(float* x, int n, float max, float scale) {

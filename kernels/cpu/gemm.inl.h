@@ -1,9 +1,9 @@
 // gemm.h on sixteen lanes: one lane is one row of a panel.
 //
 // A block of 32 columns of Q4_0 takes 4 loads, 8 mask-and-shift, 8 dot products and 4 further
-// instructions for 512 weights. A tile of tokens shares the decoded weights; each token's sums run in
-// the same order whatever the tile, so prefill and decode give the same bits.
-// Bytes moved per token and matrix: the weights once per tile of tokens; activations stay in L1.
+// instructions for 512 weights. A tile of tokens shares the decoded weights; each token's sums run
+// in the same order whatever the tile, so prefill and decode give the same bits. Bytes moved per
+// token and matrix: the weights once per tile of tokens; activations stay in L1.
 #include "kernels/gemm.h"
 
 namespace thermocline::kernels {
@@ -33,9 +33,12 @@ Tile<T> MakeTile(const Activations& a, int token) {
 
 inline F32x16 LoadColumn(const std::uint8_t* panel, int col, DType type) {
   switch (type) {
-    case DType::kF32: return LoadF32(panel + static_cast<std::ptrdiff_t>(col) * 64);
-    case DType::kF16: return LoadF16(panel + static_cast<std::ptrdiff_t>(col) * 32);
-    default: return LoadBF16(panel + static_cast<std::ptrdiff_t>(col) * 32);
+    case DType::kF32:
+      return LoadF32(panel + static_cast<std::ptrdiff_t>(col) * 64);
+    case DType::kF16:
+      return LoadF16(panel + static_cast<std::ptrdiff_t>(col) * 32);
+    default:
+      return LoadBF16(panel + static_cast<std::ptrdiff_t>(col) * 32);
   }
 }
 
@@ -68,7 +71,8 @@ void FloatPanel(const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16
       const F32x16 w = LoadColumn(panel, c + i, type);
       for (int t = 0; t < T; ++t) chain[t][i] = Fma(w, Set1(tile.x[t][c + i]), chain[t][i]);
     }
-    for (int t = 0; t < T; ++t) acc[t] = AddF(AddF(chain[t][0], chain[t][1]), AddF(chain[t][2], chain[t][3]));
+    for (int t = 0; t < T; ++t)
+      acc[t] = AddF(AddF(chain[t][0], chain[t][1]), AddF(chain[t][2], chain[t][3]));
   }
 }
 
@@ -111,7 +115,8 @@ void PanelQ4(const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16 (&
         odd = Dot4(odd, high[i], q + 16 + 4 * i);
       }
       acc[t] = Fma(MulF(d, Set1(scale)), ToF32(AddI(even, odd)), acc[t]);
-      if constexpr (has_min) acc[t] = Fma(LoadF16(panel + 32), Set1(scale * static_cast<float>(sum)), acc[t]);
+      if constexpr (has_min)
+        acc[t] = Fma(LoadF16(panel + 32), Set1(scale * static_cast<float>(sum)), acc[t]);
     }
   }
 }
@@ -151,23 +156,32 @@ void PanelQ6K(const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16 (
 }
 
 template <int T>
-void MultiplyPanel(DType type, const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
+void MultiplyPanel(DType type, const std::uint8_t* panel, int cols, const Tile<T>& tile,
+                   F32x16 (&acc)[T]) {
   for (int t = 0; t < T; ++t) acc[t] = ZeroF();
   switch (type) {
-    case DType::kF32: return FloatPanel<T, DType::kF32>(panel, cols, tile, acc);
-    case DType::kF16: return FloatPanel<T, DType::kF16>(panel, cols, tile, acc);
-    case DType::kBF16: return FloatPanel<T, DType::kBF16>(panel, cols, tile, acc);
-    case DType::kQ8_0: return PanelQ8_0<T>(panel, cols, tile, acc);
-    case DType::kQ4_0: return PanelQ4<T, false>(panel, cols, tile, acc);
-    case DType::kQ4_1: return PanelQ4<T, true>(panel, cols, tile, acc);
-    case DType::kQ6_K: return PanelQ6K<T>(panel, cols, tile, acc);
+    case DType::kF32:
+      return FloatPanel<T, DType::kF32>(panel, cols, tile, acc);
+    case DType::kF16:
+      return FloatPanel<T, DType::kF16>(panel, cols, tile, acc);
+    case DType::kBF16:
+      return FloatPanel<T, DType::kBF16>(panel, cols, tile, acc);
+    case DType::kQ8_0:
+      return PanelQ8_0<T>(panel, cols, tile, acc);
+    case DType::kQ4_0:
+      return PanelQ4<T, false>(panel, cols, tile, acc);
+    case DType::kQ4_1:
+      return PanelQ4<T, true>(panel, cols, tile, acc);
+    case DType::kQ6_K:
+      return PanelQ6K<T>(panel, cols, tile, acc);
   }
 }
 
 template <int T>
 void TokenTile(const GemmParams& p, int panel, int token) {
   F32x16 acc[T];
-  MultiplyPanel<T>(p.weights.type, p.weights.panel(panel), p.weights.cols, MakeTile<T>(p.activations, token), acc);
+  MultiplyPanel<T>(p.weights.type, p.weights.panel(panel), p.weights.cols,
+                   MakeTile<T>(p.activations, token), acc);
   const int row = panel * kPanelRows;
   const int rows = p.weights.rows - row < kPanelRows ? p.weights.rows - row : kPanelRows;
   for (int t = 0; t < T; ++t) {
@@ -185,7 +199,8 @@ void TokenTile(const GemmParams& p, int panel, int token) {
 void Gemm(const GemmParams& p) {
   for (int panel = p.panel_begin; panel < p.panel_end; ++panel) {
     int token = 0;
-    for (; token + kTokenTile <= p.tokens; token += kTokenTile) TokenTile<kTokenTile>(p, panel, token);
+    for (; token + kTokenTile <= p.tokens; token += kTokenTile)
+      TokenTile<kTokenTile>(p, panel, token);
     for (; token + 2 <= p.tokens; token += 2) TokenTile<2>(p, panel, token);
     for (; token < p.tokens; ++token) TokenTile<1>(p, panel, token);
   }

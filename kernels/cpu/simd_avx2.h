@@ -11,8 +11,12 @@ namespace {
 constexpr const char* kIsaName = "avx2";
 constexpr int kTokenTile = 2;  // 16 registers hold 2 pairs of accumulators beside the weights
 
-struct F32x16 { __m256 a, b; };
-struct I32x16 { __m256i a, b; };
+struct F32x16 {
+  __m256 a, b;
+};
+struct I32x16 {
+  __m256i a, b;
+};
 using U8x64 = I32x16;
 
 inline F32x16 ZeroF() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -25,7 +29,9 @@ inline F32x16 LoadF16(const void* p) {
   const __m128i* h = static_cast<const __m128i*>(p);
   return {_mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1))};
 }
-inline __m256 WidenBF16(__m128i v) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16)); }
+inline __m256 WidenBF16(__m128i v) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+}
 inline F32x16 LoadBF16(const void* p) {
   const __m128i* h = static_cast<const __m128i*>(p);
   return {WidenBF16(_mm_loadu_si128(h)), WidenBF16(_mm_loadu_si128(h + 1))};
@@ -39,13 +45,27 @@ inline void StoreF16(std::uint16_t* p, F32x16 v) {
   _mm_storeu_si128(h, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
   _mm_storeu_si128(h + 1, _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
 }
-inline F32x16 Fma(F32x16 x, F32x16 y, F32x16 z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
-inline F32x16 AddF(F32x16 x, F32x16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
-inline F32x16 SubF(F32x16 x, F32x16 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
-inline F32x16 MulF(F32x16 x, F32x16 y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
-inline F32x16 DivF(F32x16 x, F32x16 y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
-inline F32x16 MaxF(F32x16 x, F32x16 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
-inline F32x16 MinF(F32x16 x, F32x16 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+inline F32x16 Fma(F32x16 x, F32x16 y, F32x16 z) {
+  return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+inline F32x16 AddF(F32x16 x, F32x16 y) {
+  return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+}
+inline F32x16 SubF(F32x16 x, F32x16 y) {
+  return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)};
+}
+inline F32x16 MulF(F32x16 x, F32x16 y) {
+  return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
+}
+inline F32x16 DivF(F32x16 x, F32x16 y) {
+  return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)};
+}
+inline F32x16 MaxF(F32x16 x, F32x16 y) {
+  return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
+}
+inline F32x16 MinF(F32x16 x, F32x16 y) {
+  return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)};
+}
 inline F32x16 AbsF(F32x16 v) {
   const __m256 sign = _mm256_set1_ps(-0.0F);
   return {_mm256_andnot_ps(sign, v.a), _mm256_andnot_ps(sign, v.b)};
@@ -60,7 +80,8 @@ inline F32x16 KeepAtLeast(F32x16 v, F32x16 bound) {
           _mm256_and_ps(_mm256_cmp_ps(v.b, bound.b, _CMP_GE_OQ), v.b)};
 }
 inline __m256 PowerOfTwoHalf(__m256 n) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+  return _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
 // 2^n for integral n in [-126, 127].
 inline F32x16 PowerOfTwo(F32x16 n) { return {PowerOfTwoHalf(n.a), PowerOfTwoHalf(n.b)}; }
@@ -68,8 +89,12 @@ inline F32x16 ToF32(I32x16 v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32
 
 inline I32x16 Set1I(std::int32_t v) { return {_mm256_set1_epi32(v), _mm256_set1_epi32(v)}; }
 inline I32x16 ZeroI() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-inline I32x16 AddI(I32x16 x, I32x16 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
-inline I32x16 MulI(I32x16 x, I32x16 y) { return {_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)}; }
+inline I32x16 AddI(I32x16 x, I32x16 y) {
+  return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
+inline I32x16 MulI(I32x16 x, I32x16 y) {
+  return {_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)};
+}
 inline I32x16 LoadI8(const void* p) {
   const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
   return {_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8))};
@@ -79,7 +104,8 @@ inline I32x16 RoundI(F32x16 v) { return {_mm256_cvtps_epi32(v.a), _mm256_cvtps_e
 inline void StoreI8(std::int8_t* p, F32x16 v) {
   const I32x16 i = RoundI(v);
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(i.a, i.b), 0xD8);
-  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  const __m128i bytes =
+      _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 
@@ -91,7 +117,9 @@ inline U8x64 LowNibbles(U8x64 v) {
   const __m256i mask = _mm256_set1_epi8(15);
   return {_mm256_and_si256(v.a, mask), _mm256_and_si256(v.b, mask)};
 }
-inline U8x64 HighNibbles(U8x64 v) { return LowNibbles({_mm256_srli_epi16(v.a, 4), _mm256_srli_epi16(v.b, 4)}); }
+inline U8x64 HighNibbles(U8x64 v) {
+  return LowNibbles({_mm256_srli_epi16(v.a, 4), _mm256_srli_epi16(v.b, 4)});
+}
 template <int j>
 inline __m256i TwoBitsHighHalf(__m256i v) {
   const __m256i moved = j < 2 ? _mm256_slli_epi16(v, 4 - 2 * j) : _mm256_srli_epi16(v, 2 * j - 4);
@@ -99,7 +127,9 @@ inline __m256i TwoBitsHighHalf(__m256i v) {
 }
 // Bits 2j and 2j+1 of every byte, moved to bits 4 and 5.
 template <int j>
-inline U8x64 TwoBitsHigh(U8x64 v) { return {TwoBitsHighHalf<j>(v.a), TwoBitsHighHalf<j>(v.b)}; }
+inline U8x64 TwoBitsHigh(U8x64 v) {
+  return {TwoBitsHighHalf<j>(v.a), TwoBitsHighHalf<j>(v.b)};
+}
 inline U8x64 Or(U8x64 x, U8x64 y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
 
 inline __m256i BroadcastQuad(const std::int8_t* x) {
@@ -114,7 +144,8 @@ inline __m256i SumQuads(__m256i weights, __m256i x) {
 // Requires: weights <= 127, so that two products fit 16 bits.
 inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   const __m256i quad = BroadcastQuad(x);
-  return {_mm256_add_epi32(acc.a, SumQuads(weights.a, quad)), _mm256_add_epi32(acc.b, SumQuads(weights.b, quad))};
+  return {_mm256_add_epi32(acc.a, SumQuads(weights.a, quad)),
+          _mm256_add_epi32(acc.b, SumQuads(weights.b, quad))};
 }
 inline __m256i SumQuadsSigned(__m256i offset_weights, __m256i x) {
   const __m256i w = _mm256_xor_si256(offset_weights, _mm256_set1_epi8(-128));
@@ -126,7 +157,8 @@ inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   return {_mm256_add_epi32(acc.a, SumQuadsSigned(weights.a, quad)),
           _mm256_add_epi32(acc.b, SumQuadsSigned(weights.b, quad))};
 }
-inline constexpr std::int32_t kWideOffset = 0;  // what Dot4Wide leaves to subtract, times the sum of x
+inline constexpr std::int32_t kWideOffset =
+    0;  // what Dot4Wide leaves to subtract, times the sum of x
 
 inline float SumHalf(__m256 half) {
   const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));

@@ -18,7 +18,9 @@ using U8x64 = __m512i;
 inline F32x16 ZeroF() { return _mm512_setzero_ps(); }
 inline F32x16 Set1(float v) { return _mm512_set1_ps(v); }
 inline F32x16 LoadF32(const void* p) { return _mm512_loadu_ps(p); }
-inline F32x16 LoadF16(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+inline F32x16 LoadF16(const void* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+}
 inline F32x16 LoadBF16(const void* p) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
@@ -35,14 +37,17 @@ inline F32x16 DivF(F32x16 a, F32x16 b) { return _mm512_div_ps(a, b); }
 inline F32x16 MaxF(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
 inline F32x16 MinF(F32x16 a, F32x16 b) { return _mm512_min_ps(a, b); }
 inline F32x16 AbsF(F32x16 v) { return _mm512_abs_ps(v); }
-inline F32x16 RoundF(F32x16 v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline F32x16 RoundF(F32x16 v) {
+  return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 // v where v >= bound, else 0.
 inline F32x16 KeepAtLeast(F32x16 v, F32x16 bound) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, bound, _CMP_GE_OQ), v);
 }
 // 2^n for integral n in [-126, 127].
 inline F32x16 PowerOfTwo(F32x16 n) {
-  const __m512i bits = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23);
+  const __m512i bits =
+      _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23);
   return _mm512_castsi512_ps(bits);
 }
 inline F32x16 ToF32(I32x16 v) { return _mm512_cvtepi32_ps(v); }
@@ -51,7 +56,9 @@ inline I32x16 Set1I(std::int32_t v) { return _mm512_set1_epi32(v); }
 inline I32x16 ZeroI() { return _mm512_setzero_si512(); }
 inline I32x16 AddI(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
 inline I32x16 MulI(I32x16 a, I32x16 b) { return _mm512_mullo_epi32(a, b); }
-inline I32x16 LoadI8(const void* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
+inline I32x16 LoadI8(const void* p) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+}
 // Rounds to nearest even and stores 16 bytes. Requires: values in [-127, 127].
 inline void StoreI8(std::int8_t* p, F32x16 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
@@ -60,7 +67,9 @@ inline I32x16 RoundI(F32x16 v) { return _mm512_cvtps_epi32(v); }
 
 inline U8x64 LoadU8(const void* p) { return _mm512_loadu_si512(p); }
 inline U8x64 LowNibbles(U8x64 v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
-inline U8x64 HighNibbles(U8x64 v) { return _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15)); }
+inline U8x64 HighNibbles(U8x64 v) {
+  return _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15));
+}
 // Bits 2j and 2j+1 of every byte, moved to bits 4 and 5.
 template <int j>
 inline U8x64 TwoBitsHigh(U8x64 v) {
@@ -75,8 +84,11 @@ inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(quad));
 }
 // As Dot4 for weights above 127 (Q8_0's q + 128).
-inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) { return Dot4(acc, weights, x); }
-inline constexpr std::int32_t kWideOffset = 128;  // what Dot4Wide leaves to subtract, times the sum of x
+inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
+  return Dot4(acc, weights, x);
+}
+inline constexpr std::int32_t kWideOffset =
+    128;  // what Dot4Wide leaves to subtract, times the sum of x
 
 // Lanes added pairwise, halves first: the order of the reference.
 inline float SumLanes(F32x16 v) {

@@ -16,9 +16,12 @@ float AddLanes(float lanes[16]) {
 
 float Activate(const GatedParams& p, float gate) {
   switch (p.activation) {
-    case GateActivation::kSilu: return gate / (1.0F + std::exp(-gate));
-    case GateActivation::kRelu: return gate > 0 ? gate : 0.0F;
-    case GateActivation::kFatRelu: return gate >= p.threshold ? gate : 0.0F;
+    case GateActivation::kSilu:
+      return gate / (1.0F + std::exp(-gate));
+    case GateActivation::kRelu:
+      return gate > 0 ? gate : 0.0F;
+    case GateActivation::kFatRelu:
+      return gate >= p.threshold ? gate : 0.0F;
   }
   return gate;
 }
@@ -75,7 +78,8 @@ void Attention(const AttentionParams& p) {
   const float total = SoftmaxExp(p.scores, p.cached_tokens, max, p.scale);
   for (int i = 0; i < p.head_dim; ++i) {
     float sum = 0;
-    for (int s = 0; s < p.cached_tokens; ++s) sum += p.scores[s] * HalfToFloat(p.v[s * p.stride + i]);
+    for (int s = 0; s < p.cached_tokens; ++s)
+      sum += p.scores[s] * HalfToFloat(p.v[s * p.stride + i]);
     p.out[i] = sum / total;
   }
 }
@@ -86,7 +90,8 @@ namespace thermocline::kernels {
 
 const OpTable& ReferenceOps() {
   using namespace reference;
-  static constexpr OpTable kTable = {"reference", Gemm, Quantize, Attention, RmsNorm, Rope, Gated, Add, ToHalf, SoftmaxExp};
+  static constexpr OpTable kTable = {"reference", Gemm,  Quantize, Attention, RmsNorm,
+                                     Rope,        Gated, Add,      ToHalf,    SoftmaxExp};
   return kTable;
 }
 

@@ -14,7 +14,8 @@ std::uint16_t Load16(const std::uint8_t* p) {
 }
 
 float LoadWeight(DType type, const std::uint8_t* panel, int col, int lane) {
-  const std::size_t index = static_cast<std::size_t>(col) * kPanelRows + static_cast<std::size_t>(lane);
+  const std::size_t index =
+      static_cast<std::size_t>(col) * kPanelRows + static_cast<std::size_t>(lane);
   if (type == DType::kF32) {
     float value;
     std::memcpy(&value, panel + index * 4, 4);
@@ -26,7 +27,8 @@ float LoadWeight(DType type, const std::uint8_t* panel, int col, int lane) {
 
 float DotFloat(const PackedMatrix& w, const std::uint8_t* panel, int lane, const float* x) {
   float chain[4] = {};
-  for (int c = 0; c < w.cols; ++c) chain[c % 4] = std::fma(LoadWeight(w.type, panel, c, lane), x[c], chain[c % 4]);
+  for (int c = 0; c < w.cols; ++c)
+    chain[c % 4] = std::fma(LoadWeight(w.type, panel, c, lane), x[c], chain[c % 4]);
   return (chain[0] + chain[1]) + (chain[2] + chain[3]);
 }
 
@@ -47,8 +49,10 @@ float DotQ8_0(const PackedMatrix& w, const std::uint8_t* panel, int lane, const 
   for (int b = 0; b < w.cols / 32; ++b) {
     const std::uint8_t* block = panel + static_cast<std::size_t>(b) * 544;
     std::int32_t dot = 0;
-    for (int c = 0; c < 32; ++c) dot += (block[32 + c / 4 * 64 + lane * 4 + c % 4] - 128) * x.q[b * 32 + c];
-    acc = std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
+    for (int c = 0; c < 32; ++c)
+      dot += (block[32 + c / 4 * 64 + lane * 4 + c % 4] - 128) * x.q[b * 32 + c];
+    acc =
+        std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
   }
   return acc;
 }
@@ -59,7 +63,8 @@ float DotQ4_0(const PackedMatrix& w, const std::uint8_t* panel, int lane, const 
     const std::uint8_t* block = panel + static_cast<std::size_t>(b) * 288;
     std::int32_t dot = 0;
     for (int c = 0; c < 32; ++c) dot += (Nibble(block + 32, lane, c) - 8) * x.q[b * 32 + c];
-    acc = std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
+    acc =
+        std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
   }
   return acc;
 }
@@ -70,7 +75,8 @@ float DotQ4_1(const PackedMatrix& w, const std::uint8_t* panel, int lane, const 
     const std::uint8_t* block = panel + static_cast<std::size_t>(b) * 320;
     std::int32_t dot = 0;
     for (int c = 0; c < 32; ++c) dot += Nibble(block + 64, lane, c) * x.q[b * 32 + c];
-    acc = std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
+    acc =
+        std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
     const float block_sum = x.scale[b] * static_cast<float>(x.sum[b]);
     acc = std::fma(HalfToFloat(Load16(block + 32 + 2 * lane)), block_sum, acc);
   }
@@ -106,13 +112,19 @@ float DotQ6K(const PackedMatrix& w, const std::uint8_t* panel, int lane, const T
 float Dot(const GemmParams& p, const std::uint8_t* panel, int lane, int token) {
   const int cols = p.weights.cols;
   const std::size_t at = static_cast<std::size_t>(token) * static_cast<std::size_t>(cols);
-  if (!Traits(p.weights.type).quantized) return DotFloat(p.weights, panel, lane, p.activations.x + at);
-  const TokenView x{p.activations.q + at, p.activations.scale + at / 32, p.activations.sum + at / 32};
+  if (!Traits(p.weights.type).quantized)
+    return DotFloat(p.weights, panel, lane, p.activations.x + at);
+  const TokenView x{p.activations.q + at, p.activations.scale + at / 32,
+                    p.activations.sum + at / 32};
   switch (p.weights.type) {
-    case DType::kQ8_0: return DotQ8_0(p.weights, panel, lane, x);
-    case DType::kQ4_0: return DotQ4_0(p.weights, panel, lane, x);
-    case DType::kQ4_1: return DotQ4_1(p.weights, panel, lane, x);
-    default: return DotQ6K(p.weights, panel, lane, x);
+    case DType::kQ8_0:
+      return DotQ8_0(p.weights, panel, lane, x);
+    case DType::kQ4_0:
+      return DotQ4_0(p.weights, panel, lane, x);
+    case DType::kQ4_1:
+      return DotQ4_1(p.weights, panel, lane, x);
+    default:
+      return DotQ6K(p.weights, panel, lane, x);
   }
 }
 
@@ -123,7 +135,8 @@ void Gemm(const GemmParams& p) {
     for (int lane = 0; lane < kPanelRows && panel * kPanelRows + lane < p.weights.rows; ++lane) {
       for (int t = 0; t < p.tokens; ++t) {
         p.out[static_cast<std::size_t>(t) * static_cast<std::size_t>(p.out_stride) +
-              static_cast<std::size_t>(panel * kPanelRows + lane)] = Dot(p, p.weights.panel(panel), lane, t);
+              static_cast<std::size_t>(panel * kPanelRows + lane)] =
+            Dot(p, p.weights.panel(panel), lane, t);
       }
     }
   }

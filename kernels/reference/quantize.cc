@@ -31,7 +31,8 @@ void DequantizeBlock(DType type, const std::uint8_t* block, float* out) {
   const float d = HalfToFloat(Load16(type == DType::kQ6_K ? block + 208 : block));
   switch (type) {
     case DType::kQ8_0:
-      for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(static_cast<std::int8_t>(block[2 + i]));
+      for (int i = 0; i < 32; ++i)
+        out[i] = d * static_cast<float>(static_cast<std::int8_t>(block[2 + i]));
       return;
     case DType::kQ4_0:
       for (int i = 0; i < 16; ++i) {
@@ -60,7 +61,8 @@ void QuantizeBlockQ8_0(const float* x, std::uint8_t* block) {
   for (int i = 0; i < 32; ++i) max = std::fmax(max, std::fabs(x[i]));
   const float d = max / 127.0F, inverse = d == 0 ? 0.0F : 1.0F / d;
   Store16(block, FloatToHalf(d));
-  for (int i = 0; i < 32; ++i) block[2 + i] = static_cast<std::uint8_t>(static_cast<int>(std::round(x[i] * inverse)));
+  for (int i = 0; i < 32; ++i)
+    block[2 + i] = static_cast<std::uint8_t>(static_cast<int>(std::round(x[i] * inverse)));
 }
 
 void QuantizeBlockQ4_0(const float* x, std::uint8_t* block) {
@@ -72,7 +74,8 @@ void QuantizeBlockQ4_0(const float* x, std::uint8_t* block) {
     const int q = static_cast<int>(value * inverse + 8.5F);
     return q > 15 ? 15 : q;
   };
-  for (int i = 0; i < 16; ++i) block[2 + i] = static_cast<std::uint8_t>(level(x[i]) | level(x[i + 16]) << 4);
+  for (int i = 0; i < 16; ++i)
+    block[2 + i] = static_cast<std::uint8_t>(level(x[i]) | level(x[i + 16]) << 4);
 }
 
 // One row's block into its lane of the panel's block.
@@ -102,8 +105,10 @@ void PackBlock(DType type, const std::uint8_t* block, int lane, std::uint8_t* ou
       for (int c = 0; c < 256; ++c) {
         const int q = SixBits(block, c), in_sub = c % 16;
         std::uint8_t* sub_block = out + 288 + c / 16 * 192;
-        sub_block[in_sub / 8 * 64 + lane * 4 + in_sub % 4] |= static_cast<std::uint8_t>((q & 15) << (in_sub % 8 < 4 ? 0 : 4));
-        sub_block[128 + lane * 4 + in_sub % 4] |= static_cast<std::uint8_t>((q >> 4) << (in_sub / 4 * 2));
+        sub_block[in_sub / 8 * 64 + lane * 4 + in_sub % 4] |=
+            static_cast<std::uint8_t>((q & 15) << (in_sub % 8 < 4 ? 0 : 4));
+        sub_block[128 + lane * 4 + in_sub % 4] |=
+            static_cast<std::uint8_t>((q >> 4) << (in_sub / 4 * 2));
       }
   }
 }
@@ -117,7 +122,8 @@ float HalfToFloat(std::uint16_t half) {
     const float value = static_cast<float>(mantissa) * 0x1p-24F;
     return sign != 0 ? -value : value;
   }
-  const std::uint32_t bits = sign | (exponent == 31 ? 0x7F800000U : (exponent + 112) << 23) | mantissa << 13;
+  const std::uint32_t bits =
+      sign | (exponent == 31 ? 0x7F800000U : (exponent + 112) << 23) | mantissa << 13;
   float value;
   std::memcpy(&value, &bits, 4);
   return value;
@@ -128,9 +134,9 @@ std::uint16_t FloatToHalf(float value) {
   std::memcpy(&bits, &value, 4);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
   const std::uint32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude > 0x7F800000) return sign | 0x7E00;     // NaN
-  if (magnitude >= 0x477FF000) return sign | 0x7C00;    // rounds to infinity
-  if (magnitude < 0x38800000) {                         // subnormal or zero: let the adder round
+  if (magnitude > 0x7F800000) return sign | 0x7E00;   // NaN
+  if (magnitude >= 0x477FF000) return sign | 0x7C00;  // rounds to infinity
+  if (magnitude < 0x38800000) {                       // subnormal or zero: let the adder round
     const float scaled = std::fabs(value) + 0.5F;
     std::uint32_t sum;
     std::memcpy(&sum, &scaled, 4);
@@ -156,7 +162,9 @@ std::uint16_t FloatToBfloat(float value) {
 
 void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out) {
   switch (type) {
-    case DType::kF32: std::memcpy(out, row, static_cast<std::size_t>(n) * 4); return;
+    case DType::kF32:
+      std::memcpy(out, row, static_cast<std::size_t>(n) * 4);
+      return;
     case DType::kF16:
       for (int i = 0; i < n; ++i) out[i] = HalfToFloat(Load16(row + 2 * i));
       return;
@@ -166,7 +174,8 @@ void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out) {
     default:
       const DTypeTraits& traits = Traits(type);
       for (int b = 0; b < n / traits.block_size; ++b) {
-        DequantizeBlock(type, row + static_cast<std::ptrdiff_t>(b) * traits.block_bytes, out + b * traits.block_size);
+        DequantizeBlock(type, row + static_cast<std::ptrdiff_t>(b) * traits.block_bytes,
+                        out + b * traits.block_size);
       }
   }
 }
@@ -175,7 +184,9 @@ bool CanQuantize(DType type) { return type != DType::kQ4_1 && type != DType::kQ6
 
 void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row) {
   switch (type) {
-    case DType::kF32: std::memcpy(row, x, static_cast<std::size_t>(n) * 4); return;
+    case DType::kF32:
+      std::memcpy(row, x, static_cast<std::size_t>(n) * 4);
+      return;
     case DType::kF16:
       for (int i = 0; i < n; ++i) Store16(row + 2 * i, FloatToHalf(x[i]));
       return;
@@ -198,7 +209,8 @@ void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std
   for (int b = 0; b < cols / traits.block_size; ++b) {
     std::uint8_t* out = panel + static_cast<std::size_t>(b) * kPanelRows * block_bytes;
     for (int lane = 0; lane < num_rows; ++lane) {
-      const std::uint8_t* block = rows + static_cast<std::size_t>(lane) * RowBytes(type, cols) + static_cast<std::size_t>(b) * block_bytes;
+      const std::uint8_t* block = rows + static_cast<std::size_t>(lane) * RowBytes(type, cols) +
+                                  static_cast<std::size_t>(b) * block_bytes;
       if (traits.quantized) {
         PackBlock(type, block, lane, out);
       } else {
@@ -216,7 +228,8 @@ void DequantizePackedRow(const PackedMatrix& matrix, int row, float* out) {
     switch (matrix.type) {
       case DType::kQ8_0:
         for (int i = 0; i < 32; ++i) {
-          out[c + i] = HalfToFloat(Load16(block + 2 * lane)) * static_cast<float>(block[32 + i / 4 * 64 + lane * 4 + i % 4] - 128);
+          out[c + i] = HalfToFloat(Load16(block + 2 * lane)) *
+                       static_cast<float>(block[32 + i / 4 * 64 + lane * 4 + i % 4] - 128);
         }
         break;
       case DType::kQ4_0:
@@ -225,7 +238,8 @@ void DequantizePackedRow(const PackedMatrix& matrix, int row, float* out) {
         const float d = HalfToFloat(Load16(block + 2 * lane));
         const float m = has_min ? HalfToFloat(Load16(block + 32 + 2 * lane)) : -8.0F * d;
         for (int i = 0; i < 32; ++i) {
-          const std::uint8_t byte = block[(has_min ? 64 : 32) + (i % 16) / 4 * 64 + lane * 4 + i % 4];
+          const std::uint8_t byte =
+              block[(has_min ? 64 : 32) + (i % 16) / 4 * 64 + lane * 4 + i % 4];
           out[c + i] = d * static_cast<float>(i < 16 ? byte & 15 : byte >> 4) + m;
         }
         break;
@@ -238,12 +252,19 @@ void DequantizePackedRow(const PackedMatrix& matrix, int row, float* out) {
           const int high = (sub_block[128 + lane * 4 + in_sub % 4] >> (in_sub / 4 * 2)) & 3;
           const int q = ((in_sub % 8 < 4 ? low & 15 : low >> 4) | high << 4) - 32;
           const auto scale = static_cast<std::int8_t>(block[32 + i / 16 * 16 + lane]);
-          out[c + i] = HalfToFloat(Load16(block + 2 * lane)) * static_cast<float>(scale) * static_cast<float>(q);
+          out[c + i] = HalfToFloat(Load16(block + 2 * lane)) * static_cast<float>(scale) *
+                       static_cast<float>(q);
         }
         break;
-      case DType::kF32: std::memcpy(out + c, block + 4 * lane, 4); break;
-      case DType::kF16: out[c] = HalfToFloat(Load16(block + 2 * lane)); break;
-      case DType::kBF16: out[c] = BfloatToFloat(Load16(block + 2 * lane)); break;
+      case DType::kF32:
+        std::memcpy(out + c, block + 4 * lane, 4);
+        break;
+      case DType::kF16:
+        out[c] = HalfToFloat(Load16(block + 2 * lane));
+        break;
+      case DType::kBF16:
+        out[c] = BfloatToFloat(Load16(block + 2 * lane));
+        break;
     }
     block += static_cast<std::ptrdiff_t>(kPanelRows) * traits.block_bytes;
   }

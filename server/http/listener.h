@@ -1,9 +1,10 @@
 // Accepts connections and counts them.
 #pragma once
 
-#include <boost/asio/ip/tcp.hpp>
 #include <atomic>
 #include <memory>
+
+#include <boost/asio/ip/tcp.hpp>
 
 #include "server/service.h"
 
@@ -13,7 +14,8 @@ namespace thermocline::http {
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
   // Unavailable naming the address if it cannot be bound.
-  static Result<std::shared_ptr<Listener>> Create(boost::asio::io_context& io, server::Service& service);
+  static Result<std::shared_ptr<Listener>> Create(boost::asio::io_context& io,
+                                                  server::Service& service);
 
   void Start();
   void Stop();

@@ -1,8 +1,9 @@
 // Building whole HTTP responses.
 #pragma once
 
-#include <boost/beast/http.hpp>
 #include <string>
+
+#include <boost/beast/http.hpp>
 
 #include "engine/base/json.h"
 #include "server/openai/error.h"
@@ -19,9 +20,11 @@ struct ResponseHead {
   std::string request_id;
 };
 
-HttpResponse MakeResponse(const ResponseHead& head, int status, const std::string& content_type, std::string body);
+HttpResponse MakeResponse(const ResponseHead& head, int status, const std::string& content_type,
+                          std::string body);
 HttpResponse JsonResponse(const ResponseHead& head, int status, const Json& json);
 // `retry_after_s` > 0 adds Retry-After.
-HttpResponse ErrorResponse(const ResponseHead& head, const openai::ApiError& error, int retry_after_s = 0);
+HttpResponse ErrorResponse(const ResponseHead& head, const openai::ApiError& error,
+                           int retry_after_s = 0);
 
 }  // namespace thermocline::http

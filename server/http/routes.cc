@@ -18,51 +18,77 @@ using Action = std::variant<HttpResponse, GenerationPlan>;
 using Handler = Action (*)(Service&, const HttpRequest&, const ResponseHead&);
 
 openai::ApiError ClientError(int status, const std::string& code, const std::string& message) {
-  return {.http_status = status, .type = "invalid_request_error", .code = code, .param = "", .message = message, .details = {}};
+  return {.http_status = status,
+          .type = "invalid_request_error",
+          .code = code,
+          .param = "",
+          .message = message,
+          .details = {}};
 }
 
 Status NotReady(const Service& service) {
   switch (service.state()) {
-    case ServiceState::kReady: return OkStatus();
-    case ServiceState::kDraining: return base::Unavailable("the server is shutting down");
-    case ServiceState::kFailed: return base::Unavailable("the model failed to load; the server's log says why");
-    case ServiceState::kLoading: break;
+    case ServiceState::kReady:
+      return OkStatus();
+    case ServiceState::kDraining:
+      return base::Unavailable("the server is shutting down");
+    case ServiceState::kFailed:
+      return base::Unavailable("the model failed to load; the server's log says why");
+    case ServiceState::kLoading:
+      break;
   }
-  return base::Unavailable("the model is loading (", static_cast<int>(service.load_progress() * 100), "%)");
+  return base::Unavailable("the model is loading (",
+                           static_cast<int>(service.load_progress() * 100), "%)");
 }
 
 Action Page(Service&, const HttpRequest&, const ResponseHead& head) {
-  HttpResponse response = MakeResponse(head, 200, "text/html; charset=utf-8", std::string(web::kPage));
-  response.set("content-security-policy", "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'");
+  HttpResponse response =
+      MakeResponse(head, 200, "text/html; charset=utf-8", std::string(web::kPage));
+  response.set("content-security-policy",
+               "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src "
+               "'unsafe-inline'");
   return response;
 }
 
-Action Live(Service&, const HttpRequest&, const ResponseHead& head) { return JsonResponse(head, 200, Json::Object{{"status", "live"}}); }
+Action Live(Service&, const HttpRequest&, const ResponseHead& head) {
+  return JsonResponse(head, 200, Json::Object{{"status", "live"}});
+}
 
 Action Ready(Service& service, const HttpRequest&, const ResponseHead& head) {
   const Status not_ready = NotReady(service);
-  if (!not_ready.ok()) return ErrorResponse(head, openai::FromStatus(not_ready), service.RetryAfterSeconds());
-  return JsonResponse(head, 200, Json::Object{{"status", "ready"}, {"model", service.model_name()}});
+  if (!not_ready.ok())
+    return ErrorResponse(head, openai::FromStatus(not_ready), service.RetryAfterSeconds());
+  return JsonResponse(head, 200,
+                      Json::Object{{"status", "ready"}, {"model", service.model_name()}});
 }
 
 Action ExposeMetrics(Service& service, const HttpRequest&, const ResponseHead& head) {
   const Engine* engine = service.engine();
   EngineStats stats;
   if (engine != nullptr) stats = engine->Stats();
-  return MakeResponse(head, 200, "text/plain; version=0.0.4; charset=utf-8",
-                      service.metrics().Expose(service.state(), engine != nullptr ? &stats : nullptr, service.model_name()));
+  return MakeResponse(
+      head, 200, "text/plain; version=0.0.4; charset=utf-8",
+      service.metrics().Expose(service.state(), engine != nullptr ? &stats : nullptr,
+                               service.model_name()));
 }
 
 Json ModelJson(const Service& service) {
-  return Json::Object{{"id", service.model_name()}, {"object", "model"}, {"created", service.started_at()}, {"owned_by", "local"}};
+  return Json::Object{{"id", service.model_name()},
+                      {"object", "model"},
+                      {"created", service.started_at()},
+                      {"owned_by", "local"}};
 }
 
 Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
-  return JsonResponse(head, 200, Json::Object{{"object", "list"}, {"data", Json::Array{ModelJson(service)}}});
+  return JsonResponse(head, 200,
+                      Json::Object{{"object", "list"}, {"data", Json::Array{ModelJson(service)}}});
 }
 
 Action UnknownModel(const Service& service, const ResponseHead& head, const std::string& name) {
-  return ErrorResponse(head, ClientError(404, "model_not_found", StrCat("the model '", name, "' does not exist; this server has '", service.model_name(), "'")));
+  return ErrorResponse(
+      head, ClientError(404, "model_not_found",
+                        StrCat("the model '", name, "' does not exist; this server has '",
+                               service.model_name(), "'")));
 }
 
 // The prompt of a chat, or why there is none.
@@ -72,30 +98,43 @@ Result<std::vector<int>> EncodeChat(Service& service, const Json& conversation) 
 }
 
 Action ChatCompletions(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  auto parsed = openai::ParseChatRequest(request.body(), {.sampling = service.config().sampling, .max_tokens = service.config().max_tokens});
+  auto parsed = openai::ParseChatRequest(
+      request.body(),
+      {.sampling = service.config().sampling, .max_tokens = service.config().max_tokens});
   const auto refuse = [&](const openai::ApiError& error) -> Action {
-    service.metrics().RequestRejected(error.code == "context_length_exceeded" ? "too_long" : "bad_request");
+    service.metrics().RequestRejected(error.code == "context_length_exceeded" ? "too_long"
+                                                                              : "bad_request");
     return ErrorResponse(head, error);
   };
   if (const auto* error = std::get_if<openai::ApiError>(&parsed)) return refuse(*error);
   auto& chat = std::get<openai::ChatRequest>(parsed);
-  if (!chat.model.empty() && chat.model != service.model_name()) return UnknownModel(service, head, chat.model);
-  if (const Status not_ready = NotReady(service); !not_ready.ok()) return RefusalResponse(service, head, not_ready);
+  if (!chat.model.empty() && chat.model != service.model_name())
+    return UnknownModel(service, head, chat.model);
+  if (const Status not_ready = NotReady(service); !not_ready.ok())
+    return RefusalResponse(service, head, not_ready);
   auto prompt = EncodeChat(service, chat.conversation);
   if (!prompt.ok()) {
     // The bounds on templates are the client's to keep, not a queue to wait for.
     const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
-    return refuse(openai::FromStatus(too_much ? base::InvalidArgument(prompt.status().message()) : prompt.status(), "messages"));
+    return refuse(openai::FromStatus(
+        too_much ? base::InvalidArgument(prompt.status().message()) : prompt.status(), "messages"));
   }
   const int n_ctx = service.engine()->Stats().context_length;
   if (static_cast<int>(prompt->size()) >= n_ctx) {
-    openai::ApiError error = openai::FromStatus(base::OutOfRange("This model's maximum context length is ", n_ctx, " tokens; your messages have ", prompt->size(),
-                                                                 " tokens, which exceeds the available context size. Shorten the messages."), "messages");
-    error.details = {{"n_prompt_tokens", static_cast<std::int64_t>(prompt->size())}, {"n_ctx", n_ctx}};
+    openai::ApiError error = openai::FromStatus(
+        base::OutOfRange(
+            "This model's maximum context length is ", n_ctx, " tokens; your messages have ",
+            prompt->size(),
+            " tokens, which exceeds the available context size. Shorten the messages."),
+        "messages");
+    error.details = {{"n_prompt_tokens", static_cast<std::int64_t>(prompt->size())},
+                     {"n_ctx", n_ctx}};
     return refuse(error);
   }
   chat.request.prompt = *std::move(prompt);
-  return GenerationPlan{.request = std::move(chat.request), .answer = openai::MakeAnswerHead(service.model_name(), chat.include_usage), .stream = chat.stream};
+  return GenerationPlan{.request = std::move(chat.request),
+                        .answer = openai::MakeAnswerHead(service.model_name(), chat.include_usage),
+                        .stream = chat.stream};
 }
 
 struct Route {
@@ -114,17 +153,25 @@ constexpr std::array kRoutes = {
 };
 
 // 405 with the methods there are, or 404.
-Action NoRoute(const std::string& path, const std::string& method, const ResponseHead& head, std::string& route) {
+Action NoRoute(const std::string& path, const std::string& method, const ResponseHead& head,
+               std::string& route) {
   std::string allowed;
   for (const Route& r : kRoutes) {
     if (path != r.path) continue;
     route = r.path;
-    allowed += StrCat(allowed.empty() ? "" : ", ", r.method, std::string_view(r.method) == "GET" ? ", HEAD" : "");
+    allowed += StrCat(allowed.empty() ? "" : ", ", r.method,
+                      std::string_view(r.method) == "GET" ? ", HEAD" : "");
   }
-  if (allowed.empty()) return ErrorResponse(head, ClientError(404, "not_found", StrCat("there is no route ", method, " ", base::ReplaceInvalidUtf8(path))));
+  if (allowed.empty())
+    return ErrorResponse(head, ClientError(404, "not_found",
+                                           StrCat("there is no route ", method, " ",
+                                                  base::ReplaceInvalidUtf8(path))));
   allowed += ", OPTIONS";
-  HttpResponse response = method == "OPTIONS" ? MakeResponse(head, 204, "text/plain", "")
-                                              : ErrorResponse(head, ClientError(405, "method_not_allowed", StrCat(method, " is not allowed on ", path, "; allowed: ", allowed)));
+  HttpResponse response =
+      method == "OPTIONS" ? MakeResponse(head, 204, "text/plain", "")
+                          : ErrorResponse(head, ClientError(405, "method_not_allowed",
+                                                            StrCat(method, " is not allowed on ",
+                                                                   path, "; allowed: ", allowed)));
   response.set(beast_http::field::allow, allowed);
   return response;
 }
@@ -136,13 +183,16 @@ Routed RouteRequest(Service& service, const HttpRequest& request, const Response
   const std::string path = target.substr(0, target.find('?'));
   const std::string method(request.method_string());
   for (const Route& route : kRoutes) {
-    const bool matches = method == route.method || (method == "HEAD" && std::string_view(route.method) == "GET");
+    const bool matches =
+        method == route.method || (method == "HEAD" && std::string_view(route.method) == "GET");
     if (matches && path == route.path) return {route.path, route.handler(service, request, head)};
   }
   constexpr std::string_view kModels = "/v1/models/";
   if (path.starts_with(kModels) && (method == "GET" || method == "HEAD")) {
     const std::string name = path.substr(kModels.size());
-    return {"/v1/models/{id}", name == service.model_name() ? Action(JsonResponse(head, 200, ModelJson(service))) : UnknownModel(service, head, base::ReplaceInvalidUtf8(name))};
+    return {"/v1/models/{id}", name == service.model_name()
+                                   ? Action(JsonResponse(head, 200, ModelJson(service)))
+                                   : UnknownModel(service, head, base::ReplaceInvalidUtf8(name))};
   }
   Routed none{.route = "unknown", .action = HttpResponse()};
   none.action = NoRoute(path, method, head, none.route);
@@ -153,7 +203,10 @@ HttpResponse RefusalResponse(Service& service, const ResponseHead& head, const S
   const openai::ApiError error = openai::FromStatus(status);
   const bool wait = error.http_status == 429 || error.http_status == 503;
   const bool draining = service.state() == ServiceState::kDraining;
-  service.metrics().RequestRejected(error.http_status == 429 ? "queue_full" : draining ? "draining" : error.http_status == 503 ? "loading" : "bad_request");
+  service.metrics().RequestRejected(error.http_status == 429   ? "queue_full"
+                                    : draining                 ? "draining"
+                                    : error.http_status == 503 ? "loading"
+                                                               : "bad_request");
   return ErrorResponse(head, error, wait ? service.RetryAfterSeconds() : 0);
 }
 

@@ -28,6 +28,7 @@ struct Routed {
 Routed RouteRequest(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 
 // 429 and 503 with Retry-After, counted as rejected.
-HttpResponse RefusalResponse(server::Service& service, const ResponseHead& head, const Status& status);
+HttpResponse RefusalResponse(server::Service& service, const ResponseHead& head,
+                             const Status& status);
 
 }  // namespace thermocline::http

@@ -1,10 +1,11 @@
 #include "server/http/session.h"
 
+#include <algorithm>
+#include <random>
+
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
-#include <algorithm>
-#include <random>
 
 #include "engine/base/log.h"
 
@@ -18,12 +19,16 @@ using boost::asio::ip::tcp;
 
 constexpr std::size_t kHeaderBytesMax = 32 << 10;
 
-double Seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+double Seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 // The client's own id if it is sane, else a new one.
 std::string RequestId(const HttpRequest& request) {
   const std::string given(request["x-request-id"]);
-  const bool sane = !given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+  const bool sane =
+      !given.empty() && given.size() <= 128 &&
+      std::all_of(given.begin(), given.end(), [](char c) { return c > 0x20 && c < 0x7F; });
   if (sane) return given;
   thread_local std::mt19937_64 generator{std::random_device{}()};
   char text[40];
@@ -52,7 +57,8 @@ Session::~Session() {
 void Session::Start() {
   ErrorCode ignored;
   stream_.socket().set_option(tcp::no_delay(true), ignored);
-  asio::dispatch(stream_.get_executor(), beast::bind_front_handler(&Session::ReadRequest, shared_from_this()));
+  asio::dispatch(stream_.get_executor(),
+                 beast::bind_front_handler(&Session::ReadRequest, shared_from_this()));
 }
 
 void Session::ReadRequest() {
@@ -60,7 +66,9 @@ void Session::ReadRequest() {
   parser_->header_limit(kHeaderBytesMax);
   parser_->body_limit(static_cast<std::uint64_t>(service_.config().body_bytes_max));
   stream_.expires_after(std::chrono::seconds(service_.config().idle_timeout_s));
-  beast_http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](ErrorCode error, std::size_t) { self->OnHeader(error); });
+  beast_http::async_read_header(
+      stream_, buffer_, *parser_,
+      [self = shared_from_this()](ErrorCode error, std::size_t) { self->OnHeader(error); });
 }
 
 void Session::OnHeader(ErrorCode error) {
@@ -68,13 +76,15 @@ void Session::OnHeader(ErrorCode error) {
   if (error) return RefuseUnreadable(error);
   stream_.expires_after(std::chrono::seconds(service_.config().read_timeout_s));
   const auto read_body = [self = shared_from_this()] {
-    beast_http::async_read(self->stream_, self->buffer_, *self->parser_, [self](ErrorCode failed, std::size_t) { self->OnRequest(failed); });
+    beast_http::async_read(self->stream_, self->buffer_, *self->parser_,
+                           [self](ErrorCode failed, std::size_t) { self->OnRequest(failed); });
   };
   if (beast::iequals(parser_->get()[beast_http::field::expect], "100-continue")) {
     in_flight_ = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(stream_, asio::buffer(in_flight_), [self = shared_from_this(), read_body](ErrorCode failed, std::size_t) {
-      if (!failed) read_body();
-    });
+    asio::async_write(stream_, asio::buffer(in_flight_),
+                      [self = shared_from_this(), read_body](ErrorCode failed, std::size_t) {
+                        if (!failed) read_body();
+                      });
     return;
   }
   read_body();
@@ -84,15 +94,23 @@ void Session::RefuseUnreadable(ErrorCode error) {
   head_ = {.version = 11, .keep_alive = false, .request_id = RequestId({})};
   method_ = "?";
   route_ = "unreadable";
-  openai::ApiError refusal{.http_status = 400, .type = "invalid_request_error", .code = "bad_request", .param = "", .message = "the HTTP request is malformed: " + error.message(), .details = {}};
+  openai::ApiError refusal{.http_status = 400,
+                           .type = "invalid_request_error",
+                           .code = "bad_request",
+                           .param = "",
+                           .message = "the HTTP request is malformed: " + error.message(),
+                           .details = {}};
   if (error == beast_http::error::body_limit) {
     refusal.http_status = 413;
     refusal.code = "body_too_large";
-    refusal.message = StrCat("the body is larger than ", service_.config().body_bytes_max, " bytes (server.body_bytes_max)");
+    refusal.message = StrCat("the body is larger than ", service_.config().body_bytes_max,
+                             " bytes (server.body_bytes_max)");
   } else if (error == beast_http::error::header_limit) {
     refusal.http_status = 431;
     refusal.message = StrCat("the headers are larger than ", kHeaderBytesMax, " bytes");
-  } else if (error.category() != beast_http::make_error_code(beast_http::error::bad_method).category() || error == beast_http::error::end_of_stream ||
+  } else if (error.category() !=
+                 beast_http::make_error_code(beast_http::error::bad_method).category() ||
+             error == beast_http::error::end_of_stream ||
              error == beast_http::error::partial_message) {
     return Close();  // the client left, or fell silent: nobody to answer
   }
@@ -104,7 +122,10 @@ void Session::OnRequest(ErrorCode error) {
   const HttpRequest& request = parser_->get();
   method_ = std::string(request.method_string());
   head_only_ = request.method() == beast_http::verb::head;
-  head_ = {.version = request.version(), .keep_alive = request.keep_alive() && service_.state() != server::ServiceState::kDraining, .request_id = RequestId(request)};
+  head_ = {
+      .version = request.version(),
+      .keep_alive = request.keep_alive() && service_.state() != server::ServiceState::kDraining,
+      .request_id = RequestId(request)};
   Routed routed = RouteRequest(service_, request, head_);
   route_ = std::move(routed.route);
   if (auto* plan = std::get_if<GenerationPlan>(&routed.action)) {
@@ -139,7 +160,9 @@ void Session::Close() {
 
 void Session::LogAccess(int status) {
   service_.metrics().RequestEnded(route_, status);
-  base::LogInfo(method_, " ", route_, " ", status, " ", static_cast<std::int64_t>(Seconds(Clock::now() - arrived_) * 1000), "ms id=", head_.request_id);
+  base::LogInfo(method_, " ", route_, " ", status, " ",
+                static_cast<std::int64_t>(Seconds(Clock::now() - arrived_) * 1000),
+                "ms id=", head_.request_id);
 }
 
 void Session::StartGeneration(GenerationPlan plan) {
@@ -163,17 +186,20 @@ void Session::StartGeneration(GenerationPlan plan) {
   WatchForDeparture();
 }
 
-// While a generation runs the client has nothing to send: a readable socket means that it left (or pipelines).
+// While a generation runs the client has nothing to send: a readable socket means that it left (or
+// pipelines).
 void Session::WatchForDeparture() {
-  stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this(), channel = channel_](ErrorCode error) {
-    if (error || self->channel_ != channel) return;
-    char byte;
-    const ssize_t n = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n > 0) return;  // the next request, early; it waits in the socket
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return self->WatchForDeparture();
-    self->ClientLeft();
-    self->Close();
-  });
+  stream_.socket().async_wait(
+      tcp::socket::wait_read, [self = shared_from_this(), channel = channel_](ErrorCode error) {
+        if (error || self->channel_ != channel) return;
+        char byte;
+        const ssize_t n =
+            ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n > 0) return;  // the next request, early; it waits in the socket
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return self->WatchForDeparture();
+        self->ClientLeft();
+        self->Close();
+      });
 }
 
 void Session::ClientLeft() {
@@ -219,9 +245,11 @@ void Session::StreamUpdate(const TokenChannel::Update& update) {
     // An answer that never began can still be refused with a status of its own.
     if (update.finished && update.tokens.empty() && update.reason != FinishReason::kStop) return;
     headers_sent_ = true;
-    outgoing_ = StrCat("HTTP/1.1 200 OK\r\nServer: thermocline\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
-                       "X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nx-request-id: ", head_.request_id, "\r\n",
-                       head_.keep_alive ? "" : "Connection: close\r\n", "\r\n");
+    outgoing_ = StrCat(
+        "HTTP/1.1 200 OK\r\nServer: thermocline\r\nContent-Type: "
+        "text/event-stream\r\nCache-Control: no-cache\r\n"
+        "X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nx-request-id: ",
+        head_.request_id, "\r\n", head_.keep_alive ? "" : "Connection: close\r\n", "\r\n");
     events = openai::RoleEvent(answer_);
   }
   if (!update.text.empty()) events += openai::ContentEvent(answer_, update.text);
@@ -232,8 +260,11 @@ void Session::FinishGeneration(const TokenChannel::Update& update) {
   const double total_s = Seconds(Clock::now() - arrived_);
   service_.metrics().RequestFinished(update.reason, update.usage, total_s);
   service_.RequestTook(total_s);
-  const bool complete = update.reason == FinishReason::kStop || update.reason == FinishReason::kLength;
-  const Status failure = update.reason == FinishReason::kError ? update.error : base::Unavailable("the server is shutting down");
+  const bool complete =
+      update.reason == FinishReason::kStop || update.reason == FinishReason::kLength;
+  const Status failure = update.reason == FinishReason::kError
+                             ? update.error
+                             : base::Unavailable("the server is shutting down");
   if (streaming_ && headers_sent_) {
     std::string events;
     if (complete) {
@@ -250,7 +281,8 @@ void Session::FinishGeneration(const TokenChannel::Update& update) {
   }
   EndGeneration();
   if (!complete) return Respond(RefusalResponse(service_, head_, failure));
-  Respond(JsonResponse(head_, 200, openai::WholeAnswer(answer_, text_, update.reason, update.usage)));
+  Respond(
+      JsonResponse(head_, 200, openai::WholeAnswer(answer_, text_, update.reason, update.usage)));
 }
 
 void Session::WriteStream(std::string events, bool last) {
@@ -267,7 +299,9 @@ void Session::FlushStream() {
   in_flight_.swap(outgoing_);
   outgoing_.clear();
   stream_.expires_after(std::chrono::seconds(service_.config().write_timeout_s));
-  asio::async_write(stream_, asio::buffer(in_flight_), [self = shared_from_this()](ErrorCode error, std::size_t) { self->OnStreamWritten(error); });
+  asio::async_write(
+      stream_, asio::buffer(in_flight_),
+      [self = shared_from_this()](ErrorCode error, std::size_t) { self->OnStreamWritten(error); });
 }
 
 void Session::OnStreamWritten(ErrorCode error) {

@@ -1,15 +1,16 @@
 // One connection: reads requests, writes answers, streams tokens, notices when the client leaves.
 #pragma once
 
-#include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
 #include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
 
 #include "server/http/routes.h"
 
@@ -18,7 +19,8 @@ namespace thermocline::http {
 // All handlers run on the connection's strand. Lives as long as something is pending.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(boost::asio::ip::tcp::socket socket, server::Service& service, std::function<void()> on_end);
+  Session(boost::asio::ip::tcp::socket socket, server::Service& service,
+          std::function<void()> on_end);
   ~Session();
 
   void Start();
@@ -58,7 +60,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<boost::beast::http::serializer<false, boost::beast::http::string_body>> serializer_;
   HttpResponse response_;
   ResponseHead head_;
-  bool head_only_ = false;        // the request's method is HEAD
+  bool head_only_ = false;  // the request's method is HEAD
   std::string method_, route_;
   Clock::time_point arrived_;
 
@@ -68,11 +70,11 @@ class Session : public std::enable_shared_from_this<Session> {
   openai::AnswerHead answer_;
   bool streaming_ = false;
   bool headers_sent_ = false;
-  std::string text_;              // of an answer that is not streamed
-  std::string outgoing_;          // framed bytes waiting to be written
-  std::string in_flight_;         // bytes being written
+  std::string text_;       // of an answer that is not streamed
+  std::string outgoing_;   // framed bytes waiting to be written
+  std::string in_flight_;  // bytes being written
   bool writing_ = false;
-  bool last_queued_ = false;      // the end of the stream is in outgoing_ or written
+  bool last_queued_ = false;  // the end of the stream is in outgoing_ or written
   std::optional<Clock::time_point> last_token_at_;
 };
 

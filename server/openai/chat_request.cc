@@ -21,15 +21,20 @@ bool ReadContent(const Json* content, const std::string& where, Fields& fields, 
     return true;
   }
   if (!content->is_array()) {
-    fields.Fail("messages", StrCat(where, ".content must be a string or a list of parts, not a ", content->type_name()));
+    fields.Fail("messages", StrCat(where, ".content must be a string or a list of parts, not a ",
+                                   content->type_name()));
     return false;
   }
   std::string text;
   for (std::size_t i = 0; i < content->as_array().size(); ++i) {
     const Json& part = content->as_array()[i];
     const Json *type = part.Find("type"), *value = part.Find("text");
-    if (type == nullptr || !type->is_string() || type->as_string() != "text" || value == nullptr || !value->is_string()) {
-      fields.Fail("messages", StrCat(where, ".content[", i, "]: only parts of type 'text' with a string 'text' are supported"), "unsupported_value");
+    if (type == nullptr || !type->is_string() || type->as_string() != "text" || value == nullptr ||
+        !value->is_string()) {
+      fields.Fail("messages",
+                  StrCat(where, ".content[", i,
+                         "]: only parts of type 'text' with a string 'text' are supported"),
+                  "unsupported_value");
       return false;
     }
     text += value->as_string();
@@ -62,7 +67,8 @@ Json ReadMessages(Fields& fields) {
     return {};
   }
   if (messages->as_array().size() > kMessagesMax) {
-    fields.Fail("messages", StrCat("'messages' has ", messages->as_array().size(), " entries; at most ", kMessagesMax, " are allowed"));
+    fields.Fail("messages", StrCat("'messages' has ", messages->as_array().size(),
+                                   " entries; at most ", kMessagesMax, " are allowed"));
     return {};
   }
   Json::Array out;
@@ -70,9 +76,12 @@ Json ReadMessages(Fields& fields) {
     const Json& message = messages->as_array()[i];
     const std::string where = StrCat("messages[", i, "]");
     const Json* role = message.Find("role");
-    static const std::vector<std::string> kRoles = {"system", "developer", "user", "assistant", "tool"};
-    if (role == nullptr || !role->is_string() || std::find(kRoles.begin(), kRoles.end(), role->as_string()) == kRoles.end()) {
-      fields.Fail("messages", StrCat(where, ".role must be one of system, developer, user, assistant, tool"));
+    static const std::vector<std::string> kRoles = {"system", "developer", "user", "assistant",
+                                                    "tool"};
+    if (role == nullptr || !role->is_string() ||
+        std::find(kRoles.begin(), kRoles.end(), role->as_string()) == kRoles.end()) {
+      fields.Fail("messages",
+                  StrCat(where, ".role must be one of system, developer, user, assistant, tool"));
       return {};
     }
     Json content;
@@ -82,7 +91,9 @@ Json ReadMessages(Fields& fields) {
       fields.Fail("messages", StrCat(where, ".content is missing"));
       return {};
     }
-    Json entry{Json::Object{{"role", role->as_string() == "developer" ? "system" : role->as_string()}, {"content", content.is_null() ? Json("") : content}}};
+    Json entry{
+        Json::Object{{"role", role->as_string() == "developer" ? "system" : role->as_string()},
+                     {"content", content.is_null() ? Json("") : content}}};
     if (calls != nullptr) entry.Set("tool_calls", ReadToolCalls(*calls));
     for (const char* name : {"name", "tool_call_id"}) {
       if (const Json* value = message.Find(name)) entry.Set(name, *value);
@@ -97,10 +108,13 @@ std::vector<std::string> ReadStops(Fields& fields) {
   if (stop == nullptr) return {};
   const Json::Array list = stop->is_array() ? stop->as_array() : Json::Array{*stop};
   std::vector<std::string> out;
-  if (list.size() > kStopsMax) fields.Fail("stop", StrCat("'stop' has ", list.size(), " entries; at most ", kStopsMax, " are allowed"));
+  if (list.size() > kStopsMax)
+    fields.Fail("stop", StrCat("'stop' has ", list.size(), " entries; at most ", kStopsMax,
+                               " are allowed"));
   for (const Json& item : list) {
     if (!item.is_string() || item.as_string().empty() || item.as_string().size() > kStopBytesMax) {
-      fields.Fail("stop", StrCat("'stop' must be a string or a list of strings of 1 to ", kStopBytesMax, " bytes"));
+      fields.Fail("stop", StrCat("'stop' must be a string or a list of strings of 1 to ",
+                                 kStopBytesMax, " bytes"));
       return {};
     }
     out.push_back(item.as_string());
@@ -112,13 +126,16 @@ void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
   const Json* bias = fields.Find("logit_bias");
   if (bias == nullptr) return;
   if (!bias->is_object() || bias->as_object().size() > kLogitBiasMax) {
-    fields.Fail("logit_bias", StrCat("'logit_bias' must map at most ", kLogitBiasMax, " token ids to numbers"));
+    fields.Fail("logit_bias",
+                StrCat("'logit_bias' must map at most ", kLogitBiasMax, " token ids to numbers"));
     return;
   }
   for (const auto& [name, value] : bias->as_object()) {
     const auto token = base::ParseNumber<int>(name);
-    if (!token.has_value() || *token < 0 || !value.is_number() || !(value.as_double() >= -100 && value.as_double() <= 100)) {
-      fields.Fail("logit_bias", StrCat("'logit_bias': '", name, "' must be a token id with a number in [-100, 100]"));
+    if (!token.has_value() || *token < 0 || !value.is_number() ||
+        !(value.as_double() >= -100 && value.as_double() <= 100)) {
+      fields.Fail("logit_bias", StrCat("'logit_bias': '", name,
+                                       "' must be a token id with a number in [-100, 100]"));
       return;
     }
     sampling.logit_bias.emplace_back(*token, static_cast<float>(value.as_double()));
@@ -131,7 +148,8 @@ SamplingParams ReadSampling(Fields& fields, const SamplingParams& defaults) {
   s.top_k = static_cast<int>(fields.Int("top_k", defaults.top_k, 0, 1'000'000));
   s.top_p = fields.Double("top_p", defaults.top_p, 0, 1);
   s.min_p = fields.Double("min_p", defaults.min_p, 0, 1);
-  s.repetition_penalty = fields.Double("repetition_penalty", defaults.repetition_penalty, 0.01, 100);
+  s.repetition_penalty =
+      fields.Double("repetition_penalty", defaults.repetition_penalty, 0.01, 100);
   s.presence_penalty = fields.Double("presence_penalty", 0, -2, 2);
   s.frequency_penalty = fields.Double("frequency_penalty", 0, -2, 2);
   if (fields.Find("seed") != nullptr) {
@@ -145,28 +163,36 @@ SamplingParams ReadSampling(Fields& fields, const SamplingParams& defaults) {
 }
 
 int ReadMaxTokens(Fields& fields, int absent) {
-  const auto older = fields.Int("max_tokens", 0, 1, INT32_MAX), newer = fields.Int("max_completion_tokens", 0, 1, INT32_MAX);
-  if (older != 0 && newer != 0 && older != newer) fields.Fail("max_tokens", "'max_tokens' and 'max_completion_tokens' differ; give one");
+  const auto older = fields.Int("max_tokens", 0, 1, INT32_MAX),
+             newer = fields.Int("max_completion_tokens", 0, 1, INT32_MAX);
+  if (older != 0 && newer != 0 && older != newer)
+    fields.Fail("max_tokens", "'max_tokens' and 'max_completion_tokens' differ; give one");
   const auto given = newer != 0 ? newer : older;
   return given != 0 ? static_cast<int>(given) : absent;
 }
 
 // Fields whose silent neglect would give the client something else than it asked for.
 void RefuseUnsupported(Fields& fields) {
-  if (fields.Int("n", 1, 1, 128) != 1) fields.Fail("n", "'n' above 1 is not supported", "unsupported_value");
-  if (fields.Bool("logprobs", false)) fields.Fail("logprobs", "'logprobs' are not supported", "unsupported_value");
+  if (fields.Int("n", 1, 1, 128) != 1)
+    fields.Fail("n", "'n' above 1 is not supported", "unsupported_value");
+  if (fields.Bool("logprobs", false))
+    fields.Fail("logprobs", "'logprobs' are not supported", "unsupported_value");
   const Json* tools = fields.Find("tools");
-  if (tools != nullptr && !(tools->is_array() && tools->as_array().empty())) fields.Fail("tools", "'tools' are not supported", "unsupported_value");
+  if (tools != nullptr && !(tools->is_array() && tools->as_array().empty()))
+    fields.Fail("tools", "'tools' are not supported", "unsupported_value");
   const Json* format = fields.Find("response_format");
   const Json* type = format == nullptr ? nullptr : format->Find("type");
   if (format != nullptr && (type == nullptr || !type->is_string() || type->as_string() != "text")) {
-    fields.Fail("response_format", "'response_format' other than {\"type\": \"text\"} is not supported", "unsupported_value");
+    fields.Fail("response_format",
+                "'response_format' other than {\"type\": \"text\"} is not supported",
+                "unsupported_value");
   }
 }
 
 }  // namespace
 
-std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body, const ChatDefaults& defaults) {
+std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body,
+                                                     const ChatDefaults& defaults) {
   const auto json = base::ParseJson(body);
   if (!json.ok()) return FromStatus(json.status());
   Fields fields(*json);
@@ -184,8 +210,10 @@ std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body, cons
   RefuseUnsupported(fields);
   if (const Json* options = fields.Find("stream_options")) {
     Fields inner(*options);
-    if (!options->is_object()) fields.Fail("stream_options", "'stream_options' must be an object");
-    else out.include_usage = inner.Bool("include_usage", false);
+    if (!options->is_object())
+      fields.Fail("stream_options", "'stream_options' must be an object");
+    else
+      out.include_usage = inner.Bool("include_usage", false);
     if (!inner.ok()) fields.Fail("stream_options", inner.error().message);
   }
   if (!fields.ok()) return fields.error();

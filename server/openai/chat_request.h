@@ -11,11 +11,11 @@
 namespace thermocline::openai {
 
 struct ChatRequest {
-  std::string model;            // "" = not given
-  Json conversation;            // {"messages": [...]} for the chat template
-  Request request;              // without its prompt
+  std::string model;  // "" = not given
+  Json conversation;  // {"messages": [...]} for the chat template
+  Request request;    // without its prompt
   bool stream = false;
-  bool include_usage = false;   // a usage chunk at the end of a stream
+  bool include_usage = false;  // a usage chunk at the end of a stream
 };
 
 struct ChatDefaults {
@@ -23,7 +23,9 @@ struct ChatDefaults {
   int max_tokens = 0;
 };
 
-// Pure. Fields that would change the answer and that we do not support are refused, unknown ones ignored.
-std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body, const ChatDefaults& defaults);
+// Pure. Fields that would change the answer and that we do not support are refused, unknown ones
+// ignored.
+std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body,
+                                                     const ChatDefaults& defaults);
 
 }  // namespace thermocline::openai

@@ -10,7 +10,8 @@ constexpr const char* kFingerprint = "fp_thermocline_0.1.0";
 
 std::string RandomId() {
   thread_local std::mt19937_64 generator{std::random_device{}()};
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
   std::string id;
   for (int i = 0; i < 24; ++i) id.push_back(kAlphabet[generator() % kAlphabet.size()]);
   return id;
@@ -28,16 +29,26 @@ std::string Chunk(const AnswerHead& head, Json::Array choices, Json usage) {
 }
 
 std::string Delta(const AnswerHead& head, Json::Object delta, Json finish_reason) {
-  return Chunk(head, {Json(Json::Object{{"index", 0}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", std::move(finish_reason)}})}, nullptr);
+  return Chunk(head,
+               {Json(Json::Object{{"index", 0},
+                                  {"delta", std::move(delta)},
+                                  {"logprobs", nullptr},
+                                  {"finish_reason", std::move(finish_reason)}})},
+               nullptr);
 }
 
 }  // namespace
 
 AnswerHead MakeAnswerHead(const std::string& model, bool include_usage) {
-  return {.id = "chatcmpl-" + RandomId(), .created = std::time(nullptr), .model = model, .include_usage = include_usage};
+  return {.id = "chatcmpl-" + RandomId(),
+          .created = std::time(nullptr),
+          .model = model,
+          .include_usage = include_usage};
 }
 
-const char* FinishReasonName(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }
+const char* FinishReasonName(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
+}
 
 Json UsageJson(const Usage& usage) {
   return Json::Object{{"prompt_tokens", usage.prompt_tokens},
@@ -47,7 +58,8 @@ Json UsageJson(const Usage& usage) {
                       {"completion_tokens_details", Json::Object{{"reasoning_tokens", 0}}}};
 }
 
-Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason reason, const Usage& usage) {
+Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason reason,
+                 const Usage& usage) {
   return Json::Object{
       {"id", head.id},
       {"object", "chat.completion"},
@@ -55,16 +67,26 @@ Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason r
       {"model", head.model},
       {"system_fingerprint", kFingerprint},
       {"choices", Json::Array{Json(Json::Object{{"index", 0},
-                                                {"message", Json::Object{{"role", "assistant"}, {"content", text}, {"refusal", nullptr}}},
+                                                {"message", Json::Object{{"role", "assistant"},
+                                                                         {"content", text},
+                                                                         {"refusal", nullptr}}},
                                                 {"logprobs", nullptr},
                                                 {"finish_reason", FinishReasonName(reason)}})}},
       {"usage", UsageJson(usage)}};
 }
 
-std::string RoleEvent(const AnswerHead& head) { return Delta(head, {{"role", "assistant"}, {"content", ""}}, nullptr); }
-std::string ContentEvent(const AnswerHead& head, const std::string& text) { return Delta(head, {{"content", text}}, nullptr); }
-std::string FinishEvent(const AnswerHead& head, FinishReason reason) { return Delta(head, {}, FinishReasonName(reason)); }
-std::string UsageEvent(const AnswerHead& head, const Usage& usage) { return Chunk(head, {}, UsageJson(usage)); }
+std::string RoleEvent(const AnswerHead& head) {
+  return Delta(head, {{"role", "assistant"}, {"content", ""}}, nullptr);
+}
+std::string ContentEvent(const AnswerHead& head, const std::string& text) {
+  return Delta(head, {{"content", text}}, nullptr);
+}
+std::string FinishEvent(const AnswerHead& head, FinishReason reason) {
+  return Delta(head, {}, FinishReasonName(reason));
+}
+std::string UsageEvent(const AnswerHead& head, const Usage& usage) {
+  return Chunk(head, {}, UsageJson(usage));
+}
 std::string DataEvent(const Json& json) { return "data: " + json.Dump() + "\n\n"; }
 
 }  // namespace thermocline::openai

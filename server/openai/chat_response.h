@@ -22,7 +22,8 @@ AnswerHead MakeAnswerHead(const std::string& model, bool include_usage);
 const char* FinishReasonName(FinishReason reason);
 Json UsageJson(const Usage& usage);
 
-Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason reason, const Usage& usage);
+Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason reason,
+                 const Usage& usage);
 
 // Server-sent events, each "data: <one line>\n\n".
 std::string RoleEvent(const AnswerHead& head);

@@ -4,13 +4,19 @@ namespace thermocline::openai {
 
 Json ApiError::ToJson() const {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  Json::Object error = {{"message", message}, {"type", type}, {"param", or_null(param)}, {"code", or_null(code)}};
+  Json::Object error = {
+      {"message", message}, {"type", type}, {"param", or_null(param)}, {"code", or_null(code)}};
   error.insert(error.end(), details.begin(), details.end());
   return Json::Object{{"error", std::move(error)}};
 }
 
 ApiError FromStatus(const Status& status, const std::string& param) {
-  ApiError error{.http_status = 500, .type = "server_error", .code = "", .param = param, .message = status.message(), .details = {}};
+  ApiError error{.http_status = 500,
+                 .type = "server_error",
+                 .code = "",
+                 .param = param,
+                 .message = status.message(),
+                 .details = {}};
   const auto client = [&error](int http_status, const char* code) {
     error.http_status = http_status;
     error.type = "invalid_request_error";
@@ -22,15 +28,33 @@ ApiError FromStatus(const Status& status, const std::string& param) {
     error.code = code;
   };
   switch (status.code()) {
-    case StatusCode::kInvalidArgument: client(400, ""); break;
-    case StatusCode::kUnimplemented: client(400, "unsupported_value"); break;
-    case StatusCode::kOutOfRange: client(400, "context_length_exceeded"); break;
-    case StatusCode::kNotFound: client(404, "not_found"); break;
-    case StatusCode::kPermissionDenied: client(403, "permission_denied"); break;
-    case StatusCode::kResourceExhausted: server(429, "rate_limit_error", "queue_full"); break;
-    case StatusCode::kUnavailable: server(503, "server_error", "unavailable"); break;
-    case StatusCode::kDeadlineExceeded: server(504, "server_error", "timeout"); break;
-    default: error.message = "internal error; the server's log has the details"; break;
+    case StatusCode::kInvalidArgument:
+      client(400, "");
+      break;
+    case StatusCode::kUnimplemented:
+      client(400, "unsupported_value");
+      break;
+    case StatusCode::kOutOfRange:
+      client(400, "context_length_exceeded");
+      break;
+    case StatusCode::kNotFound:
+      client(404, "not_found");
+      break;
+    case StatusCode::kPermissionDenied:
+      client(403, "permission_denied");
+      break;
+    case StatusCode::kResourceExhausted:
+      server(429, "rate_limit_error", "queue_full");
+      break;
+    case StatusCode::kUnavailable:
+      server(503, "server_error", "unavailable");
+      break;
+    case StatusCode::kDeadlineExceeded:
+      server(504, "server_error", "timeout");
+      break;
+    default:
+      error.message = "internal error; the server's log has the details";
+      break;
   }
   return error;
 }

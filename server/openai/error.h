@@ -10,11 +10,11 @@ namespace thermocline::openai {
 
 struct ApiError {
   int http_status = 500;
-  std::string type;           // "invalid_request_error", ...
-  std::string code;           // "" = null
-  std::string param;          // "" = null
+  std::string type;   // "invalid_request_error", ...
+  std::string code;   // "" = null
+  std::string param;  // "" = null
   std::string message;
-  Json::Object details;       // further members of the error object
+  Json::Object details;  // further members of the error object
 
   // {"error": {"message", "type", "param", "code", ...}}
   Json ToJson() const;

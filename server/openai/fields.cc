@@ -6,19 +6,29 @@ namespace thermocline::openai {
 
 void Fields::Fail(std::string_view name, const std::string& message, const char* code) {
   if (error_.has_value()) return;
-  error_ = ApiError{.http_status = 400, .type = "invalid_request_error", .code = code, .param = std::string(name), .message = message, .details = {}};
+  error_ = ApiError{.http_status = 400,
+                    .type = "invalid_request_error",
+                    .code = code,
+                    .param = std::string(name),
+                    .message = message,
+                    .details = {}};
 }
 
-std::int64_t Fields::Int(std::string_view name, std::int64_t absent, std::int64_t min, std::int64_t max) {
+std::int64_t Fields::Int(std::string_view name, std::int64_t absent, std::int64_t min,
+                         std::int64_t max) {
   const Json* value = body_.Find(name);
   if (value == nullptr) return absent;
   constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it a double is no exact integer
-  const bool whole = value->is_int() || (value->is_number() && std::fabs(value->as_double()) <= kExact && std::trunc(value->as_double()) == value->as_double());
+  const bool whole =
+      value->is_int() || (value->is_number() && std::fabs(value->as_double()) <= kExact &&
+                          std::trunc(value->as_double()) == value->as_double());
   if (!whole) {
-    Fail(name, StrCat("'", name, "' must be a whole number, not ", value->is_number() ? value->Dump() : StrCat("a ", value->type_name())));
+    Fail(name, StrCat("'", name, "' must be a whole number, not ",
+                      value->is_number() ? value->Dump() : StrCat("a ", value->type_name())));
     return absent;
   }
-  const std::int64_t number = value->is_int() ? value->as_int() : static_cast<std::int64_t>(value->as_double());
+  const std::int64_t number =
+      value->is_int() ? value->as_int() : static_cast<std::int64_t>(value->as_double());
   if (number < min || number > max) {
     Fail(name, StrCat("'", name, "' is ", number, "; it must lie in [", min, ", ", max, "]"));
     return absent;
@@ -34,7 +44,8 @@ double Fields::Double(std::string_view name, double absent, double min, double m
     return absent;
   }
   if (!(value->as_double() >= min && value->as_double() <= max)) {
-    Fail(name, StrCat("'", name, "' is ", value->Dump(), "; it must lie in [", min, ", ", max, "]"));
+    Fail(name,
+         StrCat("'", name, "' is ", value->Dump(), "; it must lie in [", min, ", ", max, "]"));
     return absent;
   }
   return value->as_double();

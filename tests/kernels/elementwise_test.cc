@@ -1,5 +1,5 @@
-// Tolerances: ops without a transcendental function give the reference's bits; those with exp are within
-// 2e-6 relative (the polynomial's error is below 3e-7, sums add a few roundings).
+// Tolerances: ops without a transcendental function give the reference's bits; those with exp are
+// within 2e-6 relative (the polynomial's error is below 3e-7, sums add a few roundings).
 #include <cmath>
 
 #include "tests/kernels/tables.h"
@@ -12,7 +12,8 @@ constexpr float kExpTolerance = 2e-6F;
 TEST(Elementwise, RmsNormGivesTheReferencesBits) {
   for (const OpTable* ops : FastTables()) {
     for (const int n : {1, 15, 16, 17, 64, 576}) {
-      const auto x = RandomFloats(static_cast<std::size_t>(n), 1), weight = RandomFloats(static_cast<std::size_t>(n), 2);
+      const auto x = RandomFloats(static_cast<std::size_t>(n), 1),
+                 weight = RandomFloats(static_cast<std::size_t>(n), 2);
       std::vector<float> expected(x.size()), got(x.size());
       ReferenceOps().rms_norm({x.data(), weight.data(), n, 1e-5F, expected.data()});
       ops->rms_norm({x.data(), weight.data(), n, 1e-5F, got.data()});
@@ -50,12 +51,15 @@ TEST(Elementwise, GatedIsNearTheReferenceAndExactForRelu) {
       auto gate = RandomFloats(static_cast<std::size_t>(n), 6, 4.0F);
       const auto up = RandomFloats(static_cast<std::size_t>(n), 7);
       if (n > 2) gate[2] = -200.0F, gate[1] = 200.0F;
-      for (const auto activation : {GateActivation::kSilu, GateActivation::kRelu, GateActivation::kFatRelu}) {
+      for (const auto activation :
+           {GateActivation::kSilu, GateActivation::kRelu, GateActivation::kFatRelu}) {
         std::vector<float> expected(gate.size()), got(gate.size());
         ReferenceOps().gated({gate.data(), up.data(), n, activation, 0.5F, expected.data()});
         ops->gated({gate.data(), up.data(), n, activation, 0.5F, got.data()});
         for (std::size_t i = 0; i < got.size(); ++i) {
-          const float tolerance = activation == GateActivation::kSilu ? kExpTolerance * std::fabs(expected[i]) + 1e-30F : 0.0F;
+          const float tolerance = activation == GateActivation::kSilu
+                                      ? kExpTolerance * std::fabs(expected[i]) + 1e-30F
+                                      : 0.0F;
           EXPECT_NEAR(got[i], expected[i], tolerance) << ops->name << " gate " << gate[i];
         }
       }
@@ -73,7 +77,8 @@ TEST(Elementwise, SoftmaxExpIsAccurate) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double exact = std::exp(double{x[i]} - 0.5);
       sum += exact;
-      EXPECT_NEAR(got[i], exact, 4e-6 * exact) << x[i];  // x - max itself is rounded to 24 bits: 80 * 2^-24
+      EXPECT_NEAR(got[i], exact, 4e-6 * exact)
+          << x[i];  // x - max itself is rounded to 24 bits: 80 * 2^-24
     }
     EXPECT_NEAR(total, sum, kExpTolerance * 2 * sum);
   }
@@ -94,13 +99,23 @@ TEST(Attention, IsNearTheReference) {
             v[at] = FloatToHalf(values[k.size() + at]);
           }
         }
-        std::vector<float> scores(static_cast<std::size_t>((cached + 15) / 16 * 16)), expected(q.size()), got(q.size());
-        AttentionParams p{.q = q.data(), .k = k.data(), .v = v.data(), .cached_tokens = cached, .head_dim = head_dim, .stride = stride,
-                          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)), .scores = scores.data(), .out = expected.data()};
+        std::vector<float> scores(static_cast<std::size_t>((cached + 15) / 16 * 16)),
+            expected(q.size()), got(q.size());
+        AttentionParams p{.q = q.data(),
+                          .k = k.data(),
+                          .v = v.data(),
+                          .cached_tokens = cached,
+                          .head_dim = head_dim,
+                          .stride = stride,
+                          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
+                          .scores = scores.data(),
+                          .out = expected.data()};
         ReferenceOps().attention(p);
         p.out = got.data();
         ops->attention(p);
-        for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << ops->name << " Dh " << head_dim << " S " << cached;
+        for (std::size_t i = 0; i < got.size(); ++i)
+          EXPECT_NEAR(got[i], expected[i], 1e-5)
+              << ops->name << " Dh " << head_dim << " S " << cached;
       }
     }
   }

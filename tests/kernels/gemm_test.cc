@@ -18,7 +18,8 @@ std::vector<Case> Cases() {
     const int block = Traits(type).block_size;
     for (const int rows : {1, 15, 16, 17, 48}) {
       for (const int blocks : {1, 2, 3}) {
-        for (const int tokens : {1, 2, 3, 8, 19}) cases.push_back({type, rows, block * blocks, tokens});
+        for (const int tokens : {1, 2, 3, 8, 19})
+          cases.push_back({type, rows, block * blocks, tokens});
       }
     }
     if (!Traits(type).quantized) {
@@ -36,12 +37,17 @@ struct Operands {
   PackedMatrix matrix;
   Activations activations;
 
-  explicit Operands(const Case& c) : x(RandomFloats(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.cols), 7)) {
+  explicit Operands(const Case& c)
+      : x(RandomFloats(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.cols), 7)) {
     q.resize(x.size());
     scale.resize(x.size() / 32 + 1);
     sum.resize(x.size() / 32 + 1);
     if (c.cols % 32 == 0) {
-      ReferenceOps().quantize({.x = x.data(), .n = static_cast<int>(x.size()), .q = q.data(), .scale = scale.data(), .sum = sum.data()});
+      ReferenceOps().quantize({.x = x.data(),
+                               .n = static_cast<int>(x.size()),
+                               .q = q.data(),
+                               .scale = scale.data(),
+                               .sum = sum.data()});
     }
     rows = RandomRows(c.type, c.rows, c.cols, 3);
     packed = Pack(c.type, rows, c.rows, c.cols);
@@ -49,16 +55,24 @@ struct Operands {
     activations = {x.data(), q.data(), scale.data(), sum.data(), c.cols};
   }
 
-  std::vector<float> Multiply(const OpTable& ops, const Case& c, int panel_begin, int panel_end) const {
-    std::vector<float> out(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.rows), -1.0F);
-    ops.gemm({.weights = matrix, .activations = activations, .tokens = c.tokens, .out = out.data(), .out_stride = c.rows,
-              .panel_begin = panel_begin, .panel_end = panel_end});
+  std::vector<float> Multiply(const OpTable& ops, const Case& c, int panel_begin,
+                              int panel_end) const {
+    std::vector<float> out(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.rows),
+                           -1.0F);
+    ops.gemm({.weights = matrix,
+              .activations = activations,
+              .tokens = c.tokens,
+              .out = out.data(),
+              .out_stride = c.rows,
+              .panel_begin = panel_begin,
+              .panel_end = panel_end});
     return out;
   }
 };
 
 std::string Name(const OpTable& ops, const Case& c) {
-  return std::string(ops.name) + " " + Traits(c.type).name + " " + std::to_string(c.rows) + "x" + std::to_string(c.cols) + " T" + std::to_string(c.tokens);
+  return std::string(ops.name) + " " + Traits(c.type).name + " " + std::to_string(c.rows) + "x" +
+         std::to_string(c.cols) + " T" + std::to_string(c.tokens);
 }
 
 TEST(Gemm, GivesTheReferencesBits) {
@@ -78,16 +92,21 @@ TEST(Gemm, ReferenceIsNearTheExactProduct) {
     const auto got = operands.Multiply(ReferenceOps(), c, 0, NumPanels(c.rows));
     std::vector<float> row(static_cast<std::size_t>(c.cols));
     for (int r = 0; r < c.rows; ++r) {
-      DequantizeRow(c.type, operands.rows.data() + static_cast<std::size_t>(r) * RowBytes(c.type, c.cols), c.cols, row.data());
+      DequantizeRow(c.type,
+                    operands.rows.data() + static_cast<std::size_t>(r) * RowBytes(c.type, c.cols),
+                    c.cols, row.data());
       for (int t = 0; t < c.tokens; ++t) {
         double exact = 0, size = 0;
         for (int i = 0; i < c.cols; ++i) {
           const std::size_t at = static_cast<std::size_t>(t * c.cols + i);
-          const double x = Traits(c.type).quantized ? double{operands.scale[at / 32]} * operands.q[at] : double{operands.x[at]};
+          const double x = Traits(c.type).quantized
+                               ? double{operands.scale[at / 32]} * operands.q[at]
+                               : double{operands.x[at]};
           exact += row[static_cast<std::size_t>(i)] * x;
           size += std::fabs(row[static_cast<std::size_t>(i)] * x);
         }
-        EXPECT_NEAR(got[static_cast<std::size_t>(t * c.rows + r)], exact, 1e-5 * size + 1e-6) << Name(ReferenceOps(), c);
+        EXPECT_NEAR(got[static_cast<std::size_t>(t * c.rows + r)], exact, 1e-5 * size + 1e-6)
+            << Name(ReferenceOps(), c);
       }
     }
   }
@@ -106,8 +125,16 @@ TEST(Gemm, ATokensBitsDoNotDependOnItsBatch) {
         one.scale += t * c.cols / 32;
         one.sum += t * c.cols / 32;
         std::vector<float> alone(static_cast<std::size_t>(c.rows));
-        ops->gemm({.weights = operands.matrix, .activations = one, .tokens = 1, .out = alone.data(), .out_stride = c.rows, .panel_begin = 0, .panel_end = NumPanels(c.rows)});
-        EXPECT_EQ(alone, std::vector<float>(batch.begin() + t * c.rows, batch.begin() + (t + 1) * c.rows)) << Name(*ops, c);
+        ops->gemm({.weights = operands.matrix,
+                   .activations = one,
+                   .tokens = 1,
+                   .out = alone.data(),
+                   .out_stride = c.rows,
+                   .panel_begin = 0,
+                   .panel_end = NumPanels(c.rows)});
+        EXPECT_EQ(alone,
+                  std::vector<float>(batch.begin() + t * c.rows, batch.begin() + (t + 1) * c.rows))
+            << Name(*ops, c);
       }
     }
   }
@@ -140,7 +167,8 @@ TEST(Gemm, ExtremeQuantsDoNotOverflow) {
   operands.matrix.data = operands.packed.data();
   const auto expected = operands.Multiply(ReferenceOps(), c, 0, 1);
   EXPECT_GT(expected[0], 0);
-  for (const OpTable* ops : FastTables()) EXPECT_EQ(operands.Multiply(*ops, c, 0, 1), expected) << ops->name;
+  for (const OpTable* ops : FastTables())
+    EXPECT_EQ(operands.Multiply(*ops, c, 0, 1), expected) << ops->name;
 }
 
 }  // namespace

@@ -22,7 +22,9 @@ TEST(Half, RoundsAsTheProcessorDoes) {
   const OpTable* ops = CpuOps();
   std::vector<float> x = RandomFloats(4096, 11, 100.0F);
   for (const float tiny : RandomFloats(4096, 12, 1e-6F)) x.push_back(tiny);
-  for (const float edge : {65504.0F, 65519.9F, 65520.0F, 1e30F, -65520.0F, 5.9e-8F, 2.98e-8F, 0.0F, -0.0F}) x.push_back(edge);
+  for (const float edge :
+       {65504.0F, 65519.9F, 65520.0F, 1e30F, -65520.0F, 5.9e-8F, 2.98e-8F, 0.0F, -0.0F})
+    x.push_back(edge);
   std::vector<std::uint16_t> got(x.size());
   ops->to_half(x.data(), static_cast<int>(x.size()), got.data());
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(FloatToHalf(x[i]), got[i]) << x[i];
@@ -36,13 +38,15 @@ TEST(Quantize, ActivationsGiveTheReferencesBits) {
     std::vector<std::int8_t> q1(x.size()), q2(x.size());
     std::vector<float> s1(9), s2(9);
     std::vector<std::int32_t> n1(9), n2(9);
-    ReferenceOps().quantize({x.data(), static_cast<int>(x.size()), q1.data(), s1.data(), n1.data()});
+    ReferenceOps().quantize(
+        {x.data(), static_cast<int>(x.size()), q1.data(), s1.data(), n1.data()});
     ops->quantize({x.data(), static_cast<int>(x.size()), q2.data(), s2.data(), n2.data()});
     EXPECT_EQ(q1, q2);
     EXPECT_EQ(s1, s2);
     EXPECT_EQ(n1, n2);
     EXPECT_EQ(s1[0], 0.0F);
-    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(s1[i / 32] * static_cast<float>(q1[i]), x[i], s1[i / 32] * 0.501F);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      EXPECT_NEAR(s1[i / 32] * static_cast<float>(q1[i]), x[i], s1[i / 32] * 0.501F);
   }
 }
 
@@ -55,11 +59,16 @@ TEST(Quantize, RowsComeBackWithinHalfAStep) {
     DequantizeRow(type, row.data(), 256, back.data());
     for (std::size_t i = 0; i < 256; ++i) {
       float largest = 0;
-      for (std::size_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j) largest = std::max(largest, std::fabs(x[j]));
-      const float step = type == DType::kQ8_0 ? largest / 127 : type == DType::kQ4_0 ? largest / 8 : type == DType::kF32 ? 0 : std::fabs(x[i]) / 128;
-      // Half a step of rounding, and the f16 scale's own rounding (2^-11) times up to 127 steps. Q4_0 has no
-      // level for the value opposite its extreme, which may be a whole step off.
-      EXPECT_NEAR(back[i], x[i], step * (type == DType::kQ4_0 ? 1.01F : 0.5F + 127.0F / 2048)) << Traits(type).name;
+      for (std::size_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j)
+        largest = std::max(largest, std::fabs(x[j]));
+      const float step = type == DType::kQ8_0   ? largest / 127
+                         : type == DType::kQ4_0 ? largest / 8
+                         : type == DType::kF32  ? 0
+                                                : std::fabs(x[i]) / 128;
+      // Half a step of rounding, and the f16 scale's own rounding (2^-11) times up to 127 steps.
+      // Q4_0 has no level for the value opposite its extreme, which may be a whole step off.
+      EXPECT_NEAR(back[i], x[i], step * (type == DType::kQ4_0 ? 1.01F : 0.5F + 127.0F / 2048))
+          << Traits(type).name;
     }
   }
 }
@@ -73,11 +82,13 @@ TEST(Pack, RowsReadFromPanelsEqualRowsReadFromBlocks) {
     const PackedMatrix matrix{type, rows, cols, packed.data()};
     std::vector<float> expected(cols), got(cols);
     for (int r = 0; r < rows; ++r) {
-      DequantizeRow(type, source.data() + static_cast<std::size_t>(r) * RowBytes(type, cols), cols, expected.data());
+      DequantizeRow(type, source.data() + static_cast<std::size_t>(r) * RowBytes(type, cols), cols,
+                    expected.data());
       DequantizePackedRow(matrix, r, got.data());
       for (std::size_t i = 0; i < got.size(); ++i) {
         // Q4_0 as d*q - 8d rounds differently from d*(q - 8) by one unit in the last place of 8d.
-        EXPECT_NEAR(got[i], expected[i], type == DType::kQ4_0 ? 1e-7F : 0.0F) << Traits(type).name << " row " << r << " col " << i;
+        EXPECT_NEAR(got[i], expected[i], type == DType::kQ4_0 ? 1e-7F : 0.0F)
+            << Traits(type).name << " row " << r << " col " << i;
       }
     }
   }

@@ -5,18 +5,23 @@
 namespace thermocline::openai {
 namespace {
 
-std::string Body(const std::string& extra) { return R"({"messages":[{"role":"user","content":"hi"}])" + (extra.empty() ? "" : "," + extra) + "}"; }
+std::string Body(const std::string& extra) {
+  return R"({"messages":[{"role":"user","content":"hi"}])" + (extra.empty() ? "" : "," + extra) +
+         "}";
+}
 auto Parse(const std::string& body) { return ParseChatRequest(body, {}); }
 
 TEST(ChatRequest, NullMeansAbsentForEveryOptionalField) {
-  const auto parsed = Parse(Body(R"("model":null,"temperature":null,"top_p":null,"top_k":null,"min_p":null,"max_tokens":null,"max_completion_tokens":null,
+  const auto parsed = Parse(Body(
+      R"("model":null,"temperature":null,"top_p":null,"top_k":null,"min_p":null,"max_tokens":null,"max_completion_tokens":null,
     "stop":null,"seed":null,"stream":null,"stream_options":null,"n":null,"logprobs":null,"logit_bias":null,"presence_penalty":null,
     "frequency_penalty":null,"tools":null,"response_format":null,"user":null,"unknown_field":{"a":1})"));
   EXPECT_TRUE(std::holds_alternative<ChatRequest>(parsed));
 }
 
 TEST(ChatRequest, ReadsEveryField) {
-  const auto parsed = Parse(Body(R"("temperature":0.5,"top_k":40.0,"top_p":0.9,"min_p":0.1,"max_completion_tokens":7,"stop":"x","seed":-3,"stream":true,
+  const auto parsed = Parse(Body(
+      R"("temperature":0.5,"top_k":40.0,"top_p":0.9,"min_p":0.1,"max_completion_tokens":7,"stop":"x","seed":-3,"stream":true,
     "stream_options":{"include_usage":true},"logit_bias":{"5":-100},"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,"n":1)"));
   const auto& r = std::get<ChatRequest>(parsed);
   EXPECT_EQ(r.request.sampling.temperature, 0.5);
@@ -29,29 +34,67 @@ TEST(ChatRequest, ReadsEveryField) {
 }
 
 TEST(ChatRequest, ContentMayBeStringPartsOrNullForTheAssistant) {
-  const auto parsed = Parse(R"({"messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+  const auto parsed = Parse(
+      R"({"messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
     {"role":"user","content":"q"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},
     {"role":"tool","content":"r","tool_call_id":null}]})");
   const auto& messages = std::get<ChatRequest>(parsed).conversation.Find("messages")->as_array();
   EXPECT_EQ(messages[0].Find("role")->as_string(), "system");
   EXPECT_EQ(messages[0].Find("content")->as_string(), "ab");
-  EXPECT_EQ(messages[2].Find("tool_calls")->as_array()[0].Find("function")->Find("arguments")->Find("x")->as_int(), 1);
+  EXPECT_EQ(messages[2]
+                .Find("tool_calls")
+                ->as_array()[0]
+                .Find("function")
+                ->Find("arguments")
+                ->Find("x")
+                ->as_int(),
+            1);
 }
 
 TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", ""}, {"[]", ""}, {"{", ""}, {"null", ""}, {"{}", "messages"}, {R"({"messages":[]})", "messages"}, {R"({"messages":"hi"})", "messages"},
-      {R"({"messages":[1]})", "messages"}, {R"({"messages":[{"role":"robot","content":"x"}]})", "messages"}, {R"({"messages":[{"role":"user"}]})", "messages"},
-      {R"({"messages":[{"role":"user","content":5}]})", "messages"}, {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})", "messages"},
-      {Body(R"("temperature":"hot")"), "temperature"}, {Body(R"("temperature":-1)"), "temperature"}, {Body(R"("temperature":3)"), "temperature"},
-      {Body(R"("max_tokens":0)"), "max_tokens"}, {Body(R"("max_tokens":-5)"), "max_tokens"}, {Body(R"("max_tokens":1e30)"), "max_tokens"},
-      {Body(R"("max_tokens":99999999999999999999)"), "max_tokens"}, {Body(R"("max_tokens":1.5)"), "max_tokens"}, {Body(R"("max_tokens":1,"max_completion_tokens":2)"), "max_tokens"},
-      {Body(R"("top_p":1.1)"), "top_p"}, {Body(R"("top_k":-1)"), "top_k"}, {Body(R"("stop":5)"), "stop"}, {Body(R"("stop":[""])"), "stop"},
-      {Body(R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])"), "stop"}, {Body(R"("stream":1)"), "stream"},
-      {Body(R"("stream_options":[])"), "stream_options"}, {Body(R"("stream_options":{"include_usage":"yes"})"), "stream_options"}, {Body(R"("logit_bias":[1])"), "logit_bias"},
-      {Body(R"("logit_bias":{"x":1})"), "logit_bias"}, {Body(R"("logit_bias":{"1":1000})"), "logit_bias"}, {Body(R"("n":2)"), "n"}, {Body(R"("n":0)"), "n"},
-      {Body(R"("logprobs":true)"), "logprobs"}, {Body(R"("tools":[{}])"), "tools"}, {Body(R"("response_format":{"type":"json_object"})"), "response_format"},
-      {Body(R"("seed":"x")"), "seed"}, {Body(R"("model":5)"), "model"}, {Body("\"user\":\"\xFF\""), ""}};
+      {"", ""},
+      {"[]", ""},
+      {"{", ""},
+      {"null", ""},
+      {"{}", "messages"},
+      {R"({"messages":[]})", "messages"},
+      {R"({"messages":"hi"})", "messages"},
+      {R"({"messages":[1]})", "messages"},
+      {R"({"messages":[{"role":"robot","content":"x"}]})", "messages"},
+      {R"({"messages":[{"role":"user"}]})", "messages"},
+      {R"({"messages":[{"role":"user","content":5}]})", "messages"},
+      {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})", "messages"},
+      {Body(R"("temperature":"hot")"), "temperature"},
+      {Body(R"("temperature":-1)"), "temperature"},
+      {Body(R"("temperature":3)"), "temperature"},
+      {Body(R"("max_tokens":0)"), "max_tokens"},
+      {Body(R"("max_tokens":-5)"), "max_tokens"},
+      {Body(R"("max_tokens":1e30)"), "max_tokens"},
+      {Body(R"("max_tokens":99999999999999999999)"), "max_tokens"},
+      {Body(R"("max_tokens":1.5)"), "max_tokens"},
+      {Body(R"("max_tokens":1,"max_completion_tokens":2)"), "max_tokens"},
+      {Body(R"("top_p":1.1)"), "top_p"},
+      {Body(R"("top_k":-1)"), "top_k"},
+      {Body(R"("stop":5)"), "stop"},
+      {Body(R"("stop":[""])"), "stop"},
+      {Body(
+           R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])"),
+       "stop"},
+      {Body(R"("stream":1)"), "stream"},
+      {Body(R"("stream_options":[])"), "stream_options"},
+      {Body(R"("stream_options":{"include_usage":"yes"})"), "stream_options"},
+      {Body(R"("logit_bias":[1])"), "logit_bias"},
+      {Body(R"("logit_bias":{"x":1})"), "logit_bias"},
+      {Body(R"("logit_bias":{"1":1000})"), "logit_bias"},
+      {Body(R"("n":2)"), "n"},
+      {Body(R"("n":0)"), "n"},
+      {Body(R"("logprobs":true)"), "logprobs"},
+      {Body(R"("tools":[{}])"), "tools"},
+      {Body(R"("response_format":{"type":"json_object"})"), "response_format"},
+      {Body(R"("seed":"x")"), "seed"},
+      {Body(R"("model":5)"), "model"},
+      {Body("\"user\":\"\xFF\""), ""}};
   for (const auto& [body, param] : cases) {
     const auto parsed = Parse(body);
     ASSERT_TRUE(std::holds_alternative<ApiError>(parsed)) << body;

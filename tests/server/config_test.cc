@@ -13,15 +13,18 @@ namespace {
 class ConfigTest : public testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
-  Result<ServerConfig> Load(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  Result<ServerConfig> Load(const std::string& yaml,
+                            const std::vector<std::string>& overrides = {}) {
     std::ofstream(path_) << yaml;
     return LoadServerConfig(path_, overrides);
   }
-  const std::string path_ = testing::TempDir() + "thermocline_config_" + std::to_string(::getpid()) + ".yaml";
+  const std::string path_ =
+      testing::TempDir() + "thermocline_config_" + std::to_string(::getpid()) + ".yaml";
 };
 
 TEST_F(ConfigTest, ReadsKeysAndOverrides) {
-  const auto config = Load("server:\n  port: 9000\nsampling:\n  temperature: 0.5\n", {"server.port=9001", "model.path=x=y"});
+  const auto config = Load("server:\n  port: 9000\nsampling:\n  temperature: 0.5\n",
+                           {"server.port=9001", "model.path=x=y"});
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->port, 9001);
   EXPECT_EQ(config->sampling.temperature, 0.5);
@@ -46,7 +49,8 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
     const auto config = Load(yaml);
     ASSERT_FALSE(config.ok()) << yaml;
     EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(config.status().message().find(words), std::string::npos) << config.status().message();
+    EXPECT_NE(config.status().message().find(words), std::string::npos)
+        << config.status().message();
     EXPECT_TRUE(config.status().message().starts_with(path_)) << config.status().message();
   }
   EXPECT_FALSE(Load("", {"server.port"}).ok());
@@ -64,7 +68,8 @@ TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {
   EXPECT_EQ(config->drain_timeout_s, defaults.drain_timeout_s);
   const auto text = base::ReadFileToString(shipped);
   for (const std::string& key : ConfigKeys()) {
-    EXPECT_NE(text->find("  " + key.substr(key.find('.') + 1) + ":"), std::string::npos) << key << " is not documented";
+    EXPECT_NE(text->find("  " + key.substr(key.find('.') + 1) + ":"), std::string::npos)
+        << key << " is not documented";
   }
 }
 

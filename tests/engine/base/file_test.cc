@@ -13,7 +13,8 @@ class FileTest : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  const std::string folder_ = testing::TempDir() + "thermocline file test " + std::to_string(::getpid());
+  const std::string folder_ =
+      testing::TempDir() + "thermocline file test " + std::to_string(::getpid());
   const std::string path_ = folder_ + "/a b.bin";
 };
 

@@ -8,7 +8,8 @@ namespace thermocline::base {
 namespace {
 
 TEST(Json, RoundTripsEveryKind) {
-  const std::string text = R"({"a":[1,-2,3.5,true,false,null],"b":{"c":"x\n\"é😀"},"big":9007199254740993})";
+  const std::string text =
+      R"({"a":[1,-2,3.5,true,false,null],"b":{"c":"x\n\"é😀"},"big":9007199254740993})";
   const auto json = ParseJson(text);
   ASSERT_TRUE(json.ok());
   EXPECT_EQ(json->Dump(), text);
@@ -24,10 +25,12 @@ TEST(Json, FindSkipsNullsAndTakesTheLastDuplicate) {
 }
 
 TEST(Json, ErrorsNameTheByte) {
-  for (const char* bad : {"", "{", "[1,]", "{\"a\":}", "nul", "\"\x80\"", "\"\\ud800\"", "1e999", "[1] 2", "{'a':1}"}) {
+  for (const char* bad : {"", "{", "[1,]", "{\"a\":}", "nul", "\"\x80\"", "\"\\ud800\"", "1e999",
+                          "[1] 2", "{'a':1}"}) {
     const auto json = ParseJson(bad);
     EXPECT_FALSE(json.ok()) << bad;
-    EXPECT_NE(json.status().message().find("invalid JSON"), std::string::npos) << json.status().message();
+    EXPECT_NE(json.status().message().find("invalid JSON"), std::string::npos)
+        << json.status().message();
   }
 }
 
@@ -39,7 +42,8 @@ TEST(Json, DepthIsBounded) {
 }
 
 TEST(Json, DumpNeverWritesWhatParseRefuses) {
-  const Json json = Json::Array{"\xC3(", std::string("\0\x01", 2), std::nan(""), HUGE_VAL, 1e300, 0.1, 1.0};
+  const Json json =
+      Json::Array{"\xC3(", std::string("\0\x01", 2), std::nan(""), HUGE_VAL, 1e300, 0.1, 1.0};
   const auto back = ParseJson(json.Dump());
   ASSERT_TRUE(back.ok()) << json.Dump();
   EXPECT_EQ(back->as_array()[0].as_string(), "\uFFFD(");

@@ -14,15 +14,16 @@ TEST(Strings, NearestNameFindsTypingErrors) {
 
 TEST(Strings, ParseNumberTakesWholeTextsOnly) {
   EXPECT_EQ(ParseNumber<int>("42"), 42);
-  for (const char* bad : {"", " 1", "1 ", "+1", "1x", "99999999999", "0x10"}) EXPECT_FALSE(ParseNumber<int>(bad).has_value()) << bad;
+  for (const char* bad : {"", " 1", "1 ", "+1", "1x", "99999999999", "0x10"})
+    EXPECT_FALSE(ParseNumber<int>(bad).has_value()) << bad;
 }
 
 TEST(Utf8, IllFormedBytesBecomeReplacements) {
   EXPECT_EQ(ReplaceInvalidUtf8("aé€😀"), "aé€😀");
   EXPECT_EQ(ReplaceInvalidUtf8("\xFF"), "\uFFFD");
-  EXPECT_EQ(ReplaceInvalidUtf8("\xE2\x82"), "\uFFFD");           // a character cut off: one replacement
-  EXPECT_EQ(ReplaceInvalidUtf8("\xC0\xAF"), "\uFFFD\uFFFD");     // overlong
-  EXPECT_EQ(ReplaceInvalidUtf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
+  EXPECT_EQ(ReplaceInvalidUtf8("\xE2\x82"), "\uFFFD");  // a character cut off: one replacement
+  EXPECT_EQ(ReplaceInvalidUtf8("\xC0\xAF"), "\uFFFD\uFFFD");                      // overlong
+  EXPECT_EQ(ReplaceInvalidUtf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");            // a surrogate
   EXPECT_EQ(ReplaceInvalidUtf8("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");  // above U+10FFFF
 }
 
@@ -30,7 +31,8 @@ TEST(Utf8, IncompleteSuffixIsWhatMoreBytesMayComplete) {
   const std::string emoji = "😀";
   EXPECT_EQ(IncompleteUtf8Suffix("abc"), 0);
   EXPECT_EQ(IncompleteUtf8Suffix("a" + emoji), 0);
-  for (int n = 1; n <= 3; ++n) EXPECT_EQ(IncompleteUtf8Suffix("a" + emoji.substr(0, static_cast<std::size_t>(n))), n);
+  for (int n = 1; n <= 3; ++n)
+    EXPECT_EQ(IncompleteUtf8Suffix("a" + emoji.substr(0, static_cast<std::size_t>(n))), n);
   EXPECT_EQ(IncompleteUtf8Suffix("\x80\x80"), 0);  // can never become a character
   EXPECT_EQ(IncompleteUtf8Suffix("\xC3(\xE2"), 1);
 }

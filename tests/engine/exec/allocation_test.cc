@@ -13,7 +13,8 @@ std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
 }  // namespace
 
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // malloc and free are the pair, behind both
+#pragma GCC diagnostic ignored \
+    "-Wmismatched-new-delete"  // malloc and free are the pair, behind both
 
 void* operator new(std::size_t size) {
   if (counting) ++allocations;
@@ -27,7 +28,10 @@ namespace thermocline {
 namespace {
 
 TEST(DecodeLoop, AllocatesNothingPerToken) {
-  const auto model = exec::LoadModel({.model = SOURCE_DIR "/config/models/tidepool.gguf", .threads = 2, .cpu_isa = "", .on_progress = {}});
+  const auto model = exec::LoadModel({.model = SOURCE_DIR "/config/models/tidepool.gguf",
+                                      .threads = 2,
+                                      .cpu_isa = "",
+                                      .on_progress = {}});
   ASSERT_TRUE(model.ok());
   const auto transformer = (*model)->MakeTransformer(16, 512);
   auto cache = exec::KvCache::Create((*model)->config, 512);
@@ -36,8 +40,13 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
   const auto run = [&](int max_tokens) {
     TokenChannel::Update update;
     TokenChannel::ReserveBuffers(update);
-    sched::Job job{.request = {.prompt = {1, 400, 500}, .sampling = {}, .max_tokens = max_tokens, .stop = {"zzzz"}, .ignore_eos = true},
-                   .channel = nullptr, .submitted = sched::SteadyClock::now()};
+    sched::Job job{.request = {.prompt = {1, 400, 500},
+                               .sampling = {},
+                               .max_tokens = max_tokens,
+                               .stop = {"zzzz"},
+                               .ignore_eos = true},
+                   .channel = nullptr,
+                   .submitted = sched::SteadyClock::now()};
     job.request.sampling.top_p = 0.9;
     job.request.sampling.repetition_penalty = 1.1;
     job.channel = std::make_shared<TokenChannel>([&] { job.channel->Take(update); });

@@ -30,8 +30,10 @@ TEST(Sampler, FrequenciesFollowTheSoftmax) {
     double total = 0;
     for (const float logit : kLogits) total += std::exp(logit / temperature);
     for (std::size_t i = 0; i < kLogits.size(); ++i) {
-      const double p = std::exp(kLogits[i] / temperature) / total, sigma = std::sqrt(p * (1 - p) / 20000);
-      EXPECT_NEAR(got.contains(static_cast<int>(i)) ? got.at(static_cast<int>(i)) : 0, p, 5 * sigma + 1e-9);
+      const double p = std::exp(kLogits[i] / temperature) / total,
+                   sigma = std::sqrt(p * (1 - p) / 20000);
+      EXPECT_NEAR(got.contains(static_cast<int>(i)) ? got.at(static_cast<int>(i)) : 0, p,
+                  5 * sigma + 1e-9);
     }
   }
 }
@@ -46,18 +48,22 @@ TEST(Sampler, TruncationKeepsTheRightTokens) {
   EXPECT_EQ(kept({.top_k = 3, .logit_bias = {}}), (std::vector<int>{1, 2, 4}));
   EXPECT_EQ(kept({.top_p = 0.5, .logit_bias = {}}), (std::vector<int>{1, 4}));
   EXPECT_EQ(kept({.top_p = 0.0, .logit_bias = {}}), (std::vector<int>{1}));
-  EXPECT_EQ(kept({.min_p = 0.3, .logit_bias = {}}), (std::vector<int>{1, 2, 4}));  // e^-1 = 0.37, e^-2 = 0.14
+  EXPECT_EQ(kept({.min_p = 0.3, .logit_bias = {}}),
+            (std::vector<int>{1, 2, 4}));  // e^-1 = 0.37, e^-2 = 0.14
 }
 
 TEST(Sampler, NucleusOfALargeVocabularyEqualsAFullSort) {
   std::vector<float> logits(5000);
-  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = std::sin(static_cast<float>(i) * 12.9898F) * 4;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    logits[i] = std::sin(static_cast<float>(i) * 12.9898F) * 4;
   Sampler sampler(5000);
   const SamplingParams params{.top_p = 0.9, .seed = 3, .logit_bias = {}};
   sampler.Begin(params, {});
   std::vector<int> order(logits.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
   double total = 0;
   for (const float l : logits) total += std::exp(double{l});
   std::map<int, bool> nucleus;
@@ -104,8 +110,10 @@ TEST(Sampler, DrawsDependOnSeedAndPositionAlone) {
 }
 
 TEST(Sampler, ParametersOutOfRangeAreNamed) {
-  for (const SamplingParams& bad : {SamplingParams{.temperature = -1, .logit_bias = {}}, SamplingParams{.temperature = std::nan(""), .logit_bias = {}},
-                                    SamplingParams{.top_p = 1.5, .logit_bias = {}}, SamplingParams{.presence_penalty = 3, .logit_bias = {}}}) {
+  for (const SamplingParams& bad : {SamplingParams{.temperature = -1, .logit_bias = {}},
+                                    SamplingParams{.temperature = std::nan(""), .logit_bias = {}},
+                                    SamplingParams{.top_p = 1.5, .logit_bias = {}},
+                                    SamplingParams{.presence_penalty = 3, .logit_bias = {}}}) {
     EXPECT_EQ(ValidateSampling(bad).code(), StatusCode::kInvalidArgument);
   }
 }

@@ -17,8 +17,10 @@ std::vector<int> Prompt() {
 }
 
 // Logits of every position.
-std::vector<float> AllLogits(int threads, int chunk, const std::string& isa, const std::string& path = kModel) {
-  const auto model = LoadModel({.model = path, .threads = threads, .cpu_isa = isa, .on_progress = {}});
+std::vector<float> AllLogits(int threads, int chunk, const std::string& isa,
+                             const std::string& path = kModel) {
+  const auto model =
+      LoadModel({.model = path, .threads = threads, .cpu_isa = isa, .on_progress = {}});
   EXPECT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(chunk, 64, true);
   auto cache = KvCache::Create((*model)->config, 64);
@@ -26,7 +28,8 @@ std::vector<float> AllLogits(int threads, int chunk, const std::string& isa, con
   std::vector<float> out;
   for (std::size_t begin = 0; begin < prompt.size(); begin += static_cast<std::size_t>(chunk)) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk), prompt.size() - begin);
-    const auto logits = transformer->Forward(std::span(prompt).subspan(begin, count), *cache, Transformer::Logits::kAll);
+    const auto logits = transformer->Forward(std::span(prompt).subspan(begin, count), *cache,
+                                             Transformer::Logits::kAll);
     out.insert(out.end(), logits.begin(), logits.end());
   }
   return out;
@@ -35,12 +38,14 @@ std::vector<float> AllLogits(int threads, int chunk, const std::string& isa, con
 TEST(Transformer, BitsDoNotDependOnThreadsOrChunks) {
   const auto expected = AllLogits(1, 1, "");
   for (const int threads : {1, 2, 4}) {
-    for (const int chunk : {1, 7, 40}) EXPECT_EQ(AllLogits(threads, chunk, ""), expected) << threads << " threads, chunks of " << chunk;
+    for (const int chunk : {1, 7, 40})
+      EXPECT_EQ(AllLogits(threads, chunk, ""), expected)
+          << threads << " threads, chunks of " << chunk;
   }
 }
 
-// On float weights, where no activation is quantised: exp and attention's order of sums differ in the last
-// bits, and a rounding of the f16 cache may flip (2^-11 of a key or value).
+// On float weights, where no activation is quantised: exp and attention's order of sums differ in
+// the last bits, and a rounding of the f16 cache may flip (2^-11 of a key or value).
 TEST(Transformer, EveryIsaIsNearTheReference) {
   const std::string folder = SOURCE_DIR "/tests/golden/models/tidepool/target";
   const auto reference = AllLogits(1, 40, "reference", folder);
@@ -52,7 +57,8 @@ TEST(Transformer, EveryIsaIsNearTheReference) {
 }
 
 TEST(Transformer, Avx2AndAvx512GiveTheSameBits) {
-  if (kernels::CpuOps("avx2") == nullptr || kernels::CpuOps("avx512") == nullptr) GTEST_SKIP() << "this processor has not both";
+  if (kernels::CpuOps("avx2") == nullptr || kernels::CpuOps("avx512") == nullptr)
+    GTEST_SKIP() << "this processor has not both";
   EXPECT_EQ(AllLogits(2, 40, "avx2"), AllLogits(2, 40, "avx512"));
 }
 
@@ -73,7 +79,8 @@ TEST(Transformer, RollingBackIsSettingTheLength) {
 }
 
 TEST(LoadModel, AnUnknownIsaIsRefused) {
-  const auto model = LoadModel({.model = kModel, .threads = 1, .cpu_isa = "sse9", .on_progress = {}});
+  const auto model =
+      LoadModel({.model = kModel, .threads = 1, .cpu_isa = "sse9", .on_progress = {}});
   EXPECT_EQ(model.status().code(), StatusCode::kInvalidArgument);
 }
 

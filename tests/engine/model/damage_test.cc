@@ -24,11 +24,13 @@ class DamageTest : public testing::Test {
 
   Status Try(const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
-    const auto model = exec::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}});
+    const auto model =
+        exec::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}});
     return model.status();
   }
 
-  const std::string folder_ = testing::TempDir() + "thermocline_damage_" + std::to_string(::getpid());
+  const std::string folder_ =
+      testing::TempDir() + "thermocline_damage_" + std::to_string(::getpid());
   const std::string path_ = folder_ + "/model.gguf";
   std::string bytes_;
 };
@@ -48,7 +50,8 @@ TEST_F(DamageTest, FlippedBitsNeverCrash) {
   for (int i = 0; i < 400; ++i) {
     std::string damaged = bytes_;
     for (auto flips = 1 + generator() % 3; flips > 0; --flips) {
-      damaged[generator() % (i % 2 == 0 ? 2000 : kHeaderBytes)] ^= static_cast<char>(1 << generator() % 8);
+      damaged[generator() % (i % 2 == 0 ? 2000 : kHeaderBytes)] ^=
+          static_cast<char>(1 << generator() % 8);
     }
     refused += Try(damaged).ok() ? 0 : 1;
   }
@@ -56,7 +59,8 @@ TEST_F(DamageTest, FlippedBitsNeverCrash) {
 }
 
 TEST_F(DamageTest, HugeCountsAndLengthsAreRefusedBeforeTheyAreUsed) {
-  for (const std::size_t at : {std::size_t{8}, std::size_t{16}, std::size_t{24}}) {  // tensors, keys, first key's length
+  for (const std::size_t at :
+       {std::size_t{8}, std::size_t{16}, std::size_t{24}}) {  // tensors, keys, first key's length
     for (const char fill : {'\xFF', '\x7F'}) {
       std::string damaged = bytes_;
       for (std::size_t i = 0; i < 8; ++i) damaged[at + i] = fill;
@@ -84,20 +88,27 @@ TEST_F(DamageTest, MessagesNameWhatIsWrong) {
     return out.replace(at, from.size(), to);
   };
   expect(replaced("llama", "lemur"), "architecture 'lemur'");
-  expect(replaced("blk.0.ffn_up.weight", "blk.0.ffn_xx.weight"), "tensor 'blk.0.ffn_up.weight' is missing");
+  expect(replaced("blk.0.ffn_up.weight", "blk.0.ffn_xx.weight"),
+         "tensor 'blk.0.ffn_up.weight' is missing");
   expect(replaced("llama.block_count", "llama.block_xxxxx"), "key 'llama.block_count' is missing");
   expect(bytes_.substr(0, bytes_.size() - 1000), "tensor");
-  EXPECT_EQ(exec::LoadModel({.model = folder_ + "/none.gguf", .threads = 1, .cpu_isa = "", .on_progress = {}}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(exec::LoadModel(
+                {.model = folder_ + "/none.gguf", .threads = 1, .cpu_isa = "", .on_progress = {}})
+                .status()
+                .code(),
+            StatusCode::kNotFound);
 }
 
 TEST_F(DamageTest, UnsupportedTypesAreNamed) {
   // The type of a tensor follows its name, dimension count (u32) and dimensions (u64 each).
   std::string damaged = bytes_;
   const std::string name = "blk.1.attn_q.weight";
-  damaged[damaged.find(name) + name.size() + 4 + 16] = 20;  // iq4_nl: 18 bytes a block, smaller than q8_0's
+  damaged[damaged.find(name) + name.size() + 4 + 16] =
+      20;  // iq4_nl: 18 bytes a block, smaller than q8_0's
   const Status status = Try(damaged);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find(name + "' has type iq4_nl"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find(name + "' has type iq4_nl"), std::string::npos)
+      << status.message();
 }
 
 }  // namespace

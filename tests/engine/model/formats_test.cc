@@ -23,7 +23,8 @@ class FormatsTest : public testing::Test {
 
   // Logits behind a few tokens.
   std::vector<float> Logits(const std::string& path) {
-    const auto model = exec::LoadModel({.model = path, .threads = 2, .cpu_isa = "", .on_progress = {}});
+    const auto model =
+        exec::LoadModel({.model = path, .threads = 2, .cpu_isa = "", .on_progress = {}});
     EXPECT_TRUE(model.ok()) << model.status().message();
     if (!model.ok()) return {};
     const auto transformer = (*model)->MakeTransformer(8, 32);
@@ -33,7 +34,8 @@ class FormatsTest : public testing::Test {
     return {logits.begin(), logits.end()};
   }
 
-  const std::string folder_ = testing::TempDir() + "thermocline formats " + std::to_string(::getpid());
+  const std::string folder_ =
+      testing::TempDir() + "thermocline formats " + std::to_string(::getpid());
 };
 
 // llama2.c version 1 from version 0: another header, another order of tensors.
@@ -47,7 +49,8 @@ std::string ToVersion1(const std::string& v0) {
     return out;
   };
   const std::string embedding = take(V * D), attention_norms = take(L * D);
-  const std::string projections = take(L * (D * D + 2 * KV * D + D * D)), ffn_norms = take(L * D), ffn = take(3 * L * F * D), norm = take(D);
+  const std::string projections = take(L * (D * D + 2 * KV * D + D * D)), ffn_norms = take(L * D),
+                    ffn = take(3 * L * F * D), norm = take(D);
   std::string header = "24ka";
   const std::int32_t version = 1;
   header.append(reinterpret_cast<const char*>(&version), 4);
@@ -84,12 +87,15 @@ TEST_F(FormatsTest, Llama2cWithoutTokenizerSaysWhatToDo) {
 }
 
 TEST_F(FormatsTest, ConvertedToGgufGivesTheSameBits) {
-  for (const auto& [source, type] : {std::pair{kStories + "/stories260K.bin", std::optional<kernels::DType>{}},
-                                     std::pair{kTidepool, std::optional<kernels::DType>{}},
-                                     std::pair{kTidepool, std::optional{kernels::DType::kF32}}}) {
+  for (const auto& [source, type] :
+       {std::pair{kStories + "/stories260K.bin", std::optional<kernels::DType>{}},
+        std::pair{kTidepool, std::optional<kernels::DType>{}},
+        std::pair{kTidepool, std::optional{kernels::DType::kF32}}}) {
     const auto file = OpenModelFile(source);
     ASSERT_TRUE(file.ok()) << file.status().message();
-    ASSERT_TRUE(WriteGguf(**file, folder_ + "/out.gguf", {.type = type, .name = "x", .on_progress = {}}).ok());
+    ASSERT_TRUE(
+        WriteGguf(**file, folder_ + "/out.gguf", {.type = type, .name = "x", .on_progress = {}})
+            .ok());
     EXPECT_EQ(Logits(folder_ + "/out.gguf"), Logits(source)) << source;
   }
 }
@@ -97,15 +103,19 @@ TEST_F(FormatsTest, ConvertedToGgufGivesTheSameBits) {
 TEST_F(FormatsTest, TheBuiltInModelIsTheConvertedFolder) {
   const auto file = OpenModelFile(kTidepool);
   ASSERT_TRUE(file.ok());
-  ASSERT_TRUE(WriteGguf(**file, folder_ + "/tidepool.gguf", {.type = kernels::DType::kQ8_0, .name = "Tidepool", .on_progress = {}}).ok());
-  EXPECT_EQ(*base::ReadFileToString(folder_ + "/tidepool.gguf"), *base::ReadFileToString(SOURCE_DIR "/config/models/tidepool.gguf"));
+  ASSERT_TRUE(WriteGguf(**file, folder_ + "/tidepool.gguf",
+                        {.type = kernels::DType::kQ8_0, .name = "Tidepool", .on_progress = {}})
+                  .ok());
+  EXPECT_EQ(*base::ReadFileToString(folder_ + "/tidepool.gguf"),
+            *base::ReadFileToString(SOURCE_DIR "/config/models/tidepool.gguf"));
 }
 
 TEST_F(FormatsTest, DamagedSafetensorsAreRefused) {
   std::filesystem::copy(kTidepool, folder_ + "/hf");
   const std::string path = folder_ + "/hf/model.safetensors";
   const auto whole = base::ReadFileToString(path);
-  for (const std::size_t length : {std::size_t{0}, std::size_t{7}, std::size_t{100}, whole->size() - 2}) {
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{7}, std::size_t{100}, whole->size() - 2}) {
     std::ofstream(path, std::ios::binary) << whole->substr(0, length);
     EXPECT_FALSE(OpenModelFile(folder_ + "/hf").ok()) << length;
   }

@@ -19,10 +19,17 @@ std::string Text(const std::string& source, const std::string& variables = "{}")
 }
 
 TEST(Jinja, ExpressionsFollowPython) {
-  EXPECT_EQ(Text("{{ 1 + 2 * 3 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 2 ** 3 }}"), "7 3 -4 2 3.5 8");
-  EXPECT_EQ(Text("{{ 'a' ~ 1 ~ none }} {{ 1 < 2 < 3 }} {{ not 1 == 2 }} {{ 'b' in 'abc' }} {{ 1 in [1] }}"), "a1None True True True True");
-  EXPECT_EQ(Text("{{ [1, 'x', none, true] }} {{ {'a': 1.0} }} {{ (1,) }}"), "[1, 'x', None, True] {'a': 1.0} (1,)");
-  EXPECT_EQ(Text("{{ 'abc'[1] }}{{ 'abc'[-1] }} {{ 'abcd'[1:3] }} {{ [1,2,3][::-1] }} {{ 'é😀'|length }}"), "bc bc [3, 2, 1] 2");
+  EXPECT_EQ(
+      Text("{{ 1 + 2 * 3 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 2 ** 3 }}"),
+      "7 3 -4 2 3.5 8");
+  EXPECT_EQ(Text("{{ 'a' ~ 1 ~ none }} {{ 1 < 2 < 3 }} {{ not 1 == 2 }} {{ 'b' in 'abc' }} {{ 1 in "
+                 "[1] }}"),
+            "a1None True True True True");
+  EXPECT_EQ(Text("{{ [1, 'x', none, true] }} {{ {'a': 1.0} }} {{ (1,) }}"),
+            "[1, 'x', None, True] {'a': 1.0} (1,)");
+  EXPECT_EQ(
+      Text("{{ 'abc'[1] }}{{ 'abc'[-1] }} {{ 'abcd'[1:3] }} {{ [1,2,3][::-1] }} {{ 'é😀'|length }}"),
+      "bc bc [3, 2, 1] 2");
   EXPECT_EQ(Text("{{ 'yes' if x else 'no' }}{{ '' if false }}"), "no");
   EXPECT_EQ(Text("{{ x.y is defined }}", R"({"x": {}})"), "False");
 }
@@ -35,41 +42,65 @@ TEST(Jinja, WhiteSpaceFollowsTrimAndLstripBlocks) {
 }
 
 TEST(Jinja, LoopsScopesAndMacros) {
-  EXPECT_EQ(Text("{% for a, b in {'x': 1, 'y': 2}.items() %}{{ loop.index }}{{ a }}{{ b }}{{ ',' if not loop.last }}{% endfor %}"), "1x1,2y2");
-  EXPECT_EQ(Text("{% set n = namespace(i=0) %}{% set i = 0 %}{% for x in [1,2] %}{% set i = i + x %}{% set n.i = n.i + x %}{% endfor %}{{ i }} {{ n.i }}"), "0 3");
-  EXPECT_EQ(Text("{% macro m(a, b='z') %}[{{ a }}{{ b }}]{% endmacro %}{{ m(1) }}{{ m(1, b=2) }}"), "[1z][12]");
-  EXPECT_EQ(Text("{% for x in [1,2,3,4] if x != 2 %}{% if x == 4 %}{% break %}{% endif %}{{ x }}{% else %}none{% endfor %}"), "13");
+  EXPECT_EQ(Text("{% for a, b in {'x': 1, 'y': 2}.items() %}{{ loop.index }}{{ a }}{{ b }}{{ ',' "
+                 "if not loop.last }}{% endfor %}"),
+            "1x1,2y2");
+  EXPECT_EQ(Text("{% set n = namespace(i=0) %}{% set i = 0 %}{% for x in [1,2] %}{% set i = i + x "
+                 "%}{% set n.i = n.i + x %}{% endfor %}{{ i }} {{ n.i }}"),
+            "0 3");
+  EXPECT_EQ(Text("{% macro m(a, b='z') %}[{{ a }}{{ b }}]{% endmacro %}{{ m(1) }}{{ m(1, b=2) }}"),
+            "[1z][12]");
+  EXPECT_EQ(Text("{% for x in [1,2,3,4] if x != 2 %}{% if x == 4 %}{% break %}{% endif %}{{ x }}{% "
+                 "else %}none{% endfor %}"),
+            "13");
 }
 
 TEST(Jinja, ErrorsNameLineAndConstruct) {
-  EXPECT_NE(Text("a\n{% include 'x' %}").find("line 2: the statement 'include'"), std::string::npos);
+  EXPECT_NE(Text("a\n{% include 'x' %}").find("line 2: the statement 'include'"),
+            std::string::npos);
   EXPECT_NE(Text("{{ x|nonsense }}").find("the filter 'nonsense'"), std::string::npos);
   EXPECT_NE(Text("{{ x is nonsense }}").find("the test 'nonsense'"), std::string::npos);
   EXPECT_NE(Text("{{ x.y.z }}").find("'x' is undefined"), std::string::npos);
   EXPECT_NE(Text("{{ raise_exception('no tools') }}").find("no tools"), std::string::npos);
   EXPECT_NE(Text("{% if x %}").find("line 1"), std::string::npos);
   EXPECT_NE(Text("{{ 1 / 0 }}").find("division"), std::string::npos);
-  for (const char* broken : {"{{", "{% for %}", "{{ 'a }}", "{{ (1 }}", "{% endif %}", "{{ 1 2 }}", "{{ a. }}", "{% set %}", "{%", "{#", "{{ $ }}"}) {
+  for (const char* broken : {"{{", "{% for %}", "{{ 'a }}", "{{ (1 }}", "{% endif %}", "{{ 1 2 }}",
+                             "{{ a. }}", "{% set %}", "{%", "{#", "{{ $ }}"}) {
     EXPECT_NE(Text(broken).find("ERROR"), std::string::npos) << broken;
   }
 }
 
 TEST(Jinja, HostileTemplatesAreBounded) {
-  const std::string bomb = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}x{% endfor %}{% endfor %}{% endfor %}";
+  const std::string bomb =
+      "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}x{% endfor "
+      "%}{% endfor %}{% endfor %}";
   EXPECT_EQ(Render(bomb).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(Render("{{ range(10 ** 18)|length }}").status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(Render("{{ 'x' * 10 ** 12 }}").status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(Render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(Render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").status().code(),
+            StatusCode::kResourceExhausted);
   EXPECT_FALSE(Render("{{ " + std::string(100000, '(') + " }}").ok());
   EXPECT_FALSE(Render("{{ " + std::string(100000, '-') + "1 }}").ok());
-  EXPECT_FALSE(Render(std::string(5000, ' ') + [] { std::string s; for (int i = 0; i < 5000; ++i) s += "{% if 1 %}"; return s; }()).ok());
-  const std::string doubling = "{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}{{ n.s }}";
+  EXPECT_FALSE(Render(std::string(5000, ' ') +
+                      [] {
+                        std::string s;
+                        for (int i = 0; i < 5000; ++i) s += "{% if 1 %}";
+                        return s;
+                      }())
+                   .ok());
+  const std::string doubling =
+      "{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor "
+      "%}{{ n.s }}";
   EXPECT_EQ(Render(doubling).status().code(), StatusCode::kResourceExhausted);
 }
 
 TEST(Jinja, DeepAndCyclicListsAreTakenDownWithoutRecursion) {
-  EXPECT_EQ(Text("{% set n = namespace(l=[]) %}{% for i in range(90000) %}{% set n.l = [n.l] %}{% endfor %}ok"), "ok");
-  EXPECT_NE(Text("{% set l = [] %}{% set x = l.append(l) %}{{ l|string|length > 100 }}{{ l == l }}").find("True"), std::string::npos);
+  EXPECT_EQ(Text("{% set n = namespace(l=[]) %}{% for i in range(90000) %}{% set n.l = [n.l] %}{% "
+                 "endfor %}ok"),
+            "ok");
+  EXPECT_NE(Text("{% set l = [] %}{% set x = l.append(l) %}{{ l|string|length > 100 }}{{ l == l }}")
+                .find("True"),
+            std::string::npos);
 }
 
 }  // namespace

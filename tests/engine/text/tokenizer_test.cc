@@ -21,7 +21,9 @@ class TidepoolTokenizer : public testing::Test {
 };
 
 TEST_F(TidepoolTokenizer, TextComesBackWhateverItIs) {
-  for (const std::string text : {"Hello, world!", "  two  spaces ", "tabs\tand\nlines\r\n", "é € 😀 👩‍👩‍👧 مرحبا สวัสดี", "<0x41> <s> <|end|>", "x"}) {
+  for (const std::string text : {"Hello, world!", "  two  spaces ", "tabs\tand\nlines\r\n",
+                                 "é € 😀 👩‍👩‍👧 مرحبا สวัสดี",
+                                 "<0x41> <s> <|end|>", "x"}) {
     EXPECT_EQ(tokenizer_->Decode(tokenizer_->Encode(text, {})), text);
   }
 }
@@ -36,7 +38,9 @@ TEST_F(TidepoolTokenizer, ControlTokensAreParsedOnlyWhenAsked) {
 
 TEST_F(TidepoolTokenizer, ProtectedTextNeverBecomesAControlToken) {
   for (const std::string text : {"<|end|>", "a<|end|><|end|>b", "<<|end|>|end|>", "</s>"}) {
-    const auto tokens = tokenizer_->Encode("<|user|>" + tokenizer_->ProtectControlTokens(text) + "<|end|>", {.control_tokens = true, .token_breaks = true});
+    const auto tokens =
+        tokenizer_->Encode("<|user|>" + tokenizer_->ProtectControlTokens(text) + "<|end|>",
+                           {.control_tokens = true, .token_breaks = true});
     for (std::size_t i = 1; i + 1 < tokens.size(); ++i) EXPECT_GT(tokens[i], 6) << text;
     EXPECT_EQ(tokenizer_->Decode(std::vector<int>(tokens.begin() + 1, tokens.end() - 1)), text);
   }
@@ -108,7 +112,8 @@ TEST(Tokenizer, LongRunsWithoutSpacesStayFast) {
   v.merges = {"a a", "aa aa"};
   const auto tokenizer = Tokenizer::Create(v);
   ASSERT_TRUE(tokenizer.ok());
-  EXPECT_EQ((*tokenizer)->Encode(std::string(1 << 20, 'a'), {}).size(), std::size_t{1} << 18);  // quadratic merging would take hours
+  EXPECT_EQ((*tokenizer)->Encode(std::string(1 << 20, 'a'), {}).size(),
+            std::size_t{1} << 18);  // quadratic merging would take hours
 }
 
 }  // namespace

@@ -1,0 +1,114 @@
+"""The command line: exit codes, --json, streams, messages, paths with spaces."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from conftest import BIN, ROOT, STORIES, THERMOCLINE, run, run_json
+
+COMMANDS = ["run", "inspect", "convert", "tokenize", "template", "bench", "eval"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_and_usage(command):
+    assert b"--help" in run(command, "--help").stdout
+    assert run(command, "--nonsense", check=False).returncode == 2
+    assert run(command, check=False).returncode == 2
+
+
+def test_no_command_is_bad_usage():
+    assert run(check=False).returncode == 2
+    assert b"thermocline 0." in run("--version").stdout
+
+
+def test_run_json_has_the_promised_fields():
+    out = run_json("run", "tidepool", "-p", "Once upon a time", "-n", 20)
+    assert set(out) == {"text", "tokens", "prompt_tokens", "completion_tokens", "finish_reason", "timings"}
+    assert set(out["timings"]) == {"load_s", "prefill_s", "decode_s", "prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token"}
+    assert out["completion_tokens"] == 20 == len(out["tokens"]) and out["finish_reason"] == "length"
+
+
+def test_run_streams_text_to_stdout_and_speed_to_stderr():
+    result = run("run", "tidepool", "-p", "Once upon a time", "-n", 10)
+    assert result.stdout.decode().strip() == run_json("run", "tidepool", "-p", "Once upon a time", "-n", 10)["text"].strip()
+    assert b"tokens/s" in result.stderr and b"MB/token" in result.stderr
+    assert b"loading" not in result.stderr  # no progress bar where there is no terminal
+
+
+def test_the_same_seed_at_any_thread_count():
+    texts = {run_json("run", "tidepool", "-p", "", "-n", 60, "--temperature", 1, "--top-k", 50, "--top-p", 0.95, "--min-p", 0.01, "--seed", 7, "-t", t)["text"] for t in (1, 2, 4)}
+    assert len(texts) == 1
+
+
+def test_chat_one_shot_and_interactive():
+    assert "Hello" in run_json("run", "tidepool", "--chat", "-p", "Hello")["text"]
+    result = run("run", "tidepool", stdin=b"Hello\nTell me a story about an owl.\n\n")
+    assert result.stdout.count(b"> ") == 3 and b"owl" in result.stdout
+
+
+def test_bench_reports_bandwidth():
+    out = run_json("bench", "tidepool", "--prefill", 16, "--decode", 8, "--repetitions", 2)
+    assert out["read_bandwidth_gb_s"] > 0 and out["machine"]["threads"] >= 1
+    assert [r["phase"] for r in out["runs"]] == ["prefill", "decode"]
+    for r in out["runs"]:
+        assert r["tokens_per_s"]["min"] <= r["tokens_per_s"]["median"] <= r["tokens_per_s"]["max"]
+        assert r["bytes_per_token"] > 0 and r["bandwidth_share"] > 0
+
+
+def test_eval_decode_and_prefill_give_the_same_perplexity(tmp_path):
+    text = tmp_path / "a text.txt"
+    text.write_text("Once upon a time there was a brave dragon named Ruby. " * 20)
+    prefill = run_json("eval", "tidepool", "--text", text, "--window", 128)
+    decode = run_json("eval", "tidepool", "--text", text, "--window", 128, "--decode")
+    assert prefill == decode and 1 < prefill["perplexity"] < 100
+
+
+@pytest.mark.parametrize("args,words", [
+    (["run", "nowhere.gguf", "-p", "x"], b"nowhere.gguf: no such file"),
+    (["run", "tidepool", "-p", "x", "--cpu-isa", "sse"], b"cpu_isa 'sse'"),
+    (["run", "tidepool", "-p", "x", "--temperature", "-1"], b"temperature is -1"),
+    (["run", "tidepool", "-p", "x", "--context", "4096"], b"made for 512"),
+    (["run", "tidepool", "-p", "word " * 3000], b"context of 512"),
+    (["run", "tidepool", "--json"], b"--json needs a prompt"),
+    (["eval", "tidepool"], b"--text or --tokens"),
+    (["template", "stories"], b"no such file"),
+    (["inspect", str(ROOT)], b"config.json"),
+])
+def test_failures_say_what_is_wrong(args, words):
+    result = run(*args, check=False)
+    assert result.returncode == 1 and words in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"GGUF", b"GGUF\x03\0\0\0" + b"\xff" * 16, b"\0" * 4096])
+def test_files_that_are_no_models(content, tmp_path):
+    for name in ("model.gguf", "model.bin"):
+        path = tmp_path / name
+        path.write_bytes(content)
+        result = run("inspect", path, check=False)
+        assert result.returncode == 1 and str(path).encode() in result.stderr, result.stderr
+
+
+def test_models_in_a_path_with_spaces(tmp_path):
+    folder = tmp_path / "my models é"
+    shutil.copytree(os.path.dirname(STORIES), folder)
+    assert run_json("run", folder / "stories260K.bin", "-p", "", "-n", 5)["completion_tokens"] == 5
+
+
+def test_detokenize_refuses_ids_beyond_the_vocabulary():
+    assert run("tokenize", "tidepool", "--detokenize", stdin=b"[5000]", check=False).returncode == 1
+    assert run("tokenize", "tidepool", "--detokenize", stdin=b"99999999999999999999", check=False).returncode == 1
+
+
+def test_a_progress_bar_on_a_terminal(smollm):
+    import pty
+    parent, child = pty.openpty()
+    process = subprocess.Popen([THERMOCLINE, "run", smollm, "-p", "x", "-n", "1"], stdout=subprocess.DEVNULL, stderr=child)
+    os.close(child)
+    seen = b""
+    try:
+        while piece := os.read(parent, 4096):
+            seen += piece
+    except OSError:
+        pass
+    assert process.wait() == 0 and b"loading [" in seen and b"%" in seen
