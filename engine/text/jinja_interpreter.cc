@@ -151,6 +151,8 @@ Status Interpreter::Assign(const Expr& target, Value value, const ScopePtr& scop
     return base::InvalidArgument("line ", target.line,
                                  ": only a namespace's attributes can be set, '",
                                  target.args[0]->name, "' is none");
+  if (value.Reaches(object))
+    return base::InvalidArgument("line ", target.line, ": a namespace cannot be put inside itself");
   object.SetItem(Value(target.name), std::move(value));
   return OkStatus();
 }

@@ -127,8 +127,20 @@ Result<Value> StringMethod(const std::string& text, const std::string& name,
   return base::InvalidArgument("strings have no method '", name, "' in chat templates");
 }
 
-Result<Value> ListMethod(Value::List& list, const std::string& name, const Arguments& arguments) {
+// What goes into a container may not contain it: such a knot would never be freed.
+Status RefuseKnot(const Value& container, const Arguments& arguments) {
+  for (const Value& value : arguments.positional) {
+    if (value.Reaches(container))
+      return base::InvalidArgument("a ", container.type_name(), " cannot be put inside itself");
+  }
+  return OkStatus();
+}
+
+Result<Value> ListMethod(const Value& object, const std::string& name, const Arguments& arguments) {
+  Value::List& list = object.list();
   const Value first = arguments.Get(0, "");
+  if (name == "append" || name == "extend" || name == "insert")
+    RETURN_IF_ERROR(RefuseKnot(object, arguments));
   if (name == "append") {
     list.push_back(first);
     return Value::MakeNone();
@@ -186,6 +198,7 @@ Result<Value> DictMethod(const Value& object, const std::string& name, const Arg
     return out;
   }
   if (name == "update") {
+    RETURN_IF_ERROR(RefuseKnot(object, arguments));
     if (first.is_dict()) {
       for (const auto& [key, value] : Value::Dict(first.dict()))
         object.dict().emplace_back(key, value);
@@ -254,7 +267,7 @@ Result<Value> CallMethod(Interpreter& interpreter, const Value& object, const st
   }
   if (object.is_list()) {
     RETURN_IF_ERROR(interpreter.Charge(object.list().size()));
-    return ListMethod(object.list(), name, arguments);
+    return ListMethod(object, name, arguments);
   }
   if (object.is_dict() && IsDictMethod(name)) return DictMethod(object, name, arguments);
   return base::InvalidArgument("a ", object.type_name(), " has no method '", name, "'");

@@ -5,7 +5,8 @@
 
 namespace thermocline::text::jinja {
 
-constexpr int kLevelsMax = 100;
+constexpr int kLevelsMax = 100;                               // of JSON
+constexpr std::size_t kTextBytesMax = std::size_t{16} << 20;  // of one value as text
 
 namespace {
 
@@ -74,8 +75,8 @@ bool Value::Truthy() const {
   return true;
 }
 
-bool Value::Equals(const Value& other, int level) const {
-  if (level > kLevelsMax) return false;
+bool Value::Equals(const Value& other, int& budget, int level) const {
+  if (--budget < 0 || level > kLevelsMax) return false;
   if (is_number() && other.is_number()) {
     return is_int() && other.is_int() ? as_int() == other.as_int()
                                       : as_double() == other.as_double();
@@ -84,14 +85,15 @@ bool Value::Equals(const Value& other, int level) const {
   if (is_string()) return as_string() == other.as_string();
   if (is_list()) {
     return list().size() == other.list().size() &&
-           std::equal(list().begin(), list().end(), other.list().begin(),
-                      [&](const Value& a, const Value& b) { return a.Equals(b, level + 1); });
+           std::equal(
+               list().begin(), list().end(), other.list().begin(),
+               [&](const Value& a, const Value& b) { return a.Equals(b, budget, level + 1); });
   }
   if (is_dict()) {
     return dict().size() == other.dict().size() &&
            std::all_of(dict().begin(), dict().end(), [&](const auto& entry) {
              const Value* found = other.Find(entry.first);
-             return found != nullptr && found->Equals(entry.second, level + 1);
+             return found != nullptr && found->Equals(entry.second, budget, level + 1);
            });
   }
   return is_undefined() || is_none();
@@ -215,28 +217,66 @@ std::string Value::ToString() const {
   return Repr();
 }
 
-std::string Value::ReprAt(int level) const {
-  if (level > kLevelsMax) return "...";
-  if (is_undefined()) return "Undefined";
-  if (is_none()) return "None";
-  if (is_bool()) return std::get<bool>(data_) ? "True" : "False";
-  if (is_int()) return StrCat(as_int());
-  if (is_number()) return FloatText(as_double());
-  if (is_string()) return QuotedText(as_string());
-  if (is_function()) return "<function>";
-  std::string out;
-  if (is_list()) {
-    for (const Value& item : list()) out += (out.empty() ? "" : ", ") + item.ReprAt(level + 1);
-    if (tuple_) return "(" + out + (list().size() == 1 ? ",)" : ")");
-    return "[" + out + "]";
+void Value::AppendRepr(std::string& out, int level) const {
+  if (out.size() > kTextBytesMax || level > kLevelsMax) {
+    if (!out.ends_with("...")) out += "...";
+    return;
   }
-  for (const auto& [key, value] : dict())
-    out += (out.empty() ? "" : ", ") + key.ReprAt(level + 1) + ": " + value.ReprAt(level + 1);
-  return "{" + out + "}";
+  if (is_undefined()) {
+    out += "Undefined";
+  } else if (is_none()) {
+    out += "None";
+  } else if (is_bool()) {
+    out += std::get<bool>(data_) ? "True" : "False";
+  } else if (is_int()) {
+    out += StrCat(as_int());
+  } else if (is_number()) {
+    out += FloatText(as_double());
+  } else if (is_string()) {
+    out += QuotedText(as_string());
+  } else if (is_function()) {
+    out += "<function>";
+  } else if (is_list()) {
+    out += tuple_ ? "(" : "[";
+    bool first = true;
+    for (const Value& item : list()) {
+      if (!first) out += ", ";
+      first = false;
+      item.AppendRepr(out, level + 1);
+    }
+    out += !tuple_ ? "]" : list().size() == 1 ? ",)" : ")";
+  } else {
+    out += "{";
+    bool first = true;
+    for (const auto& [key, value] : dict()) {
+      if (!first) out += ", ";
+      first = false;
+      key.AppendRepr(out, level + 1);
+      out += ": ";
+      value.AppendRepr(out, level + 1);
+    }
+    out += "}";
+  }
+}
+
+const void* Value::Box() const {
+  if (is_list()) return &list();
+  return is_dict() ? static_cast<const void*>(&dict()) : nullptr;
+}
+
+bool Value::Reaches(const Value& container, int& budget, int level) const {
+  if (--budget < 0 || level > kLevelsMax || (Box() != nullptr && Box() == container.Box()))
+    return true;
+  const auto reaches = [&](const Value& v) { return v.Reaches(container, budget, level + 1); };
+  if (is_list()) return std::any_of(list().begin(), list().end(), reaches);
+  return is_dict() && std::any_of(dict().begin(), dict().end(),
+                                  [&](const auto& e) { return reaches(e.second); });
 }
 
 Status AppendJson(const Value& value, const JsonStyle& style, int level, std::string& out) {
   if (level > kLevelsMax) return base::InvalidArgument("tojson: nested too deeply");
+  if (out.size() > kTextBytesMax)
+    return base::ResourceExhausted("tojson: more than ", kTextBytesMax, " bytes");
   const auto newline = [&](int at) {
     if (style.indent < 0) return;
     out.push_back('\n');

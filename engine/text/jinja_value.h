@@ -108,19 +108,38 @@ class Value {
   const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
 
   bool Truthy() const;
-  bool operator==(const Value& other) const { return Equals(other, 0); }
+  bool operator==(const Value& other) const {
+    int budget = kComparisonsMax;
+    return Equals(other, budget, 0);
+  }
+  // Whether `container`, a list or dict, is this value or lies anywhere inside it; "yes" if that
+  // takes too long.
+  bool Reaches(const Value& container) const {
+    int budget = kComparisonsMax;
+    return Reaches(container, budget, 0);
+  }
   // Entry of a dict, or nullptr.
   const Value* Find(const Value& key) const;
   const Value* FindKey(std::string_view key) const;
   void SetItem(Value key, Value value);  // Requires: a dict.
 
-  std::string ToString() const;                   // as str()
-  std::string Repr() const { return ReprAt(0); }  // as repr(), inside lists and dicts
+  std::string ToString() const;  // as str()
+  // As repr(), inside lists and dicts. Ends with "..." beyond 16 MiB.
+  std::string Repr() const {
+    std::string out;
+    AppendRepr(out, 0);
+    return out;
+  }
 
  private:
-  // Both give up below 100 levels: a list may contain itself.
-  bool Equals(const Value& other, int level) const;
-  std::string ReprAt(int level) const;
+  // A list may hold another many times over, so that a small value unfolds without end: all walks
+  // are bounded.
+  static constexpr int kComparisonsMax = 1'000'000;
+  bool Equals(const Value& other, int& budget, int level) const;
+  bool Reaches(const Value& container, int& budget, int level) const;
+  void AppendRepr(std::string& out, int level) const;
+  const void* Box() const;  // identity of a list or dict, else nullptr
+
   using Data =
       std::variant<Undefined, None, bool, std::int64_t, double, std::string,
                    std::shared_ptr<ListBox>, std::shared_ptr<DictBox>, std::shared_ptr<Function>>;

@@ -61,7 +61,7 @@ def test_eval_decode_and_prefill_give_the_same_perplexity(tmp_path):
     text.write_text("Once upon a time there was a brave dragon named Ruby. " * 20)
     prefill = run_json("eval", "tidepool", "--text", text, "--window", 128)
     decode = run_json("eval", "tidepool", "--text", text, "--window", 128, "--decode")
-    assert prefill == decode and 1 < prefill["perplexity"] < 100
+    assert prefill == decode and prefill["perplexity"] > 1 and prefill["windows"] == 3
 
 
 @pytest.mark.parametrize("args,words", [

@@ -94,13 +94,36 @@ TEST(Jinja, HostileTemplatesAreBounded) {
   EXPECT_EQ(Render(doubling).status().code(), StatusCode::kResourceExhausted);
 }
 
-TEST(Jinja, DeepAndCyclicListsAreTakenDownWithoutRecursion) {
-  EXPECT_EQ(Text("{% set n = namespace(l=[]) %}{% for i in range(90000) %}{% set n.l = [n.l] %}{% "
-                 "endfor %}ok"),
-            "ok");
-  EXPECT_NE(Text("{% set l = [] %}{% set x = l.append(l) %}{{ l|string|length > 100 }}{{ l == l }}")
-                .find("True"),
+TEST(Jinja, DeepListsDoNotOverflowTheStack) {
+  std::string nested = "{% set l = [] %}";
+  for (int i = 0; i < 100000; ++i) nested += "{% set l = [l] %}";
+  EXPECT_EQ(Text(nested + "ok"), "ok");
+  EXPECT_NE(Text(nested + "{{ l }}").find("[["), std::string::npos);
+  EXPECT_FALSE(Render(nested + "{{ l|tojson }}").ok());
+  EXPECT_FALSE(Text(nested + "{{ l == [l] }}").empty());
+  EXPECT_FALSE(Render("{% set n = namespace(l=[]) %}{% for i in range(90000) %}{% set n.l = [n.l] "
+                      "%}{% endfor %}")
+                   .ok());
+}
+
+TEST(Jinja, ListsThatWouldContainThemselvesAreRefused) {
+  EXPECT_NE(Text("{% set l = [] %}{{ l.append(l) }}").find("inside itself"), std::string::npos);
+  EXPECT_NE(Text("{% set a = [] %}{% set b = [a] %}{{ a.append(b) }}").find("inside itself"),
             std::string::npos);
+  EXPECT_NE(Text("{% set n = namespace() %}{% set n.a = [n] %}").find("inside itself"),
+            std::string::npos);
+}
+
+TEST(Jinja, ValuesThatUnfoldWithoutEndAreBounded) {
+  const std::string doubling =
+      "{% set n = namespace(l=[1]) %}{% for i in range(18) %}{% set n.l = [n.l, n.l] %}{% endfor "
+      "%}";
+  EXPECT_EQ(Text(doubling + "{{ n.l|string|length > 1000000 }}"), "True");
+  const std::string deeper =
+      "{% set m = n.l %}{% set o = [m,m,m,m,m,m,m,m] %}{% set p = [o,o,o,o,o,o,o,o] %}{% set q = "
+      "[p,p,p,p,p,p,p,p] %}";
+  EXPECT_FALSE(Render(doubling + deeper + "{{ q|tojson }}").ok());
+  EXPECT_FALSE(Text(doubling + deeper + "{{ q == q }}{{ q|string|length }}").empty());
 }
 
 }  // namespace

