@@ -73,7 +73,8 @@ class Engine::Impl {
       const std::lock_guard lock(mutex_);
       live_.insert(channel);
     }
-    if (!queue_.TryPush({std::move(request), channel, sched::SteadyClock::now()})) {
+    const auto push = [&] { return queue_.TryPush({request, channel, sched::SteadyClock::now()}); };
+    if (!push() && !(DropCancelled() && push())) {
       Forget(channel);
       return base::ResourceExhausted("the queue is full: ", queue_.capacity(),
                                      " requests are waiting; try again later");
@@ -111,6 +112,17 @@ class Engine::Impl {
       running_ = 0;
       Forget(job->channel);
     }
+  }
+
+  // Takes requests whose clients have left out of the queue; whether there were any.
+  bool DropCancelled() {
+    bool dropped = false;
+    while (auto job = queue_.RemoveIf([](const sched::Job& j) { return j.channel->cancelled(); })) {
+      job->channel->Finish(FinishReason::kCancelled, "", {});
+      Forget(job->channel);
+      dropped = true;
+    }
+    return dropped;
   }
 
   void Forget(const std::shared_ptr<TokenChannel>& channel) {

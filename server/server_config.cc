@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <optional>
 #include <variant>
 
@@ -139,6 +140,16 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
   return OkStatus();
 }
 
+// Prometheus' grammar of names. Source: its data model.
+bool IsMetricName(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == ':';
+  };
+  return std::all_of(name.begin(), name.end(), allowed) &&
+         (name.empty() || name[0] < '0' || name[0] > '9');
+}
+
 }  // namespace
 
 Result<ServerConfig> LoadServerConfig(const std::string& path,
@@ -161,6 +172,11 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
       return base::InvalidArgument("--set ", assignment, ": expected key=value");
     const Status set = SetKey(keys, assignment.substr(0, equals), assignment.substr(equals + 1));
     if (!set.ok()) return set.Annotate("--set");
+  }
+  if (!IsMetricName(config.metrics_prefix)) {
+    return base::InvalidArgument(
+        "metrics.prefix: '", config.metrics_prefix,
+        "' may hold letters, digits, '_' and ':' and begins with no digit");
   }
   return config;
 }

@@ -26,7 +26,7 @@ struct ServerConfig {
   // server
   std::string host = "127.0.0.1";
   int port = 8080;  // 0 = any free one
-  int http_threads = 1;
+  int http_threads = 2;
   int connections_max = 256;
   int body_bytes_max = 4 << 20;
   int read_timeout_s = 30;

@@ -51,6 +51,7 @@ Session::Session(tcp::socket socket, server::Service& service, std::function<voi
 
 Session::~Session() {
   if (channel_ != nullptr) ClientLeft();
+  Release();
   on_end_();
 }
 
@@ -142,6 +143,7 @@ void Session::Respond(HttpResponse response) {
   if (head_only_) serializer_->split(true);
   stream_.expires_after(std::chrono::seconds(service_.config().write_timeout_s));
   const auto done = [self = shared_from_this()](ErrorCode error, std::size_t) {
+    self->Release();
     if (error || !self->response_.keep_alive()) return self->Close();
     self->ReadRequest();
   };
@@ -181,6 +183,7 @@ void Session::StartGeneration(GenerationPlan plan) {
   auto channel = service_.engine()->Submit(std::move(plan.request), std::move(on_ready));
   if (!channel.ok()) return Respond(RefusalResponse(service_, head_, channel.status()));
   channel_ = *std::move(channel);
+  active_ = true;
   ++service_.active_generations;
   stream_.expires_never();
   WatchForDeparture();
@@ -207,12 +210,13 @@ void Session::ClientLeft() {
   channel_->Cancel();
   service_.metrics().RequestCancelled(last_token_at_.has_value() ? "decode" : "prefill");
   LogAccess(499);
-  EndGeneration();
+  channel_.reset();
+  Release();
 }
 
-void Session::EndGeneration() {
-  channel_.reset();
-  --service_.active_generations;
+void Session::Release() {
+  if (active_) --service_.active_generations;
+  active_ = false;
 }
 
 void Session::OnTokens() {
@@ -279,7 +283,7 @@ void Session::FinishGeneration(const TokenChannel::Update& update) {
     WriteStream(std::move(events), true);
     return;
   }
-  EndGeneration();
+  channel_.reset();
   if (!complete) return Respond(RefusalResponse(service_, head_, failure));
   Respond(
       JsonResponse(head_, 200, openai::WholeAnswer(answer_, text_, update.reason, update.usage)));
@@ -317,7 +321,8 @@ void Session::OnStreamWritten(ErrorCode error) {
 
 void Session::StreamDone() {
   if (channel_ == nullptr) return;
-  EndGeneration();
+  channel_.reset();
+  Release();
   ErrorCode ignored;
   stream_.socket().cancel(ignored);  // the watch for departure
   if (!head_.keep_alive) return Close();

@@ -49,7 +49,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnStreamWritten(ErrorCode error);
   void StreamDone();
   void ClientLeft();
-  void EndGeneration();
+  // The answer is written, or nobody waits for it: a drain need not wait for this connection.
+  void Release();
   void LogAccess(int status);
 
   boost::beast::tcp_stream stream_;
@@ -66,6 +67,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // The generation in progress.
   std::shared_ptr<TokenChannel> channel_;
+  bool active_ = false;  // counted in Service::active_generations
   TokenChannel::Update update_;
   openai::AnswerHead answer_;
   bool streaming_ = false;

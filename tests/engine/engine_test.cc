@@ -102,6 +102,19 @@ TEST(Engine, AFullQueueRefusesAtOnce) {
   EXPECT_TRUE(engine->Submit(Endless()).ok());
 }
 
+TEST(Engine, ClientsThatLeftTheQueueMakeRoom) {
+  const auto engine = LoadTidepool(1);
+  const auto running = *engine->Submit(Endless());
+  TokenChannel::Update update;
+  running->WaitAndTake(update);
+  const auto waiting = *engine->Submit(Endless());
+  EXPECT_EQ(engine->Submit(Endless()).status().code(), StatusCode::kResourceExhausted);
+  waiting->Cancel();
+  const auto next = engine->Submit(Endless());
+  EXPECT_TRUE(next.ok());
+  EXPECT_EQ(WaitForEnd(*waiting).reason, FinishReason::kCancelled);
+}
+
 TEST(Engine, BadRequestsAreRefusedWithTheirNumbers) {
   const auto engine = LoadTidepool();
   Request request = Endless();
