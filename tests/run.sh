@@ -20,7 +20,8 @@ fi
 peer=$root/build/peer
 if [ ! -d "$peer/vendor/llama.cpp/models" ]; then
   mkdir -p "$peer"
-  "$python" -m pip download -q --no-deps --no-binary :all: -d "$peer" llama-cpp-python
+  # pip asks a source package's build backend for its name: scikit-build-core, from requirements.txt.
+  "$python" -m pip download -q --no-deps --no-build-isolation --no-binary llama-cpp-python -d "$peer" llama-cpp-python
   tar -xzf "$peer"/llama_cpp_python-*.tar.gz -C "$peer" --strip-components=1 --wildcards '*/vendor/llama.cpp/models/*'
   rm -f "$peer"/llama_cpp_python-*.tar.gz
 fi
