@@ -29,7 +29,7 @@ fi
 cmake --preset release -DTHERMOCLINE_PYTHON="$python" >/dev/null
 cmake --build --preset release
 cmake --preset asan >/dev/null
-cmake --build --preset asan
+cmake --build --preset asan --target unit_tests
 
 export THERMOCLINE_PEER=$peer/vendor/llama.cpp
 export ASAN_OPTIONS=detect_leaks=1

@@ -149,11 +149,16 @@ Status Chat(Engine& engine, const Options& options) {
     ASSIGN_OR_RETURN(std::vector<int> prompt,
                      formatter->Encode(Json(Json::Object{{"messages", messages}})));
     interrupted = 0;
-    ASSIGN_OR_RETURN(const Generation g,
-                     Generate(engine, MakeRequest(options, std::move(prompt)), false));
+    const auto g = Generate(engine, MakeRequest(options, std::move(prompt)), false);
+    if (g.status().code() == StatusCode::kOutOfRange) {
+      std::fprintf(stderr, "%s\nStarting a new conversation.\n", g.status().message().c_str());
+      messages.resize(options.system.empty() ? 0 : 1);
+      continue;
+    }
+    if (!g.ok()) return g.status();
     std::printf("\n");
-    PrintSpeed(g, engine.Stats());
-    messages.push_back(Json::Object{{"role", "assistant"}, {"content", g.text}});
+    PrintSpeed(*g, engine.Stats());
+    messages.push_back(Json::Object{{"role", "assistant"}, {"content", g->text}});
   }
   return OkStatus();
 }

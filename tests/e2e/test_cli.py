@@ -47,6 +47,12 @@ def test_chat_one_shot_and_interactive():
     assert result.stdout.count(b"> ") == 3 and b"owl" in result.stdout
 
 
+def test_a_conversation_that_outgrows_the_context_starts_anew():
+    result = run("run", "tidepool", "-n", 30, stdin=b"Tell me a story about an owl.\n" + b"owl " * 600 + b"\nHello\n\n")
+    assert b"context of 512" in result.stderr and b"new conversation" in result.stderr
+    assert result.stdout.decode().split("> ")[3].startswith("Hello")
+
+
 def test_bench_reports_bandwidth():
     out = run_json("bench", "tidepool", "--prefill", 16, "--decode", 8, "--repetitions", 2)
     assert out["read_bandwidth_gb_s"] > 0 and out["machine"]["threads"] >= 1
