@@ -17,7 +17,7 @@ Result<std::unique_ptr<ChatFormatter>> ChatFormatter::Create(const text::Tokeniz
   return std::unique_ptr<ChatFormatter>(new ChatFormatter(tokenizer, std::move(chat_template)));
 }
 
-Result<std::vector<int>> ChatFormatter::Encode(const Json& conversation) const {
+Result<std::string> ChatFormatter::Render(const Json& conversation) const {
   const model::Vocabulary& v = tokenizer_.vocabulary();
   Json variables = Protect(conversation);
   const auto token_text = [&](int id) {
@@ -25,15 +25,26 @@ Result<std::vector<int>> ChatFormatter::Encode(const Json& conversation) const {
   };
   variables.Set("bos_token", token_text(v.bos));
   variables.Set("eos_token", token_text(v.eos));
-  if (conversation.FindRaw("add_generation_prompt") == nullptr)
+  if (conversation.FindRaw("add_generation_prompt") == nullptr) {
     variables.Set("add_generation_prompt", true);
-  ASSIGN_OR_RETURN(const std::string prompt, template_->Render(variables));
+  }
+  return template_->Render(variables);
+}
+
+std::vector<int> ChatFormatter::Tokenize(const std::string& prompt) const {
+  const model::Vocabulary& v = tokenizer_.vocabulary();
   std::vector<int> tokens =
       tokenizer_.Encode(prompt, {.control_tokens = true, .token_breaks = true});
   // Templates write the beginning of the sequence themselves, or leave it to the tokenizer.
-  if (v.add_bos && v.bos >= 0 && (tokens.empty() || tokens.front() != v.bos))
+  if (v.add_bos && v.bos >= 0 && (tokens.empty() || tokens.front() != v.bos)) {
     tokens.insert(tokens.begin(), v.bos);
+  }
   return tokens;
+}
+
+Result<std::vector<int>> ChatFormatter::Encode(const Json& conversation) const {
+  ASSIGN_OR_RETURN(const std::string prompt, Render(conversation));
+  return Tokenize(prompt);
 }
 
 Json ChatFormatter::Protect(const Json& value) const {

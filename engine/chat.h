@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/base/json.h"
@@ -24,6 +25,10 @@ class ChatFormatter {
 
   // `conversation` is an object with "messages" and whatever else the template reads ("tools",
   // ...). What clients wrote never becomes a control token. Errors as ChatTemplate::Render.
+  Result<std::string> Render(const Json& conversation) const;
+  // The tokens of a rendered prompt.
+  std::vector<int> Tokenize(const std::string& prompt) const;
+  // Both.
   Result<std::vector<int>> Encode(const Json& conversation) const;
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -20,6 +21,7 @@ class TokenChannel {
   struct Update {
     std::string text;  // whole UTF-8 characters
     std::vector<int> tokens;
+    std::vector<std::chrono::steady_clock::time_point> times;  // when each token was made
     bool finished = false;
     FinishReason reason = FinishReason::kNone;
     Status error;  // with reason kError
@@ -36,6 +38,7 @@ class TokenChannel {
   static void ReserveBuffers(Update& update) {
     update.text.reserve(4096);
     update.tokens.reserve(1024);
+    update.times.reserve(1024);
   }
 
   // Consumer: moves what is there into `update` (cleared first); whether there was anything.
@@ -58,6 +61,7 @@ class TokenChannel {
     {
       const std::lock_guard lock(mutex_);
       pending_.tokens.push_back(token);
+      pending_.times.push_back(std::chrono::steady_clock::now());
       pending_.text += text;
       fresh_ = true;
     }
@@ -80,6 +84,7 @@ class TokenChannel {
   bool TakeLocked(Update& update) {
     update.text.clear();
     update.tokens.clear();
+    update.times.clear();
     update.finished = false;
     if (!fresh_) return false;
     std::swap(update, pending_);

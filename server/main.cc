@@ -2,7 +2,9 @@
 // honoured.
 #include <pthread.h>
 
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -30,7 +32,7 @@ class Drain : public std::enable_shared_from_this<Drain> {
   Drain(asio::io_context& io, Service& service) : io_(io), service_(service), timer_(io) {}
 
   void Begin() {
-    base::LogInfo("draining: ", service_.active_generations.load(), " generations have ",
+    base::LogInfo("draining: ", service_.active_requests.load(), " requests have ",
                   service_.config().drain_timeout_s, " s to end");
     service_.BeginDrain();
     deadline_ =
@@ -41,10 +43,12 @@ class Drain : public std::enable_shared_from_this<Drain> {
  private:
   void Poll() {
     const bool late = std::chrono::steady_clock::now() >= deadline_;
-    if (service_.active_generations == 0 || (late && cut_off_)) return io_.stop();
-    if (late) {
-      base::LogWarning("drain_timeout_s is over; ", service_.active_generations.load(),
-                       " generations are cut off");
+    // Connections that were just accepted get their 503 first.
+    idle_polls_ = service_.active_requests == 0 ? idle_polls_ + 1 : 0;
+    if (idle_polls_ >= kIdlePolls || (late && cut_off_)) return io_.stop();
+    if (late && !cut_off_) {
+      base::LogWarning("drain_timeout_s is over; ", service_.active_requests.load(),
+                       " requests are cut off");
       service_.CutOff();
       cut_off_ = true;
       deadline_ += kFarewell;
@@ -55,12 +59,14 @@ class Drain : public std::enable_shared_from_this<Drain> {
     });
   }
 
+  static constexpr int kIdlePolls = 5;                 // of 20 ms
   static constexpr std::chrono::seconds kFarewell{2};  // for the last error events to be written
 
   asio::io_context& io_;
   Service& service_;
   asio::steady_timer timer_;
   bool cut_off_ = false;
+  int idle_polls_ = 0;
   std::chrono::steady_clock::time_point deadline_;
 };
 
@@ -69,6 +75,10 @@ void WaitForSignals(asio::signal_set& signals, asio::io_context& io, Service& se
   signals.async_wait([&signals, &io, &service, draining](boost::system::error_code error, int) {
     if (error) return;
     if (draining) return io.stop();  // the second signal: at once
+    if (service.engine() == nullptr) {
+      base::LogInfo("stopped while loading");
+      std::_Exit(0);  // nothing is served yet, and loading cannot be interrupted
+    }
     std::make_shared<Drain>(io, service)->Begin();
     WaitForSignals(signals, io, service, true);
   });
@@ -82,9 +92,10 @@ int Serve(const ServerConfig& config) {
   const auto listener = http::Listener::Create(io, service);
   if (!listener.ok()) {
     base::LogError(listener.status().message());
-    return kExitFailed;
+    return listener.status().code() == StatusCode::kInvalidArgument ? kExitConfig : kExitFailed;
   }
-  asio::signal_set signals(io, SIGTERM, SIGINT);
+  std::signal(SIGPIPE, SIG_IGN);  // a closed log must not end the daemon
+  asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
   WaitForSignals(signals, io, service, false);
   (*listener)->Start();
   base::LogInfo("listening on http://", config.host, ":", (*listener)->port(), "/");

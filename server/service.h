@@ -43,8 +43,8 @@ class Service {
   int RetryAfterSeconds() const;
   void RequestTook(double seconds);
 
-  // Generations whose answer is not wholly written yet.
-  std::atomic<int> active_generations{0};
+  // Requests whose first byte is there and whose answer is not wholly written yet.
+  std::atomic<int> active_requests{0};
 
  private:
   const ServerConfig config_;

@@ -37,6 +37,7 @@ class Builder : public nlohmann::json_sax<Library> {
                    const Library::exception& error) override {
     if (error_.empty()) {
       std::string what = error.what();
+      if (const std::size_t tag = what.find("] "); tag != std::string::npos) what.erase(0, tag + 2);
       const std::size_t colon = what.find(": ");
       error_ =
           StrCat("invalid JSON at byte ", position, ": ",

@@ -33,6 +33,8 @@ enum ValueType : std::uint32_t {
   kFloat64,
 };
 
+constexpr std::uint64_t kArrayElementsMax = std::uint64_t{1} << 24;  // vocabularies have some 2^18
+
 // Bytes that one element takes at least, to bound array counts.
 std::uint64_t BytesMin(std::uint32_t type) {
   switch (type) {
@@ -80,6 +82,10 @@ Result<Json> ReadArray(ByteReader& in, std::string_view key) {
   if (count > in.remaining() / BytesMin(type)) {
     return base::DataLoss("key '", key, "': an array of ", count, " elements does not fit the ",
                           in.remaining(), " bytes left");
+  }
+  if (count > kArrayElementsMax) {
+    return base::DataLoss("key '", key, "': an array of ", count,
+                          " elements is more than any model has (", kArrayElementsMax, ")");
   }
   Json::Array values;
   values.reserve(count);

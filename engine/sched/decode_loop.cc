@@ -74,7 +74,7 @@ FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& 
     const bool stopped = stops.Push(decoded, certain);
     job.channel->Push(token, certain);
     if (stopped) return FinishReason::kStop;
-    if (usage.completion_tokens == request.max_tokens || cache_.length() == cache_.capacity()) {
+    if (usage.completion_tokens == request.max_tokens || cache_.length() + 1 >= cache_.capacity()) {
       finish_text();
       return FinishReason::kLength;
     }

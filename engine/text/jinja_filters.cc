@@ -58,6 +58,8 @@ Result<Value> Join(Interpreter&, const Value& value, const Arguments& arguments)
     }
     if (i > 0) out += separator;
     out += item.ToString();
+    if (out.size() > kTextBytesMax)
+      return base::ResourceExhausted("join makes more than ", kTextBytesMax, " bytes");
   }
   return Value(std::move(out));
 }
@@ -114,6 +116,8 @@ Result<Value> Indent(Interpreter&, const Value& value, const Arguments& argument
   std::size_t number = 0;
   for (const std::string& line : SplitAt(value.ToString(), "\n", -1, false)) {
     if (number > 0) out += '\n';
+    if (out.size() > kTextBytesMax)
+      return base::ResourceExhausted("indent makes more than ", kTextBytesMax, " bytes");
     if ((number > 0 || first) && (blank || !line.empty())) out += prefix;
     out += line;
     ++number;
@@ -214,10 +218,11 @@ Result<Value> Extreme(const Value& value, const Arguments& arguments, bool max) 
   return max ? items.back() : items.front();
 }
 
-Result<Value> Unique(Interpreter&, const Value& value, const Arguments&) {
+Result<Value> Unique(Interpreter& interpreter, const Value& value, const Arguments&) {
   ASSIGN_OR_RETURN(const Value::List items, Iterate(value));
   Value::List out;
   for (const Value& item : items) {
+    RETURN_IF_ERROR(interpreter.Charge(out.size() * 64));
     if (std::find(out.begin(), out.end(), item) == out.end()) out.push_back(item);
   }
   return Value::MakeList(std::move(out));

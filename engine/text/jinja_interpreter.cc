@@ -296,7 +296,7 @@ Result<Value> Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope
     case Kind::kFilter:
       return EvaluateFilter(expr, std::move(first), scope);
     case Kind::kNegate:
-      if (first.is_int()) return Value(-first.as_int());
+      if (first.is_int()) return Binary("-", Value(0), first);
       if (first.is_number()) return Value(-first.as_double());
       return base::InvalidArgument("cannot negate a ", first.type_name());
     case Kind::kTest: {

@@ -44,6 +44,8 @@ Result<Value> Format(const std::string& format, const Arguments& arguments) {
     if (value.is_undefined())
       return base::InvalidArgument("format(): no value for '{", field, "}'");
     out += value.ToString();
+    if (out.size() > kTextBytesMax)
+      return base::ResourceExhausted("format() makes more than ", kTextBytesMax, " bytes");
     i = end;
   }
   return Value(std::move(out));
@@ -80,6 +82,8 @@ Result<Value> StringMethod(const std::string& text, const std::string& name,
   if (name == "startswith" || name == "endswith")
     return StartsOrEnds(text, first, name == "startswith");
   if (name == "split" || name == "rsplit") {
+    if (first.is_string() && first.as_string().empty())
+      return base::InvalidArgument("split(): empty separator");
     const Value limit = arguments.Get(1, "maxsplit");
     return Split(text, arguments.Get(0, "sep"), limit.is_int() ? limit.as_int() : -1,
                  name == "rsplit");
@@ -121,7 +125,11 @@ Result<Value> StringMethod(const std::string& text, const std::string& name,
   if (name == "join") {
     ASSIGN_OR_RETURN(const Value::List items, Iterate(first));
     std::string out;
-    for (std::size_t i = 0; i < items.size(); ++i) out += (i > 0 ? text : "") + items[i].ToString();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      out += (i > 0 ? text : "") + items[i].ToString();
+      if (out.size() > kTextBytesMax)
+        return base::ResourceExhausted("join() makes more than ", kTextBytesMax, " bytes");
+    }
     return Value(std::move(out));
   }
   return base::InvalidArgument("strings have no method '", name, "' in chat templates");

@@ -9,6 +9,7 @@ namespace thermocline::text::jinja {
 namespace {
 
 constexpr std::size_t kRepeatedBytesMax = 1 << 20;
+constexpr std::size_t kListMax = 1'000'000;
 
 Status TypeError(const std::string& op, const Value& a, const Value& b) {
   for (const Value* value : {&a, &b}) {
@@ -24,6 +25,17 @@ std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
 
+Result<Value> Power(std::int64_t a, std::int64_t b) {
+  if (b < 0) return Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
+  const bool small = a >= -1 && a <= 1;  // any exponent will do
+  std::int64_t out = 1;
+  for (std::int64_t i = 0; i < (small ? b % 2 + 2 * (b > 0) : b); ++i) {
+    if (__builtin_mul_overflow(out, a, &out))
+      return base::InvalidArgument("integer overflow in **");
+  }
+  return Value(out);
+}
+
 Result<Value> Integers(const std::string& op, std::int64_t a, std::int64_t b) {
   std::int64_t out = 0;
   const bool overflow = op == "+"   ? __builtin_add_overflow(a, b, &out)
@@ -31,9 +43,7 @@ Result<Value> Integers(const std::string& op, std::int64_t a, std::int64_t b) {
                                     : op == "*" && __builtin_mul_overflow(a, b, &out);
   if (overflow) return base::InvalidArgument("integer overflow in ", op);
   if (op == "+" || op == "-" || op == "*") return Value(out);
-  if (op == "**")
-    return b >= 0 ? Value(static_cast<std::int64_t>(std::pow(a, b)))
-                  : Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
+  if (op == "**") return Power(a, b);
   if (b == 0 || (a == INT64_MIN && b == -1))
     return base::InvalidArgument("division by zero or overflow");
   if (op == "/") return Value(static_cast<double>(a) / static_cast<double>(b));
@@ -122,6 +132,8 @@ Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
     return Value::MakeMarkup(EscapeHtml(a) + EscapeHtml(b));
   if (op == "+" && a.is_string() && b.is_string()) return Value(a.as_string() + b.as_string());
   if (op == "+" && a.is_list() && b.is_list()) {
+    if (a.list().size() + b.list().size() > kListMax)
+      return base::ResourceExhausted("a list is longer than ", kListMax);
     Value::List joined = a.list();
     joined.insert(joined.end(), b.list().begin(), b.list().end());
     return Value::MakeList(std::move(joined), a.is_tuple());

@@ -74,7 +74,8 @@ std::vector<std::string> SplitWords(const std::string& text, std::int64_t count_
 
 Result<Value> ReplaceText(const std::string& text, const std::string& from, const std::string& to,
                           std::int64_t count_max) {
-  if (from.empty()) return Value(text);
+  if (from.empty())
+    return base::Unimplemented("replace() of an empty text is not supported in chat templates");
   std::string out;
   std::size_t begin = 0;
   for (std::int64_t count = 0; count_max < 0 || count < count_max; ++count) {

@@ -5,8 +5,7 @@
 
 namespace thermocline::text::jinja {
 
-constexpr int kLevelsMax = 100;                               // of JSON
-constexpr std::size_t kTextBytesMax = std::size_t{16} << 20;  // of one value as text
+constexpr int kLevelsMax = 100;  // of JSON
 
 namespace {
 

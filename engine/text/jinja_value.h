@@ -149,6 +149,8 @@ class Value {
   bool markup_ = false;
 };
 
+inline constexpr std::size_t kTextBytesMax = std::size_t{16} << 20;  // of one value as text
+
 struct JsonStyle {
   int indent = -1;  // spaces a level; -1 = one line
   bool ensure_ascii = false;

@@ -33,10 +33,12 @@ std::string MarkSpaces(std::string_view text) {
 }
 
 std::string UnmarkSpaces(std::string_view text) {
-  std::string out(text);
-  for (std::size_t at = out.find(kSpaceMark); at != std::string::npos;
-       at = out.find(kSpaceMark, at + 1)) {
-    out.replace(at, kSpaceMark.size(), " ");
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t pos = 0; pos < text.size();) {
+    const bool mark = text.compare(pos, kSpaceMark.size(), kSpaceMark) == 0;
+    out.push_back(mark ? ' ' : text[pos]);
+    pos += mark ? kSpaceMark.size() : 1;
   }
   return out;
 }

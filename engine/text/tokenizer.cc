@@ -44,6 +44,7 @@ void Tokenizer::BuildIndex() {
   for (int id = 0; id < v.size(); ++id) {
     const auto at = static_cast<std::size_t>(id);
     bytes_.push_back(BytesOf(id));
+    token_bytes_max_ = std::max(token_bytes_max_, v.tokens[at].size());
     const bool control = v.types[at] == TokenType::kControl || v.types[at] == TokenType::kUnknown;
     if ((!control && v.types[at] != TokenType::kUserDefined) || v.tokens[at].empty()) continue;
     specials_by_byte_[static_cast<unsigned char>(v.tokens[at][0])].push_back(

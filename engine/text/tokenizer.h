@@ -40,6 +40,9 @@ class Tokenizer {
   // `text` with kTokenBreak inside every control token it spells, so that it stays plain text.
   std::string ProtectControlTokens(std::string_view text) const;
 
+  // Bytes of the longest token: a text of n bytes has at least n / this tokens.
+  std::size_t token_bytes_max() const { return token_bytes_max_; }
+
   const model::Vocabulary& vocabulary() const { return vocabulary_; }
   bool IsStop(int token) const { return is_stop_[static_cast<std::size_t>(token)]; }
 
@@ -66,6 +69,7 @@ class Tokenizer {
   std::vector<Special> specials_by_byte_[256];  // by first byte, longest first
   std::vector<std::string> bytes_;              // by token
   std::vector<bool> is_stop_;                   // by token
+  std::size_t token_bytes_max_ = 1;
 };
 
 }  // namespace thermocline::text

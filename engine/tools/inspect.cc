@@ -87,14 +87,19 @@ Json Describe(const model::ModelFile& file) {
   return out;
 }
 
+// Without control characters: a file may not write to the terminal as it likes.
+std::string Printable(std::string text) {
+  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+  return text;
+}
+
 void PrintTable(const Json& d, bool tensors) {
   const auto print_object = [](const char* title, const Json& object) {
     std::printf("\n%s\n", title);
     for (const auto& [key, value] : object.as_object()) {
       std::string text = value.is_string() ? value.as_string() : value.Dump();
       if (text.size() > 100) text = text.substr(0, 97) + "...";
-      for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-      std::printf("  %-42s %s\n", key.c_str(), text.c_str());
+      std::printf("  %-42s %s\n", Printable(key).c_str(), Printable(text).c_str());
     }
   };
   std::printf("%s (%s)\n", d.Find("path")->as_string().c_str(),

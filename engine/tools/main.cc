@@ -43,7 +43,10 @@ int main(int argc, char** argv) {
   thermocline::base::ConfigureLog(thermocline::base::LogLevel::kWarning, false);
   for (const auto& [sub, command] : commands) {
     if (!sub->parsed()) continue;
-    const thermocline::Status status = command();
+    thermocline::Status status = command();
+    if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+      status = thermocline::base::Unavailable("standard output cannot be written");
+    }
     if (status.ok()) return kExitDone;
     std::fprintf(stderr, "thermocline %s: %s\n", sub->get_name().c_str(), status.message().c_str());
     return kExitFailed;

@@ -12,7 +12,7 @@ namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 
 Listener::Listener(asio::io_context& io, server::Service& service)
-    : io_(io), service_(service), acceptor_(io) {}
+    : io_(io), service_(service), acceptor_(io), retry_(io) {}
 
 Result<std::shared_ptr<Listener>> Listener::Create(asio::io_context& io, server::Service& service) {
   const server::ServerConfig& config = service.config();
@@ -44,9 +44,14 @@ void Listener::Accept() {
                                                      boost::system::error_code error,
                                                      tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (error) {
+    if (error) {  // out of descriptors, most likely: wait for some to come back
       base::LogWarning("accept: ", error.message());
-    } else if (*self->connections_ >= self->service_.config().connections_max) {
+      self->retry_.expires_after(std::chrono::milliseconds(200));
+      return self->retry_.async_wait([self](boost::system::error_code failed) {
+        if (!failed && self->acceptor_.is_open()) self->Accept();
+      });
+    }
+    if (*self->connections_ >= self->service_.config().connections_max) {
       static constexpr std::string_view kFull =
           "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: "
           "close\r\n\r\n";

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "server/service.h"
 
@@ -28,6 +29,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   boost::asio::io_context& io_;
   server::Service& service_;
   boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::steady_timer retry_;
   // Shared with the sessions, which may outlive the listener.
   std::shared_ptr<std::atomic<int>> connections_ = std::make_shared<std::atomic<int>>(0);
 };

@@ -91,10 +91,37 @@ Action UnknownModel(const Service& service, const ResponseHead& head, const std:
                                service.model_name(), "'")));
 }
 
+openai::ApiError TooLong(std::size_t tokens, bool at_least, int n_ctx) {
+  openai::ApiError error = openai::FromStatus(
+      base::OutOfRange("This model's maximum context length is ", n_ctx,
+                       " tokens; your messages have ", at_least ? "at least " : "", tokens,
+                       " tokens, which exceeds the available context size. Shorten the messages."),
+      "messages");
+  error.details = {{"n_prompt_tokens", static_cast<std::int64_t>(tokens)}, {"n_ctx", n_ctx}};
+  return error;
+}
+
 // The prompt of a chat, or why there is none.
-Result<std::vector<int>> EncodeChat(Service& service, const Json& conversation) {
-  if (service.chat() == nullptr) return base::InvalidArgument("the model has no chat template");
-  return service.chat()->Encode(conversation);
+std::variant<std::vector<int>, openai::ApiError> EncodeChat(Service& service,
+                                                            const Json& conversation) {
+  const ChatFormatter* chat = service.chat();
+  if (chat == nullptr) {
+    return openai::FromStatus(base::InvalidArgument("the model has no chat template"), "messages");
+  }
+  const auto prompt = chat->Render(conversation);
+  if (!prompt.ok()) {
+    // The bounds on templates are the client's to keep, not a queue to wait for.
+    const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
+    return openai::FromStatus(
+        too_much ? base::InvalidArgument(prompt.status().message()) : prompt.status(), "messages");
+  }
+  const int n_ctx = service.engine()->Stats().context_length;
+  // Megabytes that cannot fit need not be tokenized to know it.
+  const std::size_t fewest = prompt->size() / service.engine()->tokenizer().token_bytes_max();
+  if (fewest >= static_cast<std::size_t>(n_ctx)) return TooLong(fewest, true, n_ctx);
+  std::vector<int> tokens = chat->Tokenize(*prompt);
+  if (tokens.size() >= static_cast<std::size_t>(n_ctx)) return TooLong(tokens.size(), false, n_ctx);
+  return tokens;
 }
 
 Action ChatCompletions(Service& service, const HttpRequest& request, const ResponseHead& head) {
@@ -113,25 +140,8 @@ Action ChatCompletions(Service& service, const HttpRequest& request, const Respo
   if (const Status not_ready = NotReady(service); !not_ready.ok())
     return RefusalResponse(service, head, not_ready);
   auto prompt = EncodeChat(service, chat.conversation);
-  if (!prompt.ok()) {
-    // The bounds on templates are the client's to keep, not a queue to wait for.
-    const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
-    return refuse(openai::FromStatus(
-        too_much ? base::InvalidArgument(prompt.status().message()) : prompt.status(), "messages"));
-  }
-  const int n_ctx = service.engine()->Stats().context_length;
-  if (static_cast<int>(prompt->size()) >= n_ctx) {
-    openai::ApiError error = openai::FromStatus(
-        base::OutOfRange(
-            "This model's maximum context length is ", n_ctx, " tokens; your messages have ",
-            prompt->size(),
-            " tokens, which exceeds the available context size. Shorten the messages."),
-        "messages");
-    error.details = {{"n_prompt_tokens", static_cast<std::int64_t>(prompt->size())},
-                     {"n_ctx", n_ctx}};
-    return refuse(error);
-  }
-  chat.request.prompt = *std::move(prompt);
+  if (const auto* error = std::get_if<openai::ApiError>(&prompt)) return refuse(*error);
+  chat.request.prompt = std::get<std::vector<int>>(std::move(prompt));
   return GenerationPlan{.request = std::move(chat.request),
                         .answer = openai::MakeAnswerHead(service.model_name(), chat.include_usage),
                         .stream = chat.stream};
@@ -179,7 +189,13 @@ Action NoRoute(const std::string& path, const std::string& method, const Respons
 }  // namespace
 
 Routed RouteRequest(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  const std::string target(request.target());
+  std::string target(request.target());
+  // The absolute form, as proxies send it: "http://host/path".
+  if (const std::size_t scheme = target.find("://");
+      scheme != std::string::npos && target[0] != '/') {
+    const std::size_t slash = target.find('/', scheme + 3);
+    target = slash == std::string::npos ? "/" : target.substr(slash);
+  }
   const std::string path = target.substr(0, target.find('?'));
   const std::string method(request.method_string());
   for (const Route& route : kRoutes) {
@@ -200,7 +216,8 @@ Routed RouteRequest(Service& service, const HttpRequest& request, const Response
 }
 
 HttpResponse RefusalResponse(Service& service, const ResponseHead& head, const Status& status) {
-  const openai::ApiError error = openai::FromStatus(status);
+  const bool bias = status.message().starts_with("logit_bias");
+  const openai::ApiError error = openai::FromStatus(status, bias ? "logit_bias" : "");
   const bool wait = error.http_status == 429 || error.http_status == 503;
   const bool draining = service.state() == ServiceState::kDraining;
   service.metrics().RequestRejected(error.http_status == 429   ? "queue_full"

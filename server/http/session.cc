@@ -18,6 +18,8 @@ namespace beast_http = boost::beast::http;
 using boost::asio::ip::tcp;
 
 constexpr std::size_t kHeaderBytesMax = 32 << 10;
+constexpr std::size_t kEarlyBytesMax = 64
+                                       << 10;  // of requests sent before the last answer is whole
 
 double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -66,21 +68,41 @@ void Session::ReadRequest() {
   parser_.emplace();
   parser_->header_limit(kHeaderBytesMax);
   parser_->body_limit(static_cast<std::uint64_t>(service_.config().body_bytes_max));
+  if (buffer_.size() > 0) return ReadHeader();
+  // Between requests a connection may be idle for long; once a byte is there, the rest has to
+  // follow soon.
   stream_.expires_after(std::chrono::seconds(service_.config().idle_timeout_s));
+  stream_.async_read_some(buffer_.prepare(4096),
+                          [self = shared_from_this()](ErrorCode error, std::size_t bytes) {
+                            if (error) return self->Close();
+                            self->buffer_.commit(bytes);
+                            self->ReadHeader();
+                          });
+}
+
+void Session::ReadHeader() {
+  arrived_ = Clock::now();
+  Hold();
+  stream_.expires_after(std::chrono::seconds(service_.config().read_timeout_s));
   beast_http::async_read_header(
       stream_, buffer_, *parser_,
       [self = shared_from_this()](ErrorCode error, std::size_t) { self->OnHeader(error); });
 }
 
 void Session::OnHeader(ErrorCode error) {
-  arrived_ = Clock::now();
   if (error) return RefuseUnreadable(error);
+  const auto& header = parser_->get();
+  const auto coding = header[beast_http::field::transfer_encoding];
+  if (!coding.empty() && !beast::iequals(coding, "chunked")) {
+    // Taken for "no body" its bytes would be read as the next request.
+    return RefuseUnreadable(beast_http::error::bad_transfer_encoding);
+  }
   stream_.expires_after(std::chrono::seconds(service_.config().read_timeout_s));
   const auto read_body = [self = shared_from_this()] {
     beast_http::async_read(self->stream_, self->buffer_, *self->parser_,
                            [self](ErrorCode failed, std::size_t) { self->OnRequest(failed); });
   };
-  if (beast::iequals(parser_->get()[beast_http::field::expect], "100-continue")) {
+  if (beast::iequals(header[beast_http::field::expect], "100-continue")) {
     in_flight_ = "HTTP/1.1 100 Continue\r\n\r\n";
     asio::async_write(stream_, asio::buffer(in_flight_),
                       [self = shared_from_this(), read_body](ErrorCode failed, std::size_t) {
@@ -95,6 +117,7 @@ void Session::RefuseUnreadable(ErrorCode error) {
   head_ = {.version = 11, .keep_alive = false, .request_id = RequestId({})};
   method_ = "?";
   route_ = "unreadable";
+  head_only_ = false;
   openai::ApiError refusal{.http_status = 400,
                            .type = "invalid_request_error",
                            .code = "bad_request",
@@ -123,16 +146,27 @@ void Session::OnRequest(ErrorCode error) {
   const HttpRequest& request = parser_->get();
   method_ = std::string(request.method_string());
   head_only_ = request.method() == beast_http::verb::head;
-  head_ = {
-      .version = request.version(),
-      .keep_alive = request.keep_alive() && service_.state() != server::ServiceState::kDraining,
-      .request_id = RequestId(request)};
-  Routed routed = RouteRequest(service_, request, head_);
+  head_ = {.version = request.version(),
+           .keep_alive = request.version() >= 11 && request.keep_alive() &&
+                         service_.state() != server::ServiceState::kDraining,
+           .request_id = RequestId(request)};
+  Routed routed = RouteOrFail(request);
   route_ = std::move(routed.route);
   if (auto* plan = std::get_if<GenerationPlan>(&routed.action)) {
     StartGeneration(std::move(*plan));
   } else {
     Respond(std::get<HttpResponse>(std::move(routed.action)));
+  }
+}
+
+// What a request makes libraries or the allocator throw ends that request, not the daemon.
+Routed Session::RouteOrFail(const HttpRequest& request) {
+  try {
+    return RouteRequest(service_, request, head_);
+  } catch (const std::exception& error) {
+    base::LogError("id=", head_.request_id, ": ", error.what());
+    return {.route = "failed",
+            .action = ErrorResponse(head_, openai::FromStatus(base::Internal("")))};
   }
 }
 
@@ -145,7 +179,7 @@ void Session::Respond(HttpResponse response) {
   const auto done = [self = shared_from_this()](ErrorCode error, std::size_t) {
     self->Release();
     if (error || !self->response_.keep_alive()) return self->Close();
-    self->ReadRequest();
+    self->NextRequest();
   };
   if (head_only_) {
     beast_http::async_write_header(stream_, *serializer_, done);
@@ -155,6 +189,7 @@ void Session::Respond(HttpResponse response) {
 }
 
 void Session::Close() {
+  Release();
   ErrorCode ignored;
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   stream_.close();
@@ -170,43 +205,57 @@ void Session::LogAccess(int status) {
 void Session::StartGeneration(GenerationPlan plan) {
   answer_ = std::move(plan.answer);
   streaming_ = plan.stream;
-  headers_sent_ = last_queued_ = false;
+  headers_sent_ = last_queued_ = ended_ = false;
   text_.clear();
   outgoing_.clear();
   last_token_at_.reset();
-  // Called on the decode thread: only posts.
-  auto on_ready = [weak = weak_from_this(), executor = stream_.get_executor()] {
-    asio::post(executor, [weak] {
-      if (const auto self = weak.lock()) self->OnTokens();
-    });
+  // Called on the decode thread: only posts. Holds the session until the generation ends.
+  auto on_ready = [self = shared_from_this(), executor = stream_.get_executor()] {
+    asio::post(executor, [self] { self->OnTokens(); });
   };
   auto channel = service_.engine()->Submit(std::move(plan.request), std::move(on_ready));
   if (!channel.ok()) return Respond(RefusalResponse(service_, head_, channel.status()));
   channel_ = *std::move(channel);
-  active_ = true;
-  ++service_.active_generations;
   stream_.expires_never();
   WatchForDeparture();
 }
 
-// While a generation runs the client has nothing to send: a readable socket means that it left (or
-// pipelines).
+// While a generation runs, reading is how we learn that the client has left. What it sends early
+// (the next request) waits in buffer_.
 void Session::WatchForDeparture() {
-  stream_.socket().async_wait(
-      tcp::socket::wait_read, [self = shared_from_this(), channel = channel_](ErrorCode error) {
-        if (error || self->channel_ != channel) return;
-        char byte;
-        const ssize_t n =
-            ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (n > 0) return;  // the next request, early; it waits in the socket
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return self->WatchForDeparture();
-        self->ClientLeft();
-        self->Close();
-      });
+  if (buffer_.size() >= kEarlyBytesMax) return;  // a write will have to fail instead
+  watching_ = true;
+  stream_.socket().async_read_some(buffer_.prepare(4096),
+                                   [self = shared_from_this()](ErrorCode error, std::size_t bytes) {
+                                     self->watching_ = false;
+                                     if (!error) self->buffer_.commit(bytes);
+                                     if (self->next_after_watch_) {
+                                       self->next_after_watch_ = false;
+                                       if (error && error != asio::error::operation_aborted)
+                                         return self->Close();
+                                       return self->ReadRequest();
+                                     }
+                                     if (self->channel_ == nullptr) return;
+                                     if (!error) return self->WatchForDeparture();
+                                     self->ClientLeft();
+                                     self->Close();
+                                   });
+}
+
+// The next request of this connection, once nothing else reads from it.
+void Session::NextRequest() {
+  if (!watching_) return ReadRequest();
+  next_after_watch_ = true;
+  ErrorCode ignored;
+  stream_.socket().cancel(ignored);
 }
 
 void Session::ClientLeft() {
   if (channel_ == nullptr) return;
+  if (ended_) {  // the answer was complete, only its last bytes were not taken
+    channel_.reset();
+    return Release();
+  }
   channel_->Cancel();
   service_.metrics().RequestCancelled(last_token_at_.has_value() ? "decode" : "prefill");
   LogAccess(499);
@@ -214,8 +263,13 @@ void Session::ClientLeft() {
   Release();
 }
 
+void Session::Hold() {
+  if (!active_) ++service_.active_requests;
+  active_ = true;
+}
+
 void Session::Release() {
-  if (active_) --service_.active_generations;
+  if (active_) --service_.active_requests;
   active_ = false;
 }
 
@@ -231,16 +285,14 @@ void Session::OnTokens() {
 }
 
 void Session::ObserveTokens(const TokenChannel::Update& update) {
-  if (update.tokens.empty()) return;
-  const auto now = Clock::now();
-  int later = static_cast<int>(update.tokens.size());
-  if (!last_token_at_.has_value()) {
-    service_.metrics().FirstToken(Seconds(now - arrived_));
-    --later;
-  } else {
-    service_.metrics().InterToken(Seconds(now - *last_token_at_), later);
+  for (const Clock::time_point made_at : update.times) {
+    if (last_token_at_.has_value()) {
+      service_.metrics().InterToken(Seconds(made_at - *last_token_at_));
+    } else {
+      service_.metrics().FirstToken(Seconds(made_at - arrived_));
+    }
+    last_token_at_ = made_at;
   }
-  last_token_at_ = now;
 }
 
 void Session::StreamUpdate(const TokenChannel::Update& update) {
@@ -252,8 +304,10 @@ void Session::StreamUpdate(const TokenChannel::Update& update) {
     outgoing_ = StrCat(
         "HTTP/1.1 200 OK\r\nServer: thermocline\r\nContent-Type: "
         "text/event-stream\r\nCache-Control: no-cache\r\n"
-        "X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nx-request-id: ",
-        head_.request_id, "\r\n", head_.keep_alive ? "" : "Connection: close\r\n", "\r\n");
+        "X-Accel-Buffering: no\r\n",
+        head_.version >= 11 ? "Transfer-Encoding: chunked\r\n" : "",
+        "x-request-id: ", head_.request_id, "\r\n", head_.keep_alive ? "" : "Connection: close\r\n",
+        "\r\n");
     events = openai::RoleEvent(answer_);
   }
   if (!update.text.empty()) events += openai::ContentEvent(answer_, update.text);
@@ -261,6 +315,7 @@ void Session::StreamUpdate(const TokenChannel::Update& update) {
 }
 
 void Session::FinishGeneration(const TokenChannel::Update& update) {
+  ended_ = true;
   const double total_s = Seconds(Clock::now() - arrived_);
   service_.metrics().RequestFinished(update.reason, update.usage, total_s);
   service_.RequestTook(total_s);
@@ -290,11 +345,10 @@ void Session::FinishGeneration(const TokenChannel::Update& update) {
 }
 
 void Session::WriteStream(std::string events, bool last) {
-  outgoing_ += Chunk(events);
-  if (last) {
-    outgoing_ += "0\r\n\r\n";
-    last_queued_ = true;
-  }
+  const bool chunked = head_.version >= 11;  // HTTP/1.0 knows the end by the end of the connection
+  outgoing_ += chunked ? Chunk(events) : events;
+  if (last && chunked) outgoing_ += "0\r\n\r\n";
+  last_queued_ = last_queued_ || last;
   if (!writing_) FlushStream();
 }
 
@@ -323,10 +377,8 @@ void Session::StreamDone() {
   if (channel_ == nullptr) return;
   channel_.reset();
   Release();
-  ErrorCode ignored;
-  stream_.socket().cancel(ignored);  // the watch for departure
   if (!head_.keep_alive) return Close();
-  ReadRequest();
+  NextRequest();
 }
 
 }  // namespace thermocline::http

@@ -16,7 +16,8 @@
 
 namespace thermocline::http {
 
-// All handlers run on the connection's strand. Lives as long as something is pending.
+// All handlers run on the connection's strand. Lives as long as something is pending: a read, a
+// write, or a generation (whose channel's callback holds the session until channel_ is reset).
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(boost::asio::ip::tcp::socket socket, server::Service& service,
@@ -30,6 +31,9 @@ class Session : public std::enable_shared_from_this<Session> {
   using ErrorCode = boost::beast::error_code;
 
   void ReadRequest();
+  void ReadHeader();
+  void NextRequest();
+  Routed RouteOrFail(const HttpRequest& request);
   void OnHeader(ErrorCode error);
   void OnRequest(ErrorCode error);
   // An answer to a request that could not be read; the connection ends with it.
@@ -49,7 +53,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnStreamWritten(ErrorCode error);
   void StreamDone();
   void ClientLeft();
-  // The answer is written, or nobody waits for it: a drain need not wait for this connection.
+  // A drain waits for this connection from a request's first byte (Hold) until its answer is
+  // written or nobody waits for it (Release).
+  void Hold();
   void Release();
   void LogAccess(int status);
 
@@ -67,7 +73,10 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // The generation in progress.
   std::shared_ptr<TokenChannel> channel_;
-  bool active_ = false;  // counted in Service::active_generations
+  bool active_ = false;            // counted in Service::active_requests
+  bool ended_ = false;             // the engine has finished the generation
+  bool watching_ = false;          // a read waits for the client to leave
+  bool next_after_watch_ = false;  // that read's end begins the next request
   TokenChannel::Update update_;
   openai::AnswerHead answer_;
   bool streaming_ = false;

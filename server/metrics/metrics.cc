@@ -194,9 +194,7 @@ void Metrics::RequestFinished(FinishReason reason, const Usage& usage, double to
 
 void Metrics::FirstToken(double seconds) { impl_->first_token.Observe(seconds); }
 
-void Metrics::InterToken(double seconds, int tokens) {
-  for (int i = 0; i < tokens; ++i) impl_->inter_token.Observe(seconds / tokens);
-}
+void Metrics::InterToken(double seconds) { impl_->inter_token.Observe(seconds); }
 
 std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
                             const std::string& model_name) {

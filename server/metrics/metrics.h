@@ -23,7 +23,7 @@ class Metrics {
   void RequestCancelled(const std::string& phase);
   void RequestFinished(FinishReason reason, const Usage& usage, double total_s);
   void FirstToken(double seconds);
-  void InterToken(double seconds, int tokens);
+  void InterToken(double seconds);
 
   // The text exposition, with gauges from `stats` (nullptr while loading).
   std::string Expose(ServiceState state, const EngineStats* stats, const std::string& model_name);

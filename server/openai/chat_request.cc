@@ -177,6 +177,18 @@ void RefuseUnsupported(Fields& fields) {
     fields.Fail("n", "'n' above 1 is not supported", "unsupported_value");
   if (fields.Bool("logprobs", false))
     fields.Fail("logprobs", "'logprobs' are not supported", "unsupported_value");
+  if (fields.Int("top_logprobs", 0, 0, 20) != 0)
+    fields.Fail("top_logprobs", "'top_logprobs' are not supported", "unsupported_value");
+  for (const char* name : {"functions", "function_call", "audio", "modalities", "prediction"}) {
+    if (fields.Find(name) != nullptr)
+      fields.Fail(name, StrCat("'", name, "' is not supported"), "unsupported_value");
+  }
+  const Json* choice = fields.Find("tool_choice");
+  if (choice != nullptr &&
+      !(choice->is_string() && (choice->as_string() == "none" || choice->as_string() == "auto"))) {
+    fields.Fail("tool_choice", "'tool_choice' other than 'none' or 'auto' is not supported",
+                "unsupported_value");
+  }
   const Json* tools = fields.Find("tools");
   if (tools != nullptr && !(tools->is_array() && tools->as_array().empty()))
     fields.Fail("tools", "'tools' are not supported", "unsupported_value");

@@ -304,3 +304,83 @@ def test_exit_codes(tmp_path):
 def test_a_port_in_use_says_so(daemon):
     result = daemon_exit("--set", f"server.port={daemon.port}")
     assert result.returncode == 1 and b"cannot listen" in result.stderr and str(daemon.port).encode() in result.stderr
+
+
+def raw_request(daemon, data, then=b"", delay=0.0, version=b"1.1"):
+    """Sends `data`, then `then` after a while; everything that comes back until the peer closes or falls silent."""
+    s = socket.create_connection(("127.0.0.1", daemon.port), timeout=5)
+    s.sendall(data)
+    if then:
+        time.sleep(delay)
+        s.sendall(then)
+    out = b""
+    try:
+        while piece := s.recv(65536):
+            out += piece
+    except TimeoutError:
+        pass
+    s.close()
+    return out
+
+
+def chat_bytes(version=b"1.1", headers=b"", **extra):
+    body = json.dumps({"messages": STORY, "temperature": 0, **extra}).encode()
+    return b"POST /v1/chat/completions HTTP/%s\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n" % (version, headers, len(body)) + body
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_bytes_sent_early_do_not_end_the_answer(daemon, stream):
+    next_request = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    out = raw_request(daemon, chat_bytes(stream=stream), then=next_request, delay=0.02)
+    assert out.count(b"HTTP/1.1 200 OK") == 2 and b'"live"' in out
+    assert (b"data: [DONE]" in out) == stream and b'"finish_reason":"stop"' in out
+
+
+def test_http_1_0_gets_no_chunks(daemon):
+    out = raw_request(daemon, chat_bytes(version=b"1.0", stream=True))
+    head, _, body = out.partition(b"\r\n\r\n")
+    assert b"chunked" not in head and b"Connection: close" in head
+    assert body.startswith(b"data: {") and body.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"identity", b"chunked, identity", b"xchunked"])
+def test_other_transfer_codings_are_refused(daemon, coding):
+    hidden = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    out = raw_request(daemon, b"POST /v1/models HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: %s\r\n\r\n" % coding + hidden)
+    assert out.count(b"HTTP/1.1") == 1 and b" 400 " in out
+
+
+def test_absolute_targets(daemon):
+    assert b'"live"' in raw_request(daemon, b"GET http://x/health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+
+def test_slow_requests_time_out():
+    with Daemon("server.read_timeout_s=1", "server.idle_timeout_s=30") as d:
+        began = time.monotonic()
+        assert raw_request(d, b"GET /health/live HTTP/1.1\r\nHos") == b""
+        assert raw_request(d, b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 50\r\n\r\n{") == b""
+        assert time.monotonic() - began < 10
+        assert httpx.get(d.url + "/health/ready").status_code == 200
+
+
+def test_a_prompt_of_megabytes_is_refused_without_tokenizing_it(daemon):
+    response = post(daemon, {"messages": [{"role": "user", "content": " " * 4_000_000}]})
+    error = response.json()["error"]
+    assert response.status_code == 400 and error["code"] == "context_length_exceeded" and "at least" in error["message"]
+
+
+def test_sighup_drains_like_sigterm():
+    import signal
+    with Daemon() as d:
+        d.process.send_signal(signal.SIGHUP)
+        assert d.wait() == 0
+
+
+def test_a_closed_log_does_not_end_the_daemon(daemon):
+    """As with `thermoclined 2>&1 | head -1`: the reader goes away after the first line."""
+    process = subprocess.Popen([str(BIN / "thermoclined"), "--set", "server.port=0"], stderr=subprocess.PIPE)
+    port = int(process.stderr.readline().decode().rsplit(":", 1)[1].rstrip("/\n"))
+    process.stderr.close()
+    wait_until(lambda: httpx.get(f"http://127.0.0.1:{port}/health/ready").status_code == 200)
+    process.terminate()
+    assert process.wait(20) == 0

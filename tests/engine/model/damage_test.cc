@@ -71,6 +71,20 @@ TEST_F(DamageTest, HugeCountsAndLengthsAreRefusedBeforeTheyAreUsed) {
   }
 }
 
+TEST_F(DamageTest, AnArrayOfBillionsIsRefusedThoughTheFileIsLargeEnough) {
+  // key "a", an array (9) of u8 (0) with 2^32 elements, in a sparse file
+  std::string header(
+      "GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0a\x09\0\0\0\0\0\0\0\0\0\0"
+      "\0\x01\0\0\0",
+      49);
+  std::ofstream(path_, std::ios::binary) << header;
+  std::filesystem::resize_file(path_, std::uint64_t{5} << 30);
+  const Status status =
+      exec::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}}).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("4294967296 elements"), std::string::npos) << status.message();
+}
+
 TEST_F(DamageTest, MessagesNameWhatIsWrong) {
   const auto expect = [&](const std::string& bytes, const char* words) {
     const Status status = Try(bytes);

@@ -94,6 +94,31 @@ TEST(Jinja, HostileTemplatesAreBounded) {
   EXPECT_EQ(Render(doubling).status().code(), StatusCode::kResourceExhausted);
 }
 
+TEST(Jinja, FiltersThatGrowTextAreBounded) {
+  EXPECT_EQ(Render("{{ (range(100000)|join('a' * 100000))|length }}").status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(Render("{{ ('a' * 100000).join(range(100000))|length }}").status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(Render("{{ ('\n' * 1000000)|indent(64, true, true)|length }}").status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(Render("{% set n = namespace(l=[1]) %}{% for i in range(60) %}{% set n.l = n.l + n.l "
+                   "%}{% endfor %}")
+                .status()
+                .code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(Render("{{ range(50000)|unique|list|length }}").status().code(),
+            StatusCode::kResourceExhausted);
+}
+
+TEST(Jinja, IntegersDoNotWrap) {
+  EXPECT_FALSE(Render("{{ 10 ** 30 }}").ok());
+  EXPECT_FALSE(Render("{{ 2 ** 63 }}").ok());
+  EXPECT_FALSE(Render("{{ -(-9223372036854775807 - 1) }}").ok());
+  EXPECT_EQ(
+      Text("{{ 2 ** 62 }} {{ (-1) ** 1000000000001 }} {{ 1 ** 5 }} {{ 5 ** 0 }} {{ 0 ** 0 }}"),
+      "4611686018427387904 -1 1 1 1");
+}
+
 TEST(Jinja, DeepListsDoNotOverflowTheStack) {
   std::string nested = "{% set l = [] %}";
   for (int i = 0; i < 100000; ++i) nested += "{% set l = [l] %}";
