@@ -151,3 +151,68 @@ def test_a_failed_conversion_leaves_the_old_file(tmp_path):
     assert run("convert", tmp_path, out, check=False).returncode == 1
     assert out.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [out]
+
+
+def write_random_model(path, kind):
+    """A tiny llama whose matrices are random blocks of `kind`, written by the gguf package."""
+    rng = np.random.default_rng(3)
+    d, f, heads, vocab = 256, 512, 4, 300
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(d)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(f)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(d // heads)
+
+    def matrix(name, rows, cols):
+        if kind == gguf.GGMLQuantizationType.Q6_K:  # the package reads this type but does not write it
+            blocks = rng.integers(0, 256, (rows, cols // block, size), dtype=np.uint8)
+            scale = (rng.random((rows, cols // block)) * 2e-5 + 1e-5).astype(np.float16)
+            blocks[..., 208:210] = scale[..., None].view(np.uint8)
+            data = blocks.reshape(rows, -1)
+        else:
+            data = gguf.quants.quantize((rng.standard_normal((rows, cols)) / np.sqrt(cols)).astype(np.float32), kind)
+        writer.add_tensor(name + ".weight", data, raw_dtype=kind)
+
+    matrix("token_embd", vocab, d)
+    for i in range(2):
+        writer.add_tensor(f"blk.{i}.attn_norm.weight", np.ones(d, dtype=np.float32))
+        writer.add_tensor(f"blk.{i}.ffn_norm.weight", rng.random(d).astype(np.float32))
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            matrix(f"blk.{i}.{name}", d, d)
+        matrix(f"blk.{i}.ffn_gate", f, d)
+        matrix(f"blk.{i}.ffn_up", f, d)
+        matrix(f"blk.{i}.ffn_down", d, f)
+    writer.add_tensor("output_norm.weight", np.ones(d, dtype=np.float32))
+    matrix("output", vocab, d)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q6_K"])
+def test_every_type_is_read_as_the_gguf_package_reads_it(kind, tmp_path):
+    path = tmp_path / "random.gguf"
+    write_random_model(path, gguf.GGMLQuantizationType[kind])
+    tokens = [int(t) for t in np.random.default_rng(4).integers(0, 300, 24)]
+    expected = NumpyLlama(path).logits(tokens)
+    (got,) = logits(path, [tokens], tmp_path)
+    # Rounding activations to 8 bits in blocks of 32 adds about 0.7% (3 sigma / 127 / sqrt(12)) to each of the
+    # products one behind the other; a misread weight would be off by its own size.
+    error = np.sqrt(((got - expected) ** 2).mean()) / expected.std()
+    assert error < (0.02 if kind in ("Q8_0", "Q4_0", "Q4_1", "Q6_K") else 0.0005), error
+    if kind in ("F32", "F16", "BF16"):
+        assert (got.argmax(-1) == expected.argmax(-1)).all()
+
+
+def test_gguf_version_2(tmp_path):
+    blob = bytearray((ROOT / "config/models/tidepool.gguf").read_bytes())
+    blob[4] = 2
+    (tmp_path / "v2.gguf").write_bytes(blob)
+    assert run_json("inspect", tmp_path / "v2.gguf")["format"] == "GGUF v2"
+    assert run_json("run", tmp_path / "v2.gguf", "-p", "Once", "-n", 5)["tokens"] == run_json("run", "tidepool", "-p", "Once", "-n", 5)["tokens"]
