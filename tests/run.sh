@@ -26,7 +26,7 @@ if [ ! -d "$peer/vendor/llama.cpp/models" ]; then
   rm -f "$peer"/llama_cpp_python-*.tar.gz
 fi
 
-cmake --preset release -DTHERMOCLINE_PYTHON="$python" >/dev/null
+cmake --preset release -DTHERMOCLINE_TESTS=ON -DTHERMOCLINE_PYTHON="$python" >/dev/null
 cmake --build --preset release
 cmake --preset asan >/dev/null
 cmake --build --preset asan --target unit_tests
@@ -34,6 +34,6 @@ cmake --build --preset asan --target unit_tests
 export THERMOCLINE_PEER=$peer/vendor/llama.cpp
 export ASAN_OPTIONS=detect_leaks=1
 echo "unit tests under the address and undefined-behaviour sanitizers"
-ctest --preset asan
+ctest --preset asan --no-tests=error
 echo "all tests"
-ctest --preset release
+ctest --preset release --no-tests=error
