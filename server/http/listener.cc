@@ -34,11 +34,6 @@ Result<std::shared_ptr<Listener>> Listener::Create(asio::io_context& io, server:
 
 void Listener::Start() { Accept(); }
 
-void Listener::Stop() {
-  boost::system::error_code ignored;
-  acceptor_.close(ignored);
-}
-
 void Listener::Accept() {
   acceptor_.async_accept(asio::make_strand(io_), [self = shared_from_this()](
                                                      boost::system::error_code error,
@@ -48,7 +43,7 @@ void Listener::Accept() {
       base::LogWarning("accept: ", error.message());
       self->retry_.expires_after(std::chrono::milliseconds(200));
       return self->retry_.async_wait([self](boost::system::error_code failed) {
-        if (!failed && self->acceptor_.is_open()) self->Accept();
+        if (!failed) self->Accept();
       });
     }
     if (*self->connections_ >= self->service_.config().connections_max) {

@@ -19,7 +19,6 @@ class Listener : public std::enable_shared_from_this<Listener> {
                                                   server::Service& service);
 
   void Start();
-  void Stop();
   int port() const { return acceptor_.local_endpoint().port(); }
 
  private:

@@ -306,21 +306,20 @@ def test_a_port_in_use_says_so(daemon):
     assert result.returncode == 1 and b"cannot listen" in result.stderr and str(daemon.port).encode() in result.stderr
 
 
-def raw_request(daemon, data, then=b"", delay=0.0, version=b"1.1"):
-    """Sends `data`, then `then` after a while; everything that comes back until the peer closes or falls silent."""
-    s = socket.create_connection(("127.0.0.1", daemon.port), timeout=5)
-    s.sendall(data)
-    if then:
-        time.sleep(delay)
-        s.sendall(then)
-    out = b""
-    try:
-        while piece := s.recv(65536):
-            out += piece
-    except TimeoutError:
-        pass
-    s.close()
-    return out
+def raw_request(daemon, data, before_then=None, then=b""):
+    """Sends `data`, and `then` once `before_then()` returns; all that comes until the peer closes or falls silent."""
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=5) as s:
+        s.sendall(data)
+        if then:
+            before_then()
+            s.sendall(then)
+        out = b""
+        try:
+            while piece := s.recv(65536):
+                out += piece
+        except TimeoutError:
+            pass
+        return out
 
 
 def chat_bytes(version=b"1.1", headers=b"", **extra):
@@ -328,12 +327,15 @@ def chat_bytes(version=b"1.1", headers=b"", **extra):
     return b"POST /v1/chat/completions HTTP/%s\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n" % (version, headers, len(body)) + body
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_bytes_sent_early_do_not_end_the_answer(daemon, stream):
+def test_bytes_sent_early_do_not_end_the_answer(smollm):
     next_request = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    out = raw_request(daemon, chat_bytes(stream=stream), then=next_request, delay=0.02)
-    assert out.count(b"HTTP/1.1 200 OK") == 2 and b'"live"' in out
-    assert (b"data: [DONE]" in out) == stream and b'"finish_reason":"stop"' in out
+    with Daemon(f"model.path={smollm}") as d:
+        for stream in (False, True):
+            running = lambda: wait_until(lambda: value(d, "num_requests_running") == 1)
+            request = chat_bytes(stream=stream, max_tokens=150, logit_bias={"2": -100})
+            out = raw_request(d, request, before_then=running, then=next_request)
+            assert out.count(b"HTTP/1.1 200 OK") == 2 and b'"live"' in out
+            assert (b"data: [DONE]" in out) == stream and b'"finish_reason":"length"' in out
 
 
 def test_http_1_0_gets_no_chunks(daemon):
