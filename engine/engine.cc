@@ -44,11 +44,12 @@ Status ValidateRequest(const Request& request, int context_length, int vocab_siz
 
 class Engine::Impl {
  public:
-  Impl(std::unique_ptr<exec::LoadedModel> model, exec::KvCache cache, const EngineConfig& config)
+  Impl(std::unique_ptr<exec::LoadedModel> model, std::unique_ptr<exec::KvCache> cache,
+       const EngineConfig& config)
       : model_(std::move(model)),
         cache_(std::move(cache)),
         sampler_(model_->config.vocab_size),
-        transformer_(model_->MakeTransformer(config.prefill_chunk, cache_.capacity())),
+        transformer_(model_->MakeTransformer(config.prefill_chunk, cache_->capacity())),
         queue_(static_cast<std::size_t>(config.queue_capacity)),
         thread_([this] { DecodeMain(); }) {
     pthread_setname_np(thread_.native_handle(), "decode");
@@ -66,7 +67,7 @@ class Engine::Impl {
   }
 
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready) {
-    RETURN_IF_ERROR(ValidateRequest(request, cache_.capacity(), model_->config.vocab_size));
+    RETURN_IF_ERROR(ValidateRequest(request, cache_->capacity(), model_->config.vocab_size));
     if (!accepting_) return base::Unavailable("the server is shutting down");
     auto channel = std::make_shared<TokenChannel>(std::move(on_ready));
     {
@@ -88,9 +89,9 @@ class Engine::Impl {
   EngineStats Stats() const {
     return {.model_path = model_->path,
             .model_format = model_->format,
-            .architecture = model_->config.architecture,
+            .architecture = std::string(model_->config.architecture->name),
             .cpu_isa = model_->ops->name,
-            .context_length = cache_.capacity(),
+            .context_length = cache_->capacity(),
             .threads = model_->pool->threads(),
             .running = running_.load(),
             .waiting = static_cast<int>(queue_.size()),
@@ -98,13 +99,13 @@ class Engine::Impl {
             .num_parameters = model_->config.num_parameters(),
             .weight_bytes = model_->weights->memory.size(),
             .bytes_per_token = model_->weights->bytes_per_token(),
-            .kv_bytes = cache_.bytes(),
+            .kv_bytes = cache_->pool().bytes(),
             .load_s = model_->load_s};
   }
 
  private:
   void DecodeMain() {
-    sched::DecodeLoop loop(*transformer_, cache_, sampler_, *model_->tokenizer);
+    sched::DecodeLoop loop(*transformer_, *cache_, sampler_, *model_->tokenizer);
     while (auto job = queue_.Pop()) {
       Usage usage;
       running_ = 1;
@@ -131,7 +132,7 @@ class Engine::Impl {
   }
 
   const std::unique_ptr<exec::LoadedModel> model_;
-  exec::KvCache cache_;                                   // decode thread
+  const std::unique_ptr<exec::KvCache> cache_;            // decode thread
   exec::Sampler sampler_;                                 // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   base::BoundedQueue<sched::Job> queue_;
@@ -152,9 +153,14 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   if (config.prefill_chunk < 1)
     return base::InvalidArgument("prefill_chunk is ", config.prefill_chunk,
                                  "; it must be at least 1");
+  ASSIGN_OR_RETURN(const kernels::KvType kv_type, exec::ParseKvType(config.kv_type));
   ASSIGN_OR_RETURN(auto model, exec::LoadModel({.model = config.model,
                                                 .threads = config.threads,
                                                 .cpu_isa = config.cpu_isa,
+                                                .activation = config.activation,
+                                                .kv_type = kv_type,
+                                                .verify = config.verify,
+                                                .quantize_head = config.quantize_head,
                                                 .on_progress = config.on_progress}));
   if (model->tokenizer == nullptr)
     return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
@@ -165,7 +171,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
     return base::InvalidArgument("context_length is ", context, ", but the model was made for ",
                                  model_context);
   }
-  ASSIGN_OR_RETURN(auto cache, exec::KvCache::Create(model->config, context));
+  ASSIGN_OR_RETURN(auto cache, model->MakeCache(context));
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(std::move(model), std::move(cache), config)));
 }

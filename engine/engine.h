@@ -15,12 +15,17 @@ class Tokenizer;
 }
 
 struct EngineConfig {
-  std::string model;        // path, or the name of a built-in model
-  int threads = 0;          // kernel threads; 0 = all processors
-  int context_length = 0;   // tokens; 0 = the model's, at most 8192
-  int queue_capacity = 64;  // requests waiting beside the running one
-  int prefill_chunk = 64;   // tokens of one prefill step: cancellation is looked at in between
-  std::string cpu_isa;      // "" = the fastest
+  std::string model;            // path, or the name of a built-in model
+  int threads = 0;              // kernel threads; 0 = all processors
+  int context_length = 0;       // tokens; 0 = the model's, at most 8192
+  int queue_capacity = 64;      // requests waiting beside the running one
+  int prefill_chunk = 64;       // tokens of one prefill step: cancellation is looked at in between
+  std::string cpu_isa;          // "" = the fastest
+  std::string activation = {};  // of the feed-forward network; "" = what the file says
+  std::string kv_type = "f16";  // f16, q8_0 or f32
+  std::int64_t prefix_cache_bytes = -1;  // kept keys and values; -1 = as much as one context
+  bool verify = false;                   // refuse NaN and infinite weights
+  bool quantize_head = false;            // a float output head as q8_0
   std::function<void(double)> on_progress;
 };
 

@@ -1,23 +1,81 @@
-// Attention of one head for one token over the cached tokens:
-//   p = softmax(scale * K q),  out = sum_s p[s] V[s].
+// Attention over cached keys and values, in partial results that can be merged.
+//
+//   p_s = exp(q.k_s - max),  out = sum_s p_s v_s,  total = sum_s p_s
+// for the heads of one kv head's group at once, so that its keys and values are read once.
+//
+// The cache holds blocks of kKvBlock positions. In a block, one kv head's keys are 4 panels of 16
+// positions, laid as the 16 rows of a weight panel [16, Dh] of F16 or Q8_0 (kernels/types.h):
+// scores are the product of a matrix that grows. Values are panels of 16 dimensions:
+//   F16    [Dh / 16][kKvBlock][16] f16: the weight panel of V transposed
+//   Q8_0   f16 d[Dh / 32][kKvBlock], then [Dh / 16][kKvBlock][16] i8; value = d * q
+// The last panel of dimensions is padded with zeros.
 #pragma once
 
-#include <cstdint>
+#include "kernels/types.h"
 
 namespace thermocline::kernels {
 
-struct AttentionParams {
-  const float* q = nullptr;          // [head_dim] f32
-  const std::uint16_t* k = nullptr;  // [S, stride] f16; columns head_dim.. are zero
-  const std::uint16_t* v = nullptr;  // [S, stride] f16
-  int cached_tokens = 0;             // S >= 1
-  int head_dim = 0;                  // Dh <= 512
-  int stride = 0;                    // Dh rounded up to 16
-  float scale = 1.0F;                // usually 1 / sqrt(Dh)
-  float* scores = nullptr;           // [S rounded up to 16] scratch
-  float* out = nullptr;              // [head_dim] f32
+inline constexpr int kHeadDimMax = 512;
+inline constexpr int kKvBlock = 64;          // positions of a cache block
+inline constexpr int kAttentionChunk = 256;  // positions of one partial result, aligned
+
+enum class KvType : std::uint8_t { kF16, kQ8_0, kF32 };
+
+inline constexpr DType KeyType(KvType type) {
+  return type == KvType::kF16 ? DType::kF16 : type == KvType::kF32 ? DType::kF32 : DType::kQ8_0;
+}
+inline constexpr int RoundUp(int n, int multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+// Bytes of one kv head's keys, or values, in one block. Q8_0 requires Dh a multiple of 32.
+inline constexpr std::size_t KeyBlockBytes(KvType type, int head_dim) {
+  return kKvBlock / kPanelRows * PanelBytes(KeyType(type), head_dim);
+}
+inline constexpr std::size_t ValueBlockBytes(KvType type, int head_dim) {
+  const auto values = static_cast<std::size_t>(kKvBlock * RoundUp(head_dim, kPanelRows));
+  if (type == KvType::kF32) return 4 * values;
+  if (type == KvType::kF16) return 2 * values;
+  return values + static_cast<std::size_t>(2 * kKvBlock * (head_dim / kActivationBlock));
+}
+
+// Writes one position's key and value of one kv head into its block. `slot`: position in the block.
+struct StoreKvParams {
+  KvType type = KvType::kF16;
+  int head_dim = 0;
+  int slot = 0;                // 0 .. kKvBlock - 1
+  const float* key = nullptr;  // [head_dim]
+  const float* value = nullptr;
+  std::uint8_t* keys = nullptr;    // of the block
+  std::uint8_t* values = nullptr;  // of the block
+};
+void StoreKeyAndValue(const StoreKvParams& params);
+
+// The softmax's state over some positions, for `group` heads.
+struct AttentionState {
+  float* max = nullptr;    // [group] of the scores
+  float* total = nullptr;  // [group]
+  float* out = nullptr;    // [group, head_dim], not yet divided by the total
 };
 
-inline constexpr int kHeadDimMax = 512;
+struct AttentionParams {
+  Activations q;  // [group, head_dim], times 1 / sqrt(Dh) or what the model has for it; the Q8 form
+                  // is read if the keys are Q8_0
+  int group = 1;  // heads that share the kv head
+  int head_dim = 0;
+  KvType type = KvType::kF16;
+  const std::uint8_t* const* blocks = nullptr;  // of the whole cache; block i: positions 64i..
+  std::size_t keys_offset = 0;                  // of this layer and kv head in a block
+  std::size_t values_offset = 0;
+  int begin = 0;  // positions [begin, end), not empty, inside one aligned chunk
+  int end = 0;
+  float* scores = nullptr;  // [group, kKvBlock] scratch
+  AttentionState state;     // written
+};
+
+// into = the softmax over the positions of both. Same bits in every backend.
+void MergeAttention(const AttentionState& part, int group, int head_dim,
+                    const AttentionState& into);
+// out = state.out / total. [group, head_dim]
+void FinishAttention(const AttentionState& state, int group, int head_dim, float* out);
 
 }  // namespace thermocline::kernels

@@ -15,7 +15,18 @@ struct RmsNormParams {
   float* out = nullptr;  // [n], may be x
 };
 
-// Rotates pairs (2i, 2i+1) of each head by the token's angles; dimensions from rope_dim on stay.
+// y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias. Sums as in RmsNorm.
+struct LayerNormParams {
+  const float* x = nullptr;       // [n]
+  const float* weight = nullptr;  // [n]
+  const float* bias = nullptr;    // [n] or null
+  int n = 0;
+  float eps = 0;
+  float* out = nullptr;  // [n], may be x
+};
+
+// Rotates pairs of each head's dimensions by the token's angles: (2i, 2i+1), or (i, i + rope_dim/2)
+// if `halves`. Dimensions from rope_dim on stay.
 struct RopeParams {
   float* x = nullptr;  // [heads, head_dim], in place
   int heads = 0;
@@ -23,14 +34,25 @@ struct RopeParams {
   int rope_dim = 0;            // even, <= head_dim
   const float* cos = nullptr;  // [rope_dim / 2] of this position
   const float* sin = nullptr;
+  bool halves = false;
 };
 
-enum class GateActivation : std::uint8_t { kSilu, kRelu, kFatRelu };
+// kFatRelu keeps x where x >= threshold, else 0. kRelu2 is relu(x)^2. kGelu is x Phi(x), kGeluTanh
+// its approximation with tanh. kDRelu is relu(gate) * relu(up), the others act(gate) * up.
+enum class GateActivation : std::uint8_t {
+  kSilu,
+  kRelu,
+  kFatRelu,
+  kDRelu,
+  kRelu2,
+  kGelu,
+  kGeluTanh
+};
 
-// out = act(gate) * up; kFatRelu keeps gate where gate >= threshold, else 0.
+// out = act(gate) * up, or act(gate) where there is no up.
 struct GatedParams {
   const float* gate = nullptr;  // [n]
-  const float* up = nullptr;    // [n]
+  const float* up = nullptr;    // [n] or null
   int n = 0;
   GateActivation activation = GateActivation::kSilu;
   float threshold = 0;

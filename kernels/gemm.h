@@ -3,7 +3,10 @@
 // Float weights: four interleaved chains over columns (chain i takes c = i mod 4), each a fused
 // multiply-add in column order, added as (0 + 1) + (2 + 3).
 // Quantised weights: per block of 32 columns an exact integer dot product s, then
-// acc = fma(d_w * d_x, s, acc) in column order. Every implementation gives the same bits.
+// acc = fma(d_w * d_x, s, acc) in column order. K types: sums of scaled dot products over the 8
+// activation blocks of a block first, s = fma(s_i * scale, d_x, s), and of minimums, m = fma(min,
+// scaled_sum, m); then acc = fma(d, s, acc), acc = fma(-dmin, m, acc). Every implementation gives
+// the same bits.
 #pragma once
 
 #include "kernels/types.h"

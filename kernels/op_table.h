@@ -13,24 +13,32 @@
 namespace thermocline::kernels {
 
 struct OpTable {
-  const char* name;  // "reference", "avx2", "avx512"
+  const char* name;  // "reference", "avx2", "avxvnni", "avx512", "amx", "neon", "i8mm"
   void (*gemm)(const GemmParams&);
   void (*quantize)(const QuantizeParams&);
   void (*attention)(const AttentionParams&);
   void (*rms_norm)(const RmsNormParams&);
+  void (*layer_norm)(const LayerNormParams&);
   void (*rope)(const RopeParams&);
   void (*gated)(const GatedParams&);
   void (*add)(float* x, const float* y, int n);                // x += y
   void (*to_half)(const float* x, int n, std::uint16_t* out);  // f32 to f16, nearest even
-  // exp(scale * (x[i] - max)) in place; returns the sum, in 16 chains (i mod 16) added pairwise.
-  float (*softmax_exp)(float* x, int n, float max, float scale);
+  // exp(x[i] - max) in place; returns the sum, in 16 chains (i mod 16) added pairwise.
+  float (*softmax_exp)(float* x, int n, float max);
 };
 
 const OpTable& ReferenceOps();
 
-// The fastest table this processor can run, or the one called `forced` ("reference", "avx2",
-// "avx512"); nullptr if that name is unknown or the processor lacks it. Source: CPUID, asked at run
-// time.
+// Every table this build has and this processor can run, fastest first; the last is the reference.
+// Source: CPUID or the kernel's HWCAP, asked at run time.
+struct OpTables {
+  const OpTable* tables[8];
+  int count;
+};
+const OpTables& CpuTables();
+
+// The fastest table this processor can run, or the one called `forced`; nullptr if that name is
+// unknown or the processor lacks it.
 const OpTable* CpuOps(const char* forced = nullptr);
 
 }  // namespace thermocline::kernels

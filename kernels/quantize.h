@@ -9,21 +9,33 @@
 namespace thermocline::kernels {
 
 struct QuantizeParams {
-  const float* x = nullptr;     // [n] f32
-  int n = 0;                    // a multiple of 32
-  std::int8_t* q = nullptr;     // [n]
-  float* scale = nullptr;       // [n / 32]
-  std::int32_t* sum = nullptr;  // [n / 32]
+  const float* x = nullptr;          // [n] f32
+  int n = 0;                         // a multiple of 32
+  std::int8_t* q = nullptr;          // [n]
+  float* scale = nullptr;            // [n / 32]
+  float* scaled_sum = nullptr;       // [n / 32]
+  std::int32_t* sum = nullptr;       // [n / 32]
+  std::int32_t* half_sum = nullptr;  // [n / 32]
 };
 
 // One row between GGUF's row-major blocks and floats. Requires: n a multiple of the type's block
-// size. QuantizeRow rounds as the ggml reference does; it supports every type but Q4_1 and Q6_K.
+// size. QuantizeRow supports every type but IQ4_NL.
 void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out);
 bool CanQuantize(DType type);
 void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row);
 
+// The nearest type with a kernel: the type itself if it has one; Q6_K for Q3_K and Q8_0 for IQ4_NL
+// (both without loss), Q6_K for Q2_K (rounded anew).
+DType NativeType(DType type);
+// One row of `type` as a row of NativeType(type).
+void ConvertRowToNative(DType type, const std::uint8_t* row, int n, std::uint8_t* out);
+
+// Index of the first block of a row whose scale is NaN or infinite, -1 if there is none; for float
+// types the first such element.
+int FindNonFiniteBlock(DType type, const std::uint8_t* row, int n);
+
 // Packs up to 16 GGUF rows (row i at `rows + i * RowBytes`) into one panel; absent rows become
-// zeros.
+// zeros. Requires: a native type.
 void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* panel);
 
 // Row `row` of a packed matrix as floats: the embedding lookup.

@@ -5,18 +5,24 @@
 // over columns, and every output is one chain of sums in column order, whatever the ISA, the number
 // of tokens or the number of threads. Rows are padded with zeros to a full panel.
 //
-// Panel layouts, for each block of columns in order (r = row in panel, 0..15):
+// Panel layouts, for each block of columns in order (r = row in panel, 0..15). A *quad* is
+// u8[16][4]: four neighbouring columns of the 16 rows, one 64-byte vector.
 //   F32, F16, BF16  block of 1 column:   w[16]
-//   Q8_0            block of 32 columns: f16 d[16], then 8 x u8[16][4] = q + 128, columns 4i..4i+3
-//   Q4_0            block of 32 columns: f16 d[16], then 4 x u8[16][4]: low nibbles columns
-//   4i..4i+3,
-//                                        high nibbles columns 16+4i..16+4i+3, value = nibble - 8
-//   Q4_1            as Q4_0 with f16 d[16], f16 m[16] in front; value = nibble
+//   Q8_0            block of 32 columns: f16 d[16]; 8 quads = q + 128 (columns 4i..4i+3)
+//   nibbles         4 quads: low nibbles are columns 4i..4i+3, high nibbles columns 16+4i..16+4i+3
+//   fifth bits      1 quad: bit i of byte j belongs to column 4i+j
+//   Q4_0            block of 32 columns: f16 d[16]; nibbles; value = nibble - 8
+//   Q4_1            block of 32 columns: f16 d[16], m[16]; nibbles; value = nibble
+//   Q5_0            as Q4_0 with fifth bits before the nibbles; value = level - 16
+//   Q5_1            as Q4_1 with fifth bits before the nibbles
+//   Q4_K            block of 256 columns: f16 d[16], dmin[16]; six-bit numbers u32[3][16]; then the
+//                   nibbles of each of the 8 sub-blocks of 32 columns
+//   Q5_K            as Q4_K with fifth bits before the nibbles of each sub-block
+//   six-bit numbers k = 0..7 scale of sub-block k, 8..15 minimum of sub-block k - 8: number k < 15
+//                   in bits 6(k % 5) of word k / 5, number 15 in the words' two highest bits
 //   Q6_K            block of 256 columns: f16 d[16], i8 scale[16 sub-blocks][16], then for each
-//                                        sub-block of 16 columns: u8 low[2][16][4] (nibbles:
-//                                        columns 8i+0..3 low, 8i+4..7 high), u8 high[16][4] (bits
-//                                        2j of the four bytes: columns 4j..4j+3); value = (low |
-//                                        high << 4) - 32
+//                   sub-block of 16 columns: 2 quads of nibbles (columns 8i+0..3 low, 8i+4..7 high)
+//                   and 1 quad of high bits (bits 2j of byte i: column 4j+i); value = level - 32
 // A panel has the bytes of its 16 rows in GGUF.
 #pragma once
 
@@ -25,8 +31,25 @@
 
 namespace thermocline::kernels {
 
-enum class DType : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ6_K };
-inline constexpr int kNumDTypes = 7;
+// The first kNumNativeDTypes have kernels; rows of the others are converted when they are loaded.
+enum class DType : std::uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kQ2_K,
+  kQ3_K,
+  kIQ4_NL
+};
+inline constexpr int kNumNativeDTypes = 11;
+inline constexpr int kNumDTypes = 14;
 
 struct DTypeTraits {
   const char* name;  // as in GGUF files' types, lower case
@@ -36,15 +59,19 @@ struct DTypeTraits {
 };
 
 inline constexpr DTypeTraits kDTypeTraits[kNumDTypes] = {
-    {"f32", 1, 4, false},     {"f16", 1, 2, false},   {"bf16", 1, 2, false},
-    {"q8_0", 32, 34, true},   {"q4_0", 32, 18, true}, {"q4_1", 32, 20, true},
-    {"q6_k", 256, 210, true},
+    {"f32", 1, 4, false},     {"f16", 1, 2, false},     {"bf16", 1, 2, false},
+    {"q8_0", 32, 34, true},   {"q4_0", 32, 18, true},   {"q4_1", 32, 20, true},
+    {"q5_0", 32, 22, true},   {"q5_1", 32, 24, true},   {"q4_k", 256, 144, true},
+    {"q5_k", 256, 176, true}, {"q6_k", 256, 210, true}, {"q2_k", 256, 84, true},
+    {"q3_k", 256, 110, true}, {"iq4_nl", 32, 18, true},
 };
 inline constexpr const DTypeTraits& Traits(DType type) {
   return kDTypeTraits[static_cast<int>(type)];
 }
+inline constexpr bool IsNative(DType type) { return static_cast<int>(type) < kNumNativeDTypes; }
 
 inline constexpr int kPanelRows = 16;
+inline constexpr int kQuadBytes = 4 * kPanelRows;
 inline constexpr int kActivationBlock = 32;
 
 inline constexpr int NumPanels(int rows) { return (rows + kPanelRows - 1) / kPanelRows; }
@@ -62,7 +89,7 @@ inline constexpr std::size_t PackedBytes(DType type, int rows, int cols) {
 
 // A weight matrix in panels. Borrows its bytes.
 struct PackedMatrix {
-  DType type = DType::kF32;
+  DType type = DType::kF32;  // native
   int rows = 0;
   int cols = 0;
   const std::uint8_t* data = nullptr;
@@ -74,12 +101,14 @@ struct PackedMatrix {
 };
 
 // Activations of T tokens, each [cols]: floats, and their Q8 form for quantised weights.
-// x = scale[b] * q in blocks of 32; sum[b] is the sum of the block's q.
+// x = scale[b] * q in blocks of 32.
 struct Activations {
-  const float* x = nullptr;           // [T, cols] f32
-  const std::int8_t* q = nullptr;     // [T, cols]
-  const float* scale = nullptr;       // [T, cols / 32]
-  const std::int32_t* sum = nullptr;  // [T, cols / 32]
+  const float* x = nullptr;                // [T, cols] f32
+  const std::int8_t* q = nullptr;          // [T, cols]
+  const float* scale = nullptr;            // [T, cols / 32]
+  const float* scaled_sum = nullptr;       // [T, cols / 32] scale times the sum of the block's q
+  const std::int32_t* sum = nullptr;       // [T, cols / 32] sum of the block's q
+  const std::int32_t* half_sum = nullptr;  // [T, cols / 32] sum of the first 16 of them
   int cols = 0;
 };
 

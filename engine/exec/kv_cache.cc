@@ -2,21 +2,62 @@
 
 namespace thermocline::exec {
 
-Result<KvCache> KvCache::Create(const model::ModelConfig& config, int capacity) {
-  KvCache cache;
-  cache.heads_ = config.num_key_value_heads;
-  cache.capacity_ = capacity;
-  cache.stride_ = (config.head_dim + 15) / 16 * 16;
-  const std::size_t row_bytes = static_cast<std::size_t>(cache.stride_) * sizeof(std::uint16_t);
-  const std::size_t rows = static_cast<std::size_t>(config.num_hidden_layers) *
-                           static_cast<std::size_t>(cache.heads_) * 2;
-  auto memory = base::HugeBuffer::Allocate(rows * row_bytes * static_cast<std::size_t>(capacity));
-  if (!memory.ok()) {
-    return memory.status().Annotate(
-        StrCat("KV cache of ", capacity, " tokens (lower engine.context_length)"));
-  }
-  cache.memory_ = *std::move(memory);
+KvCache::KvCache(KvPool& pool, int capacity) : pool_(&pool), capacity_(capacity) {
+  blocks_.reserve(static_cast<std::size_t>(BlocksFor(capacity)));
+  data_.reserve(blocks_.capacity());
+}
+
+Result<std::unique_ptr<KvCache>> KvCache::Create(const model::ModelConfig& config, int capacity,
+                                                 kernels::KvType type) {
+  ASSIGN_OR_RETURN(auto pool,
+                   KvPool::Create({.config = config, .blocks = BlocksFor(capacity), .type = type}));
+  auto cache = std::make_unique<KvCache>(*pool, capacity);
+  cache->own_pool_ = std::move(pool);
   return cache;
+}
+
+void KvCache::SetLength(int length) {
+  CHECK(length >= 0 && length <= length_);
+  length_ = length;
+  while (static_cast<int>(blocks_.size()) > BlocksFor(length)) {
+    pool_->Release(blocks_.back());
+    blocks_.pop_back();
+    data_.pop_back();
+  }
+}
+
+bool KvCache::Reserve(int tokens) {
+  CHECK_LE(length_ + tokens, capacity_);
+  const bool inside = length_ % kernels::kKvBlock != 0;
+  if (tokens > 0 && inside && pool_->holders(blocks_.back()) > 1) {  // copy before writing
+    const int copy = pool_->Take();
+    if (copy < 0) return false;
+    pool_->Copy(blocks_.back(), copy);
+    pool_->Release(blocks_.back());
+    blocks_.back() = copy;
+    data_.back() = pool_->data(copy);
+  }
+  while (static_cast<int>(blocks_.size()) < BlocksFor(length_ + tokens)) {
+    const int block = pool_->Take();
+    if (block < 0) return false;
+    blocks_.push_back(block);
+    data_.push_back(pool_->data(block));
+  }
+  return true;
+}
+
+void KvCache::Clear() { SetLength(0); }
+
+void KvCache::Adopt(std::span<const int> blocks, int tokens) {
+  CHECK(length_ == 0 && blocks_.empty());
+  CHECK_LE(tokens, capacity_);
+  for (int i = 0; i < BlocksFor(tokens); ++i) {
+    const int block = blocks[static_cast<std::size_t>(i)];
+    pool_->AddHolder(block);
+    blocks_.push_back(block);
+    data_.push_back(pool_->data(block));
+  }
+  length_ = tokens;
 }
 
 }  // namespace thermocline::exec

@@ -1,46 +1,54 @@
-// Keys and values of the tokens seen so far, as f16.
-//
-// Layout: for each layer and kv head, [capacity, stride] rows of keys, then the same for values;
-// stride is Dh rounded up to 16, the padding stays zero, so that kernels need no tails.
+// Keys and values of one sequence's tokens: a table of blocks of a KvPool.
 #pragma once
 
-#include <cstdint>
+#include <span>
+#include <vector>
 
-#include "engine/base/huge_buffer.h"
-#include "engine/model/model_config.h"
+#include "engine/exec/kv_pool.h"
 
 namespace thermocline::exec {
 
-// Decode thread only. All memory is taken at construction; rolling back is setting the length.
+// Decode thread only. Takes blocks as the sequence grows; rolling back is setting the length.
 class KvCache {
  public:
-  // ResourceExhausted if `capacity` tokens do not fit the memory.
-  static Result<KvCache> Create(const model::ModelConfig& config, int capacity);
+  // A sequence of at most `capacity` tokens in `pool`, which outlives it.
+  KvCache(KvPool& pool, int capacity);
+  // With a pool of its own, of `capacity` tokens.
+  static Result<std::unique_ptr<KvCache>> Create(const model::ModelConfig& config, int capacity,
+                                                 kernels::KvType type = kernels::KvType::kF16);
+  ~KvCache() { Clear(); }
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
 
   int capacity() const { return capacity_; }  // tokens
   int length() const { return length_; }      // tokens cached
-  void SetLength(int length) { length_ = length; }
-  int stride() const { return stride_; }  // f16 values in a row
-  std::size_t bytes() const { return memory_.size(); }
+  // Forgets the tokens from `length` on. Requires: 0 <= length <= length().
+  void SetLength(int length);
+  // Makes room for `tokens` more behind length(), and the last block its own if it is shared.
+  // False if the pool has no block left.
+  bool Reserve(int tokens);
+  // `tokens` more are written. Requires: reserved.
+  void Advance(int tokens) { length_ += tokens; }
+  // Gives back every block.
+  void Clear();
 
-  std::uint16_t* keys(int layer, int head) { return Row(layer, head, 0); }
-  std::uint16_t* values(int layer, int head) { return Row(layer, head, 1); }
+  // Starts an empty sequence with the first `tokens` tokens of `blocks`, shared.
+  void Adopt(std::span<const int> blocks, int tokens);
+  std::span<const int> blocks() const { return blocks_; }
 
- private:
-  std::uint16_t* Row(int layer, int head, int kind) {
-    const std::size_t index = (static_cast<std::size_t>(layer) * static_cast<std::size_t>(heads_) +
-                               static_cast<std::size_t>(head)) *
-                                  2 +
-                              static_cast<std::size_t>(kind);
-    return reinterpret_cast<std::uint16_t*>(memory_.data()) +
-           index * static_cast<std::size_t>(capacity_) * static_cast<std::size_t>(stride_);
+  const KvPool& pool() const { return *pool_; }
+  const std::uint8_t* const* block_data() const { return data_.data(); }
+  std::uint8_t* block_at(int position) {
+    return pool_->data(blocks_[static_cast<std::size_t>(position / kernels::kKvBlock)]);
   }
 
-  base::HugeBuffer memory_;
-  int heads_ = 0;
-  int capacity_ = 0;
-  int stride_ = 0;
+ private:
+  std::unique_ptr<KvPool> own_pool_;
+  KvPool* pool_;
+  int capacity_;
   int length_ = 0;
+  std::vector<int> blocks_;                // the sequence's blocks, in order
+  std::vector<const std::uint8_t*> data_;  // of the same
 };
 
 }  // namespace thermocline::exec

@@ -22,12 +22,20 @@ Result<const kernels::OpTable*> ChooseOps(const std::string& isa) {
   if (wanted.empty() && from_environment != nullptr) wanted = from_environment;
   const kernels::OpTable* ops = kernels::CpuOps(wanted.empty() ? nullptr : wanted.c_str());
   if (ops == nullptr) {
-    return base::InvalidArgument(
-        "cpu_isa '", wanted,
-        "' cannot be used: the names are avx512, avx2 and reference, and this processor's best is ",
-        kernels::CpuOps()->name);
+    std::string names;
+    for (int i = 0; i < kernels::CpuTables().count; ++i)
+      names += StrCat(i == 0 ? "" : ", ", kernels::CpuTables().tables[i]->name);
+    return base::InvalidArgument("cpu_isa '", wanted, "' cannot be used; this processor can use ",
+                                 names);
   }
   return ops;
+}
+
+Result<kernels::KvType> ParseKvType(const std::string& name) {
+  if (name == "f16") return kernels::KvType::kF16;
+  if (name == "q8_0") return kernels::KvType::kQ8_0;
+  if (name == "f32") return kernels::KvType::kF32;
+  return base::InvalidArgument("kv_type '", name, "' is unknown; the types are f16, q8_0 and f32");
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
@@ -37,7 +45,11 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   ASSIGN_OR_RETURN(loaded->path, model::ResolveModel(options.model));
   ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(loaded->path));
   loaded->format = file->format;
+  if (!options.activation.empty()) {
+    ASSIGN_OR_RETURN(file->config.hidden_act, model::ParseActivation(options.activation));
+  }
   loaded->config = file->config;
+  loaded->kv_type = options.kv_type;
   auto tokenizer = text::Tokenizer::Create(file->vocabulary);
   // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
   // cannot read does not.
@@ -48,7 +60,10 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   }
   loaded->pool =
       std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
-  ASSIGN_OR_RETURN(loaded->weights, model::LoadWeights(*file, *loaded->pool, options.on_progress));
+  ASSIGN_OR_RETURN(loaded->weights, model::LoadWeights(*file, *loaded->pool,
+                                                       {.verify = options.verify,
+                                                        .quantize_head = options.quantize_head,
+                                                        .on_progress = options.on_progress}));
   if (!loaded->weights->memory.huge()) {
     base::LogWarning(
         "the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will "

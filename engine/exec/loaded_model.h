@@ -14,10 +14,13 @@
 namespace thermocline::exec {
 
 struct LoadOptions {
-  std::string model;  // path, or the name of a built-in model
-  int threads = 0;    // kernel threads; 0 = one for each processor this process may use
-  std::string
-      cpu_isa;  // "avx512", "avx2", "reference"; "" = $THERMOCLINE_CPU_ISA, else the fastest
+  std::string model;            // path, or the name of a built-in model
+  int threads = 0;              // kernel threads; 0 = one for each processor this process may use
+  std::string cpu_isa;          // kernels' name; "" = $THERMOCLINE_CPU_ISA, else the fastest
+  std::string activation = {};  // of the feed-forward network; "" = what the file says
+  kernels::KvType kv_type = kernels::KvType::kF16;
+  bool verify = false;                      // refuse NaN and infinite weights
+  bool quantize_head = false;               // a float head as q8_0
   std::function<void(double)> on_progress;  // share loaded, from one thread at a time; may be empty
 };
 
@@ -30,14 +33,22 @@ struct LoadedModel {
   std::unique_ptr<base::WorkerPool> pool;
   std::unique_ptr<model::Weights> weights;
   const kernels::OpTable* ops = nullptr;
+  kernels::KvType kv_type = kernels::KvType::kF16;
   double load_s = 0;
 
   std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length,
                                                bool all_logits = false) const;
+  // A cache with a pool of its own.
+  Result<std::unique_ptr<KvCache>> MakeCache(int context_length) const {
+    return KvCache::Create(config, context_length, kv_type);
+  }
 };
 
 // NotFound, InvalidArgument, DataLoss or Unimplemented with the file and what is wrong in it.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options);
+
+// f16, q8_0, f32.
+Result<kernels::KvType> ParseKvType(const std::string& name);
 
 // The kernels for `isa`, as LoadOptions::cpu_isa. InvalidArgument if the processor lacks it.
 Result<const kernels::OpTable*> ChooseOps(const std::string& isa);

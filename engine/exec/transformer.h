@@ -1,11 +1,12 @@
-// The forward pass of a llama model: T tokens in, logits out.
+// The forward pass: T tokens in, logits out.
 //
-//   x = embed(tokens)
-//   for each layer:  x += Wo attention(rope(Wq n1), rope(Wk n1), Wv n1)   n1 = norm(x)
-//                    x += Wdown (act(Wgate n2) * Wup n2)                  n2 = norm(x)
-//   logits = Whead norm(x)
-// Every token's arithmetic is the same whether it comes alone or in a batch, at any number of
-// threads.
+//   x = embed(tokens) (+ positions)
+//   for each layer:  q, k, v = W n1 (rotated);  a = Wo attention(q, k, v)     n1 = norm(x)
+//                    f = Wdown act(Wgate n2) * (Wup n2)                       n2 = norm(x + a), or
+//                    x += a + f                                               norm(x) in parallel
+//   logits = Whead norm(x)                                                    blocks
+// What differs between families is data: model/architecture.h. Every token's arithmetic is the same
+// whether it comes alone or in a batch, at any number of threads.
 #pragma once
 
 #include <span>
@@ -36,7 +37,7 @@ class Transformer {
   enum class Logits { kNone, kLast, kAll };
   // Appends `tokens` to `cache` and computes the logits asked for.
   // Returns [1, V] (kLast), [T, V] (kAll, if all_logits) or nothing; valid until the next call.
-  // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache.
+  // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   std::span<const float> Forward(std::span<const int> tokens, KvCache& cache, Logits wanted);
 
   int tokens_max() const { return ws_.tokens_max; }
@@ -44,28 +45,58 @@ class Transformer {
 
  private:
   struct Product {
-    const kernels::PackedMatrix* weights;
+    const model::Linear* linear;
     float* out;
   };
 
-  void Embed(std::span<const int> tokens);
+  void Embed(std::span<const int> tokens, int position);
+  void Block(int layer, int tokens, KvCache& cache);
+  // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens, KvCache& cache);
-  void StoreKeysAndValues(int layer, int token, int position, KvCache& cache);
+  void RotateAndStore(int layer, int token, KvCache& cache);
+  void NormHeads(const model::NormWeights& norm, float* heads, int count);
+  // One token's attention to the cache: into ws_.attention.
+  void AttendOne(int layer, KvCache& cache);
+  void AttendToken(int layer, int token, int kv_head, int thread, KvCache& cache);
+  struct Span {
+    int begin, end;  // positions
+  };
+  Span Window(int layer, int position) const;
+  void AttendChunk(int layer, int token, int kv_head, int thread, Span positions,
+                   const KvCache& cache, const kernels::AttentionState& state);
+  // ffn_out = the feed-forward network of `hidden`.
   void FeedForward(int layer, int tokens);
-  // Logits of `token` into row `row` of ws_.logits.
-  void Head(int token, int row);
-  // out[t] = norm(residual[t]) * weight into ws_.hidden, and its Q8 form.
-  void Norm(const float* weight, int first_token, int tokens);
-  void Quantize(ActivationBuffer& buffer, int tokens);
-  // Every product of the same activations in one parallel loop.
-  void Multiply(std::span<const Product> products, const ActivationBuffer& input, int tokens);
-  void AddToResidual(int tokens);
+  // Logits of `count` tokens from `first` on, into the first rows of ws_.logits.
+  void Head(int first, int count);
+  // hidden = norm(residual) and its Q8 form, for `tokens` tokens from `first` on.
+  void NormHidden(const model::NormWeights& norm, int first, int tokens);
+  void Normalize(const model::NormWeights& norm, const float* x, int n, float* out);
+  // Token `token` of `buffer` from floats to its Q8 form.
+  void Quantize(ActivationBuffer& buffer, int token);
+  // Every product of the same activations in one parallel loop, biases added. `fold`: the second
+  // half of the tokens' outputs is added to the first.
+  void Multiply(std::span<const Product> products, const ActivationBuffer& input, int tokens,
+                bool fold = false);
+  void MultiplyPanels(const Product& product, const ActivationBuffer& input, int tokens, bool fold,
+                      int panel_begin, int panel_end);
+  // Calls body(token) for each token, in parallel where there are several.
+  template <typename Body>
+  void ForTokens(int tokens, const Body& body) {
+    // Below this, waking the other threads costs more than they save.
+    constexpr int kTokensInParallel = 4;
+    if (tokens >= kTokensInParallel) {
+      pool_.Run(tokens, [&](int token, int) { body(token); });
+    } else {
+      for (int token = 0; token < tokens; ++token) body(token);
+    }
+  }
 
   const model::ModelConfig& config_;
   const model::Weights& weights_;
   const kernels::OpTable& ops_;
   base::WorkerPool& pool_;
   Workspace ws_;
+  const int group_;  // query heads of a kv head
 };
 
 }  // namespace thermocline::exec

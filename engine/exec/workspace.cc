@@ -7,6 +7,20 @@ namespace {
 
 std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
 
+void FillRope(const model::RopeConfig& rope, int context_length, Workspace& ws) {
+  const model::RopeFrequencies f = model::ComputeRopeFrequencies(rope);
+  const auto half = f.frequencies.size();
+  ws.rope_cos.resize(static_cast<std::size_t>(context_length) * half);
+  ws.rope_sin.resize(ws.rope_cos.size());
+  for (std::size_t position = 0; position < static_cast<std::size_t>(context_length); ++position) {
+    for (std::size_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(position) * f.frequencies[i];
+      ws.rope_cos[position * half + i] = static_cast<float>(std::cos(angle) * f.magnitude);
+      ws.rope_sin[position * half + i] = static_cast<float>(std::sin(angle) * f.magnitude);
+    }
+  }
+}
+
 }  // namespace
 
 void ActivationBuffer::Resize(int tokens, int columns) {
@@ -15,40 +29,58 @@ void ActivationBuffer::Resize(int tokens, int columns) {
   x.resize(Area(tokens, columns));
   q.resize(Area(tokens, columns));
   scale.resize(Area(tokens, blocks));
-  sum.resize(Area(tokens, blocks));
+  scaled_sum.resize(scale.size());
+  sum.resize(scale.size());
+  half_sum.resize(scale.size());
+}
+
+kernels::Activations ActivationBuffer::view(std::ptrdiff_t at, int columns) const {
+  const std::ptrdiff_t block = at / kernels::kActivationBlock;
+  return {.x = x.data() + at,
+          .q = q.data() + at,
+          .scale = scale.data() + block,
+          .scaled_sum = scaled_sum.data() + block,
+          .sum = sum.data() + block,
+          .half_sum = half_sum.data() + block,
+          .cols = columns};
+}
+
+void AttentionParts::Resize(int parts, int num_heads, int dim) {
+  heads = num_heads;
+  head_dim = dim;
+  max.resize(Area(parts, heads));
+  total.resize(max.size());
+  out.resize(max.size() * static_cast<std::size_t>(dim));
+}
+
+kernels::AttentionState AttentionParts::state(int part, int head) {
+  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(part) * heads + head;
+  return {max.data() + at, total.data() + at, out.data() + at * head_dim};
 }
 
 Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.logits_max) {
   const model::ModelConfig& c = p.config;
-  const int max_tokens = p.tokens_max, context_length = p.context_length;
-  const int d = c.hidden_size, q_dim = c.num_attention_heads * c.head_dim,
+  const int max_tokens = p.tokens_max, heads = c.num_attention_heads;
+  const int d = c.hidden_size, q_dim = heads * c.head_dim,
             kv_dim = c.num_key_value_heads * c.head_dim;
   residual.resize(Area(max_tokens, d));
   hidden.Resize(max_tokens, d);
-  q.resize(Area(max_tokens, q_dim));
+  q.Resize(max_tokens, q_dim);
   k.resize(Area(max_tokens, kv_dim));
   v.resize(Area(max_tokens, kv_dim));
   attention.Resize(max_tokens, q_dim);
   ffn.Resize(max_tokens, c.intermediate_size);
-  up.resize(Area(max_tokens, c.intermediate_size));
-  block_out.resize(Area(max_tokens, d));
-  head.Resize(2, d);
-  head_out.resize(Area(2, c.vocab_size));
-  logits.resize(Area(p.logits_max, c.vocab_size));
+  up.resize(Area(max_tokens, c.architecture->gated ? c.intermediate_size : 0));
+  attention_out.resize(Area(max_tokens, d));
+  ffn_out.resize(Area(max_tokens, d));
+  head.Resize(2 * logits_max, d);
+  logits.resize(Area(2 * logits_max, c.vocab_size));
   scores.assign(static_cast<std::size_t>(p.threads),
-                std::vector<float>(static_cast<std::size_t>((context_length + 15) / 16 * 16)));
-  const int half = c.rope_dim / 2;
-  rope_cos.resize(Area(context_length, half));
-  rope_sin.resize(Area(context_length, half));
-  for (int i = 0; i < half; ++i) {
-    const double frequency = std::pow(c.rope_theta, -2.0 * i / c.rope_dim);
-    for (int position = 0; position < context_length; ++position) {
-      rope_cos[Area(position, half) + static_cast<std::size_t>(i)] =
-          static_cast<float>(std::cos(position * frequency));
-      rope_sin[Area(position, half) + static_cast<std::size_t>(i)] =
-          static_cast<float>(std::sin(position * frequency));
-    }
-  }
+                std::vector<float>(Area(heads, kernels::kKvBlock)));
+  parts.Resize(p.context_length / kernels::kAttentionChunk + 1, heads, c.head_dim);
+  running.Resize(p.threads, heads, c.head_dim);
+  chunk.Resize(p.threads, heads, c.head_dim);
+  if (c.rotary()) FillRope(c.rope, p.context_length, *this);
 }
 
 }  // namespace thermocline::exec

@@ -222,6 +222,54 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelF
   return OkStatus();
 }
 
+// A fused query-key-value tensor becomes its three parts: rows of q, then k, then v.
+Status SplitFused(ModelFile& model) {
+  const ModelConfig& c = model.config;
+  const std::int64_t q = std::int64_t{c.num_attention_heads} * c.head_dim;
+  const std::int64_t kv = std::int64_t{c.num_key_value_heads} * c.head_dim;
+  std::vector<TensorInfo> tensors;
+  for (TensorInfo& tensor : model.tensors) {
+    const std::size_t at = tensor.name.find(".attn_qkv.");
+    if (at == std::string::npos) {
+      tensors.push_back(std::move(tensor));
+      continue;
+    }
+    const bool vector = tensor.num_dims == 1;
+    std::int64_t& rows = vector ? tensor.cols : tensor.rows;
+    if (rows != q + 2 * kv || (vector && tensor.type->block_size != 1)) {
+      return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows of ",
+                                   tensor.type->name, ", expected ", q + 2 * kv);
+    }
+    const std::uint64_t row_bytes = tensor.bytes / static_cast<std::uint64_t>(rows);
+    const std::string prefix = tensor.name.substr(0, at + 6);  // "blk.0.attn_"
+    const std::string suffix = tensor.name.substr(tensor.name.rfind('.'));
+    for (const auto& [name, count] : {std::pair{"q", q}, {"k", kv}, {"v", kv}}) {
+      tensor.name = prefix + name + suffix;
+      rows = count;
+      tensor.bytes = row_bytes * static_cast<std::uint64_t>(count);
+      tensors.push_back(tensor);
+      tensor.offset += tensor.bytes;
+    }
+  }
+  model.tensors = std::move(tensors);
+  return OkStatus();
+}
+
+// Llama 3.1's rotary divisors are a tensor.
+Status ReadRopeDivisors(ModelFile& model) {
+  const TensorInfo* tensor = model.Find("rope_freqs.weight");
+  if (tensor == nullptr) return OkStatus();
+  const std::int64_t expected = model.config.rope.dim / 2;
+  if (tensor->type->ggml_id != 0 || tensor->rows != 1 || tensor->cols != expected) {
+    return base::InvalidArgument("tensor 'rope_freqs.weight' is ", tensor->type->name, " [",
+                                 tensor->rows, ", ", tensor->cols, "], expected f32 [1, ", expected,
+                                 "]");
+  }
+  model.config.rope.divisors.resize(static_cast<std::size_t>(expected));
+  return model.ReadRows(*tensor, 0, 1,
+                        std::as_writable_bytes(std::span(model.config.rope.divisors)));
+}
+
 Status Parse(base::File& file, ModelFile& model) {
   ASSIGN_OR_RETURN(const auto bytes, file.Map());
   ByteReader in(bytes);
@@ -246,6 +294,13 @@ Status Parse(base::File& file, ModelFile& model) {
   return ValidateConfig(model.config);
 }
 
+Status ReadParameters(ModelFile& model) {
+  if (!model.has_weights) return OkStatus();
+  RETURN_IF_ERROR(SplitFused(model));
+  RETURN_IF_ERROR(ReadRopeDivisors(model));
+  return ValidateConfig(model.config);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelFile>> OpenGguf(const std::string& path) {
@@ -255,6 +310,8 @@ Result<std::unique_ptr<ModelFile>> OpenGguf(const std::string& path) {
   const Status parsed = Parse(*file, *model);
   if (!parsed.ok()) return parsed.Annotate(path);
   model->files.push_back(std::move(file));
+  const Status read = ReadParameters(*model);
+  if (!read.ok()) return read.Annotate(path);
   return model;
 }
 

@@ -2,101 +2,10 @@
 
 #include <array>
 
+#include "engine/model/gguf_keys.h"
+
 namespace thermocline::model {
 namespace {
-
-// Typed look-ups with one style of message.
-class Keys {
- public:
-  explicit Keys(const Json& metadata) : metadata_(metadata) {}
-
-  bool Has(const std::string& key) const { return metadata_.Find(key) != nullptr; }
-
-  Result<int> Int(const std::string& key, std::optional<int> absent = {}) const {
-    const Json* value = metadata_.Find(key);
-    if (value == nullptr && absent.has_value()) return *absent;
-    if (value == nullptr) return base::InvalidArgument("key '", key, "' is missing");
-    // Some files store per-layer arrays; one number for all layers is what we support.
-    if (value->is_array())
-      return base::Unimplemented("key '", key, "' differs by layer, which is not supported");
-    if (!value->is_int())
-      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an integer");
-    if (value->as_int() < INT32_MIN || value->as_int() > INT32_MAX) {
-      return base::InvalidArgument("key '", key, "' is ", value->as_int(), ", out of range");
-    }
-    return static_cast<int>(value->as_int());
-  }
-
-  Result<double> Double(const std::string& key, std::optional<double> absent = {}) const {
-    const Json* value = metadata_.Find(key);
-    if (value == nullptr && absent.has_value()) return *absent;
-    if (value == nullptr) return base::InvalidArgument("key '", key, "' is missing");
-    if (!value->is_number())
-      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not a number");
-    return value->as_double();
-  }
-
-  Result<bool> Bool(const std::string& key, bool absent) const {
-    const Json* value = metadata_.Find(key);
-    if (value == nullptr) return absent;
-    if (!value->is_bool())
-      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not a boolean");
-    return value->as_bool();
-  }
-
-  Result<std::string> String(const std::string& key, const std::string& absent = "") const {
-    const Json* value = metadata_.Find(key);
-    if (value == nullptr) return absent;
-    if (!value->is_string())
-      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not a string");
-    return value->as_string();
-  }
-
-  Result<std::vector<std::string>> Strings(const std::string& key) const {
-    std::vector<std::string> out;
-    const Json* value = metadata_.Find(key);
-    if (value == nullptr) return out;
-    if (!value->is_array())
-      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an array");
-    out.reserve(value->as_array().size());
-    for (const Json& item : value->as_array()) {
-      if (!item.is_string())
-        return base::InvalidArgument("key '", key, "' holds a ", item.type_name(),
-                                     ", not a string");
-      out.push_back(item.as_string());
-    }
-    return out;
-  }
-
-  Result<std::vector<double>> Numbers(const std::string& key) const {
-    std::vector<double> out;
-    const Json* value = metadata_.Find(key);
-    if (value == nullptr) return out;
-    if (!value->is_array())
-      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an array");
-    out.reserve(value->as_array().size());
-    for (const Json& item : value->as_array()) {
-      if (!item.is_number())
-        return base::InvalidArgument("key '", key, "' holds a ", item.type_name(),
-                                     ", not a number");
-      out.push_back(item.as_double());
-    }
-    return out;
-  }
-
- private:
-  const Json& metadata_;
-};
-
-Status RefuseUnsupportedRope(const Keys& keys, const std::string& prefix, const ModelFile& model) {
-  ASSIGN_OR_RETURN(const std::string scaling, keys.String(prefix + "rope.scaling.type", "none"));
-  if (scaling != "none")
-    return base::Unimplemented("rope scaling '", scaling, "' is not supported");
-  if (model.Find("rope_freqs.weight") != nullptr) {
-    return base::Unimplemented("tensor 'rope_freqs.weight' (llama3 rope scaling) is not supported");
-  }
-  return OkStatus();
-}
 
 Result<std::vector<TokenType>> TokenTypes(const Keys& keys, std::size_t count) {
   ASSIGN_OR_RETURN(const auto numbers, keys.Numbers("tokenizer.ggml.token_type"));
@@ -128,50 +37,6 @@ void AddTurnEnds(Vocabulary& vocabulary) {
 }
 
 }  // namespace
-
-Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
-  const Keys keys(model.metadata);
-  ModelConfig c;
-  ASSIGN_OR_RETURN(c.architecture, keys.String("general.architecture"));
-  if (c.architecture.empty()) return base::InvalidArgument("key 'general.architecture' is missing");
-  if (c.architecture != "llama")
-    return base::Unimplemented("architecture '", c.architecture,
-                               "' is not supported; supported is llama");
-  const std::string prefix = c.architecture + ".";
-  RETURN_IF_ERROR(RefuseUnsupportedRope(keys, prefix, model));
-  ASSIGN_OR_RETURN(const int experts, keys.Int(prefix + "expert_count", 0));
-  if (experts != 0)
-    return base::Unimplemented("mixtures of experts (", experts, " experts) are not supported");
-  ASSIGN_OR_RETURN(c.hidden_size, keys.Int(prefix + "embedding_length"));
-  ASSIGN_OR_RETURN(c.intermediate_size, keys.Int(prefix + "feed_forward_length"));
-  ASSIGN_OR_RETURN(c.num_hidden_layers, keys.Int(prefix + "block_count"));
-  ASSIGN_OR_RETURN(c.num_attention_heads, keys.Int(prefix + "attention.head_count"));
-  ASSIGN_OR_RETURN(c.num_key_value_heads,
-                   keys.Int(prefix + "attention.head_count_kv", c.num_attention_heads));
-  const int default_dim = c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0;
-  ASSIGN_OR_RETURN(c.head_dim, keys.Int(prefix + "attention.key_length", default_dim));
-  ASSIGN_OR_RETURN(const int value_dim, keys.Int(prefix + "attention.value_length", c.head_dim));
-  if (value_dim != c.head_dim)
-    return base::Unimplemented("heads whose keys (", c.head_dim, ") and values (", value_dim,
-                               ") differ in size are not supported");
-  ASSIGN_OR_RETURN(c.rope_dim, keys.Int(prefix + "rope.dimension_count", c.head_dim));
-  ASSIGN_OR_RETURN(c.max_position_embeddings, keys.Int(prefix + "context_length"));
-  ASSIGN_OR_RETURN(c.rms_norm_eps, keys.Double(prefix + "attention.layer_norm_rms_epsilon"));
-  ASSIGN_OR_RETURN(c.rope_theta, keys.Double(prefix + "rope.freq_base", 10000.0));
-  ASSIGN_OR_RETURN(const std::string activation, keys.String("thermocline.activation", "silu"));
-  ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(activation));
-  ASSIGN_OR_RETURN(c.fatrelu_threshold, keys.Double("thermocline.fatrelu_threshold", 0.0));
-  c.tie_word_embeddings = model.Find("output.weight") == nullptr;
-  const TensorInfo* embedding = model.Find("token_embd.weight");
-  if (embedding == nullptr) return base::InvalidArgument("tensor 'token_embd.weight' is missing");
-  c.vocab_size = static_cast<int>(std::min<std::int64_t>(embedding->rows, INT32_MAX));
-  if (model.vocabulary.kind != VocabularyKind::kNone && model.vocabulary.size() != c.vocab_size) {
-    return base::InvalidArgument("the vocabulary has ", model.vocabulary.size(),
-                                 " tokens, but tensor 'token_embd.weight' has ", c.vocab_size,
-                                 " rows");
-  }
-  return c;
-}
 
 Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
   const Keys keys(metadata);

@@ -1,5 +1,8 @@
 #include "engine/model/gguf_writer.h"
 
+#include <algorithm>
+
+#include "engine/base/worker_pool.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::model {
@@ -63,9 +66,24 @@ class MetadataBuilder {
   std::uint64_t count_ = 0;
 };
 
+void AddRope(const RopeConfig& rope, const std::string& prefix, MetadataBuilder& out) {
+  out.Float(prefix + "rope.freq_base", static_cast<float>(rope.theta));
+  if (rope.scaling == RopeScaling::kNone) return;
+  const bool yarn = rope.scaling == RopeScaling::kYarn;
+  out.String(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");
+  out.Float(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
+  if (!yarn) return;
+  out.Uint(prefix + "rope.scaling.original_context_length",
+           static_cast<std::uint32_t>(rope.original_max_position));
+  out.Float(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(rope.beta_fast));
+  out.Float(prefix + "rope.scaling.yarn_beta_slow", static_cast<float>(rope.beta_slow));
+  if (rope.attention_factor > 0)
+    out.Float(prefix + "rope.scaling.yarn_attn_factor", static_cast<float>(rope.attention_factor));
+}
+
 void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   const auto u32 = [](int value) { return static_cast<std::uint32_t>(value); };
-  const std::string prefix = c.architecture + ".";
+  const std::string prefix = std::string(c.architecture->name) + ".";
   out.Uint(prefix + "context_length", u32(c.max_position_embeddings));
   out.Uint(prefix + "embedding_length", u32(c.hidden_size));
   out.Uint(prefix + "block_count", u32(c.num_hidden_layers));
@@ -74,11 +92,17 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   out.Uint(prefix + "attention.head_count_kv", u32(c.num_key_value_heads));
   out.Uint(prefix + "attention.key_length", u32(c.head_dim));
   out.Uint(prefix + "attention.value_length", u32(c.head_dim));
-  out.Uint(prefix + "rope.dimension_count", u32(c.rope_dim));
+  if (c.rotary()) out.Uint(prefix + "rope.dimension_count", u32(c.rope.dim));
   out.Uint(prefix + "vocab_size", u32(c.vocab_size));
-  out.Float(prefix + "rope.freq_base", static_cast<float>(c.rope_theta));
-  out.Float(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(c.rms_norm_eps));
-  out.String("thermocline.activation", ActivationName(c.hidden_act));
+  if (c.sliding_window > 0) {
+    out.Uint(prefix + "attention.sliding_window", u32(c.sliding_window));
+    out.Uint("thermocline.max_window_layers", u32(c.max_window_layers));
+  }
+  if (c.rotary()) AddRope(c.rope, prefix, out);
+  const bool rms = c.architecture->norm == Norm::kRms;
+  out.Float(prefix + (rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"),
+            static_cast<float>(c.norm_eps));
+  out.String("thermocline.activation", std::string(ActivationName(c.hidden_act)));
   if (c.hidden_act == Activation::kFatRelu)
     out.Float("thermocline.fatrelu_threshold", static_cast<float>(c.fatrelu_threshold));
 }
@@ -110,7 +134,9 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   if (!v.chat_template.empty()) out.String("tokenizer.chat_template", v.chat_template);
 }
 
-// The type `tensor` will have in the file.
+// The type `tensor` will have in the file. Embeddings and head stay finer than the rest: Q8_0 under
+// the 4- and 5-bit block types, Q6_K under K types. Rows that no block of the type divides become
+// Q8_0, or F16.
 Result<DType> TargetType(const TensorInfo& tensor, const std::optional<DType>& wanted) {
   if (!tensor.type->dtype.has_value())
     return base::Unimplemented("tensor '", tensor.name, "' has type ", tensor.type->name,
@@ -118,14 +144,50 @@ Result<DType> TargetType(const TensorInfo& tensor, const std::optional<DType>& w
   if (tensor.num_dims < 2) return DType::kF32;
   if (!wanted.has_value()) return *tensor.type->dtype;
   const bool edge = tensor.name == "token_embd.weight" || tensor.name == "output.weight";
-  const DType type = edge && *wanted == DType::kQ4_0 ? DType::kQ8_0 : *wanted;
-  return tensor.cols % kernels::Traits(type).block_size == 0 ? type : DType::kF16;
+  DType type = *wanted;
+  const bool k_type = kernels::Traits(type).block_size == 256;
+  if (edge && kernels::Traits(type).quantized && type != DType::kQ8_0)
+    type = k_type ? DType::kQ6_K : DType::kQ8_0;
+  for (const DType choice : {type, DType::kQ8_0}) {
+    if (kernels::Traits(type).quantized && tensor.cols % kernels::Traits(choice).block_size == 0)
+      return choice;
+  }
+  return kernels::Traits(type).quantized ? DType::kF16 : type;
 }
 
-std::uint32_t FileTypeId(
-    const std::optional<DType>& type) {  // general.file_type. Source: ggml's enumeration.
-  if (!type.has_value() || *type == DType::kF16) return 1;
-  return *type == DType::kF32 ? 0 : *type == DType::kQ4_0 ? 2 : *type == DType::kQ8_0 ? 7 : 32;
+// general.file_type. Source: ggml's enumeration (the K types as their medium mixes).
+std::uint32_t FileTypeId(const std::optional<DType>& type) {
+  switch (type.value_or(DType::kF16)) {
+    case DType::kF32:
+      return 0;
+    case DType::kQ4_0:
+      return 2;
+    case DType::kQ4_1:
+      return 3;
+    case DType::kQ8_0:
+      return 7;
+    case DType::kQ5_0:
+      return 8;
+    case DType::kQ5_1:
+      return 9;
+    case DType::kQ2_K:
+      return 10;
+    case DType::kQ3_K:
+      return 12;
+    case DType::kQ4_K:
+      return 15;
+    case DType::kQ5_K:
+      return 17;
+    case DType::kQ6_K:
+      return 18;
+    case DType::kIQ4_NL:
+      return 25;
+    case DType::kBF16:
+      return 32;
+    case DType::kF16:
+      break;
+  }
+  return 1;
 }
 
 std::uint64_t Padded(std::uint64_t bytes) {
@@ -137,24 +199,32 @@ Status WritePadding(base::FileWriter& file) {
   return file.Append(zeros);
 }
 
-// Copies or requantises the rows of one tensor.
+// Copies or requantises the rows of one tensor, a batch at a time on all threads.
 Status WriteTensor(const ModelFile& model, const TensorInfo& tensor, DType type,
-                   base::FileWriter& file) {
+                   base::WorkerPool& pool, base::FileWriter& file) {
+  constexpr std::int64_t kRowsAtOnce = 256;
   const DType source = *tensor.type->dtype;
   const int cols = static_cast<int>(tensor.cols);
-  std::vector<std::byte> row(tensor.row_bytes());
-  std::vector<float> values(static_cast<std::size_t>(tensor.cols));
-  std::vector<std::byte> out(kernels::RowBytes(type, cols));
-  for (std::int64_t r = 0; r < tensor.rows; ++r) {
-    RETURN_IF_ERROR(model.ReadRows(tensor, r, 1, row));
-    if (source == type) {
-      RETURN_IF_ERROR(file.Append(row));
+  const std::size_t in_bytes = tensor.row_bytes(), out_bytes = kernels::RowBytes(type, cols);
+  std::vector<std::byte> in(in_bytes * kRowsAtOnce), out(out_bytes * kRowsAtOnce);
+  for (std::int64_t first = 0; first < tensor.rows; first += kRowsAtOnce) {
+    const std::int64_t count = std::min(kRowsAtOnce, tensor.rows - first);
+    const auto rows = std::span(in).first(in_bytes * static_cast<std::size_t>(count));
+    RETURN_IF_ERROR(model.ReadRows(tensor, first, count, rows));
+    if (source == type && tensor.plus == 0) {
+      RETURN_IF_ERROR(file.Append(rows));
       continue;
     }
-    kernels::DequantizeRow(source, reinterpret_cast<const std::uint8_t*>(row.data()), cols,
-                           values.data());
-    kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(out.data()));
-    RETURN_IF_ERROR(file.Append(out));
+    pool.Run(static_cast<int>(count), [&](int row, int) {
+      const auto at = static_cast<std::size_t>(row);
+      std::vector<float> values(static_cast<std::size_t>(cols));
+      kernels::DequantizeRow(source, reinterpret_cast<const std::uint8_t*>(&in[at * in_bytes]),
+                             cols, values.data());
+      for (float& value : values) value += tensor.plus;
+      kernels::QuantizeRow(type, values.data(), cols,
+                           reinterpret_cast<std::uint8_t*>(&out[at * out_bytes]));
+    });
+    RETURN_IF_ERROR(file.Append(std::span(out).first(out_bytes * static_cast<std::size_t>(count))));
   }
   return WritePadding(file);
 }
@@ -170,7 +240,7 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
                                " is not supported");
   }
   MetadataBuilder metadata;
-  metadata.String("general.architecture", model.config.architecture);
+  metadata.String("general.architecture", std::string(model.config.architecture->name));
   metadata.String("general.name", options.name);
   metadata.Uint("general.file_type", FileTypeId(options.type));
   metadata.Uint("general.quantization_version", 2);
@@ -198,13 +268,14 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   head.Raw(static_cast<std::uint64_t>(model.tensors.size()));
   head.Raw(metadata.count());
 
+  base::WorkerPool pool(options.threads);
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
   RETURN_IF_ERROR(file->Append(head.bytes()));
   RETURN_IF_ERROR(file->Append(metadata.bytes()));
   RETURN_IF_ERROR(file->Append(infos.bytes()));
   RETURN_IF_ERROR(WritePadding(*file));
   for (std::size_t i = 0; i < model.tensors.size(); ++i) {
-    RETURN_IF_ERROR(WriteTensor(model, model.tensors[i], types[i], *file));
+    RETURN_IF_ERROR(WriteTensor(model, model.tensors[i], types[i], pool, *file));
     if (options.on_progress)
       options.on_progress(static_cast<double>(i + 1) / static_cast<double>(model.tensors.size()));
   }

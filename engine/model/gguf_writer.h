@@ -9,10 +9,12 @@
 namespace thermocline::model {
 
 struct GgufWriteOptions {
-  // Type of the matrices; kept as stored where it is nothing. Norms stay f32. With q4_0 the
-  // embedding and the head become q8_0. Rows that are no multiple of the block become f16.
+  // Type of the matrices; kept as stored where it is nothing. Norms and biases stay f32. The
+  // embedding and the head become q8_0, or q6_k under a K type. Rows that are no multiple of the
+  // block become q8_0, or f16.
   std::optional<kernels::DType> type;
-  std::string name;                         // general.name
+  std::string name;  // general.name
+  int threads = 1;
   std::function<void(double)> on_progress;  // share done, 0 to 1; may be empty
 };
 

@@ -1,14 +1,15 @@
-// Reader of Hugging Face llama folders: config.json and *.safetensors, one file or sharded with an
+// Reader of Hugging Face folders: config.json and *.safetensors, one file or sharded with an
 // index.
 //
 //   safetensors := header_bytes:u64 header:JSON data     header := { name: {dtype, shape,
 //   data_offsets} }
-// Tensors get GGUF's names; the rows of query and key heads are read in GGUF's rotary order.
+// Tensors get GGUF's names and order of rows.
 #include <array>
 #include <filesystem>
 #include <map>
 
 #include "engine/model/byte_reader.h"
+#include "engine/model/hf_config.h"
 #include "engine/model/model_file.h"
 
 namespace thermocline::model {
@@ -27,92 +28,117 @@ Result<Json> ReadJsonFile(const std::string& path) {
   return parsed;
 }
 
-Result<int> ConfigInt(const Json& config, const char* key, std::optional<int> absent = {}) {
-  const Json* value = config.Find(key);
-  if (value == nullptr && absent.has_value()) return *absent;
-  if (value == nullptr) return base::InvalidArgument("field '", key, "' is missing");
-  if (!value->is_int() || value->as_int() < 0 || value->as_int() > INT32_MAX) {
-    return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not a size");
+// What a Hugging Face tensor's module is called in GGUF. One table for all families: where two give
+// one name to different things, the layer prefix tells them apart.
+struct ModuleName {
+  std::string_view hugging_face, gguf;
+};
+constexpr std::array kGlobalModules = {
+    ModuleName{"model.embed_tokens", "token_embd"},
+    ModuleName{"model.norm", "output_norm"},
+    ModuleName{"lm_head", "output"},
+    ModuleName{"model.final_layernorm", "output_norm"},       // phi
+    ModuleName{"transformer.word_embeddings", "token_embd"},  // falcon
+    ModuleName{"transformer.ln_f", "output_norm"},            // falcon
+    ModuleName{"model.decoder.embed_tokens", "token_embd"},   // opt
+    ModuleName{"model.decoder.embed_positions", "position_embd"},
+    ModuleName{"model.decoder.final_layer_norm", "output_norm"},
+};
+constexpr std::array kLayerModules = {
+    ModuleName{"input_layernorm", "attn_norm"},
+    ModuleName{"post_attention_layernorm", "ffn_norm"},
+    ModuleName{"self_attn.q_proj", "attn_q"},
+    ModuleName{"self_attn.k_proj", "attn_k"},
+    ModuleName{"self_attn.v_proj", "attn_v"},
+    ModuleName{"self_attn.o_proj", "attn_output"},
+    ModuleName{"self_attn.q_norm", "attn_q_norm"},
+    ModuleName{"self_attn.k_norm", "attn_k_norm"},
+    ModuleName{"mlp.gate_proj", "ffn_gate"},
+    ModuleName{"mlp.up_proj", "ffn_up"},
+    ModuleName{"mlp.down_proj", "ffn_down"},
+    ModuleName{"self_attn.dense", "attn_output"},  // phi
+    ModuleName{"mlp.fc1", "ffn_up"},
+    ModuleName{"mlp.fc2", "ffn_down"},
+    ModuleName{"ln_mlp", "attn_norm"},  // falcon with two norms
+    ModuleName{"ln_attn", "attn_norm_2"},
+    ModuleName{"self_attention.query_key_value", "attn_qkv"},
+    ModuleName{"self_attention.dense", "attn_output"},
+    ModuleName{"mlp.dense_h_to_4h", "ffn_up"},
+    ModuleName{"mlp.dense_4h_to_h", "ffn_down"},
+    ModuleName{"self_attn.out_proj", "attn_output"},  // opt
+    ModuleName{"self_attn_layer_norm", "attn_norm"},
+    ModuleName{"fc1", "ffn_up"},
+    ModuleName{"fc2", "ffn_down"},
+    ModuleName{"final_layer_norm", "ffn_norm"},
+};
+constexpr std::array<std::string_view, 3> kLayerPrefixes = {"model.layers.", "transformer.h.",
+                                                            "model.decoder.layers."};
+
+template <std::size_t n>
+std::string_view Lookup(const std::array<ModuleName, n>& table, std::string_view module) {
+  for (const ModuleName& name : table) {
+    if (name.hugging_face == module) return name.gguf;
   }
-  return static_cast<int>(value->as_int());
-}
-
-Result<double> ConfigDouble(const Json& config, const char* key, double absent) {
-  const Json* value = config.Find(key);
-  if (value == nullptr) return absent;
-  if (!value->is_number())
-    return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not a number");
-  return value->as_double();
-}
-
-bool ConfigFlag(const Json& config, const char* key) {
-  const Json* value = config.Find(key);
-  return value != nullptr && value->is_bool() && value->as_bool();
-}
-
-Result<ModelConfig> ParseConfig(const Json& json) {
-  ModelConfig c;
-  const Json* type = json.Find("model_type");
-  c.architecture = type != nullptr && type->is_string() ? type->as_string() : "";
-  if (c.architecture != "llama")
-    return base::Unimplemented("model_type '", c.architecture,
-                               "' is not supported; supported is llama");
-  if (json.Find("rope_scaling") != nullptr)
-    return base::Unimplemented("rope_scaling ", json.Find("rope_scaling")->Dump(),
-                               " is not supported");
-  if (ConfigFlag(json, "attention_bias") || ConfigFlag(json, "mlp_bias"))
-    return base::Unimplemented("biases (attention_bias, mlp_bias) are not supported");
-  ASSIGN_OR_RETURN(c.hidden_size, ConfigInt(json, "hidden_size"));
-  ASSIGN_OR_RETURN(c.intermediate_size, ConfigInt(json, "intermediate_size"));
-  ASSIGN_OR_RETURN(c.num_hidden_layers, ConfigInt(json, "num_hidden_layers"));
-  ASSIGN_OR_RETURN(c.num_attention_heads, ConfigInt(json, "num_attention_heads"));
-  ASSIGN_OR_RETURN(c.num_key_value_heads,
-                   ConfigInt(json, "num_key_value_heads", c.num_attention_heads));
-  ASSIGN_OR_RETURN(
-      c.head_dim, ConfigInt(json, "head_dim",
-                            c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0));
-  c.rope_dim = c.head_dim;
-  ASSIGN_OR_RETURN(c.vocab_size, ConfigInt(json, "vocab_size"));
-  ASSIGN_OR_RETURN(c.max_position_embeddings, ConfigInt(json, "max_position_embeddings"));
-  ASSIGN_OR_RETURN(c.rms_norm_eps, ConfigDouble(json, "rms_norm_eps", 1e-6));
-  ASSIGN_OR_RETURN(c.rope_theta, ConfigDouble(json, "rope_theta", 10000.0));
-  const Json* act = json.Find("hidden_act");
-  ASSIGN_OR_RETURN(c.hidden_act,
-                   ParseActivation(act != nullptr && act->is_string() ? act->as_string() : "silu"));
-  ASSIGN_OR_RETURN(c.fatrelu_threshold, ConfigDouble(json, "fatrelu_threshold", 0.0));
-  c.tie_word_embeddings = ConfigFlag(json, "tie_word_embeddings");
-  RETURN_IF_ERROR(ValidateConfig(c));
-  return c;
+  return {};
 }
 
 // GGUF's name of a Hugging Face tensor, "" if it is not part of the computation.
-Result<std::string> GgufName(const std::string& name) {
-  static const std::map<std::string, std::string> kGlobals = {
-      {"model.embed_tokens.weight", "token_embd.weight"},
-      {"model.norm.weight", "output_norm.weight"},
-      {"lm_head.weight", "output.weight"}};
-  static const std::map<std::string, std::string> kLayer = {
-      {"input_layernorm.weight", "attn_norm.weight"},
-      {"post_attention_layernorm.weight", "ffn_norm.weight"},
-      {"self_attn.q_proj.weight", "attn_q.weight"},
-      {"self_attn.k_proj.weight", "attn_k.weight"},
-      {"self_attn.v_proj.weight", "attn_v.weight"},
-      {"self_attn.o_proj.weight", "attn_output.weight"},
-      {"mlp.gate_proj.weight", "ffn_gate.weight"},
-      {"mlp.up_proj.weight", "ffn_up.weight"},
-      {"mlp.down_proj.weight", "ffn_down.weight"}};
-  if (const auto found = kGlobals.find(name); found != kGlobals.end()) return found->second;
+Result<std::string> GgufName(std::string name) {
   if (name.ends_with("rotary_emb.inv_freq")) return std::string();
-  constexpr std::string_view kPrefix = "model.layers.";
-  const std::size_t dot = name.find('.', kPrefix.size());
-  if (name.starts_with(kPrefix) && dot != std::string::npos) {
-    const auto layer =
-        base::ParseNumber<int>(std::string_view(name).substr(kPrefix.size(), dot - kPrefix.size()));
-    const auto found = kLayer.find(name.substr(dot + 1));
-    if (layer.has_value() && found != kLayer.end())
-      return StrCat("blk.", *layer, ".", found->second);
+  if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
+  const std::size_t dot = std::min(name.rfind('.'), name.size());
+  const std::string suffix = name.substr(dot);
+  const std::string_view module = std::string_view(name).substr(0, dot);
+  if (const auto found = Lookup(kGlobalModules, module); !found.empty())
+    return StrCat(found, suffix);
+  for (const std::string_view prefix : kLayerPrefixes) {
+    if (!module.starts_with(prefix)) continue;
+    const std::string_view rest = module.substr(prefix.size());
+    const std::size_t end = std::min(rest.find('.'), rest.size());
+    const auto layer = base::ParseNumber<int>(rest.substr(0, end));
+    const auto found = Lookup(kLayerModules, rest.substr(std::min(end + 1, rest.size())));
+    if (layer.has_value() && !found.empty()) return StrCat("blk.", *layer, ".", found, suffix);
   }
-  return base::Unimplemented("tensor '", name, "' does not belong to a llama model");
+  return base::Unimplemented("tensor '", name, "' belongs to no supported model");
+}
+
+// Appends `tensor` under its GGUF name: a fused query-key-value tensor as its three parts, learned
+// positions and rotary heads in GGUF's order.
+Status Place(TensorInfo tensor, ModelFile& model) {
+  const ModelConfig& c = model.config;
+  const auto add = [&](const std::string& name, std::int64_t rows, const HeadOrder& order) {
+    TensorInfo part = tensor;
+    part.name = name;
+    (part.num_dims == 1 ? part.cols : part.rows) = rows;
+    part.bytes = static_cast<std::uint64_t>(part.rows * part.cols * part.type->block_bytes);
+    part.order = order;
+    if (model.Find(name) != nullptr) return base::DataLoss("tensor '", name, "' appears twice");
+    model.tensors.push_back(std::move(part));
+    return OkStatus();
+  };
+  const std::int64_t rows = tensor.num_dims == 1 ? tensor.cols : tensor.rows;
+  const bool pairs = c.architecture->position == Position::kRotaryPairs;
+  const std::size_t dot = tensor.name.rfind('.');
+  const std::string module = tensor.name.substr(0, dot), suffix = tensor.name.substr(dot);
+  if (module.ends_with(".attn_qkv")) {
+    const int kv = c.num_key_value_heads, group = c.num_attention_heads / kv, dim = c.head_dim;
+    if (rows != std::int64_t{kv} * (group + 2) * dim)
+      return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows, expected ",
+                                   kv * (group + 2) * dim);
+    const std::string layer = module.substr(0, module.size() - 3);  // "blk.0.attn_"
+    RETURN_IF_ERROR(add(layer + "q" + suffix, kv * group * dim, {dim, false, group, group + 2, 0}));
+    RETURN_IF_ERROR(add(layer + "k" + suffix, kv * dim, {dim, false, 1, group + 2, group}));
+    return add(layer + "v" + suffix, kv * dim, {dim, false, 1, group + 2, group + 1});
+  }
+  if (pairs && (module.ends_with(".attn_q") || module.ends_with(".attn_k"))) {
+    if (c.head_dim % 2 != 0 || rows % c.head_dim != 0)
+      return base::DataLoss("tensor '", tensor.name, "' has ", rows, " rows, not whole heads of ",
+                            c.head_dim);
+    return add(tensor.name, rows, {.head_dim = c.head_dim, .halves = true});
+  }
+  if (c.architecture->norm_plus_one && module.ends_with("_norm") && suffix == ".weight")
+    tensor.plus = 1;
+  return add(tensor.name, rows, {});
 }
 
 Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_begin, int file,
@@ -153,17 +179,7 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
                           "; the download may be incomplete");
   }
   tensor.offset = data_begin + static_cast<std::uint64_t>(begin.as_int());
-  if (gguf_name.ends_with("attn_q.weight"))
-    tensor.unpermute_heads = model.config.num_attention_heads;
-  if (gguf_name.ends_with("attn_k.weight"))
-    tensor.unpermute_heads = model.config.num_key_value_heads;
-  if (tensor.unpermute_heads > 0 && tensor.rows % (2 * tensor.unpermute_heads) != 0) {
-    return base::DataLoss("tensor '", name, "' has ", tensor.rows,
-                          " rows, no even number for each of ", tensor.unpermute_heads, " heads");
-  }
-  if (model.Find(gguf_name) != nullptr) return base::DataLoss("tensor '", name, "' appears twice");
-  model.tensors.push_back(std::move(tensor));
-  return OkStatus();
+  return Place(std::move(tensor), model);
 }
 
 Status AddSafetensors(const std::string& path, ModelFile& model) {
@@ -232,15 +248,20 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   if (!base::PathExists(config_path))
     return base::InvalidArgument(folder, ": a folder without config.json is no model");
   ASSIGN_OR_RETURN(model->metadata, ReadJsonFile(config_path));
-  auto config = ParseConfig(model->metadata);
+  auto config = ConfigFromHuggingFace(model->metadata);
   if (!config.ok()) return config.status().Annotate(config_path);
   model->config = *config;
   ASSIGN_OR_RETURN(const auto shards, ShardNames(folder));
   for (const std::string& shard : shards)
     RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
   if (model->Find("output.weight") == nullptr) model->config.tie_word_embeddings = true;
+  if (!model->config.rope.divisors.empty())
+    model->AddVector("rope_freqs.weight", model->config.rope.divisors);
   model->has_weights = true;
-  ASSIGN_OR_RETURN(model->vocabulary, ReadHuggingFaceTokenizer(folder));
+  auto vocabulary = ReadHuggingFaceTokenizer(folder);
+  // Without a tokenizer a model still runs on token ids.
+  if (vocabulary.status().code() == StatusCode::kNotFound) return model;
+  ASSIGN_OR_RETURN(model->vocabulary, std::move(vocabulary));
   AddStopIds(model->metadata, model->vocabulary);
   if (model->vocabulary.size() > model->config.vocab_size) {
     return base::InvalidArgument(folder, ": the tokenizer has ", model->vocabulary.size(),

@@ -85,7 +85,7 @@ Status ReadHeader(ByteReader& in, int version, ModelConfig& c) {
   for (std::int32_t& field : fields) {
     ASSIGN_OR_RETURN(field, in.Read<std::int32_t>("header"));
   }
-  c.architecture = "llama";
+  ASSIGN_OR_RETURN(c.architecture, FindArchitecture("llama"));
   c.hidden_size = fields[0];
   c.intermediate_size = fields[1];
   c.num_hidden_layers = fields[2];
@@ -98,7 +98,7 @@ Status ReadHeader(ByteReader& in, int version, ModelConfig& c) {
     ASSIGN_OR_RETURN(const auto tied, in.Read<std::uint8_t>("tied flag"));
     c.tie_word_embeddings = tied != 0;
   }
-  c.head_dim = c.rope_dim = c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0;
+  c.head_dim = c.rope.dim = c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0;
   RETURN_IF_ERROR(ValidateConfig(c));
   if (c.head_dim * c.num_attention_heads != c.hidden_size) {
     return base::InvalidArgument("hidden_size ", c.hidden_size,

@@ -10,40 +10,45 @@ Status CheckRange(const char* field, std::int64_t value, std::int64_t min, std::
   return base::InvalidArgument(field, " is ", value, "; it must lie in [", min, ", ", max, "]");
 }
 
-}  // namespace
-
-Result<Activation> ParseActivation(const std::string& name) {
-  if (name == "silu" || name == "swish") return Activation::kSilu;
-  if (name == "relu") return Activation::kRelu;
-  if (name == "fatrelu") return Activation::kFatRelu;
-  return base::Unimplemented("activation '", name,
-                             "' is not supported; supported are silu, relu, fatrelu");
+Status CheckFinite(const char* field, double value, double min, double max) {
+  if (value >= min && value <= max) return OkStatus();  // NaN fails
+  return base::InvalidArgument(field, " is ", value, "; it must lie in [", min, ", ", max, "]");
 }
 
-const char* ActivationName(Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      return "silu";
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kFatRelu:
-      return "fatrelu";
+Status ValidateRope(const RopeConfig& rope, int head_dim) {
+  RETURN_IF_ERROR(CheckRange("rope dimensions", rope.dim, 2, head_dim));
+  if (rope.dim % 2 != 0)
+    return base::InvalidArgument("rope dimensions are ", rope.dim, "; they must be even");
+  RETURN_IF_ERROR(CheckFinite("rope_theta", rope.theta, 1, 1e30));
+  RETURN_IF_ERROR(CheckFinite("rope scaling factor", rope.factor, 1e-3, 1e6));
+  RETURN_IF_ERROR(CheckFinite("attention_factor", rope.attention_factor, 0, 1e3));
+  if (rope.scaling == RopeScaling::kYarn) {
+    RETURN_IF_ERROR(
+        CheckRange("original_max_position_embeddings", rope.original_max_position, 1, 1 << 24));
+    RETURN_IF_ERROR(CheckFinite("beta_fast", rope.beta_fast, 1e-3, 1e6));
+    RETURN_IF_ERROR(CheckFinite("beta_slow", rope.beta_slow, 1e-3, 1e6));
   }
-  return "";
+  if (!rope.divisors.empty() && static_cast<int>(rope.divisors.size()) != rope.dim / 2) {
+    return base::InvalidArgument("tensor 'rope_freqs.weight' has ", rope.divisors.size(),
+                                 " elements, expected ", rope.dim / 2);
+  }
+  for (const float divisor : rope.divisors)
+    RETURN_IF_ERROR(CheckFinite("an element of tensor 'rope_freqs.weight'", divisor, 1e-6, 1e6));
+  return OkStatus();
 }
+
+}  // namespace
 
 std::int64_t ModelConfig::num_parameters() const {
   const std::int64_t d = hidden_size, q = std::int64_t{num_attention_heads} * head_dim;
   const std::int64_t kv = std::int64_t{num_key_value_heads} * head_dim;
-  const std::int64_t layer = 2 * d * q + 2 * d * kv + 3 * d * intermediate_size + 2 * d;
-  return num_hidden_layers * layer + d * vocab_size * (tie_word_embeddings ? 1 : 2) + d;
+  const std::int64_t ffn = (architecture->gated ? 3 : 2) * d * intermediate_size;
+  const std::int64_t layer = 2 * d * q + 2 * d * kv + ffn + 2 * d;
+  const std::int64_t positions = rotary() ? 0 : d * max_position_embeddings;
+  return num_hidden_layers * layer + d * vocab_size * (tie_word_embeddings ? 1 : 2) + d + positions;
 }
 
 Status ValidateConfig(const ModelConfig& c) {
-  if (c.architecture != "llama") {
-    return base::Unimplemented("architecture '", c.architecture,
-                               "' is not supported; supported is llama");
-  }
   RETURN_IF_ERROR(CheckRange("hidden_size", c.hidden_size, 1, 1 << 17));
   RETURN_IF_ERROR(CheckRange("intermediate_size", c.intermediate_size, 1, 1 << 20));
   RETURN_IF_ERROR(CheckRange("num_hidden_layers", c.num_hidden_layers, 1, 1024));
@@ -53,21 +58,16 @@ Status ValidateConfig(const ModelConfig& c) {
   RETURN_IF_ERROR(CheckRange("head_dim", c.head_dim, 1, 512));
   RETURN_IF_ERROR(CheckRange("vocab_size", c.vocab_size, 1, 1 << 22));
   RETURN_IF_ERROR(CheckRange("max_position_embeddings", c.max_position_embeddings, 1, 1 << 24));
-  RETURN_IF_ERROR(CheckRange("rope_dim", c.rope_dim, 2, c.head_dim));
+  RETURN_IF_ERROR(CheckRange("sliding_window", c.sliding_window, 0, 1 << 24));
   if (c.num_attention_heads % c.num_key_value_heads != 0) {
     return base::InvalidArgument("num_attention_heads ", c.num_attention_heads,
                                  " is no multiple of num_key_value_heads ", c.num_key_value_heads);
   }
-  if (c.rope_dim % 2 != 0)
-    return base::InvalidArgument("rope_dim is ", c.rope_dim, "; it must be even");
-  if (!(c.rms_norm_eps > 0 && c.rms_norm_eps < 1)) {
-    return base::InvalidArgument("rms_norm_eps is ", c.rms_norm_eps, "; it must lie in (0, 1)");
+  if (!(c.norm_eps > 0 && c.norm_eps < 1)) {
+    return base::InvalidArgument("the norm's epsilon is ", c.norm_eps, "; it must lie in (0, 1)");
   }
-  if (!(c.rope_theta >= 1 && std::isfinite(c.rope_theta))) {
-    return base::InvalidArgument("rope_theta is ", c.rope_theta,
-                                 "; it must be finite and at least 1");
-  }
-  return OkStatus();
+  RETURN_IF_ERROR(CheckFinite("fatrelu_threshold", c.fatrelu_threshold, -1e6, 1e6));
+  return c.rotary() ? ValidateRope(c.rope, c.head_dim) : OkStatus();
 }
 
 }  // namespace thermocline::model

@@ -3,38 +3,71 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/base/status.h"
+#include "engine/model/architecture.h"
 
 namespace thermocline::model {
 
-enum class Activation { kSilu, kRelu, kFatRelu };
+// How rotary frequencies change so that a model sees further than it was trained to. Two more kinds
+// need no name: NTK-aware scaling is another theta, Llama 3.1's bands are divisors.
+enum class RopeScaling { kNone, kLinear, kYarn };
 
-Result<Activation> ParseActivation(const std::string& name);  // silu, relu, fatrelu
-const char* ActivationName(Activation activation);
+struct RopeConfig {
+  double theta = 10000.0;
+  int dim = 0;  // rotated dimensions of a head
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1.0;
+  int original_max_position = 0;  // tokens; yarn
+  double beta_fast = 32.0;        // yarn: rotations over the original context
+  double beta_slow = 1.0;         // yarn
+  double attention_factor = 0;    // yarn: times cos and sin; 0 = 0.1 ln(factor) + 1
+  std::vector<float> divisors;    // [dim / 2] of the frequencies, or empty
+};
 
 struct ModelConfig {
-  std::string architecture;         // "llama"
+  const Architecture* architecture = nullptr;
   int hidden_size = 0;              // D
   int intermediate_size = 0;        // F
   int num_hidden_layers = 0;        // L
   int num_attention_heads = 0;      // H
   int num_key_value_heads = 0;      // K
   int head_dim = 0;                 // Dh
-  int rope_dim = 0;                 // rotated dimensions of a head
   int vocab_size = 0;               // V
   int max_position_embeddings = 0;  // tokens
-  double rms_norm_eps = 1e-5;
-  double rope_theta = 10000.0;
+  int sliding_window = 0;           // tokens a token sees, itself included; 0 = all
+  int max_window_layers = 0;        // the first layer with the window
+  double norm_eps = 1e-5;
+  RopeConfig rope;
   Activation hidden_act = Activation::kSilu;
   double fatrelu_threshold = 0;
   bool tie_word_embeddings = false;
 
   std::int64_t num_parameters() const;
+  bool rotary() const { return architecture->position != Position::kLearned; }
 };
 
 // InvalidArgument naming the field, the value and the bound: zero or huge sizes, heads that do not
 // divide, odd rotary dimensions. After this, products of two sizes fit 63 bits.
 Status ValidateConfig(const ModelConfig& config);
+
+// Angles per position, scaling applied. Source: Su et al. 2021; YaRN (Peng et al. 2023).
+struct RopeFrequencies {
+  std::vector<double> frequencies;  // [dim / 2] radians per position
+  double magnitude = 1.0;           // times cos and sin
+};
+RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope);
+
+// The theta with which a context of `factor` times the original is the whole window of dynamic NTK
+// scaling, at every length: positions keep their angles while the context grows.
+double NtkTheta(double theta, int dim, double factor);
+
+// What Llama 3.1 divides its frequencies by.
+struct Llama3Bands {
+  double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
+  int original_max_position = 8192;  // tokens
+};
+std::vector<float> Llama3Divisors(const RopeConfig& rope, const Llama3Bands& bands);
 
 }  // namespace thermocline::model

@@ -15,21 +15,21 @@ constexpr std::array kFileTypes = {
     FileType{1, "f16", 1, 2, DType::kF16},
     FileType{2, "q4_0", 32, 18, DType::kQ4_0},
     FileType{3, "q4_1", 32, 20, DType::kQ4_1},
-    FileType{6, "q5_0", 32, 22, {}},
-    FileType{7, "q5_1", 32, 24, {}},
+    FileType{6, "q5_0", 32, 22, DType::kQ5_0},
+    FileType{7, "q5_1", 32, 24, DType::kQ5_1},
     FileType{8, "q8_0", 32, 34, DType::kQ8_0},
     FileType{9, "q8_1", 32, 36, {}},
-    FileType{10, "q2_k", 256, 84, {}},
-    FileType{11, "q3_k", 256, 110, {}},
-    FileType{12, "q4_k", 256, 144, {}},
-    FileType{13, "q5_k", 256, 176, {}},
+    FileType{10, "q2_k", 256, 84, DType::kQ2_K},
+    FileType{11, "q3_k", 256, 110, DType::kQ3_K},
+    FileType{12, "q4_k", 256, 144, DType::kQ4_K},
+    FileType{13, "q5_k", 256, 176, DType::kQ5_K},
     FileType{14, "q6_k", 256, 210, DType::kQ6_K},
     FileType{15, "q8_k", 256, 292, {}},
     FileType{16, "iq2_xxs", 256, 66, {}},
     FileType{17, "iq2_xs", 256, 74, {}},
     FileType{18, "iq3_xxs", 256, 98, {}},
     FileType{19, "iq1_s", 256, 50, {}},
-    FileType{20, "iq4_nl", 32, 18, {}},
+    FileType{20, "iq4_nl", 32, 18, DType::kIQ4_NL},
     FileType{21, "iq3_s", 256, 110, {}},
     FileType{22, "iq2_s", 256, 82, {}},
     FileType{23, "iq4_xs", 256, 136, {}},
@@ -66,24 +66,42 @@ const TensorInfo* ModelFile::Find(std::string_view name) const {
   return found == tensors.end() ? nullptr : &*found;
 }
 
+void ModelFile::AddVector(std::string name, std::vector<float> data) {
+  TensorInfo tensor{.name = std::move(name), .type = FindFileType(0), .num_dims = 1};
+  tensor.cols = static_cast<std::int64_t>(data.size());
+  tensor.bytes = data.size() * sizeof(float);
+  tensor.values = std::make_shared<const std::vector<float>>(std::move(data));
+  tensors.push_back(std::move(tensor));
+}
+
+std::int64_t HeadOrder::StoredRow(std::int64_t row) const {
+  const std::int64_t head = row / head_dim, in_head = row % head_dim;
+  const std::int64_t stored_head = head / per_group * stride + first + head % per_group;
+  // Pair i of a head is rows (i, i + Dh/2) in Hugging Face's files, rows (2i, 2i + 1) here.
+  const std::int64_t stored = halves ? in_head / 2 + in_head % 2 * (head_dim / 2) : in_head;
+  return stored_head * head_dim + stored;
+}
+
 Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                            std::span<std::byte> out) const {
-  const base::File& file = *files[static_cast<std::size_t>(tensor.file)];
-  const std::uint64_t row_bytes = tensor.row_bytes();
-  if (tensor.unpermute_heads == 0) {
-    const Status read =
-        file.ReadAt(tensor.offset + static_cast<std::uint64_t>(first) * row_bytes, out);
-    return read.Annotate(StrCat("tensor ", tensor.name));
+  if (tensor.values != nullptr) {
+    std::memcpy(out.data(), tensor.values->data(), out.size());
+    return OkStatus();
   }
-  // Pair i of a head is rows (i, i + Dh/2) in Hugging Face's files, rows (2i, 2i + 1) here.
-  const std::int64_t head_dim = tensor.rows / tensor.unpermute_heads;
-  for (std::int64_t r = first; r < first + count; ++r) {
-    const std::int64_t in_head = r % head_dim;
-    const std::int64_t source = r - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
-    const auto slot = out.subspan(static_cast<std::size_t>(r - first) * row_bytes, row_bytes);
-    const Status read =
-        file.ReadAt(tensor.offset + static_cast<std::uint64_t>(source) * row_bytes, slot);
-    if (!read.ok()) return read.Annotate(StrCat("tensor ", tensor.name));
+  const base::File& file = *files[static_cast<std::size_t>(tensor.file)];
+  const bool vector = tensor.num_dims == 1;
+  const std::uint64_t unit =
+      vector ? static_cast<std::uint64_t>(tensor.type->block_bytes) : tensor.row_bytes();
+  const auto read = [&](std::int64_t unit_index, std::span<std::byte> to) {
+    const Status status =
+        file.ReadAt(tensor.offset + static_cast<std::uint64_t>(unit_index) * unit, to);
+    return status.ok() ? status : status.Annotate(StrCat("tensor ", tensor.name));
+  };
+  if (tensor.order.head_dim == 0) return read(first, out);
+  if (vector) count = tensor.cols;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::size_t at = static_cast<std::size_t>(i) * unit;
+    RETURN_IF_ERROR(read(tensor.order.StoredRow(first + i), out.subspan(at, unit)));
   }
   return OkStatus();
 }

@@ -30,6 +30,19 @@ struct FileType {
 const FileType* FindFileType(int ggml_id);
 const FileType& FileTypeOf(kernels::DType dtype);
 
+// Where the rows of logical heads lie among a stored tensor's: head h is stored head
+// h / per_group * stride + first + h % per_group. Source: Falcon's fused query-key-value tensor
+// has, for each kv head, its queries, its key and its value.
+struct HeadOrder {
+  int head_dim = 0;     // 0 = rows as stored
+  bool halves = false;  // a head's rows are stored as rotary halves and read in pairs
+  int per_group = 1;
+  int stride = 1;
+  int first = 0;
+
+  std::int64_t StoredRow(std::int64_t row) const;
+};
+
 struct TensorInfo {
   std::string name;  // "blk.0.attn_q.weight"
   const FileType* type = nullptr;
@@ -39,9 +52,10 @@ struct TensorInfo {
   int file = 0;              // index into ModelFile::files
   std::uint64_t offset = 0;  // bytes from the start of that file
   std::uint64_t bytes = 0;
-  // Heads whose rows are stored in Hugging Face's order (rotary halves) and read in pairs; 0 = as
-  // stored.
-  int unpermute_heads = 0;
+  HeadOrder order = {};  // of rows; of elements if num_dims is 1
+  float plus = 0;        // added to every element: norms that are stored less 1. f32 vectors only
+  std::shared_ptr<const std::vector<float>> values =
+      nullptr;  // f32 data that no file holds, or null
 
   std::uint64_t row_bytes() const { return bytes / static_cast<std::uint64_t>(rows); }
 };
@@ -58,6 +72,8 @@ struct ModelFile {
   std::vector<std::unique_ptr<base::File>> files;
 
   const TensorInfo* Find(std::string_view name) const;
+  // Adds a tensor of one dimension whose data lie in memory.
+  void AddVector(std::string name, std::vector<float> data);
   // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
   Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                   std::span<std::byte> out) const;

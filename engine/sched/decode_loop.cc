@@ -28,7 +28,7 @@ FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
 }
 
 std::span<const float> DecodeLoop::Prefill(const Job& job) {
-  cache_.SetLength(0);
+  cache_.Clear();
   const std::span<const int> prompt = job.request.prompt;
   const auto chunk_max = static_cast<std::size_t>(transformer_.tokens_max());
   std::span<const float> logits;

@@ -3,67 +3,32 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
-#include <numeric>
 
-#include <CLI/CLI.hpp>
-
-#include "engine/base/huge_buffer.h"
-#include "engine/exec/loaded_model.h"
+#include "engine/base/file.h"
+#include "engine/tools/bandwidth_probe.h"
 #include "engine/tools/console.h"
+#include "engine/tools/model_options.h"
 
 namespace thermocline::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Logits = exec::Transformer::Logits;
+
+constexpr int kChunk = 128;  // tokens of one prefill step
 
 struct Options {
-  std::string model, isa;
-  int threads = 0, prefill = 128, decode = 32, repetitions = 5;
+  ModelOptions model;
+  std::string compare;
+  int prefill = 128, decode = 32, depth = 0, repetitions = 5;
   bool json = false;
 };
 
 double Seconds(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-// Bytes per second at which the pool's threads read memory they only add up: the ceiling of
-// decoding.
-class BandwidthProbe {
- public:
-  static Result<BandwidthProbe> Create() {
-    BandwidthProbe probe;
-    ASSIGN_OR_RETURN(probe.buffer_, base::HugeBuffer::Allocate(kBytes));
-    auto* words = reinterpret_cast<std::uint64_t*>(probe.buffer_.data());
-    for (std::size_t i = 0; i < kBytes / 8; ++i) words[i] = i * 0x9E3779B97F4A7C15U;
-    return probe;
-  }
-
-  double MeasureGbPerS(base::WorkerPool& pool) {
-    constexpr int kItems = 512;
-    std::vector<std::uint64_t> sums(kItems);
-    const auto begin = Clock::now();
-    pool.Run(kItems, [&](int item, int) {
-      const std::size_t words = kBytes / 8 / kItems;
-      const auto* data = reinterpret_cast<const std::uint64_t*>(buffer_.data()) +
-                         static_cast<std::size_t>(item) * words;
-      std::uint64_t lanes[32] = {};
-      for (std::size_t i = 0; i < words; i += 32) {
-        for (std::size_t lane = 0; lane < 32; ++lane) lanes[lane] += data[i + lane];
-      }
-      sums[static_cast<std::size_t>(item)] =
-          std::accumulate(std::begin(lanes), std::end(lanes), std::uint64_t{0});
-    });
-    checksum_ += std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
-    return static_cast<double>(kBytes) / Seconds(begin) / 1e9;
-  }
-  std::uint64_t checksum() const { return checksum_; }
-
- private:
-  static constexpr std::size_t kBytes = std::size_t{1} << 30;
-  base::HugeBuffer buffer_;
-  std::uint64_t checksum_ = 0;
-};
 
 struct Samples {
   std::vector<double> values;
@@ -77,6 +42,16 @@ struct Samples {
   Json ToJson() const { return Json::Object{{"median", median()}, {"min", min()}, {"max", max()}}; }
 };
 
+// One line of the report. A phase without tokens/s is a part of decoding, known by its bytes and
+// time alone.
+struct Phase {
+  std::string name;
+  int tokens = 0;
+  double bytes_per_token = 0;
+  Samples tokens_per_s;
+  double bandwidth_share = 0;  // of the read bandwidth measured in the same repetition, median
+};
+
 std::string ProcessorName() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -85,107 +60,225 @@ std::string ProcessorName() {
   return "unknown";
 }
 
-struct Measured {
-  Samples bandwidth, prefill, decode;
+// Interleaves the measurements, so that a noisy neighbour hits all alike.
+class Measurement {
+ public:
+  Measurement(const Options& options, const exec::LoadedModel& model)
+      : options_(options), model_(model) {}
+
+  Status Prepare() {
+    const int context = std::max(options_.prefill, options_.depth) + 2 * options_.decode + 1;
+    if (context > model_.config.max_position_embeddings) {
+      return base::OutOfRange("--prefill or --depth, and --decode twice, need ", context,
+                              " tokens, the model's context has ",
+                              model_.config.max_position_embeddings);
+    }
+    ASSIGN_OR_RETURN(probe_, BandwidthProbe::Create());
+    transformer_ = model_.MakeTransformer(std::min(options_.prefill, kChunk), context);
+    ASSIGN_OR_RETURN(cache_, model_.MakeCache(context));
+    for (int i = 0; i < options_.prefill; ++i)
+      prompt_.push_back((i * 7919 + 13) % model_.config.vocab_size);
+    return OkStatus();
+  }
+
+  void Run() {
+    for (int r = -1; r < options_.repetitions; ++r) {  // the first run warms up
+      const double bandwidth = probe_.MeasureGbPerS(*model_.pool);
+      cache_->Clear();
+      const double prefill_s = Prefill();
+      if (options_.depth > 0) FillTo(options_.depth);
+      const double decode_s = Decode(Logits::kLast), headless_s = Decode(Logits::kNone);
+      double shallow_s = 0;
+      if (options_.depth > 0) {
+        cache_->Clear();
+        FillTo(1);
+        shallow_s = Decode(Logits::kNone);
+      }
+      if (r < 0) continue;
+      bandwidth_.values.push_back(bandwidth);
+      prefill_.values.push_back(prefill_s / options_.prefill);
+      decode_.values.push_back(decode_s / options_.decode);
+      head_.values.push_back(std::max(1e-9, (decode_s - headless_s) / options_.decode));
+      attention_.values.push_back(std::max(1e-9, (headless_s - shallow_s) / options_.decode));
+    }
+  }
+
+  // Requires: Run.
+  std::vector<Phase> Phases() const {
+    const double bytes = static_cast<double>(model_.weights->bytes_per_token());
+    const double chunk = std::min(options_.prefill, kChunk);
+    std::vector<Phase> phases = {
+        MakePhase("prefill", options_.prefill, bytes / chunk, prefill_),
+        MakePhase("decode", options_.decode, bytes + KvBytes(options_.depth), decode_),
+        MakePhase("head", options_.decode,
+                  static_cast<double>(model_.weights->output.weight.bytes()), head_)};
+    if (options_.depth > 0) {
+      phases.push_back(
+          MakePhase("attention", options_.decode, KvBytes(options_.depth), attention_));
+    }
+    return phases;
+  }
+  const Samples& bandwidth() const { return bandwidth_; }
+
+ private:
+  double Prefill() {
+    const auto begin = Clock::now();
+    for (std::size_t at = 0; at < prompt_.size(); at += kChunk) {
+      const std::size_t count = std::min<std::size_t>(prompt_.size() - at, kChunk);
+      transformer_->Forward(std::span(prompt_).subspan(at, count), *cache_, Logits::kLast);
+    }
+    return Seconds(begin);
+  }
+
+  double Decode(Logits wanted) {
+    const auto begin = Clock::now();
+    int token = prompt_.front();
+    for (int i = 0; i < options_.decode; ++i) {
+      const auto logits = transformer_->Forward(std::span(&token, 1), *cache_, wanted);
+      if (!logits.empty())
+        token = static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    }
+    return Seconds(begin);
+  }
+
+  // Positions up to `depth` get small finite keys and values: their bytes count, not their worth.
+  void FillTo(int depth) {
+    const int missing = depth - cache_->length();
+    if (missing <= 0) return;
+    const int begin = cache_->length();
+    CHECK(cache_->Reserve(missing));
+    for (int at = begin; at < depth; at += kernels::kKvBlock)
+      std::memset(cache_->block_at(at), 0x11, cache_->pool().block_bytes());
+    cache_->Advance(missing);
+  }
+
+  double KvBytes(int depth) const {
+    return static_cast<double>(cache_->pool().block_bytes()) * depth / kernels::kKvBlock;
+  }
+
+  Phase MakePhase(const char* name, int tokens, double bytes, const Samples& seconds) const {
+    Phase phase{.name = name, .tokens = tokens, .bytes_per_token = bytes, .tokens_per_s = {}};
+    Samples shares;
+    for (std::size_t i = 0; i < seconds.values.size(); ++i) {
+      phase.tokens_per_s.values.push_back(1 / seconds.values[i]);
+      shares.values.push_back(bytes / seconds.values[i] / 1e9 / bandwidth_.values[i]);
+    }
+    phase.bandwidth_share = shares.median();
+    return phase;
+  }
+
+  const Options& options_;
+  const exec::LoadedModel& model_;
+  BandwidthProbe probe_;
+  std::unique_ptr<exec::Transformer> transformer_;
+  std::unique_ptr<exec::KvCache> cache_;
+  std::vector<int> prompt_;
+  Samples bandwidth_, prefill_, decode_, head_, attention_;  // GB/s; seconds per token
 };
 
-// Interleaves the three measurements, so that a noisy neighbour hits all alike.
-Result<Measured> Measure(const Options& o, const exec::LoadedModel& model) {
-  ASSIGN_OR_RETURN(auto probe, BandwidthProbe::Create());
-  const int context = o.prefill + o.decode + 1;
-  if (context > model.config.max_position_embeddings) {
-    return base::OutOfRange("--prefill and --decode together need ", context,
-                            " tokens, the model's context has ",
-                            model.config.max_position_embeddings);
+Json Report(const exec::LoadedModel& model, const Measurement& m) {
+  Json::Array runs;
+  for (const Phase& phase : m.Phases()) {
+    runs.push_back(Json::Object{{"phase", phase.name},
+                                {"tokens", phase.tokens},
+                                {"tokens_per_s", phase.tokens_per_s.ToJson()},
+                                {"bytes_per_token", phase.bytes_per_token},
+                                {"bandwidth_share", phase.bandwidth_share}});
   }
-  const auto transformer = model.MakeTransformer(std::min(o.prefill, 128), context);
-  ASSIGN_OR_RETURN(auto cache, exec::KvCache::Create(model.config, context));
-  std::vector<int> prompt(static_cast<std::size_t>(o.prefill));
-  for (std::size_t i = 0; i < prompt.size(); ++i)
-    prompt[i] =
-        static_cast<int>((i * 7919 + 13) % static_cast<std::size_t>(model.config.vocab_size));
-  Measured out;
-  for (int r = -1; r < o.repetitions; ++r) {  // the first run warms up
-    const double bandwidth = probe.MeasureGbPerS(*model.pool);
-    cache.SetLength(0);
-    auto begin = Clock::now();
-    for (std::size_t at = 0; at < prompt.size();
-         at += static_cast<std::size_t>(transformer->tokens_max())) {
-      const std::size_t count =
-          std::min(prompt.size() - at, static_cast<std::size_t>(transformer->tokens_max()));
-      transformer->Forward(std::span(prompt).subspan(at, count), cache,
-                           exec::Transformer::Logits::kLast);
-    }
-    const double prefill_s = Seconds(begin);
-    begin = Clock::now();
-    int token = prompt.front();
-    for (int i = 0; i < o.decode; ++i) {
-      const auto logits =
-          transformer->Forward(std::span(&token, 1), cache, exec::Transformer::Logits::kLast);
-      token = static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    }
-    const double decode_s = Seconds(begin);
-    if (r < 0) continue;
-    out.bandwidth.values.push_back(bandwidth);
-    out.prefill.values.push_back(o.prefill / prefill_s);
-    out.decode.values.push_back(o.decode / decode_s);
-  }
-  if (probe.checksum() == 0) return base::Internal("the bandwidth probe read nothing");
-  return out;
+  return Json::Object{{"machine", Json::Object{{"processor", ProcessorName()},
+                                               {"threads", model.pool->threads()},
+                                               {"cpu_isa", model.ops->name},
+                                               {"huge_pages", model.weights->memory.huge()}}},
+                      {"model", model.path},
+                      {"load_s", model.load_s},
+                      {"weight_bytes", static_cast<std::int64_t>(model.weights->memory.size())},
+                      {"read_bandwidth_gb_s", m.bandwidth().median()},
+                      {"read_bandwidth", m.bandwidth().ToJson()},
+                      {"runs", std::move(runs)}};
 }
 
-Json Report(const Options& o, const exec::LoadedModel& model, const Measured& m) {
-  const double bytes = static_cast<double>(model.weights->bytes_per_token());
-  const auto share = [&](double tokens_per_s) {
-    return tokens_per_s * bytes / 1e9 / m.bandwidth.median();
-  };
-  return Json::Object{
-      {"machine", Json::Object{{"processor", ProcessorName()},
-                               {"threads", model.pool->threads()},
-                               {"cpu_isa", model.ops->name},
-                               {"huge_pages", model.weights->memory.huge()}}},
-      {"model", model.path},
-      {"load_s", model.load_s},
-      {"read_bandwidth_gb_s", m.bandwidth.median()},
-      {"runs", Json::Array{Json(Json::Object{{"phase", "prefill"},
-                                             {"tokens", o.prefill},
-                                             {"tokens_per_s", m.prefill.ToJson()},
-                                             {"bytes_per_token", bytes / std::min(o.prefill, 128)},
-                                             {"bandwidth_share", share(m.prefill.median()) /
-                                                                     std::min(o.prefill, 128)}}),
-                           Json(Json::Object{{"phase", "decode"},
-                                             {"tokens", o.decode},
-                                             {"tokens_per_s", m.decode.ToJson()},
-                                             {"bytes_per_token", bytes},
-                                             {"bandwidth_share", share(m.decode.median())}})}}};
+double Number(const Json& object, std::initializer_list<const char*> path) {
+  const Json* at = &object;
+  for (const char* key : path) at = at != nullptr && at->is_object() ? at->Find(key) : nullptr;
+  return at != nullptr && at->is_number() ? at->as_double() : 0;
+}
+
+const Json* FindRun(const Json& report, const std::string& phase) {
+  const Json* runs = report.Find("runs");
+  if (runs == nullptr || !runs->is_array()) return nullptr;
+  for (const Json& run : runs->as_array()) {
+    const Json* name = run.is_object() ? run.Find("phase") : nullptr;
+    if (name != nullptr && name->is_string() && name->as_string() == phase) return &run;
+  }
+  return nullptr;
+}
+
+// Ratios of this report to an older one. A phase whose ranges overlap has not clearly changed.
+Result<Json> Ratios(const std::string& path, const Json& now) {
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
+  const auto old = base::ParseJson(text);
+  if (!old.ok() || !old->is_object() || old->Find("runs") == nullptr)
+    return base::InvalidArgument(path, ": no report of `thermocline bench --json`");
+  Json ratios{
+      Json::Object{{"read_bandwidth", Number(now, {"read_bandwidth_gb_s"}) /
+                                          std::max(1e-9, Number(*old, {"read_bandwidth_gb_s"}))}}};
+  for (const Json& run : now.Find("runs")->as_array()) {
+    const std::string phase = run.Find("phase")->as_string();
+    const Json* before = FindRun(*old, phase);
+    if (before == nullptr) continue;
+    const auto get = [](const Json& r, const char* key) {
+      return Number(r, {"tokens_per_s", key});
+    };
+    const double median = get(*before, "median");
+    if (median <= 0) continue;
+    const bool apart =
+        get(run, "min") > get(*before, "max") || get(run, "max") < get(*before, "min");
+    ratios.Set(phase, Json::Object{{"ratio", get(run, "median") / median}, {"apart", apart}});
+  }
+  return ratios;
+}
+
+void Print(const exec::LoadedModel& model, const Measurement& m) {
+  std::printf("%s, %d threads, %s, %s\n", ProcessorName().c_str(), model.pool->threads(),
+              model.ops->name, model.weights->memory.huge() ? "huge pages" : "4 KiB pages");
+  std::printf("%s: loaded in %.2f s\nread bandwidth %.1f GB/s (min %.1f, max %.1f)\n\n",
+              model.path.c_str(), model.load_s, m.bandwidth().median(), m.bandwidth().min(),
+              m.bandwidth().max());
+  std::printf("%-10s %7s %10s %10s %10s %12s %10s\n", "phase", "tokens", "median/s", "min/s",
+              "max/s", "MB/token", "bandwidth");
+  for (const Phase& p : m.Phases()) {
+    std::printf("%-10s %7d %10.1f %10.1f %10.1f %12.2f %9.0f%%\n", p.name.c_str(), p.tokens,
+                p.tokens_per_s.median(), p.tokens_per_s.min(), p.tokens_per_s.max(),
+                p.bytes_per_token / 1e6, 100 * p.bandwidth_share);
+  }
+}
+
+void PrintRatios(const std::string& path, const Json& ratios) {
+  std::printf("\nratio to %s (the read bandwidth's: %.3f)\n", path.c_str(),
+              Number(ratios, {"read_bandwidth"}));
+  for (const auto& [phase, entry] : ratios.as_object()) {
+    if (!entry.is_object()) continue;
+    std::printf("%-10s %.3f%s\n", phase.c_str(), Number(entry, {"ratio"}),
+                entry.Find("apart")->as_bool() ? "" : "  (the runs' ranges overlap)");
+  }
 }
 
 Status Bench(const Options& options) {
-  ProgressBar bar("loading");
-  ASSIGN_OR_RETURN(const auto model, exec::LoadModel({.model = options.model,
-                                                      .threads = options.threads,
-                                                      .cpu_isa = options.isa,
-                                                      .on_progress = bar.callback()}));
-  bar.Clear();
-  ASSIGN_OR_RETURN(const Measured m, Measure(options, *model));
-  const Json report = Report(options, *model, m);
+  ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
+  Measurement measurement(options, *model);
+  RETURN_IF_ERROR(measurement.Prepare());
+  measurement.Run();
+  Json report = Report(*model, measurement);
+  if (!options.compare.empty()) {
+    ASSIGN_OR_RETURN(Json ratios, Ratios(options.compare, report));
+    report.Set("ratios", std::move(ratios));
+  }
   if (options.json) {
     PrintJson(report);
     return OkStatus();
   }
-  std::printf("%s, %d threads, %s, %s\n", ProcessorName().c_str(), model->pool->threads(),
-              model->ops->name, model->weights->memory.huge() ? "huge pages" : "4 KiB pages");
-  std::printf("%s: loaded in %.2f s\nread bandwidth %.1f GB/s (min %.1f, max %.1f)\n\n",
-              model->path.c_str(), model->load_s, m.bandwidth.median(), m.bandwidth.min(),
-              m.bandwidth.max());
-  std::printf("%-8s %7s %10s %10s %10s %12s %10s\n", "phase", "tokens", "median/s", "min/s",
-              "max/s", "MB/token", "bandwidth");
-  const double megabytes = static_cast<double>(model->weights->bytes_per_token()) / 1e6;
-  std::printf("%-8s %7d %10.1f %10.1f %10.1f %12s %10s\n", "prefill", options.prefill,
-              m.prefill.median(), m.prefill.min(), m.prefill.max(), "-", "-");
-  std::printf("%-8s %7d %10.1f %10.1f %10.1f %12.2f %9.0f%%\n", "decode", options.decode,
-              m.decode.median(), m.decode.min(), m.decode.max(), megabytes,
-              100 * m.decode.median() * megabytes / 1e3 / m.bandwidth.median());
+  Print(*model, measurement);
+  if (const Json* ratios = report.Find("ratios")) PrintRatios(options.compare, *ratios);
   return OkStatus();
 }
 
@@ -193,14 +286,14 @@ Status Bench(const Options& options) {
 
 Command AddBench(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "Model file, folder or built-in name")->required();
-  app.add_option("-t,--threads", o->threads, "Kernel threads; 0 = all processors")
-      ->check(CLI::Range(0, 256));
+  AddModelOptions(app, o->model);
   app.add_option("--prefill", o->prefill, "Prompt tokens")->check(CLI::Range(1, 1 << 20));
   app.add_option("--decode", o->decode, "Tokens to decode")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--depth", o->depth, "Cached tokens before decoding; measures attention too")
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--repetitions", o->repetitions, "Measured runs; one more warms up")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--cpu-isa", o->isa, "avx512, avx2 or reference");
+  app.add_option("--compare", o->compare, "An earlier report (--json): show the ratios to it");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Bench(*o); };
 }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "engine/exec/loaded_model.h"
 #include "engine/model/builtin.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/tools/console.h"
@@ -34,6 +35,7 @@ Status Convert(const Options& options) {
   RETURN_IF_ERROR(model::WriteGguf(*file, options.out,
                                    {.type = TypeByName(options.type),
                                     .name = options.name.empty() ? stem : options.name,
+                                    .threads = exec::NumProcessors(),
                                     .on_progress = bar.callback()}));
   bar.Clear();
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(options.out, error));
@@ -55,10 +57,12 @@ Command AddConvert(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("in", options->in, "Model file or folder")->required();
   app.add_option("out", options->out, "GGUF file to write")->required();
-  app.add_option("--quantize", options->type,
-                 "Type of the matrices; as stored if not given. With q4_0 the embedding and the "
-                 "head are q8_0")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0"}));
+  app.add_option(
+         "--quantize", options->type,
+         "Type of the matrices; as stored if not given. Embedding and head stay finer: q8_0, "
+         "or q6_k under a K type")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k",
+                             "q3_k", "q4_k", "q5_k", "q6_k"}));
   app.add_option("--name", options->name, "general.name in the file");
   app.add_flag("--json", options->json, "One JSON object on standard output");
   return [options] { return Convert(*options); };

@@ -1,56 +1,60 @@
-// `thermocline eval`: perplexity and logits of a text or of given tokens.
+// `thermocline eval`: perplexity and logits of a text or of given tokens, and how far one model or
+// setting is from another.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
-
-#include <CLI/CLI.hpp>
+#include <sstream>
 
 #include "engine/base/file.h"
-#include "engine/exec/loaded_model.h"
 #include "engine/exec/sampler.h"
 #include "engine/tools/console.h"
+#include "engine/tools/model_options.h"
 #include "engine/tools/npy.h"
 
 namespace thermocline::tools {
 namespace {
 
+constexpr int kPrefillChunk = 32;  // tokens whose logits are computed at once
+
 struct Options {
-  std::string model, text, tokens_json, logits, isa;
-  int window = 512, max_tokens = 0, threads = 0;
+  ModelOptions model;
+  std::string text, tokens_json, logits, against;
+  int window = 512, max_tokens = 0;
   bool decode = false, json = false;
 };
 
-// The tokens to score: of the text, or given as JSON ([[...], ...], each sequence a window of its
-// own).
-Result<std::vector<std::vector<int>>> Windows(const Options& options,
-                                              const exec::LoadedModel& model) {
-  std::vector<std::vector<int>> windows;
-  if (!options.tokens_json.empty()) {
-    ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(options.tokens_json));
-    ASSIGN_OR_RETURN(const Json json, base::ParseJson(text));
-    if (!json.is_array())
-      return base::InvalidArgument(options.tokens_json,
-                                   ": expected an array of arrays of token ids");
-    for (const Json& row : json.as_array()) {
-      windows.emplace_back();
-      if (!row.is_array())
-        return base::InvalidArgument(options.tokens_json,
-                                     ": expected an array of arrays of token ids");
-      for (const Json& id : row.as_array()) {
-        if (!id.is_int() || id.as_int() < 0 || id.as_int() >= model.config.vocab_size)
-          return base::InvalidArgument(options.tokens_json, ": ", id.Dump(), " is no token id");
-        windows.back().push_back(static_cast<int>(id.as_int()));
-      }
+using Tokens = std::vector<int>;
+
+Result<std::vector<Tokens>> WindowsOfJson(const std::string& path, int vocab_size) {
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
+  ASSIGN_OR_RETURN(const Json json, base::ParseJson(text));
+  const auto wrong = [&] {
+    return base::InvalidArgument(path, ": expected an array of arrays of token ids");
+  };
+  if (!json.is_array()) return wrong();
+  std::vector<Tokens> windows;
+  for (const Json& row : json.as_array()) {
+    windows.emplace_back();
+    if (!row.is_array()) return wrong();
+    for (const Json& id : row.as_array()) {
+      if (!id.is_int() || id.as_int() < 0 || id.as_int() >= vocab_size)
+        return base::InvalidArgument(path, ": ", id.Dump(), " is no token id");
+      windows.back().push_back(static_cast<int>(id.as_int()));
     }
-    return windows;
   }
+  return windows;
+}
+
+Result<std::vector<Tokens>> WindowsOfText(const Options& options, const exec::LoadedModel& model) {
   if (model.tokenizer == nullptr)
     return base::FailedPrecondition(model.path, ": the model file holds no tokenizer");
   ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(options.text));
-  std::vector<int> tokens = model.tokenizer->Encode(text, {});
+  Tokens tokens = model.tokenizer->Encode(text, {});
   if (options.max_tokens > 0 && static_cast<int>(tokens.size()) > options.max_tokens)
     tokens.resize(static_cast<std::size_t>(options.max_tokens));
   const bool bos = model.tokenizer->vocabulary().add_bos;
   const std::size_t room = static_cast<std::size_t>(options.window) - (bos ? 1 : 0);
+  std::vector<Tokens> windows;
   for (std::size_t begin = 0; begin < tokens.size(); begin += room) {
     windows.emplace_back();
     if (bos) windows.back().push_back(model.tokenizer->vocabulary().bos);
@@ -61,77 +65,208 @@ Result<std::vector<std::vector<int>>> Windows(const Options& options,
   return windows;
 }
 
-struct Totals {
-  double negative_log_likelihood = 0;
-  std::int64_t scored = 0;
+// One model with its setting, on its way through a window.
+class Side {
+ public:
+  static Result<std::unique_ptr<Side>> Create(const ModelOptions& options, bool decode) {
+    auto side = std::make_unique<Side>();
+    ASSIGN_OR_RETURN(side->model_, LoadWithProgress(options));
+    side->chunk_ = decode ? 1 : kPrefillChunk;
+    return side;
+  }
+
+  Status Prepare(int context_length) {
+    if (context_length > model_->config.max_position_embeddings) {
+      return base::OutOfRange("a window of ", context_length,
+                              " tokens does not fit the model's context of ",
+                              model_->config.max_position_embeddings);
+    }
+    transformer_ = model_->MakeTransformer(chunk_, context_length, true);
+    ASSIGN_OR_RETURN(cache_, model_->MakeCache(context_length));
+    logits_.resize(static_cast<std::size_t>(kPrefillChunk) * vocab_size());
+    return OkStatus();
+  }
+
+  void BeginWindow() { cache_->Clear(); }
+
+  // Logits [T, V] of the next tokens, at most kPrefillChunk.
+  std::span<const float> Logits(std::span<const int> tokens) {
+    for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
+      const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
+      const auto logits = transformer_->Forward(tokens.subspan(at, count), *cache_,
+                                                exec::Transformer::Logits::kAll);
+      std::copy(logits.begin(), logits.end(),
+                logits_.begin() + static_cast<std::ptrdiff_t>(at * vocab_size()));
+    }
+    return std::span(logits_).first(tokens.size() * vocab_size());
+  }
+
+  const exec::LoadedModel& model() const { return *model_; }
+  std::size_t vocab_size() const { return static_cast<std::size_t>(model_->config.vocab_size); }
+
+ private:
+  std::unique_ptr<exec::LoadedModel> model_;
+  std::unique_ptr<exec::Transformer> transformer_;
+  std::unique_ptr<exec::KvCache> cache_;
+  int chunk_ = 1;
+  std::vector<float> logits_;  // [kPrefillChunk, V]
 };
 
-// Runs one window; every position's logits go to `npy` if it is there.
-Status Score(const std::vector<int>& window, int chunk, exec::Transformer& transformer,
-             exec::KvCache& cache, NpyWriter* npy, Totals& totals) {
-  const auto vocab = static_cast<std::size_t>(transformer.config().vocab_size);
-  cache.SetLength(0);
-  for (std::size_t begin = 0; begin < window.size(); begin += static_cast<std::size_t>(chunk)) {
-    const std::size_t count = std::min(static_cast<std::size_t>(chunk), window.size() - begin);
-    const auto logits = transformer.Forward(std::span(window).subspan(begin, count), cache,
-                                            exec::Transformer::Logits::kAll);
+// The other side: a model, or the same model with other settings (key=value, ...).
+Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
+  ModelOptions other = options.model;
+  bool decode = options.decode;
+  if (options.against.find('=') == std::string::npos) {
+    other.model = options.against;
+    return Side::Create(other, decode);
+  }
+  std::istringstream pairs(options.against);
+  for (std::string pair; std::getline(pairs, pair, ',');) {
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    const std::string key = pair.substr(0, equals);
+    const std::string value = pair.substr(std::min(equals + 1, pair.size()));
+    if (key == "cpu-isa") {
+      other.isa = value;
+    } else if (key == "kv-type") {
+      other.kv_type = value;
+    } else if (key == "activation") {
+      other.activation = value;
+    } else if (key == "quantize-head" && (value == "true" || value == "false")) {
+      other.quantize_head = value == "true";
+    } else if (key == "path" && (value == "decode" || value == "prefill")) {
+      decode = value == "decode";
+    } else {
+      return base::InvalidArgument("--against ", pair,
+                                   ": expected a model, or cpu-isa=, kv-type=, activation=, "
+                                   "quantize-head=true|false or path=decode|prefill");
+    }
+  }
+  return Side::Create(other, decode);
+}
+
+struct Totals {
+  double loss = 0, other_loss = 0, kl = 0, kl_max = 0;  // nats
+  std::int64_t scored = 0, positions = 0, same_top = 0;
+};
+
+std::size_t Best(std::span<const float> row) {
+  return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
+// Kullback-Leibler divergence of the distributions of two rows of logits, in nats.
+double Divergence(std::span<const float> p, std::span<const float> q) {
+  const auto log_total = [](std::span<const float> row) {
+    const double max = *std::max_element(row.begin(), row.end());
+    double total = 0;
+    for (const float x : row) total += std::exp(x - max);
+    return max + std::log(total);
+  };
+  const double p_total = log_total(p), q_total = log_total(q);
+  double kl = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const double log_p = p[i] - p_total;
+    kl += std::exp(log_p) * (log_p - (q[i] - q_total));
+  }
+  return std::max(0.0, kl);
+}
+
+void Compare(std::span<const float> row, std::span<const float> other, Totals& totals) {
+  const double kl = Divergence(row, other);
+  totals.kl += kl;
+  totals.kl_max = std::max(totals.kl_max, kl);
+  totals.same_top += Best(row) == Best(other) ? 1 : 0;
+}
+
+Status Score(const Tokens& window, Side& side, Side* other, NpyWriter* npy, Totals& totals) {
+  const std::size_t vocab = side.vocab_size();
+  side.BeginWindow();
+  if (other != nullptr) other->BeginWindow();
+  for (std::size_t begin = 0; begin < window.size(); begin += kPrefillChunk) {
+    const std::size_t count = std::min<std::size_t>(kPrefillChunk, window.size() - begin);
+    const auto tokens = std::span(window).subspan(begin, count);
+    const auto logits = side.Logits(tokens);
+    const auto others = other != nullptr ? other->Logits(tokens) : std::span<const float>();
     for (std::size_t i = 0; i < count; ++i) {
       const auto row = logits.subspan(i * vocab, vocab);
       if (npy != nullptr) RETURN_IF_ERROR(npy->Append(row));
+      ++totals.positions;
+      if (other != nullptr) Compare(row, others.subspan(i * vocab, vocab), totals);
       if (begin + i + 1 >= window.size()) continue;
-      totals.negative_log_likelihood -= exec::LogProbability(row, window[begin + i + 1]);
+      const int next = window[begin + i + 1];
+      totals.loss -= exec::LogProbability(row, next);
+      if (other != nullptr)
+        totals.other_loss -= exec::LogProbability(others.subspan(i * vocab, vocab), next);
       ++totals.scored;
     }
   }
   return OkStatus();
 }
 
+void Print(const Options& options, const Totals& t, std::size_t windows) {
+  const double scored = static_cast<double>(std::max<std::int64_t>(1, t.scored));
+  const double positions = static_cast<double>(std::max<std::int64_t>(1, t.positions));
+  const bool compared = !options.against.empty();
+  const double agreement = static_cast<double>(t.same_top) / positions;
+  if (options.json) {
+    Json out{Json::Object{{"perplexity", std::exp(t.loss / scored)},
+                          {"loss_nats", t.loss / scored},
+                          {"tokens", t.scored},
+                          {"windows", static_cast<std::int64_t>(windows)},
+                          {"path", options.decode ? "decode" : "prefill"}}};
+    if (compared) {
+      out.Set("against", options.against);
+      out.Set("against_perplexity", std::exp(t.other_loss / scored));
+      out.Set("kl_mean", t.kl / positions);
+      out.Set("kl_max", t.kl_max);
+      out.Set("top1_agreement", agreement);
+    }
+    return PrintJson(out);
+  }
+  std::printf("perplexity %.4f over %lld tokens (%.4f nats), %zu windows, by %s\n",
+              std::exp(t.loss / scored), static_cast<long long>(t.scored), t.loss / scored, windows,
+              options.decode ? "decoding" : "prefill");
+  if (!compared) return;
+  std::printf("against %s: perplexity %.4f, KL %.3g nats (largest %.3g), same best token %.2f%%\n",
+              options.against.c_str(), std::exp(t.other_loss / scored), t.kl / positions, t.kl_max,
+              100 * agreement);
+}
+
 Status Eval(const Options& options) {
   if (options.text.empty() == options.tokens_json.empty())
     return base::InvalidArgument("give either --text or --tokens");
-  ProgressBar bar("loading");
-  ASSIGN_OR_RETURN(const auto model, exec::LoadModel({.model = options.model,
-                                                      .threads = options.threads,
-                                                      .cpu_isa = options.isa,
-                                                      .on_progress = bar.callback()}));
-  bar.Clear();
-  ASSIGN_OR_RETURN(const auto windows, Windows(options, *model));
+  ASSIGN_OR_RETURN(const auto side, Side::Create(options.model, options.decode));
+  std::unique_ptr<Side> other;
+  if (!options.against.empty()) {
+    ASSIGN_OR_RETURN(other, OtherSide(options));
+    if (other->vocab_size() != side->vocab_size())
+      return base::InvalidArgument("the vocabularies have ", side->vocab_size(), " and ",
+                                   other->vocab_size(), " tokens: nothing can be compared");
+  }
+  ASSIGN_OR_RETURN(const auto windows,
+                   options.text.empty()
+                       ? WindowsOfJson(options.tokens_json, side->model().config.vocab_size)
+                       : WindowsOfText(options, side->model()));
   std::size_t longest = 1, rows = 0;
-  for (const auto& window : windows) {
+  for (const Tokens& window : windows) {
     longest = std::max(longest, window.size());
     rows += window.size();
   }
-  if (static_cast<int>(longest) > model->config.max_position_embeddings) {
-    return base::OutOfRange("a window of ", longest, " tokens does not fit the model's context of ",
-                            model->config.max_position_embeddings);
-  }
-  const int chunk = options.decode ? 1 : 32;
-  const auto transformer = model->MakeTransformer(chunk, static_cast<int>(longest), true);
-  ASSIGN_OR_RETURN(auto cache, exec::KvCache::Create(model->config, static_cast<int>(longest)));
+  RETURN_IF_ERROR(side->Prepare(static_cast<int>(longest)));
+  if (other != nullptr) RETURN_IF_ERROR(other->Prepare(static_cast<int>(longest)));
   std::unique_ptr<NpyWriter> npy;
   if (!options.logits.empty()) {
     ASSIGN_OR_RETURN(npy, NpyWriter::Create(options.logits, static_cast<std::int64_t>(rows),
-                                            model->config.vocab_size));
+                                            side->model().config.vocab_size));
   }
   Totals totals;
-  ProgressBar eval_bar("evaluating");
+  ProgressBar bar("evaluating");
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    RETURN_IF_ERROR(Score(windows[i], chunk, *transformer, cache, npy.get(), totals));
-    eval_bar.Show(static_cast<double>(i + 1) / static_cast<double>(windows.size()));
+    RETURN_IF_ERROR(Score(windows[i], *side, other.get(), npy.get(), totals));
+    bar.Show(static_cast<double>(i + 1) / static_cast<double>(windows.size()));
   }
-  eval_bar.Clear();
+  bar.Clear();
   if (npy != nullptr) RETURN_IF_ERROR(npy->Commit());
-  const double mean =
-      totals.scored > 0 ? totals.negative_log_likelihood / static_cast<double>(totals.scored) : 0;
-  if (options.json) {
-    PrintJson(Json::Object{{"perplexity", std::exp(mean)},
-                           {"loss_nats", mean},
-                           {"tokens", totals.scored},
-                           {"windows", static_cast<std::int64_t>(windows.size())}});
-  } else {
-    std::printf("perplexity %.4f over %lld tokens (%.4f nats), %zu windows\n", std::exp(mean),
-                static_cast<long long>(totals.scored), mean, windows.size());
-  }
+  Print(options, totals, windows.size());
   return OkStatus();
 }
 
@@ -139,7 +274,7 @@ Status Eval(const Options& options) {
 
 Command AddEval(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "Model file, folder or built-in name")->required();
+  AddModelOptions(app, o->model);
   app.add_option("--text", o->text, "Text file to score, in windows one after the other");
   app.add_option("--tokens", o->tokens_json,
                  "JSON file of token ids to score instead: [[...], ...]");
@@ -149,9 +284,9 @@ Command AddEval(CLI::App& app) {
   app.add_option("--logits", o->logits, "Write every position's logits to this .npy");
   app.add_flag("--decode", o->decode,
                "One token at a time, as decoding does, instead of in chunks");
-  app.add_option("-t,--threads", o->threads, "Kernel threads; 0 = all processors")
-      ->check(CLI::Range(0, 256));
-  app.add_option("--cpu-isa", o->isa, "avx512, avx2 or reference");
+  app.add_option("--against", o->against,
+                 "Compare with another model, or with other settings of this one: "
+                 "kv-type=q8_0,cpu-isa=avx2,path=decode,...");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Eval(*o); };
 }

@@ -36,7 +36,7 @@ Json Describe(const model::ModelFile& file) {
   const model::Vocabulary& v = file.vocabulary;
   Json out{Json::Object{{"path", file.path}, {"format", file.format}}};
   if (file.has_weights) {
-    out.Set("config", Json::Object{{"architecture", c.architecture},
+    out.Set("config", Json::Object{{"architecture", std::string(c.architecture->name)},
                                    {"hidden_size", c.hidden_size},
                                    {"intermediate_size", c.intermediate_size},
                                    {"num_hidden_layers", c.num_hidden_layers},
@@ -45,9 +45,10 @@ Json Describe(const model::ModelFile& file) {
                                    {"head_dim", c.head_dim},
                                    {"vocab_size", c.vocab_size},
                                    {"max_position_embeddings", c.max_position_embeddings},
-                                   {"rms_norm_eps", c.rms_norm_eps},
-                                   {"rope_theta", c.rope_theta},
-                                   {"hidden_act", model::ActivationName(c.hidden_act)},
+                                   {"sliding_window", c.sliding_window},
+                                   {"norm_eps", c.norm_eps},
+                                   {"rope_theta", c.rope.theta},
+                                   {"hidden_act", std::string(model::ActivationName(c.hidden_act))},
                                    {"tie_word_embeddings", c.tie_word_embeddings}});
     out.Set("num_parameters", c.num_parameters());
   }

@@ -3,20 +3,20 @@
 #include <cstdio>
 #include <iostream>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/chat.h"
 #include "engine/engine.h"
 #include "engine/text/tokenizer.h"
 #include "engine/tools/console.h"
+#include "engine/tools/model_options.h"
 
 namespace thermocline::tools {
 namespace {
 
 struct Options {
-  std::string model, prompt, system, isa;
+  ModelOptions model;
+  std::string prompt, system;
   bool chat = false, json = false, ignore_eos = false, has_prompt = false;
-  int max_tokens = 0, threads = 0, context = 0;
+  int max_tokens = 0, context = 0;
   SamplingParams sampling;
 };
 
@@ -166,10 +166,15 @@ Status Chat(Engine& engine, const Options& options) {
 Status Run(const Options& options) {
   RETURN_IF_ERROR(ValidateSampling(options.sampling));
   ProgressBar bar("loading");
-  ASSIGN_OR_RETURN(const auto engine, Engine::Load({.model = options.model,
-                                                    .threads = options.threads,
+  const ModelOptions& m = options.model;
+  ASSIGN_OR_RETURN(const auto engine, Engine::Load({.model = m.model,
+                                                    .threads = m.threads,
                                                     .context_length = options.context,
-                                                    .cpu_isa = options.isa,
+                                                    .cpu_isa = m.isa,
+                                                    .activation = m.activation,
+                                                    .kv_type = m.kv_type,
+                                                    .verify = m.verify,
+                                                    .quantize_head = m.quantize_head,
                                                     .on_progress = bar.callback()}));
   bar.Clear();
   std::signal(SIGINT, [](int) { interrupted = 1; });
@@ -181,7 +186,7 @@ Status Run(const Options& options) {
 Command AddRun(CLI::App& app) {
   auto o = std::make_shared<Options>();
   o->sampling.temperature = 0;
-  app.add_option("model", o->model, "Model file, folder or built-in name")->required();
+  AddModelOptions(app, o->model);
   CLI::Option* prompt = app.add_option(
       "-p,--prompt", o->prompt,
       "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence");
@@ -203,12 +208,8 @@ Command AddRun(CLI::App& app) {
   app.add_option("--frequency-penalty", o->sampling.frequency_penalty,
                  "The same for each time they came");
   app.add_option("--seed", o->sampling.seed, "The same seed and prompt give the same text");
-  app.add_option("-t,--threads", o->threads, "Kernel threads; 0 = all processors")
-      ->check(CLI::Range(0, 256));
   app.add_option("--context", o->context, "Context length in tokens; 0 = the model's, at most 8192")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--cpu-isa", o->isa,
-                 "avx512, avx2 or reference; default $THERMOCLINE_CPU_ISA, else the fastest");
   app.add_flag("--ignore-eos", o->ignore_eos, "Go on after the model's end token");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o, prompt]() -> Status {

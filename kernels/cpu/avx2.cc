@@ -1,15 +1,17 @@
-// The op table for avx2. This file alone is compiled for that ISA.
+// The op table for AVX2. This file alone is compiled for that ISA.
 #include "kernels/op_table.h"
 //
 #include "kernels/cpu/simd_avx2.h"
 //
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
+//
+#include "kernels/cpu/attention.inl.h"
 
 namespace thermocline::kernels {
 
 extern const OpTable kAvx2Ops;
-const OpTable kAvx2Ops = {kIsaName, Gemm,  Quantize, Attention, RmsNorm,
+const OpTable kAvx2Ops = {kIsaName, Gemm,  Quantize, Attention, RmsNorm,   LayerNorm,
                           Rope,     Gated, Add,      ToHalf,    SoftmaxExp};
 
 }  // namespace thermocline::kernels

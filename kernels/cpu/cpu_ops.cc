@@ -1,38 +1,61 @@
-// Chooses the op table by CPUID.
+// Chooses the op table by what the processor can do.
 #include <cstring>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+#include "kernels/cpu/x86_features.h"
 #include "kernels/op_table.h"
 
 namespace thermocline::kernels {
 
 #if defined(__x86_64__)
 extern const OpTable kAvx2Ops;
+extern const OpTable kAvxVnniOps;
 extern const OpTable kAvx512Ops;
+extern const OpTable kAmxOps;
+#elif defined(__aarch64__)
+extern const OpTable kNeonOps;
+extern const OpTable kI8mmOps;
+#endif
 
 namespace {
-bool HasAvx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+
+OpTables FindTables() {
+  OpTables found{};
+  const auto add = [&](bool has, const OpTable& table) {
+    if (has) found.tables[found.count++] = &table;
+  };
+#if defined(__x86_64__)
+  add(HasAmx(), kAmxOps);
+  add(HasAvx512(), kAvx512Ops);
+  add(HasAvxVnni(), kAvxVnniOps);
+  add(HasAvx2(), kAvx2Ops);
+#elif defined(__aarch64__)
+  const bool dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  add(dot && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0, kI8mmOps);
+  add(dot, kNeonOps);
+#endif
+  add(true, ReferenceOps());
+  return found;
 }
-bool HasAvx512() {
-  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
-}
+
 }  // namespace
 
-const OpTable* CpuOps(const char* forced) {
-  const auto allowed = [forced](const char* name) {
-    return forced == nullptr || std::strcmp(forced, name) == 0;
-  };
-  if (allowed("avx512") && HasAvx512()) return &kAvx512Ops;
-  if (allowed("avx2") && HasAvx2()) return &kAvx2Ops;
-  return allowed("reference") ? &ReferenceOps() : nullptr;
+const OpTables& CpuTables() {
+  static const OpTables tables = FindTables();
+  return tables;
 }
-#else
+
 const OpTable* CpuOps(const char* forced) {
-  return forced == nullptr || std::strcmp(forced, "reference") == 0 ? &ReferenceOps() : nullptr;
+  const OpTables& tables = CpuTables();
+  for (int i = 0; i < tables.count; ++i) {
+    if (forced == nullptr || std::strcmp(forced, tables.tables[i]->name) == 0)
+      return tables.tables[i];
+  }
+  return nullptr;
 }
-#endif
 
 }  // namespace thermocline::kernels

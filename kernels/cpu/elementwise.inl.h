@@ -1,5 +1,4 @@
-// elementwise.h, attention.h and the activations of quantize.h on sixteen lanes.
-#include "kernels/attention.h"
+// elementwise.h and the activations of quantize.h on sixteen lanes.
 #include "kernels/elementwise.h"
 #include "kernels/quantize.h"
 
@@ -7,8 +6,8 @@ namespace thermocline::kernels {
 namespace {
 
 // exp by range reduction to [-ln2/2, ln2/2] and a polynomial of degree 6; relative error below 2e-7
-// on
-// [-87, 88], which a test measures. Clamped outside. Source: Cephes' expf, coefficients by Taylor.
+// on [-87, 88], which a test measures. Clamped outside. Source: Cephes' expf, coefficients by
+// Taylor.
 inline F32x16 Exp(F32x16 x) {
   x = MinF(MaxF(x, Set1(-87.3F)), Set1(88.0F));
   const F32x16 n = RoundF(MulF(x, Set1(1.44269504F)));
@@ -60,9 +59,64 @@ void RmsNorm(const RmsNormParams& p) {
       [&](int j) { p.out[j] = p.x[j] * scale * p.weight[j]; });
 }
 
+inline F32x16 SumChains(const float* x, int n) {
+  F32x16 sum = ZeroF();
+  int i = 0;
+  for (; i + 16 <= n; i += 16) sum = AddF(sum, LoadF32(x + i));
+  return i < n ? AddF(sum, LoadPartial(x + i, n - i)) : sum;
+}
+
+void LayerNorm(const LayerNormParams& p) {
+  const float mean = SumLanes(SumChains(p.x, p.n)) / static_cast<float>(p.n);
+  float squares[16] = {};
+  F32x16 sum = ZeroF();
+  int i = 0;
+  for (; i + 16 <= p.n; i += 16) {
+    const F32x16 centred = SubF(LoadF32(p.x + i), Set1(mean));
+    sum = Fma(centred, centred, sum);
+  }
+  Store(squares, sum);
+  for (; i < p.n; ++i)
+    squares[i % 16] = __builtin_fmaf(p.x[i] - mean, p.x[i] - mean, squares[i % 16]);
+  const float variance = SumLanes(LoadF32(squares)) / static_cast<float>(p.n);
+  const float scale = 1.0F / __builtin_sqrtf(variance + p.eps);
+  ForLanes(
+      p.n,
+      [&](int j) {
+        const F32x16 y =
+            MulF(MulF(SubF(LoadF32(p.x + j), Set1(mean)), Set1(scale)), LoadF32(p.weight + j));
+        Store(p.out + j, p.bias != nullptr ? AddF(y, LoadF32(p.bias + j)) : y);
+      },
+      [&](int j) {
+        const float y = (p.x[j] - mean) * scale * p.weight[j];
+        p.out[j] = p.bias != nullptr ? y + p.bias[j] : y;
+      });
+}
+
+// Rotates x[i] with x[i + half]: whole vectors.
+inline void RotateHalves(float* x, int half, const float* cos, const float* sin) {
+  ForLanes(
+      half,
+      [&](int i) {
+        const F32x16 a = LoadF32(x + i), b = LoadF32(x + i + half);
+        const F32x16 c = LoadF32(cos + i), s = LoadF32(sin + i);
+        Store(x + i, SubF(MulF(a, c), MulF(b, s)));
+        Store(x + i + half, AddF(MulF(a, s), MulF(b, c)));
+      },
+      [&](int i) {
+        const float a = x[i], b = x[i + half];
+        x[i] = a * cos[i] - b * sin[i];
+        x[i + half] = a * sin[i] + b * cos[i];
+      });
+}
+
 void Rope(const RopeParams& p) {
   for (int h = 0; h < p.heads; ++h) {
     float* x = p.x + h * p.head_dim;
+    if (p.halves) {
+      RotateHalves(x, p.rope_dim / 2, p.cos, p.sin);
+      continue;
+    }
     for (int i = 0; i < p.rope_dim / 2; ++i) {
       const float a = x[2 * i], b = x[2 * i + 1];
       x[2 * i] = a * p.cos[i] - b * p.sin[i];
@@ -71,25 +125,57 @@ void Rope(const RopeParams& p) {
   }
 }
 
-inline F32x16 Activate(const GatedParams& p, F32x16 gate) {
+inline F32x16 Sigmoid(F32x16 x) {
+  return DivF(Set1(1.0F), AddF(Set1(1.0F), Exp(SubF(ZeroF(), x))));
+}
+
+// 1 + erf(x / sqrt(2)), absolute error below 2e-7. Source: Abramowitz and Stegun 7.1.26.
+inline F32x16 OnePlusErf(F32x16 x) {
+  const F32x16 z = MulF(AbsF(x), Set1(0.70710678F));
+  const F32x16 t = DivF(Set1(1.0F), Fma(z, Set1(0.3275911F), Set1(1.0F)));
+  F32x16 p = Set1(1.061405429F);
+  constexpr float kCoefficients[] = {-1.453152027F, 1.421413741F, -0.284496736F, 0.254829592F};
+  for (const float c : kCoefficients) p = Fma(p, t, Set1(c));
+  const F32x16 rest = MulF(MulF(p, t), Exp(SubF(ZeroF(), MulF(z, z))));  // 1 - erf(z)
+  return SelectAtLeast(x, ZeroF(), SubF(Set1(2.0F), rest), rest);
+}
+
+inline F32x16 Activate(const GatedParams& p, F32x16 x) {
   switch (p.activation) {
     case GateActivation::kRelu:
-      return MaxF(gate, ZeroF());
+    case GateActivation::kDRelu:
+      return MaxF(x, ZeroF());
     case GateActivation::kFatRelu:
-      return KeepAtLeast(gate, Set1(p.threshold));
+      return KeepAtLeast(x, Set1(p.threshold));
+    case GateActivation::kRelu2: {
+      const F32x16 positive = MaxF(x, ZeroF());
+      return MulF(positive, positive);
+    }
+    case GateActivation::kGelu:
+      return MulF(MulF(Set1(0.5F), x), OnePlusErf(x));
+    case GateActivation::kGeluTanh: {  // 0.5 (1 + tanh(u)) = sigmoid(2u)
+      const F32x16 cubic = MulF(MulF(x, x), MulF(x, Set1(0.044715F)));
+      return MulF(x, Sigmoid(MulF(AddF(x, cubic), Set1(1.5957691216F))));
+    }
     default:
-      return DivF(gate, AddF(Set1(1.0F), Exp(SubF(ZeroF(), gate))));
+      return DivF(x, AddF(Set1(1.0F), Exp(SubF(ZeroF(), x))));
   }
+}
+
+inline F32x16 Gate(const GatedParams& p, F32x16 gate, F32x16 up) {
+  if (p.activation == GateActivation::kDRelu) up = MaxF(up, ZeroF());
+  return MulF(Activate(p, gate), up);
 }
 
 void Gated(const GatedParams& p) {
   int i = 0;
   for (; i + 16 <= p.n; i += 16)
-    Store(p.out + i, MulF(Activate(p, LoadF32(p.gate + i)), LoadF32(p.up + i)));
+    Store(p.out + i, Gate(p, LoadF32(p.gate + i), p.up ? LoadF32(p.up + i) : Set1(1.0F)));
   const int rest = p.n - i;
   if (rest > 0) {
-    StorePartial(p.out + i, rest,
-                 MulF(Activate(p, LoadPartial(p.gate + i, rest)), LoadPartial(p.up + i, rest)));
+    StorePartial(
+        p.out + i, rest,
+        Gate(p, LoadPartial(p.gate + i, rest), p.up ? LoadPartial(p.up + i, rest) : Set1(1.0F)));
   }
 }
 
@@ -105,17 +191,17 @@ void ToHalf(const float* x, int n, std::uint16_t* out) {
       [&](int i) { out[i] = FloatToHalf(x[i]); });
 }
 
-float SoftmaxExp(float* x, int n, float max, float scale) {
-  const F32x16 m = Set1(max), s = Set1(scale);
+float SoftmaxExp(float* x, int n, float max) {
+  const F32x16 m = Set1(max);
   F32x16 sum = ZeroF();
   int i = 0;
   for (; i + 16 <= n; i += 16) {
-    const F32x16 e = Exp(MulF(s, SubF(LoadF32(x + i), m)));
+    const F32x16 e = Exp(SubF(LoadF32(x + i), m));
     Store(x + i, e);
     sum = AddF(sum, e);
   }
   if (i < n) {
-    StorePartial(x + i, n - i, Exp(MulF(s, SubF(LoadPartial(x + i, n - i), m))));
+    StorePartial(x + i, n - i, Exp(SubF(LoadPartial(x + i, n - i), m)));
     sum = AddF(sum, LoadPartial(x + i, n - i));
   }
   return SumLanes(sum);
@@ -130,38 +216,9 @@ void Quantize(const QuantizeParams& p) {
     StoreI8(p.q + 32 * b, qlo);
     StoreI8(p.q + 32 * b + 16, qhi);
     p.scale[b] = max / 127.0F;
-    p.sum[b] = SumLanesI(AddI(RoundI(qlo), RoundI(qhi)));
-  }
-}
-
-// Two passes over the cache: scores, then the weighted sum, 16 columns at a time.
-void Attention(const AttentionParams& p) {
-  alignas(64) float q[kHeadDimMax] = {};
-  for (int i = 0; i < p.head_dim; ++i) q[i] = p.q[i];
-  float max = -__builtin_inff();
-  for (int s = 0; s < p.cached_tokens; ++s) {
-    const std::uint16_t* k = p.k + static_cast<std::ptrdiff_t>(s) * p.stride;
-    F32x16 dot = ZeroF();
-    for (int i = 0; i < p.stride; i += 16) dot = Fma(LoadF16(k + i), LoadF32(q + i), dot);
-    p.scores[s] = SumLanes(dot);
-    max = p.scores[s] > max ? p.scores[s] : max;
-  }
-  const F32x16 inverse = Set1(1.0F / SoftmaxExp(p.scores, p.cached_tokens, max, p.scale));
-  for (int i = 0; i < p.stride; i += 16) {
-    F32x16 even = ZeroF(), odd = ZeroF();
-    const std::uint16_t* v = p.v + i;
-    int s = 0;
-    for (; s + 2 <= p.cached_tokens; s += 2, v += 2 * p.stride) {
-      even = Fma(LoadF16(v), Set1(p.scores[s]), even);
-      odd = Fma(LoadF16(v + p.stride), Set1(p.scores[s + 1]), odd);
-    }
-    if (s < p.cached_tokens) even = Fma(LoadF16(v), Set1(p.scores[s]), even);
-    const F32x16 out = MulF(AddF(even, odd), inverse);
-    if (i + 16 <= p.head_dim) {
-      Store(p.out + i, out);
-    } else {
-      StorePartial(p.out + i, p.head_dim - i, out);
-    }
+    p.half_sum[b] = SumLanesI(RoundI(qlo));
+    p.sum[b] = p.half_sum[b] + SumLanesI(RoundI(qhi));
+    p.scaled_sum[b] = p.scale[b] * static_cast<float>(p.sum[b]);
   }
 }
 

@@ -5,6 +5,7 @@
 // in the same order whatever the tile, so prefill and decode give the same bits. Bytes moved per
 // token and matrix: the weights once per tile of tokens; activations stay in L1.
 #include "kernels/gemm.h"
+#include "kernels/reference/panel_view.h"
 
 namespace thermocline::kernels {
 namespace {
@@ -15,7 +16,9 @@ struct Tile {
   const float* x[T];
   const std::int8_t* q[T];
   const float* scale[T];
+  const float* scaled_sum[T];
   const std::int32_t* sum[T];
+  const std::int32_t* half_sum[T];
 };
 
 template <int T>
@@ -23,37 +26,41 @@ Tile<T> MakeTile(const Activations& a, int token) {
   Tile<T> tile;
   for (int t = 0; t < T; ++t) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(token + t) * a.cols;
+    const std::ptrdiff_t block = at / kActivationBlock;
     tile.x[t] = a.x + at;
     tile.q[t] = a.q + at;
-    tile.scale[t] = a.scale + at / kActivationBlock;
-    tile.sum[t] = a.sum + at / kActivationBlock;
+    tile.scale[t] = a.scale + block;
+    tile.scaled_sum[t] = a.scaled_sum + block;
+    tile.sum[t] = a.sum + block;
+    tile.half_sum[t] = a.half_sum + block;
   }
   return tile;
 }
 
-inline F32x16 LoadColumn(const std::uint8_t* panel, int col, DType type) {
-  switch (type) {
-    case DType::kF32:
-      return LoadF32(panel + static_cast<std::ptrdiff_t>(col) * 64);
-    case DType::kF16:
-      return LoadF16(panel + static_cast<std::ptrdiff_t>(col) * 32);
-    default:
-      return LoadBF16(panel + static_cast<std::ptrdiff_t>(col) * 32);
-  }
+// Sixteen values as they lie in memory, to floats.
+enum class Column { kF32, kF16, kBF16, kI8 };
+
+template <Column kind>
+inline F32x16 LoadColumn(const std::uint8_t* columns, int col) {
+  const auto at = static_cast<std::ptrdiff_t>(col);
+  if constexpr (kind == Column::kF32) return LoadF32(columns + at * 64);
+  if constexpr (kind == Column::kF16) return LoadF16(columns + at * 32);
+  if constexpr (kind == Column::kBF16) return LoadBF16(columns + at * 32);
+  if constexpr (kind == Column::kI8) return ToF32(LoadI8(columns + at * 16));
 }
 
-template <int T, DType type>
-void FloatPanel(const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
-  // Four chains a token hide the latency of the multiply-add; larger tiles go two tokens at a time.
-  if constexpr (T > 2) {
-    Tile<2> pair;
-    F32x16 part[2];
-    for (int t = 0; t < T; t += 2) {
-      pair.x[0] = tile.x[t];
-      pair.x[1] = tile.x[t + 1];
-      FloatPanel<2, type>(panel, cols, pair, part);
-      acc[t] = part[0];
-      acc[t + 1] = part[1];
+// acc[t] = sum over columns of column c times x[t][c], in four chains a token, which hide the
+// latency of the multiply-add. Larger tiles go kFloatTile tokens at a time.
+template <int T, Column kind>
+void MultiplyColumns(const std::uint8_t* columns, int cols, const float* const (&x)[T],
+                     F32x16 (&acc)[T]) {
+  if constexpr (T > kFloatTile) {
+    for (int t = 0; t < T; t += kFloatTile) {
+      const float* some[kFloatTile];
+      F32x16 part[kFloatTile];
+      for (int i = 0; i < kFloatTile; ++i) some[i] = x[t + i];
+      MultiplyColumns<kFloatTile, kind>(columns, cols, some, part);
+      for (int i = 0; i < kFloatTile; ++i) acc[t + i] = part[i];
     }
   } else {
     F32x16 chain[T][4];
@@ -63,95 +70,146 @@ void FloatPanel(const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16
     int c = 0;
     for (; c + 4 <= cols; c += 4) {
       for (int i = 0; i < 4; ++i) {
-        const F32x16 w = LoadColumn(panel, c + i, type);
-        for (int t = 0; t < T; ++t) chain[t][i] = Fma(w, Set1(tile.x[t][c + i]), chain[t][i]);
+        const F32x16 w = LoadColumn<kind>(columns, c + i);
+        for (int t = 0; t < T; ++t) chain[t][i] = Fma(w, Set1(x[t][c + i]), chain[t][i]);
       }
     }
     for (int i = 0; c + i < cols; ++i) {
-      const F32x16 w = LoadColumn(panel, c + i, type);
-      for (int t = 0; t < T; ++t) chain[t][i] = Fma(w, Set1(tile.x[t][c + i]), chain[t][i]);
+      const F32x16 w = LoadColumn<kind>(columns, c + i);
+      for (int t = 0; t < T; ++t) chain[t][i] = Fma(w, Set1(x[t][c + i]), chain[t][i]);
     }
     for (int t = 0; t < T; ++t)
       acc[t] = AddF(AddF(chain[t][0], chain[t][1]), AddF(chain[t][2], chain[t][3]));
   }
 }
 
-template <int T>
-void PanelQ8_0(const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
-  for (int b = 0; b < cols / 32; ++b, panel += 544) {
-    const F32x16 d = LoadF16(panel);
-    U8x64 w[8];
-    for (int i = 0; i < 8; ++i) w[i] = LoadU8(panel + 32 + 64 * i);
-    for (int t = 0; t < T; ++t) {
-      const std::int8_t* q = tile.q[t] + b * 32;
-      I32x16 even = Set1I(-kWideOffset * tile.sum[t][b]), odd = ZeroI();
-      for (int i = 0; i < 8; i += 2) {
-        even = Dot4Wide(even, w[i], q + 4 * i);
-        odd = Dot4Wide(odd, w[i + 1], q + 4 * i + 4);
-      }
-      acc[t] = Fma(MulF(d, Set1(tile.scale[t][b])), ToF32(AddI(even, odd)), acc[t]);
-    }
+// The eight quads of 32 columns of a type with nibbles: levels 0..15, or 0..31 with fifth bits.
+template <bool kFifthBits>
+inline void DecodeNibbles(const std::uint8_t* group, U8x64 (&w)[8]) {
+  const std::uint8_t* nibbles = group + (kFifthBits ? kQuadBytes : 0);
+  for (int i = 0; i < 4; ++i) {
+    const U8x64 packed = LoadU8(nibbles + kQuadBytes * i);
+    w[i] = LowNibbles(packed);
+    w[4 + i] = HighNibbles(packed);
+  }
+  if constexpr (kFifthBits) {
+    const U8x64 bits = LoadU8(group);
+    w[0] = Or(w[0], FifthBits<0>(bits));
+    w[1] = Or(w[1], FifthBits<1>(bits));
+    w[2] = Or(w[2], FifthBits<2>(bits));
+    w[3] = Or(w[3], FifthBits<3>(bits));
+    w[4] = Or(w[4], FifthBits<4>(bits));
+    w[5] = Or(w[5], FifthBits<5>(bits));
+    w[6] = Or(w[6], FifthBits<6>(bits));
+    w[7] = Or(w[7], FifthBits<7>(bits));
   }
 }
 
-template <int T, bool has_min>
-void PanelQ4(const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
-  constexpr int kHeader = has_min ? 64 : 32;
-  for (int b = 0; b < cols / 32; ++b, panel += kHeader + 256) {
-    const F32x16 d = LoadF16(panel);
-    U8x64 low[4], high[4];
-    for (int i = 0; i < 4; ++i) {
-      const U8x64 packed = LoadU8(panel + kHeader + 64 * i);
-      low[i] = LowNibbles(packed);
-      high[i] = HighNibbles(packed);
-    }
-    for (int t = 0; t < T; ++t) {
-      const std::int8_t* q = tile.q[t] + b * 32;
-      const std::int32_t sum = tile.sum[t][b];
-      const float scale = tile.scale[t][b];
-      I32x16 even = Set1I(has_min ? 0 : -8 * sum), odd = ZeroI();
-      for (int i = 0; i < 4; ++i) {
-        even = Dot4(even, low[i], q + 4 * i);
-        odd = Dot4(odd, high[i], q + 16 + 4 * i);
-      }
-      acc[t] = Fma(MulF(d, Set1(scale)), ToF32(AddI(even, odd)), acc[t]);
-      if constexpr (has_min)
-        acc[t] = Fma(LoadF16(panel + 32), Set1(scale * static_cast<float>(sum)), acc[t]);
-    }
-  }
-}
-
-// The four quads of columns of a Q6_K sub-block, each 0..63.
-inline void DecodeSubBlock(const std::uint8_t* p, U8x64 (&w)[4]) {
-  const U8x64 low0 = LoadU8(p), low1 = LoadU8(p + 64), high = LoadU8(p + 128);
+// The four quads of a Q6_K sub-block, each 0..63.
+inline void DecodeSubBlock(const std::uint8_t* p, U8x64* w) {
+  const U8x64 low0 = LoadU8(p), low1 = LoadU8(p + kQuadBytes), high = LoadU8(p + 2 * kQuadBytes);
   w[0] = Or(LowNibbles(low0), TwoBitsHigh<0>(high));
   w[1] = Or(HighNibbles(low0), TwoBitsHigh<1>(high));
   w[2] = Or(LowNibbles(low1), TwoBitsHigh<2>(high));
   w[3] = Or(HighNibbles(low1), TwoBitsHigh<3>(high));
 }
 
-template <int T>
-void PanelQ6K(const std::uint8_t* panel, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
-  for (int b = 0; b < cols / 32; ++b) {  // blocks of activations; eight make a block of weights
-    const std::uint8_t* block = panel + static_cast<std::ptrdiff_t>(b / 8) * 3360;
-    const int sub = b % 8 * 2;
-    U8x64 w[2][4];
-    DecodeSubBlock(block + 288 + sub * 192, w[0]);
-    DecodeSubBlock(block + 288 + sub * 192 + 192, w[1]);
+template <DType type>
+inline void DecodeGroup(const std::uint8_t* group, U8x64 (&w)[8]) {
+  if constexpr (type == DType::kQ8_0) {
+    for (int i = 0; i < 8; ++i) w[i] = LoadU8(group + kQuadBytes * i);
+  } else {
+    DecodeNibbles<LayoutOf(type).fifth_bits != 0>(group, w);
+  }
+}
+
+// Q8_0, Q4_0, Q4_1, Q5_0, Q5_1.
+template <int T, DType type>
+void PanelBlocks32(const std::uint8_t* block, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
+  constexpr PanelLayout kLayout = LayoutOf(type);
+  constexpr bool kWide = type == DType::kQ8_0;
+  constexpr std::int32_t kOffset = kWide ? kWideOffset : kLayout.offset;
+  for (int b = 0; b < cols / 32; ++b, block += PanelBytes(type, 32)) {
+    U8x64 w[8];
+    DecodeGroup<type>(block + kLayout.header, w);
+    I32x16 dot[T];
+    for (int t = 0; t < T; ++t) dot[t] = Set1I(-kOffset * tile.sum[t][b]);
+    DotQuads<T, 8, kWide>(w, tile.q, b * 32, dot);
     const F32x16 d = LoadF16(block);
-    const I32x16 scale[2] = {LoadI8(block + 32 + sub * 16), LoadI8(block + 48 + sub * 16)};
-    for (int t = 0; t < T; ++t) {
-      const std::int8_t* q = tile.q[t] + b * 32;
-      I32x16 scaled = ZeroI();
-      for (int s = 0; s < 2; ++s) {
-        std::int32_t sum = 0;
-        for (int i = 0; i < 16; ++i) sum += q[16 * s + i];
-        I32x16 dot = Set1I(-32 * sum);
-        for (int i = 0; i < 4; ++i) dot = Dot4(dot, w[s][i], q + 16 * s + 4 * i);
-        scaled = AddI(scaled, MulI(dot, scale[s]));
-      }
-      acc[t] = Fma(MulF(d, Set1(tile.scale[t][b])), ToF32(scaled), acc[t]);
+    for (int t = 0; t < T; ++t)
+      acc[t] = Fma(MulF(d, Set1(tile.scale[t][b])), ToF32(dot[t]), acc[t]);
+    if constexpr (kLayout.min >= 0) {
+      const F32x16 m = LoadF16(block + kLayout.min);
+      for (int t = 0; t < T; ++t) acc[t] = Fma(m, Set1(tile.scaled_sum[t][b]), acc[t]);
     }
+  }
+}
+
+// The scales and minimums of the eight sub-blocks of Q4_K and Q5_K, as floats.
+inline void DecodeSixBitNumbers(const std::uint8_t* words, F32x16 (&numbers)[16]) {
+  I32x16 word[3];
+  for (int i = 0; i < 3; ++i) word[i] = LoadI32(words + kQuadBytes * i);
+  for (int k = 0; k < 15; ++k) numbers[k] = ToF32(AndI(ShiftRightI(word[k / 5], 6 * (k % 5)), 63));
+  const I32x16 low = ShiftRightI(word[0], 30), middle = AndI(ShiftRightI(word[1], 28), 12),
+               high = AndI(ShiftRightI(word[2], 26), 48);
+  numbers[15] = ToF32(AddI(low, AddI(middle, high)));
+}
+
+// Q4_K, Q5_K. Products of a dot product and a scale are below 2^24: exact in f32.
+template <int T, DType type>
+void PanelWithMins(const std::uint8_t* block, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
+  constexpr PanelLayout kLayout = LayoutOf(type);
+  for (int b = 0; b < cols / 256; ++b, block += PanelBytes(type, 256)) {
+    F32x16 numbers[16], scaled[T], mins[T];
+    DecodeSixBitNumbers(block + 2 * 32, numbers);
+    for (int t = 0; t < T; ++t) scaled[t] = mins[t] = ZeroF();
+    for (int sub = 0; sub < 8; ++sub) {
+      U8x64 w[8];
+      DecodeGroup<type>(block + kLayout.header + sub * kLayout.group_bytes, w);
+      I32x16 dot[T];
+      for (int t = 0; t < T; ++t) dot[t] = ZeroI();
+      const int at = b * 8 + sub;
+      DotQuads<T, 8, false>(w, tile.q, at * 32, dot);
+      for (int t = 0; t < T; ++t) {
+        scaled[t] = Fma(MulF(ToF32(dot[t]), numbers[sub]), Set1(tile.scale[t][at]), scaled[t]);
+        mins[t] = Fma(numbers[8 + sub], Set1(tile.scaled_sum[t][at]), mins[t]);
+      }
+    }
+    const F32x16 d = LoadF16(block), dmin = SubF(ZeroF(), LoadF16(block + kLayout.min));
+    for (int t = 0; t < T; ++t) acc[t] = Fma(dmin, mins[t], Fma(d, scaled[t], acc[t]));
+  }
+}
+
+// Q6_K. The sum of two sub-blocks' scaled dot products is below 2^24: exact in f32.
+template <int T>
+void PanelQ6K(const std::uint8_t* block, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
+  constexpr PanelLayout kLayout = LayoutOf(DType::kQ6_K);
+  for (int b = 0; b < cols / 256; ++b, block += PanelBytes(DType::kQ6_K, 256)) {
+    F32x16 scaled[T];
+    for (int t = 0; t < T; ++t) scaled[t] = ZeroF();
+    for (int group = 0; group < 8; ++group) {
+      const int at = b * 8 + group;
+      const std::uint8_t* levels = block + kLayout.header + group * kLayout.group_bytes;
+      F32x16 both[T];
+      for (int half = 0; half < 2; ++half) {
+        U8x64 w[4];
+        DecodeSubBlock(levels + half * 3 * kQuadBytes, w);
+        I32x16 dot[T];
+        for (int t = 0; t < T; ++t) {
+          const std::int32_t first = tile.half_sum[t][at];
+          dot[t] = Set1I(-kLayout.offset * (half == 0 ? first : tile.sum[t][at] - first));
+        }
+        DotQuads<T, 4, false>(w, tile.q, at * 32 + half * 16, dot);
+        const F32x16 scale = ToF32(LoadI8(block + 32 + (group * 2 + half) * kPanelRows));
+        for (int t = 0; t < T; ++t) {
+          const F32x16 product = MulF(ToF32(dot[t]), scale);
+          both[t] = half == 0 ? product : AddF(both[t], product);
+        }
+      }
+      for (int t = 0; t < T; ++t) scaled[t] = Fma(both[t], Set1(tile.scale[t][at]), scaled[t]);
+    }
+    const F32x16 d = LoadF16(block);
+    for (int t = 0; t < T; ++t) acc[t] = Fma(d, scaled[t], acc[t]);
   }
 }
 
@@ -161,19 +219,29 @@ void MultiplyPanel(DType type, const std::uint8_t* panel, int cols, const Tile<T
   for (int t = 0; t < T; ++t) acc[t] = ZeroF();
   switch (type) {
     case DType::kF32:
-      return FloatPanel<T, DType::kF32>(panel, cols, tile, acc);
+      return MultiplyColumns<T, Column::kF32>(panel, cols, tile.x, acc);
     case DType::kF16:
-      return FloatPanel<T, DType::kF16>(panel, cols, tile, acc);
+      return MultiplyColumns<T, Column::kF16>(panel, cols, tile.x, acc);
     case DType::kBF16:
-      return FloatPanel<T, DType::kBF16>(panel, cols, tile, acc);
+      return MultiplyColumns<T, Column::kBF16>(panel, cols, tile.x, acc);
     case DType::kQ8_0:
-      return PanelQ8_0<T>(panel, cols, tile, acc);
+      return PanelBlocks32<T, DType::kQ8_0>(panel, cols, tile, acc);
     case DType::kQ4_0:
-      return PanelQ4<T, false>(panel, cols, tile, acc);
+      return PanelBlocks32<T, DType::kQ4_0>(panel, cols, tile, acc);
     case DType::kQ4_1:
-      return PanelQ4<T, true>(panel, cols, tile, acc);
+      return PanelBlocks32<T, DType::kQ4_1>(panel, cols, tile, acc);
+    case DType::kQ5_0:
+      return PanelBlocks32<T, DType::kQ5_0>(panel, cols, tile, acc);
+    case DType::kQ5_1:
+      return PanelBlocks32<T, DType::kQ5_1>(panel, cols, tile, acc);
+    case DType::kQ4_K:
+      return PanelWithMins<T, DType::kQ4_K>(panel, cols, tile, acc);
+    case DType::kQ5_K:
+      return PanelWithMins<T, DType::kQ5_K>(panel, cols, tile, acc);
     case DType::kQ6_K:
       return PanelQ6K<T>(panel, cols, tile, acc);
+    default:
+      return;  // no panels of the other types exist
   }
 }
 

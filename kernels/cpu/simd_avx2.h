@@ -1,4 +1,5 @@
-// Sixteen lanes as two AVX2 vectors. Included by one translation unit, compiled for that ISA.
+// Sixteen lanes as two AVX2 vectors, with or without AVX-VNNI's byte dot product. Included by one
+// translation unit for each, compiled for that ISA.
 #pragma once
 
 #include <immintrin.h>
@@ -8,8 +9,15 @@
 namespace thermocline::kernels {
 namespace {
 
+#if defined(__AVXVNNI__) || defined(__AVX512VNNI__)
+#define THERMOCLINE_VNNI_256 1
+constexpr const char* kIsaName = "avxvnni";
+#else
+#define THERMOCLINE_VNNI_256 0
 constexpr const char* kIsaName = "avx2";
-constexpr int kTokenTile = 2;  // 16 registers hold 2 pairs of accumulators beside the weights
+#endif
+constexpr int kFloatTile = 1;  // four chains take 8 of 16 registers
+constexpr int kTokenTile = 4;  // decoded weights are spilled, but decoded once for four tokens
 
 struct F32x16 {
   __m256 a, b;
@@ -83,6 +91,11 @@ inline __m256 PowerOfTwoHalf(__m256 n) {
   return _mm256_castsi256_ps(
       _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
+// x where v >= bound, else y.
+inline F32x16 SelectAtLeast(F32x16 v, F32x16 bound, F32x16 x, F32x16 y) {
+  return {_mm256_blendv_ps(y.a, x.a, _mm256_cmp_ps(v.a, bound.a, _CMP_GE_OQ)),
+          _mm256_blendv_ps(y.b, x.b, _mm256_cmp_ps(v.b, bound.b, _CMP_GE_OQ))};
+}
 // 2^n for integral n in [-126, 127].
 inline F32x16 PowerOfTwo(F32x16 n) { return {PowerOfTwoHalf(n.a), PowerOfTwoHalf(n.b)}; }
 inline F32x16 ToF32(I32x16 v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
@@ -92,8 +105,18 @@ inline I32x16 ZeroI() { return {_mm256_setzero_si256(), _mm256_setzero_si256()};
 inline I32x16 AddI(I32x16 x, I32x16 y) {
   return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
 }
-inline I32x16 MulI(I32x16 x, I32x16 y) {
-  return {_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)};
+inline I32x16 LoadI32(const void* p) {
+  const __m256i* v = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(v), _mm256_loadu_si256(v + 1)};
+}
+inline I32x16 AndI(I32x16 v, std::int32_t mask) {
+  const __m256i m = _mm256_set1_epi32(mask);
+  return {_mm256_and_si256(v.a, m), _mm256_and_si256(v.b, m)};
+}
+// Zeros come in from above.
+inline I32x16 ShiftRightI(I32x16 v, int bits) {
+  const __m128i count = _mm_cvtsi32_si128(bits);
+  return {_mm256_srl_epi32(v.a, count), _mm256_srl_epi32(v.b, count)};
 }
 inline I32x16 LoadI8(const void* p) {
   const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
@@ -130,6 +153,16 @@ template <int j>
 inline U8x64 TwoBitsHigh(U8x64 v) {
   return {TwoBitsHighHalf<j>(v.a), TwoBitsHighHalf<j>(v.b)};
 }
+template <int i>
+inline __m256i FifthBitsHalf(__m256i v) {
+  const __m256i moved = i < 4 ? _mm256_slli_epi16(v, 4 - i) : _mm256_srli_epi16(v, i - 4);
+  return _mm256_and_si256(moved, _mm256_set1_epi8(16));
+}
+// Bit i of every byte, moved to bit 4.
+template <int i>
+inline U8x64 FifthBits(U8x64 v) {
+  return {FifthBitsHalf<i>(v.a), FifthBitsHalf<i>(v.b)};
+}
 inline U8x64 Or(U8x64 x, U8x64 y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
 
 inline __m256i BroadcastQuad(const std::int8_t* x) {
@@ -137,28 +170,45 @@ inline __m256i BroadcastQuad(const std::int8_t* x) {
   __builtin_memcpy(&quad, x, 4);
   return _mm256_set1_epi32(quad);
 }
-inline __m256i SumQuads(__m256i weights, __m256i x) {
-  return _mm256_madd_epi16(_mm256_maddubs_epi16(weights, x), _mm256_set1_epi16(1));
+#if THERMOCLINE_VNNI_256
+inline __m256i AddQuads(__m256i acc, __m256i weights, __m256i x) {
+#if defined(__AVXVNNI__)
+  return _mm256_dpbusd_avx_epi32(acc, weights, x);
+#else  // the same instruction as AVX-512 encodes it: a test runs it where AVX-VNNI is missing
+  return _mm256_dpbusd_epi32(acc, weights, x);
+#endif
 }
+#else
+inline __m256i AddQuads(__m256i acc, __m256i weights, __m256i x) {
+  const __m256i pairs = _mm256_maddubs_epi16(weights, x);
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+#endif
 // acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
 // Requires: weights <= 127, so that two products fit 16 bits.
 inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   const __m256i quad = BroadcastQuad(x);
-  return {_mm256_add_epi32(acc.a, SumQuads(weights.a, quad)),
-          _mm256_add_epi32(acc.b, SumQuads(weights.b, quad))};
+  return {AddQuads(acc.a, weights.a, quad), AddQuads(acc.b, weights.b, quad)};
 }
-inline __m256i SumQuadsSigned(__m256i offset_weights, __m256i x) {
+#if THERMOCLINE_VNNI_256
+inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
+  return Dot4(acc, weights, x);
+}
+inline constexpr std::int32_t kWideOffset =
+    128;  // what Dot4Wide leaves to subtract, times the sum of x
+#else
+inline __m256i AddQuadsSigned(__m256i acc, __m256i offset_weights, __m256i x) {
   const __m256i w = _mm256_xor_si256(offset_weights, _mm256_set1_epi8(-128));
-  return SumQuads(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+  return AddQuads(acc, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
 }
 // As Dot4 for Q8_0's q + 128: takes the offset off first, for 255 * 127 * 2 does not fit 16 bits.
 inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   const __m256i quad = BroadcastQuad(x);
-  return {_mm256_add_epi32(acc.a, SumQuadsSigned(weights.a, quad)),
-          _mm256_add_epi32(acc.b, SumQuadsSigned(weights.b, quad))};
+  return {AddQuadsSigned(acc.a, weights.a, quad), AddQuadsSigned(acc.b, weights.b, quad)};
 }
 inline constexpr std::int32_t kWideOffset =
     0;  // what Dot4Wide leaves to subtract, times the sum of x
+#endif
 
 inline float SumHalf(__m256 half) {
   const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
@@ -184,3 +234,5 @@ inline std::int32_t SumLanesI(I32x16 v) {
 
 }  // namespace
 }  // namespace thermocline::kernels
+
+#include "kernels/cpu/dot_quads.inl.h"

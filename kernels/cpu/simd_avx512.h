@@ -9,6 +9,7 @@ namespace thermocline::kernels {
 namespace {
 
 constexpr const char* kIsaName = "avx512";
+constexpr int kFloatTile = 4;  // 4 chains of 4 tokens, a column and a broadcast: 18 registers
 constexpr int kTokenTile = 8;  // 8 accumulators and 8 decoded weights leave 16 of 32 registers
 
 using F32x16 = __m512;
@@ -44,6 +45,10 @@ inline F32x16 RoundF(F32x16 v) {
 inline F32x16 KeepAtLeast(F32x16 v, F32x16 bound) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, bound, _CMP_GE_OQ), v);
 }
+// x where v >= bound, else y.
+inline F32x16 SelectAtLeast(F32x16 v, F32x16 bound, F32x16 x, F32x16 y) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, bound, _CMP_GE_OQ), y, x);
+}
 // 2^n for integral n in [-126, 127].
 inline F32x16 PowerOfTwo(F32x16 n) {
   const __m512i bits =
@@ -55,7 +60,14 @@ inline F32x16 ToF32(I32x16 v) { return _mm512_cvtepi32_ps(v); }
 inline I32x16 Set1I(std::int32_t v) { return _mm512_set1_epi32(v); }
 inline I32x16 ZeroI() { return _mm512_setzero_si512(); }
 inline I32x16 AddI(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
-inline I32x16 MulI(I32x16 a, I32x16 b) { return _mm512_mullo_epi32(a, b); }
+inline I32x16 LoadI32(const void* p) { return _mm512_loadu_si512(p); }
+inline I32x16 AndI(I32x16 v, std::int32_t mask) {
+  return _mm512_and_si512(v, _mm512_set1_epi32(mask));
+}
+// Zeros come in from above.
+inline I32x16 ShiftRightI(I32x16 v, int bits) {
+  return _mm512_srl_epi32(v, _mm_cvtsi32_si128(bits));
+}
 inline I32x16 LoadI8(const void* p) {
   return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
@@ -75,6 +87,12 @@ template <int j>
 inline U8x64 TwoBitsHigh(U8x64 v) {
   const __m512i moved = j < 2 ? _mm512_slli_epi16(v, 4 - 2 * j) : _mm512_srli_epi16(v, 2 * j - 4);
   return _mm512_and_si512(moved, _mm512_set1_epi8(0x30));
+}
+// Bit i of every byte, moved to bit 4.
+template <int i>
+inline U8x64 FifthBits(U8x64 v) {
+  const __m512i moved = i < 4 ? _mm512_slli_epi16(v, 4 - i) : _mm512_srli_epi16(v, i - 4);
+  return _mm512_and_si512(moved, _mm512_set1_epi8(16));
 }
 inline U8x64 Or(U8x64 a, U8x64 b) { return _mm512_or_si512(a, b); }
 // acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
@@ -102,3 +120,5 @@ inline std::int32_t SumLanesI(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 
 }  // namespace
 }  // namespace thermocline::kernels
+
+#include "kernels/cpu/dot_quads.inl.h"

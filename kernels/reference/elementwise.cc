@@ -1,4 +1,4 @@
-// Scalar oracle of elementwise.h and attention.h.
+// Scalar oracle of elementwise.h.
 #include <cmath>
 
 #include "kernels/reference/reference.h"
@@ -14,16 +14,23 @@ float AddLanes(float lanes[16]) {
   return lanes[0];
 }
 
-float Activate(const GatedParams& p, float gate) {
+float Activate(const GatedParams& p, float x) {
   switch (p.activation) {
     case GateActivation::kSilu:
-      return gate / (1.0F + std::exp(-gate));
+      return x / (1.0F + std::exp(-x));
     case GateActivation::kRelu:
-      return gate > 0 ? gate : 0.0F;
+    case GateActivation::kDRelu:
+      return x > 0 ? x : 0.0F;
     case GateActivation::kFatRelu:
-      return gate >= p.threshold ? gate : 0.0F;
+      return x >= p.threshold ? x : 0.0F;
+    case GateActivation::kRelu2:
+      return x > 0 ? x * x : 0.0F;
+    case GateActivation::kGelu:
+      return 0.5F * x * (1.0F + std::erf(x * std::sqrt(0.5F)));
+    case GateActivation::kGeluTanh:
+      return 0.5F * x * (1.0F + std::tanh(0.7978845608F * (x + 0.044715F * x * x * x)));
   }
-  return gate;
+  return x;
 }
 
 }  // namespace
@@ -35,19 +42,41 @@ void RmsNorm(const RmsNormParams& p) {
   for (int i = 0; i < p.n; ++i) p.out[i] = p.x[i] * scale * p.weight[i];
 }
 
+void LayerNorm(const LayerNormParams& p) {
+  float lanes[16] = {};
+  for (int i = 0; i < p.n; ++i) lanes[i % 16] += p.x[i];
+  const float mean = AddLanes(lanes) / static_cast<float>(p.n);
+  float squares[16] = {};
+  for (int i = 0; i < p.n; ++i) {
+    const float centred = p.x[i] - mean;
+    squares[i % 16] = std::fma(centred, centred, squares[i % 16]);
+  }
+  const float scale = 1.0F / std::sqrt(AddLanes(squares) / static_cast<float>(p.n) + p.eps);
+  for (int i = 0; i < p.n; ++i) {
+    p.out[i] = (p.x[i] - mean) * scale * p.weight[i];
+    if (p.bias != nullptr) p.out[i] += p.bias[i];
+  }
+}
+
 void Rope(const RopeParams& p) {
+  const int half = p.rope_dim / 2;
   for (int h = 0; h < p.heads; ++h) {
     float* x = p.x + h * p.head_dim;
-    for (int i = 0; i < p.rope_dim / 2; ++i) {
-      const float a = x[2 * i], b = x[2 * i + 1];
-      x[2 * i] = a * p.cos[i] - b * p.sin[i];
-      x[2 * i + 1] = a * p.sin[i] + b * p.cos[i];
+    for (int i = 0; i < half; ++i) {
+      float &first = x[p.halves ? i : 2 * i], &second = x[p.halves ? i + half : 2 * i + 1];
+      const float a = first, b = second;
+      first = a * p.cos[i] - b * p.sin[i];
+      second = a * p.sin[i] + b * p.cos[i];
     }
   }
 }
 
 void Gated(const GatedParams& p) {
-  for (int i = 0; i < p.n; ++i) p.out[i] = Activate(p, p.gate[i]) * p.up[i];
+  for (int i = 0; i < p.n; ++i) {
+    float up = p.up != nullptr ? p.up[i] : 1.0F;
+    if (p.activation == GateActivation::kDRelu) up = up > 0 ? up : 0.0F;
+    p.out[i] = Activate(p, p.gate[i]) * up;
+  }
 }
 
 void Add(float* x, const float* y, int n) {
@@ -58,30 +87,13 @@ void ToHalf(const float* x, int n, std::uint16_t* out) {
   for (int i = 0; i < n; ++i) out[i] = FloatToHalf(x[i]);
 }
 
-float SoftmaxExp(float* x, int n, float max, float scale) {
+float SoftmaxExp(float* x, int n, float max) {
   float lanes[16] = {};
   for (int i = 0; i < n; ++i) {
-    x[i] = std::exp(scale * (x[i] - max));
+    x[i] = std::exp(x[i] - max);
     lanes[i % 16] += x[i];
   }
   return AddLanes(lanes);
-}
-
-void Attention(const AttentionParams& p) {
-  float max = -INFINITY;
-  for (int s = 0; s < p.cached_tokens; ++s) {
-    float dot = 0;
-    for (int i = 0; i < p.head_dim; ++i) dot += p.q[i] * HalfToFloat(p.k[s * p.stride + i]);
-    p.scores[s] = dot;
-    max = dot > max ? dot : max;
-  }
-  const float total = SoftmaxExp(p.scores, p.cached_tokens, max, p.scale);
-  for (int i = 0; i < p.head_dim; ++i) {
-    float sum = 0;
-    for (int s = 0; s < p.cached_tokens; ++s)
-      sum += p.scores[s] * HalfToFloat(p.v[s * p.stride + i]);
-    p.out[i] = sum / total;
-  }
 }
 
 }  // namespace thermocline::kernels::reference
@@ -90,7 +102,7 @@ namespace thermocline::kernels {
 
 const OpTable& ReferenceOps() {
   using namespace reference;
-  static constexpr OpTable kTable = {"reference", Gemm,  Quantize, Attention, RmsNorm,
+  static constexpr OpTable kTable = {"reference", Gemm,  Quantize, Attention, RmsNorm,   LayerNorm,
                                      Rope,        Gated, Add,      ToHalf,    SoftmaxExp};
   return kTable;
 }

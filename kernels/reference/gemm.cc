@@ -2,16 +2,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/reference/panel_view.h"
 #include "kernels/reference/reference.h"
 
 namespace thermocline::kernels::reference {
 namespace {
-
-std::uint16_t Load16(const std::uint8_t* p) {
-  std::uint16_t value;
-  std::memcpy(&value, p, 2);
-  return value;
-}
 
 float LoadWeight(DType type, const std::uint8_t* panel, int col, int lane) {
   const std::size_t index =
@@ -32,99 +27,80 @@ float DotFloat(const PackedMatrix& w, const std::uint8_t* panel, int lane, const
   return (chain[0] + chain[1]) + (chain[2] + chain[3]);
 }
 
-// The block of one row taken out of its panel; `block` counts blocks of 32 (256 for Q6_K).
+// One token's activations.
 struct TokenView {
   const std::int8_t* q;
   const float* scale;
-  const std::int32_t* sum;
+  const float* scaled_sum;
 };
 
-int Nibble(const std::uint8_t* quads, int lane, int col) {
-  const std::uint8_t byte = quads[(col % 16) / 4 * 64 + lane * 4 + col % 4];
-  return col < 16 ? byte & 15 : byte >> 4;
+// Exact: sum of (level - offset) * q over columns [begin, end) of a block; q points to its first
+// column.
+int Dot(DType type, const std::uint8_t* block, int lane, int begin, int end, const std::int8_t* q) {
+  int dot = 0;
+  for (int c = begin; c < end; ++c)
+    dot += (PanelLevel(type, block, lane, c) - LayoutOf(type).offset) * q[c];
+  return dot;
 }
 
-float DotQ8_0(const PackedMatrix& w, const std::uint8_t* panel, int lane, const TokenView& x) {
+float DotBlocks32(const PackedMatrix& w, const std::uint8_t* block, int lane, const TokenView& x) {
+  const int min = LayoutOf(w.type).min;
   float acc = 0;
-  for (int b = 0; b < w.cols / 32; ++b) {
-    const std::uint8_t* block = panel + static_cast<std::size_t>(b) * 544;
-    std::int32_t dot = 0;
-    for (int c = 0; c < 32; ++c)
-      dot += (block[32 + c / 4 * 64 + lane * 4 + c % 4] - 128) * x.q[b * 32 + c];
-    acc =
-        std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
+  for (int b = 0; b < w.cols / 32; ++b, block += PanelBytes(w.type, 32)) {
+    const auto dot = static_cast<float>(Dot(w.type, block, lane, 0, 32, x.q + b * 32));
+    acc = std::fma(PanelHalf(block, 0, lane) * x.scale[b], dot, acc);
+    if (min >= 0) acc = std::fma(PanelHalf(block, min, lane), x.scaled_sum[b], acc);
   }
   return acc;
 }
 
-float DotQ4_0(const PackedMatrix& w, const std::uint8_t* panel, int lane, const TokenView& x) {
+float DotWithMins(const PackedMatrix& w, const std::uint8_t* block, int lane, const TokenView& x) {
   float acc = 0;
-  for (int b = 0; b < w.cols / 32; ++b) {
-    const std::uint8_t* block = panel + static_cast<std::size_t>(b) * 288;
-    std::int32_t dot = 0;
-    for (int c = 0; c < 32; ++c) dot += (Nibble(block + 32, lane, c) - 8) * x.q[b * 32 + c];
-    acc =
-        std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
-  }
-  return acc;
-}
-
-float DotQ4_1(const PackedMatrix& w, const std::uint8_t* panel, int lane, const TokenView& x) {
-  float acc = 0;
-  for (int b = 0; b < w.cols / 32; ++b) {
-    const std::uint8_t* block = panel + static_cast<std::size_t>(b) * 320;
-    std::int32_t dot = 0;
-    for (int c = 0; c < 32; ++c) dot += Nibble(block + 64, lane, c) * x.q[b * 32 + c];
-    acc =
-        std::fma(HalfToFloat(Load16(block + 2 * lane)) * x.scale[b], static_cast<float>(dot), acc);
-    const float block_sum = x.scale[b] * static_cast<float>(x.sum[b]);
-    acc = std::fma(HalfToFloat(Load16(block + 32 + 2 * lane)), block_sum, acc);
-  }
-  return acc;
-}
-
-int SixBits(const std::uint8_t* sub_block, int lane, int col) {
-  const std::uint8_t low = sub_block[col / 8 * 64 + lane * 4 + col % 4];
-  const std::uint8_t high = sub_block[128 + lane * 4 + col % 4];
-  return (col % 8 < 4 ? low & 15 : low >> 4) | ((high >> (col / 4 * 2)) & 3) << 4;
-}
-
-float DotQ6K(const PackedMatrix& w, const std::uint8_t* panel, int lane, const TokenView& x) {
-  float acc = 0;
-  for (int b = 0; b < w.cols / 256; ++b) {
-    const std::uint8_t* block = panel + static_cast<std::size_t>(b) * 3360;
-    const float d = HalfToFloat(Load16(block + 2 * lane));
-    for (int half = 0; half < 8; ++half) {  // activation blocks of 32
-      std::int32_t scaled = 0;
-      for (int sub = 2 * half; sub < 2 * half + 2; ++sub) {
-        std::int32_t dot = 0;
-        for (int c = 0; c < 16; ++c) {
-          dot += (SixBits(block + 288 + sub * 192, lane, c) - 32) * x.q[b * 256 + sub * 16 + c];
-        }
-        scaled += dot * static_cast<std::int8_t>(block[32 + sub * 16 + lane]);
-      }
-      acc = std::fma(d * x.scale[b * 8 + half], static_cast<float>(scaled), acc);
+  for (int b = 0; b < w.cols / 256; ++b, block += PanelBytes(w.type, 256)) {
+    float scaled = 0, mins = 0;
+    for (int sub = 0; sub < 8; ++sub) {
+      const int dot = Dot(w.type, block, lane, sub * 32, sub * 32 + 32, x.q + b * 256);
+      const int scale = SixBitNumber(block + 64, lane, sub);
+      const int min = SixBitNumber(block + 64, lane, 8 + sub);
+      scaled = std::fma(static_cast<float>(dot * scale), x.scale[b * 8 + sub], scaled);
+      mins = std::fma(static_cast<float>(min), x.scaled_sum[b * 8 + sub], mins);
     }
+    acc = std::fma(PanelHalf(block, 0, lane), scaled, acc);
+    acc = std::fma(-PanelHalf(block, 32, lane), mins, acc);
   }
   return acc;
 }
 
-float Dot(const GemmParams& p, const std::uint8_t* panel, int lane, int token) {
-  const int cols = p.weights.cols;
-  const std::size_t at = static_cast<std::size_t>(token) * static_cast<std::size_t>(cols);
-  if (!Traits(p.weights.type).quantized)
-    return DotFloat(p.weights, panel, lane, p.activations.x + at);
-  const TokenView x{p.activations.q + at, p.activations.scale + at / 32,
-                    p.activations.sum + at / 32};
+float DotQ6K(const PackedMatrix& w, const std::uint8_t* block, int lane, const TokenView& x) {
+  float acc = 0;
+  for (int b = 0; b < w.cols / 256; ++b, block += PanelBytes(w.type, 256)) {
+    float scaled = 0;
+    for (int group = 0; group < 8; ++group) {  // activation blocks of 32
+      int dot = 0;
+      for (int sub = 2 * group; sub < 2 * group + 2; ++sub) {
+        dot += Dot(w.type, block, lane, sub * 16, sub * 16 + 16, x.q + b * 256) *
+               static_cast<std::int8_t>(block[32 + sub * 16 + lane]);
+      }
+      scaled = std::fma(static_cast<float>(dot), x.scale[b * 8 + group], scaled);
+    }
+    acc = std::fma(PanelHalf(block, 0, lane), scaled, acc);
+  }
+  return acc;
+}
+
+float Output(const GemmParams& p, const std::uint8_t* panel, int lane, int token) {
+  const Activations& a = p.activations;
+  const std::size_t at = static_cast<std::size_t>(token) * static_cast<std::size_t>(a.cols);
+  if (!Traits(p.weights.type).quantized) return DotFloat(p.weights, panel, lane, a.x + at);
+  const TokenView x{a.q + at, a.scale + at / 32, a.scaled_sum + at / 32};
   switch (p.weights.type) {
-    case DType::kQ8_0:
-      return DotQ8_0(p.weights, panel, lane, x);
-    case DType::kQ4_0:
-      return DotQ4_0(p.weights, panel, lane, x);
-    case DType::kQ4_1:
-      return DotQ4_1(p.weights, panel, lane, x);
-    default:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return DotWithMins(p.weights, panel, lane, x);
+    case DType::kQ6_K:
       return DotQ6K(p.weights, panel, lane, x);
+    default:
+      return DotBlocks32(p.weights, panel, lane, x);
   }
 }
 
@@ -136,7 +112,7 @@ void Gemm(const GemmParams& p) {
       for (int t = 0; t < p.tokens; ++t) {
         p.out[static_cast<std::size_t>(t) * static_cast<std::size_t>(p.out_stride) +
               static_cast<std::size_t>(panel * kPanelRows + lane)] =
-            Dot(p, p.weights.panel(panel), lane, t);
+            Output(p, p.weights.panel(panel), lane, t);
       }
     }
   }

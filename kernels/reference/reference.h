@@ -9,10 +9,11 @@ void Gemm(const GemmParams& p);
 void Quantize(const QuantizeParams& p);
 void Attention(const AttentionParams& p);
 void RmsNorm(const RmsNormParams& p);
+void LayerNorm(const LayerNormParams& p);
 void Rope(const RopeParams& p);
 void Gated(const GatedParams& p);
 void Add(float* x, const float* y, int n);
 void ToHalf(const float* x, int n, std::uint16_t* out);
-float SoftmaxExp(float* x, int n, float max, float scale);
+float SoftmaxExp(float* x, int n, float max);
 
 }  // namespace thermocline::kernels::reference

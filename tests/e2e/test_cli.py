@@ -56,7 +56,7 @@ def test_a_conversation_that_outgrows_the_context_starts_anew():
 def test_bench_reports_bandwidth():
     out = run_json("bench", "tidepool", "--prefill", 16, "--decode", 8, "--repetitions", 2)
     assert out["read_bandwidth_gb_s"] > 0 and out["machine"]["threads"] >= 1
-    assert [r["phase"] for r in out["runs"]] == ["prefill", "decode"]
+    assert [r["phase"] for r in out["runs"]] == ["prefill", "decode", "head"]
     for r in out["runs"]:
         assert r["tokens_per_s"]["min"] <= r["tokens_per_s"]["median"] <= r["tokens_per_s"]["max"]
         assert r["bytes_per_token"] > 0 and r["bandwidth_share"] > 0
@@ -67,6 +67,7 @@ def test_eval_decode_and_prefill_give_the_same_perplexity(tmp_path):
     text.write_text("Once upon a time there was a brave dragon named Ruby. " * 20)
     prefill = run_json("eval", "tidepool", "--text", text, "--window", 128)
     decode = run_json("eval", "tidepool", "--text", text, "--window", 128, "--decode")
+    assert (prefill.pop("path"), decode.pop("path")) == ("prefill", "decode")
     assert prefill == decode and prefill["perplexity"] > 1 and prefill["windows"] == 3
 
 

@@ -13,12 +13,12 @@ struct Case {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (int t = 0; t < kNumDTypes; ++t) {
+  for (int t = 0; t < kNumNativeDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     const int block = Traits(type).block_size;
     for (const int rows : {1, 15, 16, 17, 48}) {
       for (const int blocks : {1, 2, 3}) {
-        for (const int tokens : {1, 2, 3, 8, 19})
+        for (const int tokens : {1, 2, 3, 8, 19, 41})
           cases.push_back({type, rows, block * blocks, tokens});
       }
     }
@@ -30,9 +30,9 @@ std::vector<Case> Cases() {
 }
 
 struct Operands {
-  std::vector<float> x, scale;
+  std::vector<float> x, scale, scaled_sum;
   std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum;
+  std::vector<std::int32_t> sum, half_sum;
   std::vector<std::uint8_t> rows, packed;
   PackedMatrix matrix;
   Activations activations;
@@ -41,18 +41,28 @@ struct Operands {
       : x(RandomFloats(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.cols), 7)) {
     q.resize(x.size());
     scale.resize(x.size() / 32 + 1);
-    sum.resize(x.size() / 32 + 1);
+    scaled_sum.resize(scale.size());
+    sum.resize(scale.size());
+    half_sum.resize(scale.size());
     if (c.cols % 32 == 0) {
       ReferenceOps().quantize({.x = x.data(),
                                .n = static_cast<int>(x.size()),
                                .q = q.data(),
                                .scale = scale.data(),
-                               .sum = sum.data()});
+                               .scaled_sum = scaled_sum.data(),
+                               .sum = sum.data(),
+                               .half_sum = half_sum.data()});
     }
     rows = RandomRows(c.type, c.rows, c.cols, 3);
     packed = Pack(c.type, rows, c.rows, c.cols);
     matrix = {c.type, c.rows, c.cols, packed.data()};
-    activations = {x.data(), q.data(), scale.data(), sum.data(), c.cols};
+    activations = {.x = x.data(),
+                   .q = q.data(),
+                   .scale = scale.data(),
+                   .scaled_sum = scaled_sum.data(),
+                   .sum = sum.data(),
+                   .half_sum = half_sum.data(),
+                   .cols = c.cols};
   }
 
   std::vector<float> Multiply(const OpTable& ops, const Case& c, int panel_begin,
@@ -123,7 +133,9 @@ TEST(Gemm, ATokensBitsDoNotDependOnItsBatch) {
         one.x += t * c.cols;
         one.q += t * c.cols;
         one.scale += t * c.cols / 32;
+        one.scaled_sum += t * c.cols / 32;
         one.sum += t * c.cols / 32;
+        one.half_sum += t * c.cols / 32;
         std::vector<float> alone(static_cast<std::size_t>(c.rows));
         ops->gemm({.weights = operands.matrix,
                    .activations = one,
@@ -160,6 +172,7 @@ TEST(Gemm, ExtremeQuantsDoNotOverflow) {
   Operands operands(c);
   for (auto& q : operands.q) q = -127;
   for (auto& sum : operands.sum) sum = -127 * 32;
+  for (auto& sum : operands.half_sum) sum = -127 * 16;
   for (std::size_t i = 0; i < operands.rows.size(); ++i) {
     if (i % 34 >= 2) operands.rows[i] = 0x80;  // -128
   }

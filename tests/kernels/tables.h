@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -11,11 +12,21 @@
 
 namespace thermocline::kernels {
 
+#if defined(__x86_64__)
+// AVX-VNNI's code with AVX-512's encoding of its instruction, and the tile code on emulated tiles:
+// so that a machine with AVX-512 runs both. Null where the processor lacks AVX-512.
+const OpTable* AvxVnniAsAvx512();
+const OpTable* AmxEmulated();
+#endif
+
 inline std::vector<const OpTable*> FastTables() {
-  std::vector<const OpTable*> tables;
-  for (const char* name : {"avx2", "avx512"}) {
-    if (const OpTable* table = CpuOps(name)) tables.push_back(table);
+  std::vector<const OpTable*> tables(CpuTables().tables,
+                                     CpuTables().tables + CpuTables().count - 1);
+#if defined(__x86_64__)
+  for (const OpTable* table : {AvxVnniAsAvx512(), AmxEmulated()}) {
+    if (table != nullptr) tables.push_back(table);
   }
+#endif
   return tables;
 }
 
@@ -25,6 +36,25 @@ inline std::vector<float> RandomFloats(std::size_t n, unsigned seed, float scale
   std::vector<float> out(n);
   for (float& x : out) x = normal(generator);
   return out;
+}
+
+// Where a block keeps its f16 scales.
+inline std::vector<int> ScaleOffsets(DType type) {
+  switch (type) {
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 2};
+    case DType::kQ6_K:
+      return {208};
+    case DType::kQ2_K:
+      return {80, 82};
+    case DType::kQ3_K:
+      return {108};
+    default:
+      return {0};
+  }
 }
 
 // GGUF rows of `type` that are valid whatever the bytes: random quants, scales near `scale`.
@@ -41,16 +71,12 @@ inline std::vector<std::uint8_t> RandomRows(DType type, int rows, int cols, unsi
   }
   for (auto& byte : out) byte = static_cast<std::uint8_t>(generator());
   const auto block_bytes = static_cast<std::size_t>(Traits(type).block_bytes);
-  const std::size_t scale_at = type == DType::kQ6_K ? 208 : 0;
   for (std::size_t block = 0; block < out.size(); block += block_bytes) {
-    const auto set = [&](std::size_t at) {
+    for (const int at : ScaleOffsets(type)) {
       const std::uint16_t half =
           FloatToHalf(0.01F + 0.0001F * static_cast<float>(generator() % 100));
-      out[block + at] = static_cast<std::uint8_t>(half & 255);
-      out[block + at + 1] = static_cast<std::uint8_t>(half >> 8);
-    };
-    set(scale_at);
-    if (type == DType::kQ4_1) set(2);
+      std::memcpy(out.data() + block + at, &half, 2);
+    }
   }
   return out;
 }

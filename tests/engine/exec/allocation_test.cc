@@ -28,13 +28,13 @@ namespace thermocline {
 namespace {
 
 TEST(DecodeLoop, AllocatesNothingPerToken) {
-  const auto model = exec::LoadModel({.model = SOURCE_DIR "/config/models/tidepool.gguf",
-                                      .threads = 2,
-                                      .cpu_isa = "",
-                                      .on_progress = {}});
+  exec::LoadOptions options;
+  options.model = SOURCE_DIR "/config/models/tidepool.gguf";
+  options.threads = 2;
+  const auto model = exec::LoadModel(options);
   ASSERT_TRUE(model.ok());
   const auto transformer = (*model)->MakeTransformer(16, 512);
-  auto cache = exec::KvCache::Create((*model)->config, 512);
+  auto cache = *(*model)->MakeCache(512);
   exec::Sampler sampler((*model)->config.vocab_size);
   sched::DecodeLoop loop(*transformer, *cache, sampler, *(*model)->tokenizer);
   const auto run = [&](int max_tokens) {

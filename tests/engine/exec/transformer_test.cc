@@ -16,14 +16,21 @@ std::vector<int> Prompt() {
   return tokens;
 }
 
+LoadOptions Options(int threads, const std::string& isa, const std::string& path = kModel) {
+  LoadOptions options;
+  options.model = path;
+  options.threads = threads;
+  options.cpu_isa = isa;
+  return options;
+}
+
 // Logits of every position.
 std::vector<float> AllLogits(int threads, int chunk, const std::string& isa,
                              const std::string& path = kModel) {
-  const auto model =
-      LoadModel({.model = path, .threads = threads, .cpu_isa = isa, .on_progress = {}});
+  const auto model = LoadModel(Options(threads, isa, path));
   EXPECT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(chunk, 64, true);
-  auto cache = KvCache::Create((*model)->config, 64);
+  auto cache = *(*model)->MakeCache(64);
   const std::vector<int> prompt = Prompt();
   std::vector<float> out;
   for (std::size_t begin = 0; begin < prompt.size(); begin += static_cast<std::size_t>(chunk)) {
@@ -63,24 +70,23 @@ TEST(Transformer, Avx2AndAvx512GiveTheSameBits) {
 }
 
 TEST(Transformer, RollingBackIsSettingTheLength) {
-  const auto model = LoadModel({.model = kModel, .threads = 2, .cpu_isa = "", .on_progress = {}});
+  const auto model = LoadModel(Options(2, ""));
   const auto transformer = (*model)->MakeTransformer(16, 64);
-  auto cache = KvCache::Create((*model)->config, 64);
+  auto cache = *(*model)->MakeCache(64);
   const std::vector<int> start = {1, 400, 500}, wrong = {600, 601}, right = {700};
   transformer->Forward(start, *cache, Transformer::Logits::kNone);
   transformer->Forward(wrong, *cache, Transformer::Logits::kNone);
   cache->SetLength(3);
   const auto after = transformer->Forward(right, *cache, Transformer::Logits::kLast);
   const std::vector<float> rolled_back(after.begin(), after.end());
-  cache->SetLength(0);
+  cache->Clear();
   transformer->Forward(start, *cache, Transformer::Logits::kNone);
   const auto fresh = transformer->Forward(right, *cache, Transformer::Logits::kLast);
   EXPECT_EQ(rolled_back, std::vector<float>(fresh.begin(), fresh.end()));
 }
 
 TEST(LoadModel, AnUnknownIsaIsRefused) {
-  const auto model =
-      LoadModel({.model = kModel, .threads = 1, .cpu_isa = "sse9", .on_progress = {}});
+  const auto model = LoadModel(Options(1, "sse9"));
   EXPECT_EQ(model.status().code(), StatusCode::kInvalidArgument);
 }
 

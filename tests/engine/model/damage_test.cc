@@ -118,10 +118,10 @@ TEST_F(DamageTest, UnsupportedTypesAreNamed) {
   std::string damaged = bytes_;
   const std::string name = "blk.1.attn_q.weight";
   damaged[damaged.find(name) + name.size() + 4 + 16] =
-      20;  // iq4_nl: 18 bytes a block, smaller than q8_0's
+      39;  // mxfp4: 17 bytes a block, smaller than q8_0's
   const Status status = Try(damaged);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find(name + "' has type iq4_nl"), std::string::npos)
+  EXPECT_NE(status.message().find(name + "' has type mxfp4"), std::string::npos)
       << status.message();
 }
 

@@ -1,0 +1,137 @@
+#include "engine/model/architecture.h"
+
+#include <array>
+
+namespace thermocline::model {
+namespace {
+
+constexpr Architecture kLlama = {.name = "llama",
+                                 .hf_name = "llama",
+                                 .norm = Norm::kRms,
+                                 .position = Position::kRotaryPairs,
+                                 .activation = Activation::kSilu,
+                                 .gated = true,
+                                 .parallel_block = false,
+                                 .head_norm = false,
+                                 .second_norm = false,
+                                 .norm_plus_one = false,
+                                 .position_offset = 0};
+
+// A family as it differs from llama.
+template <typename Change>
+constexpr Architecture Variant(std::string_view name, std::string_view hf_name,
+                               const Change& change) {
+  Architecture a = kLlama;
+  a.name = name;
+  a.hf_name = hf_name;
+  change(a);
+  return a;
+}
+
+constexpr std::array kArchitectures = {
+    kLlama,
+    // Mistral is a llama with a sliding window; its GGUF files call themselves llama.
+    Variant("llama", "mistral", [](Architecture&) {}),
+    Variant("bamboo", "bamboo", [](Architecture& a) { a.activation = Activation::kDRelu; }),
+    Variant("qwen2", "qwen2", [](Architecture& a) { a.position = Position::kRotaryHalves; }),
+    Variant("qwen3", "qwen3",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.head_norm = true;
+            }),
+    Variant("nemotron", "nemotron",
+            [](Architecture& a) {
+              a.norm = Norm::kLayer;
+              a.position = Position::kRotaryHalves;
+              a.activation = Activation::kRelu2;
+              a.gated = false;
+              a.norm_plus_one = true;
+            }),
+    Variant("phi2", "phi",
+            [](Architecture& a) {
+              a.norm = Norm::kLayer;
+              a.position = Position::kRotaryHalves;
+              a.activation = Activation::kGeluTanh;
+              a.gated = false;
+              a.parallel_block = true;
+            }),
+    Variant("falcon", "falcon",
+            [](Architecture& a) {
+              a.norm = Norm::kLayer;
+              a.position = Position::kRotaryHalves;
+              a.activation = Activation::kGelu;
+              a.gated = false;
+              a.parallel_block = true;
+              a.second_norm = true;
+            }),
+    Variant("opt", "opt",
+            [](Architecture& a) {
+              a.norm = Norm::kLayer;
+              a.position = Position::kLearned;
+              a.activation = Activation::kRelu;
+              a.gated = false;
+              a.position_offset = 2;
+            }),
+};
+
+Status Unsupported(std::string_view what, std::string_view name, bool hugging_face) {
+  std::string names;
+  for (const Architecture& a : kArchitectures) {
+    const std::string_view next = hugging_face ? a.hf_name : a.name;
+    if (names.ends_with(next)) continue;  // mistral is a llama
+    names += (names.empty() ? "" : ", ") + std::string(next);
+  }
+  return base::Unimplemented(what, " '", name, "' is not supported; supported are ", names);
+}
+
+struct NamedActivation {
+  std::string_view name;
+  Activation activation;
+};
+// The first name of each is the one we write.
+constexpr std::array kActivations = {
+    NamedActivation{"silu", Activation::kSilu},
+    NamedActivation{"swish", Activation::kSilu},
+    NamedActivation{"relu", Activation::kRelu},
+    NamedActivation{"fatrelu", Activation::kFatRelu},
+    NamedActivation{"drelu", Activation::kDRelu},
+    NamedActivation{"relu2", Activation::kRelu2},
+    NamedActivation{"gelu", Activation::kGelu},
+    NamedActivation{"gelu_tanh", Activation::kGeluTanh},
+    NamedActivation{"gelu_new", Activation::kGeluTanh},
+    NamedActivation{"gelu_pytorch_tanh", Activation::kGeluTanh},
+};
+
+}  // namespace
+
+Result<const Architecture*> FindArchitecture(std::string_view name) {
+  for (const Architecture& a : kArchitectures) {
+    if (a.name == name) return &a;
+  }
+  return Unsupported("architecture", name, false);
+}
+
+Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_type) {
+  for (const Architecture& a : kArchitectures) {
+    if (a.hf_name == model_type) return &a;
+  }
+  return Unsupported("model_type", model_type, true);
+}
+
+Result<Activation> ParseActivation(std::string_view name) {
+  for (const NamedActivation& known : kActivations) {
+    if (known.name == name) return known.activation;
+  }
+  return base::Unimplemented(
+      "activation '", name,
+      "' is not supported; supported are silu, relu, fatrelu, drelu, relu2, gelu, gelu_tanh");
+}
+
+std::string_view ActivationName(Activation activation) {
+  for (const NamedActivation& known : kActivations) {
+    if (known.activation == activation) return known.name;
+  }
+  return "";
+}
+
+}  // namespace thermocline::model

@@ -1,0 +1,42 @@
+// What sets the model families apart, as data: the one transformer (exec/transformer.h) reads it.
+//
+//   sequential block:  x += attention(norm1(x));  x += ffn(norm2(x))
+//   parallel block:    x += attention(norm1(x)) + ffn(norm(x)), norm = norm1, or a second norm
+//   gated ffn:         down(act(gate(n)) * up(n));  plain: down(act(up(n)))
+// Biases are no part of it: a tensor "*.bias" that the file has is added.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "engine/base/status.h"
+
+namespace thermocline::model {
+
+enum class Norm { kRms, kLayer };
+enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
+enum class Activation { kSilu, kRelu, kFatRelu, kDRelu, kRelu2, kGelu, kGeluTanh };
+
+struct Architecture {
+  std::string_view name;     // GGUF's general.architecture
+  std::string_view hf_name;  // Hugging Face's model_type; "" = none
+  Norm norm;
+  Position position;
+  Activation activation;  // where the file does not say
+  bool gated;             // a gate beside up
+  bool parallel_block;
+  bool head_norm;       // RMS norm of every query and key head before rotation
+  bool second_norm;     // parallel blocks: attention may have a norm of its own
+  bool norm_plus_one;   // Hugging Face files store a norm's weight less 1
+  int position_offset;  // learned positions: rows before position 0
+};
+
+// InvalidArgument... Unimplemented names the supported ones.
+Result<const Architecture*> FindArchitecture(std::string_view name);
+Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_type);
+
+// silu, swish, relu, fatrelu, drelu, relu2, gelu, gelu_tanh, gelu_new, gelu_pytorch_tanh.
+Result<Activation> ParseActivation(std::string_view name);
+std::string_view ActivationName(Activation activation);
+
+}  // namespace thermocline::model

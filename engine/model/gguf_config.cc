@@ -1,0 +1,108 @@
+// The configuration in GGUF's "<architecture>.*" keys.
+#include <algorithm>
+
+#include "engine/model/gguf_keys.h"
+#include "engine/model/gguf_metadata.h"
+
+namespace thermocline::model {
+namespace {
+
+constexpr double kEpsilonDefault = 1e-5;  // OPT's files do not say
+
+Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  ASSIGN_OR_RETURN(c.hidden_size, keys.Int(prefix + "embedding_length"));
+  ASSIGN_OR_RETURN(c.intermediate_size, keys.Int(prefix + "feed_forward_length"));
+  ASSIGN_OR_RETURN(c.num_hidden_layers, keys.Int(prefix + "block_count"));
+  ASSIGN_OR_RETURN(c.num_attention_heads, keys.Int(prefix + "attention.head_count"));
+  ASSIGN_OR_RETURN(c.num_key_value_heads,
+                   keys.Int(prefix + "attention.head_count_kv", c.num_attention_heads));
+  const int default_dim = c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0;
+  ASSIGN_OR_RETURN(c.head_dim, keys.Int(prefix + "attention.key_length", default_dim));
+  ASSIGN_OR_RETURN(const int value_dim, keys.Int(prefix + "attention.value_length", c.head_dim));
+  if (value_dim != c.head_dim)
+    return base::Unimplemented("heads whose keys (", c.head_dim, ") and values (", value_dim,
+                               ") differ in size are not supported");
+  ASSIGN_OR_RETURN(c.max_position_embeddings, keys.Int(prefix + "context_length"));
+  ASSIGN_OR_RETURN(c.sliding_window, keys.Int(prefix + "attention.sliding_window", 0));
+  ASSIGN_OR_RETURN(c.max_window_layers, keys.Int("thermocline.max_window_layers", 0));
+  return OkStatus();
+}
+
+Status ReadRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  const std::string scaling = prefix + "rope.scaling.";
+  ASSIGN_OR_RETURN(c.rope.dim, keys.Int(prefix + "rope.dimension_count", c.head_dim));
+  ASSIGN_OR_RETURN(c.rope.theta, keys.Double(prefix + "rope.freq_base", 10000.0));
+  ASSIGN_OR_RETURN(const double old_factor, keys.Double(prefix + "rope.scale_linear", 1.0));
+  ASSIGN_OR_RETURN(const std::string type,
+                   keys.String(scaling + "type", old_factor != 1.0 ? "linear" : "none"));
+  if (type == "none") return OkStatus();
+  ASSIGN_OR_RETURN(c.rope.factor, keys.Double(scaling + "factor", old_factor));
+  if (type == "linear") {
+    c.rope.scaling = RopeScaling::kLinear;
+    return OkStatus();
+  }
+  if (type != "yarn")
+    return base::Unimplemented("rope scaling '", type,
+                               "' is not supported; supported are none, linear and yarn");
+  c.rope.scaling = RopeScaling::kYarn;
+  ASSIGN_OR_RETURN(c.rope.original_max_position,
+                   keys.Int(scaling + "original_context_length", c.max_position_embeddings));
+  ASSIGN_OR_RETURN(c.rope.beta_fast, keys.Double(scaling + "yarn_beta_fast", 32.0));
+  ASSIGN_OR_RETURN(c.rope.beta_slow, keys.Double(scaling + "yarn_beta_slow", 1.0));
+  ASSIGN_OR_RETURN(c.rope.attention_factor, keys.Double(scaling + "yarn_attn_factor", 0.0));
+  return OkStatus();
+}
+
+Status ReadActivation(const Keys& keys, ModelConfig& c) {
+  ASSIGN_OR_RETURN(const std::string name,
+                   keys.String("thermocline.activation",
+                               std::string(ActivationName(c.architecture->activation))));
+  ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(name));
+  ASSIGN_OR_RETURN(c.fatrelu_threshold, keys.Double("thermocline.fatrelu_threshold", 0.0));
+  return OkStatus();
+}
+
+// The vocabulary's size is the embedding's; learned positions have a table of their own.
+Status ReadTables(const ModelFile& model, ModelConfig& c) {
+  c.tie_word_embeddings = model.Find("output.weight") == nullptr;
+  const TensorInfo* embedding = model.Find("token_embd.weight");
+  if (embedding == nullptr) return base::InvalidArgument("tensor 'token_embd.weight' is missing");
+  c.vocab_size = static_cast<int>(std::min<std::int64_t>(embedding->rows, INT32_MAX));
+  if (model.vocabulary.kind != VocabularyKind::kNone && model.vocabulary.size() != c.vocab_size) {
+    return base::InvalidArgument("the vocabulary has ", model.vocabulary.size(),
+                                 " tokens, but tensor 'token_embd.weight' has ", c.vocab_size,
+                                 " rows");
+  }
+  if (c.rotary()) return OkStatus();
+  const TensorInfo* positions = model.Find("position_embd.weight");
+  if (positions == nullptr)
+    return base::InvalidArgument("tensor 'position_embd.weight' is missing");
+  c.max_position_embeddings = static_cast<int>(
+      std::min<std::int64_t>(positions->rows - c.architecture->position_offset, INT32_MAX));
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
+  const Keys keys(model.metadata);
+  ModelConfig c;
+  ASSIGN_OR_RETURN(const std::string name, keys.String("general.architecture"));
+  if (name.empty()) return base::InvalidArgument("key 'general.architecture' is missing");
+  ASSIGN_OR_RETURN(c.architecture, FindArchitecture(name));
+  const std::string prefix = name + ".";
+  ASSIGN_OR_RETURN(const int experts, keys.Int(prefix + "expert_count", 0));
+  if (experts != 0)
+    return base::Unimplemented("mixtures of experts (", experts, " experts) are not supported");
+  RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
+  RETURN_IF_ERROR(ReadRope(keys, prefix, c));
+  const bool rms = c.architecture->norm == Norm::kRms;
+  ASSIGN_OR_RETURN(c.norm_eps, keys.Double(prefix + (rms ? "attention.layer_norm_rms_epsilon"
+                                                         : "attention.layer_norm_epsilon"),
+                                           kEpsilonDefault));
+  RETURN_IF_ERROR(ReadActivation(keys, c));
+  RETURN_IF_ERROR(ReadTables(model, c));
+  return c;
+}
+
+}  // namespace thermocline::model

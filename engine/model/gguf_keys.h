@@ -1,0 +1,95 @@
+// Typed look-ups of GGUF metadata with one style of message.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+
+namespace thermocline::model {
+
+class Keys {
+ public:
+  explicit Keys(const Json& metadata) : metadata_(metadata) {}
+
+  bool Has(const std::string& key) const { return metadata_.Find(key) != nullptr; }
+
+  Result<int> Int(const std::string& key, std::optional<int> absent = {}) const {
+    const Json* value = metadata_.Find(key);
+    if (value == nullptr && absent.has_value()) return *absent;
+    if (value == nullptr) return base::InvalidArgument("key '", key, "' is missing");
+    // Some files store per-layer arrays; one number for all layers is what we support.
+    if (value->is_array())
+      return base::Unimplemented("key '", key, "' differs by layer, which is not supported");
+    if (!value->is_int())
+      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an integer");
+    if (value->as_int() < INT32_MIN || value->as_int() > INT32_MAX) {
+      return base::InvalidArgument("key '", key, "' is ", value->as_int(), ", out of range");
+    }
+    return static_cast<int>(value->as_int());
+  }
+
+  Result<double> Double(const std::string& key, std::optional<double> absent = {}) const {
+    const Json* value = metadata_.Find(key);
+    if (value == nullptr && absent.has_value()) return *absent;
+    if (value == nullptr) return base::InvalidArgument("key '", key, "' is missing");
+    if (!value->is_number())
+      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not a number");
+    return value->as_double();
+  }
+
+  Result<bool> Bool(const std::string& key, bool absent) const {
+    const Json* value = metadata_.Find(key);
+    if (value == nullptr) return absent;
+    if (!value->is_bool())
+      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not a boolean");
+    return value->as_bool();
+  }
+
+  Result<std::string> String(const std::string& key, const std::string& absent = "") const {
+    const Json* value = metadata_.Find(key);
+    if (value == nullptr) return absent;
+    if (!value->is_string())
+      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not a string");
+    return value->as_string();
+  }
+
+  Result<std::vector<std::string>> Strings(const std::string& key) const {
+    std::vector<std::string> out;
+    const Json* value = metadata_.Find(key);
+    if (value == nullptr) return out;
+    if (!value->is_array())
+      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an array");
+    out.reserve(value->as_array().size());
+    for (const Json& item : value->as_array()) {
+      if (!item.is_string())
+        return base::InvalidArgument("key '", key, "' holds a ", item.type_name(),
+                                     ", not a string");
+      out.push_back(item.as_string());
+    }
+    return out;
+  }
+
+  Result<std::vector<double>> Numbers(const std::string& key) const {
+    std::vector<double> out;
+    const Json* value = metadata_.Find(key);
+    if (value == nullptr) return out;
+    if (!value->is_array())
+      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an array");
+    out.reserve(value->as_array().size());
+    for (const Json& item : value->as_array()) {
+      if (!item.is_number())
+        return base::InvalidArgument("key '", key, "' holds a ", item.type_name(),
+                                     ", not a number");
+      out.push_back(item.as_double());
+    }
+    return out;
+  }
+
+ private:
+  const Json& metadata_;
+};
+
+}  // namespace thermocline::model

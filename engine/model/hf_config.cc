@@ -1,0 +1,182 @@
+#include "engine/model/hf_config.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+
+namespace thermocline::model {
+namespace {
+
+// Families name the same field differently: the first of `keys` that is there counts.
+using Names = std::initializer_list<const char*>;
+
+const Json* FindFirst(const Json& config, Names keys) {
+  for (const char* key : keys) {
+    const Json* value = config.Find(key);
+    if (value != nullptr && !value->is_null()) return value;
+  }
+  return nullptr;
+}
+
+Result<int> Int(const Json& config, Names keys, std::optional<int> absent = {}) {
+  const Json* value = FindFirst(config, keys);
+  if (value == nullptr && absent.has_value()) return *absent;
+  if (value == nullptr) return base::InvalidArgument("field '", *keys.begin(), "' is missing");
+  if (!value->is_int() || value->as_int() < 0 || value->as_int() > INT32_MAX) {
+    return base::InvalidArgument("field '", *keys.begin(), "' is ", value->Dump(), ", not a size");
+  }
+  return static_cast<int>(value->as_int());
+}
+
+Result<double> Double(const Json& config, Names keys, double absent) {
+  const Json* value = FindFirst(config, keys);
+  if (value == nullptr) return absent;
+  if (!value->is_number())
+    return base::InvalidArgument("field '", *keys.begin(), "' is ", value->Dump(),
+                                 ", not a number");
+  return value->as_double();
+}
+
+std::string String(const Json& config, Names keys, const std::string& absent) {
+  const Json* value = FindFirst(config, keys);
+  return value != nullptr && value->is_string() ? value->as_string() : absent;
+}
+
+bool Flag(const Json& config, const char* key, bool absent) {
+  const Json* value = config.Find(key);
+  return value != nullptr && value->is_bool() ? value->as_bool() : absent;
+}
+
+Status ReadShapes(const Json& json, ModelConfig& c) {
+  ASSIGN_OR_RETURN(c.hidden_size, Int(json, {"hidden_size"}));
+  ASSIGN_OR_RETURN(c.num_hidden_layers, Int(json, {"num_hidden_layers"}));
+  ASSIGN_OR_RETURN(c.num_attention_heads, Int(json, {"num_attention_heads"}));
+  ASSIGN_OR_RETURN(c.vocab_size, Int(json, {"vocab_size"}));
+  const bool falcon = c.architecture->name == "falcon";
+  // Falcon's files may leave both out; 0 is refused by ValidateConfig.
+  ASSIGN_OR_RETURN(c.intermediate_size,
+                   Int(json, {"intermediate_size", "ffn_dim", "ffn_hidden_size"},
+                       falcon ? 4 * std::min(c.hidden_size, 1 << 20) : 0));
+  ASSIGN_OR_RETURN(c.max_position_embeddings,
+                   Int(json, {"max_position_embeddings"}, falcon ? 2048 : 0));
+  ASSIGN_OR_RETURN(c.num_key_value_heads,
+                   Int(json, {"num_key_value_heads", "num_kv_heads"}, c.num_attention_heads));
+  if (falcon && !Flag(json, "new_decoder_architecture", false))
+    c.num_key_value_heads = Flag(json, "multi_query", true) ? 1 : c.num_attention_heads;
+  ASSIGN_OR_RETURN(c.head_dim,
+                   Int(json, {"head_dim"},
+                       c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0));
+  return OkStatus();
+}
+
+// Sliding windows: all layers (mistral), or from max_window_layers on, if switched on (qwen).
+Status ReadWindow(const Json& json, ModelConfig& c) {
+  const bool on = Flag(json, "use_sliding_window", json.Find("use_sliding_window") == nullptr);
+  if (!on) return OkStatus();
+  ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window"}, 0));
+  if (json.Find("use_sliding_window") == nullptr) return OkStatus();
+  ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
+  return OkStatus();
+}
+
+Status ReadScaling(const Json& scaling, ModelConfig& c) {
+  const std::string type = String(scaling, {"rope_type", "type"}, "default");
+  RopeConfig& rope = c.rope;
+  if (type == "default") return OkStatus();
+  ASSIGN_OR_RETURN(rope.factor, Double(scaling, {"factor"}, 1.0));
+  ASSIGN_OR_RETURN(const int original,
+                   Int(scaling, {"original_max_position_embeddings"}, c.max_position_embeddings));
+  if (type == "linear") {
+    rope.scaling = RopeScaling::kLinear;
+  } else if (type == "dynamic") {
+    rope.theta = NtkTheta(rope.theta, rope.dim, rope.factor);
+    c.max_position_embeddings = static_cast<int>(original * rope.factor);
+  } else if (type == "yarn") {
+    rope.scaling = RopeScaling::kYarn;
+    rope.original_max_position = original;
+    ASSIGN_OR_RETURN(rope.beta_fast, Double(scaling, {"beta_fast"}, 32.0));
+    ASSIGN_OR_RETURN(rope.beta_slow, Double(scaling, {"beta_slow"}, 1.0));
+    ASSIGN_OR_RETURN(rope.attention_factor, Double(scaling, {"attention_factor"}, 0.0));
+  } else if (type == "llama3") {
+    Llama3Bands bands{.factor = rope.factor, .original_max_position = original};
+    ASSIGN_OR_RETURN(bands.low_freq_factor, Double(scaling, {"low_freq_factor"}, 1.0));
+    ASSIGN_OR_RETURN(bands.high_freq_factor, Double(scaling, {"high_freq_factor"}, 4.0));
+    if (!(bands.high_freq_factor > bands.low_freq_factor) || original < 1)
+      return base::InvalidArgument("rope scaling ", scaling.Dump(),
+                                   ": high_freq_factor must exceed low_freq_factor");
+    rope.divisors = Llama3Divisors(rope, bands);
+    rope.factor = 1;
+  } else {
+    return base::Unimplemented("rope scaling '", type,
+                               "' is not supported; supported are default, linear, dynamic, yarn "
+                               "and llama3");
+  }
+  return OkStatus();
+}
+
+// Old files have rope_theta and rope_scaling, new ones rope_parameters for both.
+Status ReadRope(const Json& json, ModelConfig& c) {
+  static const Json kNone{Json::Object()};
+  const Json* scaling = FindFirst(json, {"rope_parameters", "rope_scaling"});
+  if (scaling == nullptr) scaling = &kNone;
+  if (!scaling->is_object())
+    return base::InvalidArgument("rope_scaling is ", scaling->Dump(), ", not an object");
+  ASSIGN_OR_RETURN(const double top_theta, Double(json, {"rope_theta"}, 10000.0));
+  ASSIGN_OR_RETURN(c.rope.theta, Double(*scaling, {"rope_theta"}, top_theta));
+  const double absent =
+      c.architecture->name == "phi2" || c.architecture->name == "nemotron" ? 0.5 : 1.0;
+  ASSIGN_OR_RETURN(const double top_share, Double(json, {"partial_rotary_factor"}, absent));
+  ASSIGN_OR_RETURN(const double share, Double(*scaling, {"partial_rotary_factor"}, top_share));
+  if (!(share > 0 && share <= 1))
+    return base::InvalidArgument("partial_rotary_factor is ", share, "; it must lie in (0, 1]");
+  c.rope.dim = static_cast<int>(c.head_dim * share);
+  if (c.rope.dim < 2 || c.rope.dim % 2 != 0)
+    return base::InvalidArgument("partial_rotary_factor ", share, " of heads of ", c.head_dim,
+                                 " rotates ", c.rope.dim, " dimensions; they must be even");
+  return ReadScaling(*scaling, c);
+}
+
+// What a family's code can do and ours cannot.
+Status RefuseVariants(const Json& json, const ModelConfig& c) {
+  const auto refuse = [](const char* field, const char* value) {
+    return base::Unimplemented(field, " = ", value, " is not supported");
+  };
+  if (Flag(json, "alibi", false)) return refuse("alibi", "true");
+  if (c.architecture->name == "falcon" && !Flag(json, "new_decoder_architecture", false) &&
+      !Flag(json, "parallel_attn", true))
+    return refuse("parallel_attn", "false");
+  if (Flag(json, "qk_layernorm", false)) return refuse("qk_layernorm", "true");
+  if (!Flag(json, "do_layer_norm_before", true)) return refuse("do_layer_norm_before", "false");
+  ASSIGN_OR_RETURN(const int projected, Int(json, {"word_embed_proj_dim"}, c.hidden_size));
+  if (projected != c.hidden_size)
+    return base::Unimplemented("word_embed_proj_dim ", projected, " other than hidden_size ",
+                               c.hidden_size, " is not supported");
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<ModelConfig> ConfigFromHuggingFace(const Json& json) {
+  ModelConfig c;
+  ASSIGN_OR_RETURN(c.architecture, FindHuggingFaceArchitecture(String(json, {"model_type"}, "")));
+  RETURN_IF_ERROR(ReadShapes(json, c));
+  RETURN_IF_ERROR(RefuseVariants(json, c));
+  RETURN_IF_ERROR(ReadWindow(json, c));
+  if (c.rotary()) RETURN_IF_ERROR(ReadRope(json, c));
+  ASSIGN_OR_RETURN(
+      c.norm_eps, Double(json, {"rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon"},
+                         c.architecture->norm == Norm::kRms ? 1e-6 : 1e-5));
+  const std::string activation = String(json, {"hidden_act", "activation_function", "activation"},
+                                        std::string(ActivationName(c.architecture->activation)));
+  ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(activation));
+  // Bamboo's config says relu and means it of both factors.
+  if (c.architecture->activation == Activation::kDRelu && c.hidden_act == Activation::kRelu)
+    c.hidden_act = Activation::kDRelu;
+  ASSIGN_OR_RETURN(c.fatrelu_threshold, Double(json, {"fatrelu_threshold"}, 0.0));
+  const bool tied_by_default = c.architecture->name == "falcon" || c.architecture->name == "opt";
+  c.tie_word_embeddings = Flag(json, "tie_word_embeddings", tied_by_default);
+  RETURN_IF_ERROR(ValidateConfig(c));
+  return c;
+}
+
+}  // namespace thermocline::model

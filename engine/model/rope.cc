@@ -1,0 +1,82 @@
+// The rotary frequencies of model_config.h.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "engine/model/model_config.h"
+
+namespace thermocline::model {
+namespace {
+
+double Frequency(const RopeConfig& rope, int i) {
+  return std::pow(rope.theta, -2.0 * i / rope.dim);
+}
+
+// The dimension whose angle makes `rotations` turns over the original context. Source: YaRN, 3.2.
+double YarnDimension(const RopeConfig& rope, double rotations) {
+  const double period = rope.original_max_position / (rotations * 2 * std::numbers::pi);
+  return rope.dim * std::log(period) / (2 * std::log(rope.theta));
+}
+
+// Share of dimension i that is interpolated: 0 for fast ones, 1 for slow ones.
+double YarnInterpolation(const RopeConfig& rope, int i) {
+  const double low = std::max(0.0, std::floor(YarnDimension(rope, rope.beta_fast)));
+  double high = std::min(rope.dim - 1.0, std::ceil(YarnDimension(rope, rope.beta_slow)));
+  if (low == high) high += 0.001;  // no division by zero
+  return std::clamp((i - low) / (high - low), 0.0, 1.0);
+}
+
+double Scaled(const RopeConfig& rope, int i) {
+  const double frequency = Frequency(rope, i);
+  switch (rope.scaling) {
+    case RopeScaling::kLinear:
+      return frequency / rope.factor;
+    case RopeScaling::kYarn: {
+      const double share = YarnInterpolation(rope, i);
+      return frequency / rope.factor * share + frequency * (1 - share);
+    }
+    case RopeScaling::kNone:
+      break;
+  }
+  return frequency;
+}
+
+double Llama3Divisor(const Llama3Bands& bands, double frequency) {
+  const double turns = bands.original_max_position * frequency / (2 * std::numbers::pi);
+  if (turns > bands.high_freq_factor) return 1;
+  if (turns < bands.low_freq_factor) return bands.factor;
+  const double smooth =
+      (turns - bands.low_freq_factor) / (bands.high_freq_factor - bands.low_freq_factor);
+  return 1 / ((1 - smooth) / bands.factor + smooth);
+}
+
+}  // namespace
+
+RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope) {
+  RopeFrequencies out;
+  for (int i = 0; i < rope.dim / 2; ++i) {
+    const double divisor =
+        rope.divisors.empty() ? 1.0 : double{rope.divisors[static_cast<std::size_t>(i)]};
+    out.frequencies.push_back(Scaled(rope, i) / divisor);
+  }
+  if (rope.scaling == RopeScaling::kYarn) {
+    out.magnitude =
+        rope.attention_factor > 0 ? rope.attention_factor : 0.1 * std::log(rope.factor) + 1;
+  }
+  return out;
+}
+
+double NtkTheta(double theta, int dim, double factor) {
+  if (dim <= 2) return theta;
+  const double stretch = factor * factor - (factor - 1);  // factor * length / original - factor + 1
+  return theta * std::pow(stretch, dim / (dim - 2.0));
+}
+
+std::vector<float> Llama3Divisors(const RopeConfig& rope, const Llama3Bands& bands) {
+  std::vector<float> out;
+  for (int i = 0; i < rope.dim / 2; ++i)
+    out.push_back(static_cast<float>(Llama3Divisor(bands, Frequency(rope, i))));
+  return out;
+}
+
+}  // namespace thermocline::model

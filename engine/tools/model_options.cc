@@ -1,0 +1,42 @@
+#include "engine/tools/model_options.h"
+
+#include "engine/tools/console.h"
+
+namespace thermocline::tools {
+
+void AddModelOptions(CLI::App& app, ModelOptions& o) {
+  app.add_option("model", o.model, "Model file, folder or built-in name")->required();
+  app.add_option("-t,--threads", o.threads, "Kernel threads; 0 = all processors")
+      ->check(CLI::Range(0, 256));
+  app.add_option("--cpu-isa", o.isa, "Kernels: amx, avx512, avxvnni, avx2, i8mm, neon, reference");
+  app.add_option("--kv-type", o.kv_type, "Cached keys and values: f16, q8_0 or f32");
+  app.add_option("--activation", o.activation,
+                 "Of the feed-forward network, where the file does not say: silu, relu, fatrelu, "
+                 "drelu, relu2, gelu, gelu_tanh");
+  app.add_flag("--quantize-head", o.quantize_head,
+               "Hold a float output head as q8_0: half the bytes");
+  app.add_flag("--verify", o.verify, "Refuse NaN and infinite weights");
+}
+
+Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& o) {
+  ASSIGN_OR_RETURN(const kernels::KvType kv_type, exec::ParseKvType(o.kv_type));
+  return exec::LoadOptions{.model = o.model,
+                           .threads = o.threads,
+                           .cpu_isa = o.isa,
+                           .activation = o.activation,
+                           .kv_type = kv_type,
+                           .verify = o.verify,
+                           .quantize_head = o.quantize_head,
+                           .on_progress = {}};
+}
+
+Result<std::unique_ptr<exec::LoadedModel>> LoadWithProgress(const ModelOptions& options) {
+  ASSIGN_OR_RETURN(exec::LoadOptions load, ToLoadOptions(options));
+  ProgressBar bar("loading");
+  load.on_progress = bar.callback();
+  auto model = exec::LoadModel(load);
+  bar.Clear();
+  return model;
+}
+
+}  // namespace thermocline::tools

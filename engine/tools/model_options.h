@@ -1,0 +1,27 @@
+// The options of every subcommand that runs a model.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "engine/exec/loaded_model.h"
+
+namespace thermocline::tools {
+
+struct ModelOptions {
+  std::string model, isa, activation, kv_type = "f16";
+  int threads = 0;
+  bool verify = false, quantize_head = false;
+};
+
+// Adds MODEL and the options to `app`.
+void AddModelOptions(CLI::App& app, ModelOptions& options);
+
+// InvalidArgument: an option out of range.
+Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& options);
+
+// With a progress bar on the terminal.
+Result<std::unique_ptr<exec::LoadedModel>> LoadWithProgress(const ModelOptions& options);
+
+}  // namespace thermocline::tools

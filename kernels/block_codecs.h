@@ -1,0 +1,124 @@
+// Block codecs: one block of a GGUF quantised type to floats, from floats, and to other types.
+//
+// A block holds 32 or 256 columns of one row. A column's *level* is a small unsigned integer;
+// scales turn levels into weights x, in the weights' own unit. Sub-blocks are runs of 16 or 32
+// columns with a scale of their own. Words "BxS" stand for BitPlane<B, S> below; f16 is
+// little-endian.
+//
+//   type   bytes columns fields in order                                       weight
+//   Q4_1    20   32      f16 d, f16 m, level 4x16                              d level + m
+//   Q5_0    22   32      f16 d, high bit 1x1, low bits 4x16                    d (level - 16)
+//   Q5_1    24   32      f16 d, f16 m, high bit 1x1, low bits 4x16             d level + m
+//   IQ4_NL  18   32      f16 d, level 4x16                                     d codebook[level]
+//   Q2_K    84   256/16  u8 scale | min << 4 [16], level 2x32, f16 d, f16 dmin affine
+//   Q3_K   110   256/16  high bit 1x32, low bits 2x32, scales[12], f16 d       symmetric, z = 4
+//   Q4_K   144   256/32  f16 d, f16 dmin, scales[12], level 4x32               affine
+//   Q5_K   176   256/32  f16 d, f16 dmin, scales[12], high bit 1x32, low 4x32  affine
+//   Q6_K   210   256/16  low bits 4x64, high bits 2x32, i8 scale[16], f16 d    symmetric, z = 32
+//
+//   affine:       (d scale) level - (dmin min), scale and min unsigned: 4 bits in Q2_K, 6 bits in
+//                 Q4_K and Q5_K, read by ScaleMinK4
+//   symmetric:    (d scale) (level - z), scale signed: 6 bits less 32 in Q3_K, read by ScaleQ3K
+//
+// Source: the block formats of ggml's GGUF files.
+#pragma once
+
+#include <cstdint>
+
+namespace thermocline::kernels {
+
+// kBits bits of every column. kStride neighbouring columns lie in kStride neighbouring bytes; the
+// next kStride columns take the next higher bits of the same bytes, until these are full.
+template <int kBits, int kStride>
+struct BitPlane {
+  static constexpr int kPerByte = 8 / kBits;
+  static constexpr int kMask = (1 << kBits) - 1;
+
+  static constexpr int Byte(int column) {
+    return column / (kStride * kPerByte) * kStride + column % kStride;
+  }
+  static constexpr int Shift(int column) { return column / kStride % kPerByte * kBits; }
+  static int Get(const std::uint8_t* bytes, int column) {
+    return (bytes[Byte(column)] >> Shift(column)) & kMask;
+  }
+  // Stores the lowest kBits of `value`. Requires: the column's bits are zero.
+  static void Set(std::uint8_t* bytes, int column, int value) {
+    bytes[Byte(column)] |= static_cast<std::uint8_t>((value & kMask) << Shift(column));
+  }
+};
+
+inline constexpr int kBytesQ4_1 = 20;
+inline constexpr int kBytesQ5_0 = 22;
+inline constexpr int kBytesQ5_1 = 24;
+inline constexpr int kBytesIq4Nl = 18;
+inline constexpr int kBytesQ2K = 84;
+inline constexpr int kBytesQ3K = 110;
+inline constexpr int kBytesQ4K = 144;
+inline constexpr int kBytesQ5K = 176;
+inline constexpr int kBytesQ6K = 210;
+
+// Levels, scales and mins as stored, 0 <= column < the block's columns.
+inline int LevelQ5(const std::uint8_t high[4], const std::uint8_t low[16], int column) {
+  return BitPlane<4, 16>::Get(low, column) | BitPlane<1, 1>::Get(high, column) << 4;  // 0..31
+}
+inline int LevelQ2K(const std::uint8_t* block, int column) {
+  return BitPlane<2, 32>::Get(block + 16, column);  // 0..3
+}
+inline int LevelQ3K(const std::uint8_t* block, int column) {
+  return BitPlane<2, 32>::Get(block + 32, column) | BitPlane<1, 32>::Get(block, column) << 2;
+}
+inline int LevelQ4K(const std::uint8_t* block, int column) {
+  return BitPlane<4, 32>::Get(block + 16, column);  // 0..15
+}
+inline int LevelQ5K(const std::uint8_t* block, int column) {
+  return BitPlane<4, 32>::Get(block + 48, column) | BitPlane<1, 32>::Get(block + 16, column) << 4;
+}
+inline int LevelQ6K(const std::uint8_t* block, int column) {
+  return BitPlane<4, 64>::Get(block, column) | BitPlane<2, 32>::Get(block + 128, column) << 4;
+}
+// Requires: the column's bits are zero.
+inline void SetLevelQ6K(std::uint8_t* block, int column, int level) {
+  BitPlane<4, 64>::Set(block, column, level);
+  BitPlane<2, 32>::Set(block + 128, column, level >> 4);
+}
+
+struct ScaleAndMin {
+  int scale, min;  // 0..63
+};
+// Of sub-block 0..7 in the scales of Q4_K and Q5_K. The first four scales and mins are the low six
+// bits of bytes 0..3 and 4..7; of the others the low nibbles share bytes 8..11 and the high two
+// bits are on top of bytes 0..3 (scales) and 4..7 (mins).
+ScaleAndMin ScaleMinK4(const std::uint8_t scales[12], int sub_block);
+
+// Of sub-block 0..15 in the scales of Q3_K: low bits 4x8, then high bits 2x4; -32..31.
+inline int ScaleQ3K(const std::uint8_t scales[12], int sub_block) {
+  const int low = BitPlane<4, 8>::Get(scales, sub_block);
+  return (low | BitPlane<2, 4>::Get(scales + 8, sub_block) << 4) - 32;
+}
+
+// One block to f32 [columns]: the bits of gguf.quants.dequantize, by the same products and sums.
+void DequantizeQ5_0(const std::uint8_t* block, float* out);
+void DequantizeQ5_1(const std::uint8_t* block, float* out);
+void DequantizeIq4Nl(const std::uint8_t* block, float* out);
+void DequantizeQ2K(const std::uint8_t* block, float* out);
+void DequantizeQ3K(const std::uint8_t* block, float* out);
+void DequantizeQ4K(const std::uint8_t* block, float* out);
+void DequantizeQ5K(const std::uint8_t* block, float* out);
+void DequantizeQ6K(const std::uint8_t* block, float* out);
+
+// The same weights, bit by bit, in a type the kernels multiply.
+void ConvertQ3KToQ6K(const std::uint8_t* q3k, std::uint8_t* q6k);
+void ConvertIq4NlToQ8_0(const std::uint8_t* iq4nl, std::uint8_t* q8_0);
+
+// f32 [columns] to one block, near the least square error. Requires: finite x. What is too large
+// for f16 scales saturates, what is too small becomes zero: the block is finite.
+void QuantizeQ4_1(const float* x, std::uint8_t* block);
+void QuantizeQ5_0(const float* x, std::uint8_t* block);
+void QuantizeQ5_1(const float* x, std::uint8_t* block);
+void QuantizeQ2K(const float* x, std::uint8_t* block);
+void QuantizeQ3K(const float* x, std::uint8_t* block);
+void QuantizeQ4K(const float* x, std::uint8_t* block);
+void QuantizeQ5K(const float* x, std::uint8_t* block);
+void QuantizeQ6K(const float* x, std::uint8_t* block);
+
+}  // namespace thermocline::kernels

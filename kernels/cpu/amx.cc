@@ -1,0 +1,83 @@
+// The op table for AMX: AVX-512, and tiles where many tokens share the weights.
+#include "kernels/op_table.h"
+//
+#include "kernels/cpu/simd_avx512.h"
+//
+#include "kernels/cpu/elementwise.inl.h"
+#include "kernels/cpu/gemm.inl.h"
+//
+#include "kernels/cpu/attention.inl.h"
+#include "kernels/cpu/gemm_amx.inl.h"
+
+namespace thermocline::kernels {
+namespace {
+
+// Source: the layout of LDTILECFG's operand, palette 1.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+};
+
+// The tile instructions. Not g++ 12's intrinsics: they take the tile's number as text, which a
+// template parameter is not, and _tile_loadconfig claims to read 8 of the 64 bytes, so that the
+// other stores are dropped at -O3.
+template <int kTile>
+inline void TileZero() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+}
+template <int kTile>
+inline void TileLoad(const void* rows, std::ptrdiff_t stride) {
+  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(stride) : "memory");
+}
+template <int kTile>
+inline void TileStore(void* rows, std::ptrdiff_t stride) {
+  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(stride) : "memory");
+}
+// Sums of products of signed bytes: kSum [m][n] += kLeft [m][4k..] * kRight [k][4n..].
+template <int kSum, int kLeft, int kRight>
+inline void TileDotSigned() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kLeft), "i"(kRight));
+}
+
+// Tiles 0..3 hold sums [tokens][16 rows] i32. Tile 4 holds activations [tokens][32 columns] and 5
+// weights [8 quads][64]; 6 and 7 the same of 16 columns.
+struct HardwareTiles {
+  static void Configure(int tokens) {
+    TileConfig config;
+    const auto set = [&](int tile, int rows, int row_bytes) {
+      config.rows[tile] = static_cast<std::uint8_t>(rows);
+      config.row_bytes[tile] = static_cast<std::uint16_t>(row_bytes);
+    };
+    for (int tile = 0; tile < 4; ++tile) set(tile, tokens, 64);
+    set(4, tokens, 32);
+    set(5, 8, 64);
+    set(6, tokens, 16);
+    set(7, 4, 64);
+    asm volatile("ldtilecfg %0" : : "m"(config));
+  }
+  static void Release() { asm volatile("tilerelease"); }
+
+  template <int kTile, bool kHalf>
+  static void Multiply(const std::int8_t* q, int stride, const std::uint8_t* levels,
+                       std::int32_t* dots) {
+    constexpr int kActivations = kHalf ? 6 : 4, kWeights = kHalf ? 7 : 5;
+    TileZero<kTile>();
+    TileLoad<kActivations>(q, stride);
+    TileLoad<kWeights>(levels, kQuadBytes);
+    TileDotSigned<kTile, kActivations, kWeights>();
+    TileStore<kTile>(dots, kQuadBytes);
+  }
+};
+
+}  // namespace
+
+extern const OpTable kAmxOps;
+const OpTable kAmxOps = {"amx",     GemmWithTiles<HardwareTiles>,
+                         Quantize,  Attention,
+                         RmsNorm,   LayerNorm,
+                         Rope,      Gated,
+                         Add,       ToHalf,
+                         SoftmaxExp};
+
+}  // namespace thermocline::kernels

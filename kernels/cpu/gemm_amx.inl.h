@@ -1,0 +1,192 @@
+// gemm.h for many tokens on AMX tiles: int8 products of 16 tokens and 16 rows at a time.
+//
+// A quad of a panel (4 columns of 16 rows, 64 bytes) is a row of a tile of weights, so 32 columns
+// are a tile of 8 rows. Levels are decoded to signed bytes once for kTokensMax tokens; a tile
+// product gives the exact integer sums of one block, which are scaled and added in AVX-512 in the
+// same order as without tiles: the same bits. Per block and 16 tokens: 16 stores of the tile and 16
+// times load-convert, multiply, multiply-add, which bound it; the product itself hides behind them.
+//
+// `Tiles` is the hardware, or its emulation in a test.
+#include "kernels/gemm.h"
+
+namespace thermocline::kernels {
+namespace {
+
+constexpr int kTileTokens = 16;   // rows of a tile of activations
+constexpr int kTokensMin = 8;     // below this, AVX-512 alone is faster
+constexpr int kTokensMax = 128;   // tokens that share decoded levels
+constexpr int kChunkCols = 2048;  // columns decoded at a time: 32 KiB of levels
+constexpr int kGroupsAtOnce = 4;  // tile products in flight
+
+// Levels of 32 columns, less the type's offset, as signed bytes in quads.
+template <DType type>
+inline void DecodeSigned(const std::uint8_t* group, std::uint8_t* out) {
+  U8x64 w[8];
+  if constexpr (type == DType::kQ6_K) {
+    DecodeSubBlock(group, w);
+    DecodeSubBlock(group + 3 * kQuadBytes, w + 4);
+  } else {
+    DecodeGroup<type>(group, w);
+  }
+  const __m512i offset = _mm512_set1_epi8(static_cast<char>(LayoutOf(type).offset));
+  for (int i = 0; i < 8; ++i)
+    _mm512_storeu_si512(out + i * kQuadBytes, _mm512_sub_epi8(w[i], offset));
+}
+
+// Where group `g` (32 columns) of a panel has its levels.
+template <DType type>
+inline const std::uint8_t* GroupAt(const std::uint8_t* panel, int g) {
+  constexpr PanelLayout kLayout = LayoutOf(type);
+  constexpr int kGroups = Traits(type).block_size / 32;
+  return panel +
+         static_cast<std::ptrdiff_t>(g / kGroups) *
+             static_cast<std::ptrdiff_t>(PanelBytes(type, Traits(type).block_size)) +
+         kLayout.header + g % kGroups * kLayout.group_bytes;
+}
+
+// Sums of one token tile that outlive a chunk of columns.
+struct TileSums {
+  F32x16 acc[kTileTokens];
+  F32x16 scaled[kTileTokens];  // K types: of the current block of 256 columns
+  F32x16 mins[kTileTokens];
+};
+
+// Adds the products of group `g`; dots [2][16 tokens][16 rows], the second half for Q6_K.
+template <DType type>
+inline void AddGroup(const std::uint8_t* panel, int g, const Activations& a, int token, int count,
+                     const std::int32_t* dots, const F32x16* numbers, TileSums& sums) {
+  constexpr PanelLayout kLayout = LayoutOf(type);
+  constexpr int kGroups = Traits(type).block_size / 32;
+  const std::uint8_t* block = GroupAt<type>(panel, g - g % kGroups) - kLayout.header;
+  const F32x16 d = LoadF16(block);
+  const std::ptrdiff_t blocks = a.cols / kActivationBlock;
+  for (int t = 0; t < count; ++t) {
+    const std::ptrdiff_t at = (token + t) * blocks + g;
+    const F32x16 scale = Set1(a.scale[at]), dot = ToF32(LoadI32(dots + t * 16));
+    if constexpr (kGroups == 1) {
+      sums.acc[t] = Fma(MulF(d, scale), dot, sums.acc[t]);
+      if constexpr (kLayout.min >= 0)
+        sums.acc[t] = Fma(LoadF16(block + kLayout.min), Set1(a.scaled_sum[at]), sums.acc[t]);
+    } else {
+      const int sub = g % kGroups;
+      if (sub == 0) sums.scaled[t] = sums.mins[t] = ZeroF();
+      if constexpr (type == DType::kQ6_K) {
+        const F32x16 second = ToF32(LoadI32(dots + 256 + t * 16));
+        const F32x16 both = AddF(MulF(dot, ToF32(LoadI8(block + 32 + 2 * sub * kPanelRows))),
+                                 MulF(second, ToF32(LoadI8(block + 48 + 2 * sub * kPanelRows))));
+        sums.scaled[t] = Fma(both, scale, sums.scaled[t]);
+      } else {
+        sums.scaled[t] = Fma(MulF(dot, numbers[sub]), scale, sums.scaled[t]);
+        sums.mins[t] = Fma(numbers[8 + sub], Set1(a.scaled_sum[at]), sums.mins[t]);
+      }
+      if (sub != kGroups - 1) continue;
+      sums.acc[t] = Fma(d, sums.scaled[t], sums.acc[t]);
+      if constexpr (kLayout.min >= 0)
+        sums.acc[t] = Fma(SubF(ZeroF(), LoadF16(block + kLayout.min)), sums.mins[t], sums.acc[t]);
+    }
+  }
+}
+
+// Integer sums of one group for a tile of tokens: [16][16], or twice that for Q6_K's two halves.
+template <typename Tiles, DType type, int kTile>
+inline void TileProduct(const std::uint8_t* levels, const std::int8_t* q, int stride,
+                        std::int32_t* dots) {
+  if constexpr (type == DType::kQ6_K) {
+    Tiles::template Multiply<kTile, true>(q, stride, levels, dots);
+    Tiles::template Multiply<kTile, true>(q + 16, stride, levels + 4 * kQuadBytes, dots + 256);
+  } else {
+    Tiles::template Multiply<kTile, false>(q, stride, levels, dots);
+  }
+}
+
+// Groups [first, first + kGroupsAtOnce) of the chunk at `levels`, for one tile of tokens.
+template <typename Tiles, DType type>
+void AddGroups(const std::uint8_t* panel, int first, const std::uint8_t* levels,
+               const Activations& a, int token, int count, TileSums& sums) {
+  alignas(64) std::int32_t dots[kGroupsAtOnce][2 * kTileTokens * kPanelRows];
+  const std::int8_t* q = a.q + static_cast<std::ptrdiff_t>(token) * a.cols + first * 32;
+  const int groups = a.cols / 32 - first < kGroupsAtOnce ? a.cols / 32 - first : kGroupsAtOnce;
+  TileProduct<Tiles, type, 0>(levels, q, a.cols, dots[0]);
+  if (groups > 1) TileProduct<Tiles, type, 1>(levels + 512, q + 32, a.cols, dots[1]);
+  if (groups > 2) TileProduct<Tiles, type, 2>(levels + 1024, q + 64, a.cols, dots[2]);
+  if (groups > 3) TileProduct<Tiles, type, 3>(levels + 1536, q + 96, a.cols, dots[3]);
+  F32x16 numbers[16];
+  for (int i = 0; i < groups; ++i) {
+    if constexpr (type == DType::kQ4_K || type == DType::kQ5_K) {
+      if ((first + i) % 8 == 0 || i == 0)
+        DecodeSixBitNumbers(GroupAt<type>(panel, (first + i) / 8 * 8) - LayoutOf(type).header + 64,
+                            numbers);
+    }
+    AddGroup<type>(panel, first + i, a, token, count, dots[i], numbers, sums);
+  }
+}
+
+template <typename Tiles, DType type>
+void TilePanel(const GemmParams& p, int panel_index, int token_begin, int tokens) {
+  const std::uint8_t* panel = p.weights.panel(panel_index);
+  const int cols = p.weights.cols, tiles = (tokens + kTileTokens - 1) / kTileTokens;
+  alignas(64) std::uint8_t levels[kChunkCols * kPanelRows];
+  TileSums sums[kTokensMax / kTileTokens];
+  for (int tile = 0; tile < tiles; ++tile) {
+    for (F32x16& acc : sums[tile].acc) acc = ZeroF();
+  }
+  for (int begin = 0; begin < cols; begin += kChunkCols) {
+    const int end = begin + kChunkCols < cols ? begin + kChunkCols : cols;
+    for (int g = begin / 32; g < end / 32; ++g)
+      DecodeSigned<type>(GroupAt<type>(panel, g), levels + (g - begin / 32) * 512);
+    for (int tile = 0; tile < tiles; ++tile) {
+      const int token = token_begin + tile * kTileTokens;
+      const int left = token_begin + tokens - token;
+      const int count = left < kTileTokens ? left : kTileTokens;
+      Tiles::Configure(count);
+      for (int g = begin / 32; g < end / 32; g += kGroupsAtOnce)
+        AddGroups<Tiles, type>(panel, g, levels + (g - begin / 32) * 512, p.activations, token,
+                               count, sums[tile]);
+    }
+  }
+  const int row = panel_index * kPanelRows;
+  const int rows = p.weights.rows - row < kPanelRows ? p.weights.rows - row : kPanelRows;
+  for (int t = 0; t < tokens; ++t) {
+    float* out = p.out + static_cast<std::ptrdiff_t>(token_begin + t) * p.out_stride + row;
+    StorePartial(out, rows, sums[t / kTileTokens].acc[t % kTileTokens]);
+  }
+}
+
+template <typename Tiles, DType type>
+void TileGemm(const GemmParams& p) {
+  for (int panel = p.panel_begin; panel < p.panel_end; ++panel) {
+    for (int token = 0; token < p.tokens; token += kTokensMax) {
+      const int left = p.tokens - token;
+      TilePanel<Tiles, type>(p, panel, token, left < kTokensMax ? left : kTokensMax);
+    }
+  }
+  Tiles::Release();
+}
+
+template <typename Tiles>
+void GemmWithTiles(const GemmParams& p) {
+  if (p.tokens < kTokensMin) return Gemm(p);
+  switch (p.weights.type) {
+    case DType::kQ8_0:
+      return TileGemm<Tiles, DType::kQ8_0>(p);
+    case DType::kQ4_0:
+      return TileGemm<Tiles, DType::kQ4_0>(p);
+    case DType::kQ4_1:
+      return TileGemm<Tiles, DType::kQ4_1>(p);
+    case DType::kQ5_0:
+      return TileGemm<Tiles, DType::kQ5_0>(p);
+    case DType::kQ5_1:
+      return TileGemm<Tiles, DType::kQ5_1>(p);
+    case DType::kQ4_K:
+      return TileGemm<Tiles, DType::kQ4_K>(p);
+    case DType::kQ5_K:
+      return TileGemm<Tiles, DType::kQ5_K>(p);
+    case DType::kQ6_K:
+      return TileGemm<Tiles, DType::kQ6_K>(p);
+    default:
+      return Gemm(p);  // float weights
+  }
+}
+
+}  // namespace
+}  // namespace thermocline::kernels

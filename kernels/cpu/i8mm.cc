@@ -1,0 +1,17 @@
+// The op table for NEON with FEAT_I8MM. This file alone is compiled for that ISA.
+#include "kernels/op_table.h"
+//
+#include "kernels/cpu/simd_neon.h"
+//
+#include "kernels/cpu/elementwise.inl.h"
+#include "kernels/cpu/gemm.inl.h"
+//
+#include "kernels/cpu/attention.inl.h"
+
+namespace thermocline::kernels {
+
+extern const OpTable kI8mmOps;
+const OpTable kI8mmOps = {kIsaName, Gemm,  Quantize, Attention, RmsNorm,   LayerNorm,
+                          Rope,     Gated, Add,      ToHalf,    SoftmaxExp};
+
+}  // namespace thermocline::kernels

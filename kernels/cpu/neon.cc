@@ -1,0 +1,17 @@
+// The op table for NEON with FEAT_DotProd. This file alone is compiled for that ISA.
+#include "kernels/op_table.h"
+//
+#include "kernels/cpu/simd_neon.h"
+//
+#include "kernels/cpu/elementwise.inl.h"
+#include "kernels/cpu/gemm.inl.h"
+//
+#include "kernels/cpu/attention.inl.h"
+
+namespace thermocline::kernels {
+
+extern const OpTable kNeonOps;
+const OpTable kNeonOps = {kIsaName, Gemm,  Quantize, Attention, RmsNorm,   LayerNorm,
+                          Rope,     Gated, Add,      ToHalf,    SoftmaxExp};
+
+}  // namespace thermocline::kernels

@@ -1,0 +1,214 @@
+// Sixteen lanes as four NEON vectors, with the byte dot product (FEAT_DotProd), and, where the
+// compiler may use it, the byte matrix product (FEAT_I8MM). Included by one translation unit each.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+namespace thermocline::kernels {
+namespace {
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+constexpr const char* kIsaName = "i8mm";
+#else
+constexpr const char* kIsaName = "neon";
+#endif
+constexpr int kFloatTile = 1;  // four chains take 16 of 32 registers
+constexpr int kTokenTile = 4;
+
+struct F32x16 {
+  float32x4_t v[4];
+};
+struct I32x16 {
+  int32x4_t v[4];
+};
+struct U8x64 {
+  uint8x16_t v[4];
+};
+
+// Applies `op` to each quarter.
+template <typename Out, typename Op>
+inline Out Map(const Op& op) {
+  Out out;
+  for (int i = 0; i < 4; ++i) out.v[i] = op(i);
+  return out;
+}
+
+inline F32x16 Set1(float x) {
+  return Map<F32x16>([&](int) { return vdupq_n_f32(x); });
+}
+inline F32x16 ZeroF() { return Set1(0); }
+inline F32x16 LoadF32(const void* p) {
+  return Map<F32x16>([&](int i) { return vld1q_f32(static_cast<const float*>(p) + 4 * i); });
+}
+inline F32x16 LoadF16(const void* p) {
+  return Map<F32x16>([&](int i) {
+    return vcvt_f32_f16(
+        vreinterpret_f16_u16(vld1_u16(static_cast<const std::uint16_t*>(p) + 4 * i)));
+  });
+}
+inline F32x16 LoadBF16(const void* p) {
+  return Map<F32x16>([&](int i) {
+    return vreinterpretq_f32_u32(
+        vshll_n_u16(vld1_u16(static_cast<const std::uint16_t*>(p) + 4 * i), 16));
+  });
+}
+inline void Store(float* p, F32x16 x) {
+  for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, x.v[i]);
+}
+inline void StoreF16(std::uint16_t* p, F32x16 x) {
+  for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
+}
+inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
+  return Map<F32x16>([&](int i) { return vfmaq_f32(c.v[i], a.v[i], b.v[i]); });
+}
+inline F32x16 AddF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i) { return vaddq_f32(a.v[i], b.v[i]); });
+}
+inline F32x16 SubF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i) { return vsubq_f32(a.v[i], b.v[i]); });
+}
+inline F32x16 MulF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i) { return vmulq_f32(a.v[i], b.v[i]); });
+}
+inline F32x16 DivF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i) { return vdivq_f32(a.v[i], b.v[i]); });
+}
+inline F32x16 MaxF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i) { return vmaxq_f32(a.v[i], b.v[i]); });
+}
+inline F32x16 MinF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i) { return vminq_f32(a.v[i], b.v[i]); });
+}
+inline F32x16 AbsF(F32x16 x) {
+  return Map<F32x16>([&](int i) { return vabsq_f32(x.v[i]); });
+}
+inline F32x16 RoundF(F32x16 x) {
+  return Map<F32x16>([&](int i) { return vrndnq_f32(x.v[i]); });
+}
+// x where v >= bound, else y.
+inline F32x16 SelectAtLeast(F32x16 v, F32x16 bound, F32x16 x, F32x16 y) {
+  return Map<F32x16>(
+      [&](int i) { return vbslq_f32(vcgeq_f32(v.v[i], bound.v[i]), x.v[i], y.v[i]); });
+}
+// v where v >= bound, else 0.
+inline F32x16 KeepAtLeast(F32x16 v, F32x16 bound) { return SelectAtLeast(v, bound, v, ZeroF()); }
+// 2^n for integral n in [-126, 127].
+inline F32x16 PowerOfTwo(F32x16 n) {
+  return Map<F32x16>([&](int i) {
+    const int32x4_t biased = vaddq_s32(vcvtnq_s32_f32(n.v[i]), vdupq_n_s32(127));
+    return vreinterpretq_f32_s32(vshlq_n_s32(biased, 23));
+  });
+}
+inline F32x16 ToF32(I32x16 x) {
+  return Map<F32x16>([&](int i) { return vcvtq_f32_s32(x.v[i]); });
+}
+
+inline I32x16 Set1I(std::int32_t x) {
+  return Map<I32x16>([&](int) { return vdupq_n_s32(x); });
+}
+inline I32x16 ZeroI() { return Set1I(0); }
+inline I32x16 AddI(I32x16 a, I32x16 b) {
+  return Map<I32x16>([&](int i) { return vaddq_s32(a.v[i], b.v[i]); });
+}
+inline I32x16 LoadI32(const void* p) {
+  return Map<I32x16>([&](int i) { return vld1q_s32(static_cast<const std::int32_t*>(p) + 4 * i); });
+}
+inline I32x16 AndI(I32x16 x, std::int32_t mask) {
+  return Map<I32x16>([&](int i) { return vandq_s32(x.v[i], vdupq_n_s32(mask)); });
+}
+// Zeros come in from above.
+inline I32x16 ShiftRightI(I32x16 x, int bits) {
+  return Map<I32x16>([&](int i) {
+    return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x.v[i]), vdupq_n_s32(-bits)));
+  });
+}
+inline I32x16 LoadI8(const void* p) {
+  const int8x16_t bytes = vld1q_s8(static_cast<const std::int8_t*>(p));
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+  return {{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)),
+           vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
+}
+inline I32x16 RoundI(F32x16 x) {
+  return Map<I32x16>([&](int i) { return vcvtnq_s32_f32(x.v[i]); });
+}
+// Rounds to nearest even and stores 16 bytes. Requires: values in [-127, 127].
+inline void StoreI8(std::int8_t* p, F32x16 x) {
+  const I32x16 n = RoundI(x);
+  const int16x8_t low = vcombine_s16(vmovn_s32(n.v[0]), vmovn_s32(n.v[1]));
+  const int16x8_t high = vcombine_s16(vmovn_s32(n.v[2]), vmovn_s32(n.v[3]));
+  vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+
+inline U8x64 LoadU8(const void* p) {
+  return Map<U8x64>([&](int i) { return vld1q_u8(static_cast<const std::uint8_t*>(p) + 16 * i); });
+}
+inline U8x64 LowNibbles(U8x64 x) {
+  return Map<U8x64>([&](int i) { return vandq_u8(x.v[i], vdupq_n_u8(15)); });
+}
+inline U8x64 HighNibbles(U8x64 x) {
+  return Map<U8x64>([&](int i) { return vshrq_n_u8(x.v[i], 4); });
+}
+// Every byte shifted left by `left` (right if negative), and masked.
+inline U8x64 ShiftAndMask(U8x64 x, int left, std::uint8_t mask) {
+  return Map<U8x64>([&](int i) {
+    return vandq_u8(vshlq_u8(x.v[i], vdupq_n_s8(static_cast<std::int8_t>(left))), vdupq_n_u8(mask));
+  });
+}
+// Bits 2j and 2j+1 of every byte, moved to bits 4 and 5.
+template <int j>
+inline U8x64 TwoBitsHigh(U8x64 x) {
+  return ShiftAndMask(x, 4 - 2 * j, 0x30);
+}
+// Bit i of every byte, moved to bit 4.
+template <int i>
+inline U8x64 FifthBits(U8x64 x) {
+  return ShiftAndMask(x, 4 - i, 16);
+}
+inline U8x64 Or(U8x64 a, U8x64 b) {
+  return Map<U8x64>([&](int i) { return vorrq_u8(a.v[i], b.v[i]); });
+}
+
+// acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
+// Requires: weights <= 127.
+inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
+  std::int32_t quad;
+  __builtin_memcpy(&quad, x, 4);
+  const int8x16_t all = vreinterpretq_s8_s32(vdupq_n_s32(quad));
+  return Map<I32x16>(
+      [&](int i) { return vdotq_s32(acc.v[i], vreinterpretq_s8_u8(weights.v[i]), all); });
+}
+// q + 128 as the signed q.
+inline U8x64 TakeOffset(U8x64 weights) {
+  return Map<U8x64>([&](int i) { return veorq_u8(weights.v[i], vdupq_n_u8(128)); });
+}
+// As Dot4 for Q8_0's q + 128.
+inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
+  return Dot4(acc, TakeOffset(weights), x);
+}
+inline constexpr std::int32_t kWideOffset =
+    0;  // what Dot4Wide leaves to subtract, times the sum of x
+
+// Lanes added pairwise, halves first: the order of the reference.
+inline float SumLanes(F32x16 x) {
+  const float32x4_t low = vaddq_f32(x.v[0], x.v[2]), high = vaddq_f32(x.v[1], x.v[3]);
+  const float32x4_t quarter = vaddq_f32(low, high);
+  const float32x2_t pair = vadd_f32(vget_low_f32(quarter), vget_high_f32(quarter));
+  return vget_lane_f32(pair, 0) + vget_lane_f32(pair, 1);
+}
+inline float MaxLanes(F32x16 x) {
+  return vmaxvq_f32(vmaxq_f32(vmaxq_f32(x.v[0], x.v[1]), vmaxq_f32(x.v[2], x.v[3])));
+}
+inline std::int32_t SumLanesI(I32x16 x) {
+  return vaddvq_s32(vaddq_s32(vaddq_s32(x.v[0], x.v[1]), vaddq_s32(x.v[2], x.v[3])));
+}
+
+}  // namespace
+}  // namespace thermocline::kernels
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+#include "kernels/cpu/dot_quads_i8mm.inl.h"
+#else
+#include "kernels/cpu/dot_quads.inl.h"
+#endif

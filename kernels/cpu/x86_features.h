@@ -1,0 +1,13 @@
+// What an x86-64 processor and its operating system offer the kernels. Asked once each, at run
+// time.
+#pragma once
+
+namespace thermocline::kernels {
+
+bool HasAvx2();     // with FMA and F16C
+bool HasAvxVnni();  // AVX2 with VEX-encoded byte dot products
+bool HasAvx512();   // F, BW, VL, DQ, VNNI
+// AVX-512, AMX-TILE and AMX-INT8, and the kernel's permission to use tiles, which this asks for.
+bool HasAmx();
+
+}  // namespace thermocline::kernels

@@ -1,0 +1,178 @@
+// Scalar oracle of attention.h; storing keys and values; merging, which every backend shares.
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/reference/panel_view.h"
+#include "kernels/reference/reference.h"
+
+namespace thermocline::kernels {
+namespace {
+
+constexpr int kGroup = kActivationBlock;  // dimensions that share a Q8_0 scale
+
+void StoreHalf(std::uint8_t* p, float value) {
+  const std::uint16_t half = FloatToHalf(value);
+  std::memcpy(p, &half, 2);
+}
+
+// Levels of kGroup values and their f16 scale.
+float QuantizeGroup(const float* x, std::int8_t (&q)[kGroup]) {
+  float max = 0;
+  for (int i = 0; i < kGroup; ++i) max = std::max(max, std::fabs(x[i]));
+  const float scale = HalfToFloat(FloatToHalf(max / 127.0F));
+  const float inverse = scale > 0 ? 1.0F / scale : 0.0F;
+  for (int i = 0; i < kGroup; ++i) {
+    const float level = std::nearbyint(x[i] * inverse);
+    q[i] = static_cast<std::int8_t>(std::clamp(level, -127.0F, 127.0F));
+  }
+  return scale;
+}
+
+void StoreFloat(KvType type, std::uint8_t* p, float value) {
+  type == KvType::kF32 ? static_cast<void>(std::memcpy(p, &value, 4)) : StoreHalf(p, value);
+}
+
+void StoreKeyFloat(const StoreKvParams& p) {
+  const int bytes = p.type == KvType::kF32 ? 4 : 2;
+  std::uint8_t* panel = p.keys + static_cast<std::size_t>(p.slot / kPanelRows) *
+                                     PanelBytes(KeyType(p.type), p.head_dim);
+  for (int i = 0; i < p.head_dim; ++i)
+    StoreFloat(p.type, panel + (i * kPanelRows + p.slot % kPanelRows) * bytes, p.key[i]);
+}
+
+void StoreKeyQ8_0(const StoreKvParams& p) {
+  std::uint8_t* block =
+      p.keys + static_cast<std::ptrdiff_t>(p.slot / kPanelRows) *
+                   static_cast<std::ptrdiff_t>(PanelBytes(DType::kQ8_0, p.head_dim));
+  const int lane = p.slot % kPanelRows;
+  for (int at = 0; at < p.head_dim; at += kGroup, block += PanelBytes(DType::kQ8_0, kGroup)) {
+    std::int8_t q[kGroup];
+    StoreHalf(block + 2 * lane, QuantizeGroup(p.key + at, q));
+    for (int i = 0; i < kGroup; ++i) {
+      block[32 + i / 4 * kQuadBytes + lane * 4 + i % 4] =
+          static_cast<std::uint8_t>(static_cast<int>(q[i]) + 128);
+    }
+  }
+}
+
+void StoreValueFloat(const StoreKvParams& p) {
+  const int bytes = p.type == KvType::kF32 ? 4 : 2;
+  for (int i = 0; i < p.head_dim; ++i) {
+    const int row = i / kPanelRows * kKvBlock + p.slot;
+    StoreFloat(p.type, p.values + (row * kPanelRows + i % kPanelRows) * bytes, p.value[i]);
+  }
+}
+
+void StoreValueQ8_0(const StoreKvParams& p) {
+  std::uint8_t* levels = p.values + 2 * kKvBlock * (p.head_dim / kGroup);
+  for (int at = 0; at < p.head_dim; at += kGroup) {
+    std::int8_t q[kGroup];
+    StoreHalf(p.values + 2 * (at / kGroup * kKvBlock + p.slot), QuantizeGroup(p.value + at, q));
+    for (int i = 0; i < kGroup; ++i) {
+      const int row = (at + i) / kPanelRows * kKvBlock + p.slot;
+      levels[row * kPanelRows + i % kPanelRows] = static_cast<std::uint8_t>(q[i]);
+    }
+  }
+}
+
+}  // namespace
+
+void StoreKeyAndValue(const StoreKvParams& p) {
+  if (p.type == KvType::kQ8_0) {
+    StoreKeyQ8_0(p);
+    StoreValueQ8_0(p);
+  } else {
+    StoreKeyFloat(p);
+    StoreValueFloat(p);
+  }
+}
+
+void MergeAttention(const AttentionState& part, int group, int head_dim,
+                    const AttentionState& into) {
+  for (int g = 0; g < group; ++g) {
+    const float max = std::max(part.max[g], into.max[g]);
+    const float a = std::exp(into.max[g] - max), b = std::exp(part.max[g] - max);
+    into.max[g] = max;
+    into.total[g] = into.total[g] * a + part.total[g] * b;
+    float* out = into.out + static_cast<std::ptrdiff_t>(g) * head_dim;
+    const float* more = part.out + static_cast<std::ptrdiff_t>(g) * head_dim;
+    for (int i = 0; i < head_dim; ++i) out[i] = out[i] * a + more[i] * b;
+  }
+}
+
+void FinishAttention(const AttentionState& state, int group, int head_dim, float* out) {
+  for (int g = 0; g < group; ++g) {
+    const float inverse = 1.0F / state.total[g];
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(g) * head_dim;
+    for (int i = 0; i < head_dim; ++i) out[at + i] = state.out[at + i] * inverse;
+  }
+}
+
+namespace reference {
+namespace {
+
+float LoadFloat(KvType type, const std::uint8_t* p) {
+  float value;
+  if (type != KvType::kF32) return HalfToFloat(Load16(p));
+  std::memcpy(&value, p, 4);
+  return value;
+}
+
+float KeyAt(const AttentionParams& p, int position, int dim) {
+  const DType type = KeyType(p.type);
+  const int lane = position % kPanelRows, panel = position % kKvBlock / kPanelRows;
+  const std::uint8_t* keys = p.blocks[position / kKvBlock] + p.keys_offset +
+                             static_cast<std::size_t>(panel) * PanelBytes(type, p.head_dim);
+  if (p.type != KvType::kQ8_0)
+    return LoadFloat(p.type, keys + (dim * kPanelRows + lane) * Traits(type).block_bytes);
+  keys += static_cast<std::size_t>(dim / kGroup) * PanelBytes(DType::kQ8_0, kGroup);
+  return PanelHalf(keys, 0, lane) *
+         static_cast<float>(PanelLevel(DType::kQ8_0, keys, lane, dim % kGroup) - 128);
+}
+
+float ValueAt(const AttentionParams& p, int position, int dim) {
+  const std::uint8_t* values = p.blocks[position / kKvBlock] + p.values_offset;
+  const int slot = position % kKvBlock, row = dim / kPanelRows * kKvBlock + slot;
+  const int at = row * kPanelRows + dim % kPanelRows;
+  if (p.type != KvType::kQ8_0)
+    return LoadFloat(p.type, values + at * Traits(KeyType(p.type)).block_bytes);
+  const float scale = HalfToFloat(Load16(values + 2 * (dim / kGroup * kKvBlock + slot)));
+  const std::uint8_t* levels = values + 2 * kKvBlock * (p.head_dim / kGroup);
+  return scale * static_cast<float>(static_cast<std::int8_t>(levels[at]));
+}
+
+float Score(const AttentionParams& p, int head, int position) {
+  const std::size_t at = static_cast<std::size_t>(head) * static_cast<std::size_t>(p.head_dim);
+  float dot = 0;
+  for (int i = 0; i < p.head_dim; ++i) {
+    const std::size_t j = at + static_cast<std::size_t>(i);
+    const float q =
+        p.type != KvType::kQ8_0 ? p.q.x[j] : p.q.scale[j / kGroup] * static_cast<float>(p.q.q[j]);
+    dot += q * KeyAt(p, position, i);
+  }
+  return dot;
+}
+
+}  // namespace
+
+void Attention(const AttentionParams& p) {
+  for (int g = 0; g < p.group; ++g) {
+    float max = -INFINITY, total = 0;
+    for (int s = p.begin; s < p.end; ++s) max = std::max(max, Score(p, g, s));
+    float* out = p.state.out + static_cast<std::ptrdiff_t>(g) * p.head_dim;
+    std::fill_n(out, p.head_dim, 0.0F);
+    for (int s = p.begin; s < p.end; ++s) {
+      const float weight = std::exp(Score(p, g, s) - max);
+      total += weight;
+      for (int i = 0; i < p.head_dim; ++i) out[i] += weight * ValueAt(p, s, i);
+    }
+    p.state.max[g] = max;
+    p.state.total[g] = total;
+  }
+}
+
+}  // namespace reference
+}  // namespace thermocline::kernels

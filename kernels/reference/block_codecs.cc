@@ -1,0 +1,106 @@
+// GGUF blocks to floats, and exact conversions between block types.
+//
+// Source: the block formats of ggml's GGUF files; the codebook is IQ4_NL's.
+#include "kernels/block_codecs.h"
+
+#include <cstring>
+
+#include "kernels/quantize.h"
+
+namespace thermocline::kernels {
+namespace {
+
+constexpr std::int8_t kIq4NlCodebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                            1,    13,   25,  38,  53,  69,  89,  113};
+
+float LoadHalf(const std::uint8_t* p) {
+  std::uint16_t half;
+  std::memcpy(&half, p, 2);
+  return HalfToFloat(half);
+}
+
+}  // namespace
+
+ScaleAndMin ScaleMinK4(const std::uint8_t scales[12], int sub_block) {
+  if (sub_block < 4) return {scales[sub_block] & 63, scales[4 + sub_block] & 63};
+  const int low = scales[4 + sub_block];
+  return {(low & 15) | (scales[sub_block - 4] >> 6) << 4, low >> 4 | (scales[sub_block] >> 6) << 4};
+}
+
+void DequantizeQ5_0(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block);
+  for (int c = 0; c < 32; ++c)
+    out[c] = d * static_cast<float>(LevelQ5(block + 2, block + 6, c) - 16);
+}
+
+void DequantizeQ5_1(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block), m = LoadHalf(block + 2);
+  for (int c = 0; c < 32; ++c)
+    out[c] = d * static_cast<float>(LevelQ5(block + 4, block + 8, c)) + m;
+}
+
+void DequantizeIq4Nl(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block);
+  for (int c = 0; c < 32; ++c)
+    out[c] = d * static_cast<float>(kIq4NlCodebook[BitPlane<4, 16>::Get(block + 2, c)]);
+}
+
+void DequantizeQ2K(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block + 80), dmin = LoadHalf(block + 82);
+  for (int c = 0; c < 256; ++c) {
+    const std::uint8_t scale_and_min = block[c / 16];
+    const float scale = d * static_cast<float>(scale_and_min & 15);
+    const float min = dmin * static_cast<float>(scale_and_min >> 4);
+    out[c] = scale * static_cast<float>(LevelQ2K(block, c)) - min;
+  }
+}
+
+void DequantizeQ3K(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block + 108);
+  for (int c = 0; c < 256; ++c) {
+    const float scale = d * static_cast<float>(ScaleQ3K(block + 96, c / 16));
+    out[c] = scale * static_cast<float>(LevelQ3K(block, c) - 4);
+  }
+}
+
+void DequantizeQ4K(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block), dmin = LoadHalf(block + 2);
+  for (int c = 0; c < 256; ++c) {
+    const auto [scale, min] = ScaleMinK4(block + 4, c / 32);
+    out[c] = d * static_cast<float>(scale) * static_cast<float>(LevelQ4K(block, c)) -
+             dmin * static_cast<float>(min);
+  }
+}
+
+void DequantizeQ5K(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block), dmin = LoadHalf(block + 2);
+  for (int c = 0; c < 256; ++c) {
+    const auto [scale, min] = ScaleMinK4(block + 4, c / 32);
+    out[c] = d * static_cast<float>(scale) * static_cast<float>(LevelQ5K(block, c)) -
+             dmin * static_cast<float>(min);
+  }
+}
+
+void DequantizeQ6K(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block + 208);
+  for (int c = 0; c < 256; ++c) {
+    const float scale = d * static_cast<float>(static_cast<std::int8_t>(block[192 + c / 16]));
+    out[c] = scale * static_cast<float>(LevelQ6K(block, c) - 32);
+  }
+}
+
+void ConvertQ3KToQ6K(const std::uint8_t* q3k, std::uint8_t* q6k) {
+  std::memset(q6k, 0, kBytesQ6K);
+  for (int c = 0; c < 256; ++c) SetLevelQ6K(q6k, c, LevelQ3K(q3k, c) - 4 + 32);
+  for (int sub = 0; sub < 16; ++sub)
+    q6k[192 + sub] = static_cast<std::uint8_t>(ScaleQ3K(q3k + 96, sub));
+  std::memcpy(q6k + 208, q3k + 108, 2);
+}
+
+void ConvertIq4NlToQ8_0(const std::uint8_t* iq4nl, std::uint8_t* q8_0) {
+  std::memcpy(q8_0, iq4nl, 2);
+  for (int c = 0; c < 32; ++c)
+    q8_0[2 + c] = static_cast<std::uint8_t>(kIq4NlCodebook[BitPlane<4, 16>::Get(iq4nl + 2, c)]);
+}
+
+}  // namespace thermocline::kernels

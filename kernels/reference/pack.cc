@@ -1,0 +1,190 @@
+// Rows of GGUF blocks into panels (layouts in kernels/types.h), and single rows out of them.
+//
+// Packing works on words of four neighbouring columns: loading a model must not wait for it.
+#include <cstring>
+
+#include "kernels/block_codecs.h"
+#include "kernels/quantize.h"
+#include "kernels/reference/panel_view.h"
+
+namespace thermocline::kernels {
+namespace {
+
+constexpr std::uint32_t kLowNibbles = 0x0F0F0F0FU;
+
+// Word `i` of quad-interleaved memory of row `lane`.
+std::uint8_t* QuadOf(std::uint8_t* quads, int i, int lane) {
+  return quads + i * kQuadBytes + lane * 4;
+}
+
+// 16 bytes whose low nibbles are columns 0..15, high nibbles 16..31: as Q4_0 and its kin store
+// them.
+void PackNibbles(const std::uint8_t* nibbles, int lane, std::uint8_t* quads) {
+  for (int i = 0; i < 4; ++i) std::memcpy(QuadOf(quads, i, lane), nibbles + 4 * i, 4);
+}
+
+// Bit c of `bits` belongs to column c.
+void PackFifthBits(std::uint32_t bits, int lane, std::uint8_t* quad) {
+  std::uint32_t out = 0;
+  for (int i = 0; i < 8; ++i) {
+    const std::uint32_t four = (bits >> (4 * i)) & 15;
+    const std::uint32_t spread = (four & 1) | (four & 2) << 7 | (four & 4) << 14 | (four & 8) << 21;
+    out |= spread << i;
+  }
+  Store32(QuadOf(quad, 0, lane), out);
+}
+
+void PackQ8_0(const std::uint8_t* block, int lane, std::uint8_t* out) {
+  std::memcpy(out + 2 * lane, block, 2);
+  for (int i = 0; i < 8; ++i)
+    Store32(QuadOf(out + 32, i, lane), Load32(block + 2 + 4 * i) ^ 0x80808080U);  // q + 128
+}
+
+void PackLegacy(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
+  const PanelLayout layout = LayoutOf(type);
+  std::memcpy(out + 2 * lane, block, 2);
+  if (layout.min >= 0) std::memcpy(out + layout.min + 2 * lane, block + 2, 2);
+  const std::uint8_t* levels = block + layout.header / kPanelRows;
+  std::uint8_t* quads = out + layout.header;
+  if (layout.fifth_bits != 0) {
+    PackFifthBits(Load32(levels), lane, quads);
+    levels += 4;
+    quads += kQuadBytes;
+  }
+  PackNibbles(levels, lane, quads);
+}
+
+// The twelve bytes of scales of Q4_K and Q5_K as three words of six-bit numbers.
+void PackSixBitNumbers(const std::uint8_t* scales, int lane, std::uint8_t* words) {
+  std::uint32_t word[3] = {};
+  for (int k = 0; k < 15; ++k) {
+    const ScaleAndMin pair = ScaleMinK4(scales, k % 8);
+    word[k / 5] |= static_cast<std::uint32_t>(k < 8 ? pair.scale : pair.min) << (6 * (k % 5));
+  }
+  const auto last = static_cast<std::uint32_t>(ScaleMinK4(scales, 7).min);
+  for (int w = 0; w < 3; ++w)
+    Store32(words + w * kQuadBytes + lane * 4, word[w] | ((last >> (2 * w)) & 3) << 30);
+}
+
+// Sub-blocks 2j and 2j + 1 share 32 bytes in GGUF: low nibbles and high nibbles.
+void PackQ4KOrQ5K(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
+  std::memcpy(out + 2 * lane, block, 2);
+  std::memcpy(out + 32 + 2 * lane, block + 2, 2);
+  PackSixBitNumbers(block + 4, lane, out + 64);
+  const bool fifth = type == DType::kQ5_K;
+  const std::uint8_t *high = block + 16, *low = block + (fifth ? 48 : 16);
+  const int group_bytes = LayoutOf(type).group_bytes;
+  for (int sub = 0; sub < 8; ++sub) {
+    std::uint8_t* quads = out + 256 + sub * group_bytes;
+    if (fifth) {
+      std::uint32_t bits = 0;
+      for (int i = 0; i < 8; ++i) bits |= ((Load32(high + 4 * i) >> sub) & 0x01010101U) << i;
+      Store32(QuadOf(quads, 0, lane), bits);
+      quads += kQuadBytes;
+    }
+    const int shift = sub % 2 * 4;
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t first = (Load32(low + sub / 2 * 32 + 4 * i) >> shift) & kLowNibbles;
+      const std::uint32_t second = (Load32(low + sub / 2 * 32 + 16 + 4 * i) >> shift) & kLowNibbles;
+      Store32(QuadOf(quads, i, lane), first | second << 4);
+    }
+  }
+}
+
+void PackQ6K(const std::uint8_t* block, int lane, std::uint8_t* out) {
+  std::memcpy(out + 2 * lane, block + 208, 2);
+  for (int sub = 0; sub < 16; ++sub) out[32 + sub * 16 + lane] = block[192 + sub];
+  for (int sub = 0; sub < 16; ++sub) {
+    // Sixteen columns: half of the block, quarter of the half, place in the quarter.
+    const int half = sub / 8, quarter = sub % 8 / 2, at = sub % 2 * 16;
+    const std::uint8_t* low = block + half * 64 + quarter % 2 * 32 + at;
+    const std::uint8_t* high = block + 128 + half * 32 + at;
+    const int shift = quarter / 2 * 4;
+    std::uint8_t* quads = out + 288 + sub * 192;
+    std::uint32_t two_bits = 0;
+    for (int i = 0; i < 4; ++i)
+      two_bits |= ((Load32(high + 4 * i) >> (2 * quarter)) & 0x03030303U) << (2 * i);
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t first = (Load32(low + 8 * i) >> shift) & kLowNibbles;
+      const std::uint32_t second = (Load32(low + 8 * i + 4) >> shift) & kLowNibbles;
+      Store32(QuadOf(quads, i, lane), first | second << 4);
+    }
+    Store32(QuadOf(quads, 2, lane), two_bits);
+  }
+}
+
+// One row's block into its lane of the panel's block.
+void PackBlock(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
+  switch (type) {
+    case DType::kQ8_0:
+      return PackQ8_0(block, lane, out);
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return PackQ4KOrQ5K(type, block, lane, out);
+    case DType::kQ6_K:
+      return PackQ6K(block, lane, out);
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16: {
+      const auto bytes = static_cast<std::size_t>(Traits(type).block_bytes);
+      std::memcpy(out + static_cast<std::size_t>(lane) * bytes, block, bytes);
+      return;
+    }
+    default:
+      return PackLegacy(type, block, lane, out);
+  }
+}
+
+// What column `col` of a quantised block is worth, rounded as DequantizeRow rounds.
+float PanelValue(DType type, const std::uint8_t* block, int lane, int col) {
+  const PanelLayout layout = LayoutOf(type);
+  const auto level = static_cast<float>(PanelLevel(type, block, lane, col) - layout.offset);
+  const float d = PanelHalf(block, 0, lane);
+  switch (type) {
+    case DType::kQ4_K:
+    case DType::kQ5_K: {
+      const auto scale = static_cast<float>(SixBitNumber(block + 64, lane, col / 32));
+      const auto min = static_cast<float>(SixBitNumber(block + 64, lane, 8 + col / 32));
+      return d * scale * level - PanelHalf(block, 32, lane) * min;
+    }
+    case DType::kQ6_K:
+      return d * static_cast<float>(static_cast<std::int8_t>(block[32 + col / 16 * 16 + lane])) *
+             level;
+    default:
+      return layout.min >= 0 ? d * level + PanelHalf(block, layout.min, lane) : d * level;
+  }
+}
+
+}  // namespace
+
+void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* panel) {
+  const DTypeTraits& traits = Traits(type);
+  const auto block_bytes = static_cast<std::size_t>(traits.block_bytes);
+  if (num_rows < kPanelRows) std::memset(panel, 0, PanelBytes(type, cols));
+  for (int b = 0; b < cols / traits.block_size; ++b) {
+    std::uint8_t* out = panel + static_cast<std::size_t>(b) * kPanelRows * block_bytes;
+    for (int lane = 0; lane < num_rows; ++lane) {
+      PackBlock(type,
+                rows + static_cast<std::size_t>(lane) * RowBytes(type, cols) +
+                    static_cast<std::size_t>(b) * block_bytes,
+                lane, out);
+    }
+  }
+}
+
+void DequantizePackedRow(const PackedMatrix& matrix, int row, float* out) {
+  const DTypeTraits& traits = Traits(matrix.type);
+  const int lane = row % kPanelRows;
+  const std::uint8_t* block = matrix.panel(row / kPanelRows);
+  for (int c = 0; c < matrix.cols; c += traits.block_size) {
+    if (traits.quantized) {
+      for (int i = 0; i < traits.block_size; ++i)
+        out[c + i] = PanelValue(matrix.type, block, lane, i);
+    } else {
+      DequantizeRow(matrix.type, block + lane * traits.block_bytes, 1, out + c);
+    }
+    block += static_cast<std::ptrdiff_t>(kPanelRows) * traits.block_bytes;
+  }
+}
+
+}  // namespace thermocline::kernels

@@ -1,0 +1,112 @@
+"""Every architecture against transformers: tiny random models in float32, logits of every position.
+
+The data are made by tests/golden/make_architectures.py: Hugging Face folders, the GGUF files that
+llama.cpp's own converter makes of them (Bamboo and OPT, which it does not know, in PowerInfer's
+layout), and the logits of transformers in float64.
+"""
+import json
+import pathlib
+
+import numpy
+import pytest
+from conftest import run
+
+ROOT = pathlib.Path(__file__).parent.parent / "golden" / "architectures"
+NAMES = sorted(p.name for p in ROOT.iterdir() if p.is_dir())
+TOLERANCE = 1e-4  # of the largest logit
+
+# What a GGUF file of llama.cpp's converter cannot say: the option that says it, or why it must
+# differ.
+GGUF_OPTIONS = {"llama_relu": ["--activation", "relu"], "falcon40": ["--activation", "relu"]}
+GGUF_SILENT = {"mistral": "the converter writes no window", "llama_ntk": "the converter writes no scaling"}
+
+
+def logits(model, tmp_path, *options):
+    tokens = json.loads((ROOT / (model.parent if model.is_file() else model).name / "tokens.json").read_text())
+    (tmp_path / "tokens.json").write_text(json.dumps([tokens]))
+    out = tmp_path / "logits.npy"
+    run("eval", model, "--tokens", tmp_path / "tokens.json", "--logits", out, "--kv-type", "f32", *options)
+    return numpy.load(out)
+
+
+def check(got, name):
+    expected = numpy.load(ROOT / name / "logits.npy")
+    assert got.shape == expected.shape
+    assert numpy.abs(got - expected).max() < TOLERANCE * numpy.abs(expected).max()
+
+
+@pytest.mark.parametrize("path", [[], ["--decode"], ["--cpu-isa", "reference"]], ids=["prefill", "decode", "reference"])
+@pytest.mark.parametrize("name", NAMES)
+def test_folder_gives_the_logits_of_transformers(name, path, tmp_path):
+    check(logits(ROOT / name, tmp_path, *path), name)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in GGUF_SILENT])
+def test_gguf_of_llama_cpp_gives_the_logits_of_transformers(name, tmp_path):
+    check(logits(ROOT / name / "model.gguf", tmp_path, *GGUF_OPTIONS.get(name, [])), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_converted_file_gives_the_logits_of_transformers(name, tmp_path):
+    run("convert", ROOT / name, tmp_path / "out.gguf")
+    tokens = json.loads((ROOT / name / "tokens.json").read_text())
+    (tmp_path / "tokens.json").write_text(json.dumps([tokens]))
+    run("eval", tmp_path / "out.gguf", "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy",
+        "--kv-type", "f32")
+    check(numpy.load(tmp_path / "l.npy"), name)
+
+
+def test_what_gguf_cannot_say_matters(tmp_path):
+    """The exceptions above are real: without the window and the scaling the logits are others."""
+    got = logits(ROOT / "mistral" / "model.gguf", tmp_path)
+    expected = numpy.load(ROOT / "mistral" / "logits.npy")
+    assert numpy.abs(got[:8] - expected[:8]).max() < 1e-3
+    assert numpy.abs(got - expected).max() > 1
+
+
+@pytest.mark.parametrize("name", ["llama3", "qwen3", "mistral", "llama_yarn"])
+def test_caches_of_fewer_bits_are_near(name, tmp_path):
+    expected = numpy.load(ROOT / name / "logits.npy")
+    out = tmp_path / "f16.npy"
+    tokens = json.loads((ROOT / name / "tokens.json").read_text())
+    (tmp_path / "tokens.json").write_text(json.dumps([tokens]))
+    run("eval", ROOT / name, "--tokens", tmp_path / "tokens.json", "--logits", out)
+    # f16 keeps 11 bits of keys and values.
+    assert numpy.abs(numpy.load(out) - expected).max() < 0.01 * numpy.abs(expected).max()
+
+
+def test_old_rope_fields_mean_the_same(tmp_path):
+    """rope_scaling and rope_theta, as files had them before rope_parameters."""
+    for name in ["llama3", "llama_linear", "llama_yarn_explicit", "nemotron"]:
+        folder = tmp_path / name
+        folder.mkdir()
+        config = json.loads((ROOT / name / "config.json").read_text())
+        rope = config.pop("rope_parameters")
+        config["rope_theta"] = rope.pop("rope_theta")
+        if "partial_rotary_factor" in rope:
+            config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+        kind = rope.pop("rope_type")
+        if kind != "default":
+            config["rope_scaling"] = {"type" if kind == "linear" else "rope_type": kind, **rope}
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "model.safetensors").write_bytes((ROOT / name / "model.safetensors").read_bytes())
+        check(logits(folder, tmp_path), name)
+
+
+def test_a_file_of_one_architecture_with_the_tensors_of_another_is_refused(tmp_path):
+    for config_of, tensors_of, words in [("llama2", "qwen3", "_norm"), ("qwen3", "llama2", "missing"),
+                                         ("opt", "llama2", "missing"), ("llama2", "falcon7", "")]:
+        folder = tmp_path / f"{config_of}_{tensors_of}"
+        folder.mkdir()
+        config = json.loads((ROOT / config_of / "config.json").read_text())
+        other = json.loads((ROOT / tensors_of / "config.json").read_text())
+        for key in ["hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+                    "vocab_size"]:
+            if key in other:
+                config[key] = other[key]
+        config["ffn_dim"] = config.get("intermediate_size")
+        config["word_embed_proj_dim"] = config["hidden_size"]
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "model.safetensors").write_bytes((ROOT / tensors_of / "model.safetensors").read_bytes())
+        error = run("run", folder, "-p", "x", check=False).stderr.decode()
+        assert "tensor" in error and words in error, error

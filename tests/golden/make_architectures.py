@@ -1,0 +1,431 @@
+#!/usr/bin/env python3
+"""Makes the golden data of the architecture tests: tiny random models and their logits.
+
+This script is not part of the build or of the tests.  It is run by hand to regenerate the data:
+
+    python make_architectures.py OUT LLAMA_CPP [NAME...]
+
+OUT is the folder to fill, LLAMA_CPP is a llama.cpp source tree (its `conversion` package and
+`gguf-py` write the GGUF files), and the NAMEs restrict the run to some of the models.
+
+For every model in MODELS it writes OUT/NAME/
+    config.json, model.safetensors   the Hugging Face model as transformers saves it, float32
+    tokens.json                      the input: a list of T token ids
+    logits.npy                       float32 [T, vocabulary]: the logits of all positions
+    model.gguf                       the same model in F32 as llama.cpp's converter writes it
+
+The weights are random but fixed (numpy's PCG64, seed 1), and scaled so that activations and logits
+are of order one and each tensor has a visible effect.  The logits come from the "eager" attention
+of transformers, computed entirely in double precision (see `in_double_precision`) and rounded once.
+
+llama.cpp does not know OPT and Bamboo.  Their GGUF files follow PowerInfer's dense layout: llama's
+tensor names, and for Bamboo llama's permutation of the query and key rows.
+
+Made with Python 3.11.7, torch 2.15.0 (CPU), transformers 5.23.0, safetensors 0.8.0, numpy 2.4.6, and
+the llama.cpp source inside llama_cpp_python 0.3.36 (gguf 0.19.0).
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+WEIGHT_SEED = 1
+TOKEN_SEED = 2
+TOKEN_COUNT = 40
+VOCABULARY = 96
+FIRST_ORDINARY_TOKEN = 4  # <unk> <s> </s> and the newline byte come first
+
+MATRIX_GAIN = 1.3
+EMBEDDING_SCALE = 0.5
+NORM_SPREAD = 0.2
+BIAS_SCALE = 0.2
+VISIBLE_EPSILON = 0.01  # some models use it so that ignoring the norm's epsilon shows in the logits
+
+
+# ---------------------------------------------------------------------------------------------
+# The models
+
+
+@dataclass(frozen=True)
+class Model:
+    """One golden model: the transformers configuration, and how its GGUF file is made."""
+
+    name: str
+    config_class: type
+    config: dict
+    write_gguf: Callable  # (folder, llama.cpp's modules) -> None
+    is_bamboo: bool = False
+
+
+def llama_rope_config(**rope) -> dict:
+    """A small GQA Llama whose head_dim is not hidden_size / heads, with the given rope settings."""
+    return dict(
+        hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-5, tie_word_embeddings=False, **rope)
+
+
+def all_models() -> list[Model]:
+    llama, mistral = transformers.LlamaConfig, transformers.MistralConfig
+    falcon = transformers.FalconConfig
+    heads = dict(num_hidden_layers=2, num_attention_heads=4)
+    grouped = dict(**heads, num_key_value_heads=2)
+    llama3_rope = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+    return [
+        Model("llama2", llama, dict(
+            hidden_size=48, intermediate_size=72, **heads, num_key_value_heads=4, rms_norm_eps=1e-5,
+            max_position_embeddings=128, tie_word_embeddings=False), convert),
+        Model("llama3", llama, dict(
+            hidden_size=64, intermediate_size=48, **grouped, rms_norm_eps=1e-5,
+            max_position_embeddings=128, tie_word_embeddings=True,
+            rope_parameters=dict(**llama3_rope, original_max_position_embeddings=16)), convert),
+        # Here some rotation frequencies are kept, some blended and some divided by the factor.
+        Model("llama3_bands", llama, llama_rope_config(
+            max_position_embeddings=256,
+            rope_parameters=dict(**llama3_rope, original_max_position_embeddings=32)) | dict(head_dim=32), convert),
+        Model("llama_linear", llama, llama_rope_config(
+            max_position_embeddings=128,
+            rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=4.0)), convert),
+        # TOKEN_COUNT is factor * max_position_embeddings: one base serves the whole extended window.
+        Model("llama_ntk", llama, llama_rope_config(
+            max_position_embeddings=20,
+            rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=2.0)), convert),
+        Model("llama_yarn", llama, llama_rope_config(
+            max_position_embeddings=64,
+            rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0,
+                                 original_max_position_embeddings=16)), convert),
+        Model("llama_yarn_explicit", llama, llama_rope_config(
+            max_position_embeddings=64,
+            rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=2.0, beta_slow=0.5,
+                                 attention_factor=1.25, original_max_position_embeddings=16)), convert),
+        Model("llama_bias", llama, dict(
+            hidden_size=40, intermediate_size=72, **grouped, head_dim=16, rms_norm_eps=VISIBLE_EPSILON,
+            max_position_embeddings=128, attention_bias=True, mlp_bias=True,
+            tie_word_embeddings=False), convert),
+        Model("llama_relu", llama, dict(
+            hidden_size=48, intermediate_size=72, **grouped, rms_norm_eps=1e-5,
+            max_position_embeddings=128, hidden_act="relu", tie_word_embeddings=True), convert),
+        Model("mistral", mistral, dict(
+            hidden_size=40, intermediate_size=72, **grouped, head_dim=10, rms_norm_eps=1e-5,
+            max_position_embeddings=128, sliding_window=8, tie_word_embeddings=False), convert),
+        Model("qwen2", transformers.Qwen2Config, dict(
+            hidden_size=48, intermediate_size=80, **grouped, rms_norm_eps=1e-6,
+            max_position_embeddings=128, tie_word_embeddings=True,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0)), convert),
+        Model("qwen3", transformers.Qwen3Config, dict(
+            hidden_size=32, intermediate_size=72, **grouped, head_dim=32, rms_norm_eps=VISIBLE_EPSILON,
+            max_position_embeddings=128, tie_word_embeddings=False,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0)), convert),
+        Model("opt", transformers.OPTConfig, dict(
+            hidden_size=40, word_embed_proj_dim=40, ffn_dim=112, **heads, max_position_embeddings=64,
+            do_layer_norm_before=True, activation_function="relu", tie_word_embeddings=True,
+            dropout=0.0), write_opt_gguf),
+        Model("falcon7", falcon, dict(
+            hidden_size=40, **heads, multi_query=True, parallel_attn=True, new_decoder_architecture=False,
+            bias=False, alibi=False, activation="gelu", layer_norm_epsilon=VISIBLE_EPSILON,
+            tie_word_embeddings=True), convert),
+        Model("falcon40", falcon, dict(
+            hidden_size=40, **heads, num_kv_heads=2, new_decoder_architecture=True, bias=False, alibi=False,
+            activation="relu", tie_word_embeddings=False), convert),
+        Model("bamboo", mistral, dict(
+            hidden_size=48, intermediate_size=80, **grouped, head_dim=12, rms_norm_eps=1e-5,
+            max_position_embeddings=128, sliding_window=None, hidden_act="relu",
+            tie_word_embeddings=False), write_bamboo_gguf, is_bamboo=True),
+        Model("nemotron", transformers.NemotronConfig, dict(
+            hidden_size=48, intermediate_size=112, **grouped, head_dim=12, norm_eps=VISIBLE_EPSILON,
+            max_position_embeddings=128, hidden_act="relu2", partial_rotary_factor=0.5,
+            tie_word_embeddings=False), convert),
+        Model("phi2", transformers.PhiConfig, dict(
+            hidden_size=40, intermediate_size=160, num_hidden_layers=2, num_attention_heads=2,
+            max_position_embeddings=128, hidden_act="gelu_new", partial_rotary_factor=0.5,
+            layer_norm_eps=VISIBLE_EPSILON, resid_pdrop=0.0, tie_word_embeddings=False), convert),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------
+# Weights and logits
+
+
+@contextlib.contextmanager
+def in_double_precision() -> Iterator[None]:
+    """Makes transformers compute in double precision even where its code asks for float32.
+
+    Norms, rotary tables and the softmax convert to `torch.float32` or call `.float()`; inside this
+    context these names mean double precision.
+    """
+    single, to_single = torch.float32, torch.Tensor.float
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.float32 = torch.float = single
+        torch.Tensor.float = to_single
+        torch.set_default_dtype(single)
+
+
+def random_weight(module: torch.nn.Module, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Float32 values for the parameter `name` of `module`."""
+    values = rng.standard_normal(shape)
+    if name == "bias":
+        values = BIAS_SCALE * values
+    elif isinstance(module, torch.nn.Embedding):
+        values = EMBEDDING_SCALE * values
+    elif len(shape) == 2:
+        values = MATRIX_GAIN / np.sqrt(shape[1]) * values
+    else:
+        centre = 0.0 if "1P" in type(module).__name__ else 1.0  # layernorm1p stores weight - 1
+        values = centre + NORM_SPREAD * values
+    return values.astype(np.float32)
+
+
+def fill_weights(network: torch.nn.Module) -> None:
+    """Sets every parameter; a tied one keeps the values of its first place, the embedding."""
+    rng = np.random.default_rng(WEIGHT_SEED)
+    seen = set()
+    for module in network.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter not in seen:
+                seen.add(parameter)
+                values = random_weight(module, name, tuple(parameter.shape), rng)
+                parameter.data.copy_(torch.from_numpy(values))
+
+
+def use_drelu(network: torch.nn.Module) -> None:
+    """Turns the MLPs of a Mistral network into Bamboo's: both the gate and the up half pass a ReLU."""
+    for layer in network.model.layers:
+        mlp = layer.mlp
+        mlp.forward = lambda x, m=mlp: m.down_proj(torch.relu(m.gate_proj(x)) * torch.relu(m.up_proj(x)))
+
+
+def build(model: Model) -> torch.nn.Module:
+    """The network of `model` in torch's default precision, with its weights."""
+    config = model.config_class(
+        vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=None, **model.config)
+    network = transformers.AutoModelForCausalLM.from_config(
+        config, attn_implementation="eager", dtype=torch.get_default_dtype())
+    fill_weights(network)
+    if model.is_bamboo:
+        use_drelu(network)
+    return network.eval()
+
+
+def logits_of(network: torch.nn.Module, tokens: list[int]) -> np.ndarray:
+    with torch.no_grad():
+        return network(torch.tensor([tokens]), use_cache=False).logits[0].numpy()
+
+
+def random_tokens() -> list[int]:
+    rng = np.random.default_rng(TOKEN_SEED)
+    return rng.integers(FIRST_ORDINARY_TOKEN, VOCABULARY, TOKEN_COUNT).tolist()
+
+
+# ---------------------------------------------------------------------------------------------
+# Files
+
+
+def save_huggingface(model: Model, network: torch.nn.Module, folder: Path) -> None:
+    network.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if model.is_bamboo:
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        config |= dict(model_type="bamboo", architectures=["BambooForCausalLM"])
+        path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def make(model: Model, out: Path, llama_cpp: "LlamaCpp") -> None:
+    folder = out / model.name
+    folder.mkdir(parents=True, exist_ok=True)
+    tokens = random_tokens()
+    with in_double_precision():
+        logits = logits_of(build(model), tokens)
+    assert logits.dtype == np.float64
+    network = build(model)
+    rounding = np.abs(logits_of(network, tokens) - logits).max()
+
+    save_huggingface(model, network, folder)
+    (folder / "tokens.json").write_text(json.dumps(tokens) + "\n")
+    np.save(folder / "logits.npy", logits.astype(np.float32))
+    model.write_gguf(folder, llama_cpp)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"{model.name:20} logits {logits.shape} std {logits.std():.3f} max {np.abs(logits).max():.2f}, "
+          f"float32 differs by {rounding:.1e}, {size // 1000} kB")
+
+
+# ---------------------------------------------------------------------------------------------
+# GGUF
+
+
+class LlamaCpp:
+    """The two Python packages of a llama.cpp source tree."""
+
+    def __init__(self, source: Path):
+        sys.path[:0] = [str(source), str(source / "gguf-py")]
+        import conversion
+        import gguf
+        self.conversion = conversion
+        self.gguf = gguf
+
+
+def add_vocabulary(writer, gguf) -> None:
+    """A stand-in for the tokenizer that these models do not have: one ASCII character per token, from '!'."""
+    types = gguf.TokenType
+    special = [("<unk>", types.UNKNOWN), ("<s>", types.CONTROL), ("</s>", types.CONTROL), ("<0x0A>", types.BYTE)]
+    ordinary = [(chr(ord("!") + i), types.NORMAL) for i in range(VOCABULARY - len(special))]
+    texts, kinds = zip(*(special + ordinary))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(list(texts))
+    writer.add_token_scores([-float(i) for i in range(VOCABULARY)])
+    writer.add_token_types([int(kind) for kind in kinds])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_space_prefix(False)
+
+
+def converter_settings(folder: Path, llama_cpp: LlamaCpp) -> dict:
+    """config.json as the converter wants it.
+
+    transformers saves num_kv_heads = num_attention_heads for a multi-query Falcon and ignores it;
+    published models do not have the key, and the converter believes it.
+    """
+    settings = llama_cpp.conversion.ModelBase.load_hparams(folder, False)
+    if settings.get("multi_query") and not settings["new_decoder_architecture"]:
+        del settings["num_kv_heads"]
+    return settings
+
+
+def convert(folder: Path, llama_cpp: LlamaCpp) -> None:
+    """Writes model.gguf with llama.cpp's converter; only the tokenizer is replaced."""
+    settings = converter_settings(folder, llama_cpp)
+    converter = llama_cpp.conversion.get_model_class(settings["architectures"][0])
+    gguf = llama_cpp.gguf
+    instance_class = type(converter.__name__, (converter,), dict(
+        model_arch=converter.model_arch,
+        set_vocab=lambda self: add_vocabulary(self.gguf_writer, gguf)))
+    with torch.inference_mode():
+        instance = instance_class(folder, gguf.LlamaFileType.ALL_F32, folder / "model.gguf", hparams=settings)
+        instance.write()
+
+
+def write_gguf_by_hand(folder: Path, gguf, architecture: str, add_settings: Callable, rename: Callable) -> None:
+    """`add_settings(writer, config)` adds the metadata, `rename(name, data, config)` gives (name, data)."""
+    from safetensors.numpy import load_file
+    config = json.loads((folder / "config.json").read_text())
+    writer = gguf.GGUFWriter(folder / "model.gguf", architecture)
+    writer.add_name(folder.name)
+    add_settings(writer, config)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    add_vocabulary(writer, gguf)
+    for name, data in load_file(folder / "model.safetensors").items():
+        writer.add_tensor(*rename(name, np.ascontiguousarray(data), config))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def gguf_name(name: str, parts: dict[str, str]) -> str:
+    """Translates e.g. PREFIX.layers.3.self_attn.q_proj.weight into blk.3.attn_q.weight."""
+    path, kind = name.rsplit(".", 1)
+    if ".layers." not in path:
+        return f"{parts[path]}.{kind}"
+    number, module = path.split(".layers.")[1].split(".", 1)
+    return f"blk.{number}.{parts[module]}.{kind}"
+
+
+ATTENTION_PARTS = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v"}
+
+BAMBOO_PARTS = ATTENTION_PARTS | {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+    "input_layernorm": "attn_norm", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+
+OPT_PARTS = ATTENTION_PARTS | {
+    "model.decoder.embed_tokens": "token_embd", "model.decoder.embed_positions": "position_embd",
+    "model.decoder.final_layer_norm": "output_norm", "self_attn_layer_norm": "attn_norm",
+    "self_attn.out_proj": "attn_output", "final_layer_norm": "ffn_norm", "fc1": "ffn_up", "fc2": "ffn_down",
+}
+
+
+def interleave_halves(matrix: np.ndarray, heads: int) -> np.ndarray:
+    """llama.cpp's order of query and key rows: the two halves of each head take turns."""
+    rows, columns = matrix.shape
+    halves = matrix.reshape(heads, 2, rows // heads // 2, columns)
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows, columns)
+
+
+def rename_bamboo(name: str, data: np.ndarray, config: dict) -> tuple[str, np.ndarray]:
+    if name.endswith("q_proj.weight"):
+        data = interleave_halves(data, config["num_attention_heads"])
+    elif name.endswith("k_proj.weight"):
+        data = interleave_halves(data, config["num_key_value_heads"])
+    return gguf_name(name, BAMBOO_PARTS), data
+
+
+def add_bamboo_settings(writer, config: dict) -> None:
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+
+
+def write_bamboo_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
+    write_gguf_by_hand(folder, llama_cpp.gguf, "bamboo", add_bamboo_settings, rename_bamboo)
+
+
+def add_opt_settings(writer, config: dict) -> None:
+    # PowerInfer's context length counts the two unused rows of the position table, and it writes no
+    # epsilon.
+    writer.add_context_length(config["max_position_embeddings"] + 2)
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["ffn_dim"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_layer_norm_eps(1e-5)
+
+
+def write_opt_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
+    def rename(name, data, config):
+        return gguf_name(name, OPT_PARTS), data
+
+    write_gguf_by_hand(folder, llama_cpp.gguf, "opt", add_opt_settings, rename)
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Makes the golden data of the architecture tests.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("llama_cpp", type=Path)
+    parser.add_argument("names", nargs="*", help="the models to make (default: all)")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    llama_cpp = LlamaCpp(arguments.llama_cpp)
+    models = all_models()
+    unknown = set(arguments.names) - {model.name for model in models}
+    if unknown:
+        parser.error(f"no such model: {' '.join(sorted(unknown))}")
+    for model in models:
+        if not arguments.names or model.name in arguments.names:
+            make(model, arguments.out, llama_cpp)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+// The tile kernels on tiles that are arrays, so that machines without AMX check all but the four
+// instructions themselves. Source: the pseudocode of TDPBSSD in Intel's manual.
+#include "kernels/cpu/x86_features.h"
+#include "kernels/op_table.h"
+//
+#include "kernels/cpu/simd_avx512.h"
+//
+#include "kernels/cpu/elementwise.inl.h"
+#include "kernels/cpu/gemm.inl.h"
+//
+#include "kernels/cpu/attention.inl.h"
+#include "kernels/cpu/gemm_amx.inl.h"
+#include "tests/kernels/tables.h"
+
+namespace thermocline::kernels {
+namespace {
+
+struct EmulatedTiles {
+  static inline thread_local int tokens = 0;
+  static void Configure(int count) { tokens = count; }
+  static void Release() { tokens = 0; }
+
+  template <int kTile, bool kHalf>
+  static void Multiply(const std::int8_t* q, int stride, const std::uint8_t* levels,
+                       std::int32_t* dots) {
+    static_assert(kTile < 4);
+    for (int m = 0; m < tokens; ++m) {
+      for (int n = 0; n < 16; ++n) {
+        std::int32_t sum = 0;
+        for (int k = 0; k < (kHalf ? 16 : 32); ++k)
+          sum += q[m * stride + k] *
+                 static_cast<std::int8_t>(levels[k / 4 * kQuadBytes + n * 4 + k % 4]);
+        dots[m * 16 + n] = sum;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+const OpTable* AmxEmulated() {
+  static const OpTable table = {"amx emulated",
+                                GemmWithTiles<EmulatedTiles>,
+                                Quantize,
+                                Attention,
+                                RmsNorm,
+                                LayerNorm,
+                                Rope,
+                                Gated,
+                                Add,
+                                ToHalf,
+                                SoftmaxExp};
+  return HasAvx512() ? &table : nullptr;
+}
+
+}  // namespace thermocline::kernels

@@ -1,0 +1,197 @@
+// Attention over blocks of keys and values, against the scalar reference: within 2e-5 of it, for
+// scores are sums of up to 128 products of order 1 and exp keeps their relative error.
+#include <cmath>
+
+#include "tests/kernels/tables.h"
+
+namespace thermocline::kernels {
+namespace {
+
+struct Case {
+  KvType type;
+  int group, head_dim, begin, end;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kF32}) {
+    for (const int head_dim : {10, 16, 32, 64, 80, 128}) {
+      if (type == KvType::kQ8_0 && head_dim % 32 != 0) continue;
+      for (const int group : {1, 3, 4, 7}) {
+        for (const auto& [begin, end] : std::vector<std::pair<int, int>>{
+                 {0, 1}, {0, 15}, {0, 64}, {0, 65}, {3, 100}, {70, 71}, {60, 256}, {256, 300}})
+          cases.push_back({type, group, head_dim, begin, end});
+      }
+    }
+  }
+  return cases;
+}
+
+// A cache of one kv head, and queries.
+class Fixture {
+ public:
+  explicit Fixture(const Case& c)
+      : case_(c), q_(RandomFloats(Size(c.group, c.head_dim), 8)), scores_(Size(c.group, kKvBlock)) {
+    const int blocks = c.end / kKvBlock + 1;
+    const std::size_t keys = KeyBlockBytes(c.type, c.head_dim);
+    memory_.resize(static_cast<std::size_t>(blocks),
+                   std::vector<std::uint8_t>(keys + ValueBlockBytes(c.type, c.head_dim)));
+    for (auto& block : memory_) blocks_.push_back(block.data());
+    for (int s = 0; s < c.end; ++s) {
+      const auto key = RandomFloats(Size(1, c.head_dim), 100 + static_cast<unsigned>(s));
+      const auto value = RandomFloats(Size(1, c.head_dim), 900 + static_cast<unsigned>(s));
+      auto& block = memory_[static_cast<std::size_t>(s / kKvBlock)];
+      StoreKeyAndValue({.type = c.type,
+                        .head_dim = c.head_dim,
+                        .slot = s % kKvBlock,
+                        .key = key.data(),
+                        .value = value.data(),
+                        .keys = block.data(),
+                        .values = block.data() + keys});
+      keys_.push_back(key);
+      values_.push_back(value);
+    }
+    if (c.head_dim % 32 != 0) return;
+    levels_.resize(q_.size());
+    scale_.resize(q_.size() / 32);
+    scaled_sum_ = scale_;
+    sum_.resize(scale_.size());
+    half_sum_ = sum_;
+    ReferenceOps().quantize({q_.data(), static_cast<int>(q_.size()), levels_.data(), scale_.data(),
+                             scaled_sum_.data(), sum_.data(), half_sum_.data()});
+  }
+
+  static std::size_t Size(int a, int b) {
+    return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
+  }
+
+  struct Partial {
+    std::vector<float> max, total, out;
+    explicit Partial(const Case& c)
+        : max(Size(1, c.group)), total(Size(1, c.group)), out(Size(c.group, c.head_dim)) {}
+    AttentionState state() { return {max.data(), total.data(), out.data()}; }
+  };
+
+  void Attend(const OpTable& ops, int begin, int end, Partial& into) {
+    ops.attention({.q = {.x = q_.data(),
+                         .q = levels_.data(),
+                         .scale = scale_.data(),
+                         .scaled_sum = scaled_sum_.data(),
+                         .sum = sum_.data(),
+                         .half_sum = half_sum_.data(),
+                         .cols = case_.head_dim},
+                   .group = case_.group,
+                   .head_dim = case_.head_dim,
+                   .type = case_.type,
+                   .blocks = blocks_.data(),
+                   .keys_offset = 0,
+                   .values_offset = KeyBlockBytes(case_.type, case_.head_dim),
+                   .begin = begin,
+                   .end = end,
+                   .scores = scores_.data(),
+                   .state = into.state()});
+  }
+
+  std::vector<float> Run(const OpTable& ops) {
+    Partial partial(case_);
+    Attend(ops, case_.begin, case_.end, partial);
+    return Finish(partial);
+  }
+
+  std::vector<float> Finish(Partial& partial) {
+    std::vector<float> out(partial.out.size());
+    FinishAttention(partial.state(), case_.group, case_.head_dim, out.data());
+    return out;
+  }
+
+  // In double precision, from what was stored.
+  std::vector<double> Exact() const {
+    std::vector<double> out(q_.size());
+    const auto dim = static_cast<std::size_t>(case_.head_dim);
+    for (std::size_t g = 0; g < static_cast<std::size_t>(case_.group); ++g) {
+      double total = 0;
+      for (auto s = static_cast<std::size_t>(case_.begin); s < static_cast<std::size_t>(case_.end);
+           ++s) {
+        double dot = 0;
+        for (std::size_t i = 0; i < dim; ++i) dot += double{q_[g * dim + i]} * keys_[s][i];
+        total += std::exp(dot);
+        for (std::size_t i = 0; i < dim; ++i) out[g * dim + i] += std::exp(dot) * values_[s][i];
+      }
+      for (std::size_t i = 0; i < dim; ++i) out[g * dim + i] /= total;
+    }
+    return out;
+  }
+
+ private:
+  Case case_;
+  std::vector<float> q_, scale_, scaled_sum_, scores_;
+  std::vector<std::int8_t> levels_;
+  std::vector<std::int32_t> sum_, half_sum_;
+  std::vector<std::vector<std::uint8_t>> memory_;
+  std::vector<const std::uint8_t*> blocks_;
+  std::vector<std::vector<float>> keys_, values_;
+};
+
+std::string Name(const OpTable& ops, const Case& c) {
+  return std::string(ops.name) + " kv type " + std::to_string(static_cast<int>(c.type)) +
+         " group " + std::to_string(c.group) + " Dh " + std::to_string(c.head_dim) + " [" +
+         std::to_string(c.begin) + ", " + std::to_string(c.end) + ")";
+}
+
+TEST(Attention, IsNearTheReference) {
+  for (const Case& c : Cases()) {
+    Fixture fixture(c);
+    const auto expected = fixture.Run(ReferenceOps());
+    for (const OpTable* ops : FastTables()) {
+      const auto got = fixture.Run(*ops);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], expected[i], 2e-5) << Name(*ops, c) << " at " << i;
+    }
+  }
+}
+
+TEST(Attention, ReferenceIsNearTheExactSoftmax) {
+  for (const Case& c : Cases()) {
+    Fixture fixture(c);
+    const auto got = fixture.Run(ReferenceOps());
+    const auto exact = fixture.Exact();
+    // f16 has 11 bits: scores, sums of Dh products of order 1, are off by some sqrt(Dh) 2^-11;
+    // Q8_0 has a step of max / 127, some 2^-5.5 of the deviation.
+    const double tolerance = c.type == KvType::kF32 ? 2e-5 : c.type == KvType::kF16 ? 0.03 : 0.4;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], exact[i], tolerance) << Name(ReferenceOps(), c) << " at " << i;
+  }
+}
+
+TEST(Attention, PartsMergeToTheWhole) {
+  const Case c{KvType::kF16, 2, 32, 0, 250};
+  Fixture fixture(c);
+  std::vector<const OpTable*> tables = FastTables();
+  tables.push_back(&ReferenceOps());
+  for (const OpTable* ops : tables) {
+    const auto whole = fixture.Run(*ops);
+    Fixture::Partial first(c), second(c);
+    fixture.Attend(*ops, 0, 64, first);
+    fixture.Attend(*ops, 64, 250, second);
+    MergeAttention(second.state(), c.group, c.head_dim, first.state());
+    const auto merged = fixture.Finish(first);
+    for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(merged[i], whole[i], 1e-5);
+  }
+}
+
+TEST(Attention, PositionsOutsideTheWindowDoNotMatter) {
+  const Case c{KvType::kF16, 1, 16, 5, 40};
+  Fixture fixture(c);
+  for (const OpTable* ops : FastTables()) {
+    // One position alone gives its value, whatever else the block holds.
+    Fixture::Partial one(c);
+    fixture.Attend(*ops, 7, 8, one);
+    const auto out = fixture.Finish(one);
+    const auto value = RandomFloats(16, 900 + 7);
+    for (std::size_t i = 0; i < 16; ++i)
+      EXPECT_EQ(out[i], HalfToFloat(FloatToHalf(value[i]))) << ops->name;
+  }
+}
+
+}  // namespace
+}  // namespace thermocline::kernels

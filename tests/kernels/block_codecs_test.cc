@@ -1,0 +1,196 @@
+#include "kernels/block_codecs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "kernels/quantize.h"
+#include "tests/kernels/tables.h"
+
+namespace thermocline::kernels {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+using Floats = std::vector<float>;
+
+struct Golden {
+  const char* name;
+  int num_blocks, block_bytes, columns;
+  void (*dequantize)(const std::uint8_t*, float*);
+};
+
+// In the order of tests/golden/make_block_codecs.py.
+constexpr Golden kGolden[] = {
+    {"Q5_0", 16, kBytesQ5_0, 32, DequantizeQ5_0},     {"Q5_1", 16, kBytesQ5_1, 32, DequantizeQ5_1},
+    {"IQ4_NL", 16, kBytesIq4Nl, 32, DequantizeIq4Nl}, {"Q2_K", 8, kBytesQ2K, 256, DequantizeQ2K},
+    {"Q3_K", 8, kBytesQ3K, 256, DequantizeQ3K},       {"Q4_K", 8, kBytesQ4K, 256, DequantizeQ4K},
+    {"Q5_K", 8, kBytesQ5K, 256, DequantizeQ5K},       {"Q6_K", 8, kBytesQ6K, 256, DequantizeQ6K},
+};
+
+void DequantizeQ4_1(const std::uint8_t* block, float* out) {
+  DequantizeRow(DType::kQ4_1, block, 32, out);
+}
+
+struct Codec {
+  const char* name;
+  int block_bytes, columns;
+  void (*quantize)(const float*, std::uint8_t*);
+  void (*dequantize)(const std::uint8_t*, float*);
+  // Root of mean square error over root of mean square: measured on the test's data, and 2% more.
+  double gaussian_error_max, heavy_tailed_error_max;
+};
+
+constexpr Codec kCodecs[] = {
+    {"Q4_1", kBytesQ4_1, 32, QuantizeQ4_1, DequantizeQ4_1, 0.0725, 0.0895},
+    {"Q5_0", kBytesQ5_0, 32, QuantizeQ5_0, DequantizeQ5_0, 0.0414, 0.0594},
+    {"Q5_1", kBytesQ5_1, 32, QuantizeQ5_1, DequantizeQ5_1, 0.0350, 0.0460},
+    {"Q2_K", kBytesQ2K, 256, QuantizeQ2K, DequantizeQ2K, 0.2801, 0.2766},
+    {"Q3_K", kBytesQ3K, 256, QuantizeQ3K, DequantizeQ3K, 0.1507, 0.1521},
+    {"Q4_K", kBytesQ4K, 256, QuantizeQ4K, DequantizeQ4K, 0.0728, 0.0910},
+    {"Q5_K", kBytesQ5K, 256, QuantizeQ5K, DequantizeQ5K, 0.0359, 0.0491},
+    {"Q6_K", kBytesQ6K, 256, QuantizeQ6K, DequantizeQ6K, 0.0177, 0.0248},
+};
+
+Floats ThereAndBack(const Codec& codec, const Floats& x) {
+  const auto columns = static_cast<std::size_t>(codec.columns);
+  Bytes block(static_cast<std::size_t>(codec.block_bytes), 0xA5);  // old bytes must not stay
+  Floats out(x.size());
+  for (std::size_t i = 0; i < x.size(); i += columns) {
+    codec.quantize(x.data() + i, block.data());
+    codec.dequantize(block.data(), out.data() + i);
+  }
+  return out;
+}
+
+double RelativeError(const Floats& x, const Floats& y) {
+  double error = 0, total = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    error += std::pow(static_cast<double>(y[i]) - x[i], 2);
+    total += std::pow(static_cast<double>(x[i]), 2);
+  }
+  return std::sqrt(error / total);
+}
+
+TEST(BlockCodecs, FloatsHaveTheBitsOfTheGgufPackage) {
+  std::ifstream file(SOURCE_DIR "/tests/golden/block_codecs.bin", std::ios::binary);
+  for (const Golden& golden : kGolden) {
+    const auto num = static_cast<std::size_t>(golden.num_blocks);
+    const auto bytes = static_cast<std::size_t>(golden.block_bytes);
+    const auto columns = static_cast<std::size_t>(golden.columns);
+    Bytes blocks(num * bytes);
+    Floats expected(num * columns), got(num * columns);
+    file.read(reinterpret_cast<char*>(blocks.data()), static_cast<std::streamsize>(blocks.size()));
+    file.read(reinterpret_cast<char*>(expected.data()),
+              static_cast<std::streamsize>(expected.size() * sizeof(float)));
+    ASSERT_TRUE(file.good()) << golden.name;
+    for (std::size_t b = 0; b < num; ++b)
+      golden.dequantize(blocks.data() + b * bytes, got.data() + b * columns);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(std::memcmp(&got[i], &expected[i], sizeof(float)), 0)
+          << golden.name << " column " << i << ": " << got[i] << " is not " << expected[i];
+    }
+  }
+  EXPECT_EQ(file.peek(), std::ifstream::traits_type::eof());
+}
+
+TEST(BlockCodecs, Q3KIsTheSameWeightsAsQ6K) {
+  std::mt19937 generator(21);
+  Bytes q3k(kBytesQ3K), q6k(kBytesQ6K, 0xA5);
+  Floats expected(256), got(256);
+  for (int trial = 0; trial < 20; ++trial) {
+    for (auto& byte : q3k) byte = static_cast<std::uint8_t>(generator());
+    q3k[109] &= 0xBF;  // d below 2: finite
+    ConvertQ3KToQ6K(q3k.data(), q6k.data());
+    DequantizeQ3K(q3k.data(), expected.data());
+    DequantizeQ6K(q6k.data(), got.data());
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(BlockCodecs, Iq4NlIsTheSameWeightsAsQ8_0) {
+  std::mt19937 generator(22);
+  Bytes iq4nl(kBytesIq4Nl), q8_0(RowBytes(DType::kQ8_0, 32));
+  Floats expected(32), got(32);
+  for (int trial = 0; trial < 20; ++trial) {
+    for (auto& byte : iq4nl) byte = static_cast<std::uint8_t>(generator());
+    iq4nl[1] &= 0xBF;
+    ConvertIq4NlToQ8_0(iq4nl.data(), q8_0.data());
+    DequantizeIq4Nl(iq4nl.data(), expected.data());
+    DequantizeRow(DType::kQ8_0, q8_0.data(), 32, got.data());
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(BlockCodecs, QuantizedWeightsComeBackWithinTheMeasuredError) {
+  const Floats gaussian = RandomFloats(256 * 64, 23, 0.02F);
+  Floats heavy_tailed = RandomFloats(256 * 64, 24);
+  for (float& x : heavy_tailed) x *= 0.02F * x * x;
+  for (const Codec& codec : kCodecs) {
+    EXPECT_LT(RelativeError(gaussian, ThereAndBack(codec, gaussian)), codec.gaussian_error_max)
+        << codec.name;
+    EXPECT_LT(RelativeError(heavy_tailed, ThereAndBack(codec, heavy_tailed)),
+              codec.heavy_tailed_error_max)
+        << codec.name;
+  }
+}
+
+TEST(BlockCodecs, ZeroBlocksStayZero) {
+  for (const Codec& codec : kCodecs)
+    EXPECT_EQ(ThereAndBack(codec, Floats(256, 0.0F)), Floats(256, 0.0F)) << codec.name;
+}
+
+TEST(BlockCodecs, ConstantBlocksKeepTheirValue) {
+  for (const Codec& codec : kCodecs) {
+    for (const float value : {1.0F, -1.0F, 0.37F, -3000.0F}) {
+      // Derived: one level and one scale serve all columns, so only the f16 factor rounds, by at
+      // most one unit in the last of its 11 bits.
+      for (const float got : ThereAndBack(codec, Floats(256, value)))
+        ASSERT_NEAR(got, value, std::fabs(value) * 0x1p-10F) << codec.name;
+    }
+  }
+}
+
+TEST(BlockCodecs, AnOutlierKeepsItsValueAndTheZerosAroundIt) {
+  for (const Codec& codec : kCodecs) {
+    for (const float value : {100.0F, -100.0F}) {
+      Floats x(256, 0.0F);
+      x[77] = value;
+      const Floats got = ThereAndBack(codec, x);
+      // Derived: zero is a multiple of the scale less the min, both f16 factors within 2^-10.
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], x[i], 100 * 0x1p-9) << codec.name << " " << i;
+    }
+  }
+}
+
+TEST(BlockCodecs, WeightsBelowTheNormalHalvesKeepTheirPrecision) {
+  const Floats tiny = RandomFloats(256 * 8, 25, 1e-5F);
+  // Measured: up to 1.17 times the bound of larger weights (Q6_K), as the f16 factors are the
+  // smallest that exist and few of the stored scales' values are left.
+  for (const Codec& codec : kCodecs) {
+    EXPECT_LT(RelativeError(tiny, ThereAndBack(codec, tiny)), 1.2 * codec.gaussian_error_max)
+        << codec.name;
+  }
+}
+
+TEST(BlockCodecs, HugeAndTinyWeightsGiveFiniteBlocks) {
+  constexpr float kHuge = std::numeric_limits<float>::max();
+  constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+  for (const Codec& codec : kCodecs) {
+    for (const float size : {kHuge, 1e30F, 1e-30F, kTiny}) {
+      Floats x = RandomFloats(256, 26);
+      for (float& value : x) value = std::clamp(value, -1.0F, 1.0F) * size;
+      for (const float value : {0.0F, kTiny, 1.0F}) {
+        x[5] = value;
+        for (const float got : ThereAndBack(codec, x))
+          ASSERT_TRUE(std::isfinite(got)) << codec.name << " " << size;
+      }
+    }
+    EXPECT_EQ(ThereAndBack(codec, Floats(256, kTiny)), Floats(256, 0.0F)) << codec.name;
+  }
+}
+
+}  // namespace
+}  // namespace thermocline::kernels
