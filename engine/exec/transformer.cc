@@ -8,20 +8,21 @@
 namespace thermocline::exec {
 namespace {
 
-// Panels one work item takes: enough that taking an item costs nothing, few enough that threads end
-// together.
+// Weight bytes of a work item: enough that taking an item costs nothing, few enough that threads
+// end together.
 constexpr int kItemBytes = 96 << 10;
+// Many tokens: panels that share the activations in the cache, and items a thread gets at least.
+constexpr int kPanelsTogether = 8, kItemsPerThread = 8;
 
 std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
 
-int PanelsPerItem(const kernels::PackedMatrix& matrix) {
+int PanelsPerItem(const kernels::PackedMatrix& matrix, int tokens, int threads) {
+  if (tokens > kPanelsTogether) {
+    return std::clamp(kernels::NumPanels(matrix.rows) / (threads * kItemsPerThread), 1,
+                      kPanelsTogether);
+  }
   const auto bytes = static_cast<int>(kernels::PanelBytes(matrix.type, matrix.cols));
   return std::max(1, kItemBytes / bytes);
-}
-
-int NumItems(const kernels::PackedMatrix& matrix) {
-  const int per_item = PanelsPerItem(matrix);
-  return (kernels::NumPanels(matrix.rows) + per_item - 1) / per_item;
 }
 
 kernels::GateActivation GateOf(model::Activation activation) {
@@ -187,12 +188,19 @@ void Transformer::Quantize(ActivationBuffer& buffer, int token) {
 
 void Transformer::Multiply(std::span<const Product> products, const ActivationBuffer& input,
                            int tokens, bool fold) {
+  const auto panels_per_item = [&](const kernels::PackedMatrix& matrix) {
+    return PanelsPerItem(matrix, tokens, pool_.threads());
+  };
+  const auto num_items = [&](const kernels::PackedMatrix& matrix) {
+    const int per_item = panels_per_item(matrix);
+    return (kernels::NumPanels(matrix.rows) + per_item - 1) / per_item;
+  };
   int items = 0;
-  for (const Product& product : products) items += NumItems(product.linear->weight);
+  for (const Product& product : products) items += num_items(product.linear->weight);
   pool_.Run(items, [&](int item, int) {
     for (const Product& product : products) {
       const kernels::PackedMatrix& matrix = product.linear->weight;
-      const int product_items = NumItems(matrix), per_item = PanelsPerItem(matrix);
+      const int product_items = num_items(matrix), per_item = panels_per_item(matrix);
       if (item < product_items) {
         return MultiplyPanels(product, input, tokens, fold, item * per_item,
                               std::min(kernels::NumPanels(matrix.rows), (item + 1) * per_item));

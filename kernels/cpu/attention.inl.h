@@ -16,7 +16,8 @@ void Scores(const AttentionParams& p, const std::uint8_t* keys, int head, int be
   const Tile<G> tile = MakeTile<G>(p.q, head);
   for (int panel = begin / kPanelRows; panel * kPanelRows < end; ++panel) {
     F32x16 acc[G];
-    MultiplyPanel<G>(type, keys + static_cast<std::size_t>(panel) * PanelBytes(type, p.head_dim),
+    for (int g = 0; g < G; ++g) acc[g] = ZeroF();
+    MultiplyPanel<G>(type, keys + static_cast<std::size_t>(panel) * PanelBytes(type, p.head_dim), 0,
                      p.head_dim, tile, acc);
     for (int g = 0; g < G; ++g)
       Store(p.scores + (head + g) * kKvBlock + panel * kPanelRows, acc[g]);

@@ -29,11 +29,13 @@ inline void ForLanes(int n, const Body& body, const Tail& tail) {
 
 // Loads up to 16 floats, zeros behind.
 inline F32x16 LoadPartial(const float* x, int n) {
+  if (n == 16) return LoadF32(x);
   float lanes[16] = {};
   for (int i = 0; i < n; ++i) lanes[i] = x[i];
   return LoadF32(lanes);
 }
 inline void StorePartial(float* x, int n, F32x16 v) {
+  if (n == 16) return Store(x, v);
   float lanes[16];
   Store(lanes, v);
   for (int i = 0; i < n; ++i) x[i] = lanes[i];

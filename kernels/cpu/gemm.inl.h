@@ -94,24 +94,24 @@ inline void DecodeNibbles(const std::uint8_t* group, U8x64 (&w)[8]) {
   }
   if constexpr (kFifthBits) {
     const U8x64 bits = LoadU8(group);
-    w[0] = Or(w[0], FifthBits<0>(bits));
-    w[1] = Or(w[1], FifthBits<1>(bits));
-    w[2] = Or(w[2], FifthBits<2>(bits));
-    w[3] = Or(w[3], FifthBits<3>(bits));
-    w[4] = Or(w[4], FifthBits<4>(bits));
-    w[5] = Or(w[5], FifthBits<5>(bits));
-    w[6] = Or(w[6], FifthBits<6>(bits));
-    w[7] = Or(w[7], FifthBits<7>(bits));
+    w[0] = WithFifthBit<0>(w[0], bits);
+    w[1] = WithFifthBit<1>(w[1], bits);
+    w[2] = WithFifthBit<2>(w[2], bits);
+    w[3] = WithFifthBit<3>(w[3], bits);
+    w[4] = WithFifthBit<4>(w[4], bits);
+    w[5] = WithFifthBit<5>(w[5], bits);
+    w[6] = WithFifthBit<6>(w[6], bits);
+    w[7] = WithFifthBit<7>(w[7], bits);
   }
 }
 
 // The four quads of a Q6_K sub-block, each 0..63.
 inline void DecodeSubBlock(const std::uint8_t* p, U8x64* w) {
   const U8x64 low0 = LoadU8(p), low1 = LoadU8(p + kQuadBytes), high = LoadU8(p + 2 * kQuadBytes);
-  w[0] = Or(LowNibbles(low0), TwoBitsHigh<0>(high));
-  w[1] = Or(HighNibbles(low0), TwoBitsHigh<1>(high));
-  w[2] = Or(LowNibbles(low1), TwoBitsHigh<2>(high));
-  w[3] = Or(HighNibbles(low1), TwoBitsHigh<3>(high));
+  w[0] = WithTwoBits<0>(LowNibbles(low0), high);
+  w[1] = WithTwoBits<1>(HighNibbles(low0), high);
+  w[2] = WithTwoBits<2>(LowNibbles(low1), high);
+  w[3] = WithTwoBits<3>(HighNibbles(low1), high);
 }
 
 template <DType type>
@@ -123,13 +123,17 @@ inline void DecodeGroup(const std::uint8_t* group, U8x64 (&w)[8]) {
   }
 }
 
+// The functions below add to acc the products of blocks [begin, end) of a panel.
+
 // Q8_0, Q4_0, Q4_1, Q5_0, Q5_1.
 template <int T, DType type>
-void PanelBlocks32(const std::uint8_t* block, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
+void PanelBlocks32(const std::uint8_t* panel, int begin, int end, const Tile<T>& tile,
+                   F32x16 (&acc)[T]) {
   constexpr PanelLayout kLayout = LayoutOf(type);
   constexpr bool kWide = type == DType::kQ8_0;
   constexpr std::int32_t kOffset = kWide ? kWideOffset : kLayout.offset;
-  for (int b = 0; b < cols / 32; ++b, block += PanelBytes(type, 32)) {
+  const std::uint8_t* block = panel + static_cast<std::size_t>(begin) * PanelBytes(type, 32);
+  for (int b = begin; b < end; ++b, block += PanelBytes(type, 32)) {
     U8x64 w[8];
     DecodeGroup<type>(block + kLayout.header, w);
     I32x16 dot[T];
@@ -157,9 +161,11 @@ inline void DecodeSixBitNumbers(const std::uint8_t* words, F32x16 (&numbers)[16]
 
 // Q4_K, Q5_K. Products of a dot product and a scale are below 2^24: exact in f32.
 template <int T, DType type>
-void PanelWithMins(const std::uint8_t* block, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
+void PanelWithMins(const std::uint8_t* panel, int begin, int end, const Tile<T>& tile,
+                   F32x16 (&acc)[T]) {
   constexpr PanelLayout kLayout = LayoutOf(type);
-  for (int b = 0; b < cols / 256; ++b, block += PanelBytes(type, 256)) {
+  const std::uint8_t* block = panel + static_cast<std::size_t>(begin) * PanelBytes(type, 256);
+  for (int b = begin; b < end; ++b, block += PanelBytes(type, 256)) {
     F32x16 numbers[16], scaled[T], mins[T];
     DecodeSixBitNumbers(block + 2 * 32, numbers);
     for (int t = 0; t < T; ++t) scaled[t] = mins[t] = ZeroF();
@@ -182,9 +188,12 @@ void PanelWithMins(const std::uint8_t* block, int cols, const Tile<T>& tile, F32
 
 // Q6_K. The sum of two sub-blocks' scaled dot products is below 2^24: exact in f32.
 template <int T>
-void PanelQ6K(const std::uint8_t* block, int cols, const Tile<T>& tile, F32x16 (&acc)[T]) {
+void PanelQ6K(const std::uint8_t* panel, int begin, int end, const Tile<T>& tile,
+              F32x16 (&acc)[T]) {
   constexpr PanelLayout kLayout = LayoutOf(DType::kQ6_K);
-  for (int b = 0; b < cols / 256; ++b, block += PanelBytes(DType::kQ6_K, 256)) {
+  const std::uint8_t* block =
+      panel + static_cast<std::size_t>(begin) * PanelBytes(DType::kQ6_K, 256);
+  for (int b = begin; b < end; ++b, block += PanelBytes(DType::kQ6_K, 256)) {
     F32x16 scaled[T];
     for (int t = 0; t < T; ++t) scaled[t] = ZeroF();
     for (int group = 0; group < 8; ++group) {
@@ -213,64 +222,77 @@ void PanelQ6K(const std::uint8_t* block, int cols, const Tile<T>& tile, F32x16 (
   }
 }
 
+// acc += columns [begin, end) of a panel times the tile's tokens. Requires: whole blocks; all
+// columns if the type is a float type.
 template <int T>
-void MultiplyPanel(DType type, const std::uint8_t* panel, int cols, const Tile<T>& tile,
+void MultiplyPanel(DType type, const std::uint8_t* panel, int begin, int end, const Tile<T>& tile,
                    F32x16 (&acc)[T]) {
-  for (int t = 0; t < T; ++t) acc[t] = ZeroF();
+  const int first = begin / Traits(type).block_size, last = end / Traits(type).block_size;
   switch (type) {
     case DType::kF32:
-      return MultiplyColumns<T, Column::kF32>(panel, cols, tile.x, acc);
+      return MultiplyColumns<T, Column::kF32>(panel, end, tile.x, acc);
     case DType::kF16:
-      return MultiplyColumns<T, Column::kF16>(panel, cols, tile.x, acc);
+      return MultiplyColumns<T, Column::kF16>(panel, end, tile.x, acc);
     case DType::kBF16:
-      return MultiplyColumns<T, Column::kBF16>(panel, cols, tile.x, acc);
+      return MultiplyColumns<T, Column::kBF16>(panel, end, tile.x, acc);
     case DType::kQ8_0:
-      return PanelBlocks32<T, DType::kQ8_0>(panel, cols, tile, acc);
+      return PanelBlocks32<T, DType::kQ8_0>(panel, first, last, tile, acc);
     case DType::kQ4_0:
-      return PanelBlocks32<T, DType::kQ4_0>(panel, cols, tile, acc);
+      return PanelBlocks32<T, DType::kQ4_0>(panel, first, last, tile, acc);
     case DType::kQ4_1:
-      return PanelBlocks32<T, DType::kQ4_1>(panel, cols, tile, acc);
+      return PanelBlocks32<T, DType::kQ4_1>(panel, first, last, tile, acc);
     case DType::kQ5_0:
-      return PanelBlocks32<T, DType::kQ5_0>(panel, cols, tile, acc);
+      return PanelBlocks32<T, DType::kQ5_0>(panel, first, last, tile, acc);
     case DType::kQ5_1:
-      return PanelBlocks32<T, DType::kQ5_1>(panel, cols, tile, acc);
+      return PanelBlocks32<T, DType::kQ5_1>(panel, first, last, tile, acc);
     case DType::kQ4_K:
-      return PanelWithMins<T, DType::kQ4_K>(panel, cols, tile, acc);
+      return PanelWithMins<T, DType::kQ4_K>(panel, first, last, tile, acc);
     case DType::kQ5_K:
-      return PanelWithMins<T, DType::kQ5_K>(panel, cols, tile, acc);
+      return PanelWithMins<T, DType::kQ5_K>(panel, first, last, tile, acc);
     case DType::kQ6_K:
-      return PanelQ6K<T>(panel, cols, tile, acc);
+      return PanelQ6K<T>(panel, first, last, tile, acc);
     default:
       return;  // no panels of the other types exist
   }
 }
 
+// Columns [begin, end) of one panel for T tokens; later ranges add to what the first ones stored.
 template <int T>
-void TokenTile(const GemmParams& p, int panel, int token) {
-  F32x16 acc[T];
-  MultiplyPanel<T>(p.weights.type, p.weights.panel(panel), p.weights.cols,
-                   MakeTile<T>(p.activations, token), acc);
+void TokenTile(const GemmParams& p, int panel, int token, int begin, int end) {
   const int row = panel * kPanelRows;
   const int rows = p.weights.rows - row < kPanelRows ? p.weights.rows - row : kPanelRows;
+  float* out[T];
+  F32x16 acc[T];
   for (int t = 0; t < T; ++t) {
-    float* out = p.out + static_cast<std::ptrdiff_t>(token + t) * p.out_stride + row;
-    if (rows == kPanelRows) {
-      Store(out, acc[t]);
-    } else {
-      float lanes[kPanelRows];
-      Store(lanes, acc[t]);
-      for (int i = 0; i < rows; ++i) out[i] = lanes[i];
-    }
+    out[t] = p.out + static_cast<std::ptrdiff_t>(token + t) * p.out_stride + row;
+    acc[t] = begin == 0 ? ZeroF() : LoadPartial(out[t], rows);
   }
+  MultiplyPanel<T>(p.weights.type, p.weights.panel(panel), begin, end,
+                   MakeTile<T>(p.activations, token), acc);
+  for (int t = 0; t < T; ++t) StorePartial(out[t], rows, acc[t]);
+}
+
+void TokenTiles(const GemmParams& p, int panel, int begin, int end) {
+  int token = 0;
+  for (; token + kTokenTile <= p.tokens; token += kTokenTile)
+    TokenTile<kTokenTile>(p, panel, token, begin, end);
+  for (; token + 2 <= p.tokens; token += 2) TokenTile<2>(p, panel, token, begin, end);
+  for (; token < p.tokens; ++token) TokenTile<1>(p, panel, token, begin, end);
+}
+
+// Columns whose activations stay in the second-level cache while the panels pass.
+int ChunkColumns(const GemmParams& p) {
+  constexpr int kCacheBytes = 384 << 10;
+  const int columns = kCacheBytes / p.tokens / 256 * 256;
+  if (!Traits(p.weights.type).quantized || columns >= p.weights.cols) return p.weights.cols;
+  return columns < 512 ? 512 : columns;
 }
 
 void Gemm(const GemmParams& p) {
-  for (int panel = p.panel_begin; panel < p.panel_end; ++panel) {
-    int token = 0;
-    for (; token + kTokenTile <= p.tokens; token += kTokenTile)
-      TokenTile<kTokenTile>(p, panel, token);
-    for (; token + 2 <= p.tokens; token += 2) TokenTile<2>(p, panel, token);
-    for (; token < p.tokens; ++token) TokenTile<1>(p, panel, token);
+  const int cols = p.weights.cols, chunk = ChunkColumns(p);
+  for (int begin = 0; begin < cols; begin += chunk) {
+    const int end = begin + chunk < cols ? begin + chunk : cols;
+    for (int panel = p.panel_begin; panel < p.panel_end; ++panel) TokenTiles(p, panel, begin, end);
   }
 }
 

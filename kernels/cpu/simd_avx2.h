@@ -143,27 +143,23 @@ inline U8x64 LowNibbles(U8x64 v) {
 inline U8x64 HighNibbles(U8x64 v) {
   return LowNibbles({_mm256_srli_epi16(v.a, 4), _mm256_srli_epi16(v.b, 4)});
 }
+template <int left>
+inline __m256i ShiftAndMask(__m256i v, std::uint8_t mask) {
+  const __m256i moved = left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left);
+  return _mm256_and_si256(moved, _mm256_set1_epi8(static_cast<char>(mask)));
+}
+// Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
 template <int j>
-inline __m256i TwoBitsHighHalf(__m256i v) {
-  const __m256i moved = j < 2 ? _mm256_slli_epi16(v, 4 - 2 * j) : _mm256_srli_epi16(v, 2 * j - 4);
-  return _mm256_and_si256(moved, _mm256_set1_epi8(0x30));
+inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {
+  return {_mm256_or_si256(low.a, ShiftAndMask<4 - 2 * j>(bits.a, 0x30)),
+          _mm256_or_si256(low.b, ShiftAndMask<4 - 2 * j>(bits.b, 0x30))};
 }
-// Bits 2j and 2j+1 of every byte, moved to bits 4 and 5.
-template <int j>
-inline U8x64 TwoBitsHigh(U8x64 v) {
-  return {TwoBitsHighHalf<j>(v.a), TwoBitsHighHalf<j>(v.b)};
-}
+// Bit i of every byte of `bits` as bit 4 over `low`.
 template <int i>
-inline __m256i FifthBitsHalf(__m256i v) {
-  const __m256i moved = i < 4 ? _mm256_slli_epi16(v, 4 - i) : _mm256_srli_epi16(v, i - 4);
-  return _mm256_and_si256(moved, _mm256_set1_epi8(16));
+inline U8x64 WithFifthBit(U8x64 low, U8x64 bits) {
+  return {_mm256_or_si256(low.a, ShiftAndMask<4 - i>(bits.a, 0x10)),
+          _mm256_or_si256(low.b, ShiftAndMask<4 - i>(bits.b, 0x10))};
 }
-// Bit i of every byte, moved to bit 4.
-template <int i>
-inline U8x64 FifthBits(U8x64 v) {
-  return {FifthBitsHalf<i>(v.a), FifthBitsHalf<i>(v.b)};
-}
-inline U8x64 Or(U8x64 x, U8x64 y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
 
 inline __m256i BroadcastQuad(const std::int8_t* x) {
   std::int32_t quad;

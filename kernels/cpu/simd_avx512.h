@@ -82,19 +82,24 @@ inline U8x64 LowNibbles(U8x64 v) { return _mm512_and_si512(v, _mm512_set1_epi8(1
 inline U8x64 HighNibbles(U8x64 v) {
   return _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15));
 }
-// Bits 2j and 2j+1 of every byte, moved to bits 4 and 5.
+// a | (b & mask), byte by byte.
+inline U8x64 OrMasked(U8x64 a, U8x64 b, std::uint8_t mask) {
+  return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8(static_cast<char>(mask)), 0xF8);
+}
+template <int left>
+inline U8x64 Shift(U8x64 v) {
+  return left >= 0 ? _mm512_slli_epi16(v, left) : _mm512_srli_epi16(v, -left);
+}
+// Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
 template <int j>
-inline U8x64 TwoBitsHigh(U8x64 v) {
-  const __m512i moved = j < 2 ? _mm512_slli_epi16(v, 4 - 2 * j) : _mm512_srli_epi16(v, 2 * j - 4);
-  return _mm512_and_si512(moved, _mm512_set1_epi8(0x30));
+inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {
+  return OrMasked(low, Shift<4 - 2 * j>(bits), 0x30);
 }
-// Bit i of every byte, moved to bit 4.
+// Bit i of every byte of `bits` as bit 4 over `low`.
 template <int i>
-inline U8x64 FifthBits(U8x64 v) {
-  const __m512i moved = i < 4 ? _mm512_slli_epi16(v, 4 - i) : _mm512_srli_epi16(v, i - 4);
-  return _mm512_and_si512(moved, _mm512_set1_epi8(16));
+inline U8x64 WithFifthBit(U8x64 low, U8x64 bits) {
+  return OrMasked(low, Shift<4 - i>(bits), 0x10);
 }
-inline U8x64 Or(U8x64 a, U8x64 b) { return _mm512_or_si512(a, b); }
 // acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
 inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   std::int32_t quad;

@@ -150,24 +150,22 @@ inline U8x64 LowNibbles(U8x64 x) {
 inline U8x64 HighNibbles(U8x64 x) {
   return Map<U8x64>([&](int i) { return vshrq_n_u8(x.v[i], 4); });
 }
-// Every byte shifted left by `left` (right if negative), and masked.
-inline U8x64 ShiftAndMask(U8x64 x, int left, std::uint8_t mask) {
+// low | (bits shifted left (right if negative) & mask), byte by byte.
+inline U8x64 OrShifted(U8x64 low, U8x64 bits, int left, std::uint8_t mask) {
   return Map<U8x64>([&](int i) {
-    return vandq_u8(vshlq_u8(x.v[i], vdupq_n_s8(static_cast<std::int8_t>(left))), vdupq_n_u8(mask));
+    const uint8x16_t moved = vshlq_u8(bits.v[i], vdupq_n_s8(static_cast<std::int8_t>(left)));
+    return vorrq_u8(low.v[i], vandq_u8(moved, vdupq_n_u8(mask)));
   });
 }
-// Bits 2j and 2j+1 of every byte, moved to bits 4 and 5.
+// Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
 template <int j>
-inline U8x64 TwoBitsHigh(U8x64 x) {
-  return ShiftAndMask(x, 4 - 2 * j, 0x30);
+inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {
+  return OrShifted(low, bits, 4 - 2 * j, 0x30);
 }
-// Bit i of every byte, moved to bit 4.
+// Bit i of every byte of `bits` as bit 4 over `low`.
 template <int i>
-inline U8x64 FifthBits(U8x64 x) {
-  return ShiftAndMask(x, 4 - i, 16);
-}
-inline U8x64 Or(U8x64 a, U8x64 b) {
-  return Map<U8x64>([&](int i) { return vorrq_u8(a.v[i], b.v[i]); });
+inline U8x64 WithFifthBit(U8x64 low, U8x64 bits) {
+  return OrShifted(low, bits, 4 - i, 0x10);
 }
 
 // acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
