@@ -40,16 +40,42 @@ Status ValidateRequest(const Request& request, int context_length, int vocab_siz
   return ValidateSampling(request.sampling);
 }
 
+struct Memory {
+  std::unique_ptr<exec::KvPool> pool;
+  int context_length;  // tokens of one sequence
+  int prefix_blocks;   // blocks that finished requests may keep
+};
+
+// Blocks for one whole context, a copy of a shared block, and what finished requests may keep.
+Result<Memory> TakeMemory(const exec::LoadedModel& model, int context,
+                          std::int64_t prefix_cache_bytes) {
+  const auto block_bytes =
+      static_cast<std::int64_t>(exec::KvPool::BlockBytes(model.config, model.kv_type));
+  const int context_blocks = exec::BlocksFor(context);
+  const std::int64_t kept =
+      prefix_cache_bytes < 0 ? context_blocks : prefix_cache_bytes / block_bytes;
+  if (kept > (1 << 24))
+    return base::InvalidArgument("prefix_cache_bytes is ", prefix_cache_bytes, ", ", kept,
+                                 " blocks; at most 16777216 are supported");
+  const int prefix_blocks = static_cast<int>(kept);
+  ASSIGN_OR_RETURN(auto pool, exec::KvPool::Create({.config = model.config,
+                                                    .blocks = context_blocks + 1 + prefix_blocks,
+                                                    .type = model.kv_type}));
+  return Memory{std::move(pool), context, prefix_blocks};
+}
+
 }  // namespace
 
 class Engine::Impl {
  public:
-  Impl(std::unique_ptr<exec::LoadedModel> model, std::unique_ptr<exec::KvCache> cache,
-       const EngineConfig& config)
+  Impl(std::unique_ptr<exec::LoadedModel> model, Memory memory, const EngineConfig& config)
       : model_(std::move(model)),
-        cache_(std::move(cache)),
+        pool_(std::move(memory.pool)),
+        cache_(*pool_, memory.context_length),
+        prefix_blocks_(memory.prefix_blocks),
+        prefixes_(*pool_, prefix_blocks_),
         sampler_(model_->config.vocab_size),
-        transformer_(model_->MakeTransformer(config.prefill_chunk, cache_->capacity())),
+        transformer_(model_->MakeTransformer(config.prefill_chunk, cache_.capacity())),
         queue_(static_cast<std::size_t>(config.queue_capacity)),
         thread_([this] { DecodeMain(); }) {
     pthread_setname_np(thread_.native_handle(), "decode");
@@ -67,7 +93,7 @@ class Engine::Impl {
   }
 
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready) {
-    RETURN_IF_ERROR(ValidateRequest(request, cache_->capacity(), model_->config.vocab_size));
+    RETURN_IF_ERROR(ValidateRequest(request, cache_.capacity(), model_->config.vocab_size));
     if (!accepting_) return base::Unavailable("the server is shutting down");
     auto channel = std::make_shared<TokenChannel>(std::move(on_ready));
     {
@@ -91,7 +117,7 @@ class Engine::Impl {
             .model_format = model_->format,
             .architecture = std::string(model_->config.architecture->name),
             .cpu_isa = model_->ops->name,
-            .context_length = cache_->capacity(),
+            .context_length = cache_.capacity(),
             .threads = model_->pool->threads(),
             .running = running_.load(),
             .waiting = static_cast<int>(queue_.size()),
@@ -99,13 +125,20 @@ class Engine::Impl {
             .num_parameters = model_->config.num_parameters(),
             .weight_bytes = model_->weights->memory.size(),
             .bytes_per_token = model_->weights->bytes_per_token(),
-            .kv_bytes = cache_->pool().bytes(),
-            .load_s = model_->load_s};
+            .kv_bytes = pool_->bytes(),
+            .kv_bytes_per_token = pool_->block_bytes() / kernels::kKvBlock,
+            .kv_type = exec::KvTypeName(pool_->type()),
+            .load_s = model_->load_s,
+            .prefix_cache = PrefixStats()};
   }
 
  private:
   void DecodeMain() {
-    sched::DecodeLoop loop(*transformer_, *cache_, sampler_, *model_->tokenizer);
+    sched::DecodeLoop loop({.transformer = *transformer_,
+                            .cache = cache_,
+                            .prefixes = &prefixes_,
+                            .sampler = sampler_,
+                            .tokenizer = *model_->tokenizer});
     while (auto job = queue_.Pop()) {
       Usage usage;
       running_ = 1;
@@ -113,6 +146,20 @@ class Engine::Impl {
       running_ = 0;
       Forget(job->channel);
     }
+  }
+
+  EngineStats::PrefixCache PrefixStats() const {
+    const exec::PrefixCacheCounters& c = prefixes_.counters();
+    const auto block_bytes = static_cast<std::int64_t>(pool_->block_bytes());
+    return {.hits = c.hits,
+            .partial = c.partial,
+            .misses = c.misses,
+            .hit_tokens = c.hit_tokens,
+            .new_tokens = c.new_tokens,
+            .evicted_tokens = c.evicted_tokens,
+            .evictions = c.evictions,
+            .bytes = c.blocks * block_bytes,
+            .bytes_max = prefix_blocks_ * block_bytes};
   }
 
   // Takes requests whose clients have left out of the queue; whether there were any.
@@ -132,7 +179,10 @@ class Engine::Impl {
   }
 
   const std::unique_ptr<exec::LoadedModel> model_;
-  const std::unique_ptr<exec::KvCache> cache_;            // decode thread
+  const std::unique_ptr<exec::KvPool> pool_;  // decode thread
+  exec::KvCache cache_;                       // decode thread
+  const int prefix_blocks_;
+  exec::PrefixCache prefixes_;                            // decode thread, but for its counters
   exec::Sampler sampler_;                                 // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   base::BoundedQueue<sched::Job> queue_;
@@ -171,9 +221,9 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
     return base::InvalidArgument("context_length is ", context, ", but the model was made for ",
                                  model_context);
   }
-  ASSIGN_OR_RETURN(auto cache, model->MakeCache(context));
+  ASSIGN_OR_RETURN(Memory memory, TakeMemory(*model, context, config.prefix_cache_bytes));
   return std::unique_ptr<Engine>(
-      new Engine(std::make_unique<Impl>(std::move(model), std::move(cache), config)));
+      new Engine(std::make_unique<Impl>(std::move(model), std::move(memory), config)));
 }
 
 Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request,

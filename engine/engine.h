@@ -39,8 +39,16 @@ struct EngineStats {
   std::int64_t num_parameters = 0;
   std::size_t weight_bytes = 0;
   std::size_t bytes_per_token = 0;  // weights that one decoded token reads
-  std::size_t kv_bytes = 0;
+  std::size_t kv_bytes = 0;         // reserved; resident as far as it was used
+  std::size_t kv_bytes_per_token = 0;
+  std::string kv_type;
   double load_s = 0;
+  struct PrefixCache {
+    std::int64_t hits = 0, partial = 0, misses = 0;  // lookups
+    std::int64_t hit_tokens = 0, new_tokens = 0, evicted_tokens = 0;
+    std::int64_t evictions = 0;  // blocks
+    std::int64_t bytes = 0, bytes_max = 0;
+  } prefix_cache;
 };
 
 // Thread-safe.

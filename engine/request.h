@@ -20,6 +20,7 @@ enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
 
 struct Usage {
   int prompt_tokens = 0;
+  int cached_tokens = 0;  // of them, found in the prefix cache
   int completion_tokens = 0;
   double queue_s = 0;  // from Submit to the first prefill step
   double prefill_s = 0;

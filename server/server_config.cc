@@ -23,9 +23,12 @@ struct TextKey {
   std::string* target;
   std::vector<std::string> choices;  // empty = anything
 };
+struct BoolKey {
+  bool* target;
+};
 struct Key {
   std::string name;
-  std::variant<IntKey, DoubleKey, TextKey> kind;
+  std::variant<IntKey, DoubleKey, TextKey, BoolKey> kind;
 };
 
 // The one table of keys.
@@ -34,9 +37,17 @@ std::vector<Key> KeysOf(ServerConfig& c) {
   return {
       {"model.path", TextKey{&c.model_path, {}}},
       {"model.name", TextKey{&c.model_name, {}}},
+      {"model.activation",
+       TextKey{&c.activation,
+               {"", "silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh"}}},
+      {"model.verify", BoolKey{&c.verify}},
       {"engine.threads", IntKey{&c.threads, 0, 256}},
       {"engine.context_length", IntKey{&c.context_length, 0, 1 << 24}},
-      {"engine.cpu_isa", TextKey{&c.cpu_isa, {"", "avx512", "avx2", "reference"}}},
+      {"engine.cpu_isa",
+       TextKey{&c.cpu_isa, {"", "amx", "avx512", "avxvnni", "avx2", "i8mm", "neon", "reference"}}},
+      {"engine.kv_type", TextKey{&c.kv_type, {"f16", "q8_0", "f32"}}},
+      {"engine.prefix_cache_mib", IntKey{&c.prefix_cache_mib, -1, 1 << 24}},
+      {"engine.quantize_head", BoolKey{&c.quantize_head}},
       {"engine.queue_capacity", IntKey{&c.queue_capacity, 1, 10'000}},
       {"engine.prefill_chunk", IntKey{&c.prefill_chunk, 1, 4096}},
       {"sampling.temperature", DoubleKey{&c.sampling.temperature, 0, 2}},
@@ -90,12 +101,20 @@ Status SetText(const TextKey& key, const std::string& name, const std::string& t
   return OkStatus();
 }
 
+Status SetBool(const BoolKey& key, const std::string& name, const std::string& text) {
+  if (text != "true" && text != "false")
+    return base::InvalidArgument(name, ": '", text, "' is neither true nor false");
+  *key.target = text == "true";
+  return OkStatus();
+}
+
 Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::string& text) {
   for (const Key& key : keys) {
     if (key.name != name) continue;
     if (const auto* number = std::get_if<IntKey>(&key.kind)) return SetInt(*number, name, text);
     if (const auto* number = std::get_if<DoubleKey>(&key.kind))
       return SetDouble(*number, name, text);
+    if (const auto* flag = std::get_if<BoolKey>(&key.kind)) return SetBool(*flag, name, text);
     return SetText(std::get<TextKey>(key.kind), name, text);
   }
   std::vector<std::string> names;

@@ -14,10 +14,15 @@ struct ServerConfig {
   // model
   std::string model_path = "tidepool";  // path, or the name of a built-in model
   std::string model_name;  // what clients call it; "" = the file's name without its ending
+  std::string activation;  // of the feed-forward network; "" = what the file says
+  bool verify = false;     // refuse NaN and infinite weights
   // engine
   int threads = 0;
   int context_length = 0;
   std::string cpu_isa;
+  std::string kv_type = "f16";
+  int prefix_cache_mib = -1;  // -1 = as much as one context
+  bool quantize_head = false;
   int queue_capacity = 64;
   int prefill_chunk = 64;
   // sampling: what a request leaves out

@@ -22,13 +22,21 @@ Status Service::Load() {
     state_ = ServiceState::kFailed;
     return status;
   };
-  auto engine = Engine::Load({.model = config_.model_path,
-                              .threads = config_.threads,
-                              .context_length = config_.context_length,
-                              .queue_capacity = config_.queue_capacity,
-                              .prefill_chunk = config_.prefill_chunk,
-                              .cpu_isa = config_.cpu_isa,
-                              .on_progress = [this](double share) { load_progress_ = share; }});
+  auto engine =
+      Engine::Load({.model = config_.model_path,
+                    .threads = config_.threads,
+                    .context_length = config_.context_length,
+                    .queue_capacity = config_.queue_capacity,
+                    .prefill_chunk = config_.prefill_chunk,
+                    .cpu_isa = config_.cpu_isa,
+                    .activation = config_.activation,
+                    .kv_type = config_.kv_type,
+                    .prefix_cache_bytes = config_.prefix_cache_mib < 0
+                                              ? std::int64_t{-1}
+                                              : std::int64_t{config_.prefix_cache_mib} << 20,
+                    .verify = config_.verify,
+                    .quantize_head = config_.quantize_head,
+                    .on_progress = [this](double share) { load_progress_ = share; }});
   if (!engine.ok()) return fail(engine.status());
   engine_ = *std::move(engine);
   auto chat = ChatFormatter::Create(engine_->tokenizer());

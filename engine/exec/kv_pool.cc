@@ -37,8 +37,7 @@ Result<std::unique_ptr<KvPool>> KvPool::Create(const Params& p) {
 }
 
 int KvPool::Take() {
-  if (free_.empty() && !(reclaimer_ && reclaimer_())) return -1;
-  CHECK(!free_.empty());
+  if (free_.empty()) return -1;
   const int block = free_.back();
   free_.pop_back();
   holders_[static_cast<std::size_t>(block)] = 1;

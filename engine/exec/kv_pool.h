@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -33,13 +32,11 @@ class KvPool {
   // not fit the heads.
   static Result<std::unique_ptr<KvPool>> Create(const Params& params);
 
-  // A block with one holder. -1 if all are held and the reclaimer has none to give.
+  // A block with one holder; -1 if all are held.
   int Take();
   void AddHolder(int block) { ++holders_[static_cast<std::size_t>(block)]; }
   void Release(int block);
   int holders(int block) const { return holders_[static_cast<std::size_t>(block)]; }
-  // Asked when no block is free: gives one back (by Release) and returns true, or false.
-  void SetReclaimer(std::function<bool()> reclaimer) { reclaimer_ = std::move(reclaimer); }
 
   std::uint8_t* data(int block) {
     return reinterpret_cast<std::uint8_t*>(memory_.data()) +
@@ -68,7 +65,6 @@ class KvPool {
   base::HugeBuffer memory_;
   std::vector<int> holders_;  // [blocks]
   std::vector<int> free_;     // capacity for all: never allocates
-  std::function<bool()> reclaimer_;
   kernels::KvType type_ = kernels::KvType::kF16;
   int heads_ = 0;
   std::size_t key_bytes_ = 0, value_bytes_ = 0, block_bytes_ = 0;

@@ -38,6 +38,10 @@ Result<kernels::KvType> ParseKvType(const std::string& name) {
   return base::InvalidArgument("kv_type '", name, "' is unknown; the types are f16, q8_0 and f32");
 }
 
+const char* KvTypeName(kernels::KvType type) {
+  return kernels::Traits(kernels::KeyType(type)).name;
+}
+
 Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   auto loaded = std::make_unique<LoadedModel>();

@@ -49,6 +49,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options);
 
 // f16, q8_0, f32.
 Result<kernels::KvType> ParseKvType(const std::string& name);
+const char* KvTypeName(kernels::KvType type);
 
 // The kernels for `isa`, as LoadOptions::cpu_isa. InvalidArgument if the processor lacks it.
 Result<const kernels::OpTable*> ChooseOps(const std::string& isa);

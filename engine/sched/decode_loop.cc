@@ -12,35 +12,54 @@ double Seconds(SteadyClock::duration duration) {
 
 }  // namespace
 
+DecodeLoop::DecodeLoop(const Params& p)
+    : transformer_(p.transformer),
+      cache_(p.cache),
+      prefixes_(p.prefixes),
+      sampler_(p.sampler),
+      tokenizer_(p.tokenizer) {
+  cached_.reserve(static_cast<std::size_t>(cache_.capacity()));
+}
+
 FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
   const auto begin = SteadyClock::now();
   usage.prompt_tokens = static_cast<int>(job.request.prompt.size());
   usage.queue_s = Seconds(begin - job.submitted);
   std::string rest;
   FinishReason reason = FinishReason::kCancelled;
-  const std::span<const float> logits = Prefill(job);
+  const std::span<const float> logits = Prefill(job, usage);
   const auto prefilled = SteadyClock::now();
   usage.prefill_s = Seconds(prefilled - begin);
   if (!logits.empty()) reason = Decode(job, logits, usage, rest);
   usage.decode_s = Seconds(SteadyClock::now() - prefilled);
+  if (prefixes_ != nullptr) prefixes_->Keep(cached_, cache_);
+  cache_.Clear();
   job.channel->Finish(reason, rest, usage);
   return reason;
 }
 
-std::span<const float> DecodeLoop::Prefill(const Job& job) {
-  cache_.Clear();
+std::span<const float> DecodeLoop::Prefill(const Job& job, Usage& usage) {
   const std::span<const int> prompt = job.request.prompt;
+  cache_.Clear();
+  const int found = prefixes_ != nullptr ? prefixes_->Find(prompt, cache_) : 0;
+  usage.cached_tokens = found;
+  cached_.assign(prompt.begin(), prompt.begin() + found);
   const auto chunk_max = static_cast<std::size_t>(transformer_.tokens_max());
   std::span<const float> logits;
-  for (std::size_t begin = 0; begin < prompt.size(); begin += chunk_max) {
+  for (std::size_t begin = cached_.size(); begin < prompt.size(); begin += chunk_max) {
     if (job.channel->cancelled()) return {};
     const std::size_t count = std::min(chunk_max, prompt.size() - begin);
     const bool last = begin + count == prompt.size();
-    logits = transformer_.Forward(
-        prompt.subspan(begin, count), cache_,
-        last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone);
+    logits = Forward(prompt.subspan(begin, count),
+                     last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone);
   }
   return logits;
+}
+
+std::span<const float> DecodeLoop::Forward(std::span<const int> tokens,
+                                           exec::Transformer::Logits wanted) {
+  cached_.insert(cached_.end(), tokens.begin(), tokens.end());
+  return transformer_.Forward(tokens, cache_, wanted);
 }
 
 FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage,
@@ -78,7 +97,7 @@ FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& 
       finish_text();
       return FinishReason::kLength;
     }
-    logits = transformer_.Forward(std::span(&token, 1), cache_, exec::Transformer::Logits::kLast);
+    logits = Forward(std::span(&token, 1), exec::Transformer::Logits::kLast);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/exec/kv_cache.h"
+#include "engine/exec/prefix_cache.h"
 #include "engine/exec/sampler.h"
 #include "engine/exec/transformer.h"
 #include "engine/text/tokenizer.h"
@@ -24,22 +25,31 @@ struct Job {
 // Decode thread only. Borrows everything.
 class DecodeLoop {
  public:
-  DecodeLoop(exec::Transformer& transformer, exec::KvCache& cache, exec::Sampler& sampler,
-             const text::Tokenizer& tokenizer)
-      : transformer_(transformer), cache_(cache), sampler_(sampler), tokenizer_(tokenizer) {}
+  struct Params {
+    exec::Transformer& transformer;
+    exec::KvCache& cache;
+    exec::PrefixCache* prefixes;  // or null: every prompt is computed whole
+    exec::Sampler& sampler;
+    const text::Tokenizer& tokenizer;
+  };
+  explicit DecodeLoop(const Params& params);
 
   // Runs `job` to its end and finishes its channel. Returns why it ended, and the usage in `usage`.
   FinishReason Run(Job& job, Usage& usage);
 
  private:
   // Logits behind the last prompt token; empty if the client left.
-  std::span<const float> Prefill(const Job& job);
+  std::span<const float> Prefill(const Job& job, Usage& usage);
+  // Runs the model on `tokens` and notes them as cached.
+  std::span<const float> Forward(std::span<const int> tokens, exec::Transformer::Logits wanted);
   FinishReason Decode(Job& job, std::span<const float> logits, Usage& usage, std::string& rest);
 
   exec::Transformer& transformer_;
   exec::KvCache& cache_;
+  exec::PrefixCache* const prefixes_;
   exec::Sampler& sampler_;
   const text::Tokenizer& tokenizer_;
+  std::vector<int> cached_;  // the tokens in cache_, in order; never grows beyond its capacity
 };
 
 }  // namespace thermocline::sched

@@ -6,6 +6,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
+
 #include "server/openai/chat_response.h"
 
 namespace thermocline::server {
@@ -141,6 +143,31 @@ struct Metrics::Impl {
                             .Help("Weight bytes that one decoded token reads")
                             .Register(registry)
                             .Add({})),
+        prefix_lookups(BuildCounter()
+                           .Name(p + "prefix_cache_lookups_total")
+                           .Help("Prompts looked up in the prefix cache, by what was found")
+                           .Register(registry)),
+        prefix_queries(BuildCounter()
+                           .Name(p + "prefix_cache_queries_total")
+                           .Help("Prompt tokens looked up in the prefix cache")
+                           .Register(registry)
+                           .Add({})),
+        prefix_hits(BuildCounter()
+                        .Name(p + "prefix_cache_hits_total")
+                        .Help("Prompt tokens found in the prefix cache")
+                        .Register(registry)
+                        .Add({})),
+        prefix_missed(
+            BuildCounter()
+                .Name(p + "prefix_cache_missed_tokens_total")
+                .Help("Prompt tokens not found in the prefix cache, by reason: new behind "
+                      "their prefix, or evicted")
+                .Register(registry)),
+        prefix_evictions(BuildCounter()
+                             .Name(p + "prefix_cache_evicted_blocks_total")
+                             .Help("Blocks of 64 tokens the prefix cache gave up for newer ones")
+                             .Register(registry)
+                             .Add({})),
         model_info(BuildGauge()
                        .Name(p + "model_info")
                        .Help("The model served; always 1")
@@ -163,6 +190,10 @@ struct Metrics::Impl {
   prometheus::Gauge &running, &waiting, &capacity, &load_seconds;
   prometheus::Family<prometheus::Gauge>& memory;
   prometheus::Gauge& bytes_per_token;
+  prometheus::Family<prometheus::Counter>& prefix_lookups;
+  prometheus::Counter &prefix_queries, &prefix_hits;
+  prometheus::Family<prometheus::Counter>& prefix_missed;
+  prometheus::Counter& prefix_evictions;
   prometheus::Family<prometheus::Gauge>& model_info;
 };
 
@@ -180,7 +211,9 @@ void Metrics::RequestCancelled(const std::string& phase) {
 }
 
 void Metrics::RequestFinished(FinishReason reason, const Usage& usage, double total_s) {
-  impl_->prompt_tokens.Add({{"source", "computed"}}).Increment(usage.prompt_tokens);
+  impl_->prompt_tokens.Add({{"source", "computed"}})
+      .Increment(usage.prompt_tokens - usage.cached_tokens);
+  impl_->prompt_tokens.Add({{"source", "cache"}}).Increment(usage.cached_tokens);
   impl_->generation_tokens.Increment(usage.completion_tokens);
   impl_->queue_time.Observe(usage.queue_s);
   if (reason != FinishReason::kStop && reason != FinishReason::kLength) return;
@@ -196,6 +229,27 @@ void Metrics::FirstToken(double seconds) { impl_->first_token.Observe(seconds); 
 
 void Metrics::InterToken(double seconds) { impl_->inter_token.Observe(seconds); }
 
+namespace {
+
+// The engine counts; here a counter catches up.
+void CatchUp(prometheus::Counter& counter, std::int64_t total) {
+  counter.Increment(std::max(0.0, static_cast<double>(total) - counter.Value()));
+}
+
+}  // namespace
+
+void Metrics::ExposePrefixCache(const EngineStats::PrefixCache& c) {
+  CatchUp(impl_->prefix_lookups.Add({{"result", "hit"}}), c.hits);
+  CatchUp(impl_->prefix_lookups.Add({{"result", "partial"}}), c.partial);
+  CatchUp(impl_->prefix_lookups.Add({{"result", "miss"}}), c.misses);
+  CatchUp(impl_->prefix_queries, c.hit_tokens + c.new_tokens + c.evicted_tokens);
+  CatchUp(impl_->prefix_hits, c.hit_tokens);
+  CatchUp(impl_->prefix_missed.Add({{"reason", "new"}}), c.new_tokens);
+  CatchUp(impl_->prefix_missed.Add({{"reason", "evicted"}}), c.evicted_tokens);
+  CatchUp(impl_->prefix_evictions, c.evictions);
+  impl_->memory.Add({{"kind", "prefix_cache"}}).Set(static_cast<double>(c.bytes));
+}
+
 std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
                             const std::string& model_name) {
   for (const ServiceState each : {ServiceState::kLoading, ServiceState::kReady,
@@ -209,6 +263,7 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
     impl_->load_seconds.Set(stats->load_s);
     impl_->memory.Add({{"kind", "weights"}}).Set(static_cast<double>(stats->weight_bytes));
     impl_->memory.Add({{"kind", "kv"}}).Set(static_cast<double>(stats->kv_bytes));
+    ExposePrefixCache(stats->prefix_cache);
     impl_->bytes_per_token.Set(static_cast<double>(stats->bytes_per_token));
     impl_->model_info
         .Add({{"model", model_name},

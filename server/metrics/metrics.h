@@ -29,6 +29,8 @@ class Metrics {
   std::string Expose(ServiceState state, const EngineStats* stats, const std::string& model_name);
 
  private:
+  void ExposePrefixCache(const EngineStats::PrefixCache& counts);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

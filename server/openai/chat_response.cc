@@ -51,11 +51,12 @@ const char* FinishReasonName(FinishReason reason) {
 }
 
 Json UsageJson(const Usage& usage) {
-  return Json::Object{{"prompt_tokens", usage.prompt_tokens},
-                      {"completion_tokens", usage.completion_tokens},
-                      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-                      {"prompt_tokens_details", Json::Object{{"cached_tokens", 0}}},
-                      {"completion_tokens_details", Json::Object{{"reasoning_tokens", 0}}}};
+  return Json::Object{
+      {"prompt_tokens", usage.prompt_tokens},
+      {"completion_tokens", usage.completion_tokens},
+      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+      {"prompt_tokens_details", Json::Object{{"cached_tokens", usage.cached_tokens}}},
+      {"completion_tokens_details", Json::Object{{"reasoning_tokens", 0}}}};
 }
 
 Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason reason,

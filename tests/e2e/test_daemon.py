@@ -269,8 +269,39 @@ def test_metrics(daemon):
     assert delta("requests_total", api="/v1/chat/completions", code="200") == 1
     assert delta("time_to_first_token_seconds_count") == 1
     assert delta("inter_token_latency_seconds_count") == 6
-    assert delta("prompt_tokens_total", source="computed") == 12
+    assert delta("prompt_tokens_total", source="computed") + delta("prompt_tokens_total", source="cache") == 12
     assert value(daemon, "state", state="ready") == 1
+
+
+def test_the_prefix_cache_saves_tokens_and_changes_no_text():
+    """A conversation's second turn finds the first; the same daemon without a cache says the same."""
+    turns = [[{"role": "user", "content": "Tell me a story about an owl and a very long winter."}]]
+    turns.append(turns[0] + [{"role": "assistant", "content": "Once there was an owl."}, {"role": "user", "content": "And then?"}])
+    said = []
+    for mib in ("-1", "0"):
+        with Daemon(f"engine.prefix_cache_mib={mib}", "engine.prefill_chunk=16") as d:
+            answers = [post(d, {"messages": messages, "temperature": 0, "max_tokens": 40}).json() for messages in [*turns, turns[1]]]
+            cached = [a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in answers]
+            prompts = [a["usage"]["prompt_tokens"] for a in answers]
+            said.append([a["choices"][0]["message"]["content"] for a in answers])
+            total = lambda name, **labels: value(d, name, **labels)
+            if mib == "0":
+                assert cached == [0, 0, 0]
+                continue
+            assert cached[0] == 0 and 10 < cached[1] < prompts[1] and cached[2] == prompts[2] - 1
+            assert total("prefix_cache_hits_total") == sum(cached)
+            assert total("prefix_cache_queries_total") == sum(prompts) - 3  # the last token is always computed
+            assert total("prefix_cache_missed_tokens_total", reason="new") == sum(prompts) - 3 - sum(cached)
+            assert total("prefix_cache_missed_tokens_total", reason="evicted") == 0
+            assert [total("prefix_cache_lookups_total", result=r) for r in ("hit", "partial", "miss")] == [1, 1, 1]
+            assert total("memory_bytes", kind="prefix_cache") > 0
+    assert said[0] == said[1] and said[0][1] == said[0][2]
+
+
+@pytest.mark.parametrize("setting", ["engine.kv_type=q8_0", "engine.quantize_head=true", "model.verify=true", "model.activation=relu"])
+def test_settings_of_the_engine_serve(setting):
+    with Daemon(setting) as d:
+        assert post(d, {"messages": STORY, "max_tokens": 5}).json()["usage"]["completion_tokens"] == 5
 
 
 def test_concurrent_requests_all_get_their_own_answer(daemon):

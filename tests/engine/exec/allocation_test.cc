@@ -36,7 +36,11 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
   const auto transformer = (*model)->MakeTransformer(16, 512);
   auto cache = *(*model)->MakeCache(512);
   exec::Sampler sampler((*model)->config.vocab_size);
-  sched::DecodeLoop loop(*transformer, *cache, sampler, *(*model)->tokenizer);
+  sched::DecodeLoop loop({.transformer = *transformer,
+                          .cache = *cache,
+                          .prefixes = nullptr,
+                          .sampler = sampler,
+                          .tokenizer = *(*model)->tokenizer});
   const auto run = [&](int max_tokens) {
     TokenChannel::Update update;
     TokenChannel::ReserveBuffers(update);
