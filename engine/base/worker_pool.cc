@@ -1,8 +1,12 @@
 #include "engine/base/worker_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 
+#include <chrono>
 #include <string>
+
+#include "engine/base/status.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -11,9 +15,11 @@
 namespace thermocline::base {
 namespace {
 
-// About 20 us on a 3.7 GHz Zen 4 (a pause takes some 40 cycles there): longer than the gap between
-// two loops of one token, far shorter than a scheduler's time slice.
-constexpr int kSpins = 2000;
+// Some 20 us (a pause takes 40 to 140 cycles): longer than most gaps between two loops of a token.
+constexpr int kPauses = 2000;
+// How long a worker offers its processor between looks before it parks: longer than any gap inside
+// a token, and than sampling, so that decoding never waits for a wake-up.
+constexpr std::chrono::microseconds kOfferTime{2000};
 
 void Pause() {
 #if defined(__x86_64__)
@@ -35,9 +41,14 @@ WorkerPool::WorkerPool(int threads) {
 
 WorkerPool::~WorkerPool() {
   stop_ = true;
-  epoch_.fetch_add(1);
-  epoch_.notify_all();
+  signal_.fetch_add(1);
+  signal_.notify_all();
   for (std::thread& worker : workers_) worker.join();
+}
+
+WorkerPool::Ticket WorkerPool::Unpack(std::uint64_t word) {
+  return {static_cast<std::uint32_t>(word >> 40), static_cast<int>(word >> 20 & 0xFFFFF),
+          static_cast<int>(word & 0xFFFFF)};
 }
 
 void WorkerPool::RunLoop(int items, Call call, const void* context) {
@@ -45,41 +56,63 @@ void WorkerPool::RunLoop(int items, Call call, const void* context) {
     for (int i = 0; i < items; ++i) call(context, i, 0);
     return;
   }
+  CHECK_LE(items, kItemsMax);
   call_ = call;
   context_ = context;
-  items_ = items;
-  next_item_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
-  TakeItems(0);
-  for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpins) {
-      Pause();
-    } else {
-      const int seen = busy_.load(std::memory_order_acquire);
-      if (seen != 0) busy_.wait(seen, std::memory_order_acquire);
-    }
+  done_.store(0, std::memory_order_relaxed);
+  const std::uint64_t epoch = Unpack(ticket_.load(std::memory_order_relaxed)).epoch + 1;
+  ticket_.store(epoch << 40 | static_cast<std::uint64_t>(items) << 20);  // seq_cst, before parked_
+  if (parked_.load() > 0) {
+    signal_.fetch_add(1);
+    signal_.notify_all();
   }
+  TakeItems(0);
+  for (int pauses = 0; pauses < kPauses; ++pauses) {
+    if (done_.load(std::memory_order_acquire) == items) return;
+    Pause();
+  }
+  // A worker was put aside with an item. Sleeping frees this processor for it.
+  for (int seen = done_.load(std::memory_order_acquire); seen != items;
+       seen = done_.load(std::memory_order_acquire))
+    done_.wait(seen, std::memory_order_acquire);
 }
 
 void WorkerPool::TakeItems(int thread) {
-  for (int item = next_item_.fetch_add(1, std::memory_order_relaxed); item < items_;
-       item = next_item_.fetch_add(1, std::memory_order_relaxed)) {
-    call_(context_, item, thread);
+  int taken = 0;
+  while (true) {
+    const Ticket t = Unpack(ticket_.fetch_add(1, std::memory_order_acq_rel));
+    if (t.next >= t.items) break;
+    call_(context_, t.next, thread);
+    ++taken;
   }
+  if (taken == 0) return;
+  done_.fetch_add(taken, std::memory_order_acq_rel);
+  done_.notify_one();
+}
+
+void WorkerPool::WaitForWork() {
+  for (int pauses = 0; pauses < kPauses; ++pauses) {
+    if (HasWork()) return;
+    Pause();
+  }
+  const auto end = std::chrono::steady_clock::now() + kOfferTime;
+  while (std::chrono::steady_clock::now() < end) {
+    for (int pauses = 0; pauses < kPauses / 40; ++pauses) {
+      if (HasWork()) return;
+      Pause();
+    }
+    ::sched_yield();
+  }
+  const std::uint32_t seen = signal_.load();
+  parked_.fetch_add(1);
+  if (!HasWork() && !stop_.load()) signal_.wait(seen);
+  parked_.fetch_sub(1);
 }
 
 void WorkerPool::WorkerMain(int thread) {
-  std::uint32_t seen = 0;
-  while (true) {
-    for (int spins = 0; epoch_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins)
-      Pause();
-    epoch_.wait(seen, std::memory_order_acquire);
-    ++seen;
-    if (stop_.load()) return;
-    TakeItems(thread);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+  while (!stop_.load()) {
+    WaitForWork();
+    if (HasWork()) TakeItems(thread);
   }
 }
 
