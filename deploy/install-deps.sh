@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages Thermocline needs. --run: to run only; --tests: for the tests too.
+# Installs the Debian 12 packages Thermocline needs. --run: to run only; --tests: for the tests too;
+# --arm: to build and test the kernels for 64-bit Arm.
 set -euo pipefail
 
 run=(libicu72 libprometheus-cpp-core1.0 libspdlog1.10 libyaml-cpp0.7 curl)
 build=(ccache cmake g++ libboost1.81-dev libcli11-dev libicu-dev libspdlog-dev libyaml-cpp-dev ninja-build
   nlohmann-json3-dev prometheus-cpp-dev)
 tests=(chromium chromium-driver clang-format-14 git libgtest-dev python3 python3-venv)
+arm=(ccache cmake g++-aarch64-linux-gnu libgtest-dev ninja-build qemu-user-static)
 
 case "${1:-}" in
   --run) packages=("${run[@]}") ;;
   --tests) packages=("${run[@]}" "${build[@]}" "${tests[@]}") ;;
+  --arm) packages=("${arm[@]}") ;;
   "") packages=("${run[@]}" "${build[@]}") ;;
-  *) echo "usage: deploy/install-deps.sh [--run | --tests]" >&2; exit 2 ;;
+  *) echo "usage: deploy/install-deps.sh [--run | --tests | --arm]" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -35,5 +35,13 @@ export THERMOCLINE_PEER=$peer/vendor/llama.cpp
 export ASAN_OPTIONS=detect_leaks=1
 echo "unit tests under the address and undefined-behaviour sanitizers"
 ctest --preset asan --no-tests=error
+echo "unit tests of the kernels for 64-bit Arm, emulated"
+if deploy/install-deps.sh --arm; then
+  cmake --preset aarch64 >/dev/null
+  cmake --build --preset aarch64
+  ctest --preset aarch64 --no-tests=error
+else
+  echo "skipped: Debian's cross compiler and qemu-user-static cannot be installed here"
+fi
 echo "all tests"
 ctest --preset release --no-tests=error

@@ -199,37 +199,63 @@ Status WritePadding(base::FileWriter& file) {
   return file.Append(zeros);
 }
 
+// One row in the type of the file.
+Status ConvertRow(const ModelFile& model, const TensorInfo& tensor, std::int64_t row, DType type,
+                  std::span<std::byte> out) {
+  const int cols = static_cast<int>(tensor.cols);
+  std::vector<std::byte> stored(tensor.row_bytes());
+  std::vector<float> values(static_cast<std::size_t>(cols));
+  RETURN_IF_ERROR(model.ReadRows(tensor, row, 1, stored));
+  kernels::DequantizeRow(*tensor.type->dtype, reinterpret_cast<const std::uint8_t*>(stored.data()),
+                         cols, values.data());
+  for (float& value : values) value += tensor.plus;
+  kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(out.data()));
+  return OkStatus();
+}
+
 // Copies or requantises the rows of one tensor, a batch at a time on all threads.
 Status WriteTensor(const ModelFile& model, const TensorInfo& tensor, DType type,
                    base::WorkerPool& pool, base::FileWriter& file) {
   constexpr std::int64_t kRowsAtOnce = 256;
-  const DType source = *tensor.type->dtype;
-  const int cols = static_cast<int>(tensor.cols);
-  const std::size_t in_bytes = tensor.row_bytes(), out_bytes = kernels::RowBytes(type, cols);
-  std::vector<std::byte> in(in_bytes * kRowsAtOnce), out(out_bytes * kRowsAtOnce);
+  const bool as_stored = *tensor.type->dtype == type && tensor.plus == 0 && !tensor.source;
+  const std::size_t row_bytes = kernels::RowBytes(type, static_cast<int>(tensor.cols));
+  std::vector<std::byte> out(row_bytes * kRowsAtOnce);
+  std::vector<Status> status(kRowsAtOnce);
   for (std::int64_t first = 0; first < tensor.rows; first += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, tensor.rows - first);
-    const auto rows = std::span(in).first(in_bytes * static_cast<std::size_t>(count));
-    RETURN_IF_ERROR(model.ReadRows(tensor, first, count, rows));
-    if (source == type && tensor.plus == 0) {
-      RETURN_IF_ERROR(file.Append(rows));
-      continue;
+    const auto rows = std::span(out).first(row_bytes * static_cast<std::size_t>(count));
+    if (as_stored) {
+      RETURN_IF_ERROR(model.ReadRows(tensor, first, count, rows));
+    } else {
+      pool.Run(static_cast<int>(count), [&](int row, int) {
+        const auto at = static_cast<std::size_t>(row);
+        status[at] =
+            ConvertRow(model, tensor, first + row, type, rows.subspan(at * row_bytes, row_bytes));
+      });
+      for (const Status& each : std::span(status).first(static_cast<std::size_t>(count)))
+        RETURN_IF_ERROR(each);
     }
-    pool.Run(static_cast<int>(count), [&](int row, int) {
-      const auto at = static_cast<std::size_t>(row);
-      std::vector<float> values(static_cast<std::size_t>(cols));
-      kernels::DequantizeRow(source, reinterpret_cast<const std::uint8_t*>(&in[at * in_bytes]),
-                             cols, values.data());
-      for (float& value : values) value += tensor.plus;
-      kernels::QuantizeRow(type, values.data(), cols,
-                           reinterpret_cast<std::uint8_t*>(&out[at * out_bytes]));
-    });
-    RETURN_IF_ERROR(file.Append(std::span(out).first(out_bytes * static_cast<std::size_t>(count))));
+    RETURN_IF_ERROR(file.Append(rows));
   }
   return WritePadding(file);
 }
 
 }  // namespace
+
+std::vector<std::string> QuantizableTypes() {
+  std::vector<std::string> names;
+  for (int i = 0; i < kernels::kNumDTypes; ++i) {
+    if (kernels::CanQuantize(static_cast<DType>(i))) names.push_back(kernels::kDTypeTraits[i].name);
+  }
+  return names;
+}
+
+std::optional<DType> TypeByName(const std::string& name) {
+  for (int i = 0; i < kernels::kNumDTypes; ++i) {
+    if (name == kernels::kDTypeTraits[i].name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
 
 Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWriteOptions& options) {
   if (!model.has_weights)

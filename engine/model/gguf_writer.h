@@ -18,6 +18,10 @@ struct GgufWriteOptions {
   std::function<void(double)> on_progress;  // share done, 0 to 1; may be empty
 };
 
+// The types WriteGguf can quantise to, by name, and back.
+std::vector<std::string> QuantizableTypes();
+std::optional<kernels::DType> TypeByName(const std::string& name);
+
 // Writes `path` atomically. Fails as reading and writing do; Unimplemented for a type without a
 // quantiser.
 Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWriteOptions& options);

@@ -67,10 +67,20 @@ const TensorInfo* ModelFile::Find(std::string_view name) const {
 }
 
 void ModelFile::AddVector(std::string name, std::vector<float> data) {
-  TensorInfo tensor{.name = std::move(name), .type = FindFileType(0), .num_dims = 1};
-  tensor.cols = static_cast<std::int64_t>(data.size());
-  tensor.bytes = data.size() * sizeof(float);
-  tensor.values = std::make_shared<const std::vector<float>>(std::move(data));
+  const auto n = static_cast<std::int64_t>(data.size());
+  AddMatrix(std::move(name), 1, n, [data = std::move(data)](std::int64_t, std::span<float> out) {
+    std::copy(data.begin(), data.end(), out.begin());
+  });
+  tensors.back().num_dims = 1;
+}
+
+void ModelFile::AddMatrix(std::string name, std::int64_t rows, std::int64_t cols,
+                          RowSource source) {
+  TensorInfo tensor{.name = std::move(name), .type = FindFileType(0), .num_dims = 2};
+  tensor.rows = rows;
+  tensor.cols = cols;
+  tensor.bytes = static_cast<std::uint64_t>(rows * cols) * sizeof(float);
+  tensor.source = std::make_shared<const RowSource>(std::move(source));
   tensors.push_back(std::move(tensor));
 }
 
@@ -84,8 +94,13 @@ std::int64_t HeadOrder::StoredRow(std::int64_t row) const {
 
 Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                            std::span<std::byte> out) const {
-  if (tensor.values != nullptr) {
-    std::memcpy(out.data(), tensor.values->data(), out.size());
+  if (tensor.source != nullptr) {
+    std::vector<float> row(static_cast<std::size_t>(tensor.cols));
+    for (std::int64_t i = 0; i < count; ++i) {
+      (*tensor.source)(first + i, row);
+      std::memcpy(out.data() + static_cast<std::size_t>(i) * tensor.row_bytes(), row.data(),
+                  tensor.row_bytes());
+    }
     return OkStatus();
   }
   const base::File& file = *files[static_cast<std::size_t>(tensor.file)];

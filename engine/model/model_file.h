@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,6 +44,9 @@ struct HeadOrder {
   std::int64_t StoredRow(std::int64_t row) const;
 };
 
+// Fills a row of a tensor that is computed, not stored. Thread-safe.
+using RowSource = std::function<void(std::int64_t row, std::span<float> out)>;
+
 struct TensorInfo {
   std::string name;  // "blk.0.attn_q.weight"
   const FileType* type = nullptr;
@@ -54,8 +58,7 @@ struct TensorInfo {
   std::uint64_t bytes = 0;
   HeadOrder order = {};  // of rows; of elements if num_dims is 1
   float plus = 0;        // added to every element: norms that are stored less 1. f32 vectors only
-  std::shared_ptr<const std::vector<float>> values =
-      nullptr;  // f32 data that no file holds, or null
+  std::shared_ptr<const RowSource> source = nullptr;  // f32 rows that no file holds, or null
 
   std::uint64_t row_bytes() const { return bytes / static_cast<std::uint64_t>(rows); }
 };
@@ -72,8 +75,10 @@ struct ModelFile {
   std::vector<std::unique_ptr<base::File>> files;
 
   const TensorInfo* Find(std::string_view name) const;
-  // Adds a tensor of one dimension whose data lie in memory.
+  // Adds a vector of f32 whose data lie in memory.
   void AddVector(std::string name, std::vector<float> data);
+  // Adds a matrix of f32 whose rows are computed.
+  void AddMatrix(std::string name, std::int64_t rows, std::int64_t cols, RowSource source);
   // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
   Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                   std::span<std::byte> out) const;

@@ -26,6 +26,7 @@ Command AddTokenize(CLI::App& app);
 Command AddTemplate(CLI::App& app);
 Command AddBench(CLI::App& app);
 Command AddEval(CLI::App& app);
+Command AddSynth(CLI::App& app);
 
 // A bar on stderr, only if that is a terminal.
 class ProgressBar {

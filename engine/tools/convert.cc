@@ -17,13 +17,6 @@ struct Options {
   bool json = false;
 };
 
-std::optional<kernels::DType> TypeByName(const std::string& name) {
-  for (int i = 0; i < kernels::kNumDTypes; ++i) {
-    if (name == kernels::kDTypeTraits[i].name) return static_cast<kernels::DType>(i);
-  }
-  return std::nullopt;
-}
-
 Status Convert(const Options& options) {
   ASSIGN_OR_RETURN(const std::string in, model::ResolveModel(options.in));
   std::error_code error;
@@ -33,7 +26,7 @@ Status Convert(const Options& options) {
   ProgressBar bar("converting");
   const std::string stem = std::filesystem::path(in).stem().string();
   RETURN_IF_ERROR(model::WriteGguf(*file, options.out,
-                                   {.type = TypeByName(options.type),
+                                   {.type = model::TypeByName(options.type),
                                     .name = options.name.empty() ? stem : options.name,
                                     .threads = exec::NumProcessors(),
                                     .on_progress = bar.callback()}));
@@ -61,8 +54,7 @@ Command AddConvert(CLI::App& app) {
          "--quantize", options->type,
          "Type of the matrices; as stored if not given. Embedding and head stay finer: q8_0, "
          "or q6_k under a K type")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k",
-                             "q3_k", "q4_k", "q5_k", "q6_k"}));
+      ->check(CLI::IsMember(model::QuantizableTypes()));
   app.add_option("--name", options->name, "general.name in the file");
   app.add_flag("--json", options->json, "One JSON object on standard output");
   return [options] { return Convert(*options); };

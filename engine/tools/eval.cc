@@ -19,7 +19,7 @@ constexpr int kPrefillChunk = 32;  // tokens whose logits are computed at once
 struct Options {
   ModelOptions model;
   std::string text, tokens_json, logits, against;
-  int window = 512, max_tokens = 0;
+  int window = 512, max_tokens = 0, score_from = 0;
   bool decode = false, json = false;
 };
 
@@ -177,7 +177,8 @@ void Compare(std::span<const float> row, std::span<const float> other, Totals& t
   totals.same_top += Best(row) == Best(other) ? 1 : 0;
 }
 
-Status Score(const Tokens& window, Side& side, Side* other, NpyWriter* npy, Totals& totals) {
+Status Score(const Tokens& window, std::size_t score_from, Side& side, Side* other, NpyWriter* npy,
+             Totals& totals) {
   const std::size_t vocab = side.vocab_size();
   side.BeginWindow();
   if (other != nullptr) other->BeginWindow();
@@ -191,7 +192,7 @@ Status Score(const Tokens& window, Side& side, Side* other, NpyWriter* npy, Tota
       if (npy != nullptr) RETURN_IF_ERROR(npy->Append(row));
       ++totals.positions;
       if (other != nullptr) Compare(row, others.subspan(i * vocab, vocab), totals);
-      if (begin + i + 1 >= window.size()) continue;
+      if (begin + i < score_from || begin + i + 1 >= window.size()) continue;
       const int next = window[begin + i + 1];
       totals.loss -= exec::LogProbability(row, next);
       if (other != nullptr)
@@ -261,7 +262,8 @@ Status Eval(const Options& options) {
   Totals totals;
   ProgressBar bar("evaluating");
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    RETURN_IF_ERROR(Score(windows[i], *side, other.get(), npy.get(), totals));
+    RETURN_IF_ERROR(Score(windows[i], static_cast<std::size_t>(options.score_from), *side,
+                          other.get(), npy.get(), totals));
     bar.Show(static_cast<double>(i + 1) / static_cast<double>(windows.size()));
   }
   bar.Clear();
@@ -279,6 +281,11 @@ Command AddEval(CLI::App& app) {
   app.add_option("--tokens", o->tokens_json,
                  "JSON file of token ids to score instead: [[...], ...]");
   app.add_option("--window", o->window, "Tokens in a window")->check(CLI::Range(2, 1 << 20));
+  app.add_option(
+         "--score-from", o->score_from,
+         "Leave out what the first tokens of a window predict; llama.cpp's perplexity starts "
+         "at half of the window")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--max-tokens", o->max_tokens, "Score only the first tokens of the text; 0 = all")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--logits", o->logits, "Write every position's logits to this .npy");

@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
       {"tokenize", "Turn text on standard input into token ids, or back", AddTokenize},
       {"template", "Render a chat template for the messages on standard input", AddTemplate},
       {"bench", "Measure prefill and decode speed beside the machine's read bandwidth", AddBench},
-      {"eval", "Perplexity and logits of a text", AddEval},
+      {"eval", "Perplexity and logits of a text, and how far another model or setting is", AddEval},
+      {"synth", "Write a random model of any shape, with known activations", AddSynth},
   };
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const Entry& entry : kEntries) {

@@ -11,8 +11,8 @@ constexpr float kExpTolerance = 2e-6F;
 
 TEST(Elementwise, RmsNormGivesTheReferencesBits) {
   for (const OpTable* ops : FastTables()) {
-    for (const int n : {1, 15, 16, 17, 64, 576}) {
-      const auto x = RandomFloats(static_cast<std::size_t>(n), 1),
+    for (const int n : {1, 15, 16, 17, 64, 570, 571, 572, 573, 574, 575, 576}) {
+      const auto x = RandomFloats(static_cast<std::size_t>(n), static_cast<unsigned>(n)),
                  weight = RandomFloats(static_cast<std::size_t>(n), 2);
       std::vector<float> expected(x.size()), got(x.size());
       ReferenceOps().rms_norm({x.data(), weight.data(), n, 1e-5F, expected.data()});
@@ -89,6 +89,7 @@ TEST(Elementwise, GatedIsWithinItsActivationsTolerance) {
       auto gate = RandomFloats(static_cast<std::size_t>(n), 6, 4.0F);
       const auto up = RandomFloats(static_cast<std::size_t>(n), 7);
       if (n > 2) gate[2] = -200.0F, gate[1] = 200.0F;
+      gate[0] = 0.5F;  // the threshold itself
       for (const auto& [activation, relative, absolute] : kActivations) {
         for (const float* u : {static_cast<const float*>(nullptr), up.data()}) {
           std::vector<float> expected(gate.size()), got(gate.size());

@@ -86,7 +86,8 @@ std::string Name(const OpTable& ops, const Case& c) {
 }
 
 TEST(Gemm, GivesTheReferencesBits) {
-  ASSERT_FALSE(FastTables().empty()) << "no fast table runs here";
+  // That no table is missing, CpuOps.TheTablesAreTheProcessorsOwn sees.
+  if (FastTables().empty()) GTEST_SKIP() << "this processor runs the reference alone";
   for (const Case& c : Cases()) {
     const Operands operands(c);
     const auto expected = operands.Multiply(ReferenceOps(), c, 0, NumPanels(c.rows));

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "tests/kernels/tables.h"
@@ -31,13 +32,15 @@ TEST(Half, RoundsAsTheProcessorDoes) {
 }
 
 TEST(Quantize, ActivationsGiveTheReferencesBits) {
-  auto x = RandomFloats(32 * 9, 13, 3.0F);
+  constexpr std::size_t kBlocks = 9 + 32;
+  auto x = RandomFloats(32 * kBlocks, 13, 3.0F);
   std::fill(x.begin(), x.begin() + 32, 0.0F);
   x[40] = 1000.0F;
+  for (std::size_t i = 0; i < 32; ++i) x[32 * (9 + i) + i] = -50.0F;  // every lane has a maximum
   for (const OpTable* ops : FastTables()) {
     std::vector<std::int8_t> q1(x.size()), q2(x.size());
-    std::vector<float> s1(9), s2(9), w1(9), w2(9);
-    std::vector<std::int32_t> n1(9), n2(9), h1(9), h2(9);
+    std::vector<float> s1(kBlocks), s2(kBlocks), w1(kBlocks), w2(kBlocks);
+    std::vector<std::int32_t> n1(kBlocks), n2(kBlocks), h1(kBlocks), h2(kBlocks);
     const int n = static_cast<int>(x.size());
     ReferenceOps().quantize({x.data(), n, q1.data(), s1.data(), w1.data(), n1.data(), h1.data()});
     ops->quantize({x.data(), n, q2.data(), s2.data(), w2.data(), n2.data(), h2.data()});
@@ -133,6 +136,21 @@ TEST(Verify, NonFiniteScalesAreFound) {
     }
     EXPECT_EQ(FindNonFiniteBlock(type, row.data(), 768), bad) << Traits(type).name;
   }
+}
+
+TEST(CpuOps, TheTablesAreTheProcessorsOwn) {
+  std::string names;
+  for (int i = 0; i < CpuTables().count; ++i)
+    names += (i == 0 ? "" : " ") + std::string(CpuTables().tables[i]->name);
+  // Of an emulated processor the build knows what it has: tests/CMakeLists.txt.
+  if (const char* expected = std::getenv("THERMOCLINE_TABLES")) {
+    EXPECT_EQ(names, expected);
+  }
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) {
+    EXPECT_NE(CpuOps("avx2"), nullptr) << names;
+  }
+#endif
 }
 
 TEST(CpuOps, AnUnknownNameHasNoTable) {

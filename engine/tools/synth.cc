@@ -1,0 +1,79 @@
+// `thermocline synth`: a random model of any shape and type, and the truth about its activations.
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "engine/base/file.h"
+#include "engine/exec/loaded_model.h"
+#include "engine/model/gguf_writer.h"
+#include "engine/tools/console.h"
+#include "engine/tools/synth_model.h"
+
+namespace thermocline::tools {
+namespace {
+
+struct Options {
+  SynthParams params;
+  std::string out, type = "q4_0", format = "gguf";
+  bool json = false;
+};
+
+Status Synth(const Options& o) {
+  if (o.format != "gguf")
+    return base::Unimplemented("--format ", o.format, " is not supported yet; use gguf");
+  ASSIGN_OR_RETURN(const SynthModel model, MakeSynthModel(o.params));
+  ProgressBar bar("writing");
+  RETURN_IF_ERROR(model::WriteGguf(*model.file, o.out,
+                                   {.type = model::TypeByName(o.type),
+                                    .name = "Synthetic",
+                                    .threads = exec::NumProcessors(),
+                                    .on_progress = bar.callback()}));
+  bar.Clear();
+  const std::string truth_path = o.out + ".truth.json";
+  ASSIGN_OR_RETURN(const auto truth, base::FileWriter::Create(truth_path));
+  RETURN_IF_ERROR(truth->Append(model.truth.Dump() + "\n"));
+  RETURN_IF_ERROR(truth->Commit());
+  if (o.json) {
+    PrintJson(Json::Object{{"out", o.out},
+                           {"truth", truth_path},
+                           {"num_parameters", model.file->config.num_parameters()}});
+  } else {
+    std::printf("%s: %.2f billion parameters, %s; the truth about its neurons: %s\n", o.out.c_str(),
+                static_cast<double>(model.file->config.num_parameters()) / 1e9, o.type.c_str(),
+                truth_path.c_str());
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Command AddSynth(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  SynthParams& p = o->params;
+  app.add_option("out", o->out, "GGUF file to write; OUT.truth.json beside it")->required();
+  app.add_option("--layers", p.layers, "Layers")->check(CLI::Range(1, 1024));
+  app.add_option("--hidden-size", p.hidden_size, "D")->check(CLI::Range(32, 1 << 17));
+  app.add_option("--intermediate-size", p.intermediate_size, "Neurons of a layer")
+      ->check(CLI::Range(32, 1 << 20));
+  app.add_option("--heads", p.heads, "Attention heads")->check(CLI::Range(1, 1024));
+  app.add_option("--kv-heads", p.kv_heads, "Key and value heads")->check(CLI::Range(1, 1024));
+  app.add_option("--vocab", p.vocab_size, "Tokens of the vocabulary")
+      ->check(CLI::Range(260, 1 << 22));
+  app.add_option("--context", p.context_length, "Context length")->check(CLI::Range(1, 1 << 24));
+  app.add_option("--type", o->type, "Type of the matrices")
+      ->check(CLI::IsMember(model::QuantizableTypes()));
+  app.add_option("--active", p.active, "Mean share of neurons active for a token")
+      ->check(CLI::Range(0.0001, 0.97));
+  app.add_option("--zipf", p.zipf, "Exponent of the neurons' frequencies over their rank")
+      ->check(CLI::Range(0.0, 3.0));
+  app.add_option("--reuse", p.reuse, "Share of active neurons that the next token keeps")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--co-activation", p.co_activation, "Correlation inside a cluster of neurons")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--seed", p.seed, "The same seed gives the same file");
+  app.add_option("--format", o->format, "gguf")->check(CLI::IsMember({"gguf", "powerinfer"}));
+  app.add_flag("--json", o->json, "One JSON object on standard output");
+  return [o] { return Synth(*o); };
+}
+
+}  // namespace thermocline::tools

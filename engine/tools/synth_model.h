@@ -1,0 +1,37 @@
+// A random model with given statistics of its feed-forward activations, and the truth about them.
+//
+// The gate of neuron i is relu(w_i . x - t_i). A token's normed input x has one constant dimension,
+// which carries the threshold t_i, and otherwise a part it shares with the tokens of its topic and
+// a part of its own; the other blocks add little to the residual, so every layer sees that x. Then
+//   frequency of neuron i  = P(N(0,1) > t_i), Zipf over a random order of the neurons, mean
+//   `active` reuse                  = P(active at the next token of the topic | active), by the
+//   shared part co-activation          = neurons of a cluster share a part of w_i
+// The head maps token n to token n + 1, so greedy decoding walks through a topic's tokens.
+#pragma once
+
+#include <memory>
+
+#include "engine/base/json.h"
+#include "engine/model/model_file.h"
+
+namespace thermocline::tools {
+
+struct SynthParams {
+  int layers = 4, hidden_size = 1024, intermediate_size = 2816, heads = 16, kv_heads = 16;
+  int vocab_size = 32000, context_length = 4096;
+  double active = 0.1;         // mean share of neurons active for a token
+  double zipf = 0.8;           // exponent of the frequencies over their rank
+  double reuse = 0.4;          // share of the active neurons that the next token keeps
+  double co_activation = 0.3;  // correlation of two neurons of a cluster
+  std::uint64_t seed = 1;
+};
+
+struct SynthModel {
+  std::unique_ptr<model::ModelFile> file;  // rows are computed when they are read
+  Json truth;                              // parameters, and per layer frequencies and clusters
+};
+
+// InvalidArgument: a shape that does not fit, or statistics that cannot be met (says which can).
+Result<SynthModel> MakeSynthModel(const SynthParams& params);
+
+}  // namespace thermocline::tools
