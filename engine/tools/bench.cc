@@ -73,7 +73,8 @@ class Measurement {
                               " tokens, the model's context has ",
                               model_.config.max_position_embeddings);
     }
-    ASSIGN_OR_RETURN(probe_, BandwidthProbe::Create());
+    const base::HugeBuffer& weights = model_.weights->memory;
+    ASSIGN_OR_RETURN(probe_, BandwidthProbe::Create({weights.data(), weights.size()}));
     transformer_ = model_.MakeTransformer(std::min(options_.prefill, kChunk), context);
     ASSIGN_OR_RETURN(cache_, model_.MakeCache(context));
     for (int i = 0; i < options_.prefill; ++i)
@@ -119,6 +120,7 @@ class Measurement {
     return phases;
   }
   const Samples& bandwidth() const { return bandwidth_; }
+  const char* bandwidth_of() const { return probe_.reads_weights() ? "the weights" : "1 GiB"; }
 
  private:
   double Prefill() {
@@ -194,6 +196,7 @@ Json Report(const exec::LoadedModel& model, const Measurement& m) {
                       {"weight_bytes", static_cast<std::int64_t>(model.weights->memory.size())},
                       {"read_bandwidth_gb_s", m.bandwidth().median()},
                       {"read_bandwidth", m.bandwidth().ToJson()},
+                      {"read_bandwidth_of", m.bandwidth_of()},
                       {"runs", std::move(runs)}};
 }
 
@@ -241,9 +244,9 @@ Result<Json> Ratios(const std::string& path, const Json& now) {
 void Print(const exec::LoadedModel& model, const Measurement& m) {
   std::printf("%s, %d threads, %s, %s\n", ProcessorName().c_str(), model.pool->threads(),
               model.ops->name, model.weights->memory.huge() ? "huge pages" : "4 KiB pages");
-  std::printf("%s: loaded in %.2f s\nread bandwidth %.1f GB/s (min %.1f, max %.1f)\n\n",
-              model.path.c_str(), model.load_s, m.bandwidth().median(), m.bandwidth().min(),
-              m.bandwidth().max());
+  std::printf("%s: loaded in %.2f s\nread bandwidth of %s %.1f GB/s (min %.1f, max %.1f)\n\n",
+              model.path.c_str(), model.load_s, m.bandwidth_of(), m.bandwidth().median(),
+              m.bandwidth().min(), m.bandwidth().max());
   std::printf("%-10s %7s %10s %10s %10s %12s %10s\n", "phase", "tokens", "median/s", "min/s",
               "max/s", "MB/token", "bandwidth");
   for (const Phase& p : m.Phases()) {
