@@ -4,11 +4,21 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 namespace thermocline::base {
 namespace {
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
+// Where the system never gives huge pages, madvise still says yes.
+bool SystemGivesHugePages() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string choice;
+  return std::getline(file, choice) && choice.find("[never]") == std::string::npos;
 }
+
+}  // namespace
 
 Result<HugeBuffer> HugeBuffer::Allocate(std::size_t bytes) {
   const std::size_t mapping_bytes = bytes + kHugePageBytes;
@@ -25,7 +35,7 @@ Result<HugeBuffer> HugeBuffer::Allocate(std::size_t bytes) {
   buffer.bytes_ = bytes;
   buffer.mapping_ = mapping;
   buffer.mapping_bytes_ = mapping_bytes;
-  buffer.huge_ = ::madvise(buffer.data_, bytes, MADV_HUGEPAGE) == 0;
+  buffer.huge_ = ::madvise(buffer.data_, bytes, MADV_HUGEPAGE) == 0 && SystemGivesHugePages();
   return buffer;
 }
 

@@ -31,7 +31,7 @@ void Pause() {
 
 }  // namespace
 
-WorkerPool::WorkerPool(int threads) {
+WorkerPool::WorkerPool(int threads) : runs_(static_cast<std::size_t>(threads)) {
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { WorkerMain(i); });
     const std::string name = "cold-" + std::to_string(i);
@@ -47,8 +47,7 @@ WorkerPool::~WorkerPool() {
 }
 
 WorkerPool::Ticket WorkerPool::Unpack(std::uint64_t word) {
-  return {static_cast<std::uint32_t>(word >> 40), static_cast<int>(word >> 20 & 0xFFFFF),
-          static_cast<int>(word & 0xFFFFF)};
+  return {static_cast<int>(word >> 20 & 0xFFFFF), static_cast<int>(word & 0xFFFFF)};
 }
 
 void WorkerPool::RunLoop(int items, Call call, const void* context) {
@@ -60,8 +59,13 @@ void WorkerPool::RunLoop(int items, Call call, const void* context) {
   call_ = call;
   context_ = context;
   done_.store(0, std::memory_order_relaxed);
-  const std::uint64_t epoch = Unpack(ticket_.load(std::memory_order_relaxed)).epoch + 1;
-  ticket_.store(epoch << 40 | static_cast<std::uint64_t>(items) << 20);  // seq_cst, before parked_
+  ++epoch_;
+  const auto count = static_cast<std::uint64_t>(runs_.size());
+  for (std::uint64_t t = 0; t < count; ++t) {
+    const std::uint64_t begin = static_cast<std::uint64_t>(items) * t / count,
+                        end = static_cast<std::uint64_t>(items) * (t + 1) / count;
+    runs_[t].ticket.store(epoch_ << 40 | end << 20 | begin);  // seq_cst, before parked_
+  }
   if (parked_.load() > 0) {
     signal_.fetch_add(1);
     signal_.notify_all();
@@ -77,42 +81,50 @@ void WorkerPool::RunLoop(int items, Call call, const void* context) {
     done_.wait(seen, std::memory_order_acquire);
 }
 
-void WorkerPool::TakeItems(int thread) {
+int WorkerPool::TakeRun(int run, int thread) {
+  std::atomic<std::uint64_t>& ticket = runs_[static_cast<std::size_t>(run)].ticket;
   int taken = 0;
-  while (true) {
-    const Ticket t = Unpack(ticket_.fetch_add(1, std::memory_order_acq_rel));
-    if (t.next >= t.items) break;
+  while (HasWork(runs_[static_cast<std::size_t>(run)])) {
+    const Ticket t = Unpack(ticket.fetch_add(1, std::memory_order_acq_rel));
+    if (t.next >= t.end) break;
     call_(context_, t.next, thread);
     ++taken;
   }
+  return taken;
+}
+
+void WorkerPool::TakeItems(int thread) {
+  int taken = 0;
+  for (int i = 0; i < threads(); ++i) taken += TakeRun((thread + i) % threads(), thread);
   if (taken == 0) return;
   done_.fetch_add(taken, std::memory_order_acq_rel);
   done_.notify_one();
 }
 
-void WorkerPool::WaitForWork() {
+void WorkerPool::WaitForWork(const ItemRun& run) {
   for (int pauses = 0; pauses < kPauses; ++pauses) {
-    if (HasWork()) return;
+    if (HasWork(run)) return;
     Pause();
   }
   const auto end = std::chrono::steady_clock::now() + kOfferTime;
   while (std::chrono::steady_clock::now() < end) {
     for (int pauses = 0; pauses < kPauses / 40; ++pauses) {
-      if (HasWork()) return;
+      if (HasWork(run)) return;
       Pause();
     }
     ::sched_yield();
   }
   const std::uint32_t seen = signal_.load();
   parked_.fetch_add(1);
-  if (!HasWork() && !stop_.load()) signal_.wait(seen);
+  if (!HasWork(run) && !stop_.load()) signal_.wait(seen);
   parked_.fetch_sub(1);
 }
 
 void WorkerPool::WorkerMain(int thread) {
+  const ItemRun& run = runs_[static_cast<std::size_t>(thread)];
   while (!stop_.load()) {
-    WaitForWork();
-    if (HasWork()) TakeItems(thread);
+    WaitForWork(run);
+    if (HasWork(run)) TakeItems(thread);
   }
 }
 

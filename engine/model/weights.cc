@@ -297,7 +297,7 @@ void LogConversions(const Plan& plan) {
   }
   for (const auto& [types, sum] : sums) {
     const bool lossless = types.first == DType::kQ3_K || types.first == DType::kIQ4_NL;
-    base::LogInfo(sum.tensors, " tensors of type ", kernels::Traits(types.first).name,
+    base::LogWarning(sum.tensors, " tensors of type ", kernels::Traits(types.first).name,
                   " are held as ", kernels::Traits(types.second).name, ": ",
                   base::HumanBytes(static_cast<double>(sum.before)), " become ",
                   base::HumanBytes(static_cast<double>(sum.after)),

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -27,6 +28,15 @@ class DamageTest : public testing::Test {
     const auto model =
         exec::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}});
     return model.status();
+  }
+
+  // The file with the number at `key` (u32, or f32 by its bits) replaced.
+  std::string With(const std::string& key, std::uint32_t value) {
+    std::string out = bytes_;
+    const std::size_t at = out.find(key);
+    EXPECT_NE(at, std::string::npos) << key;
+    std::memcpy(out.data() + at + key.size() + 4, &value, 4);  // behind the value's type
+    return out;
   }
 
   const std::string folder_ =
@@ -111,6 +121,32 @@ TEST_F(DamageTest, MessagesNameWhatIsWrong) {
                 .status()
                 .code(),
             StatusCode::kNotFound);
+}
+
+TEST_F(DamageTest, ShapesThatCannotBeAreRefusedByName) {
+  const auto expect = [&](const char* key, std::uint32_t value, const char* words) {
+    const Status status = Try(With(key, value));
+    EXPECT_FALSE(status.ok()) << key << " = " << value;
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+  };
+  for (const std::uint32_t value : {0U, 0x7FFFFFFFU}) {
+    expect("llama.attention.head_count", value, "");
+    expect("llama.attention.head_count_kv", value, "num_key_value_heads");
+    expect("llama.embedding_length", value, "");
+    expect("llama.feed_forward_length", value, "intermediate_size");
+    expect("llama.block_count", value, "num_hidden_layers");
+    expect("llama.context_length", value, "max_position_embeddings");
+    expect("llama.attention.key_length", value, "");
+    expect("llama.rope.dimension_count", value, "rope dimensions");
+  }
+  expect("llama.attention.head_count", 0, "num_attention_heads is 0");
+  expect("llama.attention.head_count_kv", 3, "num_key_value_heads 3");
+  expect("llama.rope.dimension_count", 7, "rope dimensions are 7; they must be even");
+  expect("llama.attention.key_length", 48, "values");  // keys and values differ
+  expect("llama.block_count", 3, "blk.");              // a layer more or fewer than the file has
+  expect("llama.feed_forward_length", 1234, "expected [1234, ");
+  expect("llama.rope.freq_base", 0x7FC00000U, "rope_theta");  // NaN
+  expect("llama.attention.layer_norm_rms_epsilon", 0x7F800000U, "epsilon");
 }
 
 TEST_F(DamageTest, UnsupportedTypesAreNamed) {
