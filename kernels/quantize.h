@@ -8,6 +8,9 @@
 
 namespace thermocline::kernels {
 
+// Blocks whose largest value is at most this become zeros: 127 / max would not be finite.
+inline constexpr float kActivationMin = 1e-30F;
+
 struct QuantizeParams {
   const float* x = nullptr;          // [n] f32
   int n = 0;                         // a multiple of 32

@@ -11,11 +11,16 @@ namespace thermocline::base {
 namespace {
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-// Where the system never gives huge pages, madvise still says yes.
+// Where the system never gives huge pages, or not to this process, madvise still says yes.
 bool SystemGivesHugePages() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
-  std::string choice;
-  return std::getline(file, choice) && choice.find("[never]") == std::string::npos;
+  std::string line;
+  if (!std::getline(file, line) || line.find("[never]") != std::string::npos) return false;
+  std::ifstream status("/proc/self/status");
+  while (std::getline(status, line)) {
+    if (line.starts_with("THP_enabled:")) return line.find('1') != std::string::npos;
+  }
+  return true;
 }
 
 }  // namespace

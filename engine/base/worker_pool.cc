@@ -55,7 +55,12 @@ void WorkerPool::RunLoop(int items, Call call, const void* context) {
     for (int i = 0; i < items; ++i) call(context, i, 0);
     return;
   }
-  CHECK_LE(items, kItemsMax);
+  for (first_ = 0; items > kItemsMax; first_ += kItemsMax, items -= kItemsMax)
+    RunBatch(kItemsMax, call, context);
+  RunBatch(items, call, context);
+}
+
+void WorkerPool::RunBatch(int items, Call call, const void* context) {
   call_ = call;
   context_ = context;
   done_.store(0, std::memory_order_relaxed);
@@ -87,7 +92,7 @@ int WorkerPool::TakeRun(int run, int thread) {
   while (HasWork(runs_[static_cast<std::size_t>(run)])) {
     const Ticket t = Unpack(ticket.fetch_add(1, std::memory_order_acq_rel));
     if (t.next >= t.end) break;
-    call_(context_, t.next, thread);
+    call_(context_, first_ + t.next, thread);
     ++taken;
   }
   return taken;
@@ -116,7 +121,8 @@ void WorkerPool::WaitForWork(const ItemRun& run) {
   }
   const std::uint32_t seen = signal_.load();
   parked_.fetch_add(1);
-  if (!HasWork(run) && !stop_.load()) signal_.wait(seen);
+  const Ticket t = Unpack(run.ticket.load());  // seq_cst, after parked_: pairs with RunBatch
+  if (t.next >= t.end && !stop_.load()) signal_.wait(seen);
   parked_.fetch_sub(1);
 }
 

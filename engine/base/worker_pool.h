@@ -31,12 +31,10 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  static constexpr int kItemsMax = (1 << 20) - 1024;
-
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls `body(item, thread)` once for each item in [0, items), in any order, on any thread; a
-  // slow thread does fewer. Requires: items at most kItemsMax.
+  // slow thread does fewer.
   template <typename Body>
   void Run(int items, const Body& body) {
     const auto call = [](const void* context, int item, int thread) {
@@ -47,6 +45,7 @@ class WorkerPool {
 
  private:
   using Call = void (*)(const void*, int, int);
+  static constexpr int kItemsMax = (1 << 20) - 1024;  // a ticket's 20 bits, and room for late looks
 
   // A thread's run in the current loop: the loop's epoch, the run's end and its next item, in one
   // word, so that who takes an item knows that it belongs to the loop. A loop with an item taken
@@ -60,6 +59,7 @@ class WorkerPool {
   static Ticket Unpack(std::uint64_t word);
 
   void RunLoop(int items, Call call, const void* context);
+  void RunBatch(int items, Call call, const void* context);
   // Takes items of the current loop, from the thread's own run first, until there are none.
   void TakeItems(int thread);
   void WorkerMain(int thread);
@@ -75,6 +75,7 @@ class WorkerPool {
   // Written by the caller before the tickets, read after an item is taken.
   Call call_ = nullptr;
   const void* context_ = nullptr;
+  int first_ = 0;                         // item of the loop at which the batch begins
   std::uint64_t epoch_ = 0;               // caller only
   std::vector<ItemRun> runs_;             // one for each thread; never resized
   alignas(64) std::atomic<int> done_{0};  // items of the current loop that are done

@@ -15,6 +15,7 @@ constexpr Architecture kLlama = {.name = "llama",
                                  .head_norm = false,
                                  .second_norm = false,
                                  .norm_plus_one = false,
+                                 .qkv_bias = QkvBias::kWithOutput,
                                  .position_offset = 0};
 
 // A family as it differs from llama.
@@ -33,7 +34,11 @@ constexpr std::array kArchitectures = {
     // Mistral is a llama with a sliding window; its GGUF files call themselves llama.
     Variant("llama", "mistral", [](Architecture&) {}),
     Variant("bamboo", "bamboo", [](Architecture& a) { a.activation = Activation::kDRelu; }),
-    Variant("qwen2", "qwen2", [](Architecture& a) { a.position = Position::kRotaryHalves; }),
+    Variant("qwen2", "qwen2",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.qkv_bias = QkvBias::kAlone;
+            }),
     Variant("qwen3", "qwen3",
             [](Architecture& a) {
               a.position = Position::kRotaryHalves;

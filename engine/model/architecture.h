@@ -3,7 +3,7 @@
 //   sequential block:  x += attention(norm1(x));  x += ffn(norm2(x))
 //   parallel block:    x += attention(norm1(x)) + ffn(norm(x)), norm = norm1, or a second norm
 //   gated ffn:         down(act(gate(n)) * up(n));  plain: down(act(up(n)))
-// Biases are no part of it: a tensor "*.bias" that the file has is added.
+// Biases beyond `qkv_bias` need no entry: a tensor "*.bias" that the file has is added.
 #pragma once
 
 #include <span>
@@ -15,6 +15,10 @@ namespace thermocline::model {
 
 enum class Norm { kRms, kLayer };
 enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
+// Of queries, keys and values. kAlone: every layer has it, attention's output need not have one.
+// kWithOutput: a layer that has it has one of attention's output too, or the file is of another
+// family.
+enum class QkvBias { kAlone, kWithOutput };
 enum class Activation { kSilu, kRelu, kFatRelu, kDRelu, kRelu2, kGelu, kGeluTanh };
 
 struct Architecture {
@@ -25,13 +29,14 @@ struct Architecture {
   Activation activation;  // where the file does not say
   bool gated;             // a gate beside up
   bool parallel_block;
-  bool head_norm;       // RMS norm of every query and key head before rotation
-  bool second_norm;     // parallel blocks: attention may have a norm of its own
-  bool norm_plus_one;   // Hugging Face files store a norm's weight less 1
+  bool head_norm;      // RMS norm of every query and key head before rotation
+  bool second_norm;    // parallel blocks: attention may have a norm of its own
+  bool norm_plus_one;  // Hugging Face files store a norm's weight less 1
+  QkvBias qkv_bias;
   int position_offset;  // learned positions: rows before position 0
 };
 
-// InvalidArgument... Unimplemented names the supported ones.
+// Unimplemented names the supported ones.
 Result<const Architecture*> FindArchitecture(std::string_view name);
 Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_type);
 

@@ -207,6 +207,7 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelF
   }
   const auto align = static_cast<std::uint64_t>(alignment);
   const std::uint64_t data = (header_bytes + align - 1) / align * align;
+  std::uint64_t bytes_left = file_bytes - std::min(data, file_bytes);
   for (TensorInfo& tensor : model.tensors) {
     if (tensor.offset % align != 0)
       return base::DataLoss("tensor '", tensor.name, "': offset ", tensor.offset,
@@ -217,6 +218,12 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelF
                             tensor.offset, " of the data, beyond the file's ", file_bytes,
                             " bytes; the download may be incomplete");
     }
+    if (tensor.bytes > bytes_left)
+      return base::DataLoss("tensor '", tensor.name,
+                            "' overlaps another: together they need more "
+                            "than the ",
+                            file_bytes - data, " bytes of data");
+    bytes_left -= tensor.bytes;
     tensor.offset += data;
   }
   return OkStatus();
@@ -250,6 +257,11 @@ Status SplitFused(ModelFile& model) {
       tensors.push_back(tensor);
       tensor.offset += tensor.bytes;
     }
+  }
+  std::unordered_set<std::string_view> seen;
+  for (const TensorInfo& tensor : tensors) {
+    if (!seen.insert(tensor.name).second)
+      return base::InvalidArgument("tensor '", tensor.name, "' is there alone and in attn_qkv");
   }
   model.tensors = std::move(tensors);
   return OkStatus();

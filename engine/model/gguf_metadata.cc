@@ -72,6 +72,7 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
   const bool bos_by_default = sentencepiece || v.pre_tokenizer == "llama-bpe" ||
                               v.pre_tokenizer == "llama3" || v.pre_tokenizer == "tekken";
   ASSIGN_OR_RETURN(v.add_bos, keys.Bool("tokenizer.ggml.add_bos_token", bos_by_default));
+  if (v.bos < 0) v.add_bos = false;
   ASSIGN_OR_RETURN(v.add_space_prefix, keys.Bool("tokenizer.ggml.add_space_prefix", sentencepiece));
   ASSIGN_OR_RETURN(v.remove_extra_whitespaces,
                    keys.Bool("tokenizer.ggml.remove_extra_whitespaces", false));

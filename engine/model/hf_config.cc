@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <optional>
 
+#include "kernels/attention.h"
+
 namespace thermocline::model {
 namespace {
 
@@ -47,6 +49,24 @@ bool Flag(const Json& config, const char* key, bool absent) {
   return value != nullptr && value->is_bool() ? value->as_bool() : absent;
 }
 
+// String and Flag below look only at fields of the right type: others are refused here.
+Status CheckTypes(const Json& config) {
+  for (const char* key :
+       {"model_type", "hidden_act", "activation_function", "activation", "rope_type", "type"}) {
+    const Json* value = config.Find(key);
+    if (value != nullptr && !value->is_null() && !value->is_string())
+      return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not a string");
+  }
+  for (const char* key :
+       {"new_decoder_architecture", "multi_query", "use_sliding_window", "alibi", "parallel_attn",
+        "qk_layernorm", "do_layer_norm_before", "tie_word_embeddings"}) {
+    const Json* value = config.Find(key);
+    if (value != nullptr && !value->is_null() && !value->is_bool())
+      return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not true or false");
+  }
+  return OkStatus();
+}
+
 Status ReadShapes(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.hidden_size, Int(json, {"hidden_size"}));
   ASSIGN_OR_RETURN(c.num_hidden_layers, Int(json, {"num_hidden_layers"}));
@@ -66,6 +86,9 @@ Status ReadShapes(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.head_dim,
                    Int(json, {"head_dim"},
                        c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0));
+  if (c.head_dim < 1 || c.head_dim > kernels::kHeadDimMax)
+    return base::InvalidArgument("head_dim is ", c.head_dim, "; it must lie in [1, ",
+                                 kernels::kHeadDimMax, "]");
   return OkStatus();
 }
 
@@ -80,17 +103,21 @@ Status ReadWindow(const Json& json, ModelConfig& c) {
 }
 
 Status ReadScaling(const Json& scaling, ModelConfig& c) {
+  RETURN_IF_ERROR(CheckTypes(scaling));
   const std::string type = String(scaling, {"rope_type", "type"}, "default");
   RopeConfig& rope = c.rope;
   if (type == "default") return OkStatus();
   ASSIGN_OR_RETURN(rope.factor, Double(scaling, {"factor"}, 1.0));
+  if (!(rope.factor >= 1 && rope.factor <= 1e6))
+    return base::InvalidArgument("rope scaling factor is ", rope.factor,
+                                 "; it must lie in [1, 1000000]");
   ASSIGN_OR_RETURN(const int original,
                    Int(scaling, {"original_max_position_embeddings"}, c.max_position_embeddings));
   if (type == "linear") {
     rope.scaling = RopeScaling::kLinear;
   } else if (type == "dynamic") {
     rope.theta = NtkTheta(rope.theta, rope.dim, rope.factor);
-    c.max_position_embeddings = static_cast<int>(original * rope.factor);
+    c.max_position_embeddings = static_cast<int>(std::min(original * rope.factor, 2e9));
   } else if (type == "yarn") {
     rope.scaling = RopeScaling::kYarn;
     rope.original_max_position = original;
@@ -158,6 +185,7 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
 
 Result<ModelConfig> ConfigFromHuggingFace(const Json& json) {
   ModelConfig c;
+  RETURN_IF_ERROR(CheckTypes(json));
   ASSIGN_OR_RETURN(c.architecture, FindHuggingFaceArchitecture(String(json, {"model_type"}, "")));
   RETURN_IF_ERROR(ReadShapes(json, c));
   RETURN_IF_ERROR(RefuseVariants(json, c));

@@ -88,6 +88,8 @@ Result<std::string> GgufName(std::string name) {
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
   const std::size_t dot = std::min(name.rfind('.'), name.size());
   const std::string suffix = name.substr(dot);
+  if (suffix != ".weight" && suffix != ".bias")
+    return base::Unimplemented("tensor '", name, "' is neither a weight nor a bias");
   const std::string_view module = std::string_view(name).substr(0, dot);
   if (const auto found = Lookup(kGlobalModules, module); !found.empty())
     return StrCat(found, suffix);
@@ -254,7 +256,12 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   ASSIGN_OR_RETURN(const auto shards, ShardNames(folder));
   for (const std::string& shard : shards)
     RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
-  if (model->Find("output.weight") == nullptr) model->config.tie_word_embeddings = true;
+  if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings) {
+    return base::InvalidArgument(folder,
+                                 ": tensor 'lm_head.weight' is missing, and config.json "
+                                 "does not say that the embedding takes its place "
+                                 "(tie_word_embeddings)");
+  }
   if (!model->config.rope.divisors.empty())
     model->AddVector("rope_freqs.weight", model->config.rope.divisors);
   model->has_weights = true;

@@ -19,7 +19,7 @@ Status ValidateRope(const RopeConfig& rope, int head_dim) {
   RETURN_IF_ERROR(CheckRange("rope dimensions", rope.dim, 2, head_dim));
   if (rope.dim % 2 != 0)
     return base::InvalidArgument("rope dimensions are ", rope.dim, "; they must be even");
-  RETURN_IF_ERROR(CheckFinite("rope_theta", rope.theta, 1, 1e30));
+  RETURN_IF_ERROR(CheckFinite("rope_theta", rope.theta, 1.001, 1e30));
   RETURN_IF_ERROR(CheckFinite("rope scaling factor", rope.factor, 1e-3, 1e6));
   RETURN_IF_ERROR(CheckFinite("attention_factor", rope.attention_factor, 0, 1e3));
   if (rope.scaling == RopeScaling::kYarn) {

@@ -70,7 +70,22 @@ class Plan {
       RETURN_IF_ERROR(NormOf(p + "attn_q_norm", c.head_dim, layer.q_norm));
       RETURN_IF_ERROR(NormOf(p + "attn_k_norm", c.head_dim, layer.k_norm));
     }
-    return LinearOf(p + "attn_output", d, q, layer.attn_output);
+    RETURN_IF_ERROR(LinearOf(p + "attn_output", d, q, layer.attn_output));
+    return CheckBiases(p);
+  }
+
+  // Families that differ in rotation alone have the same tensors but for these.
+  Status CheckBiases(const std::string& p) const {
+    const bool alone = model_.config.architecture->qkv_bias == QkvBias::kAlone;
+    const bool q = model_.Find(p + "attn_q.bias") != nullptr;
+    if (alone && !q)
+      return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' is missing");
+    if (!alone && q && model_.Find(p + "attn_output.bias") == nullptr) {
+      return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' without '", p,
+                                   "attn_output.bias' has no place in the architecture '",
+                                   model_.config.architecture->name, "'");
+    }
+    return OkStatus();
   }
 
   Status FeedForward(const std::string& p, LayerWeights& layer) {
@@ -102,6 +117,9 @@ class Plan {
                                    tensor->rows, ", ", tensor->cols, "], expected [", rows, ", ",
                                    cols, "]");
     }
+    if (tensor->num_dims > 2)
+      return base::InvalidArgument(model_.path, ": tensor '", name, "' has ", tensor->num_dims,
+                                   " dimensions, expected at most 2");
     if (!tensor->type->dtype.has_value()) {
       return base::Unimplemented(model_.path, ": tensor '", name, "' has type ", tensor->type->name,
                                  "; supported are f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
@@ -297,11 +315,11 @@ void LogConversions(const Plan& plan) {
   }
   for (const auto& [types, sum] : sums) {
     const bool lossless = types.first == DType::kQ3_K || types.first == DType::kIQ4_NL;
-    base::LogWarning(sum.tensors, " tensors of type ", kernels::Traits(types.first).name,
-                  " are held as ", kernels::Traits(types.second).name, ": ",
-                  base::HumanBytes(static_cast<double>(sum.before)), " become ",
-                  base::HumanBytes(static_cast<double>(sum.after)),
-                  lossless ? ", every weight keeps its value" : ", weights are rounded once more");
+    base::LogWarning(
+        sum.tensors, " tensors of type ", kernels::Traits(types.first).name, " are held as ",
+        kernels::Traits(types.second).name, ": ", base::HumanBytes(static_cast<double>(sum.before)),
+        " become ", base::HumanBytes(static_cast<double>(sum.after)),
+        lossless ? ", every weight keeps its value" : ", weights are rounded once more");
   }
 }
 

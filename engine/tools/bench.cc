@@ -67,6 +67,9 @@ class Measurement {
       : options_(options), model_(model) {}
 
   Status Prepare() {
+    if (options_.depth > 0 && options_.depth < options_.prefill)
+      return base::InvalidArgument("--depth ", options_.depth, " must not be below --prefill ",
+                                   options_.prefill);
     const int context = std::max(options_.prefill, options_.depth) + 2 * options_.decode + 1;
     if (context > model_.config.max_position_embeddings) {
       return base::OutOfRange("--prefill or --depth, and --decode twice, need ", context,
@@ -110,7 +113,8 @@ class Measurement {
     const double chunk = std::min(options_.prefill, kChunk);
     std::vector<Phase> phases = {
         MakePhase("prefill", options_.prefill, bytes / chunk, prefill_),
-        MakePhase("decode", options_.decode, bytes + KvBytes(options_.depth), decode_),
+        MakePhase("decode", options_.decode,
+                  bytes + KvBytes(std::max(options_.prefill, options_.depth)), decode_),
         MakePhase("head", options_.decode,
                   static_cast<double>(model_.weights->output.weight.bytes()), head_)};
     if (options_.depth > 0) {
@@ -154,7 +158,10 @@ class Measurement {
     cache_->Advance(missing);
   }
 
+  // Keys and values that a token at `depth` reads.
   double KvBytes(int depth) const {
+    const int window = model_.config.sliding_window;
+    if (window > 0 && model_.config.max_window_layers == 0) depth = std::min(depth, window);
     return static_cast<double>(cache_->pool().block_bytes()) * depth / kernels::kKvBlock;
   }
 
@@ -290,12 +297,18 @@ Status Bench(const Options& options) {
 Command AddBench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   AddModelOptions(app, o->model);
-  app.add_option("--prefill", o->prefill, "Prompt tokens")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--decode", o->decode, "Tokens to decode")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--prefill", o->prefill, "Prompt tokens")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--decode", o->decode, "Tokens to decode")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
   app.add_option("--depth", o->depth, "Cached tokens before decoding; measures attention too")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
   app.add_option("--repetitions", o->repetitions, "Measured runs; one more warms up")
-      ->check(CLI::Range(1, 1000));
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app.add_option("--compare", o->compare, "An earlier report (--json): show the ratios to it");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Bench(*o); };

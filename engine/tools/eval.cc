@@ -268,6 +268,9 @@ Status Eval(const Options& options) {
   }
   bar.Clear();
   if (npy != nullptr) RETURN_IF_ERROR(npy->Commit());
+  if (totals.scored == 0)
+    return base::InvalidArgument("nothing was scored: the windows have no token behind the first ",
+                                 options.score_from + 1);
   Print(options, totals, windows.size());
   return OkStatus();
 }
@@ -280,7 +283,9 @@ Command AddEval(CLI::App& app) {
   app.add_option("--text", o->text, "Text file to score, in windows one after the other");
   app.add_option("--tokens", o->tokens_json,
                  "JSON file of token ids to score instead: [[...], ...]");
-  app.add_option("--window", o->window, "Tokens in a window")->check(CLI::Range(2, 1 << 20));
+  app.add_option("--window", o->window, "Tokens in a window")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
   app.add_option(
          "--score-from", o->score_from,
          "Leave out what the first tokens of a window predict; llama.cpp's perplexity starts "

@@ -8,11 +8,14 @@ void AddModelOptions(CLI::App& app, ModelOptions& o) {
   app.add_option("model", o.model, "Model file, folder or built-in name")->required();
   app.add_option("-t,--threads", o.threads, "Kernel threads; 0 = all processors")
       ->check(CLI::Range(0, 256));
-  app.add_option("--cpu-isa", o.isa, "Kernels: amx, avx512, avxvnni, avx2, i8mm, neon, reference");
-  app.add_option("--kv-type", o.kv_type, "Cached keys and values: f16, q8_0 or f32");
+  app.add_option("--cpu-isa", o.isa, "Kernels; the fastest if not given")
+      ->check(CLI::IsMember({"amx", "avx512", "avxvnni", "avx2", "i8mm", "neon", "reference"}));
+  app.add_option("--kv-type", o.kv_type, "Cached keys and values")
+      ->check(CLI::IsMember({"f16", "q8_0", "f32"}))
+      ->capture_default_str();
   app.add_option("--activation", o.activation,
-                 "Of the feed-forward network, where the file does not say: silu, relu, fatrelu, "
-                 "drelu, relu2, gelu, gelu_tanh");
+                 "Of the feed-forward network, where the file does not say")
+      ->check(CLI::IsMember({"silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh"}));
   app.add_flag("--quantize-head", o.quantize_head,
                "Hold a float output head as q8_0: half the bytes");
   app.add_flag("--verify", o.verify, "Refuse NaN and infinite weights");

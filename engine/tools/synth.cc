@@ -51,25 +51,39 @@ Command AddSynth(CLI::App& app) {
   auto o = std::make_shared<Options>();
   SynthParams& p = o->params;
   app.add_option("out", o->out, "GGUF file to write; OUT.truth.json beside it")->required();
-  app.add_option("--layers", p.layers, "Layers")->check(CLI::Range(1, 1024));
-  app.add_option("--hidden-size", p.hidden_size, "D")->check(CLI::Range(32, 1 << 17));
+  app.add_option("--layers", p.layers, "Layers")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--hidden-size", p.hidden_size, "D")
+      ->check(CLI::Range(32, 1 << 17))
+      ->capture_default_str();
   app.add_option("--intermediate-size", p.intermediate_size, "Neurons of a layer")
-      ->check(CLI::Range(32, 1 << 20));
-  app.add_option("--heads", p.heads, "Attention heads")->check(CLI::Range(1, 1024));
-  app.add_option("--kv-heads", p.kv_heads, "Key and value heads")->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(32, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--heads", p.heads, "Attention heads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--kv-heads", p.kv_heads, "Key and value heads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.add_option("--vocab", p.vocab_size, "Tokens of the vocabulary")
-      ->check(CLI::Range(260, 1 << 22));
-  app.add_option("--context", p.context_length, "Context length")->check(CLI::Range(1, 1 << 24));
+      ->check(CLI::Range(260, 1 << 22))
+      ->capture_default_str();
+  app.add_option("--context", p.context_length, "Context length")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
   app.add_option("--type", o->type, "Type of the matrices")
       ->check(CLI::IsMember(model::QuantizableTypes()));
   app.add_option("--active", p.active, "Mean share of neurons active for a token")
-      ->check(CLI::Range(0.0001, 0.97));
+      ->check(CLI::Range(0.0001, 0.97))
+      ->capture_default_str();
   app.add_option("--zipf", p.zipf, "Exponent of the neurons' frequencies over their rank")
-      ->check(CLI::Range(0.0, 3.0));
+      ->check(CLI::Range(0.0, 3.0))
+      ->capture_default_str();
   app.add_option("--reuse", p.reuse, "Share of active neurons that the next token keeps")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   app.add_option("--co-activation", p.co_activation, "Correlation inside a cluster of neurons")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   app.add_option("--seed", p.seed, "The same seed gives the same file");
   app.add_option("--format", o->format, "gguf")->check(CLI::IsMember({"gguf", "powerinfer"}));
   app.add_flag("--json", o->json, "One JSON object on standard output");

@@ -213,7 +213,7 @@ void Quantize(const QuantizeParams& p) {
   for (int b = 0; b < p.n / kActivationBlock; ++b) {
     const F32x16 lo = LoadF32(p.x + 32 * b), hi = LoadF32(p.x + 32 * b + 16);
     const float max = MaxLanes(MaxF(AbsF(lo), AbsF(hi)));
-    const F32x16 inverse = Set1(max > 0 ? 127.0F / max : 0.0F);
+    const F32x16 inverse = Set1(max > kActivationMin ? 127.0F / max : 0.0F);
     const F32x16 qlo = MulF(lo, inverse), qhi = MulF(hi, inverse);
     StoreI8(p.q + 32 * b, qlo);
     StoreI8(p.q + 32 * b + 16, qhi);

@@ -217,7 +217,7 @@ void Quantize(const QuantizeParams& p) {
     const float* x = p.x + b * kActivationBlock;
     float max = 0;
     for (int i = 0; i < kActivationBlock; ++i) max = std::fabs(x[i]) > max ? std::fabs(x[i]) : max;
-    const float inverse = max > 0 ? 127.0F / max : 0.0F;
+    const float inverse = max > kActivationMin ? 127.0F / max : 0.0F;
     std::int32_t sum = 0;
     for (int i = 0; i < kActivationBlock; ++i) {
       const int q = static_cast<int>(std::nearbyint(x[i] * inverse));

@@ -110,3 +110,60 @@ def test_a_file_of_one_architecture_with_the_tensors_of_another_is_refused(tmp_p
         (folder / "model.safetensors").write_bytes((ROOT / tensors_of / "model.safetensors").read_bytes())
         error = run("run", folder, "-p", "x", check=False).stderr.decode()
         assert "tensor" in error and words in error, error
+
+
+def test_a_relabelled_family_is_refused(tmp_path):
+    """qwen2 and llama differ in rotation alone: their biases tell them apart."""
+    def relabel(name, old, new):
+        blob = (ROOT / name / "model.gguf").read_bytes()
+        path = tmp_path / f"{name}.gguf"
+        model = b"tokenizer.ggml.model" + (8).to_bytes(4, "little") + (5).to_bytes(8, "little")
+        blob = blob.replace(old.encode(), new.encode()).replace(model + new.encode(), model + b"llama")
+        path.write_bytes(blob)
+        return run("run", path, "-p", "x", "-n", 1, check=False)
+
+    assert b"attn_q.bias' without" in relabel("qwen2", "qwen2", "llama").stderr
+    assert b"attn_q.bias' is missing" in relabel("llama2", "llama", "qwen2").stderr
+
+
+def edited(tmp_path, name, edit, tensors=None):
+    """A copy of a folder with another config.json, and other safetensors if given."""
+    folder = tmp_path / "edited"
+    folder.mkdir(exist_ok=True)
+    config = json.loads((ROOT / name / "config.json").read_text())
+    edit(config)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(tensors or (ROOT / name / "model.safetensors").read_bytes())
+    return run("run", folder, "-p", "x", "-n", 1, check=False)
+
+
+@pytest.mark.parametrize("name,edit,words", [
+    ("llama3", lambda c: c.update(head_dim=2147483646), "head_dim"),
+    ("llama3", lambda c: c["rope_parameters"].update(rope_type=7), "rope_type"),
+    ("llama3", lambda c: c.update(hidden_act=5), "hidden_act"),
+    ("llama_ntk", lambda c: c["rope_parameters"].update(factor=1e300), "factor"),
+    ("llama_yarn", lambda c: c["rope_parameters"].update(rope_theta=1), "rope_theta"),
+    ("falcon7", lambda c: c.update(alibi=1), "alibi"),
+    ("opt", lambda c: c.update(max_position_embeddings=1 << 30), "max_position_embeddings"),
+    ("mistral", lambda c: c.update(sliding_window=-4), "sliding_window"),
+    ("phi2", lambda c: c["rope_parameters"].update(partial_rotary_factor=0.35), "partial_rotary_factor"),
+    ("nemotron", lambda c: c.update(model_type="nemotron_h"), "nemotron_h"),
+])
+def test_configs_that_cannot_be_are_refused_by_name(name, edit, words, tmp_path):
+    result = edited(tmp_path, name, edit)
+    assert result.returncode == 1 and words in result.stderr.decode(), result.stderr
+
+
+def test_folders_that_lack_tensors_or_name_them_oddly_are_refused(tmp_path):
+    blob = (ROOT / "llama2" / "model.safetensors").read_bytes()
+    for name, new, words in [("lm_head.weight", "xx_head.weight", "xx_head"), ("lm_head.weight", "lm_head_weigh_", "lm_head_weigh_"),
+                             ("model.norm.weight", "model.norm.weighs", "weighs")]:
+        result = edited(tmp_path, "llama2", lambda c: None, blob.replace(name.encode(), new.encode()))
+        assert result.returncode == 1 and words in result.stderr.decode(), result.stderr
+    # Without its head, an untied model is not complete.
+    size = int.from_bytes(blob[:8], "little")
+    header = json.loads(blob[8:8 + size])
+    del header["lm_head.weight"]
+    text = json.dumps(header).encode()
+    result = edited(tmp_path, "llama2", lambda c: None, len(text).to_bytes(8, "little") + text + blob[8 + size:])
+    assert result.returncode == 1 and b"lm_head.weight" in result.stderr

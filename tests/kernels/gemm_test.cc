@@ -22,6 +22,9 @@ std::vector<Case> Cases() {
           cases.push_back({type, rows, block * blocks, tokens});
       }
     }
+    // Longer than what is computed at once: of columns and of tokens.
+    cases.push_back({type, 33, 4352, 130});
+    cases.push_back({type, 17, 2560, 35});
     if (!Traits(type).quantized) {
       for (const int cols : {5, 172, 257}) cases.push_back({type, 33, cols, 3});
     }

@@ -12,7 +12,7 @@ const std::string kModel = SOURCE_DIR "/config/models/tidepool.gguf";
 
 std::vector<int> Prompt() {
   std::vector<int> tokens = {1};
-  for (int i = 1; i < 40; ++i) tokens.push_back(300 + i * 37 % 1500);
+  for (int i = 1; i < 300; ++i) tokens.push_back(300 + i * 37 % 1500);
   return tokens;
 }
 
@@ -29,8 +29,8 @@ std::vector<float> AllLogits(int threads, int chunk, const std::string& isa,
                              const std::string& path = kModel) {
   const auto model = LoadModel(Options(threads, isa, path));
   EXPECT_TRUE(model.ok()) << model.status().message();
-  const auto transformer = (*model)->MakeTransformer(chunk, 64, true);
-  auto cache = *(*model)->MakeCache(64);
+  const auto transformer = (*model)->MakeTransformer(chunk, 320, true);
+  auto cache = *(*model)->MakeCache(320);
   const std::vector<int> prompt = Prompt();
   std::vector<float> out;
   for (std::size_t begin = 0; begin < prompt.size(); begin += static_cast<std::size_t>(chunk)) {
@@ -45,7 +45,7 @@ std::vector<float> AllLogits(int threads, int chunk, const std::string& isa,
 TEST(Transformer, BitsDoNotDependOnThreadsOrChunks) {
   const auto expected = AllLogits(1, 1, "");
   for (const int threads : {1, 2, 4}) {
-    for (const int chunk : {1, 7, 40})
+    for (const int chunk : {1, 7, 300})
       EXPECT_EQ(AllLogits(threads, chunk, ""), expected)
           << threads << " threads, chunks of " << chunk;
   }
@@ -55,10 +55,10 @@ TEST(Transformer, BitsDoNotDependOnThreadsOrChunks) {
 // the last bits, and a rounding of the f16 cache may flip (2^-11 of a key or value).
 TEST(Transformer, EveryIsaIsNearTheReference) {
   const std::string folder = SOURCE_DIR "/tests/golden/models/tidepool/target";
-  const auto reference = AllLogits(1, 40, "reference", folder);
-  for (const char* isa : {"avx2", "avx512"}) {
+  const auto reference = AllLogits(1, 300, "reference", folder);
+  for (const char* isa : {"avx2", "avxvnni", "avx512", "amx", "neon", "i8mm"}) {
     if (kernels::CpuOps(isa) == nullptr) continue;
-    const auto got = AllLogits(2, 40, isa, folder);
+    const auto got = AllLogits(2, 300, isa, folder);
     for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], reference[i], 5e-3) << isa;
   }
 }
@@ -66,7 +66,7 @@ TEST(Transformer, EveryIsaIsNearTheReference) {
 TEST(Transformer, Avx2AndAvx512GiveTheSameBits) {
   if (kernels::CpuOps("avx2") == nullptr || kernels::CpuOps("avx512") == nullptr)
     GTEST_SKIP() << "this processor has not both";
-  EXPECT_EQ(AllLogits(2, 40, "avx2"), AllLogits(2, 40, "avx512"));
+  EXPECT_EQ(AllLogits(2, 300, "avx2"), AllLogits(2, 300, "avx512"));
 }
 
 TEST(Transformer, RollingBackIsSettingTheLength) {
