@@ -71,14 +71,23 @@ def test_eval_decode_and_prefill_give_the_same_perplexity(tmp_path):
     assert prefill == decode and prefill["perplexity"] > 1 and prefill["windows"] == 3
 
 
+@pytest.mark.parametrize("option,value", [("--cpu-isa", "sse"), ("--kv-type", "q4_0"), ("--activation", "tanh")])
+def test_names_there_are_not_are_bad_usage(option, value):
+    result = run("run", "tidepool", "-p", "x", option, value, check=False)
+    assert result.returncode == 2 and value.encode() in result.stderr
+
+
 @pytest.mark.parametrize("args,words", [
     (["run", "nowhere.gguf", "-p", "x"], b"nowhere.gguf: no such file"),
-    (["run", "tidepool", "-p", "x", "--cpu-isa", "sse"], b"cpu_isa 'sse'"),
+    (["run", "tidepool", "-p", "x", "--cpu-isa", "neon"], b"cpu_isa 'neon' cannot be used; this processor can use "),
     (["run", "tidepool", "-p", "x", "--temperature", "-1"], b"temperature is -1"),
     (["run", "tidepool", "-p", "x", "--context", "4096"], b"made for 512"),
     (["run", "tidepool", "-p", "word " * 3000], b"context of 512"),
     (["run", "tidepool", "--json"], b"--json needs a prompt"),
     (["eval", "tidepool"], b"--text or --tokens"),
+    (["bench", "tidepool", "--depth", "64"], b"--depth 64 must not be below --prefill"),
+    (["synth", "/tmp/x.gguf", "--heads", "7"], b"--heads 7"),
+    (["synth", "/tmp/x.gguf", "--format", "powerinfer"], b"powerinfer is not supported yet"),
     (["template", "stories"], b"no such file"),
     (["inspect", str(ROOT)], b"config.json"),
 ])
