@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -21,6 +22,29 @@ TEST(WorkerPool, RunsEveryItemOnceInEveryLoop) {
       for (const auto& count : seen) EXPECT_EQ(count.load(), 1);
     }
   }
+}
+
+TEST(WorkerPool, LoopsLongerThanATicketCountsRunWhole) {
+  WorkerPool pool(3);
+  constexpr int kItems = 2'500'000;
+  std::vector<std::uint8_t> seen(kItems);
+  pool.Run(kItems, [&](int item, int) { ++seen[static_cast<std::size_t>(item)]; });
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), kItems);
+}
+
+TEST(WorkerPool, ThreadsWalkThroughRunsOfTheirOwn) {
+  // While every thread is slow, none takes another's items: thread t's are neighbours.
+  WorkerPool pool(2);
+  std::vector<int> owner(40);
+  std::atomic<int> here{0};
+  pool.Run(40, [&](int item, int thread) {
+    if (item % 20 == 0) {  // both runs begin before either goes on
+      ++here;
+      while (here < 2) std::this_thread::yield();
+    }
+    owner[static_cast<std::size_t>(item)] = thread;
+  });
+  EXPECT_NE(owner[0], owner[20]);
 }
 
 TEST(WorkerPool, ParkedWorkersWakeAgain) {
