@@ -2,9 +2,17 @@
 import shutil
 
 import pytest
+from conftest import Daemon
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    # The page leaves the temperature to the daemon. At 1, one story in a hundred is a few words long.
+    with Daemon("sampling.temperature=0") as d:
+        yield d
 
 
 @pytest.fixture
