@@ -57,38 +57,37 @@ class Keys {
   }
 
   Result<std::vector<std::string>> Strings(const std::string& key) const {
-    std::vector<std::string> out;
-    const Json* value = metadata_.Find(key);
-    if (value == nullptr) return out;
-    if (!value->is_array())
-      return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an array");
-    out.reserve(value->as_array().size());
-    for (const Json& item : value->as_array()) {
-      if (!item.is_string())
-        return base::InvalidArgument("key '", key, "' holds a ", item.type_name(),
-                                     ", not a string");
-      out.push_back(item.as_string());
-    }
-    return out;
+    return Array<std::string>(
+        key, "a string", [](const Json& item) { return item.is_string(); },
+        [](const Json& item) { return item.as_string(); });
   }
 
   Result<std::vector<double>> Numbers(const std::string& key) const {
-    std::vector<double> out;
+    return Array<double>(
+        key, "a number", [](const Json& item) { return item.is_number(); },
+        [](const Json& item) { return item.as_double(); });
+  }
+
+ private:
+  // Empty if the key is missing.
+  template <typename T, typename Is, typename As>
+  Result<std::vector<T>> Array(const std::string& key, const char* wanted, const Is& is,
+                               const As& as) const {
+    std::vector<T> out;
     const Json* value = metadata_.Find(key);
     if (value == nullptr) return out;
     if (!value->is_array())
       return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an array");
     out.reserve(value->as_array().size());
     for (const Json& item : value->as_array()) {
-      if (!item.is_number())
-        return base::InvalidArgument("key '", key, "' holds a ", item.type_name(),
-                                     ", not a number");
-      out.push_back(item.as_double());
+      if (!is(item))
+        return base::InvalidArgument("key '", key, "' holds a ", item.type_name(), ", not ",
+                                     wanted);
+      out.push_back(as(item));
     }
     return out;
   }
 
- private:
   const Json& metadata_;
 };
 

@@ -8,16 +8,11 @@
 #include <cstring>
 
 #include "kernels/block_codecs.h"
+#include "kernels/reference/panel_view.h"
 #include "kernels/reference/reference.h"
 
 namespace thermocline::kernels {
 namespace {
-
-std::uint16_t Load16(const std::uint8_t* p) {
-  std::uint16_t value;
-  std::memcpy(&value, p, 2);
-  return value;
-}
 
 void Store16(std::uint8_t* p, std::uint16_t value) { std::memcpy(p, &value, 2); }
 

@@ -149,6 +149,18 @@ TEST_F(DamageTest, ShapesThatCannotBeAreRefusedByName) {
   expect("llama.attention.layer_norm_rms_epsilon", 0x7F800000U, "epsilon");
 }
 
+TEST_F(DamageTest, RowsThatAreNoWholeBlocksAreRefused) {
+  // The first dimension (u64) of a tensor follows its name and dimension count (u32).
+  std::string damaged = bytes_;
+  const std::string name = "blk.1.attn_q.weight";
+  damaged[damaged.find(name) + name.size() + 4] |= 1;
+  const Status status = Try(damaged);
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("no multiple of q8_0's block of 32"), std::string::npos)
+      << status.message();
+}
+
 TEST_F(DamageTest, UnsupportedTypesAreNamed) {
   // The type of a tensor follows its name, dimension count (u32) and dimensions (u64 each).
   std::string damaged = bytes_;
