@@ -76,6 +76,11 @@ std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache
       .first(static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size));
 }
 
+void Transformer::SetTap(FfnTap* tap) {
+  tap_ = tap;
+  tapped_gate_.resize(tap == nullptr ? 0 : ws_.ffn.x.size());
+}
+
 void Transformer::Embed(std::span<const int> tokens, int position) {
   const int d = config_.hidden_size;
   ForTokens(static_cast<int>(tokens.size()), [&](int t) {
@@ -115,6 +120,7 @@ void Transformer::FeedForward(int layer, int tokens) {
   const std::array products = {Product{gated ? &w.gate : &w.up, ws_.ffn.x.data()},
                                Product{&w.up, ws_.up.data()}};
   Multiply(std::span(products).first(gated ? 2 : 1), ws_.hidden, tokens);
+  if (tap_ != nullptr) std::copy_n(ws_.ffn.x.data(), tapped_gate_.size(), tapped_gate_.data());
   ForTokens(tokens, [&](int t) {
     const std::ptrdiff_t at = Offset(t, config_.intermediate_size);
     ops_.gated({.gate = ws_.ffn.x.data() + at,
@@ -125,6 +131,14 @@ void Transformer::FeedForward(int layer, int tokens) {
                 .out = ws_.ffn.x.data() + at});
     Quantize(ws_.ffn, t);
   });
+  if (tap_ != nullptr) {
+    tap_->OnLayer({.layer = layer,
+                   .tokens = tokens,
+                   .residual = ws_.residual.data(),
+                   .hidden = ws_.hidden.x.data(),
+                   .gate = tapped_gate_.data(),
+                   .neurons = ws_.ffn.x.data()});
+  }
   const std::array output = {Product{&w.down, ws_.ffn_out.data()}};
   Multiply(output, ws_.ffn, tokens);
 }

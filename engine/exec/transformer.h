@@ -10,8 +10,10 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "engine/base/worker_pool.h"
+#include "engine/exec/ffn_tap.h"
 #include "engine/exec/kv_cache.h"
 #include "engine/exec/workspace.h"
 #include "engine/model/weights.h"
@@ -39,6 +41,9 @@ class Transformer {
   // Returns [1, V] (kLast), [T, V] (kAll, if all_logits) or nothing; valid until the next call.
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   std::span<const float> Forward(std::span<const int> tokens, KvCache& cache, Logits wanted);
+
+  // `tap` sees every feed-forward network from now on; null: none. Borrowed.
+  void SetTap(FfnTap* tap);
 
   int tokens_max() const { return ws_.tokens_max; }
   const model::ModelConfig& config() const { return config_; }
@@ -96,6 +101,8 @@ class Transformer {
   const kernels::OpTable& ops_;
   base::WorkerPool& pool_;
   Workspace ws_;
+  FfnTap* tap_ = nullptr;
+  std::vector<float> tapped_gate_;  // [T, F] while there is a tap
   const int group_;  // query heads of a kv head
 };
 
