@@ -22,20 +22,10 @@ inline RowSet RowsAt(const GemmRowsParams& p, int at) {
   return set;
 }
 
-// Four words of each row, from `offset` bytes on, as four quads.
-inline void TransposeWords4(const RowSet& rows, std::ptrdiff_t offset, std::uint8_t* quads) {
-  for (int lane = 0; lane < kPanelRows; lane += 4) {
-    V128 v[4];
-    for (int i = 0; i < 4; ++i) v[i] = Load128(rows.row[lane + i] + offset);
-    Transpose4(v);
-    for (int i = 0; i < 4; ++i) Store128(quads + i * kQuadBytes + lane * 4, v[i]);
-  }
-}
-
 inline void TransposeWords(const RowSet& rows, std::ptrdiff_t offset, int words,
                            std::uint8_t* quads) {
   for (int four = 0; four < words / 4; ++four)
-    TransposeWords4(rows, offset + four * 16, quads + four * 4 * kQuadBytes);
+    TransposeQuads(rows.row, offset + four * 16, quads + four * 4 * kQuadBytes);
   const int done = words / 4 * 4;
   for (int w = 0; w < words % 4; ++w) {
     for (int lane = 0; lane < kPanelRows; ++lane)
@@ -61,7 +51,7 @@ inline void GatherScales(const RowSet& rows, std::ptrdiff_t offset, int blocks,
                          std::ptrdiff_t block_bytes, std::uint8_t* panel) {
   if (blocks == 8) {
     alignas(64) std::uint8_t pairs[4 * kQuadBytes];
-    TransposeWords4(rows, offset, pairs);
+    TransposeQuads(rows.row, offset, pairs);
     for (int i = 0; i < 4; ++i)
       SplitQuad(pairs + i * kQuadBytes, panel + 2 * i * block_bytes,
                 panel + (2 * i + 1) * block_bytes);
@@ -108,7 +98,7 @@ inline void GatherFloats(const RowSet& rows, int cols, int bytes, std::uint8_t* 
   if (bytes == 4) return TransposeWords(rows, 0, words, panel);
   for (int four = 0; four < words / 4; ++four) {
     std::uint8_t* quads = panel + four * 4 * kQuadBytes;
-    TransposeWords4(rows, four * 16, quads);
+    TransposeQuads(rows.row, four * 16, quads);
     for (int i = 0; i < 4; ++i)
       SplitQuad(quads + i * kQuadBytes, quads + i * kQuadBytes, quads + i * kQuadBytes + 32);
   }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/vector128.h"
+
 namespace thermocline::kernels {
 namespace {
 
@@ -36,6 +38,11 @@ inline F32x16 LoadF32(const void* p) {
 inline F32x16 LoadF16(const void* p) {
   const __m128i* h = static_cast<const __m128i*>(p);
   return {_mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1))};
+}
+// Eight values from each.
+inline F32x16 LoadF16Pair(const void* low, const void* high) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(low))),
+          _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(high)))};
 }
 inline __m256 WidenBF16(__m128i v) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
@@ -235,7 +242,31 @@ inline I32x16 CountBits(U8x64 v) {
   return {AddQuads(zero, _mm256_add_epi8(CountNibbles(low.a), CountNibbles(high.a)), one),
           AddQuads(zero, _mm256_add_epi8(CountNibbles(low.b), CountNibbles(high.b)), one)};
 }
-inline U8x64 OneBytes() { return {_mm256_set1_epi8(1), _mm256_set1_epi8(1)}; }
+// q[r] = 256 h + l with signed bytes h and l: byte r of `high` and of `low`. Requires: |q| <=
+// 32512.
+inline void SplitBytes(const I32x16 (&q)[4], I32x16& high, I32x16& low) {
+  // Words of two values each, 128 added so that the high byte is h; then both bytes next to each
+  // other.
+  const auto half = [](__m256i a, __m256i b, __m256i c, __m256i d, __m256i& up, __m256i& down) {
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
+    const auto pair = [&](__m256i x, __m256i y) {
+      const __m256i words = _mm256_blend_epi16(x, _mm256_slli_epi32(y, 16), 0xAA);
+      return _mm256_shuffle_epi8(_mm256_add_epi16(words, _mm256_set1_epi16(128)), order);
+    };
+    const __m256i first = pair(a, b), second = pair(c, d);
+    const __m256i bytes = _mm256_blend_epi16(first, _mm256_slli_epi32(second, 16), 0xAA);
+    down = _mm256_xor_si256(bytes, _mm256_set1_epi8(-128));
+    up = _mm256_blend_epi16(_mm256_srli_epi32(first, 16), second, 0xAA);
+  };
+  half(q[0].a, q[1].a, q[2].a, q[3].a, high.a, low.a);
+  half(q[0].b, q[1].b, q[2].b, q[3].b, high.b, low.b);
+}
+// acc[lane] += the sum of its four signed bytes.
+inline I32x16 AddBytes(I32x16 acc, I32x16 bytes) {
+  const __m256i one = _mm256_set1_epi8(1);
+  return {AddQuads(acc.a, one, bytes.a), AddQuads(acc.b, one, bytes.b)};
+}
 // Four rows of 64 bytes, quarter by quarter: byte 4j + r of a quarter of mixed[i] is byte 4i + j of
 // row r's quarter.
 inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
@@ -292,6 +323,11 @@ inline float SumHalf(__m256 half) {
   const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
   return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
 }
+inline void TransposeQuads(const std::uint8_t* const (&rows)[16], std::ptrdiff_t offset,
+                           std::uint8_t* quads) {
+  TransposeQuadsBy4(rows, offset, quads);
+}
+
 // Lanes added pairwise, halves first: the order of the reference.
 inline float SumLanes(F32x16 v) { return SumHalf(_mm256_add_ps(v.a, v.b)); }
 inline float MaxLanes(F32x16 v) {

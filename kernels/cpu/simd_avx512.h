@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace thermocline::kernels {
@@ -21,6 +22,12 @@ inline F32x16 Set1(float v) { return _mm512_set1_ps(v); }
 inline F32x16 LoadF32(const void* p) { return _mm512_loadu_ps(p); }
 inline F32x16 LoadF16(const void* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+}
+// Eight values from each.
+inline F32x16 LoadF16Pair(const void* low, const void* high) {
+  const __m128i a = _mm_loadu_si128(static_cast<const __m128i*>(low)),
+                b = _mm_loadu_si128(static_cast<const __m128i*>(high));
+  return _mm512_cvtph_ps(_mm256_set_m128i(b, a));
 }
 inline F32x16 LoadBF16(const void* p) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
@@ -132,7 +139,27 @@ inline I32x16 CountBits(U8x64 v) {
   return _mm512_dpbusd_epi32(_mm512_setzero_si512(), bytes, _mm512_set1_epi8(1));
 #endif
 }
-inline U8x64 OneBytes() { return _mm512_set1_epi8(1); }
+// q[r] = 256 h + l with signed bytes h and l: byte r of `high` and of `low`. Requires: |q| <=
+// 32512.
+inline void SplitBytes(const I32x16 (&q)[4], I32x16& high, I32x16& low) {
+  // Words of two values each, 128 added so that the high byte is h; then both bytes next to each
+  // other.
+  const __m512i half = _mm512_set1_epi16(128);
+  const __m512i order =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
+  const auto pair = [&](__m512i a, __m512i b) {
+    const __m512i words = _mm512_mask_blend_epi16(0xAAAAAAAA, a, _mm512_slli_epi32(b, 16));
+    return _mm512_shuffle_epi8(_mm512_add_epi16(words, half), order);
+  };
+  const __m512i first = pair(q[0], q[1]), second = pair(q[2], q[3]);
+  const __m512i bytes = _mm512_mask_blend_epi16(0xAAAAAAAA, first, _mm512_slli_epi32(second, 16));
+  low = _mm512_xor_si512(bytes, _mm512_set1_epi8(-128));
+  high = _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(first, 16), second);
+}
+// acc[lane] += the sum of its four signed bytes.
+inline I32x16 AddBytes(I32x16 acc, I32x16 bytes) {
+  return _mm512_dpbusd_epi32(acc, _mm512_set1_epi8(1), bytes);
+}
 // Four rows of 64 bytes, quarter by quarter: byte 4j + r of a quarter of mixed[i] is byte 4i + j of
 // row r's quarter.
 inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
@@ -162,6 +189,27 @@ inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
 // As DotBytes for levels above 127, less kWideOffset times the coefficients.
 inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
   return DotBytes(acc, levels, coefficients);
+}
+
+// Four words of each of sixteen rows, from `offset` bytes on, as four quads.
+inline void TransposeQuads(const std::uint8_t* const (&rows)[16], std::ptrdiff_t offset,
+                           std::uint8_t* quads) {
+  const auto load = [&](int row) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + offset));
+  };
+  __m512i v[4];  // quarter q of v[i] is row 4q + i
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm512_castsi128_si512(load(i));
+    v[i] = _mm512_mask_broadcast_i32x4(v[i], 0x00F0, load(4 + i));
+    v[i] = _mm512_mask_broadcast_i32x4(v[i], 0x0F00, load(8 + i));
+    v[i] = _mm512_mask_broadcast_i32x4(v[i], 0xF000, load(12 + i));
+  }
+  const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]),
+                c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+  _mm512_storeu_si512(quads, _mm512_unpacklo_epi64(a, c));
+  _mm512_storeu_si512(quads + 64, _mm512_unpackhi_epi64(a, c));
+  _mm512_storeu_si512(quads + 128, _mm512_unpacklo_epi64(b, d));
+  _mm512_storeu_si512(quads + 192, _mm512_unpackhi_epi64(b, d));
 }
 
 // Lanes added pairwise, halves first: the order of the reference.

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/vector128.h"
+
 namespace thermocline::kernels {
 namespace {
 
@@ -46,6 +48,13 @@ inline F32x16 LoadF16(const void* p) {
   return Map<F32x16>([&](int i) {
     return vcvt_f32_f16(
         vreinterpret_f16_u16(vld1_u16(static_cast<const std::uint16_t*>(p) + 4 * i)));
+  });
+}
+// Eight values from each.
+inline F32x16 LoadF16Pair(const void* low, const void* high) {
+  return Map<F32x16>([&](int i) {
+    const auto* half = static_cast<const std::uint16_t*>(i < 2 ? low : high);
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(half + i % 2 * 4)));
   });
 }
 inline F32x16 LoadBF16(const void* p) {
@@ -208,8 +217,25 @@ inline I32x16 CountBits(U8x64 x) {
   return Map<I32x16>(
       [&](int i) { return vreinterpretq_s32_u32(vpaddlq_u16(vpaddlq_u8(vcntq_u8(x.v[i])))); });
 }
-inline U8x64 OneBytes() {
-  return Map<U8x64>([](int) { return vdupq_n_u8(1); });
+// q[r] = 256 h + l with signed bytes h and l: byte r of `high` and of `low`. Requires: |q| <=
+// 32512.
+inline void SplitBytes(const I32x16 (&q)[4], I32x16& high, I32x16& low) {
+  for (int i = 0; i < 4; ++i) {
+    int32x4_t up = vdupq_n_s32(0), down = up;
+    for (int r = 0; r < 4; ++r) {
+      const int32x4_t byte = vdupq_n_s32(255), left = vdupq_n_s32(8 * r);
+      const int32x4_t h = vshrq_n_s32(vaddq_s32(q[r].v[i], vdupq_n_s32(128)), 8);
+      up = vorrq_s32(up, vshlq_s32(vandq_s32(h, byte), left));
+      down = vorrq_s32(down, vshlq_s32(vandq_s32(q[r].v[i], byte), left));
+    }
+    high.v[i] = up;
+    low.v[i] = down;
+  }
+}
+// acc[lane] += the sum of its four signed bytes.
+inline I32x16 AddBytes(I32x16 acc, I32x16 bytes) {
+  return Map<I32x16>(
+      [&](int i) { return vdotq_s32(acc.v[i], vdupq_n_s8(1), vreinterpretq_s8_s32(bytes.v[i])); });
 }
 // Four rows of 64 bytes, quarter by quarter: byte 4j + r of a quarter of mixed[i] is byte 4i + j of
 // row r's quarter.
@@ -245,6 +271,11 @@ inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
 // As DotBytes for levels above 127, less kWideOffset times the coefficients.
 inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
   return DotBytes(acc, TakeOffset(levels), coefficients);
+}
+
+inline void TransposeQuads(const std::uint8_t* const (&rows)[16], std::ptrdiff_t offset,
+                           std::uint8_t* quads) {
+  TransposeQuadsBy4(rows, offset, quads);
 }
 
 // Lanes added pairwise, halves first: the order of the reference.

@@ -37,18 +37,21 @@ struct SumRange {
 
 // The rows of one chunk of neurons.
 struct SumChunk {
-  const int* ids;
+  const std::uint8_t* const* rows;  // [count], then the last one again up to a multiple of 4
   const float* h;
   int count;
 };
 
 struct SumScratch {
-  float* coefficients;  // [rows, padded]
-  std::int32_t* high;   // [rows / 4, padded] four rows' high bytes
-  std::int32_t* low;    // [rows / 4, padded] low bytes
-  float* scale;         // [padded]
-  float* minimum;       // [padded]
-  float* inverse;       // [padded]
+  float* coefficients;           // [rows, padded]
+  std::int32_t* high;            // [rows / 4, padded] four rows' high bytes
+  std::int32_t* low;             // [rows / 4, padded] low bytes
+  float* scale;                  // [padded]
+  float* minimum;                // [padded]
+  float* inverse;                // [padded]
+  std::int32_t* high_sum;        // [padded] sums of the high bytes
+  std::int32_t* low_sum;         // [padded]
+  const std::uint8_t** rows[2];  // [kSumChunk + 4] of this chunk and the next
 };
 
 inline SumScratch LayOut(std::uint8_t* bytes, int padded) {
@@ -56,7 +59,17 @@ inline SumScratch LayOut(std::uint8_t* bytes, int padded) {
   auto* floats = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(bytes) + 63) / 64 * 64);
   auto* ints = reinterpret_cast<std::int32_t*>(floats + area);
   auto* rest = reinterpret_cast<float*>(ints + area / 2);
-  return {floats, ints, ints + area / 4, rest, rest + padded, rest + 2 * padded};
+  auto* sums = reinterpret_cast<std::int32_t*>(rest + 3 * padded);
+  auto** rows = reinterpret_cast<const std::uint8_t**>(sums + 2 * padded);
+  return {.coefficients = floats,
+          .high = ints,
+          .low = ints + area / 4,
+          .scale = rest,
+          .minimum = rest + padded,
+          .inverse = rest + 2 * padded,
+          .high_sum = sums,
+          .low_sum = sums + padded,
+          .rows = {rows, rows + kSumChunk + 4}};
 }
 
 // a and m of 8 blocks from `block` on, a multiple of 8; absent blocks are zeros.
@@ -82,9 +95,14 @@ inline void LoadScales8(const std::uint8_t* row, const SumRange& range, int bloc
   } else {
     const int count = range.group_blocks(block);
     std::uint16_t halves[16] = {};
-    __builtin_memcpy(halves, group, static_cast<std::size_t>(2 * count));
-    if constexpr (Traits::kHasMin)
-      __builtin_memcpy(halves + 8, group + 2 * count, static_cast<std::size_t>(2 * count));
+    if (count == 8) {
+      __builtin_memcpy(halves, group, Traits::kHasMin ? 32 : 16);
+    } else {
+      for (int i = 0; i < count; ++i) {
+        __builtin_memcpy(halves + i, group + 2 * i, 2);
+        if constexpr (Traits::kHasMin) __builtin_memcpy(halves + 8 + i, group + 2 * (count + i), 2);
+      }
+    }
     float values[16];
     Store(values, LoadF16(halves));
     __builtin_memcpy(a, values, 32);
@@ -92,22 +110,39 @@ inline void LoadScales8(const std::uint8_t* row, const SumRange& range, int bloc
   }
 }
 
+// The same of `count` blocks, at most 16.
+template <DType type>
+inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block, int count,
+                       F32x16& a, F32x16& m) {
+  using Traits = SumTraits<type>;
+  if constexpr (!Traits::kIsK) {
+    if (count >= 16 && range.row_blocks - block >= 16) {  // two whole groups
+      constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
+      const std::uint8_t* group = row + block / 8 * kGroupBytes;
+      a = LoadF16Pair(group, group + kGroupBytes);
+      m = Traits::kHasMin ? LoadF16Pair(group + 16, group + kGroupBytes + 16) : ZeroF();
+      return;
+    }
+  }
+  alignas(64) float scales[16] = {}, minimums[16] = {};
+  LoadScales8<type>(row, range, block, scales, minimums);
+  if (count > 8) LoadScales8<type>(row, range, block + 8, scales + 8, minimums + 8);
+  a = LoadF32(scales);
+  m = LoadF32(minimums);
+}
+
 // Coefficients h * a as floats, their largest and the sums of the minimums.
 template <DType type>
-void FindCoefficients(const SumRowsParams& p, const SumChunk& chunk, const SumRange& range,
-                      const SumScratch& s) {
+void FindCoefficients(const SumChunk& chunk, const SumRange& range, const SumScratch& s) {
   for (int b = 0; b < range.padded; b += 16) {
     F32x16 largest = ZeroF(), minimum = ZeroF();
     for (int k = 0; k < chunk.count; ++k) {
-      const std::uint8_t* row = p.weights.row(chunk.ids[k]);
-      alignas(64) float a[16] = {}, m[16] = {};
-      const int block = range.first + b;
-      LoadScales8<type>(row, range, block, a, m);
-      if (b + 8 < range.count) LoadScales8<type>(row, range, block + 8, a + 8, m + 8);
-      const F32x16 h = Set1(chunk.h[k]), c = MulF(h, LoadF32(a));
+      F32x16 a, m;
+      LoadScales<type>(chunk.rows[k], range, range.first + b, range.count - b, a, m);
+      const F32x16 h = Set1(chunk.h[k]), c = MulF(h, a);
       Store(s.coefficients + static_cast<std::ptrdiff_t>(k) * range.padded + b, c);
       largest = MaxF(largest, AbsF(c));
-      if constexpr (SumTraits<type>::kHasMin) minimum = Fma(h, LoadF32(m), minimum);
+      if constexpr (SumTraits<type>::kHasMin) minimum = Fma(h, m, minimum);
     }
     const F32x16 bound = Set1(kActivationMin);
     Store(s.minimum + b, minimum);
@@ -117,22 +152,25 @@ void FindCoefficients(const SumRowsParams& p, const SumChunk& chunk, const SumRa
   }
 }
 
-// Rounds the coefficients and packs each byte of four rows into a word.
+// Rounds the coefficients, packs each byte of four rows into a word and adds the bytes up.
 void RoundCoefficients(const SumRange& range, int rows, const SumScratch& s) {
-  for (int k = 0; k < rows; k += 4) {
-    for (int b = 0; b < range.padded; b += 16) {
-      const F32x16 inverse = LoadF32(s.inverse + b);
-      I32x16 high = ZeroI(), low = ZeroI();
-      for (int r = 0; r < 4 && k + r < rows; ++r) {
-        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(k + r) * range.padded + b;
-        const I32x16 q = RoundI(MulF(LoadF32(s.coefficients + at), inverse));
-        const I32x16 up = ShiftRightI(AddI(q, Set1I(128)), 8);
-        high = AddI(high, ShiftLeftI(AndI(up, 255), 8 * r));
-        low = AddI(low, ShiftLeftI(AndI(q, 255), 8 * r));
+  for (int b = 0; b < range.padded; b += 16) {
+    const F32x16 inverse = LoadF32(s.inverse + b);
+    I32x16 high_sum = ZeroI(), low_sum = ZeroI();
+    for (int k = 0; k < rows; k += 4) {
+      I32x16 q[4], high, low;
+      for (int r = 0; r < 4; ++r) {
+        const float* c = s.coefficients + static_cast<std::ptrdiff_t>(k + r) * range.padded + b;
+        q[r] = k + r < rows ? RoundI(MulF(LoadF32(c), inverse)) : ZeroI();
       }
+      SplitBytes(q, high, low);
+      high_sum = AddBytes(high_sum, high);
+      low_sum = AddBytes(low_sum, low);
       StoreI32(s.high + static_cast<std::ptrdiff_t>(k / 4) * range.padded + b, high);
       StoreI32(s.low + static_cast<std::ptrdiff_t>(k / 4) * range.padded + b, low);
     }
+    StoreI32(s.high_sum + b, high_sum);
+    StoreI32(s.low_sum + b, low_sum);
   }
 }
 
@@ -141,15 +179,13 @@ template <DType type>
 struct SumTile {
   static constexpr int kSets = SumTraits<type>::kBytes ? 4 : 8;
   I32x16 high[kSets], low[kSets];
-  I32x16 high_sum, low_sum;  // of the coefficients, a block's in its quarters
 };
 
-// The 64 bytes of levels of blocks [block, block + kLoadBlocks) of a row.
+// Where in a row the 64 bytes of levels of blocks [block, block + kLoadBlocks) are.
 template <DType type>
-inline const std::uint8_t* LevelsAt(const std::uint8_t* row, const SumRange& range, int block) {
+inline std::ptrdiff_t LevelsOffset(const SumRange& range, int block) {
   using Traits = SumTraits<type>;
-  return row +
-         static_cast<std::ptrdiff_t>(block / 8) * static_cast<std::ptrdiff_t>(RowBytes(type, 256)) +
+  return static_cast<std::ptrdiff_t>(block / 8) * static_cast<std::ptrdiff_t>(RowBytes(type, 256)) +
          Traits::HeaderBytes(range.group_blocks(block)) + block % 8 * Traits::kBlockBytes;
 }
 
@@ -174,27 +210,24 @@ inline void AddFourRows(const U8x64 (&rows)[4], const std::int32_t* high, const 
       tile.low[4 + i] = DotBytes(tile.low[4 + i], second, c_low);
     }
   }
-  if constexpr (Traits::kOffset != 0) {
-    tile.high_sum = DotBytes(tile.high_sum, OneBytes(), c_high);
-    tile.low_sum = DotBytes(tile.low_sum, OneBytes(), c_low);
-  }
 }
 
-// The tile's sums in the order of columns, the levels' offset taken off.
+// The tile's sums in the order of columns, the levels' offset taken off. `sums`: of the
+// coefficients, by block.
 template <DType type>
-void OrderSums(const SumTile<type>& tile, bool want_high, std::int32_t* out) {
+void OrderSums(const I32x16 (&sets)[SumTile<type>::kSets], const std::int32_t* sums,
+               std::int32_t* out) {
   using Traits = SumTraits<type>;
   constexpr int kOffset = Traits::kBytes ? kWideOffset : Traits::kOffset;
-  alignas(64) std::int32_t lanes[16], sums[16];
-  StoreI32(sums, want_high ? tile.high_sum : tile.low_sum);
   for (int set = 0; set < SumTile<type>::kSets; ++set) {
-    StoreI32(lanes, want_high ? tile.high[set] : tile.low[set]);
+    alignas(64) std::int32_t lanes[16];
+    StoreI32(lanes, sets[set]);
     for (int quarter = 0; quarter < 4; ++quarter) {
       // Byte j of a nibble block holds columns j and 16 + j; quarters of bytes are half blocks.
       const int column =
           Traits::kBytes ? quarter * 16 + set * 4 : quarter * 32 + set / 4 * 16 + set % 4 * 4;
       for (int c = 0; c < 4; ++c)
-        out[column + c] = lanes[quarter * 4 + c] - kOffset * sums[quarter * 4];
+        out[column + c] = lanes[quarter * 4 + c] - kOffset * sums[column / 32];
     }
   }
 }
@@ -203,8 +236,8 @@ void OrderSums(const SumTile<type>& tile, bool want_high, std::int32_t* out) {
 template <DType type>
 void FinishTile(const SumTile<type>& tile, const SumScratch& s, int block, int blocks, float* out) {
   alignas(64) std::int32_t high[128], low[128];
-  OrderSums<type>(tile, true, high);
-  OrderSums<type>(tile, false, low);
+  OrderSums<type>(tile.high, s.high_sum + block, high);
+  OrderSums<type>(tile.low, s.low_sum + block, low);
   for (int c = 0; c < blocks * 32; c += 16) {
     const int b = block + c / 32;
     const F32x16 sum = Fma(Set1(256.0F), ToF32(LoadI32(high + c)), ToF32(LoadI32(low + c)));
@@ -214,44 +247,47 @@ void FinishTile(const SumTile<type>& tile, const SumScratch& s, int block, int b
   }
 }
 
+// 64 bytes of levels, of which `bytes` are the row's.
+template <bool kWhole>
+inline U8x64 LoadLevels(const std::uint8_t* levels, int bytes) {
+  if constexpr (kWhole) return LoadU8(levels);
+  alignas(64) std::uint8_t part[64] = {};
+  for (int i = 0; i < bytes; i += 16) Store128(part + i, Load128(levels + i));
+  return LoadU8(part);
+}
+
 // Blocks [block, block + blocks) of the range for a chunk of rows; `next` is prefetched.
-template <DType type>
-void SumOneTile(const SumRowsParams& p, const SumChunk& chunk, const SumChunk& next,
-                const SumRange& range, const SumScratch& s, int block, int blocks, float* out) {
+template <DType type, bool kWhole>
+void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
+                const SumScratch& s, int block, int blocks, float* out) {
   SumTile<type> tile;
   for (int i = 0; i < SumTile<type>::kSets; ++i) tile.high[i] = tile.low[i] = ZeroI();
-  tile.high_sum = tile.low_sum = ZeroI();
-  const int at = range.first + block;
-  const bool whole = blocks == SumTraits<type>::kLoadBlocks;
-  for (int k = 0; k < chunk.count; k += 4) {
+  const std::ptrdiff_t offset = LevelsOffset<type>(range, range.first + block);
+  const int bytes = blocks * SumTraits<type>::kBlockBytes;
+  const std::int32_t *high = s.high + block, *low = s.low + block;
+  for (int k = 0; k < chunk.count; k += 4, high += range.padded, low += range.padded) {
     U8x64 rows[4];
-    for (int r = 0; r < 4; ++r) {
-      const int i = k + r < chunk.count ? k + r : chunk.count - 1;  // its coefficient is zero
-      const std::uint8_t* levels = LevelsAt<type>(p.weights.row(chunk.ids[i]), range, at);
-      if (whole) {
-        rows[r] = LoadU8(levels);
-      } else {
-        alignas(64) std::uint8_t part[64] = {};
-        __builtin_memcpy(part, levels,
-                         static_cast<std::size_t>(blocks * SumTraits<type>::kBlockBytes));
-        rows[r] = LoadU8(part);
-      }
-      if (k + r < next.count) Prefetch(LevelsAt<type>(p.weights.row(next.ids[k + r]), range, at));
+    for (int r = 0; r < 4; ++r)  // beyond the last: times zero
+      rows[r] = LoadLevels<kWhole>(chunk.rows[k + r] + offset, bytes);
+    if (k < next.count) {
+      for (int r = 0; r < 4; ++r) Prefetch(next.rows[k + r] + offset);
     }
-    const std::ptrdiff_t group = static_cast<std::ptrdiff_t>(k / 4) * range.padded + block;
-    AddFourRows<type>(rows, s.high + group, s.low + group, tile);
+    AddFourRows<type>(rows, high, low, tile);
   }
   FinishTile<type>(tile, s, block, blocks, out + block * 32);
 }
 
-// The run of rows of one chunk from `first` on.
-inline SumChunk ChunkAt(const SumRowsParams& p, int first) {
-  int last = first;
+// The run of rows of one chunk from `first` on; `rows` receives where they are.
+inline SumChunk ChunkAt(const SumRowsParams& p, std::size_t row_bytes, int first,
+                        const std::uint8_t** rows) {
+  int count = 0;
   if (first < p.count) {
     const int chunk = p.ids[first] / kSumChunk;
-    while (last < p.count && p.ids[last] / kSumChunk == chunk) ++last;
+    for (; first + count < p.count && p.ids[first + count] / kSumChunk == chunk; ++count)
+      rows[count] = p.weights.data + static_cast<std::size_t>(p.ids[first + count]) * row_bytes;
+    for (int i = count; i % 4 != 0; ++i) rows[i] = rows[count - 1];
   }
-  return {p.ids + first, p.h + first, last - first};
+  return {rows, p.h + first, count};
 }
 
 template <DType type>
@@ -260,21 +296,24 @@ void SumQuantized(const SumRowsParams& p) {
   range.padded = (range.count + 15) / 16 * 16;
   const SumScratch scratch = LayOut(p.scratch, range.padded);
   constexpr int kStep = SumTraits<type>::kLoadBlocks;
-  for (int first = 0; first < p.count;) {
-    const SumChunk chunk = ChunkAt(p, first);
-    const SumChunk next = ChunkAt(p, first + chunk.count);
+  const std::size_t row_bytes = RowBytes(type, p.weights.cols);
+  SumChunk chunk = ChunkAt(p, row_bytes, 0, scratch.rows[0]);
+  for (int first = 0, turn = 1; first < p.count; turn ^= 1) {
+    const SumChunk next = ChunkAt(p, row_bytes, first + chunk.count, scratch.rows[turn]);
     for (int t = 0; t < p.tokens; ++t) {
       SumChunk mine = chunk;
       mine.h += static_cast<std::ptrdiff_t>(t) * p.h_stride;
-      FindCoefficients<type>(p, mine, range, scratch);
+      FindCoefficients<type>(mine, range, scratch);
       RoundCoefficients(range, mine.count, scratch);
       float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride + p.col_begin;
-      for (int block = 0; block < range.count; block += kStep) {
-        const int blocks = range.count - block < kStep ? range.count - block : kStep;
-        SumOneTile<type>(p, mine, next, range, scratch, block, blocks, out);
-      }
+      int block = 0;
+      for (; block + kStep <= range.count; block += kStep)
+        SumOneTile<type, true>(mine, next, range, scratch, block, kStep, out);
+      if (block < range.count)
+        SumOneTile<type, false>(mine, next, range, scratch, block, range.count - block, out);
     }
     first += chunk.count;
+    chunk = next;
   }
 }
 

@@ -1,6 +1,7 @@
 // Sixteen bytes: what transposing words takes on every ISA.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__x86_64__)
@@ -61,6 +62,17 @@ inline void SplitHalves(V128 a, V128 b, V128& low, V128& high) {
 inline void Prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 #endif
+
+// Four words of each of sixteen rows, from `offset` bytes on, as four quads.
+inline void TransposeQuadsBy4(const std::uint8_t* const (&rows)[16], std::ptrdiff_t offset,
+                              std::uint8_t* quads) {
+  for (int lane = 0; lane < 16; lane += 4) {
+    V128 v[4];
+    for (int i = 0; i < 4; ++i) v[i] = Load128(rows[lane + i] + offset);
+    Transpose4(v);
+    for (int i = 0; i < 4; ++i) Store128(quads + i * 64 + lane * 4, v[i]);
+  }
+}
 
 }  // namespace
 }  // namespace thermocline::kernels

@@ -120,9 +120,9 @@ DType SummableType(DType type) {
 
 std::size_t SumScratchBytes(int columns) {
   // Coefficients as floats and as two bytes each, for a chunk of rows padded to four and blocks
-  // padded to 16; then sums and scales.
+  // padded to 16; then five numbers for each block, and where the rows of two chunks are.
   const auto blocks = static_cast<std::size_t>((columns + 511) / 512 * 16);
-  return blocks * (kSumChunk + 4) * (4 + 2) + blocks * 16 * 4 + 4096;
+  return blocks * (kSumChunk + 4) * (4 + 2) + 5 * blocks * 4 + 2 * (kSumChunk + 4) * 8 + 128;
 }
 
 void reference::SumRows(const SumRowsParams& p) {
