@@ -91,14 +91,23 @@ DownLayout ChooseLayout(const ModelFile& model, const GgufWriteOptions& options)
   return DownLayout::kColumns;
 }
 
-void Turn(DownLayout layout, PlannedTensor& planned) {
+// Refuses what is no down projection by its shape: sizes checked with the configuration bound the
+// memory that turning takes.
+Status Turn(const ModelConfig& config, DownLayout layout, PlannedTensor& planned) {
   const std::string& name = planned.tensor->name;
-  planned.name = name;
   const bool to_rows = layout == DownLayout::kRows && name.ends_with(kColumns);
   const bool to_columns = layout == DownLayout::kColumns && name.ends_with(kRows);
   planned.transposed = to_rows || to_columns;
+  if (!planned.transposed) return OkStatus();
+  const std::int64_t d = config.hidden_size, f = config.intermediate_size;
+  const TensorInfo& tensor = *planned.tensor;
+  if (tensor.num_dims != 2 || tensor.rows != (to_rows ? d : f) || tensor.cols != (to_rows ? f : d))
+    return base::InvalidArgument("tensor '", name, "' has the shape [", tensor.rows, ", ",
+                                 tensor.cols, "], expected [", to_rows ? d : f, ", ",
+                                 to_rows ? f : d, "]");
   if (to_rows) planned.name.replace(name.size() - kColumns.size(), kColumns.size(), kRows);
   if (to_columns) planned.name.replace(name.size() - kRows.size(), kRows.size(), kColumns);
+  return OkStatus();
 }
 
 }  // namespace
@@ -116,8 +125,9 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
   std::vector<PlannedTensor> plan;
   std::map<std::string, int> widened;
   for (const TensorInfo& tensor : model.tensors) {
-    PlannedTensor& planned = plan.emplace_back(PlannedTensor{.tensor = &tensor, .name = tensor.name});
-    Turn(keeps_rows ? DownLayout::kAuto : layout, planned);
+    PlannedTensor& planned =
+        plan.emplace_back(PlannedTensor{.tensor = &tensor, .name = tensor.name});
+    RETURN_IF_ERROR(Turn(model.config, keeps_rows ? DownLayout::kAuto : layout, planned));
     planned.type = TargetType(planned, options.type);
     const DType asked = options.type.value_or(*tensor.type->dtype);
     if (planned.name.ends_with(kRows) && NeuronMajorType(asked) != asked)

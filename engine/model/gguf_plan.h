@@ -15,7 +15,8 @@ struct PlannedTensor {
 };
 
 // In the order of `model.tensors`, which must outlive it. Logs what an option would do better, or
-// did otherwise than asked. Unimplemented names a tensor that cannot be read.
+// did otherwise than asked. Unimplemented names a tensor that cannot be read,
+// InvalidArgument a down projection of another shape.
 Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
                                             const GgufWriteOptions& options);
 

@@ -219,6 +219,16 @@ def test_a_file_of_this_magic_without_predictors_is_refused(tmp_path):
     assert "sparse_threshold" not in run_json("inspect", write(path, "llama", tensors, magic=b"GGUF"))["config"]
 
 
+@pytest.mark.parametrize("shape", [(F,), (F // 2, 128), (F, 32)])
+def test_a_projection_of_another_shape_is_not_turned(shape, tmp_path):
+    tensors = random_tensors("llama")
+    tensors["blk.1.ffn_down_t.weight"] = np.zeros(shape, np.float32)
+    path = write(tmp_path / "model.gguf", "llama", tensors)
+    result = run("convert", path, tmp_path / "out.gguf", "--down", "columns", check=False)
+    assert result.returncode == 1 and b"'blk.1.ffn_down_t.weight' has the shape" in result.stderr
+    assert not (tmp_path / "out.gguf").exists()
+
+
 @pytest.mark.parametrize("threshold", [math.nan, math.inf])
 def test_a_threshold_that_is_no_number_is_refused(threshold, tmp_path):
     path = write(tmp_path / "model.gguf", "opt", random_tensors("opt"), threshold=threshold)
