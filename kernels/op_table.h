@@ -8,6 +8,8 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/quantize.h"
+#include "kernels/rows.h"
+#include "kernels/sign_predict.h"
 #include "kernels/types.h"
 
 namespace thermocline::kernels {
@@ -15,6 +17,9 @@ namespace thermocline::kernels {
 struct OpTable {
   const char* name;  // "reference", "avx2", "avxvnni", "avx512", "amx", "neon", "i8mm"
   void (*gemm)(const GemmParams&);
+  void (*gemm_rows)(const GemmRowsParams&);
+  void (*sum_rows)(const SumRowsParams&);
+  void (*sign_scores)(const SignScoresParams&);
   void (*quantize)(const QuantizeParams&);
   void (*attention)(const AttentionParams&);
   void (*rms_norm)(const RmsNormParams&);

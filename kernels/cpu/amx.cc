@@ -1,10 +1,15 @@
 // The op table for AMX: AVX-512, and tiles where many tokens share the weights.
+#include "kernels/cpu/sign_popcnt.h"
 #include "kernels/op_table.h"
 //
 #include "kernels/cpu/simd_avx512.h"
 //
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
+//
+#include "kernels/cpu/rows.inl.h"
+//
+#include "kernels/cpu/sum_rows.inl.h"
 //
 #include "kernels/cpu/attention.inl.h"
 #include "kernels/cpu/gemm_amx.inl.h"
@@ -73,11 +78,19 @@ struct HardwareTiles {
 }  // namespace
 
 extern const OpTable kAmxOps;
-const OpTable kAmxOps = {"amx",     GemmWithTiles<HardwareTiles>,
-                         Quantize,  Attention,
-                         RmsNorm,   LayerNorm,
-                         Rope,      Gated,
-                         Add,       ToHalf,
+const OpTable kAmxOps = {"amx",
+                         GemmWithTiles<HardwareTiles>,
+                         GemmRows<GemmWithTiles<HardwareTiles>>,
+                         SumRows,
+                         SignScoresPopcnt,
+                         Quantize,
+                         Attention,
+                         RmsNorm,
+                         LayerNorm,
+                         Rope,
+                         Gated,
+                         Add,
+                         ToHalf,
                          SoftmaxExp};
 
 }  // namespace thermocline::kernels

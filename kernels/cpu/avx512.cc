@@ -1,4 +1,6 @@
 // The op table for AVX-512 with VNNI. This file alone is compiled for that ISA.
+#include "kernels/cpu/sign_popcnt.h"
+#include "kernels/cpu/x86_features.h"
 #include "kernels/op_table.h"
 //
 #include "kernels/cpu/simd_avx512.h"
@@ -6,12 +8,28 @@
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 //
+#include "kernels/cpu/rows.inl.h"
+//
+#include "kernels/cpu/sum_rows.inl.h"
+//
+#include "kernels/cpu/sign_predict.inl.h"
+//
 #include "kernels/cpu/attention.inl.h"
 
 namespace thermocline::kernels {
 
+namespace {
+
+void SignScoresBest(const SignScoresParams& p) {
+  static const bool kCounts = HasVectorPopcount();
+  kCounts ? SignScoresPopcnt(p) : SignScores(p);
+}
+
+}  // namespace
+
 extern const OpTable kAvx512Ops;
-const OpTable kAvx512Ops = {kIsaName, Gemm,  Quantize, Attention, RmsNorm,   LayerNorm,
-                            Rope,     Gated, Add,      ToHalf,    SoftmaxExp};
+const OpTable kAvx512Ops = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   SignScoresBest,
+                            Quantize, Attention, RmsNorm,        LayerNorm, Rope,
+                            Gated,    Add,       ToHalf,         SoftmaxExp};
 
 }  // namespace thermocline::kernels

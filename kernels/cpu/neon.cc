@@ -6,12 +6,19 @@
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 //
+#include "kernels/cpu/rows.inl.h"
+//
+#include "kernels/cpu/sum_rows.inl.h"
+//
+#include "kernels/cpu/sign_predict.inl.h"
+//
 #include "kernels/cpu/attention.inl.h"
 
 namespace thermocline::kernels {
 
 extern const OpTable kNeonOps;
-const OpTable kNeonOps = {kIsaName, Gemm,  Quantize, Attention, RmsNorm,   LayerNorm,
-                          Rope,     Gated, Add,      ToHalf,    SoftmaxExp};
+const OpTable kNeonOps = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   SignScores,
+                          Quantize, Attention, RmsNorm,        LayerNorm, Rope,
+                          Gated,    Add,       ToHalf,         SoftmaxExp};
 
 }  // namespace thermocline::kernels

@@ -206,6 +206,87 @@ inline constexpr std::int32_t kWideOffset =
     0;  // what Dot4Wide leaves to subtract, times the sum of x
 #endif
 
+inline I32x16 ShiftLeftI(I32x16 v, int bits) {
+  const __m128i count = _mm_cvtsi32_si128(bits);
+  return {_mm256_sll_epi32(v.a, count), _mm256_sll_epi32(v.b, count)};
+}
+inline void StoreI32(std::int32_t* p, I32x16 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.a);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), v.b);
+}
+inline I32x16 SubI(I32x16 x, I32x16 y) {
+  return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+inline U8x64 XorBytes(U8x64 x, U8x64 y) {
+  return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)};
+}
+inline U8x64 AndBytes(U8x64 x, U8x64 y) {
+  return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)};
+}
+inline __m256i CountNibbles(__m256i nibbles) {
+  const __m256i counts =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+  return _mm256_shuffle_epi8(counts, nibbles);
+}
+// Ones in each word.
+inline I32x16 CountBits(U8x64 v) {
+  const U8x64 low = LowNibbles(v), high = HighNibbles(v);
+  const __m256i one = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
+  return {AddQuads(zero, _mm256_add_epi8(CountNibbles(low.a), CountNibbles(high.a)), one),
+          AddQuads(zero, _mm256_add_epi8(CountNibbles(low.b), CountNibbles(high.b)), one)};
+}
+inline U8x64 OneBytes() { return {_mm256_set1_epi8(1), _mm256_set1_epi8(1)}; }
+// Four rows of 64 bytes, quarter by quarter: byte 4j + r of a quarter of mixed[i] is byte 4i + j of
+// row r's quarter.
+inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
+  const auto half = [&](__m256i a, __m256i b, __m256i c, __m256i d, __m256i U8x64::*part) {
+    const __m256i ab_low = _mm256_unpacklo_epi8(a, b), ab_high = _mm256_unpackhi_epi8(a, b),
+                  cd_low = _mm256_unpacklo_epi8(c, d), cd_high = _mm256_unpackhi_epi8(c, d);
+    mixed[0].*part = _mm256_unpacklo_epi16(ab_low, cd_low);
+    mixed[1].*part = _mm256_unpackhi_epi16(ab_low, cd_low);
+    mixed[2].*part = _mm256_unpacklo_epi16(ab_high, cd_high);
+    mixed[3].*part = _mm256_unpackhi_epi16(ab_high, cd_high);
+  };
+  half(rows[0].a, rows[1].a, rows[2].a, rows[3].a, &U8x64::a);
+  half(rows[0].b, rows[1].b, rows[2].b, rows[3].b, &U8x64::b);
+}
+// p[i] in every word of quarter i.
+inline U8x64 SpreadFour(const std::int32_t* p) {
+  const auto pair = [](std::int32_t low, std::int32_t high) {
+    return _mm256_set_epi32(high, high, high, high, low, low, low, low);
+  };
+  return {pair(p[0], p[1]), pair(p[2], p[3])};
+}
+// p[i] in every word of half i.
+inline U8x64 SpreadTwo(const std::int32_t* p) {
+  return {_mm256_set1_epi32(p[0]), _mm256_set1_epi32(p[1])};
+}
+// acc[lane] += sum over 4 bytes of level * coefficient, levels unsigned, coefficients signed.
+// Requires: levels <= 127.
+inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+  return {AddQuads(acc.a, levels.a, coefficients.a), AddQuads(acc.b, levels.b, coefficients.b)};
+}
+// As DotBytes for levels above 127, less kWideOffset times the coefficients.
+#if THERMOCLINE_VNNI_256
+inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+  return DotBytes(acc, levels, coefficients);
+}
+#else
+// The other way round than AddQuadsSigned: a coefficient may be -128, which has no negative.
+inline __m256i AddQuadsWide(__m256i acc, __m256i levels, __m256i coefficients) {
+  const __m256i q = _mm256_xor_si256(levels, _mm256_set1_epi8(-128));
+  const __m256i even = _mm256_madd_epi16(_mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8),
+                                         _mm256_srai_epi16(_mm256_slli_epi16(coefficients, 8), 8));
+  const __m256i odd =
+      _mm256_madd_epi16(_mm256_srai_epi16(q, 8), _mm256_srai_epi16(coefficients, 8));
+  return _mm256_add_epi32(acc, _mm256_add_epi32(even, odd));
+}
+inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+  return {AddQuadsWide(acc.a, levels.a, coefficients.a),
+          AddQuadsWide(acc.b, levels.b, coefficients.b)};
+}
+#endif
+
 inline float SumHalf(__m256 half) {
   const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
   const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));

@@ -113,6 +113,57 @@ inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
 inline constexpr std::int32_t kWideOffset =
     128;  // what Dot4Wide leaves to subtract, times the sum of x
 
+inline I32x16 ShiftLeftI(I32x16 v, int bits) {
+  return _mm512_sll_epi32(v, _mm_cvtsi32_si128(bits));
+}
+inline void StoreI32(std::int32_t* p, I32x16 v) { _mm512_storeu_si512(p, v); }
+inline I32x16 SubI(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
+inline U8x64 XorBytes(U8x64 a, U8x64 b) { return _mm512_xor_si512(a, b); }
+inline U8x64 AndBytes(U8x64 a, U8x64 b) { return _mm512_and_si512(a, b); }
+// Ones in each word.
+inline I32x16 CountBits(U8x64 v) {
+#if defined(__AVX512VPOPCNTDQ__)
+  return _mm512_popcnt_epi32(v);
+#else
+  const __m512i counts =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+  const __m512i bytes = _mm512_add_epi8(_mm512_shuffle_epi8(counts, LowNibbles(v)),
+                                        _mm512_shuffle_epi8(counts, HighNibbles(v)));
+  return _mm512_dpbusd_epi32(_mm512_setzero_si512(), bytes, _mm512_set1_epi8(1));
+#endif
+}
+inline U8x64 OneBytes() { return _mm512_set1_epi8(1); }
+// Four rows of 64 bytes, quarter by quarter: byte 4j + r of a quarter of mixed[i] is byte 4i + j of
+// row r's quarter.
+inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
+  const __m512i ab_low = _mm512_unpacklo_epi8(rows[0], rows[1]),
+                ab_high = _mm512_unpackhi_epi8(rows[0], rows[1]),
+                cd_low = _mm512_unpacklo_epi8(rows[2], rows[3]),
+                cd_high = _mm512_unpackhi_epi8(rows[2], rows[3]);
+  mixed[0] = _mm512_unpacklo_epi16(ab_low, cd_low);
+  mixed[1] = _mm512_unpackhi_epi16(ab_low, cd_low);
+  mixed[2] = _mm512_unpacklo_epi16(ab_high, cd_high);
+  mixed[3] = _mm512_unpackhi_epi16(ab_high, cd_high);
+}
+// p[i] in every word of quarter i.
+inline U8x64 SpreadFour(const std::int32_t* p) {
+  const __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm512_permutexvar_epi32(_mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0),
+                                  four);
+}
+// p[i] in every word of half i.
+inline U8x64 SpreadTwo(const std::int32_t* p) {
+  return _mm512_inserti64x4(_mm512_set1_epi32(p[0]), _mm256_set1_epi32(p[1]), 1);
+}
+// acc[lane] += sum over 4 bytes of level * coefficient, levels unsigned, coefficients signed.
+inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+  return _mm512_dpbusd_epi32(acc, levels, coefficients);
+}
+// As DotBytes for levels above 127, less kWideOffset times the coefficients.
+inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+  return DotBytes(acc, levels, coefficients);
+}
+
 // Lanes added pairwise, halves first: the order of the reference.
 inline float SumLanes(F32x16 v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

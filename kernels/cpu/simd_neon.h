@@ -188,6 +188,65 @@ inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
 inline constexpr std::int32_t kWideOffset =
     0;  // what Dot4Wide leaves to subtract, times the sum of x
 
+inline I32x16 ShiftLeftI(I32x16 x, int bits) {
+  return Map<I32x16>([&](int i) { return vshlq_s32(x.v[i], vdupq_n_s32(bits)); });
+}
+inline void StoreI32(std::int32_t* p, I32x16 x) {
+  for (int i = 0; i < 4; ++i) vst1q_s32(p + 4 * i, x.v[i]);
+}
+inline I32x16 SubI(I32x16 a, I32x16 b) {
+  return Map<I32x16>([&](int i) { return vsubq_s32(a.v[i], b.v[i]); });
+}
+inline U8x64 XorBytes(U8x64 a, U8x64 b) {
+  return Map<U8x64>([&](int i) { return veorq_u8(a.v[i], b.v[i]); });
+}
+inline U8x64 AndBytes(U8x64 a, U8x64 b) {
+  return Map<U8x64>([&](int i) { return vandq_u8(a.v[i], b.v[i]); });
+}
+// Ones in each word.
+inline I32x16 CountBits(U8x64 x) {
+  return Map<I32x16>(
+      [&](int i) { return vreinterpretq_s32_u32(vpaddlq_u16(vpaddlq_u8(vcntq_u8(x.v[i])))); });
+}
+inline U8x64 OneBytes() {
+  return Map<U8x64>([](int) { return vdupq_n_u8(1); });
+}
+// Four rows of 64 bytes, quarter by quarter: byte 4j + r of a quarter of mixed[i] is byte 4i + j of
+// row r's quarter.
+inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
+  const auto words = [](uint8x16_t x) { return vreinterpretq_u16_u8(x); };
+  const auto bytes = [](uint16x8_t x) { return vreinterpretq_u8_u16(x); };
+  for (int i = 0; i < 4; ++i) {
+    const uint8x16_t a = rows[0].v[i], b = rows[1].v[i], c = rows[2].v[i], d = rows[3].v[i];
+    const uint16x8_t ab_low = words(vzip1q_u8(a, b)), ab_high = words(vzip2q_u8(a, b)),
+                     cd_low = words(vzip1q_u8(c, d)), cd_high = words(vzip2q_u8(c, d));
+    mixed[0].v[i] = bytes(vzip1q_u16(ab_low, cd_low));
+    mixed[1].v[i] = bytes(vzip2q_u16(ab_low, cd_low));
+    mixed[2].v[i] = bytes(vzip1q_u16(ab_high, cd_high));
+    mixed[3].v[i] = bytes(vzip2q_u16(ab_high, cd_high));
+  }
+}
+// p[i] in every word of quarter i.
+inline U8x64 SpreadFour(const std::int32_t* p) {
+  return Map<U8x64>([&](int i) { return vreinterpretq_u8_s32(vdupq_n_s32(p[i])); });
+}
+// p[i] in every word of half i.
+inline U8x64 SpreadTwo(const std::int32_t* p) {
+  return Map<U8x64>([&](int i) { return vreinterpretq_u8_s32(vdupq_n_s32(p[i / 2])); });
+}
+// acc[lane] += sum over 4 bytes of level * coefficient, levels unsigned, coefficients signed.
+// Requires: levels <= 127.
+inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+  return Map<I32x16>([&](int i) {
+    return vdotq_s32(acc.v[i], vreinterpretq_s8_u8(levels.v[i]),
+                     vreinterpretq_s8_u8(coefficients.v[i]));
+  });
+}
+// As DotBytes for levels above 127, less kWideOffset times the coefficients.
+inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+  return DotBytes(acc, TakeOffset(levels), coefficients);
+}
+
 // Lanes added pairwise, halves first: the order of the reference.
 inline float SumLanes(F32x16 x) {
   const float32x4_t low = vaddq_f32(x.v[0], x.v[2]), high = vaddq_f32(x.v[1], x.v[3]);

@@ -51,6 +51,8 @@ bool HasAvx512() {
          __builtin_cpu_supports("avx512vnni");
 }
 
+bool HasVectorPopcount() { return HasAvx512() && __builtin_cpu_supports("avx512vpopcntdq"); }
+
 bool HasAmx() {
   const unsigned edx = CpuidLeaf7(0).edx;
   static const bool has =

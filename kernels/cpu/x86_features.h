@@ -4,9 +4,10 @@
 
 namespace thermocline::kernels {
 
-bool HasAvx2();     // with FMA and F16C
-bool HasAvxVnni();  // AVX2 with VEX-encoded byte dot products
-bool HasAvx512();   // F, BW, VL, DQ, VNNI
+bool HasAvx2();            // with FMA and F16C
+bool HasAvxVnni();         // AVX2 with VEX-encoded byte dot products
+bool HasAvx512();          // F, BW, VL, DQ, VNNI
+bool HasVectorPopcount();  // AVX-512 with VPOPCNTDQ
 // AVX-512, AMX-TILE and AMX-INT8, and the kernel's permission to use tiles, which this asks for.
 bool HasAmx();
 

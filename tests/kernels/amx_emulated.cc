@@ -8,6 +8,12 @@
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 //
+#include "kernels/cpu/rows.inl.h"
+//
+#include "kernels/cpu/sum_rows.inl.h"
+//
+#include "kernels/cpu/sign_predict.inl.h"
+//
 #include "kernels/cpu/attention.inl.h"
 #include "kernels/cpu/gemm_amx.inl.h"
 #include "tests/kernels/tables.h"
@@ -41,6 +47,9 @@ struct EmulatedTiles {
 const OpTable* AmxEmulated() {
   static const OpTable table = {"amx emulated",
                                 GemmWithTiles<EmulatedTiles>,
+                                GemmRows<GemmWithTiles<EmulatedTiles>>,
+                                SumRows,
+                                SignScores,
                                 Quantize,
                                 Attention,
                                 RmsNorm,

@@ -7,15 +7,21 @@
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 //
+#include "kernels/cpu/rows.inl.h"
+//
+#include "kernels/cpu/sum_rows.inl.h"
+//
+#include "kernels/cpu/sign_predict.inl.h"
+//
 #include "kernels/cpu/attention.inl.h"
 #include "tests/kernels/tables.h"
 
 namespace thermocline::kernels {
 
 const OpTable* AvxVnniAsAvx512() {
-  static const OpTable table = {"avxvnni as avx512", Gemm, Quantize, Attention, RmsNorm,
-                                LayerNorm,           Rope, Gated,    Add,       ToHalf,
-                                SoftmaxExp};
+  static const OpTable table = {
+      "avxvnni as avx512", Gemm, GemmRows<Gemm>, SumRows, SignScores, Quantize,  Attention, RmsNorm,
+      LayerNorm,           Rope, Gated,          Add,     ToHalf,     SoftmaxExp};
   return HasAvx512() ? &table : nullptr;
 }
 

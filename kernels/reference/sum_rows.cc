@@ -1,0 +1,139 @@
+// Scalar oracle of SumRows (kernels/rows.h).
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/reference.h"
+#include "kernels/reference/row_layout.h"
+
+namespace thermocline::kernels {
+namespace {
+
+// One row's block of 32 columns: weight = a * (level - offset) + m.
+struct RowBlock {
+  float a, m;
+  int levels[32];  // less the type's offset
+};
+
+// Of columns [32 block, 32 block + 32) of a row; `lane` is the row in lane 0 of a panel.
+RowBlock ReadBlock(DType type, const std::uint8_t* lane, int block) {
+  const PanelLayout layout = LayoutOf(type);
+  const bool k_type = Traits(type).block_size == 256;
+  const int in_block = k_type ? block % 8 : 0;
+  const std::uint8_t* data = lane + static_cast<std::size_t>(k_type ? block / 8 : block) *
+                                        PanelBytes(type, Traits(type).block_size);
+  RowBlock out{.a = PanelHalf(data, 0, 0), .m = 0, .levels = {}};
+  if (k_type) {
+    out.a *= static_cast<float>(SixBitNumber(data + 64, 0, in_block));
+    out.m = -PanelHalf(data, 32, 0) * static_cast<float>(SixBitNumber(data + 64, 0, 8 + in_block));
+  } else if (layout.min >= 0) {
+    out.m = PanelHalf(data, layout.min, 0);
+  }
+  for (int c = 0; c < 32; ++c)
+    out.levels[c] = PanelLevel(type, data, 0, in_block * 32 + c) - layout.offset;
+  return out;
+}
+
+// One token, one block of 32 columns, the rows of one chunk.
+void AddChunk(const std::vector<RowBlock>& rows, const float* h, bool has_minimums, float* y) {
+  float largest = 0, minimums = 0;
+  for (std::size_t k = 0; k < rows.size(); ++k)
+    largest = std::max(largest, std::fabs(h[k] * rows[k].a));
+  for (std::size_t k = 0; k < rows.size(); ++k) minimums = std::fma(h[k], rows[k].m, minimums);
+  if (largest > kActivationMin) {
+    const float scale = largest * (1.0F / kCoefficientMax), inverse = kCoefficientMax / largest;
+    for (int c = 0; c < 32; ++c) {
+      int high = 0, low = 0;
+      for (std::size_t k = 0; k < rows.size(); ++k) {
+        const int q = static_cast<int>(std::nearbyint(h[k] * rows[k].a * inverse));
+        const int q_high = (q + 128) >> 8;
+        high += q_high * rows[k].levels[c];
+        low += (q - 256 * q_high) * rows[k].levels[c];
+      }
+      const float sum = std::fma(256.0F, static_cast<float>(high), static_cast<float>(low));
+      y[c] = std::fma(scale, sum, y[c]);
+    }
+  }
+  if (has_minimums) {
+    for (int c = 0; c < 32; ++c) y[c] += minimums;
+  }
+}
+
+void SumQuantized(const SumRowsParams& p, std::vector<std::uint8_t>& lanes) {
+  const DType type = p.weights.type;
+  for (int t = 0; t < p.tokens; ++t) {
+    float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride;
+    std::fill(out + p.col_begin, out + p.col_end, 0.0F);
+    for (int first = 0; first < p.count;) {
+      const int chunk = p.ids[first] / kSumChunk;
+      int last = first;
+      while (last < p.count && p.ids[last] / kSumChunk == chunk) ++last;
+      for (int block = p.col_begin / 32; block < p.col_end / 32; ++block) {
+        std::vector<RowBlock> rows;
+        for (int k = first; k < last; ++k) {
+          const std::uint8_t* row = p.weights.row(p.ids[k]);
+          reference::GatherPanel(type, &row, 1, p.weights.cols, lanes.data());
+          rows.push_back(ReadBlock(type, lanes.data(), block));
+        }
+        AddChunk(rows, p.h + static_cast<std::ptrdiff_t>(t) * p.h_stride + first,
+                 LayoutOf(type).min >= 0, out + block * 32);
+      }
+      first = last;
+    }
+  }
+}
+
+void SumFloats(const SumRowsParams& p, std::vector<float>& row) {
+  for (int t = 0; t < p.tokens; ++t) {
+    float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride;
+    std::fill(out + p.col_begin, out + p.col_end, 0.0F);
+    for (int k = 0; k < p.count; ++k) {
+      DequantizeMatrixRow(p.weights, p.ids[k], row.data());
+      const float h = p.h[static_cast<std::ptrdiff_t>(t) * p.h_stride + k];
+      for (int c = p.col_begin; c < p.col_end; ++c)
+        out[c] = std::fma(h, row[static_cast<std::size_t>(c)], out[c]);
+    }
+  }
+}
+
+}  // namespace
+
+bool CanSumRows(DType type) {
+  switch (type) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kQ8_0:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ4_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
+DType SummableType(DType type) {
+  const DType native = NativeType(type);
+  return CanSumRows(native) ? native : DType::kQ8_0;
+}
+
+std::size_t SumScratchBytes(int columns) {
+  // Coefficients as floats and as two bytes each, for a chunk of rows padded to four and blocks
+  // padded to 16; then sums and scales.
+  const auto blocks = static_cast<std::size_t>((columns + 511) / 512 * 16);
+  return blocks * (kSumChunk + 4) * (4 + 2) + blocks * 16 * 4 + 4096;
+}
+
+void reference::SumRows(const SumRowsParams& p) {
+  const auto cols = static_cast<std::size_t>(p.weights.cols);
+  if (Traits(p.weights.type).quantized) {
+    std::vector<std::uint8_t> lanes(PanelBytes(p.weights.type, p.weights.cols));
+    SumQuantized(p, lanes);
+  } else {
+    std::vector<float> row(cols);
+    SumFloats(p, row);
+  }
+}
+
+}  // namespace thermocline::kernels

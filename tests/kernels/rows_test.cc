@@ -1,0 +1,256 @@
+// Products and sums of chosen rows: the reference is near double precision, every table gives the
+// reference's bits, and a row that is absent is a row whose h is zero.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/kernels/tables.h"
+
+namespace thermocline::kernels {
+namespace {
+
+std::vector<std::uint8_t> PackAllRows(DType type, const std::vector<std::uint8_t>& gguf, int rows,
+                                      int cols) {
+  std::vector<std::uint8_t> out(gguf.size());
+  for (int r = 0; r < rows; r += kPanelRows) {
+    const std::size_t at = static_cast<std::size_t>(r) * RowBytes(type, cols);
+    PackRows(type, gguf.data() + at, std::min(kPanelRows, rows - r), cols, out.data() + at);
+  }
+  return out;
+}
+
+std::vector<int> SomeRows(int rows, int every) {
+  std::vector<int> ids;
+  for (int r = every / 2; r < rows; r += every) ids.push_back(r);
+  return ids;
+}
+
+struct Input {
+  std::vector<float> x, scale, scaled_sum;
+  std::vector<std::int8_t> q;
+  std::vector<std::int32_t> sum, half_sum;
+  Activations view;
+
+  Input(int tokens, int cols)
+      : x(RandomFloats(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(cols), 7)) {
+    q.resize(x.size());
+    scale.resize(x.size() / 32 + 1);
+    scaled_sum.resize(scale.size());
+    sum.resize(scale.size());
+    half_sum.resize(scale.size());
+    if (cols % 32 == 0) {
+      ReferenceOps().quantize({.x = x.data(),
+                               .n = static_cast<int>(x.size()),
+                               .q = q.data(),
+                               .scale = scale.data(),
+                               .scaled_sum = scaled_sum.data(),
+                               .sum = sum.data(),
+                               .half_sum = half_sum.data()});
+    }
+    view = {x.data(), q.data(), scale.data(), scaled_sum.data(), sum.data(), half_sum.data(), cols};
+  }
+};
+
+std::vector<int> Columns(DType type) {
+  if (!Traits(type).quantized) return {5, 64, 172};
+  const int block = Traits(type).block_size;
+  return {block, 3 * block, 8 * block, 9 * block + (block == 32 ? 64 : 0)};
+}
+
+TEST(Rows, ProductsHaveTheBitsOfPanels) {
+  constexpr int kRows = 70;
+  for (int t = 0; t < kNumNativeDTypes; ++t) {
+    const auto type = static_cast<DType>(t);
+    for (const int cols : Columns(type)) {
+      const auto gguf = RandomRows(type, kRows, cols, 11);
+      const auto panels = Pack(type, gguf, kRows, cols),
+                 rows = PackAllRows(type, gguf, kRows, cols);
+      std::vector<std::uint8_t> scratch(PanelBytes(type, cols));
+      for (const int tokens : {1, 3, 17}) {
+        const Input input(tokens, cols);
+        std::vector<float> all(static_cast<std::size_t>(tokens * kRows));
+        ReferenceOps().gemm({.weights = {type, kRows, cols, panels.data()},
+                             .activations = input.view,
+                             .tokens = tokens,
+                             .out = all.data(),
+                             .out_stride = kRows,
+                             .panel_begin = 0,
+                             .panel_end = NumPanels(kRows)});
+        std::vector<const OpTable*> tables = FastTables();
+        tables.push_back(&ReferenceOps());
+        for (const OpTable* ops : tables) {
+          for (const int every : {1, 2, 7}) {
+            const auto ids = SomeRows(kRows, every);
+            const int count = static_cast<int>(ids.size());
+            std::vector<float> out(static_cast<std::size_t>(tokens * count), -1);
+            ops->gemm_rows({.weights = {type, kRows, cols, rows.data()},
+                            .ids = every == 1 ? nullptr : ids.data(),
+                            .first = 0,
+                            .count = count,
+                            .activations = input.view,
+                            .tokens = tokens,
+                            .out = out.data(),
+                            .out_stride = count,
+                            .scratch = scratch.data()});
+            for (int token = 0; token < tokens; ++token) {
+              for (int k = 0; k < count; ++k) {
+                ASSERT_EQ(
+                    out[static_cast<std::size_t>(token * count + k)],
+                    all[static_cast<std::size_t>(token * kRows + ids[static_cast<std::size_t>(k)])])
+                    << ops->name << " " << Traits(type).name << " cols " << cols << " tokens "
+                    << tokens << " row " << ids[static_cast<std::size_t>(k)];
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Rows, ARowReadsBackAsItWas) {
+  for (int t = 0; t < kNumNativeDTypes; ++t) {
+    const auto type = static_cast<DType>(t);
+    const int cols = Columns(type).back();
+    const auto gguf = RandomRows(type, 19, cols, 5);
+    const auto rows = PackAllRows(type, gguf, 19, cols);
+    std::vector<float> want(static_cast<std::size_t>(cols)), got(want.size());
+    DequantizeRow(type, gguf.data() + 17 * RowBytes(type, cols), cols, want.data());
+    DequantizeMatrixRow({type, 19, cols, rows.data()}, 17, got.data());
+    EXPECT_EQ(got, want) << Traits(type).name;
+  }
+}
+
+struct Sum {
+  DType type;
+  int rows, cols;
+  std::vector<std::uint8_t> gguf, data;
+  RowMatrix matrix;
+
+  Sum(DType t, int num_rows, int num_cols)
+      : type(t),
+        rows(num_rows),
+        cols(num_cols),
+        gguf(RandomRows(t, num_rows, num_cols, 23)),
+        data(PackAllRows(t, gguf, num_rows, num_cols)),
+        matrix{t, num_rows, num_cols, data.data()} {}
+
+  // The sum over `ids` for tokens whose h of row r is h[t * rows + r], in ranges of `step` columns.
+  std::vector<float> Run(const OpTable& ops, const std::vector<int>& ids,
+                         const std::vector<float>& h, int tokens, int step) const {
+    std::vector<float> chosen;
+    for (int t = 0; t < tokens; ++t) {
+      for (const int id : ids) chosen.push_back(h[static_cast<std::size_t>(t * rows + id)]);
+    }
+    std::vector<float> out(static_cast<std::size_t>(tokens * cols), -1);
+    for (int begin = 0; begin < cols; begin += step) {
+      const int end = std::min(cols, begin + step);
+      std::vector<std::uint8_t> scratch(SumScratchBytes(end - begin));
+      ops.sum_rows({.weights = matrix,
+                    .ids = ids.data(),
+                    .count = static_cast<int>(ids.size()),
+                    .h = chosen.data(),
+                    .h_stride = static_cast<int>(ids.size()),
+                    .tokens = tokens,
+                    .col_begin = begin,
+                    .col_end = end,
+                    .out = out.data(),
+                    .out_stride = cols,
+                    .scratch = scratch.data()});
+    }
+    return out;
+  }
+};
+
+// About one in five is not zero; some are large.
+std::vector<float> SparseH(int n) {
+  std::vector<float> h = RandomFloats(static_cast<std::size_t>(n), 31);
+  for (std::size_t i = 0; i < h.size(); ++i) {
+    if (i % 5 != 1) h[i] = 0;
+    if (i % 35 == 1) h[i] *= 50;
+  }
+  return h;
+}
+
+std::vector<Sum> Sums() {
+  std::vector<Sum> sums;
+  for (int t = 0; t < kNumNativeDTypes; ++t) {
+    const auto type = static_cast<DType>(t);
+    if (!CanSumRows(type)) continue;
+    const int block = Traits(type).block_size;
+    sums.emplace_back(type, 2300, block == 1 ? 90 : block == 32 ? 608 : 768);
+    sums.emplace_back(type, 37, block == 1 ? 5 : block);
+  }
+  return sums;
+}
+
+std::vector<int> LiveRows(const Sum& sum, const std::vector<float>& h, int tokens) {
+  std::vector<int> ids;
+  for (int r = 0; r < sum.rows; ++r) {
+    bool live = false;
+    for (int t = 0; t < tokens; ++t)
+      live = live || h[static_cast<std::size_t>(t * sum.rows + r)] != 0;
+    if (live) ids.push_back(r);
+  }
+  return ids;
+}
+
+TEST(SumRows, TheReferenceIsNearDoublePrecision) {
+  for (const Sum& sum : Sums()) {
+    const auto h = SparseH(sum.rows);
+    const auto got = sum.Run(ReferenceOps(), LiveRows(sum, h, 1), h, 1, 1 << 20);
+    std::vector<double> want(static_cast<std::size_t>(sum.cols)), size(want.size());
+    std::vector<float> row(want.size());
+    for (int r = 0; r < sum.rows; ++r) {
+      DequantizeRow(sum.type,
+                    sum.gguf.data() + static_cast<std::size_t>(r) * RowBytes(sum.type, sum.cols),
+                    sum.cols, row.data());
+      for (std::size_t c = 0; c < want.size(); ++c) {
+        want[c] +=
+            static_cast<double>(h[static_cast<std::size_t>(r)]) * static_cast<double>(row[c]);
+        size[c] += std::fabs(static_cast<double>(h[static_cast<std::size_t>(r)]) *
+                             static_cast<double>(row[c]));
+      }
+    }
+    // Coefficients of 16 bits: half a unit of the largest's 2^-15 for each row.
+    for (std::size_t c = 0; c < want.size(); ++c)
+      ASSERT_NEAR(got[c], want[c], 2e-4 * size[c] + 1e-6)
+          << Traits(sum.type).name << " column " << c;
+  }
+}
+
+TEST(SumRows, EveryTableGivesTheReferencesBits) {
+  for (const Sum& sum : Sums()) {
+    const auto h = SparseH(3 * sum.rows);
+    const auto ids = LiveRows(sum, h, 3);
+    const auto want = sum.Run(ReferenceOps(), ids, h, 3, 1 << 20);
+    for (const OpTable* ops : FastTables()) {
+      for (const int step : {256, 512, 1 << 20})
+        ASSERT_EQ(sum.Run(*ops, ids, h, 3, step), want) << ops->name << " " << Traits(sum.type).name
+                                                        << " cols " << sum.cols << " step " << step;
+    }
+  }
+}
+
+TEST(SumRows, AnAbsentRowIsARowWhoseHIsZero) {
+  for (const Sum& sum : Sums()) {
+    const auto h = SparseH(sum.rows);
+    std::vector<int> all(static_cast<std::size_t>(sum.rows));
+    for (int r = 0; r < sum.rows; ++r) all[static_cast<std::size_t>(r)] = r;
+    for (const OpTable* ops : FastTables())
+      ASSERT_EQ(sum.Run(*ops, LiveRows(sum, h, 1), h, 1, 256), sum.Run(*ops, all, h, 1, 256))
+          << ops->name << " " << Traits(sum.type).name;
+  }
+}
+
+TEST(SumRows, NoRowsAreZeros) {
+  for (const Sum& sum : Sums()) {
+    const std::vector<float> h(static_cast<std::size_t>(sum.rows), 0.0F);
+    for (const OpTable* ops : FastTables()) {
+      for (const float y : sum.Run(*ops, {}, h, 1, 1 << 20)) ASSERT_EQ(y, 0.0F);
+      for (const float y : sum.Run(*ops, {0, 3}, h, 1, 1 << 20)) ASSERT_EQ(y, 0.0F);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace thermocline::kernels
