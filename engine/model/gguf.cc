@@ -1,6 +1,6 @@
-// Reader of GGUF v2 and v3.
+// Reader of GGUF v2 and v3, and of PowerInfer's files, which differ in the magic (powerinfer.h).
 //
-//   file     := "GGUF" version:u32 n_tensors:u64 n_kv:u64 kv* tensor_info* padding data
+//   file     := ("GGUF" | "PWRI") version:u32 n_tensors:u64 n_kv:u64 kv* tensor_info* padding data
 //   kv       := key:string type:u32 value           string := length:u64 bytes
 //   value    := number | bool:u8 | string | array   array  := type:u32 count:u64 value*
 //   tensor   := name:string n_dims:u32 dim:u64* type:u32 offset:u64   (offset from `data`, aligned)
@@ -13,6 +13,7 @@
 #include "engine/model/byte_reader.h"
 #include "engine/model/gguf_metadata.h"
 #include "engine/model/model_file.h"
+#include "engine/model/powerinfer.h"
 
 namespace thermocline::model {
 namespace {
@@ -286,13 +287,14 @@ Status Parse(base::File& file, ModelFile& model) {
   ASSIGN_OR_RETURN(const auto bytes, file.Map());
   ByteReader in(bytes);
   ASSIGN_OR_RETURN(const std::string magic, in.ReadString("magic", 4));
-  if (magic != "GGUF") return base::InvalidArgument("not a GGUF file");
+  model.powerinfer = magic == "PWRI";
+  if (magic != "GGUF" && !model.powerinfer) return base::InvalidArgument("not a GGUF file");
   ASSIGN_OR_RETURN(const auto version, in.Read<std::uint32_t>("version"));
   if (version != 2 && version != 3) {
     return base::Unimplemented("GGUF version ", version,
                                " is not supported; supported are 2 and 3");
   }
-  model.format = StrCat("GGUF v", version);
+  model.format = StrCat(model.powerinfer ? "PowerInfer GGUF v" : "GGUF v", version);
   ASSIGN_OR_RETURN(const auto num_tensors, in.Read<std::uint64_t>("tensor count"));
   ASSIGN_OR_RETURN(const auto num_keys, in.Read<std::uint64_t>("metadata count"));
   RETURN_IF_ERROR(ReadMetadata(in, num_keys, model.metadata));
@@ -309,6 +311,7 @@ Status Parse(base::File& file, ModelFile& model) {
 Status ReadParameters(ModelFile& model) {
   if (!model.has_weights) return OkStatus();
   RETURN_IF_ERROR(SplitFused(model));
+  RETURN_IF_ERROR(ReadPowerInfer(model));
   RETURN_IF_ERROR(ReadRopeDivisors(model));
   return ValidateConfig(model.config);
 }

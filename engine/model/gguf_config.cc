@@ -1,8 +1,10 @@
 // The configuration in GGUF's "<architecture>.*" keys.
 #include <algorithm>
+#include <cmath>
 
 #include "engine/model/gguf_keys.h"
 #include "engine/model/gguf_metadata.h"
+#include "engine/model/powerinfer.h"
 
 namespace thermocline::model {
 namespace {
@@ -53,12 +55,22 @@ Status ReadRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   return OkStatus();
 }
 
-Status ReadActivation(const Keys& keys, ModelConfig& c) {
+Status ReadActivation(const Keys& keys, bool powerinfer, ModelConfig& c) {
+  Activation absent = c.architecture->activation;
+  if (powerinfer) {
+    ASSIGN_OR_RETURN(absent, PowerInferActivation(*c.architecture));
+  }
   ASSIGN_OR_RETURN(const std::string name,
-                   keys.String("thermocline.activation",
-                               std::string(ActivationName(c.architecture->activation))));
+                   keys.String("thermocline.activation", std::string(ActivationName(absent))));
   ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(name));
   ASSIGN_OR_RETURN(c.fatrelu_threshold, keys.Double("thermocline.fatrelu_threshold", 0.0));
+  const std::string threshold = "powerinfer.sparse_threshold";
+  if (!keys.Has(threshold)) return OkStatus();
+  ASSIGN_OR_RETURN(const double value, keys.Double(threshold));
+  if (!std::isfinite(static_cast<float>(value)))
+    return base::InvalidArgument("key '", threshold, "' is ", value,
+                                 "; it must be a finite number");
+  c.sparse_threshold = static_cast<float>(value);
   return OkStatus();
 }
 
@@ -89,6 +101,10 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   ModelConfig c;
   ASSIGN_OR_RETURN(const std::string name, keys.String("general.architecture"));
   if (name.empty()) return base::InvalidArgument("key 'general.architecture' is missing");
+  if (name == "generic.gpu_index") {
+    return base::InvalidArgument(
+        "holds PowerInfer's choice of neurons for a GPU, no model; open the model itself");
+  }
   ASSIGN_OR_RETURN(c.architecture, FindArchitecture(name));
   const std::string prefix = name + ".";
   ASSIGN_OR_RETURN(const int experts, keys.Int(prefix + "expert_count", 0));
@@ -100,7 +116,7 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   ASSIGN_OR_RETURN(c.norm_eps, keys.Double(prefix + (rms ? "attention.layer_norm_rms_epsilon"
                                                          : "attention.layer_norm_epsilon"),
                                            kEpsilonDefault));
-  RETURN_IF_ERROR(ReadActivation(keys, c));
+  RETURN_IF_ERROR(ReadActivation(keys, model.powerinfer, c));
   RETURN_IF_ERROR(ReadTables(model, c));
   return c;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "engine/base/worker_pool.h"
+#include "engine/model/gguf_plan.h"
+#include "engine/model/transpose.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::model {
@@ -10,6 +12,7 @@ namespace {
 
 using kernels::DType;
 constexpr std::uint64_t kAlignment = 32;
+constexpr std::int64_t kRowsAtOnce = 256;  // between two writes
 
 // Collects the metadata section.
 class MetadataBuilder {
@@ -105,6 +108,7 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   out.String("thermocline.activation", std::string(ActivationName(c.hidden_act)));
   if (c.hidden_act == Activation::kFatRelu)
     out.Float("thermocline.fatrelu_threshold", static_cast<float>(c.fatrelu_threshold));
+  if (c.sparse_threshold.has_value()) out.Float("powerinfer.sparse_threshold", *c.sparse_threshold);
 }
 
 void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
@@ -132,27 +136,6 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   out.Bool("tokenizer.ggml.remove_extra_whitespaces", v.remove_extra_whitespaces);
   if (!v.stop_ids.empty()) out.Numbers<std::int32_t>("thermocline.stop_token_ids", 5, v.stop_ids);
   if (!v.chat_template.empty()) out.String("tokenizer.chat_template", v.chat_template);
-}
-
-// The type `tensor` will have in the file. Embeddings and head stay finer than the rest: Q8_0 under
-// the 4- and 5-bit block types, Q6_K under K types. Rows that no block of the type divides become
-// Q8_0, or F16.
-Result<DType> TargetType(const TensorInfo& tensor, const std::optional<DType>& wanted) {
-  if (!tensor.type->dtype.has_value())
-    return base::Unimplemented("tensor '", tensor.name, "' has type ", tensor.type->name,
-                               ", which cannot be read");
-  if (tensor.num_dims < 2) return DType::kF32;
-  if (!wanted.has_value()) return *tensor.type->dtype;
-  const bool edge = tensor.name == "token_embd.weight" || tensor.name == "output.weight";
-  DType type = *wanted;
-  const bool k_type = kernels::Traits(type).block_size == 256;
-  if (edge && kernels::Traits(type).quantized && type != DType::kQ8_0)
-    type = k_type ? DType::kQ6_K : DType::kQ8_0;
-  for (const DType choice : {type, DType::kQ8_0}) {
-    if (kernels::Traits(type).quantized && tensor.cols % kernels::Traits(choice).block_size == 0)
-      return choice;
-  }
-  return kernels::Traits(type).quantized ? DType::kF16 : type;
 }
 
 // general.file_type. Source: ggml's enumeration (the K types as their medium mixes).
@@ -213,29 +196,73 @@ Status ConvertRow(const ModelFile& model, const TensorInfo& tensor, std::int64_t
   return OkStatus();
 }
 
-// Copies or requantises the rows of one tensor, a batch at a time on all threads.
-Status WriteTensor(const ModelFile& model, const TensorInfo& tensor, DType type,
-                   base::WorkerPool& pool, base::FileWriter& file) {
-  constexpr std::int64_t kRowsAtOnce = 256;
-  const bool as_stored = *tensor.type->dtype == type && tensor.plus == 0 && !tensor.source;
-  const std::size_t row_bytes = kernels::RowBytes(type, static_cast<int>(tensor.cols));
+// Appends rows, a batch at a time, each made by `make_row(row, out)` on any thread.
+template <typename MakeRow>
+Status AppendRows(std::int64_t rows, std::size_t row_bytes, const MakeRow& make_row,
+                  base::WorkerPool& pool, base::FileWriter& file) {
   std::vector<std::byte> out(row_bytes * kRowsAtOnce);
   std::vector<Status> status(kRowsAtOnce);
+  for (std::int64_t first = 0; first < rows; first += kRowsAtOnce) {
+    const std::int64_t count = std::min(kRowsAtOnce, rows - first);
+    const auto batch = std::span(out).first(row_bytes * static_cast<std::size_t>(count));
+    pool.Run(static_cast<int>(count), [&](int row, int) {
+      const auto at = static_cast<std::size_t>(row);
+      status[at] = make_row(first + row, batch.subspan(at * row_bytes, row_bytes));
+    });
+    for (const Status& each : std::span(status).first(static_cast<std::size_t>(count)))
+      RETURN_IF_ERROR(each);
+    RETURN_IF_ERROR(file.Append(batch));
+  }
+  return OkStatus();
+}
+
+Status CopyRows(const ModelFile& model, const TensorInfo& tensor, base::FileWriter& file) {
+  std::vector<std::byte> out(tensor.row_bytes() * kRowsAtOnce);
   for (std::int64_t first = 0; first < tensor.rows; first += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, tensor.rows - first);
-    const auto rows = std::span(out).first(row_bytes * static_cast<std::size_t>(count));
-    if (as_stored) {
-      RETURN_IF_ERROR(model.ReadRows(tensor, first, count, rows));
-    } else {
-      pool.Run(static_cast<int>(count), [&](int row, int) {
-        const auto at = static_cast<std::size_t>(row);
-        status[at] =
-            ConvertRow(model, tensor, first + row, type, rows.subspan(at * row_bytes, row_bytes));
-      });
-      for (const Status& each : std::span(status).first(static_cast<std::size_t>(count)))
-        RETURN_IF_ERROR(each);
-    }
+    const auto rows = std::span(out).first(tensor.row_bytes() * static_cast<std::size_t>(count));
+    RETURN_IF_ERROR(model.ReadRows(tensor, first, count, rows));
     RETURN_IF_ERROR(file.Append(rows));
+  }
+  return OkStatus();
+}
+
+// A strip of columns at a time, so that memory stays bounded and the source is read few times.
+Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned, base::WorkerPool& pool,
+                       base::FileWriter& file) {
+  const std::int64_t cols = planned.cols();
+  const std::int64_t strip = std::min(planned.rows(), ColumnsAtOnce(cols));
+  std::vector<float> values(static_cast<std::size_t>(strip * cols));
+  for (std::int64_t first = 0; first < planned.rows(); first += strip) {
+    const std::int64_t count = std::min(strip, planned.rows() - first);
+    const auto columns = std::span(values).first(static_cast<std::size_t>(count * cols));
+    RETURN_IF_ERROR(ReadColumns(model, *planned.tensor, first, count, pool, columns));
+    const auto make_row = [&](std::int64_t row, std::span<std::byte> out) {
+      kernels::QuantizeRow(planned.type, &columns[static_cast<std::size_t>(row * cols)],
+                           static_cast<int>(cols), reinterpret_cast<std::uint8_t*>(out.data()));
+      return OkStatus();
+    };
+    RETURN_IF_ERROR(AppendRows(count, kernels::RowBytes(planned.type, static_cast<int>(cols)),
+                               make_row, pool, file));
+  }
+  return OkStatus();
+}
+
+// Copies, turns or requantises one tensor.
+Status WriteTensor(const ModelFile& model, const PlannedTensor& planned, base::WorkerPool& pool,
+                   base::FileWriter& file) {
+  const TensorInfo& tensor = *planned.tensor;
+  if (planned.transposed) {
+    RETURN_IF_ERROR(WriteTransposed(model, planned, pool, file));
+  } else if (*tensor.type->dtype == planned.type && tensor.plus == 0 && !tensor.source) {
+    RETURN_IF_ERROR(CopyRows(model, tensor, file));
+  } else {
+    const auto make_row = [&](std::int64_t row, std::span<std::byte> out) {
+      return ConvertRow(model, tensor, row, planned.type, out);
+    };
+    RETURN_IF_ERROR(AppendRows(tensor.rows,
+                               kernels::RowBytes(planned.type, static_cast<int>(tensor.cols)),
+                               make_row, pool, file));
   }
   return WritePadding(file);
 }
@@ -273,25 +300,24 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   AddConfig(model.config, metadata);
   AddVocabulary(model.vocabulary, metadata);
 
+  ASSIGN_OR_RETURN(const std::vector<PlannedTensor> plan, PlanGguf(model, options));
   MetadataBuilder infos;
-  std::vector<DType> types;
   std::uint64_t offset = 0;
-  for (const TensorInfo& tensor : model.tensors) {
-    ASSIGN_OR_RETURN(const DType type, TargetType(tensor, options.type));
-    types.push_back(type);
+  for (const PlannedTensor& tensor : plan) {
+    const bool matrix = tensor.tensor->num_dims >= 2;
     infos.Text(tensor.name);
-    infos.Raw(static_cast<std::uint32_t>(tensor.num_dims < 2 ? 1 : 2));
-    infos.Raw(static_cast<std::uint64_t>(tensor.cols));
-    if (tensor.num_dims >= 2) infos.Raw(static_cast<std::uint64_t>(tensor.rows));
-    infos.Raw(static_cast<std::uint32_t>(FileTypeOf(type).ggml_id));
+    infos.Raw(std::uint32_t{matrix ? 2U : 1U});
+    infos.Raw(static_cast<std::uint64_t>(tensor.cols()));
+    if (matrix) infos.Raw(static_cast<std::uint64_t>(tensor.rows()));
+    infos.Raw(static_cast<std::uint32_t>(FileTypeOf(tensor.type).ggml_id));
     infos.Raw(offset);
-    offset += Padded(static_cast<std::uint64_t>(tensor.rows) *
-                     kernels::RowBytes(type, static_cast<int>(tensor.cols)));
+    offset += Padded(static_cast<std::uint64_t>(tensor.rows()) *
+                     kernels::RowBytes(tensor.type, static_cast<int>(tensor.cols())));
   }
   MetadataBuilder head;
-  head.Raw(std::uint32_t{0x46554747});  // "GGUF"
+  head.Raw(std::uint32_t{options.powerinfer ? 0x49525750U : 0x46554747U});  // "PWRI", "GGUF"
   head.Raw(std::uint32_t{3});
-  head.Raw(static_cast<std::uint64_t>(model.tensors.size()));
+  head.Raw(static_cast<std::uint64_t>(plan.size()));
   head.Raw(metadata.count());
 
   base::WorkerPool pool(options.threads);
@@ -300,10 +326,10 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   RETURN_IF_ERROR(file->Append(metadata.bytes()));
   RETURN_IF_ERROR(file->Append(infos.bytes()));
   RETURN_IF_ERROR(WritePadding(*file));
-  for (std::size_t i = 0; i < model.tensors.size(); ++i) {
-    RETURN_IF_ERROR(WriteTensor(model, model.tensors[i], types[i], pool, *file));
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    RETURN_IF_ERROR(WriteTensor(model, plan[i], pool, *file));
     if (options.on_progress)
-      options.on_progress(static_cast<double>(i + 1) / static_cast<double>(model.tensors.size()));
+      options.on_progress(static_cast<double>(i + 1) / static_cast<double>(plan.size()));
   }
   return file->Commit();
 }

@@ -8,12 +8,23 @@
 
 namespace thermocline::model {
 
+// Neurons of the down projection: columns of `ffn_down` as everywhere, or rows of `ffn_down_t`
+// (powerinfer.h), whose zeros need not be read.
+enum class DownLayout {
+  kAuto,  // rows if the activation has true zeros and the weights are not copied as they are
+  kColumns,
+  kRows,
+};
+
 struct GgufWriteOptions {
   // Type of the matrices; kept as stored where it is nothing. Norms and biases stay f32. The
   // embedding and the head become q8_0, or q6_k under a K type. Rows that are no multiple of the
-  // block become q8_0, or f16.
+  // block become q8_0, or f16. Neuron-major matrices are f32, f16, bf16, q8_0, q4_0, q4_1 or q4_k:
+  // q8_0 where another type is asked for.
   std::optional<kernels::DType> type;
-  std::string name;  // general.name
+  DownLayout down = DownLayout::kAuto;
+  bool powerinfer = false;  // the magic is PWRI: for files with PowerInfer's tensors
+  std::string name;         // general.name
   int threads = 1;
   std::function<void(double)> on_progress;  // share done, 0 to 1; may be empty
 };

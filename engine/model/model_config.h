@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct ModelConfig {
   RopeConfig rope;
   Activation hidden_act = Activation::kSilu;
   double fatrelu_threshold = 0;
+  // Low-rank predictors (powerinfer.h) take a neuron for active from here on.
+  std::optional<float> sparse_threshold;
   bool tie_word_embeddings = false;
 
   std::int64_t num_parameters() const;

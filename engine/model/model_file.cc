@@ -131,13 +131,12 @@ Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path) {
   std::array<char, 4> magic{};
   RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(magic))));
   const std::string_view word(magic.data(), magic.size());
-  if (word == "GGUF") return OpenGguf(path);
-  if (word == "PWRI")
-    return base::Unimplemented(path, ": PowerInfer files (magic PWRI) are not supported yet");
+  if (word == "GGUF" || word == "PWRI") return OpenGguf(path);
   if (word == "24ka" || path.ends_with(".bin")) return OpenLlama2c(path);
   return base::InvalidArgument(
       path,
-      ": not a model: the magic is neither GGUF nor llama2.c's, and it is no Hugging Face folder");
+      ": not a model: the magic is neither GGUF, PowerInfer's nor llama2.c's, and it is no Hugging "
+      "Face folder");
 }
 
 }  // namespace thermocline::model

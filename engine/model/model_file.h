@@ -66,8 +66,9 @@ struct TensorInfo {
 // Const after Open; reads are thread-safe.
 struct ModelFile {
   std::string path;
-  std::string format;  // "GGUF v3", "llama2.c v0", "Hugging Face"
-  ModelConfig config;  // valid unless has_weights is false
+  std::string format;       // "GGUF v3", "PowerInfer GGUF v3", "llama2.c v0", "Hugging Face"
+  bool powerinfer = false;  // GGUF under the magic PWRI (powerinfer.h)
+  ModelConfig config;       // valid unless has_weights is false
   bool has_weights = false;
   Vocabulary vocabulary;
   Json metadata{Json::Object()};  // as stored

@@ -1,6 +1,7 @@
 // `thermocline convert`: any model we read, as GGUF.
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include <CLI/CLI.hpp>
 
@@ -13,8 +14,14 @@ namespace thermocline::tools {
 namespace {
 
 struct Options {
-  std::string in, out, type, name;
+  std::string in, out, type, name, down = "auto";
   bool json = false;
+};
+
+const std::map<std::string, model::DownLayout> kLayouts = {
+    {"auto", model::DownLayout::kAuto},
+    {"columns", model::DownLayout::kColumns},
+    {"rows", model::DownLayout::kRows},
 };
 
 Status Convert(const Options& options) {
@@ -27,6 +34,7 @@ Status Convert(const Options& options) {
   const std::string stem = std::filesystem::path(in).stem().string();
   RETURN_IF_ERROR(model::WriteGguf(*file, options.out,
                                    {.type = model::TypeByName(options.type),
+                                    .down = kLayouts.at(options.down),
                                     .name = options.name.empty() ? stem : options.name,
                                     .threads = exec::NumProcessors(),
                                     .on_progress = bar.callback()}));
@@ -55,6 +63,14 @@ Command AddConvert(CLI::App& app) {
          "Type of the matrices; as stored if not given. Embedding and head stay finer: q8_0, "
          "or q6_k under a K type")
       ->check(CLI::IsMember(model::QuantizableTypes()));
+  app.add_option("--down", options->down,
+                 "Neurons of the down projection: along the columns as usual, or along the rows "
+                 "(ffn_down_t; only Thermocline and PowerInfer read it), so that a neuron that is "
+                 "zero for a token is not read. auto: rows if the activation has true zeros and "
+                 "the weights are rewritten anyway. Rows are f32, f16, bf16, q8_0, q4_0, q4_1 or "
+                 "q4_k; q8_0 under the other types")
+      ->check(CLI::IsMember({"auto", "columns", "rows"}))
+      ->capture_default_str();
   app.add_option("--name", options->name, "general.name in the file");
   app.add_flag("--json", options->json, "One JSON object on standard output");
   return [options] { return Convert(*options); };

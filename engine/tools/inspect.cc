@@ -31,25 +31,44 @@ const char* KindName(model::VocabularyKind kind) {
   return "";
 }
 
+// The layout of the down projections, and the predictors' ranks [L], if there are any.
+void DescribeFeedForward(const model::ModelFile& file, Json& out) {
+  int rows = 0, columns = 0;
+  Json::Array ranks;
+  for (int i = 0; i < file.config.num_hidden_layers; ++i) {
+    if (file.Find(StrCat("blk.", i, ".ffn_down_t.weight")) != nullptr) ++rows;
+    if (file.Find(StrCat("blk.", i, ".ffn_down.weight")) != nullptr) ++columns;
+    if (const auto* in = file.Find(StrCat("blk.", i, ".fc1.weight"))) ranks.push_back(in->rows);
+  }
+  out.Set("ffn_down", rows == 0      ? "columns"
+                      : columns == 0 ? "rows (neuron-major)"
+                                     : StrCat("rows (neuron-major) in ", rows, " layers"));
+  if (!ranks.empty()) out.Set("predictor_ranks", std::move(ranks));
+  if (file.config.sparse_threshold.has_value())
+    out.Set("sparse_threshold", static_cast<double>(*file.config.sparse_threshold));
+}
+
 Json Describe(const model::ModelFile& file) {
   const model::ModelConfig& c = file.config;
   const model::Vocabulary& v = file.vocabulary;
   Json out{Json::Object{{"path", file.path}, {"format", file.format}}};
   if (file.has_weights) {
-    out.Set("config", Json::Object{{"architecture", std::string(c.architecture->name)},
-                                   {"hidden_size", c.hidden_size},
-                                   {"intermediate_size", c.intermediate_size},
-                                   {"num_hidden_layers", c.num_hidden_layers},
-                                   {"num_attention_heads", c.num_attention_heads},
-                                   {"num_key_value_heads", c.num_key_value_heads},
-                                   {"head_dim", c.head_dim},
-                                   {"vocab_size", c.vocab_size},
-                                   {"max_position_embeddings", c.max_position_embeddings},
-                                   {"sliding_window", c.sliding_window},
-                                   {"norm_eps", c.norm_eps},
-                                   {"rope_theta", c.rope.theta},
-                                   {"hidden_act", std::string(model::ActivationName(c.hidden_act))},
-                                   {"tie_word_embeddings", c.tie_word_embeddings}});
+    Json config(Json::Object{{"architecture", std::string(c.architecture->name)},
+                             {"hidden_size", c.hidden_size},
+                             {"intermediate_size", c.intermediate_size},
+                             {"num_hidden_layers", c.num_hidden_layers},
+                             {"num_attention_heads", c.num_attention_heads},
+                             {"num_key_value_heads", c.num_key_value_heads},
+                             {"head_dim", c.head_dim},
+                             {"vocab_size", c.vocab_size},
+                             {"max_position_embeddings", c.max_position_embeddings},
+                             {"sliding_window", c.sliding_window},
+                             {"norm_eps", c.norm_eps},
+                             {"rope_theta", c.rope.theta},
+                             {"hidden_act", std::string(model::ActivationName(c.hidden_act))},
+                             {"tie_word_embeddings", c.tie_word_embeddings}});
+    DescribeFeedForward(file, config);
+    out.Set("config", std::move(config));
     out.Set("num_parameters", c.num_parameters());
   }
   out.Set("tokenizer", Json::Object{{"kind", KindName(v.kind)},

@@ -1,9 +1,11 @@
 // `thermocline synth`: a random model of any shape and type, and the truth about its activations.
+#include <algorithm>
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/exec/loaded_model.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/tools/console.h"
@@ -14,20 +16,51 @@ namespace {
 
 struct Options {
   SynthParams params;
-  std::string out, type = "q4_0", format = "gguf";
+  std::string out, type = "q4_0", format = "gguf", down;
   bool json = false;
 };
 
+// What PowerInfer's own program cannot run right, though we can.
+void WarnOfPowerInfersLimits(const Options& o) {
+  const SynthParams& p = o.params;
+  if (p.intermediate_size % 256 != 0 || p.intermediate_size <= 1000 || p.hidden_size % 256 != 0) {
+    base::LogWarning(
+        "PowerInfer itself needs --intermediate-size above 1000, it and --hidden-size "
+        "multiples of 256; here they are ",
+        p.intermediate_size, " and ", p.hidden_size);
+  }
+  if (o.type != "f16" && o.type != "q4_0")
+    base::LogWarning("PowerInfer itself reads ffn_down_t as f16 or q4_0 alone, not as ", o.type);
+}
+
+Result<SynthParams> Complete(const Options& o) {
+  SynthParams params = o.params;
+  if (o.format == "gguf") {
+    if (params.predictor_rank > 0)
+      return base::InvalidArgument("--rank ", params.predictor_rank, " needs --format powerinfer");
+    return params;
+  }
+  if (o.down == "columns")
+    return base::InvalidArgument("--down columns: PowerInfer's files have their neurons in rows");
+  if (params.predictor_rank == 0) params.predictor_rank = std::max(64, params.hidden_size / 4);
+  WarnOfPowerInfersLimits(o);
+  return params;
+}
+
 Status Synth(const Options& o) {
-  if (o.format != "gguf")
-    return base::Unimplemented("--format ", o.format, " is not supported yet; use gguf");
-  ASSIGN_OR_RETURN(const SynthModel model, MakeSynthModel(o.params));
+  ASSIGN_OR_RETURN(const SynthParams params, Complete(o));
+  const bool powerinfer = o.format == "powerinfer";
+  const bool rows = o.down.empty() ? powerinfer : o.down == "rows";
+  ASSIGN_OR_RETURN(const SynthModel model, MakeSynthModel(params));
   ProgressBar bar("writing");
-  RETURN_IF_ERROR(model::WriteGguf(*model.file, o.out,
-                                   {.type = model::TypeByName(o.type),
-                                    .name = "Synthetic",
-                                    .threads = exec::NumProcessors(),
-                                    .on_progress = bar.callback()}));
+  RETURN_IF_ERROR(
+      model::WriteGguf(*model.file, o.out,
+                       {.type = model::TypeByName(o.type),
+                        .down = rows ? model::DownLayout::kRows : model::DownLayout::kColumns,
+                        .powerinfer = powerinfer,
+                        .name = "Synthetic",
+                        .threads = exec::NumProcessors(),
+                        .on_progress = bar.callback()}));
   bar.Clear();
   const std::string truth_path = o.out + ".truth.json";
   ASSIGN_OR_RETURN(const auto truth, base::FileWriter::Create(truth_path));
@@ -85,7 +118,19 @@ Command AddSynth(CLI::App& app) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--seed", p.seed, "The same seed gives the same file");
-  app.add_option("--format", o->format, "gguf")->check(CLI::IsMember({"gguf", "powerinfer"}));
+  app.add_option("--format", o->format,
+                 "powerinfer: magic PWRI, neurons along the rows of ffn_down_t, a predictor in "
+                 "every layer, which at threshold 0 picks --active of the neurons")
+      ->check(CLI::IsMember({"gguf", "powerinfer"}))
+      ->capture_default_str();
+  app.add_option("--rank", p.predictor_rank,
+                 "Of the predictors (powerinfer); a quarter of the hidden size, at least 64, if "
+                 "not given")
+      ->check(CLI::Range(1, 1 << 16));
+  app.add_option("--down", o->down,
+                 "Neurons of the down projection: along its columns (default of gguf, for "
+                 "comparisons with other programs) or rows (default of powerinfer)")
+      ->check(CLI::IsMember({"columns", "rows"}));
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Synth(*o); };
 }

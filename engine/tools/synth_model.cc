@@ -10,7 +10,10 @@ namespace {
 constexpr int kTopicTokens = 64;     // tokens of a topic, neighbours by id
 constexpr int kClusterNeurons = 32;  // neurons of a cluster
 constexpr double kFrequencyMax = 0.98;
-constexpr float kQuiet = 0.02F;  // what blocks add to the residual, relative to it
+// Of the positive part of a standard normal.
+constexpr double kReluMean = 0.3989423, kReluDeviation = 0.5838190;
+constexpr double kTiltMax = 0.98;  // rarer neurons than a small rank can express are less rare
+constexpr float kQuiet = 0.02F;    // what blocks add to the residual, relative to it
 
 // Numbers that depend on their place alone, so that rows can be computed in any order.
 std::uint64_t Mix(std::uint64_t x) {  // Source: splitmix64
@@ -133,6 +136,27 @@ struct Recipe {
     for (std::size_t i = 1; i < out.size(); ++i)
       out[i] = scale * (std::sqrt(k) * Normal(cluster, i) + std::sqrt(1 - k) * Normal(alone, i));
   }
+  void PredictorIn(int layer, std::int64_t row, std::span<float> out) const {
+    Plain(16, layer, row, 1, out);
+    out[0] = 0;  // the constant dimension
+  }
+  void PredictorOut(int layer, std::int64_t neuron, std::span<float> out) const {
+    const auto l = static_cast<std::size_t>(layer), n = static_cast<std::size_t>(neuron);
+    const std::uint64_t stream = Stream(17, l, n);
+    double sum = 0, squares = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = Normal(stream, i);
+      sum += out[i];
+      squares += out[i] * out[i];
+    }
+    const auto rank = static_cast<double>(out.size());
+    const double mean = sum / rank, deviation = std::sqrt(squares / rank - mean * mean);
+    const double tc = std::clamp(thresholds[l][n] * kReluDeviation / kReluMean / std::sqrt(rank),
+                                 -kTiltMax, kTiltMax);
+    const double shift = -tc / std::sqrt(1 - tc * tc);
+    for (float& value : out)
+      value = static_cast<float>(((value - mean) / deviation + shift) / std::sqrt(rank));
+  }
   void Plain(std::uint64_t kind, int layer, std::int64_t row, float gain,
              std::span<float> out) const {
     const std::uint64_t stream =
@@ -201,6 +225,12 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
                    [r, l](std::int64_t row, std::span<float> out) { r->Gate(l, row, out); });
     plain("ffn_up.weight", 14, f, d, 1);
     plain("ffn_down.weight", 15, d, f, kQuiet);
+    if (p.predictor_rank == 0) continue;
+    file.AddMatrix(prefix + "fc1.weight", p.predictor_rank, d,
+                   [r, l](std::int64_t row, std::span<float> out) { r->PredictorIn(l, row, out); });
+    file.AddMatrix(
+        prefix + "fc2.weight", f, p.predictor_rank,
+        [r, l](std::int64_t row, std::span<float> out) { r->PredictorOut(l, row, out); });
   }
   file.AddVector("output_norm.weight", ones);
   file.AddMatrix("output.weight", p.vocab_size, d,
@@ -252,6 +282,7 @@ Result<model::ModelConfig> MakeConfig(const SynthParams& p) {
   c.vocab_size = p.vocab_size;
   c.max_position_embeddings = p.context_length;
   c.hidden_act = model::Activation::kRelu;
+  if (p.predictor_rank > 0) c.sparse_threshold = 0;
   RETURN_IF_ERROR(ValidateConfig(c));
   return c;
 }
@@ -274,6 +305,7 @@ Result<SynthModel> MakeSynthModel(const SynthParams& p) {
                            {"co_activation", p.co_activation},
                            {"input_correlation", correlation},
                            {"topic_tokens", kTopicTokens},
+                           {"predictor_rank", p.predictor_rank},
                            {"seed", static_cast<std::int64_t>(p.seed)},
                            {"layers", std::move(layers)}};
   out.file->path = "synthetic model";

@@ -7,6 +7,13 @@
 //   `active` reuse                  = P(active at the next token of the topic | active), by the
 //   shared part co-activation          = neurons of a cluster share a part of w_i
 // The head maps token n to token n + 1, so greedy decoding walks through a topic's tokens.
+//
+// With a rank, every layer has a predictor fc2 relu(fc1 x) (model/powerinfer.h) which takes neuron
+// i for active, at threshold 0, as often as the gate makes it so, but at other tokens: right for
+// measuring speed, useless for quality. The rows of fc1 are random, so h = relu(fc1 x) has R nearly
+// independent elements of mean 0.399 |x| and deviation 0.584 |x|. A row of fc2 is noise e with sum
+// 0 and squares of sum R, plus a constant m_i: its product has mean 0.399 R m_i |x| and variance
+// 0.341 R (1 + m_i^2) |x|^2. m_i puts 0 at t_i deviations above the mean, whatever |x|.
 #pragma once
 
 #include <memory>
@@ -23,6 +30,7 @@ struct SynthParams {
   double zipf = 0.8;           // exponent of the frequencies over their rank
   double reuse = 0.4;          // share of the active neurons that the next token keeps
   double co_activation = 0.3;  // correlation of two neurons of a cluster
+  int predictor_rank = 0;      // R; 0 = no predictors
   std::uint64_t seed = 1;
 };
 

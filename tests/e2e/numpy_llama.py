@@ -51,7 +51,9 @@ class NumpyLlama:
     def ffn(self, x, layer):
         gate = x @ self.weight(f"blk.{layer}.ffn_gate").T
         gate = np.maximum(gate, 0) if self.relu else gate / (1 + np.exp(-gate))
-        return (gate * (x @ self.weight(f"blk.{layer}.ffn_up").T)) @ self.weight(f"blk.{layer}.ffn_down").T
+        h = gate * (x @ self.weight(f"blk.{layer}.ffn_up").T)
+        neuron_major = f"blk.{layer}.ffn_down_t"
+        return h @ (self.weight(neuron_major) if neuron_major + ".weight" in self.tensors else self.weight(f"blk.{layer}.ffn_down").T)
 
     def logits(self, tokens):
         """[T, V] for one sequence."""

@@ -87,7 +87,8 @@ def test_names_there_are_not_are_bad_usage(option, value):
     (["eval", "tidepool"], b"--text or --tokens"),
     (["bench", "tidepool", "--depth", "64"], b"--depth 64 must not be below --prefill"),
     (["synth", "/tmp/x.gguf", "--heads", "7"], b"--heads 7"),
-    (["synth", "/tmp/x.gguf", "--format", "powerinfer"], b"powerinfer is not supported yet"),
+    (["synth", "/tmp/x.gguf", "--rank", "64"], b"--rank 64 needs --format powerinfer"),
+    (["synth", "/tmp/x.gguf", "--format", "powerinfer", "--down", "columns"], b"--down columns"),
     (["template", "stories"], b"no such file"),
     (["inspect", str(ROOT)], b"config.json"),
 ])

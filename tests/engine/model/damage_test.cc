@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/exec/loaded_model.h"
+#include "engine/model/gguf_writer.h"
 
 namespace thermocline::model {
 namespace {
@@ -64,6 +66,46 @@ TEST_F(DamageTest, FlippedBitsNeverCrash) {
           static_cast<char>(1 << generator() % 8);
     }
     refused += Try(damaged).ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 50);
+}
+
+TEST_F(DamageTest, FlippedBitsOfAPowerInferFileNeverCrash) {
+  const std::string source = folder_ + "/powerinfer.gguf";
+  {
+    const auto model = OpenModelFile(SOURCE_DIR "/config/models/tidepool-draft.gguf");
+    ASSERT_TRUE(model.ok());
+    const auto zeros = [](std::int64_t, std::span<float> out) {
+      std::fill(out.begin(), out.end(), 0.0F);
+    };
+    for (int i = 0; i < (*model)->config.num_hidden_layers; ++i) {
+      (*model)->AddMatrix(StrCat("blk.", i, ".fc1.weight"), 32, 128, zeros);
+      (*model)->AddMatrix(StrCat("blk.", i, ".fc2.weight"), 384, 32, zeros);
+    }
+    ASSERT_TRUE(WriteGguf(**model, source,
+                          {.type = kernels::DType::kF16,
+                           .down = DownLayout::kRows,
+                           .powerinfer = true,
+                           .name = "x",
+                           .on_progress = {}})
+                    .ok());
+  }
+  const std::string whole = *base::ReadFileToString(source);
+  ASSERT_TRUE(OpenModelFile(source).ok());
+  const std::size_t infos = whole.find("token_embd.weight");
+  std::mt19937 generator(6);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string damaged = whole;
+    for (auto flips = 1 + generator() % 3; flips > 0; --flips)
+      damaged[i % 2 == 0 ? generator() % 2000 : infos + generator() % 1500] ^=
+          static_cast<char>(1 << generator() % 8);
+    std::ofstream(path_, std::ios::binary) << damaged;
+    const auto model = OpenModelFile(path_);
+    if (!model.ok()) ++refused;
+    if (model.ok())
+      (void)WriteGguf(**model, folder_ + "/turned.gguf",
+                      {.type = {}, .down = DownLayout::kColumns, .name = "x", .on_progress = {}});
   }
   EXPECT_GT(refused, 50);
 }

@@ -9,6 +9,8 @@
 #include "engine/base/file.h"
 #include "engine/exec/loaded_model.h"
 #include "engine/model/gguf_writer.h"
+#include "engine/model/transpose.h"
+#include "kernels/quantize.h"
 
 namespace thermocline::model {
 namespace {
@@ -94,7 +96,8 @@ TEST_F(FormatsTest, ConvertedToGgufGivesTheSameBits) {
     const auto file = OpenModelFile(source);
     ASSERT_TRUE(file.ok()) << file.status().message();
     ASSERT_TRUE(
-        WriteGguf(**file, folder_ + "/out.gguf", {.type = type, .name = "x", .on_progress = {}})
+        WriteGguf(**file, folder_ + "/out.gguf",
+                  {.type = type, .down = DownLayout::kColumns, .name = "x", .on_progress = {}})
             .ok());
     EXPECT_EQ(Logits(folder_ + "/out.gguf"), Logits(source)) << source;
   }
@@ -104,10 +107,62 @@ TEST_F(FormatsTest, TheBuiltInModelIsTheConvertedFolder) {
   const auto file = OpenModelFile(kTidepool);
   ASSERT_TRUE(file.ok());
   ASSERT_TRUE(WriteGguf(**file, folder_ + "/tidepool.gguf",
-                        {.type = kernels::DType::kQ8_0, .name = "Tidepool", .on_progress = {}})
+                        {.type = kernels::DType::kQ8_0,
+                         .down = DownLayout::kColumns,
+                         .name = "Tidepool",
+                         .on_progress = {}})
                   .ok());
   EXPECT_TRUE(*base::ReadFileToString(folder_ + "/tidepool.gguf") ==
               *base::ReadFileToString(SOURCE_DIR "/config/models/tidepool.gguf"));
+}
+
+// All values of a tensor as floats, row after row.
+std::vector<float> Values(const ModelFile& model, const TensorInfo& tensor) {
+  std::vector<std::byte> row(tensor.row_bytes());
+  std::vector<float> out(static_cast<std::size_t>(tensor.rows * tensor.cols));
+  for (std::int64_t r = 0; r < tensor.rows; ++r) {
+    EXPECT_TRUE(model.ReadRows(tensor, r, 1, row).ok());
+    kernels::DequantizeRow(*tensor.type->dtype, reinterpret_cast<const std::uint8_t*>(row.data()),
+                           static_cast<int>(tensor.cols),
+                           &out[static_cast<std::size_t>(r * tensor.cols)]);
+  }
+  return out;
+}
+
+TEST_F(FormatsTest, StripsOfColumnsAreTheTranspose) {
+  const auto tidepool = OpenModelFile(SOURCE_DIR "/config/models/tidepool.gguf");
+  const auto stories = OpenModelFile(kStories + "/stories260K.bin");
+  ASSERT_TRUE(tidepool.ok() && stories.ok());
+  for (const auto& [model, name] :
+       {std::pair{tidepool->get(), "blk.1.ffn_up.weight"},      // q8_0 [1024, 256]
+        std::pair{tidepool->get(), "blk.0.attn_q.weight"},      // q8_0 [256, 256]
+        std::pair{stories->get(), "blk.2.ffn_gate.weight"},     // f32 [172, 64]: odd rows
+        std::pair{stories->get(), "blk.0.ffn_down.weight"}}) {  // f32 [64, 172]
+    const TensorInfo& tensor = *model->Find(name);
+    const std::vector<float> values = Values(*model, tensor);
+    std::vector<float> turned(values.size()), alone(values.size());
+    base::WorkerPool one(1), three(3);
+    ASSERT_TRUE(ReadColumns(*model, tensor, 0, tensor.cols, three, turned).ok());
+    ASSERT_TRUE(ReadColumns(*model, tensor, 0, tensor.cols, one, alone).ok());
+    EXPECT_EQ(turned, alone);
+    const auto rows = static_cast<std::size_t>(tensor.rows),
+               cols = static_cast<std::size_t>(tensor.cols);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(turned[i % cols * rows + i / cols], values[i]) << name << " " << i;
+  }
+}
+
+TEST_F(FormatsTest, AStripBeginsInsideTheRows) {
+  const auto model = OpenModelFile(kTidepool);
+  ASSERT_TRUE(model.ok());
+  const TensorInfo& tensor = *(*model)->Find("blk.0.ffn_down.weight");  // bf16 [256, 1024]
+  const std::vector<float> values = Values(**model, tensor);
+  std::vector<float> turned(256 * 512);
+  base::WorkerPool pool(2);
+  ASSERT_TRUE(ReadColumns(**model, tensor, 256, 512, pool, turned).ok());
+  for (std::size_t c = 0; c < 512; ++c)
+    for (std::size_t r = 0; r < 256; ++r)
+      ASSERT_EQ(turned[c * 256 + r], values[r * 1024 + 256 + c]);
 }
 
 TEST_F(FormatsTest, DamagedSafetensorsAreRefused) {

@@ -1,0 +1,143 @@
+#include "engine/model/gguf_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/log.h"
+
+namespace thermocline::model {
+namespace {
+
+using kernels::DType;
+
+constexpr std::string_view kColumns = ".ffn_down.weight";
+constexpr std::string_view kRows = ".ffn_down_t.weight";
+
+// `type`, or where its blocks do not divide the rows, Q8_0 or F16.
+DType FittingType(DType type, std::int64_t cols) {
+  if (!kernels::Traits(type).quantized) return type;
+  for (const DType choice : {type, DType::kQ8_0}) {
+    if (cols % kernels::Traits(choice).block_size == 0) return choice;
+  }
+  return DType::kF16;
+}
+
+// Embeddings and head stay finer than the rest: Q8_0 under the 4- and 5-bit block types, Q6_K under
+// K types.
+DType EdgeType(DType type) {
+  if (!kernels::Traits(type).quantized || type == DType::kQ8_0) return type;
+  return kernels::Traits(type).block_size == 256 ? DType::kQ6_K : DType::kQ8_0;
+}
+
+// The types of neuron-major rows that are added up without being unpacked first: the rest become
+// Q8_0.
+DType NeuronMajorType(DType type) {
+  switch (type) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kQ8_0:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ4_K:
+      return type;
+    default:
+      return DType::kQ8_0;
+  }
+}
+
+// The type that `planned` will have, its layout given.
+DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wanted) {
+  if (planned.tensor->num_dims < 2) return DType::kF32;
+  DType type = wanted.value_or(*planned.tensor->type->dtype);
+  const bool edge = planned.name == "token_embd.weight" || planned.name == "output.weight";
+  if (edge && wanted.has_value()) type = EdgeType(type);
+  if (planned.name.ends_with(kRows)) type = NeuronMajorType(type);
+  return FittingType(type, planned.cols());
+}
+
+bool HasZeros(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+    case Activation::kFatRelu:
+    case Activation::kDRelu:
+    case Activation::kRelu2:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The layout that kAuto means for column-major tensors. One for all layers: a file whose layers
+// differ would be hard to reason about.
+DownLayout ChooseLayout(const ModelFile& model, const GgufWriteOptions& options) {
+  if (options.down != DownLayout::kAuto) return options.down;
+  if (!HasZeros(model.config.hidden_act)) return DownLayout::kColumns;
+  std::map<std::string, int> kept;  // tensors whose blocks would be copied, by type
+  for (const TensorInfo& tensor : model.tensors) {
+    if (!tensor.name.ends_with(kColumns)) continue;
+    const DType stored = *tensor.type->dtype;
+    const PlannedTensor planned{.tensor = &tensor, .name = tensor.name};
+    if (kernels::Traits(stored).quantized && TargetType(planned, options.type) == stored)
+      ++kept[tensor.type->name];
+  }
+  if (kept.empty()) return DownLayout::kRows;
+  for (const auto& [type, count] : kept) {
+    base::LogWarning(count, " tensors ffn_down of type ", type,
+                     " stay as they are, neurons along the columns; with --down rows a neuron that "
+                     "is zero for a token would not be read, but their weights would be rounded "
+                     "once more: better convert from the unquantised model");
+  }
+  return DownLayout::kColumns;
+}
+
+// Refuses what is no down projection by its shape: sizes checked with the configuration bound the
+// memory that turning takes.
+Status Turn(const ModelConfig& config, DownLayout layout, PlannedTensor& planned) {
+  const std::string& name = planned.tensor->name;
+  const bool to_rows = layout == DownLayout::kRows && name.ends_with(kColumns);
+  const bool to_columns = layout == DownLayout::kColumns && name.ends_with(kRows);
+  planned.transposed = to_rows || to_columns;
+  if (!planned.transposed) return OkStatus();
+  const std::int64_t d = config.hidden_size, f = config.intermediate_size;
+  const TensorInfo& tensor = *planned.tensor;
+  if (tensor.num_dims != 2 || tensor.rows != (to_rows ? d : f) || tensor.cols != (to_rows ? f : d))
+    return base::InvalidArgument("tensor '", name, "' has the shape [", tensor.rows, ", ",
+                                 tensor.cols, "], expected [", to_rows ? d : f, ", ",
+                                 to_rows ? f : d, "]");
+  if (to_rows) planned.name.replace(name.size() - kColumns.size(), kColumns.size(), kRows);
+  if (to_columns) planned.name.replace(name.size() - kRows.size(), kRows.size(), kColumns);
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
+                                            const GgufWriteOptions& options) {
+  for (const TensorInfo& tensor : model.tensors) {
+    if (!tensor.type->dtype.has_value())
+      return base::Unimplemented("tensor '", tensor.name, "' has type ", tensor.type->name,
+                                 ", which cannot be read");
+  }
+  const DownLayout layout = ChooseLayout(model, options);
+  // Under kAuto a tensor that is neuron-major already stays so: someone wanted it.
+  const bool keeps_rows = options.down == DownLayout::kAuto && layout == DownLayout::kColumns;
+  std::vector<PlannedTensor> plan;
+  std::map<std::string, int> widened;
+  for (const TensorInfo& tensor : model.tensors) {
+    PlannedTensor& planned =
+        plan.emplace_back(PlannedTensor{.tensor = &tensor, .name = tensor.name});
+    RETURN_IF_ERROR(Turn(model.config, keeps_rows ? DownLayout::kAuto : layout, planned));
+    planned.type = TargetType(planned, options.type);
+    const DType asked = options.type.value_or(*tensor.type->dtype);
+    if (planned.name.ends_with(kRows) && NeuronMajorType(asked) != asked)
+      ++widened[kernels::Traits(asked).name];
+  }
+  for (const auto& [type, count] : widened) {
+    base::LogWarning(count, " tensors ffn_down_t become q8_0 (or f16): rows of ", type,
+                     " have no kernel; --down columns keeps ", type);
+  }
+  return plan;
+}
+
+}  // namespace thermocline::model

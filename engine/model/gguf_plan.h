@@ -1,0 +1,23 @@
+// What WriteGguf makes of each tensor: its name, type and layout.
+#pragma once
+
+#include "engine/model/gguf_writer.h"
+
+namespace thermocline::model {
+
+struct PlannedTensor {
+  const TensorInfo* tensor = nullptr;
+  std::string name;  // in the file written; so are the rest
+  kernels::DType type = kernels::DType::kF32;
+  bool transposed = false;  // rows are the tensor's columns
+  std::int64_t rows() const { return transposed ? tensor->cols : tensor->rows; }
+  std::int64_t cols() const { return transposed ? tensor->rows : tensor->cols; }
+};
+
+// In the order of `model.tensors`, which must outlive it. Logs what an option would do better, or
+// did otherwise than asked. Unimplemented names a tensor that cannot be read,
+// InvalidArgument a down projection of another shape.
+Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
+                                            const GgufWriteOptions& options);
+
+}  // namespace thermocline::model
