@@ -33,6 +33,10 @@ struct RowMatrix {
 // Requires: a native type.
 void PackRows(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* out);
 
+// A panel's sixteen rows, and back.
+void RowsFromPanel(DType type, const std::uint8_t* panel, int cols, std::uint8_t* rows);
+void PanelFromRows(DType type, const std::uint8_t* rows, int cols, std::uint8_t* panel);
+
 // Row `row` as floats.
 void DequantizeMatrixRow(const RowMatrix& matrix, int row, float* out);
 
@@ -82,7 +86,7 @@ struct SumRowsParams {
 
 // F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K.
 bool CanSumRows(DType type);
-// The nearest type with such a kernel: Q5_0 becomes Q8_0 without loss, the others are rounded anew.
+// The nearest type with such a kernel: Q8_0 for the others, rounded anew.
 DType SummableType(DType type);
 std::size_t SumScratchBytes(int columns);
 

@@ -20,8 +20,14 @@ constexpr std::int64_t kPanelsPerItem =
 struct Slot {
   const TensorInfo* tensor = nullptr;
   std::size_t offset = 0;                   // bytes into the buffer
-  kernels::PackedMatrix* matrix = nullptr;  // for matrices
+  kernels::PackedMatrix* matrix = nullptr;  // for matrices in panels, and neurons in rows
+  kernels::RowMatrix* rows = nullptr;       // for down_rows
+  Layout layout = Layout::kPanels;
   const float** vector = nullptr;           // for norms and biases
+
+  bool is_matrix() const { return matrix != nullptr || rows != nullptr; }
+  DType type() const { return matrix != nullptr ? matrix->type : rows->type; }
+  int cols() const { return matrix != nullptr ? matrix->cols : rows->cols; }
 };
 
 // What the file must hold, and where it goes.
@@ -92,9 +98,42 @@ class Plan {
     const ModelConfig& c = model_.config;
     const int d = c.hidden_size, f = c.intermediate_size;
     if (!c.architecture->parallel_block) RETURN_IF_ERROR(NormOf(p + "ffn_norm", d, layer.ffn_norm));
-    if (c.architecture->gated) RETURN_IF_ERROR(LinearOf(p + "ffn_gate", f, d, layer.gate));
-    RETURN_IF_ERROR(LinearOf(p + "ffn_up", f, d, layer.up));
-    return LinearOf(p + "ffn_down", d, f, layer.down);
+    if (c.architecture->gated)
+      RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", f, d, options_.gate, layer.gate));
+    RETURN_IF_ERROR(NeuronsOf(p + "ffn_up", f, d, options_.up, layer.up));
+    RETURN_IF_ERROR(LowRankOf(p, layer.low_rank));
+    if (model_.Find(p + "ffn_down_t.weight") == nullptr)
+      return LinearOf(p + "ffn_down", d, f, layer.down);
+    RETURN_IF_ERROR(DownRows(p + "ffn_down_t.weight", f, d, layer.down_rows));
+    return OptionalVector(p + "ffn_down.bias", d, layer.down.bias);
+  }
+
+  Status NeuronsOf(const std::string& module, int rows, int cols, Layout layout,
+                   NeuronMatrix& out) {
+    RETURN_IF_ERROR(Matrix(module + ".weight", rows, cols, out.linear.weight));
+    slots_.back().layout = out.layout = layout;
+    return OptionalVector(module + ".bias", rows, out.linear.bias);
+  }
+
+  Status DownRows(const std::string& name, int rows, int cols, kernels::RowMatrix& out) {
+    ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, rows, cols));
+    DType type = kernels::SummableType(*tensor->type->dtype);
+    if (cols % kernels::Traits(type).block_size != 0) type = DType::kF16;
+    out = {.type = type, .rows = rows, .cols = cols};
+    Reserve({.tensor = tensor, .rows = &out, .layout = Layout::kRows}, out.bytes());
+    return OkStatus();
+  }
+
+  // All layers have a predictor, or none.
+  Status LowRankOf(const std::string& p, LowRankWeights& out) {
+    const ModelConfig& c = model_.config;
+    const TensorInfo* fc1 = model_.Find(p + "fc1.weight");
+    if (fc1 == nullptr && model_.Find("blk.0.fc1.weight") == nullptr) return OkStatus();
+    const int rank = fc1 == nullptr ? 0 : static_cast<int>(fc1->rows);
+    RETURN_IF_ERROR(Matrix(p + "fc1.weight", rank, c.hidden_size, out.fc1.weight));
+    RETURN_IF_ERROR(Matrix(p + "fc2.weight", c.intermediate_size, rank, out.fc2.weight));
+    out.threshold = c.sparse_threshold.value_or(0.0F);
+    return OkStatus();
   }
 
   Status LinearOf(const std::string& module, int rows, int cols, Linear& out) {
@@ -194,6 +233,7 @@ class Loader {
         items_.push_back({&slot, row, std::min(step, slot.tensor->rows - row)});
       auto* data = reinterpret_cast<std::uint8_t*>(weights.memory.data() + slot.offset);
       if (slot.matrix != nullptr) slot.matrix->data = data;
+      if (slot.rows != nullptr) slot.rows->data = data;
       if (slot.vector != nullptr) *slot.vector = reinterpret_cast<float*>(data);
     }
   }
@@ -205,7 +245,7 @@ class Loader {
     std::vector<Scratch> scratch(static_cast<std::size_t>(pool.threads()));
     pool.Run(static_cast<int>(items_.size()), [&](int index, int thread) {
       const Item& item = items_[static_cast<std::size_t>(index)];
-      const Status status = item.slot->matrix != nullptr
+      const Status status = item.slot->is_matrix()
                                 ? ReadPanels(item, scratch[static_cast<std::size_t>(thread)])
                                 : ReadVector(item);
       const std::lock_guard lock(mutex);
@@ -241,7 +281,7 @@ class Loader {
 
   Status ReadPanels(const Item& item, Scratch& scratch) const {
     const TensorInfo& tensor = *item.slot->tensor;
-    const DType stored = *tensor.type->dtype, native = item.slot->matrix->type;
+    const DType stored = *tensor.type->dtype, native = item.slot->type();
     const int cols = static_cast<int>(tensor.cols);
     scratch.stored.resize(tensor.row_bytes() * static_cast<std::size_t>(item.rows));
     std::span<std::byte> bytes = scratch.stored;
@@ -259,12 +299,18 @@ class Loader {
                     static_cast<std::size_t>(r) * kernels::RowBytes(native, cols));
       rows = scratch.converted.data();
     }
-    auto* out = const_cast<std::uint8_t*>(
-        item.slot->matrix->panel(static_cast<int>(item.first_row / kernels::kPanelRows)));
+    // A panel has the bytes of its sixteen rows.
+    std::uint8_t* out = reinterpret_cast<std::uint8_t*>(weights_.memory.data()) +
+                        item.slot->offset +
+                        static_cast<std::size_t>(item.first_row) * kernels::RowBytes(native, cols);
     for (std::int64_t r = 0; r < item.rows; r += kernels::kPanelRows) {
       const auto count =
           static_cast<int>(std::min<std::int64_t>(kernels::kPanelRows, item.rows - r));
-      kernels::PackPanel(native, rows, count, cols, out);
+      if (item.slot->layout == Layout::kRows) {
+        kernels::PackRows(native, rows, count, cols, out);
+      } else {
+        kernels::PackPanel(native, rows, count, cols, out);
+      }
       rows += kernels::kPanelRows * kernels::RowBytes(native, cols);
       out += kernels::PanelBytes(native, cols);
     }
@@ -307,11 +353,12 @@ void LogConversions(const Plan& plan) {
   std::map<std::pair<DType, DType>, Sum> sums;
   for (const Slot& slot : plan.slots()) {
     const DType stored = *slot.tensor->type->dtype;
-    if (slot.matrix == nullptr || slot.matrix->type == stored) continue;
-    Sum& sum = sums[{stored, slot.matrix->type}];
+    if (!slot.is_matrix() || slot.type() == stored) continue;
+    Sum& sum = sums[{stored, slot.type()}];
     ++sum.tensors;
     sum.before += slot.tensor->bytes;
-    sum.after += slot.matrix->bytes();
+    sum.after += static_cast<std::size_t>(slot.tensor->rows) *
+                 kernels::RowBytes(slot.type(), slot.cols());
   }
   for (const auto& [types, sum] : sums) {
     const bool lossless = types.first == DType::kQ3_K || types.first == DType::kIQ4_NL;
@@ -328,10 +375,28 @@ void LogConversions(const Plan& plan) {
 std::size_t Weights::bytes_per_token() const {
   std::size_t bytes = output.weight.bytes();
   for (const LayerWeights& l : layers) {
-    for (const Linear* linear : {&l.q, &l.k, &l.v, &l.attn_output, &l.gate, &l.up, &l.down})
+    for (const Linear* linear :
+         {&l.q, &l.k, &l.v, &l.attn_output, &l.gate.linear, &l.up.linear, &l.down})
       bytes += linear->weight.bytes();
+    bytes += l.down_rows.bytes();
   }
   return bytes;
+}
+
+void SetLayout(NeuronMatrix& matrix, Layout layout, base::WorkerPool& pool) {
+  if (matrix.layout == layout || matrix.linear.weight.rows == 0) return;
+  const kernels::PackedMatrix& weight = matrix.linear.weight;
+  pool.Run(kernels::NumPanels(weight.rows), [&](int panel, int) {
+    thread_local std::vector<std::uint8_t> copy;
+    auto* bytes = const_cast<std::uint8_t*>(weight.panel(panel));
+    copy.assign(bytes, bytes + kernels::PanelBytes(weight.type, weight.cols));
+    if (layout == Layout::kRows) {
+      kernels::RowsFromPanel(weight.type, copy.data(), weight.cols, bytes);
+    } else {
+      kernels::PanelFromRows(weight.type, copy.data(), weight.cols, bytes);
+    }
+  });
+  matrix.layout = layout;
 }
 
 Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::WorkerPool& pool,

@@ -9,6 +9,7 @@
 #include "engine/base/huge_buffer.h"
 #include "engine/base/worker_pool.h"
 #include "engine/model/model_file.h"
+#include "kernels/rows.h"
 #include "kernels/types.h"
 
 namespace thermocline::model {
@@ -24,6 +25,29 @@ struct NormWeights {
   const float* bias = nullptr;    // null: none
 };
 
+// How the rows of a matrix lie in memory; both layouts have the same bytes and are made from each
+// other in place.
+enum class Layout { kPanels, kRows };
+
+// A matrix of one row for each neuron.
+struct NeuronMatrix {
+  Linear linear;  // the panels, or where they would be
+  Layout layout = Layout::kPanels;
+
+  // Requires: layout is kRows.
+  kernels::RowMatrix rows() const {
+    return {linear.weight.type, linear.weight.rows, linear.weight.cols, linear.weight.data};
+  }
+};
+
+// A predictor that the model file brings along: active where fc2 relu(fc1 x) >= threshold.
+// Source: PowerInfer's files.
+struct LowRankWeights {
+  Linear fc1;           // [R, D]
+  Linear fc2;           // [F, R]
+  float threshold = 0;  // of the logits
+};
+
 struct LayerWeights {
   NormWeights attn_norm;         // [D]
   NormWeights attn_second_norm;  // [D] of attention alone, in parallel blocks
@@ -34,9 +58,11 @@ struct LayerWeights {
   NormWeights k_norm;            // [Dh]
   Linear attn_output;            // [D, H*Dh]
   NormWeights ffn_norm;          // [D]
-  Linear gate;                   // [F, D], if the architecture is gated
-  Linear up;                     // [F, D]
-  Linear down;                   // [D, F]
+  NeuronMatrix gate;             // [F, D], if the architecture is gated
+  NeuronMatrix up;               // [F, D]
+  Linear down;                   // [D, F]; no weight if there is down_rows
+  kernels::RowMatrix down_rows;  // [F, D] down neuron-major, if the file has it so
+  LowRankWeights low_rank;       // no weights if the file has none
 };
 
 struct Weights {
@@ -47,7 +73,10 @@ struct Weights {
   Linear output;                             // [V, D], the embedding if tied
   base::HugeBuffer memory;                   // owns all of the above
 
-  // Weight bytes that one decoded token reads.
+  bool has_low_rank() const { return !layers.empty() && layers[0].low_rank.fc1.weight.rows > 0; }
+  bool has_down_rows() const { return !layers.empty() && layers[0].down_rows.rows > 0; }
+
+  // Weight bytes that one decoded token reads where nothing is skipped; no predictors.
   std::size_t bytes_per_token() const;
 };
 
@@ -55,6 +84,8 @@ struct LoadWeightsOptions {
   bool verify = false;  // refuse NaN and infinite scales and floats: reads every byte once more
   // The type of the head if it is a float type in the file: kQ8_0 halves its bytes, at a loss.
   bool quantize_head = false;
+  Layout gate = Layout::kPanels;
+  Layout up = Layout::kPanels;
   std::function<void(double)> on_progress;  // share done, from one thread at a time; may be empty
 };
 
@@ -63,5 +94,8 @@ struct LoadWeightsOptions {
 // architecture are refused: leaving them out would compute something else.
 Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::WorkerPool& pool,
                                              const LoadWeightsOptions& options);
+
+// Gives `matrix` the layout, in place.
+void SetLayout(NeuronMatrix& matrix, Layout layout, base::WorkerPool& pool);
 
 }  // namespace thermocline::model

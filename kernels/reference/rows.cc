@@ -77,6 +77,18 @@ void PackRows(DType type, const std::uint8_t* rows, int num_rows, int cols, std:
                    out + static_cast<std::size_t>(r) * RowBytes(type, cols));
 }
 
+void RowsFromPanel(DType type, const std::uint8_t* panel, int cols, std::uint8_t* rows) {
+  for (int r = 0; r < kPanelRows; ++r)
+    MoveRow<false>(type, r, cols, const_cast<std::uint8_t*>(panel),
+                   rows + static_cast<std::size_t>(r) * RowBytes(type, cols));
+}
+
+void PanelFromRows(DType type, const std::uint8_t* rows, int cols, std::uint8_t* panel) {
+  for (int r = 0; r < kPanelRows; ++r)
+    MoveRow<true>(type, r, cols, panel,
+                  const_cast<std::uint8_t*>(rows) + static_cast<std::size_t>(r) * RowBytes(type, cols));
+}
+
 void reference::GatherPanel(DType type, const std::uint8_t* const* rows, int num_rows, int cols,
                             std::uint8_t* panel) {
   for (int lane = 0; lane < num_rows; ++lane)
