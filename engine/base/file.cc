@@ -74,6 +74,18 @@ class PosixFile final : public File {
   void* map_ = nullptr;
 };
 
+// Makes a rename last: without it a crash may bring the old name back.
+Status SyncFolderOf(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return OkStatus();  // a folder that may be written but not read: nothing to sync by
+  const bool synced = ::fsync(fd) == 0 || errno == EINVAL;  // some file systems cannot
+  const int error = errno;
+  ::close(fd);
+  return synced ? OkStatus() : ErrnoStatus(folder, "flush", error);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<File>> OpenFile(const std::string& path) {
@@ -141,7 +153,7 @@ Status FileWriter::Commit() {
     ::unlink(temporary.c_str());
     return failed;
   }
-  return OkStatus();
+  return SyncFolderOf(path_);
 }
 
 }  // namespace thermocline::base

@@ -48,7 +48,7 @@ class FileWriter {
   Status Append(std::span<const std::byte> bytes);
   Status Append(std::string_view text) { return Append(std::as_bytes(std::span(text))); }
   std::uint64_t bytes_written() const { return bytes_written_; }
-  // Flushes to the disk and renames.
+  // Flushes to the disk, renames, and flushes the folder.
   Status Commit();
 
  private:

@@ -1,0 +1,181 @@
+#include "engine/predictor/predictors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/quantize.h"
+
+namespace thermocline::predictor {
+namespace {
+
+constexpr int kRowsPerItem = 64;
+
+Status NoSideCar(const char* mode, const char* tool) {
+  return base::FailedPrecondition("mode '", mode, "' needs what `thermocline ", tool,
+                                  "` writes into the model's side-car (MODEL.tcp), and there is none");
+}
+
+// The bits of one matrix.
+void PackMatrix(const model::NeuronMatrix& matrix, base::WorkerPool& pool, std::uint64_t* sign,
+                std::uint64_t* magnitude) {
+  const int rows = matrix.linear.weight.rows, cols = matrix.linear.weight.cols;
+  const auto words = static_cast<std::size_t>(kernels::SignWords(cols));
+  pool.Run((rows + kRowsPerItem - 1) / kRowsPerItem, [&](int item, int) {
+    std::vector<float> values(static_cast<std::size_t>(cols));
+    for (int row = item * kRowsPerItem; row < std::min(rows, (item + 1) * kRowsPerItem); ++row) {
+      const std::size_t at = static_cast<std::size_t>(row) * words;
+      DequantizeNeuron(matrix, row, values.data());
+      kernels::PackSigns(values.data(), cols, sign + at, magnitude != nullptr ? magnitude + at : nullptr);
+    }
+  });
+}
+
+std::vector<std::int32_t> ThresholdsOf(const LayerSideCar* layer, const SignOptions& options,
+                                       int index, int neurons, int cols) {
+  if (layer != nullptr && layer->sign.has_value()) return layer->sign->thresholds;
+  const double alpha = layer != nullptr && layer->alpha.has_value() ? *layer->alpha
+                                                                    : options.alpha.of(index);
+  const int thousandths = static_cast<int>(std::lround(alpha * 1000));
+  return std::vector<std::int32_t>(static_cast<std::size_t>(neurons),
+                                   kernels::SignThreshold(thousandths, cols));
+}
+
+// Rows of f16 as a matrix in panels of Q8_0, of f16 where the columns are no multiple of 32.
+Status Pack(const std::vector<std::uint16_t>& halves, int rows, int cols, Predictors& out,
+            kernels::PackedMatrix& matrix) {
+  using kernels::DType;
+  const DType type = cols % 32 == 0 ? DType::kQ8_0 : DType::kF16;
+  const std::size_t row_bytes = kernels::RowBytes(type, cols);
+  std::vector<std::uint8_t> stored(row_bytes * static_cast<std::size_t>(rows));
+  std::vector<float> values(static_cast<std::size_t>(cols));
+  for (int r = 0; r < rows; ++r) {
+    const auto* row = reinterpret_cast<const std::uint8_t*>(halves.data() + static_cast<std::ptrdiff_t>(r) * cols);
+    kernels::DequantizeRow(DType::kF16, row, cols, values.data());
+    kernels::QuantizeRow(type, values.data(), cols, stored.data() + static_cast<std::size_t>(r) * row_bytes);
+  }
+  matrix = {type, rows, cols, nullptr};
+  ASSIGN_OR_RETURN(base::HugeBuffer buffer, base::HugeBuffer::Allocate(matrix.bytes()));
+  auto* data = reinterpret_cast<std::uint8_t*>(buffer.data());
+  for (int r = 0; r < rows; r += kernels::kPanelRows) {
+    kernels::PackPanel(type, stored.data() + static_cast<std::size_t>(r) * row_bytes,
+                       std::min(kernels::kPanelRows, rows - r), cols,
+                       data + static_cast<std::size_t>(r) * row_bytes);
+  }
+  matrix.data = data;
+  out.bytes += matrix.bytes();
+  out.memory.push_back(std::move(buffer));
+  return OkStatus();
+}
+
+}  // namespace
+
+const model::NeuronMatrix& DecidingMatrix(const model::LayerWeights& layer) {
+  return layer.gate.linear.weight.rows > 0 ? layer.gate : layer.up;
+}
+
+void DequantizeNeuron(const model::NeuronMatrix& matrix, int row, float* out) {
+  if (matrix.layout == model::Layout::kRows) {
+    kernels::DequantizeMatrixRow(matrix.rows(), row, out);
+  } else {
+    kernels::DequantizePackedRow(matrix.linear.weight, row, out);
+  }
+}
+
+Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
+                         const SignOptions& options, base::WorkerPool& pool, Predictors& out) {
+  out.layers.resize(weights.layers.size());
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    const model::NeuronMatrix& matrix = DecidingMatrix(weights.layers[l]);
+    const LayerSideCar* learnt =
+        side_car != nullptr && options.use_side_car ? &side_car->layers[l] : nullptr;
+    const bool calibrated = learnt != nullptr && learnt->sign.has_value();
+    const int rows = matrix.linear.weight.rows, cols = matrix.linear.weight.cols;
+    const bool two = (calibrated ? learnt->sign->planes : options.planes) == 2;
+    const std::size_t words =
+        static_cast<std::size_t>(rows) * static_cast<std::size_t>(kernels::SignWords(cols));
+    ASSIGN_OR_RETURN(base::HugeBuffer buffer, base::HugeBuffer::Allocate(words * 8 * (two ? 2 : 1)));
+    auto* sign = reinterpret_cast<std::uint64_t*>(buffer.data());
+    std::uint64_t* magnitude = two ? sign + words : nullptr;
+    PackMatrix(matrix, pool, sign, magnitude);
+    out.layers[l].sign =
+        SignPredictor{.planes = {rows, cols, sign, magnitude},
+                      .slices = calibrated ? learnt->sign->slices : options.slices,
+                      .thresholds = ThresholdsOf(learnt, options, static_cast<int>(l), rows, cols)};
+    out.bytes += out.layers[l].sign->bytes();
+    out.memory.push_back(std::move(buffer));
+  }
+  return OkStatus();
+}
+
+Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weights& weights,
+                            const SideCar* side_car, Predictors& out) {
+  const bool learnt = side_car != nullptr && side_car->layers[0].low_rank.has_value();
+  if (!learnt && !weights.has_low_rank()) return NoSideCar("lowrank", "train-predictor");
+  out.layers.resize(weights.layers.size());
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    LowRankRun run;
+    if (learnt) {
+      const auto& low_rank = side_car->layers[l].low_rank;
+      if (!low_rank.has_value())
+        return base::FailedPrecondition("the side-car has no low-rank predictor for layer ", l,
+                                        "; run `thermocline train-predictor` for all layers");
+      RETURN_IF_ERROR(Pack(low_rank->fc1, low_rank->rank, config.hidden_size, out, run.fc1));
+      RETURN_IF_ERROR(Pack(low_rank->fc2, config.intermediate_size, low_rank->rank, out, run.fc2));
+      run.threshold = low_rank->threshold;
+      run.before_norm = low_rank->before_norm;
+    } else {
+      const model::LowRankWeights& stored = weights.layers[l].low_rank;
+      run = {stored.fc1.weight, stored.fc2.weight, stored.threshold, /*before_norm=*/true};
+    }
+    out.layers[l].low_rank = run;
+  }
+  return OkStatus();
+}
+
+Status AddThresholds(const SideCar* side_car, Predictors& out) {
+  if (side_car == nullptr) return NoSideCar("threshold", "calibrate");
+  out.layers.resize(side_car->layers.size());
+  for (std::size_t l = 0; l < out.layers.size(); ++l) {
+    if (!side_car->layers[l].threshold.has_value()) return NoSideCar("threshold", "calibrate");
+    out.layers[l].threshold = side_car->layers[l].threshold;
+  }
+  return OkStatus();
+}
+
+void AddDownNorms(const model::Weights& weights, const SideCar* side_car, base::WorkerPool& pool,
+                  Predictors& out) {
+  out.layers.resize(weights.layers.size());
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    const bool known = side_car != nullptr && !side_car->layers[l].down_norms.empty();
+    out.layers[l].down_norms =
+        known ? side_car->layers[l].down_norms : DownNorms(weights.layers[l], pool);
+  }
+}
+
+std::vector<float> DownNorms(const model::LayerWeights& layer, base::WorkerPool& pool) {
+  const kernels::RowMatrix& rows = layer.down_rows;
+  const kernels::PackedMatrix& down = layer.down.weight;
+  std::vector<float> norms(static_cast<std::size_t>(rows.rows > 0 ? rows.rows : down.cols));
+  if (rows.rows > 0) {
+    pool.Run(rows.rows, [&](int row, int) {
+      std::vector<float> values(static_cast<std::size_t>(rows.cols));
+      kernels::DequantizeMatrixRow(rows, row, values.data());
+      double square = 0;
+      for (const float v : values) square += static_cast<double>(v) * static_cast<double>(v);
+      norms[static_cast<std::size_t>(row)] = static_cast<float>(std::sqrt(square));
+    });
+    return norms;
+  }
+  std::vector<double> squares(norms.size());
+  std::vector<float> values(norms.size());
+  for (int row = 0; row < down.rows; ++row) {
+    kernels::DequantizePackedRow(down, row, values.data());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      squares[i] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
+  for (std::size_t i = 0; i < norms.size(); ++i) norms[i] = static_cast<float>(std::sqrt(squares[i]));
+  return norms;
+}
+
+}  // namespace thermocline::predictor

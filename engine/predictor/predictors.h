@@ -1,0 +1,88 @@
+// What predicts active neurons, ready to run. Const after load.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/base/huge_buffer.h"
+#include "engine/base/worker_pool.h"
+#include "engine/model/weights.h"
+#include "engine/predictor/side_car.h"
+#include "kernels/sign_predict.h"
+
+namespace thermocline::predictor {
+
+// Signs of the gate's weights (of up's, where there is no gate) and the least score of each neuron.
+struct SignPredictor {
+  kernels::SignPlanes planes;
+  int slices = 1;
+  std::vector<std::int32_t> thresholds;  // [F]
+
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(planes.rows) *
+           static_cast<std::size_t>(kernels::SignWords(planes.cols)) * 8 *
+           (planes.magnitude != nullptr ? 2 : 1);
+  }
+};
+
+struct LowRankRun {
+  kernels::PackedMatrix fc1;  // [R, D]
+  kernels::PackedMatrix fc2;  // [F, R]
+  float threshold = 0;
+  bool before_norm = false;  // its input is the residual, else what gate and up multiply
+
+  std::size_t bytes() const { return fc1.bytes() + fc2.bytes(); }
+};
+
+struct LayerPredictors {
+  std::optional<SignPredictor> sign;
+  std::optional<LowRankRun> low_rank;
+  std::optional<float> threshold;  // of mode `threshold`
+  std::vector<float> down_norms;   // [F] ||d_i||, empty without audits
+};
+
+struct Predictors {
+  std::vector<LayerPredictors> layers;      // [L]
+  std::vector<base::HugeBuffer> memory;     // of the planes and matrices above
+  std::size_t bytes = 0;                    // of all of them
+
+  bool HasSign() const { return !layers.empty() && layers[0].sign.has_value(); }
+  bool HasLowRank() const { return !layers.empty() && layers[0].low_rank.has_value(); }
+  bool HasThreshold() const { return !layers.empty() && layers[0].threshold.has_value(); }
+};
+
+// SparseInfer's preset: one alpha for the first layers, 1 for the rest.
+// Source: SparseInfer, section 5.1: 1.00 to 1.03 in the first 20 layers.
+struct AlphaSchedule {
+  double alpha = 1.0;
+  int layers = 20;
+  double of(int layer) const { return layer < layers ? alpha : 1.0; }
+};
+
+struct SignOptions {
+  int slices = 1;  // with thresholds of a side-car: the side-car's
+  int planes = 1;
+  AlphaSchedule alpha;
+  bool use_side_car = true;  // its thresholds, or its alphas, where it has them
+};
+
+// Builds the planes from the weights. `side_car` may be null.
+Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
+                         const SignOptions& options, base::WorkerPool& pool, Predictors& out);
+// From the side-car, else from the model's file. FailedPrecondition if neither has any.
+Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weights& weights,
+                            const SideCar* side_car, Predictors& out);
+// FailedPrecondition if the side-car has none.
+Status AddThresholds(const SideCar* side_car, Predictors& out);
+// Norms of the down rows: from the side-car, else computed.
+void AddDownNorms(const model::Weights& weights, const SideCar* side_car, base::WorkerPool& pool,
+                  Predictors& out);
+
+// The matrix whose rows say whether a neuron is active: gate, or up where there is no gate.
+const model::NeuronMatrix& DecidingMatrix(const model::LayerWeights& layer);
+// Row `row` as floats.
+void DequantizeNeuron(const model::NeuronMatrix& matrix, int row, float* out);
+// ||d_i|| of each neuron of one layer.
+std::vector<float> DownNorms(const model::LayerWeights& layer, base::WorkerPool& pool);
+
+}  // namespace thermocline::predictor

@@ -1,0 +1,125 @@
+#include "engine/predictor/side_car.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/file.h"
+
+namespace thermocline::predictor {
+namespace {
+
+bool IsFinite(std::uint32_t) { return true; }
+bool IsFinite(std::int32_t) { return true; }
+bool IsFinite(float value) { return std::isfinite(value); }
+bool IsFinite(double value) { return std::isfinite(value); }
+bool IsFinite(std::uint16_t half) { return (half & 0x7C00) != 0x7C00; }
+
+// Checks the members of one layer; messages begin with the file and the layer.
+class LayerCheck {
+ public:
+  explicit LayerCheck(std::string where) : where_(std::move(where)) {}
+
+  template <typename T>
+  void Array(const char* field, const std::vector<T>& values, std::size_t expected) {
+    if (values.size() != expected)
+      return Fail(field, " has ", values.size(), " elements, expected ", expected);
+    const auto bad =
+        std::find_if_not(values.begin(), values.end(), [](T v) { return IsFinite(v); });
+    if (bad != values.end())
+      Fail(field, "[", bad - values.begin(), "] is NaN or infinite, expected a finite number");
+  }
+  void Number(const char* field, double value) {
+    if (!IsFinite(value)) Fail(field, " is ", value, ", expected a finite number");
+  }
+  void AtLeastOne(const char* field, int value) {
+    if (value < 1) Fail(field, " is ", value, ", expected at least 1");
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  template <typename... Pieces>
+  void Fail(const Pieces&... pieces) {
+    if (status_.ok()) {
+      status_ = base::InvalidArgument(where_, pieces...,
+                                      "; make it anew with `thermocline profile`, `calibrate` or "
+                                      "`train-predictor`");
+    }
+  }
+
+  std::string where_;
+  Status status_;
+};
+
+void CheckSign(const SignCalibration& sign, std::size_t f, LayerCheck& check) {
+  check.AtLeastOne("sign.slices", sign.slices);
+  check.AtLeastOne("sign.planes", sign.planes);
+  check.Array("sign.thresholds", sign.thresholds, f);
+  check.Number("sign.recall", sign.recall);
+  check.Number("sign.predicted_share", sign.predicted_share);
+  check.Number("sign.active_share", sign.active_share);
+  check.Number("sign.missed_mass", sign.missed_mass);
+}
+
+void CheckLowRank(const LowRankPredictor& p, std::size_t d, std::size_t f, LayerCheck& check) {
+  check.AtLeastOne("low_rank.rank", p.rank);
+  const auto rank = static_cast<std::size_t>(std::max(0, p.rank));
+  check.Array("low_rank.fc1", p.fc1, rank * d);
+  check.Array("low_rank.fc2", p.fc2, f * rank);
+  check.Number("low_rank.threshold", p.threshold);
+  check.Number("low_rank.recall", p.recall);
+  check.Number("low_rank.predicted_share", p.predicted_share);
+  check.Number("low_rank.active_share", p.active_share);
+}
+
+}  // namespace
+
+std::string SideCarPath(const std::string& model_path) {
+  const std::size_t end = model_path.find_last_not_of('/');  // a folder may end in one
+  return model_path.substr(0, end == std::string::npos ? end : end + 1) + ".tcp";
+}
+
+SideCar EmptySideCar(const SideCarIdentity& identity) {
+  return {
+      .model_hash = identity.model_hash,
+      .hidden_size = identity.hidden_size,
+      .intermediate_size = identity.intermediate_size,
+      .num_hidden_layers = identity.num_hidden_layers,
+      .profiled_tokens = 0,
+      .layers = std::vector<LayerSideCar>(static_cast<std::size_t>(identity.num_hidden_layers))};
+}
+
+Result<SideCar> ReadSideCarOrEmpty(const std::string& path, const SideCarIdentity& expected) {
+  if (!base::PathExists(path)) return EmptySideCar(expected);
+  return ReadSideCar(path, expected);
+}
+
+Status ValidateSideCar(const std::string& path, const SideCar& s) {
+  if (s.hidden_size < 1 || s.intermediate_size < 1 || s.num_hidden_layers < 1 ||
+      s.profiled_tokens < 0) {
+    return base::InvalidArgument(path, ": hidden_size ", s.hidden_size, ", intermediate_size ",
+                                 s.intermediate_size, ", num_hidden_layers ", s.num_hidden_layers,
+                                 " and profiled_tokens ", s.profiled_tokens,
+                                 " must not be below 1, 1, 1 and 0");
+  }
+  if (s.layers.size() != static_cast<std::size_t>(s.num_hidden_layers)) {
+    return base::InvalidArgument(path, ": layers has ", s.layers.size(),
+                                 " entries, num_hidden_layers says ", s.num_hidden_layers);
+  }
+  const auto d = static_cast<std::size_t>(s.hidden_size);
+  const auto f = static_cast<std::size_t>(s.intermediate_size);
+  for (std::size_t i = 0; i < s.layers.size(); ++i) {
+    const LayerSideCar& layer = s.layers[i];
+    LayerCheck check(StrCat(path, ": layer ", i, ": "));
+    if (!layer.activations.empty()) check.Array("activations", layer.activations, f);
+    if (!layer.down_norms.empty()) check.Array("down_norms", layer.down_norms, f);
+    if (layer.alpha.has_value()) check.Number("alpha", *layer.alpha);
+    if (layer.sign.has_value()) CheckSign(*layer.sign, f, check);
+    if (layer.threshold.has_value()) check.Number("threshold", *layer.threshold);
+    check.Number("threshold_kept_mass", layer.threshold_kept_mass);
+    if (layer.low_rank.has_value()) CheckLowRank(*layer.low_rank, d, f, check);
+    RETURN_IF_ERROR(check.status());
+  }
+  return OkStatus();
+}
+
+}  // namespace thermocline::predictor
