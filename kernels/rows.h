@@ -76,7 +76,8 @@ struct SumRowsParams {
   int count = 0;
   const float* h = nullptr;  // [T, count] rows h_stride apart
   int h_stride = 0;
-  int tokens = 0;  // T
+  int tokens = 0;           // T
+  bool skip_zeros = false;  // do not read rows whose h is zero
   int col_begin = 0;
   int col_end = 0;
   float* out = nullptr;  // [T, D], rows out_stride apart; columns [col_begin, col_end) are set

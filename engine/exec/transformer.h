@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "engine/base/worker_pool.h"
-#include "engine/exec/ffn_tap.h"
+#include "engine/exec/auditor.h"
 #include "engine/exec/kv_cache.h"
+#include "engine/exec/multiplier.h"
+#include "engine/exec/sparse_ffn.h"
 #include "engine/exec/workspace.h"
 #include "engine/model/weights.h"
 #include "kernels/op_table.h"
@@ -28,6 +30,7 @@ class Transformer {
   struct Params {
     const model::ModelConfig& config;
     const model::Weights& weights;
+    const predictor::Predictors* predictors = nullptr;  // null: none
     const kernels::OpTable& ops;
     base::WorkerPool& pool;
     int tokens_max = 64;      // T of one call
@@ -37,23 +40,25 @@ class Transformer {
   explicit Transformer(const Params& params);
 
   enum class Logits { kNone, kLast, kAll };
+  // Prompts are computed without loss whatever the modes; decoded tokens, and up to
+  // kSparseTokensMax that are verified together, as the modes say.
+  enum class Step { kPrefill, kDecode };
   // Appends `tokens` to `cache` and computes the logits asked for.
   // Returns [1, V] (kLast), [T, V] (kAll, if all_logits) or nothing; valid until the next call.
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
-  std::span<const float> Forward(std::span<const int> tokens, KvCache& cache, Logits wanted);
+  std::span<const float> Forward(std::span<const int> tokens, KvCache& cache, Logits wanted,
+                                 Step step = Step::kDecode);
 
-  // `tap` sees every feed-forward network from now on; null: none. Borrowed.
-  void SetTap(FfnTap* tap);
+  // Modes, counters and taps of the feed-forward networks.
+  SparseFfn& ffn() { return ffn_; }
+  const SparseFfn& ffn() const { return ffn_; }
+  // `auditor` sees every decoded token from now on; null: none. Borrowed.
+  void SetAuditor(Auditor* auditor) { auditor_ = auditor; }
 
   int tokens_max() const { return ws_.tokens_max; }
   const model::ModelConfig& config() const { return config_; }
 
  private:
-  struct Product {
-    const model::Linear* linear;
-    float* out;
-  };
-
   void Embed(std::span<const int> tokens, int position);
   void Block(int layer, int tokens, KvCache& cache);
   // attention_out = Wo attention of `hidden`.
@@ -82,8 +87,6 @@ class Transformer {
   // half of the tokens' outputs is added to the first.
   void Multiply(std::span<const Product> products, const ActivationBuffer& input, int tokens,
                 bool fold = false);
-  void MultiplyPanels(const Product& product, const ActivationBuffer& input, int tokens, bool fold,
-                      int panel_begin, int panel_end);
   // Calls body(token) for each token, in parallel where there are several.
   template <typename Body>
   void ForTokens(int tokens, const Body& body) {
@@ -101,8 +104,10 @@ class Transformer {
   const kernels::OpTable& ops_;
   base::WorkerPool& pool_;
   Workspace ws_;
-  FfnTap* tap_ = nullptr;
-  std::vector<float> tapped_gate_;  // [T, F] while there is a tap
+  Multiplier multiplier_;
+  SparseFfn ffn_;
+  Auditor* auditor_ = nullptr;
+  bool lossless_ = false;  // this step
   const int group_;  // query heads of a kv head
 };
 

@@ -69,8 +69,6 @@ Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.l
   k.resize(Area(max_tokens, kv_dim));
   v.resize(Area(max_tokens, kv_dim));
   attention.Resize(max_tokens, q_dim);
-  ffn.Resize(max_tokens, c.intermediate_size);
-  up.resize(Area(max_tokens, c.architecture->gated ? c.intermediate_size : 0));
   attention_out.resize(Area(max_tokens, d));
   ffn_out.resize(Area(max_tokens, d));
   head.Resize(2 * logits_max, d);

@@ -55,8 +55,6 @@ struct Workspace {
   std::vector<float> k;              // [T, K*Dh]
   std::vector<float> v;              // [T, K*Dh]
   ActivationBuffer attention;        // [T, H*Dh]
-  ActivationBuffer ffn;              // [T, F], gate and then act(gate) * up
-  std::vector<float> up;             // [T, F]
   std::vector<float> attention_out;  // [T, D]
   std::vector<float> ffn_out;        // [T, D]
   ActivationBuffer head;      // [2 logits_max, D]: the head's inputs, then what their Q8 forms

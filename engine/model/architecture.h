@@ -21,6 +21,12 @@ enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
 enum class QkvBias { kAlone, kWithOutput };
 enum class Activation { kSilu, kRelu, kFatRelu, kDRelu, kRelu2, kGelu, kGeluTanh };
 
+// Whether most of its values are zero, not just small.
+inline constexpr bool HasTrueZeros(Activation activation) {
+  return activation == Activation::kRelu || activation == Activation::kFatRelu ||
+         activation == Activation::kDRelu || activation == Activation::kRelu2;
+}
+
 struct Architecture {
   std::string_view name;     // GGUF's general.architecture
   std::string_view hf_name;  // Hugging Face's model_type; "" = none

@@ -52,6 +52,8 @@ struct SumScratch {
   std::int32_t* high_sum;        // [padded] sums of the high bytes
   std::int32_t* low_sum;         // [padded]
   const std::uint8_t** rows[2];  // [kSumChunk + 4] of this chunk and the next
+  const std::uint8_t** chosen;  // [kSumChunk + 4] rows whose h is not zero
+  float* chosen_h;
 };
 
 inline SumScratch LayOut(std::uint8_t* bytes, int padded) {
@@ -69,7 +71,9 @@ inline SumScratch LayOut(std::uint8_t* bytes, int padded) {
           .inverse = rest + 2 * padded,
           .high_sum = sums,
           .low_sum = sums + padded,
-          .rows = {rows, rows + kSumChunk + 4}};
+          .rows = {rows, rows + kSumChunk + 4},
+          .chosen = rows + 2 * (kSumChunk + 4),
+          .chosen_h = reinterpret_cast<float*>(rows + 3 * (kSumChunk + 4))};
 }
 
 // a and m of 8 blocks from `block` on, a multiple of 8; absent blocks are zeros.
@@ -290,6 +294,18 @@ inline SumChunk ChunkAt(const SumRowsParams& p, std::size_t row_bytes, int first
   return {rows, p.h + first, count};
 }
 
+// The rows of a chunk whose h is not zero.
+inline SumChunk WithoutZeros(const SumChunk& chunk, const SumScratch& s) {
+  int count = 0;
+  for (int k = 0; k < chunk.count; ++k) {
+    s.chosen[count] = chunk.rows[k];
+    s.chosen_h[count] = chunk.h[k];
+    count += chunk.h[k] != 0 ? 1 : 0;
+  }
+  for (int i = count; count > 0 && i % 4 != 0; ++i) s.chosen[i] = s.chosen[count - 1];
+  return {s.chosen, s.chosen_h, count};
+}
+
 template <DType type>
 void SumQuantized(const SumRowsParams& p) {
   SumRange range{p.col_begin / 32, (p.col_end - p.col_begin) / 32, 0, p.weights.cols / 32};
@@ -303,6 +319,7 @@ void SumQuantized(const SumRowsParams& p) {
     for (int t = 0; t < p.tokens; ++t) {
       SumChunk mine = chunk;
       mine.h += static_cast<std::ptrdiff_t>(t) * p.h_stride;
+      if (p.skip_zeros) mine = WithoutZeros(mine, scratch);
       FindCoefficients<type>(mine, range, scratch);
       RoundCoefficients(range, mine.count, scratch);
       float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride + p.col_begin;
@@ -331,6 +348,7 @@ void SumFloatColumns(const SumRowsParams& p, int token, int col, int count) {
       __builtin_memcpy(part, row, static_cast<std::size_t>(count * bytes));
       row = part;
     }
+    if (p.skip_zeros && h[k] == 0) continue;
     const F32x16 scale = Set1(h[k]);
     for (int i = 0; i < N; ++i)
       acc[i] = Fma(scale, LoadColumn<kind>(row + i * 16 * bytes, 0), acc[i]);

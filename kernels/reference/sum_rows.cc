@@ -120,9 +120,10 @@ DType SummableType(DType type) {
 
 std::size_t SumScratchBytes(int columns) {
   // Coefficients as floats and as two bytes each, for a chunk of rows padded to four and blocks
-  // padded to 16; then five numbers for each block, and where the rows of two chunks are.
+  // padded to 16; then five numbers for each block, and where the rows of two chunks and the
+  // chosen of them are.
   const auto blocks = static_cast<std::size_t>((columns + 511) / 512 * 16);
-  return blocks * (kSumChunk + 4) * (4 + 2) + 5 * blocks * 4 + 2 * (kSumChunk + 4) * 8 + 128;
+  return blocks * (kSumChunk + 4) * (4 + 2) + 5 * blocks * 4 + (kSumChunk + 4) * (3 * 8 + 4) + 128;
 }
 
 void reference::SumRows(const SumRowsParams& p) {

@@ -1,0 +1,165 @@
+// The feed-forward network of one layer, reading only the neurons that a mode asks for.
+//
+//   h_i = act(g_i . x) (u_i . x),  y = sum_i h_i d_i      (h_i = act(u_i . x) where there is no gate)
+// One parallel loop goes over ranges of neurons: predict, multiply the gate rows of the predicted,
+// then the up rows of those whose gate is not zero. A second goes over ranges of output columns and
+// sums the down rows of the live ones. Several tokens share the rows: the union is read, and a
+// token's neurons are those it would have alone, so its bits are the same.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/exec/ffn_tap.h"
+#include "engine/exec/multiplier.h"
+#include "engine/ffn_mode.h"
+#include "engine/predictor/predictors.h"
+
+namespace thermocline::exec {
+
+// Tokens of one step that may be predicted; more are computed exactly.
+inline constexpr int kSparseTokensMax = 16;
+
+// What decides which neurons of a layer are live, beside the predictors: changes between tokens.
+struct FfnPolicy {
+  FfnMode mode = FfnMode::kDense;
+  // Added to what the predictor must reach: units of the sign score, of the low-rank logit, or of
+  // |act(gate)|. Above zero reads less and misses more.
+  float shift = 0;
+};
+
+// Rows read by decoded tokens, since the start.
+struct FfnCounters {
+  std::int64_t tokens = 0, gate_rows = 0, up_rows = 0, down_rows = 0;
+  std::int64_t predictor_bytes = 0, bytes = 0;  // bytes: all of the network's
+};
+
+// Decode thread only. Borrows everything; allocates nothing after construction.
+class SparseFfn {
+ public:
+  struct Params {
+    const model::ModelConfig& config;
+    const model::Weights& weights;
+    const predictor::Predictors* predictors;  // null: none
+    const kernels::OpTable& ops;
+    base::WorkerPool& pool;
+    Multiplier& multiplier;
+    int tokens_max;  // T
+  };
+  explicit SparseFfn(const Params& params);
+
+  struct Input {
+    const ActivationBuffer& hidden;  // [T, D] normed
+    const float* residual;           // [T, D] before the norm
+    int tokens;
+  };
+  // out [T, D]. More than kSparseTokensMax tokens, or `lossless`: no prediction.
+  void Run(int layer, const Input& input, bool lossless, float* out);
+
+  FfnPolicy& policy(int layer) { return policies_[static_cast<std::size_t>(layer)]; }
+  const FfnPolicy& policy(int layer) const { return policies_[static_cast<std::size_t>(layer)]; }
+  const FfnCounters& counters(int layer) const {
+    return counters_[static_cast<std::size_t>(layer)];
+  }
+  // Neurons that the last Run of a single token predicted, ascending, until the next call; none if
+  // it predicted nothing.
+  std::span<const int> predicted() const {
+    return std::span(predicted_ids_).first(static_cast<std::size_t>(num_predicted_));
+  }
+  bool Predicts(int layer) const {
+    const FfnMode mode = policy(layer).mode;
+    return mode == FfnMode::kSign || mode == FfnMode::kLowRank;
+  }
+
+  // The active neurons of one token, without any prediction and without counting; until the next
+  // call. Overwrites predicted().
+  struct Neurons {
+    std::span<const int> ids;
+    const float* h;
+  };
+  Neurons ActiveNeurons(int layer, const ActivationBuffer& hidden);
+
+  // `tap` sees every dense network; null: none.
+  void SetTap(FfnTap* tap);
+
+ private:
+  static constexpr int kRange = kernels::kSumChunk;  // neurons of a work item
+  // One thread's work on a range of neurons for up to 16 tokens.
+  struct Scratch {
+    std::vector<std::int32_t> scores;   // [kRange]
+    std::vector<float> logits;          // [16, kRange]
+    std::vector<int> ids;               // [kRange] predicted by some token
+    std::vector<std::uint16_t> masks;   // [kRange] by which: bit t
+    std::vector<float> gate, act, up;   // [16, kRange]
+    std::vector<int> live_ids;          // [kRange]
+    std::vector<std::uint16_t> live_masks;
+    std::vector<std::uint8_t> sum;      // of SumRows
+  };
+  struct Range {
+    int begin, count;  // neurons
+  };
+
+  // Every neuron's h into ffn_, by products of whole matrices.
+  void RunWide(int layer, const Input& input, float* out);
+  void RunNarrow(int layer, const Input& input, const FfnPolicy& policy, float* out);
+  // Live neurons into neuron_ids_ and chosen_. Returns how many.
+  int FindNeurons(int layer, const Input& input, const FfnPolicy& policy);
+  void PrepareLowRank(int layer, const Input& input);
+  void PrepareSigns(int layer, const Input& input);
+  // One range of neurons, to ids and h of the range's place in neuron_ids_ and neurons_.
+  void RunRange(int layer, const Input& input, const FfnPolicy& policy, int range, int thread);
+  // The range's neurons that a token is predicted to use: ids and masks. Returns how many.
+  int Predict(int layer, const FfnPolicy& policy, Range range, int tokens, Scratch& s);
+  // [tokens, kRange] products of chosen rows (all of the range if ids is null), bias added.
+  void MultiplyNeurons(const model::NeuronMatrix& matrix, const Input& input, Range range,
+                       const int* ids, int count, float* out, int thread);
+  // The predicted whose activation keeps them alive. Returns how many.
+  int Survive(const FfnPolicy& policy, int count, int tokens, Scratch& s);
+  void Combine(int live, int tokens, Scratch& s, float* h, int h_stride);
+  // The ranges' lists as one. Returns how many neurons.
+  int Collect(int tokens);
+  struct Chosen {
+    const int* ids;
+    int count;
+    const float* h;  // [T, count], rows `stride` apart
+    int stride;
+    bool skip_zeros;
+  };
+  void SumDown(int layer, int tokens, const Chosen& chosen, float* out);
+  void Count(int layer, const FfnPolicy& policy, int live);
+
+  const model::ModelConfig& config_;
+  const model::Weights& weights_;
+  const predictor::Predictors* predictors_;
+  const kernels::OpTable& ops_;
+  base::WorkerPool& pool_;
+  Multiplier& multiplier_;
+  const bool gated_;
+  const kernels::GateActivation activation_;
+  const int num_ranges_;
+
+  ActivationBuffer ffn_;             // [T, F] h, where down is in panels or all neurons are wanted
+  std::vector<float> up_;            // [T, F]
+  std::vector<float> tapped_gate_;   // [T, F] while there is a tap
+  std::vector<int> all_ids_;         // [F] 0, 1, 2, ...
+  std::vector<int> neuron_ids_;      // [F] by range, then together
+  std::vector<float> neurons_;       // [16, F] h by range
+  std::vector<float> chosen_;        // [16, F] h together
+  std::vector<int> predicted_ids_;   // [F] by range
+  int num_predicted_ = 0;
+  struct RangeCount {
+    int predicted = 0, live = 0;
+  };
+  std::vector<RangeCount> range_counts_;
+  std::vector<Scratch> scratch_;              // by thread
+  ActivationBuffer low_rank_input_;           // [16, D]
+  ActivationBuffer low_rank_hidden_;          // [16, R max]
+  kernels::Activations low_rank_view_;        // of the layer's R columns
+  std::vector<std::uint64_t> sign_words_;     // [16, words]
+  kernels::SignInput sign_inputs_[kSparseTokensMax];
+  std::vector<FfnPolicy> policies_;           // [L]
+  std::vector<FfnCounters> counters_;         // [L]
+  FfnTap* tap_ = nullptr;
+};
+
+}  // namespace thermocline::exec
