@@ -76,6 +76,9 @@ class Engine::Impl {
         prefixes_(*pool_, prefix_blocks_),
         sampler_(model_->config.vocab_size),
         transformer_(model_->MakeTransformer(config.prefill_chunk, cache_.capacity())),
+        governor_(*model_, *transformer_,
+                  {.audit_interval = config.ffn.audit_interval,
+                   .controller_recall = config.ffn.controller_recall}),
         queue_(static_cast<std::size_t>(config.queue_capacity)),
         thread_([this] { DecodeMain(); }) {
     pthread_setname_np(thread_.native_handle(), "decode");
@@ -94,6 +97,8 @@ class Engine::Impl {
 
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready) {
     RETURN_IF_ERROR(ValidateRequest(request, cache_.capacity(), model_->config.vocab_size));
+    const auto modes = model_->ModesFor(request.ffn_mode);
+    if (!modes.ok()) return modes.status();
     if (!accepting_) return base::Unavailable("the server is shutting down");
     auto channel = std::make_shared<TokenChannel>(std::move(on_ready));
     {
@@ -111,6 +116,7 @@ class Engine::Impl {
 
   void StopAccepting() { accepting_ = false; }
   const text::Tokenizer& tokenizer() const { return *model_->tokenizer; }
+  void FreezeController(bool frozen) { governor_.Freeze(frozen); }
 
   EngineStats Stats() const {
     return {.model_path = model_->path,
@@ -129,7 +135,11 @@ class Engine::Impl {
             .kv_bytes_per_token = pool_->block_bytes() / kernels::kKvBlock,
             .kv_type = exec::KvTypeName(pool_->type()),
             .load_s = model_->load_s,
-            .prefix_cache = PrefixStats()};
+            .prefix_cache = PrefixStats(),
+            .ffn_automatic = model_->ffn_automatic,
+            .predictor_bytes = model_->predictors->bytes,
+            .side_car = model_->side_car_path,
+            .ffn = governor_.Stats()};
   }
 
  private:
@@ -138,11 +148,14 @@ class Engine::Impl {
                             .cache = cache_,
                             .prefixes = &prefixes_,
                             .sampler = sampler_,
+                            .governor = governor_,
+                            .model = *model_,
                             .tokenizer = *model_->tokenizer});
     while (auto job = queue_.Pop()) {
       Usage usage;
       running_ = 1;
       loop.Run(*job, usage);
+      if (queue_.size() == 0) governor_.Idle();
       running_ = 0;
       Forget(job->channel);
     }
@@ -185,6 +198,7 @@ class Engine::Impl {
   exec::PrefixCache prefixes_;                            // decode thread, but for its counters
   exec::Sampler sampler_;                                 // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
+  exec::FfnGovernor governor_;                            // decode thread, but for its figures
   base::BoundedQueue<sched::Job> queue_;
   std::atomic<bool> accepting_{true};
   std::atomic<int> running_{0};
@@ -211,6 +225,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
                                                 .kv_type = kv_type,
                                                 .verify = config.verify,
                                                 .quantize_head = config.quantize_head,
+                                                .ffn = config.ffn,
                                                 .on_progress = config.on_progress}));
   if (model->tokenizer == nullptr)
     return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
@@ -230,6 +245,7 @@ Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request,
                                                      std::function<void()> on_ready) {
   return impl_->Submit(std::move(request), std::move(on_ready));
 }
+void Engine::FreezeController(bool frozen) { impl_->FreezeController(frozen); }
 void Engine::StopAccepting() { impl_->StopAccepting(); }
 void Engine::CancelAll() { impl_->CancelAll(); }
 const text::Tokenizer& Engine::tokenizer() const { return impl_->tokenizer(); }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "engine/ffn_mode.h"
+#include "engine/ffn_stats.h"
 #include "engine/request.h"
 #include "engine/token_channel.h"
 
@@ -26,6 +28,7 @@ struct EngineConfig {
   std::int64_t prefix_cache_bytes = -1;  // kept keys and values; -1 = as much as one context
   bool verify = false;                   // refuse NaN and infinite weights
   bool quantize_head = false;            // a float output head as q8_0
+  FfnOptions ffn = {};                   // which neurons are computed
   std::function<void(double)> on_progress;
 };
 
@@ -49,6 +52,10 @@ struct EngineStats {
     std::int64_t evictions = 0;  // blocks
     std::int64_t bytes = 0, bytes_max = 0;
   } prefix_cache;
+  bool ffn_automatic = false;       // the modes were chosen by measurement
+  std::size_t predictor_bytes = 0;  // in memory
+  std::string side_car;             // "" = none
+  std::vector<FfnLayerStats> ffn;   // [L]
 };
 
 // Thread-safe.
@@ -65,6 +72,9 @@ class Engine {
   // numbers given). ResourceExhausted: the queue is full. Unavailable: StopAccepting was called.
   Result<std::shared_ptr<TokenChannel>> Submit(Request request,
                                                std::function<void()> on_ready = {});
+
+  // Holds the predictors' thresholds where they are, or lets the controller move them again.
+  void FreezeController(bool frozen);
 
   // Every further Submit is Unavailable; what is queued or running goes on.
   void StopAccepting();

@@ -39,6 +39,17 @@ Result<FfnMode> ParseFfnMode(std::string_view name) {
                                "threshold");
 }
 
+Result<std::vector<FfnMode>> ParseFfnModeList(std::string_view text) {
+  std::vector<FfnMode> modes;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    ASSIGN_OR_RETURN(const FfnMode mode, ParseFfnMode(text.substr(0, comma)));
+    modes.push_back(mode);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return modes;
+}
+
 Result<FfnModes> ParseFfnModes(std::string_view text, int num_layers, FfnMode otherwise) {
   FfnModes modes;
   modes.automatic = text == "auto" || text.empty();

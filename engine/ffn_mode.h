@@ -18,8 +18,8 @@ namespace thermocline {
 //   kLowRank    where a low-rank predictor says so; of these, where act(gate) is not zero
 //   kThreshold  all; where |act(gate)| reaches the layer's threshold
 enum class FfnMode { kDense, kExact, kSign, kLowRank, kThreshold };
-inline constexpr std::array<std::string_view, 5> kFfnModeNames = {"dense", "exact", "sign", "lowrank",
-                                                                  "threshold"};
+inline constexpr std::array<std::string_view, 5> kFfnModeNames = {"dense", "exact", "sign",
+                                                                  "lowrank", "threshold"};
 
 inline std::string_view FfnModeName(FfnMode mode) {
   return kFfnModeNames[static_cast<std::size_t>(mode)];
@@ -27,6 +27,9 @@ inline std::string_view FfnModeName(FfnMode mode) {
 inline bool IsLossless(FfnMode mode) { return mode == FfnMode::kDense || mode == FfnMode::kExact; }
 // InvalidArgument names the modes.
 Result<FfnMode> ParseFfnMode(std::string_view name);
+
+// "dense,sign" as modes. InvalidArgument names the modes.
+Result<std::vector<FfnMode>> ParseFfnModeList(std::string_view text);
 
 // "auto", one mode for all layers, or modes by layer: "0-3:dense,4-:sign". Layers count from 0; a
 // later entry wins; layers that no entry names are exact where that is possible, else dense.
@@ -36,5 +39,25 @@ struct FfnModes {
 };
 // `otherwise`: of the layers that no entry names. InvalidArgument says which entry is wrong.
 Result<FfnModes> ParseFfnModes(std::string_view text, int num_layers, FfnMode otherwise);
+
+// What a user asks of the feed-forward networks at load.
+struct FfnOptions {
+  std::string modes = "auto";  // as ParseFfnModes reads it
+  std::string also;            // further modes that requests may ask for: "sign,lowrank"
+  std::string side_car;        // path; "" = MODEL.tcp if there is one
+  // auto: the least held-out recall of a predicted mode. 1 = modes without loss only.
+  double recall = 1.0;
+  // Mode sign, where the side-car has no thresholds: skip where negatives > alpha * positives, in
+  // the first layers; alpha is 1 in the others. Source: SparseInfer, section 5.1.
+  double sign_alpha = 1.0;
+  int sign_alpha_layers = 20;
+  int sign_slices = 1;              // bits of the input that count
+  int sign_planes = 1;              // bits of the weights that count
+  bool ignore_calibration = false;  // use alpha though the side-car has thresholds
+  // One of so many decoded tokens is audited; 0 = none.
+  int audit_interval = 0;
+  // Recall that the controller holds by moving the predictors' thresholds; 0 = they stay.
+  double controller_recall = 0;
+};
 
 }  // namespace thermocline

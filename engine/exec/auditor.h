@@ -42,9 +42,9 @@ class Auditor {
 
  private:
   struct Kept {
-    bool valid = false;           // the layer predicted
-    std::vector<float> hidden;    // [D]
-    std::vector<int> predicted;   // capacity F
+    bool valid = false;          // the layer predicted
+    std::vector<float> hidden;   // [D]
+    std::vector<int> predicted;  // capacity F
   };
 
   const model::ModelConfig& config_;
@@ -52,11 +52,11 @@ class Auditor {
   const kernels::OpTable& ops_;
   const int interval_;
   std::int64_t tokens_ = 0;
-  bool keeping_ = true;   // the current token is audited
-  bool audited_ = false;  // kept_ is whole
-  int next_ = 0;          // layer to audit
-  std::vector<Kept> kept_;  // [L]
-  ActivationBuffer input_;  // [1, D]
+  bool keeping_ = true;                                // the current token is audited
+  bool audited_ = false;                               // kept_ is whole
+  int next_ = 0;                                       // layer to audit
+  std::vector<Kept> kept_;                             // [L]
+  ActivationBuffer input_;                             // [1, D]
   std::vector<predictor::AuditCounts> totals_, last_;  // [L]
 };
 

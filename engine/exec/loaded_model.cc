@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "engine/base/log.h"
+#include "engine/exec/mode_tuner.h"
 #include "engine/model/builtin.h"
 
 namespace thermocline::exec {
@@ -42,6 +43,44 @@ const char* KvTypeName(kernels::KvType type) {
   return kernels::Traits(kernels::KeyType(type)).name;
 }
 
+namespace {
+
+void LogModes(const LoadedModel& model) {
+  std::string text;
+  for (std::size_t first = 0; first < model.ffn_modes.size();) {
+    std::size_t last = first;
+    while (last + 1 < model.ffn_modes.size() && model.ffn_modes[last + 1] == model.ffn_modes[first])
+      ++last;
+    text += StrCat(text.empty() ? "" : ", ", FfnModeName(model.ffn_modes[first]), " in layers ",
+                   first, " to ", last);
+    first = last + 1;
+  }
+  base::LogInfo("feed-forward: ", text, model.ffn_automatic ? " (measured)" : "");
+  if (model::HasTrueZeros(model.config.hidden_act) && !model.weights->has_down_rows()) {
+    base::LogInfo(
+        "the down projection is not neuron-major, so all of it is read for every token; "
+        "`thermocline convert --down rows` makes a file whose down rows can be skipped too");
+  }
+}
+
+Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPlan plan,
+                LoadedModel& out) {
+  ASSIGN_OR_RETURN(out.predictors,
+                   LoadPredictors(file, *out.weights, plan, options.ffn, *out.pool));
+  out.side_car = std::move(plan.side_car);
+  out.side_car_path = plan.side_car_path;
+  out.ffn_automatic = plan.modes.automatic;
+  out.ffn_modes = std::move(plan.modes.layers);
+  if (out.ffn_automatic) {
+    out.ffn_modes.assign(out.weights->layers.size(), FfnMode::kDense);
+    RETURN_IF_ERROR(ChooseModes(out));
+  }
+  LogModes(out);
+  return OkStatus();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   auto loaded = std::make_unique<LoadedModel>();
@@ -62,30 +101,59 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
     return tokenizer.status().Annotate(loaded->path);
   }
+  ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(*file, options.ffn));
   loaded->pool =
       std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
   ASSIGN_OR_RETURN(loaded->weights, model::LoadWeights(*file, *loaded->pool,
                                                        {.verify = options.verify,
                                                         .quantize_head = options.quantize_head,
+                                                        .gate = plan.gate,
+                                                        .up = plan.up,
                                                         .on_progress = options.on_progress}));
   if (!loaded->weights->memory.huge()) {
     base::LogWarning(
         "the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will "
         "be slower");
   }
+  RETURN_IF_ERROR(SetUpFfn(*file, options, std::move(plan), *loaded));
   loaded->load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }
 
+Result<std::vector<FfnMode>> LoadedModel::ModesFor(const std::string& text) const {
+  const bool zeros = model::HasTrueZeros(config.hidden_act);
+  ASSIGN_OR_RETURN(FfnModes modes, ParseFfnModes(text, config.num_hidden_layers,
+                                                 zeros ? FfnMode::kExact : FfnMode::kDense));
+  if (modes.automatic) return ffn_modes;
+  for (std::size_t l = 0; l < modes.layers.size(); ++l) {
+    const Status can = CanRun(modes.layers[l], config, weights->layers[l], &predictors->layers[l]);
+    if (!can.ok()) return can;
+  }
+  return std::move(modes.layers);
+}
+
+void LoadedModel::SetModes(Transformer& transformer, const std::vector<FfnMode>& modes) const {
+  for (std::size_t l = 0; l < modes.size(); ++l) {
+    FfnPolicy& policy = transformer.ffn().policy(static_cast<int>(l));
+    policy.mode = modes[l];
+    policy.shift =
+        modes[l] == FfnMode::kThreshold ? predictors->layers[l].threshold.value_or(0.0F) : 0.0F;
+  }
+}
+
 std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length,
                                                           bool all_logits) const {
-  return std::make_unique<Transformer>(Transformer::Params{.config = config,
-                                                           .weights = *weights,
-                                                           .ops = *ops,
-                                                           .pool = *pool,
-                                                           .tokens_max = tokens_max,
-                                                           .all_logits = all_logits,
-                                                           .context_length = context_length});
+  auto transformer =
+      std::make_unique<Transformer>(Transformer::Params{.config = config,
+                                                        .weights = *weights,
+                                                        .predictors = predictors.get(),
+                                                        .ops = *ops,
+                                                        .pool = *pool,
+                                                        .tokens_max = tokens_max,
+                                                        .all_logits = all_logits,
+                                                        .context_length = context_length});
+  SetModes(*transformer, ffn_modes);
+  return transformer;
 }
 
 }  // namespace thermocline::exec

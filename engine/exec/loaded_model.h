@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/base/worker_pool.h"
+#include "engine/exec/ffn_setup.h"
 #include "engine/exec/transformer.h"
 #include "engine/model/model_file.h"
 #include "engine/model/weights.h"
@@ -21,6 +22,7 @@ struct LoadOptions {
   kernels::KvType kv_type = kernels::KvType::kF16;
   bool verify = false;                      // refuse NaN and infinite weights
   bool quantize_head = false;               // a float head as q8_0
+  FfnOptions ffn = {};                      // of the feed-forward networks
   std::function<void(double)> on_progress;  // share loaded, from one thread at a time; may be empty
 };
 
@@ -32,12 +34,23 @@ struct LoadedModel {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<base::WorkerPool> pool;
   std::unique_ptr<model::Weights> weights;
+  std::unique_ptr<predictor::Predictors> predictors;
+  std::optional<predictor::SideCar> side_car;
+  std::string side_car_path;       // "" = none was read
+  std::vector<FfnMode> ffn_modes;  // [L] what a token is decoded with unless it asks otherwise
+  bool ffn_automatic = false;      // they were chosen by measurement
   const kernels::OpTable* ops = nullptr;
   kernels::KvType kv_type = kernels::KvType::kF16;
   double load_s = 0;
 
   std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length,
                                                bool all_logits = false) const;
+  // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes).
+  // InvalidArgument, or FailedPrecondition for a mode that was not loaded or cannot be.
+  Result<std::vector<FfnMode>> ModesFor(const std::string& text) const;
+  // Gives the transformer's layers these modes.
+  void SetModes(Transformer& transformer, const std::vector<FfnMode>& modes) const;
+
   // A cache with a pool of its own.
   Result<std::unique_ptr<KvCache>> MakeCache(int context_length) const {
     return KvCache::Create(config, context_length, kv_type);

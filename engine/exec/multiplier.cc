@@ -28,7 +28,8 @@ Multiplier::Multiplier(const kernels::OpTable& ops, base::WorkerPool& pool,
                        std::size_t scratch_bytes)
     : ops_(ops),
       pool_(pool),
-      scratch_(static_cast<std::size_t>(pool.threads()), std::vector<std::uint8_t>(scratch_bytes)) {}
+      scratch_(static_cast<std::size_t>(pool.threads()), std::vector<std::uint8_t>(scratch_bytes)) {
+}
 
 void Multiplier::Multiply(std::span<const Product> products, const kernels::Activations& input,
                           int tokens, bool fold) {
@@ -56,8 +57,7 @@ void Multiplier::Multiply(std::span<const Product> products, const kernels::Acti
 }
 
 void Multiplier::MultiplyPanels(const Product& product, const kernels::Activations& input,
-                                int tokens, bool fold, int panel_begin, int panel_end,
-                                int thread) {
+                                int tokens, bool fold, int panel_begin, int panel_end, int thread) {
   const kernels::PackedMatrix& matrix = product.linear->weight;
   const int row = panel_begin * kernels::kPanelRows;
   const int rows = std::min(matrix.rows, panel_end * kernels::kPanelRows) - row;

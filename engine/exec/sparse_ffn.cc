@@ -153,7 +153,8 @@ void SparseFfn::RunNarrow(int layer, const Input& input, const FfnPolicy& policy
     float* h = ffn_.x.data() + Offset(t, f);
     std::fill_n(h, f, 0.0F);
     for (int k = 0; k < count; ++k)
-      h[neuron_ids_[static_cast<std::size_t>(k)]] = chosen_[static_cast<std::size_t>(Offset(t, f) + k)];
+      h[neuron_ids_[static_cast<std::size_t>(k)]] =
+          chosen_[static_cast<std::size_t>(Offset(t, f) + k)];
     QuantizeToken(ops_, ffn_, t);
   }
   const std::array output = {Product{&w.down, out}};
@@ -195,8 +196,7 @@ void SparseFfn::PrepareLowRank(int layer, const Input& input) {
 }
 
 void SparseFfn::PrepareSigns(int layer, const Input& input) {
-  const predictor::SignPredictor& sign =
-      *predictors_->layers[static_cast<std::size_t>(layer)].sign;
+  const predictor::SignPredictor& sign = *predictors_->layers[static_cast<std::size_t>(layer)].sign;
   const int d = config_.hidden_size, words = kernels::SignInputWords(d, kernels::kSignSlicesMax);
   for (int t = 0; t < input.tokens; ++t) {
     sign_inputs_[t] = kernels::PackSignInput(input.hidden.x.data() + Offset(t, d), d, sign.slices,
@@ -250,14 +250,14 @@ int SparseFfn::Predict(int layer, const FfnPolicy& policy, Range range, int toke
     }
   } else {
     const kernels::PackedMatrix& fc2 = p.low_rank->fc2;
-    ops_.gemm({.weights = {fc2.type, range.count, fc2.cols,
-                           fc2.panel(range.begin / kernels::kPanelRows)},
-               .activations = low_rank_view_,
-               .tokens = tokens,
-               .out = s.logits.data(),
-               .out_stride = kRange,
-               .panel_begin = 0,
-               .panel_end = kernels::NumPanels(range.count)});
+    ops_.gemm(
+        {.weights = {fc2.type, range.count, fc2.cols, fc2.panel(range.begin / kernels::kPanelRows)},
+         .activations = low_rank_view_,
+         .tokens = tokens,
+         .out = s.logits.data(),
+         .out_stride = kRange,
+         .panel_begin = 0,
+         .panel_end = kernels::NumPanels(range.count)});
     const float least = p.low_rank->threshold + policy.shift;
     for (int t = 0; t < tokens; ++t) {
       const float* logits = s.logits.data() + t * kRange;
@@ -395,6 +395,12 @@ void SparseFfn::SumDown(int layer, int tokens, const Chosen& chosen, float* out)
     for (int t = 0; t < tokens; ++t)
       ops_.add(out + Offset(t, d) + begin, w.down.bias + begin, end - begin);
   });
+}
+
+std::int64_t SparseFfn::dense_bytes(int layer) const {
+  const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  return static_cast<std::int64_t>(w.gate.linear.weight.bytes() + w.up.linear.weight.bytes() +
+                                   w.down.weight.bytes() + w.down_rows.bytes());
 }
 
 void SparseFfn::Count(int layer, const FfnPolicy& policy, int down) {

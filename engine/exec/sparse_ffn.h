@@ -1,6 +1,7 @@
 // The feed-forward network of one layer, reading only the neurons that a mode asks for.
 //
-//   h_i = act(g_i . x) (u_i . x),  y = sum_i h_i d_i      (h_i = act(u_i . x) where there is no gate)
+//   h_i = act(g_i . x) (u_i . x),  y = sum_i h_i d_i      (h_i = act(u_i . x) where there is no
+//   gate)
 // One parallel loop goes over ranges of neurons: predict, multiply the gate rows of the predicted,
 // then the up rows of those whose gate is not zero. A second goes over ranges of output columns and
 // sums the down rows of the live ones. Several tokens share the rows: the union is read, and a
@@ -61,6 +62,8 @@ class SparseFfn {
   const FfnCounters& counters(int layer) const {
     return counters_[static_cast<std::size_t>(layer)];
   }
+  // Weight bytes of the layer's network.
+  std::int64_t dense_bytes(int layer) const;
   // Neurons that the last Run of a single token predicted, ascending, until the next call; none if
   // it predicted nothing.
   std::span<const int> predicted() const {
@@ -86,14 +89,14 @@ class SparseFfn {
   static constexpr int kRange = kernels::kSumChunk;  // neurons of a work item
   // One thread's work on a range of neurons for up to 16 tokens.
   struct Scratch {
-    std::vector<std::int32_t> scores;   // [kRange]
-    std::vector<float> logits;          // [16, kRange]
-    std::vector<int> ids;               // [kRange] predicted by some token
-    std::vector<std::uint16_t> masks;   // [kRange] by which: bit t
-    std::vector<float> gate, act, up;   // [16, kRange]
-    std::vector<int> live_ids;          // [kRange]
+    std::vector<std::int32_t> scores;  // [kRange]
+    std::vector<float> logits;         // [16, kRange]
+    std::vector<int> ids;              // [kRange] predicted by some token
+    std::vector<std::uint16_t> masks;  // [kRange] by which: bit t
+    std::vector<float> gate, act, up;  // [16, kRange]
+    std::vector<int> live_ids;         // [kRange]
     std::vector<std::uint16_t> live_masks;
-    std::vector<std::uint8_t> sum;      // of SumRows
+    std::vector<std::uint8_t> sum;  // of SumRows
   };
   struct Range {
     int begin, count;  // neurons
@@ -138,27 +141,27 @@ class SparseFfn {
   const kernels::GateActivation activation_;
   const int num_ranges_;
 
-  ActivationBuffer ffn_;             // [T, F] h, where down is in panels or all neurons are wanted
-  std::vector<float> up_;            // [T, F]
-  std::vector<float> tapped_gate_;   // [T, F] while there is a tap
-  std::vector<int> all_ids_;         // [F] 0, 1, 2, ...
-  std::vector<int> neuron_ids_;      // [F] by range, then together
-  std::vector<float> neurons_;       // [16, F] h by range
-  std::vector<float> chosen_;        // [16, F] h together
-  std::vector<int> predicted_ids_;   // [F] by range
+  ActivationBuffer ffn_;            // [T, F] h, where down is in panels or all neurons are wanted
+  std::vector<float> up_;           // [T, F]
+  std::vector<float> tapped_gate_;  // [T, F] while there is a tap
+  std::vector<int> all_ids_;        // [F] 0, 1, 2, ...
+  std::vector<int> neuron_ids_;     // [F] by range, then together
+  std::vector<float> neurons_;      // [16, F] h by range
+  std::vector<float> chosen_;       // [16, F] h together
+  std::vector<int> predicted_ids_;  // [F] by range
   int num_predicted_ = 0;
   struct RangeCount {
     int predicted = 0, live = 0;
   };
   std::vector<RangeCount> range_counts_;
-  std::vector<Scratch> scratch_;              // by thread
-  ActivationBuffer low_rank_input_;           // [16, D]
-  ActivationBuffer low_rank_hidden_;          // [16, R max]
-  kernels::Activations low_rank_view_;        // of the layer's R columns
-  std::vector<std::uint64_t> sign_words_;     // [16, words]
+  std::vector<Scratch> scratch_;           // by thread
+  ActivationBuffer low_rank_input_;        // [16, D]
+  ActivationBuffer low_rank_hidden_;       // [16, R max]
+  kernels::Activations low_rank_view_;     // of the layer's R columns
+  std::vector<std::uint64_t> sign_words_;  // [16, words]
   kernels::SignInput sign_inputs_[kSparseTokensMax];
-  std::vector<FfnPolicy> policies_;           // [L]
-  std::vector<FfnCounters> counters_;         // [L]
+  std::vector<FfnPolicy> policies_;    // [L]
+  std::vector<FfnCounters> counters_;  // [L]
   FfnTap* tap_ = nullptr;
 };
 

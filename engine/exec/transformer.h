@@ -52,6 +52,11 @@ class Transformer {
   // Modes, counters and taps of the feed-forward networks.
   SparseFfn& ffn() { return ffn_; }
   const SparseFfn& ffn() const { return ffn_; }
+  // Computes one layer's network once more for the last token's input, as its mode says: for
+  // timing.
+  void ProbeFfn(int layer) {
+    ffn_.Run(layer, {ws_.hidden, ws_.residual.data(), 1}, false, ws_.ffn_out.data());
+  }
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
   void SetAuditor(Auditor* auditor) { auditor_ = auditor; }
 
@@ -108,7 +113,7 @@ class Transformer {
   SparseFfn ffn_;
   Auditor* auditor_ = nullptr;
   bool lossless_ = false;  // this step
-  const int group_;  // query heads of a kv head
+  const int group_;        // query heads of a kv head
 };
 
 }  // namespace thermocline::exec

@@ -23,7 +23,7 @@ struct Slot {
   kernels::PackedMatrix* matrix = nullptr;  // for matrices in panels, and neurons in rows
   kernels::RowMatrix* rows = nullptr;       // for down_rows
   Layout layout = Layout::kPanels;
-  const float** vector = nullptr;           // for norms and biases
+  const float** vector = nullptr;  // for norms and biases
 
   bool is_matrix() const { return matrix != nullptr || rows != nullptr; }
   DType type() const { return matrix != nullptr ? matrix->type : rows->type; }
@@ -357,8 +357,8 @@ void LogConversions(const Plan& plan) {
     Sum& sum = sums[{stored, slot.type()}];
     ++sum.tensors;
     sum.before += slot.tensor->bytes;
-    sum.after += static_cast<std::size_t>(slot.tensor->rows) *
-                 kernels::RowBytes(slot.type(), slot.cols());
+    sum.after +=
+        static_cast<std::size_t>(slot.tensor->rows) * kernels::RowBytes(slot.type(), slot.cols());
   }
   for (const auto& [types, sum] : sums) {
     const bool lossless = types.first == DType::kQ3_K || types.first == DType::kIQ4_NL;

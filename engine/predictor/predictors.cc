@@ -12,8 +12,9 @@ namespace {
 constexpr int kRowsPerItem = 64;
 
 Status NoSideCar(const char* mode, const char* tool) {
-  return base::FailedPrecondition("mode '", mode, "' needs what `thermocline ", tool,
-                                  "` writes into the model's side-car (MODEL.tcp), and there is none");
+  return base::FailedPrecondition(
+      "mode '", mode, "' needs what `thermocline ", tool,
+      "` writes into the model's side-car (MODEL.tcp), and there is none");
 }
 
 // The bits of one matrix.
@@ -26,7 +27,8 @@ void PackMatrix(const model::NeuronMatrix& matrix, base::WorkerPool& pool, std::
     for (int row = item * kRowsPerItem; row < std::min(rows, (item + 1) * kRowsPerItem); ++row) {
       const std::size_t at = static_cast<std::size_t>(row) * words;
       DequantizeNeuron(matrix, row, values.data());
-      kernels::PackSigns(values.data(), cols, sign + at, magnitude != nullptr ? magnitude + at : nullptr);
+      kernels::PackSigns(values.data(), cols, sign + at,
+                         magnitude != nullptr ? magnitude + at : nullptr);
     }
   });
 }
@@ -34,8 +36,8 @@ void PackMatrix(const model::NeuronMatrix& matrix, base::WorkerPool& pool, std::
 std::vector<std::int32_t> ThresholdsOf(const LayerSideCar* layer, const SignOptions& options,
                                        int index, int neurons, int cols) {
   if (layer != nullptr && layer->sign.has_value()) return layer->sign->thresholds;
-  const double alpha = layer != nullptr && layer->alpha.has_value() ? *layer->alpha
-                                                                    : options.alpha.of(index);
+  const double alpha =
+      layer != nullptr && layer->alpha.has_value() ? *layer->alpha : options.alpha.of(index);
   const int thousandths = static_cast<int>(std::lround(alpha * 1000));
   return std::vector<std::int32_t>(static_cast<std::size_t>(neurons),
                                    kernels::SignThreshold(thousandths, cols));
@@ -50,9 +52,11 @@ Status Pack(const std::vector<std::uint16_t>& halves, int rows, int cols, Predic
   std::vector<std::uint8_t> stored(row_bytes * static_cast<std::size_t>(rows));
   std::vector<float> values(static_cast<std::size_t>(cols));
   for (int r = 0; r < rows; ++r) {
-    const auto* row = reinterpret_cast<const std::uint8_t*>(halves.data() + static_cast<std::ptrdiff_t>(r) * cols);
+    const auto* row = reinterpret_cast<const std::uint8_t*>(halves.data() +
+                                                            static_cast<std::ptrdiff_t>(r) * cols);
     kernels::DequantizeRow(DType::kF16, row, cols, values.data());
-    kernels::QuantizeRow(type, values.data(), cols, stored.data() + static_cast<std::size_t>(r) * row_bytes);
+    kernels::QuantizeRow(type, values.data(), cols,
+                         stored.data() + static_cast<std::size_t>(r) * row_bytes);
   }
   matrix = {type, rows, cols, nullptr};
   ASSIGN_OR_RETURN(base::HugeBuffer buffer, base::HugeBuffer::Allocate(matrix.bytes()));
@@ -94,7 +98,8 @@ Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
     const bool two = (calibrated ? learnt->sign->planes : options.planes) == 2;
     const std::size_t words =
         static_cast<std::size_t>(rows) * static_cast<std::size_t>(kernels::SignWords(cols));
-    ASSIGN_OR_RETURN(base::HugeBuffer buffer, base::HugeBuffer::Allocate(words * 8 * (two ? 2 : 1)));
+    ASSIGN_OR_RETURN(base::HugeBuffer buffer,
+                     base::HugeBuffer::Allocate(words * 8 * (two ? 2 : 1)));
     auto* sign = reinterpret_cast<std::uint64_t*>(buffer.data());
     std::uint64_t* magnitude = two ? sign + words : nullptr;
     PackMatrix(matrix, pool, sign, magnitude);
@@ -174,7 +179,8 @@ std::vector<float> DownNorms(const model::LayerWeights& layer, base::WorkerPool&
     for (std::size_t i = 0; i < values.size(); ++i)
       squares[i] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
-  for (std::size_t i = 0; i < norms.size(); ++i) norms[i] = static_cast<float>(std::sqrt(squares[i]));
+  for (std::size_t i = 0; i < norms.size(); ++i)
+    norms[i] = static_cast<float>(std::sqrt(squares[i]));
   return norms;
 }
 

@@ -42,9 +42,9 @@ struct LayerPredictors {
 };
 
 struct Predictors {
-  std::vector<LayerPredictors> layers;      // [L]
-  std::vector<base::HugeBuffer> memory;     // of the planes and matrices above
-  std::size_t bytes = 0;                    // of all of them
+  std::vector<LayerPredictors> layers;   // [L]
+  std::vector<base::HugeBuffer> memory;  // of the planes and matrices above
+  std::size_t bytes = 0;                 // of all of them
 
   bool HasSign() const { return !layers.empty() && layers[0].sign.has_value(); }
   bool HasLowRank() const { return !layers.empty() && layers[0].low_rank.has_value(); }

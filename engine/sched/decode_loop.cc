@@ -1,5 +1,7 @@
 #include "engine/sched/decode_loop.h"
 
+#include <algorithm>
+
 #include "engine/sched/stop_matcher.h"
 #include "engine/text/detokenizer.h"
 
@@ -17,6 +19,8 @@ DecodeLoop::DecodeLoop(const Params& p)
       cache_(p.cache),
       prefixes_(p.prefixes),
       sampler_(p.sampler),
+      governor_(p.governor),
+      model_(p.model),
       tokenizer_(p.tokenizer) {
   cached_.reserve(static_cast<std::size_t>(cache_.capacity()));
 }
@@ -27,11 +31,21 @@ FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
   usage.queue_s = Seconds(begin - job.submitted);
   std::string rest;
   FinishReason reason = FinishReason::kCancelled;
+  const auto modes = model_.ModesFor(job.request.ffn_mode);
+  if (!modes.ok()) {  // Submit has checked them
+    job.channel->Finish(FinishReason::kError, "", usage);
+    return FinishReason::kError;
+  }
+  governor_.SetModes(*modes);
   const std::span<const float> logits = Prefill(job, usage);
+  const std::size_t prompt = cached_.size();
   const auto prefilled = SteadyClock::now();
   usage.prefill_s = Seconds(prefilled - begin);
   if (!logits.empty()) reason = Decode(job, logits, usage, rest);
   usage.decode_s = Seconds(SteadyClock::now() - prefilled);
+  // Keys and values of tokens that were decoded with loss are no other request's: it would get what
+  // no prompt gives.
+  if (!std::all_of(modes->begin(), modes->end(), IsLossless)) cached_.resize(prompt);
   if (prefixes_ != nullptr) prefixes_->Keep(cached_, cache_);
   cache_.Clear();
   job.channel->Finish(reason, rest, usage);
@@ -51,15 +65,17 @@ std::span<const float> DecodeLoop::Prefill(const Job& job, Usage& usage) {
     const std::size_t count = std::min(chunk_max, prompt.size() - begin);
     const bool last = begin + count == prompt.size();
     logits = Forward(prompt.subspan(begin, count),
-                     last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone);
+                     last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
+                     exec::Transformer::Step::kPrefill);
   }
   return logits;
 }
 
 std::span<const float> DecodeLoop::Forward(std::span<const int> tokens,
-                                           exec::Transformer::Logits wanted) {
+                                           exec::Transformer::Logits wanted,
+                                           exec::Transformer::Step step) {
   cached_.insert(cached_.end(), tokens.begin(), tokens.end());
-  return transformer_.Forward(tokens, cache_, wanted);
+  return transformer_.Forward(tokens, cache_, wanted, step);
 }
 
 FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage,
@@ -97,7 +113,9 @@ FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& 
       finish_text();
       return FinishReason::kLength;
     }
-    logits = Forward(std::span(&token, 1), exec::Transformer::Logits::kLast);
+    logits = Forward(std::span(&token, 1), exec::Transformer::Logits::kLast,
+                     exec::Transformer::Step::kDecode);
+    governor_.AfterToken();
   }
 }
 

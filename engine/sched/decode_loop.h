@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "engine/exec/ffn_governor.h"
 #include "engine/exec/kv_cache.h"
 #include "engine/exec/prefix_cache.h"
 #include "engine/exec/sampler.h"
@@ -30,6 +31,8 @@ class DecodeLoop {
     exec::KvCache& cache;
     exec::PrefixCache* prefixes;  // or null: every prompt is computed whole
     exec::Sampler& sampler;
+    exec::FfnGovernor& governor;
+    const exec::LoadedModel& model;
     const text::Tokenizer& tokenizer;
   };
   explicit DecodeLoop(const Params& params);
@@ -41,13 +44,16 @@ class DecodeLoop {
   // Logits behind the last prompt token; empty if the client left.
   std::span<const float> Prefill(const Job& job, Usage& usage);
   // Runs the model on `tokens` and notes them as cached.
-  std::span<const float> Forward(std::span<const int> tokens, exec::Transformer::Logits wanted);
+  std::span<const float> Forward(std::span<const int> tokens, exec::Transformer::Logits wanted,
+                                 exec::Transformer::Step step);
   FinishReason Decode(Job& job, std::span<const float> logits, Usage& usage, std::string& rest);
 
   exec::Transformer& transformer_;
   exec::KvCache& cache_;
   exec::PrefixCache* const prefixes_;
   exec::Sampler& sampler_;
+  exec::FfnGovernor& governor_;
+  const exec::LoadedModel& model_;
   const text::Tokenizer& tokenizer_;
   std::vector<int> cached_;  // the tokens in cache_, in order; never grows beyond its capacity
 };

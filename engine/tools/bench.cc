@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "engine/base/file.h"
+#include "engine/exec/mode_tuner.h"
 #include "engine/tools/bandwidth_probe.h"
 #include "engine/tools/console.h"
 #include "engine/tools/model_options.h"
@@ -21,7 +22,7 @@ constexpr int kChunk = 128;  // tokens of one prefill step
 
 struct Options {
   ModelOptions model;
-  std::string compare;
+  std::string compare, modes;
   int prefill = 128, decode = 32, depth = 0, repetitions = 5;
   bool json = false;
 };
@@ -63,17 +64,20 @@ std::string ProcessorName() {
 // Interleaves the measurements, so that a noisy neighbour hits all alike.
 class Measurement {
  public:
-  Measurement(const Options& options, const exec::LoadedModel& model)
+  Measurement(const Options& options, exec::LoadedModel& model)
       : options_(options), model_(model) {}
 
   Status Prepare() {
     if (options_.depth > 0 && options_.depth < options_.prefill)
       return base::InvalidArgument("--depth ", options_.depth, " must not be below --prefill ",
                                    options_.prefill);
-    const int context = std::max(options_.prefill, options_.depth) + 2 * options_.decode + 1;
+    ASSIGN_OR_RETURN(const std::vector<FfnMode> modes, ParseFfnModeList(options_.modes));
+    for (const FfnMode mode : modes) modes_.push_back({mode, {}, {}});
+    const int decodes = 2 + static_cast<int>(modes.size());
+    const int context = std::max(options_.prefill, options_.depth) + decodes * options_.decode + 1;
     if (context > model_.config.max_position_embeddings) {
-      return base::OutOfRange("--prefill or --depth, and --decode twice, need ", context,
-                              " tokens, the model's context has ",
+      return base::OutOfRange("--prefill or --depth, and --decode for each measurement, need ",
+                              context, " tokens, the model's context has ",
                               model_.config.max_position_embeddings);
     }
     const base::HugeBuffer& weights = model_.weights->memory;
@@ -91,7 +95,11 @@ class Measurement {
       cache_->Clear();
       const double prefill_s = Prefill();
       if (options_.depth > 0) FillTo(options_.depth);
-      const double decode_s = Decode(Logits::kLast), headless_s = Decode(Logits::kNone);
+      const double before = ffn_bytes();
+      const double decode_s = Decode(Logits::kLast);
+      const double read = (ffn_bytes() - before) / options_.decode;
+      const double headless_s = Decode(Logits::kNone);
+      RunModes(r >= 0);
       double shallow_s = 0;
       if (options_.depth > 0) {
         cache_->Clear();
@@ -102,6 +110,7 @@ class Measurement {
       bandwidth_.values.push_back(bandwidth);
       prefill_.values.push_back(prefill_s / options_.prefill);
       decode_.values.push_back(decode_s / options_.decode);
+      ffn_bytes_per_token_ = read;
       head_.values.push_back(std::max(1e-9, (decode_s - headless_s) / options_.decode));
       attention_.values.push_back(std::max(1e-9, (headless_s - shallow_s) / options_.decode));
     }
@@ -110,16 +119,21 @@ class Measurement {
   // Requires: Run.
   std::vector<Phase> Phases() const {
     const double bytes = static_cast<double>(model_.weights->bytes_per_token());
+    const double rest =
+        bytes - DenseFfnBytes() + KvBytes(std::max(options_.prefill, options_.depth));
     const double chunk = std::min(options_.prefill, kChunk);
     std::vector<Phase> phases = {
         MakePhase("prefill", options_.prefill, bytes / chunk, prefill_),
-        MakePhase("decode", options_.decode,
-                  bytes + KvBytes(std::max(options_.prefill, options_.depth)), decode_),
+        MakePhase("decode", options_.decode, rest + ffn_bytes_per_token_, decode_),
         MakePhase("head", options_.decode,
                   static_cast<double>(model_.weights->output.weight.bytes()), head_)};
     if (options_.depth > 0) {
       phases.push_back(
           MakePhase("attention", options_.decode, KvBytes(options_.depth), attention_));
+    }
+    for (const ModeRun& run : modes_) {
+      phases.push_back(MakePhase(StrCat("decode ", FfnModeName(run.mode)).c_str(), options_.decode,
+                                 rest + run.ffn_bytes.median(), run.seconds));
     }
     return phases;
   }
@@ -127,11 +141,50 @@ class Measurement {
   const char* bandwidth_of() const { return probe_.reads_weights() ? "the weights" : "1 GiB"; }
 
  private:
+  struct ModeRun {
+    FfnMode mode;
+    Samples seconds;    // per token
+    Samples ffn_bytes;  // per token
+  };
+
+  // Decodes in each mode, every layer in the layout the mode likes best.
+  void RunModes(bool keep) {
+    for (ModeRun& run : modes_) {
+      const std::vector<FfnMode> all(model_.ffn_modes.size(), run.mode);
+      for (std::size_t l = 0; l < all.size(); ++l) exec::UseLayoutsOf(run.mode, l, model_);
+      model_.SetModes(*transformer_, all);
+      const double before = ffn_bytes();
+      const double seconds = Decode(Logits::kLast);
+      if (!keep) continue;
+      run.seconds.values.push_back(seconds / options_.decode);
+      run.ffn_bytes.values.push_back((ffn_bytes() - before) / options_.decode);
+    }
+    if (modes_.empty()) return;
+    for (std::size_t l = 0; l < model_.ffn_modes.size(); ++l)
+      exec::UseLayoutsOf(model_.ffn_modes[l], l, model_);
+    model_.SetModes(*transformer_, model_.ffn_modes);
+  }
+
+  // Read by the feed-forward networks so far.
+  double ffn_bytes() const {
+    double bytes = 0;
+    for (int l = 0; l < model_.config.num_hidden_layers; ++l)
+      bytes += static_cast<double>(transformer_->ffn().counters(l).bytes);
+    return bytes;
+  }
+  double DenseFfnBytes() const {
+    double bytes = 0;
+    for (int l = 0; l < model_.config.num_hidden_layers; ++l)
+      bytes += static_cast<double>(transformer_->ffn().dense_bytes(l));
+    return bytes;
+  }
+
   double Prefill() {
     const auto begin = Clock::now();
     for (std::size_t at = 0; at < prompt_.size(); at += kChunk) {
       const std::size_t count = std::min<std::size_t>(prompt_.size() - at, kChunk);
-      transformer_->Forward(std::span(prompt_).subspan(at, count), *cache_, Logits::kLast);
+      transformer_->Forward(std::span(prompt_).subspan(at, count), *cache_, Logits::kLast,
+                            exec::Transformer::Step::kPrefill);
     }
     return Seconds(begin);
   }
@@ -177,22 +230,26 @@ class Measurement {
   }
 
   const Options& options_;
-  const exec::LoadedModel& model_;
+  exec::LoadedModel& model_;
   BandwidthProbe probe_;
   std::unique_ptr<exec::Transformer> transformer_;
   std::unique_ptr<exec::KvCache> cache_;
   std::vector<int> prompt_;
+  std::vector<ModeRun> modes_;
+  double ffn_bytes_per_token_ = 0;
   Samples bandwidth_, prefill_, decode_, head_, attention_;  // GB/s; seconds per token
 };
 
 Json Report(const exec::LoadedModel& model, const Measurement& m) {
   Json::Array runs;
   for (const Phase& phase : m.Phases()) {
-    runs.push_back(Json::Object{{"phase", phase.name},
-                                {"tokens", phase.tokens},
-                                {"tokens_per_s", phase.tokens_per_s.ToJson()},
-                                {"bytes_per_token", phase.bytes_per_token},
-                                {"bandwidth_share", phase.bandwidth_share}});
+    runs.push_back(Json::Object{
+        {"phase", phase.name},
+        {"tokens", phase.tokens},
+        {"tokens_per_s", phase.tokens_per_s.ToJson()},
+        {"bytes_per_token", phase.bytes_per_token},
+        {"bandwidth_share", phase.bandwidth_share},
+        {"ceiling_tokens_per_s", m.bandwidth().median() * 1e9 / phase.bytes_per_token}});
   }
   return Json::Object{{"machine", Json::Object{{"processor", ProcessorName()},
                                                {"threads", model.pool->threads()},
@@ -254,12 +311,13 @@ void Print(const exec::LoadedModel& model, const Measurement& m) {
   std::printf("%s: loaded in %.2f s\nread bandwidth of %s %.1f GB/s (min %.1f, max %.1f)\n\n",
               model.path.c_str(), model.load_s, m.bandwidth_of(), m.bandwidth().median(),
               m.bandwidth().min(), m.bandwidth().max());
-  std::printf("%-10s %7s %10s %10s %10s %12s %10s\n", "phase", "tokens", "median/s", "min/s",
-              "max/s", "MB/token", "bandwidth");
+  std::printf("%-16s %7s %10s %10s %10s %12s %10s %10s\n", "phase", "tokens", "median/s", "min/s",
+              "max/s", "MB/token", "bandwidth", "ceiling/s");
   for (const Phase& p : m.Phases()) {
-    std::printf("%-10s %7d %10.1f %10.1f %10.1f %12.2f %9.0f%%\n", p.name.c_str(), p.tokens,
+    std::printf("%-16s %7d %10.1f %10.1f %10.1f %12.2f %9.0f%% %10.1f\n", p.name.c_str(), p.tokens,
                 p.tokens_per_s.median(), p.tokens_per_s.min(), p.tokens_per_s.max(),
-                p.bytes_per_token / 1e6, 100 * p.bandwidth_share);
+                p.bytes_per_token / 1e6, 100 * p.bandwidth_share,
+                m.bandwidth().median() * 1e9 / p.bytes_per_token);
   }
 }
 
@@ -273,7 +331,8 @@ void PrintRatios(const std::string& path, const Json& ratios) {
   }
 }
 
-Status Bench(const Options& options) {
+Status Bench(Options options) {
+  if (options.model.ffn.also.empty()) options.model.ffn.also = options.modes;
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
   Measurement measurement(options, *model);
   RETURN_IF_ERROR(measurement.Prepare());
@@ -309,6 +368,8 @@ Command AddBench(CLI::App& app) {
   app.add_option("--repetitions", o->repetitions, "Measured runs; one more warms up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_option("--ffn-modes", o->modes,
+                 "Decode in each of these modes too, in turn: dense,exact,sign,lowrank,threshold");
   app.add_option("--compare", o->compare, "An earlier report (--json): show the ratios to it");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Bench(*o); };

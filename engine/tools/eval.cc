@@ -71,7 +71,12 @@ class Side {
   static Result<std::unique_ptr<Side>> Create(const ModelOptions& options, bool decode) {
     auto side = std::make_unique<Side>();
     ASSIGN_OR_RETURN(side->model_, LoadWithProgress(options));
-    side->chunk_ = decode ? 1 : kPrefillChunk;
+    // What is decoded with loss is seen as decoding sees it: as many tokens at once as share rows.
+    const auto& modes = side->model_->ffn_modes;
+    const bool lossless = std::all_of(modes.begin(), modes.end(), IsLossless);
+    side->step_ =
+        lossless && !decode ? exec::Transformer::Step::kPrefill : exec::Transformer::Step::kDecode;
+    side->chunk_ = decode ? 1 : lossless ? kPrefillChunk : exec::kSparseTokensMax;
     return side;
   }
 
@@ -94,7 +99,7 @@ class Side {
     for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
       const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
       const auto logits = transformer_->Forward(tokens.subspan(at, count), *cache_,
-                                                exec::Transformer::Logits::kAll);
+                                                exec::Transformer::Logits::kAll, step_);
       std::copy(logits.begin(), logits.end(),
                 logits_.begin() + static_cast<std::ptrdiff_t>(at * vocab_size()));
     }
@@ -109,6 +114,7 @@ class Side {
   std::unique_ptr<exec::Transformer> transformer_;
   std::unique_ptr<exec::KvCache> cache_;
   int chunk_ = 1;
+  exec::Transformer::Step step_ = exec::Transformer::Step::kPrefill;
   std::vector<float> logits_;  // [kPrefillChunk, V]
 };
 
@@ -131,14 +137,19 @@ Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
       other.kv_type = value;
     } else if (key == "activation") {
       other.activation = value;
+    } else if (key == "ffn-mode") {
+      other.ffn.modes = value;
+    } else if (key == "predictor") {
+      other.ffn.side_car = value;
     } else if (key == "quantize-head" && (value == "true" || value == "false")) {
       other.quantize_head = value == "true";
     } else if (key == "path" && (value == "decode" || value == "prefill")) {
       decode = value == "decode";
     } else {
-      return base::InvalidArgument("--against ", pair,
-                                   ": expected a model, or cpu-isa=, kv-type=, activation=, "
-                                   "quantize-head=true|false or path=decode|prefill");
+      return base::InvalidArgument(
+          "--against ", pair,
+          ": expected a model, or cpu-isa=, kv-type=, activation=, ffn-mode=, predictor=, "
+          "quantize-head=true|false or path=decode|prefill");
     }
   }
   return Side::Create(other, decode);

@@ -16,6 +16,35 @@ void AddModelOptions(CLI::App& app, ModelOptions& o) {
   app.add_option("--activation", o.activation,
                  "Of the feed-forward network, where the file does not say")
       ->check(CLI::IsMember({"silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh"}));
+  FfnOptions& ffn = o.ffn;
+  app.add_option("--ffn-mode", ffn.modes,
+                 "Neurons to compute: auto, dense, exact, sign, lowrank, threshold, or modes by "
+                 "layer (0-3:dense,4-:sign)")
+      ->capture_default_str();
+  app.add_option("--also-modes", ffn.also, "Further modes to load predictors for: sign,lowrank");
+  app.add_option("--predictor", ffn.side_car, "Side-car with predictors; MODEL.tcp if not given");
+  app.add_option("--ffn-recall", ffn.recall,
+                 "auto: take a predicted mode whose held-out recall is at least this; 1 = no loss")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--sign-alpha", ffn.sign_alpha,
+                 "sign without calibration: skip where negatives > alpha * positives")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  app.add_option("--sign-alpha-layers", ffn.sign_alpha_layers,
+                 "First layers that alpha holds for; 1 in the others")
+      ->check(CLI::Range(0, 10000))
+      ->capture_default_str();
+  app.add_option("--sign-slices", ffn.sign_slices,
+                 "sign without calibration: bits of the input that count")
+      ->check(CLI::Range(1, kernels::kSignSlicesMax))
+      ->capture_default_str();
+  app.add_option("--sign-planes", ffn.sign_planes,
+                 "sign without calibration: bits of the weights that count")
+      ->check(CLI::Range(1, 2))
+      ->capture_default_str();
+  app.add_flag("--ignore-calibration", ffn.ignore_calibration,
+               "sign: alpha, though the side-car has thresholds");
   app.add_flag("--quantize-head", o.quantize_head,
                "Hold a float output head as q8_0: half the bytes");
   app.add_flag("--verify", o.verify, "Refuse NaN and infinite weights");
@@ -30,6 +59,7 @@ Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& o) {
                            .kv_type = kv_type,
                            .verify = o.verify,
                            .quantize_head = o.quantize_head,
+                           .ffn = o.ffn,
                            .on_progress = {}};
 }
 

@@ -13,6 +13,7 @@ struct ModelOptions {
   std::string model, isa, activation, kv_type = "f16";
   int threads = 0;
   bool verify = false, quantize_head = false;
+  FfnOptions ffn;
 };
 
 // Adds MODEL and the options to `app`.

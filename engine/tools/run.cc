@@ -72,14 +72,18 @@ const char* ReasonName(FinishReason reason) {
   }
 }
 
+// Of the weights that decoding has read.
+double BytesPerToken(const EngineStats& stats) {
+  return static_cast<double>(stats.bytes_per_token) - SavedBytesPerToken(stats.ffn);
+}
+
 void PrintSpeed(const Generation& g, const EngineStats& stats) {
   std::fprintf(stderr,
                "%d prompt tokens at %.1f tokens/s, %d tokens at %.1f tokens/s, %.1f MB/token, %d "
                "threads, %s\n",
                g.usage.prompt_tokens, Rate(g.usage.prompt_tokens, g.usage.prefill_s),
-               g.usage.completion_tokens, DecodeRate(g.usage),
-               static_cast<double>(stats.bytes_per_token) / 1e6, stats.threads,
-               stats.cpu_isa.c_str());
+               g.usage.completion_tokens, DecodeRate(g.usage), BytesPerToken(stats) / 1e6,
+               stats.threads, stats.cpu_isa.c_str());
 }
 
 Json ToJson(const Generation& g, const EngineStats& stats) {
@@ -95,7 +99,7 @@ Json ToJson(const Generation& g, const EngineStats& stats) {
                     {"decode_s", g.usage.decode_s},
                     {"prefill_tokens_per_s", Rate(g.usage.prompt_tokens, g.usage.prefill_s)},
                     {"decode_tokens_per_s", DecodeRate(g.usage)},
-                    {"bytes_per_token", static_cast<std::int64_t>(stats.bytes_per_token)}}}};
+                    {"bytes_per_token", static_cast<std::int64_t>(BytesPerToken(stats))}}}};
 }
 
 Request MakeRequest(const Options& options, std::vector<int> prompt) {
@@ -103,6 +107,7 @@ Request MakeRequest(const Options& options, std::vector<int> prompt) {
           .sampling = options.sampling,
           .max_tokens = options.max_tokens,
           .stop = {},
+          .ffn_mode = "",
           .ignore_eos = options.ignore_eos};
 }
 
@@ -175,6 +180,7 @@ Status Run(const Options& options) {
                                                     .kv_type = m.kv_type,
                                                     .verify = m.verify,
                                                     .quantize_head = m.quantize_head,
+                                                    .ffn = m.ffn,
                                                     .on_progress = bar.callback()}));
   bar.Clear();
   std::signal(SIGINT, [](int) { interrupted = 1; });

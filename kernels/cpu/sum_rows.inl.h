@@ -52,7 +52,7 @@ struct SumScratch {
   std::int32_t* high_sum;        // [padded] sums of the high bytes
   std::int32_t* low_sum;         // [padded]
   const std::uint8_t** rows[2];  // [kSumChunk + 4] of this chunk and the next
-  const std::uint8_t** chosen;  // [kSumChunk + 4] rows whose h is not zero
+  const std::uint8_t** chosen;   // [kSumChunk + 4] rows whose h is not zero
   float* chosen_h;
 };
 

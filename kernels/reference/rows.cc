@@ -85,8 +85,9 @@ void RowsFromPanel(DType type, const std::uint8_t* panel, int cols, std::uint8_t
 
 void PanelFromRows(DType type, const std::uint8_t* rows, int cols, std::uint8_t* panel) {
   for (int r = 0; r < kPanelRows; ++r)
-    MoveRow<true>(type, r, cols, panel,
-                  const_cast<std::uint8_t*>(rows) + static_cast<std::size_t>(r) * RowBytes(type, cols));
+    MoveRow<true>(
+        type, r, cols, panel,
+        const_cast<std::uint8_t*>(rows) + static_cast<std::size_t>(r) * RowBytes(type, cols));
 }
 
 void reference::GatherPanel(DType type, const std::uint8_t* const* rows, int num_rows, int cols,

@@ -1,0 +1,57 @@
+// Runs audits and controllers beside decoding, and keeps the figures that others read.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "engine/exec/auditor.h"
+#include "engine/exec/loaded_model.h"
+#include "engine/ffn_stats.h"
+#include "engine/predictor/controller.h"
+
+namespace thermocline::exec {
+
+struct GovernorOptions {
+  int audit_interval = 0;        // one of so many decoded tokens; 0 = none
+  double controller_recall = 0;  // to hold; 0 = the thresholds stay as they were loaded
+};
+
+// Decode thread only, but for Stats and Freeze.
+class FfnGovernor {
+ public:
+  FfnGovernor(const LoadedModel& model, Transformer& transformer, const GovernorOptions& options);
+  ~FfnGovernor() { transformer_.SetAuditor(nullptr); }
+  FfnGovernor(const FfnGovernor&) = delete;
+  FfnGovernor& operator=(const FfnGovernor&) = delete;
+
+  // The modes of the tokens to come.
+  void SetModes(const std::vector<FfnMode>& modes);
+  // Once for each decoded token: at most one layer is audited.
+  void AfterToken();
+  // The audits that are left, when there is nothing else to do.
+  void Idle();
+
+  // Thread-safe. Never makes the decode thread wait.
+  std::vector<FfnLayerStats> Stats() const;
+  void Freeze(bool frozen) { frozen_ = frozen; }
+  bool frozen() const { return frozen_; }
+  bool controls() const { return options_.controller_recall > 0; }
+
+ private:
+  predictor::LayerController* ControllerOf(int layer);
+  void AuditOne();
+  void Publish();
+
+  const LoadedModel& model_;
+  Transformer& transformer_;
+  const GovernorOptions options_;
+  Auditor auditor_;
+  std::vector<predictor::LayerController> sign_, low_rank_;  // [L] each
+  std::atomic<bool> frozen_{false};
+  std::vector<FfnLayerStats> current_;  // decode thread
+  mutable std::mutex mutex_;
+  std::vector<FfnLayerStats> published_;  // guarded by mutex_
+};
+
+}  // namespace thermocline::exec

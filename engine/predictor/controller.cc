@@ -1,0 +1,69 @@
+#include "engine/predictor/controller.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace thermocline::predictor {
+
+void LayerController::Add(double recall) {
+  if (weight_ >= p_.audits_max) {
+    weight_ /= 2;
+    deviation_ /= 2;
+  }
+  weight_ += 1;
+  const double from_mean = recall - mean_;
+  mean_ += from_mean / weight_;
+  deviation_ += from_mean * (recall - mean_);
+}
+
+double LayerController::Uncertainty() const {
+  if (weight_ < 2) return 1;
+  return 2 * std::sqrt(deviation_ / (weight_ - 1) / weight_);
+}
+
+bool LayerController::Observe(const AuditCounts& audit) {
+  if (audit.tp + audit.fn == 0) return false;  // nothing was active: nothing is learnt
+  Add(audit.recall());
+  if (frozen_ || weight_ < p_.audits_min) return false;
+  const double sure = Uncertainty();
+  if (mean_ + sure < p_.recall) return Lower();
+  if (mean_ - sure > p_.recall + p_.slack) return Raise();
+  return false;
+}
+
+// The shift is too high.
+bool LayerController::Lower() {
+  has_bad_ = true;
+  bad_ = shift_;
+  if (has_good_ && good_ >= bad_) has_good_ = false;  // the input has changed
+  if (!has_good_) return MoveTo(shift_ - p_.step);
+  const double middle = (good_ + bad_) / 2;
+  return MoveTo(bad_ - middle < p_.step_min ? good_ : middle);
+}
+
+// The shift keeps more than was asked for.
+bool LayerController::Raise() {
+  has_good_ = true;
+  good_ = shift_;
+  // Far more than at a shift just below a bad one: the input has changed.
+  const bool far = mean_ - Uncertainty() > p_.recall + 3 * p_.slack;
+  if (has_bad_ && (bad_ <= good_ || (far && bad_ - good_ < p_.step_min))) has_bad_ = false;
+  if (!has_bad_) return MoveTo(shift_ + p_.step);
+  const double middle = (good_ + bad_) / 2;
+  return middle - good_ < p_.step_min ? false : MoveTo(middle);
+}
+
+bool LayerController::MoveTo(double shift) {
+  const double bounded = std::clamp(shift, std::max(-p_.shift_max, shift_ - p_.step),
+                                    std::min(p_.shift_max, shift_ + p_.step));
+  if (bounded == shift_) return false;
+  const double direction = bounded > shift_ ? 1 : -1;
+  reversals_ += direction_ != 0 && direction != direction_ ? 1 : 0;
+  direction_ = direction;
+  shift_ = bounded;
+  ++moves_;
+  weight_ = mean_ = deviation_ = 0;
+  return true;
+}
+
+}  // namespace thermocline::predictor

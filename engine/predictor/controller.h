@@ -1,0 +1,62 @@
+// Holds a layer's recall with the fewest bytes, by what audits find.
+//
+// The knob is the shift of the predictor's threshold: higher reads less and misses more. Recall
+// falls as the shift rises, so the controller searches between the largest shift known to keep the
+// recall and the smallest known not to, by halves, and rests between them. It moves only when a run
+// of audits says so with confidence, by bounded steps, and comes to rest on a stationary input: a
+// shift that was found too high is not tried again until the input has changed.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/predictor/audit.h"
+
+namespace thermocline::predictor {
+
+struct ControllerParams {
+  double recall = 0.97;    // to hold
+  double slack = 0.01;     // recall above recall + slack is traded for bytes
+  double step = 1;         // of the shift, the largest
+  double step_min = 0.1;   // a smaller move is not worth making
+  double shift_max = 100;  // |shift| stays at most this
+  int audits_min = 8;      // tokens behind a decision, at least
+  int audits_max = 512;    // and at most: then what was seen counts half
+};
+
+// Thread-compatible.
+class LayerController {
+ public:
+  explicit LayerController(const ControllerParams& params) : p_(params) {}
+
+  // Takes one audited token into account. Returns whether the shift has moved.
+  bool Observe(const AuditCounts& audit);
+  double shift() const { return shift_; }
+  // Frozen: observes, but does not move.
+  void Freeze(bool frozen) { frozen_ = frozen; }
+  bool frozen() const { return frozen_; }
+
+  // Mean recall of the audited tokens since the last move, 1 before the first.
+  double recall() const { return weight_ > 0 ? mean_ : 1.0; }
+  std::int64_t moves() const { return moves_; }
+  std::int64_t reversals() const { return reversals_; }  // moves against the one before
+
+ private:
+  void Add(double recall);
+  // Half the width of the confidence interval of the mean: two standard errors.
+  double Uncertainty() const;
+  bool Lower();
+  bool Raise();
+  bool MoveTo(double shift);
+
+  const ControllerParams p_;
+  double shift_ = 0;
+  bool frozen_ = false;
+  // Welford's mean and sum of squared deviations of the tokens' recalls.
+  double weight_ = 0, mean_ = 0, deviation_ = 0;
+  bool has_good_ = false, has_bad_ = false;
+  double good_ = 0, bad_ = 0;  // largest shift that keeps the recall, smallest that does not
+  std::int64_t moves_ = 0, reversals_ = 0;
+  double direction_ = 0;
+};
+
+}  // namespace thermocline::predictor
