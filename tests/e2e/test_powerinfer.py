@@ -99,9 +99,10 @@ def test_auto_keeps_what_is_neuron_major(family, tmp_path):
 
 
 # Products of Q4_0 round activations to 8 bits: some 0.7% each, see test_models.py, times the gains of
-# two layers; and a neuron near the threshold may fall on its other side. F16 is exact but for the
-# order of sums.
+# two layers. F16 is exact but for the order of sums.
 TOLERANCE = {"F16": 1e-5, "Q4_0": 0.05}
+# Neurons near the threshold fall on its other side; another mask altogether is off by 0.7 and more.
+LOW_RANK_TOLERANCE = {"F16": 1e-5, "Q4_0": 0.2}
 
 
 @pytest.mark.parametrize("kind", ["F16", "Q4_0"])
@@ -121,11 +122,11 @@ def test_low_rank_logits_are_those_of_numpy(family, kind, options, tmp_path):
     numpy = NumpySparse(family, values(path))
     expected = numpy.logits(TOKENS, threshold=0.125)
     assert all(0.1 < share < 0.6 for share in numpy.active), numpy.active
-    assert error(numpy.logits(TOKENS), expected) > 0.1  # the mask matters
+    assert error(numpy.logits(TOKENS), expected) > 0.5  # the mask matters
     run("convert", path, tmp_path / "copy.gguf")
     for model in (path, tmp_path / "copy.gguf"):
         got = logits(model, tmp_path, "--ffn-mode", "lowrank", "--decode", *options)
-        assert error(got, expected) < TOLERANCE[kind] * (2 if kind == "Q4_0" else 1)
+        assert error(got, expected) < LOW_RANK_TOLERANCE[kind]
 
 
 @pytest.mark.parametrize("kind", ["F16", "Q4_0"])
