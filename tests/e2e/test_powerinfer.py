@@ -98,9 +98,11 @@ def test_auto_keeps_what_is_neuron_major(family, tmp_path):
     assert run_json("inspect", tmp_path / "out.gguf")["config"]["sparse_threshold"] == 0
 
 
-# Products of Q4_0 round activations to 8 bits: some 0.7% each, see test_models.py; and a neuron near
-# the threshold may fall on its other side.
-TOLERANCE = {"F16": 5e-4, "Q4_0": 0.03}
+# Products of Q4_0 round activations to 8 bits: some 0.7% each, see test_models.py, times the gains of
+# two layers. F16 is exact but for the order of sums.
+TOLERANCE = {"F16": 1e-5, "Q4_0": 0.05}
+# Neurons near the threshold fall on its other side; another mask altogether is off by 0.7 and more.
+LOW_RANK_TOLERANCE = {"F16": 1e-5, "Q4_0": 0.2}
 
 
 @pytest.mark.parametrize("kind", ["F16", "Q4_0"])
@@ -112,18 +114,19 @@ def test_dense_logits_are_those_of_numpy(family, kind, tmp_path):
         assert error(logits(model, tmp_path, "--ffn-mode", "dense"), expected) < TOLERANCE[kind]
 
 
-@pytest.mark.parametrize("kind,options", [("F16", []), ("F16", ["--decode"]), ("F16", ["--cpu-isa", "reference"]), ("Q4_0", [])])
+@pytest.mark.parametrize("kind,options", [("F16", []), ("F16", ["--cpu-isa", "reference"]), ("Q4_0", [])])
 def test_low_rank_logits_are_those_of_numpy(family, kind, options, tmp_path):
-    """Each family's predictor sees its own input; neurons below the threshold add nothing."""
+    """Each family's predictor sees its own input; neurons below the threshold add nothing. Decoded: many
+    tokens at once are computed exactly."""
     path = write(tmp_path / "model.gguf", family, random_tensors(family), kind, threshold=0.125)
     numpy = NumpySparse(family, values(path))
     expected = numpy.logits(TOKENS, threshold=0.125)
     assert all(0.1 < share < 0.6 for share in numpy.active), numpy.active
-    assert error(numpy.logits(TOKENS), expected) > 0.1  # the mask matters
+    assert error(numpy.logits(TOKENS), expected) > 0.5  # the mask matters
     run("convert", path, tmp_path / "copy.gguf")
     for model in (path, tmp_path / "copy.gguf"):
-        got = logits(model, tmp_path, "--ffn-mode", "lowrank", *options)
-        assert error(got, expected) < TOLERANCE[kind] * (2 if kind == "Q4_0" else 1)
+        got = logits(model, tmp_path, "--ffn-mode", "lowrank", "--decode", *options)
+        assert error(got, expected) < LOW_RANK_TOLERANCE[kind]
 
 
 @pytest.mark.parametrize("kind", ["F16", "Q4_0"])
