@@ -27,6 +27,8 @@ Command AddTemplate(CLI::App& app);
 Command AddBench(CLI::App& app);
 Command AddEval(CLI::App& app);
 Command AddSynth(CLI::App& app);
+Command AddProfile(CLI::App& app);
+Command AddTrainPredictor(CLI::App& app);
 
 // A bar on stderr, only if that is a terminal.
 class ProgressBar {
