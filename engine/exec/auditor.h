@@ -52,9 +52,10 @@ class Auditor {
 
  private:
   struct Kept {
-    bool valid = false;          // the layer predicted
-    std::vector<float> hidden;   // [D]
-    std::vector<int> predicted;  // capacity F
+    bool valid = false;           // the layer predicted
+    std::vector<float> hidden;    // [D]
+    std::vector<float> residual;  // [D]
+    std::vector<int> predicted;   // capacity F
   };
 
   const model::ModelConfig& config_;
@@ -70,7 +71,7 @@ class Auditor {
   std::vector<predictor::AuditCounts> totals_, last_;  // [L]
   const std::vector<float> sweep_;
   std::vector<std::vector<predictor::AuditCounts>> swept_;  // [L][shifts]
-  std::vector<int> active_;     // neurons of the audited layer
+  std::vector<int> active_;                                 // neurons of the audited layer
   std::vector<float> active_h_;
 };
 

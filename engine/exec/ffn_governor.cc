@@ -5,10 +5,7 @@ namespace {
 
 // Bounds and steps of the shift, in units of what it is added to.
 predictor::ControllerParams ParamsFor(double recall, double unit) {
-  return {.recall = recall,
-          .step = unit / 8,
-          .step_min = unit / 64,
-          .shift_max = 4 * unit};
+  return {.recall = recall, .step = unit / 8, .step_min = unit / 64, .shift_max = 4 * unit};
 }
 
 }  // namespace
@@ -26,7 +23,8 @@ FfnGovernor::FfnGovernor(const LoadedModel& model, Transformer& transformer,
       published_(current_) {
   for (const predictor::LayerPredictors& layer : model.predictors->layers) {
     sign_.emplace_back(ParamsFor(options.controller_recall, ShiftUnit(FfnMode::kSign, layer)));
-    low_rank_.emplace_back(ParamsFor(options.controller_recall, ShiftUnit(FfnMode::kLowRank, layer)));
+    low_rank_.emplace_back(
+        ParamsFor(options.controller_recall, ShiftUnit(FfnMode::kLowRank, layer)));
   }
   if (options.audit_interval > 0) transformer.SetAuditor(&auditor_);
   SetModes(model.ffn_modes);

@@ -103,12 +103,12 @@ class Side {
       return base::FailedPrecondition(
           "--predictor: no layer is in a mode that predicts; give --ffn-mode sign or lowrank");
     }
-    auditor_ = std::make_unique<exec::Auditor>(
-        exec::Auditor::Params{.config = model_->config,
-                              .predictors = *model_->predictors,
-                              .ops = *model_->ops,
-                              .interval = 1,
-                              .sweep = kSweep});
+    auditor_ =
+        std::make_unique<exec::Auditor>(exec::Auditor::Params{.config = model_->config,
+                                                              .predictors = *model_->predictors,
+                                                              .ops = *model_->ops,
+                                                              .interval = 1,
+                                                              .sweep = kSweep});
     return OkStatus();
   }
   // Requires: Audit.
@@ -169,7 +169,7 @@ Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
       other.activation = value;
     } else if (key == "ffn-mode") {
       other.ffn.modes = value;
-    } else if (key == "predictor") {
+    } else if (key == "side-car") {
       other.ffn.side_car = value;
     } else if (key == "quantize-head" && (value == "true" || value == "false")) {
       other.quantize_head = value == "true";
@@ -178,7 +178,7 @@ Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
     } else {
       return base::InvalidArgument(
           "--against ", pair,
-          ": expected a model, or cpu-isa=, kv-type=, activation=, ffn-mode=, predictor=, "
+          ": expected a model, or cpu-isa=, kv-type=, activation=, ffn-mode=, side-car=, "
           "quantize-head=true|false or path=decode|prefill");
     }
   }
@@ -354,8 +354,9 @@ Command AddEval(CLI::App& app) {
   app.add_option("--against", o->against,
                  "Compare with another model, or with other settings of this one: "
                  "kv-type=q8_0,cpu-isa=avx2,path=decode,...");
-  app.add_flag("--audit", o->predictor,
-               "Audit every token of the predicted layers: what was missed, what was read for nothing");
+  app.add_flag(
+      "--predictor", o->predictor,
+      "Audit every token of the predicted layers: what was missed, what was read for nothing");
   app.add_option("--plot", o->plot, "Draw what the audits found into this SVG file");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Eval(*o); };

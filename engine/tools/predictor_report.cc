@@ -25,7 +25,8 @@ double BytesOf(const exec::LoadedModel& model, std::size_t l, FfnMode mode,
           ? static_cast<double>(kernels::RowBytes(w.down_rows.type, w.down_rows.cols))
           : 0;
   const double tokens = static_cast<double>(c.tokens);
-  return static_cast<double>(c.tp + c.fp) / tokens * row(predictor::DecidingMatrix(w).linear.weight) +
+  return static_cast<double>(c.tp + c.fp) / tokens *
+             row(predictor::DecidingMatrix(w).linear.weight) +
          static_cast<double>(c.tp) / tokens * ((gated ? row(w.up.linear.weight) : 0) + down) +
          static_cast<double>(w.down.weight.bytes()) +
          static_cast<double>(mode == FfnMode::kSign ? p.sign->bytes() : p.low_rank->bytes());
@@ -87,8 +88,9 @@ Json::Array LayersJson(const PredictorReport& report) {
 }
 
 void PrintReport(const PredictorReport& report) {
-  std::printf("\nactive is the positive class\nlayer  mode       recall  precision  predicts   active"
-              "  missed mass  bytes saved\n");
+  std::printf(
+      "\nactive is the positive class\nlayer  mode       recall  precision  predicts   active"
+      "  missed mass  bytes saved\n");
   for (std::size_t l = 0; l < report.layers.size(); ++l) {
     const PredictorReport::Layer& layer = report.layers[l];
     const predictor::AuditCounts& c = layer.counts;
@@ -96,10 +98,11 @@ void PrintReport(const PredictorReport& report) {
       std::printf("%5zu  %-9s  predicts nothing\n", l, FfnModeName(layer.mode).data());
       continue;
     }
-    std::printf("%5zu  %-9s  %5.1f%%     %5.1f%%     %5.1f%%   %5.1f%%       %6.2f%%        %5.1f%%\n",
-                l, FfnModeName(layer.mode).data(), 100 * c.recall(), 100 * c.precision(),
-                100 * c.predicted_share(), 100 * c.active_share(), 100 * c.missed_share(),
-                100 * layer.bytes_saved_share);
+    std::printf(
+        "%5zu  %-9s  %5.1f%%     %5.1f%%     %5.1f%%   %5.1f%%       %6.2f%%        %5.1f%%\n", l,
+        FfnModeName(layer.mode).data(), 100 * c.recall(), 100 * c.precision(),
+        100 * c.predicted_share(), 100 * c.active_share(), 100 * c.missed_share(),
+        100 * layer.bytes_saved_share);
   }
 }
 
@@ -120,7 +123,9 @@ Status WriteReportPlot(const std::string& path, const PredictorReport& report) {
     if (kSweep[i] == 0) here.points.push_back(curve.points.back());
   }
   Plot by_layer{.title = "Prediction by layer; the positive class is active"};
-  by_layer.x = {.label = "layer", .whole = true, .min = -0.5,
+  by_layer.x = {.label = "layer",
+                .whole = true,
+                .min = -0.5,
                 .max = static_cast<double>(report.layers.size()) - 0.5};
   by_layer.y = {.label = "share", .percent = true, .min = 0, .max = 1};
   by_layer.series = {recall, precision};
