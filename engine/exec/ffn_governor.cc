@@ -109,7 +109,6 @@ void FfnGovernor::Publish() {
     s.total_mass = a.total_mass;
     const predictor::LayerController* controller = ControllerOf(l);
     s.controlled = controller != nullptr;
-    s.frozen = frozen_;
     if (controller == nullptr) continue;
     s.shift = controller->shift();
     s.recall = controller->recall();
@@ -120,8 +119,13 @@ void FfnGovernor::Publish() {
 }
 
 std::vector<FfnLayerStats> FfnGovernor::Stats() const {
-  const std::lock_guard lock(mutex_);
-  return published_;
+  std::vector<FfnLayerStats> stats;
+  {
+    const std::lock_guard lock(mutex_);
+    stats = published_;
+  }
+  for (FfnLayerStats& layer : stats) layer.frozen = frozen_;  // at once, not with the next token
+  return stats;
 }
 
 }  // namespace thermocline::exec

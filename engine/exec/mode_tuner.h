@@ -9,11 +9,16 @@
 
 namespace thermocline::exec {
 
-// Gives one layer's matrices the layouts that `mode` reads fastest. Other modes may then be slower,
-// or impossible until it is called for them.
-void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model);
+// Gives one layer's matrices the layouts that `mode` reads fastest of those that let it run `also`.
+// Other modes may then be slower, or impossible until it is called for them.
+void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model,
+                  const std::vector<FfnMode>& also = {});
 
+struct ModeChoice {
+  std::vector<FfnMode> candidates;  // beside dense and exact; the side-car tells their shares
+  std::vector<FfnMode> also;        // that every layer must be able to run
+};
 // Sets model.ffn_modes and the layouts that go with them.
-Status ChooseModes(LoadedModel& model);
+Status ChooseModes(LoadedModel& model, const ModeChoice& choice);
 
 }  // namespace thermocline::exec
