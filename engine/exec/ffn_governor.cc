@@ -75,7 +75,7 @@ void FfnGovernor::AfterToken() {
 
 void FfnGovernor::Idle() {
   while (auditor_.pending()) AuditOne();
-  Publish();
+  Publish(true);  // no further token may come soon to show what a missed turn left out
 }
 
 void FfnGovernor::AuditOne() {
@@ -87,7 +87,7 @@ void FfnGovernor::AuditOne() {
     transformer_.ffn().policy(layer).shift = static_cast<float>(controller->shift());
 }
 
-void FfnGovernor::Publish() {
+void FfnGovernor::Publish(bool wait) {
   for (int l = 0; l < static_cast<int>(current_.size()); ++l) {
     FfnLayerStats& s = current_[static_cast<std::size_t>(l)];
     const FfnCounters& c = transformer_.ffn().counters(l);
@@ -114,7 +114,8 @@ void FfnGovernor::Publish() {
     s.recall = controller->recall();
     s.moves = controller->moves();
   }
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (wait && !lock.owns_lock()) lock.lock();
   if (lock.owns_lock()) published_ = current_;
 }
 

@@ -135,9 +135,10 @@ Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::Layer
                                 (mode == FfnMode::kThreshold && predictors->threshold.has_value()));
   if ((gated && !rows) || (mode != FfnMode::kExact && !has_predictor) ||
       (Predicts(mode) && predictor::DecidingMatrix(layer).layout != model::Layout::kRows)) {
-    return base::FailedPrecondition(
-        "mode '", FfnModeName(mode),
-        "' needs weights or predictors that were not loaded; start with this mode");
+    return base::FailedPrecondition("mode '", FfnModeName(mode),
+                                    "' needs weights or predictors that were not loaded; start "
+                                    "with this mode, or name it among "
+                                    "the further ones (--also-modes; the daemon: engine.ffn_also)");
   }
   return OkStatus();
 }

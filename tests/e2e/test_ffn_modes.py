@@ -1,8 +1,10 @@
 """Modes of the feed-forward networks, as clients and operators of the daemon meet them."""
+import subprocess
+
 import httpx
 import openai
 import pytest
-from conftest import Daemon, wait_until
+from conftest import BIN, Daemon, wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
 STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
@@ -140,14 +142,17 @@ def test_bytes_per_token_is_what_decoding_reads():
         assert saved > 0 and per_token[0] - per_token[1] == pytest.approx(saved, rel=1e-6)
 
 
-def test_a_lossy_request_leaves_nothing_behind(every_mode):
-    """What was decoded with loss is in no later prompt: the text is that of a fresh daemon."""
+def test_a_lossy_request_leaves_nothing_behind():
+    """What was decoded with loss is in no later prompt: the text is that of a daemon without a cache."""
     first = [{"role": "user", "content": "Tell me about a whale who was lost in the fog."}]
-    lossy = text(ask(every_mode, "sign", first))
-    turns = first + [{"role": "assistant", "content": lossy}, {"role": "user", "content": "What then?"}]
-    later = [text(ask(every_mode, "exact", messages)) for messages in (first, turns)]
-    with Daemon(*EVERY_MODE, "engine.prefix_cache_mib=0") as fresh:
-        assert later == [text(ask(fresh, "exact", messages)) for messages in (first, turns)]
+    much_loss = ("engine.ffn_also=exact,sign", "engine.sign_alpha=0.5")
+    with Daemon(*much_loss) as d:
+        lossy = text(ask(d, "sign", first))
+        turns = first + [{"role": "assistant", "content": lossy}, {"role": "user", "content": "What then?"}]
+        later = [text(ask(d, "exact", messages)) for messages in (turns, first)]
+        assert lossy != later[1]
+    with Daemon(*much_loss, "engine.prefix_cache_mib=0") as fresh:
+        assert later == [text(ask(fresh, "exact", messages)) for messages in (turns, first)]
 
 
 def test_admin_shows_and_freezes():
@@ -193,7 +198,5 @@ def test_admin_refuses_other_origins_and_bad_bodies(every_mode):
     ("model.predictor=/nowhere.tcp", "/nowhere.tcp"), ("engine.ffn_also=sgin", "engine.ffn_also"),
 ])
 def test_settings_that_cannot_be(setting, words):
-    import subprocess
-    from conftest import BIN
     result = subprocess.run([str(BIN / "thermoclined"), "--set", "server.port=0", "--set", setting], capture_output=True, timeout=60)
     assert result.returncode == 78 and words in result.stderr.decode()
