@@ -14,6 +14,22 @@ constexpr int kColumnsMax = 1024;
 std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
 std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
 
+int LargestRank(const predictor::Predictors* predictors) {
+  int rank = 0;
+  if (predictors == nullptr) return rank;
+  for (const predictor::LayerPredictors& layer : predictors->layers) {
+    if (layer.low_rank.has_value()) rank = std::max(rank, layer.low_rank->fc1.rows);
+  }
+  return rank;
+}
+
+int ColumnsPerItem(int cols, int threads) {
+  const int even = cols / (2 * threads) / kernels::kSumColumns * kernels::kSumColumns;
+  return std::clamp(even, kernels::kSumColumns, kColumnsMax);
+}
+
+}  // namespace
+
 kernels::GateActivation GateOf(model::Activation activation) {
   switch (activation) {
     case model::Activation::kRelu:
@@ -33,22 +49,6 @@ kernels::GateActivation GateOf(model::Activation activation) {
   }
   return kernels::GateActivation::kSilu;
 }
-
-int LargestRank(const predictor::Predictors* predictors) {
-  int rank = 0;
-  if (predictors == nullptr) return rank;
-  for (const predictor::LayerPredictors& layer : predictors->layers) {
-    if (layer.low_rank.has_value()) rank = std::max(rank, layer.low_rank->fc1.rows);
-  }
-  return rank;
-}
-
-int ColumnsPerItem(int cols, int threads) {
-  const int even = cols / (2 * threads) / kernels::kSumColumns * kernels::kSumColumns;
-  return std::clamp(even, kernels::kSumColumns, kColumnsMax);
-}
-
-}  // namespace
 
 SparseFfn::SparseFfn(const Params& p)
     : config_(p.config),

@@ -18,6 +18,9 @@
 
 namespace thermocline::exec {
 
+// The kernels' name of an activation.
+kernels::GateActivation GateOf(model::Activation activation);
+
 // Tokens of one step that may be predicted; more are computed exactly.
 inline constexpr int kSparseTokensMax = 16;
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/worker_pool.h"
+#include "engine/predictor/aligned_floats.h"
 #include "engine/predictor/bit_matrix.h"
 #include "engine/predictor/training_ops.h"
 
@@ -66,7 +67,7 @@ class LowRankNetwork {
 
  private:
   struct Matrix {
-    std::vector<float> values, gradients, mean, square;
+    AlignedFloats values, gradients, mean, square;
     void Reset(std::size_t n);  // zeros
   };
   void Forward(const float* x, int tokens);
@@ -78,9 +79,9 @@ class LowRankNetwork {
   base::WorkerPool& pool_;
   std::uint64_t random_;
   int rank_ = 0;
-  int steps_ = 0;                                         // of Adam, since its start
-  Matrix fc1_, fc2_;                                      // [R, D], [F, R]
-  std::vector<float> hidden_, hidden_gradient_, logits_;  // [T, R], [T, R], [T, F]
+  int steps_ = 0;                                    // of Adam, since its start
+  Matrix fc1_, fc2_;                                 // [R, D], [F, R]
+  AlignedFloats hidden_, hidden_gradient_, logits_;  // [T, R], [T, R], [T, F]
 };
 
 }  // namespace thermocline::predictor

@@ -259,7 +259,7 @@ class Trainer {
   std::mt19937_64 random_;
   std::vector<float> direction_, log_odds_;  // of the prior; [D], [F] or empty
   std::vector<float> scale_, mean_;          // [D]; the mean of the scaled inputs
-  std::vector<float> x_;                     // [T, D] of a batch
+  AlignedFloats x_;                          // [T, D] of a batch
   std::vector<int> order_;                   // [N]
   double active_share_ = 0, positive_weight_ = 1;
   LowRankPredictor best_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/predictor/down_norms.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::predictor {
@@ -156,32 +157,6 @@ void AddDownNorms(const model::Weights& weights, const SideCar* side_car, base::
     out.layers[l].down_norms =
         known ? side_car->layers[l].down_norms : DownNorms(weights.layers[l], pool);
   }
-}
-
-std::vector<float> DownNorms(const model::LayerWeights& layer, base::WorkerPool& pool) {
-  const kernels::RowMatrix& rows = layer.down_rows;
-  const kernels::PackedMatrix& down = layer.down.weight;
-  std::vector<float> norms(static_cast<std::size_t>(rows.rows > 0 ? rows.rows : down.cols));
-  if (rows.rows > 0) {
-    pool.Run(rows.rows, [&](int row, int) {
-      std::vector<float> values(static_cast<std::size_t>(rows.cols));
-      kernels::DequantizeMatrixRow(rows, row, values.data());
-      double square = 0;
-      for (const float v : values) square += static_cast<double>(v) * static_cast<double>(v);
-      norms[static_cast<std::size_t>(row)] = static_cast<float>(std::sqrt(square));
-    });
-    return norms;
-  }
-  std::vector<double> squares(norms.size());
-  std::vector<float> values(norms.size());
-  for (int row = 0; row < down.rows; ++row) {
-    kernels::DequantizePackedRow(down, row, values.data());
-    for (std::size_t i = 0; i < values.size(); ++i)
-      squares[i] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  }
-  for (std::size_t i = 0; i < norms.size(); ++i)
-    norms[i] = static_cast<float>(std::sqrt(squares[i]));
-  return norms;
 }
 
 }  // namespace thermocline::predictor

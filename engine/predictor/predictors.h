@@ -82,7 +82,4 @@ void AddDownNorms(const model::Weights& weights, const SideCar* side_car, base::
 const model::NeuronMatrix& DecidingMatrix(const model::LayerWeights& layer);
 // Row `row` as floats.
 void DequantizeNeuron(const model::NeuronMatrix& matrix, int row, float* out);
-// ||d_i|| of each neuron of one layer.
-std::vector<float> DownNorms(const model::LayerWeights& layer, base::WorkerPool& pool);
-
 }  // namespace thermocline::predictor

@@ -17,7 +17,7 @@
 //              "thresholds": i32 [F]},
 //     "threshold", "threshold_kept_mass",
 //     "low_rank": {"rank", "before_norm", "threshold", "recall", "predicted_share",
-//                  "active_share", "fc1": f16 [R, D], "fc2": f16 [F, R]}}]}
+//                  "active_share", "settings", "fc1": f16 [R, D], "fc2": f16 [F, R]}}]}
 // Every member of a layer may be absent. An array is {"at": bytes from the end of the padded
 // header, "count": elements}.
 #pragma once
@@ -41,6 +41,7 @@ struct LowRankPredictor {
   std::vector<std::uint16_t> fc2;  // [F, R] f16
   // Measured on held-out tokens. recall = active neurons that were predicted / active neurons.
   double recall = 0, predicted_share = 0, active_share = 0;
+  std::string settings;  // what it was trained with, to know whether that must be done again
 
   std::size_t bytes() const { return 2 * (fc1.size() + fc2.size()); }
 };

@@ -116,6 +116,13 @@ class Fields {
     return value->as_bool();
   }
 
+  std::string Text(const char* key) {
+    const Json* value = json_.Find(key);
+    if (value != nullptr && value->is_string()) return value->as_string();
+    Fail(key, " is no string");
+    return "";
+  }
+
   // `count` elements; allocates only what the file holds.
   template <typename T>
   std::vector<T> Array(const char* key, std::int64_t count, const ArrayArea& area) {
@@ -175,6 +182,7 @@ LowRankPredictor ReadLowRank(Fields fields, std::int64_t d, std::int64_t f, cons
   p.recall = fields.Number("recall");
   p.predicted_share = fields.Number("predicted_share");
   p.active_share = fields.Number("active_share");
+  p.settings = fields.Text("settings");
   p.fc1 = fields.Array<std::uint16_t>("fc1", p.rank * d, area);
   p.fc2 = fields.Array<std::uint16_t>("fc2", f * p.rank, area);
   return p;

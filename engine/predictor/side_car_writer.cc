@@ -55,7 +55,8 @@ class Plan {
                             {"threshold", static_cast<double>(p.threshold)},
                             {"recall", p.recall},
                             {"predicted_share", p.predicted_share},
-                            {"active_share", p.active_share}};
+                            {"active_share", p.active_share},
+                            {"settings", p.settings}};
     out.Set("fc1", ArrayJson(p.fc1));
     out.Set("fc2", ArrayJson(p.fc2));
     return out;

@@ -356,6 +356,7 @@ Status Bench(Options options) {
 Command AddBench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   AddModelOptions(app, o->model);
+  AddFfnOptions(app, o->model.ffn);
   app.add_option("--prefill", o->prefill, "Prompt tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

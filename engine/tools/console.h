@@ -25,8 +25,11 @@ Command AddConvert(CLI::App& app);
 Command AddTokenize(CLI::App& app);
 Command AddTemplate(CLI::App& app);
 Command AddBench(CLI::App& app);
+Command AddCalibrate(CLI::App& app);
 Command AddEval(CLI::App& app);
 Command AddSynth(CLI::App& app);
+Command AddProfile(CLI::App& app);
+Command AddTrainPredictor(CLI::App& app);
 
 // A bar on stderr, only if that is a terminal.
 class ProgressBar {

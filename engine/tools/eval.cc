@@ -291,6 +291,7 @@ Status Eval(const Options& options) {
 Command AddEval(CLI::App& app) {
   auto o = std::make_shared<Options>();
   AddModelOptions(app, o->model);
+  AddFfnOptions(app, o->model.ffn);
   app.add_option("--text", o->text, "Text file to score, in windows one after the other");
   app.add_option("--tokens", o->tokens_json,
                  "JSON file of token ids to score instead: [[...], ...]");

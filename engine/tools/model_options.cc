@@ -16,7 +16,12 @@ void AddModelOptions(CLI::App& app, ModelOptions& o) {
   app.add_option("--activation", o.activation,
                  "Of the feed-forward network, where the file does not say")
       ->check(CLI::IsMember({"silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh"}));
-  FfnOptions& ffn = o.ffn;
+  app.add_flag("--quantize-head", o.quantize_head,
+               "Hold a float output head as q8_0: half the bytes");
+  app.add_flag("--verify", o.verify, "Refuse NaN and infinite weights");
+}
+
+void AddFfnOptions(CLI::App& app, FfnOptions& ffn) {
   app.add_option("--ffn-mode", ffn.modes,
                  "Neurons to compute: auto, dense, exact, sign, lowrank, threshold, or modes by "
                  "layer (0-3:dense,4-:sign)")
@@ -45,9 +50,11 @@ void AddModelOptions(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
   app.add_flag("--ignore-calibration", ffn.ignore_calibration,
                "sign: alpha, though the side-car has thresholds");
-  app.add_flag("--quantize-head", o.quantize_head,
-               "Hold a float output head as q8_0: half the bytes");
-  app.add_flag("--verify", o.verify, "Refuse NaN and infinite weights");
+}
+
+ModelOptions WithMode(ModelOptions options, FfnMode mode) {
+  options.ffn.modes = FfnModeName(mode);
+  return options;
 }
 
 Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& o) {

@@ -18,6 +18,11 @@ struct ModelOptions {
 
 // Adds MODEL and the options to `app`.
 void AddModelOptions(CLI::App& app, ModelOptions& options);
+// Adds those of the feed-forward networks, for the subcommands that decode.
+void AddFfnOptions(CLI::App& app, FfnOptions& options);
+
+// The same with every layer in one mode: for the subcommands that look at what dense layers do.
+ModelOptions WithMode(ModelOptions options, FfnMode mode);
 
 // InvalidArgument: an option out of range.
 Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& options);

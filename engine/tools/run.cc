@@ -193,6 +193,7 @@ Command AddRun(CLI::App& app) {
   auto o = std::make_shared<Options>();
   o->sampling.temperature = 0;
   AddModelOptions(app, o->model);
+  AddFfnOptions(app, o->model.ffn);
   CLI::Option* prompt = app.add_option(
       "-p,--prompt", o->prompt,
       "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence");

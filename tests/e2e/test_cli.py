@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from conftest import BIN, ROOT, STORIES, THERMOCLINE, run, run_json
 
-COMMANDS = ["run", "inspect", "convert", "tokenize", "template", "bench", "eval", "synth"]
+COMMANDS = ["run", "inspect", "convert", "tokenize", "template", "bench", "eval", "synth", "profile", "train-predictor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -56,7 +56,8 @@ class SideCarTest : public testing::Test {
                                       .fc2 = std::vector<std::uint16_t>(20 * 4, 0xB800),
                                       .recall = 0.95,
                                       .predicted_share = 0.15,
-                                      .active_share = 0.1};
+                                      .active_share = 0.1,
+                                      .settings = "text \"a\""};
     s.layers[2].alpha = 1;
     return s;
   }
@@ -126,6 +127,7 @@ TEST_F(SideCarTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(a.low_rank->fc1, b.low_rank->fc1);
   EXPECT_EQ(a.low_rank->fc2, b.low_rank->fc2);
   EXPECT_EQ(a.low_rank->active_share, 0.1);
+  EXPECT_EQ(a.low_rank->settings, "text \"a\"");
 }
 
 TEST_F(SideCarTest, TheDefaultPathIsBesideTheModel) {

@@ -1,0 +1,15 @@
+// How much a neuron can add to the residual: the length of its column of the down matrix
+// (its row, where down is neuron-major).
+#pragma once
+
+#include <vector>
+
+#include "engine/base/worker_pool.h"
+#include "engine/model/weights.h"
+
+namespace thermocline::predictor {
+
+// ||d_i|| for every neuron of a layer, [F]. The same bits at any number of threads.
+std::vector<float> DownNorms(const model::LayerWeights& layer, base::WorkerPool& pool);
+
+}  // namespace thermocline::predictor
