@@ -13,6 +13,10 @@
 
 namespace thermocline::exec {
 
+// What a shift of a layer's predictor is measured in: the standard deviation of a sign score over
+// random signs, or a trained predictor's logit of e squared to one.
+double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors);
+
 // Decode thread only.
 class Auditor {
  public:
@@ -21,17 +25,23 @@ class Auditor {
     const predictor::Predictors& predictors;  // with down_norms
     const kernels::OpTable& ops;
     int interval;  // tokens; 0 = never
+    // What-if: predictions are counted at these shifts too, in units of ShiftUnit.
+    std::vector<float> sweep = {};
   };
   explicit Auditor(const Params& params);
 
   // Keeps what the audited token's layer saw. Called after the layer's network has run.
-  void Keep(int layer, const ActivationBuffer& hidden, const SparseFfn& ffn);
+  void Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ffn);
   // Counts a token: decides whether the next one is audited.
   void EndToken();
   bool pending() const { return next_ < static_cast<int>(kept_.size()) && audited_; }
   // Audits the next kept layer. Returns its number. Requires: pending.
   int AuditOne(SparseFfn& ffn);
 
+  // Sums since the start at shift `i` of the sweep.
+  const predictor::AuditCounts& swept(int layer, std::size_t i) const {
+    return swept_[static_cast<std::size_t>(layer)][i];
+  }
   // Sums since the start, by layer, and of the last audit of a layer.
   const predictor::AuditCounts& total(int layer) const {
     return totals_[static_cast<std::size_t>(layer)];
@@ -42,9 +52,10 @@ class Auditor {
 
  private:
   struct Kept {
-    bool valid = false;          // the layer predicted
-    std::vector<float> hidden;   // [D]
-    std::vector<int> predicted;  // capacity F
+    bool valid = false;           // the layer predicted
+    std::vector<float> hidden;    // [D]
+    std::vector<float> residual;  // [D]
+    std::vector<int> predicted;   // capacity F
   };
 
   const model::ModelConfig& config_;
@@ -58,6 +69,10 @@ class Auditor {
   std::vector<Kept> kept_;                             // [L]
   ActivationBuffer input_;                             // [1, D]
   std::vector<predictor::AuditCounts> totals_, last_;  // [L]
+  const std::vector<float> sweep_;
+  std::vector<std::vector<predictor::AuditCounts>> swept_;  // [L][shifts]
+  std::vector<int> active_;                                 // neurons of the audited layer
+  std::vector<float> active_h_;
 };
 
 }  // namespace thermocline::exec

@@ -1,24 +1,11 @@
 #include "engine/exec/ffn_governor.h"
 
-#include <cmath>
-
 namespace thermocline::exec {
 namespace {
 
-// The standard deviation of a sign score over random signs: the root of D times the mean square of
-// an input's level, which for unit normal inputs is that of `slices` slices.
-double ScoreDeviation(const predictor::SignPredictor& sign) {
-  constexpr double kLevel[kernels::kSignSlicesMax + 1] = {0, 1, 1.2, 2.0, 3.3, 5.0};
-  return kLevel[sign.slices] * (sign.planes.magnitude != nullptr ? 2 : 1) *
-         std::sqrt(static_cast<double>(sign.planes.cols));
-}
-
-// Bounds and steps of the shift, in standard deviations of what it is added to.
-predictor::ControllerParams ParamsFor(double recall, double deviation) {
-  return {.recall = recall,
-          .step = deviation / 8,
-          .step_min = deviation / 64,
-          .shift_max = 4 * deviation};
+// Bounds and steps of the shift, in units of what it is added to.
+predictor::ControllerParams ParamsFor(double recall, double unit) {
+  return {.recall = recall, .step = unit / 8, .step_min = unit / 64, .shift_max = 4 * unit};
 }
 
 }  // namespace
@@ -34,12 +21,10 @@ FfnGovernor::FfnGovernor(const LoadedModel& model, Transformer& transformer,
                 .interval = options.audit_interval}),
       current_(model.ffn_modes.size()),
       published_(current_) {
-  // Logits of a trained predictor: a unit is e times the odds.
-  constexpr double kLogitDeviation = 2;
   for (const predictor::LayerPredictors& layer : model.predictors->layers) {
-    const double sign = layer.sign.has_value() ? ScoreDeviation(*layer.sign) : 1;
-    sign_.emplace_back(ParamsFor(options.controller_recall, sign));
-    low_rank_.emplace_back(ParamsFor(options.controller_recall, kLogitDeviation));
+    sign_.emplace_back(ParamsFor(options.controller_recall, ShiftUnit(FfnMode::kSign, layer)));
+    low_rank_.emplace_back(
+        ParamsFor(options.controller_recall, ShiftUnit(FfnMode::kLowRank, layer)));
   }
   if (options.audit_interval > 0) transformer.SetAuditor(&auditor_);
   SetModes(model.ffn_modes);

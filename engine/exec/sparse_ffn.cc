@@ -174,6 +174,12 @@ SparseFfn::Neurons SparseFfn::ActiveNeurons(int layer, const ActivationBuffer& h
   return {std::span(neuron_ids_).first(static_cast<std::size_t>(count)), chosen_.data()};
 }
 
+std::span<const int> SparseFfn::PredictedBy(int layer, const Input& input,
+                                            const FfnPolicy& policy) {
+  FindNeurons(layer, input, policy);
+  return predicted();
+}
+
 void SparseFfn::PrepareLowRank(int layer, const Input& input) {
   const predictor::LowRankRun& run = *predictors_->layers[static_cast<std::size_t>(layer)].low_rank;
   const int rank = run.fc1.rows;

@@ -57,6 +57,7 @@ class SparseFfn {
     const float* residual;           // [T, D] before the norm
     int tokens;
   };
+
   // out [T, D]. More than kSparseTokensMax tokens, or `lossless`: no prediction.
   void Run(int layer, const Input& input, bool lossless, float* out);
 
@@ -84,6 +85,8 @@ class SparseFfn {
     const float* h;
   };
   Neurons ActiveNeurons(int layer, const ActivationBuffer& hidden);
+  // What a policy predicts for one token, without counting; until the next call.
+  std::span<const int> PredictedBy(int layer, const Input& input, const FfnPolicy& policy);
 
   // `tap` sees every dense network; null: none.
   void SetTap(FfnTap* tap);

@@ -84,8 +84,9 @@ void Transformer::Block(int layer, int tokens, KvCache& cache) {
 }
 
 void Transformer::FeedForward(int layer, int tokens) {
-  ffn_.Run(layer, {ws_.hidden, ws_.residual.data(), tokens}, lossless_, ws_.ffn_out.data());
-  if (auditor_ != nullptr && tokens == 1 && !lossless_) auditor_->Keep(layer, ws_.hidden, ffn_);
+  const SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
+  ffn_.Run(layer, input, lossless_, ws_.ffn_out.data());
+  if (auditor_ != nullptr && tokens == 1 && !lossless_) auditor_->Keep(layer, input, ffn_);
 }
 
 // A quantised head multiplies 8-bit activations, and their rounding is most of the error of the

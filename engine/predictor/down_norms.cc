@@ -14,7 +14,8 @@ void AddSquares(const kernels::PackedMatrix& down, int begin, int end, std::vect
   std::vector<float> row(static_cast<std::size_t>(down.cols));
   for (int r = begin; r < end; ++r) {
     kernels::DequantizePackedRow(down, r, row.data());
-    for (std::size_t i = 0; i < row.size(); ++i) sums[i] += static_cast<double>(row[i]) * static_cast<double>(row[i]);
+    for (std::size_t i = 0; i < row.size(); ++i)
+      sums[i] += static_cast<double>(row[i]) * static_cast<double>(row[i]);
   }
 }
 

@@ -64,12 +64,6 @@ void LowRankNetwork::Reset(int rank) {
   for (float& w : fc1_.values) w = scale * Uniform();  // unit variance for unit inputs
 }
 
-void LowRankNetwork::SetPrior(std::span<const float> direction, std::span<const float> log_odds) {
-  std::copy(direction.begin(), direction.end(), fc1_.values.begin());
-  for (std::size_t i = 0; i < log_odds.size(); ++i)
-    fc2_.values[i * static_cast<std::size_t>(rank_)] = log_odds[i];
-}
-
 void LowRankNetwork::SetWeights(std::span<const float> fc1, std::span<const float> fc2) {
   CHECK_EQ(fc1.size(), fc1_.values.size());
   CHECK_EQ(fc2.size(), fc2_.values.size());

@@ -44,10 +44,6 @@ class LowRankNetwork {
   int rank() const { return rank_; }
   // Starts anew with `rank` random units that nothing listens to yet.
   void Reset(int rank);
-  // Makes the first unit one that is always on and gives each neuron its frequency: `direction`
-  // [D] is the mean input over its squared length, `log_odds` [F].
-  void SetPrior(std::span<const float> direction, std::span<const float> log_odds);
-
   // One step on T tokens `x` [T, D] with the labels' rows `tokens` [T].
   struct Step {
     std::span<const float> x;

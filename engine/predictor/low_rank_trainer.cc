@@ -64,7 +64,6 @@ class Trainer {
                            ? options_.positive_weight
                            : std::sqrt((1 - active_share_) / active_share_ + 1e-3);
     ScaleInputs();
-    FindPrior();
     if (options_.rank > 0) {
       Trial(options_.rank);
     } else {
@@ -91,37 +90,17 @@ class Trainer {
   // takes the scale in when it is stored.
   void ScaleInputs() {
     const int d = train_.hidden_size;
-    std::vector<double> square(static_cast<std::size_t>(d)), sum(square);
+    std::vector<double> square(static_cast<std::size_t>(d));
     for (int t = 0; t < train_.tokens(); ++t) {
       for (std::size_t i = 0; i < square.size(); ++i) {
         const double x = train_.inputs[Size(t, d) + i];
         square[i] += x * x;
-        sum[i] += x;
       }
     }
     scale_.resize(square.size());
-    mean_.resize(square.size());
     for (std::size_t i = 0; i < square.size(); ++i) {
       const double rms = std::sqrt(square[i] / train_.tokens());
       scale_[i] = rms > 1e-20 ? static_cast<float>(1 / rms) : 0.0F;
-      mean_[i] = static_cast<float>(sum[i] / train_.tokens()) * scale_[i];
-    }
-  }
-
-  // Most of what a predictor can know is how often a neuron is active at all.
-  void FindPrior() {
-    std::vector<double> count(static_cast<std::size_t>(train_.neurons()), 0.5);
-    for (int t = 0; t < train_.tokens(); ++t)
-      train_.labels->ForSet(t, [&](int i) { ++count[static_cast<std::size_t>(i)]; });
-    float length = 0;  // of the mean input, squared
-    for (const float x : mean_) length += x * x;
-    // A mean that is small beside the inputs' spread gives no steady unit.
-    if (length < 0.02F * static_cast<float>(train_.hidden_size)) return;
-    direction_ = mean_;
-    for (float& x : direction_) x /= length;
-    for (const double n : count) {
-      log_odds_.push_back(
-          static_cast<float>(std::log(positive_weight_ * n / (train_.tokens() + 1 - n))));
     }
   }
 
@@ -152,7 +131,6 @@ class Trainer {
   // Trains `rank` units into best_; whether that reaches the share asked for.
   bool Trial(int rank) {
     network_.Reset(rank);
-    if (!log_odds_.empty()) network_.SetPrior(direction_, log_odds_);
     best_ = {};
     best_.predicted_share = 2;
     int without_progress = 0;
@@ -257,10 +235,9 @@ class Trainer {
   const TrainingOptions& options_;
   LowRankNetwork network_, measured_;
   std::mt19937_64 random_;
-  std::vector<float> direction_, log_odds_;  // of the prior; [D], [F] or empty
-  std::vector<float> scale_, mean_;          // [D]; the mean of the scaled inputs
-  AlignedFloats x_;                          // [T, D] of a batch
-  std::vector<int> order_;                   // [N]
+  std::vector<float> scale_;  // [D]
+  AlignedFloats x_;           // [T, D] of a batch
+  std::vector<int> order_;    // [N]
   double active_share_ = 0, positive_weight_ = 1;
   LowRankPredictor best_;
   int trials_ = 0;
@@ -291,8 +268,8 @@ int RankMax(int hidden_size, int neurons) {
   return RoundRank(3 * d * f / (d + f) / 6);
 }
 
-// Three points of PowerInfer's figure 9 and our own trials: a rank of D/8 where a tenth of the
-// neurons is active, less in proportion to the root of the share.
+// A guess: D/8 where a tenth of the neurons is active, less by the root of the share. PowerInfer's
+// figure 9 has the same direction; Tidepool's layers end between a half and four times of it.
 int FirstRank(int hidden_size, int neurons, double active_share) {
   return std::min(RoundRank(hidden_size * 0.4 * std::sqrt(active_share)),
                   RankMax(hidden_size, neurons));

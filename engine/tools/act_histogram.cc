@@ -29,8 +29,8 @@ int ActHistogram::BinOf(float act) {
 
 float ActHistogram::LeastOf(int bin) {
   return bin == 0 ? 0.0F
-                  : static_cast<float>(std::exp2(static_cast<double>(bin) / kPerOctave +
-                                                 kLeastExponent));
+                  : static_cast<float>(
+                        std::exp2(static_cast<double>(bin) / kPerOctave + kLeastExponent));
 }
 
 void ActHistogram::OnLayer(const exec::FfnSample& s) {
@@ -75,7 +75,8 @@ ActHistogram::Kept ActHistogram::KeptAt(int layer, float threshold) const {
     kept.mass += bin.mass;
     kept.neurons += bin.neurons;
   }
-  return {total.mass > 0 ? kept.mass / total.mass : 1, total.neurons > 0 ? kept.neurons / total.neurons : 1};
+  return {total.mass > 0 ? kept.mass / total.mass : 1,
+          total.neurons > 0 ? kept.neurons / total.neurons : 1};
 }
 
 }  // namespace thermocline::tools

@@ -1,5 +1,5 @@
-// `thermocline calibrate`: thresholds of the sign predictor, a row at a time, or of mode `threshold`,
-// from a text; checked on held-out windows of it.
+// `thermocline calibrate`: thresholds of the sign predictor, a row at a time, or of mode
+// `threshold`, from a text; checked on held-out windows of it.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -31,10 +31,10 @@ struct Options {
 
 // What one layer got, and how it does on held-out text.
 struct LayerResult {
-  predictor::ThresholdQuality rows, common;   // of what was written; of one threshold for all rows
-  double alpha = 0;                           // kind alpha
-  predictor::ThresholdQuality alpha_one;      // --compare: SparseInfer's rule at alpha 1
-  predictor::ThresholdQuality equal_bytes;    // --compare: row thresholds that predict as many
+  predictor::ThresholdQuality rows, common;  // of what was written; of one threshold for all rows
+  double alpha = 0;                          // kind alpha
+  predictor::ThresholdQuality alpha_one;     // --compare: SparseInfer's rule at alpha 1
+  predictor::ThresholdQuality equal_bytes;   // --compare: row thresholds that predict as many
 };
 
 // Scores [N, F] of one layer's recorded inputs.
@@ -132,8 +132,8 @@ class Calibration {
 
   Status Layer(int layer, LayerRecording& train, LayerRecording& held_out) {
     predictor::LayerSideCar& out = side_car_.content.layers[static_cast<std::size_t>(layer)];
-    out.down_norms = predictor::DownNorms(
-        model_.weights->layers[static_cast<std::size_t>(layer)], *model_.pool);
+    out.down_norms =
+        predictor::DownNorms(model_.weights->layers[static_cast<std::size_t>(layer)], *model_.pool);
     WeighMasses(out.down_norms, train.magnitudes);
     WeighMasses(out.down_norms, held_out.magnitudes);
     const Scorer scorer(model_, layer);
@@ -144,9 +144,9 @@ class Calibration {
     const predictor::RowSamples train_set{train_scores, &train.active, train.magnitudes},
         held_out_set{held_out_scores, &held_out.active, held_out.magnitudes};
     LayerResult& result = results_[static_cast<std::size_t>(layer)];
-    ASSIGN_OR_RETURN(auto fit, predictor::FitRowThresholds(train_set, held_out_set,
-                                                           {options_.recall, options_.by_mass},
-                                                           *model_.pool));
+    ASSIGN_OR_RETURN(
+        auto fit, predictor::FitRowThresholds(train_set, held_out_set,
+                                              {options_.recall, options_.by_mass}, *model_.pool));
     result.rows = fit.held_out;
     result.common = fit.common_held_out;
     if (alpha) {
@@ -163,7 +163,8 @@ class Calibration {
                                             .active_share = fit.held_out.active_share,
                                             .missed_mass = fit.held_out.missed_mass};
     }
-    if (options_.compare) RETURN_IF_ERROR(Compare(scorer, train_set, held_out_set, held_out, result));
+    if (options_.compare)
+      RETURN_IF_ERROR(Compare(scorer, train_set, held_out_set, held_out, result));
     return OkStatus();
   }
 
@@ -239,8 +240,7 @@ void PrintResults(const Options& o, const std::vector<LayerResult>& results) {
   for (std::size_t l = 0; l < results.size(); ++l) {
     const LayerResult& r = results[l];
     std::printf("%5zu   %5.1f%%    %5.1f%%   %5.1f%%       %6.2f%%", l, 100 * r.rows.recall,
-                100 * r.rows.predicted_share, 100 * r.rows.active_share,
-                100 * r.rows.missed_mass);
+                100 * r.rows.predicted_share, 100 * r.rows.active_share, 100 * r.rows.missed_mass);
     if (o.kind == "alpha") {
       std::printf("   %.3f", r.alpha);
     } else {
@@ -255,7 +255,8 @@ void PrintResults(const Options& o, const std::vector<LayerResult>& results) {
   }
 }
 
-Status WritePlot(const std::string& path, const Options& o, const std::vector<LayerResult>& results) {
+Status WritePlot(const std::string& path, const Options& o,
+                 const std::vector<LayerResult>& results) {
   using Kind = PlotSeries::Kind;
   const auto colors = PlotColors(3);
   PlotSeries rows{.kind = Kind::kBars, .label = "predicted", .color = colors[0]},
@@ -270,7 +271,9 @@ Status WritePlot(const std::string& path, const Options& o, const std::vector<La
         x, o.compare ? results[l].equal_bytes.missed_mass : results[l].rows.missed_mass);
     alpha.points.emplace_back(x, results[l].alpha_one.missed_mass);
   }
-  const PlotAxis axis{.label = "layer", .whole = true, .min = -0.5,
+  const PlotAxis axis{.label = "layer",
+                      .whole = true,
+                      .min = -0.5,
                       .max = static_cast<double>(results.size()) - 0.5};
   Plot shares{.title = "Neurons predicted and active, held-out text", .x = axis};
   shares.y = {.label = "share of neurons", .percent = true};
@@ -308,7 +311,7 @@ Status CalibrateThreshold(const Options& o, const exec::LoadedModel& model, Spli
   }
   RETURN_IF_ERROR(side_car.Write());
   if (o.json) {
-    PrintJson(Json::Object{{"predictor", side_car.path}, {"layers", std::move(layers)}});
+    PrintJson(Json::Object{{"side_car", side_car.path}, {"layers", std::move(layers)}});
   } else {
     std::printf("measured on held-out windows; the thresholds are in %s\n", side_car.path.c_str());
   }
@@ -328,7 +331,7 @@ Status Calibrate(const Options& o) {
   RETURN_IF_ERROR(calibration.Run());
   if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, o, calibration.results()));
   if (o.json) {
-    PrintJson(Json::Object{{"predictor", calibration.path()},
+    PrintJson(Json::Object{{"side_car", calibration.path()},
                            {"train_tokens", tokens},
                            {"held_out_tokens", held_out_tokens},
                            {"layers", ResultsJson(o, calibration.results())}});
@@ -347,9 +350,10 @@ Command AddCalibrate(CLI::App& app) {
   AddModelOptions(app, o->model);
   AddTextOptions(app, o->text);
   AddSideCarOption(app, o->side_car);
-  app.add_option("--kind", o->kind,
-                 "rows: a threshold for each neuron's sign score. alpha: SparseInfer's alpha for "
-                 "each layer. threshold: mode threshold, |act(gate)| below which neurons are skipped")
+  app.add_option(
+         "--kind", o->kind,
+         "rows: a threshold for each neuron's sign score. alpha: SparseInfer's alpha for "
+         "each layer. threshold: mode threshold, |act(gate)| below which neurons are skipped")
       ->check(CLI::IsMember({"rows", "alpha", "threshold"}))
       ->capture_default_str();
   app.add_option("--recall", o->recall, "rows, alpha: share of the active neurons to predict")

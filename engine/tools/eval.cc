@@ -10,6 +10,7 @@
 #include "engine/tools/console.h"
 #include "engine/tools/model_options.h"
 #include "engine/tools/npy.h"
+#include "engine/tools/predictor_report.h"
 
 namespace thermocline::tools {
 namespace {
@@ -20,7 +21,8 @@ struct Options {
   ModelOptions model;
   std::string text, tokens_json, logits, against;
   int window = 512, max_tokens = 0, score_from = 0;
-  bool decode = false, json = false;
+  bool decode = false, predictor = false, json = false;
+  std::string plot;
 };
 
 using Tokens = std::vector<int>;
@@ -87,10 +89,30 @@ class Side {
                               model_->config.max_position_embeddings);
     }
     transformer_ = model_->MakeTransformer(chunk_, context_length, true);
+    if (auditor_ != nullptr) transformer_->SetAuditor(auditor_.get());
     ASSIGN_OR_RETURN(cache_, model_->MakeCache(context_length));
     logits_.resize(static_cast<std::size_t>(kPrefillChunk) * vocab_size());
     return OkStatus();
   }
+
+  // Audits every token from now on. Called before Prepare. FailedPrecondition if nothing predicts.
+  Status Audit() {
+    const auto& modes = model_->ffn_modes;
+    const auto predicts = [](FfnMode m) { return m == FfnMode::kSign || m == FfnMode::kLowRank; };
+    if (std::none_of(modes.begin(), modes.end(), predicts)) {
+      return base::FailedPrecondition(
+          "--predictor: no layer is in a mode that predicts; give --ffn-mode sign or lowrank");
+    }
+    auditor_ =
+        std::make_unique<exec::Auditor>(exec::Auditor::Params{.config = model_->config,
+                                                              .predictors = *model_->predictors,
+                                                              .ops = *model_->ops,
+                                                              .interval = 1,
+                                                              .sweep = kSweep});
+    return OkStatus();
+  }
+  // Requires: Audit.
+  PredictorReport Report() const { return MakeReport(*model_, *auditor_, transformer_->ffn()); }
 
   void BeginWindow() { cache_->Clear(); }
 
@@ -100,6 +122,7 @@ class Side {
       const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
       const auto logits = transformer_->Forward(tokens.subspan(at, count), *cache_,
                                                 exec::Transformer::Logits::kAll, step_);
+      AuditToken();
       std::copy(logits.begin(), logits.end(),
                 logits_.begin() + static_cast<std::ptrdiff_t>(at * vocab_size()));
     }
@@ -110,7 +133,14 @@ class Side {
   std::size_t vocab_size() const { return static_cast<std::size_t>(model_->config.vocab_size); }
 
  private:
+  void AuditToken() {
+    if (auditor_ == nullptr) return;
+    auditor_->EndToken();
+    while (auditor_->pending()) auditor_->AuditOne(transformer_->ffn());
+  }
+
   std::unique_ptr<exec::LoadedModel> model_;
+  std::unique_ptr<exec::Auditor> auditor_;
   std::unique_ptr<exec::Transformer> transformer_;
   std::unique_ptr<exec::KvCache> cache_;
   int chunk_ = 1;
@@ -139,7 +169,7 @@ Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
       other.activation = value;
     } else if (key == "ffn-mode") {
       other.ffn.modes = value;
-    } else if (key == "predictor") {
+    } else if (key == "side-car") {
       other.ffn.side_car = value;
     } else if (key == "quantize-head" && (value == "true" || value == "false")) {
       other.quantize_head = value == "true";
@@ -148,7 +178,7 @@ Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
     } else {
       return base::InvalidArgument(
           "--against ", pair,
-          ": expected a model, or cpu-isa=, kv-type=, activation=, ffn-mode=, predictor=, "
+          ": expected a model, or cpu-isa=, kv-type=, activation=, ffn-mode=, side-car=, "
           "quantize-head=true|false or path=decode|prefill");
     }
   }
@@ -214,7 +244,8 @@ Status Score(const Tokens& window, std::size_t score_from, Side& side, Side* oth
   return OkStatus();
 }
 
-void Print(const Options& options, const Totals& t, std::size_t windows) {
+void Print(const Options& options, const Totals& t, std::size_t windows,
+           const PredictorReport* report) {
   const double scored = static_cast<double>(std::max<std::int64_t>(1, t.scored));
   const double positions = static_cast<double>(std::max<std::int64_t>(1, t.positions));
   const bool compared = !options.against.empty();
@@ -232,21 +263,30 @@ void Print(const Options& options, const Totals& t, std::size_t windows) {
       out.Set("kl_max", t.kl_max);
       out.Set("top1_agreement", agreement);
     }
+    if (report != nullptr) out.Set("layers", LayersJson(*report));
     return PrintJson(out);
   }
   std::printf("perplexity %.4f over %lld tokens (%.4f nats), %zu windows, by %s\n",
               std::exp(t.loss / scored), static_cast<long long>(t.scored), t.loss / scored, windows,
               options.decode ? "decoding" : "prefill");
+  if (report != nullptr) PrintReport(*report);
   if (!compared) return;
   std::printf("against %s: perplexity %.4f, KL %.3g nats (largest %.3g), same best token %.2f%%\n",
               options.against.c_str(), std::exp(t.other_loss / scored), t.kl / positions, t.kl_max,
               100 * agreement);
 }
 
-Status Eval(const Options& options) {
+Status Eval(Options options) {
+  if (options.predictor) {
+    options.decode = true;
+    options.model.ffn.audit_interval = 1;
+  }
   if (options.text.empty() == options.tokens_json.empty())
     return base::InvalidArgument("give either --text or --tokens");
+  if (!options.plot.empty() && !options.predictor)
+    return base::InvalidArgument("--plot draws what --predictor finds; give both");
   ASSIGN_OR_RETURN(const auto side, Side::Create(options.model, options.decode));
+  if (options.predictor) RETURN_IF_ERROR(side->Audit());
   std::unique_ptr<Side> other;
   if (!options.against.empty()) {
     ASSIGN_OR_RETURN(other, OtherSide(options));
@@ -282,7 +322,10 @@ Status Eval(const Options& options) {
   if (totals.scored == 0)
     return base::InvalidArgument("nothing was scored: the windows have no token behind the first ",
                                  options.score_from + 1);
-  Print(options, totals, windows.size());
+  std::optional<PredictorReport> report;
+  if (options.predictor) report = side->Report();
+  if (!options.plot.empty()) RETURN_IF_ERROR(WriteReportPlot(options.plot, *report));
+  Print(options, totals, windows.size(), report.has_value() ? &*report : nullptr);
   return OkStatus();
 }
 
@@ -311,6 +354,10 @@ Command AddEval(CLI::App& app) {
   app.add_option("--against", o->against,
                  "Compare with another model, or with other settings of this one: "
                  "kv-type=q8_0,cpu-isa=avx2,path=decode,...");
+  app.add_flag(
+      "--predictor", o->predictor,
+      "Audit every token of the predicted layers: what was missed, what was read for nothing");
+  app.add_option("--plot", o->plot, "Draw what the audits found into this SVG file");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Eval(*o); };
 }

@@ -30,7 +30,8 @@ int main(int argc, char** argv) {
       {"bench", "Measure prefill and decode speed beside the machine's read bandwidth", AddBench},
       {"eval", "Perplexity and logits of a text, and how far another model or setting is", AddEval},
       {"synth", "Write a random model of any shape, with known activations", AddSynth},
-      {"calibrate", "Find the thresholds of the sign predictor, or of mode threshold", AddCalibrate},
+      {"calibrate", "Find the thresholds of the sign predictor, or of mode threshold",
+       AddCalibrate},
       {"profile", "Count how often a text activates each neuron", AddProfile},
       {"train-predictor", "Learn to predict which neurons a token activates", AddTrainPredictor},
   };

@@ -27,7 +27,7 @@ void AddFfnOptions(CLI::App& app, FfnOptions& ffn) {
                  "layer (0-3:dense,4-:sign)")
       ->capture_default_str();
   app.add_option("--also-modes", ffn.also, "Further modes to load predictors for: sign,lowrank");
-  app.add_option("--predictor", ffn.side_car, "Side-car with predictors; MODEL.tcp if not given");
+  app.add_option("--side-car", ffn.side_car, "Side-car with predictors; MODEL.tcp if not given");
   app.add_option("--ffn-recall", ffn.recall,
                  "auto: take a predicted mode whose held-out recall is at least this; 1 = no loss")
       ->check(CLI::Range(0.0, 1.0))

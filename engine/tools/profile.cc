@@ -158,7 +158,7 @@ Status Profile(const Options& o) {
     Json::Array layers;
     for (std::size_t i = 0; i < tap.layers().size(); ++i)
       layers.push_back(LayerJson(static_cast<int>(i), tap.layers()[i]));
-    PrintJson(Json::Object{{"predictor", side_car.path},
+    PrintJson(Json::Object{{"side_car", side_car.path},
                            {"tokens", CountTokens(windows)},
                            {"windows", windows.size()},
                            {"layers", std::move(layers)}});

@@ -6,8 +6,7 @@
 namespace thermocline::tools {
 
 void AddSideCarOption(CLI::App& app, std::string& path) {
-  app.add_option("--predictor", path,
-                 "Side-car file to write; what else is in it stays. MODEL.tcp");
+  app.add_option("--side-car", path, "Side-car file to write; what else is in it stays. MODEL.tcp");
 }
 
 Result<OpenSideCar> OpenSideCarOf(const exec::LoadedModel& model, const std::string& path) {
@@ -17,7 +16,7 @@ Result<OpenSideCar> OpenSideCarOf(const exec::LoadedModel& model, const std::str
   ASSIGN_OR_RETURN(open.content, predictor::ReadSideCarOrEmpty(open.path, identity));
   // Created and removed again.
   auto writable = base::FileWriter::Create(open.path);
-  if (!writable.ok()) return writable.status().Annotate("--predictor");
+  if (!writable.ok()) return writable.status().Annotate("--side-car");
   return open;
 }
 

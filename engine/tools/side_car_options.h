@@ -1,4 +1,4 @@
-// The option --predictor of the subcommands that write a model's side-car.
+// The option --side-car of the subcommands that write a model's side-car.
 #pragma once
 
 #include <string>

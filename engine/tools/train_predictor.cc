@@ -207,7 +207,7 @@ Status Train(const Options& o) {
   const OpenSideCar& done = training.side_car();
   if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, done.content, layers));
   if (o.json) {
-    PrintJson(Json::Object{{"predictor", done.path},
+    PrintJson(Json::Object{{"side_car", done.path},
                            {"train_tokens", train_tokens},
                            {"held_out_tokens", held_out_tokens},
                            {"kept_layers", training.kept()},

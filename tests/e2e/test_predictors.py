@@ -42,8 +42,8 @@ def synthetic(tmp_path_factory):
 def test_profile_finds_what_a_synthetic_model_was_made_with(synthetic, tmp_path):
     model, text, truth = synthetic
     side_car = tmp_path / "a side-car.tcp"
-    out = run_json("profile", model, "--text", text, "--tokens", 4000, "--predictor", side_car)
-    assert out["predictor"] == str(side_car) and out["tokens"] > 4000 and out["windows"] == 16
+    out = run_json("profile", model, "--text", text, "--tokens", 4000, "--side-car", side_car)
+    assert out["side_car"] == str(side_car) and out["tokens"] > 4000 and out["windows"] == 16
     written, array = header(side_car)
     assert written["profiled_tokens"] == out["tokens"] and written["num_hidden_layers"] == 2
     for layer, known, stored in zip(out["layers"], truth["layers"], written["layers"]):
@@ -61,7 +61,7 @@ def test_profile_finds_what_a_synthetic_model_was_made_with(synthetic, tmp_path)
 def test_profile_prints_a_table_and_plots(synthetic, tmp_path):
     model, text, _ = synthetic
     plot = tmp_path / "curves.svg"
-    result = run("profile", model, "--text", text, "--tokens", 600, "--predictor", tmp_path / "p.tcp", "--plot", plot)
+    result = run("profile", model, "--text", text, "--tokens", 600, "--side-car", tmp_path / "p.tcp", "--plot", plot)
     assert b"hot 80%" in result.stdout and result.stdout.count(b"%") > 16 and result.stderr == b""
     svg = xml.etree.ElementTree.parse(plot).getroot()
     assert svg.tag.endswith("svg") and len(svg.findall(".//{*}polyline")) == 4
@@ -72,8 +72,8 @@ def test_profile_prints_a_table_and_plots(synthetic, tmp_path):
 def trained(tmp_path_factory):
     """Predictors of the built-in model, and what training said of them."""
     folder = tmp_path_factory.mktemp("trained")
-    run("profile", "tidepool", "--text", OZ, "--tokens", 2000, "--predictor", folder / "t.tcp")
-    out = run_json("train-predictor", "tidepool", "--text", OZ, "--tokens", 8000, "--predictor", folder / "t.tcp", "--plot", folder / "t.svg")
+    run("profile", "tidepool", "--text", OZ, "--tokens", 2000, "--side-car", folder / "t.tcp")
+    out = run_json("train-predictor", "tidepool", "--text", OZ, "--tokens", 8000, "--side-car", folder / "t.tcp", "--plot", folder / "t.svg")
     return folder, out
 
 
@@ -93,28 +93,28 @@ def test_a_real_model_is_predicted(trained):
 
 def test_layers_that_are_trained_are_kept(trained):
     folder, out = trained
-    again = run_json("train-predictor", "tidepool", "--text", OZ, "--tokens", 8000, "--predictor", folder / "t.tcp")
+    again = run_json("train-predictor", "tidepool", "--text", OZ, "--tokens", 8000, "--side-car", folder / "t.tcp")
     assert again["kept_layers"] == 6 and again["layers"] == out["layers"]
 
 
 def test_training_goes_on_where_it_was_stopped(tmp_path):
     args = ["train-predictor", "tidepool", "--text", OZ, "--tokens", 1500, "--rank", 16, "--memory", 1]
-    first = run_json(*args, "--predictor", tmp_path / "a.tcp", "--layers", "0-2")
+    first = run_json(*args, "--side-car", tmp_path / "a.tcp", "--layers", "0-2")
     assert [layer["layer"] for layer in first["layers"]] == [0, 1, 2] and first["layers"][0]["rank"] == 16
-    rest = run_json(*args, "--predictor", tmp_path / "a.tcp")
+    rest = run_json(*args, "--side-car", tmp_path / "a.tcp")
     assert rest["kept_layers"] == 3 and rest["layers"][:3] == first["layers"]
-    assert run_json(*args, "--predictor", tmp_path / "a.tcp", "--layers", 1, "--restart")["kept_layers"] == 0
-    other = run_json(*args, "--predictor", tmp_path / "a.tcp", "--layers", 1, "--recall", 0.9)
+    assert run_json(*args, "--side-car", tmp_path / "a.tcp", "--layers", 1, "--restart")["kept_layers"] == 0
+    other = run_json(*args, "--side-car", tmp_path / "a.tcp", "--layers", 1, "--recall", 0.9)
     assert other["kept_layers"] == 0 and 0.9 <= other["layers"][0]["recall"] < 0.95
     # In one go, on any number of threads: the same file.
-    whole = [*args, "--predictor", tmp_path / "b.tcp", "-t", 1]
+    whole = [*args, "--side-car", tmp_path / "b.tcp", "-t", 1]
     run(*whole)
-    run_json(*args, "--predictor", tmp_path / "a.tcp", "--restart")
+    run_json(*args, "--side-car", tmp_path / "a.tcp", "--restart")
     assert (tmp_path / "a.tcp").read_bytes() == (tmp_path / "b.tcp").read_bytes()
 
 
 def test_the_residual_predicts_too(tmp_path):
-    out = run_json("train-predictor", "tidepool", "--text", OZ, "--tokens", 3000, "--layers", 2, "--before-norm", "--predictor", tmp_path / "r.tcp")
+    out = run_json("train-predictor", "tidepool", "--text", OZ, "--tokens", 3000, "--layers", 2, "--before-norm", "--side-car", tmp_path / "r.tcp")
     assert out["layers"][0]["recall"] >= 0.95 and out["layers"][0]["predicted_share"] < 5 * out["layers"][0]["active_share"]
     assert header(tmp_path / "r.tcp")[0]["layers"][2]["low_rank"]["before_norm"] is True
 
@@ -126,7 +126,7 @@ def test_the_residual_predicts_too(tmp_path):
     (["tidepool", "--text", OZ, "--window", "513"], b"context of 512"),
     ([STORIES, "--text", OZ], b"silu is never exactly zero"),
     (["tidepool", "--text", OZ, "--activation", "gelu"], b"relu, fatrelu, drelu or relu2"),
-    (["tidepool", "--text", OZ, "--predictor", "/nowhere/x.tcp"], b"/nowhere/x.tcp"),
+    (["tidepool", "--text", OZ, "--side-car", "/nowhere/x.tcp"], b"/nowhere/x.tcp"),
 ])
 def test_failures_say_what_is_wrong(command, args, words):
     result = run(command, *args, check=False)
@@ -137,26 +137,26 @@ def test_texts_that_are_too_short(tmp_path):
     text = tmp_path / "short.txt"
     for content, command, words in [("", "profile", b"the text is empty"), ("Hello there", "train-predictor", b"at least 2 are needed")]:
         text.write_text(content)
-        result = run(command, "tidepool", "--text", text, "--predictor", tmp_path / "x.tcp", check=False)
+        result = run(command, "tidepool", "--text", text, "--side-car", tmp_path / "x.tcp", check=False)
         assert result.returncode == 1 and words in result.stderr, result.stderr
     assert not (tmp_path / "x.tcp").exists()
 
 
 def test_layers_there_are_not(tmp_path):
     for layers in ("6", "2-1", "-1", "a", "0-9"):
-        result = run("train-predictor", "tidepool", "--text", OZ, "--layers=" + layers, "--predictor", tmp_path / "x.tcp", check=False)
+        result = run("train-predictor", "tidepool", "--text", OZ, "--layers=" + layers, "--side-car", tmp_path / "x.tcp", check=False)
         assert result.returncode == 1 and b"0 to 5" in result.stderr, result.stderr
 
 
 def test_another_models_and_damaged_side_cars_are_refused_before_the_work(trained, tmp_path):
     folder, _ = trained
-    result = run("profile", "tidepool-draft", "--text", OZ, "--predictor", folder / "t.tcp", check=False)
+    result = run("profile", "tidepool-draft", "--text", OZ, "--side-car", folder / "t.tcp", check=False)
     assert result.returncode == 1 and b"made for another model" in result.stderr
     damaged = bytearray((folder / "t.tcp").read_bytes())
     damaged[len(damaged) // 2] ^= 4
     (tmp_path / "d.tcp").write_bytes(damaged)
-    result = run("train-predictor", "tidepool", "--text", OZ, "--predictor", tmp_path / "d.tcp", check=False)
+    result = run("train-predictor", "tidepool", "--text", OZ, "--side-car", tmp_path / "d.tcp", check=False)
     assert result.returncode == 1 and b"d.tcp: checksum is" in result.stderr and b"make it anew" in result.stderr
     (tmp_path / "d.tcp").write_bytes(damaged[:1000])
-    result = run("profile", "tidepool", "--text", OZ, "--predictor", tmp_path / "d.tcp", check=False)
+    result = run("profile", "tidepool", "--text", OZ, "--side-car", tmp_path / "d.tcp", check=False)
     assert result.returncode == 1 and b"cut off" in result.stderr
