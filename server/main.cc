@@ -112,7 +112,7 @@ int Serve(const ServerConfig& config) {
                   ", ", stats.threads, " threads, ", stats.cpu_isa, ") loaded in ",
                   static_cast<int>(stats.load_s * 1000), " ms");
     if (stats.predictor_bytes > 0) {
-      base::LogInfo("predictors: ", stats.predictor_bytes >> 20, " MiB",
+      base::LogInfo("predictors: ", stats.predictor_bytes >> 10, " KiB",
                     stats.side_car.empty() ? "" : " with " + stats.side_car);
     }
   } else {

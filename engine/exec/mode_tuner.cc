@@ -82,7 +82,7 @@ class Tuner {
   }
 
   double TimeProbe(FfnMode mode) {
-    UseLayoutsOf(mode, probe_, model_);
+    UseLayoutsOf(mode, probe_, model_, choice_.also);
     const int layer = static_cast<int>(probe_);
     transformer_->ffn().policy(layer).mode = mode;
     double best = 1e9;

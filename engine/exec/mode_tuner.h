@@ -1,7 +1,7 @@
 // Mode "auto": which mode of a layer is the fastest that keeps the quality, by measurement.
 //
 // A short decode without loss tells each layer's share of live neurons. One layer in the middle is
-// then timed in every mode, in the layout the mode likes best; the others have its cost per byte at
+// then timed in every mode, in the layout it would be given; the others have its cost per byte at
 // their own shares. So loading waits for some tens of tokens, not for every layer in every mode.
 #pragma once
 

@@ -4,7 +4,7 @@ import subprocess
 import httpx
 import openai
 import pytest
-from conftest import BIN, Daemon, wait_until
+from conftest import BIN, ROOT, Daemon, run, wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
 STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
@@ -153,6 +153,29 @@ def test_a_lossy_request_leaves_nothing_behind():
         assert lossy != later[1]
     with Daemon(*much_loss, "engine.prefix_cache_mib=0") as fresh:
         assert later == [text(ask(fresh, "exact", messages)) for messages in (turns, first)]
+
+
+def test_a_side_car_serves(tmp_path):
+    side_car, learn = tmp_path / "learnt.tcp", ["--text", ROOT / "tests/data/wizard_of_oz.txt", "--tokens", 1500]
+    run("train-predictor", "tidepool", *learn, "--rank", 32, "--side-car", side_car)
+    run("calibrate", "tidepool", *learn, "--kind", "threshold", "--side-car", side_car)
+    with Daemon(f"model.predictor={side_car}", "engine.ffn_also=lowrank,threshold", "engine.audit_interval=2", "server.admin=true") as d:
+        plain = text(ask(d))
+        assert text(ask(d, "threshold"))
+        settle(d)
+        assert not values(d, "predictor_neurons_total")  # thresholds are of the gate itself: nothing is predicted
+        assert text(ask(d, "0:dense,1-:lowrank"))
+        settle(d)
+        shown = httpx.get(d.url + "/admin/predictors").json()
+        assert shown["side_car"] == str(side_car) and shown["predictor_bytes"] == samples(d)[("memory_bytes", (("kind", "predictors"),))] > 0
+        assert shown["layers"][0]["recall"] is None and all(0.3 < layer["recall"] <= 1 for layer in shown["layers"][1:])
+        assert set(values(d, "predictor_neurons_total")) == set(range(1, len(shown["layers"])))
+        assert not values(d, "controller_shift")
+        assert ask(d, "sign").status_code == 400
+        assert text(ask(d)) == plain
+    with Daemon(f"model.predictor={side_car}", "engine.ffn_recall=0.3") as d:  # may choose lowrank by itself
+        assert text(ask(d))
+        assert "(measured)" in d.text()
 
 
 def test_admin_shows_and_freezes():
