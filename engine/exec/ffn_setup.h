@@ -14,7 +14,9 @@ namespace thermocline::exec {
 
 // Which modes each layer can run, and how the matrices must lie for that.
 struct FfnPlan {
-  FfnModes modes;  // automatic: to be chosen by measurement
+  FfnModes modes;                   // automatic: to be chosen by measurement
+  std::vector<FfnMode> candidates;  // for that, beside dense and exact
+  std::vector<FfnMode> also;        // that every layer must be able to run besides
   std::optional<predictor::SideCar> side_car;
   std::string side_car_path;                               // "" = none was read
   bool sign = false, low_rank = false, threshold = false;  // predictors to load

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "engine/exec/ffn_governor.h"
 #include "engine/exec/loaded_model.h"
 #include "engine/sched/decode_loop.h"
 
@@ -31,23 +32,30 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
   exec::LoadOptions options;
   options.model = SOURCE_DIR "/config/models/tidepool.gguf";
   options.threads = 2;
+  options.ffn.also = "exact,sign";
+  options.ffn.audit_interval = 3;
   const auto model = exec::LoadModel(options);
   ASSERT_TRUE(model.ok());
   const auto transformer = (*model)->MakeTransformer(16, 512);
   auto cache = *(*model)->MakeCache(512);
+  exec::FfnGovernor governor(**model, *transformer,
+                             {.audit_interval = 3, .controller_recall = 0.97});
   exec::Sampler sampler((*model)->config.vocab_size);
   sched::DecodeLoop loop({.transformer = *transformer,
                           .cache = *cache,
                           .prefixes = nullptr,
                           .sampler = sampler,
+                          .governor = governor,
+                          .model = **model,
                           .tokenizer = *(*model)->tokenizer});
-  const auto run = [&](int max_tokens) {
+  const auto run = [&](int max_tokens, const char* mode) {
     TokenChannel::Update update;
     TokenChannel::ReserveBuffers(update);
     sched::Job job{.request = {.prompt = {1, 400, 500},
                                .sampling = {},
                                .max_tokens = max_tokens,
                                .stop = {"zzzz"},
+                               .ffn_mode = mode,
                                .ignore_eos = true},
                    .channel = nullptr,
                    .submitted = sched::SteadyClock::now()};
@@ -62,9 +70,11 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
     EXPECT_EQ(usage.completion_tokens, max_tokens);
     return allocations.load();
   };
-  run(10);
-  const int few = run(20), many = run(400);
-  EXPECT_EQ(few, many) << "380 further tokens made " << many - few << " allocations";
+  for (const char* mode : {"", "dense", "exact", "sign"}) {
+    run(10, mode);
+    const int few = run(20, mode), many = run(400, mode);
+    EXPECT_EQ(few, many) << mode << ": 380 further tokens made " << many - few << " allocations";
+  }
 }
 
 }  // namespace
