@@ -51,12 +51,17 @@ bool AllReach(const predictor::SideCar& side_car, double least, const Recall& re
 // Automatic: the predicted modes that keep the recall are candidates.
 void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
   if (options.recall >= 1 || !plan.side_car.has_value()) return;
-  plan.sign = AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& layer) {
-    return layer.sign.has_value() ? layer.sign->recall : 0.0;
-  });
-  plan.low_rank = AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& l) {
-    return l.low_rank.has_value() ? l.low_rank->recall : 0.0;
-  });
+  plan.auto_sign =
+      !options.ignore_calibration &&
+      AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& layer) {
+        return layer.sign.has_value() ? layer.sign->recall : 0.0;
+      });
+  plan.auto_low_rank =
+      AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& l) {
+        return l.low_rank.has_value() ? l.low_rank->recall : 0.0;
+      });
+  plan.sign |= plan.auto_sign;
+  plan.low_rank |= plan.auto_low_rank;
 }
 
 }  // namespace
@@ -82,6 +87,10 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
                        (plan.modes.automatic && options.recall < 1 && zeros);
   const bool needed = plan.threshold || plan.low_rank || plan.sign;
   if (may_use) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed, plan));
+  const bool also_sparse = plan.threshold || (zeros && (needed || wants(FfnMode::kExact)));
+  if (plan.sign || plan.low_rank) plan.also_gate = model::Layout::kRows;
+  if (also_sparse) plan.also_up = model::Layout::kRows;
+  if (!config.architecture->gated) plan.also_up = plan.also_gate;
   if (plan.modes.automatic && zeros) AddCandidates(options, plan);
   const bool all_dense = !plan.modes.automatic && !wants(FfnMode::kExact) && !plan.sign &&
                          !plan.low_rank && !plan.threshold;

@@ -35,8 +35,11 @@ double BytesOf(const LoadedModel& model, std::size_t layer, FfnMode mode, double
 
 class Tuner {
  public:
-  explicit Tuner(LoadedModel& model)
-      : model_(model), shares_(model.weights->layers.size()), probe_(shares_.size() / 2) {}
+  Tuner(const FfnPlan& plan, LoadedModel& model)
+      : plan_(plan),
+        model_(model),
+        shares_(model.weights->layers.size()),
+        probe_(shares_.size() / 2) {}
 
   Status Run() {
     if (!model::HasTrueZeros(model_.config.hidden_act)) return OkStatus();  // dense
@@ -52,8 +55,8 @@ class Tuner {
  private:
   std::vector<FfnMode> Candidates() const {
     std::vector<FfnMode> all = {FfnMode::kDense, FfnMode::kExact};
-    if (model_.predictors->HasSign()) all.push_back(FfnMode::kSign);
-    if (model_.predictors->HasLowRank()) all.push_back(FfnMode::kLowRank);
+    if (plan_.auto_sign) all.push_back(FfnMode::kSign);
+    if (plan_.auto_low_rank) all.push_back(FfnMode::kLowRank);
     return all;
   }
 
@@ -80,7 +83,7 @@ class Tuner {
   }
 
   double TimeProbe(FfnMode mode) {
-    UseLayoutsOf(mode, probe_, model_);
+    Lay(mode, probe_);
     const int layer = static_cast<int>(probe_);
     transformer_->ffn().policy(layer).mode = mode;
     double best = 1e9;
@@ -113,10 +116,19 @@ class Tuner {
       least = seconds;
       best = mode;
     }
-    UseLayoutsOf(best, layer, model_);
+    Lay(best, layer);
     model_.ffn_modes[layer] = best;
   }
 
+  // As `mode` likes it best, as far as the modes that requests may ask for can be run too.
+  void Lay(FfnMode mode, std::size_t layer) {
+    UseLayoutsOf(mode, layer, model_);
+    model::LayerWeights& w = model_.weights->layers[layer];
+    if (plan_.also_gate == model::Layout::kRows) SetLayout(w.gate, plan_.also_gate, *model_.pool);
+    if (plan_.also_up == model::Layout::kRows) SetLayout(w.up, plan_.also_up, *model_.pool);
+  }
+
+  const FfnPlan& plan_;
   LoadedModel& model_;
   std::vector<double> shares_;  // of live neurons, by layer
   const std::size_t probe_;     // layer
@@ -135,6 +147,6 @@ void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model) {
   model::SetLayout(w.up, !gated ? first : mode == FfnMode::kDense ? kPanels : kRows, *model.pool);
 }
 
-Status ChooseModes(LoadedModel& model) { return Tuner(model).Run(); }
+Status ChooseModes(const FfnPlan& plan, LoadedModel& model) { return Tuner(plan, model).Run(); }
 
 }  // namespace thermocline::exec

@@ -13,7 +13,8 @@ namespace thermocline::exec {
 // or impossible until it is called for them.
 void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model);
 
-// Sets model.ffn_modes and the layouts that go with them.
-Status ChooseModes(LoadedModel& model);
+// Sets model.ffn_modes and the layouts that go with them and with the modes that requests may ask
+// for.
+Status ChooseModes(const FfnPlan& plan, LoadedModel& model);
 
 }  // namespace thermocline::exec

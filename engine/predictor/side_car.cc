@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/file.h"
+#include "kernels/sign_predict.h"
 
 namespace thermocline::predictor {
 namespace {
@@ -31,6 +32,11 @@ class LayerCheck {
   void Number(const char* field, double value) {
     if (!IsFinite(value)) Fail(field, " is ", value, ", expected a finite number");
   }
+  template <typename T>
+  void Within(const char* field, T value, T least, T most) {
+    if (!(value >= least && value <= most))
+      Fail(field, " is ", value, ", expected ", least, " to ", most);
+  }
   void AtLeastOne(const char* field, int value) {
     if (value < 1) Fail(field, " is ", value, ", expected at least 1");
   }
@@ -51,8 +57,8 @@ class LayerCheck {
 };
 
 void CheckSign(const SignCalibration& sign, std::size_t f, LayerCheck& check) {
-  check.AtLeastOne("sign.slices", sign.slices);
-  check.AtLeastOne("sign.planes", sign.planes);
+  check.Within("sign.slices", sign.slices, 1, kernels::kSignSlicesMax);
+  check.Within("sign.planes", sign.planes, 1, 2);
   check.Array("sign.thresholds", sign.thresholds, f);
   check.Number("sign.recall", sign.recall);
   check.Number("sign.predicted_share", sign.predicted_share);
@@ -112,7 +118,7 @@ Status ValidateSideCar(const std::string& path, const SideCar& s) {
     LayerCheck check(StrCat(path, ": layer ", i, ": "));
     if (!layer.activations.empty()) check.Array("activations", layer.activations, f);
     if (!layer.down_norms.empty()) check.Array("down_norms", layer.down_norms, f);
-    if (layer.alpha.has_value()) check.Number("alpha", *layer.alpha);
+    if (layer.alpha.has_value()) check.Within("alpha", *layer.alpha, 0.0, 100.0);
     if (layer.sign.has_value()) CheckSign(*layer.sign, f, check);
     if (layer.threshold.has_value()) check.Number("threshold", *layer.threshold);
     check.Number("threshold_kept_mass", layer.threshold_kept_mass);

@@ -1,11 +1,14 @@
 // Nothing in the decode loop allocates: global new is counted while tokens are made.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
 #include "engine/exec/loaded_model.h"
+#include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
 
 namespace {
@@ -27,19 +30,26 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace thermocline {
 namespace {
 
-TEST(DecodeLoop, AllocatesNothingPerToken) {
+// Counts what further tokens of a request allocate in one mode.
+void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "") {
   exec::LoadOptions options;
   options.model = SOURCE_DIR "/config/models/tidepool.gguf";
   options.threads = 2;
+  options.ffn = ffn;
   const auto model = exec::LoadModel(options);
-  ASSERT_TRUE(model.ok());
+  ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512);
   auto cache = *(*model)->MakeCache(512);
   exec::Sampler sampler((*model)->config.vocab_size);
+  exec::FfnGovernor governor(
+      **model, *transformer,
+      {.audit_interval = ffn.audit_interval, .controller_recall = ffn.controller_recall});
   sched::DecodeLoop loop({.transformer = *transformer,
                           .cache = *cache,
                           .prefixes = nullptr,
                           .sampler = sampler,
+                          .governor = governor,
+                          .model = **model,
                           .tokenizer = *(*model)->tokenizer});
   const auto run = [&](int max_tokens) {
     TokenChannel::Update update;
@@ -53,6 +63,7 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
                    .submitted = sched::SteadyClock::now()};
     job.request.sampling.top_p = 0.9;
     job.request.sampling.repetition_penalty = 1.1;
+    job.request.ffn_mode = request_mode;
     job.channel = std::make_shared<TokenChannel>([&] { job.channel->Take(update); });
     Usage usage;
     allocations = 0;
@@ -64,7 +75,44 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
   };
   run(10);
   const int few = run(20), many = run(400);
-  EXPECT_EQ(few, many) << "380 further tokens made " << many - few << " allocations";
+  EXPECT_EQ(few, many) << ffn.modes << ": 380 further tokens made " << many - few << " allocations";
+}
+
+TEST(DecodeLoop, AllocatesNothingPerToken) {
+  ExpectNoAllocations({});
+  ExpectNoAllocations({.modes = "dense", .also = "", .side_car = ""});
+  ExpectNoAllocations({.modes = "exact", .also = "", .side_car = ""});
+}
+
+class PredictingDecodeLoop : public testing::Test {
+ protected:
+  void TearDown() override { std::remove(side_car_.c_str()); }
+  const std::string side_car_ =
+      testing::TempDir() + "allocation_" + std::to_string(::getpid()) + ".tcp";
+};
+
+TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
+  const auto file = model::OpenModelFile(SOURCE_DIR "/config/models/tidepool.gguf");
+  predictor::SideCar side_car = predictor::EmptySideCar(*predictor::IdentityOf(**file));
+  for (predictor::LayerSideCar& layer : side_car.layers) {
+    layer.threshold = 0.1F;
+    layer.low_rank =
+        predictor::LowRankPredictor{.rank = 16,
+                                    .fc1 = std::vector<std::uint16_t>(16 * 256, 0x2C00),
+                                    .fc2 = std::vector<std::uint16_t>(1024 * 16, 0x2C00),
+                                    .settings = ""};
+  }
+  ASSERT_TRUE(predictor::WriteSideCar(side_car_, side_car).ok());
+  for (const char* modes : {"sign", "lowrank", "threshold", "sign,0:dense,1:exact,2:lowrank"}) {
+    for (const int interval : {0, 1, 3})
+      ExpectNoAllocations({.modes = modes,
+                           .also = "",
+                           .side_car = side_car_,
+                           .audit_interval = interval,
+                           .controller_recall = interval > 0 ? 0.97 : 0});
+  }
+  ExpectNoAllocations({.modes = "exact", .also = "sign", .side_car = "", .audit_interval = 2},
+                      "sign");
 }
 
 }  // namespace

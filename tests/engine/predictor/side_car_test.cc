@@ -199,7 +199,12 @@ TEST_F(SideCarTest, HeadersThatCannotBeAreRefusedBeforeTheyAreUsed) {
              StatusCode::kInvalidArgument, {"profiled_tokens is -123"});
   ExpectSays(ReadEdited("\"alpha\":1.03", "\"alpha\":true"), StatusCode::kInvalidArgument,
              {"alpha is true"});
-  ExpectSays(ReadEdited("\"alpha\":1.03", "\"alpha\":9e99"), StatusCode::kOk, {});
+  ExpectSays(ReadEdited("\"alpha\":1.03", "\"alpha\":9e99"), StatusCode::kInvalidArgument,
+             {"alpha is 9e+99, expected 0 to 100"});
+  ExpectSays(ReadEdited("\"slices\":3", "\"slices\":6"), StatusCode::kInvalidArgument,
+             {"sign.slices is 6, expected 1 to 5"});
+  ExpectSays(ReadEdited("\"planes\":2", "\"planes\":3"), StatusCode::kInvalidArgument,
+             {"sign.planes is 3, expected 1 to 2"});
   ExpectSays(ReadEdited("\"layers\":[{},", "\"layers\":[   "), StatusCode::kInvalidArgument,
              {"layers has 2 entries, expected 3"});
   ExpectSays(ReadEdited("\"layers\":[{", "\"layers\":{{"), StatusCode::kInvalidArgument,
@@ -216,6 +221,7 @@ TEST_F(SideCarTest, WhatCannotBeReadIsNotWritten) {
       {[&](SideCar& s) { s.layers[1].down_norms[3] = nan; }, "layer 1: down_norms[3] is NaN"},
       {[&](SideCar& s) { s.layers[1].threshold = INFINITY; }, "layer 1: threshold is inf"},
       {[&](SideCar& s) { s.layers[1].alpha = nan; }, "alpha is nan"},
+      {[&](SideCar& s) { s.layers[1].alpha = -1; }, "alpha is -1"},
       {[&](SideCar& s) { s.layers[1].low_rank->threshold = nan; }, "low_rank.threshold"},
       {[&](SideCar& s) { s.layers[1].low_rank->fc1[7] = 0x7C00; }, "fc1[7] is NaN or infinite"},
       {[&](SideCar& s) { s.layers[1].low_rank->fc2[9] = 0xFE01; }, "fc2[9] is NaN or infinite"},
