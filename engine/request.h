@@ -13,7 +13,7 @@ struct Request {
   SamplingParams sampling;
   int max_tokens = 0;             // 0 = to the end of the context
   std::vector<std::string> stop;  // generation ends before the first of these in the text
-  std::string ffn_mode = {};        // modes of the feed-forward networks (ffn_mode.h); "" = as loaded
+  std::string ffn_mode = {};      // modes of the feed-forward networks (ffn_mode.h); "" = as loaded
   bool ignore_eos = false;        // go on after the model's stop tokens (benchmarks)
 };
 
