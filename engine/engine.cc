@@ -98,7 +98,7 @@ class Engine::Impl {
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready) {
     RETURN_IF_ERROR(ValidateRequest(request, cache_.capacity(), model_->config.vocab_size));
     const auto modes = model_->ModesFor(request.ffn_mode);
-    if (!modes.ok()) return modes.status();
+    if (!modes.ok()) return modes.status().Annotate("ffn_mode");
     if (!accepting_) return base::Unavailable("the server is shutting down");
     auto channel = std::make_shared<TokenChannel>(std::move(on_ready));
     {

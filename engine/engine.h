@@ -69,7 +69,8 @@ class Engine {
 
   // Queues a request. `on_ready` as in TokenChannel.
   // InvalidArgument: a field out of range. OutOfRange: the prompt does not fit the context (both
-  // numbers given). ResourceExhausted: the queue is full. Unavailable: StopAccepting was called.
+  // numbers given). FailedPrecondition: modes that were not loaded or cannot be. ResourceExhausted:
+  // the queue is full. Unavailable: StopAccepting was called.
   Result<std::shared_ptr<TokenChannel>> Submit(Request request,
                                                std::function<void()> on_ready = {});
 

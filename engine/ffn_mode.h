@@ -43,8 +43,8 @@ Result<FfnModes> ParseFfnModes(std::string_view text, int num_layers, FfnMode ot
 // What a user asks of the feed-forward networks at load.
 struct FfnOptions {
   std::string modes = "auto";  // as ParseFfnModes reads it
-  std::string also;            // further modes that requests may ask for: "sign,lowrank"
-  std::string side_car;        // path; "" = MODEL.tcp if there is one
+  std::string also = {};       // further modes that requests may ask for: "sign,lowrank"
+  std::string side_car = {};   // path; "" = MODEL.tcp if there is one
   // auto: the least held-out recall of a predicted mode. 1 = modes without loss only.
   double recall = 1.0;
   // Mode sign, where the side-car has no thresholds: skip where negatives > alpha * positives, in

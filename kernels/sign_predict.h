@@ -22,8 +22,12 @@ inline constexpr int kSignSlicesMax = 5;
 // Of rms(x). Chosen so that the largest level is 2.7, 3.5, 4.5 and 6.2 rms.
 inline constexpr float kSliceStep[kSignSlicesMax + 1] = {0, 0, 0.9F, 0.5F, 0.3F, 0.2F};
 
+// Columns of a cache line of a plane.
+inline constexpr int kSignColumns = 512;
 // 64-bit words of a row's plane: whole cache lines.
-inline constexpr int SignWords(int cols) { return (cols + 511) / 512 * 8; }
+inline constexpr int SignWords(int cols) {
+  return (cols + kSignColumns - 1) / kSignColumns * (kSignColumns / 64);
+}
 
 // Bits of a matrix [rows, cols]. Borrows them. Bits beyond `cols` are zero.
 struct SignPlanes {

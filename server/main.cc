@@ -111,6 +111,10 @@ int Serve(const ServerConfig& config) {
                   stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
                   ", ", stats.threads, " threads, ", stats.cpu_isa, ") loaded in ",
                   static_cast<int>(stats.load_s * 1000), " ms");
+    if (stats.predictor_bytes > 0) {
+      base::LogInfo("predictors: ", stats.predictor_bytes >> 10, " KiB",
+                    stats.side_car.empty() ? "" : " with " + stats.side_car);
+    }
   } else {
     base::LogError("the model cannot be served: ", loaded.message());
     io.stop();

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "engine/base/file.h"
+#include "engine/ffn_mode.h"
 
 namespace thermocline::server {
 namespace {
@@ -41,6 +42,7 @@ std::vector<Key> KeysOf(ServerConfig& c) {
        TextKey{&c.activation,
                {"", "silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh"}}},
       {"model.verify", BoolKey{&c.verify}},
+      {"model.predictor", TextKey{&c.ffn.side_car, {}}},
       {"engine.threads", IntKey{&c.threads, 0, 256}},
       {"engine.context_length", IntKey{&c.context_length, 0, 1 << 24}},
       {"engine.cpu_isa",
@@ -48,6 +50,16 @@ std::vector<Key> KeysOf(ServerConfig& c) {
       {"engine.kv_type", TextKey{&c.kv_type, {"f16", "q8_0", "f32"}}},
       {"engine.prefix_cache_mib", IntKey{&c.prefix_cache_mib, -1, 1 << 24}},
       {"engine.quantize_head", BoolKey{&c.quantize_head}},
+      {"engine.ffn_mode", TextKey{&c.ffn.modes, {}}},
+      {"engine.ffn_also", TextKey{&c.ffn.also, {}}},
+      {"engine.ffn_recall", DoubleKey{&c.ffn.recall, 0, 1}},
+      {"engine.sign_alpha", DoubleKey{&c.ffn.sign_alpha, 0, 10}},
+      {"engine.sign_alpha_layers", IntKey{&c.ffn.sign_alpha_layers, 0, 10'000}},
+      {"engine.sign_slices", IntKey{&c.ffn.sign_slices, 1, 5}},
+      {"engine.sign_planes", IntKey{&c.ffn.sign_planes, 1, 2}},
+      {"engine.ignore_calibration", BoolKey{&c.ffn.ignore_calibration}},
+      {"engine.audit_interval", IntKey{&c.ffn.audit_interval, 0, kMillion}},
+      {"engine.controller_recall", DoubleKey{&c.ffn.controller_recall, 0, 1}},
       {"engine.queue_capacity", IntKey{&c.queue_capacity, 1, 10'000}},
       {"engine.prefill_chunk", IntKey{&c.prefill_chunk, 1, 4096}},
       {"sampling.temperature", DoubleKey{&c.sampling.temperature, 0, 2}},
@@ -65,6 +77,7 @@ std::vector<Key> KeysOf(ServerConfig& c) {
       {"server.write_timeout_s", IntKey{&c.write_timeout_s, 1, 3600}},
       {"server.idle_timeout_s", IntKey{&c.idle_timeout_s, 1, 86'400}},
       {"server.drain_timeout_s", IntKey{&c.drain_timeout_s, 0, 3600}},
+      {"server.admin", BoolKey{&c.admin}},
       {"metrics.prefix", TextKey{&c.metrics_prefix, {}}},
       {"log.level", TextKey{&c.log_level, {"debug", "info", "warning", "error", "off"}}},
       {"log.format", TextKey{&c.log_format, {"text", "json"}}},
@@ -169,6 +182,21 @@ bool IsMetricName(std::string_view name) {
          (name.empty() || name[0] < '0' || name[0] > '9');
 }
 
+// What can be known of the feed-forward modes before the model is there: how many layers it has is
+// not.
+Status CheckFfn(const FfnOptions& ffn) {
+  constexpr int kLayersMax = 1 << 16;
+  const auto modes = ParseFfnModes(ffn.modes, kLayersMax, FfnMode::kDense);
+  if (!modes.ok()) return modes.status().Annotate("engine.ffn_mode");
+  const auto also = ParseFfnModeList(ffn.also);
+  if (!also.ok()) return also.status().Annotate("engine.ffn_also");
+  if (ffn.controller_recall > 0 && ffn.audit_interval == 0) {
+    return base::InvalidArgument("engine.controller_recall: the controller goes by audits, and ",
+                                 "engine.audit_interval is 0");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<ServerConfig> LoadServerConfig(const std::string& path,
@@ -197,6 +225,7 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
         "metrics.prefix: '", config.metrics_prefix,
         "' may hold letters, digits, '_' and ':' and begins with no digit");
   }
+  RETURN_IF_ERROR(CheckFfn(config.ffn));
   return config;
 }
 

@@ -16,6 +16,9 @@ struct ServerConfig {
   std::string model_name;  // what clients call it; "" = the file's name without its ending
   std::string activation;  // of the feed-forward network; "" = what the file says
   bool verify = false;     // refuse NaN and infinite weights
+  // engine.ffn_*, .sign_*, .ignore_calibration, .audit_interval, .controller_recall and
+  // model.predictor
+  FfnOptions ffn = {.audit_interval = 64};
   // engine
   int threads = 0;
   int context_length = 0;
@@ -38,6 +41,7 @@ struct ServerConfig {
   int write_timeout_s = 30;
   int idle_timeout_s = 120;
   int drain_timeout_s = 30;
+  bool admin = false;  // routes below /admin
   // metrics, log
   std::string metrics_prefix = "thermocline_";
   std::string log_level = "info";

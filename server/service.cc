@@ -36,6 +36,7 @@ Status Service::Load() {
                                               : std::int64_t{config_.prefix_cache_mib} << 20,
                     .verify = config_.verify,
                     .quantize_head = config_.quantize_head,
+                    .ffn = config_.ffn,
                     .on_progress = [this](double share) { load_progress_ = share; }});
   if (!engine.ok()) return fail(engine.status());
   engine_ = *std::move(engine);

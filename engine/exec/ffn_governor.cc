@@ -60,7 +60,7 @@ void FfnGovernor::AfterToken() {
 
 void FfnGovernor::Idle() {
   while (auditor_.pending()) AuditOne();
-  Publish();
+  Publish(true);  // no further token may come soon to show what a missed turn left out
 }
 
 void FfnGovernor::AuditOne() {
@@ -72,7 +72,7 @@ void FfnGovernor::AuditOne() {
     transformer_.ffn().policy(layer).shift = static_cast<float>(controller->shift());
 }
 
-void FfnGovernor::Publish() {
+void FfnGovernor::Publish(bool wait) {
   for (int l = 0; l < static_cast<int>(current_.size()); ++l) {
     FfnLayerStats& s = current_[static_cast<std::size_t>(l)];
     const FfnCounters& c = transformer_.ffn().counters(l);
@@ -94,19 +94,24 @@ void FfnGovernor::Publish() {
     s.total_mass = a.total_mass;
     const predictor::LayerController* controller = ControllerOf(l);
     s.controlled = controller != nullptr;
-    s.frozen = frozen_;
     if (controller == nullptr) continue;
     s.shift = controller->shift();
     s.recall = controller->recall();
     s.moves = controller->moves();
   }
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (wait && !lock.owns_lock()) lock.lock();
   if (lock.owns_lock()) published_ = current_;
 }
 
 std::vector<FfnLayerStats> FfnGovernor::Stats() const {
-  const std::lock_guard lock(mutex_);
-  return published_;
+  std::vector<FfnLayerStats> stats;
+  {
+    const std::lock_guard lock(mutex_);
+    stats = published_;
+  }
+  for (FfnLayerStats& layer : stats) layer.frozen = frozen_;  // at once, not with the next token
+  return stats;
 }
 
 }  // namespace thermocline::exec

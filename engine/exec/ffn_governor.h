@@ -32,7 +32,7 @@ class FfnGovernor {
   // The audits that are left, when there is nothing else to do.
   void Idle();
 
-  // Thread-safe. Never makes the decode thread wait.
+  // Thread-safe. Never makes the decode thread wait while it has tokens to make.
   std::vector<FfnLayerStats> Stats() const;
   void Freeze(bool frozen) { frozen_ = frozen; }
   bool frozen() const { return frozen_; }
@@ -41,7 +41,7 @@ class FfnGovernor {
  private:
   predictor::LayerController* ControllerOf(int layer);
   void AuditOne();
-  void Publish();
+  void Publish(bool wait = false);
 
   const LoadedModel& model_;
   Transformer& transformer_;

@@ -51,17 +51,17 @@ bool AllReach(const predictor::SideCar& side_car, double least, const Recall& re
 // Automatic: the predicted modes that keep the recall are candidates.
 void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
   if (options.recall >= 1 || !plan.side_car.has_value()) return;
-  plan.auto_sign =
-      !options.ignore_calibration &&
+  if (!options.ignore_calibration &&
       AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& layer) {
         return layer.sign.has_value() ? layer.sign->recall : 0.0;
-      });
-  plan.auto_low_rank =
-      AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& l) {
-        return l.low_rank.has_value() ? l.low_rank->recall : 0.0;
-      });
-  plan.sign |= plan.auto_sign;
-  plan.low_rank |= plan.auto_low_rank;
+      }))
+    plan.candidates.push_back(FfnMode::kSign);
+  if (AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& layer) {
+        return layer.low_rank.has_value() ? layer.low_rank->recall : 0.0;
+      }))
+    plan.candidates.push_back(FfnMode::kLowRank);
+  for (const FfnMode mode : plan.candidates)
+    (mode == FfnMode::kSign ? plan.sign : plan.low_rank) = true;
 }
 
 }  // namespace
@@ -72,7 +72,8 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   FfnPlan plan;
   ASSIGN_OR_RETURN(plan.modes, ParseFfnModes(options.modes, config.num_hidden_layers,
                                              zeros ? FfnMode::kExact : FfnMode::kDense));
-  ASSIGN_OR_RETURN(std::vector<FfnMode> wanted, ParseFfnModeList(options.also));
+  ASSIGN_OR_RETURN(plan.also, ParseFfnModeList(options.also));
+  std::vector<FfnMode> wanted = plan.also;
   wanted.insert(wanted.end(), plan.modes.layers.begin(), plan.modes.layers.end());
   const auto wants = [&](FfnMode mode) {
     return std::find(wanted.begin(), wanted.end(), mode) != wanted.end();
@@ -87,10 +88,6 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
                        (plan.modes.automatic && options.recall < 1 && zeros);
   const bool needed = plan.threshold || plan.low_rank || plan.sign;
   if (may_use) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed, plan));
-  const bool also_sparse = plan.threshold || (zeros && (needed || wants(FfnMode::kExact)));
-  if (plan.sign || plan.low_rank) plan.also_gate = model::Layout::kRows;
-  if (also_sparse) plan.also_up = model::Layout::kRows;
-  if (!config.architecture->gated) plan.also_up = plan.also_gate;
   if (plan.modes.automatic && zeros) AddCandidates(options, plan);
   const bool all_dense = !plan.modes.automatic && !wants(FfnMode::kExact) && !plan.sign &&
                          !plan.low_rank && !plan.threshold;
@@ -139,9 +136,10 @@ Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::Layer
                                 (mode == FfnMode::kThreshold && predictors->threshold.has_value()));
   if ((gated && !rows) || (mode != FfnMode::kExact && !has_predictor) ||
       (Predicts(mode) && predictor::DecidingMatrix(layer).layout != model::Layout::kRows)) {
-    return base::FailedPrecondition(
-        "mode '", FfnModeName(mode),
-        "' needs weights or predictors that were not loaded; start with this mode");
+    return base::FailedPrecondition("mode '", FfnModeName(mode),
+                                    "' needs weights or predictors that were not loaded; start "
+                                    "with this mode, or name it among "
+                                    "the further ones (--also-modes; the daemon: engine.ffn_also)");
   }
   return OkStatus();
 }

@@ -14,16 +14,14 @@ namespace thermocline::exec {
 
 // Which modes each layer can run, and how the matrices must lie for that.
 struct FfnPlan {
-  FfnModes modes;  // automatic: to be chosen by measurement
+  FfnModes modes;                   // automatic: to be chosen by measurement
+  std::vector<FfnMode> candidates;  // for that, beside dense and exact
+  std::vector<FfnMode> also;        // that every layer must be able to run besides
   std::optional<predictor::SideCar> side_car;
   std::string side_car_path;                               // "" = none was read
   bool sign = false, low_rank = false, threshold = false;  // predictors to load
-  bool auto_sign = false, auto_low_rank = false;           // automatic: with loss, but good enough
   model::Layout gate = model::Layout::kPanels;
   model::Layout up = model::Layout::kPanels;
-  // Automatic: what the modes that requests may ask for need.
-  model::Layout also_gate = model::Layout::kPanels;
-  model::Layout also_up = model::Layout::kPanels;
 };
 
 // Reads the side-car and decides. FailedPrecondition explains why a mode cannot be: no true zeros,

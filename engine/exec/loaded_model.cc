@@ -73,7 +73,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   out.ffn_modes = std::move(plan.modes.layers);
   if (out.ffn_automatic) {
     out.ffn_modes.assign(out.weights->layers.size(), FfnMode::kDense);
-    RETURN_IF_ERROR(ChooseModes(plan, out));
+    RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates, .also = plan.also}));
   }
   LogModes(out);
   return OkStatus();

@@ -35,9 +35,9 @@ double BytesOf(const LoadedModel& model, std::size_t layer, FfnMode mode, double
 
 class Tuner {
  public:
-  Tuner(const FfnPlan& plan, LoadedModel& model)
-      : plan_(plan),
-        model_(model),
+  Tuner(LoadedModel& model, const ModeChoice& choice)
+      : model_(model),
+        choice_(choice),
         shares_(model.weights->layers.size()),
         probe_(shares_.size() / 2) {}
 
@@ -55,8 +55,7 @@ class Tuner {
  private:
   std::vector<FfnMode> Candidates() const {
     std::vector<FfnMode> all = {FfnMode::kDense, FfnMode::kExact};
-    if (plan_.auto_sign) all.push_back(FfnMode::kSign);
-    if (plan_.auto_low_rank) all.push_back(FfnMode::kLowRank);
+    all.insert(all.end(), choice_.candidates.begin(), choice_.candidates.end());
     return all;
   }
 
@@ -83,7 +82,7 @@ class Tuner {
   }
 
   double TimeProbe(FfnMode mode) {
-    Lay(mode, probe_);
+    UseLayoutsOf(mode, probe_, model_, choice_.also);
     const int layer = static_cast<int>(probe_);
     transformer_->ffn().policy(layer).mode = mode;
     double best = 1e9;
@@ -116,20 +115,12 @@ class Tuner {
       least = seconds;
       best = mode;
     }
-    Lay(best, layer);
+    UseLayoutsOf(best, layer, model_, choice_.also);
     model_.ffn_modes[layer] = best;
   }
 
-  // As `mode` likes it best, as far as the modes that requests may ask for can be run too.
-  void Lay(FfnMode mode, std::size_t layer) {
-    UseLayoutsOf(mode, layer, model_);
-    model::LayerWeights& w = model_.weights->layers[layer];
-    if (plan_.also_gate == model::Layout::kRows) SetLayout(w.gate, plan_.also_gate, *model_.pool);
-    if (plan_.also_up == model::Layout::kRows) SetLayout(w.up, plan_.also_up, *model_.pool);
-  }
-
-  const FfnPlan& plan_;
   LoadedModel& model_;
+  const ModeChoice& choice_;
   std::vector<double> shares_;  // of live neurons, by layer
   const std::size_t probe_;     // layer
   std::unique_ptr<Transformer> transformer_;
@@ -137,16 +128,25 @@ class Tuner {
 
 }  // namespace
 
-void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model) {
+void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model,
+                  const std::vector<FfnMode>& also) {
   constexpr auto kRows = model::Layout::kRows, kPanels = model::Layout::kPanels;
-  const bool predicts = mode == FfnMode::kSign || mode == FfnMode::kLowRank;
+  bool predicts = false, skips = false;
+  const auto add = [&](FfnMode m) {
+    predicts = predicts || m == FfnMode::kSign || m == FfnMode::kLowRank;
+    skips = skips || m != FfnMode::kDense;
+  };
+  add(mode);
+  std::for_each(also.begin(), also.end(), add);
   const bool gated = model.config.architecture->gated;
   const model::Layout first = predicts ? kRows : kPanels;
   model::LayerWeights& w = model.weights->layers[layer];
   model::SetLayout(w.gate, first, *model.pool);
-  model::SetLayout(w.up, !gated ? first : mode == FfnMode::kDense ? kPanels : kRows, *model.pool);
+  model::SetLayout(w.up, !gated ? first : skips ? kRows : kPanels, *model.pool);
 }
 
-Status ChooseModes(const FfnPlan& plan, LoadedModel& model) { return Tuner(plan, model).Run(); }
+Status ChooseModes(LoadedModel& model, const ModeChoice& choice) {
+  return Tuner(model, choice).Run();
+}
 
 }  // namespace thermocline::exec

@@ -87,6 +87,7 @@ SparseFfn::SparseFfn(const Params& p)
     low_rank_input_.Resize(narrow, d);
     low_rank_hidden_.Resize(narrow, rank);
   }
+  if (predictors_ != nullptr && predictors_->HasSign()) sign_columns_.resize(Area(1, d));
   if (predictors_ != nullptr && predictors_->HasSign())
     sign_words_.resize(Area(narrow, kernels::SignInputWords(d, kernels::kSignSlicesMax)));
 }
@@ -205,7 +206,12 @@ void SparseFfn::PrepareSigns(int layer, const Input& input) {
   const predictor::SignPredictor& sign = *predictors_->layers[static_cast<std::size_t>(layer)].sign;
   const int d = config_.hidden_size, words = kernels::SignInputWords(d, kernels::kSignSlicesMax);
   for (int t = 0; t < input.tokens; ++t) {
-    sign_inputs_[t] = kernels::PackSignInput(input.hidden.x.data() + Offset(t, d), d, sign.slices,
+    const float* x = input.hidden.x.data() + Offset(t, d);
+    if (!sign.columns.empty()) {
+      predictor::GatherColumns(x, d, sign.columns, sign_columns_.data());
+      x = sign_columns_.data();
+    }
+    sign_inputs_[t] = kernels::PackSignInput(x, sign.planes.cols, sign.slices,
                                              sign_words_.data() + Offset(t, words));
   }
 }

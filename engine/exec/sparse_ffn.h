@@ -165,6 +165,7 @@ class SparseFfn {
   ActivationBuffer low_rank_hidden_;       // [16, R max]
   kernels::Activations low_rank_view_;     // of the layer's R columns
   std::vector<std::uint64_t> sign_words_;  // [16, words]
+  std::vector<float> sign_columns_;        // [D] the chosen elements of a token's input
   kernels::SignInput sign_inputs_[kSparseTokensMax];
   std::vector<FfnPolicy> policies_;    // [L]
   std::vector<FfnCounters> counters_;  // [L]

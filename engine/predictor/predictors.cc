@@ -19,16 +19,18 @@ Status NoSideCar(const char* mode, const char* tool) {
 }
 
 // The bits of one matrix.
-void PackMatrix(const model::NeuronMatrix& matrix, base::WorkerPool& pool, std::uint64_t* sign,
-                std::uint64_t* magnitude) {
-  const int rows = matrix.linear.weight.rows, cols = matrix.linear.weight.cols;
+void PackMatrix(const model::NeuronMatrix& matrix, const std::vector<std::int32_t>& columns,
+                base::WorkerPool& pool, std::uint64_t* sign, std::uint64_t* magnitude) {
+  const int rows = matrix.linear.weight.rows, all = matrix.linear.weight.cols;
+  const int cols = columns.empty() ? all : static_cast<int>(columns.size());
   const auto words = static_cast<std::size_t>(kernels::SignWords(cols));
   pool.Run((rows + kRowsPerItem - 1) / kRowsPerItem, [&](int item, int) {
-    std::vector<float> values(static_cast<std::size_t>(cols));
+    std::vector<float> values(static_cast<std::size_t>(all)), chosen(values.size());
     for (int row = item * kRowsPerItem; row < std::min(rows, (item + 1) * kRowsPerItem); ++row) {
       const std::size_t at = static_cast<std::size_t>(row) * words;
       DequantizeNeuron(matrix, row, values.data());
-      kernels::PackSigns(values.data(), cols, sign + at,
+      GatherColumns(values.data(), all, columns, chosen.data());
+      kernels::PackSigns(chosen.data(), cols, sign + at,
                          magnitude != nullptr ? magnitude + at : nullptr);
     }
   });
@@ -79,6 +81,14 @@ const model::NeuronMatrix& DecidingMatrix(const model::LayerWeights& layer) {
   return layer.gate.linear.weight.rows > 0 ? layer.gate : layer.up;
 }
 
+void GatherColumns(const float* x, int cols, const std::vector<std::int32_t>& columns, float* out) {
+  if (columns.empty()) {
+    std::copy_n(x, cols, out);
+    return;
+  }
+  for (const std::int32_t column : columns) *out++ = x[column];
+}
+
 void DequantizeNeuron(const model::NeuronMatrix& matrix, int row, float* out) {
   if (matrix.layout == model::Layout::kRows) {
     kernels::DequantizeMatrixRow(matrix.rows(), row, out);
@@ -95,7 +105,10 @@ Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
     const LayerSideCar* learnt =
         side_car != nullptr && options.use_side_car ? &side_car->layers[l] : nullptr;
     const bool calibrated = learnt != nullptr && learnt->sign.has_value();
-    const int rows = matrix.linear.weight.rows, cols = matrix.linear.weight.cols;
+    std::vector<std::int32_t> columns;
+    if (calibrated) columns = learnt->sign->columns;
+    const int rows = matrix.linear.weight.rows;
+    const int cols = columns.empty() ? matrix.linear.weight.cols : static_cast<int>(columns.size());
     const bool two = (calibrated ? learnt->sign->planes : options.planes) == 2;
     const std::size_t words =
         static_cast<std::size_t>(rows) * static_cast<std::size_t>(kernels::SignWords(cols));
@@ -103,9 +116,10 @@ Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
                      base::HugeBuffer::Allocate(words * 8 * (two ? 2 : 1)));
     auto* sign = reinterpret_cast<std::uint64_t*>(buffer.data());
     std::uint64_t* magnitude = two ? sign + words : nullptr;
-    PackMatrix(matrix, pool, sign, magnitude);
+    PackMatrix(matrix, columns, pool, sign, magnitude);
     out.layers[l].sign =
         SignPredictor{.planes = {rows, cols, sign, magnitude},
+                      .columns = std::move(columns),
                       .slices = calibrated ? learnt->sign->slices : options.slices,
                       .thresholds = ThresholdsOf(learnt, options, static_cast<int>(l), rows, cols)};
     out.bytes += out.layers[l].sign->bytes();

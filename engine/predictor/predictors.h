@@ -14,7 +14,8 @@ namespace thermocline::predictor {
 
 // Signs of the gate's weights (of up's, where there is no gate) and the least score of each neuron.
 struct SignPredictor {
-  kernels::SignPlanes planes;
+  kernels::SignPlanes planes;         // of the chosen columns
+  std::vector<std::int32_t> columns;  // of the weights, rising; empty = all
   int slices = 1;
   std::vector<std::int32_t> thresholds;  // [F]
 
@@ -65,6 +66,9 @@ struct SignOptions {
   AlphaSchedule alpha;
   bool use_side_car = true;  // its thresholds, or its alphas, where it has them
 };
+
+// Chosen elements of x, all if `columns` is empty.
+void GatherColumns(const float* x, int cols, const std::vector<std::int32_t>& columns, float* out);
 
 // Builds the planes from the weights. `side_car` may be null.
 Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,

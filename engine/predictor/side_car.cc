@@ -32,8 +32,7 @@ class LayerCheck {
   void Number(const char* field, double value) {
     if (!IsFinite(value)) Fail(field, " is ", value, ", expected a finite number");
   }
-  template <typename T>
-  void Within(const char* field, T value, T least, T most) {
+  void Within(const char* field, double value, double least, double most) {
     if (!(value >= least && value <= most))
       Fail(field, " is ", value, ", expected ", least, " to ", most);
   }
@@ -42,7 +41,6 @@ class LayerCheck {
   }
   const Status& status() const { return status_; }
 
- private:
   template <typename... Pieces>
   void Fail(const Pieces&... pieces) {
     if (status_.ok()) {
@@ -52,13 +50,25 @@ class LayerCheck {
     }
   }
 
+ private:
   std::string where_;
   Status status_;
 };
 
-void CheckSign(const SignCalibration& sign, std::size_t f, LayerCheck& check) {
-  check.Within("sign.slices", sign.slices, 1, kernels::kSignSlicesMax);
-  check.Within("sign.planes", sign.planes, 1, 2);
+void CheckSign(const SignCalibration& sign, std::size_t d, std::size_t f, LayerCheck& check) {
+  if (sign.slices < 1 || sign.slices > kernels::kSignSlicesMax)
+    check.Fail("sign.slices is ", sign.slices, ", expected 1 to ", kernels::kSignSlicesMax);
+  if (sign.planes < 1 || sign.planes > 2)
+    check.Fail("sign.planes is ", sign.planes, ", expected 1 or 2");
+  std::int32_t before = -1;
+  for (const std::int32_t column : sign.columns) {
+    if (column <= before || column >= static_cast<std::int32_t>(d)) {
+      check.Fail("sign.columns has ", column, " after ", before, ", expected rising numbers below ",
+                 d);
+      break;
+    }
+    before = column;
+  }
   check.Array("sign.thresholds", sign.thresholds, f);
   check.Number("sign.recall", sign.recall);
   check.Number("sign.predicted_share", sign.predicted_share);
@@ -118,8 +128,8 @@ Status ValidateSideCar(const std::string& path, const SideCar& s) {
     LayerCheck check(StrCat(path, ": layer ", i, ": "));
     if (!layer.activations.empty()) check.Array("activations", layer.activations, f);
     if (!layer.down_norms.empty()) check.Array("down_norms", layer.down_norms, f);
-    if (layer.alpha.has_value()) check.Within("alpha", *layer.alpha, 0.0, 100.0);
-    if (layer.sign.has_value()) CheckSign(*layer.sign, f, check);
+    if (layer.alpha.has_value()) check.Within("alpha", *layer.alpha, 0, 100);
+    if (layer.sign.has_value()) CheckSign(*layer.sign, d, f, check);
     if (layer.threshold.has_value()) check.Number("threshold", *layer.threshold);
     check.Number("threshold_kept_mass", layer.threshold_kept_mass);
     if (layer.low_rank.has_value()) CheckLowRank(*layer.low_rank, d, f, check);

@@ -13,7 +13,8 @@
 // Header: {"model_hash", "hidden_size", "intermediate_size", "num_hidden_layers",
 //   "profiled_tokens", "layers": [L of {
 //     "activations": u32 [F], "down_norms": f32 [F], "alpha",
-//     "sign": {"slices", "planes", "recall", "predicted_share", "active_share", "missed_mass",
+//     "sign": {"slices", "planes", "num_columns", "columns": i32 [C], "recall", "predicted_share",
+//     "active_share", "missed_mass",
 //              "thresholds": i32 [F]},
 //     "threshold", "threshold_kept_mass",
 //     "low_rank": {"rank", "before_norm", "threshold", "recall", "predicted_share",
@@ -48,8 +49,9 @@ struct LowRankPredictor {
 
 // Integer thresholds of the sign predictor, one a neuron.
 struct SignCalibration {
-  int slices = 1;                        // bits of |x| that count
-  int planes = 1;                        // bits of the weights that count
+  int slices = 1;                        // bits of |x| that count, at most kSignSlicesMax
+  int planes = 1;                        // bits of the weights that count, 1 or 2
+  std::vector<std::int32_t> columns;     // [C] of the weights, rising; empty = all
   std::vector<std::int32_t> thresholds;  // [F]
   // Measured on held-out tokens. missed_mass = share of sum |h_i| ||d_i|| that was not predicted.
   double recall = 0, predicted_share = 0, active_share = 0, missed_mass = 0;

@@ -7,6 +7,7 @@
 #include "engine/base/json.h"
 #include "engine/predictor/side_car.h"
 #include "engine/predictor/side_car_format.h"
+#include "kernels/sign_predict.h"
 
 namespace thermocline::predictor {
 namespace {
@@ -162,14 +163,15 @@ class Fields {
   Status& status_;
 };
 
-SignCalibration ReadSign(Fields fields, std::int64_t f, const ArrayArea& area) {
+SignCalibration ReadSign(Fields fields, std::int64_t d, std::int64_t f, const ArrayArea& area) {
   SignCalibration sign;
-  sign.slices = static_cast<int>(fields.Int("slices", 1, 64));
-  sign.planes = static_cast<int>(fields.Int("planes", 1, 64));
+  sign.slices = static_cast<int>(fields.Int("slices", 1, kernels::kSignSlicesMax));
+  sign.planes = static_cast<int>(fields.Int("planes", 1, 2));
   sign.recall = fields.Number("recall");
   sign.predicted_share = fields.Number("predicted_share");
   sign.active_share = fields.Number("active_share");
   sign.missed_mass = fields.Number("missed_mass");
+  sign.columns = fields.Array<std::int32_t>("columns", fields.Int("num_columns", 0, d), area);
   sign.thresholds = fields.Array<std::int32_t>("thresholds", f, area);
   return sign;
 }
@@ -199,7 +201,7 @@ LayerSideCar ReadLayer(const Json& json, const std::string& where, const SideCar
     layer.down_norms = fields.Array<float>("down_norms", f, area);
   if (fields.Optional("alpha") != nullptr) layer.alpha = fields.Number("alpha");
   if (const Json* sign = fields.Optional("sign"))
-    layer.sign = ReadSign(Fields(*sign, where + "sign.", status), f, area);
+    layer.sign = ReadSign(Fields(*sign, where + "sign.", status), d, f, area);
   if (fields.Optional("threshold") != nullptr) {
     layer.threshold = fields.Float("threshold");
     layer.threshold_kept_mass = fields.Number("threshold_kept_mass");

@@ -46,6 +46,8 @@ class Plan {
                         {"predicted_share", sign.predicted_share},
                         {"active_share", sign.active_share},
                         {"missed_mass", sign.missed_mass},
+                        {"num_columns", sign.columns.size()},
+                        {"columns", ArrayJson(sign.columns)},
                         {"thresholds", ArrayJson(sign.thresholds)}};
   }
 

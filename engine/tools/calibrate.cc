@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "engine/base/file.h"
 #include "engine/predictor/down_norms.h"
@@ -26,6 +27,7 @@ struct Options {
   std::string side_car, plot, kind = "rows";
   double recall = 0.97, kept_mass = 0.95;
   int slices = 4, planes = 1, memory_mib = 1024;
+  double columns = 0.75;
   bool by_mass = false, compare = false, json = false;
 };
 
@@ -37,20 +39,54 @@ struct LayerResult {
   predictor::ThresholdQuality equal_bytes;   // --compare: row thresholds that predict as many
 };
 
+// The columns whose products with the inputs are the largest on average, whole cache lines of
+// planes; all (none named) where fewer would not save a line.
+std::vector<std::int32_t> ChooseColumns(const exec::LoadedModel& model, int layer,
+                                        const LayerRecording& r, double share) {
+  const model::NeuronMatrix& matrix =
+      predictor::DecidingMatrix(model.weights->layers[static_cast<std::size_t>(layer)]);
+  const int rows = matrix.linear.weight.rows, cols = matrix.linear.weight.cols;
+  const int wanted =
+      static_cast<int>(std::lround(share * cols / kernels::kSignColumns)) * kernels::kSignColumns;
+  if (wanted >= cols || wanted == 0) return {};
+  std::vector<double> inputs(static_cast<std::size_t>(cols)), weights(inputs.size());
+  for (std::size_t i = 0; i < r.inputs.size(); ++i)
+    inputs[i % inputs.size()] += std::fabs(static_cast<double>(r.inputs[i]));
+  std::vector<float> row(inputs.size());
+  for (int i = 0; i < rows; i += std::max(1, rows / 512)) {  // a sample tells
+    predictor::DequantizeNeuron(matrix, i, row.data());
+    for (std::size_t c = 0; c < row.size(); ++c)
+      weights[c] += std::fabs(static_cast<double>(row[c]));
+  }
+  std::vector<std::int32_t> order(inputs.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto worth = [&](std::int32_t c) {
+    return inputs[static_cast<std::size_t>(c)] * weights[static_cast<std::size_t>(c)];
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return worth(a) > worth(b); });
+  order.resize(static_cast<std::size_t>(wanted));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
 // Scores [N, F] of one layer's recorded inputs.
 class Scorer {
  public:
-  Scorer(const exec::LoadedModel& model, int layer) : model_(model) {
+  Scorer(const exec::LoadedModel& model, int layer, std::vector<std::int32_t> columns)
+      : model_(model), columns_(std::move(columns)) {
     const model::NeuronMatrix& matrix =
         predictor::DecidingMatrix(model.weights->layers[static_cast<std::size_t>(layer)]);
     rows_ = matrix.linear.weight.rows;
-    cols_ = matrix.linear.weight.cols;
+    all_ = matrix.linear.weight.cols;
+    cols_ = columns_.empty() ? all_ : static_cast<int>(columns_.size());
     const auto words = static_cast<std::size_t>(kernels::SignWords(cols_));
     sign_.resize(words * static_cast<std::size_t>(rows_));
     magnitude_.resize(sign_.size());
     model.pool->Run(rows_, [&](int row, int) {
-      std::vector<float> values(static_cast<std::size_t>(cols_));
-      predictor::DequantizeNeuron(matrix, row, values.data());
+      std::vector<float> all(static_cast<std::size_t>(all_)), values(all.size());
+      predictor::DequantizeNeuron(matrix, row, all.data());
+      predictor::GatherColumns(all.data(), all_, columns_, values.data());
       const std::size_t at = static_cast<std::size_t>(row) * words;
       kernels::PackSigns(values.data(), cols_, sign_.data() + at, magnitude_.data() + at);
     });
@@ -62,10 +98,12 @@ class Scorer {
     model_.pool->Run(r.tokens, [&](int t, int) {
       std::vector<std::uint64_t> words(
           static_cast<std::size_t>(kernels::SignInputWords(cols_, slices)));
-      const float* x = r.inputs.data() + static_cast<std::ptrdiff_t>(t) * cols_;
+      std::vector<float> x(static_cast<std::size_t>(all_));
+      predictor::GatherColumns(r.inputs.data() + static_cast<std::ptrdiff_t>(t) * all_, all_,
+                               columns_, x.data());
       model_.ops->sign_scores(
           {.planes = {rows_, cols_, sign_.data(), planes == 2 ? magnitude_.data() : nullptr},
-           .input = kernels::PackSignInput(x, cols_, slices, words.data()),
+           .input = kernels::PackSignInput(x.data(), cols_, slices, words.data()),
            .row_begin = 0,
            .row_end = rows_,
            .scores = scores.data() + static_cast<std::ptrdiff_t>(t) * rows_});
@@ -73,10 +111,12 @@ class Scorer {
     return scores;
   }
   int cols() const { return cols_; }
+  const std::vector<std::int32_t>& columns() const { return columns_; }
 
  private:
   const exec::LoadedModel& model_;
-  int rows_ = 0, cols_ = 0;
+  const std::vector<std::int32_t> columns_;
+  int rows_ = 0, all_ = 0, cols_ = 0;
   std::vector<std::uint64_t> sign_, magnitude_;
 };
 
@@ -136,8 +176,10 @@ class Calibration {
         predictor::DownNorms(model_.weights->layers[static_cast<std::size_t>(layer)], *model_.pool);
     WeighMasses(out.down_norms, train.magnitudes);
     WeighMasses(out.down_norms, held_out.magnitudes);
-    const Scorer scorer(model_, layer);
     const bool alpha = options_.kind == "alpha";
+    const Scorer scorer(model_, layer,
+                        alpha ? std::vector<std::int32_t>()
+                              : ChooseColumns(model_, layer, train, options_.columns));
     const int slices = alpha ? 1 : options_.slices, planes = alpha ? 1 : options_.planes;
     const auto train_scores = scorer.Scores(train, slices, planes),
                held_out_scores = scorer.Scores(held_out, slices, planes);
@@ -157,6 +199,7 @@ class Calibration {
     } else {
       out.sign = predictor::SignCalibration{.slices = slices,
                                             .planes = planes,
+                                            .columns = scorer.columns(),
                                             .thresholds = std::move(fit.thresholds),
                                             .recall = fit.held_out.recall,
                                             .predicted_share = fit.held_out.predicted_share,
@@ -164,14 +207,15 @@ class Calibration {
                                             .missed_mass = fit.held_out.missed_mass};
     }
     if (options_.compare)
-      RETURN_IF_ERROR(Compare(scorer, train_set, held_out_set, held_out, result));
+      RETURN_IF_ERROR(Compare(layer, train_set, held_out_set, held_out, result));
     return OkStatus();
   }
 
   // SparseInfer's rule at alpha 1, and what row thresholds miss that predict as many neurons.
-  Status Compare(const Scorer& scorer, const predictor::RowSamples& train,
+  Status Compare(int layer, const predictor::RowSamples& train,
                  const predictor::RowSamples& held_out, const LayerRecording& recording,
                  LayerResult& result) const {
+    const Scorer scorer(model_, layer, {});
     const auto signs = scorer.Scores(recording, 1, 1);
     const std::vector<std::int32_t> rule = {kernels::SignThreshold(1000, scorer.cols())};
     result.alpha_one =
@@ -368,6 +412,11 @@ Command AddCalibrate(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--planes", o->planes, "rows: bits of the weights that count")
       ->check(CLI::Range(1, 2))
+      ->capture_default_str();
+  app.add_option("--columns", o->columns,
+                 "rows: share of the weights' columns whose signs are kept, the weightiest, in "
+                 "steps of 512 columns")
+      ->check(CLI::Range(0.05, 1.0))
       ->capture_default_str();
   app.add_flag("--compare", o->compare,
                "Beside alpha = 1: its missed mass, and that of row thresholds for as many neurons");

@@ -4,27 +4,20 @@
 #include <array>
 
 #include "engine/text/tokenizer.h"
+#include "server/http/admin.h"
 #include "server/openai/chat_request.h"
 #include "server/web/page.h"
 
 namespace thermocline::http {
 namespace {
 
+using openai::ClientError;
 using server::Service;
 using server::ServiceState;
 namespace beast_http = boost::beast::http;
 
 using Action = std::variant<HttpResponse, GenerationPlan>;
 using Handler = Action (*)(Service&, const HttpRequest&, const ResponseHead&);
-
-openai::ApiError ClientError(int status, const std::string& code, const std::string& message) {
-  return {.http_status = status,
-          .type = "invalid_request_error",
-          .code = code,
-          .param = "",
-          .message = message,
-          .details = {}};
-}
 
 Status NotReady(const Service& service) {
   switch (service.state()) {
@@ -147,10 +140,18 @@ Action ChatCompletions(Service& service, const HttpRequest& request, const Respo
                         .stream = chat.stream};
 }
 
+Action ShowPredictors(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return AnswerPredictors(service, request, head);
+}
+Action ChangePredictors(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return FreezePredictors(service, request, head);
+}
+
 struct Route {
   const char* method;
   const char* path;
   Handler handler;
+  bool admin = false;  // there only with server.admin
 };
 
 constexpr std::array kRoutes = {
@@ -160,14 +161,20 @@ constexpr std::array kRoutes = {
     Route{"GET", "/metrics", ExposeMetrics},
     Route{"GET", "/v1/models", Models},
     Route{"POST", "/v1/chat/completions", ChatCompletions},
+    Route{"GET", "/admin/predictors", ShowPredictors, true},
+    Route{"POST", "/admin/predictors", ChangePredictors, true},
 };
 
+bool IsThere(const Route& route, const Service& service) {
+  return !route.admin || service.config().admin;
+}
+
 // 405 with the methods there are, or 404.
-Action NoRoute(const std::string& path, const std::string& method, const ResponseHead& head,
-               std::string& route) {
+Action NoRoute(const Service& service, const std::string& path, const std::string& method,
+               const ResponseHead& head, std::string& route) {
   std::string allowed;
   for (const Route& r : kRoutes) {
-    if (path != r.path) continue;
+    if (path != r.path || !IsThere(r, service)) continue;
     route = r.path;
     allowed += StrCat(allowed.empty() ? "" : ", ", r.method,
                       std::string_view(r.method) == "GET" ? ", HEAD" : "");
@@ -201,7 +208,8 @@ Routed RouteRequest(Service& service, const HttpRequest& request, const Response
   for (const Route& route : kRoutes) {
     const bool matches =
         method == route.method || (method == "HEAD" && std::string_view(route.method) == "GET");
-    if (matches && path == route.path) return {route.path, route.handler(service, request, head)};
+    if (matches && path == route.path && IsThere(route, service))
+      return {route.path, route.handler(service, request, head)};
   }
   constexpr std::string_view kModels = "/v1/models/";
   if (path.starts_with(kModels) && (method == "GET" || method == "HEAD")) {
@@ -211,13 +219,23 @@ Routed RouteRequest(Service& service, const HttpRequest& request, const Response
                                    : UnknownModel(service, head, base::ReplaceInvalidUtf8(name))};
   }
   Routed none{.route = "unknown", .action = HttpResponse()};
-  none.action = NoRoute(path, method, head, none.route);
+  none.action = NoRoute(service, path, method, head, none.route);
   return none;
 }
 
+namespace {
+
+// The field of the body that the engine found fault with.
+const char* ParamOf(const Status& status) {
+  if (status.message().starts_with("logit_bias")) return "logit_bias";
+  if (status.message().starts_with("ffn_mode")) return "x_thermocline.ffn_mode";
+  return "";
+}
+
+}  // namespace
+
 HttpResponse RefusalResponse(Service& service, const ResponseHead& head, const Status& status) {
-  const bool bias = status.message().starts_with("logit_bias");
-  const openai::ApiError error = openai::FromStatus(status, bias ? "logit_bias" : "");
+  const openai::ApiError error = openai::FromStatus(status, ParamOf(status));
   const bool wait = error.http_status == 429 || error.http_status == 503;
   const bool draining = service.state() == ServiceState::kDraining;
   service.metrics().RequestRejected(error.http_status == 429   ? "queue_full"

@@ -6,8 +6,10 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <algorithm>
+#include <mutex>
 
+#include "server/metrics/catch_up.h"
+#include "server/metrics/ffn_metrics.h"
 #include "server/openai/chat_response.h"
 
 namespace thermocline::server {
@@ -140,7 +142,7 @@ struct Metrics::Impl {
             BuildGauge().Name(p + "memory_bytes").Help("Memory held, by kind").Register(registry)),
         bytes_per_token(BuildGauge()
                             .Name(p + "bytes_per_token")
-                            .Help("Weight bytes that one decoded token reads")
+                            .Help("Weight bytes that a decoded token reads, on average")
                             .Register(registry)
                             .Add({})),
         prefix_lookups(BuildCounter()
@@ -171,7 +173,8 @@ struct Metrics::Impl {
         model_info(BuildGauge()
                        .Name(p + "model_info")
                        .Help("The model served; always 1")
-                       .Register(registry)) {
+                       .Register(registry)),
+        ffn(registry, p) {
     BuildGauge()
         .Name(p + "build_info")
         .Help("The program; always 1")
@@ -195,6 +198,8 @@ struct Metrics::Impl {
   prometheus::Family<prometheus::Counter>& prefix_missed;
   prometheus::Counter& prefix_evictions;
   prometheus::Family<prometheus::Gauge>& model_info;
+  FfnMetrics ffn;
+  std::mutex expose_mutex;  // of what a scrape brings up to date
 };
 
 Metrics::Metrics(const std::string& prefix) : impl_(std::make_unique<Impl>(prefix)) {}
@@ -229,15 +234,6 @@ void Metrics::FirstToken(double seconds) { impl_->first_token.Observe(seconds); 
 
 void Metrics::InterToken(double seconds) { impl_->inter_token.Observe(seconds); }
 
-namespace {
-
-// The engine counts; here a counter catches up.
-void CatchUp(prometheus::Counter& counter, std::int64_t total) {
-  counter.Increment(std::max(0.0, static_cast<double>(total) - counter.Value()));
-}
-
-}  // namespace
-
 void Metrics::ExposePrefixCache(const EngineStats::PrefixCache& c) {
   CatchUp(impl_->prefix_lookups.Add({{"result", "hit"}}), c.hits);
   CatchUp(impl_->prefix_lookups.Add({{"result", "partial"}}), c.partial);
@@ -252,6 +248,7 @@ void Metrics::ExposePrefixCache(const EngineStats::PrefixCache& c) {
 
 std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
                             const std::string& model_name) {
+  const std::lock_guard lock(impl_->expose_mutex);
   for (const ServiceState each : {ServiceState::kLoading, ServiceState::kReady,
                                   ServiceState::kDraining, ServiceState::kFailed}) {
     impl_->state.Add({{"state", ServiceStateName(each)}}).Set(each == state ? 1 : 0);
@@ -264,7 +261,10 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
     impl_->memory.Add({{"kind", "weights"}}).Set(static_cast<double>(stats->weight_bytes));
     impl_->memory.Add({{"kind", "kv"}}).Set(static_cast<double>(stats->kv_bytes));
     ExposePrefixCache(stats->prefix_cache);
-    impl_->bytes_per_token.Set(static_cast<double>(stats->bytes_per_token));
+    impl_->memory.Add({{"kind", "predictors"}}).Set(static_cast<double>(stats->predictor_bytes));
+    impl_->ffn.Expose(*stats);
+    impl_->bytes_per_token.Set(static_cast<double>(stats->bytes_per_token) -
+                               SavedBytesPerToken(stats->ffn));
     impl_->model_info
         .Add({{"model", model_name},
               {"family", stats->architecture},

@@ -23,8 +23,8 @@ struct ChatDefaults {
   int max_tokens = 0;
 };
 
-// Pure. Fields that would change the answer and that we do not support are refused, unknown ones
-// ignored.
+// Pure. `x_thermocline` holds our own fields. Fields that would change the answer and that we do
+// not support are refused, unknown ones ignored.
 std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body,
                                                      const ChatDefaults& defaults);
 

@@ -10,6 +10,15 @@ Json ApiError::ToJson() const {
   return Json::Object{{"error", std::move(error)}};
 }
 
+ApiError ClientError(int http_status, const std::string& code, const std::string& message) {
+  return {.http_status = http_status,
+          .type = "invalid_request_error",
+          .code = code,
+          .param = "",
+          .message = message,
+          .details = {}};
+}
+
 ApiError FromStatus(const Status& status, const std::string& param) {
   ApiError error{.http_status = 500,
                  .type = "server_error",
@@ -36,6 +45,9 @@ ApiError FromStatus(const Status& status, const std::string& param) {
       break;
     case StatusCode::kOutOfRange:
       client(400, "context_length_exceeded");
+      break;
+    case StatusCode::kFailedPrecondition:  // what is asked for was not loaded
+      client(400, "failed_precondition");
       break;
     case StatusCode::kNotFound:
       client(404, "not_found");

@@ -20,6 +20,8 @@ struct ApiError {
   Json ToJson() const;
 };
 
+ApiError ClientError(int http_status, const std::string& code, const std::string& message);
+
 // What a client may know of `status`: internal faults keep their words to the log.
 ApiError FromStatus(const Status& status, const std::string& param = "");
 

@@ -26,7 +26,7 @@ ARROWS = {
     "server": ["server/http", "server/metrics", "server/openai", "engine", "engine/base"],
 }
 # Of `engine` itself, the folders below may include these plain data headers only.
-SHARED_WITHIN_ENGINE = {"engine/sampling_params.h", "engine/request.h", "engine/token_channel.h"}
+SHARED_WITHIN_ENGINE = {"engine/sampling_params.h", "engine/request.h", "engine/token_channel.h", "engine/ffn_mode.h", "engine/ffn_stats.h"}
 # A third-party header -> the folders that may include it.
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "unicode/": ["engine/text"], "yaml-cpp/": ["server"], "prometheus/": ["server/metrics"],

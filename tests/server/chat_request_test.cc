@@ -33,6 +33,16 @@ TEST(ChatRequest, ReadsEveryField) {
   EXPECT_EQ(r.request.sampling.logit_bias.at(0).first, 5);
 }
 
+TEST(ChatRequest, ReadsTheModesOfTheFeedForwardNetwork) {
+  const auto mode = [](const std::string& extra) {
+    return std::get<ChatRequest>(Parse(Body(extra))).request.ffn_mode;
+  };
+  EXPECT_EQ(mode(R"("x_thermocline":{"ffn_mode":"0-3:dense,4-:sign"})"), "0-3:dense,4-:sign");
+  EXPECT_EQ(mode(R"("x_thermocline":{"ffn_mode":null})"), "");
+  EXPECT_EQ(mode(R"("x_thermocline":{})"), "");
+  EXPECT_EQ(mode(R"("x_thermocline":null)"), "");
+}
+
 TEST(ChatRequest, ContentMayBeStringPartsOrNullForTheAssistant) {
   const auto parsed = Parse(
       R"({"messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
@@ -97,6 +107,12 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
       {Body(R"("response_format":{"type":"json_object"})"), "response_format"},
       {Body(R"("seed":"x")"), "seed"},
       {Body(R"("model":5)"), "model"},
+      {Body(R"("x_thermocline":"sign")"), "x_thermocline"},
+      {Body(R"("x_thermocline":{"ffn_mode":1})"), "x_thermocline.ffn_mode"},
+      {Body(R"("x_thermocline":{"ffn_mode":["sign"]})"), "x_thermocline.ffn_mode"},
+      {Body(R"("x_thermocline":{"ffn_mode":")" + std::string(2000, 'x') + "\"}"),
+       "x_thermocline.ffn_mode"},
+      {Body(R"("x_thermocline":{"ffn_mode":"sign","ffn_mod":"sign"})"), "x_thermocline.ffn_mod"},
       {Body("\"user\":\"\xFF\""), ""}};
   for (const auto& [body, param] : cases) {
     const auto parsed = Parse(body);
@@ -107,6 +123,12 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
     EXPECT_EQ(error.type, "invalid_request_error");
     EXPECT_FALSE(error.message.empty());
   }
+}
+
+TEST(ApiError, WhatWasNotLoadedIsTheClientsToChange) {
+  const ApiError error = FromStatus(base::FailedPrecondition("start with this mode"));
+  EXPECT_EQ(error.http_status, 400);
+  EXPECT_EQ(error.message, "start with this mode");
 }
 
 TEST(ApiError, InternalFaultsKeepTheirWords) {

@@ -45,6 +45,12 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
       {"server:\n\tport: 1\n", ":2"},
       {"a: [\n", ":"},
       {"metrics:\n  prefix: 1x\n", "metrics.prefix"},
+      {"engine:\n  ffn_mode: sgin\n", "engine.ffn_mode: feed-forward mode 'sgin' is unknown"},
+      {"engine:\n  ffn_mode: '3-1:dense'\n", "engine.ffn_mode: '3-1' names no layers"},
+      {"engine:\n  ffn_also: sign;exact\n", "engine.ffn_also"},
+      {"engine:\n  ffn_recall: 1.5\n", "engine.ffn_recall: 1.5 is outside [0, 1]"},
+      {"engine:\n  sign_slices: 6\n", "engine.sign_slices: 6 is outside [1, 5]"},
+      {"engine:\n  audit_interval: 0\n  controller_recall: 0.9\n", "engine.controller_recall"},
   };
   for (const auto& [yaml, words] : cases) {
     const auto config = Load(yaml);
@@ -58,6 +64,19 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
   EXPECT_EQ(LoadServerConfig("/nowhere.yaml", {}).status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(ConfigTest, ReadsTheModesOfTheFeedForwardNetwork) {
+  const auto config = Load(
+      "model:\n  predictor: a.tcp\nengine:\n  ffn_mode: 0-3:dense,4-:sign\n  ffn_also: "
+      "exact,lowrank\n  sign_alpha: 1.02\n");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->ffn.modes, "0-3:dense,4-:sign");
+  EXPECT_EQ(config->ffn.also, "exact,lowrank");
+  EXPECT_EQ(config->ffn.side_car, "a.tcp");
+  EXPECT_EQ(config->ffn.sign_alpha, 1.02);
+  EXPECT_EQ(config->ffn.audit_interval, 64);
+  EXPECT_FALSE(config->admin);
+}
+
 TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {
   const std::string shipped = SOURCE_DIR "/config/thermocline.yaml";
   const auto config = LoadServerConfig(shipped, {});
@@ -66,6 +85,9 @@ TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {
   EXPECT_EQ(config->port, defaults.port);
   EXPECT_EQ(config->sampling.temperature, defaults.sampling.temperature);
   EXPECT_EQ(config->drain_timeout_s, defaults.drain_timeout_s);
+  EXPECT_EQ(config->ffn.modes, defaults.ffn.modes);
+  EXPECT_EQ(config->ffn.audit_interval, defaults.ffn.audit_interval);
+  EXPECT_EQ(config->ffn.sign_alpha_layers, defaults.ffn.sign_alpha_layers);
   const auto text = base::ReadFileToString(shipped);
   for (const std::string& key : ConfigKeys()) {
     EXPECT_NE(text->find("  " + key.substr(key.find('.') + 1) + ":"), std::string::npos)

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "engine/exec/ffn_governor.h"
 #include "engine/exec/loaded_model.h"
 #include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
@@ -51,13 +52,14 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
                           .governor = governor,
                           .model = **model,
                           .tokenizer = *(*model)->tokenizer});
-  const auto run = [&](int max_tokens) {
+  const auto run = [&](int max_tokens, const char* mode) {
     TokenChannel::Update update;
     TokenChannel::ReserveBuffers(update);
     sched::Job job{.request = {.prompt = {1, 400, 500},
                                .sampling = {},
                                .max_tokens = max_tokens,
                                .stop = {"zzzz"},
+                               .ffn_mode = mode,
                                .ignore_eos = true},
                    .channel = nullptr,
                    .submitted = sched::SteadyClock::now()};

@@ -204,7 +204,7 @@ TEST_F(SideCarTest, HeadersThatCannotBeAreRefusedBeforeTheyAreUsed) {
   ExpectSays(ReadEdited("\"slices\":3", "\"slices\":6"), StatusCode::kInvalidArgument,
              {"sign.slices is 6, expected 1 to 5"});
   ExpectSays(ReadEdited("\"planes\":2", "\"planes\":3"), StatusCode::kInvalidArgument,
-             {"sign.planes is 3, expected 1 to 2"});
+             {"sign.planes is 3, expected 1 or 2"});
   ExpectSays(ReadEdited("\"layers\":[{},", "\"layers\":[   "), StatusCode::kInvalidArgument,
              {"layers has 2 entries, expected 3"});
   ExpectSays(ReadEdited("\"layers\":[{", "\"layers\":{{"), StatusCode::kInvalidArgument,
