@@ -52,20 +52,19 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
                           .governor = governor,
                           .model = **model,
                           .tokenizer = *(*model)->tokenizer});
-  const auto run = [&](int max_tokens, const char* mode) {
+  const auto run = [&](int max_tokens) {
     TokenChannel::Update update;
     TokenChannel::ReserveBuffers(update);
     sched::Job job{.request = {.prompt = {1, 400, 500},
                                .sampling = {},
                                .max_tokens = max_tokens,
                                .stop = {"zzzz"},
-                               .ffn_mode = mode,
+                               .ffn_mode = request_mode,
                                .ignore_eos = true},
                    .channel = nullptr,
                    .submitted = sched::SteadyClock::now()};
     job.request.sampling.top_p = 0.9;
     job.request.sampling.repetition_penalty = 1.1;
-    job.request.ffn_mode = request_mode;
     job.channel = std::make_shared<TokenChannel>([&] { job.channel->Take(update); });
     Usage usage;
     allocations = 0;

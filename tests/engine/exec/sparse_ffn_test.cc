@@ -191,18 +191,19 @@ TEST_F(SparseFfnTest, ShiftsDoNotOverflowThresholds) {
 
 // The score as kernels/sign_predict.h defines it, from weights as floats.
 std::vector<double> SignScores(const model::NeuronMatrix& matrix, const float* x, int slices,
-                               int planes) {
-  const int rows = matrix.linear.weight.rows, cols = matrix.linear.weight.cols;
+                               int planes, const std::vector<std::int32_t>& columns) {
+  const int rows = matrix.linear.weight.rows, cols = static_cast<int>(columns.size());
   double square = 0;
-  for (int c = 0; c < cols; ++c) square += static_cast<double>(x[c]) * static_cast<double>(x[c]);
+  for (const int c : columns) square += static_cast<double>(x[c]) * static_cast<double>(x[c]);
   const double step = std::sqrt(square / cols) * static_cast<double>(kernels::kSliceStep[slices]);
   std::vector<double> scores;
-  std::vector<float> w(static_cast<std::size_t>(cols));
+  std::vector<float> w(static_cast<std::size_t>(matrix.linear.weight.cols));
   for (int r = 0; r < rows; ++r) {
     predictor::DequantizeNeuron(matrix, r, w.data());
     double mean = 0, score = 0;
-    for (const float v : w) mean += std::fabs(static_cast<double>(v)) / cols;
-    for (int c = 0; c < cols; ++c) {
+    for (const int c : columns)
+      mean += std::fabs(static_cast<double>(w[static_cast<std::size_t>(c)])) / cols;
+    for (const int c : columns) {
       const auto weight = static_cast<double>(w[static_cast<std::size_t>(c)]);
       double m = 1;
       if (slices > 1)
@@ -216,36 +217,47 @@ std::vector<double> SignScores(const model::NeuronMatrix& matrix, const float* x
   return scores;
 }
 
+// Layer 1 of a model whose side-car says how the sign predictor looks at weights and inputs.
+void ExpectSignPredicts(const std::string& path, const predictor::SignCalibration& sign,
+                        predictor::SideCar side_car, const std::string& tcp) {
+  for (predictor::LayerSideCar& layer : side_car.layers) layer.sign = sign;
+  const Status written = predictor::WriteSideCar(tcp, side_car);
+  ASSERT_TRUE(written.ok()) << written.message();
+  const auto model = Load({.path = path, .modes = "sign", .side_car = tcp, .threads = 2});
+  ASSERT_NE(model, nullptr);
+  std::vector<std::int32_t> columns = sign.columns;
+  for (int c = 0; sign.columns.empty() && c < model->config.hidden_size; ++c) columns.push_back(c);
+  const auto transformer = model->MakeTransformer(1, 8);
+  for (const unsigned seed : {1U, 2U, 3U}) {
+    const FfnInput input(*model, 1, seed);
+    transformer->ffn().policy(1).shift = 5;
+    RunFfn(*model, *transformer, 1, input);
+    const auto scores = SignScores(predictor::DecidingMatrix(model->weights->layers[1]),
+                                   input.hidden().data(), sign.slices, sign.planes, columns);
+    std::vector<int> expected;
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      if (scores[i] >= sign.thresholds[i] + 5) expected.push_back(static_cast<int>(i));
+    const auto got = transformer->ffn().predicted();
+    EXPECT_EQ(std::vector<int>(got.begin(), got.end()), expected)
+        << path << " " << sign.slices << " slices, " << sign.planes << " planes";
+    EXPECT_GT(expected.size(), 0U);
+    EXPECT_LT(expected.size(), scores.size());
+  }
+}
+
 TEST_F(SparseFfnTest, SignPredictsTheRowsWhoseScoreReachesTheThreshold) {
+  std::mt19937 random(1);
   for (const std::string& source : {kTidepool, Family("opt"), Family("bamboo")}) {
+    const predictor::SideCar side_car = EmptySideCarOf(source);
     for (const auto& [slices, planes] : {std::pair{1, 1}, {1, 2}, {3, 1}, {4, 2}}) {
-      LoadOptions options;
-      options.model = source;
-      options.threads = 2;
-      options.ffn.modes = "sign";
-      options.ffn.sign_slices = slices;
-      options.ffn.sign_planes = planes;
-      const auto model = *LoadModel(options);
-      const auto transformer = model->MakeTransformer(1, 8);
-      for (const unsigned seed : {1U, 2U, 3U}) {
-        const FfnInput input(*model, 1, seed);
-        auto& predictors = model->predictors->layers[1];
-        std::mt19937 random(seed);
-        for (std::int32_t& threshold : predictors.sign->thresholds)
-          threshold = static_cast<std::int32_t>(random() % 65) - 32;
-        transformer->ffn().policy(1).shift = 5;
-        RunFfn(*model, *transformer, 1, input);
-        const auto scores = SignScores(predictor::DecidingMatrix(model->weights->layers[1]),
-                                       input.hidden().data(), slices, planes);
-        std::vector<int> expected;
-        for (std::size_t i = 0; i < scores.size(); ++i)
-          if (scores[i] >= predictors.sign->thresholds[i] + 5)
-            expected.push_back(static_cast<int>(i));
-        const auto got = transformer->ffn().predicted();
-        EXPECT_EQ(std::vector<int>(got.begin(), got.end()), expected)
-            << source << " " << slices << " slices, " << planes << " planes";
-        EXPECT_GT(expected.size(), 0U);
-        EXPECT_LT(expected.size(), scores.size());
+      for (const int stride : {1, 3}) {  // of the columns
+        predictor::SignCalibration sign{
+            .slices = slices, .planes = planes, .columns = {}, .thresholds = {}};
+        for (int i = 0; i < side_car.intermediate_size; ++i)
+          sign.thresholds.push_back(static_cast<std::int32_t>(random() % 65) - 32);
+        for (int c = 0; stride > 1 && c < side_car.hidden_size; c += stride)
+          sign.columns.push_back(c);
+        ExpectSignPredicts(source, sign, side_car, folder_ + "/sign.tcp");
       }
     }
   }
