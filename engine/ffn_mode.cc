@@ -34,6 +34,8 @@ Result<FfnMode> ParseFfnMode(std::string_view name) {
   for (std::size_t i = 0; i < kFfnModeNames.size(); ++i) {
     if (kFfnModeNames[i] == name) return static_cast<FfnMode>(i);
   }
+  if (name == "auto")
+    return base::InvalidArgument("feed-forward mode 'auto' stands alone, for all layers");
   return base::InvalidArgument("feed-forward mode '", name,
                                "' is unknown; the modes are auto, dense, exact, sign, lowrank and "
                                "threshold");

@@ -20,7 +20,6 @@ Auditor::Auditor(const Params& p)
       predictors_(p.predictors),
       ops_(p.ops),
       interval_(p.interval),
-      keeping_(p.interval > 0),
       kept_(static_cast<std::size_t>(p.config.num_hidden_layers)),
       totals_(kept_.size()),
       last_(kept_.size()),
@@ -37,6 +36,8 @@ Auditor::Auditor(const Params& p)
 }
 
 void Auditor::Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ffn) {
+  // Decided when the token begins: by then the token before may have been audited to its end.
+  if (layer == 0) keeping_ = interval_ > 0 && tokens_ >= next_token_ && !pending();
   if (!keeping_) return;
   Kept& kept = kept_[static_cast<std::size_t>(layer)];
   kept.valid = ffn.Predicts(layer);
@@ -47,13 +48,13 @@ void Auditor::Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ff
 }
 
 void Auditor::EndToken() {
-  if (interval_ <= 0) return;
   if (keeping_) {
     audited_ = true;
     next_ = 0;
+    next_token_ = tokens_ + interval_;
+    keeping_ = false;
   }
   ++tokens_;
-  keeping_ = tokens_ % interval_ == 0 && !pending();
 }
 
 int Auditor::AuditOne(SparseFfn& ffn) {

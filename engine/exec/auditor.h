@@ -3,7 +3,8 @@
 //
 // The audited token only keeps its inputs and predictions, a copy of D floats a layer. The audits
 // are made later, one layer after each further token, and the rest when the engine has nothing else
-// to do: so a token waits for the gate rows of one layer at most.
+// to do: so a token waits for the gate rows of one layer at most. A token is audited when the
+// audits of the one before are done: one of L at most, unless the engine pauses.
 #pragma once
 
 #include <vector>
@@ -32,7 +33,7 @@ class Auditor {
 
   // Keeps what the audited token's layer saw. Called after the layer's network has run.
   void Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ffn);
-  // Counts a token: decides whether the next one is audited.
+  // Counts a token.
   void EndToken();
   bool pending() const { return next_ < static_cast<int>(kept_.size()) && audited_; }
   // Audits the next kept layer. Returns its number. Requires: pending.
@@ -63,7 +64,8 @@ class Auditor {
   const kernels::OpTable& ops_;
   const int interval_;
   std::int64_t tokens_ = 0;
-  bool keeping_ = true;                                // the current token is audited
+  std::int64_t next_token_ = 0;                        // the first that may be audited
+  bool keeping_ = false;                               // the current token is audited
   bool audited_ = false;                               // kept_ is whole
   int next_ = 0;                                       // layer to audit
   std::vector<Kept> kept_;                             // [L]

@@ -51,7 +51,8 @@ bool AllReach(const predictor::SideCar& side_car, double least, const Recall& re
 // Automatic: the predicted modes that keep the recall are candidates.
 void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
   if (options.recall >= 1 || !plan.side_car.has_value()) return;
-  if (AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& layer) {
+  if (!options.ignore_calibration &&
+      AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& layer) {
         return layer.sign.has_value() ? layer.sign->recall : 0.0;
       }))
     plan.candidates.push_back(FfnMode::kSign);

@@ -250,6 +250,7 @@ int SparseFfn::Predict(int layer, const FfnPolicy& policy, Range range, int toke
   std::fill_n(s.live_masks.data(), n, std::uint16_t{0});
   if (policy.mode == FfnMode::kSign) {
     const std::int32_t shift = static_cast<std::int32_t>(std::lround(policy.shift));
+    // Taken from the score, which is small: a threshold may be the largest integer there is.
     const std::int32_t* thresholds = p.sign->thresholds.data() + range.begin;
     for (int t = 0; t < tokens; ++t) {
       ops_.sign_scores({.planes = p.sign->planes,
@@ -258,7 +259,7 @@ int SparseFfn::Predict(int layer, const FfnPolicy& policy, Range range, int toke
                         .row_end = range.begin + range.count,
                         .scores = s.scores.data()});
       for (std::size_t i = 0; i < n; ++i)
-        s.live_masks[i] |= static_cast<std::uint16_t>((s.scores[i] >= thresholds[i] + shift) << t);
+        s.live_masks[i] |= static_cast<std::uint16_t>((s.scores[i] - shift >= thresholds[i]) << t);
     }
   } else {
     const kernels::PackedMatrix& fc2 = p.low_rank->fc2;

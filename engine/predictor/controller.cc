@@ -26,7 +26,7 @@ bool LayerController::Observe(const AuditCounts& audit) {
   Add(audit.recall());
   if (frozen_ || weight_ < p_.audits_min) return false;
   const double sure = Uncertainty();
-  if (mean_ + sure < p_.recall) return Lower();
+  if (mean_ + sure < p_.recall - p_.tolerance) return Lower();
   if (mean_ - sure > p_.recall + p_.slack) return Raise();
   return false;
 }

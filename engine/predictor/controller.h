@@ -14,13 +14,14 @@
 namespace thermocline::predictor {
 
 struct ControllerParams {
-  double recall = 0.97;    // to hold
-  double slack = 0.01;     // recall above recall + slack is traded for bytes
-  double step = 1;         // of the shift, the largest
-  double step_min = 0.1;   // a smaller move is not worth making
-  double shift_max = 100;  // |shift| stays at most this
-  int audits_min = 8;      // tokens behind a decision, at least
-  int audits_max = 512;    // and at most: then what was seen counts half
+  double recall = 0.97;       // to hold
+  double slack = 0.01;        // recall above recall + slack is traded for bytes
+  double tolerance = 0.0025;  // below recall: without it a mean at the target moves by chance
+  double step = 1;            // of the shift, the largest
+  double step_min = 0.1;      // a smaller move is not worth making
+  double shift_max = 100;     // |shift| stays at most this
+  int audits_min = 8;         // tokens behind a decision, at least
+  int audits_max = 512;       // and at most: then what was seen counts half
 };
 
 // Thread-compatible.

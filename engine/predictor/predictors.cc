@@ -130,7 +130,9 @@ Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
 
 Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weights& weights,
                             const SideCar* side_car, Predictors& out) {
-  const bool learnt = side_car != nullptr && side_car->layers[0].low_rank.has_value();
+  const bool learnt = side_car != nullptr &&
+                      std::any_of(side_car->layers.begin(), side_car->layers.end(),
+                                  [](const LayerSideCar& l) { return l.low_rank.has_value(); });
   if (!learnt && !weights.has_low_rank()) return NoSideCar("lowrank", "train-predictor");
   out.layers.resize(weights.layers.size());
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
@@ -154,10 +156,12 @@ Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weigh
 }
 
 Status AddThresholds(const SideCar* side_car, Predictors& out) {
-  if (side_car == nullptr) return NoSideCar("threshold", "calibrate");
+  if (side_car == nullptr) return NoSideCar("threshold", "calibrate --kind threshold");
   out.layers.resize(side_car->layers.size());
   for (std::size_t l = 0; l < out.layers.size(); ++l) {
-    if (!side_car->layers[l].threshold.has_value()) return NoSideCar("threshold", "calibrate");
+    if (!side_car->layers[l].threshold.has_value())
+      return base::FailedPrecondition("the side-car has no threshold for layer ", l,
+                                      "; run `thermocline calibrate --kind threshold`");
     out.layers[l].threshold = side_car->layers[l].threshold;
   }
   return OkStatus();

@@ -32,6 +32,10 @@ class LayerCheck {
   void Number(const char* field, double value) {
     if (!IsFinite(value)) Fail(field, " is ", value, ", expected a finite number");
   }
+  void Within(const char* field, double value, double least, double most) {
+    if (!(value >= least && value <= most))
+      Fail(field, " is ", value, ", expected ", least, " to ", most);
+  }
   void AtLeastOne(const char* field, int value) {
     if (value < 1) Fail(field, " is ", value, ", expected at least 1");
   }
@@ -124,7 +128,7 @@ Status ValidateSideCar(const std::string& path, const SideCar& s) {
     LayerCheck check(StrCat(path, ": layer ", i, ": "));
     if (!layer.activations.empty()) check.Array("activations", layer.activations, f);
     if (!layer.down_norms.empty()) check.Array("down_norms", layer.down_norms, f);
-    if (layer.alpha.has_value()) check.Number("alpha", *layer.alpha);
+    if (layer.alpha.has_value()) check.Within("alpha", *layer.alpha, 0, 100);
     if (layer.sign.has_value()) CheckSign(*layer.sign, d, f, check);
     if (layer.threshold.has_value()) check.Number("threshold", *layer.threshold);
     check.Number("threshold_kept_mass", layer.threshold_kept_mass);

@@ -332,7 +332,8 @@ void PrintRatios(const std::string& path, const Json& ratios) {
 }
 
 Status Bench(Options options) {
-  if (options.model.ffn.also.empty()) options.model.ffn.also = options.modes;
+  std::string& also = options.model.ffn.also;
+  if (!options.modes.empty()) also += StrCat(also.empty() ? "" : ",", options.modes);
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
   Measurement measurement(options, *model);
   RETURN_IF_ERROR(measurement.Prepare());

@@ -1,12 +1,15 @@
 // Nothing in the decode loop allocates: global new is counted while tokens are made.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
 #include "engine/exec/ffn_governor.h"
 #include "engine/exec/loaded_model.h"
+#include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
 
 namespace {
@@ -28,19 +31,20 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace thermocline {
 namespace {
 
-TEST(DecodeLoop, AllocatesNothingPerToken) {
+// Counts what further tokens of a request allocate in one mode.
+void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "") {
   exec::LoadOptions options;
   options.model = SOURCE_DIR "/config/models/tidepool.gguf";
   options.threads = 2;
-  options.ffn.also = "exact,sign";
-  options.ffn.audit_interval = 3;
+  options.ffn = ffn;
   const auto model = exec::LoadModel(options);
-  ASSERT_TRUE(model.ok());
+  ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512);
   auto cache = *(*model)->MakeCache(512);
-  exec::FfnGovernor governor(**model, *transformer,
-                             {.audit_interval = 3, .controller_recall = 0.97});
   exec::Sampler sampler((*model)->config.vocab_size);
+  exec::FfnGovernor governor(
+      **model, *transformer,
+      {.audit_interval = ffn.audit_interval, .controller_recall = ffn.controller_recall});
   sched::DecodeLoop loop({.transformer = *transformer,
                           .cache = *cache,
                           .prefixes = nullptr,
@@ -48,14 +52,14 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
                           .governor = governor,
                           .model = **model,
                           .tokenizer = *(*model)->tokenizer});
-  const auto run = [&](int max_tokens, const char* mode) {
+  const auto run = [&](int max_tokens) {
     TokenChannel::Update update;
     TokenChannel::ReserveBuffers(update);
     sched::Job job{.request = {.prompt = {1, 400, 500},
                                .sampling = {},
                                .max_tokens = max_tokens,
                                .stop = {"zzzz"},
-                               .ffn_mode = mode,
+                               .ffn_mode = request_mode,
                                .ignore_eos = true},
                    .channel = nullptr,
                    .submitted = sched::SteadyClock::now()};
@@ -70,11 +74,46 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
     EXPECT_EQ(usage.completion_tokens, max_tokens);
     return allocations.load();
   };
-  for (const char* mode : {"", "dense", "exact", "sign"}) {
-    run(10, mode);
-    const int few = run(20, mode), many = run(400, mode);
-    EXPECT_EQ(few, many) << mode << ": 380 further tokens made " << many - few << " allocations";
+  run(10);
+  const int few = run(20), many = run(400);
+  EXPECT_EQ(few, many) << ffn.modes << ": 380 further tokens made " << many - few << " allocations";
+}
+
+TEST(DecodeLoop, AllocatesNothingPerToken) {
+  ExpectNoAllocations({});
+  ExpectNoAllocations({.modes = "dense", .also = "", .side_car = ""});
+  ExpectNoAllocations({.modes = "exact", .also = "", .side_car = ""});
+}
+
+class PredictingDecodeLoop : public testing::Test {
+ protected:
+  void TearDown() override { std::remove(side_car_.c_str()); }
+  const std::string side_car_ =
+      testing::TempDir() + "allocation_" + std::to_string(::getpid()) + ".tcp";
+};
+
+TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
+  const auto file = model::OpenModelFile(SOURCE_DIR "/config/models/tidepool.gguf");
+  predictor::SideCar side_car = predictor::EmptySideCar(*predictor::IdentityOf(**file));
+  for (predictor::LayerSideCar& layer : side_car.layers) {
+    layer.threshold = 0.1F;
+    layer.low_rank =
+        predictor::LowRankPredictor{.rank = 16,
+                                    .fc1 = std::vector<std::uint16_t>(16 * 256, 0x2C00),
+                                    .fc2 = std::vector<std::uint16_t>(1024 * 16, 0x2C00),
+                                    .settings = ""};
   }
+  ASSERT_TRUE(predictor::WriteSideCar(side_car_, side_car).ok());
+  for (const char* modes : {"sign", "lowrank", "threshold", "sign,0:dense,1:exact,2:lowrank"}) {
+    for (const int interval : {0, 1, 3})
+      ExpectNoAllocations({.modes = modes,
+                           .also = "",
+                           .side_car = side_car_,
+                           .audit_interval = interval,
+                           .controller_recall = interval > 0 ? 0.97 : 0});
+  }
+  ExpectNoAllocations({.modes = "exact", .also = "sign", .side_car = "", .audit_interval = 2},
+                      "sign");
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ class SideCarTest : public testing::Test {
     layer.alpha = 1.03;
     layer.sign = SignCalibration{.slices = 3,
                                  .planes = 2,
+                                 .columns = {0, 3, 7},
                                  .thresholds = std::vector<std::int32_t>(20, -7),
                                  .recall = 0.97,
                                  .predicted_share = 0.2,
@@ -114,6 +115,7 @@ TEST_F(SideCarTest, WhatIsWrittenIsRead) {
   const LayerSideCar &a = read->layers[1], &b = expected.layers[1];
   EXPECT_EQ(a.activations, b.activations);
   EXPECT_EQ(a.down_norms, b.down_norms);
+  EXPECT_EQ(a.sign->columns, b.sign->columns);
   EXPECT_EQ(a.alpha, b.alpha);
   EXPECT_EQ(a.threshold, b.threshold);
   EXPECT_EQ(a.threshold_kept_mass, b.threshold_kept_mass);
@@ -199,12 +201,17 @@ TEST_F(SideCarTest, HeadersThatCannotBeAreRefusedBeforeTheyAreUsed) {
              StatusCode::kInvalidArgument, {"profiled_tokens is -123"});
   ExpectSays(ReadEdited("\"alpha\":1.03", "\"alpha\":true"), StatusCode::kInvalidArgument,
              {"alpha is true"});
-  ExpectSays(ReadEdited("\"alpha\":1.03", "\"alpha\":9e99"), StatusCode::kOk, {});
+  ExpectSays(ReadEdited("\"alpha\":1.03", "\"alpha\":9e99"), StatusCode::kInvalidArgument,
+             {"alpha is 9e+99, expected 0 to 100"});
+  ExpectSays(ReadEdited("\"slices\":3", "\"slices\":6"), StatusCode::kInvalidArgument,
+             {"sign.slices is 6"});
+  ExpectSays(ReadEdited("\"planes\":2", "\"planes\":3"), StatusCode::kInvalidArgument,
+             {"sign.planes is 3"});
   ExpectSays(ReadEdited("\"layers\":[{},", "\"layers\":[   "), StatusCode::kInvalidArgument,
              {"layers has 2 entries, expected 3"});
   ExpectSays(ReadEdited("\"layers\":[{", "\"layers\":{{"), StatusCode::kInvalidArgument,
              {path_, "invalid JSON"});
-  ExpectSays(ReadEdited("{\"at\":448,\"count\":80}", "{\"at\":960,\"count\":80}"),
+  ExpectSays(ReadEdited("{\"at\":512,\"count\":80}", "{\"at\":960,\"count\":80}"),
              StatusCode::kInvalidArgument, {"low_rank.fc2 lies at 960", "outside"});
   ExpectSays(ReadEdited("\"threshold\":-0.125", "\"threshold\":-1e308"),
              StatusCode::kInvalidArgument, {"low_rank.threshold is -1"});
@@ -216,6 +223,7 @@ TEST_F(SideCarTest, WhatCannotBeReadIsNotWritten) {
       {[&](SideCar& s) { s.layers[1].down_norms[3] = nan; }, "layer 1: down_norms[3] is NaN"},
       {[&](SideCar& s) { s.layers[1].threshold = INFINITY; }, "layer 1: threshold is inf"},
       {[&](SideCar& s) { s.layers[1].alpha = nan; }, "alpha is nan"},
+      {[&](SideCar& s) { s.layers[1].alpha = -1; }, "alpha is -1"},
       {[&](SideCar& s) { s.layers[1].low_rank->threshold = nan; }, "low_rank.threshold"},
       {[&](SideCar& s) { s.layers[1].low_rank->fc1[7] = 0x7C00; }, "fc1[7] is NaN or infinite"},
       {[&](SideCar& s) { s.layers[1].low_rank->fc2[9] = 0xFE01; }, "fc2[9] is NaN or infinite"},
@@ -223,6 +231,9 @@ TEST_F(SideCarTest, WhatCannotBeReadIsNotWritten) {
       {[&](SideCar& s) { s.layers[1].low_rank->rank = 0; }, "low_rank.rank is 0"},
       {[&](SideCar& s) { s.layers[1].sign->thresholds.pop_back(); }, "thresholds has 19"},
       {[&](SideCar& s) { s.layers[1].sign->recall = nan; }, "sign.recall"},
+      {[&](SideCar& s) { s.layers[1].sign->columns[1] = 0; }, "sign.columns has 0 after 0"},
+      {[&](SideCar& s) { s.layers[1].sign->columns[2] = 8; }, "sign.columns has 8"},
+      {[&](SideCar& s) { s.layers[1].sign->columns[0] = -1; }, "sign.columns has -1"},
       {[&](SideCar& s) { s.layers[1].activations.pop_back(); }, "activations has 19"},
       {[&](SideCar& s) { s.layers.pop_back(); }, "layers has 2"},
   };
