@@ -138,47 +138,162 @@ void GatherRows(DType type, const RowSet& rows, int cols, std::uint8_t* panel) {
   }
 }
 
-// One token, a quantised type of which whole groups are computed: a group of columns becomes a
-// piece of a panel in the first-level cache and is multiplied there.
+// One token. Sixteen rows' dot products with 64 bytes of levels at a time: lane by lane for each
+// row as it lies in memory, then sums of four lanes for four rows at once, then quarters change
+// places, so that a vector holds one block's dot products of the sixteen rows. The levels
+// themselves are never transposed.
 template <DType type>
-void MultiplyRowSet(const GemmRowsParams& p, const RowSet& rows, const RowSet* next, int count,
-                    float* out) {
-  constexpr RowLayout kLayout = RowLayoutOf(type);
-  alignas(64) std::uint8_t panel[PanelBytes(type, kLayout.block * kLayout.group_blocks)];
-  Tile<1> tile = MakeTile<1>(p.activations, 0);
-  F32x16 acc[1] = {ZeroF()};
-  ForRowGroups(type, p.weights.cols, [&](const RowGroup& group) {
-    GatherGroup<type>(rows, group.row_offset, group.blocks, panel);
-    const int columns = group.blocks * kLayout.block;
-    const auto bytes = static_cast<int>(RowBytes(type, columns));
-    if (next != nullptr) {
-      for (const std::uint8_t* row : next->row) {
-        for (int at = 0; at < bytes; at += 64) Prefetch(row + group.row_offset + at);
+struct RowTraits {
+  static constexpr bool kBytes = type == DType::kQ8_0;
+  static constexpr bool kIsK = type == DType::kQ4_K;
+  static constexpr RowLayout kLayout = RowLayoutOf(type);
+  static constexpr int kHeader = kIsK ? 16 : 16 * kLayout.halves;  // bytes of a group's scales
+  static constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
+};
+
+// The inputs of a token in the order in which 64 bytes of levels meet them: of nibbles first the
+// low ones' columns of four blocks, then the high ones'. `out`: [cols].
+template <DType type>
+void OrderInputs(const std::int8_t* q, int cols, std::uint8_t* out) {
+  if constexpr (RowTraits<type>::kBytes) {
+    for (int c = 0; c < cols; c += 16) Store128(out + c, Load128(q + c));
+  } else {
+    for (int c = 0; c < cols; c += 128) {
+      for (int block = 0; block < 4; ++block) {
+        Store128(out + c + 16 * block, Load128(q + c + 32 * block));
+        Store128(out + c + 64 + 16 * block, Load128(q + c + 32 * block + 16));
       }
     }
-    MultiplyPanel<1>(type, panel, 0, columns, tile, acc);
-    const int blocks = columns / kActivationBlock;
-    tile.q[0] += columns;
-    tile.scale[0] += blocks;
-    tile.scaled_sum[0] += blocks;
-    tile.sum[0] += blocks;
-    tile.half_sum[0] += blocks;
-  });
-  StorePartial(out, count, acc[0]);
+  }
 }
 
-// Whether MultiplyRowSet took the type.
-bool MultiplyOne(const GemmRowsParams& p, const RowSet& rows, const RowSet* next, int count,
-                 float* out) {
+// Dot products of sixteen rows with 64 bytes of levels at `offset`: of quarter i in dots[i].
+template <DType type>
+inline void DotRows(const RowSet& rows, std::ptrdiff_t offset, const std::uint8_t* inputs,
+                    I32x16 (&dots)[4]) {
+  const U8x64 first = LoadU8(inputs);
+  const U8x64 second = RowTraits<type>::kBytes ? first : LoadU8(inputs + 64);
+  for (int four = 0; four < 4; ++four) {
+    I32x16 sums[4];
+    for (int r = 0; r < 4; ++r) {
+      const U8x64 levels = LoadU8(rows.row[4 * four + r] + offset);
+      if constexpr (RowTraits<type>::kBytes) {
+        sums[r] = DotBytesWide(ZeroI(), levels, first);
+      } else {
+        sums[r] =
+            DotBytes(DotBytes(ZeroI(), LowNibbles(levels), first), HighNibbles(levels), second);
+      }
+    }
+    dots[four] = SumQuarters(sums[0], sums[1], sums[2], sums[3]);
+  }
+  TransposeQuarters(dots);
+}
+
+// Dot products of a group of 256 columns: of block (K types: sub-block) b in dots[b].
+template <DType type>
+inline void DotGroup(const RowSet& rows, std::ptrdiff_t levels, const std::uint8_t* inputs,
+                     I32x16 (&dots)[8]) {
+  using Row = RowTraits<type>;
+  constexpr int kLoads = Row::kBytes ? 4 : 2;
+  for (int load = 0; load < kLoads; ++load) {
+    I32x16 quarters[4];
+    DotRows<type>(rows, levels + 64 * load, inputs + (Row::kBytes ? 64 : 128) * load, quarters);
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (!Row::kBytes) {
+        dots[4 * load + i] = quarters[i];
+      } else if (i % 2 == 0) {
+        dots[2 * load + i / 2] = AddI(quarters[i], quarters[i + 1]);
+      }
+    }
+  }
+}
+
+// As PanelBlocks32, for one token and one group of eight blocks.
+template <DType type>
+inline void AddBlocks(const RowSet& rows, std::ptrdiff_t offset, const I32x16 (&dots)[8],
+                      const Tile<1>& tile, int block, F32x16& acc) {
+  using Row = RowTraits<type>;
+  constexpr int kOffset = Row::kBytes ? kWideOffset : LayoutOf(type).offset;
+  alignas(64) std::uint8_t scales[2][8 * 32];
+  for (int half = 0; half < Row::kLayout.halves; ++half)
+    GatherScales(rows, offset + 16 * half, 8, 32, scales[half]);
+  for (int b = 0; b < 8; ++b) {
+    const int at = block + b;
+    const I32x16 dot = SubI(dots[b], Set1I(kOffset * tile.sum[0][at]));
+    acc = Fma(MulF(LoadF16(scales[0] + 32 * b), Set1(tile.scale[0][at])), ToF32(dot), acc);
+    if constexpr (Row::kLayout.halves == 2)
+      acc = Fma(LoadF16(scales[1] + 32 * b), Set1(tile.scaled_sum[0][at]), acc);
+  }
+}
+
+// As PanelWithMins, for one token and one block of Q4_K.
+inline void AddSubBlocks(const RowSet& rows, std::ptrdiff_t offset, const I32x16 (&dots)[8],
+                         const Tile<1>& tile, int block, F32x16& acc) {
+  alignas(64) std::uint8_t header[4 * kQuadBytes];
+  TransposeQuads(rows.row, offset, header);
+  SplitQuad(header, header, header + 32);
+  F32x16 numbers[16], scaled = ZeroF(), mins = ZeroF();
+  DecodeSixBitNumbers(header + kQuadBytes, numbers);
+  for (int sub = 0; sub < 8; ++sub) {
+    const int at = block + sub;
+    scaled = Fma(MulF(ToF32(dots[sub]), numbers[sub]), Set1(tile.scale[0][at]), scaled);
+    mins = Fma(numbers[8 + sub], Set1(tile.scaled_sum[0][at]), mins);
+  }
+  acc = Fma(LoadF16(header), scaled, acc);
+  acc = Fma(SubF(ZeroF(), LoadF16(header + 32)), mins, acc);
+}
+
+// Requires: cols a multiple of 256; OrderInputs in `inputs`.
+template <DType type>
+void MultiplyRowSet(const GemmRowsParams& p, const std::uint8_t* inputs, const RowSet& rows,
+                    const RowSet* next, int count, float* out) {
+  using Row = RowTraits<type>;
+  const Tile<1> tile = MakeTile<1>(p.activations, 0);
+  F32x16 acc = ZeroF();
+  std::ptrdiff_t offset = 0;
+  for (int c = 0; c < p.weights.cols; c += 256, offset += Row::kGroupBytes) {
+    if (next != nullptr) {
+      for (const std::uint8_t* row : next->row) {
+        for (std::ptrdiff_t at = 0; at < Row::kGroupBytes; at += 64) Prefetch(row + offset + at);
+      }
+    }
+    I32x16 dots[8];
+    DotGroup<type>(rows, offset + Row::kHeader, inputs + c, dots);
+    if constexpr (Row::kIsK) {
+      AddSubBlocks(rows, offset, dots, tile, c / 32, acc);
+    } else {
+      AddBlocks<type>(rows, offset, dots, tile, c / 32, acc);
+    }
+  }
+  StorePartial(out, count, acc);
+}
+
+// One token; types and widths that MultiplyRowSet takes.
+template <DType type>
+void MultiplyOneToken(const GemmRowsParams& p) {
+  OrderInputs<type>(p.activations.q, p.weights.cols, p.scratch);
+  RowSet rows = RowsAt(p, 0);
+  for (int at = 0; at < p.count; at += kPanelRows) {
+    const int count = p.count - at < kPanelRows ? p.count - at : kPanelRows;
+    const bool more = at + kPanelRows < p.count;
+    const RowSet next = more ? RowsAt(p, at + kPanelRows) : rows;
+    MultiplyRowSet<type>(p, p.scratch, rows, more ? &next : nullptr, count, p.out + at);
+    rows = next;
+  }
+}
+
+// Whether it was done.
+bool MultiplyOneToken(const GemmRowsParams& p) {
+  if (p.tokens > 1 || p.weights.cols % 256 != 0) return false;
   switch (p.weights.type) {
     case DType::kQ8_0:
-      return MultiplyRowSet<DType::kQ8_0>(p, rows, next, count, out), true;
+      return MultiplyOneToken<DType::kQ8_0>(p), true;
     case DType::kQ4_0:
-      return MultiplyRowSet<DType::kQ4_0>(p, rows, next, count, out), true;
+      return MultiplyOneToken<DType::kQ4_0>(p), true;
     case DType::kQ4_1:
-      return MultiplyRowSet<DType::kQ4_1>(p, rows, next, count, out), true;
+      return MultiplyOneToken<DType::kQ4_1>(p), true;
     case DType::kQ4_K:
-      return MultiplyRowSet<DType::kQ4_K>(p, rows, next, count, out), true;
+      return MultiplyOneToken<DType::kQ4_K>(p), true;
     default:
       return false;
   }
@@ -194,23 +309,19 @@ void PrefetchRows(const RowSet& rows, std::size_t bytes) {
 
 template <auto kGemm>
 void GemmRows(const GemmRowsParams& p) {
-  RowSet rows = RowsAt(p, 0);
-  if (p.ids != nullptr) PrefetchRows(rows, RowBytes(p.weights.type, p.weights.cols));
+  if (p.count == 0) return;
+  if (p.ids != nullptr) PrefetchRows(RowsAt(p, 0), RowBytes(p.weights.type, p.weights.cols));
+  if (MultiplyOneToken(p)) return;
   for (int at = 0; at < p.count; at += kPanelRows) {
     const int count = p.count - at < kPanelRows ? p.count - at : kPanelRows;
-    const bool more = at + kPanelRows < p.count;
-    const RowSet next = more ? RowsAt(p, at + kPanelRows) : rows;
-    if (p.tokens > 1 || !MultiplyOne(p, rows, more ? &next : nullptr, count, p.out + at)) {
-      GatherRows(p.weights.type, rows, p.weights.cols, p.scratch);
-      kGemm({.weights = {p.weights.type, count, p.weights.cols, p.scratch},
-             .activations = p.activations,
-             .tokens = p.tokens,
-             .out = p.out + at,
-             .out_stride = p.out_stride,
-             .panel_begin = 0,
-             .panel_end = 1});
-    }
-    rows = next;
+    GatherRows(p.weights.type, RowsAt(p, at), p.weights.cols, p.scratch);
+    kGemm({.weights = {p.weights.type, count, p.weights.cols, p.scratch},
+           .activations = p.activations,
+           .tokens = p.tokens,
+           .out = p.out + at,
+           .out_stride = p.out_stride,
+           .panel_begin = 0,
+           .panel_end = 1});
   }
 }
 

@@ -330,6 +330,47 @@ inline void TransposeQuads(const std::uint8_t* const (&rows)[16], std::ptrdiff_t
   TransposeQuadsBy4(rows, offset, quads);
 }
 
+// Quarter i: the sums of the four words of quarter i of a, b, c and d.
+inline I32x16 SumQuarters(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  return {_mm256_hadd_epi32(_mm256_hadd_epi32(a.a, b.a), _mm256_hadd_epi32(c.a, d.a)),
+          _mm256_hadd_epi32(_mm256_hadd_epi32(a.b, b.b), _mm256_hadd_epi32(c.b, d.b))};
+}
+// Quarter j of v[i] and quarter i of v[j] change places.
+inline void TransposeQuarters(I32x16 (&v)[4]) {
+  const auto low = [](__m256i x, __m256i y) { return _mm256_permute2x128_si256(x, y, 0x20); };
+  const auto high = [](__m256i x, __m256i y) { return _mm256_permute2x128_si256(x, y, 0x31); };
+  const I32x16 first = {low(v[0].a, v[1].a), low(v[2].a, v[3].a)},
+               second = {high(v[0].a, v[1].a), high(v[2].a, v[3].a)},
+               third = {low(v[0].b, v[1].b), low(v[2].b, v[3].b)};
+  v[3] = {high(v[0].b, v[1].b), high(v[2].b, v[3].b)};
+  v[0] = first;
+  v[1] = second;
+  v[2] = third;
+}
+
+// The six-bit numbers of a block of Q4_K (kernels/types.h): eight scales, then eight minimums, from
+// three words. Reads 16 bytes.
+inline I32x16 SixBitNumbers(const std::uint8_t* words) {
+  std::uint32_t word[3];
+  __builtin_memcpy(word, words, 12);
+  const auto last =
+      static_cast<std::int32_t>(word[0] >> 30 | (word[1] >> 30) << 2 | (word[2] >> 30) << 4);
+  const __m256i all =
+      _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words)));
+  const auto unpack = [&](__m256i which, __m256i shifts) {
+    return _mm256_and_si256(_mm256_srlv_epi32(_mm256_permutevar8x32_epi32(all, which), shifts),
+                            _mm256_set1_epi32(63));
+  };
+  const __m256i low = unpack(_mm256_setr_epi32(0, 0, 0, 0, 0, 1, 1, 1),
+                             _mm256_setr_epi32(0, 6, 12, 18, 24, 0, 6, 12)),
+                high = unpack(_mm256_setr_epi32(1, 1, 2, 2, 2, 2, 2, 2),
+                              _mm256_setr_epi32(18, 24, 0, 6, 12, 18, 24, 0));
+  return {low, _mm256_blend_epi32(high, _mm256_set1_epi32(last), 0x80)};
+}
+// The lower eight lanes of both, and the upper eight.
+inline I32x16 LowHalves(I32x16 x, I32x16 y) { return {x.a, y.a}; }
+inline I32x16 HighHalves(I32x16 x, I32x16 y) { return {x.b, y.b}; }
+
 // Lanes added pairwise, halves first: the order of the reference.
 inline float SumLanes(F32x16 v) { return SumHalf(_mm256_add_ps(v.a, v.b)); }
 inline float MaxLanes(F32x16 v) {

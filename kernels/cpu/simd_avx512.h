@@ -215,6 +215,43 @@ inline void TransposeQuads(const std::uint8_t* const (&rows)[16], std::ptrdiff_t
   _mm512_storeu_si512(quads + 192, _mm512_unpackhi_epi64(b, d));
 }
 
+// Quarter i: the sums of the four words of quarter i of a, b, c and d.
+inline I32x16 SumQuarters(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b)),
+                cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+  return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+// Quarter j of v[i] and quarter i of v[j] change places.
+inline void TransposeQuarters(I32x16 (&v)[4]) {
+  const __m512i a = _mm512_shuffle_i32x4(v[0], v[1], 0x44),
+                b = _mm512_shuffle_i32x4(v[0], v[1], 0xEE),
+                c = _mm512_shuffle_i32x4(v[2], v[3], 0x44),
+                d = _mm512_shuffle_i32x4(v[2], v[3], 0xEE);
+  v[0] = _mm512_shuffle_i32x4(a, c, 0x88);
+  v[1] = _mm512_shuffle_i32x4(a, c, 0xDD);
+  v[2] = _mm512_shuffle_i32x4(b, d, 0x88);
+  v[3] = _mm512_shuffle_i32x4(b, d, 0xDD);
+}
+
+// The six-bit numbers of a block of Q4_K (kernels/types.h): eight scales, then eight minimums, from
+// three words. Reads 16 bytes.
+inline I32x16 SixBitNumbers(const std::uint8_t* words) {
+  std::uint32_t word[3];
+  __builtin_memcpy(word, words, 12);
+  const auto last =
+      static_cast<std::int32_t>(word[0] >> 30 | (word[1] >> 30) << 2 | (word[2] >> 30) << 4);
+  const __m512i all =
+      _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words)));
+  const __m512i lanes = _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2), all);
+  const __m512i shifted = _mm512_srlv_epi32(
+      lanes, _mm512_setr_epi32(0, 6, 12, 18, 24, 0, 6, 12, 18, 24, 0, 6, 12, 18, 24, 0));
+  return _mm512_mask_set1_epi32(_mm512_and_si512(shifted, _mm512_set1_epi32(63)), 0x8000, last);
+}
+// The lower eight lanes of both, and the upper eight.
+inline I32x16 LowHalves(I32x16 a, I32x16 b) { return _mm512_shuffle_i64x2(a, b, 0x44); }
+inline I32x16 HighHalves(I32x16 a, I32x16 b) { return _mm512_shuffle_i64x2(a, b, 0xEE); }
+
 // Lanes added pairwise, halves first: the order of the reference.
 inline float SumLanes(F32x16 v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

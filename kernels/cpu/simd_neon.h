@@ -280,6 +280,39 @@ inline void TransposeQuads(const std::uint8_t* const (&rows)[16], std::ptrdiff_t
   TransposeQuadsBy4(rows, offset, quads);
 }
 
+// Quarter i: the sums of the four words of quarter i of a, b, c and d.
+inline I32x16 SumQuarters(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  return Map<I32x16>(
+      [&](int i) { return vpaddq_s32(vpaddq_s32(a.v[i], b.v[i]), vpaddq_s32(c.v[i], d.v[i])); });
+}
+// Quarter j of v[i] and quarter i of v[j] change places.
+inline void TransposeQuarters(I32x16 (&v)[4]) {
+  for (int i = 0; i < 4; ++i) {
+    for (int j = i + 1; j < 4; ++j) {
+      const int32x4_t kept = v[i].v[j];
+      v[i].v[j] = v[j].v[i];
+      v[j].v[i] = kept;
+    }
+  }
+}
+
+// The six-bit numbers of a block of Q4_K (kernels/types.h): eight scales, then eight minimums, from
+// three words. Reads 16 bytes.
+inline I32x16 SixBitNumbers(const std::uint8_t* words) {
+  std::uint32_t word[3];
+  __builtin_memcpy(word, words, 12);
+  const auto last =
+      static_cast<std::int32_t>(word[0] >> 30 | (word[1] >> 30) << 2 | (word[2] >> 30) << 4);
+  std::int32_t numbers[16];
+  for (int k = 0; k < 15; ++k)
+    numbers[k] = static_cast<std::int32_t>((word[k / 5] >> (6 * (k % 5))) & 63);
+  numbers[15] = last;
+  return LoadI32(numbers);
+}
+// The lower eight lanes of both, and the upper eight.
+inline I32x16 LowHalves(I32x16 a, I32x16 b) { return {{a.v[0], a.v[1], b.v[0], b.v[1]}}; }
+inline I32x16 HighHalves(I32x16 a, I32x16 b) { return {{a.v[2], a.v[3], b.v[2], b.v[3]}}; }
+
 // Lanes added pairwise, halves first: the order of the reference.
 inline float SumLanes(F32x16 x) {
   const float32x4_t low = vaddq_f32(x.v[0], x.v[2]), high = vaddq_f32(x.v[1], x.v[3]);

@@ -83,35 +83,41 @@ inline void LoadScales8(const std::uint8_t* row, const SumRange& range, int bloc
   using Traits = SumTraits<type>;
   const std::uint8_t* group = row + static_cast<std::ptrdiff_t>(block / 8) *
                                         static_cast<std::ptrdiff_t>(RowBytes(type, 256));
-  if constexpr (Traits::kIsK) {
-    std::uint32_t words[3];
-    std::uint16_t halves[2];
-    __builtin_memcpy(halves, group, 4);
-    __builtin_memcpy(words, group + 4, 12);
-    const float d = HalfToFloat(halves[0]), dmin = -HalfToFloat(halves[1]);
-    const auto number = [&](int k) {
-      return static_cast<float>((words[k / 5] >> (6 * (k % 5))) & 63);
-    };
-    for (int k = 0; k < 8; ++k) a[k] = d * number(k);
-    for (int k = 8; k < 15; ++k) m[k - 8] = dmin * number(k);
-    m[7] =
-        dmin * static_cast<float>(words[0] >> 30 | (words[1] >> 30) << 2 | (words[2] >> 30) << 4);
+  const int count = range.group_blocks(block);
+  std::uint16_t halves[16] = {};
+  if (count == 8) {
+    __builtin_memcpy(halves, group, Traits::kHasMin ? 32 : 16);
   } else {
-    const int count = range.group_blocks(block);
-    std::uint16_t halves[16] = {};
-    if (count == 8) {
-      __builtin_memcpy(halves, group, Traits::kHasMin ? 32 : 16);
-    } else {
-      for (int i = 0; i < count; ++i) {
-        __builtin_memcpy(halves + i, group + 2 * i, 2);
-        if constexpr (Traits::kHasMin) __builtin_memcpy(halves + 8 + i, group + 2 * (count + i), 2);
-      }
+    for (int i = 0; i < count; ++i) {
+      __builtin_memcpy(halves + i, group + 2 * i, 2);
+      if constexpr (Traits::kHasMin) __builtin_memcpy(halves + 8 + i, group + 2 * (count + i), 2);
     }
-    float values[16];
-    Store(values, LoadF16(halves));
-    __builtin_memcpy(a, values, 32);
-    __builtin_memcpy(m, values + 8, 32);
   }
+  float values[16];
+  Store(values, LoadF16(halves));
+  __builtin_memcpy(a, values, 32);
+  __builtin_memcpy(m, values + 8, 32);
+}
+
+// `first` in the lower eight lanes, `second` in the others.
+inline F32x16 TwoHalves(float first, float second) {
+  alignas(64) static constexpr float kLanes[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  return SelectAtLeast(LoadF32(kLanes), Set1(1), Set1(second), Set1(first));
+}
+
+// a and m of sub-blocks [block, block + count) of Q4_K, two blocks at most.
+inline void LoadSixBitScales(const std::uint8_t* row, int block, int count, F32x16& a, F32x16& m) {
+  const std::uint8_t* first =
+      row + block / 8 * static_cast<std::ptrdiff_t>(RowBytes(DType::kQ4_K, 256));
+  const std::uint8_t* second = count > 8 ? first + RowBytes(DType::kQ4_K, 256) : first;
+  alignas(64) std::uint16_t halves[16] = {};
+  alignas(64) float d[16];
+  __builtin_memcpy(halves, first, 4);
+  __builtin_memcpy(halves + 2, second, 4);
+  Store(d, LoadF16(halves));
+  const I32x16 left = SixBitNumbers(first + 4), right = SixBitNumbers(second + 4);
+  a = MulF(ToF32(LowHalves(left, right)), TwoHalves(d[0], count > 8 ? d[2] : 0));
+  m = MulF(ToF32(HighHalves(left, right)), TwoHalves(-d[1], count > 8 ? -d[3] : 0));
 }
 
 // The same of `count` blocks, at most 16.
@@ -119,7 +125,9 @@ template <DType type>
 inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block, int count,
                        F32x16& a, F32x16& m) {
   using Traits = SumTraits<type>;
-  if constexpr (!Traits::kIsK) {
+  if constexpr (Traits::kIsK) {
+    return LoadSixBitScales(row, block, count, a, m);
+  } else {
     if (count >= 16 && range.row_blocks - block >= 16) {  // two whole groups
       constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
       const std::uint8_t* group = row + block / 8 * kGroupBytes;
@@ -128,11 +136,13 @@ inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block
       return;
     }
   }
-  alignas(64) float scales[16] = {}, minimums[16] = {};
-  LoadScales8<type>(row, range, block, scales, minimums);
-  if (count > 8) LoadScales8<type>(row, range, block + 8, scales + 8, minimums + 8);
-  a = LoadF32(scales);
-  m = LoadF32(minimums);
+  if constexpr (!Traits::kIsK) {
+    alignas(64) float scales[16] = {}, minimums[16] = {};
+    LoadScales8<type>(row, range, block, scales, minimums);
+    if (count > 8) LoadScales8<type>(row, range, block + 8, scales + 8, minimums + 8);
+    a = LoadF32(scales);
+    m = LoadF32(minimums);
+  }
 }
 
 // Coefficients h * a as floats, their largest and the sums of the minimums.
