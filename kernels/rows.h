@@ -54,7 +54,7 @@ struct GemmRowsParams {
 };
 
 // Neurons whose contributions are added up with one common scale (below).
-inline constexpr int kSumChunk = 512;
+inline constexpr int kSumChunk = 1024;
 // Columns a call of SumRows must begin at a multiple of.
 inline constexpr int kSumColumns = 256;
 
@@ -64,7 +64,7 @@ inline constexpr float kCoefficientMax = 32512;
 // y[t, c] = sum_k h[t, k] * W[ids[k], c]: the down projection over neuron-major rows.
 //
 // Float types: acc = fma(h[t, k], w, acc) in the order of k.
-// Quantised types, for each run of rows [512 i, 512 (i + 1)) in order and each block of 32
+// Quantised types, for each run of rows [1024 i, 1024 (i + 1)) in order and each block of 32
 // columns: a row's weights there are a * level + m, with a and m of the row's block. With
 // s = max_k |h_k * a_k| / 32512, the coefficients h_k * a_k are rounded to q_k = round(h_k * a_k /
 // s), 16 bits, and y = fma(s, sum_k q_k * (level - offset), y), the sum in integers, exact in any

@@ -42,7 +42,7 @@ std::vector<Key> KeysOf(ServerConfig& c) {
        TextKey{&c.activation,
                {"", "silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh"}}},
       {"model.verify", BoolKey{&c.verify}},
-      {"model.predictor", TextKey{&c.ffn.side_car, {}}},
+      {"model.side_car", TextKey{&c.ffn.side_car, {}}},
       {"engine.threads", IntKey{&c.threads, 0, 256}},
       {"engine.context_length", IntKey{&c.context_length, 0, 1 << 24}},
       {"engine.cpu_isa",

@@ -7,9 +7,9 @@
 namespace thermocline::exec {
 namespace {
 
-// Columns of a work item of the sum over down rows: at most this, so that a chunk of its rows stays
-// in the second-level cache.
-constexpr int kColumnsMax = 1024;
+// Columns of a work item of the sum over down rows: at most so many that the live rows of a chunk
+// and of the next stay in the second-level cache.
+constexpr int kColumnsMax = 1024, kColumnsDense = 512;
 
 std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
 std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
@@ -23,9 +23,9 @@ int LargestRank(const predictor::Predictors* predictors) {
   return rank;
 }
 
-int ColumnsPerItem(int cols, int threads) {
+int ColumnsPerItem(int cols, int threads, bool dense) {
   const int even = cols / (2 * threads) / kernels::kSumColumns * kernels::kSumColumns;
-  return std::clamp(even, kernels::kSumColumns, kColumnsMax);
+  return std::clamp(even, kernels::kSumColumns, dense ? kColumnsDense : kColumnsMax);
 }
 
 }  // namespace
@@ -389,7 +389,9 @@ int SparseFfn::Collect(int tokens) {
 
 void SparseFfn::SumDown(int layer, int tokens, const Chosen& chosen, float* out) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
-  const int d = config_.hidden_size, columns = ColumnsPerItem(d, pool_.threads());
+  const int d = config_.hidden_size,
+            columns = ColumnsPerItem(d, pool_.threads(),
+                                     3 * chosen.count > weights_.layers[0].down_rows.rows);
   pool_.Run((d + columns - 1) / columns, [&](int item, int thread) {
     const int begin = item * columns, end = std::min(d, begin + columns);
     ops_.sum_rows({.weights = w.down_rows,

@@ -92,7 +92,7 @@ class SparseFfn {
   void SetTap(FfnTap* tap);
 
  private:
-  static constexpr int kRange = kernels::kSumChunk;  // neurons of a work item
+  static constexpr int kRange = 512;  // neurons of a work item
   // One thread's work on a range of neurons for up to 16 tokens.
   struct Scratch {
     std::vector<std::int32_t> scores;  // [kRange]

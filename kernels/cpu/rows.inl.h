@@ -184,9 +184,18 @@ bool MultiplyOne(const GemmRowsParams& p, const RowSet& rows, const RowSet* next
   }
 }
 
+// The first rows of a list come from memory while nothing else is to be done: asked for in the
+// order of their use.
+void PrefetchRows(const RowSet& rows, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += 64) {
+    for (const std::uint8_t* row : rows.row) Prefetch(row + at);
+  }
+}
+
 template <auto kGemm>
 void GemmRows(const GemmRowsParams& p) {
   RowSet rows = RowsAt(p, 0);
+  if (p.ids != nullptr) PrefetchRows(rows, RowBytes(p.weights.type, p.weights.cols));
   for (int at = 0; at < p.count; at += kPanelRows) {
     const int count = p.count - at < kPanelRows ? p.count - at : kPanelRows;
     const bool more = at + kPanelRows < p.count;

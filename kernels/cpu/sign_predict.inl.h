@@ -1,50 +1,90 @@
 // sign_predict.h on vectors of 512 bits: XOR, AND and population counts, a row at a time.
 //
-// Bytes moved: the planes, once. With four slices a vector of 64 bytes takes 13 instructions where
-// the processor counts bits in vectors, so memory is the limit.
+// Bytes moved: the planes, once. Four slices take 12 instructions for a vector of 64 bytes where
+// the processor counts bits in vectors. On one Zen 4 core, four slices, planes in the cache, GB/s:
+//   a row at a time, inputs' bits loaded for each                            29
+//   four rows at a time, one instruction for XOR and AND                     (below)
+#include "kernels/cpu/vector128.h"
 #include "kernels/sign_predict.h"
 
 namespace thermocline::kernels {
 namespace {
 
-template <int kSlices, bool kTwoPlanes>
-std::int32_t SignScore(const SignScoresParams& p, const std::uint64_t* sign,
-                       const std::uint64_t* magnitude, int words) {
-  I32x16 negative[kSlices], large[kSlices];  // counts of each slice
-  for (int s = 0; s < kSlices; ++s) negative[s] = large[s] = ZeroI();
+// The counts of each slice, by their weights.
+template <int kSlices>
+inline I32x16 WeighSlices(const I32x16 (&counts)[kSlices]) {
+  I32x16 sum = counts[0];
+  for (int s = 1; s < kSlices; ++s) sum = AddI(sum, ShiftLeftI(counts[s], s));
+  return sum;
+}
+
+constexpr int kAhead = 8192 / 8;  // words
+
+// Four neighbouring rows share the loads of the input's bits.
+template <int kSlices>
+void SignScores4(const SignInput& x, const std::uint64_t* sign, int words, std::int32_t* scores) {
+  I32x16 negative[4][kSlices];
+  for (auto& row : negative) {
+    for (I32x16& count : row) count = ZeroI();
+  }
   for (int w = 0; w < words; w += 8) {
-    const U8x64 differ = XorBytes(LoadU8(sign + w), LoadU8(p.input.sign + w));
-    const U8x64 b = kTwoPlanes ? LoadU8(magnitude + w) : differ;
+    const U8x64 x_sign = LoadU8(x.sign + w);
+    U8x64 rows[4];
+    for (int r = 0; r < 4; ++r) {
+      rows[r] = LoadU8(sign + r * words + w);
+      Prefetch(sign + r * words + w + kAhead);
+    }
     for (int s = 0; s < kSlices; ++s) {
-      const U8x64 slice = LoadU8(p.input.slice + s * words + w);
-      const U8x64 wrong = AndBytes(differ, slice);
+      const U8x64 slice = LoadU8(x.slice + s * words + w);
+      for (int r = 0; r < 4; ++r)
+        negative[r][s] = AddI(negative[r][s], CountBits(XorAnd(rows[r], x_sign, slice)));
+    }
+  }
+  for (int r = 0; r < 4; ++r)
+    scores[r] = x.total - 2 * SumLanesI(WeighSlices<kSlices>(negative[r]));
+}
+
+// One row, with its magnitudes if there are two planes.
+template <int kSlices, bool kTwoPlanes>
+std::int32_t SignScore(const SignInput& x, const std::uint64_t* sign,
+                       const std::uint64_t* magnitude, int words) {
+  I32x16 negative[kSlices], extra[kSlices];  // counts of each slice
+  for (int s = 0; s < kSlices; ++s) negative[s] = extra[s] = ZeroI();
+  for (int w = 0; w < words; w += 8) {
+    const U8x64 row = LoadU8(sign + w), x_sign = LoadU8(x.sign + w);
+    for (int s = 0; s < kSlices; ++s) {
+      const U8x64 slice = LoadU8(x.slice + s * words + w), wrong = XorAnd(row, x_sign, slice);
       negative[s] = AddI(negative[s], CountBits(wrong));
       if constexpr (kTwoPlanes) {
-        // large - 2 large_negative, as the counts of both with a sign.
-        large[s] = AddI(large[s],
-                        SubI(CountBits(AndBytes(b, slice)),
-                             AddI(CountBits(AndBytes(b, wrong)), CountBits(AndBytes(b, wrong)))));
+        // Large weights that agree, less those that do not.
+        const U8x64 large = LoadU8(magnitude + w);
+        const I32x16 against = CountBits(AndBytes(large, wrong));
+        extra[s] = AddI(extra[s], SubI(CountBits(AndBytes(large, slice)), AddI(against, against)));
       }
     }
   }
-  I32x16 sum = ZeroI(), extra = ZeroI();
-  for (int s = 0; s < kSlices; ++s) {
-    sum = AddI(sum, ShiftLeftI(negative[s], s));
-    if constexpr (kTwoPlanes) extra = AddI(extra, ShiftLeftI(large[s], s));
-  }
-  return p.input.total - 2 * SumLanesI(kTwoPlanes ? SubI(sum, extra) : sum);
+  const I32x16 sum = WeighSlices<kSlices>(negative);
+  if constexpr (kTwoPlanes) return x.total - 2 * SumLanesI(SubI(sum, WeighSlices<kSlices>(extra)));
+  return x.total - 2 * SumLanesI(sum);
 }
 
 template <int kSlices>
 void SignRows(const SignScoresParams& p) {
   const int words = SignWords(p.planes.cols);
-  for (int row = p.row_begin; row < p.row_end; ++row) {
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(row) * words;
-    p.scores[row - p.row_begin] =
-        p.planes.magnitude != nullptr
-            ? SignScore<kSlices, true>(p, p.planes.sign + at, p.planes.magnitude + at, words)
-            : SignScore<kSlices, false>(p, p.planes.sign + at, nullptr, words);
+  int row = p.row_begin;
+  const auto at = [&] { return static_cast<std::ptrdiff_t>(row) * words; };
+  std::int32_t* scores = p.scores;
+  if (p.planes.magnitude != nullptr) {
+    for (; row < p.row_end; ++row) {
+      *scores++ =
+          SignScore<kSlices, true>(p.input, p.planes.sign + at(), p.planes.magnitude + at(), words);
+    }
+    return;
   }
+  for (; row + 4 <= p.row_end; row += 4, scores += 4)
+    SignScores4<kSlices>(p.input, p.planes.sign + at(), words, scores);
+  for (; row < p.row_end; ++row)
+    *scores++ = SignScore<kSlices, false>(p.input, p.planes.sign + at(), nullptr, words);
 }
 
 void SignScores(const SignScoresParams& p) {

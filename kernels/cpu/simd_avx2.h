@@ -235,6 +235,8 @@ inline __m256i CountNibbles(__m256i nibbles) {
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
   return _mm256_shuffle_epi8(counts, nibbles);
 }
+// (a ^ b) & mask.
+inline U8x64 XorAnd(U8x64 a, U8x64 b, U8x64 mask) { return AndBytes(XorBytes(a, b), mask); }
 // Ones in each word.
 inline I32x16 CountBits(U8x64 v) {
   const U8x64 low = LowNibbles(v), high = HighNibbles(v);

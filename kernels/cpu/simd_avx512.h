@@ -125,8 +125,11 @@ inline I32x16 ShiftLeftI(I32x16 v, int bits) {
 }
 inline void StoreI32(std::int32_t* p, I32x16 v) { _mm512_storeu_si512(p, v); }
 inline I32x16 SubI(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
-inline U8x64 XorBytes(U8x64 a, U8x64 b) { return _mm512_xor_si512(a, b); }
 inline U8x64 AndBytes(U8x64 a, U8x64 b) { return _mm512_and_si512(a, b); }
+// (a ^ b) & mask.
+inline U8x64 XorAnd(U8x64 a, U8x64 b, U8x64 mask) {
+  return _mm512_ternarylogic_epi32(a, b, mask, 0x28);
+}
 // Ones in each word.
 inline I32x16 CountBits(U8x64 v) {
 #if defined(__AVX512VPOPCNTDQ__)

@@ -212,6 +212,8 @@ inline U8x64 XorBytes(U8x64 a, U8x64 b) {
 inline U8x64 AndBytes(U8x64 a, U8x64 b) {
   return Map<U8x64>([&](int i) { return vandq_u8(a.v[i], b.v[i]); });
 }
+// (a ^ b) & mask.
+inline U8x64 XorAnd(U8x64 a, U8x64 b, U8x64 mask) { return AndBytes(XorBytes(a, b), mask); }
 // Ones in each word.
 inline I32x16 CountBits(U8x64 x) {
   return Map<I32x16>(

@@ -216,37 +216,35 @@ inline void AddFourRows(const U8x64 (&rows)[4], const std::int32_t* high, const 
   }
 }
 
-// The tile's sums in the order of columns, the levels' offset taken off. `sums`: of the
-// coefficients, by block.
+// The tile's sums in the order of columns.
 template <DType type>
-void OrderSums(const I32x16 (&sets)[SumTile<type>::kSets], const std::int32_t* sums,
-               std::int32_t* out) {
-  using Traits = SumTraits<type>;
-  constexpr int kOffset = Traits::kBytes ? kWideOffset : Traits::kOffset;
+inline void OrderSums(const I32x16 (&sets)[SumTile<type>::kSets], std::int32_t* out) {
   for (int set = 0; set < SumTile<type>::kSets; ++set) {
     alignas(64) std::int32_t lanes[16];
     StoreI32(lanes, sets[set]);
     for (int quarter = 0; quarter < 4; ++quarter) {
       // Byte j of a nibble block holds columns j and 16 + j; quarters of bytes are half blocks.
-      const int column =
-          Traits::kBytes ? quarter * 16 + set * 4 : quarter * 32 + set / 4 * 16 + set % 4 * 4;
-      for (int c = 0; c < 4; ++c)
-        out[column + c] = lanes[quarter * 4 + c] - kOffset * sums[column / 32];
+      const int column = SumTraits<type>::kBytes ? quarter * 16 + set * 4
+                                                 : quarter * 32 + set / 4 * 16 + set % 4 * 4;
+      Store128(out + column, Load128(lanes + quarter * 4));
     }
   }
 }
 
-// y += scale * (256 high + low), + minimum.
+// y += scale * (256 high + low), the levels' offset taken off, + minimum.
 template <DType type>
 void FinishTile(const SumTile<type>& tile, const SumScratch& s, int block, int blocks, float* out) {
+  using Traits = SumTraits<type>;
+  constexpr int kOffset = Traits::kBytes ? kWideOffset : Traits::kOffset;
   alignas(64) std::int32_t high[128], low[128];
-  OrderSums<type>(tile.high, s.high_sum + block, high);
-  OrderSums<type>(tile.low, s.low_sum + block, low);
+  OrderSums<type>(tile.high, high);
+  OrderSums<type>(tile.low, low);
   for (int c = 0; c < blocks * 32; c += 16) {
     const int b = block + c / 32;
-    const F32x16 sum = Fma(Set1(256.0F), ToF32(LoadI32(high + c)), ToF32(LoadI32(low + c)));
-    F32x16 y = Fma(Set1(s.scale[b]), sum, LoadF32(out + c));
-    if constexpr (SumTraits<type>::kHasMin) y = AddF(y, Set1(s.minimum[b]));
+    const I32x16 up = SubI(LoadI32(high + c), Set1I(kOffset * s.high_sum[b])),
+                 down = SubI(LoadI32(low + c), Set1I(kOffset * s.low_sum[b]));
+    F32x16 y = Fma(Set1(s.scale[b]), Fma(Set1(256.0F), ToF32(up), ToF32(down)), LoadF32(out + c));
+    if constexpr (Traits::kHasMin) y = AddF(y, Set1(s.minimum[b]));
     Store(out + c, y);
   }
 }
@@ -294,6 +292,17 @@ inline SumChunk ChunkAt(const SumRowsParams& p, std::size_t row_bytes, int first
   return {rows, p.h + first, count};
 }
 
+// The first chunk has no chunk before it that could ask for its rows.
+template <DType type>
+void PrefetchRange(const SumChunk& chunk, const SumRange& range) {
+  constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
+  const std::ptrdiff_t begin = range.first / 8 * kGroupBytes,
+                       end = (range.first + range.count + 7) / 8 * kGroupBytes;
+  for (int k = 0; k < chunk.count; ++k) {
+    for (std::ptrdiff_t at = begin; at < end; at += 64) Prefetch(chunk.rows[k] + at);
+  }
+}
+
 // The rows of a chunk whose h is not zero.
 inline SumChunk WithoutZeros(const SumChunk& chunk, const SumScratch& s) {
   int count = 0;
@@ -314,6 +323,7 @@ void SumQuantized(const SumRowsParams& p) {
   constexpr int kStep = SumTraits<type>::kLoadBlocks;
   const std::size_t row_bytes = RowBytes(type, p.weights.cols);
   SumChunk chunk = ChunkAt(p, row_bytes, 0, scratch.rows[0]);
+  PrefetchRange<type>(chunk, range);
   for (int first = 0, turn = 1; first < p.count; turn ^= 1) {
     const SumChunk next = ChunkAt(p, row_bytes, first + chunk.count, scratch.rows[turn]);
     for (int t = 0; t < p.tokens; ++t) {

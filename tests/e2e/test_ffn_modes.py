@@ -159,7 +159,7 @@ def test_a_side_car_serves(tmp_path):
     side_car, learn = tmp_path / "learnt.tcp", ["--text", ROOT / "tests/data/wizard_of_oz.txt", "--tokens", 1500]
     run("train-predictor", "tidepool", *learn, "--rank", 32, "--side-car", side_car)
     run("calibrate", "tidepool", *learn, "--kind", "threshold", "--side-car", side_car)
-    with Daemon(f"model.predictor={side_car}", "engine.ffn_also=lowrank,threshold", "engine.audit_interval=2", "server.admin=true") as d:
+    with Daemon(f"model.side_car={side_car}", "engine.ffn_also=lowrank,threshold", "engine.audit_interval=2", "server.admin=true") as d:
         plain = text(ask(d))
         assert text(ask(d, "threshold"))
         settle(d)
@@ -173,7 +173,7 @@ def test_a_side_car_serves(tmp_path):
         assert not values(d, "controller_shift")
         assert ask(d, "sign").status_code == 400
         assert text(ask(d)) == plain
-    with Daemon(f"model.predictor={side_car}", "engine.ffn_recall=0.3") as d:  # may choose lowrank by itself
+    with Daemon(f"model.side_car={side_car}", "engine.ffn_recall=0.3") as d:  # may choose lowrank by itself
         assert text(ask(d))
         assert "(measured)" in d.text()
 
@@ -218,7 +218,7 @@ def test_admin_refuses_other_origins_and_bad_bodies(every_mode):
 
 @pytest.mark.parametrize("setting,words", [
     ("engine.ffn_mode=99:dense", "names no layers"), ("engine.ffn_mode=lowrank", "predictor"),
-    ("model.predictor=/nowhere.tcp", "/nowhere.tcp"), ("engine.ffn_also=sgin", "engine.ffn_also"),
+    ("model.side_car=/nowhere.tcp", "/nowhere.tcp"), ("engine.ffn_also=sgin", "engine.ffn_also"),
 ])
 def test_settings_that_cannot_be(setting, words):
     result = subprocess.run([str(BIN / "thermoclined"), "--set", "server.port=0", "--set", setting], capture_output=True, timeout=60)
