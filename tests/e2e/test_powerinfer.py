@@ -108,9 +108,13 @@ LOW_RANK_TOLERANCE = {"F16": 1e-5, "Q4_0": 0.2}
 @pytest.mark.parametrize("kind", ["F16", "Q4_0"])
 def test_dense_logits_are_those_of_numpy(family, kind, tmp_path):
     path = write(tmp_path / "model.gguf", family, random_tensors(family), kind)
-    expected = NumpySparse(family, values(path)).logits(TOKENS)
-    run("convert", path, tmp_path / "columns.gguf", "--down", "columns")
-    for model in (path, tmp_path / "columns.gguf"):
+    columns = tmp_path / "columns.gguf"
+    run("convert", path, columns, "--down", "columns")
+    tensors, turned = values(path), values(columns)
+    # Turning a quantised projection rounds it once more: each file is compared with what it holds.
+    for model, of_rows in ((path, lambda name: tensors[name]), (columns, lambda name: turned[name.replace("down_t", "down")].T)):
+        held = {name: of_rows(name) if name.endswith("ffn_down_t.weight") else data for name, data in tensors.items()}
+        expected = NumpySparse(family, held).logits(TOKENS)
         assert error(logits(model, tmp_path, "--ffn-mode", "dense"), expected) < TOLERANCE[kind]
 
 

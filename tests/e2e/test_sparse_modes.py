@@ -1,10 +1,12 @@
 """Sparse feed-forward networks through the real program: what keeps the bits, what is measured, what is refused."""
-import json
+import resource
+import signal
+import subprocess
 import xml.etree.ElementTree
 
 import numpy as np
 import pytest
-from conftest import ROOT, STORIES, TIDEPOOL_FOLDER, run, run_json
+from conftest import ROOT, STORIES, THERMOCLINE, TIDEPOOL_FOLDER, run, run_json
 
 OZ = ROOT / "tests/data/wizard_of_oz.txt"
 LAYERS, F = 6, 1024
@@ -191,3 +193,18 @@ def test_a_default_side_car_lies_beside_the_model(converted, tmp_path):
     assert out["side_car"] == f"{model}.tcp"
     audits = run_json("eval", model, "--text", OZ, "--max-tokens", 100, "--predictor", "--ffn-mode", "sign")
     assert all(layer["recall"] > 0.95 for layer in audits["layers"]), "found without being named"
+
+
+def test_a_write_that_fails_leaves_the_old_side_car(converted, calibrated, tmp_path):
+    side_car = tmp_path / "mine.tcp"
+    side_car.write_bytes(calibrated[0].read_bytes())
+
+    def small_files():  # as on a full disk: writes beyond 8 KiB fail
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    args = [THERMOCLINE, "profile", converted / "q4_0.gguf", "--text", OZ, "--tokens", "500", "--side-car", side_car]
+    result = subprocess.run(args, capture_output=True, timeout=100, preexec_fn=small_files)
+    assert result.returncode == 1 and b"mine.tcp" in result.stderr, result.stderr
+    assert side_car.read_bytes() == calibrated[0].read_bytes()
+    assert list(tmp_path.iterdir()) == [side_car], "no temporary file is left behind"
