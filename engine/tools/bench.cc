@@ -72,8 +72,8 @@ class Measurement {
       return base::InvalidArgument("--depth ", options_.depth, " must not be below --prefill ",
                                    options_.prefill);
     ASSIGN_OR_RETURN(const std::vector<FfnMode> modes, ParseFfnModeList(options_.modes));
-    for (const FfnMode mode : modes) modes_.push_back({mode, {}, {}});
-    const int decodes = 2 + static_cast<int>(modes.size());
+    for (const FfnMode mode : modes) modes_.push_back({mode, {}, {}, {}});
+    const int decodes = 2 + 2 * static_cast<int>(modes.size());
     const int context = std::max(options_.prefill, options_.depth) + decodes * options_.decode + 1;
     if (context > model_.config.max_position_embeddings) {
       return base::OutOfRange("--prefill or --depth, and --decode for each measurement, need ",
@@ -121,12 +121,12 @@ class Measurement {
     const double bytes = static_cast<double>(model_.weights->bytes_per_token());
     const double rest =
         bytes - DenseFfnBytes() + KvBytes(std::max(options_.prefill, options_.depth));
+    const double head = static_cast<double>(model_.weights->output.weight.bytes());
     const double chunk = std::min(options_.prefill, kChunk);
     std::vector<Phase> phases = {
         MakePhase("prefill", options_.prefill, bytes / chunk, prefill_),
         MakePhase("decode", options_.decode, rest + ffn_bytes_per_token_, decode_),
-        MakePhase("head", options_.decode,
-                  static_cast<double>(model_.weights->output.weight.bytes()), head_)};
+        MakePhase("head", options_.decode, head, head_)};
     if (options_.depth > 0) {
       phases.push_back(
           MakePhase("attention", options_.decode, KvBytes(options_.depth), attention_));
@@ -134,6 +134,8 @@ class Measurement {
     for (const ModeRun& run : modes_) {
       phases.push_back(MakePhase(StrCat("decode ", FfnModeName(run.mode)).c_str(), options_.decode,
                                  rest + run.ffn_bytes.median(), run.seconds));
+      phases.push_back(MakePhase(StrCat("layers ", FfnModeName(run.mode)).c_str(), options_.decode,
+                                 rest - head + run.ffn_bytes.median(), run.layers));
     }
     return phases;
   }
@@ -144,6 +146,7 @@ class Measurement {
   struct ModeRun {
     FfnMode mode;
     Samples seconds;    // per token
+    Samples layers;     // per token, without the head
     Samples ffn_bytes;  // per token
   };
 
@@ -155,9 +158,12 @@ class Measurement {
       model_.SetModes(*transformer_, all);
       const double before = ffn_bytes();
       const double seconds = Decode(Logits::kLast);
+      const double bytes = ffn_bytes() - before;
+      const double layers = Decode(Logits::kNone);
       if (!keep) continue;
+      run.layers.values.push_back(layers / options_.decode);
       run.seconds.values.push_back(seconds / options_.decode);
-      run.ffn_bytes.values.push_back((ffn_bytes() - before) / options_.decode);
+      run.ffn_bytes.values.push_back(bytes / options_.decode);
     }
     if (modes_.empty()) return;
     for (std::size_t l = 0; l < model_.ffn_modes.size(); ++l)

@@ -110,14 +110,11 @@ inline void LoadSixBitScales(const std::uint8_t* row, int block, int count, F32x
   const std::uint8_t* first =
       row + block / 8 * static_cast<std::ptrdiff_t>(RowBytes(DType::kQ4_K, 256));
   const std::uint8_t* second = count > 8 ? first + RowBytes(DType::kQ4_K, 256) : first;
-  alignas(64) std::uint16_t halves[16] = {};
-  alignas(64) float d[16];
-  __builtin_memcpy(halves, first, 4);
-  __builtin_memcpy(halves + 2, second, 4);
-  Store(d, LoadF16(halves));
+  alignas(64) float d[16];  // d and dmin lead both blocks
+  Store(d, LoadF16Pair(first, second));
   const I32x16 left = SixBitNumbers(first + 4), right = SixBitNumbers(second + 4);
-  a = MulF(ToF32(LowHalves(left, right)), TwoHalves(d[0], count > 8 ? d[2] : 0));
-  m = MulF(ToF32(HighHalves(left, right)), TwoHalves(-d[1], count > 8 ? -d[3] : 0));
+  a = MulF(ToF32(LowHalves(left, right)), TwoHalves(d[0], count > 8 ? d[8] : 0));
+  m = MulF(ToF32(HighHalves(left, right)), TwoHalves(-d[1], count > 8 ? -d[9] : 0));
 }
 
 // The same of `count` blocks, at most 16.
