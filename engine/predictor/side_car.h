@@ -49,10 +49,10 @@ struct LowRankPredictor {
 
 // Integer thresholds of the sign predictor, one a neuron.
 struct SignCalibration {
-  int slices = 1;                        // bits of |x| that count, at most kSignSlicesMax
-  int planes = 1;                        // bits of the weights that count, 1 or 2
+  int slices = 1;                          // bits of |x| that count, at most kSignSlicesMax
+  int planes = 1;                          // bits of the weights that count, 1 or 2
   std::vector<std::int32_t> columns = {};  // [C] of the weights, rising; empty = all
-  std::vector<std::int32_t> thresholds;  // [F]
+  std::vector<std::int32_t> thresholds;    // [F]
   // Measured on held-out tokens. missed_mass = share of sum |h_i| ||d_i|| that was not predicted.
   double recall = 0, predicted_share = 0, active_share = 0, missed_mass = 0;
 };
