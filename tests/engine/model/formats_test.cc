@@ -107,10 +107,7 @@ TEST_F(FormatsTest, TheBuiltInModelIsTheConvertedFolder) {
   const auto file = OpenModelFile(kTidepool);
   ASSERT_TRUE(file.ok());
   ASSERT_TRUE(WriteGguf(**file, folder_ + "/tidepool.gguf",
-                        {.type = kernels::DType::kQ8_0,
-                         .down = DownLayout::kColumns,
-                         .name = "Tidepool",
-                         .on_progress = {}})
+                        {.type = kernels::DType::kQ8_0, .name = "Tidepool", .on_progress = {}})
                   .ok());
   EXPECT_TRUE(*base::ReadFileToString(folder_ + "/tidepool.gguf") ==
               *base::ReadFileToString(SOURCE_DIR "/config/models/tidepool.gguf"));
