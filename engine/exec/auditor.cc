@@ -41,6 +41,7 @@ void Auditor::Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ff
   if (!keeping_) return;
   Kept& kept = kept_[static_cast<std::size_t>(layer)];
   kept.valid = ffn.Predicts(layer);
+  kept.mode = ffn.policy(layer).mode;
   if (!kept.valid) return;
   std::copy_n(input.hidden.x.data(), kept.hidden.size(), kept.hidden.data());
   std::copy_n(input.residual, kept.residual.size(), kept.residual.data());
@@ -77,7 +78,7 @@ int Auditor::AuditOne(SparseFfn& ffn) {
     };
     last_[at] = count(kept.predicted);
     totals_[at] += last_[at];
-    FfnPolicy policy = ffn.policy(layer);
+    FfnPolicy policy{.mode = kept.mode};
     const double unit = ShiftUnit(policy.mode, predictors_.layers[at]);
     for (std::size_t i = 0; i < sweep_.size(); ++i) {
       policy.shift = static_cast<float>(static_cast<double>(sweep_[i]) * unit);

@@ -39,6 +39,9 @@ class Auditor {
   // Audits the next kept layer. Returns its number. Requires: pending.
   int AuditOne(SparseFfn& ffn);
 
+  // The mode in which the layer's kept token was predicted.
+  FfnMode mode(int layer) const { return kept_[static_cast<std::size_t>(layer)].mode; }
+
   // Sums since the start at shift `i` of the sweep.
   const predictor::AuditCounts& swept(int layer, std::size_t i) const {
     return swept_[static_cast<std::size_t>(layer)][i];
@@ -53,7 +56,8 @@ class Auditor {
 
  private:
   struct Kept {
-    bool valid = false;           // the layer predicted
+    bool valid = false;  // the layer predicted
+    FfnMode mode = FfnMode::kDense;
     std::vector<float> hidden;    // [D]
     std::vector<float> residual;  // [D]
     std::vector<int> predicted;   // capacity F

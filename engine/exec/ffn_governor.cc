@@ -31,10 +31,10 @@ FfnGovernor::FfnGovernor(const LoadedModel& model, Transformer& transformer,
   Publish();
 }
 
-predictor::LayerController* FfnGovernor::ControllerOf(int layer) {
+predictor::LayerController* FfnGovernor::ControllerOf(int layer, FfnMode mode) {
   const auto at = static_cast<std::size_t>(layer);
   if (!controls()) return nullptr;
-  switch (transformer_.ffn().policy(layer).mode) {
+  switch (mode) {
     case FfnMode::kSign:
       return &sign_[at];
     case FfnMode::kLowRank:
@@ -47,7 +47,8 @@ predictor::LayerController* FfnGovernor::ControllerOf(int layer) {
 void FfnGovernor::SetModes(const std::vector<FfnMode>& modes) {
   model_.SetModes(transformer_, modes);
   for (int l = 0; l < static_cast<int>(modes.size()); ++l) {
-    if (const predictor::LayerController* controller = ControllerOf(l))
+    if (const predictor::LayerController* controller =
+            ControllerOf(l, modes[static_cast<std::size_t>(l)]))
       transformer_.ffn().policy(l).shift = static_cast<float>(controller->shift());
   }
 }
@@ -65,10 +66,12 @@ void FfnGovernor::Idle() {
 
 void FfnGovernor::AuditOne() {
   const int layer = auditor_.AuditOne(transformer_.ffn());
-  predictor::LayerController* controller = ControllerOf(layer);
+  // A request in another mode may have begun since the token was kept.
+  const FfnMode mode = auditor_.mode(layer);
+  predictor::LayerController* controller = ControllerOf(layer, mode);
   if (controller == nullptr || auditor_.last(layer).tokens == 0) return;
   controller->Freeze(frozen_);
-  if (controller->Observe(auditor_.last(layer)))
+  if (controller->Observe(auditor_.last(layer)) && transformer_.ffn().policy(layer).mode == mode)
     transformer_.ffn().policy(layer).shift = static_cast<float>(controller->shift());
 }
 
@@ -92,7 +95,7 @@ void FfnGovernor::Publish(bool wait) {
     s.tn = a.tn;
     s.missed_mass = a.missed_mass;
     s.total_mass = a.total_mass;
-    const predictor::LayerController* controller = ControllerOf(l);
+    const predictor::LayerController* controller = ControllerOf(l, s.mode);
     s.controlled = controller != nullptr;
     if (controller == nullptr) continue;
     s.shift = controller->shift();

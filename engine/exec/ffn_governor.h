@@ -39,7 +39,7 @@ class FfnGovernor {
   bool controls() const { return options_.controller_recall > 0; }
 
  private:
-  predictor::LayerController* ControllerOf(int layer);
+  predictor::LayerController* ControllerOf(int layer, FfnMode mode);
   void AuditOne();
   void Publish(bool wait = false);
 
