@@ -66,7 +66,7 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
 
 TEST_F(ConfigTest, ReadsTheModesOfTheFeedForwardNetwork) {
   const auto config = Load(
-      "model:\n  predictor: a.tcp\nengine:\n  ffn_mode: 0-3:dense,4-:sign\n  ffn_also: "
+      "model:\n  side_car: a.tcp\nengine:\n  ffn_mode: 0-3:dense,4-:sign\n  ffn_also: "
       "exact,lowrank\n  sign_alpha: 1.02\n");
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->ffn.modes, "0-3:dense,4-:sign");
