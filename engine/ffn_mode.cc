@@ -28,6 +28,12 @@ Result<LayerRange> ParseRange(std::string_view text, int num_layers) {
   return LayerRange{*first, *last};
 }
 
+Status RefuseTrailingComma(std::string_view text) {
+  if (!text.ends_with(',')) return OkStatus();
+  return base::InvalidArgument("'", text.substr(0, 64),
+                               "': a mode is missing behind the last comma");
+}
+
 }  // namespace
 
 Result<FfnMode> ParseFfnMode(std::string_view name) {
@@ -43,6 +49,7 @@ Result<FfnMode> ParseFfnMode(std::string_view name) {
 
 Result<std::vector<FfnMode>> ParseFfnModeList(std::string_view text) {
   std::vector<FfnMode> modes;
+  RETURN_IF_ERROR(RefuseTrailingComma(text));
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
     ASSIGN_OR_RETURN(const FfnMode mode, ParseFfnMode(text.substr(0, comma)));
@@ -56,6 +63,7 @@ Result<FfnModes> ParseFfnModes(std::string_view text, int num_layers, FfnMode ot
   FfnModes modes;
   modes.automatic = text == "auto" || text.empty();
   if (modes.automatic) return modes;
+  RETURN_IF_ERROR(RefuseTrailingComma(text));
   modes.layers.assign(static_cast<std::size_t>(num_layers), otherwise);
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());

@@ -220,6 +220,13 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
     const Status set = SetKey(keys, assignment.substr(0, equals), assignment.substr(equals + 1));
     if (!set.ok()) return set.Annotate("--set");
   }
+  if (config.admin && config.host != "127.0.0.1" && config.host != "::1" &&
+      config.host != "localhost") {
+    return base::InvalidArgument(
+        "server.admin: the admin routes have no password, so server.host must be 127.0.0.1, ::1 "
+        "or localhost, not '",
+        config.host, "'");
+  }
   if (!IsMetricName(config.metrics_prefix)) {
     return base::InvalidArgument(
         "metrics.prefix: '", config.metrics_prefix,

@@ -1,6 +1,7 @@
 #include "engine/base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+
+#include "engine/base/check.h"
 
 namespace thermocline::base {
 namespace {
@@ -74,10 +77,14 @@ class PosixFile final : public File {
   void* map_ = nullptr;
 };
 
+std::string FolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
 // Makes a rename last: without it a crash may bring the old name back.
 Status SyncFolderOf(const std::string& path) {
-  std::string folder = std::filesystem::path(path).parent_path().string();
-  if (folder.empty()) folder = ".";
+  const std::string folder = FolderOf(path);
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return OkStatus();  // a folder that may be written but not read: nothing to sync by
   const bool synced = ::fsync(fd) == 0 || errno == EINVAL;  // some file systems cannot
@@ -121,39 +128,56 @@ bool IsDirectory(const std::string& path) {
 }
 
 Result<std::unique_ptr<FileWriter>> FileWriter::Create(const std::string& path) {
-  const std::string temporary = path + ".tmp";
-  std::FILE* file = std::fopen(temporary.c_str(), "wbe");
-  if (file == nullptr) return ErrnoStatus(temporary, "create", errno);
-  return std::unique_ptr<FileWriter>(new FileWriter(path, file));
+  std::string temporary = path + ".tmp-XXXXXX";
+  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);  // follows no link
+  if (fd < 0) return ErrnoStatus(path, "create a file beside it", errno);
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(fd, 0666 & ~mask);
+  std::FILE* file = ::fdopen(fd, "wb");
+  CHECK(file != nullptr);
+  return std::unique_ptr<FileWriter>(new FileWriter(path, std::move(temporary), file));
 }
 
 FileWriter::~FileWriter() {
   if (file_ == nullptr) return;
   std::fclose(file_);
-  ::unlink((path_ + ".tmp").c_str());
+  ::unlink(temporary_.c_str());
 }
 
 Status FileWriter::Append(std::span<const std::byte> bytes) {
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) {
-    return ErrnoStatus(path_ + ".tmp", "write", errno);
-  }
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size())
+    return ErrnoStatus(temporary_, "write", errno);
   bytes_written_ += bytes.size();
   return OkStatus();
 }
 
 Status FileWriter::Commit() {
-  const std::string temporary = path_ + ".tmp";
   const bool flushed = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
   const int error = errno;
-  if (!flushed) return ErrnoStatus(temporary, "flush", error);
+  if (!flushed) return ErrnoStatus(temporary_, "flush", error);
   std::fclose(file_);
   file_ = nullptr;
-  if (std::rename(temporary.c_str(), path_.c_str()) != 0) {
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const Status failed = ErrnoStatus(path_, "rename", errno);
-    ::unlink(temporary.c_str());
+    ::unlink(temporary_.c_str());
     return failed;
   }
   return SyncFolderOf(path_);
 }
+
+Result<std::unique_ptr<FolderLock>> FolderLock::Of(const std::string& path) {
+  const std::string folder = FolderOf(path);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(folder, "open", errno);
+  std::unique_ptr<FolderLock> lock(new FolderLock(fd));
+  while (::flock(fd, LOCK_EX) != 0) {
+    if (errno == ENOTSUP || errno == ENOLCK || errno == EINVAL) break;  // some file systems cannot
+    if (errno != EINTR) return ErrnoStatus(folder, "lock", errno);
+  }
+  return lock;
+}
+
+FolderLock::~FolderLock() { ::close(fd_); }
 
 }  // namespace thermocline::base

@@ -36,8 +36,9 @@ Result<std::string> ReadFileToString(const std::string& path, std::uint64_t byte
 bool PathExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 
-// Writes `path` by way of `path.tmp`: the old file stays whole until Commit renames over it.
-// Thread-compatible. Without Commit the destructor removes the temporary file.
+// Writes `path` by way of a new file beside it, whose name is nobody else's: the old file stays
+// whole until Commit renames over it. Thread-compatible. Without Commit the destructor removes the
+// temporary file.
 class FileWriter {
  public:
   static Result<std::unique_ptr<FileWriter>> Create(const std::string& path);
@@ -52,10 +53,25 @@ class FileWriter {
   Status Commit();
 
  private:
-  FileWriter(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
-  std::string path_;
+  FileWriter(std::string path, std::string temporary, std::FILE* file)
+      : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
+  std::string path_, temporary_;
   std::FILE* file_;
   std::uint64_t bytes_written_ = 0;
+};
+
+// Keeps other processes that take it from the folder of a file, until it is destroyed: for reading
+// a file, changing it and writing it. Waits for them.
+class FolderLock {
+ public:
+  static Result<std::unique_ptr<FolderLock>> Of(const std::string& path);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  explicit FolderLock(int fd) : fd_(fd) {}
+  const int fd_;
 };
 
 }  // namespace thermocline::base

@@ -163,8 +163,7 @@ void SparseFfn::RunNarrow(int layer, const Input& input, const FfnPolicy& policy
 }
 
 int SparseFfn::FindNeurons(int layer, const Input& input, const FfnPolicy& policy) {
-  if (policy.mode == FfnMode::kLowRank) PrepareLowRank(layer, input);
-  if (policy.mode == FfnMode::kSign) PrepareSigns(layer, input);
+  PreparePredictor(layer, input, policy.mode);
   pool_.Run(num_ranges_,
             [&](int range, int thread) { RunRange(layer, input, policy, range, thread); });
   return Collect(input.tokens);
@@ -179,6 +178,21 @@ std::span<const int> SparseFfn::PredictedBy(int layer, const Input& input,
                                             const FfnPolicy& policy) {
   FindNeurons(layer, input, policy);
   return predicted();
+}
+
+void SparseFfn::PreparePredictor(int layer, const Input& input, FfnMode mode) {
+  if (mode == FfnMode::kLowRank) PrepareLowRank(layer, input);
+  if (mode == FfnMode::kSign) PrepareSigns(layer, input);
+}
+
+void SparseFfn::ProbePredictor(int layer, const Input& input) {
+  const FfnPolicy& policy = policies_[static_cast<std::size_t>(layer)];
+  PreparePredictor(layer, input, policy.mode);
+  pool_.Run(num_ranges_, [&](int range, int thread) {
+    const int begin = range * kRange;
+    Predict(layer, policy, {begin, std::min(kRange, config_.intermediate_size - begin)},
+            input.tokens, scratch_[static_cast<std::size_t>(thread)]);
+  });
 }
 
 void SparseFfn::PrepareLowRank(int layer, const Input& input) {

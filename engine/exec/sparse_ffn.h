@@ -78,6 +78,9 @@ class SparseFfn {
     return mode == FfnMode::kSign || mode == FfnMode::kLowRank;
   }
 
+  // Runs a layer's predictor alone, as its policy says: for timing. Requires: it predicts.
+  void ProbePredictor(int layer, const Input& input);
+
   // The active neurons of one token, without any prediction and without counting; until the next
   // call. Overwrites predicted().
   struct Neurons {
@@ -113,6 +116,8 @@ class SparseFfn {
   void RunNarrow(int layer, const Input& input, const FfnPolicy& policy, float* out);
   // Live neurons into neuron_ids_ and chosen_. Returns how many.
   int FindNeurons(int layer, const Input& input, const FfnPolicy& policy);
+  // What all ranges' predictions of a layer share.
+  void PreparePredictor(int layer, const Input& input, FfnMode mode);
   void PrepareLowRank(int layer, const Input& input);
   void PrepareSigns(int layer, const Input& input);
   // One range of neurons, to ids and h of the range's place in neuron_ids_ and neurons_.

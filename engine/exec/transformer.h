@@ -57,6 +57,9 @@ class Transformer {
   void ProbeFfn(int layer) {
     ffn_.Run(layer, {ws_.hidden, ws_.residual.data(), 1}, false, ws_.ffn_out.data());
   }
+  void ProbePredictor(int layer) {
+    ffn_.ProbePredictor(layer, {ws_.hidden, ws_.residual.data(), 1});
+  }
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
   void SetAuditor(Auditor* auditor) { auditor_ = auditor; }
 

@@ -5,29 +5,35 @@
 
 namespace thermocline::predictor {
 
-void LayerController::Add(double recall) {
-  if (weight_ >= p_.audits_max) {
-    weight_ /= 2;
-    deviation_ /= 2;
+void LayerController::Add(double found, double active) {
+  if (tokens_ >= p_.audits_max) {
+    for (double* sum :
+         {&tokens_, &found_, &active_, &found_found_, &found_active_, &active_active_})
+      *sum /= 2;
   }
-  weight_ += 1;
-  const double from_mean = recall - mean_;
-  mean_ += from_mean / weight_;
-  deviation_ += from_mean * (recall - mean_);
+  tokens_ += 1;
+  found_ += found;
+  active_ += active;
+  found_found_ += found * found;
+  found_active_ += found * active;
+  active_active_ += active * active;
 }
 
 double LayerController::Uncertainty() const {
-  if (weight_ < 2) return 1;
-  return 2 * std::sqrt(deviation_ / (weight_ - 1) / weight_);
+  if (tokens_ < 2) return 1;
+  const double r = recall();
+  const double square = found_found_ - 2 * r * found_active_ + r * r * active_active_;
+  const double deviation = std::sqrt(std::max(0.0, square) / (tokens_ - 1) / tokens_);
+  return 2 * deviation / (active_ / tokens_);
 }
 
 bool LayerController::Observe(const AuditCounts& audit) {
   if (audit.tp + audit.fn == 0) return false;  // nothing was active: nothing is learnt
-  Add(audit.recall());
-  if (frozen_ || weight_ < p_.audits_min) return false;
+  Add(static_cast<double>(audit.tp), static_cast<double>(audit.tp + audit.fn));
+  if (frozen_ || tokens_ < p_.audits_min) return false;
   const double sure = Uncertainty();
-  if (mean_ + sure < p_.recall - p_.tolerance) return Lower();
-  if (mean_ - sure > p_.recall + p_.slack) return Raise();
+  if (recall() + sure < p_.recall - p_.tolerance) return Lower();
+  if (recall() - sure > p_.recall + p_.slack) return Raise();
   return false;
 }
 
@@ -46,7 +52,7 @@ bool LayerController::Raise() {
   has_good_ = true;
   good_ = shift_;
   // Far more than at a shift just below a bad one: the input has changed.
-  const bool far = mean_ - Uncertainty() > p_.recall + 3 * p_.slack;
+  const bool far = recall() - Uncertainty() > p_.recall + 3 * p_.slack;
   if (has_bad_ && (bad_ <= good_ || (far && bad_ - good_ < p_.step_min))) has_bad_ = false;
   if (!has_bad_) return MoveTo(shift_ + p_.step);
   const double middle = (good_ + bad_) / 2;
@@ -62,7 +68,7 @@ bool LayerController::MoveTo(double shift) {
   direction_ = direction;
   shift_ = bounded;
   ++moves_;
-  weight_ = mean_ = deviation_ = 0;
+  tokens_ = found_ = active_ = found_found_ = found_active_ = active_active_ = 0;
   return true;
 }
 

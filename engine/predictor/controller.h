@@ -36,14 +36,15 @@ class LayerController {
   void Freeze(bool frozen) { frozen_ = frozen; }
   bool frozen() const { return frozen_; }
 
-  // Mean recall of the audited tokens since the last move, 1 before the first.
-  double recall() const { return weight_ > 0 ? mean_ : 1.0; }
+  // Of all active neurons of the audited tokens since the last move; 1 before the first.
+  double recall() const { return active_ > 0 ? found_ / active_ : 1.0; }
   std::int64_t moves() const { return moves_; }
   std::int64_t reversals() const { return reversals_; }  // moves against the one before
 
  private:
-  void Add(double recall);
-  // Half the width of the confidence interval of the mean: two standard errors.
+  void Add(double found, double active);
+  // Half the width of the confidence interval of recall(): two standard errors of a ratio of sums
+  // over tokens. Neurons of one token are not independent, so tokens are the sample.
   double Uncertainty() const;
   bool Lower();
   bool Raise();
@@ -52,8 +53,9 @@ class LayerController {
   const ControllerParams p_;
   double shift_ = 0;
   bool frozen_ = false;
-  // Welford's mean and sum of squared deviations of the tokens' recalls.
-  double weight_ = 0, mean_ = 0, deviation_ = 0;
+  // Sums over audited tokens: how many, found and active neurons, and their products.
+  double tokens_ = 0, found_ = 0, active_ = 0;
+  double found_found_ = 0, found_active_ = 0, active_active_ = 0;
   bool has_good_ = false, has_bad_ = false;
   double good_ = 0, bad_ = 0;  // largest shift that keeps the recall, smallest that does not
   std::int64_t moves_ = 0, reversals_ = 0;

@@ -46,6 +46,21 @@ std::vector<std::int32_t> ThresholdsOf(const LayerSideCar* layer, const SignOpti
                                    kernels::SignThreshold(thousandths, cols));
 }
 
+// What was calibrated for some layers only would leave the others to a rule nobody chose.
+Status CheckAllOrNone(const SideCar* side_car, const SignOptions& options) {
+  if (side_car == nullptr || !options.use_side_car) return OkStatus();
+  const auto calibrated = [](const LayerSideCar& layer) {
+    return layer.sign.has_value() || layer.alpha.has_value();
+  };
+  const auto& layers = side_car->layers;
+  const auto missing = std::find_if_not(layers.begin(), layers.end(), calibrated);
+  if (missing == layers.end() || std::none_of(layers.begin(), layers.end(), calibrated))
+    return OkStatus();
+  return base::FailedPrecondition("the side-car has no sign thresholds for layer ",
+                                  missing - layers.begin(),
+                                  ", but for others; run `thermocline calibrate` again");
+}
+
 // Rows of f16 as a matrix in panels of Q8_0, of f16 where the columns are no multiple of 32.
 Status Pack(const std::vector<std::uint16_t>& halves, int rows, int cols, Predictors& out,
             kernels::PackedMatrix& matrix) {
@@ -100,6 +115,7 @@ void DequantizeNeuron(const model::NeuronMatrix& matrix, int row, float* out) {
 Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
                          const SignOptions& options, base::WorkerPool& pool, Predictors& out) {
   out.layers.resize(weights.layers.size());
+  RETURN_IF_ERROR(CheckAllOrNone(side_car, options));
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     const model::NeuronMatrix& matrix = DecidingMatrix(weights.layers[l]);
     const LayerSideCar* learnt =

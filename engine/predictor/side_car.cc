@@ -36,6 +36,13 @@ class LayerCheck {
     if (!(value >= least && value <= most))
       Fail(field, " is ", value, ", expected ", least, " to ", most);
   }
+  void AtLeastZero(const char* field, double value) {
+    if (!(value >= 0 && IsFinite(value))) Fail(field, " is ", value, ", expected at least 0");
+  }
+  // 0 to 1.
+  void ShareOf(const char* field, double value) {
+    if (!(value >= 0 && value <= 1)) Fail(field, " is ", value, ", expected 0 to 1");
+  }
   void AtLeastOne(const char* field, int value) {
     if (value < 1) Fail(field, " is ", value, ", expected at least 1");
   }
@@ -70,10 +77,10 @@ void CheckSign(const SignCalibration& sign, std::size_t d, std::size_t f, LayerC
     before = column;
   }
   check.Array("sign.thresholds", sign.thresholds, f);
-  check.Number("sign.recall", sign.recall);
-  check.Number("sign.predicted_share", sign.predicted_share);
-  check.Number("sign.active_share", sign.active_share);
-  check.Number("sign.missed_mass", sign.missed_mass);
+  check.ShareOf("sign.recall", sign.recall);
+  check.ShareOf("sign.predicted_share", sign.predicted_share);
+  check.ShareOf("sign.active_share", sign.active_share);
+  check.ShareOf("sign.missed_mass", sign.missed_mass);
 }
 
 void CheckLowRank(const LowRankPredictor& p, std::size_t d, std::size_t f, LayerCheck& check) {
@@ -82,9 +89,9 @@ void CheckLowRank(const LowRankPredictor& p, std::size_t d, std::size_t f, Layer
   check.Array("low_rank.fc1", p.fc1, rank * d);
   check.Array("low_rank.fc2", p.fc2, f * rank);
   check.Number("low_rank.threshold", p.threshold);
-  check.Number("low_rank.recall", p.recall);
-  check.Number("low_rank.predicted_share", p.predicted_share);
-  check.Number("low_rank.active_share", p.active_share);
+  check.ShareOf("low_rank.recall", p.recall);
+  check.ShareOf("low_rank.predicted_share", p.predicted_share);
+  check.ShareOf("low_rank.active_share", p.active_share);
 }
 
 }  // namespace
@@ -130,8 +137,8 @@ Status ValidateSideCar(const std::string& path, const SideCar& s) {
     if (!layer.down_norms.empty()) check.Array("down_norms", layer.down_norms, f);
     if (layer.alpha.has_value()) check.Within("alpha", *layer.alpha, 0, 100);
     if (layer.sign.has_value()) CheckSign(*layer.sign, d, f, check);
-    if (layer.threshold.has_value()) check.Number("threshold", *layer.threshold);
-    check.Number("threshold_kept_mass", layer.threshold_kept_mass);
+    if (layer.threshold.has_value()) check.AtLeastZero("threshold", *layer.threshold);
+    check.ShareOf("threshold_kept_mass", layer.threshold_kept_mass);
     if (layer.low_rank.has_value()) CheckLowRank(*layer.low_rank, d, f, check);
     RETURN_IF_ERROR(check.status());
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 
@@ -30,7 +31,7 @@ Result<SideCarPrefix> ReadPrefix(const base::File& file) {
   RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&prefix, 1))));
   if (!std::equal(kSideCarMagic.begin(), kSideCarMagic.end(), prefix.magic)) {
     return base::InvalidArgument(file.path(), ": not a side-car: it does not begin with ",
-                                 kSideCarMagic, "; give another --predictor or delete it");
+                                 kSideCarMagic, "; give another side-car or delete it");
   }
   if (prefix.version != kSideCarVersion) {
     return base::Unimplemented(file.path(), ": version is ", prefix.version,
@@ -213,11 +214,15 @@ LayerSideCar ReadLayer(const Json& json, const std::string& where, const SideCar
 
 Status CheckIdentity(const std::string& path, const Json& header, const SideCarIdentity& expected) {
   const Json* hash = header.Find("model_hash");
-  const std::string found = hash != nullptr && hash->is_string() ? hash->as_string() : "missing";
+  const std::string found = hash != nullptr && hash->is_string() ? hash->as_string() : "-";
+  const auto is_digit = [](unsigned char c) { return std::isxdigit(c) != 0; };
+  if (found.size() > 64 || !std::all_of(found.begin(), found.end(), is_digit))
+    return base::InvalidArgument(path, ": model_hash is missing or no hexadecimal number",
+                                 kMakeAnew);
   if (found != expected.model_hash) {
     return base::FailedPrecondition(path, ": made for another model: model_hash is ", found,
                                     ", the model's is ", expected.model_hash,
-                                    "; give another --predictor, or delete it and make it anew");
+                                    "; give another side-car, or delete it and make it anew");
   }
   const std::pair<const char*, int> sizes[] = {{"hidden_size", expected.hidden_size},
                                                {"intermediate_size", expected.intermediate_size},

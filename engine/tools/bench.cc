@@ -72,7 +72,7 @@ class Measurement {
       return base::InvalidArgument("--depth ", options_.depth, " must not be below --prefill ",
                                    options_.prefill);
     ASSIGN_OR_RETURN(const std::vector<FfnMode> modes, ParseFfnModeList(options_.modes));
-    for (const FfnMode mode : modes) modes_.push_back({mode, {}, {}, {}});
+    for (const FfnMode mode : modes) modes_.push_back({.mode = mode});
     const int decodes = 2 + 2 * static_cast<int>(modes.size());
     const int context = std::max(options_.prefill, options_.depth) + decodes * options_.decode + 1;
     if (context > model_.config.max_position_embeddings) {
@@ -125,9 +125,10 @@ class Measurement {
     const double chunk = std::min(options_.prefill, kChunk);
     std::vector<Phase> phases = {
         MakePhase("prefill", options_.prefill, bytes / chunk, prefill_),
-        MakePhase("decode", options_.decode, rest + ffn_bytes_per_token_, decode_),
-        MakePhase("head", options_.decode, head, head_)};
-    if (options_.depth > 0) {
+        MakePhase("decode", options_.decode, rest + ffn_bytes_per_token_, decode_)};
+    // Differences of two measurements: where they drown in noise there is nothing to say.
+    if (head_.min() > 1e-9) phases.push_back(MakePhase("head", options_.decode, head, head_));
+    if (options_.depth > 0 && attention_.min() > 1e-9) {
       phases.push_back(
           MakePhase("attention", options_.decode, KvBytes(options_.depth), attention_));
     }
@@ -136,6 +137,11 @@ class Measurement {
                                  rest + run.ffn_bytes.median(), run.seconds));
       phases.push_back(MakePhase(StrCat("layers ", FfnModeName(run.mode)).c_str(), options_.decode,
                                  rest - head + run.ffn_bytes.median(), run.layers));
+      phases.push_back(MakePhase(StrCat("ffn ", FfnModeName(run.mode)).c_str(), 1,
+                                 run.ffn_bytes.median(), run.ffn));
+      if (run.predictor.values.empty()) continue;
+      phases.push_back(MakePhase(StrCat("predict ", FfnModeName(run.mode)).c_str(), 1,
+                                 run.predictor_bytes, run.predictor));
     }
     return phases;
   }
@@ -145,9 +151,12 @@ class Measurement {
  private:
   struct ModeRun {
     FfnMode mode;
-    Samples seconds;    // per token
-    Samples layers;     // per token, without the head
-    Samples ffn_bytes;  // per token
+    Samples seconds = {};    // per token
+    Samples layers = {};     // per token, without the head
+    Samples ffn = {};        // all layers' feed-forward networks of one token
+    Samples predictor = {};  // their predictors alone
+    Samples ffn_bytes = {};  // per token
+    double predictor_bytes = 0;
   };
 
   // Decodes in each mode, every layer in the layout the mode likes best.
@@ -162,6 +171,7 @@ class Measurement {
       const double layers = Decode(Logits::kNone);
       if (!keep) continue;
       run.layers.values.push_back(layers / options_.decode);
+      ProbeNetworks(run);
       run.seconds.values.push_back(seconds / options_.decode);
       run.ffn_bytes.values.push_back(bytes / options_.decode);
     }
@@ -169,6 +179,27 @@ class Measurement {
     for (std::size_t l = 0; l < model_.ffn_modes.size(); ++l)
       exec::UseLayoutsOf(model_.ffn_modes[l], l, model_);
     model_.SetModes(*transformer_, model_.ffn_modes);
+  }
+
+  // The networks alone, each on the last token's input: for the shares of a token's time.
+  void ProbeNetworks(ModeRun& run) {
+    const bool predicts = run.mode == FfnMode::kSign || run.mode == FfnMode::kLowRank;
+    constexpr int kTimes = 4;
+    const auto time = [&](const auto& body) {
+      const auto begin = Clock::now();
+      for (int i = 0; i < kTimes; ++i) {
+        for (int l = 0; l < model_.config.num_hidden_layers; ++l) body(l);
+      }
+      return Seconds(begin) / kTimes;
+    };
+    run.ffn.values.push_back(time([&](int l) { transformer_->ProbeFfn(l); }));
+    if (!predicts) return;
+    run.predictor.values.push_back(time([&](int l) { transformer_->ProbePredictor(l); }));
+    run.predictor_bytes = 0;
+    for (const predictor::LayerPredictors& p : model_.predictors->layers) {
+      run.predictor_bytes +=
+          static_cast<double>(run.mode == FfnMode::kSign ? p.sign->bytes() : p.low_rank->bytes());
+    }
   }
 
   // Read by the feed-forward networks so far.

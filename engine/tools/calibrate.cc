@@ -146,7 +146,7 @@ class Calibration {
       RETURN_IF_ERROR(Pass(pass));
     }
     bar_.Clear();
-    return side_car_.Write();
+    return side_car_.WriteAll();
   }
 
   const std::vector<LayerResult>& results() const { return results_; }
@@ -353,7 +353,7 @@ Status CalibrateThreshold(const Options& o, const exec::LoadedModel& model, Spli
       std::printf("%5d   %9.5f       %5.1f%%          %5.1f%%\n", l, static_cast<double>(threshold),
                   100 * kept.mass, 100 * kept.neurons);
   }
-  RETURN_IF_ERROR(side_car.Write());
+  RETURN_IF_ERROR(side_car.WriteAll());
   if (o.json) {
     PrintJson(Json::Object{{"side_car", side_car.path}, {"layers", std::move(layers)}});
   } else {
@@ -363,11 +363,15 @@ Status CalibrateThreshold(const Options& o, const exec::LoadedModel& model, Spli
 }
 
 Status Calibrate(const Options& o) {
+  RETURN_IF_ERROR(CheckPlotPath(o.plot));
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
   if (o.kind != "threshold") RETURN_IF_ERROR(CheckTrueZeros(*model));
   ASSIGN_OR_RETURN(auto windows, ReadTextWindows(o.text, *model));
   ASSIGN_OR_RETURN(SplitWindows split, SplitHeldOut(o.text, std::move(windows)));
-  ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car));
+  ASSIGN_OR_RETURN(
+      OpenSideCar side_car,
+      OpenSideCarOf(*model, o.side_car,
+                    o.kind == "threshold" ? SideCarPart::kThreshold : SideCarPart::kSign));
   if (o.kind == "threshold")
     return CalibrateThreshold(o, *model, std::move(split), std::move(side_car));
   const int held_out_tokens = CountTokens(split.held_out), tokens = CountTokens(split.train);

@@ -11,6 +11,7 @@
 #include "engine/tools/model_options.h"
 #include "engine/tools/npy.h"
 #include "engine/tools/predictor_report.h"
+#include "engine/tools/side_car_options.h"
 
 namespace thermocline::tools {
 namespace {
@@ -285,6 +286,7 @@ Status Eval(Options options) {
     return base::InvalidArgument("give either --text or --tokens");
   if (!options.plot.empty() && !options.predictor)
     return base::InvalidArgument("--plot draws what --predictor finds; give both");
+  RETURN_IF_ERROR(CheckPlotPath(options.plot));
   ASSIGN_OR_RETURN(const auto side, Side::Create(options.model, options.decode));
   if (options.predictor) RETURN_IF_ERROR(side->Audit());
   std::unique_ptr<Side> other;

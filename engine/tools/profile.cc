@@ -136,10 +136,11 @@ Status WritePlot(const std::string& path, const std::vector<ActivationCounter>& 
 }
 
 Status Profile(const Options& o) {
+  RETURN_IF_ERROR(CheckPlotPath(o.plot));
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
   RETURN_IF_ERROR(CheckTrueZeros(*model));
   ASSIGN_OR_RETURN(const auto windows, ReadTextWindows(o.text, *model));
-  ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car));
+  ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car, SideCarPart::kProfile));
   CountingTap tap(model->config);
   EtaBar bar;
   RETURN_IF_ERROR(RunWindows(
@@ -152,7 +153,7 @@ Status Profile(const Options& o) {
     side_car.content.layers[i].down_norms =
         predictor::DownNorms(model->weights->layers[i], *model->pool);
   }
-  RETURN_IF_ERROR(side_car.Write());
+  RETURN_IF_ERROR(side_car.WriteAll());
   if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, tap.layers()));
   if (o.json) {
     Json::Array layers;

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <set>
 
 #include "engine/chat.h"
 #include "engine/engine.h"
@@ -77,13 +78,22 @@ double BytesPerToken(const EngineStats& stats) {
   return static_cast<double>(stats.bytes_per_token) - SavedBytesPerToken(stats.ffn);
 }
 
+// "exact", or all that the layers have: "dense, exact".
+std::string ModesOf(const EngineStats& stats) {
+  std::set<FfnMode> modes;
+  for (const FfnLayerStats& layer : stats.ffn) modes.insert(layer.mode);
+  std::string text;
+  for (const FfnMode mode : modes) text += StrCat(text.empty() ? "" : ", ", FfnModeName(mode));
+  return text;
+}
+
 void PrintSpeed(const Generation& g, const EngineStats& stats) {
   std::fprintf(stderr,
                "%d prompt tokens at %.1f tokens/s, %d tokens at %.1f tokens/s, %.1f MB/token, %d "
-               "threads, %s\n",
+               "threads, %s, %s\n",
                g.usage.prompt_tokens, Rate(g.usage.prompt_tokens, g.usage.prefill_s),
                g.usage.completion_tokens, DecodeRate(g.usage), BytesPerToken(stats) / 1e6,
-               stats.threads, stats.cpu_isa.c_str());
+               stats.threads, stats.cpu_isa.c_str(), ModesOf(stats).c_str());
 }
 
 Json ToJson(const Generation& g, const EngineStats& stats) {
@@ -93,6 +103,7 @@ Json ToJson(const Generation& g, const EngineStats& stats) {
       {"prompt_tokens", g.usage.prompt_tokens},
       {"completion_tokens", g.usage.completion_tokens},
       {"finish_reason", ReasonName(g.reason)},
+      {"ffn_mode", ModesOf(stats)},
       {"timings",
        Json::Object{{"load_s", stats.load_s},
                     {"prefill_s", g.usage.prefill_s},

@@ -100,7 +100,7 @@ class Training {
       if (!trained.ok()) return trained.status().Annotate(StrCat("layer ", layers[i]));
       trained->settings = settings_;
       side_car_.content.layers[static_cast<std::size_t>(layers[i])].low_rank = *std::move(trained);
-      RETURN_IF_ERROR(side_car_.Write());
+      RETURN_IF_ERROR(side_car_.Write(std::span(&layers[i], 1)));
       train[i] = held_out[i] = {};
       ++done_;
     }
@@ -194,12 +194,13 @@ Status WritePlot(const std::string& path, const predictor::SideCar& s,
 }
 
 Status Train(const Options& o) {
+  RETURN_IF_ERROR(CheckPlotPath(o.plot));
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
   RETURN_IF_ERROR(CheckTrueZeros(*model));
   ASSIGN_OR_RETURN(const auto layers, ParseLayers(o.layers, model->config.num_hidden_layers));
   ASSIGN_OR_RETURN(auto windows, ReadTextWindows(o.text, *model));
   ASSIGN_OR_RETURN(SplitWindows split, SplitHeldOut(o.text, std::move(windows)));
-  ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car));
+  ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car, SideCarPart::kLowRank));
   ASSIGN_OR_RETURN(std::string settings, SettingsOf(o));
   const int train_tokens = CountTokens(split.train), held_out_tokens = CountTokens(split.held_out);
   Training training(o, *model, std::move(split), std::move(side_car), std::move(settings));

@@ -1,5 +1,13 @@
 // GemmRows of kernels/rows.h: sixteen rows from anywhere become a panel in the cache, and
 // gemm.inl.h multiplies it, so every type and every ISA has it and the bits are those of gemm.h.
+// For one token and the commonest types the dot products are exact integers anyway, so they are
+// taken row by row; only they and the scales change places.
+//
+// Measured on one Zen 4 core, Q4_0, one token, D 4096, rows in the cache, GB/s:
+//   the panel whole, then multiplied                             20
+//   a panel of 256 columns at a time, in the first-level cache   25
+//   rows as they lie, dot products transposed                    31 (Q8_0 48, Q4_K 31)
+// From memory, every tenth row: 22; with the first rows of a list asked for ahead 27.
 //
 // Included after gemm.inl.h by one translation unit for each ISA.
 #include "kernels/cpu/vector128.h"

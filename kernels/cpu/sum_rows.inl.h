@@ -6,6 +6,14 @@
 // instruction takes 64 levels to 16 sums. The sums of 128 columns (64 of Q8_0) stay in registers
 // while all rows of a chunk pass, and while they do the next chunk's rows are prefetched.
 //
+// Measured on one Zen 4 core, D 4096, every row of 256 in the cache, GB/s of Q4_0:
+//   scales through memory, a store behind every load                          7
+//   scales straight into vectors, sums in registers                          24
+//   coefficients of four rows split into bytes at once                       26
+// Every tenth row, where each run of rows has few: 12; with 1,024 rows a run and sums put in order in
+// vectors 22 (from memory 18); Q4_K 9, with its six-bit scales unpacked in vectors 16.
+// In float32: three instructions for 9 bytes, at most 22 on this core, without the loads.
+//
 // Included after rows.inl.h by one translation unit for each ISA.
 namespace thermocline::kernels {
 namespace {

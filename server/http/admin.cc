@@ -45,14 +45,24 @@ Json PredictorsJson(const Service& service, const EngineStats& stats) {
                       {"layers", std::move(layers)}};
 }
 
+// "127.0.0.1:8080", "localhost", "[::1]:8080": names that no other site's page can make its own, as
+// it could with a name whose address it changes while it is open.
+bool IsLoopbackHost(std::string_view host) {
+  const std::size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
+  const std::string_view name = host.substr(0, end);
+  return name == "127.0.0.1" || name == "[::1]" || boost::beast::iequals(name, "localhost");
+}
+
 // "http://127.0.0.1:8080" beside Host "127.0.0.1:8080". Browsers send Origin with every POST and
 // with what a page of another site asks for; other clients send none.
 bool OfAnotherOrigin(const HttpRequest& request) {
+  const std::string_view host = request[beast_http::field::host];
+  if (!IsLoopbackHost(host)) return true;
   const std::string_view origin = request[beast_http::field::origin];
   if (request.find(beast_http::field::origin) == request.end()) return false;
   const std::size_t scheme = origin.find("://");
   if (scheme == std::string_view::npos) return true;  // also "null"
-  return !boost::beast::iequals(origin.substr(scheme + 3), request[beast_http::field::host]);
+  return !boost::beast::iequals(origin.substr(scheme + 3), host);
 }
 
 bool IsJson(const HttpRequest& request) {
@@ -66,8 +76,10 @@ bool IsJson(const HttpRequest& request) {
 std::optional<HttpResponse> Refuse(Service& service, const HttpRequest& request,
                                    const ResponseHead& head) {
   if (OfAnotherOrigin(request)) {
-    return ErrorResponse(head, openai::ClientError(403, "permission_denied",
-                                                   "the Origin of the request is not this server"));
+    return ErrorResponse(
+        head, openai::ClientError(403, "permission_denied",
+                                  "the Host or Origin of the request is not this server on "
+                                  "the loopback interface"));
   }
   if (service.engine() == nullptr) {
     return ErrorResponse(head, openai::FromStatus(base::Unavailable("the model is not loaded")),

@@ -77,6 +77,12 @@ TEST_F(ConfigTest, ReadsTheModesOfTheFeedForwardNetwork) {
   EXPECT_FALSE(config->admin);
 }
 
+TEST_F(ConfigTest, AdminRoutesStayOnTheLoopbackInterface) {
+  EXPECT_TRUE(Load("server:\n  admin: true\n  host: 127.0.0.1\n").ok());
+  EXPECT_FALSE(Load("server:\n  admin: true\n  host: 0.0.0.0\n").ok());
+  EXPECT_TRUE(Load("server:\n  host: 0.0.0.0\n").ok());
+}
+
 TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {
   const std::string shipped = SOURCE_DIR "/config/thermocline.yaml";
   const auto config = LoadServerConfig(shipped, {});

@@ -18,6 +18,15 @@ class FileTest : public testing::Test {
   const std::string path_ = folder_ + "/a b.bin";
 };
 
+// A link where a temporary file might be written must not lead anywhere.
+TEST_F(FileTest, TemporaryFilesFollowNoLink) {
+  const std::string victim = folder_ + "/victim";
+  std::ofstream(victim) << "mine";
+  std::filesystem::create_symlink(victim, path_ + ".tmp");
+  ASSERT_TRUE((*FileWriter::Create(path_))->Commit().ok());
+  EXPECT_EQ(*ReadFileToString(victim), "mine");
+}
+
 TEST_F(FileTest, WritesAppearWholeOrNotAtAll) {
   {
     const auto writer = FileWriter::Create(path_);
@@ -25,7 +34,7 @@ TEST_F(FileTest, WritesAppearWholeOrNotAtAll) {
     ASSERT_TRUE((*writer)->Append("half").ok());
   }
   EXPECT_FALSE(PathExists(path_));
-  EXPECT_FALSE(PathExists(path_ + ".tmp"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
   const auto writer = FileWriter::Create(path_);
   ASSERT_TRUE((*writer)->Append("whole").ok());
   ASSERT_TRUE((*writer)->Commit().ok());

@@ -21,15 +21,17 @@ class SparseFfnTest : public FfnModels {
     const auto dense = Load({.path = path, .isa = isa});
     ASSERT_NE(dense, nullptr);
     const std::vector<float> expected = LogitsOf(*dense, count, 1);
-    for (const int threads : {1, 2, 3}) {
+    // The scalar kernels are slow: what threads and batches change is not in them.
+    const bool scalar = isa == "reference";
+    for (const int threads : scalar ? std::vector{2} : std::vector{1, 2, 3}) {
       const auto exact = Load({.path = path, .modes = "exact", .isa = isa, .threads = threads});
       ASSERT_NE(exact, nullptr);
       ASSERT_TRUE(LogitsOf(*exact, count, 1) == expected) << path << " " << isa << " " << threads;
       if (threads != 2) continue;
-      for (const int batch : {2, 5, 16})
+      for (const int batch : scalar ? std::vector{5} : std::vector{2, 5, 16})
         EXPECT_TRUE(LogitsOf(*exact, count, batch) == expected)
             << path << " " << isa << " " << batch;
-      for (const int batch : {3, 17, 64})
+      for (const int batch : scalar ? std::vector{17} : std::vector{3, 17, 64})
         EXPECT_TRUE(LogitsOf(*exact, count, batch, Step::kPrefill) == expected)
             << path << " " << isa << " prefill " << batch;
     }
@@ -38,7 +40,7 @@ class SparseFfnTest : public FfnModels {
   static void ExpectExactIsDense(const std::string& path, int count) {
     for (int i = 0; i < kernels::CpuTables().count; ++i) {
       const std::string isa = kernels::CpuTables().tables[i]->name;
-      ExpectExactIsDense(path, isa, isa == "reference" ? std::min(count, 18) : count);
+      ExpectExactIsDense(path, isa, isa == "reference" ? std::min(count, 6) : count);
     }
   }
 };
