@@ -1,7 +1,7 @@
 // sign_predict.h on vectors of 512 bits: XOR, AND and population counts, a row at a time.
 //
-// Bytes moved: the planes, once. Four slices take 12 instructions for a vector of 64 bytes where the
-// processor counts bits in vectors. On one Zen 4 core, D 4096, four slices, GB/s:
+// Bytes moved: the planes, once. Four slices take 12 instructions for a vector of 64 bytes where
+// the processor counts bits in vectors. On one Zen 4 core, D 4096, four slices, GB/s:
 //                                                               from the cache   from memory
 //   a row at a time, inputs' bits loaded for each                      29              9
 //   four rows at a time, one instruction for XOR and AND               26              8

@@ -10,9 +10,9 @@
 //   scales through memory, a store behind every load                          7
 //   scales straight into vectors, sums in registers                          24
 //   coefficients of four rows split into bytes at once                       26
-// Every tenth row, where each run of rows has few: 12; with 1,024 rows a run and sums put in order in
-// vectors 22 (from memory 18); Q4_K 9, with its six-bit scales unpacked in vectors 16.
-// In float32: three instructions for 9 bytes, at most 22 on this core, without the loads.
+// Every tenth row, where each run of rows has few: 12; with 1,024 rows a run and sums put in order
+// in vectors 22 (from memory 18); Q4_K 9, with its six-bit scales unpacked in vectors 16. In
+// float32: three instructions for 9 bytes, at most 22 on this core, without the loads.
 //
 // Included after rows.inl.h by one translation unit for each ISA.
 namespace thermocline::kernels {

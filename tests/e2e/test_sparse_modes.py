@@ -121,7 +121,9 @@ def test_bench_of_modes(converted, calibrated):
     side_car, _ = calibrated
     out = run_json("bench", converted / "q4_0.gguf", "--ffn-modes", "dense,exact,sign", "--side-car", side_car, "--prefill", 16, "--decode", 8, "--repetitions", 2)
     phases = {phase["phase"]: phase for phase in out["runs"]}
-    assert set(phases) == {"prefill", "decode", "head", "decode dense", "decode exact", "decode sign"}
+    of_modes = {f"{what} {mode}" for what in ("decode", "layers", "ffn") for mode in ("dense", "exact", "sign")}
+    # The head is a difference of two measurements: absent where it drowns in noise.
+    assert set(phases) - {"head"} == {"prefill", "decode", "predict sign"} | of_modes
     for phase in phases.values():
         assert phase["tokens_per_s"]["median"] > 0 and phase["bytes_per_token"] > 0 and phase["ceiling_tokens_per_s"] > 0
     assert phases["decode exact"]["bytes_per_token"] < phases["decode dense"]["bytes_per_token"]
