@@ -23,6 +23,7 @@ struct Options {
   std::string text, tokens_json, logits, against;
   int window = 512, max_tokens = 0, score_from = 0;
   bool decode = false, predictor = false, json = false;
+  bool lossy = false;  // some mode loses: seen as decoding sees it
   std::string plot;
 };
 
@@ -256,7 +257,7 @@ void Print(const Options& options, const Totals& t, std::size_t windows,
                           {"loss_nats", t.loss / scored},
                           {"tokens", t.scored},
                           {"windows", static_cast<std::int64_t>(windows)},
-                          {"path", options.decode ? "decode" : "prefill"}}};
+                          {"path", options.decode || options.lossy ? "decode" : "prefill"}}};
     if (compared) {
       out.Set("against", options.against);
       out.Set("against_perplexity", std::exp(t.other_loss / scored));
@@ -269,7 +270,7 @@ void Print(const Options& options, const Totals& t, std::size_t windows,
   }
   std::printf("perplexity %.4f over %lld tokens (%.4f nats), %zu windows, by %s\n",
               std::exp(t.loss / scored), static_cast<long long>(t.scored), t.loss / scored, windows,
-              options.decode ? "decoding" : "prefill");
+              options.decode || options.lossy ? "decoding" : "prefill");
   if (report != nullptr) PrintReport(*report);
   if (!compared) return;
   std::printf("against %s: perplexity %.4f, KL %.3g nats (largest %.3g), same best token %.2f%%\n",
@@ -288,6 +289,8 @@ Status Eval(Options options) {
     return base::InvalidArgument("--plot draws what --predictor finds; give both");
   RETURN_IF_ERROR(CheckPlotPath(options.plot));
   ASSIGN_OR_RETURN(const auto side, Side::Create(options.model, options.decode));
+  const auto& modes = side->model().ffn_modes;
+  options.lossy = !std::all_of(modes.begin(), modes.end(), IsLossless);
   if (options.predictor) RETURN_IF_ERROR(side->Audit());
   std::unique_ptr<Side> other;
   if (!options.against.empty()) {

@@ -19,7 +19,7 @@ struct Options {
   ModelOptions model;
   TextOptions text;
   std::string side_car, plot, layers;
-  double recall = 0.95, share_limit = 2;
+  double recall = 0.98, share_limit = 2;
   int rank = 0, memory_mib = 1024;
   bool before_norm = false, restart = false, json = false;
 };
