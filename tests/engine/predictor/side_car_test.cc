@@ -147,7 +147,7 @@ TEST_F(SideCarTest, AnotherModelsIsRefusedWithBothHashes) {
   SideCarIdentity other = Identity();
   other.model_hash = std::string(32, 'b');
   ExpectSays(ReadSideCar(path_, other).status(), StatusCode::kFailedPrecondition,
-             {path_, kHash, other.model_hash, "--predictor"});
+             {path_, kHash, other.model_hash, "side-car"});
 }
 
 TEST_F(SideCarTest, OtherSizesAreRefusedByName) {
