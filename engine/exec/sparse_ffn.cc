@@ -87,9 +87,10 @@ SparseFfn::SparseFfn(const Params& p)
     low_rank_input_.Resize(narrow, d);
     low_rank_hidden_.Resize(narrow, rank);
   }
-  if (predictors_ != nullptr && predictors_->HasSign()) sign_columns_.resize(Area(1, d));
-  if (predictors_ != nullptr && predictors_->HasSign())
+  if (predictors_ != nullptr && predictors_->HasSign()) {
+    sign_columns_.resize(Area(1, d));
     sign_words_.resize(Area(narrow, kernels::SignInputWords(d, kernels::kSignSlicesMax)));
+  }
 }
 
 void SparseFfn::SetTap(FfnTap* tap) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/log.h"
+#include "kernels/rows.h"
 
 namespace thermocline::model {
 namespace {
@@ -29,50 +30,21 @@ DType EdgeType(DType type) {
   return kernels::Traits(type).block_size == 256 ? DType::kQ6_K : DType::kQ8_0;
 }
 
-// The types of neuron-major rows that are added up without being unpacked first: the rest become
-// Q8_0.
-DType NeuronMajorType(DType type) {
-  switch (type) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-    case DType::kQ4_K:
-      return type;
-    default:
-      return DType::kQ8_0;
-  }
-}
-
 // The type that `planned` will have, its layout given.
 DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wanted) {
   if (planned.tensor->num_dims < 2) return DType::kF32;
   DType type = wanted.value_or(*planned.tensor->type->dtype);
   const bool edge = planned.name == "token_embd.weight" || planned.name == "output.weight";
   if (edge && wanted.has_value()) type = EdgeType(type);
-  if (planned.name.ends_with(kRows)) type = NeuronMajorType(type);
+  if (planned.name.ends_with(kRows)) type = kernels::SummableType(type);
   return FittingType(type, planned.cols());
-}
-
-bool HasZeros(Activation activation) {
-  switch (activation) {
-    case Activation::kRelu:
-    case Activation::kFatRelu:
-    case Activation::kDRelu:
-    case Activation::kRelu2:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // The layout that kAuto means for column-major tensors. One for all layers: a file whose layers
 // differ would be hard to reason about.
 DownLayout ChooseLayout(const ModelFile& model, const GgufWriteOptions& options) {
   if (options.down != DownLayout::kAuto) return options.down;
-  if (!HasZeros(model.config.hidden_act)) return DownLayout::kColumns;
+  if (!HasTrueZeros(model.config.hidden_act)) return DownLayout::kColumns;
   std::map<std::string, int> kept;  // tensors whose blocks would be copied, by type
   for (const TensorInfo& tensor : model.tensors) {
     if (!tensor.name.ends_with(kColumns)) continue;
@@ -130,7 +102,7 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
     RETURN_IF_ERROR(Turn(model.config, keeps_rows ? DownLayout::kAuto : layout, planned));
     planned.type = TargetType(planned, options.type);
     const DType asked = options.type.value_or(*tensor.type->dtype);
-    if (planned.name.ends_with(kRows) && NeuronMajorType(asked) != asked)
+    if (planned.name.ends_with(kRows) && kernels::SummableType(asked) != asked)
       ++widened[kernels::Traits(asked).name];
   }
   for (const auto& [type, count] : widened) {

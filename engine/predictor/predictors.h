@@ -49,7 +49,6 @@ struct Predictors {
 
   bool HasSign() const { return !layers.empty() && layers[0].sign.has_value(); }
   bool HasLowRank() const { return !layers.empty() && layers[0].low_rank.has_value(); }
-  bool HasThreshold() const { return !layers.empty() && layers[0].threshold.has_value(); }
 };
 
 // SparseInfer's preset: one alpha for the first layers, 1 for the rest.
