@@ -1,0 +1,102 @@
+// The bundle file of a model, MODEL.tcb: its feed-forward neurons (or, for models without zeros,
+// whole layers) as the engine computes with them, so that a read from flash is used as it is.
+//
+// All numbers are little-endian.
+//   offset 0   8 bytes  magic "TCBUNDLE"
+//          8   u32      version, 1
+//         12   u32      bytes of the JSON header
+//         16   u64      bytes of the whole file
+//         24   u64      offset of the data, a multiple of 4096
+//         32   JSON     the header; zeros up to a multiple of 64
+//              arrays   the index, each at a multiple of 64 bytes
+//              u64 u64  XXH3-128 (low, high) of everything before; then zeros up to the data
+//              data     groups, each at a multiple of 4096; zeros between
+// (the members of the header are listed with BundleIndex)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "kernels/types.h"
+
+namespace thermocline::store {
+
+inline constexpr std::size_t kBundleAlignment = 4096;
+inline constexpr std::size_t kLayerCheckBytes = std::size_t{1} << 20;
+
+// A neuron's bundle is [gate | up | down], each a row of kernels/rows.h; without a gate [up |
+// down]. The head is the row that decides whether the neuron is active (gate; up without one), the
+// rest what follows. Bundles of a group lie one behind the other.
+struct NeuronLayout {
+  bool gated = true;
+  kernels::DType gate_type = kernels::DType::kF32, up_type = kernels::DType::kF32,
+                 down_type = kernels::DType::kF32;
+  std::size_t gate_bytes = 0;  // of a row; 0 without a gate
+  std::size_t up_bytes = 0, down_bytes = 0;
+  int neurons_per_group = 1;
+  std::size_t group_stride = 0;  // bytes from group to group, a multiple of kBundleAlignment
+
+  std::size_t bundle_bytes() const { return gate_bytes + up_bytes + down_bytes; }
+  std::size_t head_bytes() const { return gated ? gate_bytes : up_bytes; }
+};
+
+// What the file says, without the data. Const after it is read.
+struct BundleIndex {
+  enum class Kind { kNeurons, kLayers };
+  Kind kind = Kind::kNeurons;
+  std::string model_hash;  // model::Fingerprint
+  int hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0;
+  std::uint64_t data_offset = 0, file_bytes = 0;
+
+  // kNeurons
+  NeuronLayout layout;
+  struct Layer {
+    std::vector<std::uint32_t> position;     // [F] place of each neuron in the layer's order
+    std::vector<std::uint32_t> head_crc;     // [F] CRC32C of the bundle's head
+    std::vector<std::uint32_t> rest_crc;     // [F] and of its rest
+    std::vector<std::uint32_t> activations;  // [F] tokens that activated it, or empty
+  };
+  std::vector<Layer> layers;  // [L]
+  std::int64_t profiled_tokens = 0;
+
+  // kLayers: the image of a layer is what model::LayerImage describes.
+  std::uint64_t image_bytes = 0;  // of every layer, a multiple of kBundleAlignment
+  std::vector<std::vector<std::uint32_t>>
+      image_crc;  // [L][each kLayerCheckBytes, the last shorter]
+
+  std::uint64_t groups_per_layer() const {
+    const auto n = static_cast<std::uint64_t>(layout.neurons_per_group);
+    return (static_cast<std::uint64_t>(intermediate_size) + n - 1) / n;
+  }
+  // Of a neuron's bundle in the file.
+  std::uint64_t BundleOffset(int layer, int neuron) const {
+    const auto n = static_cast<std::uint64_t>(layout.neurons_per_group);
+    const std::uint64_t at =
+        layers[static_cast<std::size_t>(layer)].position[static_cast<std::size_t>(neuron)];
+    return data_offset +
+           (static_cast<std::uint64_t>(layer) * groups_per_layer() + at / n) * layout.group_stride +
+           at % n * layout.bundle_bytes();
+  }
+  std::uint64_t ImageOffset(int layer) const {
+    return data_offset + static_cast<std::uint64_t>(layer) * image_bytes;
+  }
+};
+
+// What a bundle file must match.
+struct BundleIdentity {
+  std::string model_hash;
+  int hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0;
+};
+
+std::string BundlePath(const std::string& model_path);  // MODEL.tcb
+
+// NotFound; DataLoss: cut off, or a byte of header or index differs from what was written;
+// FailedPrecondition: of another model; Unimplemented: of a newer version; InvalidArgument: sizes
+// or numbers that cannot be. All name the file, the field, what was found and what was expected.
+// The data is not read: its CRCs are checked as it is used.
+Result<BundleIndex> ReadBundleIndex(const std::string& path, const BundleIdentity& expected);
+
+}  // namespace thermocline::store
