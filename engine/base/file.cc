@@ -13,7 +13,6 @@
 #include "engine/base/check.h"
 
 namespace thermocline::base {
-namespace {
 
 Status ErrnoStatus(const std::string& path, const char* action, int error) {
   const std::string message = StrCat(path, ": ", action, ": ", std::strerror(error));
@@ -31,6 +30,8 @@ Status ErrnoStatus(const std::string& path, const char* action, int error) {
       return Unavailable(message);
   }
 }
+
+namespace {
 
 class PosixFile final : public File {
  public:

@@ -15,10 +15,11 @@ ARROWS = {
     "engine/model": ["engine/base", "kernels"],
     "engine/text": ["engine/model", "engine/base"],
     "engine/predictor": ["engine/model", "engine/base", "kernels"],
+    "engine/store": ["engine/model", "engine/base", "kernels"],
     "engine/exec": ["engine/predictor", "engine/text", "engine/model", "engine/base", "kernels", "engine"],
     "engine/sched": ["engine/exec", "engine/text", "engine/base", "engine"],
     "engine": ["engine/exec", "engine/sched", "engine/text", "engine/model", "engine/base"],
-    "engine/tools": ["engine", "engine/exec", "engine/predictor", "engine/text", "engine/model", "engine/base", "kernels"],
+    "engine/tools": ["engine", "engine/exec", "engine/store", "engine/predictor", "engine/text", "engine/model", "engine/base", "kernels"],
     "server/openai": ["engine", "engine/base"],
     "server/metrics": ["engine", "engine/base", "server/openai"],
     "server/http": ["server", "server/openai", "server/web", "engine", "engine/base", "engine/text"],
@@ -31,7 +32,7 @@ SHARED_WITHIN_ENGINE = {"engine/sampling_params.h", "engine/request.h", "engine/
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "unicode/": ["engine/text"], "yaml-cpp/": ["server"], "prometheus/": ["server/metrics"],
     "boost/": ["server/http", "server"], "CLI/": ["engine/tools", "server"], "immintrin": ["kernels/cpu", "engine/base"],
-    "xxhash.h": ["engine/base"], "Eigen/": ["engine/predictor"],
+    "xxhash.h": ["engine/base"], "Eigen/": ["engine/predictor"], "liburing.h": ["engine/store"],
 }
 
 
