@@ -16,14 +16,17 @@
 
 namespace thermocline::kernels {
 
-// Borrows its bytes.
+// Borrows its bytes. Rows lie one behind the other, or each where `where` says.
 struct RowMatrix {
   DType type = DType::kF32;  // native
   int rows = 0;
   int cols = 0;
   const std::uint8_t* data = nullptr;
+  const std::uint8_t* const* where = nullptr;  // [rows] or null; row i is at where[i] + ahead
+  std::size_t ahead = 0;                       // bytes
 
   const std::uint8_t* row(int index) const {
+    if (where != nullptr) return where[index] + ahead;
     return data + static_cast<std::size_t>(index) * RowBytes(type, cols);
   }
   std::size_t bytes() const { return static_cast<std::size_t>(rows) * RowBytes(type, cols); }

@@ -61,8 +61,8 @@ void Multiplier::MultiplyPanels(const Product& product, const kernels::Activatio
   const kernels::PackedMatrix& matrix = product.linear->weight;
   const int row = panel_begin * kernels::kPanelRows;
   const int rows = std::min(matrix.rows, panel_end * kernels::kPanelRows) - row;
-  if (product.layout == model::Layout::kRows) {
-    ops_.gemm_rows({.weights = {matrix.type, matrix.rows, matrix.cols, matrix.data},
+  if (product.in_rows != nullptr) {
+    ops_.gemm_rows({.weights = product.in_rows->rows(),
                     .first = row,
                     .count = rows,
                     .activations = input,

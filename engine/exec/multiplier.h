@@ -14,8 +14,12 @@ namespace thermocline::exec {
 // out[t, r] = W[r] . x[t] + bias[r]
 struct Product {
   const model::Linear* linear;
-  float* out;  // [T, rows]
-  model::Layout layout = model::Layout::kPanels;
+  float* out;                                    // [T, rows]
+  const model::NeuronMatrix* in_rows = nullptr;  // the same matrix, if its layout is kRows
+
+  static Product Of(const model::NeuronMatrix& matrix, float* out) {
+    return {&matrix.linear, out, matrix.layout == model::Layout::kRows ? &matrix : nullptr};
+  }
 };
 
 // Decode thread only. Borrows ops and pool.

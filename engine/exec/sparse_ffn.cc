@@ -112,8 +112,7 @@ void SparseFfn::RunWide(int layer, const Input& input, float* out) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const int f = config_.intermediate_size;
   const model::NeuronMatrix& first = predictor::DecidingMatrix(w);
-  const std::array products = {Product{&first.linear, ffn_.x.data(), first.layout},
-                               Product{&w.up.linear, up_.data(), w.up.layout}};
+  const std::array products = {Product::Of(first, ffn_.x.data()), Product::Of(w.up, up_.data())};
   multiplier_.Multiply(std::span(products).first(gated_ ? 2 : 1), input.hidden.view(),
                        input.tokens);
   if (tap_ != nullptr) std::copy_n(ffn_.x.data(), Offset(input.tokens, f), tapped_gate_.data());

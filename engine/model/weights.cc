@@ -3,9 +3,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <set>
 
 #include "engine/base/log.h"
+#include "engine/model/weight_plan.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::model {
@@ -16,220 +16,16 @@ using kernels::DType;
 constexpr std::int64_t kPanelsPerItem =
     16;  // rows of 16 panels are read at once: one I/O, one item
 
-// One tensor on its way from the file into the buffer.
-struct Slot {
-  const TensorInfo* tensor = nullptr;
-  std::size_t offset = 0;                   // bytes into the buffer
-  kernels::PackedMatrix* matrix = nullptr;  // for matrices in panels, and neurons in rows
-  kernels::RowMatrix* rows = nullptr;       // for down_rows
-  Layout layout = Layout::kPanels;
-  const float** vector = nullptr;  // for norms and biases
-
-  bool is_matrix() const { return matrix != nullptr || rows != nullptr; }
-  DType type() const { return matrix != nullptr ? matrix->type : rows->type; }
-  int cols() const { return matrix != nullptr ? matrix->cols : rows->cols; }
-};
-
-// What the file must hold, and where it goes.
-class Plan {
- public:
-  Plan(const ModelFile& model, const LoadWeightsOptions& options, Weights& weights)
-      : model_(model), options_(options), weights_(weights) {}
-
-  Status Make() {
-    const ModelConfig& c = model_.config;
-    const int d = c.hidden_size;
-    weights_.layers.resize(static_cast<std::size_t>(c.num_hidden_layers));
-    RETURN_IF_ERROR(Matrix("token_embd.weight", c.vocab_size, d, weights_.token_embedding));
-    if (!c.rotary()) {
-      const int rows = c.max_position_embeddings + c.architecture->position_offset;
-      RETURN_IF_ERROR(Matrix("position_embd.weight", rows, d, weights_.position_embedding));
-    }
-    for (int i = 0; i < c.num_hidden_layers; ++i) {
-      LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-      const std::string prefix = StrCat("blk.", i, ".");
-      RETURN_IF_ERROR(Attention(prefix, layer));
-      RETURN_IF_ERROR(FeedForward(prefix, layer));
-    }
-    RETURN_IF_ERROR(NormOf("output_norm", d, weights_.output_norm));
-    RETURN_IF_ERROR(OptionalVector("output.bias", c.vocab_size, weights_.output.bias));
-    if (!c.tie_word_embeddings)
-      RETURN_IF_ERROR(Matrix("output.weight", c.vocab_size, d, weights_.output.weight));
-    return RefuseStrangers();
-  }
-
-  const std::vector<Slot>& slots() const { return slots_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  Status Attention(const std::string& p, LayerWeights& layer) {
-    const ModelConfig& c = model_.config;
-    const int d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
-              kv = c.num_key_value_heads * c.head_dim;
-    RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
-    if (c.architecture->second_norm && model_.Find(p + "attn_norm_2.weight") != nullptr)
-      RETURN_IF_ERROR(NormOf(p + "attn_norm_2", d, layer.attn_second_norm));
-    RETURN_IF_ERROR(LinearOf(p + "attn_q", q, d, layer.q));
-    RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, layer.k));
-    RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, layer.v));
-    if (c.architecture->head_norm) {
-      RETURN_IF_ERROR(NormOf(p + "attn_q_norm", c.head_dim, layer.q_norm));
-      RETURN_IF_ERROR(NormOf(p + "attn_k_norm", c.head_dim, layer.k_norm));
-    }
-    RETURN_IF_ERROR(LinearOf(p + "attn_output", d, q, layer.attn_output));
-    return CheckBiases(p);
-  }
-
-  // Families that differ in rotation alone have the same tensors but for these.
-  Status CheckBiases(const std::string& p) const {
-    const bool alone = model_.config.architecture->qkv_bias == QkvBias::kAlone;
-    const bool q = model_.Find(p + "attn_q.bias") != nullptr;
-    if (alone && !q)
-      return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' is missing");
-    if (!alone && q && model_.Find(p + "attn_output.bias") == nullptr) {
-      return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' without '", p,
-                                   "attn_output.bias' has no place in the architecture '",
-                                   model_.config.architecture->name, "'");
-    }
-    return OkStatus();
-  }
-
-  Status FeedForward(const std::string& p, LayerWeights& layer) {
-    const ModelConfig& c = model_.config;
-    const int d = c.hidden_size, f = c.intermediate_size;
-    if (!c.architecture->parallel_block) RETURN_IF_ERROR(NormOf(p + "ffn_norm", d, layer.ffn_norm));
-    if (c.architecture->gated)
-      RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", f, d, options_.gate, layer.gate));
-    RETURN_IF_ERROR(NeuronsOf(p + "ffn_up", f, d, options_.up, layer.up));
-    RETURN_IF_ERROR(LowRankOf(p, layer.low_rank));
-    if (model_.Find(p + "ffn_down_t.weight") == nullptr)
-      return LinearOf(p + "ffn_down", d, f, layer.down);
-    RETURN_IF_ERROR(DownRows(p + "ffn_down_t.weight", f, d, layer.down_rows));
-    return OptionalVector(p + "ffn_down.bias", d, layer.down.bias);
-  }
-
-  Status NeuronsOf(const std::string& module, int rows, int cols, Layout layout,
-                   NeuronMatrix& out) {
-    RETURN_IF_ERROR(Matrix(module + ".weight", rows, cols, out.linear.weight));
-    slots_.back().layout = out.layout = layout;
-    return OptionalVector(module + ".bias", rows, out.linear.bias);
-  }
-
-  Status DownRows(const std::string& name, int rows, int cols, kernels::RowMatrix& out) {
-    ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, rows, cols));
-    DType type = kernels::SummableType(*tensor->type->dtype);
-    if (cols % kernels::Traits(type).block_size != 0) type = DType::kF16;
-    out = {.type = type, .rows = rows, .cols = cols};
-    Reserve({.tensor = tensor, .rows = &out, .layout = Layout::kRows}, out.bytes());
-    return OkStatus();
-  }
-
-  // All layers have a predictor, or none.
-  Status LowRankOf(const std::string& p, LowRankWeights& out) {
-    const ModelConfig& c = model_.config;
-    const TensorInfo* fc1 = model_.Find(p + "fc1.weight");
-    if (fc1 == nullptr && model_.Find("blk.0.fc1.weight") == nullptr) return OkStatus();
-    const int rank = fc1 == nullptr ? 0 : static_cast<int>(fc1->rows);
-    RETURN_IF_ERROR(Matrix(p + "fc1.weight", rank, c.hidden_size, out.fc1.weight));
-    RETURN_IF_ERROR(Matrix(p + "fc2.weight", c.intermediate_size, rank, out.fc2.weight));
-    out.threshold = c.sparse_threshold.value_or(0.0F);
-    return OkStatus();
-  }
-
-  Status LinearOf(const std::string& module, int rows, int cols, Linear& out) {
-    RETURN_IF_ERROR(Matrix(module + ".weight", rows, cols, out.weight));
-    return OptionalVector(module + ".bias", rows, out.bias);
-  }
-
-  Status NormOf(const std::string& module, int n, NormWeights& out) {
-    RETURN_IF_ERROR(Vector(module + ".weight", n, out.weight));
-    if (model_.config.architecture->norm == Norm::kRms) return OkStatus();
-    return OptionalVector(module + ".bias", n, out.bias);
-  }
-
-  Result<const TensorInfo*> Find(const std::string& name, int rows, int cols) {
-    const TensorInfo* tensor = model_.Find(name);
-    if (tensor == nullptr)
-      return base::InvalidArgument(model_.path, ": tensor '", name, "' is missing");
-    if (tensor->rows != rows || tensor->cols != cols) {
-      return base::InvalidArgument(model_.path, ": tensor '", name, "' has the shape [",
-                                   tensor->rows, ", ", tensor->cols, "], expected [", rows, ", ",
-                                   cols, "]");
-    }
-    if (tensor->num_dims > 2)
-      return base::InvalidArgument(model_.path, ": tensor '", name, "' has ", tensor->num_dims,
-                                   " dimensions, expected at most 2");
-    if (!tensor->type->dtype.has_value()) {
-      return base::Unimplemented(model_.path, ": tensor '", name, "' has type ", tensor->type->name,
-                                 "; supported are f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
-                                 "q2_k, q3_k, q4_k, q5_k, q6_k and iq4_nl");
-    }
-    used_.insert(name);
-    return tensor;
-  }
-
-  Status Matrix(const std::string& name, int rows, int cols, kernels::PackedMatrix& out) {
-    ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, rows, cols));
-    out = {.type = TypeInMemory(*tensor), .rows = rows, .cols = cols};
-    Reserve({.tensor = tensor, .matrix = &out}, out.bytes());
-    return OkStatus();
-  }
-
-  DType TypeInMemory(const TensorInfo& tensor) const {
-    const DType stored = *tensor.type->dtype;
-    const bool head = tensor.name == "output.weight" ||
-                      (tensor.name == "token_embd.weight" && model_.config.tie_word_embeddings);
-    const bool fits = tensor.cols % kernels::Traits(DType::kQ8_0).block_size == 0;
-    if (options_.quantize_head && head && fits && !kernels::Traits(stored).quantized)
-      return DType::kQ8_0;
-    return kernels::NativeType(stored);
-  }
-
-  Status Vector(const std::string& name, int n, const float*& out) {
-    ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, 1, n));
-    Reserve({.tensor = tensor, .vector = &out}, static_cast<std::size_t>(n) * sizeof(float));
-    return OkStatus();
-  }
-
-  Status OptionalVector(const std::string& name, int n, const float*& out) {
-    return model_.Find(name) == nullptr ? OkStatus() : Vector(name, n, out);
-  }
-
-  void Reserve(Slot slot, std::size_t bytes) {
-    slot.offset = bytes_;
-    bytes_ += (bytes + 63) / 64 * 64;  // cache lines
-    slots_.push_back(slot);
-  }
-
-  Status RefuseStrangers() const {
-    for (const TensorInfo& tensor : model_.tensors) {
-      if (used_.contains(tensor.name) || tensor.name == "rope_freqs.weight") continue;
-      if (tensor.name == "output.weight" && model_.config.tie_word_embeddings) continue;
-      return base::InvalidArgument(
-          model_.path, ": tensor '", tensor.name, "' has no place in the architecture '",
-          model_.config.architecture->name, "' with ", model_.config.num_hidden_layers, " layers");
-    }
-    return OkStatus();
-  }
-
-  const ModelFile& model_;
-  const LoadWeightsOptions& options_;
-  Weights& weights_;
-  std::vector<Slot> slots_;
-  std::set<std::string> used_;
-  std::size_t bytes_ = 0;
-};
-
 // Reads what is planned. Slots are cut into items of some panels, so that threads end together and
 // first touch spreads the pages over the memory of all of them.
 class Loader {
  public:
-  Loader(const ModelFile& model, const LoadWeightsOptions& options, const Plan& plan,
+  Loader(const ModelFile& model, const LoadWeightsOptions& options, const WeightPlan& plan,
          Weights& weights)
       : model_(model), options_(options), weights_(weights) {
-    for (const Slot& slot : plan.slots()) {
+    for (const WeightSlot& slot : plan.slots()) {
       const std::int64_t step = kPanelsPerItem * kernels::kPanelRows;
-      for (std::int64_t row = 0; row < slot.tensor->rows; row += step)
+      for (std::int64_t row = 0; row < slot.tensor->rows && slot.stage < 0; row += step)
         items_.push_back({&slot, row, std::min(step, slot.tensor->rows - row)});
       auto* data = reinterpret_cast<std::uint8_t*>(weights.memory.data() + slot.offset);
       if (slot.matrix != nullptr) slot.matrix->data = data;
@@ -258,7 +54,7 @@ class Loader {
 
  private:
   struct Item {
-    const Slot* slot;
+    const WeightSlot* slot;
     std::int64_t first_row, rows;
   };
   // One thread's rows as stored and as converted; kept from item to item.
@@ -345,13 +141,13 @@ class Loader {
 };
 
 // Says what is held in another type than the file's, and what it costs.
-void LogConversions(const Plan& plan) {
+void LogConversions(const WeightPlan& plan) {
   struct Sum {
     int tensors = 0;
     std::size_t before = 0, after = 0;
   };
   std::map<std::pair<DType, DType>, Sum> sums;
-  for (const Slot& slot : plan.slots()) {
+  for (const WeightSlot& slot : plan.slots()) {
     const DType stored = *slot.tensor->type->dtype;
     if (!slot.is_matrix() || slot.type() == stored) continue;
     Sum& sum = sums[{stored, slot.type()}];
@@ -404,7 +200,7 @@ Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::Worke
   if (!model.has_weights)
     return base::InvalidArgument(model.path, ": holds a vocabulary only, no weights");
   auto weights = std::make_unique<Weights>();
-  Plan plan(model, options, *weights);
+  WeightPlan plan(model, options, *weights);
   RETURN_IF_ERROR(plan.Make());
   ASSIGN_OR_RETURN(weights->memory, base::HugeBuffer::Allocate(plan.bytes()));
   LogConversions(plan);

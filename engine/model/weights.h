@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,10 +34,14 @@ enum class Layout { kPanels, kRows };
 struct NeuronMatrix {
   Linear linear;  // the panels, or where they would be
   Layout layout = Layout::kPanels;
+  // Rows that do not lie together: as kernels::RowMatrix has it.
+  const std::uint8_t* const* where = nullptr;
+  std::size_t ahead = 0;
 
   // Requires: layout is kRows.
   kernels::RowMatrix rows() const {
-    return {linear.weight.type, linear.weight.rows, linear.weight.cols, linear.weight.data};
+    const kernels::PackedMatrix& w = linear.weight;
+    return {w.type, w.rows, w.cols, w.data, where, ahead};
   }
 };
 
@@ -73,11 +78,33 @@ struct Weights {
   Linear output;                             // [V, D], the embedding if tied
   base::HugeBuffer memory;                   // owns all of the above
 
+  // What a layer's weights take of `memory`, byte for byte the same wherever they are placed.
+  struct Image {
+    std::size_t begin = 0, bytes = 0;  // multiples of kImageAlignment
+    int stage = -1;                    // shared with the other layers of that stage; -1: its own
+  };
+  std::vector<Image> images;  // [L]
+
+  std::span<std::byte> LayerImage(int layer) {
+    const Image& image = images[static_cast<std::size_t>(layer)];
+    return {memory.data() + image.begin, image.bytes};
+  }
+
   bool has_low_rank() const { return !layers.empty() && layers[0].low_rank.fc1.weight.rows > 0; }
   bool has_down_rows() const { return !layers.empty() && layers[0].down_rows.rows > 0; }
 
   // Weight bytes that one decoded token reads where nothing is skipped; no predictors.
   std::size_t bytes_per_token() const;
+};
+
+inline constexpr std::size_t kImageAlignment = 4096;
+
+// What of a layer is held in memory. What is not has its type and shape, but no data; norms, biases
+// and other vectors always are.
+struct LayerParts {
+  bool attention = true;  // and the low-rank predictor
+  bool head = true;       // the rows that decide: gate; up where there is no gate
+  bool rest = true;       // up, where there is a gate, and down
 };
 
 struct LoadWeightsOptions {
@@ -86,6 +113,11 @@ struct LoadWeightsOptions {
   bool quantize_head = false;
   Layout gate = Layout::kPanels;
   Layout up = Layout::kPanels;
+  std::function<LayerParts(int)> parts = {};  // by layer; empty = everything
+  bool shared = true;                         // hold what belongs to no layer
+  // The stage of memory that a layer's weights pass through, from 0; -1 = it has its own, and is
+  // read at load. Empty = -1. Layers of a stage share its bytes, and are not read.
+  std::function<int(int)> stage = {};
   std::function<void(double)> on_progress;  // share done, from one thread at a time; may be empty
 };
 

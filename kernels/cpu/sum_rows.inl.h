@@ -295,13 +295,12 @@ void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& ran
 }
 
 // The run of rows of one chunk from `first` on; `rows` receives where they are.
-inline SumChunk ChunkAt(const SumRowsParams& p, std::size_t row_bytes, int first,
-                        const std::uint8_t** rows) {
+inline SumChunk ChunkAt(const SumRowsParams& p, int first, const std::uint8_t** rows) {
   int count = 0;
   if (first < p.count) {
     const int chunk = p.ids[first] / kSumChunk;
     for (; first + count < p.count && p.ids[first + count] / kSumChunk == chunk; ++count)
-      rows[count] = p.weights.data + static_cast<std::size_t>(p.ids[first + count]) * row_bytes;
+      rows[count] = p.weights.row(p.ids[first + count]);
     for (int i = count; i % 4 != 0; ++i) rows[i] = rows[count - 1];
   }
   return {rows, p.h + first, count};
@@ -336,11 +335,10 @@ void SumQuantized(const SumRowsParams& p) {
   range.padded = (range.count + 15) / 16 * 16;
   const SumScratch scratch = LayOut(p.scratch, range.padded);
   constexpr int kStep = SumTraits<type>::kLoadBlocks;
-  const std::size_t row_bytes = RowBytes(type, p.weights.cols);
-  SumChunk chunk = ChunkAt(p, row_bytes, 0, scratch.rows[0]);
+  SumChunk chunk = ChunkAt(p, 0, scratch.rows[0]);
   PrefetchRange<type>(chunk, range);
   for (int first = 0, turn = 1; first < p.count; turn ^= 1) {
-    const SumChunk next = ChunkAt(p, row_bytes, first + chunk.count, scratch.rows[turn]);
+    const SumChunk next = ChunkAt(p, first + chunk.count, scratch.rows[turn]);
     for (int t = 0; t < p.tokens; ++t) {
       SumChunk mine = chunk;
       mine.h += static_cast<std::ptrdiff_t>(t) * p.h_stride;

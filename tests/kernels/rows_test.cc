@@ -2,6 +2,7 @@
 // reference's bits, and a row that is absent is a row whose h is zero.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/kernels/tables.h"
 
@@ -101,6 +102,66 @@ TEST(Rows, ProductsHaveTheBitsOfPanels) {
               }
             }
           }
+        }
+      }
+    }
+  }
+}
+
+// Rows [count, row bytes] laid out backwards with gaps, and where each begins.
+struct Scattered {
+  static constexpr std::size_t kAhead = 6;  // row 0 of a bundle lies behind something else
+  std::vector<std::uint8_t> bytes;
+  std::vector<const std::uint8_t*> where;
+
+  Scattered(const std::vector<std::uint8_t>& rows, int count) {
+    const std::size_t row = rows.size() / static_cast<std::size_t>(count), stride = row + 34;
+    bytes.resize(stride * static_cast<std::size_t>(count), 0xAA);
+    for (int i = 0; i < count; ++i) {
+      std::uint8_t* at = bytes.data() + static_cast<std::size_t>(count - 1 - i) * stride;
+      std::copy_n(rows.data() + static_cast<std::size_t>(i) * row, row, at + kAhead);
+      where.push_back(at);
+    }
+  }
+  RowMatrix Matrix(DType type, int cols) const {
+    return {.type = type,
+            .rows = static_cast<int>(where.size()),
+            .cols = cols,
+            .where = where.data(),
+            .ahead = kAhead};
+  }
+};
+
+TEST(Rows, ItDoesNotMatterWhereTheyLie) {
+  constexpr int kRows = 70;
+  for (int t = 0; t < kNumNativeDTypes; ++t) {
+    const auto type = static_cast<DType>(t);
+    const int cols = Columns(type).back();
+    const auto rows = PackAllRows(type, RandomRows(type, kRows, cols, 11), kRows, cols);
+    const Scattered scattered(rows, kRows);
+    std::vector<std::uint8_t> scratch(PanelBytes(type, cols));
+    std::vector<const OpTable*> tables = FastTables();
+    tables.push_back(&ReferenceOps());
+    for (const OpTable* ops : tables) {
+      for (const int tokens : {1, 3}) {
+        const Input input(tokens, cols);
+        const auto multiply = [&](const RowMatrix& matrix, const std::vector<int>& ids) {
+          std::vector<float> out(static_cast<std::size_t>(tokens) * ids.size());
+          ops->gemm_rows({.weights = matrix,
+                          .ids = ids.size() == kRows ? nullptr : ids.data(),
+                          .count = static_cast<int>(ids.size()),
+                          .activations = input.view,
+                          .tokens = tokens,
+                          .out = out.data(),
+                          .out_stride = static_cast<int>(ids.size()),
+                          .scratch = scratch.data()});
+          return out;
+        };
+        for (const int every : {1, 3}) {
+          const auto ids = SomeRows(kRows, every);
+          ASSERT_EQ(multiply(scattered.Matrix(type, cols), ids),
+                    multiply({type, kRows, cols, rows.data()}, ids))
+              << ops->name << " " << Traits(type).name << " every " << every;
         }
       }
     }
@@ -239,6 +300,23 @@ TEST(SumRows, AnAbsentRowIsARowWhoseHIsZero) {
     for (const OpTable* ops : FastTables())
       ASSERT_EQ(sum.Run(*ops, LiveRows(sum, h, 1), h, 1, 256), sum.Run(*ops, all, h, 1, 256))
           << ops->name << " " << Traits(sum.type).name;
+  }
+}
+
+TEST(SumRows, ItDoesNotMatterWhereTheRowsLie) {
+  for (Sum& sum : Sums()) {
+    const auto h = SparseH(2 * sum.rows);
+    const auto ids = LiveRows(sum, h, 2);
+    const Scattered scattered(sum.data, sum.rows);
+    std::vector<const OpTable*> tables = FastTables();
+    tables.push_back(&ReferenceOps());
+    for (const OpTable* ops : tables) {
+      const auto want = sum.Run(*ops, ids, h, 2, 1 << 20);
+      const RowMatrix together = std::exchange(sum.matrix, scattered.Matrix(sum.type, sum.cols));
+      EXPECT_EQ(sum.Run(*ops, ids, h, 2, 1 << 20), want)
+          << ops->name << " " << Traits(sum.type).name;
+      sum.matrix = together;
+    }
   }
 }
 

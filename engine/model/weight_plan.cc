@@ -1,0 +1,248 @@
+#include "engine/model/weight_plan.h"
+
+#include <algorithm>
+
+#include "kernels/quantize.h"
+
+namespace thermocline::model {
+namespace {
+
+using kernels::DType;
+
+constexpr std::size_t kCacheLine = 64;
+
+std::size_t RoundUp(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Status WeightPlan::Make() {
+  const ModelConfig& c = model_.config;
+  const auto layers = static_cast<std::size_t>(c.num_hidden_layers);
+  weights_.layers.resize(layers);
+  weights_.images.resize(layers);
+  RETURN_IF_ERROR(Shared());
+  Place(-1, 0, end_);
+  for (int i = 0; i < c.num_hidden_layers; ++i) {
+    const std::size_t first = slots_.size();
+    end_ = 0;
+    RETURN_IF_ERROR(Layer(i));
+    Place(i, first, end_);
+  }
+  PlaceStages();
+  return RefuseStrangers();
+}
+
+Status WeightPlan::Shared() {
+  const ModelConfig& c = model_.config;
+  const int d = c.hidden_size;
+  const bool held = options_.shared;
+  RETURN_IF_ERROR(Matrix("token_embd.weight", c.vocab_size, d, held, weights_.token_embedding));
+  if (!c.rotary()) {
+    const int rows = c.max_position_embeddings + c.architecture->position_offset;
+    RETURN_IF_ERROR(Matrix("position_embd.weight", rows, d, held, weights_.position_embedding));
+  }
+  RETURN_IF_ERROR(NormOf("output_norm", d, weights_.output_norm));
+  RETURN_IF_ERROR(OptionalVector("output.bias", c.vocab_size, weights_.output.bias));
+  if (c.tie_word_embeddings) return OkStatus();
+  return Matrix("output.weight", c.vocab_size, d, held, weights_.output.weight);
+}
+
+Status WeightPlan::Layer(int layer) {
+  parts_ = options_.parts ? options_.parts(layer) : LayerParts{};
+  LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  const std::string prefix = StrCat("blk.", layer, ".");
+  RETURN_IF_ERROR(Attention(prefix, weights));
+  return FeedForward(prefix, weights);
+}
+
+Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
+  const ModelConfig& c = model_.config;
+  const int d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
+            kv = c.num_key_value_heads * c.head_dim;
+  const bool held = parts_.attention;
+  RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
+  if (c.architecture->second_norm && model_.Find(p + "attn_norm_2.weight") != nullptr)
+    RETURN_IF_ERROR(NormOf(p + "attn_norm_2", d, layer.attn_second_norm));
+  RETURN_IF_ERROR(LinearOf(p + "attn_q", q, d, held, layer.q));
+  RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
+  RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, held, layer.v));
+  if (c.architecture->head_norm) {
+    RETURN_IF_ERROR(NormOf(p + "attn_q_norm", c.head_dim, layer.q_norm));
+    RETURN_IF_ERROR(NormOf(p + "attn_k_norm", c.head_dim, layer.k_norm));
+  }
+  RETURN_IF_ERROR(LinearOf(p + "attn_output", d, q, held, layer.attn_output));
+  return CheckBiases(p);
+}
+
+Status WeightPlan::CheckBiases(const std::string& p) const {
+  const bool alone = model_.config.architecture->qkv_bias == QkvBias::kAlone;
+  const bool q = model_.Find(p + "attn_q.bias") != nullptr;
+  if (alone && !q)
+    return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' is missing");
+  if (!alone && q && model_.Find(p + "attn_output.bias") == nullptr) {
+    return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' without '", p,
+                                 "attn_output.bias' has no place in the architecture '",
+                                 model_.config.architecture->name, "'");
+  }
+  return OkStatus();
+}
+
+Status WeightPlan::FeedForward(const std::string& p, LayerWeights& layer) {
+  const ModelConfig& c = model_.config;
+  const int d = c.hidden_size, f = c.intermediate_size;
+  const bool gated = c.architecture->gated;
+  if (!c.architecture->parallel_block) RETURN_IF_ERROR(NormOf(p + "ffn_norm", d, layer.ffn_norm));
+  if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", parts_.head, options_.gate, layer.gate));
+  RETURN_IF_ERROR(
+      NeuronsOf(p + "ffn_up", gated ? parts_.rest : parts_.head, options_.up, layer.up));
+  RETURN_IF_ERROR(LowRankOf(p, layer.low_rank));
+  if (model_.Find(p + "ffn_down_t.weight") == nullptr)
+    return LinearOf(p + "ffn_down", d, f, parts_.rest, layer.down);
+  RETURN_IF_ERROR(DownRows(p + "ffn_down_t.weight", layer.down_rows));
+  return OptionalVector(p + "ffn_down.bias", d, layer.down.bias);
+}
+
+Status WeightPlan::NeuronsOf(const std::string& module, bool held, Layout layout,
+                             NeuronMatrix& out) {
+  const ModelConfig& c = model_.config;
+  RETURN_IF_ERROR(
+      Matrix(module + ".weight", c.intermediate_size, c.hidden_size, held, out.linear.weight));
+  out.layout = layout;
+  if (held) slots_.back().layout = layout;
+  return OptionalVector(module + ".bias", c.intermediate_size, out.linear.bias);
+}
+
+Status WeightPlan::DownRows(const std::string& name, kernels::RowMatrix& out) {
+  const int rows = model_.config.intermediate_size, cols = model_.config.hidden_size;
+  ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, rows, cols));
+  DType type = kernels::SummableType(*tensor->type->dtype);
+  if (cols % kernels::Traits(type).block_size != 0) type = DType::kF16;
+  out = {.type = type, .rows = rows, .cols = cols};
+  if (parts_.rest) Reserve({.tensor = tensor, .rows = &out, .layout = Layout::kRows}, out.bytes());
+  return OkStatus();
+}
+
+Status WeightPlan::LowRankOf(const std::string& p, LowRankWeights& out) {
+  const ModelConfig& c = model_.config;
+  const TensorInfo* fc1 = model_.Find(p + "fc1.weight");
+  if (fc1 == nullptr && model_.Find("blk.0.fc1.weight") == nullptr) return OkStatus();
+  const int rank = fc1 == nullptr ? 0 : static_cast<int>(fc1->rows);
+  const bool held = parts_.attention;
+  RETURN_IF_ERROR(Matrix(p + "fc1.weight", rank, c.hidden_size, held, out.fc1.weight));
+  RETURN_IF_ERROR(Matrix(p + "fc2.weight", c.intermediate_size, rank, held, out.fc2.weight));
+  out.threshold = c.sparse_threshold.value_or(0.0F);
+  return OkStatus();
+}
+
+Status WeightPlan::LinearOf(const std::string& module, int rows, int cols, bool held, Linear& out) {
+  RETURN_IF_ERROR(Matrix(module + ".weight", rows, cols, held, out.weight));
+  return OptionalVector(module + ".bias", rows, out.bias);
+}
+
+Status WeightPlan::NormOf(const std::string& module, int n, NormWeights& out) {
+  RETURN_IF_ERROR(Vector(module + ".weight", n, out.weight));
+  if (model_.config.architecture->norm == Norm::kRms) return OkStatus();
+  return OptionalVector(module + ".bias", n, out.bias);
+}
+
+Result<const TensorInfo*> WeightPlan::Find(const std::string& name, int rows, int cols) {
+  const TensorInfo* tensor = model_.Find(name);
+  if (tensor == nullptr)
+    return base::InvalidArgument(model_.path, ": tensor '", name, "' is missing");
+  if (tensor->rows != rows || tensor->cols != cols) {
+    return base::InvalidArgument(model_.path, ": tensor '", name, "' has the shape [", tensor->rows,
+                                 ", ", tensor->cols, "], expected [", rows, ", ", cols, "]");
+  }
+  if (tensor->num_dims > 2)
+    return base::InvalidArgument(model_.path, ": tensor '", name, "' has ", tensor->num_dims,
+                                 " dimensions, expected at most 2");
+  if (!tensor->type->dtype.has_value()) {
+    return base::Unimplemented(model_.path, ": tensor '", name, "' has type ", tensor->type->name,
+                               "; supported are f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
+                               "q2_k, q3_k, q4_k, q5_k, q6_k and iq4_nl");
+  }
+  used_.insert(name);
+  return tensor;
+}
+
+Status WeightPlan::Matrix(const std::string& name, int rows, int cols, bool held,
+                          kernels::PackedMatrix& out) {
+  ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, rows, cols));
+  out = {.type = TypeInMemory(*tensor), .rows = rows, .cols = cols};
+  if (held) Reserve({.tensor = tensor, .matrix = &out}, out.bytes());
+  return OkStatus();
+}
+
+DType WeightPlan::TypeInMemory(const TensorInfo& tensor) const {
+  const DType stored = *tensor.type->dtype;
+  const bool head = tensor.name == "output.weight" ||
+                    (tensor.name == "token_embd.weight" && model_.config.tie_word_embeddings);
+  const bool fits = tensor.cols % kernels::Traits(DType::kQ8_0).block_size == 0;
+  if (options_.quantize_head && head && fits && !kernels::Traits(stored).quantized)
+    return DType::kQ8_0;
+  return kernels::NativeType(stored);
+}
+
+Status WeightPlan::Vector(const std::string& name, int n, const float*& out) {
+  ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, 1, n));
+  Reserve({.tensor = tensor, .vector = &out}, static_cast<std::size_t>(n) * sizeof(float));
+  return OkStatus();
+}
+
+Status WeightPlan::OptionalVector(const std::string& name, int n, const float*& out) {
+  return model_.Find(name) == nullptr ? OkStatus() : Vector(name, n, out);
+}
+
+void WeightPlan::Reserve(WeightSlot slot, std::size_t bytes) {
+  slot.offset = end_;
+  end_ += RoundUp(bytes, kCacheLine);
+  slots_.push_back(slot);
+}
+
+void WeightPlan::Place(int layer, std::size_t first, std::size_t bytes) {
+  const int stage = layer >= 0 && options_.stage ? options_.stage(layer) : -1;
+  std::size_t begin = bytes_;
+  bytes = RoundUp(bytes, kImageAlignment);
+  if (stage < 0) {
+    bytes_ += bytes;
+  } else {
+    const auto at = static_cast<std::size_t>(stage);
+    if (stage_bytes_.size() <= at) stage_bytes_.resize(at + 1);
+    stage_bytes_[at] = std::max(stage_bytes_[at], bytes);
+    begin = 0;
+  }
+  for (std::size_t i = first; i < slots_.size(); ++i) {
+    slots_[i].stage = stage;
+    slots_[i].offset += begin;
+  }
+  if (layer >= 0) weights_.images[static_cast<std::size_t>(layer)] = {begin, bytes, stage};
+}
+
+void WeightPlan::PlaceStages() {
+  std::vector<std::size_t> begin;
+  for (const std::size_t bytes : stage_bytes_) {
+    begin.push_back(bytes_);
+    bytes_ += bytes;
+  }
+  for (WeightSlot& slot : slots_) {
+    if (slot.stage >= 0) slot.offset += begin[static_cast<std::size_t>(slot.stage)];
+  }
+  for (Weights::Image& image : weights_.images) {
+    if (image.stage >= 0) image.begin = begin[static_cast<std::size_t>(image.stage)];
+  }
+}
+
+Status WeightPlan::RefuseStrangers() const {
+  for (const TensorInfo& tensor : model_.tensors) {
+    if (used_.contains(tensor.name) || tensor.name == "rope_freqs.weight") continue;
+    if (tensor.name == "output.weight" && model_.config.tie_word_embeddings) continue;
+    return base::InvalidArgument(
+        model_.path, ": tensor '", tensor.name, "' has no place in the architecture '",
+        model_.config.architecture->name, "' with ", model_.config.num_hidden_layers, " layers");
+  }
+  return OkStatus();
+}
+
+}  // namespace thermocline::model

@@ -1,0 +1,73 @@
+// Which tensors a model file must hold, and where each goes in memory.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/model/weights.h"
+
+namespace thermocline::model {
+
+// One tensor on its way from the file into the buffer.
+struct WeightSlot {
+  const TensorInfo* tensor = nullptr;
+  std::size_t offset = 0;                   // bytes into the buffer
+  kernels::PackedMatrix* matrix = nullptr;  // for matrices in panels, and neurons in rows
+  kernels::RowMatrix* rows = nullptr;       // for down_rows
+  Layout layout = Layout::kPanels;
+  const float** vector = nullptr;  // for norms and biases
+  int stage = -1;                  // -1: read at load; else something else brings it there
+
+  bool is_matrix() const { return matrix != nullptr || rows != nullptr; }
+  kernels::DType type() const { return matrix != nullptr ? matrix->type : rows->type; }
+  int cols() const { return matrix != nullptr ? matrix->cols : rows->cols; }
+};
+
+// Borrows everything. Gives the matrices of `weights` their types and shapes; the data is not read.
+class WeightPlan {
+ public:
+  WeightPlan(const ModelFile& model, const LoadWeightsOptions& options, Weights& weights)
+      : model_(model), options_(options), weights_(weights) {}
+
+  // Errors as LoadWeights.
+  Status Make();
+  const std::vector<WeightSlot>& slots() const { return slots_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Status Shared();
+  Status Layer(int layer);
+  Status Attention(const std::string& prefix, LayerWeights& layer);
+  // Families that differ in rotation alone have the same tensors but for these.
+  Status CheckBiases(const std::string& prefix) const;
+  Status FeedForward(const std::string& prefix, LayerWeights& layer);
+  Status NeuronsOf(const std::string& module, bool held, Layout layout, NeuronMatrix& out);
+  Status DownRows(const std::string& name, kernels::RowMatrix& out);
+  // All layers have a predictor, or none.
+  Status LowRankOf(const std::string& prefix, LowRankWeights& out);
+  Status LinearOf(const std::string& module, int rows, int cols, bool held, Linear& out);
+  Status NormOf(const std::string& module, int n, NormWeights& out);
+  Result<const TensorInfo*> Find(const std::string& name, int rows, int cols);
+  Status Matrix(const std::string& name, int rows, int cols, bool held, kernels::PackedMatrix& out);
+  kernels::DType TypeInMemory(const TensorInfo& tensor) const;
+  Status Vector(const std::string& name, int n, const float*& out);
+  Status OptionalVector(const std::string& name, int n, const float*& out);
+  void Reserve(WeightSlot slot, std::size_t bytes);
+  // Puts the slots from `first` on, planned from offset 0, where they belong.
+  void Place(int layer, std::size_t first, std::size_t bytes);
+  void PlaceStages();
+  Status RefuseStrangers() const;
+
+  const ModelFile& model_;
+  const LoadWeightsOptions& options_;
+  Weights& weights_;
+  LayerParts parts_;  // of the layer at hand
+  std::vector<WeightSlot> slots_;
+  std::set<std::string> used_;
+  std::size_t end_ = 0;    // of the slots planned, from the layer's begin
+  std::size_t bytes_ = 0;  // of all
+  std::vector<std::size_t> stage_bytes_;
+};
+
+}  // namespace thermocline::model
