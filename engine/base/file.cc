@@ -11,26 +11,9 @@
 #include <filesystem>
 
 #include "engine/base/check.h"
+#include "engine/base/posix_error.h"
 
 namespace thermocline::base {
-
-Status ErrnoStatus(const std::string& path, const char* action, int error) {
-  const std::string message = StrCat(path, ": ", action, ": ", std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return NotFound(message);
-    case EACCES:
-    case EPERM:
-      return Status(StatusCode::kPermissionDenied, message);
-    case ENOSPC:
-    case EDQUOT:
-      return ResourceExhausted(message);
-    default:
-      return Unavailable(message);
-  }
-}
-
 namespace {
 
 class PosixFile final : public File {
@@ -83,7 +66,25 @@ std::string FolderOf(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// Makes a rename last: without it a crash may bring the old name back.
+}  // namespace
+
+Status ErrnoStatus(const std::string& path, const char* action, int error) {
+  const std::string message = StrCat(path, ": ", action, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return NotFound(message);
+    case EACCES:
+    case EPERM:
+      return Status(StatusCode::kPermissionDenied, message);
+    case ENOSPC:
+    case EDQUOT:
+      return ResourceExhausted(message);
+    default:
+      return Unavailable(message);
+  }
+}
+
 Status SyncFolderOf(const std::string& path) {
   const std::string folder = FolderOf(path);
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -93,8 +94,6 @@ Status SyncFolderOf(const std::string& path) {
   ::close(fd);
   return synced ? OkStatus() : ErrnoStatus(folder, "flush", error);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<File>> OpenFile(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

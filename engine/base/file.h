@@ -15,10 +15,6 @@
 
 namespace thermocline::base {
 
-// "PATH: ACTION: what `error`, an errno, means", with its code: NotFound, PermissionDenied,
-// ResourceExhausted (the disk is full), else Unavailable.
-Status ErrnoStatus(const std::string& path, const char* action, int error);
-
 // A readable file of fixed size. Thread-safe: reads carry their own offset.
 class File {
  public:

@@ -1,17 +1,19 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <limits>
 
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
-#include "engine/base/json.h"
+#include "engine/base/header_fields.h"
 #include "engine/predictor/side_car.h"
 #include "engine/predictor/side_car_format.h"
 #include "kernels/sign_predict.h"
 
 namespace thermocline::predictor {
 namespace {
+
+using base::ArrayArea;
+using base::HeaderFields;
 
 constexpr std::int64_t kRankMax = 1 << 20;
 constexpr const char* kMakeAnew =
@@ -70,101 +72,8 @@ Status VerifyChecksum(const base::File& file) {
                               "; the file is damaged"));
 }
 
-// The arrays of the file, behind the header.
-struct ArrayArea {
-  const base::File& file;
-  std::uint64_t begin = 0, end = 0;  // bytes from the start of the file
-};
-
-// Looks members of one object up. The first failure stays in status(); what is read after it is
-// zero.
-class Fields {
- public:
-  Fields(const Json& json, std::string where, Status& status)
-      : json_(json), where_(std::move(where)), status_(status) {}
-
-  const Json* Optional(const char* key) const { return json_.Find(key); }
-
-  std::int64_t Int(const char* key, std::int64_t min, std::int64_t max) {
-    const Json* value = json_.Find(key);
-    if (value == nullptr || !value->is_int() || value->as_int() < min || value->as_int() > max) {
-      Fail(key, StrCat(" is ", value == nullptr ? "missing" : value->Dump(),
-                       ", expected an integer of ", min, " to ", max));
-      return 0;
-    }
-    return value->as_int();
-  }
-  double Number(const char* key) {
-    const Json* value = json_.Find(key);
-    if (value == nullptr || !value->is_number()) {
-      Fail(key, StrCat(" is ", value == nullptr ? "missing" : value->Dump(),
-                       ", expected a finite number"));
-      return 0;
-    }
-    return value->as_double();
-  }
-  float Float(const char* key) {
-    const double value = Number(key);
-    if (std::abs(value) <= std::numeric_limits<float>::max()) return static_cast<float>(value);
-    Fail(key, StrCat(" is ", value, ", more than a float holds"));
-    return 0;
-  }
-  bool Bool(const char* key) {
-    const Json* value = json_.Find(key);
-    if (value == nullptr || !value->is_bool()) {
-      Fail(key, " is no boolean");
-      return false;
-    }
-    return value->as_bool();
-  }
-
-  std::string Text(const char* key) {
-    const Json* value = json_.Find(key);
-    if (value != nullptr && value->is_string()) return value->as_string();
-    Fail(key, " is no string");
-    return "";
-  }
-
-  // `count` elements; allocates only what the file holds.
-  template <typename T>
-  std::vector<T> Array(const char* key, std::int64_t count, const ArrayArea& area) {
-    const Json* value = json_.Find(key);
-    if (value == nullptr || !value->is_object()) {
-      Fail(key, " is no array of the file");
-      return {};
-    }
-    Fields array(*value, StrCat(where_, key, "."), status_);
-    const std::uint64_t bytes = static_cast<std::uint64_t>(count) * sizeof(T);
-    const auto at = static_cast<std::uint64_t>(array.Int("at", 0, INT64_MAX));
-    const std::int64_t found = array.Int("count", 0, INT64_MAX);
-    if (!status_.ok()) return {};
-    if (found != count) {
-      Fail(key, StrCat(" has ", found, " elements, expected ", count));
-      return {};
-    }
-    const std::uint64_t room = area.end - area.begin;
-    if (at % kSideCarAlignment != 0 || at > room || bytes > room - at) {
-      Fail(key, StrCat(" lies at ", at, " with ", bytes, " bytes, outside of the file's ", room,
-                       " or at no multiple of ", kSideCarAlignment));
-      return {};
-    }
-    std::vector<T> out(static_cast<std::size_t>(count));
-    const Status read = area.file.ReadAt(area.begin + at, std::as_writable_bytes(std::span(out)));
-    if (!read.ok()) status_ = read;
-    return out;
-  }
-
- private:
-  void Fail(const char* key, std::string_view what) {
-    if (status_.ok()) status_ = base::InvalidArgument(where_, key, what, kMakeAnew);
-  }
-
-  const Json& json_;
-  std::string where_;  // "FILE: layer 3: low_rank."
-  Status& status_;
-};
-
-SignCalibration ReadSign(Fields fields, std::int64_t d, std::int64_t f, const ArrayArea& area) {
+SignCalibration ReadSign(HeaderFields fields, std::int64_t d, std::int64_t f,
+                         const ArrayArea& area) {
   SignCalibration sign;
   sign.slices = static_cast<int>(fields.Int("slices", 1, kernels::kSignSlicesMax));
   sign.planes = static_cast<int>(fields.Int("planes", 1, 2));
@@ -177,7 +86,8 @@ SignCalibration ReadSign(Fields fields, std::int64_t d, std::int64_t f, const Ar
   return sign;
 }
 
-LowRankPredictor ReadLowRank(Fields fields, std::int64_t d, std::int64_t f, const ArrayArea& area) {
+LowRankPredictor ReadLowRank(HeaderFields fields, std::int64_t d, std::int64_t f,
+                             const ArrayArea& area) {
   LowRankPredictor p;
   p.rank = static_cast<int>(fields.Int("rank", 1, kRankMax));
   p.before_norm = fields.Bool("before_norm");
@@ -194,7 +104,7 @@ LowRankPredictor ReadLowRank(Fields fields, std::int64_t d, std::int64_t f, cons
 LayerSideCar ReadLayer(const Json& json, const std::string& where, const SideCar& s,
                        const ArrayArea& area, Status& status) {
   LayerSideCar layer;
-  Fields fields(json, where, status);
+  HeaderFields fields(json, where, kMakeAnew, status);
   const std::int64_t d = s.hidden_size, f = s.intermediate_size;
   if (fields.Optional("activations") != nullptr)
     layer.activations = fields.Array<std::uint32_t>("activations", f, area);
@@ -202,13 +112,14 @@ LayerSideCar ReadLayer(const Json& json, const std::string& where, const SideCar
     layer.down_norms = fields.Array<float>("down_norms", f, area);
   if (fields.Optional("alpha") != nullptr) layer.alpha = fields.Number("alpha");
   if (const Json* sign = fields.Optional("sign"))
-    layer.sign = ReadSign(Fields(*sign, where + "sign.", status), d, f, area);
+    layer.sign = ReadSign(HeaderFields(*sign, where + "sign.", kMakeAnew, status), d, f, area);
   if (fields.Optional("threshold") != nullptr) {
     layer.threshold = fields.Float("threshold");
     layer.threshold_kept_mass = fields.Number("threshold_kept_mass");
   }
   if (const Json* low_rank = fields.Optional("low_rank"))
-    layer.low_rank = ReadLowRank(Fields(*low_rank, where + "low_rank.", status), d, f, area);
+    layer.low_rank =
+        ReadLowRank(HeaderFields(*low_rank, where + "low_rank.", kMakeAnew, status), d, f, area);
   return layer;
 }
 
@@ -251,20 +162,15 @@ Result<SideCar> ReadSideCar(const std::string& path, const SideCarIdentity& expe
   RETURN_IF_ERROR(CheckIdentity(path, header, expected));
   SideCar s = EmptySideCar(expected);
   Status status;
-  s.profiled_tokens = Fields(header, path + ": ", status).Int("profiled_tokens", 0, INT64_MAX);
-  const Json* layers = header.Find("layers");
-  if (layers == nullptr || !layers->is_array() || layers->as_array().size() != s.layers.size()) {
-    const std::size_t found =
-        layers == nullptr || !layers->is_array() ? 0 : layers->as_array().size();
-    return base::InvalidArgument(path, ": layers has ", found, " entries, expected ",
-                                 s.layers.size(), kMakeAnew);
-  }
+  HeaderFields fields(header, path + ": ", kMakeAnew, status);
+  s.profiled_tokens = fields.Int("profiled_tokens", 0, INT64_MAX);
+  const Json::Array& layers = fields.List("layers", s.layers.size());
+  RETURN_IF_ERROR(status);
   const ArrayArea area{.file = *file,
                        .begin = SideCarAligned(sizeof(prefix) + std::uint64_t{prefix.header_bytes}),
                        .end = file->size() - sizeof(SideCarChecksum)};
   for (std::size_t i = 0; i < s.layers.size() && status.ok(); ++i) {
-    s.layers[i] =
-        ReadLayer(layers->as_array()[i], StrCat(path, ": layer ", i, ": "), s, area, status);
+    s.layers[i] = ReadLayer(layers[i], StrCat(path, ": layer ", i, ": "), s, area, status);
   }
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(ValidateSideCar(path, s));

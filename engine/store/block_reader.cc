@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/posix_error.h"
 #include "engine/store/file_reader.h"
 
 namespace thermocline::store {

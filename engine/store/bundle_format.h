@@ -8,10 +8,23 @@
 //         16   u64      bytes of the whole file
 //         24   u64      offset of the data, a multiple of 4096
 //         32   JSON     the header; zeros up to a multiple of 64
-//              arrays   the index, each at a multiple of 64 bytes
-//              u64 u64  XXH3-128 (low, high) of everything before; then zeros up to the data
-//              data     groups, each at a multiple of 4096; zeros between
-// (the members of the header are listed with BundleIndex)
+//              arrays   the index, each at a multiple of 64 bytes; then zeros
+//              u64 u64  the last 16 bytes before the data: XXH3-128 (low, high) of all before them
+//              data     layer by layer: groups of bundles, or the layer's image; each group and
+//                       image at a multiple of 4096, zeros between
+// The header:
+//   {"kind": "neurons" or "layers", "model_hash", "hidden_size", "intermediate_size",
+//    "num_hidden_layers", "profiled_tokens", "order": how the neurons were ordered, in words,
+//    of neurons: "layout": {"gate_type": of kernels/types.h, or "" without a gate, "up_type",
+//                           "down_type", "neurons_per_group", "group_stride"},
+//    of layers: "image_bytes",
+//    "layers": [of neurons: {"position": u32 [F], "head_crc": u32 [F], "rest_crc": u32 [F],
+//                            "activations": u32 [F], or absent}
+//               of layers: {"image_crc": u32 [image_bytes / 1 MiB, rounded up]}]}
+// An array is {"at": bytes from the end of the padded header, "count": elements}. Neuron n of a
+// layer is bundle position[n] % neurons_per_group of its group position[n] / neurons_per_group.
+//
+// While it is written, the file is MODEL.tcb.part (bundle_writer.h).
 #pragma once
 
 #include <cstddef>
@@ -52,20 +65,21 @@ struct BundleIndex {
   std::uint64_t data_offset = 0, file_bytes = 0;
 
   // kNeurons
-  NeuronLayout layout;
+  NeuronLayout layout = {};
   struct Layer {
     std::vector<std::uint32_t> position;     // [F] place of each neuron in the layer's order
     std::vector<std::uint32_t> head_crc;     // [F] CRC32C of the bundle's head
     std::vector<std::uint32_t> rest_crc;     // [F] and of its rest
     std::vector<std::uint32_t> activations;  // [F] tokens that activated it, or empty
   };
-  std::vector<Layer> layers;  // [L]
+  std::vector<Layer> layers = {};  // [L]
   std::int64_t profiled_tokens = 0;
+  std::string order = {};  // how the neurons were ordered, for people
 
   // kLayers: the image of a layer is what model::LayerImage describes.
   std::uint64_t image_bytes = 0;  // of every layer, a multiple of kBundleAlignment
-  std::vector<std::vector<std::uint32_t>>
-      image_crc;  // [L][each kLayerCheckBytes, the last shorter]
+  std::vector<std::vector<std::uint32_t>> image_crc =
+      {};  // [L][each kLayerCheckBytes, the last shorter]
 
   std::uint64_t groups_per_layer() const {
     const auto n = static_cast<std::uint64_t>(layout.neurons_per_group);

@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/base/file.h"
+#include "engine/base/posix_error.h"
 
 namespace thermocline::store {
 namespace {

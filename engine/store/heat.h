@@ -4,6 +4,8 @@
 // halves every `half_life` tokens: small half-lives are recency, large ones frequency. Stored is
 // log2(heat) + now / half_life, which does not change while a neuron is not used, so a heap of it
 // stays in order; it only grows, so the heap may hold old values and mends them when they come up.
+// Numbers are kept near zero, where floats are fine: all are lowered at once when the tokens have
+// gone on by 256 half-lives.
 // *Source:* Lee et al., LRFU (IEEE Transactions on Computers, 2001); the window: LLM in a flash,
 // section 3.1.
 #pragma once
@@ -26,17 +28,27 @@ class HeatOrder {
 
   // Starts an entry as if it had been used with `frequency` (share of tokens) until now.
   void Warm(std::uint32_t entry, double frequency);
-  // The entry is used by the token `now`; more than once a token counts once.
+  // The entry is used by the token `now`; more than once a token counts once. Requires: 0 <= now <
+  // 2^31, not before that of any call so far.
   void Touch(std::uint32_t entry, std::int64_t now);
   // The entry is cached from now on. Requires: it is not; fewer than cached_max are.
   void Insert(std::uint32_t entry);
+  // As if the entry were used at `now`, for Evict alone, until Release, which is given what
+  // last_use was before.
+  void Hold(std::uint32_t entry, std::int64_t now) {
+    last_use_[entry] = static_cast<std::int32_t>(now);
+  }
+  void Release(std::uint32_t entry, std::int64_t before);
   // The coldest cached entry not used at token `since` or later leaves; kNone if there is none.
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t Evict(std::int64_t since);
   // Whether `entry` is hotter than the coldest of the cached; true while there is room.
   bool HotterThanColdest(std::uint32_t entry);
 
+  // Below zero: never.
   std::int64_t last_use(std::uint32_t entry) const { return last_use_[entry]; }
+  std::size_t cached() const { return heap_.size() + held_.size(); }
+  // log2 of the count, as of the token 0 that the numbers were last lowered to: for comparing.
   float heat(std::uint32_t entry) const { return heat_[entry]; }
 
  private:
@@ -47,13 +59,24 @@ class HeatOrder {
   void SiftDown(std::size_t at);
   void SiftUp(std::size_t at);
   void MendTop();
+  Item PopTop();
+  void ReturnHeld();
+  void LowerAll(float by);
+  // What a use at token `now` adds, log2.
+  float UseAt(std::int64_t now) const {
+    return static_cast<float>(static_cast<double>(now - base_) / half_life_);
+  }
 
   const double half_life_;
   const std::size_t cached_max_;
-  std::vector<float> heat_;             // [entries] log2 scale, as above
+  std::int64_t base_ = 0;               // the token whose uses count 1: 0 in heat_
+  std::int64_t now_ = 0;                // of the last Touch
+  std::vector<float> heat_;             // [entries] log2 scale, as above; -infinity: never used
   std::vector<std::int32_t> last_use_;  // [entries] tokens
   std::vector<Item> heap_;              // least first
-  std::vector<Item> held_;              // scratch of Evict
+  // Cold, but in use: out of the heap, or every Evict of a step would come upon them again.
+  std::vector<Item> held_;
+  std::int64_t held_since_ = -1;  // the `since` of the Evict that found them
 };
 
 }  // namespace thermocline::store

@@ -20,7 +20,7 @@
 
 #include "engine/base/huge_buffer.h"
 #include "engine/base/log.h"
-#include "tests/store/faulty_reader.h"
+#include "tests/engine/store/faulty_reader.h"
 
 namespace thermocline::store {
 namespace {
