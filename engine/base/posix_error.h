@@ -1,4 +1,4 @@
-// What the system says, as a Status. For the files of engine/base that call it.
+// What the system says, as a Status.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace thermocline::base {
 
-// "PATH: ACTION: why", with the code of errno `error`.
+// "PATH: ACTION: what `error`, an errno, means", with its code: NotFound, PermissionDenied,
+// ResourceExhausted (the disk is full), else Unavailable.
 Status ErrnoStatus(const std::string& path, const char* action, int error);
 
 // Makes a rename last: without it a crash may bring the old name back.

@@ -66,7 +66,9 @@ int Auditor::AuditOne(SparseFfn& ffn) {
   if (kept.valid) {
     std::copy(kept.hidden.begin(), kept.hidden.end(), input_.x.begin());
     QuantizeToken(ops_, input_, 0);
-    const SparseFfn::Neurons active = ffn.ActiveNeurons(layer, input_);
+    const auto found = ffn.ActiveNeurons(layer, input_);
+    if (!found.ok()) return layer;  // the device fails: the token that needs it will say so
+    const SparseFfn::Neurons active = *found;
     active_.assign(active.ids.begin(), active.ids.end());
     active_h_.assign(active.h, active.h + active.ids.size());
     const auto count = [&](std::span<const int> predicted) {

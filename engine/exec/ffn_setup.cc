@@ -4,12 +4,11 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/exec/sparse_ffn.h"
 #include "engine/model/fingerprint.h"
 
 namespace thermocline::exec {
 namespace {
-
-bool Predicts(FfnMode mode) { return mode == FfnMode::kSign || mode == FfnMode::kLowRank; }
 
 Status RefuseWithoutZeros(FfnMode mode, const model::ModelConfig& config) {
   return base::FailedPrecondition(

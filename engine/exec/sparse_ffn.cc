@@ -61,7 +61,9 @@ SparseFfn::SparseFfn(const Params& p)
       activation_(GateOf(p.config.hidden_act)),
       num_ranges_((p.config.intermediate_size + kRange - 1) / kRange),
       policies_(p.weights.layers.size()),
-      counters_(p.weights.layers.size()) {
+      counters_(p.weights.layers.size()),
+      flash_(p.flash),
+      heads_held_(p.flash == nullptr || p.heads_held) {
   const int f = config_.intermediate_size, d = config_.hidden_size;
   const int narrow = std::min(p.tokens_max, kSparseTokensMax);
   ffn_.Resize(p.tokens_max, f);
@@ -69,6 +71,7 @@ SparseFfn::SparseFfn(const Params& p)
   for (int i = 0; i < f; ++i) all_ids_.push_back(i);
   neuron_ids_.resize(all_ids_.size());
   predicted_ids_.resize(all_ids_.size());
+  guessed_.resize(all_ids_.size());
   neurons_.resize(Area(narrow, f));
   chosen_.resize(neurons_.size());
   range_counts_.resize(static_cast<std::size_t>(num_ranges_));
@@ -82,6 +85,12 @@ SparseFfn::SparseFfn(const Params& p)
     s.masks.resize(kRange);
     s.live_masks.resize(kRange);
     s.sum.resize(kernels::SumScratchBytes(std::min(d, kColumnsMax + kernels::kSumColumns)));
+  }
+  if (flash_ != nullptr) {
+    candidates_.resize(all_ids_.size());
+    masks_.resize(all_ids_.size());
+    needed_.resize(all_ids_.size());
+    late_.resize(all_ids_.size());
   }
   if (const int rank = LargestRank(predictors_); rank > 0) {
     low_rank_input_.Resize(narrow, d);
@@ -98,14 +107,25 @@ void SparseFfn::SetTap(FfnTap* tap) {
   tapped_gate_.resize(tap == nullptr ? 0 : ffn_.x.size());
 }
 
-void SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) {
+FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
   FfnPolicy policy = policies_[static_cast<std::size_t>(layer)];
   const bool zeros = model::HasTrueZeros(config_.hidden_act);
   if (lossless && !IsLossless(policy.mode)) policy.mode = zeros ? FfnMode::kExact : FfnMode::kDense;
+  return policy;
+}
+
+Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) {
+  const FfnPolicy policy = PolicyFor(layer, lossless);
   num_predicted_ = 0;
-  if (policy.mode == FfnMode::kDense || input.tokens > kSparseTokensMax || tap_ != nullptr)
-    return RunWide(layer, input, out);
-  RunNarrow(layer, input, policy, out);
+  next_needs_all_ = flash_ != nullptr && NeedsAll(layer + 1, input.tokens, lossless);
+  if (policy.mode == FfnMode::kDense || input.tokens > kSparseTokensMax || tap_ != nullptr) {
+    if (flash_ != nullptr) RETURN_IF_ERROR(ReadAll(layer));
+    RunWide(layer, input, out);
+  } else {
+    RETURN_IF_ERROR(RunNarrow(layer, input, policy, out));
+  }
+  if (flash_ != nullptr) flash_->EndLayer(layer);
+  return OkStatus();
 }
 
 void SparseFfn::RunWide(int layer, const Input& input, float* out) {
@@ -143,13 +163,19 @@ void SparseFfn::RunWide(int layer, const Input& input, float* out) {
   SumDown(layer, input.tokens, {all_ids_.data(), f, ffn_.x.data(), f, input.tokens > 1}, out);
 }
 
-void SparseFfn::RunNarrow(int layer, const Input& input, const FfnPolicy& policy, float* out) {
+Status SparseFfn::RunNarrow(int layer, const Input& input, const FfnPolicy& policy, float* out) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const int f = config_.intermediate_size, tokens = input.tokens;
-  const int count = FindNeurons(layer, input, policy);
+  ASSIGN_OR_RETURN(const int count, FindNeurons(layer, input, policy));
   if (tokens == 1) Count(layer, policy, count);
-  if (w.down_rows.rows > 0)
-    return SumDown(layer, tokens, {neuron_ids_.data(), count, chosen_.data(), f, tokens > 1}, out);
+  if (trace_ != nullptr && tokens == 1) {
+    const std::span live(neuron_ids_.data(), static_cast<std::size_t>(count));
+    trace_->Add(exec::Predicts(policy.mode) ? predicted() : live);
+  }
+  if (w.down_rows.rows > 0) {
+    SumDown(layer, tokens, {neuron_ids_.data(), count, chosen_.data(), f, tokens > 1}, out);
+    return OkStatus();
+  }
   for (int t = 0; t < tokens; ++t) {
     float* h = ffn_.x.data() + Offset(t, f);
     std::fill_n(h, f, 0.0F);
@@ -160,24 +186,49 @@ void SparseFfn::RunNarrow(int layer, const Input& input, const FfnPolicy& policy
   }
   const std::array output = {Product{&w.down, out}};
   multiplier_.Multiply(output, ffn_.view(), tokens);
+  return OkStatus();
 }
 
-int SparseFfn::FindNeurons(int layer, const Input& input, const FfnPolicy& policy) {
+Result<int> SparseFfn::FindNeurons(int layer, const Input& input, const FfnPolicy& policy) {
   PreparePredictor(layer, input, policy.mode);
-  pool_.Run(num_ranges_,
-            [&](int range, int thread) { RunRange(layer, input, policy, range, thread); });
+  if (flash_ != nullptr) {
+    RETURN_IF_ERROR(FindOnFlash(layer, input, policy));
+  } else {
+    pool_.Run(num_ranges_,
+              [&](int range, int thread) { RunRange(layer, input, policy, range, thread); });
+  }
   return Collect(input.tokens);
 }
 
-SparseFfn::Neurons SparseFfn::ActiveNeurons(int layer, const ActivationBuffer& hidden) {
-  const int count = FindNeurons(layer, {hidden, nullptr, 1}, {.mode = FfnMode::kExact});
-  return {std::span(neuron_ids_).first(static_cast<std::size_t>(count)), chosen_.data()};
+Result<SparseFfn::Neurons> SparseFfn::ActiveNeurons(int layer, const ActivationBuffer& hidden) {
+  const auto count = FindNeurons(layer, {hidden, nullptr, 1}, {.mode = FfnMode::kExact});
+  if (flash_ != nullptr) {  // a look is no use: the cache forgets it
+    if (!count.ok()) flash_->Abandon();
+    flash_->EndLayer(layer);
+    flash_->EndStep(0);
+  }
+  if (!count.ok()) return count.status();
+  return Neurons{std::span(neuron_ids_).first(static_cast<std::size_t>(*count)), chosen_.data()};
 }
 
 std::span<const int> SparseFfn::PredictedBy(int layer, const Input& input,
                                             const FfnPolicy& policy) {
-  FindNeurons(layer, input, policy);
-  return predicted();
+  PreparePredictor(layer, input, policy.mode);
+  pool_.Run(num_ranges_, [&](int range, int thread) {
+    Scratch& s = scratch_[static_cast<std::size_t>(thread)];
+    const int begin = range * kRange;
+    const int count =
+        Predict(layer, policy, {begin, std::min(kRange, config_.intermediate_size - begin)}, 1, s);
+    std::copy_n(s.ids.data(), count, guessed_.data() + begin);
+    range_counts_[static_cast<std::size_t>(range)].guessed = count;
+  });
+  int count = 0;
+  for (int range = 0; range < num_ranges_; ++range) {
+    const int more = range_counts_[static_cast<std::size_t>(range)].guessed;
+    std::copy_n(guessed_.data() + range * kRange, more, guessed_.data() + count);
+    count += more;
+  }
+  return std::span(guessed_).first(static_cast<std::size_t>(count));
 }
 
 void SparseFfn::PreparePredictor(int layer, const Input& input, FfnMode mode) {
@@ -236,10 +287,11 @@ void SparseFfn::RunRange(int layer, const Input& input, const FfnPolicy& policy,
   Scratch& s = scratch_[static_cast<std::size_t>(thread)];
   const int begin = range * kRange;
   const Range mine{begin, std::min(kRange, config_.intermediate_size - begin)};
-  const bool predicts = policy.mode == FfnMode::kSign || policy.mode == FfnMode::kLowRank;
+  const bool predicts = exec::Predicts(policy.mode);
   const int predicted = Predict(layer, policy, mine, input.tokens, s);
   RangeCount& counts = range_counts_[static_cast<std::size_t>(range)];
-  counts = {predicted, 0};
+  counts.predicted = predicted;
+  counts.live = 0;
   if (predicted == 0) return;
   MultiplyNeurons(predictor::DecidingMatrix(w), input, mine, predicts ? s.ids.data() : nullptr,
                   predicted, s.gate.data(), thread);
@@ -255,7 +307,7 @@ void SparseFfn::RunRange(int layer, const Input& input, const FfnPolicy& policy,
 int SparseFfn::Predict(int layer, const FfnPolicy& policy, Range range, int tokens, Scratch& s) {
   const auto n = static_cast<std::size_t>(range.count);
   const auto all = static_cast<std::uint16_t>((1U << tokens) - 1);
-  if (policy.mode != FfnMode::kSign && policy.mode != FfnMode::kLowRank) {
+  if (!exec::Predicts(policy.mode)) {
     for (std::size_t i = 0; i < n; ++i) s.ids[i] = range.begin + static_cast<int>(i);
     std::fill_n(s.masks.data(), n, all);
     return range.count;
@@ -443,7 +495,7 @@ void SparseFfn::Count(int layer, const FfnPolicy& policy, int down) {
       live += range.live;
     }
   }
-  if (policy.mode == FfnMode::kSign || policy.mode == FfnMode::kLowRank) {
+  if (exec::Predicts(policy.mode)) {
     const predictor::LayerPredictors& p = predictors_->layers[static_cast<std::size_t>(layer)];
     predictor_bytes = static_cast<std::int64_t>(
         policy.mode == FfnMode::kSign ? p.sign->bytes() : p.low_rank->bytes());

@@ -15,11 +15,15 @@
 #include "engine/exec/multiplier.h"
 #include "engine/ffn_mode.h"
 #include "engine/predictor/predictors.h"
+#include "engine/store/neuron_store.h"
+#include "engine/store/trace.h"
 
 namespace thermocline::exec {
 
 // The kernels' name of an activation.
 kernels::GateActivation GateOf(model::Activation activation);
+
+inline bool Predicts(FfnMode mode) { return mode == FfnMode::kSign || mode == FfnMode::kLowRank; }
 
 // Tokens of one step that may be predicted; more are computed exactly.
 inline constexpr int kSparseTokensMax = 16;
@@ -48,7 +52,9 @@ class SparseFfn {
     const kernels::OpTable& ops;
     base::WorkerPool& pool;
     Multiplier& multiplier;
-    int tokens_max;  // T
+    int tokens_max;                       // T
+    store::NeuronStore* flash = nullptr;  // where the neurons are that memory does not hold
+    bool heads_held = true;               // the deciding rows are in memory, with or without it
   };
   explicit SparseFfn(const Params& params);
 
@@ -58,9 +64,12 @@ class SparseFfn {
     int tokens;
   };
 
-  // out [T, D]. More than kSparseTokensMax tokens, or `lossless`: no prediction.
-  void Run(int layer, const Input& input, bool lossless, float* out);
+  // out [T, D]. More than kSparseTokensMax tokens, or `lossless`: no prediction. Errors as
+  // store::NeuronStore::Await; without a flash tier there are none.
+  Status Run(int layer, const Input& input, bool lossless, float* out);
 
+  // The mode a layer is computed in: prompts are computed without loss.
+  FfnPolicy PolicyFor(int layer, bool lossless) const;
   FfnPolicy& policy(int layer) { return policies_[static_cast<std::size_t>(layer)]; }
   const FfnPolicy& policy(int layer) const { return policies_[static_cast<std::size_t>(layer)]; }
   const FfnCounters& counters(int layer) const {
@@ -73,10 +82,7 @@ class SparseFfn {
   std::span<const int> predicted() const {
     return std::span(predicted_ids_).first(static_cast<std::size_t>(num_predicted_));
   }
-  bool Predicts(int layer) const {
-    const FfnMode mode = policy(layer).mode;
-    return mode == FfnMode::kSign || mode == FfnMode::kLowRank;
-  }
+  bool Predicts(int layer) const { return exec::Predicts(policy(layer).mode); }
 
   // Runs a layer's predictor alone, as its policy says: for timing. Requires: it predicts.
   void ProbePredictor(int layer, const Input& input);
@@ -87,12 +93,18 @@ class SparseFfn {
     std::span<const int> ids;
     const float* h;
   };
-  Neurons ActiveNeurons(int layer, const ActivationBuffer& hidden);
+  Result<Neurons> ActiveNeurons(int layer, const ActivationBuffer& hidden);
   // What a policy predicts for one token, without counting; until the next call.
   std::span<const int> PredictedBy(int layer, const Input& input, const FfnPolicy& policy);
 
   // `tap` sees every dense network; null: none.
   void SetTap(FfnTap* tap);
+  // `trace` is given the neurons that each token needs of each layer: those predicted, where a mode
+  // predicts, else the active ones. Null: none. Borrowed.
+  void SetTrace(store::TraceWriter* trace) { trace_ = trace; }
+  // Null: everything is in memory.
+  store::NeuronStore* flash() { return flash_; }
+  const store::NeuronStore* flash() const { return flash_; }
 
  private:
   static constexpr int kRange = 512;  // neurons of a work item
@@ -113,9 +125,28 @@ class SparseFfn {
 
   // Every neuron's h into ffn_, by products of whole matrices.
   void RunWide(int layer, const Input& input, float* out);
-  void RunNarrow(int layer, const Input& input, const FfnPolicy& policy, float* out);
+  Status RunNarrow(int layer, const Input& input, const FfnPolicy& policy, float* out);
   // Live neurons into neuron_ids_ and chosen_. Returns how many.
-  int FindNeurons(int layer, const Input& input, const FfnPolicy& policy);
+  Result<int> FindNeurons(int layer, const Input& input, const FfnPolicy& policy);
+
+  // sparse_ffn_flash.cc: the same where neurons may be on flash.
+  // Whether a step of the layer needs every neuron.
+  bool NeedsAll(int layer, int tokens, bool lossless) const;
+  // Has all of the layer read, and the next one after it if it will need the same.
+  Status ReadAll(int layer);
+  // One range's neurons that may be live, and as much of them as rows in memory decide: into
+  // candidates_, masks_ and, where the heads are held, neurons_ (their gates).
+  void FindCandidates(int layer, const Input& input, const FfnPolicy& policy, int range,
+                      int thread);
+  Status FindOnFlash(int layer, const Input& input, const FfnPolicy& policy);
+  // The candidates of a range that are in memory or, the second time, those that were not; their h
+  // to neurons_ and what is live of them to masks_, by neuron.
+  void ComputeCandidates(int layer, const Input& input, const FfnPolicy& policy, int range,
+                         bool late, int thread);
+  // The range's live candidates, as RunRange leaves them.
+  void CloseRange(int range, int tokens);
+  // Has the neurons read that the next layer would need if its input were this one's.
+  void ReadNextAhead(int layer, const Input& input);
   // What all ranges' predictions of a layer share.
   void PreparePredictor(int layer, const Input& input, FfnMode mode);
   void PrepareLowRank(int layer, const Input& input);
@@ -161,8 +192,9 @@ class SparseFfn {
   std::vector<float> chosen_;       // [16, F] h together
   std::vector<int> predicted_ids_;  // [F] by range
   int num_predicted_ = 0;
+  std::vector<int> guessed_;  // [F] of PredictedBy: by range, then together
   struct RangeCount {
-    int predicted = 0, live = 0;
+    int predicted = 0, live = 0, guessed = 0;
   };
   std::vector<RangeCount> range_counts_;
   std::vector<Scratch> scratch_;           // by thread
@@ -175,6 +207,14 @@ class SparseFfn {
   std::vector<FfnPolicy> policies_;    // [L]
   std::vector<FfnCounters> counters_;  // [L]
   FfnTap* tap_ = nullptr;
+  store::TraceWriter* trace_ = nullptr;
+  store::NeuronStore* const flash_;
+  const bool heads_held_;
+  std::vector<int> candidates_;        // [F] by range, then together; with a flash tier
+  std::vector<std::uint16_t> masks_;   // [F] by neuron: the tokens it is live for
+  std::vector<std::uint16_t> needed_;  // [F] of the candidates, in their order
+  std::vector<std::uint8_t> late_;     // [F] by neuron: it was not in memory when it was asked for
+  bool next_needs_all_ = false;        // the layer after the one at hand, in this step
 };
 
 }  // namespace thermocline::exec

@@ -29,7 +29,11 @@ Transformer::Transformer(const Params& p)
             .ops = p.ops,
             .pool = p.pool,
             .multiplier = multiplier_,
-            .tokens_max = p.tokens_max}),
+            .tokens_max = p.tokens_max,
+            .flash = p.flash,
+            .heads_held = p.heads_held}),
+      flash_(p.flash),
+      stream_(p.stream),
       group_(p.config.num_attention_heads / p.config.num_key_value_heads) {}
 
 std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache& cache,
@@ -40,7 +44,8 @@ std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache
   CHECK_LE(cache.length() + count, cache.capacity());
   CHECK(cache.Reserve(count));
   Embed(tokens, cache.length());
-  for (int layer = 0; layer < config_.num_hidden_layers; ++layer) Block(layer, count, cache);
+  status_ = Blocks(count, cache, step);
+  if (!status_.ok()) return {};
   cache.Advance(count);
   if (wanted == Logits::kNone) return {};
   const int rows = wanted == Logits::kAll ? count : 1;
@@ -48,6 +53,27 @@ std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache
   Head(count - rows, rows);
   return std::span(ws_.logits)
       .first(static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size));
+}
+
+Status Transformer::Blocks(int tokens, KvCache& cache, Step step) {
+  Status status;
+  for (int layer = 0; layer < config_.num_hidden_layers && status.ok(); ++layer) {
+    if (stream_ != nullptr) status = stream_->Wait(layer);
+    if (status.ok()) status = Block(layer, tokens, cache);
+    if (stream_ != nullptr && status.ok()) stream_->Done(layer);
+  }
+  if (status.ok()) {
+    if (flash_ != nullptr && step != Step::kVerify) flash_->EndStep(tokens);
+    return status;
+  }
+  if (flash_ != nullptr) flash_->Abandon();
+  if (stream_ != nullptr) stream_->Abandon();
+  return status;
+}
+
+void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
+  if (flash_ != nullptr) flash_->SetOnWait(on_wait);
+  if (stream_ != nullptr) stream_->SetOnWait(on_wait);
 }
 
 void Transformer::Embed(std::span<const int> tokens, int position) {
@@ -65,7 +91,7 @@ void Transformer::Embed(std::span<const int> tokens, int position) {
   });
 }
 
-void Transformer::Block(int layer, int tokens, KvCache& cache) {
+Status Transformer::Block(int layer, int tokens, KvCache& cache) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const int n = tokens * config_.hidden_size;
   const bool own_norm = w.attn_second_norm.weight != nullptr;
@@ -73,20 +99,22 @@ void Transformer::Block(int layer, int tokens, KvCache& cache) {
   Attention(layer, tokens, cache);
   if (config_.architecture->parallel_block) {
     if (own_norm) NormHidden(w.attn_norm, 0, tokens);
-    FeedForward(layer, tokens);
+    RETURN_IF_ERROR(FeedForward(layer, tokens));
     ops_.add(ws_.residual.data(), ws_.attention_out.data(), n);
   } else {
     ops_.add(ws_.residual.data(), ws_.attention_out.data(), n);
     NormHidden(w.ffn_norm, 0, tokens);
-    FeedForward(layer, tokens);
+    RETURN_IF_ERROR(FeedForward(layer, tokens));
   }
   ops_.add(ws_.residual.data(), ws_.ffn_out.data(), n);
+  return OkStatus();
 }
 
-void Transformer::FeedForward(int layer, int tokens) {
+Status Transformer::FeedForward(int layer, int tokens) {
   const SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
-  ffn_.Run(layer, input, lossless_, ws_.ffn_out.data());
+  RETURN_IF_ERROR(ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
   if (auditor_ != nullptr && tokens == 1 && !lossless_) auditor_->Keep(layer, input, ffn_);
+  return OkStatus();
 }
 
 // A quantised head multiplies 8-bit activations, and their rounding is most of the error of the

@@ -19,6 +19,7 @@
 #include "engine/exec/sparse_ffn.h"
 #include "engine/exec/workspace.h"
 #include "engine/model/weights.h"
+#include "engine/store/layer_stream.h"
 #include "kernels/op_table.h"
 
 namespace thermocline::exec {
@@ -33,29 +34,44 @@ class Transformer {
     const predictor::Predictors* predictors = nullptr;  // null: none
     const kernels::OpTable& ops;
     base::WorkerPool& pool;
-    int tokens_max = 64;      // T of one call
-    bool all_logits = false;  // Logits::kAll may be asked for
-    int context_length = 0;   // tokens a KvCache may hold
+    int tokens_max = 64;                  // T of one call
+    bool all_logits = false;              // Logits::kAll may be asked for
+    int context_length = 0;               // tokens a KvCache may hold
+    store::NeuronStore* flash = nullptr;  // as SparseFfn
+    bool heads_held = true;
+    store::LayerStream* stream = nullptr;  // brings whole layers; null: all are in memory
   };
   explicit Transformer(const Params& params);
 
   enum class Logits { kNone, kLast, kAll };
   // Prompts are computed without loss whatever the modes; decoded tokens, and up to
-  // kSparseTokensMax that are verified together, as the modes say.
-  enum class Step { kPrefill, kDecode };
+  // kSparseTokensMax that are verified together, as the modes say. A step that verifies is ended by
+  // EndVerify.
+  enum class Step { kPrefill, kDecode, kVerify };
   // Appends `tokens` to `cache` and computes the logits asked for.
   // Returns [1, V] (kLast), [T, V] (kAll, if all_logits) or nothing; valid until the next call.
+  // Returns nothing, too, and the cache stays as it was, if weights could not be read from flash:
+  // then `status` says why. The next call begins anew.
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   std::span<const float> Forward(std::span<const int> tokens, KvCache& cache, Logits wanted,
                                  Step step = Step::kDecode);
+  // Of the last Forward: Unavailable, DataLoss or Cancelled from the flash tier.
+  const Status& status() const { return status_; }
+  // The last step verified tokens of which the first `kept` stay: the others are no reason to keep
+  // their neurons in memory.
+  void EndVerify(int kept) {
+    if (flash_ != nullptr) flash_->EndStep(kept);
+  }
+  // Called now and then while a step waits for flash; false gives up (Cancelled).
+  void SetOnWait(const std::function<bool()>& on_wait);
 
   // Modes, counters and taps of the feed-forward networks.
   SparseFfn& ffn() { return ffn_; }
   const SparseFfn& ffn() const { return ffn_; }
   // Computes one layer's network once more for the last token's input, as its mode says: for
   // timing.
-  void ProbeFfn(int layer) {
-    ffn_.Run(layer, {ws_.hidden, ws_.residual.data(), 1}, false, ws_.ffn_out.data());
+  Status ProbeFfn(int layer) {
+    return ffn_.Run(layer, {ws_.hidden, ws_.residual.data(), 1}, false, ws_.ffn_out.data());
   }
   void ProbePredictor(int layer) {
     ffn_.ProbePredictor(layer, {ws_.hidden, ws_.residual.data(), 1});
@@ -68,7 +84,8 @@ class Transformer {
 
  private:
   void Embed(std::span<const int> tokens, int position);
-  void Block(int layer, int tokens, KvCache& cache);
+  Status Blocks(int tokens, KvCache& cache, Step step);
+  Status Block(int layer, int tokens, KvCache& cache);
   // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens, KvCache& cache);
   void RotateAndStore(int layer, int token, KvCache& cache);
@@ -83,7 +100,7 @@ class Transformer {
   void AttendChunk(int layer, int token, int kv_head, int thread, Span positions,
                    const KvCache& cache, const kernels::AttentionState& state);
   // ffn_out = the feed-forward network of `hidden`.
-  void FeedForward(int layer, int tokens);
+  Status FeedForward(int layer, int tokens);
   // Logits of `count` tokens from `first` on, into the first rows of ws_.logits.
   void Head(int first, int count);
   // hidden = norm(residual) and its Q8 form, for `tokens` tokens from `first` on.
@@ -115,6 +132,9 @@ class Transformer {
   Multiplier multiplier_;
   SparseFfn ffn_;
   Auditor* auditor_ = nullptr;
+  store::NeuronStore* const flash_;
+  store::LayerStream* const stream_;
+  Status status_;
   bool lossless_ = false;  // this step
   const int group_;        // query heads of a kv head
 };

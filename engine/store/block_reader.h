@@ -21,7 +21,8 @@ struct Completion {
   std::int64_t result = 0;  // bytes read, may be fewer than asked for; or -errno
 };
 
-// Used by one thread at a time.
+// Used by one thread at a time, not always the same. The destructor waits for what the device has
+// begun, so that no read lands in memory that is somebody else's by then.
 class BlockReader {
  public:
   virtual ~BlockReader() = default;
@@ -63,8 +64,15 @@ struct ReaderOptions {
 };
 
 // The fastest way that the system allows; says in the log which, and why not a faster one. Errors
-// as base::OpenFile.
+// as base::OpenFile. THERMOCLINE_FLASH_IO=pread in the environment forbids io_uring; =io_uring
+// insists on it (FailedPrecondition without); another value is InvalidArgument.
 Result<std::unique_ptr<BlockReader>> OpenBlockReader(const std::string& path,
                                                      const ReaderOptions& options);
+
+// What a completion of `read` means: OK when every byte of it inside the file was read. DataLoss:
+// the file ends before its size() when it was opened, somebody truncated it. Else the errno's
+// Status.
+Status ReadStatus(const BlockReader& reader, const BlockReader::Read& read,
+                  const Completion& completion);
 
 }  // namespace thermocline::store

@@ -72,35 +72,43 @@ void HeatOrder::Touch(std::uint32_t entry, std::int64_t now) {
 void HeatOrder::LowerAll(float by) {
   for (float& heat : heat_) heat -= by;
   for (Item& item : heap_) item.heat -= by;  // rounding keeps what was less from being more
+  for (Item& item : held_) item.heat -= by;
 }
 
 void HeatOrder::Insert(std::uint32_t entry) {
-  CHECK_LT(heap_.size(), cached_max_);
+  CHECK_LT(cached(), cached_max_);
   heap_.push_back({heat_[entry], entry});
   SiftUp(heap_.size() - 1);
 }
 
+void HeatOrder::Release(std::uint32_t entry, std::int64_t before) {
+  last_use_[entry] = static_cast<std::int32_t>(before);
+  held_since_ = -1;
+}
+
 std::uint32_t HeatOrder::Evict(std::int64_t since) {
-  std::uint32_t evicted = kNone;
-  held_.clear();
+  if (since != held_since_) ReturnHeld();
+  held_since_ = since;
   while (!heap_.empty()) {
     MendTop();
     const Item item = PopTop();
-    if (last_use_[item.entry] < since) {
-      evicted = item.entry;
-      break;
-    }
+    if (last_use_[item.entry] < since) return item.entry;
     held_.push_back(item);
   }
+  return kNone;
+}
+
+void HeatOrder::ReturnHeld() {
   for (const Item& item : held_) {
     heap_.push_back(item);
     SiftUp(heap_.size() - 1);
   }
-  return evicted;
+  held_.clear();
 }
 
 bool HeatOrder::HotterThanColdest(std::uint32_t entry) {
-  if (heap_.size() < cached_max_) return true;
+  if (cached() < cached_max_) return true;
+  ReturnHeld();
   if (heap_.empty()) return false;
   MendTop();
   return heat_[entry] > heap_.front().heat;

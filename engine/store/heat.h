@@ -33,6 +33,12 @@ class HeatOrder {
   void Touch(std::uint32_t entry, std::int64_t now);
   // The entry is cached from now on. Requires: it is not; fewer than cached_max are.
   void Insert(std::uint32_t entry);
+  // As if the entry were used at `now`, for Evict alone, until Release, which is given what
+  // last_use was before.
+  void Hold(std::uint32_t entry, std::int64_t now) {
+    last_use_[entry] = static_cast<std::int32_t>(now);
+  }
+  void Release(std::uint32_t entry, std::int64_t before);
   // The coldest cached entry not used at token `since` or later leaves; kNone if there is none.
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t Evict(std::int64_t since);
@@ -41,7 +47,7 @@ class HeatOrder {
 
   // Below zero: never.
   std::int64_t last_use(std::uint32_t entry) const { return last_use_[entry]; }
-  std::size_t cached() const { return heap_.size(); }
+  std::size_t cached() const { return heap_.size() + held_.size(); }
   // log2 of the count, as of the token 0 that the numbers were last lowered to: for comparing.
   float heat(std::uint32_t entry) const { return heat_[entry]; }
 
@@ -54,6 +60,7 @@ class HeatOrder {
   void SiftUp(std::size_t at);
   void MendTop();
   Item PopTop();
+  void ReturnHeld();
   void LowerAll(float by);
   // What a use at token `now` adds, log2.
   float UseAt(std::int64_t now) const {
@@ -67,7 +74,9 @@ class HeatOrder {
   std::vector<float> heat_;             // [entries] log2 scale, as above; -infinity: never used
   std::vector<std::int32_t> last_use_;  // [entries] tokens
   std::vector<Item> heap_;              // least first
-  std::vector<Item> held_;              // scratch of Evict, [cached_max]
+  // Cold, but in use: out of the heap, or every Evict of a step would come upon them again.
+  std::vector<Item> held_;
+  std::int64_t held_since_ = -1;  // the `since` of the Evict that found them
 };
 
 }  // namespace thermocline::store

@@ -32,7 +32,7 @@ SHARED_WITHIN_ENGINE = {"engine/sampling_params.h", "engine/request.h", "engine/
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "unicode/": ["engine/text"], "yaml-cpp/": ["server"], "prometheus/": ["server/metrics"],
     "boost/": ["server/http", "server"], "CLI/": ["engine/tools", "server"], "immintrin": ["kernels/cpu", "engine/base"],
-    "xxhash.h": ["engine/base"], "Eigen/": ["engine/predictor"],
+    "xxhash.h": ["engine/base"], "Eigen/": ["engine/predictor"], "liburing.h": ["engine/store"],
 }
 
 

@@ -1,0 +1,263 @@
+#include "engine/store/bundle_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/base/check.h"
+#include "engine/base/log.h"
+#include "kernels/crc32c.h"
+
+namespace thermocline::store {
+namespace {
+
+constexpr int kTriesMax = 3;
+constexpr double kOverReadMax = 1.5;  // bytes read over bytes wanted
+
+std::uint64_t RoundDown(std::uint64_t value, std::uint64_t unit) { return value / unit * unit; }
+std::uint64_t RoundUp(std::uint64_t value, std::uint64_t unit) {
+  return RoundDown(value + unit - 1, unit);
+}
+
+}  // namespace
+
+BundleQueue::BundleQueue(const BundleIndex& index, std::unique_ptr<BlockReader> reader,
+                         const Options& options)
+    : index_(index),
+      reader_(std::move(reader)),
+      options_(options),
+      neurons_(static_cast<std::size_t>(index.intermediate_size)) {}
+
+Result<std::unique_ptr<BundleQueue>> BundleQueue::Create(const BundleIndex& index,
+                                                         std::unique_ptr<BlockReader> reader,
+                                                         const Options& options) {
+  std::unique_ptr<BundleQueue> queue(new BundleQueue(index, std::move(reader), options));
+  RETURN_IF_ERROR(queue->Allocate());
+  return queue;
+}
+
+Status BundleQueue::Allocate() {
+  const auto depth = static_cast<std::size_t>(reader_->depth());
+  const std::size_t alignment = reader_->alignment();
+  room_bytes_ = RoundUp(
+      std::max<std::size_t>(options_.read_bytes_max, index_.layout.bundle_bytes()) + 2 * alignment,
+      std::max(alignment, kBundleAlignment));
+  ASSIGN_OR_RETURN(memory_, base::HugeBuffer::Allocate(depth * room_bytes_));
+  RETURN_IF_ERROR(reader_->SetMemory({memory_.data(), memory_.size()}));
+  neuron_at_.resize(index_.layers.size() * neurons_);
+  for (std::size_t l = 0; l < index_.layers.size(); ++l) {
+    for (std::size_t n = 0; n < neurons_; ++n)
+      neuron_at_[l * neurons_ + index_.layers[l].position[n]] = static_cast<std::uint32_t>(n);
+  }
+  places_.reserve(neurons_);
+  for (auto& queue : queues_) queue.reserve(2 * neurons_ + depth);
+  under_way_.resize(depth);
+  starting_.reserve(depth);
+  ended_.resize(depth);
+  for (std::size_t room = depth; room-- > 0;) free_rooms_.push_back(room);
+  return OkStatus();
+}
+
+BundleQueue::~BundleQueue() {
+  Abandon();
+  while (in_flight_ > 0) {
+    const int ended = reader_->Wait(ended_, std::chrono::milliseconds(100));
+    in_flight_ -= ended;
+  }
+}
+
+std::uint64_t BundleQueue::Begin(int layer, std::uint32_t place) const {
+  const auto n = static_cast<std::uint64_t>(index_.layout.neurons_per_group);
+  return index_.data_offset +
+         (static_cast<std::uint64_t>(layer) * index_.groups_per_layer() + place / n) *
+             index_.layout.group_stride +
+         place % n * index_.layout.bundle_bytes() + skipped_bytes();
+}
+
+BundleQueue::Extent BundleQueue::ExtentOf(const Read& read) const {
+  const std::uint64_t useful = index_.layout.bundle_bytes() - skipped_bytes();
+  return {RoundDown(Begin(read.layer, read.first), reader_->alignment()),
+          RoundUp(Begin(read.layer, read.last) + useful, reader_->alignment())};
+}
+
+bool BundleQueue::Joins(const Read& read, std::uint32_t place, std::size_t useful) const {
+  if (place - read.first >= kBundlesMax) return false;
+  const std::size_t each = index_.layout.bundle_bytes() - skipped_bytes();
+  const std::uint64_t gap = Begin(read.layer, place) - Begin(read.layer, read.last) - each;
+  const std::uint64_t span = Begin(read.layer, place) + each - Begin(read.layer, read.first);
+  return gap <= options_.gap_bytes_max && span <= options_.read_bytes_max &&
+         static_cast<double>(span) <= kOverReadMax * static_cast<double>(useful + each);
+}
+
+void BundleQueue::Add(int layer, std::span<const int> neurons, Kind kind) {
+  if (neurons.empty()) return;
+  places_.clear();
+  for (const int neuron : neurons)
+    places_.push_back(
+        index_.layers[static_cast<std::size_t>(layer)].position[static_cast<std::size_t>(neuron)]);
+  std::sort(places_.begin(), places_.end());
+  const std::size_t each = index_.layout.bundle_bytes() - skipped_bytes();
+  auto& queue = queues_[static_cast<std::size_t>(kind)];
+  const std::size_t begin = queue.size();
+  for (std::size_t i = 0; i < places_.size();) {
+    Read read{.layer = layer, .first = places_[i], .last = places_[i], .kind = kind};
+    std::size_t useful = 0;
+    for (; i < places_.size() && (useful == 0 || Joins(read, places_[i], useful)); ++i) {
+      const std::uint32_t at = places_[i] - read.first;
+      read.wanted[at / 64] |= std::uint64_t{1} << at % 64;
+      read.last = places_[i];
+      useful += each;
+    }
+    queue.push_back(read);
+  }
+  counters_.wanted_bytes += static_cast<std::int64_t>(each * places_.size());
+  // Taken from the back: the first in the file first, and what came before goes first.
+  std::reverse(queue.begin() + static_cast<std::ptrdiff_t>(begin), queue.end());
+  std::rotate(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(begin), queue.end());
+}
+
+void BundleQueue::Promote(int layer) {
+  auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
+  auto& demand = queues_[static_cast<std::size_t>(Kind::kDemand)];
+  const auto mine = std::stable_partition(ahead.begin(), ahead.end(),
+                                          [&](const Read& r) { return r.layer != layer; });
+  for (auto it = mine; it != ahead.end(); ++it) {
+    it->kind = Kind::kDemand;
+    demand.push_back(*it);
+  }
+  ahead.erase(mine, ahead.end());
+}
+
+void BundleQueue::Drop(int layer, const std::function<void(int neuron)>& dropped) {
+  auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
+  const std::size_t each = index_.layout.bundle_bytes() - skipped_bytes();
+  std::erase_if(ahead, [&](const Read& read) {
+    if (read.layer != layer) return false;
+    for (std::uint32_t place = read.first; place <= read.last; ++place) {
+      const std::uint32_t at = place - read.first;
+      if ((read.wanted[at / 64] >> at % 64 & 1) == 0) continue;
+      counters_.wanted_bytes -= static_cast<std::int64_t>(each);
+      dropped(NeuronAt(layer, place));
+    }
+    return true;
+  });
+}
+
+void BundleQueue::Pump() {
+  starting_.clear();
+  while (!free_rooms_.empty()) {
+    auto& demand = queues_[static_cast<std::size_t>(Kind::kDemand)];
+    auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
+    const bool may_ahead = !ahead.empty() && ahead_in_flight_ < options_.ahead_in_flight_max;
+    if (demand.empty() && !may_ahead) break;
+    auto& queue = demand.empty() ? ahead : demand;
+    const std::size_t room = free_rooms_.back();
+    free_rooms_.pop_back();
+    Read& read = under_way_[room] = queue.back();
+    queue.pop_back();
+    ahead_in_flight_ += read.kind == Kind::kAhead ? 1 : 0;
+    const Extent extent = ExtentOf(read);
+    starting_.push_back({.offset = extent.begin,
+                         .out = RoomAt(room),
+                         .bytes = static_cast<std::uint32_t>(extent.end - extent.begin),
+                         .tag = room});
+    ++counters_.reads;
+    counters_.bytes += static_cast<std::int64_t>(extent.end - extent.begin);
+  }
+  if (starting_.empty()) return;
+  in_flight_ += static_cast<int>(starting_.size());
+  reader_->Submit(starting_);
+}
+
+Status BundleQueue::Poll(std::chrono::milliseconds timeout, const Sink& sink) {
+  Pump();
+  const auto begin = std::chrono::steady_clock::now();
+  const int ended = reader_->Wait(ended_, timeout);
+  const auto arrived = std::chrono::steady_clock::now();
+  Status first_error;
+  for (int i = 0; i < ended; ++i) {
+    Status status = Finish(ended_[static_cast<std::size_t>(i)], sink);
+    if (first_error.ok()) first_error = std::move(status);
+  }
+  Pump();
+  const auto end = std::chrono::steady_clock::now();
+  counters_.wait_s += std::chrono::duration<double>(arrived - begin).count();
+  counters_.arrive_s += std::chrono::duration<double>(end - arrived).count();
+  return first_error;
+}
+
+Status BundleQueue::Finish(const Completion& completion, const Sink& sink) {
+  const auto room = static_cast<std::size_t>(completion.tag);
+  const Read read = under_way_[room];
+  --in_flight_;
+  ahead_in_flight_ -= read.kind == Kind::kAhead ? 1 : 0;
+  free_rooms_.push_back(room);
+  if (read.layer < 0) return OkStatus();
+  const Extent extent = ExtentOf(read);
+  // A file that ends within the last block gives fewer bytes than the aligned read asks for.
+  const std::uint64_t end = std::min(extent.end, index_.file_bytes);
+  const bool whole =
+      completion.result >= 0 && extent.begin + static_cast<std::uint64_t>(completion.result) >= end;
+  if (whole) return Deliver(read, room, sink);
+  ++counters_.io_errors;
+  if (read.tries + 1 < kTriesMax) return Retry(read), OkStatus();
+  const auto what = StrCat(reader_->path(), ": layer ", read.layer, ", bytes ", extent.begin,
+                           " to ", extent.end, " (neuron ", NeuronAt(read.layer, read.first),
+                           read.first == read.last ? "" : " and its neighbours", "): ");
+  if (completion.result < 0) {
+    return base::Unavailable(what, "the device failed ", kTriesMax,
+                             " times: ", std::strerror(static_cast<int>(-completion.result)));
+  }
+  return base::DataLoss(what, "only ", completion.result,
+                        " bytes came; the file was truncated while open: pack it again");
+}
+
+Status BundleQueue::Deliver(const Read& read, std::size_t room, const Sink& sink) {
+  const Extent extent = ExtentOf(read);
+  for (std::uint32_t place = read.first; place <= read.last; ++place) {
+    const std::uint32_t at = place - read.first;
+    if ((read.wanted[at / 64] >> at % 64 & 1) == 0) continue;
+    const int neuron = NeuronAt(read.layer, place);
+    const auto* data = reinterpret_cast<const std::uint8_t*>(RoomAt(room)) +
+                       (Begin(read.layer, place) - extent.begin);
+    if (!IsWhole(read.layer, neuron, data)) {
+      ++counters_.crc_errors;
+      if (read.tries + 1 < 2) {
+        Read again = read;  // what is whole has arrived already
+        for (std::uint32_t p = 0; p < at; ++p)
+          again.wanted[p / 64] &= ~(std::uint64_t{1} << p % 64);
+        return Retry(again), OkStatus();
+      }
+      return base::DataLoss(reader_->path(), ": layer ", read.layer, ", neuron ", neuron,
+                            ": the bundle's CRC32C is not the one that was packed, twice; the file "
+                            "is damaged: pack it again");
+    }
+    sink({read.layer, neuron, read.kind, data});
+  }
+  return OkStatus();
+}
+
+bool BundleQueue::IsWhole(int layer, int neuron, const std::uint8_t* data) const {
+  const BundleIndex::Layer& l = index_.layers[static_cast<std::size_t>(layer)];
+  const auto n = static_cast<std::size_t>(neuron);
+  const std::size_t head = index_.layout.head_bytes(), all = index_.layout.bundle_bytes();
+  if (!options_.rest_only) {
+    if (kernels::Crc32c(data, head) != l.head_crc[n]) return false;
+    data += head;
+  }
+  return kernels::Crc32c(data, all - head) == l.rest_crc[n];
+}
+
+void BundleQueue::Retry(Read read) {
+  ++read.tries;
+  ++counters_.retries;
+  queues_[static_cast<std::size_t>(read.kind)].push_back(read);
+}
+
+void BundleQueue::Abandon() {
+  for (auto& queue : queues_) queue.clear();
+  for (Read& read : under_way_) read.layer = -1;
+}
+
+}  // namespace thermocline::store

@@ -1,0 +1,113 @@
+// Reads with a pool of threads, where io_uring is not allowed: in most containers, for one. Each
+// read costs a system call and two hand-overs between threads.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/store/file_reader.h"
+
+namespace thermocline::store {
+namespace {
+
+constexpr int kThreadsMax = 16;
+
+class PreadReader final : public FileReader {
+ public:
+  PreadReader(DirectFile file, int depth)
+      : FileReader(std::move(file), depth), queue_(static_cast<std::size_t>(depth)) {
+    ended_.reserve(queue_.size());
+    for (int i = 0; i < std::min(depth, kThreadsMax); ++i) {
+      threads_.emplace_back([this] { ThreadMain(); });
+      pthread_setname_np(threads_.back().native_handle(), StrCat("flash-io-", i).c_str());
+    }
+  }
+
+  // Reads that no thread has taken yet are dropped.
+  ~PreadReader() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  const char* method() const override { return "pread"; }
+
+  void Submit(std::span<const Read> reads) override {
+    Admit(reads);
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Read& read : reads) queue_[(first_ + queued_++) % queue_.size()] = read;
+    }
+    if (reads.size() == 1) {
+      work_.notify_one();
+    } else if (!reads.empty()) {
+      work_.notify_all();
+    }
+  }
+
+  int Wait(std::span<Completion> out, std::chrono::milliseconds timeout) override {
+    if (out.empty() || in_flight_ == 0) return 0;
+    std::unique_lock lock(mutex_);
+    const auto any = [this] { return !ended_.empty(); };
+    if (timeout.count() > 0) done_.wait_for(lock, std::min(timeout, kTimeoutMax), any);
+    const std::size_t count = std::min(out.size(), ended_.size());
+    const auto last = ended_.begin() + static_cast<std::ptrdiff_t>(count);
+    std::copy(ended_.begin(), last, out.begin());
+    ended_.erase(ended_.begin(), last);
+    in_flight_ -= static_cast<int>(count);
+    return static_cast<int>(count);
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kTimeoutMax = std::chrono::hours(24);
+
+  void ThreadMain() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      work_.wait(lock, [this] { return stop_ || queued_ > 0; });
+      if (stop_) return;
+      const Read read = queue_[first_];
+      first_ = (first_ + 1) % queue_.size();
+      --queued_;
+      lock.unlock();
+      const Completion completion = {.tag = read.tag, .result = Perform(read)};
+      lock.lock();
+      ended_.push_back(completion);
+      done_.notify_one();
+    }
+  }
+
+  std::int64_t Perform(const Read& read) const {
+    for (;;) {
+      const ssize_t n = ::pread(file_.fd(), read.out, read.bytes, static_cast<off_t>(read.offset));
+      if (n >= 0) return n;
+      if (errno != EINTR) return -errno;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_, done_;
+  // Guarded by mutex_. Neither vector grows: both hold depth() at most.
+  std::vector<Read> queue_;  // a ring: queued_ reads from first_ on
+  std::size_t first_ = 0, queued_ = 0;
+  std::vector<Completion> ended_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<BlockReader> MakePreadReader(DirectFile file, int depth) {
+  return std::make_unique<PreadReader>(std::move(file), depth);
+}
+
+}  // namespace thermocline::store
