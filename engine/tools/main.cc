@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
       {"calibrate", "Find the thresholds of the sign predictor, or of mode threshold",
        AddCalibrate},
       {"profile", "Count how often a text activates each neuron", AddProfile},
+      {"pack", "Write the bundle file that a model's flash tier reads", AddPack},
       {"train-predictor", "Learn to predict which neurons a token activates", AddTrainPredictor},
   };
   std::vector<std::pair<CLI::App*, Command>> commands;

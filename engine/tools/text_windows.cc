@@ -6,9 +6,9 @@
 
 namespace thermocline::tools {
 
-void AddTextOptions(CLI::App& app, TextOptions& o) {
+void AddTextOptions(CLI::App& app, TextOptions& o, bool required) {
   app.add_option("--text", o.text, "Text file to learn from, like what the model will write")
-      ->required();
+      ->required(required);
   app.add_option("--tokens", o.tokens, "Read only the first tokens of the text; 0 = all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

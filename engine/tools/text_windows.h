@@ -17,7 +17,7 @@ struct TextOptions {
 };
 
 // Adds --text, --tokens and --window.
-void AddTextOptions(CLI::App& app, TextOptions& options);
+void AddTextOptions(CLI::App& app, TextOptions& options, bool required = true);
 
 using Window = std::vector<int>;
 
