@@ -69,7 +69,7 @@ double Curve::Bandwidth(double bytes) const {
     if (chunk >= bytes) {
       if (below <= 0) return bandwidth * bytes / chunk;
       const double share = std::log(bytes / below_bytes) / std::log(chunk / below_bytes);
-      return below + share * (bandwidth - below);
+      return below * std::pow(bandwidth / below, share);
     }
     below_bytes = chunk;
     below = bandwidth;

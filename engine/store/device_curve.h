@@ -38,8 +38,9 @@ class Curve {
   // The least depth that gives 95% of the best rate of the nearest measured size: more would only
   // make each read wait.
   int BestDepth(double bytes) const;
-  // Bytes per second of random reads of this size at the best depth, interpolated in log(bytes).
-  // Reads below 4 KiB take the time of 4 KiB; above 1 MiB the bandwidth stays.
+  // Bytes per second of random reads of this size at the best depth. Between measured sizes it
+  // grows with a power of the bytes, which is right where the device is bound by reads and by
+  // bytes. Reads below 4 KiB take the time of 4 KiB; above 1 MiB the bandwidth stays.
   double Bandwidth(double bytes) const;
   // Seconds that one more read of this size adds while the queue is full.
   double ReadTime(double bytes) const { return bytes / Bandwidth(bytes); }
