@@ -10,6 +10,7 @@
 #include "engine/exec/mode_tuner.h"
 #include "engine/tools/bandwidth_probe.h"
 #include "engine/tools/console.h"
+#include "engine/tools/flash_bench.h"
 #include "engine/tools/model_options.h"
 
 namespace thermocline::tools {
@@ -24,7 +25,8 @@ struct Options {
   ModelOptions model;
   std::string compare, modes;
   int prefill = 128, decode = 32, depth = 0, repetitions = 5;
-  bool json = false;
+  std::string plot;
+  bool json = false, flash = false;
 };
 
 double Seconds(Clock::time_point begin) {
@@ -478,6 +480,8 @@ void PrintRatios(const std::string& path, const Json& ratios) {
 }
 
 Status Bench(Options options) {
+  if (options.flash) return FlashBench(options.model.model, options.plot, options.json);
+  if (!options.plot.empty()) return base::InvalidArgument("--plot is for --flash only");
   std::string& also = options.model.ffn.also;
   if (!options.modes.empty()) also += StrCat(also.empty() ? "" : ",", options.modes);
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
@@ -520,6 +524,11 @@ Command AddBench(CLI::App& app) {
   app.add_option("--ffn-modes", o->modes,
                  "Decode in each of these modes too, in turn: dense,exact,sign,lowrank,threshold");
   app.add_option("--compare", o->compare, "An earlier report (--json): show the ratios to it");
+  app.add_flag("--flash", o->flash,
+               "Measure the device that MODEL lies on instead, by its bundle file (MODEL.tcb), by "
+               "itself, or, where both are small, by a temporary file; MODEL may be any file or "
+               "folder");
+  app.add_option("--plot", o->plot, "With --flash: write the curve to this SVG file");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Bench(*o); };
 }
