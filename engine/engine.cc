@@ -40,6 +40,25 @@ Status ValidateRequest(const Request& request, int context_length, int vocab_siz
   return ValidateSampling(request.sampling);
 }
 
+// Blocks of keys and values that finished requests may keep, and of all.
+struct KvBlocks {
+  std::int64_t prefix, all;
+};
+KvBlocks CountBlocks(const model::ModelConfig& config, kernels::KvType type, int context,
+                     std::int64_t prefix_cache_bytes) {
+  const auto block_bytes = static_cast<std::int64_t>(exec::KvPool::BlockBytes(config, type));
+  const int context_blocks = exec::BlocksFor(context);
+  const std::int64_t kept =
+      prefix_cache_bytes < 0 ? context_blocks : prefix_cache_bytes / block_bytes;
+  return {kept, context_blocks + 1 + kept};
+}
+
+int ContextLength(const EngineConfig& config, const model::ModelConfig& model) {
+  return config.context_length > 0
+             ? config.context_length
+             : std::min(model.max_position_embeddings, kContextLengthDefaultMax);
+}
+
 struct Memory {
   std::unique_ptr<exec::KvPool> pool;
   int context_length;  // tokens of one sequence
@@ -49,19 +68,30 @@ struct Memory {
 // Blocks for one whole context, a copy of a shared block, and what finished requests may keep.
 Result<Memory> TakeMemory(const exec::LoadedModel& model, int context,
                           std::int64_t prefix_cache_bytes) {
-  const auto block_bytes =
-      static_cast<std::int64_t>(exec::KvPool::BlockBytes(model.config, model.kv_type));
-  const int context_blocks = exec::BlocksFor(context);
-  const std::int64_t kept =
-      prefix_cache_bytes < 0 ? context_blocks : prefix_cache_bytes / block_bytes;
-  if (kept > (1 << 24))
-    return base::InvalidArgument("prefix_cache_bytes is ", prefix_cache_bytes, ", ", kept,
+  const KvBlocks blocks = CountBlocks(model.config, model.kv_type, context, prefix_cache_bytes);
+  if (blocks.prefix > (1 << 24))
+    return base::InvalidArgument("prefix_cache_bytes is ", prefix_cache_bytes, ", ", blocks.prefix,
                                  " blocks; at most 16777216 are supported");
-  const int prefix_blocks = static_cast<int>(kept);
   ASSIGN_OR_RETURN(auto pool, exec::KvPool::Create({.config = model.config,
-                                                    .blocks = context_blocks + 1 + prefix_blocks,
+                                                    .blocks = static_cast<int>(blocks.all),
                                                     .type = model.kv_type}));
-  return Memory{std::move(pool), context, prefix_blocks};
+  return Memory{std::move(pool), context, static_cast<int>(blocks.prefix)};
+}
+
+exec::MemoryOptions MemoryOptionsOf(const EngineConfig& config, kernels::KvType kv_type) {
+  return {.budget_bytes = config.memory_budget_bytes,
+          .ffn_share = config.ffn_memory_share,
+          .bundle = config.bundle,
+          .context_length = config.context_length,
+          .tokens_max = config.prefill_chunk,
+          .kv_bytes =
+              [&config, kv_type](const model::ModelConfig& model) {
+                const KvBlocks blocks = CountBlocks(model, kv_type, ContextLength(config, model),
+                                                    config.prefix_cache_bytes);
+                return static_cast<std::size_t>(blocks.all) *
+                       exec::KvPool::BlockBytes(model, kv_type);
+              },
+          .read_ahead = config.read_ahead};
 }
 
 }  // namespace
@@ -226,12 +256,12 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
                                                 .verify = config.verify,
                                                 .quantize_head = config.quantize_head,
                                                 .ffn = config.ffn,
+                                                .memory = MemoryOptionsOf(config, kv_type),
                                                 .on_progress = config.on_progress}));
   if (model->tokenizer == nullptr)
     return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
   const int model_context = model->config.max_position_embeddings;
-  const int context = config.context_length > 0 ? config.context_length
-                                                : std::min(model_context, kContextLengthDefaultMax);
+  const int context = ContextLength(config, model->config);
   if (context > model_context) {
     return base::InvalidArgument("context_length is ", context, ", but the model was made for ",
                                  model_context);

@@ -29,6 +29,10 @@ struct EngineConfig {
   bool verify = false;                   // refuse NaN and infinite weights
   bool quantize_head = false;            // a float output head as q8_0
   FfnOptions ffn = {};                   // which neurons are computed
+  std::int64_t memory_budget_bytes = 0;  // of the whole process; 0 = what the system allows
+  double ffn_memory_share = 0;           // as exec::MemoryOptions::ffn_share
+  std::string bundle = {};               // path; "" = MODEL.tcb
+  bool read_ahead = true;                // from flash
   std::function<void(double)> on_progress;
 };
 

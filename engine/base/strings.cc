@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -151,6 +154,25 @@ void AppendUtf8(std::string& out, char32_t code_point) {
     push(0x80 | ((code_point >> 6) & 0x3F));
     push(0x80 | (code_point & 0x3F));
   }
+}
+
+std::optional<std::int64_t> ParseBytes(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !(value >= 0)) return std::nullopt;
+  std::string unit;
+  for (const char* c = end; c != text.data() + text.size(); ++c) {
+    if (*c != ' ') unit.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(*c))));
+  }
+  constexpr std::string_view kUnits = "KMGT";
+  if (!unit.empty() && kUnits.find(unit[0]) != std::string_view::npos) {
+    value *= std::exp2(10.0 * static_cast<double>(kUnits.find(unit[0]) + 1));
+    unit.erase(0, 1);
+    if (unit == "IB") unit.clear();
+  }
+  if (!unit.empty() && unit != "B") return std::nullopt;
+  if (value >= 9.2e18) return std::nullopt;
+  return static_cast<std::int64_t>(value);
 }
 
 }  // namespace thermocline::base

@@ -52,6 +52,9 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
 
 // `bytes` as "1.5 GiB", for people.
 std::string HumanBytes(double bytes);
+// "8GiB", "512 MB", "1.5g", "4096": bytes; K, M, G and T count in 1024s, with or without iB.
+// Nothing if the text is no size, or none that 63 bits hold.
+std::optional<std::int64_t> ParseBytes(std::string_view text);
 
 // Replaces every ill-formed UTF-8 sequence by U+FFFD (one per maximal subpart, as WHATWG decoders
 // do).

@@ -104,10 +104,31 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
                                                               base::WorkerPool& pool) {
   auto out = std::make_unique<predictor::Predictors>();
   const predictor::SideCar* side_car = plan.side_car.has_value() ? &*plan.side_car : nullptr;
-  out->layers.resize(weights.layers.size());
+  const int layers = file.config.num_hidden_layers;
+  out->layers.resize(static_cast<std::size_t>(layers));
+  std::unique_ptr<model::Weights> one;
+  // What memory does not hold of a layer is loaded for the moment.
+  const auto source = [&](bool rest) -> predictor::LayerSource {
+    return [&, rest](int layer) -> Result<const model::LayerWeights*> {
+      const model::LayerWeights& held = weights.layers[static_cast<std::size_t>(layer)];
+      const bool has_rest = held.down.weight.data != nullptr || held.down_rows.data != nullptr;
+      if (rest ? has_rest : predictor::DecidingMatrix(held).linear.weight.data != nullptr)
+        return &held;
+      ASSIGN_OR_RETURN(one, model::LoadWeights(file, pool,
+                                               {.parts =
+                                                    [=](int l) {
+                                                      return model::LayerParts{
+                                                          .attention = false,
+                                                          .head = !rest && l == layer,
+                                                          .rest = rest && l == layer};
+                                                    },
+                                                .shared = false}));
+      return &one->layers[static_cast<std::size_t>(layer)];
+    };
+  };
   if (plan.sign) {
     RETURN_IF_ERROR(
-        predictor::AddSignPredictors(weights, side_car,
+        predictor::AddSignPredictors(layers, source(false), side_car,
                                      {.slices = options.sign_slices,
                                       .planes = options.sign_planes,
                                       .alpha = {options.sign_alpha, options.sign_alpha_layers},
@@ -118,7 +139,7 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
     RETURN_IF_ERROR(predictor::AddLowRankPredictors(file.config, weights, side_car, *out));
   if (plan.threshold) RETURN_IF_ERROR(predictor::AddThresholds(side_car, *out));
   if (options.audit_interval > 0 && (plan.sign || plan.low_rank))
-    predictor::AddDownNorms(weights, side_car, pool, *out);
+    RETURN_IF_ERROR(predictor::AddDownNorms(layers, source(true), side_car, pool, *out));
   return out;
 }
 

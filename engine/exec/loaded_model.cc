@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "engine/base/log.h"
+#include "engine/exec/flash_setup.h"
 #include "engine/exec/mode_tuner.h"
 #include "engine/model/builtin.h"
 
@@ -64,14 +65,21 @@ void LogModes(const LoadedModel& model) {
 }
 
 Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPlan plan,
-                LoadedModel& out) {
+                std::optional<store::BundleIndex> bundle, LoadedModel& out) {
+  // Before the cache is filled: what they are made from is loaded for the moment.
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.ffn, *out.pool));
+  if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
   out.side_car = std::move(plan.side_car);
   out.side_car_path = plan.side_car_path;
   out.ffn_automatic = plan.modes.automatic;
   out.ffn_modes = std::move(plan.modes.layers);
-  if (out.ffn_automatic) {
+  if (out.ffn_automatic && out.memory.tier != MemoryPlan::Tier::kMemory) {
+    // Bytes from flash decide, not those from memory: as few as the recall allows.
+    const FfnMode least = plan.candidates.empty() ? FfnMode::kExact : plan.candidates.front();
+    out.ffn_modes.assign(out.weights->layers.size(),
+                         model::HasTrueZeros(out.config.hidden_act) ? least : FfnMode::kDense);
+  } else if (out.ffn_automatic) {
     out.ffn_modes.assign(out.weights->layers.size(), FfnMode::kDense);
     RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates, .also = plan.also}));
   }
@@ -80,6 +88,11 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
 }
 
 }  // namespace
+
+store::FlashCounters LoadedModel::flash_counters() const {
+  if (flash != nullptr) return flash->counters();
+  return stream != nullptr ? stream->counters() : store::FlashCounters{};
+}
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
@@ -104,18 +117,22 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(*file, options.ffn));
   loaded->pool =
       std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
-  ASSIGN_OR_RETURN(loaded->weights, model::LoadWeights(*file, *loaded->pool,
-                                                       {.verify = options.verify,
-                                                        .quantize_head = options.quantize_head,
-                                                        .gate = plan.gate,
-                                                        .up = plan.up,
-                                                        .on_progress = options.on_progress}));
+  std::optional<store::BundleIndex> bundle;
+  ASSIGN_OR_RETURN(loaded->memory, PlanMemory({.file = *file,
+                                               .ffn = plan,
+                                               .ffn_options = options.ffn,
+                                               .options = options.memory,
+                                               .quantize_head = options.quantize_head,
+                                               .threads = loaded->pool->threads(),
+                                               .kv_type = options.kv_type},
+                                              bundle));
+  RETURN_IF_ERROR(LoadHeldWeights(*file, options, plan, *loaded));
   if (!loaded->weights->memory.huge()) {
     base::LogWarning(
         "the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will "
         "be slower");
   }
-  RETURN_IF_ERROR(SetUpFfn(*file, options, std::move(plan), *loaded));
+  RETURN_IF_ERROR(SetUpFfn(*file, options, std::move(plan), std::move(bundle), *loaded));
   loaded->load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }
@@ -151,7 +168,10 @@ std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int co
                                                         .pool = *pool,
                                                         .tokens_max = tokens_max,
                                                         .all_logits = all_logits,
-                                                        .context_length = context_length});
+                                                        .context_length = context_length,
+                                                        .flash = flash.get(),
+                                                        .heads_held = memory.heads_held,
+                                                        .stream = stream.get()});
   SetModes(*transformer, ffn_modes);
   return transformer;
 }

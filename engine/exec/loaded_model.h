@@ -7,6 +7,7 @@
 
 #include "engine/base/worker_pool.h"
 #include "engine/exec/ffn_setup.h"
+#include "engine/exec/memory_plan.h"
 #include "engine/exec/transformer.h"
 #include "engine/model/model_file.h"
 #include "engine/model/weights.h"
@@ -23,6 +24,7 @@ struct LoadOptions {
   bool verify = false;                      // refuse NaN and infinite weights
   bool quantize_head = false;               // a float head as q8_0
   FfnOptions ffn = {};                      // of the feed-forward networks
+  MemoryOptions memory = {};                // how much, and what comes from flash
   std::function<void(double)> on_progress;  // share loaded, from one thread at a time; may be empty
 };
 
@@ -34,6 +36,10 @@ struct LoadedModel {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<base::WorkerPool> pool;
   std::unique_ptr<model::Weights> weights;
+  MemoryPlan memory;
+  // What memory does not hold; null: it holds all. Changed by the decode thread alone.
+  std::unique_ptr<store::NeuronStore> flash;
+  std::unique_ptr<store::LayerStream> stream;
   std::unique_ptr<predictor::Predictors> predictors;
   std::optional<predictor::SideCar> side_car;
   std::string side_car_path;       // "" = none was read
@@ -43,6 +49,10 @@ struct LoadedModel {
   kernels::KvType kv_type = kernels::KvType::kF16;
   double load_s = 0;
 
+  // Figures of the flash tier; zeros without one. Decode thread only.
+  store::FlashCounters flash_counters() const;
+
+  // One at a time, where there is a flash tier.
   std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length,
                                                bool all_logits = false) const;
   // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes).

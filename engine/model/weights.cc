@@ -195,6 +195,17 @@ void SetLayout(NeuronMatrix& matrix, Layout layout, base::WorkerPool& pool) {
   matrix.layout = layout;
 }
 
+Result<WeightSizes> MeasureWeights(const ModelFile& model, const LoadWeightsOptions& options) {
+  if (!model.has_weights)
+    return base::InvalidArgument(model.path, ": holds a vocabulary only, no weights");
+  Weights weights;
+  WeightPlan plan(model, options, weights);
+  RETURN_IF_ERROR(plan.Make());
+  WeightSizes sizes{plan.bytes(), {}};
+  for (const Weights::Image& image : weights.images) sizes.images.push_back(image.bytes);
+  return sizes;
+}
+
 Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::WorkerPool& pool,
                                              const LoadWeightsOptions& options) {
   if (!model.has_weights)

@@ -118,7 +118,7 @@ struct LoadWeightsOptions {
   // The stage of memory that a layer's weights pass through, from 0; -1 = it has its own, and is
   // read at load. Empty = -1. Layers of a stage share its bytes, and are not read.
   std::function<int(int)> stage = {};
-  std::function<void(double)> on_progress;  // share done, from one thread at a time; may be empty
+  std::function<void(double)> on_progress = {};  // share done, from one thread at a time; may be empty
 };
 
 // Reads and packs every tensor, on `pool`'s threads. InvalidArgument or Unimplemented name the
@@ -126,6 +126,13 @@ struct LoadWeightsOptions {
 // architecture are refused: leaving them out would compute something else.
 Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::WorkerPool& pool,
                                              const LoadWeightsOptions& options);
+
+// What LoadWeights would take: bytes of memory, and of each layer its image. Errors as LoadWeights.
+struct WeightSizes {
+  std::size_t bytes = 0;
+  std::vector<std::size_t> images;  // [L]
+};
+Result<WeightSizes> MeasureWeights(const ModelFile& model, const LoadWeightsOptions& options);
 
 // Gives `matrix` the layout, in place.
 void SetLayout(NeuronMatrix& matrix, Layout layout, base::WorkerPool& pool);

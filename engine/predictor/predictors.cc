@@ -112,12 +112,13 @@ void DequantizeNeuron(const model::NeuronMatrix& matrix, int row, float* out) {
   }
 }
 
-Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
+Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* side_car,
                          const SignOptions& options, base::WorkerPool& pool, Predictors& out) {
-  out.layers.resize(weights.layers.size());
+  out.layers.resize(static_cast<std::size_t>(layers));
   RETURN_IF_ERROR(CheckAllOrNone(side_car, options));
-  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
-    const model::NeuronMatrix& matrix = DecidingMatrix(weights.layers[l]);
+  for (std::size_t l = 0; l < out.layers.size(); ++l) {
+    ASSIGN_OR_RETURN(const model::LayerWeights* layer, weights(static_cast<int>(l)));
+    const model::NeuronMatrix& matrix = DecidingMatrix(*layer);
     const LayerSideCar* learnt =
         side_car != nullptr && options.use_side_car ? &side_car->layers[l] : nullptr;
     const bool calibrated = learnt != nullptr && learnt->sign.has_value();
@@ -183,14 +184,18 @@ Status AddThresholds(const SideCar* side_car, Predictors& out) {
   return OkStatus();
 }
 
-void AddDownNorms(const model::Weights& weights, const SideCar* side_car, base::WorkerPool& pool,
-                  Predictors& out) {
-  out.layers.resize(weights.layers.size());
-  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
-    const bool known = side_car != nullptr && !side_car->layers[l].down_norms.empty();
-    out.layers[l].down_norms =
-        known ? side_car->layers[l].down_norms : DownNorms(weights.layers[l], pool);
+Status AddDownNorms(int layers, const LayerSource& weights, const SideCar* side_car,
+                    base::WorkerPool& pool, Predictors& out) {
+  out.layers.resize(static_cast<std::size_t>(layers));
+  for (std::size_t l = 0; l < out.layers.size(); ++l) {
+    if (side_car != nullptr && !side_car->layers[l].down_norms.empty()) {
+      out.layers[l].down_norms = side_car->layers[l].down_norms;
+      continue;
+    }
+    ASSIGN_OR_RETURN(const model::LayerWeights* layer, weights(static_cast<int>(l)));
+    out.layers[l].down_norms = DownNorms(*layer, pool);
   }
+  return OkStatus();
 }
 
 }  // namespace thermocline::predictor

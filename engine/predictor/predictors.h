@@ -69,8 +69,11 @@ struct SignOptions {
 // Chosen elements of x, all if `columns` is empty.
 void GatherColumns(const float* x, int cols, const std::vector<std::int32_t>& columns, float* out);
 
-// Builds the planes from the weights. `side_car` may be null.
-Status AddSignPredictors(const model::Weights& weights, const SideCar* side_car,
+// The weights of one layer: of a loaded model, or loaded for the call and valid until the next.
+using LayerSource = std::function<Result<const model::LayerWeights*>(int layer)>;
+
+// Builds the planes from the deciding rows of every layer. `side_car` may be null.
+Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* side_car,
                          const SignOptions& options, base::WorkerPool& pool, Predictors& out);
 // From the side-car, else from the model's file. FailedPrecondition if neither has any.
 Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weights& weights,
@@ -78,8 +81,8 @@ Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weigh
 // FailedPrecondition if the side-car has none.
 Status AddThresholds(const SideCar* side_car, Predictors& out);
 // Norms of the down rows: from the side-car, else computed.
-void AddDownNorms(const model::Weights& weights, const SideCar* side_car, base::WorkerPool& pool,
-                  Predictors& out);
+Status AddDownNorms(int layers, const LayerSource& weights, const SideCar* side_car,
+                    base::WorkerPool& pool, Predictors& out);
 
 // The matrix whose rows say whether a neuron is active: gate, or up where there is no gate.
 const model::NeuronMatrix& DecidingMatrix(const model::LayerWeights& layer);

@@ -27,6 +27,7 @@ DecodeLoop::DecodeLoop(const Params& p)
 
 FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
   const auto begin = SteadyClock::now();
+  error_ = {};
   usage.prompt_tokens = static_cast<int>(job.request.prompt.size());
   usage.queue_s = Seconds(begin - job.submitted);
   std::string rest;
@@ -37,18 +38,22 @@ FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
     return FinishReason::kError;
   }
   governor_.SetModes(*modes);
+  transformer_.SetOnWait([&job] { return !job.channel->cancelled(); });
   const std::span<const float> logits = Prefill(job, usage);
   const std::size_t prompt = cached_.size();
   const auto prefilled = SteadyClock::now();
   usage.prefill_s = Seconds(prefilled - begin);
   if (!logits.empty()) reason = Decode(job, logits, usage, rest);
+  if (error_.code() == StatusCode::kCancelled) error_ = {};  // it was its own client's wish
+  if (!error_.ok()) reason = FinishReason::kError;
+  transformer_.SetOnWait({});
   usage.decode_s = Seconds(SteadyClock::now() - prefilled);
   // Keys and values of tokens that were decoded with loss are no other request's: it would get what
   // no prompt gives.
   if (!std::all_of(modes->begin(), modes->end(), IsLossless)) cached_.resize(prompt);
   if (prefixes_ != nullptr) prefixes_->Keep(cached_, cache_);
   cache_.Clear();
-  job.channel->Finish(reason, rest, usage);
+  job.channel->Finish(reason, rest, usage, error_);
   return reason;
 }
 
@@ -67,6 +72,7 @@ std::span<const float> DecodeLoop::Prefill(const Job& job, Usage& usage) {
     logits = Forward(prompt.subspan(begin, count),
                      last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
                      exec::Transformer::Step::kPrefill);
+    if (!error_.ok()) return {};
   }
   return logits;
 }
@@ -74,8 +80,10 @@ std::span<const float> DecodeLoop::Prefill(const Job& job, Usage& usage) {
 std::span<const float> DecodeLoop::Forward(std::span<const int> tokens,
                                            exec::Transformer::Logits wanted,
                                            exec::Transformer::Step step) {
-  cached_.insert(cached_.end(), tokens.begin(), tokens.end());
-  return transformer_.Forward(tokens, cache_, wanted, step);
+  const auto logits = transformer_.Forward(tokens, cache_, wanted, step);
+  error_ = transformer_.status();
+  if (error_.ok()) cached_.insert(cached_.end(), tokens.begin(), tokens.end());
+  return logits;
 }
 
 FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage,
@@ -115,6 +123,10 @@ FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& 
     }
     logits = Forward(std::span(&token, 1), exec::Transformer::Logits::kLast,
                      exec::Transformer::Step::kDecode);
+    if (logits.empty()) {  // the weights could not be read
+      finish_text();
+      return FinishReason::kCancelled;
+    }
     governor_.AfterToken();
   }
 }

@@ -55,6 +55,7 @@ class DecodeLoop {
   exec::FfnGovernor& governor_;
   const exec::LoadedModel& model_;
   const text::Tokenizer& tokenizer_;
+  Status error_;             // of this request: weights could not be read
   std::vector<int> cached_;  // the tokens in cache_, in order; never grows beyond its capacity
 };
 

@@ -66,6 +66,9 @@ class UringReader final : public FileReader {
   ~UringReader() override {
     Completion out[64];
     while (in_flight_ > 0) Wait(out, std::chrono::hours(1));
+    // Else the kernel lets go of them some time later, and a disk cannot be unmounted right away.
+    if (memory_registered_) io_uring_unregister_buffers(&ring_);
+    if (file_registered_) io_uring_unregister_files(&ring_);
     io_uring_queue_exit(&ring_);
   }
 

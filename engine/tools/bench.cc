@@ -10,6 +10,7 @@
 #include "engine/exec/mode_tuner.h"
 #include "engine/tools/bandwidth_probe.h"
 #include "engine/tools/console.h"
+#include "engine/tools/flash_bench.h"
 #include "engine/tools/model_options.h"
 
 namespace thermocline::tools {
@@ -24,7 +25,8 @@ struct Options {
   ModelOptions model;
   std::string compare, modes;
   int prefill = 128, decode = 32, depth = 0, repetitions = 5;
-  bool json = false;
+  std::string plot;
+  bool json = false, flash = false;
 };
 
 double Seconds(Clock::time_point begin) {
@@ -61,6 +63,83 @@ std::string ProcessorName() {
   return "unknown";
 }
 
+// What flash did while tokens were decoded.
+class FlashRun {
+ public:
+  void Add(const store::FlashCounters& before, const store::FlashCounters& after, double seconds,
+           int tokens) {
+    const auto add = [&](auto store::FlashCounters::*member) {
+      sum_.*member += after.*member - before.*member;
+    };
+    for (const auto member :
+         {&store::FlashCounters::reads, &store::FlashCounters::bytes,
+          &store::FlashCounters::wanted_bytes, &store::FlashCounters::needed,
+          &store::FlashCounters::hits, &store::FlashCounters::ahead_useful_bytes,
+          &store::FlashCounters::ahead_wasted_bytes, &store::FlashCounters::evictions,
+          &store::FlashCounters::overflows})
+      add(member);
+    for (const auto member : {&store::FlashCounters::wait_s, &store::FlashCounters::manage_s,
+                              &store::FlashCounters::arrive_s})
+      add(member);
+    seconds_ += seconds;
+    tokens_ += tokens;
+  }
+
+  double hit_rate() const {
+    return static_cast<double>(sum_.hits) / std::max(1.0, static_cast<double>(sum_.needed));
+  }
+  double Share(double seconds) const { return seconds / std::max(1e-9, seconds_); }
+  double PerToken(std::int64_t count) const {
+    return static_cast<double>(count) / std::max(1, tokens_);
+  }
+
+  Json ToJson(const exec::LoadedModel& model) const {
+    const bool neurons = model.flash != nullptr;
+    return Json::Object{
+        {"method", neurons ? model.flash->reader().method() : model.stream->reader().method()},
+        {"tier", neurons ? "neurons" : "layers"},
+        {"heads_held", model.memory.heads_held},
+        {"cached_neurons", model.memory.slots},
+        {"hit_rate", neurons ? Json(hit_rate()) : Json()},
+        {"needed_per_token", PerToken(sum_.needed)},
+        {"bytes_per_token", PerToken(sum_.bytes)},
+        {"wanted_bytes_per_token", PerToken(sum_.wanted_bytes)},
+        {"reads_per_token", PerToken(sum_.reads)},
+        {"wait_share", Share(sum_.wait_s)},
+        {"manage_share", Share(sum_.manage_s)},
+        {"arrive_share", Share(sum_.arrive_s)},
+        {"device_gb_s", static_cast<double>(sum_.bytes) / std::max(1e-9, seconds_) / 1e9},
+        {"ahead_useful_bytes_per_token", PerToken(sum_.ahead_useful_bytes)},
+        {"ahead_wasted_bytes_per_token", PerToken(sum_.ahead_wasted_bytes)},
+        {"evictions_per_token", PerToken(sum_.evictions)},
+        {"overflows_per_token", PerToken(sum_.overflows)}};
+  }
+
+  void Print(const exec::LoadedModel& model) const {
+    std::printf("\n%s", model.memory.Table().c_str());
+    if (model.flash != nullptr) {
+      std::printf("\nflash: %.1f%% of %.0f neurons a token found in memory; %s\n", 100 * hit_rate(),
+                  PerToken(sum_.needed),
+                  model.memory.heads_held ? "all gate rows are" : "gate rows come along");
+    }
+    std::printf(
+        "  %.2f MB in %.0f reads a token, of them %.2f MB asked for; read ahead: %.2f MB useful, "
+        "%.2f MB not\n",
+        PerToken(sum_.bytes) / 1e6, PerToken(sum_.reads), PerToken(sum_.wanted_bytes) / 1e6,
+        PerToken(sum_.ahead_useful_bytes) / 1e6, PerToken(sum_.ahead_wasted_bytes) / 1e6);
+    std::printf(
+        "  of a token's time: %.1f%% waiting, %.1f%% managing the cache, %.1f%% checking and "
+        "placing what came; %.2f GB/s over all\n",
+        100 * Share(sum_.wait_s), 100 * Share(sum_.manage_s), 100 * Share(sum_.arrive_s),
+        static_cast<double>(sum_.bytes) / std::max(1e-9, seconds_) / 1e9);
+  }
+
+ private:
+  store::FlashCounters sum_;
+  double seconds_ = 0;
+  int tokens_ = 0;
+};
+
 // Interleaves the measurements, so that a noisy neighbour hits all alike.
 class Measurement {
  public:
@@ -72,6 +151,11 @@ class Measurement {
       return base::InvalidArgument("--depth ", options_.depth, " must not be below --prefill ",
                                    options_.prefill);
     ASSIGN_OR_RETURN(const std::vector<FfnMode> modes, ParseFfnModeList(options_.modes));
+    if (streams() && (!modes.empty() || options_.depth > 0)) {
+      return base::InvalidArgument(
+          "--ffn-modes and --depth measure what is in memory, and part of this model comes from "
+          "flash; give one mode with --ffn-mode");
+    }
     for (const FfnMode mode : modes) modes_.push_back({.mode = mode});
     const int decodes = 2 + 2 * static_cast<int>(modes.size());
     const int context = std::max(options_.prefill, options_.depth) + decodes * options_.decode + 1;
@@ -89,11 +173,15 @@ class Measurement {
     return OkStatus();
   }
 
-  void Run() {
+  Status Run() {
     for (int r = -1; r < options_.repetitions; ++r) {  // the first run warms up
       const double bandwidth = probe_.MeasureGbPerS(*model_.pool);
       cache_->Clear();
       const double prefill_s = Prefill();
+      if (streams()) {
+        RETURN_IF_ERROR(RunFromFlash(r >= 0, bandwidth, prefill_s));
+        continue;
+      }
       if (options_.depth > 0) FillTo(options_.depth);
       const double before = ffn_bytes();
       const double decode_s = Decode(Logits::kLast);
@@ -114,7 +202,11 @@ class Measurement {
       head_.values.push_back(std::max(1e-9, (decode_s - headless_s) / options_.decode));
       attention_.values.push_back(std::max(1e-9, (headless_s - shallow_s) / options_.decode));
     }
+    return OkStatus();
   }
+  // Whether part of the weights comes from flash.
+  bool streams() const { return model_.memory.tier != exec::MemoryPlan::Tier::kMemory; }
+  const FlashRun& flash() const { return flash_; }
 
   // Requires: Run.
   std::vector<Phase> Phases() const {
@@ -127,7 +219,8 @@ class Measurement {
         MakePhase("prefill", options_.prefill, bytes / chunk, prefill_),
         MakePhase("decode", options_.decode, rest + ffn_bytes_per_token_, decode_)};
     // Differences of two measurements: where they drown in noise there is nothing to say.
-    if (head_.min() > 1e-9) phases.push_back(MakePhase("head", options_.decode, head, head_));
+    if (!head_.values.empty() && head_.min() > 1e-9)
+      phases.push_back(MakePhase("head", options_.decode, head, head_));
     if (options_.depth > 0 && attention_.min() > 1e-9) {
       phases.push_back(
           MakePhase("attention", options_.decode, KvBytes(options_.depth), attention_));
@@ -158,6 +251,22 @@ class Measurement {
     Samples ffn_bytes = {};  // per token
     double predictor_bytes = 0;
   };
+
+  // Decodes further tokens of one text, and what flash had to do with it.
+  Status RunFromFlash(bool keep, double bandwidth, double prefill_s) {
+    RETURN_IF_ERROR(transformer_->status());
+    const store::FlashCounters before = model_.flash_counters();
+    const double bytes = ffn_bytes();
+    const double decode_s = Decode(Logits::kLast);
+    RETURN_IF_ERROR(transformer_->status());
+    if (!keep) return OkStatus();
+    bandwidth_.values.push_back(bandwidth);
+    prefill_.values.push_back(prefill_s / options_.prefill);
+    decode_.values.push_back(decode_s / options_.decode);
+    ffn_bytes_per_token_ = (ffn_bytes() - bytes) / options_.decode;
+    flash_.Add(before, model_.flash_counters(), decode_s, options_.decode);
+    return OkStatus();
+  }
 
   // Decodes in each mode, every layer in the layout the mode likes best.
   void RunModes(bool keep) {
@@ -192,7 +301,7 @@ class Measurement {
       }
       return Seconds(begin) / kTimes;
     };
-    run.ffn.values.push_back(time([&](int l) { transformer_->ProbeFfn(l); }));
+    run.ffn.values.push_back(time([&](int l) { CHECK(transformer_->ProbeFfn(l).ok()); }));
     if (!predicts) return;
     run.predictor.values.push_back(time([&](int l) { transformer_->ProbePredictor(l); }));
     run.predictor_bytes = 0;
@@ -298,7 +407,8 @@ Json Report(const exec::LoadedModel& model, const Measurement& m) {
                       {"read_bandwidth_gb_s", m.bandwidth().median()},
                       {"read_bandwidth", m.bandwidth().ToJson()},
                       {"read_bandwidth_of", m.bandwidth_of()},
-                      {"runs", std::move(runs)}};
+                      {"runs", std::move(runs)},
+                      {"flash", m.streams() ? m.flash().ToJson(model) : Json()}};
 }
 
 double Number(const Json& object, std::initializer_list<const char*> path) {
@@ -356,6 +466,7 @@ void Print(const exec::LoadedModel& model, const Measurement& m) {
                 p.bytes_per_token / 1e6, 100 * p.bandwidth_share,
                 m.bandwidth().median() * 1e9 / p.bytes_per_token);
   }
+  if (m.streams()) m.flash().Print(model);
 }
 
 void PrintRatios(const std::string& path, const Json& ratios) {
@@ -369,12 +480,14 @@ void PrintRatios(const std::string& path, const Json& ratios) {
 }
 
 Status Bench(Options options) {
+  if (options.flash) return FlashBench(options.model.model, options.plot, options.json);
+  if (!options.plot.empty()) return base::InvalidArgument("--plot is for --flash only");
   std::string& also = options.model.ffn.also;
   if (!options.modes.empty()) also += StrCat(also.empty() ? "" : ",", options.modes);
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
   Measurement measurement(options, *model);
   RETURN_IF_ERROR(measurement.Prepare());
-  measurement.Run();
+  RETURN_IF_ERROR(measurement.Run());
   Json report = Report(*model, measurement);
   if (!options.compare.empty()) {
     ASSIGN_OR_RETURN(Json ratios, Ratios(options.compare, report));
@@ -395,6 +508,7 @@ Command AddBench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   AddModelOptions(app, o->model);
   AddFfnOptions(app, o->model.ffn);
+  AddMemoryOptions(app, o->model.memory);
   app.add_option("--prefill", o->prefill, "Prompt tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
@@ -410,6 +524,11 @@ Command AddBench(CLI::App& app) {
   app.add_option("--ffn-modes", o->modes,
                  "Decode in each of these modes too, in turn: dense,exact,sign,lowrank,threshold");
   app.add_option("--compare", o->compare, "An earlier report (--json): show the ratios to it");
+  app.add_flag("--flash", o->flash,
+               "Measure the device that MODEL lies on instead, by its bundle file (MODEL.tcb), by "
+               "itself, or, where both are small, by a temporary file; MODEL may be any file or "
+               "folder");
+  app.add_option("--plot", o->plot, "With --flash: write the curve to this SVG file");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Bench(*o); };
 }

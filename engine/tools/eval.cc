@@ -119,11 +119,12 @@ class Side {
   void BeginWindow() { cache_->Clear(); }
 
   // Logits [T, V] of the next tokens, at most kPrefillChunk.
-  std::span<const float> Logits(std::span<const int> tokens) {
+  Result<std::span<const float>> Logits(std::span<const int> tokens) {
     for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
       const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
       const auto logits = transformer_->Forward(tokens.subspan(at, count), *cache_,
                                                 exec::Transformer::Logits::kAll, step_);
+      RETURN_IF_ERROR(transformer_->status());
       AuditToken();
       std::copy(logits.begin(), logits.end(),
                 logits_.begin() + static_cast<std::ptrdiff_t>(at * vocab_size()));
@@ -228,8 +229,11 @@ Status Score(const Tokens& window, std::size_t score_from, Side& side, Side* oth
   for (std::size_t begin = 0; begin < window.size(); begin += kPrefillChunk) {
     const std::size_t count = std::min<std::size_t>(kPrefillChunk, window.size() - begin);
     const auto tokens = std::span(window).subspan(begin, count);
-    const auto logits = side.Logits(tokens);
-    const auto others = other != nullptr ? other->Logits(tokens) : std::span<const float>();
+    ASSIGN_OR_RETURN(const auto logits, side.Logits(tokens));
+    std::span<const float> others;
+    if (other != nullptr) {
+      ASSIGN_OR_RETURN(others, other->Logits(tokens));
+    }
     for (std::size_t i = 0; i < count; ++i) {
       const auto row = logits.subspan(i * vocab, vocab);
       if (npy != nullptr) RETURN_IF_ERROR(npy->Append(row));
@@ -340,6 +344,7 @@ Command AddEval(CLI::App& app) {
   auto o = std::make_shared<Options>();
   AddModelOptions(app, o->model);
   AddFfnOptions(app, o->model.ffn);
+  AddMemoryOptions(app, o->model.memory);
   app.add_option("--text", o->text, "Text file to score, in windows one after the other");
   app.add_option("--tokens", o->tokens_json,
                  "JSON file of token ids to score instead: [[...], ...]");

@@ -92,6 +92,7 @@ Status RunWindows(const exec::LoadedModel& model, std::span<const Window> window
     for (std::size_t at = 0; at < window.size(); at += kChunk) {
       transformer->Forward(window.subspan(at, std::min<std::size_t>(kChunk, window.size() - at)),
                            *cache, exec::Transformer::Logits::kNone);
+      RETURN_IF_ERROR(transformer->status());
     }
     if (on_progress) on_progress(static_cast<double>(i + 1) / static_cast<double>(windows.size()));
   }

@@ -1,5 +1,6 @@
 #include "engine/tools/model_options.h"
 
+#include "engine/base/strings.h"
 #include "engine/tools/console.h"
 
 namespace thermocline::tools {
@@ -52,6 +53,25 @@ void AddFfnOptions(CLI::App& app, FfnOptions& ffn) {
                "sign: alpha, though the side-car has thresholds");
 }
 
+void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory) {
+  app.add_option_function<std::string>(
+         "--memory-budget",
+         [&memory](const std::string& text) { memory.budget_bytes = *base::ParseBytes(text); },
+         "Memory of the whole process (8GiB, 500M); what does not fit comes from the bundle file. "
+         "What the system allows if not given")
+      ->check([](const std::string& text) {
+        const auto bytes = base::ParseBytes(text);
+        return bytes.has_value() && *bytes > 0 ? "" : "not a size, as 8GiB or 500M: " + text;
+      });
+  app.add_option("--ffn-memory", memory.ffn_share,
+                 "Share of the feed-forward weights that may take memory, for measurements; "
+                 "decides instead of the budget")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--bundle", memory.bundle, "Bundle file of `pack`; MODEL.tcb if not given");
+  app.add_flag("!--no-read-ahead", memory.read_ahead,
+               "Do not guess what the next layer needs from flash");
+}
+
 ModelOptions WithMode(ModelOptions options, FfnMode mode) {
   options.ffn.modes = FfnModeName(mode);
   return options;
@@ -67,6 +87,7 @@ Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& o) {
                            .verify = o.verify,
                            .quantize_head = o.quantize_head,
                            .ffn = o.ffn,
+                           .memory = o.memory,
                            .on_progress = {}};
 }
 

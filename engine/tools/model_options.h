@@ -14,12 +14,16 @@ struct ModelOptions {
   int threads = 0;
   bool verify = false, quantize_head = false;
   FfnOptions ffn;
+  exec::MemoryOptions memory;
 };
 
 // Adds MODEL and the options to `app`.
 void AddModelOptions(CLI::App& app, ModelOptions& options);
 // Adds those of the feed-forward networks, for the subcommands that decode.
 void AddFfnOptions(CLI::App& app, FfnOptions& options);
+
+// Adds those of memory and flash, for the subcommands that decode.
+void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory);
 
 // The same with every layer in one mode: for the subcommands that look at what dense layers do.
 ModelOptions WithMode(ModelOptions options, FfnMode mode);

@@ -192,6 +192,10 @@ Status Run(const Options& options) {
                                                     .verify = m.verify,
                                                     .quantize_head = m.quantize_head,
                                                     .ffn = m.ffn,
+                                                    .memory_budget_bytes = m.memory.budget_bytes,
+                                                    .ffn_memory_share = m.memory.ffn_share,
+                                                    .bundle = m.memory.bundle,
+                                                    .read_ahead = m.memory.read_ahead,
                                                     .on_progress = bar.callback()}));
   bar.Clear();
   std::signal(SIGINT, [](int) { interrupted = 1; });
@@ -205,6 +209,7 @@ Command AddRun(CLI::App& app) {
   o->sampling.temperature = 0;
   AddModelOptions(app, o->model);
   AddFfnOptions(app, o->model.ffn);
+  AddMemoryOptions(app, o->model.memory);
   CLI::Option* prompt = app.add_option(
       "-p,--prompt", o->prompt,
       "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence");

@@ -1,0 +1,15 @@
+// How much memory this process has, and may have.
+#pragma once
+
+#include <cstddef>
+
+namespace thermocline::base {
+
+// Bytes of this process in memory.
+std::size_t ResidentBytes();
+
+// Bytes this process may have in memory, all told: what is free now and what it has, at most the
+// limits of its control groups (version 1 or 2) less what others in them have.
+std::size_t MemoryAllowance();
+
+}  // namespace thermocline::base

@@ -1,0 +1,139 @@
+#include "engine/exec/flash_setup.h"
+
+#include <algorithm>
+
+#include "engine/base/log.h"
+
+namespace thermocline::exec {
+namespace {
+
+using Tier = MemoryPlan::Tier;
+using model::Layout;
+
+Status CheckTypes(const store::BundleIndex& index, const model::Weights& weights,
+                  const std::string& path) {
+  const store::NeuronLayout& layout = index.layout;
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    const model::LayerWeights& w = weights.layers[l];
+    const bool gated = w.gate.linear.weight.rows > 0;
+    const bool same = gated == layout.gated && w.up.linear.weight.type == layout.up_type &&
+                      w.down_rows.type == layout.down_type && w.down_rows.rows > 0 &&
+                      (!gated || w.gate.linear.weight.type == layout.gate_type);
+    if (!same) {
+      return base::FailedPrecondition(path, ": layer ", l,
+                                      " of the model has matrices of other types than the bundle "
+                                      "file; pack it again");
+    }
+  }
+  return OkStatus();
+}
+
+// The matrices' rows are where the store says.
+void Wire(const store::NeuronStore& store, bool heads_held, model::Weights& weights) {
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    model::LayerWeights& w = weights.layers[l];
+    const auto* where = store.where(static_cast<int>(l));
+    const bool gated = w.gate.linear.weight.rows > 0;
+    if (gated && !heads_held) w.gate.where = where;
+    if (gated || !heads_held) {
+      w.up.where = where;
+      w.up.ahead = store.up_ahead();
+    }
+    w.down_rows.where = where;
+    w.down_rows.ahead = store.down_ahead();
+  }
+}
+
+std::string PathOfBundle(const model::ModelFile& file, const LoadOptions& options) {
+  return options.memory.bundle.empty() ? store::BundlePath(file.path) : options.memory.bundle;
+}
+
+// Whole layers have no rows to choose from.
+Status CheckDense(const FfnPlan& plan) {
+  const auto& modes = plan.modes.layers;
+  const bool dense =
+      std::all_of(modes.begin(), modes.end(), [](FfnMode m) { return m == FfnMode::kDense; });
+  if (dense && plan.also.empty() && plan.up == Layout::kPanels && plan.gate == Layout::kPanels)
+    return OkStatus();
+  return base::FailedPrecondition(
+      "the bundle file holds whole layers, which are computed in mode dense alone; give more "
+      "memory "
+      "for other modes");
+}
+
+Status OpenNeurons(store::BundleIndex bundle, std::unique_ptr<store::BlockReader> reader,
+                   LoadedModel& out) {
+  const MemoryPlan& memory = out.memory;
+  RETURN_IF_ERROR(CheckTypes(bundle, *out.weights, reader->path()));
+  ASSIGN_OR_RETURN(out.flash, store::NeuronStore::Create(std::move(bundle), std::move(reader),
+                                                         {.queue = {.rest_only = memory.heads_held},
+                                                          .slots = memory.slots,
+                                                          .stages = memory.stages}));
+  Wire(*out.flash, memory.heads_held, *out.weights);
+  return OkStatus();
+}
+
+Status OpenLayers(store::BundleIndex bundle, std::unique_ptr<store::BlockReader> reader,
+                  LoadedModel& out) {
+  base::HugeBuffer& memory = out.weights->memory;
+  std::vector<store::LayerStream::Layer> layers;
+  std::size_t begin = memory.size(), end = 0;
+  for (const model::Weights::Image& image : out.weights->images) {
+    store::LayerStream::Layer layer{.stage = image.stage};
+    if (layer.stage >= 0) {
+      layer.image = {memory.data() + image.begin, bundle.image_bytes};
+      begin = std::min(begin, image.begin);
+      end = std::max(end, image.begin + layer.image.size());
+    }
+    layers.push_back(layer);
+  }
+  if (end > memory.size()) {
+    return base::FailedPrecondition(reader->path(),
+                                    ": its layers are larger than the model's; pack it again");
+  }
+  ASSIGN_OR_RETURN(out.stream, store::LayerStream::Create(std::move(bundle), std::move(reader),
+                                                          std::move(layers),
+                                                          {memory.data() + begin, end - begin}));
+  return OkStatus();
+}
+
+}  // namespace
+
+Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options, FfnPlan& plan,
+                       LoadedModel& out) {
+  const MemoryPlan& memory = out.memory;
+  model::LoadWeightsOptions load{.verify = options.verify,
+                                 .quantize_head = options.quantize_head,
+                                 .on_progress = options.on_progress};
+  if (memory.tier != Tier::kMemory) {
+    base::LogInfo("memory, of ", base::HumanBytes(static_cast<double>(memory.budget)), ":\n",
+                  memory.Table());
+  }
+  if (memory.tier == Tier::kLayers) {
+    RETURN_IF_ERROR(CheckDense(plan));
+    load.stage = [&](int layer) { return memory.stage_of[static_cast<std::size_t>(layer)]; };
+  }
+  if (memory.tier == Tier::kNeurons) {
+    if (!memory.heads_held) plan.gate = plan.up = Layout::kRows;
+    if (file.config.architecture->gated) plan.up = Layout::kRows;
+    load.parts = [&](int) {
+      return model::LayerParts{.attention = true, .head = memory.heads_held, .rest = false};
+    };
+  }
+  load.gate = plan.gate;
+  load.up = plan.up;
+  ASSIGN_OR_RETURN(out.weights, model::LoadWeights(file, *out.pool, load));
+  return OkStatus();
+}
+
+Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
+                 store::BundleIndex bundle, LoadedModel& out) {
+  constexpr int kDepth = 64;
+  ASSIGN_OR_RETURN(auto reader,
+                   store::OpenBlockReader(PathOfBundle(file, options), {.depth = kDepth}));
+  if (out.memory.tier == Tier::kLayers)
+    return OpenLayers(std::move(bundle), std::move(reader), out);
+  return OpenNeurons(std::move(bundle), std::move(reader), out);
+}
+
+}  // namespace thermocline::exec
