@@ -243,16 +243,26 @@ ReplayResult Replay::Window(std::size_t capacity) const {
   return result;
 }
 
+// As NeuronStore does it: what the token uses is held, and counts when the token ends.
 ReplayResult Replay::Heat(std::size_t capacity) const {
   HeatOrder order({.entries = entries_, .cached_max = capacity, .half_life = options_.half_life});
   std::vector<bool> cached(entries_);
+  std::int64_t now = -1;
+  const auto end_token = [&] {
+    const auto t = static_cast<std::size_t>(now);
+    for (std::size_t at = token_begin_[t]; at < token_begin_[t + 1]; ++at) {
+      order.Release(uses_[at], -1);
+      order.Touch(uses_[at], now);
+    }
+  };
   return ForUses([&](std::uint32_t entry, std::size_t, std::int64_t token) {
-    order.Touch(entry, token);
+    if (token != now && now >= 0) end_token();
+    now = token;
+    order.Hold(entry, token);
     if (cached[entry]) return true;
     if (order.cached() == capacity) {
-      if (options_.bypass && !order.HotterThanColdest(entry)) return false;
-      std::uint32_t coldest = order.Evict(token - options_.guard + 1);
-      if (coldest == HeatOrder::kNone && options_.guard > 1) coldest = order.Evict(token);
+      const std::uint32_t coldest =
+          options_.bypass ? order.EvictFor(entry, token) : order.Evict(token);
       if (coldest == HeatOrder::kNone) return false;
       cached[coldest] = false;
     }

@@ -10,9 +10,8 @@
 //   window  the neurons of the last k tokens, k the largest whose neurons fit at every token of the
 //           trace (found out afterwards, so the policy has it better than in life).
 //           Source: LLM in a flash, section 3.1
-//   ours    engine/store/heat.h as the neuron store uses it: what came goes in, and the coldest
-//   that
-//           this token does not use leaves
+//   ours    engine/store/heat.h as the neuron store uses it: the coldest that this token does not
+//           use leaves, for what is hotter
 //   belady  the one whose next use is farthest leaves, or does not come in: no policy without sight
 //           of the future does better. Source: Belady 1966, with bypass
 #pragma once
@@ -21,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/store/heat.h"
 #include "engine/store/trace.h"
 
 namespace thermocline::store {
@@ -47,10 +47,9 @@ struct ReplayResult {
 class Replay {
  public:
   struct Options {
-    double cold_share = 0.1;  // of the tokens, counted apart
-    double half_life = 32;    // tokens, of kHeat
-    int guard = 1;            // tokens whose neurons kHeat does not give up, if it can
-    bool bypass = false;      // kHeat lets nothing in that is colder than all it has
+    double cold_share = 0.1;       // of the tokens, counted apart
+    double half_life = kHalfLife;  // tokens, of kHeat
+    bool bypass = true;            // kHeat lets nothing in that is colder than all that may leave
   };
   Replay(const Trace& trace, const Options& options);
 
