@@ -65,10 +65,12 @@ Status OpenNeurons(store::BundleIndex bundle, std::unique_ptr<store::BlockReader
                    LoadedModel& out) {
   const MemoryPlan& memory = out.memory;
   RETURN_IF_ERROR(CheckTypes(bundle, *out.weights, reader->path()));
-  ASSIGN_OR_RETURN(out.flash, store::NeuronStore::Create(std::move(bundle), std::move(reader),
-                                                         {.queue = {.rest_only = memory.heads_held},
-                                                          .slots = memory.slots,
-                                                          .stages = memory.stages}));
+  ASSIGN_OR_RETURN(out.flash,
+                   store::NeuronStore::Create(std::move(bundle), std::move(reader),
+                                              {.queue = {.rest_only = memory.heads_held,
+                                                         .read_bytes_max = memory.read_bytes},
+                                               .slots = memory.slots,
+                                               .stages = memory.stages}));
   Wire(*out.flash, memory.heads_held, *out.weights);
   return OkStatus();
 }
@@ -128,9 +130,8 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
 
 Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
                  store::BundleIndex bundle, LoadedModel& out) {
-  constexpr int kDepth = 64;
-  ASSIGN_OR_RETURN(auto reader,
-                   store::OpenBlockReader(PathOfBundle(file, options), {.depth = kDepth}));
+  ASSIGN_OR_RETURN(auto reader, store::OpenBlockReader(PathOfBundle(file, options),
+                                                       {.depth = out.memory.reads}));
   if (out.memory.tier == Tier::kLayers)
     return OpenLayers(std::move(bundle), std::move(reader), out);
   return OpenNeurons(std::move(bundle), std::move(reader), out);

@@ -22,8 +22,12 @@ constexpr int kContextDefaultMax = 8192;
 // What libraries, threads, queues and the heap's own losses take beside what is counted: measured
 // as 11 to 19 MiB with the daemon under load.
 constexpr std::size_t kMargin = std::size_t{32} << 20;
-constexpr int kReadsMax = 64;  // under way at a time
 constexpr std::size_t kReadAlignment = 4096;
+// What reads that are under way may take of the networks' bytes, and what they come down to for
+// that, in this order.
+constexpr double kReadsShareMax = 0.04;
+constexpr std::uint32_t kReadBytesMin = 16 << 10;
+constexpr int kReadsMin = 8;
 // A second stage reads ahead of prompts; above this share of the networks' memory the cache is
 // worth more.
 constexpr double kSecondStageShareMax = 0.08;
@@ -202,11 +206,20 @@ class Planner {
     plan.heads_held = heads;
     plan.stages = stages;
     if (heads) plan.lines.push_back({"gate rows", sizes_.heads});
-    const store::NeuronStore::Options options{.queue = {.rest_only = heads}, .stages = stages};
+    FitReads(plan);
+    const store::NeuronStore::Options options{
+        .queue = {.rest_only = heads, .read_bytes_max = plan.read_bytes}, .stages = stages};
     plan.lines.push_back(
         {"flash: what is on its way",
-         store::NeuronStore::FixedBytes(index, options, kReadsMax, kReadAlignment)});
+         store::NeuronStore::FixedBytes(index, options, plan.reads, kReadAlignment)});
     return plan;
+  }
+
+  void FitReads(MemoryPlan& plan) const {
+    const double room = kReadsShareMax * static_cast<double>(sizes_.networks());
+    const auto fits = [&] { return static_cast<double>(plan.reads) * plan.read_bytes <= room; };
+    while (!fits() && plan.read_bytes > kReadBytesMin) plan.read_bytes /= 2;
+    while (!fits() && plan.reads > kReadsMin) plan.reads /= 2;
   }
 
   // Nothing if it does not fit.

@@ -32,10 +32,12 @@ struct MemoryOptions {
 struct MemoryPlan {
   enum class Tier { kMemory, kNeurons, kLayers };
   Tier tier = Tier::kMemory;
-  bool heads_held = true;          // kNeurons: the deciding rows are all in memory
-  std::size_t slots = 0;           // kNeurons: neurons of the cache
-  int stages = 2;                  // kNeurons: layers that may pass through at a time
-  std::vector<int> stage_of = {};  // kLayers: [L] as store::SpreadStages
+  bool heads_held = true;                // kNeurons: the deciding rows are all in memory
+  std::size_t slots = 0;                 // kNeurons: neurons of the cache
+  int stages = 2;                        // kNeurons: layers that may pass through at a time
+  int reads = 64;                        // under way at a time
+  std::uint32_t read_bytes = 128 << 10;  // kNeurons: of one, at most
+  std::vector<int> stage_of = {};        // kLayers: [L] as store::SpreadStages
 
   struct Line {
     std::string name;

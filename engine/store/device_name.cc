@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/base/file.h"
+#include "engine/base/posix_error.h"
 
 namespace thermocline::store {
 namespace {

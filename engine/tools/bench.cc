@@ -381,6 +381,7 @@ class Measurement {
   std::unique_ptr<exec::Transformer> transformer_;
   std::unique_ptr<exec::KvCache> cache_;
   std::vector<int> prompt_;
+  FlashRun flash_;
   std::vector<ModeRun> modes_;
   double ffn_bytes_per_token_ = 0;
   Samples bandwidth_, prefill_, decode_, head_, attention_;  // GB/s; seconds per token

@@ -129,7 +129,7 @@ class Side {
       std::copy(logits.begin(), logits.end(),
                 logits_.begin() + static_cast<std::ptrdiff_t>(at * vocab_size()));
     }
-    return std::span(logits_).first(tokens.size() * vocab_size());
+    return std::span<const float>(logits_).first(tokens.size() * vocab_size());
   }
 
   const exec::LoadedModel& model() const { return *model_; }

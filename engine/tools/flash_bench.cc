@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/posix_error.h"
 #include "engine/model/builtin.h"
 #include "engine/store/device_probe.h"
 #include "engine/tools/console.h"

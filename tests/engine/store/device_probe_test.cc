@@ -11,7 +11,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/store/device_name.h"
-#include "tests/store/faulty_reader.h"
+#include "tests/engine/store/faulty_reader.h"
 
 namespace thermocline::store {
 namespace {
