@@ -87,15 +87,23 @@ void HeatOrder::Release(std::uint32_t entry, std::int64_t before) {
 }
 
 std::uint32_t HeatOrder::Evict(std::int64_t since) {
+  return FindColdest(since) ? PopTop().entry : kNone;
+}
+
+std::uint32_t HeatOrder::EvictFor(std::uint32_t entry, std::int64_t now) {
+  if (!FindColdest(now) || heap_.front().heat >= LogSum(heat_[entry], UseAt(now))) return kNone;
+  return PopTop().entry;
+}
+
+bool HeatOrder::FindColdest(std::int64_t since) {
   if (since != held_since_) ReturnHeld();
   held_since_ = since;
   while (!heap_.empty()) {
     MendTop();
-    const Item item = PopTop();
-    if (last_use_[item.entry] < since) return item.entry;
-    held_.push_back(item);
+    if (last_use_[heap_.front().entry] < since) return true;
+    held_.push_back(PopTop());
   }
-  return kNone;
+  return false;
 }
 
 void HeatOrder::ReturnHeld() {
@@ -104,14 +112,6 @@ void HeatOrder::ReturnHeld() {
     SiftUp(heap_.size() - 1);
   }
   held_.clear();
-}
-
-bool HeatOrder::HotterThanColdest(std::uint32_t entry) {
-  if (cached() < cached_max_) return true;
-  ReturnHeld();
-  if (heap_.empty()) return false;
-  MendTop();
-  return heat_[entry] > heap_.front().heat;
 }
 
 // A stored value is at most the entry's heat, so a top that is up to date is the coldest of all.

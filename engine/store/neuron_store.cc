@@ -268,9 +268,10 @@ void NeuronStore::Arrive(const BundleQueue::Arrival& arrival) {
 std::uint8_t* NeuronStore::SlotFor(std::uint32_t entry, int layer, std::uint8_t flags) {
   if ((flags & kStaged) != 0) return StageSlot(layer, entry);
   if (free_slots_.empty()) {
-    const std::uint32_t coldest = heat_.Evict(now_);
+    const bool wanted = (flags & kWanted) != 0;
+    const std::uint32_t coldest = wanted ? heat_.EvictFor(entry, now_) : heat_.Evict(now_);
     if (coldest == HeatOrder::kNone) {
-      if ((flags & kWanted) == 0) return nullptr;
+      if (!wanted) return nullptr;
       ++counters_.overflows;
       return StageSlot(layer, entry);
     }

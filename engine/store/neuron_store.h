@@ -25,9 +25,9 @@ class NeuronStore {
  public:
   struct Options {
     BundleQueue::Options queue = {};
-    std::size_t slots = 0;  // neurons that the cache holds
-    int stages = 2;         // 2: one layer is read while another is computed
-    double half_life = 32;  // tokens; of HeatOrder
+    std::size_t slots = 0;         // neurons that the cache holds
+    int stages = 2;                // 2: one layer is read while another is computed
+    double half_life = kHalfLife;  // tokens; of HeatOrder
   };
   // Reads the neurons that were most active in the profile into the cache. Errors as
   // BundleQueue::Poll; ResourceExhausted: no memory.

@@ -22,6 +22,7 @@ using Command = std::function<Status()>;
 Command AddRun(CLI::App& app);
 Command AddInspect(CLI::App& app);
 Command AddPack(CLI::App& app);
+Command AddPlan(CLI::App& app);
 Command AddConvert(CLI::App& app);
 Command AddTokenize(CLI::App& app);
 Command AddTemplate(CLI::App& app);

@@ -2,10 +2,13 @@
 // can make of it.
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "engine/base/file.h"
 #include "engine/predictor/activation_stats.h"
 #include "engine/predictor/down_norms.h"
+#include "engine/store/trace.h"
+#include "engine/tools/active_source.h"
 #include "engine/tools/console.h"
 #include "engine/tools/eta_bar.h"
 #include "engine/tools/ffn_recorder.h"
@@ -25,7 +28,7 @@ constexpr double kHot = 0.8;  // of the activations; PowerInfer's measure
 struct Options {
   ModelOptions model;
   TextOptions text;
-  std::string plot, side_car;
+  std::string plot, side_car, trace;
   bool json = false;
 };
 
@@ -40,7 +43,10 @@ class CountingTap final : public exec::FfnTap {
   void BeginWindow() {
     for (ActivationCounter& layer : layers_) layer.BeginSequence();
   }
+  // Writes them down too.
+  void SetTrace(exec::FfnTap* trace) { trace_ = trace; }
   void OnLayer(const exec::FfnSample& s) override {
+    if (trace_ != nullptr) trace_->OnLayer(s);
     for (std::size_t t = 0; t < static_cast<std::size_t>(s.tokens); ++t)
       layers_[static_cast<std::size_t>(s.layer)].Add({s.neurons + t * neurons_, neurons_});
   }
@@ -49,6 +55,7 @@ class CountingTap final : public exec::FfnTap {
  private:
   std::size_t neurons_;
   std::vector<ActivationCounter> layers_;
+  exec::FfnTap* trace_ = nullptr;
 };
 
 Json LayerJson(int layer, const ActivationCounter& c) {
@@ -142,11 +149,21 @@ Status Profile(const Options& o) {
   ASSIGN_OR_RETURN(const auto windows, ReadTextWindows(o.text, *model));
   ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car, SideCarPart::kProfile));
   CountingTap tap(model->config);
+  std::unique_ptr<store::TraceWriter> trace;
+  std::optional<TraceTap> trace_tap;
+  if (!o.trace.empty()) {
+    ASSIGN_OR_RETURN(trace, store::TraceWriter::Create(
+                                o.trace, {.num_hidden_layers = model->config.num_hidden_layers,
+                                          .intermediate_size = model->config.intermediate_size,
+                                          .model_hash = side_car.identity.model_hash}));
+    tap.SetTrace(&trace_tap.emplace(model->config, *trace));
+  }
   EtaBar bar;
   RETURN_IF_ERROR(RunWindows(
       *model, windows, tap, [&] { tap.BeginWindow(); },
       [&](double share) { bar.Show(share, "profiling"); }));
   bar.Clear();
+  if (trace != nullptr) RETURN_IF_ERROR(trace->Commit());
   side_car.content.profiled_tokens = CountTokens(windows);
   for (std::size_t i = 0; i < tap.layers().size(); ++i) {
     side_car.content.layers[i].activations = tap.layers()[i].counts();
@@ -178,6 +195,8 @@ Command AddProfile(CLI::App& app) {
   AddModelOptions(app, o->model);
   AddTextOptions(app, o->text);
   AddSideCarOption(app, o->side_car);
+  app.add_option("--record-trace", o->trace,
+                 "Write the neurons of every token to this file, for `plan --replay` and `pack`");
   app.add_option("--plot", o->plot, "Write the curves to this SVG file");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Profile(*o); };

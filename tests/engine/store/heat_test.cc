@@ -141,18 +141,22 @@ TEST(Heat, WarmIsAsUsedWithThatFrequency) {
   EXPECT_NEAR(used.heat(0) - used.heat(1), 2, 0.05);
 }
 
-TEST(Heat, AnEntryMustBeHotterThanTheColdestOnlyWhereThereIsNoRoom) {
+// What is used now counts with this use, whose Touch is still to come.
+TEST(Heat, OnlyTheColderLeaveForAnEntry) {
   HeatOrder order({.entries = 4, .cached_max = 2, .half_life = 8});
-  EXPECT_TRUE(order.HotterThanColdest(3));
-  for (const std::uint32_t entry : {0U, 1U}) {
-    order.Touch(entry, 10);
-    order.Insert(entry);
+  for (std::int64_t now = 0; now <= 10; ++now) {
+    order.Touch(0, now);
+    if (now % 2 == 0) order.Touch(1, now);
   }
-  EXPECT_FALSE(order.HotterThanColdest(3));
-  order.Touch(3, 10);
-  EXPECT_FALSE(order.HotterThanColdest(3));  // as hot
-  order.Touch(3, 11);
-  EXPECT_TRUE(order.HotterThanColdest(3));
+  order.Insert(0);
+  order.Insert(1);
+  EXPECT_EQ(order.EvictFor(3, 10), HeatOrder::kNone);  // both are in use
+  EXPECT_EQ(order.EvictFor(3, 11), HeatOrder::kNone);  // both are hotter
+  EXPECT_EQ(order.cached(), 2U);
+  for (const std::int64_t now : {11, 12, 13, 14}) order.Touch(3, now);
+  EXPECT_EQ(order.EvictFor(3, 15), 1U);
+  EXPECT_EQ(order.EvictFor(3, 15), HeatOrder::kNone);
+  EXPECT_EQ(order.Evict(15), 0U);
 }
 
 }  // namespace
