@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/base/bounded_queue.h"
+#include "engine/base/log.h"
 #include "engine/exec/loaded_model.h"
 #include "engine/sched/decode_loop.h"
 
@@ -98,7 +99,8 @@ exec::MemoryOptions MemoryOptionsOf(const EngineConfig& config, kernels::KvType 
 
 class Engine::Impl {
  public:
-  Impl(std::unique_ptr<exec::LoadedModel> model, Memory memory, const EngineConfig& config)
+  Impl(std::unique_ptr<exec::LoadedModel> model, Memory memory,
+       std::unique_ptr<store::TraceWriter> trace, const EngineConfig& config)
       : model_(std::move(model)),
         pool_(std::move(memory.pool)),
         cache_(*pool_, memory.context_length),
@@ -109,6 +111,7 @@ class Engine::Impl {
         governor_(*model_, *transformer_,
                   {.audit_interval = config.ffn.audit_interval,
                    .controller_recall = config.ffn.controller_recall}),
+        trace_(std::move(trace)),
         queue_(static_cast<std::size_t>(config.queue_capacity)),
         thread_([this] { DecodeMain(); }) {
     pthread_setname_np(thread_.native_handle(), "decode");
@@ -118,6 +121,9 @@ class Engine::Impl {
     queue_.Close();
     CancelAll();
     thread_.join();
+    if (trace_ == nullptr) return;
+    const Status written = trace_->Commit();
+    if (!written.ok()) base::LogError("the trace: ", written.message());
   }
 
   void CancelAll() {
@@ -169,7 +175,10 @@ class Engine::Impl {
             .ffn_automatic = model_->ffn_automatic,
             .predictor_bytes = model_->predictors->bytes,
             .side_car = model_->side_car_path,
-            .ffn = governor_.Stats()};
+            .ffn = governor_.Stats(),
+            .flash = FlashStats(),
+            .memory_budget = model_->memory.budget,
+            .memory_planned = model_->memory.total()};
   }
 
  private:
@@ -181,6 +190,7 @@ class Engine::Impl {
                             .governor = governor_,
                             .model = *model_,
                             .tokenizer = *model_->tokenizer});
+    transformer_->ffn().SetTrace(trace_.get());
     while (auto job = queue_.Pop()) {
       Usage usage;
       running_ = 1;
@@ -189,6 +199,19 @@ class Engine::Impl {
       running_ = 0;
       Forget(job->channel);
     }
+  }
+
+  EngineStats::Flash FlashStats() const {
+    if (model_->memory.tier == exec::MemoryPlan::Tier::kMemory) return {};
+    const store::BlockReader& reader =
+        model_->flash != nullptr ? model_->flash->reader() : model_->stream->reader();
+    return {.used = true,
+            .bundle = reader.path(),
+            .method = reader.method(),
+            .layers = model_->stream != nullptr,
+            .cache_bytes =
+                model_->flash != nullptr ? model_->flash->slots() * model_->flash->slot_bytes() : 0,
+            .counters = governor_.Flash()};
   }
 
   EngineStats::PrefixCache PrefixStats() const {
@@ -229,6 +252,7 @@ class Engine::Impl {
   exec::Sampler sampler_;                                 // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   exec::FfnGovernor governor_;                            // decode thread, but for its figures
+  const std::unique_ptr<store::TraceWriter> trace_;       // decode thread
   base::BoundedQueue<sched::Job> queue_;
   std::atomic<bool> accepting_{true};
   std::atomic<int> running_{0};
@@ -257,6 +281,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
                                                 .quantize_head = config.quantize_head,
                                                 .ffn = config.ffn,
                                                 .memory = MemoryOptionsOf(config, kv_type),
+                                                .fingerprint = !config.record_trace.empty(),
                                                 .on_progress = config.on_progress}));
   if (model->tokenizer == nullptr)
     return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
@@ -267,8 +292,12 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
                                  model_context);
   }
   ASSIGN_OR_RETURN(Memory memory, TakeMemory(*model, context, config.prefix_cache_bytes));
-  return std::unique_ptr<Engine>(
-      new Engine(std::make_unique<Impl>(std::move(model), std::move(memory), config)));
+  std::unique_ptr<store::TraceWriter> trace;
+  if (!config.record_trace.empty()) {
+    ASSIGN_OR_RETURN(trace, store::TraceWriter::Create(config.record_trace, model->trace_shape()));
+  }
+  return std::unique_ptr<Engine>(new Engine(
+      std::make_unique<Impl>(std::move(model), std::move(memory), std::move(trace), config)));
 }
 
 Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request,

@@ -7,6 +7,7 @@
 
 #include "engine/ffn_mode.h"
 #include "engine/ffn_stats.h"
+#include "engine/flash_stats.h"
 #include "engine/request.h"
 #include "engine/token_channel.h"
 
@@ -33,6 +34,8 @@ struct EngineConfig {
   double ffn_memory_share = 0;           // as exec::MemoryOptions::ffn_share
   std::string bundle = {};               // path; "" = MODEL.tcb
   bool read_ahead = true;                // from flash
+  // Path of a trace of the neurons that decoded tokens need (store/trace.h); "" = none.
+  std::string record_trace = {};
   std::function<void(double)> on_progress;
 };
 
@@ -60,6 +63,16 @@ struct EngineStats {
   std::size_t predictor_bytes = 0;  // in memory
   std::string side_car;             // "" = none
   std::vector<FfnLayerStats> ffn;   // [L]
+
+  // What memory does not hold.
+  struct Flash {
+    bool used = false;
+    std::string bundle, method;  // path; "io_uring" or "pread"
+    bool layers = false;         // whole layers are streamed, else neurons
+    std::size_t cache_bytes = 0;
+    FlashCounters counters;
+  } flash;
+  std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
 };
 
 // Thread-safe.

@@ -104,7 +104,14 @@ void FfnGovernor::Publish(bool wait) {
   }
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (wait && !lock.owns_lock()) lock.lock();
-  if (lock.owns_lock()) published_ = current_;
+  if (!lock.owns_lock()) return;
+  published_ = current_;
+  flash_ = model_.flash_counters();
+}
+
+FlashCounters FfnGovernor::Flash() const {
+  const std::lock_guard lock(mutex_);
+  return flash_;
 }
 
 std::vector<FfnLayerStats> FfnGovernor::Stats() const {

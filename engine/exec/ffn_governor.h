@@ -34,6 +34,7 @@ class FfnGovernor {
 
   // Thread-safe. Never makes the decode thread wait while it has tokens to make.
   std::vector<FfnLayerStats> Stats() const;
+  FlashCounters Flash() const;
   void Freeze(bool frozen) { frozen_ = frozen; }
   bool frozen() const { return frozen_; }
   bool controls() const { return options_.controller_recall > 0; }
@@ -52,6 +53,7 @@ class FfnGovernor {
   std::vector<FfnLayerStats> current_;  // decode thread
   mutable std::mutex mutex_;
   std::vector<FfnLayerStats> published_;  // guarded by mutex_
+  FlashCounters flash_;                   // guarded by mutex_
 };
 
 }  // namespace thermocline::exec

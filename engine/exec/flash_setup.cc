@@ -3,12 +3,17 @@
 #include <algorithm>
 
 #include "engine/base/log.h"
+#include "engine/store/device_probe.h"
 
 namespace thermocline::exec {
 namespace {
 
 using Tier = MemoryPlan::Tier;
 using model::Layout;
+
+// Below this size a device's own cache decides, and two seconds of measuring are not worth while.
+constexpr std::uint64_t kProbedBytesMin = std::uint64_t{64} << 20;
+constexpr int kDepthMin = 16;
 
 Status CheckTypes(const store::BundleIndex& index, const model::Weights& weights,
                   const std::string& path) {
@@ -61,16 +66,30 @@ Status CheckDense(const FfnPlan& plan) {
       "for other modes");
 }
 
-Status OpenNeurons(store::BundleIndex bundle, std::unique_ptr<store::BlockReader> reader,
-                   LoadedModel& out) {
+// Bytes between two bundles up to which one read takes no longer than two.
+std::uint32_t LargestGap(const store::Curve& curve, std::size_t bundle_bytes) {
+  constexpr std::uint32_t kStep = 1 << 10, kMax = 64 << 10;
+  const auto each = static_cast<double>(bundle_bytes);
+  std::uint32_t gap = 0;
+  while (gap < kMax && curve.ReadTime(2 * each + gap + kStep) <= 2 * curve.ReadTime(each))
+    gap += kStep;
+  return gap;
+}
+
+Status OpenNeurons(store::BundleIndex bundle, const std::optional<store::Curve>& curve,
+                   std::unique_ptr<store::BlockReader> reader, LoadedModel& out) {
   const MemoryPlan& memory = out.memory;
   RETURN_IF_ERROR(CheckTypes(bundle, *out.weights, reader->path()));
-  ASSIGN_OR_RETURN(out.flash,
-                   store::NeuronStore::Create(std::move(bundle), std::move(reader),
-                                              {.queue = {.rest_only = memory.heads_held,
-                                                         .read_bytes_max = memory.read_bytes},
-                                               .slots = memory.slots,
-                                               .stages = memory.stages}));
+  store::BundleQueue::Options queue{.rest_only = memory.heads_held,
+                                    .read_bytes_max = memory.read_bytes};
+  if (curve.has_value()) {
+    queue.gap_bytes_max =
+        LargestGap(*curve, store::NeuronStore::SlotBytes(bundle.layout, memory.heads_held));
+  }
+  ASSIGN_OR_RETURN(
+      out.flash,
+      store::NeuronStore::Create(std::move(bundle), std::move(reader),
+                                 {.queue = queue, .slots = memory.slots, .stages = memory.stages}));
   Wire(*out.flash, memory.heads_held, *out.weights);
   return OkStatus();
 }
@@ -130,11 +149,22 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
 
 Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
                  store::BundleIndex bundle, LoadedModel& out) {
-  ASSIGN_OR_RETURN(auto reader, store::OpenBlockReader(PathOfBundle(file, options),
-                                                       {.depth = out.memory.reads}));
+  const std::string path = PathOfBundle(file, options);
+  store::ReaderOptions reading{.depth = out.memory.reads};
+  std::optional<store::Curve> curve;
+  if (bundle.file_bytes >= kProbedBytesMin) {
+    ASSIGN_OR_RETURN(curve, store::DeviceCurve(path, {}));
+    // More only make each read wait.
+    const bool layers = out.memory.tier == Tier::kLayers;
+    const int best = curve->BestDepth(
+        static_cast<double>(layers ? store::kLayerCheckBytes : bundle.layout.bundle_bytes()));
+    reading.depth = std::clamp(best, std::min(kDepthMin, out.memory.reads), out.memory.reads);
+  }
+  const auto& open = options.memory.open_reader;
+  ASSIGN_OR_RETURN(auto reader, open ? open(path, reading) : store::OpenBlockReader(path, reading));
   if (out.memory.tier == Tier::kLayers)
     return OpenLayers(std::move(bundle), std::move(reader), out);
-  return OpenNeurons(std::move(bundle), std::move(reader), out);
+  return OpenNeurons(std::move(bundle), curve, std::move(reader), out);
 }
 
 }  // namespace thermocline::exec

@@ -9,6 +9,7 @@
 #include "engine/exec/flash_setup.h"
 #include "engine/exec/mode_tuner.h"
 #include "engine/model/builtin.h"
+#include "engine/model/fingerprint.h"
 
 namespace thermocline::exec {
 
@@ -89,9 +90,9 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
 
 }  // namespace
 
-store::FlashCounters LoadedModel::flash_counters() const {
+FlashCounters LoadedModel::flash_counters() const {
   if (flash != nullptr) return flash->counters();
-  return stream != nullptr ? stream->counters() : store::FlashCounters{};
+  return stream != nullptr ? stream->counters() : FlashCounters{};
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
@@ -105,6 +106,9 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
     ASSIGN_OR_RETURN(file->config.hidden_act, model::ParseActivation(options.activation));
   }
   loaded->config = file->config;
+  if (options.fingerprint) {
+    ASSIGN_OR_RETURN(loaded->hash, model::Fingerprint(*file));
+  }
   loaded->kv_type = options.kv_type;
   auto tokenizer = text::Tokenizer::Create(file->vocabulary);
   // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
@@ -171,6 +175,7 @@ std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int co
                                                         .context_length = context_length,
                                                         .flash = flash.get(),
                                                         .heads_held = memory.heads_held,
+                                                        .read_ahead = memory.read_ahead,
                                                         .stream = stream.get()});
   SetModes(*transformer, ffn_modes);
   return transformer;

@@ -25,6 +25,7 @@ struct LoadOptions {
   bool quantize_head = false;               // a float head as q8_0
   FfnOptions ffn = {};                      // of the feed-forward networks
   MemoryOptions memory = {};                // how much, and what comes from flash
+  bool fingerprint = false;                 // compute LoadedModel::hash
   std::function<void(double)> on_progress;  // share loaded, from one thread at a time; may be empty
 };
 
@@ -48,9 +49,13 @@ struct LoadedModel {
   const kernels::OpTable* ops = nullptr;
   kernels::KvType kv_type = kernels::KvType::kF16;
   double load_s = 0;
+  std::string hash;  // model::Fingerprint; "" if nothing needed it
 
+  store::TraceWriter::Shape trace_shape() const {
+    return {config.num_hidden_layers, config.intermediate_size, hash};
+  }
   // Figures of the flash tier; zeros without one. Decode thread only.
-  store::FlashCounters flash_counters() const;
+  FlashCounters flash_counters() const;
 
   // One at a time, where there is a flash tier.
   std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length,

@@ -204,6 +204,7 @@ class Planner {
   MemoryPlan NeuronLines(const store::BundleIndex& index, bool heads, int stages) const {
     MemoryPlan plan = Fixed(Tier::kNeurons);
     plan.heads_held = heads;
+    plan.read_ahead = n_.options.read_ahead;
     plan.stages = stages;
     if (heads) plan.lines.push_back({"gate rows", sizes_.heads});
     FitReads(plan);

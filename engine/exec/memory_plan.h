@@ -9,6 +9,7 @@
 
 #include "engine/exec/ffn_setup.h"
 #include "engine/model/weights.h"
+#include "engine/store/block_reader.h"
 #include "engine/store/bundle_format.h"
 #include "kernels/attention.h"
 
@@ -27,6 +28,10 @@ struct MemoryOptions {
   // Keys and values; empty = one sequence.
   std::function<std::size_t(const model::ModelConfig&)> kv_bytes = {};
   bool read_ahead = true;  // guess what the next layer needs while the device would be idle
+  // Opens the bundle file for reading; empty = store::OpenBlockReader. Tests put faults behind it.
+  std::function<Result<std::unique_ptr<store::BlockReader>>(const std::string& path,
+                                                            const store::ReaderOptions& options)>
+      open_reader = {};
 };
 
 struct MemoryPlan {
@@ -37,6 +42,7 @@ struct MemoryPlan {
   int stages = 2;                        // kNeurons: layers that may pass through at a time
   int reads = 64;                        // under way at a time
   std::uint32_t read_bytes = 128 << 10;  // kNeurons: of one, at most
+  bool read_ahead = true;                // kNeurons: as MemoryOptions
   std::vector<int> stage_of = {};        // kLayers: [L] as store::SpreadStages
 
   struct Line {

@@ -63,7 +63,8 @@ SparseFfn::SparseFfn(const Params& p)
       policies_(p.weights.layers.size()),
       counters_(p.weights.layers.size()),
       flash_(p.flash),
-      heads_held_(p.flash == nullptr || p.heads_held) {
+      heads_held_(p.flash == nullptr || p.heads_held),
+      read_ahead_(p.read_ahead) {
   const int f = config_.intermediate_size, d = config_.hidden_size;
   const int narrow = std::min(p.tokens_max, kSparseTokensMax);
   ffn_.Resize(p.tokens_max, f);
@@ -156,6 +157,7 @@ void SparseFfn::RunWide(int layer, const Input& input, float* out) {
                    .neurons = ffn_.x.data()});
   }
   if (input.tokens == 1) Count(layer, {}, f);
+  if (input.tokens == 1 && trace_ != nullptr) trace_->Add(all_ids_);
   if (!rows) {
     const std::array output = {Product{&w.down, out}};
     return multiplier_.Multiply(output, ffn_.view(), input.tokens);

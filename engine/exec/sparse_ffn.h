@@ -55,6 +55,7 @@ class SparseFfn {
     int tokens_max;                       // T
     store::NeuronStore* flash = nullptr;  // where the neurons are that memory does not hold
     bool heads_held = true;               // the deciding rows are in memory, with or without it
+    bool read_ahead = true;               // from flash, what the next layer will probably need
   };
   explicit SparseFfn(const Params& params);
 
@@ -147,6 +148,7 @@ class SparseFfn {
   void CloseRange(int range, int tokens);
   // Has the neurons read that the next layer would need if its input were this one's.
   void ReadNextAhead(int layer, const Input& input);
+  bool GuessesPay();
   // What all ranges' predictions of a layer share.
   void PreparePredictor(int layer, const Input& input, FfnMode mode);
   void PrepareLowRank(int layer, const Input& input);
@@ -214,7 +216,11 @@ class SparseFfn {
   std::vector<std::uint16_t> masks_;   // [F] by neuron: the tokens it is live for
   std::vector<std::uint16_t> needed_;  // [F] of the candidates, in their order
   std::vector<std::uint8_t> late_;     // [F] by neuron: it was not in memory when it was asked for
-  bool next_needs_all_ = false;        // the layer after the one at hand, in this step
+  const bool read_ahead_;
+  // Guesses are given up for a while when most of what they read was for nothing.
+  int guesses_ = 0, guesses_skipped_ = 0;
+  std::int64_t guessed_useful_ = 0, guessed_wasted_ = 0;  // bytes, when they were last judged
+  bool next_needs_all_ = false;  // the layer after the one at hand, in this step
 };
 
 }  // namespace thermocline::exec

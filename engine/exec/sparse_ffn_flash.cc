@@ -158,9 +158,24 @@ void SparseFfn::CloseRange(int range, int tokens) {
   counts.live = live;
 }
 
+bool SparseFfn::GuessesPay() {
+  constexpr int kJudgedAfter = 256, kSkipped = 4096;  // guesses
+  if (guesses_skipped_ > 0) return --guesses_skipped_ == 0;
+  if (++guesses_ < kJudgedAfter) return true;
+  const FlashCounters c = flash_->counters();
+  const std::int64_t useful = c.ahead_useful_bytes - guessed_useful_,
+                     wasted = c.ahead_wasted_bytes - guessed_wasted_;
+  guesses_ = 0;
+  guessed_useful_ = c.ahead_useful_bytes;
+  guessed_wasted_ = c.ahead_wasted_bytes;
+  if (wasted > useful) guesses_skipped_ = kSkipped;
+  return wasted <= useful;
+}
+
 void SparseFfn::ReadNextAhead(int layer, const Input& input) {
   const int next = layer + 1;
-  if (next >= config_.num_hidden_layers || predictors_ == nullptr) return;
+  if (!read_ahead_ || next >= config_.num_hidden_layers || predictors_ == nullptr || !GuessesPay())
+    return;
   const predictor::LayerPredictors& p = predictors_->layers[static_cast<std::size_t>(next)];
   FfnPolicy policy = policies_[static_cast<std::size_t>(next)];
   if (!exec::Predicts(policy.mode)) {

@@ -31,7 +31,8 @@ Transformer::Transformer(const Params& p)
             .multiplier = multiplier_,
             .tokens_max = p.tokens_max,
             .flash = p.flash,
-            .heads_held = p.heads_held}),
+            .heads_held = p.heads_held,
+            .read_ahead = p.read_ahead}),
       flash_(p.flash),
       stream_(p.stream),
       group_(p.config.num_attention_heads / p.config.num_key_value_heads) {}
@@ -97,6 +98,7 @@ Status Transformer::Block(int layer, int tokens, KvCache& cache) {
   const bool own_norm = w.attn_second_norm.weight != nullptr;
   NormHidden(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
   Attention(layer, tokens, cache);
+  if (flash_ != nullptr) flash_->Poke();
   if (config_.architecture->parallel_block) {
     if (own_norm) NormHidden(w.attn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, tokens));

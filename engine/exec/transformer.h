@@ -39,6 +39,7 @@ class Transformer {
     int context_length = 0;               // tokens a KvCache may hold
     store::NeuronStore* flash = nullptr;  // as SparseFfn
     bool heads_held = true;
+    bool read_ahead = true;
     store::LayerStream* stream = nullptr;  // brings whole layers; null: all are in memory
   };
   explicit Transformer(const Params& params);

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
+#include "engine/flash_stats.h"
 #include "engine/store/block_reader.h"
 #include "engine/store/bundle_format.h"
-#include "engine/store/flash_stats.h"
 
 namespace thermocline::store {
 
@@ -26,7 +26,7 @@ class BundleQueue {
     // Bytes that cost as much as a read of their own: smaller gaps between wanted bundles are read
     // with them, as long as a read is at most 1.5 times what is wanted of it.
     std::uint32_t gap_bytes_max = 12 << 10;
-    int ahead_in_flight_max = 16;  // reads ahead under way at a time: a demand read waits for them
+    int ahead_in_flight_max = 64;  // reads ahead under way at a time: a demand read waits for them
   };
   // Borrows `index`. ResourceExhausted: no memory for what is being read.
   static Result<std::unique_ptr<BundleQueue>> Create(const BundleIndex& index,

@@ -14,9 +14,9 @@
 #include <span>
 #include <vector>
 
+#include "engine/flash_stats.h"
 #include "engine/store/block_reader.h"
 #include "engine/store/bundle_format.h"
-#include "engine/store/flash_stats.h"
 
 namespace thermocline::store {
 

@@ -236,11 +236,18 @@ void NeuronStore::ReadAllAhead(int layer) {
 Status NeuronStore::Await() {
   const BundleQueue::Sink sink = [this](const BundleQueue::Arrival& a) { Arrive(a); };
   while (wanted_ > 0) {
+    RETURN_IF_ERROR(error_);
     RETURN_IF_ERROR(queue_->Poll(kWaitSlice, sink));
     if (wanted_ > 0 && on_wait_ && !on_wait_())
       return Status(StatusCode::kCancelled, "given up while waiting for flash");
   }
   return OkStatus();
+}
+
+void NeuronStore::Poke() {
+  if (queue_->idle() || !error_.ok()) return;
+  error_ = queue_->Poll(std::chrono::milliseconds(0),
+                        [this](const BundleQueue::Arrival& a) { Arrive(a); });
 }
 
 void NeuronStore::Arrive(const BundleQueue::Arrival& arrival) {
@@ -346,6 +353,7 @@ void NeuronStore::Abandon() {
   ahead_.clear();
   ahead_layer_ = -1;
   wanted_ = 0;
+  error_ = {};
   expected_mask_ = 0xFFFF;
 }
 

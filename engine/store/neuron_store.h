@@ -66,6 +66,9 @@ class NeuronStore {
   void ReadAhead(int layer, std::span<const int> neurons);
   void ReadAllAhead(int layer);
   bool reading() const { return wanted_ > 0; }
+  // Takes what has come and starts what waits, without waiting: between other work, so that the
+  // device is never idle for want of being told. Errors come again from Await.
+  void Poke();
 
   // Forgets the step and everything under way; the cache stays as it is.
   void Abandon();
@@ -126,6 +129,7 @@ class NeuronStore {
   std::vector<Use> uses_;     // of this step
   std::vector<int> ahead_;    // neurons of ahead_layer_ that are read ahead
   int ahead_layer_ = -1;
+  Status error_;            // that Poke met
   std::size_t wanted_ = 0;  // neurons that Await waits for
   std::int64_t now_ = 0;    // tokens kept so far
   std::uint16_t expected_mask_ = 0xFFFF;

@@ -66,20 +66,20 @@ std::string ProcessorName() {
 // What flash did while tokens were decoded.
 class FlashRun {
  public:
-  void Add(const store::FlashCounters& before, const store::FlashCounters& after, double seconds,
+  void Add(const FlashCounters& before, const FlashCounters& after, double seconds,
            int tokens) {
-    const auto add = [&](auto store::FlashCounters::*member) {
+    const auto add = [&](auto FlashCounters::*member) {
       sum_.*member += after.*member - before.*member;
     };
     for (const auto member :
-         {&store::FlashCounters::reads, &store::FlashCounters::bytes,
-          &store::FlashCounters::wanted_bytes, &store::FlashCounters::needed,
-          &store::FlashCounters::hits, &store::FlashCounters::ahead_useful_bytes,
-          &store::FlashCounters::ahead_wasted_bytes, &store::FlashCounters::evictions,
-          &store::FlashCounters::overflows})
+         {&FlashCounters::reads, &FlashCounters::bytes,
+          &FlashCounters::wanted_bytes, &FlashCounters::needed,
+          &FlashCounters::hits, &FlashCounters::ahead_useful_bytes,
+          &FlashCounters::ahead_wasted_bytes, &FlashCounters::evictions,
+          &FlashCounters::overflows})
       add(member);
-    for (const auto member : {&store::FlashCounters::wait_s, &store::FlashCounters::manage_s,
-                              &store::FlashCounters::arrive_s})
+    for (const auto member : {&FlashCounters::wait_s, &FlashCounters::manage_s,
+                              &FlashCounters::arrive_s})
       add(member);
     seconds_ += seconds;
     tokens_ += tokens;
@@ -135,7 +135,7 @@ class FlashRun {
   }
 
  private:
-  store::FlashCounters sum_;
+  FlashCounters sum_;
   double seconds_ = 0;
   int tokens_ = 0;
 };
@@ -207,6 +207,8 @@ class Measurement {
   // Whether part of the weights comes from flash.
   bool streams() const { return model_.memory.tier != exec::MemoryPlan::Tier::kMemory; }
   const FlashRun& flash() const { return flash_; }
+  // Every token decoded from now on; the others of a measurement too.
+  void SetTrace(store::TraceWriter* trace) { transformer_->ffn().SetTrace(trace); }
 
   // Requires: Run.
   std::vector<Phase> Phases() const {
@@ -255,7 +257,7 @@ class Measurement {
   // Decodes further tokens of one text, and what flash had to do with it.
   Status RunFromFlash(bool keep, double bandwidth, double prefill_s) {
     RETURN_IF_ERROR(transformer_->status());
-    const store::FlashCounters before = model_.flash_counters();
+    const FlashCounters before = model_.flash_counters();
     const double bytes = ffn_bytes();
     const double decode_s = Decode(Logits::kLast);
     RETURN_IF_ERROR(transformer_->status());
@@ -488,7 +490,14 @@ Status Bench(Options options) {
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
   Measurement measurement(options, *model);
   RETURN_IF_ERROR(measurement.Prepare());
+  std::unique_ptr<store::TraceWriter> trace;
+  if (!options.model.record_trace.empty()) {
+    ASSIGN_OR_RETURN(trace,
+                     store::TraceWriter::Create(options.model.record_trace, model->trace_shape()));
+    measurement.SetTrace(trace.get());
+  }
   RETURN_IF_ERROR(measurement.Run());
+  if (trace != nullptr) RETURN_IF_ERROR(trace->Commit());
   Json report = Report(*model, measurement);
   if (!options.compare.empty()) {
     ASSIGN_OR_RETURN(Json ratios, Ratios(options.compare, report));
@@ -510,6 +519,7 @@ Command AddBench(CLI::App& app) {
   AddModelOptions(app, o->model);
   AddFfnOptions(app, o->model.ffn);
   AddMemoryOptions(app, o->model.memory);
+  AddTraceOption(app, o->model.record_trace);
   app.add_option("--prefill", o->prefill, "Prompt tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -72,6 +72,11 @@ void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory) {
                "Do not guess what the next layer needs from flash");
 }
 
+void AddTraceOption(CLI::App& app, std::string& path) {
+  app.add_option("--record-trace", path,
+                 "Write which neurons each decoded token needs to this file, for plan --replay");
+}
+
 ModelOptions WithMode(ModelOptions options, FfnMode mode) {
   options.ffn.modes = FfnModeName(mode);
   return options;
@@ -88,6 +93,7 @@ Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& o) {
                            .quantize_head = o.quantize_head,
                            .ffn = o.ffn,
                            .memory = o.memory,
+                           .fingerprint = !o.record_trace.empty(),
                            .on_progress = {}};
 }
 

@@ -15,6 +15,7 @@ struct ModelOptions {
   bool verify = false, quantize_head = false;
   FfnOptions ffn;
   exec::MemoryOptions memory;
+  std::string record_trace;
 };
 
 // Adds MODEL and the options to `app`.
@@ -24,6 +25,8 @@ void AddFfnOptions(CLI::App& app, FfnOptions& options);
 
 // Adds those of memory and flash, for the subcommands that decode.
 void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory);
+// Adds --record-trace.
+void AddTraceOption(CLI::App& app, std::string& path);
 
 // The same with every layer in one mode: for the subcommands that look at what dense layers do.
 ModelOptions WithMode(ModelOptions options, FfnMode mode);

@@ -196,6 +196,7 @@ Status Run(const Options& options) {
                                                     .ffn_memory_share = m.memory.ffn_share,
                                                     .bundle = m.memory.bundle,
                                                     .read_ahead = m.memory.read_ahead,
+                                                    .record_trace = m.record_trace,
                                                     .on_progress = bar.callback()}));
   bar.Clear();
   std::signal(SIGINT, [](int) { interrupted = 1; });
@@ -210,6 +211,7 @@ Command AddRun(CLI::App& app) {
   AddModelOptions(app, o->model);
   AddFfnOptions(app, o->model.ffn);
   AddMemoryOptions(app, o->model.memory);
+  AddTraceOption(app, o->model.record_trace);
   CLI::Option* prompt = app.add_option(
       "-p,--prompt", o->prompt,
       "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence");

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace thermocline::store {
+namespace thermocline {
 
 // Sums since the start.
 struct FlashCounters {
@@ -19,4 +19,4 @@ struct FlashCounters {
   double arrive_s = 0;                        // checking and placing what was read
 };
 
-}  // namespace thermocline::store
+}  // namespace thermocline
