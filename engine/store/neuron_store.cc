@@ -147,11 +147,8 @@ bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t f
   std::uint8_t& mine = flags_[at];
   if (mask != 0) {
     const auto before = static_cast<std::int32_t>(heat_.last_use(entry));
-    if ((mask & expected_mask_) != 0) {
-      heat_.Hold(entry, now_);
-    } else {
-      flags |= kStaged;
-    }
+    heat_.Hold(entry, now_);  // whoever needs it: until the step ends it stays if it is there
+    if ((mask & expected_mask_) == 0) flags |= kStaged;
     uses_.push_back({entry, mask, before});
     ++counters_.needed;
     counters_.hits += where_[at] != nullptr ? 1 : 0;
