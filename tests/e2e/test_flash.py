@@ -36,11 +36,13 @@ def tidepool(tmp_path_factory):
     return path
 
 
-def text(model, *args, env=None, prompt="Once upon a time", tokens=40):
-    done = subprocess.run([THERMOCLINE, "run", str(model), "-p", prompt, "-n", str(tokens), "--temperature", "0", "--ignore-eos", *map(str, args)],
+def generate(model, *args, env=None, prompt="Once upon a time", tokens=40, command=()):
+    """Tokens, and what came from flash."""
+    done = subprocess.run([*command, THERMOCLINE, "run", str(model), "-p", prompt, "-n", str(tokens), "--temperature", "0", "--ignore-eos", "--json", *map(str, args)],
                           capture_output=True, timeout=300, env={**os.environ, **(env or {})})
     assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode(), done.stderr.decode()
+    report = json.loads(done.stdout)
+    return report["tokens"], report["flash"]
 
 
 def number_of_bytes(words):
@@ -85,22 +87,24 @@ LONG = " ".join(OZ.split()[:200])
 def test_streamed_text_is_that_of_memory(synthetic, mode):
     """Also with a prompt of several steps, with threads instead of io_uring, without reading ahead."""
     for prompt in ("Once upon a time", LONG):
-        want, log = text(synthetic, "--ffn-mode", mode, prompt=prompt)
-        assert "on its way" not in log
+        want, flash = generate(synthetic, "--ffn-mode", mode, prompt=prompt)
+        assert flash is None and len(set(want)) > 10
         for args, env in (((), {}), (("--no-read-ahead",), {}), ((), {"THERMOCLINE_FLASH_IO": "pread"})):
-            got, log = text(synthetic, "--ffn-mode", mode, "--ffn-memory", 0.5, *args, prompt=prompt, env=env)
+            got, flash = generate(synthetic, "--ffn-mode", mode, "--ffn-memory", 0.5, *args, prompt=prompt, env=env)
             assert got == want
-            assert "neuron cache" in log
+            assert flash["kind"] == "neurons" and flash["reads"] > 0
+            assert flash["method"] == "pread" or not env
 
 
 def test_models_without_zeros_stream_whole_layers(smollm, tmp_path):
     model = tmp_path / "smollm.gguf"
     model.symlink_to(smollm)
     assert json.loads(run("pack", model, "--json").stdout)["kind"] == "layers"
-    want, _ = text(model, "--bundle", "", prompt=LONG, tokens=12)
+    want, _ = generate(model, prompt=LONG, tokens=12)
     for share, env in ((0.5, {}), (0.2, {"THERMOCLINE_FLASH_IO": "pread"})):
-        got, log = text(model, "--ffn-memory", share, prompt=LONG, tokens=12, env=env)
-        assert got == want and "two layers on their way" in log
+        got, flash = generate(model, "--ffn-memory", share, prompt=LONG, tokens=12, env=env)
+        assert got == want and flash["kind"] == "layers"
+        assert flash["bytes"] > (1 - share) * 0.8 * 12 * 60e6  # again for every token
 
 
 def test_the_daemon_streams_the_same_text_and_says_what_it_reads(tidepool):
@@ -165,30 +169,24 @@ def most_used(group):
     pytest.skip("the kernel does not say what a control group used at most (memory.peak: Linux 5.19)")
 
 
-def inside(group, *command):
-    return ["sh", "-c", f'echo $$ > "{group}/cgroup.procs" && exec "$@"', "sh", *map(str, command)]
-
-
-def run_inside(group, *args):
-    return subprocess.run(inside(group, THERMOCLINE, "run", *args, "-p", "Once upon a time", "-n", "60", "--temperature", "0", "--ignore-eos"),
-                          capture_output=True, timeout=300)
+def inside(group):
+    return ["sh", "-c", f'echo $$ > "{group}/cgroup.procs" && exec "$@"', "sh"]
 
 
 def test_the_budget_holds_below_a_limit_of_the_control_group(synthetic):
     """The limit kills whoever takes more; page cache of what was read counts, too, but gives way."""
-    want, _ = text(synthetic, "--ffn-mode", "exact", tokens=60)
-    least = number_of_bytes(subprocess.run([THERMOCLINE, "run", str(synthetic), "-p", "x", "--memory-budget", "1", "--ffn-mode", "exact", "--context", "512"],
-                                           capture_output=True, timeout=60).stderr.decode())
-    budget = int(least + 5 * MIB)
+    args = ("--ffn-mode", "exact", "--context", "512")
+    want, _ = generate(synthetic, *args, tokens=60)
+    refused = run("run", synthetic, "-p", "x", "--memory-budget", "1", *args, check=False)
+    assert refused.returncode == 1
+    budget = int(number_of_bytes(refused.stderr.decode()) + 5 * MIB)
     with limited(budget + 4 * MIB) as group:
-        done = run_inside(group, synthetic, "--ffn-mode", "exact", "--context", "512", "--memory-budget", budget)
-        assert done.returncode == 0, done.stderr.decode()
-        assert done.stdout.decode() == want and "neuron cache" in done.stderr.decode()
+        got, flash = generate(synthetic, *args, "--memory-budget", budget, tokens=60, command=inside(group))
+        assert got == want and flash["reads"] > 0
         assert most_used(group) <= budget + 4 * MIB
         # Without a budget, the group's limit is the budget, and the tier is used for that alone.
-        done = run_inside(group, synthetic, "--ffn-mode", "exact", "--context", "512")
-        assert done.returncode == 0, done.stderr.decode()
-        assert done.stdout.decode() == want and "neuron cache" in done.stderr.decode()
+        got, flash = generate(synthetic, *args, tokens=60, command=inside(group))
+        assert got == want and flash["reads"] > 0
 
 
 @pytest.fixture

@@ -27,8 +27,9 @@ TEST(SpreadStages, AlternateAroundTheEndAndAreSpreadEvenly) {
       const std::vector<int> stages = SpreadStages(layers, held);
       ASSERT_EQ(stages.size(), static_cast<std::size_t>(layers));
       std::vector<int> streamed;
-      for (int l = 0; l < layers; ++l)
+      for (int l = 0; l < layers; ++l) {
         if (stages[static_cast<std::size_t>(l)] >= 0) streamed.push_back(l);
+      }
       const auto n = static_cast<int>(streamed.size());
       ASSERT_EQ(n % 2, 0) << layers << " " << held;
       ASSERT_LE(std::abs(n - (layers - held)), 1);
@@ -41,7 +42,9 @@ TEST(SpreadStages, AlternateAroundTheEndAndAreSpreadEvenly) {
         least = std::min(least, distance);
         most = std::max(most, distance);
       }
-      if (n > 0) EXPECT_LE(most - least, 2) << layers << " " << held;
+      if (n > 0) {
+        EXPECT_LE(most - least, 2) << layers << " " << held;
+      }
     }
   }
 }
