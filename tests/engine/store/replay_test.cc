@@ -16,7 +16,9 @@ namespace {
 using Sets = std::vector<std::vector<std::uint32_t>>;  // [tokens * layers]
 
 Trace MakeTrace(int layers, int neurons, const Sets& sets) {
-  Trace trace{.num_hidden_layers = layers, .intermediate_size = neurons};
+  Trace trace;
+  trace.num_hidden_layers = layers;
+  trace.intermediate_size = neurons;
   trace.begin.push_back(0);
   for (const auto& set : sets) {
     trace.neurons.insert(trace.neurons.end(), set.begin(), set.end());
