@@ -161,7 +161,10 @@ Result<Curve> MeasureCurve(BlockReader& reader, const std::string& device, doubl
   const double cell_s = 0.92 * seconds / kCells, sequential_s = 0.04 * seconds;
   Curve::Table table{};
   std::uint32_t largest = 0;
-  Status status;
+  // An idle device, or processor, takes a while to wake.
+  Status status =
+      probe.Rate(Curve::kChunks.front(), std::min(16, reader.depth()), 0.5 * cell_s, Order::kRandom)
+          .status();
   for (std::size_t i = 0; i < Curve::kChunks.size() && status.ok(); ++i) {
     const std::uint32_t chunk = Curve::kChunks[i];
     if (chunk > reader.size() || chunk % reader.alignment() != 0) continue;
