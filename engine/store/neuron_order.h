@@ -2,10 +2,17 @@
 // that one read brings several that are needed.
 //
 // The hot ones, which a cache holds anyway, come first, by frequency. The rest is cut into paths:
-// pairs of neurons, most common activations first, are made neighbours unless one of them has two
-// already or they are ends of one path (the greedy heuristic for a shortest tour). Neighbours that
-// are both needed are one run less, so the number of common activations is what to gather most of.
-// Paths follow each other by frequency, and neurons that were never active come last.
+// pairs of neurons, the closest first, are made neighbours unless one of them has two already or
+// they are ends of one path (the greedy heuristic for a shortest tour). Paths follow each other by
+// frequency, and neurons that were never active come last.
+//
+// Close are pairs with a large common^2 / either (tokens that activated both; one of them or both):
+// Jaccard's index times what there is to gain. Mean runs on held-out tokens, a 7B-shaped model with
+// topics (layer 3) and Tidepool (layers 1, 4), hot above 0.2:
+//   common^2 / either    8.38  1.40  1.43     common / either     8.14  1.41  1.43
+//   common - by chance   8.18  1.41  1.42     common              3.76  1.40  1.39
+//   common / the rarer   2.26  1.15  1.24     by frequency alone  1.29  1.09  1.15
+//   at random            1.05  1.03  1.10
 // *Source:* RIPPLE (Wang et al. 2024), section 4, for linking by co-activation.
 #pragma once
 

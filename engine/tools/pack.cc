@@ -223,7 +223,8 @@ Result<Packed> Write(const Source& source, BundleIndex index) {
   const auto begin = std::chrono::steady_clock::now();
   auto writer = BundleWriter::Open(source.out, std::move(index));
   if (!writer.ok())
-    return writer.status().Annotate(base::PathExists(source.out) ? "the old file stays" : "pack");
+    return base::PathExists(source.out) ? writer.status().Annotate("the old file stays")
+                                        : writer.status();
   Packed packed{.index = {}, .resumed = (*writer)->layers_done()};
   if (packed.resumed > 0)
     std::fprintf(stderr, "going on after layer %d, which an earlier run has written\n",

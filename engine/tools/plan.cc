@@ -130,11 +130,14 @@ Status WritePlot(const std::string& path, const std::vector<Row>& rows) {
   Plot plot{.title = "Needed neurons found in memory",
             .x = {.label = "neurons that fit in memory", .percent = true, .min = 0, .max = 1},
             .y = {.label = "hit rate", .percent = true, .min = 0, .max = 1}};
-  const auto colors = PlotColors(static_cast<int>(kPolicies));
+  // In the order of kCachePolicies; two of them often lie one above the other.
+  static constexpr const char* kColors[kPolicies] = {"#8c8c8c", "#e69f00", "#56b4e9",
+                                                     "#009e73", "#d55e00", "#000000"};
   for (std::size_t i = 0; i < kPolicies; ++i) {
     PlotSeries series{.label = std::string(CachePolicyName(kCachePolicies[i])),
-                      .color = colors[i],
-                      .dashed = kCachePolicies[i] == CachePolicy::kBelady};
+                      .color = kColors[i],
+                      .dashed = kCachePolicies[i] == CachePolicy::kBelady ||
+                                kCachePolicies[i] == CachePolicy::kHeat};
     for (const Row& row : rows) series.points.emplace_back(row.share, row.results[i].warm.rate());
     plot.series.push_back(std::move(series));
   }
