@@ -47,7 +47,7 @@ std::size_t NeuronStore::FixedBytes(const BundleIndex& index, const Options& opt
                   2 * alignment,
               kBundleAlignment);
   // Tables of this class, the queue and the order of eviction; the index in memory.
-  const std::size_t per_entry = 8 + 1 + 4 + 8 + sizeof(Use) + 4 * 4;
+  const std::size_t per_entry = 8 + 1 + 4 + 8 + 2 * sizeof(Use) + 4 * 4;
   return stages + rooms + entries * per_entry + options.slots * (4 + 16) + f * 256;
 }
 
@@ -92,7 +92,7 @@ Status NeuronStore::Allocate(std::unique_ptr<BlockReader> reader) {
   for (auto& stage : staged_) stage.reserve(neurons_);
   missing_.reserve(neurons_);
   ahead_.reserve(neurons_);
-  uses_.reserve(entries);
+  uses_.reserve(2 * entries);  // read ahead, then needed
   return OkStatus();
 }
 
@@ -141,15 +141,26 @@ Status NeuronStore::Preload() {
   return OkStatus();
 }
 
+// Until the step ends the entry stays if it is there.
+void NeuronStore::Hold(std::uint32_t entry, std::uint16_t mask) {
+  uses_.push_back({entry, mask, static_cast<std::int32_t>(heat_.last_use(entry))});
+  heat_.Hold(entry, now_);
+}
+
+// The last first: an entry may be held twice.
+void NeuronStore::ReleaseAll() {
+  for (std::size_t i = uses_.size(); i-- > 0;) heat_.Release(uses_[i].entry, uses_[i].before);
+}
+
 bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t flags) {
   const std::size_t at = At(layer, neuron);
   const auto entry = static_cast<std::uint32_t>(at);
   std::uint8_t& mine = flags_[at];
+  if (mask != 0 || where_[at] != nullptr) {
+    Hold(entry, mask);  // whoever needs it: its rows are multiplied when all are there
+  }
   if (mask != 0) {
-    const auto before = static_cast<std::int32_t>(heat_.last_use(entry));
-    heat_.Hold(entry, now_);  // whoever needs it: until the step ends it stays if it is there
     if ((mask & expected_mask_) == 0) flags |= kStaged;
-    uses_.push_back({entry, mask, before});
     ++counters_.needed;
     counters_.hits += where_[at] != nullptr ? 1 : 0;
   }
@@ -266,7 +277,9 @@ void NeuronStore::Arrive(const BundleQueue::Arrival& arrival) {
   }
   std::memcpy(slot, arrival.data, payload_bytes_);
   where_[at] = slot;
-  if (!wanted && InCache(slot)) flags = kUntested;
+  if (wanted || !InCache(slot)) return;
+  flags = kUntested;
+  Hold(entry, 0);  // never used, it would be the coldest and make room for the next that arrives
 }
 
 std::uint8_t* NeuronStore::SlotFor(std::uint32_t entry, int layer, std::uint8_t flags) {
@@ -327,7 +340,7 @@ void NeuronStore::EndLayer(int layer) {
 
 void NeuronStore::EndStep(int kept) {
   const Timed timed(counters_.manage_s);
-  for (const Use& use : uses_) heat_.Release(use.entry, use.before);
+  ReleaseAll();
   for (int t = 0; t < std::min(kept, kStepTokensMax); ++t) {
     for (const Use& use : uses_) {
       if ((use.mask >> t & 1) != 0) heat_.Touch(use.entry, now_ + t);
@@ -340,7 +353,7 @@ void NeuronStore::EndStep(int kept) {
 
 void NeuronStore::Abandon() {
   queue_->Abandon();
-  for (const Use& use : uses_) heat_.Release(use.entry, use.before);
+  ReleaseAll();
   uses_.clear();
   for (std::uint8_t& flags : flags_) flags &= kUntested;
   for (auto& stage : staged_) {
