@@ -184,8 +184,9 @@ TEST_F(NeuronStoreTest, GivesTheBytesThatWerePacked) {
         }
         const FlashCounters c = o.store->counters();
         EXPECT_GT(c.needed, 1000);
-        const std::int64_t hits = slots == 0 ? 0 : slots == 150 ? c.needed : c.hits;
-        EXPECT_EQ(c.hits, hits);  // with 150, all were read while it was made
+        if (slots == 150) {  // all were read while it was made
+          EXPECT_EQ(c.hits, c.needed);
+        }
       }
     }
   }
