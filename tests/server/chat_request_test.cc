@@ -108,6 +108,8 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
       {Body(R"("seed":"x")"), "seed"},
       {Body(R"("model":5)"), "model"},
       {Body(R"("x_thermocline":"sign")"), "x_thermocline"},
+      {Body(R"("x_thermocline":{"timeout_s":-1})"), "x_thermocline.timeout_s"},
+      {Body(R"("x_thermocline":{"timeout_s":"1"})"), "x_thermocline.timeout_s"},
       {Body(R"("x_thermocline":{"ffn_mode":1})"), "x_thermocline.ffn_mode"},
       {Body(R"("x_thermocline":{"ffn_mode":["sign"]})"), "x_thermocline.ffn_mode"},
       {Body(R"("x_thermocline":{"ffn_mode":")" + std::string(2000, 'x') + "\"}"),

@@ -31,6 +31,11 @@ TEST_F(ConfigTest, ReadsKeysAndOverrides) {
   EXPECT_EQ(config->model_path, "x=y");
 }
 
+TEST_F(ConfigTest, BytesMayHaveAUnit) {
+  EXPECT_EQ(Load("memory:\n  budget_bytes: 8GiB\n")->memory_budget_bytes, std::int64_t{8} << 30);
+  EXPECT_EQ(Load("memory:\n  budget_bytes: 4096\n")->memory_budget_bytes, 4096);
+}
+
 TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"server:\n  prot: 1\n", ":2: unknown key 'server.prot'; did you mean 'server.port'?"},
@@ -50,6 +55,10 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
       {"engine:\n  ffn_also: sign;exact\n", "engine.ffn_also"},
       {"engine:\n  ffn_recall: 1.5\n", "engine.ffn_recall: 1.5 is outside [0, 1]"},
       {"engine:\n  sign_slices: 6\n", "engine.sign_slices: 6 is outside [1, 5]"},
+      {"memory:\n  budget_bytes: lots\n", ":2: memory.budget_bytes: 'lots' is no number of bytes"},
+      {"memory:\n  budget_bytes: -5\n", "memory.budget_bytes"},
+      {"memory:\n  read_ahead: 1\n", "memory.read_ahead"},
+      {"server:\n  request_timeout_s: -1\n", "server.request_timeout_s"},
       {"engine:\n  audit_interval: 0\n  controller_recall: 0.9\n", "engine.controller_recall"},
   };
   for (const auto& [yaml, words] : cases) {

@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <new>
 
+#include "engine/base/log.h"
 #include "engine/exec/ffn_governor.h"
 #include "engine/exec/loaded_model.h"
 #include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
+#include "tests/engine/exec/flash_models.h"
 
 namespace {
 std::atomic<bool> counting{false};
@@ -32,8 +34,10 @@ namespace thermocline {
 namespace {
 
 // Counts what further tokens of a request allocate in one mode.
-void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "") {
+void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
+                         const exec::MemoryOptions& memory = {}) {
   exec::LoadOptions options;
+  options.memory = memory;
   options.model = SOURCE_DIR "/config/models/tidepool.gguf";
   options.threads = 2;
   options.ffn = ffn;
@@ -114,6 +118,18 @@ TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
   }
   ExpectNoAllocations({.modes = "exact", .also = "sign", .side_car = "", .audit_interval = 2},
                       "sign");
+}
+
+// Also while neurons come from flash, are evicted and read ahead.
+TEST(FlashDecodeLoop, AllocatesNothingPerToken) {
+  base::ConfigureLog(base::LogLevel::kError, false);
+  const std::string bundle = testing::TempDir() + "allocation_" + std::to_string(::getpid());
+  exec::PackNeurons(SOURCE_DIR "/config/models/tidepool.gguf", bundle);
+  for (const char* mode : {"exact", "sign", "dense"}) {
+    ExpectNoAllocations({.modes = mode, .also = "sign", .side_car = ""}, "",
+                        {.ffn_share = 0.7, .bundle = bundle});
+  }
+  std::remove(bundle.c_str());
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ inline std::vector<float> RunFfn(const LoadedModel& model, Transformer& transfor
                                  const FfnInput& input) {
   const int tokens = input.get().tokens;
   std::vector<float> out(static_cast<std::size_t>(tokens * model.config.hidden_size));
-  transformer.ffn().Run(layer, input.get(), false, out.data());
+  EXPECT_TRUE(transformer.ffn().Run(layer, input.get(), false, out.data()).ok());
   return out;
 }
 

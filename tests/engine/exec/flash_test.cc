@@ -1,0 +1,133 @@
+// Requests on a model whose neurons come from a device that fails or is late.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "engine/base/log.h"
+#include "engine/exec/ffn_governor.h"
+#include "engine/exec/loaded_model.h"
+#include "engine/sched/decode_loop.h"
+#include "tests/engine/exec/flash_models.h"
+#include "tests/engine/store/faulty_reader.h"
+
+namespace thermocline::exec {
+namespace {
+
+using std::chrono::milliseconds;
+
+class FlashRequests : public testing::Test {
+ protected:
+  void SetUp() override {
+    base::ConfigureLog(base::LogLevel::kError, false);
+    PackNeurons(kModel, bundle_);
+    LoadOptions options;
+    options.model = kModel;
+    options.threads = 2;
+    options.ffn.modes = "exact";
+    options.memory = {
+        .ffn_share = 0.6,
+        .bundle = bundle_,
+        .open_reader = [this](const std::string& path, const store::ReaderOptions& reading)
+            -> Result<std::unique_ptr<store::BlockReader>> {
+          ASSIGN_OR_RETURN(auto reader, store::OpenBlockReader(path, reading));
+          auto faulty = std::make_unique<store::FaultyReader>(std::move(reader));
+          device_ = faulty.get();
+          return std::unique_ptr<store::BlockReader>(std::move(faulty));
+        }};
+    auto model = LoadModel(options);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    model_ = *std::move(model);
+    transformer_ = model_->MakeTransformer(16, 512);
+    cache_ = *model_->MakeCache(512);
+    sampler_ = std::make_unique<Sampler>(model_->config.vocab_size);
+    governor_ = std::make_unique<FfnGovernor>(*model_, *transformer_, GovernorOptions{});
+  }
+  void TearDown() override { std::remove(bundle_.c_str()); }
+
+  TokenChannel::Update Run(std::optional<milliseconds> allowed = {}) {
+    sched::DecodeLoop loop({.transformer = *transformer_,
+                            .cache = *cache_,
+                            .prefixes = nullptr,
+                            .sampler = *sampler_,
+                            .governor = *governor_,
+                            .model = *model_,
+                            .tokenizer = *model_->tokenizer,
+                            .heartbeat = &heartbeat_});
+    const auto now = sched::SteadyClock::now();
+    sched::Job job{.request = {.prompt = {1, 400, 500},
+                               .sampling = {.temperature = 0, .logit_bias = {}},
+                               .max_tokens = 20,
+                               .stop = {},
+                               .ffn_mode = "",
+                               .ignore_eos = true},
+                   .channel = std::make_shared<TokenChannel>(std::function<void()>()),
+                   .submitted = now};
+    if (allowed.has_value()) job.request.deadline = now + *allowed;
+    Usage usage;
+    loop.Run(job, usage);
+    TokenChannel::Update update;
+    job.channel->Take(update);
+    return update;
+  }
+
+  static constexpr const char* kModel = SOURCE_DIR "/config/models/tidepool.gguf";
+  const std::string bundle_ = StrCat(testing::TempDir(), "flash-", ::getpid(), ".tcb");
+  store::FaultyReader* device_ = nullptr;  // of model_
+  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<FfnGovernor> governor_;
+  std::atomic<std::int64_t> heartbeat_{0};
+};
+
+TEST_F(FlashRequests, AnErrorOnceIsNotSeen) {
+  const auto want = Run();
+  EXPECT_EQ(want.reason, FinishReason::kLength);
+  device_->Inject({.kind = store::Fault::Kind::kError, .count = 1});
+  const auto got = Run();
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(model_->flash_counters().retries, 1);
+}
+
+TEST_F(FlashRequests, AFailingDeviceEndsTheRequestAndTheNextOneBeginsAnew) {
+  const auto want = Run();
+  device_->Inject({.kind = store::Fault::Kind::kError});
+  for (int i = 0; i < 2; ++i) {
+    const auto failed = Run();
+    EXPECT_EQ(failed.reason, FinishReason::kError);
+    EXPECT_EQ(failed.error.code(), StatusCode::kUnavailable);
+    EXPECT_NE(failed.error.message().find("layer "), std::string::npos) << failed.error.message();
+  }
+  device_->Clear();
+  EXPECT_EQ(Run().tokens, want.tokens);
+}
+
+// The device answers when nobody waits any more.
+TEST_F(FlashRequests, TheDeadlineHoldsWhileTheDeviceIsSilent) {
+  const auto want = Run();
+  device_->set_real_time(true);
+  device_->Inject({.kind = store::Fault::Kind::kDelay});
+  const std::int64_t before = heartbeat_;
+  const auto late = Run(milliseconds(300));
+  EXPECT_EQ(late.reason, FinishReason::kError);
+  EXPECT_EQ(late.error.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(late.error.message().find("waiting for the flash device"), std::string::npos)
+      << late.error.message();
+  EXPECT_GE(device_->time_given(), milliseconds(50));
+  EXPECT_GE(heartbeat_ - before, 2);  // a watchdog sees that it waits and does not hang
+  device_->Clear();
+  device_->Release();
+  EXPECT_EQ(Run(std::chrono::minutes(10)).tokens, want.tokens);
+}
+
+TEST_F(FlashRequests, ADeadlineThatHasPassedEndsTheRequestInTheQueue) {
+  const auto late = Run(milliseconds(0));
+  EXPECT_EQ(late.error.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(late.error.message().find("in the queue"), std::string::npos) << late.error.message();
+}
+
+}  // namespace
+}  // namespace thermocline::exec
