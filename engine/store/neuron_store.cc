@@ -47,7 +47,7 @@ std::size_t NeuronStore::FixedBytes(const BundleIndex& index, const Options& opt
                   2 * alignment,
               kBundleAlignment);
   // Tables of this class, the queue and the order of eviction; the index in memory.
-  const std::size_t per_entry = 8 + 1 + 4 + 8 + sizeof(Use) + 4 * 4;
+  const std::size_t per_entry = 8 + 1 + 4 + 8 + 2 * sizeof(Use) + 4 * 4;
   return stages + rooms + entries * per_entry + options.slots * (4 + 16) + f * 256;
 }
 
@@ -92,7 +92,7 @@ Status NeuronStore::Allocate(std::unique_ptr<BlockReader> reader) {
   for (auto& stage : staged_) stage.reserve(neurons_);
   missing_.reserve(neurons_);
   ahead_.reserve(neurons_);
-  uses_.reserve(entries);
+  uses_.reserve(2 * entries);
   return OkStatus();
 }
 
@@ -154,6 +154,7 @@ bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t f
     }
     uses_.push_back({entry, mask, before});
     ++counters_.needed;
+    fresh_uses_ += where_[at] == nullptr || (mine & kUntested) != 0 ? 1 : 0;
     counters_.hits += where_[at] != nullptr ? 1 : 0;
   }
   if ((mine & kUntested) != 0) {
@@ -269,7 +270,11 @@ void NeuronStore::Arrive(const BundleQueue::Arrival& arrival) {
   }
   std::memcpy(slot, arrival.data, payload_bytes_);
   where_[at] = slot;
-  if (!wanted && InCache(slot)) flags = kUntested;
+  if (wanted || !InCache(slot)) return;
+  flags = kUntested;
+  // Cold as it may be, it stays until its layer has had its turn.
+  uses_.push_back({entry, 0, static_cast<std::int32_t>(heat_.last_use(entry))});
+  heat_.Hold(entry, now_);
 }
 
 std::uint8_t* NeuronStore::SlotFor(std::uint32_t entry, int layer, std::uint8_t flags) {
@@ -328,9 +333,15 @@ void NeuronStore::EndLayer(int layer) {
   ahead_layer_ = -1;
 }
 
+// The last first: an entry may be held more than once.
+void NeuronStore::ReleaseUses() {
+  for (auto use = uses_.rbegin(); use != uses_.rend(); ++use)
+    heat_.Release(use->entry, use->before);
+}
+
 void NeuronStore::EndStep(int kept) {
   const Timed timed(counters_.manage_s);
-  for (const Use& use : uses_) heat_.Release(use.entry, use.before);
+  ReleaseUses();
   for (int t = 0; t < std::min(kept, kStepTokensMax); ++t) {
     for (const Use& use : uses_) {
       if ((use.mask >> t & 1) != 0) heat_.Touch(use.entry, now_ + t);
@@ -343,7 +354,7 @@ void NeuronStore::EndStep(int kept) {
 
 void NeuronStore::Abandon() {
   queue_->Abandon();
-  for (const Use& use : uses_) heat_.Release(use.entry, use.before);
+  ReleaseUses();
   uses_.clear();
   for (std::uint8_t& flags : flags_) flags &= kUntested;
   for (auto& stage : staged_) {
