@@ -178,7 +178,8 @@ class Engine::Impl {
             .ffn = governor_.Stats(),
             .flash = FlashStats(),
             .memory_budget = model_->memory.budget,
-            .memory_planned = model_->memory.total()};
+            .memory_planned = model_->memory.total(),
+            .heartbeat = heartbeat_.load(std::memory_order_relaxed)};
   }
 
  private:
@@ -189,7 +190,8 @@ class Engine::Impl {
                             .sampler = sampler_,
                             .governor = governor_,
                             .model = *model_,
-                            .tokenizer = *model_->tokenizer});
+                            .tokenizer = *model_->tokenizer,
+                            .heartbeat = &heartbeat_});
     transformer_->ffn().SetTrace(trace_.get());
     while (auto job = queue_.Pop()) {
       Usage usage;
@@ -256,6 +258,7 @@ class Engine::Impl {
   base::BoundedQueue<sched::Job> queue_;
   std::atomic<bool> accepting_{true};
   std::atomic<int> running_{0};
+  std::atomic<std::int64_t> heartbeat_{0};
   std::mutex mutex_;
   std::set<std::shared_ptr<TokenChannel>> live_;  // guarded by mutex_: queued or running
   std::thread thread_;                            // last: starts when all else is there

@@ -73,6 +73,9 @@ struct EngineStats {
     FlashCounters counters;
   } flash;
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
+  // Grows with every step of a request, and about every 50 ms while one waits for flash: one that
+  // runs while this stands still hangs.
+  std::int64_t heartbeat = 0;
 };
 
 // Thread-safe.

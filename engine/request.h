@@ -1,6 +1,8 @@
 // One generation, as the engine sees it: tokens in, limits, sampling.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@ struct Request {
   std::vector<std::string> stop;  // generation ends before the first of these in the text
   std::string ffn_mode = {};      // modes of the feed-forward networks (ffn_mode.h); "" = as loaded
   bool ignore_eos = false;        // go on after the model's stop tokens (benchmarks)
+  // The request ends with DeadlineExceeded when this has passed, also while it waits for flash.
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
 };
 
 enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };

@@ -27,9 +27,12 @@ struct TextKey {
 struct BoolKey {
   bool* target;
 };
+struct BytesKey {  // a number, or one with a unit: 8GiB
+  std::int64_t* target;
+};
 struct Key {
   std::string name;
-  std::variant<IntKey, DoubleKey, TextKey, BoolKey> kind;
+  std::variant<IntKey, DoubleKey, TextKey, BoolKey, BytesKey> kind;
 };
 
 // The one table of keys.
@@ -62,6 +65,10 @@ std::vector<Key> KeysOf(ServerConfig& c) {
       {"engine.controller_recall", DoubleKey{&c.ffn.controller_recall, 0, 1}},
       {"engine.queue_capacity", IntKey{&c.queue_capacity, 1, 10'000}},
       {"engine.prefill_chunk", IntKey{&c.prefill_chunk, 1, 4096}},
+      {"memory.budget_bytes", BytesKey{&c.memory_budget_bytes}},
+      {"memory.bundle", TextKey{&c.bundle, {}}},
+      {"memory.read_ahead", BoolKey{&c.read_ahead}},
+      {"memory.record_trace", TextKey{&c.record_trace, {}}},
       {"sampling.temperature", DoubleKey{&c.sampling.temperature, 0, 2}},
       {"sampling.top_k", IntKey{&c.sampling.top_k, 0, kMillion}},
       {"sampling.top_p", DoubleKey{&c.sampling.top_p, 0, 1}},
@@ -77,6 +84,7 @@ std::vector<Key> KeysOf(ServerConfig& c) {
       {"server.write_timeout_s", IntKey{&c.write_timeout_s, 1, 3600}},
       {"server.idle_timeout_s", IntKey{&c.idle_timeout_s, 1, 86'400}},
       {"server.drain_timeout_s", IntKey{&c.drain_timeout_s, 0, 3600}},
+      {"server.request_timeout_s", IntKey{&c.request_timeout_s, 0, 86'400}},
       {"server.admin", BoolKey{&c.admin}},
       {"metrics.prefix", TextKey{&c.metrics_prefix, {}}},
       {"log.level", TextKey{&c.log_level, {"debug", "info", "warning", "error", "off"}}},
@@ -121,6 +129,16 @@ Status SetBool(const BoolKey& key, const std::string& name, const std::string& t
   return OkStatus();
 }
 
+Status SetBytes(const BytesKey& key, const std::string& name, const std::string& text) {
+  const auto value = base::ParseBytes(text);
+  if (!value.has_value()) {
+    return base::InvalidArgument(name, ": '", text,
+                                 "' is no number of bytes, as 8GiB, 500MB or 1073741824");
+  }
+  *key.target = *value;
+  return OkStatus();
+}
+
 Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::string& text) {
   for (const Key& key : keys) {
     if (key.name != name) continue;
@@ -128,6 +146,7 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
     if (const auto* number = std::get_if<DoubleKey>(&key.kind))
       return SetDouble(*number, name, text);
     if (const auto* flag = std::get_if<BoolKey>(&key.kind)) return SetBool(*flag, name, text);
+    if (const auto* bytes = std::get_if<BytesKey>(&key.kind)) return SetBytes(*bytes, name, text);
     return SetText(std::get<TextKey>(key.kind), name, text);
   }
   std::vector<std::string> names;

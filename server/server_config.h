@@ -28,6 +28,11 @@ struct ServerConfig {
   bool quantize_head = false;
   int queue_capacity = 64;
   int prefill_chunk = 64;
+  // memory
+  std::int64_t memory_budget_bytes = 0;  // of the whole process; 0 = what the system allows
+  std::string bundle;                    // path; "" = MODEL.tcb
+  bool read_ahead = true;
+  std::string record_trace;  // path; "" = none
   // sampling: what a request leaves out
   SamplingParams sampling;
   int max_tokens = 0;
@@ -41,7 +46,8 @@ struct ServerConfig {
   int write_timeout_s = 30;
   int idle_timeout_s = 120;
   int drain_timeout_s = 30;
-  bool admin = false;  // routes below /admin
+  int request_timeout_s = 3600;  // 0 = none
+  bool admin = false;            // routes below /admin
   // metrics, log
   std::string metrics_prefix = "thermocline_";
   std::string log_level = "info";

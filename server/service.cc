@@ -37,6 +37,10 @@ Status Service::Load() {
                     .verify = config_.verify,
                     .quantize_head = config_.quantize_head,
                     .ffn = config_.ffn,
+                    .memory_budget_bytes = config_.memory_budget_bytes,
+                    .bundle = config_.bundle,
+                    .read_ahead = config_.read_ahead,
+                    .record_trace = config_.record_trace,
                     .on_progress = [this](double share) { load_progress_ = share; }});
   if (!engine.ok()) return fail(engine.status());
   engine_ = *std::move(engine);

@@ -21,7 +21,8 @@ DecodeLoop::DecodeLoop(const Params& p)
       sampler_(p.sampler),
       governor_(p.governor),
       model_(p.model),
-      tokenizer_(p.tokenizer) {
+      tokenizer_(p.tokenizer),
+      heartbeat_(p.heartbeat) {
   cached_.reserve(static_cast<std::size_t>(cache_.capacity()));
 }
 
@@ -38,13 +39,15 @@ FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
     return FinishReason::kError;
   }
   governor_.SetModes(*modes);
-  transformer_.SetOnWait([&job] { return !job.channel->cancelled(); });
+  transformer_.SetOnWait([this, &job] { return GoesOn(job); });
   const std::span<const float> logits = Prefill(job, usage);
   const std::size_t prompt = cached_.size();
   const auto prefilled = SteadyClock::now();
   usage.prefill_s = Seconds(prefilled - begin);
   if (!logits.empty()) reason = Decode(job, logits, usage, rest);
-  if (error_.code() == StatusCode::kCancelled) error_ = {};  // it was its own client's wish
+  const bool given_up = error_.code() == StatusCode::kCancelled;  // by GoesOn, while waiting
+  if (given_up) error_ = {};
+  if (error_.ok() && reason == FinishReason::kCancelled) error_ = WhyEnded(job, usage, given_up);
   if (!error_.ok()) reason = FinishReason::kError;
   transformer_.SetOnWait({});
   usage.decode_s = Seconds(SteadyClock::now() - prefilled);
@@ -57,6 +60,30 @@ FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
   return reason;
 }
 
+bool DecodeLoop::GoesOn(const Job& job) const {
+  if (heartbeat_ != nullptr) heartbeat_->fetch_add(1, std::memory_order_relaxed);
+  if (job.channel->cancelled()) return false;
+  const auto& deadline = job.request.deadline;
+  return !deadline.has_value() || SteadyClock::now() < *deadline;
+}
+
+Status DecodeLoop::WhyEnded(const Job& job, const Usage& usage, bool waited_for_flash) const {
+  if (job.channel->cancelled() || !job.request.deadline.has_value()) return OkStatus();
+  const auto allowed = Seconds(*job.request.deadline - job.submitted);
+  const char* device = waited_for_flash ? ", waiting for the flash device" : "";
+  const auto late = [&](auto&&... doing) {
+    return Status(StatusCode::kDeadlineExceeded,
+                  StrCat("the request did not end within ", allowed, " s: it was ", doing...));
+  };
+  if (usage.completion_tokens > 0) {
+    return late("writing the answer, after ", usage.completion_tokens, " tokens", device,
+                " (queue ", usage.queue_s, " s, prompt ", usage.prefill_s, " s)");
+  }
+  if (usage.queue_s >= allowed) return late("in the queue for ", usage.queue_s, " s");
+  return late("reading the prompt, after ", cached_.size(), " of ", usage.prompt_tokens, " tokens",
+              device, " (queue ", usage.queue_s, " s)");
+}
+
 std::span<const float> DecodeLoop::Prefill(const Job& job, Usage& usage) {
   const std::span<const int> prompt = job.request.prompt;
   cache_.Clear();
@@ -66,7 +93,7 @@ std::span<const float> DecodeLoop::Prefill(const Job& job, Usage& usage) {
   const auto chunk_max = static_cast<std::size_t>(transformer_.tokens_max());
   std::span<const float> logits;
   for (std::size_t begin = cached_.size(); begin < prompt.size(); begin += chunk_max) {
-    if (job.channel->cancelled()) return {};
+    if (!GoesOn(job)) return {};
     const std::size_t count = std::min(chunk_max, prompt.size() - begin);
     const bool last = begin + count == prompt.size();
     logits = Forward(prompt.subspan(begin, count),
@@ -103,7 +130,10 @@ FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& 
     if (!stops.Push(decoded, rest)) stops.Finish(rest);
   };
   while (true) {
-    if (job.channel->cancelled()) return FinishReason::kCancelled;
+    if (!GoesOn(job)) {
+      finish_text();
+      return FinishReason::kCancelled;
+    }
     const int token = sampler_.Sample(logits, request.sampling, cache_.length());
     if (tokenizer_.IsStop(token) && !request.ignore_eos) {
       finish_text();

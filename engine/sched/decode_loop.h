@@ -1,6 +1,7 @@
 // Runs one request: prefill in chunks, then a token at a time until something ends it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 
@@ -34,6 +35,7 @@ class DecodeLoop {
     exec::FfnGovernor& governor;
     const exec::LoadedModel& model;
     const text::Tokenizer& tokenizer;
+    std::atomic<std::int64_t>* heartbeat = nullptr;  // counts steps and slices of waiting
   };
   explicit DecodeLoop(const Params& params);
 
@@ -41,7 +43,11 @@ class DecodeLoop {
   FinishReason Run(Job& job, Usage& usage);
 
  private:
-  // Logits behind the last prompt token; empty if the client left.
+  // Whether the client still waits and the deadline has not passed.
+  bool GoesOn(const Job& job) const;
+  // What ends a job that GoesOn says does not: nothing, or DeadlineExceeded.
+  Status WhyEnded(const Job& job, const Usage& usage, bool waited_for_flash) const;
+  // Logits behind the last prompt token; empty if the job has ended.
   std::span<const float> Prefill(const Job& job, Usage& usage);
   // Runs the model on `tokens` and notes them as cached.
   std::span<const float> Forward(std::span<const int> tokens, exec::Transformer::Logits wanted,
@@ -55,7 +61,8 @@ class DecodeLoop {
   exec::FfnGovernor& governor_;
   const exec::LoadedModel& model_;
   const text::Tokenizer& tokenizer_;
-  Status error_;             // of this request: weights could not be read
+  std::atomic<std::int64_t>* const heartbeat_;
+  Status error_;             // of the last Forward: weights could not be read
   std::vector<int> cached_;  // the tokens in cache_, in order; never grows beyond its capacity
 };
 

@@ -124,13 +124,12 @@ void BundleQueue::Add(int layer, std::span<const int> neurons, Kind kind) {
 void BundleQueue::Promote(int layer) {
   auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
   auto& demand = queues_[static_cast<std::size_t>(Kind::kDemand)];
-  const auto mine = std::stable_partition(ahead.begin(), ahead.end(),
-                                          [&](const Read& r) { return r.layer != layer; });
-  for (auto it = mine; it != ahead.end(); ++it) {
-    it->kind = Kind::kDemand;
-    demand.push_back(*it);
-  }
-  ahead.erase(mine, ahead.end());
+  std::erase_if(ahead, [&](const Read& read) {
+    if (read.layer != layer) return false;
+    demand.push_back(read);
+    demand.back().kind = Kind::kDemand;
+    return true;
+  });
 }
 
 void BundleQueue::Drop(int layer, const std::function<void(int neuron)>& dropped) {

@@ -91,10 +91,9 @@ void LayerStream::Begin(int layer) {
     missing_[static_cast<std::size_t>(before)] = -1;
   in_stage_[stage] = layer;
   missing_[at] = static_cast<int>((l.image.size() + kLayerCheckBytes - 1) / kLayerCheckBytes);
-  if (queue_begin_ == queue_.size()) {
-    queue_.clear();
-    queue_begin_ = 0;
-  }
+  // What waits is of one other layer at most; what has left would pile up while the device is slow.
+  queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(queue_begin_));
+  queue_begin_ = 0;
   for (int i = 0; i < missing_[at]; ++i) queue_.push_back({layer, i, 0, epoch_});
 }
 
@@ -124,8 +123,7 @@ Status LayerStream::Wait(int layer) {
     return OkStatus();
   }
   while (stale_) {  // what was under way still writes to the stages
-    const int ended = reader_->Wait(ended_, kWaitSlice);
-    for (int i = 0; i < ended; ++i) RETURN_IF_ERROR(Finish(ended_[static_cast<std::size_t>(i)]));
+    RETURN_IF_ERROR(FinishAll(reader_->Wait(ended_, kWaitSlice)));
     stale_ = in_flight_ > 0;
     if (stale_ && on_wait_ && !on_wait_()) return GivenUp();
   }
@@ -140,11 +138,21 @@ Status LayerStream::Wait(int layer) {
     const int ended = reader_->Wait(ended_, kWaitSlice);
     const auto arrived = Clock::now();
     counters_.wait_s += std::chrono::duration<double>(arrived - begin).count();
-    for (int i = 0; i < ended; ++i) RETURN_IF_ERROR(Finish(ended_[static_cast<std::size_t>(i)]));
+    RETURN_IF_ERROR(FinishAll(ended));
     counters_.arrive_s += std::chrono::duration<double>(Clock::now() - arrived).count();
-    if (ended == 0 && on_wait_ && !on_wait_()) return GivenUp();
+    if (missing_[at] > 0 && on_wait_ && !on_wait_()) return GivenUp();
   }
   return OkStatus();
+}
+
+// All of them, whatever became of the first: what has ended is not in flight any more.
+Status LayerStream::FinishAll(int ended) {
+  Status first_error;
+  for (int i = 0; i < ended; ++i) {
+    Status status = Finish(ended_[static_cast<std::size_t>(i)]);
+    if (first_error.ok()) first_error = std::move(status);
+  }
+  return first_error;
 }
 
 Status LayerStream::Finish(const Completion& completion) {

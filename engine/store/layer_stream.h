@@ -60,6 +60,7 @@ class LayerStream {
   // Queues the layer's chunks.
   void Begin(int layer);
   void Pump();
+  Status FinishAll(int ended);
   Status Finish(const Completion& completion);
   int Next(int layer) const;  // streamed layer after this one, around the end
   std::uint32_t ChunkBytes(const Chunk& chunk) const;

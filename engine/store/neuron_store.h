@@ -92,7 +92,7 @@ class NeuronStore {
   static constexpr std::uint8_t kUntested = 8;  // it was read ahead and not needed so far
   struct Use {
     std::uint32_t entry;
-    std::uint16_t mask;
+    std::uint16_t mask;   // 0: it is held, but that is no use
     std::int32_t before;  // its last use
   };
 
@@ -106,13 +106,14 @@ class NeuronStore {
   }
   // Notes that the step needs the neuron; whether it must be read.
   bool Need(int layer, int neuron, std::uint16_t mask, std::uint8_t flags);
+  void Hold(std::uint32_t entry, std::uint16_t mask);
+  void ReleaseAll();
   void Arrive(const BundleQueue::Arrival& arrival);
   // A place for a bundle that arrives; null if it is to be dropped.
   std::uint8_t* SlotFor(std::uint32_t entry, int layer, std::uint8_t flags);
   std::uint8_t* StageSlot(int layer, std::uint32_t entry);
   bool InCache(const std::uint8_t* slot) const { return slot < stage_begin_; }
   void Leave(std::uint32_t entry);
-  void ReleaseUses();
 
   const BundleIndex index_;
   const Options options_;

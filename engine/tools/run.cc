@@ -96,6 +96,23 @@ void PrintSpeed(const Generation& g, const EngineStats& stats) {
                stats.threads, stats.cpu_isa.c_str(), ModesOf(stats).c_str());
 }
 
+// Null if memory holds all.
+Json FlashJson(const EngineStats::Flash& flash) {
+  if (!flash.used) return Json();
+  const FlashCounters& c = flash.counters;
+  return Json::Object{{"kind", flash.layers ? "layers" : "neurons"},
+                      {"bundle", flash.bundle},
+                      {"method", flash.method},
+                      {"reads", c.reads},
+                      {"bytes", c.bytes},
+                      {"needed", c.needed},
+                      {"hits", c.hits},
+                      {"retries", c.retries},
+                      {"wait_s", c.wait_s},
+                      {"manage_s", c.manage_s},
+                      {"arrive_s", c.arrive_s}};
+}
+
 Json ToJson(const Generation& g, const EngineStats& stats) {
   return Json::Object{
       {"text", g.text},
@@ -104,6 +121,9 @@ Json ToJson(const Generation& g, const EngineStats& stats) {
       {"completion_tokens", g.usage.completion_tokens},
       {"finish_reason", ReasonName(g.reason)},
       {"ffn_mode", ModesOf(stats)},
+      {"memory_budget", static_cast<std::int64_t>(stats.memory_budget)},
+      {"memory_planned", static_cast<std::int64_t>(stats.memory_planned)},
+      {"flash", FlashJson(stats.flash)},
       {"timings",
        Json::Object{{"load_s", stats.load_s},
                     {"prefill_s", g.usage.prefill_s},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <optional>
 
 #include "engine/text/tokenizer.h"
 #include "server/http/admin.h"
@@ -117,6 +119,16 @@ std::variant<std::vector<int>, openai::ApiError> EncodeChat(Service& service,
   return tokens;
 }
 
+// From now on; 0 = none. A request may ask for less time than the server allows, not for more.
+std::optional<std::chrono::steady_clock::time_point> DeadlineOf(double allowed_s, double asked_s) {
+  double seconds = asked_s;
+  if (allowed_s > 0 && (asked_s == 0 || asked_s > allowed_s)) seconds = allowed_s;
+  if (seconds == 0) return std::nullopt;
+  using Clock = std::chrono::steady_clock;
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 Action ChatCompletions(Service& service, const HttpRequest& request, const ResponseHead& head) {
   auto parsed = openai::ParseChatRequest(
       request.body(),
@@ -134,6 +146,7 @@ Action ChatCompletions(Service& service, const HttpRequest& request, const Respo
     return RefusalResponse(service, head, not_ready);
   auto prompt = EncodeChat(service, chat.conversation);
   if (const auto* error = std::get_if<openai::ApiError>(&prompt)) return refuse(*error);
+  chat.request.deadline = DeadlineOf(service.config().request_timeout_s, chat.timeout_s);
   chat.request.prompt = std::get<std::vector<int>>(std::move(prompt));
   return GenerationPlan{.request = std::move(chat.request),
                         .answer = openai::MakeAnswerHead(service.model_name(), chat.include_usage),

@@ -324,6 +324,10 @@ void Session::FinishGeneration(const TokenChannel::Update& update) {
   const Status failure = update.reason == FinishReason::kError
                              ? update.error
                              : base::Unavailable("the server is shutting down");
+  if (update.reason == FinishReason::kError) {
+    service_.metrics().RequestFailed(failure.code());
+    base::LogError("id=", head_.request_id, ": ", failure.message());
+  }
   if (streaming_ && headers_sent_) {
     std::string events;
     if (complete) {
@@ -339,6 +343,11 @@ void Session::FinishGeneration(const TokenChannel::Update& update) {
     return;
   }
   channel_.reset();
+  if (update.reason == FinishReason::kError) {
+    const openai::ApiError error = openai::FromStatus(failure);
+    const bool wait = error.http_status == 503;
+    return Respond(ErrorResponse(head_, error, wait ? service_.RetryAfterSeconds() : 0));
+  }
   if (!complete) return Respond(RefusalResponse(service_, head_, failure));
   Respond(
       JsonResponse(head_, 200, openai::WholeAnswer(answer_, text_, update.reason, update.usage)));

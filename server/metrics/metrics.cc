@@ -10,6 +10,7 @@
 
 #include "server/metrics/catch_up.h"
 #include "server/metrics/ffn_metrics.h"
+#include "server/metrics/flash_metrics.h"
 #include "server/openai/chat_response.h"
 
 namespace thermocline::server {
@@ -65,6 +66,11 @@ struct Metrics::Impl {
                       .Name(p + "requests_cancelled_total")
                       .Help("Generations whose client left, by phase")
                       .Register(registry)),
+        failed(BuildCounter()
+                   .Name(p + "requests_failed_total")
+                   .Help("Generations ended by an error: device (it did not answer or failed), "
+                         "data (not the bytes that were written), deadline, other")
+                   .Register(registry)),
         prompt_tokens(BuildCounter()
                           .Name(p + "prompt_tokens_total")
                           .Help("Prompt tokens, by where they came from")
@@ -174,7 +180,8 @@ struct Metrics::Impl {
                        .Name(p + "model_info")
                        .Help("The model served; always 1")
                        .Register(registry)),
-        ffn(registry, p) {
+        ffn(registry, p),
+        flash(registry, p) {
     BuildGauge()
         .Name(p + "build_info")
         .Help("The program; always 1")
@@ -185,7 +192,8 @@ struct Metrics::Impl {
 
   prometheus::Registry registry;
   const std::string prefix;
-  prometheus::Family<prometheus::Counter>&requests, &success, &rejected, &cancelled, &prompt_tokens;
+  prometheus::Family<prometheus::Counter>&requests, &success, &rejected, &cancelled, &failed,
+      &prompt_tokens;
   prometheus::Counter& generation_tokens;
   prometheus::Histogram &first_token, &inter_token, &end_to_end, &queue_time, &prefill_time,
       &decode_time, &request_prompt_tokens, &request_generation_tokens;
@@ -199,6 +207,7 @@ struct Metrics::Impl {
   prometheus::Counter& prefix_evictions;
   prometheus::Family<prometheus::Gauge>& model_info;
   FfnMetrics ffn;
+  FlashMetrics flash;
   std::mutex expose_mutex;  // of what a scrape brings up to date
 };
 
@@ -213,6 +222,14 @@ void Metrics::RequestRejected(const std::string& reason) {
 }
 void Metrics::RequestCancelled(const std::string& phase) {
   impl_->cancelled.Add({{"phase", phase}, {"cause", "disconnect"}}).Increment();
+}
+
+void Metrics::RequestFailed(StatusCode code) {
+  const char* reason = code == StatusCode::kUnavailable        ? "device"
+                       : code == StatusCode::kDataLoss         ? "data"
+                       : code == StatusCode::kDeadlineExceeded ? "deadline"
+                                                               : "other";
+  impl_->failed.Add({{"reason", reason}}).Increment();
 }
 
 void Metrics::RequestFinished(FinishReason reason, const Usage& usage, double total_s) {
@@ -263,6 +280,10 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
     ExposePrefixCache(stats->prefix_cache);
     impl_->memory.Add({{"kind", "predictors"}}).Set(static_cast<double>(stats->predictor_bytes));
     impl_->ffn.Expose(*stats);
+    impl_->flash.Expose(*stats);
+    if (stats->flash.used && !stats->flash.layers)
+      impl_->memory.Add({{"kind", "flash_cache"}})
+          .Set(static_cast<double>(stats->flash.cache_bytes));
     impl_->bytes_per_token.Set(static_cast<double>(stats->bytes_per_token) -
                                SavedBytesPerToken(stats->ffn));
     impl_->model_info

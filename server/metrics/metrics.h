@@ -21,6 +21,8 @@ class Metrics {
   void RequestEnded(const std::string& route, int http_status);
   void RequestRejected(const std::string& reason);
   void RequestCancelled(const std::string& phase);
+  // A generation that an error of ours ended.
+  void RequestFailed(StatusCode code);
   void RequestFinished(FinishReason reason, const Usage& usage, double total_s);
   void FirstToken(double seconds);
   void InterToken(double seconds);

@@ -14,6 +14,7 @@ constexpr std::size_t kStopBytesMax = 256;
 constexpr std::size_t kLogitBiasMax = 1024;
 constexpr std::size_t kMessagesMax = 4096;
 constexpr std::size_t kFfnModeBytesMax = 1024;
+constexpr double kTimeoutMax = 86'400;  // seconds
 
 // A content that is a string, null, absent, or a list of text parts.
 bool ReadContent(const Json* content, const std::string& where, Fields& fields, Json& out) {
@@ -204,7 +205,8 @@ void RefuseUnsupported(Fields& fields) {
 
 // {"ffn_mode": "sign"}: what OpenAI's API has no field for. Unknown keys are refused: a misspelt
 // one would silently change nothing. The engine knows the modes.
-void ReadExtension(Fields& fields, Request& out) {
+void ReadExtension(Fields& fields, ChatRequest& chat) {
+  Request& out = chat.request;
   const Json* extension = fields.Find("x_thermocline");
   if (extension == nullptr) return;
   if (!extension->is_object()) {
@@ -213,13 +215,14 @@ void ReadExtension(Fields& fields, Request& out) {
     return;
   }
   for (const auto& [key, value] : extension->as_object()) {
-    if (key == "ffn_mode") continue;
-    fields.Fail("x_thermocline." + key,
-                StrCat("'x_thermocline' has no field '", key, "'; it has 'ffn_mode'"));
+    if (key == "ffn_mode" || key == "timeout_s") continue;
+    fields.Fail("x_thermocline." + key, StrCat("'x_thermocline' has no field '", key,
+                                               "'; it has 'ffn_mode' and 'timeout_s'"));
   }
   Fields inner(*extension);
   out.ffn_mode = inner.String("ffn_mode", "");
-  if (!inner.ok()) fields.Fail("x_thermocline.ffn_mode", inner.error().message);
+  chat.timeout_s = inner.Double("timeout_s", 0, 0, kTimeoutMax);
+  if (!inner.ok()) fields.Fail("x_thermocline." + inner.error().param, inner.error().message);
   if (out.ffn_mode.size() > kFfnModeBytesMax) {
     fields.Fail("x_thermocline.ffn_mode",
                 StrCat("'ffn_mode' has ", out.ffn_mode.size(), " bytes; at most ", kFfnModeBytesMax,
@@ -246,7 +249,7 @@ std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body,
   out.request.stop = ReadStops(fields);
   out.stream = fields.Bool("stream", false);
   RefuseUnsupported(fields);
-  ReadExtension(fields, out.request);
+  ReadExtension(fields, out);
   if (const Json* options = fields.Find("stream_options")) {
     Fields inner(*options);
     if (!options->is_object())

@@ -16,6 +16,7 @@ struct ChatRequest {
   Request request;    // without its prompt
   bool stream = false;
   bool include_usage = false;  // a usage chunk at the end of a stream
+  double timeout_s = 0;        // 0 = the server's
 };
 
 struct ChatDefaults {

@@ -64,6 +64,9 @@ ApiError FromStatus(const Status& status, const std::string& param) {
     case StatusCode::kDeadlineExceeded:
       server(504, "server_error", "timeout");
       break;
+    case StatusCode::kDataLoss:  // what the model's file holds is not what was written
+      server(500, "server_error", "data_loss");
+      break;
     default:
       error.message = "internal error; the server's log has the details";
       break;
