@@ -40,7 +40,7 @@ struct MemoryPlan {
   bool heads_held = true;                // kNeurons: the deciding rows are all in memory
   std::size_t slots = 0;                 // kNeurons: neurons of the cache
   int stages = 2;                        // kNeurons: layers that may pass through at a time
-  int reads = 64;                        // under way at a time
+  int reads = 128;                       // under way at a time
   std::uint32_t read_bytes = 128 << 10;  // kNeurons: of one, at most
   bool read_ahead = true;                // kNeurons: as MemoryOptions
   std::vector<int> stage_of = {};        // kLayers: [L] as store::SpreadStages

@@ -219,6 +219,8 @@ class SparseFfn {
   const bool read_ahead_;
   // Guesses are given up for a while when most of what they read was for nothing.
   int guesses_ = 0, guesses_skipped_ = 0;
+  std::int64_t fresh_uses_ = 0;                           // of the store, at the last guess
+  float fresh_mean_ = 0;                                  // of late, between guesses
   std::int64_t guessed_useful_ = 0, guessed_wasted_ = 0;  // bytes, when they were last judged
   bool next_needs_all_ = false;  // the layer after the one at hand, in this step
 };

@@ -4,8 +4,8 @@
 //
 // Reads of a layer, and what the threads do meanwhile:
 //   predict (or, where the heads are held, multiply the gates) -> what is needed -> reads start
-//   multiply the neurons in memory        | reads of this layer
-//   guess the next layer's, if reads last | reads of this layer, then the guessed ones
+//   guess what the next layer will need   | reads of this layer
+//   multiply the neurons in memory        | reads of this layer, then the guessed ones
 //   wait; multiply those that came late   | guessed ones
 //   sum the down rows, attention, ...     | guessed ones
 #include <algorithm>
@@ -60,9 +60,10 @@ Status SparseFfn::FindOnFlash(int layer, const Input& input, const FfnPolicy& po
     });
   };
   const bool some_late = flash_->reading();
+  if (input.tokens == 1) ReadNextAhead(layer, input);
   compute(false);
+  flash_->Poke();
   if (some_late) {
-    if (input.tokens == 1) ReadNextAhead(layer, input);
     RETURN_IF_ERROR(flash_->Await());
     compute(true);
   }
@@ -158,8 +159,14 @@ void SparseFfn::CloseRange(int range, int tokens) {
   counts.live = live;
 }
 
+// A guess costs a prediction: it must have something to read, and mostly be right.
 bool SparseFfn::GuessesPay() {
   constexpr int kJudgedAfter = 256, kSkipped = 4096;  // guesses
+  constexpr std::int64_t kFreshMin = 4;               // neurons a layer that had to be read
+  const std::int64_t fresh = flash_->fresh_uses();
+  fresh_mean_ += (static_cast<float>(fresh - fresh_uses_) - fresh_mean_) / 32;
+  fresh_uses_ = fresh;
+  if (fresh_mean_ < kFreshMin) return false;
   if (guesses_skipped_ > 0) return --guesses_skipped_ == 0;
   if (++guesses_ < kJudgedAfter) return true;
   const FlashCounters c = flash_->counters();

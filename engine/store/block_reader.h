@@ -51,6 +51,9 @@ class BlockReader {
   // Reads that have ended, at least one unless the time is up or nothing is in flight; 0 ms does
   // not wait. Returns how many were written to `out`. Each read ends exactly once.
   virtual int Wait(std::span<Completion> out, std::chrono::milliseconds timeout) = 0;
+  // How many reads Wait had better wait for at once, where they are in flight: fewer calls to the
+  // kernel. A hint; what has ended already comes without waiting.
+  virtual void SetBatch(int /*reads*/) {}
   int in_flight() const { return in_flight_; }
 
  protected:

@@ -13,6 +13,10 @@ namespace thermocline::store {
 namespace {
 
 constexpr int kTriesMax = 3;
+constexpr int kBatchMax = 16;         // reads waited for at once
+// A device serves what it has in any order: reads ahead are started when demand reads are nearly
+// through, or they would be served in their stead.
+constexpr int kDemandWhileAheadMax = 4;
 constexpr double kOverReadMax = 1.5;  // bytes read over bytes wanted
 
 std::uint64_t RoundDown(std::uint64_t value, std::uint64_t unit) { return value / unit * unit; }
@@ -144,11 +148,15 @@ void BundleQueue::Drop(int layer, const std::function<void(int neuron)>& dropped
 }
 
 void BundleQueue::Pump() {
+  // While the device has plenty to do, reads that end are not replaced one by one.
+  if (4 * in_flight_ > 3 * reader_->depth()) return;
   starting_.clear();
   while (!free_rooms_.empty()) {
     auto& demand = queues_[static_cast<std::size_t>(Kind::kDemand)];
     auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
-    const bool may_ahead = !ahead.empty() && ahead_in_flight_ < options_.ahead_in_flight_max;
+    const int demand_in_flight = in_flight_ + static_cast<int>(starting_.size()) - ahead_in_flight_;
+    const bool may_ahead = !ahead.empty() && demand_in_flight <= kDemandWhileAheadMax &&
+                           ahead_in_flight_ < options_.ahead_in_flight_max;
     if (demand.empty() && !may_ahead) break;
     auto& queue = demand.empty() ? ahead : demand;
     const std::size_t room = free_rooms_.back();
@@ -172,6 +180,7 @@ void BundleQueue::Pump() {
 Status BundleQueue::Poll(std::chrono::milliseconds timeout, const Sink& sink) {
   Pump();
   const auto begin = std::chrono::steady_clock::now();
+  reader_->SetBatch(std::min(in_flight_ / 4, kBatchMax));
   const int ended = reader_->Wait(ended_, timeout);
   const auto arrived = std::chrono::steady_clock::now();
   Status first_error;

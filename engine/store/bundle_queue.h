@@ -26,7 +26,7 @@ class BundleQueue {
     // Bytes that cost as much as a read of their own: smaller gaps between wanted bundles are read
     // with them, as long as a read is at most 1.5 times what is wanted of it.
     std::uint32_t gap_bytes_max = 12 << 10;
-    int ahead_in_flight_max = 64;  // reads ahead under way at a time: a demand read waits for them
+    int ahead_in_flight_max = 96;  // reads ahead under way at a time: a demand read waits for them
   };
   // Borrows `index`. ResourceExhausted: no memory for what is being read.
   static Result<std::unique_ptr<BundleQueue>> Create(const BundleIndex& index,

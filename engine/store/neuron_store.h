@@ -66,6 +66,8 @@ class NeuronStore {
   void ReadAhead(int layer, std::span<const int> neurons);
   void ReadAllAhead(int layer);
   bool reading() const { return wanted_ > 0; }
+  // Neurons needed so far that were not in memory, or only because they had been read ahead.
+  std::int64_t fresh_uses() const { return fresh_uses_; }
   // Takes what has come and starts what waits, without waiting: between other work, so that the
   // device is never idle for want of being told. Errors come again from Await.
   void Poke();
@@ -131,7 +133,8 @@ class NeuronStore {
   std::vector<Use> uses_;     // of this step
   std::vector<int> ahead_;    // neurons of ahead_layer_ that are read ahead
   int ahead_layer_ = -1;
-  Status error_;            // that Poke met
+  Status error_;  // that Poke met
+  std::int64_t fresh_uses_ = 0;
   std::size_t wanted_ = 0;  // neurons that Await waits for
   std::int64_t now_ = 0;    // tokens kept so far
   std::uint16_t expected_mask_ = 0xFFFF;

@@ -100,6 +100,8 @@ class UringReader final : public FileReader {
     Flush();
   }
 
+  void SetBatch(int reads) override { batch_ = reads; }
+
   int Wait(std::span<Completion> out, std::chrono::milliseconds timeout) override {
     if (out.empty() || in_flight_ == 0) return 0;
     Flush();
@@ -152,7 +154,9 @@ class UringReader final : public FileReader {
     limit.tv_sec = time.count() / kSecond;
     limit.tv_nsec = time.count() % kSecond;
     io_uring_cqe* first = nullptr;
-    CheckTransient(io_uring_submit_and_wait_timeout(&ring_, &first, 1, &limit, nullptr));
+    const int wanted = std::clamp(batch_, 1, in_flight_);
+    CheckTransient(io_uring_submit_and_wait_timeout(&ring_, &first, static_cast<unsigned>(wanted),
+                                                    &limit, nullptr));
   }
 
   int Reap(std::span<Completion> out) {
@@ -177,6 +181,7 @@ class UringReader final : public FileReader {
     if (!transient) CHECK_EQ(result, 0);
   }
 
+  int batch_ = 1;
   io_uring ring_;
   bool file_registered_ = false, memory_registered_ = false, refusal_logged_ = false;
 };
