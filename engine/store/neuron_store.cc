@@ -147,6 +147,198 @@ void NeuronStore::Hold(std::uint32_t entry, std::uint16_t mask) {
   heat_.Hold(entry, now_);
 }
 
+// The last first: an entry may be held twice.
+void NeuronStore::ReleaseAll() {
+  for (std::size_t i = uses_.size(); i-- > 0;) heat_.Release(uses_[i].entry, uses_[i].before);
+}
+
+bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t flags) {
+  const std::size_t at = At(layer, neuron);
+  const auto entry = static_cast<std::uint32_t>(at);
+  std::uint8_t& mine = flags_[at];
+  if (mask != 0 || where_[at] != nullptr) {
+    Hold(entry, mask);  // whoever needs it: its rows are multiplied when all are there
+  }
+  if (mask != 0) {
+    if ((mask & expected_mask_) == 0) flags |= kStaged;
+    ++counters_.needed;
+    fresh_uses_ += where_[at] == nullptr || (mine & kUntested) != 0 ? 1 : 0;
+    counters_.hits += where_[at] != nullptr ? 1 : 0;
+  }
+  if ((mine & kUntested) != 0) {
+    mine &= static_cast<std::uint8_t>(~kUntested);
+    counters_.ahead_useful_bytes += static_cast<std::int64_t>(payload_bytes_);
+  }
+  if (where_[at] != nullptr || (mine & kWanted) != 0) return false;
+  ++wanted_;
+  const bool pending = (mine & kPending) != 0;
+  if (pending) counters_.ahead_useful_bytes += static_cast<std::int64_t>(payload_bytes_);
+  mine |= static_cast<std::uint8_t>(kPending | kWanted | flags);
+  return !pending;
+}
+
+void NeuronStore::Request(int layer, std::span<const int> neurons,
+                          std::span<const std::uint16_t> masks) {
+  const Timed timed(counters_.manage_s);
+  missing_.clear();
+  for (std::size_t k = 0; k < neurons.size(); ++k) {
+    if (Need(layer, neurons[k], masks.empty() ? std::uint16_t{1} : masks[k], 0))
+      missing_.push_back(neurons[k]);
+  }
+  if (layer == ahead_layer_) {  // queued guesses: wanted ones are read now, the others never
+    queue_->Drop(layer, [&](int neuron) {
+      std::uint8_t& flags = flags_[At(layer, neuron)];
+      if ((flags & kWanted) != 0) {
+        missing_.push_back(neuron);
+        counters_.ahead_useful_bytes -= static_cast<std::int64_t>(payload_bytes_);
+      } else {
+        flags = 0;
+      }
+    });
+  }
+  queue_->Add(layer, missing_, BundleQueue::Kind::kDemand);
+  queue_->Pump();
+}
+
+void NeuronStore::RequestAll(int layer) {
+  const Timed timed(counters_.manage_s);
+  missing_.clear();
+  for (int neuron = 0; neuron < static_cast<int>(neurons_); ++neuron) {
+    if (Need(layer, neuron, 0, kStaged)) missing_.push_back(neuron);
+  }
+  queue_->Promote(layer);
+  queue_->Add(layer, missing_, BundleQueue::Kind::kDemand);
+  queue_->Pump();
+}
+
+void NeuronStore::ReadAhead(int layer, std::span<const int> neurons) {
+  const Timed timed(counters_.manage_s);
+  missing_.clear();
+  for (const int neuron : neurons) {
+    std::uint8_t& flags = flags_[At(layer, neuron)];
+    if (where_[At(layer, neuron)] != nullptr || (flags & kPending) != 0) continue;
+    flags |= kPending;
+    missing_.push_back(neuron);
+  }
+  ahead_layer_ = layer;
+  ahead_.assign(missing_.begin(), missing_.end());
+  queue_->Add(layer, missing_, BundleQueue::Kind::kAhead);
+  queue_->Pump();
+}
+
+void NeuronStore::ReadAllAhead(int layer) {
+  if (options_.stages < 2) return;
+  const Timed timed(counters_.manage_s);
+  missing_.clear();
+  for (int neuron = 0; neuron < static_cast<int>(neurons_); ++neuron) {
+    std::uint8_t& flags = flags_[At(layer, neuron)];
+    if (where_[At(layer, neuron)] != nullptr || (flags & kPending) != 0) continue;
+    flags |= kPending | kStaged;
+    missing_.push_back(neuron);
+  }
+  ahead_layer_ = layer;
+  ahead_.assign(missing_.begin(), missing_.end());
+  queue_->Add(layer, missing_, BundleQueue::Kind::kAhead);
+  queue_->Pump();
+}
+
+Status NeuronStore::Await() {
+  const BundleQueue::Sink sink = [this](const BundleQueue::Arrival& a) { Arrive(a); };
+  while (wanted_ > 0) {
+    RETURN_IF_ERROR(error_);
+    RETURN_IF_ERROR(queue_->Poll(kWaitSlice, sink));
+    if (wanted_ > 0 && on_wait_ && !on_wait_())
+      return Status(StatusCode::kCancelled, "given up while waiting for flash");
+  }
+  return OkStatus();
+}
+
+void NeuronStore::Poke() {
+  if (queue_->idle() || !error_.ok()) return;
+  error_ = queue_->Poll(std::chrono::milliseconds(0),
+                        [this](const BundleQueue::Arrival& a) { Arrive(a); });
+}
+
+void NeuronStore::Arrive(const BundleQueue::Arrival& arrival) {
+  const std::size_t at = At(arrival.layer, arrival.neuron);
+  const auto entry = static_cast<std::uint32_t>(at);
+  std::uint8_t& flags = flags_[at];
+  const bool wanted = (flags & kWanted) != 0;
+  if ((flags & kPending) == 0 || where_[at] != nullptr) {  // its layer is done, or it came twice
+    if (arrival.kind == BundleQueue::Kind::kAhead)
+      counters_.ahead_wasted_bytes += static_cast<std::int64_t>(payload_bytes_);
+    return;
+  }
+  std::uint8_t* slot = SlotFor(entry, arrival.layer, flags);
+  wanted_ -= wanted ? 1 : 0;
+  flags = 0;
+  if (slot == nullptr) {
+    counters_.ahead_wasted_bytes += static_cast<std::int64_t>(payload_bytes_);
+    return;
+  }
+  std::memcpy(slot, arrival.data, payload_bytes_);
+  where_[at] = slot;
+  if (wanted || !InCache(slot)) return;
+  flags = kUntested;
+  Hold(entry, 0);  // never used, it would be the coldest and make room for the next that arrives
+}
+
+std::uint8_t* NeuronStore::SlotFor(std::uint32_t entry, int layer, std::uint8_t flags) {
+  if ((flags & kStaged) != 0) return StageSlot(layer, entry);
+  if (free_slots_.empty()) {
+    const bool wanted = (flags & kWanted) != 0;
+    const std::uint32_t coldest = wanted ? heat_.EvictFor(entry, now_) : heat_.Evict(now_);
+    if (coldest == HeatOrder::kNone) {
+      if (!wanted) return nullptr;
+      ++counters_.overflows;
+      return StageSlot(layer, entry);
+    }
+    Leave(coldest);
+    ++counters_.evictions;
+  }
+  const std::uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  heat_.Insert(entry);
+  return reinterpret_cast<std::uint8_t*>(memory_.data()) + slot * slot_bytes_;
+}
+
+void NeuronStore::Leave(std::uint32_t entry) {
+  const auto* base = reinterpret_cast<const std::uint8_t*>(memory_.data());
+  free_slots_.push_back(
+      static_cast<std::uint32_t>(static_cast<std::size_t>(where_[entry] - base) / slot_bytes_));
+  where_[entry] = nullptr;
+  if ((flags_[entry] & kUntested) != 0) {
+    flags_[entry] = 0;
+    counters_.ahead_wasted_bytes += static_cast<std::int64_t>(payload_bytes_);
+  }
+}
+
+std::uint8_t* NeuronStore::StageSlot(int layer, std::uint32_t entry) {
+  auto& stage = staged_[static_cast<std::size_t>(layer) % staged_.size()];
+  const std::size_t slot =
+      options_.slots + static_cast<std::size_t>(layer) % staged_.size() * neurons_ + stage.size();
+  stage.push_back(entry);
+  return reinterpret_cast<std::uint8_t*>(memory_.data()) + slot * slot_bytes_;
+}
+
+void NeuronStore::EndLayer(int layer) {
+  const Timed timed(counters_.manage_s);
+  auto& stage = staged_[static_cast<std::size_t>(layer) % staged_.size()];
+  for (const std::uint32_t entry : stage) {
+    where_[entry] = nullptr;
+    flags_[entry] = 0;
+  }
+  stage.clear();
+  if (layer != ahead_layer_) return;
+  queue_->Drop(layer, [](int) {});
+  for (const int neuron : ahead_) {  // what is under way arrives too late
+    std::uint8_t& flags = flags_[At(layer, neuron)];
+    if ((flags & kPending) != 0) flags = 0;
+  }
+  ahead_.clear();
+  ahead_layer_ = -1;
+}
+
 void NeuronStore::EndStep(int kept) {
   const Timed timed(counters_.manage_s);
   ReleaseAll();
