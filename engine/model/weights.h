@@ -118,7 +118,8 @@ struct LoadWeightsOptions {
   // The stage of memory that a layer's weights pass through, from 0; -1 = it has its own, and is
   // read at load. Empty = -1. Layers of a stage share its bytes, and are not read.
   std::function<int(int)> stage = {};
-  std::function<void(double)> on_progress = {};  // share done, from one thread at a time; may be empty
+  std::function<void(double)> on_progress =
+      {};  // share done, from one thread at a time; may be empty
 };
 
 // Reads and packs every tensor, on `pool`'s threads. InvalidArgument or Unimplemented name the

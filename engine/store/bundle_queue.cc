@@ -13,7 +13,7 @@ namespace thermocline::store {
 namespace {
 
 constexpr int kTriesMax = 3;
-constexpr int kBatchMax = 16;         // reads waited for at once
+constexpr int kBatchMax = 16;  // reads waited for at once
 // A device serves what it has in any order: reads ahead are started when demand reads are nearly
 // through, or they would be served in their stead.
 constexpr int kDemandWhileAheadMax = 4;

@@ -66,20 +66,17 @@ std::string ProcessorName() {
 // What flash did while tokens were decoded.
 class FlashRun {
  public:
-  void Add(const FlashCounters& before, const FlashCounters& after, double seconds,
-           int tokens) {
+  void Add(const FlashCounters& before, const FlashCounters& after, double seconds, int tokens) {
     const auto add = [&](auto FlashCounters::*member) {
       sum_.*member += after.*member - before.*member;
     };
     for (const auto member :
-         {&FlashCounters::reads, &FlashCounters::bytes,
-          &FlashCounters::wanted_bytes, &FlashCounters::needed,
-          &FlashCounters::hits, &FlashCounters::ahead_useful_bytes,
-          &FlashCounters::ahead_wasted_bytes, &FlashCounters::evictions,
-          &FlashCounters::overflows})
+         {&FlashCounters::reads, &FlashCounters::bytes, &FlashCounters::wanted_bytes,
+          &FlashCounters::needed, &FlashCounters::hits, &FlashCounters::ahead_useful_bytes,
+          &FlashCounters::ahead_wasted_bytes, &FlashCounters::evictions, &FlashCounters::overflows})
       add(member);
-    for (const auto member : {&FlashCounters::wait_s, &FlashCounters::manage_s,
-                              &FlashCounters::arrive_s})
+    for (const auto member :
+         {&FlashCounters::wait_s, &FlashCounters::manage_s, &FlashCounters::arrive_s})
       add(member);
     seconds_ += seconds;
     tokens_ += tokens;
