@@ -1,6 +1,7 @@
 #include "engine/exec/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "engine/base/file.h"
@@ -178,10 +179,13 @@ class Planner {
 
   // `plan`: the least there is.
   Status Refuse(const MemoryPlan& plan, const std::string& advice) const {
+    if (n_.options.ffn_share > 0) return RefuseShare(plan);
     std::string text =
         StrCat(n_.file.path, ": needs ", base::HumanBytes(static_cast<double>(plan.total())),
                ", more than the ", base::HumanBytes(static_cast<double>(budget_)),
-               n_.options.budget_bytes > 0 ? " of the memory budget" : " that the system allows",
+               n_.options.budget_bytes > 0 ? " of the memory budget"
+                                           : " that the system has free for it (a memory budget "
+                                             "that is given decides instead)",
                ":\n", plan.Table(), advice);
     return base::ResourceExhausted(std::move(text));
   }
@@ -199,6 +203,18 @@ class Planner {
     plan.lines.push_back({"keys and values", sizes_.kv});
     plan.lines.push_back({"buffers of a step", sizes_.buffers});
     return plan;
+  }
+
+  Status RefuseShare(const MemoryPlan& plan) const {
+    const bool neurons = plan.tier == Tier::kNeurons;
+    std::size_t least = plan.lines.back().bytes;
+    if (plan.tier == Tier::kLayers) least += plan.lines[plan.lines.size() - 2].bytes;
+    const std::size_t all = sizes_.networks() + (neurons ? 0 : sizes_.attention);
+    return base::ResourceExhausted(
+        n_.file.path, ": a share of ", n_.options.ffn_share,
+        " of the weights is too little: reading the others from flash takes ",
+        base::HumanBytes(static_cast<double>(least)), " itself, ",
+        std::ceil(1000 * static_cast<double>(least) / static_cast<double>(all)) / 1000, " of them");
   }
 
   MemoryPlan NeuronLines(const store::BundleIndex& index, bool heads, int stages) const {
@@ -294,6 +310,8 @@ Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::Bun
   const bool asked = !needs.options.bundle.empty();
   const std::string path = asked ? needs.options.bundle : store::BundlePath(needs.file.path);
   if (!asked && !base::PathExists(path)) {
+    if (needs.options.ffn_share > 0)
+      return base::NotFound(path, ": there is no bundle file; `thermocline pack` makes it");
     return planner.Refuse(
         in_memory,
         "`thermocline pack` makes a bundle file, from which what does not fit is read while tokens "

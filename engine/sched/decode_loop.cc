@@ -1,6 +1,7 @@
 #include "engine/sched/decode_loop.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/sched/stop_matcher.h"
 #include "engine/text/detokenizer.h"
@@ -69,7 +70,8 @@ bool DecodeLoop::GoesOn(const Job& job) const {
 
 Status DecodeLoop::WhyEnded(const Job& job, const Usage& usage, bool waited_for_flash) const {
   if (job.channel->cancelled() || !job.request.deadline.has_value()) return OkStatus();
-  const auto allowed = Seconds(*job.request.deadline - job.submitted);
+  const double allowed =
+      std::round(std::max(0.0, Seconds(*job.request.deadline - job.submitted)) * 1000) / 1000;
   const char* device = waited_for_flash ? ", waiting for the flash device" : "";
   const auto late = [&](auto&&... doing) {
     return Status(StatusCode::kDeadlineExceeded,

@@ -11,6 +11,7 @@
 #include "engine/tools/bandwidth_probe.h"
 #include "engine/tools/console.h"
 #include "engine/tools/flash_bench.h"
+#include "engine/tools/flash_run.h"
 #include "engine/tools/model_options.h"
 
 namespace thermocline::tools {
@@ -63,79 +64,11 @@ std::string ProcessorName() {
   return "unknown";
 }
 
-// What flash did while tokens were decoded.
-class FlashRun {
- public:
-  void Add(const FlashCounters& before, const FlashCounters& after, double seconds, int tokens) {
-    const auto add = [&](auto FlashCounters::*member) {
-      sum_.*member += after.*member - before.*member;
-    };
-    for (const auto member :
-         {&FlashCounters::reads, &FlashCounters::bytes, &FlashCounters::wanted_bytes,
-          &FlashCounters::needed, &FlashCounters::hits, &FlashCounters::ahead_useful_bytes,
-          &FlashCounters::ahead_wasted_bytes, &FlashCounters::evictions, &FlashCounters::overflows})
-      add(member);
-    for (const auto member :
-         {&FlashCounters::wait_s, &FlashCounters::manage_s, &FlashCounters::arrive_s})
-      add(member);
-    seconds_ += seconds;
-    tokens_ += tokens;
-  }
-
-  double hit_rate() const {
-    return static_cast<double>(sum_.hits) / std::max(1.0, static_cast<double>(sum_.needed));
-  }
-  double Share(double seconds) const { return seconds / std::max(1e-9, seconds_); }
-  double PerToken(std::int64_t count) const {
-    return static_cast<double>(count) / std::max(1, tokens_);
-  }
-
-  Json ToJson(const exec::LoadedModel& model) const {
-    const bool neurons = model.flash != nullptr;
-    return Json::Object{
-        {"method", neurons ? model.flash->reader().method() : model.stream->reader().method()},
-        {"tier", neurons ? "neurons" : "layers"},
-        {"heads_held", model.memory.heads_held},
-        {"cached_neurons", model.memory.slots},
-        {"hit_rate", neurons ? Json(hit_rate()) : Json()},
-        {"needed_per_token", PerToken(sum_.needed)},
-        {"bytes_per_token", PerToken(sum_.bytes)},
-        {"wanted_bytes_per_token", PerToken(sum_.wanted_bytes)},
-        {"reads_per_token", PerToken(sum_.reads)},
-        {"wait_share", Share(sum_.wait_s)},
-        {"manage_share", Share(sum_.manage_s)},
-        {"arrive_share", Share(sum_.arrive_s)},
-        {"device_gb_s", static_cast<double>(sum_.bytes) / std::max(1e-9, seconds_) / 1e9},
-        {"ahead_useful_bytes_per_token", PerToken(sum_.ahead_useful_bytes)},
-        {"ahead_wasted_bytes_per_token", PerToken(sum_.ahead_wasted_bytes)},
-        {"evictions_per_token", PerToken(sum_.evictions)},
-        {"overflows_per_token", PerToken(sum_.overflows)}};
-  }
-
-  void Print(const exec::LoadedModel& model) const {
-    std::printf("\n%s", model.memory.Table().c_str());
-    if (model.flash != nullptr) {
-      std::printf("\nflash: %.1f%% of %.0f neurons a token found in memory; %s\n", 100 * hit_rate(),
-                  PerToken(sum_.needed),
-                  model.memory.heads_held ? "all gate rows are" : "gate rows come along");
-    }
-    std::printf(
-        "  %.2f MB in %.0f reads a token, of them %.2f MB asked for; read ahead: %.2f MB useful, "
-        "%.2f MB not\n",
-        PerToken(sum_.bytes) / 1e6, PerToken(sum_.reads), PerToken(sum_.wanted_bytes) / 1e6,
-        PerToken(sum_.ahead_useful_bytes) / 1e6, PerToken(sum_.ahead_wasted_bytes) / 1e6);
-    std::printf(
-        "  of a token's time: %.1f%% waiting, %.1f%% managing the cache, %.1f%% checking and "
-        "placing what came; %.2f GB/s over all\n",
-        100 * Share(sum_.wait_s), 100 * Share(sum_.manage_s), 100 * Share(sum_.arrive_s),
-        static_cast<double>(sum_.bytes) / std::max(1e-9, seconds_) / 1e9);
-  }
-
- private:
-  FlashCounters sum_;
-  double seconds_ = 0;
-  int tokens_ = 0;
-};
+// Tokens that a measurement decodes one after the other, and those before them.
+int ContextOf(const Options& o, std::size_t modes) {
+  const int decodes = 2 + 2 * static_cast<int>(modes);
+  return std::max(o.prefill, o.depth) + decodes * o.decode + 1;
+}
 
 // Interleaves the measurements, so that a noisy neighbour hits all alike.
 class Measurement {
@@ -154,8 +87,7 @@ class Measurement {
           "flash; give one mode with --ffn-mode");
     }
     for (const FfnMode mode : modes) modes_.push_back({.mode = mode});
-    const int decodes = 2 + 2 * static_cast<int>(modes.size());
-    const int context = std::max(options_.prefill, options_.depth) + decodes * options_.decode + 1;
+    const int context = ContextOf(options_, modes.size());
     if (context > model_.config.max_position_embeddings) {
       return base::OutOfRange("--prefill or --depth, and --decode for each measurement, need ",
                               context, " tokens, the model's context has ",
@@ -484,6 +416,7 @@ Status Bench(Options options) {
   if (!options.plot.empty()) return base::InvalidArgument("--plot is for --flash only");
   std::string& also = options.model.ffn.also;
   if (!options.modes.empty()) also += StrCat(also.empty() ? "" : ",", options.modes);
+  options.model.memory.context_length = ContextOf(options, kFfnModeNames.size());
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
   Measurement measurement(options, *model);
   RETURN_IF_ERROR(measurement.Prepare());

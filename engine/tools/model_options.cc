@@ -5,6 +5,15 @@
 
 namespace thermocline::tools {
 
+CLI::Validator NumberIn(double low, double high) {
+  const auto check = [=](const std::string& text) -> std::string {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return "";
+    return StrCat("not a number from ", low, " to ", high, ": ", text);
+  };
+  return {check, StrCat("in [", low, " - ", high, "]")};
+}
+
 void AddModelOptions(CLI::App& app, ModelOptions& o) {
   app.add_option("model", o.model, "Model file, folder or built-in name")->required();
   app.add_option("-t,--threads", o.threads, "Kernel threads; 0 = all processors")
@@ -31,11 +40,11 @@ void AddFfnOptions(CLI::App& app, FfnOptions& ffn) {
   app.add_option("--side-car", ffn.side_car, "Side-car with predictors; MODEL.tcp if not given");
   app.add_option("--ffn-recall", ffn.recall,
                  "auto: take a predicted mode whose held-out recall is at least this; 1 = no loss")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(NumberIn(0, 1))
       ->capture_default_str();
   app.add_option("--sign-alpha", ffn.sign_alpha,
                  "sign without calibration: skip where negatives > alpha * positives")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check(NumberIn(0, 10))
       ->capture_default_str();
   app.add_option("--sign-alpha-layers", ffn.sign_alpha_layers,
                  "First layers that alpha holds for; 1 in the others")
@@ -58,15 +67,15 @@ void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory) {
          "--memory-budget",
          [&memory](const std::string& text) { memory.budget_bytes = *base::ParseBytes(text); },
          "Memory of the whole process (8GiB, 500M); what does not fit comes from the bundle file. "
-         "What the system allows if not given")
+         "0, or not given: what the system has free")
       ->check([](const std::string& text) {
         const auto bytes = base::ParseBytes(text);
-        return bytes.has_value() && *bytes > 0 ? "" : "not a size, as 8GiB or 500M: " + text;
+        return bytes.has_value() ? "" : "not a size, as 8GiB or 500M: " + text;
       });
   app.add_option("--ffn-memory", memory.ffn_share,
                  "Share of the feed-forward weights that may take memory, for measurements; "
                  "decides instead of the budget")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(NumberIn(0.001, 1));
   app.add_option("--bundle", memory.bundle, "Bundle file of `pack`; MODEL.tcb if not given");
   app.add_flag("!--no-read-ahead", memory.read_ahead,
                "Do not guess what the next layer needs from flash");

@@ -18,6 +18,9 @@ struct ModelOptions {
   std::string record_trace;
 };
 
+// A number in [low, high]; CLI::Range lets NaN pass.
+CLI::Validator NumberIn(double low, double high);
+
 // Adds MODEL and the options to `app`.
 void AddModelOptions(CLI::App& app, ModelOptions& options);
 // Adds those of the feed-forward networks, for the subcommands that decode.

@@ -324,6 +324,10 @@ Status Pack(const Options& o) {
   ASSIGN_OR_RETURN(const Source source, OpenSource(o));
   if (source.out == source.file->path)
     return base::InvalidArgument(source.out, ": is the model; choose another --out");
+  if (base::IsDirectory(source.out))
+    return base::InvalidArgument(source.out, ": is a folder; --out names a file");
+  if (!o.trace.empty() && !o.text.text.empty())
+    return base::InvalidArgument("--text and --trace: give one of them");
   return model::HasTrueZeros(source.file->config.hidden_act) ? PackNeurons(o, source)
                                                              : PackLayers(o, source);
 }
@@ -347,7 +351,7 @@ Command AddPack(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--hot", o->hot,
                  "Neurons active for a larger share of tokens come first and are not linked")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(NumberIn(0, 1))
       ->capture_default_str();
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Pack(*o); };

@@ -11,6 +11,7 @@
 #include "engine/store/replay.h"
 #include "engine/tools/console.h"
 #include "engine/tools/eta_bar.h"
+#include "engine/tools/model_options.h"
 #include "engine/tools/side_car_options.h"
 #include "engine/tools/svg_plot.h"
 
@@ -179,7 +180,7 @@ Command AddPlan(CLI::App& app) {
   app.add_option("--memory", o->memory, "Sizes of the cache, as shares of all neurons")
       ->capture_default_str();
   app.add_option("--half-life", o->half_life, "Tokens after which a use counts half, in ours")
-      ->check(CLI::Range(0.1, 1e9))
+      ->check(NumberIn(0.1, 1e9))
       ->capture_default_str();
   app.add_option("--plot", o->plot, "Write the curves to this SVG file");
   app.add_flag("--json", o->json, "One JSON object on standard output");

@@ -1,6 +1,7 @@
 #include "engine/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -57,6 +58,14 @@ TEST_F(FileTest, AbsentFoldersAndLargeFilesAreRefused) {
   EXPECT_EQ(OpenFile(folder_).status().code(), StatusCode::kInvalidArgument);
   std::ofstream(path_) << "0123456789";
   EXPECT_EQ(ReadFileToString(path_, 9).status().code(), StatusCode::kResourceExhausted);
+}
+
+// A pipe that nobody writes to must not be waited for.
+TEST_F(FileTest, PipesAreNoFiles) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const auto file = OpenFile(path_);
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -121,5 +121,17 @@ TEST(Trace, AnyByteMayBeWrong) {
   }
 }
 
+// A slip of the keyboard (--record-trace MODEL) once replaced the model.
+TEST(Trace, ReplacesTracesAlone) {
+  const std::string path = WriteTrace(RandomSets(2));
+  EXPECT_EQ(WriteTrace(RandomSets(3)), path);
+  const std::string model = PathOf("precious.gguf");
+  std::ofstream(model) << "GGUF and much more";
+  const auto writer = TraceWriter::Create(model, {kLayers, kNeurons, ""});
+  ASSERT_FALSE(writer.ok());
+  EXPECT_NE(writer.status().message().find("is no trace"), std::string::npos);
+  EXPECT_EQ(Contents(model), "GGUF and much more");
+}
+
 }  // namespace
 }  // namespace thermocline::store
