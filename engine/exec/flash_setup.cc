@@ -154,11 +154,12 @@ Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
   std::optional<store::Curve> curve;
   if (bundle.file_bytes >= kProbedBytesMin) {
     ASSIGN_OR_RETURN(curve, store::DeviceCurve(path, {}));
-    // More only make each read wait.
-    const bool layers = out.memory.tier == Tier::kLayers;
-    const int best = curve->BestDepth(
-        static_cast<double>(layers ? store::kLayerCheckBytes : bundle.layout.bundle_bytes()));
-    reading.depth = std::clamp(best, std::min(kDepthMin, out.memory.reads), out.memory.reads);
+    // More only make each read wait. Whole layers are read while nobody looks: all of one at once.
+    if (out.memory.tier == Tier::kNeurons) {
+      reading.depth =
+          std::clamp(curve->BestDepth(static_cast<double>(bundle.layout.bundle_bytes())),
+                     std::min(kDepthMin, out.memory.reads), out.memory.reads);
+    }
   }
   const auto& open = options.memory.open_reader;
   ASSIGN_OR_RETURN(auto reader, open ? open(path, reading) : store::OpenBlockReader(path, reading));

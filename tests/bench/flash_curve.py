@@ -3,7 +3,8 @@
     python tests/bench/flash_curve.py THERMOCLINE MODEL.gguf [--mode sign] [--llama LLAMA_BENCH] [--svg OUT.svg] [--rounds 2]
 
 MODEL needs its bundle file (thermocline pack). The shares of memory take turns, so that a noisy neighbour hits all alike. llama.cpp runs in a
-memory control group whose limit is what thermocline planned for the whole process at --llama-share; it needs root.
+memory control group with --llama-limit-mb, for instance the file less the share of the feed-forward weights that is left out, and 200 MB; without
+repacking, whose copies do not fit; it needs root. Where MODEL is neuron-major, --llama-model names the same shape as llama.cpp reads it.
 """
 import argparse
 import contextlib
@@ -41,9 +42,12 @@ def bench(binary, model, mode, share, decode):
 
 
 def llama(binary, model, limit, tokens):
+    # Pages that are in the page cache already belong to nobody's limit.
+    with open(model, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     with memory_group(limit) as procs:
         out = subprocess.run(["sh", "-c", f'echo $$ > {procs} && exec "$0" "$@"', binary, "-m", model, "-t", "2", "-p", "0", "-n", str(tokens), "-r", "1",
-                              "-o", "json"], capture_output=True, text=True, check=True)
+                              "--repack", "0", "-o", "json"], capture_output=True, text=True, check=True)
     return json.loads(out.stdout)[0]["avg_ts"]
 
 
@@ -78,6 +82,7 @@ def main():
     parser.add_argument("--decode", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--llama")
+    parser.add_argument("--llama-model")
     parser.add_argument("--llama-share", type=float, default=0.5)
     parser.add_argument("--llama-limit-mb", type=float, help="of the control group; required with --llama")
     parser.add_argument("--svg")
@@ -90,7 +95,7 @@ def main():
             if result:
                 samples[share].append(result)
         if a.llama:
-            peers.append(llama(a.llama, a.model, int(a.llama_limit_mb * 1e6), 4))
+            peers.append(llama(a.llama, a.llama_model or a.model, int(a.llama_limit_mb * 1e6), 4))
     print(f"{'memory':>6} {'tokens/s':>9} {'hits':>6} {'MB/token':>9} {'waiting':>8} {'managing':>9} {'placing':>8} {'GB/s read':>10}")
     points = []
     for share in shares:
