@@ -195,6 +195,12 @@ void NeuronStore::Request(int layer, std::span<const int> neurons,
         flags = 0;
       }
     });
+    for (const int neuron : ahead_) {  // wrong ones under way arrive nowhere
+      std::uint8_t& flags = flags_[At(layer, neuron)];
+      if ((flags & kPending) != 0 && (flags & kWanted) == 0) flags = 0;
+    }
+    ahead_.clear();
+    ahead_layer_ = -1;
   }
   queue_->Add(layer, missing_, BundleQueue::Kind::kDemand);
   queue_->Pump();
@@ -220,8 +226,9 @@ void NeuronStore::ReadAhead(int layer, std::span<const int> neurons) {
     flags |= kPending;
     missing_.push_back(neuron);
   }
+  if (layer != ahead_layer_) ahead_.clear();
   ahead_layer_ = layer;
-  ahead_.assign(missing_.begin(), missing_.end());
+  ahead_.insert(ahead_.end(), missing_.begin(), missing_.end());
   queue_->Add(layer, missing_, BundleQueue::Kind::kAhead);
   queue_->Pump();
 }
@@ -236,8 +243,9 @@ void NeuronStore::ReadAllAhead(int layer) {
     flags |= kPending | kStaged;
     missing_.push_back(neuron);
   }
+  if (layer != ahead_layer_) ahead_.clear();
   ahead_layer_ = layer;
-  ahead_.assign(missing_.begin(), missing_.end());
+  ahead_.insert(ahead_.end(), missing_.begin(), missing_.end());
   queue_->Add(layer, missing_, BundleQueue::Kind::kAhead);
   queue_->Pump();
 }
