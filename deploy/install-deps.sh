@@ -6,7 +6,7 @@ set -euo pipefail
 run=(libicu72 libprometheus-cpp-core1.0 libspdlog1.10 liburing2 libyaml-cpp0.7 curl)
 build=(ccache cmake g++ libboost1.81-dev libcli11-dev libeigen3-dev libicu-dev libspdlog-dev liburing-dev libxxhash-dev libyaml-cpp-dev
   ninja-build nlohmann-json3-dev prometheus-cpp-dev)
-tests=(chromium chromium-driver clang-format-14 git libgtest-dev python3 python3-venv)
+tests=(chromium chromium-driver clang-format-14 git libboost-context1.81-dev libglpk-dev libgtest-dev python3 python3-venv)
 arm=(ccache cmake g++-aarch64-linux-gnu libgtest-dev ninja-build qemu-user-static)
 
 case "${1:-}" in

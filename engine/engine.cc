@@ -5,6 +5,7 @@
 #include <atomic>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "engine/base/bounded_queue.h"
 #include "engine/base/log.h"
@@ -110,8 +111,10 @@ class Engine::Impl {
         transformer_(model_->MakeTransformer(config.prefill_chunk, cache_.capacity())),
         governor_(*model_, *transformer_,
                   {.audit_interval = config.ffn.audit_interval,
-                   .controller_recall = config.ffn.controller_recall}),
+                   .controller_recall = config.ffn.controller_recall,
+                   .rebalance = config.hot.rebalance}),
         trace_(std::move(trace)),
+        on_fatal_(config.on_fatal),
         queue_(static_cast<std::size_t>(config.queue_capacity)),
         thread_([this] { DecodeMain(); }) {
     pthread_setname_np(thread_.native_handle(), "decode");
@@ -160,7 +163,7 @@ class Engine::Impl {
             .architecture = std::string(model_->config.architecture->name),
             .cpu_isa = model_->ops->name,
             .context_length = cache_.capacity(),
-            .threads = model_->pool->threads(),
+            .threads = model_->pool->threads() + model_->hot_threads,
             .running = running_.load(),
             .waiting = static_cast<int>(queue_.size()),
             .queue_capacity = static_cast<int>(queue_.capacity()),
@@ -177,6 +180,7 @@ class Engine::Impl {
             .side_car = model_->side_car_path,
             .ffn = governor_.Stats(),
             .flash = FlashStats(),
+            .hot = governor_.Hot(),
             .memory_budget = model_->memory.budget,
             .memory_planned = model_->memory.total(),
             .heartbeat = heartbeat_.load(std::memory_order_relaxed)};
@@ -197,6 +201,8 @@ class Engine::Impl {
       Usage usage;
       running_ = 1;
       loop.Run(*job, usage);
+      if (on_fatal_ && transformer_->device() != nullptr && transformer_->device()->dead())
+        std::exchange(on_fatal_, {})();
       if (queue_.size() == 0) governor_.Idle();
       running_ = 0;
       Forget(job->channel);
@@ -255,6 +261,7 @@ class Engine::Impl {
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   exec::FfnGovernor governor_;                            // decode thread, but for its figures
   const std::unique_ptr<store::TraceWriter> trace_;       // decode thread
+  std::function<void()> on_fatal_;                        // decode thread
   base::BoundedQueue<sched::Job> queue_;
   std::atomic<bool> accepting_{true};
   std::atomic<int> running_{0};
@@ -284,10 +291,17 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
                                                 .quantize_head = config.quantize_head,
                                                 .ffn = config.ffn,
                                                 .memory = MemoryOptionsOf(config, kv_type),
+                                                .hot = config.hot,
+                                                .device_ops = config.device_ops,
                                                 .fingerprint = !config.record_trace.empty(),
                                                 .on_progress = config.on_progress}));
   if (model->tokenizer == nullptr)
     return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
+  if (!config.record_trace.empty() && (model->split != nullptr || model->device != nullptr)) {
+    return base::InvalidArgument(
+        "a trace can be recorded where one side computes all neurons: leave out the hot tier "
+        "(device cpu, no memory for it), or the trace");
+  }
   const int model_context = model->config.max_position_embeddings;
   const int context = ContextLength(config, model->config);
   if (context > model_context) {

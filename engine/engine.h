@@ -8,6 +8,7 @@
 #include "engine/ffn_mode.h"
 #include "engine/ffn_stats.h"
 #include "engine/flash_stats.h"
+#include "engine/hot_tier.h"
 #include "engine/request.h"
 #include "engine/token_channel.h"
 
@@ -15,6 +16,9 @@ namespace thermocline {
 
 namespace text {
 class Tokenizer;
+}
+namespace kernels {
+struct DeviceOps;
 }
 
 struct EngineConfig {
@@ -34,9 +38,14 @@ struct EngineConfig {
   double ffn_memory_share = 0;           // as exec::MemoryOptions::ffn_share
   std::string bundle = {};               // path; "" = MODEL.tcb
   bool read_ahead = true;                // from flash
+  HotOptions hot = {};                   // what computes the most used neurons
   // Path of a trace of the neurons that decoded tokens need (store/trace.h); "" = none.
   std::string record_trace = {};
   std::function<void(double)> on_progress;
+  // Called once, from the decode thread, when no later request can work: a GPU that failed and
+  // could not be set up again. Requests after it end with Unavailable. Empty: nobody.
+  std::function<void()> on_fatal = {};
+  const kernels::DeviceOps* device_ops = nullptr;  // as exec::LoadOptions: for tests
 };
 
 struct EngineStats {
@@ -72,6 +81,7 @@ struct EngineStats {
     std::size_t cache_bytes = 0;
     FlashCounters counters;
   } flash;
+  HotStats hot;
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
   // Grows with every step of a request, and about every 50 ms while one waits for flash: one that
   // runs while this stands still hangs.

@@ -9,6 +9,7 @@
 #include "kernels/gemm.h"
 #include "kernels/quantize.h"
 #include "kernels/rows.h"
+#include "kernels/shared_sum.h"
 #include "kernels/sign_predict.h"
 #include "kernels/types.h"
 
@@ -19,6 +20,7 @@ struct OpTable {
   void (*gemm)(const GemmParams&);
   void (*gemm_rows)(const GemmRowsParams&);
   void (*sum_rows)(const SumRowsParams&);
+  void (*finish_sum)(const FinishSumParams&);
   void (*sign_scores)(const SignScoresParams&);
   void (*quantize)(const QuantizeParams&);
   void (*attention)(const AttentionParams&);

@@ -61,6 +61,8 @@ inline constexpr int kSumChunk = 1024;
 // Columns a call of SumRows must begin at a multiple of.
 inline constexpr int kSumColumns = 256;
 
+struct SharedSum;  // shared_sum.h
+
 // The largest coefficient: 127 * 256, so that its bytes are a signed high and a signed low one.
 inline constexpr float kCoefficientMax = 32512;
 
@@ -85,7 +87,8 @@ struct SumRowsParams {
   int col_end = 0;
   float* out = nullptr;  // [T, D], rows out_stride apart; columns [col_begin, col_end) are set
   int out_stride = 0;
-  std::uint8_t* scratch = nullptr;  // SumScratchBytes(col_end - col_begin) of this thread
+  std::uint8_t* scratch = nullptr;    // SumScratchBytes(col_end - col_begin) of this thread
+  const SharedSum* shared = nullptr;  // not null: a part of the sum (quantised types), not `out`
 };
 
 // F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K.

@@ -122,6 +122,7 @@ int Serve(const ServerConfig& config) {
   for (std::thread& thread : threads) thread.join();
   service.StopEngine();
   base::LogInfo("stopped");
+  if (service.failed()) return kExitFailed;                           // systemd starts it anew
   if (loaded.code() == StatusCode::kUnavailable) return kExitFailed;  // a device may come back
   return loaded.ok() ? 0 : kExitConfig;
 }

@@ -32,7 +32,8 @@ struct ServerConfig {
   std::int64_t memory_budget_bytes = 0;  // of the whole process; 0 = what the system allows
   std::string bundle;                    // path; "" = MODEL.tcb
   bool read_ahead = true;
-  std::string record_trace;  // path; "" = none
+  std::string record_trace;             // path; "" = none
+  HotOptions hot = {.device = "auto"};  // hot.*
   // sampling: what a request leaves out
   SamplingParams sampling;
   int max_tokens = 0;

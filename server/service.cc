@@ -1,5 +1,8 @@
 #include "server/service.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -22,26 +25,33 @@ Status Service::Load() {
     state_ = ServiceState::kFailed;
     return status;
   };
-  auto engine =
-      Engine::Load({.model = config_.model_path,
-                    .threads = config_.threads,
-                    .context_length = config_.context_length,
-                    .queue_capacity = config_.queue_capacity,
-                    .prefill_chunk = config_.prefill_chunk,
-                    .cpu_isa = config_.cpu_isa,
-                    .activation = config_.activation,
-                    .kv_type = config_.kv_type,
-                    .prefix_cache_bytes = config_.prefix_cache_mib < 0
-                                              ? std::int64_t{-1}
-                                              : std::int64_t{config_.prefix_cache_mib} << 20,
-                    .verify = config_.verify,
-                    .quantize_head = config_.quantize_head,
-                    .ffn = config_.ffn,
-                    .memory_budget_bytes = config_.memory_budget_bytes,
-                    .bundle = config_.bundle,
-                    .read_ahead = config_.read_ahead,
-                    .record_trace = config_.record_trace,
-                    .on_progress = [this](double share) { load_progress_ = share; }});
+  auto engine = Engine::Load(
+      {.model = config_.model_path,
+       .threads = config_.threads,
+       .context_length = config_.context_length,
+       .queue_capacity = config_.queue_capacity,
+       .prefill_chunk = config_.prefill_chunk,
+       .cpu_isa = config_.cpu_isa,
+       .activation = config_.activation,
+       .kv_type = config_.kv_type,
+       .prefix_cache_bytes = config_.prefix_cache_mib < 0
+                                 ? std::int64_t{-1}
+                                 : std::int64_t{config_.prefix_cache_mib} << 20,
+       .verify = config_.verify,
+       .quantize_head = config_.quantize_head,
+       .ffn = config_.ffn,
+       .memory_budget_bytes = config_.memory_budget_bytes,
+       .bundle = config_.bundle,
+       .read_ahead = config_.read_ahead,
+       .hot = config_.hot,
+       .record_trace = config_.record_trace,
+       .on_progress = [this](double share) { load_progress_ = share; },
+       .on_fatal =
+           [this] {
+             base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");
+             failed_ = true;
+             ::kill(::getpid(), SIGTERM);  // drains
+           }});
   if (!engine.ok()) return fail(engine.status());
   engine_ = *std::move(engine);
   auto chat = ChatFormatter::Create(engine_->tokenizer());

@@ -38,6 +38,9 @@ class Service {
   Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
   const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
 
+  // The engine met something that only a new process can mend; the daemon drains.
+  bool failed() const { return failed_.load(); }
+
   // Whole seconds after which a refused client may try again, 1 to 120: queue length times a
   // request's usual time.
   int RetryAfterSeconds() const;
@@ -54,6 +57,7 @@ class Service {
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template
   std::atomic<bool> published_{false};
+  std::atomic<bool> failed_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};
   std::atomic<double> load_progress_{0};
   std::atomic<double> request_s_{1};  // decaying mean of a request's time

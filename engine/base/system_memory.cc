@@ -92,4 +92,12 @@ std::size_t MemoryAllowance() {
   return std::min(system, ControlGroupAllowance());
 }
 
+std::string ProcessorName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
 }  // namespace thermocline::base

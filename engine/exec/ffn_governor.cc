@@ -1,5 +1,7 @@
 #include "engine/exec/ffn_governor.h"
 
+#include "engine/base/log.h"
+
 namespace thermocline::exec {
 namespace {
 
@@ -10,7 +12,7 @@ predictor::ControllerParams ParamsFor(double recall, double unit) {
 
 }  // namespace
 
-FfnGovernor::FfnGovernor(const LoadedModel& model, Transformer& transformer,
+FfnGovernor::FfnGovernor(LoadedModel& model, Transformer& transformer,
                          const GovernorOptions& options)
     : model_(model),
       transformer_(transformer),
@@ -20,13 +22,20 @@ FfnGovernor::FfnGovernor(const LoadedModel& model, Transformer& transformer,
                 .ops = *model.ops,
                 .interval = options.audit_interval}),
       current_(model.ffn_modes.size()),
-      published_(current_) {
+      published_(current_),
+      hot_(model.hot) {
   for (const predictor::LayerPredictors& layer : model.predictors->layers) {
     sign_.emplace_back(ParamsFor(options.controller_recall, ShiftUnit(FfnMode::kSign, layer)));
     low_rank_.emplace_back(
         ParamsFor(options.controller_recall, ShiftUnit(FfnMode::kLowRank, layer)));
   }
-  if (options.audit_interval > 0) transformer.SetAuditor(&auditor_);
+  // With two sides neither sees all that a token uses.
+  const bool one_side = model.split == nullptr && model.device == nullptr;
+  if (options.audit_interval > 0 && one_side) transformer.SetAuditor(&auditor_);
+  if (options.controller_recall > 0 && !one_side)
+    base::LogWarning("with a hot tier no audits are made, and the controller holds no recall");
+  if (options.rebalance && CanRebalance(model, transformer))
+    rebalancer_.emplace(model, transformer);
   SetModes(model.ffn_modes);
   Publish();
 }
@@ -56,11 +65,13 @@ void FfnGovernor::SetModes(const std::vector<FfnMode>& modes) {
 void FfnGovernor::AfterToken() {
   auditor_.EndToken();
   if (auditor_.pending()) AuditOne();
+  if (rebalancer_.has_value()) rebalancer_->AfterToken();
   Publish();
 }
 
 void FfnGovernor::Idle() {
   while (auditor_.pending()) AuditOne();
+  if (rebalancer_.has_value()) rebalancer_->Idle();
   Publish(true);  // no further token may come soon to show what a missed turn left out
 }
 
@@ -78,7 +89,7 @@ void FfnGovernor::AuditOne() {
 void FfnGovernor::Publish(bool wait) {
   for (int l = 0; l < static_cast<int>(current_.size()); ++l) {
     FfnLayerStats& s = current_[static_cast<std::size_t>(l)];
-    const FfnCounters& c = transformer_.ffn().counters(l);
+    const FfnCounters c = transformer_.ffn_counters(l);
     const predictor::AuditCounts& a = auditor_.total(l);
     s.mode = transformer_.ffn().policy(l).mode;
     s.tokens = c.tokens;
@@ -107,6 +118,13 @@ void FfnGovernor::Publish(bool wait) {
   if (!lock.owns_lock()) return;
   published_ = current_;
   flash_ = model_.flash_counters();
+  model_.UpdateHotStats(transformer_, hot_);
+  if (rebalancer_.has_value()) hot_.swaps = rebalancer_->swaps();
+}
+
+HotStats FfnGovernor::Hot() const {
+  const std::lock_guard lock(mutex_);
+  return hot_;
 }
 
 FlashCounters FfnGovernor::Flash() const {

@@ -1,12 +1,14 @@
-// Runs audits and controllers beside decoding, and keeps the figures that others read.
+// Runs audits, controllers and rebalancing beside decoding, and keeps the figures that others read.
 #pragma once
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "engine/exec/auditor.h"
 #include "engine/exec/loaded_model.h"
+#include "engine/exec/rebalancer.h"
 #include "engine/ffn_stats.h"
 #include "engine/predictor/controller.h"
 
@@ -15,12 +17,13 @@ namespace thermocline::exec {
 struct GovernorOptions {
   int audit_interval = 0;        // one of so many decoded tokens; 0 = none
   double controller_recall = 0;  // to hold; 0 = the thresholds stay as they were loaded
+  bool rebalance = false;        // swap neurons between the sides, where there are two
 };
 
 // Decode thread only, but for Stats and Freeze.
 class FfnGovernor {
  public:
-  FfnGovernor(const LoadedModel& model, Transformer& transformer, const GovernorOptions& options);
+  FfnGovernor(LoadedModel& model, Transformer& transformer, const GovernorOptions& options);
   ~FfnGovernor() { transformer_.SetAuditor(nullptr); }
   FfnGovernor(const FfnGovernor&) = delete;
   FfnGovernor& operator=(const FfnGovernor&) = delete;
@@ -35,6 +38,7 @@ class FfnGovernor {
   // Thread-safe. Never makes the decode thread wait while it has tokens to make.
   std::vector<FfnLayerStats> Stats() const;
   FlashCounters Flash() const;
+  HotStats Hot() const;
   void Freeze(bool frozen) { frozen_ = frozen; }
   bool frozen() const { return frozen_; }
   bool controls() const { return options_.controller_recall > 0; }
@@ -44,16 +48,18 @@ class FfnGovernor {
   void AuditOne();
   void Publish(bool wait = false);
 
-  const LoadedModel& model_;
+  LoadedModel& model_;
   Transformer& transformer_;
   const GovernorOptions options_;
   Auditor auditor_;
+  std::optional<Rebalancer> rebalancer_;
   std::vector<predictor::LayerController> sign_, low_rank_;  // [L] each
   std::atomic<bool> frozen_{false};
   std::vector<FfnLayerStats> current_;  // decode thread
   mutable std::mutex mutex_;
   std::vector<FfnLayerStats> published_;  // guarded by mutex_
   FlashCounters flash_;                   // guarded by mutex_
+  HotStats hot_;                          // guarded by mutex_
 };
 
 }  // namespace thermocline::exec

@@ -28,11 +28,13 @@ void KvCache::SetLength(int length) {
 
 bool KvCache::Reserve(int tokens) {
   CHECK_LE(length_ + tokens, capacity_);
+  copied_.reset();
   const bool inside = length_ % kernels::kKvBlock != 0;
   if (tokens > 0 && inside && pool_->holders(blocks_.back()) > 1) {  // copy before writing
     const int copy = pool_->Take();
     if (copy < 0) return false;
     pool_->Copy(blocks_.back(), copy);
+    copied_ = {blocks_.back(), copy};
     pool_->Release(blocks_.back());
     blocks_.back() = copy;
     data_.back() = pool_->data(copy);

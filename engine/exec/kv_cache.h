@@ -1,7 +1,9 @@
 // Keys and values of one sequence's tokens: a table of blocks of a KvPool.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/exec/kv_pool.h"
@@ -27,6 +29,12 @@ class KvCache {
   // Makes room for `tokens` more behind length(), and the last block its own if it is shared.
   // False if the pool has no block left.
   bool Reserve(int tokens);
+  // The blocks of the pool that the last Reserve had to copy, given once: whoever holds a part of
+  // each block elsewhere copies that, too.
+  struct BlockCopy {
+    int from, to;
+  };
+  std::optional<BlockCopy> TakeCopy() { return std::exchange(copied_, std::nullopt); }
   // `tokens` more are written. Requires: reserved.
   void Advance(int tokens) { length_ += tokens; }
   // Gives back every block.
@@ -49,6 +57,7 @@ class KvCache {
   int length_ = 0;
   std::vector<int> blocks_;                // the sequence's blocks, in order
   std::vector<const std::uint8_t*> data_;  // of the same
+  std::optional<BlockCopy> copied_;
 };
 
 }  // namespace thermocline::exec

@@ -6,10 +6,13 @@
 #include <cstdlib>
 
 #include "engine/base/log.h"
+#include "engine/exec/cpu_partition.h"
 #include "engine/exec/flash_setup.h"
+#include "engine/exec/hot_setup.h"
 #include "engine/exec/mode_tuner.h"
 #include "engine/model/builtin.h"
 #include "engine/model/fingerprint.h"
+#include "engine/predictor/subset.h"
 
 namespace thermocline::exec {
 
@@ -137,6 +140,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
         "be slower");
   }
   RETURN_IF_ERROR(SetUpFfn(*file, options, std::move(plan), std::move(bundle), *loaded));
+  RETURN_IF_ERROR(SetUpHotTier(*file, options, *loaded));
   loaded->load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }
@@ -162,21 +166,80 @@ void LoadedModel::SetModes(Transformer& transformer, const std::vector<FfnMode>&
   }
 }
 
+HotStats LoadedModel::hot_stats(const Transformer& transformer) const {
+  HotStats stats = hot;
+  UpdateHotStats(transformer, stats);
+  return stats;
+}
+
+void LoadedModel::UpdateHotStats(const Transformer& transformer, HotStats& stats) const {
+  const HybridCounters c = transformer.hybrid_counters();
+  stats.layers = c.cold.tokens;
+  stats.active_hot = c.hot.active;
+  stats.active_cold = c.cold.active;
+  stats.hot_s = c.hot.busy_s;
+  stats.cold_s = c.cold.busy_s;
+  stats.wait_s = c.wait_s;
+  stats.total_s = c.total_s;
+}
+
+void LoadedModel::SetRows() {
+  for (model::LayerWeights& w : weights->layers) {
+    for (model::NeuronMatrix* matrix : {&w.gate, &w.up}) {
+      if (matrix->linear.weight.rows > 0) model::SetLayout(*matrix, model::Layout::kRows, *pool);
+    }
+  }
+}
+
+Status LoadedModel::SplitNeurons(NeuronIds hot_ids, int threads) {
+  SetRows();
+  ASSIGN_OR_RETURN(split, NeuronSplit::Move({.intermediate_size = config.intermediate_size,
+                                             .weights = *weights,
+                                             .flash = flash.get(),
+                                             .heads_held = memory.heads_held,
+                                             .hot = std::move(hot_ids)}));
+  if (predictors != nullptr) {
+    ASSIGN_OR_RETURN(hot_predictors, predictor::SubsetOf(*predictors, split->hot()));
+    ASSIGN_OR_RETURN(predictors, predictor::SubsetOf(*predictors, split->cold()));
+  }
+  hot_threads = threads;
+  return OkStatus();
+}
+
 std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length,
                                                           bool all_logits) const {
-  auto transformer =
-      std::make_unique<Transformer>(Transformer::Params{.config = config,
-                                                        .weights = *weights,
-                                                        .predictors = predictors.get(),
-                                                        .ops = *ops,
-                                                        .pool = *pool,
-                                                        .tokens_max = tokens_max,
-                                                        .all_logits = all_logits,
-                                                        .context_length = context_length,
-                                                        .flash = flash.get(),
-                                                        .heads_held = memory.heads_held,
-                                                        .read_ahead = memory.read_ahead,
-                                                        .stream = stream.get()});
+  std::unique_ptr<FfnPartition> partition;
+  if (split != nullptr && device == nullptr) {
+    partition =
+        std::make_unique<CpuPartition>(CpuPartition::Params{.config = config,
+                                                            .weights = split->hot_weights(),
+                                                            .predictors = hot_predictors.get(),
+                                                            .members = split->hot(),
+                                                            .ops = *ops,
+                                                            .threads = hot_threads,
+                                                            .tokens_max = tokens_max});
+  }
+  if (device_forward != nullptr) {  // its memory was shared out for so much
+    CHECK_LE(tokens_max, device_forward->tokens_max());
+    CHECK_LE(context_length, device_forward->context_length());
+    CHECK_LE(all_logits ? tokens_max : 1, device_forward->logits_max());
+  }
+  auto transformer = std::make_unique<Transformer>(
+      Transformer::Params{.config = config,
+                          .weights = *weights,
+                          .predictors = predictors.get(),
+                          .ops = *ops,
+                          .pool = *pool,
+                          .tokens_max = tokens_max,
+                          .all_logits = all_logits,
+                          .context_length = context_length,
+                          .flash = flash.get(),
+                          .heads_held = memory.heads_held,
+                          .read_ahead = memory.read_ahead,
+                          .stream = stream.get(),
+                          .members = split != nullptr ? &split->cold() : nullptr,
+                          .hot = std::move(partition),
+                          .device = device_forward.get()});
   SetModes(*transformer, ffn_modes);
   return transformer;
 }

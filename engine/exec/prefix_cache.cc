@@ -25,7 +25,9 @@ std::size_t CommonPrefix(std::span<const int> a, std::span<const int> b) {
 
 PrefixCache::PrefixCache(KvPool& pool, int blocks_max) : pool_(pool), blocks_max_(blocks_max) {}
 
-PrefixCache::~PrefixCache() {
+PrefixCache::~PrefixCache() { Clear(); }
+
+void PrefixCache::Clear() {
   std::vector<Node*> open = {&root_};
   while (!open.empty()) {
     Node* node = open.back();
@@ -33,6 +35,8 @@ PrefixCache::~PrefixCache() {
     if (node->block >= 0) pool_.Release(node->block);
     for (const auto& child : node->children) open.push_back(child.get());
   }
+  root_.children.clear();
+  counters_.blocks = 0;
 }
 
 PrefixCache::Match PrefixCache::BestChild(const Node& node, std::span<const int> tokens) {

@@ -44,6 +44,9 @@ class PrefixCache {
   // Keeps the keys and values of `tokens`, the tokens in `cache`, in order.
   void Keep(std::span<const int> tokens, const KvCache& cache);
 
+  // Forgets everything.
+  void Clear();
+
   const PrefixCacheCounters& counters() const { return counters_; }
 
  private:

@@ -59,7 +59,7 @@ SparseFfn::SparseFfn(const Params& p)
       multiplier_(p.multiplier),
       gated_(p.config.architecture->gated),
       activation_(GateOf(p.config.hidden_act)),
-      num_ranges_((p.config.intermediate_size + kRange - 1) / kRange),
+      members_(p.members),
       policies_(p.weights.layers.size()),
       counters_(p.weights.layers.size()),
       flash_(p.flash),
@@ -75,7 +75,7 @@ SparseFfn::SparseFfn(const Params& p)
   guessed_.resize(all_ids_.size());
   neurons_.resize(Area(narrow, f));
   chosen_.resize(neurons_.size());
-  range_counts_.resize(static_cast<std::size_t>(num_ranges_));
+  range_counts_.resize(static_cast<std::size_t>((f + kRange - 1) / kRange));
   scratch_.resize(static_cast<std::size_t>(p.pool.threads()));
   for (Scratch& s : scratch_) {
     s.scores.resize(kRange);
@@ -108,6 +108,23 @@ void SparseFfn::SetTap(FfnTap* tap) {
   tapped_gate_.resize(tap == nullptr ? 0 : ffn_.x.size());
 }
 
+int SparseFfn::NumMembers(int layer) const {
+  if (members_ == nullptr) return config_.intermediate_size;
+  return static_cast<int>((*members_)[static_cast<std::size_t>(layer)].size());
+}
+
+SparseFfn::Range SparseFfn::RangeOf(int layer, int range) const {
+  const int begin = range * kRange;
+  const int* members =
+      members_ != nullptr ? (*members_)[static_cast<std::size_t>(layer)].data() : nullptr;
+  return {begin, std::min(kRange, NumMembers(layer) - begin), members};
+}
+
+std::span<const int> SparseFfn::MemberIds(int layer) const {
+  return members_ != nullptr ? std::span((*members_)[static_cast<std::size_t>(layer)])
+                             : std::span(all_ids_);
+}
+
 FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
   FfnPolicy policy = policies_[static_cast<std::size_t>(layer)];
   const bool zeros = model::HasTrueZeros(config_.hidden_act);
@@ -117,36 +134,52 @@ FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
 
 Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) {
   const FfnPolicy policy = PolicyFor(layer, lossless);
-  num_predicted_ = 0;
-  next_needs_all_ = flash_ != nullptr && NeedsAll(layer + 1, input.tokens, lossless);
-  if (policy.mode == FfnMode::kDense || input.tokens > kSparseTokensMax || tap_ != nullptr) {
-    if (flash_ != nullptr) RETURN_IF_ERROR(ReadAll(layer));
-    RunWide(layer, input, out);
+  RETURN_IF_ERROR(Find(layer, input, policy, lossless));
+  if (weights_.layers[static_cast<std::size_t>(layer)].down_rows.rows > 0) {
+    SumFound(layer, input.tokens, out, true);
   } else {
-    RETURN_IF_ERROR(RunNarrow(layer, input, policy, out));
+    MultiplyDown(layer, input.tokens, out);
   }
-  if (flash_ != nullptr) flash_->EndLayer(layer);
+  EndLayer(layer);
   return OkStatus();
 }
 
-void SparseFfn::RunWide(int layer, const Input& input, float* out) {
-  const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+bool SparseFfn::IsWide(const FfnPolicy& policy, int tokens) const {
+  return policy.mode == FfnMode::kDense || tokens > kSparseTokensMax || tap_ != nullptr;
+}
+
+Status SparseFfn::Find(int layer, const Input& input, const FfnPolicy& policy, bool lossless) {
+  num_predicted_ = 0;
+  next_needs_all_ = flash_ != nullptr && NeedsAll(layer + 1, input.tokens, lossless);
+  if (IsWide(policy, input.tokens)) {
+    if (flash_ != nullptr) RETURN_IF_ERROR(ReadAll(layer));
+    FindWide(layer, input);
+    return OkStatus();
+  }
+  ASSIGN_OR_RETURN(const int count, FindNeurons(layer, input, policy));
+  if (input.tokens == 1) Count(layer, policy, count);
+  if (trace_ != nullptr && input.tokens == 1) {
+    const std::span live(neuron_ids_.data(), static_cast<std::size_t>(count));
+    trace_->Add(exec::Predicts(policy.mode) ? predicted() : live);
+  }
+  found_ = {neuron_ids_.data(), count, chosen_.data(), config_.intermediate_size, input.tokens > 1};
+  return OkStatus();
+}
+
+void SparseFfn::FindWide(int layer, const Input& input) {
   const int f = config_.intermediate_size;
-  const model::NeuronMatrix& first = predictor::DecidingMatrix(w);
-  const std::array products = {Product::Of(first, ffn_.x.data()), Product::Of(w.up, up_.data())};
-  multiplier_.Multiply(std::span(products).first(gated_ ? 2 : 1), input.hidden.view(),
-                       input.tokens);
+  MultiplyWide(layer, input);
   if (tap_ != nullptr) std::copy_n(ffn_.x.data(), Offset(input.tokens, f), tapped_gate_.data());
-  const bool rows = w.down_rows.rows > 0;
+  const std::span<const int> ids = MemberIds(layer);
+  const int count = static_cast<int>(ids.size());
   pool_.Run(input.tokens, [&](int t, int) {
     float* h = ffn_.x.data() + Offset(t, f);
     ops_.gated({.gate = h,
                 .up = gated_ ? up_.data() + Offset(t, f) : nullptr,
-                .n = f,
+                .n = count,
                 .activation = activation_,
                 .threshold = static_cast<float>(config_.fatrelu_threshold),
                 .out = h});
-    if (!rows) QuantizeToken(ops_, ffn_, t);
   });
   if (tap_ != nullptr) {
     tap_->OnLayer({.layer = layer,
@@ -156,39 +189,53 @@ void SparseFfn::RunWide(int layer, const Input& input, float* out) {
                    .gate = tapped_gate_.data(),
                    .neurons = ffn_.x.data()});
   }
-  if (input.tokens == 1) Count(layer, {}, f);
-  if (input.tokens == 1 && trace_ != nullptr) trace_->Add(all_ids_);
-  if (!rows) {
-    const std::array output = {Product{&w.down, out}};
-    return multiplier_.Multiply(output, ffn_.view(), input.tokens);
-  }
-  SumDown(layer, input.tokens, {all_ids_.data(), f, ffn_.x.data(), f, input.tokens > 1}, out);
+  if (input.tokens == 1) Count(layer, {}, count);
+  if (input.tokens == 1 && trace_ != nullptr) trace_->Add(ids);
+  found_ = {ids.data(), count, ffn_.x.data(), f, input.tokens > 1};
 }
 
-Status SparseFfn::RunNarrow(int layer, const Input& input, const FfnPolicy& policy, float* out) {
+// Products of the deciding rows into ffn_ and of up's into up_, rows [F] apart.
+void SparseFfn::MultiplyWide(int layer, const Input& input) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
-  const int f = config_.intermediate_size, tokens = input.tokens;
-  ASSIGN_OR_RETURN(const int count, FindNeurons(layer, input, policy));
-  if (tokens == 1) Count(layer, policy, count);
-  if (trace_ != nullptr && tokens == 1) {
-    const std::span live(neuron_ids_.data(), static_cast<std::size_t>(count));
-    trace_->Add(exec::Predicts(policy.mode) ? predicted() : live);
+  const model::NeuronMatrix& first = predictor::DecidingMatrix(w);
+  if (members_ == nullptr) {
+    const std::array products = {Product::Of(first, ffn_.x.data()), Product::Of(w.up, up_.data())};
+    return multiplier_.Multiply(std::span(products).first(gated_ ? 2 : 1), input.hidden.view(),
+                                input.tokens);
   }
-  if (w.down_rows.rows > 0) {
-    SumDown(layer, tokens, {neuron_ids_.data(), count, chosen_.data(), f, tokens > 1}, out);
-    return OkStatus();
-  }
-  for (int t = 0; t < tokens; ++t) {
+  pool_.Run(NumRanges(layer), [&](int item, int thread) {
+    const Range range = RangeOf(layer, item);
+    MultiplyInto(first, input, range, range.ids(), range.count, thread,
+                 {ffn_.x.data() + range.begin, config_.intermediate_size});
+    if (gated_)
+      MultiplyInto(w.up, input, range, range.ids(), range.count, thread,
+                   {up_.data() + range.begin, config_.intermediate_size});
+  });
+}
+
+// The product with down's columns of what Find left, where there are no down rows.
+void SparseFfn::MultiplyDown(int layer, int tokens, float* out) {
+  const int f = config_.intermediate_size;
+  for (int t = 0; found_.h != ffn_.x.data() && t < tokens; ++t) {
     float* h = ffn_.x.data() + Offset(t, f);
     std::fill_n(h, f, 0.0F);
-    for (int k = 0; k < count; ++k)
-      h[neuron_ids_[static_cast<std::size_t>(k)]] =
-          chosen_[static_cast<std::size_t>(Offset(t, f) + k)];
-    QuantizeToken(ops_, ffn_, t);
+    for (int k = 0; k < found_.count; ++k)
+      h[found_.ids[k]] = chosen_[static_cast<std::size_t>(Offset(t, f) + k)];
   }
+  pool_.Run(tokens, [&](int t, int) { QuantizeToken(ops_, ffn_, t); });
+  const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const std::array output = {Product{&w.down, out}};
   multiplier_.Multiply(output, ffn_.view(), tokens);
-  return OkStatus();
+}
+
+void SparseFfn::SumFound(int layer, int tokens, float* out, bool add_bias) {
+  SumDown(layer, tokens, found_, out, nullptr, add_bias);
+}
+
+void SparseFfn::ShareSum(int layer, int first, int count, const kernels::SharedSum& part) {
+  Chosen chosen = found_;
+  chosen.h += Offset(first, chosen.stride);
+  SumDown(layer, count, chosen, nullptr, &part, false);
 }
 
 Result<int> SparseFfn::FindNeurons(int layer, const Input& input, const FfnPolicy& policy) {
@@ -196,10 +243,10 @@ Result<int> SparseFfn::FindNeurons(int layer, const Input& input, const FfnPolic
   if (flash_ != nullptr) {
     RETURN_IF_ERROR(FindOnFlash(layer, input, policy));
   } else {
-    pool_.Run(num_ranges_,
+    pool_.Run(NumRanges(layer),
               [&](int range, int thread) { RunRange(layer, input, policy, range, thread); });
   }
-  return Collect(input.tokens);
+  return Collect(layer, input.tokens);
 }
 
 Result<SparseFfn::Neurons> SparseFfn::ActiveNeurons(int layer, const ActivationBuffer& hidden) {
@@ -216,16 +263,15 @@ Result<SparseFfn::Neurons> SparseFfn::ActiveNeurons(int layer, const ActivationB
 std::span<const int> SparseFfn::PredictedBy(int layer, const Input& input,
                                             const FfnPolicy& policy) {
   PreparePredictor(layer, input, policy.mode);
-  pool_.Run(num_ranges_, [&](int range, int thread) {
+  pool_.Run(NumRanges(layer), [&](int range, int thread) {
     Scratch& s = scratch_[static_cast<std::size_t>(thread)];
-    const int begin = range * kRange;
-    const int count =
-        Predict(layer, policy, {begin, std::min(kRange, config_.intermediate_size - begin)}, 1, s);
-    std::copy_n(s.ids.data(), count, guessed_.data() + begin);
+    const Range mine = RangeOf(layer, range);
+    const int count = Predict(layer, policy, mine, 1, s);
+    std::copy_n(s.ids.data(), count, guessed_.data() + mine.begin);
     range_counts_[static_cast<std::size_t>(range)].guessed = count;
   });
   int count = 0;
-  for (int range = 0; range < num_ranges_; ++range) {
+  for (int range = 0; range < NumRanges(layer); ++range) {
     const int more = range_counts_[static_cast<std::size_t>(range)].guessed;
     std::copy_n(guessed_.data() + range * kRange, more, guessed_.data() + count);
     count += more;
@@ -241,10 +287,9 @@ void SparseFfn::PreparePredictor(int layer, const Input& input, FfnMode mode) {
 void SparseFfn::ProbePredictor(int layer, const Input& input) {
   const FfnPolicy& policy = policies_[static_cast<std::size_t>(layer)];
   PreparePredictor(layer, input, policy.mode);
-  pool_.Run(num_ranges_, [&](int range, int thread) {
-    const int begin = range * kRange;
-    Predict(layer, policy, {begin, std::min(kRange, config_.intermediate_size - begin)},
-            input.tokens, scratch_[static_cast<std::size_t>(thread)]);
+  pool_.Run(NumRanges(layer), [&](int range, int thread) {
+    Predict(layer, policy, RangeOf(layer, range), input.tokens,
+            scratch_[static_cast<std::size_t>(thread)]);
   });
 }
 
@@ -287,15 +332,15 @@ void SparseFfn::RunRange(int layer, const Input& input, const FfnPolicy& policy,
                          int thread) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   Scratch& s = scratch_[static_cast<std::size_t>(thread)];
-  const int begin = range * kRange;
-  const Range mine{begin, std::min(kRange, config_.intermediate_size - begin)};
+  const Range mine = RangeOf(layer, range);
+  const int begin = mine.begin;
   const bool predicts = exec::Predicts(policy.mode);
   const int predicted = Predict(layer, policy, mine, input.tokens, s);
   RangeCount& counts = range_counts_[static_cast<std::size_t>(range)];
   counts.predicted = predicted;
   counts.live = 0;
   if (predicted == 0) return;
-  MultiplyNeurons(predictor::DecidingMatrix(w), input, mine, predicts ? s.ids.data() : nullptr,
+  MultiplyNeurons(predictor::DecidingMatrix(w), input, mine, predicts ? s.ids.data() : mine.ids(),
                   predicted, s.gate.data(), thread);
   const int live = Survive(policy, predicted, input.tokens, s);
   if (gated_ && live > 0)
@@ -310,7 +355,7 @@ int SparseFfn::Predict(int layer, const FfnPolicy& policy, Range range, int toke
   const auto n = static_cast<std::size_t>(range.count);
   const auto all = static_cast<std::uint16_t>((1U << tokens) - 1);
   if (!exec::Predicts(policy.mode)) {
-    for (std::size_t i = 0; i < n; ++i) s.ids[i] = range.begin + static_cast<int>(i);
+    for (std::size_t i = 0; i < n; ++i) s.ids[i] = range.id(static_cast<int>(i));
     std::fill_n(s.masks.data(), n, all);
     return range.count;
   }
@@ -348,15 +393,22 @@ int SparseFfn::Predict(int layer, const FfnPolicy& policy, Range range, int toke
   }
   int count = 0;
   for (std::size_t i = 0; i < n; ++i) {
-    s.ids[static_cast<std::size_t>(count)] = range.begin + static_cast<int>(i);
+    s.ids[static_cast<std::size_t>(count)] = range.id(static_cast<int>(i));
     s.masks[static_cast<std::size_t>(count)] = s.live_masks[i];
     count += s.live_masks[i] != 0 ? 1 : 0;
   }
   return count;
 }
 
-void SparseFfn::MultiplyNeurons(const model::NeuronMatrix& matrix, const Input& input, Range range,
-                                const int* ids, int count, float* out, int thread) {
+void SparseFfn::MultiplyNeurons(const model::NeuronMatrix& matrix, const Input& input,
+                                const Range& range, const int* ids, int count, float* out,
+                                int thread) {
+  MultiplyInto(matrix, input, range, ids, count, thread, {out, kRange});
+}
+
+void SparseFfn::MultiplyInto(const model::NeuronMatrix& matrix, const Input& input,
+                             const Range& range, const int* ids, int count, int thread,
+                             const Rows& out) {
   const kernels::PackedMatrix& weight = matrix.linear.weight;
   const bool rows = matrix.layout == model::Layout::kRows;
   CHECK(rows || ids == nullptr);
@@ -367,23 +419,23 @@ void SparseFfn::MultiplyNeurons(const model::NeuronMatrix& matrix, const Input& 
                     .count = count,
                     .activations = input.hidden.view(),
                     .tokens = input.tokens,
-                    .out = out,
-                    .out_stride = kRange,
+                    .out = out.data,
+                    .out_stride = out.stride,
                     .scratch = multiplier_.scratch(thread)});
   } else {
     ops_.gemm({.weights = {weight.type, range.count, weight.cols,
                            weight.panel(range.begin / kernels::kPanelRows)},
                .activations = input.hidden.view(),
                .tokens = input.tokens,
-               .out = out,
-               .out_stride = kRange,
+               .out = out.data,
+               .out_stride = out.stride,
                .panel_begin = 0,
                .panel_end = kernels::NumPanels(range.count)});
   }
   const float* bias = matrix.linear.bias;
   for (int t = 0; bias != nullptr && t < input.tokens; ++t) {
     for (int k = 0; k < count; ++k)
-      out[t * kRange + k] += bias[ids != nullptr ? ids[k] : range.begin + k];
+      out.data[Offset(t, out.stride) + k] += bias[ids != nullptr ? ids[k] : range.begin + k];
   }
 }
 
@@ -430,11 +482,11 @@ void SparseFfn::Combine(int live, int tokens, Scratch& s, float* h, int h_stride
   }
 }
 
-int SparseFfn::Collect(int tokens) {
+int SparseFfn::Collect(int layer, int tokens) {
   const int f = config_.intermediate_size;
   int count = 0;
   num_predicted_ = 0;
-  for (int range = 0; range < num_ranges_; ++range) {
+  for (int range = 0; range < NumRanges(layer); ++range) {
     const RangeCount& counts = range_counts_[static_cast<std::size_t>(range)];
     const int begin = range * kRange;
     std::copy_n(predicted_ids_.data() + begin, counts.predicted,
@@ -455,7 +507,8 @@ int SparseFfn::Collect(int tokens) {
   return count;
 }
 
-void SparseFfn::SumDown(int layer, int tokens, const Chosen& chosen, float* out) {
+void SparseFfn::SumDown(int layer, int tokens, const Chosen& chosen, float* out,
+                        const kernels::SharedSum* shared, bool add_bias) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const int d = config_.hidden_size,
             columns = ColumnsPerItem(d, pool_.threads(),
@@ -473,8 +526,9 @@ void SparseFfn::SumDown(int layer, int tokens, const Chosen& chosen, float* out)
                    .col_end = end,
                    .out = out,
                    .out_stride = d,
-                   .scratch = scratch_[static_cast<std::size_t>(thread)].sum.data()});
-    if (w.down.bias == nullptr) return;
+                   .scratch = scratch_[static_cast<std::size_t>(thread)].sum.data(),
+                   .shared = shared});
+    if (w.down.bias == nullptr || !add_bias) return;
     for (int t = 0; t < tokens; ++t)
       ops_.add(out + Offset(t, d) + begin, w.down.bias + begin, end - begin);
   });
@@ -489,10 +543,11 @@ std::int64_t SparseFfn::dense_bytes(int layer) const {
 void SparseFfn::Count(int layer, const FfnPolicy& policy, int down) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const std::int64_t f = config_.intermediate_size;
-  std::int64_t predicted = f, live = f, predictor_bytes = 0;
+  std::int64_t predicted = NumMembers(layer), live = predicted, predictor_bytes = 0;
   if (policy.mode != FfnMode::kDense) {
     predicted = live = 0;
-    for (const RangeCount& range : range_counts_) {
+    for (const RangeCount& range :
+         std::span(range_counts_).first(static_cast<std::size_t>(NumRanges(layer)))) {
       predicted += range.predicted;
       live += range.live;
     }

@@ -56,6 +56,9 @@ class SparseFfn {
     store::NeuronStore* flash = nullptr;  // where the neurons are that memory does not hold
     bool heads_held = true;               // the deciding rows are in memory, with or without it
     bool read_ahead = true;               // from flash, what the next layer will probably need
+    // The neurons of this partition, [L] ascending ids; null: all. The predictors are of these, in
+    // this order; the matrices have rows for all ids, but only these are read.
+    const std::vector<std::vector<int>>* members = nullptr;
   };
   explicit SparseFfn(const Params& params);
 
@@ -68,6 +71,25 @@ class SparseFfn {
   // out [T, D]. More than kSparseTokensMax tokens, or `lossless`: no prediction. Errors as
   // store::NeuronStore::Await; without a flash tier there are none.
   Status Run(int layer, const Input& input, bool lossless, float* out);
+
+  // One partition's part of a network whose neurons are shared out (exec/hybrid_ffn.h): Find, then
+  // for tokens at a time ShareSum twice, for the maxima and for the sums (kernels/shared_sum.h).
+  // Requires: down_rows. Errors as Run.
+  Status Find(int layer, const Input& input, const FfnPolicy& policy, bool lossless = false);
+  // Of tokens [first, first + count) of the last Find. Requires: a quantised type of down_rows.
+  void ShareSum(int layer, int first, int count, const kernels::SharedSum& part);
+  // Of all tokens of the last Find, [T, D].
+  void SumFound(int layer, int tokens, float* out, bool add_bias);
+
+  // Neurons of the last Find that some token needs.
+  int found() const { return found_.count; }
+  std::span<const int> found_ids() const {
+    return {found_.ids, static_cast<std::size_t>(found_.count)};
+  }
+  // After the last step of a layer that Find began. Run does it itself.
+  void EndLayer(int layer) {
+    if (flash_ != nullptr) flash_->EndLayer(layer);
+  }
 
   // The mode a layer is computed in: prompts are computed without loss.
   FfnPolicy PolicyFor(int layer, bool lossless) const;
@@ -120,13 +142,25 @@ class SparseFfn {
     std::vector<std::uint16_t> live_masks;
     std::vector<std::uint8_t> sum;  // of SumRows
   };
+  // A work item: neurons of the partition, by place among its members.
   struct Range {
-    int begin, count;  // neurons
+    int begin, count;
+    const int* members;  // of the layer; null: all neurons
+
+    int id(int i) const { return members != nullptr ? members[begin + i] : begin + i; }
+    // The ids of the first `n`; null: they are begin, begin + 1, ...
+    const int* ids() const { return members != nullptr ? members + begin : nullptr; }
   };
+  int NumMembers(int layer) const;
+  int NumRanges(int layer) const { return (NumMembers(layer) + kRange - 1) / kRange; }
+  Range RangeOf(int layer, int range) const;
+  std::span<const int> MemberIds(int layer) const;
 
   // Every neuron's h into ffn_, by products of whole matrices.
-  void RunWide(int layer, const Input& input, float* out);
-  Status RunNarrow(int layer, const Input& input, const FfnPolicy& policy, float* out);
+  void FindWide(int layer, const Input& input);
+  void MultiplyWide(int layer, const Input& input);
+  void MultiplyDown(int layer, int tokens, float* out);
+  bool IsWide(const FfnPolicy& policy, int tokens) const;
   // Live neurons into neuron_ids_ and chosen_. Returns how many.
   Result<int> FindNeurons(int layer, const Input& input, const FfnPolicy& policy);
 
@@ -158,13 +192,19 @@ class SparseFfn {
   // The range's neurons that a token is predicted to use: ids and masks. Returns how many.
   int Predict(int layer, const FfnPolicy& policy, Range range, int tokens, Scratch& s);
   // [tokens, kRange] products of chosen rows (all of the range if ids is null), bias added.
-  void MultiplyNeurons(const model::NeuronMatrix& matrix, const Input& input, Range range,
+  void MultiplyNeurons(const model::NeuronMatrix& matrix, const Input& input, const Range& range,
                        const int* ids, int count, float* out, int thread);
+  struct Rows {
+    float* data;
+    int stride;
+  };
+  void MultiplyInto(const model::NeuronMatrix& matrix, const Input& input, const Range& range,
+                    const int* ids, int count, int thread, const Rows& out);
   // The predicted whose activation keeps them alive. Returns how many.
   int Survive(const FfnPolicy& policy, int count, int tokens, Scratch& s);
   void Combine(int live, int tokens, Scratch& s, float* h, int h_stride);
   // The ranges' lists as one. Returns how many neurons.
-  int Collect(int tokens);
+  int Collect(int layer, int tokens);
   struct Chosen {
     const int* ids;
     int count;
@@ -172,7 +212,9 @@ class SparseFfn {
     int stride;
     bool skip_zeros;
   };
-  void SumDown(int layer, int tokens, const Chosen& chosen, float* out);
+  // Into `out`, or the tokens' part of a shared sum.
+  void SumDown(int layer, int tokens, const Chosen& chosen, float* out,
+               const kernels::SharedSum* shared = nullptr, bool add_bias = true);
   void Count(int layer, const FfnPolicy& policy, int live);
 
   const model::ModelConfig& config_;
@@ -183,7 +225,7 @@ class SparseFfn {
   Multiplier& multiplier_;
   const bool gated_;
   const kernels::GateActivation activation_;
-  const int num_ranges_;
+  const std::vector<std::vector<int>>* const members_;
 
   ActivationBuffer ffn_;            // [T, F] h, where down is in panels or all neurons are wanted
   std::vector<float> up_;           // [T, F]
@@ -210,6 +252,7 @@ class SparseFfn {
   std::vector<FfnCounters> counters_;  // [L]
   FfnTap* tap_ = nullptr;
   store::TraceWriter* trace_ = nullptr;
+  Chosen found_ = {};  // by the last Find
   store::NeuronStore* const flash_;
   const bool heads_held_;
   std::vector<int> candidates_;        // [F] by range, then together; with a flash tier

@@ -36,14 +36,14 @@ Status SparseFfn::ReadAll(int layer) {
 Status SparseFfn::FindOnFlash(int layer, const Input& input, const FfnPolicy& policy) {
   if (!heads_held_ && !exec::Predicts(policy.mode)) {  // all of them decide
     RETURN_IF_ERROR(ReadAll(layer));
-    pool_.Run(num_ranges_,
+    pool_.Run(NumRanges(layer),
               [&](int range, int thread) { RunRange(layer, input, policy, range, thread); });
     return OkStatus();
   }
-  pool_.Run(num_ranges_,
+  pool_.Run(NumRanges(layer),
             [&](int range, int thread) { FindCandidates(layer, input, policy, range, thread); });
   int needed = 0;
-  for (int range = 0; range < num_ranges_; ++range) {
+  for (int range = 0; range < NumRanges(layer); ++range) {
     const int begin = range * kRange, count = range_counts_[static_cast<std::size_t>(range)].live;
     for (int k = 0; k < count; ++k) {
       const int id = candidates_[static_cast<std::size_t>(begin + k)];
@@ -55,7 +55,7 @@ Status SparseFfn::FindOnFlash(int layer, const Input& input, const FfnPolicy& po
   const auto n = static_cast<std::size_t>(needed);
   flash_->Request(layer, std::span(neuron_ids_).first(n), std::span(needed_).first(n));
   const auto compute = [&](bool late) {
-    pool_.Run(num_ranges_, [&](int range, int thread) {
+    pool_.Run(NumRanges(layer), [&](int range, int thread) {
       ComputeCandidates(layer, input, policy, range, late, thread);
     });
   };
@@ -67,7 +67,7 @@ Status SparseFfn::FindOnFlash(int layer, const Input& input, const FfnPolicy& po
     RETURN_IF_ERROR(flash_->Await());
     compute(true);
   }
-  for (int range = 0; range < num_ranges_; ++range) CloseRange(range, input.tokens);
+  for (int range = 0; range < NumRanges(layer); ++range) CloseRange(range, input.tokens);
   return OkStatus();
 }
 
@@ -75,7 +75,7 @@ void SparseFfn::FindCandidates(int layer, const Input& input, const FfnPolicy& p
                                int thread) {
   Scratch& s = scratch_[static_cast<std::size_t>(thread)];
   const int f = config_.intermediate_size, begin = range * kRange;
-  const Range mine{begin, std::min(kRange, f - begin)};
+  const Range mine = RangeOf(layer, range);
   const bool predicts = exec::Predicts(policy.mode);
   RangeCount& counts = range_counts_[static_cast<std::size_t>(range)];
   counts.predicted = Predict(layer, policy, mine, input.tokens, s);
@@ -85,8 +85,8 @@ void SparseFfn::FindCandidates(int layer, const Input& input, const FfnPolicy& p
   counts.live = counts.predicted;
   if (heads_held_ && counts.predicted > 0) {
     MultiplyNeurons(predictor::DecidingMatrix(weights_.layers[static_cast<std::size_t>(layer)]),
-                    input, mine, predicts ? s.ids.data() : nullptr, counts.predicted, s.gate.data(),
-                    thread);
+                    input, mine, predicts ? s.ids.data() : mine.ids(), counts.predicted,
+                    s.gate.data(), thread);
     counts.live = Survive(policy, counts.predicted, input.tokens, s);
     ids = s.live_ids.data();
     masks = s.live_masks.data();
@@ -105,7 +105,7 @@ void SparseFfn::ComputeCandidates(int layer, const Input& input, const FfnPolicy
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   Scratch& s = scratch_[static_cast<std::size_t>(thread)];
   const int f = config_.intermediate_size, begin = range * kRange, tokens = input.tokens;
-  const Range mine{begin, std::min(kRange, f - begin)};
+  const Range mine = RangeOf(layer, range);
   int count = 0;
   for (int k = 0; k < range_counts_[static_cast<std::size_t>(range)].live; ++k) {
     const int id = candidates_[static_cast<std::size_t>(begin + k)];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "kernels/quantize.h"
 
@@ -12,7 +13,7 @@ std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(r
 
 }  // namespace
 
-Transformer::Transformer(const Params& p)
+Transformer::Transformer(Params p)
     : config_(p.config),
       weights_(p.weights),
       ops_(p.ops),
@@ -32,10 +33,23 @@ Transformer::Transformer(const Params& p)
             .tokens_max = p.tokens_max,
             .flash = p.flash,
             .heads_held = p.heads_held,
-            .read_ahead = p.read_ahead}),
+            .read_ahead = p.read_ahead,
+            .members = p.members}),
+      hot_(std::move(p.hot)),
+      device_(p.device),
       flash_(p.flash),
       stream_(p.stream),
-      group_(p.config.num_attention_heads / p.config.num_key_value_heads) {}
+      group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
+  FfnPartition* hot = device_ != nullptr ? device_->partition() : hot_.get();
+  if (hot == nullptr) return;
+  hybrid_.emplace(HybridFfn::Params{.config = config_,
+                                    .weights = weights_,
+                                    .ops = ops_,
+                                    .pool = pool_,
+                                    .cold = ffn_,
+                                    .hot = *hot,
+                                    .tokens_max = ws_.tokens_max});
+}
 
 std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache& cache,
                                             Logits wanted, Step step) {
@@ -45,20 +59,33 @@ std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache
   CHECK_LE(cache.length() + count, cache.capacity());
   CHECK(cache.Reserve(count));
   Embed(tokens, cache.length());
-  status_ = Blocks(count, cache, step);
+  const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
+  CHECK_LE(rows, ws_.logits_max);
+  status_ = Blocks(count, cache, step, rows);
   if (!status_.ok()) return {};
   cache.Advance(count);
-  if (wanted == Logits::kNone) return {};
-  const int rows = wanted == Logits::kAll ? count : 1;
-  CHECK_LE(rows, ws_.logits_max);
+  if (rows == 0) return {};
+  const std::size_t values =
+      static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size);
+  if (device_ != nullptr && device_->head()) return device_->logits().first(values);
   Head(count - rows, rows);
-  return std::span(ws_.logits)
-      .first(static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size));
+  return std::span(ws_.logits).first(values);
 }
 
-Status Transformer::Blocks(int tokens, KvCache& cache, Step step) {
+HybridCounters Transformer::hybrid_counters() const {
+  HybridCounters all = hybrid_.has_value() ? hybrid_->counters() : HybridCounters{};
+  if (device_ != nullptr) all += device_->counters();
+  return all;
+}
+
+Status Transformer::Blocks(int tokens, KvCache& cache, Step step, int logits) {
   Status status;
-  for (int layer = 0; layer < config_.num_hidden_layers && status.ok(); ++layer) {
+  int layer = 0;
+  if (device_ != nullptr) {
+    status = device_->Run({ws_.residual.data(), tokens, cache, logits, lossless_}, ffn_);
+    layer = device_->home_layers();
+  }
+  for (; layer < config_.num_hidden_layers && status.ok(); ++layer) {
     if (stream_ != nullptr) status = stream_->Wait(layer);
     if (status.ok()) status = Block(layer, tokens, cache);
     if (stream_ != nullptr && status.ok()) stream_->Done(layer);
@@ -114,7 +141,8 @@ Status Transformer::Block(int layer, int tokens, KvCache& cache) {
 
 Status Transformer::FeedForward(int layer, int tokens) {
   const SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
-  RETURN_IF_ERROR(ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
+  RETURN_IF_ERROR(hybrid_.has_value() ? hybrid_->Run(layer, input, lossless_, ws_.ffn_out.data())
+                                      : ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
   if (auditor_ != nullptr && tokens == 1 && !lossless_) auditor_->Keep(layer, input, ffn_);
   return OkStatus();
 }
@@ -171,6 +199,23 @@ void Transformer::Quantize(ActivationBuffer& buffer, int token) {
 void Transformer::Multiply(std::span<const Product> products, const ActivationBuffer& input,
                            int tokens, bool fold) {
   multiplier_.Multiply(products, input.view(), tokens, fold);
+}
+
+FfnCounters Transformer::ffn_counters(int layer) const {
+  FfnCounters all = ffn_.counters(layer);
+  const auto add = [&](const FfnCounters& more) {
+    all.tokens = std::max(all.tokens, more.tokens);
+    all.gate_rows += more.gate_rows;
+    all.up_rows += more.up_rows;
+    all.down_rows += more.down_rows;
+    all.predictor_bytes += more.predictor_bytes;
+    all.bytes += more.bytes;
+  };
+  if (hot_ != nullptr && hot_->NumNeurons(layer) > 0) add(hot_->ffn_counters(layer));
+  if (device_ != nullptr && layer < device_->home_layers()) add(device_->ffn_counters(layer));
+  if (device_ != nullptr && layer >= device_->home_layers() && device_->partition() != nullptr)
+    add(device_->partition()->ffn_counters(layer));
+  return all;
 }
 
 }  // namespace thermocline::exec

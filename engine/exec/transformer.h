@@ -9,11 +9,15 @@
 // whether it comes alone or in a batch, at any number of threads.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/base/worker_pool.h"
 #include "engine/exec/auditor.h"
+#include "engine/exec/device_forward.h"
+#include "engine/exec/hybrid_ffn.h"
 #include "engine/exec/kv_cache.h"
 #include "engine/exec/multiplier.h"
 #include "engine/exec/sparse_ffn.h"
@@ -41,8 +45,12 @@ class Transformer {
     bool heads_held = true;
     bool read_ahead = true;
     store::LayerStream* stream = nullptr;  // brings whole layers; null: all are in memory
+    // The neurons computed here, as SparseFfn, and who computes the others. Null: all are here.
+    const std::vector<std::vector<int>>* members = nullptr;
+    std::unique_ptr<FfnPartition> hot = nullptr;
+    DeviceForward* device = nullptr;  // computes what is at home on a device; null: nothing is
   };
-  explicit Transformer(const Params& params);
+  explicit Transformer(Params params);
 
   enum class Logits { kNone, kLast, kAll };
   // Prompts are computed without loss whatever the modes; decoded tokens, and up to
@@ -52,11 +60,14 @@ class Transformer {
   // Appends `tokens` to `cache` and computes the logits asked for.
   // Returns [1, V] (kLast), [T, V] (kAll, if all_logits) or nothing; valid until the next call.
   // Returns nothing, too, and the cache stays as it was, if weights could not be read from flash:
-  // then `status` says why. The next call begins anew.
+  // then `status` says why. The next call begins anew. So too when a device failed; then what it
+  // held of keys and values is lost, and the next call must begin a sequence.
+  //
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   std::span<const float> Forward(std::span<const int> tokens, KvCache& cache, Logits wanted,
                                  Step step = Step::kDecode);
-  // Of the last Forward: Unavailable, DataLoss or Cancelled from the flash tier.
+  // Of the last Forward: Unavailable, DataLoss or Cancelled from the flash tier, or Unavailable
+  // from a device.
   const Status& status() const { return status_; }
   // The last step verified tokens of which the first `kept` stay: the others are no reason to keep
   // their neurons in memory.
@@ -77,6 +88,15 @@ class Transformer {
   void ProbePredictor(int layer) {
     ffn_.ProbePredictor(layer, {ws_.hidden, ws_.residual.data(), 1});
   }
+  // Figures of the two sides; zeros without a hot one. Decode thread only.
+  HybridCounters hybrid_counters() const;
+  // Of a layer's network, on all sides. Decode thread only.
+  FfnCounters ffn_counters(int layer) const;
+  // Null: nothing is on a device.
+  DeviceForward* device() { return device_; }
+  const DeviceForward* device() const { return device_; }
+  // Null: there is no hot side.
+  HybridFfn* hybrid() { return hybrid_.has_value() ? &*hybrid_ : nullptr; }
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
   void SetAuditor(Auditor* auditor) { auditor_ = auditor; }
 
@@ -85,7 +105,8 @@ class Transformer {
 
  private:
   void Embed(std::span<const int> tokens, int position);
-  Status Blocks(int tokens, KvCache& cache, Step step);
+  // `logits`: rows wanted, for a device that has the head.
+  Status Blocks(int tokens, KvCache& cache, Step step, int logits);
   Status Block(int layer, int tokens, KvCache& cache);
   // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens, KvCache& cache);
@@ -132,6 +153,9 @@ class Transformer {
   Workspace ws_;
   Multiplier multiplier_;
   SparseFfn ffn_;
+  std::unique_ptr<FfnPartition> hot_;
+  DeviceForward* const device_;
+  std::optional<HybridFfn> hybrid_;
   Auditor* auditor_ = nullptr;
   store::NeuronStore* const flash_;
   store::LayerStream* const stream_;

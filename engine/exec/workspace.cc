@@ -7,21 +7,22 @@ namespace {
 
 std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
 
-void FillRope(const model::RopeConfig& rope, int context_length, Workspace& ws) {
+}  // namespace
+
+void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
+              std::vector<float>& sin) {
   const model::RopeFrequencies f = model::ComputeRopeFrequencies(rope);
   const auto half = f.frequencies.size();
-  ws.rope_cos.resize(static_cast<std::size_t>(context_length) * half);
-  ws.rope_sin.resize(ws.rope_cos.size());
+  cos.resize(static_cast<std::size_t>(context_length) * half);
+  sin.resize(cos.size());
   for (std::size_t position = 0; position < static_cast<std::size_t>(context_length); ++position) {
     for (std::size_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(position) * f.frequencies[i];
-      ws.rope_cos[position * half + i] = static_cast<float>(std::cos(angle) * f.magnitude);
-      ws.rope_sin[position * half + i] = static_cast<float>(std::sin(angle) * f.magnitude);
+      cos[position * half + i] = static_cast<float>(std::cos(angle) * f.magnitude);
+      sin[position * half + i] = static_cast<float>(std::sin(angle) * f.magnitude);
     }
   }
 }
-
-}  // namespace
 
 void ActivationBuffer::Resize(int tokens, int columns) {
   cols = columns;
@@ -78,7 +79,7 @@ Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.l
   parts.Resize(p.context_length / kernels::kAttentionChunk + 1, heads, c.head_dim);
   running.Resize(p.threads, heads, c.head_dim);
   chunk.Resize(p.threads, heads, c.head_dim);
-  if (c.rotary()) FillRope(c.rope, p.context_length, *this);
+  if (c.rotary()) FillRope(c.rope, p.context_length, rope_cos, rope_sin);
 }
 
 }  // namespace thermocline::exec

@@ -37,6 +37,10 @@ struct AttentionParts {
   kernels::AttentionState state(int part, int head);
 };
 
+// Both [context_length, rope.dim / 2].
+void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
+              std::vector<float>& sin);
+
 struct Workspace {
   struct Params {
     const model::ModelConfig& config;

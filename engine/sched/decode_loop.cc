@@ -55,7 +55,10 @@ FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
   // Keys and values of tokens that were decoded with loss are no other request's: it would get what
   // no prompt gives.
   if (!std::all_of(modes->begin(), modes->end(), IsLossless)) cached_.resize(prompt);
-  if (prefixes_ != nullptr) prefixes_->Keep(cached_, cache_);
+  // A device that failed lost the keys and values of its layers, of earlier requests too.
+  const bool lost = transformer_.device() != nullptr && transformer_.device()->failed();
+  if (prefixes_ != nullptr && lost) prefixes_->Clear();
+  if (prefixes_ != nullptr && !lost) prefixes_->Keep(cached_, cache_);
   cache_.Clear();
   job.channel->Finish(reason, rest, usage, error_);
   return reason;

@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <random>
 #include <vector>
 
-#include "engine/base/file.h"
-#include "engine/base/hash.h"
 #include "engine/base/huge_buffer.h"
+#include "engine/base/json_cache.h"
 #include "engine/base/log.h"
 #include "engine/store/device_name.h"
 
@@ -97,55 +94,17 @@ Status MeasureRow(Probe& probe, std::uint32_t chunk, int depth_max, double secon
   return OkStatus();
 }
 
-// Where the curve of `key` is kept; "" if there is no such place.
-std::string CachePath(const std::string& key) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::string folder;
-  if (cache != nullptr && cache[0] == '/') {
-    folder = cache;
-  } else if (home != nullptr && home[0] == '/') {
-    folder = StrCat(home, "/.cache");
-  } else {
-    return "";
-  }
-  base::Hasher hasher;
-  hasher.Add(key);
-  return StrCat(folder, "/thermocline/flash/", hasher.Digest().Hex(), ".json");
-}
-
-Result<Curve> ReadCache(const std::string& path, const std::string& key) {
-  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, 1 << 20));
-  ASSIGN_OR_RETURN(const Json json, base::ParseJson(text));
-  const Json* of = json.Find("key");
-  if (of == nullptr || !of->is_string() || of->as_string() != key)
-    return base::DataLoss("it is of another device");
-  return Curve::FromJson(json);
-}
-
 // The curve that is remembered and good for a file of this size.
-std::optional<Curve> Remembered(const std::string& path, const std::string& key,
-                                std::uint64_t file_bytes) {
-  if (path.empty() || !base::PathExists(path)) return std::nullopt;
-  auto curve = ReadCache(path, key);
+std::optional<Curve> Remembered(const base::JsonCache& cache, std::uint64_t file_bytes) {
+  const auto json = cache.Read();
+  if (!json.has_value()) return std::nullopt;
+  auto curve = Curve::FromJson(*json);
   if (!curve.ok()) {
-    base::LogWarning(path, ": ", curve.status().message(), "; the device is measured anew");
+    base::LogWarning(cache.path(), ": ", curve.status().message(), "; it is measured anew");
     return std::nullopt;
   }
   if (curve->source().file_bytes < std::min(file_bytes, kLargeFile)) return std::nullopt;
   return *std::move(curve);
-}
-
-Status Remember(const std::string& path, const std::string& key, const Curve& curve) {
-  std::error_code error;
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  std::filesystem::create_directories(folder, error);
-  if (error) return base::Unavailable(folder, ": create: ", error.message());
-  Json json = curve.ToJson();
-  json.Set("key", key);
-  ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(StrCat(json.Dump(1), "\n")));
-  return file->Commit();
 }
 
 }  // namespace
@@ -197,13 +156,12 @@ Result<Curve> DeviceCurve(const std::string& path, const ProbeOptions& options) 
   ASSIGN_OR_RETURN(const DeviceName device, DeviceOf(path));
   const std::string key =
       StrCat(device.key, "|", reader->method(), reader->direct() ? "|direct" : "|cached");
-  const std::string cache = CachePath(key);
+  const base::JsonCache cache("flash", key);
   if (!options.measure_anew) {
-    if (auto curve = Remembered(cache, key, reader->size())) return *std::move(curve);
+    if (auto curve = Remembered(cache, reader->size())) return *std::move(curve);
   }
   ASSIGN_OR_RETURN(Curve curve, MeasureCurve(*reader, device.readable, options.seconds));
-  const Status kept = cache.empty() ? base::FailedPrecondition("no $XDG_CACHE_HOME and no $HOME")
-                                    : Remember(cache, key, curve);
+  const Status kept = cache.Write(curve.ToJson());
   if (!kept.ok())
     base::LogWarning("the speed of ", device.readable, " is not remembered: ", kept.message());
   return curve;

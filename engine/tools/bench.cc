@@ -7,11 +7,13 @@
 #include <fstream>
 
 #include "engine/base/file.h"
+#include "engine/base/system_memory.h"
 #include "engine/exec/mode_tuner.h"
 #include "engine/tools/bandwidth_probe.h"
 #include "engine/tools/console.h"
 #include "engine/tools/flash_bench.h"
 #include "engine/tools/flash_run.h"
+#include "engine/tools/hot_report.h"
 #include "engine/tools/model_options.h"
 
 namespace thermocline::tools {
@@ -55,14 +57,6 @@ struct Phase {
   Samples tokens_per_s;
   double bandwidth_share = 0;  // of the read bandwidth measured in the same repetition, median
 };
-
-std::string ProcessorName() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
 
 // Tokens that a measurement decodes one after the other, and those before them.
 int ContextOf(const Options& o, std::size_t modes) {
@@ -136,6 +130,7 @@ class Measurement {
   // Whether part of the weights comes from flash.
   bool streams() const { return model_.memory.tier != exec::MemoryPlan::Tier::kMemory; }
   const FlashRun& flash() const { return flash_; }
+  HotStats hot() const { return model_.hot_stats(*transformer_); }
   // Every token decoded from now on; the others of a measurement too.
   void SetTrace(store::TraceWriter* trace) { transformer_->ffn().SetTrace(trace); }
 
@@ -246,7 +241,7 @@ class Measurement {
   double ffn_bytes() const {
     double bytes = 0;
     for (int l = 0; l < model_.config.num_hidden_layers; ++l)
-      bytes += static_cast<double>(transformer_->ffn().counters(l).bytes);
+      bytes += static_cast<double>(transformer_->ffn_counters(l).bytes);
     return bytes;
   }
   double DenseFfnBytes() const {
@@ -329,7 +324,7 @@ Json Report(const exec::LoadedModel& model, const Measurement& m) {
         {"bandwidth_share", phase.bandwidth_share},
         {"ceiling_tokens_per_s", m.bandwidth().median() * 1e9 / phase.bytes_per_token}});
   }
-  return Json::Object{{"machine", Json::Object{{"processor", ProcessorName()},
+  return Json::Object{{"machine", Json::Object{{"processor", base::ProcessorName()},
                                                {"threads", model.pool->threads()},
                                                {"cpu_isa", model.ops->name},
                                                {"huge_pages", model.weights->memory.huge()}}},
@@ -340,7 +335,8 @@ Json Report(const exec::LoadedModel& model, const Measurement& m) {
                       {"read_bandwidth", m.bandwidth().ToJson()},
                       {"read_bandwidth_of", m.bandwidth_of()},
                       {"runs", std::move(runs)},
-                      {"flash", m.streams() ? m.flash().ToJson(model) : Json()}};
+                      {"flash", m.streams() ? m.flash().ToJson(model) : Json()},
+                      {"hot", HotJson(m.hot())}};
 }
 
 double Number(const Json& object, std::initializer_list<const char*> path) {
@@ -385,7 +381,7 @@ Result<Json> Ratios(const std::string& path, const Json& now) {
 }
 
 void Print(const exec::LoadedModel& model, const Measurement& m) {
-  std::printf("%s, %d threads, %s, %s\n", ProcessorName().c_str(), model.pool->threads(),
+  std::printf("%s, %d threads, %s, %s\n", base::ProcessorName().c_str(), model.pool->threads(),
               model.ops->name, model.weights->memory.huge() ? "huge pages" : "4 KiB pages");
   std::printf("%s: loaded in %.2f s\nread bandwidth of %s %.1f GB/s (min %.1f, max %.1f)\n\n",
               model.path.c_str(), model.load_s, m.bandwidth_of(), m.bandwidth().median(),
@@ -399,6 +395,7 @@ void Print(const exec::LoadedModel& model, const Measurement& m) {
                 m.bandwidth().median() * 1e9 / p.bytes_per_token);
   }
   if (m.streams()) m.flash().Print(model);
+  PrintHot(m.hot());
 }
 
 void PrintRatios(const std::string& path, const Json& ratios) {
@@ -417,7 +414,15 @@ Status Bench(Options options) {
   std::string& also = options.model.ffn.also;
   if (!options.modes.empty()) also += StrCat(also.empty() ? "" : ",", options.modes);
   options.model.memory.context_length = ContextOf(options, kFfnModeNames.size());
+  options.model.memory.tokens_max = kChunk;
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
+  if (!options.modes.empty() && model->hot.used) {
+    return base::InvalidArgument(
+        "--ffn-modes measures modes in turn, each with its neurons where it likes them best; leave "
+        "out --hot-memory, or take --ffn-mode");
+  }
+  if (!options.model.record_trace.empty() && model->hot.used)
+    return base::InvalidArgument("--record-trace needs all neurons on one side: --device cpu");
   Measurement measurement(options, *model);
   RETURN_IF_ERROR(measurement.Prepare());
   std::unique_ptr<store::TraceWriter> trace;
@@ -449,6 +454,7 @@ Command AddBench(CLI::App& app) {
   AddModelOptions(app, o->model);
   AddFfnOptions(app, o->model.ffn);
   AddMemoryOptions(app, o->model.memory);
+  AddHotOptions(app, o->model.hot);
   AddTraceOption(app, o->model.record_trace);
   app.add_option("--prefill", o->prefill, "Prompt tokens")
       ->check(CLI::Range(1, 1 << 20))

@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
        AddCalibrate},
       {"profile", "Count how often a text activates each neuron", AddProfile},
       {"pack", "Write the bundle file that a model's flash tier reads", AddPack},
-      {"plan", "Replay a trace against caches of neurons", AddPlan},
+      {"plan", "Place a model's neurons on a machine; replay a trace against caches", AddPlan},
       {"train-predictor", "Learn to predict which neurons a token activates", AddTrainPredictor},
   };
   std::vector<std::pair<CLI::App*, Command>> commands;

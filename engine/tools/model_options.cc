@@ -62,16 +62,20 @@ void AddFfnOptions(CLI::App& app, FfnOptions& ffn) {
                "sign: alpha, though the side-car has thresholds");
 }
 
+CLI::Validator SizeText() {
+  const auto check = [](const std::string& text) {
+    return base::ParseBytes(text).has_value() ? "" : "not a size, as 8GiB or 500M: " + text;
+  };
+  return {check, "SIZE"};
+}
+
 void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory) {
   app.add_option_function<std::string>(
          "--memory-budget",
          [&memory](const std::string& text) { memory.budget_bytes = *base::ParseBytes(text); },
          "Memory of the whole process (8GiB, 500M); what does not fit comes from the bundle file. "
          "0, or not given: what the system has free")
-      ->check([](const std::string& text) {
-        const auto bytes = base::ParseBytes(text);
-        return bytes.has_value() ? "" : "not a size, as 8GiB or 500M: " + text;
-      });
+      ->check(SizeText());
   app.add_option("--ffn-memory", memory.ffn_share,
                  "Share of the feed-forward weights that may take memory, for measurements; "
                  "decides instead of the budget")
@@ -79,6 +83,26 @@ void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory) {
   app.add_option("--bundle", memory.bundle, "Bundle file of `pack`; MODEL.tcb if not given");
   app.add_flag("!--no-read-ahead", memory.read_ahead,
                "Do not guess what the next layer needs from flash");
+}
+
+void AddHotOptions(CLI::App& app, HotOptions& hot) {
+  hot.device = "auto";
+  app.add_option("--device", hot.device,
+                 "cpu; cuda: a GPU, or an error; auto: a GPU if one can be used, else the CPU")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--hot-memory", [&hot](const std::string& text) { hot.bytes = *base::ParseBytes(text); },
+         "Memory of the hot tier (8GiB, 500M): of the GPU, all it has free if not given; on the "
+         "CPU, of a second partition with kernel threads of its own, none if not given")
+      ->check(SizeText());
+  app.add_option("--hot-threads", hot.threads,
+                 "Kernel threads, of all, that a second partition of the CPU has; 0 = half")
+      ->check(CLI::Range(0, 255));
+  app.add_option("--placement", hot.placement,
+                 "Placement file of `plan --out`; planned while loading if not given");
+  app.add_flag("--rebalance", hot.rebalance, "Swap neurons between the tiers as their use changes");
+  app.add_flag("--calibrate", hot.calibrate, "Measure the machine though it was measured before");
 }
 
 void AddTraceOption(CLI::App& app, std::string& path) {
@@ -102,6 +126,7 @@ Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& o) {
                            .quantize_head = o.quantize_head,
                            .ffn = o.ffn,
                            .memory = o.memory,
+                           .hot = o.hot,
                            .fingerprint = !o.record_trace.empty(),
                            .on_progress = {}};
 }

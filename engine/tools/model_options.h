@@ -15,11 +15,15 @@ struct ModelOptions {
   bool verify = false, quantize_head = false;
   FfnOptions ffn;
   exec::MemoryOptions memory;
+  HotOptions hot;
   std::string record_trace;
 };
 
 // A number in [low, high]; CLI::Range lets NaN pass.
 CLI::Validator NumberIn(double low, double high);
+
+// A number of bytes, as base::ParseBytes reads it.
+CLI::Validator SizeText();
 
 // Adds MODEL and the options to `app`.
 void AddModelOptions(CLI::App& app, ModelOptions& options);
@@ -28,6 +32,8 @@ void AddFfnOptions(CLI::App& app, FfnOptions& options);
 
 // Adds those of memory and flash, for the subcommands that decode.
 void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory);
+// Adds those of the hot tier, for the subcommands that decode.
+void AddHotOptions(CLI::App& app, HotOptions& hot);
 // Adds --record-trace.
 void AddTraceOption(CLI::App& app, std::string& path);
 

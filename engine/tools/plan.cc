@@ -1,188 +1,232 @@
-// `thermocline plan --replay`: what caches of several sizes and policies would have made of a
-// trace.
-#include <algorithm>
-#include <array>
-#include <charconv>
+// `thermocline plan`: where the neurons of a model should lie on a machine, and what a token then
+// takes; or what caches make of a trace (plan_replay.h).
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 #include <CLI/CLI.hpp>
 
 #include "engine/base/file.h"
-#include "engine/store/replay.h"
+#include "engine/base/hash.h"
+#include "engine/base/json.h"
+#include "engine/base/log.h"
+#include "engine/ffn_mode.h"
+#include "engine/model/builtin.h"
+#include "engine/model/fingerprint.h"
+#include "engine/placement/build_problem.h"
+#include "engine/placement/placement_file.h"
+#include "engine/placement/solver.h"
+#include "engine/predictor/identity.h"
+#include "engine/predictor/side_car.h"
 #include "engine/tools/console.h"
-#include "engine/tools/eta_bar.h"
 #include "engine/tools/model_options.h"
+#include "engine/tools/plan_machine.h"
+#include "engine/tools/plan_replay.h"
+#include "engine/tools/plan_report.h"
 #include "engine/tools/side_car_options.h"
-#include "engine/tools/svg_plot.h"
 
 namespace thermocline::tools {
 namespace {
 
-using store::CachePolicy;
-using store::kCachePolicies;
-
-constexpr std::size_t kPolicies = std::size(kCachePolicies);
+using placement::Reading;
 
 struct Options {
-  std::string trace, memory = "10%,20%,30%,40%,50%,60%,70%,80%,90%", plot;
-  double half_life = store::kHalfLife;
+  std::string model, modes = "auto", side_car, out, plot;
+  MachineOptions machine;
+  ReplayOptions replay;
+  int context_length = 4096, batch = 64;
+  double active = 0, zipf = -1;
   bool json = false;
 };
 
-// What each policy made of one size.
-struct Row {
-  double share = 0;
-  std::size_t neurons = 0;
-  std::array<store::ReplayResult, kPolicies> results;
-};
-
-// "20%" or "0.2", separated by commas.
-Result<std::vector<double>> ParseShares(const std::string& text) {
-  std::vector<double> shares;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view item = std::string_view(text).substr(at, end - at);
-    double value = 0;
-    const auto [rest, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-    const std::string_view unit(rest, static_cast<std::size_t>(item.data() + item.size() - rest));
-    if (unit == "%") value /= 100;
-    if (error != std::errc() || (!unit.empty() && unit != "%") || !(value > 0 && value <= 1))
-      return base::InvalidArgument("--memory ", text, ": '", item,
-                                   "' is no share of the neurons between 0 and 100%");
-    shares.push_back(value);
-    at = end + 1;
-  }
-  std::sort(shares.begin(), shares.end());
-  return shares;
+Reading ReadingOf(FfnMode mode) {
+  if (mode == FfnMode::kDense) return Reading::kDense;
+  return mode == FfnMode::kSign || mode == FfnMode::kLowRank ? Reading::kPredicted
+                                                             : Reading::kExact;
 }
 
-std::vector<Row> ReplayAll(const store::Replay& replay, const std::vector<double>& shares) {
-  std::vector<Row> rows;
-  EtaBar bar;
-  double done = 0;
-  for (const double share : shares) {
-    Row& row = rows.emplace_back();
-    row.share = share;
-    row.neurons = std::max<std::size_t>(
-        1, static_cast<std::size_t>(share * static_cast<double>(replay.entries())));
-    for (std::size_t i = 0; i < kPolicies; ++i) {
-      row.results[i] = replay.Run(kCachePolicies[i], row.neurons);
-      bar.Show(++done / static_cast<double>(kPolicies * shares.size()), "replaying");
-    }
-  }
-  return rows;
-}
-
-Json RowsJson(const std::vector<Row>& rows) {
-  Json::Array out;
-  for (const Row& row : rows) {
-    Json policies{Json::Object()};
-    for (std::size_t i = 0; i < kPolicies; ++i) {
-      const store::ReplayResult& r = row.results[i];
-      Json policy = Json::Object{{"hit_rate", r.warm.rate()}, {"cold_hit_rate", r.cold.rate()}};
-      if (kCachePolicies[i] == CachePolicy::kWindow) policy.Set("window", r.window);
-      policies.Set(CachePolicyName(kCachePolicies[i]), std::move(policy));
-    }
-    out.push_back(Json::Object{
-        {"memory", row.share}, {"neurons", row.neurons}, {"policies", std::move(policies)}});
+Result<std::vector<Reading>> Readings(const model::ModelFile& file, const std::string& text) {
+  const int layers = file.config.num_hidden_layers;
+  const bool zeros = model::HasTrueZeros(file.config.hidden_act);
+  const FfnMode otherwise = zeros ? FfnMode::kExact : FfnMode::kDense;
+  ASSIGN_OR_RETURN(const FfnModes modes, ParseFfnModes(text, layers, otherwise));
+  std::vector<Reading> out;
+  for (int l = 0; l < layers; ++l) {
+    const FfnMode mode = modes.automatic ? otherwise : modes.layers[static_cast<std::size_t>(l)];
+    if (!zeros && mode != FfnMode::kDense && mode != FfnMode::kThreshold)
+      return base::InvalidArgument(
+          "--ffn-mode ", text, ": the activation ", model::ActivationName(file.config.hidden_act),
+          " has no true zeros: only dense and threshold skip nothing that counts");
+    out.push_back(ReadingOf(mode));
   }
   return out;
 }
 
-void PrintTable(const store::Trace& trace, const std::vector<Row>& rows) {
-  const double per_token =
-      static_cast<double>(trace.neurons.size()) / static_cast<double>(trace.tokens);
-  std::printf("%lld tokens; each needs %.0f of %lld neurons (%.1f%%)\n\nmemory  neurons",
-              static_cast<long long>(trace.tokens), per_token,
-              static_cast<long long>(trace.num_hidden_layers) * trace.intermediate_size,
-              100 * per_token / trace.num_hidden_layers / trace.intermediate_size);
-  for (const CachePolicy policy : kCachePolicies)
-    std::printf("  %7s", std::string(CachePolicyName(policy)).c_str());
-  std::printf("  window of\n");
-  for (const Row& row : rows) {
-    int window = 0;
-    std::printf("%5.0f%%  %7zu", 100 * row.share, row.neurons);
-    for (const store::ReplayResult& r : row.results) {
-      std::printf("  %6.1f%%", 100 * r.warm.rate());
-      window = std::max(window, r.window);
-    }
-    std::printf("  %9d\n", window);
+// Counts of a profile where the side-car has them; --active and --zipf want the assumption.
+Result<std::optional<predictor::SideCar>> ReadCounts(const Options& o,
+                                                     const model::ModelFile& file) {
+  const bool assume = o.active > 0 || o.zipf >= 0;
+  const std::string path = o.side_car.empty() ? predictor::SideCarPath(file.path) : o.side_car;
+  if (assume && !o.side_car.empty())
+    return base::InvalidArgument(
+        "--side-car has counts; --active and --zipf are for models without");
+  if (assume || (o.side_car.empty() && !base::PathExists(path)))
+    return std::optional<predictor::SideCar>();
+  ASSIGN_OR_RETURN(const auto identity, predictor::IdentityOf(file));
+  ASSIGN_OR_RETURN(predictor::SideCar side_car, predictor::ReadSideCar(path, identity));
+  for (const predictor::LayerSideCar& layer : side_car.layers) {
+    if (!layer.activations.empty()) continue;
+    if (o.side_car.empty()) return std::optional<predictor::SideCar>();
+    return base::FailedPrecondition(path,
+                                    ": no activation counts; `thermocline profile` makes them");
   }
-  std::printf(
-      "\nneeded neurons that were in the cache, without the first %lld tokens, while it fills; "
-      "with "
-      "them:\n",
-      static_cast<long long>(trace.tokens / 10));
-  for (const Row& row : rows) {
-    std::printf("%5.0f%%  %7zu", 100 * row.share, row.neurons);
-    for (const store::ReplayResult& r : row.results)
-      std::printf("  %6.1f%%", 100 * store::HitCount{.needed = r.cold.needed + r.warm.needed,
-                                                     .hits = r.cold.hits + r.warm.hits}
-                                         .rate());
-    std::printf("\n");
-  }
-  std::printf(
-      "window: the largest number of tokens whose neurons always fit; belady: knows the future, "
-      "and "
-      "may let\na neuron pass without keeping it, as ours may\n");
+  return std::optional(std::move(side_car));
 }
 
-Status WritePlot(const std::string& path, const std::vector<Row>& rows) {
-  Plot plot{.title = "Needed neurons found in memory",
-            .x = {.label = "neurons that fit in memory", .percent = true, .min = 0, .max = 1},
-            .y = {.label = "hit rate", .percent = true, .min = 0, .max = 1}};
-  // In the order of kCachePolicies; two of them often lie one above the other.
-  static constexpr const char* kColors[kPolicies] = {"#8c8c8c", "#e69f00", "#56b4e9",
-                                                     "#009e73", "#d55e00", "#000000"};
-  for (std::size_t i = 0; i < kPolicies; ++i) {
-    PlotSeries series{.label = std::string(CachePolicyName(kCachePolicies[i])),
-                      .color = kColors[i],
-                      .dashed = kCachePolicies[i] == CachePolicy::kBelady ||
-                                kCachePolicies[i] == CachePolicy::kHeat};
-    for (const Row& row : rows) series.points.emplace_back(row.share, row.results[i].warm.rate());
-    plot.series.push_back(std::move(series));
+std::string Digest(const predictor::SideCar& side_car) {
+  base::Hasher hasher;
+  for (const predictor::LayerSideCar& layer : side_car.layers)
+    hasher.Add(std::as_bytes(std::span(layer.activations)));
+  return hasher.Digest().Hex();
+}
+
+struct Frequencies {
+  std::optional<predictor::SideCar> counts;
+  std::string text, profile;
+};
+
+Result<Frequencies> FindFrequencies(const Options& o, const model::ModelFile& file,
+                                    placement::BuildOptions& build) {
+  Frequencies out;
+  ASSIGN_OR_RETURN(out.counts, ReadCounts(o, file));
+  if (o.active > 0) build.active = o.active;
+  if (o.zipf >= 0) build.zipf = o.zipf;
+  if (!out.counts.has_value()) {
+    out.text = StrCat("frequencies assumed: ", 100 * build.active, "% active, Zipf exponent ",
+                      build.zipf, " (no counts of `profile`)");
+    out.profile = StrCat("assumed ", build.active, " ", build.zipf);
+    return out;
   }
-  ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{plot}, 1)));
-  return file->Commit();
+  build.profiled_tokens = out.counts->profiled_tokens;
+  for (const predictor::LayerSideCar& layer : out.counts->layers)
+    build.activations.push_back(layer.activations);
+  out.text = StrCat("frequencies of ", build.profiled_tokens, " profiled tokens");
+  out.profile = Digest(*out.counts);
+  return out;
+}
+
+Status WriteOut(const Options& o, const std::string& hash, const Frequencies& frequencies,
+                const placement::Machine& machine, const placement::Placement& placement) {
+  if (!frequencies.counts.has_value())
+    return base::FailedPrecondition(
+        "--out ", o.out, ": without counts no neuron is known to be hot; run `thermocline profile ",
+        o.model, "` first");
+  std::vector<std::vector<std::int32_t>> order;
+  for (const predictor::LayerSideCar& layer : frequencies.counts->layers)
+    order.push_back(placement::ByFrequency(layer.activations));
+  return placement::WritePlacement(o.out, {.model_hash = hash,
+                                           .machine_key = machine.key,
+                                           .profile = frequencies.profile,
+                                           .hot_bytes = machine.hot_bytes,
+                                           .memory_bytes = machine.memory_bytes,
+                                           .head_hot = placement.head_hot,
+                                           .layers = TiersOf(placement, order)});
+}
+
+// A placement replaces a placement, and nothing else.
+Status CheckOutPath(const Options& o) {
+  if (o.out.empty() || !base::PathExists(o.out)) return OkStatus();
+  const auto other = [&](const char* what) {
+    return base::InvalidArgument("--out ", o.out, ": ", what,
+                                 ", which is not overwritten; give another name");
+  };
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(o.out, error)) return other("no regular file");
+  const auto text = base::ReadFileToString(o.out, std::size_t{64} << 20);
+  const auto json = text.ok() ? base::ParseJson(*text) : Result<Json>(text.status());
+  const bool placement = json.ok() && json->is_object() && json->Find("machine_key") != nullptr &&
+                         json->Find("layers") != nullptr;
+  return placement ? OkStatus() : other("a file that is no placement");
+}
+
+Status PlanPlacement(const Options& o) {
+  RETURN_IF_ERROR(CheckPlotPath(o.plot));
+  if (!o.out.empty() && o.out == o.plot)
+    return base::InvalidArgument("--out and --plot name the same file");
+  RETURN_IF_ERROR(CheckOutPath(o));
+  ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(o.model));
+  ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(path));
+  if (!file->has_weights)
+    return base::InvalidArgument(path, ": the file holds a vocabulary, but no weights");
+  ASSIGN_OR_RETURN(const std::string hash, model::Fingerprint(*file));
+  ASSIGN_OR_RETURN(const placement::Machine machine, FindMachine(o.machine, *file, hash));
+  placement::BuildOptions build;
+  build.context_length = o.context_length;
+  build.batch = o.batch;
+  ASSIGN_OR_RETURN(build.readings, Readings(*file, o.modes));
+  ASSIGN_OR_RETURN(const Frequencies frequencies, FindFrequencies(o, *file, build));
+  ASSIGN_OR_RETURN(const placement::Problem problem, BuildProblem(*file, machine, build));
+  const auto start = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const placement::Placement placement, Solve(problem));
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+  ASSIGN_OR_RETURN(const std::vector<placement::WhatIf> what_ifs, SolveWhatIfs(problem));
+  const PlanReport report{.model = path,
+                          .frequencies = frequencies.text,
+                          .mode = o.modes,
+                          .context_length = o.context_length,
+                          .problem = problem,
+                          .placement = placement,
+                          .what_ifs = what_ifs,
+                          .solve_ms = ms.count()};
+  if (!o.out.empty() && machine.key.empty())
+    base::LogWarning("the machine is not this one: what --out writes is to look at, not to run");
+  if (!o.out.empty()) RETURN_IF_ERROR(WriteOut(o, hash, frequencies, machine, placement));
+  if (!o.plot.empty()) {
+    ASSIGN_OR_RETURN(const auto svg, base::FileWriter::Create(o.plot));
+    RETURN_IF_ERROR(svg->Append(PlanSvg(report)));
+    RETURN_IF_ERROR(svg->Commit());
+  }
+  o.json ? PrintJson(PlanJson(report)) : PrintPlan(report);
+  return OkStatus();
 }
 
 Status Plan(const Options& o) {
-  if (o.trace.empty())
+  if (o.model.empty() == o.replay.trace.empty())
     return base::InvalidArgument(
-        "give --replay TRACE; a trace is recorded with --record-trace of `run` or `profile`");
-  RETURN_IF_ERROR(CheckPlotPath(o.plot));
-  ASSIGN_OR_RETURN(const std::vector<double> shares, ParseShares(o.memory));
-  ASSIGN_OR_RETURN(const store::Trace trace, store::ReadTrace(o.trace));
-  if (trace.tokens == 0 || trace.neurons.empty())
-    return base::InvalidArgument(o.trace, ": the trace holds no whole token that needs a neuron");
-  const store::Replay replay(trace, {.half_life = o.half_life});
-  const std::vector<Row> rows = ReplayAll(replay, shares);
-  if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, rows));
-  if (o.json) {
-    PrintJson(Json::Object{{"tokens", trace.tokens},
-                           {"num_hidden_layers", trace.num_hidden_layers},
-                           {"intermediate_size", trace.intermediate_size},
-                           {"needed", trace.neurons.size()},
-                           {"half_life", o.half_life},
-                           {"memory", RowsJson(rows)}});
-    return OkStatus();
-  }
-  PrintTable(trace, rows);
-  return OkStatus();
+        "give MODEL, to place its neurons, or --replay TRACE; a trace is recorded with "
+        "--record-trace of `run` or `profile`");
+  if (!o.model.empty()) return PlanPlacement(o);
+  ReplayOptions replay = o.replay;
+  replay.plot = o.plot;
+  replay.json = o.json;
+  return PlanReplay(replay);
 }
 
 }  // namespace
 
 Command AddPlan(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("--replay", o->trace, "Trace to replay against caches of neurons");
-  app.add_option("--memory", o->memory, "Sizes of the cache, as shares of all neurons")
+  app.add_option("model", o->model, "Model file, folder or built-in name");
+  AddMachineOptions(app, o->machine);
+  app.add_option("--ffn-mode", o->modes,
+                 "Neurons to compute: auto (exact where there are true zeros, else dense), a mode, "
+                 "or modes by layer (0-3:dense,4-:sign)")
       ->capture_default_str();
-  app.add_option("--half-life", o->half_life, "Tokens after which a use counts half, in ours")
-      ->check(NumberIn(0.1, 1e9))
+  app.add_option("--context", o->context_length, "Tokens of keys and values that are held and read")
+      ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  app.add_option("--plot", o->plot, "Write the curves to this SVG file");
+  app.add_option("--batch", o->batch, "Neurons that are placed together")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--active", o->active, "Assume this share of neurons active for a token (0.1)")
+      ->check(NumberIn(1e-6, 1));
+  app.add_option("--zipf", o->zipf, "Assume this exponent of frequencies over rank (0.8)")
+      ->check(NumberIn(0, 5));
+  app.add_option("--side-car", o->side_car,
+                 "Side-car with the counts of `profile`; else MODEL.tcp");
+  app.add_option("--out", o->out, "Write the placement to this file");
+  AddReplayOptions(app, o->replay);
+  app.add_option("--plot", o->plot, "Write a picture to this SVG file");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Plan(*o); };
 }

@@ -28,7 +28,7 @@ constexpr double kHot = 0.8;  // of the activations; PowerInfer's measure
 struct Options {
   ModelOptions model;
   TextOptions text;
-  std::string plot, side_car, trace;
+  std::string plot, side_car, trace, from_trace;
   bool json = false;
 };
 
@@ -49,6 +49,18 @@ class CountingTap final : public exec::FfnTap {
     if (trace_ != nullptr) trace_->OnLayer(s);
     for (std::size_t t = 0; t < static_cast<std::size_t>(s.tokens); ++t)
       layers_[static_cast<std::size_t>(s.layer)].Add({s.neurons + t * neurons_, neurons_});
+  }
+  // The neurons of every token of a trace, which is one sequence.
+  void AddTrace(const store::Trace& trace) {
+    std::vector<float> active(neurons_);
+    for (std::int64_t token = 0; token < trace.tokens; ++token) {
+      for (std::size_t l = 0; l < layers_.size(); ++l) {
+        const auto set = trace.Set(token, static_cast<int>(l));
+        for (const std::uint32_t id : set) active[id] = 1;
+        layers_[l].Add(active);
+        for (const std::uint32_t id : set) active[id] = 0;
+      }
+    }
   }
   const std::vector<ActivationCounter>& layers() const { return layers_; }
 
@@ -142,11 +154,35 @@ Status WritePlot(const std::string& path, const std::vector<ActivationCounter>& 
   return file->Commit();
 }
 
+// What was counted, and in how many windows.
+struct Counted {
+  std::int64_t tokens = 0;
+  std::size_t windows = 1;
+};
+
+Result<Counted> CountTrace(const std::string& path, const OpenSideCar& side_car, CountingTap& tap) {
+  ASSIGN_OR_RETURN(const store::Trace trace, store::ReadTrace(path));
+  if (trace.num_hidden_layers != side_car.identity.num_hidden_layers ||
+      trace.intermediate_size != side_car.identity.intermediate_size ||
+      (!trace.model_hash.empty() && trace.model_hash != side_car.identity.model_hash))
+    return base::FailedPrecondition(path, ": the trace is of another model");
+  if (trace.tokens == 0) return base::InvalidArgument(path, ": the trace holds no whole token");
+  tap.AddTrace(trace);
+  return Counted{.tokens = trace.tokens};
+}
+
 Status Profile(const Options& o) {
   RETURN_IF_ERROR(CheckPlotPath(o.plot));
+  if (o.text.text.empty() == o.from_trace.empty())
+    return base::InvalidArgument("give --text FILE, or --from-trace FILE of what was decoded");
+  if (!o.from_trace.empty() && !o.trace.empty())
+    return base::InvalidArgument("--record-trace writes what a text uses; --from-trace has that");
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
   RETURN_IF_ERROR(CheckTrueZeros(*model));
-  ASSIGN_OR_RETURN(const auto windows, ReadTextWindows(o.text, *model));
+  std::vector<Window> windows;
+  if (o.from_trace.empty()) {
+    ASSIGN_OR_RETURN(windows, ReadTextWindows(o.text, *model));
+  }
   ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car, SideCarPart::kProfile));
   CountingTap tap(model->config);
   std::unique_ptr<store::TraceWriter> trace;
@@ -158,13 +194,18 @@ Status Profile(const Options& o) {
                                           .model_hash = side_car.identity.model_hash}));
     tap.SetTrace(&trace_tap.emplace(model->config, *trace));
   }
-  EtaBar bar;
-  RETURN_IF_ERROR(RunWindows(
-      *model, windows, tap, [&] { tap.BeginWindow(); },
-      [&](double share) { bar.Show(share, "profiling"); }));
-  bar.Clear();
+  Counted counted{CountTokens(windows), windows.size()};
+  if (!o.from_trace.empty()) {
+    ASSIGN_OR_RETURN(counted, CountTrace(o.from_trace, side_car, tap));
+  } else {
+    EtaBar bar;
+    RETURN_IF_ERROR(RunWindows(
+        *model, windows, tap, [&] { tap.BeginWindow(); },
+        [&](double share) { bar.Show(share, "profiling"); }));
+    bar.Clear();
+  }
   if (trace != nullptr) RETURN_IF_ERROR(trace->Commit());
-  side_car.content.profiled_tokens = CountTokens(windows);
+  side_car.content.profiled_tokens = counted.tokens;
   for (std::size_t i = 0; i < tap.layers().size(); ++i) {
     side_car.content.layers[i].activations = tap.layers()[i].counts();
     side_car.content.layers[i].down_norms =
@@ -177,14 +218,14 @@ Status Profile(const Options& o) {
     for (std::size_t i = 0; i < tap.layers().size(); ++i)
       layers.push_back(LayerJson(static_cast<int>(i), tap.layers()[i]));
     PrintJson(Json::Object{{"side_car", side_car.path},
-                           {"tokens", CountTokens(windows)},
-                           {"windows", windows.size()},
+                           {"tokens", counted.tokens},
+                           {"windows", counted.windows},
                            {"layers", std::move(layers)}});
     return OkStatus();
   }
   PrintTable(tap.layers());
-  std::printf("%d tokens in %zu windows; counts and norms are in %s\n", CountTokens(windows),
-              windows.size(), side_car.path.c_str());
+  std::printf("%lld tokens in %zu windows; counts and norms are in %s\n",
+              static_cast<long long>(counted.tokens), counted.windows, side_car.path.c_str());
   return OkStatus();
 }
 
@@ -193,7 +234,10 @@ Status Profile(const Options& o) {
 Command AddProfile(CLI::App& app) {
   auto o = std::make_shared<Options>();
   AddModelOptions(app, o->model);
-  AddTextOptions(app, o->text);
+  AddTextOptions(app, o->text, false);
+  app.add_option("--from-trace", o->from_trace,
+                 "Count what this trace holds instead (--record-trace of `run`, mode exact, or the "
+                 "daemon's memory.record_trace): the use as it is");
   AddSideCarOption(app, o->side_car);
   app.add_option("--record-trace", o->trace,
                  "Write the neurons of every token to this file, for `plan --replay` and `pack`");

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/text/tokenizer.h"
 #include "engine/tools/console.h"
+#include "engine/tools/hot_report.h"
 #include "engine/tools/model_options.h"
 
 namespace thermocline::tools {
@@ -124,6 +125,7 @@ Json ToJson(const Generation& g, const EngineStats& stats) {
       {"memory_budget", static_cast<std::int64_t>(stats.memory_budget)},
       {"memory_planned", static_cast<std::int64_t>(stats.memory_planned)},
       {"flash", FlashJson(stats.flash)},
+      {"hot", HotJson(stats.hot)},
       {"timings",
        Json::Object{{"load_s", stats.load_s},
                     {"prefill_s", g.usage.prefill_s},
@@ -216,6 +218,7 @@ Status Run(const Options& options) {
                                                     .ffn_memory_share = m.memory.ffn_share,
                                                     .bundle = m.memory.bundle,
                                                     .read_ahead = m.memory.read_ahead,
+                                                    .hot = m.hot,
                                                     .record_trace = m.record_trace,
                                                     .on_progress = bar.callback()}));
   bar.Clear();
@@ -231,6 +234,7 @@ Command AddRun(CLI::App& app) {
   AddModelOptions(app, o->model);
   AddFfnOptions(app, o->model.ffn);
   AddMemoryOptions(app, o->model.memory);
+  AddHotOptions(app, o->model.hot);
   AddTraceOption(app, o->model.record_trace);
   CLI::Option* prompt = app.add_option(
       "-p,--prompt", o->prompt,

@@ -28,8 +28,8 @@ void SignScoresBest(const SignScoresParams& p) {
 }  // namespace
 
 extern const OpTable kAvx512Ops;
-const OpTable kAvx512Ops = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   SignScoresBest,
-                            Quantize, Attention, RmsNorm,        LayerNorm, Rope,
-                            Gated,    Add,       ToHalf,         SoftmaxExp};
+const OpTable kAvx512Ops = {
+    kIsaName, Gemm,      GemmRows<Gemm>, SumRows, FinishSum, SignScoresBest, Quantize,  Attention,
+    RmsNorm,  LayerNorm, Rope,           Gated,   Add,       ToHalf,         SoftmaxExp};
 
 }  // namespace thermocline::kernels

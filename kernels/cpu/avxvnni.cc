@@ -17,8 +17,8 @@
 namespace thermocline::kernels {
 
 extern const OpTable kAvxVnniOps;
-const OpTable kAvxVnniOps = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   SignScores,
-                             Quantize, Attention, RmsNorm,        LayerNorm, Rope,
-                             Gated,    Add,       ToHalf,         SoftmaxExp};
+const OpTable kAvxVnniOps = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   FinishSum, SignScores,
+                             Quantize, Attention, RmsNorm,        LayerNorm, Rope,      Gated,
+                             Add,      ToHalf,    SoftmaxExp};
 
 }  // namespace thermocline::kernels

@@ -17,8 +17,8 @@
 namespace thermocline::kernels {
 
 extern const OpTable kI8mmOps;
-const OpTable kI8mmOps = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   SignScores,
-                          Quantize, Attention, RmsNorm,        LayerNorm, Rope,
-                          Gated,    Add,       ToHalf,         SoftmaxExp};
+const OpTable kI8mmOps = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   FinishSum, SignScores,
+                          Quantize, Attention, RmsNorm,        LayerNorm, Rope,      Gated,
+                          Add,      ToHalf,    SoftmaxExp};
 
 }  // namespace thermocline::kernels

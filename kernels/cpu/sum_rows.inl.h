@@ -14,6 +14,9 @@
 // in vectors 22 (from memory 18); Q4_K 9, with its six-bit scales unpacked in vectors 16. In
 // float32: three instructions for 9 bytes, at most 22 on this core, without the loads.
 //
+// As a part of a shared sum (shared_sum.h) the scales are read twice, for the maxima and for the
+// coefficients, and the integer sums are stored instead of scaled.
+//
 // Included after rows.inl.h by one translation unit for each ISA.
 namespace thermocline::kernels {
 namespace {
@@ -150,9 +153,25 @@ inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block
   }
 }
 
-// Coefficients h * a as floats, their largest and the sums of the minimums.
+// The largest |h * a| of each block, to `out`.
 template <DType type>
-void FindCoefficients(const SumChunk& chunk, const SumRange& range, const SumScratch& s) {
+void FindMaxima(const SumChunk& chunk, const SumRange& range, float* out) {
+  for (int b = 0; b < range.padded; b += 16) {
+    F32x16 largest = ZeroF();
+    for (int k = 0; k < chunk.count; ++k) {
+      F32x16 a, m;
+      LoadScales<type>(chunk.rows[k], range, range.first + b, range.count - b, a, m);
+      largest = MaxF(largest, AbsF(MulF(Set1(chunk.h[k]), a)));
+    }
+    StorePartial(out + b, range.count - b < 16 ? range.count - b : 16, largest);
+  }
+}
+
+// Coefficients h * a as floats, the sums of the minimums, and what the coefficients are rounded by:
+// their largest, or `limits` of the range's blocks.
+template <DType type>
+void FindCoefficients(const SumChunk& chunk, const SumRange& range, const float* limits,
+                      const SumScratch& s) {
   for (int b = 0; b < range.padded; b += 16) {
     F32x16 largest = ZeroF(), minimum = ZeroF();
     for (int k = 0; k < chunk.count; ++k) {
@@ -162,6 +181,12 @@ void FindCoefficients(const SumChunk& chunk, const SumRange& range, const SumScr
       Store(s.coefficients + static_cast<std::ptrdiff_t>(k) * range.padded + b, c);
       largest = MaxF(largest, AbsF(c));
       if constexpr (SumTraits<type>::kHasMin) minimum = Fma(h, m, minimum);
+    }
+    if (limits != nullptr) {
+      alignas(64) float given[16] = {};
+      __builtin_memcpy(given, limits + b,
+                       4 * static_cast<std::size_t>(range.count - b < 16 ? range.count - b : 16));
+      largest = LoadF32(given);
     }
     const F32x16 bound = Set1(kActivationMin);
     Store(s.minimum + b, minimum);
@@ -246,9 +271,17 @@ inline void OrderSums(const I32x16 (&sets)[SumTile<type>::kSets], std::int32_t* 
   }
 }
 
+// Where a chunk's sums of a token go, from the range's first column on: to y, or as a part of a
+// shared sum.
+struct SumTarget {
+  float* out;
+  std::int32_t *high, *low;  // not null: instead of `out`
+};
+
 // y += scale * (256 high + low), the levels' offset taken off, + minimum.
 template <DType type>
-void FinishTile(const SumTile<type>& tile, const SumScratch& s, int block, int blocks, float* out) {
+void FinishTile(const SumTile<type>& tile, const SumScratch& s, int block, int blocks,
+                const SumTarget& target) {
   using Traits = SumTraits<type>;
   constexpr int kOffset = Traits::kBytes ? kWideOffset : Traits::kOffset;
   alignas(64) std::int32_t high[128], low[128];
@@ -258,9 +291,16 @@ void FinishTile(const SumTile<type>& tile, const SumScratch& s, int block, int b
     const int b = block + c / 32;
     const I32x16 up = SubI(LoadI32(high + c), Set1I(kOffset * s.high_sum[b])),
                  down = SubI(LoadI32(low + c), Set1I(kOffset * s.low_sum[b]));
-    F32x16 y = Fma(Set1(s.scale[b]), Fma(Set1(256.0F), ToF32(up), ToF32(down)), LoadF32(out + c));
+    const int at = block * 32 + c;
+    if (target.high != nullptr) {
+      StoreI32(target.high + at, up);
+      StoreI32(target.low + at, down);
+      continue;
+    }
+    F32x16 y =
+        Fma(Set1(s.scale[b]), Fma(Set1(256.0F), ToF32(up), ToF32(down)), LoadF32(target.out + at));
     if constexpr (Traits::kHasMin) y = AddF(y, Set1(s.minimum[b]));
-    Store(out + c, y);
+    Store(target.out + at, y);
   }
 }
 
@@ -276,7 +316,7 @@ inline U8x64 LoadLevels(const std::uint8_t* levels, int bytes) {
 // Blocks [block, block + blocks) of the range for a chunk of rows; `next` is prefetched.
 template <DType type, bool kWhole>
 void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
-                const SumScratch& s, int block, int blocks, float* out) {
+                const SumScratch& s, int block, int blocks, const SumTarget& target) {
   SumTile<type> tile;
   for (int i = 0; i < SumTile<type>::kSets; ++i) tile.high[i] = tile.low[i] = ZeroI();
   const std::ptrdiff_t offset = LevelsOffset<type>(range, range.first + block);
@@ -291,7 +331,7 @@ void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& ran
     }
     AddFourRows<type>(rows, high, low, tile);
   }
-  FinishTile<type>(tile, s, block, blocks, out + block * 32);
+  FinishTile<type>(tile, s, block, blocks, target);
 }
 
 // The run of rows of one chunk from `first` on; `rows` receives where they are.
@@ -329,12 +369,62 @@ inline SumChunk WithoutZeros(const SumChunk& chunk, const SumScratch& s) {
   return {s.chosen, s.chosen_h, count};
 }
 
+// Every block of the range for one chunk's rows.
+template <DType type>
+void SumOneChunk(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
+                 const SumScratch& scratch, const SumTarget& target) {
+  constexpr int kStep = SumTraits<type>::kLoadBlocks;
+  int block = 0;
+  for (; block + kStep <= range.count; block += kStep)
+    SumOneTile<type, true>(chunk, next, range, scratch, block, kStep, target);
+  if (block < range.count)
+    SumOneTile<type, false>(chunk, next, range, scratch, block, range.count - block, target);
+}
+
+// Index of the first block of the range in one token's and run's [D / 32].
+inline std::ptrdiff_t SharedAt(const SumRowsParams& p, const SumRange& range, int token, int run) {
+  const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(token) * NumSumRuns(p.weights.rows) + run;
+  return row * range.row_blocks + range.first;
+}
+
+// One token's chunk as a part of a shared sum.
+template <DType type>
+void ShareChunk(const SumRowsParams& p, const SumChunk& chunk, const SumChunk& next,
+                const SumRange& range, const SumScratch& scratch, std::ptrdiff_t at) {
+  const SharedSum& part = *p.shared;
+  if (part.limits == nullptr) return FindMaxima<type>(chunk, range, part.maxima + at);
+  FindCoefficients<type>(chunk, range, part.limits + at, scratch);
+  RoundCoefficients(range, chunk.count, scratch);
+  SumOneChunk<type>(chunk, next, range, scratch,
+                    {nullptr, part.high + 32 * at, part.low + 32 * at});
+  if (SumTraits<type>::kHasMin) {
+    __builtin_memcpy(part.minimums + at, scratch.minimum,
+                     4 * static_cast<std::size_t>(range.count));
+  }
+}
+
+// The parts of runs without rows.
+inline void ShareNothing(const SumRowsParams& p, const SumRange& range) {
+  const SharedSum& part = *p.shared;
+  const auto count = static_cast<std::size_t>(range.count);
+  for (int i = 0; i < p.tokens * NumSumRuns(p.weights.rows); ++i) {
+    const std::ptrdiff_t at = SharedAt(p, range, 0, i);
+    if (part.limits == nullptr) {
+      __builtin_memset(part.maxima + at, 0, 4 * count);
+      continue;
+    }
+    __builtin_memset(part.high + 32 * at, 0, 32 * 4 * count);
+    __builtin_memset(part.low + 32 * at, 0, 32 * 4 * count);
+    if (part.minimums != nullptr) __builtin_memset(part.minimums + at, 0, 4 * count);
+  }
+}
+
 template <DType type>
 void SumQuantized(const SumRowsParams& p) {
   SumRange range{p.col_begin / 32, (p.col_end - p.col_begin) / 32, 0, p.weights.cols / 32};
   range.padded = (range.count + 15) / 16 * 16;
   const SumScratch scratch = LayOut(p.scratch, range.padded);
-  constexpr int kStep = SumTraits<type>::kLoadBlocks;
+  if (p.shared != nullptr) ShareNothing(p, range);
   SumChunk chunk = ChunkAt(p, 0, scratch.rows[0]);
   PrefetchRange<type>(chunk, range);
   for (int first = 0, turn = 1; first < p.count; turn ^= 1) {
@@ -343,18 +433,43 @@ void SumQuantized(const SumRowsParams& p) {
       SumChunk mine = chunk;
       mine.h += static_cast<std::ptrdiff_t>(t) * p.h_stride;
       if (p.skip_zeros) mine = WithoutZeros(mine, scratch);
-      FindCoefficients<type>(mine, range, scratch);
+      if (p.shared != nullptr) {
+        ShareChunk<type>(p, mine, next, range, scratch,
+                         SharedAt(p, range, t, p.ids[first] / kSumChunk));
+        continue;
+      }
+      FindCoefficients<type>(mine, range, nullptr, scratch);
       RoundCoefficients(range, mine.count, scratch);
-      float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride + p.col_begin;
-      int block = 0;
-      for (; block + kStep <= range.count; block += kStep)
-        SumOneTile<type, true>(mine, next, range, scratch, block, kStep, out);
-      if (block < range.count)
-        SumOneTile<type, false>(mine, next, range, scratch, block, range.count - block, out);
+      SumOneChunk<type>(
+          mine, next, range, scratch,
+          {p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride + p.col_begin, nullptr, nullptr});
     }
     first += chunk.count;
     chunk = next;
   }
+}
+
+// y of 16 columns from `c` on.
+inline F32x16 FinishColumns(const FinishSumParams& p, int c) {
+  F32x16 y = ZeroF();
+  for (int run = 0; run < p.runs; ++run) {
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(run) * p.cols + c;
+    I32x16 high = ZeroI(), low = ZeroI();
+    float minimums = 0;
+    for (int i = 0; i < p.num_parts; ++i) {
+      const FinishSumParams::Part& part = p.parts[i];
+      high = AddI(high, LoadI32(part.high + at));
+      low = AddI(low, LoadI32(part.low + at));
+      if (part.minimums != nullptr) minimums += part.minimums[at / 32];
+    }
+    const F32x16 scale = MulF(Set1(p.limits[at / 32]), Set1(1.0F / kCoefficientMax));
+    y = AddF(Fma(scale, Fma(Set1(256.0F), ToF32(high), ToF32(low)), y), Set1(minimums));
+  }
+  return y;
+}
+
+void FinishSum(const FinishSumParams& p) {
+  for (int c = p.col_begin; c < p.col_end; c += 16) Store(p.out + c, FinishColumns(p, c));
 }
 
 // N * 16 columns from `col` on.
@@ -391,7 +506,7 @@ void SumFloats(const SumRowsParams& p) {
 }
 
 void SumRows(const SumRowsParams& p) {
-  for (int t = 0; t < p.tokens; ++t) {
+  for (int t = 0; t < p.tokens && p.shared == nullptr; ++t) {
     float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride;
     for (int c = p.col_begin; c < p.col_end; ++c) out[c] = 0;
   }

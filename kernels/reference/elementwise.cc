@@ -102,9 +102,9 @@ namespace thermocline::kernels {
 
 const OpTable& ReferenceOps() {
   using namespace reference;
-  static constexpr OpTable kTable = {"reference", Gemm,      GemmRows, SumRows,   SignScores,
-                                     Quantize,    Attention, RmsNorm,  LayerNorm, Rope,
-                                     Gated,       Add,       ToHalf,   SoftmaxExp};
+  static constexpr OpTable kTable = {"reference", Gemm,     GemmRows,  SumRows, FinishSum,
+                                     SignScores,  Quantize, Attention, RmsNorm, LayerNorm,
+                                     Rope,        Gated,    Add,       ToHalf,  SoftmaxExp};
   return kTable;
 }
 

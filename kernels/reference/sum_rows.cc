@@ -5,6 +5,7 @@
 
 #include "kernels/reference/reference.h"
 #include "kernels/reference/row_layout.h"
+#include "kernels/shared_sum.h"
 
 namespace thermocline::kernels {
 namespace {
@@ -34,36 +35,86 @@ RowBlock ReadBlock(DType type, const std::uint8_t* lane, int block) {
   return out;
 }
 
-// One token, one block of 32 columns, the rows of one chunk.
-void AddChunk(const std::vector<RowBlock>& rows, const float* h, bool has_minimums, float* y) {
-  float largest = 0, minimums = 0;
+float Largest(const std::vector<RowBlock>& rows, const float* h) {
+  float largest = 0;
   for (std::size_t k = 0; k < rows.size(); ++k)
     largest = std::max(largest, std::fabs(h[k] * rows[k].a));
-  for (std::size_t k = 0; k < rows.size(); ++k) minimums = std::fma(h[k], rows[k].m, minimums);
-  if (largest > kActivationMin) {
-    const float scale = largest * (1.0F / kCoefficientMax), inverse = kCoefficientMax / largest;
+  return largest;
+}
+
+float Minimums(const std::vector<RowBlock>& rows, const float* h) {
+  float sum = 0;
+  for (std::size_t k = 0; k < rows.size(); ++k) sum = std::fma(h[k], rows[k].m, sum);
+  return sum;
+}
+
+// Sums of one chunk's rows in one block of 32 columns, by the bytes of the coefficients.
+struct ByteSums {
+  std::int32_t high[32] = {}, low[32] = {};
+};
+ByteSums SumBytes(const std::vector<RowBlock>& rows, const float* h, float limit) {
+  ByteSums sums;
+  if (limit <= kActivationMin) return sums;
+  const float inverse = kCoefficientMax / limit;
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const int q = static_cast<int>(std::nearbyint(h[k] * rows[k].a * inverse));
+    const int q_high = (q + 128) >> 8;
     for (int c = 0; c < 32; ++c) {
-      int high = 0, low = 0;
-      for (std::size_t k = 0; k < rows.size(); ++k) {
-        const int q = static_cast<int>(std::nearbyint(h[k] * rows[k].a * inverse));
-        const int q_high = (q + 128) >> 8;
-        high += q_high * rows[k].levels[c];
-        low += (q - 256 * q_high) * rows[k].levels[c];
-      }
-      const float sum = std::fma(256.0F, static_cast<float>(high), static_cast<float>(low));
-      y[c] = std::fma(scale, sum, y[c]);
+      sums.high[c] += q_high * rows[k].levels[c];
+      sums.low[c] += (q - 256 * q_high) * rows[k].levels[c];
     }
   }
-  if (has_minimums) {
-    for (int c = 0; c < 32; ++c) y[c] += minimums;
+  return sums;
+}
+
+// y of one column after one run of rows.
+float AddRun(float limit, std::int32_t high, std::int32_t low, float y) {
+  return std::fma(limit * (1.0F / kCoefficientMax),
+                  std::fma(256.0F, static_cast<float>(high), static_cast<float>(low)), y);
+}
+
+// One token, one block of 32 columns, the rows of one chunk.
+void AddChunk(const std::vector<RowBlock>& rows, const float* h, bool has_minimums, float* y) {
+  const float largest = Largest(rows, h), minimums = Minimums(rows, h);
+  const ByteSums sums = SumBytes(rows, h, largest);
+  for (int c = 0; c < 32; ++c) {
+    y[c] = AddRun(largest, sums.high[c], sums.low[c], y[c]);
+    if (has_minimums) y[c] += minimums;
+  }
+}
+
+// The same, as one partition's part of a shared sum.
+void ShareChunk(const std::vector<RowBlock>& rows, const float* h, const SharedSum& part,
+                std::size_t at) {
+  if (part.limits == nullptr) {
+    part.maxima[at] = Largest(rows, h);
+    return;
+  }
+  const ByteSums sums = SumBytes(rows, h, part.limits[at]);
+  std::copy_n(sums.high, 32, part.high + at * 32);
+  std::copy_n(sums.low, 32, part.low + at * 32);
+  if (part.minimums != nullptr) part.minimums[at] = Minimums(rows, h);
+}
+
+// A block of 32 columns of a run without rows.
+void ShareNothing(const SharedSum& part, std::size_t at) { ShareChunk({}, nullptr, part, at); }
+
+void ShareNothing(const SumRowsParams& p) {
+  const std::size_t runs =
+      static_cast<std::size_t>(NumSumRuns(p.weights.rows)) * static_cast<std::size_t>(p.tokens);
+  const auto blocks = static_cast<std::size_t>(p.weights.cols / 32);
+  for (std::size_t run = 0; run < runs; ++run) {
+    for (int block = p.col_begin / 32; block < p.col_end / 32; ++block)
+      ShareNothing(*p.shared, run * blocks + static_cast<std::size_t>(block));
   }
 }
 
 void SumQuantized(const SumRowsParams& p, std::vector<std::uint8_t>& lanes) {
   const DType type = p.weights.type;
+  if (p.shared != nullptr) ShareNothing(p);
   for (int t = 0; t < p.tokens; ++t) {
     float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride;
-    std::fill(out + p.col_begin, out + p.col_end, 0.0F);
+    if (p.shared == nullptr) std::fill(out + p.col_begin, out + p.col_end, 0.0F);
     for (int first = 0; first < p.count;) {
       const int chunk = p.ids[first] / kSumChunk;
       int last = first;
@@ -75,8 +126,15 @@ void SumQuantized(const SumRowsParams& p, std::vector<std::uint8_t>& lanes) {
           reference::GatherPanel(type, &row, 1, p.weights.cols, lanes.data());
           rows.push_back(ReadBlock(type, lanes.data(), block));
         }
-        AddChunk(rows, p.h + static_cast<std::ptrdiff_t>(t) * p.h_stride + first,
-                 LayoutOf(type).min >= 0, out + block * 32);
+        const float* h = p.h + static_cast<std::ptrdiff_t>(t) * p.h_stride + first;
+        if (p.shared == nullptr) {
+          AddChunk(rows, h, LayoutOf(type).min >= 0, out + block * 32);
+        } else {
+          const int run = t * NumSumRuns(p.weights.rows) + chunk;
+          ShareChunk(rows, h, *p.shared,
+                     static_cast<std::size_t>(run) * static_cast<std::size_t>(p.weights.cols / 32) +
+                         static_cast<std::size_t>(block));
+        }
       }
       first = last;
     }
@@ -124,6 +182,25 @@ std::size_t SumScratchBytes(int columns) {
   // chosen of them are.
   const auto blocks = static_cast<std::size_t>((columns + 511) / 512 * 16);
   return blocks * (kSumChunk + 4) * (4 + 2) + 5 * blocks * 4 + (kSumChunk + 4) * (3 * 8 + 4) + 128;
+}
+
+void reference::FinishSum(const FinishSumParams& p) {
+  for (int c = p.col_begin; c < p.col_end; ++c) {
+    float y = 0;
+    for (int run = 0; run < p.runs; ++run) {
+      const std::size_t at = static_cast<std::size_t>(run) * static_cast<std::size_t>(p.cols) +
+                             static_cast<std::size_t>(c);
+      std::int32_t high = 0, low = 0;
+      float minimums = 0;
+      for (int i = 0; i < p.num_parts; ++i) {
+        high += p.parts[i].high[at];
+        low += p.parts[i].low[at];
+        if (p.parts[i].minimums != nullptr) minimums += p.parts[i].minimums[at / 32];
+      }
+      y = AddRun(p.limits[at / 32], high, low, y) + minimums;
+    }
+    p.out[c] = y;
+  }
 }
 
 void reference::SumRows(const SumRowsParams& p) {

@@ -7,6 +7,7 @@
 
 #include "engine/text/tokenizer.h"
 #include "server/http/admin.h"
+#include "server/http/status_route.h"
 #include "server/openai/chat_request.h"
 #include "server/web/page.h"
 
@@ -65,6 +66,10 @@ Action ExposeMetrics(Service& service, const HttpRequest&, const ResponseHead& h
       head, 200, "text/plain; version=0.0.4; charset=utf-8",
       service.metrics().Expose(service.state(), engine != nullptr ? &stats : nullptr,
                                service.model_name()));
+}
+
+Action ShowStatus(Service& service, const HttpRequest&, const ResponseHead& head) {
+  return AnswerStatus(service, head);
 }
 
 Json ModelJson(const Service& service) {
@@ -173,6 +178,7 @@ constexpr std::array kRoutes = {
     Route{"GET", "/health/ready", Ready},
     Route{"GET", "/metrics", ExposeMetrics},
     Route{"GET", "/v1/models", Models},
+    Route{"GET", "/v1/status", ShowStatus},
     Route{"POST", "/v1/chat/completions", ChatCompletions},
     Route{"GET", "/admin/predictors", ShowPredictors, true},
     Route{"POST", "/admin/predictors", ChangePredictors, true},

@@ -11,6 +11,7 @@
 #include "server/metrics/catch_up.h"
 #include "server/metrics/ffn_metrics.h"
 #include "server/metrics/flash_metrics.h"
+#include "server/metrics/hot_metrics.h"
 #include "server/openai/chat_response.h"
 
 namespace thermocline::server {
@@ -181,7 +182,8 @@ struct Metrics::Impl {
                        .Help("The model served; always 1")
                        .Register(registry)),
         ffn(registry, p),
-        flash(registry, p) {
+        flash(registry, p),
+        hot(registry, p) {
     BuildGauge()
         .Name(p + "build_info")
         .Help("The program; always 1")
@@ -208,6 +210,7 @@ struct Metrics::Impl {
   prometheus::Family<prometheus::Gauge>& model_info;
   FfnMetrics ffn;
   FlashMetrics flash;
+  HotMetrics hot;
   std::mutex expose_mutex;  // of what a scrape brings up to date
 };
 
@@ -281,6 +284,7 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
     impl_->memory.Add({{"kind", "predictors"}}).Set(static_cast<double>(stats->predictor_bytes));
     impl_->ffn.Expose(*stats);
     impl_->flash.Expose(*stats);
+    impl_->hot.Expose(*stats);
     if (stats->flash.used && !stats->flash.layers)
       impl_->memory.Add({{"kind", "flash_cache"}})
           .Set(static_cast<double>(stats->flash.cache_bytes));

@@ -25,7 +25,7 @@ def test_no_command_is_bad_usage():
 def test_run_json_has_the_promised_fields():
     out = run_json("run", "tidepool", "-p", "Once upon a time", "-n", 20)
     assert set(out) == {"text", "tokens", "prompt_tokens", "completion_tokens", "finish_reason", "ffn_mode", "memory_budget", "memory_planned",
-                        "flash", "timings"}
+                        "flash", "hot", "timings"}
     assert out["flash"] is None  # everything is in memory
     assert set(out["timings"]) == {"load_s", "prefill_s", "decode_s", "prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token"}
     assert out["completion_tokens"] == 20 == len(out["tokens"]) and out["finish_reason"] == "length"
@@ -58,7 +58,8 @@ def test_a_conversation_that_outgrows_the_context_starts_anew():
 def test_bench_reports_bandwidth():
     out = run_json("bench", "tidepool", "--prefill", 16, "--decode", 8, "--repetitions", 2)
     assert out["read_bandwidth_gb_s"] > 0 and out["machine"]["threads"] >= 1
-    assert [r["phase"] for r in out["runs"]] == ["prefill", "decode", "head"]
+    phases = [r["phase"] for r in out["runs"]]
+    assert phases[:2] == ["prefill", "decode"] and phases[2:] in (["head"], [])  # a difference of two runs: noise may hide it
     for r in out["runs"]:
         assert r["tokens_per_s"]["min"] <= r["tokens_per_s"]["median"] <= r["tokens_per_s"]["max"]
         assert r["bytes_per_token"] > 0 and r["bandwidth_share"] > 0

@@ -9,11 +9,11 @@ namespace thermocline {
 namespace {
 
 std::unique_ptr<Engine> LoadTidepool(int queue_capacity = 4) {
-  auto engine = Engine::Load({.model = SOURCE_DIR "/config/models/tidepool.gguf",
-                              .threads = 2,
-                              .queue_capacity = queue_capacity,
-                              .cpu_isa = "",
-                              .on_progress = {}});
+  EngineConfig config;
+  config.model = SOURCE_DIR "/config/models/tidepool.gguf";
+  config.threads = 2;
+  config.queue_capacity = queue_capacity;
+  auto engine = Engine::Load(config);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return *std::move(engine);
 }

@@ -49,6 +49,7 @@ const OpTable* AmxEmulated() {
                                 GemmWithTiles<EmulatedTiles>,
                                 GemmRows<GemmWithTiles<EmulatedTiles>>,
                                 SumRows,
+                                FinishSum,
                                 SignScores,
                                 Quantize,
                                 Attention,

@@ -20,8 +20,9 @@ namespace thermocline::kernels {
 
 const OpTable* AvxVnniAsAvx512() {
   static const OpTable table = {
-      "avxvnni as avx512", Gemm, GemmRows<Gemm>, SumRows, SignScores, Quantize,  Attention, RmsNorm,
-      LayerNorm,           Rope, Gated,          Add,     ToHalf,     SoftmaxExp};
+      "avxvnni as avx512", Gemm,    GemmRows<Gemm>, SumRows, FinishSum, SignScores, Quantize,
+      Attention,           RmsNorm, LayerNorm,      Rope,    Gated,     Add,        ToHalf,
+      SoftmaxExp};
   return HasAvx512() ? &table : nullptr;
 }
 

@@ -1,6 +1,7 @@
 // Products and sums of chosen rows: the reference is near double precision, every table gives the
 // reference's bits, and a row that is absent is a row whose h is zero.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -8,16 +9,6 @@
 
 namespace thermocline::kernels {
 namespace {
-
-std::vector<std::uint8_t> PackAllRows(DType type, const std::vector<std::uint8_t>& gguf, int rows,
-                                      int cols) {
-  std::vector<std::uint8_t> out(gguf.size());
-  for (int r = 0; r < rows; r += kPanelRows) {
-    const std::size_t at = static_cast<std::size_t>(r) * RowBytes(type, cols);
-    PackRows(type, gguf.data() + at, std::min(kPanelRows, rows - r), cols, out.data() + at);
-  }
-  return out;
-}
 
 std::vector<int> SomeRows(int rows, int every) {
   std::vector<int> ids;
@@ -326,6 +317,109 @@ TEST(SumRows, NoRowsAreZeros) {
     for (const OpTable* ops : FastTables()) {
       for (const float y : sum.Run(*ops, {}, h, 1, 1 << 20)) ASSERT_EQ(y, 0.0F);
       for (const float y : sum.Run(*ops, {0, 3}, h, 1, 1 << 20)) ASSERT_EQ(y, 0.0F);
+    }
+  }
+}
+
+// The sum over `ids`, those of `hot` by one partition and the others by another.
+std::vector<float> SumOfParts(const Sum& sum, const OpTable& ops, const std::vector<int>& ids,
+                              const std::vector<bool>& hot, const std::vector<float>& h, int tokens,
+                              int step) {
+  const int runs = NumSumRuns(sum.rows), blocks = sum.cols / 32;
+  const auto cells = static_cast<std::size_t>(tokens * runs * blocks);
+  struct Part {
+    std::vector<int> ids;
+    std::vector<float> h, maxima, minimums;
+    std::vector<std::int32_t> high, low;
+  };
+  std::array<Part, 2> parts;
+  for (Part& part : parts) {
+    const bool wanted = &part == parts.data();
+    for (const int id : ids) {
+      if (hot[static_cast<std::size_t>(id)] == wanted) part.ids.push_back(id);
+    }
+    for (int t = 0; t < tokens; ++t) {
+      for (const int id : part.ids)
+        part.h.push_back(h[static_cast<std::size_t>(t * sum.rows + id)]);
+    }
+    part.maxima.resize(cells, -1);
+    part.minimums.resize(cells, -1);
+    part.high.resize(cells * 32, 7);
+    part.low.resize(cells * 32, 7);
+  }
+  const auto run = [&](Part& part, const SharedSum& shared) {
+    for (int begin = 0; begin < sum.cols; begin += step) {
+      const int end = std::min(sum.cols, begin + step);
+      std::vector<std::uint8_t> scratch(SumScratchBytes(end - begin));
+      ops.sum_rows({.weights = sum.matrix,
+                    .ids = part.ids.data(),
+                    .count = static_cast<int>(part.ids.size()),
+                    .h = part.h.data(),
+                    .h_stride = static_cast<int>(part.ids.size()),
+                    .tokens = tokens,
+                    .skip_zeros = true,
+                    .col_begin = begin,
+                    .col_end = end,
+                    .scratch = scratch.data(),
+                    .shared = &shared});
+    }
+  };
+  for (Part& part : parts) run(part, {.maxima = part.maxima.data()});
+  std::vector<float> limits(cells), out(static_cast<std::size_t>(tokens * sum.cols), -1);
+  for (std::size_t i = 0; i < cells; ++i)
+    limits[i] = std::max(parts[0].maxima[i], parts[1].maxima[i]);
+  for (Part& part : parts) {
+    run(part, {.limits = limits.data(),
+               .high = part.high.data(),
+               .low = part.low.data(),
+               .minimums = part.minimums.data()});
+  }
+  const bool minimums = sum.type == DType::kQ4_1 || sum.type == DType::kQ4_K;
+  for (int t = 0; t < tokens; ++t) {
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(t) * runs * blocks;
+    FinishSumParams finish{.runs = runs,
+                           .cols = sum.cols,
+                           .limits = limits.data() + at,
+                           .num_parts = 2,
+                           .parts = {},
+                           .col_begin = 0,
+                           .col_end = sum.cols,
+                           .out = out.data() + static_cast<std::ptrdiff_t>(t) * sum.cols};
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      finish.parts[i] = {parts[i].high.data() + 32 * at, parts[i].low.data() + 32 * at,
+                         minimums ? parts[i].minimums.data() + at : nullptr};
+    ops.finish_sum(finish);
+  }
+  return out;
+}
+
+TEST(SumRows, PartitionsShareASumWithItsBits) {
+  for (const Sum& sum : Sums()) {
+    if (!Traits(sum.type).quantized) continue;
+    const auto h = SparseH(3 * sum.rows);
+    const auto ids = LiveRows(sum, h, 3);
+    const auto want = sum.Run(ReferenceOps(), ids, h, 3, 1 << 20);
+    std::vector<const OpTable*> tables = FastTables();
+    tables.push_back(&ReferenceOps());
+    for (const int share : {0, 1, 3}) {  // of four neurons; the second run is one partition's alone
+      std::vector<bool> hot;
+      for (int r = 0; r < sum.rows; ++r) hot.push_back(r / kSumChunk == 1 || r * 7 % 4 < share);
+      const auto parts = SumOfParts(sum, ReferenceOps(), ids, hot, h, 3, 1 << 20);
+      for (const OpTable* ops : tables) {
+        for (const int step : {256, 1 << 20})
+          ASSERT_EQ(SumOfParts(sum, *ops, ids, hot, h, 3, step), parts)
+              << ops->name << " " << Traits(sum.type).name << " step " << step;
+      }
+      const bool exact = sum.type == DType::kQ8_0 || sum.type == DType::kQ4_0;
+      float largest = 0;
+      for (const float y : want) largest = std::max(largest, std::fabs(y));
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        if (exact) {
+          ASSERT_EQ(parts[i], want[i]) << Traits(sum.type).name << " " << i;
+        } else {  // minimums are floats, added by partition
+          ASSERT_NEAR(parts[i], want[i], 2e-6F * largest);
+        }
+      }
     }
   }
 }

@@ -12,14 +12,16 @@ SOURCES = [p for folder in ("kernels", "engine", "server", "tests") for p in (RO
 ARROWS = {
     "kernels": [],
     "engine/base": [],
+    "engine/device": ["engine/base", "kernels"],
     "engine/model": ["engine/base", "kernels"],
     "engine/text": ["engine/model", "engine/base"],
     "engine/predictor": ["engine/model", "engine/base", "kernels"],
+    "engine/placement": ["engine/model", "engine/base"],
     "engine/store": ["engine", "engine/model", "engine/base", "kernels"],
-    "engine/exec": ["engine/store", "engine/predictor", "engine/text", "engine/model", "engine/base", "kernels", "engine"],
+    "engine/exec": ["engine/device", "engine/placement", "engine/store", "engine/predictor", "engine/text", "engine/model", "engine/base", "kernels", "engine"],
     "engine/sched": ["engine/exec", "engine/text", "engine/base", "engine"],
     "engine": ["engine/exec", "engine/store", "engine/sched", "engine/text", "engine/model", "engine/base"],
-    "engine/tools": ["engine", "engine/exec", "engine/store", "engine/predictor", "engine/text", "engine/model", "engine/base", "kernels"],
+    "engine/tools": ["engine", "engine/device", "engine/placement", "engine/exec", "engine/store", "engine/predictor", "engine/text", "engine/model", "engine/base", "kernels"],
     "server/openai": ["engine", "engine/base"],
     "server/metrics": ["engine", "engine/base", "server/openai"],
     "server/http": ["server", "server/openai", "server/web", "engine", "engine/base", "engine/text"],
@@ -27,12 +29,12 @@ ARROWS = {
     "server": ["server/http", "server/metrics", "server/openai", "engine", "engine/base"],
 }
 # Of `engine` itself, the folders below may include these plain data headers only.
-SHARED_WITHIN_ENGINE = {"engine/sampling_params.h", "engine/request.h", "engine/token_channel.h", "engine/ffn_mode.h", "engine/ffn_stats.h", "engine/flash_stats.h"}
+SHARED_WITHIN_ENGINE = {"engine/sampling_params.h", "engine/request.h", "engine/token_channel.h", "engine/ffn_mode.h", "engine/ffn_stats.h", "engine/flash_stats.h", "engine/hot_tier.h"}
 # A third-party header -> the folders that may include it.
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "unicode/": ["engine/text"], "yaml-cpp/": ["server"], "prometheus/": ["server/metrics"],
     "boost/": ["server/http", "server"], "CLI/": ["engine/tools", "server"], "immintrin": ["kernels/cpu", "engine/base"],
-    "xxhash.h": ["engine/base"], "Eigen/": ["engine/predictor"], "liburing.h": ["engine/store"],
+    "xxhash.h": ["engine/base"], "cuda_runtime.h": ["kernels/cuda"], "Eigen/": ["engine/predictor"], "liburing.h": ["engine/store"],
 }
 
 

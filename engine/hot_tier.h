@@ -1,0 +1,36 @@
+// The hot tier as its users see it: what may be asked for, and what it does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace thermocline {
+
+struct HotOptions {
+  // cpu; cuda: a GPU, or loading fails with the reason; auto: a GPU if one can be used, else the
+  // CPU.
+  std::string device = "cpu";
+  // Of the hot tier. 0: on a GPU what it has free; on the CPU there is no hot tier.
+  std::int64_t bytes = 0;
+  // On the CPU: kernel threads, of all, that a second partition of the CPU has; 0 = half.
+  int threads = 0;
+  std::string placement = {};  // file of `thermocline plan --out`; "" = planned when loading
+  bool rebalance = false;      // swap neurons between the sides as their use changes
+  bool calibrate = false;      // measure the machine though it was measured before
+};
+
+struct HotStats {
+  bool used = false;
+  std::string device = {};    // "cpu" or the GPU's name; where all is computed if not used
+  std::string fallback = {};  // why `auto` did not take a GPU; "" = it did, or was not asked to
+  std::int64_t bytes = 0;     // of neurons
+  std::int64_t neurons = 0, neurons_all = 0;
+  double predicted_tokens_per_s = 0;  // by the plan
+  // Since the start, over layers of decoded tokens that both sides work on.
+  std::int64_t layers = 0;
+  std::int64_t active_hot = 0, active_cold = 0;           // neurons computed
+  double hot_s = 0, cold_s = 0, wait_s = 0, total_s = 0;  // hot and cold at the same time
+  std::int64_t swaps = 0;                                 // of rebalancing
+};
+
+}  // namespace thermocline

@@ -1,0 +1,88 @@
+// The model of problem.h as tables over counts of batches, which is all that the solver sees.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/placement/placement.h"
+#include "engine/placement/problem.h"
+
+namespace thermocline::placement {
+
+enum Side { kCold = 0, kHot = 1 };
+
+// N = batches. A choice of the layer: `hot`, the batches that are hot, and `end`, the first batch
+// on flash; hot <= end.
+struct LayerCosts {
+  std::vector<std::int64_t> neurons;        // [N + 1] of the first batches
+  std::array<std::vector<double>, 2> time;  // [side of home][N + 1] seconds, by `hot`; no flash
+  std::vector<double> flash;                // [N + 1] seconds, by `end`
+  int hot_min = 0;                          // N where all must be hot, else 0
+  int hot_max = 0;                          // N, or 0 where there is no hot side
+  int end_min = 0;                          // 0, or N where there is no flash
+  // Bytes: hot = hot_base + hot_neuron n(hot);
+  //        RAM = memory_base + end_neuron n(end) - memory_neuron n(hot).
+  std::int64_t hot_base = 0, hot_neuron = 0;
+  std::int64_t memory_base = 0, memory_neuron = 0, end_neuron = 0;
+  std::int64_t home_bytes = 0;
+
+  int batches() const { return static_cast<int>(neurons.size()) - 1; }
+  std::int64_t HotBytes(int hot) const {
+    return hot_neuron * neurons[static_cast<std::size_t>(hot)];
+  }
+  std::int64_t MemoryBytes(int hot, int end) const {
+    return end_neuron * neurons[static_cast<std::size_t>(end)] -
+           memory_neuron * neurons[static_cast<std::size_t>(hot)];
+  }
+};
+
+// Sums over the first batches of a layer: all that its costs depend on. Seconds of any range are
+// linear in them.
+struct Prefix {
+  std::int64_t neurons = 0;
+  double decided = 0;  // expected neurons whose deciding row is read
+  double active = 0;   // expected active ones
+};
+
+class CostTables {
+ public:
+  // Requires: Validate(problem) is OK; it outlives this. `deciding_held`: as in Placement.
+  CostTables(const Problem& problem, bool deciding_held);
+
+  const std::vector<LayerCosts>& layers() const { return layers_; }
+  double head_s(Side side) const { return head_s_[side]; }
+  // One memory, and all is computed hot.
+  bool IsUnified() const { return HasHot() && problem_.machine.unified; }
+  // Of the homes 0..hot_homes-1 hot, and the head.
+  double SwitchTime(int hot_homes, Side head) const;
+
+  struct Choice {
+    int hot = 0, end = 0;
+  };
+  // The placement that the choices make, with all its parts. Requires: choices of all layers.
+  Placement Describe(int hot_homes, Side head, const std::vector<Choice>& choices) const;
+
+ private:
+  void AddLayer(const LayerShape& shape);
+  double SideTime(const LayerShape& shape, Side side, const Prefix& range) const;
+  double HomeTime(const LayerShape& shape, Side side) const;
+  double FlashTime(const LayerShape& shape, const Prefix& range) const;
+  // The times of one layer, by counts of batches.
+  LayerPlacement Times(std::size_t layer, Side home, Choice choice) const;
+  bool HasHot() const { return problem_.machine.hot.has_value(); }
+  const Processor& ProcessorOf(Side side) const {
+    return side == kHot ? *problem_.machine.hot : problem_.machine.cold;
+  }
+  bool Held(const LayerShape& shape) const {
+    return deciding_held_ && shape.reading != Reading::kDense;
+  }
+
+  const Problem& problem_;
+  const bool deciding_held_;
+  std::vector<LayerCosts> layers_;
+  std::vector<std::vector<Prefix>> prefixes_;  // [L][N + 1]
+  std::array<double, 2> head_s_ = {};
+};
+
+}  // namespace thermocline::placement

@@ -1,0 +1,52 @@
+// The placement file: which tier each neuron of a model lies in, on one machine.
+//
+// One JSON object: "version" (1), "model_hash", "machine_key", "profile" (of the activation
+// counts), "hot_bytes" and "memory_bytes" (the budgets), "intermediate_size", "head", "layers": [L
+// of {"home", "hot": hexadecimal bits, neuron i is bit i % 4 of digit i / 4, "flash": the same}],
+// "checksum" (XXH3-128 of the object without it, on one line). What is neither hot nor on flash
+// lies in RAM.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/placement/placement.h"
+
+namespace thermocline::placement {
+
+enum class Tier : std::uint8_t { kMemory, kHot, kFlash };
+
+struct PlacementFile {
+  std::string model_hash;   // model::Fingerprint
+  std::string machine_key;  // Machine::key
+  std::string profile;      // digest of the activation counts; says what was assumed without any
+  std::int64_t hot_bytes = 0, memory_bytes = 0;  // budgets
+  bool head_hot = false;
+  struct Layer {
+    bool home_hot = false;
+    std::vector<Tier> tiers;  // [F], by neuron
+  };
+  std::vector<Layer> layers;  // [L]
+};
+
+// What a file must be of.
+struct PlacementIdentity {
+  std::string model_hash, machine_key;
+  int num_hidden_layers = 0;  // L
+  int intermediate_size = 0;  // F
+};
+
+// The tiers of a placement. `order`: of each layer the neurons, most frequent first, [L][F].
+std::vector<PlacementFile::Layer> TiersOf(const Placement& placement,
+                                          const std::vector<std::vector<std::int32_t>>& order);
+
+Status WritePlacement(const std::string& path, const PlacementFile& file);
+
+// NotFound; DataLoss: no JSON object, or its checksum is another; Unimplemented: of another
+// version; FailedPrecondition: of another model or machine; InvalidArgument: other shapes. All but
+// NotFound say to plan anew.
+Result<PlacementFile> ReadPlacement(const std::string& path, const PlacementIdentity& expected);
+
+}  // namespace thermocline::placement

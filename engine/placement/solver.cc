@@ -1,0 +1,273 @@
+#include "engine/placement/solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "engine/placement/core.h"
+
+namespace thermocline::placement {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kPrecision = 1e-12;  // relative, of the time of a token
+// Seconds above a bound, relative: most placements need less than the first.
+constexpr double kWindowFirst = 1e-7, kWindowGrowth = 32;
+constexpr std::int64_t kNodesMax = 3'000'000;
+
+double D(std::int64_t value) { return static_cast<double>(value); }
+
+// Rows held or not.
+struct Variant {
+  Variant(const Problem& problem, bool held) : tables(problem, held), relaxation(tables) {}
+  CostTables tables;
+  Relaxation relaxation;
+  // What all uses of a memory are multiples of: room beyond is of no use.
+  std::int64_t hot_unit = 0, memory_unit = 0;
+};
+
+struct OpenCase {
+  Case which;
+  const Variant* variant = nullptr;
+  double bound = 0;  // nothing better is left in it
+  std::optional<BestBound> best_bound = {};
+  double window = 0;
+};
+
+class Solver {
+ public:
+  explicit Solver(const Problem& problem) : problem_(problem) {}
+
+  Result<Placement> Run();
+
+ private:
+  void MakeVariant(bool held);
+  void AddCases(const Variant& variant);
+  void AddCase(const Variant& variant, int hot_homes, Side head);
+  // Of any kind: the least bound first.
+  OpenCase* Next();
+  void Bound(OpenCase& open);
+  Status Search(OpenCase& open);
+  void Take(const OpenCase& open, const std::optional<Core::Best>& found);
+  // Bounds of all cases at the prices that were best for one of them.
+  void Share(const OpenCase& open);
+  void FillMemory();
+  Status Refuse() const;
+  // Whether holding deciding rows makes a difference.
+  bool FlashCanHold() const {
+    const auto& layers = problem_.layers;
+    return problem_.machine.flash_reads_per_s > 0 &&
+           std::any_of(layers.begin(), layers.end(),
+                       [](const LayerShape& l) { return l.reading != Reading::kDense; });
+  }
+  bool HasHot() const { return problem_.machine.hot.has_value(); }
+  bool IsUnified() const { return HasHot() && problem_.machine.unified; }
+
+  const Problem& problem_;
+  std::vector<std::unique_ptr<Variant>> variants_;
+  std::vector<OpenCase> cases_;
+  std::optional<Core::Best> best_;
+  OpenCase best_case_;
+  std::int64_t nodes_ = 0;
+  bool stopped_ = false;  // before the best was proven to be it
+};
+
+void Solver::MakeVariant(bool held) {
+  variants_.push_back(std::make_unique<Variant>(problem_, held));
+  Variant& variant = *variants_.back();
+  for (const LayerCosts& layer : variant.tables.layers()) {
+    for (const std::int64_t n : {layer.neurons[1], layer.neurons.back()}) {
+      variant.hot_unit = std::gcd(variant.hot_unit, layer.hot_neuron * n);
+      variant.memory_unit = std::gcd(variant.memory_unit, layer.memory_neuron * n);
+      variant.memory_unit = std::gcd(variant.memory_unit, layer.end_neuron * n);
+    }
+  }
+  AddCases(variant);
+}
+
+void Solver::AddCases(const Variant& variant) {
+  const auto layers = static_cast<int>(problem_.layers.size());
+  if (IsUnified()) return AddCase(variant, layers, kHot);
+  const bool can_be_home = HasHot() && problem_.machine.hot_homes;
+  for (int hot_homes = 0; hot_homes <= (can_be_home ? layers : 0); ++hot_homes) {
+    AddCase(variant, hot_homes, kCold);
+    if (can_be_home && (hot_homes == layers || !problem_.head_with_homes))
+      AddCase(variant, hot_homes, kHot);
+  }
+}
+
+void Solver::AddCase(const Variant& variant, int hot_homes, Side head) {
+  const CostTables& tables = variant.tables;
+  std::int64_t hot = problem_.machine.hot_bytes - problem_.hot_fixed_bytes,
+               memory = problem_.machine.memory_bytes - problem_.memory_fixed_bytes;
+  if (IsUnified()) {
+    hot = std::min(problem_.machine.hot_bytes, problem_.machine.memory_bytes) -
+          problem_.hot_fixed_bytes - problem_.memory_fixed_bytes;
+    memory = 0;
+  }
+  // A hot side that has no room for its buffers still leaves the case without it.
+  const bool nothing_hot = hot_homes == 0 && head == kCold;
+  if (!HasHot() || (nothing_hot && hot < 0)) hot = 0;
+  for (std::size_t l = 0; l < tables.layers().size(); ++l) {
+    const LayerCosts& layer = tables.layers()[l];
+    hot -= layer.hot_base;
+    memory -= layer.memory_base;
+    (static_cast<int>(l) < hot_homes ? hot : memory) -= layer.home_bytes;
+  }
+  (head == kHot ? hot : memory) -= problem_.head_bytes;
+  if (hot < 0) return;
+  const auto floor_to = [](std::int64_t room, std::int64_t unit) {
+    if (unit == 0) return room;
+    const std::int64_t rest = room % unit;
+    return room - (rest < 0 ? rest + unit : rest);
+  };
+  Case which{.hot_homes = hot_homes,
+             .head = head,
+             .hot_bytes = floor_to(hot, variant.hot_unit),
+             .memory_bytes = floor_to(memory, variant.memory_unit),
+             .hot_unit = variant.hot_unit,
+             .memory_unit = variant.memory_unit,
+             .fixed_s = tables.head_s(head) + tables.SwitchTime(hot_homes, head)};
+  cases_.push_back(
+      {.which = which, .variant = &variant, .bound = variant.relaxation.At(which, {}).value});
+}
+
+OpenCase* Solver::Next() {
+  OpenCase* next = nullptr;
+  for (OpenCase& open : cases_) {
+    if (next == nullptr || open.bound < next->bound) next = &open;
+  }
+  const double enough = best_.has_value() ? best_->seconds * (1 - kPrecision) : kInfinity;
+  return next != nullptr && next->bound < enough ? next : nullptr;
+}
+
+void Solver::Bound(OpenCase& open) {
+  const double enough = best_.has_value() ? best_->seconds : kInfinity;
+  open.best_bound = open.variant->relaxation.Best(open.which, enough);
+  open.bound = open.best_bound->feasible ? std::max(open.bound, open.best_bound->value) : kInfinity;
+  open.window = kWindowFirst * open.best_bound->value;
+  if (open.bound >= enough) return;
+  Take(open,
+       Core(open.variant->tables, open.variant->relaxation, open.which, *open.best_bound).Guess());
+}
+
+void Solver::Take(const OpenCase& open, const std::optional<Core::Best>& found) {
+  if (!found.has_value() || (best_.has_value() && found->seconds >= best_->seconds)) return;
+  best_ = found;
+  best_case_ = open;
+}
+
+void Solver::Share(const OpenCase& open) {
+  const Prices& prices = open.best_bound->prices;
+  for (OpenCase& other : cases_) {
+    if (other.variant != open.variant || other.best_bound.has_value()) continue;
+    other.bound = std::max(other.bound, other.variant->relaxation.At(other.which, prices).value);
+  }
+}
+
+Status Solver::Search(OpenCase& open) {
+  const double bound = open.best_bound->value;
+  double window = open.window;
+  if (best_.has_value()) window = std::min(window, best_->seconds - bound);
+  const Core core(open.variant->tables, open.variant->relaxation, open.which, *open.best_bound);
+  // Rounding must not cut off what lies at the window's edge.
+  const Core::Outcome outcome = core.Search(window + kPrecision / 4 * bound, kNodesMax - nodes_);
+  nodes_ += outcome.nodes;
+  if (outcome.too_large) {
+    stopped_ = true;
+    if (best_.has_value()) return OkStatus();
+    return base::ResourceExhausted("the placement of ", problem_.neurons(),
+                                   " neurons in batches of ", problem_.batch,
+                                   " has too many candidates; take larger batches");
+  }
+  Take(open, outcome.best);
+  open.bound = outcome.complete || outcome.best.has_value() ? kInfinity : bound + window;
+  open.window *= kWindowGrowth;
+  return OkStatus();
+}
+
+Result<Placement> Solver::Run() {
+  MakeVariant(true);
+  if (FlashCanHold()) MakeVariant(false);
+  bool shared = false;
+  while (OpenCase* open = stopped_ ? nullptr : Next()) {
+    if (open->bound == kInfinity) break;
+    if (open->best_bound.has_value()) {
+      RETURN_IF_ERROR(Search(*open));
+    } else {
+      Bound(*open);
+      if (!std::exchange(shared, true) || open->bound < kInfinity) Share(*open);
+    }
+  }
+  if (!best_.has_value()) return Refuse();
+  FillMemory();
+  const Case& which = best_case_.which;
+  Placement out = best_case_.variant->tables.Describe(which.hot_homes, which.head, best_->choices);
+  out.nodes = nodes_;
+  for (const OpenCase& open : cases_)
+    out.gap = std::max(out.gap, (best_->seconds - open.bound) / best_->seconds);
+  if (out.gap <= kPrecision) out.gap = 0;
+  return out;
+}
+
+// Neurons that cost no time on flash, because they are never active, lie better where RAM is left.
+void Solver::FillMemory() {
+  if (IsUnified()) return;
+  const std::vector<LayerCosts>& layers = best_case_.variant->tables.layers();
+  std::vector<CostTables::Choice>& choices = best_->choices;
+  std::int64_t room = best_case_.which.memory_bytes;
+  for (std::size_t l = 0; l < layers.size(); ++l)
+    room -= layers[l].MemoryBytes(choices[l].hot, choices[l].end);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const auto last = static_cast<int>(layers[l].neurons.size()) - 1;
+    for (int& end = choices[l].end; end < last; ++end) {
+      const std::int64_t more = layers[l].MemoryBytes(choices[l].hot, end + 1) -
+                                layers[l].MemoryBytes(choices[l].hot, end);
+      if (more > room) break;
+      room -= more;
+    }
+  }
+}
+
+Status Solver::Refuse() const {
+  std::int64_t homes = 0, rows = 0, predictors = 0;
+  for (const LayerShape& layer : problem_.layers) {
+    homes += layer.home_bytes + layer.kv_bytes;
+    rows += layer.row_bytes() * layer.neurons();
+    predictors += layer.predictor_bytes * layer.neurons();
+  }
+  std::string table;
+  const auto add = [&](const char* name, std::int64_t bytes) {
+    char line[96];
+    std::snprintf(line, sizeof(line), "  %-52s %10s\n", name, base::HumanBytes(D(bytes)).c_str());
+    table += line;
+  };
+  const Machine& m = problem_.machine;
+  add("attention, norms, keys and values", homes);
+  add("output head", problem_.head_bytes);
+  add("predictors", predictors);
+  add("neurons", rows);
+  add("program, embeddings and buffers", problem_.memory_fixed_bytes);
+  add("buffers of the hot side, if it is used", problem_.hot_fixed_bytes);
+  add("hot memory that there is", HasHot() ? m.hot_bytes : 0);
+  add("RAM that there is", m.memory_bytes);
+  return base::ResourceExhausted(
+      "no placement fits: only neurons may lie on flash, and this machine has ",
+      m.flash_reads_per_s > 0 ? "not enough memory for the rest" : "no flash",
+      ". What is needed:\n", table, IsUnified() ? "(hot memory and RAM are one) " : "",
+      "Give more memory, a shorter context or a smaller model",
+      m.flash_reads_per_s > 0 ? "" : ", or flash");
+}
+
+}  // namespace
+
+Result<Placement> Solve(const Problem& problem) {
+  RETURN_IF_ERROR(Validate(problem));
+  return Solver(problem).Run();
+}
+
+}  // namespace thermocline::placement

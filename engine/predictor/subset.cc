@@ -1,0 +1,156 @@
+#include "engine/predictor/subset.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace thermocline::predictor {
+namespace {
+
+// A copy of `bytes` in a buffer of `out`.
+Result<std::uint8_t*> NewBuffer(std::size_t bytes, Predictors& out) {
+  ASSIGN_OR_RETURN(base::HugeBuffer buffer,
+                   base::HugeBuffer::Allocate(std::max<std::size_t>(bytes, 64)));
+  auto* data = reinterpret_cast<std::uint8_t*>(buffer.data());
+  out.memory.push_back(std::move(buffer));
+  out.bytes += bytes;
+  return data;
+}
+
+Status CopySign(const SignPredictor& all, const std::vector<int>& members, Predictors& out,
+                SignPredictor& to) {
+  const auto words = static_cast<std::size_t>(kernels::SignWords(all.planes.cols));
+  const std::size_t plane = members.size() * words;
+  const bool two = all.planes.magnitude != nullptr;
+  ASSIGN_OR_RETURN(std::uint8_t * bytes, NewBuffer(plane * 8 * (two ? 2 : 1), out));
+  auto* sign = reinterpret_cast<std::uint64_t*>(bytes);
+  std::uint64_t* magnitude = two ? sign + plane : nullptr;
+  to = {.planes = {static_cast<int>(members.size()), all.planes.cols, sign, magnitude},
+        .columns = all.columns,
+        .slices = all.slices,
+        .thresholds = {}};
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const auto from = static_cast<std::size_t>(members[i]);
+    std::copy_n(all.planes.sign + from * words, words, sign + i * words);
+    if (two) std::copy_n(all.planes.magnitude + from * words, words, magnitude + i * words);
+    to.thresholds.push_back(all.thresholds[from]);
+  }
+  return OkStatus();
+}
+
+Status CopyMatrix(const kernels::PackedMatrix& from, Predictors& out, kernels::PackedMatrix& to) {
+  ASSIGN_OR_RETURN(std::uint8_t * bytes, NewBuffer(from.bytes(), out));
+  std::memcpy(bytes, from.data, from.bytes());
+  to = {from.type, from.rows, from.cols, bytes};
+  return OkStatus();
+}
+
+// Rows of a matrix in panels, as a matrix in panels.
+Status CopyRows(const kernels::PackedMatrix& from, const std::vector<int>& members, Predictors& out,
+                kernels::PackedMatrix& to) {
+  to = {from.type, static_cast<int>(members.size()), from.cols, nullptr};
+  ASSIGN_OR_RETURN(std::uint8_t * panels, NewBuffer(to.bytes(), out));
+  to.data = panels;
+  const std::size_t row_bytes = kernels::RowBytes(from.type, from.cols);
+  std::vector<std::uint8_t> panel(kernels::PanelBytes(from.type, from.cols)), chosen(panel.size());
+  int held = -1;  // the panel whose rows `panel` has
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const int id = members[i];
+    if (id / kernels::kPanelRows != held) {
+      held = id / kernels::kPanelRows;
+      kernels::RowsFromPanel(from.type, from.panel(held), from.cols, panel.data());
+    }
+    const std::size_t lane = i % kernels::kPanelRows;
+    std::memcpy(chosen.data() + lane * row_bytes,
+                panel.data() + static_cast<std::size_t>(id % kernels::kPanelRows) * row_bytes,
+                row_bytes);
+    if (lane + 1 == kernels::kPanelRows || i + 1 == members.size()) {
+      std::memset(chosen.data() + (lane + 1) * row_bytes, 0,
+                  chosen.size() - (lane + 1) * row_bytes);
+      kernels::PanelFromRows(from.type, chosen.data(), from.cols, panels + (i - lane) * row_bytes);
+    }
+  }
+  return OkStatus();
+}
+
+// Takes item `from` of `size` elements out, and puts `item` in as item `to`.
+template <typename T>
+void Rotate(T* items, std::size_t size, int from, int to, const T* item) {
+  const auto at = [&](int i) { return items + static_cast<std::size_t>(i) * size; };
+  const std::size_t moved = static_cast<std::size_t>(std::abs(to - from)) * size;
+  if (from < to) std::memmove(at(from), at(from + 1), moved * sizeof(T));
+  if (to < from) std::memmove(at(to + 1), at(to), moved * sizeof(T));
+  std::copy_n(item, size, at(to));
+}
+
+void RotatePanels(const kernels::PackedMatrix& m, int from, int to, const std::uint8_t* row) {
+  const int first = std::min(from, to) / kernels::kPanelRows,
+            last = std::max(from, to) / kernels::kPanelRows;
+  const std::size_t panel_bytes = kernels::PanelBytes(m.type, m.cols);
+  thread_local std::vector<std::uint8_t> rows;
+  rows.resize(panel_bytes * static_cast<std::size_t>(last - first + 1));
+  for (int p = first; p <= last; ++p)
+    kernels::RowsFromPanel(m.type, m.panel(p), m.cols,
+                           rows.data() + panel_bytes * static_cast<std::size_t>(p - first));
+  const int begin = first * kernels::kPanelRows;
+  Rotate(rows.data(), kernels::RowBytes(m.type, m.cols), from - begin, to - begin, row);
+  for (int p = first; p <= last; ++p)
+    kernels::PanelFromRows(m.type, rows.data() + panel_bytes * static_cast<std::size_t>(p - first),
+                           m.cols, const_cast<std::uint8_t*>(m.panel(p)));
+}
+
+}  // namespace
+
+void CopyRow(const LayerPredictors& layer, int row, PredictorRow& out) {
+  const auto r = static_cast<std::size_t>(row);
+  if (layer.sign.has_value()) {
+    const kernels::SignPlanes& planes = layer.sign->planes;
+    const auto words = static_cast<std::size_t>(kernels::SignWords(planes.cols));
+    out.sign.assign(planes.sign + r * words, planes.sign + (r + 1) * words);
+    if (planes.magnitude != nullptr)
+      out.magnitude.assign(planes.magnitude + r * words, planes.magnitude + (r + 1) * words);
+    out.threshold = layer.sign->thresholds[r];
+  }
+  if (!layer.low_rank.has_value()) return;
+  const kernels::PackedMatrix& fc2 = layer.low_rank->fc2;
+  const std::size_t bytes = kernels::RowBytes(fc2.type, fc2.cols);
+  thread_local std::vector<std::uint8_t> rows;
+  rows.resize(kernels::PanelBytes(fc2.type, fc2.cols));
+  kernels::RowsFromPanel(fc2.type, fc2.panel(row / kernels::kPanelRows), fc2.cols, rows.data());
+  const auto at = static_cast<std::ptrdiff_t>(r % kernels::kPanelRows * bytes);
+  out.fc2.assign(rows.begin() + at, rows.begin() + at + static_cast<std::ptrdiff_t>(bytes));
+}
+
+void ReplaceRow(LayerPredictors& layer, int from, int to, const PredictorRow& row) {
+  if (layer.sign.has_value()) {
+    const kernels::SignPlanes& planes = layer.sign->planes;
+    const auto words = static_cast<std::size_t>(kernels::SignWords(planes.cols));
+    Rotate(const_cast<std::uint64_t*>(planes.sign), words, from, to, row.sign.data());
+    if (planes.magnitude != nullptr)
+      Rotate(const_cast<std::uint64_t*>(planes.magnitude), words, from, to, row.magnitude.data());
+    Rotate(layer.sign->thresholds.data(), 1, from, to, &row.threshold);
+  }
+  if (layer.low_rank.has_value()) RotatePanels(layer.low_rank->fc2, from, to, row.fc2.data());
+}
+
+Result<std::unique_ptr<Predictors>> SubsetOf(const Predictors& all,
+                                             const std::vector<std::vector<int>>& members) {
+  auto out = std::make_unique<Predictors>();
+  out->layers.resize(all.layers.size());
+  for (std::size_t l = 0; l < all.layers.size(); ++l) {
+    const LayerPredictors& from = all.layers[l];
+    LayerPredictors& to = out->layers[l];
+    to.threshold = from.threshold;
+    if (from.sign.has_value())
+      RETURN_IF_ERROR(CopySign(*from.sign, members[l], *out, to.sign.emplace()));
+    if (!from.low_rank.has_value()) continue;
+    LowRankRun& run = to.low_rank.emplace();
+    run.threshold = from.low_rank->threshold;
+    run.before_norm = from.low_rank->before_norm;
+    RETURN_IF_ERROR(CopyMatrix(from.low_rank->fc1, *out, run.fc1));
+    RETURN_IF_ERROR(CopyRows(from.low_rank->fc2, members[l], *out, run.fc2));
+  }
+  return out;
+}
+
+}  // namespace thermocline::predictor

@@ -1,0 +1,84 @@
+// Norms, sums, gates and Q8 forms of T tokens.
+#include "kernels/cuda/activations.h"
+#include "kernels/cuda/dense.h"
+#include "kernels/cuda/norm_sum.h"
+#include "kernels/cuda/warp_quantize.h"
+
+namespace thermocline::kernels::THERMOCLINE_CUDA {
+namespace {
+
+constexpr int kThreads = 256, kNormThreads = 512;
+
+unsigned Blocks(std::size_t items) {
+  return static_cast<unsigned>((items + kThreads - 1) / kThreads);
+}
+std::size_t Elements(int tokens, int n) {
+  return static_cast<std::size_t>(tokens) * static_cast<std::size_t>(n);
+}
+__device__ __forceinline__ std::size_t ThreadOfGrid() {
+  return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+// A block for each token.
+__global__ void __launch_bounds__(kNormThreads) NormTokens(DeviceNormParams p) {
+  __shared__ float tile[kNormTile];
+  __shared__ float result;
+  const std::size_t row = static_cast<std::size_t>(blockIdx.x) * static_cast<std::size_t>(p.n);
+  const float* x = p.x + row;
+  const Moments moments =
+      NormMoments(p.n, p.rms, p.eps, tile, &result, [&](int i) { return x[i]; });
+  for (int i = static_cast<int>(threadIdx.x); i < p.n; i += kNormThreads) {
+    const float value = Normed(x[i], moments, p.rms, p.weight[i], p.bias, i);
+    p.out.x[row + static_cast<std::size_t>(i)] = value;
+    // Rows that are quantised are whole warps.
+    if (p.out.q != nullptr) QuantizeBlock(value, (row + static_cast<std::size_t>(i)) / 32, p.out);
+  }
+}
+
+// A warp for each block of 32. `rest`: elements from here to the rest's rows, 0 for none.
+__global__ void QuantizeTokens(DeviceActivations x, std::size_t n, std::size_t rest) {
+  const std::size_t i = ThreadOfGrid();
+  if (i >= n) return;
+  const float value = x.x[i];
+  const float rounded = QuantizeBlock(value, i / 32, x);
+  if (rest == 0) return;
+  const float lost = __fsub_rn(value, rounded);
+  x.x[rest + i] = lost;
+  QuantizeBlock(lost, (rest + i) / 32, x);
+}
+
+__global__ void AddFloats(float* x, const float* y, std::size_t n) {
+  const std::size_t i = ThreadOfGrid();
+  if (i < n) x[i] = __fadd_rn(x[i], y[i]);
+}
+
+__global__ void GateTokens(DeviceGatedParams p, std::size_t n) {
+  const std::size_t i = ThreadOfGrid();
+  if (i >= n) return;
+  const float value = GatedValue(p.activation, p.threshold, p.gate[i], p.up ? p.up[i] : 1.0F);
+  p.out.x[i] = value;
+  if (p.out.q != nullptr) QuantizeBlock(value, i / 32, p.out);
+}
+
+}  // namespace
+
+DeviceError Norm(const DeviceNormParams& p, Stream stream) {
+  return Launch(NormTokens, static_cast<unsigned>(p.tokens), kNormThreads, 0, stream, p);
+}
+
+DeviceError Quantize(const DeviceQuantizeParams& p, Stream stream) {
+  const std::size_t n = Elements(p.tokens, p.x.cols);
+  return Launch(QuantizeTokens, Blocks(n), kThreads, 0, stream, p.x, n, p.with_rest ? n : 0);
+}
+
+DeviceError Add(const DeviceAddParams& p, Stream stream) {
+  const std::size_t n = Elements(1, p.n);
+  return Launch(AddFloats, Blocks(n), kThreads, 0, stream, p.x, p.y, n);
+}
+
+DeviceError Gated(const DeviceGatedParams& p, Stream stream) {
+  const std::size_t n = Elements(p.tokens, p.n);
+  return Launch(GateTokens, Blocks(n), kThreads, 0, stream, p, n);
+}
+
+}  // namespace thermocline::kernels::THERMOCLINE_CUDA

@@ -1,0 +1,65 @@
+// Products of the rows of a set of neurons, for float types: a warp for each row.
+//
+// A lane adds four neighbouring columns of every 128, in order; the lanes' sums are added pairwise.
+// That is another order than the CPU's four chains, which would keep 28 lanes idle.
+#include "kernels/cuda/float_weights.h"
+#include "kernels/cuda/rows_epilogue.h"
+
+namespace thermocline::kernels::THERMOCLINE_CUDA {
+namespace {
+
+constexpr int kWarps = kListThreads / 32;
+
+// `acc` of all tokens, for columns [c, c + 4) of those that there are.
+template <DType type>
+__device__ void AddFour(const DeviceGemmRowsParams& p, const std::uint8_t* row, int c,
+                        float acc[kSparseTokensMax]) {
+  float w[4];
+  LoadFloats<type>(row, c, p.weights.cols, w);
+#pragma unroll
+  for (int t = 0; t < kSparseTokensMax; ++t) {
+    if (t >= p.tokens) break;
+    const float* x = p.activations.x + static_cast<std::ptrdiff_t>(t) * p.weights.cols + c;
+    for (int i = 0; i < 4; ++i) acc[t] = c + i < p.weights.cols ? fmaf(w[i], x[i], acc[t]) : acc[t];
+  }
+}
+
+template <DType type>
+__global__ void __launch_bounds__(kListThreads) GemmFloats(DeviceGemmRowsParams p) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int count = CountOf(p.neurons, p.weights.neurons);
+  for (int k = static_cast<int>(blockIdx.x) * kWarps + warp; k < count;
+       k += static_cast<int>(gridDim.x) * kWarps) {
+    const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
+    const std::uint8_t* row =
+        p.weights.data + static_cast<std::size_t>(slot) * RowBytes(type, p.weights.cols);
+    float acc[kSparseTokensMax] = {};
+    for (int c = lane * 4; c < p.weights.cols; c += 128) AddFour<type>(p, row, c, acc);
+    float product = 0;
+#pragma unroll
+    for (int t = 0; t < kSparseTokensMax; ++t) {
+      if (t >= p.tokens) break;
+      float sum = acc[t];
+      for (int bits = 16; bits > 0; bits /= 2) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, bits);
+      if (lane == t) product = sum;
+    }
+    StoreProducts(p, k, 1, count, product, lane);
+  }
+  EndRows(p);
+}
+
+}  // namespace
+
+DeviceError GemmFloatRows(const DeviceGemmRowsParams& p, Stream stream) {
+  const dim3 grid(static_cast<unsigned>(RowsGrid(p.weights.neurons, kWarps))), block(kListThreads);
+  switch (p.weights.type) {
+    case DType::kF32:
+      return Launch(GemmFloats<DType::kF32>, grid, block, 0, stream, p);
+    case DType::kF16:
+      return Launch(GemmFloats<DType::kF16>, grid, block, 0, stream, p);
+    default:
+      return Launch(GemmFloats<DType::kBF16>, grid, block, 0, stream, p);
+  }
+}
+
+}  // namespace thermocline::kernels::THERMOCLINE_CUDA

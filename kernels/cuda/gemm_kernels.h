@@ -1,0 +1,63 @@
+// What the files of the product share.
+#pragma once
+
+#include "kernels/cuda/panel_group.h"
+#include "kernels/device_dense.h"
+
+namespace thermocline::kernels::THERMOCLINE_CUDA {
+
+// Where results go: out = ((product + bias) + out, if accumulated).
+struct GemmOut {
+  float* out;
+  const float* bias;
+  int stride;
+  int rows;
+  bool accumulate;
+
+  __device__ __forceinline__ void Store(int token, int row, float value) const {
+    if (row >= rows) return;
+    float* to = out + static_cast<std::size_t>(token) * static_cast<std::size_t>(stride) + row;
+    if (bias != nullptr) value += bias[row];
+    *to = accumulate ? *to + value : value;
+  }
+};
+
+struct GemmArgs {
+  const std::uint8_t* weights;
+  std::size_t panel_bytes;
+  Q8Tokens x;
+  const float* floats;  // [T, cols], float types
+  GemmOut out;
+};
+
+// At most kTokenTile tokens, any number, float types.
+DeviceError GemmFew(DType type, const GemmArgs& args, Stream stream);
+DeviceError GemmMany(DType type, const GemmArgs& args, Stream stream);
+DeviceError GemmFloat(DType type, const GemmArgs& args, Stream stream);
+
+// Calls body(std::integral_constant<DType, type>) for the quantised types.
+template <typename Body>
+DeviceError ForQuantizedType(DType type, const Body& body) {
+  switch (type) {
+    case DType::kQ8_0:
+      return body(std::integral_constant<DType, DType::kQ8_0>());
+    case DType::kQ4_0:
+      return body(std::integral_constant<DType, DType::kQ4_0>());
+    case DType::kQ4_1:
+      return body(std::integral_constant<DType, DType::kQ4_1>());
+    case DType::kQ5_0:
+      return body(std::integral_constant<DType, DType::kQ5_0>());
+    case DType::kQ5_1:
+      return body(std::integral_constant<DType, DType::kQ5_1>());
+    case DType::kQ4_K:
+      return body(std::integral_constant<DType, DType::kQ4_K>());
+    case DType::kQ5_K:
+      return body(std::integral_constant<DType, DType::kQ5_K>());
+    case DType::kQ6_K:
+      return body(std::integral_constant<DType, DType::kQ6_K>());
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace thermocline::kernels::THERMOCLINE_CUDA

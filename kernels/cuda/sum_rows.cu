@@ -1,0 +1,238 @@
+// The down projection's sum over neuron-major rows in integers: steps 1 and 2 of SharedSum
+// (rows.h).
+//
+// A block has one run of 1,024 neurons, one token, and 256 columns: eight blocks of 32, whose bytes
+// are one stretch of 144 (Q4_0) in every row. Eight neighbouring threads take a row each block, so
+// the loads are whole. Step 2 takes four rows at a time: their coefficients' bytes are one word, so
+// one byte dot product adds four rows to a column; the words of levels are transposed for it. Sums
+// of integers need no order, so threads add theirs in shared memory as they end.
+#include "kernels/cuda/row_block.h"
+#include "kernels/cuda/sparse_ops.h"
+#include "kernels/quantize.h"
+
+namespace thermocline::kernels::THERMOCLINE_CUDA {
+namespace {
+
+constexpr int kThreads = 256, kSlices = kThreads / 8;  // rows, or fours of rows, at once
+
+// Where a block of threads works.
+struct Place {
+  int run, token;
+  int begin, end;          // of the run's rows in the list
+  int block, in_group;     // block of 32 columns of this thread
+  int slice;               // of the rows
+  bool there;              // the row has that block
+  std::ptrdiff_t numbers;  // of the thread's block in [T, R, D / 32]
+};
+
+__device__ Place PlaceOf(const DeviceSumRowsParams& p) {
+  Place at{};
+  const int blocks = p.weights.cols / 32, runs = NumSumRuns(p.weights.neurons);
+  at.run = static_cast<int>(blockIdx.y);
+  at.token = static_cast<int>(blockIdx.z);
+  at.begin = p.neurons.starts[at.run];
+  at.end = p.neurons.starts[at.run + 1];
+  at.in_group = static_cast<int>(threadIdx.x) % 8;
+  at.slice = static_cast<int>(threadIdx.x) / 8;
+  at.block = static_cast<int>(blockIdx.x) * 8 + at.in_group;
+  at.there = at.block < blocks;
+  at.numbers = (static_cast<std::ptrdiff_t>(at.token) * runs + at.run) * blocks + at.block;
+  return at;
+}
+
+struct Row {
+  const std::uint8_t* data;
+  float h;
+};
+
+template <DType type>
+__device__ Row RowAt(const DeviceSumRowsParams& p, const Place& at, int k) {
+  const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
+  return {p.weights.data + static_cast<std::size_t>(slot) * RowBytes(type, p.weights.cols),
+          p.h[static_cast<std::ptrdiff_t>(at.token) * p.h_stride + id]};
+}
+
+// a and m of a row's block: weight = a * level + m.
+template <DType type>
+__device__ float2 ScalesOf(const DeviceSumRowsParams& p, const Place& at, const std::uint8_t* row) {
+  float d, m;
+  int scale, second;
+  LoadRowScales<type>(row, at.block, p.weights.cols / 32, p.weights.cols % 256 == 0, &d, &m, &scale,
+                      &second);
+  if constexpr (RowTraits<type>::kIsK)
+    return make_float2(d * static_cast<float>(scale), -m * static_cast<float>(second));
+  return make_float2(d, m);
+}
+
+template <DType type>
+__global__ void __launch_bounds__(kThreads) MaxOfRows(DeviceSumRowsParams p) {
+  __shared__ unsigned largest[8];
+  const Place at = PlaceOf(p);
+  if (threadIdx.x < 8) largest[threadIdx.x] = 0;
+  __syncthreads();
+  float mine = 0;
+  for (int k = at.begin + at.slice; at.there && k < at.end; k += kSlices) {
+    const Row row = RowAt<type>(p, at, k);
+    if (row.h != 0) mine = fmaxf(mine, fabsf(row.h * ScalesOf<type>(p, at, row.data).x));
+  }
+  // Numbers that are not negative have the order of their bits.
+  if (mine > 0) atomicMax(&largest[at.in_group], __float_as_uint(mine));
+  __syncthreads();
+  if (at.there && at.slice == 0) p.maxima[at.numbers] = __uint_as_float(largest[at.in_group]);
+}
+
+// The bytes of four words, transposed: out[c] holds byte c of each.
+__device__ inline void Transpose(const std::uint32_t in[4], std::uint32_t out[4]) {
+  const std::uint32_t low01 = __byte_perm(in[0], in[1], 0x5140),
+                      low23 = __byte_perm(in[2], in[3], 0x5140),
+                      high01 = __byte_perm(in[0], in[1], 0x7362),
+                      high23 = __byte_perm(in[2], in[3], 0x7362);
+  out[0] = __byte_perm(low01, low23, 0x5410);
+  out[1] = __byte_perm(low01, low23, 0x7632);
+  out[2] = __byte_perm(high01, high23, 0x5410);
+  out[3] = __byte_perm(high01, high23, 0x7632);
+}
+
+// 32 columns' sums of a thread, of levels, and of coefficients: for the levels' offset.
+struct Sums {
+  int high[32], low[32];
+  int high_all, low_all;
+};
+
+// Adds rows [k, k + 4) of those before at.end.
+template <DType type>
+__device__ void AddFour(const DeviceSumRowsParams& p, const Place& at, int k, float inverse,
+                        Sums& sums) {
+  std::uint32_t words[4][RowTraits<type>::kWords] = {};
+  std::uint32_t high = 0, low = 0;
+  bool any = false;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (k + i >= at.end) continue;
+    const Row row = RowAt<type>(p, at, k + i);
+    if (row.h == 0) continue;
+    any = true;
+    LoadWords<RowTraits<type>::kWords, true>(
+        RowWords<type>(row.data, at.block, p.weights.cols / 32), p.weights.cols % 256 == 0,
+        words[i]);
+    const int q = __float2int_rn(row.h * ScalesOf<type>(p, at, row.data).x * inverse);
+    const int q_high = (q + 128) >> 8;
+    high |= static_cast<std::uint32_t>(q_high & 255) << (8 * i);
+    low |= static_cast<std::uint32_t>((q - 256 * q_high) & 255) << (8 * i);
+  }
+  if (!any) return;
+  std::uint32_t levels[4][8];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) Levels<type>(words[i], levels[i]);
+  sums.high_all = __dp4a(static_cast<int>(high), 0x01010101, sums.high_all);
+  sums.low_all = __dp4a(static_cast<int>(low), 0x01010101, sums.low_all);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const std::uint32_t in[4] = {levels[0][j], levels[1][j], levels[2][j], levels[3][j]};
+    std::uint32_t columns[4];
+    Transpose(in, columns);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int four = static_cast<int>(columns[c]);
+      sums.high[4 * j + c] = __dp4a(static_cast<int>(high), four, sums.high[4 * j + c]);
+      sums.low[4 * j + c] = __dp4a(static_cast<int>(low), four, sums.low[4 * j + c]);
+    }
+  }
+}
+
+__device__ inline float LimitOf(const float* const limits[2], std::ptrdiff_t at) {
+  const float first = limits[0][at];
+  return limits[1] != nullptr ? fmaxf(first, limits[1][at]) : first;
+}
+
+template <DType type>
+__global__ void __launch_bounds__(kThreads) SumOfRows(DeviceSumRowsParams p) {
+  // [column of the block, block]: neighbouring threads add to neighbouring banks.
+  __shared__ int high[256], low[256];
+  const Place at = PlaceOf(p);
+  high[threadIdx.x] = low[threadIdx.x] = 0;
+  __syncthreads();
+  const float limit = at.there ? LimitOf(p.limits, at.numbers) : 0;
+  if (limit > kActivationMin) {
+    Sums sums = {};
+    for (int k = at.begin + 4 * at.slice; k < at.end; k += 4 * kSlices)
+      AddFour<type>(p, at, k, kCoefficientMax / limit, sums);
+    if (at.begin + 4 * at.slice < at.end) {
+#pragma unroll
+      for (int c = 0; c < 32; ++c) {
+        atomicAdd(&high[c * 8 + at.in_group],
+                  sums.high[c] - RowTraits<type>::kOffset * sums.high_all);
+        atomicAdd(&low[c * 8 + at.in_group], sums.low[c] - RowTraits<type>::kOffset * sums.low_all);
+      }
+    }
+  }
+  __syncthreads();
+  const int column = static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x);
+  if (column >= p.weights.cols) return;
+  const int from = static_cast<int>(threadIdx.x) % 32 * 8 + static_cast<int>(threadIdx.x) / 32;
+  const std::ptrdiff_t to =
+      (static_cast<std::ptrdiff_t>(at.token) * gridDim.y + at.run) * p.weights.cols + column;
+  p.high[to] = high[from];
+  p.low[to] = low[from];
+}
+
+// Sums of minimums, in the order of the rows: a thread for each block of 32 columns.
+template <DType type>
+__global__ void __launch_bounds__(8) MinimumsOfRows(DeviceSumRowsParams p) {
+  const Place at = PlaceOf(p);
+  if (!at.there) return;
+  float sum = 0;
+#pragma unroll 4
+  for (int k = at.begin; k < at.end; ++k) {
+    const Row row = RowAt<type>(p, at, k);
+    sum = fmaf(row.h, ScalesOf<type>(p, at, row.data).y, sum);
+  }
+  p.minimums[at.numbers] = sum;
+}
+
+dim3 GridOf(const DeviceSumRowsParams& p) {
+  return dim3(static_cast<unsigned>((p.weights.cols + 255) / 256),
+              static_cast<unsigned>(NumSumRuns(p.weights.neurons)),
+              static_cast<unsigned>(p.tokens));
+}
+
+template <DType type>
+DeviceError LaunchSum(const DeviceSumRowsParams& p, Stream stream) {
+  const DeviceError error = Launch(SumOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
+  if (error != 0 || !RowTraits<type>::kHasMin) return error;
+  return Launch(MinimumsOfRows<type>, GridOf(p), dim3(8), 0, stream, p);
+}
+
+}  // namespace
+
+DeviceError MaxRows(const DeviceSumRowsParams& p, Stream stream) {
+  switch (p.weights.type) {
+    case DType::kQ8_0:
+      return Launch(MaxOfRows<DType::kQ8_0>, GridOf(p), dim3(kThreads), 0, stream, p);
+    case DType::kQ4_0:
+      return Launch(MaxOfRows<DType::kQ4_0>, GridOf(p), dim3(kThreads), 0, stream, p);
+    case DType::kQ4_1:
+      return Launch(MaxOfRows<DType::kQ4_1>, GridOf(p), dim3(kThreads), 0, stream, p);
+    case DType::kQ4_K:
+      return Launch(MaxOfRows<DType::kQ4_K>, GridOf(p), dim3(kThreads), 0, stream, p);
+    default:
+      return static_cast<DeviceError>(cudaErrorInvalidValue);
+  }
+}
+
+DeviceError SumQuantizedRows(const DeviceSumRowsParams& p, Stream stream) {
+  switch (p.weights.type) {
+    case DType::kQ8_0:
+      return LaunchSum<DType::kQ8_0>(p, stream);
+    case DType::kQ4_0:
+      return LaunchSum<DType::kQ4_0>(p, stream);
+    case DType::kQ4_1:
+      return LaunchSum<DType::kQ4_1>(p, stream);
+    case DType::kQ4_K:
+      return LaunchSum<DType::kQ4_K>(p, stream);
+    default:
+      return static_cast<DeviceError>(cudaErrorInvalidValue);
+  }
+}
+
+}  // namespace thermocline::kernels::THERMOCLINE_CUDA

@@ -1,0 +1,185 @@
+// Dense ops on an accelerator: products of whole matrices, attention, norms, rotation, sampling.
+// How pointers, streams and bits are meant: device_ops.h.
+//
+// What differs from token to token (ids, positions) is read from the device's memory, and grids
+// depend on shapes alone: a captured graph stays valid for every token. `position` is the number of
+// tokens cached before this step; token t has position *position + t.
+//
+// Tolerances, relative to the CPU's results: float weights 1e-5 of sum |w x| (another order of
+// sums); exp, erf and tanh 1e-6 (gated, log-sum-exp: of the value); attention 1e-5 of the largest
+// |value| (order of sums and exp). All else has the CPU's bits.
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/device_types.h"
+#include "kernels/elementwise.h"
+#include "kernels/gemm.h"
+#include "kernels/quantize.h"
+
+namespace thermocline::kernels {
+
+// Activations as they are written: the pointers of Activations, not const. The Q8 form is written
+// where q is not null; cols must be a multiple of 32 then.
+struct DeviceActivations {
+  float* x = nullptr;                // [T, cols]
+  std::int8_t* q = nullptr;          // [T, cols]
+  float* scale = nullptr;            // [T, cols / 32]
+  float* scaled_sum = nullptr;       // [T, cols / 32]
+  std::int32_t* sum = nullptr;       // [T, cols / 32]
+  std::int32_t* half_sum = nullptr;  // [T, cols / 32]
+  int cols = 0;
+
+  Activations view() const { return {x, q, scale, scaled_sum, sum, half_sum, cols}; }
+};
+
+// gemm.h's product, then out = (product + bias), added to what `out` held if `accumulate`.
+struct DeviceGemmParams {
+  GemmParams gemm;              // all of its panels; out_stride of neighbouring tokens
+  const float* bias = nullptr;  // [rows] or null
+  bool accumulate = false;
+  // The second half of the tokens' products is added to the first half's, which alone gets the bias
+  // and is added to nothing. Requires: an even number of tokens, not `accumulate`.
+  bool fold = false;
+};
+
+// The Q8 form of x (quantize.h).
+struct DeviceQuantizeParams {
+  DeviceActivations x;  // [T, cols]; x is read
+  int tokens = 0;
+  // Rows [T, 2T) become what rows [0, T) lose by rounding, x - scale * q, and its Q8 form: as two
+  // tokens they have 16 bits of precision.
+  bool with_rest = false;
+};
+
+// out = norm(x) of T tokens, rows of `n`. out.x may be x.
+struct DeviceNormParams {
+  const float* x = nullptr;  // [T, n]
+  const float* weight = nullptr;
+  const float* bias = nullptr;  // layer norm's, or null
+  bool rms = true;              // else layer norm
+  int n = 0;
+  int tokens = 0;
+  float eps = 0;
+  DeviceActivations out;
+};
+
+// x += y, [n].
+struct DeviceAddParams {
+  float* x = nullptr;
+  const float* y = nullptr;
+  int n = 0;
+};
+
+// out = act(gate) * up of T tokens (elementwise.h). out.x may be gate.
+struct DeviceGatedParams {
+  const float* gate = nullptr;  // [T, n]
+  const float* up = nullptr;    // [T, n] or null
+  int n = 0;
+  int tokens = 0;
+  GateActivation activation = GateActivation::kSilu;
+  float threshold = 0;
+  DeviceActivations out;  // [T, n]
+};
+
+// out[t] = the table's row ids[t], plus row *position + t + position_offset of `positions`.
+// Ids outside the table give zeros.
+struct DeviceEmbedParams {
+  PackedMatrix table;        // [V, D]
+  const int* ids = nullptr;  // [T]
+  PackedMatrix positions;    // [context, D]; no data: none
+  const int* position = nullptr;
+  int position_offset = 0;
+  int tokens = 0;
+  float* out = nullptr;  // [T, D]
+};
+
+// The device's half of a KV cache (attention.h), of one layer. Block i of the sequence lies at
+// blocks[i]; kv head h's keys are keys_offset + h * head_stride bytes into it, values likewise.
+struct DeviceKv {
+  KvType type = KvType::kF16;
+  std::uint8_t* const* blocks = nullptr;  // device array of device pointers
+  std::size_t keys_offset = 0;
+  std::size_t values_offset = 0;
+  std::size_t head_stride = 0;
+};
+
+// Norms (where there are weights) and rotates (where there is cos) the heads of q and k, multiplies
+// q by `scale`, and stores k and v at the tokens' positions. q's Q8 form is written for Q8_0
+// caches. k is left as it was.
+struct DeviceRotateParams {
+  DeviceActivations q;       // [T, H * Dh], in place
+  const float* k = nullptr;  // [T, K * Dh]
+  const float* v = nullptr;  // [T, K * Dh]
+  int heads = 0;             // H
+  int kv_heads = 0;          // K
+  int head_dim = 0;          // Dh
+  int tokens = 0;
+  const float* q_norm = nullptr;  // [Dh] or null
+  const float* k_norm = nullptr;
+  const float* q_norm_bias = nullptr;  // [Dh] or null: layer norms
+  const float* k_norm_bias = nullptr;
+  bool rms = true;
+  float eps = 0;
+  const float* cos = nullptr;  // [context, rope_dim / 2] or null: no rotation
+  const float* sin = nullptr;
+  int rope_dim = 0;
+  bool halves = false;
+  float scale = 1;
+  const int* position = nullptr;
+  DeviceKv kv;
+};
+
+// Attention of T tokens, stored before, to the cache up to themselves: out = softmax(q k) v.
+// Softmaxes of aligned chunks of kAttentionChunk positions are merged in order.
+struct DeviceAttentionParams {
+  Activations q;  // [T, H * Dh], scaled; the Q8 form is read if the cache is Q8_0
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int tokens = 0;
+  int context = 0;  // *position + T is at most this: sizes the grid
+  int window = 0;   // positions a token sees, itself included; 0: all
+  const int* position = nullptr;
+  DeviceKv kv;
+  float* scratch = nullptr;  // AttentionScratchFloats
+  DeviceActivations out;     // [T, H * Dh]
+};
+inline constexpr std::size_t AttentionScratchFloats(int tokens, int context, int heads,
+                                                    int head_dim) {
+  const auto chunks = static_cast<std::size_t>((context + kAttentionChunk - 1) / kAttentionChunk);
+  return static_cast<std::size_t>(tokens) * chunks * static_cast<std::size_t>(heads) *
+         static_cast<std::size_t>(head_dim + 2);
+}
+
+inline constexpr int kTopKMax = 256;
+
+// The k largest logits of each token in order (ties: lower id first), and what a host needs for
+// their probabilities. k = 1 is greedy decoding. NaN counts as the smallest.
+struct DeviceTopKParams {
+  const float* logits = nullptr;  // [T, V]
+  int n = 0;                      // V
+  int tokens = 0;
+  int k = 1;                     // <= kTopKMax and <= n
+  float* values = nullptr;       // [T, k]
+  int* ids = nullptr;            // [T, k]
+  float* log_sum_exp = nullptr;  // [T] log of the sum of exp(logit) of all, or null
+  void* scratch = nullptr;       // TopKScratchBytes
+};
+inline constexpr int kTopKParts = 64;  // of a token's logits, searched at once
+inline constexpr std::size_t TopKScratchBytes(int tokens, int k) {
+  return static_cast<std::size_t>(tokens) * kTopKParts * (static_cast<std::size_t>(k) * 8 + 8);
+}
+
+struct DenseOps {
+  DeviceError (*gemm)(const DeviceGemmParams&, Stream);
+  DeviceError (*quantize)(const DeviceQuantizeParams&, Stream);
+  DeviceError (*norm)(const DeviceNormParams&, Stream);
+  DeviceError (*add)(const DeviceAddParams&, Stream);
+  DeviceError (*gated)(const DeviceGatedParams&, Stream);
+  DeviceError (*embed)(const DeviceEmbedParams&, Stream);
+  DeviceError (*rotate)(const DeviceRotateParams&, Stream);
+  DeviceError (*attention)(const DeviceAttentionParams&, Stream);
+  DeviceError (*top_k)(const DeviceTopKParams&, Stream);
+};
+
+}  // namespace thermocline::kernels

@@ -1,0 +1,8 @@
+// A build without CUDA has no kernels of it.
+#include "kernels/device_ops.h"
+
+namespace thermocline::kernels {
+
+const DeviceOps* CudaOps() { return nullptr; }
+
+}  // namespace thermocline::kernels

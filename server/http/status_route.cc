@@ -1,0 +1,65 @@
+#include "server/http/status_route.h"
+
+namespace thermocline::http {
+namespace {
+
+Json ToNumber(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+const char* StateName(server::ServiceState state) {
+  switch (state) {
+    case server::ServiceState::kReady:
+      return "ready";
+    case server::ServiceState::kDraining:
+      return "draining";
+    case server::ServiceState::kFailed:
+      return "failed";
+    case server::ServiceState::kLoading:
+      break;
+  }
+  return "loading";
+}
+
+// Where neurons are computed, and why not on a GPU.
+Json DeviceJson(const EngineStats& stats) {
+  const HotStats& hot = stats.hot;
+  return Json::Object{
+      {"name", hot.device},
+      {"fallback", hot.fallback.empty() ? Json() : Json(hot.fallback)},
+      {"hot_tier", hot.used},
+      {"hot_bytes", hot.bytes},
+      {"hot_neurons", hot.neurons},
+      {"neurons", hot.neurons_all},
+      {"predicted_tokens_per_s", hot.used ? Json(hot.predicted_tokens_per_s) : Json()},
+      {"threads", stats.threads},
+      {"cpu_isa", stats.cpu_isa}};
+}
+
+Json FlashJson(const EngineStats::Flash& flash) {
+  if (!flash.used) return Json();
+  return Json::Object{{"bundle", flash.bundle},
+                      {"method", flash.method},
+                      {"cache_bytes", ToNumber(flash.cache_bytes)}};
+}
+
+}  // namespace
+
+HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
+  Json::Object status{{"state", StateName(service.state())},
+                      {"model", service.model_name()},
+                      {"started", service.started_at()}};
+  if (const Engine* engine = service.engine()) {
+    const EngineStats stats = engine->Stats();
+    status.emplace_back("architecture", stats.architecture);
+    status.emplace_back("context_length", stats.context_length);
+    status.emplace_back("device", DeviceJson(stats));
+    status.emplace_back("memory", Json::Object{{"budget_bytes", ToNumber(stats.memory_budget)},
+                                               {"planned_bytes", ToNumber(stats.memory_planned)},
+                                               {"weight_bytes", ToNumber(stats.weight_bytes)}});
+    status.emplace_back("flash", FlashJson(stats.flash));
+    status.emplace_back("running", stats.running);
+    status.emplace_back("waiting", stats.waiting);
+  }
+  return JsonResponse(head, 200, Json(std::move(status)));
+}
+
+}  // namespace thermocline::http

@@ -1,0 +1,11 @@
+// GET /v1/status: what runs, where, and how it is doing.
+#pragma once
+
+#include "server/http/response.h"
+#include "server/service.h"
+
+namespace thermocline::http {
+
+HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head);
+
+}  // namespace thermocline::http

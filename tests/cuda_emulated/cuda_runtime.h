@@ -1,0 +1,19 @@
+// CUDA's runtime on the processor, for tests: <cuda_runtime.h> of the sources in kernels/cuda when
+// g++ compiles them. Kernels run for real, one block after the other; what a GPU would time, order
+// or cache differently does not show here, what it would compute does.
+#pragma once
+
+#include <functional>
+
+#include "tests/cuda_emulated/builtins.h"
+#include "tests/cuda_emulated/ptx.h"
+#include "tests/cuda_emulated/runtime_api.h"
+
+namespace cuda_emulated {
+
+// What <<<>>> does. `thread` is one thread's call of the kernel, its arguments held by value. The
+// error, if there is one, is cudaGetLastError's.
+void Launch(Where where, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+            std::function<void()> thread);
+
+}  // namespace cuda_emulated

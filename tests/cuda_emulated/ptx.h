@@ -1,0 +1,29 @@
+// kernels/cuda/ptx.h on the processor.
+#pragma once
+
+#include <cstdint>
+
+#include "tests/cuda_emulated/builtins.h"
+
+namespace ptx {
+
+template <typename T>
+T* DynamicShared() {
+  return static_cast<T*>(cuda_emulated::DynamicShared());
+}
+
+void MmaK32(int (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]);
+void MmaK16(int (&c)[4], const unsigned (&a)[2], unsigned b);
+inline float HalfToFloat(std::uint16_t half) {
+  return static_cast<float>(std::bit_cast<_Float16>(half));
+}
+std::uint16_t FloatToHalf(float value);
+
+inline std::uint32_t LoadAcquireSystem(const std::uint32_t* p) {
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+inline void StoreReleaseSystem(std::uint32_t* p, std::uint32_t value) {
+  __atomic_store_n(p, value, __ATOMIC_RELEASE);
+}
+
+}  // namespace ptx
