@@ -107,7 +107,7 @@ class Engine::Impl {
         cache_(*pool_, memory.context_length),
         prefix_blocks_(memory.prefix_blocks),
         prefixes_(*pool_, prefix_blocks_),
-        sampler_(model_->config.vocab_size),
+        sampler_(model_->config.vocab_size, cache_.capacity()),
         transformer_(model_->MakeTransformer(config.prefill_chunk, cache_.capacity())),
         governor_(*model_, *transformer_,
                   {.audit_interval = config.ffn.audit_interval,

@@ -10,6 +10,7 @@
 #include "engine/flash_stats.h"
 #include "engine/hot_tier.h"
 #include "engine/request.h"
+#include "engine/speculation.h"
 #include "engine/token_channel.h"
 
 namespace thermocline {
@@ -39,6 +40,7 @@ struct EngineConfig {
   std::string bundle = {};               // path; "" = MODEL.tcb
   bool read_ahead = true;                // from flash
   HotOptions hot = {};                   // what computes the most used neurons
+  SpecOptions spec = {};                 // drafts
   // Path of a trace of the neurons that decoded tokens need (store/trace.h); "" = none.
   std::string record_trace = {};
   std::function<void(double)> on_progress;
@@ -82,6 +84,7 @@ struct EngineStats {
     FlashCounters counters;
   } flash;
   HotStats hot;
+  SpecStats spec = {};
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
   // Grows with every step of a request, and about every 50 ms while one waits for flash: one that
   // runs while this stands still hangs.

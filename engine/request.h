@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/sampling_params.h"
+#include "engine/speculation.h"
 
 namespace thermocline {
 
@@ -16,6 +17,8 @@ struct Request {
   int max_tokens = 0;             // 0 = to the end of the context
   std::vector<std::string> stop;  // generation ends before the first of these in the text
   std::string ffn_mode = {};      // modes of the feed-forward networks (ffn_mode.h); "" = as loaded
+  std::string spec_mode = {};     // SpecModeName; "" = as loaded
+  int spec_tokens = -1;           // SpecOptions::tokens_max of this request; -1 = as loaded
   bool ignore_eos = false;        // go on after the model's stop tokens (benchmarks)
   // The request ends with DeadlineExceeded when this has passed, also while it waits for flash.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
@@ -30,6 +33,7 @@ struct Usage {
   double queue_s = 0;  // from Submit to the first prefill step
   double prefill_s = 0;
   double decode_s = 0;  // of the tokens after the first
+  SpecUsage spec = {};
 };
 
 }  // namespace thermocline

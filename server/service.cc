@@ -25,33 +25,32 @@ Status Service::Load() {
     state_ = ServiceState::kFailed;
     return status;
   };
-  auto engine = Engine::Load(
-      {.model = config_.model_path,
-       .threads = config_.threads,
-       .context_length = config_.context_length,
-       .queue_capacity = config_.queue_capacity,
-       .prefill_chunk = config_.prefill_chunk,
-       .cpu_isa = config_.cpu_isa,
-       .activation = config_.activation,
-       .kv_type = config_.kv_type,
-       .prefix_cache_bytes = config_.prefix_cache_mib < 0
-                                 ? std::int64_t{-1}
-                                 : std::int64_t{config_.prefix_cache_mib} << 20,
-       .verify = config_.verify,
-       .quantize_head = config_.quantize_head,
-       .ffn = config_.ffn,
-       .memory_budget_bytes = config_.memory_budget_bytes,
-       .bundle = config_.bundle,
-       .read_ahead = config_.read_ahead,
-       .hot = config_.hot,
-       .record_trace = config_.record_trace,
-       .on_progress = [this](double share) { load_progress_ = share; },
-       .on_fatal =
-           [this] {
-             base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");
-             failed_ = true;
-             ::kill(::getpid(), SIGTERM);  // drains
-           }});
+  EngineConfig engine_config;
+  engine_config.model = config_.model_path;
+  engine_config.threads = config_.threads;
+  engine_config.context_length = config_.context_length;
+  engine_config.queue_capacity = config_.queue_capacity;
+  engine_config.prefill_chunk = config_.prefill_chunk;
+  engine_config.cpu_isa = config_.cpu_isa;
+  engine_config.activation = config_.activation;
+  engine_config.kv_type = config_.kv_type;
+  if (config_.prefix_cache_mib >= 0)
+    engine_config.prefix_cache_bytes = std::int64_t{config_.prefix_cache_mib} << 20;
+  engine_config.verify = config_.verify;
+  engine_config.quantize_head = config_.quantize_head;
+  engine_config.ffn = config_.ffn;
+  engine_config.memory_budget_bytes = config_.memory_budget_bytes;
+  engine_config.bundle = config_.bundle;
+  engine_config.read_ahead = config_.read_ahead;
+  engine_config.hot = config_.hot;
+  engine_config.record_trace = config_.record_trace;
+  engine_config.on_progress = [this](double share) { load_progress_ = share; };
+  engine_config.on_fatal = [this] {
+    base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");
+    failed_ = true;
+    ::kill(::getpid(), SIGTERM);  // drains
+  };
+  auto engine = Engine::Load(engine_config);
   if (!engine.ok()) return fail(engine.status());
   engine_ = *std::move(engine);
   auto chat = ChatFormatter::Create(engine_->tokenizer());

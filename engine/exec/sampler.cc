@@ -23,23 +23,16 @@ Status ValidateSampling(const SamplingParams& p) {
 
 namespace thermocline::exec {
 
-double UniformAt(std::uint64_t seed, std::uint64_t position) {
-  std::uint64_t z = seed + (position + 1) * 0x9E3779B97F4A7C15U;
-  for (int round = 0; round < 2; ++round) {
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    z ^= z >> 31;
-  }
-  return static_cast<double>(z >> 11) * 0x1p-53;
-}
-
-Sampler::Sampler(int vocab_size)
+Sampler::Sampler(int vocab_size, int tokens_max)
     : logits_(static_cast<std::size_t>(vocab_size)),
       candidates_(logits_.size()),
       weights_(logits_.size()),
       generated_counts_(logits_.size()),
       in_prompt_(logits_.size()) {
   touched_.reserve(logits_.size());
+  distribution_.Reserve(logits_.size());
+  params_.logit_bias.reserve(logits_.size());
+  accepted_.reserve(static_cast<std::size_t>(tokens_max));
 }
 
 void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
@@ -48,6 +41,9 @@ void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
     in_prompt_[static_cast<std::size_t>(token)] = false;
   }
   touched_.clear();
+  accepted_.clear();
+  params_ = params;
+  chance_ = SeededChance(params.seed);
   if (params.repetition_penalty == 1.0) return;
   for (const int token : prompt) {
     const auto at = static_cast<std::size_t>(token);
@@ -60,53 +56,74 @@ void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
 void Sampler::Accept(int token) {
   const auto at = static_cast<std::size_t>(token);
   if (generated_counts_[at]++ == 0 && !in_prompt_[at]) touched_.push_back(token);
+  accepted_.push_back(token);
 }
 
-int Sampler::Sample(std::span<const float> logits, const SamplingParams& params, int position) {
+void Sampler::Retract() {
+  const int token = accepted_.back();
+  const auto at = static_cast<std::size_t>(token);
+  accepted_.pop_back();
+  if (--generated_counts_[at] > 0 || in_prompt_[at]) return;
+  // What came last is mostly at the end.
+  const auto entry = std::find(touched_.rbegin(), touched_.rend(), token);
+  *entry = touched_.back();
+  touched_.pop_back();
+}
+
+int Sampler::Sample(std::span<const float> logits, int position) {
+  return chance_.Pick(Compute(logits), static_cast<std::uint64_t>(position), Stream::kToken);
+}
+
+const Distribution& Sampler::Compute(std::span<const float> logits) {
   CHECK_EQ(logits.size(), logits_.size());
   std::copy(logits.begin(), logits.end(), logits_.begin());
-  Adjust(params);
-  if (params.temperature == 0) {
-    return static_cast<int>(std::max_element(logits_.begin(), logits_.end()) - logits_.begin());
+  Adjust();
+  distribution_.Clear();
+  if (params_.temperature == 0) {
+    const auto best = std::max_element(logits_.begin(), logits_.end());
+    distribution_.Add(static_cast<int>(best - logits_.begin()), 1);
+  } else {
+    KeepTop();
   }
-  const std::size_t kept = KeepTop(params);
-  return Draw(kept, UniformAt(params.seed, static_cast<std::uint64_t>(position)));
+  return distribution_;
 }
 
-void Sampler::Adjust(const SamplingParams& params) {
-  for (const auto& [token, bias] : params.logit_bias)
+void Sampler::Adjust() {
+  for (const auto& [token, bias] : params_.logit_bias)
     logits_[static_cast<std::size_t>(token)] += bias;
-  const auto repetition = static_cast<float>(params.repetition_penalty);
+  const auto repetition = static_cast<float>(params_.repetition_penalty);
   for (const int token : touched_) {
     const auto at = static_cast<std::size_t>(token);
     float& logit = logits_[at];
     if (repetition != 1.0F) logit = logit > 0 ? logit / repetition : logit * repetition;
     if (generated_counts_[at] > 0) {
-      logit -= static_cast<float>(params.presence_penalty +
-                                  params.frequency_penalty * generated_counts_[at]);
+      logit -= static_cast<float>(params_.presence_penalty +
+                                  params_.frequency_penalty * generated_counts_[at]);
     }
   }
 }
 
-// Fills candidates_ and weights_; returns how many of them are in the draw. Sorts no further than
-// it must: the nucleus of a confident model is a handful of a vocabulary of 50,000.
-std::size_t Sampler::KeepTop(const SamplingParams& params) {
+// Fills distribution_. Sorts no further than it must: the nucleus of a confident model is a handful
+// of a vocabulary of 50,000.
+void Sampler::KeepTop() {
   for (std::size_t i = 0; i < logits_.size(); ++i)
     candidates_[i] = {logits_[i], static_cast<int>(i)};
   std::size_t kept = candidates_.size();
-  if (params.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(params.top_k));
+  if (params_.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(params_.top_k));
   if (kept < candidates_.size()) SortFirst(0, kept);
   const double max = *std::max_element(logits_.begin(), logits_.end());
   double total = 0;
   for (std::size_t i = 0; i < kept; ++i) {
-    weights_[i] = std::exp((candidates_[i].logit - max) / params.temperature);
+    weights_[i] = std::exp((candidates_[i].logit - max) / params_.temperature);
     total += weights_[i];
   }
-  if (params.top_p < 1) kept = KeepNucleus(kept, params.top_p * total, max, params.temperature);
+  if (params_.top_p < 1) kept = KeepNucleus(kept, params_.top_p * total, max);
   // The highest weight is exp(0) = 1.
-  for (std::size_t i = 0; i < kept; ++i)
-    weights_[i] = weights_[i] >= params.min_p ? weights_[i] : 0.0;
-  return kept;
+  for (std::size_t i = 0; i < kept; ++i) {
+    if (weights_[i] > 0 && weights_[i] >= params_.min_p)
+      distribution_.Add(candidates_[i].token, weights_[i]);
+  }
+  if (distribution_.size() == 0) distribution_.Add(candidates_[0].token, 1);  // NaN logits
 }
 
 void Sampler::SortFirst(std::size_t sorted, std::size_t wanted) {
@@ -120,7 +137,7 @@ void Sampler::SortFirst(std::size_t sorted, std::size_t wanted) {
 }
 
 // The fewest of the first `kept` candidates whose weights reach `mass`, most probable first.
-std::size_t Sampler::KeepNucleus(std::size_t kept, double mass, double max, double temperature) {
+std::size_t Sampler::KeepNucleus(std::size_t kept, double mass, double max) {
   const bool already_sorted = kept < candidates_.size();
   std::size_t sorted = already_sorted ? kept : 0, taken = 0;
   double sum = 0;
@@ -130,24 +147,10 @@ std::size_t Sampler::KeepNucleus(std::size_t kept, double mass, double max, doub
       SortFirst(sorted, wanted);
       sorted = wanted;
     }
-    weights_[taken] = std::exp((candidates_[taken].logit - max) / temperature);
+    weights_[taken] = std::exp((candidates_[taken].logit - max) / params_.temperature);
     sum += weights_[taken++];
   }
   return taken;
-}
-
-int Sampler::Draw(std::size_t kept, double uniform) const {
-  double total = 0;
-  for (std::size_t i = 0; i < kept; ++i) total += weights_[i];
-  double rest = uniform * total;
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    if (weights_[i] == 0) continue;
-    last = i;
-    rest -= weights_[i];
-    if (rest < 0) break;
-  }
-  return candidates_[last].token;
 }
 
 double LogProbability(std::span<const float> logits, int token) {

@@ -1,49 +1,59 @@
-// From logits to a token.
+// From logits to the distribution of the next token, and to a token.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "engine/exec/distribution.h"
 #include "engine/sampling_params.h"
 
 namespace thermocline::exec {
 
-// A uniform number in [0, 1) that depends on seed and position alone, so that runs which compute
-// positions in another order draw the same numbers. Source: SplitMix64's finaliser.
-double UniformAt(std::uint64_t seed, std::uint64_t position);
-
-// Decode thread only. Buffers are sized at construction; Begin and Sample allocate nothing.
+// Decode or draft thread only. Buffers are sized at construction; after it nothing allocates.
 class Sampler {
  public:
-  explicit Sampler(int vocab_size);
+  // `tokens_max`: of a sequence, for Accept.
+  explicit Sampler(int vocab_size, int tokens_max = 0);
 
-  // Starts a sequence: `prompt` counts for the repetition penalty.
+  // Starts a sequence: `prompt` counts for the repetition penalty. Keeps a copy of `params`, whose
+  // logit_bias must not be longer than the vocabulary.
   void Begin(const SamplingParams& params, std::span<const int> prompt);
-  // Draws the token for `position` (tokens before it in the sequence). Requires: logits [V]; params
-  // as in Begin.
-  int Sample(std::span<const float> logits, const SamplingParams& params, int position);
-  // Counts `token` as generated.
+  // The distribution of the next token behind those accepted: a single token with temperature 0.
+  // Valid until the next call. Requires: logits [V].
+  const Distribution& Compute(std::span<const float> logits);
+  // Draws the token for `position` (tokens before it in the sequence).
+  int Sample(std::span<const float> logits, int position);
+  // Counts `token` as generated. Retract takes the last one back.
   void Accept(int token);
+  void Retract();
+  // Tokens accepted since Begin.
+  std::span<const int> accepted() const { return accepted_; }
+
+  const SamplingParams& params() const { return params_; }
+  const Chance& chance() const { return chance_; }
 
  private:
   struct Candidate {
     float logit;
     int token;
   };
-  void Adjust(const SamplingParams& params);
-  std::size_t KeepTop(const SamplingParams& params);
+  void Adjust();
+  void KeepTop();
   // Puts the `wanted` most probable candidates in order, knowing that the first `sorted` are.
   void SortFirst(std::size_t sorted, std::size_t wanted);
-  std::size_t KeepNucleus(std::size_t kept, double mass, double max, double temperature);
-  int Draw(std::size_t kept, double uniform) const;
+  std::size_t KeepNucleus(std::size_t kept, double mass, double max);
 
+  SamplingParams params_;
+  SeededChance chance_;
   std::vector<float> logits_;          // [V] after bias and penalties
   std::vector<Candidate> candidates_;  // [V]
   std::vector<double> weights_;        // [V] unnormalised probabilities of the kept candidates
+  Distribution distribution_;
   std::vector<int> generated_counts_;  // [V]
   std::vector<bool> in_prompt_;        // [V]
-  std::vector<int> touched_;           // tokens whose entries above are not zero
+  std::vector<int> touched_;           // tokens whose entries above may be other than zero
+  std::vector<int> accepted_;
 };
 
 // log softmax(logits)[token].

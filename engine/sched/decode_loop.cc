@@ -139,7 +139,7 @@ FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& 
       finish_text();
       return FinishReason::kCancelled;
     }
-    const int token = sampler_.Sample(logits, request.sampling, cache_.length());
+    const int token = sampler_.Sample(logits, cache_.length());
     if (tokenizer_.IsStop(token) && !request.ignore_eos) {
       finish_text();
       return FinishReason::kStop;

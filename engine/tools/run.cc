@@ -205,22 +205,24 @@ Status Run(const Options& options) {
   RETURN_IF_ERROR(ValidateSampling(options.sampling));
   ProgressBar bar("loading");
   const ModelOptions& m = options.model;
-  ASSIGN_OR_RETURN(const auto engine, Engine::Load({.model = m.model,
-                                                    .threads = m.threads,
-                                                    .context_length = options.context,
-                                                    .cpu_isa = m.isa,
-                                                    .activation = m.activation,
-                                                    .kv_type = m.kv_type,
-                                                    .verify = m.verify,
-                                                    .quantize_head = m.quantize_head,
-                                                    .ffn = m.ffn,
-                                                    .memory_budget_bytes = m.memory.budget_bytes,
-                                                    .ffn_memory_share = m.memory.ffn_share,
-                                                    .bundle = m.memory.bundle,
-                                                    .read_ahead = m.memory.read_ahead,
-                                                    .hot = m.hot,
-                                                    .record_trace = m.record_trace,
-                                                    .on_progress = bar.callback()}));
+  EngineConfig config;
+  config.model = m.model;
+  config.threads = m.threads;
+  config.context_length = options.context;
+  config.cpu_isa = m.isa;
+  config.activation = m.activation;
+  config.kv_type = m.kv_type;
+  config.verify = m.verify;
+  config.quantize_head = m.quantize_head;
+  config.ffn = m.ffn;
+  config.memory_budget_bytes = m.memory.budget_bytes;
+  config.ffn_memory_share = m.memory.ffn_share;
+  config.bundle = m.memory.bundle;
+  config.read_ahead = m.memory.read_ahead;
+  config.hot = m.hot;
+  config.record_trace = m.record_trace;
+  config.on_progress = bar.callback();
+  ASSIGN_OR_RETURN(const auto engine, Engine::Load(config));
   bar.Clear();
   std::signal(SIGINT, [](int) { interrupted = 1; });
   return options.has_prompt ? Complete(*engine, options) : Chat(*engine, options);

@@ -323,7 +323,15 @@ def test_a_float_head_can_be_held_as_q8_0(tmp_path):
     text.write_text(json.dumps([list(range(300, 364))]))
     out = run_json("eval", tmp_path / "m.gguf", "--tokens", text, "--against", "quantize-head=true")
     assert 0 < out["kl_mean"] < 1e-3
-    bytes_of = lambda *o: {r["phase"]: r["bytes_per_token"] for r in run_json("bench", tmp_path / "m.gguf", "--prefill", 8, "--decode", 4, "--repetitions", 1, *o)["runs"]}["head"]
+
+    def bytes_of(*options):
+        for _ in range(20):  # the head's time is a difference of two runs: where noise hides it, the phase is left out
+            runs = run_json("bench", tmp_path / "m.gguf", "--prefill", 8, "--decode", 4, "--repetitions", 1, *options)["runs"]
+            found = [r["bytes_per_token"] for r in runs if r["phase"] == "head"]
+            if found:
+                return found[0]
+        raise AssertionError("no run of 20 had a phase `head`")
+
     assert bytes_of("--quantize-head") == bytes_of() * 34 / 64
 
 
@@ -331,7 +339,7 @@ def test_bench_compares_with_an_earlier_report(tmp_path):
     first = run("bench", "tidepool", "--prefill", 16, "--decode", 8, "--depth", 64, "--repetitions", 2, "--json")
     (tmp_path / "first.json").write_bytes(first.stdout)
     out = run_json("bench", "tidepool", "--prefill", 16, "--decode", 8, "--repetitions", 2, "--compare", tmp_path / "first.json")
-    assert set(out["ratios"]) == {"read_bandwidth", "prefill", "decode", "head"}
+    assert set(out["ratios"]) - {"head"} == {"read_bandwidth", "prefill", "decode"}  # head: a difference of two runs, noise may hide it
     assert out["ratios"]["decode"]["ratio"] == pytest.approx(
         out["runs"][1]["tokens_per_s"]["median"] / json.loads(first.stdout)["runs"][1]["tokens_per_s"]["median"])
     assert b"ratio to" in run("bench", "tidepool", "--prefill", 8, "--decode", 4, "--repetitions", 1, "--compare", tmp_path / "first.json").stdout

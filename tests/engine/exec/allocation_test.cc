@@ -45,7 +45,7 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512);
   auto cache = *(*model)->MakeCache(512);
-  exec::Sampler sampler((*model)->config.vocab_size);
+  exec::Sampler sampler((*model)->config.vocab_size, 1024);
   exec::FfnGovernor governor(
       **model, *transformer,
       {.audit_interval = ffn.audit_interval, .controller_recall = ffn.controller_recall});

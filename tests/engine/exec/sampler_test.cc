@@ -14,7 +14,7 @@ std::map<int, double> Frequencies(const SamplingParams& base, int draws = 20000)
   Sampler sampler(static_cast<int>(kLogits.size()));
   sampler.Begin(base, {});
   std::map<int, double> out;
-  for (int i = 0; i < draws; ++i) out[sampler.Sample(kLogits, base, i)] += 1.0 / draws;
+  for (int i = 0; i < draws; ++i) out[sampler.Sample(kLogits, i)] += 1.0 / draws;
   return out;
 }
 
@@ -74,7 +74,7 @@ TEST(Sampler, NucleusOfALargeVocabularyEqualsAFullSort) {
     sum += std::exp(double{logits[static_cast<std::size_t>(token)]});
   }
   std::map<int, bool> seen;
-  for (int i = 0; i < 40000; ++i) seen[sampler.Sample(logits, params, i)] = true;
+  for (int i = 0; i < 40000; ++i) seen[sampler.Sample(logits, i)] = true;
   for (const auto& [token, unused] : seen) EXPECT_TRUE(nucleus.contains(token)) << token;
   EXPECT_GT(seen.size(), nucleus.size() * 9 / 10);
 }
@@ -85,28 +85,32 @@ TEST(Sampler, PenaltiesAndBias) {
   p.frequency_penalty = 0.6;
   sampler.Begin(p, {});
   sampler.Accept(1);
-  EXPECT_EQ(sampler.Sample(kLogits, p, 0), 4);
+  EXPECT_EQ(sampler.Sample(kLogits, 0), 4);
   sampler.Accept(4);
   sampler.Accept(4);
-  EXPECT_EQ(sampler.Sample(kLogits, p, 1), 1);  // 3 - 0.6 against 2
+  EXPECT_EQ(sampler.Sample(kLogits, 1), 1);  // 3 - 0.6 against 2
   p = {.temperature = 0, .repetition_penalty = 2.0, .logit_bias = {}};
   sampler.Begin(p, std::vector<int>{1, 4});
-  EXPECT_EQ(sampler.Sample(kLogits, p, 0), 2);
+  EXPECT_EQ(sampler.Sample(kLogits, 0), 2);
   p = {.temperature = 0, .logit_bias = {{3, 100.0F}}};
   sampler.Begin(p, {});
-  EXPECT_EQ(sampler.Sample(kLogits, p, 0), 3);
+  EXPECT_EQ(sampler.Sample(kLogits, 0), 3);
   p = {.temperature = 0, .logit_bias = {}};
   sampler.Begin(p, {});  // nothing of the sequences before is left
-  EXPECT_EQ(sampler.Sample(kLogits, p, 0), 1);
+  EXPECT_EQ(sampler.Sample(kLogits, 0), 1);
 }
 
 TEST(Sampler, DrawsDependOnSeedAndPositionAlone) {
-  EXPECT_EQ(UniformAt(7, 3), UniformAt(7, 3));
-  EXPECT_NE(UniformAt(7, 3), UniformAt(7, 4));
-  EXPECT_NE(UniformAt(7, 3), UniformAt(8, 3));
-  double mean = 0;
-  for (std::uint64_t i = 0; i < 10000; ++i) mean += UniformAt(0, i) / 10000;
-  EXPECT_NEAR(mean, 0.5, 0.015);
+  Distribution d;
+  for (int token = 0; token < 1000; ++token) d.Add(token, 1);
+  const auto pick = [&](std::uint64_t seed, std::uint64_t position, Stream stream) {
+    return SeededChance(seed).Pick(d, position, stream);
+  };
+  const int token = pick(7, 3, Stream::kToken);
+  EXPECT_EQ(pick(7, 3, Stream::kToken), token);
+  EXPECT_NE(pick(7, 4, Stream::kToken), token);
+  EXPECT_NE(pick(8, 3, Stream::kToken), token);
+  EXPECT_NE(pick(7, 3, Stream::kCorrection), token);
 }
 
 TEST(Sampler, ParametersOutOfRangeAreNamed) {

@@ -1,0 +1,39 @@
+// Tokens proposed to follow a sequence.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "engine/exec/distribution.h"
+#include "engine/speculation.h"
+
+namespace thermocline::spec {
+
+inline constexpr int kAlternatesMax = 4;
+// Proposals of a draft: one more than are verified, for the token behind them.
+inline constexpr int kProposalsMax = kDraftTokensMax + 1;
+
+// How sure a source is of a proposal, in classes whose acceptance is measured: 0 is the least.
+inline constexpr int kConfidenceClasses = 12;
+
+struct Proposal {
+  int token = -1;
+  int confidence = 0;  // [0, kConfidenceClasses)
+  // What else may come, likeliest first.
+  std::array<int, kAlternatesMax> alternates = {};
+  int num_alternates = 0;
+  // What the token was drawn from, for rejection sampling; empty: from nothing but itself.
+  exec::Distribution distribution;
+};
+
+// Fixed storage: nothing allocates once the distributions have been reserved.
+struct Draft {
+  std::array<Proposal, kProposalsMax> proposals;
+  int size = 0;
+
+  Proposal& operator[](int i) { return proposals[static_cast<std::size_t>(i)]; }
+  const Proposal& operator[](int i) const { return proposals[static_cast<std::size_t>(i)]; }
+  void Clear() { size = 0; }
+};
+
+}  // namespace thermocline::spec

@@ -1,0 +1,36 @@
+// Where drafts come from: a second model, the text itself, or the target with fewer neurons.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "engine/base/status.h"
+#include "engine/sampling_params.h"
+#include "engine/spec/draft.h"
+
+namespace thermocline::spec {
+
+// One thread at a time.
+class DraftSource {
+ public:
+  virtual ~DraftSource() = default;
+  virtual const char* name() const = 0;  // model, ngram, self
+  // Starts a sequence whose first tokens are `prompt`. Draws as `params` say, with the numbers that
+  // the target's sampler draws with.
+  virtual void Begin(std::span<const int> prompt, const SamplingParams& params) = 0;
+  // Appends proposals to `draft` for the tokens behind `sequence`, and behind those that are in it
+  // already, as long as `more(draft)` says so before each, or until there is nothing to propose.
+  // `sequence` begins with the prompt and may differ from an earlier call's anywhere behind it.
+  // Requires: room for the proposals.
+  using More = std::function<bool(const Draft&)>;
+  virtual Status Propose(std::span<const int> sequence, const More& more, Draft& draft) = 0;
+  // Whether proposing costs time worth counting.
+  virtual bool free() const { return false; }
+  // Whether it may run while the target verifies.
+  virtual bool parallel() const { return false; }
+  // Tokens a sequence may have.
+  virtual int capacity() const = 0;
+};
+
+}  // namespace thermocline::spec
