@@ -12,8 +12,7 @@ namespace thermocline::spec {
 class DecayedMean {
  public:
   // The first values count alike, later ones 1 / `memory` each.
-  explicit DecayedMean(double initial = 0, double memory = 32)
-      : value_(initial), memory_(memory) {}
+  explicit DecayedMean(double initial = 0, double memory = 32) : value_(initial), memory_(memory) {}
   void Add(double value);
   double value() const { return value_; }
   bool known() const { return count_ > 0; }

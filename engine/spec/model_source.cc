@@ -49,9 +49,8 @@ void Drawer::DrawGreedy(Proposal& proposal) {
   exec::Sampler::Scored first[kAlternatesMax + 1];
   const int count = sampler_.Top(std::max(width_, 1) + 1, first);
   proposal.token = first[0].token;
-  proposal.confidence =
-      count > 1 ? ConfidenceOf(double{first[0].logit} - double{first[1].logit})
-                : kConfidenceClasses - 1;
+  proposal.confidence = count > 1 ? ConfidenceOf(double{first[0].logit} - double{first[1].logit})
+                                  : kConfidenceClasses - 1;
   proposal.num_alternates = std::min(width_, count - 1);
   for (int i = 0; i < proposal.num_alternates; ++i)
     proposal.alternates[static_cast<std::size_t>(i)] = first[i + 1].token;
@@ -64,10 +63,9 @@ void Drawer::DrawSampled(const exec::Distribution& from, int position, Proposal&
   const auto wanted = static_cast<std::size_t>(width_) + 1;
   chance.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
   proposal.token = ranked_[0];
-  proposal.confidence =
-      ranked_.size() > 1
-          ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
-          : kConfidenceClasses - 1;
+  proposal.confidence = ranked_.size() > 1
+                            ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
+                            : kConfidenceClasses - 1;
   // What comes instead of a refused token is drawn anew where the rule is rejection.
   if (distributions_) chance.Rank(from, at, exec::Stream::kCorrection, wanted, ranked_);
   proposal.num_alternates = 0;
@@ -101,8 +99,8 @@ void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& param
 Result<std::span<const float>> ModelSource::Feed() {
   const auto differ = std::mismatch(cached_.begin(), cached_.end(), wanted_.begin(), wanted_.end());
   // The last token's logits are wanted, so it is computed though it is there.
-  const std::size_t common = std::min(static_cast<std::size_t>(differ.first - cached_.begin()),
-                                      wanted_.size() - 1);
+  const std::size_t common =
+      std::min(static_cast<std::size_t>(differ.first - cached_.begin()), wanted_.size() - 1);
   cached_.resize(common);
   cache_->SetLength(static_cast<int>(common));
   std::span<const float> logits;

@@ -67,7 +67,7 @@ class ModelSource final : public DraftSource {
   Drawer drawer_;
   const int width_;
   const Acceptance acceptance_;
-  std::size_t prompt_ = 0;    // tokens
+  std::size_t prompt_ = 0;   // tokens
   std::vector<int> wanted_;  // the sequence and what was proposed behind it
   std::vector<int> cached_;  // tokens in cache_
 };

@@ -25,7 +25,7 @@ class NgramSource final : public DraftSource {
   int capacity() const override { return static_cast<int>(previous_.size()); }
 
  private:
-  static constexpr int kLengthMax = 64;     // tokens of a match that are compared
+  static constexpr int kLengthMax = 64;      // tokens of a match that are compared
   static constexpr int kCandidatesMax = 64;  // places that are looked at
 
   struct Match {

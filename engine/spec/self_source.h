@@ -16,7 +16,7 @@ class SelfSource final : public DraftSource {
   struct Params {
     const exec::LoadedModel& model;
     exec::Transformer& transformer;
-    exec::KvCache& cache;  // the target's: all tokens of the sequence but the last
+    exec::KvCache& cache;                   // the target's: all tokens of the sequence but the last
     std::vector<exec::FfnPolicy> policies;  // [L] of a drafted token
     Acceptance acceptance = Acceptance::kSameText;
   };
