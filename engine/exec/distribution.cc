@@ -21,7 +21,7 @@ std::uint64_t KeyOf(std::uint64_t seed, std::uint64_t position, Stream stream) {
   return Mix(at ^ (static_cast<std::uint64_t>(stream) + 1) * 0xD1B54A32D192ED03U);
 }
 
-// In (0, 1).
+// In (0, 1]: the last half of a step rounds up.
 double Uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; }
 
 double UniformOf(std::uint64_t key, int token) {
