@@ -272,6 +272,28 @@ TEST(Verify, EqualDistributionsAreAccepted) {
   }
 }
 
+TEST(Verify, ReservedScratchIsEnough) {
+  constexpr int kVocabulary = 50000;
+  Distribution p, scratch;
+  Proposal x{.distribution = {}};
+  for (int token = 0; token < kVocabulary; ++token) {
+    p.Add(kVocabulary - 1 - token, 1 + token % 7);
+    x.distribution.Add(token, 1 + token % 5);
+  }
+  scratch.Reserve(kVocabulary);
+  const int* tokens = scratch.tokens.data();
+  const double* weights = scratch.weights.data();
+  int refused = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const exec::SeededChance chance(seed);
+    x.token = chance.Pick(x.distribution, 0, Stream::kToken);
+    refused += Judge(p, x, Acceptance::kRejection, chance, 0, scratch).accepted ? 0 : 1;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(scratch.tokens.data(), tokens);
+  EXPECT_EQ(scratch.weights.data(), weights);
+}
+
 TEST(Verify, ATokenThatTheTargetDoesNotKeepNeverComes) {
   Distribution p, scratch;
   p.Add(4, 2);
