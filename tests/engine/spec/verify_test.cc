@@ -51,7 +51,8 @@ class ToyText {
     draft_.Accept(token);
   }
   // The draft's next `count` tokens. `drawn`: with their distributions; else a guess from nowhere.
-  std::vector<Proposal> Propose(int count, bool drawn, const Chance& chance) {
+  // `sure`: it ends behind a token whose probability is not above this.
+  std::vector<Proposal> Propose(int count, bool drawn, double sure, const Chance& chance) {
     std::vector<Proposal> out;
     Tokens ahead = sequence_;
     for (int i = 0; i < count; ++i) {
@@ -63,8 +64,9 @@ class ToyText {
       draft_.Accept(proposal.token);
       ahead.push_back(proposal.token);
       out.push_back(proposal);
+      if (drawn && q.Probability(proposal.token) <= sure) break;
     }
-    for (int i = 0; i < count; ++i) draft_.Retract();
+    for (std::size_t i = 0; i < out.size(); ++i) draft_.Retract();
     return out;
   }
 
@@ -81,6 +83,7 @@ struct Case {
   std::size_t length = 3;
   int draft = 2;        // tokens of a draft
   bool drawn = true;    // proposals have distributions
+  double sure = 0;      // the draft ends behind a token that is not likelier
   bool adapts = false;  // a token more after a draft that was accepted, one less after another
 };
 
@@ -97,7 +100,7 @@ Tokens DraftThenVerify(const Case& c, const Rule& rule, const Chance& chance) {
   int count = c.draft;
   while (!text.ended()) {
     bool accepted = true;
-    for (const Proposal& proposal : text.Propose(count, c.drawn, chance)) {
+    for (const Proposal& proposal : text.Propose(count, c.drawn, c.sure, chance)) {
       const Verdict verdict = rule(text.Target(), proposal, chance, text.position());
       text.Push(verdict.token);
       accepted = verdict.accepted;
@@ -185,11 +188,13 @@ TEST(Verify, GivesTheTargetsDistributionToProposalsFromNowhere) {
       ExpectTheTargetsDistribution({.params = params, .draft = draft, .drawn = false}, "guessed");
 }
 
-TEST(Verify, GivesTheTargetsDistributionToLongerTextsAndMoreTokens) {
+TEST(Verify, GivesTheTargetsDistributionToOtherShapes) {
   for (const std::uint64_t seed : {2, 3, 4}) {
     ExpectTheTargetsDistribution(
         {.toy = {.vocab_size = 4, .seed = seed}, .length = 4, .draft = 2, .adapts = true},
         "four tokens");
+    ExpectTheTargetsDistribution({.toy = {.seed = seed}, .draft = 3, .sure = 0.3},
+                                 "the draft ends behind an unlikely token, which is judged");
     ExpectTheTargetsDistribution(
         {.toy = {.vocab_size = 8, .pair = ToyPair::kNear, .seed = seed}, .length = 2, .draft = 2},
         "eight words");
@@ -214,7 +219,8 @@ TEST(Verify, WrongRulesAreFound) {
       return {false, chance.Pick(from, position, correction)};
     };
   };
-  // Proposals that the draft thinks unlikely are not judged: the choice depends on the token drawn.
+  // Proposals that the draft thinks unlikely are not judged, so whether one is depends on the token
+  // drawn: as of a draft that ends at an unlikely token and leaves its last out.
   const auto choosy = [](Acceptance acceptance) -> Rule {
     return [acceptance](const Distribution& target, const Proposal& x, const Chance& chance,
                         std::uint64_t position) -> Verdict {
