@@ -97,6 +97,19 @@ void SeededChance::Rank(const Distribution& from, std::uint64_t position, Stream
   for (std::size_t i = 0; i < held; ++i) tokens.push_back(first[i].token);
 }
 
+double Chance::Lead(const Distribution& from, std::uint64_t, Stream, int first, int second) const {
+  return std::log(from.Probability(first) / from.Probability(second));
+}
+
+double SeededChance::Lead(const Distribution& from, std::uint64_t position, Stream stream,
+                          int first, int second) const {
+  const std::uint64_t key = KeyOf(seed_, position, stream);
+  const auto time = [&](int token) {
+    return -std::log(UniformOf(key, token)) / from.Probability(token);
+  };
+  return std::log(time(second) / time(first));
+}
+
 bool SeededChance::Accept(double probability, std::uint64_t position) const {
   return Uniform(KeyOf(seed_, position, Stream::kAccept)) < probability;
 }
