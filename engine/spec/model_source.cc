@@ -76,6 +76,10 @@ void Drawer::DrawSampled(const exec::Distribution& from, int position, Proposal&
 }
 
 Result<std::unique_ptr<ModelSource>> ModelSource::Create(Params params) {
+  // Whole panels of rows: fewer of them are the same matrix with fewer rows.
+  const int panels = (params.head + kernels::kPanelRows - 1) / kernels::kPanelRows;
+  kernels::PackedMatrix& output = params.model->weights->output.weight;
+  if (params.head > 0) output.rows = std::min(output.rows, panels * kernels::kPanelRows);
   ASSIGN_OR_RETURN(auto cache, params.model->MakeCache(params.capacity));
   return std::unique_ptr<ModelSource>(new ModelSource(std::move(params), std::move(cache)));
 }
@@ -89,6 +93,10 @@ ModelSource::ModelSource(Params params, std::unique_ptr<exec::KvCache> cache)
       acceptance_(params.acceptance) {
   wanted_.reserve(static_cast<std::size_t>(params.capacity) + kProposalsMax);
   cached_.reserve(wanted_.capacity());
+  threads_alone_ = model_->pool->threads();
+  head_ = static_cast<std::size_t>(model_->weights->output.weight.rows);
+  if (head_ < static_cast<std::size_t>(model_->config.vocab_size))
+    logits_.assign(static_cast<std::size_t>(model_->config.vocab_size), -INFINITY);
 }
 
 void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
@@ -114,7 +122,9 @@ Result<std::span<const float>> ModelSource::Feed() {
     RETURN_IF_ERROR(transformer_->status());
     cached_.insert(cached_.end(), tokens.begin(), tokens.end());
   }
-  return logits;
+  if (logits_.empty()) return logits;
+  std::copy_n(logits.begin(), head_, logits_.begin());
+  return std::span<const float>(logits_);
 }
 
 Status ModelSource::Propose(std::span<const int> sequence, const More& more, Draft& draft) {

@@ -43,6 +43,7 @@ class ModelSource final : public DraftSource {
     std::unique_ptr<exec::LoadedModel> model;
     int capacity = 0;  // tokens of a sequence
     int width = 2;     // alternates
+    int head = 0;      // tokens that can be drafted: the first ones; 0 = all
     Acceptance acceptance = Acceptance::kSameText;
   };
   // ResourceExhausted: no memory for keys and values.
@@ -53,8 +54,15 @@ class ModelSource final : public DraftSource {
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
   const exec::LoadedModel& model() const { return *model_; }
-  // Kernel threads from now on.
-  void SetThreads(int threads) { model_->pool->SetActive(threads); }
+  void SetBeside(bool beside) override {
+    model_->pool->SetActive(beside ? threads_beside_ : threads_alone_);
+  }
+  // Kernel threads while the target waits, and while it computes.
+  void SetThreads(int alone, int beside) {
+    threads_alone_ = alone;
+    threads_beside_ = beside;
+    SetBeside(false);
+  }
 
  private:
   ModelSource(Params params, std::unique_ptr<exec::KvCache> cache);
@@ -67,9 +75,12 @@ class ModelSource final : public DraftSource {
   Drawer drawer_;
   const int width_;
   const Acceptance acceptance_;
-  std::size_t prompt_ = 0;   // tokens
-  std::vector<int> wanted_;  // the sequence and what was proposed behind it
-  std::vector<int> cached_;  // tokens in cache_
+  int threads_alone_ = 1, threads_beside_ = 1;
+  std::vector<float> logits_;  // [V] where not all tokens can be drafted
+  std::size_t head_ = 0;       // tokens that can
+  std::size_t prompt_ = 0;     // tokens
+  std::vector<int> wanted_;    // the sequence and what was proposed behind it
+  std::vector<int> cached_;    // tokens in cache_
 };
 
 }  // namespace thermocline::spec
