@@ -59,8 +59,8 @@ class PresentChance final : public Chance {
 // Draws as all sources do that have logits.
 class ToySource final : public DraftSource {
  public:
-  ToySource(const Toy& toy, Acceptance acceptance, const Chance& chance)
-      : toy_(toy), drawer_(toy.vocab_size, capacity()), acceptance_(acceptance) {
+  ToySource(const Toy& toy, Acceptance acceptance, std::size_t reach, const Chance& chance)
+      : toy_(toy), drawer_(toy.vocab_size, capacity()), acceptance_(acceptance), reach_(reach) {
     drawer_.SetChance(&chance);
   }
   const char* name() const override { return "toy"; }
@@ -70,7 +70,7 @@ class ToySource final : public DraftSource {
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override {
     Tokens ahead(sequence.begin(), sequence.end());
     for (int i = 0; i < draft.size; ++i) ahead.push_back(draft[i].token);
-    while (draft.size < kProposalsMax && more(draft)) {
+    while (draft.size < kProposalsMax && ahead.size() <= reach_ && more(draft)) {
       drawer_.Follow(std::span<const int>(ahead).subspan(kToyPrompt.size()));
       Proposal& proposal = draft[draft.size++];
       drawer_.Draw(toy_.Draft(ahead), static_cast<int>(ahead.size()), proposal);
@@ -84,7 +84,8 @@ class ToySource final : public DraftSource {
  private:
   const Toy& toy_;
   Drawer drawer_;
-  Acceptance acceptance_;
+  const Acceptance acceptance_;
+  const std::size_t reach_;
 };
 
 struct Case {
@@ -94,7 +95,8 @@ struct Case {
   int draft = 2;
   SpecMode mode = SpecMode::kSync;
   Acceptance acceptance = Acceptance::kSameText;
-  bool fixed = true;  // else as long as the clock says it pays
+  std::size_t reach = 64;  // tokens of a sequence that the draft can see
+  bool fixed = true;       // else as long as the clock says it pays
 };
 
 // A decoder for one text after the other.
@@ -104,7 +106,7 @@ class ToyDecoder {
       : case_(c),
         sampler_(c.toy.vocab_size, 64),
         target_(case_.toy),
-        source_(case_.toy, c.acceptance, chance_),
+        source_(case_.toy, c.acceptance, c.reach, chance_),
         controller_({.tokens_max = c.draft, .fixed = c.fixed, .parallel = true}),
         decoder_({.target = target_,
                   .sampler = sampler_,
@@ -152,7 +154,9 @@ void ExpectTheTargetsDistribution(Case c) {
     ToyDecoder decoder(c);
     const Outcomes drafted = Enumerate([&](const Chance& chance) {
       ++runs;
-      return decoder.Decode(chance);
+      const Tokens text = decoder.Decode(chance);
+      EXPECT_GE(decoder.usage().draft_tokens, decoder.usage().accepted_tokens);
+      return text;
     });
     const auto [difference, tokens] = Difference(plain, drafted);
     EXPECT_LE(difference, kToyTolerance)
@@ -188,6 +192,12 @@ TEST(DecoderEnumeration, DraftsOfAnyLengthGiveTheTargetsDistribution) {
     for (const ToyPair pair : {ToyPair::kNear, ToyPair::kUnrelated})
       ExpectTheTargetsDistribution(
           {.toy = {.vocab_size = 4, .pair = pair}, .draft = 3, .mode = mode, .fixed = false});
+}
+
+TEST(DecoderEnumeration, ADraftWhoseContextEndsLeavesTheRestPlain) {
+  for (const SpecMode mode : {SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive})
+    for (const std::size_t reach : {1, 2, 3, 4})  // the prompt has two tokens
+      ExpectTheTargetsDistribution({.toy = {.vocab_size = 4}, .mode = mode, .reach = reach});
 }
 
 // A seed has one text, whatever the mode and wherever rounds begin, also where it is not plain
