@@ -136,7 +136,9 @@ bool Controller::More(const Draft& draft) const {
 }
 
 int Controller::Verified(const Draft& draft) const {
-  const int max = std::min(draft.size - (request_.extra ? 1 : 0), plan_.tokens_max);
+  // Nothing may have been drafted, where the context of the draft ends.
+  const int max =
+      std::clamp(draft.size - (request_.extra ? 1 : 0), 0, std::max(0, plan_.tokens_max));
   if (params_.fixed || plan_.mode == SpecMode::kExhaustive || verify_(1) == 0) return max;
   if (mode_ == SpecMode::kAuto && !InBudget(0)) return 0;
   const double rate = Rate();
