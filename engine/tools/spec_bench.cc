@@ -84,7 +84,8 @@ class Measurement {
     for (const std::string& mode : modes) {
       modes_.push_back({.name = mode, .prompts = std::vector<SpecBenchCell>(prompts.size())});
       if (same_text_) modes_.back().text_equal = true;
-      RETURN_IF_ERROR(Ask(mode, prompts[0]).status());  // warms up
+      const Status warm = Ask(mode, prompts[0]).status();
+      if (!warm.ok()) return warm.Annotate("prompt 1");
     }
     before_ = engine_.Stats().spec;
     texts_.resize(prompts.size());
