@@ -62,7 +62,8 @@ struct SpecStats {
   std::int64_t accepted_tokens = 0;                            // of them
   std::array<std::int64_t, kDraftTokensMax> accepted_at = {};  // by position in the draft
   std::int64_t plain_steps = 0;                                // steps without a draft
-  std::int64_t wasted_tokens = 0;  // drafted, and dropped unverified or refused
+  std::int64_t drafted_tokens = 0;                             // all, on every branch
+  std::int64_t wasted_tokens = 0;  // of them, dropped unverified or refused
   // Outcomes of a verification by the accepted length: whether its branch was drafted by then.
   std::array<std::int64_t, kDraftTokensMax + 1> branch_hits = {}, branch_misses = {};
   double draft_s = 0;   // drafting, on whatever thread
