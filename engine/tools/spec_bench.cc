@@ -126,9 +126,11 @@ class Measurement {
     std::vector<Answer> answers(modes_.size());
     for (std::size_t i = 0; i < modes_.size(); ++i) {
       const std::size_t m = (i + turn) % modes_.size();
-      const std::int64_t wasted = engine_.Stats().spec.wasted_tokens;
+      const SpecStats before = engine_.Stats().spec;
       ASSIGN_OR_RETURN(answers[m], Ask(modes_[m].name, prompt));
-      modes_[m].wasted_tokens += engine_.Stats().spec.wasted_tokens - wasted;
+      const SpecStats after = engine_.Stats().spec;
+      modes_[m].drafted_tokens += after.drafted_tokens - before.drafted_tokens;
+      modes_[m].wasted_tokens += after.wasted_tokens - before.wasted_tokens;
       modes_[m].decode_s += answers[m].usage.decode_s;
       Add(answers[m].usage.spec, modes_[m].prompts[prompt_index].usage);
     }

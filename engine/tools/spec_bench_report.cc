@@ -1,5 +1,6 @@
 #include "engine/tools/spec_bench_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <numeric>
 
@@ -44,12 +45,12 @@ struct Shares {
 };
 
 Shares SharesOf(const SpecBenchMode& mode, const Totals& t) {
-  const auto wasted = static_cast<double>(mode.wasted_tokens);
   return {.accepted_mean = Share(t.accepted, t.drafts),
           .acceptance = Share(t.accepted, t.draft_tokens),
           .hit_rate = Share(t.hits, t.hits + t.misses),
           .wait = t.drafts > 0 ? Share(t.wait_s, mode.decode_s) : std::nullopt,
-          .wasted = Share(wasted, wasted + t.accepted)};
+          .wasted = Share(static_cast<double>(mode.wasted_tokens),
+                          static_cast<double>(mode.drafted_tokens))};
 }
 
 Json NumberOrNull(std::optional<double> value) { return value.has_value() ? Json(*value) : Json(); }
@@ -73,7 +74,7 @@ Json ModeJson(const SpecBenchMode& mode) {
       {"text_equal", mode.text_equal.has_value() ? Json(*mode.text_equal) : Json()}};
 }
 
-// The accepted lengths of the draft length that was verified most, as shares.
+// The accepted lengths of the draft length that most tokens were verified in, as shares.
 struct Histogram {
   int n = 0;                                       // 0 = nothing was drafted
   std::vector<double> measured = {}, fitted = {};  // [n + 1]
@@ -81,17 +82,18 @@ struct Histogram {
 
 Histogram HistogramOf(const SpecBenchReport& report) {
   Histogram h;
-  std::int64_t most = 0;
+  std::int64_t drafts = 0;  // of length h.n
   for (std::size_t n = 1; n < report.counts.outcomes.size(); ++n) {
     const auto& row = report.counts.outcomes[n];
     const std::int64_t count = std::accumulate(row.begin(), row.end(), std::int64_t{0});
-    if (count > most) most = count, h.n = static_cast<int>(n);
+    if (count * static_cast<std::int64_t>(n) > drafts * h.n)
+      drafts = count, h.n = static_cast<int>(n);
   }
   if (h.n == 0) return h;
   const auto& row = report.counts.outcomes[static_cast<std::size_t>(h.n)];
   for (int k = 0; k <= h.n; ++k) {
     const auto count = static_cast<double>(row[static_cast<std::size_t>(k)]);
-    h.measured.push_back(count / static_cast<double>(most));
+    h.measured.push_back(count / static_cast<double>(drafts));
     h.fitted.push_back(report.phi(k, h.n));
   }
   return h;
@@ -180,13 +182,16 @@ void PrintHistogram(const SpecBenchReport& report) {
   for (const double share : h.measured) std::printf("%5.1f%%", 100 * share);
   std::printf("\n  fitted (phi)  ");
   for (const double share : h.fitted) std::printf("%5.1f%%", 100 * share);
-  std::printf("\n  p %.3f, a %.3f, floor c %.4f\n", report.phi.p, report.phi.a, report.phi.c);
+  std::printf("\n  of drafts of all lengths: p %.3f, a %.3f, floor c %.4f\n", report.phi.p,
+              report.phi.a, report.phi.c);
 }
 
 // A bar for each mode at each prompt.
 template <typename Value>
 Plot BarsByPrompt(const SpecBenchReport& report, const char* title, const char* label,
                   const Value& value) {
+  constexpr double kLegendRoom = 1.3;
+  double highest = 0;
   const auto prompts = static_cast<double>(report.modes[0].prompts.size());
   Plot plot{.title = title,
             .x = {.label = "prompt", .whole = true, .min = 0.5, .max = prompts + 0.5},
@@ -199,8 +204,10 @@ Plot BarsByPrompt(const SpecBenchReport& report, const char* title, const char* 
       const std::optional<double> height = value(report.modes[m].prompts[p]);
       if (height.has_value()) series.points.emplace_back(static_cast<double>(p + 1), *height);
     }
+    for (const auto& point : series.points) highest = std::max(highest, point.second);
     if (!series.points.empty()) plot.series.push_back(std::move(series));
   }
+  if (highest > 0) plot.y.max = kLegendRoom * highest;
   return plot;
 }
 

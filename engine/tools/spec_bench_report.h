@@ -22,9 +22,9 @@ struct SpecBenchCell {
 struct SpecBenchMode {
   std::string name = {};
   std::vector<SpecBenchCell> prompts = {};
-  double decode_s = 0;  // of all runs
-  std::int64_t wasted_tokens = 0;
-  std::optional<bool> text_equal = {};  // to that of mode off; none: it need not be
+  double decode_s = 0;                                 // of all runs
+  std::int64_t drafted_tokens = 0, wasted_tokens = 0;  // as SpecStats
+  std::optional<bool> text_equal = {};                 // to that of mode off; none: it need not be
 };
 
 struct SpecBenchReport {
@@ -44,9 +44,9 @@ struct SpecBenchReport {
 //             "accepted_mean": tokens of a draft, "acceptance": of a drafted token, "hit_rate": of
 //             branches, "wait_share": of decoding time, "wasted_share": of what was drafted,
 //             "text_equal": true, false or null}],
-//  "histogram_n": the draft length seen most, "accepted_histogram", "phi_histogram": [n + 1] shares
-//  of its accepted lengths, measured and fitted,
-//  "pair": {"draft_token_s", "verify_s": [16] by tokens of a step, "phi": {"p", "a", "c"},
+//  "histogram_n": the draft length that most tokens were drafted in, "accepted_histogram",
+//  "phi_histogram": [n + 1] shares of its accepted lengths, measured and fitted, "pair":
+//  {"draft_token_s", "verify_s": [16] by tokens of a step, "phi": {"p", "a", "c"},
 //           "correction_hits": [4] by the guess, or [], "bonus_hit", "draft_slowdown",
 //           "verify_slowdown", "round_overhead_s"}, null if nothing was drafted,
 //  "rounds": [{"n", "k", "rank", "confidence": [n]}], empty if none were recorded}
