@@ -15,6 +15,8 @@
 #include "engine/tools/flash_run.h"
 #include "engine/tools/hot_report.h"
 #include "engine/tools/model_options.h"
+#include "engine/tools/samples.h"
+#include "engine/tools/spec_bench.h"
 
 namespace thermocline::tools {
 namespace {
@@ -22,31 +24,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Logits = exec::Transformer::Logits;
 
-constexpr int kChunk = 128;  // tokens of one prefill step
+constexpr int kChunk = 128;                     // tokens of one prefill step
+constexpr int kDecode = 32, kSpecDecode = 128;  // tokens to decode, if not given
 
 struct Options {
   ModelOptions model;
   std::string compare, modes;
-  int prefill = 128, decode = 32, depth = 0, repetitions = 5;
+  int prefill = 128, decode = 0, depth = 0, repetitions = 5;  // decode: 0 = not given
   std::string plot;
   bool json = false, flash = false;
+  SpecBenchOptions spec;
 };
 
 double Seconds(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-struct Samples {
-  std::vector<double> values;
-  double median() const {
-    std::vector<double> sorted = values;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
-  double min() const { return *std::min_element(values.begin(), values.end()); }
-  double max() const { return *std::max_element(values.begin(), values.end()); }
-  Json ToJson() const { return Json::Object{{"median", median()}, {"min", min()}, {"max", max()}}; }
-};
 
 // One line of the report. A phase without tokens/s is a part of decoding, known by its bytes and
 // time alone.
@@ -410,7 +402,15 @@ void PrintRatios(const std::string& path, const Json& ratios) {
 
 Status Bench(Options options) {
   if (options.flash) return FlashBench(options.model.model, options.plot, options.json);
-  if (!options.plot.empty()) return base::InvalidArgument("--plot is for --flash only");
+  if (options.spec.wanted) {
+    return SpecBench(options.model, options.spec,
+                     {.decode = options.decode > 0 ? options.decode : kSpecDecode,
+                      .repetitions = options.repetitions,
+                      .plot = options.plot,
+                      .json = options.json});
+  }
+  if (options.decode == 0) options.decode = kDecode;
+  if (!options.plot.empty()) return base::InvalidArgument("--plot is for --flash and --spec only");
   std::string& also = options.model.ffn.also;
   if (!options.modes.empty()) also += StrCat(also.empty() ? "" : ",", options.modes);
   options.model.memory.context_length = ContextOf(options, kFfnModeNames.size());
@@ -459,9 +459,9 @@ Command AddBench(CLI::App& app) {
   app.add_option("--prefill", o->prefill, "Prompt tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--decode", o->decode, "Tokens to decode")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+  app.add_option("--decode", o->decode,
+                 "Tokens to decode, 32; with --spec tokens of an answer at most, 128")
+      ->check(CLI::Range(1, 1 << 20));
   app.add_option("--depth", o->depth, "Cached tokens before decoding; measures attention too")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
@@ -475,8 +475,13 @@ Command AddBench(CLI::App& app) {
                "Measure the device that MODEL lies on instead, by its bundle file (MODEL.tcb), by "
                "itself, or, where both are small, by a temporary file; MODEL may be any file or "
                "folder");
-  app.add_option("--plot", o->plot, "With --flash: write the curve to this SVG file");
+  app.add_option("--plot", o->plot,
+                 "With --flash: write the curve to this SVG file; with --spec: what was measured");
   app.add_flag("--json", o->json, "One JSON object on standard output");
+  AddSpecBenchOptions(app, o->spec, o->model.spec);
+  for (const char* name :
+       {"--flash", "--prefill", "--depth", "--ffn-modes", "--compare", "--record-trace"})
+    app.get_option(name)->excludes("--spec");
   return [o] { return Bench(*o); };
 }
 

@@ -13,6 +13,7 @@ Json SpecJson(const SpecStats& spec) {
                       {"accepted_tokens", spec.accepted_tokens},
                       {"accepted_at", NumbersJson(spec.accepted_at)},
                       {"plain_steps", spec.plain_steps},
+                      {"drafted_tokens", spec.drafted_tokens},
                       {"wasted_tokens", spec.wasted_tokens},
                       {"branch_hits", NumbersJson(spec.branch_hits)},
                       {"branch_misses", NumbersJson(spec.branch_misses)},

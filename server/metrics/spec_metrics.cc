@@ -35,8 +35,10 @@ SpecMetrics::SpecMetrics(prometheus::Registry& r, const std::string& p)
       draft_(MakeCounters(r, p + "spec_draft_seconds_total", "Time spent drafting, on any thread")),
       verify_(MakeCounters(r, p + "spec_verify_seconds_total",
                            "Time of the target's decoding steps, those without a draft included")),
+      drafted_(MakeCounters(r, p + "spec_drafted_tokens_total",
+                            "Tokens drafted on all branches, verified or not")),
       wasted_(MakeCounters(r, p + "spec_wasted_tokens_total",
-                           "Tokens drafted and refused, or dropped unverified")),
+                           "Of them, those refused or dropped unverified")),
       plain_(MakeCounters(r, p + "spec_plain_steps_total", "Decoding steps without a draft")),
       length_(MakeGauges(r, p + "spec_draft_length", "Tokens of the last draft")),
       acceptance_(MakeGauges(r, p + "spec_acceptance",
@@ -65,6 +67,7 @@ void SpecMetrics::Expose(const EngineStats& stats) {
   CatchUp(wait_.Add({}), spec.wait_s);
   CatchUp(draft_.Add({}), spec.draft_s);
   CatchUp(verify_.Add({}), spec.verify_s);
+  CatchUp(drafted_.Add({}), spec.drafted_tokens);
   CatchUp(wasted_.Add({}), spec.wasted_tokens);
   CatchUp(plain_.Add({}), spec.plain_steps);
   length_.Add({}).Set(spec.draft_length);

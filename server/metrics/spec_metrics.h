@@ -24,7 +24,7 @@ class SpecMetrics {
   using Counters = prometheus::Family<prometheus::Counter>;
   using Gauges = prometheus::Family<prometheus::Gauge>;
   Counters &drafts_, &draft_tokens_, &accepted_tokens_, &accepted_at_;
-  Counters &hits_, &misses_, &wait_, &draft_, &verify_, &wasted_, &plain_;
+  Counters &hits_, &misses_, &wait_, &draft_, &verify_, &drafted_, &wasted_, &plain_;
   Gauges &length_, &acceptance_, &token_, &info_;
   std::string mode_now_;  // of the one series of info_
 };
