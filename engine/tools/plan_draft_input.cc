@@ -180,7 +180,7 @@ Result<spec::PairModel> ReadPair(const std::string& path) {
     pair.correction_hits.push_back(share);
   }
   RETURN_IF_ERROR(CheckHits(pair.correction_hits, reader.Name("correction_hits")));
-  ASSIGN_OR_RETURN(pair.bonus_hit, reader.Number("bonus_hit", {0, 1}));
+  ASSIGN_OR_RETURN(pair.bonus_hit, reader.NumberOr("bonus_hit", {0, 1}, pair.phi.p));
   const Range slowdown{.low = 0.1, .high = 100};
   ASSIGN_OR_RETURN(pair.draft_slowdown, reader.NumberOr("draft_slowdown", slowdown, 1));
   ASSIGN_OR_RETURN(pair.verify_slowdown, reader.NumberOr("verify_slowdown", slowdown, 1));
