@@ -14,6 +14,7 @@ namespace thermocline::tools {
 
 inline constexpr SpecMode kPlannedModes[] = {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch,
                                              SpecMode::kExhaustive};
+inline constexpr std::int64_t kPlannedTokens = 100000;  // of a simulated run
 
 // A pair, simulated in every mode with every draft length.
 struct DraftPlan {
@@ -36,6 +37,11 @@ DraftPlan MakeDraftPlan(const spec::PairModel& pair, int width);
 struct HitReport {
   int rounds = 0;
   spec::HitCounts counts = {};
+
+  double Rate(spec::HitPolicy policy, int w) const {
+    const int hits = counts[static_cast<std::size_t>(policy)][static_cast<std::size_t>(w - 1)];
+    return static_cast<double>(hits) / rounds;
+  }
 };
 
 // Either part may be missing.
