@@ -11,6 +11,7 @@
 #include "engine/base/log.h"
 #include "engine/exec/loaded_model.h"
 #include "engine/sched/decode_loop.h"
+#include "engine/spec/set_up.h"
 
 namespace thermocline {
 namespace {
@@ -80,12 +81,18 @@ Result<Memory> TakeMemory(const exec::LoadedModel& model, int context,
   return Memory{std::move(pool), context, static_cast<int>(blocks.prefix)};
 }
 
+// Tokens of one step whose logits are wanted: a draft and the token before it.
+int StepTokens(const EngineConfig& config) {
+  return config.spec.mode == "off" ? 1 : kDraftTokensMax + 1;
+}
+
 exec::MemoryOptions MemoryOptionsOf(const EngineConfig& config, kernels::KvType kv_type) {
   return {.budget_bytes = config.memory_budget_bytes,
           .ffn_share = config.ffn_memory_share,
           .bundle = config.bundle,
           .context_length = config.context_length,
-          .tokens_max = config.prefill_chunk,
+          .tokens_max = std::max(config.prefill_chunk, StepTokens(config)),
+          .logits_max = StepTokens(config),
           .kv_bytes =
               [&config, kv_type](const model::ModelConfig& model) {
                 const KvBlocks blocks = CountBlocks(model, kv_type, ContextLength(config, model),
@@ -108,22 +115,37 @@ class Engine::Impl {
         prefix_blocks_(memory.prefix_blocks),
         prefixes_(*pool_, prefix_blocks_),
         sampler_(model_->config.vocab_size, cache_.capacity()),
-        transformer_(model_->MakeTransformer(config.prefill_chunk, cache_.capacity())),
+        transformer_(model_->MakeTransformer(std::max(config.prefill_chunk, StepTokens(config)),
+                                             cache_.capacity(), StepTokens(config))),
         governor_(*model_, *transformer_,
                   {.audit_interval = config.ffn.audit_interval,
                    .controller_recall = config.ffn.controller_recall,
                    .rebalance = config.hot.rebalance}),
         trace_(std::move(trace)),
         on_fatal_(config.on_fatal),
-        queue_(static_cast<std::size_t>(config.queue_capacity)),
-        thread_([this] { DecodeMain(); }) {
+        queue_(static_cast<std::size_t>(config.queue_capacity)) {}
+
+  // Starts the decode thread. Errors as spec::Speculation::Create.
+  Status Start(const EngineConfig& config, spec::LoadedDraft draft) {
+    ASSIGN_OR_RETURN(speculation_, spec::Speculation::Create({.options = config.spec,
+                                                              .draft = std::move(draft),
+                                                              .target = *model_,
+                                                              .transformer = *transformer_,
+                                                              .cache = cache_,
+                                                              .sampler = sampler_}));
+    constexpr double kWarmUpS = 0.5;
+    const int bos = model_->tokenizer->vocabulary().bos;
+    speculation_->WarmUp(std::max(bos, 0), kWarmUpS);
+    PublishSpeculation();
+    thread_ = std::thread([this] { DecodeMain(); });
     pthread_setname_np(thread_.native_handle(), "decode");
+    return OkStatus();
   }
 
   ~Impl() {
     queue_.Close();
     CancelAll();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     if (trace_ == nullptr) return;
     const Status written = trace_->Commit();
     if (!written.ok()) base::LogError("the trace: ", written.message());
@@ -138,6 +160,7 @@ class Engine::Impl {
     RETURN_IF_ERROR(ValidateRequest(request, cache_.capacity(), model_->config.vocab_size));
     const auto modes = model_->ModesFor(request.ffn_mode);
     if (!modes.ok()) return modes.status().Annotate("ffn_mode");
+    RETURN_IF_ERROR(CheckSpeculation(request));
     if (!accepting_) return base::Unavailable("the server is shutting down");
     auto channel = std::make_shared<TokenChannel>(std::move(on_ready));
     {
@@ -181,6 +204,7 @@ class Engine::Impl {
             .ffn = governor_.Stats(),
             .flash = FlashStats(),
             .hot = governor_.Hot(),
+            .spec = Speculation(),
             .memory_budget = model_->memory.budget,
             .memory_planned = model_->memory.total(),
             .heartbeat = heartbeat_.load(std::memory_order_relaxed)};
@@ -192,10 +216,14 @@ class Engine::Impl {
                             .cache = cache_,
                             .prefixes = &prefixes_,
                             .sampler = sampler_,
+                            .decoder = speculation_->decoder(),
+                            .spec_mode = speculation_->mode(),
+                            .spec_tokens = speculation_->tokens_max(),
                             .governor = governor_,
                             .model = *model_,
                             .tokenizer = *model_->tokenizer,
-                            .heartbeat = &heartbeat_});
+                            .heartbeat = &heartbeat_,
+                            .on_end = [this] { PublishSpeculation(); }});
     transformer_->ffn().SetTrace(trace_.get());
     while (auto job = queue_.Pop()) {
       Usage usage;
@@ -207,6 +235,32 @@ class Engine::Impl {
       running_ = 0;
       Forget(job->channel);
     }
+  }
+
+  Status CheckSpeculation(const Request& request) const {
+    if (!request.spec_mode.empty()) {
+      const auto mode = spec::ParseMode(request.spec_mode);
+      if (!mode.ok()) return mode.status();
+      if (*mode != SpecMode::kOff && speculation_->mode() == SpecMode::kOff)
+        return base::FailedPrecondition("spec.mode '", request.spec_mode,
+                                        "': the model was loaded with spec.mode off");
+    }
+    if (request.spec_tokens > kDraftTokensMax)
+      return base::InvalidArgument("draft_tokens is ", request.spec_tokens,
+                                   "; a draft has at most ", kDraftTokensMax, " tokens");
+    return OkStatus();
+  }
+
+  // Decode thread: what others may read from now on.
+  void PublishSpeculation() {
+    SpecStats stats = speculation_->Stats();
+    const std::lock_guard lock(spec_mutex_);
+    spec_stats_ = std::move(stats);
+  }
+
+  SpecStats Speculation() const {
+    const std::lock_guard lock(spec_mutex_);
+    return spec_stats_;
   }
 
   EngineStats::Flash FlashStats() const {
@@ -260,15 +314,18 @@ class Engine::Impl {
   exec::Sampler sampler_;                                 // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   exec::FfnGovernor governor_;                            // decode thread, but for its figures
-  const std::unique_ptr<store::TraceWriter> trace_;       // decode thread
-  std::function<void()> on_fatal_;                        // decode thread
+  std::unique_ptr<spec::Speculation> speculation_;        // decode thread
+  mutable std::mutex spec_mutex_;
+  SpecStats spec_stats_;                             // guarded by spec_mutex_
+  const std::unique_ptr<store::TraceWriter> trace_;  // decode thread
+  std::function<void()> on_fatal_;                   // decode thread
   base::BoundedQueue<sched::Job> queue_;
   std::atomic<bool> accepting_{true};
   std::atomic<int> running_{0};
   std::atomic<std::int64_t> heartbeat_{0};
   std::mutex mutex_;
   std::set<std::shared_ptr<TokenChannel>> live_;  // guarded by mutex_: queued or running
-  std::thread thread_;                            // last: starts when all else is there
+  std::thread thread_;                            // starts when all else is there
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -282,19 +339,29 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
     return base::InvalidArgument("prefill_chunk is ", config.prefill_chunk,
                                  "; it must be at least 1");
   ASSIGN_OR_RETURN(const kernels::KvType kv_type, exec::ParseKvType(config.kv_type));
-  ASSIGN_OR_RETURN(auto model, exec::LoadModel({.model = config.model,
-                                                .threads = config.threads,
-                                                .cpu_isa = config.cpu_isa,
-                                                .activation = config.activation,
-                                                .kv_type = kv_type,
-                                                .verify = config.verify,
-                                                .quantize_head = config.quantize_head,
-                                                .ffn = config.ffn,
-                                                .memory = MemoryOptionsOf(config, kv_type),
-                                                .hot = config.hot,
-                                                .device_ops = config.device_ops,
-                                                .fingerprint = !config.record_trace.empty(),
-                                                .on_progress = config.on_progress}));
+  RETURN_IF_ERROR(spec::Validate(config.spec));
+  exec::LoadOptions load;
+  load.model = config.model;
+  load.threads = config.threads;
+  load.cpu_isa = config.cpu_isa;
+  load.activation = config.activation;
+  load.kv_type = kv_type;
+  load.verify = config.verify;
+  load.quantize_head = config.quantize_head;
+  load.ffn = config.ffn;
+  load.memory = MemoryOptionsOf(config, kv_type);
+  load.hot = config.hot;
+  load.device_ops = config.device_ops;
+  load.fingerprint = !config.record_trace.empty();
+  load.on_progress = config.on_progress;
+  // The draft first: what it takes, the target may not.
+  ASSIGN_OR_RETURN(spec::LoadedDraft draft, spec::LoadDraft(config.spec, load));
+  if (draft.model != nullptr && load.memory.budget_bytes > 0) {
+    load.memory.budget_bytes = std::max<std::int64_t>(
+        1, load.memory.budget_bytes - static_cast<std::int64_t>(draft.model->memory.total()));
+  }
+  spec::AskOfTarget(config.spec, load);
+  ASSIGN_OR_RETURN(auto model, exec::LoadModel(load));
   if (model->tokenizer == nullptr)
     return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
   if (!config.record_trace.empty() && (model->split != nullptr || model->device != nullptr)) {
@@ -313,8 +380,9 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   if (!config.record_trace.empty()) {
     ASSIGN_OR_RETURN(trace, store::TraceWriter::Create(config.record_trace, model->trace_shape()));
   }
-  return std::unique_ptr<Engine>(new Engine(
-      std::make_unique<Impl>(std::move(model), std::move(memory), std::move(trace), config)));
+  auto impl = std::make_unique<Impl>(std::move(model), std::move(memory), std::move(trace), config);
+  RETURN_IF_ERROR(impl->Start(config, std::move(draft)));
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
 Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request,

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace thermocline {
 
@@ -40,9 +41,18 @@ struct SpecOptions {
   std::string acceptance = "same-text";
   int head = 0;             // the draft's output head: so many of the first tokens; 0 = all
   double self_shift = 0.0;  // self: added to what the predictor must reach; 0 = chosen
+  int rounds_max = 0;       // verifications that SpecStats::rounds records, the first ones
 };
 
-// Totals since the start, but for the state at the end.
+// One verification, as a recorded trace has it.
+struct SpecRound {
+  int n = 0, k = 0;  // drafted tokens, accepted ones
+  int rank = 0;      // of the token behind among the draft's guesses: 1 the first; 0 = not there
+  std::array<std::uint8_t, kDraftTokensMax> confidence = {};  // [n] spec::Proposal::confidence
+};
+
+// Totals since the start, but for the state at the end. What a request added is there when its
+// channel ends.
 struct SpecStats {
   bool used = false;
   std::string mode = {}, source = {}, draft = {};  // draft: path
@@ -52,20 +62,31 @@ struct SpecStats {
   std::int64_t accepted_tokens = 0;                            // of them
   std::array<std::int64_t, kDraftTokensMax> accepted_at = {};  // by position in the draft
   std::int64_t plain_steps = 0;                                // steps without a draft
-  std::int64_t wasted_tokens = 0;  // drafted, and dropped unverified or refused
+  std::int64_t drafted_tokens = 0;                             // all, on every branch
+  std::int64_t wasted_tokens = 0;  // of them, dropped unverified or refused
   // Outcomes of a verification by the accepted length: whether its branch was drafted by then.
   std::array<std::int64_t, kDraftTokensMax + 1> branch_hits = {}, branch_misses = {};
   double draft_s = 0;   // drafting, on whatever thread
   double verify_s = 0;  // the target's steps, plain ones too
   double wait_s = 0;    // the target waited for the draft
   // State: what the controller knows and does now.
-  std::string mode_now = {};      // off, sync, branch or exhaustive
-  int draft_length = 0;           // of the last draft
-  double acceptance = 0;          // p of phi
-  double phi_floor = 0;           // c of phi
-  double draft_token_s = 0;       // time of a drafted token
-  double verify_1_s = 0;          // time of the target's step of one token
-  double verify_per_token_s = 0;  // of each further token of a step
+  std::string mode_now = {};               // off, sync, branch or exhaustive
+  int draft_length = 0;                    // of the last draft
+  double acceptance = 0;                   // p of phi
+  double phi_floor = 0;                    // c of phi
+  double draft_token_s = 0;                // time of a drafted token
+  double verify_1_s = 0;                   // time of the target's step of one token
+  double verify_per_token_s = 0;           // of each further token of a step
+  double phi_p = 0, phi_a = 0, phi_c = 0;  // phi, fitted; as spec::Phi
+  std::array<double, kDraftTokensMax + 1> verify_step_s = {};  // of a step of [i] + 1 tokens
+  double draft_slowdown = 1, verify_slowdown = 1;  // of either while both work; 1 = none
+  double round_overhead_s = 0;                     // of a round beside drafting and verifying
+  // Measured, totals: verifications of n tokens that accepted k, [n][k]; and what rank the token
+  // behind had among the draft's guesses, 0 = none of them: after a refused token, after a draft
+  // that was accepted whole.
+  std::array<std::array<std::int64_t, kDraftTokensMax + 1>, kDraftTokensMax + 1> outcomes = {};
+  std::array<std::int64_t, 5> correction_ranks = {}, bonus_ranks = {};
+  std::vector<SpecRound> rounds = {};  // SpecOptions::rounds_max of them
 };
 
 // What one answer took of it.

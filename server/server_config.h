@@ -34,6 +34,7 @@ struct ServerConfig {
   bool read_ahead = true;
   std::string record_trace;             // path; "" = none
   HotOptions hot = {.device = "auto"};  // hot.*
+  SpecOptions spec = {.mode = "auto"};  // spec.*
   // sampling: what a request leaves out
   SamplingParams sampling;
   int max_tokens = 0;

@@ -43,6 +43,7 @@ Status Service::Load() {
   engine_config.bundle = config_.bundle;
   engine_config.read_ahead = config_.read_ahead;
   engine_config.hot = config_.hot;
+  engine_config.spec = config_.spec;
   engine_config.record_trace = config_.record_trace;
   engine_config.on_progress = [this](double share) { load_progress_ = share; };
   engine_config.on_fatal = [this] {

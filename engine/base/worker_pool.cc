@@ -31,7 +31,7 @@ void Pause() {
 
 }  // namespace
 
-WorkerPool::WorkerPool(int threads) : runs_(static_cast<std::size_t>(threads)) {
+WorkerPool::WorkerPool(int threads) : active_(threads), runs_(static_cast<std::size_t>(threads)) {
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { WorkerMain(i); });
     const std::string name = "cold-" + std::to_string(i);
@@ -41,6 +41,7 @@ WorkerPool::WorkerPool(int threads) : runs_(static_cast<std::size_t>(threads)) {
 
 WorkerPool::~WorkerPool() {
   stop_ = true;
+  SetActive(threads());
   signal_.fetch_add(1);
   signal_.notify_all();
   for (std::thread& worker : workers_) worker.join();
@@ -51,7 +52,7 @@ WorkerPool::Ticket WorkerPool::Unpack(std::uint64_t word) {
 }
 
 void WorkerPool::RunLoop(int items, Call call, const void* context) {
-  if (workers_.empty() || items <= 1) {
+  if (active() == 1 || items <= 1) {
     for (int i = 0; i < items; ++i) call(context, i, 0);
     return;
   }
@@ -65,7 +66,7 @@ void WorkerPool::RunBatch(int items, Call call, const void* context) {
   context_ = context;
   done_.store(0, std::memory_order_relaxed);
   ++epoch_;
-  const auto count = static_cast<std::uint64_t>(runs_.size());
+  const auto count = static_cast<std::uint64_t>(active());
   for (std::uint64_t t = 0; t < count; ++t) {
     const std::uint64_t begin = static_cast<std::uint64_t>(items) * t / count,
                         end = static_cast<std::uint64_t>(items) * (t + 1) / count;
@@ -129,6 +130,8 @@ void WorkerPool::WaitForWork(const ItemRun& run) {
 void WorkerPool::WorkerMain(int thread) {
   const ItemRun& run = runs_[static_cast<std::size_t>(thread)];
   while (!stop_.load()) {
+    for (int active = active_.load(); thread >= active; active = active_.load())
+      active_.wait(active);
     WaitForWork(run);
     if (HasWork(run)) TakeItems(thread);
   }

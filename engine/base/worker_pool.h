@@ -32,6 +32,13 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  // From now on loops use so many threads, the caller's among them, and the others rest: where
+  // somebody else needs the processors. Requires: 1 <= active <= threads(); between loops.
+  void SetActive(int active) {
+    active_.store(active, std::memory_order_relaxed);
+    active_.notify_all();
+  }
+  int active() const { return active_.load(std::memory_order_relaxed); }
 
   // Calls `body(item, thread)` once for each item in [0, items), in any order, on any thread; a
   // slow thread does fewer.
@@ -75,6 +82,7 @@ class WorkerPool {
   // Written by the caller before the tickets, read after an item is taken.
   Call call_ = nullptr;
   const void* context_ = nullptr;
+  std::atomic<int> active_;               // threads in use; written by the caller
   int first_ = 0;                         // item of the loop at which the batch begins
   std::uint64_t epoch_ = 0;               // caller only
   std::vector<ItemRun> runs_;             // one for each thread; never resized

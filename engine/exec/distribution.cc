@@ -21,7 +21,7 @@ std::uint64_t KeyOf(std::uint64_t seed, std::uint64_t position, Stream stream) {
   return Mix(at ^ (static_cast<std::uint64_t>(stream) + 1) * 0xD1B54A32D192ED03U);
 }
 
-// In (0, 1).
+// In (0, 1]: the last half of a step rounds up.
 double Uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; }
 
 double UniformOf(std::uint64_t key, int token) {
@@ -95,6 +95,19 @@ void SeededChance::Rank(const Distribution& from, std::uint64_t position, Stream
   }
   tokens.clear();
   for (std::size_t i = 0; i < held; ++i) tokens.push_back(first[i].token);
+}
+
+double Chance::Lead(const Distribution& from, std::uint64_t, Stream, int first, int second) const {
+  return std::log(from.Probability(first) / from.Probability(second));
+}
+
+double SeededChance::Lead(const Distribution& from, std::uint64_t position, Stream stream,
+                          int first, int second) const {
+  const std::uint64_t key = KeyOf(seed_, position, stream);
+  const auto time = [&](int token) {
+    return -std::log(UniformOf(key, token)) / from.Probability(token);
+  };
+  return std::log(time(second) / time(first));
 }
 
 bool SeededChance::Accept(double probability, std::uint64_t position) const {

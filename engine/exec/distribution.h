@@ -41,6 +41,10 @@ class Chance {
   // the first does not. Into `tokens` (cleared first).
   virtual void Rank(const Distribution& from, std::uint64_t position, Stream stream,
                     std::size_t count, std::vector<int>& tokens) const = 0;
+  // How far `first` is ahead of `second` in this race, as a difference of logarithms: what one
+  // distribution must gain on another for the order to change. Both are in `from`.
+  virtual double Lead(const Distribution& from, std::uint64_t position, Stream stream, int first,
+                      int second) const;
   // True with this probability.
   virtual bool Accept(double probability, std::uint64_t position) const = 0;
 };
@@ -52,6 +56,8 @@ class SeededChance final : public Chance {
   int Pick(const Distribution& from, std::uint64_t position, Stream stream) const override;
   void Rank(const Distribution& from, std::uint64_t position, Stream stream, std::size_t count,
             std::vector<int>& tokens) const override;
+  double Lead(const Distribution& from, std::uint64_t position, Stream stream, int first,
+              int second) const override;
   bool Accept(double probability, std::uint64_t position) const override;
 
  private:

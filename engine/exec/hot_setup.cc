@@ -182,7 +182,8 @@ DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& m) {
   const int context = ContextOf(m.config, options.memory.context_length);
   return {.tokens_max = options.memory.tokens_max,
           .context_length = context,
-          .kv_blocks = KvBlocksOf(options, m, context)};
+          .kv_blocks = KvBlocksOf(options, m, context),
+          .logits_max = options.memory.logits_max};
 }
 
 Status NoRoom(const LoadedModel& m, std::size_t bytes, std::int64_t budget) {

@@ -207,7 +207,7 @@ Status LoadedModel::SplitNeurons(NeuronIds hot_ids, int threads) {
 }
 
 std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length,
-                                                          bool all_logits) const {
+                                                          int logits_max) const {
   std::unique_ptr<FfnPartition> partition;
   if (split != nullptr && device == nullptr) {
     partition =
@@ -222,7 +222,7 @@ std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int co
   if (device_forward != nullptr) {  // its memory was shared out for so much
     CHECK_LE(tokens_max, device_forward->tokens_max());
     CHECK_LE(context_length, device_forward->context_length());
-    CHECK_LE(all_logits ? tokens_max : 1, device_forward->logits_max());
+    CHECK_LE(logits_max, device_forward->logits_max());
   }
   auto transformer = std::make_unique<Transformer>(
       Transformer::Params{.config = config,
@@ -231,7 +231,7 @@ std::unique_ptr<Transformer> LoadedModel::MakeTransformer(int tokens_max, int co
                           .ops = *ops,
                           .pool = *pool,
                           .tokens_max = tokens_max,
-                          .all_logits = all_logits,
+                          .logits_max = logits_max,
                           .context_length = context_length,
                           .flash = flash.get(),
                           .heads_held = memory.heads_held,

@@ -42,7 +42,7 @@ struct DeviceSizes {
   // Scratch of attention: for enough tokens at once to fill a device, not for all of a long
   // context's prompt.
   std::size_t attention_bytes = std::size_t{64} << 20;
-  bool all_logits = false;  // Transformer::Logits::kAll may be asked for
+  int logits_max = 1;  // tokens of one step whose logits may be asked for
 };
 
 // Const after Load but for the pool, which the decode thread uses.
@@ -111,7 +111,7 @@ struct LoadedModel {
 
   // One at a time, where there is a flash tier or a hot side.
   std::unique_ptr<Transformer> MakeTransformer(int tokens_max, int context_length,
-                                               bool all_logits = false) const;
+                                               int logits_max = 1) const;
   // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes).
   // InvalidArgument, or FailedPrecondition for a mode that was not loaded or cannot be.
   Result<std::vector<FfnMode>> ModesFor(const std::string& text) const;

@@ -25,6 +25,7 @@ struct MemoryOptions {
   std::string bundle = {};  // path; "" = MODEL.tcb
   int context_length = 0;   // tokens of a sequence; 0 = the model's, at most 8192
   int tokens_max = 64;      // T of one call
+  int logits_max = 1;       // tokens of one call whose logits may be asked for
   // Keys and values; empty = one sequence.
   std::function<std::size_t(const model::ModelConfig&)> kv_bytes = {};
   bool read_ahead = true;  // guess what the next layer needs while the device would be idle

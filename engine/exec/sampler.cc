@@ -88,6 +88,17 @@ const Distribution& Sampler::Compute(std::span<const float> logits) {
   return distribution_;
 }
 
+int Sampler::Top(int count, Scored* out) const {
+  int held = 0;
+  for (std::size_t i = 0; i < logits_.size(); ++i) {
+    if (held == count && !(logits_[i] > out[held - 1].logit)) continue;
+    int at = held == count ? held - 1 : held++;
+    for (; at > 0 && logits_[i] > out[at - 1].logit; --at) out[at] = out[at - 1];
+    out[at] = {logits_[i], static_cast<int>(i)};
+  }
+  return held;
+}
+
 void Sampler::Adjust() {
   for (const auto& [token, bias] : params_.logit_bias)
     logits_[static_cast<std::size_t>(token)] += bias;

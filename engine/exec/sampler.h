@@ -22,6 +22,13 @@ class Sampler {
   // The distribution of the next token behind those accepted: a single token with temperature 0.
   // Valid until the next call. Requires: logits [V].
   const Distribution& Compute(std::span<const float> logits);
+  // Of the last Compute: the `count` tokens with the largest adjusted logits, largest first, lowest
+  // id first among equals. Returns how many. Requires: count <= 8.
+  struct Scored {
+    float logit;
+    int token;
+  };
+  int Top(int count, Scored* out) const;
   // Draws the token for `position` (tokens before it in the sequence).
   int Sample(std::span<const float> logits, int position);
   // Counts `token` as generated. Retract takes the last one back.

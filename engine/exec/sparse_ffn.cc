@@ -157,8 +157,8 @@ Status SparseFfn::Find(int layer, const Input& input, const FfnPolicy& policy, b
     return OkStatus();
   }
   ASSIGN_OR_RETURN(const int count, FindNeurons(layer, input, policy));
-  if (input.tokens == 1) Count(layer, policy, count);
-  if (trace_ != nullptr && input.tokens == 1) {
+  if (input.tokens == 1 && counting_) Count(layer, policy, count);
+  if (trace_ != nullptr && input.tokens == 1 && counting_) {
     const std::span live(neuron_ids_.data(), static_cast<std::size_t>(count));
     trace_->Add(exec::Predicts(policy.mode) ? predicted() : live);
   }
@@ -189,7 +189,7 @@ void SparseFfn::FindWide(int layer, const Input& input) {
                    .gate = tapped_gate_.data(),
                    .neurons = ffn_.x.data()});
   }
-  if (input.tokens == 1) Count(layer, {}, count);
+  if (input.tokens == 1 && counting_) Count(layer, {}, count);
   if (input.tokens == 1 && trace_ != nullptr) trace_->Add(ids);
   found_ = {ids.data(), count, ffn_.x.data(), f, input.tokens > 1};
 }

@@ -34,6 +34,8 @@ struct FfnPolicy {
   // Added to what the predictor must reach: units of the sign score, of the low-rank logit, or of
   // |act(gate)|. Above zero reads less and misses more.
   float shift = 0;
+  // Neurons that are not in memory are left out: for drafts.
+  bool resident_only = false;
 };
 
 // Rows read by decoded tokens, since the start.
@@ -125,6 +127,8 @@ class SparseFfn {
   // `trace` is given the neurons that each token needs of each layer: those predicted, where a mode
   // predicts, else the active ones. Null: none. Borrowed.
   void SetTrace(store::TraceWriter* trace) { trace_ = trace; }
+  // Whether decoded tokens are counted; drafts are not.
+  void SetCounting(bool counting) { counting_ = counting; }
   // Null: everything is in memory.
   store::NeuronStore* flash() { return flash_; }
   const store::NeuronStore* flash() const { return flash_; }
@@ -174,6 +178,8 @@ class SparseFfn {
   void FindCandidates(int layer, const Input& input, const FfnPolicy& policy, int range,
                       int thread);
   Status FindOnFlash(int layer, const Input& input, const FfnPolicy& policy);
+  // Leaves only those candidates of a range that are in memory.
+  void DropAbsent(int layer, int range);
   // The candidates of a range that are in memory or, the second time, those that were not; their h
   // to neurons_ and what is live of them to masks_, by neuron.
   void ComputeCandidates(int layer, const Input& input, const FfnPolicy& policy, int range,
@@ -252,6 +258,7 @@ class SparseFfn {
   std::vector<FfnCounters> counters_;  // [L]
   FfnTap* tap_ = nullptr;
   store::TraceWriter* trace_ = nullptr;
+  bool counting_ = true;
   Chosen found_ = {};  // by the last Find
   store::NeuronStore* const flash_;
   const bool heads_held_;

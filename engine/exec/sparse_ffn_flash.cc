@@ -44,6 +44,7 @@ Status SparseFfn::FindOnFlash(int layer, const Input& input, const FfnPolicy& po
             [&](int range, int thread) { FindCandidates(layer, input, policy, range, thread); });
   int needed = 0;
   for (int range = 0; range < NumRanges(layer); ++range) {
+    if (policy.resident_only) DropAbsent(layer, range);
     const int begin = range * kRange, count = range_counts_[static_cast<std::size_t>(range)].live;
     for (int k = 0; k < count; ++k) {
       const int id = candidates_[static_cast<std::size_t>(begin + k)];
@@ -69,6 +70,13 @@ Status SparseFfn::FindOnFlash(int layer, const Input& input, const FfnPolicy& po
   }
   for (int range = 0; range < NumRanges(layer); ++range) CloseRange(range, input.tokens);
   return OkStatus();
+}
+
+void SparseFfn::DropAbsent(int layer, int range) {
+  int& live = range_counts_[static_cast<std::size_t>(range)].live;
+  int* const ids = candidates_.data() + range * kRange;
+  live = static_cast<int>(
+      std::remove_if(ids, ids + live, [&](int id) { return !flash_->Has(layer, id); }) - ids);
 }
 
 void SparseFfn::FindCandidates(int layer, const Input& input, const FfnPolicy& policy, int range,

@@ -20,7 +20,7 @@ Transformer::Transformer(Params p)
       pool_(p.pool),
       ws_({.config = p.config,
            .tokens_max = p.tokens_max,
-           .logits_max = p.all_logits ? p.tokens_max : 1,
+           .logits_max = p.logits_max,
            .context_length = p.context_length,
            .threads = p.pool.threads()}),
       multiplier_(p.ops, p.pool, PanelScratchBytes(p.weights)),

@@ -39,7 +39,7 @@ class Transformer {
     const kernels::OpTable& ops;
     base::WorkerPool& pool;
     int tokens_max = 64;                  // T of one call
-    bool all_logits = false;              // Logits::kAll may be asked for
+    int logits_max = 1;                   // tokens of one call with Logits::kAll
     int context_length = 0;               // tokens a KvCache may hold
     store::NeuronStore* flash = nullptr;  // as SparseFfn
     bool heads_held = true;
@@ -58,7 +58,7 @@ class Transformer {
   // EndVerify.
   enum class Step { kPrefill, kDecode, kVerify };
   // Appends `tokens` to `cache` and computes the logits asked for.
-  // Returns [1, V] (kLast), [T, V] (kAll, if all_logits) or nothing; valid until the next call.
+  // Returns [1, V] (kLast), [T, V] (kAll, T <= logits_max) or nothing; valid until the next call.
   // Returns nothing, too, and the cache stays as it was, if weights could not be read from flash:
   // then `status` says why. The next call begins anew. So too when a device failed; then what it
   // held of keys and values is lost, and the next call must begin a sequence.
@@ -99,6 +99,7 @@ class Transformer {
   HybridFfn* hybrid() { return hybrid_.has_value() ? &*hybrid_ : nullptr; }
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
   void SetAuditor(Auditor* auditor) { auditor_ = auditor; }
+  Auditor* auditor() { return auditor_; }
 
   int tokens_max() const { return ws_.tokens_max; }
   const model::ModelConfig& config() const { return config_; }

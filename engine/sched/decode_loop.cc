@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/sched/stop_matcher.h"
+#include "engine/spec/set_up.h"
 #include "engine/text/detokenizer.h"
 
 namespace thermocline::sched {
@@ -20,10 +21,14 @@ DecodeLoop::DecodeLoop(const Params& p)
       cache_(p.cache),
       prefixes_(p.prefixes),
       sampler_(p.sampler),
+      decoder_(p.decoder),
+      spec_mode_(p.spec_mode),
+      spec_tokens_(p.spec_tokens),
       governor_(p.governor),
       model_(p.model),
       tokenizer_(p.tokenizer),
-      heartbeat_(p.heartbeat) {
+      heartbeat_(p.heartbeat),
+      on_end_(p.on_end) {
   cached_.reserve(static_cast<std::size_t>(cache_.capacity()));
 }
 
@@ -60,6 +65,7 @@ FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
   if (prefixes_ != nullptr && lost) prefixes_->Clear();
   if (prefixes_ != nullptr && !lost) prefixes_->Keep(cached_, cache_);
   cache_.Clear();
+  if (on_end_) on_end_();
   job.channel->Finish(reason, rest, usage, error_);
   return reason;
 }
@@ -101,69 +107,97 @@ std::span<const float> DecodeLoop::Prefill(const Job& job, Usage& usage) {
     if (!GoesOn(job)) return {};
     const std::size_t count = std::min(chunk_max, prompt.size() - begin);
     const bool last = begin + count == prompt.size();
-    logits = Forward(prompt.subspan(begin, count),
-                     last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
-                     exec::Transformer::Step::kPrefill);
+    const auto tokens = prompt.subspan(begin, count);
+    logits = transformer_.Forward(
+        tokens, cache_, last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
+        exec::Transformer::Step::kPrefill);
+    error_ = transformer_.status();
     if (!error_.ok()) return {};
+    cached_.insert(cached_.end(), tokens.begin(), tokens.end());
   }
   return logits;
 }
 
-std::span<const float> DecodeLoop::Forward(std::span<const int> tokens,
-                                           exec::Transformer::Logits wanted,
-                                           exec::Transformer::Step step) {
-  const auto logits = transformer_.Forward(tokens, cache_, wanted, step);
-  error_ = transformer_.status();
-  if (error_.ok()) cached_.insert(cached_.end(), tokens.begin(), tokens.end());
-  return logits;
+struct DecodeLoop::Text {
+  Text(const text::Tokenizer& tokenizer, const Request& request, bool at_text_start)
+      : detokenizer(tokenizer, at_text_start), stops(request.stop) {
+    decoded.reserve(1024);
+    certain.reserve(1024);
+  }
+  // What was held back, when no stop string ended the text.
+  void Finish(std::string& rest) {
+    decoded.clear();
+    detokenizer.Finish(decoded);
+    if (!stops.Push(decoded, rest)) stops.Finish(rest);
+  }
+
+  text::Detokenizer detokenizer;
+  StopMatcher stops;
+  std::string decoded, certain;
+  bool stopped = false;  // by a stop string
+};
+
+FinishReason DecodeLoop::Give(int token, Job& job, Usage& usage, Text& text) {
+  const Request& request = job.request;
+  if (tokenizer_.IsStop(token) && !request.ignore_eos) return FinishReason::kStop;
+  ++usage.completion_tokens;
+  text.decoded.clear();
+  text.certain.clear();
+  text.detokenizer.Push(token, text.decoded);
+  text.stopped = text.stops.Push(text.decoded, text.certain);
+  job.channel->Push(token, text.certain);
+  if (text.stopped) return FinishReason::kStop;
+  return Wanted(request, usage) == 0 ? FinishReason::kLength : FinishReason::kNone;
+}
+
+int DecodeLoop::Wanted(const Request& request, const Usage& usage) const {
+  const int room = cache_.capacity() - usage.prompt_tokens - usage.completion_tokens;
+  if (request.max_tokens == 0) return room;
+  return std::min(room, request.max_tokens - usage.completion_tokens);
 }
 
 FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage,
                                 std::string& rest) {
   const Request& request = job.request;
   sampler_.Begin(request.sampling, request.prompt);
+  const auto mode =
+      request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : spec::ParseMode(request.spec_mode);
+  decoder_.Begin(request.prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
+                 request.spec_tokens >= 0 ? request.spec_tokens : spec_tokens_);
   const bool at_text_start =
       request.prompt.size() == 1 && request.prompt[0] == tokenizer_.vocabulary().bos;
-  text::Detokenizer detokenizer(tokenizer_, at_text_start);
-  StopMatcher stops(request.stop);
-  std::string decoded, certain;
-  decoded.reserve(1024);
-  certain.reserve(1024);
-  const auto finish_text = [&] {
-    decoded.clear();
-    detokenizer.Finish(decoded);
-    if (!stops.Push(decoded, rest)) stops.Finish(rest);
-  };
-  while (true) {
+  Text text(tokenizer_, request, at_text_start);
+  FinishReason reason = FinishReason::kNone;
+  while (reason == FinishReason::kNone) {
     if (!GoesOn(job)) {
-      finish_text();
-      return FinishReason::kCancelled;
+      reason = FinishReason::kCancelled;
+    } else if (!logits.empty()) {
+      reason = Give(decoder_.First(logits), job, usage, text);
+      logits = {};
+    } else {
+      const auto tokens = decoder_.Next(Wanted(request, usage));
+      error_ = tokens.status();
+      if (!error_.ok()) {
+        reason = FinishReason::kCancelled;
+        break;
+      }
+      for (std::size_t i = 0; i < tokens->size() && reason == FinishReason::kNone; ++i)
+        reason = Give((*tokens)[i], job, usage, text);
+      if (reason == FinishReason::kNone) governor_.AfterToken();
     }
-    const int token = sampler_.Sample(logits, cache_.length());
-    if (tokenizer_.IsStop(token) && !request.ignore_eos) {
-      finish_text();
-      return FinishReason::kStop;
-    }
-    sampler_.Accept(token);
-    ++usage.completion_tokens;
-    decoded.clear();
-    certain.clear();
-    detokenizer.Push(token, decoded);
-    const bool stopped = stops.Push(decoded, certain);
-    job.channel->Push(token, certain);
-    if (stopped) return FinishReason::kStop;
-    if (usage.completion_tokens == request.max_tokens || cache_.length() + 1 >= cache_.capacity()) {
-      finish_text();
-      return FinishReason::kLength;
-    }
-    logits = Forward(std::span(&token, 1), exec::Transformer::Logits::kLast,
-                     exec::Transformer::Step::kDecode);
-    if (logits.empty()) {  // the weights could not be read
-      finish_text();
-      return FinishReason::kCancelled;
-    }
-    governor_.AfterToken();
   }
+  decoder_.End();
+  usage.spec = decoder_.usage();
+  if (!text.stopped) text.Finish(rest);
+  KeepTokens(usage);
+  return reason;
+}
+
+void DecodeLoop::KeepTokens(const Usage& usage) {
+  const int tokens = std::min(usage.prompt_tokens + usage.completion_tokens, cache_.length());
+  const auto kept = decoder_.sequence().first(static_cast<std::size_t>(tokens));
+  cached_.assign(kept.begin(), kept.end());
+  cache_.SetLength(tokens);
 }
 
 }  // namespace thermocline::sched

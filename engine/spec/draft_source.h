@@ -25,6 +25,8 @@ class DraftSource {
   // Requires: room for the proposals.
   using More = std::function<bool(const Draft&)>;
   virtual Status Propose(std::span<const int> sequence, const More& more, Draft& draft) = 0;
+  // Told whether the target computes at the same time, from now on.
+  virtual void SetBeside(bool) {}
   // Whether proposing costs time worth counting.
   virtual bool free() const { return false; }
   // Whether it may run while the target verifies.

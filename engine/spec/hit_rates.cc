@@ -31,7 +31,7 @@ class Learned {
  public:
   explicit Learned(double shrink) : shrink_(shrink) {}
 
-  void Add(const SpecRound& r) {
+  void Add(const RecordedRound& r) {
     phi_.Add(r.k, r.n);
     const auto known = static_cast<int>(r.confidence.size());
     for (int j = 0; j < known && j <= r.k; ++j) {
@@ -45,7 +45,7 @@ class Learned {
       others_[At(rank - 1)].Add(rank == other);
   }
 
-  Table Outcomes(const SpecRound& r, bool with_confidence) const {
+  Table Outcomes(const RecordedRound& r, bool with_confidence) const {
     Table table = {};
     double reached = 1;
     for (int k = 0; k <= r.n; ++k) {
@@ -65,7 +65,7 @@ class Learned {
 
  private:
   // That token j is accepted if those before it are; for j = n, that it is the one that follows.
-  double Accepted(const SpecRound& r, int j, bool with_confidence) const {
+  double Accepted(const RecordedRound& r, int j, bool with_confidence) const {
     const double reached = phi().AtLeast(j, kDraftTokensMax);
     const double by_phi = reached > 0 && j < r.n ? phi().AtLeast(j + 1, r.n) / reached : 0;
     const double share = j < r.n ? by_phi : next_.Estimate(phi().p, 1);
@@ -85,7 +85,7 @@ class Learned {
 };
 
 // Branches that come before the outcome; among equals the longer first, then the lower rank.
-int Place(const Table& table, const SpecRound& r) {
+int Place(const Table& table, const RecordedRound& r) {
   if (r.rank == 0) return std::numeric_limits<int>::max();
   const double own = table[At(r.k)][At(r.rank - 1)];
   if (own <= 0) return std::numeric_limits<int>::max();
@@ -101,7 +101,7 @@ int Place(const Table& table, const SpecRound& r) {
 }
 
 // One branch for each length, right for the whole draft and its next token.
-int PaperPlace(const Phi& phi, const SpecRound& r) {
+int PaperPlace(const Phi& phi, const RecordedRound& r) {
   if (r.k < r.n || r.rank != 1) return std::numeric_limits<int>::max();
   Table lengths = {};
   for (int k = 0; k <= r.n; ++k) lengths[At(k)][0] = phi(k, r.n);
@@ -115,10 +115,10 @@ const char* HitPolicyName(HitPolicy policy) {
   return kNames[static_cast<std::size_t>(policy)];
 }
 
-HitCounts CountHits(std::span<const SpecRound> rounds) {
+HitCounts CountHits(std::span<const RecordedRound> rounds) {
   std::vector<Table> shares(kDraftTokensMax + 1);  // [n]
   Learned all(kHindsightShrink), before(kShrink);
-  for (const SpecRound& r : rounds) {
+  for (const RecordedRound& r : rounds) {
     CHECK(r.n > 0 && r.n <= kDraftTokensMax && r.k >= 0 && r.k <= r.n);
     CHECK(r.rank >= 0 && r.rank <= kRanksMax);
     all.Add(r);
@@ -128,7 +128,7 @@ HitCounts CountHits(std::span<const SpecRound> rounds) {
   const auto add = [&](HitPolicy policy, int place) {
     for (int w = place; w < kBranchesMax; ++w) ++counts[static_cast<std::size_t>(policy)][At(w)];
   };
-  for (const SpecRound& r : rounds) {
+  for (const RecordedRound& r : rounds) {
     add(HitPolicy::kOurs, Place(before.Outcomes(r, true), r));
     add(HitPolicy::kPhi, Place(before.Outcomes(r, false), r));
     add(HitPolicy::kPaper, PaperPlace(before.phi(), r));

@@ -24,7 +24,7 @@
 
 namespace thermocline::spec {
 
-struct SpecRound {
+struct RecordedRound {
   int n = 0;  // tokens drafted, [1, kDraftTokensMax]
   int k = 0;  // accepted
   // Of the token behind them among the draft's guesses there, from 1; 0: none of them. Behind
@@ -45,6 +45,6 @@ const char* HitPolicyName(HitPolicy policy);
 using HitCounts = std::array<std::array<int, kBranchesMax>, std::size(kHitPolicies)>;
 
 // Requires: rounds as above.
-HitCounts CountHits(std::span<const SpecRound> rounds);
+HitCounts CountHits(std::span<const RecordedRound> rounds);
 
 }  // namespace thermocline::spec

@@ -90,7 +90,7 @@ class Side {
                               " tokens does not fit the model's context of ",
                               model_->config.max_position_embeddings);
     }
-    transformer_ = model_->MakeTransformer(chunk_, context_length, true);
+    transformer_ = model_->MakeTransformer(chunk_, context_length, chunk_);
     if (auditor_ != nullptr) transformer_->SetAuditor(auditor_.get());
     ASSIGN_OR_RETURN(cache_, model_->MakeCache(context_length));
     logits_.resize(static_cast<std::size_t>(kPrefillChunk) * vocab_size());

@@ -105,6 +105,50 @@ void AddHotOptions(CLI::App& app, HotOptions& hot) {
   app.add_flag("--calibrate", hot.calibrate, "Measure the machine though it was measured before");
 }
 
+void AddDraftOptions(CLI::App& app, SpecOptions& spec) {
+  app.add_option("--draft", spec.draft,
+                 "Draft model: a small model with the same vocabulary, a path or built-in name");
+  app.add_option("--spec-source", spec.source,
+                 "Where drafts come from: a draft model; ngram, what followed the same tokens "
+                 "earlier in the text; self, this model with fewer neurons. If not given: model "
+                 "with --draft, else ngram")
+      ->check(CLI::IsMember({"model", "ngram", "self"}));
+  app.add_option("--draft-tokens", spec.tokens_max, "Tokens of a draft, at most")
+      ->check(CLI::Range(0, kDraftTokensMax))
+      ->capture_default_str();
+  app.add_flag("--draft-fixed", spec.fixed,
+               "Draft --draft-tokens tokens always, else as many as pay");
+  app.add_option("--draft-width", spec.width, "Tokens guessed at the end of each branch")
+      ->check(CLI::Range(1, 4))
+      ->capture_default_str();
+  app.add_option("--draft-threads", spec.threads,
+                 "Kernel threads of the draft model; 0 = by measurement")
+      ->check(CLI::Range(0, 256));
+  app.add_option("--draft-head", spec.head,
+                 "Tokens that the draft model chooses from, the first of the vocabulary; 0 = all")
+      ->check(CLI::Range(0, 1 << 24));
+  app.add_option("--spec-acceptance", spec.acceptance,
+                 "same-text: a seed gives the text of plain decoding; rejection: accepts more, and "
+                 "the text of a seed depends on the draft")
+      ->check(CLI::IsMember({"same-text", "rejection"}))
+      ->capture_default_str();
+}
+
+void AddSpecOptions(CLI::App& app, SpecOptions& spec) {
+  AddDraftOptions(app, spec);
+  CLI::Option* mode =
+      app.add_option("--spec", spec.mode,
+                     "Speculative decoding: sync drafts, then verifies; branch drafts on while the "
+                     "target verifies; exhaustive does so from every outcome; auto: what is "
+                     "fastest. If not given: auto with --draft or --spec-source, else off")
+          ->check(CLI::IsMember({"off", "sync", "branch", "exhaustive", "auto"}));
+  const auto implied = [&spec, mode](const std::string&) {
+    if (mode->count() == 0) spec.mode = "auto";
+  };
+  app.get_option("--draft")->each(implied);
+  app.get_option("--spec-source")->each(implied);
+}
+
 void AddTraceOption(CLI::App& app, std::string& path) {
   app.add_option("--record-trace", path,
                  "Write which neurons each decoded token needs to this file, for plan --replay");
@@ -129,6 +173,27 @@ Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& o) {
                            .hot = o.hot,
                            .fingerprint = !o.record_trace.empty(),
                            .on_progress = {}};
+}
+
+EngineConfig ToEngineConfig(const ModelOptions& o, int context_length) {
+  EngineConfig config;
+  config.model = o.model;
+  config.threads = o.threads;
+  config.context_length = context_length;
+  config.cpu_isa = o.isa;
+  config.activation = o.activation;
+  config.kv_type = o.kv_type;
+  config.verify = o.verify;
+  config.quantize_head = o.quantize_head;
+  config.ffn = o.ffn;
+  config.memory_budget_bytes = o.memory.budget_bytes;
+  config.ffn_memory_share = o.memory.ffn_share;
+  config.bundle = o.memory.bundle;
+  config.read_ahead = o.memory.read_ahead;
+  config.hot = o.hot;
+  config.spec = o.spec;
+  config.record_trace = o.record_trace;
+  return config;
 }
 
 Result<std::unique_ptr<exec::LoadedModel>> LoadWithProgress(const ModelOptions& options) {

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "engine/engine.h"
 #include "engine/exec/loaded_model.h"
 
 namespace thermocline::tools {
@@ -16,6 +17,7 @@ struct ModelOptions {
   FfnOptions ffn;
   exec::MemoryOptions memory;
   HotOptions hot;
+  SpecOptions spec;
   std::string record_trace;
 };
 
@@ -34,6 +36,10 @@ void AddFfnOptions(CLI::App& app, FfnOptions& options);
 void AddMemoryOptions(CLI::App& app, exec::MemoryOptions& memory);
 // Adds those of the hot tier, for the subcommands that decode.
 void AddHotOptions(CLI::App& app, HotOptions& hot);
+// Adds those of speculative decoding: --draft and what drafts are like; and with --spec, the mode,
+// for the subcommands that decode in one. A draft or a source without a mode means auto.
+void AddDraftOptions(CLI::App& app, SpecOptions& spec);
+void AddSpecOptions(CLI::App& app, SpecOptions& spec);
 // Adds --record-trace.
 void AddTraceOption(CLI::App& app, std::string& path);
 
@@ -42,6 +48,9 @@ ModelOptions WithMode(ModelOptions options, FfnMode mode);
 
 // InvalidArgument: an option out of range.
 Result<exec::LoadOptions> ToLoadOptions(const ModelOptions& options);
+
+// For the subcommands that use the engine's public face; without on_progress.
+EngineConfig ToEngineConfig(const ModelOptions& options, int context_length);
 
 // With a progress bar on the terminal.
 Result<std::unique_ptr<exec::LoadedModel>> LoadWithProgress(const ModelOptions& options);

@@ -98,10 +98,10 @@ Result<spec::Phi> ReadPhi(const Reader& pair) {
   return phi;
 }
 
-Result<spec::SpecRound> ReadRound(const Json& value, const std::string& where) {
+Result<spec::RecordedRound> ReadRound(const Json& value, const std::string& where) {
   if (!value.is_object()) return InvalidArgument(where, " is a ", value.type_name());
   const Reader reader{value, where};
-  spec::SpecRound round;
+  spec::RecordedRound round;
   ASSIGN_OR_RETURN(round.n, reader.Integer("n", 0, kDraftTokensMax));
   ASSIGN_OR_RETURN(round.k, reader.Integer("k", 0, round.n));
   ASSIGN_OR_RETURN(round.rank, reader.Integer("rank", 0, spec::kRanksMax));
@@ -188,12 +188,13 @@ Result<spec::PairModel> ReadPair(const std::string& path) {
   return pair;
 }
 
-Result<std::vector<spec::SpecRound>> ReadRounds(const std::string& path) {
+Result<std::vector<spec::RecordedRound>> ReadRounds(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
   ASSIGN_OR_RETURN(const Json::Array list, RoundsOf(text, path));
-  std::vector<spec::SpecRound> rounds;
+  std::vector<spec::RecordedRound> rounds;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    ASSIGN_OR_RETURN(spec::SpecRound round, ReadRound(list[i], StrCat(path, ": round ", i + 1)));
+    ASSIGN_OR_RETURN(spec::RecordedRound round,
+                     ReadRound(list[i], StrCat(path, ": round ", i + 1)));
     if (round.n > 0) rounds.push_back(std::move(round));
   }
   if (rounds.empty()) return InvalidArgument(path, ": no round with a draft");

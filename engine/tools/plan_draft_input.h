@@ -21,6 +21,6 @@ Status CheckPhi(const spec::Phi& phi, const std::string& where);
 Status CheckHits(const std::vector<double>& hits, const std::string& where);
 
 // Rounds with a draft: the member "rounds" of such a report, or one object a line.
-Result<std::vector<spec::SpecRound>> ReadRounds(const std::string& path);
+Result<std::vector<spec::RecordedRound>> ReadRounds(const std::string& path);
 
 }  // namespace thermocline::tools

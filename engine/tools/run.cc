@@ -10,6 +10,7 @@
 #include "engine/tools/console.h"
 #include "engine/tools/hot_report.h"
 #include "engine/tools/model_options.h"
+#include "engine/tools/spec_report.h"
 
 namespace thermocline::tools {
 namespace {
@@ -89,12 +90,17 @@ std::string ModesOf(const EngineStats& stats) {
 }
 
 void PrintSpeed(const Generation& g, const EngineStats& stats) {
+  const SpecUsage& spec = g.usage.spec;
+  const std::string drafted = spec.draft_tokens == 0
+                                  ? ""
+                                  : StrCat(", ", spec.accepted_tokens, " of ", spec.draft_tokens,
+                                           " drafted tokens accepted");
   std::fprintf(stderr,
                "%d prompt tokens at %.1f tokens/s, %d tokens at %.1f tokens/s, %.1f MB/token, %d "
-               "threads, %s, %s\n",
+               "threads, %s, %s%s\n",
                g.usage.prompt_tokens, Rate(g.usage.prompt_tokens, g.usage.prefill_s),
                g.usage.completion_tokens, DecodeRate(g.usage), BytesPerToken(stats) / 1e6,
-               stats.threads, stats.cpu_isa.c_str(), ModesOf(stats).c_str());
+               stats.threads, stats.cpu_isa.c_str(), ModesOf(stats).c_str(), drafted.c_str());
 }
 
 // Null if memory holds all.
@@ -126,13 +132,20 @@ Json ToJson(const Generation& g, const EngineStats& stats) {
       {"memory_planned", static_cast<std::int64_t>(stats.memory_planned)},
       {"flash", FlashJson(stats.flash)},
       {"hot", HotJson(stats.hot)},
+      {"spec", SpecJson(stats.spec)},
       {"timings",
        Json::Object{{"load_s", stats.load_s},
                     {"prefill_s", g.usage.prefill_s},
                     {"decode_s", g.usage.decode_s},
                     {"prefill_tokens_per_s", Rate(g.usage.prompt_tokens, g.usage.prefill_s)},
                     {"decode_tokens_per_s", DecodeRate(g.usage)},
-                    {"bytes_per_token", static_cast<std::int64_t>(BytesPerToken(stats))}}}};
+                    {"bytes_per_token", static_cast<std::int64_t>(BytesPerToken(stats))},
+                    {"draft_n", g.usage.spec.draft_tokens},
+                    {"draft_n_accepted", g.usage.spec.accepted_tokens},
+                    {"drafts", g.usage.spec.drafts},
+                    {"branch_hits", g.usage.spec.branch_hits},
+                    {"branch_misses", g.usage.spec.branch_misses},
+                    {"draft_wait_s", g.usage.spec.wait_s}}}};
 }
 
 Request MakeRequest(const Options& options, std::vector<int> prompt) {
@@ -204,23 +217,7 @@ Status Chat(Engine& engine, const Options& options) {
 Status Run(const Options& options) {
   RETURN_IF_ERROR(ValidateSampling(options.sampling));
   ProgressBar bar("loading");
-  const ModelOptions& m = options.model;
-  EngineConfig config;
-  config.model = m.model;
-  config.threads = m.threads;
-  config.context_length = options.context;
-  config.cpu_isa = m.isa;
-  config.activation = m.activation;
-  config.kv_type = m.kv_type;
-  config.verify = m.verify;
-  config.quantize_head = m.quantize_head;
-  config.ffn = m.ffn;
-  config.memory_budget_bytes = m.memory.budget_bytes;
-  config.ffn_memory_share = m.memory.ffn_share;
-  config.bundle = m.memory.bundle;
-  config.read_ahead = m.memory.read_ahead;
-  config.hot = m.hot;
-  config.record_trace = m.record_trace;
+  EngineConfig config = ToEngineConfig(options.model, options.context);
   config.on_progress = bar.callback();
   ASSIGN_OR_RETURN(const auto engine, Engine::Load(config));
   bar.Clear();
@@ -237,6 +234,7 @@ Command AddRun(CLI::App& app) {
   AddFfnOptions(app, o->model.ffn);
   AddMemoryOptions(app, o->model.memory);
   AddHotOptions(app, o->model.hot);
+  AddSpecOptions(app, o->model.spec);
   AddTraceOption(app, o->model.record_trace);
   CLI::Option* prompt = app.add_option(
       "-p,--prompt", o->prompt,

@@ -248,6 +248,8 @@ namespace {
 const char* ParamOf(const Status& status) {
   if (status.message().starts_with("logit_bias")) return "logit_bias";
   if (status.message().starts_with("ffn_mode")) return "x_thermocline.ffn_mode";
+  if (status.message().starts_with("spec_mode")) return "x_thermocline.speculation";
+  if (status.message().starts_with("spec_tokens")) return "x_thermocline.draft_tokens";
   return "";
 }
 

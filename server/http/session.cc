@@ -331,7 +331,7 @@ void Session::FinishGeneration(const TokenChannel::Update& update) {
   if (streaming_ && headers_sent_) {
     std::string events;
     if (complete) {
-      events = openai::FinishEvent(answer_, update.reason);
+      events = openai::FinishEvent(answer_, update.reason, update.usage);
       if (answer_.include_usage) events += openai::UsageEvent(answer_, update.usage);
       events += openai::kDoneEvent;
     } else {

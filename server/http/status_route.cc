@@ -41,6 +41,22 @@ Json FlashJson(const EngineStats::Flash& flash) {
                       {"cache_bytes", ToNumber(flash.cache_bytes)}};
 }
 
+// Null if drafts were not asked for.
+Json SpeculationJson(const SpecStats& spec) {
+  if (!spec.used) return Json();
+  return Json::Object{{"mode", spec.mode},
+                      {"mode_now", spec.mode_now},
+                      {"source", spec.source},
+                      {"draft", spec.draft.empty() ? Json() : Json(spec.draft)},
+                      {"fallback", spec.fallback.empty() ? Json() : Json(spec.fallback)},
+                      {"drafts", spec.drafts},
+                      {"draft_tokens", spec.draft_tokens},
+                      {"accepted_tokens", spec.accepted_tokens},
+                      {"plain_steps", spec.plain_steps},
+                      {"draft_length", spec.draft_length},
+                      {"acceptance", spec.acceptance}};
+}
+
 }  // namespace
 
 HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
@@ -56,6 +72,7 @@ HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
                                                {"planned_bytes", ToNumber(stats.memory_planned)},
                                                {"weight_bytes", ToNumber(stats.weight_bytes)}});
     status.emplace_back("flash", FlashJson(stats.flash));
+    status.emplace_back("speculation", SpeculationJson(stats.spec));
     status.emplace_back("running", stats.running);
     status.emplace_back("waiting", stats.waiting);
   }

@@ -12,6 +12,7 @@
 #include "server/metrics/ffn_metrics.h"
 #include "server/metrics/flash_metrics.h"
 #include "server/metrics/hot_metrics.h"
+#include "server/metrics/spec_metrics.h"
 #include "server/openai/chat_response.h"
 
 namespace thermocline::server {
@@ -183,7 +184,8 @@ struct Metrics::Impl {
                        .Register(registry)),
         ffn(registry, p),
         flash(registry, p),
-        hot(registry, p) {
+        hot(registry, p),
+        spec(registry, p) {
     BuildGauge()
         .Name(p + "build_info")
         .Help("The program; always 1")
@@ -211,6 +213,7 @@ struct Metrics::Impl {
   FfnMetrics ffn;
   FlashMetrics flash;
   HotMetrics hot;
+  SpecMetrics spec;
   std::mutex expose_mutex;  // of what a scrape brings up to date
 };
 
@@ -285,6 +288,7 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
     impl_->ffn.Expose(*stats);
     impl_->flash.Expose(*stats);
     impl_->hot.Expose(*stats);
+    impl_->spec.Expose(*stats);
     if (stats->flash.used && !stats->flash.layers)
       impl_->memory.Add({{"kind", "flash_cache"}})
           .Set(static_cast<double>(stats->flash.cache_bytes));

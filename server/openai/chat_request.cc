@@ -14,7 +14,8 @@ constexpr std::size_t kStopBytesMax = 256;
 constexpr std::size_t kLogitBiasMax = 1024;
 constexpr std::size_t kMessagesMax = 4096;
 constexpr std::size_t kFfnModeBytesMax = 1024;
-constexpr double kTimeoutMax = 86'400;  // seconds
+constexpr std::size_t kSpecModeBytesMax = 64;  // of one that is no mode, in its refusal
+constexpr double kTimeoutMax = 86'400;         // seconds
 
 // A content that is a string, null, absent, or a list of text parts.
 bool ReadContent(const Json* content, const std::string& where, Fields& fields, Json& out) {
@@ -203,6 +204,21 @@ void RefuseUnsupported(Fields& fields) {
   }
 }
 
+// {"speculation": "sync", "draft_tokens": 4}
+void ReadSpeculation(Fields& inner, Request& out) {
+  out.spec_mode = inner.String("speculation", "");
+  bool known = out.spec_mode.empty();
+  for (const SpecMode mode :
+       {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kAuto})
+    known = known || out.spec_mode == SpecModeName(mode);
+  if (!known) {
+    inner.Fail("speculation",
+               StrCat("'speculation' must be off, sync, branch, exhaustive or auto, not '",
+                      out.spec_mode.substr(0, kSpecModeBytesMax), "'"));
+  }
+  out.spec_tokens = static_cast<int>(inner.Int("draft_tokens", -1, 0, kDraftTokensMax));
+}
+
 // {"ffn_mode": "sign"}: what OpenAI's API has no field for. Unknown keys are refused: a misspelt
 // one would silently change nothing. The engine knows the modes.
 void ReadExtension(Fields& fields, ChatRequest& chat) {
@@ -215,13 +231,16 @@ void ReadExtension(Fields& fields, ChatRequest& chat) {
     return;
   }
   for (const auto& [key, value] : extension->as_object()) {
-    if (key == "ffn_mode" || key == "timeout_s") continue;
-    fields.Fail("x_thermocline." + key, StrCat("'x_thermocline' has no field '", key,
-                                               "'; it has 'ffn_mode' and 'timeout_s'"));
+    if (key == "ffn_mode" || key == "timeout_s" || key == "speculation" || key == "draft_tokens")
+      continue;
+    fields.Fail("x_thermocline." + key,
+                StrCat("'x_thermocline' has no field '", key,
+                       "'; it has 'ffn_mode', 'timeout_s', 'speculation' and 'draft_tokens'"));
   }
   Fields inner(*extension);
   out.ffn_mode = inner.String("ffn_mode", "");
   chat.timeout_s = inner.Double("timeout_s", 0, 0, kTimeoutMax);
+  ReadSpeculation(inner, out);
   if (!inner.ok()) fields.Fail("x_thermocline." + inner.error().param, inner.error().message);
   if (out.ffn_mode.size() > kFfnModeBytesMax) {
     fields.Fail("x_thermocline.ffn_mode",

@@ -1,5 +1,6 @@
 #include "server/openai/chat_response.h"
 
+#include <algorithm>
 #include <ctime>
 #include <random>
 
@@ -17,25 +18,34 @@ std::string RandomId() {
   return id;
 }
 
-std::string Chunk(const AnswerHead& head, Json::Array choices, Json usage) {
+// Members that are null are left out, but for the usage of a stream that has one.
+struct Ends {
+  Json usage, timings;
+};
+
+std::string Chunk(const AnswerHead& head, Json::Array choices, Ends ends) {
   Json chunk{Json::Object{{"id", head.id},
                           {"object", "chat.completion.chunk"},
                           {"created", head.created},
                           {"model", head.model},
                           {"system_fingerprint", kFingerprint},
                           {"choices", std::move(choices)}}};
-  if (head.include_usage) chunk.Set("usage", std::move(usage));
+  if (head.include_usage) chunk.Set("usage", std::move(ends.usage));
+  if (!ends.timings.is_null()) chunk.Set("timings", std::move(ends.timings));
   return DataEvent(chunk);
 }
 
-std::string Delta(const AnswerHead& head, Json::Object delta, Json finish_reason) {
+std::string Delta(const AnswerHead& head, Json::Object delta, Json finish_reason,
+                  Json timings = {}) {
   return Chunk(head,
                {Json(Json::Object{{"index", 0},
                                   {"delta", std::move(delta)},
                                   {"logprobs", nullptr},
                                   {"finish_reason", std::move(finish_reason)}})},
-               nullptr);
+               {.usage = {}, .timings = std::move(timings)});
 }
+
+double PerSecond(int tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0; }
 
 }  // namespace
 
@@ -59,6 +69,24 @@ Json UsageJson(const Usage& usage) {
       {"completion_tokens_details", Json::Object{{"reasoning_tokens", 0}}}};
 }
 
+Json TimingsJson(const Usage& usage) {
+  const int computed = usage.prompt_tokens - usage.cached_tokens;
+  const int decoded = std::max(0, usage.completion_tokens - 1);
+  return Json::Object{{"cache_n", usage.cached_tokens},
+                      {"prompt_n", computed},
+                      {"prompt_ms", usage.prefill_s * 1000},
+                      {"prompt_per_second", PerSecond(computed, usage.prefill_s)},
+                      {"predicted_n", usage.completion_tokens},
+                      {"predicted_ms", usage.decode_s * 1000},
+                      {"predicted_per_second", PerSecond(decoded, usage.decode_s)},
+                      {"draft_n", usage.spec.draft_tokens},
+                      {"draft_n_accepted", usage.spec.accepted_tokens},
+                      {"drafts", usage.spec.drafts},
+                      {"branch_hits", usage.spec.branch_hits},
+                      {"branch_misses", usage.spec.branch_misses},
+                      {"draft_wait_ms", usage.spec.wait_s * 1000}};
+}
+
 Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason reason,
                  const Usage& usage) {
   return Json::Object{
@@ -73,7 +101,8 @@ Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason r
                                                                          {"refusal", nullptr}}},
                                                 {"logprobs", nullptr},
                                                 {"finish_reason", FinishReasonName(reason)}})}},
-      {"usage", UsageJson(usage)}};
+      {"usage", UsageJson(usage)},
+      {"timings", TimingsJson(usage)}};
 }
 
 std::string RoleEvent(const AnswerHead& head) {
@@ -82,11 +111,12 @@ std::string RoleEvent(const AnswerHead& head) {
 std::string ContentEvent(const AnswerHead& head, const std::string& text) {
   return Delta(head, {{"content", text}}, nullptr);
 }
-std::string FinishEvent(const AnswerHead& head, FinishReason reason) {
-  return Delta(head, {}, FinishReasonName(reason));
+std::string FinishEvent(const AnswerHead& head, FinishReason reason, const Usage& usage) {
+  return Delta(head, {}, FinishReasonName(reason),
+               head.include_usage ? Json() : TimingsJson(usage));
 }
 std::string UsageEvent(const AnswerHead& head, const Usage& usage) {
-  return Chunk(head, {}, UsageJson(usage));
+  return Chunk(head, {}, {.usage = UsageJson(usage), .timings = TimingsJson(usage)});
 }
 std::string DataEvent(const Json& json) { return "data: " + json.Dump() + "\n\n"; }
 

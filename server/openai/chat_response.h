@@ -21,6 +21,11 @@ AnswerHead MakeAnswerHead(const std::string& model, bool include_usage);
 // "stop" or "length".
 const char* FinishReasonName(FinishReason reason);
 Json UsageJson(const Usage& usage);
+// How long the answer took and what became of drafts. Names and units are those of llama.cpp's
+// server where it has them: "prompt_n" without cached tokens ("cache_n"), "draft_n",
+// "draft_n_accepted", milliseconds. The first token comes from the prompt's last step:
+// "predicted_ms" and "predicted_per_second" are of those after it.
+Json TimingsJson(const Usage& usage);
 
 Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason reason,
                  const Usage& usage);
@@ -28,7 +33,8 @@ Json WholeAnswer(const AnswerHead& head, const std::string& text, FinishReason r
 // Server-sent events, each "data: <one line>\n\n".
 std::string RoleEvent(const AnswerHead& head);
 std::string ContentEvent(const AnswerHead& head, const std::string& text);
-std::string FinishEvent(const AnswerHead& head, FinishReason reason);
+// Timings are in the last chunk: that of the usage, or, if no usage is asked for, the finish.
+std::string FinishEvent(const AnswerHead& head, FinishReason reason, const Usage& usage);
 std::string UsageEvent(const AnswerHead& head, const Usage& usage);
 std::string DataEvent(const Json& json);
 inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";

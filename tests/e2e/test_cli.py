@@ -25,9 +25,11 @@ def test_no_command_is_bad_usage():
 def test_run_json_has_the_promised_fields():
     out = run_json("run", "tidepool", "-p", "Once upon a time", "-n", 20)
     assert set(out) == {"text", "tokens", "prompt_tokens", "completion_tokens", "finish_reason", "ffn_mode", "memory_budget", "memory_planned",
-                        "flash", "hot", "timings"}
+                        "flash", "hot", "spec", "timings"}
     assert out["flash"] is None  # everything is in memory
-    assert set(out["timings"]) == {"load_s", "prefill_s", "decode_s", "prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token"}
+    assert out["spec"] is None  # nothing is drafted
+    assert set(out["timings"]) == {"load_s", "prefill_s", "decode_s", "prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token",
+                                   "draft_n", "draft_n_accepted", "drafts", "branch_hits", "branch_misses", "draft_wait_s"}
     assert out["completion_tokens"] == 20 == len(out["tokens"]) and out["finish_reason"] == "length"
 
 

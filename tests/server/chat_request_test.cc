@@ -43,6 +43,21 @@ TEST(ChatRequest, ReadsTheModesOfTheFeedForwardNetwork) {
   EXPECT_EQ(mode(R"("x_thermocline":null)"), "");
 }
 
+TEST(ChatRequest, ReadsWhatIsAskedOfDrafts) {
+  const auto request = [](const std::string& extra) {
+    return std::get<ChatRequest>(Parse(Body(extra))).request;
+  };
+  for (const std::string mode : {"off", "sync", "branch", "exhaustive", "auto"}) {
+    const auto asked = request(R"("x_thermocline":{"speculation":")" + mode + "\"}");
+    EXPECT_EQ(asked.spec_mode, mode);
+    EXPECT_EQ(asked.spec_tokens, -1);
+  }
+  EXPECT_EQ(request(R"("x_thermocline":{"draft_tokens":0})").spec_tokens, 0);
+  EXPECT_EQ(request(R"("x_thermocline":{"draft_tokens":15})").spec_tokens, 15);
+  EXPECT_EQ(request(R"("x_thermocline":{"speculation":null,"draft_tokens":null})").spec_mode, "");
+  EXPECT_EQ(request("").spec_tokens, -1);
+}
+
 TEST(ChatRequest, ContentMayBeStringPartsOrNullForTheAssistant) {
   const auto parsed = Parse(
       R"({"messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
@@ -115,6 +130,14 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
       {Body(R"("x_thermocline":{"ffn_mode":")" + std::string(2000, 'x') + "\"}"),
        "x_thermocline.ffn_mode"},
       {Body(R"("x_thermocline":{"ffn_mode":"sign","ffn_mod":"sign"})"), "x_thermocline.ffn_mod"},
+      {Body(R"("x_thermocline":{"speculation":"on"})"), "x_thermocline.speculation"},
+      {Body(R"("x_thermocline":{"speculation":true})"), "x_thermocline.speculation"},
+      {Body(R"("x_thermocline":{"speculation":")" + std::string(5000, 'x') + "\"}"),
+       "x_thermocline.speculation"},
+      {Body(R"("x_thermocline":{"draft_tokens":-1})"), "x_thermocline.draft_tokens"},
+      {Body(R"("x_thermocline":{"draft_tokens":16})"), "x_thermocline.draft_tokens"},
+      {Body(R"("x_thermocline":{"draft_tokens":1.5})"), "x_thermocline.draft_tokens"},
+      {Body(R"("x_thermocline":{"drafttokens":1})"), "x_thermocline.drafttokens"},
       {Body("\"user\":\"\xFF\""), ""}};
   for (const auto& [body, param] : cases) {
     const auto parsed = Parse(body);

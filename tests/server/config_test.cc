@@ -59,6 +59,13 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
       {"memory:\n  budget_bytes: -5\n", "memory.budget_bytes"},
       {"memory:\n  read_ahead: 1\n", "memory.read_ahead"},
       {"server:\n  request_timeout_s: -1\n", "server.request_timeout_s"},
+      {"spec:\n  mode: on\n", ":2: spec.mode: 'on' is none of 'off', 'sync', 'branch'"},
+      {"spec:\n  source: magic\n", "spec.source: 'magic' is none of"},
+      {"spec:\n  tokens_max: 16\n", "spec.tokens_max: 16 is outside [0, 15]"},
+      {"spec:\n  width: 0\n", "spec.width: 0 is outside [1, 4]"},
+      {"spec:\n  required: maybe\n", "spec.required"},
+      {"spec:\n  acceptance: any\n", "'any' is none of 'same-text', 'rejection'"},
+      {"spec:\n  draught: x.gguf\n", "did you mean 'spec.draft'?"},
       {"engine:\n  audit_interval: 0\n  controller_recall: 0.9\n", "engine.controller_recall"},
   };
   for (const auto& [yaml, words] : cases) {
@@ -86,6 +93,25 @@ TEST_F(ConfigTest, ReadsTheModesOfTheFeedForwardNetwork) {
   EXPECT_FALSE(config->admin);
 }
 
+TEST_F(ConfigTest, ReadsWhatDraftsAreLike) {
+  const auto config = Load(
+      "spec:\n  mode: branch\n  source: model\n  draft: small.gguf\n  required: false\n"
+      "  tokens_max: 12\n  fixed: true\n  width: 3\n  threads: 2\n  acceptance: rejection\n"
+      "  head: 4096\n");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const SpecOptions& spec = config->spec;
+  EXPECT_EQ(spec.mode, "branch");
+  EXPECT_EQ(spec.source, "model");
+  EXPECT_EQ(spec.draft, "small.gguf");
+  EXPECT_TRUE(!spec.required && spec.fixed);
+  EXPECT_EQ(spec.tokens_max, 12);
+  EXPECT_EQ(spec.width, 3);
+  EXPECT_EQ(spec.threads, 2);
+  EXPECT_EQ(spec.acceptance, "rejection");
+  EXPECT_EQ(spec.head, 4096);
+  EXPECT_EQ(Load("")->spec.mode, "auto");
+}
+
 TEST_F(ConfigTest, AdminRoutesStayOnTheLoopbackInterface) {
   EXPECT_TRUE(Load("server:\n  admin: true\n  host: 127.0.0.1\n").ok());
   EXPECT_FALSE(Load("server:\n  admin: true\n  host: 0.0.0.0\n").ok());
@@ -103,6 +129,10 @@ TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {
   EXPECT_EQ(config->ffn.modes, defaults.ffn.modes);
   EXPECT_EQ(config->ffn.audit_interval, defaults.ffn.audit_interval);
   EXPECT_EQ(config->ffn.sign_alpha_layers, defaults.ffn.sign_alpha_layers);
+  EXPECT_EQ(config->spec.mode, defaults.spec.mode);
+  EXPECT_EQ(config->spec.tokens_max, defaults.spec.tokens_max);
+  EXPECT_EQ(config->spec.width, defaults.spec.width);
+  EXPECT_EQ(config->spec.acceptance, defaults.spec.acceptance);
   const auto text = base::ReadFileToString(shipped);
   for (const std::string& key : ConfigKeys()) {
     EXPECT_NE(text->find("  " + key.substr(key.find('.') + 1) + ":"), std::string::npos)

@@ -49,10 +49,13 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
   exec::FfnGovernor governor(
       **model, *transformer,
       {.audit_interval = ffn.audit_interval, .controller_recall = ffn.controller_recall});
+  spec::TransformerTarget target(*transformer, *cache, *(*model)->pool);
+  spec::Decoder decoder({.target = target, .sampler = sampler, .capacity = 512});
   sched::DecodeLoop loop({.transformer = *transformer,
                           .cache = *cache,
                           .prefixes = nullptr,
                           .sampler = sampler,
+                          .decoder = decoder,
                           .governor = governor,
                           .model = **model,
                           .tokenizer = *(*model)->tokenizer});

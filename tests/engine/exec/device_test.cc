@@ -38,7 +38,7 @@ class OnDevice : public FfnModels {
     std::vector<float> logits;
   };
   static Text Generate(const LoadedModel& model, int prompt, int count, int batch = 16) {
-    const auto transformer = model.MakeTransformer(batch, kDeviceContext, true);
+    const auto transformer = model.MakeTransformer(batch, kDeviceContext, batch);
     const auto cache = *model.MakeCache(kDeviceContext);
     const std::vector<int> input = SomeTokens(prompt, model.config.vocab_size);
     Text text;
@@ -177,7 +177,7 @@ TEST_F(OnDevice, ScratchOfAttentionChangesNoBit) {
   std::vector<float> logits[2];
   for (const int small : {0, 1}) {
     const auto model = Load({.path = kTidepool, .modes = "exact"});
-    DeviceSizes sizes{.tokens_max = 16, .context_length = kDeviceContext, .all_logits = true};
+    DeviceSizes sizes{.tokens_max = 16, .context_length = kDeviceContext, .logits_max = 16};
     if (small == 1) sizes.attention_bytes = 1;  // a token at a time
     ASSERT_TRUE(model->PlaceOnDevice(OpenEmulated(), PlacementOf(*model, {}), sizes).ok());
     logits[small] = Generate(*model, 30, 1).logits;

@@ -73,7 +73,7 @@ inline std::vector<float> LogitsOf(const LoadedModel& model, Transformer& transf
 
 inline std::vector<float> LogitsOf(const LoadedModel& model, int count, int batch,
                                    Transformer::Step step = Transformer::Step::kDecode) {
-  const auto transformer = model.MakeTransformer(batch, count, true);
+  const auto transformer = model.MakeTransformer(batch, count, batch);
   return LogitsOf(model, *transformer, count, batch, step);
 }
 

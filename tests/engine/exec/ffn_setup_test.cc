@@ -129,7 +129,7 @@ TEST_F(FfnSetupTest, AutoNeverLosesAndLeavesOtherModesPossible) {
   for (const char* mode : {"sign", "lowrank", "threshold", "exact"}) {
     const auto modes = model->ModesFor(mode);
     ASSERT_TRUE(modes.ok()) << mode << ": " << modes.status().message();
-    const auto transformer = model->MakeTransformer(5, 8, true);
+    const auto transformer = model->MakeTransformer(5, 8, 5);
     model->SetModes(*transformer, *modes);
     EXPECT_TRUE(LogitsOf(*model, *transformer, 8, 1, Transformer::Step::kDecode) ==
                 LogitsOf(*Load({.path = path, .modes = mode}), 8, 1))

@@ -47,10 +47,13 @@ class FlashRequests : public testing::Test {
   void TearDown() override { std::remove(bundle_.c_str()); }
 
   TokenChannel::Update Run(std::optional<milliseconds> allowed = {}) {
+    spec::TransformerTarget target(*transformer_, *cache_, *model_->pool);
+    spec::Decoder decoder({.target = target, .sampler = *sampler_, .capacity = cache_->capacity()});
     sched::DecodeLoop loop({.transformer = *transformer_,
                             .cache = *cache_,
                             .prefixes = nullptr,
                             .sampler = *sampler_,
+                            .decoder = decoder,
                             .governor = *governor_,
                             .model = *model_,
                             .tokenizer = *model_->tokenizer,

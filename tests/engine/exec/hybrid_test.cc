@@ -132,7 +132,7 @@ TEST_F(Hybrid, RebalancingMovesTheUsedNeuronsAndChangesNoBit) {
     const auto one = Load({.path = path, .modes = modes});
     const auto want = LogitsOf(*one, 96, 1);
     auto both = Split({.path = path, .modes = modes}, 4);
-    const auto transformer = both->MakeTransformer(1, 96, true);
+    const auto transformer = both->MakeTransformer(1, 96);
     const NeuronIds before = both->split->hot();
     Rebalancer rebalancer(
         *both, *transformer,

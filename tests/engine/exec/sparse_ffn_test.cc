@@ -154,7 +154,7 @@ TEST_F(SparseFfnTest, PredictingAllIsDenseAndPredictingNoneIsNothing) {
       const auto dense = LogitsOf(*Load({.path = path}), 20, 1);
       for (const char* mode : {"sign", "lowrank"}) {
         const auto model = Load({.path = path, .modes = mode, .threads = 2});
-        const auto transformer = model->MakeTransformer(5, 20, true);
+        const auto transformer = model->MakeTransformer(5, 20, 5);
         SetThresholds(*model, INT_MIN, -1e9F);
         for (const int batch : {1, 5})
           EXPECT_TRUE(LogitsOf(*model, *transformer, 20, batch, Step::kDecode) == dense)
@@ -346,7 +346,7 @@ TEST_F(SparseFfnTest, LayersHaveModesOfTheirOwn) {
   for (const char* modes : {"0-1:dense,2-:exact", "3:dense", "dense,5:exact"})
     EXPECT_TRUE(LogitsOf(*Load({.path = path, .modes = modes}), 20, 1) == dense) << modes;
   const auto model = Load({.path = path, .modes = "sign,0-1:dense,4-:exact"});
-  const auto transformer = model->MakeTransformer(1, 20, true);
+  const auto transformer = model->MakeTransformer(1, 20);
   LogitsOf(*model, *transformer, 20, 1, Step::kDecode);
   for (int l = 0; l < 6; ++l) {
     const FfnCounters& c = transformer->ffn().counters(l);

@@ -29,7 +29,7 @@ std::vector<float> AllLogits(int threads, int chunk, const std::string& isa,
                              const std::string& path = kModel) {
   const auto model = LoadModel(Options(threads, isa, path));
   EXPECT_TRUE(model.ok()) << model.status().message();
-  const auto transformer = (*model)->MakeTransformer(chunk, 320, true);
+  const auto transformer = (*model)->MakeTransformer(chunk, 320, chunk);
   auto cache = *(*model)->MakeCache(320);
   const std::vector<int> prompt = Prompt();
   std::vector<float> out;

@@ -17,13 +17,13 @@ double Rate(const HitCounts& counts, HitPolicy policy, int w, std::size_t rounds
 
 // Rounds of n tokens in which a token of class c is accepted with `accepted[c]`, classes being
 // alike often; the draft's others come in place of a refused token with `others`.
-std::vector<SpecRound> Sample(int n, const std::vector<double>& accepted,
-                              const std::vector<double>& others, int count, unsigned seed) {
+std::vector<RecordedRound> Sample(int n, const std::vector<double>& accepted,
+                                  const std::vector<double>& others, int count, unsigned seed) {
   std::mt19937_64 random(seed);
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
-  std::vector<SpecRound> rounds;
+  std::vector<RecordedRound> rounds;
   for (int i = 0; i < count; ++i) {
-    SpecRound r{.n = n};
+    RecordedRound r{.n = n};
     bool refused = false;
     for (int j = 0; j <= n; ++j) {
       const auto c = static_cast<std::size_t>(random() % accepted.size());
@@ -65,16 +65,17 @@ constexpr double kError = 0.014;  // four standard errors of a share of 20,000
 // none that it can be right about; a token of low confidence tells of it.
 TEST(HitRates, WhatAlwaysComesIsFound) {
   const std::size_t count = 200;
-  const HitCounts whole = CountHits(std::vector<SpecRound>(count, {.n = 4, .k = 4, .rank = 1}));
+  const HitCounts whole = CountHits(std::vector<RecordedRound>(count, {.n = 4, .k = 4, .rank = 1}));
   for (const HitPolicy policy : kHitPolicies)
     EXPECT_GE(Rate(whole, policy, 1, count), 0.95) << HitPolicyName(policy);
-  const SpecRound middle{.n = 4, .k = 2, .rank = 2, .confidence = {9, 9, 1, 9}};
-  const HitCounts part = CountHits(std::vector<SpecRound>(count, middle));
+  const RecordedRound middle{.n = 4, .k = 2, .rank = 2, .confidence = {9, 9, 1, 9}};
+  const HitCounts part = CountHits(std::vector<RecordedRound>(count, middle));
   EXPECT_GE(Rate(part, HitPolicy::kOurs, 1, count), 0.95);
   EXPECT_EQ(Rate(part, HitPolicy::kOracle, 1, count), 1);
   EXPECT_EQ(Rate(part, HitPolicy::kHindsight, 1, count), 1);
   EXPECT_EQ(Rate(part, HitPolicy::kPaper, kBranchesMax, count), 0);
-  const HitCounts unknown = CountHits(std::vector<SpecRound>(count, {.n = 4, .k = 2, .rank = 0}));
+  const HitCounts unknown =
+      CountHits(std::vector<RecordedRound>(count, {.n = 4, .k = 2, .rank = 0}));
   for (const HitPolicy policy : kHitPolicies)
     EXPECT_EQ(Rate(unknown, policy, kBranchesMax, count), 0);
 }

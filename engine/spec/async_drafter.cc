@@ -1,0 +1,150 @@
+#include "engine/spec/async_drafter.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace thermocline::spec {
+
+AsyncDrafter::AsyncDrafter(DraftSource& source) : source_(source), thread_([this] { Main(); }) {
+  pthread_setname_np(thread_.native_handle(), "draft");
+  const auto capacity = static_cast<std::size_t>(source.capacity()) + 2 * kProposalsMax;
+  sequence_.reserve(capacity);
+  work_.reserve(capacity);
+  branches_.reserve(kProposalsMax * (kAlternatesMax + 2));
+  entries_.reserve(branches_.capacity());
+}
+
+AsyncDrafter::~AsyncDrafter() {
+  Abandon();
+  {
+    const std::lock_guard lock(mutex_);
+    quit_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
+  CHECK(!running_);
+  sequence_.assign(job.sequence.begin(), job.sequence.end());
+  verified_.size = job.draft.size;
+  for (int i = 0; i < job.draft.size; ++i) verified_[i].token = job.draft[i].token;
+  n_ = job.n;
+  depth_ = std::min(job.depth, kDraftTokensMax);
+  width_ = job.width;
+  for (int rank = 1; rank <= kAlternatesMax + 1; ++rank)
+    bonus_[static_cast<std::size_t>(rank - 1)] = job.bonus_hit ? job.bonus_hit(rank) : 0;
+  branches_.assign(branches.begin(), branches.end());
+  num_entries_ = 0;
+  seconds_ = 0;
+  tokens_ = 0;
+  whole_ = job.whole;
+  stop_ = false;
+  running_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = true;
+  }
+  wake_.notify_one();
+}
+
+void AsyncDrafter::WaitIdle() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return !busy_; });
+}
+
+AsyncDrafter::Report AsyncDrafter::Finish(int k, int token, Draft& draft) {
+  draft.Clear();
+  if (!running_) return {};
+  if (!whole_) stop_ = true;
+  WaitIdle();
+  running_ = false;
+  Report report{.hit = false, .seconds = seconds_, .tokens = tokens_, .status = status_};
+  for (std::size_t i = 0; i < num_entries_; ++i) {
+    Entry& entry = entries_[i];
+    if (entry.branch.k != k || entry.branch.token != token) continue;
+    std::swap(draft, entry.draft);
+    report.hit = true;
+    break;
+  }
+  return report;
+}
+
+void AsyncDrafter::Abandon() {
+  if (!running_) return;
+  stop_ = true;
+  WaitIdle();
+  running_ = false;
+}
+
+void AsyncDrafter::Main() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return busy_ || quit_; });
+    if (quit_) return;
+    lock.unlock();
+    DraftBranches();
+    lock.lock();
+    busy_ = false;
+    idle_.notify_one();
+  }
+}
+
+void AsyncDrafter::DraftBranches() {
+  const auto begin = std::chrono::steady_clock::now();
+  status_ = OkStatus();
+  // The list may grow while it is worked through.
+  for (std::size_t i = 0; i < branches_.size() && !stop_; ++i) {
+    const Branch branch = branches_[i];
+    if (!DraftBranch(branch)) break;
+    if (branch.token < 0) AddAlternates(verified_[n_], i + 1);
+  }
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+AsyncDrafter::Entry& AsyncDrafter::NextEntry() {
+  if (num_entries_ == entries_.size()) entries_.emplace_back();
+  return entries_[num_entries_++];
+}
+
+bool AsyncDrafter::DraftBranch(const Branch& branch) {
+  const bool unknown = branch.token < 0;  // then the draft's first token is the guess
+  work_.assign(sequence_.begin(), sequence_.end());
+  for (int i = 0; i < branch.k; ++i) work_.push_back(verified_[i].token);
+  if (!unknown) work_.push_back(branch.token);
+  Entry& entry = NextEntry();
+  entry.branch = branch;
+  entry.draft.Clear();
+  const int depth = depth_ + (unknown ? 1 : 0);
+  const auto more = [&](const Draft& draft) { return draft.size < depth && !stop_; };
+  status_ = source_.Propose(work_, more, entry.draft);
+  tokens_ += entry.draft.size;
+  if (!status_.ok() || (unknown && entry.draft.size == 0)) {
+    --num_entries_;
+    return false;
+  }
+  if (unknown) {
+    verified_[n_] = entry.draft[0];
+    entry.branch.token = entry.draft[0].token;
+    for (int i = 1; i < entry.draft.size; ++i) std::swap(entry.draft[i - 1], entry.draft[i]);
+    --entry.draft.size;
+  }
+  return !stop_;
+}
+
+void AsyncDrafter::AddAlternates(const Proposal& next, std::size_t from) {
+  const int guesses = std::min(width_ - 1, next.num_alternates);
+  for (int i = 0; i < guesses; ++i) {
+    const Branch branch{n_, next.alternates[static_cast<std::size_t>(i)],
+                        bonus_[static_cast<std::size_t>(i) + 1]};
+    const auto at =
+        std::find_if(branches_.begin() + static_cast<std::ptrdiff_t>(from), branches_.end(),
+                     [&](const Branch& other) { return other.probability < branch.probability; });
+    if (branches_.size() < branches_.capacity()) branches_.insert(at, branch);
+  }
+}
+
+}  // namespace thermocline::spec

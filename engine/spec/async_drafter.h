@@ -1,0 +1,93 @@
+// Drafts ahead while the target verifies: a thread that goes on from the outcomes that the
+// verification will probably have, in the order of their probability.
+//
+// The event that is predicted is (accepted length, token behind it): after a refusal the next token
+// is not the draft's, so a draft that goes on from the accepted length alone is worth nothing.
+// Source: Duan et al. 2024 for working ahead on a predicted branch; the event as in Saguaro (Kumar
+// et al. 2026), going on behind an accepted draft as in PEARL (Liu et al. 2025).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/spec/controller.h"
+#include "engine/spec/draft_source.h"
+
+namespace thermocline::spec {
+
+// Decode thread only; owns the draft thread, which uses `source` between Start and Finish.
+class AsyncDrafter {
+ public:
+  // `source` must be parallel().
+  explicit AsyncDrafter(DraftSource& source);
+  ~AsyncDrafter();
+  AsyncDrafter(const AsyncDrafter&) = delete;
+  AsyncDrafter& operator=(const AsyncDrafter&) = delete;
+
+  struct Job {
+    std::span<const int> sequence;  // before the draft
+    const Draft& draft;             // under verification
+    int n = 0;                      // tokens of it that are verified
+    int depth = 0;                  // tokens drafted at each branch
+    int width = 1;                  // guesses where the draft's own next token is not known yet
+    std::function<double(int rank)> bonus_hit;  // Controller::BonusHit times P(all accepted)
+    bool whole = false;                         // Finish waits for every branch
+  };
+  // Goes on from `branches`, the first first. Job and branches are copied.
+  void Start(const Job& job, const std::vector<Branch>& branches);
+
+  struct Report {
+    bool hit = false;    // there was a branch for the outcome
+    double seconds = 0;  // spent drafting
+    int tokens = 0;      // drafted, on all branches
+    Status status;       // of the source
+  };
+  // The verification accepted k tokens, and `token` came behind: stops the thread within a token
+  // and gives what it drafted behind that, if anything, to `draft` (cleared first). All other
+  // branches are dropped.
+  Report Finish(int k, int token, Draft& draft);
+  // Stops and drops everything.
+  void Abandon();
+  bool running() const { return running_; }
+
+ private:
+  struct Entry {
+    Branch branch;
+    Draft draft;
+  };
+  void Main();
+  void DraftBranches();
+  // One branch. Returns false when asked to stop.
+  bool DraftBranch(const Branch& branch);
+  // The draft's own next token is known now: what else may come there can be drafted, too.
+  void AddAlternates(const Proposal& next, std::size_t from);
+  Entry& NextEntry();
+  void WaitIdle();
+
+  DraftSource& source_;
+  // Written by Start and read by the draft thread until it is idle.
+  std::vector<int> sequence_, work_;
+  Draft verified_;
+  int n_ = 0, depth_ = 0, width_ = 1;
+  std::array<double, kAlternatesMax + 1> bonus_ = {};
+  std::vector<Branch> branches_;
+  std::vector<Entry> entries_;  // slots, the first `num_entries_` of this round
+  std::size_t num_entries_ = 0;
+  double seconds_ = 0;
+  int tokens_ = 0;
+  Status status_;
+
+  bool running_ = false;  // decode thread: started and not finished
+  bool whole_ = false;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  bool busy_ = false, quit_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace thermocline::spec

@@ -1,0 +1,260 @@
+#include "engine/spec/decoder.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace thermocline::spec {
+namespace {
+
+class Stopwatch {
+ public:
+  double Seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+Decoder::Decoder(const Params& p)
+    : target_(p.target),
+      sampler_(p.sampler),
+      capacity_(p.capacity),
+      source_(p.source),
+      controller_(p.controller),
+      acceptance_(p.acceptance),
+      width_(p.width),
+      chance_(p.chance) {
+  sequence_.reserve(static_cast<std::size_t>(capacity_) + kProposalsMax);
+  inputs_.reserve(kProposalsMax);
+  out_.reserve(kProposalsMax);
+  if (source_ == nullptr) return;
+  branches_.reserve(kProposalsMax * (kAlternatesMax + 2));
+  if (source_->parallel()) ahead_ = std::make_unique<AsyncDrafter>(*source_);
+}
+
+Decoder::~Decoder() = default;
+
+void Decoder::Begin(std::span<const int> prompt, SpecMode mode, int tokens_max) {
+  sequence_.assign(prompt.begin(), prompt.end());
+  draft_.Clear();
+  usage_ = {};
+  if (ahead_ != nullptr) ahead_->Abandon();
+  drafting_ = source_ != nullptr && mode != SpecMode::kOff && tokens_max != 0;
+  if (!drafting_) return;
+  const bool greedy = sampler_.params().temperature == 0;
+  source_->Begin(prompt, sampler_.params());
+  controller_->Begin(
+      {.mode = mode,
+       .tokens_max = tokens_max,
+       .greedy = greedy,
+       .extra = acceptance_ == Acceptance::kRejection && !greedy && !source_->free()});
+}
+
+void Decoder::End() {
+  if (ahead_ != nullptr) ahead_->Abandon();
+  if (source_ != nullptr) target_.SetThreads(target_.threads());
+  draft_.Clear();
+  UpdateState();
+}
+
+int Decoder::First(std::span<const float> logits) {
+  const auto position = static_cast<std::uint64_t>(sequence_.size());
+  const int token = Choose(sampler_.Compute(logits), chance(), position);
+  sampler_.Accept(token);
+  sequence_.push_back(token);
+  return token;
+}
+
+Result<std::span<const int>> Decoder::Next(int wanted) {
+  const Stopwatch whole;
+  Round round;
+  int n = 0;
+  if (drafting_) {
+    const int room = std::min(wanted - 1, capacity_ - static_cast<int>(sequence_.size()) - 1);
+    const Controller::Plan plan = controller_->Next(room);
+    round.mode = plan.mode;
+    round.threads = plan.threads;
+    RETURN_IF_ERROR(MakeDraft(plan, round));
+    n = plan.mode == SpecMode::kOff ? 0 : controller_->Verified(draft_);
+    if (plan.threads != 0) target_.SetThreads(plan.threads);
+    StartAhead(plan, n);
+  }
+  inputs_.assign(1, sequence_.back());
+  for (int i = 0; i < n; ++i) inputs_.push_back(draft_[i].token);
+  round.verified = n;
+  const Stopwatch verifying;
+  const auto logits = target_.Step(inputs_);
+  round.verify_s = verifying.Seconds();
+  if (!logits.ok()) {
+    if (ahead_ != nullptr) ahead_->Abandon();
+    return logits.status();
+  }
+  JudgeRows(*logits, round);
+  target_.Keep(round.accepted + 1);
+  if (!drafting_) return std::span<const int>(out_);
+  TakeNext(round);
+  round.total_s = whole.Seconds();
+  controller_->Add(draft_, round);
+  Count(round);
+  std::swap(draft_, next_);
+  return std::span<const int>(out_);
+}
+
+Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
+  const int before = draft_.size;  // of a branch that was drafted ahead
+  if (plan.mode == SpecMode::kOff) {
+    draft_.Clear();
+    return OkStatus();
+  }
+  const Stopwatch watch;
+  source_->SetBeside(false);
+  const auto more = [this](const Draft& draft) { return controller_->More(draft); };
+  RETURN_IF_ERROR(source_->Propose(sequence_, more, draft_));
+  round.draft_tokens = draft_.size - before;
+  if (round.draft_tokens > 0) round.draft_s = watch.Seconds();
+  round.wait_s = round.draft_s;
+  round.drafted = draft_.size;
+  return OkStatus();
+}
+
+void Decoder::StartAhead(const Controller::Plan& plan, int n) {
+  const bool whole = plan.mode == SpecMode::kExhaustive;
+  if (ahead_ == nullptr || (plan.mode != SpecMode::kBranch && !whole)) return;
+  const int room = capacity_ - static_cast<int>(sequence_.size()) - n - 2;
+  if (room < 1) return;
+  source_->SetBeside(true);
+  controller_->Branches(draft_, n, branches_);
+  double all = 0;
+  for (const Branch& branch : branches_)
+    if (branch.token < 0) all = branch.probability / std::max(1e-9, controller_->BonusHit(1));
+  ahead_->Start({.sequence = sequence_,
+                 .draft = draft_,
+                 .n = n,
+                 .depth = std::min(plan.tokens_max, room),
+                 .width = width_,
+                 .bonus_hit = [&](int rank) { return all * controller_->BonusHit(rank); },
+                 .whole = whole},
+                branches_);
+}
+
+void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
+  const std::size_t vocab = logits.size() / inputs_.size();
+  out_.clear();
+  for (int i = 0;; ++i) {
+    const auto row = logits.subspan(static_cast<std::size_t>(i) * vocab, vocab);
+    const exec::Distribution& target = sampler_.Compute(row);
+    const auto position = static_cast<std::uint64_t>(sequence_.size());
+    Verdict verdict{false, 0};
+    if (i < draft_.size) {
+      verdict = Judge(target, draft_[i], acceptance_, chance(), position, scratch_);
+      ++round.judged;
+    } else {
+      verdict.token = Choose(target, chance(), position);
+    }
+    if (i < draft_.size && drafting_) round.rank = RankOf(verdict.token, round);
+    sampler_.Accept(verdict.token);
+    sequence_.push_back(verdict.token);
+    out_.push_back(verdict.token);
+    if (!verdict.accepted || i == round.verified) {
+      round.ranked = i < draft_.size;
+      return;
+    }
+    ++round.accepted;
+  }
+}
+
+// Behind refused tokens the guesses are the draft's other tokens, behind a whole draft its own next
+// one, then the others.
+int Decoder::RankOf(int token, const Round& round) const {
+  const Proposal& proposal = draft_[round.accepted];
+  const bool whole = round.accepted == round.verified;
+  if (token == proposal.token) return whole ? 1 : 0;
+  for (int i = 0; i < proposal.num_alternates; ++i) {
+    if (proposal.alternates[static_cast<std::size_t>(i)] == token) return i + (whole ? 2 : 1);
+  }
+  return 0;
+}
+
+// What the next round begins with: the branch that came true, or what is left of this draft.
+void Decoder::TakeNext(Round& round) {
+  next_.Clear();
+  const int token = out_.back();
+  if (ahead_ != nullptr && ahead_->running()) {
+    const Stopwatch waiting;
+    const AsyncDrafter::Report report = ahead_->Finish(round.accepted, token, next_);
+    round.wait_s += waiting.Seconds();
+    round.ahead_s = report.seconds;
+    round.ahead_tokens = report.tokens;
+    round.guessed = true;
+    round.hit = report.hit;
+    ahead_status_ = report.status;
+    if (report.hit) return;
+  }
+  if (round.accepted < round.verified || round.verified >= draft_.size ||
+      draft_[round.verified].token != token)
+    return;
+  for (int i = round.verified + 1; i < draft_.size; ++i) std::swap(next_[next_.size++], draft_[i]);
+}
+
+void Decoder::Count(const Round& round) {
+  const auto k = static_cast<std::size_t>(round.accepted);
+  const auto n = static_cast<std::size_t>(round.verified);
+  stats_.verify_s += round.verify_s;
+  stats_.draft_s += round.draft_s + round.ahead_s;
+  stats_.wait_s += round.wait_s;
+  usage_.wait_s += round.wait_s;
+  stats_.mode_now = SpecModeName(round.mode);
+  stats_.draft_length = round.verified;
+  stats_.drafted_tokens += round.draft_tokens + round.ahead_tokens;
+  if (round.guessed) {
+    (round.hit ? stats_.branch_hits : stats_.branch_misses)[k] += 1;
+    ++(round.hit ? usage_.branch_hits : usage_.branch_misses);
+  }
+  overhead_s_.Add(round.total_s - round.verify_s - round.wait_s);
+  if (n == 0) {
+    ++stats_.plain_steps;
+    return;
+  }
+  ++stats_.drafts;
+  ++usage_.drafts;
+  stats_.draft_tokens += round.verified;
+  usage_.draft_tokens += round.verified;
+  stats_.accepted_tokens += round.accepted;
+  usage_.accepted_tokens += round.accepted;
+  for (std::size_t i = 0; i < k; ++i) ++stats_.accepted_at[i];
+  ++stats_.outcomes[n][k];
+  if (round.ranked)
+    ++(k < n ? stats_.correction_ranks : stats_.bonus_ranks)[static_cast<std::size_t>(round.rank)];
+  KeepRound(round);
+}
+
+void Decoder::KeepRound(const Round& round) {
+  if (stats_.rounds.size() >= rounds_max_) return;
+  SpecRound kept{.n = round.verified, .k = round.accepted, .rank = round.rank};
+  for (int i = 0; i < round.verified; ++i)
+    kept.confidence[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(draft_[i].confidence);
+  stats_.rounds.push_back(kept);
+}
+
+void Decoder::UpdateState() {
+  if (controller_ == nullptr) return;
+  const Controller& c = *controller_;
+  stats_.phi_p = stats_.acceptance = c.phi().p;
+  stats_.phi_a = c.phi().a;
+  stats_.phi_c = stats_.phi_floor = c.phi().c;
+  stats_.draft_token_s = c.draft_token_s();
+  for (int t = 1; t <= kDraftTokensMax + 1; ++t)
+    stats_.verify_step_s[static_cast<std::size_t>(t - 1)] = c.verify_s()(t);
+  stats_.verify_1_s = c.verify_s()(1);
+  stats_.verify_per_token_s =
+      (c.verify_s()(kDraftTokensMax + 1) - c.verify_s()(1)) / kDraftTokensMax;
+  stats_.draft_slowdown = c.draft_slowdown();
+  stats_.verify_slowdown = c.verify_slowdown();
+  stats_.round_overhead_s = overhead_s_.value();
+  stats_.wasted_tokens = stats_.drafted_tokens - stats_.accepted_tokens;
+}
+
+}  // namespace thermocline::spec

@@ -1,0 +1,97 @@
+// Decoding in rounds: draft, verify, keep what is accepted.
+//
+//   round r:   [last token, d1 .. dn] --target--> n + 1 distributions
+//              d1 .. dk accepted, then the token behind them; keys and values of the others dropped
+//   branch:    ... and meanwhile the draft of round r + 1, for the likeliest (k, token)
+// A round without a draft is plain decoding. Every row is judged with what was proposed for it
+// (verify.h), the one behind the verified tokens too if a token was proposed for it, so which
+// tokens come does not depend on where rounds begin, nor on threads or clocks: sync and branch give
+// the same text, and with Acceptance::kSameText that is plain decoding's.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/exec/sampler.h"
+#include "engine/spec/async_drafter.h"
+#include "engine/spec/controller.h"
+#include "engine/spec/target.h"
+#include "engine/spec/verify.h"
+
+namespace thermocline::spec {
+
+// Decode thread only. Borrows everything. Allocates nothing per token once the drafts' buffers have
+// grown to what sampling needs.
+class Decoder {
+ public:
+  struct Params {
+    Target& target;
+    exec::Sampler& sampler;            // of the target's tokens
+    int capacity = 0;                  // tokens of a sequence
+    DraftSource* source = nullptr;     // null: no drafts
+    Controller* controller = nullptr;  // with a source
+    Acceptance acceptance = Acceptance::kSameText;
+    int width = 2;
+    const exec::Chance* chance = nullptr;  // tests see every draw here; null: the sampler's
+  };
+  explicit Decoder(const Params& params);
+  ~Decoder();
+
+  // Starts behind `prompt`, all of which the target has computed. The sampler has begun.
+  void Begin(std::span<const int> prompt, SpecMode mode, int tokens_max);
+  // The first token, from the logits behind the prompt.
+  int First(std::span<const float> logits);
+  // Up to `wanted` further tokens, at least one; valid until the next call. The target has computed
+  // all tokens of the sequence but the last. Errors as Target::Step: nothing was added then.
+  // Requires: wanted >= 1; room for two more tokens in the capacity.
+  Result<std::span<const int>> Next(int wanted);
+  // Ends the sequence: nothing is drafted any more.
+  void End();
+
+  // Prompt and tokens.
+  std::span<const int> sequence() const { return sequence_; }
+  const SpecUsage& usage() const { return usage_; }
+  const SpecStats& stats() const { return stats_; }
+  // Keeps the last so many rounds in stats().rounds.
+  void KeepRounds(int count) {
+    rounds_max_ = static_cast<std::size_t>(count);
+    stats_.rounds.reserve(rounds_max_);
+  }
+
+ private:
+  // Fills draft_ for this round, from the branch that was drafted ahead or anew.
+  Status MakeDraft(const Controller::Plan& plan, Round& round);
+  void StartAhead(const Controller::Plan& plan, int n);
+  // Judges the rows and appends what comes to out_.
+  void JudgeRows(std::span<const float> logits, Round& round);
+  int RankOf(int token, const Round& round) const;
+  void TakeNext(Round& round);
+  void Count(const Round& round);
+  void KeepRound(const Round& round);
+  void UpdateState();
+  const exec::Chance& chance() const { return chance_ != nullptr ? *chance_ : sampler_.chance(); }
+
+  Target& target_;
+  exec::Sampler& sampler_;
+  const int capacity_;
+  DraftSource* const source_;
+  Controller* const controller_;
+  const Acceptance acceptance_;
+  const int width_;
+  const exec::Chance* const chance_;
+  std::unique_ptr<AsyncDrafter> ahead_;
+
+  std::vector<int> sequence_, inputs_, out_;
+  Draft draft_, next_;  // of this round, and what the next begins with
+  exec::Distribution scratch_;
+  std::vector<Branch> branches_;
+  bool drafting_ = false;  // this request drafts
+  Status ahead_status_;
+  DecayedMean overhead_s_;
+  SpecUsage usage_;
+  SpecStats stats_;
+  std::size_t rounds_max_ = 0;
+};
+
+}  // namespace thermocline::spec

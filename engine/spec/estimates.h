@@ -1,0 +1,63 @@
+// What the controller knows by measurement: times of steps, and how often drafts are right.
+#pragma once
+
+#include <array>
+
+#include "engine/spec/draft.h"
+#include "engine/spec/phi.h"
+
+namespace thermocline::spec {
+
+// A mean in which older values count less. Thread-compatible, as all here.
+class DecayedMean {
+ public:
+  // The first values count alike, later ones 1 / `memory` each.
+  explicit DecayedMean(double initial = 0, double memory = 32) : value_(initial), memory_(memory) {}
+  void Add(double value);
+  double value() const { return value_; }
+  bool known() const { return count_ > 0; }
+
+ private:
+  double value_, memory_, count_ = 0;
+};
+
+// Time of a target's step by its tokens, T = 1 .. kDraftTokensMax + 1. A step's time says a little
+// about steps of other lengths, too: the context grows, other processes come and go.
+class StepTimes {
+ public:
+  void Add(int tokens, double seconds);
+  // Seconds; between lengths that were measured by interpolation. 0 while nothing is known.
+  double operator()(int tokens) const;
+  bool known(int tokens) const { return counts_[At(tokens)] > 0; }
+
+ private:
+  static std::size_t At(int tokens) { return static_cast<std::size_t>(tokens - 1); }
+  std::array<double, kDraftTokensMax + 1> seconds_ = {}, counts_ = {};
+};
+
+// That a proposal is accepted, given that those before it were: by its confidence, as far as that
+// was seen, else by its place (phi).
+class Acceptances {
+ public:
+  void Add(int confidence, bool accepted);
+  double operator()(int confidence, int place, const Phi& phi) const;
+
+ private:
+  std::array<double, kConfidenceClasses> accepted_ = {}, refused_ = {};
+};
+
+// How often the token behind an accepted length is the draft's first, second, ... guess for it.
+class GuessHits {
+ public:
+  explicit GuessHits(double first);
+  // rank: 0 = none of the guesses was right.
+  void Add(int rank);
+  // rank >= 1.
+  double operator()(int rank) const;
+
+ private:
+  std::array<double, kAlternatesMax + 1> hits_ = {};  // by rank - 1
+  double total_ = 0;
+};
+
+}  // namespace thermocline::spec

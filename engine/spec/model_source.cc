@@ -1,0 +1,145 @@
+#include "engine/spec/model_source.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace thermocline::spec {
+namespace {
+
+constexpr int kChunk = 64;  // tokens of one step
+
+// The class of a lead of the first token over the second, in units of the (perturbed) logits.
+int ConfidenceOf(double lead) {
+  static constexpr double kFrom[kConfidenceClasses] = {0,   0.25, 0.5, 0.75, 1.0, 1.5,
+                                                       2.0, 2.5,  3.0, 4.0,  5.0, 7.0};
+  int level = 0;
+  while (level + 1 < kConfidenceClasses && lead >= kFrom[level + 1]) ++level;
+  return level;
+}
+
+}  // namespace
+
+void Drawer::Begin(std::span<const int> prompt, const SamplingParams& params, int width,
+                   bool distributions) {
+  sampler_.Begin(params, prompt);
+  width_ = std::min(width, kAlternatesMax);
+  distributions_ = distributions && params.temperature > 0;
+  ranked_.reserve(kAlternatesMax + 2);
+}
+
+void Drawer::Follow(std::span<const int> generated) {
+  const auto have = sampler_.accepted();
+  const auto differ = std::mismatch(have.begin(), have.end(), generated.begin(), generated.end());
+  const auto common = static_cast<std::size_t>(differ.first - have.begin());
+  while (sampler_.accepted().size() > common) sampler_.Retract();
+  for (const int token : generated.subspan(common)) sampler_.Accept(token);
+}
+
+void Drawer::Draw(std::span<const float> logits, int position, Proposal& proposal) {
+  const exec::Distribution& from = sampler_.Compute(logits);
+  proposal.distribution.Clear();
+  if (sampler_.params().temperature == 0) return DrawGreedy(proposal);
+  DrawSampled(from, position, proposal);
+  if (!distributions_) return;
+  proposal.distribution = from;
+}
+
+void Drawer::DrawGreedy(Proposal& proposal) {
+  exec::Sampler::Scored first[kAlternatesMax + 1];
+  const int count = sampler_.Top(std::max(width_, 1) + 1, first);
+  proposal.token = first[0].token;
+  proposal.confidence = count > 1 ? ConfidenceOf(double{first[0].logit} - double{first[1].logit})
+                                  : kConfidenceClasses - 1;
+  proposal.num_alternates = std::min(width_, count - 1);
+  for (int i = 0; i < proposal.num_alternates; ++i)
+    proposal.alternates[static_cast<std::size_t>(i)] = first[i + 1].token;
+}
+
+void Drawer::DrawSampled(const exec::Distribution& from, int position, Proposal& proposal) {
+  const exec::Chance& chance = chance_ != nullptr ? *chance_ : sampler_.chance();
+  const auto at = static_cast<std::uint64_t>(position);
+  const auto stream = exec::Stream::kToken;
+  const auto wanted = static_cast<std::size_t>(width_) + 1;
+  chance.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
+  proposal.token = ranked_[0];
+  proposal.confidence = ranked_.size() > 1
+                            ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
+                            : kConfidenceClasses - 1;
+  // What comes instead of a refused token is drawn anew where the rule is rejection.
+  if (distributions_) chance.Rank(from, at, exec::Stream::kCorrection, wanted, ranked_);
+  proposal.num_alternates = 0;
+  for (const int token : ranked_) {
+    if (token == proposal.token || proposal.num_alternates == width_) continue;
+    proposal.alternates[static_cast<std::size_t>(proposal.num_alternates++)] = token;
+  }
+}
+
+Result<std::unique_ptr<ModelSource>> ModelSource::Create(Params params) {
+  // Whole panels of rows: fewer of them are the same matrix with fewer rows.
+  const int panels = (params.head + kernels::kPanelRows - 1) / kernels::kPanelRows;
+  kernels::PackedMatrix& output = params.model->weights->output.weight;
+  if (params.head > 0) output.rows = std::min(output.rows, panels * kernels::kPanelRows);
+  ASSIGN_OR_RETURN(auto cache, params.model->MakeCache(params.capacity));
+  return std::unique_ptr<ModelSource>(new ModelSource(std::move(params), std::move(cache)));
+}
+
+ModelSource::ModelSource(Params params, std::unique_ptr<exec::KvCache> cache)
+    : model_(std::move(params.model)),
+      cache_(std::move(cache)),
+      transformer_(model_->MakeTransformer(kChunk, params.capacity)),
+      drawer_(model_->config.vocab_size, params.capacity + kProposalsMax),
+      width_(params.width),
+      acceptance_(params.acceptance) {
+  wanted_.reserve(static_cast<std::size_t>(params.capacity) + kProposalsMax);
+  cached_.reserve(wanted_.capacity());
+  threads_alone_ = model_->pool->threads();
+  head_ = static_cast<std::size_t>(model_->weights->output.weight.rows);
+  if (head_ < static_cast<std::size_t>(model_->config.vocab_size))
+    logits_.assign(static_cast<std::size_t>(model_->config.vocab_size), -INFINITY);
+}
+
+void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
+  drawer_.Begin(prompt, params, width_, acceptance_ == Acceptance::kRejection);
+  prompt_ = prompt.size();
+}
+
+Result<std::span<const float>> ModelSource::Feed() {
+  const auto differ = std::mismatch(cached_.begin(), cached_.end(), wanted_.begin(), wanted_.end());
+  // The last token's logits are wanted, so it is computed though it is there.
+  const std::size_t common =
+      std::min(static_cast<std::size_t>(differ.first - cached_.begin()), wanted_.size() - 1);
+  cached_.resize(common);
+  cache_->SetLength(static_cast<int>(common));
+  std::span<const float> logits;
+  while (cached_.size() < wanted_.size()) {
+    const std::size_t count = std::min<std::size_t>(kChunk, wanted_.size() - cached_.size());
+    const auto tokens = std::span(wanted_).subspan(cached_.size(), count);
+    const bool last = cached_.size() + count == wanted_.size();
+    logits = transformer_->Forward(
+        tokens, *cache_, last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
+        count == 1 ? exec::Transformer::Step::kDecode : exec::Transformer::Step::kPrefill);
+    RETURN_IF_ERROR(transformer_->status());
+    cached_.insert(cached_.end(), tokens.begin(), tokens.end());
+  }
+  if (logits_.empty()) return logits;
+  std::copy_n(logits.begin(), head_, logits_.begin());
+  return std::span<const float>(logits_);
+}
+
+Status ModelSource::Propose(std::span<const int> sequence, const More& more, Draft& draft) {
+  wanted_.assign(sequence.begin(), sequence.end());
+  for (int i = 0; i < draft.size; ++i) wanted_.push_back(draft[i].token);
+  while (draft.size < kProposalsMax && static_cast<int>(wanted_.size()) <= capacity() &&
+         more(draft)) {
+    ASSIGN_OR_RETURN(const auto logits, Feed());
+    drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
+    Proposal& proposal = draft[draft.size];
+    drawer_.Draw(logits, static_cast<int>(wanted_.size()), proposal);
+    wanted_.push_back(proposal.token);
+    ++draft.size;
+  }
+  return OkStatus();
+}
+
+}  // namespace thermocline::spec

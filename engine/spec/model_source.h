@@ -1,0 +1,86 @@
+// Drafts by a second, small model with the target's vocabulary.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/exec/loaded_model.h"
+#include "engine/exec/sampler.h"
+#include "engine/spec/draft_source.h"
+#include "engine/spec/verify.h"
+
+namespace thermocline::spec {
+
+// What all sources do that draw from logits: the token, what else may come, and how sure it is.
+class Drawer {
+ public:
+  Drawer(int vocab_size, int capacity) : sampler_(vocab_size, capacity) {}
+  // `width`: alternates wanted. `distributions`: proposals carry what they were drawn from.
+  void Begin(std::span<const int> prompt, const SamplingParams& params, int width,
+             bool distributions);
+  // The tokens generated so far are `generated`: penalties depend on them.
+  void Follow(std::span<const int> generated);
+  // Requires: logits [V] of the token behind those followed, at `position`.
+  void Draw(std::span<const float> logits, int position, Proposal& proposal);
+  // Tests see every draw here. Null: the seed's.
+  void SetChance(const exec::Chance* chance) { chance_ = chance; }
+
+ private:
+  void DrawGreedy(Proposal& proposal);
+  void DrawSampled(const exec::Distribution& from, int position, Proposal& proposal);
+
+  exec::Sampler sampler_;
+  const exec::Chance* chance_ = nullptr;
+  std::vector<int> ranked_;
+  int width_ = 0;
+  bool distributions_ = false;
+};
+
+// Draft thread, or any one thread at a time.
+class ModelSource final : public DraftSource {
+ public:
+  struct Params {
+    std::unique_ptr<exec::LoadedModel> model;
+    int capacity = 0;  // tokens of a sequence
+    int width = 2;     // alternates
+    int head = 0;      // tokens that can be drafted: the first ones; 0 = all
+    Acceptance acceptance = Acceptance::kSameText;
+  };
+  // ResourceExhausted: no memory for keys and values.
+  static Result<std::unique_ptr<ModelSource>> Create(Params params);
+  const char* name() const override { return "model"; }
+  void Begin(std::span<const int> prompt, const SamplingParams& params) override;
+  Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
+  bool parallel() const override { return true; }
+  int capacity() const override { return cache_->capacity(); }
+  const exec::LoadedModel& model() const { return *model_; }
+  void SetBeside(bool beside) override {
+    model_->pool->SetActive(beside ? threads_beside_ : threads_alone_);
+  }
+  // Kernel threads while the target waits, and while it computes.
+  void SetThreads(int alone, int beside) {
+    threads_alone_ = alone;
+    threads_beside_ = beside;
+    SetBeside(false);
+  }
+
+ private:
+  ModelSource(Params params, std::unique_ptr<exec::KvCache> cache);
+  // Has the cache hold all of cached_ + pending_, and returns the last one's logits.
+  Result<std::span<const float>> Feed();
+
+  std::unique_ptr<exec::LoadedModel> model_;
+  std::unique_ptr<exec::KvCache> cache_;
+  std::unique_ptr<exec::Transformer> transformer_;
+  Drawer drawer_;
+  const int width_;
+  const Acceptance acceptance_;
+  int threads_alone_ = 1, threads_beside_ = 1;
+  std::vector<float> logits_;  // [V] where not all tokens can be drafted
+  std::size_t head_ = 0;       // tokens that can
+  std::size_t prompt_ = 0;     // tokens
+  std::vector<int> wanted_;    // the sequence and what was proposed behind it
+  std::vector<int> cached_;    // tokens in cache_
+};
+
+}  // namespace thermocline::spec

@@ -1,0 +1,63 @@
+#include "engine/spec/self_source.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace thermocline::spec {
+
+SelfSource::SelfSource(const Params& p)
+    : transformer_(p.transformer),
+      cache_(p.cache),
+      policies_(p.policies),
+      kept_(p.policies.size()),
+      drawer_(p.model.config.vocab_size, p.cache.capacity() + kProposalsMax),
+      acceptance_(p.acceptance) {
+  wanted_.reserve(static_cast<std::size_t>(p.cache.capacity()) + kProposalsMax);
+}
+
+void SelfSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
+  drawer_.Begin(prompt, params, 0, acceptance_ == Acceptance::kRejection);
+  prompt_ = prompt.size();
+}
+
+Status SelfSource::Propose(std::span<const int> sequence, const More& more, Draft& draft) {
+  exec::SparseFfn& ffn = transformer_.ffn();
+  exec::Auditor* const auditor = transformer_.auditor();
+  const int length = cache_.length();
+  transformer_.SetAuditor(nullptr);
+  ffn.SetCounting(false);
+  for (std::size_t l = 0; l < policies_.size(); ++l) {
+    kept_[l] = ffn.policy(static_cast<int>(l));
+    ffn.policy(static_cast<int>(l)) = policies_[l];
+  }
+  const Status drawn = Draw(sequence, more, draft);
+  for (std::size_t l = 0; l < policies_.size(); ++l) ffn.policy(static_cast<int>(l)) = kept_[l];
+  cache_.SetLength(std::min(length, cache_.length()));
+  ffn.SetCounting(true);
+  transformer_.SetAuditor(auditor);
+  return drawn;
+}
+
+Status SelfSource::Draw(std::span<const int> sequence, const More& more, Draft& draft) {
+  using exec::Transformer;
+  wanted_.assign(sequence.begin(), sequence.end());
+  for (int i = 0; i < draft.size; ++i) wanted_.push_back(draft[i].token);
+  while (draft.size < kProposalsMax && static_cast<int>(wanted_.size()) <= capacity() &&
+         more(draft)) {
+    const auto at = static_cast<std::size_t>(cache_.length());
+    const auto tokens = std::span<const int>(wanted_).subspan(at);
+    CHECK(tokens.size() >= 1 && tokens.size() <= kProposalsMax);
+    const auto logits = transformer_.Forward(tokens, cache_, Transformer::Logits::kLast,
+                                             Transformer::Step::kVerify);
+    RETURN_IF_ERROR(transformer_.status());
+    transformer_.EndVerify(0);  // a draft is no reason to keep a neuron in memory
+    drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
+    Proposal& proposal = draft[draft.size];
+    drawer_.Draw(logits, static_cast<int>(wanted_.size()), proposal);
+    wanted_.push_back(proposal.token);
+    ++draft.size;
+  }
+  return OkStatus();
+}
+
+}  // namespace thermocline::spec

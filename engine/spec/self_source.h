@@ -1,0 +1,41 @@
+// Drafts by the target itself, with an aggressive predictor and the neurons that are in memory: no
+// second model, and no flash reads while drafting. The keys and values of a draft lie where those
+// of its verification will.
+#pragma once
+
+#include <vector>
+
+#include "engine/exec/loaded_model.h"
+#include "engine/spec/model_source.h"
+
+namespace thermocline::spec {
+
+// Decode thread only: it shares transformer and cache with the target.
+class SelfSource final : public DraftSource {
+ public:
+  struct Params {
+    const exec::LoadedModel& model;
+    exec::Transformer& transformer;
+    exec::KvCache& cache;                   // the target's: all tokens of the sequence but the last
+    std::vector<exec::FfnPolicy> policies;  // [L] of a drafted token
+    Acceptance acceptance = Acceptance::kSameText;
+  };
+  explicit SelfSource(const Params& params);
+  const char* name() const override { return "self"; }
+  void Begin(std::span<const int> prompt, const SamplingParams& params) override;
+  Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
+  int capacity() const override { return cache_.capacity(); }
+
+ private:
+  Status Draw(std::span<const int> sequence, const More& more, Draft& draft);
+
+  exec::Transformer& transformer_;
+  exec::KvCache& cache_;
+  std::vector<exec::FfnPolicy> policies_, kept_;  // [L]
+  Drawer drawer_;
+  const Acceptance acceptance_;
+  std::size_t prompt_ = 0;   // tokens
+  std::vector<int> wanted_;  // the sequence and what was proposed behind it
+};
+
+}  // namespace thermocline::spec

@@ -1,0 +1,281 @@
+#include "engine/spec/set_up.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/base/hash.h"
+#include "engine/base/log.h"
+#include "engine/spec/model_source.h"
+#include "engine/spec/ngram_source.h"
+#include "engine/spec/self_source.h"
+
+namespace thermocline::spec {
+namespace {
+
+double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string SourceOf(const SpecOptions& options) {
+  if (!options.source.empty()) return options.source;
+  return options.draft.empty() ? "ngram" : "model";
+}
+
+base::Hash128 HashOf(const model::Vocabulary& vocabulary) {
+  base::Hasher hasher;
+  for (const std::string& token : vocabulary.tokens) {
+    hasher.Add(token);
+    hasher.Add(std::string_view("\0", 1));
+  }
+  return hasher.Digest();
+}
+
+Result<Acceptance> ParseAcceptance(const std::string& name) {
+  if (name == "same-text") return Acceptance::kSameText;
+  if (name == "rejection") return Acceptance::kRejection;
+  return base::InvalidArgument("spec.acceptance '", name,
+                               "' is unknown; it is same-text or rejection");
+}
+
+// The cheapest predictor that the target has, with a threshold that keeps few neurons.
+Result<std::vector<exec::FfnPolicy>> DraftPolicies(const exec::LoadedModel& target, double shift) {
+  std::vector<exec::FfnPolicy> policies;
+  for (std::size_t l = 0; l < target.weights->layers.size(); ++l) {
+    exec::FfnPolicy policy{.mode = FfnMode::kSign,
+                           .shift = static_cast<float>(shift),
+                           .resident_only = target.flash != nullptr};
+    const auto can = [&](FfnMode mode) {
+      return exec::CanRun(mode, target.config, target.weights->layers[l],
+                          &target.predictors->layers[l]);
+    };
+    if (!can(policy.mode).ok()) policy.mode = FfnMode::kLowRank;
+    const Status status = can(policy.mode);
+    if (!status.ok()) {
+      return base::FailedPrecondition(
+          "spec.source self: the model drafts for itself with a predictor, and layer ", l,
+          " has none: ", status.message());
+    }
+    policies.push_back(policy);
+  }
+  return policies;
+}
+
+}  // namespace
+
+Result<SpecMode> ParseMode(const std::string& name) {
+  for (const SpecMode mode : {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch,
+                              SpecMode::kExhaustive, SpecMode::kAuto}) {
+    if (name == SpecModeName(mode)) return mode;
+  }
+  return base::InvalidArgument(
+      "spec.mode '", name, "' is unknown; the modes are off, sync, branch, exhaustive and auto");
+}
+
+Status Validate(const SpecOptions& o) {
+  RETURN_IF_ERROR(ParseMode(o.mode).status());
+  RETURN_IF_ERROR(ParseAcceptance(o.acceptance).status());
+  const std::string source = SourceOf(o);
+  if (source != "model" && source != "ngram" && source != "self")
+    return base::InvalidArgument("spec.source '", source,
+                                 "' is unknown; drafts come from model, ngram or self");
+  if (source == "model" && o.draft.empty())
+    return base::InvalidArgument("spec.source model needs a draft model: give spec.draft");
+  if (source != "model" && !o.draft.empty())
+    return base::InvalidArgument("spec.draft ", o.draft, " is not used by spec.source ", source,
+                                 "; leave one of them out");
+  if (o.tokens_max < 0 || o.tokens_max > kDraftTokensMax)
+    return base::InvalidArgument("spec.tokens_max is ", o.tokens_max, "; a draft has at most ",
+                                 kDraftTokensMax, " tokens");
+  if (o.width < 1 || o.width > kAlternatesMax)
+    return base::InvalidArgument("spec.width is ", o.width, "; it must lie in [1, ", kAlternatesMax,
+                                 "]");
+  return OkStatus();
+}
+
+Result<LoadedDraft> LoadDraft(const SpecOptions& options, const exec::LoadOptions& target) {
+  LoadedDraft out;
+  if (options.mode == "off" || SourceOf(options) != "model") return out;
+  exec::LoadOptions load;
+  load.model = options.draft;
+  load.threads = options.threads > 0 ? options.threads : target.threads;
+  load.cpu_isa = target.cpu_isa;
+  load.kv_type = target.kv_type;
+  load.verify = target.verify;
+  load.memory.context_length = target.memory.context_length;
+  auto model = exec::LoadModel(load);
+  if (model.ok()) {
+    out.model = *std::move(model);
+    return out;
+  }
+  if (options.required) return model.status().Annotate("the draft model");
+  out.fallback = model.status().message();
+  return out;
+}
+
+Status CheckPair(const exec::LoadedModel& target, const exec::LoadedModel& draft) {
+  if (target.tokenizer == nullptr || draft.tokenizer == nullptr)
+    return base::InvalidArgument(draft.tokenizer == nullptr ? draft.path : target.path,
+                                 ": no vocabulary, so draft and target cannot be compared");
+  const auto& theirs = target.tokenizer->vocabulary();
+  const auto& ours = draft.tokenizer->vocabulary();
+  if (HashOf(theirs) != HashOf(ours)) {
+    const auto differ = std::mismatch(theirs.tokens.begin(), theirs.tokens.end(),
+                                      ours.tokens.begin(), ours.tokens.end());
+    const auto at = differ.first - theirs.tokens.begin();
+    const auto name = [](auto token, auto end) {
+      return token == end ? std::string("nothing") : "'" + *token + "'";
+    };
+    return base::InvalidArgument("the draft model ", draft.path, " has another vocabulary than ",
+                                 target.path, " (", ours.size(), " and ", theirs.size(),
+                                 " tokens): token ", at, " is ",
+                                 name(differ.second, ours.tokens.end()), " there and ",
+                                 name(differ.first, theirs.tokens.end()),
+                                 " here. A draft must share the target's vocabulary");
+  }
+  if (draft.config.vocab_size != target.config.vocab_size)
+    return base::InvalidArgument("the draft model ", draft.path, " has logits for ",
+                                 draft.config.vocab_size, " tokens, the target for ",
+                                 target.config.vocab_size);
+  if (draft.config.num_parameters() > target.config.num_parameters())
+    base::LogWarning("the draft model ", draft.path, " is larger (", draft.config.num_parameters(),
+                     " parameters) than ", target.path, " (", target.config.num_parameters(),
+                     "): drafting will cost more than it saves");
+  return OkStatus();
+}
+
+void AskOfTarget(const SpecOptions& options, exec::LoadOptions& target) {
+  if (options.mode == "off" || SourceOf(options) != "self") return;
+  target.ffn.also += target.ffn.also.empty() ? "sign" : ",sign";
+}
+
+Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
+  RETURN_IF_ERROR(Validate(p.options));
+  ASSIGN_OR_RETURN(const SpecMode mode, ParseMode(p.options.mode));
+  ASSIGN_OR_RETURN(const Acceptance acceptance, ParseAcceptance(p.options.acceptance));
+  std::unique_ptr<Speculation> out(new Speculation(p.options, mode));
+  out->cache_ = &p.cache;
+  out->target_ = std::make_unique<TransformerTarget>(p.transformer, p.cache, *p.target.pool);
+  if (mode != SpecMode::kOff) {
+    if (p.options.tokens_max + 2 > p.cache.capacity())
+      return base::InvalidArgument("spec.tokens_max is ", p.options.tokens_max,
+                                   ", beyond the context of ", p.cache.capacity(), " tokens");
+    RETURN_IF_ERROR(out->MakeSource(p));
+  }
+  if (out->source_ != nullptr) {
+    out->controller_ =
+        std::make_unique<Controller>(Controller::Params{.tokens_max = p.options.tokens_max,
+                                                        .fixed = p.options.fixed,
+                                                        .width = p.options.width,
+                                                        .free = out->source_->free(),
+                                                        .parallel = out->source_->parallel(),
+                                                        .threads = p.target.pool->threads()});
+  }
+  out->decoder_ = std::make_unique<Decoder>(Decoder::Params{.target = *out->target_,
+                                                            .sampler = p.sampler,
+                                                            .capacity = p.cache.capacity(),
+                                                            .source = out->source_.get(),
+                                                            .controller = out->controller_.get(),
+                                                            .acceptance = acceptance,
+                                                            .width = p.options.width});
+  out->decoder_->KeepRounds(p.options.rounds_max);
+  return out;
+}
+
+Status Speculation::MakeSource(Params& p) {
+  ASSIGN_OR_RETURN(const Acceptance acceptance, ParseAcceptance(options_.acceptance));
+  const std::string source = SourceOf(options_);
+  fallback_ = p.draft.fallback;
+  if (p.draft.model != nullptr) {
+    const Status fits = CheckPair(p.target, *p.draft.model);
+    if (!fits.ok() && options_.required) return fits;
+    if (!fits.ok()) fallback_ = fits.message();
+  }
+  if (source == "self") {
+    if (p.target.device_forward != nullptr)
+      return base::FailedPrecondition("spec.source self drafts on the CPU alone: --device cpu");
+    ASSIGN_OR_RETURN(auto policies, DraftPolicies(p.target, options_.self_shift));
+    source_ = std::make_unique<SelfSource>(SelfSource::Params{.model = p.target,
+                                                              .transformer = p.transformer,
+                                                              .cache = p.cache,
+                                                              .policies = std::move(policies),
+                                                              .acceptance = acceptance});
+    return OkStatus();
+  }
+  if (source == "model" && fallback_.empty()) {
+    draft_path_ = p.draft.model->path;
+    const int longest = p.draft.model->config.max_position_embeddings;
+    ASSIGN_OR_RETURN(auto model,
+                     ModelSource::Create({.model = std::move(p.draft.model),
+                                          .capacity = std::min(longest, p.cache.capacity()),
+                                          .width = options_.width,
+                                          .head = options_.head,
+                                          .acceptance = acceptance}));
+    model_ = model.get();
+    source_ = std::move(model);
+    return OkStatus();
+  }
+  if (!fallback_.empty())
+    base::LogWarning("no draft model, so drafts come from the text itself: ", fallback_);
+  source_ = std::make_unique<NgramSource>(p.cache.capacity());
+  return OkStatus();
+}
+
+void Speculation::WarmUp(int token, double seconds) {
+  if (source_ == nullptr) return;
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<int> tokens(kDraftTokensMax + 1, token);
+  const int longest = std::min(kDraftTokensMax + 1, cache_->capacity() - 1);
+  cache_->Clear();
+  // The first of each length warms up. A long one says more than none, so lengths come first.
+  for (const bool counts : {false, true, true, true, true}) {
+    for (const int length : {1, 2, 3, 5, 9, 16}) {
+      if (length > longest || SecondsSince(begin) > seconds) break;
+      const auto start = std::chrono::steady_clock::now();
+      const auto step = target_->Step(std::span(tokens).first(static_cast<std::size_t>(length)));
+      if (!step.ok()) break;
+      if (counts) controller_->AddStep(length, SecondsSince(start));
+      target_->Keep(length);
+      cache_->Clear();
+    }
+  }
+  if (model_ != nullptr) MeasureDraft(token, seconds / 2);
+  cache_->Clear();
+}
+
+void Speculation::MeasureDraft(int token, double seconds) {
+  const std::vector<int> prompt(4, token);
+  const int all = model_->model().pool->threads();
+  const auto begin = std::chrono::steady_clock::now();
+  Draft draft;
+  const auto more = [](const Draft& d) { return d.size < 8; };
+  // Seconds of a token, the least of a few.
+  const auto measure = [&](int threads) {
+    double least = 1e9;
+    model_->SetThreads(threads, 1);
+    for (int i = 0; i < 6 && (i < 2 || SecondsSince(begin) < seconds); ++i) {
+      draft.Clear();
+      model_->Begin(prompt, {.temperature = 0, .logit_bias = {}});
+      const auto start = std::chrono::steady_clock::now();
+      if (!model_->Propose(prompt, more, draft).ok() || draft.size == 0) break;
+      if (i > 0) least = std::min(least, SecondsSince(start) / draft.size);
+    }
+    return least;
+  };
+  const double one = measure(1);
+  const double many = options_.threads == 0 && all > 1 ? measure(all) : 1e9;
+  const bool alone = options_.threads == 0 ? one <= many : false;
+  model_->SetThreads(alone ? 1 : all, options_.threads > 0 ? all : 1);
+  controller_->AddDraftToken(std::min(one, many));
+}
+
+SpecStats Speculation::Stats() const {
+  SpecStats stats = decoder_->stats();
+  stats.used = source_ != nullptr;
+  stats.mode = SpecModeName(mode_);
+  stats.source = source_ != nullptr ? source_->name() : "";
+  stats.draft = draft_path_;
+  stats.fallback = fallback_;
+  return stats;
+}
+
+}  // namespace thermocline::spec

@@ -1,0 +1,77 @@
+// From what is asked for to what drafts: options checked, the draft model loaded and compared with
+// the target, times measured.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/exec/loaded_model.h"
+#include "engine/spec/decoder.h"
+#include "engine/spec/draft_source.h"
+
+namespace thermocline::spec {
+
+// InvalidArgument with the option's name, its value and what it may be.
+Result<SpecMode> ParseMode(const std::string& name);
+Status Validate(const SpecOptions& options);
+
+// The draft model of `options`, if it has one; it takes kernels and threads as the target does.
+// `fallback` says why there is none though it was asked for, which is an error (that of
+// exec::LoadModel) where options.required.
+struct LoadedDraft {
+  std::unique_ptr<exec::LoadedModel> model;
+  std::string fallback;
+};
+Result<LoadedDraft> LoadDraft(const SpecOptions& options, const exec::LoadOptions& target);
+
+// Whether `draft` can draft for `target`: InvalidArgument with the first token that differs.
+// Warns of a draft that is larger than its target.
+Status CheckPair(const exec::LoadedModel& target, const exec::LoadedModel& draft);
+
+// What the draft needs of the target's loading: the predictor of self.
+void AskOfTarget(const SpecOptions& options, exec::LoadOptions& target);
+
+// Everything that decodes with drafts. Decode thread only, but for its making.
+class Speculation {
+ public:
+  struct Params {
+    const SpecOptions& options;
+    LoadedDraft draft;
+    const exec::LoadedModel& target;
+    exec::Transformer& transformer;  // of the target; with logits for kDraftTokensMax + 1 tokens
+    exec::KvCache& cache;            // of the target
+    exec::Sampler& sampler;
+  };
+  // Errors of Validate, CheckPair (where the draft is required), and FailedPrecondition where the
+  // target cannot draft for itself.
+  static Result<std::unique_ptr<Speculation>> Create(Params params);
+
+  // Measures steps of the target and of the draft on `tokens`' beginning, for at most about
+  // `seconds`; leaves the cache empty. Without an end of it in the first second or so: a target on
+  // a slow device is measured on line.
+  void WarmUp(int token, double seconds);
+
+  // The decoder of every request; without a source where the mode is off.
+  Decoder& decoder() { return *decoder_; }
+  SpecMode mode() const { return mode_; }
+  int tokens_max() const { return options_.tokens_max; }
+  // Of all requests so far, as of the last End.
+  SpecStats Stats() const;
+
+ private:
+  Speculation(const SpecOptions& options, SpecMode mode) : options_(options), mode_(mode) {}
+  Status MakeSource(Params& params);
+  void MeasureDraft(int token, double seconds);
+
+  const SpecOptions options_;
+  const SpecMode mode_;
+  std::string draft_path_, fallback_;
+  std::unique_ptr<TransformerTarget> target_;
+  exec::KvCache* cache_ = nullptr;
+  std::unique_ptr<DraftSource> source_;
+  class ModelSource* model_ = nullptr;  // the source, if it is one
+  std::unique_ptr<Controller> controller_;
+  std::unique_ptr<Decoder> decoder_;
+};
+
+}  // namespace thermocline::spec

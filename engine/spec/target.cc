@@ -1,0 +1,23 @@
+#include "engine/spec/target.h"
+
+namespace thermocline::spec {
+
+using exec::Transformer;
+
+Result<std::span<const float>> TransformerTarget::Step(std::span<const int> tokens) {
+  stepped_ = static_cast<int>(tokens.size());
+  const bool one = stepped_ == 1;
+  const auto logits = transformer_.Forward(
+      tokens, cache_, one ? Transformer::Logits::kLast : Transformer::Logits::kAll,
+      one ? Transformer::Step::kDecode : Transformer::Step::kVerify);
+  if (!transformer_.status().ok()) return transformer_.status();
+  return logits;
+}
+
+void TransformerTarget::Keep(int kept) {
+  if (stepped_ == 1) return;  // the step ended itself
+  cache_.SetLength(cache_.length() - stepped_ + kept);
+  transformer_.EndVerify(kept);
+}
+
+}  // namespace thermocline::spec

@@ -1,0 +1,43 @@
+// The model whose text it is, as the decoder sees it.
+#pragma once
+
+#include <span>
+
+#include "engine/base/status.h"
+#include "engine/exec/kv_cache.h"
+#include "engine/exec/transformer.h"
+
+namespace thermocline::spec {
+
+// Decode thread only. A seam: tests put tables of toy models behind it.
+class Target {
+ public:
+  virtual ~Target() = default;
+  // Computes `tokens` behind those that are kept. Logits [T, V], until the next call. Errors as
+  // exec::Transformer::status; then nothing was added.
+  // Requires: 1 <= T <= kDraftTokensMax + 1.
+  virtual Result<std::span<const float>> Step(std::span<const int> tokens) = 0;
+  // Of the last step's tokens the first `kept` stay, the others never were.
+  virtual void Keep(int kept) = 0;
+  // Threads that a step uses; the others are left to the draft. Until it is called again.
+  virtual void SetThreads(int threads) = 0;
+  virtual int threads() const = 0;  // all there are
+};
+
+class TransformerTarget final : public Target {
+ public:
+  TransformerTarget(exec::Transformer& transformer, exec::KvCache& cache, base::WorkerPool& pool)
+      : transformer_(transformer), cache_(cache), pool_(pool) {}
+  Result<std::span<const float>> Step(std::span<const int> tokens) override;
+  void Keep(int kept) override;
+  void SetThreads(int threads) override { pool_.SetActive(threads); }
+  int threads() const override { return pool_.threads(); }
+
+ private:
+  exec::Transformer& transformer_;
+  exec::KvCache& cache_;
+  base::WorkerPool& pool_;
+  int stepped_ = 0;  // tokens of the last step
+};
+
+}  // namespace thermocline::spec

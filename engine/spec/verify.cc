@@ -1,0 +1,54 @@
+#include "engine/spec/verify.h"
+
+#include <algorithm>
+
+namespace thermocline::spec {
+namespace {
+
+// max(0, p - q) into `residual`, tokens ascending. Tokens that are p's have room in the weights,
+// which hold p - q by token before what is left of them is moved to the front.
+void Residual(const exec::Distribution& p, const exec::Distribution& q,
+              exec::Distribution& residual) {
+  residual.Clear();
+  const int last = *std::max_element(p.tokens.begin(), p.tokens.end());
+  auto& weights = residual.weights;
+  weights.assign(static_cast<std::size_t>(last) + 1, 0);
+  for (std::size_t i = 0; i < p.size(); ++i)
+    weights[static_cast<std::size_t>(p.tokens[i])] = p.weights[i] / p.total;
+  for (std::size_t i = 0; i < q.size(); ++i)
+    if (q.tokens[i] <= last)
+      weights[static_cast<std::size_t>(q.tokens[i])] -= q.weights[i] / q.total;
+  for (std::size_t token = 0; token < weights.size(); ++token) {
+    const double weight = weights[token];
+    if (weight <= 0) continue;
+    weights[residual.tokens.size()] = weight;
+    residual.tokens.push_back(static_cast<int>(token));
+    residual.total += weight;
+  }
+  weights.resize(residual.tokens.size());
+}
+
+}  // namespace
+
+Verdict Judge(const exec::Distribution& target, const Proposal& proposal, Acceptance acceptance,
+              const exec::Chance& chance, std::uint64_t position, exec::Distribution& scratch) {
+  const exec::Distribution& draft = proposal.distribution;
+  if (acceptance == Acceptance::kSameText || draft.size() == 0) {
+    const int token = Choose(target, chance, position);
+    return {token == proposal.token, token};
+  }
+  const double p = target.Probability(proposal.token), q = draft.Probability(proposal.token);
+  if (p >= q || chance.Accept(p / q, position)) return {true, proposal.token};
+  Residual(target, draft, scratch);
+  if (scratch.size() == 0) {  // p is q but for rounding
+    if (p > 0) return {true, proposal.token};
+    return {false, chance.Pick(target, position, exec::Stream::kCorrection)};
+  }
+  return {false, chance.Pick(scratch, position, exec::Stream::kCorrection)};
+}
+
+int Choose(const exec::Distribution& target, const exec::Chance& chance, std::uint64_t position) {
+  return chance.Pick(target, position, exec::Stream::kToken);
+}
+
+}  // namespace thermocline::spec

@@ -1,0 +1,42 @@
+// What the target's distribution makes of a proposed token.
+//
+// Both rules give tokens of the target's distribution p, whatever the draft's q is:
+//   same text   the token is the target's own draw, Pick(p); a proposal x is accepted if it is that
+//               token. A seed gives the text of plain decoding. Drafts draw with the same numbers
+//               (distribution.h), so a proposal is accepted with at least (1 - TV) / (1 + TV).
+//   rejection   x is accepted with min(1, p(x) / q(x)); otherwise the token is drawn from the
+//               residual max(0, p - q). Accepts with 1 - TV, which no rule exceeds; the text of a
+//               seed depends on the draft.
+// TV is the total variation between p and q. docs/speculation-sampling.md has the figures.
+//
+// Rejection asks one thing of its caller: whether a proposal is judged must not depend on the token
+// that was drawn for it or behind it. Who judges likely tokens alone bends the distribution.
+//
+// Source: Leviathan et al. 2023, Chen et al. 2023 (rejection); Daliri et al. 2025 (same text).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/spec/draft.h"
+
+namespace thermocline::spec {
+
+enum class Acceptance { kSameText, kRejection };
+
+struct Verdict {
+  bool accepted;
+  int token;  // that comes at this position: the proposal's if it is accepted
+};
+
+// Judges a proposal for `position` (tokens before it). A proposal without a distribution is judged
+// by same text, which is rejection with q(x) = 1. `scratch` is written over; nothing allocates once
+// it has been reserved for V tokens.
+// Requires: `target` is not empty; a proposal's distribution is what Pick(q, position, kToken) drew
+// the token from.
+Verdict Judge(const exec::Distribution& target, const Proposal& proposal, Acceptance acceptance,
+              const exec::Chance& chance, std::uint64_t position, exec::Distribution& scratch);
+
+// The token at `position` where none is proposed.
+int Choose(const exec::Distribution& target, const exec::Chance& chance, std::uint64_t position);
+
+}  // namespace thermocline::spec

@@ -1,0 +1,67 @@
+// A target and a draft of a few tokens, whose logits are made up for each sequence.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "engine/exec/distribution.h"
+#include "tests/engine/spec/enumerate.h"
+
+namespace thermocline::spec {
+
+inline constexpr int kToyEnd = 0;  // the token that ends a text
+
+// How the draft's distributions lie to the target's.
+enum class ToyPair { kEqual, kNear, kUnrelated, kDisjoint, kCertainDraft, kCertainTarget };
+inline constexpr ToyPair kToyPairs[] = {ToyPair::kEqual,        ToyPair::kNear,
+                                        ToyPair::kUnrelated,    ToyPair::kDisjoint,
+                                        ToyPair::kCertainDraft, ToyPair::kCertainTarget};
+
+struct Toy {
+  int vocab_size = 5;
+  ToyPair pair = ToyPair::kUnrelated;
+  std::uint64_t seed = 1;
+
+  // [V] behind `sequence`.
+  std::vector<float> Target(const Tokens& sequence) const {
+    return Logits(sequence, false, pair == ToyPair::kCertainTarget);
+  }
+  std::vector<float> Draft(const Tokens& sequence) const {
+    auto logits = Logits(sequence, pair != ToyPair::kEqual && pair != ToyPair::kNear,
+                         pair == ToyPair::kCertainDraft);
+    for (std::size_t i = 0; i < logits.size() && pair == ToyPair::kNear; ++i)
+      logits[i] += 0.3F * Noise(sequence, i + 100);
+    return logits;
+  }
+
+ private:
+  // In [-1, 1), by sequence and token.
+  float Noise(const Tokens& sequence, std::size_t token) const {
+    std::uint64_t hash = seed * 0x9E3779B97F4A7C15U + token;
+    const auto mix = [&hash] {
+      hash = (hash ^ (hash >> 31)) * 0xBF58476D1CE4E5B9U;
+      hash ^= hash >> 29;
+    };
+    mix();
+    for (const int t : sequence) {
+      hash += static_cast<std::uint64_t>(t) + 1;
+      mix();
+    }
+    mix();
+    return static_cast<float>(hash >> 40) * 0x1p-23F - 1;
+  }
+  std::vector<float> Logits(const Tokens& sequence, bool other, bool certain) const {
+    std::vector<float> logits(static_cast<std::size_t>(vocab_size));
+    const std::size_t parity = other ? 1 : 0, shift = other ? 50 : 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = 2 * Noise(sequence, i + shift) + (certain && i == 3 ? 200.0F : 0.0F);
+      if (pair == ToyPair::kDisjoint && i % 2 != parity)
+        logits[i] = -std::numeric_limits<float>::infinity();
+    }
+    return logits;
+  }
+};
+
+}  // namespace thermocline::spec

@@ -1,0 +1,294 @@
+// Draft, then verify: every sequence comes with the probability that plain decoding gives it.
+#include "engine/spec/verify.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/exec/sampler.h"
+#include "tests/engine/spec/enumerate.h"
+#include "tests/engine/spec/toy.h"
+
+namespace thermocline::spec {
+namespace {
+
+using exec::Chance;
+using exec::Distribution;
+using exec::Sampler;
+using exec::Stream;
+
+// Rounding of doubles, a few per token.
+constexpr long double kTolerance = 1e-15L;
+const Tokens kPrompt = {1, 2};
+
+using Rule = std::function<Verdict(const Distribution& target, const Proposal&, const Chance&,
+                                   std::uint64_t position)>;
+
+Rule RuleOf(Acceptance acceptance) {
+  return [acceptance](const Distribution& target, const Proposal& proposal, const Chance& chance,
+                      std::uint64_t position) {
+    Distribution scratch;
+    return Judge(target, proposal, acceptance, chance, position, scratch);
+  };
+}
+
+// A text that grows to `length` tokens, or to the end token.
+class ToyText {
+ public:
+  ToyText(const Toy& toy, const SamplingParams& params, std::size_t length)
+      : toy_(toy), target_(toy.vocab_size, 16), draft_(toy.vocab_size, 16), length_(length) {
+    target_.Begin(params, kPrompt);
+    draft_.Begin(params, kPrompt);
+  }
+  bool ended() const {
+    return sequence_.size() == kPrompt.size() + length_ ||
+           (sequence_.size() > kPrompt.size() && sequence_.back() == kToyEnd);
+  }
+  Tokens text() const { return {sequence_.begin() + kPrompt.size(), sequence_.end()}; }
+  std::uint64_t position() const { return sequence_.size(); }
+  const Distribution& Target() { return target_.Compute(toy_.Target(sequence_)); }
+  void Push(int token) {
+    sequence_.push_back(token);
+    target_.Accept(token);
+    draft_.Accept(token);
+  }
+  // The draft's next `count` tokens. `drawn`: with their distributions; else a guess from nowhere.
+  std::vector<Proposal> Propose(int count, bool drawn, const Chance& chance) {
+    std::vector<Proposal> out;
+    Tokens ahead = sequence_;
+    for (int i = 0; i < count; ++i) {
+      Proposal proposal;
+      const Distribution& q = draft_.Compute(toy_.Draft(ahead));
+      if (drawn) proposal.distribution = q;
+      proposal.token = drawn ? chance.Pick(q, ahead.size(), Stream::kToken)
+                             : static_cast<int>(ahead.size() * 3 + toy_.seed) % toy_.vocab_size;
+      draft_.Accept(proposal.token);
+      ahead.push_back(proposal.token);
+      out.push_back(proposal);
+    }
+    for (int i = 0; i < count; ++i) draft_.Retract();
+    return out;
+  }
+
+ private:
+  const Toy& toy_;
+  Sampler target_, draft_;
+  std::size_t length_;
+  Tokens sequence_ = kPrompt;
+};
+
+struct Case {
+  Toy toy = {};
+  SamplingParams params = {};
+  std::size_t length = 3;
+  int draft = 2;        // tokens of a draft
+  bool drawn = true;    // proposals have distributions
+  bool adapts = false;  // a token more after a draft that was accepted, one less after another
+};
+
+Outcomes Plain(const Case& c) {
+  return Enumerate([&c](const Chance& chance) {
+    ToyText text(c.toy, c.params, c.length);
+    while (!text.ended()) text.Push(Choose(text.Target(), chance, text.position()));
+    return text.text();
+  });
+}
+
+Tokens DraftThenVerify(const Case& c, const Rule& rule, const Chance& chance) {
+  ToyText text(c.toy, c.params, c.length);
+  int count = c.draft;
+  while (!text.ended()) {
+    bool accepted = true;
+    for (const Proposal& proposal : text.Propose(count, c.drawn, chance)) {
+      const Verdict verdict = rule(text.Target(), proposal, chance, text.position());
+      text.Push(verdict.token);
+      accepted = verdict.accepted;
+      if (!accepted || text.ended()) break;
+    }
+    if (accepted && !text.ended()) text.Push(Choose(text.Target(), chance, text.position()));
+    if (c.adapts) count = accepted ? std::min(count + 1, 3) : std::max(count - 1, 0);
+  }
+  return text.text();
+}
+
+Outcomes Speculative(const Case& c, const Rule& rule) {
+  return Enumerate([&](const Chance& chance) { return DraftThenVerify(c, rule, chance); });
+}
+
+void ExpectTheTargetsDistribution(const Case& c, const std::string& what) {
+  const Outcomes plain = Plain(c);
+  for (const Acceptance acceptance : {Acceptance::kSameText, Acceptance::kRejection}) {
+    const auto [difference, tokens] = Difference(plain, Speculative(c, RuleOf(acceptance)));
+    EXPECT_LE(difference, kTolerance)
+        << what << ", pair " << static_cast<int>(c.toy.pair) << ", draft " << c.draft << ", rule "
+        << static_cast<int>(acceptance) << ", " << testing::PrintToString(tokens);
+  }
+}
+
+std::vector<SamplingParams> Samplings() {
+  const float banned = -std::numeric_limits<float>::infinity();
+  return {{.logit_bias = {}},
+          {.temperature = 0.6, .logit_bias = {}},
+          {.temperature = 0, .logit_bias = {}},
+          {.temperature = 1.5, .top_k = 3, .logit_bias = {}},
+          {.top_p = 0.7, .logit_bias = {}},
+          {.min_p = 0.3, .logit_bias = {}},
+          {.repetition_penalty = 1.7, .logit_bias = {}},
+          {.presence_penalty = 1.1, .frequency_penalty = 0.7, .logit_bias = {}},
+          {.logit_bias = {{3, 1.5F}, {1, -100.0F}, {2, banned}}},
+          {.temperature = 0.8,
+           .top_k = 4,
+           .top_p = 0.9,
+           .min_p = 0.05,
+           .repetition_penalty = 1.2,
+           .presence_penalty = 0.3,
+           .frequency_penalty = 0.2,
+           .logit_bias = {{4, 0.7F}}}};
+}
+
+TEST(Enumeration, PlainDecodingGivesTheProductOfTheProbabilities) {
+  const Case c{.toy = {.vocab_size = 8}, .params = {.top_p = 0.95, .logit_bias = {}}};
+  Outcomes products;
+  const std::function<void(const Tokens&, long double)> extend = [&](const Tokens& text,
+                                                                     long double probability) {
+    ToyText from(c.toy, c.params, c.length);
+    for (const int token : text) from.Push(token);
+    if (from.ended()) {
+      products[text] = probability;
+      return;
+    }
+    const Distribution& p = from.Target();
+    long double total = 0;
+    for (const double weight : p.weights) total += weight;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      Tokens next = text;
+      next.push_back(p.tokens[i]);
+      extend(next, probability * p.weights[i] / total);
+    }
+  };
+  extend({}, 1);
+  const Outcomes plain = Plain(c);
+  EXPECT_GT(plain.size(), 100u);
+  EXPECT_LE(Difference(plain, products).first, 1e-18L);
+  EXPECT_LE(std::abs(Total(plain) - 1), 1e-17L);
+}
+
+TEST(Verify, GivesTheTargetsDistribution) {
+  for (const SamplingParams& params : Samplings())
+    for (const ToyPair pair : kToyPairs)
+      ExpectTheTargetsDistribution({.toy = {.pair = pair}, .params = params, .draft = 2}, "drawn");
+  for (const int draft : {1, 3})
+    ExpectTheTargetsDistribution({.params = {.logit_bias = {}}, .draft = draft}, "drawn");
+}
+
+TEST(Verify, GivesTheTargetsDistributionToProposalsFromNowhere) {
+  for (const SamplingParams& params : Samplings())
+    for (const int draft : {1, 3})
+      ExpectTheTargetsDistribution({.params = params, .draft = draft, .drawn = false}, "guessed");
+}
+
+TEST(Verify, GivesTheTargetsDistributionToLongerTextsAndMoreTokens) {
+  for (const std::uint64_t seed : {2, 3, 4}) {
+    ExpectTheTargetsDistribution(
+        {.toy = {.vocab_size = 4, .seed = seed}, .length = 4, .draft = 2, .adapts = true},
+        "four tokens");
+    ExpectTheTargetsDistribution(
+        {.toy = {.vocab_size = 8, .pair = ToyPair::kNear, .seed = seed}, .length = 2, .draft = 2},
+        "eight words");
+  }
+}
+
+// The enumeration can fail: rules that look right and are not.
+TEST(Verify, WrongRulesAreFound) {
+  const Rule right = RuleOf(Acceptance::kRejection);
+  const auto judged = [](bool residual_left_out, Stream correction) -> Rule {
+    return [=](const Distribution& target, const Proposal& x, const Chance& chance,
+               std::uint64_t position) -> Verdict {
+      const double p = target.Probability(x.token), q = x.distribution.Probability(x.token);
+      if (chance.Accept(std::min(1.0, p / q), position)) return {true, x.token};
+      Distribution from;
+      for (std::size_t i = 0; i < target.size(); ++i) {
+        const int token = target.tokens[i];
+        const double left =
+            target.Probability(token) - (residual_left_out ? 0 : x.distribution.Probability(token));
+        if (left > 0) from.Add(token, left);
+      }
+      return {false, chance.Pick(from, position, correction)};
+    };
+  };
+  // Proposals that the draft thinks unlikely are not judged: the choice depends on the token drawn.
+  const auto choosy = [](Acceptance acceptance) -> Rule {
+    return [acceptance](const Distribution& target, const Proposal& x, const Chance& chance,
+                        std::uint64_t position) -> Verdict {
+      if (x.distribution.Probability(x.token) > 0.3)
+        return RuleOf(acceptance)(target, x, chance, position);
+      return {false, Choose(target, chance, position)};
+    };
+  };
+  const Rule believing = [](const Distribution&, const Proposal& x, const Chance&,
+                            std::uint64_t) -> Verdict {
+    return {true, x.token};
+  };
+  for (const ToyPair pair : {ToyPair::kNear, ToyPair::kUnrelated}) {
+    const Case c{.toy = {.pair = pair}};
+    const Outcomes plain = Plain(c);
+    const auto error = [&](const Rule& rule) {
+      return Difference(plain, Speculative(c, rule)).first;
+    };
+    EXPECT_LE(error(right), kTolerance);
+    EXPECT_LE(error(judged(false, Stream::kCorrection)), kTolerance);
+    EXPECT_GT(error(judged(true, Stream::kCorrection)), 1e-3L);
+    EXPECT_GT(error(judged(false, Stream::kToken)), 1e-3L);
+    EXPECT_GT(error(choosy(Acceptance::kRejection)), 1e-3L);
+    EXPECT_GT(error(believing), 1e-3L);
+    EXPECT_LE(error(choosy(Acceptance::kSameText)), kTolerance);
+  }
+}
+
+// What same text promises beyond the distribution: the very tokens, for every seed.
+TEST(Verify, SameTextGivesPlainDecodingsTokens) {
+  for (const ToyPair pair : kToyPairs) {
+    const Case c{.toy = {.vocab_size = 8, .pair = pair}, .length = 8, .draft = 3, .adapts = true};
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      const exec::SeededChance chance(seed);
+      ToyText plain(c.toy, c.params, c.length);
+      while (!plain.ended()) plain.Push(Choose(plain.Target(), chance, plain.position()));
+      EXPECT_EQ(DraftThenVerify(c, RuleOf(Acceptance::kSameText), chance), plain.text());
+    }
+  }
+}
+
+TEST(Verify, EqualDistributionsAreAccepted) {
+  Distribution p, scratch;
+  for (int token = 0; token < 7; ++token) p.Add(token, 0.1 + token);
+  Proposal x{.distribution = {}};
+  for (int token = 6; token >= 0; --token) x.distribution.Add(token, (0.1 + token) * 3);
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    const exec::SeededChance chance(seed);
+    x.token = chance.Pick(x.distribution, 5, Stream::kToken);
+    for (const Acceptance acceptance : {Acceptance::kSameText, Acceptance::kRejection}) {
+      const Verdict verdict = Judge(p, x, acceptance, chance, 5, scratch);
+      EXPECT_TRUE(verdict.accepted);
+      EXPECT_EQ(verdict.token, x.token);
+    }
+  }
+}
+
+TEST(Verify, ATokenThatTheTargetDoesNotKeepNeverComes) {
+  Distribution p, scratch;
+  p.Add(4, 2);
+  p.Add(2, 1);
+  Proposal x{.token = 9, .distribution = {}};
+  for (const double share : {1.0, 0.5, 1e-17}) {  // the last is lost in rounding
+    x.distribution.Clear();
+    x.distribution.Add(4, 2);
+    x.distribution.Add(2, 1);
+    x.distribution.Add(9, 3 * share);
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      const Verdict v = Judge(p, x, Acceptance::kRejection, exec::SeededChance(seed), 0, scratch);
+      EXPECT_FALSE(v.accepted);
+      EXPECT_TRUE(v.token == 4 || v.token == 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace thermocline::spec
