@@ -35,9 +35,11 @@ class Learned {
     phi_.Add(r.k, r.n);
     const auto known = static_cast<int>(r.confidence.size());
     for (int j = 0; j < known && j <= r.k; ++j) {
+      if (j == r.n && r.rank < 0) break;
       const bool accepted = j < r.n ? j < r.k : r.rank == 1;
       classes_[At(r.confidence[At(j)])].Add(accepted);
     }
+    if (r.rank < 0) return;
     if (r.k == r.n) next_.Add(r.rank == 1);
     const bool refused = r.k < r.n || r.rank != 1;
     const int other = r.k == r.n && r.rank > 0 ? r.rank - 1 : r.rank;
@@ -86,7 +88,7 @@ class Learned {
 
 // Branches that come before the outcome; among equals the longer first, then the lower rank.
 int Place(const Table& table, const RecordedRound& r) {
-  if (r.rank == 0) return std::numeric_limits<int>::max();
+  if (r.rank <= 0) return std::numeric_limits<int>::max();
   const double own = table[At(r.k)][At(r.rank - 1)];
   if (own <= 0) return std::numeric_limits<int>::max();
   int before = 0;
@@ -120,7 +122,7 @@ HitCounts CountHits(std::span<const RecordedRound> rounds) {
   Learned all(kHindsightShrink), before(kShrink);
   for (const RecordedRound& r : rounds) {
     CHECK(r.n > 0 && r.n <= kDraftTokensMax && r.k >= 0 && r.k <= r.n);
-    CHECK(r.rank >= 0 && r.rank <= kRanksMax);
+    CHECK(r.rank >= -1 && r.rank <= kRanksMax);
     all.Add(r);
     if (r.rank > 0) ++shares[At(r.n)][At(r.k)][At(r.rank - 1)];
   }

@@ -27,9 +27,10 @@ namespace thermocline::spec {
 struct RecordedRound {
   int n = 0;  // tokens drafted, [1, kDraftTokensMax]
   int k = 0;  // accepted
-  // Of the token behind them among the draft's guesses there, from 1; 0: none of them. Behind
-  // k < n the guesses are the draft's other tokens; behind n its next token, then the others.
-  int rank = 0;                      // [0, kRanksMax]
+  // Of the token behind them among the draft's guesses there, from 1; 0: none of them; -1: there
+  // were none, or it is not known. Behind k < n the guesses are the draft's other tokens; behind n
+  // its next token, then the others.
+  int rank = 0;                      // [-1, kRanksMax]
   std::vector<int> confidence = {};  // classes of the n tokens, and of the next if known; or empty
 };
 
@@ -41,7 +42,8 @@ inline constexpr HitPolicy kHitPolicies[] = {HitPolicy::kOurs, HitPolicy::kPhi, 
                                              HitPolicy::kOracle, HitPolicy::kHindsight};
 const char* HitPolicyName(HitPolicy policy);
 
-// [policy][w - 1]: rounds that hit with w branches.
+// [policy][w - 1]: rounds that hit with w branches. Those of rank -1 do not, and only tell of
+// lengths.
 using HitCounts = std::array<std::array<int, kBranchesMax>, std::size(kHitPolicies)>;
 
 // Requires: rounds as above.

@@ -100,7 +100,9 @@ Status PlanDraft(const PlanDraftOptions& o) {
   }
   if (!o.rounds.empty()) {
     ASSIGN_OR_RETURN(const auto rounds, ReadRounds(o.rounds));
-    hits = {.rounds = static_cast<int>(rounds.size()), .counts = spec::CountHits(rounds)};
+    const auto known = [](const spec::RecordedRound& round) { return round.rank >= 0; };
+    hits = {.rounds = static_cast<int>(std::count_if(rounds.begin(), rounds.end(), known)),
+            .counts = spec::CountHits(rounds)};
   }
   if (!o.plot.empty()) {
     ASSIGN_OR_RETURN(const auto svg, base::FileWriter::Create(o.plot));

@@ -104,7 +104,10 @@ Result<spec::RecordedRound> ReadRound(const Json& value, const std::string& wher
   spec::RecordedRound round;
   ASSIGN_OR_RETURN(round.n, reader.Integer("n", 0, kDraftTokensMax));
   ASSIGN_OR_RETURN(round.k, reader.Integer("k", 0, round.n));
-  ASSIGN_OR_RETURN(round.rank, reader.Integer("rank", 0, spec::kRanksMax));
+  round.rank = -1;
+  if (value.Find("rank") != nullptr) {
+    ASSIGN_OR_RETURN(round.rank, reader.Integer("rank", -1, spec::kRanksMax));
+  }
   if (value.Find("confidence") == nullptr) return round;
   ASSIGN_OR_RETURN(const Json::Array* classes, reader.List("confidence"));
   for (const Json& entry : *classes) {
@@ -197,7 +200,9 @@ Result<std::vector<spec::RecordedRound>> ReadRounds(const std::string& path) {
                      ReadRound(list[i], StrCat(path, ": round ", i + 1)));
     if (round.n > 0) rounds.push_back(std::move(round));
   }
-  if (rounds.empty()) return InvalidArgument(path, ": no round with a draft");
+  const auto known = [](const spec::RecordedRound& round) { return round.rank >= 0; };
+  if (!std::any_of(rounds.begin(), rounds.end(), known))
+    return InvalidArgument(path, ": no round with a draft and a guess of the token behind it");
   return rounds;
 }
 

@@ -20,7 +20,8 @@ Status CheckPhi(const spec::Phi& phi, const std::string& where);
 // The same unless they are shares that sum to 1 at most.
 Status CheckHits(const std::vector<double>& hits, const std::string& where);
 
-// Rounds with a draft: the member "rounds" of such a report, or one object a line.
+// Rounds with a draft, at least one of a known rank: the member "rounds" of such a report, or one
+// object a line.
 Result<std::vector<spec::RecordedRound>> ReadRounds(const std::string& path);
 
 }  // namespace thermocline::tools

@@ -33,7 +33,7 @@ struct DraftPlan {
 };
 DraftPlan MakeDraftPlan(const spec::PairModel& pair, int width);
 
-// Hits among so many rounds.
+// Hits among so many rounds, those of a known rank.
 struct HitReport {
   int rounds = 0;
   spec::HitCounts counts = {};

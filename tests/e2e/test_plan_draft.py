@@ -82,7 +82,8 @@ def make_rounds(count, seed=1):
 
 def test_hit_rates_of_recorded_rounds(tmp_path):
     rounds, lines, report = list(make_rounds(2000)), tmp_path / "rounds.jsonl", tmp_path / "bench.json"
-    lines.write_text("\n".join(map(json.dumps, [{"n": 0, "k": 0, "rank": 0}] + rounds)) + "\n")
+    unknown = [{"n": 0, "k": 0, "rank": 0}, {"n": 5, "k": 2, "rank": None, "confidence": [1, 1, 0, 0, 0]}]
+    lines.write_text("\n".join(map(json.dumps, rounds + unknown)) + "\n")
     report.write_text(json.dumps({"pair": PAIR, "rounds": rounds}))
     hits = run_json("plan", "--draft", "--rounds", lines)
     assert set(hits) == {"hit_rates"} and hits["hit_rates"]["rounds"] == 2000
@@ -134,11 +135,11 @@ def test_refusals_say_what_to_do(tmp_path):
     assert "--draft" in run("plan", "--acceptance", 0.5, check=False).stderr.decode()  # for what it is
     assert "--draft" in run("plan", "tidepool", "--draft", check=False).stderr.decode()
     rounds = tmp_path / "rounds.jsonl"
-    for line, words in (('{"n": 4, "k": 5, "rank": 0}', "round 2.k"), ('{"n": 4, "k": 1}', "round 2.rank"), ('{"n": 4.5, "k": 1}', "round 2.n"),
+    for line, words in (('{"n": 4, "k": 5, "rank": 0}', "round 2.k"), ('{"n": 4, "k": 1, "rank": 6}', "round 2.rank"), ('{"n": 4.5, "k": 1}', "round 2.n"),
                         ('{"n": 2, "k": 1, "rank": 1, "confidence": [1]}', "1 entries for 2"), ('{"n": 1, "k": 1, "rank": 1, "confidence": [99]}', "confidence"),
                         ("[]", "round 2"), ("{", "line 2"), ('{"n": 16, "k": 1, "rank": 1}', "round 2.n")):
         rounds.write_text('{"n": 4, "k": 1, "rank": 1}\n' + line + "\n")
         message = refused("--rounds", rounds)
         assert str(rounds) in message and words in message
-    rounds.write_text('{"n": 0, "k": 0, "rank": 0}\n')
+    rounds.write_text('{"n": 0, "k": 0, "rank": 0}\n{"n": 2, "k": 1, "rank": null}\n')
     assert "no round" in refused("--rounds", rounds)

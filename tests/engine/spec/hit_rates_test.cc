@@ -142,6 +142,18 @@ TEST(HitRates, OursDoesNotSeeTheFuture) {
   }
 }
 
+// A round of unknown rank hits nothing and tells of lengths alone.
+TEST(HitRates, UnknownRanksAreNotGuessesThatFailed) {
+  std::vector<RecordedRound> rounds;
+  for (int i = 0; i < 400; ++i)
+    rounds.push_back({.n = 3, .k = 3, .rank = i % 4 == 0 ? 1 : -1, .confidence = {5, 5, 5, 6}});
+  const HitCounts counts = CountHits(rounds);
+  for (const HitPolicy policy : kHitPolicies) {
+    EXPECT_GE(counts[static_cast<std::size_t>(policy)][0], 95) << HitPolicyName(policy);
+    EXPECT_LE(counts[static_cast<std::size_t>(policy)][kBranchesMax - 1], 100);
+  }
+}
+
 TEST(HitRates, MoreBranchesHitMoreAndNothingIsNothing) {
   const HitCounts none = CountHits({});
   EXPECT_EQ(none[0][0], 0);
