@@ -8,16 +8,16 @@ namespace {
 constexpr double kLostShareMax = 0.01;  // of the time
 constexpr double kLostTokensMax = 2;    // beside that: plain tokens' time
 constexpr double kBankedTokensMax = 8;  // gains that count against later losses
-constexpr int kPlainEvery = 128;        // rounds: plain steps are timed so often
-constexpr int kProbeEvery = 32;         // rounds: drafts that do not pay are looked at again
-constexpr int kTrialEvery = 384, kTrialRounds = 6;  // rounds: other arms than the best are tried
-constexpr int kArmMemory = 96;                      // rounds
+constexpr double kGainMin = 1.02;       // of a way to draft over plain decoding
+constexpr int kTrialEvery = 128;        // rounds: another arm than the best is looked at again
+constexpr int kArmMemory = 96;          // rounds
 constexpr int kBranchesMax = 16;
 
 }  // namespace
 
 Controller::Controller(const Params& params) : params_(params) {
   const int all = params.threads, draft = params.draft_threads;
+  arms_.push_back({SpecMode::kOff, all, 0});
   arms_.push_back({SpecMode::kSync, all, 0});
   if (!params.parallel) return;
   // Where the target waits for flash or a GPU both may have all cores; else they are shared out.
@@ -30,6 +30,7 @@ void Controller::Begin(const Request& request) {
   request_ = request;
   request_.tokens_max = std::clamp(request.tokens_max, 0, kDraftTokensMax);
   mode_ = request.mode;
+  behind_ = request.prompt;
   tables().phi = PhiEstimator(tables().pair.phi());
   if ((mode_ == SpecMode::kBranch || mode_ == SpecMode::kExhaustive) && !params_.parallel)
     mode_ = SpecMode::kSync;  // nothing that could work beside the target
@@ -41,6 +42,7 @@ double Controller::StepTime(int tokens) const {
 }
 
 double Controller::PlainRate() const {
+  if (arms_[0].known()) return arms_[0].rate();
   const double plain = verify_(1);
   return plain > 0 ? 1 / plain : 0;
 }
@@ -65,30 +67,58 @@ bool Controller::InBudget(double further_s) const {
   return lost_s_ + further_s <= kLostShareMax * elapsed_s_ + kLostTokensMax * verify_(1);
 }
 
-// The arm with the best rate; others now and then, for a few rounds.
-Controller::Arm* Controller::ChooseArm() {
+double Controller::Risk() const {
+  constexpr double kBatched = 0.3;  // of a token's time: many at once are cheaper
+  return draft_s_.value() * (1 + kBatched * behind_) + std::max(0.0, verify_(2) - verify_(1));
+}
+
+bool Controller::Allowed(const Arm& arm) const {
+  return mode_ == SpecMode::kAuto || arm.mode == mode_;
+}
+
+// What was not tried yet comes first.
+Controller::Arm* Controller::BestArm() {
   Arm* best = nullptr;
-  Arm* untried = nullptr;
   for (Arm& arm : arms_) {
-    const bool allowed = mode_ == SpecMode::kAuto || arm.mode == mode_;
-    if (!allowed) continue;
-    if (arm.rounds < kTrialRounds && untried == nullptr) untried = &arm;
+    if (!Allowed(arm)) continue;
+    if (!arm.known()) return &arm;
     if (best == nullptr || arm.rate() > best->rate()) best = &arm;
   }
-  if (untried != nullptr) return untried;
-  if (++since_trial_ >= kTrialEvery) {
-    since_trial_ = 0;
-    Arm* longest = best;  // the one that was looked at least
-    for (Arm& arm : arms_) {
-      const bool allowed = mode_ == SpecMode::kAuto || arm.mode == mode_;
-      // What is far behind has better chances to waste time than to win.
-      if (allowed && &arm != best && arm.rate() > 0.8 * best->rate() &&
-          (longest == best || arm.rounds < longest->rounds))
-        longest = &arm;
-    }
-    if (longest != best) longest->rounds = 0;
-  }
   return best;
+}
+
+Controller::Arm* Controller::Candidate(const Arm& best) {
+  for (std::size_t i = 0; i < arms_.size(); ++i) {
+    Arm& arm = arms_[turn_++ % arms_.size()];
+    // What is far behind has better chances to waste time than to win.
+    if (&arm != &best && (arm.mode == SpecMode::kOff || arm.rate() > 0.7 * best.rate()))
+      return &arm;
+  }
+  return nullptr;
+}
+
+Controller::Arm* Controller::AutoArm(int room) {
+  Arm* const off = &arms_[0];
+  if (!off->known()) return off;  // the yardstick
+  const bool promising = PromisedRate(room) > kGainMin * PlainRate();
+  Arm* best = off;
+  for (Arm& arm : arms_) {
+    if (arm.mode == SpecMode::kOff) continue;
+    if (!arm.known()) {
+      if (promising && InBudget(Risk())) return &arm;
+      continue;
+    }
+    if (arm.rate() > best->rate() * (best == off ? kGainMin : 1)) best = &arm;
+  }
+  if (++since_trial_ >= kTrialEvery) {
+    Arm* const other = Candidate(*best);
+    const bool safe = other == off || InBudget(Risk());
+    if (other != nullptr && safe) {
+      since_trial_ = 0;
+      return other;
+    }
+  }
+  return best == off || InBudget(0) ? best : off;
 }
 
 Controller::Plan Controller::Next(int room) {
@@ -98,22 +128,12 @@ Controller::Plan Controller::Next(int room) {
   if (mode_ == SpecMode::kOff || (tokens < 1 && !request_.extra)) return plan_;
   if (mode_ == SpecMode::kExhaustive)
     return plan_ = {mode_, tokens, params_.threads, params_.draft_threads};
-  if (mode_ != SpecMode::kAuto) {
-    arm_ = ChooseArm();
-    return plan_ = {mode_, tokens, arm_->threads, arm_->draft_threads};
+  if (mode_ == SpecMode::kAuto && params_.free) {
+    arm_ = &arms_[1];
+  } else {
+    arm_ = mode_ == SpecMode::kAuto ? AutoArm(tokens) : BestArm();
   }
-  if (++since_plain_ >= kPlainEvery) {  // the yardstick
-    since_plain_ = 0;
-    return plan_;
-  }
-  if (!params_.free) {
-    const bool promising = PromisedRate(room) > 1.01 * PlainRate();
-    const double cost = draft_s_.value() + std::max(0.0, verify_(2) - verify_(1));
-    const bool probe = ++since_probe_ >= kProbeEvery;
-    if (!InBudget(promising ? 0 : cost) || (!promising && !probe)) return plan_;
-    since_probe_ = 0;
-  }
-  arm_ = ChooseArm();
+  if (arm_->mode == SpecMode::kOff) return plan_;
   return plan_ = {arm_->mode, tokens, arm_->threads, arm_->draft_threads};
 }
 
@@ -140,7 +160,7 @@ int Controller::Verified(const Draft& draft) const {
   const int max =
       std::clamp(draft.size - (request_.extra ? 1 : 0), 0, std::max(0, plan_.tokens_max));
   if (params_.fixed || plan_.mode == SpecMode::kExhaustive || verify_(1) == 0) return max;
-  if (mode_ == SpecMode::kAuto && !InBudget(0)) return 0;
+  if (mode_ == SpecMode::kAuto && params_.free && !InBudget(0)) return 0;
   const double rate = Rate();
   double all = 1, tokens = 1, best = 1 - rate * StepTime(1);
   int n = 0;
@@ -203,21 +223,22 @@ void Controller::Add(const Draft& draft, const Round& round) {
 }
 
 void Controller::Account(const Draft& draft, const Round& round) {
-  if (round.mode == SpecMode::kOff) since_plain_ = 0;
   elapsed_s_ += round.total_s;
+  behind_ = round.drafted > 0 ? 0 : behind_ + round.accepted + 1;
   if (arm_ != nullptr) {
     // What the round could expect says more about the arm than what it got.
     double all = 1, tokens = 1;
-    for (int i = 0; i < round.verified; ++i) tokens += all *= Accepted(draft, i);
+    for (int i = 0; i < std::min(round.verified, round.judged); ++i)
+      tokens += all *= Accepted(draft, i);
     const double keep = 1 - 1.0 / kArmMemory;
     arm_->tokens = arm_->tokens * keep + tokens;
-    arm_->seconds = arm_->seconds * keep + round.total_s;
+    arm_->seconds = arm_->seconds * keep + round.total_s - round.catch_up_s;
     ++arm_->rounds;
   }
-  if (mode_ != SpecMode::kAuto || round.mode == SpecMode::kOff || verify_(1) == 0) return;
-  const double plain = verify_(1);
-  lost_s_ += round.total_s - (round.accepted + 1) * plain;
-  lost_s_ = std::max(lost_s_, -kBankedTokensMax * plain);
+  const double plain = PlainRate();
+  if (mode_ != SpecMode::kAuto || round.verified == 0 || plain == 0) return;
+  lost_s_ += round.total_s - (round.accepted + 1) / plain;
+  lost_s_ = std::max(lost_s_, -kBankedTokensMax / plain);
 }
 
 }  // namespace thermocline::spec

@@ -40,7 +40,8 @@ struct Round {
   double verify_s = 0;   // the target's step
   double draft_s = 0;    // drafting that the target waited for
   int draft_tokens = 0;  // made in that time
-  double ahead_s = 0;    // drafting during the last verification
+  double catch_up_s = 0;  // beside that: the draft read what it had not seen
+  double ahead_s = 0;     // drafting during the last verification
   int ahead_tokens = 0;
   bool guessed = false, hit = false;  // branches were drafted; one of them came true
   double wait_s = 0;                  // the target waited for the draft
@@ -65,6 +66,7 @@ class Controller {
     SpecMode mode = SpecMode::kOff;
     int tokens_max = 0;  // of a draft
     bool greedy = true;  // surer than drawn drafts, so they are counted apart
+    int prompt = 0;      // tokens
     bool extra = false;  // a token is always drafted behind those that are verified
   };
   void Begin(const Request& request);
@@ -115,7 +117,9 @@ class Controller {
     int rounds = 0;
 
     double rate() const { return seconds > 0 ? tokens / seconds : 0; }
+    bool known() const { return rounds >= kTrialRounds; }
   };
+  static constexpr int kTrialRounds = 6;
   Tables& tables() { return tables_[request_.greedy ? 1 : 0]; }
   const Tables& tables() const { return tables_[request_.greedy ? 1 : 0]; }
   double Accepted(const Draft& draft, int place) const;
@@ -124,7 +128,14 @@ class Controller {
   double StepTime(int tokens) const;
   // Expected tokens per second of the best draft length, drafting in turn.
   double PromisedRate(int room) const;
-  Arm* ChooseArm();
+  bool Allowed(const Arm& arm) const;
+  Arm* BestArm();
+  // Whose turn it is in mode auto, with a source that costs time.
+  Arm* AutoArm(int room);
+  // The next to be looked at again; null: none has chances.
+  Arm* Candidate(const Arm& best);
+  // What a round with a draft may cost more than plain decoding, in vain.
+  double Risk() const;
   bool InBudget(double further_s) const;
   void Account(const Draft& draft, const Round& round);
 
@@ -139,7 +150,9 @@ class Controller {
   std::vector<Arm> arms_;
   Arm* arm_ = nullptr;  // of this round
   double elapsed_s_ = 0, lost_s_ = 0;
-  int since_plain_ = 0, since_probe_ = 0, since_trial_ = 0;  // rounds
+  int behind_ = 0;       // tokens that came since the last draft
+  int since_trial_ = 0;  // rounds
+  std::size_t turn_ = 0;
 };
 
 }  // namespace thermocline::spec

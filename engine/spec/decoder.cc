@@ -50,6 +50,7 @@ void Decoder::Begin(std::span<const int> prompt, SpecMode mode, int tokens_max) 
       {.mode = mode,
        .tokens_max = tokens_max,
        .greedy = greedy,
+       .prompt = static_cast<int>(prompt.size()),
        .extra = acceptance_ == Acceptance::kRejection && !greedy && !source_->free()});
 }
 
@@ -114,8 +115,9 @@ Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
   const auto more = [this](const Draft& draft) { return controller_->More(draft); };
   RETURN_IF_ERROR(source_->Propose(sequence_, more, draft_));
   round.draft_tokens = draft_.size - before;
-  if (round.draft_tokens > 0) round.draft_s = watch.Seconds();
-  round.wait_s = round.draft_s;
+  if (round.draft_tokens > 0) round.wait_s = watch.Seconds();
+  round.catch_up_s = source_->catch_up_s();
+  round.draft_s = round.wait_s - round.catch_up_s;
   round.drafted = draft_.size;
   return OkStatus();
 }

@@ -1,6 +1,7 @@
 #include "engine/spec/model_source.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -127,11 +128,27 @@ Result<std::span<const float>> ModelSource::Feed() {
   return std::span<const float>(logits_);
 }
 
+// All but the last token, if that is more than a round leaves: not what drafting a token takes.
+Status ModelSource::CatchUp() {
+  constexpr std::size_t kFewTokens = 4;
+  if (wanted_.size() < cached_.size() + kFewTokens) return OkStatus();
+  const auto begin = std::chrono::steady_clock::now();
+  const int last = wanted_.back();
+  wanted_.pop_back();
+  const auto logits = Feed();
+  wanted_.push_back(last);
+  catch_up_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return logits.status();
+}
+
 Status ModelSource::Propose(std::span<const int> sequence, const More& more, Draft& draft) {
   wanted_.assign(sequence.begin(), sequence.end());
   for (int i = 0; i < draft.size; ++i) wanted_.push_back(draft[i].token);
+  catch_up_s_ = 0;
+  bool first = true;
   while (draft.size < kProposalsMax && static_cast<int>(wanted_.size()) <= capacity() &&
          more(draft)) {
+    if (std::exchange(first, false)) RETURN_IF_ERROR(CatchUp());
     ASSIGN_OR_RETURN(const auto logits, Feed());
     drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
     Proposal& proposal = draft[draft.size];

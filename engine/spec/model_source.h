@@ -54,6 +54,7 @@ class ModelSource final : public DraftSource {
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
   const exec::LoadedModel& model() const { return *model_; }
+  double catch_up_s() const override { return catch_up_s_; }
   void SetThreads(int threads) override {
     model_->pool->SetActive(threads > 0 ? threads : threads_alone_);
   }
@@ -63,6 +64,7 @@ class ModelSource final : public DraftSource {
 
  private:
   ModelSource(Params params, std::unique_ptr<exec::KvCache> cache);
+  Status CatchUp();
   // Has the cache hold all of cached_ + pending_, and returns the last one's logits.
   Result<std::span<const float>> Feed();
 
@@ -72,6 +74,7 @@ class ModelSource final : public DraftSource {
   Drawer drawer_;
   const int width_;
   const Acceptance acceptance_;
+  double catch_up_s_ = 0;
   int threads_alone_ = 1;
   std::vector<float> logits_;  // [V] where not all tokens can be drafted
   std::size_t head_ = 0;       // tokens that can
