@@ -29,7 +29,7 @@ class Runner {
     options.model = SOURCE_DIR "/config/models/" + file;
     options.threads = 1;  // models so small gain nothing by more
     model_ = *exec::LoadModel(options);
-    transformer_ = model_->MakeTransformer(kContext, kContext, true);
+    transformer_ = model_->MakeTransformer(kContext, kContext, kContext);
     cache_ = *model_->MakeCache(kContext);
     sampler_ = std::make_unique<exec::Sampler>(vocab_size(), kContext);
     sampler_->Begin(params, {});
