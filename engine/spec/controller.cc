@@ -236,7 +236,8 @@ void Controller::Account(const Draft& draft, const Round& round) {
     ++arm_->rounds;
   }
   const double plain = PlainRate();
-  if (mode_ != SpecMode::kAuto || round.verified == 0 || plain == 0) return;
+  const bool paid = round.verified > 0 || round.draft_tokens > 0;
+  if (mode_ != SpecMode::kAuto || !paid || plain == 0) return;
   lost_s_ += round.total_s - (round.accepted + 1) / plain;
   lost_s_ = std::max(lost_s_, -kBankedTokensMax / plain);
 }

@@ -39,9 +39,10 @@ inline DevicePlacement PlacementOf(const LoadedModel& model, const Where& where)
 
 inline Status Place(LoadedModel& model, const Where& where, int tokens_max = 32,
                     int logits_max = 0) {
-  return model.PlaceOnDevice(
-      OpenEmulated(), PlacementOf(model, where),
-      {.tokens_max = tokens_max, .context_length = kDeviceContext, .logits_max = logits_max > 0 ? logits_max : tokens_max});
+  return model.PlaceOnDevice(OpenEmulated(), PlacementOf(model, where),
+                             {.tokens_max = tokens_max,
+                              .context_length = kDeviceContext,
+                              .logits_max = logits_max > 0 ? logits_max : tokens_max});
 }
 
 inline std::unique_ptr<LoadedModel> LoadPlaced(const How& how, const Where& where) {
