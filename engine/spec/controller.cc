@@ -17,10 +17,13 @@ constexpr int kBranchesMax = 16;
 }  // namespace
 
 Controller::Controller(const Params& params) : params_(params) {
-  arms_.push_back({SpecMode::kSync, params.threads});
+  const int all = params.threads, draft = params.draft_threads;
+  arms_.push_back({SpecMode::kSync, all, 0});
   if (!params.parallel) return;
-  arms_.push_back({SpecMode::kBranch, params.threads});
-  if (params.threads > 1) arms_.push_back({SpecMode::kBranch, params.threads - 1});
+  // Where the target waits for flash or a GPU both may have all cores; else they are shared out.
+  arms_.push_back({SpecMode::kBranch, all, draft});
+  if (draft > 1) arms_.push_back({SpecMode::kBranch, all, 1});
+  if (all > 1) arms_.push_back({SpecMode::kBranch, all - 1, 1});
 }
 
 void Controller::Begin(const Request& request) {
@@ -89,14 +92,15 @@ Controller::Arm* Controller::ChooseArm() {
 }
 
 Controller::Plan Controller::Next(int room) {
-  plan_ = {SpecMode::kOff, 0, params_.threads};
+  plan_ = {SpecMode::kOff, 0, params_.threads, 0};
   arm_ = nullptr;
   const int tokens = std::max(0, std::min(request_.tokens_max, room));
   if (mode_ == SpecMode::kOff || (tokens < 1 && !request_.extra)) return plan_;
-  if (mode_ == SpecMode::kExhaustive) return plan_ = {mode_, tokens, params_.threads};
+  if (mode_ == SpecMode::kExhaustive)
+    return plan_ = {mode_, tokens, params_.threads, params_.draft_threads};
   if (mode_ != SpecMode::kAuto) {
     arm_ = ChooseArm();
-    return plan_ = {mode_, tokens, arm_->threads};
+    return plan_ = {mode_, tokens, arm_->threads, arm_->draft_threads};
   }
   if (++since_plain_ >= kPlainEvery) {  // the yardstick
     since_plain_ = 0;
@@ -110,7 +114,7 @@ Controller::Plan Controller::Next(int room) {
     since_probe_ = 0;
   }
   arm_ = ChooseArm();
-  return plan_ = {arm_->mode, tokens, arm_->threads};
+  return plan_ = {arm_->mode, tokens, arm_->threads, arm_->draft_threads};
 }
 
 double Controller::Accepted(const Draft& draft, int place) const {
@@ -132,7 +136,9 @@ bool Controller::More(const Draft& draft) const {
 }
 
 int Controller::Verified(const Draft& draft) const {
-  const int max = std::min(draft.size - (request_.extra ? 1 : 0), plan_.tokens_max);
+  // Nothing may have been drafted, where the context of the draft ends.
+  const int max =
+      std::clamp(draft.size - (request_.extra ? 1 : 0), 0, std::max(0, plan_.tokens_max));
   if (params_.fixed || plan_.mode == SpecMode::kExhaustive || verify_(1) == 0) return max;
   if (mode_ == SpecMode::kAuto && !InBudget(0)) return 0;
   const double rate = Rate();

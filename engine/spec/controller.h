@@ -57,6 +57,7 @@ class Controller {
     bool free = false;      // as DraftSource
     bool parallel = false;  // as DraftSource
     int threads = 1;        // the target's
+    int draft_threads = 1;  // the draft's; 1: it has no more
   };
   explicit Controller(const Params& params);
 
@@ -72,6 +73,7 @@ class Controller {
     SpecMode mode = SpecMode::kOff;  // never auto
     int tokens_max = 0;              // drafted tokens that may be verified
     int threads = 0;                 // of the target while it verifies
+    int draft_threads = 0;           // of the draft meanwhile
   };
   // `room`: tokens that may still come behind the next one.
   Plan Next(int room);
@@ -108,7 +110,7 @@ class Controller {
   // A way to run rounds, with what it brought.
   struct Arm {
     SpecMode mode;
-    int threads;
+    int threads, draft_threads;
     double tokens = 0, seconds = 0;  // decayed
     int rounds = 0;
 

@@ -110,7 +110,7 @@ Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
     return OkStatus();
   }
   const Stopwatch watch;
-  source_->SetBeside(false);
+  source_->SetThreads(0);
   const auto more = [this](const Draft& draft) { return controller_->More(draft); };
   RETURN_IF_ERROR(source_->Propose(sequence_, more, draft_));
   round.draft_tokens = draft_.size - before;
@@ -125,7 +125,7 @@ void Decoder::StartAhead(const Controller::Plan& plan, int n) {
   if (ahead_ == nullptr || (plan.mode != SpecMode::kBranch && !whole)) return;
   const int room = capacity_ - static_cast<int>(sequence_.size()) - n - 2;
   if (room < 1) return;
-  source_->SetBeside(true);
+  source_->SetThreads(plan.draft_threads);
   controller_->Branches(draft_, n, branches_);
   double all = 0;
   for (const Branch& branch : branches_)

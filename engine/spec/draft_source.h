@@ -25,8 +25,9 @@ class DraftSource {
   // Requires: room for the proposals.
   using More = std::function<bool(const Draft&)>;
   virtual Status Propose(std::span<const int> sequence, const More& more, Draft& draft) = 0;
-  // Told whether the target computes at the same time, from now on.
-  virtual void SetBeside(bool) {}
+  // Kernel threads from now on; 0: what is best while nobody else computes.
+  virtual void SetThreads(int) {}
+  virtual int threads() const { return 1; }  // all there are
   // Whether proposing costs time worth counting.
   virtual bool free() const { return false; }
   // Whether it may run while the target verifies.

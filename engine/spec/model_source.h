@@ -54,15 +54,12 @@ class ModelSource final : public DraftSource {
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
   const exec::LoadedModel& model() const { return *model_; }
-  void SetBeside(bool beside) override {
-    model_->pool->SetActive(beside ? threads_beside_ : threads_alone_);
+  void SetThreads(int threads) override {
+    model_->pool->SetActive(threads > 0 ? threads : threads_alone_);
   }
-  // Kernel threads while the target waits, and while it computes.
-  void SetThreads(int alone, int beside) {
-    threads_alone_ = alone;
-    threads_beside_ = beside;
-    SetBeside(false);
-  }
+  int threads() const override { return model_->pool->threads(); }
+  // What SetThreads(0) means.
+  void SetThreadsAlone(int threads) { threads_alone_ = threads; }
 
  private:
   ModelSource(Params params, std::unique_ptr<exec::KvCache> cache);
@@ -75,7 +72,7 @@ class ModelSource final : public DraftSource {
   Drawer drawer_;
   const int width_;
   const Acceptance acceptance_;
-  int threads_alone_ = 1, threads_beside_ = 1;
+  int threads_alone_ = 1;
   std::vector<float> logits_;  // [V] where not all tokens can be drafted
   std::size_t head_ = 0;       // tokens that can
   std::size_t prompt_ = 0;     // tokens

@@ -154,6 +154,7 @@ Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
   ASSIGN_OR_RETURN(const Acceptance acceptance, ParseAcceptance(p.options.acceptance));
   std::unique_ptr<Speculation> out(new Speculation(p.options, mode));
   out->cache_ = &p.cache;
+  out->vocab_size_ = p.target.config.vocab_size;
   out->target_ = std::make_unique<TransformerTarget>(p.transformer, p.cache, *p.target.pool);
   if (mode != SpecMode::kOff) {
     if (p.options.tokens_max + 2 > p.cache.capacity())
@@ -168,7 +169,8 @@ Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
                                                         .width = p.options.width,
                                                         .free = out->source_->free(),
                                                         .parallel = out->source_->parallel(),
-                                                        .threads = p.target.pool->threads()});
+                                                        .threads = p.target.pool->threads(),
+                                                        .draft_threads = out->source_->threads()});
   }
   out->decoder_ = std::make_unique<Decoder>(Decoder::Params{.target = *out->target_,
                                                             .sampler = p.sampler,
@@ -223,17 +225,23 @@ Status Speculation::MakeSource(Params& p) {
 void Speculation::WarmUp(int token, double seconds) {
   if (source_ == nullptr) return;
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<int> tokens(kDraftTokensMax + 1, token);
+  // Different tokens, as text has them: they need different neurons.
+  std::vector<int> tokens(kDraftTokensMax + 1, token);
+  for (std::size_t i = 1; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int>(i * 7919 % static_cast<std::size_t>(vocab_size_));
   const int longest = std::min(kDraftTokensMax + 1, cache_->capacity() - 1);
   cache_->Clear();
-  // The first of each length warms up. A long one says more than none, so lengths come first.
-  for (const bool counts : {false, true, true, true, true}) {
-    for (const int length : {1, 2, 3, 5, 9, 16}) {
-      if (length > longest || SecondsSince(begin) > seconds) break;
+  // The first warms up; two lengths are measured however long they take.
+  int steps = 0;
+  for (int round = 0; round < 4; ++round) {
+    for (const int length : {1, 5, 16, 2, 9, 3}) {
+      const bool late = steps > 2 && SecondsSince(begin) > seconds;
+      if (length > longest || late) continue;
       const auto start = std::chrono::steady_clock::now();
       const auto step = target_->Step(std::span(tokens).first(static_cast<std::size_t>(length)));
-      if (!step.ok()) break;
-      if (counts) controller_->AddStep(length, SecondsSince(start));
+      if (!step.ok()) return;
+      if (steps > 0) controller_->AddStep(length, SecondsSince(start));
+      ++steps;
       target_->Keep(length);
       cache_->Clear();
     }
@@ -251,7 +259,7 @@ void Speculation::MeasureDraft(int token, double seconds) {
   // Seconds of a token, the least of a few.
   const auto measure = [&](int threads) {
     double least = 1e9;
-    model_->SetThreads(threads, 1);
+    model_->SetThreads(threads);
     for (int i = 0; i < 6 && (i < 2 || SecondsSince(begin) < seconds); ++i) {
       draft.Clear();
       model_->Begin(prompt, {.temperature = 0, .logit_bias = {}});
@@ -263,8 +271,8 @@ void Speculation::MeasureDraft(int token, double seconds) {
   };
   const double one = measure(1);
   const double many = options_.threads == 0 && all > 1 ? measure(all) : 1e9;
-  const bool alone = options_.threads == 0 ? one <= many : false;
-  model_->SetThreads(alone ? 1 : all, options_.threads > 0 ? all : 1);
+  model_->SetThreadsAlone(options_.threads == 0 && one <= many ? 1 : all);
+  model_->SetThreads(0);
   controller_->AddDraftToken(std::min(one, many));
 }
 

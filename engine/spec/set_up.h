@@ -68,6 +68,7 @@ class Speculation {
   std::string draft_path_, fallback_;
   std::unique_ptr<TransformerTarget> target_;
   exec::KvCache* cache_ = nullptr;
+  int vocab_size_ = 1;
   std::unique_ptr<DraftSource> source_;
   class ModelSource* model_ = nullptr;  // the source, if it is one
   std::unique_ptr<Controller> controller_;

@@ -34,7 +34,8 @@ int main(int argc, char** argv) {
        AddCalibrate},
       {"profile", "Count how often a text activates each neuron", AddProfile},
       {"pack", "Write the bundle file that a model's flash tier reads", AddPack},
-      {"plan", "Place a model's neurons on a machine; replay a trace against caches", AddPlan},
+      {"plan", "Place a model's neurons; replay a trace against caches; what a draft would gain",
+       AddPlan},
       {"train-predictor", "Learn to predict which neurons a token activates", AddTrainPredictor},
   };
   std::vector<std::pair<CLI::App*, Command>> commands;

@@ -20,6 +20,7 @@
 #include "engine/predictor/side_car.h"
 #include "engine/tools/console.h"
 #include "engine/tools/model_options.h"
+#include "engine/tools/plan_draft.h"
 #include "engine/tools/plan_machine.h"
 #include "engine/tools/plan_replay.h"
 #include "engine/tools/plan_report.h"
@@ -34,6 +35,7 @@ struct Options {
   std::string model, modes = "auto", side_car, out, plot;
   MachineOptions machine;
   ReplayOptions replay;
+  PlanDraftOptions draft;
   int context_length = 4096, batch = 64;
   double active = 0, zipf = -1;
   bool json = false;
@@ -191,10 +193,16 @@ Status PlanPlacement(const Options& o) {
 }
 
 Status Plan(const Options& o) {
-  if (o.model.empty() == o.replay.trace.empty())
+  if (!o.model.empty() + !o.replay.trace.empty() + o.draft.draft != 1)
     return base::InvalidArgument(
-        "give MODEL, to place its neurons, or --replay TRACE; a trace is recorded with "
-        "--record-trace of `run` or `profile`");
+        "give MODEL, to place its neurons, or --replay TRACE, recorded with --record-trace of "
+        "`run` or `profile`, or --draft");
+  if (o.draft.draft) {
+    PlanDraftOptions draft = o.draft;
+    draft.plot = o.plot;
+    draft.json = o.json;
+    return PlanDraft(draft);
+  }
   if (!o.model.empty()) return PlanPlacement(o);
   ReplayOptions replay = o.replay;
   replay.plot = o.plot;
@@ -226,6 +234,7 @@ Command AddPlan(CLI::App& app) {
                  "Side-car with the counts of `profile`; else MODEL.tcp");
   app.add_option("--out", o->out, "Write the placement to this file");
   AddReplayOptions(app, o->replay);
+  AddPlanDraftOptions(app, o->draft);
   app.add_option("--plot", o->plot, "Write a picture to this SVG file");
   app.add_flag("--json", o->json, "One JSON object on standard output");
   return [o] { return Plan(*o); };

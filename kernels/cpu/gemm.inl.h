@@ -287,6 +287,9 @@ void TokenTiles(const GemmParams& p, int panel, int begin, int end) {
   int token = 0;
   for (; token + kTokenTile <= p.tokens; token += kTokenTile)
     TokenTile<kTokenTile>(p, panel, token, begin, end);
+  if constexpr (kTokenTile > 4) {  // drafts that are verified: the weights are decoded once
+    for (; token + 4 <= p.tokens; token += 4) TokenTile<4>(p, panel, token, begin, end);
+  }
   for (; token + 2 <= p.tokens; token += 2) TokenTile<2>(p, panel, token, begin, end);
   for (; token < p.tokens; ++token) TokenTile<1>(p, panel, token, begin, end);
 }

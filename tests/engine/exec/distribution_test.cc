@@ -212,9 +212,13 @@ TEST(Coupling, TheSameTokenComesAsOftenAsTheFormulaSays) {
     const Distribution noise = Random(30, 0.2 * static_cast<double>(seed), seed + 50);
     for (std::size_t i = seed; i < p.size(); ++i)  // the draft's nucleus is another
       q.Add(p.tokens[i], p.weights[i] * noise.weights[i]);
-    const double tv = TotalVariation(p, q), same = SameToken(p, q);
+    const auto both = SideBySide(p, q);
+    const double tv = TotalVariation(both), same = SameToken(both);
     EXPECT_GE(same, (1 - tv) / (1 + tv));
     EXPECT_LE(same, 1 - tv);
+    double sum = 0;
+    for (const int token : p.tokens) sum += SameTokenIs(p, q, token);
+    EXPECT_NEAR(same, sum, 1e-12);
     const auto counts = Counts(draws, 2, [&](std::uint64_t i) {
       const SeededChance chance(i);
       return chance.Pick(p, 2, Stream::kToken) == chance.Pick(q, 2, Stream::kToken) ? 0 : 1;
@@ -239,7 +243,8 @@ TEST(Coupling, Table) {
       const auto at = static_cast<std::size_t>(token);
       return p.weights[at] * noise.weights[at];
     });
-    const double tv = TotalVariation(p, q), same = SameToken(p, q);
+    const auto both = SideBySide(p, q);
+    const double tv = TotalVariation(both), same = SameToken(both);
     EXPECT_GE(same, (1 - tv) / (1 + tv) - 1e-12);
     EXPECT_LE(same, 1 - tv + 1e-12);
     Row& row = rows[static_cast<std::size_t>(tv * 10)];

@@ -30,19 +30,21 @@ class BoxChance final : public exec::Chance {
     return from.tokens[order[Resolve({position, stream}, ends)]];
   }
 
-  // The first is Pick's. The others are guesses: which they are must not change what is drawn, so
-  // these are by weight, and cut nothing.
+  // Guesses: which they are must not change what is drawn. So beside the token that Pick draws
+  // they are by weight, and cut nothing.
   void Rank(const exec::Distribution& from, std::uint64_t position, exec::Stream stream,
             std::size_t count, Tokens& tokens) const override {
     tokens.clear();
     if (count == 0) return;
-    tokens.push_back(Pick(from, position, stream));
+    if (stream == exec::Stream::kToken) tokens.push_back(Pick(from, position, stream));
     auto order = Ascending(from);
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return from.weights[a] > from.weights[b];
     });
-    for (const std::size_t i : order)
-      if (from.tokens[i] != tokens[0] && tokens.size() < count) tokens.push_back(from.tokens[i]);
+    for (const std::size_t i : order) {
+      const bool drawn = !tokens.empty() && from.tokens[i] == tokens[0];
+      if (!drawn && tokens.size() < count) tokens.push_back(from.tokens[i]);
+    }
   }
 
   bool Accept(double probability, std::uint64_t position) const override {

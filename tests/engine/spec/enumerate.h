@@ -26,7 +26,8 @@ using Tokens = std::vector<int>;
 using Outcomes = std::map<Tokens, long double>;
 
 // Runs `decode` until its outcomes are complete: with everything it draws drawn from the Chance
-// given. The same answers must give the same tokens.
+// given, and nothing asking that any more when it returns. The same answers must give the same
+// tokens.
 Outcomes Enumerate(const std::function<Tokens(const exec::Chance&)>& decode);
 
 // The largest difference between two probabilities of a sequence, with the sequence in words.

@@ -3,15 +3,18 @@
 
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <vector>
 
-#include "engine/exec/distribution.h"
+#include "engine/exec/sampler.h"
+#include "engine/spec/verify.h"
 #include "tests/engine/spec/enumerate.h"
 
 namespace thermocline::spec {
 
 inline constexpr int kToyEnd = 0;  // the token that ends a text
+inline const Tokens kToyPrompt = {1, 2};
+// What probabilities may differ by: rounding of doubles, a few times per token.
+inline constexpr long double kToyTolerance = 1e-15L;
 
 // How the draft's distributions lie to the target's.
 enum class ToyPair { kEqual, kNear, kUnrelated, kDisjoint, kCertainDraft, kCertainTarget };
@@ -63,5 +66,49 @@ struct Toy {
     return logits;
   }
 };
+
+// Whether `sequence`, prompt and text, has `length` tokens of text or ends before.
+inline bool ToyEnded(const Tokens& sequence, std::size_t length) {
+  const std::size_t text = sequence.size() - kToyPrompt.size();
+  return text == length || (text > 0 && sequence.back() == kToyEnd);
+}
+inline Tokens ToyTextOf(const Tokens& sequence) {
+  return {sequence.begin() + static_cast<std::ptrdiff_t>(kToyPrompt.size()), sequence.end()};
+}
+
+// Plain decoding of the target.
+inline Tokens PlainToyText(const Toy& toy, const SamplingParams& params, std::size_t length,
+                           const exec::Chance& chance) {
+  exec::Sampler sampler(toy.vocab_size, 16);
+  sampler.Begin(params, kToyPrompt);
+  Tokens sequence = kToyPrompt;
+  while (!ToyEnded(sequence, length)) {
+    sequence.push_back(Choose(sampler.Compute(toy.Target(sequence)), chance, sequence.size()));
+    sampler.Accept(sequence.back());
+  }
+  return ToyTextOf(sequence);
+}
+
+// Every parameter alone, and all together. The vocabulary has five tokens at least.
+inline std::vector<SamplingParams> ToySamplings() {
+  const float banned = -std::numeric_limits<float>::infinity();
+  return {{.logit_bias = {}},
+          {.temperature = 0.6, .logit_bias = {}},
+          {.temperature = 0, .logit_bias = {}},
+          {.temperature = 1.5, .top_k = 3, .logit_bias = {}},
+          {.top_p = 0.7, .logit_bias = {}},
+          {.min_p = 0.3, .logit_bias = {}},
+          {.repetition_penalty = 1.7, .logit_bias = {}},
+          {.presence_penalty = 1.1, .frequency_penalty = 0.7, .logit_bias = {}},
+          {.logit_bias = {{3, 1.5F}, {1, -100.0F}, {2, banned}}},
+          {.temperature = 0.8,
+           .top_k = 4,
+           .top_p = 0.9,
+           .min_p = 0.05,
+           .repetition_penalty = 1.2,
+           .presence_penalty = 0.3,
+           .frequency_penalty = 0.2,
+           .logit_bias = {{4, 0.7F}}}};
+}
 
 }  // namespace thermocline::spec

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/exec/sampler.h"
 #include "tests/engine/spec/enumerate.h"
 #include "tests/engine/spec/toy.h"
 
@@ -14,10 +13,6 @@ using exec::Chance;
 using exec::Distribution;
 using exec::Sampler;
 using exec::Stream;
-
-// Rounding of doubles, a few per token.
-constexpr long double kTolerance = 1e-15L;
-const Tokens kPrompt = {1, 2};
 
 using Rule = std::function<Verdict(const Distribution& target, const Proposal&, const Chance&,
                                    std::uint64_t position)>;
@@ -35,14 +30,11 @@ class ToyText {
  public:
   ToyText(const Toy& toy, const SamplingParams& params, std::size_t length)
       : toy_(toy), target_(toy.vocab_size, 16), draft_(toy.vocab_size, 16), length_(length) {
-    target_.Begin(params, kPrompt);
-    draft_.Begin(params, kPrompt);
+    target_.Begin(params, kToyPrompt);
+    draft_.Begin(params, kToyPrompt);
   }
-  bool ended() const {
-    return sequence_.size() == kPrompt.size() + length_ ||
-           (sequence_.size() > kPrompt.size() && sequence_.back() == kToyEnd);
-  }
-  Tokens text() const { return {sequence_.begin() + kPrompt.size(), sequence_.end()}; }
+  bool ended() const { return ToyEnded(sequence_, length_); }
+  Tokens text() const { return ToyTextOf(sequence_); }
   std::uint64_t position() const { return sequence_.size(); }
   const Distribution& Target() { return target_.Compute(toy_.Target(sequence_)); }
   void Push(int token) {
@@ -51,7 +43,8 @@ class ToyText {
     draft_.Accept(token);
   }
   // The draft's next `count` tokens. `drawn`: with their distributions; else a guess from nowhere.
-  std::vector<Proposal> Propose(int count, bool drawn, const Chance& chance) {
+  // `sure`: it ends behind a token whose probability is not above this.
+  std::vector<Proposal> Propose(int count, bool drawn, double sure, const Chance& chance) {
     std::vector<Proposal> out;
     Tokens ahead = sequence_;
     for (int i = 0; i < count; ++i) {
@@ -63,8 +56,9 @@ class ToyText {
       draft_.Accept(proposal.token);
       ahead.push_back(proposal.token);
       out.push_back(proposal);
+      if (drawn && q.Probability(proposal.token) <= sure) break;
     }
-    for (int i = 0; i < count; ++i) draft_.Retract();
+    for (std::size_t i = 0; i < out.size(); ++i) draft_.Retract();
     return out;
   }
 
@@ -72,7 +66,7 @@ class ToyText {
   const Toy& toy_;
   Sampler target_, draft_;
   std::size_t length_;
-  Tokens sequence_ = kPrompt;
+  Tokens sequence_ = kToyPrompt;
 };
 
 struct Case {
@@ -81,15 +75,13 @@ struct Case {
   std::size_t length = 3;
   int draft = 2;        // tokens of a draft
   bool drawn = true;    // proposals have distributions
+  double sure = 0;      // the draft ends behind a token that is not likelier
   bool adapts = false;  // a token more after a draft that was accepted, one less after another
 };
 
 Outcomes Plain(const Case& c) {
-  return Enumerate([&c](const Chance& chance) {
-    ToyText text(c.toy, c.params, c.length);
-    while (!text.ended()) text.Push(Choose(text.Target(), chance, text.position()));
-    return text.text();
-  });
+  return Enumerate(
+      [&c](const Chance& chance) { return PlainToyText(c.toy, c.params, c.length, chance); });
 }
 
 Tokens DraftThenVerify(const Case& c, const Rule& rule, const Chance& chance) {
@@ -97,7 +89,7 @@ Tokens DraftThenVerify(const Case& c, const Rule& rule, const Chance& chance) {
   int count = c.draft;
   while (!text.ended()) {
     bool accepted = true;
-    for (const Proposal& proposal : text.Propose(count, c.drawn, chance)) {
+    for (const Proposal& proposal : text.Propose(count, c.drawn, c.sure, chance)) {
       const Verdict verdict = rule(text.Target(), proposal, chance, text.position());
       text.Push(verdict.token);
       accepted = verdict.accepted;
@@ -117,31 +109,10 @@ void ExpectTheTargetsDistribution(const Case& c, const std::string& what) {
   const Outcomes plain = Plain(c);
   for (const Acceptance acceptance : {Acceptance::kSameText, Acceptance::kRejection}) {
     const auto [difference, tokens] = Difference(plain, Speculative(c, RuleOf(acceptance)));
-    EXPECT_LE(difference, kTolerance)
+    EXPECT_LE(difference, kToyTolerance)
         << what << ", pair " << static_cast<int>(c.toy.pair) << ", draft " << c.draft << ", rule "
         << static_cast<int>(acceptance) << ", " << testing::PrintToString(tokens);
   }
-}
-
-std::vector<SamplingParams> Samplings() {
-  const float banned = -std::numeric_limits<float>::infinity();
-  return {{.logit_bias = {}},
-          {.temperature = 0.6, .logit_bias = {}},
-          {.temperature = 0, .logit_bias = {}},
-          {.temperature = 1.5, .top_k = 3, .logit_bias = {}},
-          {.top_p = 0.7, .logit_bias = {}},
-          {.min_p = 0.3, .logit_bias = {}},
-          {.repetition_penalty = 1.7, .logit_bias = {}},
-          {.presence_penalty = 1.1, .frequency_penalty = 0.7, .logit_bias = {}},
-          {.logit_bias = {{3, 1.5F}, {1, -100.0F}, {2, banned}}},
-          {.temperature = 0.8,
-           .top_k = 4,
-           .top_p = 0.9,
-           .min_p = 0.05,
-           .repetition_penalty = 1.2,
-           .presence_penalty = 0.3,
-           .frequency_penalty = 0.2,
-           .logit_bias = {{4, 0.7F}}}};
 }
 
 TEST(Enumeration, PlainDecodingGivesTheProductOfTheProbabilities) {
@@ -172,7 +143,7 @@ TEST(Enumeration, PlainDecodingGivesTheProductOfTheProbabilities) {
 }
 
 TEST(Verify, GivesTheTargetsDistribution) {
-  for (const SamplingParams& params : Samplings())
+  for (const SamplingParams& params : ToySamplings())
     for (const ToyPair pair : kToyPairs)
       ExpectTheTargetsDistribution({.toy = {.pair = pair}, .params = params, .draft = 2}, "drawn");
   for (const int draft : {1, 3})
@@ -180,16 +151,18 @@ TEST(Verify, GivesTheTargetsDistribution) {
 }
 
 TEST(Verify, GivesTheTargetsDistributionToProposalsFromNowhere) {
-  for (const SamplingParams& params : Samplings())
+  for (const SamplingParams& params : ToySamplings())
     for (const int draft : {1, 3})
       ExpectTheTargetsDistribution({.params = params, .draft = draft, .drawn = false}, "guessed");
 }
 
-TEST(Verify, GivesTheTargetsDistributionToLongerTextsAndMoreTokens) {
+TEST(Verify, GivesTheTargetsDistributionToOtherShapes) {
   for (const std::uint64_t seed : {2, 3, 4}) {
     ExpectTheTargetsDistribution(
         {.toy = {.vocab_size = 4, .seed = seed}, .length = 4, .draft = 2, .adapts = true},
         "four tokens");
+    ExpectTheTargetsDistribution({.toy = {.seed = seed}, .draft = 3, .sure = 0.3},
+                                 "the draft ends behind an unlikely token, which is judged");
     ExpectTheTargetsDistribution(
         {.toy = {.vocab_size = 8, .pair = ToyPair::kNear, .seed = seed}, .length = 2, .draft = 2},
         "eight words");
@@ -214,7 +187,8 @@ TEST(Verify, WrongRulesAreFound) {
       return {false, chance.Pick(from, position, correction)};
     };
   };
-  // Proposals that the draft thinks unlikely are not judged: the choice depends on the token drawn.
+  // Proposals that the draft thinks unlikely are not judged, so whether one is depends on the token
+  // drawn: as of a draft that ends at an unlikely token and leaves its last out.
   const auto choosy = [](Acceptance acceptance) -> Rule {
     return [acceptance](const Distribution& target, const Proposal& x, const Chance& chance,
                         std::uint64_t position) -> Verdict {
@@ -233,13 +207,13 @@ TEST(Verify, WrongRulesAreFound) {
     const auto error = [&](const Rule& rule) {
       return Difference(plain, Speculative(c, rule)).first;
     };
-    EXPECT_LE(error(right), kTolerance);
-    EXPECT_LE(error(judged(false, Stream::kCorrection)), kTolerance);
+    EXPECT_LE(error(right), kToyTolerance);
+    EXPECT_LE(error(judged(false, Stream::kCorrection)), kToyTolerance);
     EXPECT_GT(error(judged(true, Stream::kCorrection)), 1e-3L);
     EXPECT_GT(error(judged(false, Stream::kToken)), 1e-3L);
     EXPECT_GT(error(choosy(Acceptance::kRejection)), 1e-3L);
     EXPECT_GT(error(believing), 1e-3L);
-    EXPECT_LE(error(choosy(Acceptance::kSameText)), kTolerance);
+    EXPECT_LE(error(choosy(Acceptance::kSameText)), kToyTolerance);
   }
 }
 
@@ -249,9 +223,8 @@ TEST(Verify, SameTextGivesPlainDecodingsTokens) {
     const Case c{.toy = {.vocab_size = 8, .pair = pair}, .length = 8, .draft = 3, .adapts = true};
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       const exec::SeededChance chance(seed);
-      ToyText plain(c.toy, c.params, c.length);
-      while (!plain.ended()) plain.Push(Choose(plain.Target(), chance, plain.position()));
-      EXPECT_EQ(DraftThenVerify(c, RuleOf(Acceptance::kSameText), chance), plain.text());
+      EXPECT_EQ(DraftThenVerify(c, RuleOf(Acceptance::kSameText), chance),
+                PlainToyText(c.toy, c.params, c.length, chance));
     }
   }
 }
@@ -270,6 +243,28 @@ TEST(Verify, EqualDistributionsAreAccepted) {
       EXPECT_EQ(verdict.token, x.token);
     }
   }
+}
+
+TEST(Verify, ReservedScratchIsEnough) {
+  constexpr int kVocabulary = 50000;
+  Distribution p, scratch;
+  Proposal x{.distribution = {}};
+  for (int token = 0; token < kVocabulary; ++token) {
+    p.Add(kVocabulary - 1 - token, 1 + token % 7);
+    x.distribution.Add(token, 1 + token % 5);
+  }
+  scratch.Reserve(kVocabulary);
+  const int* tokens = scratch.tokens.data();
+  const double* weights = scratch.weights.data();
+  int refused = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const exec::SeededChance chance(seed);
+    x.token = chance.Pick(x.distribution, 0, Stream::kToken);
+    refused += Judge(p, x, Acceptance::kRejection, chance, 0, scratch).accepted ? 0 : 1;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(scratch.tokens.data(), tokens);
+  EXPECT_EQ(scratch.weights.data(), weights);
 }
 
 TEST(Verify, ATokenThatTheTargetDoesNotKeepNeverComes) {
