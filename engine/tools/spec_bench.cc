@@ -163,19 +163,32 @@ class Measurement {
   void Count(SpecBenchReport& report) const {
     const SpecStats& now = report.stats.spec;
     SpecStats& counts = report.counts;
-    spec::PhiEstimator fit({}, 1e-3, 1e12);  // every outcome counts alike, the prior hardly
+    std::int64_t most = 0;  // tokens in drafts of one length
     for (std::size_t n = 0; n < now.outcomes.size(); ++n) {
+      std::int64_t drafts = 0;
       for (std::size_t k = 0; k <= n; ++k) {
         counts.outcomes[n][k] = now.outcomes[n][k] - before_.outcomes[n][k];
-        for (std::int64_t i = 0; i < counts.outcomes[n][k]; ++i)
-          fit.Add(static_cast<int>(k), static_cast<int>(n));
+        drafts += counts.outcomes[n][k];
       }
+      const std::int64_t tokens = drafts * static_cast<std::int64_t>(n);
+      if (tokens > most) most = tokens, report.histogram_n = static_cast<int>(n);
     }
     for (std::size_t i = 0; i < now.bonus_ranks.size(); ++i) {
       counts.bonus_ranks[i] = now.bonus_ranks[i] - before_.bonus_ranks[i];
       counts.correction_ranks[i] = now.correction_ranks[i] - before_.correction_ranks[i];
     }
-    report.phi = fit.phi();
+    report.phi =
+        Fit(counts.outcomes[static_cast<std::size_t>(report.histogram_n)], report.histogram_n);
+  }
+
+  // To counts of the accepted lengths of n. Every outcome counts alike, and the prior hardly.
+  template <typename Counts>
+  static spec::Phi Fit(const Counts& counts, int n) {
+    spec::PhiEstimator fit({}, 1e-3, 1e12);
+    for (int k = 0; k <= n; ++k) {
+      for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(k)]; ++i) fit.Add(k, n);
+    }
+    return fit.phi();
   }
 
   Engine& engine_;

@@ -74,27 +74,20 @@ Json ModeJson(const SpecBenchMode& mode) {
       {"text_equal", mode.text_equal.has_value() ? Json(*mode.text_equal) : Json()}};
 }
 
-// The accepted lengths of the draft length that most tokens were verified in, as shares.
+// The accepted lengths of drafts of report.histogram_n tokens, as shares.
 struct Histogram {
-  int n = 0;                                       // 0 = nothing was drafted
-  std::vector<double> measured = {}, fitted = {};  // [n + 1]
+  std::vector<double> measured = {}, fitted = {};  // [n + 1]; empty if nothing was drafted
 };
 
 Histogram HistogramOf(const SpecBenchReport& report) {
   Histogram h;
-  std::int64_t drafts = 0;  // of length h.n
-  for (std::size_t n = 1; n < report.counts.outcomes.size(); ++n) {
-    const auto& row = report.counts.outcomes[n];
-    const std::int64_t count = std::accumulate(row.begin(), row.end(), std::int64_t{0});
-    if (count * static_cast<std::int64_t>(n) > drafts * h.n)
-      drafts = count, h.n = static_cast<int>(n);
-  }
-  if (h.n == 0) return h;
-  const auto& row = report.counts.outcomes[static_cast<std::size_t>(h.n)];
-  for (int k = 0; k <= h.n; ++k) {
-    const auto count = static_cast<double>(row[static_cast<std::size_t>(k)]);
-    h.measured.push_back(count / static_cast<double>(drafts));
-    h.fitted.push_back(report.phi(k, h.n));
+  const int n = report.histogram_n;
+  if (n == 0) return h;
+  const auto& row = report.counts.outcomes[static_cast<std::size_t>(n)];
+  const auto drafts = static_cast<double>(std::accumulate(row.begin(), row.end(), std::int64_t{0}));
+  for (int k = 0; k <= n; ++k) {
+    h.measured.push_back(static_cast<double>(row[static_cast<std::size_t>(k)]) / drafts);
+    h.fitted.push_back(report.phi(k, n));
   }
   return h;
 }
@@ -175,15 +168,15 @@ void PrintMode(const SpecBenchMode& mode) {
 
 void PrintHistogram(const SpecBenchReport& report) {
   const Histogram h = HistogramOf(report);
-  if (h.n == 0) return;
-  std::printf("\naccepted of %d   ", h.n);
-  for (int k = 0; k <= h.n; ++k) std::printf("%6d", k);
+  const int n = report.histogram_n;
+  if (n == 0) return;
+  std::printf("\naccepted of %d   ", n);
+  for (int k = 0; k <= n; ++k) std::printf("%6d", k);
   std::printf("\n  measured      ");
   for (const double share : h.measured) std::printf("%5.1f%%", 100 * share);
   std::printf("\n  fitted (phi)  ");
   for (const double share : h.fitted) std::printf("%5.1f%%", 100 * share);
-  std::printf("\n  of drafts of all lengths: p %.3f, a %.3f, floor c %.4f\n", report.phi.p,
-              report.phi.a, report.phi.c);
+  std::printf("\n  p %.3f, a %.3f, floor c %.4f\n", report.phi.p, report.phi.a, report.phi.c);
 }
 
 // A bar for each mode at each prompt.
@@ -213,8 +206,11 @@ Plot BarsByPrompt(const SpecBenchReport& report, const char* title, const char* 
 
 Plot HistogramPlot(const SpecBenchReport& report) {
   const Histogram h = HistogramOf(report);
-  Plot plot{.title = "Accepted of " + std::to_string(h.n) + " drafted tokens",
-            .x = {.label = "accepted tokens k", .whole = true, .min = -0.5, .max = h.n + 0.5},
+  Plot plot{.title = "Accepted of " + std::to_string(report.histogram_n) + " drafted tokens",
+            .x = {.label = "accepted tokens k",
+                  .whole = true,
+                  .min = -0.5,
+                  .max = report.histogram_n + 0.5},
             .y = {.label = "of the drafts", .percent = true, .min = 0.0}};
   PlotSeries measured{.kind = PlotSeries::Kind::kBars, .label = "measured", .color = "#54aeff"};
   PlotSeries fitted{.label = "phi, fitted", .color = "#cf222e"};
@@ -246,10 +242,10 @@ Json SpecBenchJson(const SpecBenchReport& report) {
       {"temperature", report.temperature},
       {"prompts", static_cast<std::int64_t>(report.modes[0].prompts.size())},
       {"modes", std::move(modes)},
-      {"histogram_n", histogram.n},
+      {"histogram_n", report.histogram_n},
       {"accepted_histogram", NumbersJson(histogram.measured)},
       {"phi_histogram", NumbersJson(histogram.fitted)},
-      {"pair", histogram.n > 0 ? PairJson(report) : Json()},
+      {"pair", report.histogram_n > 0 ? PairJson(report) : Json()},
       {"rounds", RoundsJson(report.stats.spec.rounds)}};
 }
 

@@ -32,8 +32,11 @@ struct SpecBenchReport {
   int decode = 0, repetitions = 0;
   double temperature = 0;
   std::vector<SpecBenchMode> modes = {};  // off first
-  // Of the measured runs: SpecStats' counts less those before. phi is fitted to all outcomes alike.
-  SpecStats counts = {};
+  SpecStats counts = {};  // of the measured runs: those at the end less those before
+  // The draft length that most tokens were drafted in, 0 = none, and phi fitted to its outcomes.
+  // Those of other lengths are left out: a controller that drafts short where it is unsure, or
+  // sure, makes them another sample.
+  int histogram_n = 0;
   spec::Phi phi = {};
 };
 
