@@ -47,7 +47,8 @@ struct SpecOptions {
 // One verification, as a recorded trace has it.
 struct SpecRound {
   int n = 0, k = 0;  // drafted tokens, accepted ones
-  int rank = 0;      // of the token behind among the draft's guesses: 1 the first; 0 = not there
+  int rank = 0;  // of the token behind among the draft's guesses: 1 the first; 0 = not there; -1 =
+                 // none made
   std::array<std::uint8_t, kDraftTokensMax> confidence = {};  // [n] spec::Proposal::confidence
 };
 

@@ -41,6 +41,7 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   num_entries_ = 0;
   seconds_ = 0;
   tokens_ = 0;
+  next_known_ = false;
   whole_ = job.whole;
   stop_ = false;
   running_ = true;
@@ -63,6 +64,7 @@ AsyncDrafter::Report AsyncDrafter::Finish(int k, int token, Draft& draft) {
   WaitIdle();
   running_ = false;
   Report report{.hit = false, .seconds = seconds_, .tokens = tokens_, .status = status_};
+  if (next_known_) report.next = &verified_[n_];
   for (std::size_t i = 0; i < num_entries_; ++i) {
     Entry& entry = entries_[i];
     if (entry.branch.k != k || entry.branch.token != token) continue;
@@ -128,6 +130,7 @@ bool AsyncDrafter::DraftBranch(const Branch& branch) {
   }
   if (unknown) {
     verified_[n_] = entry.draft[0];
+    next_known_ = true;
     entry.branch.token = entry.draft[0].token;
     for (int i = 1; i < entry.draft.size; ++i) std::swap(entry.draft[i - 1], entry.draft[i]);
     --entry.draft.size;

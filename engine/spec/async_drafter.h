@@ -45,6 +45,9 @@ class AsyncDrafter {
     double seconds = 0;  // spent drafting
     int tokens = 0;      // drafted, on all branches
     Status status;       // of the source
+    // What the draft makes of the token behind the verified ones; null: it did not get there. Until
+    // the next Start.
+    const Proposal* next = nullptr;
   };
   // The verification accepted k tokens, and `token` came behind: stops the thread within a token
   // and gives what it drafted behind that, if anything, to `draft` (cleared first). All other
@@ -79,6 +82,7 @@ class AsyncDrafter {
   std::size_t num_entries_ = 0;
   double seconds_ = 0;
   int tokens_ = 0;
+  bool next_known_ = false;  // verified_[n_] is what the draft makes of the token there
   Status status_;
 
   bool running_ = false;  // decode thread: started and not finished

@@ -209,7 +209,7 @@ void Controller::Add(const Draft& draft, const Round& round) {
     t.pair.Add(round.accepted, round.verified);
     t.phi.Add(round.accepted, round.verified);
   }
-  if (round.ranked) (round.accepted < round.verified ? t.corrections : t.bonus).Add(round.rank);
+  if (round.rank >= 0) (round.accepted < round.verified ? t.corrections : t.bonus).Add(round.rank);
   const bool beside = round.mode == SpecMode::kBranch || round.mode == SpecMode::kExhaustive;
   if (beside && verify_(round.verified + 1) > 0 && round.ahead_tokens > 0) {
     verify_slowdown_.Add(round.verify_s / verify_(round.verified + 1));

@@ -30,16 +30,16 @@ struct Branch {
 // What a round did, for the controller to learn from.
 struct Round {
   SpecMode mode = SpecMode::kOff;
-  int threads = 0;       // of the target
-  int drafted = 0;       // proposals
-  int verified = 0;      // n
-  int accepted = 0;      // k <= n
-  int judged = 0;        // proposals that were compared, of those verified and the one behind them
-  int rank = 0;          // of the token behind the accepted ones among the guesses for it; 0 = none
-  bool ranked = false;   // there were guesses
-  double verify_s = 0;   // the target's step
-  double draft_s = 0;    // drafting that the target waited for
-  int draft_tokens = 0;  // made in that time
+  int threads = 0;   // of the target
+  int drafted = 0;   // proposals
+  int verified = 0;  // n
+  int accepted = 0;  // k <= n
+  int judged = 0;    // proposals that were compared, of those verified and the one behind them
+  int rank = -1;  // of the token behind the accepted ones among the guesses for it: 1 the first; 0
+                  // = none of them; -1 = there were none
+  double verify_s = 0;    // the target's step
+  double draft_s = 0;     // drafting that the target waited for
+  int draft_tokens = 0;   // made in that time
   double catch_up_s = 0;  // beside that: the draft read what it had not seen
   double ahead_s = 0;     // drafting during the last verification
   int ahead_tokens = 0;

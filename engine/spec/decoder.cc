@@ -156,12 +156,12 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
     } else {
       verdict.token = Choose(target, chance(), position);
     }
-    if (i < draft_.size && drafting_) round.rank = RankOf(verdict.token, round);
     sampler_.Accept(verdict.token);
     sequence_.push_back(verdict.token);
     out_.push_back(verdict.token);
     if (!verdict.accepted || i == round.verified) {
-      round.ranked = i < draft_.size;
+      if (i < draft_.size)
+        round.rank = RankOf(verdict.token, draft_[i], round.accepted == round.verified);
       return;
     }
     ++round.accepted;
@@ -170,9 +170,7 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
 
 // Behind refused tokens the guesses are the draft's other tokens, behind a whole draft its own next
 // one, then the others.
-int Decoder::RankOf(int token, const Round& round) const {
-  const Proposal& proposal = draft_[round.accepted];
-  const bool whole = round.accepted == round.verified;
+int Decoder::RankOf(int token, const Proposal& proposal, bool whole) {
   if (token == proposal.token) return whole ? 1 : 0;
   for (int i = 0; i < proposal.num_alternates; ++i) {
     if (proposal.alternates[static_cast<std::size_t>(i)] == token) return i + (whole ? 2 : 1);
@@ -193,6 +191,8 @@ void Decoder::TakeNext(Round& round) {
     round.guessed = true;
     round.hit = report.hit;
     ahead_status_ = report.status;
+    if (round.rank < 0 && report.next != nullptr && round.accepted == round.verified)
+      round.rank = RankOf(token, *report.next, true);
     if (report.hit) return;
   }
   if (round.accepted < round.verified || round.verified >= draft_.size ||
@@ -228,7 +228,7 @@ void Decoder::Count(const Round& round) {
   usage_.accepted_tokens += round.accepted;
   for (std::size_t i = 0; i < k; ++i) ++stats_.accepted_at[i];
   ++stats_.outcomes[n][k];
-  if (round.ranked)
+  if (round.rank >= 0)
     ++(k < n ? stats_.correction_ranks : stats_.bonus_ranks)[static_cast<std::size_t>(round.rank)];
   KeepRound(round);
 }

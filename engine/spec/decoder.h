@@ -65,7 +65,8 @@ class Decoder {
   void StartAhead(const Controller::Plan& plan, int n);
   // Judges the rows and appends what comes to out_.
   void JudgeRows(std::span<const float> logits, Round& round);
-  int RankOf(int token, const Round& round) const;
+  // Of `token` among the guesses of `proposal`; `whole`: behind a draft that was accepted whole.
+  static int RankOf(int token, const Proposal& proposal, bool whole);
   void TakeNext(Round& round);
   void Count(const Round& round);
   void KeepRound(const Round& round);

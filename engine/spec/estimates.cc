@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace thermocline::spec {
 
@@ -16,16 +17,23 @@ void StepTimes::Add(int tokens, double seconds) {
   if (count == 0) {
     seconds_[At(tokens)] = seconds;
     count = 1;
-    return;
+    return Estimate();
   }
   // One step that was put aside by the system must not count for many.
   const double ratio = std::clamp(seconds / seconds_[At(tokens)], 0.5, 2.0);
   count = std::min(count + 1, kMemory);
   for (int t = 1; t <= kDraftTokensMax + 1; ++t)
     seconds_[At(t)] *= 1 + (ratio - 1) / count * (t == tokens ? 1 : kElsewhere);
+  Estimate();
 }
 
-double StepTimes::operator()(int tokens) const {
+void StepTimes::Estimate() {
+  double least = std::numeric_limits<double>::infinity();
+  for (int t = kDraftTokensMax + 1; t >= 1; --t)
+    estimates_[At(t)] = least = std::min(least, Interpolated(t));
+}
+
+double StepTimes::Interpolated(int tokens) const {
   if (known(tokens)) return seconds_[At(tokens)];
   int below = tokens, above = tokens;
   while (below > 0 && !known(below)) --below;

@@ -22,17 +22,22 @@ class DecayedMean {
 };
 
 // Time of a target's step by its tokens, T = 1 .. kDraftTokensMax + 1. A step's time says a little
-// about steps of other lengths, too: the context grows, other processes come and go.
+// about steps of other lengths, too: the context grows, other processes come and go. And as more
+// tokens never take less time, what a long step took bounds the shorter ones: a length that was
+// unlucky once would never be tried again.
 class StepTimes {
  public:
   void Add(int tokens, double seconds);
-  // Seconds; between lengths that were measured by interpolation. 0 while nothing is known.
-  double operator()(int tokens) const;
+  // Seconds; 0 while nothing is known.
+  double operator()(int tokens) const { return estimates_[At(tokens)]; }
   bool known(int tokens) const { return counts_[At(tokens)] > 0; }
 
  private:
   static std::size_t At(int tokens) { return static_cast<std::size_t>(tokens - 1); }
-  std::array<double, kDraftTokensMax + 1> seconds_ = {}, counts_ = {};
+  // Between lengths that were measured by interpolation.
+  double Interpolated(int tokens) const;
+  void Estimate();
+  std::array<double, kDraftTokensMax + 1> seconds_ = {}, counts_ = {}, estimates_ = {};
 };
 
 // That a proposal is accepted, given that those before it were: by its confidence, as far as that
