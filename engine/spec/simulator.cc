@@ -87,18 +87,11 @@ class Simulation {
     const auto branch = std::find_if(plan_.begin(), plan_.end(), [&](const Branch& b) {
       return b.k == k && b.guess == guess && b.begin < done;
     });
-    const double at_end = std::max(0.0, std::ceil(done));  // with the token it is at
-    drafted_ += static_cast<std::int64_t>(at_end);
-    unfinished_ = 0;
-    if (branch == plan_.end()) {
-      Wait(at_end - done + n_);
-      drafted_ += n_;
-    } else if (branch->end > done) {
-      Wait(branch->end - done);
-      drafted_ += static_cast<std::int64_t>(branch->end - at_end);
-    } else {
-      unfinished_ = at_end - done;
-    }
+    // With the token it is at; then what lacks of the branch, or a new draft.
+    const double at_end = std::ceil(done);
+    const double drafted = branch == plan_.end() ? at_end + n_ : std::max(at_end, branch->end);
+    Wait(drafted - done);
+    drafted_ += static_cast<std::int64_t>(drafted);
     hits_ += branch != plan_.end();
     guessed_ += branch != plan_.end() && k == n_ && guess == 0;
     generated_ += k + 1;
@@ -106,22 +99,21 @@ class Simulation {
     ++rounds_;
   }
 
-  // Lets the target verify, and returns how many tokens of the plan are drafted by its end: below 0
-  // if the draft is still at a token of the round before.
+  // Lets the target verify, and returns how many tokens of the plan are drafted by its end.
   double Verify() {
     const double verify_s = pair_.Verify(n_ + 1);
-    const double work = plan_.empty() ? 0 : plan_.back().end + unfinished_;
+    const double work = plan_.empty() ? 0 : plan_.back().end;
     const double token_s = pair_.draft_token_s * pair_.draft_slowdown;  // beside the target
     const double verify_beside_s = verify_s * pair_.verify_slowdown;
     if (work * token_s <= verify_beside_s) {
       time_s_ += work * token_s + verify_s - work * token_s / pair_.verify_slowdown;
-      return work - unfinished_;
+      return work;
     }
     time_s_ += verify_beside_s;
     const double done = verify_beside_s / token_s;
-    if (!exhaustive_) return done - unfinished_;
+    if (!exhaustive_) return done;
     Wait(work - done);
-    return work - unfinished_;
+    return work;
   }
 
   void Wait(double tokens) {
@@ -154,7 +146,6 @@ class Simulation {
   const std::vector<Branch> plan_;
   Random random_;
   std::array<double, kDraftTokensMax + 1> phi_ = {};
-  double unfinished_ = 0;  // of a token whose branch did not come
   double time_s_ = 0, wait_s_ = 0;
   std::int64_t generated_ = 0, rounds_ = 0, hits_ = 0;
   std::int64_t drafted_ = 0, guessed_ = 0;  // tokens; guesses behind n that were right

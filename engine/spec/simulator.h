@@ -9,9 +9,9 @@
 //               lacks of its n tokens; else a new draft is made, as in sync
 //   exhaustive  it drafts behind every k in 0..n with `width` tokens each, and the target waits for
 //               all of them; a new draft is made if the token is another
-// The draft makes one token at a time and ends the one it is at. Behind n accepted tokens the first
-// guess is the draft's own next token, which takes a token's time of its own; behind fewer, the
-// guesses are the draft's other tokens at that place, known since it was drafted.
+// The draft makes one token at a time, and the target waits for the one it is at. Behind n accepted
+// tokens the first guess is the draft's own next token, which takes a token's time of its own;
+// behind fewer, the guesses are the draft's other tokens at that place, known since it was drafted.
 // While both work, each is slower by its factor.
 #pragma once
 

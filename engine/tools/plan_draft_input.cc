@@ -177,7 +177,7 @@ Result<spec::PairModel> ReadPair(const std::string& path) {
   ASSIGN_OR_RETURN(pair.verify_s, ReadTimes(reader));
   ASSIGN_OR_RETURN(pair.phi, ReadPhi(reader));
   ASSIGN_OR_RETURN(const Json::Array* hits, reader.List("correction_hits"));
-  pair.correction_hits.clear();
+  if (!hits->empty()) pair.correction_hits.clear();
   for (const Json& hit : *hits) {
     ASSIGN_OR_RETURN(const double share, ToNumber(hit, reader.Name("correction_hits"), {0, 1}));
     pair.correction_hits.push_back(share);

@@ -12,7 +12,8 @@ namespace thermocline::tools {
 
 // The member "pair" of a report of `bench --spec --json`. Times of a step that were not measured (0
 // or null) are taken from a straight line between those that were; a bonus_hit that is missing is p
-// of phi. InvalidArgument names the file, the field and the value.
+// of phi, and correction_hits that are empty (no correction was seen) are PairModel's, since the
+// decoder drafts for them all the same. InvalidArgument names the file, the field and the value.
 Result<spec::PairModel> ReadPair(const std::string& path);
 
 // InvalidArgument naming `where` and the parameters unless phi is a distribution without cutting.

@@ -125,13 +125,17 @@ TEST(Simulator, BranchIsItsExpectationOverTheOutcomes) {
   EXPECT_NEAR(run.tokens_per_s * round_s / (pair.phi.Mean(n) + 1), 1, 0.01);
 }
 
-TEST(Simulator, AMissEndsTheTokenItIsAt) {
+TEST(Simulator, TheTokenItIsAtIsWaitedFor) {
   PairModel pair = Pair({.p = 0, .a = 1, .c = 0});
   pair.verify_s = {4};
   pair.correction_hits = {1e-12};  // a guess to draft for, and never right
   const SimulatedRun run = Simulate(pair, SpecMode::kBranch, 4, 1, kTokens);
   EXPECT_NEAR(run.tokens_per_s, 1 / (4 + 0.5 + 4 * 1.5), 1e-5);  // 2 2/3 tokens in 4 s
   EXPECT_NEAR(run.wasted_share, 1, 1e-12);
+  // The first of two branches always hits: 8 s are its 4 tokens and 1 1/3 of the other's.
+  pair.correction_hits = {1, 1e-12};
+  pair.verify_s = {8};
+  EXPECT_NEAR(Simulate(pair, SpecMode::kBranch, 4, 2, kTokens).tokens_per_s, 1 / (8 + 1.0), 1e-5);
 }
 
 TEST(Simulator, ExhaustiveWaitsForAll) {
@@ -161,7 +165,7 @@ TEST(Simulator, OneResourceForBothGainsNothing) {
     const double sync = Speed(pair, SpecMode::kSync, n);
     EXPECT_LE(Speed(pair, SpecMode::kBranch, n), sync * (1 + kNoise)) << i;
     EXPECT_LE(Speed(pair, SpecMode::kExhaustive, n), sync * (1 + kNoise)) << i;
-    // Apart, branch gains: at worst a miss ends the token it is at.
+    // Apart, branch gains, but for the token that is waited for.
     pair.draft_slowdown = pair.verify_slowdown = 1;
     const double round_s = n * pair.draft_token_s + pair.Verify(n + 1);
     EXPECT_GE(Speed(pair, SpecMode::kBranch, n) * (1 + pair.draft_token_s / round_s),
