@@ -86,7 +86,7 @@ struct SpecStats {
   // behind had among the draft's guesses, 0 = none of them: after a refused token, after a draft
   // that was accepted whole.
   std::array<std::array<std::int64_t, kDraftTokensMax + 1>, kDraftTokensMax + 1> outcomes = {};
-  std::array<std::int64_t, 5> correction_ranks = {}, bonus_ranks = {};
+  std::array<std::int64_t, 6> correction_ranks = {}, bonus_ranks = {};
   std::vector<SpecRound> rounds = {};  // SpecOptions::rounds_max of them
 };
 

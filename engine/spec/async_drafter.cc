@@ -1,12 +1,20 @@
 #include "engine/spec/async_drafter.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 namespace thermocline::spec {
+namespace {
+
+double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
 
 AsyncDrafter::AsyncDrafter(DraftSource& source) : source_(source), thread_([this] { Main(); }) {
   pthread_setname_np(thread_.native_handle(), "draft");
@@ -14,7 +22,7 @@ AsyncDrafter::AsyncDrafter(DraftSource& source) : source_(source), thread_([this
   sequence_.reserve(capacity);
   work_.reserve(capacity);
   branches_.reserve(kProposalsMax * (kAlternatesMax + 2));
-  entries_.reserve(branches_.capacity());
+  entries_.resize(branches_.capacity());
 }
 
 AsyncDrafter::~AsyncDrafter() {
@@ -29,6 +37,7 @@ AsyncDrafter::~AsyncDrafter() {
 
 void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   CHECK(!running_);
+  Settle();
   sequence_.assign(job.sequence.begin(), job.sequence.end());
   verified_.size = job.draft.size;
   for (int i = 0; i < job.draft.size; ++i) verified_[i].token = job.draft[i].token;
@@ -38,8 +47,8 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   for (int rank = 1; rank <= kAlternatesMax + 1; ++rank)
     bonus_[static_cast<std::size_t>(rank - 1)] = job.bonus_hit ? job.bonus_hit(rank) : 0;
   branches_.assign(branches.begin(), branches.end());
-  num_entries_ = 0;
-  seconds_ = 0;
+  ready_ = 0;
+  begin_ = std::chrono::steady_clock::now();
   tokens_ = 0;
   next_known_ = false;
   whole_ = job.whole;
@@ -52,37 +61,50 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   wake_.notify_one();
 }
 
-void AsyncDrafter::WaitIdle() {
+void AsyncDrafter::Settle() {
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [this] { return !busy_; });
+}
+
+bool AsyncDrafter::Take(int k, int token, int at_least, Draft& draft) {
+  const std::size_t ready = ready_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < ready; ++i) {
+    Entry& entry = entries_[i];
+    if (entry.branch.k != k || entry.branch.token != token || entry.draft.size < at_least) continue;
+    std::swap(draft, entry.draft);
+    return true;
+  }
+  return false;
 }
 
 AsyncDrafter::Report AsyncDrafter::Finish(int k, int token, Draft& draft) {
   draft.Clear();
   if (!running_) return {};
-  if (!whole_) stop_ = true;
-  WaitIdle();
   running_ = false;
-  Report report{.hit = false, .seconds = seconds_, .tokens = tokens_, .status = status_};
-  if (next_known_) report.next = &verified_[n_];
-  for (std::size_t i = 0; i < num_entries_; ++i) {
-    Entry& entry = entries_[i];
-    if (entry.branch.k != k || entry.branch.token != token) continue;
-    std::swap(draft, entry.draft);
-    report.hit = true;
-    break;
+  if (!whole_) stop_ = true;
+  Report report;
+  // A draft that is whole need not wait for the token that is being made on another branch.
+  report.hit = !whole_ && Take(k, token, depth_, draft);
+  if (!report.hit) {
+    Settle();
+    report.hit = Take(k, token, 0, draft);
   }
+  report.seconds = SecondsSince(begin_);
+  report.tokens = tokens_.load(std::memory_order_relaxed);
+  if (next_known_.load(std::memory_order_acquire)) report.next = &verified_[n_];
   return report;
 }
 
 void AsyncDrafter::Abandon() {
-  if (!running_) return;
-  stop_ = true;
-  WaitIdle();
   running_ = false;
+  stop_ = true;
+  Settle();
 }
 
 void AsyncDrafter::Main() {
+  // The target goes first where both want a processor: what it waits for, everybody waits for.
+  constexpr int kNice = 10;
+  ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread alone, on Linux
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return busy_ || quit_; });
@@ -96,20 +118,12 @@ void AsyncDrafter::Main() {
 }
 
 void AsyncDrafter::DraftBranches() {
-  const auto begin = std::chrono::steady_clock::now();
-  status_ = OkStatus();
   // The list may grow while it is worked through.
   for (std::size_t i = 0; i < branches_.size() && !stop_; ++i) {
     const Branch branch = branches_[i];
-    if (!DraftBranch(branch)) break;
+    if (!DraftBranch(branch)) return;
     if (branch.token < 0) AddAlternates(verified_[n_], i + 1);
   }
-  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-AsyncDrafter::Entry& AsyncDrafter::NextEntry() {
-  if (num_entries_ == entries_.size()) entries_.emplace_back();
-  return entries_[num_entries_++];
 }
 
 bool AsyncDrafter::DraftBranch(const Branch& branch) {
@@ -117,24 +131,25 @@ bool AsyncDrafter::DraftBranch(const Branch& branch) {
   work_.assign(sequence_.begin(), sequence_.end());
   for (int i = 0; i < branch.k; ++i) work_.push_back(verified_[i].token);
   if (!unknown) work_.push_back(branch.token);
-  Entry& entry = NextEntry();
+  const std::size_t slot = ready_.load(std::memory_order_relaxed);
+  if (slot == entries_.size()) return false;
+  Entry& entry = entries_[slot];
   entry.branch = branch;
   entry.draft.Clear();
   const int depth = depth_ + (unknown ? 1 : 0);
   const auto more = [&](const Draft& draft) { return draft.size < depth && !stop_; };
-  status_ = source_.Propose(work_, more, entry.draft);
-  tokens_ += entry.draft.size;
-  if (!status_.ok() || (unknown && entry.draft.size == 0)) {
-    --num_entries_;
-    return false;
-  }
+  const Status status = source_.Propose(work_, more, entry.draft);
+  tokens_.fetch_add(entry.draft.size, std::memory_order_relaxed);
+  // A source that fails will fail the decode thread, too, which then says so.
+  if (!status.ok() || (unknown && entry.draft.size == 0)) return false;
   if (unknown) {
     verified_[n_] = entry.draft[0];
-    next_known_ = true;
+    next_known_.store(true, std::memory_order_release);
     entry.branch.token = entry.draft[0].token;
     for (int i = 1; i < entry.draft.size; ++i) std::swap(entry.draft[i - 1], entry.draft[i]);
     --entry.draft.size;
   }
+  ready_.store(slot + 1, std::memory_order_release);
   return !stop_;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -44,15 +45,16 @@ class AsyncDrafter {
     bool hit = false;    // there was a branch for the outcome
     double seconds = 0;  // spent drafting
     int tokens = 0;      // drafted, on all branches
-    Status status;       // of the source
     // What the draft makes of the token behind the verified ones; null: it did not get there. Until
     // the next Start.
     const Proposal* next = nullptr;
   };
   // The verification accepted k tokens, and `token` came behind: stops the thread within a token
   // and gives what it drafted behind that, if anything, to `draft` (cleared first). All other
-  // branches are dropped.
+  // branches are dropped. Does not wait for the thread if the draft is whole: see Settle.
   Report Finish(int k, int token, Draft& draft);
+  // Until the draft thread rests: the source may be used then, until the next Start.
+  void Settle();
   // Stops and drops everything.
   void Abandon();
   bool running() const { return running_; }
@@ -68,8 +70,8 @@ class AsyncDrafter {
   bool DraftBranch(const Branch& branch);
   // The draft's own next token is known now: what else may come there can be drafted, too.
   void AddAlternates(const Proposal& next, std::size_t from);
-  Entry& NextEntry();
-  void WaitIdle();
+  // Gives `draft` what was drafted for this outcome, if it has at least so many tokens.
+  bool Take(int k, int token, int at_least, Draft& draft);
 
   DraftSource& source_;
   // Written by Start and read by the draft thread until it is idle.
@@ -78,12 +80,12 @@ class AsyncDrafter {
   int n_ = 0, depth_ = 0, width_ = 1;
   std::array<double, kAlternatesMax + 1> bonus_ = {};
   std::vector<Branch> branches_;
-  std::vector<Entry> entries_;  // slots, the first `num_entries_` of this round
-  std::size_t num_entries_ = 0;
-  double seconds_ = 0;
-  int tokens_ = 0;
-  bool next_known_ = false;  // verified_[n_] is what the draft makes of the token there
-  Status status_;
+  std::chrono::steady_clock::time_point begin_;
+  // Of this round the first `ready_` are drafted, and not written again before the next Start.
+  std::vector<Entry> entries_;
+  std::atomic<std::size_t> ready_{0};
+  std::atomic<int> tokens_{0};
+  std::atomic<bool> next_known_{false};  // verified_[n_] is what the draft makes of the token there
 
   bool running_ = false;  // decode thread: started and not finished
   bool whole_ = false;

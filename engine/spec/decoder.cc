@@ -110,15 +110,18 @@ Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
     draft_.Clear();
     return OkStatus();
   }
+  round.drafted = before;
+  if (!controller_->More(draft_)) return OkStatus();
   const Stopwatch watch;
+  if (ahead_ != nullptr) ahead_->Settle();
   source_->SetThreads(0);
   const auto more = [this](const Draft& draft) { return controller_->More(draft); };
   RETURN_IF_ERROR(source_->Propose(sequence_, more, draft_));
+  round.drafted = draft_.size;
   round.draft_tokens = draft_.size - before;
   if (round.draft_tokens > 0) round.wait_s = watch.Seconds();
   round.catch_up_s = source_->catch_up_s();
   round.draft_s = round.wait_s - round.catch_up_s;
-  round.drafted = draft_.size;
   return OkStatus();
 }
 
@@ -127,6 +130,7 @@ void Decoder::StartAhead(const Controller::Plan& plan, int n) {
   if (ahead_ == nullptr || (plan.mode != SpecMode::kBranch && !whole)) return;
   const int room = capacity_ - static_cast<int>(sequence_.size()) - n - 2;
   if (room < 1) return;
+  ahead_->Settle();
   source_->SetThreads(plan.draft_threads);
   controller_->Branches(draft_, n, branches_);
   double all = 0;
@@ -190,7 +194,6 @@ void Decoder::TakeNext(Round& round) {
     round.ahead_tokens = report.tokens;
     round.guessed = true;
     round.hit = report.hit;
-    ahead_status_ = report.status;
     if (round.rank < 0 && report.next != nullptr && round.accepted == round.verified)
       round.rank = RankOf(token, *report.next, true);
     if (report.hit) return;

@@ -88,7 +88,6 @@ class Decoder {
   exec::Distribution scratch_;
   std::vector<Branch> branches_;
   bool drafting_ = false;  // this request drafts
-  Status ahead_status_;
   DecayedMean overhead_s_;
   SpecUsage usage_;
   SpecStats stats_;

@@ -28,28 +28,37 @@ void StepTimes::Add(int tokens, double seconds) {
 }
 
 void StepTimes::Estimate() {
+  constexpr double kBelieved = 8;  // steps after which a length speaks for itself
+  const Line line = Fit();
   double least = std::numeric_limits<double>::infinity();
-  for (int t = kDraftTokensMax + 1; t >= 1; --t)
-    estimates_[At(t)] = least = std::min(least, Interpolated(t));
+  for (int t = kDraftTokensMax + 1; t >= 1; --t) {
+    const double count = counts_[At(t)], fit = line.begin + line.slope * (t - 1);
+    const double value = fit + (seconds_[At(t)] - fit) * count / (count + kBelieved);
+    estimates_[At(t)] = least = std::min(least, std::max(value, 0.0));
+  }
 }
 
-double StepTimes::Interpolated(int tokens) const {
-  if (known(tokens)) return seconds_[At(tokens)];
-  int below = tokens, above = tokens;
-  while (below > 0 && !known(below)) --below;
-  while (above <= kDraftTokensMax + 1 && !known(above)) ++above;
-  const bool has_above = above <= kDraftTokensMax + 1;
-  if (below == 0) return has_above ? seconds_[At(above)] : 0;
-  if (has_above) {
-    const double share = static_cast<double>(tokens - below) / (above - below);
-    return seconds_[At(below)] + share * (seconds_[At(above)] - seconds_[At(below)]);
+// The line through all lengths that were measured, by weighted least squares.
+StepTimes::Line StepTimes::Fit() const {
+  constexpr double kSlopeUnknown = 0.1;  // of a step of one token
+  double weight = 0, t_mean = 0, s_mean = 0;
+  for (int t = 1; t <= kDraftTokensMax + 1; ++t) {
+    const double w = counts_[At(t)];
+    weight += w;
+    t_mean += w * (t - 1);
+    s_mean += w * seconds_[At(t)];
   }
-  int before = below - 1;  // on as from the one before
-  while (before > 0 && !known(before)) --before;
+  t_mean /= weight;
+  s_mean /= weight;
+  double across = 0, along = 0;
+  for (int t = 1; t <= kDraftTokensMax + 1; ++t) {
+    const double w = counts_[At(t)], dt = t - 1 - t_mean;
+    across += w * dt * (seconds_[At(t)] - s_mean);
+    along += w * dt * dt;
+  }
   const double slope =
-      before > 0 ? std::max(0.0, seconds_[At(below)] - seconds_[At(before)]) / (below - before)
-                 : 0.1 * seconds_[At(below)];
-  return seconds_[At(below)] + slope * (tokens - below);
+      along > 0 ? std::max(0.0, across / along) : kSlopeUnknown * s_mean / (1 + t_mean);
+  return {s_mean - slope * t_mean, slope};
 }
 
 void Acceptances::Add(int confidence, bool accepted) {

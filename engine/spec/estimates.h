@@ -21,10 +21,11 @@ class DecayedMean {
   double value_, memory_, count_ = 0;
 };
 
-// Time of a target's step by its tokens, T = 1 .. kDraftTokensMax + 1. A step's time says a little
-// about steps of other lengths, too: the context grows, other processes come and go. And as more
-// tokens never take less time, what a long step took bounds the shorter ones: a length that was
-// unlucky once would never be tried again.
+// Time of a target's step by its tokens, T = 1 .. kDraftTokensMax + 1: a line through all that was
+// measured, and what a length adds to it as far as that was seen often. A length that was unlucky
+// once would otherwise never be tried again; and as more tokens never take less time, what a long
+// step took bounds the shorter ones. A step says a little about the others, too: the context grows,
+// other processes come and go.
 class StepTimes {
  public:
   void Add(int tokens, double seconds);
@@ -34,8 +35,10 @@ class StepTimes {
 
  private:
   static std::size_t At(int tokens) { return static_cast<std::size_t>(tokens - 1); }
-  // Between lengths that were measured by interpolation.
-  double Interpolated(int tokens) const;
+  struct Line {
+    double begin, slope;  // seconds of one token, and of each further
+  };
+  Line Fit() const;
   void Estimate();
   std::array<double, kDraftTokensMax + 1> seconds_ = {}, counts_ = {}, estimates_ = {};
 };

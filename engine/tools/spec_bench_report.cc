@@ -93,12 +93,12 @@ Histogram HistogramOf(const SpecBenchReport& report) {
 }
 
 // Of the token behind that guess `i` was it, 0 the first. `ranks` as SpecStats'.
-std::optional<double> HitShare(const std::array<std::int64_t, 5>& ranks, std::size_t i) {
+std::optional<double> HitShare(const std::array<std::int64_t, 6>& ranks, std::size_t i) {
   const std::int64_t all = std::accumulate(ranks.begin(), ranks.end(), std::int64_t{0});
   return Share(static_cast<double>(ranks[i + 1]), static_cast<double>(all));
 }
 
-Json::Array HitShares(const std::array<std::int64_t, 5>& ranks) {
+Json::Array HitShares(const std::array<std::int64_t, 6>& ranks) {
   Json::Array shares;
   for (std::size_t i = 0; i + 1 < ranks.size(); ++i) {
     const auto share = HitShare(ranks, i);
