@@ -119,7 +119,7 @@ class Controller {
     double rate() const { return seconds > 0 ? tokens / seconds : 0; }
     bool known() const { return rounds >= kTrialRounds; }
   };
-  static constexpr int kTrialRounds = 6;
+  static constexpr int kTrialRounds = 3;
   Tables& tables() { return tables_[request_.greedy ? 1 : 0]; }
   const Tables& tables() const { return tables_[request_.greedy ? 1 : 0]; }
   double Accepted(const Draft& draft, int place) const;
