@@ -14,6 +14,13 @@
 namespace thermocline {
 namespace {
 
+// Sanitizers take ten times as long: a part of everything then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kRequests = 5, kTexts = 24;
+#else
+constexpr int kRequests = 12, kTexts = 240;
+#endif
+
 EngineConfig Config(const SpecOptions& spec) {
   base::ConfigureLog(base::LogLevel::kError, false);
   EngineConfig config;
@@ -62,7 +69,7 @@ Answer Ask(Engine& engine, const Request& request) {
 std::vector<Request> Requests() {
   std::vector<Request> out;
   std::uint32_t noise = 12345;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < kRequests; ++i) {
     Request request;
     request.sampling.temperature = 0;
     request.max_tokens = 40 + 5 * i;
@@ -106,7 +113,7 @@ void ExpectPlainText(Engine& engine, const std::string& mode, int tokens) {
 TEST(Speculation, EveryModeGivesPlainText) {
   const auto engine = Load(Config(Pair("auto")));
   for (const char* mode : {"sync", "branch", "exhaustive", "auto"}) {
-    for (const int tokens : {1, 4, 15}) ExpectPlainText(*engine, mode, tokens);
+    for (const int tokens : {1, 15}) ExpectPlainText(*engine, mode, tokens);
   }
   const SpecStats stats = engine->Stats().spec;
   EXPECT_GT(stats.accepted_tokens, stats.drafts);
@@ -150,7 +157,7 @@ std::vector<Request> Texts(const Engine& engine, int count) {
 TEST(Speculation, HundredsOfTextsStayAsTheyAre) {
   const auto engine = Load(Config(Pair("auto")));
   int differ = 0, turn = 0;
-  for (const Request& request : Texts(*engine, 240)) {
+  for (const Request& request : Texts(*engine, kTexts)) {
     Request plain = request, drafted = request;
     plain.spec_mode = "off";
     static constexpr const char* kModes[] = {"sync", "branch", "exhaustive", "auto"};
@@ -158,7 +165,7 @@ TEST(Speculation, HundredsOfTextsStayAsTheyAre) {
     drafted.spec_tokens = 1 + turn++ % 15;
     differ += Ask(*engine, plain).tokens != Ask(*engine, drafted).tokens ? 1 : 0;
   }
-  EXPECT_EQ(turn, 240);
+  EXPECT_EQ(turn, kTexts);
   EXPECT_EQ(differ, 0);
 }
 
