@@ -197,8 +197,10 @@ void Controller::Branches(const Draft& draft, int n, std::vector<Branch>& out) c
   } else {
     out.push_back({n, -1, all * t.bonus(1)});
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [](const Branch& a, const Branch& b) { return a.probability > b.probability; });
+  std::sort(out.begin(), out.end(), [](const Branch& a, const Branch& b) {
+    if (a.probability != b.probability) return a.probability > b.probability;
+    return a.k != b.k ? a.k > b.k : a.token < b.token;
+  });
   if (plan_.mode != SpecMode::kExhaustive && out.size() > kBranchesMax) out.resize(kBranchesMax);
 }
 

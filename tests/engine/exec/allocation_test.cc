@@ -12,6 +12,7 @@
 #include "engine/exec/loaded_model.h"
 #include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
+#include "engine/spec/set_up.h"
 #include "tests/engine/exec/flash_models.h"
 
 namespace {
@@ -35,7 +36,7 @@ namespace {
 
 // Counts what further tokens of a request allocate in one mode.
 void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
-                         const exec::MemoryOptions& memory = {}) {
+                         const exec::MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
   exec::LoadOptions options;
   options.memory = memory;
   options.model = SOURCE_DIR "/config/models/tidepool.gguf";
@@ -43,19 +44,28 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
   options.ffn = ffn;
   const auto model = exec::LoadModel(options);
   ASSERT_TRUE(model.ok()) << model.status().message();
-  const auto transformer = (*model)->MakeTransformer(16, 512);
+  const auto transformer = (*model)->MakeTransformer(16, 512, 16);
   auto cache = *(*model)->MakeCache(512);
   exec::Sampler sampler((*model)->config.vocab_size, 1024);
   exec::FfnGovernor governor(
       **model, *transformer,
       {.audit_interval = ffn.audit_interval, .controller_recall = ffn.controller_recall});
-  spec::TransformerTarget target(*transformer, *cache, *(*model)->pool);
-  spec::Decoder decoder({.target = target, .sampler = sampler, .capacity = 512});
+  auto draft = spec::LoadDraft(spec, options);
+  ASSERT_TRUE(draft.ok()) << draft.status().message();
+  const auto speculation = spec::Speculation::Create({.options = spec,
+                                                      .draft = *std::move(draft),
+                                                      .target = **model,
+                                                      .transformer = *transformer,
+                                                      .cache = *cache,
+                                                      .sampler = sampler});
+  ASSERT_TRUE(speculation.ok()) << speculation.status().message();
   sched::DecodeLoop loop({.transformer = *transformer,
                           .cache = *cache,
                           .prefixes = nullptr,
                           .sampler = sampler,
-                          .decoder = decoder,
+                          .decoder = (*speculation)->decoder(),
+                          .spec_mode = (*speculation)->mode(),
+                          .spec_tokens = (*speculation)->tokens_max(),
                           .governor = governor,
                           .model = **model,
                           .tokenizer = *(*model)->tokenizer});
@@ -84,6 +94,16 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
   run(10);
   const int few = run(20), many = run(400);
   EXPECT_EQ(few, many) << ffn.modes << ": 380 further tokens made " << many - few << " allocations";
+}
+
+TEST(DecodeLoop, AllocatesNothingPerDraftedToken) {
+  for (const char* mode : {"sync", "branch", "auto"}) {
+    SpecOptions spec;
+    spec.mode = mode;
+    ExpectNoAllocations({}, "", {}, spec);
+    spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
+    ExpectNoAllocations({}, "", {}, spec);
+  }
 }
 
 TEST(DecodeLoop, AllocatesNothingPerToken) {
