@@ -135,6 +135,44 @@ TEST_F(DeviceLoad, TakesWholeLayersOfADenseModel) {
   EXPECT_EQ((*gpu)->hot.neurons, (*gpu)->hot.neurons_all);
 }
 
+// The target on the device, its draft on the CPU: the text is plain decoding's.
+TEST_F(DeviceLoad, DraftsForATargetOnTheDevice) {
+  EngineConfig config;
+  config.model = kTidepool;
+  config.threads = 2;
+  config.context_length = 96;
+  config.prefill_chunk = 16;
+  config.ffn.modes = "exact";
+  config.hot.device = "cuda";
+  config.device_ops = &kernels::EmulatedOps();
+  config.spec.mode = "branch";
+  config.spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
+  const auto engine = Engine::Load(config);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_TRUE((*engine)->Stats().hot.used);
+  const auto ask = [&](const char* mode) {
+    Request request;
+    request.prompt = {1, 400, 500};
+    request.sampling.temperature = 0;
+    request.max_tokens = 16;
+    request.spec_mode = mode;
+    const auto channel = *(*engine)->Submit(std::move(request), {});
+    TokenChannel::Update update;
+    std::vector<int> tokens;
+    while (!update.finished) {
+      channel->WaitAndTake(update);
+      tokens.insert(tokens.end(), update.tokens.begin(), update.tokens.end());
+    }
+    EXPECT_TRUE(update.error.ok()) << update.error.message();
+    return tokens;
+  };
+  const std::vector<int> plain = ask("off");
+  EXPECT_EQ(plain.size(), 16u);
+  EXPECT_EQ(ask("sync"), plain);
+  EXPECT_EQ(ask("branch"), plain);
+  EXPECT_GT((*engine)->Stats().spec.accepted_tokens, 0);
+}
+
 // After one error the device is set up again; after another no request can work, and whoever runs
 // the engine is told so, once.
 TEST_F(DeviceLoad, ADeviceThatStaysBrokenIsFatal) {
