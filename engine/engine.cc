@@ -357,11 +357,19 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   // The draft first: what it takes, the target may not.
   ASSIGN_OR_RETURN(spec::LoadedDraft draft, spec::LoadDraft(config.spec, load));
   if (draft.model != nullptr && load.memory.budget_bytes > 0) {
-    load.memory.budget_bytes = std::max<std::int64_t>(
-        1, load.memory.budget_bytes - static_cast<std::int64_t>(draft.model->memory.total()));
+    const auto acceptance = config.spec.acceptance == "rejection" ? spec::Acceptance::kRejection
+                                                                  : spec::Acceptance::kSameText;
+    const std::size_t taken = draft.model->memory.total() +
+                              spec::DistributionBytes(acceptance, draft.model->config.vocab_size);
+    load.memory.budget_bytes =
+        std::max<std::int64_t>(1, load.memory.budget_bytes - static_cast<std::int64_t>(taken));
   }
   spec::AskOfTarget(config.spec, load);
-  ASSIGN_OR_RETURN(auto model, exec::LoadModel(load));
+  auto loaded = exec::LoadModel(load);
+  if (!loaded.ok() && config.spec.source == "self" && config.spec.mode != "off")
+    return loaded.status().Annotate("with spec.source self, which needs a predictor");
+  if (!loaded.ok()) return loaded.status();
+  std::unique_ptr<exec::LoadedModel> model = *std::move(loaded);
   if (model->tokenizer == nullptr)
     return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
   if (!config.record_trace.empty() && (model->split != nullptr || model->device != nullptr)) {

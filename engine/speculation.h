@@ -27,7 +27,7 @@ struct SpecOptions {
   std::string mode = "off";  // as SpecModeName
   // Where drafts come from: "" = model if `draft` is given, else ngram. model: a second, small
   // model; ngram: what followed the same tokens earlier in the text; self: the target itself with
-  // an aggressive predictor and the neurons in memory.
+  // its predictor and the neurons in memory.
   std::string source = {};
   std::string draft = {};  // path of the draft model, or the name of a built-in one
   bool required = true;    // false: serve without the draft model if it cannot be loaded
@@ -39,9 +39,11 @@ struct SpecOptions {
   // rejection: modified rejection sampling, which accepts more, and the text of a seed depends on
   // the draft. The distribution is the target's in both.
   std::string acceptance = "same-text";
-  int head = 0;             // the draft's output head: so many of the first tokens; 0 = all
-  double self_shift = 0.0;  // self: added to what the predictor must reach; 0 = chosen
-  int rounds_max = 0;       // verifications that SpecStats::rounds records, the first ones
+  int head = 0;  // the draft's output head: so many of the first tokens; 0 = all
+  // self: added to what the predictor must reach, in units of its score (engine/ffn_mode.h); above
+  // 0 drafts read less and miss more.
+  double self_shift = 0.0;
+  int rounds_max = 0;  // verifications that SpecStats::rounds records, the first ones
 };
 
 // One verification, as a recorded trace has it.

@@ -84,6 +84,7 @@ std::vector<Key> KeysOf(ServerConfig& c) {
       {"spec.threads", IntKey{&c.spec.threads, 0, 256}},
       {"spec.acceptance", TextKey{&c.spec.acceptance, {"same-text", "rejection"}}},
       {"spec.head", IntKey{&c.spec.head, 0, 1 << 24}},
+      {"spec.self_shift", DoubleKey{&c.spec.self_shift, -1e6, 1e6}},
       {"sampling.temperature", DoubleKey{&c.sampling.temperature, 0, 2}},
       {"sampling.top_k", IntKey{&c.sampling.top_k, 0, kMillion}},
       {"sampling.top_p", DoubleKey{&c.sampling.top_p, 0, 1}},

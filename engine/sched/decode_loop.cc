@@ -162,8 +162,10 @@ FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& 
   sampler_.Begin(request.sampling, request.prompt);
   const auto mode =
       request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : spec::ParseMode(request.spec_mode);
-  decoder_.Begin(request.prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
-                 request.spec_tokens >= 0 ? request.spec_tokens : spec_tokens_);
+  decoder_.Begin(
+      request.prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
+      request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_);
+  decoder_.SetOnWait([this, &job] { return GoesOn(job); });
   const bool at_text_start =
       request.prompt.size() == 1 && request.prompt[0] == tokenizer_.vocabulary().bos;
   Text text(tokenizer_, request, at_text_start);
@@ -187,6 +189,7 @@ FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& 
     }
   }
   decoder_.End();
+  decoder_.SetOnWait({});
   usage.spec = decoder_.usage();
   if (!text.stopped) text.Finish(rest);
   KeepTokens(usage);

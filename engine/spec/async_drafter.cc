@@ -16,13 +16,14 @@ double SecondsSince(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
-AsyncDrafter::AsyncDrafter(DraftSource& source) : source_(source), thread_([this] { Main(); }) {
+AsyncDrafter::AsyncDrafter(DraftSource& source, int branches_max)
+    : source_(source), thread_([this] { Main(); }) {
   pthread_setname_np(thread_.native_handle(), "draft");
   const auto capacity = static_cast<std::size_t>(source.capacity()) + 2 * kProposalsMax;
   sequence_.reserve(capacity);
   work_.reserve(capacity);
   branches_.reserve(kProposalsMax * (kAlternatesMax + 2));
-  entries_.resize(branches_.capacity());
+  entries_.resize(static_cast<std::size_t>(branches_max));
 }
 
 AsyncDrafter::~AsyncDrafter() {
@@ -50,6 +51,7 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   ready_ = 0;
   begin_ = std::chrono::steady_clock::now();
   tokens_ = 0;
+  seconds_ = 0;
   next_known_ = false;
   whole_ = job.whole;
   stop_ = false;
@@ -62,8 +64,13 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
 }
 
 void AsyncDrafter::Settle() {
+  constexpr std::chrono::milliseconds kSlice{20};
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return !busy_; });
+  while (!idle_.wait_for(lock, kSlice, [this] { return !busy_; })) {
+    lock.unlock();
+    if (goes_on_ && !goes_on_()) stop_ = true;
+    lock.lock();
+  }
 }
 
 bool AsyncDrafter::Take(int k, int token, int at_least, Draft& draft) {
@@ -87,9 +94,10 @@ AsyncDrafter::Report AsyncDrafter::Finish(int k, int token, Draft& draft) {
   report.hit = !whole_ && Take(k, token, depth_, draft);
   if (!report.hit) {
     Settle();
-    report.hit = Take(k, token, 0, draft);
+    report.hit = Take(k, token, 1, draft);
   }
-  report.seconds = SecondsSince(begin_);
+  const double ended = seconds_.load(std::memory_order_acquire);
+  report.seconds = ended > 0 ? ended : SecondsSince(begin_);
   report.tokens = tokens_.load(std::memory_order_relaxed);
   if (next_known_.load(std::memory_order_acquire)) report.next = &verified_[n_];
   return report;
@@ -111,6 +119,7 @@ void AsyncDrafter::Main() {
     if (quit_) return;
     lock.unlock();
     DraftBranches();
+    seconds_.store(SecondsSince(begin_), std::memory_order_release);
     lock.lock();
     busy_ = false;
     idle_.notify_one();
@@ -137,9 +146,12 @@ bool AsyncDrafter::DraftBranch(const Branch& branch) {
   entry.branch = branch;
   entry.draft.Clear();
   const int depth = depth_ + (unknown ? 1 : 0);
-  const auto more = [&](const Draft& draft) { return draft.size < depth && !stop_; };
+  const auto more = [&](const Draft& draft) {
+    const bool go_on = draft.size < depth && !stop_;
+    if (go_on) tokens_.fetch_add(1, std::memory_order_relaxed);
+    return go_on;
+  };
   const Status status = source_.Propose(work_, more, entry.draft);
-  tokens_.fetch_add(entry.draft.size, std::memory_order_relaxed);
   // A source that fails will fail the decode thread, too, which then says so.
   if (!status.ok() || (unknown && entry.draft.size == 0)) return false;
   if (unknown) {

@@ -23,8 +23,8 @@ namespace thermocline::spec {
 // Decode thread only; owns the draft thread, which uses `source` between Start and Finish.
 class AsyncDrafter {
  public:
-  // `source` must be parallel().
-  explicit AsyncDrafter(DraftSource& source);
+  // `source` must be parallel(). At most `branches_max` outcomes are drafted on from in a round.
+  AsyncDrafter(DraftSource& source, int branches_max);
   ~AsyncDrafter();
   AsyncDrafter(const AsyncDrafter&) = delete;
   AsyncDrafter& operator=(const AsyncDrafter&) = delete;
@@ -53,6 +53,8 @@ class AsyncDrafter {
   // and gives what it drafted behind that, if anything, to `draft` (cleared first). All other
   // branches are dropped. Does not wait for the thread if the draft is whole: see Settle.
   Report Finish(int k, int token, Draft& draft);
+  // Asked while something waits for the thread, as Decoder::SetOnWait.
+  void SetOnWait(const std::function<bool()>& goes_on) { goes_on_ = goes_on; }
   // Until the draft thread rests: the source may be used then, until the next Start.
   void Settle();
   // Stops and drops everything.
@@ -85,6 +87,8 @@ class AsyncDrafter {
   std::vector<Entry> entries_;
   std::atomic<std::size_t> ready_{0};
   std::atomic<int> tokens_{0};
+  std::atomic<double> seconds_{0};  // from Start until it rested; 0: it works
+  std::function<bool()> goes_on_;
   std::atomic<bool> next_known_{false};  // verified_[n_] is what the draft makes of the token there
 
   bool running_ = false;  // decode thread: started and not finished

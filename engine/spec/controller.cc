@@ -1,6 +1,7 @@
 #include "engine/spec/controller.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace thermocline::spec {
 namespace {
@@ -31,6 +32,7 @@ void Controller::Begin(const Request& request) {
   request_.tokens_max = std::clamp(request.tokens_max, 0, kDraftTokensMax);
   mode_ = request.mode;
   behind_ = request.prompt;
+  resting_ = streak_ = 0;
   tables().phi = PhiEstimator(tables().pair.phi());
   if ((mode_ == SpecMode::kBranch || mode_ == SpecMode::kExhaustive) && !params_.parallel)
     mode_ = SpecMode::kSync;  // nothing that could work beside the target
@@ -84,14 +86,26 @@ Controller::Arm* Controller::BestArm() {
     if (!arm.known()) return &arm;
     if (best == nullptr || arm.rate() > best->rate()) best = &arm;
   }
-  return best;
+  Arm* const other = Trial(*best);
+  return other != nullptr ? other : best;
+}
+
+Controller::Arm* Controller::Trial(const Arm& best) {
+  if (++since_trial_ < kTrialEvery) return nullptr;
+  Arm* const other = Candidate(best);
+  if (other == nullptr ||
+      (mode_ == SpecMode::kAuto && other->mode != SpecMode::kOff && !InBudget(Risk())))
+    return nullptr;
+  since_trial_ = 0;
+  return other;
 }
 
 Controller::Arm* Controller::Candidate(const Arm& best) {
   for (std::size_t i = 0; i < arms_.size(); ++i) {
     Arm& arm = arms_[turn_++ % arms_.size()];
     // What is far behind has better chances to waste time than to win.
-    if (&arm != &best && (arm.mode == SpecMode::kOff || arm.rate() > 0.7 * best.rate()))
+    if (Allowed(arm) && &arm != &best &&
+        (arm.mode == SpecMode::kOff || arm.rate() > 0.7 * best.rate()))
       return &arm;
   }
   return nullptr;
@@ -110,14 +124,7 @@ Controller::Arm* Controller::AutoArm(int room) {
     }
     if (arm.rate() > best->rate() * (best == off ? kGainMin : 1)) best = &arm;
   }
-  if (++since_trial_ >= kTrialEvery) {
-    Arm* const other = Candidate(*best);
-    const bool safe = other == off || InBudget(Risk());
-    if (other != nullptr && safe) {
-      since_trial_ = 0;
-      return other;
-    }
-  }
+  if (Arm* const other = Trial(*best); other != nullptr) return other;
   return best == off || InBudget(0) ? best : off;
 }
 
@@ -128,6 +135,10 @@ Controller::Plan Controller::Next(int room) {
   if (mode_ == SpecMode::kOff || (tokens < 1 && !request_.extra)) return plan_;
   if (mode_ == SpecMode::kExhaustive)
     return plan_ = {mode_, tokens, params_.threads, params_.draft_threads};
+  if (mode_ == SpecMode::kSync && resting_ > 0 && !request_.extra) {
+    --resting_;
+    return plan_;
+  }
   if (mode_ == SpecMode::kAuto && params_.free) {
     arm_ = &arms_[1];
   } else {
@@ -206,7 +217,9 @@ void Controller::Branches(const Draft& draft, int n, std::vector<Branch>& out) c
 
 void Controller::Add(const Draft& draft, const Round& round) {
   Tables& t = tables();
-  for (int i = 0; i < round.judged; ++i) t.acceptances.Add(draft[i].confidence, i < round.accepted);
+  for (int i = 0; i < round.judged; ++i)
+    t.acceptances.Add(draft[i].confidence,
+                      i < round.accepted || (i == round.verified && round.next_right));
   if (round.verified > 0) {
     t.pair.Add(round.accepted, round.verified);
     t.phi.Add(round.accepted, round.verified);
@@ -221,11 +234,23 @@ void Controller::Add(const Draft& draft, const Round& round) {
   if (round.draft_tokens > 0) draft_s_.Add(round.draft_s / round.draft_tokens);
   if (round.ahead_tokens > 0 && draft_s_.value() > 0)
     draft_slowdown_.Add(round.ahead_s / round.ahead_tokens / draft_s_.value());
+  Rest(round);
   Account(draft, round);
 }
 
+// Where the first token of a draft did not pay it is drafted less and less often.
+void Controller::Rest(const Round& round) {
+  constexpr int kRestMax = 5;  // 32 rounds
+  if (params_.fixed || params_.free || round.drafted == 0) return;
+  streak_ = round.verified > 0 ? 0 : std::min(streak_ + 1, kRestMax);
+  resting_ = streak_ == 0 ? 0 : 1 << streak_;
+}
+
 void Controller::Account(const Draft& draft, const Round& round) {
-  elapsed_s_ += round.total_s;
+  constexpr double kRememberedS = 60;  // half as much counts after so long
+  const double keep_s = std::exp2(-round.total_s / kRememberedS);
+  elapsed_s_ = elapsed_s_ * keep_s + round.total_s;
+  lost_s_ *= keep_s;
   behind_ = round.drafted > 0 ? 0 : behind_ + round.accepted + 1;
   if (arm_ != nullptr) {
     // What the round could expect says more about the arm than what it got.

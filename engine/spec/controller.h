@@ -35,6 +35,7 @@ struct Round {
   int verified = 0;  // n
   int accepted = 0;  // k <= n
   int judged = 0;    // proposals that were compared, of those verified and the one behind them
+  bool next_right = false;  // the proposal behind the verified ones was judged, and right
   int rank = -1;  // of the token behind the accepted ones among the guesses for it: 1 the first; 0
                   // = none of them; -1 = there were none
   double verify_s = 0;    // the target's step
@@ -129,6 +130,8 @@ class Controller {
   // Expected tokens per second of the best draft length, drafting in turn.
   double PromisedRate(int room) const;
   bool Allowed(const Arm& arm) const;
+  // The yardstick or another way, when it is time to look again; null: it is not.
+  Arm* Trial(const Arm& best);
   Arm* BestArm();
   // Whose turn it is in mode auto, with a source that costs time.
   Arm* AutoArm(int room);
@@ -137,6 +140,7 @@ class Controller {
   // What a round with a draft may cost more than plain decoding, in vain.
   double Risk() const;
   bool InBudget(double further_s) const;
+  void Rest(const Round& round);
   void Account(const Draft& draft, const Round& round);
 
   const Params params_;
@@ -148,10 +152,11 @@ class Controller {
   DecayedMean draft_slowdown_{1}, verify_slowdown_{1};
   std::array<Tables, 2> tables_;
   std::vector<Arm> arms_;
-  Arm* arm_ = nullptr;  // of this round
-  double elapsed_s_ = 0, lost_s_ = 0;
-  int behind_ = 0;       // tokens that came since the last draft
-  int since_trial_ = 0;  // rounds
+  Arm* arm_ = nullptr;                 // of this round
+  double elapsed_s_ = 0, lost_s_ = 0;  // of the last minutes
+  int resting_ = 0, streak_ = 0;       // rounds without drafts to come; drafts that did not pay
+  int behind_ = 0;                     // tokens that came since the last draft
+  int since_trial_ = 0;                // rounds
   std::size_t turn_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/base/log.h"
+
 namespace thermocline::spec {
 namespace {
 
@@ -18,6 +20,17 @@ class Stopwatch {
 
 }  // namespace
 
+int BranchesMax(Acceptance acceptance) {
+  return acceptance == Acceptance::kRejection ? 8 : kProposalsMax * (kAlternatesMax + 2);
+}
+
+std::size_t DistributionBytes(Acceptance acceptance, int vocab_size) {
+  if (acceptance != Acceptance::kRejection) return 0;
+  constexpr std::size_t kDrafts = 2;  // of this round and the next
+  return (static_cast<std::size_t>(BranchesMax(acceptance)) + kDrafts) * kProposalsMax *
+         static_cast<std::size_t>(vocab_size) * (sizeof(int) + sizeof(double));
+}
+
 Decoder::Decoder(const Params& p)
     : target_(p.target),
       sampler_(p.sampler),
@@ -32,7 +45,8 @@ Decoder::Decoder(const Params& p)
   out_.reserve(kProposalsMax);
   if (source_ == nullptr) return;
   branches_.reserve(kProposalsMax * (kAlternatesMax + 2));
-  if (source_->parallel()) ahead_ = std::make_unique<AsyncDrafter>(*source_);
+  if (source_->parallel())
+    ahead_ = std::make_unique<AsyncDrafter>(*source_, BranchesMax(acceptance_));
 }
 
 Decoder::~Decoder() = default;
@@ -78,7 +92,12 @@ Result<std::span<const int>> Decoder::Next(int wanted) {
     const Controller::Plan plan = controller_->Next(room);
     round.mode = plan.mode;
     round.threads = plan.threads;
-    RETURN_IF_ERROR(MakeDraft(plan, round));
+    const Status made = MakeDraft(plan, round);
+    if (made.code() == StatusCode::kCancelled) return made;
+    if (!made.ok()) GiveUpDrafting(made);
+  }
+  if (drafting_) {
+    const Controller::Plan& plan = controller_->plan();
     n = plan.mode == SpecMode::kOff ? 0 : controller_->Verified(draft_);
     if (plan.threads != 0) target_.SetThreads(plan.threads);
     StartAhead(plan, n);
@@ -95,13 +114,32 @@ Result<std::span<const int>> Decoder::Next(int wanted) {
   }
   JudgeRows(*logits, round);
   target_.Keep(round.accepted + 1);
-  if (!drafting_) return std::span<const int>(out_);
+  if (!drafting_) {
+    ++stats_.plain_steps;
+    stats_.verify_s += round.verify_s;
+    stats_.mode_now = SpecModeName(SpecMode::kOff);
+    return std::span<const int>(out_);
+  }
   TakeNext(round);
   round.total_s = whole.Seconds();
   controller_->Add(draft_, round);
   Count(round);
   std::swap(draft_, next_);
   return std::span<const int>(out_);
+}
+
+// The answer goes on without drafts: nobody needs them.
+void Decoder::GiveUpDrafting(const Status& why) {
+  base::LogWarning("no further drafts for this answer: ", why.message());
+  drafting_ = false;
+  draft_.Clear();
+  target_.SetThreads(target_.threads());
+}
+
+void Decoder::SetOnWait(const std::function<bool()>& goes_on) {
+  if (source_ == nullptr) return;
+  if (ahead_ != nullptr) ahead_->SetOnWait(goes_on);
+  source_->SetOnWait(goes_on);
 }
 
 Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
@@ -164,6 +202,7 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
     sequence_.push_back(verdict.token);
     out_.push_back(verdict.token);
     if (!verdict.accepted || i == round.verified) {
+      round.next_right = verdict.accepted;
       if (i < draft_.size)
         round.rank = RankOf(verdict.token, draft_[i], round.accepted == round.verified);
       return;
@@ -179,7 +218,7 @@ int Decoder::RankOf(int token, const Proposal& proposal, bool whole) {
   for (int i = 0; i < proposal.num_alternates; ++i) {
     if (proposal.alternates[static_cast<std::size_t>(i)] == token) return i + (whole ? 2 : 1);
   }
-  return 0;
+  return whole || proposal.num_alternates > 0 ? 0 : -1;
 }
 
 // What the next round begins with: the branch that came true, or what is left of this draft.

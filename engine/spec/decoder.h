@@ -21,6 +21,12 @@
 
 namespace thermocline::spec {
 
+// Outcomes that are drafted on from in one round: all there are; fewer with Acceptance::kRejection,
+// where every drafted token keeps its distribution.
+int BranchesMax(Acceptance acceptance);
+// Bytes that those may take: 12 for each token of the vocabulary and drafted token.
+std::size_t DistributionBytes(Acceptance acceptance, int vocab_size);
+
 // Decode thread only. Borrows everything. Allocates nothing per token once the drafts' buffers have
 // grown to what sampling needs.
 class Decoder {
@@ -46,6 +52,9 @@ class Decoder {
   // all tokens of the sequence but the last. Errors as Target::Step: nothing was added then.
   // Requires: wanted >= 1; room for two more tokens in the capacity.
   Result<std::span<const int>> Next(int wanted);
+  // Asked now and then while a round takes long, from any thread; false gives it up (Cancelled).
+  // Between sequences.
+  void SetOnWait(const std::function<bool()>& goes_on);
   // Ends the sequence: nothing is drafted any more.
   void End();
 
@@ -67,6 +76,7 @@ class Decoder {
   void JudgeRows(std::span<const float> logits, Round& round);
   // Of `token` among the guesses of `proposal`; `whole`: behind a draft that was accepted whole.
   static int RankOf(int token, const Proposal& proposal, bool whole);
+  void GiveUpDrafting(const Status& why);
   void TakeNext(Round& round);
   void Count(const Round& round);
   void KeepRound(const Round& round);

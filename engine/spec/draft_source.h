@@ -28,6 +28,8 @@ class DraftSource {
   // Kernel threads from now on; 0: what is best while nobody else computes.
   virtual void SetThreads(int) {}
   virtual int threads() const { return 1; }  // all there are
+  // Asked now and then by a long Propose; false gives it up (Cancelled). Thread-safe itself.
+  virtual void SetOnWait(const std::function<bool()>&) {}
   // Of the last Propose, seconds spent on tokens of the sequence that the source had not seen.
   virtual double catch_up_s() const { return 0; }
   // Whether proposing costs time worth counting.

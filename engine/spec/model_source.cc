@@ -114,6 +114,8 @@ Result<std::span<const float>> ModelSource::Feed() {
   cache_->SetLength(static_cast<int>(common));
   std::span<const float> logits;
   while (cached_.size() < wanted_.size()) {
+    if (wanted_.size() - cached_.size() > kChunk / 4 && goes_on_ && !goes_on_())
+      return Status(StatusCode::kCancelled, "the draft is not wanted any more");
     const std::size_t count = std::min<std::size_t>(kChunk, wanted_.size() - cached_.size());
     const auto tokens = std::span(wanted_).subspan(cached_.size(), count);
     const bool last = cached_.size() + count == wanted_.size();

@@ -54,6 +54,7 @@ class ModelSource final : public DraftSource {
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
   const exec::LoadedModel& model() const { return *model_; }
+  void SetOnWait(const std::function<bool()>& goes_on) override { goes_on_ = goes_on; }
   double catch_up_s() const override { return catch_up_s_; }
   void SetThreads(int threads) override {
     model_->pool->SetActive(threads > 0 ? threads : threads_alone_);
@@ -74,6 +75,7 @@ class ModelSource final : public DraftSource {
   Drawer drawer_;
   const int width_;
   const Acceptance acceptance_;
+  std::function<bool()> goes_on_;
   double catch_up_s_ = 0;
   int threads_alone_ = 1;
   std::vector<float> logits_;  // [V] where not all tokens can be drafted

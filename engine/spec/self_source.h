@@ -1,4 +1,4 @@
-// Drafts by the target itself, with an aggressive predictor and the neurons that are in memory: no
+// Drafts by the target itself, with a predictor and only the neurons that are in memory: no
 // second model, and no flash reads while drafting. The keys and values of a draft lie where those
 // of its verification will.
 #pragma once

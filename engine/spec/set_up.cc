@@ -37,7 +37,7 @@ Result<Acceptance> ParseAcceptance(const std::string& name) {
                                "' is unknown; it is same-text or rejection");
 }
 
-// The cheapest predictor that the target has, with a threshold that keeps few neurons.
+// The cheapest predictor that the target has.
 Result<std::vector<exec::FfnPolicy>> DraftPolicies(const exec::LoadedModel& target, double shift) {
   std::vector<exec::FfnPolicy> policies;
   for (std::size_t l = 0; l < target.weights->layers.size(); ++l) {
@@ -157,9 +157,10 @@ Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
   out->vocab_size_ = p.target.config.vocab_size;
   out->target_ = std::make_unique<TransformerTarget>(p.transformer, p.cache, *p.target.pool);
   if (mode != SpecMode::kOff) {
-    if (p.options.tokens_max + 2 > p.cache.capacity())
-      return base::InvalidArgument("spec.tokens_max is ", p.options.tokens_max,
-                                   ", beyond the context of ", p.cache.capacity(), " tokens");
+    if (const int room = std::max(0, p.cache.capacity() - 2); p.options.tokens_max > room) {
+      base::LogWarning("spec.tokens_max is ", p.options.tokens_max, ", beyond the context of ",
+                       p.cache.capacity(), " tokens: ", room, " are drafted at most");
+    }
     RETURN_IF_ERROR(out->MakeSource(p));
   }
   if (out->source_ != nullptr) {

@@ -124,9 +124,15 @@ void AddDraftOptions(CLI::App& app, SpecOptions& spec) {
   app.add_option("--draft-threads", spec.threads,
                  "Kernel threads of the draft model; 0 = by measurement")
       ->check(CLI::Range(0, 256));
-  app.add_option("--draft-head", spec.head,
-                 "Tokens that the draft model chooses from, the first of the vocabulary; 0 = all")
+  app.add_option(
+         "--draft-head", spec.head,
+         "Tokens that the draft model chooses from, the first of the vocabulary, rounded up to "
+         "16; 0 = all")
       ->check(CLI::Range(0, 1 << 24));
+  app.add_option("--self-shift", spec.self_shift,
+                 "self: added to what the predictor must reach while drafting; above 0 drafts read "
+                 "less and miss more")
+      ->check(NumberIn(-1e6, 1e6));
   app.add_option("--spec-acceptance", spec.acceptance,
                  "same-text: a seed gives the text of plain decoding; rejection: accepts more, and "
                  "the text of a seed depends on the draft")

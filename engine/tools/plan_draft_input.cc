@@ -170,7 +170,8 @@ Result<spec::PairModel> ReadPair(const std::string& path) {
   const Json* object = report->Find("pair");
   if (object == nullptr || !object->is_object())
     return InvalidArgument(path,
-                           ": no \"pair\"; not a report of `thermocline bench --spec --json`");
+                           ": no \"pair\": no report of `thermocline bench --spec --json`, or "
+                           "one in which no draft was verified (--draft-fixed makes sure)");
   const Reader reader{*object, path + ": pair"};
   spec::PairModel pair;
   ASSIGN_OR_RETURN(pair.draft_token_s, reader.Number("draft_token_s", {}));

@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
+#include "engine/spec/controller.h"
 #include "engine/text/tokenizer.h"
 #include "tests/engine/exec/flash_models.h"
 
@@ -34,6 +35,7 @@ SpecOptions Pair(const std::string& mode) {
   SpecOptions spec;
   spec.mode = mode;
   spec.draft = "tidepool-draft";
+  spec.tokens_max = 15;
   return spec;
 }
 
@@ -226,11 +228,64 @@ TEST(Speculation, WhatCannotDraftIsRefusedByName) {
   has(refused([](EngineConfig& c) { c.spec.tokens_max = 16; }), "at most 15");
   has(refused([](EngineConfig& c) { c.spec.source = "self"; }), "not used by");
   has(refused([](EngineConfig& c) { c.spec.mode = "fast"; }), "exhaustive");
-  has(refused([](EngineConfig& c) {
-        c.context_length = 8;
-        c.spec.tokens_max = 12;
-      }),
-      "beyond the context of 8");
+}
+
+TEST(Speculation, DraftsEndWithTheContextHoweverSmall) {
+  for (const int context : {2, 3, 5, 9, 17}) {
+    EngineConfig config = Config(Pair("branch"));
+    config.context_length = context;
+    const auto engine = Load(config);
+    Request request;
+    request.prompt = {1};
+    request.sampling.temperature = 0;
+    request.ignore_eos = true;
+    const Answer drafted = Ask(*engine, request);
+    EXPECT_EQ(drafted.usage.prompt_tokens + drafted.usage.completion_tokens, context);
+    request.spec_mode = "off";
+    EXPECT_EQ(drafted.tokens, Ask(*engine, request).tokens);
+  }
+}
+
+TEST(Speculation, ARequestDraftsNoMoreThanTheOperatorAllows) {
+  SpecOptions spec = Pair("sync");
+  spec.tokens_max = 2;
+  spec.fixed = true;
+  const auto engine = Load(Config(spec));
+  Request request;
+  request.prompt = {1};
+  request.sampling.temperature = 0;
+  request.max_tokens = 40;
+  request.ignore_eos = true;
+  request.spec_tokens = 15;
+  const Usage usage = Ask(*engine, request).usage;
+  EXPECT_GT(usage.spec.drafts, 0);
+  EXPECT_LE(usage.spec.draft_tokens, 2 * usage.spec.drafts);
+}
+
+// A proposal behind the verified ones that is right must not count as one that was refused.
+TEST(Speculation, WhatIsRightBehindADraftIsLearnedAsRight) {
+  spec::Controller controller({.tokens_max = 2, .fixed = true});
+  controller.Begin({.mode = SpecMode::kSync, .tokens_max = 2, .greedy = true, .extra = true});
+  spec::Draft draft;
+  draft.size = 3;
+  for (int i = 0; i < 3; ++i) draft[i].confidence = 5;
+  controller.Next(8);
+  for (int i = 0; i < 50; ++i) {
+    controller.Add(draft, {.mode = SpecMode::kSync,
+                           .drafted = 3,
+                           .verified = 2,
+                           .accepted = 2,
+                           .judged = 3,
+                           .next_right = true,
+                           .rank = 1,
+                           .verify_s = 0.01,
+                           .total_s = 0.01});
+  }
+  std::vector<spec::Branch> branches;
+  controller.Branches(draft, 2, branches);
+  ASSERT_FALSE(branches.empty());
+  EXPECT_EQ(branches[0].k, 2);
+  EXPECT_GT(branches[0].probability, 0.85);
 }
 
 TEST(Speculation, WithoutTheDraftOnlyIfItIsNotRequired) {
