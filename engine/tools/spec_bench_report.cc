@@ -100,7 +100,8 @@ std::optional<double> HitShare(const std::array<std::int64_t, 6>& ranks, std::si
 
 Json::Array HitShares(const std::array<std::int64_t, 6>& ranks) {
   Json::Array shares;
-  for (std::size_t i = 0; i + 1 < ranks.size(); ++i) {
+  constexpr std::size_t kGuesses = 4;  // for the token behind a refused one
+  for (std::size_t i = 0; i < kGuesses; ++i) {
     const auto share = HitShare(ranks, i);
     if (share.has_value()) shares.emplace_back(*share);
   }

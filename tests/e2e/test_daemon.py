@@ -65,7 +65,7 @@ def test_limits_and_stops(client):
 
 
 def test_curl_streams(daemon):
-    body = json.dumps({"model": "tidepool", "messages": STORY, "stream": True, "max_tokens": 8})
+    body = json.dumps({"model": "tidepool", "messages": STORY, "stream": True, "max_tokens": 8, "temperature": 0})
     out = subprocess.run(["curl", "-sSN", "-i", daemon.url + "/v1/chat/completions", "-H", "content-type: application/json", "-d", body], capture_output=True, timeout=60).stdout
     head, _, events = out.decode().partition("\r\n\r\n")
     assert "200 OK" in head and "text/event-stream" in head and "no-cache" in head and "x-request-id: " in head.lower()
