@@ -53,8 +53,7 @@ struct Round {
 class Controller {
  public:
   struct Params {
-    int tokens_max = 8;     // of a draft
-    bool fixed = false;     // draft so many always
+    bool fixed = false;     // draft as many as a request allows, always
     int width = 2;          // guesses at each end of a branch
     bool free = false;      // as DraftSource
     bool parallel = false;  // as DraftSource

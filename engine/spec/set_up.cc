@@ -165,8 +165,7 @@ Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
   }
   if (out->source_ != nullptr) {
     out->controller_ =
-        std::make_unique<Controller>(Controller::Params{.tokens_max = p.options.tokens_max,
-                                                        .fixed = p.options.fixed,
+        std::make_unique<Controller>(Controller::Params{.fixed = p.options.fixed,
                                                         .width = p.options.width,
                                                         .free = out->source_->free(),
                                                         .parallel = out->source_->parallel(),

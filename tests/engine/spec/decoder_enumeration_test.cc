@@ -107,7 +107,7 @@ class ToyDecoder {
         sampler_(c.toy.vocab_size, 64),
         target_(case_.toy),
         source_(case_.toy, c.acceptance, c.reach, chance_),
-        controller_({.tokens_max = c.draft, .fixed = c.fixed, .parallel = true}),
+        controller_({.fixed = c.fixed, .parallel = true}),
         decoder_({.target = target_,
                   .sampler = sampler_,
                   .capacity = 64,

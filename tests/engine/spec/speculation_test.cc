@@ -266,7 +266,7 @@ TEST(Speculation, ARequestDraftsNoMoreThanTheOperatorAllows) {
 
 // A proposal behind the verified ones that is right must not count as one that was refused.
 TEST(Speculation, WhatIsRightBehindADraftIsLearnedAsRight) {
-  spec::Controller controller({.tokens_max = 2, .fixed = true});
+  spec::Controller controller({.fixed = true});
   controller.Begin({.mode = SpecMode::kSync, .tokens_max = 2, .greedy = true, .extra = true});
   spec::Draft draft;
   draft.size = 3;
