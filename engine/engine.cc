@@ -2,22 +2,39 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
-#include <set>
 #include <thread>
 #include <utility>
 
-#include "engine/base/bounded_queue.h"
 #include "engine/base/log.h"
 #include "engine/exec/loaded_model.h"
-#include "engine/sched/decode_loop.h"
+#include "engine/sched/scheduler.h"
 #include "engine/spec/set_up.h"
+#include "engine/text/dry_breakers.h"
 
 namespace thermocline {
 namespace {
 
 constexpr int kContextLengthDefaultMax =
     8192;  // tokens; longer contexts are asked for, they cost memory
+
+// What is told of a request besides its text, and its place among others.
+Status ValidateAsked(const Request& request, int vocab_size) {
+  if (request.logprobs < -1 || request.logprobs > std::min(kLogprobsMax, vocab_size))
+    return base::InvalidArgument("logprobs is ", request.logprobs, "; it must lie in [0, ",
+                                 std::min(kLogprobsMax, vocab_size), "]");
+  if (request.prompt_logprobs && request.logprobs < 0)
+    return base::InvalidArgument("logprobs: those of the prompt need those of the tokens");
+  if (request.priority < kPriorityMin || request.priority > kPriorityMax)
+    return base::InvalidArgument("priority is ", request.priority, "; it must lie in [",
+                                 kPriorityMin, ", ", kPriorityMax, "]");
+  if (request.sampling.min_tokens < 0 ||
+      (request.max_tokens > 0 && request.sampling.min_tokens > request.max_tokens))
+    return base::InvalidArgument("min_tokens is ", request.sampling.min_tokens,
+                                 "; it must lie in [0, max_tokens]");
+  return OkStatus();
+}
 
 Status ValidateRequest(const Request& request, int context_length, int vocab_size) {
   if (request.prompt.empty()) return base::InvalidArgument("the prompt is empty");
@@ -32,11 +49,15 @@ Status ValidateRequest(const Request& request, int context_length, int vocab_siz
     if (token < 0 || token >= vocab_size)
       return base::InvalidArgument("token id ", token, " is beyond the vocabulary of ", vocab_size);
   }
-  for (const auto& [token, bias] : request.sampling.logit_bias) {
-    if (token < 0 || token >= vocab_size)
-      return base::InvalidArgument("logit_bias: token id ", token, " is beyond the vocabulary of ",
-                                   vocab_size);
-  }
+  const auto known = [vocab_size](const char* field, int token) {
+    if (token >= 0 && token < vocab_size) return OkStatus();
+    return base::InvalidArgument(field, ": token id ", token, " is beyond the vocabulary of ",
+                                 vocab_size);
+  };
+  for (const auto& [token, bias] : request.sampling.logit_bias)
+    RETURN_IF_ERROR(known("logit_bias", token));
+  for (const int token : request.stop_tokens) RETURN_IF_ERROR(known("stop_token_ids", token));
+  RETURN_IF_ERROR(ValidateAsked(request, vocab_size));
   for (const std::string& stop : request.stop) {
     if (stop.empty()) return base::InvalidArgument("stop: an empty string would stop at once");
   }
@@ -123,7 +144,16 @@ class Engine::Impl {
                    .rebalance = config.hot.rebalance}),
         trace_(std::move(trace)),
         on_fatal_(config.on_fatal),
-        queue_(static_cast<std::size_t>(config.queue_capacity)) {}
+        reader_buffer_tokens_(config.reader_buffer_tokens),
+        queue_(std::make_shared<sched::RequestQueue>(sched::RequestQueue::Limits{
+            .requests = config.queue_capacity, .tokens = config.queue_prefill_tokens})) {
+    const text::Tokenizer& tokenizer = *model_->tokenizer;
+    for (int token = 0; token < model_->config.vocab_size; ++token) {
+      const bool known = static_cast<std::size_t>(token) < tokenizer.vocabulary().tokens.size();
+      if (known && tokenizer.IsStop(token)) stop_tokens_.push_back(token);
+    }
+    default_breakers_ = text::DryBreakerTokens(tokenizer, text::kDryBreakersDefault);
+  }
 
   // Starts the decode thread. Errors as spec::Speculation::Create.
   Status Start(const EngineConfig& config, spec::LoadedDraft draft) {
@@ -137,42 +167,65 @@ class Engine::Impl {
     const int bos = model_->tokenizer->vocabulary().bos;
     speculation_->WarmUp(std::max(bos, 0), kWarmUpS);
     PublishSpeculation();
+    scheduler_ = std::make_unique<sched::Scheduler>(SchedulerParams(config));
     thread_ = std::thread([this] { DecodeMain(); });
     pthread_setname_np(thread_.native_handle(), "decode");
     return OkStatus();
   }
 
   ~Impl() {
-    queue_.Close();
-    CancelAll();
+    queue_->Close();
+    CancelAll(CancelCause::kShutdown);
     if (thread_.joinable()) thread_.join();
     if (trace_ == nullptr) return;
     const Status written = trace_->Commit();
     if (!written.ok()) base::LogError("the trace: ", written.message());
   }
 
-  void CancelAll() {
-    const std::lock_guard lock(mutex_);
-    for (const auto& channel : live_) channel->Cancel();
+  void CancelAll(CancelCause cause) { queue_->CancelAll(cause); }
+
+  // Tokens that each prompt of `arrival` is reckoned to have.
+  static std::int64_t EstimateTokens(const Arrival& arrival) {
+    constexpr std::size_t kBytesPerToken = 4;  // of English text
+    return static_cast<std::int64_t>(arrival.prompt_bytes / kBytesPerToken) + 1;
   }
 
-  Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready) {
+  Status Admit(const Arrival& arrival, std::int64_t tokens) {
+    if (!accepting_) return base::Unavailable("the server is shutting down");
+    if (arrival.deadline.has_value()) {
+      const double allowed = sched::Seconds(*arrival.deadline - sched::SteadyClock::now());
+      const double wait = WaitS();
+      if (wait > allowed)
+        return Status(StatusCode::kDeadlineExceeded,
+                      StrCat("the request would wait about ", wait, " s in the queue, and only ",
+                             std::max(0.0, allowed), " s are left to its deadline"));
+    }
+    return queue_->Reserve(arrival.requests, tokens);
+  }
+  void Unreserve(int requests, std::int64_t tokens) { queue_->Unreserve(requests, tokens); }
+  void SetQueueLimits(int requests, std::int64_t tokens) {
+    queue_->SetLimits({.requests = requests, .tokens = tokens});
+  }
+  double RetryAfterS() const { return scheduler_->RetryAfterS(queue_->counts()); }
+  double WaitS() const { return scheduler_->WaitS(queue_->counts()); }
+
+  // In a place of `reserved` prompt tokens; none: takes one.
+  Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready,
+                                               std::optional<std::int64_t> reserved) {
     RETURN_IF_ERROR(ValidateRequest(request, cache_.capacity(), model_->config.vocab_size));
     const auto modes = model_->ModesFor(request.ffn_mode);
     if (!modes.ok()) return modes.status().Annotate("ffn_mode");
     RETURN_IF_ERROR(CheckSpeculation(request));
     if (!accepting_) return base::Unavailable("the server is shutting down");
-    auto channel = std::make_shared<TokenChannel>(std::move(on_ready));
-    {
-      const std::lock_guard lock(mutex_);
-      live_.insert(channel);
-    }
-    const auto push = [&] { return queue_.TryPush({request, channel, sched::SteadyClock::now()}); };
-    if (!push() && !(DropCancelled() && push())) {
-      Forget(channel);
-      return base::ResourceExhausted("the queue is full: ", queue_.capacity(),
-                                     " requests are waiting; try again later");
-    }
+    const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+    if (!reserved.has_value()) RETURN_IF_ERROR(queue_->Reserve(1, tokens));
+    Complete(request);
+    auto channel = std::make_shared<TokenChannel>(std::move(on_ready), reader_buffer_tokens_);
+    // The channel may outlive the engine.
+    channel->SetOnRoom([queue = queue_, self = channel.get()] { queue->OnNews(*self); });
+    queue_->Push(
+        {.request = std::move(request), .channel = channel, .submitted = sched::SteadyClock::now()},
+        reserved.value_or(tokens));
     return channel;
   }
 
@@ -181,15 +234,23 @@ class Engine::Impl {
   void FreezeController(bool frozen) { governor_.Freeze(frozen); }
 
   EngineStats Stats() const {
+    const sched::RequestQueue::Counts queued = queue_->counts();
+    const sched::RequestQueue::Limits limits = queue_->limits();
     return {.model_path = model_->path,
             .model_format = model_->format,
             .architecture = std::string(model_->config.architecture->name),
             .cpu_isa = model_->ops->name,
             .context_length = cache_.capacity(),
             .threads = model_->pool->threads() + model_->hot_threads,
-            .running = running_.load(),
-            .waiting = static_cast<int>(queue_.size()),
-            .queue_capacity = static_cast<int>(queue_.capacity()),
+            .running = scheduler_->figures().begun,
+            .paused = scheduler_->figures().paused,
+            .waiting = queued.waiting,
+            .queue_capacity = limits.requests,
+            .queue_prefill_tokens = queued.tokens,
+            .queue_prefill_tokens_max = limits.tokens,
+            .preemptions = scheduler_->figures().preemptions,
+            .recomputed_tokens = steps_.recomputed_tokens,
+            .kv_used_bytes = scheduler_->figures().blocks_used * pool_->block_bytes(),
             .num_parameters = model_->config.num_parameters(),
             .weight_bytes = model_->weights->memory.size(),
             .bytes_per_token = model_->weights->bytes_per_token(),
@@ -207,34 +268,64 @@ class Engine::Impl {
             .spec = Speculation(),
             .memory_budget = model_->memory.budget,
             .memory_planned = model_->memory.total(),
+            .steps = {.prefill = steps_.prefill,
+                      .decode = steps_.decode,
+                      .verify = steps_.verify,
+                      .prefill_s = steps_.prefill_s,
+                      .decode_s = steps_.decode_s,
+                      .verify_s = steps_.verify_s,
+                      .last_end_s = steps_.last_end_s},
             .heartbeat = heartbeat_.load(std::memory_order_relaxed)};
   }
 
  private:
   void DecodeMain() {
-    sched::DecodeLoop loop({.transformer = *transformer_,
-                            .cache = cache_,
-                            .prefixes = &prefixes_,
-                            .sampler = sampler_,
-                            .decoder = speculation_->decoder(),
-                            .spec_mode = speculation_->mode(),
-                            .spec_tokens = speculation_->tokens_max(),
-                            .governor = governor_,
-                            .model = *model_,
-                            .tokenizer = *model_->tokenizer,
-                            .heartbeat = &heartbeat_,
-                            .on_end = [this] { PublishSpeculation(); }});
     transformer_->ffn().SetTrace(trace_.get());
-    while (auto job = queue_.Pop()) {
-      Usage usage;
-      running_ = 1;
-      loop.Run(*job, usage);
-      if (on_fatal_ && transformer_->device() != nullptr && transformer_->device()->dead())
-        std::exchange(on_fatal_, {})();
-      if (queue_.size() == 0) governor_.Idle();
-      running_ = 0;
-      Forget(job->channel);
+    scheduler_->Run();
+  }
+
+  sched::Scheduler::Params SchedulerParams(const EngineConfig& config) {
+    return {.loop = {.transformer = *transformer_,
+                     .cache = cache_,
+                     .prefixes = &prefixes_,
+                     .sampler = sampler_,
+                     .decoder = speculation_->decoder(),
+                     .spec_mode = speculation_->mode(),
+                     .spec_tokens = speculation_->tokens_max(),
+                     .governor = governor_,
+                     .tokenizer = *model_->tokenizer,
+                     .logits_max = StepTokens(config),
+                     .heartbeat = &heartbeat_,
+                     .steps = &steps_,
+                     .on_end = [this] { PublishSpeculation(); }},
+            .queue = *queue_,
+            .pool = *pool_,
+            .model = *model_,
+            .quantum_tokens = config.quantum_tokens,
+            .sequences_max = config.sequences_max,
+            .reader_timeout_s = config.reader_timeout_s,
+            .on_idle = [this] { governor_.Idle(); },
+            .on_turn = [this] { AfterTurn(); }};
+  }
+
+  void AfterTurn() {
+    if (on_fatal_ && transformer_->device() != nullptr && transformer_->device()->dead())
+      std::exchange(on_fatal_, {})();
+  }
+
+  // What the sampler needs to know of the model.
+  void Complete(Request& request) const {
+    SamplingParams& sampling = request.sampling;
+    if (sampling.dry_multiplier > 0) {
+      sampling.dry_breakers = request.dry_breakers.has_value()
+                                  ? text::DryBreakerTokens(tokenizer(), *request.dry_breakers)
+                                  : default_breakers_;
     }
+    if (sampling.min_tokens == 0) return;
+    sampling.end_tokens = request.stop_tokens;
+    if (!request.ignore_eos)
+      sampling.end_tokens.insert(sampling.end_tokens.end(), stop_tokens_.begin(),
+                                 stop_tokens_.end());
   }
 
   Status CheckSpeculation(const Request& request) const {
@@ -290,22 +381,6 @@ class Engine::Impl {
             .bytes_max = prefix_blocks_ * block_bytes};
   }
 
-  // Takes requests whose clients have left out of the queue; whether there were any.
-  bool DropCancelled() {
-    bool dropped = false;
-    while (auto job = queue_.RemoveIf([](const sched::Job& j) { return j.channel->cancelled(); })) {
-      job->channel->Finish(FinishReason::kCancelled, "", {});
-      Forget(job->channel);
-      dropped = true;
-    }
-    return dropped;
-  }
-
-  void Forget(const std::shared_ptr<TokenChannel>& channel) {
-    const std::lock_guard lock(mutex_);
-    live_.erase(channel);
-  }
-
   const std::unique_ptr<exec::LoadedModel> model_;
   const std::unique_ptr<exec::KvPool> pool_;  // decode thread
   exec::KvCache cache_;                       // decode thread
@@ -319,13 +394,15 @@ class Engine::Impl {
   SpecStats spec_stats_;                             // guarded by spec_mutex_
   const std::unique_ptr<store::TraceWriter> trace_;  // decode thread
   std::function<void()> on_fatal_;                   // decode thread
-  base::BoundedQueue<sched::Job> queue_;
+  const int reader_buffer_tokens_;
+  std::vector<int> stop_tokens_;                      // the model's own
+  std::vector<int> default_breakers_;                 // of DRY's repetitions, ascending
+  const std::shared_ptr<sched::RequestQueue> queue_;  // shared with the channels
+  std::unique_ptr<sched::Scheduler> scheduler_;       // decode thread, but for its figures
+  sched::StepCounters steps_;
   std::atomic<bool> accepting_{true};
-  std::atomic<int> running_{0};
   std::atomic<std::int64_t> heartbeat_{0};
-  std::mutex mutex_;
-  std::set<std::shared_ptr<TokenChannel>> live_;  // guarded by mutex_: queued or running
-  std::thread thread_;                            // starts when all else is there
+  std::thread thread_;  // starts when all else is there
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -334,6 +411,9 @@ Engine::~Engine() = default;
 Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
   if (config.queue_capacity < 1)
     return base::InvalidArgument("queue_capacity is ", config.queue_capacity,
+                                 "; it must be at least 1");
+  if (config.sequences_max < 1)
+    return base::InvalidArgument("sequences_max is ", config.sequences_max,
                                  "; it must be at least 1");
   if (config.prefill_chunk < 1)
     return base::InvalidArgument("prefill_chunk is ", config.prefill_chunk,
@@ -394,12 +474,47 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
 }
 
 Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request,
-                                                     std::function<void()> on_ready) {
-  return impl_->Submit(std::move(request), std::move(on_ready));
+                                                     std::function<void()> on_ready,
+                                                     Admission* admission) {
+  const bool reserved = admission != nullptr && admission->requests_ > 0;
+  auto channel = impl_->Submit(std::move(request), std::move(on_ready),
+                               reserved ? std::optional(admission->tokens_) : std::nullopt);
+  if (channel.ok() && reserved) --admission->requests_;
+  return channel;
 }
+
+Result<Engine::Admission> Engine::Admit(const Arrival& arrival) {
+  const std::int64_t tokens = Impl::EstimateTokens(arrival);
+  RETURN_IF_ERROR(impl_->Admit(arrival, tokens));
+  Admission admission;
+  admission.engine_ = this;
+  admission.requests_ = arrival.requests;
+  admission.tokens_ = tokens;
+  return admission;
+}
+
+void Engine::Admission::Release() {
+  if (engine_ != nullptr && requests_ > 0) engine_->impl_->Unreserve(requests_, tokens_);
+  requests_ = 0;
+}
+
+Engine::Admission& Engine::Admission::operator=(Admission&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  engine_ = std::exchange(other.engine_, nullptr);
+  requests_ = std::exchange(other.requests_, 0);
+  tokens_ = other.tokens_;
+  return *this;
+}
+
+void Engine::SetQueueLimits(int requests, std::int64_t prefill_tokens) {
+  impl_->SetQueueLimits(requests, prefill_tokens);
+}
+double Engine::RetryAfterS() const { return impl_->RetryAfterS(); }
+double Engine::WaitS() const { return impl_->WaitS(); }
 void Engine::FreezeController(bool frozen) { impl_->FreezeController(frozen); }
 void Engine::StopAccepting() { impl_->StopAccepting(); }
-void Engine::CancelAll() { impl_->CancelAll(); }
+void Engine::CancelAll(CancelCause cause) { impl_->CancelAll(cause); }
 const text::Tokenizer& Engine::tokenizer() const { return impl_->tokenizer(); }
 EngineStats Engine::Stats() const { return impl_->Stats(); }
 

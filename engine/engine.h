@@ -1,8 +1,10 @@
 // The engine's public face: load a model, submit requests, read statistics.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/ffn_mode.h"
@@ -23,14 +25,21 @@ struct DeviceOps;
 }
 
 struct EngineConfig {
-  std::string model;            // path, or the name of a built-in model
-  int threads = 0;              // kernel threads; 0 = all processors
-  int context_length = 0;       // tokens; 0 = the model's, at most 8192
-  int queue_capacity = 64;      // requests waiting beside the running one
-  int prefill_chunk = 64;       // tokens of one prefill step: cancellation is looked at in between
-  std::string cpu_isa;          // "" = the fastest
-  std::string activation = {};  // of the feed-forward network; "" = what the file says
-  std::string kv_type = "f16";  // f16, q8_0 or f32
+  std::string model;             // path, or the name of a built-in model
+  int threads = 0;               // kernel threads; 0 = all processors
+  int context_length = 0;        // tokens; 0 = the model's, at most 8192
+  int queue_capacity = 64;       // requests waiting beside the running one
+  int queue_prefill_tokens = 0;  // prompt tokens that may wait; 0 = any number
+  int prefill_chunk = 64;        // tokens of one prefill step: cancellation is looked at in between
+  // Requests that are begun take turns of so many tokens while others wait; 0 = each runs to its
+  // end. A prompt token counts as an eighth.
+  int quantum_tokens = 32;
+  int sequences_max = 16;                // requests that are begun at the same time
+  int reader_buffer_tokens = 1024;       // that a client has not taken, before its request pauses
+  double reader_timeout_s = 30;          // of a pause, before the request is given up; 0 = any time
+  std::string cpu_isa;                   // "" = the fastest
+  std::string activation = {};           // of the feed-forward network; "" = what the file says
+  std::string kv_type = "f16";           // f16, q8_0 or f32
   std::int64_t prefix_cache_bytes = -1;  // kept keys and values; -1 = as much as one context
   bool verify = false;                   // refuse NaN and infinite weights
   bool quantize_head = false;            // a float output head as q8_0
@@ -54,9 +63,15 @@ struct EngineStats {
   std::string model_path, model_format, architecture, cpu_isa;
   int context_length = 0;  // tokens
   int threads = 0;
-  int running = 0;  // requests
-  int waiting = 0;
+  int running = 0;  // requests that are begun: one computes, the others wait for their turn
+  int paused = 0;   // of them, those that wait for their client to read
+  int waiting = 0;  // not begun, places reserved by Admit included
   int queue_capacity = 0;
+  std::int64_t queue_prefill_tokens = 0;      // prompt tokens of those that wait
+  std::int64_t queue_prefill_tokens_max = 0;  // 0 = any number
+  std::int64_t preemptions = 0;               // turns that ended because another request waited
+  std::int64_t recomputed_tokens = 0;  // whose keys and values made room for another request's
+  std::size_t kv_used_bytes = 0;       // of kv_bytes: of begun requests and of the prefix cache
   std::int64_t num_parameters = 0;
   std::size_t weight_bytes = 0;
   std::size_t bytes_per_token = 0;  // weights that one decoded token reads
@@ -86,26 +101,68 @@ struct EngineStats {
   HotStats hot;
   SpecStats spec = {};
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
+  // Steps by kind, and the seconds they took.
+  struct Steps {
+    std::int64_t prefill = 0, decode = 0, verify = 0;
+    double prefill_s = 0, decode_s = 0, verify_s = 0;
+    double last_end_s = 0;  // Unix time of the last step's end; 0 = none yet
+  } steps = {};
   // Grows with every step of a request, and about every 50 ms while one waits for flash: one that
   // runs while this stands still hangs.
   std::int64_t heartbeat = 0;
 };
 
+// A request that comes, before its prompt is made into tokens.
+struct Arrival {
+  int requests = 1;
+  std::size_t prompt_bytes = 0;  // of the longest prompt's text; tokens are estimated from it
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
+};
+
 // Thread-safe.
 class Engine {
  public:
+  // Places in the queue that are kept for requests whose prompts are being made into tokens. Gives
+  // back what Submit did not use. Does not outlive the engine.
+  class Admission {
+   public:
+    Admission() = default;
+    ~Admission() { Release(); }
+    Admission(Admission&& other) noexcept { *this = std::move(other); }
+    Admission& operator=(Admission&& other) noexcept;
+
+   private:
+    friend class Engine;
+    void Release();
+
+    Engine* engine_ = nullptr;
+    int requests_ = 0;
+    std::int64_t tokens_ = 0;  // of each request
+  };
   // Loads the model and starts the decode thread. Errors as exec::LoadModel; FailedPrecondition
   // without a tokenizer.
   static Result<std::unique_ptr<Engine>> Load(const EngineConfig& config);
   // Cancels what runs or waits, then stops.
   ~Engine();
 
-  // Queues a request. `on_ready` as in TokenChannel.
+  // Keeps places for requests before anything is spent on them. ResourceExhausted: too many
+  // requests or prompt tokens wait. DeadlineExceeded: they would wait longer than they may.
+  // Unavailable: StopAccepting was called.
+  Result<Admission> Admit(const Arrival& arrival);
+
+  // Queues a request, in a place of `admission`, if there is one. `on_ready` as in TokenChannel.
   // InvalidArgument: a field out of range. OutOfRange: the prompt does not fit the context (both
   // numbers given). FailedPrecondition: modes that were not loaded or cannot be. ResourceExhausted:
   // the queue is full. Unavailable: StopAccepting was called.
-  Result<std::shared_ptr<TokenChannel>> Submit(Request request,
-                                               std::function<void()> on_ready = {});
+  Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready = {},
+                                               Admission* admission = nullptr);
+
+  // As EngineConfig::queue_capacity and queue_prefill_tokens; what waits stays.
+  void SetQueueLimits(int requests, std::int64_t prefill_tokens);
+  // Seconds until a place in a full queue is free again, and until a request that came now would be
+  // begun: estimates from what waits and what such work took.
+  double RetryAfterS() const;
+  double WaitS() const;
 
   // Holds the predictors' thresholds where they are, or lets the controller move them again.
   void FreezeController(bool frozen);
@@ -113,7 +170,7 @@ class Engine {
   // Every further Submit is Unavailable; what is queued or running goes on.
   void StopAccepting();
   // Cancels what runs and what waits; each channel ends with kCancelled.
-  void CancelAll();
+  void CancelAll(CancelCause cause = CancelCause::kShutdown);
 
   const text::Tokenizer& tokenizer() const;
   EngineStats Stats() const;

@@ -9,17 +9,30 @@
 
 namespace thermocline {
 
-// Order of the steps: logit bias, penalties, temperature, top-k, top-p, min-p, draw.
+// Order of the steps: logit bias, penalties, DRY, temperature, top-k, typical, top-p, min-p, draw.
 struct SamplingParams {
   double temperature = 1.0;  // 0 = greedy: the most probable token, the lowest id among equals
   int top_k = 0;             // keep the k most probable; 0 = all
   double top_p = 1.0;        // keep the smallest set with at least this probability
   double min_p = 0.0;        // keep tokens with at least min_p times the highest probability
+  // Locally typical sampling: keep the smallest set, by distance of the surprise -log p from the
+  // entropy, with at least this probability. Source: Meister et al. 2022.
+  double typical_p = 1.0;
   double repetition_penalty =
       1.0;  // divides positive and multiplies negative logits of seen tokens (prompt too)
   double presence_penalty = 0.0;   // subtracted once from each generated token's logit
   double frequency_penalty = 0.0;  // subtracted for each time it was generated
-  std::uint64_t seed = 0;          // position and seed alone determine each draw
+  // DRY: a token that would continue a repetition of the last n >= dry_allowed_length tokens loses
+  // dry_multiplier * dry_base^(n - dry_allowed_length) of its logit. 0 = off.
+  // Source: P. E. Weidmann 2024 (text-generation-webui, pull request 5677).
+  double dry_multiplier = 0.0;
+  double dry_base = 1.75;
+  int dry_allowed_length = 2;
+  int dry_penalty_last_n = -1;         // tokens looked back at; -1 = all
+  std::vector<int> dry_breakers = {};  // token ids, ascending, which no repetition goes across
+  int min_tokens = 0;                  // tokens before which none of end_tokens comes
+  std::vector<int> end_tokens = {};    // the engine puts the model's own there
+  std::uint64_t seed = 0;              // position and seed alone determine each draw
   std::vector<std::pair<int, float>> logit_bias;  // token id, added to its logit
 };
 

@@ -97,6 +97,16 @@ struct SpecUsage {
   int drafts = 0, draft_tokens = 0, accepted_tokens = 0;
   int branch_hits = 0, branch_misses = 0;
   double wait_s = 0;
+
+  SpecUsage& operator+=(const SpecUsage& more) {
+    drafts += more.drafts;
+    draft_tokens += more.draft_tokens;
+    accepted_tokens += more.accepted_tokens;
+    branch_hits += more.branch_hits;
+    branch_misses += more.branch_misses;
+    wait_s += more.wait_s;
+    return *this;
+  }
 };
 
 }  // namespace thermocline

@@ -56,6 +56,23 @@ Result<LogLevel> ParseLogLevel(std::string_view name) {
   return InvalidArgument("unknown log level '", name, "'; one of debug, info, warning, error, off");
 }
 
+void Log(LogLevel level, std::string_view message, const Json::Object& fields) {
+  if (!log_json) {
+    std::string text(message);
+    for (const auto& [name, value] : fields)
+      text += StrCat(" ", name, "=", value.is_string() ? value.as_string() : value.Dump());
+    return Log(level, text);
+  }
+  std::string line;
+  AppendJsonString(line, message);
+  for (const auto& [name, value] : fields) {
+    line += ",";
+    AppendJsonString(line, name);
+    line += ":" + value.Dump();
+  }
+  Logger().log(LibraryLevel(level), std::string_view(line));
+}
+
 void Log(LogLevel level, std::string_view message) {
   // A message may carry text from a file or a client: no control character may forge a line.
   std::string line;

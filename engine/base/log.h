@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/json.h"
 #include "engine/base/status.h"
 
 namespace thermocline::base {
@@ -15,6 +16,8 @@ void ConfigureLog(LogLevel level, bool json);
 Result<LogLevel> ParseLogLevel(std::string_view name);  // debug, info, warning, error, off
 
 void Log(LogLevel level, std::string_view message);
+// With members of their own in JSON, as name=value in text.
+void Log(LogLevel level, std::string_view message, const Json::Object& fields);
 template <typename... Pieces>
 void LogInfo(const Pieces&... pieces) {
   Log(LogLevel::kInfo, StrCat(pieces...));

@@ -175,4 +175,11 @@ std::optional<std::int64_t> ParseBytes(std::string_view text) {
   return static_cast<std::int64_t>(value);
 }
 
+std::string Shorten(std::string_view text, std::size_t bytes_max) {
+  if (text.size() <= bytes_max) return std::string(text);
+  text = text.substr(0, bytes_max);
+  text.remove_suffix(static_cast<std::size_t>(IncompleteUtf8Suffix(text)));
+  return std::string(text) + "...";
+}
+
 }  // namespace thermocline::base

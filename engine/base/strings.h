@@ -63,6 +63,8 @@ std::string ReplaceInvalidUtf8(std::string_view text);
 // Number of bytes at the end of `text` that begin a UTF-8 character but do not complete it (0 to
 // 3).
 int IncompleteUtf8Suffix(std::string_view text);
+// `text`, if it has more than `bytes_max` bytes its beginning, whole characters, and "...".
+std::string Shorten(std::string_view text, std::size_t bytes_max);
 
 // Decodes the code point at `text[pos]`, moving `pos` past it; U+FFFD and one byte further if
 // ill-formed.

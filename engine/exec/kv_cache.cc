@@ -29,8 +29,7 @@ void KvCache::SetLength(int length) {
 bool KvCache::Reserve(int tokens) {
   CHECK_LE(length_ + tokens, capacity_);
   copied_.reset();
-  const bool inside = length_ % kernels::kKvBlock != 0;
-  if (tokens > 0 && inside && pool_->holders(blocks_.back()) > 1) {  // copy before writing
+  if (tokens > 0 && SharesLastBlock()) {  // copy before writing
     const int copy = pool_->Take();
     if (copy < 0) return false;
     pool_->Copy(blocks_.back(), copy);
@@ -46,6 +45,20 @@ bool KvCache::Reserve(int tokens) {
     data_.push_back(pool_->data(block));
   }
   return true;
+}
+
+int KvCache::BlocksWanted(int tokens) const {
+  return BlocksFor(length_ + tokens) - static_cast<int>(blocks_.size()) +
+         (tokens > 0 && SharesLastBlock() ? 1 : 0);
+}
+
+void KvCache::Swap(KvCache& other) {
+  CHECK(pool_ == other.pool_ && capacity_ == other.capacity_);
+  std::swap(blocks_, other.blocks_);
+  std::swap(data_, other.data_);
+  std::swap(length_, other.length_);
+  copied_.reset();
+  other.copied_.reset();
 }
 
 void KvCache::Clear() { SetLength(0); }

@@ -29,6 +29,10 @@ class KvCache {
   // Makes room for `tokens` more behind length(), and the last block its own if it is shared.
   // False if the pool has no block left.
   bool Reserve(int tokens);
+  // Blocks that Reserve would take from the pool.
+  int BlocksWanted(int tokens) const;
+  // Exchanges the tokens of two sequences in one pool, of the same capacity.
+  void Swap(KvCache& other);
   // The blocks of the pool that the last Reserve had to copy, given once: whoever holds a part of
   // each block elsewhere copies that, too.
   struct BlockCopy {
@@ -45,6 +49,7 @@ class KvCache {
   std::span<const int> blocks() const { return blocks_; }
 
   const KvPool& pool() const { return *pool_; }
+  KvPool& pool() { return *pool_; }
   const std::uint8_t* const* block_data() const { return data_.data(); }
   std::uint8_t* block_at(int position) {
     return pool_->data(blocks_[static_cast<std::size_t>(position / kernels::kKvBlock)]);
@@ -55,6 +60,10 @@ class KvCache {
   KvPool* pool_;
   int capacity_;
   int length_ = 0;
+  bool SharesLastBlock() const {
+    return length_ % kernels::kKvBlock != 0 && pool_->holders(blocks_.back()) > 1;
+  }
+
   std::vector<int> blocks_;                // the sequence's blocks, in order
   std::vector<const std::uint8_t*> data_;  // of the same
   std::optional<BlockCopy> copied_;

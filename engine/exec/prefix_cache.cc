@@ -155,6 +155,15 @@ bool PrefixCache::EvictOne() {
   return true;
 }
 
+bool PrefixCache::MakeRoom(int blocks) {
+  if (pool_.free_blocks() >= blocks) return true;
+  ++clock_;  // also what was just looked up may go
+  while (pool_.free_blocks() < blocks) {
+    if (!EvictOne()) return false;
+  }
+  return true;
+}
+
 void PrefixCache::Remember(std::uint64_t path_hash) {
   if (evicted_order_.size() < kEvictedMax) {
     evicted_order_.push_back(path_hash);

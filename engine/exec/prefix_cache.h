@@ -44,6 +44,9 @@ class PrefixCache {
   // Keeps the keys and values of `tokens`, the tokens in `cache`, in order.
   void Keep(std::span<const int> tokens, const KvCache& cache);
 
+  // Gives blocks up, the least recently used first, until `blocks` are free in the pool or nothing
+  // is kept. Whether they are free.
+  bool MakeRoom(int blocks);
   // Forgets everything.
   void Clear();
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/exec/distribution.h"
+#include "engine/exec/dry_penalty.h"
 #include "engine/sampling_params.h"
 
 namespace thermocline::exec {
@@ -13,11 +14,13 @@ namespace thermocline::exec {
 // Decode or draft thread only. Buffers are sized at construction; after it nothing allocates.
 class Sampler {
  public:
-  // `tokens_max`: of a sequence, for Accept.
+  // `tokens_max`: of a sequence, its prompt included.
   explicit Sampler(int vocab_size, int tokens_max = 0);
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
 
-  // Starts a sequence: `prompt` counts for the repetition penalty. Keeps a copy of `params`, whose
-  // logit_bias must not be longer than the vocabulary.
+  // Starts a sequence: `prompt` counts for the repetition penalty and for DRY. Keeps a copy of
+  // `params`, none of whose lists may be longer than the vocabulary or name a token outside of it.
   void Begin(const SamplingParams& params, std::span<const int> prompt);
   // The distribution of the next token behind those accepted: a single token with temperature 0.
   // Valid until the next call. Requires: logits [V].
@@ -35,7 +38,7 @@ class Sampler {
   void Accept(int token);
   void Retract();
   // Tokens accepted since Begin.
-  std::span<const int> accepted() const { return accepted_; }
+  std::span<const int> accepted() const { return std::span(tokens_).subspan(prompt_tokens_); }
 
   const SamplingParams& params() const { return params_; }
   const Chance& chance() const { return chance_; }
@@ -46,21 +49,28 @@ class Sampler {
     int token;
   };
   void Adjust();
+  void HoldBackEnd();
   void KeepTop();
-  // Puts the `wanted` most probable candidates in order, knowing that the first `sorted` are.
-  void SortFirst(std::size_t sorted, std::size_t wanted);
-  std::size_t KeepNucleus(std::size_t kept, double mass, double max);
+  double WeighAll(std::size_t kept);
+  double WeightOf(const Candidate& candidate) const;
+  std::size_t KeepTypical(std::size_t kept, double total);
+  template <typename Before>
+  std::size_t KeepMass(std::size_t kept, std::size_t sorted, double mass, Before before);
 
   SamplingParams params_;
   SeededChance chance_;
+  DryPenalty dry_;                     // reads params_
   std::vector<float> logits_;          // [V] after bias and penalties
   std::vector<Candidate> candidates_;  // [V]
   std::vector<double> weights_;        // [V] unnormalised probabilities of the kept candidates
+  double max_ = 0;                     // of logits_
   Distribution distribution_;
   std::vector<int> generated_counts_;  // [V]
   std::vector<bool> in_prompt_;        // [V]
   std::vector<int> touched_;           // tokens whose entries above may be other than zero
-  std::vector<int> accepted_;
+  std::vector<int> tokens_;            // the prompt's, if DRY is on, and those accepted
+  std::size_t prompt_tokens_ = 0;      // of tokens_
+  std::vector<float> held_back_;       // logits of params_.end_tokens
 };
 
 // log softmax(logits)[token].

@@ -1,18 +1,35 @@
 #include "engine/sched/decode_loop.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "engine/sched/stop_matcher.h"
+#include "engine/exec/score.h"
 #include "engine/spec/set_up.h"
-#include "engine/text/detokenizer.h"
 
 namespace thermocline::sched {
 namespace {
 
-double Seconds(SteadyClock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
+using exec::Transformer;
+
+// A turn's share of a prompt token, in decoded ones: a batch reads the weights once.
+constexpr double kPromptTokenShare = 1.0 / 8;
+
+// Adds up the time of one kind of step. Only the decode thread writes.
+class StepTimer {
+ public:
+  StepTimer() : begin_(SteadyClock::now()) {}
+  void Stop(StepCounters& steps, std::atomic<std::int64_t>& count,
+            std::atomic<double>& seconds) const {
+    using std::memory_order_relaxed;
+    const double took = Seconds(SteadyClock::now() - begin_);
+    count.fetch_add(1, memory_order_relaxed);
+    seconds.store(seconds.load(memory_order_relaxed) + took, memory_order_relaxed);
+    const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
+    steps.last_end_s.store(std::chrono::duration<double>(unix_time).count(), memory_order_relaxed);
+  }
+
+ private:
+  const SteadyClock::time_point begin_;
+};
 
 }  // namespace
 
@@ -25,182 +42,252 @@ DecodeLoop::DecodeLoop(const Params& p)
       spec_mode_(p.spec_mode),
       spec_tokens_(p.spec_tokens),
       governor_(p.governor),
-      model_(p.model),
       tokenizer_(p.tokenizer),
+      logits_max_(p.logits_max),
       heartbeat_(p.heartbeat),
-      on_end_(p.on_end) {
-  cached_.reserve(static_cast<std::size_t>(cache_.capacity()));
-}
+      steps_(p.steps),
+      on_end_(p.on_end),
+      yield_(p.yield),
+      make_room_(p.make_room) {}
 
-FinishReason DecodeLoop::Run(Job& job, Usage& usage) {
+TurnEnd DecodeLoop::Run(Sequence& s) {
   const auto begin = SteadyClock::now();
   error_ = {};
-  usage.prompt_tokens = static_cast<int>(job.request.prompt.size());
-  usage.queue_s = Seconds(begin - job.submitted);
-  std::string rest;
-  FinishReason reason = FinishReason::kCancelled;
-  const auto modes = model_.ModesFor(job.request.ffn_mode);
-  if (!modes.ok()) {  // Submit has checked them
-    job.channel->Finish(FinishReason::kError, "", usage);
-    return FinishReason::kError;
+  spent_ = 0;
+  first_ = true;
+  if (!s.started) s.usage.queue_s = Seconds(begin - s.job.submitted);
+  cache_.Swap(s.cache);
+  governor_.SetModes(s.modes);
+  transformer_.SetOnWait([this, &s] { return GoesOn(s.job); });
+  const bool new_prompt = s.usage.completion_tokens == 0;
+  Stop why = ReadTokens(s);
+  const auto read = SteadyClock::now();
+  (new_prompt ? s.usage.prefill_s : s.usage.decode_s) += Seconds(read - begin);
+  if (why == Stop::kNone) why = Decode(s);
+  s.usage.decode_s += Seconds(SteadyClock::now() - read);
+  transformer_.SetOnWait({});
+  s.started = true;
+  switch (why) {
+    case Stop::kYielded:
+    case Stop::kReaderSlow:
+      cache_.Swap(s.cache);
+      return why == Stop::kYielded ? TurnEnd::kYielded : TurnEnd::kReaderSlow;
+    case Stop::kNoMemory:
+      cache_.Clear();
+      return TurnEnd::kNoMemory;
+    default:
+      Finish(s, why);
+      return TurnEnd::kFinished;
   }
-  governor_.SetModes(*modes);
-  transformer_.SetOnWait([this, &job] { return GoesOn(job); });
-  const std::span<const float> logits = Prefill(job, usage);
-  const std::size_t prompt = cached_.size();
-  const auto prefilled = SteadyClock::now();
-  usage.prefill_s = Seconds(prefilled - begin);
-  if (!logits.empty()) reason = Decode(job, logits, usage, rest);
+}
+
+void DecodeLoop::End(Sequence& s) {
+  error_ = {};
+  cache_.Swap(s.cache);
+  Finish(s, Stop::kCancelled);
+}
+
+void DecodeLoop::Finish(Sequence& s, Stop why) {
   const bool given_up = error_.code() == StatusCode::kCancelled;  // by GoesOn, while waiting
   if (given_up) error_ = {};
-  if (error_.ok() && reason == FinishReason::kCancelled) error_ = WhyEnded(job, usage, given_up);
-  if (!error_.ok()) reason = FinishReason::kError;
-  transformer_.SetOnWait({});
-  usage.decode_s = Seconds(SteadyClock::now() - prefilled);
-  // Keys and values of tokens that were decoded with loss are no other request's: it would get what
-  // no prompt gives.
-  if (!std::all_of(modes->begin(), modes->end(), IsLossless)) cached_.resize(prompt);
+  const bool cancelled = why == Stop::kCancelled;
+  if (error_.ok() && cancelled && !s.job.channel->cancelled())
+    error_ = LateStatus(s.job, s.usage, static_cast<std::size_t>(cache_.length()), given_up);
   // A device that failed lost the keys and values of its layers, of earlier requests too.
   const bool lost = transformer_.device() != nullptr && transformer_.device()->failed();
   if (prefixes_ != nullptr && lost) prefixes_->Clear();
-  if (prefixes_ != nullptr && !lost) prefixes_->Keep(cached_, cache_);
+  // Keys and values of tokens that were decoded with loss are no other request's: it would get what
+  // no prompt gives.
+  const auto kept = std::min({static_cast<std::size_t>(cache_.length()), s.tokens.size(),
+                              s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
+  cache_.SetLength(static_cast<int>(kept));
+  if (prefixes_ != nullptr && !lost) prefixes_->Keep(std::span(s.tokens).first(kept), cache_);
   cache_.Clear();
   if (on_end_) on_end_();
-  job.channel->Finish(reason, rest, usage, error_);
-  return reason;
+  const std::string rest = s.text.Finish();
+  if (cancelled) return FinishEarly(s.job, s.usage, rest, error_);
+  s.job.channel->Finish(why == Stop::kStop ? FinishReason::kStop : FinishReason::kLength, rest,
+                        s.usage);
 }
 
 bool DecodeLoop::GoesOn(const Job& job) const {
   if (heartbeat_ != nullptr) heartbeat_->fetch_add(1, std::memory_order_relaxed);
-  if (job.channel->cancelled()) return false;
-  const auto& deadline = job.request.deadline;
-  return !deadline.has_value() || SteadyClock::now() < *deadline;
+  return !job.channel->cancelled() && !IsLate(job, SteadyClock::now());
 }
 
-Status DecodeLoop::WhyEnded(const Job& job, const Usage& usage, bool waited_for_flash) const {
-  if (job.channel->cancelled() || !job.request.deadline.has_value()) return OkStatus();
-  const double allowed =
-      std::round(std::max(0.0, Seconds(*job.request.deadline - job.submitted)) * 1000) / 1000;
-  const char* device = waited_for_flash ? ", waiting for the flash device" : "";
-  const auto late = [&](auto&&... doing) {
-    return Status(StatusCode::kDeadlineExceeded,
-                  StrCat("the request did not end within ", allowed, " s: it was ", doing...));
-  };
-  if (usage.completion_tokens > 0) {
-    return late("writing the answer, after ", usage.completion_tokens, " tokens", device,
-                " (queue ", usage.queue_s, " s, prompt ", usage.prefill_s, " s)");
-  }
-  if (usage.queue_s >= allowed) return late("in the queue for ", usage.queue_s, " s");
-  return late("reading the prompt, after ", cached_.size(), " of ", usage.prompt_tokens, " tokens",
-              device, " (queue ", usage.queue_s, " s)");
+// What is looked at before a step that computes `tokens` tokens, which must fit the cache.
+DecodeLoop::Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
+  if (!GoesOn(s.job)) return Stop::kCancelled;
+  if (yield_ && !first_ && yield_(spent_)) return Stop::kYielded;
+  first_ = false;
+  if (make_room_ && !make_room_(cache_.BlocksWanted(tokens))) return Stop::kNoMemory;
+  return Stop::kNone;
 }
 
-std::span<const float> DecodeLoop::Prefill(const Job& job, Usage& usage) {
-  const std::span<const int> prompt = job.request.prompt;
-  cache_.Clear();
-  const int found = prefixes_ != nullptr ? prefixes_->Find(prompt, cache_) : 0;
-  usage.cached_tokens = found;
-  cached_.assign(prompt.begin(), prompt.begin() + found);
-  const auto chunk_max = static_cast<std::size_t>(transformer_.tokens_max());
+// Computes what the next token needs, and, behind the prompt, the first token.
+DecodeLoop::Stop DecodeLoop::ReadTokens(Sequence& s) {
+  if (cache_.length() == 0) Find(s);
   std::span<const float> logits;
-  for (std::size_t begin = cached_.size(); begin < prompt.size(); begin += chunk_max) {
-    if (!GoesOn(job)) return {};
-    const std::size_t count = std::min(chunk_max, prompt.size() - begin);
-    const bool last = begin + count == prompt.size();
-    const auto tokens = prompt.subspan(begin, count);
-    logits = transformer_.Forward(
-        tokens, cache_, last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
-        exec::Transformer::Step::kPrefill);
-    error_ = transformer_.status();
-    if (!error_.ok()) return {};
-    cached_.insert(cached_.end(), tokens.begin(), tokens.end());
+  while (cache_.length() < s.wanted()) {
+    const Stop why = ReadChunk(s, logits);
+    if (why != Stop::kNone) return why;
   }
-  return logits;
+  if (s.usage.completion_tokens > 0) {
+    BeginDecoding(s);
+    return Stop::kNone;
+  }
+  if (s.job.request.prompt_logprobs) s.job.channel->PushPromptScores(std::move(s.prompt_scores));
+  if (s.job.request.share_prompt && prefixes_ != nullptr) prefixes_->Keep(s.tokens, cache_);
+  if (s.job.request.prompt_only) return Stop::kLength;
+  s.usage.phase = Phase::kDecode;
+  BeginDecoding(s);
+  const Stop why = Give(s, decoder_.First(logits), logits);
+  if (why != Stop::kNone) decoder_.End();
+  return why;
 }
 
-struct DecodeLoop::Text {
-  Text(const text::Tokenizer& tokenizer, const Request& request, bool at_text_start)
-      : detokenizer(tokenizer, at_text_start), stops(request.stop) {
-    decoded.reserve(1024);
-    certain.reserve(1024);
+// What earlier requests left of these tokens.
+void DecodeLoop::Find(Sequence& s) {
+  const bool whole = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
+  int found = 0;
+  if (prefixes_ != nullptr && !whole) {
+    // Tokens that were decoded with loss are not found: see Finish.
+    const auto usable = s.lossless ? s.tokens.size() : s.job.request.prompt.size();
+    // The last token is never looked for; here the one before it may be.
+    const bool behind = s.usage.completion_tokens > 0 && !s.lossless;
+    found =
+        prefixes_->Find(std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0)), cache_);
   }
-  // What was held back, when no stop string ended the text.
-  void Finish(std::string& rest) {
-    decoded.clear();
-    detokenizer.Finish(decoded);
-    if (!stops.Push(decoded, rest)) stops.Finish(rest);
+  if (!s.started) {
+    s.usage.cached_tokens = found;
+    s.computed_to = found;
   }
-
-  text::Detokenizer detokenizer;
-  StopMatcher stops;
-  std::string decoded, certain;
-  bool stopped = false;  // by a stop string
-};
-
-FinishReason DecodeLoop::Give(int token, Job& job, Usage& usage, Text& text) {
-  const Request& request = job.request;
-  if (tokenizer_.IsStop(token) && !request.ignore_eos) return FinishReason::kStop;
-  ++usage.completion_tokens;
-  text.decoded.clear();
-  text.certain.clear();
-  text.detokenizer.Push(token, text.decoded);
-  text.stopped = text.stops.Push(text.decoded, text.certain);
-  job.channel->Push(token, text.certain);
-  if (text.stopped) return FinishReason::kStop;
-  return Wanted(request, usage) == 0 ? FinishReason::kLength : FinishReason::kNone;
 }
 
-int DecodeLoop::Wanted(const Request& request, const Usage& usage) const {
-  const int room = cache_.capacity() - usage.prompt_tokens - usage.completion_tokens;
-  if (request.max_tokens == 0) return room;
-  return std::min(room, request.max_tokens - usage.completion_tokens);
+// Tokens of the next step through what is not computed yet.
+int DecodeLoop::ChunkOf(const Sequence& s) const {
+  const int at = cache_.length(), prompt = s.prompt_tokens();
+  const bool generated = at >= prompt && !s.lossless;
+  const int limit = at < prompt ? std::min(s.wanted(), prompt) : s.wanted();
+  int most = transformer_.tokens_max();
+  if (generated) most = 1;  // as they were decoded: with loss
+  if (s.job.request.prompt_logprobs && at < prompt) most = std::min(most, logits_max_);
+  return std::min(most, limit - at);
 }
 
-FinishReason DecodeLoop::Decode(Job& job, std::span<const float> logits, Usage& usage,
-                                std::string& rest) {
-  const Request& request = job.request;
-  sampler_.Begin(request.sampling, request.prompt);
+DecodeLoop::Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
+  const int at = cache_.length(), count = ChunkOf(s);
+  const Stop why = BeforeStep(s, count);
+  if (why != Stop::kNone) return why;
+  if (s.usage.phase == Phase::kQueued) s.usage.phase = Phase::kPrefill;
+  const auto tokens = std::span<const int>(s.tokens).subspan(static_cast<std::size_t>(at),
+                                                             static_cast<std::size_t>(count));
+  const bool score = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
+  const bool last = s.usage.completion_tokens == 0 && at + count == s.wanted();
+  const bool generated = at >= s.prompt_tokens() && !s.lossless;
+  const StepTimer timer;
+  logits =
+      transformer_.Forward(tokens, cache_,
+                           score  ? Transformer::Logits::kAll
+                           : last ? Transformer::Logits::kLast
+                                  : Transformer::Logits::kNone,
+                           generated ? Transformer::Step::kDecode : Transformer::Step::kPrefill);
+  error_ = transformer_.status();
+  if (!error_.ok()) return Stop::kCancelled;
+  if (steps_ != nullptr) {
+    timer.Stop(*steps_, steps_->prefill, steps_->prefill_s);
+    steps_->recomputed_tokens += std::clamp(s.computed_to - at, 0, count);
+  }
+  s.computed_to = std::max(s.computed_to, cache_.length());
+  if (s.usage.completion_tokens == 0) s.usage.read_tokens = s.computed_to - s.usage.cached_tokens;
+  spent_ += count * kPromptTokenShare;
+  if (score) ScorePrompt(s, tokens, logits);
+  if (score && last) logits = logits.last(logits.size() / tokens.size());
+  if (s.usage.completion_tokens == 0 && (s.job.request.progress || last))
+    s.job.channel->Read(cache_.length(), s.usage.cached_tokens, s.job.request.progress);
+  return Stop::kNone;
+}
+
+// `logits` [T, V] say what comes behind each of `tokens`, the last that were computed.
+void DecodeLoop::ScorePrompt(Sequence& s, std::span<const int> tokens,
+                             std::span<const float> logits) {
+  const std::size_t vocab = logits.size() / tokens.size();
+  const auto first = static_cast<std::size_t>(cache_.length()) - tokens.size();
+  const int top = std::max(0, s.job.request.logprobs);
+  for (std::size_t i = 0; i < tokens.size() && first + i + 1 < s.tokens.size(); ++i)
+    exec::ScoreToken(logits.subspan(i * vocab, vocab), s.tokens[first + i + 1], top,
+                     s.prompt_scores);
+}
+
+void DecodeLoop::BeginDecoding(const Sequence& s) {
+  const Request& request = s.job.request;
+  const auto prompt = std::span<const int>(s.tokens).first(request.prompt.size());
+  const auto generated = std::span<const int>(s.tokens).subspan(prompt.size());
+  sampler_.Begin(request.sampling, prompt);
+  for (const int token : generated) sampler_.Accept(token);
   const auto mode =
       request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : spec::ParseMode(request.spec_mode);
   decoder_.Begin(
-      request.prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
-      request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_);
-  decoder_.SetOnWait([this, &job] { return GoesOn(job); });
-  const bool at_text_start =
-      request.prompt.size() == 1 && request.prompt[0] == tokenizer_.vocabulary().bos;
-  Text text(tokenizer_, request, at_text_start);
-  FinishReason reason = FinishReason::kNone;
-  while (reason == FinishReason::kNone) {
-    if (!GoesOn(job)) {
-      reason = FinishReason::kCancelled;
-    } else if (!logits.empty()) {
-      reason = Give(decoder_.First(logits), job, usage, text);
-      logits = {};
-    } else {
-      const auto tokens = decoder_.Next(Wanted(request, usage));
-      error_ = tokens.status();
-      if (!error_.ok()) {
-        reason = FinishReason::kCancelled;
-        break;
-      }
-      for (std::size_t i = 0; i < tokens->size() && reason == FinishReason::kNone; ++i)
-        reason = Give((*tokens)[i], job, usage, text);
-      if (reason == FinishReason::kNone) governor_.AfterToken();
-    }
-  }
-  decoder_.End();
-  decoder_.SetOnWait({});
-  usage.spec = decoder_.usage();
-  if (!text.stopped) text.Finish(rest);
-  KeepTokens(usage);
-  return reason;
+      prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
+      request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_,
+      generated);
 }
 
-void DecodeLoop::KeepTokens(const Usage& usage) {
-  const int tokens = std::min(usage.prompt_tokens + usage.completion_tokens, cache_.length());
-  const auto kept = decoder_.sequence().first(static_cast<std::size_t>(tokens));
-  cached_.assign(kept.begin(), kept.end());
-  cache_.SetLength(tokens);
+DecodeLoop::Stop DecodeLoop::Decode(Sequence& s) {
+  decoder_.SetOnWait([this, &s] { return GoesOn(s.job); });
+  Stop why = Stop::kNone;
+  while (why == Stop::kNone) why = Step(s);
+  decoder_.End();
+  decoder_.SetOnWait({});
+  s.usage.spec += decoder_.usage();
+  return why;
+}
+
+DecodeLoop::Stop DecodeLoop::Step(Sequence& s) {
+  if (s.job.channel->full()) return Stop::kReaderSlow;
+  const int wanted = Wanted(s);
+  const int room = cache_.capacity() - cache_.length();
+  Stop why = BeforeStep(s, std::min(room, kDraftTokensMax + 1));
+  if (why != Stop::kNone) return why;
+  const int drafts = decoder_.usage().drafts;
+  const StepTimer timer;
+  const auto tokens = decoder_.Next(wanted);
+  error_ = tokens.status();
+  if (!error_.ok()) return Stop::kCancelled;
+  if (steps_ != nullptr) {
+    if (decoder_.usage().drafts > drafts) {
+      timer.Stop(*steps_, steps_->verify, steps_->verify_s);
+    } else {
+      timer.Stop(*steps_, steps_->decode, steps_->decode_s);
+    }
+  }
+  spent_ += static_cast<double>(tokens->size());
+  for (std::size_t i = 0; i < tokens->size() && why == Stop::kNone; ++i)
+    why = Give(s, (*tokens)[i], decoder_.row(i));
+  s.computed_to = std::max(s.computed_to, cache_.length());
+  if (why == Stop::kNone) governor_.AfterToken();
+  return why;
+}
+
+DecodeLoop::Stop DecodeLoop::Give(Sequence& s, int token, std::span<const float> logits) {
+  const Request& request = s.job.request;
+  const auto& stops = request.stop_tokens;
+  if (tokenizer_.IsStop(token) && !request.ignore_eos) return Stop::kStop;
+  if (std::find(stops.begin(), stops.end(), token) != stops.end()) return Stop::kStop;
+  ++s.usage.completion_tokens;
+  s.tokens.push_back(token);
+  s.scores.clear();
+  if (request.logprobs >= 0) exec::ScoreToken(logits, token, request.logprobs, s.scores);
+  const bool look = s.usage.completion_tokens > request.sampling.min_tokens;
+  s.job.channel->Push(token, s.text.Push(token, look), s.scores);
+  if (s.text.stopped()) return Stop::kStop;
+  return Wanted(s) == 0 ? Stop::kLength : Stop::kNone;
+}
+
+int DecodeLoop::Wanted(const Sequence& s) const {
+  const int room = cache_.capacity() - static_cast<int>(s.tokens.size());
+  const int max_tokens = s.job.request.max_tokens;
+  return max_tokens == 0 ? room : std::min(room, max_tokens - s.usage.completion_tokens);
 }
 
 }  // namespace thermocline::sched

@@ -1,8 +1,9 @@
-// Runs one request: prefill in chunks, then a token at a time until something ends it.
+// Runs requests, a turn at a time: prefill in chunks, then tokens, until something ends the request
+// or others take their turn. Keys and values stay with the request in between.
 #pragma once
 
 #include <atomic>
-#include <chrono>
+#include <functional>
 #include <memory>
 
 #include "engine/exec/ffn_governor.h"
@@ -10,59 +11,75 @@
 #include "engine/exec/prefix_cache.h"
 #include "engine/exec/sampler.h"
 #include "engine/exec/transformer.h"
+#include "engine/sched/sequence.h"
 #include "engine/spec/decoder.h"
 #include "engine/text/tokenizer.h"
-#include "engine/token_channel.h"
 
 namespace thermocline::sched {
 
-using SteadyClock = std::chrono::steady_clock;
-
-// A request on its way through the queue.
-struct Job {
-  Request request;
-  std::shared_ptr<TokenChannel> channel;  // shared with the consumer, who may leave first
-  SteadyClock::time_point submitted;
+// Any thread may read; the decode thread writes.
+struct StepCounters {
+  std::atomic<std::int64_t> prefill{0}, decode{0}, verify{0};  // steps
+  std::atomic<double> prefill_s{0}, decode_s{0}, verify_s{0};
+  std::atomic<std::int64_t> recomputed_tokens{0};
+  std::atomic<double> last_end_s{0};  // Unix time of the last step's end; 0 = none yet
 };
+
+enum class TurnEnd { kFinished, kYielded, kReaderSlow, kNoMemory };
 
 // Decode thread only. Borrows everything.
 class DecodeLoop {
  public:
   struct Params {
     exec::Transformer& transformer;
-    exec::KvCache& cache;
+    exec::KvCache& cache;         // of the sequence whose turn it is
     exec::PrefixCache* prefixes;  // or null: every prompt is computed whole
     exec::Sampler& sampler;
     spec::Decoder& decoder;               // draws with `sampler`
     SpecMode spec_mode = SpecMode::kOff;  // of requests that do not say
     int spec_tokens = 0;                  // of a draft, the same
     exec::FfnGovernor& governor;
-    const exec::LoadedModel& model;
     const text::Tokenizer& tokenizer;
+    int logits_max = 1;                              // as exec::Transformer
     std::atomic<std::int64_t>* heartbeat = nullptr;  // counts steps and slices of waiting
-    std::function<void()> on_end = {};               // before the channel ends
+    StepCounters* steps = nullptr;
+    std::function<void()> on_end = {};  // before a request's channel ends
+    // Asked before each step but a turn's first with the tokens that the turn has computed (a
+    // prompt's count less); true: others want to go on. Empty: nobody.
+    std::function<bool(double)> yield = {};
+    // Asked before each step to have so many blocks free in the cache's pool; false: the sequence
+    // has to wait for them. Empty: there are enough.
+    std::function<bool(int)> make_room = {};
   };
   explicit DecodeLoop(const Params& params);
 
-  // Runs `job` to its end and finishes its channel. Returns why it ended, and the usage in `usage`.
-  FinishReason Run(Job& job, Usage& usage);
+  // Runs `sequence` until it ends, which finishes its channel, or has to wait. With kNoMemory its
+  // keys and values are given up. Requires: it has not ended.
+  TurnEnd Run(Sequence& sequence);
+  // Of the last turn, tokens that it computed; a prompt's count less.
+  double spent() const { return spent_; }
+  // Ends a sequence that was cancelled or is late between its turns.
+  void End(Sequence& sequence);
 
  private:
   // Whether the client still waits and the deadline has not passed.
   bool GoesOn(const Job& job) const;
-  // What ends a job that GoesOn says does not: nothing, or DeadlineExceeded.
-  Status WhyEnded(const Job& job, const Usage& usage, bool waited_for_flash) const;
-  // Logits behind the last prompt token; empty if the job has ended.
-  std::span<const float> Prefill(const Job& job, Usage& usage);
-  // What a request's tokens become: text, and the reason to end.
-  struct Text;
-  FinishReason Decode(Job& job, std::span<const float> logits, Usage& usage, std::string& rest);
-  // Gives one token to the client; kNone: go on.
-  FinishReason Give(int token, Job& job, Usage& usage, Text& text);
+  // The parts of a turn: why it ended; kNone: it goes on.
+  enum class Stop { kNone, kStop, kLength, kCancelled, kYielded, kReaderSlow, kNoMemory };
+  Stop ReadTokens(Sequence& s);
+  Stop ReadChunk(Sequence& s, std::span<const float>& logits);
+  int ChunkOf(const Sequence& s) const;
+  void Find(Sequence& s);
+  void ScorePrompt(Sequence& s, std::span<const int> tokens, std::span<const float> logits);
+  Stop Decode(Sequence& s);
+  Stop Step(Sequence& s);
+  void BeginDecoding(const Sequence& s);
+  Stop BeforeStep(Sequence& s, int tokens);
+  // Gives one token to the client.
+  Stop Give(Sequence& s, int token, std::span<const float> logits);
   // Tokens that may come behind those that came.
-  int Wanted(const Request& request, const Usage& usage) const;
-  // Leaves in cached_ and the cache what became text.
-  void KeepTokens(const Usage& usage);
+  int Wanted(const Sequence& s) const;
+  void Finish(Sequence& s, Stop why);
 
   exec::Transformer& transformer_;
   exec::KvCache& cache_;
@@ -72,12 +89,16 @@ class DecodeLoop {
   const SpecMode spec_mode_;
   const int spec_tokens_;
   exec::FfnGovernor& governor_;
-  const exec::LoadedModel& model_;
   const text::Tokenizer& tokenizer_;
+  const int logits_max_;
   std::atomic<std::int64_t>* const heartbeat_;
+  StepCounters* const steps_;
   const std::function<void()> on_end_;
-  Status error_;             // of the last Forward: weights could not be read
-  std::vector<int> cached_;  // the tokens in cache_, in order; never grows beyond its capacity
+  const std::function<bool(double)> yield_;
+  const std::function<bool(int)> make_room_;
+  Status error_;       // of the last step: weights could not be read
+  double spent_ = 0;   // tokens of this turn
+  bool first_ = true;  // no step of this turn is done
 };
 
 }  // namespace thermocline::sched

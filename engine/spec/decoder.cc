@@ -51,8 +51,10 @@ Decoder::Decoder(const Params& p)
 
 Decoder::~Decoder() = default;
 
-void Decoder::Begin(std::span<const int> prompt, SpecMode mode, int tokens_max) {
+void Decoder::Begin(std::span<const int> prompt, SpecMode mode, int tokens_max,
+                    std::span<const int> generated) {
   sequence_.assign(prompt.begin(), prompt.end());
+  sequence_.insert(sequence_.end(), generated.begin(), generated.end());
   draft_.Clear();
   usage_ = {};
   if (ahead_ != nullptr) ahead_->Abandon();
@@ -112,6 +114,7 @@ Result<std::span<const int>> Decoder::Next(int wanted) {
     if (ahead_ != nullptr) ahead_->Abandon();
     return logits.status();
   }
+  logits_ = *logits;
   JudgeRows(*logits, round);
   target_.Keep(round.accepted + 1);
   if (!drafting_) {

@@ -44,14 +44,21 @@ class Decoder {
   explicit Decoder(const Params& params);
   ~Decoder();
 
-  // Starts behind `prompt`, all of which the target has computed. The sampler has begun.
-  void Begin(std::span<const int> prompt, SpecMode mode, int tokens_max);
+  // Starts behind `prompt` and, of a sequence that goes on, what was `generated` before; the target
+  // has computed all of them, then but for the last. The sampler has begun, and accepted those.
+  void Begin(std::span<const int> prompt, SpecMode mode, int tokens_max,
+             std::span<const int> generated = {});
   // The first token, from the logits behind the prompt.
   int First(std::span<const float> logits);
   // Up to `wanted` further tokens, at least one; valid until the next call. The target has computed
   // all tokens of the sequence but the last. Errors as Target::Step: nothing was added then.
   // Requires: wanted >= 1; room for two more tokens in the capacity.
   Result<std::span<const int>> Next(int wanted);
+  // The target's logits [V] that gave token `i` of the last Next; valid as long.
+  std::span<const float> row(std::size_t i) const {
+    const std::size_t vocab = logits_.size() / inputs_.size();
+    return logits_.subspan(i * vocab, vocab);
+  }
   // Asked now and then while a round takes long, from any thread; false gives it up (Cancelled).
   // Between sequences.
   void SetOnWait(const std::function<bool()>& goes_on);
@@ -94,7 +101,8 @@ class Decoder {
   std::unique_ptr<AsyncDrafter> ahead_;
 
   std::vector<int> sequence_, inputs_, out_;
-  Draft draft_, next_;  // of this round, and what the next begins with
+  std::span<const float> logits_;  // of the last Step, a row for each of inputs_
+  Draft draft_, next_;             // of this round, and what the next begins with
   exec::Distribution scratch_;
   std::vector<Branch> branches_;
   bool drafting_ = false;  // this request drafts

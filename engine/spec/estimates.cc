@@ -30,11 +30,17 @@ void StepTimes::Add(int tokens, double seconds) {
 void StepTimes::Estimate() {
   constexpr double kBelieved = 8;  // steps after which a length speaks for itself
   const Line line = Fit();
+  // Several tokens together take no longer than one by one: where the line falls below that, what
+  // was measured has the word.
+  double one = std::numeric_limits<double>::infinity();
+  for (int t = 1; t <= kDraftTokensMax + 1; ++t) {
+    if (counts_[At(t)] > 0) one = std::min(one, seconds_[At(t)] / t);
+  }
   double least = std::numeric_limits<double>::infinity();
   for (int t = kDraftTokensMax + 1; t >= 1; --t) {
     const double count = counts_[At(t)], fit = line.begin + line.slope * (t - 1);
     const double value = fit + (seconds_[At(t)] - fit) * count / (count + kBelieved);
-    estimates_[At(t)] = least = std::min(least, std::max(value, 0.0));
+    estimates_[At(t)] = least = std::min(least, std::max(value, one));
   }
 }
 

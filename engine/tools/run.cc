@@ -6,6 +6,7 @@
 
 #include "engine/chat.h"
 #include "engine/engine.h"
+#include "engine/text/dry_breakers.h"
 #include "engine/text/tokenizer.h"
 #include "engine/tools/console.h"
 #include "engine/tools/hot_report.h"
@@ -18,6 +19,7 @@ namespace {
 struct Options {
   ModelOptions model;
   std::string prompt, system;
+  std::vector<std::string> dry_breakers = text::kDryBreakersDefault;
   bool chat = false, json = false, ignore_eos = false, has_prompt = false;
   int max_tokens = 0, context = 0;
   SamplingParams sampling;
@@ -154,7 +156,8 @@ Request MakeRequest(const Options& options, std::vector<int> prompt) {
           .max_tokens = options.max_tokens,
           .stop = {},
           .ffn_mode = "",
-          .ignore_eos = options.ignore_eos};
+          .ignore_eos = options.ignore_eos,
+          .dry_breakers = options.dry_breakers};
 }
 
 Status Complete(Engine& engine, const Options& options) {
@@ -225,6 +228,34 @@ Status Run(const Options& options) {
   return options.has_prompt ? Complete(*engine, options) : Chat(*engine, options);
 }
 
+void AddSamplingOptions(CLI::App& app, Options& o) {
+  SamplingParams& s = o.sampling;
+  app.add_option("--temperature", s.temperature, "0 takes the most probable token");
+  app.add_option("--top-k", s.top_k, "Sample from the k most probable tokens; 0 = all");
+  app.add_option("--top-p", s.top_p, "Sample from the smallest set with this probability");
+  app.add_option("--min-p", s.min_p,
+                 "Leave out tokens below this share of the highest probability");
+  app.add_option("--typical-p", s.typical_p,
+                 "Sample from the set nearest to the expected surprise, with this probability");
+  app.add_option("--repetition-penalty", s.repetition_penalty,
+                 "Above 1 makes seen tokens less likely");
+  app.add_option("--presence-penalty", s.presence_penalty,
+                 "Subtracted from the logits of generated tokens");
+  app.add_option("--frequency-penalty", s.frequency_penalty, "The same for each time they came");
+  app.add_option("--dry-multiplier", s.dry_multiplier,
+                 "Above 0: tokens that go on with a repetition become less likely (DRY)");
+  app.add_option("--dry-base", s.dry_base, "How fast that grows with each repeated token");
+  app.add_option("--dry-allowed-length", s.dry_allowed_length,
+                 "Repeated tokens from which it begins");
+  app.add_option("--dry-penalty-last-n", s.dry_penalty_last_n,
+                 "Tokens looked back at; -1 = all, 0 = none");
+  app.add_option("--dry-breaker", o.dry_breakers,
+                 "Strings that a repetition does not go across; not given: line end : \" *");
+  app.add_option("--min-tokens", s.min_tokens,
+                 "Tokens before which the model's end token does not come");
+  app.add_option("--seed", s.seed, "The same seed and prompt give the same text");
+}
+
 }  // namespace
 
 Command AddRun(CLI::App& app) {
@@ -244,19 +275,7 @@ Command AddRun(CLI::App& app) {
   app.add_option("-n,--max-tokens", o->max_tokens,
                  "Tokens to generate; 0 = to the end of the context")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--temperature", o->sampling.temperature, "0 takes the most probable token");
-  app.add_option("--top-k", o->sampling.top_k, "Sample from the k most probable tokens; 0 = all");
-  app.add_option("--top-p", o->sampling.top_p,
-                 "Sample from the smallest set with this probability");
-  app.add_option("--min-p", o->sampling.min_p,
-                 "Leave out tokens below this share of the highest probability");
-  app.add_option("--repetition-penalty", o->sampling.repetition_penalty,
-                 "Above 1 makes seen tokens less likely");
-  app.add_option("--presence-penalty", o->sampling.presence_penalty,
-                 "Subtracted from the logits of generated tokens");
-  app.add_option("--frequency-penalty", o->sampling.frequency_penalty,
-                 "The same for each time they came");
-  app.add_option("--seed", o->sampling.seed, "The same seed and prompt give the same text");
+  AddSamplingOptions(app, *o);
   app.add_option("--context", o->context, "Context length in tokens; 0 = the model's, at most 8192")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--ignore-eos", o->ignore_eos, "Go on after the model's end token");

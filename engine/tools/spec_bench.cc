@@ -64,15 +64,6 @@ Result<std::vector<std::string>> ParseModes(const std::string& list) {
   return modes;
 }
 
-void Add(const SpecUsage& usage, SpecUsage& sum) {
-  sum.drafts += usage.drafts;
-  sum.draft_tokens += usage.draft_tokens;
-  sum.accepted_tokens += usage.accepted_tokens;
-  sum.branch_hits += usage.branch_hits;
-  sum.branch_misses += usage.branch_misses;
-  sum.wait_s += usage.wait_s;
-}
-
 // Interleaves modes, prompts and repetitions.
 class Measurement {
  public:
@@ -132,7 +123,7 @@ class Measurement {
       modes_[m].drafted_tokens += after.drafted_tokens - before.drafted_tokens;
       modes_[m].wasted_tokens += after.wasted_tokens - before.wasted_tokens;
       modes_[m].decode_s += answers[m].usage.decode_s;
-      Add(answers[m].usage.spec, modes_[m].prompts[prompt_index].usage);
+      modes_[m].prompts[prompt_index].usage += answers[m].usage.spec;
     }
     if (same_text_) Compare(prompt_index, answers);
     for (std::size_t m = 0; m < modes_.size(); ++m) {

@@ -1,0 +1,178 @@
+#include "engine/sched/request_queue.h"
+
+#include <algorithm>
+
+namespace thermocline::sched {
+namespace {
+
+std::int64_t PromptTokens(const Job& job) {
+  return static_cast<std::int64_t>(job.request.prompt.size());
+}
+
+// Ends a request that was never begun.
+void EndWaiting(Job& job) {
+  Usage usage;
+  usage.prompt_tokens = static_cast<int>(job.request.prompt.size());
+  usage.queue_s = Seconds(SteadyClock::now() - job.submitted);
+  const Status error = job.channel->cancelled() ? OkStatus() : LateStatus(job, usage, 0, false);
+  FinishEarly(job, usage, "", error);
+}
+
+}  // namespace
+
+bool RequestQueue::HasRoom(int requests, std::int64_t tokens) const {
+  const int taken = static_cast<int>(waiting_.size()) + reserved_;
+  if (taken + requests > limits_.requests) return false;
+  return limits_.tokens == 0 || taken == 0 || tokens_ + requests * tokens <= limits_.tokens;
+}
+
+Status RequestQueue::Reserve(int requests, std::int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  if (HasRoom(requests, tokens)) {
+    reserved_ += requests;
+    tokens_ += requests * tokens;
+    return OkStatus();
+  }
+  const int taken = static_cast<int>(waiting_.size()) + reserved_;
+  if (taken + requests > limits_.requests) {
+    return base::ResourceExhausted(
+        "the queue is full: ", taken, " of at most ", limits_.requests, " requests are waiting",
+        requests > 1 ? StrCat(", and ", requests, " more came") : "", "; try again later");
+  }
+  return base::ResourceExhausted(
+      "the queue is full: prompts of about ", tokens_, " tokens are waiting, and about ",
+      requests * tokens, " more came; at most ", limits_.tokens, " may wait; try again later");
+}
+
+void RequestQueue::Unreserve(int requests, std::int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  reserved_ -= requests;
+  tokens_ -= requests * tokens;
+}
+
+void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
+  {
+    const std::lock_guard lock(mutex_);
+    --reserved_;
+    tokens_ += PromptTokens(job) - reserved_tokens;
+    job.number = ++arrivals_;
+    live_.insert(job.channel);
+    waiting_.push_back(std::move(job));
+    UpdateDeadline();
+    news_ = true;
+  }
+  changed_.notify_one();
+}
+
+Job RequestQueue::Extract(Jobs::iterator at) {
+  Job job = std::move(*at);
+  waiting_.erase(at);
+  tokens_ -= PromptTokens(job);
+  UpdateDeadline();
+  return job;
+}
+
+std::optional<Job> RequestQueue::Take(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::find_if(waiting_.begin(), waiting_.end(),
+                               [number](const Job& job) { return job.number == number; });
+  if (at == waiting_.end()) return std::nullopt;
+  return Extract(at);
+}
+
+void RequestQueue::OnNews(TokenChannel& channel) {
+  std::optional<Job> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&channel](const Job& job) {
+      return job.channel.get() == &channel;
+    });
+    if (at != waiting_.end() && channel.cancelled()) {
+      ended = Extract(at);
+      live_.erase(ended->channel);
+    }
+    news_ = true;
+  }
+  changed_.notify_one();
+  if (ended.has_value()) EndWaiting(*ended);
+}
+
+void RequestQueue::CancelAll(CancelCause cause) {
+  std::vector<std::shared_ptr<TokenChannel>> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    channels.assign(live_.begin(), live_.end());
+  }
+  for (const auto& channel : channels) channel->Cancel(cause);
+}
+
+void RequestQueue::Close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool RequestQueue::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+void RequestQueue::Forget(const std::shared_ptr<TokenChannel>& channel) {
+  const std::lock_guard lock(mutex_);
+  live_.erase(channel);
+}
+
+void RequestQueue::UpdateDeadline() {
+  auto next = SteadyClock::time_point::max();
+  for (const Job& job : waiting_) next = std::min(next, job.request.deadline.value_or(next));
+  next_deadline_ = next.time_since_epoch().count();
+}
+
+void RequestQueue::ExpireLate(SteadyClock::time_point now) {
+  if (now.time_since_epoch().count() < next_deadline_.load(std::memory_order_relaxed)) return;
+  std::vector<Job> late;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = waiting_.begin(); at != waiting_.end();) {
+      const auto next = std::next(at);
+      if (IsLate(*at, now)) {
+        live_.erase(at->channel);
+        late.push_back(Extract(at));
+      }
+      at = next;
+    }
+  }
+  for (Job& job : late) EndWaiting(job);
+}
+
+void RequestQueue::Wait(std::optional<SteadyClock::time_point> until) {
+  std::unique_lock lock(mutex_);
+  const SteadyClock::time_point deadline{SteadyClock::duration(next_deadline_.load())};
+  const auto next = std::min(deadline, until.value_or(SteadyClock::time_point::max()));
+  const auto woken = [this] { return closed_ || news_; };
+  if (next == SteadyClock::time_point::max()) {
+    changed_.wait(lock, woken);
+  } else {
+    changed_.wait_until(lock, next, woken);
+  }
+}
+
+RequestQueue::Limits RequestQueue::limits() const {
+  const std::lock_guard lock(mutex_);
+  return limits_;
+}
+
+void RequestQueue::SetLimits(const Limits& limits) {
+  const std::lock_guard lock(mutex_);
+  limits_ = limits;
+}
+
+RequestQueue::Counts RequestQueue::counts() const {
+  const std::lock_guard lock(mutex_);
+  const int requests = static_cast<int>(waiting_.size());
+  return {.waiting = requests + reserved_, .requests = requests, .tokens = tokens_};
+}
+
+}  // namespace thermocline::sched

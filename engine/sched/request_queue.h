@@ -1,0 +1,88 @@
+// Requests that wait to be begun, and the places of those that will come: bounded by number and by
+// prompt tokens, so that "no" is said before anything is spent.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/sched/job.h"
+
+namespace thermocline::sched {
+
+// Thread-safe.
+class RequestQueue {
+ public:
+  struct Limits {
+    int requests = 64;
+    std::int64_t tokens = 0;  // of prompts; 0 = any number. What comes alone always may wait
+  };
+  explicit RequestQueue(const Limits& limits) : limits_(limits) {}
+
+  // Keeps places for `requests` with prompts of about `tokens` tokens each. ResourceExhausted with
+  // the bound that is met.
+  Status Reserve(int requests, std::int64_t tokens);
+  void Unreserve(int requests, std::int64_t tokens);
+  // Takes a reserved place. The job's number is set here.
+  void Push(Job job, std::int64_t reserved_tokens);
+  // A client took tokens, or a request was cancelled: one that waits ends at once, on this thread.
+  void OnNews(TokenChannel& channel);
+  void CancelAll(CancelCause cause);
+  // Wait returns at once from now on.
+  void Close();
+
+  // The rest is for the decode thread.
+
+  // Calls visit(job) for each that waits, in order of arrival.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    const std::lock_guard lock(mutex_);
+    for (const Job& job : waiting_) visit(job);
+  }
+  // Takes job `number` out of the queue: it begins. Nothing if it has ended meanwhile.
+  std::optional<Job> Take(std::uint64_t number);
+  // A begun job has ended: CancelAll need not know it any more.
+  void Forget(const std::shared_ptr<TokenChannel>& channel);
+  // Ends those that are late. Cheap while none is.
+  void ExpireLate(SteadyClock::time_point now);
+  // Whether there was news since the last call.
+  bool TakeNews() { return news_.exchange(false); }
+  // Waits for news, an arrival, the next deadline or `until`.
+  void Wait(std::optional<SteadyClock::time_point> until);
+  bool closed() const;
+
+  struct Counts {
+    int waiting = 0;   // requests that wait, and places that are reserved
+    int requests = 0;  // of them, requests
+    std::int64_t tokens = 0;
+  };
+  Counts counts() const;
+  Limits limits() const;
+  void SetLimits(const Limits& limits);
+
+ private:
+  using Jobs = std::list<Job>;
+  bool HasRoom(int requests, std::int64_t tokens) const;
+  Job Extract(Jobs::iterator at);
+  void UpdateDeadline();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  Limits limits_;
+  Jobs waiting_;
+  int reserved_ = 0;         // requests
+  std::int64_t tokens_ = 0;  // of waiting and reserved requests
+  std::uint64_t arrivals_ = 0;
+  std::unordered_set<std::shared_ptr<TokenChannel>> live_;  // of all that have not ended
+  bool closed_ = false;
+  // Any thread.
+  std::atomic<bool> news_{false};
+  std::atomic<SteadyClock::rep> next_deadline_{SteadyClock::duration::max().count()};
+};
+
+}  // namespace thermocline::sched

@@ -1,0 +1,271 @@
+#include "engine/sched/scheduler.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+namespace thermocline::sched {
+namespace {
+
+void Mean(std::atomic<double>& mean, double value) {
+  const double before = mean.load(std::memory_order_relaxed);
+  mean.store(before == 0 ? value : 0.8 * before + 0.2 * value, std::memory_order_relaxed);
+}
+
+TurnOrder::Candidate CandidateOf(const Sequence& s) {
+  return {.priority = s.job.request.priority,
+          .tenant = s.job.request.tenant,
+          .begun = true,
+          .since = s.last_turn};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const Params& params)
+    : params_(params), loop_([&] {
+        DecodeLoop::Params loop = params.loop;
+        loop.yield = [this](double spent) { return WantsToYield(spent); };
+        loop.make_room = [this](int blocks) { return MakeRoom(blocks); };
+        return loop;
+      }()) {}
+
+Scheduler::~Scheduler() = default;
+
+void Scheduler::Run() {
+  while (true) {
+    params_.queue.TakeNews();
+    Tend();
+    const std::optional<Choice> choice =
+        next_.has_value() ? std::exchange(next_, {}) : Choose(nullptr);
+    if (!choice.has_value()) {
+      if (params_.queue.closed() && sequences_.empty() && params_.queue.counts().requests == 0)
+        return;
+      if (sequences_.empty() && params_.on_idle) params_.on_idle();
+      params_.queue.Wait(NextTimeout());
+    } else if (choice->sequence != nullptr) {
+      Turn(*choice->sequence);
+    } else {
+      Begin(choice->number);
+    }
+  }
+}
+
+void Scheduler::Begin(std::uint64_t number) {
+  std::optional<Job> job = params_.queue.Take(number);
+  if (!job.has_value()) return;  // cancelled meanwhile
+  auto modes = params_.model.ModesFor(job->request.ffn_mode);
+  CHECK(modes.ok());  // Submit has checked them
+  sequences_.push_back(std::make_unique<Sequence>(*std::move(job), params_.pool,
+                                                  params_.loop.cache.capacity(),
+                                                  params_.loop.tokenizer, *std::move(modes)));
+  Publish();
+  Turn(*sequences_.back());
+}
+
+void Scheduler::Turn(Sequence& s) {
+  const bool newcomer = !s.started;
+  current_ = &s;
+  asked_at_ = 0;
+  next_timeout_ = NextTimeout().value_or(SteadyClock::time_point::max());
+  const TurnEnd end = loop_.Run(s);
+  current_ = nullptr;
+  s.last_turn = ++turns_;
+  order_.Took(s.job.request.tenant, loop_.spent() - asked_at_, newcomer);
+  if (end == TurnEnd::kReaderSlow) s.paused_since = SteadyClock::now();
+  if (end == TurnEnd::kYielded || end == TurnEnd::kNoMemory) {
+    ++s.usage.preemptions;
+    ++figures_.preemptions;
+  }
+  const auto* device = params_.loop.transformer.device();
+  if (device != nullptr && device->failed()) {  // what it held is lost
+    for (const auto& each : sequences_) each->cache.Clear();
+  }
+  if (end == TurnEnd::kFinished) {
+    Learn(s);
+    Remove(s);
+  }
+  Publish();
+  if (params_.on_turn) params_.on_turn();
+}
+
+void Scheduler::Learn(const Sequence& s) {
+  const int computed = s.usage.prompt_tokens - s.usage.cached_tokens;
+  if (computed > 0 && s.usage.phase == Phase::kDecode)
+    Mean(figures_.prompt_token_s, s.usage.prefill_s / computed);
+  if (s.usage.completion_tokens > 1) {
+    Mean(figures_.token_s, s.usage.decode_s / (s.usage.completion_tokens - 1));
+    Mean(figures_.answer_tokens, s.usage.completion_tokens);
+  }
+}
+
+void Scheduler::Remove(const Sequence& s) {
+  params_.queue.Forget(s.job.channel);
+  if (next_.has_value() && next_->sequence == &s) next_.reset();
+  std::erase_if(sequences_, [&s](const auto& each) { return each.get() == &s; });
+}
+
+void Scheduler::Tend() {
+  const auto now = SteadyClock::now();
+  params_.queue.ExpireLate(now);
+  const std::chrono::duration<double> patience(params_.reader_timeout_s);
+  for (std::size_t i = 0; i < sequences_.size();) {
+    Sequence& s = *sequences_[i++];
+    if (&s == current_) continue;
+    TokenChannel& channel = *s.job.channel;
+    if (s.paused_since.has_value() && !channel.full()) s.paused_since.reset();
+    if (s.paused_since.has_value() && params_.reader_timeout_s > 0 &&
+        now - *s.paused_since >= patience && !channel.cancelled())
+      channel.Cancel(CancelCause::kSlowReader);
+    if (!channel.cancelled() && !IsLate(s.job, now)) continue;
+    // The one whose turn it is keeps its keys and values in the loop's cache meanwhile.
+    if (current_ != nullptr) params_.loop.cache.Swap(current_->cache);
+    loop_.End(s);
+    if (current_ != nullptr) params_.loop.cache.Swap(current_->cache);
+    Remove(s);
+    --i;
+  }
+  next_timeout_ = NextTimeout().value_or(SteadyClock::time_point::max());
+  Publish();
+}
+
+std::optional<SteadyClock::time_point> Scheduler::NextTimeout() const {
+  std::optional<SteadyClock::time_point> next;
+  const auto add = [&next](SteadyClock::time_point at) { next = std::min(next.value_or(at), at); };
+  for (const auto& s : sequences_) {
+    if (s.get() == current_) continue;  // it looks at its own
+    if (s->job.request.deadline.has_value()) add(*s->job.request.deadline);
+    if (s->paused_since.has_value() && params_.reader_timeout_s > 0)
+      add(*s->paused_since + std::chrono::duration_cast<SteadyClock::duration>(
+                                 std::chrono::duration<double>(params_.reader_timeout_s)));
+  }
+  return next;
+}
+
+// With `current`, whose turn it is: who is to take over, if anybody.
+std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
+  std::vector<TurnOrder::Candidate> candidates;
+  std::vector<Choice> choices;
+  for (const auto& s : sequences_) {
+    if (s.get() == current || s->paused_since.has_value()) continue;
+    if (s->dropped() && !Fits(s.get(), s->tokens.size())) continue;
+    candidates.push_back(CandidateOf(*s));
+    choices.push_back({.sequence = s.get()});
+  }
+  std::deque<std::string> tenants;  // the queue may change behind the visit
+  params_.queue.ForEach([&](const Job& job) {
+    const Request& request = job.request;
+    if (!MayBegin(request) || !Fits(nullptr, request.prompt.size()) || IsReadNow(request)) return;
+    candidates.push_back({.priority = job.request.priority,
+                          .tenant = tenants.emplace_back(job.request.tenant),
+                          .begun = false,
+                          .since = job.number});
+    choices.push_back({.number = job.number});
+  });
+  if (candidates.empty()) return std::nullopt;
+  if (current != nullptr) candidates.push_back(CandidateOf(*current));
+  order_.Update(candidates);
+  const std::size_t next = order_.Next(std::span(candidates).first(choices.size()));
+  if (current != nullptr && order_.Stays(candidates.back(), candidates[next])) return std::nullopt;
+  return choices[next];
+}
+
+// Asked before each step of a turn.
+bool Scheduler::WantsToYield(double spent) {
+  params_.queue.ExpireLate(SteadyClock::now());
+  if (params_.queue.TakeNews() || SteadyClock::now() >= next_timeout_) Tend();
+  if (params_.quantum_tokens == 0 || spent - asked_at_ < params_.quantum_tokens) return false;
+  order_.Took(current_->job.request.tenant, spent - asked_at_, !current_->started);
+  asked_at_ = spent;
+  next_ = Choose(current_);
+  return next_.has_value();
+}
+
+// Whether one more may be begun. Those whose readers are slow do not count, and the requests of one
+// client keep neither another one nor a higher priority out.
+bool Scheduler::MayBegin(const Request& request) const {
+  int begun = 0;
+  bool apart = true;
+  for (const auto& s : sequences_) {
+    if (s->paused_since.has_value()) continue;
+    ++begun;
+    const Request& other = s->job.request;
+    apart = apart && (other.tenant != request.tenant || other.priority < request.priority);
+  }
+  return begun < params_.sequences_max || (apart && begun < 2 * params_.sequences_max);
+}
+
+// Whether another request reads the same prompt, to share it.
+bool Scheduler::IsReadNow(const Request& request) const {
+  if (!request.share_prompt) return false;
+  return std::any_of(sequences_.begin(), sequences_.end(), [&request](const auto& s) {
+    return s->usage.phase != Phase::kDecode && s->job.request.share_prompt &&
+           s->job.request.prompt == request.prompt;
+  });
+}
+
+bool Scheduler::Fits(const Sequence* self, std::size_t tokens) const {
+  int held = 0;
+  for (const auto& s : sequences_) {
+    const bool computing = s.get() == current_;
+    const bool younger = self != nullptr && s->job.number > self->job.number;
+    if (s.get() == self || younger || s->paused_since.has_value()) continue;
+    held += static_cast<int>((computing ? params_.loop.cache : s->cache).blocks().size());
+  }
+  const int capacity = params_.loop.cache.capacity();
+  const int length =
+      std::min(capacity, static_cast<int>(tokens) + params_.quantum_tokens + kDraftTokensMax);
+  return held == 0 || exec::BlocksFor(length) + 1 <= params_.pool.blocks() - held;
+}
+
+bool Scheduler::MakeRoom(int blocks) {
+  exec::PrefixCache* prefixes = params_.loop.prefixes;
+  while (params_.pool.free_blocks() < blocks) {
+    if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;
+    if (params_.pool.free_blocks() >= blocks) return true;
+    // Of the others, first those whose reader is slow, then the youngest.
+    Sequence* victim = nullptr;
+    for (const auto& s : sequences_) {
+      if (s.get() == current_ || s->cache.blocks().empty()) continue;
+      const bool sooner =
+          victim == nullptr || s->paused_since.has_value() || !victim->paused_since.has_value();
+      if (sooner) victim = s.get();
+    }
+    CHECK(victim != nullptr);  // the pool has room for a whole context
+    if (!victim->paused_since.has_value() && victim->job.number < current_->job.number)
+      return false;
+    victim->cache.Clear();
+  }
+  return true;
+}
+
+void Scheduler::Publish() {
+  int paused = 0;
+  for (const auto& s : sequences_) paused += s->paused_since.has_value() ? 1 : 0;
+  figures_.begun = static_cast<int>(sequences_.size());
+  figures_.paused = paused;
+  figures_.blocks_used =
+      static_cast<std::size_t>(params_.pool.blocks() - params_.pool.free_blocks());
+}
+
+double Scheduler::RetryAfterS(const RequestQueue::Counts& queued) const {
+  const int requests = queued.waiting + figures_.begun;
+  if (requests == 0) return 1;
+  // A place is free when one of those that are begun ends: after about one request's share of all
+  // the work.
+  return static_cast<double>(queued.tokens) * figures_.prompt_token_s / requests +
+         figures_.answer_tokens * figures_.token_s;
+}
+
+double Scheduler::WaitS(const RequestQueue::Counts& queued) const {
+  const int begun = figures_.begun;
+  const double prompts = static_cast<double>(queued.tokens) * figures_.prompt_token_s;
+  if (params_.quantum_tokens > 0 && begun + queued.waiting < params_.sequences_max) {
+    const int turns = begun == 0 && queued.waiting == 0 ? 0 : 1 + 2 * queued.waiting;
+    return turns * params_.quantum_tokens * figures_.token_s + prompts;
+  }
+  const int ahead =
+      queued.waiting + begun - (params_.quantum_tokens > 0 ? params_.sequences_max - 1 : 0);
+  return std::max(0, ahead) * figures_.answer_tokens * figures_.token_s + prompts;
+}
+
+}  // namespace thermocline::sched

@@ -1,0 +1,91 @@
+// The decode thread's work: which request computes next, which makes room for others, which is
+// over.
+//
+// One sequence computes at a time. Begun sequences keep their keys and values between turns; where
+// memory is short the youngest gives its own up, oldest first goes on, and they are computed anew
+// (to the same bits where no mode loses any). A newcomer is begun while there is memory for its
+// prompt and a turn.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/exec/loaded_model.h"
+#include "engine/sched/decode_loop.h"
+#include "engine/sched/request_queue.h"
+#include "engine/sched/turn_order.h"
+
+namespace thermocline::sched {
+
+// Decode thread only, but for the figures.
+class Scheduler {
+ public:
+  struct Params {
+    DecodeLoop::Params loop;  // its yield and make_room are the scheduler's
+    RequestQueue& queue;
+    exec::KvPool& pool;
+    const exec::LoadedModel& model;
+    int quantum_tokens = 32;  // 0 = a request runs to its end
+    int sequences_max = 16;
+    double reader_timeout_s = 30;  // 0 = none
+    // Called when nothing waits, and between turns.
+    std::function<void()> on_idle = {}, on_turn = {};
+  };
+  explicit Scheduler(const Params& params);
+  ~Scheduler();
+
+  // Until the queue is closed and every request has ended.
+  void Run();
+
+  // Any thread.
+  struct Figures {
+    std::atomic<int> begun{0}, paused{0};
+    std::atomic<std::int64_t> preemptions{0};
+    std::atomic<std::size_t> blocks_used{0};  // of the pool
+    // Decaying means of what requests took; 0 = not known yet.
+    std::atomic<double> prompt_token_s{0}, token_s{0}, answer_tokens{0};
+  };
+  const Figures& figures() const { return figures_; }
+  // Seconds until one of `waiting` requests with prompts of `prompt_tokens` tokens in all is begun,
+  // that is until there is a place in a full queue; and until another one would be begun.
+  double RetryAfterS(const RequestQueue::Counts& queued) const;
+  double WaitS(const RequestQueue::Counts& queued) const;
+
+ private:
+  using Sequences = std::vector<std::unique_ptr<Sequence>>;
+  struct Choice {
+    Sequence* sequence = nullptr;  // or
+    std::uint64_t number = 0;      // of a newcomer
+  };
+  std::optional<Choice> Choose(const Sequence* current);
+  void Begin(std::uint64_t number);
+  void Turn(Sequence& sequence);
+  void Learn(const Sequence& sequence);
+  // Ends those of the others that were cancelled, are late, or whose reader was slow for too long;
+  // wakes those whose reader has read.
+  void Tend();
+  std::optional<SteadyClock::time_point> NextTimeout() const;
+  bool WantsToYield(double spent);
+  bool MakeRoom(int blocks);
+  // Whether memory can be had for a sequence of `tokens` tokens and a turn of it.
+  bool Fits(const Sequence* self, std::size_t tokens) const;
+  bool MayBegin(const Request& request) const;
+  bool IsReadNow(const Request& request) const;
+  void Remove(const Sequence& sequence);
+  void Publish();
+
+  const Params params_;
+  DecodeLoop loop_;
+  TurnOrder order_;
+  Sequences sequences_;          // in the order they were begun
+  Sequence* current_ = nullptr;  // whose turn it is
+  std::uint64_t turns_ = 0;
+  double asked_at_ = 0;                   // tokens of this turn, when others were last asked for
+  SteadyClock::time_point next_timeout_;  // of those whose turn it is not
+  std::optional<Choice> next_;
+  Figures figures_;
+};
+
+}  // namespace thermocline::sched

@@ -1,0 +1,62 @@
+#include "engine/sched/sequence.h"
+
+#include <algorithm>
+
+namespace thermocline::sched {
+namespace {
+
+bool AtTextStart(const text::Tokenizer& tokenizer, const Request& request) {
+  return request.prompt.size() == 1 && request.prompt[0] == tokenizer.vocabulary().bos;
+}
+
+// Tokens that the sequence will have at most.
+std::size_t LengthMax(const Request& request, int capacity) {
+  const auto room = static_cast<std::size_t>(capacity);
+  if (request.max_tokens == 0) return room;
+  return std::min(room, request.prompt.size() + static_cast<std::size_t>(request.max_tokens));
+}
+
+}  // namespace
+
+AnswerText::AnswerText(const text::Tokenizer& tokenizer, const Request& request)
+    : detokenizer_(tokenizer, AtTextStart(tokenizer, request)), stops_(request.stop) {
+  decoded_.reserve(1024);
+  certain_.reserve(1024);
+}
+
+const std::string& AnswerText::Push(int token, bool look) {
+  decoded_.clear();
+  certain_.clear();
+  detokenizer_.Push(token, decoded_);
+  if (look) {
+    stopped_ = stops_.Push(decoded_, certain_);
+  } else {
+    certain_ = decoded_;
+  }
+  return certain_;
+}
+
+std::string AnswerText::Finish() {
+  std::string rest;
+  if (stopped_) return rest;
+  decoded_.clear();
+  detokenizer_.Finish(decoded_);
+  if (!stops_.Push(decoded_, rest)) stops_.Finish(rest);
+  return rest;
+}
+
+Sequence::Sequence(Job begun, exec::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
+                   std::vector<FfnMode> ffn_modes)
+    : job(std::move(begun)),
+      modes(std::move(ffn_modes)),
+      lossless(std::all_of(modes.begin(), modes.end(), IsLossless)),
+      cache(pool, capacity),
+      text(tokenizer, job.request) {
+  usage.prompt_tokens = static_cast<int>(job.request.prompt.size());
+  tokens.reserve(LengthMax(job.request, capacity) + 1);
+  tokens.assign(job.request.prompt.begin(), job.request.prompt.end());
+  if (job.request.logprobs < 0) return;
+  scores.reserve(static_cast<std::size_t>(job.request.logprobs) + 1);
+}
+
+}  // namespace thermocline::sched

@@ -1,0 +1,65 @@
+// A request that is begun: what is its own while others take their turns.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/exec/kv_cache.h"
+#include "engine/ffn_mode.h"
+#include "engine/sched/job.h"
+#include "engine/sched/stop_matcher.h"
+#include "engine/text/detokenizer.h"
+
+namespace thermocline::sched {
+
+// From tokens to the text that is certain.
+class AnswerText {
+ public:
+  AnswerText(const text::Tokenizer& tokenizer, const Request& request);
+
+  // Adds a token's text; what is certain now, until the next call. `look`: whether stop strings
+  // count yet.
+  const std::string& Push(int token, bool look);
+  // Whether a stop string ended the text.
+  bool stopped() const { return stopped_; }
+  // What was held back, when no stop string ended the text.
+  std::string Finish();
+
+ private:
+  text::Detokenizer detokenizer_;
+  StopMatcher stops_;
+  std::string decoded_, certain_;
+  bool stopped_ = false;
+};
+
+// Decode thread only. Does not move: its parts refer to the request in `job`.
+struct Sequence {
+  Sequence(Job begun, exec::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
+           std::vector<FfnMode> ffn_modes);
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+
+  int prompt_tokens() const { return usage.prompt_tokens; }
+  // Tokens whose keys and values the next token needs.
+  int wanted() const {
+    return static_cast<int>(tokens.size()) - (usage.completion_tokens > 0 ? 1 : 0);
+  }
+  // Whether others took its memory: it is computed anew before it goes on.
+  bool dropped() const { return started && cache.length() == 0; }
+
+  Job job;
+  const std::vector<FfnMode> modes;  // [L]
+  const bool lossless;               // its modes
+  exec::KvCache cache;               // empty during its turns: then the loop has it
+  std::vector<int> tokens;           // the prompt, then what was generated
+  Usage usage;
+  AnswerText text;
+  std::vector<TokenChannel::Score> prompt_scores, scores;
+  bool started = false;  // a turn of it has begun
+  int computed_to = 0;   // tokens that were computed or found once
+  std::uint64_t last_turn = 0;
+  std::optional<SteadyClock::time_point> paused_since;  // its reader is slow
+};
+
+}  // namespace thermocline::sched

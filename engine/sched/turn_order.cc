@@ -1,0 +1,64 @@
+#include "engine/sched/turn_order.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/base/check.h"
+
+namespace thermocline::sched {
+
+void TurnOrder::Update(std::span<const Candidate> candidates) {
+  for (auto& [name, tenant] : tenants_) tenant.present = false;
+  for (const Candidate& candidate : candidates) {
+    const auto at = tenants_.find(candidate.tenant);
+    if (at != tenants_.end()) at->second.present = true;
+  }
+  std::erase_if(tenants_, [](const auto& entry) { return !entry.second.present; });
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [name, tenant] : tenants_) least = std::min(least, tenant.had);
+  if (tenants_.empty()) least = 0;
+  for (const Candidate& candidate : candidates) {
+    if (!tenants_.contains(candidate.tenant))
+      tenants_.emplace(std::string(candidate.tenant), Tenant{.had = least});
+  }
+}
+
+double TurnOrder::HadBy(std::string_view tenant) const {
+  const auto at = tenants_.find(tenant);
+  return at == tenants_.end() ? 0 : at->second.had;
+}
+
+std::size_t TurnOrder::Next(std::span<const Candidate> candidates) const {
+  CHECK(!candidates.empty());
+  // Whether `a` goes before `b`.
+  const auto before = [this](const Candidate& a, const Candidate& b) {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    if (a.tenant != b.tenant) {
+      const double had_a = HadBy(a.tenant), had_b = HadBy(b.tenant);
+      if (had_a != had_b) return had_a < had_b;
+      return a.tenant < b.tenant;
+    }
+    if (a.begun != b.begun) {
+      const auto at = tenants_.find(a.tenant);
+      const bool newcomer_last = at != tenants_.end() && at->second.newcomer_last;
+      return a.begun == newcomer_last;
+    }
+    return a.since < b.since;
+  };
+  const auto next = std::min_element(candidates.begin(), candidates.end(), before);
+  return static_cast<std::size_t>(next - candidates.begin());
+}
+
+bool TurnOrder::Stays(const Candidate& current, const Candidate& other) const {
+  if (current.priority != other.priority) return current.priority > other.priority;
+  return current.tenant != other.tenant && HadBy(current.tenant) < HadBy(other.tenant);
+}
+
+void TurnOrder::Took(std::string_view tenant, double tokens, bool newcomer) {
+  const auto at = tenants_.find(tenant);
+  if (at == tenants_.end()) return;
+  at->second.had += tokens;
+  at->second.newcomer_last = newcomer;
+}
+
+}  // namespace thermocline::sched
