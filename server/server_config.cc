@@ -3,7 +3,9 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <sstream>
 #include <variant>
 
 #include "engine/base/file.h"
@@ -30,9 +32,15 @@ struct BoolKey {
 struct BytesKey {  // a number, or one with a unit: 8GiB
   std::int64_t* target;
 };
+struct BordersKey {  // "0.1, 0.2, 0.5"; empty = the defaults
+  std::vector<double>* target;
+};
+// Whether SIGHUP takes a key's new value.
+constexpr bool kReloadable = true;
 struct Key {
   std::string name;
-  std::variant<IntKey, DoubleKey, TextKey, BoolKey, BytesKey> kind;
+  std::variant<IntKey, DoubleKey, TextKey, BoolKey, BytesKey, BordersKey> kind;
+  bool reloadable = false;
 };
 
 // The one table of keys.
@@ -63,8 +71,13 @@ std::vector<Key> KeysOf(ServerConfig& c) {
       {"engine.ignore_calibration", BoolKey{&c.ffn.ignore_calibration}},
       {"engine.audit_interval", IntKey{&c.ffn.audit_interval, 0, kMillion}},
       {"engine.controller_recall", DoubleKey{&c.ffn.controller_recall, 0, 1}},
-      {"engine.queue_capacity", IntKey{&c.queue_capacity, 1, 10'000}},
+      {"engine.queue_capacity", IntKey{&c.queue_capacity, 1, 10'000}, kReloadable},
+      {"engine.queue_prefill_tokens", IntKey{&c.queue_prefill_tokens, 0, 1 << 30}, kReloadable},
       {"engine.prefill_chunk", IntKey{&c.prefill_chunk, 1, 4096}},
+      {"engine.quantum_tokens", IntKey{&c.quantum_tokens, 0, kMillion}},
+      {"engine.sequences_max", IntKey{&c.sequences_max, 1, 1024}},
+      {"engine.reader_buffer_tokens", IntKey{&c.reader_buffer_tokens, 16, kMillion}},
+      {"engine.reader_timeout_s", IntKey{&c.reader_timeout_s, 0, 86'400}},
       {"memory.budget_bytes", BytesKey{&c.memory_budget_bytes}},
       {"memory.bundle", TextKey{&c.bundle, {}}},
       {"memory.read_ahead", BoolKey{&c.read_ahead}},
@@ -93,18 +106,41 @@ std::vector<Key> KeysOf(ServerConfig& c) {
       {"sampling.max_tokens", IntKey{&c.max_tokens, 0, 1 << 24}},
       {"server.host", TextKey{&c.host, {}}},
       {"server.port", IntKey{&c.port, 0, 65535}},
+      {"server.unix_socket", TextKey{&c.unix_socket, {}}},
+      {"server.unix_socket_mode", TextKey{&c.unix_socket_mode, {"0600", "0660", "0666"}}},
+      {"server.admin_socket", TextKey{&c.admin_socket, {}}},
+      {"server.tls_certificate", TextKey{&c.tls_certificate, {}}, kReloadable},
+      {"server.tls_key", TextKey{&c.tls_key, {}}, kReloadable},
+      {"server.api_keys_file", TextKey{&c.api_keys_file, {}}, kReloadable},
+      {"server.insecure", BoolKey{&c.insecure}, kReloadable},
+      {"server.allowed_hosts", TextKey{&c.allowed_hosts, {}}, kReloadable},
+      {"server.allowed_origins", TextKey{&c.allowed_origins, {}}, kReloadable},
       {"server.threads", IntKey{&c.http_threads, 1, 64}},
-      {"server.connections_max", IntKey{&c.connections_max, 1, 100'000}},
-      {"server.body_bytes_max", IntKey{&c.body_bytes_max, 1024, 1 << 30}},
-      {"server.read_timeout_s", IntKey{&c.read_timeout_s, 1, 3600}},
-      {"server.write_timeout_s", IntKey{&c.write_timeout_s, 1, 3600}},
-      {"server.idle_timeout_s", IntKey{&c.idle_timeout_s, 1, 86'400}},
-      {"server.drain_timeout_s", IntKey{&c.drain_timeout_s, 0, 3600}},
-      {"server.request_timeout_s", IntKey{&c.request_timeout_s, 0, 86'400}},
-      {"server.admin", BoolKey{&c.admin}},
+      {"server.connections_max", IntKey{&c.connections_max, 1, 100'000}, kReloadable},
+      {"server.connections_per_address_max", IntKey{&c.connections_per_address_max, 0, 100'000},
+       kReloadable},
+      {"server.body_bytes_max", IntKey{&c.body_bytes_max, 1024, 1 << 30}, kReloadable},
+      {"server.read_timeout_s", IntKey{&c.read_timeout_s, 1, 3600}, kReloadable},
+      {"server.write_timeout_s", IntKey{&c.write_timeout_s, 1, 3600}, kReloadable},
+      {"server.idle_timeout_s", IntKey{&c.idle_timeout_s, 1, 86'400}, kReloadable},
+      {"server.drain_timeout_s", IntKey{&c.drain_timeout_s, 0, 3600}, kReloadable},
+      {"server.request_timeout_s", IntKey{&c.request_timeout_s, 0, 86'400}, kReloadable},
+      {"server.sse_keepalive_s", IntKey{&c.sse_keepalive_s, 0, 3600}, kReloadable},
+      {"grpc.address", TextKey{&c.grpc_address, {}}},
+      {"grpc.threads", IntKey{&c.grpc_threads, 1, 64}},
+      {"grpc.streams_max", IntKey{&c.grpc_streams_max, 1, 10'000}},
+      {"grpc.reflection", BoolKey{&c.grpc_reflection}},
       {"metrics.prefix", TextKey{&c.metrics_prefix, {}}},
-      {"log.level", TextKey{&c.log_level, {"debug", "info", "warning", "error", "off"}}},
-      {"log.format", TextKey{&c.log_format, {"text", "json"}}},
+      {"metrics.buckets_first_token", BordersKey{&c.metrics_buckets.first_token}},
+      {"metrics.buckets_inter_token", BordersKey{&c.metrics_buckets.inter_token}},
+      {"metrics.buckets_request", BordersKey{&c.metrics_buckets.request}},
+      {"metrics.buckets_tokens", BordersKey{&c.metrics_buckets.tokens}},
+      {"metrics.buckets_tokenize", BordersKey{&c.metrics_buckets.tokenize}},
+      {"metrics.require_key", BoolKey{&c.metrics_require_key}, kReloadable},
+      {"log.level", TextKey{&c.log_level, {"debug", "info", "warning", "error", "off"}},
+       kReloadable},
+      {"log.format", TextKey{&c.log_format, {"text", "json"}}, kReloadable},
+      {"log.access", BoolKey{&c.log_access}, kReloadable},
   };
 }
 
@@ -155,6 +191,26 @@ Status SetBytes(const BytesKey& key, const std::string& name, const std::string&
   return OkStatus();
 }
 
+Status SetBorders(const BordersKey& key, const std::string& name, const std::string& text) {
+  constexpr std::size_t kBordersMax = 100;
+  std::vector<double> borders;
+  std::string packed = text;
+  std::erase(packed, ' ');
+  std::istringstream list(packed);
+  for (std::string entry; std::getline(list, entry, ',');) {
+    const auto value = base::ParseNumber<double>(entry);
+    if (!value.has_value()) return base::InvalidArgument(name, ": '", entry, "' is no number");
+    if (!(*value > (borders.empty() ? 0 : borders.back())) || !std::isfinite(*value))
+      return base::InvalidArgument(name, ": ", *value, ": the borders must be above 0 and ascend");
+    borders.push_back(*value);
+  }
+  if (borders.size() > kBordersMax)
+    return base::InvalidArgument(name, ": ", borders.size(), " borders; ", kBordersMax,
+                                 " are the most");
+  *key.target = std::move(borders);
+  return OkStatus();
+}
+
 Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::string& text) {
   for (const Key& key : keys) {
     if (key.name != name) continue;
@@ -163,6 +219,8 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
       return SetDouble(*number, name, text);
     if (const auto* flag = std::get_if<BoolKey>(&key.kind)) return SetBool(*flag, name, text);
     if (const auto* bytes = std::get_if<BytesKey>(&key.kind)) return SetBytes(*bytes, name, text);
+    if (const auto* borders = std::get_if<BordersKey>(&key.kind))
+      return SetBorders(*borders, name, text);
     return SetText(std::get<TextKey>(key.kind), name, text);
   }
   std::vector<std::string> names;
@@ -232,6 +290,18 @@ Status CheckFfn(const FfnOptions& ffn) {
   return OkStatus();
 }
 
+// Whether two values of one key are the same; `take` copies that of `from`.
+bool SameValue(const Key& to, const Key& from, bool take) {
+  return std::visit(
+      [&](const auto& target) {
+        const auto& source = std::get<std::decay_t<decltype(target)>>(from.kind);
+        const bool same = *target.target == *source.target;
+        if (take) *target.target = *source.target;
+        return same;
+      },
+      to.kind);
+}
+
 }  // namespace
 
 Result<ServerConfig> LoadServerConfig(const std::string& path,
@@ -255,13 +325,6 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
     const Status set = SetKey(keys, assignment.substr(0, equals), assignment.substr(equals + 1));
     if (!set.ok()) return set.Annotate("--set");
   }
-  if (config.admin && config.host != "127.0.0.1" && config.host != "::1" &&
-      config.host != "localhost") {
-    return base::InvalidArgument(
-        "server.admin: the admin routes have no password, so server.host must be 127.0.0.1, ::1 "
-        "or localhost, not '",
-        config.host, "'");
-  }
   if (!IsMetricName(config.metrics_prefix)) {
     return base::InvalidArgument(
         "metrics.prefix: '", config.metrics_prefix,
@@ -276,6 +339,36 @@ std::vector<std::string> ConfigKeys() {
   std::vector<std::string> names;
   for (const Key& key : KeysOf(config)) names.push_back(key.name);
   return names;
+}
+
+std::vector<std::string> TakeReloadable(const ServerConfig& fresh, ServerConfig& running) {
+  ServerConfig source = fresh;
+  const std::vector<Key> from = KeysOf(source), to = KeysOf(running);
+  std::vector<std::string> fixed;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const bool same = SameValue(to[i], from[i], to[i].reloadable);
+    if (!same && !to[i].reloadable) fixed.push_back(to[i].name);
+  }
+  return fixed;
+}
+
+std::vector<std::string> SplitList(const std::string& list) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::size_t first = list.find_first_not_of(" \t", begin);
+    if (first < end) {
+      const std::size_t last = list.find_last_not_of(" \t", end - 1);
+      items.push_back(list.substr(first, last + 1 - first));
+    }
+    begin = end + 1;
+  }
+  return items;
+}
+
+bool IsLoopbackAddress(const std::string& host) {
+  const bool v4 = host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos;
+  return host == "localhost" || host == "::1" || v4;
 }
 
 }  // namespace thermocline::server

@@ -10,19 +10,30 @@
 
 namespace thermocline::server {
 
-Service::Service(const ServerConfig& config)
-    : config_(config),
-      model_name_(config.model_name),
+Service::Service(std::shared_ptr<const Live> live)
+    : config_(live->config),
+      model_name_(config_.model_name),
       started_at_(std::time(nullptr)),
-      metrics_(config.metrics_prefix) {
-  if (model_name_.empty()) model_name_ = std::filesystem::path(config.model_path).stem().string();
+      metrics_(config_.metrics_prefix, config_.metrics_buckets),
+      live_(std::move(live)) {
+  if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model_path).stem().string();
   if (model_name_.empty())
-    model_name_ = std::filesystem::path(config.model_path).parent_path().filename().string();
+    model_name_ = std::filesystem::path(config_.model_path).parent_path().filename().string();
+}
+
+std::shared_ptr<const Live> Service::live() const {
+  const std::lock_guard lock(live_mutex_);
+  return live_;
+}
+
+void Service::SetLive(std::shared_ptr<const Live> live) {
+  const std::lock_guard lock(live_mutex_);
+  live_ = std::move(live);
 }
 
 Status Service::Load() {
   const auto fail = [this](Status status) {
-    state_ = ServiceState::kFailed;
+    ChangeState(ServiceState::kFailed);
     return status;
   };
   EngineConfig engine_config;
@@ -30,7 +41,12 @@ Status Service::Load() {
   engine_config.threads = config_.threads;
   engine_config.context_length = config_.context_length;
   engine_config.queue_capacity = config_.queue_capacity;
+  engine_config.queue_prefill_tokens = config_.queue_prefill_tokens;
   engine_config.prefill_chunk = config_.prefill_chunk;
+  engine_config.quantum_tokens = config_.quantum_tokens;
+  engine_config.sequences_max = config_.sequences_max;
+  engine_config.reader_buffer_tokens = config_.reader_buffer_tokens;
+  engine_config.reader_timeout_s = config_.reader_timeout_s;
   engine_config.cpu_isa = config_.cpu_isa;
   engine_config.activation = config_.activation;
   engine_config.kv_type = config_.kv_type;
@@ -63,13 +79,51 @@ Status Service::Load() {
     return fail(chat.status());
   }
   published_ = true;
-  ServiceState loading = ServiceState::kLoading;
-  state_.compare_exchange_strong(loading, ServiceState::kReady);
+  return WarmUp();
+}
+
+Status Service::WarmUp() {
+  Request request;
+  request.prompt = {0};
+  request.max_tokens = 1;
+  request.ignore_eos = true;
+  auto channel = engine_->Submit(std::move(request));
+  // A drain that begins meanwhile is no fault of the model.
+  if (!channel.ok() && state_ == ServiceState::kDraining) return OkStatus();
+  if (!channel.ok()) return channel.status();
+  TokenChannel::Update update;
+  while (!update.finished) (*channel)->WaitAndTake(update);
+  if (update.reason == FinishReason::kError) {
+    ChangeState(ServiceState::kFailed);
+    return update.error.Annotate("the first token");
+  }
+  ChangeState(ServiceState::kReady);
   return OkStatus();
 }
 
+void Service::ChangeState(ServiceState state) {
+  const std::lock_guard lock(state_mutex_);
+  if (state == ServiceState::kReady && state_ != ServiceState::kLoading) return;  // it drains
+  state_ = state;
+  if (watcher_) watcher_(state);
+}
+
+Status Service::Readiness() const {
+  switch (state()) {
+    case ServiceState::kReady:
+      return OkStatus();
+    case ServiceState::kDraining:
+      return base::Unavailable("the server is shutting down");
+    case ServiceState::kFailed:
+      return base::Unavailable("the model failed to load; the server's log says why");
+    case ServiceState::kLoading:
+      break;
+  }
+  return base::Unavailable("the model is loading (", static_cast<int>(load_progress() * 100), "%)");
+}
+
 void Service::BeginDrain() {
-  state_ = ServiceState::kDraining;
+  ChangeState(ServiceState::kDraining);
   if (Engine* loaded = engine()) loaded->StopAccepting();
 }
 
@@ -85,11 +139,46 @@ void Service::StopEngine() {
 int Service::RetryAfterSeconds() const {
   const Engine* loaded = engine();
   if (loaded == nullptr) return 2;
-  const EngineStats stats = loaded->Stats();
-  return static_cast<int>(
-      std::clamp(std::ceil(request_s_ * (stats.running + stats.waiting)), 1.0, 120.0));
+  return static_cast<int>(std::clamp(std::ceil(loaded->RetryAfterS()), 1.0, 120.0));
 }
 
-void Service::RequestTook(double seconds) { request_s_ = 0.8 * request_s_ + 0.2 * seconds; }
+void Service::Remember(const std::shared_ptr<Generation>& generation) {
+  const std::lock_guard lock(mutex_);
+  generations_.emplace(generation->id(), generation);
+}
+
+void Service::Forget(const Generation& generation) {
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = generations_.equal_range(generation.id());
+  for (auto it = begin; it != end;) it = it->second.expired() ? generations_.erase(it) : ++it;
+}
+
+std::vector<std::shared_ptr<Generation>> Service::Generations() {
+  std::vector<std::shared_ptr<Generation>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, weak] : generations_) {
+    if (auto generation = weak.lock()) all.push_back(std::move(generation));
+  }
+  return all;
+}
+
+bool Service::Cancel(const std::string& id, CancelCause cause,
+                     const std::optional<std::string>& tenant) {
+  std::vector<std::shared_ptr<Generation>> found;  // let go of without the lock: Forget takes it
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [begin, end] = generations_.equal_range(id);
+    for (auto it = begin; it != end; ++it) found.push_back(it->second.lock());
+  }
+  bool any = false;
+  for (const auto& generation : found) {
+    if (generation == nullptr || generation->finished() ||
+        generation->tenant() != tenant.value_or(generation->tenant()))
+      continue;
+    generation->Cancel(cause);
+    any = true;
+  }
+  return any;
+}
 
 }  // namespace thermocline::server

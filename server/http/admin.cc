@@ -1,12 +1,12 @@
 #include "server/http/admin.h"
 
+#include <chrono>
 #include <optional>
 #include <variant>
 
 #include <boost/beast/core/string.hpp>
 
 #include "engine/base/log.h"
-#include "server/openai/fields.h"
 
 namespace thermocline::http {
 namespace {
@@ -45,26 +45,6 @@ Json PredictorsJson(const Service& service, const EngineStats& stats) {
                       {"layers", std::move(layers)}};
 }
 
-// "127.0.0.1:8080", "localhost", "[::1]:8080": names that no other site's page can make its own, as
-// it could with a name whose address it changes while it is open.
-bool IsLoopbackHost(std::string_view host) {
-  const std::size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
-  const std::string_view name = host.substr(0, end);
-  return name == "127.0.0.1" || name == "[::1]" || boost::beast::iequals(name, "localhost");
-}
-
-// "http://127.0.0.1:8080" beside Host "127.0.0.1:8080". Browsers send Origin with every POST and
-// with what a page of another site asks for; other clients send none.
-bool OfAnotherOrigin(const HttpRequest& request) {
-  const std::string_view host = request[beast_http::field::host];
-  if (!IsLoopbackHost(host)) return true;
-  const std::string_view origin = request[beast_http::field::origin];
-  if (request.find(beast_http::field::origin) == request.end()) return false;
-  const std::size_t scheme = origin.find("://");
-  if (scheme == std::string_view::npos) return true;  // also "null"
-  return !boost::beast::iequals(origin.substr(scheme + 3), host);
-}
-
 bool IsJson(const HttpRequest& request) {
   std::string_view type = request[beast_http::field::content_type];
   type = type.substr(0, type.find(';'));
@@ -72,55 +52,115 @@ bool IsJson(const HttpRequest& request) {
   return boost::beast::iequals(type, "application/json");
 }
 
-// Why a request gets no answer; nullopt if it does.
-std::optional<HttpResponse> Refuse(Service& service, const HttpRequest& request,
-                                   const ResponseHead& head) {
-  if (OfAnotherOrigin(request)) {
-    return ErrorResponse(
-        head, openai::ClientError(403, "permission_denied",
-                                  "the Host or Origin of the request is not this server on "
-                                  "the loopback interface"));
+// The value of the body's only member `name`; an empty body is one without members.
+std::variant<Json, openai::ApiError> OnlyMember(const HttpRequest& request, const char* name,
+                                                const char* expected) {
+  if (!IsJson(request)) {
+    return openai::ClientError(415, "unsupported_media_type",
+                               "the Content-Type must be application/json");
   }
-  if (service.engine() == nullptr) {
-    return ErrorResponse(head, openai::FromStatus(base::Unavailable("the model is not loaded")),
-                         service.RetryAfterSeconds());
-  }
-  return std::nullopt;
+  const auto json = base::ParseJson(request.body());
+  if (!json.ok()) return openai::FromStatus(json.status());
+  const bool only = json->is_object() && json->as_object().size() == 1;
+  const Json* value = only ? json->Find(name) : nullptr;
+  if (value == nullptr)
+    return openai::FromStatus(base::InvalidArgument("the body must be ", expected), name);
+  return *value;
 }
 
-std::variant<bool, openai::ApiError> ParseFreeze(std::string_view body) {
-  const auto json = base::ParseJson(body);
-  if (!json.ok()) return openai::FromStatus(json.status());
-  openai::Fields fields(*json);
-  if (!json->is_object() || json->as_object().size() != 1 || fields.Find("frozen") == nullptr)
-    fields.Fail("frozen", "the body must be {\"frozen\": true} or {\"frozen\": false}");
-  const bool frozen = fields.Bool("frozen", false);
-  if (!fields.ok()) return fields.error();
-  return frozen;
+// Why a request that needs no body is not taken; nullopt if it is.
+std::optional<openai::ApiError> CheckEmpty(const HttpRequest& request) {
+  if (!IsJson(request)) {
+    return openai::ClientError(415, "unsupported_media_type",
+                               "the Content-Type must be application/json");
+  }
+  const auto json = base::ParseJson(request.body().empty() ? "{}" : request.body());
+  if (json.ok() && json->is_object() && json->as_object().empty()) return std::nullopt;
+  return openai::FromStatus(base::InvalidArgument("the body must be empty, or {}"));
+}
+
+HttpResponse NotLoaded(const Service& service, const ResponseHead& head) {
+  return ErrorResponse(head, openai::FromStatus(base::Unavailable("the model is not loaded")),
+                       service.RetryAfterSeconds());
+}
+
+openai::ApiError BadValue(const char* name, const char* expected) {
+  return openai::FromStatus(base::InvalidArgument("the body must be ", expected), name);
 }
 
 }  // namespace
 
-HttpResponse AnswerPredictors(Service& service, const HttpRequest& request,
-                              const ResponseHead& head) {
-  if (auto refusal = Refuse(service, request, head)) return *std::move(refusal);
+HttpResponse AnswerPredictors(Service& service, const HttpRequest&, const ResponseHead& head) {
+  if (service.engine() == nullptr) return NotLoaded(service, head);
   return JsonResponse(head, 200, PredictorsJson(service, service.engine()->Stats()));
 }
 
 HttpResponse FreezePredictors(Service& service, const HttpRequest& request,
                               const ResponseHead& head) {
-  if (auto refusal = Refuse(service, request, head)) return *std::move(refusal);
-  if (!IsJson(request)) {
-    return ErrorResponse(head, openai::ClientError(415, "unsupported_media_type",
-                                                   "the Content-Type must be application/json"));
-  }
-  const auto frozen = ParseFreeze(request.body());
-  if (const auto* error = std::get_if<openai::ApiError>(&frozen))
-    return ErrorResponse(head, *error);
-  service.engine()->FreezeController(std::get<bool>(frozen));
-  base::LogInfo("the predictors' thresholds are ", std::get<bool>(frozen) ? "frozen" : "free",
+  if (service.engine() == nullptr) return NotLoaded(service, head);
+  constexpr const char* kExpected = R"({"frozen": true} or {"frozen": false})";
+  const auto body = OnlyMember(request, "frozen", kExpected);
+  if (const auto* error = std::get_if<openai::ApiError>(&body)) return ErrorResponse(head, *error);
+  const Json& frozen = std::get<Json>(body);
+  if (!frozen.is_bool()) return ErrorResponse(head, BadValue("frozen", kExpected));
+  service.engine()->FreezeController(frozen.as_bool());
+  base::LogInfo("the predictors' thresholds are ", frozen.as_bool() ? "frozen" : "free",
                 " (/admin/predictors)");
   return JsonResponse(head, 200, PredictorsJson(service, service.engine()->Stats()));
+}
+
+HttpResponse AnswerRequests(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const auto now = std::chrono::steady_clock::now();
+  Json::Array requests;
+  for (const auto& generation : service.Generations()) {
+    const std::chrono::duration<double> age = now - generation->arrived();
+    requests.push_back(Json::Object{{"id", generation->id()},
+                                    {"tenant", generation->tenant()},
+                                    {"phase", generation->tokens() > 0 ? "decode" : "waiting"},
+                                    {"age_s", age.count()},
+                                    {"choices", generation->choices()},
+                                    {"completion_tokens", generation->tokens()}});
+  }
+  return JsonResponse(head, 200, Json::Object{{"requests", std::move(requests)}});
+}
+
+HttpResponse CancelRequest(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  constexpr const char* kExpected = R"({"id": "..."}, an x-request-id)";
+  const auto body = OnlyMember(request, "id", kExpected);
+  if (const auto* error = std::get_if<openai::ApiError>(&body)) return ErrorResponse(head, *error);
+  const Json& id = std::get<Json>(body);
+  if (!id.is_string()) return ErrorResponse(head, BadValue("id", kExpected));
+  if (!service.Cancel(id.as_string(), CancelCause::kApi)) {
+    return ErrorResponse(head, openai::ClientError(404, "not_found", "there is no such request"));
+  }
+  return JsonResponse(head, 200, Json::Object{{"id", id}, {"cancelled", true}});
+}
+
+HttpResponse Reload(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  if (const auto error = CheckEmpty(request)) return ErrorResponse(head, *error);
+  const Status reloaded = service.control().reload();
+  if (!reloaded.ok()) {
+    // What is wrong is in files of the operator, who is the one to be told.
+    return ErrorResponse(head, openai::FromStatus(base::InvalidArgument(reloaded.message())));
+  }
+  return JsonResponse(head, 200, Json::Object{{"status", "reloaded"}});
+}
+
+HttpResponse Drain(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  if (const auto error = CheckEmpty(request)) return ErrorResponse(head, *error);
+  service.control().drain();
+  return JsonResponse(head, 202, Json::Object{{"status", "draining"}});
+}
+
+HttpResponse SetLogLevel(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  constexpr const char* kExpected = R"({"level": "debug|info|warning|error|off"})";
+  const auto body = OnlyMember(request, "level", kExpected);
+  if (const auto* error = std::get_if<openai::ApiError>(&body)) return ErrorResponse(head, *error);
+  const Json& name = std::get<Json>(body);
+  const auto level = base::ParseLogLevel(name.is_string() ? name.as_string() : "");
+  if (!level.ok()) return ErrorResponse(head, BadValue("level", kExpected));
+  base::ConfigureLog(*level, service.live()->config.log_format == "json");
+  return JsonResponse(head, 200, Json::Object{{"level", name}});
 }
 
 }  // namespace thermocline::http

@@ -1,5 +1,6 @@
-// /admin/predictors: figures of the predictors, and freezing the controller that moves their
-// thresholds. There only with server.admin; without a password, so for loopback.
+// Routes below /admin, for operators: the gate lets in who came by the admin socket or has a key
+// marked admin. What changes something takes bodies of type application/json only, which no form of
+// a web page can send.
 #pragma once
 
 #include "server/http/response.h"
@@ -7,11 +8,23 @@
 
 namespace thermocline::http {
 
-// Both refuse requests that a page of another origin sent (403).
+// Figures of the predictors.
 HttpResponse AnswerPredictors(server::Service& service, const HttpRequest& request,
                               const ResponseHead& head);
-// Body {"frozen": true|false}, of type application/json, which no form of another site can send.
+// {"frozen": true|false}: holds their thresholds where they are, or lets the controller move them.
 HttpResponse FreezePredictors(server::Service& service, const HttpRequest& request,
                               const ResponseHead& head);
+// The generations in progress.
+HttpResponse AnswerRequests(server::Service& service, const HttpRequest& request,
+                            const ResponseHead& head);
+// {"id": ...}: ends one of them, by its x-request-id.
+HttpResponse CancelRequest(server::Service& service, const HttpRequest& request,
+                           const ResponseHead& head);
+// As SIGHUP and SIGTERM do.
+HttpResponse Reload(server::Service& service, const HttpRequest& request, const ResponseHead& head);
+HttpResponse Drain(server::Service& service, const HttpRequest& request, const ResponseHead& head);
+// {"level": "debug"}: until the next reload.
+HttpResponse SetLogLevel(server::Service& service, const HttpRequest& request,
+                         const ResponseHead& head);
 
 }  // namespace thermocline::http

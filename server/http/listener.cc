@@ -1,66 +1,300 @@
 #include "server/http/listener.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/write.hpp>
 
 #include "engine/base/log.h"
+#include "server/http/address.h"
 #include "server/http/session.h"
 
 namespace thermocline::http {
+namespace {
 
 namespace asio = boost::asio;
-using tcp = asio::ip::tcp;
+using boost::system::error_code;
 
-Listener::Listener(asio::io_context& io, server::Service& service)
-    : io_(io), service_(service), acceptor_(io), retry_(io) {}
+constexpr std::chrono::milliseconds kAcceptRetry{200};
 
-Result<std::shared_ptr<Listener>> Listener::Create(asio::io_context& io, server::Service& service) {
-  const server::ServerConfig& config = service.config();
-  boost::system::error_code error;
-  const auto address =
-      asio::ip::make_address(config.host == "localhost" ? "127.0.0.1" : config.host, error);
-  if (error) return base::InvalidArgument("server.host '", config.host, "' is no IP address");
+// Gives way to a socket file that nobody listens on, left by a process that was killed.
+Status RemoveStale(asio::io_context& io, const std::string& path) {
+  struct stat file;
+  if (::lstat(path.c_str(), &file) != 0) return OkStatus();
+  if (!S_ISSOCK(file.st_mode))
+    return base::Unavailable("cannot listen on '", path, "': a file that is no socket is there");
+  asio::local::stream_protocol::socket probe(io);
+  error_code error;
+  probe.connect(asio::local::stream_protocol::endpoint(path), error);
+  if (error != boost::system::errc::connection_refused)
+    return base::Unavailable("cannot listen on '", path, "': another process does");
+  ::unlink(path.c_str());
+  return OkStatus();
+}
+
+std::string Url(const AnyEndpoint& endpoint, bool tls) {
+  const std::string address = AddressOf(endpoint);
+  const bool ipv6 = address.find(':') != std::string::npos;
+  return StrCat(tls ? "https://" : "http://", ipv6 ? "[" : "", address, ipv6 ? "]" : "", ":",
+                PortOf(endpoint), "/");
+}
+
+}  // namespace
+
+Status CheckTls(const server::ServerConfig& config) {
+  if (config.tls_certificate.empty()) return OkStatus();
+  return MakeTlsContext(config.tls_certificate, config.tls_key).status();
+}
+
+ConnectionCount::Entry ConnectionCount::Enter(const std::string& address, int max,
+                                              int address_max) {
+  const std::lock_guard lock(mutex_);
+  if (all_ >= max) return Entry::kFull;
+  if (!address.empty()) {
+    int& count = by_address_[address];
+    if (address_max > 0 && count >= address_max) return Entry::kFullForAddress;
+    ++count;
+  }
+  ++all_;
+  return Entry::kIn;
+}
+
+void ConnectionCount::Leave(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  --all_;
+  const auto found = by_address_.find(address);
+  if (found != by_address_.end() && --found->second == 0) by_address_.erase(found);
+}
+
+Result<std::shared_ptr<Listener>> Listener::Create(
+    asio::io_context& io, server::Service& service,
+    const std::vector<server::PassedSocket>& passed) {
   auto listener = std::shared_ptr<Listener>(new Listener(io, service));
-  const tcp::endpoint endpoint(address, static_cast<unsigned short>(config.port));
-  listener->acceptor_.open(endpoint.protocol(), error);
-  if (!error) listener->acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) listener->acceptor_.bind(endpoint, error);
-  if (!error) listener->acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error)
-    return base::Unavailable("cannot listen on ", config.host, ":", config.port, ": ",
-                             error.message(), "; choose another server.port");
+  const auto live = service.live();
+  if (!live->config.tls_certificate.empty()) {
+    ASSIGN_OR_RETURN(listener->tls_,
+                     MakeTlsContext(live->config.tls_certificate, live->config.tls_key));
+  }
+  RETURN_IF_ERROR(listener->OpenAll(passed));
+  RETURN_IF_ERROR(listener->CheckStrangers(*live));
   return listener;
 }
 
-void Listener::Start() { Accept(); }
+Listener::~Listener() {
+  for (const Door& door : doors_) {
+    struct stat file;
+    const bool ours =
+        !door.path.empty() && ::lstat(door.path.c_str(), &file) == 0 && file.st_ino == door.inode;
+    if (ours) ::unlink(door.path.c_str());
+  }
+}
 
-void Listener::Accept() {
-  acceptor_.async_accept(asio::make_strand(io_), [self = shared_from_this()](
-                                                     boost::system::error_code error,
-                                                     tcp::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (error) {  // out of descriptors, most likely: wait for some to come back
-      base::LogWarning("accept: ", error.message());
-      self->retry_.expires_after(std::chrono::milliseconds(200));
-      return self->retry_.async_wait([self](boost::system::error_code failed) {
-        if (!failed) self->Accept();
-      });
-    }
-    if (*self->connections_ >= self->service_.config().connections_max) {
-      static constexpr std::string_view kFull =
-          "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: "
-          "close\r\n\r\n";
-      boost::system::error_code ignored;
-      socket.non_blocking(true, ignored);
-      socket.write_some(asio::buffer(kFull), ignored);
-    } else {
-      ++*self->connections_;
-      std::make_shared<Session>(std::move(socket), self->service_, [count = self->connections_] {
-        --*count;
-      })->Start();
-    }
-    self->Accept();
+Status Listener::OpenAll(const std::vector<server::PassedSocket>& passed) {
+  const server::ServerConfig& config = service_.config();
+  bool tcp_passed = false, admin_passed = false;
+  for (const server::PassedSocket& socket : passed) {
+    RETURN_IF_ERROR(TakePassed(socket));
+    (socket.name == "admin" ? admin_passed : tcp_passed) = true;
+  }
+  if (!tcp_passed && !config.host.empty()) RETURN_IF_ERROR(OpenTcp(config.host, config.port));
+  if (!config.unix_socket.empty()) {
+    unsigned mode = 0;
+    const std::string& text = config.unix_socket_mode;
+    std::from_chars(text.data(), text.data() + text.size(), mode, 8);
+    RETURN_IF_ERROR(OpenUnix(config.unix_socket, mode, false));
+  }
+  if (!admin_passed && !config.admin_socket.empty())
+    RETURN_IF_ERROR(OpenUnix(config.admin_socket, 0600, true));
+  if (doors_.empty()) {
+    return base::InvalidArgument(
+        "there is nothing to listen on: set server.host, server.unix_socket or ",
+        "server.admin_socket");
+  }
+  return OkStatus();
+}
+
+Listener::Door& Listener::AddDoor() {
+  doors_.push_back(
+      {.acceptor = asio::basic_socket_acceptor<Protocol>(io_), .retry = asio::steady_timer(io_)});
+  return doors_.back();
+}
+
+Status Listener::TakePassed(const server::PassedSocket& socket) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  int listening = 0;
+  socklen_t listening_bytes = sizeof(listening);
+  const bool usable =
+      ::getsockname(socket.fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
+      ::getsockopt(socket.fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &listening_bytes) == 0 &&
+      listening != 0;
+  if (!usable)
+    return base::InvalidArgument("the socket '", socket.name, "' that was passed does not listen");
+  if (socket.name == "grpc")
+    return base::InvalidArgument("gRPC takes no socket that was passed; set grpc.address");
+  if (socket.name == "admin" && address.ss_family != AF_UNIX)
+    return base::InvalidArgument("the socket 'admin' that was passed must be a Unix socket");
+  Door& door = AddDoor();
+  door.admin = socket.name == "admin";
+  door.tls = socket.name == "https";
+  if (door.tls && tls_ == nullptr) {
+    return base::InvalidArgument("a socket 'https' was passed, but there is no ",
+                                 "server.tls_certificate");
+  }
+  error_code error;
+  door.acceptor.assign(Protocol(address.ss_family, 0), socket.fd, error);
+  if (error) return base::Unavailable("the socket '", socket.name, "': ", error.message());
+  return OkStatus();
+}
+
+Status Listener::OpenTcp(const std::string& host, int port) {
+  error_code error;
+  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error) return base::InvalidArgument("server.host '", host, "' is no IP address");
+  const asio::ip::tcp::endpoint endpoint(address, static_cast<unsigned short>(port));
+  Door& door = AddDoor();
+  door.tls = tls_ != nullptr;
+  door.acceptor.open(endpoint.protocol(), error);
+  if (!error) door.acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) door.acceptor.bind(endpoint, error);
+  if (!error) door.acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) {
+    return base::Unavailable("cannot listen on ", host, ":", port, ": ", error.message(),
+                             "; choose another server.port");
+  }
+  return OkStatus();
+}
+
+Status Listener::OpenUnix(const std::string& path, unsigned mode, bool admin) {
+  using Unix = asio::local::stream_protocol;
+  constexpr std::size_t kPathBytesMax = 107;  // sockaddr_un
+  if (path.size() > kPathBytesMax) {
+    return base::InvalidArgument("the path of a socket has at most ", kPathBytesMax,
+                                 " characters: '", path, "'");
+  }
+  RETURN_IF_ERROR(RemoveStale(io_, path));
+  Door& door = AddDoor();
+  door.admin = admin;
+  error_code error;
+  door.acceptor.open(Unix(), error);
+  if (!error) door.acceptor.bind(Unix::endpoint(path), error);
+  if (!error) {
+    struct stat file;
+    if (::lstat(path.c_str(), &file) == 0) door.inode = file.st_ino;
+    door.path = path;
+    // Nobody can connect before it listens.
+    if (::chmod(path.c_str(), mode) != 0) error.assign(errno, boost::system::system_category());
+  }
+  if (!error) door.acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return base::Unavailable("cannot listen on '", path, "': ", error.message());
+  return OkStatus();
+}
+
+// The configuration knows nothing of sockets that were passed.
+Status Listener::CheckStrangers(const server::Live& live) const {
+  if (live.needs_keys() || live.config.insecure) return OkStatus();
+  for (const Door& door : doors_) {
+    const auto endpoint = door.acceptor.local_endpoint();
+    if (IsUnixSocket(endpoint) || server::IsLoopbackAddress(AddressOf(endpoint))) continue;
+    return base::InvalidArgument("on ", AddressOf(endpoint),
+                                 " whoever reaches this machine could use the model; set ",
+                                 "server.api_keys_file, or server.insecure: true");
+  }
+  return OkStatus();
+}
+
+Result<std::function<void()>> Listener::PrepareReload(const server::Live& live) {
+  RETURN_IF_ERROR(CheckStrangers(live));
+  const bool had_tls = !service_.config().tls_certificate.empty();
+  if (had_tls != !live.config.tls_certificate.empty()) {
+    return base::FailedPrecondition(
+        "server.tls_certificate: turning TLS on or off needs a restart");
+  }
+  if (!had_tls) return std::function<void()>([] {});
+  ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live.config.tls_certificate, live.config.tls_key));
+  return std::function<void()>([self = shared_from_this(), tls = std::move(tls)] {
+    const std::lock_guard lock(self->tls_mutex_);
+    self->tls_ = tls;
   });
+}
+
+void Listener::Start() {
+  for (Door& door : doors_) {
+    const AnyEndpoint endpoint = door.acceptor.local_endpoint();
+    if (IsUnixSocket(endpoint)) {
+      base::LogInfo("listening on ", door.path.empty() ? "a socket that was passed" : door.path,
+                    door.admin ? " (admin)" : "");
+    } else {
+      base::LogInfo("listening on ", Url(endpoint, door.tls));
+      if (!door.tls && !server::IsLoopbackAddress(AddressOf(endpoint)))
+        base::LogWarning("without TLS whoever is on the way can read keys and texts");
+    }
+    Accept(door);
+  }
+}
+
+void Listener::Accept(Door& door) {
+  door.acceptor.async_accept(
+      asio::any_io_executor(asio::make_strand(io_)),
+      [self = shared_from_this(), &door](error_code error, StreamSocket socket) {
+        if (error == asio::error::operation_aborted) return;
+        if (error) {  // out of descriptors, most likely: wait for some to come back
+          base::LogWarning("accept: ", error.message());
+          door.retry.expires_after(kAcceptRetry);
+          return door.retry.async_wait([self, &door](error_code failed) {
+            if (!failed) self->Accept(door);
+          });
+        }
+        self->OnAccepted(door, std::move(socket));
+        self->Accept(door);
+      });
+}
+
+void Listener::OnAccepted(Door& door, StreamSocket socket) {
+  error_code error;
+  const AnyEndpoint remote = socket.remote_endpoint(error);
+  const AnyEndpoint local = error ? AnyEndpoint() : socket.local_endpoint(error);
+  if (error) return;  // already gone
+  const bool on_network = !IsUnixSocket(local);
+  Peer peer{.address = on_network ? AddressOf(remote) : PeerUser(socket.native_handle()),
+            .local_address = AddressOf(local),
+            .on_network = on_network,
+            .tls = door.tls,
+            .admin = door.admin};
+  const auto live = service_.live();
+  const std::string counted = on_network ? peer.address : "";
+  // The way in for the operator stays open when all others are taken.
+  const auto entry = door.admin ? connections_->Enter("", std::numeric_limits<int>::max(), 0)
+                                : connections_->Enter(counted, live->config.connections_max,
+                                                      live->config.connections_per_address_max);
+  if (entry != ConnectionCount::Entry::kIn) return TurnAway(socket, door.tls, entry);
+  std::shared_ptr<TlsContext> tls;
+  if (door.tls) {
+    const std::lock_guard lock(tls_mutex_);
+    tls = tls_;
+  }
+  auto connection = std::make_shared<Connection>(std::move(socket), tls, std::move(peer));
+  std::make_shared<Session>(std::move(connection), service_, [count = connections_, counted] {
+    count->Leave(counted);
+  })->Start();
+}
+
+// Without waiting for anything; by TLS there is nothing to say yet.
+void Listener::TurnAway(StreamSocket& socket, bool tls, ConnectionCount::Entry why) {
+  const bool full = why == ConnectionCount::Entry::kFull;
+  if (tls) return;
+  const std::string answer =
+      StrCat("HTTP/1.1 ", full ? "503 Service Unavailable" : "429 Too Many Requests",
+             "\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(answer), ignored);
 }
 
 }  // namespace thermocline::http

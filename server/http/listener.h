@@ -1,36 +1,90 @@
-// Accepts connections and counts them.
+// Where clients come in: TCP, Unix sockets, sockets that systemd opened; and how many may.
 #pragma once
 
 #include <atomic>
+#include <list>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "server/http/connection.h"
+#include "server/reload.h"
 #include "server/service.h"
+#include "server/systemd.h"
 
 namespace thermocline::http {
+
+// Whether the certificate and its key can be used, if there are any. Errors as MakeTlsContext.
+Status CheckTls(const server::ServerConfig& config);
+
+// Thread-safe: connections in all and by address.
+class ConnectionCount {
+ public:
+  enum class Entry { kIn, kFull, kFullForAddress };
+  // kIn is followed by one Leave. `address_max` 0 = any number; not counted if `address` is "".
+  Entry Enter(const std::string& address, int max, int address_max);
+  void Leave(const std::string& address);
+
+ private:
+  std::mutex mutex_;
+  int all_ = 0;                                      // guarded by mutex_
+  std::unordered_map<std::string, int> by_address_;  // guarded by mutex_
+};
 
 // Thread-compatible; runs on its io_context.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
-  // Unavailable naming the address if it cannot be bound.
+  // Opens what the configuration names, but for what `passed` brings: a socket named "http",
+  // "https" or "admin" stands for server.host with server.port, the same by TLS, and
+  // server.admin_socket; other names for "http". Takes their descriptors. Unavailable naming the
+  // address if it cannot be bound; InvalidArgument: no IP address, no TLS, or strangers could come
+  // in.
   static Result<std::shared_ptr<Listener>> Create(boost::asio::io_context& io,
-                                                  server::Service& service);
+                                                  server::Service& service,
+                                                  const std::vector<server::PassedSocket>& passed);
+  // Removes the files of its sockets.
+  ~Listener();
 
+  // The log then says where it listens.
   void Start();
-  int port() const { return acceptor_.local_endpoint().port(); }
+  // For Reloader: the new certificate is for connections from then on.
+  Result<std::function<void()>> PrepareReload(const server::Live& live);
 
  private:
-  Listener(boost::asio::io_context& io, server::Service& service);
-  void Accept();
+  using Protocol = boost::asio::generic::stream_protocol;
+  struct Door {
+    boost::asio::basic_socket_acceptor<Protocol> acceptor;
+    boost::asio::steady_timer retry;
+    bool tls = false;
+    bool admin = false;
+    std::string path = {};    // of a socket file that is ours to remove; "" = none
+    std::uint64_t inode = 0;  // of that file
+  };
+
+  Listener(boost::asio::io_context& io, server::Service& service) : io_(io), service_(service) {}
+  Status OpenAll(const std::vector<server::PassedSocket>& passed);
+  Status TakePassed(const server::PassedSocket& socket);
+  Status OpenTcp(const std::string& host, int port);
+  Status OpenUnix(const std::string& path, unsigned mode, bool admin);
+  Status CheckStrangers(const server::Live& live) const;
+  Door& AddDoor();
+  void Accept(Door& door);
+  void OnAccepted(Door& door, StreamSocket socket);
+  void TurnAway(StreamSocket& socket, bool tls, ConnectionCount::Entry why);
 
   boost::asio::io_context& io_;
   server::Service& service_;
-  boost::asio::ip::tcp::acceptor acceptor_;
-  boost::asio::steady_timer retry_;
+  std::list<Door> doors_;  // their addresses stay
+  std::mutex tls_mutex_;
+  std::shared_ptr<TlsContext> tls_;  // guarded by tls_mutex_; nullptr = none
   // Shared with the sessions, which may outlive the listener.
-  std::shared_ptr<std::atomic<int>> connections_ = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<ConnectionCount> connections_ = std::make_shared<ConnectionCount>();
 };
 
 }  // namespace thermocline::http

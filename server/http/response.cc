@@ -4,12 +4,24 @@ namespace thermocline::http {
 
 namespace beast_http = boost::beast::http;
 
+std::vector<std::pair<std::string_view, std::string>> HeadersOf(const ResponseHead& head) {
+  std::vector<std::pair<std::string_view, std::string>> headers = {
+      {"x-request-id", head.request_id}};
+  if (!head.traceparent.empty()) headers.emplace_back("traceparent", head.traceparent);
+  if (head.cors_origin.empty()) return headers;
+  headers.emplace_back("Access-Control-Allow-Origin", head.cors_origin);
+  headers.emplace_back("Access-Control-Expose-Headers",
+                       "X-Request-Id, Retry-After, Retry-After-Ms, X-Should-Retry, Traceparent");
+  if (head.cors_origin != "*") headers.emplace_back("Vary", "Origin");
+  return headers;
+}
+
 HttpResponse MakeResponse(const ResponseHead& head, int status, const std::string& content_type,
                           std::string body) {
   HttpResponse response(static_cast<beast_http::status>(status), head.version);
   response.set(beast_http::field::server, "thermocline");
   response.set(beast_http::field::content_type, content_type);
-  response.set("x-request-id", head.request_id);
+  for (const auto& [name, value] : HeadersOf(head)) response.set(name, value);
   response.set("x-content-type-options", "nosniff");
   response.keep_alive(head.keep_alive);
   response.body() = std::move(body);
@@ -24,6 +36,10 @@ HttpResponse JsonResponse(const ResponseHead& head, int status, const Json& json
 HttpResponse ErrorResponse(const ResponseHead& head, const openai::ApiError& error,
                            int retry_after_s) {
   HttpResponse response = JsonResponse(head, error.http_status, error.ToJson());
+  // Clients of OpenAI's try again after any 5xx: here that would double the work, to the same end.
+  const bool in_vain =
+      error.http_status == 500 || error.http_status == 504 || error.code == "cancelled";
+  if (in_vain) response.set("x-should-retry", "false");
   if (retry_after_s > 0) {
     response.set(beast_http::field::retry_after, std::to_string(retry_after_s));
     response.set("retry-after-ms", std::to_string(retry_after_s * 1000));

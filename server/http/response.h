@@ -1,7 +1,11 @@
 // Building whole HTTP responses.
 #pragma once
 
+#include <chrono>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <boost/beast/http.hpp>
 
@@ -18,7 +22,13 @@ struct ResponseHead {
   unsigned version = 11;
   bool keep_alive = true;
   std::string request_id;
+  std::chrono::steady_clock::time_point arrived = {};  // the first byte of the request
+  std::string traceparent = {};                        // of the client's trace; "" = none
+  std::string cors_origin = {};                        // Access-Control-Allow-Origin; "" = none
 };
+
+// Names and values of the headers that say so, beside Server.
+std::vector<std::pair<std::string_view, std::string>> HeadersOf(const ResponseHead& head);
 
 HttpResponse MakeResponse(const ResponseHead& head, int status, const std::string& content_type,
                           std::string body);

@@ -1,14 +1,14 @@
 #include "server/http/routes.h"
 
-#include <algorithm>
 #include <array>
-#include <chrono>
-#include <optional>
+#include <charconv>
 
-#include "engine/text/tokenizer.h"
 #include "server/http/admin.h"
+#include "server/http/gate.h"
+#include "server/http/generate_routes.h"
+#include "server/http/refusal.h"
 #include "server/http/status_route.h"
-#include "server/openai/chat_request.h"
+#include "server/http/text_routes.h"
 #include "server/web/page.h"
 
 namespace thermocline::http {
@@ -19,22 +19,21 @@ using server::Service;
 using server::ServiceState;
 namespace beast_http = boost::beast::http;
 
-using Action = std::variant<HttpResponse, GenerationPlan>;
 using Handler = Action (*)(Service&, const HttpRequest&, const ResponseHead&);
 
-Status NotReady(const Service& service) {
-  switch (service.state()) {
-    case ServiceState::kReady:
-      return OkStatus();
-    case ServiceState::kDraining:
-      return base::Unavailable("the server is shutting down");
-    case ServiceState::kFailed:
-      return base::Unavailable("the model failed to load; the server's log says why");
-    case ServiceState::kLoading:
-      break;
+// "%2F" becomes "/"; what is no such escape stays.
+std::string UrlDecoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    const std::string_view digits = text.substr(i + 1, 2);
+    const bool escape =
+        text[i] == '%' && digits.size() == 2 &&
+        std::from_chars(digits.data(), digits.data() + 2, value, 16).ptr == digits.data() + 2;
+    out.push_back(escape ? static_cast<char>(value) : text[i]);
+    if (escape) i += 2;
   }
-  return base::Unavailable("the model is loading (",
-                           static_cast<int>(service.load_progress() * 100), "%)");
+  return out;
 }
 
 Action Page(Service&, const HttpRequest&, const ResponseHead& head) {
@@ -84,92 +83,28 @@ Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
                       Json::Object{{"object", "list"}, {"data", Json::Array{ModelJson(service)}}});
 }
 
-Action UnknownModel(const Service& service, const ResponseHead& head, const std::string& name) {
-  return ErrorResponse(
-      head, ClientError(404, "model_not_found",
-                        StrCat("the model '", name, "' does not exist; this server has '",
-                               service.model_name(), "'")));
+Action Model(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  const std::string name =
+      UrlDecoded(PathOf(request.target()).substr(std::string_view("/v1/models/").size()));
+  if (name != service.model_name())
+    return UnknownModel(service, head, base::ReplaceInvalidUtf8(name));
+  return JsonResponse(head, 200, ModelJson(service));
 }
 
-openai::ApiError TooLong(std::size_t tokens, bool at_least, int n_ctx) {
-  openai::ApiError error = openai::FromStatus(
-      base::OutOfRange("This model's maximum context length is ", n_ctx,
-                       " tokens; your messages have ", at_least ? "at least " : "", tokens,
-                       " tokens, which exceeds the available context size. Shorten the messages."),
-      "messages");
-  error.details = {{"n_prompt_tokens", static_cast<std::int64_t>(tokens)}, {"n_ctx", n_ctx}};
-  return error;
+Action Description(Service&, const HttpRequest&, const ResponseHead& head) {
+  return MakeResponse(head, 200, "application/json", std::string(web::kOpenApi));
 }
 
-// The prompt of a chat, or why there is none.
-std::variant<std::vector<int>, openai::ApiError> EncodeChat(Service& service,
-                                                            const Json& conversation) {
-  const ChatFormatter* chat = service.chat();
-  if (chat == nullptr) {
-    return openai::FromStatus(base::InvalidArgument("the model has no chat template"), "messages");
-  }
-  const auto prompt = chat->Render(conversation);
-  if (!prompt.ok()) {
-    // The bounds on templates are the client's to keep, not a queue to wait for.
-    const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
-    return openai::FromStatus(
-        too_much ? base::InvalidArgument(prompt.status().message()) : prompt.status(), "messages");
-  }
-  const int n_ctx = service.engine()->Stats().context_length;
-  // Megabytes that cannot fit need not be tokenized to know it.
-  const std::size_t fewest = prompt->size() / service.engine()->tokenizer().token_bytes_max();
-  if (fewest >= static_cast<std::size_t>(n_ctx)) return TooLong(fewest, true, n_ctx);
-  std::vector<int> tokens = chat->Tokenize(*prompt);
-  if (tokens.size() >= static_cast<std::size_t>(n_ctx)) return TooLong(tokens.size(), false, n_ctx);
-  return tokens;
-}
-
-// From now on; 0 = none. A request may ask for less time than the server allows, not for more.
-std::optional<std::chrono::steady_clock::time_point> DeadlineOf(double allowed_s, double asked_s) {
-  double seconds = asked_s;
-  if (allowed_s > 0 && (asked_s == 0 || asked_s > allowed_s)) seconds = allowed_s;
-  if (seconds == 0) return std::nullopt;
-  using Clock = std::chrono::steady_clock;
-  return Clock::now() +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
-Action ChatCompletions(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  auto parsed = openai::ParseChatRequest(
-      request.body(),
-      {.sampling = service.config().sampling, .max_tokens = service.config().max_tokens});
-  const auto refuse = [&](const openai::ApiError& error) -> Action {
-    service.metrics().RequestRejected(error.code == "context_length_exceeded" ? "too_long"
-                                                                              : "bad_request");
-    return ErrorResponse(head, error);
-  };
-  if (const auto* error = std::get_if<openai::ApiError>(&parsed)) return refuse(*error);
-  auto& chat = std::get<openai::ChatRequest>(parsed);
-  if (!chat.model.empty() && chat.model != service.model_name())
-    return UnknownModel(service, head, chat.model);
-  if (const Status not_ready = NotReady(service); !not_ready.ok())
-    return RefusalResponse(service, head, not_ready);
-  auto prompt = EncodeChat(service, chat.conversation);
-  if (const auto* error = std::get_if<openai::ApiError>(&prompt)) return refuse(*error);
-  chat.request.deadline = DeadlineOf(service.config().request_timeout_s, chat.timeout_s);
-  chat.request.prompt = std::get<std::vector<int>>(std::move(prompt));
-  return GenerationPlan{.request = std::move(chat.request),
-                        .answer = openai::MakeAnswerHead(service.model_name(), chat.include_usage),
-                        .stream = chat.stream};
-}
-
-Action ShowPredictors(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return AnswerPredictors(service, request, head);
-}
-Action ChangePredictors(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return FreezePredictors(service, request, head);
+// A handler that always answers at once.
+template <HttpResponse (*kHandler)(Service&, const HttpRequest&, const ResponseHead&)>
+Action AsAction(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return kHandler(service, request, head);
 }
 
 struct Route {
   const char* method;
   const char* path;
   Handler handler;
-  bool admin = false;  // there only with server.admin
 };
 
 constexpr std::array kRoutes = {
@@ -177,23 +112,41 @@ constexpr std::array kRoutes = {
     Route{"GET", "/health/live", Live},
     Route{"GET", "/health/ready", Ready},
     Route{"GET", "/metrics", ExposeMetrics},
+    Route{"GET", "/openapi.json", Description},
     Route{"GET", "/v1/models", Models},
+    Route{"GET", "/v1/models/{id}", Model},
     Route{"GET", "/v1/status", ShowStatus},
-    Route{"POST", "/v1/chat/completions", ChatCompletions},
-    Route{"GET", "/admin/predictors", ShowPredictors, true},
-    Route{"POST", "/admin/predictors", ChangePredictors, true},
+    Route{"POST", "/v1/chat/completions", PlanChat},
+    Route{"POST", "/v1/completions", PlanCompletion},
+    Route{"POST", "/v1/tokens/count", CountTokens},
+    Route{"POST", "/tokenize", Tokenize},
+    Route{"POST", "/detokenize", Detokenize},
+    Route{"POST", "/apply-template", ApplyTemplate},
+    Route{"POST", "/v1/tokenize", Tokenize},
+    Route{"POST", "/v1/detokenize", Detokenize},
+    Route{"POST", "/v1/apply-template", ApplyTemplate},
+    Route{"GET", "/admin/predictors", AsAction<AnswerPredictors>},
+    Route{"POST", "/admin/predictors", AsAction<FreezePredictors>},
+    Route{"GET", "/admin/requests", AsAction<AnswerRequests>},
+    Route{"POST", "/admin/cancel", AsAction<CancelRequest>},
+    Route{"POST", "/admin/reload", AsAction<Reload>},
+    Route{"POST", "/admin/drain", AsAction<Drain>},
+    Route{"POST", "/admin/log-level", AsAction<SetLogLevel>},
 };
 
-bool IsThere(const Route& route, const Service& service) {
-  return !route.admin || service.config().admin;
+// "{id}" at a path's end stands for anything but nothing.
+bool Matches(std::string_view pattern, std::string_view path) {
+  const std::size_t brace = pattern.find('{');
+  if (brace == std::string_view::npos) return path == pattern;
+  return path.size() > brace && path.starts_with(pattern.substr(0, brace));
 }
 
 // 405 with the methods there are, or 404.
-Action NoRoute(const Service& service, const std::string& path, const std::string& method,
-               const ResponseHead& head, std::string& route) {
+Action NoRoute(const std::string& path, const std::string& method, const ResponseHead& head,
+               std::string& route) {
   std::string allowed;
   for (const Route& r : kRoutes) {
-    if (path != r.path || !IsThere(r, service)) continue;
+    if (!Matches(r.path, path)) continue;
     route = r.path;
     allowed += StrCat(allowed.empty() ? "" : ", ", r.method,
                       std::string_view(r.method) == "GET" ? ", HEAD" : "");
@@ -215,55 +168,23 @@ Action NoRoute(const Service& service, const std::string& path, const std::strin
 }  // namespace
 
 Routed RouteRequest(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  std::string target(request.target());
-  // The absolute form, as proxies send it: "http://host/path".
-  if (const std::size_t scheme = target.find("://");
-      scheme != std::string::npos && target[0] != '/') {
-    const std::size_t slash = target.find('/', scheme + 3);
-    target = slash == std::string::npos ? "/" : target.substr(slash);
-  }
-  const std::string path = target.substr(0, target.find('?'));
+  const std::string path = PathOf(request.target());
   const std::string method(request.method_string());
   for (const Route& route : kRoutes) {
     const bool matches =
         method == route.method || (method == "HEAD" && std::string_view(route.method) == "GET");
-    if (matches && path == route.path && IsThere(route, service))
+    if (matches && Matches(route.path, path))
       return {route.path, route.handler(service, request, head)};
   }
-  constexpr std::string_view kModels = "/v1/models/";
-  if (path.starts_with(kModels) && (method == "GET" || method == "HEAD")) {
-    const std::string name = path.substr(kModels.size());
-    return {"/v1/models/{id}", name == service.model_name()
-                                   ? Action(JsonResponse(head, 200, ModelJson(service)))
-                                   : UnknownModel(service, head, base::ReplaceInvalidUtf8(name))};
-  }
   Routed none{.route = "unknown", .action = HttpResponse()};
-  none.action = NoRoute(service, path, method, head, none.route);
+  none.action = NoRoute(path, method, head, none.route);
   return none;
 }
 
-namespace {
-
-// The field of the body that the engine found fault with.
-const char* ParamOf(const Status& status) {
-  if (status.message().starts_with("logit_bias")) return "logit_bias";
-  if (status.message().starts_with("ffn_mode")) return "x_thermocline.ffn_mode";
-  if (status.message().starts_with("spec.mode")) return "x_thermocline.speculation";
-  if (status.message().starts_with("draft_tokens")) return "x_thermocline.draft_tokens";
-  return "";
-}
-
-}  // namespace
-
-HttpResponse RefusalResponse(Service& service, const ResponseHead& head, const Status& status) {
-  const openai::ApiError error = openai::FromStatus(status, ParamOf(status));
-  const bool wait = error.http_status == 429 || error.http_status == 503;
-  const bool draining = service.state() == ServiceState::kDraining;
-  service.metrics().RequestRejected(error.http_status == 429   ? "queue_full"
-                                    : draining                 ? "draining"
-                                    : error.http_status == 503 ? "loading"
-                                                               : "bad_request");
-  return ErrorResponse(head, error, wait ? service.RetryAfterSeconds() : 0);
+std::vector<std::pair<std::string, std::string>> RouteTable() {
+  std::vector<std::pair<std::string, std::string>> table;
+  for (const Route& route : kRoutes) table.emplace_back(route.method, route.path);
+  return table;
 }
 
 }  // namespace thermocline::http

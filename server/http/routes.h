@@ -1,34 +1,24 @@
 // Which request is answered how. Everything but generation is answered at once.
 #pragma once
 
-#include <memory>
-#include <optional>
 #include <string>
-#include <variant>
+#include <utility>
+#include <vector>
 
-#include "server/http/response.h"
-#include "server/openai/chat_response.h"
+#include "server/http/generation_plan.h"
 #include "server/service.h"
 
 namespace thermocline::http {
 
-// A generation to be started by the session: what to submit, and how to answer.
-struct GenerationPlan {
-  Request request;
-  openai::AnswerHead answer;
-  bool stream = false;
-};
-
 struct Routed {
   std::string route;  // the route's template, for metrics: never a raw path
-  std::variant<HttpResponse, GenerationPlan> action;
+  Action action;
 };
 
 // Pure but for reading the service. Never throws.
 Routed RouteRequest(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 
-// 429 and 503 with Retry-After, counted as rejected.
-HttpResponse RefusalResponse(server::Service& service, const ResponseHead& head,
-                             const Status& status);
+// Method and path of every route there may be; HEAD goes with GET.
+std::vector<std::pair<std::string, std::string>> RouteTable();
 
 }  // namespace thermocline::http

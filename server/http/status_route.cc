@@ -1,5 +1,7 @@
 #include "server/http/status_route.h"
 
+#include "server/openai/completion_request.h"
+
 namespace thermocline::http {
 namespace {
 
@@ -57,6 +59,24 @@ Json SpeculationJson(const SpecStats& spec) {
                       {"acceptance", spec.acceptance}};
 }
 
+Json QueueJson(const Engine& engine, const EngineStats& stats) {
+  return Json::Object{{"capacity", stats.queue_capacity},
+                      {"prefill_tokens", stats.queue_prefill_tokens},
+                      {"prefill_tokens_max", stats.queue_prefill_tokens_max},
+                      {"preemptions", stats.preemptions},
+                      {"wait_s", engine.WaitS()}};
+}
+
+// What one request may ask for. 0 = any.
+Json LimitsJson(const server::ServerConfig& config) {
+  return Json::Object{{"body_bytes", config.body_bytes_max},
+                      {"connections", config.connections_max},
+                      {"request_s", config.request_timeout_s},
+                      {"choices", openai::kChoicesPerPromptMax},
+                      {"prompts", static_cast<std::int64_t>(openai::kPromptsMax)},
+                      {"top_logprobs", kLogprobsMax}};
+}
+
 }  // namespace
 
 HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
@@ -74,7 +94,10 @@ HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
     status.emplace_back("flash", FlashJson(stats.flash));
     status.emplace_back("speculation", SpeculationJson(stats.spec));
     status.emplace_back("running", stats.running);
+    status.emplace_back("paused", stats.paused);
     status.emplace_back("waiting", stats.waiting);
+    status.emplace_back("queue", QueueJson(*engine, stats));
+    status.emplace_back("limits", LimitsJson(service.live()->config));
   }
   return JsonResponse(head, 200, Json(std::move(status)));
 }

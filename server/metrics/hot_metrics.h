@@ -1,27 +1,12 @@
 // Metrics of the hot tier.
 #pragma once
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/registry.h>
-
-#include <string>
-#include <vector>
-
 #include "engine/engine.h"
+#include "server/metrics/metric_set.h"
 
 namespace thermocline::server {
 
-// Not for two threads at once. Borrows the registry.
-class HotMetrics {
- public:
-  HotMetrics(prometheus::Registry& registry, const std::string& prefix);
-  // What a tier counts appears if there is one.
-  void Expose(const EngineStats& stats);
-
- private:
-  prometheus::Family<prometheus::Gauge>&info_, &bytes_, &neurons_, &predicted_;
-  prometheus::Family<prometheus::Counter>&active_, &busy_, &total_, &wait_, &layers_, &swaps_;
-};
+// Not for two threads at once.
+void ExposeHot(const EngineStats& stats, MetricSet& set);
 
 }  // namespace thermocline::server

@@ -1,10 +1,12 @@
-// What Prometheus scrapes. Written on the I/O side, read without touching the engine's thread.
+// What Prometheus scrapes. Written on the I/O side, read without touching the engine's thread. The
+// names are in table.cc.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "engine/engine.h"
+#include "server/metrics/table.h"
 
 namespace thermocline::server {
 
@@ -15,24 +17,25 @@ const char* ServiceStateName(ServiceState state);
 class Metrics {
  public:
   // Every metric's name begins with `prefix`.
-  explicit Metrics(const std::string& prefix);
+  explicit Metrics(const std::string& prefix, const MetricBuckets& buckets = {});
   ~Metrics();
 
   void RequestEnded(const std::string& route, int http_status);
   void RequestRejected(const std::string& reason);
-  void RequestCancelled(const std::string& phase);
+  // `seconds`: from the cancellation until the engine let go.
+  void RequestCancelled(Phase phase, CancelCause cause, double seconds);
   // A generation that an error of ours ended.
   void RequestFailed(StatusCode code);
   void RequestFinished(FinishReason reason, const Usage& usage, double total_s);
   void FirstToken(double seconds);
   void InterToken(double seconds);
+  void Tokenized(double seconds);
 
-  // The text exposition, with gauges from `stats` (nullptr while loading).
+  // The text exposition, with gauges from `stats` (nullptr while loading). Changes nothing that
+  // another scrape sees.
   std::string Expose(ServiceState state, const EngineStats* stats, const std::string& model_name);
 
  private:
-  void ExposePrefixCache(const EngineStats::PrefixCache& counts);
-
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

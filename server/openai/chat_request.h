@@ -1,32 +1,21 @@
-// POST /v1/chat/completions: the body, checked and turned into the engine's terms.
+// From the body of POST /v1/chat/completions to a Request.
 #pragma once
 
 #include <string>
 #include <variant>
 
-#include "engine/base/json.h"
-#include "engine/request.h"
-#include "server/openai/error.h"
+#include "server/openai/common_request.h"
 
 namespace thermocline::openai {
 
-struct ChatRequest {
-  std::string model;  // "" = not given
+struct ChatRequest : CommonRequest {
   Json conversation;  // {"messages": [...]} for the chat template
-  Request request;    // without its prompt
-  bool stream = false;
-  bool include_usage = false;  // a usage chunk at the end of a stream
-  double timeout_s = 0;        // 0 = the server's
 };
 
-struct ChatDefaults {
-  SamplingParams sampling;
-  int max_tokens = 0;
-};
-
-// Pure. `x_thermocline` holds our own fields. Fields that would change the answer and that we do
-// not support are refused, unknown ones ignored.
+// Pure. Fields that would change the answer and that we do not support are refused, unknown ones
+// ignored. `log` learns which fields are read.
 std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body,
-                                                     const ChatDefaults& defaults);
+                                                     const RequestDefaults& defaults,
+                                                     FieldLog* log = nullptr);
 
 }  // namespace thermocline::openai

@@ -1,11 +1,19 @@
 #include "server/openai/error.h"
 
+#include "engine/base/strings.h"
+
 namespace thermocline::openai {
+
+namespace {
+constexpr std::size_t kMessageBytesMax = 2048, kParamBytesMax = 256;  // they repeat what was asked
+}
 
 Json ApiError::ToJson() const {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  Json::Object error = {
-      {"message", message}, {"type", type}, {"param", or_null(param)}, {"code", or_null(code)}};
+  Json::Object error = {{"message", base::Shorten(message, kMessageBytesMax)},
+                        {"type", type},
+                        {"param", or_null(base::Shorten(param, kParamBytesMax))},
+                        {"code", or_null(code)}};
   error.insert(error.end(), details.begin(), details.end());
   return Json::Object{{"error", std::move(error)}};
 }
@@ -48,6 +56,9 @@ ApiError FromStatus(const Status& status, const std::string& param) {
       break;
     case StatusCode::kFailedPrecondition:  // what is asked for was not loaded
       client(400, "failed_precondition");
+      break;
+    case StatusCode::kCancelled:  // by somebody else: trying again is not for the client to decide
+      server(400, "request_cancelled", "cancelled");
       break;
     case StatusCode::kNotFound:
       client(404, "not_found");

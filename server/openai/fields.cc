@@ -3,6 +3,18 @@
 #include <cmath>
 
 namespace thermocline::openai {
+namespace {
+
+std::optional<std::int64_t> WholeNumber(const Json& value) {
+  if (value.is_int()) return value.as_int();
+  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it a double is no exact integer
+  if (!value.is_number() || !(std::fabs(value.as_double()) <= kExact) ||
+      std::trunc(value.as_double()) != value.as_double())
+    return std::nullopt;
+  return static_cast<std::int64_t>(value.as_double());
+}
+
+}  // namespace
 
 void Fields::Fail(std::string_view name, const std::string& message, const char* code) {
   if (error_.has_value()) return;
@@ -14,30 +26,30 @@ void Fields::Fail(std::string_view name, const std::string& message, const char*
                     .details = {}};
 }
 
+const Json* Fields::FindNumber(std::string_view name, double min, double max) const {
+  if (log_ != nullptr) (*log_)[std::string(name)] = {.min = min, .max = max};
+  return body_.Find(name);
+}
+
 std::int64_t Fields::Int(std::string_view name, std::int64_t absent, std::int64_t min,
                          std::int64_t max) {
-  const Json* value = body_.Find(name);
+  const Json* value = FindNumber(name, static_cast<double>(min), static_cast<double>(max));
   if (value == nullptr) return absent;
-  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it a double is no exact integer
-  const bool whole =
-      value->is_int() || (value->is_number() && std::fabs(value->as_double()) <= kExact &&
-                          std::trunc(value->as_double()) == value->as_double());
-  if (!whole) {
+  const auto number = WholeNumber(*value);
+  if (!number.has_value()) {
     Fail(name, StrCat("'", name, "' must be a whole number, not ",
                       value->is_number() ? value->Dump() : StrCat("a ", value->type_name())));
     return absent;
   }
-  const std::int64_t number =
-      value->is_int() ? value->as_int() : static_cast<std::int64_t>(value->as_double());
-  if (number < min || number > max) {
-    Fail(name, StrCat("'", name, "' is ", number, "; it must lie in [", min, ", ", max, "]"));
+  if (*number < min || *number > max) {
+    Fail(name, StrCat("'", name, "' is ", *number, "; it must lie in [", min, ", ", max, "]"));
     return absent;
   }
-  return number;
+  return *number;
 }
 
 double Fields::Double(std::string_view name, double absent, double min, double max) {
-  const Json* value = body_.Find(name);
+  const Json* value = FindNumber(name, min, max);
   if (value == nullptr) return absent;
   if (!value->is_number()) {
     Fail(name, StrCat("'", name, "' must be a number, not a ", value->type_name()));
@@ -52,7 +64,7 @@ double Fields::Double(std::string_view name, double absent, double min, double m
 }
 
 bool Fields::Bool(std::string_view name, bool absent) {
-  const Json* value = body_.Find(name);
+  const Json* value = Find(name);
   if (value == nullptr) return absent;
   if (!value->is_bool()) {
     Fail(name, StrCat("'", name, "' must be a boolean, not a ", value->type_name()));
@@ -62,13 +74,57 @@ bool Fields::Bool(std::string_view name, bool absent) {
 }
 
 std::string Fields::String(std::string_view name, std::string absent) {
-  const Json* value = body_.Find(name);
+  const Json* value = Find(name);
   if (value == nullptr) return absent;
   if (!value->is_string()) {
     Fail(name, StrCat("'", name, "' must be a string, not a ", value->type_name()));
     return absent;
   }
   return value->as_string();
+}
+
+std::optional<std::vector<int>> Fields::Ints(std::string_view name, std::size_t count_max) {
+  const Json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  auto numbers = ToInts(*value);
+  if (numbers.has_value() && numbers->size() <= count_max) return numbers;
+  Fail(name, StrCat("'", name, "' must be a list of at most ", count_max, " token ids"));
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::string>> Fields::Strings(std::string_view name,
+                                                        std::size_t count_max,
+                                                        std::size_t bytes_max) {
+  const Json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  const Json::Array list = value->is_array() ? value->as_array() : Json::Array{*value};
+  std::vector<std::string> out;
+  if (list.size() > count_max) {
+    Fail(name,
+         StrCat("'", name, "' has ", list.size(), " entries; at most ", count_max, " are allowed"));
+    return std::nullopt;
+  }
+  for (const Json& item : list) {
+    if (!item.is_string() || item.as_string().empty() || item.as_string().size() > bytes_max) {
+      Fail(name, StrCat("'", name, "' must be a string or a list of strings of 1 to ", bytes_max,
+                        " bytes"));
+      return std::nullopt;
+    }
+    out.push_back(item.as_string());
+  }
+  return out;
+}
+
+std::optional<std::vector<int>> ToInts(const Json& list) {
+  if (!list.is_array()) return std::nullopt;
+  std::vector<int> out;
+  out.reserve(list.as_array().size());
+  for (const Json& item : list.as_array()) {
+    const auto number = WholeNumber(item);
+    if (!number.has_value() || *number < 0 || *number > INT32_MAX) return std::nullopt;
+    out.push_back(static_cast<int>(*number));
+  }
+  return out;
 }
 
 }  // namespace thermocline::openai

@@ -1,6 +1,7 @@
 // Typed, range-checked access to the fields of a request body. An explicit null means absent.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -9,26 +10,48 @@
 
 namespace thermocline::openai {
 
+// Which fields were looked for, and the bounds of those that are numbers: what a test compares the
+// API's description with.
+struct FieldBounds {
+  std::optional<double> min, max;
+};
+using FieldLog = std::map<std::string, FieldBounds, std::less<>>;
+
 // Collects the first error; getters after it return their defaults. Thread-compatible.
 class Fields {
  public:
-  explicit Fields(const Json& body) : body_(body) {}
+  explicit Fields(const Json& body, FieldLog* log = nullptr) : body_(body), log_(log) {}
 
   bool ok() const { return !error_.has_value(); }
   const ApiError& error() const { return *error_; }
 
-  const Json* Find(std::string_view name) const { return body_.Find(name); }
+  const Json* Find(std::string_view name) const {
+    if (log_ != nullptr) log_->try_emplace(std::string(name));
+    return body_.Find(name);
+  }
   // 1 and 1.0 are both whole numbers.
   std::int64_t Int(std::string_view name, std::int64_t absent, std::int64_t min, std::int64_t max);
   double Double(std::string_view name, double absent, double min, double max);
   bool Bool(std::string_view name, bool absent);
   std::string String(std::string_view name, std::string absent);
+  // Whole numbers within [0, INT32_MAX], at most `count_max` of them; nothing if the field is
+  // absent.
+  std::optional<std::vector<int>> Ints(std::string_view name, std::size_t count_max);
+  // One string or a list of them, at most `count_max` of 1 to `bytes_max` bytes.
+  std::optional<std::vector<std::string>> Strings(std::string_view name, std::size_t count_max,
+                                                  std::size_t bytes_max);
   // Refuses the request (400) for a field's value.
   void Fail(std::string_view name, const std::string& message, const char* code = "");
 
  private:
+  const Json* FindNumber(std::string_view name, double min, double max) const;
+
   const Json& body_;
+  FieldLog* const log_;
   std::optional<ApiError> error_;
 };
+
+// Exact 32-bit ids of a JSON list; nothing if it is none.
+std::optional<std::vector<int>> ToInts(const Json& list);
 
 }  // namespace thermocline::openai

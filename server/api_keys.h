@@ -1,0 +1,59 @@
+// Who may use the daemon: a file of hashed keys.
+//
+//   # comment
+//   NAME:SHA256[:admin][:priority=N]
+//
+// NAME, of letters, digits, '.', '_' and '-', is what logs and metrics show and whose fair share of
+// the time a request takes; keys of one client have different names. SHA256 is that of the key, 64
+// hexadecimal digits. Keys are random and long, so that a fast hash without salt protects them:
+// whoever has the file cannot guess them. `thermoclined --hash-key NAME` makes a line.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace thermocline::server {
+
+// Whose key it was.
+struct Identity {
+  std::string name;
+  bool admin = false;    // may use the routes below /admin
+  int priority_max = 0;  // the highest priority its requests can have
+};
+
+// Immutable.
+class ApiKeys {
+ public:
+  static constexpr std::size_t kKeyBytesMin = 16, kKeyBytesMax = 512;
+
+  // No keys: nobody is asked for one.
+  ApiKeys() = default;
+  // Errors of reading, or InvalidArgument with the line; a file without a key is one, too.
+  static Result<ApiKeys> Load(const std::string& path);
+  static Result<ApiKeys> Parse(std::string_view text, const std::string& path);
+  // The line of the file for `key`. InvalidArgument: a bad name, or a key that can be guessed.
+  static Result<std::string> MakeLine(std::string_view name, std::string_view key);
+
+  bool empty() const { return entries_.empty(); }
+  // Whose key it is; nullopt: nobody's. Takes the same time for every key of one length.
+  std::optional<Identity> Check(std::string_view key) const;
+
+ private:
+  using Digest = std::array<unsigned char, 32>;
+  struct Entry {
+    Identity identity;
+    Digest digest;
+  };
+  static std::optional<Digest> Hash(std::string_view key);
+  static Result<Entry> ParseLine(std::string_view line);
+  Status Add(std::string_view line);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace thermocline::server

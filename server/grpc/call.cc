@@ -1,0 +1,115 @@
+#include "server/grpc/call.h"
+
+#include <algorithm>
+#include <random>
+
+#include "engine/base/log.h"
+#include "server/http/trace_context.h"
+#include "server/request_limits.h"
+
+namespace thermocline::rpc {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Context = ::grpc::CallbackServerContext;
+
+std::string_view Metadata(const Context& context, const char* name) {
+  const auto& all = context.client_metadata();
+  const auto found = all.find(name);
+  if (found == all.end()) return {};
+  return {found->second.data(), found->second.size()};
+}
+
+bool IsId(std::string_view id) {
+  return !id.empty() && id.size() <= server::kRequestIdBytesMax &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+}
+
+std::string NewId() {
+  std::random_device device;
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string id = "req-";
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t bits = device();
+    for (int digit = 0; digit < 8; ++digit, bits >>= 4) id += kHex[bits & 15];
+  }
+  return id;
+}
+
+// "ipv4:127.0.0.1:1234" -> "127.0.0.1", "ipv6:%5B::1%5D:1234" -> "::1", "unix:" -> "unix".
+std::string AddressOf(const std::string& peer) {
+  const std::size_t colon = peer.find(':');
+  const std::string kind = peer.substr(0, colon);
+  if (colon == std::string::npos || (kind != "ipv4" && kind != "ipv6")) return kind;
+  std::string address = peer.substr(colon + 1, peer.rfind(':') - colon - 1);
+  for (const std::string_view bracket : {"%5B", "%5D", "[", "]"}) {
+    const std::size_t at = address.find(bracket);
+    if (at != std::string::npos) address.erase(at, bracket.size());
+  }
+  return address;
+}
+
+// nullopt: a key is needed and there is no valid one.
+std::optional<Caller> Identify(const server::Live& live, const Context& context) {
+  if (!live.needs_keys()) return Caller{.tenant = AddressOf(context.peer())};
+  std::string_view value = Metadata(context, "authorization");
+  if (!value.starts_with("Bearer ") && !value.starts_with("bearer ")) return std::nullopt;
+  value.remove_prefix(std::string_view("Bearer ").size());
+  const auto identity = live.keys.Check(value);
+  if (!identity.has_value()) return std::nullopt;
+  return Caller{
+      .tenant = identity->name, .admin = identity->admin, .priority_max = identity->priority_max};
+}
+
+}  // namespace
+
+Call::Call(server::Service& service, Context& context, std::string method, const std::string& id)
+    : service_(service), arrived_(Clock::now()), live_(service.live()), method_(std::move(method)) {
+  ++service_.active_requests;
+  const std::string_view given = Metadata(context, "x-request-id");
+  id_ = !id.empty() && IsId(id) ? id : IsId(given) ? std::string(given) : NewId();
+  context.AddInitialMetadata("x-request-id", id_);
+  if (const auto trace = http::ParseTraceparent(Metadata(context, "traceparent")))
+    trace_id_ = trace->trace_id;
+  const auto last = context.deadline();
+  if (last != std::chrono::system_clock::time_point::max()) {
+    deadline_ = arrived_ + std::chrono::duration_cast<Clock::duration>(
+                               last - std::chrono::system_clock::now());
+  }
+  auto caller = Identify(*live_, context);
+  if (caller.has_value()) {
+    caller_ = *std::move(caller);
+  } else {
+    refusal_ = Refusal{.code = ::grpc::StatusCode::UNAUTHENTICATED,
+                       .message = "the metadata 'authorization' must be 'Bearer ' and a valid key",
+                       .reason = "INVALID_API_KEY"};
+  }
+  if (!id.empty() && !IsId(id) && !refusal_.has_value()) {
+    refusal_ = BadField("request_id", StrCat("request_id must be printable ASCII without spaces, "
+                                             "at most ",
+                                             server::kRequestIdBytesMax, " characters"));
+  }
+}
+
+Call::~Call() { --service_.active_requests; }
+
+void Call::End(::grpc::StatusCode code) {
+  if (ended_) return;
+  ended_ = true;
+  const int status = HttpStatusOf(code);
+  const std::string route = "/thermocline.v1.Inference/" + method_;
+  service_.metrics().RequestEnded(route, status);
+  if (!live_->config.log_access) return;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - arrived_);
+  Json::Object fields = {{"method", "gRPC"},         {"route", route},
+                         {"status", status},         {"ms", static_cast<std::int64_t>(ms.count())},
+                         {"tenant", caller_.tenant}, {"id", id_}};
+  if (!trace_id_.empty()) fields.emplace_back("trace", trace_id_);
+  if (prompt_tokens_ >= 0) {
+    fields.emplace_back("prompt_tokens", prompt_tokens_);
+    fields.emplace_back("completion_tokens", completion_tokens_);
+  }
+  base::Log(base::LogLevel::kInfo, "access", fields);
+}
+
+}  // namespace thermocline::rpc

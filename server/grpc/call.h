@@ -1,0 +1,62 @@
+// The books of one call: whose it is, its id, its line in the log, its place in the metrics.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "server/grpc/refusal.h"
+#include "server/service.h"
+
+namespace thermocline::rpc {
+
+// Whose call it is.
+struct Caller {
+  std::string tenant;  // whose share of the time it takes: the key's name, else the peer's address
+  bool admin = false;  // may cancel what others asked for
+  int priority_max = kPriorityMax;
+};
+
+// Counts in Service::active_requests, so that a drain waits for it.
+class Call {
+ public:
+  // `method`: "Generate". `id`: the message's own; else the metadata's, else a new one.
+  Call(server::Service& service, ::grpc::CallbackServerContext& context, std::string method,
+       const std::string& id = "");
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  const std::string& id() const { return id_; }
+  const Caller& caller() const { return caller_; }
+  // The settings and keys that hold for it.
+  const server::Live& live() const { return *live_; }
+  // Why the caller may not call; nothing: it may.
+  const std::optional<Refusal>& refusal() const { return refusal_; }
+  // When the client gives up; nothing: never.
+  std::optional<std::chrono::steady_clock::time_point> deadline() const { return deadline_; }
+  std::chrono::steady_clock::time_point arrived() const { return arrived_; }
+  // Of all prompts and choices, for the log.
+  void SetTokens(std::int64_t prompt, std::int64_t completion) {
+    prompt_tokens_ = prompt;
+    completion_tokens_ = completion;
+  }
+  // Logs and counts the end, the first time.
+  void End(::grpc::StatusCode code);
+
+ private:
+  server::Service& service_;
+  const std::chrono::steady_clock::time_point arrived_;
+  const std::shared_ptr<const server::Live> live_;
+  const std::string method_;
+  std::string id_, trace_id_;
+  Caller caller_;
+  std::optional<Refusal> refusal_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::int64_t prompt_tokens_ = -1, completion_tokens_ = -1;  // -1 = of no generation
+  bool ended_ = false;
+};
+
+}  // namespace thermocline::rpc

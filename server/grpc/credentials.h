@@ -1,0 +1,18 @@
+// How connections to the gRPC interface are protected.
+#pragma once
+
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+
+#include "engine/base/status.h"
+#include "server/server_config.h"
+
+namespace thermocline::rpc {
+
+// TLS with the certificate and key that HTTP uses, or none: without them and on a Unix socket. The
+// files are read again every kCertificateRefreshS seconds; a pair that does not match is not taken.
+inline constexpr unsigned int kCertificateRefreshS = 5;
+std::shared_ptr<::grpc::ServerCredentials> MakeCredentials(const server::ServerConfig& config);
+
+}  // namespace thermocline::rpc

@@ -1,0 +1,239 @@
+#include "server/grpc/generate_request.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "server/request_limits.h"
+
+namespace thermocline::rpc {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using server::Range;
+
+// Reads fields and remembers the first that is wrong.
+class Reader {
+ public:
+  void Fail(const std::string& field, const std::string& message) {
+    if (!refusal_.has_value()) refusal_ = BadField(field, message);
+  }
+  const std::optional<Refusal>& refusal() const { return refusal_; }
+
+  // `value` if it lies in `range`. NaN does not.
+  double In(Range range, double value, const std::string& field) {
+    if (!(value >= range.min && value <= range.max)) {
+      Fail(field,
+           StrCat(field, " is ", value, "; it must lie in [", range.min, ", ", range.max, "]"));
+      return range.min;
+    }
+    return value;
+  }
+  // The field `name` of `message`, a number, into `out`, if it is there.
+  template <typename Number>
+  void Read(const Message& message, const char* name, const std::string& prefix, Range range,
+            Number& out) {
+    const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+    CHECK(field != nullptr);
+    const auto* fields = message.GetReflection();
+    if (!fields->HasField(message, field)) return;
+    const double value = field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE
+                             ? fields->GetDouble(message, field)
+                             : fields->GetInt32(message, field);
+    out = static_cast<Number>(In(range, value, prefix + name));
+  }
+
+ private:
+  std::optional<Refusal> refusal_;
+};
+
+std::vector<std::string> ReadStrings(const google::protobuf::RepeatedPtrField<std::string>& list,
+                                     const std::string& field, std::size_t count_max,
+                                     std::size_t bytes_max, Reader& reader) {
+  if (static_cast<std::size_t>(list.size()) > count_max) {
+    reader.Fail(field, StrCat(field, " has ", list.size(), " entries; at most ", count_max,
+                              " are allowed"));
+    return {};
+  }
+  for (const std::string& entry : list) {
+    if (entry.empty() || entry.size() > bytes_max) {
+      reader.Fail(field, StrCat(field, ": each entry must have 1 to ", bytes_max, " bytes, not ",
+                                entry.size()));
+    }
+  }
+  return {list.begin(), list.end()};
+}
+
+void ReadDry(const v1::Dry& dry, Request& out, Reader& reader) {
+  SamplingParams& s = out.sampling;
+  const std::string prefix = "sampling.dry.";
+  reader.Read(dry, "multiplier", prefix, server::kDryMultiplierRange, s.dry_multiplier);
+  reader.Read(dry, "base", prefix, server::kDryBaseRange, s.dry_base);
+  reader.Read(dry, "allowed_length", prefix, server::kDryAllowedLengthRange, s.dry_allowed_length);
+  reader.Read(dry, "penalty_last_n", prefix, server::kDryPenaltyLastNRange, s.dry_penalty_last_n);
+  if (dry.sequence_breakers().empty()) return;
+  out.dry_breakers = ReadStrings(dry.sequence_breakers(), prefix + "sequence_breakers",
+                                 server::kDryBreakersMax, server::kDryBreakerBytesMax, reader);
+}
+
+void ReadLogitBias(const v1::Sampling& sampling, SamplingParams& out, Reader& reader) {
+  const std::string field = "sampling.logit_bias";
+  if (sampling.logit_bias().size() > server::kLogitBiasMax) {
+    return reader.Fail(field, StrCat(field, " has ", sampling.logit_bias().size(),
+                                     " entries; at most ", server::kLogitBiasMax, " are allowed"));
+  }
+  for (const auto& [token, bias] : sampling.logit_bias()) {
+    reader.In(server::kLogitBiasRange, bias, StrCat(field, "[", token, "]"));
+    if (token < 0) reader.Fail(field, StrCat(field, ": ", token, " is no token id"));
+    out.logit_bias.emplace_back(token, bias);
+  }
+  std::sort(out.logit_bias.begin(), out.logit_bias.end());  // a map has no order of its own
+}
+
+void ReadSampling(const v1::Sampling& message, Request& out, Reader& reader) {
+  struct Field {
+    const char* name;
+    double SamplingParams::*target;
+    Range range;
+  };
+  static constexpr std::array kFields = {
+      Field{"temperature", &SamplingParams::temperature, server::kTemperatureRange},
+      Field{"top_p", &SamplingParams::top_p, server::kProbabilityRange},
+      Field{"min_p", &SamplingParams::min_p, server::kProbabilityRange},
+      Field{"typical_p", &SamplingParams::typical_p, server::kProbabilityRange},
+      Field{"repetition_penalty", &SamplingParams::repetition_penalty,
+            server::kRepetitionPenaltyRange},
+      Field{"presence_penalty", &SamplingParams::presence_penalty, server::kPenaltyRange},
+      Field{"frequency_penalty", &SamplingParams::frequency_penalty, server::kPenaltyRange},
+  };
+  SamplingParams& s = out.sampling;
+  for (const Field& field : kFields)
+    reader.Read(message, field.name, "sampling.", field.range, s.*field.target);
+  reader.Read(message, "top_k", "sampling.", server::kTopKRange, s.top_k);
+  ReadDry(message.dry(), out, reader);
+  ReadLogitBias(message, s, reader);
+  if (message.has_seed()) {
+    s.seed = message.seed();
+  } else {
+    std::random_device device;
+    s.seed = (static_cast<std::uint64_t>(device()) << 32) | device();
+  }
+}
+
+void ReadStop(const v1::Stop& message, Request& out, Reader& reader) {
+  reader.Read(message, "max_tokens", "stop.", {1, INT32_MAX}, out.max_tokens);
+  reader.Read(message, "min_tokens", "stop.", server::kMinTokensRange, out.sampling.min_tokens);
+  if (message.has_max_tokens() && out.sampling.min_tokens > out.max_tokens) {
+    reader.Fail("stop.min_tokens", StrCat("stop.min_tokens is ", out.sampling.min_tokens,
+                                          ", more than stop.max_tokens, ", out.max_tokens));
+  }
+  out.stop =
+      ReadStrings(message.stop(), "stop.stop", server::kStopsMax, server::kStopBytesMax, reader);
+  if (static_cast<std::size_t>(message.stop_token_ids_size()) > server::kStopTokensMax) {
+    reader.Fail("stop.stop_token_ids",
+                StrCat("stop.stop_token_ids has ", message.stop_token_ids_size(),
+                       " entries; at most ", server::kStopTokensMax, " are allowed"));
+  }
+  out.stop_tokens.assign(message.stop_token_ids().begin(), message.stop_token_ids().end());
+  out.ignore_eos = message.ignore_eos();
+}
+
+void ReadResponse(const v1::ResponseOptions& message, GenerateParams& out, Reader& reader) {
+  int top = 0;
+  reader.Read(message, "top_logprobs", "response.", {0, kLogprobsMax}, top);
+  if (top > 0 && !message.logprobs()) {
+    reader.Fail("response.top_logprobs", "response.top_logprobs needs response.logprobs");
+  }
+  out.request.logprobs = message.logprobs() ? top : -1;
+  out.request.progress = message.progress();
+  out.return_tokens = message.token_ids();
+}
+
+void ReadModes(const v1::GenerateRequest& message, Request& out, Reader& reader) {
+  if (message.ffn_mode().size() > server::kFfnModeBytesMax) {
+    reader.Fail("ffn_mode", StrCat("ffn_mode has ", message.ffn_mode().size(), " bytes; at most ",
+                                   server::kFfnModeBytesMax, " are allowed"));
+  }
+  out.ffn_mode = message.ffn_mode();
+  out.spec_mode = message.speculation().mode();
+  bool known = out.spec_mode.empty();
+  for (const SpecMode mode :
+       {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kAuto})
+    known = known || out.spec_mode == SpecModeName(mode);
+  if (!known) {
+    reader.Fail("speculation.mode",
+                StrCat("speculation.mode must be off, sync, branch, exhaustive or auto, not '",
+                       out.spec_mode.substr(0, server::kSpecModeBytesMax), "'"));
+  }
+  reader.Read(message.speculation(), "draft_tokens", "speculation.", {0, kDraftTokensMax},
+              out.spec_tokens);
+}
+
+std::size_t PromptBytes(const v1::GenerateRequest& message) {
+  constexpr std::size_t kTokenBytes = 4;  // of text, about
+  if (message.has_token_ids())
+    return static_cast<std::size_t>(message.token_ids().ids_size()) * kTokenBytes;
+  std::size_t bytes = message.text().size();
+  for (const v1::ChatMessage& each : message.chat().messages()) bytes += each.content().size();
+  return bytes;
+}
+
+}  // namespace
+
+std::variant<GenerateParams, Refusal> ParseGenerate(const v1::GenerateRequest& message,
+                                                    const GenerateDefaults& defaults) {
+  Reader reader;
+  GenerateParams out;
+  out.model = message.model();
+  out.request.sampling = defaults.sampling;
+  out.request.max_tokens = defaults.max_tokens;
+  if (message.input_case() == v1::GenerateRequest::INPUT_NOT_SET)
+    reader.Fail("input", "one of text, token_ids and chat must be given");
+  ReadSampling(message.sampling(), out.request, reader);
+  ReadStop(message.stop(), out.request, reader);
+  ReadResponse(message.response(), out, reader);
+  ReadModes(message, out.request, reader);
+  reader.Read(message, "n", "", {1, server::kChoicesPerPromptMax}, out.choices);
+  reader.Read(message, "priority", "", {kPriorityMin, kPriorityMax}, out.request.priority);
+  reader.Read(message, "timeout_s", "", {0, server::kTimeoutMax}, out.timeout_s);
+  if (message.has_timeout_s() && out.timeout_s == 0)
+    reader.Fail("timeout_s", "timeout_s must be above 0");
+  out.prompt_bytes = PromptBytes(message);
+  if (message.has_chat()) {
+    auto conversation = ParseChat(message.chat());
+    if (const auto* refusal = std::get_if<Refusal>(&conversation)) return *refusal;
+    out.conversation = std::get<Json>(std::move(conversation));
+  }
+  if (reader.refusal().has_value()) return *reader.refusal();
+  return out;
+}
+
+std::variant<Json, Refusal> ParseChat(const v1::Chat& chat) {
+  static constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user",
+                                                             "assistant", "tool"};
+  if (chat.messages().empty())
+    return BadField("chat.messages", "chat.messages must have at least one message");
+  if (static_cast<std::size_t>(chat.messages_size()) > server::kMessagesMax) {
+    return BadField("chat.messages",
+                    StrCat("chat.messages has ", chat.messages_size(), " entries; at most ",
+                           server::kMessagesMax, " are allowed"));
+  }
+  Json::Array messages;
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    const v1::ChatMessage& message = chat.messages(i);
+    if (std::find(kRoles.begin(), kRoles.end(), message.role()) == kRoles.end()) {
+      return BadField("chat.messages",
+                      StrCat("chat.messages[", i,
+                             "].role must be one of system, developer, user, assistant, tool"));
+    }
+    Json entry{Json::Object{{"role", message.role() == "developer" ? "system" : message.role()},
+                            {"content", message.content()}}};
+    if (message.has_name()) entry.Set("name", message.name());
+    if (message.has_tool_call_id()) entry.Set("tool_call_id", message.tool_call_id());
+    messages.push_back(std::move(entry));
+  }
+  return Json(Json::Object{{"messages", std::move(messages)}});
+}
+
+}  // namespace thermocline::rpc

@@ -1,0 +1,37 @@
+// A GenerateRequest, checked and turned into the engine's terms.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/request.h"
+#include "server/grpc/refusal.h"
+#include "thermocline/v1/inference.pb.h"
+
+namespace thermocline::rpc {
+
+struct GenerateParams {
+  std::string model;  // "" = not given
+  Json conversation;  // of a chat: {"messages": [...]} for the chat template
+  Request request;    // without its prompt
+  int choices = 1;
+  double timeout_s = 0;          // 0 = the server's
+  bool return_tokens = false;    // ids in Delta
+  std::size_t prompt_bytes = 0;  // about, before it is made into tokens
+};
+
+struct GenerateDefaults {
+  SamplingParams sampling;
+  int max_tokens = 0;
+};
+
+// Pure. The refusal names the field.
+std::variant<GenerateParams, Refusal> ParseGenerate(const v1::GenerateRequest& message,
+                                                    const GenerateDefaults& defaults);
+
+// GenerateParams::conversation.
+std::variant<Json, Refusal> ParseChat(const v1::Chat& chat);
+
+}  // namespace thermocline::rpc

@@ -1,0 +1,86 @@
+// One Generate call: checks, submits, writes what the generation says.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+
+#include "server/generation.h"
+#include "server/grpc/call.h"
+#include "server/grpc/generate_request.h"
+#include "server/grpc/messages.h"
+
+namespace thermocline::rpc {
+
+// gRPC's threads and the engine's only post; all work happens on the strand. At most one write is
+// in flight, and while it is nothing is taken from the generation: tokens for a slow reader come
+// together in one message, and more of them than the channel holds make the engine pause. Lives
+// until gRPC is done with it and nothing posted is left.
+class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
+                       public std::enable_shared_from_this<GenerateStream> {
+ public:
+  static std::shared_ptr<GenerateStream> Start(boost::asio::io_context& io,
+                                               server::Service& service,
+                                               ::grpc::CallbackServerContext& context,
+                                               const v1::GenerateRequest& message);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  GenerateStream(boost::asio::io_context& io, server::Service& service,
+                 ::grpc::CallbackServerContext& context, const v1::GenerateRequest& message);
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+  template <typename Work>
+  void Post(Work work);
+  // Everything up to the first token. Why there will be none; nothing: there will.
+  std::optional<Refusal> Begin();
+  Result<std::vector<int>> Encode(const Json& conversation) const;
+  std::optional<Refusal> Submit(GenerateParams params, Engine::Admission* admission);
+  // Writes what there is to say.
+  void Pump();
+  // Takes what one choice has said; false: none has said anything.
+  bool TakeOne();
+  void AddEvents(int choice);
+  v1::GenerateEvent& AddEvent();
+  // The client is gone: what the generation still says is dropped.
+  void Leave();
+  // The status that ends the stream, once what is queued is written.
+  void EndWith(const Refusal& refusal) { end_ = ToGrpc(refusal); }
+  Refusal WhyCancelled() const;
+  void Refuse(const Refusal& refusal);
+  void FinishNow(const ::grpc::Status& status);
+  // Cuts off a client that takes nothing for server.write_timeout_s.
+  void WatchWrites();
+
+  boost::asio::strand<boost::asio::io_context::executor_type> strand_;
+  server::Service& service_;
+  ::grpc::CallbackServerContext& context_;
+  const v1::GenerateRequest& message_;  // valid until OnDone
+  Call call_;
+  std::shared_ptr<GenerateStream> self_;  // until OnDone
+  // On the strand.
+  std::shared_ptr<server::Generation> generation_;
+  DeltaOptions delta_options_;
+  bool progress_ = false, speculates_ = false;
+  int next_choice_ = 0;
+  TokenChannel::Update update_;
+  std::deque<v1::GenerateEvent> events_;  // not written yet
+  v1::GenerateEvent in_flight_;
+  std::uint64_t sequence_ = 0;
+  bool writing_ = false, gone_ = false, finished_ = false;
+  std::optional<::grpc::Status> end_;
+  Clock::time_point write_began_;
+  boost::asio::steady_timer timer_;
+};
+
+}  // namespace thermocline::rpc

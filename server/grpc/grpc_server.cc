@@ -1,0 +1,162 @@
+#include "server/grpc/grpc_server.h"
+
+#include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_builder.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include <thread>
+#include <vector>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+
+#include "engine/base/log.h"
+#include "server/grpc/credentials.h"
+#include "server/grpc/inference_service.h"
+
+namespace thermocline::rpc {
+namespace {
+
+constexpr std::chrono::milliseconds kFarewell{500};  // for clients to hang up
+constexpr int kMetadataBytesMax = 32 << 10;
+constexpr std::size_t kBufferBytesMax = std::size_t{256} << 20;  // of all connections together
+constexpr int kStreamBufferBytes = 16 << 10;  // that one stream's slow reader keeps from pausing
+constexpr int kKeepaliveMs = 60'000;          // between pings to a silent client
+constexpr int kKeepaliveTimeoutMs = 20'000;   // for its answer
+constexpr int kPingIntervalMinMs = 10'000;    // between a client's pings; more often: GOAWAY
+
+// gRPC's own lines go where ours go.
+void Log(gpr_log_func_args* args) {
+  if (args->severity == GPR_LOG_SEVERITY_ERROR) base::LogWarning("gRPC: ", args->message);
+}
+
+// Settings of the library that are the process's.
+void SetUpLibrary() {
+  gpr_set_log_function(Log);
+  ::grpc::EnableDefaultHealthCheckService(true);
+  ::grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+}
+
+// Every server gets the plugin; this one shall not tell its interface.
+class WithoutReflection : public ::grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(::grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<::grpc::ServerBuilderPlugin>>* plugins) override {
+    const std::string name = ::grpc::reflection::ProtoServerReflectionPlugin().name();
+    std::erase_if(*plugins, [&](const auto& plugin) { return plugin->name() == name; });
+  }
+};
+
+void SetLimits(const server::ServerConfig& config, ::grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(config.body_bytes_max);
+  builder.SetResourceQuota(::grpc::ResourceQuota("grpc").Resize(kBufferBytesMax));
+  const std::pair<const char*, int> arguments[] = {
+      {GRPC_ARG_ALLOW_REUSEPORT, 0},  // two daemons on one port would share the calls
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, config.grpc_streams_max},
+      {GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax},
+      {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kStreamBufferBytes},
+      {GRPC_ARG_MAX_CONNECTION_IDLE_MS, config.idle_timeout_s * 1000},
+      {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingIntervalMinMs}};
+  for (const auto& [name, value] : arguments) builder.AddChannelArgument(name, value);
+}
+
+// The path of "unix:PATH"; "" = of no Unix socket.
+std::string UnixPath(const std::string& address) {
+  constexpr std::string_view kUnix = "unix:";
+  return address.starts_with(kUnix) ? address.substr(kUnix.size()) : "";
+}
+
+// gRPC takes a socket's path away from whoever listens there.
+bool SomebodyListens(boost::asio::io_context& io, const std::string& path) {
+  using Protocol = boost::asio::local::stream_protocol;
+  if (path.empty()) return false;
+  Protocol::socket socket(io);
+  boost::system::error_code error;
+  socket.connect(Protocol::endpoint(path), error);
+  return !error;
+}
+
+}  // namespace
+
+struct GrpcServer::Impl {
+  explicit Impl(server::Service& served) : service(served), inference(io, text_io, served) {
+    for (int i = 0; i < served.config().grpc_threads; ++i) {
+      threads.emplace_back([this] { io.run(); });
+      pthread_setname_np(threads.back().native_handle(), StrCat("grpc-", i).c_str());
+    }
+    threads.emplace_back([this] { text_io.run(); });
+    pthread_setname_np(threads.back().native_handle(), "grpc-text");
+  }
+  // By now the engine calls nothing any more: what is posted is all there will be.
+  ~Impl() {
+    work.reset();
+    text_work.reset();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void SetServing(bool serving) {
+    auto* health = server->GetHealthCheckService();
+    health->SetServingStatus("", serving);
+    health->SetServingStatus(v1::Inference::service_full_name(), serving);
+  }
+
+  server::Service& service;
+  boost::asio::io_context io;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
+  boost::asio::io_context text_io;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> text_work{
+      text_io.get_executor()};
+  InferenceService inference;
+  std::unique_ptr<::grpc::Server> server;
+  std::vector<std::thread> threads;
+};
+
+GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GrpcServer::~GrpcServer() { Shutdown(); }
+
+Result<std::unique_ptr<GrpcServer>> GrpcServer::Create(server::Service& service) {
+  const server::ServerConfig& config = service.config();
+  const std::string& address = config.grpc_address;
+  if (address.empty()) return std::unique_ptr<GrpcServer>();
+  SetUpLibrary();
+  auto impl = std::make_unique<Impl>(service);
+  const std::string path = UnixPath(address);
+  int port = 0;
+  if (!SomebodyListens(impl->io, path)) {
+    ::grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, MakeCredentials(config), &port);
+    builder.RegisterService(&impl->inference);
+    SetLimits(config, builder);
+    if (!config.grpc_reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+    impl->server = builder.BuildAndStart();
+  }
+  if (impl->server == nullptr || port == 0) {
+    return base::Unavailable("grpc.address: cannot listen on '", address,
+                             "'; is it this machine's, and free?");
+  }
+  if (!path.empty())
+    ::chmod(path.c_str(), static_cast<mode_t>(std::stoul(config.unix_socket_mode, nullptr, 8)));
+  impl->SetServing(false);
+  service.WatchState([impl = impl.get()](server::ServiceState state) {
+    impl->SetServing(state == server::ServiceState::kReady);
+  });
+  base::LogInfo("listening for gRPC on ",
+                path.empty() ? StrCat(address.substr(0, address.rfind(':')), ":", port) : address);
+  return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
+}
+
+void GrpcServer::Shutdown() {
+  if (impl_->server == nullptr) return;
+  impl_->service.WatchState({});
+  impl_->server->Shutdown(std::chrono::system_clock::now() + kFarewell);
+  impl_->server->Wait();
+}
+
+}  // namespace thermocline::rpc

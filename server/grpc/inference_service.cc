@@ -1,0 +1,173 @@
+#include "server/grpc/inference_service.h"
+
+#include <boost/asio/post.hpp>
+
+#include "engine/base/log.h"
+#include "server/grpc/generate_stream.h"
+#include "server/prompt.h"
+
+namespace thermocline::rpc {
+namespace {
+
+using Answer = std::optional<Refusal>;  // nothing: the response is filled
+
+// A call with one answer. `handler(const Call&)` fills the response, on a thread of ours.
+class UnaryCall : public ::grpc::ServerUnaryReactor {
+ public:
+  template <typename Handler>
+  static UnaryCall* Start(boost::asio::io_context& io, server::Service& service,
+                          ::grpc::CallbackServerContext& context, const char* method,
+                          Handler handler) {
+    auto* call = new UnaryCall(service, context, method);
+    boost::asio::post(io, [call, handler] { call->Run(handler); });
+    return call;
+  }
+
+ private:
+  UnaryCall(server::Service& service, ::grpc::CallbackServerContext& context, const char* method)
+      : service_(service), call_(service, context, method) {}
+
+  template <typename Handler>
+  void Run(const Handler& handler) {
+    Answer refusal;
+    try {
+      refusal = call_.refusal().has_value() ? call_.refusal() : handler(call_);
+    } catch (const std::exception& error) {  // of libraries and the allocator: ends this call only
+      base::LogError("id=", call_.id(), ": ", error.what());
+      refusal = FromStatus(service_, base::Internal(""));
+    }
+    const ::grpc::Status status = refusal.has_value() ? ToGrpc(*refusal) : ::grpc::Status::OK;
+    call_.End(status.error_code());
+    Finish(status);
+  }
+  void OnDone() override { delete this; }
+
+  server::Service& service_;
+  Call call_;
+};
+
+// The tokens of a request with text or chat in it, however many.
+template <typename Message>
+std::variant<std::vector<int>, Refusal> Encode(const server::Service& service,
+                                               const Message& message,
+                                               server::TextOptions options) {
+  options.limit = server::PromptLimit::kNone;
+  if (message.input_case() == Message::INPUT_NOT_SET)
+    return BadField("input", "one of text and chat must be given");
+  if (auto not_ready = NotReady(service)) return *std::move(not_ready);
+  if (message.has_text()) {
+    auto tokens = server::EncodeText(service, message.text(), options);
+    if (!tokens.ok()) return FromStatus(service, tokens.status(), "text");
+    return *std::move(tokens);
+  }
+  auto conversation = ParseChat(message.chat());
+  if (auto* refusal = std::get_if<Refusal>(&conversation)) return std::move(*refusal);
+  auto tokens = server::EncodeChat(service, std::get<Json>(conversation), options.limit);
+  if (!tokens.ok()) return FromStatus(service, tokens.status(), "chat");
+  return *std::move(tokens);
+}
+
+Answer AnswerTokenize(const server::Service& service, const v1::TokenizeRequest& request,
+                      v1::TokenizeResponse& response) {
+  const auto encoded =
+      Encode(service, request,
+             {.add_special = !request.has_add_special() || request.add_special(),
+              .parse_special = !request.has_parse_special() || request.parse_special()});
+  if (const auto* refusal = std::get_if<Refusal>(&encoded)) return *refusal;
+  const auto& tokens = std::get<std::vector<int>>(encoded);
+  response.mutable_token_ids()->Add(tokens.begin(), tokens.end());
+  if (!request.with_pieces()) return std::nullopt;
+  for (const int token : tokens)
+    response.add_pieces(service.engine()->tokenizer().TokenBytes(token, true));
+  return std::nullopt;
+}
+
+Answer AnswerDetokenize(const server::Service& service, const v1::DetokenizeRequest& request,
+                        v1::DetokenizeResponse& response) {
+  if (auto not_ready = NotReady(service)) return not_ready;
+  const std::vector<int> tokens(request.token_ids().begin(), request.token_ids().end());
+  if (const Status status = server::CheckTokens(service, tokens); !status.ok())
+    return FromStatus(service, status, "token_ids");
+  response.set_text(service.engine()->tokenizer().Decode(tokens, request.with_special()));
+  return std::nullopt;
+}
+
+Answer AnswerCount(const server::Service& service, const v1::CountTokensRequest& request,
+                   v1::CountTokensResponse& response) {
+  const auto encoded = Encode(service, request, {});
+  if (const auto* refusal = std::get_if<Refusal>(&encoded)) return *refusal;
+  const auto tokens = static_cast<int>(std::get<std::vector<int>>(encoded).size());
+  const int n_ctx = service.engine()->Stats().context_length;
+  response.set_prompt_tokens(tokens);
+  response.set_context_length(n_ctx);
+  response.set_fits(tokens < n_ctx);
+  return std::nullopt;
+}
+
+// One's own generations only, but for an administrator.
+Answer AnswerCancel(server::Service& service, const Caller& caller,
+                    const v1::CancelRequest& request) {
+  const auto tenant = caller.admin ? std::nullopt : std::optional<std::string>(caller.tenant);
+  if (service.Cancel(request.request_id(), CancelCause::kApi, tenant)) return std::nullopt;
+  return Refusal{.code = ::grpc::StatusCode::NOT_FOUND,
+                 .message = "no generation of yours with this request_id is in progress",
+                 .reason = "REQUEST_NOT_FOUND"};
+}
+
+}  // namespace
+
+::grpc::ServerWriteReactor<v1::GenerateEvent>* InferenceService::Generate(
+    Context* context, const v1::GenerateRequest* request) {
+  return GenerateStream::Start(io_, service_, *context, *request).get();
+}
+
+::grpc::ServerUnaryReactor* InferenceService::Tokenize(Context* context,
+                                                       const v1::TokenizeRequest* request,
+                                                       v1::TokenizeResponse* response) {
+  return UnaryCall::Start(text_io_, service_, *context, "Tokenize", [=, this](const Call&) {
+    return AnswerTokenize(service_, *request, *response);
+  });
+}
+
+::grpc::ServerUnaryReactor* InferenceService::Detokenize(Context* context,
+                                                         const v1::DetokenizeRequest* request,
+                                                         v1::DetokenizeResponse* response) {
+  return UnaryCall::Start(text_io_, service_, *context, "Detokenize", [=, this](const Call&) {
+    return AnswerDetokenize(service_, *request, *response);
+  });
+}
+
+::grpc::ServerUnaryReactor* InferenceService::CountTokens(Context* context,
+                                                          const v1::CountTokensRequest* request,
+                                                          v1::CountTokensResponse* response) {
+  return UnaryCall::Start(text_io_, service_, *context, "CountTokens", [=, this](const Call&) {
+    return AnswerCount(service_, *request, *response);
+  });
+}
+
+::grpc::ServerUnaryReactor* InferenceService::GetModel(Context* context, const v1::GetModelRequest*,
+                                                       v1::Model* response) {
+  return UnaryCall::Start(io_, service_, *context, "GetModel", [=, this](const Call&) -> Answer {
+    if (service_.engine() == nullptr) return NotReady(service_);
+    FillModel(service_, *response);
+    return std::nullopt;
+  });
+}
+
+::grpc::ServerUnaryReactor* InferenceService::GetStats(Context* context, const v1::GetStatsRequest*,
+                                                       v1::Stats* response) {
+  return UnaryCall::Start(io_, service_, *context, "GetStats", [=, this](const Call&) -> Answer {
+    FillStats(service_, *response);
+    return std::nullopt;
+  });
+}
+
+::grpc::ServerUnaryReactor* InferenceService::Cancel(Context* context,
+                                                     const v1::CancelRequest* request,
+                                                     v1::CancelResponse*) {
+  return UnaryCall::Start(io_, service_, *context, "Cancel", [=, this](const Call& call) {
+    return AnswerCancel(service_, call.caller(), *request);
+  });
+}
+
+}  // namespace thermocline::rpc

@@ -1,0 +1,211 @@
+#include "server/http/answer.h"
+
+#include <algorithm>
+
+namespace thermocline::http {
+namespace {
+
+constexpr std::size_t kEventBytesMax = 16 << 10;  // of one output, about
+
+// Why an answer is not whole.
+Status FailureOf(const TokenChannel::Update& update) {
+  if (update.reason == FinishReason::kError) return update.error;
+  switch (update.usage.cause) {
+    case CancelCause::kDeadline:
+      return {StatusCode::kDeadlineExceeded, "the time that the request may take is over"};
+    case CancelCause::kApi:
+      return base::Cancelled("the request was cancelled by its id");
+    case CancelCause::kSlowReader:
+      return base::Cancelled("the client did not read its answer for too long");
+    default:
+      return base::Unavailable("the server is shutting down");
+  }
+}
+
+openai::ApiError ErrorOf(const TokenChannel::Update& update) {
+  openai::ApiError error = openai::FromStatus(FailureOf(update));
+  if (update.reason == FinishReason::kCancelled)
+    error.details.emplace_back("cause", CancelCauseName(update.usage.cause));
+  return error;
+}
+
+}  // namespace
+
+Answer::Answer(server::Service& service, const ResponseHead& head, const GenerationPlan& plan,
+               std::chrono::steady_clock::time_point arrived)
+    : service_(service),
+      head_(head),
+      answer_(plan.answer),
+      stream_(plan.stream),
+      progress_(plan.requests[0].progress),
+      choices_per_prompt_(plan.choices),
+      logprobs_(plan.requests[0].logprobs),
+      arrived_(arrived),
+      echoes_(plan.echoes),
+      choices_(plan.requests.size() * static_cast<std::size_t>(plan.choices)) {
+  TokenChannel::ReserveBuffers(update_);
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  for (const Request& request : plan.requests) {
+    prompt_tokens_.push_back(static_cast<int>(request.prompt.size()));
+    first_tokens_.push_back(request.prompt[0]);
+  }
+  if (answer_.chat || logprobs_ < 0) return;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const std::vector<int>& prompt =
+        plan.requests[i / static_cast<std::size_t>(plan.choices)].prompt;
+    const bool at_start =
+        !echoes_.empty() || (prompt.size() == 1 && prompt[0] == tokenizer.vocabulary().bos);
+    choices_[i].legacy.emplace(tokenizer, logprobs_, at_start);
+  }
+}
+
+Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const ResponseHead& head,
+                                              GenerationPlan plan,
+                                              std::chrono::steady_clock::time_point arrived,
+                                              std::function<void()> on_ready) {
+  std::unique_ptr<Answer> answer(new Answer(service, head, plan, arrived));
+  ASSIGN_OR_RETURN(answer->generation_,
+                   server::Generation::Start(service,
+                                             {.id = head.request_id,
+                                              .requests = std::move(plan.requests),
+                                              .choices = plan.choices,
+                                              .arrived = arrived},
+                                             &plan.admission, std::move(on_ready)));
+  return answer;
+}
+
+Answer::Output Answer::Take() {
+  Output output;
+  const int count = static_cast<int>(choices_.size());
+  for (int i = 0; i < count && !ended_ && output.events.size() < kEventBytesMax; ++i) {
+    const int index = next_;
+    next_ = (next_ + 1) % count;
+    if (generation_->Take(index, update_)) Hear(index, output);
+  }
+  if (!output.events.empty()) begun_ = true;
+  return output;
+}
+
+void Answer::Leave(CancelCause cause) {
+  if (!ended_) generation_->Cancel(cause);
+}
+
+std::string Answer::KeepAlive() {
+  if (!stream_ || ended_) return {};
+  begun_ = true;
+  return openai::kKeepAliveEvent;
+}
+
+void Answer::Hear(int index, Output& output) {
+  const bool complete =
+      update_.reason == FinishReason::kStop || update_.reason == FinishReason::kLength;
+  if (update_.finished && !complete) return Fail(output);
+  if (progress_ && update_.prompt_read >= 0 && index % choices_per_prompt_ == 0)
+    ReportProgress(index, output);
+  Choice& choice = choices_[static_cast<std::size_t>(index)];
+  const bool says = !update_.text.empty() || !update_.tokens.empty() || update_.finished;
+  std::string text;
+  if (says && !choice.begun) {
+    if (stream_ && answer_.chat) output.events += openai::RoleEvent(answer_, index);
+    text = Begin(index, choice);
+  }
+  text += update_.text;
+  if (choice.legacy.has_value()) choice.legacy->Add(update_.scores);
+  if (!stream_) {
+    choice.whole.text += text;
+    choice.scores.insert(choice.scores.end(), update_.scores.begin(), update_.scores.end());
+  } else if (!text.empty() || (logprobs_ >= 0 && says && !update_.scores.empty())) {
+    choice.scores = update_.scores;
+    output.events += openai::ContentEvent(answer_, index, text, LogprobsOf(choice));
+  }
+  if (update_.finished) FinishChoice(index, output);
+}
+
+std::string Answer::Begin(int index, Choice& choice) {
+  choice.begun = true;
+  if (echoes_.empty()) return {};
+  const auto prompt = static_cast<std::size_t>(index / choices_per_prompt_);
+  if (choice.legacy.has_value()) {
+    choice.legacy->AddFirst(first_tokens_[prompt], !echoes_[prompt].bos_added);
+    choice.legacy->Add(update_.prompt_scores);
+  }
+  return echoes_[prompt].text;
+}
+
+Json Answer::LogprobsOf(Choice& choice) {
+  if (logprobs_ < 0) return {};
+  if (choice.legacy.has_value()) return choice.legacy->Take();
+  return openai::ChatLogprobs(service_.engine()->tokenizer(), logprobs_, choice.scores);
+}
+
+void Answer::ReportProgress(int index, Output& output) {
+  const std::chrono::duration<double, std::milli> since =
+      std::chrono::steady_clock::now() - arrived_;
+  output.events += openai::ProgressEvent(
+      answer_, {.index = index,
+                .total = prompt_tokens_[static_cast<std::size_t>(index / choices_per_prompt_)],
+                .cached = update_.prompt_cached,
+                .read = update_.prompt_read,
+                .ms = since.count()});
+}
+
+void Answer::FinishChoice(int index, Output& output) {
+  Choice& choice = choices_[static_cast<std::size_t>(index)];
+  choice.usage = update_.usage;
+  choice.whole.reason = update_.reason;
+  ended_ = output.last = generation_->finished();
+  if (stream_) {
+    const Usage total = ended_ ? Total() : Usage();
+    const bool figures = ended_ && !answer_.include_usage;
+    output.events +=
+        openai::FinishEvent(answer_, index, update_.reason, figures ? &total : nullptr);
+    if (!ended_) return;
+    if (answer_.include_usage) output.events += openai::UsageEvent(answer_, total);
+    output.events += openai::kDoneEvent;
+  } else if (ended_) {
+    std::vector<openai::WholeChoice> whole;
+    for (Choice& each : choices_) {
+      each.whole.logprobs = LogprobsOf(each);
+      whole.push_back(std::move(each.whole));
+    }
+    output.response =
+        JsonResponse(head_, 200, openai::WholeAnswer(answer_, std::move(whole), Total()));
+  }
+}
+
+// One choice that fails ends them all. What was not begun is refused with a status of its own; a
+// stream ends with an error and no [DONE], not to be mistaken for success.
+void Answer::Fail(Output& output) {
+  ended_ = output.last = true;
+  generation_->Cancel(CancelCause::kDisconnect);  // the other choices
+  const openai::ApiError error = ErrorOf(update_);
+  if (begun_) {
+    output.failed = true;
+    output.events += openai::DataEvent(error.ToJson());
+    return;
+  }
+  output.events.clear();
+  const bool wait = error.http_status == 503;
+  output.response = ErrorResponse(head_, error, wait ? service_.RetryAfterSeconds() : 0);
+}
+
+// Prompts count once, however many choices they have.
+Usage Answer::Total() const {
+  Usage total;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const Usage& usage = choices_[i].usage;
+    if (i % static_cast<std::size_t>(choices_per_prompt_) == 0) {
+      total.prompt_tokens += usage.prompt_tokens;
+      total.cached_tokens += usage.cached_tokens;
+    }
+    total.completion_tokens += usage.completion_tokens;
+    total.queue_s = std::max(total.queue_s, usage.queue_s);
+    total.prefill_s += usage.prefill_s;
+    total.decode_s += usage.decode_s;
+    total.preemptions += usage.preemptions;
+    total.spec += usage.spec;
+  }
+  return total;
+}
+
+}  // namespace thermocline::http

@@ -1,0 +1,84 @@
+// One generation as an HTTP answer: takes what the engine says, gives a whole response or the
+// events of a stream. Knows nothing of connections.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/generation.h"
+#include "server/http/generation_plan.h"
+#include "server/http/response.h"
+#include "server/openai/logprobs.h"
+#include "server/service.h"
+
+namespace thermocline::http {
+
+// Thread-compatible: one connection's.
+class Answer {
+ public:
+  struct Output {
+    std::string events;                    // of a stream, whole lines; may be empty
+    std::optional<HttpResponse> response;  // instead of a stream, and then the last
+    bool last = false;                     // nothing follows
+    bool failed = false;  // of the last events: an error, so that the connection ends with them
+  };
+
+  // Starts the generation. Errors as Generation::Start, whose `on_ready` this is.
+  static Result<std::unique_ptr<Answer>> Start(server::Service& service, const ResponseHead& head,
+                                               GenerationPlan plan,
+                                               std::chrono::steady_clock::time_point arrived,
+                                               std::function<void()> on_ready);
+
+  // What there is to write since the last call. Where that is much, the rest comes with the next:
+  // call again when it is written.
+  Output Take();
+  // Whether Take has given the last output.
+  bool ended() const { return ended_; }
+  // What keeps a silent connection alive; "" for an answer that is not streamed.
+  std::string KeepAlive();
+  const server::Generation& generation() const { return *generation_; }
+  // The client is gone: the work ends, unless it has.
+  void Leave(CancelCause cause);
+
+ private:
+  struct Choice {
+    bool begun = false;  // its first words were given
+    Usage usage = {};    // once it has ended
+    openai::WholeChoice whole = {};
+    std::vector<TokenChannel::Score> scores = {};       // of a chat that is not streamed
+    std::optional<openai::LegacyLogprobs> legacy = {};  // of a completion with log probabilities
+  };
+  Answer(server::Service& service, const ResponseHead& head, const GenerationPlan& plan,
+         std::chrono::steady_clock::time_point arrived);
+
+  void Hear(int index, Output& output);
+  // What choice `index` says first, and with `update_`.
+  std::string Begin(int index, Choice& choice);
+  Json LogprobsOf(Choice& choice);
+  void ReportProgress(int index, Output& output);
+  void FinishChoice(int index, Output& output);
+  void Fail(Output& output);
+  Usage Total() const;
+
+  server::Service& service_;
+  const ResponseHead head_;
+  const openai::AnswerHead answer_;
+  const bool stream_, progress_;
+  const int choices_per_prompt_;
+  const int logprobs_;  // as Request::logprobs
+  const std::chrono::steady_clock::time_point arrived_;
+  const std::vector<GenerationPlan::Echo> echoes_;
+  std::vector<int> prompt_tokens_, first_tokens_;  // [prompts]
+  std::shared_ptr<server::Generation> generation_;
+  std::vector<Choice> choices_;
+  TokenChannel::Update update_;
+  int next_ = 0;        // the choice that is heard next
+  bool begun_ = false;  // events were given
+  bool ended_ = false;
+};
+
+}  // namespace thermocline::http

@@ -1,0 +1,106 @@
+#include "server/http/connection.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include <boost/asio/ip/tcp.hpp>
+
+namespace thermocline::http {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+constexpr std::chrono::seconds kFarewell{2};
+constexpr int kSendBufferBytes = 64 << 10;
+}  // namespace
+
+Connection::Connection(StreamSocket socket, const std::shared_ptr<TlsContext>& tls, Peer peer)
+    : peer_(std::move(peer)),
+      socket_(std::move(socket)),
+      context_(tls),
+      timer_(socket_.get_executor()) {
+  error_code ignored;
+  if (peer_.on_network) socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  // The system would hold megabytes for a client that does not read: its request is to pause.
+  socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
+  if (tls != nullptr) tls_.emplace(socket_, *tls);
+}
+
+void Connection::ExpireAfter(std::chrono::seconds time) {
+  stuck_time_.reset();
+  SetDeadline(time);
+}
+
+void Connection::ExpireWhenStuck(std::chrono::seconds time) {
+  stuck_time_ = time;
+  untaken_ = Untaken();
+  SetDeadline(time);
+}
+
+void Connection::SetDeadline(std::chrono::seconds time) {
+  deadline_ = Clock::now() + time;
+  if (timer_armed_ && timer_.expiry() <= *deadline_) return;
+  WaitForDeadline();
+}
+
+void Connection::ExpireNever() {
+  stuck_time_.reset();
+  deadline_.reset();
+}
+
+// The system calls a socket writable again when a good part of its buffer is free: a slow client
+// gets on long before.
+int Connection::Untaken() {
+  int bytes = 0;
+  return ::ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
+void Connection::WaitForDeadline() {
+  timer_armed_ = true;
+  timer_.expires_at(*deadline_);  // ends an older wait, whose handler sees an error
+  timer_.async_wait([weak = weak_from_this()](error_code error) {
+    const auto self = weak.lock();
+    if (error || self == nullptr) return;
+    self->timer_armed_ = false;
+    if (!self->deadline_.has_value()) return;
+    if (Clock::now() < *self->deadline_) return self->WaitForDeadline();
+    if (self->expired_) return self->CloseSocket();
+    if (self->stuck_time_.has_value() && self->Untaken() != self->untaken_)
+      return self->ExpireWhenStuck(*self->stuck_time_);
+    self->expired_ = true;
+    self->Cancel();
+    self->ExpireAfter(kFarewell);  // what was between two steps has seen nothing of it
+  });
+}
+
+void Connection::Cancel() {
+  error_code ignored;
+  socket_.cancel(ignored);
+}
+
+void Connection::ShutdownSend() {
+  error_code ignored;
+  if (!tls_) socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+}
+
+void Connection::Close() {
+  if (closed_) return;
+  closed_ = true;
+  if (!tls_) return CloseSocket();
+  // close_notify goes out; the client's is not waited for longer than this.
+  expired_ = true;
+  ExpireAfter(kFarewell);
+  tls_->async_shutdown([self = shared_from_this()](error_code) { self->CloseSocket(); });
+}
+
+void Connection::CloseSocket() {
+  closed_ = true;
+  deadline_.reset();
+  error_code ignored;
+  socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+  socket_.close(ignored);
+}
+
+}  // namespace thermocline::http

@@ -1,0 +1,177 @@
+#include "server/http/gate.h"
+
+#include <algorithm>
+
+namespace thermocline::http {
+namespace {
+
+using openai::ClientError;
+using server::Live;
+namespace beast = boost::beast;
+namespace beast_http = boost::beast::http;
+
+// What pages of allowed origins may send. Browsers take "*" not to cover Authorization.
+// Source: the Fetch standard; the headers that OpenAI's JavaScript client adds.
+constexpr const char* kCorsHeaders =
+    "Authorization, Content-Type, X-Request-Id, Traceparent, Tracestate, OpenAI-Organization, "
+    "OpenAI-Project, OpenAI-Beta, X-Stainless-Arch, X-Stainless-Async, X-Stainless-Custom-Poll-"
+    "Interval, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, X-Stainless-Package-"
+    "Version, X-Stainless-Poll-Helper, X-Stainless-Retry-Count, X-Stainless-Runtime, X-Stainless-"
+    "Runtime-Version, X-Stainless-Timeout";
+constexpr const char* kCorsMethods = "GET, HEAD, POST, DELETE, OPTIONS";
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return lower;
+}
+
+// "example.org:8080" -> "example.org", "[::1]:80" -> "[::1]"; "" of what is neither.
+std::string WithoutPort(const std::string& host) {
+  const std::size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
+  if (end == 0 || end >= host.size()) return end == 0 ? "" : host;
+  const std::string_view port = std::string_view(host).substr(end + 1);
+  const bool digits =
+      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return host[end] == ':' && digits ? host.substr(0, end) : "";
+}
+
+bool Contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end() ||
+         std::find(list.begin(), list.end(), "*") != list.end();
+}
+
+bool IsOurHost(const Live& live, const Peer& peer, std::string_view host_and_port) {
+  const std::string host = WithoutPort(Lower(host_and_port));
+  if (host.empty()) return false;
+  if (host == "localhost" || host == "127.0.0.1" || host == "[::1]") return true;
+  // An address is no name that could be pointed elsewhere.
+  if (host == peer.local_address || host == StrCat("[", peer.local_address, "]")) return true;
+  return Contains(live.allowed_hosts, host);
+}
+
+// The host of "http://host/path"; "" of other forms.
+std::string_view TargetHost(std::string_view target) {
+  const std::size_t scheme = target.find("://");
+  if (scheme == std::string_view::npos || target[0] == '/') return {};
+  const std::string_view rest = target.substr(scheme + 3);
+  return rest.substr(0, rest.find('/'));
+}
+
+bool IsOwnOrigin(std::string_view origin, std::string_view host) {
+  const std::size_t scheme = origin.find("://");
+  return scheme != std::string_view::npos && Lower(origin.substr(scheme + 3)) == Lower(host);
+}
+
+HttpResponse Refuse(const ResponseHead& head, int status, const std::string& code,
+                    const std::string& message) {
+  return ErrorResponse(head, ClientError(status, code, message));
+}
+
+std::optional<HttpResponse> CheckHost(const Live& live, const Peer& peer,
+                                      const HttpRequest& request, const ResponseHead& head) {
+  if (!peer.on_network) return std::nullopt;
+  const auto hosts = request.count(beast_http::field::host);
+  if (hosts > 1 || (hosts == 0 && request.version() >= 11))
+    return Refuse(head, 400, "bad_request", "a request has one Host header");
+  const std::string_view in_target = TargetHost(request.target());
+  const bool ours = (hosts == 0 || IsOurHost(live, peer, request[beast_http::field::host])) &&
+                    (in_target.empty() || IsOurHost(live, peer, in_target));
+  if (ours) return std::nullopt;
+  return Refuse(head, 403, "host_not_allowed",
+                "the Host of the request is no name of this server; server.allowed_hosts lists "
+                "further ones");
+}
+
+std::optional<HttpResponse> CheckOrigin(const Live& live, const Peer& peer,
+                                        const HttpRequest& request, const ResponseHead& head) {
+  const auto origin = request.find(beast_http::field::origin);
+  if (!peer.on_network || origin == request.end()) return std::nullopt;
+  if (request.count(beast_http::field::origin) > 1)
+    return Refuse(head, 400, "bad_request", "a request has one Origin header");
+  const bool allowed = !AllowedOrigin(live, peer, request).empty();
+  if (!allowed && !IsOwnOrigin(origin->value(), request[beast_http::field::host])) {
+    return Refuse(head, 403, "origin_not_allowed",
+                  "pages of this Origin may not call this server; server.allowed_origins lists "
+                  "those that may");
+  }
+  const bool preflight =
+      request.method() == beast_http::verb::options &&
+      request.find(beast_http::field::access_control_request_method) != request.end();
+  if (!preflight || !allowed) return std::nullopt;
+  HttpResponse response = MakeResponse(head, 204, "text/plain", "");
+  response.set(beast_http::field::access_control_allow_methods, kCorsMethods);
+  response.set(beast_http::field::access_control_allow_headers, kCorsHeaders);
+  response.set(beast_http::field::access_control_max_age, "600");
+  return response;
+}
+
+// The key of "Authorization: Bearer KEY"; nullopt: there is none, or more than one.
+std::optional<std::string_view> BearerKey(const HttpRequest& request) {
+  if (request.count(beast_http::field::authorization) != 1) return std::nullopt;
+  std::string_view value = request[beast_http::field::authorization];
+  constexpr std::string_view kScheme = "bearer ";
+  if (value.size() <= kScheme.size() || Lower(value.substr(0, kScheme.size())) != kScheme)
+    return std::nullopt;
+  const std::size_t begin = value.find_first_not_of(' ', kScheme.size());
+  if (begin == std::string_view::npos) return std::nullopt;
+  return value.substr(begin);
+}
+
+HttpResponse Unauthorized(const ResponseHead& head, bool given) {
+  HttpResponse response =
+      Refuse(head, 401, "invalid_api_key",
+             given ? "the API key is not known here"
+                   : "an API key is needed, as in the header Authorization: Bearer KEY");
+  response.set(beast_http::field::www_authenticate, "Bearer");
+  return response;
+}
+
+}  // namespace
+
+std::string PathOf(std::string_view target) {
+  const std::size_t scheme = target.find("://");
+  if (scheme != std::string_view::npos && target[0] != '/') {
+    const std::size_t slash = target.find('/', scheme + 3);
+    target = slash == std::string_view::npos ? "/" : target.substr(slash);
+  }
+  return std::string(target.substr(0, target.find('?')));
+}
+
+std::string AllowedOrigin(const Live& live, const Peer& peer, const HttpRequest& request) {
+  const auto origin = request.find(beast_http::field::origin);
+  if (!peer.on_network || origin == request.end()) return "";
+  const std::string value(origin->value());
+  for (const std::string& allowed : live.allowed_origins) {
+    if (allowed == "*") return "*";
+    if (allowed == Lower(value)) return value;
+  }
+  return "";
+}
+
+std::variant<Caller, HttpResponse> PassGate(const Live& live, const Peer& peer,
+                                            const HttpRequest& request, const ResponseHead& head) {
+  if (auto refusal = CheckHost(live, peer, request, head)) return *std::move(refusal);
+  if (auto refusal = CheckOrigin(live, peer, request, head)) return *std::move(refusal);
+  Caller caller{.tenant = peer.address, .priority_max = kPriorityMax, .admin = peer.admin};
+  if (peer.admin) return caller;
+  const std::string path = PathOf(request.target());
+  const bool open =
+      path == "/health/live" || (path == "/metrics" && !live.config.metrics_require_key);
+  const bool admin_only = path == "/admin" || path.starts_with("/admin/");
+  if (live.needs_keys() && !open) {
+    const auto key = BearerKey(request);
+    const auto identity = key.has_value() ? live.keys.Check(*key) : std::nullopt;
+    if (!identity.has_value()) return Unauthorized(head, key.has_value());
+    caller = {
+        .tenant = identity->name, .priority_max = identity->priority_max, .admin = identity->admin};
+  }
+  if (!admin_only || caller.admin) return caller;
+  if (!live.needs_keys()) {
+    return Refuse(head, 404, "not_found",
+                  "the routes below /admin are on server.admin_socket, or for keys marked admin");
+  }
+  return Refuse(head, 403, "permission_denied", "this key is not marked admin");
+}
+
+}  // namespace thermocline::http

@@ -1,0 +1,19 @@
+// Text and tokens: what a client wants to know before, or instead of, a generation.
+#pragma once
+
+#include "server/http/generation_plan.h"
+#include "server/service.h"
+
+namespace thermocline::http {
+
+// POST /tokenize: {"content" | "prompt" | "text", "add_special", "parse_special", "with_pieces"}.
+Action Tokenize(server::Service& service, const HttpRequest& request, const ResponseHead& head);
+// POST /detokenize: {"tokens"}.
+Action Detokenize(server::Service& service, const HttpRequest& request, const ResponseHead& head);
+// POST /apply-template: {"messages"}.
+Action ApplyTemplate(server::Service& service, const HttpRequest& request,
+                     const ResponseHead& head);
+// POST /v1/tokens/count: the body of a chat or of a completion.
+Action CountTokens(server::Service& service, const HttpRequest& request, const ResponseHead& head);
+
+}  // namespace thermocline::http

@@ -1,0 +1,13 @@
+// What this program was built from and for: the labels of metric build_info.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace thermocline::server {
+
+// version, commit, compiler, backend, arch. The commit is that of the last configuration of the
+// build; "unknown" outside of a repository.
+std::map<std::string, std::string> BuildInfo();
+
+}  // namespace thermocline::server

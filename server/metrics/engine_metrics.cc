@@ -1,0 +1,72 @@
+#include "server/metrics/engine_metrics.h"
+
+namespace thermocline::server {
+namespace {
+
+void ExposeQueue(const EngineStats& s, MetricSet& set) {
+  set.Set("num_requests_running", s.running);
+  set.Set("num_requests_paused", s.paused);
+  set.Set("num_requests_waiting", s.waiting);
+  set.Set("queue_capacity", s.queue_capacity);
+  set.Set("queue_prefill_tokens", s.queue_prefill_tokens);
+  set.Set("queue_prefill_tokens_max", s.queue_prefill_tokens_max);
+}
+
+void ExposeSteps(const EngineStats& s, MetricSet& set) {
+  const auto phase = [&](const char* name, std::int64_t steps, double seconds) {
+    set.CatchUp("engine_steps_total", steps, {{"phase", name}});
+    set.CatchUp("engine_step_seconds_total", seconds, {{"phase", name}});
+  };
+  phase("prefill", s.steps.prefill, s.steps.prefill_s);
+  phase("decode", s.steps.decode, s.steps.decode_s);
+  phase("verify", s.steps.verify, s.steps.verify_s);
+  set.CatchUp("engine_heartbeats_total", s.heartbeat);
+  set.Set("engine_last_step_timestamp_seconds", s.steps.last_end_s);
+  set.CatchUp("preemptions_total", s.preemptions);
+  set.CatchUp("recomputed_tokens_total", s.recomputed_tokens);
+  set.Set("bytes_per_token", static_cast<double>(s.bytes_per_token) - SavedBytesPerToken(s.ffn));
+}
+
+void ExposeKvCache(const EngineStats& s, MetricSet& set) {
+  if (s.kv_bytes == 0 || s.kv_bytes_per_token == 0) return;
+  const auto used = static_cast<double>(s.kv_used_bytes);
+  set.Set("kv_cache_usage_ratio", used / static_cast<double>(s.kv_bytes));
+  set.Set("kv_cache_tokens", used / static_cast<double>(s.kv_bytes_per_token));
+  set.Set("kv_cache_capacity_tokens", s.kv_bytes / s.kv_bytes_per_token);
+}
+
+void ExposePrefixCache(const EngineStats::PrefixCache& c, MetricSet& set) {
+  set.CatchUp("prefix_cache_lookups_total", c.hits, {{"result", "hit"}});
+  set.CatchUp("prefix_cache_lookups_total", c.partial, {{"result", "partial"}});
+  set.CatchUp("prefix_cache_lookups_total", c.misses, {{"result", "miss"}});
+  set.CatchUp("prefix_cache_queries_total", c.hit_tokens + c.new_tokens + c.evicted_tokens);
+  set.CatchUp("prefix_cache_hits_total", c.hit_tokens);
+  set.CatchUp("prefix_cache_missed_tokens_total", c.new_tokens, {{"reason", "new"}});
+  set.CatchUp("prefix_cache_missed_tokens_total", c.evicted_tokens, {{"reason", "evicted"}});
+  set.CatchUp("prefix_cache_evicted_blocks_total", c.evictions);
+  set.Set("prefix_cache_limit_bytes", c.bytes_max);
+}
+
+void ExposeMemory(const EngineStats& s, MetricSet& set) {
+  set.Set("memory_bytes", s.weight_bytes, {{"kind", "weights"}});
+  set.Set("memory_bytes", s.kv_bytes, {{"kind", "kv"}});
+  set.Set("memory_bytes", s.predictor_bytes, {{"kind", "predictors"}});
+  set.Set("memory_bytes", s.prefix_cache.bytes, {{"kind", "prefix_cache"}});
+  if (s.flash.used && !s.flash.layers)
+    set.Set("memory_bytes", s.flash.cache_bytes, {{"kind", "flash_cache"}});
+  set.Set("memory_budget_bytes", s.memory_budget);
+  set.Set("memory_planned_bytes", s.memory_planned);
+}
+
+}  // namespace
+
+void ExposeEngine(const EngineStats& stats, MetricSet& set) {
+  set.Set("model_load_seconds", stats.load_s);
+  ExposeQueue(stats, set);
+  ExposeSteps(stats, set);
+  ExposeKvCache(stats, set);
+  ExposePrefixCache(stats.prefix_cache, set);
+  ExposeMemory(stats, set);
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,12 @@
+// Metrics of the engine as a whole: queue, steps, caches, memory.
+#pragma once
+
+#include "engine/engine.h"
+#include "server/metrics/metric_set.h"
+
+namespace thermocline::server {
+
+// Not for two threads at once.
+void ExposeEngine(const EngineStats& stats, MetricSet& set);
+
+}  // namespace thermocline::server

@@ -1,0 +1,77 @@
+#include "server/metrics/metric_set.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+
+namespace thermocline::server {
+
+MetricSet::MetricSet(const std::string& prefix, const MetricBuckets& buckets) {
+  for (const MetricInfo& info : MetricTable()) {
+    const std::string name = FullMetricName(info, prefix);
+    const bool from_start =
+        info.when == MetricWhen::kAlways && std::string_view(info.labels).empty();
+    Metric metric{.info = &info};
+    if (info.type == MetricType::kCounter) {
+      metric.counters = &prometheus::BuildCounter().Name(name).Help(info.help).Register(registry_);
+      if (from_start) metric.counters->Add({});
+    } else if (info.type == MetricType::kGauge) {
+      metric.gauges = &prometheus::BuildGauge().Name(name).Help(info.help).Register(registry_);
+      if (from_start) metric.gauges->Add({});
+    } else {
+      auto& family = prometheus::BuildHistogram().Name(name).Help(info.help).Register(registry_);
+      metric.histogram = &family.Add({}, BordersOf(info.ladder, buckets));
+    }
+    CHECK(metrics_.emplace(info.name, metric).second);
+  }
+}
+
+void MetricSet::Count(std::string_view counter, const Labels& labels, double by) {
+  Find(counter, MetricType::kCounter, labels).counters->Add(labels).Increment(by);
+}
+
+void MetricSet::CatchUpTo(std::string_view counter, double total, const Labels& labels) {
+  prometheus::Counter& series = Find(counter, MetricType::kCounter, labels).counters->Add(labels);
+  series.Increment(std::max(0.0, total - series.Value()));
+}
+
+void MetricSet::SetTo(std::string_view gauge, double value, const Labels& labels) {
+  Find(gauge, MetricType::kGauge, labels).gauges->Add(labels).Set(value);
+}
+
+void MetricSet::SetInfo(std::string_view gauge, const Labels& labels) {
+  Metric& metric = metrics_.at(Find(gauge, MetricType::kGauge, labels).info->name);
+  prometheus::Gauge& series = metric.gauges->Add(labels);
+  if (metric.info_series != nullptr && metric.info_series != &series)
+    metric.gauges->Remove(metric.info_series);
+  metric.info_series = &series;
+  series.Set(1);
+}
+
+prometheus::Histogram& MetricSet::HistogramOf(std::string_view name) const {
+  return *Find(name, MetricType::kHistogram, {}).histogram;
+}
+
+std::string MetricSet::Serialize() const {
+  return prometheus::TextSerializer().Serialize(registry_.Collect());
+}
+
+const MetricSet::Metric& MetricSet::Find(std::string_view name, MetricType type,
+                                         const Labels& labels) const {
+  const auto found = metrics_.find(name);
+  CHECK(found != metrics_.end());
+  const MetricInfo& info = *found->second.info;
+  CHECK(info.type == type);
+  const std::string_view documented = info.labels;
+  CHECK_EQ(labels.size(), documented.empty()
+                              ? 0u
+                              : 1u + static_cast<std::size_t>(
+                                         std::count(documented.begin(), documented.end(), ',')));
+  for (const auto& [label, value] : labels)
+    CHECK((", " + std::string(documented) + ",").find(", " + label + ",") != std::string::npos);
+  return found->second;
+}
+
+}  // namespace thermocline::server

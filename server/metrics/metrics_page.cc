@@ -1,0 +1,174 @@
+#include "server/metrics/metrics_page.h"
+
+#include "engine/base/strings.h"
+#include "server/metrics/table.h"
+
+namespace thermocline::server {
+namespace {
+
+constexpr const char* kHead = R"(# Metrics
+
+`GET /metrics` is Prometheus' text format. `thermoclined --metrics-doc` prints this page from the table that the metrics
+are registered from (`server/metrics/table.cc`); a test compares both, and a running daemon with them.
+
+Every name begins with `metrics.prefix`; `metrics.prefix: "vllm:"` gives the names that dashboards for vLLM look for,
+where the meaning is the same. Counters are read with `rate()`; a scrape changes nothing, so that any number of servers may
+scrape. What the engine counts is copied when it is scraped, under no lock that a step of the model is made under.
+
+Labels have few values: `api` is a route's template, a gRPC method or `unknown`, `code` an HTTP status (gRPC's is mapped), `layer` a layer of the model, `position`
+and `k` end at the longest draft, 15. The one model's name is in `model_info`, not on every series:
+`... * on (instance) group_left (model) thermocline_model_info`.
+
+Borders of the histograms are set by `metrics.buckets_*`, lists of ascending numbers.
+
+| appears | when |
+|---|---|
+| always | from the start |
+| used | its labels' values have come up |
+| loaded | the model is loaded |
+| predicted | a layer has a predictor |
+| controlled | a controller moves its threshold (`engine.controller_recall`) |
+| flash | memory does not hold all |
+| hot | there is a hot tier |
+| drafts | speculation was not turned off |
+)";
+
+struct Query {
+  const char* title;
+  const char* promql;
+  const char* note;
+};
+constexpr Query kQueries[] = {
+    {"Acceptance rate of drafted tokens",
+     "sum(rate(thermocline_spec_decode_num_accepted_tokens_total[5m]))\n"
+     "  / sum(rate(thermocline_spec_decode_num_draft_tokens_total[5m]))",
+     ""},
+    {"Mean accepted length: tokens that a verification gives, the target's own included",
+     "1 + sum(rate(thermocline_spec_decode_num_accepted_tokens_total[5m]))\n"
+     "  / sum(rate(thermocline_spec_decode_num_drafts_total[5m]))",
+     ""},
+    {"Hit ratio of the prefix cache",
+     "sum(rate(thermocline_prefix_cache_hits_total[5m])) / "
+     "sum(rate(thermocline_prefix_cache_queries_total[5m]))",
+     ""},
+    {"Hit ratio of the neuron cache",
+     "sum(rate(thermocline_flash_hit_neurons_total[5m])) / "
+     "sum(rate(thermocline_flash_needed_neurons_total[5m]))",
+     "Only where memory does not hold all."},
+    {"Precision of a layer's predictor",
+     "sum by (layer) (rate(thermocline_predictor_neurons_total{outcome=\"tp\"}[5m]))\n"
+     "  / sum by (layer) (rate(thermocline_predictor_neurons_total{outcome=~\"tp|fp\"}[5m]))",
+     "Of the neurons predicted to be active, those that were: the positive class is ACTIVE. "
+     "Without "
+     "`rate(...[5m])` since the start."},
+    {"Recall of a layer's predictor",
+     "sum by (layer) (rate(thermocline_predictor_neurons_total{outcome=\"tp\"}[5m]))\n"
+     "  / sum by (layer) (rate(thermocline_predictor_neurons_total{outcome=~\"tp|fn\"}[5m]))",
+     "Of the active neurons, those that were computed."},
+    {"Sparsity of a layer: neurons that are not active",
+     "1 - sum by (layer) (rate(thermocline_predictor_neurons_total{outcome=~\"tp|fn\"}[5m]))\n"
+     "  / sum by (layer) (rate(thermocline_predictor_neurons_total[5m]))",
+     ""},
+    {"Share of a layer's bytes that were not read",
+     "1 - sum by (layer) (rate(thermocline_ffn_bytes_read_total[5m]))\n"
+     "  / sum by (layer) (rate(thermocline_ffn_dense_bytes_total[5m]))",
+     "Below 0 where a predictor costs more than it saves."},
+    {"Feed-forward bytes of a token, by tier",
+     "sum by (tier) (rate(thermocline_ffn_tier_bytes_total[5m]))\n"
+     "  / on () group_left () sum(rate(thermocline_ffn_tokens_total{layer=\"0\"}[5m]))",
+     ""},
+    {"Time to first token, 95th percentile",
+     "histogram_quantile(0.95, sum by (le) "
+     "(rate(thermocline_time_to_first_token_seconds_bucket[5m])))",
+     ""},
+    {"Tokens per second", "sum(rate(thermocline_generation_tokens_total[5m]))", ""},
+    {"Goodput: requests per second with a first token within 1 s and 100 ms a token, at least",
+     "clamp_min(sum(rate(thermocline_time_to_first_token_seconds_bucket{le=\"1\"}[5m]))\n"
+     "  + sum(rate(thermocline_request_time_per_output_token_seconds_bucket{le=\"0.1\"}[5m]))\n"
+     "  - sum(rate(thermocline_time_to_first_token_seconds_count[5m])), 0)",
+     "Two histograms do not say which requests meet both limits; this many do whichever they are. "
+     "The limits must be borders of the histograms."},
+    {"The engine hangs: requests run and no step is made",
+     "thermocline_num_requests_running - thermocline_num_requests_paused > 0\n"
+     "  and rate(thermocline_engine_heartbeats_total[1m]) == 0",
+     "An alert; empty while all is well."},
+};
+
+constexpr const char* kTail = R"(
+## Predictors: the daemon and `thermocline eval`
+
+Both audit by the same code: what a layer's whole network would have computed for the token, against what was predicted.
+They differ in which tokens they see. `eval --predictor` audits every token of the text, one step a token. The
+daemon audits what it decodes, not prompts, one of `engine.audit_interval` tokens, and at most one of as many as the model
+has layers, for the audits of one token are spread over the tokens behind it. So the daemon's figures are a sample of
+eval's if eval is given the text that the daemon generated (the prompt in front of it, whose own counts are then taken
+off), mode and threshold are the same (`engine.controller_recall: 0`), and drafts are off: a draft's verification computes
+neurons for several tokens at once and is not audited. What stays is that the daemon reads prompts densely and eval does not.
+
+The sample's error: a token's neurons are active and missed together, so tokens are what is sampled, not neurons. With n
+audited tokens of N, the ratio's error is at most that of n tokens drawn at random, s / sqrt(n) with s the standard
+deviation of the ratio between tokens. A token's share lies in [0, 1], so s <= sqrt(p (1 - p)) for mean p: the binomial bound
+with n in the place of the number of neurons.
+)";
+
+const char* TypeName(MetricType type) {
+  return type == MetricType::kCounter ? "counter"
+         : type == MetricType::kGauge ? "gauge"
+                                      : "histogram";
+}
+
+const char* WhenName(MetricWhen when) {
+  switch (when) {
+    case MetricWhen::kAlways:
+      return "always";
+    case MetricWhen::kUsed:
+      return "used";
+    case MetricWhen::kLoaded:
+      return "loaded";
+    case MetricWhen::kPredicted:
+      return "predicted";
+    case MetricWhen::kControlled:
+      return "controlled";
+    case MetricWhen::kFlash:
+      return "flash";
+    case MetricWhen::kHot:
+      return "hot";
+    case MetricWhen::kDrafts:
+      break;
+  }
+  return "drafts";
+}
+
+// `text` where a bar would end the cell.
+std::string Cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
+}  // namespace
+
+std::string MetricsPage() {
+  std::string out = kHead;
+  std::string_view part;
+  for (const MetricInfo& info : MetricTable()) {
+    if (part != info.part) {
+      part = info.part;
+      out +=
+          StrCat("\n## ", part,
+                 "\n\n| metric | type | labels | unit | appears | meaning |\n|---|---|---|---|---"
+                 "|---|\n");
+    }
+    out += StrCat("| `", FullMetricName(info, "thermocline_"), "` | ", TypeName(info.type), " | ",
+                  info.labels, " | ", info.unit, " | ", WhenName(info.when), " | ", Cell(info.help),
+                  " |\n");
+  }
+  out += "\n## Queries\n";
+  for (const Query& query : kQueries) {
+    out += StrCat("\n", query.title, ":\n\n```promql\n", query.promql, "\n```\n");
+    if (*query.note != '\0') out += StrCat("\n", query.note, "\n");
+  }
+  return out + kTail;
+}
+
+}  // namespace thermocline::server

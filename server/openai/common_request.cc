@@ -1,0 +1,180 @@
+#include "server/openai/common_request.h"
+
+#include <random>
+
+namespace thermocline::openai {
+namespace {
+
+using server::Range;
+
+struct DoubleField {
+  const char* name;
+  Range range;
+  double SamplingParams::*target;
+};
+constexpr DoubleField kDoubles[] = {
+    {"temperature", server::kTemperatureRange, &SamplingParams::temperature},
+    {"top_p", server::kProbabilityRange, &SamplingParams::top_p},
+    {"min_p", server::kProbabilityRange, &SamplingParams::min_p},
+    {"typical_p", server::kProbabilityRange, &SamplingParams::typical_p},
+    {"repetition_penalty", server::kRepetitionPenaltyRange, &SamplingParams::repetition_penalty},
+    {"presence_penalty", server::kPenaltyRange, &SamplingParams::presence_penalty},
+    {"frequency_penalty", server::kPenaltyRange, &SamplingParams::frequency_penalty},
+    {"dry_multiplier", server::kDryMultiplierRange, &SamplingParams::dry_multiplier},
+    {"dry_base", server::kDryBaseRange, &SamplingParams::dry_base},
+};
+
+struct IntField {
+  const char* name;
+  Range range;
+  int SamplingParams::*target;
+};
+constexpr IntField kInts[] = {
+    {"top_k", server::kTopKRange, &SamplingParams::top_k},
+    {"min_tokens", server::kMinTokensRange, &SamplingParams::min_tokens},
+    {"dry_allowed_length", server::kDryAllowedLengthRange, &SamplingParams::dry_allowed_length},
+    {"dry_penalty_last_n", server::kDryPenaltyLastNRange, &SamplingParams::dry_penalty_last_n},
+};
+
+void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
+  const Range bounds = server::kLogitBiasRange;
+  const Json* bias = fields.Find("logit_bias");
+  if (bias == nullptr) return;
+  if (!bias->is_object() || bias->as_object().size() > server::kLogitBiasMax) {
+    fields.Fail("logit_bias", StrCat("'logit_bias' must map at most ", server::kLogitBiasMax,
+                                     " token ids to numbers"));
+    return;
+  }
+  for (const auto& [name, value] : bias->as_object()) {
+    const auto token = base::ParseNumber<int>(name);
+    if (!token.has_value() || *token < 0 || !value.is_number() ||
+        !(value.as_double() >= bounds.min && value.as_double() <= bounds.max)) {
+      fields.Fail("logit_bias",
+                  StrCat("'logit_bias': '", name, "' must be a token id with a number in [",
+                         bounds.min, ", ", bounds.max, "]"));
+      return;
+    }
+    sampling.logit_bias.emplace_back(*token, static_cast<float>(value.as_double()));
+  }
+}
+
+SamplingParams ReadSampling(Fields& fields, const SamplingParams& defaults) {
+  SamplingParams s = defaults;
+  for (const DoubleField& f : kDoubles)
+    s.*f.target = fields.Double(f.name, defaults.*f.target, f.range.min, f.range.max);
+  for (const IntField& f : kInts)
+    s.*f.target = static_cast<int>(fields.Int(
+        f.name, defaults.*f.target, static_cast<int>(f.range.min), static_cast<int>(f.range.max)));
+  if (fields.Find("seed") != nullptr) {
+    s.seed = static_cast<std::uint64_t>(fields.Int("seed", 0, INT64_MIN, INT64_MAX));
+  } else {
+    std::random_device device;
+    s.seed = (static_cast<std::uint64_t>(device()) << 32) | device();
+  }
+  ReadLogitBias(fields, s);
+  return s;
+}
+
+// Nothing if the request does not say.
+std::optional<int> ReadMaxTokens(Fields& fields, int min) {
+  const auto older = fields.Int("max_tokens", -1, min, INT32_MAX),
+             newer = fields.Int("max_completion_tokens", -1, min, INT32_MAX);
+  if (older >= 0 && newer >= 0 && older != newer)
+    fields.Fail("max_tokens", "'max_tokens' and 'max_completion_tokens' differ; give one");
+  const auto given = newer >= 0 ? newer : older;
+  return given >= 0 ? std::optional(static_cast<int>(given)) : std::nullopt;
+}
+
+// {"speculation": "sync", "draft_tokens": 4}
+void ReadSpeculation(Fields& inner, Request& out) {
+  out.spec_mode = inner.String("speculation", "");
+  bool known = out.spec_mode.empty();
+  for (const SpecMode mode :
+       {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kAuto})
+    known = known || out.spec_mode == SpecModeName(mode);
+  if (!known) {
+    inner.Fail("speculation",
+               StrCat("'speculation' must be off, sync, branch, exhaustive or auto, not '",
+                      out.spec_mode.substr(0, server::kSpecModeBytesMax), "'"));
+  }
+  out.spec_tokens = static_cast<int>(inner.Int("draft_tokens", -1, 0, kDraftTokensMax));
+}
+
+// {"ffn_mode": "sign"}: what OpenAI's API has no field for. Unknown keys are refused: a misspelt
+// one would silently change nothing. The engine knows the modes.
+void ReadExtension(Fields& fields, CommonRequest& common) {
+  Request& out = common.request;
+  const Json* extension = fields.Find("x_thermocline");
+  if (extension == nullptr) return;
+  if (!extension->is_object()) {
+    fields.Fail("x_thermocline",
+                StrCat("'x_thermocline' must be an object, not a ", extension->type_name()));
+    return;
+  }
+  for (const auto& [key, value] : extension->as_object()) {
+    if (key == "ffn_mode" || key == "timeout_s" || key == "speculation" || key == "draft_tokens")
+      continue;
+    fields.Fail("x_thermocline." + key,
+                StrCat("'x_thermocline' has no field '", key,
+                       "'; it has 'ffn_mode', 'timeout_s', 'speculation' and 'draft_tokens'"));
+  }
+  Fields inner(*extension);
+  out.ffn_mode = inner.String("ffn_mode", "");
+  common.timeout_s = inner.Double("timeout_s", 0, 0, server::kTimeoutMax);
+  ReadSpeculation(inner, out);
+  if (!inner.ok()) fields.Fail("x_thermocline." + inner.error().param, inner.error().message);
+  if (out.ffn_mode.size() > server::kFfnModeBytesMax) {
+    fields.Fail("x_thermocline.ffn_mode",
+                StrCat("'ffn_mode' has ", out.ffn_mode.size(), " bytes; at most ",
+                       server::kFfnModeBytesMax, " are allowed"));
+  }
+}
+
+void ReadStreamOptions(Fields& fields, CommonRequest& out) {
+  out.stream = fields.Bool("stream", false);
+  out.request.progress = fields.Bool("return_progress", false) && out.stream;
+  const Json* options = fields.Find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) {
+    fields.Fail("stream_options", "'stream_options' must be an object");
+    return;
+  }
+  Fields inner(*options);
+  out.include_usage = inner.Bool("include_usage", false);
+  if (!inner.ok()) fields.Fail("stream_options", inner.error().message);
+}
+
+}  // namespace
+
+void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_min,
+                CommonRequest& out) {
+  Request& request = out.request;
+  out.model = fields.String("model", "");
+  out.choices = static_cast<int>(fields.Int("n", 1, 1, kChoicesPerPromptMax));
+  request.sampling = ReadSampling(fields, defaults.sampling);
+  const std::optional<int> max_tokens = ReadMaxTokens(fields, max_tokens_min);
+  request.max_tokens = max_tokens.value_or(defaults.max_tokens);
+  request.prompt_only = max_tokens == 0;
+  if (max_tokens.has_value() && request.sampling.min_tokens > *max_tokens)
+    fields.Fail("min_tokens", StrCat("'min_tokens' is ", request.sampling.min_tokens,
+                                     ", more than 'max_tokens', ", *max_tokens));
+  request.stop = fields.Strings("stop", server::kStopsMax, server::kStopBytesMax)
+                     .value_or(std::vector<std::string>());
+  request.stop_tokens =
+      fields.Ints("stop_token_ids", server::kStopTokensMax).value_or(std::vector<int>());
+  request.ignore_eos = fields.Bool("ignore_eos", false);
+  request.dry_breakers =
+      fields.Strings("dry_sequence_breakers", server::kDryBreakersMax, server::kDryBreakerBytesMax);
+  request.priority = static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
+  ReadStreamOptions(fields, out);
+  ReadExtension(fields, out);
+}
+
+void RefuseFields(Fields& fields, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (fields.Find(name) != nullptr)
+      fields.Fail(name, StrCat("'", name, "' is not supported"), "unsupported_value");
+  }
+}
+
+}  // namespace thermocline::openai

@@ -1,0 +1,37 @@
+// The fields that /v1/chat/completions and /v1/completions have in common.
+#pragma once
+
+#include <string>
+
+#include "engine/request.h"
+#include "server/openai/fields.h"
+#include "server/request_limits.h"
+
+namespace thermocline::openai {
+
+using server::kChoicesPerPromptMax;
+
+// What a request leaves out.
+struct RequestDefaults {
+  SamplingParams sampling;
+  int max_tokens = 0;
+};
+
+struct CommonRequest {
+  std::string model;  // "" = not given
+  Request request;    // without its prompt
+  int choices = 1;    // of each prompt
+  bool stream = false;
+  bool include_usage = false;  // a usage chunk at the end of a stream
+  double timeout_s = 0;        // 0 = the server's
+};
+
+// Reads what is common; `max_tokens_min` is 1, or 0 where nothing need be generated. What is
+// malformed or out of range fails `fields`. `x_thermocline` holds our own fields.
+void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_min,
+                CommonRequest& out);
+
+// Refuses the fields named, unless they are null.
+void RefuseFields(Fields& fields, std::initializer_list<const char*> names);
+
+}  // namespace thermocline::openai

@@ -1,0 +1,46 @@
+// Log probabilities in the two shapes of OpenAI's API.
+#pragma once
+
+#include <span>
+
+#include "engine/base/json.h"
+#include "engine/text/tokenizer.h"
+#include "engine/token_channel.h"
+
+namespace thermocline::openai {
+
+// /v1/chat/completions: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal"}.
+// `scores`: entries of each token as TokenChannel::Update has them, with `top` beside its own.
+Json ChatLogprobs(const text::Tokenizer& tokenizer, int top,
+                  std::span<const TokenChannel::Score> scores);
+
+// /v1/completions: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, where a token that
+// is part of a character reads "bytes:\xe2\x80". One for each choice: offsets count on from part
+// to part.
+class LegacyLogprobs {
+ public:
+  // `at_text_start`: the text begins with the first token, so that the space which SentencePiece
+  // puts in front is not part of it.
+  LegacyLogprobs(const text::Tokenizer& tokenizer, int top, bool at_text_start)
+      : tokenizer_(tokenizer),
+        top_(top),
+        drop_space_(at_text_start && tokenizer.vocabulary().add_space_prefix) {}
+
+  // A token before which there is none, so that it has no probability. Those added by us are not
+  // part of the text.
+  void AddFirst(int token, bool in_text);
+  void Add(std::span<const TokenChannel::Score> scores);
+  // What was added since the last call.
+  Json Take();
+
+ private:
+  void AddToken(int token, bool in_text);
+
+  const text::Tokenizer& tokenizer_;
+  const int top_;
+  bool drop_space_;
+  std::int64_t offset_ = 0;  // characters of the text before the next token
+  Json::Array tokens_, logprobs_, tops_, offsets_;
+};
+
+}  // namespace thermocline::openai

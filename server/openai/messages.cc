@@ -1,0 +1,101 @@
+#include "server/openai/messages.h"
+
+#include <algorithm>
+
+#include "server/request_limits.h"
+
+namespace thermocline::openai {
+namespace {
+
+// A content that is a string, null, absent, or a list of text parts.
+bool ReadContent(const Json* content, const std::string& where, Fields& fields, Json& out) {
+  if (content == nullptr || content->is_string()) {
+    out = content == nullptr ? Json() : *content;
+    return true;
+  }
+  if (!content->is_array()) {
+    fields.Fail("messages", StrCat(where, ".content must be a string or a list of parts, not a ",
+                                   content->type_name()));
+    return false;
+  }
+  std::string text;
+  for (std::size_t i = 0; i < content->as_array().size(); ++i) {
+    const Json& part = content->as_array()[i];
+    const Json *type = part.Find("type"), *value = part.Find("text");
+    if (type == nullptr || !type->is_string() || type->as_string() != "text" || value == nullptr ||
+        !value->is_string()) {
+      fields.Fail("messages",
+                  StrCat(where, ".content[", i,
+                         "]: only parts of type 'text' with a string 'text' are supported"),
+                  "unsupported_value");
+      return false;
+    }
+    text += value->as_string();
+  }
+  out = std::move(text);
+  return true;
+}
+
+// Clients send tool arguments as a JSON text; templates read them as a value.
+Json ReadToolCalls(const Json& calls) {
+  Json out = calls;
+  if (!out.is_array()) return out;
+  for (Json& call : out.array()) {
+    const Json* function = call.Find("function");
+    const Json* arguments = function == nullptr ? nullptr : function->Find("arguments");
+    if (arguments == nullptr || !arguments->is_string()) continue;
+    const auto parsed = base::ParseJson(arguments->as_string());
+    if (!parsed.ok()) continue;
+    Json changed = *function;
+    changed.Set("arguments", *parsed);
+    call.Set("function", std::move(changed));
+  }
+  return out;
+}
+
+}  // namespace
+
+Json ReadMessages(Fields& fields) {
+  const Json* messages = fields.Find("messages");
+  if (messages == nullptr || !messages->is_array() || messages->as_array().empty()) {
+    fields.Fail("messages", "'messages' must be a list of at least one message");
+    return {};
+  }
+  if (messages->as_array().size() > server::kMessagesMax) {
+    fields.Fail("messages", StrCat("'messages' has ", messages->as_array().size(),
+                                   " entries; at most ", server::kMessagesMax, " are allowed"));
+    return {};
+  }
+  Json::Array out;
+  for (std::size_t i = 0; i < messages->as_array().size(); ++i) {
+    const Json& message = messages->as_array()[i];
+    const std::string where = StrCat("messages[", i, "]");
+    const Json* role = message.Find("role");
+    static const std::vector<std::string> kRoles = {"system", "developer", "user", "assistant",
+                                                    "tool"};
+    if (role == nullptr || !role->is_string() ||
+        std::find(kRoles.begin(), kRoles.end(), role->as_string()) == kRoles.end()) {
+      fields.Fail("messages",
+                  StrCat(where, ".role must be one of system, developer, user, assistant, tool"));
+      return {};
+    }
+    Json content;
+    if (!ReadContent(message.Find("content"), where, fields, content)) return {};
+    const Json* calls = message.Find("tool_calls");
+    if (content.is_null() && (role->as_string() != "assistant")) {
+      fields.Fail("messages", StrCat(where, ".content is missing"));
+      return {};
+    }
+    Json entry{
+        Json::Object{{"role", role->as_string() == "developer" ? "system" : role->as_string()},
+                     {"content", content.is_null() ? Json("") : content}}};
+    if (calls != nullptr) entry.Set("tool_calls", ReadToolCalls(*calls));
+    for (const char* name : {"name", "tool_call_id"}) {
+      if (const Json* value = message.Find(name)) entry.Set(name, *value);
+    }
+    out.push_back(std::move(entry));
+  }
+  return Json::Object{{"messages", std::move(out)}};
+}
+
+}  // namespace thermocline::openai

@@ -1,0 +1,12 @@
+// The messages of a chat, as a chat template reads them.
+#pragma once
+
+#include "server/openai/fields.h"
+
+namespace thermocline::openai {
+
+// {"messages": [...]}: contents are strings, "developer" is "system", the arguments of tool calls
+// are values. What is malformed fails `fields`.
+Json ReadMessages(Fields& fields);
+
+}  // namespace thermocline::openai
