@@ -3,10 +3,11 @@
 # --arm: to build and test the kernels for 64-bit Arm.
 set -euo pipefail
 
-run=(libicu72 libprometheus-cpp-core1.0 libspdlog1.10 liburing2 libyaml-cpp0.7 curl)
-build=(ccache cmake g++ libboost1.81-dev libcli11-dev libeigen3-dev libicu-dev libspdlog-dev liburing-dev libxxhash-dev libyaml-cpp-dev
-  ninja-build nlohmann-json3-dev prometheus-cpp-dev)
-tests=(chromium chromium-driver clang-format-14 git libboost-context1.81-dev libglpk-dev libgtest-dev python3 python3-venv)
+run=(libgrpc++1.51 libicu72 libprometheus-cpp-core1.0 libprotobuf32 libspdlog1.10 libssl3 libsystemd0 liburing2 libyaml-cpp0.7 curl)
+build=(ccache cmake g++ libboost1.81-dev libcli11-dev libeigen3-dev libgrpc++-dev libicu-dev libprotobuf-dev libspdlog-dev libssl-dev libsystemd-dev
+  liburing-dev libxxhash-dev libyaml-cpp-dev ninja-build nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc)
+tests=(chromium chromium-driver clang-format-14 git libboost-context1.81-dev libglpk-dev libgtest-dev openssl prometheus
+  python3 python3-venv systemd)
 arm=(ccache cmake g++-aarch64-linux-gnu libgtest-dev ninja-build qemu-user-static)
 
 case "${1:-}" in
@@ -31,5 +32,10 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
+# The tests start a Prometheus of their own; the package's service, which would take a port, stays off.
+if [[ " ${missing[*]} " == *" prometheus "* && ! -e /etc/systemd/system/prometheus.service ]]; then
+  "${as_root[@]}" mkdir -p /etc/systemd/system
+  "${as_root[@]}" ln -s /dev/null /etc/systemd/system/prometheus.service
+fi
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
