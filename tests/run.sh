@@ -34,7 +34,7 @@ cmake --build --preset asan --target unit_tests
 export THERMOCLINE_PEER=$peer/vendor/llama.cpp
 export ASAN_OPTIONS=detect_leaks=1
 echo "unit tests under the address and undefined-behaviour sanitizers"
-ctest --preset asan --no-tests=error
+ctest --preset asan --no-tests=error -j "$(nproc)"
 echo "unit tests of the kernels for 64-bit Arm, emulated"
 if deploy/install-deps.sh --arm; then
   cmake --preset aarch64 >/dev/null
@@ -44,4 +44,4 @@ else
   echo "skipped: Debian's cross compiler and qemu-user-static cannot be installed here"
 fi
 echo "all tests"
-ctest --preset release --no-tests=error
+ctest --preset release --no-tests=error -j "$(nproc)"

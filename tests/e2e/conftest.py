@@ -4,10 +4,12 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,27 +32,33 @@ def run_json(*args, stdin=b""):
 
 
 class Daemon:
-    """`thermoclined` on a free loopback port."""
+    """`thermoclined` on a free loopback port, with a socket for its operator (`admin`, an httpx client)."""
 
-    def __init__(self, *settings):
-        args = [str(BIN / "thermoclined"), "--set", "server.port=0"]
-        for setting in settings:
+    def __init__(self, *settings, config=None, env=None, pass_fds=(), before=(), wait=True):
+        self.folder = tempfile.TemporaryDirectory(prefix="thermocline-")
+        self.admin_socket = f"{self.folder.name}/admin"
+        args = [*before, str(BIN / "thermoclined"), *(("--config", str(config)) if config else ())]
+        for setting in ("server.port=0", f"server.admin_socket={self.admin_socket}", *settings):
             args += ["--set", setting]
-        self.process = subprocess.Popen(args, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(args, stderr=subprocess.PIPE, env=env, pass_fds=pass_fds)
+        self.admin = httpx.Client(transport=httpx.HTTPTransport(uds=self.admin_socket), base_url="http://admin", timeout=30)
         self.log = []
         self.ready = threading.Event()
         self.ended = threading.Event()
-        self.port = None
+        self.port = self.grpc_port = None
         threading.Thread(target=self._read_log, daemon=True).start()
-        assert self.ready.wait(60), "the daemon did not become ready:\n" + self.text()
+        if wait:
+            assert self.ready.wait(60), "the daemon did not become ready:\n" + self.text()
 
     def _read_log(self):
         for line in self.process.stderr:
             line = line.decode()
             self.log.append(line)
-            if match := re.search(r"listening on http://[^:]+:(\d+)/", line):
+            if match := re.search(r"listening on https?://[^ ]+:(\d+)/", line):
                 self.port = int(match[1])
-            if " ready: " in line:
+            if match := re.search(r"listening for gRPC on .*:(\d+)$", line):
+                self.grpc_port = int(match[1])
+            if re.search(r'[ "]ready: ', line):
                 self.ready.set()
         self.ended.set()
         self.ready.set()
@@ -74,6 +82,7 @@ class Daemon:
         return self
 
     def __exit__(self, *unused):
+        self.admin.close()
         if self.process.poll() is None:
             self.terminate()
             try:

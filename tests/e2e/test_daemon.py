@@ -111,7 +111,7 @@ def test_options_and_head(daemon):
 @pytest.mark.parametrize("body,code,param", [
     (b"{", 400, None), (b"", 400, None), (b"[]", 400, None), (b'{"messages":[{"role":"user","content":"\xff"}]}', 400, None),
     ({"messages": []}, 400, "messages"), ({"messages": STORY, "temperature": "hot"}, 400, "temperature"), ({"messages": STORY, "max_tokens": -1}, 400, "max_tokens"),
-    ({"messages": STORY, "max_tokens": 10**30}, 400, "max_tokens"), ({"messages": STORY, "model": "gpt-9"}, 404, None), ({"messages": STORY, "n": 3}, 400, "n"),
+    ({"messages": STORY, "max_tokens": 10**30}, 400, "max_tokens"), ({"messages": STORY, "model": "gpt-9"}, 404, None), ({"messages": STORY, "n": 9}, 400, "n"),
     ({"messages": STORY, "logit_bias": {"99999": 1}}, 400, None), (b"[" * 100000, 400, None),
 ])
 def test_bad_bodies(daemon, body, code, param):
@@ -149,8 +149,8 @@ def test_a_large_body_is_refused(daemon):
 def test_malformed_http_is_refused_and_the_daemon_goes_on(daemon):
     for raw, code in [(b"NONSENSE\r\n\r\n", b"400"), (b"GET / HTTP/1.1\r\nX: " + b"a" * 50000 + b"\r\n\r\n", b"431"),
                       (b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"400"),
-                      (b"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
-                      (b"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", b"4")]:
+                      (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+                      (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", b"4")]:
         with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as s:
             s.sendall(raw)
             assert s.recv(65536).split(b" ")[1].startswith(code), raw[:40]
@@ -160,7 +160,7 @@ def test_malformed_http_is_refused_and_the_daemon_goes_on(daemon):
 def test_expect_100_continue(daemon):
     body = json.dumps({"messages": STORY, "max_tokens": 1}).encode()
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as s:
-        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
         assert s.recv(100).startswith(b"HTTP/1.1 100")
         s.sendall(body)
         assert s.recv(65536).startswith(b"HTTP/1.1 200")
@@ -175,7 +175,7 @@ def open_stream(daemon, **extra):
     """A raw socket on which an answer has begun to stream."""
     body = json.dumps({"messages": STORY, "stream": True, "temperature": 1.5, "logit_bias": {"2": -100, "6": -100}, **extra}).encode()
     s = socket.create_connection(("127.0.0.1", daemon.port), timeout=20)
-    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     return s
 
 
@@ -195,7 +195,7 @@ def test_a_client_that_leaves_stops_its_work(smollm):
 
 
 def test_a_full_queue_is_429_with_retry_after(smollm):
-    with Daemon(f"model.path={smollm}", "engine.queue_capacity=1") as d:
+    with Daemon(f"model.path={smollm}", "engine.queue_capacity=1", "engine.sequences_max=1") as d:
         streams = [open_stream(d)]
         streams[0].recv(4096)
         streams.append(open_stream(d))
@@ -355,11 +355,11 @@ def raw_request(daemon, data, before_then=None, then=b""):
 
 def chat_bytes(version=b"1.1", headers=b"", **extra):
     body = json.dumps({"messages": STORY, "temperature": 0, **extra}).encode()
-    return b"POST /v1/chat/completions HTTP/%s\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n" % (version, headers, len(body)) + body
+    return b"POST /v1/chat/completions HTTP/%s\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n" % (version, headers, len(body)) + body
 
 
 def test_bytes_sent_early_do_not_end_the_answer(smollm):
-    next_request = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    next_request = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with Daemon(f"model.path={smollm}") as d:
         for stream in (False, True):
             running = lambda: wait_until(lambda: value(d, "num_requests_running") == 1)
@@ -378,20 +378,20 @@ def test_http_1_0_gets_no_chunks(daemon):
 
 @pytest.mark.parametrize("coding", [b"gzip", b"identity", b"chunked, identity", b"xchunked"])
 def test_other_transfer_codings_are_refused(daemon, coding):
-    hidden = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
-    out = raw_request(daemon, b"POST /v1/models HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: %s\r\n\r\n" % coding + hidden)
+    hidden = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    out = raw_request(daemon, b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: %s\r\n\r\n" % coding + hidden)
     assert out.count(b"HTTP/1.1") == 1 and b" 400 " in out
 
 
 def test_absolute_targets(daemon):
-    assert b'"live"' in raw_request(daemon, b"GET http://x/health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert b'"live"' in raw_request(daemon, b"GET http://localhost/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 
 
 def test_slow_requests_time_out():
     with Daemon("server.read_timeout_s=1", "server.idle_timeout_s=30") as d:
         began = time.monotonic()
-        assert raw_request(d, b"GET /health/live HTTP/1.1\r\nHos") == b""
-        assert raw_request(d, b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 50\r\n\r\n{") == b""
+        assert b" 408 " in raw_request(d, b"GET /health/live HTTP/1.1\r\nHos")
+        assert b" 408 " in raw_request(d, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
         assert time.monotonic() - began < 10
         assert httpx.get(d.url + "/health/ready").status_code == 200
 
@@ -400,13 +400,6 @@ def test_a_prompt_of_megabytes_is_refused_without_tokenizing_it(daemon):
     response = post(daemon, {"messages": [{"role": "user", "content": " " * 4_000_000}]})
     error = response.json()["error"]
     assert response.status_code == 400 and error["code"] == "context_length_exceeded" and "at least" in error["message"]
-
-
-def test_sighup_drains_like_sigterm():
-    import signal
-    with Daemon() as d:
-        d.process.send_signal(signal.SIGHUP)
-        assert d.wait() == 0
 
 
 def test_a_closed_log_does_not_end_the_daemon(daemon):

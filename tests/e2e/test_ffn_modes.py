@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
 NEURONS = 1024  # of a layer of tidepool
-EVERY_MODE = ("engine.ffn_also=dense,exact,sign", "engine.audit_interval=4", "server.admin=true")
+EVERY_MODE = ("engine.ffn_also=dense,exact,sign", "engine.audit_interval=4")
 
 
 def samples(daemon):
@@ -159,14 +159,14 @@ def test_a_side_car_serves(tmp_path):
     side_car, learn = tmp_path / "learnt.tcp", ["--text", ROOT / "tests/data/wizard_of_oz.txt", "--tokens", 1500]
     run("train-predictor", "tidepool", *learn, "--rank", 32, "--side-car", side_car)
     run("calibrate", "tidepool", *learn, "--kind", "threshold", "--side-car", side_car)
-    with Daemon(f"model.side_car={side_car}", "engine.ffn_also=lowrank,threshold", "engine.audit_interval=2", "server.admin=true") as d:
+    with Daemon(f"model.side_car={side_car}", "engine.ffn_also=lowrank,threshold", "engine.audit_interval=2") as d:
         plain = text(ask(d))
         assert text(ask(d, "threshold"))
         settle(d)
         assert not values(d, "predictor_neurons_total")  # thresholds are of the gate itself: nothing is predicted
         assert text(ask(d, "0:dense,1-:lowrank"))
         settle(d)
-        shown = httpx.get(d.url + "/admin/predictors").json()
+        shown = d.admin.get("/admin/predictors").json()
         assert shown["side_car"] == str(side_car) and shown["predictor_bytes"] == samples(d)[("memory_bytes", (("kind", "predictors"),))] > 0
         assert shown["layers"][0]["recall"] is None and all(0.3 < layer["recall"] <= 1 for layer in shown["layers"][1:])
         assert set(values(d, "predictor_neurons_total")) == set(range(1, len(shown["layers"])))
@@ -179,41 +179,41 @@ def test_a_side_car_serves(tmp_path):
 
 
 def test_admin_shows_and_freezes():
-    with Daemon("engine.ffn_mode=sign", "engine.audit_interval=1", "engine.controller_recall=0.9", "server.admin=true") as d:
-        url = d.url + "/admin/predictors"
-        fresh = httpx.get(url).json()
+    with Daemon("engine.ffn_mode=sign", "engine.audit_interval=1", "engine.controller_recall=0.9") as d:
+        url = "/admin/predictors"
+        fresh = d.admin.get(url).json()
         assert fresh["frozen"] is False and fresh["controller_recall"] == 0.9 and fresh["side_car"] is None
-        assert fresh["layers"][0]["recall"] is None and fresh["layers"][0]["bytes_saved_share"] is None
+        assert fresh["layers"][0]["recall"] is None and fresh["layers"][0]["audited_tokens"] == 0  # a warm-up decodes, and audits nothing
         ask(d, max_tokens=100)
         settle(d)
-        layers = httpx.get(url).json()["layers"]
+        layers = d.admin.get(url).json()["layers"]
         assert [layer["layer"] for layer in layers] == list(range(len(layers)))
         for layer in layers:
             assert layer["mode"] == "sign" and layer["tokens"] > 0 and layer["moves"] >= 0
             assert all(0 < layer[key] <= 1 for key in ("active_share", "predicted_share", "recall", "precision", "controller_recall"))
             assert 0 <= layer["missed_mass_share"] < 1 and layer["bytes_saved_share"] < 1
         assert values(d, "controller_shift") == {layer["layer"]: layer["shift"] for layer in layers}
-        assert httpx.post(url, json={"frozen": True}).json()["frozen"] is True
-        assert httpx.get(url).json()["frozen"] is True and samples(d)[("controller_frozen", ())] == 1
+        assert d.admin.post(url, json={"frozen": True}).json()["frozen"] is True
+        assert d.admin.get(url).json()["frozen"] is True and samples(d)[("controller_frozen", ())] == 1
         moves = values(d, "controller_moves_total")
         ask(d, max_tokens=100)
         settle(d)
         assert values(d, "controller_moves_total") == moves
-        assert httpx.post(url, json={"frozen": False}, headers={"origin": d.url}).json()["frozen"] is False
+        assert d.admin.post(url, json={"frozen": False}).json()["frozen"] is False
 
 
-def test_admin_refuses_other_origins_and_bad_bodies(every_mode):
-    url = every_mode.url + "/admin/predictors"
-    for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
-        assert httpx.post(url, json={"frozen": True}, headers={"origin": origin}).status_code == 403
-        assert httpx.get(url, headers={"origin": origin}).status_code == 403
+def test_admin_refuses_strangers_and_bad_bodies(every_mode):
+    for headers in ({}, {"origin": every_mode.url}, {"origin": "http://evil.example"}):  # the operator comes by the other socket
+        response = httpx.post(every_mode.url + "/admin/predictors", json={"frozen": True}, headers=headers)
+        assert response.status_code == (403 if "evil" in str(headers) else 404)
+    admin, url = every_mode.admin, "/admin/predictors"
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
-        assert httpx.post(url, content=b'{"frozen":true}', headers={"content-type": kind}).status_code == 415
+        assert admin.post(url, content=b'{"frozen":true}', headers={"content-type": kind}).status_code == 415
     for body in (b"", b"{", b"[]", b"{}", b'{"frozen":1}', b'{"frozen":null}', b'{"frozen":true,"thaw":1}'):
-        response = httpx.post(url, content=body, headers={"content-type": "application/json"})
+        response = admin.post(url, content=body, headers={"content-type": "application/json"})
         assert response.status_code == 400 and response.json()["error"]["message"], body
-    assert httpx.get(url).json()["frozen"] is False
-    assert httpx.put(url).status_code == 405
+    assert admin.get(url).json()["frozen"] is False
+    assert admin.put(url).status_code == 405
 
 
 @pytest.mark.parametrize("setting,words", [

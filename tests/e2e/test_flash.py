@@ -119,6 +119,7 @@ def test_the_daemon_streams_the_same_text_and_says_what_it_reads(tidepool):
             assert "neuron cache" in d.text()
             assert value(d, "engine_heartbeats_total") - before >= 30
             assert value(d, "flash_info", kind="neurons", bundle=f"{tidepool}.tcb", method="io_uring") + value(d, "flash_info", kind="neurons", bundle=f"{tidepool}.tcb", method="pread") == 1
+            wait_until(lambda: value(d, "flash_needed_neurons_total") > 0)  # published when the engine rests
             assert 0 < value(d, "flash_hit_neurons_total") < value(d, "flash_needed_neurons_total")
             for name in ("reads", "read_bytes", "wanted_bytes", "evictions", "manage_seconds", "arrive_seconds"):
                 assert value(d, f"flash_{name}_total") > 0, name
@@ -314,9 +315,12 @@ def test_bytes_that_changed_on_the_device(tidepool, tmp_path):
 
 def test_a_request_that_takes_too_long_ends_with_504(tidepool):
     with Daemon(f"model.path={tidepool}") as d:
-        answer = ask(d, max_tokens=500, x_thermocline={"timeout_s": 0.000001})
+        answer = ask(d, max_tokens=500, x_thermocline={"timeout_s": 0.000001})  # is over before it has a place
         assert answer.status_code == 504 and answer.json()["error"]["code"] == "timeout"
-        assert "did not end within" in answer.json()["error"]["message"]
-        assert value(d, "requests_failed_total", reason="deadline") == 1
+        assert "deadline" in answer.json()["error"]["message"]
+        assert value(d, "requests_rejected_total", reason="deadline") == 1
+        late = ask(d, max_tokens=500, logit_bias={"2": -100, "6": -100}, x_thermocline={"timeout_s": 0.03})
+        assert late.status_code == 504
+        assert value(d, "requests_rejected_total", reason="deadline") + value(d, "requests_failed_total", reason="deadline") == 2
         assert ask(d, x_thermocline={"timeout_s": -1}).status_code == 400
         assert ask(d).status_code == 200

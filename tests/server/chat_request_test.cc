@@ -112,9 +112,25 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
       {Body(R"("logit_bias":[1])"), "logit_bias"},
       {Body(R"("logit_bias":{"x":1})"), "logit_bias"},
       {Body(R"("logit_bias":{"1":1000})"), "logit_bias"},
-      {Body(R"("n":2)"), "n"},
+      {Body(R"("n":9)"), "n"},
       {Body(R"("n":0)"), "n"},
-      {Body(R"("logprobs":true)"), "logprobs"},
+      {Body(R"("n":1.5)"), "n"},
+      {Body(R"("logprobs":1)"), "logprobs"},
+      {Body(R"("logprobs":true,"top_logprobs":21)"), "top_logprobs"},
+      {Body(R"("logprobs":true,"top_logprobs":-1)"), "top_logprobs"},
+      {Body(R"("typical_p":1.01)"), "typical_p"},
+      {Body(R"("min_tokens":-1)"), "min_tokens"},
+      {Body(R"("min_tokens":9,"max_tokens":8)"), "min_tokens"},
+      {Body(R"("dry_base":0.5)"), "dry_base"},
+      {Body(R"("dry_multiplier":-1)"), "dry_multiplier"},
+      {Body(R"("dry_allowed_length":0)"), "dry_allowed_length"},
+      {Body(R"("dry_penalty_last_n":-2)"), "dry_penalty_last_n"},
+      {Body(R"("dry_sequence_breakers":[1])"), "dry_sequence_breakers"},
+      {Body(R"("stop_token_ids":[-1])"), "stop_token_ids"},
+      {Body(R"("stop_token_ids":3)"), "stop_token_ids"},
+      {Body(R"("ignore_eos":"yes")"), "ignore_eos"},
+      {Body(R"("priority":11)"), "priority"},
+      {Body(R"("return_progress":1)"), "return_progress"},
       {Body(R"("tools":[{}])"), "tools"},
       {Body(R"("functions":[])"), "functions"},
       {Body(R"("tool_choice":"required")"), "tool_choice"},
@@ -148,6 +164,36 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
     EXPECT_EQ(error.type, "invalid_request_error");
     EXPECT_FALSE(error.message.empty());
   }
+}
+
+TEST(ChatRequest, ReadsWhatControlsTheGeneration) {
+  const auto parsed = Parse(Body(
+      R"("n":3,"logprobs":true,"top_logprobs":20,"min_tokens":2.0,"max_tokens":9,"typical_p":0.9,"dry_multiplier":0.8,"dry_base":2,
+    "dry_allowed_length":3,"dry_penalty_last_n":64,"dry_sequence_breakers":["\n","*"],"stop_token_ids":[5,6.0],"ignore_eos":true,
+    "priority":-3,"return_progress":true,"stream":true)"));
+  const auto& r = std::get<ChatRequest>(parsed);
+  EXPECT_EQ(r.choices, 3);
+  EXPECT_EQ(r.request.logprobs, 20);
+  EXPECT_EQ(r.request.sampling.min_tokens, 2);
+  EXPECT_EQ(r.request.sampling.typical_p, 0.9);
+  EXPECT_EQ(r.request.sampling.dry_multiplier, 0.8);
+  EXPECT_EQ(r.request.sampling.dry_base, 2);
+  EXPECT_EQ(r.request.sampling.dry_allowed_length, 3);
+  EXPECT_EQ(r.request.sampling.dry_penalty_last_n, 64);
+  EXPECT_EQ(r.request.dry_breakers, (std::vector<std::string>{"\n", "*"}));
+  EXPECT_EQ(r.request.stop_tokens, (std::vector<int>{5, 6}));
+  EXPECT_TRUE(r.request.ignore_eos);
+  EXPECT_EQ(r.request.priority, -3);
+  EXPECT_TRUE(r.request.progress);
+  EXPECT_EQ(std::get<ChatRequest>(Parse(Body(R"("logprobs":true)"))).request.logprobs, 0);
+  EXPECT_EQ(std::get<ChatRequest>(Parse(Body(R"("logprobs":false)"))).request.logprobs, -1);
+  EXPECT_FALSE(std::get<ChatRequest>(Parse(Body(""))).request.dry_breakers.has_value());
+}
+
+TEST(ChatRequest, LoneSurrogatesAreRefusedPairsAreNot) {
+  EXPECT_TRUE(std::holds_alternative<ApiError>(Parse(Body(R"("user":"\ud83d")"))));
+  EXPECT_TRUE(std::holds_alternative<ApiError>(Parse(Body(R"("user":"\ude00\ud83d")"))));
+  EXPECT_TRUE(std::holds_alternative<ChatRequest>(Parse(Body(R"("user":"\ud83d\ude00")"))));
 }
 
 TEST(ApiError, WhatWasNotLoadedIsTheClientsToChange) {

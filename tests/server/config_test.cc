@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "engine/base/file.h"
+#include "server/live.h"
 #include "server/server_config.h"
 
 namespace thermocline::server {
@@ -34,6 +35,15 @@ TEST_F(ConfigTest, ReadsKeysAndOverrides) {
 TEST_F(ConfigTest, BytesMayHaveAUnit) {
   EXPECT_EQ(Load("memory:\n  budget_bytes: 8GiB\n")->memory_budget_bytes, std::int64_t{8} << 30);
   EXPECT_EQ(Load("memory:\n  budget_bytes: 4096\n")->memory_budget_bytes, 4096);
+}
+
+TEST_F(ConfigTest, BordersAreListsOfAscendingNumbers) {
+  EXPECT_EQ(Load("metrics:\n  buckets_inter_token: 0.001, 0.5,2\n")->metrics_buckets.inter_token,
+            (std::vector<double>{0.001, 0.5, 2}));
+  EXPECT_TRUE(Load("metrics:\n  buckets_tokens: \"\"\n")->metrics_buckets.tokens.empty());
+  for (const char* bad : {"1,1", "2,1", "0,1", "-1", "1,x", "1,,2", "1,inf", "nan"}) {
+    EXPECT_FALSE(Load("", {StrCat("metrics.buckets_request=", bad)}).ok()) << bad;
+  }
 }
 
 TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
@@ -90,7 +100,6 @@ TEST_F(ConfigTest, ReadsTheModesOfTheFeedForwardNetwork) {
   EXPECT_EQ(config->ffn.side_car, "a.tcp");
   EXPECT_EQ(config->ffn.sign_alpha, 1.02);
   EXPECT_EQ(config->ffn.audit_interval, 64);
-  EXPECT_FALSE(config->admin);
 }
 
 TEST_F(ConfigTest, ReadsWhatDraftsAreLike) {
@@ -112,10 +121,57 @@ TEST_F(ConfigTest, ReadsWhatDraftsAreLike) {
   EXPECT_EQ(Load("")->spec.mode, "auto");
 }
 
-TEST_F(ConfigTest, AdminRoutesStayOnTheLoopbackInterface) {
-  EXPECT_TRUE(Load("server:\n  admin: true\n  host: 127.0.0.1\n").ok());
-  EXPECT_FALSE(Load("server:\n  admin: true\n  host: 0.0.0.0\n").ok());
-  EXPECT_TRUE(Load("server:\n  host: 0.0.0.0\n").ok());
+TEST_F(ConfigTest, TheNetworkComesInWithKeysOnly) {
+  const auto live = [this](const std::string& yaml) { return MakeLive(*Load(yaml)); };
+  for (const char* host : {"127.0.0.1", "::1", "localhost", ""})
+    EXPECT_TRUE(live(StrCat("server:\n  host: \"", host, "\"\n")).ok()) << host;
+  EXPECT_FALSE(live("server:\n  host: 127.evil.example\n").ok());
+  const auto open = live("server:\n  host: 0.0.0.0\n");
+  ASSERT_FALSE(open.ok());
+  EXPECT_NE(open.status().message().find("server.api_keys_file"), std::string::npos);
+  std::ofstream(path_ + ".keys") << *ApiKeys::MakeLine("a", "0123456789abcdef") << "\n";
+  EXPECT_TRUE(live("server:\n  host: 0.0.0.0\n  api_keys_file: " + path_ + ".keys\n").ok());
+  std::filesystem::remove(path_ + ".keys");
+  EXPECT_TRUE(live("server:\n  host: 0.0.0.0\n  insecure: true\n").ok());
+  EXPECT_FALSE(live("server:\n  tls_certificate: cert.pem\n").ok());
+  EXPECT_FALSE(live("server:\n  api_keys_file: /nowhere\n").ok());
+}
+
+TEST_F(ConfigTest, AReloadTakesWhatItCanAndNamesTheRest) {
+  ServerConfig running = *Load("");
+  const auto fresh = Load(
+      "server:\n  body_bytes_max: 2048\n  port: 9000\nlog:\n  level: debug\nmodel:\n  path: "
+      "other\n");
+  EXPECT_EQ(TakeReloadable(*fresh, running),
+            (std::vector<std::string>{"model.path", "server.port"}));
+  EXPECT_EQ(running.body_bytes_max, 2048);
+  EXPECT_EQ(running.log_level, "debug");
+  EXPECT_EQ(running.port, 8080);
+  EXPECT_EQ(running.model_path, "tidepool");
+  EXPECT_TRUE(TakeReloadable(running, running).empty());
+}
+
+TEST_F(ConfigTest, ListsAreSplitAtCommas) {
+  EXPECT_EQ(SplitList(" a, b ,,c"), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_TRUE(SplitList(" , ").empty());
+}
+
+TEST_F(ConfigTest, HostsAndOriginsAreChecked) {
+  const auto live = [](const std::string& hosts, const std::string& origins) {
+    ServerConfig config;
+    config.allowed_hosts = hosts;
+    config.allowed_origins = origins;
+    return MakeLive(config);
+  };
+  const auto good = live("Example.org, [::2]", "https://Example.org, http://a:8080");
+  ASSERT_TRUE(good.ok()) << good.status().message();
+  EXPECT_EQ((*good)->allowed_hosts, (std::vector<std::string>{"example.org", "[::2]"}));
+  EXPECT_EQ((*good)->allowed_origins[0], "https://example.org");
+  EXPECT_FALSE((*good)->needs_keys());
+  for (const char* host : {"example.org:80", "http://example.org", "a/b"})
+    EXPECT_FALSE(live(host, "").ok()) << host;
+  for (const char* origin : {"example.org", "https://", "https://a/b", "://a", "null"})
+    EXPECT_FALSE(live("", origin).ok()) << origin;
 }
 
 TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {

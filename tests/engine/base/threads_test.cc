@@ -4,7 +4,6 @@
 #include <atomic>
 #include <thread>
 
-#include "engine/base/bounded_queue.h"
 #include "engine/base/worker_pool.h"
 
 namespace thermocline::base {
@@ -55,25 +54,6 @@ TEST(WorkerPool, ParkedWorkersWakeAgain) {
     pool.Run(8, [&](int, int) { ++total; });
   }
   EXPECT_EQ(total, 24);
-}
-
-TEST(BoundedQueue, FullAndClosedSayNo) {
-  BoundedQueue<int> queue(2);
-  EXPECT_TRUE(queue.TryPush(1));
-  EXPECT_TRUE(queue.TryPush(2));
-  EXPECT_FALSE(queue.TryPush(3));
-  EXPECT_EQ(queue.Pop(), 1);
-  queue.Close();
-  EXPECT_FALSE(queue.TryPush(4));
-  EXPECT_EQ(queue.Pop(), 2);
-  EXPECT_EQ(queue.Pop(), std::nullopt);
-}
-
-TEST(BoundedQueue, PopWaitsForAPush) {
-  BoundedQueue<int> queue(1);
-  std::thread producer([&] { EXPECT_TRUE(queue.TryPush(7)); });
-  EXPECT_EQ(queue.Pop(), 7);
-  producer.join();
 }
 
 }  // namespace

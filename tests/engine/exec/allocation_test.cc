@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -67,28 +68,28 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
                           .spec_mode = (*speculation)->mode(),
                           .spec_tokens = (*speculation)->tokens_max(),
                           .governor = governor,
-                          .model = **model,
                           .tokenizer = *(*model)->tokenizer});
   const auto run = [&](int max_tokens) {
     TokenChannel::Update update;
     TokenChannel::ReserveBuffers(update);
-    sched::Job job{.request = {.prompt = {1, 400, 500},
-                               .sampling = {},
-                               .max_tokens = max_tokens,
-                               .stop = {"zzzz"},
-                               .ffn_mode = request_mode,
-                               .ignore_eos = true},
-                   .channel = nullptr,
-                   .submitted = sched::SteadyClock::now()};
-    job.request.sampling.top_p = 0.9;
-    job.request.sampling.repetition_penalty = 1.1;
-    job.channel = std::make_shared<TokenChannel>([&] { job.channel->Take(update); });
-    Usage usage;
+    Request request;
+    request.prompt = {1, 400, 500};
+    request.max_tokens = max_tokens;
+    request.stop = {"zzzz"};
+    request.ffn_mode = request_mode;
+    request.ignore_eos = true;
+    request.sampling.top_p = 0.9;
+    request.sampling.repetition_penalty = 1.1;
+    std::shared_ptr<TokenChannel> channel;
+    channel = std::make_shared<TokenChannel>([&] { channel->Take(update); });
+    sched::Sequence sequence(
+        {.request = std::move(request), .channel = channel, .submitted = sched::SteadyClock::now()},
+        cache->pool(), cache->capacity(), *(*model)->tokenizer, *(*model)->ModesFor(request_mode));
     allocations = 0;
     counting = true;
-    loop.Run(job, usage);
+    EXPECT_EQ(loop.Run(sequence), sched::TurnEnd::kFinished);
     counting = false;
-    EXPECT_EQ(usage.completion_tokens, max_tokens);
+    EXPECT_EQ(sequence.usage.completion_tokens, max_tokens);
     return allocations.load();
   };
   run(10);
@@ -141,6 +142,32 @@ TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
   }
   ExpectNoAllocations({.modes = "exact", .also = "sign", .side_car = "", .audit_interval = 2},
                       "sign");
+}
+
+// With everything that looks back over the text, also over drafts that are refused.
+TEST(Sampler, AllocatesNothingPerToken) {
+  constexpr int kVocab = 500;
+  exec::Sampler sampler(kVocab, 400);
+  SamplingParams params{
+      .top_k = 200, .top_p = 0.9, .min_p = 0.01, .typical_p = 0.9, .logit_bias = {}};
+  params.dry_multiplier = 0.8;
+  params.dry_breakers = {7, 30};
+  params.min_tokens = 100;
+  params.end_tokens = {1, 2};
+  std::vector<float> logits(kVocab);
+  for (int i = 0; i < kVocab; ++i)
+    logits[static_cast<std::size_t>(i)] = std::sin(0.7F * static_cast<float>(i)) * 3;
+  sampler.Begin(params, std::vector<int>(100, 5));
+  allocations = 0;
+  counting = true;
+  for (int i = 0; i < 200; ++i) {
+    sampler.Accept(i % 9);
+    sampler.Compute(logits);
+    sampler.Retract();
+    sampler.Accept(sampler.Sample(logits, i));
+  }
+  counting = false;
+  EXPECT_EQ(allocations, 0);
 }
 
 // Also while neurons come from flash, are evicted and read ahead.

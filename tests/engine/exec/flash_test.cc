@@ -55,23 +55,24 @@ class FlashRequests : public testing::Test {
                             .sampler = *sampler_,
                             .decoder = decoder,
                             .governor = *governor_,
-                            .model = *model_,
                             .tokenizer = *model_->tokenizer,
                             .heartbeat = &heartbeat_});
     const auto now = sched::SteadyClock::now();
-    sched::Job job{.request = {.prompt = {1, 400, 500},
-                               .sampling = {.temperature = 0, .logit_bias = {}},
-                               .max_tokens = 20,
-                               .stop = {},
-                               .ffn_mode = "",
-                               .ignore_eos = true},
+    Request request;
+    request.prompt = {1, 400, 500};
+    request.sampling.temperature = 0;
+    request.max_tokens = 20;
+    request.ignore_eos = true;
+    sched::Job job{.request = std::move(request),
                    .channel = std::make_shared<TokenChannel>(std::function<void()>()),
                    .submitted = now};
     if (allowed.has_value()) job.request.deadline = now + *allowed;
-    Usage usage;
-    loop.Run(job, usage);
+    const auto channel = job.channel;
+    sched::Sequence sequence(std::move(job), cache_->pool(), cache_->capacity(), *model_->tokenizer,
+                             *model_->ModesFor(""));
+    EXPECT_EQ(loop.Run(sequence), sched::TurnEnd::kFinished);
     TokenChannel::Update update;
-    job.channel->Take(update);
+    channel->Take(update);
     return update;
   }
 

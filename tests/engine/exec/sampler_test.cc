@@ -121,7 +121,13 @@ TEST(Sampler, ParametersOutOfRangeAreNamed) {
   for (const SamplingParams& bad : {SamplingParams{.temperature = -1, .logit_bias = {}},
                                     SamplingParams{.temperature = std::nan(""), .logit_bias = {}},
                                     SamplingParams{.top_p = 1.5, .logit_bias = {}},
-                                    SamplingParams{.presence_penalty = 3, .logit_bias = {}}}) {
+                                    SamplingParams{.typical_p = -0.1, .logit_bias = {}},
+                                    SamplingParams{.presence_penalty = 3, .logit_bias = {}},
+                                    SamplingParams{.dry_multiplier = -1, .logit_bias = {}},
+                                    SamplingParams{.dry_base = 0.5, .logit_bias = {}},
+                                    SamplingParams{.dry_allowed_length = 0, .logit_bias = {}},
+                                    SamplingParams{.dry_penalty_last_n = -2, .logit_bias = {}},
+                                    SamplingParams{.min_tokens = -1, .logit_bias = {}}}) {
     EXPECT_EQ(ValidateSampling(bad).code(), StatusCode::kInvalidArgument);
   }
 }

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/model/model_file.h"
 #include "engine/text/detokenizer.h"
+#include "engine/text/dry_breakers.h"
 
 namespace thermocline::text {
 namespace {
@@ -44,6 +47,19 @@ TEST_F(TidepoolTokenizer, ProtectedTextNeverBecomesAControlToken) {
     for (std::size_t i = 1; i + 1 < tokens.size(); ++i) EXPECT_GT(tokens[i], 6) << text;
     EXPECT_EQ(tokenizer_->Decode(std::vector<int>(tokens.begin() + 1, tokens.end() - 1)), text);
   }
+}
+
+TEST_F(TidepoolTokenizer, DryBreakersAreTheTokensThatContainTheStrings) {
+  const auto breakers = DryBreakerTokens(*tokenizer_, kDryBreakersDefault);
+  ASSERT_TRUE(std::is_sorted(breakers.begin(), breakers.end()));
+  for (int token = 0; token < tokenizer_->vocabulary().size(); ++token) {
+    const bool breaks =
+        tokenizer_->TokenBytes(token, true).find_first_of("\n:\"*") != std::string::npos;
+    EXPECT_EQ(std::binary_search(breakers.begin(), breakers.end(), token), breaks) << token;
+  }
+  EXPECT_GE(breakers.size(), 4u);  // every byte is a token
+  EXPECT_EQ(DryBreakerTokens(*tokenizer_, {"<|end|>"}), std::vector<int>{6});
+  EXPECT_TRUE(DryBreakerTokens(*tokenizer_, {"", "no token has this"}).empty());
 }
 
 TEST_F(TidepoolTokenizer, StreamingNeverEmitsPartOfACharacter) {

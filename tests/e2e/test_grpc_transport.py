@@ -1,0 +1,199 @@
+"""The gRPC interface around its methods: health, reflection, TLS, keys, Unix socket, slow readers, addresses."""
+import errno
+import hashlib
+import os
+import socket
+import stat
+import subprocess
+import threading
+
+import grpc
+import pytest
+from conftest import BIN, Daemon, wait_until
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_client import SERVICE, channel, chat, idle, metric, pb, read, refusal, stubs
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+ANY_PORT = "grpc.address=127.0.0.1:0"
+
+
+def count(stub, **kwargs):
+    return stub.CountTokens(pb.CountTokensRequest(text="owl"), timeout=20, **kwargs).prompt_tokens
+
+
+def test_health_from_loading_to_drain(smollm):
+    with Daemon(ANY_PORT, f"model.path={smollm}", "model.verify=true", wait=False) as d:
+        wait_until(lambda: d.grpc_port is not None)
+        with channel(d) as c:
+            health, stub = health_pb2_grpc.HealthStub(c), stubs.InferenceStub(c)
+            seen = {name: [] for name in ("", SERVICE)}
+
+            def watch(name):
+                try:
+                    for answer in health.Watch(health_pb2.HealthCheckRequest(service=name)):
+                        seen[name].append(answer.status)
+                except grpc.RpcError:
+                    pass  # the daemon ends
+
+            for name in seen:
+                threading.Thread(target=watch, args=(name,), daemon=True).start()
+            loading = refusal(stub.Generate, chat("Hello"))
+            assert (loading.code, loading.reason) == (grpc.StatusCode.UNAVAILABLE, "LOADING") and loading.retry_s >= 1
+            assert stub.GetStats(pb.GetStatsRequest()).state == pb.STATE_LOADING
+            assert refusal(stub.GetModel, pb.GetModelRequest()).reason == "LOADING"
+            assert d.ready.wait(60)
+            for name in seen:
+                wait_until(lambda: seen[name] == [NOT_SERVING, SERVING])
+                assert health.Check(health_pb2.HealthCheckRequest(service=name)).status == SERVING
+            assert refusal(health.Check, health_pb2.HealthCheckRequest(service="other")).code == grpc.StatusCode.NOT_FOUND
+            call = stub.Generate(chat("Count.", stop=pb.Stop(ignore_eos=True, max_tokens=300)))
+            next(call)
+            d.terminate()  # while an answer runs
+            for name in seen:
+                wait_until(lambda: seen[name] == [NOT_SERVING, SERVING, NOT_SERVING])
+            assert read(call).finished[0].usage.completion_tokens == 300
+            assert d.wait() == 0, d.text()  # though the watchers never leave
+
+
+def test_reflection():
+    with Daemon(ANY_PORT) as d, channel(d) as c:
+        database = ProtoReflectionDescriptorDatabase(c)
+        assert {SERVICE, "grpc.health.v1.Health"} <= set(database.get_services())
+        service = DescriptorPool(database).FindServiceByName(SERVICE)
+        assert [m.name for m in service.methods] == ["Generate", "Tokenize", "Detokenize", "CountTokens", "GetModel", "GetStats", "Cancel"]
+        assert service.methods_by_name["Generate"].input_type.fields_by_name["sampling"].message_type.fields_by_name["temperature"].has_presence
+    with Daemon(ANY_PORT, "grpc.reflection=false") as d, channel(d) as c:
+        assert refusal(ProtoReflectionDescriptorDatabase(c).get_services).code == grpc.StatusCode.UNIMPLEMENTED
+        assert count(stubs.InferenceStub(c)) > 0
+
+
+def key_line(name, key, extra=""):
+    return f"{name}:{hashlib.sha256(key.encode()).hexdigest()}{extra}\n"
+
+
+ADA, BOB, ROOT_KEY = "ada-key-0123456789abcdef", "bob-key-0123456789abcdef", "root-key-0123456789abcdef"
+
+
+def bearer(key):
+    return [("authorization", "Bearer " + key)]
+
+
+def test_keys(tmp_path, smollm):
+    keys = tmp_path / "keys"
+    keys.write_text(key_line("ada", ADA) + key_line("bob", BOB) + key_line("root", ROOT_KEY, ":admin"))
+    keys.chmod(0o600)
+    with Daemon(ANY_PORT, f"model.path={smollm}", f"server.api_keys_file={keys}") as d, channel(d) as c:
+        stub, code = stubs.InferenceStub(c), grpc.StatusCode
+        requests = {"Generate": chat("x"), "Tokenize": pb.TokenizeRequest(text="x"), "Detokenize": pb.DetokenizeRequest(), "CountTokens": pb.CountTokensRequest(text="x"),
+                    "GetModel": pb.GetModelRequest(), "GetStats": pb.GetStatsRequest(), "Cancel": pb.CancelRequest(request_id="x")}
+        assert set(requests) == {m.name for m in pb.DESCRIPTOR.services_by_name["Inference"].methods}
+        for name, request in requests.items():
+            for metadata in ([], bearer("wrong-key-0123456789abcd"), [("authorization", ADA)], bearer("")):
+                error = refusal(getattr(stub, name), request, metadata=metadata)
+                assert (error.code, error.reason) == (code.UNAUTHENTICATED, "INVALID_API_KEY"), name
+        assert count(stub, metadata=bearer(ADA)) > 0
+        # Health needs no key: probes have none.
+        assert health_pb2_grpc.HealthStub(c).Check(health_pb2.HealthCheckRequest()).status == SERVING
+        # One's own generations, or everybody's for an administrator.
+        for other, may in ((BOB, False), (ADA, True), (ROOT_KEY, True)):
+            call = stub.Generate(chat("Write an essay.", request_id="ada-1", stop=pb.Stop(ignore_eos=True)), metadata=bearer(ADA))
+            next(call)
+            cancel = lambda: stub.Cancel(pb.CancelRequest(request_id="ada-1"), metadata=bearer(other))
+            if may:
+                cancel()
+                assert refusal(lambda: call).code != code.OK
+            else:
+                assert refusal(cancel).code == code.NOT_FOUND and call.is_active()
+                call.cancel()
+                wait_until(lambda: stub.GetStats(pb.GetStatsRequest(), metadata=bearer(ADA)).queue.running == 0)
+        assert ADA not in d.text() and ADA[-4:] not in d.text()
+
+
+def certificate(folder, name):
+    """A new self-signed pair in place of the old one, changed as one: a folder behind a link."""
+    made = folder / name
+    made.mkdir()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1",
+                    "-keyout", str(made / "key.pem"), "-out", str(made / "cert.pem")], check=True, capture_output=True)
+    link = folder / "link"
+    link.symlink_to(made)
+    os.replace(link, folder / "now")
+    return (made / "cert.pem").read_bytes()
+
+
+def test_tls_and_new_certificates(tmp_path):
+    first = certificate(tmp_path, "first")
+    now = tmp_path / "now"
+    settings = [ANY_PORT, f"server.tls_certificate={now / 'cert.pem'}", f"server.tls_key={now / 'key.pem'}"]
+
+    def works(d, root):
+        credentials = grpc.ssl_channel_credentials(root)
+        with grpc.secure_channel(f"127.0.0.1:{d.grpc_port}", credentials) as c:
+            try:
+                return count(stubs.InferenceStub(c)) > 0
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.UNAVAILABLE
+                return False
+
+    with Daemon(*settings) as d:
+        assert works(d, first)
+        with channel(d) as c:  # without TLS
+            assert refusal(stubs.InferenceStub(c).CountTokens, pb.CountTokensRequest(text="owl"), timeout=5).code == grpc.StatusCode.UNAVAILABLE
+        second = certificate(tmp_path, "second")
+        wait_until(lambda: works(d, second))
+        assert not works(d, first)
+
+
+def test_unix_socket(tmp_path):
+    path = tmp_path / "grpc.socket"
+    with Daemon(f"grpc.address=unix:{path}") as d:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        with grpc.insecure_channel(f"unix:{path}") as c:
+            assert read(stubs.InferenceStub(c).Generate(chat("Tell me a story about an owl.", stop=pb.Stop(max_tokens=5)))).text
+        second = subprocess.run([BIN / "thermoclined", "--set", "server.port=0", "--set", f"grpc.address=unix:{path}"], capture_output=True, timeout=30)
+        assert second.returncode == 1 and b"grpc.address" in second.stderr
+        with grpc.insecure_channel(f"unix:{path}") as c:
+            assert count(stubs.InferenceStub(c)) > 0
+    with socket.socket(socket.AF_UNIX) as left:  # as a daemon that was killed leaves it
+        left.bind(str(path))
+    with Daemon(f"grpc.address=unix:{path}"), grpc.insecure_channel(f"unix:{path}") as c:
+        assert count(stubs.InferenceStub(c)) > 0
+
+
+@pytest.mark.parametrize("address", ["50051", "localhost:", "127.0.0.1:65536", "127.0.0.1:-1", "unix:", "unix:/" + "x" * 107, ":50051", "192.0.2.1:50051", "0.0.0.0:50051"])
+def test_bad_addresses(address):
+    result = subprocess.run([BIN / "thermoclined", "--set", "server.port=0", "--set", f"grpc.address={address}"], capture_output=True, timeout=30)
+    assert result.returncode == 78 and b"grpc.address" in result.stderr
+
+
+def test_a_port_that_is_taken(tmp_path):
+    """Not a fault of the configuration: systemd is told and starts the daemon again, until the port is free."""
+    with Daemon(ANY_PORT) as d, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(5)
+        result = subprocess.run([BIN / "thermoclined", "--set", "server.port=0", "--set", f"grpc.address=127.0.0.1:{d.grpc_port}"],
+                                env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}, capture_output=True, timeout=30)
+        assert result.returncode == 1 and b"grpc.address" in result.stderr
+        said = dict(line.split("=", 1) for line in systemd.recv(65536).decode().splitlines())
+        assert said["ERRNO"] == str(errno.EADDRNOTAVAIL) and "grpc.address" in said["STATUS"]
+
+
+def test_off_by_default():
+    with Daemon() as d:
+        assert d.grpc_port is None and "gRPC" not in d.text()
+
+
+def test_a_client_that_never_reads_is_cut_off(smollm):
+    with Daemon(ANY_PORT, f"model.path={smollm}", "server.write_timeout_s=1") as d:
+        # Windows that take little: what the daemon writes soon waits.
+        small = {"grpc.http2.bdp_probe": 0, "grpc.http2.lookahead_bytes": 1024}
+        with channel(d, **small) as idle_channel, channel(d) as c:
+            call = stubs.InferenceStub(idle_channel).Generate(chat("Write a very long essay.", n=8, stop=pb.Stop(ignore_eos=True), response=pb.ResponseOptions(logprobs=True, top_logprobs=20)))
+            next(call)
+            other = stubs.InferenceStub(c)
+            assert read(other.Generate(chat("Hello", stop=pb.Stop(max_tokens=3)))).text  # others go on
+            wait_until(lambda: metric(d, "requests_cancelled_total", cause="slow_reader") > 0, 60)
+            wait_until(lambda: idle(d))
+            assert refusal(lambda: call).code == grpc.StatusCode.CANCELLED

@@ -1,0 +1,239 @@
+"""Many clients: those that wait, those that leave, those that read slowly, and one that asks beside three that write."""
+import contextlib
+import hashlib
+import json
+import os
+import random
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+from conftest import Daemon, wait_until
+from test_daemon import metrics, value
+
+STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
+
+
+def stream(daemon, receive_buffer=None, host="127.0.0.1", **fields):
+    """A socket on which an answer streams; nothing of it is read yet."""
+    body = json.dumps({"messages": STORY, "stream": True, "temperature": 1, **fields}).encode()
+    s = socket.socket()
+    if receive_buffer:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    s.settimeout(60)
+    s.connect((host, daemon.port))
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return s
+
+
+def drop(response):
+    """Reads an answer to its end, whatever that is."""
+    with contextlib.suppress(httpx.HTTPError, httpx.StreamError):
+        for _ in response.iter_raw():
+            pass
+
+
+def memory(daemon):
+    """Resident bytes of the daemon that are its own."""
+    for line in open(f"/proc/{daemon.process.pid}/status"):
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no RssAnon")
+
+
+def http_seconds(daemon):
+    """Processor time of the threads that serve connections: the engine's is its own."""
+    total = 0
+    for task in os.listdir(f"/proc/{daemon.process.pid}/task"):
+        name, fields = open(f"/proc/{daemon.process.pid}/task/{task}/stat").read().split("(", 1)[1].rsplit(")", 1)
+        if name.startswith("http"):
+            total += (int(fields.split()[11]) + int(fields.split()[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def http_share(daemon, seconds):
+    cpu, began = http_seconds(daemon), time.monotonic()
+    time.sleep(seconds)
+    return (http_seconds(daemon) - cpu) / (time.monotonic() - began)
+
+
+def nothing_is_left(daemon):
+    """No request is queued or begun, and only the prefix cache has keys and values."""
+    status = daemon.admin.get("/v1/status").json()
+    assert status["running"] == 0 and status["waiting"] == 0
+    assert value(daemon, "queue_prefill_tokens") == 0
+    used = value(daemon, "kv_cache_usage_ratio") * value(daemon, "memory_bytes", kind="kv")
+    assert used == pytest.approx(value(daemon, "memory_bytes", kind="prefix_cache"), rel=1e-6)
+
+
+def test_a_thousand_idle_streams_are_cheap(smollm):
+    """One answer, not streamed, holds the only place; a thousand streams wait behind it."""
+    clients = 1000
+    with Daemon(f"model.path={smollm}", "engine.sequences_max=1", f"engine.queue_capacity={clients + 10}", f"server.connections_max={clients + 50}",
+                "server.connections_per_address_max=0", "engine.queue_prefill_tokens=0", "log.access=false", "spec.mode=off") as d:
+        blocker = stream(d, stream=False, n=4, ignore_eos=True)
+        wait_until(lambda: value(d, "num_requests_running") == 1)
+        alone = http_share(d, 5)
+        before = memory(d)
+        streams = [stream(d, receive_buffer=4096) for _ in range(clients)]
+        wait_until(lambda: value(d, "num_requests_waiting") == clients + 3, 60)
+        share = http_share(d, 20) - alone  # a comment keeps each alive every 15 s
+        cost = memory(d) - before
+        assert b"keep-alive" in streams[-1].recv(4096)
+        print(f"\n{clients} idle streams: {cost / 1e6:.1f} MB, {share:.2%} of a processor")
+        assert cost <= 64e6
+        assert share <= 0.01
+        for s in [blocker, *streams]:
+            s.close()
+        wait_until(lambda: value(d, "num_requests_waiting") == 0 and value(d, "num_requests_running") == 0, 60)
+        nothing_is_left(d)
+
+
+def leave_at_random(daemon, generator, failures):
+    try:
+        phase = generator.choice(["at once", "queued", "reading", "late", "in the middle of the request", "takes all"])
+        content = "owl " * generator.choice([1, 50, 1500])
+        if phase == "in the middle of the request":
+            s = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+            s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{\"mess")
+            time.sleep(generator.random() * 0.1)
+            return s.close()
+        s = stream(daemon, messages=[{"role": "user", "content": content}], stream=generator.random() < 0.8,
+                   max_tokens=generator.choice([1, 20, 200]), n=generator.choice([1, 1, 3]))
+        if phase == "queued":
+            time.sleep(generator.random() * 0.5)
+        elif phase == "reading":
+            s.recv(1)
+        elif phase == "late":
+            s.recv(1)
+            time.sleep(generator.random() * 2)
+        elif phase == "takes all":
+            s.settimeout(1)
+            try:
+                while s.recv(65536):
+                    pass
+            except TimeoutError:
+                pass
+        if generator.random() < 0.3:  # a reset instead of an end
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        s.close()
+    except OSError as error:
+        failures.append(error)
+
+
+def test_clients_that_leave_at_any_moment_leave_nothing(smollm):
+    with Daemon(f"model.path={smollm}", "engine.queue_capacity=200", "server.connections_per_address_max=0", "engine.context_length=2048") as d:
+        failures = []
+        threads = [threading.Thread(target=leave_at_random, args=(d, random.Random(i), failures)) for i in range(100)]
+        for t in threads:
+            t.start()
+            time.sleep(0.01)
+        for t in threads:
+            t.join()
+        assert not failures
+        wait_until(lambda: value(d, "num_requests_running") == 0 and value(d, "num_requests_waiting") == 0, 60)
+        nothing_is_left(d)
+        counted = metrics(d)
+        cancelled = sum(v for (name, _), v in counted.items() if name == "thermocline_requests_cancelled_total")
+        assert cancelled == value(d, "cancel_latency_seconds_count") > 20
+        phases = {dict(labels)["phase"] for (name, labels), v in counted.items() if name == "thermocline_requests_cancelled_total" and v}
+        assert "decode" in phases and len(phases) >= 2
+        # A cancelled request ends within the step that computes; with other work on the machine that is seldom long.
+        within = value(d, "cancel_latency_seconds_bucket", le="1")
+        assert within >= 0.9 * cancelled
+        wait_until(lambda: d.admin.get("/v1/status").json()["running"] == 0)
+        assert len(os.listdir(f"/proc/{d.process.pid}/fd")) < 60
+
+
+def test_a_short_chat_beside_three_long_ones(smollm):
+    quantum = 16
+    with Daemon(f"model.path={smollm}", f"engine.quantum_tokens={quantum}", "spec.mode=off") as d:
+        longs = [stream(d, max_tokens=2000, logit_bias={"2": -100}) for _ in range(3)]
+        for s in longs:
+            s.recv(65536)
+        generated = lambda: sum(r["completion_tokens"] for r in d.admin.get("/admin/requests").json()["requests"])
+        wait_until(lambda: d.admin.get("/v1/status").json()["running"] == 3)
+        before = generated()
+        short = stream(d, max_tokens=4, messages=[{"role": "user", "content": "Hello"}])
+        data = b""
+        while b'"content":"' not in data.replace(b'"content":""', b""):
+            piece = short.recv(65536)
+            assert piece
+            data += piece
+        others = generated() - before
+        print(f"\nthree long answers got {others} tokens before the short one's first")
+        for s in longs:
+            assert s.recv(65536)
+            s.close()
+        # Two turns, and what the clients' own clocks add before and after.
+        assert others <= 3 * quantum
+
+
+def test_a_slow_reader_does_not_hold_others_and_is_given_up(smollm):
+    with Daemon(f"model.path={smollm}", "engine.reader_buffer_tokens=16", "engine.reader_timeout_s=3", "spec.mode=off",
+                "engine.context_length=8192", "server.write_timeout_s=3600") as d:
+        slow = stream(d, receive_buffer=4096, logit_bias={"2": -100})
+        wait_until(lambda: value(d, "num_requests_paused") == 1, 120)
+        quick = stream(d, max_tokens=5)
+        data = b""
+        while b"[DONE]" not in data:
+            data += quick.recv(65536)
+        wait_until(lambda: value(d, "requests_cancelled_total", cause="slow_reader", phase="decode") == 1, 30)
+        wait_until(lambda: value(d, "num_requests_running") == 0)
+        nothing_is_left(d)
+        slow.close()
+
+
+@pytest.mark.parametrize("key", ["alone", "with two others"])
+def test_cancel_by_id_ends_the_stream_with_an_error(smollm, key):
+    with Daemon(f"model.path={smollm}") as d:
+        others = [stream(d, max_tokens=300) for _ in range(2)] if key != "alone" else []
+        s = stream(d, logit_bias={"2": -100})
+        wait_until(lambda: len(d.admin.get("/admin/requests").json()["requests"]) == 1 + len(others))
+        data = s.recv(65536)
+        request = [line for line in data.decode().split("\r\n") if line.lower().startswith("x-request-id")][0].split(": ")[1]
+        assert d.admin.post("/admin/cancel", json={"id": request}).status_code == 200
+        while piece := s.recv(65536):
+            data += piece
+        assert b'data: {"error"' in data and b"[DONE]" not in data
+        assert d.admin.post("/admin/cancel", json={"id": request}).status_code == 404
+        for other in others:
+            other.close()
+
+
+def test_keys_share_alike_however_much_each_asks(smollm, tmp_path):
+    """One key floods with six long answers; another that asks once gets as much as all of them together."""
+    names = {"flood": "the-key-of-the-many-01", "single": "the-key-of-only-one-01"}
+    keys = tmp_path / "keys"
+    keys.write_text("".join(f"{name}:{hashlib.sha256(key.encode()).hexdigest()}\n" for name, key in names.items()))
+    keys.chmod(0o600)
+    endless = {"messages": STORY, "stream": True, "temperature": 1, "logit_bias": {"2": -100}, "max_tokens": 1000}
+    with Daemon(f"model.path={smollm}", f"server.api_keys_file={keys}", "engine.quantum_tokens=8", "spec.mode=off") as d:
+        def had():
+            tokens = {name: [] for name in names}
+            for request in d.admin.get("/admin/requests").json()["requests"]:
+                tokens[request["tenant"]].append(request["completion_tokens"])
+            return tokens
+
+        with contextlib.ExitStack() as open_streams:
+            def ask(name):
+                client = open_streams.enter_context(httpx.Client(headers={"authorization": f"Bearer {names[name]}"}, timeout=120))
+                response = open_streams.enter_context(client.stream("POST", d.url + "/v1/chat/completions", json=endless))
+                assert response.status_code == 200
+                threading.Thread(target=drop, args=(response,), daemon=True).start()
+
+            for _ in range(6):
+                ask("flood")
+            wait_until(lambda: len(had()["flood"]) == 6 and min(had()["flood"]) > 0, 60)
+            ask("single")
+            wait_until(lambda: sum(had()["single"]) > 0, 60)
+            before = had()
+            wait_until(lambda: sum(had()["single"]) >= sum(before["single"]) + 80, 120)
+            after = had()
+            assert len(after["flood"]) == 6, "the flood has ended: its answers were too short"
+            got = {name: sum(after[name]) - sum(before[name]) for name in names}
+            assert 0.6 < got["single"] / got["flood"] < 1.6, got
+            d.process.kill()  # else the daemon would write all of it
+            d.wait()

@@ -1,0 +1,64 @@
+#include "server/openai/completion_request.h"
+
+#include <gtest/gtest.h>
+
+namespace thermocline::openai {
+namespace {
+
+auto Parse(const std::string& body) { return ParseCompletionRequest(body, {}); }
+auto Prompts(const std::string& json) {
+  return std::get<CompletionRequest>(Parse(R"({"prompt":)" + json + "}")).prompts;
+}
+
+TEST(CompletionRequest, PromptsAreTextsOrTokensOrListsOfEither) {
+  using Ids = std::vector<int>;
+  EXPECT_EQ(Prompts(R"("a")"), std::vector<Prompt>{"a"});
+  EXPECT_EQ(Prompts(R"("")"), std::vector<Prompt>{""});
+  EXPECT_EQ(Prompts("[1,2.0]"), (std::vector<Prompt>{Ids{1, 2}}));
+  EXPECT_EQ(Prompts(R"(["a","b"])"), (std::vector<Prompt>{"a", "b"}));
+  EXPECT_EQ(Prompts(R"([[1],"b",[2,3]])"), (std::vector<Prompt>{Ids{1}, "b", Ids{2, 3}}));
+}
+
+TEST(CompletionRequest, EchoAndLogprobs) {
+  const auto plain = std::get<CompletionRequest>(Parse(R"({"prompt":"a","logprobs":5,"n":2})"));
+  EXPECT_EQ(plain.request.logprobs, 5);
+  EXPECT_FALSE(plain.request.prompt_logprobs);
+  EXPECT_EQ(plain.choices, 2);
+  const auto scored = std::get<CompletionRequest>(
+      Parse(R"({"prompt":"a","echo":true,"logprobs":0,"max_tokens":0,"suffix":null,"best_of":1})"));
+  EXPECT_TRUE(scored.echo && scored.request.prompt_logprobs && scored.request.prompt_only);
+  EXPECT_EQ(std::get<CompletionRequest>(Parse(R"({"prompt":"a"})")).request.logprobs, -1);
+}
+
+TEST(CompletionRequest, BadInputIsA400ThatNamesTheField) {
+  std::string prompts = "[";
+  for (int i = 0; i < 65; ++i) prompts += i == 0 ? "\"a\"" : ",\"a\"";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{}", "prompt"},
+      {R"({"prompt":null})", "prompt"},
+      {R"({"prompt":[]})", "prompt"},
+      {R"({"prompt":[[]]})", "prompt"},
+      {R"({"prompt":[-1]})", "prompt"},
+      {R"({"prompt":[1.5]})", "prompt"},
+      {R"({"prompt":[99999999999]})", "prompt"},
+      {R"({"prompt":[1,"a"]})", "prompt"},
+      {R"({"prompt":{"a":1}})", "prompt"},
+      {R"({"prompt":)" + prompts + "]}", "prompt"},
+      {R"({"prompt":["a","a","a","a","a","a","a","a","a"],"n":8})", "n"},
+      {R"({"prompt":"a","suffix":"b"})", "suffix"},
+      {R"({"prompt":"a","best_of":2})", "best_of"},
+      {R"({"prompt":"a","logprobs":6})", "logprobs"},
+      {R"({"prompt":"a","logprobs":true})", "logprobs"},
+      {R"({"prompt":"a","echo":1})", "echo"},
+      {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
+      {R"({"prompt":"a","max_tokens":-1})", "max_tokens"}};
+  for (const auto& [body, param] : cases) {
+    const auto parsed = Parse(body);
+    ASSERT_TRUE(std::holds_alternative<ApiError>(parsed)) << body;
+    EXPECT_EQ(std::get<ApiError>(parsed).http_status, 400) << body;
+    EXPECT_EQ(std::get<ApiError>(parsed).param, param) << body;
+  }
+}
+
+}  // namespace
+}  // namespace thermocline::openai

@@ -1,0 +1,120 @@
+// The table of metrics: names that Prometheus and its linter take, and one page of documentation.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "engine/base/file.h"
+#include "server/metrics/metric_set.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/metrics_page.h"
+#include "server/metrics/table.h"
+
+namespace thermocline::server {
+namespace {
+
+TEST(MetricTable, NamesFollowTheConventions) {
+  std::set<std::string> names;
+  for (const MetricInfo& info : MetricTable()) {
+    const std::string name = info.name;
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), std::string::npos)
+        << name;
+    EXPECT_EQ(name.ends_with("_total"), info.type == MetricType::kCounter) << name;
+    EXPECT_EQ(info.ladder != Ladder::kNone, info.type == MetricType::kHistogram) << name;
+    EXPECT_FALSE(std::string_view(info.help).empty() || std::string_view(info.unit).empty())
+        << name;
+    if (std::string_view(info.unit) == "seconds" || std::string_view(info.unit) == "bytes") {
+      EXPECT_NE(("_" + name + "_").find("_" + std::string(info.unit) + "_"), std::string::npos)
+          << name << " does not say its unit";
+    }
+  }
+}
+
+TEST(MetricTable, ThePageIsTheOneInTheRepository) {
+  const auto page = base::ReadFileToString(SOURCE_DIR "/docs/metrics.md");
+  ASSERT_TRUE(page.ok());
+  EXPECT_EQ(*page, MetricsPage()) << "thermoclined --metrics-doc > docs/metrics.md";
+}
+
+TEST(MetricTable, LaddersAscendAndCanBeReplaced) {
+  for (const Ladder ladder : {Ladder::kFirstToken, Ladder::kInterToken, Ladder::kRequest,
+                              Ladder::kTokens, Ladder::kTokenize}) {
+    const auto borders = BordersOf(ladder, {});
+    EXPECT_TRUE(std::is_sorted(borders.begin(), borders.end()));
+  }
+  EXPECT_EQ(BordersOf(Ladder::kInterToken, {}).front(), 0.001);
+  EXPECT_EQ(BordersOf(Ladder::kInterToken, {.inter_token = {1, 2}}), (std::vector<double>{1, 2}));
+  Metrics metrics("t_", {.inter_token = {0.25}});
+  metrics.InterToken(0.2);
+  const std::string text = metrics.Expose(ServiceState::kLoading, nullptr, "m");
+  EXPECT_NE(text.find("t_inter_token_latency_seconds_bucket{le=\"0.25\"} 1\n"), std::string::npos);
+  EXPECT_EQ(text.find("t_inter_token_latency_seconds_bucket{le=\"0.001\"}"), std::string::npos);
+}
+
+TEST(MetricSet, CountersNeverGoBack) {
+  MetricSet set("t_", {});
+  set.CatchUp("preemptions_total", 5);
+  set.CatchUp("preemptions_total", 3);
+  EXPECT_NE(set.Serialize().find("\nt_preemptions_total 5\n"), std::string::npos);
+  set.CatchUp("preemptions_total", 6);
+  EXPECT_NE(set.Serialize().find("\nt_preemptions_total 6\n"), std::string::npos);
+}
+
+TEST(MetricSet, AnInfoHasOneSeries) {
+  MetricSet set("t_", {});
+  set.SetInfo("device_info", {{"device", "a"}, {"fallback", ""}});
+  set.SetInfo("device_info", {{"device", "b"}, {"fallback", ""}});
+  const std::string text = set.Serialize();
+  EXPECT_EQ(text.find("device=\"a\""), std::string::npos);
+  EXPECT_NE(text.find("device=\"b\""), std::string::npos);
+}
+
+TEST(MetricSetDeathTest, WhatIsNotInTheTableIsNotRegistered) {
+  MetricSet set("t_", {});
+  EXPECT_DEATH(set.Count("no_such_total"), "CHECK failed");
+  EXPECT_DEATH(set.Count("state", {{"state", "ready"}}), "CHECK failed");      // a gauge
+  EXPECT_DEATH(set.Count("requests_total", {{"api", "/"}}), "CHECK failed");   // a label short
+  EXPECT_DEATH(set.Count("preemptions_total", {{"a", "b"}}), "CHECK failed");  // one too many
+}
+
+// A daemon whose every part is used exposes the whole table.
+TEST(Metrics, EverythingInTheTableCanBeExposed) {
+  Metrics metrics("t_");
+  metrics.RequestEnded("/metrics", 200);
+  metrics.RequestRejected("queue_full");
+  metrics.RequestCancelled(Phase::kDecode, CancelCause::kApi, 0.001);
+  metrics.RequestFailed(StatusCode::kUnavailable);
+  metrics.RequestFinished(FinishReason::kStop, {.prompt_tokens = 3, .completion_tokens = 2}, 0.1);
+  metrics.Tokenized(0.001);
+  EngineStats stats;
+  stats.kv_bytes = stats.kv_bytes_per_token = 1;
+  stats.ffn.push_back({.mode = FfnMode::kSign, .controlled = true});
+  stats.flash.used = stats.hot.used = stats.spec.used = true;
+  const std::string text = metrics.Expose(ServiceState::kReady, &stats, "m");
+  for (const MetricInfo& info : MetricTable()) {
+    const std::string name = FullMetricName(info, "t_");
+    EXPECT_NE(text.find("# HELP " + name + " "), std::string::npos) << name;
+  }
+}
+
+TEST(Metrics, AScrapeChangesNothingThatAnotherSees) {
+  Metrics metrics("t_");
+  EngineStats stats;
+  stats.heartbeat = 7;
+  stats.preemptions = 2;
+  const auto scrape = [&] {
+    std::string out;
+    std::istringstream text(metrics.Expose(ServiceState::kReady, &stats, "m"));
+    for (std::string line; std::getline(text, line);)
+      if (line.find("process_") == std::string::npos) out += line + "\n";
+    return out;
+  };
+  const std::string first = scrape();
+  EXPECT_EQ(scrape(), first);
+  EXPECT_NE(first.find("\nt_preemptions_total 2\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace thermocline::server
