@@ -13,13 +13,13 @@ void ExposeQueue(const EngineStats& s, MetricSet& set) {
 }
 
 void ExposeSteps(const EngineStats& s, MetricSet& set) {
-  const auto phase = [&](const char* name, std::int64_t steps, double seconds) {
-    set.CatchUp("engine_steps_total", steps, {{"phase", name}});
-    set.CatchUp("engine_step_seconds_total", seconds, {{"phase", name}});
+  const auto phase = [&](const char* name, const auto& steps) {
+    set.CatchUp("engine_step_seconds", steps.counts, steps.sum, {{"phase", name}});
   };
-  phase("prefill", s.steps.prefill, s.steps.prefill_s);
-  phase("decode", s.steps.decode, s.steps.decode_s);
-  phase("verify", s.steps.verify, s.steps.verify_s);
+  phase("prefill", s.steps.prefill);
+  phase("decode", s.steps.decode);
+  phase("verify", s.steps.verify);
+  set.CatchUp("engine_batch_size", s.steps.tokens.counts, s.steps.tokens.sum);
   set.CatchUp("engine_heartbeats_total", s.heartbeat);
   set.Set("engine_last_step_timestamp_seconds", s.steps.last_end_s);
   set.CatchUp("preemptions_total", s.preemptions);

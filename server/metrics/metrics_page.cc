@@ -15,11 +15,12 @@ Every name begins with `metrics.prefix`; `metrics.prefix: "vllm:"` gives the nam
 where the meaning is the same. Counters are read with `rate()`; a scrape changes nothing, so that any number of servers may
 scrape. What the engine counts is copied when it is scraped, under no lock that a step of the model is made under.
 
-Labels have few values: `api` is a route's template, a gRPC method or `unknown`, `code` an HTTP status (gRPC's is mapped), `layer` a layer of the model, `position`
-and `k` end at the longest draft, 15. The one model's name is in `model_info`, not on every series:
+Labels have few values: `api` is a route's template, a gRPC method or `unknown`, `code` an HTTP status (gRPC's is mapped),
+`layer` a layer of the model, `position` and `k` end at the longest draft, 15. The one model's name is in `model_info`, not on every series:
 `... * on (instance) group_left (model) thermocline_model_info`.
 
-Borders of the histograms are set by `metrics.buckets_*`, lists of ascending numbers.
+Borders of the histograms are set by `metrics.buckets_*`, lists of ascending numbers; those of `engine_step_seconds` and
+`engine_batch_size` are fixed, because the engine's thread counts by them, without a lock.
 
 | appears | when |
 |---|---|
@@ -82,6 +83,18 @@ constexpr Query kQueries[] = {
      "(rate(thermocline_time_to_first_token_seconds_bucket[5m])))",
      ""},
     {"Tokens per second", "sum(rate(thermocline_generation_tokens_total[5m]))", ""},
+    {"Mean time of a step, by phase",
+     "sum by (phase) (rate(thermocline_engine_step_seconds_sum[5m]))\n"
+     "  / sum by (phase) (rate(thermocline_engine_step_seconds_count[5m]))",
+     ""},
+    {"Time of a step, 99th percentile, by phase",
+     "histogram_quantile(0.99, sum by (phase, le) "
+     "(rate(thermocline_engine_step_seconds_bucket[5m])))",
+     ""},
+    {"Mean tokens of a step",
+     "sum(rate(thermocline_engine_batch_size_sum[5m])) / "
+     "sum(rate(thermocline_engine_batch_size_count[5m]))",
+     ""},
     {"Goodput: requests per second with a first token within 1 s and 100 ms a token, at least",
      "clamp_min(sum(rate(thermocline_time_to_first_token_seconds_bucket{le=\"1\"}[5m]))\n"
      "  + sum(rate(thermocline_request_time_per_output_token_seconds_bucket{le=\"0.1\"}[5m]))\n"

@@ -74,10 +74,11 @@ constexpr MetricInfo kTable[] = {
     {"cancel_latency_seconds", kHistogram, "", "seconds", "Latency", W::kAlways,
      "From a cancellation until the engine let go of the request", Ladder::kInterToken},
 
-    {"engine_steps_total", kCounter, "phase", "steps", "Engine", W::kLoaded,
-     "Steps of the model: prefill, decode (a token), verify (a draft)"},
-    {"engine_step_seconds_total", kCounter, "phase", "seconds", "Engine", W::kLoaded,
-     "Time of these steps"},
+    {"engine_step_seconds", kHistogram, "phase", "seconds", "Engine", W::kLoaded,
+     "Time of the model's steps: prefill, decode (a token), verify (a draft)", Ladder::kStep},
+    {"engine_batch_size", kHistogram, "", "tokens", "Engine", W::kLoaded,
+     "Tokens that a step computed: a chunk of a prompt, one, or a draft and the token before it",
+     Ladder::kBatch},
     {"engine_heartbeats_total", kCounter, "", "1", "Engine", W::kLoaded,
      "Grows while a request runs, also while it waits for flash: if it stands still then, the "
      "engine hangs"},

@@ -22,8 +22,9 @@ enum class MetricWhen {
   kDrafts
 };
 
-// Which of the configured bucket borders a histogram has.
-enum class Ladder { kNone, kFirstToken, kInterToken, kRequest, kTokens, kTokenize };
+// Which bucket borders a histogram has. Those of kStep and kBatch are not configured: the decode
+// thread counts by them (engine/step_stats.h).
+enum class Ladder { kNone, kFirstToken, kInterToken, kRequest, kTokens, kTokenize, kStep, kBatch };
 
 struct MetricInfo {
   const char* name;  // behind the prefix; process_* are Prometheus' standard names and have none

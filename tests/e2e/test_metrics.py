@@ -90,8 +90,8 @@ def test_requests_are_counted_once(busy):
     for name in ("time_to_first_token_seconds", "request_time_per_output_token_seconds", "e2e_request_latency_seconds", "tokenize_seconds", "request_queue_time_seconds"):
         assert grown(name + "_count") == 1, name
     assert grown("inter_token_latency_seconds_count") == tokens - 1
-    steps = sum(grown("engine_steps_total", phase=phase) for phase in ("prefill", "decode", "verify"))
-    assert 1 < steps <= tokens + 1 and grown("engine_heartbeats_total") > 0
+    steps = sum(grown("engine_step_seconds_count", phase=phase) for phase in ("prefill", "decode", "verify"))
+    assert 1 < steps <= tokens + 1 and steps == grown("engine_batch_size_count") and grown("engine_heartbeats_total") > 0
     assert 0 < after[("thermocline_kv_cache_tokens", ())] <= after[("thermocline_kv_cache_capacity_tokens", ())]
     assert abs(after[("thermocline_engine_last_step_timestamp_seconds", ())] - time.time()) < 60
     assert grown("e2e_request_latency_seconds_sum") >= grown("time_to_first_token_seconds_sum") > 0
@@ -117,6 +117,47 @@ def test_a_scrape_disturbs_neither_another_nor_a_stream(busy):
         assert len(one) >= 2
         for earlier, later in zip(one, [*one[1:], last]):
             assert not [key for key in counters if earlier.get(key, 0) > later.get(key, 0)]
+
+
+def test_steps_and_their_tokens_are_counted():
+    """Without drafts it is known which steps a request makes: chunks of the prompt, then one for each token but the first."""
+    with Daemon("spec.mode=off", "engine.prefill_chunk=4", "engine.prefix_cache_mib=0") as d:
+        wait_until(lambda: samples(scrape(d))[("thermocline_num_requests_running", ())] == 0)  # the first token at the start
+        before = samples(scrape(d))
+        usage = ask(d, "owl", max_tokens=10)["usage"]
+        after = samples(scrape(d))
+        grown = lambda name, **labels: after[("thermocline_engine_" + name, tuple(sorted(labels.items())))] - before[("thermocline_engine_" + name, tuple(sorted(labels.items())))]
+        prompt, tokens = usage["prompt_tokens"], usage["completion_tokens"]
+        whole, rest = divmod(prompt, 4)
+        assert tokens == 10 and whole > 1
+        assert grown("step_seconds_count", phase="prefill") == whole + (rest > 0)
+        assert grown("step_seconds_count", phase="decode") == tokens - 1 and grown("step_seconds_count", phase="verify") == 0
+        assert grown("batch_size_sum") == prompt + tokens - 1
+        assert grown("batch_size_bucket", le="1") == tokens - 1 + (rest == 1)
+        assert grown("batch_size_bucket", le="4") == grown("batch_size_bucket", le="+Inf") == grown("batch_size_count")
+        for phase in ("prefill", "decode"):
+            assert grown("step_seconds_sum", phase=phase) > 0
+
+
+def test_histograms_are_consistent(busy):
+    """Buckets rise to the count, every step has its batch, and while nothing runs a scrape shows what the last one did."""
+    ask(busy, "bear", max_tokens=30)
+    wait_until(lambda: samples(scrape(busy))[("thermocline_num_requests_running", ())] == 0)
+    first, now = samples(scrape(busy)), samples(scrape(busy))
+    buckets = {}
+    for (name, labels), value in now.items():
+        if name.endswith("_bucket"):
+            rest = tuple(pair for pair in labels if pair[0] != "le")
+            buckets.setdefault((name.removesuffix("_bucket"), rest), []).append((float(dict(labels)["le"]), value))
+    assert {("thermocline_engine_step_seconds", (("phase", "verify"),)), ("thermocline_engine_batch_size", ())} < buckets.keys()
+    for (name, labels), values in buckets.items():
+        counts = [count for _, count in sorted(values)]
+        assert counts == sorted(counts) and counts[-1] == now[name + "_count", labels], name
+        assert (now[name + "_sum", labels] > 0) == (counts[-1] > 0), name
+    steps = sum(now["thermocline_engine_step_seconds_count", (("phase", phase),)] for phase in ("prefill", "decode", "verify"))
+    assert steps == now["thermocline_engine_batch_size_count", ()] > 0
+    engine = {key: value for key, value in now.items() if key[0].startswith("thermocline_engine_")}
+    assert engine == pytest.approx({key: first[key] for key in engine}, rel=1e-12)
 
 
 def test_labels_are_bounded(busy):

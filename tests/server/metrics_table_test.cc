@@ -25,8 +25,9 @@ TEST(MetricTable, NamesFollowTheConventions) {
     EXPECT_EQ(info.ladder != Ladder::kNone, info.type == MetricType::kHistogram) << name;
     EXPECT_FALSE(std::string_view(info.help).empty() || std::string_view(info.unit).empty())
         << name;
-    if (std::string_view(info.unit) == "seconds" || std::string_view(info.unit) == "bytes") {
-      EXPECT_NE(("_" + name + "_").find("_" + std::string(info.unit) + "_"), std::string::npos)
+    for (const std::string unit : {"seconds", "bytes", "watts", "joules", "hertz"}) {
+      if (unit != info.unit) continue;
+      EXPECT_NE(("_" + name + "_").find("_" + unit + "_"), std::string::npos)
           << name << " does not say its unit";
     }
   }
@@ -40,8 +41,9 @@ TEST(MetricTable, ThePageIsTheOneInTheRepository) {
 
 TEST(MetricTable, LaddersAscendAndCanBeReplaced) {
   for (const Ladder ladder : {Ladder::kFirstToken, Ladder::kInterToken, Ladder::kRequest,
-                              Ladder::kTokens, Ladder::kTokenize}) {
+                              Ladder::kTokens, Ladder::kTokenize, Ladder::kStep, Ladder::kBatch}) {
     const auto borders = BordersOf(ladder, {});
+    EXPECT_FALSE(borders.empty());
     EXPECT_TRUE(std::is_sorted(borders.begin(), borders.end()));
   }
   EXPECT_EQ(BordersOf(Ladder::kInterToken, {}).front(), 0.001);
@@ -60,6 +62,39 @@ TEST(MetricSet, CountersNeverGoBack) {
   EXPECT_NE(set.Serialize().find("\nt_preemptions_total 5\n"), std::string::npos);
   set.CatchUp("preemptions_total", 6);
   EXPECT_NE(set.Serialize().find("\nt_preemptions_total 6\n"), std::string::npos);
+}
+
+TEST(MetricSet, AHistogramIsBroughtToWhatItsOwnerCounts) {
+  MetricSet set("t_", {});
+  StepStats steps;
+  const auto show = [&] {
+    set.CatchUp("engine_step_seconds", steps.decode.counts, steps.decode.sum,
+                {{"phase", "decode"}});
+    return set.Serialize();
+  };
+  const auto bucket = [](const char* le, int count) {
+    return StrCat("\nt_engine_step_seconds_bucket{phase=\"decode\",le=\"", le, "\"} ", count, "\n");
+  };
+  const auto has = [](const std::string& text, const std::string& line) {
+    return text.find(line) != std::string::npos;
+  };
+  EXPECT_TRUE(has(show(), "\nt_engine_step_seconds_count{phase=\"decode\"} 0\n"));
+  steps.decode.counts.front() = 2;
+  steps.decode.counts[3] = 3;
+  steps.decode.counts.back() = 1;
+  steps.decode.sum = 12.5;
+  const std::string text = show();
+  EXPECT_TRUE(has(text, bucket("0.0001", 2)) && has(text, bucket("0.0005", 2)));
+  EXPECT_TRUE(has(text, bucket("0.001", 5)) && has(text, bucket("10", 5)));
+  EXPECT_TRUE(has(text, bucket("+Inf", 6)));
+  EXPECT_TRUE(has(text, "\nt_engine_step_seconds_count{phase=\"decode\"} 6\n"));
+  EXPECT_TRUE(has(text, "\nt_engine_step_seconds_sum{phase=\"decode\"} 12.5\n"));
+  EXPECT_EQ(show(), text);
+  ++steps.decode.counts[3];
+  steps.decode.sum = 13;
+  const std::string later = show();
+  EXPECT_TRUE(has(later, bucket("0.0005", 2)) && has(later, bucket("0.001", 6)));
+  EXPECT_TRUE(has(later, "\nt_engine_step_seconds_sum{phase=\"decode\"} 13\n"));
 }
 
 TEST(MetricSet, AnInfoHasOneSeries) {
@@ -104,6 +139,8 @@ TEST(Metrics, AScrapeChangesNothingThatAnotherSees) {
   EngineStats stats;
   stats.heartbeat = 7;
   stats.preemptions = 2;
+  stats.steps.verify.counts[2] = 5;
+  stats.steps.tokens.counts[1] = 5;
   const auto scrape = [&] {
     std::string out;
     std::istringstream text(metrics.Expose(ServiceState::kReady, &stats, "m"));
@@ -114,6 +151,8 @@ TEST(Metrics, AScrapeChangesNothingThatAnotherSees) {
   const std::string first = scrape();
   EXPECT_EQ(scrape(), first);
   EXPECT_NE(first.find("\nt_preemptions_total 2\n"), std::string::npos);
+  EXPECT_NE(first.find("\nt_engine_step_seconds_count{phase=\"verify\"} 5\n"), std::string::npos);
+  EXPECT_NE(first.find("\nt_engine_batch_size_bucket{le=\"2\"} 5\n"), std::string::npos);
 }
 
 }  // namespace
