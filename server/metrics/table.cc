@@ -16,8 +16,9 @@ constexpr MetricInfo kTable[] = {
      "Daemon", W::kLoaded, "The model served; always 1"},
     {"model_load_seconds", kGauge, "", "seconds", "Daemon", W::kLoaded,
      "Time the model took to load"},
-    {"memory_bytes", kGauge, "kind", "bytes", "Daemon", W::kLoaded,
-     "Memory held, by kind: weights, kv (reserved), predictors, prefix_cache, flash_cache"},
+    {"memory_bytes", kGauge, "kind, device", "bytes", "Daemon", W::kLoaded,
+     "Memory held, by kind: weights, kv (reserved), predictors, prefix_cache, flash_cache; and by "
+     "device: cpu, or the GPU of device_info, with the weights and predictors that it has"},
     {"memory_budget_bytes", kGauge, "", "bytes", "Daemon", W::kLoaded,
      "What the whole process may take"},
     {"memory_planned_bytes", kGauge, "", "bytes", "Daemon", W::kLoaded,
@@ -104,8 +105,8 @@ constexpr MetricInfo kTable[] = {
      "Prompts looked up in the prefix cache, by what was found: hit, partial, miss"},
     {"prefix_cache_missed_tokens_total", kCounter, "reason", "tokens", "Engine", W::kLoaded,
      "Prompt tokens not found in the prefix cache: new behind their prefix, or evicted"},
-    {"prefix_cache_evicted_blocks_total", kCounter, "", "blocks", "Engine", W::kLoaded,
-     "Blocks of 64 tokens the prefix cache gave up for newer ones"},
+    {"kv_cache_evictions_total", kCounter, "", "blocks", "Engine", W::kLoaded,
+     "Blocks of 64 tokens whose keys and values the prefix cache gave up for newer ones"},
     {"prefix_cache_limit_bytes", kGauge, "", "bytes", "Engine", W::kLoaded,
      "What the prefix cache may hold; memory_bytes has what it holds"},
 

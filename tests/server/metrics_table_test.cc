@@ -155,5 +155,21 @@ TEST(Metrics, AScrapeChangesNothingThatAnotherSees) {
   EXPECT_NE(first.find("\nt_engine_batch_size_bucket{le=\"2\"} 5\n"), std::string::npos);
 }
 
+TEST(Metrics, MemoryIsToldByWhereItLies) {
+  const auto expose = [](const char* device) {
+    Metrics metrics("t_");
+    EngineStats stats;
+    stats.weight_bytes = 1000;
+    stats.hot = {.used = true, .device = device, .bytes = 300};
+    return metrics.Expose(ServiceState::kReady, &stats, "m");
+  };
+  const std::string weights = "\nt_memory_bytes{device=\"cpu\",kind=\"weights\"} 1000\n";
+  const std::string text = expose("GPU 1");
+  EXPECT_NE(text.find(weights), std::string::npos);
+  EXPECT_NE(text.find("\nt_memory_bytes{device=\"GPU 1\",kind=\"weights\"} 300\n"),
+            std::string::npos);
+  EXPECT_NE(expose("cpu").find(weights), std::string::npos);  // a second partition of the CPU
+}
+
 }  // namespace
 }  // namespace thermocline::server
