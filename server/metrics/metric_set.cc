@@ -54,6 +54,11 @@ void MetricSet::CatchUp(std::string_view histogram, std::span<const std::int64_t
   series.ObserveMultiple(grown, std::max(0.0, sum - shown.sample_sum));
 }
 
+void MetricSet::Remove(std::string_view gauge, const Labels& labels) {
+  auto& series = *Find(gauge, MetricType::kGauge, labels).gauges;
+  if (series.Has(labels)) series.Remove(&series.Add(labels));
+}
+
 void MetricSet::SetTo(std::string_view gauge, double value, const Labels& labels) {
   Find(gauge, MetricType::kGauge, labels).gauges->Add(labels).Set(value);
 }

@@ -16,7 +16,7 @@
 namespace thermocline::server {
 
 // A name must be in the table with the type of the call, labels must be the table's: CHECKed.
-// Thread-safe, but for CatchUp and SetInfo of one metric.
+// Thread-safe, but for CatchUp, Remove and SetInfo of one metric.
 class MetricSet {
  public:
   using Labels = prometheus::Labels;
@@ -37,6 +37,8 @@ class MetricSet {
   void Set(std::string_view gauge, Number value, const Labels& labels = {}) {
     SetTo(gauge, static_cast<double>(value), labels);
   }
+  // The series, if it is there.
+  void Remove(std::string_view gauge, const Labels& labels);
   // Of a gauge that is always 1: there is one series, with the labels of the last call.
   void SetInfo(std::string_view gauge, const Labels& labels);
   // To be kept by those who observe often.

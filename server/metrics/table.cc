@@ -235,6 +235,16 @@ constexpr MetricInfo kTable[] = {
     {"spec_draft_token_seconds", kGauge, "", "seconds", "Speculation", W::kDrafts,
      "Time of one drafted token, as measured"},
 
+    {"power_watts", kGauge, "rail", "watts", "Machine", W::kSensors,
+     "Power of a rail; where its energy is counted, the mean of the last second"},
+    {"energy_joules_total", kCounter, "rail", "joules", "Machine", W::kSensors,
+     "Energy of a rail since the daemon started; where its power is measured, added up from that "
+     "once a second"},
+    {"temperature_celsius", kGauge, "zone", "degrees Celsius", "Machine", W::kSensors,
+     "Temperature of a thermal zone or sensor"},
+    {"clock_hertz", kGauge, "unit", "hertz", "Machine", W::kSensors,
+     "Clock of a processor (cpu0: of the processors that have the same clock) or GPU"},
+
     {"process_cpu_seconds_total", kCounter, "", "seconds", "Process", W::kAlways,
      "Processor time of the process, user and system"},
     {"process_resident_memory_bytes", kGauge, "", "bytes", "Process", W::kAlways,

@@ -19,7 +19,8 @@ enum class MetricWhen {
   kControlled,
   kFlash,  // memory does not hold all
   kHot,    // there is a hot tier
-  kDrafts
+  kDrafts,
+  kSensors  // the machine has such sensors, and they can be read
 };
 
 // Which bucket borders a histogram has. Those of kStep and kBatch are not configured: the decode

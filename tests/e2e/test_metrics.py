@@ -259,6 +259,8 @@ def test_prometheus_scrapes_under_load_and_answers_the_queries_of_the_page(busy,
             values = server.query(promql)
             if "neuron cache" in title or "hangs" in title:
                 assert not values, title
+            elif "joules" in title:  # a machine may have no sensors
+                assert all(math.isfinite(v) for v in values.values()), (title, values)
             else:
                 assert values and all(math.isfinite(v) for v in values.values()), (title, values)
         assert 0 < one(server.query(QUERIES["Acceptance rate of drafted tokens"])) <= 1
