@@ -91,6 +91,8 @@ def test_requests_are_counted_once(busy):
         assert grown(name + "_count") == 1, name
     assert grown("inter_token_latency_seconds_count") == tokens - 1
     steps = sum(grown("engine_step_seconds_count", phase=phase) for phase in ("prefill", "decode", "verify"))
+    computed = grown("prompt_tokens_total", source="computed") + grown("spec_decode_num_draft_tokens_total")
+    assert grown("engine_batch_size_sum") == computed + steps - grown("engine_step_seconds_count", phase="prefill") > tokens
     assert 1 < steps <= tokens + 1 and steps == grown("engine_batch_size_count") and grown("engine_heartbeats_total") > 0
     assert 0 < after[("thermocline_kv_cache_tokens", ())] <= after[("thermocline_kv_cache_capacity_tokens", ())]
     assert abs(after[("thermocline_engine_last_step_timestamp_seconds", ())] - time.time()) < 60

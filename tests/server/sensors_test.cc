@@ -77,6 +77,13 @@ class SensorsTest : public testing::Test {
     Write(chip + "in7_input", "5");
     Write(chip + "curr4_input", "1376");
     Link("class/hwmon/hwmon1", chip);
+    // Of another one nothing is a rail: not connected, and the sum of all.
+    Write("class/hwmon/hwmon2/name", "ina3221");
+    for (const auto& [channel, label] : {std::pair{"2", "NC"}, std::pair{"4", "sum"}}) {
+      Write(StrCat("class/hwmon/hwmon2/in", channel, "_label"), label);
+      Write(StrCat("class/hwmon/hwmon2/in", channel, "_input"), "8");
+      Write(StrCat("class/hwmon/hwmon2/curr", channel, "_input"), "8");
+    }
     WriteZone(0, "cpu-thermal", "45250");
     WriteZone(1, "gpu-thermal", "");  // EAGAIN while the GPU is off
     WriteZone(2, "cv0-thermal", "-256000");
