@@ -190,6 +190,42 @@ def test_refusals_are_counted_by_their_reason():
         assert rejected == {"prefill_budget": statuses.count(429)}
 
 
+def on_a_machine_with(sysfs):
+    """A daemon that sees the folder as /sys."""
+    hide = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'mount --bind "{sysfs}" /sys && exec "$@"', "sh"]
+    if subprocess.run([*hide, "true"], capture_output=True, timeout=60).returncode:
+        pytest.skip("this machine lets nobody have mounts of their own")
+    return Daemon("spec.mode=off", before=hide)
+
+
+def test_sensors_are_shown_while_they_can_be_read(tmp_path):
+    """A machine with a rail that tells its power, one that counts energy, a zone and a clock, then one without any."""
+    rail, counter = tmp_path / "class/hwmon/hwmon0", tmp_path / "class/powercap/intel-rapl:0"
+    zone, clock = tmp_path / "class/thermal/thermal_zone0", tmp_path / "class/devfreq/17000000.gpu"
+    files = {rail / "name": "ina3221", rail / "in1_label": "VDD_IN", rail / "in1_input": "5000", rail / "curr1_input": "1500", counter / "name": "package-0", counter / "energy_uj": "262143000000",
+             counter / "max_energy_range_uj": "262143328850", zone / "type": "cpu-thermal", zone / "temp": "45250", clock / "cur_freq": "624750000"}
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    with on_a_machine_with(tmp_path) as d:
+        shown = lambda: {(name.removeprefix("thermocline_"), *dict(labels).values()): v for (name, labels), v in samples(scrape(d)).items() if re.search("watts|joules|celsius|hertz", name)}
+        wait_until(lambda: shown().get(("energy_joules_total", "VDD_IN"), 0) > 0)
+        first = shown()
+        assert first["power_watts", "VDD_IN"] == 7.5 and first["temperature_celsius", "cpu-thermal"] == 45.25 and first["clock_hertz", "gpu"] == 624750000
+        assert first["energy_joules_total", "rapl/package-0"] == 0
+        checked = subprocess.run(["promtool", "check", "metrics"], input=scrape(d).encode(), capture_output=True, timeout=60)
+        assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+        (zone / "temp").unlink()
+        (counter / "energy_uj").write_text("19671150\n")  # 0.32885 J to the end, and 19.67115 J
+        wait_until(lambda: shown()["energy_joules_total", "rapl/package-0"] == pytest.approx(20))
+        wait_until(lambda: ("temperature_celsius", "cpu-thermal") not in shown())
+        assert shown()["energy_joules_total", "VDD_IN"] > first["energy_joules_total", "VDD_IN"]
+    (tmp_path / "empty").mkdir()
+    with on_a_machine_with(tmp_path / "empty") as d:
+        time.sleep(1.5)  # a reading would have been made
+        assert not re.search("watts{|joules_total{|celsius{|hertz{", scrape(d))
+
+
 def test_prefix_and_borders_are_configured():
     with Daemon("metrics.prefix=vllm:", "metrics.buckets_inter_token=0.0005, 0.25, 4") as d:
         ask(d, "owl", max_tokens=5)
