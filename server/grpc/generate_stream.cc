@@ -85,7 +85,7 @@ void GenerateStream::Post(Work work) {
       work();
     } catch (const std::exception& error) {
       base::LogError("id=", self->call_.id(), ": ", error.what());
-      self->Leave();
+      self->Leave(CancelCause::kDisconnect);
       self->FinishNow(ToGrpc(FromStatus(self->service_, base::Internal(""))));
     }
   });
@@ -105,12 +105,14 @@ std::optional<Refusal> GenerateStream::Begin() {
         .reason = "MODEL_NOT_FOUND"};
   }
   if (auto not_ready = NotReady(service_)) return not_ready;
-  params.request.deadline = Earliest(
-      {call_.deadline(), After(params.timeout_s), After(call_.live().config.request_timeout_s)});
+  // The call's own deadline is not the engine's: OnCancel comes with it, and counts it as one.
+  params.request.deadline =
+      Earliest({After(params.timeout_s), After(call_.live().config.request_timeout_s)});
   // A place first: what is refused costs no template and no tokens.
-  auto admission = service_.engine()->Admit({.requests = params.choices,
-                                             .prompt_bytes = params.prompt_bytes,
-                                             .deadline = params.request.deadline});
+  auto admission =
+      service_.engine()->Admit({.requests = params.choices,
+                                .prompt_bytes = params.prompt_bytes,
+                                .deadline = Earliest({call_.deadline(), params.request.deadline})});
   if (!admission.ok()) return FromStatus(service_, admission.status());
   const auto begin = Clock::now();
   auto prompt = Encode(params.conversation);
@@ -158,12 +160,7 @@ std::optional<Refusal> GenerateStream::Submit(GenerateParams params, Engine::Adm
 }
 
 void GenerateStream::Pump() {
-  if (generation_ == nullptr) return;
-  if (gone_) {
-    while (TakeOne()) continue;
-    return;
-  }
-  if (writing_ || finished_) return;
+  if (generation_ == nullptr || writing_ || gone_ || finished_) return;
   while (events_.empty() && !end_.has_value() && TakeOne()) continue;
   if (!events_.empty()) {
     in_flight_ = std::move(events_.front());
@@ -181,8 +178,7 @@ bool GenerateStream::TakeOne() {
     const int choice = next_choice_;
     next_choice_ = (next_choice_ + 1) % generation_->choices();
     if (!generation_->Take(choice, update_)) continue;
-    // For a client that is gone it is only counted: the engine may be gone, too.
-    if (!gone_) AddEvents(choice);
+    AddEvents(choice);
     return true;
   }
   return false;
@@ -254,13 +250,10 @@ void GenerateStream::FinishNow(const ::grpc::Status& status) {
   Finish(status);
 }
 
-void GenerateStream::Leave() {
+void GenerateStream::Leave(CancelCause cause) {
   gone_ = true;
   events_.clear();
-  if (generation_ == nullptr) return;
-  // What the deadline ends the engine ends itself, and counts as that.
-  const bool late = call_.deadline().has_value() && Clock::now() >= *call_.deadline();
-  if (!late) generation_->Cancel(CancelCause::kDisconnect);
+  if (generation_ != nullptr) generation_->Cancel(cause);
 }
 
 void GenerateStream::OnWriteDone(bool ok) {
@@ -273,11 +266,10 @@ void GenerateStream::OnWriteDone(bool ok) {
 void GenerateStream::OnCancel() {
   Post([this] {
     if (finished_) return;
-    Leave();
-    const bool late = call_.deadline().has_value() && Clock::now() >= *call_.deadline();
+    const bool late = call_.IsLate();
+    Leave(late ? CancelCause::kDeadline : CancelCause::kDisconnect);
     FinishNow(late ? ::grpc::Status(::grpc::StatusCode::DEADLINE_EXCEEDED, "")
                    : ::grpc::Status::CANCELLED);
-    if (generation_ != nullptr) Pump();
   });
 }
 
@@ -291,8 +283,7 @@ void GenerateStream::WatchWrites() {
   timer_.async_wait([self = shared_from_this(), allowed](boost::system::error_code error) {
     if (error || self->finished_) return;
     if (!self->writing_ || Clock::now() < self->write_began_ + allowed) return self->WatchWrites();
-    self->generation_->Cancel(CancelCause::kSlowReader);
-    self->gone_ = true;
+    self->Leave(CancelCause::kSlowReader);
     self->context_.TryCancel();  // the end would wait behind what is not read
     self->FinishNow(::grpc::Status::CANCELLED);
   });

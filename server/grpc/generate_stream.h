@@ -53,7 +53,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   void AddEvents(int choice);
   v1::GenerateEvent& AddEvent();
   // The client is gone: what the generation still says is dropped.
-  void Leave();
+  void Leave(CancelCause cause);
   // The status that ends the stream, once what is queued is written.
   void EndWith(const Refusal& refusal) { end_ = ToGrpc(refusal); }
   Refusal WhyCancelled() const;
