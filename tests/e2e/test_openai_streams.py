@@ -160,10 +160,8 @@ def test_a_reader_of_a_unix_socket_that_gets_on_is_not_cut_off(tmp_path):
             assert b"Content-Length: %d\r\n" % len(answer) in head + b"\r\n" and len(answer) > 1 << 19 and json.loads(answer)["count"] > 20_000
         with ask() as s:
             s.recv(512)
-            wait_until(lambda: httpx.get(d.url + "/metrics").text.count('api="/tokenize"') > 0)
             time.sleep(5)
-            with pytest.raises((ConnectionResetError, AssertionError)):
-                assert len(read_all(s)) > 1 << 19
+            assert len(read_all(s)) < 1 << 19
 
 
 def test_long_bodies_hold_up_neither_probes_nor_short_requests():
