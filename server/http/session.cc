@@ -22,9 +22,6 @@ namespace beast_http = boost::beast::http;
 constexpr std::size_t kHeaderBytesMax = 32 << 10;
 constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // while a write is in progress
 constexpr std::ptrdiff_t kHeadersMax = 100;
-// Bodies up to this are read and tokenized at once, in less than 10 ms (1.5 us a byte, measured);
-// longer ones by the workers, whose queue a short request does not have to join.
-constexpr std::size_t kBodyBytesHere = 4 << 10;
 constexpr std::size_t kTargetBytesMax = 8 << 10;
 constexpr std::size_t kEarlyBytesMax = 64 << 10;     // sent before the last answer is whole
 constexpr std::size_t kOutgoingBytesMax = 64 << 10;  // that the client has not read
@@ -215,7 +212,8 @@ void Session::RefuseUnreadable(ErrorCode error) {
 
 void Session::OnRequest(ErrorCode error) {
   if (error) return RefuseUnreadable(error);
-  if (parser_->get().body().size() <= kBodyBytesHere) return OnRouted(RouteOrFail(parser_->get()));
+  if (parser_->get().body().size() <= server::kBytesAtOnceMax)
+    return OnRouted(RouteOrFail(parser_->get()));
   connection_->ExpireNever();  // the client has done its part
   const auto routed = std::make_shared<Routed>();
   service_.workers().Post(
