@@ -13,6 +13,7 @@
 #include "engine/hot_tier.h"
 #include "engine/request.h"
 #include "engine/speculation.h"
+#include "engine/step_stats.h"
 #include "engine/token_channel.h"
 
 namespace thermocline {
@@ -101,12 +102,7 @@ struct EngineStats {
   HotStats hot;
   SpecStats spec = {};
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
-  // Steps by kind, and the seconds they took.
-  struct Steps {
-    std::int64_t prefill = 0, decode = 0, verify = 0;
-    double prefill_s = 0, decode_s = 0, verify_s = 0;
-    double last_end_s = 0;  // Unix time of the last step's end; 0 = none yet
-  } steps = {};
+  StepStats steps = {};
   // Grows with every step of a request, and about every 50 ms while one waits for flash: one that
   // runs while this stands still hangs.
   std::int64_t heartbeat = 0;

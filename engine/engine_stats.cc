@@ -38,13 +38,7 @@ EngineStats Engine::Impl::Stats() const {
           .spec = Speculation(),
           .memory_budget = model_->memory.budget,
           .memory_planned = model_->memory.total(),
-          .steps = {.prefill = steps_.prefill,
-                    .decode = steps_.decode,
-                    .verify = steps_.verify,
-                    .prefill_s = steps_.prefill_s,
-                    .decode_s = steps_.decode_s,
-                    .verify_s = steps_.verify_s,
-                    .last_end_s = steps_.last_end_s},
+          .steps = steps_.Read(),
           .heartbeat = heartbeat_.load(std::memory_order_relaxed)};
 }
 

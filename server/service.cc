@@ -14,7 +14,8 @@ Service::Service(std::shared_ptr<const Live> live)
     : config_(live->config),
       model_name_(config_.model_name),
       started_at_(std::time(nullptr)),
-      metrics_(config_.metrics_prefix, config_.metrics_buckets),
+      metrics_(config_.metrics_prefix, config_.metrics_buckets,
+               std::make_unique<SensorPoller>("/sys")),
       live_(std::move(live)) {
   if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model_path).stem().string();
   if (model_name_.empty())

@@ -151,7 +151,7 @@ Status SparseFfn::Find(int layer, const Input& input, const FfnPolicy& policy, b
   num_predicted_ = 0;
   next_needs_all_ = flash_ != nullptr && NeedsAll(layer + 1, input.tokens, lossless);
   if (IsWide(policy, input.tokens)) {
-    if (flash_ != nullptr) RETURN_IF_ERROR(ReadAll(layer));
+    if (flash_ != nullptr) RETURN_IF_ERROR(ReadAll(layer, input.tokens));
     FindWide(layer, input);
     return OkStatus();
   }

@@ -172,7 +172,7 @@ class SparseFfn {
   // Whether a step of the layer needs every neuron.
   bool NeedsAll(int layer, int tokens, bool lossless) const;
   // Has all of the layer read, and the next one after it if it will need the same.
-  Status ReadAll(int layer);
+  Status ReadAll(int layer, int tokens);
   // One range's neurons that may be live, and as much of them as rows in memory decide: into
   // candidates_, masks_ and, where the heads are held, neurons_ (their gates).
   void FindCandidates(int layer, const Input& input, const FfnPolicy& policy, int range,

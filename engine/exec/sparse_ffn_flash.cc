@@ -22,8 +22,8 @@ bool SparseFfn::NeedsAll(int layer, int tokens, bool lossless) const {
          (!heads_held_ && !exec::Predicts(mode));
 }
 
-Status SparseFfn::ReadAll(int layer) {
-  flash_->RequestAll(layer);
+Status SparseFfn::ReadAll(int layer, int tokens) {
+  flash_->RequestAll(layer, tokens <= kSparseTokensMax);
   RETURN_IF_ERROR(flash_->Await());
   if (next_needs_all_) flash_->ReadAllAhead(layer + 1);
   return OkStatus();
@@ -31,7 +31,7 @@ Status SparseFfn::ReadAll(int layer) {
 
 Status SparseFfn::FindOnFlash(int layer, const Input& input, const FfnPolicy& policy) {
   if (!heads_held_ && !exec::Predicts(policy.mode)) {  // all of them decide
-    RETURN_IF_ERROR(ReadAll(layer));
+    RETURN_IF_ERROR(ReadAll(layer, input.tokens));
     pool_.Run(NumRanges(layer),
               [&](int range, int thread) { RunRange(layer, input, policy, range, thread); });
     return OkStatus();

@@ -13,18 +13,17 @@ using exec::Transformer;
 // A turn's share of a prompt token, in decoded ones: a batch reads the weights once.
 constexpr double kPromptTokenShare = 1.0 / 8;
 
-// Adds up the time of one kind of step. Only the decode thread writes.
+// Counts a step and its time.
 class StepTimer {
  public:
   StepTimer() : begin_(SteadyClock::now()) {}
-  void Stop(StepCounters& steps, std::atomic<std::int64_t>& count,
-            std::atomic<double>& seconds) const {
-    using std::memory_order_relaxed;
-    const double took = Seconds(SteadyClock::now() - begin_);
-    count.fetch_add(1, memory_order_relaxed);
-    seconds.store(seconds.load(memory_order_relaxed) + took, memory_order_relaxed);
+  // The end of a step that computed `tokens` tokens.
+  void Stop(StepCounters& steps, StepCounters::Seconds& phase, int tokens) const {
+    phase.Add(Seconds(SteadyClock::now() - begin_));
+    steps.tokens.Add(tokens);
     const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
-    steps.last_end_s.store(std::chrono::duration<double>(unix_time).count(), memory_order_relaxed);
+    steps.last_end_s.store(std::chrono::duration<double>(unix_time).count(),
+                           std::memory_order_relaxed);
   }
 
  private:
@@ -195,7 +194,7 @@ DecodeLoop::Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logi
   error_ = transformer_.status();
   if (!error_.ok()) return Stop::kCancelled;
   if (steps_ != nullptr) {
-    timer.Stop(*steps_, steps_->prefill, steps_->prefill_s);
+    timer.Stop(*steps_, steps_->prefill, count);
     steps_->recomputed_tokens += std::clamp(s.computed_to - at, 0, count);
   }
   s.computed_to = std::max(s.computed_to, cache_.length());
@@ -249,17 +248,15 @@ DecodeLoop::Stop DecodeLoop::Step(Sequence& s) {
   const int room = cache_.capacity() - cache_.length();
   Stop why = BeforeStep(s, std::min(room, kDraftTokensMax + 1));
   if (why != Stop::kNone) return why;
-  const int drafts = decoder_.usage().drafts;
+  const SpecUsage before = decoder_.usage();
   const StepTimer timer;
   const auto tokens = decoder_.Next(wanted);
   error_ = tokens.status();
   if (!error_.ok()) return Stop::kCancelled;
   if (steps_ != nullptr) {
-    if (decoder_.usage().drafts > drafts) {
-      timer.Stop(*steps_, steps_->verify, steps_->verify_s);
-    } else {
-      timer.Stop(*steps_, steps_->decode, steps_->decode_s);
-    }
+    const SpecUsage& now = decoder_.usage();
+    timer.Stop(*steps_, now.drafts > before.drafts ? steps_->verify : steps_->decode,
+               now.draft_tokens - before.draft_tokens + 1);
   }
   spent_ += static_cast<double>(tokens->size());
   for (std::size_t i = 0; i < tokens->size() && why == Stop::kNone; ++i)

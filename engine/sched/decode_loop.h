@@ -2,7 +2,6 @@
 // or others take their turn. Keys and values stay with the request in between.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -12,18 +11,11 @@
 #include "engine/exec/sampler.h"
 #include "engine/exec/transformer.h"
 #include "engine/sched/sequence.h"
+#include "engine/sched/step_counters.h"
 #include "engine/spec/decoder.h"
 #include "engine/text/tokenizer.h"
 
 namespace thermocline::sched {
-
-// Any thread may read; the decode thread writes.
-struct StepCounters {
-  std::atomic<std::int64_t> prefill{0}, decode{0}, verify{0};  // steps
-  std::atomic<double> prefill_s{0}, decode_s{0}, verify_s{0};
-  std::atomic<std::int64_t> recomputed_tokens{0};
-  std::atomic<double> last_end_s{0};  // Unix time of the last step's end; 0 = none yet
-};
 
 enum class TurnEnd { kFinished, kYielded, kReaderSlow, kNoMemory };
 

@@ -206,10 +206,14 @@ void NeuronStore::Request(int layer, std::span<const int> neurons,
   queue_->Pump();
 }
 
-void NeuronStore::RequestAll(int layer) {
+void NeuronStore::RequestAll(int layer, bool counted) {
   const Timed timed(counters_.manage_s);
   missing_.clear();
   for (int neuron = 0; neuron < static_cast<int>(neurons_); ++neuron) {
+    if (counted) {
+      ++counters_.needed;
+      counters_.hits += Has(layer, neuron) ? 1 : 0;
+    }
     if (Need(layer, neuron, 0, kStaged)) missing_.push_back(neuron);
   }
   queue_->Promote(layer);

@@ -1,4 +1,5 @@
 #include "engine/base/check.h"
+#include "engine/step_stats.h"
 #include "server/metrics/table.h"
 
 namespace thermocline::server {
@@ -33,6 +34,10 @@ std::vector<double> BordersOf(Ladder ladder, const MetricBuckets& configured) {
       return first(configured.tokens, kTokens);
     case Ladder::kTokenize:
       return first(configured.tokenize, kTokenize);
+    case Ladder::kStep:
+      return {kStepSecondsBorders.begin(), kStepSecondsBorders.end()};
+    case Ladder::kBatch:
+      return {kStepTokensBorders.begin(), kStepTokensBorders.end()};
     case Ladder::kNone:
       break;
   }

@@ -13,13 +13,13 @@ void ExposeQueue(const EngineStats& s, MetricSet& set) {
 }
 
 void ExposeSteps(const EngineStats& s, MetricSet& set) {
-  const auto phase = [&](const char* name, std::int64_t steps, double seconds) {
-    set.CatchUp("engine_steps_total", steps, {{"phase", name}});
-    set.CatchUp("engine_step_seconds_total", seconds, {{"phase", name}});
+  const auto phase = [&](const char* name, const auto& steps) {
+    set.CatchUp("engine_step_seconds", steps.counts, steps.sum, {{"phase", name}});
   };
-  phase("prefill", s.steps.prefill, s.steps.prefill_s);
-  phase("decode", s.steps.decode, s.steps.decode_s);
-  phase("verify", s.steps.verify, s.steps.verify_s);
+  phase("prefill", s.steps.prefill);
+  phase("decode", s.steps.decode);
+  phase("verify", s.steps.verify);
+  set.CatchUp("engine_batch_size", s.steps.tokens.counts, s.steps.tokens.sum);
   set.CatchUp("engine_heartbeats_total", s.heartbeat);
   set.Set("engine_last_step_timestamp_seconds", s.steps.last_end_s);
   set.CatchUp("preemptions_total", s.preemptions);
@@ -43,17 +43,20 @@ void ExposePrefixCache(const EngineStats::PrefixCache& c, MetricSet& set) {
   set.CatchUp("prefix_cache_hits_total", c.hit_tokens);
   set.CatchUp("prefix_cache_missed_tokens_total", c.new_tokens, {{"reason", "new"}});
   set.CatchUp("prefix_cache_missed_tokens_total", c.evicted_tokens, {{"reason", "evicted"}});
-  set.CatchUp("prefix_cache_evicted_blocks_total", c.evictions);
+  set.CatchUp("kv_cache_evictions_total", c.evictions);
   set.Set("prefix_cache_limit_bytes", c.bytes_max);
 }
 
 void ExposeMemory(const EngineStats& s, MetricSet& set) {
-  set.Set("memory_bytes", s.weight_bytes, {{"kind", "weights"}});
-  set.Set("memory_bytes", s.kv_bytes, {{"kind", "kv"}});
-  set.Set("memory_bytes", s.predictor_bytes, {{"kind", "predictors"}});
-  set.Set("memory_bytes", s.prefix_cache.bytes, {{"kind", "prefix_cache"}});
-  if (s.flash.used && !s.flash.layers)
-    set.Set("memory_bytes", s.flash.cache_bytes, {{"kind", "flash_cache"}});
+  const auto held = [&](const char* kind, auto bytes, const std::string& device = "cpu") {
+    set.Set("memory_bytes", bytes, {{"kind", kind}, {"device", device}});
+  };
+  held("weights", s.weight_bytes);
+  held("kv", s.kv_bytes);
+  held("predictors", s.predictor_bytes);
+  held("prefix_cache", s.prefix_cache.bytes);
+  if (s.flash.used && !s.flash.layers) held("flash_cache", s.flash.cache_bytes);
+  if (s.hot.used && s.hot.device != "cpu") held("weights", s.hot.bytes, s.hot.device);
   set.Set("memory_budget_bytes", s.memory_budget);
   set.Set("memory_planned_bytes", s.memory_planned);
 }

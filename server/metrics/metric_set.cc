@@ -21,8 +21,10 @@ MetricSet::MetricSet(const std::string& prefix, const MetricBuckets& buckets) {
       metric.gauges = &prometheus::BuildGauge().Name(name).Help(info.help).Register(registry_);
       if (from_start) metric.gauges->Add({});
     } else {
-      auto& family = prometheus::BuildHistogram().Name(name).Help(info.help).Register(registry_);
-      metric.histogram = &family.Add({}, BordersOf(info.ladder, buckets));
+      metric.histograms =
+          &prometheus::BuildHistogram().Name(name).Help(info.help).Register(registry_);
+      metric.borders = BordersOf(info.ladder, buckets);
+      if (from_start) metric.histograms->Add({}, metric.borders);
     }
     CHECK(metrics_.emplace(info.name, metric).second);
   }
@@ -35,6 +37,26 @@ void MetricSet::Count(std::string_view counter, const Labels& labels, double by)
 void MetricSet::CatchUpTo(std::string_view counter, double total, const Labels& labels) {
   prometheus::Counter& series = Find(counter, MetricType::kCounter, labels).counters->Add(labels);
   series.Increment(std::max(0.0, total - series.Value()));
+}
+
+void MetricSet::CatchUp(std::string_view histogram, std::span<const std::int64_t> buckets,
+                        double sum, const Labels& labels) {
+  prometheus::Histogram& series = HistogramOf(histogram, labels);
+  const auto shown = series.Collect().histogram;
+  CHECK_EQ(buckets.size(), shown.bucket.size());
+  std::vector<double> grown(buckets.size());
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const auto known = static_cast<std::int64_t>(shown.bucket[i].cumulative_count - below);
+    grown[i] = static_cast<double>(std::max<std::int64_t>(0, buckets[i] - known));
+    below = shown.bucket[i].cumulative_count;
+  }
+  series.ObserveMultiple(grown, std::max(0.0, sum - shown.sample_sum));
+}
+
+void MetricSet::Remove(std::string_view gauge, const Labels& labels) {
+  auto& series = *Find(gauge, MetricType::kGauge, labels).gauges;
+  if (series.Has(labels)) series.Remove(&series.Add(labels));
 }
 
 void MetricSet::SetTo(std::string_view gauge, double value, const Labels& labels) {
@@ -50,8 +72,9 @@ void MetricSet::SetInfo(std::string_view gauge, const Labels& labels) {
   series.Set(1);
 }
 
-prometheus::Histogram& MetricSet::HistogramOf(std::string_view name) const {
-  return *Find(name, MetricType::kHistogram, {}).histogram;
+prometheus::Histogram& MetricSet::HistogramOf(std::string_view name, const Labels& labels) const {
+  const Metric& metric = Find(name, MetricType::kHistogram, labels);
+  return metric.histograms->Add(labels, metric.borders);
 }
 
 std::string MetricSet::Serialize() const {

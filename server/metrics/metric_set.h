@@ -7,6 +7,7 @@
 #include <prometheus/registry.h>
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,7 +16,7 @@
 namespace thermocline::server {
 
 // A name must be in the table with the type of the call, labels must be the table's: CHECKed.
-// Thread-safe, but for CatchUp and SetInfo of one metric.
+// Thread-safe, but for CatchUp, Remove and SetInfo of one metric.
 class MetricSet {
  public:
   using Labels = prometheus::Labels;
@@ -28,14 +29,20 @@ class MetricSet {
   void CatchUp(std::string_view counter, Number total, const Labels& labels = {}) {
     CatchUpTo(counter, static_cast<double>(total), labels);
   }
+  // The same for a histogram that its owner counts: by bucket (those below not included) with the
+  // one above the last border, and the sum of what was counted.
+  void CatchUp(std::string_view histogram, std::span<const std::int64_t> buckets, double sum,
+               const Labels& labels = {});
   template <typename Number>
   void Set(std::string_view gauge, Number value, const Labels& labels = {}) {
     SetTo(gauge, static_cast<double>(value), labels);
   }
+  // The series, if it is there.
+  void Remove(std::string_view gauge, const Labels& labels);
   // Of a gauge that is always 1: there is one series, with the labels of the last call.
   void SetInfo(std::string_view gauge, const Labels& labels);
   // To be kept by those who observe often.
-  prometheus::Histogram& HistogramOf(std::string_view name) const;
+  prometheus::Histogram& HistogramOf(std::string_view name, const Labels& labels = {}) const;
 
   // The text exposition.
   std::string Serialize() const;
@@ -45,7 +52,8 @@ class MetricSet {
     const MetricInfo* info = nullptr;
     prometheus::Family<prometheus::Counter>* counters = nullptr;
     prometheus::Family<prometheus::Gauge>* gauges = nullptr;
-    prometheus::Histogram* histogram = nullptr;
+    prometheus::Family<prometheus::Histogram>* histograms = nullptr;
+    std::vector<double> borders = {};  // of histograms
     prometheus::Gauge* info_series = nullptr;
   };
   const Metric& Find(std::string_view name, MetricType type, const Labels& labels) const;

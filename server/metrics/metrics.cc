@@ -9,6 +9,7 @@
 #include "server/metrics/hot_metrics.h"
 #include "server/metrics/metric_set.h"
 #include "server/metrics/process_metrics.h"
+#include "server/metrics/sensor_metrics.h"
 #include "server/metrics/spec_metrics.h"
 
 namespace thermocline::server {
@@ -28,7 +29,9 @@ const char* ServiceStateName(ServiceState state) {
 }
 
 struct Metrics::Impl {
-  Impl(const std::string& prefix, const MetricBuckets& buckets) : set(prefix, buckets) {
+  Impl(const std::string& prefix, const MetricBuckets& buckets,
+       std::unique_ptr<const SensorPoller> poller)
+      : set(prefix, buckets), sensors(std::move(poller)) {
     set.SetInfo("build_info", BuildInfo());
   }
 
@@ -46,11 +49,13 @@ struct Metrics::Impl {
   prometheus::Histogram& tokenize = set.HistogramOf("tokenize_seconds");
   prometheus::Histogram& cancel_latency = set.HistogramOf("cancel_latency_seconds");
 
-  std::mutex expose_mutex;  // of what a scrape brings up to date
+  const std::unique_ptr<const SensorPoller> sensors;  // or null
+  std::mutex expose_mutex;                            // of what a scrape brings up to date
 };
 
-Metrics::Metrics(const std::string& prefix, const MetricBuckets& buckets)
-    : impl_(std::make_unique<Impl>(prefix, buckets)) {}
+Metrics::Metrics(const std::string& prefix, const MetricBuckets& buckets,
+                 std::unique_ptr<const SensorPoller> sensors)
+    : impl_(std::make_unique<Impl>(prefix, buckets, std::move(sensors))) {}
 Metrics::~Metrics() = default;
 
 void Metrics::RequestEnded(const std::string& route, int http_status) {
@@ -107,6 +112,7 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
                                   ServiceState::kDraining, ServiceState::kFailed})
     set.Set("state", each == state ? 1 : 0, {{"state", ServiceStateName(each)}});
   ExposeProcess(set);
+  if (impl_->sensors != nullptr) ExposeSensors(impl_->sensors->Latest(), set);
   if (stats != nullptr) {
     set.SetInfo("model_info", {{"model", model_name},
                                {"family", stats->architecture},

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "server/metrics/sensor_poller.h"
 #include "server/metrics/table.h"
 
 namespace thermocline::server {
@@ -16,8 +17,10 @@ const char* ServiceStateName(ServiceState state);
 // Thread-safe.
 class Metrics {
  public:
-  // Every metric's name begins with `prefix`.
-  explicit Metrics(const std::string& prefix, const MetricBuckets& buckets = {});
+  // Every metric's name begins with `prefix`. Without `sensors` there are no metrics of the
+  // machine.
+  explicit Metrics(const std::string& prefix, const MetricBuckets& buckets = {},
+                   std::unique_ptr<const SensorPoller> sensors = nullptr);
   ~Metrics();
 
   void RequestEnded(const std::string& route, int http_status);

@@ -15,11 +15,13 @@ Every name begins with `metrics.prefix`; `metrics.prefix: "vllm:"` gives the nam
 where the meaning is the same. Counters are read with `rate()`; a scrape changes nothing, so that any number of servers may
 scrape. What the engine counts is copied when it is scraped, under no lock that a step of the model is made under.
 
-Labels have few values: `api` is a route's template, a gRPC method or `unknown`, `code` an HTTP status (gRPC's is mapped), `layer` a layer of the model, `position`
-and `k` end at the longest draft, 15. The one model's name is in `model_info`, not on every series:
+Labels have few values: `api` is a route's template, a gRPC method or `unknown`, `code` an HTTP status (gRPC's is mapped),
+`layer` a layer of the model, `position` and `k` end at the longest draft, 15; `rail`, `zone` and `unit` are sensors, at most
+64 of each. The one model's name is in `model_info`, not on every series:
 `... * on (instance) group_left (model) thermocline_model_info`.
 
-Borders of the histograms are set by `metrics.buckets_*`, lists of ascending numbers.
+Borders of the histograms are set by `metrics.buckets_*`, lists of ascending numbers; those of `engine_step_seconds` and
+`engine_batch_size` are fixed, because the engine's thread counts by them, without a lock.
 
 | appears | when |
 |---|---|
@@ -31,6 +33,7 @@ Borders of the histograms are set by `metrics.buckets_*`, lists of ascending num
 | flash | memory does not hold all |
 | hot | there is a hot tier |
 | drafts | speculation was not turned off |
+| sensors | the machine has such sensors, and they can be read |
 )";
 
 struct Query {
@@ -82,6 +85,23 @@ constexpr Query kQueries[] = {
      "(rate(thermocline_time_to_first_token_seconds_bucket[5m])))",
      ""},
     {"Tokens per second", "sum(rate(thermocline_generation_tokens_total[5m]))", ""},
+    {"Mean time of a step, by phase",
+     "sum by (phase) (rate(thermocline_engine_step_seconds_sum[5m]))\n"
+     "  / sum by (phase) (rate(thermocline_engine_step_seconds_count[5m]))",
+     ""},
+    {"Time of a step, 99th percentile, by phase",
+     "histogram_quantile(0.99, sum by (phase, le) "
+     "(rate(thermocline_engine_step_seconds_bucket[5m])))",
+     ""},
+    {"Mean tokens of a step",
+     "sum(rate(thermocline_engine_batch_size_sum[5m])) / "
+     "sum(rate(thermocline_engine_batch_size_count[5m]))",
+     ""},
+    {"Energy of a token, by rail, in joules",
+     "sum by (rail) (rate(thermocline_energy_joules_total[5m]))\n"
+     "  / on () group_left () sum(rate(thermocline_generation_tokens_total[5m]))",
+     "Only where there are sensors, and only of tokens while tokens are made. Rails overlap: one "
+     "may be a part of another."},
     {"Goodput: requests per second with a first token within 1 s and 100 ms a token, at least",
      "clamp_min(sum(rate(thermocline_time_to_first_token_seconds_bucket{le=\"1\"}[5m]))\n"
      "  + sum(rate(thermocline_request_time_per_output_token_seconds_bucket{le=\"0.1\"}[5m]))\n"
@@ -95,6 +115,29 @@ constexpr Query kQueries[] = {
 };
 
 constexpr const char* kTail = R"(
+## The machine's sensors
+
+They are found once, at the start, and read once a second by a thread of their own; a scrape shows the last reading. A
+sensor that cannot be read has no series meanwhile, but for the energy it gave before; and where there are none, as in most virtual machines and containers,
+there are no such metrics at all.
+
+| metric | from, below `/sys` | name |
+|---|---|---|
+| `power_watts` | `class/hwmon/*/power*_input`, else `power*_average` | chip/label |
+| `power_watts` | ina3221 (Jetson): `in[1-3]_input` times `curr[1-3]_input` of `class/hwmon/*` | the rail: `VDD_IN` is the whole module |
+| `power_watts`, `energy_joules_total` | `class/powercap/intel-rapl:*/energy_uj` (Intel, AMD) | rapl/package-0, rapl/package-0/core |
+| `temperature_celsius` | `class/thermal/thermal_zone*/temp` | its type: `cpu-thermal` |
+| `temperature_celsius` | `class/hwmon/*/temp*_input`, without those that are thermal zones | chip/label: `coretemp/Core 0` |
+| `clock_hertz` | `devices/system/cpu/cpufreq/policy*/scaling_cur_freq` | cpu and the first processor's number |
+| `clock_hertz` | `class/devfreq/*/cur_freq` of a Jetson's or Mali GPU | gpu |
+
+A second sensor of the same name is `NAME#2`. Where a rail tells its power only, energy is added up from the readings
+(trapezoids of a second). Counters of energy that begin anew are followed; what passes while a sensor cannot be read is
+not counted. `energy_uj` is readable by root alone on most systems, because it tells what other programs compute: see
+[operations.md](operations.md#systemd). NVIDIA's cards in PCs and servers have no sensors in `/sys`; NVIDIA's own
+exporter (DCGM) shows their power, temperature and free memory. How much memory a device has free is no metric here: to
+ask the driver is a call into the context that the engine works with, and a scrape must not delay a token.
+
 ## Predictors: the daemon and `thermocline eval`
 
 Both audit by the same code: what a layer's whole network would have computed for the token, against what was predicted.
@@ -134,9 +177,11 @@ const char* WhenName(MetricWhen when) {
     case MetricWhen::kHot:
       return "hot";
     case MetricWhen::kDrafts:
+      return "drafts";
+    case MetricWhen::kSensors:
       break;
   }
-  return "drafts";
+  return "sensors";
 }
 
 // `text` where a bar would end the cell.

@@ -16,8 +16,9 @@ constexpr MetricInfo kTable[] = {
      "Daemon", W::kLoaded, "The model served; always 1"},
     {"model_load_seconds", kGauge, "", "seconds", "Daemon", W::kLoaded,
      "Time the model took to load"},
-    {"memory_bytes", kGauge, "kind", "bytes", "Daemon", W::kLoaded,
-     "Memory held, by kind: weights, kv (reserved), predictors, prefix_cache, flash_cache"},
+    {"memory_bytes", kGauge, "kind, device", "bytes", "Daemon", W::kLoaded,
+     "Memory held, by kind: weights, kv (reserved), predictors, prefix_cache, flash_cache; and by "
+     "device: cpu, or the GPU of device_info, with the weights and predictors that it has"},
     {"memory_budget_bytes", kGauge, "", "bytes", "Daemon", W::kLoaded,
      "What the whole process may take"},
     {"memory_planned_bytes", kGauge, "", "bytes", "Daemon", W::kLoaded,
@@ -74,10 +75,11 @@ constexpr MetricInfo kTable[] = {
     {"cancel_latency_seconds", kHistogram, "", "seconds", "Latency", W::kAlways,
      "From a cancellation until the engine let go of the request", Ladder::kInterToken},
 
-    {"engine_steps_total", kCounter, "phase", "steps", "Engine", W::kLoaded,
-     "Steps of the model: prefill, decode (a token), verify (a draft)"},
-    {"engine_step_seconds_total", kCounter, "phase", "seconds", "Engine", W::kLoaded,
-     "Time of these steps"},
+    {"engine_step_seconds", kHistogram, "phase", "seconds", "Engine", W::kLoaded,
+     "Time of the model's steps: prefill, decode (a token), verify (a draft)", Ladder::kStep},
+    {"engine_batch_size", kHistogram, "", "tokens", "Engine", W::kLoaded,
+     "Tokens that a step computed: a chunk of a prompt, one, or a draft and the token before it",
+     Ladder::kBatch},
     {"engine_heartbeats_total", kCounter, "", "1", "Engine", W::kLoaded,
      "Grows while a request runs, also while it waits for flash: if it stands still then, the "
      "engine hangs"},
@@ -103,8 +105,8 @@ constexpr MetricInfo kTable[] = {
      "Prompts looked up in the prefix cache, by what was found: hit, partial, miss"},
     {"prefix_cache_missed_tokens_total", kCounter, "reason", "tokens", "Engine", W::kLoaded,
      "Prompt tokens not found in the prefix cache: new behind their prefix, or evicted"},
-    {"prefix_cache_evicted_blocks_total", kCounter, "", "blocks", "Engine", W::kLoaded,
-     "Blocks of 64 tokens the prefix cache gave up for newer ones"},
+    {"kv_cache_evictions_total", kCounter, "", "blocks", "Engine", W::kLoaded,
+     "Blocks of 64 tokens whose keys and values the prefix cache gave up for newer ones"},
     {"prefix_cache_limit_bytes", kGauge, "", "bytes", "Engine", W::kLoaded,
      "What the prefix cache may hold; memory_bytes has what it holds"},
 
@@ -232,6 +234,16 @@ constexpr MetricInfo kTable[] = {
      "Probability that a drafted token is accepted after those before it, as fitted"},
     {"spec_draft_token_seconds", kGauge, "", "seconds", "Speculation", W::kDrafts,
      "Time of one drafted token, as measured"},
+
+    {"power_watts", kGauge, "rail", "watts", "Machine", W::kSensors,
+     "Power of a rail; where its energy is counted, the mean of the last second"},
+    {"energy_joules_total", kCounter, "rail", "joules", "Machine", W::kSensors,
+     "Energy of a rail since the daemon started; where its power is measured, added up from that "
+     "once a second"},
+    {"temperature_celsius", kGauge, "zone", "degrees Celsius", "Machine", W::kSensors,
+     "Temperature of a thermal zone or sensor"},
+    {"clock_hertz", kGauge, "unit", "hertz", "Machine", W::kSensors,
+     "Clock of a processor (cpu0: of the processors that have the same clock) or GPU"},
 
     {"process_cpu_seconds_total", kCounter, "", "seconds", "Process", W::kAlways,
      "Processor time of the process, user and system"},

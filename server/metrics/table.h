@@ -19,11 +19,13 @@ enum class MetricWhen {
   kControlled,
   kFlash,  // memory does not hold all
   kHot,    // there is a hot tier
-  kDrafts
+  kDrafts,
+  kSensors  // the machine has such sensors, and they can be read
 };
 
-// Which of the configured bucket borders a histogram has.
-enum class Ladder { kNone, kFirstToken, kInterToken, kRequest, kTokens, kTokenize };
+// Which bucket borders a histogram has. Those of kStep and kBatch are not configured: the decode
+// thread counts by them (engine/step_stats.h).
+enum class Ladder { kNone, kFirstToken, kInterToken, kRequest, kTokens, kTokenize, kStep, kBatch };
 
 struct MetricInfo {
   const char* name;  // behind the prefix; process_* are Prometheus' standard names and have none

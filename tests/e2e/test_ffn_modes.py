@@ -167,7 +167,7 @@ def test_a_side_car_serves(tmp_path):
         assert text(ask(d, "0:dense,1-:lowrank"))
         settle(d)
         shown = d.admin.get("/admin/predictors").json()
-        assert shown["side_car"] == str(side_car) and shown["predictor_bytes"] == samples(d)[("memory_bytes", (("kind", "predictors"),))] > 0
+        assert shown["side_car"] == str(side_car) and shown["predictor_bytes"] == samples(d)[("memory_bytes", (("device", "cpu"), ("kind", "predictors")))] > 0
         assert shown["layers"][0]["recall"] is None and all(0.3 < layer["recall"] <= 1 for layer in shown["layers"][1:])
         assert set(values(d, "predictor_neurons_total")) == set(range(1, len(shown["layers"])))
         assert not values(d, "controller_shift")

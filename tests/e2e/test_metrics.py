@@ -90,8 +90,10 @@ def test_requests_are_counted_once(busy):
     for name in ("time_to_first_token_seconds", "request_time_per_output_token_seconds", "e2e_request_latency_seconds", "tokenize_seconds", "request_queue_time_seconds"):
         assert grown(name + "_count") == 1, name
     assert grown("inter_token_latency_seconds_count") == tokens - 1
-    steps = sum(grown("engine_steps_total", phase=phase) for phase in ("prefill", "decode", "verify"))
-    assert 1 < steps <= tokens + 1 and grown("engine_heartbeats_total") > 0
+    steps = sum(grown("engine_step_seconds_count", phase=phase) for phase in ("prefill", "decode", "verify"))
+    computed = grown("prompt_tokens_total", source="computed") + grown("spec_decode_num_draft_tokens_total")
+    assert grown("engine_batch_size_sum") == computed + steps - grown("engine_step_seconds_count", phase="prefill") > tokens
+    assert 1 < steps <= tokens + 1 and steps == grown("engine_batch_size_count") and grown("engine_heartbeats_total") > 0
     assert 0 < after[("thermocline_kv_cache_tokens", ())] <= after[("thermocline_kv_cache_capacity_tokens", ())]
     assert abs(after[("thermocline_engine_last_step_timestamp_seconds", ())] - time.time()) < 60
     assert grown("e2e_request_latency_seconds_sum") >= grown("time_to_first_token_seconds_sum") > 0
@@ -117,6 +119,47 @@ def test_a_scrape_disturbs_neither_another_nor_a_stream(busy):
         assert len(one) >= 2
         for earlier, later in zip(one, [*one[1:], last]):
             assert not [key for key in counters if earlier.get(key, 0) > later.get(key, 0)]
+
+
+def test_steps_and_their_tokens_are_counted():
+    """Without drafts it is known which steps a request makes: chunks of the prompt, then one for each token but the first."""
+    with Daemon("spec.mode=off", "engine.prefill_chunk=4", "engine.prefix_cache_mib=0") as d:
+        wait_until(lambda: samples(scrape(d))[("thermocline_num_requests_running", ())] == 0)  # the first token at the start
+        before = samples(scrape(d))
+        usage = ask(d, "owl", max_tokens=10)["usage"]
+        after = samples(scrape(d))
+        grown = lambda name, **labels: after[("thermocline_engine_" + name, tuple(sorted(labels.items())))] - before[("thermocline_engine_" + name, tuple(sorted(labels.items())))]
+        prompt, tokens = usage["prompt_tokens"], usage["completion_tokens"]
+        whole, rest = divmod(prompt, 4)
+        assert tokens == 10 and whole > 1
+        assert grown("step_seconds_count", phase="prefill") == whole + (rest > 0)
+        assert grown("step_seconds_count", phase="decode") == tokens - 1 and grown("step_seconds_count", phase="verify") == 0
+        assert grown("batch_size_sum") == prompt + tokens - 1
+        assert grown("batch_size_bucket", le="1") == tokens - 1 + (rest == 1)
+        assert grown("batch_size_bucket", le="4") == grown("batch_size_bucket", le="+Inf") == grown("batch_size_count")
+        for phase in ("prefill", "decode"):
+            assert grown("step_seconds_sum", phase=phase) > 0
+
+
+def test_histograms_are_consistent(busy):
+    """Buckets rise to the count, every step has its batch, and while nothing runs a scrape shows what the last one did."""
+    ask(busy, "bear", max_tokens=30)
+    wait_until(lambda: samples(scrape(busy))[("thermocline_num_requests_running", ())] == 0)
+    first, now = samples(scrape(busy)), samples(scrape(busy))
+    buckets = {}
+    for (name, labels), value in now.items():
+        if name.endswith("_bucket"):
+            rest = tuple(pair for pair in labels if pair[0] != "le")
+            buckets.setdefault((name.removesuffix("_bucket"), rest), []).append((float(dict(labels)["le"]), value))
+    assert {("thermocline_engine_step_seconds", (("phase", "verify"),)), ("thermocline_engine_batch_size", ())} < buckets.keys()
+    for (name, labels), values in buckets.items():
+        counts = [count for _, count in sorted(values)]
+        assert counts == sorted(counts) and counts[-1] == now[name + "_count", labels], name
+        assert (now[name + "_sum", labels] > 0) == (counts[-1] > 0), name
+    steps = sum(now["thermocline_engine_step_seconds_count", (("phase", phase),)] for phase in ("prefill", "decode", "verify"))
+    assert steps == now["thermocline_engine_batch_size_count", ()] > 0
+    engine = {key: value for key, value in now.items() if key[0].startswith("thermocline_engine_")}
+    assert engine == pytest.approx({key: first[key] for key in engine}, rel=1e-12)
 
 
 def test_labels_are_bounded(busy):
@@ -145,6 +188,42 @@ def test_refusals_are_counted_by_their_reason():
         assert set(statuses) == {200, 429}
         rejected = {dict(labels)["reason"]: v for (name, labels), v in samples(scrape(d)).items() if name == "thermocline_requests_rejected_total"}
         assert rejected == {"prefill_budget": statuses.count(429)}
+
+
+def on_a_machine_with(sysfs):
+    """A daemon that sees the folder as /sys."""
+    hide = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'mount --bind "{sysfs}" /sys && exec "$@"', "sh"]
+    if subprocess.run([*hide, "true"], capture_output=True, timeout=60).returncode:
+        pytest.skip("this machine lets nobody have mounts of their own")
+    return Daemon("spec.mode=off", before=hide)
+
+
+def test_sensors_are_shown_while_they_can_be_read(tmp_path):
+    """A machine with a rail that tells its power, one that counts energy, a zone and a clock, then one without any."""
+    rail, counter = tmp_path / "class/hwmon/hwmon0", tmp_path / "class/powercap/intel-rapl:0"
+    zone, clock = tmp_path / "class/thermal/thermal_zone0", tmp_path / "class/devfreq/17000000.gpu"
+    files = {rail / "name": "ina3221", rail / "in1_label": "VDD_IN", rail / "in1_input": "5000", rail / "curr1_input": "1500", counter / "name": "package-0", counter / "energy_uj": "262143000000",
+             counter / "max_energy_range_uj": "262143328850", zone / "type": "cpu-thermal", zone / "temp": "45250", clock / "cur_freq": "624750000"}
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    with on_a_machine_with(tmp_path) as d:
+        shown = lambda: {(name.removeprefix("thermocline_"), *dict(labels).values()): v for (name, labels), v in samples(scrape(d)).items() if re.search("watts|joules|celsius|hertz", name)}
+        wait_until(lambda: shown().get(("energy_joules_total", "VDD_IN"), 0) > 0)
+        first = shown()
+        assert first["power_watts", "VDD_IN"] == 7.5 and first["temperature_celsius", "cpu-thermal"] == 45.25 and first["clock_hertz", "gpu"] == 624750000
+        assert first["energy_joules_total", "rapl/package-0"] == 0
+        checked = subprocess.run(["promtool", "check", "metrics"], input=scrape(d).encode(), capture_output=True, timeout=60)
+        assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+        (zone / "temp").unlink()
+        (counter / "energy_uj").write_text("19671150\n")  # 0.32885 J to the end, and 19.67115 J
+        wait_until(lambda: shown()["energy_joules_total", "rapl/package-0"] == pytest.approx(20))
+        wait_until(lambda: ("temperature_celsius", "cpu-thermal") not in shown())
+        assert shown()["energy_joules_total", "VDD_IN"] > first["energy_joules_total", "VDD_IN"]
+    (tmp_path / "empty").mkdir()
+    with on_a_machine_with(tmp_path / "empty") as d:
+        time.sleep(1.5)  # a reading would have been made
+        assert not re.search("watts{|joules_total{|celsius{|hertz{", scrape(d))
 
 
 def test_prefix_and_borders_are_configured():
@@ -218,6 +297,8 @@ def test_prometheus_scrapes_under_load_and_answers_the_queries_of_the_page(busy,
             values = server.query(promql)
             if "neuron cache" in title or "hangs" in title:
                 assert not values, title
+            elif "joules" in title:  # a machine may have no sensors
+                assert all(math.isfinite(v) for v in values.values()), (title, values)
             else:
                 assert values and all(math.isfinite(v) for v in values.values()), (title, values)
         assert 0 < one(server.query(QUERIES["Acceptance rate of drafted tokens"])) <= 1

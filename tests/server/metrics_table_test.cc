@@ -25,8 +25,9 @@ TEST(MetricTable, NamesFollowTheConventions) {
     EXPECT_EQ(info.ladder != Ladder::kNone, info.type == MetricType::kHistogram) << name;
     EXPECT_FALSE(std::string_view(info.help).empty() || std::string_view(info.unit).empty())
         << name;
-    if (std::string_view(info.unit) == "seconds" || std::string_view(info.unit) == "bytes") {
-      EXPECT_NE(("_" + name + "_").find("_" + std::string(info.unit) + "_"), std::string::npos)
+    for (const std::string unit : {"seconds", "bytes", "watts", "joules", "hertz"}) {
+      if (unit != info.unit) continue;
+      EXPECT_NE(("_" + name + "_").find("_" + unit + "_"), std::string::npos)
           << name << " does not say its unit";
     }
   }
@@ -40,8 +41,9 @@ TEST(MetricTable, ThePageIsTheOneInTheRepository) {
 
 TEST(MetricTable, LaddersAscendAndCanBeReplaced) {
   for (const Ladder ladder : {Ladder::kFirstToken, Ladder::kInterToken, Ladder::kRequest,
-                              Ladder::kTokens, Ladder::kTokenize}) {
+                              Ladder::kTokens, Ladder::kTokenize, Ladder::kStep, Ladder::kBatch}) {
     const auto borders = BordersOf(ladder, {});
+    EXPECT_FALSE(borders.empty());
     EXPECT_TRUE(std::is_sorted(borders.begin(), borders.end()));
   }
   EXPECT_EQ(BordersOf(Ladder::kInterToken, {}).front(), 0.001);
@@ -62,6 +64,50 @@ TEST(MetricSet, CountersNeverGoBack) {
   EXPECT_NE(set.Serialize().find("\nt_preemptions_total 6\n"), std::string::npos);
 }
 
+TEST(MetricSet, AHistogramIsBroughtToWhatItsOwnerCounts) {
+  MetricSet set("t_", {});
+  StepStats steps;
+  const auto show = [&] {
+    set.CatchUp("engine_step_seconds", steps.decode.counts, steps.decode.sum,
+                {{"phase", "decode"}});
+    return set.Serialize();
+  };
+  const auto bucket = [](const char* le, int count) {
+    return StrCat("\nt_engine_step_seconds_bucket{phase=\"decode\",le=\"", le, "\"} ", count, "\n");
+  };
+  const auto has = [](const std::string& text, const std::string& line) {
+    return text.find(line) != std::string::npos;
+  };
+  EXPECT_TRUE(has(show(), "\nt_engine_step_seconds_count{phase=\"decode\"} 0\n"));
+  steps.decode.counts.front() = 2;
+  steps.decode.counts[3] = 3;
+  steps.decode.counts.back() = 1;
+  steps.decode.sum = 12.5;
+  const std::string text = show();
+  EXPECT_TRUE(has(text, bucket("0.0001", 2)) && has(text, bucket("0.0005", 2)));
+  EXPECT_TRUE(has(text, bucket("0.001", 5)) && has(text, bucket("10", 5)));
+  EXPECT_TRUE(has(text, bucket("+Inf", 6)));
+  EXPECT_TRUE(has(text, "\nt_engine_step_seconds_count{phase=\"decode\"} 6\n"));
+  EXPECT_TRUE(has(text, "\nt_engine_step_seconds_sum{phase=\"decode\"} 12.5\n"));
+  EXPECT_EQ(show(), text);
+  ++steps.decode.counts[3];
+  steps.decode.sum = 13;
+  const std::string later = show();
+  EXPECT_TRUE(has(later, bucket("0.0005", 2)) && has(later, bucket("0.001", 6)));
+  EXPECT_TRUE(has(later, "\nt_engine_step_seconds_sum{phase=\"decode\"} 13\n"));
+}
+
+TEST(MetricSet, ASeriesCanGo) {
+  MetricSet set("t_", {});
+  set.Remove("power_watts", {{"rail", "a"}});
+  set.Set("power_watts", 1, {{"rail", "a"}});
+  set.Set("power_watts", 2, {{"rail", "b"}});
+  set.Remove("power_watts", {{"rail", "a"}});
+  const std::string text = set.Serialize();
+  EXPECT_EQ(text.find("rail=\"a\""), std::string::npos);
+  EXPECT_NE(text.find("\nt_power_watts{rail=\"b\"} 2\n"), std::string::npos);
+}
+
 TEST(MetricSet, AnInfoHasOneSeries) {
   MetricSet set("t_", {});
   set.SetInfo("device_info", {{"device", "a"}, {"fallback", ""}});
@@ -79,7 +125,8 @@ TEST(MetricSetDeathTest, WhatIsNotInTheTableIsNotRegistered) {
   EXPECT_DEATH(set.Count("preemptions_total", {{"a", "b"}}), "CHECK failed");  // one too many
 }
 
-// A daemon whose every part is used exposes the whole table.
+// A daemon whose every part is used exposes the whole table, but for the machine's sensors, which
+// sensors_test.cc has.
 TEST(Metrics, EverythingInTheTableCanBeExposed) {
   Metrics metrics("t_");
   metrics.RequestEnded("/metrics", 200);
@@ -95,6 +142,7 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   const std::string text = metrics.Expose(ServiceState::kReady, &stats, "m");
   for (const MetricInfo& info : MetricTable()) {
     const std::string name = FullMetricName(info, "t_");
+    if (info.when == MetricWhen::kSensors) continue;
     EXPECT_NE(text.find("# HELP " + name + " "), std::string::npos) << name;
   }
 }
@@ -104,6 +152,8 @@ TEST(Metrics, AScrapeChangesNothingThatAnotherSees) {
   EngineStats stats;
   stats.heartbeat = 7;
   stats.preemptions = 2;
+  stats.steps.verify.counts[2] = 5;
+  stats.steps.tokens.counts[1] = 5;
   const auto scrape = [&] {
     std::string out;
     std::istringstream text(metrics.Expose(ServiceState::kReady, &stats, "m"));
@@ -114,6 +164,24 @@ TEST(Metrics, AScrapeChangesNothingThatAnotherSees) {
   const std::string first = scrape();
   EXPECT_EQ(scrape(), first);
   EXPECT_NE(first.find("\nt_preemptions_total 2\n"), std::string::npos);
+  EXPECT_NE(first.find("\nt_engine_step_seconds_count{phase=\"verify\"} 5\n"), std::string::npos);
+  EXPECT_NE(first.find("\nt_engine_batch_size_bucket{le=\"2\"} 5\n"), std::string::npos);
+}
+
+TEST(Metrics, MemoryIsToldByWhereItLies) {
+  const auto expose = [](const char* device) {
+    Metrics metrics("t_");
+    EngineStats stats;
+    stats.weight_bytes = 1000;
+    stats.hot = {.used = true, .device = device, .bytes = 300};
+    return metrics.Expose(ServiceState::kReady, &stats, "m");
+  };
+  const std::string weights = "\nt_memory_bytes{device=\"cpu\",kind=\"weights\"} 1000\n";
+  const std::string text = expose("GPU 1");
+  EXPECT_NE(text.find(weights), std::string::npos);
+  EXPECT_NE(text.find("\nt_memory_bytes{device=\"GPU 1\",kind=\"weights\"} 300\n"),
+            std::string::npos);
+  EXPECT_NE(expose("cpu").find(weights), std::string::npos);  // a second partition of the CPU
 }
 
 }  // namespace

@@ -386,6 +386,18 @@ TEST_F(NeuronStoreTest, WhatComesAfterItWasGivenUpIsDropped) {
   }
 }
 
+TEST_F(NeuronStoreTest, CountsWholeLayersThatDecodedTokensNeed) {
+  const Opened o = Open({.slots = 5});
+  for (const bool counted : {false, true}) {
+    o.store->RequestAll(2, counted);
+    ASSERT_TRUE(o.store->Await().ok());
+    o.store->EndLayer(2);
+    o.store->EndStep(1);
+    EXPECT_EQ(o.store->counters().needed, counted ? kNeurons : 0);
+    EXPECT_LE(o.store->counters().hits, counted ? 5 : 0);
+  }
+}
+
 TEST_F(NeuronStoreTest, EndsWhileReadsAreUnderWay) {
   const Opened o = Open({.slots = 5});
   o.store->RequestAll(0);

@@ -1,0 +1,33 @@
+// How long the model's steps took and how many tokens they computed: histograms.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace thermocline {
+
+// Upper borders of the buckets, themselves included, ascending; above the last there is one bucket
+// more. They are fixed, not configured: the decode thread counts into arrays of this size.
+inline constexpr std::array kStepSecondsBorders = {
+    .0001, .0002, .0005, .001, .002, .003, .005, .0075, .01, .015, .02, .03, .04,
+    .05,   .075,  .1,    .15,  .2,   .3,   .5,   .75,   1.,  2.5,  5.,  10.};
+// Up to the largest engine.prefill_chunk.
+inline constexpr std::array kStepTokensBorders = {1.,   2.,   4.,   8.,    16.,   32.,  64.,
+                                                  128., 256., 512., 1024., 2048., 4096.};
+
+template <std::size_t kBorders>
+struct BucketCounts {
+  std::array<std::int64_t, kBorders + 1> counts = {};  // by bucket, those below not included
+  double sum = 0;                                      // of the values counted
+};
+
+// Since the start.
+struct StepStats {
+  BucketCounts<kStepSecondsBorders.size()> prefill, decode, verify;  // seconds
+  BucketCounts<kStepTokensBorders.size()> tokens;  // computed by a step: a chunk of a prompt, one
+                                                   // token, or a draft and the token before it
+  double last_end_s = 0;                           // Unix time of the last step's end; 0 = none yet
+};
+
+}  // namespace thermocline
