@@ -90,7 +90,8 @@ void Generation::Cancel(CancelCause cause) {
   {
     const std::lock_guard lock(mutex_);
     cause_ = cause;
-    if (cause == CancelCause::kDisconnect || cause == CancelCause::kSlowReader) {
+    if (cause == CancelCause::kDisconnect || cause == CancelCause::kDeadline ||
+        cause == CancelCause::kSlowReader) {
       abandoned_ = true;
       on_ready_ = {};
     }

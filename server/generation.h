@@ -57,8 +57,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool finished() const { return finished_ == choices(); }
   // Whether the engine has given it up because its client does not read.
   bool given_up() const;
-  // The work is not wanted any more. With kDisconnect or kSlowReader nothing is called or taken any
-  // more; else every choice still ends, with FinishReason::kCancelled.
+  // The work is not wanted any more. With kDisconnect, kDeadline or kSlowReader, when nobody is
+  // there to be told, nothing is called or taken any more; else every choice still ends, with
+  // FinishReason::kCancelled.
   void Cancel(CancelCause cause);
 
  private:

@@ -1,5 +1,7 @@
 #include "server/live.h"
 
+#include <sys/un.h>
+
 #include <algorithm>
 
 namespace thermocline::server {
@@ -24,16 +26,20 @@ bool IsHost(const std::string& text) {
   return text.find_first_of(ipv6 ? "/ @" : "/: @") == std::string::npos;
 }
 
+Status CheckSocketPath(const char* key, std::string_view path) {
+  constexpr std::size_t kBytesMax = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() <= kBytesMax) return OkStatus();
+  return base::InvalidArgument(key, ": the path of a socket has at most ", kBytesMax,
+                               " bytes, and this one ", path.size());
+}
+
 // "host:port", where the host may be "[::1]", or "unix:PATH".
 Status CheckGrpc(const ServerConfig& config) {
-  constexpr std::size_t kUnixBytes = 5;       // "unix:"
-  constexpr std::size_t kPathBytesMax = 107;  // sockaddr_un
+  constexpr std::string_view kUnix = "unix:";
   const std::string& address = config.grpc_address;
-  if (address.starts_with("unix:") && address.size() > kUnixBytes + kPathBytesMax)
-    return base::InvalidArgument("grpc.address: the path of a socket has at most ", kPathBytesMax,
-                                 " bytes");
-  if (address.empty() || (address.starts_with("unix:") && address.size() > kUnixBytes))
-    return OkStatus();
+  if (address.empty()) return OkStatus();
+  if (address.starts_with(kUnix) && address.size() > kUnix.size())
+    return CheckSocketPath("grpc.address", std::string_view(address).substr(kUnix.size()));
   const std::size_t colon = address.rfind(':');
   const auto port = base::ParseNumber<int>(
       colon == std::string::npos ? "" : std::string_view(address).substr(colon + 1));
@@ -60,6 +66,8 @@ Status CheckServer(const ServerConfig& config) {
         "' whoever reaches this machine could use the model; set server.api_keys_file, or ",
         "server.insecure: true if that is wanted");
   }
+  RETURN_IF_ERROR(CheckSocketPath("server.unix_socket", config.unix_socket));
+  RETURN_IF_ERROR(CheckSocketPath("server.admin_socket", config.admin_socket));
   return CheckGrpc(config);
 }
 

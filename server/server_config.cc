@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <variant>
@@ -231,13 +232,26 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
                                nearest.empty() ? "" : "'?");
 }
 
+// Keys so far, each with its line. yaml-cpp takes a key twice, and which one holds is not defined.
+using Lines = std::map<std::string, int>;
+
+Status AddKey(const YAML::Node& key, const std::string& name, Lines& lines) {
+  const auto [found, fresh] = lines.emplace(name, key.Mark().line + 1);
+  if (fresh) return OkStatus();
+  return base::InvalidArgument("the key '", name, "' comes twice; it is in line ", found->second,
+                               " already");
+}
+
 // Sections are maps of scalars.
 Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vector<Key>& keys) {
   const auto at = [&](const YAML::Node& node) { return StrCat(path, ":", node.Mark().line + 1); };
+  Lines lines;
   if (root.IsNull()) return OkStatus();
   if (!root.IsMap()) return base::InvalidArgument(at(root), ": expected sections like 'server:'");
   for (const auto& section : root) {
     const std::string section_name = section.first.Scalar();
+    if (const Status once = AddKey(section.first, section_name, lines); !once.ok())
+      return once.Annotate(at(section.first));
     if (!section.second.IsMap()) {
       const Status unknown = SetKey(keys, section_name, "");
       return unknown.ok() ? unknown
@@ -247,6 +261,8 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
     }
     for (const auto& entry : section.second) {
       const std::string name = section_name + "." + entry.first.Scalar();
+      if (const Status once = AddKey(entry.first, name, lines); !once.ok())
+        return once.Annotate(at(entry.first));
       if (!entry.second.IsScalar()) {
         const Status unknown = SetKey(keys, name, "");
         const bool is_unknown = unknown.message().starts_with("unknown");

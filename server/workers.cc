@@ -9,18 +9,33 @@ namespace thermocline::server {
 
 namespace asio = boost::asio;
 
+// Posts what follows when it is let go of, also by a pool that ends without having run it.
+struct Workers::Task {
+  asio::any_io_executor back;
+  std::function<void()> work, then;
+  std::function<void()> next;  // `dropped`, until the work is done
+  std::shared_ptr<const bool> ticket;
+
+  void Run() {
+    work();
+    work = {};  // what it holds is not let go of behind `then`
+    next = std::move(then);
+  }
+  ~Task() {
+    if (!next) return;
+    asio::post(back, [next = std::move(next), ticket = std::move(ticket)] { next(); });
+  }
+};
+
 Workers::Workers(int threads)
     : pool_(std::make_unique<asio::thread_pool>(static_cast<std::size_t>(threads))) {}
 
 void Workers::Post(asio::any_io_executor back, std::function<void()> work,
-                   std::function<void()> then) {
+                   std::function<void()> then, std::function<void()> dropped) {
+  auto task = std::make_shared<Task>(std::move(back), std::move(work), std::move(then),
+                                     std::move(dropped), ticket_);
   const std::lock_guard lock(mutex_);
-  if (pool_ == nullptr) return;
-  asio::post(*pool_, [back = std::move(back), work = std::move(work), then = std::move(then),
-                      ticket = ticket_]() mutable {
-    work();
-    asio::post(back, [then = std::move(then), ticket = std::move(ticket)] { then(); });
-  });
+  if (pool_ != nullptr) asio::post(*pool_, [task = std::move(task)] { task->Run(); });
 }
 
 void Workers::Stop() {

@@ -11,6 +11,12 @@ namespace thermocline::rpc {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// gRPC sends a deadline as a number of at most three digits, of milliseconds, of 10 ms and so on:
+// up to 1% later.
+constexpr int kDeadlineSteps = 100;
+constexpr milliseconds kDeadlineTravel{50};
 using Context = ::grpc::CallbackServerContext;
 
 std::string_view Metadata(const Context& context, const char* name) {
@@ -93,6 +99,11 @@ Call::Call(server::Service& service, Context& context, std::string method, const
 
 Call::~Call() { --service_.active_requests; }
 
+bool Call::IsLate() const {
+  if (!deadline_.has_value()) return false;
+  return Clock::now() >= *deadline_ - (*deadline_ - arrived_) / kDeadlineSteps - kDeadlineTravel;
+}
+
 void Call::End(::grpc::StatusCode code) {
   if (ended_) return;
   ended_ = true;
@@ -100,7 +111,7 @@ void Call::End(::grpc::StatusCode code) {
   const std::string route = "/thermocline.v1.Inference/" + method_;
   service_.metrics().RequestEnded(route, status);
   if (!live_->config.log_access) return;
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - arrived_);
+  const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - arrived_);
   Json::Object fields = {{"method", "gRPC"},         {"route", route},
                          {"status", status},         {"ms", static_cast<std::int64_t>(ms.count())},
                          {"tenant", caller_.tenant}, {"id", id_}};

@@ -37,6 +37,9 @@ class Call {
   const std::optional<Refusal>& refusal() const { return refusal_; }
   // When the client gives up; nothing: never.
   std::optional<std::chrono::steady_clock::time_point> deadline() const { return deadline_; }
+  // Whether a cancel that comes now is that deadline's. The client's own clock ends the call a
+  // little earlier than ours, which has the deadline as it was sent: rounded up, and on its way.
+  bool IsLate() const;
   std::chrono::steady_clock::time_point arrived() const { return arrived_; }
   // Of all prompts and choices, for the log.
   void SetTokens(std::int64_t prompt, std::int64_t completion) {

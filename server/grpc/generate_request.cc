@@ -200,6 +200,9 @@ std::variant<GenerateParams, Refusal> ParseGenerate(const v1::GenerateRequest& m
   if (message.has_timeout_s() && out.timeout_s == 0)
     reader.Fail("timeout_s", "timeout_s must be above 0");
   out.prompt_bytes = PromptBytes(message);
+  if (message.has_text()) out.text = message.text();
+  const auto& ids = message.token_ids().ids();
+  out.request.prompt.assign(ids.begin(), ids.end());
   if (message.has_chat()) {
     auto conversation = ParseChat(message.chat());
     if (const auto* refusal = std::get_if<Refusal>(&conversation)) return *refusal;

@@ -1,6 +1,7 @@
 // A GenerateRequest, checked and turned into the engine's terms.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,8 +15,10 @@ namespace thermocline::rpc {
 
 struct GenerateParams {
   std::string model;  // "" = not given
-  Json conversation;  // of a chat: {"messages": [...]} for the chat template
-  Request request;    // without its prompt
+  // The prompt: a text, a conversation, or the ids in `request`.
+  std::optional<std::string> text;
+  std::optional<Json> conversation;  // {"messages": [...]} for the chat template
+  Request request;
   int choices = 1;
   double timeout_s = 0;          // 0 = the server's
   bool return_tokens = false;    // ids in Delta
@@ -27,7 +30,7 @@ struct GenerateDefaults {
   int max_tokens = 0;
 };
 
-// Pure. The refusal names the field.
+// Pure; the message is not needed any more after it. The refusal names the field.
 std::variant<GenerateParams, Refusal> ParseGenerate(const v1::GenerateRequest& message,
                                                     const GenerateDefaults& defaults);
 

@@ -51,6 +51,33 @@ std::string FieldOf(const Status& status, const v1::GenerateRequest& message) {
   return "";
 }
 
+// The prompt's tokens. Errors as server::EncodeChat and its like.
+Result<std::vector<int>> TokensOf(const server::Service& service, const GenerateParams& params) {
+  if (params.text.has_value()) return server::EncodeText(service, *params.text);
+  if (params.conversation.has_value()) return server::EncodeChat(service, *params.conversation);
+  RETURN_IF_ERROR(server::CheckTokens(service, params.request.prompt));
+  return params.request.prompt;
+}
+
+// Fills request.prompt.
+Status EncodePrompt(server::Service& service, GenerateParams& params) {
+  const auto begin = Clock::now();
+  auto tokens = TokensOf(service, params);
+  service.metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
+  ASSIGN_OR_RETURN(params.request.prompt, std::move(tokens));
+  return OkStatus();
+}
+
+// The same where nothing may be thrown.
+Status EncodeOrFail(server::Service& service, const std::string& id, GenerateParams& params) {
+  try {
+    return EncodePrompt(service, params);
+  } catch (const std::exception& error) {
+    base::LogError("id=", id, ": ", error.what());
+    return base::Internal("");
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<GenerateStream> GenerateStream::Start(boost::asio::io_context& io,
@@ -77,18 +104,21 @@ GenerateStream::GenerateStream(boost::asio::io_context& io, server::Service& ser
       call_(service, context, "Generate", message.request_id()),
       timer_(strand_) {}
 
-// What a request makes libraries or the allocator throw ends that request, not the daemon.
 template <typename Work>
 void GenerateStream::Post(Work work) {
-  boost::asio::post(strand_, [self = shared_from_this(), work] {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      base::LogError("id=", self->call_.id(), ": ", error.what());
-      self->Leave();
-      self->FinishNow(ToGrpc(FromStatus(self->service_, base::Internal(""))));
-    }
-  });
+  boost::asio::post(strand_, [self = shared_from_this(), work] { self->Guarded(work); });
+}
+
+// What a request makes libraries or the allocator throw ends that request, not the daemon.
+template <typename Work>
+void GenerateStream::Guarded(Work work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    base::LogError("id=", call_.id(), ": ", error.what());
+    Leave(CancelCause::kDisconnect);
+    FinishNow(ToGrpc(FromStatus(service_, base::Internal(""))));
+  }
 }
 
 std::optional<Refusal> GenerateStream::Begin() {
@@ -105,31 +135,54 @@ std::optional<Refusal> GenerateStream::Begin() {
         .reason = "MODEL_NOT_FOUND"};
   }
   if (auto not_ready = NotReady(service_)) return not_ready;
-  params.request.deadline = Earliest(
-      {call_.deadline(), After(params.timeout_s), After(call_.live().config.request_timeout_s)});
+  // The call's own deadline is not the engine's: OnCancel comes with it, and counts it as one.
+  params.request.deadline =
+      Earliest({After(params.timeout_s), After(call_.live().config.request_timeout_s)});
   // A place first: what is refused costs no template and no tokens.
-  auto admission = service_.engine()->Admit({.requests = params.choices,
-                                             .prompt_bytes = params.prompt_bytes,
-                                             .deadline = params.request.deadline});
+  auto admission =
+      service_.engine()->Admit({.requests = params.choices,
+                                .prompt_bytes = params.prompt_bytes,
+                                .deadline = Earliest({call_.deadline(), params.request.deadline})});
   if (!admission.ok()) return FromStatus(service_, admission.status());
-  const auto begin = Clock::now();
-  auto prompt = Encode(params.conversation);
-  service_.metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
-  if (!prompt.ok()) return FromStatus(service_, prompt.status(), InputField(message_));
-  params.request.prompt = *std::move(prompt);
-  return Submit(std::move(params), &*admission);
+  place_ = *std::move(admission);
+  Encode(std::move(params),
+         message_.has_token_ids() || message_.ByteSizeLong() <= server::kBytesAtOnceMax);
+  return std::nullopt;
 }
 
-Result<std::vector<int>> GenerateStream::Encode(const Json& conversation) const {
-  if (message_.has_text()) return server::EncodeText(service_, message_.text());
-  if (message_.has_chat()) return server::EncodeChat(service_, conversation);
-  const auto& ids = message_.token_ids().ids();
-  std::vector<int> tokens(ids.begin(), ids.end());
-  RETURN_IF_ERROR(server::CheckTokens(service_, tokens));
-  return tokens;
+void GenerateStream::Encode(GenerateParams params, bool at_once) {
+  if (at_once) {
+    const Status encoded = EncodePrompt(service_, params);
+    return OnEncoded(std::move(params), encoded);
+  }
+  // The call may end meanwhile, and its message with it.
+  const auto job = std::make_shared<std::pair<GenerateParams, Status>>(std::move(params), Status());
+  service_.workers().Post(
+      strand_,
+      [self = shared_from_this(), job] {
+        if (!self->finished_ && self->service_.Readiness().ok())
+          job->second = EncodeOrFail(self->service_, self->call_.id(), job->first);
+      },
+      [self = shared_from_this(), job] {
+        self->Guarded([&] { self->OnEncoded(std::move(job->first), job->second); });
+      },
+      [self = shared_from_this()] {
+        self->Guarded([&] { self->Refuse(ShuttingDown(self->service_)); });
+      });
 }
 
-std::optional<Refusal> GenerateStream::Submit(GenerateParams params, Engine::Admission* admission) {
+void GenerateStream::OnEncoded(GenerateParams params, const Status& encoded) {
+  if (finished_) return;
+  auto refusal = NotReady(service_);
+  if (!refusal.has_value()) {
+    refusal = encoded.ok() ? Submit(std::move(params))
+                           : FromStatus(service_, encoded, InputField(message_));
+  }
+  if (refusal.has_value()) Refuse(*refusal);
+}
+
+std::optional<Refusal> GenerateStream::Submit(GenerateParams params) {
+  auto place = std::exchange(place_, std::nullopt);
   params.request.tenant = call_.caller().tenant;
   params.request.priority = std::min(params.request.priority, call_.caller().priority_max);
   delta_options_ = {.token_ids = params.return_tokens, .logprobs = params.request.logprobs};
@@ -147,7 +200,7 @@ std::optional<Refusal> GenerateStream::Submit(GenerateParams params, Engine::Adm
                                                .requests = {std::move(params.request)},
                                                .choices = params.choices,
                                                .arrived = call_.arrived()},
-                                              admission, std::move(on_ready));
+                                              &*place, std::move(on_ready));
   if (!generation.ok())
     return FromStatus(service_, generation.status(), FieldOf(generation.status(), message_));
   generation_ = *std::move(generation);
@@ -158,12 +211,7 @@ std::optional<Refusal> GenerateStream::Submit(GenerateParams params, Engine::Adm
 }
 
 void GenerateStream::Pump() {
-  if (generation_ == nullptr) return;
-  if (gone_) {
-    while (TakeOne()) continue;
-    return;
-  }
-  if (writing_ || finished_) return;
+  if (generation_ == nullptr || writing_ || gone_ || finished_) return;
   while (events_.empty() && !end_.has_value() && TakeOne()) continue;
   if (!events_.empty()) {
     in_flight_ = std::move(events_.front());
@@ -181,8 +229,7 @@ bool GenerateStream::TakeOne() {
     const int choice = next_choice_;
     next_choice_ = (next_choice_ + 1) % generation_->choices();
     if (!generation_->Take(choice, update_)) continue;
-    // For a client that is gone it is only counted: the engine may be gone, too.
-    if (!gone_) AddEvents(choice);
+    AddEvents(choice);
     return true;
   }
   return false;
@@ -238,6 +285,7 @@ Refusal GenerateStream::WhyCancelled() const {
 }
 
 void GenerateStream::Refuse(const Refusal& refusal) {
+  if (finished_) return;
   service_.metrics().RequestRejected(RejectionOf(refusal));
   FinishNow(ToGrpc(refusal));
 }
@@ -246,6 +294,7 @@ void GenerateStream::FinishNow(const ::grpc::Status& status) {
   if (finished_) return;
   finished_ = true;
   timer_.cancel();
+  place_.reset();
   // Choices that go on after another one failed.
   if (generation_ != nullptr && !gone_ && !generation_->finished())
     generation_->Cancel(CancelCause::kDisconnect);
@@ -254,13 +303,10 @@ void GenerateStream::FinishNow(const ::grpc::Status& status) {
   Finish(status);
 }
 
-void GenerateStream::Leave() {
+void GenerateStream::Leave(CancelCause cause) {
   gone_ = true;
   events_.clear();
-  if (generation_ == nullptr) return;
-  // What the deadline ends the engine ends itself, and counts as that.
-  const bool late = call_.deadline().has_value() && Clock::now() >= *call_.deadline();
-  if (!late) generation_->Cancel(CancelCause::kDisconnect);
+  if (generation_ != nullptr) generation_->Cancel(cause);
 }
 
 void GenerateStream::OnWriteDone(bool ok) {
@@ -273,11 +319,10 @@ void GenerateStream::OnWriteDone(bool ok) {
 void GenerateStream::OnCancel() {
   Post([this] {
     if (finished_) return;
-    Leave();
-    const bool late = call_.deadline().has_value() && Clock::now() >= *call_.deadline();
+    const bool late = call_.IsLate();
+    Leave(late ? CancelCause::kDeadline : CancelCause::kDisconnect);
     FinishNow(late ? ::grpc::Status(::grpc::StatusCode::DEADLINE_EXCEEDED, "")
                    : ::grpc::Status::CANCELLED);
-    if (generation_ != nullptr) Pump();
   });
 }
 
@@ -291,8 +336,7 @@ void GenerateStream::WatchWrites() {
   timer_.async_wait([self = shared_from_this(), allowed](boost::system::error_code error) {
     if (error || self->finished_) return;
     if (!self->writing_ || Clock::now() < self->write_began_ + allowed) return self->WatchWrites();
-    self->generation_->Cancel(CancelCause::kSlowReader);
-    self->gone_ = true;
+    self->Leave(CancelCause::kSlowReader);
     self->context_.TryCancel();  // the end would wait behind what is not read
     self->FinishNow(::grpc::Status::CANCELLED);
   });

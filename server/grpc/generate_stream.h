@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -19,10 +20,11 @@
 
 namespace thermocline::rpc {
 
-// gRPC's threads and the engine's only post; all work happens on the strand. At most one write is
-// in flight, and while it is nothing is taken from the generation: tokens for a slow reader come
-// together in one message, and more of them than the channel holds make the engine pause. Lives
-// until gRPC is done with it and nothing posted is left.
+// gRPC's threads and the engine's only post; all work happens on the strand, but for long prompts,
+// which the service's workers make into tokens. At most one write is in flight, and while it is
+// nothing is taken from the generation: tokens for a slow reader come together in one message, and
+// more of them than the channel holds make the engine pause. Lives until gRPC is done with it and
+// nothing posted is left.
 class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
                        public std::enable_shared_from_this<GenerateStream> {
  public:
@@ -42,10 +44,14 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
 
   template <typename Work>
   void Post(Work work);
-  // Everything up to the first token. Why there will be none; nothing: there will.
+  template <typename Work>
+  void Guarded(Work work);
+  // Everything before the prompt's tokens. Why there will be no answer; nothing: there will.
   std::optional<Refusal> Begin();
-  Result<std::vector<int>> Encode(const Json& conversation) const;
-  std::optional<Refusal> Submit(GenerateParams params, Engine::Admission* admission);
+  // Makes the tokens of a prompt, here or by the workers, then submits it.
+  void Encode(GenerateParams params, bool at_once);
+  void OnEncoded(GenerateParams params, const Status& encoded);
+  std::optional<Refusal> Submit(GenerateParams params);
   // Writes what there is to say.
   void Pump();
   // Takes what one choice has said; false: none has said anything.
@@ -53,7 +59,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   void AddEvents(int choice);
   v1::GenerateEvent& AddEvent();
   // The client is gone: what the generation still says is dropped.
-  void Leave();
+  void Leave(CancelCause cause);
   // The status that ends the stream, once what is queued is written.
   void EndWith(const Refusal& refusal) { end_ = ToGrpc(refusal); }
   Refusal WhyCancelled() const;
@@ -69,6 +75,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   Call call_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
   // On the strand.
+  std::optional<Engine::Admission> place_;  // in the queue, until the request is submitted
   std::shared_ptr<server::Generation> generation_;
   DeltaOptions delta_options_;
   bool progress_ = false, speculates_ = false;
@@ -77,7 +84,8 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   std::deque<v1::GenerateEvent> events_;  // not written yet
   v1::GenerateEvent in_flight_;
   std::uint64_t sequence_ = 0;
-  bool writing_ = false, gone_ = false, finished_ = false;
+  bool writing_ = false, gone_ = false;
+  std::atomic<bool> finished_{false};  // read by a worker, too
   std::optional<::grpc::Status> end_;
   Clock::time_point write_began_;
   boost::asio::steady_timer timer_;

@@ -86,18 +86,15 @@ bool SomebodyListens(boost::asio::io_context& io, const std::string& path) {
 }  // namespace
 
 struct GrpcServer::Impl {
-  explicit Impl(server::Service& served) : service(served), inference(io, text_io, served) {
+  explicit Impl(server::Service& served) : service(served), inference(io, served) {
     for (int i = 0; i < served.config().grpc_threads; ++i) {
       threads.emplace_back([this] { io.run(); });
       pthread_setname_np(threads.back().native_handle(), StrCat("grpc-", i).c_str());
     }
-    threads.emplace_back([this] { text_io.run(); });
-    pthread_setname_np(threads.back().native_handle(), "grpc-text");
   }
   // By now the engine calls nothing any more: what is posted is all there will be.
   ~Impl() {
     work.reset();
-    text_work.reset();
     for (std::thread& thread : threads) thread.join();
   }
 
@@ -110,9 +107,6 @@ struct GrpcServer::Impl {
   server::Service& service;
   boost::asio::io_context io;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
-  boost::asio::io_context text_io;
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> text_work{
-      text_io.get_executor()};
   InferenceService inference;
   std::unique_ptr<::grpc::Server> server;
   std::vector<std::thread> threads;

@@ -11,7 +11,9 @@ namespace {
 
 using Answer = std::optional<Refusal>;  // nothing: the response is filled
 
-// A call with one answer. `handler(const Call&)` fills the response, on a thread of ours.
+// A call with one answer. `handler(const Call&)` fills the response, on a thread of ours. gRPC
+// keeps the messages until Finish, which therefore comes once, and always, also for a client that
+// left.
 class UnaryCall : public ::grpc::ServerUnaryReactor {
  public:
   template <typename Handler>
@@ -22,13 +24,26 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
     boost::asio::post(io, [call, handler] { call->Run(handler); });
     return call;
   }
+  // As Start, for work that grows with the request, of `bytes`.
+  template <typename Handler>
+  static UnaryCall* StartLong(boost::asio::io_context& io, server::Service& service,
+                              ::grpc::CallbackServerContext& context, const char* method,
+                              std::size_t bytes, Handler handler) {
+    if (bytes <= server::kBytesAtOnceMax) return Start(io, service, context, method, handler);
+    auto* call = new UnaryCall(service, context, method);
+    service.workers().Post(
+        io.get_executor(), [call, handler] { call->Run(handler); }, {},
+        [call] { call->End(ToGrpc(ShuttingDown(call->service_))); });
+    return call;
+  }
 
  private:
   UnaryCall(server::Service& service, ::grpc::CallbackServerContext& context, const char* method)
-      : service_(service), call_(service, context, method) {}
+      : service_(service), context_(context), call_(service, context, method) {}
 
   template <typename Handler>
   void Run(const Handler& handler) {
+    if (context_.IsCancelled()) return End(::grpc::Status::CANCELLED);  // while it waited
     Answer refusal;
     try {
       refusal = call_.refusal().has_value() ? call_.refusal() : handler(call_);
@@ -36,13 +51,16 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
       base::LogError("id=", call_.id(), ": ", error.what());
       refusal = FromStatus(service_, base::Internal(""));
     }
-    const ::grpc::Status status = refusal.has_value() ? ToGrpc(*refusal) : ::grpc::Status::OK;
+    End(refusal.has_value() ? ToGrpc(*refusal) : ::grpc::Status::OK);
+  }
+  void End(const ::grpc::Status& status) {
     call_.End(status.error_code());
     Finish(status);
   }
   void OnDone() override { delete this; }
 
   server::Service& service_;
+  ::grpc::CallbackServerContext& context_;
   Call call_;
 };
 
@@ -124,25 +142,25 @@ Answer AnswerCancel(server::Service& service, const Caller& caller,
 ::grpc::ServerUnaryReactor* InferenceService::Tokenize(Context* context,
                                                        const v1::TokenizeRequest* request,
                                                        v1::TokenizeResponse* response) {
-  return UnaryCall::Start(text_io_, service_, *context, "Tokenize", [=, this](const Call&) {
-    return AnswerTokenize(service_, *request, *response);
-  });
+  return UnaryCall::StartLong(
+      io_, service_, *context, "Tokenize", request->ByteSizeLong(),
+      [=, this](const Call&) { return AnswerTokenize(service_, *request, *response); });
 }
 
 ::grpc::ServerUnaryReactor* InferenceService::Detokenize(Context* context,
                                                          const v1::DetokenizeRequest* request,
                                                          v1::DetokenizeResponse* response) {
-  return UnaryCall::Start(text_io_, service_, *context, "Detokenize", [=, this](const Call&) {
-    return AnswerDetokenize(service_, *request, *response);
-  });
+  return UnaryCall::StartLong(
+      io_, service_, *context, "Detokenize", request->ByteSizeLong(),
+      [=, this](const Call&) { return AnswerDetokenize(service_, *request, *response); });
 }
 
 ::grpc::ServerUnaryReactor* InferenceService::CountTokens(Context* context,
                                                           const v1::CountTokensRequest* request,
                                                           v1::CountTokensResponse* response) {
-  return UnaryCall::Start(text_io_, service_, *context, "CountTokens", [=, this](const Call&) {
-    return AnswerCount(service_, *request, *response);
-  });
+  return UnaryCall::StartLong(
+      io_, service_, *context, "CountTokens", request->ByteSizeLong(),
+      [=, this](const Call&) { return AnswerCount(service_, *request, *response); });
 }
 
 ::grpc::ServerUnaryReactor* InferenceService::GetModel(Context* context, const v1::GetModelRequest*,

@@ -8,14 +8,12 @@
 
 namespace thermocline::rpc {
 
-// Thread-safe. gRPC's threads only hand the work to `io`: a long text to tokenize must not hold up
-// other calls' reads and writes.
+// Thread-safe. gRPC's threads only hand the work to `io`, or, if it may take long, to the service's
+// workers: it must hold up neither other calls' reads and writes nor their streams.
 class InferenceService final : public v1::Inference::CallbackService {
  public:
-  // `text_io`: for what makes texts into tokens for nothing else, however long they are.
-  InferenceService(boost::asio::io_context& io, boost::asio::io_context& text_io,
-                   server::Service& service)
-      : io_(io), text_io_(text_io), service_(service) {}
+  InferenceService(boost::asio::io_context& io, server::Service& service)
+      : io_(io), service_(service) {}
 
  private:
   using Context = ::grpc::CallbackServerContext;
@@ -37,7 +35,6 @@ class InferenceService final : public v1::Inference::CallbackService {
                 v1::CancelResponse* response) override;
 
   boost::asio::io_context& io_;
-  boost::asio::io_context& text_io_;
   server::Service& service_;
 };
 

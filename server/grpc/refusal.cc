@@ -72,6 +72,10 @@ Refusal FromStatus(const server::Service& service, const Status& status, const s
   }
 }
 
+Refusal ShuttingDown(const server::Service& service) {
+  return FromStatus(service, base::Unavailable("the server is shutting down"));
+}
+
 std::optional<Refusal> NotReady(const server::Service& service) {
   const Status readiness = service.Readiness();
   if (readiness.ok()) return std::nullopt;

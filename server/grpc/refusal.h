@@ -28,6 +28,8 @@ Refusal BadField(const std::string& field, const std::string& message);
 // the request, if one is at fault.
 Refusal FromStatus(const server::Service& service, const Status& status,
                    const std::string& field = "");
+// A call that the end of the daemon leaves without an answer.
+Refusal ShuttingDown(const server::Service& service);
 // Why the model cannot be used now; nothing: it can.
 std::optional<Refusal> NotReady(const server::Service& service);
 

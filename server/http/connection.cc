@@ -3,6 +3,8 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include <limits>
+
 #include <boost/asio/ip/tcp.hpp>
 
 namespace thermocline::http {
@@ -14,10 +16,16 @@ using Clock = std::chrono::steady_clock;
 namespace {
 constexpr std::chrono::seconds kFarewell{2};
 constexpr int kSendBufferBytes = 64 << 10;
+// A Unix socket keeps what one write gave it until all of it is read, and only then counts it as
+// taken: of 36 KiB at once a slow reader's progress would not be seen for long. With the system's
+// own data this fills the 2 KiB that it allocates.
+constexpr std::size_t kUnixWriteBytes = 3 << 9;
 }  // namespace
 
 Connection::Connection(StreamSocket socket, const std::shared_ptr<TlsContext>& tls, Peer peer)
     : peer_(std::move(peer)),
+      write_bytes_max_(peer_.on_network ? std::numeric_limits<std::size_t>::max()
+                                        : kUnixWriteBytes),
       socket_(std::move(socket)),
       context_(tls),
       timer_(socket_.get_executor()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/buffers_prefix.hpp>
 
 #include "server/http/tls.h"
 
@@ -44,8 +46,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // connection is closed, unless the deadline is moved.
   void ExpireAfter(std::chrono::seconds time);
   void ExpireNever();
-  // Like ExpireAfter, but each write, and each byte that the client takes meanwhile, moves the
-  // deadline.
+  // Like ExpireAfter, but each write, and whatever the client is seen to take meanwhile, moves the
+  // deadline. On a Unix socket that is every write_bytes_max_ it has read; by TCP what its system
+  // has acknowledged, which, once its buffer is full, waits until a good part of that is free.
   void ExpireWhenStuck(std::chrono::seconds time);
   // Whether a deadline has passed.
   bool expired() const { return expired_; }
@@ -70,8 +73,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   template <typename Buffers, typename Handler>
   void async_write_some(const Buffers& buffers, Handler&& handler) {
     if (stuck_time_.has_value()) ExpireWhenStuck(*stuck_time_);
-    if (tls_) return tls_->async_write_some(buffers, std::forward<Handler>(handler));
-    socket_.async_write_some(buffers, std::forward<Handler>(handler));
+    const auto piece = boost::beast::buffers_prefix(write_bytes_max_, buffers);
+    if (tls_) return tls_->async_write_some(piece, std::forward<Handler>(handler));
+    socket_.async_write_some(piece, std::forward<Handler>(handler));
   }
 
  private:
@@ -82,6 +86,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void CloseSocket();
 
   const Peer peer_;
+  const std::size_t write_bytes_max_;  // of one write
   StreamSocket socket_;
   std::shared_ptr<TlsContext> context_;  // that of tls_, also after a reload
   std::optional<boost::asio::ssl::stream<StreamSocket&>> tls_;

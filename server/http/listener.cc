@@ -173,11 +173,6 @@ Status Listener::OpenTcp(const std::string& host, int port) {
 
 Status Listener::OpenUnix(const std::string& path, unsigned mode, bool admin) {
   using Unix = asio::local::stream_protocol;
-  constexpr std::size_t kPathBytesMax = 107;  // sockaddr_un
-  if (path.size() > kPathBytesMax) {
-    return base::InvalidArgument("the path of a socket has at most ", kPathBytesMax,
-                                 " characters: '", path, "'");
-  }
   RETURN_IF_ERROR(RemoveStale(io_, path));
   Door& door = AddDoor();
   door.admin = admin;

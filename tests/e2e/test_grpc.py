@@ -251,9 +251,9 @@ def test_many_streams_at_once(daemon, stub):
     wait_until(lambda: idle(daemon))
 
 
-def begin(stub, **fields):
+def begin(stub, timeout=None, **fields):
     """A generation that has said something and goes on for long."""
-    call = stub.Generate(chat("Write a very long essay about the sea.", **ENDLESS, **fields))
+    call = stub.Generate(chat("Write a very long essay about the sea.", **ENDLESS, **fields), timeout=timeout)
     for event in call:
         if event.HasField("delta"):
             return call
@@ -283,9 +283,17 @@ def test_cancel_by_id(slow, slow_stub):
 
 
 def test_deadlines(slow, slow_stub):
-    late = refusal(slow_stub.Generate, chat("Write an essay.", **ENDLESS), timeout=1)
-    assert late.code == grpc.StatusCode.DEADLINE_EXCEEDED
+    cancelled = lambda cause: metric(slow, "requests_cancelled_total", cause=cause)
+    before = {cause: cancelled(cause) for cause in ("deadline", "disconnect")}
+    # Two of them are rounded up on their way: there the client ends the call before the daemon's clock would.
+    for timeout in (0.6, 1.001, 1.003):
+        late = refusal(slow_stub.Generate, chat("Write an essay.", **ENDLESS), timeout=timeout)
+        assert late.code == grpc.StatusCode.DEADLINE_EXCEEDED
+        wait_until(lambda: idle(slow))
+    assert cancelled("deadline") == before["deadline"] + 3 and cancelled("disconnect") == before["disconnect"]
+    begin(slow_stub, timeout=60).cancel()  # long before its deadline
     wait_until(lambda: idle(slow))
+    assert cancelled("deadline") == before["deadline"] + 3 and cancelled("disconnect") == before["disconnect"] + 1
     asked = refusal(slow_stub.Generate, chat("Write an essay.", **ENDLESS, timeout_s=0.7))
     assert (asked.code, asked.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED")
     wait_until(lambda: idle(slow))

@@ -138,6 +138,32 @@ def test_a_reader_that_gets_on_is_not_cut_off():
         assert "data: [DONE]" in text and '"finish_reason":"length"' in text and cancelled(d) == {}
 
 
+def test_a_reader_of_a_unix_socket_that_gets_on_is_not_cut_off(tmp_path):
+    """Slower than any one write in write_timeout_s, for several times that; one that stops is cut off."""
+    path = tmp_path / "s"
+    with Daemon(f"server.unix_socket={path}", "server.write_timeout_s=1") as d:
+        body = json.dumps({"content": "Once upon a time there was an owl. " * 3000, "with_pieces": True}).encode()
+
+        def ask():
+            s = socket.socket(socket.AF_UNIX)
+            s.settimeout(30)
+            s.connect(str(path))
+            s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            return s
+
+        with ask() as s:
+            data, end = b"", time.monotonic() + 6
+            while time.monotonic() < end:
+                data += s.recv(512)
+                time.sleep(0.1)
+            head, _, answer = (data + read_all(s).encode()).partition(b"\r\n\r\n")
+            assert b"Content-Length: %d\r\n" % len(answer) in head + b"\r\n" and len(answer) > 1 << 19 and json.loads(answer)["count"] > 20_000
+        with ask() as s:
+            s.recv(512)
+            time.sleep(5)
+            assert len(read_all(s)) < 1 << 19
+
+
 def test_long_bodies_hold_up_neither_probes_nor_short_requests():
     """More of them than there are threads."""
     with Daemon() as d:

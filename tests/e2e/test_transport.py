@@ -226,8 +226,15 @@ def test_socket_files_left_behind(tmp_path):
     path.write_text("precious")
     refused = start_on(path)
     assert refused.returncode == 1 and b"no socket" in refused.stderr and path.read_text() == "precious"
-    assert start_on("/" + "x" * 200).returncode == 78
     assert subprocess.run([str(BIN / "thermoclined"), "--set", "server.host="], capture_output=True, timeout=20).returncode == 78
+
+
+@pytest.mark.parametrize("setting", ["server.unix_socket=", "server.admin_socket=", "grpc.address=unix:"])
+def test_a_path_too_long_for_a_socket_is_refused_by_a_check(setting):
+    check = lambda length: subprocess.run([str(BIN / "thermoclined"), "--check", "--set", setting + "/" + "x" * (length - 1)], capture_output=True, timeout=20)
+    assert check(107).returncode == 0
+    refused = check(108)
+    assert refused.returncode == 78 and setting.split("=")[0].encode() in refused.stderr and b"at most 107 bytes" in refused.stderr
 
 
 def listening_socket(family=socket.AF_INET, address=("127.0.0.1", 0)):

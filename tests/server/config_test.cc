@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "engine/base/file.h"
 #include "server/live.h"
@@ -57,6 +58,12 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
       {"servr:\n  port: 1\n", "did you mean 'server.port'?"},
       {"server: 5\n", ":1: 'server' must be a section"},
       {"- 1\n", ":1: expected sections"},
+      {"server:\n  port: 1\n  host: ''\n  port: 2\n",
+       ":4: the key 'server.port' comes twice; it is in line 2 already"},
+      {"server:\n  port: 1\n  'port': 1\n", ":3: the key 'server.port' comes twice"},
+      {"server: {port: 1, port: 2}\n", ":1: the key 'server.port' comes twice"},
+      {"server:\n  port: 1\nlog:\n  level: info\nserver:\n  host: ''\n",
+       ":5: the key 'server' comes twice; it is in line 1 already"},
       {"server:\n\tport: 1\n", ":2"},
       {"a: [\n", ":"},
       {"metrics:\n  prefix: 1x\n", "metrics.prefix"},
@@ -135,6 +142,21 @@ TEST_F(ConfigTest, TheNetworkComesInWithKeysOnly) {
   EXPECT_TRUE(live("server:\n  host: 0.0.0.0\n  insecure: true\n").ok());
   EXPECT_FALSE(live("server:\n  tls_certificate: cert.pem\n").ok());
   EXPECT_FALSE(live("server:\n  api_keys_file: /nowhere\n").ok());
+}
+
+TEST_F(ConfigTest, PathsOfSocketsHaveTheSystemsLength) {
+  const std::string longest(107, 'x');
+  for (const auto& [key, before] : std::map<std::string, std::string>{
+           {"server.unix_socket", ""}, {"server.admin_socket", ""}, {"grpc.address", "unix:"}}) {
+    const auto live = [&](const std::string& path) {
+      return MakeLive(*Load("", {StrCat(key, "=", before, path)}));
+    };
+    EXPECT_TRUE(live(longest).ok()) << key;
+    const Status refused = live(longest + "x").status();
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(refused.message(),
+              key + ": the path of a socket has at most 107 bytes, and this one 108");
+  }
 }
 
 TEST_F(ConfigTest, AReloadTakesWhatItCanAndNamesTheRest) {
