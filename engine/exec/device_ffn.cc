@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/exec/offset.h"
+
 namespace thermocline::exec {
 namespace {
 
@@ -10,7 +12,6 @@ constexpr int kTokens = kSparseTokensMax;
 static_assert(kTokens <= kernels::kSparseTokensMax);
 
 std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
 
 // The larger of what any layer needs.
 struct Needs {

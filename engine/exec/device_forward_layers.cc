@@ -3,13 +3,9 @@
 #include <cmath>
 
 #include "engine/exec/device_forward.h"
+#include "engine/exec/offset.h"
 
 namespace thermocline::exec {
-namespace {
-
-std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
-
-}  // namespace
 
 Status DeviceForward::Norm(const model::NormWeights& norm, const float* x, int tokens,
                            const kernels::DeviceActivations& out) {

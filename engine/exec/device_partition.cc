@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/exec/device_forward.h"
+#include "engine/exec/offset.h"
 
 namespace thermocline::exec {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 using Flag = DeviceHandOff::Flag;
 
 std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
 
 std::size_t Aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/exec/offset.h"
+
 namespace thermocline::exec {
 namespace {
 
 using Part = kernels::FinishSumParams::Part;
 
 std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
 
 double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

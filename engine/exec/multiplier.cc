@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/exec/offset.h"
+
 namespace thermocline::exec {
 namespace {
 
@@ -10,8 +12,6 @@ namespace {
 constexpr int kItemBytes = 96 << 10;
 // Many tokens: panels that share the activations in the cache, and items a thread gets at least.
 constexpr int kPanelsTogether = 8, kItemsPerThread = 8;
-
-std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
 
 int PanelsPerItem(const kernels::PackedMatrix& matrix, int tokens, int threads) {
   if (tokens > kPanelsTogether) {

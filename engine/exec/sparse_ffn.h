@@ -160,7 +160,7 @@ class SparseFfn {
   Range RangeOf(int layer, int range) const;
   std::span<const int> MemberIds(int layer) const;
 
-  // Every neuron's h into ffn_, by products of whole matrices.
+  // sparse_ffn_wide.cc: every neuron's h into ffn_, by products of whole matrices.
   void FindWide(int layer, const Input& input);
   void MultiplyWide(int layer, const Input& input);
   void MultiplyDown(int layer, int tokens, float* out);
@@ -189,11 +189,11 @@ class SparseFfn {
   // Has the neurons read that the next layer would need if its input were this one's.
   void ReadNextAhead(int layer, const Input& input);
   bool GuessesPay();
-  // What all ranges' predictions of a layer share.
+  // sparse_ffn_predict.cc: what all ranges' predictions of a layer share.
   void PreparePredictor(int layer, const Input& input, FfnMode mode);
   void PrepareLowRank(int layer, const Input& input);
   void PrepareSigns(int layer, const Input& input);
-  // One range of neurons, to ids and h of the range's place in neuron_ids_ and neurons_.
+  // sparse_ffn_range.cc: one range of neurons, to its places in neuron_ids_ and neurons_.
   void RunRange(int layer, const Input& input, const FfnPolicy& policy, int range, int thread);
   // The range's neurons that a token is predicted to use: ids and masks. Returns how many.
   int Predict(int layer, const FfnPolicy& policy, Range range, int tokens, Scratch& s);

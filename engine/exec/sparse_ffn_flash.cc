@@ -10,14 +10,10 @@
 //   sum the down rows, attention, ...     | guessed ones
 #include <algorithm>
 
+#include "engine/exec/offset.h"
 #include "engine/exec/sparse_ffn.h"
 
 namespace thermocline::exec {
-namespace {
-
-std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
-
-}  // namespace
 
 bool SparseFfn::NeedsAll(int layer, int tokens, bool lossless) const {
   if (layer >= config_.num_hidden_layers) return false;

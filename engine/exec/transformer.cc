@@ -4,14 +4,10 @@
 #include <array>
 #include <utility>
 
+#include "engine/exec/offset.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::exec {
-namespace {
-
-std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
-
-}  // namespace
 
 Transformer::Transformer(Params p)
     : config_(p.config),

@@ -7,14 +7,13 @@
 #include <array>
 #include <cmath>
 
+#include "engine/exec/offset.h"
 #include "engine/exec/transformer.h"
 
 namespace thermocline::exec {
 namespace {
 
 using kernels::kAttentionChunk;
-
-std::ptrdiff_t Offset(int row, int width) { return static_cast<std::ptrdiff_t>(row) * width; }
 
 }  // namespace
 

@@ -1,0 +1,158 @@
+#include "engine/engine_impl.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/log.h"
+#include "engine/request_validation.h"
+#include "engine/text/dry_breakers.h"
+
+namespace thermocline {
+
+Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
+    : model_(std::move(parts.model)),
+      pool_(std::move(parts.kv.pool)),
+      cache_(*pool_, parts.kv.context_length),
+      prefix_blocks_(parts.kv.prefix_blocks),
+      prefixes_(*pool_, prefix_blocks_),
+      sampler_(model_->config.vocab_size, cache_.capacity()),
+      transformer_(
+          model_->MakeTransformer(StepTokensMax(config), cache_.capacity(), StepLogitsMax(config))),
+      governor_(*model_, *transformer_,
+                {.audit_interval = config.ffn.audit_interval,
+                 .controller_recall = config.ffn.controller_recall,
+                 .rebalance = config.hot.rebalance}),
+      trace_(std::move(parts.trace)),
+      on_fatal_(config.on_fatal),
+      reader_buffer_tokens_(config.reader_buffer_tokens),
+      queue_(std::make_shared<sched::RequestQueue>(sched::RequestQueue::Limits{
+          .requests = config.queue_capacity, .tokens = config.queue_prefill_tokens})) {
+  const text::Tokenizer& tokenizer = *model_->tokenizer;
+  for (int token = 0; token < model_->config.vocab_size; ++token) {
+    const bool known = static_cast<std::size_t>(token) < tokenizer.vocabulary().tokens.size();
+    if (known && tokenizer.IsStop(token)) stop_tokens_.push_back(token);
+  }
+  default_breakers_ = text::DryBreakerTokens(tokenizer, text::kDryBreakersDefault);
+}
+
+Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) {
+  ASSIGN_OR_RETURN(speculation_, spec::Speculation::Create({.options = config.spec,
+                                                            .draft = std::move(draft),
+                                                            .target = *model_,
+                                                            .transformer = *transformer_,
+                                                            .cache = cache_,
+                                                            .sampler = sampler_}));
+  constexpr double kWarmUpS = 0.5;
+  const int bos = model_->tokenizer->vocabulary().bos;
+  speculation_->WarmUp(std::max(bos, 0), kWarmUpS);
+  PublishSpeculation();
+  scheduler_ = std::make_unique<sched::Scheduler>(SchedulerParams(config));
+  thread_ = std::thread([this] { DecodeMain(); });
+  pthread_setname_np(thread_.native_handle(), "decode");
+  return OkStatus();
+}
+
+Engine::Impl::~Impl() {
+  queue_->Close();
+  CancelAll(CancelCause::kShutdown);
+  if (thread_.joinable()) thread_.join();
+  if (trace_ == nullptr) return;
+  const Status written = trace_->Commit();
+  if (!written.ok()) base::LogError("the trace: ", written.message());
+}
+
+void Engine::Impl::DecodeMain() {
+  transformer_->ffn().SetTrace(trace_.get());
+  scheduler_->Run();
+}
+
+sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& config) {
+  return {.loop = {.transformer = *transformer_,
+                   .cache = cache_,
+                   .prefixes = &prefixes_,
+                   .sampler = sampler_,
+                   .decoder = speculation_->decoder(),
+                   .spec_mode = speculation_->mode(),
+                   .spec_tokens = speculation_->tokens_max(),
+                   .governor = governor_,
+                   .tokenizer = *model_->tokenizer,
+                   .logits_max = StepLogitsMax(config),
+                   .heartbeat = &heartbeat_,
+                   .steps = &steps_,
+                   .on_end = [this] { PublishSpeculation(); }},
+          .queue = *queue_,
+          .pool = *pool_,
+          .model = *model_,
+          .quantum_tokens = config.quantum_tokens,
+          .sequences_max = config.sequences_max,
+          .reader_timeout_s = config.reader_timeout_s,
+          .on_idle = [this] { governor_.Idle(); },
+          .on_turn = [this] { AfterTurn(); }};
+}
+
+void Engine::Impl::AfterTurn() {
+  if (on_fatal_ && transformer_->device() != nullptr && transformer_->device()->dead())
+    std::exchange(on_fatal_, {})();
+}
+
+void Engine::Impl::PublishSpeculation() {
+  SpecStats stats = speculation_->Stats();
+  const std::lock_guard lock(spec_mutex_);
+  spec_stats_ = std::move(stats);
+}
+
+std::int64_t Engine::Impl::EstimateTokens(const Arrival& arrival) {
+  constexpr std::size_t kBytesPerToken = 4;  // of English text
+  return static_cast<std::int64_t>(arrival.prompt_bytes / kBytesPerToken) + 1;
+}
+
+Status Engine::Impl::Admit(const Arrival& arrival, std::int64_t tokens) {
+  if (!accepting_) return base::Unavailable("the server is shutting down");
+  if (arrival.deadline.has_value()) {
+    const double allowed = sched::Seconds(*arrival.deadline - sched::SteadyClock::now());
+    const double wait = WaitS();
+    if (wait > allowed)
+      return Status(StatusCode::kDeadlineExceeded,
+                    StrCat("the request would wait about ", wait, " s in the queue, and only ",
+                           std::max(0.0, allowed), " s are left to its deadline"));
+  }
+  return queue_->Reserve(arrival.requests, tokens);
+}
+
+Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
+                                                           std::function<void()> on_ready,
+                                                           std::optional<std::int64_t> reserved) {
+  RETURN_IF_ERROR(ValidateRequest(
+      request, {.context_length = cache_.capacity(), .vocab_size = model_->config.vocab_size}));
+  const auto modes = model_->ModesFor(request.ffn_mode);
+  if (!modes.ok()) return modes.status().Annotate("ffn_mode");
+  RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode()));
+  if (!accepting_) return base::Unavailable("the server is shutting down");
+  const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (!reserved.has_value()) RETURN_IF_ERROR(queue_->Reserve(1, tokens));
+  Complete(request);
+  auto channel = std::make_shared<TokenChannel>(std::move(on_ready), reader_buffer_tokens_);
+  // The channel may outlive the engine.
+  channel->SetOnRoom([queue = queue_, self = channel.get()] { queue->OnNews(*self); });
+  queue_->Push(
+      {.request = std::move(request), .channel = channel, .submitted = sched::SteadyClock::now()},
+      reserved.value_or(tokens));
+  return channel;
+}
+
+void Engine::Impl::Complete(Request& request) const {
+  SamplingParams& sampling = request.sampling;
+  if (sampling.dry_multiplier > 0) {
+    sampling.dry_breakers = request.dry_breakers.has_value()
+                                ? text::DryBreakerTokens(tokenizer(), *request.dry_breakers)
+                                : default_breakers_;
+  }
+  if (sampling.min_tokens == 0) return;
+  sampling.end_tokens = request.stop_tokens;
+  if (!request.ignore_eos)
+    sampling.end_tokens.insert(sampling.end_tokens.end(), stop_tokens_.begin(), stop_tokens_.end());
+}
+
+}  // namespace thermocline

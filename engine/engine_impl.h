@@ -1,0 +1,89 @@
+// What the engine does: takes requests into the queue, and has the decode thread run them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/engine_parts.h"
+#include "engine/sched/scheduler.h"
+
+namespace thermocline {
+
+// Thread-safe where Engine is.
+class Engine::Impl {
+ public:
+  // All of `parts` but the draft, which Start takes.
+  Impl(EngineParts& parts, const EngineConfig& config);
+  ~Impl();
+
+  // Starts the decode thread. Errors as spec::Speculation::Create.
+  Status Start(const EngineConfig& config, spec::LoadedDraft draft);
+
+  // Tokens that each prompt of `arrival` is reckoned to have.
+  static std::int64_t EstimateTokens(const Arrival& arrival);
+  // As Engine::Admit, with `tokens` of each prompt; Unreserve gives the places back.
+  Status Admit(const Arrival& arrival, std::int64_t tokens);
+  void Unreserve(int requests, std::int64_t tokens) { queue_->Unreserve(requests, tokens); }
+  // As Engine::Submit, in a place of `reserved` prompt tokens; none: takes one.
+  Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready,
+                                               std::optional<std::int64_t> reserved);
+
+  void SetQueueLimits(int requests, std::int64_t tokens) {
+    queue_->SetLimits({.requests = requests, .tokens = tokens});
+  }
+  double RetryAfterS() const { return scheduler_->RetryAfterS(queue_->counts()); }
+  double WaitS() const { return scheduler_->WaitS(queue_->counts()); }
+  void FreezeController(bool frozen) { governor_.Freeze(frozen); }
+  void StopAccepting() { accepting_ = false; }
+  void CancelAll(CancelCause cause) { queue_->CancelAll(cause); }
+  const text::Tokenizer& tokenizer() const { return *model_->tokenizer; }
+  // In engine_stats.cc.
+  EngineStats Stats() const;
+
+ private:
+  sched::Scheduler::Params SchedulerParams(const EngineConfig& config);
+  // Decode thread.
+  void DecodeMain();
+  void AfterTurn();
+  // Decode thread: what others may read from now on.
+  void PublishSpeculation();
+
+  // What the sampler needs to know of the model.
+  void Complete(Request& request) const;
+
+  EngineStats::PrefixCache PrefixStats() const;
+  EngineStats::Flash FlashStats() const;
+  SpecStats Speculation() const;
+
+  const std::unique_ptr<exec::LoadedModel> model_;
+  const std::unique_ptr<exec::KvPool> pool_;  // decode thread
+  exec::KvCache cache_;                       // decode thread
+  const int prefix_blocks_;
+  exec::PrefixCache prefixes_;                            // decode thread, but for its counters
+  exec::Sampler sampler_;                                 // decode thread
+  const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
+  exec::FfnGovernor governor_;                            // decode thread, but for its figures
+  std::unique_ptr<spec::Speculation> speculation_;        // decode thread
+  mutable std::mutex spec_mutex_;
+  SpecStats spec_stats_;                             // guarded by spec_mutex_
+  const std::unique_ptr<store::TraceWriter> trace_;  // decode thread
+  std::function<void()> on_fatal_;                   // decode thread
+  const int reader_buffer_tokens_;
+  std::vector<int> stop_tokens_;                      // the model's own
+  std::vector<int> default_breakers_;                 // of DRY's repetitions, ascending
+  const std::shared_ptr<sched::RequestQueue> queue_;  // shared with the channels
+  std::unique_ptr<sched::Scheduler> scheduler_;       // decode thread, but for its figures
+  sched::StepCounters steps_;
+  std::atomic<bool> accepting_{true};
+  std::atomic<std::int64_t> heartbeat_{0};
+  std::thread thread_;  // starts when all else is there
+};
+
+}  // namespace thermocline

@@ -1,0 +1,28 @@
+// What an engine is made of, loaded in the order in which one part leaves memory to the next.
+#pragma once
+
+#include <memory>
+
+#include "engine/engine.h"
+#include "engine/exec/loaded_model.h"
+#include "engine/kv_memory.h"
+#include "engine/spec/set_up.h"
+#include "engine/store/trace.h"
+
+namespace thermocline {
+
+struct EngineParts {
+  std::unique_ptr<exec::LoadedModel> model;
+  spec::LoadedDraft draft;
+  KvMemory kv;
+  std::unique_ptr<store::TraceWriter> trace;  // null: none is recorded
+};
+
+// Errors as Engine::Load.
+Result<EngineParts> LoadParts(const EngineConfig& config);
+
+// Tokens of one step, and of them those whose logits are wanted.
+int StepTokensMax(const EngineConfig& config);
+int StepLogitsMax(const EngineConfig& config);
+
+}  // namespace thermocline

@@ -1,0 +1,77 @@
+// The engine's figures, each from whoever counts it.
+#include "engine/engine_impl.h"
+
+namespace thermocline {
+
+EngineStats Engine::Impl::Stats() const {
+  const sched::RequestQueue::Counts queued = queue_->counts();
+  const sched::RequestQueue::Limits limits = queue_->limits();
+  return {.model_path = model_->path,
+          .model_format = model_->format,
+          .architecture = std::string(model_->config.architecture->name),
+          .cpu_isa = model_->ops->name,
+          .context_length = cache_.capacity(),
+          .threads = model_->pool->threads() + model_->hot_threads,
+          .running = scheduler_->figures().begun,
+          .paused = scheduler_->figures().paused,
+          .waiting = queued.waiting,
+          .queue_capacity = limits.requests,
+          .queue_prefill_tokens = queued.tokens,
+          .queue_prefill_tokens_max = limits.tokens,
+          .preemptions = scheduler_->figures().preemptions,
+          .recomputed_tokens = steps_.recomputed_tokens,
+          .kv_used_bytes = scheduler_->figures().blocks_used * pool_->block_bytes(),
+          .num_parameters = model_->config.num_parameters(),
+          .weight_bytes = model_->weights->memory.size(),
+          .bytes_per_token = model_->weights->bytes_per_token(),
+          .kv_bytes = pool_->bytes(),
+          .kv_bytes_per_token = pool_->block_bytes() / kernels::kKvBlock,
+          .kv_type = exec::KvTypeName(pool_->type()),
+          .load_s = model_->load_s,
+          .prefix_cache = PrefixStats(),
+          .ffn_automatic = model_->ffn_automatic,
+          .predictor_bytes = model_->predictors->bytes,
+          .side_car = model_->side_car_path,
+          .ffn = governor_.Stats(),
+          .flash = FlashStats(),
+          .hot = governor_.Hot(),
+          .spec = Speculation(),
+          .memory_budget = model_->memory.budget,
+          .memory_planned = model_->memory.total(),
+          .steps = steps_.Read(),
+          .heartbeat = heartbeat_.load(std::memory_order_relaxed)};
+}
+
+EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
+  const exec::PrefixCacheCounters& c = prefixes_.counters();
+  const auto block_bytes = static_cast<std::int64_t>(pool_->block_bytes());
+  return {.hits = c.hits,
+          .partial = c.partial,
+          .misses = c.misses,
+          .hit_tokens = c.hit_tokens,
+          .new_tokens = c.new_tokens,
+          .evicted_tokens = c.evicted_tokens,
+          .evictions = c.evictions,
+          .bytes = c.blocks * block_bytes,
+          .bytes_max = prefix_blocks_ * block_bytes};
+}
+
+EngineStats::Flash Engine::Impl::FlashStats() const {
+  if (model_->memory.tier == exec::MemoryPlan::Tier::kMemory) return {};
+  const store::BlockReader& reader =
+      model_->flash != nullptr ? model_->flash->reader() : model_->stream->reader();
+  return {.used = true,
+          .bundle = reader.path(),
+          .method = reader.method(),
+          .layers = model_->stream != nullptr,
+          .cache_bytes =
+              model_->flash != nullptr ? model_->flash->slots() * model_->flash->slot_bytes() : 0,
+          .counters = governor_.Flash()};
+}
+
+SpecStats Engine::Impl::Speculation() const {
+  const std::lock_guard lock(spec_mutex_);
+  return spec_stats_;
+}
+
+}  // namespace thermocline

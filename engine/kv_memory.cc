@@ -1,0 +1,59 @@
+#include "engine/kv_memory.h"
+
+#include <algorithm>
+
+namespace thermocline {
+namespace {
+
+// Tokens; longer contexts are asked for, they cost memory.
+constexpr int kContextLengthDefaultMax = 8192;
+constexpr std::int64_t kPrefixBlocksMax = 1 << 24;
+
+// Blocks of keys and values that finished requests may keep, and of all.
+struct KvBlocks {
+  std::int64_t prefix, all;
+};
+KvBlocks CountBlocks(const model::ModelConfig& config, kernels::KvType type, int context,
+                     std::int64_t prefix_cache_bytes) {
+  const auto block_bytes = static_cast<std::int64_t>(exec::KvPool::BlockBytes(config, type));
+  const int context_blocks = exec::BlocksFor(context);
+  const std::int64_t kept =
+      prefix_cache_bytes < 0 ? context_blocks : prefix_cache_bytes / block_bytes;
+  return {kept, context_blocks + 1 + kept};
+}
+
+int ContextLength(const EngineConfig& config, const model::ModelConfig& model) {
+  return config.context_length > 0
+             ? config.context_length
+             : std::min(model.max_position_embeddings, kContextLengthDefaultMax);
+}
+
+}  // namespace
+
+std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model,
+                    kernels::KvType type) {
+  const KvBlocks blocks =
+      CountBlocks(model, type, ContextLength(config, model), config.prefix_cache_bytes);
+  return static_cast<std::size_t>(blocks.all) * exec::KvPool::BlockBytes(model, type);
+}
+
+Result<KvMemory> TakeKvMemory(const EngineConfig& config, const exec::LoadedModel& model) {
+  const int model_context = model.config.max_position_embeddings;
+  const int context = ContextLength(config, model.config);
+  if (context > model_context) {
+    return base::InvalidArgument("context_length is ", context, ", but the model was made for ",
+                                 model_context);
+  }
+  const KvBlocks blocks =
+      CountBlocks(model.config, model.kv_type, context, config.prefix_cache_bytes);
+  if (blocks.prefix > kPrefixBlocksMax)
+    return base::InvalidArgument("prefix_cache_bytes is ", config.prefix_cache_bytes, ", ",
+                                 blocks.prefix, " blocks; at most ", kPrefixBlocksMax,
+                                 " are supported");
+  ASSIGN_OR_RETURN(auto pool, exec::KvPool::Create({.config = model.config,
+                                                    .blocks = static_cast<int>(blocks.all),
+                                                    .type = model.kv_type}));
+  return KvMemory{std::move(pool), context, static_cast<int>(blocks.prefix)};
+}
+
+}  // namespace thermocline

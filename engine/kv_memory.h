@@ -1,0 +1,28 @@
+// How many tokens and blocks of keys and values an engine has, and the memory for them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "engine/engine.h"
+#include "engine/exec/kv_pool.h"
+#include "engine/exec/loaded_model.h"
+
+namespace thermocline {
+
+struct KvMemory {
+  std::unique_ptr<exec::KvPool> pool;
+  int context_length;  // tokens of one sequence
+  int prefix_blocks;   // blocks that finished requests may keep
+};
+
+// Bytes that TakeKvMemory will reserve.
+std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model,
+                    kernels::KvType type);
+
+// Blocks for one whole context, a copy of a shared block, and what finished requests may keep.
+// InvalidArgument: a context that the model was not made for, or too large a prefix cache. Errors
+// as exec::KvPool::Create.
+Result<KvMemory> TakeKvMemory(const EngineConfig& config, const exec::LoadedModel& model);
+
+}  // namespace thermocline

@@ -1,0 +1,23 @@
+// Whether a request can be run as it stands: looked at before it takes a place in the queue.
+#pragma once
+
+#include "engine/base/status.h"
+#include "engine/request.h"
+
+namespace thermocline {
+
+// What the loaded model sets.
+struct RequestBounds {
+  int context_length;  // tokens
+  int vocab_size;
+};
+
+// InvalidArgument: a field out of range. OutOfRange: the prompt does not fit the context (both
+// numbers given).
+Status ValidateRequest(const Request& request, const RequestBounds& bounds);
+
+// `loaded`: what the model was loaded with. InvalidArgument: a field out of range.
+// FailedPrecondition: a mode that was not loaded.
+Status ValidateSpeculation(const Request& request, SpecMode loaded);
+
+}  // namespace thermocline

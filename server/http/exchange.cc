@@ -1,0 +1,119 @@
+#include "server/http/exchange.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <random>
+
+#include <boost/beast/core/string.hpp>
+
+#include "engine/base/log.h"
+#include "server/http/trace_context.h"
+#include "server/request_limits.h"
+
+namespace thermocline::http {
+namespace {
+
+namespace beast = boost::beast;
+namespace beast_http = boost::beast::http;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::ptrdiff_t kHeadersMax = 100;
+constexpr std::size_t kTargetBytesMax = 8 << 10;
+
+unsigned long long RandomNumber() {
+  thread_local std::mt19937_64 generator{std::random_device{}()};
+  return generator();
+}
+
+// The client's own id if it is sane, else a new one.
+std::string RequestId(const HttpRequest& request) {
+  const std::string given(request["x-request-id"]);
+  const bool sane =
+      !given.empty() && given.size() <= server::kRequestIdBytesMax &&
+      std::all_of(given.begin(), given.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+  if (sane) return given;
+  char text[40];
+  std::snprintf(text, sizeof(text), "req_%016llx", RandomNumber());
+  return text;
+}
+
+std::optional<openai::ApiError> CheckLimits(const HttpRequest& header) {
+  const auto coding = header[beast_http::field::transfer_encoding];
+  // Taken for "no body" its bytes would be read as the next request.
+  if (!coding.empty() && !beast::iequals(coding, "chunked"))
+    return openai::ClientError(400, "bad_request",
+                               "the only Transfer-Encoding there is here is chunked");
+  if (std::distance(header.begin(), header.end()) > kHeadersMax)
+    return openai::ClientError(431, "bad_request",
+                               StrCat("the request has more than ", kHeadersMax, " headers"));
+  if (header.target().size() > kTargetBytesMax)
+    return openai::ClientError(
+        414, "bad_request",
+        StrCat("the request target is longer than ", kTargetBytesMax, " bytes"));
+  return std::nullopt;
+}
+
+}  // namespace
+
+Exchange::Exchange(server::Service& service, const Peer& peer)
+    : service_(service),
+      live_(service.live()),
+      head_{
+          .version = 11, .keep_alive = false, .request_id = RequestId({}), .arrived = Clock::now()},
+      caller_{.tenant = peer.address, .priority_max = 0} {
+  ++service_.active_requests;
+}
+
+std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const Peer& peer) {
+  method_ = std::string(header.method_string());
+  head_ = {.version = header.version(),
+           .keep_alive = header.version() >= 11 && header.keep_alive() &&
+                         service_.state() != server::ServiceState::kDraining,
+           .request_id = RequestId(header),
+           .arrived = head_.arrived,
+           .cors_origin = AllowedOrigin(*live_, peer, header)};
+  if (const auto trace = ParseTraceparent(header["traceparent"])) {
+    trace_id_ = trace->trace_id;
+    head_.traceparent = MakeTraceparent(*trace, RandomNumber());
+  }
+  if (const auto beyond = CheckLimits(header)) {
+    EndConnection();
+    return ErrorResponse(head_, *beyond);
+  }
+  auto passed = PassGate(*live_, peer, header, head_);
+  if (auto* response = std::get_if<HttpResponse>(&passed)) {
+    route_ = "refused";
+    if (response->result_int() >= 400) service_.metrics().RequestRejected("auth");
+    return std::move(*response);
+  }
+  caller_ = std::get<Caller>(std::move(passed));
+  return std::nullopt;
+}
+
+void Exchange::Log(int status, const server::Generation* generation) {
+  service_.metrics().RequestEnded(route_, status);
+  if (!live_->config.log_access) return;
+  const auto ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - head_.arrived);
+  Json::Object fields = {{"method", method_},
+                         {"route", route_},
+                         {"status", status},
+                         {"bytes", body_bytes_},
+                         {"ms", static_cast<std::int64_t>(ms.count())},
+                         {"tenant", caller_.tenant},
+                         {"id", head_.request_id}};
+  if (!trace_id_.empty()) fields.emplace_back("trace", trace_id_);
+  if (generation != nullptr) {
+    fields.emplace_back("prompt_tokens", generation->prompt_tokens());
+    fields.emplace_back("completion_tokens", generation->tokens());
+  }
+  base::Log(base::LogLevel::kInfo, "access", fields);
+}
+
+void Exchange::Release() {
+  if (active_) --service_.active_requests;
+  active_ = false;
+}
+
+}  // namespace thermocline::http

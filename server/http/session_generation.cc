@@ -1,0 +1,147 @@
+// A connection while its answer is generated.
+#include <algorithm>
+#include <chrono>
+
+#include <boost/asio/post.hpp>
+
+#include "server/http/refusal.h"
+#include "server/http/session.h"
+
+namespace thermocline::http {
+namespace {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+using std::chrono::seconds;
+
+constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // while a write is in progress
+constexpr std::size_t kEarlyBytesMax = 64 << 10;           // sent before the last answer is whole
+constexpr std::size_t kOutgoingBytesMax = 64 << 10;        // that the client has not read
+constexpr std::size_t kWatchBytes = 512;
+
+}  // namespace
+
+void Session::StartGeneration(GenerationPlan plan) {
+  stream_.reset();
+  const Caller& caller = exchange_->caller();
+  for (Request& request : plan.requests) {
+    request.tenant = caller.tenant;
+    request.priority = std::min(request.priority, caller.priority_max);
+  }
+  // Called on the decode thread: only posts. Holds the session until the generation ends.
+  auto on_ready = [self = shared_from_this(), executor = connection_->get_executor()] {
+    asio::post(executor, [self] { self->Guarded([&] { self->TakeAnswer(); }); });
+  };
+  const ResponseHead& head = exchange_->head();
+  auto answer = Answer::Start(service_, head, std::move(plan), head.arrived, std::move(on_ready));
+  if (!answer.ok()) return Respond(RefusalResponse(service_, head, answer.status()));
+  answer_ = *std::move(answer);
+  KeepAlive();
+  reader_.Shrink();
+  connection_->ExpireNever();
+  WatchForDeparture();
+}
+
+// While a generation runs, reading is how we learn that the client has left. What it sends early
+// (the next request) waits with the reader.
+void Session::WatchForDeparture() {
+  if (reader_.early_bytes() >= kEarlyBytesMax) return;  // a write will have to fail instead
+  watching_ = true;
+  reader_.ReadSome(kWatchBytes, [self = shared_from_this()](ErrorCode error) {
+    self->watching_ = false;
+    self->OnWatched(error);
+  });
+}
+
+void Session::OnWatched(ErrorCode error) {
+  if (next_after_watch_) {
+    next_after_watch_ = false;
+    const bool cancelled = error == asio::error::operation_aborted && reader_.early_bytes() > 0;
+    return error && !(cancelled && !connection_->expired()) ? Close() : ReadHeader();
+  }
+  if (answer_ != nullptr && error) {
+    ClientLeft();
+    return Close();
+  }
+  if (answer_ != nullptr) return WatchForDeparture();
+  if (error) client_left_ = true;  // an answer that is no stream is being written
+}
+
+// What a client does not read waits with the engine, which then pauses its request.
+void Session::TakeAnswer() {
+  if (answer_ == nullptr || answer_->ended()) return;
+  // An answer that was given up is over, whether or not its client reads that.
+  const bool given_up = answer_->generation().given_up();
+  if (stream_.has_value() && stream_->waiting_bytes() > kOutgoingBytesMax && !given_up)
+    return;  // OnStreamWritten is next
+  Answer::Output output;
+  do {
+    output = answer_->Take();
+    if (output.response.has_value()) {
+      Respond(*std::move(output.response));
+      return answer_.reset();
+    }
+    if (output.failed) exchange_->EndConnection();
+    if (output.last || !output.events.empty()) WriteStream(output.events, output.last);
+    if (output.last) Log(200);
+  } while (given_up && !output.last && !output.events.empty());
+}
+
+// A stream that says nothing for long, in the queue or while its prompt is read, gets a comment.
+void Session::KeepAlive() {
+  const seconds silence(exchange_->live().config.sse_keepalive_s);
+  if (silence.count() == 0 || answer_ == nullptr || answer_->ended()) return;
+  const auto written_at = [this] {
+    return stream_.has_value() ? stream_->written_at() : exchange_->head().arrived;
+  };
+  const bool writing = stream_.has_value() && stream_->writing();
+  if (!writing && Clock::now() - written_at() >= silence) {
+    const std::string comment = answer_->KeepAlive();
+    if (comment.empty()) return;  // no stream
+    WriteStream(comment, false);
+  }
+  keep_alive_timer_.expires_at(std::max(written_at() + silence, Clock::now() + kKeepAliveRetry));
+  keep_alive_timer_.async_wait([weak = weak_from_this()](ErrorCode error) {
+    const auto self = error ? nullptr : weak.lock();
+    if (self != nullptr) self->KeepAlive();
+  });
+}
+
+void Session::WriteStream(const std::string& events, bool last) {
+  if (!stream_.has_value())
+    stream_.emplace(*connection_, exchange_->head(),
+                    seconds(exchange_->live().config.write_timeout_s));
+  exchange_->CountBytes(events.size());
+  stream_->Write(events, last,
+                 [self = shared_from_this()](ErrorCode error) { self->OnStreamWritten(error); });
+}
+
+void Session::OnStreamWritten(ErrorCode error) {
+  if (error) {
+    ClientLeft();
+    return Close();
+  }
+  if (stream_->ended()) return StreamDone();
+  Guarded([this] { TakeAnswer(); });
+}
+
+void Session::StreamDone() {
+  if (answer_ == nullptr) return;
+  answer_.reset();
+  Release();
+  if (!exchange_->head().keep_alive) return Close();
+  NextRequest();
+}
+
+void Session::ClientLeft() {
+  if (answer_ == nullptr) return;
+  if (!answer_->ended()) {  // else only its last bytes were not taken
+    // The only deadline of a generation is that of what is written to its client.
+    answer_->Leave(connection_->expired() ? CancelCause::kSlowReader : CancelCause::kDisconnect);
+    Log(499);
+  }
+  answer_.reset();
+  Release();
+}
+
+}  // namespace thermocline::http
