@@ -80,6 +80,12 @@ Status Service::Load() {
     return fail(chat.status());
   }
   published_ = true;
+  // A reload that found no engine yet left its limits here.
+  std::shared_ptr<const Live> taken;
+  while (taken != live()) {
+    taken = live();
+    engine_->SetQueueLimits(taken->config.queue_capacity, taken->config.queue_prefill_tokens);
+  }
   return WarmUp();
 }
 
