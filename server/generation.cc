@@ -81,6 +81,13 @@ bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {
   return true;
 }
 
+bool Generation::begun() const {
+  const std::lock_guard lock(mutex_);
+  return finished_ > 0 || std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+           return choice.channel != nullptr && choice.channel->begun();
+         });
+}
+
 bool Generation::given_up() const {
   const std::lock_guard lock(mutex_);
   return std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {

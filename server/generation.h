@@ -53,6 +53,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // nothing. Counts it in the metrics. A client that takes nothing more is waited for, see
   // TokenChannel.
   bool Take(int index, TokenChannel::Update& update);
+  // Whether the engine has begun with one of its choices.
+  bool begun() const;
   // Whether the end of every choice was taken.
   bool finished() const { return finished_ == choices(); }
   // Whether the engine has given it up because its client does not read.

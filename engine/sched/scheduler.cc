@@ -53,6 +53,7 @@ void Scheduler::Run() {
 void Scheduler::Begin(std::uint64_t number) {
   std::optional<Job> job = params_.queue.Take(number);
   if (!job.has_value()) return;  // cancelled meanwhile
+  job->channel->Begin();
   auto modes = params_.model.ModesFor(job->request.ffn_mode);
   CHECK(modes.ok());  // Submit has checked them
   sequences_.push_back(std::make_unique<Sequence>(*std::move(job), params_.pool,
