@@ -286,7 +286,7 @@ Refusal GenerateStream::WhyCancelled() const {
 
 void GenerateStream::Refuse(const Refusal& refusal) {
   if (finished_) return;
-  service_.metrics().RequestRejected(RejectionOf(refusal));
+  CountRejection(service_, refusal);
   FinishNow(ToGrpc(refusal));
 }
 

@@ -33,7 +33,7 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
     auto* call = new UnaryCall(service, context, method);
     service.workers().Post(
         io.get_executor(), [call, handler] { call->Run(handler); }, {},
-        [call] { call->End(ToGrpc(ShuttingDown(call->service_))); });
+        [call] { call->Refuse(ShuttingDown(call->service_)); });
     return call;
   }
 
@@ -51,7 +51,12 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
       base::LogError("id=", call_.id(), ": ", error.what());
       refusal = FromStatus(service_, base::Internal(""));
     }
-    End(refusal.has_value() ? ToGrpc(*refusal) : ::grpc::Status::OK);
+    if (refusal.has_value()) return Refuse(*refusal);
+    End(::grpc::Status::OK);
+  }
+  void Refuse(const Refusal& refusal) {
+    CountRejection(service_, refusal);
+    End(ToGrpc(refusal));
   }
   void End(const ::grpc::Status& status) {
     call_.End(status.error_code());

@@ -221,6 +221,16 @@ def test_errors_have_canonical_codes_and_details(stub):
         assert refusal(call, request).metadata == {"field": "input"}
 
 
+def test_what_is_refused_is_counted_by_its_reason(daemon, stub):
+    rejected = lambda reason: metric(daemon, "requests_rejected_total", reason=reason)
+    late, too_long = pb.GenerateRequest(text="x", timeout_s=1e-9), pb.GenerateRequest(text="owl " * 600)
+    for reason, call, request in (("bad_request", stub.Tokenize, pb.TokenizeRequest()), ("bad_request", stub.Detokenize, pb.DetokenizeRequest(token_ids=[-1])),
+                                  ("bad_request", stub.Generate, pb.GenerateRequest()), ("deadline", stub.Generate, late), ("too_long", stub.Generate, too_long)):
+        before = rejected(reason), metric(daemon, "requests_rejected_total")
+        refusal(call, request)
+        assert (rejected(reason), metric(daemon, "requests_rejected_total")) == (before[0] + 1, before[1] + 1), reason
+
+
 def test_a_message_that_is_too_large(stub):
     error = refusal(stub.Tokenize, pb.TokenizeRequest(text="x" * (5 << 20)))
     assert error.code == grpc.StatusCode.RESOURCE_EXHAUSTED and error.retry_s is None
