@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "engine/base/log.h"
 #include "server/http/trace_context.h"
@@ -104,9 +105,15 @@ bool Call::IsLate() const {
   return Clock::now() >= *deadline_ - (*deadline_ - arrived_) / kDeadlineSteps - kDeadlineTravel;
 }
 
-void Call::End(::grpc::StatusCode code) {
-  if (ended_) return;
-  ended_ = true;
+void Call::End(::grpc::StatusCode code) noexcept {
+  if (std::exchange(ended_, true)) return;
+  try {
+    Book(code);
+  } catch (const std::exception&) {  // of the allocator, which a line in the log would need, too
+  }
+}
+
+void Call::Book(::grpc::StatusCode code) const {
   const int status = HttpStatusOf(code);
   const std::string route = "/thermocline.v1.Inference/" + method_;
   service_.metrics().RequestEnded(route, status);
