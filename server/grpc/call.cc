@@ -1,5 +1,7 @@
 #include "server/grpc/call.h"
 
+#include <grpc/support/time.h>
+
 #include <algorithm>
 #include <random>
 #include <utility>
@@ -18,6 +20,7 @@ using std::chrono::milliseconds;
 // up to 1% later.
 constexpr int kDeadlineSteps = 100;
 constexpr milliseconds kDeadlineTravel{50};
+constexpr std::int64_t kNoDeadlineS = 365 * 86'400;  // whoever waits so long waits for ever
 using Context = ::grpc::CallbackServerContext;
 
 std::string_view Metadata(const Context& context, const char* name) {
@@ -41,6 +44,14 @@ std::string NewId() {
     for (int digit = 0; digit < 8; ++digit, bits >>= 4) id += kHex[bits & 15];
   }
   return id;
+}
+
+// Centuries, which grpc-timeout can say, are too many nanoseconds for the clocks of C++.
+std::optional<Clock::time_point> DeadlineOf(const Context& context, Clock::time_point now) {
+  const gpr_timespec deadline = context.raw_deadline();
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+  if (left.tv_sec >= kNoDeadlineS) return std::nullopt;
+  return now + std::chrono::seconds(left.tv_sec) + std::chrono::nanoseconds(left.tv_nsec);
 }
 
 // "ipv4:127.0.0.1:1234" -> "127.0.0.1", "ipv6:%5B::1%5D:1234" -> "::1", "unix:" -> "unix".
@@ -78,11 +89,7 @@ Call::Call(server::Service& service, Context& context, std::string method, const
   context.AddInitialMetadata("x-request-id", id_);
   if (const auto trace = http::ParseTraceparent(Metadata(context, "traceparent")))
     trace_id_ = trace->trace_id;
-  const auto last = context.deadline();
-  if (last != std::chrono::system_clock::time_point::max()) {
-    deadline_ = arrived_ + std::chrono::duration_cast<Clock::duration>(
-                               last - std::chrono::system_clock::now());
-  }
+  deadline_ = DeadlineOf(context, arrived_);
   auto caller = Identify(*live_, context);
   if (caller.has_value()) {
     caller_ = *std::move(caller);

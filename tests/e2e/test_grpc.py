@@ -2,6 +2,8 @@
 import contextlib
 import math
 import socket
+import struct
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -307,6 +309,16 @@ def test_deadlines(slow, slow_stub):
     asked = refusal(slow_stub.Generate, chat("Write an essay.", **ENDLESS, timeout_s=0.7))
     assert (asked.code, asked.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED")
     wait_until(lambda: idle(slow))
+
+
+@pytest.mark.parametrize("timeout", ["10S", "99999999M", "99999999H", "18446744073709551615n"])
+def test_a_deadline_however_far_is_none_that_has_passed(daemon, timeout):
+    """Clients of gRPC's own library send at most 27000H; others may send what the header holds, or more."""
+    message = pb.GenerateRequest(text="Once upon a time", stop=pb.Stop(max_tokens=3)).SerializeToString()
+    headers = ("content-type: application/grpc", "te: trailers", "grpc-timeout: " + timeout)
+    curl = ["curl", "-sS", "-i", "--http2-prior-knowledge", *(w for h in headers for w in ("-H", h)), "--data-binary", "@-"]
+    out = subprocess.run([*curl, f"http://127.0.0.1:{daemon.grpc_port}/{SERVICE}/Generate"], input=struct.pack(">BI", 0, len(message)) + message, capture_output=True, timeout=60).stdout
+    assert b"grpc-status: 0" in out, out
 
 
 def test_a_full_queue_says_when_to_come_again(slow, slow_stub):
