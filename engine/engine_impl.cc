@@ -8,7 +8,6 @@
 
 #include "engine/base/log.h"
 #include "engine/request_validation.h"
-#include "engine/text/dry_breakers.h"
 
 namespace thermocline {
 
@@ -28,6 +27,8 @@ Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
       trace_(std::move(parts.trace)),
       on_fatal_(config.on_fatal),
       reader_buffer_tokens_(config.reader_buffer_tokens),
+      breakers_(tokenizer()),
+      default_breakers_(text::DryBreakerTokens(tokenizer(), text::kDryBreakersDefault)),
       queue_(std::make_shared<sched::RequestQueue>(sched::RequestQueue::Limits{
           .requests = config.queue_capacity, .tokens = config.queue_prefill_tokens})) {
   const text::Tokenizer& tokenizer = *model_->tokenizer;
@@ -35,7 +36,6 @@ Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
     const bool known = static_cast<std::size_t>(token) < tokenizer.vocabulary().tokens.size();
     if (known && tokenizer.IsStop(token)) stop_tokens_.push_back(token);
   }
-  default_breakers_ = text::DryBreakerTokens(tokenizer, text::kDryBreakersDefault);
 }
 
 Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) {
@@ -153,11 +153,11 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
   return channel;
 }
 
-void Engine::Impl::Complete(Request& request) const {
+void Engine::Impl::Complete(Request& request) {
   SamplingParams& sampling = request.sampling;
   if (sampling.dry_multiplier > 0) {
     sampling.dry_breakers = request.dry_breakers.has_value()
-                                ? text::DryBreakerTokens(tokenizer(), *request.dry_breakers)
+                                ? *breakers_.Find(*request.dry_breakers)
                                 : default_breakers_;
   }
   if (sampling.min_tokens == 0) return;

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/engine_parts.h"
 #include "engine/sched/scheduler.h"
+#include "engine/text/dry_breakers.h"
 
 namespace thermocline {
 
@@ -58,7 +59,7 @@ class Engine::Impl {
   void PublishSpeculation();
 
   // What the sampler needs to know of the model.
-  void Complete(Request& request) const;
+  void Complete(Request& request);
 
   EngineStats::PrefixCache PrefixStats() const;
   EngineStats::Flash FlashStats() const;
@@ -79,7 +80,8 @@ class Engine::Impl {
   std::function<void()> on_fatal_;                   // decode thread
   const int reader_buffer_tokens_;
   std::vector<int> stop_tokens_;                      // the model's own
-  std::vector<int> default_breakers_;                 // of DRY's repetitions, ascending
+  text::DryBreakers breakers_;                        // that clients name
+  const std::vector<int> default_breakers_;           // of DRY's repetitions, ascending
   const std::shared_ptr<sched::RequestQueue> queue_;  // shared with the channels
   std::unique_ptr<sched::Scheduler> scheduler_;       // decode thread, but for its figures
   sched::StepCounters steps_;

@@ -17,6 +17,7 @@
 #include "server/http/listener.h"
 #include "server/life_cycle.h"
 #include "server/metrics/metrics_page.h"
+#include "server/run_guarded.h"
 #include "server/server_config.h"
 #include "server/service.h"
 #include "server/systemd.h"
@@ -35,18 +36,6 @@ struct Source {
   std::string path;
   std::vector<std::string> overrides;
 };
-
-// What a handler lets escape ends its connection, which nothing holds any more, not the daemon.
-void RunGuarded(asio::io_context& io) {
-  for (;;) {
-    try {
-      io.run();
-      return;
-    } catch (const std::exception& error) {
-      base::LogError("a connection is given up: ", error.what());
-    }
-  }
-}
 
 int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   const ServerConfig& config = live->config;

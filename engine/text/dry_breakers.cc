@@ -2,20 +2,37 @@
 
 #include <algorithm>
 
+#include "engine/text/contains_any.h"
+
 namespace thermocline::text {
 
 std::vector<int> DryBreakerTokens(const Tokenizer& tokenizer,
                                   const std::vector<std::string>& strings) {
+  const ContainsAny breaks(strings);
   std::vector<int> out;
   const auto count = static_cast<int>(tokenizer.vocabulary().tokens.size());
-  for (int token = 0; token < count; ++token) {
-    const std::string& text = tokenizer.TokenBytes(token, true);
-    const auto in_text = [&](const std::string& s) {
-      return !s.empty() && text.find(s) != std::string::npos;
-    };
-    if (std::any_of(strings.begin(), strings.end(), in_text)) out.push_back(token);
-  }
+  for (int token = 0; token < count; ++token)
+    if (breaks(tokenizer.TokenBytes(token, true))) out.push_back(token);
   return out;
+}
+
+DryBreakers::Tokens DryBreakers::Find(const std::vector<std::string>& strings) {
+  if (Tokens known = Recall(strings)) return known;
+  // Without the lock: whoever asks for something else does not wait.
+  auto tokens = std::make_shared<const std::vector<int>>(DryBreakerTokens(tokenizer_, strings));
+  const std::lock_guard lock(mutex_);
+  entries_.push_front({.strings = strings, .tokens = tokens});
+  if (entries_.size() > kRemembered) entries_.pop_back();
+  return tokens;
+}
+
+DryBreakers::Tokens DryBreakers::Recall(const std::vector<std::string>& strings) {
+  const std::lock_guard lock(mutex_);
+  const auto known = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.strings == strings; });
+  if (known == entries_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, known);
+  return known->tokens;
 }
 
 }  // namespace thermocline::text

@@ -1,7 +1,10 @@
 #include "server/grpc/call.h"
 
+#include <grpc/support/time.h>
+
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "engine/base/log.h"
 #include "server/http/trace_context.h"
@@ -17,6 +20,7 @@ using std::chrono::milliseconds;
 // up to 1% later.
 constexpr int kDeadlineSteps = 100;
 constexpr milliseconds kDeadlineTravel{50};
+constexpr std::int64_t kNoDeadlineS = 365 * 86'400;  // whoever waits so long waits for ever
 using Context = ::grpc::CallbackServerContext;
 
 std::string_view Metadata(const Context& context, const char* name) {
@@ -40,6 +44,14 @@ std::string NewId() {
     for (int digit = 0; digit < 8; ++digit, bits >>= 4) id += kHex[bits & 15];
   }
   return id;
+}
+
+// Centuries, which grpc-timeout can say, are too many nanoseconds for the clocks of C++.
+std::optional<Clock::time_point> DeadlineOf(const Context& context, Clock::time_point now) {
+  const gpr_timespec deadline = context.raw_deadline();
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+  if (left.tv_sec >= kNoDeadlineS) return std::nullopt;
+  return now + std::chrono::seconds(left.tv_sec) + std::chrono::nanoseconds(left.tv_nsec);
 }
 
 // "ipv4:127.0.0.1:1234" -> "127.0.0.1", "ipv6:%5B::1%5D:1234" -> "::1", "unix:" -> "unix".
@@ -77,11 +89,7 @@ Call::Call(server::Service& service, Context& context, std::string method, const
   context.AddInitialMetadata("x-request-id", id_);
   if (const auto trace = http::ParseTraceparent(Metadata(context, "traceparent")))
     trace_id_ = trace->trace_id;
-  const auto last = context.deadline();
-  if (last != std::chrono::system_clock::time_point::max()) {
-    deadline_ = arrived_ + std::chrono::duration_cast<Clock::duration>(
-                               last - std::chrono::system_clock::now());
-  }
+  deadline_ = DeadlineOf(context, arrived_);
   auto caller = Identify(*live_, context);
   if (caller.has_value()) {
     caller_ = *std::move(caller);
@@ -104,9 +112,15 @@ bool Call::IsLate() const {
   return Clock::now() >= *deadline_ - (*deadline_ - arrived_) / kDeadlineSteps - kDeadlineTravel;
 }
 
-void Call::End(::grpc::StatusCode code) {
-  if (ended_) return;
-  ended_ = true;
+void Call::End(::grpc::StatusCode code) noexcept {
+  if (std::exchange(ended_, true)) return;
+  try {
+    Book(code);
+  } catch (const std::exception&) {  // of the allocator, which a line in the log would need, too
+  }
+}
+
+void Call::Book(::grpc::StatusCode code) const {
   const int status = HttpStatusOf(code);
   const std::string route = "/thermocline.v1.Inference/" + method_;
   service_.metrics().RequestEnded(route, status);

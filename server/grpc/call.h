@@ -46,10 +46,12 @@ class Call {
     prompt_tokens_ = prompt;
     completion_tokens_ = completion;
   }
-  // Logs and counts the end, the first time.
-  void End(::grpc::StatusCode code);
+  // Logs and counts the end, the first time. Throws nothing: the call ends, whatever its books do.
+  void End(::grpc::StatusCode code) noexcept;
 
  private:
+  void Book(::grpc::StatusCode code) const;
+
   server::Service& service_;
   const std::chrono::steady_clock::time_point arrived_;
   const std::shared_ptr<const server::Live> live_;

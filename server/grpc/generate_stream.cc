@@ -288,7 +288,7 @@ Refusal GenerateStream::WhyCancelled() const {
 
 void GenerateStream::Refuse(const Refusal& refusal) {
   if (finished_) return;
-  service_.metrics().RequestRejected(RejectionOf(refusal));
+  CountRejection(service_, refusal);
   FinishNow(ToGrpc(refusal));
 }
 
@@ -297,12 +297,12 @@ void GenerateStream::FinishNow(const ::grpc::Status& status) {
   finished_ = true;
   timer_.cancel();
   place_.reset();
-  // Choices that go on after another one failed.
-  if (generation_ != nullptr && !gone_ && !generation_->finished())
-    generation_->Cancel(CancelCause::kOtherChoice);
   if (generation_ != nullptr) call_.SetTokens(generation_->prompt_tokens(), generation_->tokens());
   call_.End(status.error_code());
   Finish(status);
+  // Choices that go on after another one failed.
+  if (generation_ != nullptr && !gone_ && !generation_->finished())
+    generation_->Cancel(CancelCause::kOtherChoice);
 }
 
 void GenerateStream::Leave(CancelCause cause) {
@@ -336,12 +336,16 @@ void GenerateStream::WatchWrites() {
   const auto allowed = std::chrono::seconds(call_.live().config.write_timeout_s);
   timer_.expires_at((writing_ ? write_began_ : Clock::now()) + allowed);
   timer_.async_wait([self = shared_from_this(), allowed](boost::system::error_code error) {
-    if (error || self->finished_) return;
-    if (!self->writing_ || Clock::now() < self->write_began_ + allowed) return self->WatchWrites();
-    self->Leave(CancelCause::kSlowReader);
-    self->context_.TryCancel();  // the end would wait behind what is not read
-    self->FinishNow(::grpc::Status::CANCELLED);
+    if (!error) self->Guarded([&] { self->CheckWrite(allowed); });
   });
+}
+
+void GenerateStream::CheckWrite(std::chrono::seconds allowed) {
+  if (finished_) return;
+  if (!writing_ || Clock::now() < write_began_ + allowed) return WatchWrites();
+  Leave(CancelCause::kSlowReader);
+  context_.TryCancel();  // the end would wait behind what is not read
+  FinishNow(::grpc::Status::CANCELLED);
 }
 
 }  // namespace thermocline::rpc

@@ -67,6 +67,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   void FinishNow(const ::grpc::Status& status);
   // Cuts off a client that takes nothing for server.write_timeout_s.
   void WatchWrites();
+  void CheckWrite(std::chrono::seconds allowed);
 
   boost::asio::strand<boost::asio::io_context::executor_type> strand_;
   server::Service& service_;

@@ -17,6 +17,7 @@
 #include "engine/base/log.h"
 #include "server/grpc/credentials.h"
 #include "server/grpc/inference_service.h"
+#include "server/run_guarded.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -88,7 +89,7 @@ bool SomebodyListens(boost::asio::io_context& io, const std::string& path) {
 struct GrpcServer::Impl {
   explicit Impl(server::Service& served) : service(served), inference(io, served) {
     for (int i = 0; i < served.config().grpc_threads; ++i) {
-      threads.emplace_back([this] { io.run(); });
+      threads.emplace_back([this] { server::RunGuarded(io); });
       pthread_setname_np(threads.back().native_handle(), StrCat("grpc-", i).c_str());
     }
   }

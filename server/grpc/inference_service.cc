@@ -33,7 +33,7 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
     auto* call = new UnaryCall(service, context, method);
     service.workers().Post(
         io.get_executor(), [call, handler] { call->Run(handler); }, {},
-        [call] { call->End(ToGrpc(ShuttingDown(call->service_))); });
+        [call] { call->End(call->Refuse(ShuttingDown(call->service_))); });
     return call;
   }
 
@@ -44,14 +44,19 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
   template <typename Handler>
   void Run(const Handler& handler) {
     if (context_.IsCancelled()) return End(::grpc::Status::CANCELLED);  // while it waited
-    Answer refusal;
+    ::grpc::Status status;
     try {
-      refusal = call_.refusal().has_value() ? call_.refusal() : handler(call_);
+      const Answer refusal = call_.refusal().has_value() ? call_.refusal() : handler(call_);
+      if (refusal.has_value()) status = Refuse(*refusal);
     } catch (const std::exception& error) {  // of libraries and the allocator: ends this call only
       base::LogError("id=", call_.id(), ": ", error.what());
-      refusal = FromStatus(service_, base::Internal(""));
+      status = Refuse(FromStatus(service_, base::Internal("")));
     }
-    End(refusal.has_value() ? ToGrpc(*refusal) : ::grpc::Status::OK);
+    End(status);
+  }
+  ::grpc::Status Refuse(const Refusal& refusal) {
+    CountRejection(service_, refusal);
+    return ToGrpc(refusal);
   }
   void End(const ::grpc::Status& status) {
     call_.End(status.error_code());

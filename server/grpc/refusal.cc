@@ -21,6 +21,19 @@ const char* UnavailableReason(ServiceState state) {
   }
 }
 
+// Why, as Metrics::RequestRejected has it.
+std::string RejectionOf(const Refusal& refusal) {
+  if (refusal.message.starts_with("the queue is full: prompts")) return "prefill_budget";
+  static constexpr std::pair<std::string_view, const char*> kNames[] = {
+      {"QUEUE_FULL", "queue_full"}, {"CONTEXT_LENGTH_EXCEEDED", "too_long"},
+      {"INVALID_API_KEY", "auth"},  {"DEADLINE_EXCEEDED", "deadline"},
+      {"DRAINING", "draining"},     {"LOADING", "loading"},
+      {"UNAVAILABLE", "loading"}};
+  for (const auto& [reason, name] : kNames)
+    if (refusal.reason == reason) return name;
+  return "bad_request";
+}
+
 }  // namespace
 
 Refusal BadField(const std::string& field, const std::string& message) {
@@ -101,15 +114,8 @@ std::optional<Refusal> NotReady(const server::Service& service) {
   return {refusal.code, message, details.SerializeAsString()};
 }
 
-std::string RejectionOf(const Refusal& refusal) {
-  if (refusal.message.starts_with("the queue is full: prompts")) return "prefill_budget";
-  static constexpr std::pair<std::string_view, const char*> kNames[] = {
-      {"QUEUE_FULL", "queue_full"}, {"CONTEXT_LENGTH_EXCEEDED", "too_long"},
-      {"INVALID_API_KEY", "auth"},  {"DRAINING", "draining"},
-      {"LOADING", "loading"},       {"UNAVAILABLE", "loading"}};
-  for (const auto& [reason, name] : kNames)
-    if (refusal.reason == reason) return name;
-  return "bad_request";
+void CountRejection(server::Service& service, const Refusal& refusal) {
+  if (refusal.code != Code::INTERNAL) service.metrics().RequestRejected(RejectionOf(refusal));
 }
 
 int HttpStatusOf(Code code) {

@@ -36,8 +36,8 @@ std::optional<Refusal> NotReady(const server::Service& service);
 // With google.rpc.Status as its binary details.
 ::grpc::Status ToGrpc(const Refusal& refusal);
 
-// Why, as Metrics::RequestRejected has it.
-std::string RejectionOf(const Refusal& refusal);
+// Counts it as rejected, by its reason; an error of ours is none.
+void CountRejection(server::Service& service, const Refusal& refusal);
 // What the metrics count a call as: HTTP's code of the same meaning.
 int HttpStatusOf(::grpc::StatusCode code);
 

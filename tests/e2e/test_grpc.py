@@ -2,6 +2,8 @@
 import contextlib
 import math
 import socket
+import struct
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -221,6 +223,16 @@ def test_errors_have_canonical_codes_and_details(stub):
         assert refusal(call, request).metadata == {"field": "input"}
 
 
+def test_what_is_refused_is_counted_by_its_reason(daemon, stub):
+    rejected = lambda reason: metric(daemon, "requests_rejected_total", reason=reason)
+    late, too_long = pb.GenerateRequest(text="x", timeout_s=1e-9), pb.GenerateRequest(text="owl " * 600)
+    for reason, call, request in (("bad_request", stub.Tokenize, pb.TokenizeRequest()), ("bad_request", stub.Detokenize, pb.DetokenizeRequest(token_ids=[-1])),
+                                  ("bad_request", stub.Generate, pb.GenerateRequest()), ("deadline", stub.Generate, late), ("too_long", stub.Generate, too_long)):
+        before = rejected(reason), metric(daemon, "requests_rejected_total")
+        refusal(call, request)
+        assert (rejected(reason), metric(daemon, "requests_rejected_total")) == (before[0] + 1, before[1] + 1), reason
+
+
 def test_a_message_that_is_too_large(stub):
     error = refusal(stub.Tokenize, pb.TokenizeRequest(text="x" * (5 << 20)))
     assert error.code == grpc.StatusCode.RESOURCE_EXHAUSTED and error.retry_s is None
@@ -297,6 +309,16 @@ def test_deadlines(slow, slow_stub):
     asked = refusal(slow_stub.Generate, chat("Write an essay.", **ENDLESS, timeout_s=0.7))
     assert (asked.code, asked.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED")
     wait_until(lambda: idle(slow))
+
+
+@pytest.mark.parametrize("timeout", ["10S", "99999999M", "99999999H", "18446744073709551615n"])
+def test_a_deadline_however_far_is_none_that_has_passed(daemon, timeout):
+    """Clients of gRPC's own library send at most 27000H; others may send what the header holds, or more."""
+    message = pb.GenerateRequest(text="Once upon a time", stop=pb.Stop(max_tokens=3)).SerializeToString()
+    headers = ("content-type: application/grpc", "te: trailers", "grpc-timeout: " + timeout)
+    curl = ["curl", "-sS", "-i", "--http2-prior-knowledge", *(w for h in headers for w in ("-H", h)), "--data-binary", "@-"]
+    out = subprocess.run([*curl, f"http://127.0.0.1:{daemon.grpc_port}/{SERVICE}/Generate"], input=struct.pack(">BI", 0, len(message)) + message, capture_output=True, timeout=60).stdout
+    assert b"grpc-status: 0" in out, out
 
 
 def test_a_full_queue_says_when_to_come_again(slow, slow_stub):

@@ -43,6 +43,7 @@ def test_health_from_loading_to_drain(smollm):
             assert (loading.code, loading.reason) == (grpc.StatusCode.UNAVAILABLE, "LOADING") and loading.retry_s >= 1
             assert stub.GetStats(pb.GetStatsRequest()).state == pb.STATE_LOADING
             assert refusal(stub.GetModel, pb.GetModelRequest()).reason == "LOADING"
+            assert metric(d, "requests_rejected_total", reason="loading") == 2
             assert d.ready.wait(60)
             for name in seen:
                 wait_until(lambda: seen[name] == [NOT_SERVING, SERVING])
@@ -84,7 +85,7 @@ def test_keys(tmp_path, smollm):
     keys = tmp_path / "keys"
     keys.write_text(key_line("ada", ADA) + key_line("bob", BOB) + key_line("root", ROOT_KEY, ":admin"))
     keys.chmod(0o600)
-    with Daemon(ANY_PORT, f"model.path={smollm}", f"server.api_keys_file={keys}") as d, channel(d) as c:
+    with Daemon(ANY_PORT, f"model.path={smollm}", f"server.api_keys_file={keys}", "metrics.require_key=false") as d, channel(d) as c:
         stub, code = stubs.InferenceStub(c), grpc.StatusCode
         requests = {"Generate": chat("x"), "Tokenize": pb.TokenizeRequest(text="x"), "Detokenize": pb.DetokenizeRequest(), "CountTokens": pb.CountTokensRequest(text="x"),
                     "GetModel": pb.GetModelRequest(), "GetStats": pb.GetStatsRequest(), "Cancel": pb.CancelRequest(request_id="x")}
@@ -93,6 +94,7 @@ def test_keys(tmp_path, smollm):
             for metadata in ([], bearer("wrong-key-0123456789abcd"), [("authorization", ADA)], bearer("")):
                 error = refusal(getattr(stub, name), request, metadata=metadata)
                 assert (error.code, error.reason) == (code.UNAUTHENTICATED, "INVALID_API_KEY"), name
+        assert metric(d, "requests_rejected_total", reason="auth") == 4 * len(requests)
         assert count(stub, metadata=bearer(ADA)) > 0
         # Health needs no key: probes have none.
         assert health_pb2_grpc.HealthStub(c).Check(health_pb2.HealthCheckRequest()).status == SERVING

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "engine/model/model_file.h"
+#include "engine/text/contains_any.h"
 #include "engine/text/detokenizer.h"
 #include "engine/text/dry_breakers.h"
 
@@ -60,6 +62,45 @@ TEST_F(TidepoolTokenizer, DryBreakersAreTheTokensThatContainTheStrings) {
   EXPECT_GE(breakers.size(), 4u);  // every byte is a token
   EXPECT_EQ(DryBreakerTokens(*tokenizer_, {"<|end|>"}), std::vector<int>{6});
   EXPECT_TRUE(DryBreakerTokens(*tokenizer_, {"", "no token has this"}).empty());
+}
+
+TEST_F(TidepoolTokenizer, DryBreakersAreLookedForOncePerRequestNotPerChoice) {
+  DryBreakers breakers(*tokenizer_);
+  const auto list = [](std::size_t i) { return std::vector<std::string>{"a", StrCat("b", i)}; };
+  const auto first = breakers.Find(list(0));
+  EXPECT_EQ(*first, DryBreakerTokens(*tokenizer_, list(0)));
+  for (std::size_t i = 1; i < DryBreakers::kRemembered; ++i) {  // other clients meanwhile
+    EXPECT_EQ(*breakers.Find(list(i)), DryBreakerTokens(*tokenizer_, list(i)));
+    EXPECT_EQ(breakers.Find(list(0)), first);
+  }
+  for (std::size_t i = 1; i <= DryBreakers::kRemembered; ++i) breakers.Find(list(100 + i));
+  EXPECT_EQ(first.use_count(), 1) << "lists that are not asked for any more are forgotten";
+  EXPECT_EQ(*breakers.Find(list(0)), *first);
+}
+
+TEST(ContainsAny, IsWhatFindSays) {
+  std::mt19937 random(7);
+  const auto text = [&](std::size_t bytes_max) {
+    std::string out(random() % (bytes_max + 1), ' ');
+    for (char& c : out) c = "ab\xC3"[random() % 3];  // so few that strings overlap
+    return out;
+  };
+  int found = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::string> strings(random() % 5);
+    for (std::string& string : strings) string = text(6);
+    const ContainsAny contains(strings);
+    for (int i = 0; i < 10; ++i) {
+      const std::string whole = text(12);
+      const bool expected = std::any_of(strings.begin(), strings.end(), [&](const auto& s) {
+        return !s.empty() && whole.find(s) != std::string::npos;
+      });
+      ASSERT_EQ(contains(whole), expected);
+      found += expected;
+    }
+  }
+  EXPECT_GT(found, 1000);
+  EXPECT_LT(found, 19000);
 }
 
 TEST_F(TidepoolTokenizer, StreamingNeverEmitsPartOfACharacter) {

@@ -1,0 +1,58 @@
+#include "engine/text/contains_any.h"
+
+namespace thermocline::text {
+namespace {
+
+std::size_t ByteOf(char c) { return static_cast<unsigned char>(c); }
+
+}  // namespace
+
+ContainsAny::ContainsAny(const std::vector<std::string>& strings) : next_(1), found_(1) {
+  for (const std::string& string : strings)
+    if (!string.empty()) Add(string);
+  Link();
+}
+
+bool ContainsAny::operator()(std::string_view text) const {
+  State state = 0;
+  for (const char c : text) {
+    state = next_[state][ByteOf(c)];
+    if (found_[state]) return true;
+  }
+  return false;
+}
+
+void ContainsAny::Add(std::string_view string) {
+  State state = 0;
+  for (const char c : string) {
+    if (next_[state][ByteOf(c)] == 0) {
+      next_[state][ByteOf(c)] = static_cast<State>(next_.size());
+      next_.emplace_back();
+      found_.push_back(false);
+    }
+    state = next_[state][ByteOf(c)];
+  }
+  found_[state] = true;
+}
+
+// Shorter beginnings first: where no string goes on, the longest one that is an end of this goes
+// on.
+void ContainsAny::Link() {
+  std::vector<State> shorter(next_.size()), order = {0};
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const State state = order[i];
+    for (std::size_t byte = 0; byte < next_[state].size(); ++byte) {
+      State& next = next_[state][byte];
+      const State fallback = state == 0 ? State{0} : next_[shorter[state]][byte];
+      if (next == 0) {
+        next = fallback;
+        continue;
+      }
+      shorter[next] = fallback;
+      if (found_[fallback]) found_[next] = true;
+      order.push_back(next);
+    }
+  }
+}
+
+}  // namespace thermocline::text

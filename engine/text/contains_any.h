@@ -1,0 +1,31 @@
+// Whether a text contains any of several strings, read once however many they are.
+// Source: Aho and Corasick 1975, "Efficient string matching".
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace thermocline::text {
+
+// Immutable. Holds a KiB for each byte of the strings.
+class ContainsAny {
+ public:
+  // Empty strings are in no text.
+  explicit ContainsAny(const std::vector<std::string>& strings);
+
+  bool operator()(std::string_view text) const;
+
+ private:
+  // The longest beginning of a string that ends where the text has been read to; 0 = none.
+  using State = std::uint32_t;
+  void Add(std::string_view string);
+  void Link();
+
+  std::vector<std::array<State, 256>> next_;  // by state and byte
+  std::vector<bool> found_;                   // by state: a string ends here
+};
+
+}  // namespace thermocline::text
