@@ -5,6 +5,7 @@
 #include <boost/asio/dispatch.hpp>
 
 #include "engine/base/log.h"
+#include "server/http/refusal.h"
 
 namespace thermocline::http {
 namespace {
@@ -66,6 +67,7 @@ void Session::OnHeader(ErrorCode error) {
   if (error) return RefuseUnreadable(error);
   auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer());
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
+  exchange_->SetRoute(RouteOf(reader_.request()));
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
 }
@@ -93,33 +95,39 @@ void Session::OnRequest(ErrorCode error) {
   const HttpRequest& request = reader_.request();
   if (request.body().size() <= server::kBytesAtOnceMax) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
-  const auto routed = std::make_shared<Routed>();
+  const auto action = std::make_shared<Action>();
   service_.workers().Post(
       connection_->get_executor(),
-      [self = shared_from_this(), routed] { *routed = self->RouteOrFail(self->reader_.request()); },
-      [self = shared_from_this(), routed] { self->OnRouted(std::move(*routed)); });
+      [self = shared_from_this(), action] { *action = self->RouteOrFail(self->reader_.request()); },
+      [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
+      [self = shared_from_this()] { self->OnDropped(); });
+}
+
+void Session::OnDropped() {
+  Guarded([this] {
+    Respond(RefusalResponse(service_, exchange_->head(),
+                            base::Unavailable("the server is shutting down")));
+  });
 }
 
 // What a request makes libraries or the allocator throw ends that request, not the daemon.
-Routed Session::RouteOrFail(const HttpRequest& request) {
+Action Session::RouteOrFail(const HttpRequest& request) {
   const ResponseHead& head = exchange_->head();
   try {
     return RouteRequest(service_, request, head);
   } catch (const std::exception& error) {
     base::LogError("id=", head.request_id, ": ", error.what());
-    return {.route = "failed",
-            .action = ErrorResponse(head, openai::FromStatus(base::Internal("")))};
+    return ErrorResponse(head, openai::FromStatus(base::Internal("")));
   }
 }
 
-void Session::OnRouted(Routed routed) {
+void Session::OnRouted(Action action) {
   reader_.Forget();
-  exchange_->SetRoute(std::move(routed.route));
   Guarded([&] {
-    if (auto* plan = std::get_if<GenerationPlan>(&routed.action)) {
+    if (auto* plan = std::get_if<GenerationPlan>(&action)) {
       StartGeneration(std::move(*plan));
     } else {
-      Respond(std::get<HttpResponse>(std::move(routed.action)));
+      Respond(std::get<HttpResponse>(std::move(action)));
     }
   });
 }
