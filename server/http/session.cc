@@ -64,10 +64,12 @@ void Session::ReadHeader() {
 }
 
 void Session::OnHeader(ErrorCode error) {
-  if (error) return RefuseUnreadable(error);
+  // Of a body that is announced to be too large the header is whole: whose it is comes first.
+  if (error && error != boost::beast::http::error::body_limit) return RefuseUnreadable(error);
   auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer());
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
   exchange_->SetRoute(RouteOf(reader_.request()));
+  if (error) return RefuseUnreadable(error);
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
 }
