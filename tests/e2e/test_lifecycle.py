@@ -79,8 +79,9 @@ def test_ready_means_that_a_token_was_made(systemd):
     with Daemon(env=systemd.env) as d:
         systemd.wait(READY="1")
         assert httpx.get(d.url + "/health/ready").status_code == 200
-        prefill = [line for line in httpx.get(d.url + "/metrics").text.splitlines() if "generation_tokens_total" in line and not line.startswith("#")]
-        assert prefill and prefill[0].endswith(" 0")  # the daemon's own token is nobody's
+        counted = dict(line.rsplit(" ", 1) for line in httpx.get(d.url + "/metrics").text.splitlines() if not line.startswith("#"))
+        assert float(counted["thermocline_engine_heartbeats_total"]) > 0
+        assert counted["thermocline_generation_tokens_total"] == "0"  # the daemon's own token is nobody's
 
 
 def test_systemd_hears_of_failures(systemd, tmp_path):
