@@ -233,6 +233,16 @@ def test_limits_of_bodies():
         assert status(exchange(d, head + chunk * 4)) == 413
 
 
+def test_the_text_of_tokens_is_bounded_like_a_body():
+    with Daemon("server.body_bytes_max=2000") as d:
+        post = lambda path, **body: httpx.post(d.url + path, json=body, timeout=30)
+        longest = max(post("/tokenize", content=STORY[0]["content"], with_pieces=True).json()["tokens"], key=lambda token: len(token["piece"]))
+        fit = 2000 // len(longest["piece"])
+        assert len(post("/detokenize", tokens=[longest["id"]] * (fit - 1)).json()["content"]) > 1900
+        refused = post("/detokenize", tokens=[longest["id"]] * (fit + 1))
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == "tokens" and "server.body_bytes_max" in refused.json()["error"]["message"]
+
+
 def test_connections_of_one_address_are_bounded():
     with Daemon("server.connections_per_address_max=3", "server.connections_max=5") as d:
         live = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
