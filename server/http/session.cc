@@ -139,6 +139,7 @@ void Session::Guarded(const std::function<void()>& step) {
     step();
   } catch (const std::exception& error) {
     base::LogError("id=", exchange_->head().request_id, ": ", error.what());
+    Log(500);
     if (answer_ != nullptr) answer_->Leave(CancelCause::kDisconnect);
     answer_.reset();
     Close();
