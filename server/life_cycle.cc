@@ -65,13 +65,16 @@ void LifeCycle::WaitForSignal() {
 
 void LifeCycle::OnSignal(int signal) {
   if (signal == SIGHUP) return Reload();
-  if (draining_) return io_.stop();  // the second one: at once
-  if (service_.engine() == nullptr) {
-    base::LogInfo("stopped while loading");
-    NotifyStopping("stopped while loading");
-    std::_Exit(0);  // nothing is served yet, and loading cannot be interrupted
-  }
-  Drain();
+  const bool at_once = draining_ || service_.engine() == nullptr;
+  at_once ? Stop() : Drain();
+}
+
+void LifeCycle::Stop() {
+  const bool loading = service_.engine() == nullptr && service_.state() != ServiceState::kFailed;
+  if (!loading) return io_.stop();
+  base::LogInfo("stopped while loading");
+  NotifyStopping("stopped while loading");
+  std::_Exit(0);  // loading cannot be interrupted, and without the io_context nobody hears signals
 }
 
 void LifeCycle::Reload() {
@@ -124,7 +127,7 @@ void LifeCycle::PollDrain() {
   const bool late = Clock::now() >= deadline_;
   // Connections that were just accepted get their 503 first.
   idle_polls_ = service_.active_requests == 0 ? idle_polls_ + 1 : 0;
-  if (idle_polls_ >= kIdlePolls || (late && cut_off_)) return io_.stop();
+  if (idle_polls_ >= kIdlePolls || (late && cut_off_)) return Stop();
   if (late && !cut_off_) {
     base::LogWarning("drain_timeout_s is over; ", service_.active_requests.load(),
                      " requests are cut off");

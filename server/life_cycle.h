@@ -19,7 +19,8 @@
 namespace thermocline::server {
 
 // SIGTERM and SIGINT drain: running answers may go on for server.drain_timeout_s, new work is
-// refused, then the io_context stops; a second one stops it at once. SIGHUP reloads. Thread-safe
+// refused, then the io_context stops; a second one stops it at once. While the model is loading the
+// process ends instead: nothing is served yet. SIGHUP reloads. Thread-safe
 // but for OnDrain and Start.
 class LifeCycle : public std::enable_shared_from_this<LifeCycle> {
  public:
@@ -42,6 +43,8 @@ class LifeCycle : public std::enable_shared_from_this<LifeCycle> {
   void Supervise();
   void Drain();
   void PollDrain();
+  // Ends the io_context, or, while loading, the process.
+  void Stop();
   std::string StatusText() const;
 
   boost::asio::io_context& io_;

@@ -54,6 +54,13 @@ std::optional<openai::ApiError> CheckLimits(const HttpRequest& header) {
   return std::nullopt;
 }
 
+// Why the gate refused, as the metrics call it; nullptr: a preflight is answered, and a route that
+// there is not is none for anybody.
+const char* ReasonOf(unsigned status) {
+  if (status == 401 || status == 403) return "auth";
+  return status == 400 ? "bad_request" : nullptr;
+}
+
 }  // namespace
 
 Exchange::Exchange(server::Service& service, const Peer& peer)
@@ -84,7 +91,8 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
   auto passed = PassGate(*live_, peer, header, head_);
   if (auto* response = std::get_if<HttpResponse>(&passed)) {
     route_ = "refused";
-    if (response->result_int() >= 400) service_.metrics().RequestRejected("auth");
+    if (const char* reason = ReasonOf(response->result_int()))
+      service_.metrics().RequestRejected(reason);
     return std::move(*response);
   }
   caller_ = std::get<Caller>(std::move(passed));
@@ -93,7 +101,9 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
 }
 
 void Exchange::Log(int status, const server::Generation* generation) {
+  if (logged_) return;
   service_.metrics().RequestEnded(route_, status);
+  logged_ = true;
   if (!live_->config.log_access) return;
   const auto ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - head_.arrived);

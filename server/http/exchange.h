@@ -32,7 +32,7 @@ class Exchange {
   void SetRoute(std::string route) { route_ = std::move(route); }
   // Body bytes of the answer.
   void CountBytes(std::size_t bytes) { body_bytes_ += bytes; }
-  // Logs and counts the answer. `generation`: of one that has tokens; nullptr: it has none.
+  // Logs and counts the answer, once. `generation`: of one that has tokens; nullptr: it has none.
   void Log(int status, const server::Generation* generation);
   // The answer is written, or nobody waits for it.
   void Release();
@@ -51,6 +51,7 @@ class Exchange {
   std::string method_ = "?", route_ = "unreadable", trace_id_;
   std::size_t body_bytes_ = 0;
   bool active_ = true;  // counted in Service::active_requests
+  bool logged_ = false;
 };
 
 }  // namespace thermocline::http

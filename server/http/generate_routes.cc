@@ -39,8 +39,10 @@ std::optional<std::chrono::steady_clock::time_point> DeadlineOf(
 std::variant<Engine::Admission, HttpResponse> Admit(Service& service, const ResponseHead& head,
                                                     openai::CommonRequest& asked, int prompts,
                                                     std::size_t prompt_bytes) {
-  if (!asked.model.empty() && asked.model != service.model_name())
+  if (!asked.model.empty() && asked.model != service.model_name()) {
+    service.metrics().RequestRejected("bad_request");
     return UnknownModel(service, head, asked.model);
+  }
   if (const Status not_ready = NotReady(service); !not_ready.ok())
     return RefusalResponse(service, head, not_ready);
   const Status known = server::CheckTokens(service, asked.request.stop_tokens);

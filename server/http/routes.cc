@@ -1,5 +1,6 @@
 #include "server/http/routes.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -142,12 +143,10 @@ bool Matches(std::string_view pattern, std::string_view path) {
 }
 
 // 405 with the methods there are, or 404.
-Action NoRoute(const std::string& path, const std::string& method, const ResponseHead& head,
-               std::string& route) {
+Action NoRoute(const std::string& path, const std::string& method, const ResponseHead& head) {
   std::string allowed;
   for (const Route& r : kRoutes) {
     if (!Matches(r.path, path)) continue;
-    route = r.path;
     allowed += StrCat(allowed.empty() ? "" : ", ", r.method,
                       std::string_view(r.method) == "GET" ? ", HEAD" : "");
   }
@@ -167,18 +166,22 @@ Action NoRoute(const std::string& path, const std::string& method, const Respons
 
 }  // namespace
 
-Routed RouteRequest(Service& service, const HttpRequest& request, const ResponseHead& head) {
+std::string RouteOf(const HttpRequest& request) {
+  const std::string path = PathOf(request.target());
+  const auto found = std::find_if(kRoutes.begin(), kRoutes.end(),
+                                  [&](const Route& route) { return Matches(route.path, path); });
+  return found == kRoutes.end() ? "unknown" : found->path;
+}
+
+Action RouteRequest(Service& service, const HttpRequest& request, const ResponseHead& head) {
   const std::string path = PathOf(request.target());
   const std::string method(request.method_string());
   for (const Route& route : kRoutes) {
     const bool matches =
         method == route.method || (method == "HEAD" && std::string_view(route.method) == "GET");
-    if (matches && Matches(route.path, path))
-      return {route.path, route.handler(service, request, head)};
+    if (matches && Matches(route.path, path)) return route.handler(service, request, head);
   }
-  Routed none{.route = "unknown", .action = HttpResponse()};
-  none.action = NoRoute(path, method, head, none.route);
-  return none;
+  return NoRoute(path, method, head);
 }
 
 std::vector<std::pair<std::string, std::string>> RouteTable() {

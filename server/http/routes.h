@@ -10,13 +10,12 @@
 
 namespace thermocline::http {
 
-struct Routed {
-  std::string route;  // the route's template, for metrics: never a raw path
-  Action action;
-};
+// The template of the request's path, for metrics and logs: never a raw path. "unknown": there is
+// none.
+std::string RouteOf(const HttpRequest& request);
 
-// Pure but for reading the service. Never throws.
-Routed RouteRequest(server::Service& service, const HttpRequest& request, const ResponseHead& head);
+// Pure but for reading the service.
+Action RouteRequest(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 
 // Method and path of every route there may be; HEAD goes with GET.
 std::vector<std::pair<std::string, std::string>> RouteTable();

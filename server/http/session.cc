@@ -5,6 +5,7 @@
 #include <boost/asio/dispatch.hpp>
 
 #include "engine/base/log.h"
+#include "server/http/refusal.h"
 
 namespace thermocline::http {
 namespace {
@@ -63,9 +64,12 @@ void Session::ReadHeader() {
 }
 
 void Session::OnHeader(ErrorCode error) {
-  if (error) return RefuseUnreadable(error);
+  // Of a body that is announced to be too large the header is whole: whose it is comes first.
+  if (error && error != boost::beast::http::error::body_limit) return RefuseUnreadable(error);
   auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer());
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
+  exchange_->SetRoute(RouteOf(reader_.request()));
+  if (error) return RefuseUnreadable(error);
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
 }
@@ -93,33 +97,39 @@ void Session::OnRequest(ErrorCode error) {
   const HttpRequest& request = reader_.request();
   if (request.body().size() <= server::kBytesAtOnceMax) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
-  const auto routed = std::make_shared<Routed>();
+  const auto action = std::make_shared<Action>();
   service_.workers().Post(
       connection_->get_executor(),
-      [self = shared_from_this(), routed] { *routed = self->RouteOrFail(self->reader_.request()); },
-      [self = shared_from_this(), routed] { self->OnRouted(std::move(*routed)); });
+      [self = shared_from_this(), action] { *action = self->RouteOrFail(self->reader_.request()); },
+      [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
+      [self = shared_from_this()] { self->OnDropped(); });
+}
+
+void Session::OnDropped() {
+  Guarded([this] {
+    Respond(RefusalResponse(service_, exchange_->head(),
+                            base::Unavailable("the server is shutting down")));
+  });
 }
 
 // What a request makes libraries or the allocator throw ends that request, not the daemon.
-Routed Session::RouteOrFail(const HttpRequest& request) {
+Action Session::RouteOrFail(const HttpRequest& request) {
   const ResponseHead& head = exchange_->head();
   try {
     return RouteRequest(service_, request, head);
   } catch (const std::exception& error) {
     base::LogError("id=", head.request_id, ": ", error.what());
-    return {.route = "failed",
-            .action = ErrorResponse(head, openai::FromStatus(base::Internal("")))};
+    return ErrorResponse(head, openai::FromStatus(base::Internal("")));
   }
 }
 
-void Session::OnRouted(Routed routed) {
+void Session::OnRouted(Action action) {
   reader_.Forget();
-  exchange_->SetRoute(std::move(routed.route));
   Guarded([&] {
-    if (auto* plan = std::get_if<GenerationPlan>(&routed.action)) {
+    if (auto* plan = std::get_if<GenerationPlan>(&action)) {
       StartGeneration(std::move(*plan));
     } else {
-      Respond(std::get<HttpResponse>(std::move(routed.action)));
+      Respond(std::get<HttpResponse>(std::move(action)));
     }
   });
 }
@@ -129,6 +139,7 @@ void Session::Guarded(const std::function<void()>& step) {
     step();
   } catch (const std::exception& error) {
     base::LogError("id=", exchange_->head().request_id, ": ", error.what());
+    Log(500);
     if (answer_ != nullptr) answer_->Leave(CancelCause::kDisconnect);
     answer_.reset();
     Close();

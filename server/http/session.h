@@ -34,8 +34,10 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnHeader(ErrorCode error);
   void ReadBody();
   void OnRequest(ErrorCode error);
-  Routed RouteOrFail(const HttpRequest& request);
-  void OnRouted(Routed routed);
+  Action RouteOrFail(const HttpRequest& request);
+  void OnRouted(Action action);
+  // The daemon ends before the request's turn has come.
+  void OnDropped();
   // Runs `step`; what it throws ends this connection, not the daemon.
   void Guarded(const std::function<void()>& step);
   // An answer to a request that could not be read; the connection ends with it.

@@ -21,7 +21,7 @@ ApiError Invalid(const char* param, const std::string& message) {
   return openai::FromStatus(base::InvalidArgument(message), param);
 }
 
-// Parses the body and hands its fields to `answer`, once there is an engine.
+// Parses the body and hands its fields to `answer`, while requests are served.
 template <typename Answer>
 Action WithFields(Service& service, const HttpRequest& request, const ResponseHead& head,
                   const Answer& answer) {
@@ -30,7 +30,8 @@ Action WithFields(Service& service, const HttpRequest& request, const ResponseHe
   if (!json->is_object())
     return ErrorResponse(
         head, Invalid("", StrCat("the body must be a JSON object, not a ", json->type_name())));
-  if (service.engine() == nullptr) return RefusalResponse(service, head, NotReady(service));
+  if (const Status not_ready = NotReady(service); !not_ready.ok())
+    return RefusalResponse(service, head, not_ready);
   Fields fields(*json);
   const std::variant<Json, ApiError> result = answer(fields);
   if (!fields.ok()) return ErrorResponse(head, fields.error());
@@ -74,6 +75,12 @@ std::variant<Json, ApiError> DetokenizeFields(Service& service, Fields& fields) 
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   const Status known = server::CheckTokens(service, *tokens);
   if (!known.ok()) return openai::FromStatus(known, "tokens");
+  std::size_t bytes = 0;
+  for (const int token : *tokens) bytes += tokenizer.TokenBytes(token, true).size();
+  const auto bytes_max = static_cast<std::size_t>(service.live()->config.body_bytes_max);
+  if (bytes > bytes_max)
+    return Invalid("tokens", StrCat("the text of 'tokens' has ", bytes, " bytes; at most ",
+                                    bytes_max, " are given (server.body_bytes_max)"));
   return Json(Json::Object{{"content", tokenizer.Decode(*tokens, true)}});
 }
 

@@ -227,6 +227,8 @@ def test_sigterm_lets_streams_end_and_refuses_new_work(smollm):
         wait_until(lambda: "draining" in d.text())
         refused = post(d, {"messages": STORY})
         assert refused.status_code == 503 and "retry-after" in refused.headers
+        for path, body in [("/tokenize", {"content": "a"}), ("/detokenize", {"tokens": [5]}), ("/apply-template", {"messages": STORY}), ("/v1/tokens/count", {"prompt": "a"})]:
+            assert httpx.post(d.url + path, json=body).status_code == 503, path
         assert httpx.get(d.url + "/health/ready").status_code == 503
         assert httpx.get(d.url + "/health/live").status_code == 200
         data = begun

@@ -1,5 +1,6 @@
 """From the start to the end: what systemd hears, the watchdog, reloads, drains, restarts, logs."""
 import ctypes
+import errno
 import json
 import os
 import re
@@ -78,8 +79,9 @@ def test_ready_means_that_a_token_was_made(systemd):
     with Daemon(env=systemd.env) as d:
         systemd.wait(READY="1")
         assert httpx.get(d.url + "/health/ready").status_code == 200
-        prefill = [line for line in httpx.get(d.url + "/metrics").text.splitlines() if "generation_tokens_total" in line and not line.startswith("#")]
-        assert prefill and prefill[0].endswith(" 0")  # the daemon's own token is nobody's
+        counted = dict(line.rsplit(" ", 1) for line in httpx.get(d.url + "/metrics").text.splitlines() if not line.startswith("#"))
+        assert float(counted["thermocline_engine_heartbeats_total"]) > 0
+        assert counted["thermocline_generation_tokens_total"] == "0"  # the daemon's own token is nobody's
 
 
 def test_systemd_hears_of_failures(systemd, tmp_path):
@@ -124,12 +126,12 @@ def test_a_process_that_stands_still_is_not_alive(tmp_path):
 
 
 class StoppedThread:
-    """Holds one thread of a process, as a debugger does, while its others go on. Source: ptrace(2)."""
+    """Holds one thread of a process, by default its main thread, as a debugger does, while its others go on. Source: ptrace(2)."""
     SEIZE, INTERRUPT, DETACH, ALL = 0x4206, 0x4207, 17, 0x40000000
 
-    def __init__(self, pid, name):
+    def __init__(self, pid, name=None):
         tasks = Path(f"/proc/{pid}/task")
-        [self.id] = [int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == name]
+        [self.id] = [int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == name] if name else [pid]
         self.ptrace = ctypes.CDLL(None, use_errno=True).ptrace
         self.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
         self.ptrace.restype = ctypes.c_long
@@ -142,7 +144,7 @@ class StoppedThread:
         return self
 
     def __exit__(self, *unused):
-        assert self.ptrace(self.DETACH, self.id, None, None) == 0
+        assert self.ptrace(self.DETACH, self.id, None, None) == 0 or ctypes.get_errno() == errno.ESRCH  # it has ended
 
 
 def test_an_engine_that_hangs_is_not_alive_though_the_daemon_answers(tmp_path, smollm):
@@ -174,6 +176,25 @@ def test_a_drain_while_loading_is_never_taken_back(systemd, smollm):
             assert not any("READY" in m or m.get("STATUS", "").startswith("loading") for m in after), after
             assert httpx.get(d.url + "/health/ready").status_code == 503
         assert d.wait() == 0, d.text()
+
+
+@pytest.mark.parametrize("end", ["drained", "SIGTERM"])
+def test_a_drain_while_loading_ends_the_daemon(systemd, smollm, end):
+    """Not once the model is there: by then nobody would hear a signal. Loading lasts here until the end."""
+    with Daemon(f"model.path={smollm}", "model.verify=true", env=systemd.env, wait=False) as d:
+        wait_until(lambda: d.port is not None)
+        with StoppedThread(d.process.pid), socket.create_connection(("127.0.0.1", d.port)) as s:
+            if end == "SIGTERM":
+                s.sendall(b"GET /")  # a request in progress
+                wait_until(lambda: d.admin.get("/health/ready").json()["error"]["message"].startswith("the model is loading"))
+            assert d.admin.post("/admin/drain", headers=JSON).status_code == 202
+            systemd.wait(STOPPING="1")
+            if end == "SIGTERM":
+                time.sleep(0.3)  # a drain of nothing would be over
+                assert d.process.poll() is None
+                d.terminate()
+            assert d.wait(10) == 0
+            assert "stopped while loading" in d.text() and "ready: " not in d.text()
 
 
 KEY = "a-key-of-some-length-01"

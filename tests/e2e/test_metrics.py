@@ -1,4 +1,5 @@
 """Metrics as Prometheus sees them: the table, the page and a running daemon agree; a real server scrapes and answers queries."""
+import hashlib
 import json
 import math
 import re
@@ -188,6 +189,30 @@ def test_refusals_are_counted_by_their_reason():
         assert set(statuses) == {200, 429}
         rejected = {dict(labels)["reason"]: v for (name, labels), v in samples(scrape(d)).items() if name == "thermocline_requests_rejected_total"}
         assert rejected == {"prefill_budget": statuses.count(429)}
+
+
+def test_refusals_at_the_gate_and_of_other_models_are_counted_by_their_reason(tmp_path):
+    key = "a-key-of-some-length-01"
+    (tmp_path / "keys").write_text(f"alice:{hashlib.sha256(key.encode()).hexdigest()}\n")
+    (tmp_path / "keys").chmod(0o600)
+    chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+
+    def counted(d, path, headers={}, method="GET", **kwargs):
+        """What a request adds to the rejections, read by the operator's socket."""
+        read = lambda: {dict(labels)["reason"]: v for (name, labels), v in samples(d.admin.get("/metrics").text).items() if name == "thermocline_requests_rejected_total"}
+        before = read()
+        code = httpx.request(method, d.url + path, headers=headers, timeout=30, **kwargs).status_code
+        return code, {reason: v - before.get(reason, 0) for reason, v in read().items() if v != before.get(reason, 0)}
+
+    with Daemon() as d:
+        assert counted(d, "/v1/models", [("origin", "http://localhost")] * 2) == (400, {"bad_request": 1})
+        assert counted(d, "/v1/models", {"host": "elsewhere.example"}) == (403, {"auth": 1})
+        assert counted(d, "/admin/requests") == (404, {})
+        assert counted(d, "/v1/chat/completions", method="POST", json={**chat, "model": "other"}) == (404, {"bad_request": 1})
+        assert counted(d, "/v1/chat/completions", method="POST", json=chat) == (200, {})
+    with Daemon(f"server.api_keys_file={tmp_path / 'keys'}") as d:
+        assert counted(d, "/v1/models") == (401, {"auth": 1})
+        assert counted(d, "/admin/requests", {"authorization": f"Bearer {key}"}) == (403, {"auth": 1})
 
 
 def on_a_machine_with(sysfs):

@@ -86,6 +86,22 @@ def test_logs_name_the_owner_and_never_the_key(locked):
     assert not any(key in locked.text() for key in KEYS.values()) and "secret" not in locked.text()
 
 
+def test_a_body_that_is_announced_to_be_too_large_is_refused_by_name(key_file):
+    origin, trace = "https://pages.example.org", "4bf92f3577b34da6a3ce929d0e0e4736"
+    with Daemon(f"server.api_keys_file={key_file}", f"server.allowed_origins={origin}") as d:
+        def announce(request_id, key=""):
+            return exchange(d, f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\nX-Request-Id: {request_id}\r\nOrigin: {origin}\r\n"
+                               f"Traceparent: 00-{trace}-00f067aa0ba902b7-01\r\n{key}\r\n".encode())
+        assert status(announce("stranger")) == 401
+        answer = announce("alice", f"Authorization: Bearer {KEYS['alice']}\r\n")
+        assert status(answer) == 413 and b"\r\nConnection: close\r\n" in answer
+        for header in ("x-request-id: alice", f"Access-Control-Allow-Origin: {origin}", f"traceparent: 00-{trace}-"):
+            assert header.encode() in answer, header
+        wait_until(lambda: any("id=alice" in line for line in d.log))
+        [line] = [line for line in d.log if "id=alice" in line]
+        assert "method=POST route=/v1/completions status=413" in line and "tenant=alice" in line and f"trace={trace}" in line
+
+
 def test_a_body_of_a_stranger_is_not_read(locked):
     """The refusal comes before the body does."""
     with socket.create_connection(("127.0.0.1", locked.port), timeout=10) as s:
@@ -215,6 +231,16 @@ def test_limits_of_bodies():
         chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
         head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         assert status(exchange(d, head + chunk * 4)) == 413
+
+
+def test_the_text_of_tokens_is_bounded_like_a_body():
+    with Daemon("server.body_bytes_max=2000") as d:
+        post = lambda path, **body: httpx.post(d.url + path, json=body, timeout=30)
+        longest = max(post("/tokenize", content=STORY[0]["content"], with_pieces=True).json()["tokens"], key=lambda token: len(token["piece"]))
+        fit = 2000 // len(longest["piece"])
+        assert len(post("/detokenize", tokens=[longest["id"]] * (fit - 1)).json()["content"]) > 1900
+        refused = post("/detokenize", tokens=[longest["id"]] * (fit + 1))
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == "tokens" and "server.body_bytes_max" in refused.json()["error"]["message"]
 
 
 def test_connections_of_one_address_are_bounded():

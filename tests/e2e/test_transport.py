@@ -25,10 +25,7 @@ def test_trailers_and_chunk_extensions_are_bounded(daemon):
                 s.sendall(head + hostile)
             except OSError:
                 pass  # it has had enough
-            try:
-                assert s.recv(65536).startswith(b"HTTP/1.1 431")
-            except ConnectionResetError:
-                pass
+            assert s.recv(65536).startswith(b"HTTP/1.1 431")
         assert httpx.get(daemon.url + "/health/live", timeout=5).status_code == 200
     trailer = head + b'f\r\n{"content":"a"}\r\n0\r\nA: b\r\n\r\n'
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as s:
