@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <strings.h>
 
 #include <algorithm>
 
@@ -43,6 +44,16 @@ Status NameError() {
 }
 
 }  // namespace
+
+std::optional<std::string_view> BearerKey(std::string_view authorization) {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (authorization.size() < kScheme.size() ||
+      ::strncasecmp(authorization.data(), kScheme.data(), kScheme.size()) != 0)
+    return std::nullopt;
+  const std::size_t begin = authorization.find_first_not_of(' ', kScheme.size());
+  if (begin == std::string_view::npos) return std::nullopt;
+  return authorization.substr(begin);
+}
 
 std::optional<ApiKeys::Digest> ApiKeys::Hash(std::string_view key) {
   Digest digest;

@@ -26,6 +26,10 @@ struct Identity {
   int priority_max = 0;  // the highest priority its requests can have
 };
 
+// The key of "Bearer KEY", the value of a header Authorization; nullopt: it is no such value. The
+// scheme is of either case and may have several blanks behind it. Source: RFC 9110, section 11.
+std::optional<std::string_view> BearerKey(std::string_view authorization);
+
 // Immutable.
 class ApiKeys {
  public:

@@ -72,4 +72,18 @@ Status CheckTokens(const Service& service, const std::vector<int>& tokens) {
   return OkStatus();
 }
 
+Result<std::string> DecodeTokens(const Service& service, const std::vector<int>& tokens,
+                                 bool control_tokens) {
+  RETURN_IF_ERROR(CheckTokens(service, tokens));
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  std::size_t bytes = 0;
+  for (const int token : tokens) bytes += tokenizer.TokenBytes(token, control_tokens).size();
+  const auto bytes_max = static_cast<std::size_t>(service.live()->config.body_bytes_max);
+  if (bytes > bytes_max) {
+    return base::InvalidArgument("the text of these tokens has ", bytes, " bytes; at most ",
+                                 bytes_max, " are given (server.body_bytes_max)");
+  }
+  return tokenizer.Decode(tokens, control_tokens);
+}
+
 }  // namespace thermocline::server

@@ -35,4 +35,9 @@ Result<std::vector<int>> EncodeText(const Service& service, const std::string& t
 // InvalidArgument: an id outside the vocabulary.
 Status CheckTokens(const Service& service, const std::vector<int>& tokens);
 
+// The text of `tokens`, with control tokens as they are written or without them. InvalidArgument:
+// as CheckTokens, or a text longer than a body may be (server.body_bytes_max).
+Result<std::string> DecodeTokens(const Service& service, const std::vector<int>& tokens,
+                                 bool control_tokens);
+
 }  // namespace thermocline::server

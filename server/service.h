@@ -1,4 +1,4 @@
-// What the HTTP side serves: the engine once it is loaded, its names, its state.
+// What HTTP and gRPC serve: the engine once it is loaded, its names, its state.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ class Service {
   // Loads the model (takes seconds) and has it say a first token. After an error the state is
   // kFailed.
   Status Load();
-  // From now on new work is refused with 503; what is not begun ends so, too.
+  // From now on new work is refused as Unavailable; what is not begun ends so, too.
   void BeginDrain();
   // Cancels every generation; their clients are told.
   void CutOff();
@@ -67,7 +67,7 @@ class Service {
   Metrics& metrics() { return metrics_; }
   Workers& workers() { return workers_; }
 
-  // The engine and its chat template; nullptr while loading. Never taken back before destruction.
+  // The engine and its chat template; nullptr while loading and after StopEngine.
   Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
   const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
 

@@ -2,12 +2,12 @@
 
 #include <grpc/support/time.h>
 
-#include <algorithm>
-#include <random>
 #include <utility>
 
 #include "engine/base/log.h"
+#include "server/api_keys.h"
 #include "server/http/trace_context.h"
+#include "server/request_id.h"
 #include "server/request_limits.h"
 
 namespace thermocline::rpc {
@@ -28,22 +28,6 @@ std::string_view Metadata(const Context& context, const char* name) {
   const auto found = all.find(name);
   if (found == all.end()) return {};
   return {found->second.data(), found->second.size()};
-}
-
-bool IsId(std::string_view id) {
-  return !id.empty() && id.size() <= server::kRequestIdBytesMax &&
-         std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7F; });
-}
-
-std::string NewId() {
-  std::random_device device;
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string id = "req-";
-  for (int i = 0; i < 4; ++i) {
-    std::uint32_t bits = device();
-    for (int digit = 0; digit < 8; ++digit, bits >>= 4) id += kHex[bits & 15];
-  }
-  return id;
 }
 
 // Centuries, which grpc-timeout can say, are too many nanoseconds for the clocks of C++.
@@ -70,10 +54,9 @@ std::string AddressOf(const std::string& peer) {
 // nullopt: a key is needed and there is no valid one.
 std::optional<Caller> Identify(const server::Live& live, const Context& context) {
   if (!live.needs_keys()) return Caller{.tenant = AddressOf(context.peer())};
-  std::string_view value = Metadata(context, "authorization");
-  if (!value.starts_with("Bearer ") && !value.starts_with("bearer ")) return std::nullopt;
-  value.remove_prefix(std::string_view("Bearer ").size());
-  const auto identity = live.keys.Check(value);
+  if (context.client_metadata().count("authorization") != 1) return std::nullopt;
+  const auto key = server::BearerKey(Metadata(context, "authorization"));
+  const auto identity = key.has_value() ? live.keys.Check(*key) : std::nullopt;
   if (!identity.has_value()) return std::nullopt;
   return Caller{
       .tenant = identity->name, .admin = identity->admin, .priority_max = identity->priority_max};
@@ -84,8 +67,7 @@ std::optional<Caller> Identify(const server::Live& live, const Context& context)
 Call::Call(server::Service& service, Context& context, std::string method, const std::string& id)
     : service_(service), arrived_(Clock::now()), live_(service.live()), method_(std::move(method)) {
   ++service_.active_requests;
-  const std::string_view given = Metadata(context, "x-request-id");
-  id_ = !id.empty() && IsId(id) ? id : IsId(given) ? std::string(given) : NewId();
+  id_ = server::IsRequestId(id) ? id : server::RequestIdFrom(Metadata(context, "x-request-id"));
   context.AddInitialMetadata("x-request-id", id_);
   if (const auto trace = http::ParseTraceparent(Metadata(context, "traceparent")))
     trace_id_ = trace->trace_id;
@@ -98,7 +80,7 @@ Call::Call(server::Service& service, Context& context, std::string method, const
                        .message = "the metadata 'authorization' must be 'Bearer ' and a valid key",
                        .reason = "INVALID_API_KEY"};
   }
-  if (!id.empty() && !IsId(id) && !refusal_.has_value()) {
+  if (!id.empty() && !server::IsRequestId(id) && !refusal_.has_value()) {
     refusal_ = BadField("request_id", StrCat("request_id must be printable ASCII without spaces, "
                                              "at most ",
                                              server::kRequestIdBytesMax, " characters"));

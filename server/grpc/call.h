@@ -14,7 +14,9 @@ namespace thermocline::rpc {
 
 // Whose call it is.
 struct Caller {
-  std::string tenant;  // whose share of the time it takes: the key's name, else the peer's address
+  // Whose share of the time it takes: the key's name, else the peer's address, which is "unix" for
+  // whoever comes by a Unix socket.
+  std::string tenant;
   bool admin = false;  // may cancel what others asked for
   int priority_max = kPriorityMax;
 };

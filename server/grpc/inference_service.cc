@@ -109,9 +109,9 @@ Answer AnswerDetokenize(const server::Service& service, const v1::DetokenizeRequ
                         v1::DetokenizeResponse& response) {
   if (auto not_ready = NotReady(service)) return not_ready;
   const std::vector<int> tokens(request.token_ids().begin(), request.token_ids().end());
-  if (const Status status = server::CheckTokens(service, tokens); !status.ok())
-    return FromStatus(service, status, "token_ids");
-  response.set_text(service.engine()->tokenizer().Decode(tokens, request.with_special()));
+  auto text = server::DecodeTokens(service, tokens, request.with_special());
+  if (!text.ok()) return FromStatus(service, text.status(), "token_ids");
+  response.set_text(*std::move(text));
   return std::nullopt;
 }
 

@@ -1,7 +1,5 @@
 #include "server/http/exchange.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <random>
 
@@ -9,7 +7,7 @@
 
 #include "engine/base/log.h"
 #include "server/http/trace_context.h"
-#include "server/request_limits.h"
+#include "server/request_id.h"
 
 namespace thermocline::http {
 namespace {
@@ -24,18 +22,6 @@ constexpr std::size_t kTargetBytesMax = 8 << 10;
 unsigned long long RandomNumber() {
   thread_local std::mt19937_64 generator{std::random_device{}()};
   return generator();
-}
-
-// The client's own id if it is sane, else a new one.
-std::string RequestId(const HttpRequest& request) {
-  const std::string given(request["x-request-id"]);
-  const bool sane =
-      !given.empty() && given.size() <= server::kRequestIdBytesMax &&
-      std::all_of(given.begin(), given.end(), [](char c) { return c > 0x20 && c < 0x7F; });
-  if (sane) return given;
-  char text[40];
-  std::snprintf(text, sizeof(text), "req_%016llx", RandomNumber());
-  return text;
 }
 
 std::optional<openai::ApiError> CheckLimits(const HttpRequest& header) {
@@ -66,8 +52,10 @@ const char* ReasonOf(unsigned status) {
 Exchange::Exchange(server::Service& service, const Peer& peer)
     : service_(service),
       live_(service.live()),
-      head_{
-          .version = 11, .keep_alive = false, .request_id = RequestId({}), .arrived = Clock::now()},
+      head_{.version = 11,
+            .keep_alive = false,
+            .request_id = server::NewRequestId(),
+            .arrived = Clock::now()},
       caller_{.tenant = peer.address, .priority_max = 0} {
   ++service_.active_requests;
 }
@@ -77,7 +65,7 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
   head_ = {.version = header.version(),
            .keep_alive = header.version() >= 11 && header.keep_alive() &&
                          service_.state() != server::ServiceState::kDraining,
-           .request_id = RequestId(header),
+           .request_id = server::RequestIdFrom(header["x-request-id"]),
            .arrived = head_.arrived,
            .cors_origin = AllowedOrigin(*live_, peer, header)};
   if (const auto trace = ParseTraceparent(header["traceparent"])) {

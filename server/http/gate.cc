@@ -109,13 +109,7 @@ std::optional<HttpResponse> CheckOrigin(const Live& live, const Peer& peer,
 // The key of "Authorization: Bearer KEY"; nullopt: there is none, or more than one.
 std::optional<std::string_view> BearerKey(const HttpRequest& request) {
   if (request.count(beast_http::field::authorization) != 1) return std::nullopt;
-  std::string_view value = request[beast_http::field::authorization];
-  constexpr std::string_view kScheme = "bearer ";
-  if (value.size() <= kScheme.size() || Lower(value.substr(0, kScheme.size())) != kScheme)
-    return std::nullopt;
-  const std::size_t begin = value.find_first_not_of(' ', kScheme.size());
-  if (begin == std::string_view::npos) return std::nullopt;
-  return value.substr(begin);
+  return server::BearerKey(request[beast_http::field::authorization]);
 }
 
 HttpResponse Unauthorized(const ResponseHead& head, bool given) {

@@ -127,6 +127,17 @@ def test_tokenize_detokenize_count(stub):
     assert stub.CountTokens(pb.CountTokensRequest(text="owl")).fits
 
 
+def test_the_text_of_tokens_is_bounded_like_a_message():
+    with Daemon("grpc.address=127.0.0.1:0", "server.body_bytes_max=2000") as d, channel(d) as c:
+        stub = stubs.InferenceStub(c)
+        answer = stub.Tokenize(pb.TokenizeRequest(text=OWL, with_pieces=True))
+        piece, token = max(zip(answer.pieces, answer.token_ids), key=lambda pair: len(pair[0]))
+        fit = 2000 // len(piece)
+        assert len(stub.Detokenize(pb.DetokenizeRequest(token_ids=[token] * (fit - 1))).text) > 1900
+        error = refusal(stub.Detokenize, pb.DetokenizeRequest(token_ids=[token] * (fit + 1)))
+        assert (error.code, error.metadata) == (grpc.StatusCode.INVALID_ARGUMENT, {"field": "token_ids"}) and "server.body_bytes_max" in error.message
+
+
 def test_model_and_stats(stub, daemon):
     model = stub.GetModel(pb.GetModelRequest())
     assert (model.name, model.architecture, model.context_length, model.has_chat_template) == ("tidepool", "llama", 512, True)
@@ -146,7 +157,7 @@ def test_request_ids(stub):
     assert {e.request_id for e in call} == {"given"}
     call = stub.Generate(chat(OWL, stop=pb.Stop(max_tokens=2)), metadata=[("x-request-id", "no good id")])
     made = {e.request_id for e in call}
-    assert len(made) == 1 and made != {"no good id"} and dict(call.initial_metadata())["x-request-id"] in made
+    assert len(made) == 1 and dict(call.initial_metadata())["x-request-id"] in made and made.pop().startswith("req_")
 
 
 WRONG = [

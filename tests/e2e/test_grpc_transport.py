@@ -91,10 +91,12 @@ def test_keys(tmp_path, smollm):
                     "GetModel": pb.GetModelRequest(), "GetStats": pb.GetStatsRequest(), "Cancel": pb.CancelRequest(request_id="x")}
         assert set(requests) == {m.name for m in pb.DESCRIPTOR.services_by_name["Inference"].methods}
         for name, request in requests.items():
-            for metadata in ([], bearer("wrong-key-0123456789abcd"), [("authorization", ADA)], bearer("")):
+            for metadata in ([], bearer("wrong-key-0123456789abcd"), [("authorization", ADA)], bearer(""), bearer(ADA) + bearer(ADA)):
                 error = refusal(getattr(stub, name), request, metadata=metadata)
                 assert (error.code, error.reason) == (code.UNAUTHENTICATED, "INVALID_API_KEY"), name
-        assert metric(d, "requests_rejected_total", reason="auth") == 4 * len(requests)
+        assert metric(d, "requests_rejected_total", reason="auth") == 5 * len(requests)
+        for scheme in ("bearer ", "BEARER ", "Bearer   "):  # as HTTP takes it
+            assert count(stub, metadata=[("authorization", scheme + ADA)]) > 0
         assert count(stub, metadata=bearer(ADA)) > 0
         # Health needs no key: probes have none.
         assert health_pb2_grpc.HealthStub(c).Check(health_pb2.HealthCheckRequest()).status == SERVING

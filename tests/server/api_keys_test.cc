@@ -33,6 +33,13 @@ TEST(ApiKeysTest, FindsTheOwnerOfAKey) {
   EXPECT_FALSE(keys->Check(std::string(1 << 20, 'x')).has_value());
 }
 
+TEST(ApiKeysTest, ABearersKeyIsFoundAsTheStandardWritesIt) {
+  for (const char* value : {"Bearer k=y", "bearer k=y", "BEARER k=y", "Bearer   k=y"})
+    EXPECT_EQ(BearerKey(value), "k=y") << value;
+  for (const char* value : {"", "k=y", "Bearer", "Bearer ", "Bearer   ", "Bearerk=y", "Basic k=y"})
+    EXPECT_FALSE(BearerKey(value).has_value()) << value;
+}
+
 TEST(ApiKeysTest, HashesAsSha256sumDoes) {
   EXPECT_EQ(*ApiKeys::MakeLine("a", kKey), StrCat("a:", kHash));
 }
