@@ -61,7 +61,7 @@ StreamWriter::StreamWriter(Connection& connection, const ResponseHead& head,
       outgoing_(StreamHeader(head)) {}
 
 void StreamWriter::Write(const std::string& events, bool last, WrittenHandler done) {
-  outgoing_ += chunked_ ? Chunk(events) : events;
+  if (!events.empty()) outgoing_ += chunked_ ? Chunk(events) : events;  // an empty chunk is the end
   if (last && chunked_) outgoing_ += "0\r\n\r\n";
   ended_ = ended_ || last;
   if (!writing_) Flush(std::move(done));
