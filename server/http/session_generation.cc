@@ -103,7 +103,7 @@ void Session::KeepAlive() {
   keep_alive_timer_.expires_at(std::max(written_at() + silence, Clock::now() + kKeepAliveRetry));
   keep_alive_timer_.async_wait([weak = weak_from_this()](ErrorCode error) {
     const auto self = error ? nullptr : weak.lock();
-    if (self != nullptr) self->KeepAlive();
+    if (self != nullptr) self->Guarded([&] { self->KeepAlive(); });
   });
 }
 
