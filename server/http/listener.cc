@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <optional>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -222,6 +223,7 @@ Result<std::function<void()>> Listener::PrepareReload(const server::Live& live) 
 void Listener::Start() {
   for (Door& door : doors_) {
     const AnyEndpoint endpoint = door.acceptor.local_endpoint();
+    door.acceptor.non_blocking(true);
     if (IsUnixSocket(endpoint)) {
       base::LogInfo("listening on ", door.path.empty() ? "a socket that was passed" : door.path,
                     door.admin ? " (admin)" : "");
@@ -235,20 +237,43 @@ void Listener::Start() {
 }
 
 void Listener::Accept(Door& door) {
-  door.acceptor.async_accept(
-      asio::any_io_executor(asio::make_strand(io_)),
-      [self = shared_from_this(), &door](error_code error, StreamSocket socket) {
-        if (error == asio::error::operation_aborted) return;
-        if (error) {  // out of descriptors, most likely: wait for some to come back
-          base::LogWarning("accept: ", error.message());
-          door.retry.expires_after(kAcceptRetry);
-          return door.retry.async_wait([self, &door](error_code failed) {
-            if (!failed) self->Accept(door);
-          });
-        }
-        self->OnAccepted(door, std::move(socket));
-        self->Accept(door);
-      });
+  door.acceptor.async_wait(asio::socket_base::wait_read,
+                           [self = shared_from_this(), &door](error_code error) {
+                             if (!error) self->TakeNext(door);
+                           });
+}
+
+// Not async_accept, which drops its handler, and the door with it, where it finds no memory for the
+// connection.
+void Listener::TakeNext(Door& door) {
+  error_code error;
+  std::optional<StreamSocket> socket;
+  try {
+    socket = door.acceptor.accept(asio::any_io_executor(asio::make_strand(io_)), error);
+  } catch (const std::exception& thrown) {
+    return AcceptLater(door, thrown.what());
+  }
+  const bool gone = error == asio::error::would_block || error == asio::error::connection_aborted;
+  if (error && !gone) return AcceptLater(door, error.message());
+  AcceptNext(door);  // first: what becomes of this connection may throw
+  if (!error) OnAccepted(door, *std::move(socket));
+}
+
+void Listener::AcceptNext(Door& door) {
+  try {
+    Accept(door);
+  } catch (const std::exception& error) {
+    AcceptLater(door, error.what());
+  }
+}
+
+// Out of descriptors or of memory, most likely: waits for some to come back.
+void Listener::AcceptLater(Door& door, const std::string& why) {
+  door.retry.expires_after(kAcceptRetry);
+  door.retry.async_wait([self = shared_from_this(), &door](error_code failed) {
+    if (!failed) self->AcceptNext(door);
+  });
+  base::LogWarning("accept: ", why);
 }
 
 void Listener::OnAccepted(Door& door, StreamSocket socket) {
@@ -263,11 +288,12 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
             .tls = door.tls,
             .admin = door.admin};
   const auto live = service_.live();
-  const std::string counted = on_network ? peer.address : "";
+  const bool counted = on_network && !door.admin;
+  auto place = std::make_shared<ConnectionPlace>(connections_, counted ? peer.address : "");
   // The way in for the operator stays open when all others are taken.
-  const auto entry = door.admin ? connections_->Enter("", std::numeric_limits<int>::max(), 0)
-                                : connections_->Enter(counted, live->config.connections_max,
-                                                      live->config.connections_per_address_max);
+  const auto entry = door.admin ? place->Enter(std::numeric_limits<int>::max(), 0)
+                                : place->Enter(live->config.connections_max,
+                                               live->config.connections_per_address_max);
   if (entry != ConnectionCount::Entry::kIn) return TurnAway(socket, door.tls, entry);
   std::shared_ptr<TlsContext> tls;
   if (door.tls) {
@@ -275,9 +301,7 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
     tls = tls_;
   }
   auto connection = std::make_shared<Connection>(std::move(socket), tls, std::move(peer));
-  std::make_shared<Session>(std::move(connection), service_, [count = connections_, counted] {
-    count->Leave(counted);
-  })->Start();
+  std::make_shared<Session>(std::move(connection), service_, std::move(place))->Start();
 }
 
 // Without waiting for anything; by TLS there is nothing to say yet.

@@ -37,6 +37,31 @@ class ConnectionCount {
   std::unordered_map<std::string, int> by_address_;  // guarded by mutex_
 };
 
+// One connection's place among those that are counted; it is free again at the end.
+class ConnectionPlace {
+ public:
+  // Enters nowhere yet, so that nothing has to be made room for once it has.
+  ConnectionPlace(std::shared_ptr<ConnectionCount> count, std::string address)
+      : count_(std::move(count)), address_(std::move(address)) {}
+  ~ConnectionPlace() {
+    if (entered_) count_->Leave(address_);
+  }
+  ConnectionPlace(const ConnectionPlace&) = delete;
+  ConnectionPlace& operator=(const ConnectionPlace&) = delete;
+
+  // As ConnectionCount's. Once.
+  ConnectionCount::Entry Enter(int max, int address_max) {
+    const auto entry = count_->Enter(address_, max, address_max);
+    entered_ = entry == ConnectionCount::Entry::kIn;
+    return entry;
+  }
+
+ private:
+  const std::shared_ptr<ConnectionCount> count_;
+  const std::string address_;
+  bool entered_ = false;
+};
+
 // Thread-compatible; runs on its io_context.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
@@ -75,6 +100,11 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Status CheckStrangers(const server::Live& live) const;
   Door& AddDoor();
   void Accept(Door& door);
+  // Whatever happens, `door` stays open.
+  void AcceptNext(Door& door);
+  void AcceptLater(Door& door, const std::string& why);
+  // Takes a connection that waits, if any.
+  void TakeNext(Door& door);
   void OnAccepted(Door& door, StreamSocket socket);
   void TurnAway(StreamSocket& socket, bool tls, ConnectionCount::Entry why);
 

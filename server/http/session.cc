@@ -21,17 +21,16 @@ bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_
 }  // namespace
 
 Session::Session(std::shared_ptr<Connection> connection, server::Service& service,
-                 std::function<void()> on_end)
+                 std::shared_ptr<void> place)
     : connection_(std::move(connection)),
       keep_alive_timer_(connection_->get_executor()),
       service_(service),
-      on_end_(std::move(on_end)),
+      place_(std::move(place)),
       reader_(*connection_) {}
 
 Session::~Session() {
   ClientLeft();
   Release();
-  on_end_();
 }
 
 void Session::Start() {

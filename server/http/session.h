@@ -20,8 +20,9 @@ namespace thermocline::http {
 // write, or a generation (whose callback holds the session until its end is taken).
 class Session : public std::enable_shared_from_this<Session> {
  public:
+  // `place`: let go of at the end.
   Session(std::shared_ptr<Connection> connection, server::Service& service,
-          std::function<void()> on_end);
+          std::shared_ptr<void> place);
   ~Session();
 
   void Start();
@@ -68,7 +69,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<Connection> connection_;
   boost::asio::steady_timer keep_alive_timer_;
   server::Service& service_;
-  const std::function<void()> on_end_;
+  const std::shared_ptr<void> place_;
   RequestReader reader_;
   std::optional<Exchange> exchange_;    // of the request in progress, or of the last
   std::unique_ptr<Answer> answer_;      // in progress, until its last byte is written
