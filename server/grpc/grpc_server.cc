@@ -66,6 +66,9 @@ void SetLimits(const server::ServerConfig& config, ::grpc::ServerBuilder& builde
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingIntervalMinMs}};
   for (const auto& [name, value] : arguments) builder.AddChannelArgument(name, value);
 }
+      // A small message could unpack to gigabytes, before its key and its size are looked at.
+      {GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE},
+      {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},
 
 // The path of "unix:PATH"; "" = of no Unix socket.
 std::string UnixPath(const std::string& address) {

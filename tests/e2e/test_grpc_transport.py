@@ -185,6 +185,23 @@ def test_off_by_default():
         assert d.grpc_port is None and "gRPC" not in d.text()
 
 
+def test_compressed_messages_are_refused_before_they_are_unpacked():
+    """A message of a few hundred KB would take the memory of what it unpacks to, before anybody looks at its key."""
+    unpacked_mb = 256
+    with Daemon(ANY_PORT) as d:
+        most_mb = lambda: next(int(line.split()[1]) >> 10 for line in open(f"/proc/{d.process.pid}/status") if line.startswith("VmHWM"))
+        before = most_mb()
+        for algorithm in ("gzip", "deflate"):
+            compression = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}[algorithm]
+            with grpc.insecure_channel(f"127.0.0.1:{d.grpc_port}", compression=compression, options=[("grpc.max_send_message_length", -1)]) as c:
+                for text in ("owl" * 100, "a" * (unpacked_mb << 20)):
+                    error = refusal(stubs.InferenceStub(c).CountTokens, pb.CountTokensRequest(text=text), timeout=30)
+                    assert error.code == grpc.StatusCode.UNIMPLEMENTED and f"Compression algorithm '{algorithm}' is disabled" in error.message, error.message
+        assert most_mb() - before < unpacked_mb // 4
+        with channel(d) as c:
+            assert count(stubs.InferenceStub(c)) > 0
+
+
 def test_a_client_that_never_reads_is_cut_off(smollm):
     with Daemon(ANY_PORT, f"model.path={smollm}", "server.write_timeout_s=1") as d:
         # Windows that take little: what the daemon writes soon waits.
