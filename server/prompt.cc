@@ -1,6 +1,7 @@
 #include "server/prompt.h"
 
 #include "engine/text/tokenizer.h"
+#include "server/request_limits.h"
 
 namespace thermocline::server {
 namespace {
@@ -70,6 +71,12 @@ Status CheckTokens(const Service& service, const std::vector<int>& tokens) {
     }
   }
   return OkStatus();
+}
+
+Status CheckPieces(std::size_t tokens) {
+  if (tokens <= kPiecesMax) return OkStatus();
+  return base::InvalidArgument("'with_pieces' is for at most ", kPiecesMax,
+                               " tokens, and the text has ", tokens, "; send it in parts");
 }
 
 }  // namespace thermocline::server

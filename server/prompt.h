@@ -35,4 +35,8 @@ Result<std::vector<int>> EncodeText(const Service& service, const std::string& t
 // InvalidArgument: an id outside the vocabulary.
 Status CheckTokens(const Service& service, const std::vector<int>& tokens);
 
+// InvalidArgument: more than kPiecesMax tokens to be told with their bytes, which take many times
+// the text's.
+Status CheckPieces(std::size_t tokens);
+
 }  // namespace thermocline::server

@@ -221,6 +221,12 @@ def test_errors_have_canonical_codes_and_details(stub):
         assert refusal(call, request).metadata == {"field": "input"}
 
 
+def test_pieces_are_bounded(stub):
+    error = refusal(stub.Tokenize, pb.TokenizeRequest(text="a1" * 40_000, with_pieces=True))
+    assert error.code == grpc.StatusCode.INVALID_ARGUMENT and error.metadata == {"field": "with_pieces"} and "65536" in error.message
+    assert len(stub.Tokenize(pb.TokenizeRequest(text="a1" * 40_000)).token_ids) > 65_536
+
+
 def test_a_message_that_is_too_large(stub):
     error = refusal(stub.Tokenize, pb.TokenizeRequest(text="x" * (5 << 20)))
     assert error.code == grpc.StatusCode.RESOURCE_EXHAUSTED and error.retry_s is None

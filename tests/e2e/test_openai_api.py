@@ -294,6 +294,21 @@ def test_models(daemon, client):
     assert httpx.get(daemon.url + "/v1/models/").status_code == 404
 
 
+def test_pieces_are_bounded(daemon):
+    """Each takes a hundred times its byte of the body, in memory."""
+    most = "a1" * 40_000
+    for prefix in ("", "/v1"):
+        refused = post(daemon, prefix + "/tokenize", {"content": most, "with_pieces": True})
+        error = refused.json()["error"]
+        assert refused.status_code == 400 and error["param"] == "with_pieces" and "at most 65536 tokens" in error["message"]
+    tokens = post(daemon, "/tokenize", {"content": most}).json()["tokens"]
+    assert len(tokens) > 65_536
+    # One more and one less than so many.
+    per_a1 = (len(tokens) - len(post(daemon, "/tokenize", {"content": "a1" * 20_000}).json()["tokens"])) // 20_000
+    within = post(daemon, "/tokenize", {"content": "a1" * (65_536 // per_a1 - 1), "with_pieces": True})
+    assert within.status_code == 200 and 65_000 < within.json()["count"] <= 65_536
+
+
 def test_tokens_and_text(daemon):
     content = "Once upon a time, caf\u00e9 <|end|>"
     for prefix in ("", "/v1"):
