@@ -166,6 +166,9 @@ void AppendJsonString(std::string& out, std::string_view text) {
   out.push_back('"');
   const std::string clean = ReplaceInvalidUtf8(text);
   for (const char c : clean) {
+  // The library takes it for the end of the text and reads no further.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    return InvalidArgument("invalid JSON at byte ", nul + 1, ": a NUL byte");
     switch (c) {
       case '"':
         out += "\\\"";

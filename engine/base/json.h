@@ -72,8 +72,8 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-// InvalidArgument with the byte position on syntax errors, ill-formed UTF-8 or more than
-// `depth_max` levels.
+// InvalidArgument with the byte position on syntax errors, ill-formed UTF-8, a NUL byte or more
+// than `depth_max` levels.
 Result<Json> ParseJson(std::string_view text, int depth_max = 64);
 
 // `text` between quotes with JSON's escapes; what is above ASCII stays UTF-8.

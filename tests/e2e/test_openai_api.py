@@ -309,6 +309,15 @@ def test_pieces_are_bounded(daemon):
     assert within.status_code == 200 and 65_000 < within.json()["count"] <= 65_536
 
 
+def test_what_follows_a_nul_byte_is_not_ignored(daemon):
+    for path, body in (("/v1/completions", {"prompt": "a", "max_tokens": 1}), ("/v1/chat/completions", {"messages": STORY, "max_tokens": 1}), ("/tokenize", {"content": "a"})):
+        good = json.dumps(body).encode()
+        assert post(daemon, path, good).status_code == 200
+        for tail in (b"\0", b"\0garbage", b' \0{"n": 9}'):
+            refused = post(daemon, path, good + tail)
+            assert refused.status_code == 400 and "NUL" in refused.json()["error"]["message"], path
+
+
 def test_tokens_and_text(daemon):
     content = "Once upon a time, caf\u00e9 <|end|>"
     for prefix in ("", "/v1"):

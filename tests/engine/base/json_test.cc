@@ -34,6 +34,17 @@ TEST(Json, ErrorsNameTheByte) {
   }
 }
 
+TEST(Json, WhatFollowsANulByteIsNotIgnored) {
+  const std::string object = R"({"a":1})";
+  for (const std::string& tail : {std::string(1, '\0'), std::string("\0garbage", 8)}) {
+    const auto json = ParseJson(object + tail);
+    ASSERT_FALSE(json.ok());
+    EXPECT_EQ(json.status().message(), "invalid JSON at byte 8: a NUL byte");
+  }
+  EXPECT_FALSE(ParseJson(std::string(1, '\0') + object).ok());
+  EXPECT_TRUE(ParseJson(R"({"a":"\u0000"})").ok());
+}
+
 TEST(Json, DepthIsBounded) {
   const std::string deep(100000, '[');
   EXPECT_FALSE(ParseJson(deep).ok());
