@@ -1,6 +1,7 @@
 """The gRPC interface around its methods: health, reflection, TLS, keys, Unix socket, slow readers, addresses."""
 import errno
 import hashlib
+import json
 import os
 import socket
 import stat
@@ -200,6 +201,19 @@ def test_compressed_messages_are_refused_before_they_are_unpacked():
         assert most_mb() - before < unpacked_mb // 4
         with channel(d) as c:
             assert count(stubs.InferenceStub(c)) > 0
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_what_protobuf_says_is_in_the_log(level):
+    with Daemon(ANY_PORT, "log.format=json", f"log.level={level}") as d, channel(d) as c:
+        raw = c.unary_unary(f"/{SERVICE}/CountTokens", request_serializer=lambda b: b, response_deserializer=lambda b: b)
+        refusal(raw, b"\x0a\x08secret\xff\xfe")
+        assert count(stubs.InferenceStub(c)) > 0
+        d.terminate()
+        assert d.wait() == 0
+        lines = [json.loads(line) for line in d.log]  # each is one
+        said = [line for line in lines if "CountTokensRequest.text" in line["message"]]
+        assert [line["level"] for line in said] == ["debug"] * (level == "debug") and "secret" not in d.text()
 
 
 def test_a_client_that_never_reads_is_cut_off(smollm):
