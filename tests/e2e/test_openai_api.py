@@ -318,6 +318,17 @@ def test_what_follows_a_nul_byte_is_not_ignored(daemon):
             assert refused.status_code == 400 and "NUL" in refused.json()["error"]["message"], path
 
 
+def test_seeds_of_64_bits(daemon):
+    ask = lambda seed: complete(daemon, seed=seed, temperature=1, max_tokens=20).json()["choices"][0]["text"]
+    assert ask(2**64 - 1) == ask(-1) and ask(2**63) == ask(-2**63)
+    assert len({ask(2**64 - 1 - i) for i in range(4)}) > 1  # none is rounded
+    for seed in (2**64, -2**63 - 1, 0.5):
+        message = complete(daemon, seed=seed).json()["error"]["message"]
+        assert "a whole number in [-9223372036854775808, 18446744073709551615]" in message
+    assert "'top_k' must be a whole number in [0, 1000000], not 9223372036854775808" in complete(daemon, top_k=2**63).json()["error"]["message"]
+    assert "'max_tokens' must be a whole number in [0, 2147483647], not 1e+30" in complete(daemon, max_tokens=10**30).json()["error"]["message"]
+
+
 def test_tokens_and_text(daemon):
     content = "Once upon a time, caf\u00e9 <|end|>"
     for prefix in ("", "/v1"):
