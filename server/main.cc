@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
     std::fputs(server::MetricsPage().c_str(), stdout);
     return 0;
   }
-  if (!key_name.empty()) return server::PrintKeyLine(key_name);
+  if (app.count("--hash-key") > 0) return server::PrintKeyLine(key_name);
   const auto config = server::LoadServerConfig(path, overrides);
   const auto live = config.ok() ? server::MakeLive(*config) : config.status();
   if (!live.ok()) {

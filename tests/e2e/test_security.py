@@ -100,6 +100,12 @@ def test_metrics_can_be_open(key_file):
         assert httpx.get(d.url + "/v1/status").status_code == 401
 
 
+@pytest.mark.parametrize("name", ["", "a:b", "a b"])
+def test_no_key_is_hashed_for_a_name_that_is_none(name):
+    out = subprocess.run([str(BIN / "thermoclined"), "--hash-key", name], input=KEYS["alice"].encode() + b"\n", capture_output=True, timeout=20)
+    assert out.returncode == 2 and not out.stdout and b"name" in out.stderr
+
+
 @pytest.mark.parametrize("text", ["", "# none\n", "alice:plain-text-secret-key\n", "alice:" + "g" * 64 + "\n"])
 def test_bad_key_files_end_the_start(tmp_path, text):
     path = tmp_path / "keys"
