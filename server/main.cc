@@ -164,9 +164,10 @@ int main(int argc, char** argv) {
     return server::kExitConfig;
   }
   if (check) {
-    const Status tls = http::CheckTls(*config);
-    if (!tls.ok()) {
-      std::fprintf(stderr, "thermoclined: %s\n", tls.message().c_str());
+    Status usable = http::CheckTls(*config);
+    if (usable.ok()) usable = http::CheckSockets(*config);
+    if (!usable.ok()) {
+      std::fprintf(stderr, "thermoclined: %s\n", usable.message().c_str());
       return server::kExitConfig;
     }
     std::printf("the configuration is valid\n");
