@@ -292,7 +292,10 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
   const auto entry = door.admin ? connections_->Enter("", std::numeric_limits<int>::max(), 0)
                                 : connections_->Enter(counted, live->config.connections_max,
                                                       live->config.connections_per_address_max);
-  if (entry != ConnectionCount::Entry::kIn) return TurnAway(socket, door.tls, entry);
+  if (entry != ConnectionCount::Entry::kIn) {
+    service_.metrics().RequestRejected("connections");
+    return TurnAway(socket, door.tls, entry);
+  }
   std::shared_ptr<TlsContext> tls;
   if (door.tls) {
     const std::lock_guard lock(tls_mutex_);

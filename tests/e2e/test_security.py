@@ -242,6 +242,9 @@ def test_connections_of_one_address_are_bounded():
         held += [connect("127.0.0.3") for _ in range(2)]
         wait_until(lambda: status(exchange(d, live, ("127.0.0.4", 0))) == 503)
         assert d.admin.get("/health/live").status_code == 200  # the operator always comes in
+        rejected = lambda: [float(line.split()[1]) for line in d.admin.get("/metrics").text.splitlines() if 'requests_rejected_total{reason="connections"}' in line]
+        before, = rejected()
+        assert before >= 2 and status(exchange(d, live, ("127.0.0.4", 0))) == 503 and rejected() == [before + 1]
         for s in held:
             s.close()
         wait_until(lambda: b" 200 " in exchange(d, live, ("127.0.0.2", 0)))
