@@ -64,9 +64,10 @@ struct EngineStats {
   std::string model_path, model_format, architecture, cpu_isa;
   int context_length = 0;  // tokens
   int threads = 0;
-  int running = 0;  // requests that are begun: one computes, the others wait for their turn
-  int paused = 0;   // of them, those that wait for their client to read
-  int waiting = 0;  // not begun, places reserved by Admit included
+  int running = 0;   // requests that are begun: one computes, the others wait for their turn
+  int paused = 0;    // of them, those that wait for their client to read
+  int waiting = 0;   // not begun, places reserved by Admit included
+  int reserved = 0;  // of these, places
   int queue_capacity = 0;
   std::int64_t queue_prefill_tokens = 0;      // prompt tokens of those that wait
   std::int64_t queue_prefill_tokens_max = 0;  // 0 = any number
@@ -113,6 +114,7 @@ struct Arrival {
   int requests = 1;
   std::size_t prompt_bytes = 0;  // of the longest prompt's text; tokens are estimated from it
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
+  std::string tenant = {};  // as in Request
 };
 
 // Thread-safe.

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/base/log.h"
@@ -110,15 +111,25 @@ std::int64_t Engine::Impl::EstimateTokens(const Arrival& arrival) {
 
 Status Engine::Impl::Admit(const Arrival& arrival, std::int64_t tokens) {
   if (!accepting_) return base::Unavailable("the server is shutting down");
-  if (arrival.deadline.has_value()) {
-    const double allowed = sched::Seconds(*arrival.deadline - sched::SteadyClock::now());
-    const double wait = WaitS();
-    if (wait > allowed)
-      return Status(StatusCode::kDeadlineExceeded,
-                    StrCat("the request would wait about ", wait, " s in the queue, and only ",
-                           std::max(0.0, allowed), " s are left to its deadline"));
-  }
+  const int capacity = queue_->limits().requests;
+  if (arrival.requests > capacity)  // for which no waiting would help
+    return base::InvalidArgument("prompts times n is ", arrival.requests,
+                                 ", but the queue takes at most ", capacity,
+                                 " (engine.queue_capacity)");
+  RETURN_IF_ERROR(CheckDeadline(arrival));
   return queue_->Reserve(arrival.requests, tokens);
+}
+
+Status Engine::Impl::CheckDeadline(const Arrival& arrival) const {
+  if (!arrival.deadline.has_value()) return OkStatus();
+  const double left = sched::Seconds(*arrival.deadline - sched::SteadyClock::now());
+  if (left <= 0) return Status(StatusCode::kDeadlineExceeded, "the request's deadline is over");
+  const double wait = scheduler_->WaitS(queue_->counts(), !queue_->Knows(arrival.tenant));
+  if (wait <= left) return OkStatus();
+  const auto rounded = [](double seconds) { return std::round(seconds * 100) / 100; };
+  return Status(StatusCode::kDeadlineExceeded,
+                StrCat("the request would wait about ", rounded(wait), " s in the queue, and only ",
+                       rounded(left), " s are left to its deadline"));
 }
 
 Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,

@@ -30,6 +30,8 @@ class Engine::Impl {
   static std::int64_t EstimateTokens(const Arrival& arrival);
   // As Engine::Admit, with `tokens` of each prompt; Unreserve gives the places back.
   Status Admit(const Arrival& arrival, std::int64_t tokens);
+  // DeadlineExceeded if it would pass in the queue.
+  Status CheckDeadline(const Arrival& arrival) const;
   void Unreserve(int requests, std::int64_t tokens) { queue_->Unreserve(requests, tokens); }
   // As Engine::Submit, in a place of `reserved` prompt tokens; none: takes one.
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready,
@@ -39,7 +41,7 @@ class Engine::Impl {
     queue_->SetLimits({.requests = requests, .tokens = tokens});
   }
   double RetryAfterS() const { return scheduler_->RetryAfterS(queue_->counts()); }
-  double WaitS() const { return scheduler_->WaitS(queue_->counts()); }
+  double WaitS() const { return scheduler_->WaitS(queue_->counts(), false); }
   void FreezeController(bool frozen) { governor_.Freeze(frozen); }
   void StopAccepting() { accepting_ = false; }
   void CancelAll(CancelCause cause) { queue_->CancelAll(cause); }

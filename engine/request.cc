@@ -27,9 +27,11 @@ const char* CancelCauseName(CancelCause cause) {
     case CancelCause::kShutdown:
       return "shutdown";
     case CancelCause::kSlowReader:
+      return "slow_reader";
+    case CancelCause::kOtherChoice:
       break;
   }
-  return "slow_reader";
+  return "other_choice";
 }
 
 }  // namespace thermocline

@@ -48,8 +48,17 @@ enum class Phase { kQueued, kPrefill, kDecode };
 const char* PhaseName(Phase phase);
 
 // Who ended a request that did not end by itself.
-enum class CancelCause { kNone, kDisconnect, kDeadline, kApi, kShutdown, kSlowReader };
-// "disconnect", "deadline", "api", "shutdown" or "slow_reader".
+// kOtherChoice: another choice of the same request failed.
+enum class CancelCause {
+  kNone,
+  kDisconnect,
+  kDeadline,
+  kApi,
+  kShutdown,
+  kSlowReader,
+  kOtherChoice
+};
+// "disconnect", "deadline", "api", "shutdown", "slow_reader" or "other_choice".
 const char* CancelCauseName(CancelCause cause);
 
 struct Usage {

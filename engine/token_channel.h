@@ -95,6 +95,8 @@ class TokenChannel {
     }
     if (on_room_) on_room_();
   }
+  // Whether the engine has begun with the request.
+  bool begun() const { return begun_.load(std::memory_order_relaxed); }
   bool cancelled() const { return cause() != CancelCause::kNone; }
   CancelCause cause() const { return cause_.load(std::memory_order_relaxed); }
   // When Cancel was first called. Requires: cancelled().
@@ -109,6 +111,7 @@ class TokenChannel {
   }
 
   // Producer.
+  void Begin() { begun_.store(true, std::memory_order_relaxed); }
   void Push(int token, const std::string& text, std::span<const Score> scores = {}) {
     {
       const std::lock_guard lock(mutex_);
@@ -176,6 +179,7 @@ class TokenChannel {
   Update pending_;      // guarded by mutex_
   bool fresh_ = false;  // guarded by mutex_: pending_ holds something not taken
   std::atomic<CancelCause> cause_{CancelCause::kNone};
+  std::atomic<bool> begun_{false};
   std::chrono::steady_clock::time_point cancelled_at_;  // guarded by mutex_
 };
 

@@ -26,7 +26,10 @@ Generation::Generation(Service& service, const GenerationRequest& request,
       tenant_(request.requests.front().tenant),
       arrived_(request.arrived),
       on_ready_(std::move(on_ready)),
-      choices_(request.requests.size() * static_cast<std::size_t>(request.choices)) {}
+      choices_(request.requests.size() * static_cast<std::size_t>(request.choices)) {
+  for (const Request& each : request.requests)
+    prompt_tokens_ += static_cast<std::int64_t>(each.prompt.size());
+}
 
 Generation::~Generation() { service_.Forget(*this); }
 
@@ -78,6 +81,13 @@ bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {
   return true;
 }
 
+bool Generation::begun() const {
+  const std::lock_guard lock(mutex_);
+  return finished_ > 0 || std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+           return choice.channel != nullptr && choice.channel->begun();
+         });
+}
+
 bool Generation::given_up() const {
   const std::lock_guard lock(mutex_);
   return std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
@@ -91,7 +101,7 @@ void Generation::Cancel(CancelCause cause) {
     const std::lock_guard lock(mutex_);
     cause_ = cause;
     if (cause == CancelCause::kDisconnect || cause == CancelCause::kDeadline ||
-        cause == CancelCause::kSlowReader) {
+        cause == CancelCause::kSlowReader || cause == CancelCause::kOtherChoice) {
       abandoned_ = true;
       on_ready_ = {};
     }
@@ -129,12 +139,12 @@ void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {
     choice.last_token_at = made_at;
   }
   if (!update.finished) return;
-  prompt_tokens_.fetch_add(update.usage.prompt_tokens, std::memory_order_relaxed);
   const double total_s = Seconds(Clock::now() - arrived_);
   metrics.RequestFinished(update.reason, update.usage, total_s);
-  if (update.reason == FinishReason::kCancelled)
+  const bool late = update.error.code() == StatusCode::kDeadlineExceeded;
+  if (update.reason == FinishReason::kCancelled || late) {
     metrics.RequestCancelled(update.usage.phase, update.usage.cause, update.usage.cancel_s);
-  if (update.reason == FinishReason::kError) {
+  } else if (update.reason == FinishReason::kError) {
     metrics.RequestFailed(update.error.code());
     base::LogError("id=", id_, ": ", update.error.message());
   }

@@ -47,19 +47,21 @@ class Generation : public std::enable_shared_from_this<Generation> {
   int choices() const { return static_cast<int>(choices_.size()); }
   // Tokens of all choices that were taken so far.
   std::int64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
-  // Of all prompts whose answers have ended.
-  std::int64_t prompt_tokens() const { return prompt_tokens_.load(std::memory_order_relaxed); }
+  // Of all prompts, each counted once.
+  std::int64_t prompt_tokens() const { return prompt_tokens_; }
   // What choice `index` % choices of prompt `index` / choices has said since the last call; false:
   // nothing. Counts it in the metrics. A client that takes nothing more is waited for, see
   // TokenChannel.
   bool Take(int index, TokenChannel::Update& update);
+  // Whether the engine has begun with one of its choices.
+  bool begun() const;
   // Whether the end of every choice was taken.
   bool finished() const { return finished_ == choices(); }
   // Whether the engine has given it up because its client does not read.
   bool given_up() const;
-  // The work is not wanted any more. With kDisconnect, kDeadline or kSlowReader, when nobody is
-  // there to be told, nothing is called or taken any more; else every choice still ends, with
-  // FinishReason::kCancelled.
+  // The work is not wanted any more. With kDisconnect, kDeadline, kSlowReader or kOtherChoice, when
+  // nobody is there to be told, nothing is called or taken any more; else every choice still ends,
+  // with FinishReason::kCancelled.
   void Cancel(CancelCause cause);
 
  private:
@@ -82,7 +84,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   CancelCause cause_ = CancelCause::kNone;
   bool abandoned_ = false;  // its client left: nobody takes
   std::atomic<int> finished_{0};
-  std::atomic<std::int64_t> tokens_{0}, prompt_tokens_{0};
+  std::atomic<std::int64_t> tokens_{0};
+  std::int64_t prompt_tokens_ = 0;
 };
 
 }  // namespace thermocline::server

@@ -80,6 +80,12 @@ Status Service::Load() {
     return fail(chat.status());
   }
   published_ = true;
+  // A reload that found no engine yet left its limits here.
+  std::shared_ptr<const Live> taken;
+  while (taken != live()) {
+    taken = live();
+    engine_->SetQueueLimits(taken->config.queue_capacity, taken->config.queue_prefill_tokens);
+  }
   return WarmUp();
 }
 
@@ -126,6 +132,11 @@ Status Service::Readiness() const {
 void Service::BeginDrain() {
   ChangeState(ServiceState::kDraining);
   if (Engine* loaded = engine()) loaded->StopAccepting();
+  // What waits in the queue is sent elsewhere at once: what is begun may take all the time there
+  // is.
+  for (const auto& generation : Generations()) {
+    if (!generation->begun()) generation->Cancel(CancelCause::kShutdown);
+  }
 }
 
 void Service::CutOff() {

@@ -37,7 +37,7 @@ class Service {
   // Loads the model (takes seconds) and has it say a first token. After an error the state is
   // kFailed.
   Status Load();
-  // From now on new work is refused with 503.
+  // From now on new work is refused with 503; what is not begun ends so, too.
   void BeginDrain();
   // Cancels every generation; their clients are told.
   void CutOff();

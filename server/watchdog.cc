@@ -3,8 +3,10 @@
 namespace thermocline::server {
 
 bool ProgressWatch::Alive(const EngineStats& stats, Clock::time_point now) {
-  // Paused requests wait for their clients. What waits while nothing runs should be begun.
-  const bool has_work = stats.running > stats.paused || (stats.running == 0 && stats.waiting > 0);
+  // Paused requests wait for their clients. What waits while nothing runs should be begun, but for
+  // places whose prompts are not made into tokens yet.
+  const bool has_work =
+      stats.running > stats.paused || (stats.running == 0 && stats.waiting > stats.reserved);
   if (!has_work || stats.heartbeat != heartbeat_) {
     heartbeat_ = stats.heartbeat;
     moved_at_ = now;

@@ -148,6 +148,7 @@ DecodeLoop::Stop DecodeLoop::ReadTokens(Sequence& s) {
 // What earlier requests left of these tokens.
 void DecodeLoop::Find(Sequence& s) {
   const bool whole = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
+  if (whole) s.prompt_scores.clear();  // a part may have been read before its memory was taken
   int found = 0;
   if (prefixes_ != nullptr && !whole) {
     // Tokens that were decoded with loss are not found: see Finish.

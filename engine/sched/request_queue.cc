@@ -56,7 +56,7 @@ void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
     --reserved_;
     tokens_ += PromptTokens(job) - reserved_tokens;
     job.number = ++arrivals_;
-    live_.insert(job.channel);
+    live_.emplace(job.channel, job.request.tenant);
     waiting_.push_back(std::move(job));
     UpdateDeadline();
     news_ = true;
@@ -101,7 +101,7 @@ void RequestQueue::CancelAll(CancelCause cause) {
   std::vector<std::shared_ptr<TokenChannel>> channels;
   {
     const std::lock_guard lock(mutex_);
-    channels.assign(live_.begin(), live_.end());
+    for (const auto& live : live_) channels.push_back(live.first);
   }
   for (const auto& channel : channels) channel->Cancel(cause);
 }
@@ -172,7 +172,13 @@ void RequestQueue::SetLimits(const Limits& limits) {
 RequestQueue::Counts RequestQueue::counts() const {
   const std::lock_guard lock(mutex_);
   const int requests = static_cast<int>(waiting_.size());
-  return {.waiting = requests + reserved_, .requests = requests, .tokens = tokens_};
+  return {.requests = requests, .reserved = reserved_, .tokens = tokens_};
+}
+
+bool RequestQueue::Knows(const std::string& tenant) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(live_.begin(), live_.end(),
+                     [&tenant](const auto& live) { return live.second == tenant; });
 }
 
 }  // namespace thermocline::sched

@@ -7,7 +7,8 @@
 #include <list>
 #include <mutex>
 #include <optional>
-#include <unordered_set>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/sched/job.h"
@@ -56,11 +57,14 @@ class RequestQueue {
   bool closed() const;
 
   struct Counts {
-    int waiting = 0;   // requests that wait, and places that are reserved
-    int requests = 0;  // of them, requests
-    std::int64_t tokens = 0;
+    int requests = 0;         // that wait
+    int reserved = 0;         // places of others
+    std::int64_t tokens = 0;  // of both
+    int places() const { return requests + reserved; }
   };
   Counts counts() const;
+  // Whether a request of `tenant` waits or is begun.
+  bool Knows(const std::string& tenant) const;
   Limits limits() const;
   void SetLimits(const Limits& limits);
 
@@ -78,7 +82,8 @@ class RequestQueue {
   int reserved_ = 0;         // requests
   std::int64_t tokens_ = 0;  // of waiting and reserved requests
   std::uint64_t arrivals_ = 0;
-  std::unordered_set<std::shared_ptr<TokenChannel>> live_;  // of all that have not ended
+  // Of all that have not ended, with their tenants.
+  std::unordered_map<std::shared_ptr<TokenChannel>, std::string> live_;
   bool closed_ = false;
   // Any thread.
   std::atomic<bool> news_{false};

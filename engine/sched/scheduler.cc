@@ -53,6 +53,7 @@ void Scheduler::Run() {
 void Scheduler::Begin(std::uint64_t number) {
   std::optional<Job> job = params_.queue.Take(number);
   if (!job.has_value()) return;  // cancelled meanwhile
+  job->channel->Begin();
   auto modes = params_.model.ModesFor(job->request.ffn_mode);
   CHECK(modes.ok());  // Submit has checked them
   sequences_.push_back(std::make_unique<Sequence>(*std::move(job), params_.pool,
@@ -199,7 +200,7 @@ bool Scheduler::IsReadNow(const Request& request) const {
   if (!request.share_prompt) return false;
   return std::any_of(sequences_.begin(), sequences_.end(), [&request](const auto& s) {
     return s->usage.phase != Phase::kDecode && s->job.request.share_prompt &&
-           s->job.request.prompt == request.prompt;
+           s->job.request.priority >= request.priority && s->job.request.prompt == request.prompt;
   });
 }
 
@@ -248,7 +249,7 @@ void Scheduler::Publish() {
 }
 
 double Scheduler::RetryAfterS(const RequestQueue::Counts& queued) const {
-  const int requests = queued.waiting + figures_.begun;
+  const int requests = queued.places() + figures_.begun;
   if (requests == 0) return 1;
   // A place is free when one of those that are begun ends: after about one request's share of all
   // the work.
@@ -256,15 +257,18 @@ double Scheduler::RetryAfterS(const RequestQueue::Counts& queued) const {
          figures_.answer_tokens * figures_.token_s;
 }
 
-double Scheduler::WaitS(const RequestQueue::Counts& queued) const {
+double Scheduler::WaitS(const RequestQueue::Counts& queued, bool stranger) const {
   const int begun = figures_.begun;
+  // Newcomers and begun requests alternate, and among newcomers who had least comes first.
+  if (stranger && params_.quantum_tokens > 0)
+    return begun + queued.places() == 0 ? 0 : 2 * params_.quantum_tokens * figures_.token_s;
   const double prompts = static_cast<double>(queued.tokens) * figures_.prompt_token_s;
-  if (params_.quantum_tokens > 0 && begun + queued.waiting < params_.sequences_max) {
-    const int turns = begun == 0 && queued.waiting == 0 ? 0 : 1 + 2 * queued.waiting;
+  if (params_.quantum_tokens > 0 && begun + queued.places() < params_.sequences_max) {
+    const int turns = begun == 0 && queued.places() == 0 ? 0 : 1 + 2 * queued.places();
     return turns * params_.quantum_tokens * figures_.token_s + prompts;
   }
   const int ahead =
-      queued.waiting + begun - (params_.quantum_tokens > 0 ? params_.sequences_max - 1 : 0);
+      queued.places() + begun - (params_.quantum_tokens > 0 ? params_.sequences_max - 1 : 0);
   return std::max(0, ahead) * figures_.answer_tokens * figures_.token_s + prompts;
 }
 

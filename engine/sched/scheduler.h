@@ -51,7 +51,8 @@ class Scheduler {
   // Seconds until one of `waiting` requests with prompts of `prompt_tokens` tokens in all is begun,
   // that is until there is a place in a full queue; and until another one would be begun.
   double RetryAfterS(const RequestQueue::Counts& queued) const;
-  double WaitS(const RequestQueue::Counts& queued) const;
+  // `stranger`: that one's tenant has no other request.
+  double WaitS(const RequestQueue::Counts& queued, bool stranger) const;
 
  private:
   using Sequences = std::vector<std::unique_ptr<Sequence>>;

@@ -155,8 +155,10 @@ std::optional<Refusal> GenerateStream::Begin() {
   auto admission =
       service_.engine()->Admit({.requests = params.choices,
                                 .prompt_bytes = params.prompt_bytes,
-                                .deadline = Earliest({call_.deadline(), params.request.deadline})});
-  if (!admission.ok()) return FromStatus(service_, admission.status());
+                                .deadline = Earliest({call_.deadline(), params.request.deadline}),
+                                .tenant = call_.caller().tenant});
+  const bool too_many = admission.status().code() == StatusCode::kInvalidArgument;
+  if (!admission.ok()) return FromStatus(service_, admission.status(), too_many ? "n" : "");
   place_ = *std::move(admission);
   Encode(std::move(params),
          message_.has_token_ids() || message_.ByteSizeLong() <= server::kBytesAtOnceMax);
@@ -313,7 +315,7 @@ void GenerateStream::FinishNow(const ::grpc::Status& status) {
   place_.reset();
   // Choices that go on after another one failed.
   if (generation_ != nullptr && !gone_ && !generation_->finished())
-    generation_->Cancel(CancelCause::kDisconnect);
+    generation_->Cancel(CancelCause::kOtherChoice);
   if (generation_ != nullptr) call_.SetTokens(generation_->prompt_tokens(), generation_->tokens());
   call_.End(status.error_code());
   Finish(status);

@@ -103,7 +103,9 @@ void Answer::Hear(int index, Output& output) {
   if (progress_ && update_.prompt_read >= 0 && index % choices_per_prompt_ == 0)
     ReportProgress(index, output);
   Choice& choice = choices_[static_cast<std::size_t>(index)];
-  const bool says = !update_.text.empty() || !update_.tokens.empty() || update_.finished;
+  // A prompt's scores may come before the first token.
+  const bool says = !update_.text.empty() || !update_.tokens.empty() ||
+                    !update_.prompt_scores.empty() || update_.finished;
   std::string text;
   if (says && !choice.begun) {
     if (stream_ && answer_.chat) output.events += openai::RoleEvent(answer_, index);
@@ -177,7 +179,7 @@ void Answer::FinishChoice(int index, Output& output) {
 // stream ends with an error and no [DONE], not to be mistaken for success.
 void Answer::Fail(Output& output) {
   ended_ = output.last = true;
-  generation_->Cancel(CancelCause::kDisconnect);  // the other choices
+  generation_->Cancel(CancelCause::kOtherChoice);
   const openai::ApiError error = ErrorOf(update_);
   if (begun_) {
     output.failed = true;

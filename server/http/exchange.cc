@@ -88,6 +88,7 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
     return std::move(*response);
   }
   caller_ = std::get<Caller>(std::move(passed));
+  head_.tenant = caller_.tenant;
   return std::nullopt;
 }
 

@@ -47,17 +47,12 @@ std::variant<Engine::Admission, HttpResponse> Admit(Service& service, const Resp
   if (!known.ok()) return Refuse(service, head, openai::FromStatus(known, "stop_token_ids"));
   asked.request.deadline =
       DeadlineOf(head.arrived, service.live()->config.request_timeout_s, asked.timeout_s);
-  const int requests = prompts * asked.choices;
-  const int capacity = service.engine()->Stats().queue_capacity;
-  if (requests > capacity) {
-    return Refuse(service, head,
-                  openai::FromStatus(base::InvalidArgument("prompts times n is ", requests,
-                                                           ", but the queue takes at most ",
-                                                           capacity, " (engine.queue_capacity)"),
-                                     "n"));
-  }
-  auto admission = service.engine()->Admit(
-      {.requests = requests, .prompt_bytes = prompt_bytes, .deadline = asked.request.deadline});
+  auto admission = service.engine()->Admit({.requests = prompts * asked.choices,
+                                            .prompt_bytes = prompt_bytes,
+                                            .deadline = asked.request.deadline,
+                                            .tenant = head.tenant});
+  if (admission.status().code() == StatusCode::kInvalidArgument)
+    return Refuse(service, head, openai::FromStatus(admission.status(), "n"));
   if (!admission.ok()) return RefusalResponse(service, head, admission.status());
   return *std::move(admission);
 }

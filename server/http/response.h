@@ -25,6 +25,7 @@ struct ResponseHead {
   std::chrono::steady_clock::time_point arrived = {};  // the first byte of the request
   std::string traceparent = {};                        // of the client's trace; "" = none
   std::string cors_origin = {};                        // Access-Control-Allow-Origin; "" = none
+  std::string tenant = {};                             // whose request is answered
 };
 
 // Names and values of the headers that say so, beside Server.

@@ -71,10 +71,9 @@ void Metrics::RequestCancelled(Phase phase, CancelCause cause, double seconds) {
 }
 
 void Metrics::RequestFailed(StatusCode code) {
-  const char* reason = code == StatusCode::kUnavailable        ? "device"
-                       : code == StatusCode::kDataLoss         ? "data"
-                       : code == StatusCode::kDeadlineExceeded ? "deadline"
-                                                               : "other";
+  const char* reason = code == StatusCode::kUnavailable ? "device"
+                       : code == StatusCode::kDataLoss  ? "data"
+                                                        : "other";
   impl_->set.Count("requests_failed_total", {{"reason", reason}});
 }
 

@@ -33,10 +33,12 @@ constexpr MetricInfo kTable[] = {
      "wait), too_long, bad_request, auth, deadline, loading, draining; connections: HTTP "
      "connections above a limit, whose requests were not read"},
     {"requests_cancelled_total", kCounter, "phase, cause", "generations", "Requests", W::kUsed,
-     "Generations that were cancelled, by how far they were and by whom"},
+     "Generations that were cancelled, by how far they were and why: disconnect, deadline (of the "
+     "request or the server's), api (by its id), shutdown, slow_reader, other_choice (another one "
+     "of its request failed)"},
     {"requests_failed_total", kCounter, "reason", "generations", "Requests", W::kUsed,
      "Generations ended by an error: device (it did not answer or failed), data (not the bytes "
-     "that were written), deadline, other"},
+     "that were written), other"},
     {"num_requests_running", kGauge, "", "requests", "Requests", W::kLoaded,
      "Requests that are begun: one computes, the others wait for their turn"},
     {"num_requests_paused", kGauge, "", "requests", "Requests", W::kLoaded,
@@ -50,12 +52,13 @@ constexpr MetricInfo kTable[] = {
     {"queue_prefill_tokens_max", kGauge, "", "tokens", "Requests", W::kLoaded,
      "Prompt tokens that the queue can hold; 0 = any number"},
     {"prompt_tokens_total", kCounter, "source", "tokens", "Requests", W::kUsed,
-     "Prompt tokens, by where their keys and values came from: computed or cache"},
+     "Prompt tokens, by where their keys and values came from: computed or cache; each choice of a "
+     "prompt counts them"},
     {"generation_tokens_total", kCounter, "", "tokens", "Requests", W::kAlways, "Tokens generated"},
     {"request_prompt_tokens", kHistogram, "", "tokens", "Requests", W::kAlways,
-     "Prompt tokens of a request", Ladder::kTokens},
+     "Prompt tokens of a generation: each choice of a prompt is one", Ladder::kTokens},
     {"request_generation_tokens", kHistogram, "", "tokens", "Requests", W::kAlways,
-     "Tokens generated for a request", Ladder::kTokens},
+     "Tokens of a generation", Ladder::kTokens},
 
     {"time_to_first_token_seconds", kHistogram, "", "seconds", "Latency", W::kAlways,
      "From the request's arrival to its first token", Ladder::kFirstToken},

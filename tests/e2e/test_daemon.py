@@ -4,6 +4,7 @@ import socket
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import openai
@@ -246,6 +247,21 @@ def test_sigterm_cuts_off_at_the_drain_timeout(smollm):
         assert b'"error"' in data and b"[DONE]" not in data  # not to be mistaken for success
         assert d.wait() == 0
         assert time.monotonic() - began < 10
+
+
+def test_what_waits_in_the_queue_is_sent_elsewhere_by_a_drain(smollm):
+    with Daemon(f"model.path={smollm}", "engine.sequences_max=1", "server.drain_timeout_s=60") as d, ThreadPoolExecutor(2) as pool:
+        s = open_stream(d)
+        s.recv(4096)
+        waiting = [pool.submit(post, d, {"messages": STORY, "max_tokens": 5, "n": n}) for n in (1, 2)]
+        wait_until(lambda: metrics(d).get(("thermocline_num_requests_waiting", ()), 0) == 3)
+        d.terminate()
+        for answer in waiting:
+            assert answer.result(20).status_code == 503 and float(answer.result().headers["retry-after"]) > 0
+        assert d.process.poll() is None and b"error" not in s.recv(4096)  # what runs goes on
+        d.terminate()
+        assert d.wait(20) == 0
+        s.close()
 
 
 def test_a_second_signal_ends_at_once(smollm):

@@ -377,3 +377,11 @@ def test_the_engine_may_end_behind_a_deadline(smollm, attempt):
             d.terminate()
             time.sleep(0.05)
         assert d.wait() == 0, d.text()
+
+
+def test_more_choices_than_the_queue_takes_are_refused_for_good():
+    with Daemon("grpc.address=127.0.0.1:0", "engine.queue_capacity=3") as d, channel(d) as c:
+        stub = stubs.InferenceStub(c)
+        error = refusal(stub.Generate, chat("Hello", n=4, stop=pb.Stop(max_tokens=1)))
+        assert error.code == grpc.StatusCode.INVALID_ARGUMENT and "queue_capacity" in error.message
+        assert len(read(stub.Generate(chat("Hello", n=3, stop=pb.Stop(max_tokens=1)))).finished) == 3

@@ -122,6 +122,16 @@ def test_echo_scores_the_prompt(daemon):
     assert complete(daemon, prompt="Once", max_tokens=1, logprobs=0).json()["choices"][0]["logprobs"]["token_logprobs"][0] == pytest.approx(lp["token_logprobs"][2], abs=1e-3)
 
 
+def test_scores_of_a_prompt_may_be_there_before_the_first_token(smollm):
+    """A large vocabulary, sorted for the first token, leaves time to be told of the prompt's end."""
+    with Daemon(f"model.path={smollm}", "engine.context_length=256") as d:
+        for seed in range(10):
+            asked = dict(prompt="Once upon a time there was an owl", echo=True, logprobs=1, max_tokens=1, temperature=1, typical_p=0.5, seed=seed)
+            streamed = events(httpx.post(d.url + "/v1/completions", json={**asked, "stream": True, "return_progress": True}))
+            parts = [c["choices"][0]["logprobs"] for c in streamed if c["choices"] and c["choices"][0]["logprobs"]]
+            assert sum(len(part["tokens"]) for part in parts) == 9
+
+
 @pytest.mark.parametrize("fields,param", [
     ({"prompt": None}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": [1, "a"]}, "prompt"), ({"prompt": [10**6]}, "prompt"), ({"prompt": [-1]}, "prompt"), ({"prompt": {"a": 1}}, "prompt"),
     ({"suffix": "end"}, "suffix"), ({"best_of": 2}, "best_of"), ({"logprobs": 6}, "logprobs"), ({"max_tokens": 0}, "max_tokens"), ({"n": 9}, "n"), ({"prompt": ["a"] * 10, "n": 8}, "n"),

@@ -49,6 +49,17 @@ TEST(ProgressWatchTest, NobodyNeedsAHeartbeatWithoutWork) {
           {7032, 1, 0, 0, 5, false}});
 }
 
+TEST(ProgressWatchTest, PlacesOfPromptsThatAreNotReadYetAreNoWork) {
+  ProgressWatch watch{seconds(30)};
+  const ProgressWatch::Clock::time_point begin{seconds(1000)};
+  EngineStats stats;
+  stats.waiting = stats.reserved = 2;
+  for (const int at : {0, 31, 62}) EXPECT_TRUE(watch.Alive(stats, begin + seconds(at)));
+  stats.waiting = 3;
+  for (const int at : {63, 92}) EXPECT_TRUE(watch.Alive(stats, begin + seconds(at)));
+  EXPECT_FALSE(watch.Alive(stats, begin + seconds(93)));
+}
+
 TEST(ProgressWatchTest, WhatIsNeverBegunIsAHang) {
   Follow({{0, 0, 0, 0, 5, true}, {10, 0, 0, 1, 5, true}, {41, 0, 0, 1, 5, false}});
 }

@@ -51,7 +51,7 @@ TEST(RequestQueue, TakesByNumber) {
   EXPECT_EQ(queue.Take(2)->request.prompt.size(), 2U);
   EXPECT_FALSE(queue.Take(2).has_value());
   EXPECT_EQ(queue.counts().tokens, 4);
-  EXPECT_EQ(queue.counts().waiting, 2);
+  EXPECT_EQ(queue.counts().places(), 2);
 }
 
 TEST(RequestQueue, ACancelledRequestEndsAtOnceWithItsCause) {
@@ -67,7 +67,7 @@ TEST(RequestQueue, ACancelledRequestEndsAtOnceWithItsCause) {
   EXPECT_EQ(update.reason, FinishReason::kCancelled);
   EXPECT_EQ(update.usage.cause, CancelCause::kApi);
   EXPECT_EQ(update.usage.phase, Phase::kQueued);
-  EXPECT_EQ(queue.counts().waiting, 0);
+  EXPECT_EQ(queue.counts().places(), 0);
   EXPECT_EQ(queue.counts().tokens, 0);
 }
 
@@ -80,9 +80,9 @@ TEST(RequestQueue, ALateRequestEndsWithItsDeadline) {
   queue.Push(std::move(late), 3);
   queue.Push(std::move(waits), 3);
   queue.ExpireLate(SteadyClock::now() - milliseconds(100));
-  EXPECT_EQ(queue.counts().waiting, 2);
+  EXPECT_EQ(queue.counts().places(), 2);
   queue.ExpireLate(SteadyClock::now() + milliseconds(5));
-  EXPECT_EQ(queue.counts().waiting, 1);
+  EXPECT_EQ(queue.counts().places(), 1);
   TokenChannel::Update update;
   ASSERT_TRUE(channel->Take(update));
   EXPECT_EQ(update.reason, FinishReason::kError);

@@ -324,6 +324,8 @@ TEST(Scheduler, AdmissionsKeepPlacesAndGiveThemBack) {
   EXPECT_LE(engine->Stats().waiting, 1);  // the place that was not used is free
   const auto late = engine->Admit({.deadline = std::chrono::steady_clock::now()});
   EXPECT_EQ(late.status().code(), StatusCode::kDeadlineExceeded) << late.status().message();
+  const auto never = engine->Admit({.requests = 3});
+  EXPECT_EQ(never.status().code(), StatusCode::kInvalidArgument) << never.status().message();
   EXPECT_GE(engine->RetryAfterS(), 0);
   running->Cancel();
 }
@@ -373,6 +375,63 @@ TEST(Scheduler, StopTokensAndMinTokens) {
   stopped.sampling.min_tokens = 30;
   const auto later = End(**engine->Submit(stopped));
   EXPECT_GE(later.usage.completion_tokens, 30);
+}
+
+// Others' long prompts are no reason to refuse the one request of a client that would be next.
+TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
+  EngineConfig config = Tidepool();
+  config.prefix_cache_bytes = 0;
+  const auto engine = Load(config);
+  Request request = Story(1, 100);
+  request.prompt.resize(300, 321);
+  request.tenant = "flood";
+  End(**engine->Submit(request));  // from which the engine knows its speed
+  EXPECT_TRUE(Eventually([&] { return engine->Stats().running == 0; }));
+  std::vector<Channel> channels;
+  for (int i = 0; i < 60; ++i) channels.push_back(*engine->Submit(request));
+  const double wait = engine->WaitS();
+  const auto in_time = std::chrono::steady_clock::now() +
+                       std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                           std::chrono::duration<double>(wait / 2));
+  const auto own = engine->Admit({.deadline = in_time, .tenant = "flood"});
+  EXPECT_EQ(own.status().code(), StatusCode::kDeadlineExceeded) << own.status().message();
+  EXPECT_TRUE(engine->Admit({.deadline = in_time, .tenant = "another"}).ok());
+  engine->CancelAll(CancelCause::kShutdown);
+}
+
+// A prompt whose keys and values were taken before it was read to its end is scored once.
+TEST(Scheduler, APromptThatIsReadAnewIsScoredOnce) {
+  EngineConfig config = Tidepool();
+  config.prefix_cache_bytes = 0;
+  config.context_length = 512;
+  config.prefill_chunk = 1;
+  config.quantum_tokens = 1;
+  config.reader_buffer_tokens = 64;
+  const auto engine = Load(config);
+  Request scored = Story(1, 0);
+  scored.prompt.resize(440, 321);
+  scored.logprobs = 0;
+  scored.prompt_logprobs = scored.prompt_only = true;
+  const auto alone = End(**engine->Submit(scored));
+  ASSERT_EQ(alone.prompt_scores.size(), 439U);
+  scored.progress = true;
+  Request first = Story(2, 400);
+  first.priority = 5;
+  for (int i = 0; i < 20 && engine->Stats().recomputed_tokens == 0; ++i) {
+    const Channel grows = *engine->Submit(first);  // waits for its reader, then takes all there is
+    EXPECT_TRUE(Eventually([&] { return engine->Stats().paused == 1; }));
+    const Channel begins = *engine->Submit(scored);
+    TokenChannel::Update update;
+    while (update.prompt_read < 200 && !update.finished) begins->WaitAndTake(update);
+    End(*grows);
+    const auto end = End(*begins);
+    ASSERT_EQ(end.prompt_scores.size(), 439U);
+    for (std::size_t k = 0; k < 439; ++k) {
+      EXPECT_EQ(end.prompt_scores[k].token, alone.prompt_scores[k].token);
+      EXPECT_EQ(end.prompt_scores[k].logprob, alone.prompt_scores[k].logprob);
+    }
+  }
+  EXPECT_GT(engine->Stats().recomputed_tokens, 0);
 }
 
 TEST(Scheduler, ASharedPromptIsReadOnce) {
