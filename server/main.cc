@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
     std::fputs(server::MetricsPage().c_str(), stdout);
     return 0;
   }
-  if (!key_name.empty()) return server::PrintKeyLine(key_name);
+  if (app.count("--hash-key") > 0) return server::PrintKeyLine(key_name);
   const auto config = server::LoadServerConfig(path, overrides);
   const auto live = config.ok() ? server::MakeLive(*config) : config.status();
   if (!live.ok()) {
@@ -153,9 +153,10 @@ int main(int argc, char** argv) {
     return server::kExitConfig;
   }
   if (check) {
-    const Status tls = http::CheckTls(*config);
-    if (!tls.ok()) {
-      std::fprintf(stderr, "thermoclined: %s\n", tls.message().c_str());
+    Status usable = http::CheckTls(*config);
+    if (usable.ok()) usable = http::CheckSockets(*config);
+    if (!usable.ok()) {
+      std::fprintf(stderr, "thermoclined: %s\n", usable.message().c_str());
       return server::kExitConfig;
     }
     std::printf("the configuration is valid\n");

@@ -1,6 +1,7 @@
 #include "server/prompt.h"
 
 #include "engine/text/tokenizer.h"
+#include "server/request_limits.h"
 
 namespace thermocline::server {
 namespace {
@@ -84,6 +85,12 @@ Result<std::string> DecodeTokens(const Service& service, const std::vector<int>&
                                  bytes_max, " are given (server.body_bytes_max)");
   }
   return tokenizer.Decode(tokens, control_tokens);
+}
+
+Status CheckPieces(std::size_t tokens) {
+  if (tokens <= kPiecesMax) return OkStatus();
+  return base::InvalidArgument("'with_pieces' is for at most ", kPiecesMax,
+                               " tokens, and the text has ", tokens, "; send it in parts");
 }
 
 }  // namespace thermocline::server

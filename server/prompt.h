@@ -40,4 +40,8 @@ Status CheckTokens(const Service& service, const std::vector<int>& tokens);
 Result<std::string> DecodeTokens(const Service& service, const std::vector<int>& tokens,
                                  bool control_tokens);
 
+// InvalidArgument: more than kPiecesMax tokens to be told with their bytes, which take many times
+// the text's.
+Status CheckPieces(std::size_t tokens);
+
 }  // namespace thermocline::server

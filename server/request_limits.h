@@ -29,6 +29,7 @@ inline constexpr std::size_t kDryBreakersMax = 16;
 inline constexpr std::size_t kDryBreakerBytesMax = 64;
 inline constexpr std::size_t kLogitBiasMax = 1024;
 inline constexpr std::size_t kMessagesMax = 4096;
+inline constexpr std::size_t kPiecesMax = 65'536;  // tokens that are told with their bytes
 inline constexpr std::size_t kFfnModeBytesMax = 1024;
 inline constexpr std::size_t kSpecModeBytesMax = 64;  // of one that is no mode, in its refusal
 inline constexpr std::size_t kRequestIdBytesMax = 128;

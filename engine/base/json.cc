@@ -18,10 +18,7 @@ class Builder : public nlohmann::json_sax<Library> {
   bool null() override { return Add(Json()); }
   bool boolean(bool value) override { return Add(Json(value)); }
   bool number_integer(number_integer_t value) override { return Add(Json(value)); }
-  bool number_unsigned(number_unsigned_t value) override {
-    const bool fits = value <= static_cast<number_unsigned_t>(INT64_MAX);
-    return Add(fits ? Json(static_cast<std::int64_t>(value)) : Json(static_cast<double>(value)));
-  }
+  bool number_unsigned(number_unsigned_t value) override { return Add(Json::OfUnsigned(value)); }
   bool number_float(number_float_t value, const string_t&) override { return Add(Json(value)); }
   bool string(string_t& value) override { return Add(Json(std::move(value))); }
   bool binary(binary_t&) override { return false; }
@@ -95,6 +92,8 @@ void AppendValue(std::string& out, const Json& value, int indent, int level) {
     out += value.as_bool() ? "true" : "false";
   } else if (value.is_int()) {
     out += StrCat(value.as_int());
+  } else if (value.is_big_int()) {
+    out += StrCat(value.as_big_int());
   } else if (value.is_number()) {
     out += std::isfinite(value.as_double()) ? FormatDouble(value.as_double()) : "null";
   } else if (value.is_string()) {
@@ -120,9 +119,21 @@ void AppendValue(std::string& out, const Json& value, int indent, int level) {
 
 }  // namespace
 
+Json Json::OfUnsigned(std::uint64_t value) {
+  if (value <= static_cast<std::uint64_t>(INT64_MAX)) return Json(static_cast<std::int64_t>(value));
+  Json big;
+  big.value_ = value;
+  return big;
+}
+
+double Json::as_double() const {
+  if (is_int()) return static_cast<double>(as_int());
+  return is_big_int() ? static_cast<double>(as_big_int()) : std::get<double>(value_);
+}
+
 std::string_view Json::type_name() const {
   constexpr std::string_view kNames[] = {"null",   "boolean", "integer", "number",
-                                         "string", "array",   "object"};
+                                         "string", "array",   "object",  "integer"};
   return kNames[value_.index()];
 }
 
@@ -155,6 +166,9 @@ std::string Json::Dump(int indent) const {
 }
 
 Result<Json> ParseJson(std::string_view text, int depth_max) {
+  // The library takes it for the end of the text and reads no further.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    return InvalidArgument("invalid JSON at byte ", nul + 1, ": a NUL byte");
   Builder builder(depth_max);
   if (!Library::sax_parse(text.begin(), text.end(), &builder)) {
     return InvalidArgument(builder.error().empty() ? "invalid JSON" : builder.error());

@@ -33,11 +33,17 @@ class Json {
   template <typename T>
   requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Json(T value)
       : value_(static_cast<std::int64_t>(value)) {}  // NOLINT
+  // A whole number beyond INT64_MAX stays exact; any other is as std::int64_t has it.
+  static Json OfUnsigned(std::uint64_t value);
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
   bool is_int() const { return std::holds_alternative<std::int64_t>(value_); }
-  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  // A whole number in (INT64_MAX, UINT64_MAX].
+  bool is_big_int() const { return std::holds_alternative<std::uint64_t>(value_); }
+  bool is_number() const {
+    return is_int() || is_big_int() || std::holds_alternative<double>(value_);
+  }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
@@ -47,9 +53,8 @@ class Json {
   // Requires: the type asked for.
   bool as_bool() const { return std::get<bool>(value_); }
   std::int64_t as_int() const { return std::get<std::int64_t>(value_); }
-  double as_double() const {
-    return is_int() ? static_cast<double>(as_int()) : std::get<double>(value_);
-  }
+  std::uint64_t as_big_int() const { return std::get<std::uint64_t>(value_); }
+  double as_double() const;  // of any number
   const std::string& as_string() const { return std::get<std::string>(value_); }
   const Array& as_array() const { return std::get<Array>(value_); }
   const Object& as_object() const { return std::get<Object>(value_); }
@@ -69,11 +74,13 @@ class Json {
   std::string Dump(int indent = -1) const;
 
  private:
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object,
+               std::uint64_t>
+      value_;
 };
 
-// InvalidArgument with the byte position on syntax errors, ill-formed UTF-8 or more than
-// `depth_max` levels.
+// InvalidArgument with the byte position on syntax errors, ill-formed UTF-8, a NUL byte or more
+// than `depth_max` levels.
 Result<Json> ParseJson(std::string_view text, int depth_max = 64);
 
 // `text` between quotes with JSON's escapes; what is above ASCII stays UTF-8.

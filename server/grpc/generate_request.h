@@ -20,9 +20,10 @@ struct GenerateParams {
   std::optional<Json> conversation;  // {"messages": [...]} for the chat template
   Request request;
   int choices = 1;
-  double timeout_s = 0;          // 0 = the server's
-  bool return_tokens = false;    // ids in Delta
-  std::size_t prompt_bytes = 0;  // about, before it is made into tokens
+  double timeout_s = 0;           // 0 = the server's
+  bool return_tokens = false;     // ids in Delta
+  std::size_t prompt_bytes = 0;   // about, before it is made into tokens
+  std::size_t prompt_tokens = 0;  // of a text or conversation once they are known, or are at least
 };
 
 struct GenerateDefaults {

@@ -52,9 +52,12 @@ std::string FieldOf(const Status& status, const v1::GenerateRequest& message) {
 }
 
 // The prompt's tokens. Errors as server::EncodeChat and its like.
-Result<std::vector<int>> TokensOf(const server::Service& service, const GenerateParams& params) {
-  if (params.text.has_value()) return server::EncodeText(service, *params.text);
-  if (params.conversation.has_value()) return server::EncodeChat(service, *params.conversation);
+Result<std::vector<int>> TokensOf(const server::Service& service, GenerateParams& params) {
+  std::size_t* const count = &params.prompt_tokens;
+  if (params.text.has_value()) return server::EncodeText(service, *params.text, {}, count);
+  if (params.conversation.has_value()) {
+    return server::EncodeChat(service, *params.conversation, server::PromptLimit::kContext, count);
+  }
   RETURN_IF_ERROR(server::CheckTokens(service, params.request.prompt));
   return params.request.prompt;
 }
@@ -76,6 +79,16 @@ Status EncodeOrFail(server::Service& service, const std::string& id, GeneratePar
     base::LogError("id=", id, ": ", error.what());
     return base::Internal("");
   }
+}
+
+// `status` of a prompt with `tokens`, at least.
+Refusal RefusalOf(const server::Service& service, const Status& status, const std::string& field,
+                  std::size_t tokens) {
+  Refusal refusal = FromStatus(service, status, field);
+  if (status.code() != StatusCode::kOutOfRange) return refusal;
+  refusal.metadata.emplace_back("n_prompt_tokens", StrCat(tokens));
+  refusal.metadata.emplace_back("n_ctx", StrCat(service.engine()->Stats().context_length));
+  return refusal;
 }
 
 }  // namespace
@@ -177,8 +190,9 @@ void GenerateStream::OnEncoded(GenerateParams params, const Status& encoded) {
   if (finished_) return;
   auto refusal = NotReady(service_);
   if (!refusal.has_value()) {
-    refusal = encoded.ok() ? Submit(std::move(params))
-                           : FromStatus(service_, encoded, InputField(message_));
+    refusal = encoded.ok()
+                  ? Submit(std::move(params))
+                  : RefusalOf(service_, encoded, InputField(message_), params.prompt_tokens);
   }
   if (refusal.has_value()) Refuse(*refusal);
 }
@@ -203,8 +217,10 @@ std::optional<Refusal> GenerateStream::Submit(GenerateParams params) {
                                                .choices = params.choices,
                                                .arrived = call_.arrived()},
                                               &*place, std::move(on_ready));
-  if (!generation.ok())
-    return FromStatus(service_, generation.status(), FieldOf(generation.status(), message_));
+  if (!generation.ok()) {
+    return RefusalOf(service_, generation.status(), FieldOf(generation.status(), message_),
+                     static_cast<std::size_t>(started.prompt_tokens()));
+  }
   generation_ = *std::move(generation);
   *AddEvent().mutable_started() = std::move(started);
   WatchWrites();

@@ -1,5 +1,6 @@
 #include "server/grpc/grpc_server.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -35,9 +36,16 @@ void Log(gpr_log_func_args* args) {
   if (args->severity == GPR_LOG_SEVERITY_ERROR) base::LogWarning("gRPC: ", args->message);
 }
 
-// Settings of the library that are the process's.
+// Lines of protobuf's come from what clients send: they name the field that is wrong, not its
+// value.
+void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
+  base::Log(base::LogLevel::kDebug, StrCat("protobuf: ", message));
+}
+
+// Settings of the libraries that are the process's.
 void SetUpLibrary() {
   gpr_set_log_function(Log);
+  google::protobuf::SetLogHandler(LogProtobuf);
   ::grpc::EnableDefaultHealthCheckService(true);
   ::grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
@@ -59,6 +67,9 @@ void SetLimits(const server::ServerConfig& config, ::grpc::ServerBuilder& builde
       {GRPC_ARG_ALLOW_REUSEPORT, 0},  // two daemons on one port would share the calls
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, config.grpc_streams_max},
       {GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax},
+      // A small message could unpack to gigabytes, before its key and its size are looked at.
+      {GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE},
+      {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},
       {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kStreamBufferBytes},
       {GRPC_ARG_MAX_CONNECTION_IDLE_MS, config.idle_timeout_s * 1000},
       {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs},

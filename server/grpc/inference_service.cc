@@ -98,6 +98,8 @@ Answer AnswerTokenize(const server::Service& service, const v1::TokenizeRequest&
               .parse_special = !request.has_parse_special() || request.parse_special()});
   if (const auto* refusal = std::get_if<Refusal>(&encoded)) return *refusal;
   const auto& tokens = std::get<std::vector<int>>(encoded);
+  const Status few = request.with_pieces() ? server::CheckPieces(tokens.size()) : OkStatus();
+  if (!few.ok()) return FromStatus(service, few, "with_pieces");
   response.mutable_token_ids()->Add(tokens.begin(), tokens.end());
   if (!request.with_pieces()) return std::nullopt;
   for (const int token : tokens)

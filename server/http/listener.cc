@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -24,12 +25,25 @@ using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kAcceptRetry{200};
 
+// A place for a socket file: in a folder that is there, and nothing else has it.
+Status CheckSocketPlace(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder.empty() ? "." : folder, ignored)) {
+    return base::Unavailable("cannot listen on '", path, "': there is no folder '", folder.string(),
+                             "'");
+  }
+  struct stat file;
+  if (::lstat(path.c_str(), &file) == 0 && !S_ISSOCK(file.st_mode))
+    return base::Unavailable("cannot listen on '", path, "': a file that is no socket is there");
+  return OkStatus();
+}
+
 // Gives way to a socket file that nobody listens on, left by a process that was killed.
 Status RemoveStale(asio::io_context& io, const std::string& path) {
+  RETURN_IF_ERROR(CheckSocketPlace(path));
   struct stat file;
   if (::lstat(path.c_str(), &file) != 0) return OkStatus();
-  if (!S_ISSOCK(file.st_mode))
-    return base::Unavailable("cannot listen on '", path, "': a file that is no socket is there");
   asio::local::stream_protocol::socket probe(io);
   error_code error;
   probe.connect(asio::local::stream_protocol::endpoint(path), error);
@@ -51,6 +65,16 @@ std::string Url(const AnyEndpoint& endpoint, bool tls) {
 Status CheckTls(const server::ServerConfig& config) {
   if (config.tls_certificate.empty()) return OkStatus();
   return MakeTlsContext(config.tls_certificate, config.tls_key).status();
+}
+
+Status CheckSockets(const server::ServerConfig& config) {
+  const std::pair<const char*, const std::string&> sockets[] = {
+      {"server.unix_socket", config.unix_socket}, {"server.admin_socket", config.admin_socket}};
+  for (const auto& [key, path] : sockets) {
+    const Status place = path.empty() ? OkStatus() : CheckSocketPlace(path);
+    if (!place.ok()) return place.Annotate(key);
+  }
+  return OkStatus();
 }
 
 ConnectionCount::Entry ConnectionCount::Enter(const std::string& address, int max,
@@ -294,7 +318,10 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
   const auto entry = door.admin ? place->Enter(std::numeric_limits<int>::max(), 0)
                                 : place->Enter(live->config.connections_max,
                                                live->config.connections_per_address_max);
-  if (entry != ConnectionCount::Entry::kIn) return TurnAway(socket, door.tls, entry);
+  if (entry != ConnectionCount::Entry::kIn) {
+    service_.metrics().RequestRejected("connections");
+    return TurnAway(socket, door.tls, entry);
+  }
   std::shared_ptr<TlsContext> tls;
   if (door.tls) {
     const std::lock_guard lock(tls_mutex_);

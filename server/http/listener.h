@@ -23,6 +23,10 @@ namespace thermocline::http {
 // Whether the certificate and its key can be used, if there are any. Errors as MakeTlsContext.
 Status CheckTls(const server::ServerConfig& config);
 
+// Unavailable, with the key: server.unix_socket or .admin_socket is in no folder, or a file that is
+// no socket is there. Whether somebody listens there already is for the start to say.
+Status CheckSockets(const server::ServerConfig& config);
+
 // Thread-safe: connections in all and by address.
 class ConnectionCount {
  public:

@@ -59,6 +59,8 @@ std::variant<Json, ApiError> TokenizeFields(Service& service, Fields& fields) {
   if (!content.has_value()) return Invalid("content", "'content' must be a string");
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   const std::vector<int> tokens = tokenizer.Encode(*content, options);
+  const Status few = pieces ? server::CheckPieces(tokens.size()) : OkStatus();
+  if (!few.ok()) return openai::FromStatus(few, "with_pieces");
   Json::Array list;
   for (const int token : tokens) {
     list.emplace_back(

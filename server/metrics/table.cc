@@ -30,7 +30,8 @@ constexpr MetricInfo kTable[] = {
      "Generations that ended by themselves: stop or length"},
     {"requests_rejected_total", kCounter, "reason", "requests", "Requests", W::kUsed,
      "Requests refused before they were queued: queue_full, prefill_budget (prompt tokens that "
-     "wait), too_long, bad_request, auth, deadline, loading, draining"},
+     "wait), too_long, bad_request, auth, deadline, loading, draining; connections: HTTP "
+     "connections above a limit, whose requests were not read"},
     {"requests_cancelled_total", kCounter, "phase, cause", "generations", "Requests", W::kUsed,
      "Generations that were cancelled, by how far they were and why: disconnect, deadline (of the "
      "request or the server's), api (by its id), shutdown, slow_reader, other_choice (another one "

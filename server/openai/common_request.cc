@@ -66,7 +66,7 @@ SamplingParams ReadSampling(Fields& fields, const SamplingParams& defaults) {
     s.*f.target = static_cast<int>(fields.Int(
         f.name, defaults.*f.target, static_cast<int>(f.range.min), static_cast<int>(f.range.max)));
   if (fields.Find("seed") != nullptr) {
-    s.seed = static_cast<std::uint64_t>(fields.Int("seed", 0, INT64_MIN, INT64_MAX));
+    s.seed = fields.Bits64("seed", 0);
   } else {
     std::random_device device;
     s.seed = (static_cast<std::uint64_t>(device()) << 32) | device();

@@ -37,8 +37,7 @@ std::int64_t Fields::Int(std::string_view name, std::int64_t absent, std::int64_
   if (value == nullptr) return absent;
   const auto number = WholeNumber(*value);
   if (!number.has_value()) {
-    Fail(name, StrCat("'", name, "' must be a whole number, not ",
-                      value->is_number() ? value->Dump() : StrCat("a ", value->type_name())));
+    NotWhole(name, *value, StrCat("[", min, ", ", max, "]"));
     return absent;
   }
   if (*number < min || *number > max) {
@@ -46,6 +45,21 @@ std::int64_t Fields::Int(std::string_view name, std::int64_t absent, std::int64_
     return absent;
   }
   return *number;
+}
+
+std::uint64_t Fields::Bits64(std::string_view name, std::uint64_t absent) {
+  const Json* value =
+      FindNumber(name, static_cast<double>(INT64_MIN), static_cast<double>(UINT64_MAX));
+  if (value == nullptr) return absent;
+  if (value->is_big_int()) return value->as_big_int();
+  const auto number = WholeNumber(*value);
+  if (!number.has_value()) NotWhole(name, *value, StrCat("[", INT64_MIN, ", ", UINT64_MAX, "]"));
+  return static_cast<std::uint64_t>(number.value_or(static_cast<std::int64_t>(absent)));
+}
+
+void Fields::NotWhole(std::string_view name, const Json& value, const std::string& range) {
+  Fail(name, StrCat("'", name, "' must be a whole number in ", range, ", not ",
+                    value.is_number() ? value.Dump() : StrCat("a ", value.type_name())));
 }
 
 double Fields::Double(std::string_view name, double absent, double min, double max) {

@@ -31,6 +31,8 @@ class Fields {
   }
   // 1 and 1.0 are both whole numbers.
   std::int64_t Int(std::string_view name, std::int64_t absent, std::int64_t min, std::int64_t max);
+  // A whole number in [-2^63, 2^64 - 1] as 64 bits: a negative one modulo 2^64.
+  std::uint64_t Bits64(std::string_view name, std::uint64_t absent);
   double Double(std::string_view name, double absent, double min, double max);
   bool Bool(std::string_view name, bool absent);
   std::string String(std::string_view name, std::string absent);
@@ -45,6 +47,7 @@ class Fields {
 
  private:
   const Json* FindNumber(std::string_view name, double min, double max) const;
+  void NotWhole(std::string_view name, const Json& value, const std::string& range);
 
   const Json& body_;
   FieldLog* const log_;

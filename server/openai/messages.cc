@@ -36,10 +36,14 @@ bool ReadContent(const Json* content, const std::string& where, Fields& fields, 
   return true;
 }
 
+bool IsListOfObjects(const Json& value) {
+  return value.is_array() && std::all_of(value.as_array().begin(), value.as_array().end(),
+                                         [](const Json& item) { return item.is_object(); });
+}
+
 // Clients send tool arguments as a JSON text; templates read them as a value.
 Json ReadToolCalls(const Json& calls) {
   Json out = calls;
-  if (!out.is_array()) return out;
   for (Json& call : out.array()) {
     const Json* function = call.Find("function");
     const Json* arguments = function == nullptr ? nullptr : function->Find("arguments");
@@ -89,9 +93,22 @@ Json ReadMessages(Fields& fields) {
     Json entry{
         Json::Object{{"role", role->as_string() == "developer" ? "system" : role->as_string()},
                      {"content", content.is_null() ? Json("") : content}}};
-    if (calls != nullptr) entry.Set("tool_calls", ReadToolCalls(*calls));
+    if (calls != nullptr) {
+      if (!IsListOfObjects(*calls)) {
+        fields.Fail("messages", StrCat(where, ".tool_calls must be a list of objects"));
+        return {};
+      }
+      entry.Set("tool_calls", ReadToolCalls(*calls));
+    }
     for (const char* name : {"name", "tool_call_id"}) {
-      if (const Json* value = message.Find(name)) entry.Set(name, *value);
+      const Json* value = message.Find(name);
+      if (value == nullptr) continue;
+      if (!value->is_string()) {
+        fields.Fail("messages",
+                    StrCat(where, ".", name, " must be a string, not a ", value->type_name()));
+        return {};
+      }
+      entry.Set(name, *value);
     }
     out.push_back(std::move(entry));
   }

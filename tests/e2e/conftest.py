@@ -56,7 +56,7 @@ class Daemon:
             self.log.append(line)
             if match := re.search(r"listening on https?://[^ ]+:(\d+)/", line):
                 self.port = int(match[1])
-            if match := re.search(r"listening for gRPC on .*:(\d+)$", line):
+            if match := re.search(r'listening for gRPC on [^"]*:(\d+)("})?$', line):
                 self.grpc_port = int(match[1])
             if re.search(r'[ "]ready: ', line):
                 self.ready.set()

@@ -244,6 +244,26 @@ def test_what_is_refused_is_counted_by_its_reason(daemon, stub):
         assert (rejected(reason), metric(daemon, "requests_rejected_total")) == (before[0] + 1, before[1] + 1), reason
 
 
+def test_a_prompt_beyond_the_context_is_told_in_numbers(stub):
+    owls = "owl " * 600
+    tokens = stub.CountTokens(pb.CountTokensRequest(text=owls)).prompt_tokens
+    requests = {"text": pb.GenerateRequest(text=owls), "chat": chat(owls), "token_ids": pb.GenerateRequest(token_ids=pb.TokenIds(ids=[5] * 600))}
+    for field, request in requests.items():
+        error = refusal(stub.Generate, request)
+        assert error.reason == "CONTEXT_LENGTH_EXCEEDED" and error.metadata.pop("n_ctx") == "512", field
+        told = int(error.metadata.pop("n_prompt_tokens"))
+        assert told == {"text": tokens, "token_ids": 600}.get(field, max(told, tokens)) and error.metadata == {"field": field}
+    # What cannot fit is not counted: so many there are at least.
+    endless = refusal(stub.Generate, pb.GenerateRequest(text="owl " * 500_000))
+    assert "at least " + endless.metadata["n_prompt_tokens"] in endless.message
+
+
+def test_pieces_are_bounded(stub):
+    error = refusal(stub.Tokenize, pb.TokenizeRequest(text="a1" * 40_000, with_pieces=True))
+    assert error.code == grpc.StatusCode.INVALID_ARGUMENT and error.metadata == {"field": "with_pieces"} and "65536" in error.message
+    assert len(stub.Tokenize(pb.TokenizeRequest(text="a1" * 40_000)).token_ids) > 65_536
+
+
 def test_a_message_that_is_too_large(stub):
     error = refusal(stub.Tokenize, pb.TokenizeRequest(text="x" * (5 << 20)))
     assert error.code == grpc.StatusCode.RESOURCE_EXHAUSTED and error.retry_s is None

@@ -1,6 +1,7 @@
 """The gRPC interface around its methods: health, reflection, TLS, keys, Unix socket, slow readers, addresses."""
 import errno
 import hashlib
+import json
 import os
 import socket
 import stat
@@ -187,6 +188,36 @@ def test_a_port_that_is_taken(tmp_path):
 def test_off_by_default():
     with Daemon() as d:
         assert d.grpc_port is None and "gRPC" not in d.text()
+
+
+def test_compressed_messages_are_refused_before_they_are_unpacked():
+    """A message of a few hundred KB would take the memory of what it unpacks to, before anybody looks at its key."""
+    unpacked_mb = 256
+    with Daemon(ANY_PORT) as d:
+        most_mb = lambda: next(int(line.split()[1]) >> 10 for line in open(f"/proc/{d.process.pid}/status") if line.startswith("VmHWM"))
+        before = most_mb()
+        for algorithm in ("gzip", "deflate"):
+            compression = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}[algorithm]
+            with grpc.insecure_channel(f"127.0.0.1:{d.grpc_port}", compression=compression, options=[("grpc.max_send_message_length", -1)]) as c:
+                for text in ("owl" * 100, "a" * (unpacked_mb << 20)):
+                    error = refusal(stubs.InferenceStub(c).CountTokens, pb.CountTokensRequest(text=text), timeout=30)
+                    assert error.code == grpc.StatusCode.UNIMPLEMENTED and f"Compression algorithm '{algorithm}' is disabled" in error.message, error.message
+        assert most_mb() - before < unpacked_mb // 4
+        with channel(d) as c:
+            assert count(stubs.InferenceStub(c)) > 0
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_what_protobuf_says_is_in_the_log(level):
+    with Daemon(ANY_PORT, "log.format=json", f"log.level={level}") as d, channel(d) as c:
+        raw = c.unary_unary(f"/{SERVICE}/CountTokens", request_serializer=lambda b: b, response_deserializer=lambda b: b)
+        refusal(raw, b"\x0a\x08secret\xff\xfe")
+        assert count(stubs.InferenceStub(c)) > 0
+        d.terminate()
+        assert d.wait() == 0
+        lines = [json.loads(line) for line in d.log]  # each is one
+        said = [line for line in lines if "CountTokensRequest.text" in line["message"]]
+        assert [line["level"] for line in said] == ["debug"] * (level == "debug") and "secret" not in d.text()
 
 
 def test_a_client_that_never_reads_is_cut_off(smollm):

@@ -304,6 +304,41 @@ def test_models(daemon, client):
     assert httpx.get(daemon.url + "/v1/models/").status_code == 404
 
 
+def test_pieces_are_bounded(daemon):
+    """Each takes a hundred times its byte of the body, in memory."""
+    most = "a1" * 40_000
+    for prefix in ("", "/v1"):
+        refused = post(daemon, prefix + "/tokenize", {"content": most, "with_pieces": True})
+        error = refused.json()["error"]
+        assert refused.status_code == 400 and error["param"] == "with_pieces" and "at most 65536 tokens" in error["message"]
+    tokens = post(daemon, "/tokenize", {"content": most}).json()["tokens"]
+    assert len(tokens) > 65_536
+    # One more and one less than so many.
+    per_a1 = (len(tokens) - len(post(daemon, "/tokenize", {"content": "a1" * 20_000}).json()["tokens"])) // 20_000
+    within = post(daemon, "/tokenize", {"content": "a1" * (65_536 // per_a1 - 1), "with_pieces": True})
+    assert within.status_code == 200 and 65_000 < within.json()["count"] <= 65_536
+
+
+def test_what_follows_a_nul_byte_is_not_ignored(daemon):
+    for path, body in (("/v1/completions", {"prompt": "a", "max_tokens": 1}), ("/v1/chat/completions", {"messages": STORY, "max_tokens": 1}), ("/tokenize", {"content": "a"})):
+        good = json.dumps(body).encode()
+        assert post(daemon, path, good).status_code == 200
+        for tail in (b"\0", b"\0garbage", b' \0{"n": 9}'):
+            refused = post(daemon, path, good + tail)
+            assert refused.status_code == 400 and "NUL" in refused.json()["error"]["message"], path
+
+
+def test_seeds_of_64_bits(daemon):
+    ask = lambda seed: complete(daemon, seed=seed, temperature=1, max_tokens=20).json()["choices"][0]["text"]
+    assert ask(2**64 - 1) == ask(-1) and ask(2**63) == ask(-2**63)
+    assert len({ask(2**64 - 1 - i) for i in range(4)}) > 1  # none is rounded
+    for seed in (2**64, -2**63 - 1, 0.5):
+        message = complete(daemon, seed=seed).json()["error"]["message"]
+        assert "a whole number in [-9223372036854775808, 18446744073709551615]" in message
+    assert "'top_k' must be a whole number in [0, 1000000], not 9223372036854775808" in complete(daemon, top_k=2**63).json()["error"]["message"]
+    assert "'max_tokens' must be a whole number in [0, 2147483647], not 1e+30" in complete(daemon, max_tokens=10**30).json()["error"]["message"]
+
+
 def test_tokens_and_text(daemon):
     content = "Once upon a time, caf\u00e9 <|end|>"
     for prefix in ("", "/v1"):

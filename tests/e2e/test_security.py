@@ -116,6 +116,12 @@ def test_metrics_can_be_open(key_file):
         assert httpx.get(d.url + "/v1/status").status_code == 401
 
 
+@pytest.mark.parametrize("name", ["", "a:b", "a b"])
+def test_no_key_is_hashed_for_a_name_that_is_none(name):
+    out = subprocess.run([str(BIN / "thermoclined"), "--hash-key", name], input=KEYS["alice"].encode() + b"\n", capture_output=True, timeout=20)
+    assert out.returncode == 2 and not out.stdout and b"name" in out.stderr
+
+
 @pytest.mark.parametrize("text", ["", "# none\n", "alice:plain-text-secret-key\n", "alice:" + "g" * 64 + "\n"])
 def test_bad_key_files_end_the_start(tmp_path, text):
     path = tmp_path / "keys"
@@ -262,6 +268,9 @@ def test_connections_of_one_address_are_bounded():
         held += [connect("127.0.0.3") for _ in range(2)]
         wait_until(lambda: status(exchange(d, live, ("127.0.0.4", 0))) == 503)
         assert d.admin.get("/health/live").status_code == 200  # the operator always comes in
+        rejected = lambda: [float(line.split()[1]) for line in d.admin.get("/metrics").text.splitlines() if 'requests_rejected_total{reason="connections"}' in line]
+        before, = rejected()
+        assert before >= 2 and status(exchange(d, live, ("127.0.0.4", 0))) == 503 and rejected() == [before + 1]
         for s in held:
             s.close()
         wait_until(lambda: b" 200 " in exchange(d, live, ("127.0.0.2", 0)))

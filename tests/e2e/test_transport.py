@@ -226,6 +226,19 @@ def test_socket_files_left_behind(tmp_path):
     assert subprocess.run([str(BIN / "thermoclined"), "--set", "server.host="], capture_output=True, timeout=20).returncode == 78
 
 
+@pytest.mark.parametrize("setting", ["server.unix_socket", "server.admin_socket"])
+def test_a_check_refuses_a_place_where_no_socket_can_be(tmp_path, setting):
+    start = lambda path, *more: subprocess.run([str(BIN / "thermoclined"), "--set", "server.host=", "--set", f"{setting}={path}", *more], capture_output=True, timeout=20)
+    (tmp_path / "file").write_text("precious")
+    for path, why in ((tmp_path / "none" / "socket", b"no folder"), (tmp_path / "file" / "socket", b"no folder"), (tmp_path / "file", b"no socket")):
+        started, checked = start(path), start(path, "--check")
+        assert started.returncode == 1 and why in started.stderr
+        assert checked.returncode == 78 and why in checked.stderr and setting.encode() in checked.stderr
+    assert start(tmp_path / "socket", "--check").returncode == 0 and os.listdir(tmp_path) == ["file"]
+    with Daemon("server.host=" if setting == "server.unix_socket" else "server.port=0", f"server.unix_socket={tmp_path / 'socket'}"):
+        assert start(tmp_path / "socket", "--check").returncode == 0  # of a daemon that runs
+
+
 @pytest.mark.parametrize("setting", ["server.unix_socket=", "server.admin_socket=", "grpc.address=unix:"])
 def test_a_path_too_long_for_a_socket_is_refused_by_a_check(setting):
     check = lambda length: subprocess.run([str(BIN / "thermoclined"), "--check", "--set", setting + "/" + "x" * (length - 1)], capture_output=True, timeout=20)

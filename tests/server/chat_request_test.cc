@@ -137,6 +137,8 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
       {Body(R"("top_logprobs":2)"), "top_logprobs"},
       {Body(R"("response_format":{"type":"json_object"})"), "response_format"},
       {Body(R"("seed":"x")"), "seed"},
+      {Body(R"("seed":18446744073709551616)"), "seed"},
+      {Body(R"("seed":-9223372036854775809)"), "seed"},
       {Body(R"("model":5)"), "model"},
       {Body(R"("x_thermocline":"sign")"), "x_thermocline"},
       {Body(R"("x_thermocline":{"timeout_s":-1})"), "x_thermocline.timeout_s"},

@@ -34,6 +34,35 @@ TEST(Json, ErrorsNameTheByte) {
   }
 }
 
+TEST(Json, WhatFollowsANulByteIsNotIgnored) {
+  const std::string object = R"({"a":1})";
+  for (const std::string& tail : {std::string(1, '\0'), std::string("\0garbage", 8)}) {
+    const auto json = ParseJson(object + tail);
+    ASSERT_FALSE(json.ok());
+    EXPECT_EQ(json.status().message(), "invalid JSON at byte 8: a NUL byte");
+  }
+  EXPECT_FALSE(ParseJson(std::string(1, '\0') + object).ok());
+  EXPECT_TRUE(ParseJson(R"({"a":"\u0000"})").ok());
+}
+
+TEST(Json, WholeNumbersOf64BitsStayExact) {
+  const std::string text =
+      "[-9223372036854775808,9223372036854775807,9223372036854775808,18446744073709551615]";
+  const auto json = ParseJson(text);
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ(json->Dump(), text);
+  const Json& least = json->as_array()[2];
+  EXPECT_FALSE(least.is_int());
+  EXPECT_TRUE(least.is_number());
+  EXPECT_EQ(least.as_double(), 9223372036854775808.0);
+  EXPECT_EQ(least.type_name(), "integer");
+  EXPECT_EQ(json->as_array()[3].as_big_int(), UINT64_MAX);
+  const auto beyond = ParseJson("18446744073709551616");
+  ASSERT_TRUE(beyond.ok());
+  EXPECT_FALSE(beyond->is_big_int());
+  EXPECT_EQ(beyond->as_double(), 18446744073709551616.0);
+}
+
 TEST(Json, DepthIsBounded) {
   const std::string deep(100000, '[');
   EXPECT_FALSE(ParseJson(deep).ok());
