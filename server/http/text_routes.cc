@@ -74,16 +74,9 @@ std::variant<Json, ApiError> TokenizeFields(Service& service, Fields& fields) {
 std::variant<Json, ApiError> DetokenizeFields(Service& service, Fields& fields) {
   const auto tokens = fields.Ints("tokens", kIdsMax);
   if (!tokens.has_value()) return Invalid("tokens", "'tokens' must be a list of token ids");
-  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
-  const Status known = server::CheckTokens(service, *tokens);
-  if (!known.ok()) return openai::FromStatus(known, "tokens");
-  std::size_t bytes = 0;
-  for (const int token : *tokens) bytes += tokenizer.TokenBytes(token, true).size();
-  const auto bytes_max = static_cast<std::size_t>(service.live()->config.body_bytes_max);
-  if (bytes > bytes_max)
-    return Invalid("tokens", StrCat("the text of 'tokens' has ", bytes, " bytes; at most ",
-                                    bytes_max, " are given (server.body_bytes_max)"));
-  return Json(Json::Object{{"content", tokenizer.Decode(*tokens, true)}});
+  auto text = server::DecodeTokens(service, *tokens, true);
+  if (!text.ok()) return openai::FromStatus(text.status(), "tokens");
+  return Json(Json::Object{{"content", *std::move(text)}});
 }
 
 std::variant<Json, ApiError> ApplyTemplateFields(Service& service, Fields& fields) {
