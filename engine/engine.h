@@ -7,14 +7,14 @@
 #include <optional>
 #include <string>
 
-#include "engine/ffn_mode.h"
-#include "engine/ffn_stats.h"
-#include "engine/flash_stats.h"
-#include "engine/hot_tier.h"
-#include "engine/request.h"
-#include "engine/speculation.h"
-#include "engine/step_stats.h"
-#include "engine/token_channel.h"
+#include "engine/api/ffn_mode.h"
+#include "engine/api/ffn_stats.h"
+#include "engine/api/flash_stats.h"
+#include "engine/api/hot_tier.h"
+#include "engine/api/request.h"
+#include "engine/api/speculation.h"
+#include "engine/api/step_stats.h"
+#include "engine/api/token_channel.h"
 
 namespace thermocline {
 
@@ -46,7 +46,7 @@ struct EngineConfig {
   bool quantize_head = false;            // a float output head as q8_0
   FfnOptions ffn = {};                   // which neurons are computed
   std::int64_t memory_budget_bytes = 0;  // of the whole process; 0 = what the system allows
-  double ffn_memory_share = 0;           // as exec::MemoryOptions::ffn_share
+  double ffn_memory_share = 0;           // as load::MemoryOptions::ffn_share
   std::string bundle = {};               // path; "" = MODEL.tcb
   bool read_ahead = true;                // from flash
   HotOptions hot = {};                   // what computes the most used neurons
@@ -57,7 +57,7 @@ struct EngineConfig {
   // Called once, from the decode thread, when no later request can work: a GPU that failed and
   // could not be set up again. Requests after it end with Unavailable. Empty: nobody.
   std::function<void()> on_fatal = {};
-  const kernels::DeviceOps* device_ops = nullptr;  // as exec::LoadOptions: for tests
+  const kernels::DeviceOps* device_ops = nullptr;  // as load::LoadOptions: for tests
 };
 
 struct EngineStats {
@@ -137,7 +137,7 @@ class Engine {
     int requests_ = 0;
     std::int64_t tokens_ = 0;  // of each request
   };
-  // Loads the model and starts the decode thread. Errors as exec::LoadModel; FailedPrecondition
+  // Loads the model and starts the decode thread. Errors as load::LoadModel; FailedPrecondition
   // without a tokenizer.
   static Result<std::unique_ptr<Engine>> Load(const EngineConfig& config);
   // Cancels what runs or waits, then stops.

@@ -65,14 +65,14 @@ class Engine::Impl {
   EngineStats::Flash FlashStats() const;
   SpecStats Speculation() const;
 
-  const std::unique_ptr<exec::LoadedModel> model_;
-  const std::unique_ptr<exec::KvPool> pool_;  // decode thread
-  exec::KvCache cache_;                       // decode thread
+  const std::unique_ptr<load::LoadedModel> model_;
+  const std::unique_ptr<nn::KvPool> pool_;  // decode thread
+  nn::KvCache cache_;                       // decode thread
   const int prefix_blocks_;
-  exec::PrefixCache prefixes_;                            // decode thread, but for its counters
-  exec::Sampler sampler_;                                 // decode thread
+  nn::PrefixCache prefixes_;                              // decode thread, but for its counters
+  sampling::Sampler sampler_;                             // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
-  exec::FfnGovernor governor_;                            // decode thread, but for its figures
+  adapt::FfnGovernor governor_;                           // decode thread, but for its figures
   std::unique_ptr<spec::Speculation> speculation_;        // decode thread
   mutable std::mutex spec_mutex_;
   SpecStats spec_stats_;                             // guarded by spec_mutex_

@@ -16,7 +16,7 @@ Status ValidateConfig(const EngineConfig& config) {
   return OkStatus();
 }
 
-exec::MemoryOptions MemoryOptionsOf(const EngineConfig& config, kernels::KvType kv_type) {
+load::MemoryOptions MemoryOptionsOf(const EngineConfig& config, kernels::KvType kv_type) {
   const auto kv_bytes = [&config, kv_type](const model::ModelConfig& model) {
     return KvBytes(config, model, kv_type);
   };
@@ -30,8 +30,8 @@ exec::MemoryOptions MemoryOptionsOf(const EngineConfig& config, kernels::KvType 
           .read_ahead = config.read_ahead};
 }
 
-exec::LoadOptions LoadOptionsOf(const EngineConfig& config, kernels::KvType kv_type) {
-  exec::LoadOptions load;
+load::LoadOptions LoadOptionsOf(const EngineConfig& config, kernels::KvType kv_type) {
+  load::LoadOptions load;
   load.model = config.model;
   load.threads = config.threads;
   load.cpu_isa = config.cpu_isa;
@@ -49,8 +49,8 @@ exec::LoadOptions LoadOptionsOf(const EngineConfig& config, kernels::KvType kv_t
 }
 
 // Takes what `draft` takes from the budget of `target`.
-void LeaveRoom(const exec::LoadedModel& draft, const SpecOptions& options,
-               exec::MemoryOptions& target) {
+void LeaveRoom(const load::LoadedModel& draft, const SpecOptions& options,
+               load::MemoryOptions& target) {
   const auto acceptance = options.acceptance == "rejection" ? spec::Acceptance::kRejection
                                                             : spec::Acceptance::kSameText;
   const std::size_t taken =
@@ -59,13 +59,13 @@ void LeaveRoom(const exec::LoadedModel& draft, const SpecOptions& options,
       std::max<std::int64_t>(1, target.budget_bytes - static_cast<std::int64_t>(taken));
 }
 
-Result<std::unique_ptr<exec::LoadedModel>> LoadTarget(const EngineConfig& config,
-                                                      const exec::LoadOptions& load) {
-  auto loaded = exec::LoadModel(load);
+Result<std::unique_ptr<load::LoadedModel>> LoadTarget(const EngineConfig& config,
+                                                      const load::LoadOptions& load) {
+  auto loaded = load::LoadModel(load);
   if (!loaded.ok() && config.spec.source == "self" && config.spec.mode != "off")
     return loaded.status().Annotate("with spec.source self, which needs a predictor");
   if (!loaded.ok()) return loaded.status();
-  std::unique_ptr<exec::LoadedModel> model = *std::move(loaded);
+  std::unique_ptr<load::LoadedModel> model = *std::move(loaded);
   if (model->tokenizer == nullptr)
     return base::FailedPrecondition(model->path, ": the model file holds no tokenizer");
   if (!config.record_trace.empty() && (model->split != nullptr || model->device != nullptr)) {
@@ -80,9 +80,9 @@ Result<std::unique_ptr<exec::LoadedModel>> LoadTarget(const EngineConfig& config
 
 Result<EngineParts> LoadParts(const EngineConfig& config) {
   RETURN_IF_ERROR(ValidateConfig(config));
-  ASSIGN_OR_RETURN(const kernels::KvType kv_type, exec::ParseKvType(config.kv_type));
+  ASSIGN_OR_RETURN(const kernels::KvType kv_type, load::ParseKvType(config.kv_type));
   RETURN_IF_ERROR(spec::Validate(config.spec));
-  exec::LoadOptions load = LoadOptionsOf(config, kv_type);
+  load::LoadOptions load = LoadOptionsOf(config, kv_type);
   EngineParts parts;
   // The draft first: what it takes, the target may not.
   ASSIGN_OR_RETURN(parts.draft, spec::LoadDraft(config.spec, load));

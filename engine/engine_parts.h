@@ -4,15 +4,15 @@
 #include <memory>
 
 #include "engine/engine.h"
-#include "engine/exec/loaded_model.h"
 #include "engine/kv_memory.h"
+#include "engine/load/loaded_model.h"
 #include "engine/spec/set_up.h"
 #include "engine/store/trace.h"
 
 namespace thermocline {
 
 struct EngineParts {
-  std::unique_ptr<exec::LoadedModel> model;
+  std::unique_ptr<load::LoadedModel> model;
   spec::LoadedDraft draft;
   KvMemory kv;
   std::unique_ptr<store::TraceWriter> trace;  // null: none is recorded

@@ -27,7 +27,7 @@ EngineStats Engine::Impl::Stats() const {
           .bytes_per_token = model_->weights->bytes_per_token(),
           .kv_bytes = pool_->bytes(),
           .kv_bytes_per_token = pool_->block_bytes() / kernels::kKvBlock,
-          .kv_type = exec::KvTypeName(pool_->type()),
+          .kv_type = load::KvTypeName(pool_->type()),
           .load_s = model_->load_s,
           .prefix_cache = PrefixStats(),
           .ffn_automatic = model_->ffn_automatic,
@@ -44,7 +44,7 @@ EngineStats Engine::Impl::Stats() const {
 }
 
 EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
-  const exec::PrefixCacheCounters& c = prefixes_.counters();
+  const nn::PrefixCacheCounters& c = prefixes_.counters();
   const auto block_bytes = static_cast<std::int64_t>(pool_->block_bytes());
   return {.hits = c.hits,
           .partial = c.partial,
@@ -58,7 +58,7 @@ EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
 }
 
 EngineStats::Flash Engine::Impl::FlashStats() const {
-  if (model_->memory.tier == exec::MemoryPlan::Tier::kMemory) return {};
+  if (model_->memory.tier == load::MemoryPlan::Tier::kMemory) return {};
   const store::BlockReader& reader =
       model_->flash != nullptr ? model_->flash->reader() : model_->stream->reader();
   return {.used = true,

@@ -15,8 +15,8 @@ struct KvBlocks {
 };
 KvBlocks CountBlocks(const model::ModelConfig& config, kernels::KvType type, int context,
                      std::int64_t prefix_cache_bytes) {
-  const auto block_bytes = static_cast<std::int64_t>(exec::KvPool::BlockBytes(config, type));
-  const int context_blocks = exec::BlocksFor(context);
+  const auto block_bytes = static_cast<std::int64_t>(nn::KvPool::BlockBytes(config, type));
+  const int context_blocks = nn::BlocksFor(context);
   const std::int64_t kept =
       prefix_cache_bytes < 0 ? context_blocks : prefix_cache_bytes / block_bytes;
   return {kept, context_blocks + 1 + kept};
@@ -34,10 +34,10 @@ std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model,
                     kernels::KvType type) {
   const KvBlocks blocks =
       CountBlocks(model, type, ContextLength(config, model), config.prefix_cache_bytes);
-  return static_cast<std::size_t>(blocks.all) * exec::KvPool::BlockBytes(model, type);
+  return static_cast<std::size_t>(blocks.all) * nn::KvPool::BlockBytes(model, type);
 }
 
-Result<KvMemory> TakeKvMemory(const EngineConfig& config, const exec::LoadedModel& model) {
+Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedModel& model) {
   const int model_context = model.config.max_position_embeddings;
   const int context = ContextLength(config, model.config);
   if (context > model_context) {
@@ -50,9 +50,9 @@ Result<KvMemory> TakeKvMemory(const EngineConfig& config, const exec::LoadedMode
     return base::InvalidArgument("prefix_cache_bytes is ", config.prefix_cache_bytes, ", ",
                                  blocks.prefix, " blocks; at most ", kPrefixBlocksMax,
                                  " are supported");
-  ASSIGN_OR_RETURN(auto pool, exec::KvPool::Create({.config = model.config,
-                                                    .blocks = static_cast<int>(blocks.all),
-                                                    .type = model.kv_type}));
+  ASSIGN_OR_RETURN(auto pool, nn::KvPool::Create({.config = model.config,
+                                                  .blocks = static_cast<int>(blocks.all),
+                                                  .type = model.kv_type}));
   return KvMemory{std::move(pool), context, static_cast<int>(blocks.prefix)};
 }
 

@@ -5,13 +5,13 @@
 #include <memory>
 
 #include "engine/engine.h"
-#include "engine/exec/kv_pool.h"
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
+#include "engine/nn/kv_pool.h"
 
 namespace thermocline {
 
 struct KvMemory {
-  std::unique_ptr<exec::KvPool> pool;
+  std::unique_ptr<nn::KvPool> pool;
   int context_length;  // tokens of one sequence
   int prefix_blocks;   // blocks that finished requests may keep
 };
@@ -22,7 +22,7 @@ std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model,
 
 // Blocks for one whole context, a copy of a shared block, and what finished requests may keep.
 // InvalidArgument: a context that the model was not made for, or too large a prefix cache. Errors
-// as exec::KvPool::Create.
-Result<KvMemory> TakeKvMemory(const EngineConfig& config, const exec::LoadedModel& model);
+// as nn::KvPool::Create.
+Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedModel& model);
 
 }  // namespace thermocline

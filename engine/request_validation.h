@@ -1,8 +1,8 @@
 // Whether a request can be run as it stands: looked at before it takes a place in the queue.
 #pragma once
 
+#include "engine/api/request.h"
 #include "engine/base/status.h"
-#include "engine/request.h"
 
 namespace thermocline {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "engine/exec/offset.h"
+#include "engine/nn/offset.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::exec {
@@ -19,7 +19,7 @@ Transformer::Transformer(Params p)
            .logits_max = p.logits_max,
            .context_length = p.context_length,
            .threads = p.pool.threads()}),
-      multiplier_(p.ops, p.pool, PanelScratchBytes(p.weights)),
+      multiplier_(p.ops, p.pool, nn::PanelScratchBytes(p.weights)),
       ffn_({.config = p.config,
             .weights = p.weights,
             .predictors = p.predictors,
@@ -36,18 +36,18 @@ Transformer::Transformer(Params p)
       flash_(p.flash),
       stream_(p.stream),
       group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
-  FfnPartition* hot = device_ != nullptr ? device_->partition() : hot_.get();
+  ffn::FfnPartition* hot = device_ != nullptr ? device_->partition() : hot_.get();
   if (hot == nullptr) return;
-  hybrid_.emplace(HybridFfn::Params{.config = config_,
-                                    .weights = weights_,
-                                    .ops = ops_,
-                                    .pool = pool_,
-                                    .cold = ffn_,
-                                    .hot = *hot,
-                                    .tokens_max = ws_.tokens_max});
+  hybrid_.emplace(ffn::HybridFfn::Params{.config = config_,
+                                         .weights = weights_,
+                                         .ops = ops_,
+                                         .pool = pool_,
+                                         .cold = ffn_,
+                                         .hot = *hot,
+                                         .tokens_max = ws_.tokens_max});
 }
 
-std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache& cache,
+std::span<const float> Transformer::Forward(std::span<const int> tokens, nn::KvCache& cache,
                                             Logits wanted, Step step) {
   lossless_ = step == Step::kPrefill;
   const int count = static_cast<int>(tokens.size());
@@ -68,13 +68,13 @@ std::span<const float> Transformer::Forward(std::span<const int> tokens, KvCache
   return std::span(ws_.logits).first(values);
 }
 
-HybridCounters Transformer::hybrid_counters() const {
-  HybridCounters all = hybrid_.has_value() ? hybrid_->counters() : HybridCounters{};
+ffn::HybridCounters Transformer::hybrid_counters() const {
+  ffn::HybridCounters all = hybrid_.has_value() ? hybrid_->counters() : ffn::HybridCounters{};
   if (device_ != nullptr) all += device_->counters();
   return all;
 }
 
-Status Transformer::Blocks(int tokens, KvCache& cache, Step step, int logits) {
+Status Transformer::Blocks(int tokens, nn::KvCache& cache, Step step, int logits) {
   Status status;
   int layer = 0;
   if (device_ != nullptr) {
@@ -105,17 +105,17 @@ void Transformer::Embed(std::span<const int> tokens, int position) {
   ForTokens(static_cast<int>(tokens.size()), [&](int t) {
     const int token = tokens[static_cast<std::size_t>(t)];
     CHECK(token >= 0 && token < config_.vocab_size);
-    float* x = ws_.residual.data() + Offset(t, d);
+    float* x = ws_.residual.data() + nn::Offset(t, d);
     kernels::DequantizePackedRow(weights_.token_embedding, token, x);
     if (config_.rotary()) return;
-    float* learned = ws_.hidden.x.data() + Offset(t, d);  // free until the first norm
+    float* learned = ws_.hidden.x.data() + nn::Offset(t, d);  // free until the first norm
     kernels::DequantizePackedRow(weights_.position_embedding,
                                  position + t + config_.architecture->position_offset, learned);
     ops_.add(x, learned, d);
   });
 }
 
-Status Transformer::Block(int layer, int tokens, KvCache& cache) {
+Status Transformer::Block(int layer, int tokens, nn::KvCache& cache) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const int n = tokens * config_.hidden_size;
   const bool own_norm = w.attn_second_norm.weight != nullptr;
@@ -136,7 +136,7 @@ Status Transformer::Block(int layer, int tokens, KvCache& cache) {
 }
 
 Status Transformer::FeedForward(int layer, int tokens) {
-  const SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
+  const ffn::SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
   RETURN_IF_ERROR(hybrid_.has_value() ? hybrid_->Run(layer, input, lossless_, ws_.ffn_out.data())
                                       : ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
   if (auditor_ != nullptr && tokens == 1 && !lossless_) auditor_->Keep(layer, input, ffn_);
@@ -150,12 +150,12 @@ Status Transformer::FeedForward(int layer, int tokens) {
 void Transformer::Head(int first, int count) {
   const int d = config_.hidden_size;
   NormHidden(weights_.output_norm, first, count);
-  const std::array product = {Product{&weights_.output, ws_.logits.data()}};
+  const std::array product = {nn::Product{&weights_.output, ws_.logits.data()}};
   if (!kernels::Traits(weights_.output.weight.type).quantized)
     return Multiply(product, ws_.hidden, count);
-  ActivationBuffer& x = ws_.head;
+  nn::ActivationBuffer& x = ws_.head;
   for (int t = 0; t < count; ++t) {
-    const std::ptrdiff_t from = Offset(t, d), rest = Offset(count + t, d);
+    const std::ptrdiff_t from = nn::Offset(t, d), rest = nn::Offset(count + t, d);
     const kernels::Activations hidden = ws_.hidden.view(from, d);
     for (int i = 0; i < d; ++i) {
       x.x[static_cast<std::size_t>(from + i)] = hidden.x[i];
@@ -172,8 +172,8 @@ void Transformer::Head(int first, int count) {
 void Transformer::NormHidden(const model::NormWeights& norm, int first, int tokens) {
   const int d = config_.hidden_size;
   ForTokens(tokens, [&](int t) {
-    Normalize(norm, ws_.residual.data() + Offset(first + t, d), d,
-              ws_.hidden.x.data() + Offset(t, d));
+    Normalize(norm, ws_.residual.data() + nn::Offset(first + t, d), d,
+              ws_.hidden.x.data() + nn::Offset(t, d));
     Quantize(ws_.hidden, t);
   });
 }
@@ -188,18 +188,18 @@ void Transformer::Normalize(const model::NormWeights& norm, const float* x, int 
   }
 }
 
-void Transformer::Quantize(ActivationBuffer& buffer, int token) {
-  QuantizeToken(ops_, buffer, token);
+void Transformer::Quantize(nn::ActivationBuffer& buffer, int token) {
+  nn::QuantizeToken(ops_, buffer, token);
 }
 
-void Transformer::Multiply(std::span<const Product> products, const ActivationBuffer& input,
+void Transformer::Multiply(std::span<const nn::Product> products, const nn::ActivationBuffer& input,
                            int tokens, bool fold) {
   multiplier_.Multiply(products, input.view(), tokens, fold);
 }
 
-FfnCounters Transformer::ffn_counters(int layer) const {
-  FfnCounters all = ffn_.counters(layer);
-  const auto add = [&](const FfnCounters& more) {
+ffn::FfnCounters Transformer::ffn_counters(int layer) const {
+  ffn::FfnCounters all = ffn_.counters(layer);
+  const auto add = [&](const ffn::FfnCounters& more) {
     all.tokens = std::max(all.tokens, more.tokens);
     all.gate_rows += more.gate_rows;
     all.up_rows += more.up_rows;

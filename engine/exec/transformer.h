@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "engine/base/worker_pool.h"
-#include "engine/exec/auditor.h"
-#include "engine/exec/device_forward.h"
-#include "engine/exec/hybrid_ffn.h"
-#include "engine/exec/kv_cache.h"
-#include "engine/exec/multiplier.h"
-#include "engine/exec/sparse_ffn.h"
-#include "engine/exec/workspace.h"
+#include "engine/ffn/auditor.h"
+#include "engine/ffn/hybrid_ffn.h"
+#include "engine/ffn/sparse_ffn.h"
+#include "engine/gpu/device_forward.h"
 #include "engine/model/weights.h"
+#include "engine/nn/kv_cache.h"
+#include "engine/nn/multiplier.h"
+#include "engine/nn/workspace.h"
 #include "engine/store/layer_stream.h"
 #include "kernels/op_table.h"
 
@@ -47,8 +47,8 @@ class Transformer {
     store::LayerStream* stream = nullptr;  // brings whole layers; null: all are in memory
     // The neurons computed here, as SparseFfn, and who computes the others. Null: all are here.
     const std::vector<std::vector<int>>* members = nullptr;
-    std::unique_ptr<FfnPartition> hot = nullptr;
-    DeviceForward* device = nullptr;  // computes what is at home on a device; null: nothing is
+    std::unique_ptr<ffn::FfnPartition> hot = nullptr;
+    gpu::DeviceForward* device = nullptr;  // computes what is at home on a device; null: nothing is
   };
   explicit Transformer(Params params);
 
@@ -64,7 +64,7 @@ class Transformer {
   // held of keys and values is lost, and the next call must begin a sequence.
   //
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
-  std::span<const float> Forward(std::span<const int> tokens, KvCache& cache, Logits wanted,
+  std::span<const float> Forward(std::span<const int> tokens, nn::KvCache& cache, Logits wanted,
                                  Step step = Step::kDecode);
   // Of the last Forward: Unavailable, DataLoss or Cancelled from the flash tier, or Unavailable
   // from a device.
@@ -78,8 +78,8 @@ class Transformer {
   void SetOnWait(const std::function<bool()>& on_wait);
 
   // Modes, counters and taps of the feed-forward networks.
-  SparseFfn& ffn() { return ffn_; }
-  const SparseFfn& ffn() const { return ffn_; }
+  ffn::SparseFfn& ffn() { return ffn_; }
+  const ffn::SparseFfn& ffn() const { return ffn_; }
   // Computes one layer's network once more for the last token's input, as its mode says: for
   // timing.
   Status ProbeFfn(int layer) {
@@ -89,17 +89,17 @@ class Transformer {
     ffn_.ProbePredictor(layer, {ws_.hidden, ws_.residual.data(), 1});
   }
   // Figures of the two sides; zeros without a hot one. Decode thread only.
-  HybridCounters hybrid_counters() const;
+  ffn::HybridCounters hybrid_counters() const;
   // Of a layer's network, on all sides. Decode thread only.
-  FfnCounters ffn_counters(int layer) const;
+  ffn::FfnCounters ffn_counters(int layer) const;
   // Null: nothing is on a device.
-  DeviceForward* device() { return device_; }
-  const DeviceForward* device() const { return device_; }
+  gpu::DeviceForward* device() { return device_; }
+  const gpu::DeviceForward* device() const { return device_; }
   // Null: there is no hot side.
-  HybridFfn* hybrid() { return hybrid_.has_value() ? &*hybrid_ : nullptr; }
+  ffn::HybridFfn* hybrid() { return hybrid_.has_value() ? &*hybrid_ : nullptr; }
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
-  void SetAuditor(Auditor* auditor) { auditor_ = auditor; }
-  Auditor* auditor() { return auditor_; }
+  void SetAuditor(ffn::Auditor* auditor) { auditor_ = auditor; }
+  ffn::Auditor* auditor() { return auditor_; }
 
   int tokens_max() const { return ws_.tokens_max; }
   const model::ModelConfig& config() const { return config_; }
@@ -107,21 +107,21 @@ class Transformer {
  private:
   void Embed(std::span<const int> tokens, int position);
   // `logits`: rows wanted, for a device that has the head.
-  Status Blocks(int tokens, KvCache& cache, Step step, int logits);
-  Status Block(int layer, int tokens, KvCache& cache);
+  Status Blocks(int tokens, nn::KvCache& cache, Step step, int logits);
+  Status Block(int layer, int tokens, nn::KvCache& cache);
   // attention_out = Wo attention of `hidden`.
-  void Attention(int layer, int tokens, KvCache& cache);
-  void RotateAndStore(int layer, int token, KvCache& cache);
+  void Attention(int layer, int tokens, nn::KvCache& cache);
+  void RotateAndStore(int layer, int token, nn::KvCache& cache);
   void NormHeads(const model::NormWeights& norm, float* heads, int count);
   // One token's attention to the cache: into ws_.attention.
-  void AttendOne(int layer, KvCache& cache);
-  void AttendToken(int layer, int token, int kv_head, int thread, KvCache& cache);
+  void AttendOne(int layer, nn::KvCache& cache);
+  void AttendToken(int layer, int token, int kv_head, int thread, nn::KvCache& cache);
   struct Span {
     int begin, end;  // positions
   };
   Span Window(int layer, int position) const;
   void AttendChunk(int layer, int token, int kv_head, int thread, Span positions,
-                   const KvCache& cache, const kernels::AttentionState& state);
+                   const nn::KvCache& cache, const kernels::AttentionState& state);
   // ffn_out = the feed-forward network of `hidden`.
   Status FeedForward(int layer, int tokens);
   // Logits of `count` tokens from `first` on, into the first rows of ws_.logits.
@@ -130,11 +130,11 @@ class Transformer {
   void NormHidden(const model::NormWeights& norm, int first, int tokens);
   void Normalize(const model::NormWeights& norm, const float* x, int n, float* out);
   // Token `token` of `buffer` from floats to its Q8 form.
-  void Quantize(ActivationBuffer& buffer, int token);
+  void Quantize(nn::ActivationBuffer& buffer, int token);
   // Every product of the same activations in one parallel loop, biases added. `fold`: the second
   // half of the tokens' outputs is added to the first.
-  void Multiply(std::span<const Product> products, const ActivationBuffer& input, int tokens,
-                bool fold = false);
+  void Multiply(std::span<const nn::Product> products, const nn::ActivationBuffer& input,
+                int tokens, bool fold = false);
   // Calls body(token) for each token, in parallel where there are several.
   template <typename Body>
   void ForTokens(int tokens, const Body& body) {
@@ -151,13 +151,13 @@ class Transformer {
   const model::Weights& weights_;
   const kernels::OpTable& ops_;
   base::WorkerPool& pool_;
-  Workspace ws_;
-  Multiplier multiplier_;
-  SparseFfn ffn_;
-  std::unique_ptr<FfnPartition> hot_;
-  DeviceForward* const device_;
-  std::optional<HybridFfn> hybrid_;
-  Auditor* auditor_ = nullptr;
+  nn::Workspace ws_;
+  nn::Multiplier multiplier_;
+  ffn::SparseFfn ffn_;
+  std::unique_ptr<ffn::FfnPartition> hot_;
+  gpu::DeviceForward* const device_;
+  std::optional<ffn::HybridFfn> hybrid_;
+  ffn::Auditor* auditor_ = nullptr;
   store::NeuronStore* const flash_;
   store::LayerStream* const stream_;
   Status status_;

@@ -7,8 +7,8 @@
 #include <array>
 #include <cmath>
 
-#include "engine/exec/offset.h"
 #include "engine/exec/transformer.h"
+#include "engine/nn/offset.h"
 
 namespace thermocline::exec {
 namespace {
@@ -17,11 +17,11 @@ using kernels::kAttentionChunk;
 
 }  // namespace
 
-void Transformer::Attention(int layer, int tokens, KvCache& cache) {
+void Transformer::Attention(int layer, int tokens, nn::KvCache& cache) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const int kv_heads = config_.num_key_value_heads;
-  const std::array products = {Product{&w.q, ws_.q.x.data()}, Product{&w.k, ws_.k.data()},
-                               Product{&w.v, ws_.v.data()}};
+  const std::array products = {nn::Product{&w.q, ws_.q.x.data()}, nn::Product{&w.k, ws_.k.data()},
+                               nn::Product{&w.v, ws_.v.data()}};
   Multiply(products, ws_.hidden, tokens);
   ForTokens(tokens, [&](int t) { RotateAndStore(layer, t, cache); });
   if (tokens == 1) {
@@ -32,28 +32,28 @@ void Transformer::Attention(int layer, int tokens, KvCache& cache) {
     });
   }
   ForTokens(tokens, [&](int t) { Quantize(ws_.attention, t); });
-  const std::array output = {Product{&w.attn_output, ws_.attention_out.data()}};
+  const std::array output = {nn::Product{&w.attn_output, ws_.attention_out.data()}};
   Multiply(output, ws_.attention, tokens);
 }
 
 void Transformer::NormHeads(const model::NormWeights& norm, float* heads, int count) {
   if (norm.weight == nullptr) return;
   for (int h = 0; h < count; ++h) {
-    float* head = heads + Offset(h, config_.head_dim);
+    float* head = heads + nn::Offset(h, config_.head_dim);
     Normalize(norm, head, config_.head_dim, head);
   }
 }
 
-void Transformer::RotateAndStore(int layer, int token, KvCache& cache) {
+void Transformer::RotateAndStore(int layer, int token, nn::KvCache& cache) {
   const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
   const int head_dim = config_.head_dim, heads = config_.num_attention_heads,
             kv_heads = config_.num_key_value_heads, position = cache.length() + token;
-  float* q = ws_.q.x.data() + Offset(token, heads * head_dim);
-  float* k = ws_.k.data() + Offset(token, kv_heads * head_dim);
+  float* q = ws_.q.x.data() + nn::Offset(token, heads * head_dim);
+  float* k = ws_.k.data() + nn::Offset(token, kv_heads * head_dim);
   NormHeads(w.q_norm, q, heads);
   NormHeads(w.k_norm, k, kv_heads);
   if (config_.rotary()) {
-    const std::ptrdiff_t at = Offset(position, config_.rope.dim / 2);
+    const std::ptrdiff_t at = nn::Offset(position, config_.rope.dim / 2);
     kernels::RopeParams rope{
         .x = q,
         .heads = heads,
@@ -69,17 +69,18 @@ void Transformer::RotateAndStore(int layer, int token, KvCache& cache) {
   }
   const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
   for (int i = 0; i < heads * head_dim; ++i) q[i] *= scale;
-  const KvPool& pool = cache.pool();
+  const nn::KvPool& pool = cache.pool();
   if (pool.type() == kernels::KvType::kQ8_0) Quantize(ws_.q, token);
   std::uint8_t* block = cache.block_at(position);
   for (int head = 0; head < kv_heads; ++head) {
-    kernels::StoreKeyAndValue({.type = pool.type(),
-                               .head_dim = head_dim,
-                               .slot = position % kernels::kKvBlock,
-                               .key = k + Offset(head, head_dim),
-                               .value = ws_.v.data() + Offset(token * kv_heads + head, head_dim),
-                               .keys = block + pool.keys_offset(layer, head),
-                               .values = block + pool.values_offset(layer, head)});
+    kernels::StoreKeyAndValue(
+        {.type = pool.type(),
+         .head_dim = head_dim,
+         .slot = position % kernels::kKvBlock,
+         .key = k + nn::Offset(head, head_dim),
+         .value = ws_.v.data() + nn::Offset(token * kv_heads + head, head_dim),
+         .keys = block + pool.keys_offset(layer, head),
+         .values = block + pool.values_offset(layer, head)});
   }
 }
 
@@ -89,9 +90,10 @@ Transformer::Span Transformer::Window(int layer, int position) const {
 }
 
 void Transformer::AttendChunk(int layer, int token, int kv_head, int thread, Span positions,
-                              const KvCache& cache, const kernels::AttentionState& state) {
+                              const nn::KvCache& cache, const kernels::AttentionState& state) {
   const int head_dim = config_.head_dim;
-  const std::ptrdiff_t q = Offset(token * config_.num_attention_heads + kv_head * group_, head_dim);
+  const std::ptrdiff_t q =
+      nn::Offset(token * config_.num_attention_heads + kv_head * group_, head_dim);
   ops_.attention({.q = ws_.q.view(q, head_dim),
                   .group = group_,
                   .head_dim = head_dim,
@@ -105,7 +107,7 @@ void Transformer::AttendChunk(int layer, int token, int kv_head, int thread, Spa
                   .state = state});
 }
 
-void Transformer::AttendToken(int layer, int token, int kv_head, int thread, KvCache& cache) {
+void Transformer::AttendToken(int layer, int token, int kv_head, int thread, nn::KvCache& cache) {
   const Span window = Window(layer, cache.length() + token);
   const kernels::AttentionState running = ws_.running.state(thread, 0),
                                 part = ws_.chunk.state(thread, 0);
@@ -117,11 +119,11 @@ void Transformer::AttendToken(int layer, int token, int kv_head, int thread, KvC
     begin = end;
   }
   const std::ptrdiff_t at =
-      Offset(token * config_.num_attention_heads + kv_head * group_, config_.head_dim);
+      nn::Offset(token * config_.num_attention_heads + kv_head * group_, config_.head_dim);
   kernels::FinishAttention(running, group_, config_.head_dim, ws_.attention.x.data() + at);
 }
 
-void Transformer::AttendOne(int layer, KvCache& cache) {
+void Transformer::AttendOne(int layer, nn::KvCache& cache) {
   const Span window = Window(layer, cache.length());
   const int kv_heads = config_.num_key_value_heads, first = window.begin / kAttentionChunk;
   const int chunks = (window.end - 1) / kAttentionChunk - first + 1;
@@ -136,7 +138,7 @@ void Transformer::AttendOne(int layer, KvCache& cache) {
     for (int chunk = 1; chunk < chunks; ++chunk)
       kernels::MergeAttention(ws_.parts.state(chunk, head * group_), group_, config_.head_dim, all);
     kernels::FinishAttention(all, group_, config_.head_dim,
-                             ws_.attention.x.data() + Offset(head * group_, config_.head_dim));
+                             ws_.attention.x.data() + nn::Offset(head * group_, config_.head_dim));
   }
 }
 

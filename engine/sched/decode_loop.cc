@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/exec/score.h"
+#include "engine/sampling/score.h"
 #include "engine/spec/set_up.h"
 
 namespace thermocline::sched {
@@ -215,8 +215,8 @@ void DecodeLoop::ScorePrompt(Sequence& s, std::span<const int> tokens,
   const auto first = static_cast<std::size_t>(cache_.length()) - tokens.size();
   const int top = std::max(0, s.job.request.logprobs);
   for (std::size_t i = 0; i < tokens.size() && first + i + 1 < s.tokens.size(); ++i)
-    exec::ScoreToken(logits.subspan(i * vocab, vocab), s.tokens[first + i + 1], top,
-                     s.prompt_scores);
+    sampling::ScoreToken(logits.subspan(i * vocab, vocab), s.tokens[first + i + 1], top,
+                         s.prompt_scores);
 }
 
 void DecodeLoop::BeginDecoding(const Sequence& s) {
@@ -275,7 +275,7 @@ DecodeLoop::Stop DecodeLoop::Give(Sequence& s, int token, std::span<const float>
   ++s.usage.completion_tokens;
   s.tokens.push_back(token);
   s.scores.clear();
-  if (request.logprobs >= 0) exec::ScoreToken(logits, token, request.logprobs, s.scores);
+  if (request.logprobs >= 0) sampling::ScoreToken(logits, token, request.logprobs, s.scores);
   const bool look = s.usage.completion_tokens > request.sampling.min_tokens;
   s.job.channel->Push(token, s.text.Push(token, look), s.scores);
   if (s.text.stopped()) return Stop::kStop;

@@ -5,11 +5,11 @@
 #include <functional>
 #include <memory>
 
-#include "engine/exec/ffn_governor.h"
-#include "engine/exec/kv_cache.h"
-#include "engine/exec/prefix_cache.h"
-#include "engine/exec/sampler.h"
+#include "engine/adapt/ffn_governor.h"
 #include "engine/exec/transformer.h"
+#include "engine/nn/kv_cache.h"
+#include "engine/nn/prefix_cache.h"
+#include "engine/sampling/sampler.h"
 #include "engine/sched/sequence.h"
 #include "engine/sched/step_counters.h"
 #include "engine/spec/decoder.h"
@@ -24,13 +24,13 @@ class DecodeLoop {
  public:
   struct Params {
     exec::Transformer& transformer;
-    exec::KvCache& cache;         // of the sequence whose turn it is
-    exec::PrefixCache* prefixes;  // or null: every prompt is computed whole
-    exec::Sampler& sampler;
+    nn::KvCache& cache;         // of the sequence whose turn it is
+    nn::PrefixCache* prefixes;  // or null: every prompt is computed whole
+    sampling::Sampler& sampler;
     spec::Decoder& decoder;               // draws with `sampler`
     SpecMode spec_mode = SpecMode::kOff;  // of requests that do not say
     int spec_tokens = 0;                  // of a draft, the same
-    exec::FfnGovernor& governor;
+    adapt::FfnGovernor& governor;
     const text::Tokenizer& tokenizer;
     int logits_max = 1;                              // as exec::Transformer
     std::atomic<std::int64_t>* heartbeat = nullptr;  // counts steps and slices of waiting
@@ -74,13 +74,13 @@ class DecodeLoop {
   void Finish(Sequence& s, Stop why);
 
   exec::Transformer& transformer_;
-  exec::KvCache& cache_;
-  exec::PrefixCache* const prefixes_;
-  exec::Sampler& sampler_;
+  nn::KvCache& cache_;
+  nn::PrefixCache* const prefixes_;
+  sampling::Sampler& sampler_;
   spec::Decoder& decoder_;
   const SpecMode spec_mode_;
   const int spec_tokens_;
-  exec::FfnGovernor& governor_;
+  adapt::FfnGovernor& governor_;
   const text::Tokenizer& tokenizer_;
   const int logits_max_;
   std::atomic<std::int64_t>* const heartbeat_;

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 
-#include "engine/token_channel.h"
+#include "engine/api/token_channel.h"
 
 namespace thermocline::sched {
 

@@ -215,11 +215,11 @@ bool Scheduler::Fits(const Sequence* self, std::size_t tokens) const {
   const int capacity = params_.loop.cache.capacity();
   const int length =
       std::min(capacity, static_cast<int>(tokens) + params_.quantum_tokens + kDraftTokensMax);
-  return held == 0 || exec::BlocksFor(length) + 1 <= params_.pool.blocks() - held;
+  return held == 0 || nn::BlocksFor(length) + 1 <= params_.pool.blocks() - held;
 }
 
 bool Scheduler::MakeRoom(int blocks) {
-  exec::PrefixCache* prefixes = params_.loop.prefixes;
+  nn::PrefixCache* prefixes = params_.loop.prefixes;
   while (params_.pool.free_blocks() < blocks) {
     if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;
     if (params_.pool.free_blocks() >= blocks) return true;

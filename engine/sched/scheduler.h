@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
 #include "engine/sched/decode_loop.h"
 #include "engine/sched/request_queue.h"
 #include "engine/sched/turn_order.h"
@@ -25,8 +25,8 @@ class Scheduler {
   struct Params {
     DecodeLoop::Params loop;  // its yield and make_room are the scheduler's
     RequestQueue& queue;
-    exec::KvPool& pool;
-    const exec::LoadedModel& model;
+    nn::KvPool& pool;
+    const load::LoadedModel& model;
     int quantum_tokens = 32;  // 0 = a request runs to its end
     int sequences_max = 16;
     double reader_timeout_s = 30;  // 0 = none

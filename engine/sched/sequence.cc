@@ -45,7 +45,7 @@ std::string AnswerText::Finish() {
   return rest;
 }
 
-Sequence::Sequence(Job begun, exec::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
+Sequence::Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
                    std::vector<FfnMode> ffn_modes)
     : job(std::move(begun)),
       modes(std::move(ffn_modes)),

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/exec/kv_cache.h"
-#include "engine/ffn_mode.h"
+#include "engine/api/ffn_mode.h"
+#include "engine/nn/kv_cache.h"
 #include "engine/sched/job.h"
 #include "engine/sched/stop_matcher.h"
 #include "engine/text/detokenizer.h"
@@ -35,7 +35,7 @@ class AnswerText {
 
 // Decode thread only. Does not move: its parts refer to the request in `job`.
 struct Sequence {
-  Sequence(Job begun, exec::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
+  Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
            std::vector<FfnMode> ffn_modes);
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
@@ -51,7 +51,7 @@ struct Sequence {
   Job job;
   const std::vector<FfnMode> modes;  // [L]
   const bool lossless;               // its modes
-  exec::KvCache cache;               // empty during its turns: then the loop has it
+  nn::KvCache cache;                 // empty during its turns: then the loop has it
   std::vector<int> tokens;           // the prompt, then what was generated
   Usage usage;
   AnswerText text;

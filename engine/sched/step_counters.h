@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "engine/step_stats.h"
+#include "engine/api/step_stats.h"
 
 namespace thermocline::sched {
 

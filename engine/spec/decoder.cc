@@ -192,7 +192,7 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
   out_.clear();
   for (int i = 0;; ++i) {
     const auto row = logits.subspan(static_cast<std::size_t>(i) * vocab, vocab);
-    const exec::Distribution& target = sampler_.Compute(row);
+    const sampling::Distribution& target = sampler_.Compute(row);
     const auto position = static_cast<std::uint64_t>(sequence_.size());
     Verdict verdict{false, 0};
     if (i < draft_.size) {

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/exec/sampler.h"
+#include "engine/sampling/sampler.h"
 #include "engine/spec/async_drafter.h"
 #include "engine/spec/controller.h"
 #include "engine/spec/target.h"
@@ -33,13 +33,13 @@ class Decoder {
  public:
   struct Params {
     Target& target;
-    exec::Sampler& sampler;            // of the target's tokens
+    sampling::Sampler& sampler;        // of the target's tokens
     int capacity = 0;                  // tokens of a sequence
     DraftSource* source = nullptr;     // null: no drafts
     Controller* controller = nullptr;  // with a source
     Acceptance acceptance = Acceptance::kSameText;
     int width = 2;
-    const exec::Chance* chance = nullptr;  // tests see every draw here; null: the sampler's
+    const sampling::Chance* chance = nullptr;  // tests see every draw here; null: the sampler's
   };
   explicit Decoder(const Params& params);
   ~Decoder();
@@ -88,22 +88,24 @@ class Decoder {
   void Count(const Round& round);
   void KeepRound(const Round& round);
   void UpdateState();
-  const exec::Chance& chance() const { return chance_ != nullptr ? *chance_ : sampler_.chance(); }
+  const sampling::Chance& chance() const {
+    return chance_ != nullptr ? *chance_ : sampler_.chance();
+  }
 
   Target& target_;
-  exec::Sampler& sampler_;
+  sampling::Sampler& sampler_;
   const int capacity_;
   DraftSource* const source_;
   Controller* const controller_;
   const Acceptance acceptance_;
   const int width_;
-  const exec::Chance* const chance_;
+  const sampling::Chance* const chance_;
   std::unique_ptr<AsyncDrafter> ahead_;
 
   std::vector<int> sequence_, inputs_, out_;
   std::span<const float> logits_;  // of the last Step, a row for each of inputs_
   Draft draft_, next_;             // of this round, and what the next begins with
-  exec::Distribution scratch_;
+  sampling::Distribution scratch_;
   std::vector<Branch> branches_;
   bool drafting_ = false;  // this request drafts
   DecayedMean overhead_s_;

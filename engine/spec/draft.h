@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "engine/exec/distribution.h"
-#include "engine/speculation.h"
+#include "engine/api/speculation.h"
+#include "engine/sampling/distribution.h"
 
 namespace thermocline::spec {
 
@@ -23,7 +23,7 @@ struct Proposal {
   std::array<int, kAlternatesMax> alternates = {};
   int num_alternates = 0;
   // What the token was drawn from, for rejection sampling; empty: from nothing but itself.
-  exec::Distribution distribution;
+  sampling::Distribution distribution;
 };
 
 // Fixed storage: nothing allocates once the distributions have been reserved.

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
+#include "engine/api/sampling_params.h"
 #include "engine/base/status.h"
-#include "engine/sampling_params.h"
 #include "engine/spec/draft.h"
 
 namespace thermocline::spec {

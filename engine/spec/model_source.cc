@@ -38,7 +38,7 @@ void Drawer::Follow(std::span<const int> generated) {
 }
 
 void Drawer::Draw(std::span<const float> logits, int position, Proposal& proposal) {
-  const exec::Distribution& from = sampler_.Compute(logits);
+  const sampling::Distribution& from = sampler_.Compute(logits);
   proposal.distribution.Clear();
   if (sampler_.params().temperature == 0) return DrawGreedy(proposal);
   DrawSampled(from, position, proposal);
@@ -47,7 +47,7 @@ void Drawer::Draw(std::span<const float> logits, int position, Proposal& proposa
 }
 
 void Drawer::DrawGreedy(Proposal& proposal) {
-  exec::Sampler::Scored first[kAlternatesMax + 1];
+  sampling::Sampler::Scored first[kAlternatesMax + 1];
   const int count = sampler_.Top(std::max(width_, 1) + 1, first);
   proposal.token = first[0].token;
   proposal.confidence = count > 1 ? ConfidenceOf(double{first[0].logit} - double{first[1].logit})
@@ -57,10 +57,10 @@ void Drawer::DrawGreedy(Proposal& proposal) {
     proposal.alternates[static_cast<std::size_t>(i)] = first[i + 1].token;
 }
 
-void Drawer::DrawSampled(const exec::Distribution& from, int position, Proposal& proposal) {
-  const exec::Chance& chance = chance_ != nullptr ? *chance_ : sampler_.chance();
+void Drawer::DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal) {
+  const sampling::Chance& chance = chance_ != nullptr ? *chance_ : sampler_.chance();
   const auto at = static_cast<std::uint64_t>(position);
-  const auto stream = exec::Stream::kToken;
+  const auto stream = sampling::Stream::kToken;
   const auto wanted = static_cast<std::size_t>(width_) + 1;
   chance.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
   proposal.token = ranked_[0];
@@ -68,7 +68,7 @@ void Drawer::DrawSampled(const exec::Distribution& from, int position, Proposal&
                             ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
                             : kConfidenceClasses - 1;
   // What comes instead of a refused token is drawn anew where the rule is rejection.
-  if (distributions_) chance.Rank(from, at, exec::Stream::kCorrection, wanted, ranked_);
+  if (distributions_) chance.Rank(from, at, sampling::Stream::kCorrection, wanted, ranked_);
   proposal.num_alternates = 0;
   for (const int token : ranked_) {
     if (token == proposal.token || proposal.num_alternates == width_) continue;
@@ -85,7 +85,7 @@ Result<std::unique_ptr<ModelSource>> ModelSource::Create(Params params) {
   return std::unique_ptr<ModelSource>(new ModelSource(std::move(params), std::move(cache)));
 }
 
-ModelSource::ModelSource(Params params, std::unique_ptr<exec::KvCache> cache)
+ModelSource::ModelSource(Params params, std::unique_ptr<nn::KvCache> cache)
     : model_(std::move(params.model)),
       cache_(std::move(cache)),
       transformer_(model_->MakeTransformer(kChunk, params.capacity)),

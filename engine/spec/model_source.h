@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/exec/loaded_model.h"
-#include "engine/exec/sampler.h"
+#include "engine/load/loaded_model.h"
+#include "engine/sampling/sampler.h"
 #include "engine/spec/draft_source.h"
 #include "engine/spec/verify.h"
 
@@ -23,14 +23,14 @@ class Drawer {
   // Requires: logits [V] of the token behind those followed, at `position`.
   void Draw(std::span<const float> logits, int position, Proposal& proposal);
   // Tests see every draw here. Null: the seed's.
-  void SetChance(const exec::Chance* chance) { chance_ = chance; }
+  void SetChance(const sampling::Chance* chance) { chance_ = chance; }
 
  private:
   void DrawGreedy(Proposal& proposal);
-  void DrawSampled(const exec::Distribution& from, int position, Proposal& proposal);
+  void DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal);
 
-  exec::Sampler sampler_;
-  const exec::Chance* chance_ = nullptr;
+  sampling::Sampler sampler_;
+  const sampling::Chance* chance_ = nullptr;
   std::vector<int> ranked_;
   int width_ = 0;
   bool distributions_ = false;
@@ -40,7 +40,7 @@ class Drawer {
 class ModelSource final : public DraftSource {
  public:
   struct Params {
-    std::unique_ptr<exec::LoadedModel> model;
+    std::unique_ptr<load::LoadedModel> model;
     int capacity = 0;  // tokens of a sequence
     int width = 2;     // alternates
     int head = 0;      // tokens that can be drafted: the first ones; 0 = all
@@ -53,7 +53,7 @@ class ModelSource final : public DraftSource {
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
-  const exec::LoadedModel& model() const { return *model_; }
+  const load::LoadedModel& model() const { return *model_; }
   void SetOnWait(const std::function<bool()>& goes_on) override { goes_on_ = goes_on; }
   double catch_up_s() const override { return catch_up_s_; }
   void SetThreads(int threads) override {
@@ -64,13 +64,13 @@ class ModelSource final : public DraftSource {
   void SetThreadsAlone(int threads) { threads_alone_ = threads; }
 
  private:
-  ModelSource(Params params, std::unique_ptr<exec::KvCache> cache);
+  ModelSource(Params params, std::unique_ptr<nn::KvCache> cache);
   Status CatchUp();
   // Has the cache hold all of cached_ + pending_, and returns the last one's logits.
   Result<std::span<const float>> Feed();
 
-  std::unique_ptr<exec::LoadedModel> model_;
-  std::unique_ptr<exec::KvCache> cache_;
+  std::unique_ptr<load::LoadedModel> model_;
+  std::unique_ptr<nn::KvCache> cache_;
   std::unique_ptr<exec::Transformer> transformer_;
   Drawer drawer_;
   const int width_;

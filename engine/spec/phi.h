@@ -12,7 +12,7 @@
 
 #include <array>
 
-#include "engine/speculation.h"
+#include "engine/api/speculation.h"
 
 namespace thermocline::spec {
 

@@ -21,8 +21,8 @@ void SelfSource::Begin(std::span<const int> prompt, const SamplingParams& params
 }
 
 Status SelfSource::Propose(std::span<const int> sequence, const More& more, Draft& draft) {
-  exec::SparseFfn& ffn = transformer_.ffn();
-  exec::Auditor* const auditor = transformer_.auditor();
+  ffn::SparseFfn& ffn = transformer_.ffn();
+  ffn::Auditor* const auditor = transformer_.auditor();
   const int length = cache_.length();
   transformer_.SetAuditor(nullptr);
   ffn.SetCounting(false);

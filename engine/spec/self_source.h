@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
 #include "engine/spec/model_source.h"
 
 namespace thermocline::spec {
@@ -14,10 +14,10 @@ namespace thermocline::spec {
 class SelfSource final : public DraftSource {
  public:
   struct Params {
-    const exec::LoadedModel& model;
+    const load::LoadedModel& model;
     exec::Transformer& transformer;
-    exec::KvCache& cache;                   // the target's: all tokens of the sequence but the last
-    std::vector<exec::FfnPolicy> policies;  // [L] of a drafted token
+    nn::KvCache& cache;                    // the target's: all tokens of the sequence but the last
+    std::vector<ffn::FfnPolicy> policies;  // [L] of a drafted token
     Acceptance acceptance = Acceptance::kSameText;
   };
   explicit SelfSource(const Params& params);
@@ -30,8 +30,8 @@ class SelfSource final : public DraftSource {
   Status Draw(std::span<const int> sequence, const More& more, Draft& draft);
 
   exec::Transformer& transformer_;
-  exec::KvCache& cache_;
-  std::vector<exec::FfnPolicy> policies_, kept_;  // [L]
+  nn::KvCache& cache_;
+  std::vector<ffn::FfnPolicy> policies_, kept_;  // [L]
   Drawer drawer_;
   const Acceptance acceptance_;
   std::size_t prompt_ = 0;   // tokens

@@ -38,14 +38,14 @@ Result<Acceptance> ParseAcceptance(const std::string& name) {
 }
 
 // The cheapest predictor that the target has.
-Result<std::vector<exec::FfnPolicy>> DraftPolicies(const exec::LoadedModel& target, double shift) {
-  std::vector<exec::FfnPolicy> policies;
+Result<std::vector<ffn::FfnPolicy>> DraftPolicies(const load::LoadedModel& target, double shift) {
+  std::vector<ffn::FfnPolicy> policies;
   for (std::size_t l = 0; l < target.weights->layers.size(); ++l) {
-    exec::FfnPolicy policy{.mode = FfnMode::kSign,
-                           .shift = static_cast<float>(shift),
-                           .resident_only = target.flash != nullptr};
+    ffn::FfnPolicy policy{.mode = FfnMode::kSign,
+                          .shift = static_cast<float>(shift),
+                          .resident_only = target.flash != nullptr};
     const auto can = [&](FfnMode mode) {
-      return exec::CanRun(mode, target.config, target.weights->layers[l],
+      return load::CanRun(mode, target.config, target.weights->layers[l],
                           &target.predictors->layers[l]);
     };
     if (!can(policy.mode).ok()) policy.mode = FfnMode::kLowRank;
@@ -92,17 +92,17 @@ Status Validate(const SpecOptions& o) {
   return OkStatus();
 }
 
-Result<LoadedDraft> LoadDraft(const SpecOptions& options, const exec::LoadOptions& target) {
+Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOptions& target) {
   LoadedDraft out;
   if (options.mode == "off" || SourceOf(options) != "model") return out;
-  exec::LoadOptions load;
+  load::LoadOptions load;
   load.model = options.draft;
   load.threads = options.threads > 0 ? options.threads : target.threads;
   load.cpu_isa = target.cpu_isa;
   load.kv_type = target.kv_type;
   load.verify = target.verify;
   load.memory.context_length = target.memory.context_length;
-  auto model = exec::LoadModel(load);
+  auto model = load::LoadModel(load);
   if (model.ok()) {
     out.model = *std::move(model);
     return out;
@@ -112,7 +112,7 @@ Result<LoadedDraft> LoadDraft(const SpecOptions& options, const exec::LoadOption
   return out;
 }
 
-Status CheckPair(const exec::LoadedModel& target, const exec::LoadedModel& draft) {
+Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft) {
   if (target.tokenizer == nullptr || draft.tokenizer == nullptr)
     return base::InvalidArgument(draft.tokenizer == nullptr ? draft.path : target.path,
                                  ": no vocabulary, so draft and target cannot be compared");
@@ -143,7 +143,7 @@ Status CheckPair(const exec::LoadedModel& target, const exec::LoadedModel& draft
   return OkStatus();
 }
 
-void AskOfTarget(const SpecOptions& options, exec::LoadOptions& target) {
+void AskOfTarget(const SpecOptions& options, load::LoadOptions& target) {
   if (options.mode == "off" || SourceOf(options) != "self") return;
   target.ffn.also += target.ffn.also.empty() ? "sign" : ",sign";
 }

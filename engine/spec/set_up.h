@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
 #include "engine/spec/decoder.h"
 #include "engine/spec/draft_source.h"
 
@@ -17,19 +17,19 @@ Status Validate(const SpecOptions& options);
 
 // The draft model of `options`, if it has one; it takes kernels and threads as the target does.
 // `fallback` says why there is none though it was asked for, which is an error (that of
-// exec::LoadModel) where options.required.
+// load::LoadModel) where options.required.
 struct LoadedDraft {
-  std::unique_ptr<exec::LoadedModel> model;
+  std::unique_ptr<load::LoadedModel> model;
   std::string fallback;
 };
-Result<LoadedDraft> LoadDraft(const SpecOptions& options, const exec::LoadOptions& target);
+Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOptions& target);
 
 // Whether `draft` can draft for `target`: InvalidArgument with the first token that differs.
 // Warns of a draft that is larger than its target.
-Status CheckPair(const exec::LoadedModel& target, const exec::LoadedModel& draft);
+Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft);
 
 // What the draft needs of the target's loading: the predictor of self.
-void AskOfTarget(const SpecOptions& options, exec::LoadOptions& target);
+void AskOfTarget(const SpecOptions& options, load::LoadOptions& target);
 
 // Everything that decodes with drafts. Decode thread only, but for its making.
 class Speculation {
@@ -37,10 +37,10 @@ class Speculation {
   struct Params {
     const SpecOptions& options;
     LoadedDraft draft;
-    const exec::LoadedModel& target;
+    const load::LoadedModel& target;
     exec::Transformer& transformer;  // of the target; with logits for kDraftTokensMax + 1 tokens
-    exec::KvCache& cache;            // of the target
-    exec::Sampler& sampler;
+    nn::KvCache& cache;              // of the target
+    sampling::Sampler& sampler;
   };
   // Errors of Validate, CheckPair (where the draft is required), and FailedPrecondition where the
   // target cannot draft for itself.
@@ -67,7 +67,7 @@ class Speculation {
   const SpecMode mode_;
   std::string draft_path_, fallback_;
   std::unique_ptr<TransformerTarget> target_;
-  exec::KvCache* cache_ = nullptr;
+  nn::KvCache* cache_ = nullptr;
   int vocab_size_ = 1;
   std::unique_ptr<DraftSource> source_;
   class ModelSource* model_ = nullptr;  // the source, if it is one

@@ -4,8 +4,8 @@
 #include <span>
 
 #include "engine/base/status.h"
-#include "engine/exec/kv_cache.h"
 #include "engine/exec/transformer.h"
+#include "engine/nn/kv_cache.h"
 
 namespace thermocline::spec {
 
@@ -26,7 +26,7 @@ class Target {
 
 class TransformerTarget final : public Target {
  public:
-  TransformerTarget(exec::Transformer& transformer, exec::KvCache& cache, base::WorkerPool& pool)
+  TransformerTarget(exec::Transformer& transformer, nn::KvCache& cache, base::WorkerPool& pool)
       : transformer_(transformer), cache_(cache), pool_(pool) {}
   Result<std::span<const float>> Step(std::span<const int> tokens) override;
   void Keep(int kept) override;
@@ -35,7 +35,7 @@ class TransformerTarget final : public Target {
 
  private:
   exec::Transformer& transformer_;
-  exec::KvCache& cache_;
+  nn::KvCache& cache_;
   base::WorkerPool& pool_;
   int stepped_ = 0;  // tokens of the last step
 };

@@ -7,8 +7,8 @@ namespace {
 
 // max(0, p - q) into `residual`, tokens ascending. Tokens that are p's have room in the weights,
 // which hold p - q by token before what is left of them is moved to the front.
-void Residual(const exec::Distribution& p, const exec::Distribution& q,
-              exec::Distribution& residual) {
+void Residual(const sampling::Distribution& p, const sampling::Distribution& q,
+              sampling::Distribution& residual) {
   residual.Clear();
   const int last = *std::max_element(p.tokens.begin(), p.tokens.end());
   auto& weights = residual.weights;
@@ -30,9 +30,10 @@ void Residual(const exec::Distribution& p, const exec::Distribution& q,
 
 }  // namespace
 
-Verdict Judge(const exec::Distribution& target, const Proposal& proposal, Acceptance acceptance,
-              const exec::Chance& chance, std::uint64_t position, exec::Distribution& scratch) {
-  const exec::Distribution& draft = proposal.distribution;
+Verdict Judge(const sampling::Distribution& target, const Proposal& proposal, Acceptance acceptance,
+              const sampling::Chance& chance, std::uint64_t position,
+              sampling::Distribution& scratch) {
+  const sampling::Distribution& draft = proposal.distribution;
   if (acceptance == Acceptance::kSameText || draft.size() == 0) {
     const int token = Choose(target, chance, position);
     return {token == proposal.token, token};
@@ -42,13 +43,14 @@ Verdict Judge(const exec::Distribution& target, const Proposal& proposal, Accept
   Residual(target, draft, scratch);
   if (scratch.size() == 0) {  // p is q but for rounding
     if (p > 0) return {true, proposal.token};
-    return {false, chance.Pick(target, position, exec::Stream::kCorrection)};
+    return {false, chance.Pick(target, position, sampling::Stream::kCorrection)};
   }
-  return {false, chance.Pick(scratch, position, exec::Stream::kCorrection)};
+  return {false, chance.Pick(scratch, position, sampling::Stream::kCorrection)};
 }
 
-int Choose(const exec::Distribution& target, const exec::Chance& chance, std::uint64_t position) {
-  return chance.Pick(target, position, exec::Stream::kToken);
+int Choose(const sampling::Distribution& target, const sampling::Chance& chance,
+           std::uint64_t position) {
+  return chance.Pick(target, position, sampling::Stream::kToken);
 }
 
 }  // namespace thermocline::spec

@@ -33,10 +33,12 @@ struct Verdict {
 // it has been reserved for V tokens.
 // Requires: `target` is not empty; a proposal's distribution is what Pick(q, position, kToken) drew
 // the token from.
-Verdict Judge(const exec::Distribution& target, const Proposal& proposal, Acceptance acceptance,
-              const exec::Chance& chance, std::uint64_t position, exec::Distribution& scratch);
+Verdict Judge(const sampling::Distribution& target, const Proposal& proposal, Acceptance acceptance,
+              const sampling::Chance& chance, std::uint64_t position,
+              sampling::Distribution& scratch);
 
 // The token at `position` where none is proposed.
-int Choose(const exec::Distribution& target, const exec::Chance& chance, std::uint64_t position);
+int Choose(const sampling::Distribution& target, const sampling::Chance& chance,
+           std::uint64_t position);
 
 }  // namespace thermocline::spec

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/api/flash_stats.h"
 #include "engine/base/huge_buffer.h"
-#include "engine/flash_stats.h"
 #include "engine/store/block_reader.h"
 #include "engine/store/bundle_format.h"
 

@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/flash_stats.h"
+#include "engine/api/flash_stats.h"
 #include "engine/store/block_reader.h"
 #include "engine/store/bundle_format.h"
 

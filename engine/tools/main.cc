@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "engine/base/log.h"
-#include "engine/tools/console.h"
+#include "engine/tools/common/console.h"
 
 using namespace thermocline::tools;  // NOLINT: this file is only the table below
 

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "engine/base/log.h"
-#include "server/api_keys.h"
-#include "server/http/trace_context.h"
-#include "server/request_id.h"
-#include "server/request_limits.h"
+#include "server/core/api_keys.h"
+#include "server/core/request_id.h"
+#include "server/core/request_limits.h"
+#include "server/core/trace_context.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -69,7 +69,7 @@ Call::Call(server::Service& service, Context& context, std::string method, const
   ++service_.active_requests;
   id_ = server::IsRequestId(id) ? id : server::RequestIdFrom(Metadata(context, "x-request-id"));
   context.AddInitialMetadata("x-request-id", id_);
-  if (const auto trace = http::ParseTraceparent(Metadata(context, "traceparent")))
+  if (const auto trace = server::ParseTraceparent(Metadata(context, "traceparent")))
     trace_id_ = trace->trace_id;
   deadline_ = DeadlineOf(context, arrived_);
   auto caller = Identify(*live_, context);

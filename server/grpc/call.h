@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "server/core/service.h"
 #include "server/grpc/refusal.h"
-#include "server/service.h"
 
 namespace thermocline::rpc {
 

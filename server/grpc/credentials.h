@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/base/status.h"
-#include "server/server_config.h"
+#include "server/core/server_config.h"
 
 namespace thermocline::rpc {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <random>
 
-#include "server/request_limits.h"
+#include "server/core/request_limits.h"
 
 namespace thermocline::rpc {
 namespace {

@@ -6,8 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "engine/api/request.h"
 #include "engine/base/json.h"
-#include "engine/request.h"
 #include "server/grpc/refusal.h"
 #include "thermocline/v1/inference.pb.h"
 

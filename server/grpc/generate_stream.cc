@@ -6,7 +6,7 @@
 #include <boost/asio/post.hpp>
 
 #include "engine/base/log.h"
-#include "server/prompt.h"
+#include "server/core/prompt.h"
 
 namespace thermocline::rpc {
 namespace {

@@ -13,7 +13,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 
-#include "server/generation.h"
+#include "server/core/generation.h"
 #include "server/grpc/call.h"
 #include "server/grpc/generate_request.h"
 #include "server/grpc/messages.h"

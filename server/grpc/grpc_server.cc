@@ -16,9 +16,9 @@
 #include <boost/asio/local/stream_protocol.hpp>
 
 #include "engine/base/log.h"
+#include "server/core/run_guarded.h"
 #include "server/grpc/credentials.h"
 #include "server/grpc/inference_service.h"
-#include "server/run_guarded.h"
 
 namespace thermocline::rpc {
 namespace {

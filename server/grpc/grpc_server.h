@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/base/status.h"
-#include "server/service.h"
+#include "server/core/service.h"
 
 namespace thermocline::rpc {
 

@@ -3,8 +3,8 @@
 #include <boost/asio/post.hpp>
 
 #include "engine/base/log.h"
+#include "server/core/prompt.h"
 #include "server/grpc/generate_stream.h"
-#include "server/prompt.h"
 
 namespace thermocline::rpc {
 namespace {

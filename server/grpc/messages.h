@@ -3,9 +3,9 @@
 
 #include <vector>
 
+#include "engine/api/token_channel.h"
 #include "engine/text/tokenizer.h"
-#include "engine/token_channel.h"
-#include "server/service.h"
+#include "server/core/service.h"
 #include "thermocline/v1/inference.pb.h"
 
 namespace thermocline::rpc {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/service.h"
+#include "server/core/service.h"
 
 namespace thermocline::rpc {
 

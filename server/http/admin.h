@@ -3,8 +3,8 @@
 // a web page can send.
 #pragma once
 
+#include "server/core/service.h"
 #include "server/http/response.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

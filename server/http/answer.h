@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "server/generation.h"
+#include "server/core/generation.h"
+#include "server/core/service.h"
 #include "server/http/generation_plan.h"
 #include "server/http/response.h"
 #include "server/openai/logprobs.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

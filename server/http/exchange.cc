@@ -6,8 +6,8 @@
 #include <boost/beast/core/string.hpp>
 
 #include "engine/base/log.h"
-#include "server/http/trace_context.h"
-#include "server/request_id.h"
+#include "server/core/request_id.h"
+#include "server/core/trace_context.h"
 
 namespace thermocline::http {
 namespace {
@@ -68,9 +68,9 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
            .request_id = server::RequestIdFrom(header["x-request-id"]),
            .arrived = head_.arrived,
            .cors_origin = AllowedOrigin(*live_, peer, header)};
-  if (const auto trace = ParseTraceparent(header["traceparent"])) {
+  if (const auto trace = server::ParseTraceparent(header["traceparent"])) {
     trace_id_ = trace->trace_id;
-    head_.traceparent = MakeTraceparent(*trace, RandomNumber());
+    head_.traceparent = server::MakeTraceparent(*trace, RandomNumber());
   }
   if (const auto beyond = CheckLimits(header)) {
     EndConnection();

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "server/core/service.h"
 #include "server/http/connection.h"
 #include "server/http/gate.h"
 #include "server/http/response.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <variant>
 
+#include "server/core/live.h"
 #include "server/http/connection.h"
 #include "server/http/response.h"
-#include "server/live.h"
 
 namespace thermocline::http {
 

@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "engine/text/tokenizer.h"
+#include "server/core/prompt.h"
 #include "server/http/prompts.h"
 #include "server/http/refusal.h"
 #include "server/openai/chat_request.h"
-#include "server/prompt.h"
 
 namespace thermocline::http {
 namespace {

@@ -1,8 +1,8 @@
 // POST /v1/chat/completions and /v1/completions: from a body to a generation.
 #pragma once
 
+#include "server/core/service.h"
 #include "server/http/generation_plan.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

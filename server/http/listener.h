@@ -13,10 +13,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "server/core/passed_socket.h"
+#include "server/core/service.h"
 #include "server/http/connection.h"
-#include "server/reload.h"
-#include "server/service.h"
-#include "server/systemd.h"
 
 namespace thermocline::http {
 

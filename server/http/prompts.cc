@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "engine/text/tokenizer.h"
-#include "server/prompt.h"
+#include "server/core/prompt.h"
 
 namespace thermocline::http {
 namespace {

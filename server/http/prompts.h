@@ -4,8 +4,8 @@
 #include <variant>
 #include <vector>
 
+#include "server/core/service.h"
 #include "server/openai/completion_request.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "server/core/service.h"
 #include "server/http/response.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

@@ -10,9 +10,9 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "server/core/server_config.h"
 #include "server/http/connection.h"
 #include "server/http/response.h"
-#include "server/server_config.h"
 
 namespace thermocline::http {
 

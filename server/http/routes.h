@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/core/service.h"
 #include "server/http/generation_plan.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

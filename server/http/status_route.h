@@ -1,8 +1,8 @@
 // GET /v1/status: what runs, where, and how it is doing.
 #pragma once
 
+#include "server/core/service.h"
 #include "server/http/response.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "engine/text/tokenizer.h"
+#include "server/core/prompt.h"
 #include "server/http/refusal.h"
 #include "server/openai/completion_request.h"
 #include "server/openai/messages.h"
-#include "server/prompt.h"
 
 namespace thermocline::http {
 namespace {

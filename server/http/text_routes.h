@@ -1,8 +1,8 @@
 // Text and tokens: what a client wants to know before, or instead of, a generation.
 #pragma once
 
+#include "server/core/service.h"
 #include "server/http/generation_plan.h"
-#include "server/service.h"
 
 namespace thermocline::http {
 

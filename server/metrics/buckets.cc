@@ -1,5 +1,5 @@
+#include "engine/api/step_stats.h"
 #include "engine/base/check.h"
-#include "engine/step_stats.h"
 #include "server/metrics/table.h"
 
 namespace thermocline::server {

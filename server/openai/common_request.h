@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "engine/request.h"
+#include "engine/api/request.h"
+#include "server/core/request_limits.h"
 #include "server/openai/fields.h"
-#include "server/request_limits.h"
 
 namespace thermocline::openai {
 

@@ -3,9 +3,9 @@
 
 #include <span>
 
+#include "engine/api/token_channel.h"
 #include "engine/base/json.h"
 #include "engine/text/tokenizer.h"
-#include "engine/token_channel.h"
 
 namespace thermocline::openai {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/request_limits.h"
+#include "server/core/request_limits.h"
 
 namespace thermocline::openai {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "engine/api/request.h"
 #include "engine/base/json.h"
-#include "engine/request.h"
 
 namespace thermocline::openai {
 

@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "engine/adapt/ffn_governor.h"
 #include "engine/base/log.h"
-#include "engine/exec/ffn_governor.h"
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
 #include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
 #include "engine/spec/set_up.h"
@@ -37,18 +37,18 @@ namespace {
 
 // Counts what further tokens of a request allocate in one mode.
 void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
-                         const exec::MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
-  exec::LoadOptions options;
+                         const load::MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
+  load::LoadOptions options;
   options.memory = memory;
   options.model = SOURCE_DIR "/config/models/tidepool.gguf";
   options.threads = 2;
   options.ffn = ffn;
-  const auto model = exec::LoadModel(options);
+  const auto model = load::LoadModel(options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512, 16);
   auto cache = *(*model)->MakeCache(512);
-  exec::Sampler sampler((*model)->config.vocab_size, 1024);
-  exec::FfnGovernor governor(
+  sampling::Sampler sampler((*model)->config.vocab_size, 1024);
+  adapt::FfnGovernor governor(
       **model, *transformer,
       {.audit_interval = ffn.audit_interval, .controller_recall = ffn.controller_recall});
   auto draft = spec::LoadDraft(spec, options);
@@ -147,7 +147,7 @@ TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
 // With everything that looks back over the text, also over drafts that are refused.
 TEST(Sampler, AllocatesNothingPerToken) {
   constexpr int kVocab = 500;
-  exec::Sampler sampler(kVocab, 400);
+  sampling::Sampler sampler(kVocab, 400);
   SamplingParams params{
       .top_k = 200, .top_p = 0.9, .min_p = 0.01, .typical_p = 0.9, .logit_bias = {}};
   params.dry_multiplier = 0.8;

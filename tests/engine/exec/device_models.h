@@ -21,9 +21,9 @@ inline std::unique_ptr<device::Device> OpenEmulated() {
   return device.ok() ? *std::move(device) : nullptr;
 }
 
-inline DevicePlacement PlacementOf(const LoadedModel& model, const Where& where) {
+inline gpu::DevicePlacement PlacementOf(const load::LoadedModel& model, const Where& where) {
   const int layers = model.config.num_hidden_layers;
-  DevicePlacement placement;
+  gpu::DevicePlacement placement;
   placement.home_layers = std::min(layers, where.home_layers);
   placement.head = where.head && placement.home_layers == layers;
   if (!model.weights->has_down_rows()) return placement;
@@ -37,7 +37,7 @@ inline DevicePlacement PlacementOf(const LoadedModel& model, const Where& where)
   return placement;
 }
 
-inline Status Place(LoadedModel& model, const Where& where, int tokens_max = 32,
+inline Status Place(load::LoadedModel& model, const Where& where, int tokens_max = 32,
                     int logits_max = 0) {
   return model.PlaceOnDevice(OpenEmulated(), PlacementOf(model, where),
                              {.tokens_max = tokens_max,
@@ -45,7 +45,7 @@ inline Status Place(LoadedModel& model, const Where& where, int tokens_max = 32,
                               .logits_max = logits_max > 0 ? logits_max : tokens_max});
 }
 
-inline std::unique_ptr<LoadedModel> LoadPlaced(const How& how, const Where& where) {
+inline std::unique_ptr<load::LoadedModel> LoadPlaced(const How& how, const Where& where) {
   auto model = Load(how);
   if (model == nullptr) return nullptr;
   const Status placed = Place(*model, where);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/base/log.h"
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/predictor/identity.h"
 
@@ -30,8 +30,8 @@ struct How {
   int audit_interval = 0;
 };
 
-inline Result<std::unique_ptr<LoadedModel>> TryLoad(const How& how) {
-  LoadOptions options;
+inline Result<std::unique_ptr<load::LoadedModel>> TryLoad(const How& how) {
+  load::LoadOptions options;
   options.model = how.path;
   options.threads = how.threads;
   options.cpu_isa = how.isa;
@@ -41,10 +41,10 @@ inline Result<std::unique_ptr<LoadedModel>> TryLoad(const How& how) {
                  .also = how.also,
                  .side_car = how.side_car,
                  .audit_interval = how.audit_interval};
-  return LoadModel(options);
+  return load::LoadModel(options);
 }
 
-inline std::unique_ptr<LoadedModel> Load(const How& how) {
+inline std::unique_ptr<load::LoadedModel> Load(const How& how) {
   auto model = TryLoad(how);
   EXPECT_TRUE(model.ok()) << how.path << ": " << model.status().message();
   return model.ok() ? *std::move(model) : nullptr;
@@ -57,8 +57,8 @@ inline std::vector<int> SomeTokens(int count, int vocab_size) {
 }
 
 // Logits [T, V] of `count` tokens, `batch` at a time.
-inline std::vector<float> LogitsOf(const LoadedModel& model, Transformer& transformer, int count,
-                                   int batch, Transformer::Step step) {
+inline std::vector<float> LogitsOf(const load::LoadedModel& model, Transformer& transformer,
+                                   int count, int batch, Transformer::Step step) {
   const auto cache = *model.MakeCache(count);
   const std::vector<int> tokens = SomeTokens(count, model.config.vocab_size);
   std::vector<float> out;
@@ -71,7 +71,7 @@ inline std::vector<float> LogitsOf(const LoadedModel& model, Transformer& transf
   return out;
 }
 
-inline std::vector<float> LogitsOf(const LoadedModel& model, int count, int batch,
+inline std::vector<float> LogitsOf(const load::LoadedModel& model, int count, int batch,
                                    Transformer::Step step = Transformer::Step::kDecode) {
   const auto transformer = model.MakeTransformer(batch, count, batch);
   return LogitsOf(model, *transformer, count, batch, step);
@@ -80,28 +80,28 @@ inline std::vector<float> LogitsOf(const LoadedModel& model, int count, int batc
 // Inputs of a feed-forward network, as a transformer would hand them over.
 class FfnInput {
  public:
-  FfnInput(const LoadedModel& model, int tokens, unsigned seed)
+  FfnInput(const load::LoadedModel& model, int tokens, unsigned seed)
       : tokens_(tokens), residual_(static_cast<std::size_t>(tokens * model.config.hidden_size)) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     hidden_.Resize(tokens, model.config.hidden_size);
     for (float& x : residual_) x = normal(random);
     for (float& x : hidden_.x) x = normal(random);
-    for (int t = 0; t < tokens; ++t) QuantizeToken(*model.ops, hidden_, t);
+    for (int t = 0; t < tokens; ++t) nn::QuantizeToken(*model.ops, hidden_, t);
   }
-  SparseFfn::Input get() const { return {hidden_, residual_.data(), tokens_}; }
+  ffn::SparseFfn::Input get() const { return {hidden_, residual_.data(), tokens_}; }
   const std::vector<float>& hidden() const { return hidden_.x; }
   const std::vector<float>& residual() const { return residual_; }
 
  private:
   int tokens_;
-  ActivationBuffer hidden_;
+  nn::ActivationBuffer hidden_;
   std::vector<float> residual_;
 };
 
 // One token's network.
-inline std::vector<float> RunFfn(const LoadedModel& model, Transformer& transformer, int layer,
-                                 const FfnInput& input) {
+inline std::vector<float> RunFfn(const load::LoadedModel& model, Transformer& transformer,
+                                 int layer, const FfnInput& input) {
   const int tokens = input.get().tokens;
   std::vector<float> out(static_cast<std::size_t>(tokens * model.config.hidden_size));
   EXPECT_TRUE(transformer.ffn().Run(layer, input.get(), false, out.data()).ok());

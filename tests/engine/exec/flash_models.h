@@ -10,7 +10,7 @@
 #include "engine/model/fingerprint.h"
 #include "engine/model/model_file.h"
 #include "engine/model/weights.h"
-#include "engine/store/bundle_writer.h"
+#include "engine/offline/bundle_writer.h"
 
 namespace thermocline::exec {
 
@@ -44,7 +44,7 @@ inline void PackNeurons(const std::string& model, const std::string& out) {
     layer.position.resize(static_cast<std::size_t>(c.intermediate_size));
     std::iota(layer.position.begin(), layer.position.end(), 0);
   }
-  auto writer = store::BundleWriter::Open(out, index);
+  auto writer = offline::BundleWriter::Open(out, index);
   ASSERT_TRUE(writer.ok()) << writer.status().message();
   for (const model::LayerWeights& l : (*weights)->layers)
     ASSERT_TRUE((*writer)->AddNeurons({l.gate.rows(), l.up.rows(), l.down_rows}).ok());

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
 
 namespace thermocline::exec {
 namespace {
@@ -16,8 +16,8 @@ std::vector<int> Prompt() {
   return tokens;
 }
 
-LoadOptions Options(int threads, const std::string& isa, const std::string& path = kModel) {
-  LoadOptions options;
+load::LoadOptions Options(int threads, const std::string& isa, const std::string& path = kModel) {
+  load::LoadOptions options;
   options.model = path;
   options.threads = threads;
   options.cpu_isa = isa;
@@ -27,7 +27,7 @@ LoadOptions Options(int threads, const std::string& isa, const std::string& path
 // Logits of every position.
 std::vector<float> AllLogits(int threads, int chunk, const std::string& isa,
                              const std::string& path = kModel) {
-  const auto model = LoadModel(Options(threads, isa, path));
+  const auto model = load::LoadModel(Options(threads, isa, path));
   EXPECT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(chunk, 320, chunk);
   auto cache = *(*model)->MakeCache(320);
@@ -70,7 +70,7 @@ TEST(Transformer, Avx2AndAvx512GiveTheSameBits) {
 }
 
 TEST(Transformer, RollingBackIsSettingTheLength) {
-  const auto model = LoadModel(Options(2, ""));
+  const auto model = load::LoadModel(Options(2, ""));
   const auto transformer = (*model)->MakeTransformer(16, 64);
   auto cache = *(*model)->MakeCache(64);
   const std::vector<int> start = {1, 400, 500}, wrong = {600, 601}, right = {700};
@@ -86,7 +86,7 @@ TEST(Transformer, RollingBackIsSettingTheLength) {
 }
 
 TEST(LoadModel, AnUnknownIsaIsRefused) {
-  const auto model = LoadModel(Options(1, "sse9"));
+  const auto model = load::LoadModel(Options(1, "sse9"));
   EXPECT_EQ(model.status().code(), StatusCode::kInvalidArgument);
 }
 

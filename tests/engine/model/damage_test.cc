@@ -9,7 +9,7 @@
 #include <random>
 
 #include "engine/base/file.h"
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
 #include "engine/model/gguf_writer.h"
 
 namespace thermocline::model {
@@ -28,7 +28,7 @@ class DamageTest : public testing::Test {
   Status Try(const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
     const auto model =
-        exec::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}});
+        load::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}});
     return model.status();
   }
 
@@ -132,7 +132,7 @@ TEST_F(DamageTest, AnArrayOfBillionsIsRefusedThoughTheFileIsLargeEnough) {
   std::ofstream(path_, std::ios::binary) << header;
   std::filesystem::resize_file(path_, std::uint64_t{5} << 30);
   const Status status =
-      exec::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}}).status();
+      load::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}}).status();
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("4294967296 elements"), std::string::npos) << status.message();
 }
@@ -158,7 +158,7 @@ TEST_F(DamageTest, MessagesNameWhatIsWrong) {
          "tensor 'blk.0.ffn_up.weight' is missing");
   expect(replaced("llama.block_count", "llama.block_xxxxx"), "key 'llama.block_count' is missing");
   expect(bytes_.substr(0, bytes_.size() - 1000), "tensor");
-  EXPECT_EQ(exec::LoadModel(
+  EXPECT_EQ(load::LoadModel(
                 {.model = folder_ + "/none.gguf", .threads = 1, .cpu_isa = "", .on_progress = {}})
                 .status()
                 .code(),

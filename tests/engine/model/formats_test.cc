@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "engine/base/file.h"
-#include "engine/exec/loaded_model.h"
+#include "engine/load/loaded_model.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/model/transpose.h"
 #include "kernels/quantize.h"
@@ -26,7 +26,7 @@ class FormatsTest : public testing::Test {
   // Logits behind a few tokens.
   std::vector<float> Logits(const std::string& path) {
     const auto model =
-        exec::LoadModel({.model = path, .threads = 2, .cpu_isa = "", .on_progress = {}});
+        load::LoadModel({.model = path, .threads = 2, .cpu_isa = "", .on_progress = {}});
     EXPECT_TRUE(model.ok()) << model.status().message();
     if (!model.ok()) return {};
     const auto transformer = (*model)->MakeTransformer(8, 32);

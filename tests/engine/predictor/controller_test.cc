@@ -36,11 +36,11 @@ AuditCounts CountsAt(const Trace& trace, double shift) {
   return sum;
 }
 
-class Recorder : public exec::FfnTap {
+class Recorder : public ffn::FfnTap {
  public:
-  explicit Recorder(const exec::LoadedModel& model) : model_(model), traces_(6) {}
+  explicit Recorder(const load::LoadedModel& model) : model_(model), traces_(6) {}
 
-  void OnLayer(const exec::FfnSample& s) override {
+  void OnLayer(const ffn::FfnSample& s) override {
     const int d = model_.config.hidden_size, f = model_.config.intermediate_size;
     const auto layer = static_cast<std::size_t>(s.layer);
     std::vector<std::uint64_t> words(static_cast<std::size_t>(kernels::SignInputWords(d, 1)));
@@ -64,7 +64,7 @@ class Recorder : public exec::FfnTap {
   const std::vector<Trace>& traces() const { return traces_; }
 
  private:
-  const exec::LoadedModel& model_;
+  const load::LoadedModel& model_;
   std::vector<Trace> traces_;
 };
 

@@ -10,7 +10,7 @@
 namespace thermocline::spec {
 namespace {
 
-using exec::Chance;
+using sampling::Chance;
 
 class ToyTarget final : public Target {
  public:
@@ -43,11 +43,11 @@ class ToyTarget final : public Target {
 class PresentChance final : public Chance {
  public:
   const Chance* now = nullptr;
-  int Pick(const exec::Distribution& from, std::uint64_t position,
-           exec::Stream stream) const override {
+  int Pick(const sampling::Distribution& from, std::uint64_t position,
+           sampling::Stream stream) const override {
     return now->Pick(from, position, stream);
   }
-  void Rank(const exec::Distribution& from, std::uint64_t position, exec::Stream stream,
+  void Rank(const sampling::Distribution& from, std::uint64_t position, sampling::Stream stream,
             std::size_t count, Tokens& tokens) const override {
     now->Rank(from, position, stream, count, tokens);
   }
@@ -138,7 +138,7 @@ class ToyDecoder {
  private:
   const Case case_;
   PresentChance chance_;
-  exec::Sampler sampler_;
+  sampling::Sampler sampler_;
   ToyTarget target_;
   ToySource source_;
   Controller controller_;
@@ -215,7 +215,7 @@ TEST(DecoderEnumeration, ModesAgreeOnEverySeed) {
         c.fixed = mode == SpecMode::kExhaustive;
         ToyDecoder other(c);
         for (std::uint64_t seed = 0; seed < 60; ++seed) {
-          const exec::SeededChance chance(seed);
+          const sampling::SeededChance chance(seed);
           const Tokens text = first.Decode(chance);
           if (acceptance == Acceptance::kSameText) {
             EXPECT_EQ(text, PlainToyText(c.toy, c.params, c.length, chance));

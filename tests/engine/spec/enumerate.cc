@@ -11,16 +11,16 @@ namespace {
 struct Interval {
   long double low = 0, high = 1;
 };
-using Variable = std::pair<std::uint64_t, exec::Stream>;
+using Variable = std::pair<std::uint64_t, sampling::Stream>;
 using Box = std::map<Variable, Interval>;  // variables that are not in it: all of [0, 1)
 
 // One run's chance: a box that shrinks, and what was cut from it.
-class BoxChance final : public exec::Chance {
+class BoxChance final : public sampling::Chance {
  public:
   BoxChance(Box box, std::vector<Box>& waiting) : box_(std::move(box)), waiting_(waiting) {}
 
-  int Pick(const exec::Distribution& from, std::uint64_t position,
-           exec::Stream stream) const override {
+  int Pick(const sampling::Distribution& from, std::uint64_t position,
+           sampling::Stream stream) const override {
     const std::lock_guard lock(mutex_);
     const auto order = Ascending(from);
     std::vector<long double> ends;
@@ -32,11 +32,11 @@ class BoxChance final : public exec::Chance {
 
   // Guesses: which they are must not change what is drawn. So beside the token that Pick draws
   // they are by weight, and cut nothing.
-  void Rank(const exec::Distribution& from, std::uint64_t position, exec::Stream stream,
+  void Rank(const sampling::Distribution& from, std::uint64_t position, sampling::Stream stream,
             std::size_t count, Tokens& tokens) const override {
     tokens.clear();
     if (count == 0) return;
-    if (stream == exec::Stream::kToken) tokens.push_back(Pick(from, position, stream));
+    if (stream == sampling::Stream::kToken) tokens.push_back(Pick(from, position, stream));
     auto order = Ascending(from);
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return from.weights[a] > from.weights[b];
@@ -50,7 +50,7 @@ class BoxChance final : public exec::Chance {
   bool Accept(double probability, std::uint64_t position) const override {
     const std::lock_guard lock(mutex_);
     const long double threshold = std::clamp(probability, 0.0, 1.0);
-    return Resolve({position, exec::Stream::kAccept}, {threshold, 1}) == 0;
+    return Resolve({position, sampling::Stream::kAccept}, {threshold, 1}) == 0;
   }
 
   long double Volume() const {
@@ -60,7 +60,7 @@ class BoxChance final : public exec::Chance {
   }
 
  private:
-  static std::vector<std::size_t> Ascending(const exec::Distribution& from) {
+  static std::vector<std::size_t> Ascending(const sampling::Distribution& from) {
     std::vector<std::size_t> order(from.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
@@ -88,7 +88,7 @@ class BoxChance final : public exec::Chance {
 
 }  // namespace
 
-Outcomes Enumerate(const std::function<Tokens(const exec::Chance&)>& decode) {
+Outcomes Enumerate(const std::function<Tokens(const sampling::Chance&)>& decode) {
   Outcomes outcomes;
   std::vector<Box> waiting = {{}};
   while (!waiting.empty()) {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/exec/distribution.h"
+#include "engine/sampling/distribution.h"
 
 namespace thermocline::spec {
 
@@ -28,7 +28,7 @@ using Outcomes = std::map<Tokens, long double>;
 // Runs `decode` until its outcomes are complete: with everything it draws drawn from the Chance
 // given, and nothing asking that any more when it returns. The same answers must give the same
 // tokens.
-Outcomes Enumerate(const std::function<Tokens(const exec::Chance&)>& decode);
+Outcomes Enumerate(const std::function<Tokens(const sampling::Chance&)>& decode);
 
 // The largest difference between two probabilities of a sequence, with the sequence in words.
 std::pair<long double, Tokens> Difference(const Outcomes& a, const Outcomes& b);

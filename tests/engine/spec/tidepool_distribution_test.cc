@@ -5,18 +5,18 @@
 #include <sstream>
 
 #include "engine/chat.h"
-#include "engine/exec/loaded_model.h"
-#include "engine/exec/sampler.h"
+#include "engine/load/loaded_model.h"
+#include "engine/sampling/sampler.h"
 #include "engine/spec/verify.h"
-#include "tests/engine/exec/chi_square.h"
-#include "tests/engine/exec/coupling.h"
+#include "tests/engine/sampling/chi_square.h"
+#include "tests/engine/sampling/coupling.h"
 
 namespace thermocline::spec {
 namespace {
 
-using exec::Distribution;
-using exec::SeededChance;
-using exec::Stream;
+using sampling::Distribution;
+using sampling::SeededChance;
+using sampling::Stream;
 using Tokens = std::vector<int>;
 
 constexpr int kContext = 512;
@@ -25,13 +25,13 @@ constexpr int kContext = 512;
 class Runner {
  public:
   Runner(const std::string& file, const SamplingParams& params) {
-    exec::LoadOptions options;
+    load::LoadOptions options;
     options.model = SOURCE_DIR "/config/models/" + file;
     options.threads = 1;  // models so small gain nothing by more
-    model_ = *exec::LoadModel(options);
+    model_ = *load::LoadModel(options);
     transformer_ = model_->MakeTransformer(kContext, kContext, kContext);
     cache_ = *model_->MakeCache(kContext);
-    sampler_ = std::make_unique<exec::Sampler>(vocab_size(), kContext);
+    sampler_ = std::make_unique<sampling::Sampler>(vocab_size(), kContext);
     sampler_->Begin(params, {});
   }
   const text::Tokenizer& tokenizer() const { return *model_->tokenizer; }
@@ -51,10 +51,10 @@ class Runner {
  private:
   int vocab_size() const { return model_->config.vocab_size; }
 
-  std::unique_ptr<exec::LoadedModel> model_;
+  std::unique_ptr<load::LoadedModel> model_;
   std::unique_ptr<exec::Transformer> transformer_;
-  std::unique_ptr<exec::KvCache> cache_;
-  std::unique_ptr<exec::Sampler> sampler_;
+  std::unique_ptr<nn::KvCache> cache_;
+  std::unique_ptr<sampling::Sampler> sampler_;
 };
 
 struct Pair {
@@ -170,21 +170,23 @@ TEST(TidepoolDistribution, BothRulesGiveTheTargets) {
     for (const double weight : p.weights) expected.push_back(weight / p.total);
     expected.push_back(0);
     // A total variation of 0.01 is found with a probability of 0.99.
-    const int draws = std::max(200'000, exec::DrawsToShow(0.01, static_cast<int>(expected.size())));
-    const auto both = exec::SideBySide(p, q);
-    const double tv = exec::TotalVariation(both);
+    const int draws =
+        std::max(200'000, sampling::DrawsToShow(0.01, static_cast<int>(expected.size())));
+    const auto both = sampling::SideBySide(p, q);
+    const double tv = sampling::TotalVariation(both);
     for (const Acceptance rule : {Acceptance::kSameText, Acceptance::kRejection}) {
-      const double accepted = rule == Acceptance::kSameText ? exec::SameToken(both) : 1 - tv;
+      const double accepted = rule == Acceptance::kSameText ? sampling::SameToken(both) : 1 - tv;
       const Drawn drawn = Draw(p, q, rule, draws);
-      EXPECT_TRUE(exec::ChiSquare(drawn.counts, expected).passes()) << position;
-      EXPECT_TRUE(exec::ChiSquare(drawn.decisions, {accepted, 1 - accepted}).passes()) << position;
+      EXPECT_TRUE(sampling::ChiSquare(drawn.counts, expected).passes()) << position;
+      EXPECT_TRUE(sampling::ChiSquare(drawn.decisions, {accepted, 1 - accepted}).passes())
+          << position;
       std::printf("position %3zu, %3zu tokens, TV %.3f, %-9s accepts %.3f of %d draws\n", position,
                   p.size(), tv, rule == Acceptance::kSameText ? "same text" : "rejection",
                   drawn.decisions[0] / static_cast<double>(draws), draws);
     }
     // The test can fail: the draft's own tokens are not the target's.
     const Drawn wrong = Draw(q, q, Acceptance::kSameText, draws);
-    EXPECT_EQ(exec::ChiSquare(InCells(q, wrong.counts, p), expected).passes(), tv < 0.01);
+    EXPECT_EQ(sampling::ChiSquare(InCells(q, wrong.counts, p), expected).passes(), tv < 0.01);
   }
 }
 
@@ -215,7 +217,7 @@ Accepted AcceptedOf8(Pair& pair, const Tokens& tokens, std::size_t begin) {
     const int token = fed[i + 1];
     const double drawn = q.Probability(token);
     all.rejection *= std::min(1.0, p.Probability(token) / drawn);
-    all.same_text *= exec::SameTokenIs(p, q, token) / drawn;
+    all.same_text *= sampling::SameTokenIs(p, q, token) / drawn;
     mean.rejection += all.rejection;
     mean.same_text += all.same_text;
   }
@@ -227,8 +229,8 @@ Means Measure(Pair& pair, const std::vector<Text>& texts) {
   for (const Text& text : texts) {
     const auto p = pair.target.Behind(text.tokens, 0), q = pair.draft.Behind(text.tokens, 0);
     for (std::size_t i = text.begin; i < p.size(); ++i, ++m.positions) {
-      const auto both = exec::SideBySide(p[i], q[i]);
-      const double tv = exec::TotalVariation(both), same = exec::SameToken(both);
+      const auto both = sampling::SideBySide(p[i], q[i]);
+      const double tv = sampling::TotalVariation(both), same = sampling::SameToken(both);
       EXPECT_GE(same, (1 - tv) / (1 + tv) - 1e-9);
       EXPECT_LE(same, 1 - tv + 1e-9);
       m.rejection += 1 - tv;

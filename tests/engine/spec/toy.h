@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "engine/exec/sampler.h"
+#include "engine/sampling/sampler.h"
 #include "engine/spec/verify.h"
 #include "tests/engine/spec/enumerate.h"
 
@@ -78,8 +78,8 @@ inline Tokens ToyTextOf(const Tokens& sequence) {
 
 // Plain decoding of the target.
 inline Tokens PlainToyText(const Toy& toy, const SamplingParams& params, std::size_t length,
-                           const exec::Chance& chance) {
-  exec::Sampler sampler(toy.vocab_size, 16);
+                           const sampling::Chance& chance) {
+  sampling::Sampler sampler(toy.vocab_size, 16);
   sampler.Begin(params, kToyPrompt);
   Tokens sequence = kToyPrompt;
   while (!ToyEnded(sequence, length)) {

@@ -9,10 +9,10 @@
 namespace thermocline::spec {
 namespace {
 
-using exec::Chance;
-using exec::Distribution;
-using exec::Sampler;
-using exec::Stream;
+using sampling::Chance;
+using sampling::Distribution;
+using sampling::Sampler;
+using sampling::Stream;
 
 using Rule = std::function<Verdict(const Distribution& target, const Proposal&, const Chance&,
                                    std::uint64_t position)>;
@@ -222,7 +222,7 @@ TEST(Verify, SameTextGivesPlainDecodingsTokens) {
   for (const ToyPair pair : kToyPairs) {
     const Case c{.toy = {.vocab_size = 8, .pair = pair}, .length = 8, .draft = 3, .adapts = true};
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
-      const exec::SeededChance chance(seed);
+      const sampling::SeededChance chance(seed);
       EXPECT_EQ(DraftThenVerify(c, RuleOf(Acceptance::kSameText), chance),
                 PlainToyText(c.toy, c.params, c.length, chance));
     }
@@ -235,7 +235,7 @@ TEST(Verify, EqualDistributionsAreAccepted) {
   Proposal x{.distribution = {}};
   for (int token = 6; token >= 0; --token) x.distribution.Add(token, (0.1 + token) * 3);
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
-    const exec::SeededChance chance(seed);
+    const sampling::SeededChance chance(seed);
     x.token = chance.Pick(x.distribution, 5, Stream::kToken);
     for (const Acceptance acceptance : {Acceptance::kSameText, Acceptance::kRejection}) {
       const Verdict verdict = Judge(p, x, acceptance, chance, 5, scratch);
@@ -258,7 +258,7 @@ TEST(Verify, ReservedScratchIsEnough) {
   const double* weights = scratch.weights.data();
   int refused = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const exec::SeededChance chance(seed);
+    const sampling::SeededChance chance(seed);
     x.token = chance.Pick(x.distribution, 0, Stream::kToken);
     refused += Judge(p, x, Acceptance::kRejection, chance, 0, scratch).accepted ? 0 : 1;
   }
@@ -278,7 +278,8 @@ TEST(Verify, ATokenThatTheTargetDoesNotKeepNeverComes) {
     x.distribution.Add(2, 1);
     x.distribution.Add(9, 3 * share);
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
-      const Verdict v = Judge(p, x, Acceptance::kRejection, exec::SeededChance(seed), 0, scratch);
+      const Verdict v =
+          Judge(p, x, Acceptance::kRejection, sampling::SeededChance(seed), 0, scratch);
       EXPECT_FALSE(v.accepted);
       EXPECT_TRUE(v.token == 4 || v.token == 2);
     }

@@ -11,7 +11,7 @@
 #include "engine/base/file.h"
 #include "engine/base/huge_buffer.h"
 #include "engine/base/log.h"
-#include "engine/store/bundle_writer.h"
+#include "engine/offline/bundle_writer.h"
 #include "tests/engine/store/faulty_reader.h"
 
 namespace thermocline::store {
@@ -60,7 +60,7 @@ class LayerStreamTest : public testing::Test {
                      .intermediate_size = 50,
                      .num_hidden_layers = kLayers};
     plan.image_bytes = kImage;
-    auto writer = BundleWriter::Open(path_, plan);
+    auto writer = offline::BundleWriter::Open(path_, plan);
     ASSERT_TRUE(writer.ok()) << writer.status().message();
     std::mt19937_64 random(9);
     std::vector<std::byte> image(kImage);

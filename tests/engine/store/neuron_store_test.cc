@@ -12,7 +12,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
-#include "engine/store/bundle_writer.h"
+#include "engine/offline/bundle_writer.h"
 #include "tests/engine/store/faulty_reader.h"
 
 namespace thermocline::store {
@@ -74,7 +74,7 @@ class NeuronStoreTest : public testing::Test {
       std::shuffle(layer.position.begin(), layer.position.end(), random);
       for (std::uint32_t i = 0; i < kNeurons; ++i) layer.activations.push_back(i * 3);
     }
-    auto writer = BundleWriter::Open(path_, plan);
+    auto writer = offline::BundleWriter::Open(path_, plan);
     ASSERT_TRUE(writer.ok()) << writer.status().message();
     for (int l = 0; l < kLayers; ++l) {
       const Rows gate(DType::kQ4_0, random), up(DType::kQ8_0, random), down(DType::kF16, random);

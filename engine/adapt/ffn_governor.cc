@@ -1,0 +1,145 @@
+#include "engine/adapt/ffn_governor.h"
+
+#include "engine/base/log.h"
+
+namespace thermocline::adapt {
+namespace {
+
+// Bounds and steps of the shift, in units of what it is added to.
+predictor::ControllerParams ParamsFor(double recall, double unit) {
+  return {.recall = recall, .step = unit / 8, .step_min = unit / 64, .shift_max = 4 * unit};
+}
+
+}  // namespace
+
+FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transformer,
+                         const GovernorOptions& options)
+    : model_(model),
+      transformer_(transformer),
+      options_(options),
+      auditor_({.config = model.config,
+                .predictors = *model.predictors,
+                .ops = *model.ops,
+                .interval = options.audit_interval}),
+      current_(model.ffn_modes.size()),
+      published_(current_),
+      hot_(model.hot) {
+  for (const predictor::LayerPredictors& layer : model.predictors->layers) {
+    sign_.emplace_back(ParamsFor(options.controller_recall, ffn::ShiftUnit(FfnMode::kSign, layer)));
+    low_rank_.emplace_back(
+        ParamsFor(options.controller_recall, ffn::ShiftUnit(FfnMode::kLowRank, layer)));
+  }
+  // With two sides neither sees all that a token uses.
+  const bool one_side = model.split == nullptr && model.device == nullptr;
+  if (options.audit_interval > 0 && one_side) transformer.SetAuditor(&auditor_);
+  if (options.controller_recall > 0 && !one_side)
+    base::LogWarning("with a hot tier no audits are made, and the controller holds no recall");
+  if (options.rebalance && CanRebalance(model, transformer))
+    rebalancer_.emplace(model, transformer);
+  SetModes(model.ffn_modes);
+  Publish();
+}
+
+predictor::LayerController* FfnGovernor::ControllerOf(int layer, FfnMode mode) {
+  const auto at = static_cast<std::size_t>(layer);
+  if (!controls()) return nullptr;
+  switch (mode) {
+    case FfnMode::kSign:
+      return &sign_[at];
+    case FfnMode::kLowRank:
+      return &low_rank_[at];
+    default:
+      return nullptr;
+  }
+}
+
+void FfnGovernor::SetModes(const std::vector<FfnMode>& modes) {
+  model_.SetModes(transformer_, modes);
+  for (int l = 0; l < static_cast<int>(modes.size()); ++l) {
+    if (const predictor::LayerController* controller =
+            ControllerOf(l, modes[static_cast<std::size_t>(l)]))
+      transformer_.ffn().policy(l).shift = static_cast<float>(controller->shift());
+  }
+}
+
+void FfnGovernor::AfterToken() {
+  auditor_.EndToken();
+  if (auditor_.pending()) AuditOne();
+  if (rebalancer_.has_value()) rebalancer_->AfterToken();
+  Publish();
+}
+
+void FfnGovernor::Idle() {
+  while (auditor_.pending()) AuditOne();
+  if (rebalancer_.has_value()) rebalancer_->Idle();
+  Publish(true);  // no further token may come soon to show what a missed turn left out
+}
+
+void FfnGovernor::AuditOne() {
+  const int layer = auditor_.AuditOne(transformer_.ffn());
+  // A request in another mode may have begun since the token was kept.
+  const FfnMode mode = auditor_.mode(layer);
+  predictor::LayerController* controller = ControllerOf(layer, mode);
+  if (controller == nullptr || auditor_.last(layer).tokens == 0) return;
+  controller->Freeze(frozen_);
+  if (controller->Observe(auditor_.last(layer)) && transformer_.ffn().policy(layer).mode == mode)
+    transformer_.ffn().policy(layer).shift = static_cast<float>(controller->shift());
+}
+
+void FfnGovernor::Publish(bool wait) {
+  for (int l = 0; l < static_cast<int>(current_.size()); ++l) {
+    FfnLayerStats& s = current_[static_cast<std::size_t>(l)];
+    const ffn::FfnCounters c = transformer_.ffn_counters(l);
+    const predictor::AuditCounts& a = auditor_.total(l);
+    s.mode = transformer_.ffn().policy(l).mode;
+    s.tokens = c.tokens;
+    s.gate_rows = c.gate_rows;
+    s.up_rows = c.up_rows;
+    s.down_rows = c.down_rows;
+    s.bytes = c.bytes;
+    s.predictor_bytes = c.predictor_bytes;
+    s.dense_bytes = c.tokens * transformer_.ffn().dense_bytes(l);
+    s.audited_tokens = a.tokens;
+    s.tp = a.tp;
+    s.fp = a.fp;
+    s.fn = a.fn;
+    s.tn = a.tn;
+    s.missed_mass = a.missed_mass;
+    s.total_mass = a.total_mass;
+    const predictor::LayerController* controller = ControllerOf(l, s.mode);
+    s.controlled = controller != nullptr;
+    if (controller == nullptr) continue;
+    s.shift = controller->shift();
+    s.recall = controller->recall();
+    s.moves = controller->moves();
+  }
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (wait && !lock.owns_lock()) lock.lock();
+  if (!lock.owns_lock()) return;
+  published_ = current_;
+  flash_ = model_.flash_counters();
+  model_.UpdateHotStats(transformer_, hot_);
+  if (rebalancer_.has_value()) hot_.swaps = rebalancer_->swaps();
+}
+
+HotStats FfnGovernor::Hot() const {
+  const std::lock_guard lock(mutex_);
+  return hot_;
+}
+
+FlashCounters FfnGovernor::Flash() const {
+  const std::lock_guard lock(mutex_);
+  return flash_;
+}
+
+std::vector<FfnLayerStats> FfnGovernor::Stats() const {
+  std::vector<FfnLayerStats> stats;
+  {
+    const std::lock_guard lock(mutex_);
+    stats = published_;
+  }
+  for (FfnLayerStats& layer : stats) layer.frozen = frozen_;  // at once, not with the next token
+  return stats;
+}
+
+}  // namespace thermocline::adapt

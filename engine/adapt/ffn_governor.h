@@ -1,0 +1,66 @@
+// Runs audits, controllers and rebalancing beside decoding, and keeps the figures that others read.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/adapt/rebalancer.h"
+#include "engine/api/ffn_stats.h"
+#include "engine/ffn/auditor.h"
+#include "engine/load/loaded_model.h"
+#include "engine/predictor/controller.h"
+
+namespace thermocline::adapt {
+
+struct GovernorOptions {
+  int audit_interval = 0;        // one of so many decoded tokens; 0 = none
+  double controller_recall = 0;  // to hold; 0 = the thresholds stay as they were loaded
+  bool rebalance = false;        // swap neurons between the sides, where there are two
+};
+
+// Decode thread only, but for Stats and Freeze.
+class FfnGovernor {
+ public:
+  FfnGovernor(load::LoadedModel& model, exec::Transformer& transformer,
+              const GovernorOptions& options);
+  ~FfnGovernor() { transformer_.SetAuditor(nullptr); }
+  FfnGovernor(const FfnGovernor&) = delete;
+  FfnGovernor& operator=(const FfnGovernor&) = delete;
+
+  // The modes of the tokens to come.
+  void SetModes(const std::vector<FfnMode>& modes);
+  // Once for each decoded token: at most one layer is audited.
+  void AfterToken();
+  // The audits that are left, when there is nothing else to do.
+  void Idle();
+
+  // Thread-safe. Never makes the decode thread wait while it has tokens to make.
+  std::vector<FfnLayerStats> Stats() const;
+  FlashCounters Flash() const;
+  HotStats Hot() const;
+  void Freeze(bool frozen) { frozen_ = frozen; }
+  bool frozen() const { return frozen_; }
+  bool controls() const { return options_.controller_recall > 0; }
+
+ private:
+  predictor::LayerController* ControllerOf(int layer, FfnMode mode);
+  void AuditOne();
+  void Publish(bool wait = false);
+
+  load::LoadedModel& model_;
+  exec::Transformer& transformer_;
+  const GovernorOptions options_;
+  ffn::Auditor auditor_;
+  std::optional<Rebalancer> rebalancer_;
+  std::vector<predictor::LayerController> sign_, low_rank_;  // [L] each
+  std::atomic<bool> frozen_{false};
+  std::vector<FfnLayerStats> current_;  // decode thread
+  mutable std::mutex mutex_;
+  std::vector<FfnLayerStats> published_;  // guarded by mutex_
+  FlashCounters flash_;                   // guarded by mutex_
+  HotStats hot_;                          // guarded by mutex_
+};
+
+}  // namespace thermocline::adapt

@@ -1,0 +1,39 @@
+// Figures of one layer's feed-forward network, for metrics.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/api/ffn_mode.h"
+
+namespace thermocline {
+
+// Sums over decoded tokens since the start, and the state of prediction.
+struct FfnLayerStats {
+  FfnMode mode = FfnMode::kDense;  // of the last token
+  std::int64_t tokens = 0;
+  std::int64_t gate_rows = 0, up_rows = 0, down_rows = 0;  // read
+  std::int64_t bytes = 0;                                  // read, predictors included
+  std::int64_t predictor_bytes = 0;
+  std::int64_t dense_bytes = 0;  // what dense tokens would have read
+  // Audits; the positive class is ACTIVE.
+  std::int64_t audited_tokens = 0, tp = 0, fp = 0, fn = 0, tn = 0;
+  double missed_mass = 0, total_mass = 0;  // of |h| ||d||
+  // Controller.
+  bool controlled = false, frozen = false;
+  double shift = 0;   // of the predictor's threshold
+  double recall = 1;  // mean since the last move
+  std::int64_t moves = 0;
+};
+
+// Bytes of a decoded token that the layers did not read, beside the dense ones.
+inline double SavedBytesPerToken(std::span<const FfnLayerStats> layers) {
+  double saved = 0;
+  for (const FfnLayerStats& s : layers) {
+    if (s.tokens > 0)
+      saved += static_cast<double>(s.dense_bytes - s.bytes) / static_cast<double>(s.tokens);
+  }
+  return saved;
+}
+
+}  // namespace thermocline

@@ -1,0 +1,37 @@
+#include "engine/api/request.h"
+
+namespace thermocline {
+
+const char* PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kQueued:
+      return "queued";
+    case Phase::kPrefill:
+      return "prefill";
+    case Phase::kDecode:
+      break;
+  }
+  return "decode";
+}
+
+const char* CancelCauseName(CancelCause cause) {
+  switch (cause) {
+    case CancelCause::kNone:
+      return "none";
+    case CancelCause::kDisconnect:
+      return "disconnect";
+    case CancelCause::kDeadline:
+      return "deadline";
+    case CancelCause::kApi:
+      return "api";
+    case CancelCause::kShutdown:
+      return "shutdown";
+    case CancelCause::kSlowReader:
+      return "slow_reader";
+    case CancelCause::kOtherChoice:
+      break;
+  }
+  return "other_choice";
+}
+
+}  // namespace thermocline

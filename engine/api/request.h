@@ -1,0 +1,79 @@
+// One generation, as the engine sees it: tokens in, limits, sampling.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/api/sampling_params.h"
+#include "engine/api/speculation.h"
+
+namespace thermocline {
+
+struct Request {
+  std::vector<int> prompt;  // token ids, at least one
+  SamplingParams sampling;
+  int max_tokens = 0;             // 0 = to the end of the context
+  std::vector<std::string> stop;  // generation ends before the first of these in the text
+  std::string ffn_mode = {};      // modes of the feed-forward networks (ffn_mode.h); "" = as loaded
+  std::string spec_mode = {};     // SpecModeName; "" = as loaded
+  int spec_tokens = -1;           // SpecOptions::tokens_max of this request; -1 = as loaded
+  bool ignore_eos = false;        // go on after the model's stop tokens (benchmarks)
+  std::vector<int> stop_tokens = {};  // generation ends at these, too, and does not show them
+  // Strings that DRY's repetitions do not go across; absent: \n : " *
+  std::optional<std::vector<std::string>> dry_breakers = {};
+  // Log probabilities, of the model's own distribution, before all sampling: -1 = none, else of
+  // each token and of this many most probable ones, at most kLogprobsMax.
+  int logprobs = -1;
+  bool prompt_logprobs = false;  // of the prompt's tokens, too; it is then computed whole
+  bool prompt_only = false;      // nothing is generated
+  bool progress = false;         // the channel tells how much of the prompt is read
+  // Others wait for the same prompt: it goes to the prefix cache as soon as it is read.
+  bool share_prompt = false;
+  int priority = 0;         // kPriorityMin to kPriorityMax; higher ones go first
+  std::string tenant = {};  // whose share of the time it takes
+  // The request ends with DeadlineExceeded when this has passed, also while it waits for flash.
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
+};
+
+inline constexpr int kLogprobsMax = 20;
+inline constexpr int kPriorityMin = -10, kPriorityMax = 10;
+
+enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
+
+// How far a request came.
+enum class Phase { kQueued, kPrefill, kDecode };
+// "queued", "prefill" or "decode".
+const char* PhaseName(Phase phase);
+
+// Who ended a request that did not end by itself.
+// kOtherChoice: another choice of the same request failed.
+enum class CancelCause {
+  kNone,
+  kDisconnect,
+  kDeadline,
+  kApi,
+  kShutdown,
+  kSlowReader,
+  kOtherChoice
+};
+// "disconnect", "deadline", "api", "shutdown", "slow_reader" or "other_choice".
+const char* CancelCauseName(CancelCause cause);
+
+struct Usage {
+  int prompt_tokens = 0;
+  int cached_tokens = 0;  // of them, found in the prefix cache
+  int read_tokens = 0;    // of them, computed: fewer than the others if it ended before
+  int completion_tokens = 0;
+  double queue_s = 0;  // from Submit to the first prefill step
+  double prefill_s = 0;
+  double decode_s = 0;  // of the tokens after the first
+  SpecUsage spec = {};
+  Phase phase = Phase::kQueued;            // in which it ended
+  CancelCause cause = CancelCause::kNone;  // of one that was cancelled
+  double cancel_s = 0;                     // from the cancellation to the end
+  int preemptions = 0;                     // times it made way for others
+};
+
+}  // namespace thermocline

@@ -1,0 +1,112 @@
+// Speculative decoding as its users see it: what may be asked for, and what it does.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace thermocline {
+
+// Tokens of one draft, at most: with the token before them they are what one verification computes
+// with the arithmetic of single tokens (ffn::kSparseTokensMax).
+inline constexpr int kDraftTokensMax = 15;
+
+enum class SpecMode {
+  kOff,
+  kSync,        // draft, then verify
+  kBranch,      // while the target verifies, the draft goes on from the likeliest outcomes
+  kExhaustive,  // ... from every accepted length; the target waits for all of them
+  kAuto,        // what is fastest, by measurement; nothing where nothing pays
+};
+
+// off, sync, branch, exhaustive, auto.
+const char* SpecModeName(SpecMode mode);
+
+struct SpecOptions {
+  std::string mode = "off";  // as SpecModeName
+  // Where drafts come from: "" = model if `draft` is given, else ngram. model: a second, small
+  // model; ngram: what followed the same tokens earlier in the text; self: the target itself with
+  // its predictor and the neurons in memory.
+  std::string source = {};
+  std::string draft = {};  // path of the draft model, or the name of a built-in one
+  bool required = true;    // false: serve without the draft model if it cannot be loaded
+  int tokens_max = 8;      // of a draft; in mode auto the controller chooses up to this
+  bool fixed = false;      // draft tokens_max tokens always, whatever it costs
+  int width = 2;           // tokens guessed at the end of each branch
+  int threads = 0;         // kernel threads of the draft model; 0 = by measurement
+  // same-text: the target's own draw decides, so that the text of a seed is that of plain decoding;
+  // rejection: modified rejection sampling, which accepts more, and the text of a seed depends on
+  // the draft. The distribution is the target's in both.
+  std::string acceptance = "same-text";
+  int head = 0;  // the draft's output head: so many of the first tokens; 0 = all
+  // self: added to what the predictor must reach, in units of its score (engine/ffn_mode.h); above
+  // 0 drafts read less and miss more.
+  double self_shift = 0.0;
+  int rounds_max = 0;  // verifications that SpecStats::rounds records, the first ones
+};
+
+// One verification, as a recorded trace has it.
+struct SpecRound {
+  int n = 0, k = 0;  // drafted tokens, accepted ones
+  int rank = 0;  // of the token behind among the draft's guesses: 1 the first; 0 = not there; -1 =
+                 // none made
+  std::array<std::uint8_t, kDraftTokensMax> confidence = {};  // [n] spec::Proposal::confidence
+};
+
+// Totals since the start, but for the state at the end. What a request added is there when its
+// channel ends.
+struct SpecStats {
+  bool used = false;
+  std::string mode = {}, source = {}, draft = {};  // draft: path
+  std::string fallback = {};  // why there is no draft model though one was asked for; "" = there is
+  std::int64_t drafts = 0;    // verified
+  std::int64_t draft_tokens = 0;                               // verified
+  std::int64_t accepted_tokens = 0;                            // of them
+  std::array<std::int64_t, kDraftTokensMax> accepted_at = {};  // by position in the draft
+  std::int64_t plain_steps = 0;                                // steps without a draft
+  std::int64_t drafted_tokens = 0;                             // all, on every branch
+  std::int64_t wasted_tokens = 0;  // of them, dropped unverified or refused
+  // Outcomes of a verification by the accepted length: whether its branch was drafted by then.
+  std::array<std::int64_t, kDraftTokensMax + 1> branch_hits = {}, branch_misses = {};
+  double draft_s = 0;   // drafting, on whatever thread
+  double verify_s = 0;  // the target's steps, plain ones too
+  double wait_s = 0;    // the target waited for the draft
+  // State: what the controller knows and does now.
+  std::string mode_now = {};               // off, sync, branch or exhaustive
+  int draft_length = 0;                    // of the last draft
+  double acceptance = 0;                   // p of phi
+  double phi_floor = 0;                    // c of phi
+  double draft_token_s = 0;                // time of a drafted token
+  double verify_1_s = 0;                   // time of the target's step of one token
+  double verify_per_token_s = 0;           // of each further token of a step
+  double phi_p = 0, phi_a = 0, phi_c = 0;  // phi, fitted; as spec::Phi
+  std::array<double, kDraftTokensMax + 1> verify_step_s = {};  // of a step of [i] + 1 tokens
+  double draft_slowdown = 1, verify_slowdown = 1;  // of either while both work; 1 = none
+  double round_overhead_s = 0;                     // of a round beside drafting and verifying
+  // Measured, totals: verifications of n tokens that accepted k, [n][k]; and what rank the token
+  // behind had among the draft's guesses, 0 = none of them: after a refused token, after a draft
+  // that was accepted whole.
+  std::array<std::array<std::int64_t, kDraftTokensMax + 1>, kDraftTokensMax + 1> outcomes = {};
+  std::array<std::int64_t, 6> correction_ranks = {}, bonus_ranks = {};
+  std::vector<SpecRound> rounds = {};  // SpecOptions::rounds_max of them
+};
+
+// What one answer took of it.
+struct SpecUsage {
+  int drafts = 0, draft_tokens = 0, accepted_tokens = 0;
+  int branch_hits = 0, branch_misses = 0;
+  double wait_s = 0;
+
+  SpecUsage& operator+=(const SpecUsage& more) {
+    drafts += more.drafts;
+    draft_tokens += more.draft_tokens;
+    accepted_tokens += more.accepted_tokens;
+    branch_hits += more.branch_hits;
+    branch_misses += more.branch_misses;
+    wait_s += more.wait_s;
+    return *this;
+  }
+};
+
+}  // namespace thermocline

@@ -1,0 +1,186 @@
+// The way of one request's tokens from the decode thread to whoever asked.
+//
+// What is not taken waits here, up to a bound: then the engine pauses the request, computes for
+// others, and after a time gives it up (EngineConfig::reader_*).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/api/request.h"
+
+namespace thermocline {
+
+// Thread-safe: one producer (decode thread), one consumer. Text and ids wait here until taken; the
+// two sides swap buffers, so that a consumer which keeps up costs no allocation.
+class TokenChannel {
+ public:
+  // A token and the logarithm of its probability.
+  struct Score {
+    int token;
+    float logprob;
+  };
+  // What came since the last Take.
+  struct Update {
+    std::string text;  // whole UTF-8 characters
+    std::vector<int> tokens;
+    std::vector<std::chrono::steady_clock::time_point> times;  // when each token was made
+    // With Request::logprobs k: for each of `tokens` k + 1 entries, first the token itself, then
+    // the k most probable ones, falling.
+    std::vector<Score> scores;
+    // With Request::prompt_logprobs: the same for the prompt's tokens behind the first. Comes once.
+    std::vector<Score> prompt_scores;
+    // Tokens of the prompt that are read, and those of them that were found in the prefix cache; -1
+    // = no news. With Request::progress after every step, else once, when all are read.
+    int prompt_read = -1;
+    int prompt_cached = 0;
+    bool finished = false;
+    FinishReason reason = FinishReason::kNone;
+    Status error;  // with reason kError
+    Usage usage;   // final once finished
+  };
+
+  // `on_ready` is called on the decode thread after each push and the end; it must not block. May
+  // be empty.
+  explicit TokenChannel(std::function<void()> on_ready, int tokens_max = 0)
+      : on_ready_(std::move(on_ready)), tokens_max_(static_cast<std::size_t>(tokens_max)) {
+    ReserveBuffers(pending_);
+  }
+  // Called by Take on the consumer's thread when there is room again, and by Cancel. Set before
+  // another thread knows the channel.
+  void SetOnRoom(std::function<void()> on_room) { on_room_ = std::move(on_room); }
+
+  // Sizes an Update for Take: for what comes in a step. Thousands may wait in a queue.
+  static void ReserveBuffers(Update& update) {
+    update.text.reserve(512);
+    update.tokens.reserve(64);
+    update.times.reserve(64);
+  }
+
+  // Consumer: moves what is there into `update` (cleared first); whether there was anything.
+  bool Take(Update& update) {
+    bool was_full, taken;
+    {
+      const std::lock_guard lock(mutex_);
+      was_full = FullLocked();
+      taken = TakeLocked(update);
+    }
+    if (was_full && on_room_) on_room_();
+    return taken;
+  }
+  // As Take, but waits until there is something.
+  void WaitAndTake(Update& update) {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [this] { return fresh_; });
+    const bool was_full = FullLocked();
+    TakeLocked(update);
+    lock.unlock();
+    if (was_full && on_room_) on_room_();
+  }
+  // Any thread: the work is not wanted any more. The engine reads this once per step. The first
+  // cause stays.
+  void Cancel(CancelCause cause = CancelCause::kDisconnect) {
+    CancelCause none = CancelCause::kNone;
+    {
+      const std::lock_guard lock(mutex_);
+      if (cause_.load(std::memory_order_relaxed) == none)
+        cancelled_at_ = std::chrono::steady_clock::now();
+      cause_.compare_exchange_strong(none, cause, std::memory_order_relaxed);
+    }
+    if (on_room_) on_room_();
+  }
+  // Whether the engine has begun with the request.
+  bool begun() const { return begun_.load(std::memory_order_relaxed); }
+  bool cancelled() const { return cause() != CancelCause::kNone; }
+  CancelCause cause() const { return cause_.load(std::memory_order_relaxed); }
+  // When Cancel was first called. Requires: cancelled().
+  std::chrono::steady_clock::time_point cancelled_at() const {
+    const std::lock_guard lock(mutex_);
+    return cancelled_at_;
+  }
+  // Whether as many tokens wait here as may.
+  bool full() const {
+    const std::lock_guard lock(mutex_);
+    return FullLocked();
+  }
+
+  // Producer.
+  void Begin() { begun_.store(true, std::memory_order_relaxed); }
+  void Push(int token, const std::string& text, std::span<const Score> scores = {}) {
+    {
+      const std::lock_guard lock(mutex_);
+      pending_.scores.insert(pending_.scores.end(), scores.begin(), scores.end());
+      pending_.tokens.push_back(token);
+      pending_.times.push_back(std::chrono::steady_clock::now());
+      pending_.text += text;
+      fresh_ = true;
+    }
+    Notify();
+  }
+  // `tell`: at once, else with the next token.
+  void Read(int tokens, int cached, bool tell) {
+    {
+      const std::lock_guard lock(mutex_);
+      pending_.prompt_read = tokens;
+      pending_.prompt_cached = cached;
+      fresh_ = fresh_ || tell;
+    }
+    if (tell) Notify();
+  }
+  void PushPromptScores(std::vector<Score> scores) {
+    const std::lock_guard lock(mutex_);
+    pending_.prompt_scores = std::move(scores);
+    fresh_ = true;
+  }
+  void Finish(FinishReason reason, const std::string& text, const Usage& usage, Status error = {}) {
+    {
+      const std::lock_guard lock(mutex_);
+      pending_.text += text;
+      pending_.finished = true;
+      pending_.reason = reason;
+      pending_.usage = usage;
+      pending_.error = std::move(error);
+      fresh_ = true;
+    }
+    Notify();
+  }
+
+ private:
+  bool TakeLocked(Update& update) {
+    update.text.clear();
+    update.tokens.clear();
+    update.times.clear();
+    update.scores.clear();
+    update.prompt_scores.clear();
+    update.prompt_read = -1;
+    update.finished = false;
+    if (!fresh_) return false;
+    std::swap(update, pending_);
+    fresh_ = false;
+    return true;
+  }
+  bool FullLocked() const { return tokens_max_ > 0 && pending_.tokens.size() >= tokens_max_; }
+  void Notify() {
+    ready_.notify_one();
+    if (on_ready_) on_ready_();
+  }
+
+  const std::function<void()> on_ready_;
+  std::function<void()> on_room_;
+  const std::size_t tokens_max_;  // 0 = any number
+  mutable std::mutex mutex_;
+  std::condition_variable ready_;
+  Update pending_;      // guarded by mutex_
+  bool fresh_ = false;  // guarded by mutex_: pending_ holds something not taken
+  std::atomic<CancelCause> cause_{CancelCause::kNone};
+  std::atomic<bool> begun_{false};
+  std::chrono::steady_clock::time_point cancelled_at_;  // guarded by mutex_
+};
+
+}  // namespace thermocline

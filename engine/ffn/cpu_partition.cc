@@ -1,0 +1,117 @@
+#include "engine/ffn/cpu_partition.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace thermocline::ffn {
+namespace {
+
+std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
+
+double Seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+CpuPartition::CpuPartition(const Params& p)
+    : members_(p.members),
+      hidden_size_(p.config.hidden_size),
+      runs_(kernels::NumSumRuns(p.config.intermediate_size)),
+      floats_(!kernels::Traits(p.weights.layers[0].down_rows.type).quantized),
+      pool_(p.threads),
+      multiplier_(p.ops, pool_, nn::PanelScratchBytes(p.weights)),
+      ffn_({.config = p.config,
+            .weights = p.weights,
+            .predictors = p.predictors,
+            .ops = p.ops,
+            .pool = pool_,
+            .multiplier = multiplier_,
+            .tokens_max = p.tokens_max,
+            .members = &p.members}) {
+  if (floats_) {
+    output_.resize(Area(p.tokens_max, hidden_size_));
+  } else {
+    const std::size_t sums = Area(std::min(p.tokens_max, kShareTokens) * runs_, hidden_size_);
+    maxima_.resize(sums / 32);
+    minimums_.resize(sums / 32);
+    high_.resize(sums);
+    low_.resize(sums);
+  }
+  thread_ = std::thread([this] { Main(); });
+  ::pthread_setname_np(thread_.native_handle(), "hot-0");
+}
+
+CpuPartition::~CpuPartition() {
+  Ask(Command::kStop);
+  thread_.join();
+}
+
+void CpuPartition::Ask(Command command) {
+  command_ = command;
+  asked_.Raise(++step_);
+}
+
+void CpuPartition::Start(const Job& job) {
+  job_.emplace(job);
+  first_ = 0;
+  Ask(Command::kFind);
+}
+
+Result<const float*> CpuPartition::Maxima() {
+  if (first_ > 0) Ask(Command::kMaxima);
+  done_.Wait(step_);
+  if (!status_.ok()) return status_;
+  return maxima_.data();
+}
+
+void CpuPartition::Sum(const float* limits) {
+  limits_ = limits;
+  Ask(Command::kSum);
+}
+
+Result<kernels::FinishSumParams::Part> CpuPartition::Await() {
+  done_.Wait(step_);
+  first_ += kShareTokens;
+  if (!status_.ok()) return status_;
+  return kernels::FinishSumParams::Part{high_.data(), low_.data(), minimums_.data()};
+}
+
+Result<const float*> CpuPartition::AwaitOutput() {
+  done_.Wait(step_);
+  if (!status_.ok()) return status_;
+  return output_.data();
+}
+
+void CpuPartition::Main() {
+  for (std::uint32_t step = 1;; ++step) {
+    asked_.Wait(step);
+    if (command_ == Command::kStop) return;
+    const double begin = Seconds();
+    Do(command_);
+    counters_.busy_s += Seconds() - begin;
+    done_.Raise(step);
+  }
+}
+
+void CpuPartition::Do(Command command) {
+  const Job& job = *job_;
+  const int count = std::min(kShareTokens, job.input.tokens - first_);
+  if (command == Command::kFind) {
+    status_ = ffn_.Find(job.layer, job.input, job.policy);
+    if (!status_.ok()) return;
+    if (job.input.tokens == 1) {
+      ++counters_.tokens;
+      counters_.active += ffn_.found();
+    }
+    if (floats_) return ffn_.SumFound(job.layer, job.input.tokens, output_.data(), false);
+  }
+  kernels::SharedSum part{.maxima = maxima_.data()};
+  if (command == Command::kSum)
+    part = {maxima_.data(), limits_, high_.data(), low_.data(), minimums_.data()};
+  ffn_.ShareSum(job.layer, first_, count, part);
+}
+
+}  // namespace thermocline::ffn

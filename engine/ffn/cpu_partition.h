@@ -1,0 +1,72 @@
+// A hot side on the CPU: a thread that drives a pool of kernel threads of its own, over neurons in
+// a block of memory of their own.
+#pragma once
+
+#include <optional>
+#include <thread>
+
+#include "engine/base/step_signal.h"
+#include "engine/ffn/ffn_partition.h"
+
+namespace thermocline::ffn {
+
+// Owns its threads, borrows the rest.
+class CpuPartition final : public FfnPartition {
+ public:
+  struct Params {
+    const model::ModelConfig& config;
+    const model::Weights& weights;                 // of the members, at least
+    const predictor::Predictors* predictors;       // of the members; null: none
+    const std::vector<std::vector<int>>& members;  // [L] ascending neurons
+    const kernels::OpTable& ops;
+    int threads;
+    int tokens_max;  // T
+  };
+  explicit CpuPartition(const Params& params);
+  ~CpuPartition() override;
+
+  void Start(const Job& job) override;
+  Result<const float*> Maxima() override;
+  void Sum(const float* limits) override;
+  Result<kernels::FinishSumParams::Part> Await() override;
+  Result<const float*> AwaitOutput() override;
+  int NumNeurons(int layer) const override {
+    return static_cast<int>(members_[static_cast<std::size_t>(layer)].size());
+  }
+  // Between layers.
+  PartitionCounters counters() const override { return counters_; }
+  std::span<const int> found_ids() const override { return ffn_.found_ids(); }
+  const FfnCounters& ffn_counters(int layer) const override { return ffn_.counters(layer); }
+
+ private:
+  // One thing at a time is asked of the thread.
+  enum class Command { kFind, kMaxima, kSum, kStop };
+
+  void Main();
+  void Do(Command command);
+  void Ask(Command command);
+
+  const std::vector<std::vector<int>>& members_;
+  const int hidden_size_, runs_;
+  const bool floats_;  // down rows are of a float type
+  base::WorkerPool pool_;
+  nn::Multiplier multiplier_;
+  SparseFfn ffn_;
+  std::vector<float> maxima_;             // [kShareTokens, R, D / 32]
+  std::vector<float> minimums_;           // the same
+  std::vector<std::int32_t> high_, low_;  // [kShareTokens, R, D]
+  std::vector<float> output_;             // [T, D] of float types
+  // Written by the caller before it raises asked_, read by the thread after.
+  Command command_ = Command::kFind;
+  std::optional<Job> job_;
+  const float* limits_ = nullptr;
+  int first_ = 0;  // token of those at hand
+  // Written by the thread before it raises done_, read by the caller after.
+  Status status_;
+  PartitionCounters counters_;
+  base::StepSignal asked_, done_;
+  std::uint32_t step_ = 0;  // caller's
+  std::thread thread_;
+};
+
+}  // namespace thermocline::ffn

@@ -1,0 +1,54 @@
+// The hot side of a feed-forward network: some of a layer's neurons, computed elsewhere (a second
+// part of the CPU, a GPU) while the cold side computes the others.
+//
+// For one layer: Start; then for kShareTokens tokens at a time Maxima, Sum, Await, so that both
+// sides' sums have the bits of one (kernels/shared_sum.h). Where down rows are floats: Start,
+// AwaitOutput.
+#pragma once
+
+#include "engine/ffn/sparse_ffn.h"
+#include "kernels/shared_sum.h"
+
+namespace thermocline::ffn {
+
+// Tokens that share a sum at a time: bounds the integer sums, 8 R D bytes each.
+inline constexpr int kShareTokens = 8;
+
+// Time and work of one side since the start.
+struct PartitionCounters {
+  double busy_s = 0;                    // computing, waits for the other side left out
+  std::int64_t tokens = 0, active = 0;  // decoded tokens (times layers), active neurons computed
+};
+
+// Decode thread only. Status: Unavailable with the device's error.
+class FfnPartition {
+ public:
+  virtual ~FfnPartition() = default;
+
+  struct Job {
+    int layer;
+    SparseFfn::Input input;  // valid until the last Await
+    FfnPolicy policy;
+  };
+  // Begins a layer, and returns at once.
+  virtual void Start(const Job& job) = 0;
+  // Of the next tokens: [kShareTokens or fewer, R, D / 32], valid until the next call of Maxima.
+  virtual Result<const float*> Maxima() = 0;
+  // Begins their sums; `limits` [tokens, R, D / 32] stays valid until Await.
+  virtual void Sum(const float* limits) = 0;
+  // [tokens, R, D] valid until the next Sum.
+  virtual Result<kernels::FinishSumParams::Part> Await() = 0;
+  // [T, D] without the bias, valid until the next Start.
+  virtual Result<const float*> AwaitOutput() = 0;
+
+  // Neurons of a layer that are here.
+  virtual int NumNeurons(int layer) const = 0;
+  virtual PartitionCounters counters() const = 0;
+  // Active neurons of the last layer's single token, ascending, until the next Start; empty if only
+  // the device knows them.
+  virtual std::span<const int> found_ids() const { return {}; }
+  // As SparseFfn's.
+  virtual const FfnCounters& ffn_counters(int layer) const = 0;
+};
+
+}  // namespace thermocline::ffn

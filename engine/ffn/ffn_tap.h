@@ -1,0 +1,24 @@
+// A look at what every feed-forward network computes for a prompt: what `profile`, `calibrate` and
+// `train-predictor` learn from.
+#pragma once
+
+namespace thermocline::ffn {
+
+// One layer's network for T tokens. Borrowed for the call.
+struct FfnSample {
+  int layer = 0;
+  int tokens = 0;                   // T
+  const float* residual = nullptr;  // [T, D] before the norm
+  const float* hidden = nullptr;    // [T, D] after the norm: what gate and up multiply
+  const float* gate = nullptr;      // [T, F] before the activation; of up, where there is no gate
+  const float* neurons = nullptr;   // [T, F] act(gate) * up: zero = the neuron is not active
+};
+
+class FfnTap {
+ public:
+  virtual ~FfnTap() = default;
+  // Called on the thread that runs Transformer::Forward, layer by layer.
+  virtual void OnLayer(const FfnSample& sample) = 0;
+};
+
+}  // namespace thermocline::ffn

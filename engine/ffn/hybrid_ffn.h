@@ -1,0 +1,71 @@
+// A feed-forward network whose neurons are shared out between a cold side, this process's kernel
+// threads, and a hot one, at the same time. The result has the bits of one side computing all where
+// down rows are q8_0 or q4_0; where they have minimums (q4_1, q4_k) or are floats, sums of floats
+// are added by side, in one fixed order. Source: PowerInfer (Song et al. 2024), section 5.3: both
+// sides compute, one merges.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/ffn/ffn_partition.h"
+
+namespace thermocline::ffn {
+
+// Where the time of layers with two sides went, since the start.
+struct HybridCounters {
+  PartitionCounters hot, cold;
+  double total_s = 0;
+  double wait_s = 0;  // the cold side had nothing to do
+
+  HybridCounters& operator+=(const HybridCounters& other);
+};
+
+// Decode thread only. Borrows everything; allocates nothing after construction.
+class HybridFfn {
+ public:
+  struct Params {
+    const model::ModelConfig& config;
+    const model::Weights& weights;
+    const kernels::OpTable& ops;
+    base::WorkerPool& pool;
+    SparseFfn& cold;
+    FfnPartition& hot;
+    int tokens_max;  // T
+  };
+  explicit HybridFfn(const Params& params);
+
+  // As SparseFfn::Run. Errors: of the flash tier, or Unavailable from the hot side's device.
+  Status Run(int layer, const SparseFfn::Input& input, bool lossless, float* out);
+  HybridCounters counters() const;
+  // Called with each layer's active neurons of a decoded token, those of either side; empty:
+  // nobody.
+  using OnFound =
+      std::function<void(int layer, std::span<const int> hot, std::span<const int> cold)>;
+  void SetOnFound(OnFound on_found) { on_found_ = std::move(on_found); }
+
+ private:
+  Status RunBoth(int layer, const SparseFfn::Input& input, bool lossless, float* out);
+  Status AddOutputs(int layer, int tokens, float* out);
+  // Of tokens [first, first + count).
+  Status ShareSums(int layer, int first, int count, float* out);
+  void Finish(int layer, int count, const kernels::FinishSumParams::Part& hot, float* out);
+  // Ends the hot side's layer when the cold one failed.
+  void Drain(int tokens);
+  template <typename Body>
+  auto Waiting(const Body& body);
+
+  const model::ModelConfig& config_;
+  const model::Weights& weights_;
+  const kernels::OpTable& ops_;
+  base::WorkerPool& pool_;
+  SparseFfn& cold_;
+  FfnPartition& hot_;
+  const int runs_;
+  std::vector<float> maxima_, minimums_;  // [kShareTokens, R, D / 32] of the cold side; then limits
+  std::vector<std::int32_t> high_, low_;  // [kShareTokens, R, D]
+  HybridCounters counters_;
+  OnFound on_found_;
+};
+
+}  // namespace thermocline::ffn

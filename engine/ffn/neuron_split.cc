@@ -1,0 +1,242 @@
+#include "engine/ffn/neuron_split.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/base/log.h"
+
+namespace thermocline::ffn {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+std::size_t Aligned(std::size_t bytes, std::size_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+std::size_t RowBytes(const kernels::PackedMatrix& m) { return kernels::RowBytes(m.type, m.cols); }
+
+// Where in a slot the rows begin.
+struct Slot {
+  std::size_t up, down, bytes;
+};
+Slot SlotOf(const model::LayerWeights& w) {
+  const bool gated = w.gate.linear.weight.rows > 0;
+  const std::size_t gate = gated ? RowBytes(w.gate.linear.weight) : 0;
+  const std::size_t up = RowBytes(w.up.linear.weight);
+  return {gate, gate + up, gate + up + kernels::RowBytes(w.down_rows.type, w.down_rows.cols)};
+}
+
+// Whole huge pages only: splitting one would cost the rest its speed.
+void GiveBack(std::uint8_t* begin, std::uint8_t* end) {
+  const auto first = Aligned(reinterpret_cast<std::uintptr_t>(begin), kHugePage),
+             last = reinterpret_cast<std::uintptr_t>(end) / kHugePage * kHugePage;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+NeuronIds Others(const NeuronIds& ids, int count) {
+  NeuronIds others(ids.size());
+  for (std::size_t l = 0; l < ids.size(); ++l) {
+    std::size_t next = 0;
+    for (int id = 0; id < count; ++id) {
+      if (next < ids[l].size() && ids[l][next] == id) {
+        ++next;
+      } else {
+        others[l].push_back(id);
+      }
+    }
+  }
+  return others;
+}
+
+}  // namespace
+
+NeuronSplit::NeuronSplit(Params p)
+    : intermediate_size_(p.intermediate_size),
+      weights_(p.weights),
+      flash_(p.flash),
+      heads_held_(p.heads_held),
+      hot_(std::move(p.hot)),
+      cold_(Others(hot_, intermediate_size_)) {
+  hot_weights_.layers = weights_.layers;
+}
+
+Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Share(Params params) {
+  for (const model::LayerWeights& w : params.weights.layers) {
+    if (w.down_rows.rows == 0)
+      return base::FailedPrecondition("the down projection is not neuron-major");
+    if (w.down_rows.type != params.weights.layers[0].down_rows.type)
+      return base::FailedPrecondition(
+          "the layers' down projections are of several types; neurons can be shared out where all "
+          "are of one (thermocline convert --quantize)");
+  }
+  return std::unique_ptr<NeuronSplit>(new NeuronSplit(std::move(params)));
+}
+
+Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Move(Params params) {
+  ASSIGN_OR_RETURN(auto split, Share(std::move(params)));
+  std::size_t bytes = 0;
+  for (std::size_t l = 0; l < split->hot_.size(); ++l)
+    bytes += split->hot_[l].size() * split->SlotBytes(l);
+  ASSIGN_OR_RETURN(split->memory_, base::HugeBuffer::Allocate(std::max<std::size_t>(bytes, 64)));
+  auto* block = reinterpret_cast<std::uint8_t*>(split->memory_.data());
+  split->Reserve();
+  for (std::size_t l = 0; l < split->hot_.size(); ++l) {
+    RETURN_IF_ERROR(split->MoveLayer(l, block));
+    block += split->hot_[l].size() * split->SlotBytes(l);
+  }
+  if (split->flash_ != nullptr) split->flash_->EndStep(0);
+  split->locked_ = ::mlock(split->memory_.data(), split->memory_.size()) == 0;
+  if (!split->locked_) {
+    base::LogWarning("the hot neurons' ", base::HumanBytes(static_cast<double>(bytes)),
+                     " cannot be locked in memory (", std::strerror(errno),
+                     "); raise the limit (ulimit -l, LimitMEMLOCK=) if the machine swaps");
+  }
+  return split;
+}
+
+Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Remove(Params params, const Give& give) {
+  ASSIGN_OR_RETURN(auto split, Share(std::move(params)));
+  split->Reserve();
+  for (std::size_t l = 0; l < split->hot_.size(); ++l) {
+    if (split->hot_[l].empty()) continue;
+    RETURN_IF_ERROR(
+        split->WithRows(l, [&] { return give(static_cast<int>(l), split->weights_.layers[l]); }));
+    split->CompactLayer(l);
+  }
+  if (split->flash_ != nullptr) split->flash_->EndStep(0);
+  return split;
+}
+
+void NeuronSplit::Reserve() {
+  const std::size_t layers = hot_.size();
+  for (std::vector<Where>* of : {&hot_where_, &cold_gate_, &cold_up_, &cold_down_})
+    of->resize(layers);
+}
+
+template <typename Body>
+Status NeuronSplit::WithRows(std::size_t layer, const Body& body) {
+  if (flash_ != nullptr) {
+    flash_->RequestAll(static_cast<int>(layer));
+    RETURN_IF_ERROR(flash_->Await());
+  }
+  RETURN_IF_ERROR(body());
+  if (flash_ != nullptr) flash_->EndLayer(static_cast<int>(layer));
+  return OkStatus();
+}
+
+std::size_t NeuronSplit::SlotBytes(std::size_t layer) const {
+  return SlotOf(weights_.layers[layer]).bytes;
+}
+
+Status NeuronSplit::MoveLayer(std::size_t layer, std::uint8_t* block) {
+  const model::LayerWeights& cold = weights_.layers[layer];
+  model::LayerWeights& hot = hot_weights_.layers[layer];
+  const bool gated = cold.gate.linear.weight.rows > 0;
+  const Slot slot = SlotOf(cold);
+  Where& where = hot_where_[layer];
+  where.resize(static_cast<std::size_t>(intermediate_size_));
+  RETURN_IF_ERROR(WithRows(layer, [&] {
+    for (const int id : hot_[layer]) {
+      if (gated) std::memcpy(block, cold.gate.rows().row(id), RowBytes(cold.gate.linear.weight));
+      std::memcpy(block + slot.up, cold.up.rows().row(id), RowBytes(cold.up.linear.weight));
+      std::memcpy(block + slot.down, cold.down_rows.row(id),
+                  kernels::RowBytes(cold.down_rows.type, cold.down_rows.cols));
+      where[static_cast<std::size_t>(id)] = block;
+      block += slot.bytes;
+    }
+    return OkStatus();
+  }));
+  hot.gate.where = hot.up.where = hot.down_rows.where = where.data();
+  hot.gate.ahead = 0;
+  hot.up.ahead = slot.up;
+  hot.down_rows.ahead = slot.down;
+  CompactLayer(layer);
+  return OkStatus();
+}
+
+void NeuronSplit::CompactLayer(std::size_t layer) {
+  model::LayerWeights& cold = weights_.layers[layer];
+  const auto compact = [&](model::NeuronMatrix& matrix, Where& to) {
+    if (matrix.where != nullptr || matrix.linear.weight.rows == 0) return;  // from flash
+    Compact(cold_[layer], const_cast<std::uint8_t*>(matrix.linear.weight.data),
+            RowBytes(matrix.linear.weight), to);
+    matrix.where = to.data();
+  };
+  compact(cold.gate, cold_gate_[layer]);
+  compact(cold.up, cold_up_[layer]);
+  if (cold.down_rows.where == nullptr) {
+    Compact(cold_[layer], const_cast<std::uint8_t*>(cold.down_rows.data),
+            kernels::RowBytes(cold.down_rows.type, cold.down_rows.cols), cold_down_[layer]);
+    cold.down_rows.where = cold_down_[layer].data();
+  }
+}
+
+void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std::size_t row_bytes,
+                          Where& where) {
+  where.assign(static_cast<std::size_t>(intermediate_size_), nullptr);
+  std::uint8_t* to = rows;
+  for (const int id : cold) {  // ascending: no row is written over before it has moved
+    const auto at = static_cast<std::size_t>(id);
+    std::memmove(to, rows + at * row_bytes, row_bytes);
+    where[at] = to;
+    to += row_bytes;
+  }
+  GiveBack(to, rows + static_cast<std::size_t>(intermediate_size_) * row_bytes);
+}
+
+namespace {
+
+struct Moved {
+  int from, to;
+};
+// Takes `out` from an ascending list and puts `in` into it.
+Moved Replace(std::vector<int>& ids, int out, int in) {
+  const auto from = std::lower_bound(ids.begin(), ids.end(), out);
+  CHECK(from != ids.end() && *from == out);
+  const auto at = static_cast<int>(from - ids.begin());
+  const auto before = std::lower_bound(ids.begin(), ids.end(), in);
+  // The list keeps its length: what lies between moves up or down by one.
+  const auto to = static_cast<int>(before - ids.begin()) - (in > out ? 1 : 0);
+  if (at < to) std::move(from + 1, ids.begin() + to + 1, from);
+  if (to < at) std::move_backward(ids.begin() + to, from, from + 1);
+  ids[static_cast<std::size_t>(to)] = in;
+  return {at, to};
+}
+
+// Exchanges what lies at two places, and who lies there.
+void SwapRows(std::size_t bytes, const std::uint8_t* a, const std::uint8_t* b) {
+  std::swap_ranges(const_cast<std::uint8_t*>(a), const_cast<std::uint8_t*>(a) + bytes,
+                   const_cast<std::uint8_t*>(b));
+}
+
+}  // namespace
+
+NeuronSplit::Places NeuronSplit::Swap(int layer, int hot, int cold) {
+  const auto l = static_cast<std::size_t>(layer), h = static_cast<std::size_t>(hot),
+             c = static_cast<std::size_t>(cold);
+  CHECK(flash_ == nullptr && hot_where_[l][h] != nullptr && cold_up_[l][c] != nullptr);
+  const model::LayerWeights &from = hot_weights_.layers[l], &to = weights_.layers[l];
+  const auto move = [&](Where& where) {
+    where[h] = where[c];
+    where[c] = nullptr;
+  };
+  if (to.gate.linear.weight.rows > 0) {
+    SwapRows(RowBytes(to.gate.linear.weight), from.gate.rows().row(hot), to.gate.rows().row(cold));
+    move(cold_gate_[l]);
+  }
+  SwapRows(RowBytes(to.up.linear.weight), from.up.rows().row(hot), to.up.rows().row(cold));
+  move(cold_up_[l]);
+  SwapRows(kernels::RowBytes(to.down_rows.type, to.down_rows.cols), from.down_rows.row(hot),
+           to.down_rows.row(cold));
+  move(cold_down_[l]);
+  hot_where_[l][c] = hot_where_[l][h];
+  hot_where_[l][h] = nullptr;
+  const Moved in_hot = Replace(hot_[l], hot, cold), in_cold = Replace(cold_[l], cold, hot);
+  return {in_hot.from, in_hot.to, in_cold.from, in_cold.to};
+}
+
+}  // namespace thermocline::ffn

@@ -1,0 +1,84 @@
+// A model's neurons shared out between a hot and a cold side: who has which, and where their rows
+// lie.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/base/huge_buffer.h"
+#include "engine/model/weights.h"
+#include "engine/predictor/predictors.h"
+#include "engine/store/neuron_store.h"
+
+namespace thermocline::ffn {
+
+using NeuronIds = std::vector<std::vector<int>>;  // [L] ascending
+
+// Const after it is made, but for Swap.
+class NeuronSplit {
+ public:
+  struct Params {
+    int intermediate_size;
+    model::Weights& weights;    // gate and up in rows
+    store::NeuronStore* flash;  // null: all rows are in memory
+    bool heads_held;            // with a flash tier: the deciding rows are in memory
+    NeuronIds hot;
+  };
+  // Moves the hot rows to a block of their own on locked huge pages, and gives back the memory they
+  // had. FailedPrecondition if the model has no down rows; ResourceExhausted without memory; errors
+  // of the flash tier.
+  static Result<std::unique_ptr<NeuronSplit>> Move(Params params);
+  // Gives the hot rows away: `give` sees each layer with hot neurons once, with all its rows, and
+  // then the memory of the hot ones is given back. Errors of `give`, and as Move. After an error
+  // the model cannot be used.
+  using Give = std::function<Status(int layer, const model::LayerWeights& rows)>;
+  static Result<std::unique_ptr<NeuronSplit>> Remove(Params params, const Give& give);
+  // Leaves all rows where they are: for measurements.
+  static Result<std::unique_ptr<NeuronSplit>> Share(Params params);
+
+  // Exchanges a hot and a cold neuron of a layer: rows and lists. Returns their places: the hot
+  // one's in hot() before and the cold one's after, then the same of cold(). Requires: Move,
+  // without flash.
+  struct Places {
+    int hot_from, hot_to, cold_from, cold_to;
+  };
+  Places Swap(int layer, int hot, int cold);
+
+  const NeuronIds& hot() const { return hot_; }
+  const NeuronIds& cold() const { return cold_; }
+  // The weights as the hot side sees them: rows of hot neurons only.
+  const model::Weights& hot_weights() const { return hot_weights_; }
+  std::size_t hot_bytes() const { return memory_.size(); }
+  bool locked() const { return locked_; }
+
+ private:
+  using Where = std::vector<const std::uint8_t*>;  // [F]
+
+  explicit NeuronSplit(Params params);
+  // Bytes of a layer's neuron in the block.
+  std::size_t SlotBytes(std::size_t layer) const;
+  void Reserve();
+  // Calls body() while all rows of the layer are in memory.
+  template <typename Body>
+  Status WithRows(std::size_t layer, const Body& body);
+  Status MoveLayer(std::size_t layer, std::uint8_t* block);
+  // The cold rows of all matrices of a layer to their beginning.
+  void CompactLayer(std::size_t layer);
+  // The cold rows of a matrix to its beginning.
+  void Compact(const std::vector<int>& cold, std::uint8_t* rows, std::size_t row_bytes,
+               Where& where);
+
+  const int intermediate_size_;
+  model::Weights& weights_;
+  store::NeuronStore* const flash_;
+  const bool heads_held_;
+  NeuronIds hot_, cold_;
+  model::Weights hot_weights_;
+  base::HugeBuffer memory_;
+  bool locked_ = false;
+  std::vector<Where> hot_where_;                        // [L]
+  std::vector<Where> cold_gate_, cold_up_, cold_down_;  // [L]; empty where flash says
+};
+
+}  // namespace thermocline::ffn

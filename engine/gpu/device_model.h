@@ -1,0 +1,113 @@
+// The part of a model that is at home on a device: its weights there.
+//
+// Layers 0 .. home_layers - 1 are whole on the device but for cold neurons: attention, norms and
+// the hot neurons. Layers after them are at home on the CPU, and may have hot neurons on the device
+// too. A hot neuron's rows lie at its slot, its place in the layer's hot list. Attention, norms and
+// head lie byte for byte as in model::Weights, so an upload is a copy.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/device/stream.h"
+#include "engine/ffn/neuron_split.h"
+#include "engine/gpu/device_arena.h"
+#include "engine/model/model_config.h"
+#include "engine/predictor/predictors.h"
+#include "kernels/device_ops.h"
+
+namespace thermocline::gpu {
+
+struct DevicePlacement {
+  int home_layers = 0;  // 0 .. L
+  bool head = false;    // the last norm and the head; requires home_layers == L
+  // [L] ascending; empty where the model has no down rows: then layers are whole on one side.
+  ffn::NeuronIds hot;
+};
+
+// One layer as kernels on the device see it.
+struct DeviceLayer {
+  bool home = false;
+  bool shared = false;  // home, and the CPU computes its cold neurons
+  int neurons = 0;      // hot ones; of layers without down rows F or 0
+  // On the device. Of home layers norms, attention, biases and, without down rows, the panels of
+  // gate, up and down; of others the biases of gate and up.
+  model::LayerWeights dense;
+  kernels::DeviceRows gate, up, down;     // of the hot neurons; gate without columns: not gated
+  const std::int32_t* slots = nullptr;    // [F]; null: all neurons are hot
+  kernels::SignPlanes planes;             // of the hot neurons by slot; no rows: no sign predictor
+  const std::int32_t* columns = nullptr;  // of the sign predictor; null: all
+  int sign_slices = 0;
+  const std::int32_t* thresholds = nullptr;  // [F] by neuron
+  kernels::PackedMatrix fc1, fc2;            // fc2 by slot; no rows: no low-rank predictor
+  float low_rank_threshold = 0;
+  bool before_norm = false;
+
+  bool has_rows() const { return down.cols > 0; }
+};
+
+// Const after it is made, but for Rebuild. Borrows all it is given; owns memory of the device.
+class DeviceModel {
+ public:
+  struct Params {
+    device::Device& device;
+    const model::ModelConfig& config;
+    const model::Weights& weights;                      // of the host; outlives this
+    std::unique_ptr<predictor::Predictors> predictors;  // of the hot neurons (SubsetOf), or null
+    DevicePlacement placement;
+  };
+  // Nothing is allocated yet. InvalidArgument for a placement that cannot be.
+  static Result<std::unique_ptr<DeviceModel>> Plan(Params params);
+  // Plan, then Rebuild: all but the neurons, which follow layer by layer.
+  static Result<std::unique_ptr<DeviceModel>> Create(Params params);
+  // The rows of the layer's hot neurons, from the host's `rows`.
+  Status UploadNeurons(int layer, const model::LayerWeights& rows);
+  // Allocates and uploads all but the neurons: at load, and anew after the device was reset.
+  // ResourceExhausted with a table of what was needed, Unavailable with the device's error.
+  Status Rebuild();
+
+  const std::vector<DeviceLayer>& layers() const { return layers_; }
+  const DeviceLayer& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  const model::NormWeights& output_norm() const { return output_norm_; }
+  const model::Linear& output() const { return output_; }
+  const DevicePlacement& placement() const { return placement_; }
+  const model::ModelConfig& config() const { return config_; }
+  device::Device& device() const { return device_; }
+  device::DeviceStream& stream() const { return *stream_; }
+  const kernels::DeviceOps& ops() const { return device_.ops(); }
+  // Of the device's memory.
+  std::size_t bytes() const;
+
+ private:
+  explicit DeviceModel(Params params);
+  Status Validate() const;
+  void PlanLayer(int layer);
+  void PlanNeurons(const model::LayerWeights& from, const std::vector<int>& hot, DeviceLayer& to);
+  void PlanPredictors(const predictor::LayerPredictors& from, const std::vector<int>& hot,
+                      DeviceLayer& to);
+  void PlanLinear(const model::Linear& from, model::Linear& to, DeviceArena& arena);
+  void PlanNorm(const model::NormWeights& from, int n, model::NormWeights& to);
+  void PlanPanels(const model::NeuronMatrix& from, model::NeuronMatrix& to);
+  // Panels of matrices that the host holds in rows.
+  Status UploadPanels(DeviceUploader& uploader);
+
+  device::Device& device_;
+  const model::ModelConfig& config_;
+  const model::Weights& weights_;
+  const std::unique_ptr<predictor::Predictors> hot_predictors_;
+  const DevicePlacement placement_;
+  std::unique_ptr<device::DeviceStream> stream_;
+  DeviceArena dense_{"attention and norms"}, neurons_{"hot neurons"}, predictors_{"predictors"},
+      head_{"head"};
+  std::vector<DeviceLayer> layers_;
+  model::NormWeights output_norm_;
+  model::Linear output_;
+  std::vector<std::vector<std::int32_t>> tables_;  // what some of the uploads are copied from
+  struct InRows {
+    const model::NeuronMatrix* from;
+    model::NeuronMatrix* to;
+  };
+  std::vector<InRows> in_rows_;
+};
+
+}  // namespace thermocline::gpu

@@ -1,0 +1,51 @@
+// What this machine can do with a model's types and shapes, for placement: two seconds of
+// measuring, remembered by machine and model.
+#pragma once
+
+#include <string>
+
+#include "engine/api/ffn_mode.h"
+#include "engine/base/status.h"
+#include "engine/load/synthetic_network.h"
+#include "engine/placement/machine.h"
+#include "kernels/op_table.h"
+
+namespace thermocline::load {
+
+struct CalibrationOptions {
+  NetworkTypes types = {};
+  const kernels::OpTable* ops = nullptr;
+  // Of a second partition of the CPU as the hot side; 0: there is none, and its figures mean
+  // nothing.
+  int cold_threads = 1, hot_threads = 1;
+  std::size_t network_bytes = 0;  // of the model: smaller ones may lie in caches
+  double seconds = 2;
+};
+
+// Of a layer where its fixed cost is measured.
+inline constexpr int kFewNeurons = 64;
+// One side's seconds of a layer, and its live neurons.
+struct Side {
+  double seconds, live;
+};
+// With few neurons, none live; with `neurons`: none live, few live, many live, none predicted, mode
+// dense (0 seconds: not measured).
+struct Passes {
+  Side few, decided, some, many, predicting, whole = {0, 0};
+};
+// What a side's passes say of its speeds, but dense_bytes_per_s.
+placement::Processor Derive(const model::LayerWeights& w, const Passes& passes, double neurons);
+
+// Speeds of both sides while both work, their waits for each other, and their memory's copies;
+// flash is left out. Errors as MakeSyntheticNetwork.
+Result<placement::Machine> MeasureCpu(const model::ModelConfig& model,
+                                      const CalibrationOptions& options);
+
+// MeasureCpu, or what an earlier call found: $XDG_CACHE_HOME/thermocline/machine-<hash>.json. The
+// key is of the processor, kernels, threads and `model_hash`. `anew` measures whatever is
+// remembered.
+Result<placement::Machine> CpuMachine(const model::ModelConfig& model,
+                                      const std::string& model_hash,
+                                      const CalibrationOptions& options, bool anew = false);
+
+}  // namespace thermocline::load

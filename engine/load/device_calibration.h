@@ -1,0 +1,23 @@
+// What a device can do with a model's types and shapes, for placement: as exec/calibration.h, in
+// two seconds on weights that mean nothing.
+#pragma once
+
+#include "engine/device/device.h"
+#include "engine/load/calibration.h"
+
+namespace thermocline::load {
+
+struct DeviceCalibrationOptions {
+  NetworkTypes types;
+  std::size_t network_bytes = 0;  // of the model: smaller ones may lie in caches
+  double seconds = 2;
+};
+
+// `machine` with the device as its hot side: speeds of its own, the cost of a wait for each other,
+// the link's bandwidth, free memory, whether that is the CPU's too. Errors as MakeSyntheticNetwork,
+// and as DeviceModel::Create.
+Result<placement::Machine> WithDevice(placement::Machine machine, device::Device& device,
+                                      const model::ModelConfig& model,
+                                      const DeviceCalibrationOptions& options);
+
+}  // namespace thermocline::load

@@ -1,0 +1,110 @@
+// Putting a loaded model's layers and neurons on a device, and again after the device failed.
+#include "engine/load/loaded_model.h"
+#include "engine/predictor/subset.h"
+
+namespace thermocline::load {
+namespace {
+
+// One layer's rows from the model's file, for a device that lost them.
+Status UploadFromFile(const LoadedModel& model, int layer) {
+  const auto file = model::OpenModelFile(model.path);
+  if (!file.ok()) return file.status();
+  model::LoadWeightsOptions only{.gate = model::Layout::kRows,
+                                 .up = model::Layout::kRows,
+                                 .parts =
+                                     [layer](int l) {
+                                       return model::LayerParts{false, l == layer, l == layer};
+                                     },
+                                 .shared = false};
+  ASSIGN_OR_RETURN(const auto weights, model::LoadWeights(**file, *model.pool, only));
+  return model.device->UploadNeurons(layer, weights->layers[static_cast<std::size_t>(layer)]);
+}
+
+Status ReloadNeurons(const LoadedModel& model) {
+  for (int l = 0; l < model.config.num_hidden_layers; ++l) {
+    const gpu::DeviceLayer& layer = model.device->layer(l);
+    if (!layer.has_rows() || layer.neurons == 0) continue;
+    const Status status = UploadFromFile(model, l);
+    if (!status.ok())
+      return status.Annotate("the hot neurons, which only the GPU held, cannot be read again");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+namespace {
+
+Result<gpu::DeviceModel::Params> ParamsOf(const LoadedModel& model, device::Device& on,
+                                          gpu::DevicePlacement placement) {
+  gpu::DeviceModel::Params params{.device = on,
+                                  .config = model.config,
+                                  .weights = *model.weights,
+                                  .predictors = nullptr,
+                                  .placement = std::move(placement)};
+  const ffn::NeuronIds& hot = params.placement.hot;
+  if (model.predictors != nullptr && model.weights->has_down_rows() &&
+      hot.size() == model.weights->layers.size()) {
+    ASSIGN_OR_RETURN(params.predictors, predictor::SubsetOf(*model.predictors, hot));
+  }
+  return params;
+}
+
+gpu::DeviceForward::Params ForwardOf(const LoadedModel& model, gpu::DeviceModel& on,
+                                     const DeviceSizes& sizes) {
+  return {.model = on,
+          .cpu = *model.ops,
+          .tokens_max = sizes.tokens_max,
+          .logits_max = sizes.logits_max,
+          .context_length = sizes.context_length,
+          .kv_blocks = sizes.kv_blocks > 0 ? sizes.kv_blocks : nn::BlocksFor(sizes.context_length),
+          .kv_type = model.kv_type,
+          .attention_bytes = sizes.attention_bytes,
+          .reload = [&model] { return ReloadNeurons(model); }};
+}
+
+}  // namespace
+
+Result<LoadedModel::DeviceBytes> LoadedModel::MeasureOnDevice(device::Device& on,
+                                                              gpu::DevicePlacement placement,
+                                                              const DeviceSizes& sizes) const {
+  ASSIGN_OR_RETURN(auto params, ParamsOf(*this, on, std::move(placement)));
+  ASSIGN_OR_RETURN(const auto planned, gpu::DeviceModel::Plan(std::move(params)));
+  return DeviceBytes{planned->bytes(),
+                     gpu::DeviceForward::BytesFor(ForwardOf(*this, *planned, sizes))};
+}
+
+Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
+                                  gpu::DevicePlacement placement, const DeviceSizes& sizes) {
+  CHECK(split == nullptr && device == nullptr);
+  if (stream != nullptr) {
+    return base::FailedPrecondition(
+        "whole layers are streamed from flash, which a GPU cannot share: give more memory, or pack "
+        "the model's neurons instead (thermocline pack)");
+  }
+  const bool rows = weights->has_down_rows();
+  if (rows) SetRows();
+  ASSIGN_OR_RETURN(auto params, ParamsOf(*this, *on, std::move(placement)));
+  ASSIGN_OR_RETURN(auto on_device, gpu::DeviceModel::Create(std::move(params)));
+  ASSIGN_OR_RETURN(auto forward, gpu::DeviceForward::Create(ForwardOf(*this, *on_device, sizes)));
+  if (rows) {
+    ASSIGN_OR_RETURN(split,
+                     ffn::NeuronSplit::Remove({.intermediate_size = config.intermediate_size,
+                                               .weights = *weights,
+                                               .flash = flash.get(),
+                                               .heads_held = memory.heads_held,
+                                               .hot = on_device->placement().hot},
+                                              [&](int layer, const model::LayerWeights& from) {
+                                                return on_device->UploadNeurons(layer, from);
+                                              }));
+    if (predictors != nullptr) {
+      ASSIGN_OR_RETURN(predictors, predictor::SubsetOf(*predictors, split->cold()));
+    }
+  }
+  gpu = std::move(on);
+  device = std::move(on_device);
+  device_forward = std::move(forward);
+  return OkStatus();
+}
+
+}  // namespace thermocline::load

@@ -1,0 +1,167 @@
+#include "engine/load/ffn_setup.h"
+
+#include <algorithm>
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/ffn/sparse_ffn.h"
+#include "engine/model/fingerprint.h"
+
+namespace thermocline::load {
+namespace {
+
+Status RefuseWithoutZeros(FfnMode mode, const model::ModelConfig& config) {
+  return base::FailedPrecondition(
+      "mode '", FfnModeName(mode), "' skips neurons whose activation is exactly zero, and ",
+      model::ActivationName(config.hidden_act),
+      " has no such zeros (relu, fatrelu, drelu and relu2 have). Use dense, or threshold with "
+      "loss; "
+      "if the model was trained with ReLU and its file does not say so, give the activation");
+}
+
+// A side-car that nobody asked for and nothing needs may be of another model: a warning.
+Status ReadSideCarOf(const model::ModelFile& file, const FfnOptions& options, bool needed,
+                     FfnPlan& plan) {
+  const bool asked = !options.side_car.empty();
+  const std::string path = asked ? options.side_car : predictor::SideCarPath(file.path);
+  ASSIGN_OR_RETURN(const std::string hash, model::Fingerprint(file));
+  auto read = predictor::ReadSideCar(path, {.model_hash = hash,
+                                            .hidden_size = file.config.hidden_size,
+                                            .intermediate_size = file.config.intermediate_size,
+                                            .num_hidden_layers = file.config.num_hidden_layers});
+  if (read.ok()) {
+    plan.side_car = *std::move(read);
+    plan.side_car_path = path;
+    return OkStatus();
+  }
+  if (asked || (needed && read.status().code() != StatusCode::kNotFound)) return read.status();
+  if (read.status().code() != StatusCode::kNotFound)
+    base::LogWarning(read.status().message(), "; going on without it");
+  return OkStatus();
+}
+
+// The least held-out figure of all layers.
+template <typename Recall>
+bool AllReach(const predictor::SideCar& side_car, double least, const Recall& recall) {
+  return std::all_of(side_car.layers.begin(), side_car.layers.end(),
+                     [&](const auto& layer) { return recall(layer) >= least; });
+}
+
+// Automatic: the predicted modes that keep the recall are candidates.
+void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
+  if (options.recall >= 1 || !plan.side_car.has_value()) return;
+  if (!options.ignore_calibration &&
+      AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& layer) {
+        return layer.sign.has_value() ? layer.sign->recall : 0.0;
+      }))
+    plan.candidates.push_back(FfnMode::kSign);
+  if (AllReach(*plan.side_car, options.recall, [](const predictor::LayerSideCar& layer) {
+        return layer.low_rank.has_value() ? layer.low_rank->recall : 0.0;
+      }))
+    plan.candidates.push_back(FfnMode::kLowRank);
+  for (const FfnMode mode : plan.candidates)
+    (mode == FfnMode::kSign ? plan.sign : plan.low_rank) = true;
+}
+
+}  // namespace
+
+Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options) {
+  const model::ModelConfig& config = file.config;
+  const bool zeros = model::HasTrueZeros(config.hidden_act);
+  FfnPlan plan;
+  ASSIGN_OR_RETURN(plan.modes, ParseFfnModes(options.modes, config.num_hidden_layers,
+                                             zeros ? FfnMode::kExact : FfnMode::kDense));
+  ASSIGN_OR_RETURN(plan.also, ParseFfnModeList(options.also));
+  std::vector<FfnMode> wanted = plan.also;
+  wanted.insert(wanted.end(), plan.modes.layers.begin(), plan.modes.layers.end());
+  const auto wants = [&](FfnMode mode) {
+    return std::find(wanted.begin(), wanted.end(), mode) != wanted.end();
+  };
+  for (const FfnMode mode : {FfnMode::kExact, FfnMode::kSign, FfnMode::kLowRank}) {
+    if (!zeros && wants(mode)) return RefuseWithoutZeros(mode, config);
+  }
+  plan.sign = wants(FfnMode::kSign);
+  plan.low_rank = wants(FfnMode::kLowRank);
+  plan.threshold = wants(FfnMode::kThreshold);
+  const bool may_use = plan.sign || plan.low_rank || plan.threshold || !options.side_car.empty() ||
+                       (plan.modes.automatic && options.recall < 1 && zeros);
+  const bool needed = plan.threshold || plan.low_rank || plan.sign;
+  if (may_use) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed, plan));
+  if (plan.modes.automatic && zeros) AddCandidates(options, plan);
+  const bool all_dense = !plan.modes.automatic && !wants(FfnMode::kExact) && !plan.sign &&
+                         !plan.low_rank && !plan.threshold;
+  if (plan.sign || plan.low_rank) plan.gate = model::Layout::kRows;
+  if (!all_dense && (zeros || plan.threshold)) plan.up = model::Layout::kRows;
+  // Without a gate, up decides and is read where it is predicted.
+  if (!config.architecture->gated) plan.up = plan.gate;
+  return plan;
+}
+
+Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::ModelFile& file,
+                                                              const model::Weights& weights,
+                                                              const FfnPlan& plan,
+                                                              const FfnOptions& options,
+                                                              base::WorkerPool& pool) {
+  auto out = std::make_unique<predictor::Predictors>();
+  const predictor::SideCar* side_car = plan.side_car.has_value() ? &*plan.side_car : nullptr;
+  const int layers = file.config.num_hidden_layers;
+  out->layers.resize(static_cast<std::size_t>(layers));
+  std::unique_ptr<model::Weights> one;
+  // What memory does not hold of a layer is loaded for the moment.
+  const auto source = [&](bool rest) -> predictor::LayerSource {
+    return [&, rest](int layer) -> Result<const model::LayerWeights*> {
+      const model::LayerWeights& held = weights.layers[static_cast<std::size_t>(layer)];
+      const bool has_rest = held.down.weight.data != nullptr || held.down_rows.data != nullptr;
+      if (rest ? has_rest : predictor::DecidingMatrix(held).linear.weight.data != nullptr)
+        return &held;
+      ASSIGN_OR_RETURN(one, model::LoadWeights(file, pool,
+                                               {.parts =
+                                                    [=](int l) {
+                                                      return model::LayerParts{
+                                                          .attention = false,
+                                                          .head = !rest && l == layer,
+                                                          .rest = rest && l == layer};
+                                                    },
+                                                .shared = false}));
+      return &one->layers[static_cast<std::size_t>(layer)];
+    };
+  };
+  if (plan.sign) {
+    RETURN_IF_ERROR(
+        predictor::AddSignPredictors(layers, source(false), side_car,
+                                     {.slices = options.sign_slices,
+                                      .planes = options.sign_planes,
+                                      .alpha = {options.sign_alpha, options.sign_alpha_layers},
+                                      .use_side_car = !options.ignore_calibration},
+                                     pool, *out));
+  }
+  if (plan.low_rank)
+    RETURN_IF_ERROR(predictor::AddLowRankPredictors(file.config, weights, side_car, *out));
+  if (plan.threshold) RETURN_IF_ERROR(predictor::AddThresholds(side_car, *out));
+  if (options.audit_interval > 0 && (plan.sign || plan.low_rank))
+    RETURN_IF_ERROR(predictor::AddDownNorms(layers, source(true), side_car, pool, *out));
+  return out;
+}
+
+Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::LayerWeights& layer,
+              const predictor::LayerPredictors* predictors) {
+  if (mode == FfnMode::kDense) return OkStatus();
+  if (mode != FfnMode::kThreshold && !model::HasTrueZeros(config.hidden_act))
+    return RefuseWithoutZeros(mode, config);
+  const bool rows = layer.up.layout == model::Layout::kRows;
+  const bool gated = config.architecture->gated;
+  const bool has_predictor =
+      predictors != nullptr && ((mode == FfnMode::kSign && predictors->sign.has_value()) ||
+                                (mode == FfnMode::kLowRank && predictors->low_rank.has_value()) ||
+                                (mode == FfnMode::kThreshold && predictors->threshold.has_value()));
+  if ((gated && !rows) || (mode != FfnMode::kExact && !has_predictor) ||
+      (ffn::Predicts(mode) && predictor::DecidingMatrix(layer).layout != model::Layout::kRows)) {
+    return base::FailedPrecondition("mode '", FfnModeName(mode),
+                                    "' needs weights or predictors that were not loaded; start "
+                                    "with this mode, or name it among "
+                                    "the further ones (--also-modes; the daemon: engine.ffn_also)");
+  }
+  return OkStatus();
+}
+
+}  // namespace thermocline::load

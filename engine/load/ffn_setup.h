@@ -1,0 +1,42 @@
+// From what a user asks of the feed-forward networks to modes, layouts and predictors.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/api/ffn_mode.h"
+#include "engine/model/model_file.h"
+#include "engine/predictor/predictors.h"
+
+namespace thermocline::load {
+
+// Which modes each layer can run, and how the matrices must lie for that.
+struct FfnPlan {
+  FfnModes modes;                   // automatic: to be chosen by measurement
+  std::vector<FfnMode> candidates;  // for that, beside dense and exact
+  std::vector<FfnMode> also;        // that every layer must be able to run besides
+  std::optional<predictor::SideCar> side_car;
+  std::string side_car_path;                               // "" = none was read
+  bool sign = false, low_rank = false, threshold = false;  // predictors to load
+  model::Layout gate = model::Layout::kPanels;
+  model::Layout up = model::Layout::kPanels;
+};
+
+// Reads the side-car and decides. FailedPrecondition explains why a mode cannot be: no true zeros,
+// no predictor, a side-car of another model.
+Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options);
+
+// Builds the predictors of the plan.
+Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::ModelFile& file,
+                                                              const model::Weights& weights,
+                                                              const FfnPlan& plan,
+                                                              const FfnOptions& options,
+                                                              base::WorkerPool& pool);
+
+// Whether a layer can run `mode` with what is loaded; the reason if not.
+Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::LayerWeights& layer,
+              const predictor::LayerPredictors* predictors);
+
+}  // namespace thermocline::load

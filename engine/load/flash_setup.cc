@@ -1,0 +1,171 @@
+#include "engine/load/flash_setup.h"
+
+#include <algorithm>
+
+#include "engine/base/log.h"
+#include "engine/store/device_probe.h"
+
+namespace thermocline::load {
+namespace {
+
+using Tier = MemoryPlan::Tier;
+using model::Layout;
+
+// Below this size a device's own cache decides, and two seconds of measuring are not worth while.
+constexpr std::uint64_t kProbedBytesMin = std::uint64_t{64} << 20;
+constexpr int kDepthMin = 16;
+
+Status CheckTypes(const store::BundleIndex& index, const model::Weights& weights,
+                  const std::string& path) {
+  const store::NeuronLayout& layout = index.layout;
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    const model::LayerWeights& w = weights.layers[l];
+    const bool gated = w.gate.linear.weight.rows > 0;
+    const bool same = gated == layout.gated && w.up.linear.weight.type == layout.up_type &&
+                      w.down_rows.type == layout.down_type && w.down_rows.rows > 0 &&
+                      (!gated || w.gate.linear.weight.type == layout.gate_type);
+    if (!same) {
+      return base::FailedPrecondition(path, ": layer ", l,
+                                      " of the model has matrices of other types than the bundle "
+                                      "file; pack it again");
+    }
+  }
+  return OkStatus();
+}
+
+// The matrices' rows are where the store says.
+void Wire(const store::NeuronStore& store, bool heads_held, model::Weights& weights) {
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    model::LayerWeights& w = weights.layers[l];
+    const auto* where = store.where(static_cast<int>(l));
+    const bool gated = w.gate.linear.weight.rows > 0;
+    if (gated && !heads_held) w.gate.where = where;
+    if (gated || !heads_held) {
+      w.up.where = where;
+      w.up.ahead = store.up_ahead();
+    }
+    w.down_rows.where = where;
+    w.down_rows.ahead = store.down_ahead();
+  }
+}
+
+std::string PathOfBundle(const model::ModelFile& file, const LoadOptions& options) {
+  return options.memory.bundle.empty() ? store::BundlePath(file.path) : options.memory.bundle;
+}
+
+// Whole layers have no rows to choose from.
+Status CheckDense(const FfnPlan& plan) {
+  const auto& modes = plan.modes.layers;
+  const bool dense =
+      std::all_of(modes.begin(), modes.end(), [](FfnMode m) { return m == FfnMode::kDense; });
+  if (dense && plan.also.empty() && plan.up == Layout::kPanels && plan.gate == Layout::kPanels)
+    return OkStatus();
+  return base::FailedPrecondition(
+      "the bundle file holds whole layers, which are computed in mode dense alone; give more "
+      "memory "
+      "for other modes");
+}
+
+// Bytes between two bundles up to which one read takes no longer than two.
+std::uint32_t LargestGap(const store::Curve& curve, std::size_t bundle_bytes) {
+  constexpr std::uint32_t kStep = 1 << 10, kMax = 64 << 10;
+  const auto each = static_cast<double>(bundle_bytes);
+  std::uint32_t gap = 0;
+  while (gap < kMax && curve.ReadTime(2 * each + gap + kStep) <= 2 * curve.ReadTime(each))
+    gap += kStep;
+  return gap;
+}
+
+Status OpenNeurons(store::BundleIndex bundle, const std::optional<store::Curve>& curve,
+                   std::unique_ptr<store::BlockReader> reader, LoadedModel& out) {
+  const MemoryPlan& memory = out.memory;
+  RETURN_IF_ERROR(CheckTypes(bundle, *out.weights, reader->path()));
+  store::BundleQueue::Options queue{.rest_only = memory.heads_held,
+                                    .read_bytes_max = memory.read_bytes};
+  if (curve.has_value()) {
+    queue.gap_bytes_max =
+        LargestGap(*curve, store::NeuronStore::SlotBytes(bundle.layout, memory.heads_held));
+  }
+  ASSIGN_OR_RETURN(
+      out.flash,
+      store::NeuronStore::Create(std::move(bundle), std::move(reader),
+                                 {.queue = queue, .slots = memory.slots, .stages = memory.stages}));
+  Wire(*out.flash, memory.heads_held, *out.weights);
+  return OkStatus();
+}
+
+Status OpenLayers(store::BundleIndex bundle, std::unique_ptr<store::BlockReader> reader,
+                  LoadedModel& out) {
+  base::HugeBuffer& memory = out.weights->memory;
+  std::vector<store::LayerStream::Layer> layers;
+  std::size_t begin = memory.size(), end = 0;
+  for (const model::Weights::Image& image : out.weights->images) {
+    store::LayerStream::Layer layer{.stage = image.stage};
+    if (layer.stage >= 0) {
+      layer.image = {memory.data() + image.begin, bundle.image_bytes};
+      begin = std::min(begin, image.begin);
+      end = std::max(end, image.begin + layer.image.size());
+    }
+    layers.push_back(layer);
+  }
+  if (end > memory.size()) {
+    return base::FailedPrecondition(reader->path(),
+                                    ": its layers are larger than the model's; pack it again");
+  }
+  ASSIGN_OR_RETURN(out.stream, store::LayerStream::Create(std::move(bundle), std::move(reader),
+                                                          std::move(layers),
+                                                          {memory.data() + begin, end - begin}));
+  return OkStatus();
+}
+
+}  // namespace
+
+Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options, FfnPlan& plan,
+                       LoadedModel& out) {
+  const MemoryPlan& memory = out.memory;
+  model::LoadWeightsOptions load{.verify = options.verify,
+                                 .quantize_head = options.quantize_head,
+                                 .on_progress = options.on_progress};
+  if (memory.tier != Tier::kMemory) {
+    base::LogInfo("memory, of ", base::HumanBytes(static_cast<double>(memory.budget)), ":\n",
+                  memory.Table());
+  }
+  if (memory.tier == Tier::kLayers) {
+    RETURN_IF_ERROR(CheckDense(plan));
+    load.stage = [&](int layer) { return memory.stage_of[static_cast<std::size_t>(layer)]; };
+  }
+  if (memory.tier == Tier::kNeurons) {
+    if (!memory.heads_held) plan.gate = plan.up = Layout::kRows;
+    if (file.config.architecture->gated) plan.up = Layout::kRows;
+    load.parts = [&](int) {
+      return model::LayerParts{.attention = true, .head = memory.heads_held, .rest = false};
+    };
+  }
+  load.gate = plan.gate;
+  load.up = plan.up;
+  ASSIGN_OR_RETURN(out.weights, model::LoadWeights(file, *out.pool, load));
+  return OkStatus();
+}
+
+Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
+                 store::BundleIndex bundle, LoadedModel& out) {
+  const std::string path = PathOfBundle(file, options);
+  store::ReaderOptions reading{.depth = out.memory.reads};
+  std::optional<store::Curve> curve;
+  if (bundle.file_bytes >= kProbedBytesMin) {
+    ASSIGN_OR_RETURN(curve, store::DeviceCurve(path, {}));
+    // More only make each read wait. Whole layers are read while nobody looks: all of one at once.
+    if (out.memory.tier == Tier::kNeurons) {
+      reading.depth =
+          std::clamp(curve->BestDepth(static_cast<double>(bundle.layout.bundle_bytes())),
+                     std::min(kDepthMin, out.memory.reads), out.memory.reads);
+    }
+  }
+  const auto& open = options.memory.open_reader;
+  ASSIGN_OR_RETURN(auto reader, open ? open(path, reading) : store::OpenBlockReader(path, reading));
+  if (out.memory.tier == Tier::kLayers)
+    return OpenLayers(std::move(bundle), std::move(reader), out);
+  return OpenNeurons(std::move(bundle), curve, std::move(reader), out);
+}
+
+}  // namespace thermocline::load

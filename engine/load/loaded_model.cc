@@ -1,0 +1,248 @@
+#include "engine/load/loaded_model.h"
+
+#include <sched.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "engine/base/log.h"
+#include "engine/ffn/cpu_partition.h"
+#include "engine/load/flash_setup.h"
+#include "engine/load/hot_setup.h"
+#include "engine/load/mode_tuner.h"
+#include "engine/model/builtin.h"
+#include "engine/model/fingerprint.h"
+#include "engine/predictor/subset.h"
+
+namespace thermocline::load {
+
+int NumProcessors() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+Result<const kernels::OpTable*> ChooseOps(const std::string& isa) {
+  const char* from_environment = std::getenv("THERMOCLINE_CPU_ISA");
+  std::string wanted = isa;
+  if (wanted.empty() && from_environment != nullptr) wanted = from_environment;
+  const kernels::OpTable* ops = kernels::CpuOps(wanted.empty() ? nullptr : wanted.c_str());
+  if (ops == nullptr) {
+    std::string names;
+    for (int i = 0; i < kernels::CpuTables().count; ++i)
+      names += StrCat(i == 0 ? "" : ", ", kernels::CpuTables().tables[i]->name);
+    return base::InvalidArgument("cpu_isa '", wanted, "' cannot be used; this processor can use ",
+                                 names);
+  }
+  return ops;
+}
+
+Result<kernels::KvType> ParseKvType(const std::string& name) {
+  if (name == "f16") return kernels::KvType::kF16;
+  if (name == "q8_0") return kernels::KvType::kQ8_0;
+  if (name == "f32") return kernels::KvType::kF32;
+  return base::InvalidArgument("kv_type '", name, "' is unknown; the types are f16, q8_0 and f32");
+}
+
+const char* KvTypeName(kernels::KvType type) {
+  return kernels::Traits(kernels::KeyType(type)).name;
+}
+
+namespace {
+
+void LogModes(const LoadedModel& model) {
+  std::string text;
+  for (std::size_t first = 0; first < model.ffn_modes.size();) {
+    std::size_t last = first;
+    while (last + 1 < model.ffn_modes.size() && model.ffn_modes[last + 1] == model.ffn_modes[first])
+      ++last;
+    text += StrCat(text.empty() ? "" : ", ", FfnModeName(model.ffn_modes[first]), " in layers ",
+                   first, " to ", last);
+    first = last + 1;
+  }
+  base::LogInfo("feed-forward: ", text, model.ffn_automatic ? " (measured)" : "");
+  if (model::HasTrueZeros(model.config.hidden_act) && !model.weights->has_down_rows()) {
+    base::LogInfo(
+        "the down projection is not neuron-major, so all of it is read for every token; "
+        "`thermocline convert --down rows` makes a file whose down rows can be skipped too");
+  }
+}
+
+Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPlan plan,
+                std::optional<store::BundleIndex> bundle, LoadedModel& out) {
+  // Before the cache is filled: what they are made from is loaded for the moment.
+  ASSIGN_OR_RETURN(out.predictors,
+                   LoadPredictors(file, *out.weights, plan, options.ffn, *out.pool));
+  if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
+  out.side_car = std::move(plan.side_car);
+  out.side_car_path = plan.side_car_path;
+  out.ffn_automatic = plan.modes.automatic;
+  out.ffn_modes = std::move(plan.modes.layers);
+  if (out.ffn_automatic && out.memory.tier != MemoryPlan::Tier::kMemory) {
+    // Bytes from flash decide, not those from memory: as few as the recall allows.
+    const FfnMode least = plan.candidates.empty() ? FfnMode::kExact : plan.candidates.front();
+    out.ffn_modes.assign(out.weights->layers.size(),
+                         model::HasTrueZeros(out.config.hidden_act) ? least : FfnMode::kDense);
+  } else if (out.ffn_automatic) {
+    out.ffn_modes.assign(out.weights->layers.size(), FfnMode::kDense);
+    RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates, .also = plan.also}));
+  }
+  LogModes(out);
+  return OkStatus();
+}
+
+}  // namespace
+
+FlashCounters LoadedModel::flash_counters() const {
+  if (flash != nullptr) return flash->counters();
+  return stream != nullptr ? stream->counters() : FlashCounters{};
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto loaded = std::make_unique<LoadedModel>();
+  ASSIGN_OR_RETURN(loaded->ops, ChooseOps(options.cpu_isa));
+  ASSIGN_OR_RETURN(loaded->path, model::ResolveModel(options.model));
+  ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(loaded->path));
+  loaded->format = file->format;
+  if (!options.activation.empty()) {
+    ASSIGN_OR_RETURN(file->config.hidden_act, model::ParseActivation(options.activation));
+  }
+  loaded->config = file->config;
+  if (options.fingerprint) {
+    ASSIGN_OR_RETURN(loaded->hash, model::Fingerprint(*file));
+  }
+  loaded->kv_type = options.kv_type;
+  auto tokenizer = text::Tokenizer::Create(file->vocabulary);
+  // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
+  // cannot read does not.
+  if (tokenizer.ok()) {
+    loaded->tokenizer = *std::move(tokenizer);
+  } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
+    return tokenizer.status().Annotate(loaded->path);
+  }
+  ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(*file, options.ffn));
+  loaded->pool =
+      std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
+  std::optional<store::BundleIndex> bundle;
+  ASSIGN_OR_RETURN(loaded->memory, PlanMemory({.file = *file,
+                                               .ffn = plan,
+                                               .ffn_options = options.ffn,
+                                               .options = options.memory,
+                                               .quantize_head = options.quantize_head,
+                                               .threads = loaded->pool->threads(),
+                                               .kv_type = options.kv_type},
+                                              bundle));
+  RETURN_IF_ERROR(LoadHeldWeights(*file, options, plan, *loaded));
+  if (!loaded->weights->memory.huge()) {
+    base::LogWarning(
+        "the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will "
+        "be slower");
+  }
+  RETURN_IF_ERROR(SetUpFfn(*file, options, std::move(plan), std::move(bundle), *loaded));
+  RETURN_IF_ERROR(SetUpHotTier(*file, options, *loaded));
+  loaded->load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return loaded;
+}
+
+Result<std::vector<FfnMode>> LoadedModel::ModesFor(const std::string& text) const {
+  const bool zeros = model::HasTrueZeros(config.hidden_act);
+  ASSIGN_OR_RETURN(FfnModes modes, ParseFfnModes(text, config.num_hidden_layers,
+                                                 zeros ? FfnMode::kExact : FfnMode::kDense));
+  if (modes.automatic) return ffn_modes;
+  for (std::size_t l = 0; l < modes.layers.size(); ++l) {
+    const Status can = CanRun(modes.layers[l], config, weights->layers[l], &predictors->layers[l]);
+    if (!can.ok()) return can;
+  }
+  return std::move(modes.layers);
+}
+
+void LoadedModel::SetModes(exec::Transformer& transformer,
+                           const std::vector<FfnMode>& modes) const {
+  for (std::size_t l = 0; l < modes.size(); ++l) {
+    ffn::FfnPolicy& policy = transformer.ffn().policy(static_cast<int>(l));
+    policy.mode = modes[l];
+    policy.shift =
+        modes[l] == FfnMode::kThreshold ? predictors->layers[l].threshold.value_or(0.0F) : 0.0F;
+  }
+}
+
+HotStats LoadedModel::hot_stats(const exec::Transformer& transformer) const {
+  HotStats stats = hot;
+  UpdateHotStats(transformer, stats);
+  return stats;
+}
+
+void LoadedModel::UpdateHotStats(const exec::Transformer& transformer, HotStats& stats) const {
+  const ffn::HybridCounters c = transformer.hybrid_counters();
+  stats.layers = c.cold.tokens;
+  stats.active_hot = c.hot.active;
+  stats.active_cold = c.cold.active;
+  stats.hot_s = c.hot.busy_s;
+  stats.cold_s = c.cold.busy_s;
+  stats.wait_s = c.wait_s;
+  stats.total_s = c.total_s;
+}
+
+void LoadedModel::SetRows() {
+  for (model::LayerWeights& w : weights->layers) {
+    for (model::NeuronMatrix* matrix : {&w.gate, &w.up}) {
+      if (matrix->linear.weight.rows > 0) model::SetLayout(*matrix, model::Layout::kRows, *pool);
+    }
+  }
+}
+
+Status LoadedModel::SplitNeurons(ffn::NeuronIds hot_ids, int threads) {
+  SetRows();
+  ASSIGN_OR_RETURN(split, ffn::NeuronSplit::Move({.intermediate_size = config.intermediate_size,
+                                                  .weights = *weights,
+                                                  .flash = flash.get(),
+                                                  .heads_held = memory.heads_held,
+                                                  .hot = std::move(hot_ids)}));
+  if (predictors != nullptr) {
+    ASSIGN_OR_RETURN(hot_predictors, predictor::SubsetOf(*predictors, split->hot()));
+    ASSIGN_OR_RETURN(predictors, predictor::SubsetOf(*predictors, split->cold()));
+  }
+  hot_threads = threads;
+  return OkStatus();
+}
+
+std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length,
+                                                                int logits_max) const {
+  std::unique_ptr<ffn::FfnPartition> partition;
+  if (split != nullptr && device == nullptr) {
+    partition = std::make_unique<ffn::CpuPartition>(
+        ffn::CpuPartition::Params{.config = config,
+                                  .weights = split->hot_weights(),
+                                  .predictors = hot_predictors.get(),
+                                  .members = split->hot(),
+                                  .ops = *ops,
+                                  .threads = hot_threads,
+                                  .tokens_max = tokens_max});
+  }
+  if (device_forward != nullptr) {  // its memory was shared out for so much
+    CHECK_LE(tokens_max, device_forward->tokens_max());
+    CHECK_LE(context_length, device_forward->context_length());
+    CHECK_LE(logits_max, device_forward->logits_max());
+  }
+  auto transformer = std::make_unique<exec::Transformer>(
+      exec::Transformer::Params{.config = config,
+                                .weights = *weights,
+                                .predictors = predictors.get(),
+                                .ops = *ops,
+                                .pool = *pool,
+                                .tokens_max = tokens_max,
+                                .logits_max = logits_max,
+                                .context_length = context_length,
+                                .flash = flash.get(),
+                                .heads_held = memory.heads_held,
+                                .read_ahead = memory.read_ahead,
+                                .stream = stream.get(),
+                                .members = split != nullptr ? &split->cold() : nullptr,
+                                .hot = std::move(partition),
+                                .device = device_forward.get()});
+  SetModes(*transformer, ffn_modes);
+  return transformer;
+}
+
+}  // namespace thermocline::load

@@ -1,0 +1,140 @@
+// A model ready to run: weights in memory, tokenizer, kernels and threads chosen.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/api/hot_tier.h"
+#include "engine/base/worker_pool.h"
+#include "engine/exec/transformer.h"
+#include "engine/ffn/neuron_split.h"
+#include "engine/load/ffn_setup.h"
+#include "engine/load/memory_plan.h"
+#include "engine/model/model_file.h"
+#include "engine/model/weights.h"
+#include "engine/text/tokenizer.h"
+
+namespace thermocline::load {
+
+struct LoadOptions {
+  std::string model;            // path, or the name of a built-in model
+  int threads = 0;              // kernel threads; 0 = one for each processor this process may use
+  std::string cpu_isa;          // kernels' name; "" = $THERMOCLINE_CPU_ISA, else the fastest
+  std::string activation = {};  // of the feed-forward network; "" = what the file says
+  kernels::KvType kv_type = kernels::KvType::kF16;
+  bool verify = false;         // refuse NaN and infinite weights
+  bool quantize_head = false;  // a float head as q8_0
+  FfnOptions ffn = {};         // of the feed-forward networks
+  MemoryOptions memory = {};   // how much, and what comes from flash
+  HotOptions hot = {};         // what computes the most used neurons
+  // An accelerator's ops; null: kernels::CudaOps(). Tests have an emulated one.
+  const kernels::DeviceOps* device_ops = nullptr;
+  bool fingerprint = false;                 // compute LoadedModel::hash
+  std::function<void(double)> on_progress;  // share loaded, from one thread at a time; may be empty
+};
+
+// What a device's memory is shared out for, beside weights: of every later transformer and cache.
+struct DeviceSizes {
+  int tokens_max = 64;     // T of one step
+  int context_length = 0;  // tokens of a sequence
+  int kv_blocks = 0;       // of the pool of keys and values; 0: one sequence's
+  // Scratch of attention: for enough tokens at once to fill a device, not for all of a long
+  // context's prompt.
+  std::size_t attention_bytes = std::size_t{64} << 20;
+  int logits_max = 1;  // tokens of one step whose logits may be asked for
+};
+
+// Const after Load but for the pool, which the decode thread uses.
+struct LoadedModel {
+  std::string path;
+  std::string format;
+  model::ModelConfig config;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::unique_ptr<base::WorkerPool> pool;
+  std::unique_ptr<model::Weights> weights;
+  MemoryPlan memory;
+  // What memory does not hold; null: it holds all. Changed by the decode thread alone.
+  std::unique_ptr<store::NeuronStore> flash;
+  std::unique_ptr<store::LayerStream> stream;
+  std::unique_ptr<predictor::Predictors> predictors;  // of the cold side, where there are two
+  // The neurons that a hot side computes; null: there is none.
+  std::unique_ptr<ffn::NeuronSplit> split;
+  std::unique_ptr<predictor::Predictors> hot_predictors;
+  int hot_threads = 0;  // of a hot side on the CPU
+  HotStats hot;         // as planned: no counts
+  // What is at home on a device; null: nothing. The device is used by the decode thread alone.
+  std::unique_ptr<device::Device> gpu;
+  std::unique_ptr<gpu::DeviceModel> device;
+  std::unique_ptr<gpu::DeviceForward> device_forward;
+  std::optional<predictor::SideCar> side_car;
+  std::string side_car_path;       // "" = none was read
+  std::vector<FfnMode> ffn_modes;  // [L] what a token is decoded with unless it asks otherwise
+  bool ffn_automatic = false;      // they were chosen by measurement
+  const kernels::OpTable* ops = nullptr;
+  kernels::KvType kv_type = kernels::KvType::kF16;
+  double load_s = 0;
+  std::string hash;  // model::Fingerprint; "" if nothing needed it
+
+  store::TraceWriter::Shape trace_shape() const {
+    return {config.num_hidden_layers, config.intermediate_size, hash};
+  }
+  // Figures of the flash tier; zeros without one. Decode thread only.
+  FlashCounters flash_counters() const;
+
+  // Gate and up in rows: neurons that are shared out lie so.
+  void SetRows();
+  // Gives the neurons of `hot` to a second partition of the CPU with kernel threads of its own.
+  // Errors as NeuronSplit::Move. Requires: no transformer is in use.
+  Status SplitNeurons(ffn::NeuronIds hot_ids, int threads);
+
+  // What the hot tier has done. Decode thread only. The second allocates nothing: `stats` is what
+  // an earlier call gave.
+  HotStats hot_stats(const exec::Transformer& transformer) const;
+  void UpdateHotStats(const exec::Transformer& transformer, HotStats& stats) const;
+
+  // Puts layers, neurons and the head on a device, as the placement says, and gives back the memory
+  // of the neurons; all other weights stay in memory, too. InvalidArgument for a placement that
+  // cannot be; ResourceExhausted with a table of what the device's memory was needed for, then the
+  // model is as it was; Unavailable with the device's error; FailedPrecondition where whole layers
+  // are streamed from flash; errors of the flash tier. Requires: no transformer is in use.
+  Status PlaceOnDevice(std::unique_ptr<device::Device> on, gpu::DevicePlacement placement,
+                       const DeviceSizes& sizes);
+
+  // Bytes of the device's memory that such a placement takes, so that it can be planned; nothing is
+  // allocated there. InvalidArgument for a placement that cannot be.
+  struct DeviceBytes {
+    std::size_t weights, work;  // work: keys and values, and scratch
+  };
+  Result<DeviceBytes> MeasureOnDevice(device::Device& on, gpu::DevicePlacement placement,
+                                      const DeviceSizes& sizes) const;
+
+  // One at a time, where there is a flash tier or a hot side.
+  std::unique_ptr<exec::Transformer> MakeTransformer(int tokens_max, int context_length,
+                                                     int logits_max = 1) const;
+  // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes).
+  // InvalidArgument, or FailedPrecondition for a mode that was not loaded or cannot be.
+  Result<std::vector<FfnMode>> ModesFor(const std::string& text) const;
+  // Gives the transformer's layers these modes.
+  void SetModes(exec::Transformer& transformer, const std::vector<FfnMode>& modes) const;
+
+  // A cache with a pool of its own.
+  Result<std::unique_ptr<nn::KvCache>> MakeCache(int context_length) const {
+    return nn::KvCache::Create(config, context_length, kv_type);
+  }
+};
+
+// NotFound, InvalidArgument, DataLoss or Unimplemented with the file and what is wrong in it.
+Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options);
+
+// f16, q8_0, f32.
+Result<kernels::KvType> ParseKvType(const std::string& name);
+const char* KvTypeName(kernels::KvType type);
+
+// The kernels for `isa`, as LoadOptions::cpu_isa. InvalidArgument if the processor lacks it.
+Result<const kernels::OpTable*> ChooseOps(const std::string& isa);
+
+// Processors this process may run on.
+int NumProcessors();
+
+}  // namespace thermocline::load

@@ -1,0 +1,332 @@
+#include "engine/load/memory_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/base/system_memory.h"
+#include "engine/ffn/sparse_ffn.h"
+#include "engine/model/fingerprint.h"
+#include "engine/nn/kv_pool.h"
+#include "engine/store/layer_stream.h"
+#include "engine/store/neuron_store.h"
+#include "kernels/sign_predict.h"
+
+namespace thermocline::load {
+namespace {
+
+using Tier = MemoryPlan::Tier;
+
+constexpr int kContextDefaultMax = 8192;
+// What libraries, threads, queues and the heap's own losses take beside what is counted: measured
+// as 11 to 19 MiB with the daemon under load.
+constexpr std::size_t kMargin = std::size_t{32} << 20;
+constexpr std::size_t kReadAlignment = 4096;
+// What reads that are under way may take of the networks' bytes, and what they come down to for
+// that, in this order.
+constexpr double kReadsShareMax = 0.04;
+constexpr std::uint32_t kReadBytesMin = 16 << 10;
+constexpr int kReadsMin = 8;
+// A second stage reads ahead of prompts; above this share of the networks' memory the cache is
+// worth more.
+constexpr double kSecondStageShareMax = 0.08;
+
+constexpr const char* kShrink =
+    "This is the least, with the bundle file in use: give more memory, or take a shorter context, "
+    "a smaller prefix cache or a smaller model";
+
+std::size_t S(int value) { return static_cast<std::size_t>(value); }
+
+// Bytes by what they are for.
+struct Sizes {
+  std::size_t shared = 0, attention = 0, heads = 0, rests = 0;
+  std::vector<std::size_t> images;
+  std::size_t predictors = 0, kv = 0, buffers = 0, process = 0;
+
+  std::size_t networks() const { return heads + rests; }
+};
+
+Result<Sizes> MeasureModel(const MemoryNeeds& n) {
+  Sizes sizes;
+  const auto measure = [&](bool shared, model::LayerParts parts) {
+    return model::MeasureWeights(
+        n.file,
+        {.quantize_head = n.quantize_head, .parts = [=](int) { return parts; }, .shared = shared});
+  };
+  ASSIGN_OR_RETURN(const auto none, measure(false, {false, false, false}));
+  ASSIGN_OR_RETURN(const auto shared, measure(true, {false, false, false}));
+  ASSIGN_OR_RETURN(const auto attention, measure(false, {true, false, false}));
+  ASSIGN_OR_RETURN(const auto heads, measure(false, {false, true, false}));
+  ASSIGN_OR_RETURN(const auto rests, measure(false, {false, false, true}));
+  ASSIGN_OR_RETURN(auto all, measure(false, {true, true, true}));
+  sizes.shared = shared.bytes;
+  sizes.attention = attention.bytes - none.bytes;
+  sizes.heads = heads.bytes - none.bytes;
+  sizes.rests = rests.bytes - none.bytes;
+  sizes.images = std::move(all.images);
+  return sizes;
+}
+
+int ContextLength(const MemoryNeeds& n) {
+  const int model = n.file.config.max_position_embeddings;
+  return n.options.context_length > 0 ? n.options.context_length
+                                      : std::min(model, kContextDefaultMax);
+}
+
+// As Workspace, SparseFfn and Sampler take it; a twentieth more for what is small.
+std::size_t BufferBytes(const MemoryNeeds& n) {
+  const model::ModelConfig& c = n.file.config;
+  const std::size_t t = S(n.options.tokens_max), d = S(c.hidden_size), f = S(c.intermediate_size),
+                    q = S(c.num_attention_heads * c.head_dim),
+                    kv = S(c.num_key_value_heads * c.head_dim), v = S(c.vocab_size);
+  const std::size_t narrow = std::min<std::size_t>(t, ffn::kSparseTokensMax);
+  // A float, its 8 bits and four numbers for each 32.
+  const auto activations = [](std::size_t tokens, std::size_t cols) {
+    return tokens * cols * 11 / 2;
+  };
+  std::size_t bytes = activations(t, d + 2 * q + f) + 4 * t * (3 * d + 2 * kv) +
+                      activations(2 * S(n.options.logits_max), d) +
+                      2 * v * 4 * S(n.options.logits_max) + v * 64;
+  bytes += S(ContextLength(n)) * (S(c.rope.dim) * 4 + 8);
+  bytes += 4 * t * (c.architecture->gated ? f : 0) + f * (6 * 4 + narrow * 8);
+  bytes += S(n.threads) * (kernels::SumScratchBytes(2048) + narrow * 512 * 16 +
+                           kernels::PanelBytes(kernels::DType::kF32, c.hidden_size));
+  return bytes + bytes / 20;
+}
+
+std::size_t PredictorBytes(const MemoryNeeds& n) {
+  const model::ModelConfig& c = n.file.config;
+  const std::size_t f = S(c.intermediate_size), layers = S(c.num_hidden_layers);
+  std::size_t bytes = 0;
+  for (std::size_t l = 0; l < layers; ++l) {
+    const predictor::LayerSideCar* learnt =
+        n.ffn.side_car.has_value() ? &n.ffn.side_car->layers[l] : nullptr;
+    if (n.ffn.sign) {
+      const bool calibrated =
+          learnt != nullptr && learnt->sign.has_value() && !n.ffn_options.ignore_calibration;
+      const int planes = calibrated ? learnt->sign->planes : n.ffn_options.sign_planes;
+      const int cols = calibrated && !learnt->sign->columns.empty()
+                           ? static_cast<int>(learnt->sign->columns.size())
+                           : c.hidden_size;
+      bytes += f * (S(kernels::SignWords(cols)) * 8 * S(planes) + 4);
+    }
+    if (n.ffn.low_rank && learnt != nullptr && learnt->low_rank.has_value())
+      bytes += S(learnt->low_rank->rank) * (S(c.hidden_size) + f) * 17 / 16;
+    if (n.ffn_options.audit_interval > 0) bytes += 4 * (f + 3 * S(c.hidden_size));
+  }
+  return bytes;
+}
+
+std::size_t KvBytes(const MemoryNeeds& n) {
+  if (n.options.kv_bytes) return n.options.kv_bytes(n.file.config);
+  return S(nn::BlocksFor(ContextLength(n)) + 1) * nn::KvPool::BlockBytes(n.file.config, n.kv_type);
+}
+
+class Planner {
+ public:
+  Planner(const MemoryNeeds& needs, Sizes sizes) : n_(needs), sizes_(std::move(sizes)) {
+    const std::int64_t asked = needs.options.budget_bytes;
+    budget_ = asked > 0 ? static_cast<std::size_t>(asked) : base::MemoryAllowance() / 10 * 9;
+  }
+
+  // Everything in memory.
+  MemoryPlan InMemory() const {
+    MemoryPlan plan = Fixed(Tier::kMemory);
+    plan.lines.push_back({"feed-forward networks", sizes_.networks()});
+    return plan;
+  }
+
+  bool Fits(const MemoryPlan& plan) const {
+    return n_.options.ffn_share > 0 ? n_.options.ffn_share >= 1 : plan.total() <= budget_;
+  }
+
+  Result<MemoryPlan> WithNeurons(const store::BundleIndex& index) const {
+    // Modes that read all heads for every token want them in memory.
+    const auto reads_all = [](FfnMode mode) { return !ffn::Predicts(mode); };
+    std::vector<FfnMode> wanted = n_.ffn.also;
+    wanted.insert(wanted.end(), n_.ffn.modes.layers.begin(), n_.ffn.modes.layers.end());
+    const bool heads_wanted = (n_.ffn.modes.automatic && n_.ffn.candidates.empty()) ||
+                              std::any_of(wanted.begin(), wanted.end(), reads_all);
+    if (heads_wanted) {
+      const auto plan = NeuronPlan(index, true);
+      if (plan.has_value()) return *plan;
+    }
+    const auto plan = NeuronPlan(index, false);
+    if (plan.has_value()) return *plan;
+    return Refuse(NeuronLines(index, false, 1), kShrink);
+  }
+
+  Result<MemoryPlan> WithLayers() const {
+    const int layers = n_.file.config.num_hidden_layers;
+    const std::size_t image = *std::max_element(sizes_.images.begin(), sizes_.images.end());
+    for (int held = layers - 2; held >= 0; --held) {
+      MemoryPlan plan = Fixed(Tier::kLayers);
+      plan.stage_of = store::SpreadStages(layers, held);
+      std::size_t held_bytes = 0;
+      for (std::size_t l = 0; l < S(layers); ++l)
+        held_bytes += plan.stage_of[l] < 0 ? sizes_.images[l] : 0;
+      plan.lines.push_back({"layers in memory", held_bytes});
+      plan.lines.push_back({"flash: two layers on their way", 2 * image});
+      const double share = static_cast<double>(held_bytes + 2 * image) /
+                           static_cast<double>(sizes_.attention + sizes_.networks());
+      if (n_.options.ffn_share > 0 ? share <= n_.options.ffn_share + 1e-9 : plan.total() <= budget_)
+        return plan;
+      if (held == 0) return Refuse(plan, kShrink);
+    }
+    return Refuse(Fixed(Tier::kLayers), kShrink);
+  }
+
+  // `plan`: the least there is.
+  Status Refuse(const MemoryPlan& plan, const std::string& advice) const {
+    if (n_.options.ffn_share > 0) return RefuseShare(plan);
+    std::string text =
+        StrCat(n_.file.path, ": needs ", base::HumanBytes(static_cast<double>(plan.total())),
+               ", more than the ", base::HumanBytes(static_cast<double>(budget_)),
+               n_.options.budget_bytes > 0 ? " of the memory budget"
+                                           : " that the system has free for it (a memory budget "
+                                             "that is given decides instead)",
+               ":\n", plan.Table(), advice);
+    return base::ResourceExhausted(std::move(text));
+  }
+
+ private:
+  // What is in memory whatever comes from flash; layers bring attention along.
+  MemoryPlan Fixed(Tier tier) const {
+    MemoryPlan plan;
+    plan.tier = tier;
+    plan.budget = budget_;
+    plan.lines = {{"program and vocabulary", sizes_.process + kMargin},
+                  {"embeddings and head", sizes_.shared}};
+    if (tier != Tier::kLayers) plan.lines.push_back({"attention and norms", sizes_.attention});
+    if (sizes_.predictors > 0) plan.lines.push_back({"predictors", sizes_.predictors});
+    plan.lines.push_back({"keys and values", sizes_.kv});
+    plan.lines.push_back({"buffers of a step", sizes_.buffers});
+    return plan;
+  }
+
+  Status RefuseShare(const MemoryPlan& plan) const {
+    const bool neurons = plan.tier == Tier::kNeurons;
+    std::size_t least = plan.lines.back().bytes;
+    if (plan.tier == Tier::kLayers) least += plan.lines[plan.lines.size() - 2].bytes;
+    const std::size_t all = sizes_.networks() + (neurons ? 0 : sizes_.attention);
+    return base::ResourceExhausted(
+        n_.file.path, ": a share of ", n_.options.ffn_share,
+        " of the weights is too little: reading the others from flash takes ",
+        base::HumanBytes(static_cast<double>(least)), " itself, ",
+        std::ceil(1000 * static_cast<double>(least) / static_cast<double>(all)) / 1000, " of them");
+  }
+
+  MemoryPlan NeuronLines(const store::BundleIndex& index, bool heads, int stages) const {
+    MemoryPlan plan = Fixed(Tier::kNeurons);
+    plan.heads_held = heads;
+    plan.read_ahead = n_.options.read_ahead;
+    plan.stages = stages;
+    if (heads) plan.lines.push_back({"gate rows", sizes_.heads});
+    FitReads(plan);
+    const store::NeuronStore::Options options{
+        .queue = {.rest_only = heads, .read_bytes_max = plan.read_bytes}, .stages = stages};
+    plan.lines.push_back(
+        {"flash: what is on its way",
+         store::NeuronStore::FixedBytes(index, options, plan.reads, kReadAlignment)});
+    return plan;
+  }
+
+  void FitReads(MemoryPlan& plan) const {
+    const double room = kReadsShareMax * static_cast<double>(sizes_.networks());
+    const auto fits = [&] { return static_cast<double>(plan.reads) * plan.read_bytes <= room; };
+    while (!fits() && plan.read_bytes > kReadBytesMin) plan.read_bytes /= 2;
+    while (!fits() && plan.reads > kReadsMin) plan.reads /= 2;
+  }
+
+  // Nothing if it does not fit.
+  std::optional<MemoryPlan> NeuronPlan(const store::BundleIndex& index, bool heads) const {
+    const std::size_t slot = store::NeuronStore::SlotBytes(index.layout, heads);
+    const std::size_t stage = S(index.intermediate_size) * slot;
+    const std::size_t room = RoomForNetworks(heads);
+    const bool two = static_cast<double>(stage) <= kSecondStageShareMax * static_cast<double>(room);
+    MemoryPlan plan = NeuronLines(index, heads, two ? 2 : 1);
+    std::size_t used = plan.total(), limit = budget_;
+    if (n_.options.ffn_share > 0) {
+      used = plan.lines.back().bytes + (heads ? sizes_.heads : 0);
+      limit =
+          static_cast<std::size_t>(n_.options.ffn_share * static_cast<double>(sizes_.networks()));
+    }
+    if (used > limit) return std::nullopt;
+    constexpr std::size_t kTables = 4 + 16;  // of a slot
+    plan.slots = std::min((limit - used) / (slot + kTables),
+                          S(index.intermediate_size) * S(index.num_hidden_layers));
+    plan.lines.push_back({"neuron cache", plan.slots * (slot + kTables)});
+    return plan;
+  }
+
+  std::size_t RoomForNetworks(bool heads) const {
+    if (n_.options.ffn_share > 0)
+      return static_cast<std::size_t>(n_.options.ffn_share *
+                                      static_cast<double>(sizes_.networks()));
+    const std::size_t fixed = Fixed(Tier::kNeurons).total() + (heads ? sizes_.heads : 0);
+    return budget_ > fixed ? budget_ - fixed : 0;
+  }
+
+  const MemoryNeeds& n_;
+  const Sizes sizes_;
+  std::size_t budget_ = 0;
+};
+
+}  // namespace
+
+std::size_t MemoryPlan::total() const {
+  std::size_t sum = 0;
+  for (const Line& line : lines) sum += line.bytes;
+  return sum;
+}
+
+std::string MemoryPlan::Table() const {
+  std::string text;
+  const auto add = [&](const std::string& name, std::size_t bytes) {
+    char line[96];
+    std::snprintf(line, sizeof(line), "  %-34s %10s\n", name.c_str(),
+                  base::HumanBytes(static_cast<double>(bytes)).c_str());
+    text += line;
+  };
+  for (const Line& line : lines) add(line.name, line.bytes);
+  add("together", total());
+  return text;
+}
+
+Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::BundleIndex>& bundle) {
+  ASSIGN_OR_RETURN(Sizes sizes, MeasureModel(needs));
+  sizes.kv = KvBytes(needs);
+  sizes.buffers = BufferBytes(needs);
+  sizes.predictors = PredictorBytes(needs);
+  sizes.process = base::ResidentBytes();
+  const Planner planner(needs, std::move(sizes));
+  const MemoryPlan in_memory = planner.InMemory();
+  if (planner.Fits(in_memory)) {
+    if (!needs.options.bundle.empty())
+      base::LogInfo("the model fits into memory: ", needs.options.bundle, " is not used");
+    return in_memory;
+  }
+  const bool asked = !needs.options.bundle.empty();
+  const std::string path = asked ? needs.options.bundle : store::BundlePath(needs.file.path);
+  if (!asked && !base::PathExists(path)) {
+    if (needs.options.ffn_share > 0)
+      return base::NotFound(path, ": there is no bundle file; `thermocline pack` makes it");
+    return planner.Refuse(
+        in_memory,
+        "`thermocline pack` makes a bundle file, from which what does not fit is read while tokens "
+        "are computed; or give more memory, or take a shorter context");
+  }
+  ASSIGN_OR_RETURN(const std::string hash, model::Fingerprint(needs.file));
+  const model::ModelConfig& c = needs.file.config;
+  ASSIGN_OR_RETURN(bundle,
+                   store::ReadBundleIndex(path, {.model_hash = hash,
+                                                 .hidden_size = c.hidden_size,
+                                                 .intermediate_size = c.intermediate_size,
+                                                 .num_hidden_layers = c.num_hidden_layers}));
+  if (bundle->kind == store::BundleIndex::Kind::kLayers) return planner.WithLayers();
+  return planner.WithNeurons(*bundle);
+}
+
+}  // namespace thermocline::load

@@ -1,0 +1,113 @@
+#include "engine/nn/multiplier.h"
+
+#include <algorithm>
+
+#include "engine/nn/offset.h"
+
+namespace thermocline::nn {
+namespace {
+
+// Weight bytes of a work item: enough that taking an item costs nothing, few enough that threads
+// end together.
+constexpr int kItemBytes = 96 << 10;
+// Many tokens: panels that share the activations in the cache, and items a thread gets at least.
+constexpr int kPanelsTogether = 8, kItemsPerThread = 8;
+
+int PanelsPerItem(const kernels::PackedMatrix& matrix, int tokens, int threads) {
+  if (tokens > kPanelsTogether) {
+    return std::clamp(kernels::NumPanels(matrix.rows) / (threads * kItemsPerThread), 1,
+                      kPanelsTogether);
+  }
+  const auto bytes = static_cast<int>(kernels::PanelBytes(matrix.type, matrix.cols));
+  return std::max(1, kItemBytes / bytes);
+}
+
+}  // namespace
+
+Multiplier::Multiplier(const kernels::OpTable& ops, base::WorkerPool& pool,
+                       std::size_t scratch_bytes)
+    : ops_(ops),
+      pool_(pool),
+      scratch_(static_cast<std::size_t>(pool.threads()), std::vector<std::uint8_t>(scratch_bytes)) {
+}
+
+void Multiplier::Multiply(std::span<const Product> products, const kernels::Activations& input,
+                          int tokens, bool fold) {
+  const auto panels_per_item = [&](const kernels::PackedMatrix& matrix) {
+    return PanelsPerItem(matrix, tokens, pool_.threads());
+  };
+  const auto num_items = [&](const kernels::PackedMatrix& matrix) {
+    const int per_item = panels_per_item(matrix);
+    return (kernels::NumPanels(matrix.rows) + per_item - 1) / per_item;
+  };
+  int items = 0;
+  for (const Product& product : products) items += num_items(product.linear->weight);
+  pool_.Run(items, [&](int item, int thread) {
+    for (const Product& product : products) {
+      const kernels::PackedMatrix& matrix = product.linear->weight;
+      const int product_items = num_items(matrix), per_item = panels_per_item(matrix);
+      if (item < product_items) {
+        return MultiplyPanels(product, input, tokens, fold, item * per_item,
+                              std::min(kernels::NumPanels(matrix.rows), (item + 1) * per_item),
+                              thread);
+      }
+      item -= product_items;
+    }
+  });
+}
+
+void Multiplier::MultiplyPanels(const Product& product, const kernels::Activations& input,
+                                int tokens, bool fold, int panel_begin, int panel_end, int thread) {
+  const kernels::PackedMatrix& matrix = product.linear->weight;
+  const int row = panel_begin * kernels::kPanelRows;
+  const int rows = std::min(matrix.rows, panel_end * kernels::kPanelRows) - row;
+  if (product.in_rows != nullptr) {
+    ops_.gemm_rows({.weights = product.in_rows->rows(),
+                    .first = row,
+                    .count = rows,
+                    .activations = input,
+                    .tokens = tokens,
+                    .out = product.out + row,
+                    .out_stride = matrix.rows,
+                    .scratch = scratch(thread)});
+  } else {
+    ops_.gemm({.weights = matrix,
+               .activations = input,
+               .tokens = tokens,
+               .out = product.out,
+               .out_stride = matrix.rows,
+               .panel_begin = panel_begin,
+               .panel_end = panel_end});
+  }
+  const int results = fold ? tokens / 2 : tokens;
+  for (int t = 0; t < results; ++t) {
+    float* out = product.out + Offset(t, matrix.rows) + row;
+    if (fold) ops_.add(out, out + Offset(results, matrix.rows), rows);
+    if (product.linear->bias != nullptr) ops_.add(out, product.linear->bias + row, rows);
+  }
+}
+
+std::size_t PanelScratchBytes(const model::Weights& weights) {
+  std::size_t bytes = 0;
+  for (const model::LayerWeights& layer : weights.layers) {
+    for (const model::NeuronMatrix* matrix : {&layer.gate, &layer.up}) {
+      const kernels::PackedMatrix& weight = matrix->linear.weight;
+      bytes = std::max(bytes, kernels::PanelBytes(weight.type, weight.cols));
+    }
+  }
+  return bytes;
+}
+
+void QuantizeToken(const kernels::OpTable& ops, ActivationBuffer& buffer, int token) {
+  if (buffer.cols % kernels::kActivationBlock != 0) return;  // no quantised matrix has such rows
+  const std::ptrdiff_t at = Offset(token, buffer.cols), block = at / kernels::kActivationBlock;
+  ops.quantize({.x = buffer.x.data() + at,
+                .n = buffer.cols,
+                .q = buffer.q.data() + at,
+                .scale = buffer.scale.data() + block,
+                .scaled_sum = buffer.scaled_sum.data() + block,
+                .sum = buffer.sum.data() + block,
+                .half_sum = buffer.half_sum.data() + block});
+}
+
+}  // namespace thermocline::nn

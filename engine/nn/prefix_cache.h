@@ -1,0 +1,87 @@
+// Keys and values of earlier requests, found again by the longest common prefix of their tokens.
+//
+// A radix tree whose edges are blocks of the pool: a node holds up to 64 tokens and the block of
+// their keys and values; a path from the root is a sequence. A prefix that ends inside a block is
+// shared too: who continues it copies the block first (KvCache::Reserve). The least recently used
+// leaf goes first. Source: RadixAttention (Zheng et al. 2024), with edges cut at blocks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/nn/kv_cache.h"
+
+namespace thermocline::nn {
+
+// Any thread may read.
+struct PrefixCacheCounters {
+  std::atomic<std::int64_t> hits{0};     // lookups that found all they could use
+  std::atomic<std::int64_t> partial{0};  // some of it
+  std::atomic<std::int64_t> misses{0};   // nothing
+  std::atomic<std::int64_t> hit_tokens{0};
+  std::atomic<std::int64_t> new_tokens{0};      // not found: never seen behind this prefix
+  std::atomic<std::int64_t> evicted_tokens{0};  // not found: were kept once
+  std::atomic<std::int64_t> evictions{0};       // blocks given up for newer ones
+  std::atomic<std::int64_t> blocks{0};          // blocks kept now
+};
+
+// Decode thread only, but for the counters. Borrows the pool.
+class PrefixCache {
+ public:
+  // Keeps at most `blocks_max` blocks; 0 keeps nothing.
+  PrefixCache(KvPool& pool, int blocks_max);
+  ~PrefixCache();
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
+
+  // Gives `cache`, which is empty, the longest kept prefix of `tokens`, but not the last token: its
+  // logits must be computed. Returns the number of tokens found.
+  int Find(std::span<const int> tokens, KvCache& cache);
+  // Keeps the keys and values of `tokens`, the tokens in `cache`, in order.
+  void Keep(std::span<const int> tokens, const KvCache& cache);
+
+  // Gives blocks up, the least recently used first, until `blocks` are free in the pool or nothing
+  // is kept. Whether they are free.
+  bool MakeRoom(int blocks);
+  // Forgets everything.
+  void Clear();
+
+  const PrefixCacheCounters& counters() const { return counters_; }
+
+ private:
+  struct Node {
+    std::vector<int> tokens;  // 1 .. kKvBlock
+    int block = -1;
+    Node* parent = nullptr;
+    std::uint64_t used = 0;       // clock of the last lookup or insertion
+    std::uint64_t path_hash = 0;  // of the tokens from the root to the end of this node
+    std::vector<std::unique_ptr<Node>> children;
+  };
+  struct Match {
+    Node* node = nullptr;
+    std::size_t tokens = 0;
+  };
+
+  // The child of `node` that shares most tokens with `tokens`.
+  static Match BestChild(const Node& node, std::span<const int> tokens);
+  void Count(std::span<const int> tokens, std::size_t found, std::uint64_t path_hash);
+  Node* Add(Node* parent, std::span<const int> tokens, int block);
+  void Extend(Node& node, std::span<const int> tokens, int block);
+  bool EvictOne();
+  void Remember(std::uint64_t path_hash);
+
+  KvPool& pool_;
+  const int blocks_max_;
+  Node root_;
+  std::uint64_t clock_ = 0;
+  std::unordered_set<std::uint64_t> evicted_;  // path hashes, bounded
+  std::vector<std::uint64_t> evicted_order_;   // a ring of the same
+  std::size_t evicted_next_ = 0;
+  PrefixCacheCounters counters_;
+};
+
+}  // namespace thermocline::nn

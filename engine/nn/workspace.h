@@ -1,0 +1,74 @@
+// Every buffer of a forward pass, in one place, sized once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/model/model_config.h"
+#include "kernels/attention.h"
+#include "kernels/types.h"
+
+namespace thermocline::nn {
+
+// Floats of T tokens and their Q8 form: what a matrix multiplication reads.
+struct ActivationBuffer {
+  std::vector<float> x;                // [T, cols]
+  std::vector<std::int8_t> q;          // [T, cols]
+  std::vector<float> scale;            // [T, cols / 32]
+  std::vector<float> scaled_sum;       // [T, cols / 32]
+  std::vector<std::int32_t> sum;       // [T, cols / 32]
+  std::vector<std::int32_t> half_sum;  // [T, cols / 32]
+  int cols = 0;
+
+  void Resize(int tokens, int columns);
+  // From element `at` on, as rows of `columns`. Requires: `at` a multiple of 32, or floats only.
+  kernels::Activations view(std::ptrdiff_t at, int columns) const;
+  kernels::Activations view() const { return view(0, cols); }
+};
+
+// The states of attention over `parts` runs of positions, each of all heads.
+struct AttentionParts {
+  std::vector<float> max;    // [parts, H]
+  std::vector<float> total;  // [parts, H]
+  std::vector<float> out;    // [parts, H, Dh]
+  int heads = 0, head_dim = 0;
+
+  void Resize(int parts, int num_heads, int dim);
+  kernels::AttentionState state(int part, int head);
+};
+
+// Both [context_length, rope.dim / 2].
+void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
+              std::vector<float>& sin);
+
+struct Workspace {
+  struct Params {
+    const model::ModelConfig& config;
+    int tokens_max;      // T of one call
+    int logits_max;      // tokens of one call whose logits are wanted
+    int context_length;  // tokens
+    int threads;
+  };
+  explicit Workspace(const Params& params);
+
+  int tokens_max;  // T
+  int logits_max;
+  std::vector<float> residual;       // [T, D]
+  ActivationBuffer hidden;           // [T, D], normed input of attention, feed-forward and head
+  ActivationBuffer q;                // [T, H*Dh]
+  std::vector<float> k;              // [T, K*Dh]
+  std::vector<float> v;              // [T, K*Dh]
+  ActivationBuffer attention;        // [T, H*Dh]
+  std::vector<float> attention_out;  // [T, D]
+  std::vector<float> ffn_out;        // [T, D]
+  ActivationBuffer head;      // [2 logits_max, D]: the head's inputs, then what their Q8 forms
+                              // leave over
+  std::vector<float> logits;  // [2 logits_max, V]: the sums end up in the first half
+  std::vector<std::vector<float>> scores;  // per thread: [H, kKvBlock]
+  AttentionParts parts;                    // of one token, by chunk of positions
+  AttentionParts running, chunk;           // of one token, by thread
+  std::vector<float> rope_cos;             // [context, rope.dim / 2]
+  std::vector<float> rope_sin;
+};
+
+}  // namespace thermocline::nn

@@ -1,0 +1,73 @@
+// How the neurons of a layer are used: how often each is active, how unevenly, and how much one
+// token's active neurons have in common with the next ones'.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace thermocline::offline {
+
+inline constexpr std::array kUnionWindows = {2, 4, 8, 16};  // tokens
+
+// Gathers one layer's active sets, token by token. Thread-compatible.
+class ActivationCounter {
+ public:
+  explicit ActivationCounter(int neurons);
+
+  // The next tokens do not follow the ones before.
+  void BeginSequence();
+  // The neurons of one token, [F]: zero = not active.
+  void Add(std::span<const float> neurons);
+
+  std::int64_t tokens() const { return tokens_; }
+  const std::vector<std::uint32_t>& counts() const { return counts_; }  // [F]
+  // Mean share of neurons active for a token.
+  double active_share() const;
+  // Of a token's active neurons, the share that was active at the token before too.
+  double overlap() const;
+  // Mean share of neurons active for any of kUnionWindows[i] consecutive tokens; 0 if no sequence
+  // was that long.
+  double union_share(std::size_t i) const;
+
+ private:
+  struct Window {
+    std::vector<std::uint64_t> bits;  // union of the window so far
+    int tokens = 0;
+    std::int64_t windows = 0, active = 0;
+  };
+
+  int neurons_;
+  std::int64_t tokens_ = 0, active_ = 0;
+  std::int64_t followed_ = 0, kept_ = 0;  // active neurons of tokens with one before; in both
+  std::vector<std::uint32_t> counts_;     // [F]
+  std::vector<std::uint64_t> now_, before_;
+  bool has_before_ = false;
+  std::array<Window, kUnionWindows.size()> windows_;
+};
+
+// frequency of rank r ~ r^-exponent.
+struct ZipfFit {
+  double exponent = 0;
+  double r_squared = 0;  // of the fit in logarithms
+  int ranks = 0;         // that were fitted
+};
+// Least squares of log count over log rank, weighted by 1 / rank so that every octave of ranks
+// counts alike. Ranks with fewer than 8 activations are noise, and those of neurons that are nearly
+// always active (9 of 10 tokens) are cut off by certainty: both are left out.
+ZipfFit FitZipf(std::span<const std::uint32_t> counts, std::int64_t tokens);
+
+// The smallest share of neurons that makes `share` of the activations; 0 if there are none.
+// Source: PowerInfer, figure 5.
+double HotShare(std::span<const std::uint32_t> counts, double share);
+
+// Neurons by the share of tokens that activate them.
+struct FrequencyBin {
+  double upper = 0;  // share, included; the bin before ends below. The first is 0: never active
+  int neurons = 0;
+};
+std::vector<FrequencyBin> FrequencyHistogram(std::span<const std::uint32_t> counts,
+                                             std::int64_t tokens);
+
+}  // namespace thermocline::offline

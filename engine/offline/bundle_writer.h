@@ -1,0 +1,65 @@
+// Writes a bundle file, layer by layer, so that a run that was killed goes on where it was.
+//
+// MODEL.tcb.part has the layout of the finished file (bundle_format.h), but begins with the state:
+//   8 bytes magic "TCBPART1", u32 layers that are done, u32 0, u64 u64 XXH3-128 of the header and
+//   of what the index says before any layer is written (order, activations)
+// A layer is done when its data and its CRCs are on the disk. Whole, the part gets header, index
+// and hash, and is renamed over MODEL.tcb, which stays as it is until then.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/part_file.h"
+#include "engine/store/bundle_format.h"
+#include "kernels/rows.h"
+
+namespace thermocline::offline {
+
+// Thread-compatible.
+class BundleWriter {
+ public:
+  // `index` says all but the CRCs, data_offset and file_bytes; its sizes are those that
+  // ReadBundleIndex takes. Goes on with the part of an earlier run if that was to become the same
+  // file and its last layer has the CRCs that it should have, else begins anew. Unavailable:
+  // another process writes it; ResourceExhausted: no room for the file (nothing is left behind);
+  // InvalidArgument: `index` is not what a bundle file can hold.
+  static Result<std::unique_ptr<BundleWriter>> Open(const std::string& path,
+                                                    store::BundleIndex index);
+
+  const store::BundleIndex& index() const { return index_; }
+  int layers_done() const { return layers_done_; }
+  const std::string& part_path() const { return file_->part_path(); }
+
+  // The rows of layer layers_done(): [F, D] each, of the layout's types; gate only if there is one.
+  struct LayerRows {
+    kernels::RowMatrix gate, up, down;
+  };
+  Status AddNeurons(const LayerRows& rows);
+  // The image of layer layers_done(), of image_bytes.
+  Status AddImage(std::span<const std::byte> image);
+  // Requires: all layers are done.
+  Status Commit();
+
+ private:
+  BundleWriter(std::unique_ptr<base::PartFile> file, store::BundleIndex index)
+      : file_(std::move(file)), index_(std::move(index)) {}
+
+  void PlanFile();
+  Status Resume();
+  Result<bool> LastLayerIsWhole();
+  std::vector<std::vector<std::uint32_t>*> Arrays(int layer);
+  std::uint64_t ArrayOffset(int layer, std::size_t array) const;
+  Status FinishLayer();
+  Status WriteState();
+
+  const std::unique_ptr<base::PartFile> file_;
+  store::BundleIndex index_;
+  std::string header_;
+  std::uint64_t settings_low_ = 0, settings_high_ = 0;
+  int layers_done_ = 0;
+};
+
+}  // namespace thermocline::offline

@@ -1,0 +1,44 @@
+// The highest threshold on logits that keeps a recall, and what it predicts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace thermocline::offline {
+
+// Counts logits in fine bins, so that held-out tokens are computed once and kept never.
+// Thread-compatible.
+class ThresholdScan {
+ public:
+  ThresholdScan() : all_(kBins), positive_(kBins) {}
+
+  void Add(float logit) { ++all_[static_cast<std::size_t>(Bin(logit))]; }
+  // Of a neuron that was active; Add counts it too.
+  void AddPositive(float logit) { ++positive_[static_cast<std::size_t>(Bin(logit))]; }
+
+  struct Choice {
+    float threshold = 0;
+    double recall = 0, predicted_share = 0, active_share = 0;
+  };
+  // Requires: a positive.
+  Choice Choose(double recall) const;
+  // At a given threshold, to the width of a bin (0.001).
+  Choice At(float threshold) const;
+
+ private:
+  Choice From(int bin) const;  // of all logits from that bin on
+  static constexpr int kBins = 1 << 16;
+  static constexpr float kRange = 32;  // logits beyond fall into the last bins
+  static constexpr float kBinWidth = 2 * kRange / kBins;
+  static int Bin(float logit);
+  static float LowerEdge(int bin) {
+    if (bin == 0) return std::numeric_limits<float>::lowest();
+    return static_cast<float>(bin) * kBinWidth - kRange;
+  }
+
+  std::vector<std::int64_t> all_, positive_;  // [kBins]
+};
+
+}  // namespace thermocline::offline

@@ -1,0 +1,67 @@
+// A distribution over tokens, and draws from it that depend on seed, position and token alone.
+//
+// A draw takes the token with the smallest E / w, where w is the token's weight and E its own
+// exponential variable: the token is drawn with probability w / sum of w (the "exponential race",
+// Gumbel's trick). Each E is a function of (seed, position, stream, token), so whoever draws at a
+// position, from a draft's distribution or from the target's, in whatever order, meets the same
+// numbers, and from two distributions that are alike the same token comes most of the time.
+// Source: Gumbel 1954; for drafts Daliri et al. 2025 ("drafter-invariant" speculative decoding).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace thermocline::sampling {
+
+// The tokens that may come, each once, in no order, and their weights > 0, unnormalised.
+struct Distribution {
+  std::vector<int> tokens;
+  std::vector<double> weights;
+  double total = 0;  // of the weights
+
+  std::size_t size() const { return tokens.size(); }
+  void Reserve(std::size_t count);
+  void Clear();
+  void Add(int token, double weight);
+  // 0 for a token that cannot come.
+  double Probability(int token) const;
+};
+
+// What a number is drawn for. Streams are independent of each other.
+enum class Stream : std::uint64_t { kToken, kAccept, kCorrection };
+
+// Where chance enters decoding: tests enumerate what may happen here. Thread-safe (const).
+class Chance {
+ public:
+  virtual ~Chance() = default;
+  // A token of `from`, with its probability. `position`: tokens before it in the sequence.
+  // Requires: from is not empty.
+  virtual int Pick(const Distribution& from, std::uint64_t position, Stream stream) const = 0;
+  // The `count` tokens that Pick would give in turn if each was taken out of `from`: what comes if
+  // the first does not. Into `tokens` (cleared first).
+  virtual void Rank(const Distribution& from, std::uint64_t position, Stream stream,
+                    std::size_t count, std::vector<int>& tokens) const = 0;
+  // How far `first` is ahead of `second` in this race, as a difference of logarithms: what one
+  // distribution must gain on another for the order to change. Both are in `from`.
+  virtual double Lead(const Distribution& from, std::uint64_t position, Stream stream, int first,
+                      int second) const;
+  // True with this probability.
+  virtual bool Accept(double probability, std::uint64_t position) const = 0;
+};
+
+// By counters: allocates nothing but what Rank's vector lacks.
+class SeededChance final : public Chance {
+ public:
+  explicit SeededChance(std::uint64_t seed = 0) : seed_(seed) {}
+  int Pick(const Distribution& from, std::uint64_t position, Stream stream) const override;
+  void Rank(const Distribution& from, std::uint64_t position, Stream stream, std::size_t count,
+            std::vector<int>& tokens) const override;
+  double Lead(const Distribution& from, std::uint64_t position, Stream stream, int first,
+              int second) const override;
+  bool Accept(double probability, std::uint64_t position) const override;
+
+ private:
+  std::uint64_t seed_;
+};
+
+}  // namespace thermocline::sampling

@@ -1,0 +1,233 @@
+#include "engine/sampling/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace thermocline {
+
+Status ValidateSampling(const SamplingParams& p) {
+  const auto check = [](const char* field, double value, double min, double max) {
+    if (value >= min && value <= max) return OkStatus();
+    return base::InvalidArgument(field, " is ", value, "; it must lie in [", min, ", ", max, "]");
+  };
+  RETURN_IF_ERROR(check("temperature", p.temperature, 0, 100));
+  RETURN_IF_ERROR(check("top_k", p.top_k, 0, 1e9));
+  RETURN_IF_ERROR(check("top_p", p.top_p, 0, 1));
+  RETURN_IF_ERROR(check("min_p", p.min_p, 0, 1));
+  RETURN_IF_ERROR(check("typical_p", p.typical_p, 0, 1));
+  RETURN_IF_ERROR(check("dry_multiplier", p.dry_multiplier, 0, 100));
+  RETURN_IF_ERROR(check("dry_base", p.dry_base, 1, 100));
+  RETURN_IF_ERROR(check("dry_allowed_length", p.dry_allowed_length, 1, 1e9));
+  RETURN_IF_ERROR(check("dry_penalty_last_n", p.dry_penalty_last_n, -1, 1e9));
+  RETURN_IF_ERROR(check("min_tokens", p.min_tokens, 0, 1e9));
+  RETURN_IF_ERROR(check("repetition_penalty", p.repetition_penalty, 0.01, 100));
+  RETURN_IF_ERROR(check("presence_penalty", p.presence_penalty, -2, 2));
+  return check("frequency_penalty", p.frequency_penalty, -2, 2);
+}
+
+}  // namespace thermocline
+
+namespace thermocline::sampling {
+namespace {
+
+std::ptrdiff_t Signed(std::size_t n) { return static_cast<std::ptrdiff_t>(n); }
+
+}  // namespace
+
+Sampler::Sampler(int vocab_size, int tokens_max)
+    : dry_(vocab_size, tokens_max),
+      logits_(static_cast<std::size_t>(vocab_size)),
+      candidates_(logits_.size()),
+      weights_(logits_.size()),
+      generated_counts_(logits_.size()),
+      in_prompt_(logits_.size()) {
+  touched_.reserve(logits_.size());
+  distribution_.Reserve(logits_.size());
+  params_.logit_bias.reserve(logits_.size());
+  params_.dry_breakers.reserve(logits_.size());
+  params_.end_tokens.reserve(logits_.size());
+  held_back_.reserve(logits_.size());
+  tokens_.reserve(static_cast<std::size_t>(tokens_max));
+}
+
+void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
+  for (const int token : touched_) {
+    generated_counts_[static_cast<std::size_t>(token)] = 0;
+    in_prompt_[static_cast<std::size_t>(token)] = false;
+  }
+  touched_.clear();
+  tokens_.clear();
+  params_ = params;
+  chance_ = SeededChance(params.seed);
+  dry_.Begin(params_);
+  if (dry_.on()) tokens_.assign(prompt.begin(), prompt.end());
+  prompt_tokens_ = tokens_.size();
+  if (params.repetition_penalty == 1.0) return;
+  for (const int token : prompt) {
+    const auto at = static_cast<std::size_t>(token);
+    if (in_prompt_[at]) continue;
+    in_prompt_[at] = true;
+    touched_.push_back(token);
+  }
+}
+
+void Sampler::Accept(int token) {
+  const auto at = static_cast<std::size_t>(token);
+  if (generated_counts_[at]++ == 0 && !in_prompt_[at]) touched_.push_back(token);
+  tokens_.push_back(token);
+}
+
+void Sampler::Retract() {
+  const int token = tokens_.back();
+  const auto at = static_cast<std::size_t>(token);
+  tokens_.pop_back();
+  if (--generated_counts_[at] > 0 || in_prompt_[at]) return;
+  // What came last is mostly at the end.
+  const auto entry = std::find(touched_.rbegin(), touched_.rend(), token);
+  *entry = touched_.back();
+  touched_.pop_back();
+}
+
+int Sampler::Sample(std::span<const float> logits, int position) {
+  return chance_.Pick(Compute(logits), static_cast<std::uint64_t>(position), Stream::kToken);
+}
+
+const Distribution& Sampler::Compute(std::span<const float> logits) {
+  CHECK_EQ(logits.size(), logits_.size());
+  std::copy(logits.begin(), logits.end(), logits_.begin());
+  Adjust();
+  distribution_.Clear();
+  if (params_.temperature == 0) {
+    const auto best = std::max_element(logits_.begin(), logits_.end());
+    distribution_.Add(static_cast<int>(best - logits_.begin()), 1);
+  } else {
+    KeepTop();
+  }
+  return distribution_;
+}
+
+int Sampler::Top(int count, Scored* out) const {
+  int held = 0;
+  for (std::size_t i = 0; i < logits_.size(); ++i) {
+    if (held == count && !(logits_[i] > out[held - 1].logit)) continue;
+    int at = held == count ? held - 1 : held++;
+    for (; at > 0 && logits_[i] > out[at - 1].logit; --at) out[at] = out[at - 1];
+    out[at] = {logits_[i], static_cast<int>(i)};
+  }
+  return held;
+}
+
+void Sampler::Adjust() {
+  for (const auto& [token, bias] : params_.logit_bias)
+    logits_[static_cast<std::size_t>(token)] += bias;
+  const auto repetition = static_cast<float>(params_.repetition_penalty);
+  for (const int token : touched_) {
+    const auto at = static_cast<std::size_t>(token);
+    float& logit = logits_[at];
+    if (repetition != 1.0F) logit = logit > 0 ? logit / repetition : logit * repetition;
+    if (generated_counts_[at] > 0) {
+      logit -= static_cast<float>(params_.presence_penalty +
+                                  params_.frequency_penalty * generated_counts_[at]);
+    }
+  }
+  if (dry_.on()) dry_.Apply(tokens_, logits_);
+  if (!params_.end_tokens.empty() &&
+      accepted().size() < static_cast<std::size_t>(params_.min_tokens))
+    HoldBackEnd();
+}
+
+// Makes the end tokens impossible, but where nothing else can come.
+void Sampler::HoldBackEnd() {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  held_back_.clear();
+  for (const int token : params_.end_tokens)
+    held_back_.push_back(std::exchange(logits_[static_cast<std::size_t>(token)], kNever));
+  if (*std::max_element(logits_.begin(), logits_.end()) > kNever) return;
+  for (std::size_t i = held_back_.size(); i-- > 0;)  // backwards: a token may be named twice
+    logits_[static_cast<std::size_t>(params_.end_tokens[i])] = held_back_[i];
+}
+
+// Fills distribution_. Sorts no further than it must: the nucleus of a confident model is a handful
+// of a vocabulary of 50,000.
+void Sampler::KeepTop() {
+  const auto more_probable = [](const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+  };
+  for (std::size_t i = 0; i < logits_.size(); ++i)
+    candidates_[i] = {logits_[i], static_cast<int>(i)};
+  std::size_t kept = candidates_.size(), sorted = 0;
+  if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < kept) {
+    kept = sorted = static_cast<std::size_t>(params_.top_k);
+    std::partial_sort(candidates_.begin(), candidates_.begin() + params_.top_k, candidates_.end(),
+                      more_probable);
+  }
+  max_ = *std::max_element(logits_.begin(), logits_.end());
+  double total = WeighAll(kept);
+  if (params_.typical_p < 1) {
+    kept = KeepTypical(kept, total);
+    sorted = 0;
+    total = WeighAll(kept);
+  }
+  if (params_.top_p < 1) kept = KeepMass(kept, sorted, params_.top_p * total, more_probable);
+  const double largest = *std::max_element(weights_.begin(), weights_.begin() + Signed(kept));
+  for (std::size_t i = 0; i < kept; ++i) {
+    if (weights_[i] > 0 && weights_[i] >= params_.min_p * largest)
+      distribution_.Add(candidates_[i].token, weights_[i]);
+  }
+  if (distribution_.size() == 0) distribution_.Add(candidates_[0].token, 1);  // NaN logits
+}
+
+double Sampler::WeightOf(const Candidate& candidate) const {
+  return std::exp((candidate.logit - max_) / params_.temperature);
+}
+
+// Weights of the first `kept` candidates; returns their sum.
+double Sampler::WeighAll(std::size_t kept) {
+  double total = 0;
+  for (std::size_t i = 0; i < kept; ++i) total += weights_[i] = WeightOf(candidates_[i]);
+  return total;
+}
+
+// The candidates whose surprise -log p lies nearest to its mean, the entropy. A token's surprise
+// falls with its logit, so "near" is near to the logit whose surprise is the entropy.
+std::size_t Sampler::KeepTypical(std::size_t kept, double total) {
+  double mean = 0;  // of (logit - max_)
+  for (std::size_t i = 0; i < kept; ++i)
+    if (weights_[i] > 0) mean += weights_[i] / total * (candidates_[i].logit - max_);
+  const double centre = max_ + mean;
+  const auto nearer = [centre](const Candidate& a, const Candidate& b) {
+    const double from_a = std::abs(a.logit - centre), from_b = std::abs(b.logit - centre);
+    return from_a < from_b || (from_a == from_b && a.token < b.token);
+  };
+  return KeepMass(kept, 0, params_.typical_p * total, nearer);
+}
+
+// The fewest of the first `kept` candidates, of which `sorted` are in the order `before`, that come
+// first in it and whose weights reach `mass`. They and their weights are then in front.
+template <typename Before>
+std::size_t Sampler::KeepMass(std::size_t kept, std::size_t sorted, double mass, Before before) {
+  const auto at = [this](std::size_t i) { return candidates_.begin() + Signed(i); };
+  std::size_t taken = 0;
+  double sum = 0;
+  while (taken < kept && (taken == 0 || sum < mass)) {
+    if (taken == sorted) {
+      const std::size_t wanted = std::min(kept, std::max<std::size_t>(64, sorted * 8));
+      std::partial_sort(at(sorted), at(wanted), at(kept), before);
+      sorted = wanted;
+    }
+    weights_[taken] = WeightOf(candidates_[taken]);
+    sum += weights_[taken++];
+  }
+  return taken;
+}
+
+double LogProbability(std::span<const float> logits, int token) {
+  const double max = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const float logit : logits) total += std::exp(logit - max);
+  return logits[static_cast<std::size_t>(token)] - max - std::log(total);
+}
+
+}  // namespace thermocline::sampling

@@ -1,0 +1,79 @@
+// From logits to the distribution of the next token, and to a token.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/api/sampling_params.h"
+#include "engine/sampling/distribution.h"
+#include "engine/sampling/dry_penalty.h"
+
+namespace thermocline::sampling {
+
+// Decode or draft thread only. Buffers are sized at construction; after it nothing allocates.
+class Sampler {
+ public:
+  // `tokens_max`: of a sequence, its prompt included.
+  explicit Sampler(int vocab_size, int tokens_max = 0);
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  // Starts a sequence: `prompt` counts for the repetition penalty and for DRY. Keeps a copy of
+  // `params`, none of whose lists may be longer than the vocabulary or name a token outside of it.
+  void Begin(const SamplingParams& params, std::span<const int> prompt);
+  // The distribution of the next token behind those accepted: a single token with temperature 0.
+  // Valid until the next call. Requires: logits [V].
+  const Distribution& Compute(std::span<const float> logits);
+  // Of the last Compute: the `count` tokens with the largest adjusted logits, largest first, lowest
+  // id first among equals. Returns how many. Requires: count <= 8.
+  struct Scored {
+    float logit;
+    int token;
+  };
+  int Top(int count, Scored* out) const;
+  // Draws the token for `position` (tokens before it in the sequence).
+  int Sample(std::span<const float> logits, int position);
+  // Counts `token` as generated. Retract takes the last one back.
+  void Accept(int token);
+  void Retract();
+  // Tokens accepted since Begin.
+  std::span<const int> accepted() const { return std::span(tokens_).subspan(prompt_tokens_); }
+
+  const SamplingParams& params() const { return params_; }
+  const Chance& chance() const { return chance_; }
+
+ private:
+  struct Candidate {
+    float logit;
+    int token;
+  };
+  void Adjust();
+  void HoldBackEnd();
+  void KeepTop();
+  double WeighAll(std::size_t kept);
+  double WeightOf(const Candidate& candidate) const;
+  std::size_t KeepTypical(std::size_t kept, double total);
+  template <typename Before>
+  std::size_t KeepMass(std::size_t kept, std::size_t sorted, double mass, Before before);
+
+  SamplingParams params_;
+  SeededChance chance_;
+  DryPenalty dry_;                     // reads params_
+  std::vector<float> logits_;          // [V] after bias and penalties
+  std::vector<Candidate> candidates_;  // [V]
+  std::vector<double> weights_;        // [V] unnormalised probabilities of the kept candidates
+  double max_ = 0;                     // of logits_
+  Distribution distribution_;
+  std::vector<int> generated_counts_;  // [V]
+  std::vector<bool> in_prompt_;        // [V]
+  std::vector<int> touched_;           // tokens whose entries above may be other than zero
+  std::vector<int> tokens_;            // the prompt's, if DRY is on, and those accepted
+  std::size_t prompt_tokens_ = 0;      // of tokens_
+  std::vector<float> held_back_;       // logits of params_.end_tokens
+};
+
+// log softmax(logits)[token].
+double LogProbability(std::span<const float> logits, int token);
+
+}  // namespace thermocline::sampling

@@ -1,0 +1,16 @@
+// Log probabilities of tokens, as the model gives them, before all sampling.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/api/token_channel.h"
+
+namespace thermocline::sampling {
+
+// Appends to `out` log softmax(logits)[token], then those of the `top` most probable tokens,
+// falling, the lowest id first among equals. Requires: logits [V]; top <= min(V, kLogprobsMax).
+void ScoreToken(std::span<const float> logits, int token, int top,
+                std::vector<TokenChannel::Score>& out);
+
+}  // namespace thermocline::sampling

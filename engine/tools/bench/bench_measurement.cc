@@ -1,0 +1,230 @@
+#include "engine/tools/bench/bench_measurement.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "engine/load/mode_tuner.h"
+
+namespace thermocline::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
+
+int BenchContext(const BenchSize& size, std::size_t modes) {
+  const int decodes = 2 + 2 * static_cast<int>(modes);
+  return std::max(size.prefill, size.depth) + decodes * size.decode + 1;
+}
+
+Status BenchMeasurement::Prepare() {
+  if (size_.depth > 0 && size_.depth < size_.prefill)
+    return base::InvalidArgument("--depth ", size_.depth, " must not be below --prefill ",
+                                 size_.prefill);
+  ASSIGN_OR_RETURN(const std::vector<FfnMode> modes, ParseFfnModeList(size_.modes));
+  if (streams() && (!modes.empty() || size_.depth > 0)) {
+    return base::InvalidArgument(
+        "--ffn-modes and --depth measure what is in memory, and part of this model comes from "
+        "flash; give one mode with --ffn-mode");
+  }
+  for (const FfnMode mode : modes) modes_.push_back({.mode = mode});
+  const int context = BenchContext(size_, modes.size());
+  if (context > model_.config.max_position_embeddings) {
+    return base::OutOfRange("--prefill or --depth, and --decode for each measurement, need ",
+                            context, " tokens, the model's context has ",
+                            model_.config.max_position_embeddings);
+  }
+  const base::HugeBuffer& weights = model_.weights->memory;
+  ASSIGN_OR_RETURN(probe_, BandwidthProbe::Create({weights.data(), weights.size()}));
+  transformer_ = model_.MakeTransformer(std::min(size_.prefill, kBenchChunk), context);
+  ASSIGN_OR_RETURN(cache_, model_.MakeCache(context));
+  for (int i = 0; i < size_.prefill; ++i)
+    prompt_.push_back((i * 7919 + 13) % model_.config.vocab_size);
+  return OkStatus();
+}
+
+Status BenchMeasurement::Run() {
+  for (int r = -1; r < size_.repetitions; ++r) {  // the first run warms up
+    const double bandwidth = probe_.MeasureGbPerS(*model_.pool);
+    cache_->Clear();
+    const double prefill_s = Prefill();
+    if (streams()) {
+      RETURN_IF_ERROR(RunFromFlash(r >= 0, bandwidth, prefill_s));
+      continue;
+    }
+    if (size_.depth > 0) FillTo(size_.depth);
+    const double before = ffn_bytes();
+    const double decode_s = Decode(Logits::kLast);
+    const double read = (ffn_bytes() - before) / size_.decode;
+    const double headless_s = Decode(Logits::kNone);
+    RunModes(r >= 0);
+    double shallow_s = 0;
+    if (size_.depth > 0) {
+      cache_->Clear();
+      FillTo(1);
+      shallow_s = Decode(Logits::kNone);
+    }
+    if (r < 0) continue;
+    bandwidth_.values.push_back(bandwidth);
+    prefill_.values.push_back(prefill_s / size_.prefill);
+    decode_.values.push_back(decode_s / size_.decode);
+    ffn_bytes_per_token_ = read;
+    head_.values.push_back(std::max(1e-9, (decode_s - headless_s) / size_.decode));
+    attention_.values.push_back(std::max(1e-9, (headless_s - shallow_s) / size_.decode));
+  }
+  return OkStatus();
+}
+
+Status BenchMeasurement::RunFromFlash(bool keep, double bandwidth, double prefill_s) {
+  RETURN_IF_ERROR(transformer_->status());
+  const FlashCounters before = model_.flash_counters();
+  const double bytes = ffn_bytes();
+  const double decode_s = Decode(Logits::kLast);
+  RETURN_IF_ERROR(transformer_->status());
+  if (!keep) return OkStatus();
+  bandwidth_.values.push_back(bandwidth);
+  prefill_.values.push_back(prefill_s / size_.prefill);
+  decode_.values.push_back(decode_s / size_.decode);
+  ffn_bytes_per_token_ = (ffn_bytes() - bytes) / size_.decode;
+  flash_.Add(before, model_.flash_counters(), decode_s, size_.decode);
+  return OkStatus();
+}
+
+void BenchMeasurement::RunModes(bool keep) {
+  for (ModeRun& run : modes_) {
+    const std::vector<FfnMode> all(model_.ffn_modes.size(), run.mode);
+    for (std::size_t l = 0; l < all.size(); ++l) load::UseLayoutsOf(run.mode, l, model_);
+    model_.SetModes(*transformer_, all);
+    const double before = ffn_bytes();
+    const double seconds = Decode(Logits::kLast);
+    const double bytes = ffn_bytes() - before;
+    const double layers = Decode(Logits::kNone);
+    if (!keep) continue;
+    run.layers.values.push_back(layers / size_.decode);
+    ProbeNetworks(run);
+    run.seconds.values.push_back(seconds / size_.decode);
+    run.ffn_bytes.values.push_back(bytes / size_.decode);
+  }
+  if (modes_.empty()) return;
+  for (std::size_t l = 0; l < model_.ffn_modes.size(); ++l)
+    load::UseLayoutsOf(model_.ffn_modes[l], l, model_);
+  model_.SetModes(*transformer_, model_.ffn_modes);
+}
+
+void BenchMeasurement::ProbeNetworks(ModeRun& run) {
+  const bool predicts = run.mode == FfnMode::kSign || run.mode == FfnMode::kLowRank;
+  constexpr int kTimes = 4;
+  const auto time = [&](const auto& body) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < kTimes; ++i) {
+      for (int l = 0; l < model_.config.num_hidden_layers; ++l) body(l);
+    }
+    return Seconds(begin) / kTimes;
+  };
+  run.ffn.values.push_back(time([&](int l) { CHECK(transformer_->ProbeFfn(l).ok()); }));
+  if (!predicts) return;
+  run.predictor.values.push_back(time([&](int l) { transformer_->ProbePredictor(l); }));
+  run.predictor_bytes = 0;
+  for (const predictor::LayerPredictors& p : model_.predictors->layers) {
+    run.predictor_bytes +=
+        static_cast<double>(run.mode == FfnMode::kSign ? p.sign->bytes() : p.low_rank->bytes());
+  }
+}
+
+double BenchMeasurement::Prefill() {
+  const auto begin = Clock::now();
+  for (std::size_t at = 0; at < prompt_.size(); at += kBenchChunk) {
+    const std::size_t count = std::min<std::size_t>(prompt_.size() - at, kBenchChunk);
+    transformer_->Forward(std::span(prompt_).subspan(at, count), *cache_, Logits::kLast,
+                          exec::Transformer::Step::kPrefill);
+  }
+  return Seconds(begin);
+}
+
+double BenchMeasurement::Decode(Logits wanted) {
+  const auto begin = Clock::now();
+  int token = prompt_.front();
+  for (int i = 0; i < size_.decode; ++i) {
+    const auto logits = transformer_->Forward(std::span(&token, 1), *cache_, wanted);
+    if (!logits.empty())
+      token = static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  return Seconds(begin);
+}
+
+void BenchMeasurement::FillTo(int depth) {
+  const int missing = depth - cache_->length();
+  if (missing <= 0) return;
+  const int begin = cache_->length();
+  CHECK(cache_->Reserve(missing));
+  for (int at = begin; at < depth; at += kernels::kKvBlock)
+    std::memset(cache_->block_at(at), 0x11, cache_->pool().block_bytes());
+  cache_->Advance(missing);
+}
+
+double BenchMeasurement::ffn_bytes() const {
+  double bytes = 0;
+  for (int l = 0; l < model_.config.num_hidden_layers; ++l)
+    bytes += static_cast<double>(transformer_->ffn_counters(l).bytes);
+  return bytes;
+}
+
+double BenchMeasurement::DenseFfnBytes() const {
+  double bytes = 0;
+  for (int l = 0; l < model_.config.num_hidden_layers; ++l)
+    bytes += static_cast<double>(transformer_->ffn().dense_bytes(l));
+  return bytes;
+}
+
+double BenchMeasurement::KvBytes(int depth) const {
+  const int window = model_.config.sliding_window;
+  if (window > 0 && model_.config.max_window_layers == 0) depth = std::min(depth, window);
+  return static_cast<double>(cache_->pool().block_bytes()) * depth / kernels::kKvBlock;
+}
+
+std::vector<BenchPhase> BenchMeasurement::Phases() const {
+  const double bytes = static_cast<double>(model_.weights->bytes_per_token());
+  const double rest = bytes - DenseFfnBytes() + KvBytes(std::max(size_.prefill, size_.depth));
+  const double head = static_cast<double>(model_.weights->output.weight.bytes());
+  const double chunk = std::min(size_.prefill, kBenchChunk);
+  std::vector<BenchPhase> phases = {
+      MakePhase("prefill", size_.prefill, bytes / chunk, prefill_),
+      MakePhase("decode", size_.decode, rest + ffn_bytes_per_token_, decode_)};
+  // Differences of two measurements: where they drown in noise there is nothing to say.
+  if (!head_.values.empty() && head_.min() > 1e-9)
+    phases.push_back(MakePhase("head", size_.decode, head, head_));
+  if (size_.depth > 0 && attention_.min() > 1e-9) {
+    phases.push_back(MakePhase("attention", size_.decode, KvBytes(size_.depth), attention_));
+  }
+  for (const ModeRun& run : modes_) {
+    phases.push_back(MakePhase(StrCat("decode ", FfnModeName(run.mode)), size_.decode,
+                               rest + run.ffn_bytes.median(), run.seconds));
+    phases.push_back(MakePhase(StrCat("layers ", FfnModeName(run.mode)), size_.decode,
+                               rest - head + run.ffn_bytes.median(), run.layers));
+    phases.push_back(
+        MakePhase(StrCat("ffn ", FfnModeName(run.mode)), 1, run.ffn_bytes.median(), run.ffn));
+    if (run.predictor.values.empty()) continue;
+    phases.push_back(MakePhase(StrCat("predict ", FfnModeName(run.mode)), 1, run.predictor_bytes,
+                               run.predictor));
+  }
+  return phases;
+}
+
+BenchPhase BenchMeasurement::MakePhase(const std::string& name, int tokens, double bytes,
+                                       const Samples& seconds) const {
+  BenchPhase phase{.name = name, .tokens = tokens, .bytes_per_token = bytes, .tokens_per_s = {}};
+  Samples shares;
+  for (std::size_t i = 0; i < seconds.values.size(); ++i) {
+    phase.tokens_per_s.values.push_back(1 / seconds.values[i]);
+    shares.values.push_back(bytes / seconds.values[i] / 1e9 / bandwidth_.values[i]);
+  }
+  phase.bandwidth_share = shares.median();
+  return phase;
+}
+
+}  // namespace thermocline::tools

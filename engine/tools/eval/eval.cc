@@ -1,0 +1,375 @@
+// `thermocline eval`: perplexity and logits of a text or of given tokens, and how far one model or
+// setting is from another.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+#include "engine/base/file.h"
+#include "engine/sampling/sampler.h"
+#include "engine/tools/common/console.h"
+#include "engine/tools/common/model_options.h"
+#include "engine/tools/common/side_car_options.h"
+#include "engine/tools/eval/npy.h"
+#include "engine/tools/eval/predictor_report.h"
+
+namespace thermocline::tools {
+namespace {
+
+constexpr int kPrefillChunk = 32;  // tokens whose logits are computed at once
+
+struct Options {
+  ModelOptions model;
+  std::string text, tokens_json, logits, against;
+  int window = 512, max_tokens = 0, score_from = 0;
+  bool decode = false, predictor = false, json = false;
+  bool lossy = false;  // some mode loses: seen as decoding sees it
+  std::string plot;
+};
+
+using Tokens = std::vector<int>;
+
+Result<std::vector<Tokens>> WindowsOfJson(const std::string& path, int vocab_size) {
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
+  ASSIGN_OR_RETURN(const Json json, base::ParseJson(text));
+  const auto wrong = [&] {
+    return base::InvalidArgument(path, ": expected an array of arrays of token ids");
+  };
+  if (!json.is_array()) return wrong();
+  std::vector<Tokens> windows;
+  for (const Json& row : json.as_array()) {
+    windows.emplace_back();
+    if (!row.is_array()) return wrong();
+    for (const Json& id : row.as_array()) {
+      if (!id.is_int() || id.as_int() < 0 || id.as_int() >= vocab_size)
+        return base::InvalidArgument(path, ": ", id.Dump(), " is no token id");
+      windows.back().push_back(static_cast<int>(id.as_int()));
+    }
+  }
+  return windows;
+}
+
+Result<std::vector<Tokens>> WindowsOfText(const Options& options, const load::LoadedModel& model) {
+  if (model.tokenizer == nullptr)
+    return base::FailedPrecondition(model.path, ": the model file holds no tokenizer");
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(options.text));
+  Tokens tokens = model.tokenizer->Encode(text, {});
+  if (options.max_tokens > 0 && static_cast<int>(tokens.size()) > options.max_tokens)
+    tokens.resize(static_cast<std::size_t>(options.max_tokens));
+  const bool bos = model.tokenizer->vocabulary().add_bos;
+  const std::size_t room = static_cast<std::size_t>(options.window) - (bos ? 1 : 0);
+  std::vector<Tokens> windows;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += room) {
+    windows.emplace_back();
+    if (bos) windows.back().push_back(model.tokenizer->vocabulary().bos);
+    const std::size_t end = std::min(tokens.size(), begin + room);
+    windows.back().insert(windows.back().end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                          tokens.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return windows;
+}
+
+// One model with its setting, on its way through a window.
+class Side {
+ public:
+  static Result<std::unique_ptr<Side>> Create(const ModelOptions& options, bool decode) {
+    auto side = std::make_unique<Side>();
+    ASSIGN_OR_RETURN(side->model_, LoadWithProgress(options));
+    // What is decoded with loss is seen as decoding sees it: as many tokens at once as share rows.
+    const auto& modes = side->model_->ffn_modes;
+    const bool lossless = std::all_of(modes.begin(), modes.end(), IsLossless);
+    side->step_ =
+        lossless && !decode ? exec::Transformer::Step::kPrefill : exec::Transformer::Step::kDecode;
+    side->chunk_ = decode ? 1 : lossless ? kPrefillChunk : ffn::kSparseTokensMax;
+    return side;
+  }
+
+  Status Prepare(int context_length) {
+    if (context_length > model_->config.max_position_embeddings) {
+      return base::OutOfRange("a window of ", context_length,
+                              " tokens does not fit the model's context of ",
+                              model_->config.max_position_embeddings);
+    }
+    transformer_ = model_->MakeTransformer(chunk_, context_length, chunk_);
+    if (auditor_ != nullptr) transformer_->SetAuditor(auditor_.get());
+    ASSIGN_OR_RETURN(cache_, model_->MakeCache(context_length));
+    logits_.resize(static_cast<std::size_t>(kPrefillChunk) * vocab_size());
+    return OkStatus();
+  }
+
+  // Audits every token from now on. Called before Prepare. FailedPrecondition if nothing predicts.
+  Status Audit() {
+    const auto& modes = model_->ffn_modes;
+    const auto predicts = [](FfnMode m) { return m == FfnMode::kSign || m == FfnMode::kLowRank; };
+    if (std::none_of(modes.begin(), modes.end(), predicts)) {
+      return base::FailedPrecondition(
+          "--predictor: no layer is in a mode that predicts; give --ffn-mode sign or lowrank");
+    }
+    auditor_ =
+        std::make_unique<ffn::Auditor>(ffn::Auditor::Params{.config = model_->config,
+                                                            .predictors = *model_->predictors,
+                                                            .ops = *model_->ops,
+                                                            .interval = 1,
+                                                            .sweep = kSweep});
+    return OkStatus();
+  }
+  // Requires: Audit.
+  PredictorReport Report() const { return MakeReport(*model_, *auditor_, transformer_->ffn()); }
+
+  void BeginWindow() { cache_->Clear(); }
+
+  // Logits [T, V] of the next tokens, at most kPrefillChunk.
+  Result<std::span<const float>> Logits(std::span<const int> tokens) {
+    for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
+      const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
+      const auto logits = transformer_->Forward(tokens.subspan(at, count), *cache_,
+                                                exec::Transformer::Logits::kAll, step_);
+      RETURN_IF_ERROR(transformer_->status());
+      AuditToken();
+      std::copy(logits.begin(), logits.end(),
+                logits_.begin() + static_cast<std::ptrdiff_t>(at * vocab_size()));
+    }
+    return std::span<const float>(logits_).first(tokens.size() * vocab_size());
+  }
+
+  const load::LoadedModel& model() const { return *model_; }
+  std::size_t vocab_size() const { return static_cast<std::size_t>(model_->config.vocab_size); }
+
+ private:
+  void AuditToken() {
+    if (auditor_ == nullptr) return;
+    auditor_->EndToken();
+    while (auditor_->pending()) auditor_->AuditOne(transformer_->ffn());
+  }
+
+  std::unique_ptr<load::LoadedModel> model_;
+  std::unique_ptr<ffn::Auditor> auditor_;
+  std::unique_ptr<exec::Transformer> transformer_;
+  std::unique_ptr<nn::KvCache> cache_;
+  int chunk_ = 1;
+  exec::Transformer::Step step_ = exec::Transformer::Step::kPrefill;
+  std::vector<float> logits_;  // [kPrefillChunk, V]
+};
+
+// The other side: a model, or the same model with other settings (key=value, ...).
+Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
+  ModelOptions other = options.model;
+  bool decode = options.decode;
+  if (options.against.find('=') == std::string::npos) {
+    other.model = options.against;
+    return Side::Create(other, decode);
+  }
+  std::istringstream pairs(options.against);
+  for (std::string pair; std::getline(pairs, pair, ',');) {
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    const std::string key = pair.substr(0, equals);
+    const std::string value = pair.substr(std::min(equals + 1, pair.size()));
+    if (key == "cpu-isa") {
+      other.isa = value;
+    } else if (key == "kv-type") {
+      other.kv_type = value;
+    } else if (key == "activation") {
+      other.activation = value;
+    } else if (key == "ffn-mode") {
+      other.ffn.modes = value;
+    } else if (key == "side-car") {
+      other.ffn.side_car = value;
+    } else if (key == "quantize-head" && (value == "true" || value == "false")) {
+      other.quantize_head = value == "true";
+    } else if (key == "path" && (value == "decode" || value == "prefill")) {
+      decode = value == "decode";
+    } else {
+      return base::InvalidArgument(
+          "--against ", pair,
+          ": expected a model, or cpu-isa=, kv-type=, activation=, ffn-mode=, side-car=, "
+          "quantize-head=true|false or path=decode|prefill");
+    }
+  }
+  return Side::Create(other, decode);
+}
+
+struct Totals {
+  double loss = 0, other_loss = 0, kl = 0, kl_max = 0;  // nats
+  std::int64_t scored = 0, positions = 0, same_top = 0;
+};
+
+std::size_t Best(std::span<const float> row) {
+  return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
+// Kullback-Leibler divergence of the distributions of two rows of logits, in nats.
+double Divergence(std::span<const float> p, std::span<const float> q) {
+  const auto log_total = [](std::span<const float> row) {
+    const double max = *std::max_element(row.begin(), row.end());
+    double total = 0;
+    for (const float x : row) total += std::exp(x - max);
+    return max + std::log(total);
+  };
+  const double p_total = log_total(p), q_total = log_total(q);
+  double kl = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const double log_p = p[i] - p_total;
+    kl += std::exp(log_p) * (log_p - (q[i] - q_total));
+  }
+  return std::max(0.0, kl);
+}
+
+void Compare(std::span<const float> row, std::span<const float> other, Totals& totals) {
+  const double kl = Divergence(row, other);
+  totals.kl += kl;
+  totals.kl_max = std::max(totals.kl_max, kl);
+  totals.same_top += Best(row) == Best(other) ? 1 : 0;
+}
+
+Status Score(const Tokens& window, std::size_t score_from, Side& side, Side* other, NpyWriter* npy,
+             Totals& totals) {
+  const std::size_t vocab = side.vocab_size();
+  side.BeginWindow();
+  if (other != nullptr) other->BeginWindow();
+  for (std::size_t begin = 0; begin < window.size(); begin += kPrefillChunk) {
+    const std::size_t count = std::min<std::size_t>(kPrefillChunk, window.size() - begin);
+    const auto tokens = std::span(window).subspan(begin, count);
+    ASSIGN_OR_RETURN(const auto logits, side.Logits(tokens));
+    std::span<const float> others;
+    if (other != nullptr) {
+      ASSIGN_OR_RETURN(others, other->Logits(tokens));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto row = logits.subspan(i * vocab, vocab);
+      if (npy != nullptr) RETURN_IF_ERROR(npy->Append(row));
+      ++totals.positions;
+      if (other != nullptr) Compare(row, others.subspan(i * vocab, vocab), totals);
+      if (begin + i < score_from || begin + i + 1 >= window.size()) continue;
+      const int next = window[begin + i + 1];
+      totals.loss -= sampling::LogProbability(row, next);
+      if (other != nullptr)
+        totals.other_loss -= sampling::LogProbability(others.subspan(i * vocab, vocab), next);
+      ++totals.scored;
+    }
+  }
+  return OkStatus();
+}
+
+void Print(const Options& options, const Totals& t, std::size_t windows,
+           const PredictorReport* report) {
+  const double scored = static_cast<double>(std::max<std::int64_t>(1, t.scored));
+  const double positions = static_cast<double>(std::max<std::int64_t>(1, t.positions));
+  const bool compared = !options.against.empty();
+  const double agreement = static_cast<double>(t.same_top) / positions;
+  if (options.json) {
+    Json out{Json::Object{{"perplexity", std::exp(t.loss / scored)},
+                          {"loss_nats", t.loss / scored},
+                          {"tokens", t.scored},
+                          {"windows", static_cast<std::int64_t>(windows)},
+                          {"path", options.decode || options.lossy ? "decode" : "prefill"}}};
+    if (compared) {
+      out.Set("against", options.against);
+      out.Set("against_perplexity", std::exp(t.other_loss / scored));
+      out.Set("kl_mean", t.kl / positions);
+      out.Set("kl_max", t.kl_max);
+      out.Set("top1_agreement", agreement);
+    }
+    if (report != nullptr) out.Set("layers", LayersJson(*report));
+    return PrintJson(out);
+  }
+  std::printf("perplexity %.4f over %lld tokens (%.4f nats), %zu windows, by %s\n",
+              std::exp(t.loss / scored), static_cast<long long>(t.scored), t.loss / scored, windows,
+              options.decode || options.lossy ? "decoding" : "prefill");
+  if (report != nullptr) PrintReport(*report);
+  if (!compared) return;
+  std::printf("against %s: perplexity %.4f, KL %.3g nats (largest %.3g), same best token %.2f%%\n",
+              options.against.c_str(), std::exp(t.other_loss / scored), t.kl / positions, t.kl_max,
+              100 * agreement);
+}
+
+Status Eval(Options options) {
+  if (options.predictor) {
+    options.decode = true;
+    options.model.ffn.audit_interval = 1;
+  }
+  if (options.text.empty() == options.tokens_json.empty())
+    return base::InvalidArgument("give either --text or --tokens");
+  if (!options.plot.empty() && !options.predictor)
+    return base::InvalidArgument("--plot draws what --predictor finds; give both");
+  RETURN_IF_ERROR(CheckPlotPath(options.plot));
+  ASSIGN_OR_RETURN(const auto side, Side::Create(options.model, options.decode));
+  const auto& modes = side->model().ffn_modes;
+  options.lossy = !std::all_of(modes.begin(), modes.end(), IsLossless);
+  if (options.predictor) RETURN_IF_ERROR(side->Audit());
+  std::unique_ptr<Side> other;
+  if (!options.against.empty()) {
+    ASSIGN_OR_RETURN(other, OtherSide(options));
+    if (other->vocab_size() != side->vocab_size())
+      return base::InvalidArgument("the vocabularies have ", side->vocab_size(), " and ",
+                                   other->vocab_size(), " tokens: nothing can be compared");
+  }
+  ASSIGN_OR_RETURN(const auto windows,
+                   options.text.empty()
+                       ? WindowsOfJson(options.tokens_json, side->model().config.vocab_size)
+                       : WindowsOfText(options, side->model()));
+  std::size_t longest = 1, rows = 0;
+  for (const Tokens& window : windows) {
+    longest = std::max(longest, window.size());
+    rows += window.size();
+  }
+  RETURN_IF_ERROR(side->Prepare(static_cast<int>(longest)));
+  if (other != nullptr) RETURN_IF_ERROR(other->Prepare(static_cast<int>(longest)));
+  std::unique_ptr<NpyWriter> npy;
+  if (!options.logits.empty()) {
+    ASSIGN_OR_RETURN(npy, NpyWriter::Create(options.logits, static_cast<std::int64_t>(rows),
+                                            side->model().config.vocab_size));
+  }
+  Totals totals;
+  ProgressBar bar("evaluating");
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    RETURN_IF_ERROR(Score(windows[i], static_cast<std::size_t>(options.score_from), *side,
+                          other.get(), npy.get(), totals));
+    bar.Show(static_cast<double>(i + 1) / static_cast<double>(windows.size()));
+  }
+  bar.Clear();
+  if (npy != nullptr) RETURN_IF_ERROR(npy->Commit());
+  if (totals.scored == 0)
+    return base::InvalidArgument("nothing was scored: the windows have no token behind the first ",
+                                 options.score_from + 1);
+  std::optional<PredictorReport> report;
+  if (options.predictor) report = side->Report();
+  if (!options.plot.empty()) RETURN_IF_ERROR(WriteReportPlot(options.plot, *report));
+  Print(options, totals, windows.size(), report.has_value() ? &*report : nullptr);
+  return OkStatus();
+}
+
+}  // namespace
+
+Command AddEval(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  AddModelOptions(app, o->model);
+  AddFfnOptions(app, o->model.ffn);
+  AddMemoryOptions(app, o->model.memory);
+  app.add_option("--text", o->text, "Text file to score, in windows one after the other");
+  app.add_option("--tokens", o->tokens_json,
+                 "JSON file of token ids to score instead: [[...], ...]");
+  app.add_option("--window", o->window, "Tokens in a window")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  app.add_option(
+         "--score-from", o->score_from,
+         "Leave out what the first tokens of a window predict; llama.cpp's perplexity starts "
+         "at half of the window")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--max-tokens", o->max_tokens, "Score only the first tokens of the text; 0 = all")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--logits", o->logits, "Write every position's logits to this .npy");
+  app.add_flag("--decode", o->decode,
+               "One token at a time, as decoding does, instead of in chunks");
+  app.add_option("--against", o->against,
+                 "Compare with another model, or with other settings of this one: "
+                 "kv-type=q8_0,cpu-isa=avx2,path=decode,...");
+  app.add_flag(
+      "--predictor", o->predictor,
+      "Audit every token of the predicted layers: what was missed, what was read for nothing");
+  app.add_option("--plot", o->plot, "Draw what the audits found into this SVG file");
+  app.add_flag("--json", o->json, "One JSON object on standard output");
+  return [o] { return Eval(*o); };
+}
+
+}  // namespace thermocline::tools

@@ -1,0 +1,41 @@
+// What audits of every token found: the table, the JSON and the picture of `eval --predictor`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/ffn/auditor.h"
+#include "engine/load/loaded_model.h"
+
+namespace thermocline::tools {
+
+// Shifts at which a prediction is tried besides its own, in ffn::ShiftUnit.
+inline const std::vector<float> kSweep = {-1.5F, -1.0F, -0.7F, -0.5F, -0.3F, -0.15F,
+                                          0.0F,  0.15F, 0.3F,  0.5F,  0.7F,  1.0F};
+
+struct PredictorReport {
+  struct Layer {
+    FfnMode mode;
+    predictor::AuditCounts counts;
+    double bytes_saved_share;  // of the dense network's bytes
+  };
+  struct Point {
+    double bytes_share, missed_mass;  // of all predicted layers
+  };
+  std::vector<Layer> layers;
+  std::vector<Point> sweep;
+
+  // Predicted layers together.
+  predictor::AuditCounts total() const;
+};
+
+PredictorReport MakeReport(const load::LoadedModel& model, const ffn::Auditor& auditor,
+                           const ffn::SparseFfn& ffn);
+
+Json::Array LayersJson(const PredictorReport& report);
+void PrintReport(const PredictorReport& report);
+// Precision and recall by layer; bytes against missed mass. SVG.
+Status WriteReportPlot(const std::string& path, const PredictorReport& report);
+
+}  // namespace thermocline::tools

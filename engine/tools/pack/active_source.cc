@@ -1,0 +1,56 @@
+#include "engine/tools/pack/active_source.h"
+
+#include <algorithm>
+
+namespace thermocline::tools {
+
+ActiveTap::ActiveTap(const model::ModelConfig& config, int tokens)
+    : layers_(static_cast<std::size_t>(config.num_hidden_layers),
+              offline::ActiveColumns(config.intermediate_size, tokens)),
+      seen_(layers_.size()) {}
+
+void ActiveTap::OnLayer(const ffn::FfnSample& s) {
+  offline::ActiveColumns& active = layers_[static_cast<std::size_t>(s.layer)];
+  int& seen = seen_[static_cast<std::size_t>(s.layer)];
+  const float* neurons = s.neurons;
+  for (int t = 0; t < s.tokens && seen < active.tokens(); ++t, ++seen) {
+    for (int i = 0; i < active.neurons(); ++i) {
+      if (*neurons++ != 0) active.Set(i, seen);
+    }
+  }
+}
+
+TraceTap::TraceTap(const model::ModelConfig& config, store::TraceWriter& writer)
+    : num_layers_(config.num_hidden_layers),
+      num_neurons_(static_cast<std::size_t>(config.intermediate_size)),
+      writer_(writer) {}
+
+void TraceTap::OnLayer(const ffn::FfnSample& s) {
+  const auto layers = static_cast<std::size_t>(num_layers_);
+  const auto tokens = static_cast<std::size_t>(s.tokens);
+  if (sets_.size() < tokens * layers) sets_.resize(tokens * layers);
+  for (std::size_t t = 0; t < tokens; ++t) {
+    std::vector<int>& set = sets_[t * layers + static_cast<std::size_t>(s.layer)];
+    set.clear();
+    for (std::size_t i = 0; i < num_neurons_; ++i) {
+      if (s.neurons[t * num_neurons_ + i] != 0) set.push_back(static_cast<int>(i));
+    }
+  }
+  if (s.layer + 1 < num_layers_) return;
+  for (std::size_t i = 0; i < tokens * layers; ++i) writer_.Add(sets_[i]);
+}
+
+ActiveLayers ActiveOfTrace(const store::Trace& trace, int tokens_max) {
+  const auto tokens = static_cast<int>(std::min<std::int64_t>(trace.tokens, tokens_max));
+  ActiveLayers layers;
+  for (int layer = 0; layer < trace.num_hidden_layers; ++layer) {
+    offline::ActiveColumns& active = layers.emplace_back(trace.intermediate_size, tokens);
+    for (int t = 0; t < tokens; ++t) {
+      for (const std::uint32_t neuron : trace.Set(trace.tokens - tokens + t, layer))
+        active.Set(static_cast<int>(neuron), t);
+    }
+  }
+  return layers;
+}
+
+}  // namespace thermocline::tools

@@ -1,0 +1,47 @@
+// Which neurons a text activates, for the subcommands that order neurons or replay caches.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ffn/ffn_tap.h"
+#include "engine/model/model_config.h"
+#include "engine/offline/neuron_order.h"
+#include "engine/store/trace.h"
+
+namespace thermocline::tools {
+
+// Every layer's, over the same tokens.
+using ActiveLayers = std::vector<offline::ActiveColumns>;  // [L]
+
+// Keeps what tokens activate as bits, up to `tokens` of them.
+class ActiveTap final : public ffn::FfnTap {
+ public:
+  ActiveTap(const model::ModelConfig& config, int tokens);
+  void OnLayer(const ffn::FfnSample& sample) override;
+  ActiveLayers Take() { return std::move(layers_); }
+
+ private:
+  ActiveLayers layers_;
+  std::vector<int> seen_;  // [L] tokens
+};
+
+// Writes a trace. Prompts come layer by layer for many tokens, a trace token by token.
+class TraceTap final : public ffn::FfnTap {
+ public:
+  TraceTap(const model::ModelConfig& config, store::TraceWriter& writer);
+  void OnLayer(const ffn::FfnSample& sample) override;
+
+ private:
+  const int num_layers_;
+  const std::size_t num_neurons_;
+  store::TraceWriter& writer_;
+  std::vector<std::vector<int>> sets_;  // [T, L] of the tokens at hand
+};
+
+// The last `tokens_max` tokens of a trace.
+ActiveLayers ActiveOfTrace(const store::Trace& trace, int tokens_max);
+
+}  // namespace thermocline::tools

@@ -1,0 +1,249 @@
+// `thermocline profile`: how often a text activates each neuron, and what placement and prediction
+// can make of it.
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "engine/base/file.h"
+#include "engine/offline/activation_stats.h"
+#include "engine/predictor/down_norms.h"
+#include "engine/store/trace.h"
+#include "engine/tools/common/console.h"
+#include "engine/tools/common/eta_bar.h"
+#include "engine/tools/common/ffn_recorder.h"
+#include "engine/tools/common/model_options.h"
+#include "engine/tools/common/side_car_options.h"
+#include "engine/tools/common/svg_plot.h"
+#include "engine/tools/common/text_windows.h"
+#include "engine/tools/pack/active_source.h"
+
+namespace thermocline::tools {
+namespace {
+
+using offline::ActivationCounter;
+using offline::kUnionWindows;
+
+constexpr double kHot = 0.8;  // of the activations; PowerInfer's measure
+
+struct Options {
+  ModelOptions model;
+  TextOptions text;
+  std::string plot, side_car, trace, from_trace;
+  bool json = false;
+};
+
+// Counts every layer's neurons.
+class CountingTap final : public ffn::FfnTap {
+ public:
+  explicit CountingTap(const model::ModelConfig& config)
+      : neurons_(static_cast<std::size_t>(config.intermediate_size)),
+        layers_(static_cast<std::size_t>(config.num_hidden_layers),
+                ActivationCounter(config.intermediate_size)) {}
+
+  void BeginWindow() {
+    for (ActivationCounter& layer : layers_) layer.BeginSequence();
+  }
+  // Writes them down too.
+  void SetTrace(ffn::FfnTap* trace) { trace_ = trace; }
+  void OnLayer(const ffn::FfnSample& s) override {
+    if (trace_ != nullptr) trace_->OnLayer(s);
+    for (std::size_t t = 0; t < static_cast<std::size_t>(s.tokens); ++t)
+      layers_[static_cast<std::size_t>(s.layer)].Add({s.neurons + t * neurons_, neurons_});
+  }
+  // The neurons of every token of a trace, which is one sequence.
+  void AddTrace(const store::Trace& trace) {
+    std::vector<float> active(neurons_);
+    for (std::int64_t token = 0; token < trace.tokens; ++token) {
+      for (std::size_t l = 0; l < layers_.size(); ++l) {
+        const auto set = trace.Set(token, static_cast<int>(l));
+        for (const std::uint32_t id : set) active[id] = 1;
+        layers_[l].Add(active);
+        for (const std::uint32_t id : set) active[id] = 0;
+      }
+    }
+  }
+  const std::vector<ActivationCounter>& layers() const { return layers_; }
+
+ private:
+  std::size_t neurons_;
+  std::vector<ActivationCounter> layers_;
+  ffn::FfnTap* trace_ = nullptr;
+};
+
+Json LayerJson(int layer, const ActivationCounter& c) {
+  const offline::ZipfFit zipf = offline::FitZipf(c.counts(), c.tokens());
+  Json unions{Json::Object()};
+  for (std::size_t i = 0; i < kUnionWindows.size(); ++i)
+    unions.Set(StrCat(kUnionWindows[i]), c.union_share(i));
+  Json::Array histogram;
+  for (const auto& bin : offline::FrequencyHistogram(c.counts(), c.tokens()))
+    histogram.push_back(Json::Object{{"upper", bin.upper}, {"neurons", bin.neurons}});
+  return Json::Object{{"layer", layer},
+                      {"active_share", c.active_share()},
+                      {"overlap", c.overlap()},
+                      {"union_share", std::move(unions)},
+                      {"zipf_exponent", zipf.exponent},
+                      {"zipf_r_squared", zipf.r_squared},
+                      {"hot_share", offline::HotShare(c.counts(), kHot)},
+                      {"histogram", std::move(histogram)}};
+}
+
+void PrintTable(const std::vector<ActivationCounter>& layers) {
+  std::printf("layer  active   kept  hot 80%%   zipf   never    union of");
+  for (const int window : kUnionWindows) std::printf(" %6d", window);
+  std::printf("\n");
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const ActivationCounter& c = layers[i];
+    const int never = offline::FrequencyHistogram(c.counts(), c.tokens()).front().neurons;
+    std::printf("%5zu  %5.1f%%  %4.0f%%   %5.1f%%  %5.2f  %5.1f%%            ", i,
+                100 * c.active_share(), 100 * c.overlap(),
+                100 * offline::HotShare(c.counts(), kHot),
+                offline::FitZipf(c.counts(), c.tokens()).exponent,
+                100.0 * never / static_cast<double>(c.counts().size()));
+    for (std::size_t w = 0; w < kUnionWindows.size(); ++w)
+      std::printf(" %5.1f%%", 100 * c.union_share(w));
+    std::printf("\n");
+  }
+  std::printf(
+      "active: mean share of neurons active for a token; kept: of these, active at the token "
+      "before too\nhot 80%%: share of neurons that makes 80%% of the activations; zipf: exponent "
+      "of "
+      "frequency over rank\n");
+}
+
+// At most 200 of a layer's frequencies, evenly spread over the logarithm of the rank.
+PlotSeries FrequencyOverRank(const ActivationCounter& c) {
+  std::vector<std::uint32_t> counts = c.counts();
+  std::sort(counts.begin(), counts.end(), std::greater<>());
+  PlotSeries series;
+  std::size_t last = 0;
+  for (double rank = 1; rank <= static_cast<double>(counts.size());
+       rank *= std::pow(static_cast<double>(counts.size()), 1.0 / 200)) {
+    const auto r = static_cast<std::size_t>(rank);
+    if (r == last) continue;
+    last = r;
+    series.points.emplace_back(rank, counts[r - 1] / static_cast<double>(c.tokens()));
+  }
+  return series;
+}
+
+Status WritePlot(const std::string& path, const std::vector<ActivationCounter>& layers) {
+  Plot rank{.title = "How often neurons are active",
+            .x = {.label = "neurons, by frequency", .log = true},
+            .y = {.label = "share of tokens", .log = true, .percent = true, .max = 1}};
+  Plot growth{
+      .title = "Neurons active for any of some tokens in a row",
+      .x = {.label = "tokens in a row", .whole = true, .min = 0, .max = kUnionWindows.back()},
+      .y = {.label = "share of neurons", .percent = true, .min = 0}};
+  const auto colors = PlotColors(static_cast<int>(layers.size()));
+  const std::size_t every = (layers.size() + 7) / 8;  // labels that fit a legend
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    PlotSeries frequency = FrequencyOverRank(layers[i]);
+    PlotSeries unions{.points = {{1, layers[i].active_share()}}};
+    for (std::size_t w = 0; w < kUnionWindows.size(); ++w)
+      unions.points.emplace_back(kUnionWindows[w], layers[i].union_share(w));
+    for (PlotSeries* series : {&frequency, &unions}) {
+      if (i % every == 0) series->label = StrCat("layer ", i);
+      series->color = colors[i];
+    }
+    rank.series.push_back(std::move(frequency));
+    growth.series.push_back(std::move(unions));
+  }
+  ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
+  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{rank, growth}, 2)));
+  return file->Commit();
+}
+
+// What was counted, and in how many windows.
+struct Counted {
+  std::int64_t tokens = 0;
+  std::size_t windows = 1;
+};
+
+Result<Counted> CountTrace(const std::string& path, const OpenSideCar& side_car, CountingTap& tap) {
+  ASSIGN_OR_RETURN(const store::Trace trace, store::ReadTrace(path));
+  if (trace.num_hidden_layers != side_car.identity.num_hidden_layers ||
+      trace.intermediate_size != side_car.identity.intermediate_size ||
+      (!trace.model_hash.empty() && trace.model_hash != side_car.identity.model_hash))
+    return base::FailedPrecondition(path, ": the trace is of another model");
+  if (trace.tokens == 0) return base::InvalidArgument(path, ": the trace holds no whole token");
+  tap.AddTrace(trace);
+  return Counted{.tokens = trace.tokens};
+}
+
+Status Profile(const Options& o) {
+  RETURN_IF_ERROR(CheckPlotPath(o.plot));
+  if (o.text.text.empty() == o.from_trace.empty())
+    return base::InvalidArgument("give --text FILE, or --from-trace FILE of what was decoded");
+  if (!o.from_trace.empty() && !o.trace.empty())
+    return base::InvalidArgument("--record-trace writes what a text uses; --from-trace has that");
+  ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
+  RETURN_IF_ERROR(CheckTrueZeros(*model));
+  std::vector<Window> windows;
+  if (o.from_trace.empty()) {
+    ASSIGN_OR_RETURN(windows, ReadTextWindows(o.text, *model));
+  }
+  ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car, SideCarPart::kProfile));
+  CountingTap tap(model->config);
+  std::unique_ptr<store::TraceWriter> trace;
+  std::optional<TraceTap> trace_tap;
+  if (!o.trace.empty()) {
+    ASSIGN_OR_RETURN(trace, store::TraceWriter::Create(
+                                o.trace, {.num_hidden_layers = model->config.num_hidden_layers,
+                                          .intermediate_size = model->config.intermediate_size,
+                                          .model_hash = side_car.identity.model_hash}));
+    tap.SetTrace(&trace_tap.emplace(model->config, *trace));
+  }
+  Counted counted{CountTokens(windows), windows.size()};
+  if (!o.from_trace.empty()) {
+    ASSIGN_OR_RETURN(counted, CountTrace(o.from_trace, side_car, tap));
+  } else {
+    EtaBar bar;
+    RETURN_IF_ERROR(RunWindows(
+        *model, windows, tap, [&] { tap.BeginWindow(); },
+        [&](double share) { bar.Show(share, "profiling"); }));
+    bar.Clear();
+  }
+  if (trace != nullptr) RETURN_IF_ERROR(trace->Commit());
+  side_car.content.profiled_tokens = counted.tokens;
+  for (std::size_t i = 0; i < tap.layers().size(); ++i) {
+    side_car.content.layers[i].activations = tap.layers()[i].counts();
+    side_car.content.layers[i].down_norms =
+        predictor::DownNorms(model->weights->layers[i], *model->pool);
+  }
+  RETURN_IF_ERROR(side_car.WriteAll());
+  if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, tap.layers()));
+  if (o.json) {
+    Json::Array layers;
+    for (std::size_t i = 0; i < tap.layers().size(); ++i)
+      layers.push_back(LayerJson(static_cast<int>(i), tap.layers()[i]));
+    PrintJson(Json::Object{{"side_car", side_car.path},
+                           {"tokens", counted.tokens},
+                           {"windows", counted.windows},
+                           {"layers", std::move(layers)}});
+    return OkStatus();
+  }
+  PrintTable(tap.layers());
+  std::printf("%lld tokens in %zu windows; counts and norms are in %s\n",
+              static_cast<long long>(counted.tokens), counted.windows, side_car.path.c_str());
+  return OkStatus();
+}
+
+}  // namespace
+
+Command AddProfile(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  AddModelOptions(app, o->model);
+  AddTextOptions(app, o->text, false);
+  app.add_option("--from-trace", o->from_trace,
+                 "Count what this trace holds instead (--record-trace of `run`, mode exact, or the "
+                 "daemon's memory.record_trace): the use as it is");
+  AddSideCarOption(app, o->side_car);
+  app.add_option("--record-trace", o->trace,
+                 "Write the neurons of every token to this file, for `plan --replay` and `pack`");
+  app.add_option("--plot", o->plot, "Write the curves to this SVG file");
+  app.add_flag("--json", o->json, "One JSON object on standard output");
+  return [o] { return Profile(*o); };
+}
+
+}  // namespace thermocline::tools

@@ -1,0 +1,54 @@
+// What `thermocline plan --draft` says and draws.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/offline/hit_rates.h"
+#include "engine/offline/simulator.h"
+
+namespace thermocline::tools {
+
+inline constexpr SpecMode kPlannedModes[] = {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch,
+                                             SpecMode::kExhaustive};
+inline constexpr std::int64_t kPlannedTokens = 100000;  // of a simulated run
+
+// A pair, simulated in every mode with every draft length.
+struct DraftPlan {
+  offline::PairModel pair;
+  int width = 0;  // tokens guessed behind each length
+  // [mode][n]
+  std::array<std::array<offline::SimulatedRun, kDraftTokensMax + 1>, std::size(kPlannedModes)>
+      runs = {};
+
+  const offline::SimulatedRun& at(SpecMode mode, int n) const {
+    return runs[static_cast<std::size_t>(mode)][static_cast<std::size_t>(n)];
+  }
+  int BestLength(SpecMode mode) const;
+  // The plainest mode that none beats by more than 1%.
+  SpecMode BestMode() const;
+};
+DraftPlan MakeDraftPlan(const offline::PairModel& pair, int width);
+
+// Hits among so many rounds, those of a known rank.
+struct HitReport {
+  int rounds = 0;
+  offline::HitCounts counts = {};
+
+  double Rate(offline::HitPolicy policy, int w) const {
+    const int hits = counts[static_cast<std::size_t>(policy)][static_cast<std::size_t>(w - 1)];
+    return static_cast<double>(hits) / rounds;
+  }
+};
+
+// Either part may be missing.
+Json DraftPlanJson(const std::optional<DraftPlan>& plan, const std::optional<HitReport>& hits);
+void PrintDraftPlan(const std::optional<DraftPlan>& plan, const std::optional<HitReport>& hits);
+// Speed over draft length for the pair, and for several acceptance rates; hits over branches.
+std::string DraftPlanSvg(const std::optional<DraftPlan>& plan,
+                         const std::optional<HitReport>& hits);
+
+}  // namespace thermocline::tools

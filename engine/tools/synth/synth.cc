@@ -1,0 +1,138 @@
+// `thermocline synth`: a random model of any shape and type, and the truth about its activations.
+#include <algorithm>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/load/loaded_model.h"
+#include "engine/model/gguf_writer.h"
+#include "engine/tools/common/console.h"
+#include "engine/tools/synth/synth_model.h"
+
+namespace thermocline::tools {
+namespace {
+
+struct Options {
+  SynthParams params;
+  std::string out, type = "q4_0", format = "gguf", down;
+  bool json = false;
+};
+
+// What PowerInfer's own program cannot run right, though we can.
+void WarnOfPowerInfersLimits(const Options& o) {
+  const SynthParams& p = o.params;
+  if (p.intermediate_size % 256 != 0 || p.intermediate_size <= 1000 || p.hidden_size % 256 != 0) {
+    base::LogWarning(
+        "PowerInfer itself needs --intermediate-size above 1000, it and --hidden-size "
+        "multiples of 256; here they are ",
+        p.intermediate_size, " and ", p.hidden_size);
+  }
+  if (o.type != "f16" && o.type != "q4_0")
+    base::LogWarning("PowerInfer itself reads ffn_down_t as f16 or q4_0 alone, not as ", o.type);
+}
+
+Result<SynthParams> Complete(const Options& o) {
+  SynthParams params = o.params;
+  if (o.format == "gguf") {
+    if (params.predictor_rank > 0)
+      return base::InvalidArgument("--rank ", params.predictor_rank, " needs --format powerinfer");
+    return params;
+  }
+  if (o.down == "columns")
+    return base::InvalidArgument("--down columns: PowerInfer's files have their neurons in rows");
+  if (params.predictor_rank == 0) params.predictor_rank = std::max(64, params.hidden_size / 4);
+  WarnOfPowerInfersLimits(o);
+  return params;
+}
+
+Status Synth(const Options& o) {
+  ASSIGN_OR_RETURN(const SynthParams params, Complete(o));
+  const bool powerinfer = o.format == "powerinfer";
+  const bool rows = o.down.empty() ? powerinfer : o.down == "rows";
+  ASSIGN_OR_RETURN(const SynthModel model, MakeSynthModel(params));
+  ProgressBar bar("writing");
+  RETURN_IF_ERROR(
+      model::WriteGguf(*model.file, o.out,
+                       {.type = model::TypeByName(o.type),
+                        .down = rows ? model::DownLayout::kRows : model::DownLayout::kColumns,
+                        .powerinfer = powerinfer,
+                        .name = "Synthetic",
+                        .threads = load::NumProcessors(),
+                        .on_progress = bar.callback()}));
+  bar.Clear();
+  const std::string truth_path = o.out + ".truth.json";
+  ASSIGN_OR_RETURN(const auto truth, base::FileWriter::Create(truth_path));
+  RETURN_IF_ERROR(truth->Append(model.truth.Dump() + "\n"));
+  RETURN_IF_ERROR(truth->Commit());
+  if (o.json) {
+    PrintJson(Json::Object{{"out", o.out},
+                           {"truth", truth_path},
+                           {"num_parameters", model.file->config.num_parameters()}});
+  } else {
+    std::printf("%s: %.2f billion parameters, %s; the truth about its neurons: %s\n", o.out.c_str(),
+                static_cast<double>(model.file->config.num_parameters()) / 1e9, o.type.c_str(),
+                truth_path.c_str());
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Command AddSynth(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  SynthParams& p = o->params;
+  app.add_option("out", o->out, "GGUF file to write; OUT.truth.json beside it")->required();
+  app.add_option("--layers", p.layers, "Layers")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--hidden-size", p.hidden_size, "D")
+      ->check(CLI::Range(32, 1 << 17))
+      ->capture_default_str();
+  app.add_option("--intermediate-size", p.intermediate_size, "Neurons of a layer")
+      ->check(CLI::Range(32, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--heads", p.heads, "Attention heads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--kv-heads", p.kv_heads, "Key and value heads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--vocab", p.vocab_size, "Tokens of the vocabulary")
+      ->check(CLI::Range(260, 1 << 22))
+      ->capture_default_str();
+  app.add_option("--context", p.context_length, "Context length")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  app.add_option("--type", o->type, "Type of the matrices")
+      ->check(CLI::IsMember(model::QuantizableTypes()));
+  app.add_option("--active", p.active, "Mean share of neurons active for a token")
+      ->check(CLI::Range(0.0001, 0.97))
+      ->capture_default_str();
+  app.add_option("--zipf", p.zipf, "Exponent of the neurons' frequencies over their rank")
+      ->check(CLI::Range(0.0, 3.0))
+      ->capture_default_str();
+  app.add_option("--reuse", p.reuse, "Share of active neurons that the next token keeps")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--co-activation", p.co_activation, "Correlation inside a cluster of neurons")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--seed", p.seed, "The same seed gives the same file");
+  app.add_option("--format", o->format,
+                 "powerinfer: magic PWRI, neurons along the rows of ffn_down_t, a predictor in "
+                 "every layer, which at threshold 0 picks --active of the neurons")
+      ->check(CLI::IsMember({"gguf", "powerinfer"}))
+      ->capture_default_str();
+  app.add_option("--rank", p.predictor_rank,
+                 "Of the predictors (powerinfer); a quarter of the hidden size, at least 64, if "
+                 "not given")
+      ->check(CLI::Range(1, 1 << 16));
+  app.add_option("--down", o->down,
+                 "Neurons of the down projection: along its columns (default of gguf, for "
+                 "comparisons with other programs) or rows (default of powerinfer)")
+      ->check(CLI::IsMember({"columns", "rows"}));
+  app.add_flag("--json", o->json, "One JSON object on standard output");
+  return [o] { return Synth(*o); };
+}
+
+}  // namespace thermocline::tools

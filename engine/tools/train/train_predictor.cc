@@ -1,0 +1,256 @@
+// `thermocline train-predictor`: a low-rank predictor for every layer, learnt from a text.
+#include <cstdio>
+
+#include "engine/base/file.h"
+#include "engine/base/hash.h"
+#include "engine/offline/low_rank_trainer.h"
+#include "engine/tools/common/console.h"
+#include "engine/tools/common/eta_bar.h"
+#include "engine/tools/common/ffn_recorder.h"
+#include "engine/tools/common/model_options.h"
+#include "engine/tools/common/side_car_options.h"
+#include "engine/tools/common/svg_plot.h"
+#include "engine/tools/common/text_windows.h"
+
+namespace thermocline::tools {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  TextOptions text;
+  std::string side_car, plot, layers;
+  double recall = 0.98, share_limit = 2;
+  int rank = 0, memory_mib = 1024;
+  bool before_norm = false, restart = false, json = false;
+};
+
+// "4", "4-9", or "" for all.
+Result<std::vector<int>> ParseLayers(const std::string& text, int num_layers) {
+  const std::size_t dash = std::min(text.find('-'), text.size());
+  std::optional<int> first = 0, last = num_layers - 1;
+  if (!text.empty()) {
+    first = base::ParseNumber<int>(text.substr(0, dash));
+    last = dash == text.size() ? first : base::ParseNumber<int>(text.substr(dash + 1));
+  }
+  if (!first.has_value() || !last.has_value() || *first < 0 || *first > *last ||
+      *last >= num_layers) {
+    return base::InvalidArgument("--layers ", text, ": expected a layer or a range a-b of 0 to ",
+                                 num_layers - 1);
+  }
+  std::vector<int> layers;
+  for (int i = *first; i <= *last; ++i) layers.push_back(i);
+  return layers;
+}
+
+// What a layer's predictor depends on; a layer trained with the same is kept.
+Result<std::string> SettingsOf(const Options& o) {
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(o.text.text));
+  base::Hasher hasher;
+  hasher.Add(text);
+  return StrCat("text ", hasher.Digest().Hex(), ", tokens ", o.text.tokens, ", window ",
+                o.text.window, ", recall ", o.recall, ", rank ", o.rank, ", share limit ",
+                o.share_limit, o.before_norm ? ", before the norm" : "", o.model.activation);
+}
+
+class Training {
+ public:
+  Training(const Options& options, const load::LoadedModel& model, SplitWindows windows,
+           OpenSideCar side_car, std::string settings)
+      : options_(options),
+        model_(model),
+        windows_(std::move(windows)),
+        side_car_(std::move(side_car)),
+        settings_(std::move(settings)),
+        record_{.before_norm = options.before_norm} {}
+
+  Status Run(const std::vector<int>& layers) {
+    for (const int layer : layers) {
+      if (options_.restart || !IsTrained(layer)) todo_.push_back(layer);
+    }
+    kept_ = static_cast<int>(layers.size() - todo_.size());
+    const int tokens = CountTokens(windows_.train) + CountTokens(windows_.held_out);
+    const auto at_once = static_cast<std::size_t>(LayersAtOnce(
+        model_.config, tokens, record_, static_cast<std::size_t>(options_.memory_mib) << 20));
+    for (std::size_t i = 0; i < todo_.size(); i += at_once) {
+      const auto pass = std::span(todo_).subspan(i, std::min(at_once, todo_.size() - i));
+      RETURN_IF_ERROR(Pass(pass));
+    }
+    bar_.Clear();
+    return OkStatus();
+  }
+
+  const OpenSideCar& side_car() const { return side_car_; }
+  int kept() const { return kept_; }
+
+ private:
+  bool IsTrained(int layer) const {
+    const auto& low_rank = side_car_.content.layers[static_cast<std::size_t>(layer)].low_rank;
+    return low_rank.has_value() && low_rank->settings == settings_;
+  }
+
+  // Runs the text once and trains some layers with what they saw. Each is on disk when it is done.
+  Status Pass(std::span<const int> layers) {
+    const auto recording = [&](double) { Show("recording", 0); };
+    ASSIGN_OR_RETURN(auto train, RecordLayers(model_, windows_.train, layers, record_, recording));
+    ASSIGN_OR_RETURN(auto held_out,
+                     RecordLayers(model_, windows_.held_out, layers, record_, recording));
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      auto trained = offline::TrainLowRank(DataOf(train[i]), DataOf(held_out[i]),
+                                           TrainerOptions(layers[i]), *model_.pool);
+      if (!trained.ok()) return trained.status().Annotate(StrCat("layer ", layers[i]));
+      trained->settings = settings_;
+      side_car_.content.layers[static_cast<std::size_t>(layers[i])].low_rank = *std::move(trained);
+      RETURN_IF_ERROR(side_car_.Write(std::span(&layers[i], 1)));
+      train[i] = held_out[i] = {};
+      ++done_;
+    }
+    return OkStatus();
+  }
+
+  offline::TrainingData DataOf(const LayerRecording& r) const {
+    return {.inputs = r.inputs, .labels = &r.active, .hidden_size = model_.config.hidden_size};
+  }
+
+  offline::TrainingOptions TrainerOptions(int layer) {
+    offline::TrainingOptions options;
+    options.recall = options_.recall;
+    options.share_limit = options_.share_limit;
+    options.rank = options_.rank;
+    options.before_norm = options_.before_norm;
+    options.on_progress = [this, layer](const offline::TrainingProgress& p) {
+      char text[96];
+      std::snprintf(text, sizeof(text), "layer %d, rank %d, epoch %d: predicts %.2f%%", layer,
+                    p.rank, p.epoch, 100 * p.predicted_share);
+      Show(text, p.share_done);
+    };
+    return options;
+  }
+
+  void Show(std::string_view what, double share_of_layer) {
+    bar_.Show((done_ + share_of_layer) / static_cast<double>(todo_.size()), what);
+  }
+
+  const Options& options_;
+  const load::LoadedModel& model_;
+  const SplitWindows windows_;
+  OpenSideCar side_car_;
+  const std::string settings_;
+  const RecordOptions record_;
+  std::vector<int> todo_;
+  int kept_ = 0, done_ = 0;
+  EtaBar bar_;
+};
+
+void PrintTable(const predictor::SideCar& s, const std::vector<int>& layers) {
+  std::printf("layer   rank   recall  predicts   active   ratio        bytes\n");
+  for (const int layer : layers) {
+    const auto& p = *s.layers[static_cast<std::size_t>(layer)].low_rank;
+    std::printf("%5d  %5d   %5.1f%%    %5.1f%%   %5.1f%%   %5.2f  %11s\n", layer, p.rank,
+                100 * p.recall, 100 * p.predicted_share, 100 * p.active_share,
+                p.predicted_share / p.active_share,
+                base::HumanBytes(static_cast<double>(p.bytes())).c_str());
+  }
+}
+
+Json LayersJson(const predictor::SideCar& s, const std::vector<int>& layers) {
+  Json::Array out;
+  for (const int layer : layers) {
+    const auto& p = *s.layers[static_cast<std::size_t>(layer)].low_rank;
+    out.push_back(Json::Object{{"layer", layer},
+                               {"rank", p.rank},
+                               {"threshold", static_cast<double>(p.threshold)},
+                               {"recall", p.recall},
+                               {"predicted_share", p.predicted_share},
+                               {"active_share", p.active_share},
+                               {"bytes", p.bytes()}});
+  }
+  return out;
+}
+
+Status WritePlot(const std::string& path, const predictor::SideCar& s,
+                 const std::vector<int>& layers) {
+  using Kind = PlotSeries::Kind;
+  const auto colors = PlotColors(3);
+  PlotSeries predicted{.kind = Kind::kBars, .label = "predicted", .color = colors[0]};
+  PlotSeries active{.kind = Kind::kBars, .label = "active", .color = colors[2]};
+  PlotSeries rank{.kind = Kind::kBars, .label = "", .color = colors[0]};
+  for (const int layer : layers) {
+    const auto& p = *s.layers[static_cast<std::size_t>(layer)].low_rank;
+    predicted.points.emplace_back(layer, p.predicted_share);
+    active.points.emplace_back(layer, p.active_share);
+    rank.points.emplace_back(layer, p.rank);
+  }
+  const PlotAxis layer_axis{
+      .label = "layer", .whole = true, .min = layers.front() - 0.5, .max = layers.back() + 0.5};
+  Plot shares{.title = "Neurons predicted and active, held-out text", .x = layer_axis};
+  shares.y = {.label = "share of neurons", .percent = true};
+  shares.series = {predicted, active};
+  Plot ranks{.title = "Rank of the predictor", .x = layer_axis};
+  ranks.y = {.label = "rank"};
+  ranks.series = {rank};
+  ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
+  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{shares, ranks}, 2)));
+  return file->Commit();
+}
+
+Status Train(const Options& o) {
+  RETURN_IF_ERROR(CheckPlotPath(o.plot));
+  ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
+  RETURN_IF_ERROR(CheckTrueZeros(*model));
+  ASSIGN_OR_RETURN(const auto layers, ParseLayers(o.layers, model->config.num_hidden_layers));
+  ASSIGN_OR_RETURN(auto windows, ReadTextWindows(o.text, *model));
+  ASSIGN_OR_RETURN(SplitWindows split, SplitHeldOut(o.text, std::move(windows)));
+  ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car, SideCarPart::kLowRank));
+  ASSIGN_OR_RETURN(std::string settings, SettingsOf(o));
+  const int train_tokens = CountTokens(split.train), held_out_tokens = CountTokens(split.held_out);
+  Training training(o, *model, std::move(split), std::move(side_car), std::move(settings));
+  RETURN_IF_ERROR(training.Run(layers));
+  const OpenSideCar& done = training.side_car();
+  if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, done.content, layers));
+  if (o.json) {
+    PrintJson(Json::Object{{"side_car", done.path},
+                           {"train_tokens", train_tokens},
+                           {"held_out_tokens", held_out_tokens},
+                           {"kept_layers", training.kept()},
+                           {"layers", LayersJson(done.content, layers)}});
+    return OkStatus();
+  }
+  PrintTable(done.content, layers);
+  std::printf("measured on %d held-out tokens, trained on %d; the predictors are in %s\n",
+              held_out_tokens, train_tokens, done.path.c_str());
+  if (training.kept() > 0)
+    std::printf("%d layers were trained before with the same settings; --restart trains anew\n",
+                training.kept());
+  return OkStatus();
+}
+
+}  // namespace
+
+Command AddTrainPredictor(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  AddModelOptions(app, o->model);
+  AddTextOptions(app, o->text);
+  AddSideCarOption(app, o->side_car);
+  app.add_option("--recall", o->recall, "Share of the active neurons to predict")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
+  app.add_option("--rank", o->rank, "Rank of every layer; 0 = as small as the share limit allows")
+      ->check(CLI::Range(0, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--share-limit", o->share_limit,
+                 "Predicted over active neurons that a rank has to reach")
+      ->check(CLI::Range(1.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--layers", o->layers, "A layer, or a range a-b; all if not given");
+  app.add_flag("--before-norm", o->before_norm,
+               "Predict from the residual, before the norm: earlier, and harder");
+  app.add_option("--memory", o->memory_mib, "MiB for recordings; with less, the text is run again")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("--restart", o->restart, "Train layers anew that are trained already");
+  app.add_option("--plot", o->plot, "Write shares and ranks to this SVG file");
+  app.add_flag("--json", o->json, "One JSON object on standard output");
+  return [o] { return Train(*o); };
+}
+
+}  // namespace thermocline::tools

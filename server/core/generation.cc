@@ -1,0 +1,156 @@
+#include "server/core/generation.h"
+
+#include <algorithm>
+
+#include "engine/base/log.h"
+#include "server/core/service.h"
+
+namespace thermocline::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// Choices draw numbers of their own; the first draws those of a request with one choice.
+std::uint64_t SeedOf(std::uint64_t seed, int choice) {
+  return seed + 0x9E3779B97F4A7C15U * static_cast<std::uint64_t>(choice);
+}
+
+}  // namespace
+
+Generation::Generation(Service& service, const GenerationRequest& request,
+                       std::function<void()> on_ready)
+    : service_(service),
+      id_(request.id),
+      tenant_(request.requests.front().tenant),
+      arrived_(request.arrived),
+      on_ready_(std::move(on_ready)),
+      choices_(request.requests.size() * static_cast<std::size_t>(request.choices)) {
+  for (const Request& each : request.requests)
+    prompt_tokens_ += static_cast<std::int64_t>(each.prompt.size());
+}
+
+Generation::~Generation() { service_.Forget(*this); }
+
+Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
+                                                      const GenerationRequest& request,
+                                                      Engine::Admission* admission,
+                                                      std::function<void()> on_ready) {
+  const std::vector<Request>& requests = request.requests;
+  const auto choices = static_cast<std::size_t>(request.choices);
+  CHECK(choices >= 1 && !requests.empty() && requests.size() * choices <= kChoicesMax);
+  std::shared_ptr<Generation> generation(new Generation(service, request, std::move(on_ready)));
+  // Before a token can come: whoever reads the list sees every generation that runs.
+  service.Remember(generation);
+  for (std::size_t i = 0; i < generation->choices_.size(); ++i) {
+    Request each = requests[i / choices];
+    each.sampling.seed = SeedOf(each.sampling.seed, static_cast<int>(i % choices));
+    each.share_prompt = choices > 1;
+    // Holds the generation until the choice's end is taken, which resets the channel.
+    auto channel = service.engine()->Submit(
+        std::move(each), [generation, i] { generation->OnReady(i); }, admission);
+    if (!channel.ok()) {
+      generation->Cancel(CancelCause::kDisconnect);
+      return channel.status();
+    }
+    CancelCause cause;
+    {
+      const std::lock_guard lock(generation->mutex_);
+      generation->choices_[i].channel = *channel;
+      cause = generation->cause_;
+    }
+    if (cause != CancelCause::kNone) (*channel)->Cancel(cause);  // by its id, before it was there
+  }
+  return generation;
+}
+
+bool Generation::Take(int index, TokenChannel::Update& update) {
+  const std::lock_guard taking(take_mutex_);
+  return TakeLocked(choices_[static_cast<std::size_t>(index)], update);
+}
+
+bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {
+  std::shared_ptr<TokenChannel> channel;
+  {
+    const std::lock_guard lock(mutex_);
+    channel = choice.channel;
+  }
+  if (channel == nullptr || !channel->Take(update)) return false;
+  Observe(choice, update);
+  return true;
+}
+
+bool Generation::begun() const {
+  const std::lock_guard lock(mutex_);
+  return finished_ > 0 || std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+           return choice.channel != nullptr && choice.channel->begun();
+         });
+}
+
+bool Generation::given_up() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+    return choice.channel != nullptr && choice.channel->cause() == CancelCause::kSlowReader;
+  });
+}
+
+void Generation::Cancel(CancelCause cause) {
+  std::vector<std::shared_ptr<TokenChannel>> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    cause_ = cause;
+    if (cause == CancelCause::kDisconnect || cause == CancelCause::kDeadline ||
+        cause == CancelCause::kSlowReader || cause == CancelCause::kOtherChoice) {
+      abandoned_ = true;
+      on_ready_ = {};
+    }
+    for (const Choice& choice : choices_) channels.push_back(choice.channel);
+  }
+  for (std::size_t i = 0; i < channels.size(); ++i) {
+    if (channels[i] == nullptr) continue;
+    channels[i]->Cancel(cause);
+    OnReady(i);  // it may have ended before
+  }
+}
+
+void Generation::OnReady(std::size_t index) {
+  std::function<void()> on_ready;
+  {
+    const std::lock_guard lock(mutex_);
+    on_ready = on_ready_;
+    if (!abandoned_ && !on_ready) return;
+  }
+  if (on_ready) return on_ready();
+  const std::lock_guard taking(take_mutex_);
+  TokenChannel::Update update;
+  while (TakeLocked(choices_[index], update)) continue;
+}
+
+void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {
+  Metrics& metrics = service_.metrics();
+  tokens_.fetch_add(static_cast<std::int64_t>(update.tokens.size()), std::memory_order_relaxed);
+  for (const Clock::time_point made_at : update.times) {
+    if (choice.last_token_at.has_value()) {
+      metrics.InterToken(Seconds(made_at - *choice.last_token_at));
+    } else {
+      metrics.FirstToken(Seconds(made_at - arrived_));
+    }
+    choice.last_token_at = made_at;
+  }
+  if (!update.finished) return;
+  const double total_s = Seconds(Clock::now() - arrived_);
+  metrics.RequestFinished(update.reason, update.usage, total_s);
+  const bool late = update.error.code() == StatusCode::kDeadlineExceeded;
+  if (update.reason == FinishReason::kCancelled || late) {
+    metrics.RequestCancelled(update.usage.phase, update.usage.cause, update.usage.cancel_s);
+  } else if (update.reason == FinishReason::kError) {
+    metrics.RequestFailed(update.error.code());
+    base::LogError("id=", id_, ": ", update.error.message());
+  }
+  const std::lock_guard lock(mutex_);
+  choice.channel.reset();
+  if (++finished_ == choices()) on_ready_ = {};  // which holds whoever holds this
+}
+
+}  // namespace thermocline::server

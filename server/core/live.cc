@@ -1,0 +1,104 @@
+#include "server/core/live.h"
+
+#include <sys/un.h>
+
+#include <algorithm>
+
+namespace thermocline::server {
+namespace {
+
+std::string Lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return text;
+}
+
+// "*", or scheme://host[:port], as browsers send it.
+bool IsOrigin(const std::string& text) {
+  if (text == "*") return true;
+  const std::size_t scheme = text.find("://");
+  return scheme != std::string::npos && scheme > 0 && scheme + 3 < text.size() &&
+         text.find_first_of("/?# @", scheme + 3) == std::string::npos;
+}
+
+// "*", a name, or an address without a port.
+bool IsHost(const std::string& text) {
+  const bool ipv6 = text.starts_with('[') && text.ends_with(']');
+  return text.find_first_of(ipv6 ? "/ @" : "/: @") == std::string::npos;
+}
+
+Status CheckSocketPath(const char* key, std::string_view path) {
+  constexpr std::size_t kBytesMax = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() <= kBytesMax) return OkStatus();
+  return base::InvalidArgument(key, ": the path of a socket has at most ", kBytesMax,
+                               " bytes, and this one ", path.size());
+}
+
+// "host:port", where the host may be "[::1]", or "unix:PATH".
+Status CheckGrpc(const ServerConfig& config) {
+  constexpr std::string_view kUnix = "unix:";
+  const std::string& address = config.grpc_address;
+  if (address.empty()) return OkStatus();
+  if (address.starts_with(kUnix) && address.size() > kUnix.size())
+    return CheckSocketPath("grpc.address", std::string_view(address).substr(kUnix.size()));
+  const std::size_t colon = address.rfind(':');
+  const auto port = base::ParseNumber<int>(
+      colon == std::string::npos ? "" : std::string_view(address).substr(colon + 1));
+  if (!port.has_value() || *port < 0 || *port > 65535 || colon == 0)
+    return base::InvalidArgument("grpc.address: '", address,
+                                 "' is neither host:port nor unix:PATH");
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (IsLoopbackAddress(host) || !config.api_keys_file.empty() || config.insecure)
+    return OkStatus();
+  return base::InvalidArgument(
+      "grpc.address: on '", host,
+      "' whoever reaches this machine could use the model; set server.api_keys_file, or ",
+      "server.insecure: true if that is wanted");
+}
+
+Status CheckServer(const ServerConfig& config) {
+  if (config.tls_certificate.empty() != config.tls_key.empty())
+    return base::InvalidArgument("server.tls_certificate and server.tls_key come together");
+  if (!config.host.empty() && !IsLoopbackAddress(config.host) && config.api_keys_file.empty() &&
+      !config.insecure) {
+    return base::InvalidArgument(
+        "server.host: on '", config.host,
+        "' whoever reaches this machine could use the model; set server.api_keys_file, or ",
+        "server.insecure: true if that is wanted");
+  }
+  RETURN_IF_ERROR(CheckSocketPath("server.unix_socket", config.unix_socket));
+  RETURN_IF_ERROR(CheckSocketPath("server.admin_socket", config.admin_socket));
+  return CheckGrpc(config);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config) {
+  RETURN_IF_ERROR(CheckServer(config));
+  auto live = std::make_shared<Live>();
+  live->config = config;
+  if (!config.api_keys_file.empty()) {
+    auto keys = ApiKeys::Load(config.api_keys_file);
+    if (!keys.ok()) {
+      return base::InvalidArgument("server.api_keys_file: ", keys.status().message());
+    }
+    live->keys = *std::move(keys);
+  }
+  for (const std::string& host : SplitList(config.allowed_hosts)) {
+    if (!IsHost(host)) {
+      return base::InvalidArgument("server.allowed_hosts: '", host,
+                                   "' is no name without scheme and port");
+    }
+    live->allowed_hosts.push_back(Lower(host));
+  }
+  for (const std::string& origin : SplitList(config.allowed_origins)) {
+    if (!IsOrigin(origin)) {
+      return base::InvalidArgument("server.allowed_origins: '", origin,
+                                   "' is no origin like https://example.org or http://host:8080");
+    }
+    live->allowed_origins.push_back(Lower(origin));
+  }
+  return std::shared_ptr<const Live>(std::move(live));
+}
+
+}  // namespace thermocline::server

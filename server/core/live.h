@@ -1,0 +1,29 @@
+// What a reload changes, checked and ready to use.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/core/api_keys.h"
+#include "server/core/server_config.h"
+
+namespace thermocline::server {
+
+// Immutable. Whoever handles a request or a connection takes one snapshot (Service::live) and goes
+// by it to the end.
+struct Live {
+  ServerConfig config;  // of keys that are not reloadable: as at the start
+  ApiKeys keys;
+  std::vector<std::string> allowed_hosts;    // lower case; "*" = any
+  std::vector<std::string> allowed_origins;  // "https://example.org", lower case; "*" = any
+
+  // Whether requests need a key.
+  bool needs_keys() const { return !keys.empty(); }
+};
+
+// Reads the file of keys, checks the lists, and whether strangers could come in. Errors name the
+// key of the configuration.
+Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config);
+
+}  // namespace thermocline::server

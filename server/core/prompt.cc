@@ -1,0 +1,96 @@
+#include "server/core/prompt.h"
+
+#include "engine/text/tokenizer.h"
+#include "server/core/request_limits.h"
+
+namespace thermocline::server {
+namespace {
+
+Status TooLong(std::size_t tokens, bool at_least, std::size_t n_ctx) {
+  return base::OutOfRange("This model's maximum context length is ", n_ctx,
+                          " tokens; your prompt has ", at_least ? "at least " : "", tokens,
+                          " tokens, which exceeds the available context size. Shorten it.");
+}
+
+// Tokens of `text` by `encode`, within `limit`.
+template <typename Encode>
+Result<std::vector<int>> Within(const Service& service, PromptLimit limit, const std::string& text,
+                                std::size_t* count, Encode encode) {
+  const auto n_ctx = static_cast<std::size_t>(service.engine()->Stats().context_length);
+  const bool limited = limit == PromptLimit::kContext;
+  // Megabytes that cannot fit need not be tokenized to know it.
+  const std::size_t fewest = text.size() / service.engine()->tokenizer().token_bytes_max();
+  if (count != nullptr) *count = fewest;
+  if (limited && fewest >= n_ctx) return TooLong(fewest, true, n_ctx);
+  std::vector<int> tokens = encode(text);
+  if (count != nullptr) *count = tokens.size();
+  if (limited && tokens.size() >= n_ctx) return TooLong(tokens.size(), false, n_ctx);
+  return tokens;
+}
+
+}  // namespace
+
+Result<std::string> RenderChat(const Service& service, const Json& conversation) {
+  const ChatFormatter* chat = service.chat();
+  if (chat == nullptr) return base::InvalidArgument("the model has no chat template");
+  auto prompt = chat->Render(conversation);
+  if (prompt.ok()) return prompt;
+  // The bounds on templates are the client's to keep, not a queue to wait for.
+  const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
+  return too_much ? base::InvalidArgument(prompt.status().message()) : prompt.status();
+}
+
+Result<std::vector<int>> EncodeChat(const Service& service, const Json& conversation,
+                                    PromptLimit limit, std::size_t* count) {
+  ASSIGN_OR_RETURN(const std::string prompt, RenderChat(service, conversation));
+  ASSIGN_OR_RETURN(std::vector<int> tokens,
+                   Within(service, limit, prompt, count, [&service](const std::string& text) {
+                     return service.chat()->Tokenize(text);
+                   }));
+  if (tokens.empty() && limit == PromptLimit::kContext)
+    return base::InvalidArgument("the chat template makes no text of these messages");
+  return tokens;
+}
+
+Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
+                                    const TextOptions& options, std::size_t* count) {
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  return Within(service, options.limit, text, count, [&](const std::string& whole) {
+    return tokenizer.Encode(whole,
+                            {.add_bos = options.add_special && tokenizer.vocabulary().add_bos,
+                             .control_tokens = options.parse_special});
+  });
+}
+
+Status CheckTokens(const Service& service, const std::vector<int>& tokens) {
+  const int size = service.engine()->tokenizer().vocabulary().size();
+  for (const int token : tokens) {
+    if (token < 0 || token >= size) {
+      return base::InvalidArgument("token id ", token, " is outside the vocabulary of ", size,
+                                   " tokens");
+    }
+  }
+  return OkStatus();
+}
+
+Result<std::string> DecodeTokens(const Service& service, const std::vector<int>& tokens,
+                                 bool control_tokens) {
+  RETURN_IF_ERROR(CheckTokens(service, tokens));
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  std::size_t bytes = 0;
+  for (const int token : tokens) bytes += tokenizer.TokenBytes(token, control_tokens).size();
+  const auto bytes_max = static_cast<std::size_t>(service.live()->config.body_bytes_max);
+  if (bytes > bytes_max) {
+    return base::InvalidArgument("the text of these tokens has ", bytes, " bytes; at most ",
+                                 bytes_max, " are given (server.body_bytes_max)");
+  }
+  return tokenizer.Decode(tokens, control_tokens);
+}
+
+Status CheckPieces(std::size_t tokens) {
+  if (tokens <= kPiecesMax) return OkStatus();
+  return base::InvalidArgument("'with_pieces' is for at most ", kPiecesMax,
+                               " tokens, and the text has ", tokens, "; send it in parts");
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,47 @@
+// From what a client sent to prompt tokens, with the same bounds for every protocol.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "server/core/service.h"
+
+namespace thermocline::server {
+
+// kContext: more tokens than the context holds are OutOfRange, both numbers given; what cannot fit
+// is not tokenized. kNone: to count or to show them.
+enum class PromptLimit { kContext, kNone };
+
+// The text that the model's template makes of {"messages": [...]}, with kTokenBreak bytes.
+// InvalidArgument: the template refuses it, or the model has none. Requires: the model is loaded.
+Result<std::string> RenderChat(const Service& service, const Json& conversation);
+
+// The prompt of {"messages": [...]}. `count`, if given, learns how many tokens there are, or, of
+// what was not tokenized, are at least. Errors as RenderChat.
+Result<std::vector<int>> EncodeChat(const Service& service, const Json& conversation,
+                                    PromptLimit limit = PromptLimit::kContext,
+                                    std::size_t* count = nullptr);
+
+// The tokens of a raw prompt.
+struct TextOptions {
+  bool add_special = true;    // the beginning-of-sequence token, if the model wants one
+  bool parse_special = true;  // control tokens in the text become themselves
+  PromptLimit limit = PromptLimit::kContext;
+};
+Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
+                                    const TextOptions& options = {}, std::size_t* count = nullptr);
+
+// InvalidArgument: an id outside the vocabulary.
+Status CheckTokens(const Service& service, const std::vector<int>& tokens);
+
+// The text of `tokens`, with control tokens as they are written or without them. InvalidArgument:
+// as CheckTokens, or a text longer than a body may be (server.body_bytes_max).
+Result<std::string> DecodeTokens(const Service& service, const std::vector<int>& tokens,
+                                 bool control_tokens);
+
+// InvalidArgument: more than kPiecesMax tokens to be told with their bytes, which take many times
+// the text's.
+Status CheckPieces(std::size_t tokens);
+
+}  // namespace thermocline::server

@@ -1,0 +1,196 @@
+#include "server/core/service.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+
+namespace thermocline::server {
+
+Service::Service(std::shared_ptr<const Live> live)
+    : config_(live->config),
+      model_name_(config_.model_name),
+      started_at_(std::time(nullptr)),
+      metrics_(config_.metrics_prefix, config_.metrics_buckets,
+               std::make_unique<SensorPoller>("/sys")),
+      live_(std::move(live)) {
+  if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model_path).stem().string();
+  if (model_name_.empty())
+    model_name_ = std::filesystem::path(config_.model_path).parent_path().filename().string();
+}
+
+std::shared_ptr<const Live> Service::live() const {
+  const std::lock_guard lock(live_mutex_);
+  return live_;
+}
+
+void Service::SetLive(std::shared_ptr<const Live> live) {
+  const std::lock_guard lock(live_mutex_);
+  live_ = std::move(live);
+}
+
+Status Service::Load() {
+  const auto fail = [this](Status status) {
+    ChangeState(ServiceState::kFailed);
+    return status;
+  };
+  EngineConfig engine_config;
+  engine_config.model = config_.model_path;
+  engine_config.threads = config_.threads;
+  engine_config.context_length = config_.context_length;
+  engine_config.queue_capacity = config_.queue_capacity;
+  engine_config.queue_prefill_tokens = config_.queue_prefill_tokens;
+  engine_config.prefill_chunk = config_.prefill_chunk;
+  engine_config.quantum_tokens = config_.quantum_tokens;
+  engine_config.sequences_max = config_.sequences_max;
+  engine_config.reader_buffer_tokens = config_.reader_buffer_tokens;
+  engine_config.reader_timeout_s = config_.reader_timeout_s;
+  engine_config.cpu_isa = config_.cpu_isa;
+  engine_config.activation = config_.activation;
+  engine_config.kv_type = config_.kv_type;
+  if (config_.prefix_cache_mib >= 0)
+    engine_config.prefix_cache_bytes = std::int64_t{config_.prefix_cache_mib} << 20;
+  engine_config.verify = config_.verify;
+  engine_config.quantize_head = config_.quantize_head;
+  engine_config.ffn = config_.ffn;
+  engine_config.memory_budget_bytes = config_.memory_budget_bytes;
+  engine_config.bundle = config_.bundle;
+  engine_config.read_ahead = config_.read_ahead;
+  engine_config.hot = config_.hot;
+  engine_config.spec = config_.spec;
+  engine_config.record_trace = config_.record_trace;
+  engine_config.on_progress = [this](double share) { load_progress_ = share; };
+  engine_config.on_fatal = [this] {
+    base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");
+    failed_ = true;
+    ::kill(::getpid(), SIGTERM);  // drains
+  };
+  auto engine = Engine::Load(engine_config);
+  if (!engine.ok()) return fail(engine.status());
+  engine_ = *std::move(engine);
+  auto chat = ChatFormatter::Create(engine_->tokenizer());
+  if (chat.ok()) {
+    chat_ = *std::move(chat);
+  } else if (chat.status().code() == StatusCode::kFailedPrecondition) {
+    base::LogWarning("the model has no chat template; /v1/chat/completions will refuse requests");
+  } else {
+    return fail(chat.status());
+  }
+  published_ = true;
+  // A reload that found no engine yet left its limits here.
+  std::shared_ptr<const Live> taken;
+  while (taken != live()) {
+    taken = live();
+    engine_->SetQueueLimits(taken->config.queue_capacity, taken->config.queue_prefill_tokens);
+  }
+  return WarmUp();
+}
+
+Status Service::WarmUp() {
+  Request request;
+  request.prompt = {0};
+  request.max_tokens = 1;
+  request.ignore_eos = true;
+  auto channel = engine_->Submit(std::move(request));
+  // A drain that begins meanwhile is no fault of the model.
+  if (!channel.ok() && state_ == ServiceState::kDraining) return OkStatus();
+  if (!channel.ok()) return channel.status();
+  TokenChannel::Update update;
+  while (!update.finished) (*channel)->WaitAndTake(update);
+  if (update.reason == FinishReason::kError) {
+    ChangeState(ServiceState::kFailed);
+    return update.error.Annotate("the first token");
+  }
+  ChangeState(ServiceState::kReady);
+  return OkStatus();
+}
+
+void Service::ChangeState(ServiceState state) {
+  const std::lock_guard lock(state_mutex_);
+  if (state == ServiceState::kReady && state_ != ServiceState::kLoading) return;  // it drains
+  state_ = state;
+  if (watcher_) watcher_(state);
+}
+
+Status Service::Readiness() const {
+  switch (state()) {
+    case ServiceState::kReady:
+      return OkStatus();
+    case ServiceState::kDraining:
+      return base::Unavailable("the server is shutting down");
+    case ServiceState::kFailed:
+      return base::Unavailable("the model failed to load; the server's log says why");
+    case ServiceState::kLoading:
+      break;
+  }
+  return base::Unavailable("the model is loading (", static_cast<int>(load_progress() * 100), "%)");
+}
+
+void Service::BeginDrain() {
+  ChangeState(ServiceState::kDraining);
+  if (Engine* loaded = engine()) loaded->StopAccepting();
+  // What waits in the queue is sent elsewhere at once: what is begun may take all the time there
+  // is.
+  for (const auto& generation : Generations()) {
+    if (!generation->begun()) generation->Cancel(CancelCause::kShutdown);
+  }
+}
+
+void Service::CutOff() {
+  if (Engine* loaded = engine()) loaded->CancelAll();
+}
+
+void Service::StopEngine() {
+  published_ = false;
+  engine_.reset();
+}
+
+int Service::RetryAfterSeconds() const {
+  const Engine* loaded = engine();
+  if (loaded == nullptr) return 2;
+  return static_cast<int>(std::clamp(std::ceil(loaded->RetryAfterS()), 1.0, 120.0));
+}
+
+void Service::Remember(const std::shared_ptr<Generation>& generation) {
+  const std::lock_guard lock(mutex_);
+  generations_.emplace(generation->id(), generation);
+}
+
+void Service::Forget(const Generation& generation) {
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = generations_.equal_range(generation.id());
+  for (auto it = begin; it != end;) it = it->second.expired() ? generations_.erase(it) : ++it;
+}
+
+std::vector<std::shared_ptr<Generation>> Service::Generations() {
+  std::vector<std::shared_ptr<Generation>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, weak] : generations_) {
+    if (auto generation = weak.lock()) all.push_back(std::move(generation));
+  }
+  return all;
+}
+
+bool Service::Cancel(const std::string& id, CancelCause cause,
+                     const std::optional<std::string>& tenant) {
+  std::vector<std::shared_ptr<Generation>> found;  // let go of without the lock: Forget takes it
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [begin, end] = generations_.equal_range(id);
+    for (auto it = begin; it != end; ++it) found.push_back(it->second.lock());
+  }
+  bool any = false;
+  for (const auto& generation : found) {
+    if (generation == nullptr || generation->finished() ||
+        generation->tenant() != tenant.value_or(generation->tenant()))
+      continue;
+    generation->Cancel(cause);
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,119 @@
+// What HTTP and gRPC serve: the engine once it is loaded, its names, its state.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/chat.h"
+#include "engine/engine.h"
+#include "server/core/generation.h"
+#include "server/core/live.h"
+#include "server/core/server_config.h"
+#include "server/core/workers.h"
+#include "server/metrics/metrics.h"
+
+namespace thermocline::server {
+
+// What an operator may ask of the whole daemon, by whatever way.
+struct Control {
+  std::function<Status()> reload;
+  std::function<void()> drain;
+};
+
+// Threads that make templates and tokens of long bodies, for all connections.
+constexpr int kWorkers = 2;
+
+// Thread-safe. Listening begins before the model is there, so that "loading" can be told.
+class Service {
+ public:
+  explicit Service(std::shared_ptr<const Live> live);
+
+  // Loads the model (takes seconds) and has it say a first token. After an error the state is
+  // kFailed.
+  Status Load();
+  // From now on new work is refused as Unavailable; what is not begun ends so, too.
+  void BeginDrain();
+  // Cancels every generation; their clients are told.
+  void CutOff();
+  // Ends the engine. Requires: no thread serves requests any more.
+  void StopEngine();
+
+  ServiceState state() const { return state_.load(); }
+  // Unavailable, with the reason, while requests cannot be served.
+  Status Readiness() const;
+  // `watcher` is told every later change of the state, in order, on the thread that makes it. {}:
+  // nobody; once it returns, the earlier one is not called any more.
+  void WatchState(std::function<void(ServiceState)> watcher) {
+    const std::lock_guard lock(state_mutex_);
+    watcher_ = std::move(watcher);
+  }
+  double load_progress() const { return load_progress_.load(); }
+  // As at the start.
+  const ServerConfig& config() const { return config_; }
+  // What reloading changes, as of now.
+  std::shared_ptr<const Live> live() const;
+  void SetLive(std::shared_ptr<const Live> live);
+  // Set before requests are served.
+  void SetControl(Control control) { control_ = std::move(control); }
+  const Control& control() const { return control_; }
+  const std::string& model_name() const { return model_name_; }
+  std::int64_t started_at() const { return started_at_; }  // Unix time
+  Metrics& metrics() { return metrics_; }
+  Workers& workers() { return workers_; }
+
+  // The engine and its chat template; nullptr while loading and after StopEngine.
+  Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
+  const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
+
+  // The engine met something that only a new process can mend; the daemon drains.
+  bool failed() const { return failed_.load(); }
+
+  // Whole seconds after which a refused client may try again, 1 to 120.
+  int RetryAfterSeconds() const;
+
+  // The generations in progress, by id. Ids that clients chose may come twice.
+  void Remember(const std::shared_ptr<Generation>& generation);
+  void Forget(const Generation& generation);
+  std::vector<std::shared_ptr<Generation>> Generations();
+  // Cancels every generation `id`, if given only those of `tenant`; false: there is none.
+  bool Cancel(const std::string& id, CancelCause cause,
+              const std::optional<std::string>& tenant = std::nullopt);
+
+  // Requests whose first byte is there and whose answer is not wholly written yet.
+  std::atomic<int> active_requests{0};
+
+ private:
+  // The watcher hears of changes in the order in which they are made.
+  void ChangeState(ServiceState state);
+  // Lets the loaded model say one token, so that the first client does not pay for what is set up
+  // on first use. The state is kReady after it. Errors of the generation.
+  Status WarmUp();
+
+  const ServerConfig config_;
+  std::string model_name_;
+  std::int64_t started_at_;
+  Metrics metrics_;
+  Workers workers_{kWorkers};
+  Control control_;
+  std::unique_ptr<Engine> engine_;       // written once, before published_
+  std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template
+  std::atomic<bool> published_{false};
+  std::atomic<bool> failed_{false};
+  std::atomic<ServiceState> state_{ServiceState::kLoading};
+  std::mutex state_mutex_;                     // of changes, until the watcher has heard of them
+  std::function<void(ServiceState)> watcher_;  // guarded by state_mutex_
+  std::atomic<double> load_progress_{0};
+  mutable std::mutex live_mutex_;
+  std::shared_ptr<const Live> live_;  // guarded by live_mutex_
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::unordered_multimap<std::string, std::weak_ptr<Generation>> generations_;
+};
+
+}  // namespace thermocline::server

@@ -1,0 +1,121 @@
+#include "server/daemon/config_file.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <map>
+
+#include "engine/api/ffn_mode.h"
+#include "engine/base/file.h"
+#include "server/daemon/config_keys.h"
+
+namespace thermocline::server {
+namespace {
+
+// Keys so far, each with its line. yaml-cpp takes a key twice, and which one holds is not defined.
+using Lines = std::map<std::string, int>;
+
+Status AddKey(const YAML::Node& key, const std::string& name, Lines& lines) {
+  const auto [found, fresh] = lines.emplace(name, key.Mark().line + 1);
+  if (fresh) return OkStatus();
+  return base::InvalidArgument("the key '", name, "' comes twice; it is in line ", found->second,
+                               " already");
+}
+
+// Sections are maps of scalars.
+Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vector<Key>& keys) {
+  const auto at = [&](const YAML::Node& node) { return StrCat(path, ":", node.Mark().line + 1); };
+  Lines lines;
+  if (root.IsNull()) return OkStatus();
+  if (!root.IsMap()) return base::InvalidArgument(at(root), ": expected sections like 'server:'");
+  for (const auto& section : root) {
+    const std::string section_name = section.first.Scalar();
+    if (const Status once = AddKey(section.first, section_name, lines); !once.ok())
+      return once.Annotate(at(section.first));
+    if (!section.second.IsMap()) {
+      const Status unknown = SetKey(keys, section_name, "");
+      return unknown.ok() ? unknown
+                          : base::InvalidArgument(at(section.first), ": '", section_name,
+                                                  "' must be a section with keys below it; ",
+                                                  unknown.message());
+    }
+    for (const auto& entry : section.second) {
+      const std::string name = section_name + "." + entry.first.Scalar();
+      if (const Status once = AddKey(entry.first, name, lines); !once.ok())
+        return once.Annotate(at(entry.first));
+      if (!entry.second.IsScalar()) {
+        const Status unknown = SetKey(keys, name, "");
+        const bool is_unknown = unknown.code() == StatusCode::kNotFound;
+        return base::InvalidArgument(at(entry.first), ": ",
+                                     is_unknown
+                                         ? unknown.message()
+                                         : StrCat(name, ": expected a single value, found a ",
+                                                  entry.second.IsMap()    ? "section"
+                                                  : entry.second.IsNull() ? "null"
+                                                                          : "list"));
+      }
+      const Status set = SetKey(keys, name, entry.second.Scalar());
+      if (!set.ok()) return set.Annotate(at(entry.first));
+    }
+  }
+  return OkStatus();
+}
+
+// Prometheus' grammar of names. Source: its data model.
+bool IsMetricName(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == ':';
+  };
+  return std::all_of(name.begin(), name.end(), allowed) &&
+         (name.empty() || name[0] < '0' || name[0] > '9');
+}
+
+// What can be known of the feed-forward modes before the model is there: how many layers it has is
+// not.
+Status CheckFfn(const FfnOptions& ffn) {
+  constexpr int kLayersMax = 1 << 16;
+  const auto modes = ParseFfnModes(ffn.modes, kLayersMax, FfnMode::kDense);
+  if (!modes.ok()) return modes.status().Annotate("engine.ffn_mode");
+  const auto also = ParseFfnModeList(ffn.also);
+  if (!also.ok()) return also.status().Annotate("engine.ffn_also");
+  if (ffn.controller_recall > 0 && ffn.audit_interval == 0) {
+    return base::InvalidArgument("engine.controller_recall: the controller goes by audits, and ",
+                                 "engine.audit_interval is 0");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<ServerConfig> LoadServerConfig(const std::string& path,
+                                      const std::vector<std::string>& overrides) {
+  ServerConfig config;
+  const std::vector<Key> keys = KeysOf(config);
+  if (!path.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, 1 << 20));
+    YAML::Node root;
+    try {
+      root = YAML::Load(text);
+      RETURN_IF_ERROR(ApplyYaml(root, path, keys));
+    } catch (const YAML::Exception& error) {
+      return base::InvalidArgument(path, ":", error.mark.line + 1, ": ", error.msg);
+    }
+  }
+  for (const std::string& assignment : overrides) {
+    const std::size_t equals = assignment.find('=');
+    if (equals == std::string::npos)
+      return base::InvalidArgument("--set ", assignment, ": expected key=value");
+    const Status set = SetKey(keys, assignment.substr(0, equals), assignment.substr(equals + 1));
+    if (!set.ok()) return set.Annotate("--set");
+  }
+  if (!IsMetricName(config.metrics_prefix)) {
+    return base::InvalidArgument(
+        "metrics.prefix: '", config.metrics_prefix,
+        "' may hold letters, digits, '_' and ':' and begins with no digit");
+  }
+  RETURN_IF_ERROR(CheckFfn(config.ffn));
+  return config;
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,55 @@
+// The one table of configuration keys: name, member of ServerConfig, allowed values.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "server/core/server_config.h"
+
+namespace thermocline::server {
+
+struct IntKey {
+  int* target;
+  int min, max;
+};
+struct DoubleKey {
+  double* target;
+  double min, max;
+};
+struct TextKey {
+  std::string* target;
+  std::vector<std::string> choices;  // empty = anything
+};
+struct BoolKey {
+  bool* target;
+};
+struct BytesKey {  // a number, or one with a unit: 8GiB
+  std::int64_t* target;
+};
+struct BordersKey {  // "0.1, 0.2, 0.5"; empty = the defaults
+  std::vector<double>* target;
+};
+// Whether SIGHUP takes a key's new value.
+constexpr bool kReloadable = true;
+struct Key {
+  std::string name;
+  std::variant<IntKey, DoubleKey, TextKey, BoolKey, BytesKey, BordersKey> kind;
+  bool reloadable = false;
+};
+
+// Every key, each with a pointer into `config`.
+std::vector<Key> KeysOf(ServerConfig& config);
+
+// Sets `name` to what `text` says. NotFound for an unknown name, with the nearest known one;
+// InvalidArgument gives the value and what was expected.
+Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::string& text);
+
+// Every key there is, dotted ("server.port"), in order.
+std::vector<std::string> ConfigKeys();
+
+// Some keys can change while the daemon runs: those of `fresh` are taken into `running`. The others
+// that differ are named.
+std::vector<std::string> TakeReloadable(const ServerConfig& fresh, ServerConfig& running);
+
+}  // namespace thermocline::server

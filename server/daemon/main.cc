@@ -1,0 +1,167 @@
+// `thermoclined`: the daemon. Listens at once, loads the model, serves until SIGTERM has been
+// honoured.
+#include <pthread.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include "engine/base/log.h"
+#include "server/core/run_guarded.h"
+#include "server/core/service.h"
+#include "server/daemon/config_file.h"
+#include "server/daemon/life_cycle.h"
+#include "server/daemon/systemd.h"
+#include "server/grpc/grpc_server.h"
+#include "server/http/listener.h"
+#include "server/metrics/metrics_page.h"
+
+namespace thermocline::server {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitConfig = 78;  // EX_CONFIG: systemd does not restart on it
+
+// Where the configuration came from.
+struct Source {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+
+int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
+  const ServerConfig& config = live->config;
+  // Sessions, which the io_context owns, use the service; the engine's callbacks post to the
+  // io_context. So the engine ends first (StopEngine below), then the io_context, then the service.
+  Service service(live);
+  asio::io_context io(config.http_threads);
+  // Signals and the watchdog do not wait for requests.
+  asio::io_context life_io(1);
+  const auto listener = http::Listener::Create(io, service, TakePassedSockets());
+  if (!listener.ok()) {
+    base::LogError(listener.status().message());
+    NotifyFailed(EADDRNOTAVAIL, listener.status().message());
+    return listener.status().code() == StatusCode::kInvalidArgument ? kExitConfig : kExitFailed;
+  }
+  const auto grpc = rpc::GrpcServer::Create(service);
+  if (!grpc.ok()) {
+    base::LogError(grpc.status().message());
+    NotifyFailed(EADDRNOTAVAIL, grpc.status().message());
+    return grpc.status().code() == StatusCode::kUnavailable ? kExitFailed : kExitConfig;
+  }
+  std::signal(SIGPIPE, SIG_IGN);  // a closed log must not end the daemon
+  Reloader reloader(service, source.path, source.overrides);
+  reloader.Add([&](const Live& fresh) { return (*listener)->PrepareReload(fresh); });
+  const auto life = std::make_shared<LifeCycle>(life_io, service, reloader);
+  life->Start();
+  (*listener)->Start();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < config.http_threads; ++i) {
+    threads.emplace_back([&io] { RunGuarded(io); });
+    pthread_setname_np(threads.back().native_handle(), StrCat("http-", i).c_str());
+  }
+  // In this order: a plan that a worker makes holds a place with the engine until a session takes
+  // it.
+  threads.emplace_back([&] {
+    RunGuarded(life_io);
+    service.workers().Stop();
+    io.stop();
+  });
+  pthread_setname_np(threads.back().native_handle(), "life-cycle");
+  const Status loaded = service.Load();
+  if (loaded.ok()) {
+    const EngineStats stats = service.engine()->Stats();
+    base::LogInfo("ready: ", service.model_name(), " (", stats.model_format, ", ",
+                  stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
+                  ", ", stats.threads, " threads, ", stats.cpu_isa, ") loaded in ",
+                  static_cast<int>(stats.load_s * 1000), " ms");
+    life->Ready();
+    if (stats.predictor_bytes > 0) {
+      base::LogInfo("predictors: ", stats.predictor_bytes >> 10, " KiB",
+                    stats.side_car.empty() ? "" : " with " + stats.side_car);
+    }
+  } else {
+    base::LogError("the model cannot be served: ", loaded.message());
+    NotifyFailed(EINVAL, "the model cannot be served: " + loaded.message());
+    life_io.stop();
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (*grpc != nullptr) (*grpc)->Shutdown();
+  service.StopEngine();
+  base::LogInfo("stopped");
+  if (service.failed()) return kExitFailed;                           // systemd starts it anew
+  if (loaded.code() == StatusCode::kUnavailable) return kExitFailed;  // a device may come back
+  return loaded.ok() ? 0 : kExitConfig;
+}
+
+int PrintKeyLine(const std::string& name) {
+  std::string key;
+  std::getline(std::cin, key);
+  const auto line = ApiKeys::MakeLine(name, key);
+  if (!line.ok()) {
+    std::fprintf(stderr, "thermoclined: %s\n", line.status().message().c_str());
+    return kExitUsage;
+  }
+  std::printf("%s\n", line->c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace thermocline::server
+
+int main(int argc, char** argv) {
+  using namespace thermocline;  // NOLINT: a main function
+  CLI::App app{"Thermocline: serves one language model over HTTP (OpenAI's API).", "thermoclined"};
+  std::string path;
+  std::vector<std::string> overrides;
+  std::string key_name;
+  bool check = false, metrics_doc = false;
+  app.add_option("--config", path,
+                 "Configuration file (YAML); every key is in config/thermocline.yaml");
+  app.add_option("--set", overrides, "Override keys: --set server.port=8081")->allow_extra_args();
+  app.add_flag("--check", check,
+               "Read the configuration, its keys and certificates, say whether they are valid, and "
+               "exit");
+  app.add_flag("--metrics-doc", metrics_doc, "Print docs/metrics.md and exit");
+  app.add_option("--hash-key", key_name,
+                 "Read a key from standard input, print its line of server.api_keys_file for the "
+                 "client of this name, and exit");
+  app.set_version_flag("--version", "thermoclined 0.1.0");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : server::kExitUsage;
+  }
+  if (metrics_doc) {
+    std::fputs(server::MetricsPage().c_str(), stdout);
+    return 0;
+  }
+  if (app.count("--hash-key") > 0) return server::PrintKeyLine(key_name);
+  const auto config = server::LoadServerConfig(path, overrides);
+  const auto live = config.ok() ? server::MakeLive(*config) : config.status();
+  if (!live.ok()) {
+    std::fprintf(stderr, "thermoclined: %s\n", live.status().message().c_str());
+    server::NotifyFailed(EINVAL, live.status().message());
+    return server::kExitConfig;
+  }
+  if (check) {
+    Status usable = http::CheckTls(*config);
+    if (usable.ok()) usable = http::CheckSockets(*config);
+    if (!usable.ok()) {
+      std::fprintf(stderr, "thermoclined: %s\n", usable.message().c_str());
+      return server::kExitConfig;
+    }
+    std::printf("the configuration is valid\n");
+    return 0;
+  }
+  server::ConfigureLog(*config);
+  return server::Serve(*live, {path, overrides});
+}

@@ -1,0 +1,52 @@
+#include "server/daemon/reload.h"
+
+#include "engine/base/log.h"
+#include "server/daemon/config_file.h"
+#include "server/daemon/config_keys.h"
+
+namespace thermocline::server {
+
+Status Reloader::Reload() {
+  const std::lock_guard lock(mutex_);
+  const Status status = TryReload();
+  if (!status.ok()) {
+    base::LogError("the configuration is not reloaded, the old one stays: ", status.message());
+  }
+  return status;
+}
+
+Status Reloader::TryReload() {
+  ASSIGN_OR_RETURN(const ServerConfig fresh, LoadServerConfig(path_, overrides_));
+  ServerConfig config = service_.live()->config;
+  const std::vector<std::string> fixed = TakeReloadable(fresh, config);
+  ASSIGN_OR_RETURN(std::shared_ptr<const Live> live, MakeLive(config));
+  std::vector<std::function<void()>> commits;
+  for (const Prepare& prepare : prepares_) {
+    ASSIGN_OR_RETURN(std::function<void()> commit, prepare(*live));
+    commits.push_back(std::move(commit));
+  }
+  service_.SetLive(std::move(live));
+  for (const auto& commit : commits) commit();
+  ConfigureLog(config);
+  if (Engine* engine = service_.engine(); engine != nullptr)
+    engine->SetQueueLimits(config.queue_capacity, config.queue_prefill_tokens);
+  std::string names;
+  for (const std::string& name : fixed) names += (names.empty() ? "" : ", ") + name;
+  const ServerConfig& start = service_.config();
+  const bool moved =
+      config.tls_certificate != start.tls_certificate || config.tls_key != start.tls_key;
+  if (moved && !start.grpc_address.empty() && !start.grpc_address.starts_with("unix:")) {
+    base::LogWarning("gRPC goes on with the certificate in ", start.tls_certificate,
+                     " until a restart: files that are replaced reach it, another path does not");
+  }
+  if (!names.empty()) base::LogWarning("changed, but only a restart can take it up: ", names);
+  base::LogInfo("the configuration is reloaded");
+  return OkStatus();
+}
+
+void ConfigureLog(const ServerConfig& config) {
+  const auto level = base::ParseLogLevel(config.log_level);
+  base::ConfigureLog(level.ok() ? *level : base::LogLevel::kInfo, config.log_format == "json");
+}
+
+}  // namespace thermocline::server

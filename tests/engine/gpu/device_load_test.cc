@@ -1,0 +1,215 @@
+// Loading with a GPU, emulated: planned, filled and used, or refused with the reason.
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "engine/engine.h"
+#include "tests/cuda_emulated/emulator.h"
+#include "tests/engine/exec/device_models.h"
+
+namespace thermocline::gpu {
+namespace {
+
+class DeviceLoad : public exec::FfnModels {
+ protected:
+  void SetUp() override {
+    exec::FfnModels::SetUp();
+    ::setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
+    cuda_emulated::SetMachine({});
+    // By its measured speeds an emulated device is of no use.
+    const auto slow = load::LoadModel(Options("cuda"));
+    ASSERT_EQ(slow.status().code(), StatusCode::kFailedPrecondition) << slow.status().message();
+    MakeFast();
+  }
+  // Changes what is remembered of the device.
+  void MakeFast() const {
+    int changed = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder_ + "/cache/thermocline/machine")) {
+      Json machine = *base::ParseJson(*base::ReadFileToString(entry.path().string()));
+      if (!machine.Find("hot_homes")->as_bool()) continue;
+      Json hot = *machine.Find("hot");
+      for (const char* rate : {"dense_bytes_per_s", "rows_bytes_per_s", "predictor_bytes_per_s",
+                               "decide_bytes_per_s", "whole_bytes_per_s"})
+        hot.Set(rate, 1e15);
+      hot.Set("layer_s", 0.0);
+      machine.Set("hot", hot);
+      machine.Set("sync_s", 0.0);
+      machine.Set("link_bytes_per_s", 1e15);
+      std::ofstream(entry.path()) << machine.Dump(0);
+      ++changed;
+    }
+    ASSERT_EQ(changed, 1);
+  }
+  void TearDown() override {
+    cuda_emulated::Inject({});
+    cuda_emulated::SetMachine({});
+    static_cast<void>(kernels::EmulatedOps().runtime.reset());
+    exec::FfnModels::TearDown();
+  }
+
+  static load::LoadOptions Options(const std::string& device, std::int64_t bytes = 0) {
+    load::LoadOptions options;
+    options.model = exec::kTidepool;
+    options.threads = 2;
+    options.ffn.modes = "exact";
+    options.memory.context_length = 96;
+    options.memory.tokens_max = 16;
+    options.hot.device = device;
+    options.hot.bytes = bytes;
+    options.device_ops = &kernels::EmulatedOps();
+    return options;
+  }
+
+  static std::vector<int> Greedy(const load::LoadedModel& model, int count) {
+    const auto transformer = model.MakeTransformer(16, 96);
+    const auto cache = *model.MakeCache(96);
+    std::vector<int> tokens = {1, 400, 500};
+    std::span<const float> logits = transformer->Forward(
+        tokens, *cache, exec::Transformer::Logits::kLast, exec::Transformer::Step::kPrefill);
+    while (static_cast<int>(tokens.size()) < count && !logits.empty()) {
+      const auto best = std::max_element(logits.begin(), logits.end());
+      tokens.push_back(static_cast<int>(best - logits.begin()));
+      logits = transformer->Forward(std::span(&tokens.back(), 1), *cache,
+                                    exec::Transformer::Logits::kLast);
+    }
+    EXPECT_TRUE(transformer->status().ok()) << transformer->status().message();
+    return tokens;
+  }
+};
+
+TEST_F(DeviceLoad, PlansFillsAndUsesTheDevice) {
+  load::LoadOptions alone = Options("cpu");
+  const auto cpu = load::LoadModel(alone);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  EXPECT_EQ((*cpu)->device, nullptr);
+  const auto want = Greedy(**cpu, 24);
+  for (const std::string device : {"cuda", "auto"}) {
+    const auto gpu = load::LoadModel(Options(device));
+    ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+    ASSERT_NE((*gpu)->device, nullptr);
+    EXPECT_TRUE((*gpu)->hot.used);
+    EXPECT_TRUE((*gpu)->hot.fallback.empty());
+    EXPECT_NE((*gpu)->hot.device, "cpu");
+    EXPECT_GT((*gpu)->hot.bytes, 0);
+    EXPECT_EQ(Greedy(**gpu, 24), want);
+  }
+}
+
+TEST_F(DeviceLoad, KeepsWithinItsMemory) {
+  const auto all = load::LoadModel(Options("cuda"));
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ((*all)->hot.neurons, (*all)->hot.neurons_all);
+  const auto none = load::LoadModel(Options("cuda", 1000));
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().code(), StatusCode::kFailedPrecondition) << none.status().message();
+}
+
+TEST_F(DeviceLoad, SaysWhyADeviceCannotBeUsed) {
+  cuda_emulated::SetMachine({.devices = 0});
+  const auto asked = load::LoadModel(Options("cuda"));
+  ASSERT_FALSE(asked.ok());
+  EXPECT_NE(asked.status().message().find("cuda"), std::string::npos) << asked.status().message();
+  const auto any = load::LoadModel(Options("auto"));
+  ASSERT_TRUE(any.ok()) << any.status().message();
+  EXPECT_EQ((*any)->hot.device, "cpu");
+  EXPECT_FALSE((*any)->hot.fallback.empty());
+  EXPECT_FALSE((*any)->hot.used);
+  EXPECT_EQ(Greedy(**any, 8).size(), 8U);
+}
+
+// A dense model, whose layers lie whole on one side.
+TEST_F(DeviceLoad, TakesWholeLayersOfADenseModel) {
+  load::LoadOptions options = Options("cpu");
+  options.model = exec::Family("llama3");
+  options.ffn.modes = "dense";
+  options.memory.context_length = 64;
+  const auto cpu = load::LoadModel(options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  options.hot.device = "cuda";
+  const auto gpu = load::LoadModel(options);
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  EXPECT_EQ((*gpu)->device->placement().home_layers, (*gpu)->config.num_hidden_layers);
+  EXPECT_EQ((*gpu)->hot.neurons, (*gpu)->hot.neurons_all);
+}
+
+// The target on the device, its draft on the CPU: the text is plain decoding's.
+TEST_F(DeviceLoad, DraftsForATargetOnTheDevice) {
+  EngineConfig config;
+  config.model = exec::kTidepool;
+  config.threads = 2;
+  config.context_length = 96;
+  config.prefill_chunk = 16;
+  config.ffn.modes = "exact";
+  config.hot.device = "cuda";
+  config.device_ops = &kernels::EmulatedOps();
+  config.spec.mode = "branch";
+  config.spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
+  const auto engine = Engine::Load(config);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_TRUE((*engine)->Stats().hot.used);
+  const auto ask = [&](const char* mode) {
+    Request request;
+    request.prompt = {1, 400, 500};
+    request.sampling.temperature = 0;
+    request.max_tokens = 16;
+    request.spec_mode = mode;
+    const auto channel = *(*engine)->Submit(std::move(request), {});
+    TokenChannel::Update update;
+    std::vector<int> tokens;
+    while (!update.finished) {
+      channel->WaitAndTake(update);
+      tokens.insert(tokens.end(), update.tokens.begin(), update.tokens.end());
+    }
+    EXPECT_TRUE(update.error.ok()) << update.error.message();
+    return tokens;
+  };
+  const std::vector<int> plain = ask("off");
+  EXPECT_EQ(plain.size(), 16u);
+  EXPECT_EQ(ask("sync"), plain);
+  EXPECT_EQ(ask("branch"), plain);
+  EXPECT_GT((*engine)->Stats().spec.accepted_tokens, 0);
+}
+
+// After one error the device is set up again; after another no request can work, and whoever runs
+// the engine is told so, once.
+TEST_F(DeviceLoad, ADeviceThatStaysBrokenIsFatal) {
+  std::atomic<int> fatal{0};
+  EngineConfig config;
+  config.model = exec::kTidepool;
+  config.threads = 2;
+  config.context_length = 96;
+  config.prefill_chunk = 16;
+  config.ffn.modes = "exact";
+  config.hot.device = "cuda";
+  config.device_ops = &kernels::EmulatedOps();
+  config.on_fatal = [&] { ++fatal; };
+  const auto engine = Engine::Load(config);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const auto ask = [&] {
+    Request request;
+    request.prompt = {1, 400, 500};
+    request.sampling.temperature = 0;
+    request.max_tokens = 4;
+    const auto channel = *(*engine)->Submit(std::move(request), {});
+    TokenChannel::Update update;
+    while (!update.finished) channel->WaitAndTake(update);
+    return update.error.ok();
+  };
+  const cuda_emulated::Fault broken{.after = 0, .error = cudaErrorUnknown, .sticky = true};
+  EXPECT_TRUE(ask());
+  cuda_emulated::Inject(broken);
+  EXPECT_FALSE(ask());
+  EXPECT_TRUE(ask());  // the context was rebuilt
+  EXPECT_EQ(fatal, 0);
+  cuda_emulated::Inject(broken);
+  EXPECT_FALSE(ask());
+  EXPECT_FALSE(ask());
+  EXPECT_FALSE(ask());
+  EXPECT_EQ(fatal, 1);
+}
+
+}  // namespace
+}  // namespace thermocline::gpu

@@ -1,0 +1,117 @@
+// Memory that is not there costs a request or its connection, not the door it came by, nor the
+// books.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
+
+#include "engine/base/log.h"
+#include "server/http/listener.h"
+
+namespace {
+// Of this thread, until one fails; below 0 none does.
+thread_local int allocations_left = -1;
+}  // namespace
+
+// Not inline: compilers take malloc and delete, or new and free, for a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  const bool fails = allocations_left >= 0 && allocations_left-- == 0;
+  void* memory = fails ? nullptr : std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace thermocline::server {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// Runs what is ready; whether it threw for want of the memory that comes after `count` allocations.
+bool RunsShort(asio::io_context& io, int count) {
+  allocations_left = count;
+  bool threw = false;
+  try {
+    io.poll();
+  } catch (const std::bad_alloc&) {
+    threw = true;
+  }
+  allocations_left = -1;
+  return threw;
+}
+
+// Asio crashes where the second allocation of a strand, the first thing a connection needs, fails.
+constexpr int kFatal = 1;
+constexpr std::string_view kRequest =
+    "GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+// A listener of one thread, this one.
+class OutOfMemoryTest : public testing::Test {
+ protected:
+  OutOfMemoryTest() {
+    // The mutexes that all strands share are made on first use.
+    for (int i = 0; i < 5000; ++i) strands_.push_back(asio::make_strand(io_));
+    server::ServerConfig config;
+    config.connections_max = 1;  // a place that is not given back is missed
+    service_.emplace(*server::MakeLive(config));
+    tcp::acceptor door(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+    address_ = door.local_endpoint();
+    listener_ = *http::Listener::Create(io_, *service_, {{.fd = door.release(), .name = "http"}});
+    base::ConfigureLog(base::LogLevel::kOff, false);
+    listener_->Start();
+    io_.poll();
+  }
+
+  tcp::socket Client(std::string_view says) {
+    tcp::socket client(io_);
+    client.connect(address_);
+    asio::write(client, asio::buffer(says));
+    return client;
+  }
+  // The first line that a new client is answered with; "" if that takes ten seconds.
+  std::string Ask() {
+    tcp::socket client = Client(kRequest);
+    client.non_blocking(true);
+    std::string answer(4096, '\0');
+    std::size_t bytes = 0;
+    for (int i = 0; i < 1000 && bytes == 0; ++i) {
+      io_.run_for(std::chrono::milliseconds(10));
+      error_code none;
+      bytes = client.read_some(asio::buffer(answer), none);
+    }
+    io_.poll();
+    return answer.substr(0, std::min(bytes, answer.find('\r')));
+  }
+
+  std::optional<server::Service> service_;
+  asio::io_context io_{1};
+  std::vector<asio::strand<asio::io_context::executor_type>> strands_;
+  std::shared_ptr<http::Listener> listener_;
+  tcp::endpoint address_;
+};
+
+TEST_F(OutOfMemoryTest, WhatAnAcceptedConnectionThrowsClosesNoDoor) {
+  int thrown = 0;
+  for (int count = 0; count < 40; ++count) {
+    if (count == kFatal) continue;
+    {
+      const tcp::socket client = Client("");
+      thrown += RunsShort(io_, count);
+    }
+    io_.poll();  // the client has left
+    ASSERT_EQ(Ask(), "HTTP/1.1 200 OK") << "after " << count << " allocations";
+  }
+  EXPECT_GT(thrown, 3);
+}
+
+}  // namespace
+}  // namespace thermocline::server
