@@ -28,7 +28,7 @@ Borders of the histograms are set by `metrics.buckets_*`, lists of ascending num
 | always | from the start |
 | used | its labels' values have come up |
 | loaded | the model is loaded |
-| predicted | a layer has a predictor |
+| predicted | a layer decodes with a predictor (`sign`, `lowrank`), or did so before |
 | controlled | a controller moves its threshold (`engine.controller_recall`) |
 | flash | memory does not hold all |
 | hot | there is a hot tier |
@@ -140,18 +140,22 @@ ask the driver is a call into the context that the engine works with, and a scra
 
 ## Predictors: the daemon and `thermocline eval`
 
-Both audit by the same code: what a layer's whole network would have computed for the token, against what was predicted.
-They differ in which tokens they see. `eval --predictor` audits every token of the text, one step a token. The
-daemon audits what it decodes, not prompts, one of `engine.audit_interval` tokens, and at most one of as many as the model
-has layers, for the audits of one token are spread over the tokens behind it. So the daemon's figures are a sample of
-eval's if eval is given the text that the daemon generated (the prompt in front of it, whose own counts are then taken
-off), mode and threshold are the same (`engine.controller_recall: 0`), and drafts are off: a draft's verification computes
-neurons for several tokens at once and is not audited. What stays is that the daemon reads prompts densely and eval does not.
+Both audit by the same code. An audit computes the active neurons of one layer for one token, without the predictor, and
+compares them with the predicted neurons.
 
-The sample's error: a token's neurons are active and missed together, so tokens are what is sampled, not neurons. With n
-audited tokens of N, the ratio's error is at most that of n tokens drawn at random, s / sqrt(n) with s the standard
-deviation of the ratio between tokens. A token's share lies in [0, 1], so s <= sqrt(p (1 - p)) for mean p: the binomial bound
-with n in the place of the number of neurons.
+They differ in the tokens that they audit. `eval --predictor` audits every token of the text, one step a token. The daemon
+audits decoded tokens, not prompts: one of `engine.audit_interval`, and at most one of as many as the model has layers,
+because it audits one layer after each further token.
+
+So the daemon's figures are a sample of eval's under three conditions. Eval gets the text that the daemon generated (with
+the prompt in front, whose own counts are then subtracted). Mode and threshold are the same
+(`engine.controller_recall: 0`). Drafts are off: a verification of several tokens at once is not audited. One difference
+remains: the daemon computes prompts densely and eval does not.
+
+The sample consists of tokens, not neurons, because a token's neurons are active and missed together. With n audited tokens
+of N, the ratio's error is at most that of n tokens drawn at random: s / sqrt(n) with s the standard deviation of the ratio
+between tokens. A token's share lies in [0, 1], so s <= sqrt(p (1 - p)) for mean p: the binomial bound with n instead of the
+number of neurons.
 )";
 
 const char* TypeName(MetricType type) {

@@ -134,11 +134,13 @@ constexpr MetricInfo kTable[] = {
     {"ffn_predictor_bytes_read_total", kCounter, "layer", "bytes", "Predictors", W::kPredicted,
      "Bytes of predictors that decoding read"},
     {"predictor_audited_tokens_total", kCounter, "layer", "tokens", "Predictors", W::kPredicted,
-     "Decoded tokens whose prediction was checked"},
+     "Decoded tokens that were audited: the layer's active neurons were computed without the "
+     "predictor"},
     {"predictor_neurons_total", kCounter, "layer, outcome", "neurons", "Predictors", W::kPredicted,
-     "Neurons of audited tokens; the positive class is ACTIVE: tp active and predicted, fp "
-     "predicted but not active (bytes for nothing), fn active but missed (quality lost), tn "
-     "neither"},
+     "Neurons of audited tokens; predicted: the predictor selected the neuron for the token, so "
+     "that its deciding row was read; active: its h is not zero. The positive class is ACTIVE: tp "
+     "active and predicted, fp predicted but not active (the row was read for nothing), fn active "
+     "but not predicted (quality lost), tn neither"},
     {"predictor_missed_mass_total", kCounter, "layer", "1", "Predictors", W::kPredicted,
      "Contribution |h| ||d|| of the active neurons that were missed"},
     {"predictor_mass_total", kCounter, "layer", "1", "Predictors", W::kPredicted,
