@@ -1,5 +1,7 @@
-// The only door to the disk: reading files, mapping headers, writing files atomically.
+// Reading and mapping files, replacing files atomically, and a lock for a folder.
 //
+// Other doors to the disk: part_file.h writes large files over several runs, engine/store reads
+// blocks with O_DIRECT, and a few files of /proc and /sys are read as streams.
 // File is a seam: tests put a faulty one behind it.
 #pragma once
 
@@ -15,30 +17,37 @@
 
 namespace thermocline::base {
 
-// A readable file of fixed size. Thread-safe: reads carry their own offset.
+// A readable file. size() is its size when it was opened. ReadAt is thread-safe (reads carry their
+// own offset), Map is not.
 class File {
  public:
   virtual ~File() = default;
   virtual const std::string& path() const = 0;
   virtual std::uint64_t size() const = 0;  // bytes
-  // Fills `out` from `offset`. A short read is DataLoss naming file, offset and counts.
+  // Fills `out` from `offset`. A file that ends before is DataLoss naming the file, the byte where
+  // it ends and the bytes that are missing; other errors as ErrnoStatus (posix_error.h).
   virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const = 0;
-  // The whole file mapped read-only, valid as long as the File.
+  // The first size() bytes mapped read-only, valid as long as the File. If the file is truncated
+  // later, reading behind its new end raises SIGBUS.
   virtual Result<std::span<const std::byte>> Map() = 0;
 };
 
-// NotFound, PermissionDenied or InvalidArgument (a folder) with the path and the reason.
+// Opens a regular file. InvalidArgument, naming the path, if it is something else (a folder, a
+// pipe); an error of open() as ErrnoStatus.
 Result<std::unique_ptr<File>> OpenFile(const std::string& path);
 
-// The whole file as a string. ResourceExhausted above `bytes_max`.
+// The file as a string, to the size it had when it was opened. ResourceExhausted above `bytes_max`;
+// else errors as OpenFile and File::ReadAt.
 Result<std::string> ReadFileToString(const std::string& path, std::uint64_t bytes_max = 256u << 20);
 
+// False also if the path cannot be examined, for want of permission, say.
 bool PathExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 
-// Writes `path` by way of a new file beside it, whose name is nobody else's: the old file stays
-// whole until Commit renames over it. Thread-compatible. Without Commit the destructor removes the
-// temporary file.
+// Writes `path` by way of a temporary file beside it with a name of its own (PATH.tmp-XXXXXX): the
+// old file stays whole until Commit renames over it. Without a successful Commit the temporary file
+// is removed by the destructor at the latest; it stays behind only if the process is killed before.
+// Thread-compatible.
 class FileWriter {
  public:
   static Result<std::unique_ptr<FileWriter>> Create(const std::string& path);
@@ -49,7 +58,8 @@ class FileWriter {
   Status Append(std::span<const std::byte> bytes);
   Status Append(std::string_view text) { return Append(std::as_bytes(std::span(text))); }
   std::uint64_t bytes_written() const { return bytes_written_; }
-  // Flushes to the disk, renames, and flushes the folder.
+  // Flushes to the disk, renames, and flushes the folder if the system allows that. An error after
+  // the rename leaves the new file in place. Called once, last.
   Status Commit();
 
  private:
@@ -60,8 +70,9 @@ class FileWriter {
   std::uint64_t bytes_written_ = 0;
 };
 
-// Keeps other processes that take it from the folder of a file, until it is destroyed: for reading
-// a file, changing it and writing it. Waits for them.
+// An advisory lock on the folder of a file, for reading a file, changing it and writing it. Only
+// holders of this lock exclude each other, in one process or several; Of waits for the holder. On a
+// file system without flock it excludes nobody.
 class FolderLock {
  public:
   static Result<std::unique_ptr<FolderLock>> Of(const std::string& path);

@@ -1,6 +1,8 @@
-// Status and Result<T>: every failure is a value with one of gRPC's canonical codes.
+// Status and Result<T>: a failure as a value with a code and a message.
 //
-// One table maps a code to HTTP, gRPC and the OpenAI error body; see server/openai/error.h.
+// The codes are those of gRPC's canonical codes that the program uses, with the same numbers. Two
+// tables map them: server/openai/error.cc to HTTP and the OpenAI error body, server/grpc/refusal.cc
+// to gRPC. A broken invariant is a CHECK (check.h), not a Status.
 // Source: the shape of google/leveldb's Status, the codes of gRPC.
 #pragma once
 
@@ -41,9 +43,9 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
-  // "INVALID_ARGUMENT: what is wrong".
+  // "INVALID_ARGUMENT: what is wrong", or "OK".
   std::string ToString() const;
-  // The same code, with `context` and ": " in front of the message.
+  // The same code, with `context` and ": " in front of the message. An OK status stays as it is.
   Status Annotate(std::string_view context) const;
 
  private:
@@ -53,7 +55,8 @@ class [[nodiscard]] Status {
 
 inline Status OkStatus() { return {}; }
 
-// Makers: the pieces are joined as by StrCat.
+// Makers of the codes most used: the pieces are joined as by StrCat. Other codes take the
+// constructor.
 #define THERMOCLINE_STATUS_MAKER(name)                     \
   template <typename... Pieces>                            \
   Status name(const Pieces&... pieces) {                   \
@@ -71,7 +74,8 @@ THERMOCLINE_STATUS_MAKER(Unavailable)
 THERMOCLINE_STATUS_MAKER(DataLoss)
 #undef THERMOCLINE_STATUS_MAKER
 
-// A value, or the Status that says why there is none.
+// A value, or the Status that says why there is none. An OK Status without a value is a broken
+// invariant (CHECK).
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -84,7 +88,7 @@ class [[nodiscard]] Result {
   bool ok() const { return state_.index() == 1; }
   Status status() const { return ok() ? Status() : std::get<0>(state_); }
 
-  // Requires: ok().
+  // Requires: ok(); otherwise the process ends as by a failed CHECK.
   T& operator*() & { return Value(); }
   const T& operator*() const& { return const_cast<Result*>(this)->Value(); }
   T&& operator*() && { return std::move(Value()); }
