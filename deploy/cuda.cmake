@@ -1,5 +1,6 @@
 # CUDA, if THERMOCLINE_CUDA says so: sets THERMOCLINE_HAS_CUDA, and cuda_flags(TARGET).
 #
+# AUTO builds them where there is a GPU to run them, and for that GPU alone; ON for every architecture below.
 # nvcc is looked for in the PATH, under CUDA_PATH and where NVIDIA's packages put it. Builds with
 # sanitizers and for other processors have none of it: their tests run the same sources emulated.
 set(THERMOCLINE_HAS_CUDA OFF)
@@ -24,6 +25,13 @@ if(NOT THERMOCLINE_NVCC)
   return()
 endif()
 
+if(THERMOCLINE_CUDA STREQUAL "AUTO")
+  if(NOT EXISTS /dev/nvidia0 AND NOT EXISTS /dev/nvhost-gpu AND NOT EXISTS /dev/dxg)  # the others: Jetson, WSL
+    set(THERMOCLINE_NO_CUDA "there is no NVIDIA GPU; THERMOCLINE_CUDA=ON builds for other machines")
+    return()
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES native CACHE STRING "Compute capabilities to build for")
+endif()
 # Ampere (A100, RTX 30, Orin), Ada and Hopper as machine code; newer ones compile Hopper's at their first start.
 set(CMAKE_CUDA_ARCHITECTURES "80-real;86-real;87-real;89-real;90" CACHE STRING "Compute capabilities to build for")
 set(CMAKE_CUDA_COMPILER ${THERMOCLINE_NVCC})
@@ -44,7 +52,11 @@ message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for compute capabilities ${C
 function(cuda_flags target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr --Werror=all-warnings
     -Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off>)
-  list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
+  set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+  if(architectures STREQUAL "native")
+    set(architectures ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
+  endif()
+  list(JOIN architectures " " architectures)
   string(REGEX REPLACE "([0-9])([0-9])(-real)?( |$)" "\\1.\\2 " architectures "${architectures}")
   string(STRIP "${architectures}" architectures)
   set_property(SOURCE runtime.cu cuda/runtime.cu APPEND PROPERTY COMPILE_DEFINITIONS

@@ -1,16 +1,45 @@
 #!/usr/bin/env bash
-# From a fresh clone to a chat: installs what is missing, builds, and serves the built-in model.
-# Arguments go to thermoclined, for example: deploy/quickstart.sh --set model.path=/models/my.gguf
+# From a fresh clone to a chat: installs missing packages, builds the daemon, and serves the built-in model.
+#   deploy/quickstart.sh [--cuda] [ARGUMENT of thermoclined ...]
+# For example: deploy/quickstart.sh --set model.path=/models/my.gguf
+# The GPU's kernels are built where a GPU and nvcc are found; --cuda builds them without a GPU, too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-deploy/install-deps.sh
-echo "building (a few minutes the first time)"
-cmake --preset release -DTHERMOCLINE_TESTS=OFF >build.log 2>&1 || { cat build.log; exit 1; }
-cmake --build --preset release >>build.log 2>&1 || { tail -n 40 build.log; exit 1; }
-rm -f build.log
+cuda=AUTO
+if [ "${1:-}" = --cuda ]; then
+  cuda=ON
+  shift
+fi
 
+# Draws what ninja says of its progress: a bar on a terminal, else a line for each tenth.
+show_progress() {
+  local tenth=-1 share elapsed left
+  while IFS= read -r line; do
+    if [[ $line =~ ^@([0-9]+)/([0-9]+)\ ([0-9]+) ]]; then
+      share=$((100 * BASH_REMATCH[1] / BASH_REMATCH[2])) elapsed=${BASH_REMATCH[3]}
+      left=$((BASH_REMATCH[1] > 0 ? elapsed * (BASH_REMATCH[2] - BASH_REMATCH[1]) / BASH_REMATCH[1] : 0))
+      if [ -t 1 ]; then
+        printf '\r  [%-40s] %3d%%  about %d:%02d left ' "$(printf '%*s' $((share * 40 / 100)) '' | tr ' ' '#')" \
+          "$share" $((left / 60)) $((left % 60))
+      elif [ $((share / 10)) -ne "$tenth" ]; then
+        tenth=$((share / 10))
+        printf '  %d%%, about %d:%02d left\n' "$share" $((left / 60)) $((left % 60))
+      fi
+    else
+      printf '%s\n' "$line" >>"$1"
+    fi
+  done
+  if [ -t 1 ]; then echo; fi
+}
+
+deploy/install-deps.sh
 log=$(mktemp)
+echo "building (a few minutes the first time)"
+cmake --preset release -DTHERMOCLINE_TESTS=OFF -DTHERMOCLINE_CUDA=$cuda >"$log" 2>&1 || { cat "$log"; exit 1; }
+NINJA_STATUS='@%f/%t %e ' cmake --build --preset release --target thermoclined 2>&1 | show_progress "$log" ||
+  { tail -n 40 "$log"; exit 1; }
+
 build/release/bin/thermoclined --config config/thermocline.yaml "$@" 2> >(tee "$log" >&2) &
 daemon=$!
 trap 'kill "$daemon" 2>/dev/null; wait "$daemon" 2>/dev/null; rm -f "$log"' EXIT
@@ -28,6 +57,8 @@ Or with curl:
   curl -N ${url}v1/chat/completions -H 'content-type: application/json' \\
     -d '{"messages": [{"role": "user", "content": "Tell me a story about an owl."}], "stream": true}'
 
-Ctrl-C ends it.
+Ctrl-C ends it. The command line, build/release/bin/thermocline, is built by:
+
+  cmake --build --preset release
 EOF
 wait "$daemon"

@@ -100,7 +100,7 @@ void Engine::Impl::AfterTurn() {
 
 void Engine::Impl::PublishSpeculation() {
   SpecStats stats = speculation_->Stats();
-  const std::lock_guard lock(spec_mutex_);
+  const base::MutexLock lock(spec_mutex_);
   spec_stats_ = std::move(stats);
 }
 

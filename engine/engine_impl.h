@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/engine.h"
 #include "engine/engine_parts.h"
 #include "engine/sched/scheduler.h"
@@ -74,8 +74,8 @@ class Engine::Impl {
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   adapt::FfnGovernor governor_;                           // decode thread, but for its figures
   std::unique_ptr<spec::Speculation> speculation_;        // decode thread
-  mutable std::mutex spec_mutex_;
-  SpecStats spec_stats_;                             // guarded by spec_mutex_
+  mutable base::Mutex spec_mutex_;
+  SpecStats spec_stats_ GUARDED_BY(spec_mutex_);
   const std::unique_ptr<store::TraceWriter> trace_;  // decode thread
   std::function<void()> on_fatal_;                   // decode thread
   const int reader_buffer_tokens_;

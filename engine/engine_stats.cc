@@ -71,7 +71,7 @@ EngineStats::Flash Engine::Impl::FlashStats() const {
 }
 
 SpecStats Engine::Impl::Speculation() const {
-  const std::lock_guard lock(spec_mutex_);
+  const base::MutexLock lock(spec_mutex_);
   return spec_stats_;
 }
 

@@ -113,29 +113,32 @@ void FfnGovernor::Publish(bool wait) {
     s.recall = controller->recall();
     s.moves = controller->moves();
   }
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (wait && !lock.owns_lock()) lock.lock();
-  if (!lock.owns_lock()) return;
+  if (wait) {
+    mutex_.lock();
+  } else if (!mutex_.try_lock()) {
+    return;
+  }
   published_ = current_;
   flash_ = model_.flash_counters();
   model_.UpdateHotStats(transformer_, hot_);
   if (rebalancer_.has_value()) hot_.swaps = rebalancer_->swaps();
+  mutex_.unlock();
 }
 
 HotStats FfnGovernor::Hot() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return hot_;
 }
 
 FlashCounters FfnGovernor::Flash() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return flash_;
 }
 
 std::vector<FfnLayerStats> FfnGovernor::Stats() const {
   std::vector<FfnLayerStats> stats;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     stats = published_;
   }
   for (FfnLayerStats& layer : stats) layer.frozen = frozen_;  // at once, not with the next token

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "engine/adapt/rebalancer.h"
 #include "engine/api/ffn_stats.h"
+#include "engine/base/mutex.h"
 #include "engine/ffn/auditor.h"
 #include "engine/load/loaded_model.h"
 #include "engine/predictor/controller.h"
@@ -57,10 +57,10 @@ class FfnGovernor {
   std::vector<predictor::LayerController> sign_, low_rank_;  // [L] each
   std::atomic<bool> frozen_{false};
   std::vector<FfnLayerStats> current_;  // decode thread
-  mutable std::mutex mutex_;
-  std::vector<FfnLayerStats> published_;  // guarded by mutex_
-  FlashCounters flash_;                   // guarded by mutex_
-  HotStats hot_;                          // guarded by mutex_
+  mutable base::Mutex mutex_;
+  std::vector<FfnLayerStats> published_ GUARDED_BY(mutex_);
+  FlashCounters flash_ GUARDED_BY(mutex_);
+  HotStats hot_ GUARDED_BY(mutex_);
 };
 
 }  // namespace thermocline::adapt

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,22 @@ struct SamplingParams {
   std::uint64_t seed = 0;              // position and seed alone determine each draw
   std::vector<std::pair<int, float>> logit_bias;  // token id, added to its logit
 };
+
+// Values that a model or an operator prefers where a request is silent; empty = no preference.
+struct SamplingDefaults {
+  std::optional<double> temperature = {}, top_p = {}, min_p = {}, repetition_penalty = {};
+  std::optional<int> top_k = {};
+
+  bool empty() const { return *this == SamplingDefaults{}; }
+  bool operator==(const SamplingDefaults&) const = default;
+};
+
+// `params` with every value that `defaults` has.
+SamplingParams WithDefaults(SamplingParams params, const SamplingDefaults& defaults);
+// The values that `first` has, then those of `second`.
+SamplingDefaults Merge(const SamplingDefaults& first, const SamplingDefaults& second);
+// "temperature 0.7, top_p 0.9"; "" if there is none.
+std::string ToString(const SamplingDefaults& defaults);
 
 // InvalidArgument naming the field, its value and its range.
 Status ValidateSampling(const SamplingParams& params);

@@ -6,14 +6,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/api/request.h"
+#include "engine/base/mutex.h"
 
 namespace thermocline {
 
@@ -67,7 +66,7 @@ class TokenChannel {
   bool Take(Update& update) {
     bool was_full, taken;
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       was_full = FullLocked();
       taken = TakeLocked(update);
     }
@@ -76,11 +75,11 @@ class TokenChannel {
   }
   // As Take, but waits until there is something.
   void WaitAndTake(Update& update) {
-    std::unique_lock lock(mutex_);
-    ready_.wait(lock, [this] { return fresh_; });
+    base::MutexLock lock(mutex_);
+    while (!fresh_) ready_.Wait(mutex_);
     const bool was_full = FullLocked();
     TakeLocked(update);
-    lock.unlock();
+    lock.Unlock();
     if (was_full && on_room_) on_room_();
   }
   // Any thread: the work is not wanted any more. The engine reads this once per step. The first
@@ -88,7 +87,7 @@ class TokenChannel {
   void Cancel(CancelCause cause = CancelCause::kDisconnect) {
     CancelCause none = CancelCause::kNone;
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       if (cause_.load(std::memory_order_relaxed) == none)
         cancelled_at_ = std::chrono::steady_clock::now();
       cause_.compare_exchange_strong(none, cause, std::memory_order_relaxed);
@@ -101,12 +100,12 @@ class TokenChannel {
   CancelCause cause() const { return cause_.load(std::memory_order_relaxed); }
   // When Cancel was first called. Requires: cancelled().
   std::chrono::steady_clock::time_point cancelled_at() const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return cancelled_at_;
   }
   // Whether as many tokens wait here as may.
   bool full() const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return FullLocked();
   }
 
@@ -114,7 +113,7 @@ class TokenChannel {
   void Begin() { begun_.store(true, std::memory_order_relaxed); }
   void Push(int token, const std::string& text, std::span<const Score> scores = {}) {
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       pending_.scores.insert(pending_.scores.end(), scores.begin(), scores.end());
       pending_.tokens.push_back(token);
       pending_.times.push_back(std::chrono::steady_clock::now());
@@ -126,7 +125,7 @@ class TokenChannel {
   // `tell`: at once, else with the next token.
   void Read(int tokens, int cached, bool tell) {
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       pending_.prompt_read = tokens;
       pending_.prompt_cached = cached;
       fresh_ = fresh_ || tell;
@@ -134,13 +133,13 @@ class TokenChannel {
     if (tell) Notify();
   }
   void PushPromptScores(std::vector<Score> scores) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     pending_.prompt_scores = std::move(scores);
     fresh_ = true;
   }
   void Finish(FinishReason reason, const std::string& text, const Usage& usage, Status error = {}) {
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       pending_.text += text;
       pending_.finished = true;
       pending_.reason = reason;
@@ -152,7 +151,7 @@ class TokenChannel {
   }
 
  private:
-  bool TakeLocked(Update& update) {
+  bool TakeLocked(Update& update) REQUIRES(mutex_) {
     update.text.clear();
     update.tokens.clear();
     update.times.clear();
@@ -165,22 +164,24 @@ class TokenChannel {
     fresh_ = false;
     return true;
   }
-  bool FullLocked() const { return tokens_max_ > 0 && pending_.tokens.size() >= tokens_max_; }
+  bool FullLocked() const REQUIRES(mutex_) {
+    return tokens_max_ > 0 && pending_.tokens.size() >= tokens_max_;
+  }
   void Notify() {
-    ready_.notify_one();
+    ready_.NotifyOne();
     if (on_ready_) on_ready_();
   }
 
   const std::function<void()> on_ready_;
   std::function<void()> on_room_;
   const std::size_t tokens_max_;  // 0 = any number
-  mutable std::mutex mutex_;
-  std::condition_variable ready_;
-  Update pending_;      // guarded by mutex_
-  bool fresh_ = false;  // guarded by mutex_: pending_ holds something not taken
+  mutable base::Mutex mutex_;
+  base::Condition ready_;
+  Update pending_ GUARDED_BY(mutex_);
+  bool fresh_ GUARDED_BY(mutex_) = false;  // pending_ holds something not taken
   std::atomic<CancelCause> cause_{CancelCause::kNone};
   std::atomic<bool> begun_{false};
-  std::chrono::steady_clock::time_point cancelled_at_;  // guarded by mutex_
+  std::chrono::steady_clock::time_point cancelled_at_ GUARDED_BY(mutex_);
 };
 
 }  // namespace thermocline

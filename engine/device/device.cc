@@ -123,7 +123,7 @@ Status Device::Check(kernels::DeviceError error, std::string_view what) const {
 Status Device::Reset() {
   ++generation_;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     held_.clear();
   }
   RETURN_IF_ERROR(Check(runtime().reset(), "giving up the context"));
@@ -131,7 +131,7 @@ Status Device::Reset() {
 }
 
 void Device::Note(std::string_view name, std::size_t bytes, bool pinned) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (Held& held : held_) {
     if (held.name != name || held.pinned != pinned) continue;
     held.bytes += bytes;
@@ -142,7 +142,7 @@ void Device::Note(std::string_view name, std::size_t bytes, bool pinned) {
 }
 
 void Device::Forget(std::string_view name, std::size_t bytes, bool pinned) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto it = held_.begin(); it != held_.end(); ++it) {
     if (it->name != name || it->pinned != pinned) continue;
     it->bytes -= bytes;
@@ -156,7 +156,7 @@ Status Device::OutOfMemory(std::string_view name, std::size_t bytes, bool pinned
   const bool known = runtime().memory(&memory.free, &memory.total) == 0;
   std::string table;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const Held& held : held_) {
       table += StrCat("\n  held       ", Mib(held.bytes), "  ", held.name,
                       held.count > 1 ? StrCat(" (", held.count, " pieces)") : "",

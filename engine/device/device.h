@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "kernels/device_ops.h"
 
@@ -69,8 +69,8 @@ class Device {
   const int index_;
   kernels::DeviceProperties properties_ = {};
   int generation_ = 0;
-  mutable std::mutex mutex_;
-  std::vector<Held> held_;  // guarded by mutex_
+  mutable base::Mutex mutex_;
+  std::vector<Held> held_ GUARDED_BY(mutex_);
 };
 
 }  // namespace thermocline::device

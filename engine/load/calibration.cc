@@ -8,6 +8,7 @@
 
 #include "engine/base/json_cache.h"
 #include "engine/base/log.h"
+#include "engine/base/stopwatch.h"
 #include "engine/base/system_memory.h"
 #include "engine/ffn/cpu_partition.h"
 #include "engine/ffn/hybrid_ffn.h"
@@ -20,14 +21,8 @@ namespace {
 using placement::Machine;
 using placement::Processor;
 
-constexpr double kLiveFew = 0.03, kLiveMany = 0.25;        // of the neurons, where rows are chosen
-constexpr float kNothingLive = 1e30F;                      // |act(gate)| at least
-constexpr std::size_t kBytesMax = std::size_t{768} << 20;  // beyond every cache
+constexpr std::size_t kNetworkBytesMax = std::size_t{768} << 20;  // beyond every cache
 constexpr std::size_t kCopyBytes = std::size_t{32} << 20;
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The lower quartile: what another process took of the machine is none of its properties.
 double Quartile(std::vector<double> values) {
@@ -106,9 +101,9 @@ class Rig {
     for (int l = 0; l < layers; ++l) {
       const model::Linear dense{network_.dense[static_cast<std::size_t>(l)], nullptr};
       const std::array product = {nn::Product{&dense, dense_out_.data()}};
-      const double begin = Seconds();
+      const base::Stopwatch watch;
       multiplier_.Multiply(product, hidden_.view(), 1);
-      dense_s += Seconds() - begin;
+      dense_s += watch.Seconds();
       cold_.policy(l) = policy;
       (void)both_.Run(l, {hidden_, hidden_.x.data(), 1}, false, out_.data());
     }
@@ -126,14 +121,14 @@ class Rig {
     Pass(policy);
     std::vector<double> hot, cold, total, dense;
     Layer last;
-    const double end = Seconds() + seconds;
+    const base::Stopwatch watch;
     do {
       last = Pass(policy);
       hot.push_back(last.hot);
       cold.push_back(last.cold);
       total.push_back(last.total);
       dense.push_back(last.dense);
-    } while (Seconds() < end || total.size() < 5);
+    } while (watch.Seconds() < seconds || total.size() < 5);
     return {Quartile(hot),   Quartile(cold), Quartile(total),
             Quartile(dense), last.hot_live,  last.cold_live};
   }
@@ -199,9 +194,9 @@ double CopyRate() {
   std::vector<std::byte> from(kCopyBytes, std::byte{1}), to(kCopyBytes);
   std::vector<double> seconds;  // of a byte
   for (int i = 0; i < 5; ++i) {
-    const double begin = Seconds();
+    const base::Stopwatch watch;
     std::memcpy(to.data(), from.data(), kCopyBytes);
-    seconds.push_back((Seconds() - begin) / static_cast<double>(kCopyBytes));
+    seconds.push_back((watch.Seconds()) / static_cast<double>(kCopyBytes));
   }
   return 1 / Quartile(seconds);
 }
@@ -209,7 +204,7 @@ double CopyRate() {
 }  // namespace
 
 Result<Machine> MeasureCpu(const model::ModelConfig& model, const CalibrationOptions& options) {
-  const std::size_t bytes = std::min(kBytesMax, options.network_bytes);
+  const std::size_t bytes = std::min(kNetworkBytesMax, options.network_bytes);
   ASSIGN_OR_RETURN(const auto network, MakeSyntheticNetwork(model, options.types, bytes));
   const int neurons = model.intermediate_size / 2;
   const ffn::FfnPolicy nothing{.mode = FfnMode::kThreshold, .shift = kNothingLive},

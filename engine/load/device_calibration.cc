@@ -16,10 +16,8 @@ namespace {
 
 using placement::Machine;
 
-constexpr double kLiveFew = 0.03, kLiveMany = 0.25;  // of the neurons, where rows are chosen
-constexpr float kNothingLive = 1e30F;                // |act(gate)| at least
 constexpr float kNonePredicted = 1e9F;
-constexpr std::size_t kBytesMax = std::size_t{1} << 30;  // beyond every cache
+constexpr std::size_t kDeviceBytesMax = std::size_t{1} << 30;  // beyond every cache
 constexpr std::size_t kLinkBytes = gpu::DeviceUploader::kPieceBytes;
 constexpr int kExchanges = 50;  // in one graph
 
@@ -234,7 +232,7 @@ Result<double> LinkRate(device::Device& device, double seconds) {
 Result<Machine> WithDevice(Machine machine, device::Device& device, const model::ModelConfig& model,
                            const DeviceCalibrationOptions& options) {
   ASSIGN_OR_RETURN(const auto memory, device.FreeMemory());
-  const std::size_t bytes = std::min({kBytesMax, options.network_bytes, memory.free / 2});
+  const std::size_t bytes = std::min({kDeviceBytesMax, options.network_bytes, memory.free / 2});
   ASSIGN_OR_RETURN(const auto network, MakeSyntheticNetwork(model, options.types, bytes));
   const ffn::FfnPolicy nothing{.mode = FfnMode::kThreshold, .shift = kNothingLive},
       none_predicted{.mode = FfnMode::kSign, .shift = kNonePredicted};

@@ -8,7 +8,6 @@
 namespace thermocline::load {
 namespace {
 
-using Tier = MemoryPlan::Tier;
 using model::Layout;
 
 // Below this size a device's own cache decides, and two seconds of measuring are not worth while.
@@ -126,15 +125,15 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
   model::LoadWeightsOptions load{.verify = options.verify,
                                  .quantize_head = options.quantize_head,
                                  .on_progress = options.on_progress};
-  if (memory.tier != Tier::kMemory) {
+  if (memory.tier != MemoryPlan::Tier::kMemory) {
     base::LogInfo("memory, of ", base::HumanBytes(static_cast<double>(memory.budget)), ":\n",
                   memory.Table());
   }
-  if (memory.tier == Tier::kLayers) {
+  if (memory.tier == MemoryPlan::Tier::kLayers) {
     RETURN_IF_ERROR(CheckDense(plan));
     load.stage = [&](int layer) { return memory.stage_of[static_cast<std::size_t>(layer)]; };
   }
-  if (memory.tier == Tier::kNeurons) {
+  if (memory.tier == MemoryPlan::Tier::kNeurons) {
     if (!memory.heads_held) plan.gate = plan.up = Layout::kRows;
     if (file.config.architecture->gated) plan.up = Layout::kRows;
     load.parts = [&](int) {
@@ -155,7 +154,7 @@ Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
   if (bundle.file_bytes >= kProbedBytesMin) {
     ASSIGN_OR_RETURN(curve, store::DeviceCurve(path, {}));
     // More only make each read wait. Whole layers are read while nobody looks: all of one at once.
-    if (out.memory.tier == Tier::kNeurons) {
+    if (out.memory.tier == MemoryPlan::Tier::kNeurons) {
       reading.depth =
           std::clamp(curve->BestDepth(static_cast<double>(bundle.layout.bundle_bytes())),
                      std::min(kDepthMin, out.memory.reads), out.memory.reads);
@@ -163,7 +162,7 @@ Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
   }
   const auto& open = options.memory.open_reader;
   ASSIGN_OR_RETURN(auto reader, open ? open(path, reading) : store::OpenBlockReader(path, reading));
-  if (out.memory.tier == Tier::kLayers)
+  if (out.memory.tier == MemoryPlan::Tier::kLayers)
     return OpenLayers(std::move(bundle), std::move(reader), out);
   return OpenNeurons(std::move(bundle), curve, std::move(reader), out);
 }

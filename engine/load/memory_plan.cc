@@ -17,8 +17,6 @@
 namespace thermocline::load {
 namespace {
 
-using Tier = MemoryPlan::Tier;
-
 constexpr int kContextDefaultMax = 8192;
 // What libraries, threads, queues and the heap's own losses take beside what is counted: measured
 // as 11 to 19 MiB with the daemon under load.
@@ -133,7 +131,7 @@ class Planner {
 
   // Everything in memory.
   MemoryPlan InMemory() const {
-    MemoryPlan plan = Fixed(Tier::kMemory);
+    MemoryPlan plan = Fixed(MemoryPlan::Tier::kMemory);
     plan.lines.push_back({"feed-forward networks", sizes_.networks()});
     return plan;
   }
@@ -162,7 +160,7 @@ class Planner {
     const int layers = n_.file.config.num_hidden_layers;
     const std::size_t image = *std::max_element(sizes_.images.begin(), sizes_.images.end());
     for (int held = layers - 2; held >= 0; --held) {
-      MemoryPlan plan = Fixed(Tier::kLayers);
+      MemoryPlan plan = Fixed(MemoryPlan::Tier::kLayers);
       plan.stage_of = store::SpreadStages(layers, held);
       std::size_t held_bytes = 0;
       for (std::size_t l = 0; l < S(layers); ++l)
@@ -175,7 +173,7 @@ class Planner {
         return plan;
       if (held == 0) return Refuse(plan, kShrink);
     }
-    return Refuse(Fixed(Tier::kLayers), kShrink);
+    return Refuse(Fixed(MemoryPlan::Tier::kLayers), kShrink);
   }
 
   // `plan`: the least there is.
@@ -193,13 +191,14 @@ class Planner {
 
  private:
   // What is in memory whatever comes from flash; layers bring attention along.
-  MemoryPlan Fixed(Tier tier) const {
+  MemoryPlan Fixed(MemoryPlan::Tier tier) const {
     MemoryPlan plan;
     plan.tier = tier;
     plan.budget = budget_;
     plan.lines = {{"program and vocabulary", sizes_.process + kMargin},
                   {"embeddings and head", sizes_.shared}};
-    if (tier != Tier::kLayers) plan.lines.push_back({"attention and norms", sizes_.attention});
+    if (tier != MemoryPlan::Tier::kLayers)
+      plan.lines.push_back({"attention and norms", sizes_.attention});
     if (sizes_.predictors > 0) plan.lines.push_back({"predictors", sizes_.predictors});
     plan.lines.push_back({"keys and values", sizes_.kv});
     plan.lines.push_back({"buffers of a step", sizes_.buffers});
@@ -207,9 +206,9 @@ class Planner {
   }
 
   Status RefuseShare(const MemoryPlan& plan) const {
-    const bool neurons = plan.tier == Tier::kNeurons;
+    const bool neurons = plan.tier == MemoryPlan::Tier::kNeurons;
     std::size_t least = plan.lines.back().bytes;
-    if (plan.tier == Tier::kLayers) least += plan.lines[plan.lines.size() - 2].bytes;
+    if (plan.tier == MemoryPlan::Tier::kLayers) least += plan.lines[plan.lines.size() - 2].bytes;
     const std::size_t all = sizes_.networks() + (neurons ? 0 : sizes_.attention);
     return base::ResourceExhausted(
         n_.file.path, ": a share of ", n_.options.ffn_share,
@@ -219,7 +218,7 @@ class Planner {
   }
 
   MemoryPlan NeuronLines(const store::BundleIndex& index, bool heads, int stages) const {
-    MemoryPlan plan = Fixed(Tier::kNeurons);
+    MemoryPlan plan = Fixed(MemoryPlan::Tier::kNeurons);
     plan.heads_held = heads;
     plan.read_ahead = n_.options.read_ahead;
     plan.stages = stages;
@@ -265,7 +264,8 @@ class Planner {
     if (n_.options.ffn_share > 0)
       return static_cast<std::size_t>(n_.options.ffn_share *
                                       static_cast<double>(sizes_.networks()));
-    const std::size_t fixed = Fixed(Tier::kNeurons).total() + (heads ? sizes_.heads : 0);
+    const std::size_t fixed =
+        Fixed(MemoryPlan::Tier::kNeurons).total() + (heads ? sizes_.heads : 0);
     return budget_ > fixed ? budget_ - fixed : 0;
   }
 

@@ -12,6 +12,10 @@
 
 namespace thermocline::load {
 
+// What calibration measures: shares of the neurons that are live, where rows are chosen.
+inline constexpr double kLiveFew = 0.03, kLiveMany = 0.25;
+inline constexpr float kNothingLive = 1e30F;  // |act(gate)| at least
+
 struct NetworkTypes {
   kernels::DType gate = kernels::DType::kQ8_0;  // not read if the architecture has no gate
   kernels::DType up = kernels::DType::kQ8_0;

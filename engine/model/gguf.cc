@@ -14,6 +14,7 @@
 #include "engine/model/gguf_metadata.h"
 #include "engine/model/model_file.h"
 #include "engine/model/powerinfer.h"
+#include "engine/model/sampling_metadata.h"
 
 namespace thermocline::model {
 namespace {
@@ -302,6 +303,7 @@ Status Parse(base::File& file, ModelFile& model) {
   RETURN_IF_ERROR(PlaceTensors(in.position(), file.size(), model));
   ASSIGN_OR_RETURN(model.vocabulary, VocabularyFromMetadata(model.metadata));
   RETURN_IF_ERROR(ValidateVocabulary(model.vocabulary));
+  ASSIGN_OR_RETURN(model.sampling, SamplingFromMetadata(model.metadata));
   model.has_weights = !model.tensors.empty();
   if (!model.has_weights) return OkStatus();
   ASSIGN_OR_RETURN(model.config, ConfigFromMetadata(model));

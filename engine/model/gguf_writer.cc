@@ -4,6 +4,7 @@
 
 #include "engine/base/worker_pool.h"
 #include "engine/model/gguf_plan.h"
+#include "engine/model/sampling_metadata.h"
 #include "engine/model/transpose.h"
 #include "kernels/quantize.h"
 
@@ -267,6 +268,16 @@ Status WriteTensor(const ModelFile& model, const PlannedTensor& planned, base::W
   return WritePadding(file);
 }
 
+void AddSampling(const SamplingDefaults& sampling, MetadataBuilder& metadata) {
+  for (const auto& [key, value] : SamplingMetadata(sampling)) {
+    if (key == kTopKKey) {
+      metadata.Uint(key, static_cast<std::uint32_t>(value));
+    } else {
+      metadata.Float(key, static_cast<float>(value));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> QuantizableTypes() {
@@ -299,6 +310,7 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   metadata.Uint("general.quantization_version", 2);
   AddConfig(model.config, metadata);
   AddVocabulary(model.vocabulary, metadata);
+  AddSampling(model.sampling, metadata);
 
   ASSIGN_OR_RETURN(const std::vector<PlannedTensor> plan, PlanGguf(model, options));
   MetadataBuilder infos;

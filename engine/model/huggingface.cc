@@ -4,6 +4,7 @@
 //   safetensors := header_bytes:u64 header:JSON data     header := { name: {dtype, shape,
 //   data_offsets} }
 // Tensors get GGUF's names and order of rows.
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -11,6 +12,7 @@
 #include "engine/model/byte_reader.h"
 #include "engine/model/hf_config.h"
 #include "engine/model/model_file.h"
+#include "engine/model/sampling_metadata.h"
 
 namespace thermocline::model {
 namespace {
@@ -229,14 +231,17 @@ Result<std::vector<std::string>> ShardNames(const std::string& folder) {
   return out;
 }
 
-// The tokens of config.json and generation_config.json at which a turn ends.
+// The tokens of config.json or generation_config.json at which a turn ends.
 void AddStopIds(const Json& config, Vocabulary& vocabulary) {
   const Json* eos = config.Find("eos_token_id");
   if (eos == nullptr) return;
   const Json::Array ids = eos->is_array() ? eos->as_array() : Json::Array{*eos};
   for (const Json& id : ids) {
-    if (id.is_int() && id.as_int() >= 0 && id.as_int() < vocabulary.size())
-      vocabulary.stop_ids.push_back(static_cast<int>(id.as_int()));
+    if (!id.is_int() || id.as_int() < 0 || id.as_int() >= vocabulary.size()) continue;
+    const int token = static_cast<int>(id.as_int());
+    auto& ids_so_far = vocabulary.stop_ids;
+    if (std::find(ids_so_far.begin(), ids_so_far.end(), token) == ids_so_far.end())
+      ids_so_far.push_back(token);
   }
 }
 
@@ -265,11 +270,19 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   if (!model->config.rope.divisors.empty())
     model->AddVector("rope_freqs.weight", model->config.rope.divisors);
   model->has_weights = true;
+  Json generation{Json::Object()};
+  if (const std::string path = Join(folder, "generation_config.json"); base::PathExists(path)) {
+    ASSIGN_OR_RETURN(generation, ReadJsonFile(path));
+    auto sampling = SamplingFromGenerationConfig(generation);
+    if (!sampling.ok()) return sampling.status().Annotate(path);
+    model->sampling = *sampling;
+  }
   auto vocabulary = ReadHuggingFaceTokenizer(folder);
   // Without a tokenizer a model still runs on token ids.
   if (vocabulary.status().code() == StatusCode::kNotFound) return model;
   ASSIGN_OR_RETURN(model->vocabulary, std::move(vocabulary));
   AddStopIds(model->metadata, model->vocabulary);
+  AddStopIds(generation, model->vocabulary);
   if (model->vocabulary.size() > model->config.vocab_size) {
     return base::InvalidArgument(folder, ": the tokenizer has ", model->vocabulary.size(),
                                  " tokens, the model ", model->config.vocab_size);

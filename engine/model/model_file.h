@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/api/sampling_params.h"
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
@@ -72,6 +73,7 @@ struct ModelFile {
   bool has_weights = false;
   Vocabulary vocabulary;
   Json metadata{Json::Object()};  // as stored
+  SamplingDefaults sampling;      // what the model's makers recommend
   std::vector<TensorInfo> tensors;
   std::vector<std::unique_ptr<base::File>> files;
 

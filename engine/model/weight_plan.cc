@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::model {
@@ -10,10 +11,6 @@ namespace {
 using kernels::DType;
 
 constexpr std::size_t kCacheLine = 64;
-
-std::size_t RoundUp(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 
@@ -197,14 +194,14 @@ Status WeightPlan::OptionalVector(const std::string& name, int n, const float*& 
 
 void WeightPlan::Reserve(WeightSlot slot, std::size_t bytes) {
   slot.offset = end_;
-  end_ += RoundUp(bytes, kCacheLine);
+  end_ += base::RoundUp(bytes, kCacheLine);
   slots_.push_back(slot);
 }
 
 void WeightPlan::Place(int layer, std::size_t first, std::size_t bytes) {
   const int stage = layer >= 0 && options_.stage ? options_.stage(layer) : -1;
   std::size_t begin = bytes_;
-  bytes = RoundUp(bytes, kImageAlignment);
+  bytes = base::RoundUp(bytes, kImageAlignment);
   if (stage < 0) {
     bytes_ += bytes;
   } else {

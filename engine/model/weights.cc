@@ -2,9 +2,9 @@
 
 #include <cstring>
 #include <map>
-#include <mutex>
 
 #include "engine/base/log.h"
+#include "engine/base/mutex.h"
 #include "engine/model/weight_plan.h"
 #include "kernels/quantize.h"
 
@@ -35,7 +35,7 @@ class Loader {
   }
 
   Status Read(base::WorkerPool& pool) {
-    std::mutex mutex;
+    base::Mutex mutex;
     Status first_error;
     std::size_t done = 0;
     std::vector<Scratch> scratch(static_cast<std::size_t>(pool.threads()));
@@ -44,7 +44,7 @@ class Loader {
       const Status status = item.slot->is_matrix()
                                 ? ReadPanels(item, scratch[static_cast<std::size_t>(thread)])
                                 : ReadVector(item);
-      const std::lock_guard lock(mutex);
+      const base::MutexLock lock(mutex);
       if (!status.ok() && first_error.ok()) first_error = status;
       if (++done % 64 == 0 && options_.on_progress)
         options_.on_progress(static_cast<double>(done) / static_cast<double>(items_.size()));

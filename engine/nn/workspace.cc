@@ -2,12 +2,10 @@
 
 #include <cmath>
 
+#include "engine/base/index.h"
+
 namespace thermocline::nn {
-namespace {
-
-std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-
-}  // namespace
+namespace {}  // namespace
 
 void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
               std::vector<float>& sin) {
@@ -27,9 +25,9 @@ void FillRope(const model::RopeConfig& rope, int context_length, std::vector<flo
 void ActivationBuffer::Resize(int tokens, int columns) {
   cols = columns;
   const int blocks = columns / kernels::kActivationBlock;
-  x.resize(Area(tokens, columns));
-  q.resize(Area(tokens, columns));
-  scale.resize(Area(tokens, blocks));
+  x.resize(base::Area(tokens, columns));
+  q.resize(base::Area(tokens, columns));
+  scale.resize(base::Area(tokens, blocks));
   scaled_sum.resize(scale.size());
   sum.resize(scale.size());
   half_sum.resize(scale.size());
@@ -49,7 +47,7 @@ kernels::Activations ActivationBuffer::view(std::ptrdiff_t at, int columns) cons
 void AttentionParts::Resize(int parts, int num_heads, int dim) {
   heads = num_heads;
   head_dim = dim;
-  max.resize(Area(parts, heads));
+  max.resize(base::Area(parts, heads));
   total.resize(max.size());
   out.resize(max.size() * static_cast<std::size_t>(dim));
 }
@@ -64,18 +62,18 @@ Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.l
   const int max_tokens = p.tokens_max, heads = c.num_attention_heads;
   const int d = c.hidden_size, q_dim = heads * c.head_dim,
             kv_dim = c.num_key_value_heads * c.head_dim;
-  residual.resize(Area(max_tokens, d));
+  residual.resize(base::Area(max_tokens, d));
   hidden.Resize(max_tokens, d);
   q.Resize(max_tokens, q_dim);
-  k.resize(Area(max_tokens, kv_dim));
-  v.resize(Area(max_tokens, kv_dim));
+  k.resize(base::Area(max_tokens, kv_dim));
+  v.resize(base::Area(max_tokens, kv_dim));
   attention.Resize(max_tokens, q_dim);
-  attention_out.resize(Area(max_tokens, d));
-  ffn_out.resize(Area(max_tokens, d));
+  attention_out.resize(base::Area(max_tokens, d));
+  ffn_out.resize(base::Area(max_tokens, d));
   head.Resize(2 * logits_max, d);
-  logits.resize(Area(2 * logits_max, c.vocab_size));
+  logits.resize(base::Area(2 * logits_max, c.vocab_size));
   scores.assign(static_cast<std::size_t>(p.threads),
-                std::vector<float>(Area(heads, kernels::kKvBlock)));
+                std::vector<float>(base::Area(heads, kernels::kKvBlock)));
   parts.Resize(p.context_length / kernels::kAttentionChunk + 1, heads, c.head_dim);
   running.Resize(p.threads, heads, c.head_dim);
   chunk.Resize(p.threads, heads, c.head_dim);

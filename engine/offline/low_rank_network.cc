@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/check.h"
+#include "engine/base/index.h"
 
 namespace thermocline::offline {
 namespace {
@@ -14,10 +15,6 @@ constexpr int kUpdateChunk = 1 << 16;  // weights of an item of Adam
 // rates go with 1 / inputs, or wide layers diverge. fc2's inputs are fewer and larger.
 // Source: Yang et al. 2022, Tensor Programs V.
 constexpr float kOutputRate = 0.25F;
-
-std::size_t Size(int rows, int cols) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
-}
 
 }  // namespace
 
@@ -58,8 +55,8 @@ float LowRankNetwork::Uniform() {  // Source: splitmix64
 void LowRankNetwork::Reset(int rank) {
   rank_ = rank;
   steps_ = 0;
-  fc1_.Reset(Size(rank, hidden_size_));
-  fc2_.Reset(Size(neurons_, rank));
+  fc1_.Reset(base::Area(rank, hidden_size_));
+  fc2_.Reset(base::Area(neurons_, rank));
   const float scale = std::sqrt(3.0F / static_cast<float>(hidden_size_));
   for (float& w : fc1_.values) w = scale * Uniform();  // unit variance for unit inputs
 }
@@ -72,8 +69,8 @@ void LowRankNetwork::SetWeights(std::span<const float> fc1, std::span<const floa
 }
 
 void LowRankNetwork::Forward(const float* x, int tokens) {
-  hidden_.resize(Size(tokens, rank_));
-  logits_.resize(Size(tokens, neurons_));
+  hidden_.resize(base::Area(tokens, rank_));
+  logits_.resize(base::Area(tokens, neurons_));
   MultiplyTiled(ops_, pool_,
                 {.a = x,
                  .b = fc1_.values.data(),
@@ -94,7 +91,7 @@ void LowRankNetwork::Forward(const float* x, int tokens) {
 }
 
 std::span<const float> LowRankNetwork::Logits(std::span<const float> x, int tokens) {
-  CHECK_EQ(x.size(), Size(tokens, hidden_size_));
+  CHECK_EQ(x.size(), base::Area(tokens, hidden_size_));
   Forward(x.data(), tokens);
   return logits_;
 }
@@ -104,7 +101,7 @@ void LowRankNetwork::Train(const Step& step) {
   Forward(step.x.data(), tokens);
   pool_.Run(tokens, [&](int t, int) {
     ops_.logistic_gradient(
-        {.z = logits_.data() + Size(t, neurons_),
+        {.z = logits_.data() + base::Area(t, neurons_),
          .labels = step.labels.row(step.tokens[static_cast<std::size_t>(t)]).data(),
          .n = neurons_,
          .positive_weight = step.positive_weight,

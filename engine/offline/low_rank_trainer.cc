@@ -5,6 +5,7 @@
 #include <numeric>
 #include <random>
 
+#include "engine/base/index.h"
 #include "engine/offline/threshold_scan.h"
 #include "kernels/quantize.h"
 
@@ -20,10 +21,6 @@ int RoundRank(double rank) {
   return std::max(1, static_cast<int>(std::lround(rank / kRankStep))) * kRankStep;
 }
 
-std::size_t Size(int rows, int cols) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
-}
-
 // Runs `predictor`'s network over the data and counts its logits.
 ThresholdScan Scan(LowRankNetwork& network, const predictor::LowRankPredictor& p,
                    const TrainingData& data) {
@@ -36,12 +33,13 @@ ThresholdScan Scan(LowRankNetwork& network, const predictor::LowRankPredictor& p
   const int f = data.neurons();
   for (int begin = 0; begin < data.tokens(); begin += kMeasureTokens) {
     const int tokens = std::min(kMeasureTokens, data.tokens() - begin);
-    const auto logits = network.Logits(
-        data.inputs.subspan(Size(begin, data.hidden_size), Size(tokens, data.hidden_size)), tokens);
+    const auto logits = network.Logits(data.inputs.subspan(base::Area(begin, data.hidden_size),
+                                                           base::Area(tokens, data.hidden_size)),
+                                       tokens);
     for (const float logit : logits) scan.Add(logit);
     for (int t = 0; t < tokens; ++t) {
       data.labels->ForSet(begin + t, [&](int i) {
-        scan.AddPositive(logits[Size(t, f) + static_cast<std::size_t>(i)]);
+        scan.AddPositive(logits[base::Area(t, f) + static_cast<std::size_t>(i)]);
       });
     }
   }
@@ -94,7 +92,7 @@ class Trainer {
     std::vector<double> square(static_cast<std::size_t>(d));
     for (int t = 0; t < train_.tokens(); ++t) {
       for (std::size_t i = 0; i < square.size(); ++i) {
-        const double x = train_.inputs[Size(t, d) + i];
+        const double x = train_.inputs[base::Area(t, d) + i];
         square[i] += x * x;
       }
     }
@@ -162,10 +160,12 @@ class Trainer {
       const int tokens = std::min(options_.batch_tokens, n - begin);
       const auto batch = std::span(order_).subspan(static_cast<std::size_t>(begin),
                                                    static_cast<std::size_t>(tokens));
-      x_.resize(Size(tokens, d));
+      x_.resize(base::Area(tokens, d));
       for (int t = 0; t < tokens; ++t) {
-        const float* from = train_.inputs.data() + Size(batch[static_cast<std::size_t>(t)], d);
-        for (std::size_t i = 0; i < scale_.size(); ++i) x_[Size(t, d) + i] = from[i] * scale_[i];
+        const float* from =
+            train_.inputs.data() + base::Area(batch[static_cast<std::size_t>(t)], d);
+        for (std::size_t i = 0; i < scale_.size(); ++i)
+          x_[base::Area(t, d) + i] = from[i] * scale_[i];
       }
       network_.Train({.x = x_,
                       .labels = *train_.labels,
@@ -194,24 +194,25 @@ class Trainer {
     predictor::LowRankPredictor p;
     p.rank = rank;
     p.before_norm = options_.before_norm;
-    p.fc1.resize(Size(rank, d));
-    p.fc2.resize(Size(f, rank));
+    p.fc1.resize(base::Area(rank, d));
+    p.fc2.resize(base::Area(f, rank));
     for (int r = 0; r < rank; ++r) {
       const auto in = [&](int i) {
-        return network_.fc1()[Size(r, d) + static_cast<std::size_t>(i)] *
+        return network_.fc1()[base::Area(r, d) + static_cast<std::size_t>(i)] *
                scale_[static_cast<std::size_t>(i)];
       };
       const auto out = [&](int i) {
-        return network_.fc2()[Size(i, rank) + static_cast<std::size_t>(r)];
+        return network_.fc2()[base::Area(i, rank) + static_cast<std::size_t>(r)];
       };
       float in_max = 1e-12F, out_max = 1e-12F;
       for (int i = 0; i < d; ++i) in_max = std::max(in_max, std::abs(in(i)));
       for (int i = 0; i < f; ++i) out_max = std::max(out_max, std::abs(out(i)));
       const float balance = std::sqrt(out_max / in_max);
       for (int i = 0; i < d; ++i)
-        p.fc1[Size(r, d) + static_cast<std::size_t>(i)] = kernels::FloatToHalf(in(i)*balance);
+        p.fc1[base::Area(r, d) + static_cast<std::size_t>(i)] = kernels::FloatToHalf(in(i)*balance);
       for (int i = 0; i < f; ++i)
-        p.fc2[Size(i, rank) + static_cast<std::size_t>(r)] = kernels::FloatToHalf(out(i) / balance);
+        p.fc2[base::Area(i, rank) + static_cast<std::size_t>(r)] =
+            kernels::FloatToHalf(out(i) / balance);
     }
     const auto finite = [](std::uint16_t half) { return (half & 0x7C00) != 0x7C00; };
     finite_ = std::all_of(p.fc1.begin(), p.fc1.end(), finite) &&
@@ -248,7 +249,7 @@ class Trainer {
 Status CheckData(const char* what, const TrainingData& data, const TrainingData& other) {
   if (data.tokens() < 1)
     return base::InvalidArgument("the ", what, " part has no tokens; give a longer text");
-  if (data.inputs.size() != Size(data.tokens(), data.hidden_size) ||
+  if (data.inputs.size() != base::Area(data.tokens(), data.hidden_size) ||
       data.hidden_size != other.hidden_size || data.neurons() != other.neurons()) {
     return base::InvalidArgument("the ", what, " part has ", data.inputs.size(), " inputs, ",
                                  data.tokens(), " tokens and ", data.neurons(),

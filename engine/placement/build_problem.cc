@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/model/weights.h"
+#include "engine/placement/numbers.h"
 
 namespace thermocline::placement {
 namespace {
@@ -14,8 +15,6 @@ constexpr std::int64_t kProgramBytes = std::int64_t{192} << 20;
 constexpr std::int64_t kHotReserveBytes = std::int64_t{512} << 20;
 constexpr int kTokensMax = 64;  // T of one call
 constexpr std::int64_t kThresholdBytes = 4;
-
-std::size_t S(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 // Bytes by part of each layer, as they lie in memory.
 struct Sizes {

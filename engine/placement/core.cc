@@ -4,17 +4,11 @@
 #include <limits>
 #include <tuple>
 
+#include "engine/placement/numbers.h"
 #include "engine/placement/unbeaten.h"
 
 namespace thermocline::placement {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double D(std::int64_t value) { return static_cast<double>(value); }
-std::size_t S(int value) { return static_cast<std::size_t>(value); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<Core::Rest> Core::Rests(const std::vector<Group>& groups) {
   std::vector<Rest> rests(groups.size() + 1);

@@ -4,17 +4,11 @@
 #include <tuple>
 
 #include "engine/placement/core.h"
+#include "engine/placement/numbers.h"
 #include "engine/placement/unbeaten.h"
 
 namespace thermocline::placement {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double D(std::int64_t value) { return static_cast<double>(value); }
-std::size_t S(int value) { return static_cast<std::size_t>(value); }
-
-}  // namespace
+namespace {}  // namespace
 
 // Hot neurons first, then those on flash: behind the last group with hot neurons the hot memory no
 // longer sets states apart.

@@ -4,16 +4,10 @@
 #include <limits>
 
 #include "engine/placement/core.h"
+#include "engine/placement/numbers.h"
 
 namespace thermocline::placement {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double D(std::int64_t value) { return static_cast<double>(value); }
-std::size_t S(int value) { return static_cast<std::size_t>(value); }
-
-}  // namespace
+namespace {}  // namespace
 
 bool Core::Improve(Best& best, std::int64_t& hot, std::int64_t& memory) const {
   constexpr double kLargerFirst = 1e-6;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "engine/placement/numbers.h"
+
 namespace thermocline::placement {
 namespace {
-
-double D(std::int64_t value) { return static_cast<double>(value); }
 
 std::vector<Prefix> PrefixSums(const LayerShape& shape, int batch) {
   const auto n = static_cast<std::size_t>(shape.neurons()), step = static_cast<std::size_t>(batch);

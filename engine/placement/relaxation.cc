@@ -4,15 +4,14 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/placement/numbers.h"
+
 namespace thermocline::placement {
 namespace {
 
 constexpr int kStepsMax = 200;
-constexpr double kPrecision = 1e-14;                 // relative; the bound is one at any price
+constexpr double kBoundPrecision = 1e-14;            // relative; the bound is one at any price
 constexpr double kPriceGrowth = 8, kPriceMax = 1e9;  // times price_scale_
-
-double D(std::int64_t value) { return static_cast<double>(value); }
-std::size_t S(int value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
 
@@ -127,7 +126,7 @@ Relaxation::Peak Relaxation::BestHotPrice(const Case& which, double memory_price
     const double line = a.value + a.hot_slope * (price - low);
     const Bound c = at(price);
     if (c.value > best.bound.value) best = {c, price};
-    if (line - c.value <= kPrecision * std::abs(line) || c.hot_slope == 0) break;
+    if (line - c.value <= kBoundPrecision * std::abs(line) || c.hot_slope == 0) break;
     if (c.hot_slope > 0) {
       low = price, a = c;
     } else {
@@ -167,7 +166,7 @@ BestBound Relaxation::Best(const Case& which, double enough) const {
     const double line = a.bound.value + a.bound.memory_slope * (price - low);
     const Peak c = BestHotPrice(which, price);
     if (c.bound.value > best.value) best = result(c, price, true);
-    if (line - c.bound.value <= kPrecision * std::abs(line) || best.value > enough) break;
+    if (line - c.bound.value <= kBoundPrecision * std::abs(line) || best.value > enough) break;
     if (c.bound.memory_slope > 0) {
       low = price, a = c;
     } else {

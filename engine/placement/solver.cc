@@ -9,17 +9,15 @@
 #include <optional>
 
 #include "engine/placement/core.h"
+#include "engine/placement/numbers.h"
 
 namespace thermocline::placement {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPrecision = 1e-12;  // relative, of the time of a token
 // Seconds above a bound, relative: most placements need less than the first.
 constexpr double kWindowFirst = 1e-7, kWindowGrowth = 32;
 constexpr std::int64_t kNodesMax = 3'000'000;
-
-double D(std::int64_t value) { return static_cast<double>(value); }
 
 // Rows held or not.
 struct Variant {

@@ -27,7 +27,7 @@ bool RequestQueue::HasRoom(int requests, std::int64_t tokens) const {
 }
 
 Status RequestQueue::Reserve(int requests, std::int64_t tokens) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (HasRoom(requests, tokens)) {
     reserved_ += requests;
     tokens_ += requests * tokens;
@@ -45,14 +45,14 @@ Status RequestQueue::Reserve(int requests, std::int64_t tokens) {
 }
 
 void RequestQueue::Unreserve(int requests, std::int64_t tokens) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   reserved_ -= requests;
   tokens_ -= requests * tokens;
 }
 
 void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     --reserved_;
     tokens_ += PromptTokens(job) - reserved_tokens;
     job.number = ++arrivals_;
@@ -61,7 +61,7 @@ void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
     UpdateDeadline();
     news_ = true;
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 Job RequestQueue::Extract(Jobs::iterator at) {
@@ -73,7 +73,7 @@ Job RequestQueue::Extract(Jobs::iterator at) {
 }
 
 std::optional<Job> RequestQueue::Take(std::uint64_t number) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto at = std::find_if(waiting_.begin(), waiting_.end(),
                                [number](const Job& job) { return job.number == number; });
   if (at == waiting_.end()) return std::nullopt;
@@ -83,7 +83,7 @@ std::optional<Job> RequestQueue::Take(std::uint64_t number) {
 void RequestQueue::OnNews(TokenChannel& channel) {
   std::optional<Job> ended;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto at = std::find_if(waiting_.begin(), waiting_.end(), [&channel](const Job& job) {
       return job.channel.get() == &channel;
     });
@@ -93,14 +93,14 @@ void RequestQueue::OnNews(TokenChannel& channel) {
     }
     news_ = true;
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
   if (ended.has_value()) EndWaiting(*ended);
 }
 
 void RequestQueue::CancelAll(CancelCause cause) {
   std::vector<std::shared_ptr<TokenChannel>> channels;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const auto& live : live_) channels.push_back(live.first);
   }
   for (const auto& channel : channels) channel->Cancel(cause);
@@ -108,19 +108,19 @@ void RequestQueue::CancelAll(CancelCause cause) {
 
 void RequestQueue::Close() {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     closed_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 bool RequestQueue::closed() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return closed_;
 }
 
 void RequestQueue::Forget(const std::shared_ptr<TokenChannel>& channel) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   live_.erase(channel);
 }
 
@@ -134,7 +134,7 @@ void RequestQueue::ExpireLate(SteadyClock::time_point now) {
   if (now.time_since_epoch().count() < next_deadline_.load(std::memory_order_relaxed)) return;
   std::vector<Job> late;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (auto at = waiting_.begin(); at != waiting_.end();) {
       const auto next = std::next(at);
       if (IsLate(*at, now)) {
@@ -148,35 +148,36 @@ void RequestQueue::ExpireLate(SteadyClock::time_point now) {
 }
 
 void RequestQueue::Wait(std::optional<SteadyClock::time_point> until) {
-  std::unique_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const SteadyClock::time_point deadline{SteadyClock::duration(next_deadline_.load())};
   const auto next = std::min(deadline, until.value_or(SteadyClock::time_point::max()));
-  const auto woken = [this] { return closed_ || news_; };
-  if (next == SteadyClock::time_point::max()) {
-    changed_.wait(lock, woken);
-  } else {
-    changed_.wait_until(lock, next, woken);
+  while (!closed_ && !news_) {
+    if (next == SteadyClock::time_point::max()) {
+      changed_.Wait(mutex_);
+    } else if (!changed_.WaitUntil(mutex_, next)) {
+      return;
+    }
   }
 }
 
 RequestQueue::Limits RequestQueue::limits() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return limits_;
 }
 
 void RequestQueue::SetLimits(const Limits& limits) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   limits_ = limits;
 }
 
 RequestQueue::Counts RequestQueue::counts() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const int requests = static_cast<int>(waiting_.size());
   return {.requests = requests, .reserved = reserved_, .tokens = tokens_};
 }
 
 bool RequestQueue::Knows(const std::string& tenant) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return std::any_of(live_.begin(), live_.end(),
                      [&tenant](const auto& live) { return live.second == tenant; });
 }

@@ -3,14 +3,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/sched/job.h"
 
 namespace thermocline::sched {
@@ -41,7 +40,7 @@ class RequestQueue {
   // Calls visit(job) for each that waits, in order of arrival.
   template <typename Visit>
   void ForEach(Visit visit) const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     for (const Job& job : waiting_) visit(job);
   }
   // Takes job `number` out of the queue: it begins. Nothing if it has ended meanwhile.
@@ -70,21 +69,20 @@ class RequestQueue {
 
  private:
   using Jobs = std::list<Job>;
-  bool HasRoom(int requests, std::int64_t tokens) const;
-  Job Extract(Jobs::iterator at);
-  void UpdateDeadline();
+  bool HasRoom(int requests, std::int64_t tokens) const REQUIRES(mutex_);
+  Job Extract(Jobs::iterator at) REQUIRES(mutex_);
+  void UpdateDeadline() REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  Limits limits_;
-  Jobs waiting_;
-  int reserved_ = 0;         // requests
-  std::int64_t tokens_ = 0;  // of waiting and reserved requests
-  std::uint64_t arrivals_ = 0;
+  mutable base::Mutex mutex_;
+  base::Condition changed_;
+  Limits limits_ GUARDED_BY(mutex_);
+  Jobs waiting_ GUARDED_BY(mutex_);
+  int reserved_ GUARDED_BY(mutex_) = 0;         // requests
+  std::int64_t tokens_ GUARDED_BY(mutex_) = 0;  // of waiting and reserved requests
+  std::uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
   // Of all that have not ended, with their tenants.
-  std::unordered_map<std::shared_ptr<TokenChannel>, std::string> live_;
-  bool closed_ = false;
+  std::unordered_map<std::shared_ptr<TokenChannel>, std::string> live_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
   // Any thread.
   std::atomic<bool> news_{false};
   std::atomic<SteadyClock::rep> next_deadline_{SteadyClock::duration::max().count()};

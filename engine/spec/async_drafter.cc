@@ -8,13 +8,7 @@
 #include <utility>
 
 namespace thermocline::spec {
-namespace {
-
-double SecondsSince(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 AsyncDrafter::AsyncDrafter(DraftSource& source, int branches_max)
     : source_(source), thread_([this] { Main(); }) {
@@ -29,10 +23,10 @@ AsyncDrafter::AsyncDrafter(DraftSource& source, int branches_max)
 AsyncDrafter::~AsyncDrafter() {
   Abandon();
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     quit_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   thread_.join();
 }
 
@@ -49,7 +43,7 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
     bonus_[static_cast<std::size_t>(rank - 1)] = job.bonus_hit ? job.bonus_hit(rank) : 0;
   branches_.assign(branches.begin(), branches.end());
   ready_ = 0;
-  begin_ = std::chrono::steady_clock::now();
+  watch_.Restart();
   tokens_ = 0;
   seconds_ = 0;
   next_known_ = false;
@@ -57,19 +51,20 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   stop_ = false;
   running_ = true;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     busy_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 void AsyncDrafter::Settle() {
   constexpr std::chrono::milliseconds kSlice{20};
-  std::unique_lock lock(mutex_);
-  while (!idle_.wait_for(lock, kSlice, [this] { return !busy_; })) {
-    lock.unlock();
+  base::MutexLock lock(mutex_);
+  while (busy_) {
+    if (idle_.WaitUntil(mutex_, std::chrono::steady_clock::now() + kSlice)) continue;
+    lock.Unlock();
     if (goes_on_ && !goes_on_()) stop_ = true;
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -97,7 +92,7 @@ AsyncDrafter::Report AsyncDrafter::Finish(int k, int token, Draft& draft) {
     report.hit = Take(k, token, 1, draft);
   }
   const double ended = seconds_.load(std::memory_order_acquire);
-  report.seconds = ended > 0 ? ended : SecondsSince(begin_);
+  report.seconds = ended > 0 ? ended : watch_.Seconds();
   report.tokens = tokens_.load(std::memory_order_relaxed);
   if (next_known_.load(std::memory_order_acquire)) report.next = &verified_[n_];
   return report;
@@ -113,16 +108,16 @@ void AsyncDrafter::Main() {
   // The target goes first where both want a processor: what it waits for, everybody waits for.
   constexpr int kNice = 10;
   ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread alone, on Linux
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [this] { return busy_ || quit_; });
+    while (!busy_ && !quit_) wake_.Wait(mutex_);
     if (quit_) return;
-    lock.unlock();
+    lock.Unlock();
     DraftBranches();
-    seconds_.store(SecondsSince(begin_), std::memory_order_release);
-    lock.lock();
+    seconds_.store(watch_.Seconds(), std::memory_order_release);
+    lock.Lock();
     busy_ = false;
-    idle_.notify_one();
+    idle_.NotifyOne();
   }
 }
 

@@ -9,12 +9,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "engine/base/mutex.h"
+#include "engine/base/stopwatch.h"
 #include "engine/spec/controller.h"
 #include "engine/spec/draft_source.h"
 
@@ -82,7 +82,7 @@ class AsyncDrafter {
   int n_ = 0, depth_ = 0, width_ = 1;
   std::array<double, kAlternatesMax + 1> bonus_ = {};
   std::vector<Branch> branches_;
-  std::chrono::steady_clock::time_point begin_;
+  base::Stopwatch watch_;
   // Of this round the first `ready_` are drafted, and not written again before the next Start.
   std::vector<Entry> entries_;
   std::atomic<std::size_t> ready_{0};
@@ -94,9 +94,10 @@ class AsyncDrafter {
   bool running_ = false;  // decode thread: started and not finished
   bool whole_ = false;
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable wake_, idle_;
-  bool busy_ = false, quit_ = false;  // guarded by mutex_
+  base::Mutex mutex_;
+  base::Condition wake_, idle_;
+  bool busy_ GUARDED_BY(mutex_) = false;
+  bool quit_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -4,22 +4,9 @@
 #include <chrono>
 
 #include "engine/base/log.h"
+#include "engine/base/stopwatch.h"
 
 namespace thermocline::spec {
-namespace {
-
-class Stopwatch {
- public:
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
-}  // namespace
-
 int BranchesMax(Acceptance acceptance) {
   return acceptance == Acceptance::kRejection ? 8 : kProposalsMax * (kAlternatesMax + 2);
 }
@@ -86,7 +73,7 @@ int Decoder::First(std::span<const float> logits) {
 }
 
 Result<std::span<const int>> Decoder::Next(int wanted) {
-  const Stopwatch whole;
+  const base::Stopwatch whole;
   Round round;
   int n = 0;
   if (drafting_) {
@@ -107,7 +94,7 @@ Result<std::span<const int>> Decoder::Next(int wanted) {
   inputs_.assign(1, sequence_.back());
   for (int i = 0; i < n; ++i) inputs_.push_back(draft_[i].token);
   round.verified = n;
-  const Stopwatch verifying;
+  const base::Stopwatch verifying;
   const auto logits = target_.Step(inputs_);
   round.verify_s = verifying.Seconds();
   if (!logits.ok()) {
@@ -153,7 +140,7 @@ Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
   }
   round.drafted = before;
   if (!controller_->More(draft_)) return OkStatus();
-  const Stopwatch watch;
+  const base::Stopwatch watch;
   if (ahead_ != nullptr) ahead_->Settle();
   source_->SetThreads(0);
   const auto more = [this](const Draft& draft) { return controller_->More(draft); };
@@ -229,7 +216,7 @@ void Decoder::TakeNext(Round& round) {
   next_.Clear();
   const int token = out_.back();
   if (ahead_ != nullptr && ahead_->running()) {
-    const Stopwatch waiting;
+    const base::Stopwatch waiting;
     const AsyncDrafter::Report report = ahead_->Finish(round.accepted, token, next_);
     round.wait_s += waiting.Seconds();
     round.ahead_s = report.seconds;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/base/stopwatch.h"
+
 namespace thermocline::spec {
 namespace {
 
@@ -134,12 +136,12 @@ Result<std::span<const float>> ModelSource::Feed() {
 Status ModelSource::CatchUp() {
   constexpr std::size_t kFewTokens = 4;
   if (wanted_.size() < cached_.size() + kFewTokens) return OkStatus();
-  const auto begin = std::chrono::steady_clock::now();
+  const base::Stopwatch watch;
   const int last = wanted_.back();
   wanted_.pop_back();
   const auto logits = Feed();
   wanted_.push_back(last);
-  catch_up_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  catch_up_s_ = watch.Seconds();
   return logits.status();
 }
 

@@ -5,16 +5,13 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/log.h"
+#include "engine/base/stopwatch.h"
 #include "engine/spec/model_source.h"
 #include "engine/spec/ngram_source.h"
 #include "engine/spec/self_source.h"
 
 namespace thermocline::spec {
 namespace {
-
-double SecondsSince(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 std::string SourceOf(const SpecOptions& options) {
   if (!options.source.empty()) return options.source;
@@ -224,7 +221,7 @@ Status Speculation::MakeSource(Params& p) {
 
 void Speculation::WarmUp(int token, double seconds) {
   if (source_ == nullptr) return;
-  const auto begin = std::chrono::steady_clock::now();
+  const base::Stopwatch begin;
   // Different tokens, as text has them: they need different neurons.
   std::vector<int> tokens(kDraftTokensMax + 1, token);
   for (std::size_t i = 1; i < tokens.size(); ++i)
@@ -235,12 +232,12 @@ void Speculation::WarmUp(int token, double seconds) {
   int steps = 0;
   for (int round = 0; round < 4; ++round) {
     for (const int length : {1, 5, 16, 2, 9, 3}) {
-      const bool late = steps > 2 && SecondsSince(begin) > seconds;
+      const bool late = steps > 2 && begin.Seconds() > seconds;
       if (length > longest || late) continue;
-      const auto start = std::chrono::steady_clock::now();
+      const base::Stopwatch start;
       const auto step = target_->Step(std::span(tokens).first(static_cast<std::size_t>(length)));
       if (!step.ok()) return;
-      if (steps > 0) controller_->AddStep(length, SecondsSince(start));
+      if (steps > 0) controller_->AddStep(length, start.Seconds());
       ++steps;
       target_->Keep(length);
       cache_->Clear();
@@ -253,19 +250,19 @@ void Speculation::WarmUp(int token, double seconds) {
 void Speculation::MeasureDraft(int token, double seconds) {
   const std::vector<int> prompt(4, token);
   const int all = model_->model().pool->threads();
-  const auto begin = std::chrono::steady_clock::now();
+  const base::Stopwatch begin;
   Draft draft;
   const auto more = [](const Draft& d) { return d.size < 8; };
   // Seconds of a token, the least of a few.
   const auto measure = [&](int threads) {
     double least = 1e9;
     model_->SetThreads(threads);
-    for (int i = 0; i < 6 && (i < 2 || SecondsSince(begin) < seconds); ++i) {
+    for (int i = 0; i < 6 && (i < 2 || begin.Seconds() < seconds); ++i) {
       draft.Clear();
       model_->Begin(prompt, {.temperature = 0, .logit_bias = {}});
-      const auto start = std::chrono::steady_clock::now();
+      const base::Stopwatch start;
       if (!model_->Propose(prompt, more, draft).ok() || draft.size == 0) break;
-      if (i > 0) least = std::min(least, SecondsSince(start) / draft.size);
+      if (i > 0) least = std::min(least, start.Seconds() / draft.size);
     }
     return least;
   };

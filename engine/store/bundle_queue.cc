@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/base/check.h"
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "kernels/crc32c.h"
 
@@ -20,10 +21,6 @@ constexpr int kDemandWhileAheadMax = 4;
 constexpr double kOverReadMax = 1.5;  // bytes read over bytes wanted
 
 std::uint64_t RoundDown(std::uint64_t value, std::uint64_t unit) { return value / unit * unit; }
-std::uint64_t RoundUp(std::uint64_t value, std::uint64_t unit) {
-  return RoundDown(value + unit - 1, unit);
-}
-
 }  // namespace
 
 BundleQueue::BundleQueue(const BundleIndex& index, std::unique_ptr<BlockReader> reader,
@@ -44,7 +41,7 @@ Result<std::unique_ptr<BundleQueue>> BundleQueue::Create(const BundleIndex& inde
 Status BundleQueue::Allocate() {
   const auto depth = static_cast<std::size_t>(reader_->depth());
   const std::size_t alignment = reader_->alignment();
-  room_bytes_ = RoundUp(
+  room_bytes_ = base::RoundUp(
       std::max<std::size_t>(options_.read_bytes_max, index_.layout.bundle_bytes()) + 2 * alignment,
       std::max(alignment, kBundleAlignment));
   ASSIGN_OR_RETURN(memory_, base::HugeBuffer::Allocate(depth * room_bytes_));
@@ -82,7 +79,7 @@ std::uint64_t BundleQueue::Begin(int layer, std::uint32_t place) const {
 BundleQueue::Extent BundleQueue::ExtentOf(const Read& read) const {
   const std::uint64_t useful = index_.layout.bundle_bytes() - skipped_bytes();
   return {RoundDown(Begin(read.layer, read.first), reader_->alignment()),
-          RoundUp(Begin(read.layer, read.last) + useful, reader_->alignment())};
+          base::RoundUp(Begin(read.layer, read.last) + useful, reader_->alignment())};
 }
 
 bool BundleQueue::Joins(const Read& read, std::uint32_t place, std::size_t useful) const {

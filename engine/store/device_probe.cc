@@ -11,6 +11,7 @@
 #include "engine/base/huge_buffer.h"
 #include "engine/base/json_cache.h"
 #include "engine/base/log.h"
+#include "engine/base/stopwatch.h"
 #include "engine/store/device_name.h"
 
 namespace thermocline::store {
@@ -24,10 +25,6 @@ constexpr std::size_t kMemory = 32 << 20;
 // A queue that takes longer to drain only measures the same bandwidth again.
 constexpr double kDrainSecondsMax = 0.1;
 constexpr auto kAnswerMax = std::chrono::seconds(30);
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 enum class Order { kRandom, kSequential };
 
@@ -43,10 +40,10 @@ class Probe {
     std::vector<BlockReader::Read> batch;
     std::vector<Completion> ended(static_cast<std::size_t>(depth));
     std::int64_t done = 0;
-    const auto begin = Clock::now();
+    const base::Stopwatch watch;
     for (bool more = true; more || reader_.in_flight() > 0;) {
       batch.clear();
-      more = done == 0 || SecondsSince(begin) < seconds;
+      more = done == 0 || watch.Seconds() < seconds;
       while (more && reader_.in_flight() + static_cast<int>(batch.size()) < depth)
         batch.push_back(NextRead(chunk, order));
       reader_.Submit(batch);
@@ -60,7 +57,7 @@ class Probe {
       }
       done += n;
     }
-    return static_cast<double>(done) / SecondsSince(begin);
+    return static_cast<double>(done) / watch.Seconds();
   }
 
  private:

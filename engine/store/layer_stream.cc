@@ -10,8 +10,8 @@ namespace thermocline::store {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kWaitSlice{50};
-constexpr int kTriesMax = 3;
+constexpr std::chrono::milliseconds kImageWait{50};
+constexpr int kImageTriesMax = 3;
 constexpr int kCrcTriesMax = 2;
 
 Status GivenUp() { return Status(StatusCode::kCancelled, "given up while waiting for flash"); }
@@ -123,7 +123,7 @@ Status LayerStream::Wait(int layer) {
     return OkStatus();
   }
   while (stale_) {  // what was under way still writes to the stages
-    RETURN_IF_ERROR(FinishAll(reader_->Wait(ended_, kWaitSlice)));
+    RETURN_IF_ERROR(FinishAll(reader_->Wait(ended_, kImageWait)));
     stale_ = in_flight_ > 0;
     if (stale_ && on_wait_ && !on_wait_()) return GivenUp();
   }
@@ -135,7 +135,7 @@ Status LayerStream::Wait(int layer) {
   while (missing_[at] > 0) {
     Pump();
     const auto begin = Clock::now();
-    const int ended = reader_->Wait(ended_, kWaitSlice);
+    const int ended = reader_->Wait(ended_, kImageWait);
     const auto arrived = Clock::now();
     counters_.wait_s += std::chrono::duration<double>(arrived - begin).count();
     RETURN_IF_ERROR(FinishAll(ended));
@@ -172,7 +172,7 @@ Status LayerStream::Finish(const Completion& completion) {
     return OkStatus();
   }
   ++(whole ? counters_.crc_errors : counters_.io_errors);
-  if (++chunk.tries < (whole ? kCrcTriesMax : kTriesMax)) {
+  if (++chunk.tries < (whole ? kCrcTriesMax : kImageTriesMax)) {
     ++counters_.retries;
     queue_.push_back(chunk);
     return OkStatus();
@@ -183,7 +183,7 @@ Status LayerStream::Finish(const Completion& completion) {
                           "the CRC32C is not the one that was packed, twice; the file is "
                           "damaged: pack it again");
   if (completion.result < 0) {
-    return base::Unavailable(where, "the device failed ", kTriesMax,
+    return base::Unavailable(where, "the device failed ", kImageTriesMax,
                              " times: ", std::strerror(static_cast<int>(-completion.result)));
   }
   return base::DataLoss(where, "only ", completion.result, " of ", bytes,

@@ -5,16 +5,14 @@
 #include <chrono>
 #include <cstring>
 
+#include "engine/base/index.h"
+
 namespace thermocline::store {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kWaitSlice{50};
 constexpr int kStepTokensMax = 16;
-
-std::size_t RoundUp(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 // Adds the time it lives to a counter.
 class Timed {
@@ -32,7 +30,7 @@ class Timed {
 }  // namespace
 
 std::size_t NeuronStore::SlotBytes(const NeuronLayout& layout, bool rest_only) {
-  return RoundUp(layout.bundle_bytes() - (rest_only ? layout.head_bytes() : 0), 64);
+  return base::RoundUp(layout.bundle_bytes() - (rest_only ? layout.head_bytes() : 0), 64);
 }
 
 std::size_t NeuronStore::FixedBytes(const BundleIndex& index, const Options& options, int depth,
@@ -41,11 +39,11 @@ std::size_t NeuronStore::FixedBytes(const BundleIndex& index, const Options& opt
   const std::size_t entries = f * static_cast<std::size_t>(index.num_hidden_layers);
   const std::size_t stages = static_cast<std::size_t>(options.stages) * f *
                              SlotBytes(index.layout, options.queue.rest_only);
-  const std::size_t rooms =
-      static_cast<std::size_t>(depth) *
-      RoundUp(std::max<std::size_t>(options.queue.read_bytes_max, index.layout.bundle_bytes()) +
-                  2 * alignment,
-              kBundleAlignment);
+  const std::size_t rooms = static_cast<std::size_t>(depth) *
+                            base::RoundUp(std::max<std::size_t>(options.queue.read_bytes_max,
+                                                                index.layout.bundle_bytes()) +
+                                              2 * alignment,
+                                          kBundleAlignment);
   // Tables of this class, the queue and the order of eviction; the index in memory.
   const std::size_t per_entry = 8 + 1 + 4 + 8 + 2 * sizeof(Use) + 4 * 4;
   return stages + rooms + entries * per_entry + options.slots * (4 + 16) + f * 256;

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/store/file_reader.h"
 
 namespace thermocline::store {
@@ -32,10 +31,10 @@ class PreadReader final : public FileReader {
   // Reads that no thread has taken yet are dropped.
   ~PreadReader() override {
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       stop_ = true;
     }
-    work_.notify_all();
+    work_.NotifyAll();
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -44,21 +43,23 @@ class PreadReader final : public FileReader {
   void Submit(std::span<const Read> reads) override {
     Admit(reads);
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       for (const Read& read : reads) queue_[(first_ + queued_++) % queue_.size()] = read;
     }
     if (reads.size() == 1) {
-      work_.notify_one();
+      work_.NotifyOne();
     } else if (!reads.empty()) {
-      work_.notify_all();
+      work_.NotifyAll();
     }
   }
 
   int Wait(std::span<Completion> out, std::chrono::milliseconds timeout) override {
     if (out.empty() || in_flight_ == 0) return 0;
-    std::unique_lock lock(mutex_);
-    const auto any = [this] { return !ended_.empty(); };
-    if (timeout.count() > 0) done_.wait_for(lock, std::min(timeout, kTimeoutMax), any);
+    const base::MutexLock lock(mutex_);
+    const auto until = std::chrono::steady_clock::now() + std::min(timeout, kTimeoutMax);
+    while (ended_.empty() && timeout.count() > 0) {
+      if (!done_.WaitUntil(mutex_, until)) break;
+    }
     const std::size_t count = std::min(out.size(), ended_.size());
     const auto last = ended_.begin() + static_cast<std::ptrdiff_t>(count);
     std::copy(ended_.begin(), last, out.begin());
@@ -71,18 +72,18 @@ class PreadReader final : public FileReader {
   static constexpr std::chrono::milliseconds kTimeoutMax = std::chrono::hours(24);
 
   void ThreadMain() {
-    std::unique_lock lock(mutex_);
+    base::MutexLock lock(mutex_);
     for (;;) {
-      work_.wait(lock, [this] { return stop_ || queued_ > 0; });
+      while (!stop_ && queued_ == 0) work_.Wait(mutex_);
       if (stop_) return;
       const Read read = queue_[first_];
       first_ = (first_ + 1) % queue_.size();
       --queued_;
-      lock.unlock();
+      lock.Unlock();
       const Completion completion = {.tag = read.tag, .result = Perform(read)};
-      lock.lock();
+      lock.Lock();
       ended_.push_back(completion);
-      done_.notify_one();
+      done_.NotifyOne();
     }
   }
 
@@ -94,13 +95,14 @@ class PreadReader final : public FileReader {
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable work_, done_;
-  // Guarded by mutex_. Neither vector grows: both hold depth() at most.
-  std::vector<Read> queue_;  // a ring: queued_ reads from first_ on
-  std::size_t first_ = 0, queued_ = 0;
-  std::vector<Completion> ended_;
-  bool stop_ = false;
+  base::Mutex mutex_;
+  base::Condition work_, done_;
+  // Neither vector grows: both hold depth() at most.
+  std::vector<Read> queue_ GUARDED_BY(mutex_);  // a ring: queued_ reads from first_ on
+  std::size_t first_ GUARDED_BY(mutex_) = 0;
+  std::size_t queued_ GUARDED_BY(mutex_) = 0;
+  std::vector<Completion> ended_ GUARDED_BY(mutex_);
+  bool stop_ GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

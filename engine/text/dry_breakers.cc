@@ -20,14 +20,14 @@ DryBreakers::Tokens DryBreakers::Find(const std::vector<std::string>& strings) {
   if (Tokens known = Recall(strings)) return known;
   // Without the lock: whoever asks for something else does not wait.
   auto tokens = std::make_shared<const std::vector<int>>(DryBreakerTokens(tokenizer_, strings));
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   entries_.push_front({.strings = strings, .tokens = tokens});
   if (entries_.size() > kRemembered) entries_.pop_back();
   return tokens;
 }
 
 DryBreakers::Tokens DryBreakers::Recall(const std::vector<std::string>& strings) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto known = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.strings == strings; });
   if (known == entries_.end()) return nullptr;

@@ -3,10 +3,10 @@
 
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/text/tokenizer.h"
 
 namespace thermocline::text {
@@ -41,8 +41,8 @@ class DryBreakers {
   Tokens Recall(const std::vector<std::string>& strings);
 
   const Tokenizer& tokenizer_;
-  std::mutex mutex_;
-  std::list<Entry> entries_;  // guarded by mutex_; the last one asked for first
+  base::Mutex mutex_;
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // the last one asked for first
 };
 
 }  // namespace thermocline::text

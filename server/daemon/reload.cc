@@ -7,7 +7,7 @@
 namespace thermocline::server {
 
 Status Reloader::Reload() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const Status status = TryReload();
   if (!status.ok()) {
     base::LogError("the configuration is not reloaded, the old one stays: ", status.message());

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "server/core/service.h"
 
 namespace thermocline::server {
@@ -34,7 +34,7 @@ class Reloader {
   const std::string path_;
   const std::vector<std::string> overrides_;
   std::vector<Prepare> prepares_;
-  std::mutex mutex_;  // one reload at a time
+  base::Mutex mutex_;  // one reload at a time
 };
 
 // Takes log.level and log.format into use.

@@ -29,9 +29,9 @@ std::optional<std::chrono::steady_clock::time_point> DeadlineOf(
   double seconds = asked_s;
   if (allowed_s > 0 && (asked_s == 0 || asked_s > allowed_s)) seconds = allowed_s;
   if (seconds == 0) return std::nullopt;
-  using Clock = std::chrono::steady_clock;
+  using Steady = std::chrono::steady_clock;
   return arrived +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+         std::chrono::duration_cast<Steady::duration>(std::chrono::duration<double>(seconds));
 }
 
 // What comes before any work for `asked`: a place in the queue, or an answer that refuses. A

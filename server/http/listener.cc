@@ -79,7 +79,7 @@ Status CheckSockets(const server::ServerConfig& config) {
 
 ConnectionCount::Entry ConnectionCount::Enter(const std::string& address, int max,
                                               int address_max) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (all_ >= max) return Entry::kFull;
   if (!address.empty()) {
     int& count = by_address_[address];
@@ -91,7 +91,7 @@ ConnectionCount::Entry ConnectionCount::Enter(const std::string& address, int ma
 }
 
 void ConnectionCount::Leave(const std::string& address) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   --all_;
   const auto found = by_address_.find(address);
   if (found != by_address_.end() && --found->second == 0) by_address_.erase(found);
@@ -239,7 +239,7 @@ Result<std::function<void()>> Listener::PrepareReload(const server::Live& live) 
   if (!had_tls) return std::function<void()>([] {});
   ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live.config.tls_certificate, live.config.tls_key));
   return std::function<void()>([self = shared_from_this(), tls = std::move(tls)] {
-    const std::lock_guard lock(self->tls_mutex_);
+    const base::MutexLock lock(self->tls_mutex_);
     self->tls_ = tls;
   });
 }
@@ -324,7 +324,7 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
   }
   std::shared_ptr<TlsContext> tls;
   if (door.tls) {
-    const std::lock_guard lock(tls_mutex_);
+    const base::MutexLock lock(tls_mutex_);
     tls = tls_;
   }
   auto connection = std::make_shared<Connection>(std::move(socket), tls, std::move(peer));

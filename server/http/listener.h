@@ -4,7 +4,6 @@
 #include <atomic>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "engine/base/mutex.h"
 #include "server/core/passed_socket.h"
 #include "server/core/service.h"
 #include "server/http/connection.h"
@@ -35,9 +35,9 @@ class ConnectionCount {
   void Leave(const std::string& address);
 
  private:
-  std::mutex mutex_;
-  int all_ = 0;                                      // guarded by mutex_
-  std::unordered_map<std::string, int> by_address_;  // guarded by mutex_
+  base::Mutex mutex_;
+  int all_ GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, int> by_address_ GUARDED_BY(mutex_);
 };
 
 // One connection's place among those that are counted; it is free again at the end.
@@ -114,8 +114,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
   boost::asio::io_context& io_;
   server::Service& service_;
   std::list<Door> doors_;  // their addresses stay
-  std::mutex tls_mutex_;
-  std::shared_ptr<TlsContext> tls_;  // guarded by tls_mutex_; nullptr = none
+  base::Mutex tls_mutex_;
+  std::shared_ptr<TlsContext> tls_ GUARDED_BY(tls_mutex_);  // nullptr = none
   // Shared with the sessions, which may outlive the listener.
   std::shared_ptr<ConnectionCount> connections_ = std::make_shared<ConnectionCount>();
 };

@@ -1,7 +1,6 @@
 #include "server/metrics/metrics.h"
 
-#include <mutex>
-
+#include "engine/base/mutex.h"
 #include "server/metrics/build_info.h"
 #include "server/metrics/engine_metrics.h"
 #include "server/metrics/ffn_metrics.h"
@@ -50,7 +49,7 @@ struct Metrics::Impl {
   prometheus::Histogram& cancel_latency = set.HistogramOf("cancel_latency_seconds");
 
   const std::unique_ptr<const SensorPoller> sensors;  // or null
-  std::mutex expose_mutex;                            // of what a scrape brings up to date
+  base::Mutex expose_mutex;                           // of what a scrape brings up to date
 };
 
 Metrics::Metrics(const std::string& prefix, const MetricBuckets& buckets,
@@ -105,7 +104,7 @@ void Metrics::Tokenized(double seconds) { impl_->tokenize.Observe(seconds); }
 
 std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
                             const std::string& model_name) {
-  const std::lock_guard lock(impl_->expose_mutex);
+  const base::MutexLock lock(impl_->expose_mutex);
   MetricSet& set = impl_->set;
   for (const ServiceState each : {ServiceState::kLoading, ServiceState::kReady,
                                   ServiceState::kDraining, ServiceState::kFailed})

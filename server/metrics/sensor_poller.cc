@@ -12,7 +12,7 @@ SensorPoller::SensorPoller(std::string root, std::chrono::milliseconds interval)
 }
 
 SensorReadings SensorPoller::Latest() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return latest_;
 }
 
@@ -21,9 +21,9 @@ void SensorPoller::Run(const std::stop_token& stop) {
   if (sensors.empty()) return;
   while (!stop.stop_requested()) {
     const SensorReadings& readings = sensors.Read(Sensors::Clock::now());
-    std::unique_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     latest_ = readings;
-    wake_.wait_for(lock, stop, interval_, [] { return false; });
+    wake_.wait_for(mutex_, stop, interval_, [] { return false; });
   }
 }
 

@@ -3,10 +3,10 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "engine/base/mutex.h"
 #include "server/metrics/sensors.h"
 
 namespace thermocline::server {
@@ -32,8 +32,8 @@ class SensorPoller {
 
   const std::string root_;
   const std::chrono::milliseconds interval_;
-  mutable std::mutex mutex_;
-  SensorReadings latest_;  // guarded by mutex_
+  mutable base::Mutex mutex_;
+  SensorReadings latest_ GUARDED_BY(mutex_);
   std::condition_variable_any wake_;
   std::jthread thread_;  // stops first
 };

@@ -13,7 +13,7 @@ HOUSE = {
     "engine/base": ("status, files, JSON, threads", ""),
     "engine/api": ("data the engine and server share", "engine/base"),
     "engine/device": ("an accelerator opened", "kernels engine/base"),
-    "engine/model": ("formats, weights", "kernels engine/base"),
+    "engine/model": ("formats, weights", "kernels engine/base engine/api"),
     "engine/text": ("tokenizers, templates", "engine/base engine/model"),
     "engine/predictor": ("which neurons are active", "kernels engine/base engine/model"),
     "engine/placement": ("which tier a neuron is in", "engine/base engine/model"),

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
+
 namespace thermocline::tools {
 namespace {
 
 using model::Activation;
 
 constexpr int kChunk = 128;  // tokens of one prefill step
-
-std::size_t Size(int rows, int cols) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
-}
 
 class Recorder final : public ffn::FfnTap {
  public:
@@ -23,8 +21,8 @@ class Recorder final : public ffn::FfnTap {
       LayerRecording& r = recordings_.emplace_back();
       r.layer = layer;
       r.active = offline::BitMatrix(tokens, config.intermediate_size);
-      r.inputs.reserve(Size(tokens, config.hidden_size));
-      if (options.magnitudes) r.magnitudes.reserve(Size(tokens, config.intermediate_size));
+      r.inputs.reserve(base::Area(tokens, config.hidden_size));
+      if (options.magnitudes) r.magnitudes.reserve(base::Area(tokens, config.intermediate_size));
     }
   }
 
@@ -35,9 +33,9 @@ class Recorder final : public ffn::FfnTap {
     LayerRecording& r = *found;
     const int f = config_.intermediate_size;
     const float* inputs = options_.before_norm ? s.residual : s.hidden;
-    r.inputs.insert(r.inputs.end(), inputs, inputs + Size(s.tokens, config_.hidden_size));
+    r.inputs.insert(r.inputs.end(), inputs, inputs + base::Area(s.tokens, config_.hidden_size));
     for (int t = 0; t < s.tokens; ++t) {
-      const float* neurons = s.neurons + Size(t, f);
+      const float* neurons = s.neurons + base::Area(t, f);
       for (int i = 0; i < f; ++i) {
         if (neurons[i] != 0) r.active.Set(r.tokens + t, i);
       }

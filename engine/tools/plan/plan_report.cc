@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "engine/base/strings.h"
+#include "engine/placement/numbers.h"
 
 namespace thermocline::tools {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using placement::LayerPlacement;
 using placement::Placement;
 
-double D(std::int64_t value) { return static_cast<double>(value); }
+using placement::D;
 
 Json LayerJson(std::size_t index, const LayerPlacement& l) {
   return Json::Object{{"layer", index},

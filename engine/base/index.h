@@ -1,0 +1,18 @@
+// Sizes and places of arrays whose dimensions are ints.
+#pragma once
+
+#include <cstddef>
+
+namespace thermocline::base {
+
+// Elements of a matrix. Requires: rows, cols >= 0.
+constexpr std::size_t Area(int rows, int cols) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
+}
+
+// `value` rounded up to a multiple of `unit`. Requires: unit > 0.
+constexpr std::size_t RoundUp(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace thermocline::base

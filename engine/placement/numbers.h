@@ -1,0 +1,15 @@
+// Short names for what the solver's arithmetic converts all the time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace thermocline::placement {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+inline double D(std::int64_t value) { return static_cast<double>(value); }
+inline std::size_t S(std::int64_t value) { return static_cast<std::size_t>(value); }
+
+}  // namespace thermocline::placement
