@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Installs, builds and runs every test. Ends with ctest's closing line; exit code 0 if all passed.
+# tests/long.sh has what takes too long for every run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 
+stage() { printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"; }
+
+stage "packages"
 deploy/install-deps.sh --tests
 
 # Real clients and independent implementations, in an environment of their own.
@@ -25,17 +29,22 @@ if [ ! -d "$peer/vendor/llama.cpp/models" ]; then
   tar -xzf "$peer"/llama_cpp_python-*.tar.gz -C "$peer" --strip-components=1 --wildcards '*/vendor/llama.cpp/models/*'
   rm -f "$peer"/llama_cpp_python-*.tar.gz
 fi
+export THERMOCLINE_PEER=$peer/vendor/llama.cpp
 
+stage "release build"
 cmake --preset release -DTHERMOCLINE_TESTS=ON -DTHERMOCLINE_PYTHON="$python" >/dev/null
 cmake --build --preset release
-cmake --preset asan >/dev/null
-cmake --build --preset asan --target unit_tests
 
-export THERMOCLINE_PEER=$peer/vendor/llama.cpp
+stage "locks, by clang's thread-safety analysis"
+tests/lint/locks.sh
+
+stage "unit tests under the address and undefined-behaviour sanitizers"
 export ASAN_OPTIONS=detect_leaks=1
-echo "unit tests under the address and undefined-behaviour sanitizers"
-ctest --preset asan --no-tests=error -j "$(nproc)"
-echo "unit tests of the kernels for 64-bit Arm, emulated"
+cmake --preset asan >/dev/null
+cmake --build --preset asan --target sanitized_tests
+ctest --preset asan -L sanitized --no-tests=error -j "$(nproc)"
+
+stage "unit tests of the kernels for 64-bit Arm, emulated"
 if deploy/install-deps.sh --arm; then
   cmake --preset aarch64 >/dev/null
   cmake --build --preset aarch64
@@ -43,5 +52,6 @@ if deploy/install-deps.sh --arm; then
 else
   echo "skipped: Debian's cross compiler and qemu-user-static cannot be installed here"
 fi
-echo "all tests"
+
+stage "all tests"
 ctest --preset release --no-tests=error -j "$(nproc)"

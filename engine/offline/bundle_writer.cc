@@ -210,8 +210,8 @@ Result<bool> BundleWriter::LastLayerIsWhole() {
   }
   std::vector<std::byte> piece(store::kLayerCheckBytes);
   for (std::uint64_t at = 0, i = 0; at < index_.image_bytes; at += store::kLayerCheckBytes, ++i) {
-    const auto bytes =
-        std::span(piece).first(std::min<std::uint64_t>(store::kLayerCheckBytes, index_.image_bytes - at));
+    const auto bytes = std::span(piece).first(
+        std::min<std::uint64_t>(store::kLayerCheckBytes, index_.image_bytes - at));
     RETURN_IF_ERROR(file_->ReadAt(index_.ImageOffset(layer) + at, bytes));
     if (Crc(bytes) != index_.image_crc[static_cast<std::size_t>(layer)][i]) return false;
   }

@@ -43,9 +43,8 @@ std::vector<Branch> PlanBranches(const PairModel& pair, SpecMode mode, int n, in
         plan.push_back({.k = k, .guess = guess, .probability = probability});
     }
   }
-  std::stable_sort(plan.begin(), plan.end(), [](const Branch& a, const Branch& b) {
-    return a.probability > b.probability;
-  });
+  std::stable_sort(plan.begin(), plan.end(),
+                   [](const Branch& a, const Branch& b) { return a.probability > b.probability; });
   double tokens = 0;
   bool next_known = false;  // the draft's own token behind the n
   for (Branch& branch : plan) {

@@ -212,8 +212,7 @@ void Controller::Branches(const Draft& draft, int n, std::vector<Branch>& out) c
     if (a.probability != b.probability) return a.probability > b.probability;
     return a.k != b.k ? a.k > b.k : a.token < b.token;
   });
-  if (plan_.mode != SpecMode::kExhaustive && out.size() > kBranchesMax)
-    out.resize(kBranchesMax);
+  if (plan_.mode != SpecMode::kExhaustive && out.size() > kBranchesMax) out.resize(kBranchesMax);
 }
 
 void Controller::Add(const Draft& draft, const Round& round) {
