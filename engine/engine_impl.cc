@@ -10,6 +10,13 @@
 #include "engine/request_validation.h"
 
 namespace thermocline {
+namespace {
+
+Status ShuttingDown() {
+  return base::Unavailable("the server is shutting down").WithReason(Reason::kDraining);
+}
+
+}  // namespace
 
 Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
     : model_(std::move(parts.model)),
@@ -110,12 +117,13 @@ std::int64_t Engine::Impl::EstimateTokens(const Arrival& arrival) {
 }
 
 Status Engine::Impl::Admit(const Arrival& arrival, std::int64_t tokens) {
-  if (!accepting_) return base::Unavailable("the server is shutting down");
+  if (!accepting_) return ShuttingDown();
   const int capacity = queue_->limits().requests;
   if (arrival.requests > capacity)  // for which no waiting would help
     return base::InvalidArgument("prompts times n is ", arrival.requests,
                                  ", but the queue takes at most ", capacity,
-                                 " (engine.queue_capacity)");
+                                 " (engine.queue_capacity)")
+        .WithField("n");
   RETURN_IF_ERROR(CheckDeadline(arrival));
   return queue_->Reserve(arrival.requests, tokens);
 }
@@ -123,13 +131,13 @@ Status Engine::Impl::Admit(const Arrival& arrival, std::int64_t tokens) {
 Status Engine::Impl::CheckDeadline(const Arrival& arrival) const {
   if (!arrival.deadline.has_value()) return OkStatus();
   const double left = sched::Seconds(*arrival.deadline - sched::SteadyClock::now());
-  if (left <= 0) return Status(StatusCode::kDeadlineExceeded, "the request's deadline is over");
+  if (left <= 0) return base::DeadlineExceeded("the request's deadline is over");
   const double wait = scheduler_->WaitS(queue_->counts(), !queue_->Knows(arrival.tenant));
   if (wait <= left) return OkStatus();
   const auto rounded = [](double seconds) { return std::round(seconds * 100) / 100; };
-  return Status(StatusCode::kDeadlineExceeded,
-                StrCat("the request would wait about ", rounded(wait), " s in the queue, and only ",
-                       rounded(left), " s are left to its deadline"));
+  return base::DeadlineExceeded("the request would wait about ", rounded(wait),
+                                " s in the queue, and only ", rounded(left),
+                                " s are left to its deadline");
 }
 
 Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
@@ -138,9 +146,9 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
   RETURN_IF_ERROR(ValidateRequest(
       request, {.context_length = cache_.capacity(), .vocab_size = model_->config.vocab_size}));
   const auto modes = model_->ModesFor(request.ffn_mode);
-  if (!modes.ok()) return modes.status().Annotate("ffn_mode");
+  if (!modes.ok()) return modes.status().Annotate("ffn_mode").WithField("ffn_mode");
   RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode()));
-  if (!accepting_) return base::Unavailable("the server is shutting down");
+  if (!accepting_) return ShuttingDown();
   const auto tokens = static_cast<std::int64_t>(request.prompt.size());
   if (!reserved.has_value()) RETURN_IF_ERROR(queue_->Reserve(1, tokens));
   Complete(request);

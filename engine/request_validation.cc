@@ -11,16 +11,38 @@ namespace {
 Status ValidateAsked(const Request& request, int vocab_size) {
   if (request.logprobs < -1 || request.logprobs > std::min(kLogprobsMax, vocab_size))
     return base::InvalidArgument("logprobs is ", request.logprobs, "; it must lie in [0, ",
-                                 std::min(kLogprobsMax, vocab_size), "]");
+                                 std::min(kLogprobsMax, vocab_size), "]")
+        .WithField("logprobs");
   if (request.prompt_logprobs && request.logprobs < 0)
-    return base::InvalidArgument("logprobs: those of the prompt need those of the tokens");
+    return base::InvalidArgument("logprobs: those of the prompt need those of the tokens")
+        .WithField("logprobs");
   if (request.priority < kPriorityMin || request.priority > kPriorityMax)
     return base::InvalidArgument("priority is ", request.priority, "; it must lie in [",
-                                 kPriorityMin, ", ", kPriorityMax, "]");
+                                 kPriorityMin, ", ", kPriorityMax, "]")
+        .WithField("priority");
   if (request.sampling.min_tokens < 0 ||
       (request.max_tokens > 0 && request.sampling.min_tokens > request.max_tokens))
     return base::InvalidArgument("min_tokens is ", request.sampling.min_tokens,
-                                 "; it must lie in [0, max_tokens]");
+                                 "; it must lie in [0, max_tokens]")
+        .WithField("min_tokens");
+  return OkStatus();
+}
+
+Status ValidatePrompt(const std::vector<int>& prompt, const RequestBounds& bounds) {
+  if (prompt.empty()) return base::InvalidArgument("the prompt is empty");
+  if (static_cast<int>(prompt.size()) >= bounds.context_length) {
+    return base::OutOfRange("the prompt has ", prompt.size(),
+                            " tokens, and at least one more must fit the context of ",
+                            bounds.context_length, " tokens; shorten the conversation")
+        .WithReason(Reason::kContextLength)
+        .WithNumber("n_prompt_tokens", static_cast<std::int64_t>(prompt.size()))
+        .WithNumber("n_ctx", bounds.context_length);
+  }
+  for (const int token : prompt) {
+    if (token < 0 || token >= bounds.vocab_size)
+      return base::InvalidArgument("token id ", token, " is beyond the vocabulary of ",
+                                   bounds.vocab_size);
+  }
   return OkStatus();
 }
 
@@ -28,29 +50,24 @@ Status ValidateAsked(const Request& request, int vocab_size) {
 
 Status ValidateRequest(const Request& request, const RequestBounds& bounds) {
   const int vocab_size = bounds.vocab_size;
-  if (request.prompt.empty()) return base::InvalidArgument("the prompt is empty");
-  if (static_cast<int>(request.prompt.size()) >= bounds.context_length) {
-    return base::OutOfRange("the prompt has ", request.prompt.size(),
-                            " tokens, and at least one more must fit the context of ",
-                            bounds.context_length, " tokens; shorten the conversation");
-  }
+  const Status prompt = ValidatePrompt(request.prompt, bounds);
+  if (!prompt.ok()) return prompt.WithField("prompt");
   if (request.max_tokens < 0)
-    return base::InvalidArgument("max_tokens is ", request.max_tokens, "; it must be at least 1");
-  for (const int token : request.prompt) {
-    if (token < 0 || token >= vocab_size)
-      return base::InvalidArgument("token id ", token, " is beyond the vocabulary of ", vocab_size);
-  }
+    return base::InvalidArgument("max_tokens is ", request.max_tokens, "; it must be at least 1")
+        .WithField("max_tokens");
   const auto known = [vocab_size](const char* field, int token) {
     if (token >= 0 && token < vocab_size) return OkStatus();
     return base::InvalidArgument(field, ": token id ", token, " is beyond the vocabulary of ",
-                                 vocab_size);
+                                 vocab_size)
+        .WithField(field);
   };
   for (const auto& [token, bias] : request.sampling.logit_bias)
     RETURN_IF_ERROR(known("logit_bias", token));
   for (const int token : request.stop_tokens) RETURN_IF_ERROR(known("stop_token_ids", token));
   RETURN_IF_ERROR(ValidateAsked(request, vocab_size));
   for (const std::string& stop : request.stop) {
-    if (stop.empty()) return base::InvalidArgument("stop: an empty string would stop at once");
+    if (stop.empty())
+      return base::InvalidArgument("stop: an empty string would stop at once").WithField("stop");
   }
   return ValidateSampling(request.sampling);
 }
@@ -58,14 +75,16 @@ Status ValidateRequest(const Request& request, const RequestBounds& bounds) {
 Status ValidateSpeculation(const Request& request, SpecMode loaded) {
   if (!request.spec_mode.empty()) {
     const auto mode = spec::ParseMode(request.spec_mode);
-    if (!mode.ok()) return mode.status();
+    if (!mode.ok()) return mode.status().WithField("spec.mode");
     if (*mode != SpecMode::kOff && loaded == SpecMode::kOff)
       return base::FailedPrecondition("spec.mode '", request.spec_mode,
-                                      "': the model was loaded with spec.mode off");
+                                      "': the model was loaded with spec.mode off")
+          .WithField("spec.mode");
   }
   if (request.spec_tokens > kDraftTokensMax)
     return base::InvalidArgument("draft_tokens is ", request.spec_tokens, "; a draft has at most ",
-                                 kDraftTokensMax, " tokens");
+                                 kDraftTokensMax, " tokens")
+        .WithField("draft_tokens");
   return OkStatus();
 }
 

@@ -12,8 +12,9 @@ struct RequestBounds {
   int vocab_size;
 };
 
-// InvalidArgument: a field out of range. OutOfRange: the prompt does not fit the context (both
-// numbers given).
+// InvalidArgument: a field out of range. OutOfRange, for kContextLength: the prompt does not fit
+// the context (numbers n_prompt_tokens and n_ctx). Both name the field as Request does; "spec.mode"
+// and "draft_tokens" are those of speculation.
 Status ValidateRequest(const Request& request, const RequestBounds& bounds);
 
 // `loaded`: what the model was loaded with. InvalidArgument: a field out of range.

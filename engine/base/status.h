@@ -1,15 +1,18 @@
-// Status and Result<T>: a failure as a value with a code and a message.
+// Status and Result<T>: every failure is a value with one of gRPC's canonical codes, a reason and,
+// where a field is at fault, its name. Programs read these; messages are for people.
 //
-// The codes are those of gRPC's canonical codes that the program uses, with the same numbers. Two
-// tables map them: server/openai/error.cc to HTTP and the OpenAI error body, server/grpc/refusal.cc
-// to gRPC. A broken invariant is a CHECK (check.h), not a Status.
+// The codes have gRPC's numbers. One table maps a reason to HTTP, gRPC and the OpenAI error body:
+// server/core/refusal_table.h. A broken invariant is a CHECK (check.h), not a Status.
 // Source: the shape of google/leveldb's Status, the codes of gRPC.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
@@ -31,26 +34,89 @@ enum class StatusCode {
   kInternal = 13,
   kUnavailable = 14,
   kDataLoss = 15,
+  kUnauthenticated = 16,
 };
 
 std::string_view StatusCodeName(StatusCode code);
 
+// Why, more closely than the code says: what clients and metrics are told apart by.
+enum class Reason : unsigned char {
+  kNone,  // nothing is wrong
+  // Of what was asked.
+  kInvalidField,   // of InvalidArgument, unless another is given; likewise below
+  kUnsupported,    // of Unimplemented
+  kOutOfRange,     // of OutOfRange
+  kContextLength,  // the prompt does not fit the context
+  kChatTemplate,   // the chat template fails on these messages; its line is told
+  kNotLoaded,      // of FailedPrecondition
+  kNotFound,       // of NotFound
+  kModelNotFound,
+  kRequestNotFound,
+  kAlreadyExists,  // of AlreadyExists
+  kMalformed,      // the HTTP header
+  // Of who asked.
+  kUnknownKey,  // of Unauthenticated
+  kForbidden,   // of PermissionDenied
+  kHostNotAllowed,
+  kOriginNotAllowed,
+  // Of when it was asked.
+  kExhausted,  // of ResourceExhausted
+  kQueueFull,
+  kPrefillBudget,  // too many prompt tokens wait
+  kDeadline,       // of DeadlineExceeded
+  kUnavailable,    // of Unavailable
+  kLoading,
+  kLoadFailed,
+  kDraining,
+  kCancelled,   // of Cancelled
+  kClientGone,  // nobody is there to be told
+  // Of what serves.
+  kDataLoss,  // of DataLoss
+  kInternal,  // of Internal
+};
+inline constexpr int kNumReasons = static_cast<int>(Reason::kInternal) + 1;
+
+// The reason of a Status with `code` that is given no other.
+Reason DefaultReason(StatusCode code);
+
+// One pointer; OK allocates nothing. Copies are deep.
 class [[nodiscard]] Status {
  public:
-  Status() = default;
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  // A number that the message tells, too: {"n_ctx", 512}. The name is a literal.
+  using Number = std::pair<std::string_view, std::int64_t>;
 
-  bool ok() const { return code_ == StatusCode::kOk; }
-  StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  Status() = default;
+  Status(StatusCode code, std::string message);
+  Status(const Status& other);
+  Status& operator=(const Status& other);
+  Status(Status&&) noexcept = default;
+  Status& operator=(Status&&) noexcept = default;
+  ~Status() = default;
+
+  bool ok() const { return fault_ == nullptr; }
+  StatusCode code() const { return ok() ? StatusCode::kOk : fault_->code; }
+  Reason reason() const { return ok() ? Reason::kNone : fault_->reason; }
+  const std::string& message() const;
+  // Of a request or a configuration, as whoever made the status calls it; "" = none is at fault.
+  const std::string& field() const;
+  const std::vector<Number>& numbers() const;
   // "INVALID_ARGUMENT: what is wrong", or "OK".
   std::string ToString() const;
-  // The same code, with `context` and ": " in front of the message. An OK status stays as it is.
+  // The same status, with `context` and ": " in front of the message; OK stays OK, here and below.
   Status Annotate(std::string_view context) const;
+  // The same status with another reason or field, or one more number.
+  Status WithReason(Reason reason) const;
+  Status WithField(std::string_view field) const;
+  Status WithNumber(std::string_view name, std::int64_t value) const;
 
  private:
-  StatusCode code_ = StatusCode::kOk;
-  std::string message_;
+  struct Fault {
+    StatusCode code;
+    Reason reason;
+    std::string message, field = {};
+    std::vector<Number> numbers = {};
+  };
+  std::unique_ptr<Fault> fault_;  // nullptr = OK
 };
 
 inline Status OkStatus() { return {}; }
@@ -64,7 +130,9 @@ inline Status OkStatus() { return {}; }
   }
 THERMOCLINE_STATUS_MAKER(Cancelled)
 THERMOCLINE_STATUS_MAKER(InvalidArgument)
+THERMOCLINE_STATUS_MAKER(DeadlineExceeded)
 THERMOCLINE_STATUS_MAKER(NotFound)
+THERMOCLINE_STATUS_MAKER(PermissionDenied)
 THERMOCLINE_STATUS_MAKER(ResourceExhausted)
 THERMOCLINE_STATUS_MAKER(FailedPrecondition)
 THERMOCLINE_STATUS_MAKER(OutOfRange)
@@ -72,6 +140,7 @@ THERMOCLINE_STATUS_MAKER(Unimplemented)
 THERMOCLINE_STATUS_MAKER(Internal)
 THERMOCLINE_STATUS_MAKER(Unavailable)
 THERMOCLINE_STATUS_MAKER(DataLoss)
+THERMOCLINE_STATUS_MAKER(Unauthenticated)
 #undef THERMOCLINE_STATUS_MAKER
 
 // A value, or the Status that says why there is none. An OK Status without a value is a broken
@@ -108,6 +177,7 @@ class [[nodiscard]] Result {
 
 namespace thermocline {
 using base::OkStatus;
+using base::Reason;
 using base::Result;
 using base::Status;
 using base::StatusCode;

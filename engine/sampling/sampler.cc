@@ -10,7 +10,8 @@ namespace thermocline {
 Status ValidateSampling(const SamplingParams& p) {
   const auto check = [](const char* field, double value, double min, double max) {
     if (value >= min && value <= max) return OkStatus();
-    return base::InvalidArgument(field, " is ", value, "; it must lie in [", min, ", ", max, "]");
+    return base::InvalidArgument(field, " is ", value, "; it must lie in [", min, ", ", max, "]")
+        .WithField(field);
   };
   RETURN_IF_ERROR(check("temperature", p.temperature, 0, 100));
   RETURN_IF_ERROR(check("top_k", p.top_k, 0, 1e9));

@@ -35,13 +35,17 @@ Status RequestQueue::Reserve(int requests, std::int64_t tokens) {
   }
   const int taken = static_cast<int>(waiting_.size()) + reserved_;
   if (taken + requests > limits_.requests) {
-    return base::ResourceExhausted(
-        "the queue is full: ", taken, " of at most ", limits_.requests, " requests are waiting",
-        requests > 1 ? StrCat(", and ", requests, " more came") : "", "; try again later");
+    return base::ResourceExhausted("the queue is full: ", taken, " of at most ", limits_.requests,
+                                   " requests are waiting",
+                                   requests > 1 ? StrCat(", and ", requests, " more came") : "",
+                                   "; try again later")
+        .WithReason(Reason::kQueueFull);
   }
-  return base::ResourceExhausted(
-      "the queue is full: prompts of about ", tokens_, " tokens are waiting, and about ",
-      requests * tokens, " more came; at most ", limits_.tokens, " may wait; try again later");
+  return base::ResourceExhausted("the queue is full: prompts of about ", tokens_,
+                                 " tokens are waiting, and about ", requests * tokens,
+                                 " more came; at most ", limits_.tokens,
+                                 " may wait; try again later")
+      .WithReason(Reason::kPrefillBudget);
 }
 
 void RequestQueue::Unreserve(int requests, std::int64_t tokens) {

@@ -23,8 +23,8 @@ class RequestQueue {
   };
   explicit RequestQueue(const Limits& limits) : limits_(limits) {}
 
-  // Keeps places for `requests` with prompts of about `tokens` tokens each. ResourceExhausted with
-  // the bound that is met.
+  // Keeps places for `requests` with prompts of about `tokens` tokens each. ResourceExhausted,
+  // for kQueueFull or kPrefillBudget.
   Status Reserve(int requests, std::int64_t tokens);
   void Unreserve(int requests, std::int64_t tokens);
   // Takes a reserved place. The job's number is set here.

@@ -83,6 +83,11 @@ Result<Interpreter::Flow> Interpreter::ExecuteOne(const Stmt& stmt, const ScopeP
 
 namespace {
 
+// `fault`, met in this line of the template.
+Status AtLine(int line, const Status& fault) {
+  return fault.Annotate(StrCat("line ", line)).WithReason(Reason::kChatTemplate);
+}
+
 Value LoopVariable(const Value::List& items, std::size_t i) {
   const auto index = static_cast<std::int64_t>(i), length = static_cast<std::int64_t>(items.size());
   Value loop = Value::MakeDict();
@@ -148,11 +153,10 @@ Status Interpreter::Assign(const Expr& target, Value value, const ScopePtr& scop
   }
   Value object = Lookup(target.args[0]->name, scope);
   if (!object.is_dict())
-    return base::InvalidArgument("line ", target.line,
-                                 ": only a namespace's attributes can be set, '",
-                                 target.args[0]->name, "' is none");
+    return AtLine(target.line, base::InvalidArgument("only a namespace's attributes can be set, '",
+                                                     target.args[0]->name, "' is none"));
   if (value.Reaches(object))
-    return base::InvalidArgument("line ", target.line, ": a namespace cannot be put inside itself");
+    return AtLine(target.line, base::InvalidArgument("a namespace cannot be put inside itself"));
   object.SetItem(Value(target.name), std::move(value));
   return OkStatus();
 }
@@ -162,8 +166,8 @@ Status Interpreter::ExecuteSet(const Stmt& stmt, const ScopePtr& scope) {
   if (stmt.targets.size() == 1) return Assign(*stmt.targets[0], std::move(value), scope);
   ASSIGN_OR_RETURN(const Value::List parts, Iterate(value));
   if (parts.size() != stmt.targets.size())
-    return base::InvalidArgument("line ", stmt.line, ": cannot unpack ", parts.size(),
-                                 " values into ", stmt.targets.size(), " names");
+    return AtLine(stmt.line, base::InvalidArgument("cannot unpack ", parts.size(), " values into ",
+                                                   stmt.targets.size(), " names"));
   for (std::size_t i = 0; i < parts.size(); ++i)
     RETURN_IF_ERROR(Assign(*stmt.targets[i], parts[i], scope));
   return OkStatus();
@@ -196,16 +200,16 @@ Result<Value> Interpreter::CallMacro(const Stmt& stmt, const ScopePtr& scope,
                                      const Arguments& arguments) {
   const auto inner = std::make_shared<Scope>(Scope{scope, {}});
   if (arguments.positional.size() > stmt.params.size()) {
-    return base::InvalidArgument("line ", stmt.line, ": macro '", stmt.text, "' takes ",
-                                 stmt.params.size(), " arguments, got ",
-                                 arguments.positional.size());
+    return AtLine(stmt.line,
+                  base::InvalidArgument("macro '", stmt.text, "' takes ", stmt.params.size(),
+                                        " arguments, got ", arguments.positional.size()));
   }
   for (const auto& [name, value] : arguments.named) {
     bool known = false;
     for (const auto& param : stmt.params) known = known || param.first == name;
     if (!known)
-      return base::InvalidArgument("line ", stmt.line, ": macro '", stmt.text,
-                                   "' has no parameter '", name, "'");
+      return AtLine(stmt.line,
+                    base::InvalidArgument("macro '", stmt.text, "' has no parameter '", name, "'"));
   }
   for (std::size_t i = 0; i < stmt.params.size(); ++i) {
     const auto& [name, fallback] = stmt.params[i];
@@ -237,11 +241,11 @@ Result<Value> Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
   auto result = EvaluateInner(expr, scope);
   --depth_;
   if (result.ok() && result->is_string()) RETURN_IF_ERROR(Charge(result->as_string().size()));
-  if (!result.ok() && !result.status().message().starts_with("line ") &&
-      result.status().code() == StatusCode::kInvalidArgument) {
-    return result.status().Annotate(StrCat("line ", expr.line));
-  }
-  return result;
+  if (result.ok()) return result;
+  const Status fault = result.status();
+  const bool has_line = fault.reason() == Reason::kChatTemplate;  // the innermost
+  if (has_line || fault.code() != StatusCode::kInvalidArgument) return fault;
+  return AtLine(expr.line, fault);
 }
 
 Result<Value> Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
