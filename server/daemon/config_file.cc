@@ -45,7 +45,7 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
         return once.Annotate(at(entry.first));
       if (!entry.second.IsScalar()) {
         const Status unknown = SetKey(keys, name, "");
-        const bool is_unknown = unknown.code() == StatusCode::kNotFound;
+        const bool is_unknown = unknown.reason() == Reason::kNotFound;
         return base::InvalidArgument(at(entry.first), ": ",
                                      is_unknown
                                          ? unknown.message()

@@ -203,8 +203,10 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
   std::vector<std::string> names;
   for (const Key& key : keys) names.push_back(key.name);
   const std::string nearest = base::NearestName(name, names);
-  return base::NotFound("unknown key '", name, "'", nearest.empty() ? "" : "; did you mean '",
-                        nearest, nearest.empty() ? "" : "'?");
+  return base::InvalidArgument("unknown key '", name, "'",
+                               nearest.empty() ? "" : "; did you mean '", nearest,
+                               nearest.empty() ? "" : "'?")
+      .WithReason(Reason::kNotFound);
 }
 
 std::vector<std::string> ConfigKeys() {

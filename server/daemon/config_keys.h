@@ -41,8 +41,8 @@ struct Key {
 // Every key, each with a pointer into `config`.
 std::vector<Key> KeysOf(ServerConfig& config);
 
-// Sets `name` to what `text` says. NotFound for an unknown name, with the nearest known one;
-// InvalidArgument gives the value and what was expected.
+// Sets `name` to what `text` says. InvalidArgument: the value, and what was expected; or, for
+// kNotFound, an unknown name, with the nearest known one.
 Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::string& text);
 
 // Every key there is, dotted ("server.port"), in order.
