@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/log.h"
+#include "server/core/refusal_table.h"
 #include "server/core/service.h"
 
 namespace thermocline::server {
@@ -18,6 +19,28 @@ std::uint64_t SeedOf(std::uint64_t seed, int choice) {
 }
 
 }  // namespace
+
+Status FailureOf(const TokenChannel::Update& update) {
+  if (update.reason == FinishReason::kError) return update.error;
+  switch (update.usage.cause) {
+    case CancelCause::kDeadline:
+      return base::DeadlineExceeded("the time that the request may take is over");
+    case CancelCause::kApi:
+      return base::Cancelled("the request was cancelled by its id");
+    case CancelCause::kSlowReader:
+      return base::Cancelled("the client did not read its answer for too long");
+    default:
+      return ShuttingDown();
+  }
+}
+
+Status ShuttingDown() {
+  return base::Unavailable("the server is shutting down").WithReason(Reason::kDraining);
+}
+
+Status ClientGone() {
+  return base::Cancelled("the client has left").WithReason(Reason::kClientGone);
+}
 
 Generation::Generation(Service& service, const GenerationRequest& request,
                        std::function<void()> on_ready)
@@ -145,7 +168,7 @@ void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {
   if (update.reason == FinishReason::kCancelled || late) {
     metrics.RequestCancelled(update.usage.phase, update.usage.cause, update.usage.cancel_s);
   } else if (update.reason == FinishReason::kError) {
-    metrics.RequestFailed(update.error.code());
+    metrics.RequestFailed(RowOf(update.error).failed);
     base::LogError("id=", id_, ": ", update.error.message());
   }
   const std::lock_guard lock(mutex_);

@@ -18,6 +18,13 @@ namespace thermocline::server {
 
 class Service;
 
+// Why what a choice ended with is no whole answer. Requires: it ended with kError or kCancelled.
+Status FailureOf(const TokenChannel::Update& update);
+// What is told to those whose work the daemon's end leaves undone.
+Status ShuttingDown();
+// Of what was cancelled because its client left.
+Status ClientGone();
+
 inline constexpr int kChoicesMax = 64;  // of all prompts together
 
 // What every protocol makes of a client's words.

@@ -9,23 +9,45 @@ namespace {
 Status TooLong(std::size_t tokens, bool at_least, std::size_t n_ctx) {
   return base::OutOfRange("This model's maximum context length is ", n_ctx,
                           " tokens; your prompt has ", at_least ? "at least " : "", tokens,
-                          " tokens, which exceeds the available context size. Shorten it.");
+                          " tokens, which exceeds the available context size. Shorten it.")
+      .WithReason(Reason::kContextLength)
+      .WithNumber("n_prompt_tokens", static_cast<std::int64_t>(tokens))
+      .WithNumber("n_ctx", static_cast<std::int64_t>(n_ctx));
+}
+
+std::size_t ContextOf(const Service& service) {
+  return static_cast<std::size_t>(service.engine()->Stats().context_length);
 }
 
 // Tokens of `text` by `encode`, within `limit`.
 template <typename Encode>
 Result<std::vector<int>> Within(const Service& service, PromptLimit limit, const std::string& text,
-                                std::size_t* count, Encode encode) {
-  const auto n_ctx = static_cast<std::size_t>(service.engine()->Stats().context_length);
+                                Encode encode) {
+  const std::size_t n_ctx = ContextOf(service);
   const bool limited = limit == PromptLimit::kContext;
   // Megabytes that cannot fit need not be tokenized to know it.
   const std::size_t fewest = text.size() / service.engine()->tokenizer().token_bytes_max();
-  if (count != nullptr) *count = fewest;
   if (limited && fewest >= n_ctx) return TooLong(fewest, true, n_ctx);
   std::vector<int> tokens = encode(text);
-  if (count != nullptr) *count = tokens.size();
   if (limited && tokens.size() >= n_ctx) return TooLong(tokens.size(), false, n_ctx);
   return tokens;
+}
+
+Result<EncodedPrompt> EncodeRaw(const Service& service, const std::string& text) {
+  ASSIGN_OR_RETURN(std::vector<int> tokens, EncodeText(service, text));
+  const model::Vocabulary& v = service.engine()->tokenizer().vocabulary();
+  // An empty text begins at the beginning, also for vocabularies that do not ask for it.
+  if (tokens.empty() && v.bos >= 0) tokens = {v.bos};
+  if (tokens.empty()) return base::InvalidArgument("the prompt is empty");
+  return EncodedPrompt{.tokens = std::move(tokens), .bos_added = v.add_bos || text.empty()};
+}
+
+Result<EncodedPrompt> TakeIds(const Service& service, const std::vector<int>& ids) {
+  if (ids.empty()) return base::InvalidArgument("the prompt is empty");
+  RETURN_IF_ERROR(CheckTokens(service, ids));
+  const std::size_t n_ctx = ContextOf(service);
+  if (ids.size() >= n_ctx) return TooLong(ids.size(), false, n_ctx);
+  return EncodedPrompt{.tokens = ids};
 }
 
 }  // namespace
@@ -41,10 +63,10 @@ Result<std::string> RenderChat(const Service& service, const Json& conversation)
 }
 
 Result<std::vector<int>> EncodeChat(const Service& service, const Json& conversation,
-                                    PromptLimit limit, std::size_t* count) {
+                                    PromptLimit limit) {
   ASSIGN_OR_RETURN(const std::string prompt, RenderChat(service, conversation));
   ASSIGN_OR_RETURN(std::vector<int> tokens,
-                   Within(service, limit, prompt, count, [&service](const std::string& text) {
+                   Within(service, limit, prompt, [&service](const std::string& text) {
                      return service.chat()->Tokenize(text);
                    }));
   if (tokens.empty() && limit == PromptLimit::kContext)
@@ -53,13 +75,21 @@ Result<std::vector<int>> EncodeChat(const Service& service, const Json& conversa
 }
 
 Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
-                                    const TextOptions& options, std::size_t* count) {
+                                    const TextOptions& options) {
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
-  return Within(service, options.limit, text, count, [&](const std::string& whole) {
+  return Within(service, options.limit, text, [&](const std::string& whole) {
     return tokenizer.Encode(whole,
                             {.add_bos = options.add_special && tokenizer.vocabulary().add_bos,
                              .control_tokens = options.parse_special});
   });
+}
+
+Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return EncodeRaw(service, *text);
+  if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) return TakeIds(service, *ids);
+  ASSIGN_OR_RETURN(std::vector<int> tokens,
+                   EncodeChat(service, std::get<Conversation>(prompt).json));
+  return EncodedPrompt{.tokens = std::move(tokens)};
 }
 
 Status CheckTokens(const Service& service, const std::vector<int>& tokens) {

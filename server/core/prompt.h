@@ -5,23 +5,23 @@
 #include <vector>
 
 #include "engine/base/json.h"
+#include "server/core/asked.h"
 #include "server/core/service.h"
 
 namespace thermocline::server {
 
-// kContext: more tokens than the context holds are OutOfRange, both numbers given; what cannot fit
-// is not tokenized. kNone: to count or to show them.
+// kContext: more tokens than the context holds are OutOfRange, for kContextLength, with the numbers
+// n_prompt_tokens and n_ctx; what cannot fit is not tokenized, and so many tokens it has at least.
+// kNone: to count or to show them.
 enum class PromptLimit { kContext, kNone };
 
 // The text that the model's template makes of {"messages": [...]}, with kTokenBreak bytes.
 // InvalidArgument: the template refuses it, or the model has none. Requires: the model is loaded.
 Result<std::string> RenderChat(const Service& service, const Json& conversation);
 
-// The prompt of {"messages": [...]}. `count`, if given, learns how many tokens there are, or, of
-// what was not tokenized, are at least. Errors as RenderChat.
+// The prompt of {"messages": [...]}. Errors as RenderChat.
 Result<std::vector<int>> EncodeChat(const Service& service, const Json& conversation,
-                                    PromptLimit limit = PromptLimit::kContext,
-                                    std::size_t* count = nullptr);
+                                    PromptLimit limit = PromptLimit::kContext);
 
 // The tokens of a raw prompt.
 struct TextOptions {
@@ -30,7 +30,15 @@ struct TextOptions {
   PromptLimit limit = PromptLimit::kContext;
 };
 Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
-                                    const TextOptions& options = {}, std::size_t* count = nullptr);
+                                    const TextOptions& options = {});
+
+// What the engine gets of a prompt, within the context.
+struct EncodedPrompt {
+  std::vector<int> tokens;
+  bool bos_added = false;  // the first is the beginning-of-sequence token, and not of the text
+};
+// InvalidArgument: nothing to begin with, an id outside the vocabulary, or as RenderChat.
+Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt);
 
 // InvalidArgument: an id outside the vocabulary.
 Status CheckTokens(const Service& service, const std::vector<int>& tokens);

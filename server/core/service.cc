@@ -120,13 +120,15 @@ Status Service::Readiness() const {
     case ServiceState::kReady:
       return OkStatus();
     case ServiceState::kDraining:
-      return base::Unavailable("the server is shutting down");
+      return ShuttingDown();
     case ServiceState::kFailed:
-      return base::Unavailable("the model failed to load; the server's log says why");
+      return base::Unavailable("the model failed to load; the server's log says why")
+          .WithReason(Reason::kLoadFailed);
     case ServiceState::kLoading:
       break;
   }
-  return base::Unavailable("the model is loading (", static_cast<int>(load_progress() * 100), "%)");
+  return base::Unavailable("the model is loading (", static_cast<int>(load_progress() * 100), "%)")
+      .WithReason(Reason::kLoading);
 }
 
 void Service::BeginDrain() {

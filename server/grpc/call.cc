@@ -6,9 +6,11 @@
 
 #include "engine/base/log.h"
 #include "server/core/api_keys.h"
+#include "server/core/refusal_table.h"
 #include "server/core/request_id.h"
 #include "server/core/request_limits.h"
 #include "server/core/trace_context.h"
+#include "server/grpc/refusal.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -76,11 +78,10 @@ Call::Call(server::Service& service, Context& context, std::string method, const
   if (caller.has_value()) {
     caller_ = *std::move(caller);
   } else {
-    refusal_ = Refusal{.code = ::grpc::StatusCode::UNAUTHENTICATED,
-                       .message = "the metadata 'authorization' must be 'Bearer ' and a valid key",
-                       .reason = "INVALID_API_KEY"};
+    refusal_ =
+        base::Unauthenticated("the metadata 'authorization' must be 'Bearer ' and a valid key");
   }
-  if (!id.empty() && !server::IsRequestId(id) && !refusal_.has_value()) {
+  if (!id.empty() && !server::IsRequestId(id) && refusal_.ok()) {
     refusal_ = BadField("request_id", StrCat("request_id must be printable ASCII without spaces, "
                                              "at most ",
                                              server::kRequestIdBytesMax, " characters"));
@@ -94,22 +95,21 @@ bool Call::IsLate() const {
   return Clock::now() >= *deadline_ - (*deadline_ - arrived_) / kDeadlineSteps - kDeadlineTravel;
 }
 
-void Call::End(::grpc::StatusCode code) noexcept {
+void Call::End(const Status& status) noexcept {
   if (std::exchange(ended_, true)) return;
   try {
-    Book(code);
+    Book(server::RowOf(status).http_status);
   } catch (const std::exception&) {  // of the allocator, which a line in the log would need, too
   }
 }
 
-void Call::Book(::grpc::StatusCode code) const {
-  const int status = HttpStatusOf(code);
+void Call::Book(int http_status) const {
   const std::string route = "/thermocline.v1.Inference/" + method_;
-  service_.metrics().RequestEnded(route, status);
+  service_.metrics().RequestEnded(route, http_status);
   if (!live_->config.log_access) return;
   const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - arrived_);
   Json::Object fields = {{"method", "gRPC"},         {"route", route},
-                         {"status", status},         {"ms", static_cast<std::int64_t>(ms.count())},
+                         {"status", http_status},    {"ms", static_cast<std::int64_t>(ms.count())},
                          {"tenant", caller_.tenant}, {"id", id_}};
   if (!trace_id_.empty()) fields.emplace_back("trace", trace_id_);
   if (prompt_tokens_ >= 0) {

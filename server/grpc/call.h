@@ -8,7 +8,6 @@
 #include <string>
 
 #include "server/core/service.h"
-#include "server/grpc/refusal.h"
 
 namespace thermocline::rpc {
 
@@ -35,8 +34,8 @@ class Call {
   const Caller& caller() const { return caller_; }
   // The settings and keys that hold for it.
   const server::Live& live() const { return *live_; }
-  // Why the caller may not call; nothing: it may.
-  const std::optional<Refusal>& refusal() const { return refusal_; }
+  // Why the caller may not call; OK: it may.
+  const Status& refusal() const { return refusal_; }
   // When the client gives up; nothing: never.
   std::optional<std::chrono::steady_clock::time_point> deadline() const { return deadline_; }
   // Whether a cancel that comes now is that deadline's. The client's own clock ends the call a
@@ -48,11 +47,12 @@ class Call {
     prompt_tokens_ = prompt;
     completion_tokens_ = completion;
   }
-  // Logs and counts the end, the first time. Throws nothing: the call ends, whatever its books do.
-  void End(::grpc::StatusCode code) noexcept;
+  // Logs and counts the end, the first time, by HTTP's code of the same meaning. Throws nothing:
+  // the call ends, whatever its books do.
+  void End(const Status& status) noexcept;
 
  private:
-  void Book(::grpc::StatusCode code) const;
+  void Book(int http_status) const;
 
   server::Service& service_;
   const std::chrono::steady_clock::time_point arrived_;
@@ -60,7 +60,7 @@ class Call {
   const std::string method_;
   std::string id_, trace_id_;
   Caller caller_;
-  std::optional<Refusal> refusal_;
+  Status refusal_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::int64_t prompt_tokens_ = -1, completion_tokens_ = -1;  // -1 = of no generation
   bool ended_ = false;

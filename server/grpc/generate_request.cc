@@ -5,6 +5,7 @@
 #include <random>
 
 #include "server/core/request_limits.h"
+#include "server/grpc/refusal.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -17,9 +18,9 @@ using server::Range;
 class Reader {
  public:
   void Fail(const std::string& field, const std::string& message) {
-    if (!refusal_.has_value()) refusal_ = BadField(field, message);
+    if (status_.ok()) status_ = BadField(field, message);
   }
-  const std::optional<Refusal>& refusal() const { return refusal_; }
+  const Status& status() const { return status_; }
 
   // `value` if it lies in `range`. NaN does not.
   double In(Range range, double value, const std::string& field) {
@@ -45,7 +46,7 @@ class Reader {
   }
 
  private:
-  std::optional<Refusal> refusal_;
+  Status status_;
 };
 
 std::vector<std::string> ReadStrings(const google::protobuf::RepeatedPtrField<std::string>& list,
@@ -145,8 +146,8 @@ void ReadResponse(const v1::ResponseOptions& message, GenerateParams& out, Reade
   if (top > 0 && !message.logprobs()) {
     reader.Fail("response.top_logprobs", "response.top_logprobs needs response.logprobs");
   }
-  out.request.logprobs = message.logprobs() ? top : -1;
-  out.request.progress = message.progress();
+  out.asked.request.logprobs = message.logprobs() ? top : -1;
+  out.asked.request.progress = message.progress();
   out.return_tokens = message.token_ids();
 }
 
@@ -170,49 +171,55 @@ void ReadModes(const v1::GenerateRequest& message, Request& out, Reader& reader)
               out.spec_tokens);
 }
 
-std::size_t PromptBytes(const v1::GenerateRequest& message) {
-  constexpr std::size_t kTokenBytes = 4;  // of text, about
-  if (message.has_token_ids())
-    return static_cast<std::size_t>(message.token_ids().ids_size()) * kTokenBytes;
-  std::size_t bytes = message.text().size();
-  for (const v1::ChatMessage& each : message.chat().messages()) bytes += each.content().size();
-  return bytes;
+Result<server::Prompt> ReadPrompt(const v1::GenerateRequest& message) {
+  switch (message.input_case()) {
+    case v1::GenerateRequest::kText:
+      return server::Prompt(message.text());
+    case v1::GenerateRequest::kTokenIds: {
+      const auto& ids = message.token_ids().ids();
+      return server::Prompt(std::vector<int>(ids.begin(), ids.end()));
+    }
+    case v1::GenerateRequest::kChat: {
+      ASSIGN_OR_RETURN(server::Conversation conversation, ParseChat(message.chat()));
+      return server::Prompt(std::move(conversation));
+    }
+    case v1::GenerateRequest::INPUT_NOT_SET:
+      break;
+  }
+  return BadField("input", "one of text, token_ids and chat must be given");
+}
+
+const char* PromptField(const v1::GenerateRequest& message) {
+  return message.has_text() ? "text" : message.has_chat() ? "chat" : "token_ids";
 }
 
 }  // namespace
 
-std::variant<GenerateParams, Refusal> ParseGenerate(const v1::GenerateRequest& message,
-                                                    const GenerateDefaults& defaults) {
+Result<GenerateParams> ParseGenerate(const v1::GenerateRequest& message,
+                                     const GenerateDefaults& defaults) {
   Reader reader;
   GenerateParams out;
-  out.model = message.model();
-  out.request.sampling = defaults.sampling;
-  out.request.max_tokens = defaults.max_tokens;
-  if (message.input_case() == v1::GenerateRequest::INPUT_NOT_SET)
-    reader.Fail("input", "one of text, token_ids and chat must be given");
-  ReadSampling(message.sampling(), out.request, reader);
-  ReadStop(message.stop(), out.request, reader);
+  server::Asked& asked = out.asked;
+  ASSIGN_OR_RETURN(server::Prompt prompt, ReadPrompt(message));
+  asked.prompts.push_back(std::move(prompt));
+  asked.prompt_field = PromptField(message);
+  asked.model = message.model();
+  asked.request.sampling = defaults.sampling;
+  asked.request.max_tokens = defaults.max_tokens;
+  ReadSampling(message.sampling(), asked.request, reader);
+  ReadStop(message.stop(), asked.request, reader);
   ReadResponse(message.response(), out, reader);
-  ReadModes(message, out.request, reader);
-  reader.Read(message, "n", "", {1, server::kChoicesPerPromptMax}, out.choices);
-  reader.Read(message, "priority", "", {kPriorityMin, kPriorityMax}, out.request.priority);
-  reader.Read(message, "timeout_s", "", {0, server::kTimeoutMax}, out.timeout_s);
-  if (message.has_timeout_s() && out.timeout_s == 0)
+  ReadModes(message, asked.request, reader);
+  reader.Read(message, "n", "", {1, server::kChoicesPerPromptMax}, asked.choices);
+  reader.Read(message, "priority", "", {kPriorityMin, kPriorityMax}, asked.request.priority);
+  reader.Read(message, "timeout_s", "", {0, server::kTimeoutMax}, asked.timeout_s);
+  if (message.has_timeout_s() && asked.timeout_s == 0)
     reader.Fail("timeout_s", "timeout_s must be above 0");
-  out.prompt_bytes = PromptBytes(message);
-  if (message.has_text()) out.text = message.text();
-  const auto& ids = message.token_ids().ids();
-  out.request.prompt.assign(ids.begin(), ids.end());
-  if (message.has_chat()) {
-    auto conversation = ParseChat(message.chat());
-    if (const auto* refusal = std::get_if<Refusal>(&conversation)) return *refusal;
-    out.conversation = std::get<Json>(std::move(conversation));
-  }
-  if (reader.refusal().has_value()) return *reader.refusal();
+  RETURN_IF_ERROR(reader.status());
   return out;
 }
 
-std::variant<Json, Refusal> ParseChat(const v1::Chat& chat) {
+Result<server::Conversation> ParseChat(const v1::Chat& chat) {
   static constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user",
                                                              "assistant", "tool"};
   if (chat.messages().empty())
@@ -236,7 +243,7 @@ std::variant<Json, Refusal> ParseChat(const v1::Chat& chat) {
     if (message.has_tool_call_id()) entry.Set("tool_call_id", message.tool_call_id());
     messages.push_back(std::move(entry));
   }
-  return Json(Json::Object{{"messages", std::move(messages)}});
+  return server::Conversation{Json(Json::Object{{"messages", std::move(messages)}})};
 }
 
 }  // namespace thermocline::rpc

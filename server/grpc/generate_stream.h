@@ -13,7 +13,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 
-#include "server/core/generation.h"
+#include "server/core/submission.h"
 #include "server/grpc/call.h"
 #include "server/grpc/generate_request.h"
 #include "server/grpc/messages.h"
@@ -46,12 +46,12 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   void Post(Work work);
   template <typename Work>
   void Guarded(Work work);
-  // Everything before the prompt's tokens. Why there will be no answer; nothing: there will.
-  std::optional<Refusal> Begin();
+  // Everything before the prompt's tokens. An error: why there will be no answer.
+  Status Begin();
   // Makes the tokens of a prompt, here or by the workers, then submits it.
-  void Encode(GenerateParams params, bool at_once);
-  void OnEncoded(GenerateParams params, const Status& encoded);
-  std::optional<Refusal> Submit(GenerateParams params);
+  void Encode(bool at_once);
+  void OnEncoded(const Status& encoded);
+  Status Submit();
   // Writes what there is to say.
   void Pump();
   // Takes what one choice has said; false: none has said anything.
@@ -60,11 +60,8 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   v1::GenerateEvent& AddEvent();
   // The client is gone: what the generation still says is dropped.
   void Leave(CancelCause cause);
-  // The status that ends the stream, once what is queued is written.
-  void EndWith(const Refusal& refusal) { end_ = ToGrpc(refusal); }
-  Refusal WhyCancelled() const;
-  void Refuse(const Refusal& refusal);
-  void FinishNow(const ::grpc::Status& status);
+  void Refuse(const Status& refusal);
+  void FinishNow(const Status& status);
   // Cuts off a client that takes nothing for server.write_timeout_s.
   void WatchWrites();
   void CheckWrite(std::chrono::seconds allowed);
@@ -76,7 +73,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   Call call_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
   // On the strand.
-  std::optional<Engine::Admission> place_;  // in the queue, until the request is submitted
+  std::shared_ptr<server::Submission> submission_;  // until it is submitted; encoded by a worker
   std::shared_ptr<server::Generation> generation_;
   DeltaOptions delta_options_;
   bool progress_ = false, speculates_ = false;
@@ -87,7 +84,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   std::uint64_t sequence_ = 0;
   bool writing_ = false, gone_ = false;
   std::atomic<bool> finished_{false};  // read by a worker, too
-  std::optional<::grpc::Status> end_;
+  std::optional<Status> end_;          // of the stream, once what is queued is written
   Clock::time_point write_began_;
   boost::asio::steady_timer timer_;
 };

@@ -4,14 +4,15 @@
 
 #include "engine/base/log.h"
 #include "server/core/prompt.h"
+#include "server/core/refusal_table.h"
 #include "server/grpc/generate_stream.h"
+#include "server/grpc/refusal.h"
 
 namespace thermocline::rpc {
 namespace {
 
-using Answer = std::optional<Refusal>;  // nothing: the response is filled
-
-// A call with one answer. `handler(const Call&)` fills the response, on a thread of ours. gRPC
+// A call with one answer. `handler(const Call&)` fills the response or says why not, on a thread of
+// ours. gRPC
 // keeps the messages until Finish, which therefore comes once, and always, also for a client that
 // left.
 class UnaryCall : public ::grpc::ServerUnaryReactor {
@@ -33,7 +34,7 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
     auto* call = new UnaryCall(service, context, method);
     service.workers().Post(
         io.get_executor(), [call, handler] { call->Run(handler); }, {},
-        [call] { call->End(call->Refuse(ShuttingDown(call->service_))); });
+        [call] { call->Refuse(server::ShuttingDown()); });
     return call;
   }
 
@@ -43,24 +44,23 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
 
   template <typename Handler>
   void Run(const Handler& handler) {
-    if (context_.IsCancelled()) return End(::grpc::Status::CANCELLED);  // while it waited
-    ::grpc::Status status;
+    if (context_.IsCancelled()) return End(server::ClientGone());  // while it waited
     try {
-      const Answer refusal = call_.refusal().has_value() ? call_.refusal() : handler(call_);
-      if (refusal.has_value()) status = Refuse(*refusal);
+      const Status status = call_.refusal().ok() ? handler(call_) : call_.refusal();
+      status.ok() ? End(status) : Refuse(status);
     } catch (const std::exception& error) {  // of libraries and the allocator: ends this call only
       base::LogError("id=", call_.id(), ": ", error.what());
-      status = Refuse(FromStatus(service_, base::Internal("")));
+      Refuse(base::Internal(""));
     }
+  }
+  void Refuse(const Status& status) {
+    server::CountRejection(service_.metrics(), status);
     End(status);
   }
-  ::grpc::Status Refuse(const Refusal& refusal) {
-    CountRejection(service_, refusal);
-    return ToGrpc(refusal);
-  }
-  void End(const ::grpc::Status& status) {
-    call_.End(status.error_code());
-    Finish(status);
+  void End(const Status& status) {
+    const ::grpc::Status told = ToGrpc(service_, status);
+    call_.End(status);
+    Finish(told);
   }
   void OnDone() override { delete this; }
 
@@ -71,72 +71,67 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
 
 // The tokens of a request with text or chat in it, however many.
 template <typename Message>
-std::variant<std::vector<int>, Refusal> Encode(const server::Service& service,
-                                               const Message& message,
-                                               server::TextOptions options) {
+Result<std::vector<int>> Encode(const server::Service& service, const Message& message,
+                                server::TextOptions options) {
   options.limit = server::PromptLimit::kNone;
   if (message.input_case() == Message::INPUT_NOT_SET)
     return BadField("input", "one of text and chat must be given");
-  if (auto not_ready = NotReady(service)) return *std::move(not_ready);
+  RETURN_IF_ERROR(service.Readiness());
   if (message.has_text()) {
     auto tokens = server::EncodeText(service, message.text(), options);
-    if (!tokens.ok()) return FromStatus(service, tokens.status(), "text");
-    return *std::move(tokens);
+    if (!tokens.ok()) return tokens.status().WithField("text");
+    return tokens;
   }
-  auto conversation = ParseChat(message.chat());
-  if (auto* refusal = std::get_if<Refusal>(&conversation)) return std::move(*refusal);
-  auto tokens = server::EncodeChat(service, std::get<Json>(conversation), options.limit);
-  if (!tokens.ok()) return FromStatus(service, tokens.status(), "chat");
-  return *std::move(tokens);
+  ASSIGN_OR_RETURN(const server::Conversation conversation, ParseChat(message.chat()));
+  auto tokens = server::EncodeChat(service, conversation.json, options.limit);
+  if (!tokens.ok()) return tokens.status().WithField("chat");
+  return tokens;
 }
 
-Answer AnswerTokenize(const server::Service& service, const v1::TokenizeRequest& request,
+Status AnswerTokenize(const server::Service& service, const v1::TokenizeRequest& request,
                       v1::TokenizeResponse& response) {
-  const auto encoded =
+  ASSIGN_OR_RETURN(
+      const std::vector<int> tokens,
       Encode(service, request,
              {.add_special = !request.has_add_special() || request.add_special(),
-              .parse_special = !request.has_parse_special() || request.parse_special()});
-  if (const auto* refusal = std::get_if<Refusal>(&encoded)) return *refusal;
-  const auto& tokens = std::get<std::vector<int>>(encoded);
-  const Status few = request.with_pieces() ? server::CheckPieces(tokens.size()) : OkStatus();
-  if (!few.ok()) return FromStatus(service, few, "with_pieces");
+              .parse_special = !request.has_parse_special() || request.parse_special()}));
+  if (request.with_pieces())
+    RETURN_IF_ERROR(server::CheckPieces(tokens.size()).WithField("with_pieces"));
   response.mutable_token_ids()->Add(tokens.begin(), tokens.end());
-  if (!request.with_pieces()) return std::nullopt;
+  if (!request.with_pieces()) return OkStatus();
   for (const int token : tokens)
     response.add_pieces(service.engine()->tokenizer().TokenBytes(token, true));
-  return std::nullopt;
+  return OkStatus();
 }
 
-Answer AnswerDetokenize(const server::Service& service, const v1::DetokenizeRequest& request,
+Status AnswerDetokenize(const server::Service& service, const v1::DetokenizeRequest& request,
                         v1::DetokenizeResponse& response) {
-  if (auto not_ready = NotReady(service)) return not_ready;
+  RETURN_IF_ERROR(service.Readiness());
   const std::vector<int> tokens(request.token_ids().begin(), request.token_ids().end());
   auto text = server::DecodeTokens(service, tokens, request.with_special());
-  if (!text.ok()) return FromStatus(service, text.status(), "token_ids");
+  if (!text.ok()) return text.status().WithField("token_ids");
   response.set_text(*std::move(text));
-  return std::nullopt;
+  return OkStatus();
 }
 
-Answer AnswerCount(const server::Service& service, const v1::CountTokensRequest& request,
+Status AnswerCount(const server::Service& service, const v1::CountTokensRequest& request,
                    v1::CountTokensResponse& response) {
-  const auto encoded = Encode(service, request, {});
-  if (const auto* refusal = std::get_if<Refusal>(&encoded)) return *refusal;
-  const auto tokens = static_cast<int>(std::get<std::vector<int>>(encoded).size());
+  ASSIGN_OR_RETURN(const std::vector<int> encoded, Encode(service, request, {}));
+  const auto tokens = static_cast<int>(encoded.size());
   const int n_ctx = service.engine()->Stats().context_length;
   response.set_prompt_tokens(tokens);
   response.set_context_length(n_ctx);
   response.set_fits(tokens < n_ctx);
-  return std::nullopt;
+  return OkStatus();
 }
 
 // One's own generations only, but for an administrator.
-Answer AnswerCancel(server::Service& service, const Caller& caller,
+Status AnswerCancel(server::Service& service, const Caller& caller,
                     const v1::CancelRequest& request) {
   const auto tenant = caller.admin ? std::nullopt : std::optional<std::string>(caller.tenant);
-  if (service.Cancel(request.request_id(), CancelCause::kApi, tenant)) return std::nullopt;
-  return Refusal{.code = ::grpc::StatusCode::NOT_FOUND,
-                 .message = "no generation of yours with this request_id is in progress",
-                 .reason = "REQUEST_NOT_FOUND"};
+  if (service.Cancel(request.request_id(), CancelCause::kApi, tenant)) return OkStatus();
+  return base::NotFound("no generation of yours with this request_id is in progress")
+      .WithReason(Reason::kRequestNotFound);
 }
 
 }  // namespace
@@ -172,18 +167,18 @@ Answer AnswerCancel(server::Service& service, const Caller& caller,
 
 ::grpc::ServerUnaryReactor* InferenceService::GetModel(Context* context, const v1::GetModelRequest*,
                                                        v1::Model* response) {
-  return UnaryCall::Start(io_, service_, *context, "GetModel", [=, this](const Call&) -> Answer {
-    if (service_.engine() == nullptr) return NotReady(service_);
+  return UnaryCall::Start(io_, service_, *context, "GetModel", [=, this](const Call&) -> Status {
+    if (service_.engine() == nullptr) return service_.Readiness();
     FillModel(service_, *response);
-    return std::nullopt;
+    return OkStatus();
   });
 }
 
 ::grpc::ServerUnaryReactor* InferenceService::GetStats(Context* context, const v1::GetStatsRequest*,
                                                        v1::Stats* response) {
-  return UnaryCall::Start(io_, service_, *context, "GetStats", [=, this](const Call&) -> Answer {
+  return UnaryCall::Start(io_, service_, *context, "GetStats", [=, this](const Call&) -> Status {
     FillStats(service_, *response);
-    return std::nullopt;
+    return OkStatus();
   });
 }
 

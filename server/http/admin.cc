@@ -7,6 +7,7 @@
 #include <boost/beast/core/string.hpp>
 
 #include "engine/base/log.h"
+#include "server/http/refusal.h"
 
 namespace thermocline::http {
 namespace {
@@ -52,40 +53,37 @@ bool IsJson(const HttpRequest& request) {
   return boost::beast::iequals(type, "application/json");
 }
 
+openai::ApiError NotJson() {
+  return openai::ClientError(415, "unsupported_media_type",
+                             "the Content-Type must be application/json");
+}
+
+openai::ApiError BadValue(const char* name, const char* expected) {
+  return openai::FromStatus(base::InvalidArgument("the body must be ", expected).WithField(name));
+}
+
 // The value of the body's only member `name`; an empty body is one without members.
 std::variant<Json, openai::ApiError> OnlyMember(const HttpRequest& request, const char* name,
                                                 const char* expected) {
-  if (!IsJson(request)) {
-    return openai::ClientError(415, "unsupported_media_type",
-                               "the Content-Type must be application/json");
-  }
+  if (!IsJson(request)) return NotJson();
   const auto json = base::ParseJson(request.body());
   if (!json.ok()) return openai::FromStatus(json.status());
   const bool only = json->is_object() && json->as_object().size() == 1;
   const Json* value = only ? json->Find(name) : nullptr;
-  if (value == nullptr)
-    return openai::FromStatus(base::InvalidArgument("the body must be ", expected), name);
+  if (value == nullptr) return BadValue(name, expected);
   return *value;
 }
 
 // Why a request that needs no body is not taken; nullopt if it is.
 std::optional<openai::ApiError> CheckEmpty(const HttpRequest& request) {
-  if (!IsJson(request)) {
-    return openai::ClientError(415, "unsupported_media_type",
-                               "the Content-Type must be application/json");
-  }
+  if (!IsJson(request)) return NotJson();
   const auto json = base::ParseJson(request.body().empty() ? "{}" : request.body());
   if (json.ok() && json->is_object() && json->as_object().empty()) return std::nullopt;
   return openai::FromStatus(base::InvalidArgument("the body must be empty, or {}"));
 }
 
 HttpResponse NotLoaded(const Service& service, const ResponseHead& head) {
-  return ErrorResponse(head, openai::FromStatus(base::Unavailable("the model is not loaded")),
-                       service.RetryAfterSeconds());
-}
-
-openai::ApiError BadValue(const char* name, const char* expected) {
-  return openai::FromStatus(base::InvalidArgument("the body must be ", expected), name);
+  return FailureResponse(service, head, base::Unavailable("the model is not loaded"));
 }
 
 }  // namespace
@@ -131,7 +129,9 @@ HttpResponse CancelRequest(Service& service, const HttpRequest& request, const R
   const Json& id = std::get<Json>(body);
   if (!id.is_string()) return ErrorResponse(head, BadValue("id", kExpected));
   if (!service.Cancel(id.as_string(), CancelCause::kApi)) {
-    return ErrorResponse(head, openai::ClientError(404, "not_found", "there is no such request"));
+    return FailureResponse(
+        service, head,
+        base::NotFound("there is no such request").WithReason(Reason::kRequestNotFound));
   }
   return JsonResponse(head, 200, Json::Object{{"id", id}, {"cancelled", true}});
 }

@@ -2,28 +2,15 @@
 
 #include <algorithm>
 
+#include "server/core/refusal_table.h"
+
 namespace thermocline::http {
 namespace {
 
 constexpr std::size_t kEventBytesMax = 16 << 10;  // of one output, about
 
-// Why an answer is not whole.
-Status FailureOf(const TokenChannel::Update& update) {
-  if (update.reason == FinishReason::kError) return update.error;
-  switch (update.usage.cause) {
-    case CancelCause::kDeadline:
-      return {StatusCode::kDeadlineExceeded, "the time that the request may take is over"};
-    case CancelCause::kApi:
-      return base::Cancelled("the request was cancelled by its id");
-    case CancelCause::kSlowReader:
-      return base::Cancelled("the client did not read its answer for too long");
-    default:
-      return base::Unavailable("the server is shutting down");
-  }
-}
-
 openai::ApiError ErrorOf(const TokenChannel::Update& update) {
-  openai::ApiError error = openai::FromStatus(FailureOf(update));
+  openai::ApiError error = openai::FromStatus(server::FailureOf(update));
   if (update.reason == FinishReason::kCancelled)
     error.details.emplace_back("cause", CancelCauseName(update.usage.cause));
   return error;
@@ -31,28 +18,27 @@ openai::ApiError ErrorOf(const TokenChannel::Update& update) {
 
 }  // namespace
 
-Answer::Answer(server::Service& service, const ResponseHead& head, const GenerationPlan& plan,
-               std::chrono::steady_clock::time_point arrived)
+Answer::Answer(server::Service& service, const ResponseHead& head, const GenerationPlan& plan)
     : service_(service),
       head_(head),
       answer_(plan.answer),
       stream_(plan.stream),
-      progress_(plan.requests[0].progress),
-      choices_per_prompt_(plan.choices),
-      logprobs_(plan.requests[0].logprobs),
-      arrived_(arrived),
+      progress_(plan.submission.asked().request.progress),
+      choices_per_prompt_(plan.submission.choices()),
+      logprobs_(plan.submission.asked().request.logprobs),
       echoes_(plan.echoes),
-      choices_(plan.requests.size() * static_cast<std::size_t>(plan.choices)) {
+      choices_(plan.submission.requests().size() * static_cast<std::size_t>(choices_per_prompt_)) {
   TokenChannel::ReserveBuffers(update_);
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
-  for (const Request& request : plan.requests) {
+  const std::vector<Request>& requests = plan.submission.requests();
+  for (const Request& request : requests) {
     prompt_tokens_.push_back(static_cast<int>(request.prompt.size()));
     first_tokens_.push_back(request.prompt[0]);
   }
   if (answer_.chat || logprobs_ < 0) return;
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const std::vector<int>& prompt =
-        plan.requests[i / static_cast<std::size_t>(plan.choices)].prompt;
+        requests[i / static_cast<std::size_t>(choices_per_prompt_)].prompt;
     const bool at_start =
         !echoes_.empty() || (prompt.size() == 1 && prompt[0] == tokenizer.vocabulary().bos);
     choices_[i].legacy.emplace(tokenizer, logprobs_, at_start);
@@ -60,17 +46,9 @@ Answer::Answer(server::Service& service, const ResponseHead& head, const Generat
 }
 
 Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const ResponseHead& head,
-                                              GenerationPlan plan,
-                                              std::chrono::steady_clock::time_point arrived,
-                                              std::function<void()> on_ready) {
-  std::unique_ptr<Answer> answer(new Answer(service, head, plan, arrived));
-  ASSIGN_OR_RETURN(answer->generation_,
-                   server::Generation::Start(service,
-                                             {.id = head.request_id,
-                                              .requests = std::move(plan.requests),
-                                              .choices = plan.choices,
-                                              .arrived = arrived},
-                                             &plan.admission, std::move(on_ready)));
+                                              GenerationPlan plan, std::function<void()> on_ready) {
+  std::unique_ptr<Answer> answer(new Answer(service, head, plan));
+  ASSIGN_OR_RETURN(answer->generation_, plan.submission.Start(std::move(on_ready)));
   return answer;
 }
 
@@ -142,7 +120,7 @@ Json Answer::LogprobsOf(Choice& choice) {
 
 void Answer::ReportProgress(int index, Output& output) {
   const std::chrono::duration<double, std::milli> since =
-      std::chrono::steady_clock::now() - arrived_;
+      std::chrono::steady_clock::now() - head_.arrived;
   output.events += openai::ProgressEvent(
       answer_, {.index = index,
                 .total = prompt_tokens_[static_cast<std::size_t>(index / choices_per_prompt_)],
@@ -180,15 +158,14 @@ void Answer::FinishChoice(int index, Output& output) {
 void Answer::Fail(Output& output) {
   ended_ = output.last = true;
   generation_->Cancel(CancelCause::kOtherChoice);
-  const openai::ApiError error = ErrorOf(update_);
   if (begun_) {
     output.failed = true;
-    output.events += openai::DataEvent(error.ToJson());
+    output.events += openai::DataEvent(ErrorOf(update_).ToJson());
     return;
   }
   output.events.clear();
-  const bool wait = error.http_status == 503;
-  output.response = ErrorResponse(head_, error, wait ? service_.RetryAfterSeconds() : 0);
+  const bool wait = server::RowOf(server::FailureOf(update_)).retry_after;
+  output.response = ErrorResponse(head_, ErrorOf(update_), wait ? service_.RetryAfterSeconds() : 0);
 }
 
 // Prompts count once, however many choices they have.

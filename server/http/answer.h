@@ -27,11 +27,9 @@ class Answer {
     bool failed = false;  // of the last events: an error, so that the connection ends with them
   };
 
-  // Starts the generation. Errors as Generation::Start, whose `on_ready` this is.
+  // Starts the generation. Errors as Submission::Start, whose `on_ready` this is.
   static Result<std::unique_ptr<Answer>> Start(server::Service& service, const ResponseHead& head,
-                                               GenerationPlan plan,
-                                               std::chrono::steady_clock::time_point arrived,
-                                               std::function<void()> on_ready);
+                                               GenerationPlan plan, std::function<void()> on_ready);
 
   // What there is to write since the last call. Where that is much, the rest comes with the next:
   // call again when it is written.
@@ -52,8 +50,7 @@ class Answer {
     std::vector<TokenChannel::Score> scores = {};       // of a chat that is not streamed
     std::optional<openai::LegacyLogprobs> legacy = {};  // of a completion with log probabilities
   };
-  Answer(server::Service& service, const ResponseHead& head, const GenerationPlan& plan,
-         std::chrono::steady_clock::time_point arrived);
+  Answer(server::Service& service, const ResponseHead& head, const GenerationPlan& plan);
 
   void Hear(int index, Output& output);
   // What choice `index` says first, and with `update_`.
@@ -70,7 +67,6 @@ class Answer {
   const bool stream_, progress_;
   const int choices_per_prompt_;
   const int logprobs_;  // as Request::logprobs
-  const std::chrono::steady_clock::time_point arrived_;
   const std::vector<GenerationPlan::Echo> echoes_;
   std::vector<int> prompt_tokens_, first_tokens_;  // [prompts]
   std::shared_ptr<server::Generation> generation_;

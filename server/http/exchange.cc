@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "server/core/request_id.h"
 #include "server/core/trace_context.h"
+#include "server/http/refusal.h"
 
 namespace thermocline::http {
 namespace {
@@ -40,13 +41,6 @@ std::optional<openai::ApiError> CheckLimits(const HttpRequest& header) {
   return std::nullopt;
 }
 
-// Why the gate refused, as the metrics call it; nullptr: a preflight is answered, and a route that
-// there is not is none for anybody.
-const char* ReasonOf(unsigned status) {
-  if (status == 401 || status == 403) return "auth";
-  return status == 400 ? "bad_request" : nullptr;
-}
-
 }  // namespace
 
 Exchange::Exchange(server::Service& service, const Peer& peer)
@@ -76,15 +70,16 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
     EndConnection();
     return ErrorResponse(head_, *beyond);
   }
-  auto passed = PassGate(*live_, peer, header, head_);
-  if (auto* response = std::get_if<HttpResponse>(&passed)) {
-    route_ = "refused";
-    if (const char* reason = ReasonOf(response->result_int()))
-      service_.metrics().RequestRejected(reason);
-    return std::move(*response);
-  }
-  caller_ = std::get<Caller>(std::move(passed));
+  route_ = "refused";
+  const Status page = CheckPage(*live_, peer, header);
+  if (!page.ok()) return RefusalResponse(service_, head_, page);
+  if (auto preflight = AnswerPreflight(*live_, peer, header, head_)) return preflight;
+  auto caller = PassGate(*live_, peer, header);
+  if (!caller.ok()) return RefusalResponse(service_, head_, caller.status());
+  route_ = "unreadable";
+  caller_ = *std::move(caller);
   head_.tenant = caller_.tenant;
+  head_.priority_max = caller_.priority_max;
   return std::nullopt;
 }
 

@@ -5,7 +5,6 @@
 namespace thermocline::http {
 namespace {
 
-using openai::ClientError;
 using server::Live;
 namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
@@ -63,47 +62,32 @@ bool IsOwnOrigin(std::string_view origin, std::string_view host) {
   return scheme != std::string_view::npos && Lower(origin.substr(scheme + 3)) == Lower(host);
 }
 
-HttpResponse Refuse(const ResponseHead& head, int status, const std::string& code,
-                    const std::string& message) {
-  return ErrorResponse(head, ClientError(status, code, message));
-}
-
-std::optional<HttpResponse> CheckHost(const Live& live, const Peer& peer,
-                                      const HttpRequest& request, const ResponseHead& head) {
-  if (!peer.on_network) return std::nullopt;
+Status CheckHost(const Live& live, const Peer& peer, const HttpRequest& request) {
+  if (!peer.on_network) return OkStatus();
   const auto hosts = request.count(beast_http::field::host);
   if (hosts > 1 || (hosts == 0 && request.version() >= 11))
-    return Refuse(head, 400, "bad_request", "a request has one Host header");
+    return base::InvalidArgument("a request has one Host header").WithReason(Reason::kMalformed);
   const std::string_view in_target = TargetHost(request.target());
   const bool ours = (hosts == 0 || IsOurHost(live, peer, request[beast_http::field::host])) &&
                     (in_target.empty() || IsOurHost(live, peer, in_target));
-  if (ours) return std::nullopt;
-  return Refuse(head, 403, "host_not_allowed",
-                "the Host of the request is no name of this server; server.allowed_hosts lists "
-                "further ones");
+  if (ours) return OkStatus();
+  return base::PermissionDenied(
+             "the Host of the request is no name of this server; server.allowed_hosts lists "
+             "further ones")
+      .WithReason(Reason::kHostNotAllowed);
 }
 
-std::optional<HttpResponse> CheckOrigin(const Live& live, const Peer& peer,
-                                        const HttpRequest& request, const ResponseHead& head) {
+Status CheckOrigin(const Live& live, const Peer& peer, const HttpRequest& request) {
   const auto origin = request.find(beast_http::field::origin);
-  if (!peer.on_network || origin == request.end()) return std::nullopt;
+  if (!peer.on_network || origin == request.end()) return OkStatus();
   if (request.count(beast_http::field::origin) > 1)
-    return Refuse(head, 400, "bad_request", "a request has one Origin header");
+    return base::InvalidArgument("a request has one Origin header").WithReason(Reason::kMalformed);
   const bool allowed = !AllowedOrigin(live, peer, request).empty();
-  if (!allowed && !IsOwnOrigin(origin->value(), request[beast_http::field::host])) {
-    return Refuse(head, 403, "origin_not_allowed",
-                  "pages of this Origin may not call this server; server.allowed_origins lists "
-                  "those that may");
-  }
-  const bool preflight =
-      request.method() == beast_http::verb::options &&
-      request.find(beast_http::field::access_control_request_method) != request.end();
-  if (!preflight || !allowed) return std::nullopt;
-  HttpResponse response = MakeResponse(head, 204, "text/plain", "");
-  response.set(beast_http::field::access_control_allow_methods, kCorsMethods);
-  response.set(beast_http::field::access_control_allow_headers, kCorsHeaders);
-  response.set(beast_http::field::access_control_max_age, "600");
-  return response;
+  if (allowed || IsOwnOrigin(origin->value(), request[beast_http::field::host])) return OkStatus();
+  return base::PermissionDenied(
+             "pages of this Origin may not call this server; server.allowed_origins lists those "
+             "that may")
+      .WithReason(Reason::kOriginNotAllowed);
 }
 
 // The key of "Authorization: Bearer KEY"; nullopt: there is none, or more than one.
@@ -112,13 +96,15 @@ std::optional<std::string_view> BearerKey(const HttpRequest& request) {
   return server::BearerKey(request[beast_http::field::authorization]);
 }
 
-HttpResponse Unauthorized(const ResponseHead& head, bool given) {
-  HttpResponse response =
-      Refuse(head, 401, "invalid_api_key",
-             given ? "the API key is not known here"
-                   : "an API key is needed, as in the header Authorization: Bearer KEY");
-  response.set(beast_http::field::www_authenticate, "Bearer");
-  return response;
+Result<Caller> Identify(const Live& live, const HttpRequest& request) {
+  const auto key = BearerKey(request);
+  if (!key.has_value())
+    return base::Unauthenticated(
+        "an API key is needed, as in the header Authorization: Bearer KEY");
+  const auto identity = live.keys.Check(*key);
+  if (!identity.has_value()) return base::Unauthenticated("the API key is not known here");
+  return Caller{
+      .tenant = identity->name, .priority_max = identity->priority_max, .admin = identity->admin};
 }
 
 }  // namespace
@@ -143,10 +129,24 @@ std::string AllowedOrigin(const Live& live, const Peer& peer, const HttpRequest&
   return "";
 }
 
-std::variant<Caller, HttpResponse> PassGate(const Live& live, const Peer& peer,
+Status CheckPage(const Live& live, const Peer& peer, const HttpRequest& request) {
+  RETURN_IF_ERROR(CheckHost(live, peer, request));
+  return CheckOrigin(live, peer, request);
+}
+
+std::optional<HttpResponse> AnswerPreflight(const Live& live, const Peer& peer,
                                             const HttpRequest& request, const ResponseHead& head) {
-  if (auto refusal = CheckHost(live, peer, request, head)) return *std::move(refusal);
-  if (auto refusal = CheckOrigin(live, peer, request, head)) return *std::move(refusal);
+  const bool asks = request.method() == beast_http::verb::options &&
+                    request.find(beast_http::field::access_control_request_method) != request.end();
+  if (!asks || AllowedOrigin(live, peer, request).empty()) return std::nullopt;
+  HttpResponse response = MakeResponse(head, 204, "text/plain", "");
+  response.set(beast_http::field::access_control_allow_methods, kCorsMethods);
+  response.set(beast_http::field::access_control_allow_headers, kCorsHeaders);
+  response.set(beast_http::field::access_control_max_age, "600");
+  return response;
+}
+
+Result<Caller> PassGate(const Live& live, const Peer& peer, const HttpRequest& request) {
   Caller caller{.tenant = peer.address, .priority_max = kPriorityMax, .admin = peer.admin};
   if (peer.admin) return caller;
   const std::string path = PathOf(request.target());
@@ -154,18 +154,12 @@ std::variant<Caller, HttpResponse> PassGate(const Live& live, const Peer& peer,
       path == "/health/live" || (path == "/metrics" && !live.config.metrics_require_key);
   const bool admin_only = path == "/admin" || path.starts_with("/admin/");
   if (live.needs_keys() && !open) {
-    const auto key = BearerKey(request);
-    const auto identity = key.has_value() ? live.keys.Check(*key) : std::nullopt;
-    if (!identity.has_value()) return Unauthorized(head, key.has_value());
-    caller = {
-        .tenant = identity->name, .priority_max = identity->priority_max, .admin = identity->admin};
+    ASSIGN_OR_RETURN(caller, Identify(live, request));
   }
   if (!admin_only || caller.admin) return caller;
-  if (!live.needs_keys()) {
-    return Refuse(head, 404, "not_found",
-                  "the routes below /admin are on server.admin_socket, or for keys marked admin");
-  }
-  return Refuse(head, 403, "permission_denied", "this key is not marked admin");
+  if (live.needs_keys()) return base::PermissionDenied("this key is not marked admin");
+  return base::NotFound(
+      "the routes below /admin are on server.admin_socket, or for keys marked admin");
 }
 
 }  // namespace thermocline::http

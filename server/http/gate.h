@@ -11,7 +11,6 @@
 
 #include <optional>
 #include <string>
-#include <variant>
 
 #include "server/core/live.h"
 #include "server/http/connection.h"
@@ -32,8 +31,15 @@ std::string PathOf(std::string_view target);
 // The value of Access-Control-Allow-Origin for an answer to `request`; "" = none.
 std::string AllowedOrigin(const server::Live& live, const Peer& peer, const HttpRequest& request);
 
-// A caller, or what it is told instead: 400, 401, 403, 404, or 204 for a preflight.
-std::variant<Caller, HttpResponse> PassGate(const server::Live& live, const Peer& peer,
+// Host and Origin. InvalidArgument or PermissionDenied.
+Status CheckPage(const server::Live& live, const Peer& peer, const HttpRequest& request);
+
+// What a browser is told that asks before it sends the request of an allowed origin's page, which
+// has no key yet; nullopt: the request is no such question. Requires: CheckPage.
+std::optional<HttpResponse> AnswerPreflight(const server::Live& live, const Peer& peer,
                                             const HttpRequest& request, const ResponseHead& head);
+
+// Key and /admin/. Unauthenticated, PermissionDenied, or NotFound: below /admin, without keys.
+Result<Caller> PassGate(const server::Live& live, const Peer& peer, const HttpRequest& request);
 
 }  // namespace thermocline::http

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/engine.h"
+#include "server/core/submission.h"
 #include "server/http/response.h"
 #include "server/openai/response.h"
 
@@ -18,10 +18,8 @@ struct GenerationPlan {
     std::string text;
     bool bos_added = false;  // its first token is not part of the text
   };
-  std::vector<Request> requests = {};  // one for each prompt
-  int choices = 1;                     // of each prompt
-  std::vector<Echo> echoes = {};       // [requests], or none
-  Engine::Admission admission = {};
+  server::Submission submission;  // encoded
+  std::vector<Echo> echoes = {};  // [prompts], or none
   openai::AnswerHead answer = {};
   bool stream = false;
 };

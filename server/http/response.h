@@ -9,6 +9,7 @@
 
 #include <boost/beast/http.hpp>
 
+#include "engine/api/request.h"
 #include "engine/base/json.h"
 #include "server/openai/error.h"
 
@@ -26,6 +27,7 @@ struct ResponseHead {
   std::string traceparent = {};                        // of the client's trace; "" = none
   std::string cors_origin = {};                        // Access-Control-Allow-Origin; "" = none
   std::string tenant = {};                             // whose request is answered
+  int priority_max = kPriorityMax;                     // that it may ask for
 };
 
 // Names and values of the headers that say so, beside Server.

@@ -51,9 +51,8 @@ Action Live(Service&, const HttpRequest&, const ResponseHead& head) {
 }
 
 Action Ready(Service& service, const HttpRequest&, const ResponseHead& head) {
-  const Status not_ready = NotReady(service);
-  if (!not_ready.ok())
-    return ErrorResponse(head, openai::FromStatus(not_ready), service.RetryAfterSeconds());
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return FailureResponse(service, head, ready);
   return JsonResponse(head, 200,
                       Json::Object{{"status", "ready"}, {"model", service.model_name()}});
 }
@@ -87,8 +86,8 @@ Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
 Action Model(Service& service, const HttpRequest& request, const ResponseHead& head) {
   const std::string name =
       UrlDecoded(PathOf(request.target()).substr(std::string_view("/v1/models/").size()));
-  if (name != service.model_name())
-    return UnknownModel(service, head, base::ReplaceInvalidUtf8(name));
+  const Status known = server::CheckModel(service, base::ReplaceInvalidUtf8(name));
+  if (!known.ok()) return FailureResponse(service, head, known);
   return JsonResponse(head, 200, ModelJson(service));
 }
 

@@ -105,10 +105,8 @@ void Session::OnRequest(ErrorCode error) {
 }
 
 void Session::OnDropped() {
-  Guarded([this] {
-    Respond(RefusalResponse(service_, exchange_->head(),
-                            base::Unavailable("the server is shutting down")));
-  });
+  Guarded(
+      [this] { Respond(RefusalResponse(service_, exchange_->head(), server::ShuttingDown())); });
 }
 
 // What a request makes libraries or the allocator throw ends that request, not the daemon.

@@ -23,17 +23,12 @@ constexpr std::size_t kWatchBytes = 512;
 
 void Session::StartGeneration(GenerationPlan plan) {
   stream_.reset();
-  const Caller& caller = exchange_->caller();
-  for (Request& request : plan.requests) {
-    request.tenant = caller.tenant;
-    request.priority = std::min(request.priority, caller.priority_max);
-  }
   // Called on the decode thread: only posts. Holds the session until the generation ends.
   auto on_ready = [self = shared_from_this(), executor = connection_->get_executor()] {
     asio::post(executor, [self] { self->Guarded([&] { self->TakeAnswer(); }); });
   };
   const ResponseHead& head = exchange_->head();
-  auto answer = Answer::Start(service_, head, std::move(plan), head.arrived, std::move(on_ready));
+  auto answer = Answer::Start(service_, head, std::move(plan), std::move(on_ready));
   if (!answer.ok()) return Respond(RefusalResponse(service_, head, answer.status()));
   answer_ = *std::move(answer);
   KeepAlive();

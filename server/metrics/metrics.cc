@@ -69,10 +69,7 @@ void Metrics::RequestCancelled(Phase phase, CancelCause cause, double seconds) {
   impl_->cancel_latency.Observe(seconds);
 }
 
-void Metrics::RequestFailed(StatusCode code) {
-  const char* reason = code == StatusCode::kUnavailable ? "device"
-                       : code == StatusCode::kDataLoss  ? "data"
-                                                        : "other";
+void Metrics::RequestFailed(const std::string& reason) {
   impl_->set.Count("requests_failed_total", {{"reason", reason}});
 }
 

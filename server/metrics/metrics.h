@@ -28,7 +28,7 @@ class Metrics {
   // `seconds`: from the cancellation until the engine let go.
   void RequestCancelled(Phase phase, CancelCause cause, double seconds);
   // A generation that an error of ours ended.
-  void RequestFailed(StatusCode code);
+  void RequestFailed(const std::string& reason);
   void RequestFinished(FinishReason reason, const Usage& usage, double total_s);
   void FirstToken(double seconds);
   void InterToken(double seconds);

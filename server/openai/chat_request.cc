@@ -11,18 +11,17 @@ void RefuseUnsupported(Fields& fields) {
   const Json* choice = fields.Find("tool_choice");
   if (choice != nullptr &&
       !(choice->is_string() && (choice->as_string() == "none" || choice->as_string() == "auto"))) {
-    fields.Fail("tool_choice", "'tool_choice' other than 'none' or 'auto' is not supported",
-                "unsupported_value");
+    fields.FailUnsupported("tool_choice",
+                           "'tool_choice' other than 'none' or 'auto' is not supported");
   }
   const Json* tools = fields.Find("tools");
   if (tools != nullptr && !(tools->is_array() && tools->as_array().empty()))
-    fields.Fail("tools", "'tools' are not supported", "unsupported_value");
+    fields.FailUnsupported("tools", "'tools' are not supported");
   const Json* format = fields.Find("response_format");
   const Json* type = format == nullptr ? nullptr : format->Find("type");
   if (format != nullptr && (type == nullptr || !type->is_string() || type->as_string() != "text")) {
-    fields.Fail("response_format",
-                "'response_format' other than {\"type\": \"text\"} is not supported",
-                "unsupported_value");
+    fields.FailUnsupported("response_format",
+                           "'response_format' other than {\"type\": \"text\"} is not supported");
   }
 }
 
@@ -36,22 +35,21 @@ int ReadLogprobs(Fields& fields) {
 
 }  // namespace
 
-std::variant<ChatRequest, ApiError> ParseChatRequest(std::string_view body,
-                                                     const RequestDefaults& defaults,
-                                                     FieldLog* log) {
-  const auto json = base::ParseJson(body);
-  if (!json.ok()) return FromStatus(json.status());
-  Fields fields(*json, log);
-  if (!json->is_object()) {
-    fields.Fail("", StrCat("the body must be a JSON object, not a ", json->type_name()));
-    return fields.error();
+Result<ChatRequest> ParseChatRequest(std::string_view body, const RequestDefaults& defaults,
+                                     FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, base::ParseJson(body));
+  Fields fields(json, log);
+  if (!json.is_object()) {
+    fields.Fail("", StrCat("the body must be a JSON object, not a ", json.type_name()));
+    return fields.status();
   }
   ChatRequest out;
-  out.conversation = ReadMessages(fields);
+  out.asked.prompt_field = "messages";
+  out.asked.prompts = {server::Conversation{ReadMessages(fields)}};
   ReadCommon(fields, defaults, 1, out);
-  out.request.logprobs = ReadLogprobs(fields);
+  out.asked.request.logprobs = ReadLogprobs(fields);
   RefuseUnsupported(fields);
-  if (!fields.ok()) return fields.error();
+  if (!fields.ok()) return fields.status();
   return out;
 }
 

@@ -103,7 +103,7 @@ void ReadSpeculation(Fields& inner, Request& out) {
 // {"ffn_mode": "sign"}: what OpenAI's API has no field for. Unknown keys are refused: a misspelt
 // one would silently change nothing. The engine knows the modes.
 void ReadExtension(Fields& fields, CommonRequest& common) {
-  Request& out = common.request;
+  Request& out = common.asked.request;
   const Json* extension = fields.Find("x_thermocline");
   if (extension == nullptr) return;
   if (!extension->is_object()) {
@@ -120,9 +120,9 @@ void ReadExtension(Fields& fields, CommonRequest& common) {
   }
   Fields inner(*extension);
   out.ffn_mode = inner.String("ffn_mode", "");
-  common.timeout_s = inner.Double("timeout_s", 0, 0, server::kTimeoutMax);
+  common.asked.timeout_s = inner.Double("timeout_s", 0, 0, server::kTimeoutMax);
   ReadSpeculation(inner, out);
-  if (!inner.ok()) fields.Fail("x_thermocline." + inner.error().param, inner.error().message);
+  if (!inner.ok()) fields.Fail("x_thermocline." + inner.status().field(), inner.status().message());
   if (out.ffn_mode.size() > server::kFfnModeBytesMax) {
     fields.Fail("x_thermocline.ffn_mode",
                 StrCat("'ffn_mode' has ", out.ffn_mode.size(), " bytes; at most ",
@@ -132,7 +132,7 @@ void ReadExtension(Fields& fields, CommonRequest& common) {
 
 void ReadStreamOptions(Fields& fields, CommonRequest& out) {
   out.stream = fields.Bool("stream", false);
-  out.request.progress = fields.Bool("return_progress", false) && out.stream;
+  out.asked.request.progress = fields.Bool("return_progress", false) && out.stream;
   const Json* options = fields.Find("stream_options");
   if (options == nullptr) return;
   if (!options->is_object()) {
@@ -141,16 +141,16 @@ void ReadStreamOptions(Fields& fields, CommonRequest& out) {
   }
   Fields inner(*options);
   out.include_usage = inner.Bool("include_usage", false);
-  if (!inner.ok()) fields.Fail("stream_options", inner.error().message);
+  if (!inner.ok()) fields.Fail("stream_options", inner.status().message());
 }
 
 }  // namespace
 
 void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_min,
                 CommonRequest& out) {
-  Request& request = out.request;
-  out.model = fields.String("model", "");
-  out.choices = static_cast<int>(fields.Int("n", 1, 1, kChoicesPerPromptMax));
+  Request& request = out.asked.request;
+  out.asked.model = fields.String("model", "");
+  out.asked.choices = static_cast<int>(fields.Int("n", 1, 1, kChoicesPerPromptMax));
   request.sampling = ReadSampling(fields, defaults.sampling);
   const std::optional<int> max_tokens = ReadMaxTokens(fields, max_tokens_min);
   request.max_tokens = max_tokens.value_or(defaults.max_tokens);
@@ -173,7 +173,7 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
 void RefuseFields(Fields& fields, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (fields.Find(name) != nullptr)
-      fields.Fail(name, StrCat("'", name, "' is not supported"), "unsupported_value");
+      fields.FailUnsupported(name, StrCat("'", name, "' is not supported"));
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/api/request.h"
+#include "server/core/asked.h"
 #include "server/core/request_limits.h"
 #include "server/openai/fields.h"
 
@@ -18,12 +18,9 @@ struct RequestDefaults {
 };
 
 struct CommonRequest {
-  std::string model;  // "" = not given
-  Request request;    // without its prompt
-  int choices = 1;    // of each prompt
+  server::Asked asked;
   bool stream = false;
   bool include_usage = false;  // a usage chunk at the end of a stream
-  double timeout_s = 0;        // 0 = the server's
 };
 
 // Reads what is common; `max_tokens_min` is 1, or 0 where nothing need be generated. What is

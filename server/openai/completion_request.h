@@ -2,19 +2,14 @@
 #pragma once
 
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "server/openai/common_request.h"
 
 namespace thermocline::openai {
 
-// A text, or the ids of its tokens.
-using Prompt = std::variant<std::string, std::vector<int>>;
-
 struct CompletionRequest : CommonRequest {
-  std::vector<Prompt> prompts;  // at least one, at most kPromptsMax
-  bool echo = false;            // the prompt comes in front of what is generated
+  bool echo = false;  // the prompt comes in front of what is generated
 };
 
 inline constexpr std::size_t kPromptsMax = 64;
@@ -22,11 +17,12 @@ inline constexpr int kLegacyLogprobsMax = 5;
 
 // A string, a list of token ids, or a list of either; nothing if `value` is neither, or holds
 // nothing or too much.
-std::optional<std::vector<Prompt>> ReadPrompts(const Json& value);
+std::optional<std::vector<server::Prompt>> ReadPrompts(const Json& value);
 
-// Pure. Unknown fields are ignored. `log` learns which fields are read.
-std::variant<CompletionRequest, ApiError> ParseCompletionRequest(std::string_view body,
-                                                                 const RequestDefaults& defaults,
-                                                                 FieldLog* log = nullptr);
+// Pure; at most kPromptsMax prompts, texts or ids. Unknown fields are ignored. `log` learns which
+// fields are read.
+Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
+                                                 const RequestDefaults& defaults,
+                                                 FieldLog* log = nullptr);
 
 }  // namespace thermocline::openai

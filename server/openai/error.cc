@@ -1,12 +1,26 @@
 #include "server/openai/error.h"
 
 #include "engine/base/strings.h"
+#include "server/core/refusal_table.h"
 
 namespace thermocline::openai {
 
 namespace {
+
 constexpr std::size_t kMessageBytesMax = 2048, kParamBytesMax = 256;  // they repeat what was asked
+
+// Fields that the engine calls otherwise.
+std::string ParamOf(const std::string& field) {
+  static constexpr std::pair<std::string_view, const char*> kNames[] = {
+      {"ffn_mode", "x_thermocline.ffn_mode"},
+      {"spec.mode", "x_thermocline.speculation"},
+      {"draft_tokens", "x_thermocline.draft_tokens"}};
+  for (const auto& [ours, name] : kNames)
+    if (field == ours) return name;
+  return field;
 }
+
+}  // namespace
 
 Json ApiError::ToJson() const {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
@@ -27,61 +41,16 @@ ApiError ClientError(int http_status, const std::string& code, const std::string
           .details = {}};
 }
 
-ApiError FromStatus(const Status& status, const std::string& param) {
-  ApiError error{.http_status = 500,
-                 .type = "server_error",
-                 .code = "",
-                 .param = param,
-                 .message = status.message(),
+ApiError FromStatus(const Status& status) {
+  const server::RefusalRow& row = server::RowOf(status);
+  ApiError error{.http_status = row.http_status,
+                 .type = row.openai_type,
+                 .code = row.openai_code,
+                 .param = ParamOf(status.field()),
+                 .message = server::MessageFor(status),
                  .details = {}};
-  const auto client = [&error](int http_status, const char* code) {
-    error.http_status = http_status;
-    error.type = "invalid_request_error";
-    error.code = code;
-  };
-  const auto server = [&error](int http_status, const char* type, const char* code) {
-    error.http_status = http_status;
-    error.type = type;
-    error.code = code;
-  };
-  switch (status.code()) {
-    case StatusCode::kInvalidArgument:
-      client(400, "");
-      break;
-    case StatusCode::kUnimplemented:
-      client(400, "unsupported_value");
-      break;
-    case StatusCode::kOutOfRange:
-      client(400, "context_length_exceeded");
-      break;
-    case StatusCode::kFailedPrecondition:  // what is asked for was not loaded
-      client(400, "failed_precondition");
-      break;
-    case StatusCode::kCancelled:  // by somebody else: trying again is not for the client to decide
-      server(400, "request_cancelled", "cancelled");
-      break;
-    case StatusCode::kNotFound:
-      client(404, "not_found");
-      break;
-    case StatusCode::kPermissionDenied:
-      client(403, "permission_denied");
-      break;
-    case StatusCode::kResourceExhausted:
-      server(429, "rate_limit_error", "queue_full");
-      break;
-    case StatusCode::kUnavailable:
-      server(503, "server_error", "unavailable");
-      break;
-    case StatusCode::kDeadlineExceeded:
-      server(504, "server_error", "timeout");
-      break;
-    case StatusCode::kDataLoss:  // what the model's file holds is not what was written
-      server(500, "server_error", "data_loss");
-      break;
-    default:
-      error.message = "internal error; the server's log has the details";
-      break;
-  }
+  for (const auto& [name, number] : status.numbers())
+    error.details.emplace_back(std::string(name), number);
   return error;
 }
 

@@ -1,4 +1,4 @@
-// Errors in OpenAI's shape. The one table from Status to HTTP.
+// Errors in OpenAI's shape.
 #pragma once
 
 #include <string>
@@ -20,9 +20,10 @@ struct ApiError {
   Json ToJson() const;
 };
 
+// Of HTTP itself: no Status says so.
 ApiError ClientError(int http_status, const std::string& code, const std::string& message);
 
-// What a client may know of `status`: internal faults keep their words to the log.
-ApiError FromStatus(const Status& status, const std::string& param = "");
+// What a client may know of `status`, by server::RefusalTable; its numbers are details.
+ApiError FromStatus(const Status& status);
 
 }  // namespace thermocline::openai

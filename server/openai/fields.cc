@@ -16,14 +16,16 @@ std::optional<std::int64_t> WholeNumber(const Json& value) {
 
 }  // namespace
 
-void Fields::Fail(std::string_view name, const std::string& message, const char* code) {
-  if (error_.has_value()) return;
-  error_ = ApiError{.http_status = 400,
-                    .type = "invalid_request_error",
-                    .code = code,
-                    .param = std::string(name),
-                    .message = message,
-                    .details = {}};
+void Fields::Fail(std::string_view name, const std::string& message) {
+  FailWith(name, base::InvalidArgument(message));
+}
+
+void Fields::FailUnsupported(std::string_view name, const std::string& message) {
+  FailWith(name, base::Unimplemented(message));
+}
+
+void Fields::FailWith(std::string_view name, const Status& status) {
+  if (status_.ok()) status_ = status.WithField(name);
 }
 
 const Json* Fields::FindNumber(std::string_view name, double min, double max) const {

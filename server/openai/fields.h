@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/base/json.h"
-#include "server/openai/error.h"
+#include "engine/base/status.h"
 
 namespace thermocline::openai {
 
@@ -22,8 +22,9 @@ class Fields {
  public:
   explicit Fields(const Json& body, FieldLog* log = nullptr) : body_(body), log_(log) {}
 
-  bool ok() const { return !error_.has_value(); }
-  const ApiError& error() const { return *error_; }
+  bool ok() const { return status_.ok(); }
+  // InvalidArgument or Unimplemented, with the field.
+  const Status& status() const { return status_; }
 
   const Json* Find(std::string_view name) const {
     if (log_ != nullptr) log_->try_emplace(std::string(name));
@@ -42,16 +43,18 @@ class Fields {
   // One string or a list of them, at most `count_max` of 1 to `bytes_max` bytes.
   std::optional<std::vector<std::string>> Strings(std::string_view name, std::size_t count_max,
                                                   std::size_t bytes_max);
-  // Refuses the request (400) for a field's value.
-  void Fail(std::string_view name, const std::string& message, const char* code = "");
+  // Refuses the request for a field's value, which is wrong, or which is not supported.
+  void Fail(std::string_view name, const std::string& message);
+  void FailUnsupported(std::string_view name, const std::string& message);
 
  private:
   const Json* FindNumber(std::string_view name, double min, double max) const;
+  void FailWith(std::string_view name, const Status& status);
   void NotWhole(std::string_view name, const Json& value, const std::string& range);
 
   const Json& body_;
   FieldLog* const log_;
-  std::optional<ApiError> error_;
+  Status status_;
 };
 
 // Exact 32-bit ids of a JSON list; nothing if it is none.

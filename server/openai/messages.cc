@@ -24,10 +24,9 @@ bool ReadContent(const Json* content, const std::string& where, Fields& fields, 
     const Json *type = part.Find("type"), *value = part.Find("text");
     if (type == nullptr || !type->is_string() || type->as_string() != "text" || value == nullptr ||
         !value->is_string()) {
-      fields.Fail("messages",
-                  StrCat(where, ".content[", i,
-                         "]: only parts of type 'text' with a string 'text' are supported"),
-                  "unsupported_value");
+      fields.FailUnsupported(
+          "messages", StrCat(where, ".content[", i,
+                             "]: only parts of type 'text' with a string 'text' are supported"));
       return false;
     }
     text += value->as_string();

@@ -35,7 +35,7 @@ HOUSE = {
     "server/metrics": ("Prometheus", "engine/base engine/api engine"),
     "server/core": ("service, generation, keys", "engine/base engine/api engine/text engine server/metrics"),
     "server/openai": ("requests and answers", "engine/base engine/api engine/text server/core"),
-    "server/http": ("HTTP and SSE", "engine/base engine/text engine server/web server/core server/openai"),
+    "server/http": ("HTTP and SSE", "engine/base engine/api engine/text server/web server/core server/openai"),
     "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/core"),
     "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/core server/http server/grpc"),
 }

@@ -132,7 +132,7 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   metrics.RequestEnded("/metrics", 200);
   metrics.RequestRejected("queue_full");
   metrics.RequestCancelled(Phase::kDecode, CancelCause::kApi, 0.001);
-  metrics.RequestFailed(StatusCode::kUnavailable);
+  metrics.RequestFailed("device");
   metrics.RequestFinished(FinishReason::kStop, {.prompt_tokens = 3, .completion_tokens = 2}, 0.1);
   metrics.Tokenized(0.001);
   EngineStats stats;

@@ -2,32 +2,43 @@
 
 #include <gtest/gtest.h>
 
+#include "server/openai/error.h"
+
 namespace thermocline::openai {
 namespace {
 
 auto Parse(const std::string& body) { return ParseCompletionRequest(body, {}); }
-auto Prompts(const std::string& json) {
-  return std::get<CompletionRequest>(Parse(R"({"prompt":)" + json + "}")).prompts;
+
+using Ids = std::vector<int>;
+using TextOrIds = std::variant<std::string, Ids>;
+std::vector<TextOrIds> Prompts(const std::string& json) {
+  const auto parsed = Parse(R"({"prompt":)" + json + "}");
+  std::vector<TextOrIds> prompts;
+  for (const server::Prompt& prompt : parsed->asked.prompts) {
+    const auto* ids = std::get_if<Ids>(&prompt);
+    prompts.push_back(ids != nullptr ? TextOrIds(*ids) : std::get<std::string>(prompt));
+  }
+  return prompts;
 }
 
 TEST(CompletionRequest, PromptsAreTextsOrTokensOrListsOfEither) {
-  using Ids = std::vector<int>;
-  EXPECT_EQ(Prompts(R"("a")"), std::vector<Prompt>{"a"});
-  EXPECT_EQ(Prompts(R"("")"), std::vector<Prompt>{""});
-  EXPECT_EQ(Prompts("[1,2.0]"), (std::vector<Prompt>{Ids{1, 2}}));
-  EXPECT_EQ(Prompts(R"(["a","b"])"), (std::vector<Prompt>{"a", "b"}));
-  EXPECT_EQ(Prompts(R"([[1],"b",[2,3]])"), (std::vector<Prompt>{Ids{1}, "b", Ids{2, 3}}));
+  EXPECT_EQ(Prompts(R"("a")"), std::vector<TextOrIds>{"a"});
+  EXPECT_EQ(Prompts(R"("")"), std::vector<TextOrIds>{""});
+  EXPECT_EQ(Prompts("[1,2.0]"), (std::vector<TextOrIds>{Ids{1, 2}}));
+  EXPECT_EQ(Prompts(R"(["a","b"])"), (std::vector<TextOrIds>{"a", "b"}));
+  EXPECT_EQ(Prompts(R"([[1],"b",[2,3]])"), (std::vector<TextOrIds>{Ids{1}, "b", Ids{2, 3}}));
 }
 
 TEST(CompletionRequest, EchoAndLogprobs) {
-  const auto plain = std::get<CompletionRequest>(Parse(R"({"prompt":"a","logprobs":5,"n":2})"));
-  EXPECT_EQ(plain.request.logprobs, 5);
-  EXPECT_FALSE(plain.request.prompt_logprobs);
-  EXPECT_EQ(plain.choices, 2);
-  const auto scored = std::get<CompletionRequest>(
-      Parse(R"({"prompt":"a","echo":true,"logprobs":0,"max_tokens":0,"suffix":null,"best_of":1})"));
-  EXPECT_TRUE(scored.echo && scored.request.prompt_logprobs && scored.request.prompt_only);
-  EXPECT_EQ(std::get<CompletionRequest>(Parse(R"({"prompt":"a"})")).request.logprobs, -1);
+  const auto plain = *Parse(R"({"prompt":"a","logprobs":5,"n":2})");
+  EXPECT_EQ(plain.asked.request.logprobs, 5);
+  EXPECT_FALSE(plain.asked.request.prompt_logprobs);
+  EXPECT_EQ(plain.asked.choices, 2);
+  const auto scored =
+      *Parse(R"({"prompt":"a","echo":true,"logprobs":0,"max_tokens":0,"suffix":null,"best_of":1})");
+  EXPECT_TRUE(scored.echo && scored.asked.request.prompt_logprobs &&
+              scored.asked.request.prompt_only);
+  EXPECT_EQ(Parse(R"({"prompt":"a"})")->asked.request.logprobs, -1);
 }
 
 TEST(CompletionRequest, BadInputIsA400ThatNamesTheField) {
@@ -54,9 +65,9 @@ TEST(CompletionRequest, BadInputIsA400ThatNamesTheField) {
       {R"({"prompt":"a","max_tokens":-1})", "max_tokens"}};
   for (const auto& [body, param] : cases) {
     const auto parsed = Parse(body);
-    ASSERT_TRUE(std::holds_alternative<ApiError>(parsed)) << body;
-    EXPECT_EQ(std::get<ApiError>(parsed).http_status, 400) << body;
-    EXPECT_EQ(std::get<ApiError>(parsed).param, param) << body;
+    ASSERT_FALSE(parsed.ok()) << body;
+    EXPECT_EQ(FromStatus(parsed.status()).http_status, 400) << body;
+    EXPECT_EQ(FromStatus(parsed.status()).param, param) << body;
   }
 }
 

@@ -1,0 +1,29 @@
+// What a client asks to be generated, whatever protocol it speaks.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/api/request.h"
+#include "engine/base/json.h"
+
+namespace thermocline::server {
+
+struct Conversation {
+  Json json = {};  // {"messages": [...]} for the chat template
+};
+
+// A text, the ids of its tokens, or a conversation.
+using Prompt = std::variant<std::string, std::vector<int>, Conversation>;
+
+struct Asked {
+  std::string model = {};            // "" = not given
+  Request request = {};              // without prompt, tenant and deadline
+  std::vector<Prompt> prompts = {};  // at least one
+  std::string prompt_field = {};     // as the protocol calls them
+  int choices = 1;                   // of each prompt
+  double timeout_s = 0;              // 0 = the server's
+};
+
+}  // namespace thermocline::server

@@ -1,0 +1,101 @@
+#include "server/core/refusal_table.h"
+
+#include <array>
+
+namespace thermocline::server {
+namespace {
+
+using R = Reason;
+using C = StatusCode;
+
+constexpr const char* kClient = "invalid_request_error";
+constexpr const char* kServer = "server_error";
+constexpr const char* kLimit = "rate_limit_error";
+constexpr bool kRetry = true, kTold = true;
+
+// A client that has gone is 499 as nginx has it: only logs and metrics see that.
+constexpr std::array kRows = {
+    RefusalRow{R::kNone, 200, "", "", C::kOk, "OK", nullptr, "other", !kRetry, !kTold},
+    RefusalRow{R::kInvalidField, 400, kClient, "", C::kInvalidArgument, "INVALID_FIELD",
+               "bad_request", "other", !kRetry, kTold},
+    RefusalRow{R::kUnsupported, 400, kClient, "unsupported_value", C::kUnimplemented,
+               "UNIMPLEMENTED", "bad_request", "other", !kRetry, kTold},
+    RefusalRow{R::kOutOfRange, 400, kClient, "", C::kInvalidArgument, "INVALID_FIELD",
+               "bad_request", "other", !kRetry, kTold},
+    RefusalRow{R::kContextLength, 400, kClient, "context_length_exceeded", C::kInvalidArgument,
+               "CONTEXT_LENGTH_EXCEEDED", "too_long", "other", !kRetry, kTold},
+    RefusalRow{R::kChatTemplate, 400, kClient, "", C::kInvalidArgument, "INVALID_FIELD",
+               "bad_request", "other", !kRetry, kTold},
+    RefusalRow{R::kNotLoaded, 400, kClient, "failed_precondition", C::kFailedPrecondition,
+               "FAILED_PRECONDITION", "bad_request", "other", !kRetry, kTold},
+    // What is not there is not there for anybody.
+    RefusalRow{R::kNotFound, 404, kClient, "not_found", C::kNotFound, "NOT_FOUND", nullptr, "other",
+               !kRetry, kTold},
+    RefusalRow{R::kModelNotFound, 404, kClient, "model_not_found", C::kNotFound, "MODEL_NOT_FOUND",
+               "bad_request", "other", !kRetry, kTold},
+    RefusalRow{R::kRequestNotFound, 404, kClient, "not_found", C::kNotFound, "REQUEST_NOT_FOUND",
+               "bad_request", "other", !kRetry, kTold},
+    RefusalRow{R::kAlreadyExists, 500, kServer, "", C::kInternal, "INTERNAL", nullptr, "other",
+               !kRetry, !kTold},
+    RefusalRow{R::kMalformed, 400, kClient, "bad_request", C::kInvalidArgument, "MALFORMED",
+               "bad_request", "other", !kRetry, kTold},
+    RefusalRow{R::kUnknownKey, 401, kClient, "invalid_api_key", C::kUnauthenticated,
+               "INVALID_API_KEY", "auth", "other", !kRetry, kTold},
+    RefusalRow{R::kForbidden, 403, kClient, "permission_denied", C::kPermissionDenied,
+               "PERMISSION_DENIED", "auth", "other", !kRetry, kTold},
+    RefusalRow{R::kHostNotAllowed, 403, kClient, "host_not_allowed", C::kPermissionDenied,
+               "HOST_NOT_ALLOWED", "auth", "other", !kRetry, kTold},
+    RefusalRow{R::kOriginNotAllowed, 403, kClient, "origin_not_allowed", C::kPermissionDenied,
+               "ORIGIN_NOT_ALLOWED", "auth", "other", !kRetry, kTold},
+    RefusalRow{R::kExhausted, 429, kLimit, "queue_full", C::kResourceExhausted, "QUEUE_FULL",
+               "queue_full", "other", kRetry, kTold},
+    RefusalRow{R::kQueueFull, 429, kLimit, "queue_full", C::kResourceExhausted, "QUEUE_FULL",
+               "queue_full", "other", kRetry, kTold},
+    RefusalRow{R::kPrefillBudget, 429, kLimit, "queue_full", C::kResourceExhausted, "QUEUE_FULL",
+               "prefill_budget", "other", kRetry, kTold},
+    RefusalRow{R::kDeadline, 504, kServer, "timeout", C::kDeadlineExceeded, "DEADLINE_EXCEEDED",
+               "deadline", "other", !kRetry, kTold},
+    RefusalRow{R::kUnavailable, 503, kServer, "unavailable", C::kUnavailable, "UNAVAILABLE",
+               "loading", "device", kRetry, kTold},
+    RefusalRow{R::kLoading, 503, kServer, "unavailable", C::kUnavailable, "LOADING", "loading",
+               "other", kRetry, kTold},
+    RefusalRow{R::kLoadFailed, 503, kServer, "unavailable", C::kUnavailable, "UNAVAILABLE",
+               "loading", "other", kRetry, kTold},
+    RefusalRow{R::kDraining, 503, kServer, "unavailable", C::kUnavailable, "DRAINING", "draining",
+               "other", kRetry, kTold},
+    // By somebody else: trying again is not for the client to decide.
+    RefusalRow{R::kCancelled, 400, "request_cancelled", "cancelled", C::kCancelled, "CANCELLED",
+               nullptr, "other", !kRetry, kTold},
+    RefusalRow{R::kClientGone, 499, "request_cancelled", "cancelled", C::kCancelled, "CANCELLED",
+               nullptr, "other", !kRetry, kTold},
+    // What the model's file holds is not what was written.
+    RefusalRow{R::kDataLoss, 500, kServer, "data_loss", C::kDataLoss, "DATA_LOSS", nullptr, "data",
+               !kRetry, kTold},
+    RefusalRow{R::kInternal, 500, kServer, "", C::kInternal, "INTERNAL", nullptr, "other", !kRetry,
+               !kTold},
+};
+
+constexpr bool InOrder() {
+  for (std::size_t i = 0; i < kRows.size(); ++i)
+    if (kRows[i].reason != static_cast<Reason>(i)) return false;
+  return kRows.size() == base::kNumReasons;
+}
+static_assert(InOrder(), "one row for each reason, in their order");
+
+}  // namespace
+
+std::span<const RefusalRow> RefusalTable() { return kRows; }
+
+const RefusalRow& RowOf(const Status& status) {
+  return kRows[static_cast<std::size_t>(status.reason())];
+}
+
+std::string MessageFor(const Status& status) {
+  return RowOf(status).told ? status.message() : "internal error; the server's log has the details";
+}
+
+void CountRejection(Metrics& metrics, const Status& status) {
+  if (const char* reason = RowOf(status).rejected) metrics.RequestRejected(reason);
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,117 @@
+#include "server/core/submission.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "server/core/prompt.h"
+
+namespace thermocline::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Deadline After(Clock::time_point begin, double seconds) {
+  if (seconds <= 0) return std::nullopt;
+  return begin +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+std::size_t TextBytes(const Json& value) {
+  if (value.is_string()) return value.as_string().size();
+  std::size_t bytes = 0;
+  if (value.is_array()) {
+    for (const Json& item : value.as_array()) bytes += TextBytes(item);
+  } else if (value.is_object()) {
+    for (const auto& [key, item] : value.as_object()) bytes += TextBytes(item);
+  }
+  return bytes;
+}
+
+// About. Ids count as texts of so many tokens would.
+std::size_t BytesOf(const Prompt& prompt) {
+  constexpr std::size_t kBytesPerToken = 4;
+  if (const auto* text = std::get_if<std::string>(&prompt)) return text->size();
+  if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) return ids->size() * kBytesPerToken;
+  return TextBytes(std::get<Conversation>(prompt).json);
+}
+
+std::size_t LongestBytes(const std::vector<Prompt>& prompts) {
+  std::size_t bytes = 0;
+  for (const Prompt& prompt : prompts) bytes = std::max(bytes, BytesOf(prompt));
+  return bytes;
+}
+
+}  // namespace
+
+Deadline DeadlineOf(Clock::time_point arrived, double allowed_s, double asked_s) {
+  return Earliest({After(arrived, allowed_s), After(arrived, asked_s)});
+}
+
+Deadline Earliest(std::initializer_list<Deadline> deadlines) {
+  Deadline first;
+  for (const Deadline& each : deadlines)
+    if (each.has_value() && (!first.has_value() || *each < *first)) first = each;
+  return first;
+}
+
+Status CheckModel(const Service& service, const std::string& name) {
+  constexpr std::size_t kNameBytesMax = 128;  // in a message, which gRPC's trailers carry twice
+  if (name.empty() || name == service.model_name()) return OkStatus();
+  return base::NotFound("the model '", base::Shorten(name, kNameBytesMax),
+                        "' does not exist; this server has '", service.model_name(), "'")
+      .WithReason(Reason::kModelNotFound);
+}
+
+Submission::Submission(Service& service, Sender sender, Asked asked)
+    : service_(&service), sender_(std::move(sender)), asked_(std::move(asked)) {}
+
+Result<Submission> Submission::Admit(Service& service, Sender sender, Asked asked) {
+  RETURN_IF_ERROR(CheckModel(service, asked.model));
+  RETURN_IF_ERROR(service.Readiness());
+  RETURN_IF_ERROR(CheckTokens(service, asked.request.stop_tokens).WithField("stop_token_ids"));
+  Submission submission(service, std::move(sender), std::move(asked));
+  const Sender& from = submission.sender_;
+  Request& request = submission.asked_.request;
+  request.tenant = from.tenant;
+  request.priority = std::min(request.priority, from.priority_max);
+  request.deadline = DeadlineOf(from.arrived, service.live()->config.request_timeout_s,
+                                submission.asked_.timeout_s);
+  const std::vector<Prompt>& prompts = submission.asked_.prompts;
+  // The client's own deadline is not the engine's: its leaving comes with it, and counts as one.
+  ASSIGN_OR_RETURN(
+      submission.place_,
+      service.engine()->Admit({.requests = static_cast<int>(prompts.size()) * submission.choices(),
+                               .prompt_bytes = LongestBytes(prompts),
+                               .deadline = Earliest({from.gives_up, request.deadline}),
+                               .tenant = from.tenant}));
+  return submission;
+}
+
+Status Submission::Encode() {
+  RETURN_IF_ERROR(service_->Readiness());
+  for (const Prompt& prompt : asked_.prompts) {
+    const auto begin = Clock::now();
+    auto encoded = EncodePrompt(*service_, prompt);
+    if (!std::holds_alternative<std::vector<int>>(prompt))
+      service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
+    if (!encoded.ok()) return encoded.status().WithField(asked_.prompt_field);
+    requests_.push_back(asked_.request);
+    requests_.back().prompt = std::move(encoded->tokens);
+    bos_added_.push_back(encoded->bos_added);
+  }
+  return OkStatus();
+}
+
+Result<std::shared_ptr<Generation>> Submission::Start(std::function<void()> on_ready) {
+  RETURN_IF_ERROR(service_->Readiness());
+  auto generation = Generation::Start(*service_,
+                                      {.id = sender_.id,
+                                       .requests = std::move(requests_),
+                                       .choices = asked_.choices,
+                                       .arrived = sender_.arrived},
+                                      &place_, std::move(on_ready));
+  if (generation.ok() || generation.status().field() != "prompt") return generation;
+  return generation.status().WithField(asked_.prompt_field);
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,76 @@
+// The one flow from what a client asks to a generation that runs, for every protocol: the model, a
+// place in the queue, the deadline, the prompts' tokens, the choices.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "server/core/asked.h"
+#include "server/core/service.h"
+
+namespace thermocline::server {
+
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;  // nothing = none
+
+// From the request's `arrived` on, however long its body took to be read. A client may ask for less
+// time than the server allows, not for more; 0 = any time.
+Deadline DeadlineOf(std::chrono::steady_clock::time_point arrived, double allowed_s,
+                    double asked_s);
+Deadline Earliest(std::initializer_list<Deadline> deadlines);
+
+// NotFound, for kModelNotFound: the service has another model. "" is any.
+Status CheckModel(const Service& service, const std::string& name);
+
+// Who asks, and since when.
+struct Sender {
+  std::string id;      // of the request
+  std::string tenant;  // as in Request
+  int priority_max = kPriorityMax;
+  std::chrono::steady_clock::time_point arrived;
+  Deadline gives_up = {};  // of the client's own; its leaving ends the generation
+};
+
+// Thread-compatible; Encode may be called on another thread than the rest. In this order: Admit,
+// Encode, Start. Letting go of it gives its place back.
+class Submission {
+ public:
+  // Everything that is cheap: what is refused here costs no template and no tokens. Errors as
+  // CheckModel, Service::Readiness and Engine::Admit; InvalidArgument: a stop token that there is
+  // not.
+  static Result<Submission> Admit(Service& service, Sender sender, Asked asked);
+
+  // Makes the tokens of every prompt. Errors as EncodePrompt, of Asked::prompt_field; Unavailable:
+  // the service has stopped meanwhile.
+  Status Encode();
+
+  // Gives the place back; also while Encode runs. Nothing is started after it.
+  void GiveUp() { place_ = {}; }
+
+  // Submits every choice; `on_ready` as in Generation. Errors as Engine::Submit and Readiness.
+  Result<std::shared_ptr<Generation>> Start(std::function<void()> on_ready);
+
+  const Asked& asked() const { return asked_; }
+  int choices() const { return asked_.choices; }
+  // After Encode, before Start: one for each prompt.
+  const std::vector<Request>& requests() const { return requests_; }
+  // Whether that prompt's first token is the beginning-of-sequence token that its text lacks.
+  bool bos_added(std::size_t prompt) const { return bos_added_[prompt]; }
+
+ private:
+  Submission(Service& service, Sender sender, Asked asked);
+
+  Service* service_;
+  Sender sender_;
+  Asked asked_;
+  Engine::Admission place_;
+  std::vector<Request> requests_;
+  std::vector<bool> bos_added_;
+};
+
+}  // namespace thermocline::server

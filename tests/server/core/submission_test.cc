@@ -1,0 +1,60 @@
+#include "server/core/submission.h"
+
+#include <gtest/gtest.h>
+
+namespace thermocline::server {
+namespace {
+
+using std::chrono::seconds;
+const std::chrono::steady_clock::time_point kArrived{seconds(1000)};
+
+TEST(DeadlineOf, CountsFromTheArrivalHoweverLateItIsAsked) {
+  EXPECT_EQ(DeadlineOf(kArrived, 30, 0), kArrived + seconds(30));
+  EXPECT_EQ(DeadlineOf(kArrived, 0, 5), kArrived + seconds(5));
+}
+
+TEST(DeadlineOf, AClientMayAskForLessTimeThanTheServerAllowsNotForMore) {
+  EXPECT_EQ(DeadlineOf(kArrived, 30, 5), kArrived + seconds(5));
+  EXPECT_EQ(DeadlineOf(kArrived, 30, 500), kArrived + seconds(30));
+}
+
+TEST(DeadlineOf, ZeroIsAnyTime) { EXPECT_EQ(DeadlineOf(kArrived, 0, 0), std::nullopt); }
+
+TEST(Earliest, OfThoseThatThereAre) {
+  EXPECT_EQ(Earliest({}), std::nullopt);
+  EXPECT_EQ(Earliest({std::nullopt, kArrived, kArrived - seconds(1)}), kArrived - seconds(1));
+}
+
+// A server without a model: what refuses before the engine is asked.
+class SubmissionTest : public testing::Test {
+ protected:
+  static std::shared_ptr<const Live> MakeLive() {
+    auto live = std::make_shared<Live>();
+    live->config.model_name = "tidepool";
+    return live;
+  }
+  Status Admit(const std::string& model) {
+    return Submission::Admit(service_, {.id = "a", .tenant = "t", .arrived = kArrived},
+                             {.model = model, .prompts = {std::string("x")}})
+        .status();
+  }
+
+  Service service_{MakeLive()};
+};
+
+TEST_F(SubmissionTest, AnotherModelIsNamedBeforeTheLoadingIs) {
+  const Status other = Admit(std::string(500, 'x'));
+  EXPECT_EQ(other.code(), StatusCode::kNotFound);
+  EXPECT_EQ(other.reason(), Reason::kModelNotFound);
+  EXPECT_LT(other.message().size(), 250u);
+  EXPECT_EQ(Admit("tidepool").reason(), Reason::kLoading);
+  EXPECT_EQ(Admit("").reason(), Reason::kLoading);
+}
+
+TEST_F(SubmissionTest, ADrainHasAReasonOfItsOwn) {
+  service_.BeginDrain();
+  EXPECT_EQ(Admit("").reason(), Reason::kDraining);
+}
+
+}  // namespace
+}  // namespace thermocline::server
