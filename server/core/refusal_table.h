@@ -1,4 +1,4 @@
-// The one table from a Status' reason to what HTTP, the OpenAI error body, gRPC and the metrics
+// The one table from a Status's reason to what HTTP, the OpenAI error body, gRPC and the metrics
 // make of it.
 #pragma once
 
@@ -27,7 +27,7 @@ struct RefusalRow {
 
 // In the order of Reason, one row each.
 std::span<const RefusalRow> RefusalTable();
-// Requires: `status` is no success.
+// Also of OK, which is HTTP's 200.
 const RefusalRow& RowOf(const Status& status);
 
 // What a client may read of it.

@@ -12,9 +12,8 @@ namespace thermocline::rpc {
 namespace {
 
 // A call with one answer. `handler(const Call&)` fills the response or says why not, on a thread of
-// ours. gRPC
-// keeps the messages until Finish, which therefore comes once, and always, also for a client that
-// left.
+// ours. gRPC keeps the messages until Finish, which therefore comes once, and always, also for a
+// client that left.
 class UnaryCall : public ::grpc::ServerUnaryReactor {
  public:
   template <typename Handler>

@@ -33,6 +33,12 @@ def test_third_party_headers_stay_in_their_rooms():
     assert not wrong
 
 
+def test_no_logic_reads_a_message():
+    """A Status has a reason, a field and numbers for that."""
+    reads = r"[^\n]*message\(\)\s*(?:==|!=|\.(?:starts_with|ends_with|contains|find|compare|substr)\b)[^\n]*"
+    assert not [f"{p.relative_to(ROOT)}: {line.strip()}" for p in SOURCES if room_of(p) is not None for line in includes(p, reads)]
+
+
 def test_files_are_short():
     lengths = {p.relative_to(ROOT): len(p.read_text().splitlines()) for p in SOURCES}
     assert not {str(p): n for p, n in lengths.items() if n > 600}
