@@ -7,12 +7,12 @@
 namespace thermocline::openai {
 namespace {
 
-auto Parse(const std::string& body) { return ParseCompletionRequest(body, {}); }
+auto ParseBody(const std::string& body) { return ParseCompletionRequest(body, {}); }
 
 using Ids = std::vector<int>;
 using TextOrIds = std::variant<std::string, Ids>;
 std::vector<TextOrIds> Prompts(const std::string& json) {
-  const auto parsed = Parse(R"({"prompt":)" + json + "}");
+  const auto parsed = ParseBody(R"({"prompt":)" + json + "}");
   std::vector<TextOrIds> prompts;
   for (const server::Prompt& prompt : parsed->asked.prompts) {
     const auto* ids = std::get_if<Ids>(&prompt);
@@ -30,15 +30,15 @@ TEST(CompletionRequest, PromptsAreTextsOrTokensOrListsOfEither) {
 }
 
 TEST(CompletionRequest, EchoAndLogprobs) {
-  const auto plain = *Parse(R"({"prompt":"a","logprobs":5,"n":2})");
+  const auto plain = *ParseBody(R"({"prompt":"a","logprobs":5,"n":2})");
   EXPECT_EQ(plain.asked.request.logprobs, 5);
   EXPECT_FALSE(plain.asked.request.prompt_logprobs);
   EXPECT_EQ(plain.asked.choices, 2);
-  const auto scored =
-      *Parse(R"({"prompt":"a","echo":true,"logprobs":0,"max_tokens":0,"suffix":null,"best_of":1})");
+  const auto scored = *ParseBody(
+      R"({"prompt":"a","echo":true,"logprobs":0,"max_tokens":0,"suffix":null,"best_of":1})");
   EXPECT_TRUE(scored.echo && scored.asked.request.prompt_logprobs &&
               scored.asked.request.prompt_only);
-  EXPECT_EQ(Parse(R"({"prompt":"a"})")->asked.request.logprobs, -1);
+  EXPECT_EQ(ParseBody(R"({"prompt":"a"})")->asked.request.logprobs, -1);
 }
 
 TEST(CompletionRequest, BadInputIsA400ThatNamesTheField) {
@@ -64,7 +64,7 @@ TEST(CompletionRequest, BadInputIsA400ThatNamesTheField) {
       {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
       {R"({"prompt":"a","max_tokens":-1})", "max_tokens"}};
   for (const auto& [body, param] : cases) {
-    const auto parsed = Parse(body);
+    const auto parsed = ParseBody(body);
     ASSERT_FALSE(parsed.ok()) << body;
     EXPECT_EQ(FromStatus(parsed.status()).http_status, 400) << body;
     EXPECT_EQ(FromStatus(parsed.status()).param, param) << body;
