@@ -79,7 +79,7 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
     }
     CancelCause cause;
     {
-      const std::lock_guard lock(generation->mutex_);
+      const base::MutexLock lock(generation->mutex_);
       generation->choices_[i].channel = *channel;
       cause = generation->cause_;
     }
@@ -89,14 +89,14 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
 }
 
 bool Generation::Take(int index, TokenChannel::Update& update) {
-  const std::lock_guard taking(take_mutex_);
+  const base::MutexLock taking(take_mutex_);
   return TakeLocked(choices_[static_cast<std::size_t>(index)], update);
 }
 
 bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {
   std::shared_ptr<TokenChannel> channel;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     channel = choice.channel;
   }
   if (channel == nullptr || !channel->Take(update)) return false;
@@ -105,14 +105,14 @@ bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {
 }
 
 bool Generation::begun() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return finished_ > 0 || std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
            return choice.channel != nullptr && choice.channel->begun();
          });
 }
 
 bool Generation::given_up() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
     return choice.channel != nullptr && choice.channel->cause() == CancelCause::kSlowReader;
   });
@@ -121,7 +121,7 @@ bool Generation::given_up() const {
 void Generation::Cancel(CancelCause cause) {
   std::vector<std::shared_ptr<TokenChannel>> channels;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     cause_ = cause;
     if (cause == CancelCause::kDisconnect || cause == CancelCause::kDeadline ||
         cause == CancelCause::kSlowReader || cause == CancelCause::kOtherChoice) {
@@ -140,12 +140,12 @@ void Generation::Cancel(CancelCause cause) {
 void Generation::OnReady(std::size_t index) {
   std::function<void()> on_ready;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     on_ready = on_ready_;
     if (!abandoned_ && !on_ready) return;
   }
   if (on_ready) return on_ready();
-  const std::lock_guard taking(take_mutex_);
+  const base::MutexLock taking(take_mutex_);
   TokenChannel::Update update;
   while (TakeLocked(choices_[index], update)) continue;
 }
@@ -171,7 +171,7 @@ void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {
     metrics.RequestFailed(RowOf(update.error).failed);
     base::LogError("id=", id_, ": ", update.error.message());
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   choice.channel.reset();
   if (++finished_ == choices()) on_ready_ = {};  // which holds whoever holds this
 }

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/engine.h"
 
 namespace thermocline::server {
@@ -78,18 +78,18 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
   Generation(Service& service, const GenerationRequest& request, std::function<void()> on_ready);
   void OnReady(std::size_t index);
-  bool TakeLocked(Choice& choice, TokenChannel::Update& update);
-  void Observe(Choice& choice, const TokenChannel::Update& update);
+  bool TakeLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
+  void Observe(Choice& choice, const TokenChannel::Update& update) REQUIRES(take_mutex_);
 
   Service& service_;
   const std::string id_, tenant_;
   const std::chrono::steady_clock::time_point arrived_;
-  std::function<void()> on_ready_;
+  std::function<void()> on_ready_ GUARDED_BY(mutex_);
   std::vector<Choice> choices_;
-  std::mutex take_mutex_;     // one Take and its counting at a time; taken before mutex_
-  mutable std::mutex mutex_;  // of on_ready_, abandoned_ and the channels
-  CancelCause cause_ = CancelCause::kNone;
-  bool abandoned_ = false;  // its client left: nobody takes
+  base::Mutex take_mutex_;     // one Take and its counting at a time; taken before mutex_
+  mutable base::Mutex mutex_;  // of on_ready_, abandoned_ and the channels
+  CancelCause cause_ GUARDED_BY(mutex_) = CancelCause::kNone;
+  bool abandoned_ GUARDED_BY(mutex_) = false;  // its client left: nobody takes
   std::atomic<int> finished_{0};
   std::atomic<std::int64_t> tokens_{0};
   std::int64_t prompt_tokens_ = 0;

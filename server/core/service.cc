@@ -23,12 +23,12 @@ Service::Service(std::shared_ptr<const Live> live)
 }
 
 std::shared_ptr<const Live> Service::live() const {
-  const std::lock_guard lock(live_mutex_);
+  const base::MutexLock lock(live_mutex_);
   return live_;
 }
 
 void Service::SetLive(std::shared_ptr<const Live> live) {
-  const std::lock_guard lock(live_mutex_);
+  const base::MutexLock lock(live_mutex_);
   live_ = std::move(live);
 }
 
@@ -109,7 +109,7 @@ Status Service::WarmUp() {
 }
 
 void Service::ChangeState(ServiceState state) {
-  const std::lock_guard lock(state_mutex_);
+  const base::MutexLock lock(state_mutex_);
   if (state == ServiceState::kReady && state_ != ServiceState::kLoading) return;  // it drains
   state_ = state;
   if (watcher_) watcher_(state);
@@ -157,19 +157,19 @@ int Service::RetryAfterSeconds() const {
 }
 
 void Service::Remember(const std::shared_ptr<Generation>& generation) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   generations_.emplace(generation->id(), generation);
 }
 
 void Service::Forget(const Generation& generation) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto [begin, end] = generations_.equal_range(generation.id());
   for (auto it = begin; it != end;) it = it->second.expired() ? generations_.erase(it) : ++it;
 }
 
 std::vector<std::shared_ptr<Generation>> Service::Generations() {
   std::vector<std::shared_ptr<Generation>> all;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (const auto& [id, weak] : generations_) {
     if (auto generation = weak.lock()) all.push_back(std::move(generation));
   }
@@ -180,7 +180,7 @@ bool Service::Cancel(const std::string& id, CancelCause cause,
                      const std::optional<std::string>& tenant) {
   std::vector<std::shared_ptr<Generation>> found;  // let go of without the lock: Forget takes it
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto [begin, end] = generations_.equal_range(id);
     for (auto it = begin; it != end; ++it) found.push_back(it->second.lock());
   }

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
 #include "server/core/generation.h"
@@ -50,7 +50,7 @@ class Service {
   // `watcher` is told every later change of the state, in order, on the thread that makes it. {}:
   // nobody; once it returns, the earlier one is not called any more.
   void WatchState(std::function<void(ServiceState)> watcher) {
-    const std::lock_guard lock(state_mutex_);
+    const base::MutexLock lock(state_mutex_);
     watcher_ = std::move(watcher);
   }
   double load_progress() const { return load_progress_.load(); }
@@ -106,14 +106,13 @@ class Service {
   std::atomic<bool> published_{false};
   std::atomic<bool> failed_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};
-  std::mutex state_mutex_;                     // of changes, until the watcher has heard of them
-  std::function<void(ServiceState)> watcher_;  // guarded by state_mutex_
+  base::Mutex state_mutex_;  // of changes, until the watcher has heard of them
+  std::function<void(ServiceState)> watcher_ GUARDED_BY(state_mutex_);
   std::atomic<double> load_progress_{0};
-  mutable std::mutex live_mutex_;
-  std::shared_ptr<const Live> live_;  // guarded by live_mutex_
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  std::unordered_multimap<std::string, std::weak_ptr<Generation>> generations_;
+  mutable base::Mutex live_mutex_;
+  std::shared_ptr<const Live> live_ GUARDED_BY(live_mutex_);
+  base::Mutex mutex_;
+  std::unordered_multimap<std::string, std::weak_ptr<Generation>> generations_ GUARDED_BY(mutex_);
 };
 
 }  // namespace thermocline::server

@@ -32,16 +32,16 @@ Workers::Workers(int threads)
 
 void Workers::Post(asio::any_io_executor back, std::function<void()> work,
                    std::function<void()> then, std::function<void()> dropped) {
-  auto task = std::make_shared<Task>(std::move(back), std::move(work), std::move(then),
-                                     std::move(dropped), ticket_);
-  const std::lock_guard lock(mutex_);
+  auto task = std::make_shared<Task>(
+      Task{std::move(back), std::move(work), std::move(then), std::move(dropped), ticket_});
+  const base::MutexLock lock(mutex_);
   if (pool_ != nullptr) asio::post(*pool_, [task = std::move(task)] { task->Run(); });
 }
 
 void Workers::Stop() {
   std::unique_ptr<asio::thread_pool> pool;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     pool.swap(pool_);
   }
   if (pool == nullptr) return;

@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/thread_pool.hpp>
+
+#include "engine/base/mutex.h"
 
 namespace thermocline::server {
 
@@ -35,8 +36,8 @@ class Workers {
  private:
   struct Task;
 
-  std::mutex mutex_;
-  std::unique_ptr<boost::asio::thread_pool> pool_;  // guarded by mutex_; nullptr after Stop
+  base::Mutex mutex_;
+  std::unique_ptr<boost::asio::thread_pool> pool_ GUARDED_BY(mutex_);  // nullptr after Stop
   // Copied into whatever is between Post and the end of what follows.
   std::shared_ptr<const bool> ticket_ = std::make_shared<const bool>(true);
 };
