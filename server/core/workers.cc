@@ -11,6 +11,16 @@ namespace asio = boost::asio;
 
 // Posts what follows when it is let go of, also by a pool that ends without having run it.
 struct Workers::Task {
+  Task(asio::any_io_executor back_in, std::function<void()> work_in, std::function<void()> then_in,
+       std::function<void()> dropped, std::shared_ptr<const bool> ticket_in)
+      : back(std::move(back_in)),
+        work(std::move(work_in)),
+        then(std::move(then_in)),
+        next(std::move(dropped)),
+        ticket(std::move(ticket_in)) {}
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
   asio::any_io_executor back;
   std::function<void()> work, then;
   std::function<void()> next;  // `dropped`, until the work is done
@@ -32,8 +42,8 @@ Workers::Workers(int threads)
 
 void Workers::Post(asio::any_io_executor back, std::function<void()> work,
                    std::function<void()> then, std::function<void()> dropped) {
-  auto task = std::make_shared<Task>(
-      Task{std::move(back), std::move(work), std::move(then), std::move(dropped), ticket_});
+  auto task = std::make_shared<Task>(std::move(back), std::move(work), std::move(then),
+                                     std::move(dropped), ticket_);
   const base::MutexLock lock(mutex_);
   if (pool_ != nullptr) asio::post(*pool_, [task = std::move(task)] { task->Run(); });
 }

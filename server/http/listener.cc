@@ -103,8 +103,8 @@ Result<std::shared_ptr<Listener>> Listener::Create(
   auto listener = std::shared_ptr<Listener>(new Listener(io, service));
   const auto live = service.live();
   if (!live->config.tls_certificate.empty()) {
-    ASSIGN_OR_RETURN(listener->tls_,
-                     MakeTlsContext(live->config.tls_certificate, live->config.tls_key));
+    ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live->config.tls_certificate, live->config.tls_key));
+    listener->SetTls(std::move(tls));
   }
   RETURN_IF_ERROR(listener->OpenAll(passed));
   RETURN_IF_ERROR(listener->CheckStrangers(*live));
@@ -168,7 +168,7 @@ Status Listener::TakePassed(const server::PassedSocket& socket) {
   Door& door = AddDoor();
   door.admin = socket.name == "admin";
   door.tls = socket.name == "https";
-  if (door.tls && tls_ == nullptr) {
+  if (door.tls && tls() == nullptr) {
     return base::InvalidArgument("a socket 'https' was passed, but there is no ",
                                  "server.tls_certificate");
   }
@@ -184,7 +184,7 @@ Status Listener::OpenTcp(const std::string& host, int port) {
   if (error) return base::InvalidArgument("server.host '", host, "' is no IP address");
   const asio::ip::tcp::endpoint endpoint(address, static_cast<unsigned short>(port));
   Door& door = AddDoor();
-  door.tls = tls_ != nullptr;
+  door.tls = tls() != nullptr;
   door.acceptor.open(endpoint.protocol(), error);
   if (!error) door.acceptor.set_option(asio::socket_base::reuse_address(true), error);
   if (!error) door.acceptor.bind(endpoint, error);
@@ -238,10 +238,8 @@ Result<std::function<void()>> Listener::PrepareReload(const server::Live& live) 
   }
   if (!had_tls) return std::function<void()>([] {});
   ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live.config.tls_certificate, live.config.tls_key));
-  return std::function<void()>([self = shared_from_this(), tls = std::move(tls)] {
-    const base::MutexLock lock(self->tls_mutex_);
-    self->tls_ = tls;
-  });
+  return std::function<void()>(
+      [self = shared_from_this(), tls = std::move(tls)] { self->SetTls(tls); });
 }
 
 void Listener::Start() {
@@ -322,11 +320,7 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
     service_.metrics().RequestRejected("connections");
     return TurnAway(socket, door.tls, entry);
   }
-  std::shared_ptr<TlsContext> tls;
-  if (door.tls) {
-    const base::MutexLock lock(tls_mutex_);
-    tls = tls_;
-  }
+  const std::shared_ptr<TlsContext> tls = door.tls ? this->tls() : nullptr;
   auto connection = std::make_shared<Connection>(std::move(socket), tls, std::move(peer));
   std::make_shared<Session>(std::move(connection), service_, std::move(place))->Start();
 }

@@ -111,6 +111,15 @@ class Listener : public std::enable_shared_from_this<Listener> {
   void OnAccepted(Door& door, StreamSocket socket);
   void TurnAway(StreamSocket& socket, bool tls, ConnectionCount::Entry why);
 
+  std::shared_ptr<TlsContext> tls() {
+    const base::MutexLock lock(tls_mutex_);
+    return tls_;
+  }
+  void SetTls(std::shared_ptr<TlsContext> tls) {
+    const base::MutexLock lock(tls_mutex_);
+    tls_ = std::move(tls);
+  }
+
   boost::asio::io_context& io_;
   server::Service& service_;
   std::list<Door> doors_;  // their addresses stay
