@@ -7,12 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "engine/api/ffn_mode.h"
 #include "engine/api/ffn_stats.h"
 #include "engine/api/flash_stats.h"
-#include "engine/api/hot_tier.h"
+#include "engine/api/model_options.h"
 #include "engine/api/request.h"
-#include "engine/api/speculation.h"
+#include "engine/api/serving_options.h"
 #include "engine/api/step_stats.h"
 #include "engine/api/token_channel.h"
 
@@ -26,34 +25,9 @@ struct DeviceOps;
 }
 
 struct EngineConfig {
-  std::string model;             // path, or the name of a built-in model
-  int threads = 0;               // kernel threads; 0 = all processors
-  int context_length = 0;        // tokens; 0 = the model's, at most 8192
-  int queue_capacity = 64;       // requests waiting beside the running one
-  int queue_prefill_tokens = 0;  // prompt tokens that may wait; 0 = any number
-  int prefill_chunk = 64;        // tokens of one prefill step: cancellation is looked at in between
-  // Requests that are begun take turns of so many tokens while others wait; 0 = each runs to its
-  // end. A prompt token counts as an eighth.
-  int quantum_tokens = 32;
-  int sequences_max = 16;                // requests that are begun at the same time
-  int reader_buffer_tokens = 1024;       // that a client has not taken, before its request pauses
-  double reader_timeout_s = 30;          // of a pause, before the request is given up; 0 = any time
-  std::string cpu_isa;                   // "" = the fastest
-  std::string activation = {};           // of the feed-forward network; "" = what the file says
-  std::string kv_type = "f16";           // f16, q8_0 or f32
-  std::int64_t prefix_cache_bytes = -1;  // kept keys and values; -1 = as much as one context
-  bool verify = false;                   // refuse NaN and infinite weights
-  bool quantize_head = false;            // a float output head as q8_0
-  FfnOptions ffn = {};                   // which neurons are computed
-  std::int64_t memory_budget_bytes = 0;  // of the whole process; 0 = what the system allows
-  double ffn_memory_share = 0;           // as load::MemoryOptions::ffn_share
-  std::string bundle = {};               // path; "" = MODEL.tcb
-  bool read_ahead = true;                // from flash
-  HotOptions hot = {};                   // what computes the most used neurons
-  SpecOptions spec = {};                 // drafts
-  // Path of a trace of the neurons that decoded tokens need (store/trace.h); "" = none.
-  std::string record_trace = {};
-  std::function<void(double)> on_progress;
+  ModelOptions model = {};
+  ServingOptions serving = {};
+  std::function<void(double)> on_progress = {};
   // Called once, from the decode thread, when no later request can work: a GPU that failed and
   // could not be set up again. Requests after it end with Unavailable. Empty: nobody.
   std::function<void()> on_fatal = {};
@@ -155,7 +129,7 @@ class Engine {
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready = {},
                                                Admission* admission = nullptr);
 
-  // As EngineConfig::queue_capacity and queue_prefill_tokens; what waits stays.
+  // As ServingOptions::queue_capacity and queue_prefill_tokens; what waits stays.
   void SetQueueLimits(int requests, std::int64_t prefill_tokens);
   // Seconds until a place in a full queue is free again, and until a request that came now would be
   // begun: estimates from what waits and what such work took.

@@ -28,16 +28,17 @@ Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
       transformer_(
           model_->MakeTransformer(StepTokensMax(config), cache_.capacity(), StepLogitsMax(config))),
       governor_(*model_, *transformer_,
-                {.audit_interval = config.ffn.audit_interval,
-                 .controller_recall = config.ffn.controller_recall,
-                 .rebalance = config.hot.rebalance}),
+                {.audit_interval = config.model.ffn.audit_interval,
+                 .controller_recall = config.model.ffn.controller_recall,
+                 .rebalance = config.model.hot.rebalance}),
       trace_(std::move(parts.trace)),
       on_fatal_(config.on_fatal),
-      reader_buffer_tokens_(config.reader_buffer_tokens),
+      reader_buffer_tokens_(config.serving.reader_buffer_tokens),
       breakers_(tokenizer()),
       default_breakers_(text::DryBreakerTokens(tokenizer(), text::kDryBreakersDefault)),
-      queue_(std::make_shared<sched::RequestQueue>(sched::RequestQueue::Limits{
-          .requests = config.queue_capacity, .tokens = config.queue_prefill_tokens})) {
+      queue_(std::make_shared<sched::RequestQueue>(
+          sched::RequestQueue::Limits{.requests = config.serving.queue_capacity,
+                                      .tokens = config.serving.queue_prefill_tokens})) {
   const text::Tokenizer& tokenizer = *model_->tokenizer;
   for (int token = 0; token < model_->config.vocab_size; ++token) {
     const bool known = static_cast<std::size_t>(token) < tokenizer.vocabulary().tokens.size();
@@ -46,7 +47,7 @@ Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
 }
 
 Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) {
-  ASSIGN_OR_RETURN(speculation_, spec::Speculation::Create({.options = config.spec,
+  ASSIGN_OR_RETURN(speculation_, spec::Speculation::Create({.options = config.model.spec,
                                                             .draft = std::move(draft),
                                                             .target = *model_,
                                                             .transformer = *transformer_,
@@ -93,9 +94,9 @@ sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& confi
           .queue = *queue_,
           .pool = *pool_,
           .model = *model_,
-          .quantum_tokens = config.quantum_tokens,
-          .sequences_max = config.sequences_max,
-          .reader_timeout_s = config.reader_timeout_s,
+          .quantum_tokens = config.serving.quantum_tokens,
+          .sequences_max = config.serving.sequences_max,
+          .reader_timeout_s = config.serving.reader_timeout_s,
           .on_idle = [this] { governor_.Idle(); },
           .on_turn = [this] { AfterTurn(); }};
 }

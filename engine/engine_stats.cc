@@ -27,7 +27,7 @@ EngineStats Engine::Impl::Stats() const {
           .bytes_per_token = model_->weights->bytes_per_token(),
           .kv_bytes = pool_->bytes(),
           .kv_bytes_per_token = pool_->block_bytes() / kernels::kKvBlock,
-          .kv_type = load::KvTypeName(pool_->type()),
+          .kv_type = std::string(KvTypeName(pool_->type())),
           .load_s = model_->load_s,
           .prefix_cache = PrefixStats(),
           .ffn_automatic = model_->ffn_automatic,

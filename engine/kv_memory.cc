@@ -13,7 +13,7 @@ constexpr std::int64_t kPrefixBlocksMax = 1 << 24;
 struct KvBlocks {
   std::int64_t prefix, all;
 };
-KvBlocks CountBlocks(const model::ModelConfig& config, kernels::KvType type, int context,
+KvBlocks CountBlocks(const model::ModelConfig& config, KvType type, int context,
                      std::int64_t prefix_cache_bytes) {
   const auto block_bytes = static_cast<std::int64_t>(nn::KvPool::BlockBytes(config, type));
   const int context_blocks = nn::BlocksFor(context);
@@ -23,17 +23,17 @@ KvBlocks CountBlocks(const model::ModelConfig& config, kernels::KvType type, int
 }
 
 int ContextLength(const EngineConfig& config, const model::ModelConfig& model) {
-  return config.context_length > 0
-             ? config.context_length
+  return config.model.context_length > 0
+             ? config.model.context_length
              : std::min(model.max_position_embeddings, kContextLengthDefaultMax);
 }
 
 }  // namespace
 
-std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model,
-                    kernels::KvType type) {
+std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model) {
+  const KvType type = config.model.kv_type;
   const KvBlocks blocks =
-      CountBlocks(model, type, ContextLength(config, model), config.prefix_cache_bytes);
+      CountBlocks(model, type, ContextLength(config, model), config.serving.prefix_cache_bytes);
   return static_cast<std::size_t>(blocks.all) * nn::KvPool::BlockBytes(model, type);
 }
 
@@ -45,9 +45,9 @@ Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedMode
                                  model_context);
   }
   const KvBlocks blocks =
-      CountBlocks(model.config, model.kv_type, context, config.prefix_cache_bytes);
+      CountBlocks(model.config, model.kv_type, context, config.serving.prefix_cache_bytes);
   if (blocks.prefix > kPrefixBlocksMax)
-    return base::InvalidArgument("prefix_cache_bytes is ", config.prefix_cache_bytes, ", ",
+    return base::InvalidArgument("prefix_cache_bytes is ", config.serving.prefix_cache_bytes, ", ",
                                  blocks.prefix, " blocks; at most ", kPrefixBlocksMax,
                                  " are supported");
   ASSIGN_OR_RETURN(auto pool, nn::KvPool::Create({.config = model.config,

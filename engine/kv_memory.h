@@ -17,8 +17,7 @@ struct KvMemory {
 };
 
 // Bytes that TakeKvMemory will reserve.
-std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model,
-                    kernels::KvType type);
+std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model);
 
 // Blocks for one whole context, a copy of a shared block, and what finished requests may keep.
 // InvalidArgument: a context that the model was not made for, or too large a prefix cache. Errors

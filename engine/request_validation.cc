@@ -74,7 +74,7 @@ Status ValidateRequest(const Request& request, const RequestBounds& bounds) {
 
 Status ValidateSpeculation(const Request& request, SpecMode loaded) {
   if (!request.spec_mode.empty()) {
-    const auto mode = spec::ParseMode(request.spec_mode);
+    const auto mode = ParseSpecMode(request.spec_mode);
     if (!mode.ok()) return mode.status().WithField("spec.mode");
     if (*mode != SpecMode::kOff && loaded == SpecMode::kOff)
       return base::FailedPrecondition("spec.mode '", request.spec_mode,

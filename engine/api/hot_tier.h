@@ -1,15 +1,23 @@
 // The hot tier as its users see it: what may be asked for, and what it does.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace thermocline {
 
+// kCuda: a GPU, or loading fails with the reason; kAuto: a GPU if one can be used, else the CPU.
+enum class HotDevice { kAuto, kCpu, kCuda };
+inline constexpr std::array<std::string_view, 3> kHotDeviceNames = {"auto", "cpu", "cuda"};
+
+inline std::string_view HotDeviceName(HotDevice device) {
+  return kHotDeviceNames[static_cast<std::size_t>(device)];
+}
+
 struct HotOptions {
-  // cpu; cuda: a GPU, or loading fails with the reason; auto: a GPU if one can be used, else the
-  // CPU.
-  std::string device = "cpu";
+  HotDevice device = HotDevice::kCpu;
   // Of the hot tier. 0: on a GPU what it has free; on the CPU there is no hot tier.
   std::int64_t bytes = 0;
   // On the CPU: kernel threads, of all, that a second partition of the CPU has; 0 = half.

@@ -3,14 +3,20 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "engine/base/status.h"
 
 namespace thermocline {
 
 // Tokens of one draft, at most: with the token before them they are what one verification computes
 // with the arithmetic of single tokens (ffn::kSparseTokensMax).
 inline constexpr int kDraftTokensMax = 15;
+// Tokens guessed at the end of each branch, at most.
+inline constexpr int kDraftWidthMax = 4;
 
 enum class SpecMode {
   kOff,
@@ -20,30 +26,51 @@ enum class SpecMode {
   kAuto,        // what is fastest, by measurement; nothing where nothing pays
 };
 
-// off, sync, branch, exhaustive, auto.
-const char* SpecModeName(SpecMode mode);
+inline constexpr std::array<std::string_view, 5> kSpecModeNames = {"off", "sync", "branch",
+                                                                   "exhaustive", "auto"};
+inline const char* SpecModeName(SpecMode mode) {
+  return kSpecModeNames[static_cast<std::size_t>(mode)].data();  // a literal
+}
+// InvalidArgument names the modes.
+Result<SpecMode> ParseSpecMode(std::string_view name);
+
+// Where drafts come from.
+enum class SpecSource {
+  kModel,  // a second, small model
+  kNgram,  // what followed the same tokens earlier in the text
+  kSelf,   // the target itself with its predictor and the neurons in memory
+};
+inline constexpr std::array<std::string_view, 3> kSpecSourceNames = {"model", "ngram", "self"};
+inline std::string_view SpecSourceName(SpecSource source) {
+  return kSpecSourceNames[static_cast<std::size_t>(source)];
+}
+
+// kSameText: the target's own draw decides, so that the text of a seed is that of plain decoding;
+// kRejection: modified rejection sampling, which accepts more, and the text of a seed depends on
+// the draft. The distribution is the target's in both.
+enum class SpecAcceptance { kSameText, kRejection };
+inline constexpr std::array<std::string_view, 2> kSpecAcceptanceNames = {"same-text", "rejection"};
 
 struct SpecOptions {
-  std::string mode = "off";  // as SpecModeName
-  // Where drafts come from: "" = model if `draft` is given, else ngram. model: a second, small
-  // model; ngram: what followed the same tokens earlier in the text; self: the target itself with
-  // its predictor and the neurons in memory.
-  std::string source = {};
+  SpecMode mode = SpecMode::kOff;
+  std::optional<SpecSource> source = {};
   std::string draft = {};  // path of the draft model, or the name of a built-in one
   bool required = true;    // false: serve without the draft model if it cannot be loaded
   int tokens_max = 8;      // of a draft; in mode auto the controller chooses up to this
   bool fixed = false;      // draft tokens_max tokens always, whatever it costs
   int width = 2;           // tokens guessed at the end of each branch
   int threads = 0;         // kernel threads of the draft model; 0 = by measurement
-  // same-text: the target's own draw decides, so that the text of a seed is that of plain decoding;
-  // rejection: modified rejection sampling, which accepts more, and the text of a seed depends on
-  // the draft. The distribution is the target's in both.
-  std::string acceptance = "same-text";
+  SpecAcceptance acceptance = SpecAcceptance::kSameText;
   int head = 0;  // the draft's output head: so many of the first tokens; 0 = all
   // self: added to what the predictor must reach, in units of its score (engine/ffn_mode.h); above
   // 0 drafts read less and miss more.
   double self_shift = 0.0;
   int rounds_max = 0;  // verifications that SpecStats::rounds records, the first ones
+
+  // model if there is one, else ngram, unless it is given.
+  SpecSource chosen_source() const {
+    return source.value_or(draft.empty() ? SpecSource::kNgram : SpecSource::kModel);
+  }
 };
 
 // One verification, as a recorded trace has it.

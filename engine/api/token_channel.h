@@ -1,7 +1,7 @@
 // The way of one request's tokens from the decode thread to whoever asked.
 //
 // What is not taken waits here, up to a bound: then the engine pauses the request, computes for
-// others, and after a time gives it up (EngineConfig::reader_*).
+// others, and after a time gives it up (ServingOptions::reader_*).
 #pragma once
 
 #include <atomic>

@@ -49,7 +49,8 @@ void Wire(const store::NeuronStore& store, bool heads_held, model::Weights& weig
 }
 
 std::string PathOfBundle(const model::ModelFile& file, const LoadOptions& options) {
-  return options.memory.bundle.empty() ? store::BundlePath(file.path) : options.memory.bundle;
+  return options.model.memory.bundle.empty() ? store::BundlePath(file.path)
+                                             : options.model.memory.bundle;
 }
 
 // Whole layers have no rows to choose from.
@@ -122,8 +123,8 @@ Status OpenLayers(store::BundleIndex bundle, std::unique_ptr<store::BlockReader>
 Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options, FfnPlan& plan,
                        LoadedModel& out) {
   const MemoryPlan& memory = out.memory;
-  model::LoadWeightsOptions load{.verify = options.verify,
-                                 .quantize_head = options.quantize_head,
+  model::LoadWeightsOptions load{.verify = options.model.verify,
+                                 .quantize_head = options.model.quantize_head,
                                  .on_progress = options.on_progress};
   if (memory.tier != MemoryPlan::Tier::kMemory) {
     base::LogInfo("memory, of ", base::HumanBytes(static_cast<double>(memory.budget)), ":\n",
@@ -160,7 +161,7 @@ Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
                      std::min(kDepthMin, out.memory.reads), out.memory.reads);
     }
   }
-  const auto& open = options.memory.open_reader;
+  const auto& open = options.open_reader;
   ASSIGN_OR_RETURN(auto reader, open ? open(path, reading) : store::OpenBlockReader(path, reading));
   if (out.memory.tier == MemoryPlan::Tier::kLayers)
     return OpenLayers(std::move(bundle), std::move(reader), out);

@@ -173,17 +173,17 @@ void Report(const Chosen& chosen, LoadedModel& out) {
 
 // Blocks of keys and values that the host's pool will have.
 int KvBlocksOf(const LoadOptions& options, const LoadedModel& m, int context) {
-  if (!options.memory.kv_bytes) return nn::BlocksFor(context) + 1;
-  return static_cast<int>(options.memory.kv_bytes(m.config) /
-                          nn::KvPool::BlockBytes(m.config, options.kv_type));
+  if (!options.sizes.kv_bytes) return nn::BlocksFor(context) + 1;
+  return static_cast<int>(options.sizes.kv_bytes(m.config) /
+                          nn::KvPool::BlockBytes(m.config, options.model.kv_type));
 }
 
 DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& m) {
-  const int context = ContextOf(m.config, options.memory.context_length);
-  return {.tokens_max = options.memory.tokens_max,
+  const int context = ContextOf(m.config, options.model.context_length);
+  return {.tokens_max = options.sizes.tokens_max,
           .context_length = context,
           .kv_blocks = KvBlocksOf(options, m, context),
-          .logits_max = options.memory.logits_max};
+          .logits_max = options.sizes.logits_max};
 }
 
 Status NoRoom(const LoadedModel& m, std::size_t bytes, std::int64_t budget) {
@@ -239,16 +239,16 @@ Result<Chosen> FitNeurons(const model::ModelFile& file, const LoadedModel& m, de
 
 Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& options,
                           const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes) {
-  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.ffn.side_car, m.ffn_modes));
-  subject.options.context_length = MeanContext(file.config, options.memory.context_length);
+  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, m.ffn_modes));
+  subject.options.context_length = MeanContext(file.config, options.model.context_length);
   ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
                                                 {.ops = m.ops,
                                                  .threads = m.pool->threads(),
-                                                 .hot = options.hot,
+                                                 .hot = options.model.hot,
                                                  .device = &gpu,
                                                  .measuring_bytes_max = RoomIn(m.memory)}));
-  if (!options.hot.placement.empty()) {
-    auto chosen = ReadPlan(options.hot.placement, m, machine, subject.hash);
+  if (!options.model.hot.placement.empty()) {
+    auto chosen = ReadPlan(options.model.hot.placement, m, machine, subject.hash);
     if (chosen.ok() || chosen.status().code() == StatusCode::kNotFound) return chosen;
     base::LogWarning(chosen.status().message(), "; it is not used, and planned anew");
   }
@@ -291,17 +291,17 @@ Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
 Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, LoadedModel& out) {
   RETURN_IF_ERROR(CheckCanSplit(out));
   ASSIGN_OR_RETURN(const SideThreads threads,
-                   ShareThreads(out.pool->threads(), options.hot.threads));
-  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.ffn.side_car, out.ffn_modes));
-  subject.options.context_length = MeanContext(file.config, options.memory.context_length);
+                   ShareThreads(out.pool->threads(), options.model.hot.threads));
+  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, out.ffn_modes));
+  subject.options.context_length = MeanContext(file.config, options.model.context_length);
   ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
                                                 {.ops = out.ops,
                                                  .threads = out.pool->threads(),
-                                                 .hot = options.hot,
+                                                 .hot = options.model.hot,
                                                  .measuring_bytes_max = RoomIn(out.memory)}));
   // What is in memory was planned before: here only the sides are chosen.
   machine.memory_bytes = std::int64_t{1} << 50;
-  const std::string& path = options.hot.placement;
+  const std::string& path = options.model.hot.placement;
   if (!subject.counted() && path.empty()) {
     base::LogWarning(out.path,
                      ": it is not known which neurons are used most, so the hot ones are "
@@ -328,15 +328,16 @@ Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, 
 
 Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, LoadedModel& out) {
   out.hot.device = "cpu";
-  const HotOptions& hot = options.hot;
-  if (hot.device != "cpu") {
+  const HotOptions& hot = options.model.hot;
+  if (hot.device != HotDevice::kCpu) {
     auto gpu = device::Device::Open(
         {.ops = options.device_ops != nullptr ? options.device_ops : kernels::CudaOps()});
     bool moved = false;
     const Status used =
         gpu.ok() ? SetUpDevice(file, options, *std::move(gpu), moved, out) : gpu.status();
     if (used.ok()) return OkStatus();
-    if (hot.device == "cuda" || moved) return used.Annotate(StrCat("device ", hot.device));
+    if (hot.device == HotDevice::kCuda || moved)
+      return used.Annotate(StrCat("device ", HotDeviceName(hot.device)));
     out.hot = {};
     out.hot.device = "cpu";
     out.hot.fallback = used.message();

@@ -37,17 +37,6 @@ Result<const kernels::OpTable*> ChooseOps(const std::string& isa) {
   return ops;
 }
 
-Result<kernels::KvType> ParseKvType(const std::string& name) {
-  if (name == "f16") return kernels::KvType::kF16;
-  if (name == "q8_0") return kernels::KvType::kQ8_0;
-  if (name == "f32") return kernels::KvType::kF32;
-  return base::InvalidArgument("kv_type '", name, "' is unknown; the types are f16, q8_0 and f32");
-}
-
-const char* KvTypeName(kernels::KvType type) {
-  return kernels::Traits(kernels::KeyType(type)).name;
-}
-
 namespace {
 
 void LogModes(const LoadedModel& model) {
@@ -72,7 +61,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
                 std::optional<store::BundleIndex> bundle, LoadedModel& out) {
   // Before the cache is filled: what they are made from is loaded for the moment.
   ASSIGN_OR_RETURN(out.predictors,
-                   LoadPredictors(file, *out.weights, plan, options.ffn, *out.pool));
+                   LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
   if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
   out.side_car = std::move(plan.side_car);
   out.side_car_path = plan.side_car_path;
@@ -101,18 +90,16 @@ FlashCounters LoadedModel::flash_counters() const {
 Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   auto loaded = std::make_unique<LoadedModel>();
-  ASSIGN_OR_RETURN(loaded->ops, ChooseOps(options.cpu_isa));
-  ASSIGN_OR_RETURN(loaded->path, model::ResolveModel(options.model));
+  ASSIGN_OR_RETURN(loaded->ops, ChooseOps(options.model.cpu_isa));
+  ASSIGN_OR_RETURN(loaded->path, model::ResolveModel(options.model.path));
   ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(loaded->path));
   loaded->format = file->format;
-  if (!options.activation.empty()) {
-    ASSIGN_OR_RETURN(file->config.hidden_act, model::ParseActivation(options.activation));
-  }
+  file->config.hidden_act = options.model.activation.value_or(file->config.hidden_act);
   loaded->config = file->config;
-  if (options.fingerprint) {
+  if (!options.model.record_trace.empty()) {
     ASSIGN_OR_RETURN(loaded->hash, model::Fingerprint(*file));
   }
-  loaded->kv_type = options.kv_type;
+  loaded->kv_type = options.model.kv_type;
   auto tokenizer = text::Tokenizer::Create(file->vocabulary);
   // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
   // cannot read does not.
@@ -121,17 +108,15 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
     return tokenizer.status().Annotate(loaded->path);
   }
-  ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(*file, options.ffn));
-  loaded->pool =
-      std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
+  ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(*file, options.model.ffn));
+  loaded->pool = std::make_unique<base::WorkerPool>(
+      options.model.threads > 0 ? options.model.threads : NumProcessors());
   std::optional<store::BundleIndex> bundle;
   ASSIGN_OR_RETURN(loaded->memory, PlanMemory({.file = *file,
                                                .ffn = plan,
-                                               .ffn_options = options.ffn,
-                                               .options = options.memory,
-                                               .quantize_head = options.quantize_head,
-                                               .threads = loaded->pool->threads(),
-                                               .kv_type = options.kv_type},
+                                               .options = options.model,
+                                               .sizes = options.sizes,
+                                               .threads = loaded->pool->threads()},
                                               bundle));
   RETURN_IF_ERROR(LoadHeldWeights(*file, options, plan, *loaded));
   if (!loaded->weights->memory.huge()) {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/api/hot_tier.h"
+#include "engine/api/model_options.h"
 #include "engine/base/worker_pool.h"
 #include "engine/exec/transformer.h"
 #include "engine/ffn/neuron_split.h"
@@ -13,25 +13,22 @@
 #include "engine/load/memory_plan.h"
 #include "engine/model/model_file.h"
 #include "engine/model/weights.h"
+#include "engine/store/block_reader.h"
 #include "engine/text/tokenizer.h"
 
 namespace thermocline::load {
 
 struct LoadOptions {
-  std::string model;            // path, or the name of a built-in model
-  int threads = 0;              // kernel threads; 0 = one for each processor this process may use
-  std::string cpu_isa;          // kernels' name; "" = $THERMOCLINE_CPU_ISA, else the fastest
-  std::string activation = {};  // of the feed-forward network; "" = what the file says
-  kernels::KvType kv_type = kernels::KvType::kF16;
-  bool verify = false;         // refuse NaN and infinite weights
-  bool quantize_head = false;  // a float head as q8_0
-  FfnOptions ffn = {};         // of the feed-forward networks
-  MemoryOptions memory = {};   // how much, and what comes from flash
-  HotOptions hot = {};         // what computes the most used neurons
+  ModelOptions model = {};
+  WorkSizes sizes = {};
   // An accelerator's ops; null: kernels::CudaOps(). Tests have an emulated one.
   const kernels::DeviceOps* device_ops = nullptr;
-  bool fingerprint = false;                 // compute LoadedModel::hash
-  std::function<void(double)> on_progress;  // share loaded, from one thread at a time; may be empty
+  // Opens the bundle file for reading; empty = store::OpenBlockReader. Tests put faults behind it.
+  std::function<Result<std::unique_ptr<store::BlockReader>>(const std::string& path,
+                                                            const store::ReaderOptions& options)>
+      open_reader = {};
+  // Share loaded, from one thread at a time; may be empty.
+  std::function<void(double)> on_progress = {};
 };
 
 // What a device's memory is shared out for, beside weights: of every later transformer and cache.
@@ -127,11 +124,7 @@ struct LoadedModel {
 // NotFound, InvalidArgument, DataLoss or Unimplemented with the file and what is wrong in it.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options);
 
-// f16, q8_0, f32.
-Result<kernels::KvType> ParseKvType(const std::string& name);
-const char* KvTypeName(kernels::KvType type);
-
-// The kernels for `isa`, as LoadOptions::cpu_isa. InvalidArgument if the processor lacks it.
+// The kernels for `isa`, as ModelOptions::cpu_isa. InvalidArgument if the processor lacks it.
 Result<const kernels::OpTable*> ChooseOps(const std::string& isa);
 
 // Processors this process may run on.

@@ -49,9 +49,9 @@ struct Sizes {
 Result<Sizes> MeasureModel(const MemoryNeeds& n) {
   Sizes sizes;
   const auto measure = [&](bool shared, model::LayerParts parts) {
-    return model::MeasureWeights(
-        n.file,
-        {.quantize_head = n.quantize_head, .parts = [=](int) { return parts; }, .shared = shared});
+    return model::MeasureWeights(n.file, {.quantize_head = n.options.quantize_head,
+                                          .parts = [=](int) { return parts; },
+                                          .shared = shared});
   };
   ASSIGN_OR_RETURN(const auto none, measure(false, {false, false, false}));
   ASSIGN_OR_RETURN(const auto shared, measure(true, {false, false, false}));
@@ -76,7 +76,7 @@ int ContextLength(const MemoryNeeds& n) {
 // As Workspace, SparseFfn and Sampler take it; a twentieth more for what is small.
 std::size_t BufferBytes(const MemoryNeeds& n) {
   const model::ModelConfig& c = n.file.config;
-  const std::size_t t = S(n.options.tokens_max), d = S(c.hidden_size), f = S(c.intermediate_size),
+  const std::size_t t = S(n.sizes.tokens_max), d = S(c.hidden_size), f = S(c.intermediate_size),
                     q = S(c.num_attention_heads * c.head_dim),
                     kv = S(c.num_key_value_heads * c.head_dim), v = S(c.vocab_size);
   const std::size_t narrow = std::min<std::size_t>(t, ffn::kSparseTokensMax);
@@ -85,8 +85,8 @@ std::size_t BufferBytes(const MemoryNeeds& n) {
     return tokens * cols * 11 / 2;
   };
   std::size_t bytes = activations(t, d + 2 * q + f) + 4 * t * (3 * d + 2 * kv) +
-                      activations(2 * S(n.options.logits_max), d) +
-                      2 * v * 4 * S(n.options.logits_max) + v * 64;
+                      activations(2 * S(n.sizes.logits_max), d) +
+                      2 * v * 4 * S(n.sizes.logits_max) + v * 64;
   bytes += S(ContextLength(n)) * (S(c.rope.dim) * 4 + 8);
   bytes += 4 * t * (c.architecture->gated ? f : 0) + f * (6 * 4 + narrow * 8);
   bytes += S(n.threads) * (kernels::SumScratchBytes(2048) + narrow * 512 * 16 +
@@ -103,8 +103,8 @@ std::size_t PredictorBytes(const MemoryNeeds& n) {
         n.ffn.side_car.has_value() ? &n.ffn.side_car->layers[l] : nullptr;
     if (n.ffn.sign) {
       const bool calibrated =
-          learnt != nullptr && learnt->sign.has_value() && !n.ffn_options.ignore_calibration;
-      const int planes = calibrated ? learnt->sign->planes : n.ffn_options.sign_planes;
+          learnt != nullptr && learnt->sign.has_value() && !n.options.ffn.ignore_calibration;
+      const int planes = calibrated ? learnt->sign->planes : n.options.ffn.sign_planes;
       const int cols = calibrated && !learnt->sign->columns.empty()
                            ? static_cast<int>(learnt->sign->columns.size())
                            : c.hidden_size;
@@ -112,20 +112,21 @@ std::size_t PredictorBytes(const MemoryNeeds& n) {
     }
     if (n.ffn.low_rank && learnt != nullptr && learnt->low_rank.has_value())
       bytes += S(learnt->low_rank->rank) * (S(c.hidden_size) + f) * 17 / 16;
-    if (n.ffn_options.audit_interval > 0) bytes += 4 * (f + 3 * S(c.hidden_size));
+    if (n.options.ffn.audit_interval > 0) bytes += 4 * (f + 3 * S(c.hidden_size));
   }
   return bytes;
 }
 
 std::size_t KvBytes(const MemoryNeeds& n) {
-  if (n.options.kv_bytes) return n.options.kv_bytes(n.file.config);
-  return S(nn::BlocksFor(ContextLength(n)) + 1) * nn::KvPool::BlockBytes(n.file.config, n.kv_type);
+  if (n.sizes.kv_bytes) return n.sizes.kv_bytes(n.file.config);
+  return S(nn::BlocksFor(ContextLength(n)) + 1) *
+         nn::KvPool::BlockBytes(n.file.config, n.options.kv_type);
 }
 
 class Planner {
  public:
   Planner(const MemoryNeeds& needs, Sizes sizes) : n_(needs), sizes_(std::move(sizes)) {
-    const std::int64_t asked = needs.options.budget_bytes;
+    const std::int64_t asked = needs.options.memory.budget_bytes;
     budget_ = asked > 0 ? static_cast<std::size_t>(asked) : base::MemoryAllowance() / 10 * 9;
   }
 
@@ -137,7 +138,8 @@ class Planner {
   }
 
   bool Fits(const MemoryPlan& plan) const {
-    return n_.options.ffn_share > 0 ? n_.options.ffn_share >= 1 : plan.total() <= budget_;
+    return n_.options.memory.ffn_share > 0 ? n_.options.memory.ffn_share >= 1
+                                           : plan.total() <= budget_;
   }
 
   Result<MemoryPlan> WithNeurons(const store::BundleIndex& index) const {
@@ -169,7 +171,8 @@ class Planner {
       plan.lines.push_back({"flash: two layers on their way", 2 * image});
       const double share = static_cast<double>(held_bytes + 2 * image) /
                            static_cast<double>(sizes_.attention + sizes_.networks());
-      if (n_.options.ffn_share > 0 ? share <= n_.options.ffn_share + 1e-9 : plan.total() <= budget_)
+      if (n_.options.memory.ffn_share > 0 ? share <= n_.options.memory.ffn_share + 1e-9
+                                          : plan.total() <= budget_)
         return plan;
       if (held == 0) return Refuse(plan, kShrink);
     }
@@ -178,14 +181,14 @@ class Planner {
 
   // `plan`: the least there is.
   Status Refuse(const MemoryPlan& plan, const std::string& advice) const {
-    if (n_.options.ffn_share > 0) return RefuseShare(plan);
-    std::string text =
-        StrCat(n_.file.path, ": needs ", base::HumanBytes(static_cast<double>(plan.total())),
-               ", more than the ", base::HumanBytes(static_cast<double>(budget_)),
-               n_.options.budget_bytes > 0 ? " of the memory budget"
+    if (n_.options.memory.ffn_share > 0) return RefuseShare(plan);
+    std::string text = StrCat(
+        n_.file.path, ": needs ", base::HumanBytes(static_cast<double>(plan.total())),
+        ", more than the ", base::HumanBytes(static_cast<double>(budget_)),
+        n_.options.memory.budget_bytes > 0 ? " of the memory budget"
                                            : " that the system has free for it (a memory budget "
                                              "that is given decides instead)",
-               ":\n", plan.Table(), advice);
+        ":\n", plan.Table(), advice);
     return base::ResourceExhausted(std::move(text));
   }
 
@@ -211,7 +214,7 @@ class Planner {
     if (plan.tier == MemoryPlan::Tier::kLayers) least += plan.lines[plan.lines.size() - 2].bytes;
     const std::size_t all = sizes_.networks() + (neurons ? 0 : sizes_.attention);
     return base::ResourceExhausted(
-        n_.file.path, ": a share of ", n_.options.ffn_share,
+        n_.file.path, ": a share of ", n_.options.memory.ffn_share,
         " of the weights is too little: reading the others from flash takes ",
         base::HumanBytes(static_cast<double>(least)), " itself, ",
         std::ceil(1000 * static_cast<double>(least) / static_cast<double>(all)) / 1000, " of them");
@@ -220,7 +223,7 @@ class Planner {
   MemoryPlan NeuronLines(const store::BundleIndex& index, bool heads, int stages) const {
     MemoryPlan plan = Fixed(MemoryPlan::Tier::kNeurons);
     plan.heads_held = heads;
-    plan.read_ahead = n_.options.read_ahead;
+    plan.read_ahead = n_.options.memory.read_ahead;
     plan.stages = stages;
     if (heads) plan.lines.push_back({"gate rows", sizes_.heads});
     FitReads(plan);
@@ -247,10 +250,10 @@ class Planner {
     const bool two = static_cast<double>(stage) <= kSecondStageShareMax * static_cast<double>(room);
     MemoryPlan plan = NeuronLines(index, heads, two ? 2 : 1);
     std::size_t used = plan.total(), limit = budget_;
-    if (n_.options.ffn_share > 0) {
+    if (n_.options.memory.ffn_share > 0) {
       used = plan.lines.back().bytes + (heads ? sizes_.heads : 0);
-      limit =
-          static_cast<std::size_t>(n_.options.ffn_share * static_cast<double>(sizes_.networks()));
+      limit = static_cast<std::size_t>(n_.options.memory.ffn_share *
+                                       static_cast<double>(sizes_.networks()));
     }
     if (used > limit) return std::nullopt;
     constexpr std::size_t kTables = 4 + 16;  // of a slot
@@ -261,8 +264,8 @@ class Planner {
   }
 
   std::size_t RoomForNetworks(bool heads) const {
-    if (n_.options.ffn_share > 0)
-      return static_cast<std::size_t>(n_.options.ffn_share *
+    if (n_.options.memory.ffn_share > 0)
+      return static_cast<std::size_t>(n_.options.memory.ffn_share *
                                       static_cast<double>(sizes_.networks()));
     const std::size_t fixed =
         Fixed(MemoryPlan::Tier::kNeurons).total() + (heads ? sizes_.heads : 0);
@@ -304,14 +307,14 @@ Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::Bun
   const Planner planner(needs, std::move(sizes));
   const MemoryPlan in_memory = planner.InMemory();
   if (planner.Fits(in_memory)) {
-    if (!needs.options.bundle.empty())
-      base::LogInfo("the model fits into memory: ", needs.options.bundle, " is not used");
+    if (!needs.options.memory.bundle.empty())
+      base::LogInfo("the model fits into memory: ", needs.options.memory.bundle, " is not used");
     return in_memory;
   }
-  const bool asked = !needs.options.bundle.empty();
-  const std::string path = asked ? needs.options.bundle : store::BundlePath(needs.file.path);
+  const bool asked = !needs.options.memory.bundle.empty();
+  const std::string path = asked ? needs.options.memory.bundle : store::BundlePath(needs.file.path);
   if (!asked && !base::PathExists(path)) {
-    if (needs.options.ffn_share > 0)
+    if (needs.options.memory.ffn_share > 0)
       return base::NotFound(path, ": there is no bundle file; `thermocline pack` makes it");
     return planner.Refuse(
         in_memory,

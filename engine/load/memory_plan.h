@@ -7,32 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "engine/api/model_options.h"
 #include "engine/load/ffn_setup.h"
 #include "engine/model/weights.h"
-#include "engine/store/block_reader.h"
 #include "engine/store/bundle_format.h"
-#include "kernels/attention.h"
 
 namespace thermocline::load {
 
-struct MemoryOptions {
-  // Of the whole process: weights, keys and values, caches, buffers. 0 = what the system and the
-  // control group allow, less a tenth.
-  std::int64_t budget_bytes = 0;
-  // Share of the feed-forward weights that may take memory, with all that reading the others
-  // needs; decides instead of the budget. 0 = the budget decides. For measurements.
-  double ffn_share = 0;
-  std::string bundle = {};  // path; "" = MODEL.tcb
-  int context_length = 0;   // tokens of a sequence; 0 = the model's, at most 8192
-  int tokens_max = 64;      // T of one call
-  int logits_max = 1;       // tokens of one call whose logits may be asked for
+// What later transformers and caches take.
+struct WorkSizes {
+  int tokens_max = 64;  // T of one call
+  int logits_max = 1;   // tokens of one call whose logits may be asked for
   // Keys and values; empty = one sequence.
   std::function<std::size_t(const model::ModelConfig&)> kv_bytes = {};
-  bool read_ahead = true;  // guess what the next layer needs while the device would be idle
-  // Opens the bundle file for reading; empty = store::OpenBlockReader. Tests put faults behind it.
-  std::function<Result<std::unique_ptr<store::BlockReader>>(const std::string& path,
-                                                            const store::ReaderOptions& options)>
-      open_reader = {};
 };
 
 struct MemoryPlan {
@@ -60,11 +47,9 @@ struct MemoryPlan {
 struct MemoryNeeds {
   const model::ModelFile& file;
   const FfnPlan& ffn;
-  const FfnOptions& ffn_options;
-  const MemoryOptions& options;
-  bool quantize_head = false;
+  const ModelOptions& options;
+  const WorkSizes& sizes;
   int threads = 1;
-  kernels::KvType kv_type = kernels::KvType::kF16;
 };
 
 // Everything in memory if it fits; else with the bundle file, if there is one. ResourceExhausted,

@@ -93,16 +93,9 @@ struct NamedActivation {
   std::string_view name;
   Activation activation;
 };
-// The first name of each is the one we write.
-constexpr std::array kActivations = {
-    NamedActivation{"silu", Activation::kSilu},
+// Names beside kActivationNames, which we write.
+constexpr std::array kActivationAliases = {
     NamedActivation{"swish", Activation::kSilu},
-    NamedActivation{"relu", Activation::kRelu},
-    NamedActivation{"fatrelu", Activation::kFatRelu},
-    NamedActivation{"drelu", Activation::kDRelu},
-    NamedActivation{"relu2", Activation::kRelu2},
-    NamedActivation{"gelu", Activation::kGelu},
-    NamedActivation{"gelu_tanh", Activation::kGeluTanh},
     NamedActivation{"gelu_new", Activation::kGeluTanh},
     NamedActivation{"gelu_pytorch_tanh", Activation::kGeluTanh},
 };
@@ -124,19 +117,15 @@ Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_t
 }
 
 Result<Activation> ParseActivation(std::string_view name) {
-  for (const NamedActivation& known : kActivations) {
+  for (std::size_t i = 0; i < kActivationNames.size(); ++i) {
+    if (kActivationNames[i] == name) return static_cast<Activation>(i);
+  }
+  for (const NamedActivation& known : kActivationAliases) {
     if (known.name == name) return known.activation;
   }
   return base::Unimplemented(
       "activation '", name,
       "' is not supported; supported are silu, relu, fatrelu, drelu, relu2, gelu, gelu_tanh");
-}
-
-std::string_view ActivationName(Activation activation) {
-  for (const NamedActivation& known : kActivations) {
-    if (known.activation == activation) return known.name;
-  }
-  return "";
 }
 
 }  // namespace thermocline::model

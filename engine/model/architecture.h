@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "engine/api/activation.h"
 #include "engine/base/status.h"
 
 namespace thermocline::model {
@@ -19,7 +20,7 @@ enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
 // kWithOutput: a layer that has it has one of attention's output too, or the file is of another
 // family.
 enum class QkvBias { kAlone, kWithOutput };
-enum class Activation { kSilu, kRelu, kFatRelu, kDRelu, kRelu2, kGelu, kGeluTanh };
+using thermocline::Activation;
 
 // Whether most of its values are zero, not just small.
 inline constexpr bool HasTrueZeros(Activation activation) {
@@ -48,6 +49,6 @@ Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_t
 
 // silu, swish, relu, fatrelu, drelu, relu2, gelu, gelu_tanh, gelu_new, gelu_pytorch_tanh.
 Result<Activation> ParseActivation(std::string_view name);
-std::string_view ActivationName(Activation activation);
+using thermocline::ActivationName;
 
 }  // namespace thermocline::model

@@ -226,7 +226,7 @@ void DecodeLoop::BeginDecoding(const Sequence& s) {
   sampler_.Begin(request.sampling, prompt);
   for (const int token : generated) sampler_.Accept(token);
   const auto mode =
-      request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : spec::ParseMode(request.spec_mode);
+      request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : ParseSpecMode(request.spec_mode);
   decoder_.Begin(
       prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
       request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_,

@@ -9,7 +9,7 @@
 
 namespace thermocline::spec {
 
-inline constexpr int kAlternatesMax = 4;
+inline constexpr int kAlternatesMax = kDraftWidthMax;
 // Proposals of a draft: one more than are verified, for the token behind them.
 inline constexpr int kProposalsMax = kDraftTokensMax + 1;
 

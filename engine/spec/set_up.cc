@@ -13,11 +13,6 @@
 namespace thermocline::spec {
 namespace {
 
-std::string SourceOf(const SpecOptions& options) {
-  if (!options.source.empty()) return options.source;
-  return options.draft.empty() ? "ngram" : "model";
-}
-
 base::Hash128 HashOf(const model::Vocabulary& vocabulary) {
   base::Hasher hasher;
   for (const std::string& token : vocabulary.tokens) {
@@ -25,13 +20,6 @@ base::Hash128 HashOf(const model::Vocabulary& vocabulary) {
     hasher.Add(std::string_view("\0", 1));
   }
   return hasher.Digest();
-}
-
-Result<Acceptance> ParseAcceptance(const std::string& name) {
-  if (name == "same-text") return Acceptance::kSameText;
-  if (name == "rejection") return Acceptance::kRejection;
-  return base::InvalidArgument("spec.acceptance '", name,
-                               "' is unknown; it is same-text or rejection");
 }
 
 // The cheapest predictor that the target has.
@@ -59,27 +47,13 @@ Result<std::vector<ffn::FfnPolicy>> DraftPolicies(const load::LoadedModel& targe
 
 }  // namespace
 
-Result<SpecMode> ParseMode(const std::string& name) {
-  for (const SpecMode mode : {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch,
-                              SpecMode::kExhaustive, SpecMode::kAuto}) {
-    if (name == SpecModeName(mode)) return mode;
-  }
-  return base::InvalidArgument(
-      "spec.mode '", name, "' is unknown; the modes are off, sync, branch, exhaustive and auto");
-}
-
 Status Validate(const SpecOptions& o) {
-  RETURN_IF_ERROR(ParseMode(o.mode).status());
-  RETURN_IF_ERROR(ParseAcceptance(o.acceptance).status());
-  const std::string source = SourceOf(o);
-  if (source != "model" && source != "ngram" && source != "self")
-    return base::InvalidArgument("spec.source '", source,
-                                 "' is unknown; drafts come from model, ngram or self");
-  if (source == "model" && o.draft.empty())
+  const SpecSource source = o.chosen_source();
+  if (source == SpecSource::kModel && o.draft.empty())
     return base::InvalidArgument("spec.source model needs a draft model: give spec.draft");
-  if (source != "model" && !o.draft.empty())
-    return base::InvalidArgument("spec.draft ", o.draft, " is not used by spec.source ", source,
-                                 "; leave one of them out");
+  if (source != SpecSource::kModel && !o.draft.empty())
+    return base::InvalidArgument("spec.draft ", o.draft, " is not used by spec.source ",
+                                 SpecSourceName(source), "; leave one of them out");
   if (o.tokens_max < 0 || o.tokens_max > kDraftTokensMax)
     return base::InvalidArgument("spec.tokens_max is ", o.tokens_max, "; a draft has at most ",
                                  kDraftTokensMax, " tokens");
@@ -91,15 +65,14 @@ Status Validate(const SpecOptions& o) {
 
 Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOptions& target) {
   LoadedDraft out;
-  if (options.mode == "off" || SourceOf(options) != "model") return out;
-  load::LoadOptions load;
-  load.model = options.draft;
-  load.threads = options.threads > 0 ? options.threads : target.threads;
-  load.cpu_isa = target.cpu_isa;
-  load.kv_type = target.kv_type;
-  load.verify = target.verify;
-  load.memory.context_length = target.memory.context_length;
-  auto model = load::LoadModel(load);
+  if (options.mode == SpecMode::kOff || options.chosen_source() != SpecSource::kModel) return out;
+  auto model = load::LoadModel(
+      {.model = {.path = options.draft,
+                 .threads = options.threads > 0 ? options.threads : target.model.threads,
+                 .context_length = target.model.context_length,
+                 .cpu_isa = target.model.cpu_isa,
+                 .kv_type = target.model.kv_type,
+                 .verify = target.model.verify}});
   if (model.ok()) {
     out.model = *std::move(model);
     return out;
@@ -141,19 +114,18 @@ Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft
 }
 
 void AskOfTarget(const SpecOptions& options, load::LoadOptions& target) {
-  if (options.mode == "off" || SourceOf(options) != "self") return;
-  target.ffn.also += target.ffn.also.empty() ? "sign" : ",sign";
+  if (options.mode == SpecMode::kOff || options.chosen_source() != SpecSource::kSelf) return;
+  std::string& also = target.model.ffn.also;
+  also += also.empty() ? "sign" : ",sign";
 }
 
 Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
   RETURN_IF_ERROR(Validate(p.options));
-  ASSIGN_OR_RETURN(const SpecMode mode, ParseMode(p.options.mode));
-  ASSIGN_OR_RETURN(const Acceptance acceptance, ParseAcceptance(p.options.acceptance));
-  std::unique_ptr<Speculation> out(new Speculation(p.options, mode));
+  std::unique_ptr<Speculation> out(new Speculation(p.options));
   out->cache_ = &p.cache;
   out->vocab_size_ = p.target.config.vocab_size;
   out->target_ = std::make_unique<TransformerTarget>(p.transformer, p.cache, *p.target.pool);
-  if (mode != SpecMode::kOff) {
+  if (p.options.mode != SpecMode::kOff) {
     if (const int room = std::max(0, p.cache.capacity() - 2); p.options.tokens_max > room) {
       base::LogWarning("spec.tokens_max is ", p.options.tokens_max, ", beyond the context of ",
                        p.cache.capacity(), " tokens: ", room, " are drafted at most");
@@ -174,22 +146,21 @@ Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
                                                             .capacity = p.cache.capacity(),
                                                             .source = out->source_.get(),
                                                             .controller = out->controller_.get(),
-                                                            .acceptance = acceptance,
+                                                            .acceptance = p.options.acceptance,
                                                             .width = p.options.width});
   out->decoder_->KeepRounds(p.options.rounds_max);
   return out;
 }
 
 Status Speculation::MakeSource(Params& p) {
-  ASSIGN_OR_RETURN(const Acceptance acceptance, ParseAcceptance(options_.acceptance));
-  const std::string source = SourceOf(options_);
+  const SpecSource source = options_.chosen_source();
   fallback_ = p.draft.fallback;
   if (p.draft.model != nullptr) {
     const Status fits = CheckPair(p.target, *p.draft.model);
     if (!fits.ok() && options_.required) return fits;
     if (!fits.ok()) fallback_ = fits.message();
   }
-  if (source == "self") {
+  if (source == SpecSource::kSelf) {
     if (p.target.device_forward != nullptr)
       return base::FailedPrecondition("spec.source self drafts on the CPU alone: --device cpu");
     ASSIGN_OR_RETURN(auto policies, DraftPolicies(p.target, options_.self_shift));
@@ -197,10 +168,10 @@ Status Speculation::MakeSource(Params& p) {
                                                               .transformer = p.transformer,
                                                               .cache = p.cache,
                                                               .policies = std::move(policies),
-                                                              .acceptance = acceptance});
+                                                              .acceptance = options_.acceptance});
     return OkStatus();
   }
-  if (source == "model" && fallback_.empty()) {
+  if (source == SpecSource::kModel && fallback_.empty()) {
     draft_path_ = p.draft.model->path;
     const int longest = p.draft.model->config.max_position_embeddings;
     ASSIGN_OR_RETURN(auto model,
@@ -208,7 +179,7 @@ Status Speculation::MakeSource(Params& p) {
                                           .capacity = std::min(longest, p.cache.capacity()),
                                           .width = options_.width,
                                           .head = options_.head,
-                                          .acceptance = acceptance}));
+                                          .acceptance = options_.acceptance}));
     model_ = model.get();
     source_ = std::move(model);
     return OkStatus();
@@ -276,7 +247,7 @@ void Speculation::MeasureDraft(int token, double seconds) {
 SpecStats Speculation::Stats() const {
   SpecStats stats = decoder_->stats();
   stats.used = source_ != nullptr;
-  stats.mode = SpecModeName(mode_);
+  stats.mode = SpecModeName(options_.mode);
   stats.source = source_ != nullptr ? source_->name() : "";
   stats.draft = draft_path_;
   stats.fallback = fallback_;

@@ -12,7 +12,6 @@
 namespace thermocline::spec {
 
 // InvalidArgument with the option's name, its value and what it may be.
-Result<SpecMode> ParseMode(const std::string& name);
 Status Validate(const SpecOptions& options);
 
 // The draft model of `options`, if it has one; it takes kernels and threads as the target does.
@@ -53,18 +52,17 @@ class Speculation {
 
   // The decoder of every request; without a source where the mode is off.
   Decoder& decoder() { return *decoder_; }
-  SpecMode mode() const { return mode_; }
+  SpecMode mode() const { return options_.mode; }
   int tokens_max() const { return options_.tokens_max; }
   // Of all requests so far, as of the last End.
   SpecStats Stats() const;
 
  private:
-  Speculation(const SpecOptions& options, SpecMode mode) : options_(options), mode_(mode) {}
+  explicit Speculation(const SpecOptions& options) : options_(options) {}
   Status MakeSource(Params& params);
   void MeasureDraft(int token, double seconds);
 
   const SpecOptions options_;
-  const SpecMode mode_;
   std::string draft_path_, fallback_;
   std::unique_ptr<TransformerTarget> target_;
   nn::KvCache* cache_ = nullptr;

@@ -21,7 +21,7 @@
 
 namespace thermocline::spec {
 
-enum class Acceptance { kSameText, kRejection };
+using Acceptance = SpecAcceptance;
 
 struct Verdict {
   bool accepted;

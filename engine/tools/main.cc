@@ -1,25 +1,22 @@
 // `thermocline`: the command line.
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/base/log.h"
+#include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
 
 using namespace thermocline::tools;  // NOLINT: this file is only the table below
 
 int main(int argc, char** argv) {
-  CLI::App app{
+  CommandLine line(
+      "thermocline", "thermocline 0.1.0",
       "Thermocline: run, inspect and measure language models on one machine.\n"
       "MODEL is a GGUF file, a llama2.c .bin, a Hugging Face folder, or a built-in model "
-      "(tidepool, tidepool-draft).",
-      "thermocline"};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "thermocline 0.1.0");
+      "(tidepool, tidepool-draft).");
   struct Entry {
     const char* name;
     const char* help;
-    Command (*add)(CLI::App&);
+    Command (*add)(const OptionSet&);
   };
   static constexpr Entry kEntries[] = {
       {"run", "Generate text, or chat when no prompt is given", AddRun},
@@ -38,25 +35,19 @@ int main(int argc, char** argv) {
        AddPlan},
       {"train-predictor", "Learn to predict which neurons a token activates", AddTrainPredictor},
   };
-  std::vector<std::pair<CLI::App*, Command>> commands;
-  for (const Entry& entry : kEntries) {
-    CLI::App* sub = app.add_subcommand(entry.name, entry.help);
-    commands.emplace_back(sub, entry.add(*sub));
-  }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
-  }
+  std::vector<std::pair<std::string, Command>> commands;
+  for (const Entry& entry : kEntries)
+    commands.emplace_back(entry.name, entry.add(line.AddCommand(entry.name, entry.help)));
+  if (const auto status = line.Parse(argc, argv)) return *status;
   thermocline::base::ConfigureLog(thermocline::base::LogLevel::kWarning, false);
-  for (const auto& [sub, command] : commands) {
-    if (!sub->parsed()) continue;
+  for (const auto& [name, command] : commands) {
+    if (name != line.command()) continue;
     thermocline::Status status = command();
     if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
       status = thermocline::base::Unavailable("standard output cannot be written");
     }
     if (status.ok()) return kExitDone;
-    std::fprintf(stderr, "thermocline %s: %s\n", sub->get_name().c_str(), status.message().c_str());
+    std::fprintf(stderr, "thermocline %s: %s\n", name.c_str(), status.message().c_str());
     return kExitFailed;
   }
   return kExitUsage;

@@ -4,43 +4,19 @@
 #include <string>
 #include <vector>
 
+#include "engine/api/model_options.h"
+#include "engine/api/sampling_params.h"
+#include "engine/api/serving_options.h"
 #include "engine/base/log.h"
 #include "engine/base/status.h"
-#include "engine/engine.h"
 #include "server/metrics/table.h"
 
 namespace thermocline::server {
 
 struct ServerConfig {
-  // model
-  std::string model_path = "tidepool";  // path, or the name of a built-in model
+  ModelOptions model = DaemonDefaults();
+  ServingOptions serving = DaemonServingDefaults();
   std::string model_name;  // what clients call it; "" = the file's name without its ending
-  std::string activation;  // of the feed-forward network; "" = what the file says
-  bool verify = false;     // refuse NaN and infinite weights
-  // engine.ffn_*, .sign_*, .ignore_calibration, .audit_interval, .controller_recall and
-  // model.predictor
-  FfnOptions ffn = {.audit_interval = 64};
-  // engine
-  int threads = 0;
-  int context_length = 0;
-  std::string cpu_isa;
-  std::string kv_type = "f16";
-  int prefix_cache_mib = -1;  // -1 = as much as one context
-  bool quantize_head = false;
-  int queue_capacity = 64;
-  int queue_prefill_tokens = 65'536;  // 0 = any number
-  int prefill_chunk = 64;
-  int quantum_tokens = 32;  // 0 = a request runs to its end
-  int sequences_max = 16;
-  int reader_buffer_tokens = 1024;
-  int reader_timeout_s = 30;  // 0 = any time
-  // memory
-  std::int64_t memory_budget_bytes = 0;  // of the whole process; 0 = what the system allows
-  std::string bundle;                    // path; "" = MODEL.tcb
-  bool read_ahead = true;
-  std::string record_trace;             // path; "" = none
-  HotOptions hot = {.device = "auto"};  // hot.*
-  SpecOptions spec = {.mode = "auto"};  // spec.*
   // sampling: what a request leaves out
   SamplingParams sampling;
   int max_tokens = 0;

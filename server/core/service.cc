@@ -17,9 +17,9 @@ Service::Service(std::shared_ptr<const Live> live)
       metrics_(config_.metrics_prefix, config_.metrics_buckets,
                std::make_unique<SensorPoller>("/sys")),
       live_(std::move(live)) {
-  if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model_path).stem().string();
+  if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model.path).stem().string();
   if (model_name_.empty())
-    model_name_ = std::filesystem::path(config_.model_path).parent_path().filename().string();
+    model_name_ = std::filesystem::path(config_.model.path).parent_path().filename().string();
 }
 
 std::shared_ptr<const Live> Service::live() const {
@@ -37,31 +37,7 @@ Status Service::Load() {
     ChangeState(ServiceState::kFailed);
     return status;
   };
-  EngineConfig engine_config;
-  engine_config.model = config_.model_path;
-  engine_config.threads = config_.threads;
-  engine_config.context_length = config_.context_length;
-  engine_config.queue_capacity = config_.queue_capacity;
-  engine_config.queue_prefill_tokens = config_.queue_prefill_tokens;
-  engine_config.prefill_chunk = config_.prefill_chunk;
-  engine_config.quantum_tokens = config_.quantum_tokens;
-  engine_config.sequences_max = config_.sequences_max;
-  engine_config.reader_buffer_tokens = config_.reader_buffer_tokens;
-  engine_config.reader_timeout_s = config_.reader_timeout_s;
-  engine_config.cpu_isa = config_.cpu_isa;
-  engine_config.activation = config_.activation;
-  engine_config.kv_type = config_.kv_type;
-  if (config_.prefix_cache_mib >= 0)
-    engine_config.prefix_cache_bytes = std::int64_t{config_.prefix_cache_mib} << 20;
-  engine_config.verify = config_.verify;
-  engine_config.quantize_head = config_.quantize_head;
-  engine_config.ffn = config_.ffn;
-  engine_config.memory_budget_bytes = config_.memory_budget_bytes;
-  engine_config.bundle = config_.bundle;
-  engine_config.read_ahead = config_.read_ahead;
-  engine_config.hot = config_.hot;
-  engine_config.spec = config_.spec;
-  engine_config.record_trace = config_.record_trace;
+  EngineConfig engine_config{.model = config_.model, .serving = config_.serving};
   engine_config.on_progress = [this](double share) { load_progress_ = share; };
   engine_config.on_fatal = [this] {
     base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");
@@ -84,7 +60,8 @@ Status Service::Load() {
   std::shared_ptr<const Live> taken;
   while (taken != live()) {
     taken = live();
-    engine_->SetQueueLimits(taken->config.queue_capacity, taken->config.queue_prefill_tokens);
+    engine_->SetQueueLimits(taken->config.serving.queue_capacity,
+                            taken->config.serving.queue_prefill_tokens);
   }
   return WarmUp();
 }

@@ -114,7 +114,7 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
         "metrics.prefix: '", config.metrics_prefix,
         "' may hold letters, digits, '_' and ':' and begins with no digit");
   }
-  RETURN_IF_ERROR(CheckFfn(config.ffn));
+  RETURN_IF_ERROR(CheckFfn(config.model.ffn));
   return config;
 }
 

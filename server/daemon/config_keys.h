@@ -1,32 +1,16 @@
-// The one table of configuration keys: name, member of ServerConfig, allowed values.
+// The configuration keys: those of model options (engine/api/option_table.h) and the daemon's own,
+// each with its member of ServerConfig and allowed values.
 #pragma once
 
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "engine/api/option_value.h"
 #include "server/core/server_config.h"
 
 namespace thermocline::server {
 
-struct IntKey {
-  int* target;
-  int min, max;
-};
-struct DoubleKey {
-  double* target;
-  double min, max;
-};
-struct TextKey {
-  std::string* target;
-  std::vector<std::string> choices;  // empty = anything
-};
-struct BoolKey {
-  bool* target;
-};
-struct BytesKey {  // a number, or one with a unit: 8GiB
-  std::int64_t* target;
-};
 struct BordersKey {  // "0.1, 0.2, 0.5"; empty = the defaults
   std::vector<double>* target;
 };
@@ -34,7 +18,7 @@ struct BordersKey {  // "0.1, 0.2, 0.5"; empty = the defaults
 constexpr bool kReloadable = true;
 struct Key {
   std::string name;
-  std::variant<IntKey, DoubleKey, TextKey, BoolKey, BytesKey, BordersKey> kind;
+  std::variant<OptionValue, BordersKey> kind;
   bool reloadable = false;
 };
 

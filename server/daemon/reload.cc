@@ -29,7 +29,7 @@ Status Reloader::TryReload() {
   for (const auto& commit : commits) commit();
   ConfigureLog(config);
   if (Engine* engine = service_.engine(); engine != nullptr)
-    engine->SetQueueLimits(config.queue_capacity, config.queue_prefill_tokens);
+    engine->SetQueueLimits(config.serving.queue_capacity, config.serving.queue_prefill_tokens);
   std::string names;
   for (const std::string& name : fixed) names += (names.empty() ? "" : ", ") + name;
   const ServerConfig& start = service_.config();

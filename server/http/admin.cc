@@ -40,7 +40,7 @@ Json PredictorsJson(const Service& service, const EngineStats& stats) {
   Json::Array layers;
   for (std::size_t l = 0; l < stats.ffn.size(); ++l) layers.push_back(LayerJson(l, stats.ffn[l]));
   return Json::Object{{"frozen", !stats.ffn.empty() && stats.ffn[0].frozen},
-                      {"controller_recall", service.config().ffn.controller_recall},
+                      {"controller_recall", service.config().model.ffn.controller_recall},
                       {"side_car", stats.side_car.empty() ? Json() : Json(stats.side_car)},
                       {"predictor_bytes", stats.predictor_bytes},
                       {"layers", std::move(layers)}};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/api/request.h"
+
 namespace thermocline::http {
 namespace {
 

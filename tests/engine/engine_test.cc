@@ -10,9 +10,9 @@ namespace {
 
 std::unique_ptr<Engine> LoadTidepool(int queue_capacity = 4) {
   EngineConfig config;
-  config.model = SOURCE_DIR "/config/models/tidepool.gguf";
-  config.threads = 2;
-  config.queue_capacity = queue_capacity;
+  config.model.path = SOURCE_DIR "/config/models/tidepool.gguf";
+  config.model.threads = 2;
+  config.serving.queue_capacity = queue_capacity;
   auto engine = Engine::Load(config);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return *std::move(engine);

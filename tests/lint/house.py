@@ -11,7 +11,7 @@ SOURCES = [p for folder in ("kernels", "engine", "server", "tests") for p in sor
 HOUSE = {
     "kernels": ("arithmetic", ""),
     "engine/base": ("status, files, JSON, threads", ""),
-    "engine/api": ("data the engine and server share", "engine/base"),
+    "engine/api": ("data the engine and server share", "kernels engine/base"),
     "engine/device": ("an accelerator opened", "kernels engine/base"),
     "engine/model": ("formats, weights", "kernels engine/base engine/api"),
     "engine/text": ("tokenizers, templates", "engine/base engine/model"),

@@ -16,7 +16,7 @@ namespace {
 constexpr int kDecode = 32, kSpecDecode = 128;  // tokens to decode, if not given
 
 struct Options {
-  ModelOptions model;
+  ModelOptions model = CommandLineDefaults();
   BenchSize size;  // decode: 0 = not given
   std::string compare, plot;
   bool json = false, flash = false;
@@ -24,7 +24,7 @@ struct Options {
 };
 
 Status Bench(Options options) {
-  if (options.flash) return FlashBench(options.model.model, options.plot, options.json);
+  if (options.flash) return FlashBench(options.model.path, options.plot, options.json);
   if (options.spec.wanted) {
     return SpecBench(options.model, options.spec,
                      {.decode = options.size.decode > 0 ? options.size.decode : kSpecDecode,
@@ -36,9 +36,8 @@ Status Bench(Options options) {
   if (!options.plot.empty()) return base::InvalidArgument("--plot is for --flash and --spec only");
   std::string& also = options.model.ffn.also;
   if (!options.size.modes.empty()) also += StrCat(also.empty() ? "" : ",", options.size.modes);
-  options.model.memory.context_length = BenchContext(options.size, kFfnModeNames.size());
-  options.model.memory.tokens_max = kBenchChunk;
-  ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model));
+  options.model.context_length = BenchContext(options.size, kFfnModeNames.size());
+  ASSIGN_OR_RETURN(const auto model, LoadWithProgress(options.model, {.tokens_max = kBenchChunk}));
   if (!options.size.modes.empty() && model->hot.used) {
     return base::InvalidArgument(
         "--ffn-modes measures modes in turn, each with its neurons where it likes them best; leave "
@@ -72,39 +71,35 @@ Status Bench(Options options) {
 
 }  // namespace
 
-Command AddBench(CLI::App& app) {
+Command AddBench(const OptionSet& set) {
   auto o = std::make_shared<Options>();
-  AddModelOptions(app, o->model);
-  AddFfnOptions(app, o->model.ffn);
-  AddMemoryOptions(app, o->model.memory);
-  AddHotOptions(app, o->model.hot);
-  AddTraceOption(app, o->model.record_trace);
-  app.add_option("--prefill", o->size.prefill, "Prompt tokens")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--decode", o->size.decode,
-                 "Tokens to decode, 32; with --spec tokens of an answer at most, 128")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--depth", o->size.depth, "Cached tokens before decoding; measures attention too")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--repetitions", o->size.repetitions, "Measured runs; one more warms up")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_option("--ffn-modes", o->size.modes,
-                 "Decode in each of these modes too, in turn: dense,exact,sign,lowrank,threshold");
-  app.add_option("--compare", o->compare, "An earlier report (--json): show the ratios to it");
-  app.add_flag("--flash", o->flash,
-               "Measure the device that MODEL lies on instead, by its bundle file (MODEL.tcb), by "
-               "itself, or, where both are small, by a temporary file; MODEL may be any file or "
-               "folder");
-  app.add_option("--plot", o->plot,
-                 "With --flash: write the curve to this SVG file; with --spec: what was measured");
-  app.add_flag("--json", o->json, "One JSON object on standard output");
-  AddSpecBenchOptions(app, o->spec, o->model.spec);
+  AddModelOptions(set, o->model);
+  AddDecodeOptions(set, o->model);
+  AddOptions(set, OptionGroup::kHot, o->model);
+  AddOptions(set, OptionGroup::kTrace, o->model);
+  set.Add("--prefill", IntValue{&o->size.prefill, 1, 1 << 20}, "Prompt tokens").ShowDefault();
+  set.Add("--decode", IntValue{&o->size.decode, 1, 1 << 20},
+          "Tokens to decode, 32; with --spec tokens of an answer at most, 128");
+  set.Add("--depth", IntValue{&o->size.depth, 0, 1 << 20},
+          "Cached tokens before decoding; measures attention too")
+      .ShowDefault();
+  set.Add("--repetitions", IntValue{&o->size.repetitions, 1, 1000},
+          "Measured runs; one more warms up")
+      .ShowDefault();
+  set.Add("--ffn-modes", o->size.modes,
+          "Decode in each of these modes too, in turn: dense,exact,sign,lowrank,threshold");
+  set.Add("--compare", o->compare, "An earlier report (--json): show the ratios to it");
+  set.Add("--flash", o->flash,
+          "Measure the device that MODEL lies on instead, by its bundle file (MODEL.tcb), by "
+          "itself, or, where both are small, by a temporary file; MODEL may be any file or "
+          "folder");
+  set.Add("--plot", o->plot,
+          "With --flash: write the curve to this SVG file; with --spec: what was measured");
+  set.Add("--json", o->json, "One JSON object on standard output");
+  AddSpecBenchOptions(set, o->spec, o->model);
   for (const char* name :
        {"--flash", "--prefill", "--depth", "--ffn-modes", "--compare", "--record-trace"})
-    app.get_option(name)->excludes("--spec");
+    set.Find(name).Excludes(set.Find("--spec"));
   return [o] { return Bench(*o); };
 }
 

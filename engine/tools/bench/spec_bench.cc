@@ -36,18 +36,9 @@ Result<Answer> Generate(Engine& engine, Request request) {
   return answer;
 }
 
-bool IsMode(const std::string& name) {
-  bool known = false;
-  for (const SpecMode mode :
-       {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kAuto})
-    known = known || name == SpecModeName(mode);
-  return known;
-}
-
 // Drafts of a model can be made while the target verifies, those of a text need not.
 const char* ModesOf(const SpecOptions& spec) {
-  const bool has_draft = spec.source == "model" || (spec.source.empty() && !spec.draft.empty());
-  return has_draft ? "sync,branch,auto" : "sync,auto";
+  return spec.chosen_source() == SpecSource::kModel ? "sync,branch,auto" : "sync,auto";
 }
 
 // The modes to measure: off, which the others are compared with, then those of `list`.
@@ -55,7 +46,7 @@ Result<std::vector<std::string>> ParseModes(const std::string& list) {
   std::vector<std::string> modes = {"off"};
   std::istringstream names(list);
   for (std::string name; std::getline(names, name, ',');) {
-    if (!IsMode(name)) {
+    if (!ParseSpecMode(name).ok()) {
       return base::InvalidArgument("--spec-modes: '", name,
                                    "' is none of off, sync, branch, exhaustive, auto");
     }
@@ -199,38 +190,34 @@ Status WriteText(const std::string& path, const std::string& text) {
 }
 
 Result<std::unique_ptr<Engine>> Load(ModelOptions model, bool record_rounds) {
-  model.spec.mode = "auto";
+  model.spec.mode = SpecMode::kAuto;
   model.spec.rounds_max = record_rounds ? kRoundsMax : 0;
   ProgressBar bar("loading");
-  EngineConfig config = ToEngineConfig(model, 0);
-  config.on_progress = bar.callback();
-  return Engine::Load(config);
+  return Engine::Load({.model = std::move(model), .on_progress = bar.callback()});
 }
 
 }  // namespace
 
-void AddSpecBenchOptions(CLI::App& app, SpecBenchOptions& o, SpecOptions& spec) {
-  CLI::Option* wanted = app.add_flag(
+void AddSpecBenchOptions(const OptionSet& set, SpecBenchOptions& o, ModelOptions& model) {
+  const OptionRef wanted = set.Add(
       "--spec", o.wanted, "Measure the modes of speculative decoding instead, side by side");
-  AddDraftOptions(app, spec);
-  app.add_option(
-      "--spec-modes", o.modes,
-      "Modes to measure beside off: sync,branch,exhaustive,auto; if not given sync, auto "
-      "and, with a draft model, branch");
-  app.add_option("--prompts", o.prompts,
-                 "Prompts, a line each: raw text, {\"prompt\": text} or {\"messages\": [...]}; if "
-                 "not given a few short chats");
-  app.add_option("--temperature", o.temperature, "0 takes the most probable token")
-      ->check(NumberIn(0, 2))
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of every answer");
-  app.add_flag("--record-rounds", o.record_rounds,
-               "Every verification in the JSON: the trace that hit rates are computed from");
+  AddOptions(set, OptionGroup::kDraft, model);
+  set.Add("--spec-modes", o.modes,
+          "Modes to measure beside off: sync,branch,exhaustive,auto; if not given sync, auto "
+          "and, with a draft model, branch");
+  set.Add("--prompts", o.prompts,
+          "Prompts, a line each: raw text, {\"prompt\": text} or {\"messages\": [...]}; if "
+          "not given a few short chats");
+  set.Add("--temperature", DoubleValue{&o.temperature, 0, 2}, "0 takes the most probable token")
+      .ShowDefault();
+  set.Add("--seed", o.seed, "Of every answer");
+  set.Add("--record-rounds", o.record_rounds,
+          "Every verification in the JSON: the trace that hit rates are computed from");
   for (const char* name :
        {"--draft", "--spec-source", "--draft-tokens", "--draft-fixed", "--draft-width",
         "--draft-threads", "--draft-head", "--spec-acceptance", "--spec-modes", "--prompts",
         "--temperature", "--seed", "--record-rounds"})
-    app.get_option(name)->needs(wanted);
+    set.Find(name).Needs(wanted);
 }
 
 Status SpecBench(const ModelOptions& model, const SpecBenchOptions& options,
@@ -240,7 +227,8 @@ Status SpecBench(const ModelOptions& model, const SpecBenchOptions& options,
                    ParseModes(options.modes.empty() ? ModesOf(model.spec) : options.modes));
   ASSIGN_OR_RETURN(const auto engine, Load(model, options.record_rounds));
   ASSIGN_OR_RETURN(const auto prompts, BenchPrompts(options.prompts, engine->tokenizer()));
-  const bool same_text = options.temperature == 0 || model.spec.acceptance == "same-text";
+  const bool same_text =
+      options.temperature == 0 || model.spec.acceptance == SpecAcceptance::kSameText;
   Measurement measurement(*engine, options, size, same_text);
   RETURN_IF_ERROR(measurement.Run(modes, prompts));
   const SpecBenchReport report = measurement.Report();

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/base/status.h"
 #include "engine/tools/common/model_options.h"
 
@@ -29,7 +27,7 @@ struct SpecBenchSize {
 };
 
 // Adds --spec and what comes with it; all refuse to be given without it.
-void AddSpecBenchOptions(CLI::App& app, SpecBenchOptions& options, SpecOptions& spec);
+void AddSpecBenchOptions(const OptionSet& set, SpecBenchOptions& options, ModelOptions& model);
 
 // Every prompt in every mode in turn, so that a noisy neighbour hits all alike. Prints a table, or
 // the JSON object of spec_bench_report.h.

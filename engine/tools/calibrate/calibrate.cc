@@ -391,42 +391,38 @@ Status Calibrate(const Options& o) {
 
 }  // namespace
 
-Command AddCalibrate(CLI::App& app) {
+Command AddCalibrate(const OptionSet& set) {
   auto o = std::make_shared<Options>();
-  AddModelOptions(app, o->model);
-  AddTextOptions(app, o->text);
-  AddSideCarOption(app, o->side_car);
-  app.add_option(
-         "--kind", o->kind,
-         "rows: a threshold for each neuron's sign score. alpha: SparseInfer's alpha for "
-         "each layer. threshold: mode threshold, |act(gate)| below which neurons are skipped")
-      ->check(CLI::IsMember({"rows", "alpha", "threshold"}))
-      ->capture_default_str();
-  app.add_option("--recall", o->recall, "rows, alpha: share of the active neurons to predict")
-      ->check(CLI::Range(0.01, 1.0))
-      ->capture_default_str();
-  app.add_flag("--by-mass", o->by_mass, "rows, alpha: --recall counts |h| ||d||, not neurons");
-  app.add_option("--kept-mass", o->kept_mass, "threshold: share of |h| ||d|| to keep")
-      ->check(CLI::Range(0.01, 1.0))
-      ->capture_default_str();
-  app.add_option("--slices", o->slices, "rows: bits of the input that count")
-      ->check(CLI::Range(1, kernels::kSignSlicesMax))
-      ->capture_default_str();
-  app.add_option("--planes", o->planes, "rows: bits of the weights that count")
-      ->check(CLI::Range(1, 2))
-      ->capture_default_str();
-  app.add_option("--columns", o->columns,
-                 "rows: share of the weights' columns whose signs are kept, the weightiest, in "
-                 "steps of 512 columns")
-      ->check(CLI::Range(0.05, 1.0))
-      ->capture_default_str();
-  app.add_flag("--compare", o->compare,
-               "Beside alpha = 1: its missed mass, and that of row thresholds for as many neurons");
-  app.add_option("--memory", o->memory_mib, "MiB for recordings; with less, the text is run again")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--plot", o->plot, "Write shares and missed mass to this SVG file");
-  app.add_flag("--json", o->json, "One JSON object on standard output");
+  AddModelOptions(set, o->model);
+  AddTextOptions(set, o->text);
+  AddSideCarOption(set, o->side_car);
+  set.Add("--kind", TextValue{&o->kind, {"rows", "alpha", "threshold"}},
+          "rows: a threshold for each neuron's sign score. alpha: SparseInfer's alpha for "
+          "each layer. threshold: mode threshold, |act(gate)| below which neurons are skipped")
+      .ShowDefault();
+  set.Add("--recall", DoubleValue{&o->recall, 0.01, 1.0},
+          "rows, alpha: share of the active neurons to predict")
+      .ShowDefault();
+  set.Add("--by-mass", o->by_mass, "rows, alpha: --recall counts |h| ||d||, not neurons");
+  set.Add("--kept-mass", DoubleValue{&o->kept_mass, 0.01, 1.0},
+          "threshold: share of |h| ||d|| to keep")
+      .ShowDefault();
+  set.Add("--slices", IntValue{&o->slices, 1, kernels::kSignSlicesMax},
+          "rows: bits of the input that count")
+      .ShowDefault();
+  set.Add("--planes", IntValue{&o->planes, 1, 2}, "rows: bits of the weights that count")
+      .ShowDefault();
+  set.Add("--columns", DoubleValue{&o->columns, 0.05, 1.0},
+          "rows: share of the weights' columns whose signs are kept, the weightiest, in "
+          "steps of 512 columns")
+      .ShowDefault();
+  set.Add("--compare", o->compare,
+          "Beside alpha = 1: its missed mass, and that of row thresholds for as many neurons");
+  set.Add("--memory", IntValue{&o->memory_mib, 1, 1 << 20},
+          "MiB for recordings; with less, the text is run again")
+      .ShowDefault();
+  set.Add("--plot", o->plot, "Write shares and missed mass to this SVG file");
+  set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Calibrate(*o); };
 }
 

@@ -7,31 +7,29 @@
 #include "engine/base/json.h"
 #include "engine/base/status.h"
 
-namespace CLI {
-class App;
-}
-
 namespace thermocline::tools {
+
+class OptionSet;
 
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 
-// A subcommand registers its options on `app` and returns what to run.
+// A subcommand adds its options to `set` and returns what to run.
 using Command = std::function<Status()>;
-Command AddRun(CLI::App& app);
-Command AddInspect(CLI::App& app);
-Command AddPack(CLI::App& app);
-Command AddPlan(CLI::App& app);
-Command AddConvert(CLI::App& app);
-Command AddTokenize(CLI::App& app);
-Command AddTemplate(CLI::App& app);
-Command AddBench(CLI::App& app);
-Command AddCalibrate(CLI::App& app);
-Command AddEval(CLI::App& app);
-Command AddSynth(CLI::App& app);
-Command AddProfile(CLI::App& app);
-Command AddTrainPredictor(CLI::App& app);
+Command AddRun(const OptionSet& set);
+Command AddInspect(const OptionSet& set);
+Command AddPack(const OptionSet& set);
+Command AddPlan(const OptionSet& set);
+Command AddConvert(const OptionSet& set);
+Command AddTokenize(const OptionSet& set);
+Command AddTemplate(const OptionSet& set);
+Command AddBench(const OptionSet& set);
+Command AddCalibrate(const OptionSet& set);
+Command AddEval(const OptionSet& set);
+Command AddSynth(const OptionSet& set);
+Command AddProfile(const OptionSet& set);
+Command AddTrainPredictor(const OptionSet& set);
 
 // A bar on stderr, only if that is a terminal.
 class ProgressBar {

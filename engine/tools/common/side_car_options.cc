@@ -7,8 +7,8 @@
 
 namespace thermocline::tools {
 
-void AddSideCarOption(CLI::App& app, std::string& path) {
-  app.add_option("--side-car", path, "Side-car file to write; what else is in it stays. MODEL.tcp");
+void AddSideCarOption(const OptionSet& set, std::string& path) {
+  set.Add("--side-car", path, "Side-car file to write; what else is in it stays. MODEL.tcp");
 }
 
 namespace {

@@ -4,14 +4,13 @@
 #include <span>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/load/loaded_model.h"
 #include "engine/predictor/side_car.h"
+#include "engine/tools/common/command_line.h"
 
 namespace thermocline::tools {
 
-void AddSideCarOption(CLI::App& app, std::string& path);
+void AddSideCarOption(const OptionSet& set, std::string& path);
 
 // What a subcommand learns: the members of a layer that it writes.
 enum class SideCarPart {

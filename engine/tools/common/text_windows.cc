@@ -6,15 +6,12 @@
 
 namespace thermocline::tools {
 
-void AddTextOptions(CLI::App& app, TextOptions& o, bool required) {
-  app.add_option("--text", o.text, "Text file to learn from, like what the model will write")
-      ->required(required);
-  app.add_option("--tokens", o.tokens, "Read only the first tokens of the text; 0 = all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--window", o.window, "Tokens seen together")
-      ->check(CLI::Range(2, 1 << 20))
-      ->capture_default_str();
+void AddTextOptions(const OptionSet& set, TextOptions& o, bool required) {
+  set.Add("--text", o.text, "Text file to learn from, like what the model will write")
+      .Required(required);
+  set.Add("--tokens", IntValue{&o.tokens, 0}, "Read only the first tokens of the text; 0 = all")
+      .ShowDefault();
+  set.Add("--window", IntValue{&o.window, 2, 1 << 20}, "Tokens seen together").ShowDefault();
 }
 
 Result<std::vector<Window>> ReadTextWindows(const TextOptions& o, const load::LoadedModel& model) {

@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/load/loaded_model.h"
+#include "engine/tools/common/command_line.h"
 
 namespace thermocline::tools {
 
@@ -17,7 +16,7 @@ struct TextOptions {
 };
 
 // Adds --text, --tokens and --window.
-void AddTextOptions(CLI::App& app, TextOptions& options, bool required = true);
+void AddTextOptions(const OptionSet& set, TextOptions& options, bool required = true);
 
 using Window = std::vector<int>;
 

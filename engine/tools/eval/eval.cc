@@ -151,12 +151,24 @@ class Side {
   std::vector<float> logits_;  // [kPrefillChunk, V]
 };
 
+// What may differ between the sides beside the path that tokens take.
+constexpr std::array<std::string_view, 6> kSettings = {"cpu-isa",  "kv-type",  "activation",
+                                                       "ffn-mode", "side-car", "quantize-head"};
+
+// Sets an option by its name on the command line.
+Status SetOption(ModelOptions& options, const std::string& flag, const std::string& value) {
+  for (const ModelOption& option : OptionsOf(options)) {
+    if (flag == option.flag) return SetValue(option.value, "--against " + flag.substr(2), value);
+  }
+  return base::Internal(flag, " is no option");
+}
+
 // The other side: a model, or the same model with other settings (key=value, ...).
 Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
   ModelOptions other = options.model;
   bool decode = options.decode;
   if (options.against.find('=') == std::string::npos) {
-    other.model = options.against;
+    other.path = options.against;
     return Side::Create(other, decode);
   }
   std::istringstream pairs(options.against);
@@ -164,20 +176,10 @@ Result<std::unique_ptr<Side>> OtherSide(const Options& options) {
     const std::size_t equals = std::min(pair.find('='), pair.size());
     const std::string key = pair.substr(0, equals);
     const std::string value = pair.substr(std::min(equals + 1, pair.size()));
-    if (key == "cpu-isa") {
-      other.isa = value;
-    } else if (key == "kv-type") {
-      other.kv_type = value;
-    } else if (key == "activation") {
-      other.activation = value;
-    } else if (key == "ffn-mode") {
-      other.ffn.modes = value;
-    } else if (key == "side-car") {
-      other.ffn.side_car = value;
-    } else if (key == "quantize-head" && (value == "true" || value == "false")) {
-      other.quantize_head = value == "true";
-    } else if (key == "path" && (value == "decode" || value == "prefill")) {
+    if (key == "path" && (value == "decode" || value == "prefill")) {
       decode = value == "decode";
+    } else if (std::find(kSettings.begin(), kSettings.end(), key) != kSettings.end()) {
+      RETURN_IF_ERROR(SetOption(other, "--" + key, value));
     } else {
       return base::InvalidArgument(
           "--against ", pair,
@@ -340,35 +342,27 @@ Status Eval(Options options) {
 
 }  // namespace
 
-Command AddEval(CLI::App& app) {
+Command AddEval(const OptionSet& set) {
   auto o = std::make_shared<Options>();
-  AddModelOptions(app, o->model);
-  AddFfnOptions(app, o->model.ffn);
-  AddMemoryOptions(app, o->model.memory);
-  app.add_option("--text", o->text, "Text file to score, in windows one after the other");
-  app.add_option("--tokens", o->tokens_json,
-                 "JSON file of token ids to score instead: [[...], ...]");
-  app.add_option("--window", o->window, "Tokens in a window")
-      ->check(CLI::Range(2, 1 << 20))
-      ->capture_default_str();
-  app.add_option(
-         "--score-from", o->score_from,
-         "Leave out what the first tokens of a window predict; llama.cpp's perplexity starts "
-         "at half of the window")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--max-tokens", o->max_tokens, "Score only the first tokens of the text; 0 = all")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--logits", o->logits, "Write every position's logits to this .npy");
-  app.add_flag("--decode", o->decode,
-               "One token at a time, as decoding does, instead of in chunks");
-  app.add_option("--against", o->against,
-                 "Compare with another model, or with other settings of this one: "
-                 "kv-type=q8_0,cpu-isa=avx2,path=decode,...");
-  app.add_flag(
-      "--predictor", o->predictor,
-      "Audit every token of the predicted layers: what was missed, what was read for nothing");
-  app.add_option("--plot", o->plot, "Draw what the audits found into this SVG file");
-  app.add_flag("--json", o->json, "One JSON object on standard output");
+  AddModelOptions(set, o->model);
+  AddDecodeOptions(set, o->model);
+  set.Add("--text", o->text, "Text file to score, in windows one after the other");
+  set.Add("--tokens", o->tokens_json, "JSON file of token ids to score instead: [[...], ...]");
+  set.Add("--window", IntValue{&o->window, 2, 1 << 20}, "Tokens in a window").ShowDefault();
+  set.Add("--score-from", IntValue{&o->score_from, 0},
+          "Leave out what the first tokens of a window predict; llama.cpp's perplexity starts "
+          "at half of the window");
+  set.Add("--max-tokens", IntValue{&o->max_tokens, 0},
+          "Score only the first tokens of the text; 0 = all");
+  set.Add("--logits", o->logits, "Write every position's logits to this .npy");
+  set.Add("--decode", o->decode, "One token at a time, as decoding does, instead of in chunks");
+  set.Add("--against", o->against,
+          "Compare with another model, or with other settings of this one: "
+          "kv-type=q8_0,cpu-isa=avx2,path=decode,...");
+  set.Add("--predictor", o->predictor,
+          "Audit every token of the predicted layers: what was missed, what was read for nothing");
+  set.Add("--plot", o->plot, "Draw what the audits found into this SVG file");
+  set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Eval(*o); };
 }
 

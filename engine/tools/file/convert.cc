@@ -3,11 +3,10 @@
 #include <filesystem>
 #include <map>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/load/loaded_model.h"
 #include "engine/model/builtin.h"
 #include "engine/model/gguf_writer.h"
+#include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
 
 namespace thermocline::tools {
@@ -54,25 +53,22 @@ Status Convert(const Options& options) {
 
 }  // namespace
 
-Command AddConvert(CLI::App& app) {
+Command AddConvert(const OptionSet& set) {
   auto options = std::make_shared<Options>();
-  app.add_option("in", options->in, "Model file or folder")->required();
-  app.add_option("out", options->out, "GGUF file to write")->required();
-  app.add_option(
-         "--quantize", options->type,
-         "Type of the matrices; as stored if not given. Embedding and head stay finer: q8_0, "
-         "or q6_k under a K type")
-      ->check(CLI::IsMember(model::QuantizableTypes()));
-  app.add_option("--down", options->down,
-                 "Neurons of the down projection: along the columns as usual, or along the rows "
-                 "(ffn_down_t; only Thermocline and PowerInfer read it), so that a neuron that is "
-                 "zero for a token is not read. auto: rows if the activation has true zeros and "
-                 "the weights are rewritten anyway. Rows are f32, f16, bf16, q8_0, q4_0, q4_1 or "
-                 "q4_k; q8_0 under the other types")
-      ->check(CLI::IsMember({"auto", "columns", "rows"}))
-      ->capture_default_str();
-  app.add_option("--name", options->name, "general.name in the file");
-  app.add_flag("--json", options->json, "One JSON object on standard output");
+  set.Add("in", options->in, "Model file or folder").Required();
+  set.Add("out", options->out, "GGUF file to write").Required();
+  set.Add("--quantize", TextValue{&options->type, model::QuantizableTypes()},
+          "Type of the matrices; as stored if not given. Embedding and head stay finer: q8_0, "
+          "or q6_k under a K type");
+  set.Add("--down", TextValue{&options->down, {"auto", "columns", "rows"}},
+          "Neurons of the down projection: along the columns as usual, or along the rows "
+          "(ffn_down_t; only Thermocline and PowerInfer read it), so that a neuron that is "
+          "zero for a token is not read. auto: rows if the activation has true zeros and "
+          "the weights are rewritten anyway. Rows are f32, f16, bf16, q8_0, q4_0, q4_1 or "
+          "q4_k; q8_0 under the other types")
+      .ShowDefault();
+  set.Add("--name", options->name, "general.name in the file");
+  set.Add("--json", options->json, "One JSON object on standard output");
   return [options] { return Convert(*options); };
 }
 

@@ -2,10 +2,9 @@
 #include <cstdio>
 #include <map>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/model/builtin.h"
 #include "engine/model/model_file.h"
+#include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
 
 namespace thermocline::tools {
@@ -149,11 +148,11 @@ void PrintTable(const Json& d, bool tensors) {
 
 }  // namespace
 
-Command AddInspect(CLI::App& app) {
+Command AddInspect(const OptionSet& set) {
   auto options = std::make_shared<Options>();
-  app.add_option("model", options->model, "Model file, folder or built-in name")->required();
-  app.add_flag("--tensors", options->tensors, "List every tensor");
-  app.add_flag("--json", options->json, "One JSON object on standard output");
+  set.Add("model", options->model, "Model file, folder or built-in name").Required();
+  set.Add("--tensors", options->tensors, "List every tensor");
+  set.Add("--json", options->json, "One JSON object on standard output");
   return [options]() -> Status {
     ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(options->model));
     ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(path));

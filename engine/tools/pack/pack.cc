@@ -2,8 +2,6 @@
 #include <chrono>
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/base/log.h"
 #include "engine/model/architecture.h"
 #include "engine/model/builtin.h"
@@ -45,11 +43,10 @@ struct Source {
 
 Result<Source> OpenSource(const Options& o) {
   Source source;
-  ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(o.model.model));
+  ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(o.model.path));
   ASSIGN_OR_RETURN(source.file, model::OpenModelFile(path));
-  if (!o.model.activation.empty()) {
-    ASSIGN_OR_RETURN(source.file->config.hidden_act, model::ParseActivation(o.model.activation));
-  }
+  auto& activation = source.file->config.hidden_act;
+  activation = o.model.activation.value_or(activation);
   ASSIGN_OR_RETURN(source.identity, predictor::IdentityOf(*source.file));
   source.pool = std::make_unique<base::WorkerPool>(o.model.threads > 0 ? o.model.threads
                                                                        : load::NumProcessors());
@@ -334,26 +331,23 @@ Status Pack(const Options& o) {
 
 }  // namespace
 
-Command AddPack(CLI::App& app) {
+Command AddPack(const OptionSet& set) {
   auto o = std::make_shared<Options>();
-  AddModelOptions(app, o->model);
-  app.add_option("--out", o->out, "Bundle file to write; MODEL.tcb");
-  AddTextOptions(app, o->text, false);
-  app.add_option("--trace", o->trace, "Learn from this trace (--record-trace) instead of a text");
-  app.add_option("--order", o->order,
-                 "Of the neurons: coactivation (needs --text or --trace; the default with one), "
-                 "frequency (as well with a profiled side-car), none")
-      ->check(CLI::IsMember({"coactivation", "frequency", "none"}));
-  app.add_option("--side-car", o->side_car, "Side-car with a profile; MODEL.tcp");
-  app.add_option("--group-bytes", o->group_bytes,
-                 "Neurons that lie together and are read together, up to about so many bytes")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  app.add_option("--hot", o->hot,
-                 "Neurons active for a larger share of tokens come first and are not linked")
-      ->check(NumberIn(0, 1))
-      ->capture_default_str();
-  app.add_flag("--json", o->json, "One JSON object on standard output");
+  AddModelOptions(set, o->model);
+  set.Add("--out", o->out, "Bundle file to write; MODEL.tcb");
+  AddTextOptions(set, o->text, false);
+  set.Add("--trace", o->trace, "Learn from this trace (--record-trace) instead of a text");
+  set.Add("--order", TextValue{&o->order, {"coactivation", "frequency", "none"}},
+          "Of the neurons: coactivation (needs --text or --trace; the default with one), "
+          "frequency (as well with a profiled side-car), none");
+  set.Add("--side-car", o->side_car, "Side-car with a profile; MODEL.tcp");
+  set.Add("--group-bytes", IntValue{&o->group_bytes, 1, 1 << 24},
+          "Neurons that lie together and are read together, up to about so many bytes")
+      .ShowDefault();
+  set.Add("--hot", DoubleValue{&o->hot, 0, 1},
+          "Neurons active for a larger share of tokens come first and are not linked")
+      .ShowDefault();
+  set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Pack(*o); };
 }
 

@@ -231,18 +231,18 @@ Status Profile(const Options& o) {
 
 }  // namespace
 
-Command AddProfile(CLI::App& app) {
+Command AddProfile(const OptionSet& set) {
   auto o = std::make_shared<Options>();
-  AddModelOptions(app, o->model);
-  AddTextOptions(app, o->text, false);
-  app.add_option("--from-trace", o->from_trace,
-                 "Count what this trace holds instead (--record-trace of `run`, mode exact, or the "
-                 "daemon's memory.record_trace): the use as it is");
-  AddSideCarOption(app, o->side_car);
-  app.add_option("--record-trace", o->trace,
-                 "Write the neurons of every token to this file, for `plan --replay` and `pack`");
-  app.add_option("--plot", o->plot, "Write the curves to this SVG file");
-  app.add_flag("--json", o->json, "One JSON object on standard output");
+  AddModelOptions(set, o->model);
+  AddTextOptions(set, o->text, false);
+  set.Add("--from-trace", o->from_trace,
+          "Count what this trace holds instead (--record-trace of `run`, mode exact, or the "
+          "daemon's memory.record_trace): the use as it is");
+  AddSideCarOption(set, o->side_car);
+  set.Add("--record-trace", o->trace,
+          "Write the neurons of every token to this file, for `plan --replay` and `pack`");
+  set.Add("--plot", o->plot, "Write the curves to this SVG file");
+  set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Profile(*o); };
 }
 

@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/api/ffn_mode.h"
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
@@ -212,31 +210,29 @@ Status Plan(const Options& o) {
 
 }  // namespace
 
-Command AddPlan(CLI::App& app) {
+Command AddPlan(const OptionSet& set) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "Model file, folder or built-in name");
-  AddMachineOptions(app, o->machine);
-  app.add_option("--ffn-mode", o->modes,
-                 "Neurons to compute: auto (exact where there are true zeros, else dense), a mode, "
-                 "or modes by layer (0-3:dense,4-:sign)")
-      ->capture_default_str();
-  app.add_option("--context", o->context_length, "Tokens of keys and values that are held and read")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  app.add_option("--batch", o->batch, "Neurons that are placed together")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--active", o->active, "Assume this share of neurons active for a token (0.1)")
-      ->check(NumberIn(1e-6, 1));
-  app.add_option("--zipf", o->zipf, "Assume this exponent of frequencies over rank (0.8)")
-      ->check(NumberIn(0, 5));
-  app.add_option("--side-car", o->side_car,
-                 "Side-car with the counts of `profile`; else MODEL.tcp");
-  app.add_option("--out", o->out, "Write the placement to this file");
-  AddReplayOptions(app, o->replay);
-  AddPlanDraftOptions(app, o->draft);
-  app.add_option("--plot", o->plot, "Write a picture to this SVG file");
-  app.add_flag("--json", o->json, "One JSON object on standard output");
+  set.Add("model", o->model, "Model file, folder or built-in name");
+  AddMachineOptions(set, o->machine);
+  set.Add("--ffn-mode", o->modes,
+          "Neurons to compute: auto (exact where there are true zeros, else dense), a mode, "
+          "or modes by layer (0-3:dense,4-:sign)")
+      .ShowDefault();
+  set.Add("--context", IntValue{&o->context_length, 1, 1 << 24},
+          "Tokens of keys and values that are held and read")
+      .ShowDefault();
+  set.Add("--batch", IntValue{&o->batch, 1, 1 << 20}, "Neurons that are placed together")
+      .ShowDefault();
+  set.Add("--active", DoubleValue{&o->active, 1e-6, 1},
+          "Assume this share of neurons active for a token (0.1)");
+  set.Add("--zipf", DoubleValue{&o->zipf, 0, 5},
+          "Assume this exponent of frequencies over rank (0.8)");
+  set.Add("--side-car", o->side_car, "Side-car with the counts of `profile`; else MODEL.tcp");
+  set.Add("--out", o->out, "Write the placement to this file");
+  AddReplayOptions(set, o->replay);
+  AddPlanDraftOptions(set, o->draft);
+  set.Add("--plot", o->plot, "Write a picture to this SVG file");
+  set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Plan(*o); };
 }
 

@@ -113,37 +113,39 @@ Status PlanDraft(const PlanDraftOptions& o) {
   return OkStatus();
 }
 
-void AddPlanDraftOptions(CLI::App& app, PlanDraftOptions& o) {
-  CLI::Option* draft = app.add_flag("--draft", o.draft, "What speculative decoding would gain");
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return app.add_option(name, value, std::string(help) + " (--draft)")->needs(draft);
+void AddPlanDraftOptions(const OptionSet& set, PlanDraftOptions& o) {
+  const OptionRef draft = set.Add("--draft", o.draft, "What speculative decoding would gain");
+  const auto add = [&](const char* name, const OptionValue& value, const char* help) {
+    return set.Add(name, value, std::string(help) + " (--draft)").Needs(draft);
   };
-  const auto time = NumberIn(0, kMsMax), share = NumberIn(0, 1);
-  const auto factor = NumberIn(0.01, 1000), slowdown = NumberIn(0.1, 100);
-  add("--draft-times", o.times, "Report of `bench --spec --json`, with what was measured");
-  add("--draft-token-ms", o.draft_token_ms, "Time of a drafted token")->check(time);
-  add("--verify-ms", o.verify_ms, "Times of the target's steps of 1, 2, ... tokens: 10,11,12");
-  add("--acceptance", o.acceptance, "p of phi: share of drafted tokens accepted")->check(share);
-  add("--phi-a", o.phi_a, "a of phi (1)")->check(NumberIn(0, 1e6));
-  add("--phi-floor", o.phi_floor, "c of phi (0)")->check(share);
-  add("--correction-hit", o.correction_hits,
+  const auto time = [](double& ms) { return DoubleValue{&ms, 0, kMsMax}; };
+  const auto share = [](double& value) { return DoubleValue{&value, 0, 1}; };
+  const auto factor = [](double& value) { return DoubleValue{&value, 0.01, 1000}; };
+  const auto slowdown = [](double& value) { return DoubleValue{&value, 0.1, 100}; };
+  const auto text = [](std::string& value) { return TextValue{&value}; };
+  add("--draft-times", text(o.times), "Report of `bench --spec --json`, with what was measured");
+  add("--draft-token-ms", time(o.draft_token_ms), "Time of a drafted token");
+  add("--verify-ms", text(o.verify_ms),
+      "Times of the target's steps of 1, 2, ... tokens: 10,11,12");
+  add("--acceptance", share(o.acceptance), "p of phi: share of drafted tokens accepted");
+  add("--phi-a", DoubleValue{&o.phi_a, 0, 1e6}, "a of phi (1)");
+  add("--phi-floor", share(o.phi_floor), "c of phi (0)");
+  add("--correction-hit", text(o.correction_hits),
       "Shares of corrections that are the draft's first, second, ... other token (0.4,0.15)");
-  add("--bonus-hit", o.bonus_hit, "Share of tokens behind a whole draft that are its next (p)")
-      ->check(share);
-  add("--draft-slowdown", o.draft_slowdown, "Of the draft, while the target runs")->check(slowdown);
-  add("--verify-slowdown", o.verify_slowdown, "Of the target, while the draft runs")
-      ->check(slowdown);
-  add("--round-overhead-ms", o.round_overhead_ms, "Time of a round beside both")->check(time);
-  add("--target-speedup", o.target_speedup, "What if the target were so many times faster")
-      ->check(factor);
-  add("--draft-speedup", o.draft_speedup, "What if the draft were")->check(factor);
-  app.add_flag("--separate", o.separate,
-               "What if neither slowed the other down: a GPU and a CPU (--draft)")
-      ->needs(draft);
-  add("--draft-width", o.width, "Tokens guessed behind each accepted length")
-      ->check(CLI::Range(1, spec::kAlternatesMax))
-      ->capture_default_str();
-  add("--rounds", o.rounds, "Recorded rounds, to compare hit rates: lines, or a bench report");
+  add("--bonus-hit", share(o.bonus_hit),
+      "Share of tokens behind a whole draft that are its next (p)");
+  add("--draft-slowdown", slowdown(o.draft_slowdown), "Of the draft, while the target runs");
+  add("--verify-slowdown", slowdown(o.verify_slowdown), "Of the target, while the draft runs");
+  add("--round-overhead-ms", time(o.round_overhead_ms), "Time of a round beside both");
+  add("--target-speedup", factor(o.target_speedup), "What if the target were so many times faster");
+  add("--draft-speedup", factor(o.draft_speedup), "What if the draft were");
+  add("--separate", BoolValue{&o.separate},
+      "What if neither slowed the other down: a GPU and a CPU");
+  add("--draft-width", IntValue{&o.width, 1, spec::kAlternatesMax},
+      "Tokens guessed behind each accepted length")
+      .ShowDefault();
+  add("--rounds", text(o.rounds),
+      "Recorded rounds, to compare hit rates: lines, or a bench report");
 }
 
 }  // namespace thermocline::tools

@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/base/status.h"
+#include "engine/tools/common/command_line.h"
 
 namespace thermocline::tools {
 
@@ -24,7 +23,7 @@ struct PlanDraftOptions {
 };
 
 // Adds --draft and the options that need it.
-void AddPlanDraftOptions(CLI::App& app, PlanDraftOptions& options);
+void AddPlanDraftOptions(const OptionSet& set, PlanDraftOptions& options);
 // InvalidArgument, NotFound: an option, or a file, its field and value.
 Status PlanDraft(const PlanDraftOptions& options);
 

@@ -52,47 +52,43 @@ Result<placement::Machine> MeasureThis(const MachineOptions& o, const model::Mod
   load::ThisMachineOptions options{
       .threads = o.threads > 0 ? o.threads : load::NumProcessors(), .hot = o.hot, .flash = true};
   ASSIGN_OR_RETURN(options.ops, load::ChooseOps(""));
-  if (!o.vram.empty()) options.hot.bytes = *base::ParseBytes(o.vram);
-  if (o.hot.device == "cpu") return load::ThisMachine(file, model_hash, options);
+  if (o.vram >= 0) options.hot.bytes = o.vram;
+  if (o.hot.device == HotDevice::kCpu) return load::ThisMachine(file, model_hash, options);
   const auto gpu = device::Device::Open({.ops = kernels::CudaOps()});
-  if (!gpu.ok() && o.hot.device == "cuda") return gpu.status().Annotate("--device cuda");
+  if (!gpu.ok() && o.hot.device == HotDevice::kCuda) return gpu.status().Annotate("--device cuda");
   options.device = gpu.ok() ? gpu->get() : nullptr;
   return load::ThisMachine(file, model_hash, options);
 }
 
 }  // namespace
 
-void AddMachineOptions(CLI::App& app, MachineOptions& o) {
-  app.add_option("--machine", o.machine,
-                 "Machine: a name from config/machines, or a file; this one if not given");
-  app.add_option("-t,--threads", o.threads, "Of this machine: kernel threads; 0 = all processors")
-      ->check(CLI::Range(0, 256));
-  app.add_option("--hot-threads", o.hot.threads,
-                 "Of this machine: threads of a second partition of the CPU; 0 = half")
-      ->check(CLI::Range(0, 255));
-  app.add_option("--device", o.hot.device, "Of this machine: the hot side, as in `run`")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  app.add_flag("--calibrate", o.hot.calibrate,
-               "Measure this machine though it was measured before");
-  app.add_option("--vram,--hot-memory", o.vram, "What if: memory of the hot side (8GiB)")
-      ->check(SizeText());
-  app.add_option("--ram", o.ram, "What if: RAM that may be used (16GiB)")->check(SizeText());
-  app.add_option("--flash-mbps", o.flash_mbps,
-                 "What if: MB/s read from flash; reads/s change in proportion; 0 = no flash")
-      ->check(NumberIn(0, 1e6));
-  app.add_option("--sync-us", o.sync_us, "What if: microseconds of both sides waiting once")
-      ->check(NumberIn(0, 1e6));
+void AddMachineOptions(const OptionSet& set, MachineOptions& o) {
+  set.Add("--machine", o.machine,
+          "Machine: a name from config/machines, or a file; this one if not given");
+  set.Add("-t,--threads", IntValue{&o.threads, 0, 256},
+          "Of this machine: kernel threads; 0 = all processors");
+  set.Add("--hot-threads", IntValue{&o.hot.threads, 0, 255},
+          "Of this machine: threads of a second partition of the CPU; 0 = half");
+  set.Add("--device", Choice(o.hot.device, kHotDeviceNames),
+          "Of this machine: the hot side, as in `run`")
+      .ShowDefault();
+  set.Add("--calibrate", o.hot.calibrate, "Measure this machine though it was measured before");
+  set.Add("--vram,--hot-memory", BytesValue{&o.vram}, "What if: memory of the hot side (8GiB)");
+  set.Add("--ram", BytesValue{&o.ram}, "What if: RAM that may be used (16GiB)");
+  set.Add("--flash-mbps", DoubleValue{&o.flash_mbps, 0, 1e6},
+          "What if: MB/s read from flash; reads/s change in proportion; 0 = no flash");
+  set.Add("--sync-us", DoubleValue{&o.sync_us, 0, 1e6},
+          "What if: microseconds of both sides waiting once");
 }
 
 Result<placement::Machine> FindMachine(const MachineOptions& o, const model::ModelFile& file,
                                        const std::string& model_hash) {
   ASSIGN_OR_RETURN(placement::Machine m,
                    o.machine.empty() ? MeasureThis(o, file, model_hash) : ReadMachine(o.machine));
-  if (!o.vram.empty()) m.hot_bytes = *base::ParseBytes(o.vram);
-  if (!o.ram.empty()) m.memory_bytes = *base::ParseBytes(o.ram);
-  if (m.unified && (o.vram.empty() != o.ram.empty()))
-    (o.vram.empty() ? m.hot_bytes : m.memory_bytes) = o.vram.empty() ? m.memory_bytes : m.hot_bytes;
+  if (o.vram >= 0) m.hot_bytes = o.vram;
+  if (o.ram >= 0) m.memory_bytes = o.ram;
+  if (m.unified && o.vram < 0 && o.ram >= 0) m.hot_bytes = m.memory_bytes;
+  if (m.unified && o.vram >= 0 && o.ram < 0) m.memory_bytes = m.hot_bytes;
   if (o.flash_mbps >= 0) {
     constexpr double kReadBytes = 8 << 10;  // of a machine without flash: as fast in reads of 8 KiB
     const double bytes = o.flash_mbps * 1e6;

@@ -7,8 +7,6 @@
 #include <charconv>
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/base/file.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
@@ -168,14 +166,13 @@ Status PlanReplay(const ReplayOptions& o) {
   return OkStatus();
 }
 
-void AddReplayOptions(CLI::App& app, ReplayOptions& o) {
-  app.add_option("--replay", o.trace, "Trace to replay against caches of neurons");
-  app.add_option("--memory", o.memory, "Sizes of the cache, as shares of all neurons (--replay)")
-      ->capture_default_str();
-  app.add_option("--half-life", o.half_life,
-                 "Tokens after which a use counts half, in ours (--replay)")
-      ->check(NumberIn(0.1, 1e9))
-      ->capture_default_str();
+void AddReplayOptions(const OptionSet& set, ReplayOptions& o) {
+  set.Add("--replay", o.trace, "Trace to replay against caches of neurons");
+  set.Add("--memory", o.memory, "Sizes of the cache, as shares of all neurons (--replay)")
+      .ShowDefault();
+  set.Add("--half-life", DoubleValue{&o.half_life, 0.1, 1e9},
+          "Tokens after which a use counts half, in ours (--replay)")
+      .ShowDefault();
 }
 
 }  // namespace thermocline::tools

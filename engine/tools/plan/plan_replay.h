@@ -3,10 +3,9 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/base/status.h"
 #include "engine/offline/replay.h"
+#include "engine/tools/common/command_line.h"
 
 namespace thermocline::tools {
 
@@ -17,7 +16,7 @@ struct ReplayOptions {
 };
 
 // Adds --replay, --memory and --half-life.
-void AddReplayOptions(CLI::App& app, ReplayOptions& options);
+void AddReplayOptions(const OptionSet& set, ReplayOptions& options);
 Status PlanReplay(const ReplayOptions& options);
 
 }  // namespace thermocline::tools

@@ -17,11 +17,11 @@ namespace thermocline::tools {
 namespace {
 
 struct Options {
-  ModelOptions model;
+  ModelOptions model = CommandLineDefaults();
   std::string prompt, system;
   std::vector<std::string> dry_breakers = text::kDryBreakersDefault;
   bool chat = false, json = false, ignore_eos = false, has_prompt = false;
-  int max_tokens = 0, context = 0;
+  int max_tokens = 0;
   SamplingParams sampling;
 };
 
@@ -220,68 +220,65 @@ Status Chat(Engine& engine, const Options& options) {
 Status Run(const Options& options) {
   RETURN_IF_ERROR(ValidateSampling(options.sampling));
   ProgressBar bar("loading");
-  EngineConfig config = ToEngineConfig(options.model, options.context);
-  config.on_progress = bar.callback();
-  ASSIGN_OR_RETURN(const auto engine, Engine::Load(config));
+  ASSIGN_OR_RETURN(const auto engine,
+                   Engine::Load({.model = options.model, .on_progress = bar.callback()}));
   bar.Clear();
   std::signal(SIGINT, [](int) { interrupted = 1; });
   return options.has_prompt ? Complete(*engine, options) : Chat(*engine, options);
 }
 
-void AddSamplingOptions(CLI::App& app, Options& o) {
+void AddSamplingOptions(const OptionSet& set, Options& o) {
   SamplingParams& s = o.sampling;
-  app.add_option("--temperature", s.temperature, "0 takes the most probable token");
-  app.add_option("--top-k", s.top_k, "Sample from the k most probable tokens; 0 = all");
-  app.add_option("--top-p", s.top_p, "Sample from the smallest set with this probability");
-  app.add_option("--min-p", s.min_p,
-                 "Leave out tokens below this share of the highest probability");
-  app.add_option("--typical-p", s.typical_p,
-                 "Sample from the set nearest to the expected surprise, with this probability");
-  app.add_option("--repetition-penalty", s.repetition_penalty,
-                 "Above 1 makes seen tokens less likely");
-  app.add_option("--presence-penalty", s.presence_penalty,
-                 "Subtracted from the logits of generated tokens");
-  app.add_option("--frequency-penalty", s.frequency_penalty, "The same for each time they came");
-  app.add_option("--dry-multiplier", s.dry_multiplier,
-                 "Above 0: tokens that go on with a repetition become less likely (DRY)");
-  app.add_option("--dry-base", s.dry_base, "How fast that grows with each repeated token");
-  app.add_option("--dry-allowed-length", s.dry_allowed_length,
-                 "Repeated tokens from which it begins");
-  app.add_option("--dry-penalty-last-n", s.dry_penalty_last_n,
-                 "Tokens looked back at; -1 = all, 0 = none");
-  app.add_option("--dry-breaker", o.dry_breakers,
-                 "Strings that a repetition does not go across; not given: line end : \" *");
-  app.add_option("--min-tokens", s.min_tokens,
-                 "Tokens before which the model's end token does not come");
-  app.add_option("--seed", s.seed, "The same seed and prompt give the same text");
+  set.Add("--temperature", DoubleValue{&s.temperature}, "0 takes the most probable token");
+  set.Add("--top-k", IntValue{&s.top_k}, "Sample from the k most probable tokens; 0 = all");
+  set.Add("--top-p", DoubleValue{&s.top_p}, "Sample from the smallest set with this probability");
+  set.Add("--min-p", DoubleValue{&s.min_p},
+          "Leave out tokens below this share of the highest probability");
+  set.Add("--typical-p", DoubleValue{&s.typical_p},
+          "Sample from the set nearest to the expected surprise, with this probability");
+  set.Add("--repetition-penalty", DoubleValue{&s.repetition_penalty},
+          "Above 1 makes seen tokens less likely");
+  set.Add("--presence-penalty", DoubleValue{&s.presence_penalty},
+          "Subtracted from the logits of generated tokens");
+  set.Add("--frequency-penalty", DoubleValue{&s.frequency_penalty},
+          "The same for each time they came");
+  set.Add("--dry-multiplier", DoubleValue{&s.dry_multiplier},
+          "Above 0: tokens that go on with a repetition become less likely (DRY)");
+  set.Add("--dry-base", DoubleValue{&s.dry_base}, "How fast that grows with each repeated token");
+  set.Add("--dry-allowed-length", IntValue{&s.dry_allowed_length},
+          "Repeated tokens from which it begins");
+  set.Add("--dry-penalty-last-n", IntValue{&s.dry_penalty_last_n},
+          "Tokens looked back at; -1 = all, 0 = none");
+  set.Add("--dry-breaker", o.dry_breakers,
+          "Strings that a repetition does not go across; not given: line end : \" *");
+  set.Add("--min-tokens", IntValue{&s.min_tokens},
+          "Tokens before which the model's end token does not come");
+  set.Add("--seed", s.seed, "The same seed and prompt give the same text");
 }
 
 }  // namespace
 
-Command AddRun(CLI::App& app) {
+Command AddRun(const OptionSet& set) {
   auto o = std::make_shared<Options>();
   o->sampling.temperature = 0;
-  AddModelOptions(app, o->model);
-  AddFfnOptions(app, o->model.ffn);
-  AddMemoryOptions(app, o->model.memory);
-  AddHotOptions(app, o->model.hot);
-  AddSpecOptions(app, o->model.spec);
-  AddTraceOption(app, o->model.record_trace);
-  CLI::Option* prompt = app.add_option(
+  AddModelOptions(set, o->model);
+  AddDecodeOptions(set, o->model);
+  AddOptions(set, OptionGroup::kHot, o->model);
+  AddSpecOptions(set, o->model);
+  AddOptions(set, OptionGroup::kTrace, o->model);
+  const OptionRef prompt = set.Add(
       "-p,--prompt", o->prompt,
       "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence");
-  app.add_flag("--chat", o->chat, "The prompt is a user's message for the chat template");
-  app.add_option("--system", o->system, "System message of a chat");
-  app.add_option("-n,--max-tokens", o->max_tokens,
-                 "Tokens to generate; 0 = to the end of the context")
-      ->check(CLI::NonNegativeNumber);
-  AddSamplingOptions(app, *o);
-  app.add_option("--context", o->context, "Context length in tokens; 0 = the model's, at most 8192")
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag("--ignore-eos", o->ignore_eos, "Go on after the model's end token");
-  app.add_flag("--json", o->json, "One JSON object on standard output");
+  set.Add("--chat", o->chat, "The prompt is a user's message for the chat template");
+  set.Add("--system", o->system, "System message of a chat");
+  set.Add("-n,--max-tokens", IntValue{&o->max_tokens, 0},
+          "Tokens to generate; 0 = to the end of the context");
+  AddSamplingOptions(set, *o);
+  AddOptions(set, OptionGroup::kContext, o->model);
+  set.Add("--ignore-eos", o->ignore_eos, "Go on after the model's end token");
+  set.Add("--json", o->json, "One JSON object on standard output");
   return [o, prompt]() -> Status {
-    o->has_prompt = prompt->count() > 0;
+    o->has_prompt = prompt.given();
     if (o->json && !o->has_prompt) return base::InvalidArgument("--json needs a prompt (-p)");
     return Run(*o);
   };

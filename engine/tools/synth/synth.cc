@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/gguf_writer.h"
+#include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/synth/synth_model.h"
 
@@ -80,58 +79,44 @@ Status Synth(const Options& o) {
 
 }  // namespace
 
-Command AddSynth(CLI::App& app) {
+Command AddSynth(const OptionSet& set) {
   auto o = std::make_shared<Options>();
   SynthParams& p = o->params;
-  app.add_option("out", o->out, "GGUF file to write; OUT.truth.json beside it")->required();
-  app.add_option("--layers", p.layers, "Layers")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--hidden-size", p.hidden_size, "D")
-      ->check(CLI::Range(32, 1 << 17))
-      ->capture_default_str();
-  app.add_option("--intermediate-size", p.intermediate_size, "Neurons of a layer")
-      ->check(CLI::Range(32, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--heads", p.heads, "Attention heads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--kv-heads", p.kv_heads, "Key and value heads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--vocab", p.vocab_size, "Tokens of the vocabulary")
-      ->check(CLI::Range(260, 1 << 22))
-      ->capture_default_str();
-  app.add_option("--context", p.context_length, "Context length")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  app.add_option("--type", o->type, "Type of the matrices")
-      ->check(CLI::IsMember(model::QuantizableTypes()));
-  app.add_option("--active", p.active, "Mean share of neurons active for a token")
-      ->check(CLI::Range(0.0001, 0.97))
-      ->capture_default_str();
-  app.add_option("--zipf", p.zipf, "Exponent of the neurons' frequencies over their rank")
-      ->check(CLI::Range(0.0, 3.0))
-      ->capture_default_str();
-  app.add_option("--reuse", p.reuse, "Share of active neurons that the next token keeps")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--co-activation", p.co_activation, "Correlation inside a cluster of neurons")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--seed", p.seed, "The same seed gives the same file");
-  app.add_option("--format", o->format,
-                 "powerinfer: magic PWRI, neurons along the rows of ffn_down_t, a predictor in "
-                 "every layer, which at threshold 0 picks --active of the neurons")
-      ->check(CLI::IsMember({"gguf", "powerinfer"}))
-      ->capture_default_str();
-  app.add_option("--rank", p.predictor_rank,
-                 "Of the predictors (powerinfer); a quarter of the hidden size, at least 64, if "
-                 "not given")
-      ->check(CLI::Range(1, 1 << 16));
-  app.add_option("--down", o->down,
-                 "Neurons of the down projection: along its columns (default of gguf, for "
-                 "comparisons with other programs) or rows (default of powerinfer)")
-      ->check(CLI::IsMember({"columns", "rows"}));
-  app.add_flag("--json", o->json, "One JSON object on standard output");
+  set.Add("out", o->out, "GGUF file to write; OUT.truth.json beside it").Required();
+  set.Add("--layers", IntValue{&p.layers, 1, 1024}, "Layers").ShowDefault();
+  set.Add("--hidden-size", IntValue{&p.hidden_size, 32, 1 << 17}, "D").ShowDefault();
+  set.Add("--intermediate-size", IntValue{&p.intermediate_size, 32, 1 << 20}, "Neurons of a layer")
+      .ShowDefault();
+  set.Add("--heads", IntValue{&p.heads, 1, 1024}, "Attention heads").ShowDefault();
+  set.Add("--kv-heads", IntValue{&p.kv_heads, 1, 1024}, "Key and value heads").ShowDefault();
+  set.Add("--vocab", IntValue{&p.vocab_size, 260, 1 << 22}, "Tokens of the vocabulary")
+      .ShowDefault();
+  set.Add("--context", IntValue{&p.context_length, 1, 1 << 24}, "Context length").ShowDefault();
+  set.Add("--type", TextValue{&o->type, model::QuantizableTypes()}, "Type of the matrices");
+  set.Add("--active", DoubleValue{&p.active, 0.0001, 0.97},
+          "Mean share of neurons active for a token")
+      .ShowDefault();
+  set.Add("--zipf", DoubleValue{&p.zipf, 0.0, 3.0},
+          "Exponent of the neurons' frequencies over their rank")
+      .ShowDefault();
+  set.Add("--reuse", DoubleValue{&p.reuse, 0.0, 1.0},
+          "Share of active neurons that the next token keeps")
+      .ShowDefault();
+  set.Add("--co-activation", DoubleValue{&p.co_activation, 0.0, 1.0},
+          "Correlation inside a cluster of neurons")
+      .ShowDefault();
+  set.Add("--seed", p.seed, "The same seed gives the same file");
+  set.Add("--format", TextValue{&o->format, {"gguf", "powerinfer"}},
+          "powerinfer: magic PWRI, neurons along the rows of ffn_down_t, a predictor in "
+          "every layer, which at threshold 0 picks --active of the neurons")
+      .ShowDefault();
+  set.Add("--rank", IntValue{&p.predictor_rank, 1, 1 << 16},
+          "Of the predictors (powerinfer); a quarter of the hidden size, at least 64, if "
+          "not given");
+  set.Add("--down", TextValue{&o->down, {"columns", "rows"}},
+          "Neurons of the down projection: along its columns (default of gguf, for "
+          "comparisons with other programs) or rows (default of powerinfer)");
+  set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Synth(*o); };
 }
 

@@ -1,13 +1,12 @@
 // `thermocline tokenize` and `thermocline template`.
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "engine/base/file.h"
 #include "engine/model/builtin.h"
 #include "engine/model/model_file.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
+#include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
 
 namespace thermocline::tools {
@@ -129,27 +128,25 @@ Status RenderTemplate(const std::string& source_path, bool json) {
 
 }  // namespace
 
-Command AddTokenize(CLI::App& app) {
+Command AddTokenize(const OptionSet& set) {
   auto options = std::make_shared<TokenizeOptions>();
-  app.add_option("model", options->model, "Model, or a file that holds only a vocabulary")
-      ->required();
-  app.add_flag("--bos", options->bos, "Put the beginning-of-sequence token in front");
-  app.add_flag("--special", options->special, "Control tokens in the text become themselves");
-  app.add_flag("--detokenize", options->detokenize, "Read token ids, print text");
-  app.add_flag("--lines", options->lines, "Each line of the input by itself");
-  app.add_flag("--json-input", options->json_input,
-               "Standard input is a JSON array of texts; prints an array of arrays of ids");
-  app.add_flag("--json", options->json,
-               "One JSON object on standard output (one a line with --lines)");
+  set.Add("model", options->model, "Model, or a file that holds only a vocabulary").Required();
+  set.Add("--bos", options->bos, "Put the beginning-of-sequence token in front");
+  set.Add("--special", options->special, "Control tokens in the text become themselves");
+  set.Add("--detokenize", options->detokenize, "Read token ids, print text");
+  set.Add("--lines", options->lines, "Each line of the input by itself");
+  set.Add("--json-input", options->json_input,
+          "Standard input is a JSON array of texts; prints an array of arrays of ids");
+  set.Add("--json", options->json, "One JSON object on standard output (one a line with --lines)");
   return [options] { return Tokenize(*options); };
 }
 
-Command AddTemplate(CLI::App& app) {
+Command AddTemplate(const OptionSet& set) {
   auto source = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  app.add_option("source", *source, "Model, or a file ending in .jinja")->required();
-  app.add_flag("--json", *json, "One JSON object on standard output");
-  app.footer(
+  set.Add("source", *source, "Model, or a file ending in .jinja").Required();
+  set.Add("--json", *json, "One JSON object on standard output");
+  set.AddFooter(
       "Standard input: {\"messages\": [...], \"tools\": [...], \"add_generation_prompt\": true, "
       "...}");
   return [source, json] { return RenderTemplate(*source, *json); };

@@ -49,7 +49,8 @@ Result<std::string> SettingsOf(const Options& o) {
   hasher.Add(text);
   return StrCat("text ", hasher.Digest().Hex(), ", tokens ", o.text.tokens, ", window ",
                 o.text.window, ", recall ", o.recall, ", rank ", o.rank, ", share limit ",
-                o.share_limit, o.before_norm ? ", before the norm" : "", o.model.activation);
+                o.share_limit, o.before_norm ? ", before the norm" : "",
+                o.model.activation.has_value() ? ActivationName(*o.model.activation) : "");
 }
 
 class Training {
@@ -226,30 +227,28 @@ Status Train(const Options& o) {
 
 }  // namespace
 
-Command AddTrainPredictor(CLI::App& app) {
+Command AddTrainPredictor(const OptionSet& set) {
   auto o = std::make_shared<Options>();
-  AddModelOptions(app, o->model);
-  AddTextOptions(app, o->text);
-  AddSideCarOption(app, o->side_car);
-  app.add_option("--recall", o->recall, "Share of the active neurons to predict")
-      ->check(CLI::Range(0.01, 1.0))
-      ->capture_default_str();
-  app.add_option("--rank", o->rank, "Rank of every layer; 0 = as small as the share limit allows")
-      ->check(CLI::Range(0, 1 << 16))
-      ->capture_default_str();
-  app.add_option("--share-limit", o->share_limit,
-                 "Predicted over active neurons that a rank has to reach")
-      ->check(CLI::Range(1.0, 100.0))
-      ->capture_default_str();
-  app.add_option("--layers", o->layers, "A layer, or a range a-b; all if not given");
-  app.add_flag("--before-norm", o->before_norm,
-               "Predict from the residual, before the norm: earlier, and harder");
-  app.add_option("--memory", o->memory_mib, "MiB for recordings; with less, the text is run again")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_flag("--restart", o->restart, "Train layers anew that are trained already");
-  app.add_option("--plot", o->plot, "Write shares and ranks to this SVG file");
-  app.add_flag("--json", o->json, "One JSON object on standard output");
+  AddModelOptions(set, o->model);
+  AddTextOptions(set, o->text);
+  AddSideCarOption(set, o->side_car);
+  set.Add("--recall", DoubleValue{&o->recall, 0.01, 1.0}, "Share of the active neurons to predict")
+      .ShowDefault();
+  set.Add("--rank", IntValue{&o->rank, 0, 1 << 16},
+          "Rank of every layer; 0 = as small as the share limit allows")
+      .ShowDefault();
+  set.Add("--share-limit", DoubleValue{&o->share_limit, 1.0, 100.0},
+          "Predicted over active neurons that a rank has to reach")
+      .ShowDefault();
+  set.Add("--layers", o->layers, "A layer, or a range a-b; all if not given");
+  set.Add("--before-norm", o->before_norm,
+          "Predict from the residual, before the norm: earlier, and harder");
+  set.Add("--memory", IntValue{&o->memory_mib, 1, 1 << 20},
+          "MiB for recordings; with less, the text is run again")
+      .ShowDefault();
+  set.Add("--restart", o->restart, "Train layers anew that are trained already");
+  set.Add("--plot", o->plot, "Write shares and ranks to this SVG file");
+  set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Train(*o); };
 }
 

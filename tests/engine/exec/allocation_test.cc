@@ -37,12 +37,12 @@ namespace {
 
 // Counts what further tokens of a request allocate in one mode.
 void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
-                         const load::MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
+                         const MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
   load::LoadOptions options;
-  options.memory = memory;
-  options.model = SOURCE_DIR "/config/models/tidepool.gguf";
-  options.threads = 2;
-  options.ffn = ffn;
+  options.model.memory = memory;
+  options.model.path = SOURCE_DIR "/config/models/tidepool.gguf";
+  options.model.threads = 2;
+  options.model.ffn = ffn;
   const auto model = load::LoadModel(options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512, 16);
@@ -98,7 +98,7 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
 }
 
 TEST(DecodeLoop, AllocatesNothingPerDraftedToken) {
-  for (const char* mode : {"sync", "branch", "auto"}) {
+  for (const SpecMode mode : {SpecMode::kSync, SpecMode::kBranch, SpecMode::kAuto}) {
     SpecOptions spec;
     spec.mode = mode;
     ExpectNoAllocations({}, "", {}, spec);

@@ -25,22 +25,23 @@ inline std::string Family(const std::string& name) {
 }
 
 struct How {
-  std::string path, modes = "dense", also = "", side_car = "", isa = "", activation = "";
+  std::string path, modes = "dense", also = "", side_car = "", isa = "";
+  std::optional<Activation> activation = {};
   int threads = 1;
   int audit_interval = 0;
 };
 
 inline Result<std::unique_ptr<load::LoadedModel>> TryLoad(const How& how) {
   load::LoadOptions options;
-  options.model = how.path;
-  options.threads = how.threads;
-  options.cpu_isa = how.isa;
-  options.activation = how.activation;
-  options.kv_type = kernels::KvType::kF32;
-  options.ffn = {.modes = how.modes,
-                 .also = how.also,
-                 .side_car = how.side_car,
-                 .audit_interval = how.audit_interval};
+  options.model.path = how.path;
+  options.model.threads = how.threads;
+  options.model.cpu_isa = how.isa;
+  options.model.activation = how.activation;
+  options.model.kv_type = kernels::KvType::kF32;
+  options.model.ffn = {.modes = how.modes,
+                       .also = how.also,
+                       .side_car = how.side_car,
+                       .audit_interval = how.audit_interval};
   return load::LoadModel(options);
 }
 

@@ -18,9 +18,9 @@ std::vector<int> Prompt() {
 
 load::LoadOptions Options(int threads, const std::string& isa, const std::string& path = kModel) {
   load::LoadOptions options;
-  options.model = path;
-  options.threads = threads;
-  options.cpu_isa = isa;
+  options.model.path = path;
+  options.model.threads = threads;
+  options.model.cpu_isa = isa;
   return options;
 }
 

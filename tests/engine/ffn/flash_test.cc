@@ -23,19 +23,18 @@ class FlashRequests : public testing::Test {
     base::ConfigureLog(base::LogLevel::kError, false);
     exec::PackNeurons(kModel, bundle_);
     load::LoadOptions options;
-    options.model = kModel;
-    options.threads = 2;
-    options.ffn.modes = "exact";
-    options.memory = {
-        .ffn_share = 0.6,
-        .bundle = bundle_,
-        .open_reader = [this](const std::string& path, const store::ReaderOptions& reading)
-            -> Result<std::unique_ptr<store::BlockReader>> {
-          ASSIGN_OR_RETURN(auto reader, store::OpenBlockReader(path, reading));
-          auto faulty = std::make_unique<store::FaultyReader>(std::move(reader));
-          device_ = faulty.get();
-          return std::unique_ptr<store::BlockReader>(std::move(faulty));
-        }};
+    options.model.path = kModel;
+    options.model.threads = 2;
+    options.model.ffn.modes = "exact";
+    options.model.memory = {.ffn_share = 0.6, .bundle = bundle_};
+    options.open_reader =
+        [this](const std::string& path,
+               const store::ReaderOptions& reading) -> Result<std::unique_ptr<store::BlockReader>> {
+      ASSIGN_OR_RETURN(auto reader, store::OpenBlockReader(path, reading));
+      auto faulty = std::make_unique<store::FaultyReader>(std::move(reader));
+      device_ = faulty.get();
+      return std::unique_ptr<store::BlockReader>(std::move(faulty));
+    };
     auto model = load::LoadModel(options);
     ASSERT_TRUE(model.ok()) << model.status().message();
     model_ = *std::move(model);

@@ -176,11 +176,11 @@ TEST_F(Hybrid, HasTheSameBitsWithTheColdSidesNeuronsOnFlash) {
     const auto want = exec::LogitsOf(*exec::Load({.path = exec::kTidepool, .modes = modes}), 24, 1);
     for (const double share : {0.75, 0.4}) {  // with all gate rows in memory, and without
       load::LoadOptions options;
-      options.model = exec::kTidepool;
-      options.threads = 2;
-      options.kv_type = kernels::KvType::kF32;
-      options.ffn.modes = modes;
-      options.memory = {.ffn_share = share, .bundle = bundle};
+      options.model.path = exec::kTidepool;
+      options.model.threads = 2;
+      options.model.kv_type = kernels::KvType::kF32;
+      options.model.ffn.modes = modes;
+      options.model.memory = {.ffn_share = share, .bundle = bundle};
       auto model = load::LoadModel(options);
       ASSERT_TRUE(model.ok()) << model.status().message();
       ASSERT_EQ((*model)->memory.tier, load::MemoryPlan::Tier::kNeurons);

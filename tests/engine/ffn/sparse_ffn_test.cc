@@ -81,8 +81,9 @@ TEST_F(SparseFfnTest, ExactIsDenseWithFatReluAndItsThreshold) {
                                         .fatrelu_threshold = 0.125});
     const auto model = exec::Load({.path = path});
     EXPECT_EQ(model->config.fatrelu_threshold, 0.125);
-    EXPECT_FALSE(exec::LogitsOf(*model, 8, 1) ==
-                 exec::LogitsOf(*exec::Load({.path = path, .activation = "relu"}), 8, 1));
+    EXPECT_FALSE(
+        exec::LogitsOf(*model, 8, 1) ==
+        exec::LogitsOf(*exec::Load({.path = path, .activation = Activation::kRelu}), 8, 1));
     ExpectExactIsDense(path, 20);
   }
 }

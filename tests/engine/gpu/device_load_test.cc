@@ -19,7 +19,7 @@ class DeviceLoad : public exec::FfnModels {
     ::setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
     cuda_emulated::SetMachine({});
     // By its measured speeds an emulated device is of no use.
-    const auto slow = load::LoadModel(Options("cuda"));
+    const auto slow = load::LoadModel(Options(HotDevice::kCuda));
     ASSERT_EQ(slow.status().code(), StatusCode::kFailedPrecondition) << slow.status().message();
     MakeFast();
   }
@@ -50,15 +50,15 @@ class DeviceLoad : public exec::FfnModels {
     exec::FfnModels::TearDown();
   }
 
-  static load::LoadOptions Options(const std::string& device, std::int64_t bytes = 0) {
+  static load::LoadOptions Options(HotDevice device, std::int64_t bytes = 0) {
     load::LoadOptions options;
-    options.model = exec::kTidepool;
-    options.threads = 2;
-    options.ffn.modes = "exact";
-    options.memory.context_length = 96;
-    options.memory.tokens_max = 16;
-    options.hot.device = device;
-    options.hot.bytes = bytes;
+    options.model.path = exec::kTidepool;
+    options.model.threads = 2;
+    options.model.ffn.modes = "exact";
+    options.model.context_length = 96;
+    options.sizes.tokens_max = 16;
+    options.model.hot.device = device;
+    options.model.hot.bytes = bytes;
     options.device_ops = &kernels::EmulatedOps();
     return options;
   }
@@ -81,12 +81,12 @@ class DeviceLoad : public exec::FfnModels {
 };
 
 TEST_F(DeviceLoad, PlansFillsAndUsesTheDevice) {
-  load::LoadOptions alone = Options("cpu");
+  load::LoadOptions alone = Options(HotDevice::kCpu);
   const auto cpu = load::LoadModel(alone);
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
   EXPECT_EQ((*cpu)->device, nullptr);
   const auto want = Greedy(**cpu, 24);
-  for (const std::string device : {"cuda", "auto"}) {
+  for (const HotDevice device : {HotDevice::kCuda, HotDevice::kAuto}) {
     const auto gpu = load::LoadModel(Options(device));
     ASSERT_TRUE(gpu.ok()) << gpu.status().message();
     ASSERT_NE((*gpu)->device, nullptr);
@@ -99,20 +99,20 @@ TEST_F(DeviceLoad, PlansFillsAndUsesTheDevice) {
 }
 
 TEST_F(DeviceLoad, KeepsWithinItsMemory) {
-  const auto all = load::LoadModel(Options("cuda"));
+  const auto all = load::LoadModel(Options(HotDevice::kCuda));
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_EQ((*all)->hot.neurons, (*all)->hot.neurons_all);
-  const auto none = load::LoadModel(Options("cuda", 1000));
+  const auto none = load::LoadModel(Options(HotDevice::kCuda, 1000));
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), StatusCode::kFailedPrecondition) << none.status().message();
 }
 
 TEST_F(DeviceLoad, SaysWhyADeviceCannotBeUsed) {
   cuda_emulated::SetMachine({.devices = 0});
-  const auto asked = load::LoadModel(Options("cuda"));
+  const auto asked = load::LoadModel(Options(HotDevice::kCuda));
   ASSERT_FALSE(asked.ok());
   EXPECT_NE(asked.status().message().find("cuda"), std::string::npos) << asked.status().message();
-  const auto any = load::LoadModel(Options("auto"));
+  const auto any = load::LoadModel(Options(HotDevice::kAuto));
   ASSERT_TRUE(any.ok()) << any.status().message();
   EXPECT_EQ((*any)->hot.device, "cpu");
   EXPECT_FALSE((*any)->hot.fallback.empty());
@@ -122,13 +122,13 @@ TEST_F(DeviceLoad, SaysWhyADeviceCannotBeUsed) {
 
 // A dense model, whose layers lie whole on one side.
 TEST_F(DeviceLoad, TakesWholeLayersOfADenseModel) {
-  load::LoadOptions options = Options("cpu");
-  options.model = exec::Family("llama3");
-  options.ffn.modes = "dense";
-  options.memory.context_length = 64;
+  load::LoadOptions options = Options(HotDevice::kCpu);
+  options.model.path = exec::Family("llama3");
+  options.model.ffn.modes = "dense";
+  options.model.context_length = 64;
   const auto cpu = load::LoadModel(options);
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
-  options.hot.device = "cuda";
+  options.model.hot.device = HotDevice::kCuda;
   const auto gpu = load::LoadModel(options);
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
   EXPECT_EQ((*gpu)->device->placement().home_layers, (*gpu)->config.num_hidden_layers);
@@ -138,15 +138,15 @@ TEST_F(DeviceLoad, TakesWholeLayersOfADenseModel) {
 // The target on the device, its draft on the CPU: the text is plain decoding's.
 TEST_F(DeviceLoad, DraftsForATargetOnTheDevice) {
   EngineConfig config;
-  config.model = exec::kTidepool;
-  config.threads = 2;
-  config.context_length = 96;
-  config.prefill_chunk = 16;
-  config.ffn.modes = "exact";
-  config.hot.device = "cuda";
+  config.model.path = exec::kTidepool;
+  config.model.threads = 2;
+  config.model.context_length = 96;
+  config.serving.prefill_chunk = 16;
+  config.model.ffn.modes = "exact";
+  config.model.hot.device = HotDevice::kCuda;
   config.device_ops = &kernels::EmulatedOps();
-  config.spec.mode = "branch";
-  config.spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
+  config.model.spec.mode = SpecMode::kBranch;
+  config.model.spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
   const auto engine = Engine::Load(config);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   EXPECT_TRUE((*engine)->Stats().hot.used);
@@ -178,12 +178,12 @@ TEST_F(DeviceLoad, DraftsForATargetOnTheDevice) {
 TEST_F(DeviceLoad, ADeviceThatStaysBrokenIsFatal) {
   std::atomic<int> fatal{0};
   EngineConfig config;
-  config.model = exec::kTidepool;
-  config.threads = 2;
-  config.context_length = 96;
-  config.prefill_chunk = 16;
-  config.ffn.modes = "exact";
-  config.hot.device = "cuda";
+  config.model.path = exec::kTidepool;
+  config.model.threads = 2;
+  config.model.context_length = 96;
+  config.serving.prefill_chunk = 16;
+  config.model.ffn.modes = "exact";
+  config.model.hot.device = HotDevice::kCuda;
   config.device_ops = &kernels::EmulatedOps();
   config.on_fatal = [&] { ++fatal; };
   const auto engine = Engine::Load(config);

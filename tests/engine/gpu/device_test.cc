@@ -68,20 +68,18 @@ class OnDevice : public exec::FfnModels {
                                                           const std::string& bundle, double share,
                                                           store::FaultyReader*& flash) {
     load::LoadOptions options;
-    options.model = exec::kTidepool;
-    options.threads = 1;
-    options.kv_type = kernels::KvType::kF32;
-    options.ffn.modes = modes;
-    options.memory = {
-        .ffn_share = share,
-        .bundle = bundle,
-        .open_reader = [&flash](const std::string& path, const store::ReaderOptions& reading)
-            -> Result<std::unique_ptr<store::BlockReader>> {
-          ASSIGN_OR_RETURN(auto reader, store::OpenBlockReader(path, reading));
-          auto faulty = std::make_unique<store::FaultyReader>(std::move(reader));
-          flash = faulty.get();
-          return std::unique_ptr<store::BlockReader>(std::move(faulty));
-        }};
+    options.model.path = exec::kTidepool;
+    options.model.threads = 1;
+    options.model.kv_type = kernels::KvType::kF32;
+    options.model.ffn.modes = modes;
+    options.model.memory = {.ffn_share = share, .bundle = bundle};
+    options.open_reader = [&flash](const std::string& path, const store::ReaderOptions& reading)
+        -> Result<std::unique_ptr<store::BlockReader>> {
+      ASSIGN_OR_RETURN(auto reader, store::OpenBlockReader(path, reading));
+      auto faulty = std::make_unique<store::FaultyReader>(std::move(reader));
+      flash = faulty.get();
+      return std::unique_ptr<store::BlockReader>(std::move(faulty));
+    };
     auto model = load::LoadModel(options);
     EXPECT_TRUE(model.ok()) << model.status().message();
     return model.ok() ? *std::move(model) : nullptr;
@@ -170,7 +168,7 @@ TEST_F(OnDevice, AttentionAlone) {
     const Text want = Generate(*cpu, 5, 3), got = Generate(*gpu, 5, 3);
     EXPECT_EQ(got.tokens, want.tokens);
     ExpectNear(got.logits, want.logits, kQuantizedTolerance,
-               std::string("keys and values in ") + load::KvTypeName(kv));
+               std::string("keys and values in ") + std::string(KvTypeName(kv)));
   }
 }
 

@@ -34,7 +34,8 @@ TEST_F(FfnSetupTest, ModesThatNeedZerosAreRefusedWithoutThem) {
                 StatusCode::kFailedPrecondition, {"gelu"});
   ExpectRefused({.path = exec::Family("llama2"), .modes = "dense", .also = "sign"},
                 StatusCode::kFailedPrecondition, {"silu"});
-  EXPECT_NE(exec::Load({.path = exec::Family("llama2"), .modes = "sign", .activation = "relu"}),
+  EXPECT_NE(exec::Load(
+                {.path = exec::Family("llama2"), .modes = "sign", .activation = Activation::kRelu}),
             nullptr);
   EXPECT_NE(exec::Load({.path = exec::Family("llama2"), .modes = "auto"}), nullptr);
   EXPECT_NE(exec::Load({.path = exec::Family("llama2"), .modes = "0:dense"}), nullptr);

@@ -27,8 +27,7 @@ class DamageTest : public testing::Test {
 
   Status Try(const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
-    const auto model =
-        load::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}});
+    const auto model = load::LoadModel({.model = {.path = path_, .threads = 1}});
     return model.status();
   }
 
@@ -131,8 +130,7 @@ TEST_F(DamageTest, AnArrayOfBillionsIsRefusedThoughTheFileIsLargeEnough) {
       49);
   std::ofstream(path_, std::ios::binary) << header;
   std::filesystem::resize_file(path_, std::uint64_t{5} << 30);
-  const Status status =
-      load::LoadModel({.model = path_, .threads = 1, .cpu_isa = "", .on_progress = {}}).status();
+  const Status status = load::LoadModel({.model = {.path = path_, .threads = 1}}).status();
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("4294967296 elements"), std::string::npos) << status.message();
 }
@@ -158,11 +156,9 @@ TEST_F(DamageTest, MessagesNameWhatIsWrong) {
          "tensor 'blk.0.ffn_up.weight' is missing");
   expect(replaced("llama.block_count", "llama.block_xxxxx"), "key 'llama.block_count' is missing");
   expect(bytes_.substr(0, bytes_.size() - 1000), "tensor");
-  EXPECT_EQ(load::LoadModel(
-                {.model = folder_ + "/none.gguf", .threads = 1, .cpu_isa = "", .on_progress = {}})
-                .status()
-                .code(),
-            StatusCode::kNotFound);
+  EXPECT_EQ(
+      load::LoadModel({.model = {.path = folder_ + "/none.gguf", .threads = 1}}).status().code(),
+      StatusCode::kNotFound);
 }
 
 TEST_F(DamageTest, ShapesThatCannotBeAreRefusedByName) {

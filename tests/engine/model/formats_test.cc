@@ -25,8 +25,7 @@ class FormatsTest : public testing::Test {
 
   // Logits behind a few tokens.
   std::vector<float> Logits(const std::string& path) {
-    const auto model =
-        load::LoadModel({.model = path, .threads = 2, .cpu_isa = "", .on_progress = {}});
+    const auto model = load::LoadModel({.model = {.path = path, .threads = 2}});
     EXPECT_TRUE(model.ok()) << model.status().message();
     if (!model.ok()) return {};
     const auto transformer = (*model)->MakeTransformer(8, 32);

@@ -32,8 +32,8 @@ class PrefixCacheTest : public testing::Test {
   }
   static load::LoadOptions Options() {
     load::LoadOptions options;
-    options.model = kModel;
-    options.threads = 2;
+    options.model.path = kModel;
+    options.model.threads = 2;
     return options;
   }
 

@@ -17,9 +17,9 @@ using Channel = std::shared_ptr<TokenChannel>;
 
 EngineConfig Tidepool() {
   EngineConfig config;
-  config.model = SOURCE_DIR "/config/models/tidepool.gguf";
-  config.threads = 2;
-  config.quantum_tokens = 8;
+  config.model.path = SOURCE_DIR "/config/models/tidepool.gguf";
+  config.model.threads = 2;
+  config.serving.quantum_tokens = 8;
   return config;
 }
 
@@ -65,8 +65,8 @@ bool Eventually(Holds holds) {
 struct Setting {
   const char* name;
   std::int64_t prefix_cache_bytes;  // beside one context: how much memory there is
-  const char* spec_mode;
-  const char* source;
+  SpecMode spec_mode;
+  SpecSource source;
   const char* ffn;
 };
 
@@ -77,12 +77,12 @@ class Turns : public testing::TestWithParam<Setting> {};
 TEST_P(Turns, ChangeNoText) {
   const Setting& setting = GetParam();
   EngineConfig config = Tidepool();
-  config.prefix_cache_bytes = setting.prefix_cache_bytes;
-  config.spec.mode = setting.spec_mode;
-  config.spec.source = setting.source;
-  if (config.spec.source == "model")
-    config.spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
-  config.ffn.modes = setting.ffn;
+  config.serving.prefix_cache_bytes = setting.prefix_cache_bytes;
+  config.model.spec.mode = setting.spec_mode;
+  config.model.spec.source = setting.source;
+  if (setting.source == SpecSource::kModel)
+    config.model.spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
+  config.model.ffn.modes = setting.ffn;
   const auto engine = Load(config);
   const auto request = [](std::uint64_t i) {
     Request r = Story(i, 200);
@@ -116,16 +116,17 @@ TEST_P(Turns, ChangeNoText) {
   EXPECT_TRUE(Eventually([&] { return engine->Stats().running == 0; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, Turns,
-                         testing::Values(Setting{"memory_for_all", 64 << 20, "off", "", "exact"},
-                                         Setting{"memory_for_one", 0, "off", "", "exact"},
-                                         Setting{"memory_for_one_with_loss", 0, "off", "", "sign"},
-                                         Setting{"ngram", -1, "sync", "ngram", "exact"},
-                                         Setting{"draft", -1, "branch", "model", "dense"},
-                                         Setting{"draft_and_memory_for_one", 0, "sync", "model",
-                                                 "exact"},
-                                         Setting{"itself", 0, "sync", "self", "exact"}),
-                         [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Settings, Turns,
+    testing::Values(
+        Setting{"memory_for_all", 64 << 20, SpecMode::kOff, SpecSource::kNgram, "exact"},
+        Setting{"memory_for_one", 0, SpecMode::kOff, SpecSource::kNgram, "exact"},
+        Setting{"memory_for_one_with_loss", 0, SpecMode::kOff, SpecSource::kNgram, "sign"},
+        Setting{"ngram", -1, SpecMode::kSync, SpecSource::kNgram, "exact"},
+        Setting{"draft", -1, SpecMode::kBranch, SpecSource::kModel, "dense"},
+        Setting{"draft_and_memory_for_one", 0, SpecMode::kSync, SpecSource::kModel, "exact"},
+        Setting{"itself", 0, SpecMode::kSync, SpecSource::kSelf, "exact"}),
+    [](const auto& tested) { return tested.param.name; });
 
 TEST(Scheduler, AShortRequestDoesNotWaitForLongOnes) {
   const auto engine = Load(Tidepool());
@@ -190,7 +191,7 @@ TEST(Scheduler, PrioritiesGoFirst) {
 
 TEST(Scheduler, OneClientsRequestsKeepNobodyElseOut) {
   EngineConfig config = Tidepool();
-  config.sequences_max = 2;
+  config.serving.sequences_max = 2;
   const auto engine = Load(config);
   const auto begun = FillPlaces(*engine, 2, "many");
   Request same = Story(7, 400), other = Story(8, 3), high = Story(9, 3);
@@ -212,9 +213,9 @@ TEST(Scheduler, OneClientsRequestsKeepNobodyElseOut) {
 
 TEST(Scheduler, SlowReadersHoldNoPlace) {
   EngineConfig config = Tidepool();
-  config.sequences_max = 1;
-  config.reader_buffer_tokens = 16;
-  config.reader_timeout_s = 0;
+  config.serving.sequences_max = 1;
+  config.serving.reader_buffer_tokens = 16;
+  config.serving.reader_timeout_s = 0;
   const auto engine = Load(config);
   const Channel slow = *engine->Submit(Story(1, 400));
   EXPECT_TRUE(Eventually([&] { return engine->Stats().paused == 1; }));
@@ -258,8 +259,8 @@ TEST(Scheduler, ACancellationIsSeenBeforeTheNextStep) {
 
 TEST(Scheduler, ASlowReaderPausesAloneAndIsGivenUp) {
   EngineConfig config = Tidepool();
-  config.reader_buffer_tokens = 16;
-  config.reader_timeout_s = 0.5;
+  config.serving.reader_buffer_tokens = 16;
+  config.serving.reader_timeout_s = 0.5;
   const auto engine = Load(config);
   const Channel slow = *engine->Submit(Story(1, 400));
   EXPECT_TRUE(Eventually([&] { return engine->Stats().paused == 1; }));
@@ -275,7 +276,7 @@ TEST(Scheduler, ASlowReaderPausesAloneAndIsGivenUp) {
 TEST(Scheduler, AReaderThatReadsAgainGetsTheSameText) {
   EngineConfig config = Tidepool();
   const auto expected = End(**Load(config)->Submit(Story(1, 200))).text;
-  config.reader_buffer_tokens = 16;
+  config.serving.reader_buffer_tokens = 16;
   const auto engine = Load(config);
   const Channel channel = *engine->Submit(Story(1, 200));
   TokenChannel::Update update;
@@ -308,8 +309,8 @@ TEST(Scheduler, CancelsBetweenTurns) {
 
 TEST(Scheduler, AdmissionsKeepPlacesAndGiveThemBack) {
   EngineConfig config = Tidepool();
-  config.queue_capacity = 2;
-  config.sequences_max = 1;
+  config.serving.queue_capacity = 2;
+  config.serving.sequences_max = 1;
   const auto engine = Load(config);
   const Channel running = *engine->Submit(Story(1, 400));
   EXPECT_TRUE(Eventually([&] { return engine->Stats().running == 1; }));
@@ -332,8 +333,8 @@ TEST(Scheduler, AdmissionsKeepPlacesAndGiveThemBack) {
 
 TEST(Scheduler, LogProbabilitiesAreThoseOfTheModel) {
   EngineConfig config = Tidepool();
-  for (const char* mode : {"off", "sync"}) {
-    config.spec.mode = mode;
+  for (const SpecMode mode : {SpecMode::kOff, SpecMode::kSync}) {
+    config.model.spec.mode = mode;
     const auto engine = Load(config);
     Request greedy = Story(5, 40);
     greedy.sampling.temperature = 0;
@@ -380,7 +381,7 @@ TEST(Scheduler, StopTokensAndMinTokens) {
 // Others' long prompts are no reason to refuse the one request of a client that would be next.
 TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
   EngineConfig config = Tidepool();
-  config.prefix_cache_bytes = 0;
+  config.serving.prefix_cache_bytes = 0;
   const auto engine = Load(config);
   Request request = Story(1, 100);
   request.prompt.resize(300, 321);
@@ -402,11 +403,11 @@ TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
 // A prompt whose keys and values were taken before it was read to its end is scored once.
 TEST(Scheduler, APromptThatIsReadAnewIsScoredOnce) {
   EngineConfig config = Tidepool();
-  config.prefix_cache_bytes = 0;
-  config.context_length = 512;
-  config.prefill_chunk = 1;
-  config.quantum_tokens = 1;
-  config.reader_buffer_tokens = 64;
+  config.serving.prefix_cache_bytes = 0;
+  config.model.context_length = 512;
+  config.serving.prefill_chunk = 1;
+  config.serving.quantum_tokens = 1;
+  config.serving.reader_buffer_tokens = 64;
   const auto engine = Load(config);
   Request scored = Story(1, 0);
   scored.prompt.resize(440, 321);

@@ -26,13 +26,13 @@ constexpr int kRequests = 12, kTexts = 240, kConfigs = 5;
 EngineConfig Config(const SpecOptions& spec) {
   base::ConfigureLog(base::LogLevel::kError, false);
   EngineConfig config;
-  config.model = "tidepool";
-  config.threads = 2;
-  config.spec = spec;
+  config.model.path = "tidepool";
+  config.model.threads = 2;
+  config.model.spec = spec;
   return config;
 }
 
-SpecOptions Pair(const std::string& mode) {
+SpecOptions Pair(SpecMode mode) {
   SpecOptions spec;
   spec.mode = mode;
   spec.draft = "tidepool-draft";
@@ -114,7 +114,7 @@ void ExpectPlainText(Engine& engine, const std::string& mode, int tokens) {
 }
 
 TEST(Speculation, EveryModeGivesPlainText) {
-  const auto engine = Load(Config(Pair("auto")));
+  const auto engine = Load(Config(Pair(SpecMode::kAuto)));
   for (const char* mode : {"sync", "branch", "exhaustive", "auto"}) {
     for (const int tokens : {1, 15}) ExpectPlainText(*engine, mode, tokens);
   }
@@ -129,7 +129,7 @@ TEST(Speculation, EveryModeGivesPlainText) {
 
 // What looks back over the text sees the drafted part of it, too, and forgets what was refused.
 TEST(Speculation, SamplingThatLooksBackGivesPlainText) {
-  const auto engine = Load(Config(Pair("auto")));
+  const auto engine = Load(Config(Pair(SpecMode::kAuto)));
   const text::Tokenizer& tokenizer = engine->tokenizer();
   int differ = 0;
   for (Request request : Requests()) {
@@ -159,7 +159,7 @@ TEST(Speculation, SamplingThatLooksBackGivesPlainText) {
 
 TEST(Speculation, DraftsFromTheTextGivePlainText) {
   SpecOptions spec;
-  spec.mode = "sync";
+  spec.mode = SpecMode::kSync;
   const auto engine = Load(Config(spec));
   ExpectPlainText(*engine, "sync", 8);
   ExpectPlainText(*engine, "auto", 15);
@@ -190,7 +190,7 @@ std::vector<Request> Texts(const Engine& engine, int count) {
 }
 
 TEST(Speculation, HundredsOfTextsStayAsTheyAre) {
-  const auto engine = Load(Config(Pair("auto")));
+  const auto engine = Load(Config(Pair(SpecMode::kAuto)));
   int differ = 0, turn = 0;
   for (const Request& request : Texts(*engine, kTexts)) {
     Request plain = request, drafted = request;
@@ -206,15 +206,15 @@ TEST(Speculation, HundredsOfTextsStayAsTheyAre) {
 
 // Wherever the neurons are, and whichever of them are computed.
 TEST(Speculation, EveryPlacementAndModeGivesItsOwnPlainText) {
-  std::vector<EngineConfig> configs(5, Config(Pair("auto")));
-  configs[0].threads = 1;
-  configs[1].ffn.modes = "dense";
-  configs[2].ffn.modes = "sign";
-  configs[3].hot.bytes = 2 << 20;
+  std::vector<EngineConfig> configs(5, Config(Pair(SpecMode::kAuto)));
+  configs[0].model.threads = 1;
+  configs[1].model.ffn.modes = "dense";
+  configs[2].model.ffn.modes = "sign";
+  configs[3].model.hot.bytes = 2 << 20;
   const std::string bundle = testing::TempDir() + "speculation_" + std::to_string(::getpid());
   exec::PackNeurons(SOURCE_DIR "/config/models/tidepool.gguf", bundle);
-  configs[4].ffn_memory_share = 0.6;
-  configs[4].bundle = bundle;
+  configs[4].model.memory.ffn_share = 0.6;
+  configs[4].model.memory.bundle = bundle;
   std::swap(configs[1], configs[4]);  // flash first
   configs.resize(kConfigs);
   for (const EngineConfig& config : configs) {
@@ -226,7 +226,7 @@ TEST(Speculation, EveryPlacementAndModeGivesItsOwnPlainText) {
 }
 
 TEST(Speculation, CancellingWhileBothSidesWorkLeavesNothingBehind) {
-  const auto engine = Load(Config(Pair("branch")));
+  const auto engine = Load(Config(Pair(SpecMode::kBranch)));
   Request endless;
   endless.prompt = {1};
   endless.ignore_eos = true;
@@ -250,7 +250,7 @@ TEST(Speculation, CancellingWhileBothSidesWorkLeavesNothingBehind) {
 
 TEST(Speculation, WhatCannotDraftIsRefusedByName) {
   const auto refused = [](const std::function<void(EngineConfig&)>& change) {
-    EngineConfig config = Config(Pair("sync"));
+    EngineConfig config = Config(Pair(SpecMode::kSync));
     change(config);
     const auto engine = Engine::Load(config);
     EXPECT_FALSE(engine.ok());
@@ -259,16 +259,15 @@ TEST(Speculation, WhatCannotDraftIsRefusedByName) {
   const auto has = [](const std::string& text, const char* part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  has(refused([](EngineConfig& c) { c.spec.draft = "no-such-model"; }), "the draft model");
-  has(refused([](EngineConfig& c) { c.spec.tokens_max = 16; }), "at most 15");
-  has(refused([](EngineConfig& c) { c.spec.source = "self"; }), "not used by");
-  has(refused([](EngineConfig& c) { c.spec.mode = "fast"; }), "exhaustive");
+  has(refused([](EngineConfig& c) { c.model.spec.draft = "no-such-model"; }), "the draft model");
+  has(refused([](EngineConfig& c) { c.model.spec.tokens_max = 16; }), "at most 15");
+  has(refused([](EngineConfig& c) { c.model.spec.source = SpecSource::kSelf; }), "not used by");
 }
 
 TEST(Speculation, DraftsEndWithTheContextHoweverSmall) {
   for (const int context : {2, 3, 5, 9, 17}) {
-    EngineConfig config = Config(Pair("branch"));
-    config.context_length = context;
+    EngineConfig config = Config(Pair(SpecMode::kBranch));
+    config.model.context_length = context;
     const auto engine = Load(config);
     Request request;
     request.prompt = {1};
@@ -282,7 +281,7 @@ TEST(Speculation, DraftsEndWithTheContextHoweverSmall) {
 }
 
 TEST(Speculation, ARequestDraftsNoMoreThanTheOperatorAllows) {
-  SpecOptions spec = Pair("sync");
+  SpecOptions spec = Pair(SpecMode::kSync);
   spec.tokens_max = 2;
   spec.fixed = true;
   const auto engine = Load(Config(spec));
@@ -324,7 +323,7 @@ TEST(Speculation, WhatIsRightBehindADraftIsLearnedAsRight) {
 }
 
 TEST(Speculation, WithoutTheDraftOnlyIfItIsNotRequired) {
-  SpecOptions spec = Pair("sync");
+  SpecOptions spec = Pair(SpecMode::kSync);
   spec.draft = "/no/such/model.gguf";
   spec.required = false;
   const auto engine = Load(Config(spec));
@@ -335,8 +334,8 @@ TEST(Speculation, WithoutTheDraftOnlyIfItIsNotRequired) {
 
 TEST(Speculation, TheTargetDraftsForItself) {
   SpecOptions spec;
-  spec.mode = "sync";
-  spec.source = "self";
+  spec.mode = SpecMode::kSync;
+  spec.source = SpecSource::kSelf;
   const auto engine = Load(Config(spec));
   ExpectPlainText(*engine, "sync", 4);
 }

@@ -26,8 +26,8 @@ class Runner {
  public:
   Runner(const std::string& file, const SamplingParams& params) {
     load::LoadOptions options;
-    options.model = SOURCE_DIR "/config/models/" + file;
-    options.threads = 1;  // models so small gain nothing by more
+    options.model.path = SOURCE_DIR "/config/models/" + file;
+    options.model.threads = 1;  // models so small gain nothing by more
     model_ = *load::LoadModel(options);
     transformer_ = model_->MakeTransformer(kContext, kContext, kContext);
     cache_ = *model_->MakeCache(kContext);

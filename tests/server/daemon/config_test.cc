@@ -31,12 +31,21 @@ TEST_F(ConfigTest, ReadsKeysAndOverrides) {
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->port, 9001);
   EXPECT_EQ(config->sampling.temperature, 0.5);
-  EXPECT_EQ(config->model_path, "x=y");
+  EXPECT_EQ(config->model.path, "x=y");
 }
 
 TEST_F(ConfigTest, BytesMayHaveAUnit) {
-  EXPECT_EQ(Load("memory:\n  budget_bytes: 8GiB\n")->memory_budget_bytes, std::int64_t{8} << 30);
-  EXPECT_EQ(Load("memory:\n  budget_bytes: 4096\n")->memory_budget_bytes, 4096);
+  EXPECT_EQ(Load("memory:\n  budget_bytes: 8GiB\n")->model.memory.budget_bytes,
+            std::int64_t{8} << 30);
+  EXPECT_EQ(Load("memory:\n  budget_bytes: 4096\n")->model.memory.budget_bytes, 4096);
+}
+
+TEST_F(ConfigTest, ThePrefixCacheIsGivenInMebibytes) {
+  EXPECT_EQ(Load("")->serving.prefix_cache_bytes, -1);
+  EXPECT_EQ(Load("engine:\n  prefix_cache_mib: -1\n")->serving.prefix_cache_bytes, -1);
+  EXPECT_EQ(Load("engine:\n  prefix_cache_mib: 4096\n")->serving.prefix_cache_bytes,
+            std::int64_t{4} << 30);
+  EXPECT_FALSE(Load("engine:\n  prefix_cache_mib: -2\n").ok());
 }
 
 TEST_F(ConfigTest, BordersAreListsOfAscendingNumbers) {
@@ -103,11 +112,11 @@ TEST_F(ConfigTest, ReadsTheModesOfTheFeedForwardNetwork) {
       "model:\n  side_car: a.tcp\nengine:\n  ffn_mode: 0-3:dense,4-:sign\n  ffn_also: "
       "exact,lowrank\n  sign_alpha: 1.02\n");
   ASSERT_TRUE(config.ok()) << config.status().message();
-  EXPECT_EQ(config->ffn.modes, "0-3:dense,4-:sign");
-  EXPECT_EQ(config->ffn.also, "exact,lowrank");
-  EXPECT_EQ(config->ffn.side_car, "a.tcp");
-  EXPECT_EQ(config->ffn.sign_alpha, 1.02);
-  EXPECT_EQ(config->ffn.audit_interval, 64);
+  EXPECT_EQ(config->model.ffn.modes, "0-3:dense,4-:sign");
+  EXPECT_EQ(config->model.ffn.also, "exact,lowrank");
+  EXPECT_EQ(config->model.ffn.side_car, "a.tcp");
+  EXPECT_EQ(config->model.ffn.sign_alpha, 1.02);
+  EXPECT_EQ(config->model.ffn.audit_interval, 64);
 }
 
 TEST_F(ConfigTest, ReadsWhatDraftsAreLike) {
@@ -116,17 +125,17 @@ TEST_F(ConfigTest, ReadsWhatDraftsAreLike) {
       "  tokens_max: 12\n  fixed: true\n  width: 3\n  threads: 2\n  acceptance: rejection\n"
       "  head: 4096\n");
   ASSERT_TRUE(config.ok()) << config.status().message();
-  const SpecOptions& spec = config->spec;
-  EXPECT_EQ(spec.mode, "branch");
-  EXPECT_EQ(spec.source, "model");
+  const SpecOptions& spec = config->model.spec;
+  EXPECT_EQ(spec.mode, SpecMode::kBranch);
+  EXPECT_EQ(spec.source, SpecSource::kModel);
   EXPECT_EQ(spec.draft, "small.gguf");
   EXPECT_TRUE(!spec.required && spec.fixed);
   EXPECT_EQ(spec.tokens_max, 12);
   EXPECT_EQ(spec.width, 3);
   EXPECT_EQ(spec.threads, 2);
-  EXPECT_EQ(spec.acceptance, "rejection");
+  EXPECT_EQ(spec.acceptance, SpecAcceptance::kRejection);
   EXPECT_EQ(spec.head, 4096);
-  EXPECT_EQ(Load("")->spec.mode, "auto");
+  EXPECT_EQ(Load("")->model.spec.mode, SpecMode::kAuto);
 }
 
 TEST_F(ConfigTest, TheNetworkComesInWithKeysOnly) {
@@ -170,7 +179,7 @@ TEST_F(ConfigTest, AReloadTakesWhatItCanAndNamesTheRest) {
   EXPECT_EQ(running.body_bytes_max, 2048);
   EXPECT_EQ(running.log_level, "debug");
   EXPECT_EQ(running.port, 8080);
-  EXPECT_EQ(running.model_path, "tidepool");
+  EXPECT_EQ(running.model.path, "tidepool");
   EXPECT_TRUE(TakeReloadable(running, running).empty());
 }
 
@@ -205,13 +214,16 @@ TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {
   EXPECT_EQ(config->port, defaults.port);
   EXPECT_EQ(config->sampling.temperature, defaults.sampling.temperature);
   EXPECT_EQ(config->drain_timeout_s, defaults.drain_timeout_s);
-  EXPECT_EQ(config->ffn.modes, defaults.ffn.modes);
-  EXPECT_EQ(config->ffn.audit_interval, defaults.ffn.audit_interval);
-  EXPECT_EQ(config->ffn.sign_alpha_layers, defaults.ffn.sign_alpha_layers);
-  EXPECT_EQ(config->spec.mode, defaults.spec.mode);
-  EXPECT_EQ(config->spec.tokens_max, defaults.spec.tokens_max);
-  EXPECT_EQ(config->spec.width, defaults.spec.width);
-  EXPECT_EQ(config->spec.acceptance, defaults.spec.acceptance);
+  EXPECT_EQ(config->model.ffn.modes, defaults.model.ffn.modes);
+  EXPECT_EQ(config->model.ffn.audit_interval, defaults.model.ffn.audit_interval);
+  EXPECT_EQ(config->model.ffn.sign_alpha_layers, defaults.model.ffn.sign_alpha_layers);
+  EXPECT_EQ(config->model.spec.mode, defaults.model.spec.mode);
+  EXPECT_EQ(config->model.spec.tokens_max, defaults.model.spec.tokens_max);
+  EXPECT_EQ(config->model.spec.width, defaults.model.spec.width);
+  EXPECT_EQ(config->model.spec.acceptance, defaults.model.spec.acceptance);
+  // All of them: nothing that a reload would change.
+  ServerConfig same = defaults;
+  EXPECT_EQ(TakeReloadable(*config, same), std::vector<std::string>());
   const auto text = base::ReadFileToString(shipped);
   for (const std::string& key : ConfigKeys()) {
     EXPECT_NE(text->find("  " + key.substr(key.find('.') + 1) + ":"), std::string::npos)

@@ -1,0 +1,17 @@
+// The activation functions of feed-forward networks.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace thermocline {
+
+enum class Activation { kSilu, kRelu, kFatRelu, kDRelu, kRelu2, kGelu, kGeluTanh };
+inline constexpr std::array<std::string_view, 7> kActivationNames = {
+    "silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh"};
+
+inline std::string_view ActivationName(Activation activation) {
+  return kActivationNames[static_cast<std::size_t>(activation)];
+}
+
+}  // namespace thermocline

@@ -1,0 +1,70 @@
+// How a model is loaded and run, as a user asks for it. The command line and the daemon's
+// configuration set it by the table in option_table.cc; the engine reads it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/api/activation.h"
+#include "engine/api/ffn_mode.h"
+#include "engine/api/hot_tier.h"
+#include "engine/api/speculation.h"
+#include "kernels/attention.h"
+
+namespace thermocline {
+
+// Of cached keys and values.
+using kernels::KvType;
+inline constexpr std::array<std::string_view, 3> kKvTypeNames = {"f16", "q8_0", "f32"};
+
+inline std::string_view KvTypeName(KvType type) {
+  return kKvTypeNames[static_cast<std::size_t>(type)];
+}
+
+struct MemoryOptions {
+  // Of the whole process: weights, keys and values, caches, buffers. 0 = what the system and the
+  // control group allow, less a tenth.
+  std::int64_t budget_bytes = 0;
+  // Share of the feed-forward weights that may take memory, with all that reading the others
+  // needs; decides instead of the budget. 0 = the budget decides. For measurements.
+  double ffn_share = 0;
+  std::string bundle = {};  // path; "" = MODEL.tcb
+  bool read_ahead = true;   // guess what the next layer needs while the device would be idle
+};
+
+struct ModelOptions {
+  std::string path = {};     // or the name of a built-in model
+  int threads = 0;           // kernel threads; 0 = one for each processor this process may use
+  int context_length = 0;    // tokens of a sequence; 0 = the model's, at most 8192
+  std::string cpu_isa = {};  // kernels' name; "" = $THERMOCLINE_CPU_ISA, else the fastest
+  std::optional<Activation> activation = {};  // of the feed-forward network; none = the file's
+  KvType kv_type = KvType::kF16;
+  bool verify = false;         // refuse NaN and infinite weights
+  bool quantize_head = false;  // a float output head as q8_0
+  FfnOptions ffn = {};         // which neurons are computed
+  MemoryOptions memory = {};   // how much, and what comes from flash
+  HotOptions hot = {};         // what computes the most used neurons
+  SpecOptions spec = {};       // drafts
+  // Path of a trace of the neurons that decoded tokens need (store/trace.h); "" = none.
+  std::string record_trace = {};
+};
+
+// The defaults above compute on the CPU, draft nothing and audit nothing. Where a face of the
+// program begins with something else, it is here.
+
+// Of the subcommands that decode: a GPU if one can be used. A draft or its source without a mode
+// means mode auto there (AddSpecOptions of the tools).
+inline ModelOptions CommandLineDefaults() { return {.hot = {.device = HotDevice::kAuto}}; }
+
+// Of the daemon: besides, drafts where they pay, and audits.
+inline ModelOptions DaemonDefaults() {
+  return {.path = "tidepool",
+          .ffn = {.audit_interval = 64},
+          .hot = {.device = HotDevice::kAuto},
+          .spec = {.mode = SpecMode::kAuto}};
+}
+
+}  // namespace thermocline

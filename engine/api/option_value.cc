@@ -1,0 +1,108 @@
+#include "engine/api/option_value.h"
+
+#include "engine/base/strings.h"
+
+namespace thermocline {
+namespace {
+
+using base::InvalidArgument;
+
+template <typename T, typename Range>
+Result<T> ParseIn(const Range& range, const char* kind, const std::string& name,
+                  const std::string& text) {
+  const auto value = base::ParseNumber<T>(text);
+  if (!value.has_value()) return InvalidArgument(name, ": '", text, "' is no ", kind);
+  if (!(*value >= range.min && *value <= range.max)) {
+    return InvalidArgument(name, ": ", *value, " is outside [", range.min, ", ", range.max, "]");
+  }
+  return *value;
+}
+
+Status Set(const IntValue& value, const std::string& name, const std::string& text) {
+  ASSIGN_OR_RETURN(*value.target, ParseIn<int>(value, "whole number", name, text));
+  return OkStatus();
+}
+
+Status Set(const DoubleValue& value, const std::string& name, const std::string& text) {
+  ASSIGN_OR_RETURN(*value.target, ParseIn<double>(value, "number", name, text));
+  return OkStatus();
+}
+
+Status Set(const BoolValue& value, const std::string& name, const std::string& text) {
+  if (text != "true" && text != "false")
+    return InvalidArgument(name, ": '", text, "' is neither true nor false");
+  *value.target = text == "true";
+  return OkStatus();
+}
+
+Status Set(const BytesValue& value, const std::string& name, const std::string& text) {
+  const auto bytes = base::ParseBytes(text);
+  if (!bytes.has_value()) {
+    return InvalidArgument(name, ": '", text,
+                           "' is no number of bytes, as 8GiB, 500MB or 1073741824");
+  }
+  *value.target = *bytes;
+  return OkStatus();
+}
+
+Status Set(const MebibytesValue& value, const std::string& name, const std::string& text) {
+  ASSIGN_OR_RETURN(const int mebibytes, ParseIn<int>(value, "whole number", name, text));
+  *value.target = mebibytes < 0 ? -1 : std::int64_t{mebibytes} << 20;
+  return OkStatus();
+}
+
+// The place of `text` among `names`; -1 for "" where that is allowed.
+template <typename Names>
+Result<int> Find(const Names& names, bool optional, const std::string& name,
+                 const std::string& text) {
+  if (optional && text.empty()) return -1;
+  std::string list = optional ? "''" : "";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == text) return static_cast<int>(i);
+    list += StrCat(list.empty() ? "'" : ", '", names[i], "'");
+  }
+  return InvalidArgument(name, ": '", text, "' is none of ", list);
+}
+
+Status Set(const TextValue& value, const std::string& name, const std::string& text) {
+  if (!value.choices.empty())
+    RETURN_IF_ERROR(Find(value.choices, value.optional, name, text).status());
+  *value.target = text;
+  return OkStatus();
+}
+
+Status Set(const ChoiceValue& value, const std::string& name, const std::string& text) {
+  ASSIGN_OR_RETURN(const int choice, Find(value.names, value.optional, name, text));
+  value.set(value.target, choice);
+  return OkStatus();
+}
+
+template <typename Value>
+bool Same(const Value& to, const Value& from, bool take) {
+  const bool same = *to.target == *from.target;
+  if (take) *to.target = *from.target;
+  return same;
+}
+
+bool Same(const ChoiceValue& to, const ChoiceValue& from, bool take) {
+  const int value = from.get(from.target);
+  const bool same = to.get(to.target) == value;
+  if (take) to.set(to.target, value);
+  return same;
+}
+
+}  // namespace
+
+Status SetValue(const OptionValue& value, const std::string& name, const std::string& text) {
+  return std::visit([&](const auto& kind) { return Set(kind, name, text); }, value);
+}
+
+bool SameValue(const OptionValue& to, const OptionValue& from, bool take) {
+  return std::visit(
+      [&](const auto& kind) {
+        return Same(kind, std::get<std::decay_t<decltype(kind)>>(from), take);
+      },
+      to);
+}
+
+}  // namespace thermocline

@@ -1,0 +1,24 @@
+// How requests share a model: queue, turns, clients that read slowly, kept prefixes.
+#pragma once
+
+#include <cstdint>
+
+namespace thermocline {
+
+struct ServingOptions {
+  int queue_capacity = 64;       // requests waiting beside the running one
+  int queue_prefill_tokens = 0;  // prompt tokens that may wait; 0 = any number
+  int prefill_chunk = 64;        // tokens of one prefill step: cancellation is looked at in between
+  // Requests that are begun take turns of so many tokens while others wait; 0 = each runs to its
+  // end. A prompt token counts as an eighth.
+  int quantum_tokens = 32;
+  int sequences_max = 16;                // requests that are begun at the same time
+  int reader_buffer_tokens = 1024;       // that a client has not taken, before its request pauses
+  double reader_timeout_s = 30;          // of a pause, before the request is given up; 0 = any time
+  std::int64_t prefix_cache_bytes = -1;  // kept keys and values; -1 = as much as one context
+};
+
+// The daemon's clients are strangers to each other: what may wait has a bound.
+inline ServingOptions DaemonServingDefaults() { return {.queue_prefill_tokens = 65'536}; }
+
+}  // namespace thermocline
