@@ -145,6 +145,8 @@ class Engine {
   void CancelAll(CancelCause cause = CancelCause::kShutdown);
 
   const text::Tokenizer& tokenizer() const;
+  // What the model's makers recommend.
+  const SamplingDefaults& sampling() const;
   EngineStats Stats() const;
 
  private:

@@ -46,6 +46,7 @@ class Engine::Impl {
   void FreezeController(bool frozen) { governor_.Freeze(frozen); }
   void StopAccepting() { accepting_ = false; }
   void CancelAll(CancelCause cause) { queue_->CancelAll(cause); }
+  const SamplingDefaults& sampling() const { return model_->sampling; }
   const text::Tokenizer& tokenizer() const { return *model_->tokenizer; }
   // In engine_stats.cc.
   EngineStats Stats() const;

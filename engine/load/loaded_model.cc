@@ -96,6 +96,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   loaded->format = file->format;
   file->config.hidden_act = options.model.activation.value_or(file->config.hidden_act);
   loaded->config = file->config;
+  loaded->sampling = file->sampling;
   if (!options.model.record_trace.empty()) {
     ASSIGN_OR_RETURN(loaded->hash, model::Fingerprint(*file));
   }

@@ -47,6 +47,7 @@ struct LoadedModel {
   std::string path;
   std::string format;
   model::ModelConfig config;
+  SamplingDefaults sampling;  // what its makers recommend
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<base::WorkerPool> pool;
   std::unique_ptr<model::Weights> weights;

@@ -17,8 +17,8 @@ struct ServerConfig {
   ModelOptions model = DaemonDefaults();
   ServingOptions serving = DaemonServingDefaults();
   std::string model_name;  // what clients call it; "" = the file's name without its ending
-  // sampling: what a request leaves out
-  SamplingParams sampling;
+  // sampling: what a request leaves out; empty = what the model recommends
+  SamplingDefaults sampling;
   int max_tokens = 0;
   // server
   std::string host = "127.0.0.1";  // "" = no TCP

@@ -53,6 +53,11 @@ class Service {
     const base::MutexLock lock(state_mutex_);
     watcher_ = std::move(watcher);
   }
+  // What holds where a request is silent: the configuration, else the model's own, else
+  // SamplingParams'. Requires: the engine is there.
+  SamplingDefaults sampling_defaults() const {
+    return Merge(config_.sampling, engine()->sampling());
+  }
   double load_progress() const { return load_progress_.load(); }
   // As at the start.
   const ServerConfig& config() const { return config_; }

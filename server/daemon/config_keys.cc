@@ -30,10 +30,44 @@ Status SetBorders(const BordersKey& key, const std::string& name, const std::str
   return OkStatus();
 }
 
+Status SetModelsOwn(const ModelsOwnKey& key, const std::string& name, const std::string& text) {
+  if (text == "model") {
+    if (key.number != nullptr) key.number->reset();
+    if (key.whole != nullptr) key.whole->reset();
+    return OkStatus();
+  }
+  const auto number = base::ParseNumber<double>(text);
+  const bool whole = key.whole == nullptr || (number.has_value() && *number == std::floor(*number));
+  if (!number.has_value() || !whole) {
+    return base::InvalidArgument(name, ": '", text, "' is neither a ",
+                                 key.whole != nullptr ? "whole number" : "number", " nor 'model'");
+  }
+  if (!(*number >= key.least && *number <= key.most)) {
+    return base::InvalidArgument(name, ": ", *number, " is outside [", key.least, ", ", key.most,
+                                 "]");
+  }
+  if (key.number != nullptr) *key.number = *number;
+  if (key.whole != nullptr) *key.whole = static_cast<int>(*number);
+  return OkStatus();
+}
+
+template <typename T>
+bool SameOptional(std::optional<T>* to, const std::optional<T>* from, bool take) {
+  if (to == nullptr) return true;
+  const bool same = *to == *from;
+  if (take) *to = *from;
+  return same;
+}
+
 // Whether two values of one key are the same; `take` copies that of `from`.
 bool SameKey(const Key& to, const Key& from, bool take) {
   if (const auto* value = std::get_if<OptionValue>(&to.kind))
     return SameValue(*value, std::get<OptionValue>(from.kind), take);
+  if (const auto* own = std::get_if<ModelsOwnKey>(&to.kind)) {
+    const auto& other = std::get<ModelsOwnKey>(from.kind);
+    return SameOptional(own->number, other.number, take) &&
+           SameOptional(own->whole, other.whole, take);
+  }
   std::vector<double>& target = *std::get<BordersKey>(to.kind).target;
   const std::vector<double>& source = *std::get<BordersKey>(from.kind).target;
   const bool same = target == source;
@@ -67,11 +101,13 @@ std::vector<Key> DaemonKeysOf(ServerConfig& c) {
   constexpr int kMillion = 1'000'000;
   return {
       {"model.name", TextValue{&c.model_name}},
-      {"sampling.temperature", DoubleValue{&c.sampling.temperature, 0, 2}},
-      {"sampling.top_k", IntValue{&c.sampling.top_k, 0, kMillion}},
-      {"sampling.top_p", DoubleValue{&c.sampling.top_p, 0, 1}},
-      {"sampling.min_p", DoubleValue{&c.sampling.min_p, 0, 1}},
-      {"sampling.repetition_penalty", DoubleValue{&c.sampling.repetition_penalty, 0.01, 100}},
+      {"sampling.temperature",
+       ModelsOwnKey{.number = &c.sampling.temperature, .least = 0, .most = 2}},
+      {"sampling.top_k", ModelsOwnKey{.whole = &c.sampling.top_k, .least = 0, .most = kMillion}},
+      {"sampling.top_p", ModelsOwnKey{.number = &c.sampling.top_p, .least = 0, .most = 1}},
+      {"sampling.min_p", ModelsOwnKey{.number = &c.sampling.min_p, .least = 0, .most = 1}},
+      {"sampling.repetition_penalty",
+       ModelsOwnKey{.number = &c.sampling.repetition_penalty, .least = 0.01, .most = 100}},
       {"sampling.max_tokens", IntValue{&c.max_tokens, 0, 1 << 24}},
       {"server.host", TextValue{&c.host}},
       {"server.port", IntValue{&c.port, 0, 65535}},
@@ -127,6 +163,8 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
     if (key.name != name) continue;
     if (const auto* borders = std::get_if<BordersKey>(&key.kind))
       return SetBorders(*borders, name, text);
+    if (const auto* own = std::get_if<ModelsOwnKey>(&key.kind))
+      return SetModelsOwn(*own, name, text);
     return SetValue(std::get<OptionValue>(key.kind), name, text);
   }
   std::vector<std::string> names;

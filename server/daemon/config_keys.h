@@ -2,6 +2,7 @@
 // each with its member of ServerConfig and allowed values.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,11 +15,17 @@ namespace thermocline::server {
 struct BordersKey {  // "0.1, 0.2, 0.5"; empty = the defaults
   std::vector<double>* target;
 };
+// A number, or "model": what the model's makers recommend.
+struct ModelsOwnKey {
+  std::optional<double>* number = nullptr;  // or
+  std::optional<int>* whole = nullptr;
+  double least, most;
+};
 // Whether SIGHUP takes a key's new value.
 constexpr bool kReloadable = true;
 struct Key {
   std::string name;
-  std::variant<OptionValue, BordersKey> kind;
+  std::variant<OptionValue, BordersKey, ModelsOwnKey> kind;
   bool reloadable = false;
 };
 

@@ -71,11 +71,20 @@ Action ShowStatus(Service& service, const HttpRequest&, const ResponseHead& head
   return AnswerStatus(service, head);
 }
 
+// With the sampling that holds where a request is silent, once the model is loaded.
 Json ModelJson(const Service& service) {
-  return Json::Object{{"id", service.model_name()},
-                      {"object", "model"},
-                      {"created", service.started_at()},
-                      {"owned_by", "local"}};
+  Json::Object model{{"id", service.model_name()},
+                     {"object", "model"},
+                     {"created", service.started_at()},
+                     {"owned_by", "local"}};
+  if (service.engine() == nullptr) return model;
+  const SamplingParams s = WithDefaults({}, service.sampling_defaults());
+  model.emplace_back("sampling", Json::Object{{"temperature", s.temperature},
+                                              {"top_k", s.top_k},
+                                              {"top_p", s.top_p},
+                                              {"min_p", s.min_p},
+                                              {"repetition_penalty", s.repetition_penalty}});
+  return model;
 }
 
 Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
