@@ -28,7 +28,7 @@ Transformer::Transformer(Params p)
             .multiplier = multiplier_,
             .tokens_max = p.tokens_max,
             .flash = p.flash,
-            .heads_held = p.heads_held,
+            .deciding_held = p.deciding_held,
             .read_ahead = p.read_ahead,
             .members = p.members}),
       hot_(std::move(p.hot)),

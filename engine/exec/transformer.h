@@ -42,7 +42,7 @@ class Transformer {
     int logits_max = 1;                   // tokens of one call with Logits::kAll
     int context_length = 0;               // tokens a KvCache may hold
     store::NeuronStore* flash = nullptr;  // as SparseFfn
-    bool heads_held = true;
+    bool deciding_held = true;
     bool read_ahead = true;
     store::LayerStream* stream = nullptr;  // brings whole layers; null: all are in memory
     // The neurons computed here, as SparseFfn, and who computes the others. Null: all are here.

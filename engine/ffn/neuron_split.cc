@@ -58,7 +58,7 @@ NeuronSplit::NeuronSplit(Params p)
     : intermediate_size_(p.intermediate_size),
       weights_(p.weights),
       flash_(p.flash),
-      heads_held_(p.heads_held),
+      deciding_held_(p.deciding_held),
       hot_(std::move(p.hot)),
       cold_(Others(hot_, intermediate_size_)) {
   hot_weights_.layers = weights_.layers;

@@ -22,7 +22,7 @@ class NeuronSplit {
     int intermediate_size;
     model::Weights& weights;    // gate and up in rows
     store::NeuronStore* flash;  // null: all rows are in memory
-    bool heads_held;            // with a flash tier: the deciding rows are in memory
+    bool deciding_held;         // with a flash tier: the deciding rows are in memory
     NeuronIds hot;
   };
   // Moves the hot rows to a block of their own on locked huge pages, and gives back the memory they
@@ -72,7 +72,7 @@ class NeuronSplit {
   const int intermediate_size_;
   model::Weights& weights_;
   store::NeuronStore* const flash_;
-  const bool heads_held_;
+  const bool deciding_held_;
   NeuronIds hot_, cold_;
   model::Weights hot_weights_;
   base::HugeBuffer memory_;

@@ -62,7 +62,7 @@ SparseFfn::SparseFfn(const Params& p)
       policies_(p.weights.layers.size()),
       counters_(p.weights.layers.size()),
       flash_(p.flash),
-      heads_held_(p.flash == nullptr || p.heads_held),
+      deciding_held_(p.flash == nullptr || p.deciding_held),
       read_ahead_(p.read_ahead) {
   const int f = config_.intermediate_size, d = config_.hidden_size;
   const int narrow = std::min(p.tokens_max, kSparseTokensMax);

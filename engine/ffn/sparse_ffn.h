@@ -56,7 +56,7 @@ class SparseFfn {
     nn::Multiplier& multiplier;
     int tokens_max;                       // T
     store::NeuronStore* flash = nullptr;  // where the neurons are that memory does not hold
-    bool heads_held = true;               // the deciding rows are in memory, with or without it
+    bool deciding_held = true;            // the deciding rows are in memory, with or without it
     bool read_ahead = true;               // from flash, what the next layer will probably need
     // The neurons of this partition, [L] ascending ids; null: all. The predictors are of these, in
     // this order; the matrices have rows for all ids, but only these are read.
@@ -174,7 +174,7 @@ class SparseFfn {
   // Has all of the layer read, and the next one after it if it will need the same.
   Status ReadAll(int layer, int tokens);
   // One range's neurons that may be live, and as much of them as rows in memory decide: into
-  // candidates_, masks_ and, where the heads are held, neurons_ (their gates).
+  // candidates_, masks_ and, where the deciding rows are held, neurons_ (their gates).
   void FindCandidates(int layer, const Input& input, const FfnPolicy& policy, int range,
                       int thread);
   Status FindOnFlash(int layer, const Input& input, const FfnPolicy& policy);
@@ -261,7 +261,7 @@ class SparseFfn {
   bool counting_ = true;
   Chosen found_ = {};  // by the last Find
   store::NeuronStore* const flash_;
-  const bool heads_held_;
+  const bool deciding_held_;
   std::vector<int> candidates_;        // [F] by range, then together; with a flash tier
   std::vector<std::uint16_t> masks_;   // [F] by neuron: the tokens it is live for
   std::vector<std::uint16_t> needed_;  // [F] of the candidates, in their order

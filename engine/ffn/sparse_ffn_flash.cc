@@ -3,7 +3,7 @@
 // rows is taken when all are there, so the bits are those of memory.
 //
 // Reads of a layer, and what the threads do meanwhile:
-//   predict (or, where the heads are held, multiply the gates) -> what is needed -> reads start
+//   predict (or, with deciding rows held, multiply the gates) -> what is needed -> reads start
 //   guess what the next layer will need   | reads of this layer
 //   multiply the neurons in memory        | reads of this layer, then the guessed ones
 //   wait; multiply those that came late   | guessed ones
@@ -19,7 +19,7 @@ bool SparseFfn::NeedsAll(int layer, int tokens, bool lossless) const {
   if (layer >= config_.num_hidden_layers) return false;
   const FfnMode mode = PolicyFor(layer, lossless).mode;
   return mode == FfnMode::kDense || tokens > kSparseTokensMax || tap_ != nullptr ||
-         (!heads_held_ && !ffn::Predicts(mode));
+         (!deciding_held_ && !ffn::Predicts(mode));
 }
 
 Status SparseFfn::ReadAll(int layer, int tokens) {
@@ -30,7 +30,7 @@ Status SparseFfn::ReadAll(int layer, int tokens) {
 }
 
 Status SparseFfn::FindOnFlash(int layer, const Input& input, const FfnPolicy& policy) {
-  if (!heads_held_ && !ffn::Predicts(policy.mode)) {  // all of them decide
+  if (!deciding_held_ && !ffn::Predicts(policy.mode)) {  // all of them decide
     RETURN_IF_ERROR(ReadAll(layer, input.tokens));
     pool_.Run(NumRanges(layer),
               [&](int range, int thread) { RunRange(layer, input, policy, range, thread); });
@@ -87,7 +87,7 @@ void SparseFfn::FindCandidates(int layer, const Input& input, const FfnPolicy& p
   const int* ids = s.ids.data();
   const std::uint16_t* masks = s.masks.data();
   counts.live = counts.predicted;
-  if (heads_held_ && counts.predicted > 0) {
+  if (deciding_held_ && counts.predicted > 0) {
     MultiplyNeurons(predictor::DecidingMatrix(weights_.layers[static_cast<std::size_t>(layer)]),
                     input, mine, predicts ? s.ids.data() : mine.ids(), counts.predicted,
                     s.gate.data(), thread);
@@ -98,7 +98,7 @@ void SparseFfn::FindCandidates(int layer, const Input& input, const FfnPolicy& p
   for (int k = 0; k < counts.live; ++k) {
     candidates_[static_cast<std::size_t>(begin + k)] = ids[k];
     masks_[static_cast<std::size_t>(ids[k])] = masks[k];
-    for (int t = 0; heads_held_ && t < input.tokens; ++t)
+    for (int t = 0; deciding_held_ && t < input.tokens; ++t)
       neurons_[static_cast<std::size_t>(nn::Offset(t, f) + ids[k])] =
           s.gate[static_cast<std::size_t>(t * kRange + k)];
   }
@@ -119,7 +119,7 @@ void SparseFfn::ComputeCandidates(int layer, const Input& input, const FfnPolicy
   }
   if (count == 0) return;
   int live = count;
-  if (heads_held_) {
+  if (deciding_held_) {
     std::copy_n(s.ids.data(), count, s.live_ids.data());
     std::copy_n(s.masks.data(), count, s.live_masks.data());
     for (int t = 0; t < tokens; ++t) {

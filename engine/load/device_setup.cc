@@ -92,7 +92,7 @@ Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
                      ffn::NeuronSplit::Remove({.intermediate_size = config.intermediate_size,
                                                .weights = *weights,
                                                .flash = flash.get(),
-                                               .heads_held = memory.heads_held,
+                                               .deciding_held = memory.deciding_held,
                                                .hot = on_device->placement().hot},
                                               [&](int layer, const model::LayerWeights& from) {
                                                 return on_device->UploadNeurons(layer, from);

@@ -119,7 +119,7 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
                                                     [=](int l) {
                                                       return model::LayerParts{
                                                           .attention = false,
-                                                          .head = !rest && l == layer,
+                                                          .deciding = !rest && l == layer,
                                                           .rest = rest && l == layer};
                                                     },
                                                 .shared = false}));

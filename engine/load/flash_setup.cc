@@ -33,13 +33,13 @@ Status CheckTypes(const store::BundleIndex& index, const model::Weights& weights
 }
 
 // The matrices' rows are where the store says.
-void Wire(const store::NeuronStore& store, bool heads_held, model::Weights& weights) {
+void Wire(const store::NeuronStore& store, bool deciding_held, model::Weights& weights) {
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     model::LayerWeights& w = weights.layers[l];
     const auto* where = store.where(static_cast<int>(l));
     const bool gated = w.gate.linear.weight.rows > 0;
-    if (gated && !heads_held) w.gate.where = where;
-    if (gated || !heads_held) {
+    if (gated && !deciding_held) w.gate.where = where;
+    if (gated || !deciding_held) {
       w.up.where = where;
       w.up.ahead = store.up_ahead();
     }
@@ -80,17 +80,17 @@ Status OpenNeurons(store::BundleIndex bundle, const std::optional<store::Curve>&
                    std::unique_ptr<store::BlockReader> reader, LoadedModel& out) {
   const MemoryPlan& memory = out.memory;
   RETURN_IF_ERROR(CheckTypes(bundle, *out.weights, reader->path()));
-  store::BundleQueue::Options queue{.rest_only = memory.heads_held,
+  store::BundleQueue::Options queue{.rest_only = memory.deciding_held,
                                     .read_bytes_max = memory.read_bytes};
   if (curve.has_value()) {
     queue.gap_bytes_max =
-        LargestGap(*curve, store::NeuronStore::SlotBytes(bundle.layout, memory.heads_held));
+        LargestGap(*curve, store::NeuronStore::SlotBytes(bundle.layout, memory.deciding_held));
   }
   ASSIGN_OR_RETURN(
       out.flash,
       store::NeuronStore::Create(std::move(bundle), std::move(reader),
                                  {.queue = queue, .slots = memory.slots, .stages = memory.stages}));
-  Wire(*out.flash, memory.heads_held, *out.weights);
+  Wire(*out.flash, memory.deciding_held, *out.weights);
   return OkStatus();
 }
 
@@ -135,10 +135,10 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
     load.stage = [&](int layer) { return memory.stage_of[static_cast<std::size_t>(layer)]; };
   }
   if (memory.tier == MemoryPlan::Tier::kNeurons) {
-    if (!memory.heads_held) plan.gate = plan.up = Layout::kRows;
+    if (!memory.deciding_held) plan.gate = plan.up = Layout::kRows;
     if (file.config.architecture->gated) plan.up = Layout::kRows;
     load.parts = [&](int) {
-      return model::LayerParts{.attention = true, .head = memory.heads_held, .rest = false};
+      return model::LayerParts{.attention = true, .deciding = memory.deciding_held, .rest = false};
     };
   }
   load.gate = plan.gate;

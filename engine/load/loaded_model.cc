@@ -183,7 +183,7 @@ Status LoadedModel::SplitNeurons(ffn::NeuronIds hot_ids, int threads) {
   ASSIGN_OR_RETURN(split, ffn::NeuronSplit::Move({.intermediate_size = config.intermediate_size,
                                                   .weights = *weights,
                                                   .flash = flash.get(),
-                                                  .heads_held = memory.heads_held,
+                                                  .deciding_held = memory.deciding_held,
                                                   .hot = std::move(hot_ids)}));
   if (predictors != nullptr) {
     ASSIGN_OR_RETURN(hot_predictors, predictor::SubsetOf(*predictors, split->hot()));
@@ -221,7 +221,7 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .logits_max = logits_max,
                                 .context_length = context_length,
                                 .flash = flash.get(),
-                                .heads_held = memory.heads_held,
+                                .deciding_held = memory.deciding_held,
                                 .read_ahead = memory.read_ahead,
                                 .stream = stream.get(),
                                 .members = split != nullptr ? &split->cold() : nullptr,

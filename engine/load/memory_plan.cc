@@ -39,11 +39,11 @@ std::size_t S(int value) { return static_cast<std::size_t>(value); }
 
 // Bytes by what they are for.
 struct Sizes {
-  std::size_t shared = 0, attention = 0, heads = 0, rests = 0;
+  std::size_t shared = 0, attention = 0, deciding = 0, rests = 0;
   std::vector<std::size_t> images;
   std::size_t predictors = 0, kv = 0, buffers = 0, process = 0;
 
-  std::size_t networks() const { return heads + rests; }
+  std::size_t networks() const { return deciding + rests; }
 };
 
 Result<Sizes> MeasureModel(const MemoryNeeds& n) {
@@ -56,12 +56,12 @@ Result<Sizes> MeasureModel(const MemoryNeeds& n) {
   ASSIGN_OR_RETURN(const auto none, measure(false, {false, false, false}));
   ASSIGN_OR_RETURN(const auto shared, measure(true, {false, false, false}));
   ASSIGN_OR_RETURN(const auto attention, measure(false, {true, false, false}));
-  ASSIGN_OR_RETURN(const auto heads, measure(false, {false, true, false}));
+  ASSIGN_OR_RETURN(const auto deciding, measure(false, {false, true, false}));
   ASSIGN_OR_RETURN(const auto rests, measure(false, {false, false, true}));
   ASSIGN_OR_RETURN(auto all, measure(false, {true, true, true}));
   sizes.shared = shared.bytes;
   sizes.attention = attention.bytes - none.bytes;
-  sizes.heads = heads.bytes - none.bytes;
+  sizes.deciding = deciding.bytes - none.bytes;
   sizes.rests = rests.bytes - none.bytes;
   sizes.images = std::move(all.images);
   return sizes;
@@ -143,13 +143,13 @@ class Planner {
   }
 
   Result<MemoryPlan> WithNeurons(const store::BundleIndex& index) const {
-    // Modes that read all heads for every token want them in memory.
+    // Modes that read all deciding rows for every token want them in memory.
     const auto reads_all = [](FfnMode mode) { return !ffn::Predicts(mode); };
     std::vector<FfnMode> wanted = n_.ffn.also;
     wanted.insert(wanted.end(), n_.ffn.modes.layers.begin(), n_.ffn.modes.layers.end());
-    const bool heads_wanted = (n_.ffn.modes.automatic && n_.ffn.candidates.empty()) ||
-                              std::any_of(wanted.begin(), wanted.end(), reads_all);
-    if (heads_wanted) {
+    const bool deciding_wanted = (n_.ffn.modes.automatic && n_.ffn.candidates.empty()) ||
+                                 std::any_of(wanted.begin(), wanted.end(), reads_all);
+    if (deciding_wanted) {
       const auto plan = NeuronPlan(index, true);
       if (plan.has_value()) return *plan;
     }
@@ -220,15 +220,15 @@ class Planner {
         std::ceil(1000 * static_cast<double>(least) / static_cast<double>(all)) / 1000, " of them");
   }
 
-  MemoryPlan NeuronLines(const store::BundleIndex& index, bool heads, int stages) const {
+  MemoryPlan NeuronLines(const store::BundleIndex& index, bool deciding_held, int stages) const {
     MemoryPlan plan = Fixed(MemoryPlan::Tier::kNeurons);
-    plan.heads_held = heads;
+    plan.deciding_held = deciding_held;
     plan.read_ahead = n_.options.memory.read_ahead;
     plan.stages = stages;
-    if (heads) plan.lines.push_back({"gate rows", sizes_.heads});
+    if (deciding_held) plan.lines.push_back({"gate rows", sizes_.deciding});
     FitReads(plan);
     const store::NeuronStore::Options options{
-        .queue = {.rest_only = heads, .read_bytes_max = plan.read_bytes}, .stages = stages};
+        .queue = {.rest_only = deciding_held, .read_bytes_max = plan.read_bytes}, .stages = stages};
     plan.lines.push_back(
         {"flash: what is on its way",
          store::NeuronStore::FixedBytes(index, options, plan.reads, kReadAlignment)});
@@ -243,15 +243,15 @@ class Planner {
   }
 
   // Nothing if it does not fit.
-  std::optional<MemoryPlan> NeuronPlan(const store::BundleIndex& index, bool heads) const {
-    const std::size_t slot = store::NeuronStore::SlotBytes(index.layout, heads);
+  std::optional<MemoryPlan> NeuronPlan(const store::BundleIndex& index, bool deciding_held) const {
+    const std::size_t slot = store::NeuronStore::SlotBytes(index.layout, deciding_held);
     const std::size_t stage = S(index.intermediate_size) * slot;
-    const std::size_t room = RoomForNetworks(heads);
+    const std::size_t room = RoomForNetworks(deciding_held);
     const bool two = static_cast<double>(stage) <= kSecondStageShareMax * static_cast<double>(room);
-    MemoryPlan plan = NeuronLines(index, heads, two ? 2 : 1);
+    MemoryPlan plan = NeuronLines(index, deciding_held, two ? 2 : 1);
     std::size_t used = plan.total(), limit = budget_;
     if (n_.options.memory.ffn_share > 0) {
-      used = plan.lines.back().bytes + (heads ? sizes_.heads : 0);
+      used = plan.lines.back().bytes + (deciding_held ? sizes_.deciding : 0);
       limit = static_cast<std::size_t>(n_.options.memory.ffn_share *
                                        static_cast<double>(sizes_.networks()));
     }
@@ -263,12 +263,12 @@ class Planner {
     return plan;
   }
 
-  std::size_t RoomForNetworks(bool heads) const {
+  std::size_t RoomForNetworks(bool deciding_held) const {
     if (n_.options.memory.ffn_share > 0)
       return static_cast<std::size_t>(n_.options.memory.ffn_share *
                                       static_cast<double>(sizes_.networks()));
     const std::size_t fixed =
-        Fixed(MemoryPlan::Tier::kNeurons).total() + (heads ? sizes_.heads : 0);
+        Fixed(MemoryPlan::Tier::kNeurons).total() + (deciding_held ? sizes_.deciding : 0);
     return budget_ > fixed ? budget_ - fixed : 0;
   }
 

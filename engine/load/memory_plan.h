@@ -25,7 +25,7 @@ struct WorkSizes {
 struct MemoryPlan {
   enum class Tier { kMemory, kNeurons, kLayers };
   Tier tier = Tier::kMemory;
-  bool heads_held = true;                // kNeurons: the deciding rows are all in memory
+  bool deciding_held = true;             // kNeurons: the deciding rows are all in memory
   std::size_t slots = 0;                 // kNeurons: neurons of the cache
   int stages = 2;                        // kNeurons: layers that may pass through at a time
   int reads = 128;                       // under way at a time

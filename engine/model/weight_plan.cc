@@ -91,9 +91,9 @@ Status WeightPlan::FeedForward(const std::string& p, LayerWeights& layer) {
   const int d = c.hidden_size, f = c.intermediate_size;
   const bool gated = c.architecture->gated;
   if (!c.architecture->parallel_block) RETURN_IF_ERROR(NormOf(p + "ffn_norm", d, layer.ffn_norm));
-  if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", parts_.head, options_.gate, layer.gate));
+  if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", parts_.deciding, options_.gate, layer.gate));
   RETURN_IF_ERROR(
-      NeuronsOf(p + "ffn_up", gated ? parts_.rest : parts_.head, options_.up, layer.up));
+      NeuronsOf(p + "ffn_up", gated ? parts_.rest : parts_.deciding, options_.up, layer.up));
   RETURN_IF_ERROR(LowRankOf(p, layer.low_rank));
   if (model_.Find(p + "ffn_down_t.weight") == nullptr)
     return LinearOf(p + "ffn_down", d, f, parts_.rest, layer.down);

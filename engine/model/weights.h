@@ -103,7 +103,7 @@ inline constexpr std::size_t kImageAlignment = 4096;
 // and other vectors always are.
 struct LayerParts {
   bool attention = true;  // and the low-rank predictor
-  bool head = true;       // the rows that decide: gate; up where there is no gate
+  bool deciding = true;   // the rows that decide: gate; up where there is no gate
   bool rest = true;       // up, where there is a gate, and down
 };
 

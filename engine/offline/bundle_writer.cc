@@ -147,7 +147,7 @@ Result<std::unique_ptr<BundleWriter>> BundleWriter::Open(const std::string& path
 void BundleWriter::PlanFile() {
   const auto f = static_cast<std::size_t>(index_.intermediate_size);
   for (store::BundleIndex::Layer& layer : index_.layers) {
-    layer.head_crc.assign(f, 0);
+    layer.deciding_crc.assign(f, 0);
     layer.rest_crc.assign(f, 0);
   }
   const auto layers = static_cast<std::size_t>(index_.num_hidden_layers);
@@ -198,12 +198,13 @@ Result<bool> BundleWriter::LastLayerIsWhole() {
   if (index_.kind == Kind::kNeurons) {
     const store::BundleIndex::Layer& l = index_.layers[static_cast<std::size_t>(layer)];
     std::vector<std::byte> bundle(index_.layout.bundle_bytes());
-    const std::size_t head = index_.layout.head_bytes();
+    const std::size_t deciding = index_.layout.deciding_bytes();
     for (std::size_t i = 0; i < l.position.size(); ++i) {
       if (l.position[i] >= l.position.size()) return false;
       RETURN_IF_ERROR(file_->ReadAt(index_.BundleOffset(layer, static_cast<int>(i)), bundle));
       const std::span<const std::byte> bytes(bundle);
-      if (Crc(bytes.first(head)) != l.head_crc[i] || Crc(bytes.subspan(head)) != l.rest_crc[i])
+      if (Crc(bytes.first(deciding)) != l.deciding_crc[i] ||
+          Crc(bytes.subspan(deciding)) != l.rest_crc[i])
         return false;
     }
     return true;
@@ -222,7 +223,7 @@ std::vector<std::vector<std::uint32_t>*> BundleWriter::Arrays(int layer) {
   const auto i = static_cast<std::size_t>(layer);
   if (index_.kind == Kind::kLayers) return {&index_.image_crc[i]};
   store::BundleIndex::Layer& l = index_.layers[i];
-  std::vector<std::vector<std::uint32_t>*> arrays = {&l.position, &l.head_crc, &l.rest_crc};
+  std::vector<std::vector<std::uint32_t>*> arrays = {&l.position, &l.deciding_crc, &l.rest_crc};
   if (!l.activations.empty()) arrays.push_back(&l.activations);
   return arrays;
 }
@@ -256,8 +257,8 @@ Status BundleWriter::AddNeurons(const LayerRows& rows) {
                                             k % per_group * layout.bundle_bytes(),
                                         layout.bundle_bytes());
       CopyBundle(layout, rows, static_cast<int>(at[i]), bundle.data());
-      layer.head_crc[at[i]] = Crc(bundle.first(layout.head_bytes()));
-      layer.rest_crc[at[i]] = Crc(bundle.subspan(layout.head_bytes()));
+      layer.deciding_crc[at[i]] = Crc(bundle.first(layout.deciding_bytes()));
+      layer.rest_crc[at[i]] = Crc(bundle.subspan(layout.deciding_bytes()));
     }
     const std::size_t used = (end - begin + per_group - 1) / per_group * layout.group_stride;
     RETURN_IF_ERROR(file_->WriteAt(offset, std::span(buffer).first(used)));

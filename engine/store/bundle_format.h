@@ -41,8 +41,8 @@ inline constexpr std::size_t kBundleAlignment = 4096;
 inline constexpr std::size_t kLayerCheckBytes = std::size_t{1} << 20;
 
 // A neuron's bundle is [gate | up | down], each a row of kernels/rows.h; without a gate [up |
-// down]. The head is the row that decides whether the neuron is active (gate; up without one), the
-// rest what follows. Bundles of a group lie one behind the other.
+// down]. The deciding row says whether the neuron is active (gate; up without one), the rest is
+// what follows. Bundles of a group lie one behind the other.
 struct NeuronLayout {
   bool gated = true;
   kernels::DType gate_type = kernels::DType::kF32, up_type = kernels::DType::kF32,
@@ -53,7 +53,7 @@ struct NeuronLayout {
   std::size_t group_stride = 0;  // bytes from group to group, a multiple of kBundleAlignment
 
   std::size_t bundle_bytes() const { return gate_bytes + up_bytes + down_bytes; }
-  std::size_t head_bytes() const { return gated ? gate_bytes : up_bytes; }
+  std::size_t deciding_bytes() const { return gated ? gate_bytes : up_bytes; }
 };
 
 // What the file says, without the data. Const after it is read.
@@ -67,10 +67,10 @@ struct BundleIndex {
   // kNeurons
   NeuronLayout layout = {};
   struct Layer {
-    std::vector<std::uint32_t> position;     // [F] place of each neuron in the layer's order
-    std::vector<std::uint32_t> head_crc;     // [F] CRC32C of the bundle's head
-    std::vector<std::uint32_t> rest_crc;     // [F] and of its rest
-    std::vector<std::uint32_t> activations;  // [F] tokens that activated it, or empty
+    std::vector<std::uint32_t> position;      // [F] place of each neuron in the layer's order
+    std::vector<std::uint32_t> deciding_crc;  // [F] CRC32C of its deciding row: "head_crc"
+    std::vector<std::uint32_t> rest_crc;      // [F] and of its rest
+    std::vector<std::uint32_t> activations;   // [F] tokens that activated it, or empty
   };
   std::vector<Layer> layers = {};  // [L]
   std::int64_t profiled_tokens = 0;

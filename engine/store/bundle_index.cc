@@ -135,7 +135,7 @@ bool IsPermutation(const std::vector<std::uint32_t>& position) {
 BundleIndex::Layer ReadLayer(HeaderFields fields, int num_neurons, const ArrayArea& area) {
   BundleIndex::Layer layer;
   layer.position = fields.Array<std::uint32_t>("position", num_neurons, area);
-  layer.head_crc = fields.Array<std::uint32_t>("head_crc", num_neurons, area);
+  layer.deciding_crc = fields.Array<std::uint32_t>("head_crc", num_neurons, area);
   layer.rest_crc = fields.Array<std::uint32_t>("rest_crc", num_neurons, area);
   if (fields.Optional("activations") != nullptr)
     layer.activations = fields.Array<std::uint32_t>("activations", num_neurons, area);

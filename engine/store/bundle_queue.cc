@@ -246,12 +246,12 @@ Status BundleQueue::Deliver(const Read& read, std::size_t room, const Sink& sink
 bool BundleQueue::IsWhole(int layer, int neuron, const std::uint8_t* data) const {
   const BundleIndex::Layer& l = index_.layers[static_cast<std::size_t>(layer)];
   const auto n = static_cast<std::size_t>(neuron);
-  const std::size_t head = index_.layout.head_bytes(), all = index_.layout.bundle_bytes();
+  const std::size_t deciding = index_.layout.deciding_bytes(), all = index_.layout.bundle_bytes();
   if (!options_.rest_only) {
-    if (kernels::Crc32c(data, head) != l.head_crc[n]) return false;
-    data += head;
+    if (kernels::Crc32c(data, deciding) != l.deciding_crc[n]) return false;
+    data += deciding;
   }
-  return kernels::Crc32c(data, all - head) == l.rest_crc[n];
+  return kernels::Crc32c(data, all - deciding) == l.rest_crc[n];
 }
 
 void BundleQueue::Retry(Read read) {

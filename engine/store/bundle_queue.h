@@ -21,7 +21,7 @@ namespace thermocline::store {
 class BundleQueue {
  public:
   struct Options {
-    bool rest_only = false;                    // read the bundles without their heads
+    bool rest_only = false;                    // read the bundles without their deciding rows
     std::uint32_t read_bytes_max = 128 << 10;  // of one read
     // Bytes that cost as much as a read of their own: smaller gaps between wanted bundles are read
     // with them, as long as a read is at most 1.5 times what is wanted of it.
@@ -83,7 +83,9 @@ class BundleQueue {
   BundleQueue(const BundleIndex& index, std::unique_ptr<BlockReader> reader,
               const Options& options);
   Status Allocate();
-  std::size_t skipped_bytes() const { return options_.rest_only ? index_.layout.head_bytes() : 0; }
+  std::size_t skipped_bytes() const {
+    return options_.rest_only ? index_.layout.deciding_bytes() : 0;
+  }
   // Of the bundle at a place of the layer's order: what is wanted of it.
   std::uint64_t Begin(int layer, std::uint32_t place) const;
   Extent ExtentOf(const Read& read) const;

@@ -30,7 +30,7 @@ class Timed {
 }  // namespace
 
 std::size_t NeuronStore::SlotBytes(const NeuronLayout& layout, bool rest_only) {
-  return base::RoundUp(layout.bundle_bytes() - (rest_only ? layout.head_bytes() : 0), 64);
+  return base::RoundUp(layout.bundle_bytes() - (rest_only ? layout.deciding_bytes() : 0), 64);
 }
 
 std::size_t NeuronStore::FixedBytes(const BundleIndex& index, const Options& options, int depth,
@@ -55,7 +55,7 @@ NeuronStore::NeuronStore(BundleIndex index, const Options& options)
       neurons_(static_cast<std::size_t>(index_.intermediate_size)),
       slot_bytes_(SlotBytes(index_.layout, options.queue.rest_only)),
       payload_bytes_(index_.layout.bundle_bytes() -
-                     (options.queue.rest_only ? index_.layout.head_bytes() : 0)),
+                     (options.queue.rest_only ? index_.layout.deciding_bytes() : 0)),
       heat_({.entries = index_.layers.size() * neurons_,
              .cached_max = options.slots,
              .half_life = options.half_life}) {

@@ -1,10 +1,10 @@
 // The neurons of a model that is larger than memory: those in use are in a cache of fixed size, the
 // others come from the bundle file when a token needs them.
 //
-// A slot holds a neuron's bundle (or its rest, where all heads are in memory anyway), and a table
-// says for each neuron where its slot is: kernels multiply the rows where they lie, nothing is
-// moved to close gaps. What has no slot for long passes through a stage, as large as a layer: the
-// neurons of a whole layer, for prompts, and those that the cache has no room for.
+// A slot holds a neuron's bundle (or its rest, where the deciding rows are held), and a table says
+// for each neuron where its slot is: kernels multiply the rows where they lie, nothing is moved to
+// close gaps. What has no slot for long passes through a stage, as large as a layer: the neurons of
+// a whole layer, for prompts, and those that the cache has no room for.
 // *Source:* Alizadeh et al., LLM in a flash, sections 3.1 and 3.3, without its compaction;
 // speculation: section 5.2.
 #pragma once

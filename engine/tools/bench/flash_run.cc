@@ -27,7 +27,7 @@ Json FlashRun::ToJson(const load::LoadedModel& model) const {
   return Json::Object{
       {"method", neurons ? model.flash->reader().method() : model.stream->reader().method()},
       {"tier", neurons ? "neurons" : "layers"},
-      {"heads_held", model.memory.heads_held},
+      {"deciding_held", model.memory.deciding_held},
       {"cached_neurons", model.memory.slots},
       {"hit_rate", neurons ? Json(hit_rate()) : Json()},
       {"needed_per_token", PerToken(sum_.needed)},
@@ -49,7 +49,7 @@ void FlashRun::Print(const load::LoadedModel& model) const {
   if (model.flash != nullptr) {
     std::printf("\nflash: %.1f%% of %.0f neurons a token found in memory; %s\n", 100 * hit_rate(),
                 PerToken(sum_.needed),
-                model.memory.heads_held ? "all gate rows are" : "gate rows come along");
+                model.memory.deciding_held ? "all gate rows are" : "gate rows come along");
   }
   std::printf(
       "  %.2f MB in %.0f reads a token, of them %.2f MB asked for; read ahead: %.2f MB useful, "

@@ -65,7 +65,7 @@ Result<std::unique_ptr<model::Weights>> LoadRows(const Source& source,
                              .on_progress = {}});
 }
 
-constexpr LayerParts kNothing{.attention = false, .head = false, .rest = false};
+constexpr LayerParts kNothing{.attention = false, .deciding = false, .rest = false};
 
 // The layout of all layers' bundles, of groups near `group_bytes`.
 Result<store::NeuronLayout> LayoutOf(const Source& source, const model::Weights& weights,
@@ -173,7 +173,7 @@ Status Stopped(const Status& status, const BundleWriter& writer) {
 Status AddNeurons(const Source& source, int layer, BundleWriter& writer) {
   ASSIGN_OR_RETURN(const auto weights, LoadRows(source, [=](int each) {
                      return LayerParts{
-                         .attention = false, .head = each == layer, .rest = each == layer};
+                         .attention = false, .deciding = each == layer, .rest = each == layer};
                    }));
   const model::LayerWeights& l = weights->layers[static_cast<std::size_t>(layer)];
   const Status added =

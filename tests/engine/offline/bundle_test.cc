@@ -121,9 +121,9 @@ void ExpectBundles(const store::BundleIndex& index, const std::string& bytes) {
       const std::uint64_t at = index.BundleOffset(l, i);
       ASSERT_EQ(bytes.substr(at, index.layout.bundle_bytes()), expected) << l << " " << i;
       ASSERT_LE(at % store::kBundleAlignment + expected.size(), index.layout.group_stride);
-      const std::size_t head = index.layout.head_bytes();
+      const std::size_t head = index.layout.deciding_bytes();
       const auto n = static_cast<std::size_t>(i);
-      EXPECT_EQ(read.head_crc[n], Crc(std::string_view(expected).substr(0, head)));
+      EXPECT_EQ(read.deciding_crc[n], Crc(std::string_view(expected).substr(0, head)));
       EXPECT_EQ(read.rest_crc[n], Crc(std::string_view(expected).substr(head)));
     }
   }
