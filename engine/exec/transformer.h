@@ -86,7 +86,7 @@ class Transformer {
     return ffn_.Run(layer, {ws_.hidden, ws_.residual.data(), 1}, false, ws_.ffn_out.data());
   }
   void ProbePredictor(int layer) {
-    ffn_.ProbePredictor(layer, {ws_.hidden, ws_.residual.data(), 1});
+    (void)ffn_.PredictedBy(layer, {ws_.hidden, ws_.residual.data(), 1}, ffn_.policy(layer));
   }
   // Figures of the two sides; zeros without a hot one. Decode thread only.
   ffn::HybridCounters hybrid_counters() const;

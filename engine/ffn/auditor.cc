@@ -40,8 +40,8 @@ void Auditor::Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ff
   if (layer == 0) keeping_ = interval_ > 0 && tokens_ >= next_token_ && !pending();
   if (!keeping_) return;
   Kept& kept = kept_[static_cast<std::size_t>(layer)];
-  kept.valid = ffn.Predicts(layer);
   kept.mode = ffn.policy(layer).mode;
+  kept.valid = Predicts(kept.mode);
   if (!kept.valid) return;
   std::copy_n(input.hidden.x.data(), kept.hidden.size(), kept.hidden.data());
   std::copy_n(input.residual, kept.residual.size(), kept.residual.data());
@@ -68,7 +68,7 @@ int Auditor::AuditOne(SparseFfn& ffn) {
     nn::QuantizeToken(ops_, input_, 0);
     const auto found = ffn.ActiveNeurons(layer, input_);
     if (!found.ok()) return layer;  // the device fails: the token that needs it will say so
-    const SparseFfn::Neurons active = *found;
+    const FoundNeurons& active = *found;
     active_.assign(active.ids.begin(), active.ids.end());
     active_h_.assign(active.h, active.h + active.ids.size());
     const auto count = [&](std::span<const int> predicted) {

@@ -88,8 +88,8 @@ std::size_t BufferBytes(const MemoryNeeds& n) {
                       activations(2 * S(n.sizes.logits_max), d) +
                       2 * v * 4 * S(n.sizes.logits_max) + v * 64;
   bytes += S(ContextLength(n)) * (S(c.rope.dim) * 4 + 8);
-  bytes += 4 * t * (c.architecture->gated ? f : 0) + f * (6 * 4 + narrow * 8);
-  bytes += S(n.threads) * (kernels::SumScratchBytes(2048) + narrow * 512 * 16 +
+  bytes += 4 * t * (c.architecture->gated ? f : 0) + f * (11 * 4 + narrow * 12);
+  bytes += S(n.threads) * (kernels::SumScratchBytes(2048) + narrow * 512 * 24 +
                            kernels::PanelBytes(kernels::DType::kF32, c.hidden_size));
   return bytes + bytes / 20;
 }

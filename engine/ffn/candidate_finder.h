@@ -1,0 +1,67 @@
+// Which neurons of a layer a step's tokens may need: those that a predictor names, or all.
+//
+// *Source:* kernels/sign_predict.h; low-rank predictors as in PowerInfer (Song et al. 2024).
+#pragma once
+
+#include <optional>
+
+#include "engine/ffn/ffn_context.h"
+#include "engine/ffn/ffn_step.h"
+#include "engine/ffn/neuron_list.h"
+#include "engine/ffn/range_ids.h"
+#include "engine/predictor/predictors.h"
+
+namespace thermocline::ffn {
+
+// Decode thread only, but for Find. Allocates nothing after construction.
+class CandidateFinder {
+ public:
+  // predictors: of the members, in their order; null: none. Borrowed. tokens_max: of a step that
+  // predicts.
+  CandidateFinder(const FfnContext& context, const predictor::Predictors* predictors,
+                  int tokens_max);
+
+  // What all ranges of the layer share: the bits of the inputs, or fc1's products.
+  void Prepare(const FfnStep& step);
+  // The range's candidates, valid until the thread's next call. Requires: Prepare with this step.
+  const NeuronList& Find(const FfnStep& step, const NeuronRange& range, int thread);
+  // The whole layer's candidates of a step of one token, ascending, until the next call.
+  std::span<const int> FindAll(const FfnStep& step);
+
+  // How a layer's neurons can be predicted for reading ahead: as its policy does, or by any
+  // predictor.
+  std::optional<FfnPolicy> ReadAheadPolicy(int layer, const FfnPolicy& policy) const;
+  // What a prediction of the layer reads.
+  std::int64_t PredictorBytes(int layer, FfnMode mode) const;
+
+ private:
+  // A thread's.
+  struct Scratch {
+    explicit Scratch(int tokens_max);
+    std::vector<std::int32_t> scores;  // [kRange] of one token
+    std::vector<float> logits;         // [T, kRange]
+    std::vector<std::uint16_t> marks;  // [kRange] the tokens that a neuron is predicted for
+    NeuronList found;
+  };
+
+  const predictor::LayerPredictors& Of(int layer) const {
+    return predictors_->layers[static_cast<std::size_t>(layer)];
+  }
+  void PrepareSigns(const FfnStep& step);
+  void PrepareLowRank(const FfnStep& step);
+  // Into s.marks.
+  void MarkBySigns(const FfnStep& step, const NeuronRange& range, Scratch& s) const;
+  void MarkByLogits(const FfnStep& step, const NeuronRange& range, Scratch& s) const;
+
+  const FfnContext context_;
+  const predictor::Predictors* const predictors_;
+  std::vector<float> sign_columns_;              // [D] the chosen elements of a token's input
+  std::vector<std::uint64_t> sign_words_;        // [T, words]
+  std::vector<kernels::SignInput> sign_inputs_;  // [T] of sign_words_
+  nn::ActivationBuffer residual_;                // [T, D] what fc1 multiplies before the norm
+  nn::ActivationBuffer low_rank_;                // [T, R max] relu(fc1 x), of the layer's R
+  std::vector<Scratch> scratch_;                 // by thread
+  RangeIds all_;                                 // of FindAll
+};
+
+}  // namespace thermocline::ffn

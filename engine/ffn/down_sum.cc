@@ -1,0 +1,75 @@
+#include "engine/ffn/down_sum.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/nn/offset.h"
+
+namespace thermocline::ffn {
+namespace {
+
+// Columns of a work item of the sum over down rows: at most so many that the live rows of a chunk
+// and of the next stay in the second-level cache.
+constexpr int kColumnsMax = 1024, kColumnsDense = 512;
+
+int ColumnsPerItem(int cols, int threads, bool dense) {
+  const int even = cols / (2 * threads) / kernels::kSumColumns * kernels::kSumColumns;
+  return std::clamp(even, kernels::kSumColumns, dense ? kColumnsDense : kColumnsMax);
+}
+
+}  // namespace
+
+DownSum::DownSum(const FfnContext& context)
+    : context_(context),
+      scratch_(static_cast<std::size_t>(context.pool.threads()),
+               std::vector<std::uint8_t>(kernels::SumScratchBytes(
+                   std::min(context.config.hidden_size, kColumnsMax + kernels::kSumColumns)))) {}
+
+void DownSum::SumRows(int layer, int tokens, const FoundNeurons& found, float* out, bool add_bias) {
+  Run({layer, tokens, found, out, nullptr, add_bias ? context_.layer(layer).down.bias : nullptr});
+}
+
+void DownSum::ShareRows(int layer, int tokens, const FoundNeurons& found,
+                        const kernels::SharedSum& part) {
+  Run({layer, tokens, found, nullptr, &part, nullptr});
+}
+
+void DownSum::Run(const Sum& sum) {
+  const int d = context_.config.hidden_size, count = static_cast<int>(sum.found.ids.size());
+  const bool dense = 3 * count > context_.layer(0).down_rows.rows;
+  const int columns = ColumnsPerItem(d, context_.pool.threads(), dense);
+  context_.pool.Run((d + columns - 1) / columns, [&](int item, int thread) {
+    const int begin = item * columns, end = std::min(d, begin + columns);
+    context_.ops.sum_rows({.weights = context_.layer(sum.layer).down_rows,
+                           .ids = sum.found.ids.data(),
+                           .count = count,
+                           .h = sum.found.h,
+                           .h_stride = sum.found.stride,
+                           .tokens = sum.tokens,
+                           .skip_zeros = sum.found.skip_zeros,
+                           .col_begin = begin,
+                           .col_end = end,
+                           .out = sum.out,
+                           .out_stride = d,
+                           .scratch = scratch_[static_cast<std::size_t>(thread)].data(),
+                           .shared = sum.shared});
+    for (int t = 0; sum.bias != nullptr && t < sum.tokens; ++t)
+      context_.ops.add(sum.out + nn::Offset(t, d) + begin, sum.bias + begin, end - begin);
+  });
+}
+
+void DownSum::MultiplyColumns(int layer, int tokens, const FoundNeurons& found,
+                              nn::ActivationBuffer& h, float* out) {
+  const int f = context_.config.intermediate_size;
+  for (int t = 0; found.h != h.x.data() && t < tokens; ++t) {
+    float* row = h.x.data() + nn::Offset(t, f);
+    std::fill_n(row, f, 0.0F);
+    for (std::size_t k = 0; k < found.ids.size(); ++k)
+      row[found.ids[k]] = found.h[nn::Offset(t, found.stride) + static_cast<std::ptrdiff_t>(k)];
+  }
+  context_.pool.Run(tokens, [&](int t, int) { nn::QuantizeToken(context_.ops, h, t); });
+  const std::array output = {nn::Product{&context_.layer(layer).down, out}};
+  context_.multiplier.Multiply(output, h.view(), tokens);
+}
+
+}  // namespace thermocline::ffn

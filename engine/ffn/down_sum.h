@@ -1,0 +1,38 @@
+// The second half of a network: y = sum of h_i d_i over the live neurons.
+#pragma once
+
+#include "engine/ffn/ffn_context.h"
+#include "engine/ffn/live_neurons.h"
+
+namespace thermocline::ffn {
+
+// Decode thread only. Allocates nothing after construction.
+class DownSum {
+ public:
+  explicit DownSum(const FfnContext& context);
+
+  // out [T, D], over down rows. Requires: the layer has down_rows.
+  void SumRows(int layer, int tokens, const FoundNeurons& found, float* out, bool add_bias);
+  // A part of a sum that partitions share (kernels/shared_sum.h). Requires: down_rows of a
+  // quantised type.
+  void ShareRows(int layer, int tokens, const FoundNeurons& found, const kernels::SharedSum& part);
+  // out [T, D], by the product with down's columns. h [T, F]: room for all neurons' h; what is
+  // found may lie there already. Requires: the layer has no down_rows; no members.
+  void MultiplyColumns(int layer, int tokens, const FoundNeurons& found, nn::ActivationBuffer& h,
+                       float* out);
+
+ private:
+  struct Sum {
+    int layer, tokens;
+    const FoundNeurons& found;
+    float* out;                        // or
+    const kernels::SharedSum* shared;  // not null
+    const float* bias;                 // [D] or null
+  };
+  void Run(const Sum& sum);
+
+  const FfnContext context_;
+  std::vector<std::vector<std::uint8_t>> scratch_;  // by thread: of SumRows
+};
+
+}  // namespace thermocline::ffn

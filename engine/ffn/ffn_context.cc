@@ -1,0 +1,31 @@
+#include "engine/ffn/ffn_context.h"
+
+namespace thermocline::ffn {
+
+kernels::GateActivation GateOf(model::Activation activation) {
+  switch (activation) {
+    case model::Activation::kRelu:
+      return kernels::GateActivation::kRelu;
+    case model::Activation::kFatRelu:
+      return kernels::GateActivation::kFatRelu;
+    case model::Activation::kDRelu:
+      return kernels::GateActivation::kDRelu;
+    case model::Activation::kRelu2:
+      return kernels::GateActivation::kRelu2;
+    case model::Activation::kGelu:
+      return kernels::GateActivation::kGelu;
+    case model::Activation::kGeluTanh:
+      return kernels::GateActivation::kGeluTanh;
+    case model::Activation::kSilu:
+      break;
+  }
+  return kernels::GateActivation::kSilu;
+}
+
+void FfnContext::Activate(kernels::GatedParams params) const {
+  params.activation = GateOf(config.hidden_act);
+  params.threshold = static_cast<float>(config.fatrelu_threshold);
+  ops.gated(params);
+}
+
+}  // namespace thermocline::ffn

@@ -1,0 +1,34 @@
+// What every part of a network borrows: the model, its kernels and threads.
+#pragma once
+
+#include "engine/ffn/neuron_ranges.h"
+#include "engine/nn/multiplier.h"
+
+namespace thermocline::ffn {
+
+// The kernels' name of an activation.
+kernels::GateActivation GateOf(model::Activation activation);
+
+struct FfnContext {
+  const model::ModelConfig& config;
+  const model::Weights& weights;
+  const kernels::OpTable& ops;
+  base::WorkerPool& pool;
+  nn::Multiplier& multiplier;
+  NeuronRanges ranges;
+
+  const model::LayerWeights& layer(int index) const {
+    return weights.layers[static_cast<std::size_t>(index)];
+  }
+  bool gated() const { return config.architecture->gated; }
+  // params.out = act(gate) * up, with the model's activation.
+  void Activate(kernels::GatedParams params) const;
+  // Calls body(range, thread) for each range of the layer, in parallel.
+  template <typename Body>
+  void ForRanges(int layer, const Body& body) const {
+    pool.Run(ranges.NumRanges(layer),
+             [&](int index, int thread) { body(ranges.Of(layer, index), thread); });
+  }
+};
+
+}  // namespace thermocline::ffn

@@ -1,0 +1,36 @@
+#include "engine/ffn/ffn_counters.h"
+
+#include "engine/predictor/predictors.h"
+
+namespace thermocline::ffn {
+namespace {
+
+template <typename Matrix>
+std::int64_t RowBytes(const Matrix& m) {
+  return static_cast<std::int64_t>(kernels::RowBytes(m.type, m.cols));
+}
+
+}  // namespace
+
+std::int64_t DenseBytes(const model::LayerWeights& w) {
+  return static_cast<std::int64_t>(w.gate.linear.weight.bytes() + w.up.linear.weight.bytes() +
+                                   w.down.weight.bytes() + w.down_rows.bytes());
+}
+
+void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCounters& c) {
+  const model::LayerWeights& w = context.layer(layer);
+  const bool down_rows = w.down_rows.rows > 0;
+  const std::int64_t up = context.gated() ? rows.up : 0;
+  ++c.tokens;
+  c.gate_rows += rows.deciding;
+  c.up_rows += up;
+  c.down_rows += down_rows ? rows.down : context.config.intermediate_size;
+  c.predictor_bytes += rows.predictor_bytes;
+  c.bytes += rows.predictor_bytes +
+             rows.deciding * RowBytes(predictor::DecidingMatrix(w).linear.weight) +
+             up * RowBytes(w.up.linear.weight) +
+             (down_rows ? rows.down * RowBytes(w.down_rows)
+                        : static_cast<std::int64_t>(w.down.weight.bytes()));
+}
+
+}  // namespace thermocline::ffn

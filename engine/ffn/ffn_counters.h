@@ -1,0 +1,27 @@
+// What the networks of decoded tokens read.
+#pragma once
+
+#include "engine/ffn/ffn_context.h"
+#include "engine/ffn/ffn_step.h"
+
+namespace thermocline::ffn {
+
+// Rows read by decoded tokens, since the start.
+struct FfnCounters {
+  std::int64_t tokens = 0, gate_rows = 0, up_rows = 0, down_rows = 0;
+  std::int64_t predictor_bytes = 0, bytes = 0;  // bytes: all of the network's
+};
+
+// Weight bytes of a layer's network.
+std::int64_t DenseBytes(const model::LayerWeights& layer);
+
+// A token's rows of one layer.
+struct RowsRead {
+  std::int64_t deciding = 0;  // gate rows; up rows, where there is no gate
+  std::int64_t up = 0;        // not counted where there is no gate
+  std::int64_t down = 0;      // not counted where down lies in columns: then all are read
+  std::int64_t predictor_bytes = 0;
+};
+void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCounters& counters);
+
+}  // namespace thermocline::ffn

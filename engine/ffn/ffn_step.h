@@ -1,0 +1,36 @@
+// What one step asks of a layer's network.
+#pragma once
+
+#include "engine/api/ffn_mode.h"
+#include "engine/nn/workspace.h"
+
+namespace thermocline::ffn {
+
+inline bool Predicts(FfnMode mode) { return mode == FfnMode::kSign || mode == FfnMode::kLowRank; }
+
+// Tokens of one step that may be predicted; more are computed exactly.
+inline constexpr int kSparseTokensMax = 16;
+
+// What decides which neurons of a layer are live, beside the predictors: changes between tokens.
+struct FfnPolicy {
+  FfnMode mode = FfnMode::kDense;
+  // Added to what the predictor must reach: units of the sign score, of the low-rank logit, or of
+  // |act(gate)|. Above zero reads less and misses more.
+  float shift = 0;
+  // Neurons that are not in memory are left out: for drafts.
+  bool resident_only = false;
+};
+
+struct FfnInput {
+  const nn::ActivationBuffer& hidden;  // [T, D] normed
+  const float* residual;               // [T, D] before the norm
+  int tokens;                          // T
+};
+
+struct FfnStep {
+  int layer;
+  FfnInput input;
+  FfnPolicy policy;
+};
+
+}  // namespace thermocline::ffn

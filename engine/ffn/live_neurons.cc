@@ -1,0 +1,67 @@
+#include "engine/ffn/live_neurons.h"
+
+#include <algorithm>
+
+#include "engine/nn/offset.h"
+
+namespace thermocline::ffn {
+
+LiveNeurons::LiveNeurons(int neurons, int tokens_max)
+    : neurons_(neurons),
+      ids_(static_cast<std::size_t>(neurons)),
+      h_(ids_.size() * static_cast<std::size_t>(tokens_max)),
+      counts_((ids_.size() + kRange - 1) / kRange),
+      together_ids_(ids_.size()),
+      together_h_(h_.size()) {}
+
+float* LiveNeurons::Row(std::vector<float>& h, int token, int place) const {
+  return h.data() + nn::Offset(token, neurons_) + place;
+}
+
+void LiveNeurons::Put(const NeuronRange& range, const NeuronList& live, const float* h,
+                      int tokens) {
+  counts_[static_cast<std::size_t>(range.index)] = {live.count, live.count};
+  std::copy_n(live.ids.data(), live.count, ids_.data() + range.begin);
+  for (int t = 0; t < tokens; ++t)
+    std::copy_n(h + nn::Offset(t, kRange), live.count, Row(h_, t, range.begin));
+}
+
+void LiveNeurons::Expect(const NeuronRange& range, const NeuronList& candidates, int tokens) {
+  counts_[static_cast<std::size_t>(range.index)] = {candidates.count, 0};
+  std::copy_n(candidates.ids.data(), candidates.count, ids_.data() + range.begin);
+  for (int t = 0; t < tokens; ++t) std::fill_n(Row(h_, t, range.begin), candidates.count, 0.0F);
+}
+
+void LiveNeurons::Add(const NeuronRange& range, const NeuronList& live, const float* h,
+                      int tokens) {
+  counts_[static_cast<std::size_t>(range.index)].live += live.count;
+  const int* place = ids_.data() + range.begin;
+  for (int k = 0; k < live.count; ++k, ++place) {
+    while (*place != live.ids[static_cast<std::size_t>(k)]) ++place;
+    const int at = static_cast<int>(place - ids_.data());
+    for (int t = 0; t < tokens; ++t) *Row(h_, t, at) = h[nn::Offset(t, kRange) + k];
+  }
+}
+
+FoundNeurons LiveNeurons::Join(int ranges, int tokens) {
+  int count = 0;
+  num_live_ = 0;
+  for (int range = 0; range < ranges; ++range) {
+    const Count& mine = counts_[static_cast<std::size_t>(range)];
+    num_live_ += mine.live;
+    for (int place = range * kRange; place < range * kRange + mine.listed; ++place) {
+      bool any = false;
+      for (int t = 0; t < tokens; ++t) {
+        const float h = *Row(h_, t, place);
+        *Row(together_h_, t, count) = h;
+        any = any || h != 0;
+      }
+      together_ids_[static_cast<std::size_t>(count)] = ids_[static_cast<std::size_t>(place)];
+      count += any ? 1 : 0;
+    }
+  }
+  return {std::span(together_ids_).first(static_cast<std::size_t>(count)), together_h_.data(),
+          neurons_, tokens > 1};
+}
+
+}  // namespace thermocline::ffn

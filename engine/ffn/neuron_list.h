@@ -1,0 +1,39 @@
+// Neurons of one range on their way from candidates to live ones.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/ffn/neuron_ranges.h"
+
+namespace thermocline::ffn {
+
+// Some neurons of a range, ascending, and the tokens of the step that each counts for.
+struct NeuronList {
+  NeuronList() : ids(kRange), masks(kRange) {}
+
+  std::vector<int> ids;              // [kRange], count of them in use
+  std::vector<std::uint16_t> masks;  // [kRange] bit t: token t
+  int count = 0;
+  bool whole = false;  // every neuron of the range: its rows may be read as they lie
+
+  std::span<const int> span() const {
+    return std::span(ids).first(static_cast<std::size_t>(count));
+  }
+  void Add(int id, std::uint16_t mask) {
+    ids[static_cast<std::size_t>(count)] = id;
+    masks[static_cast<std::size_t>(count++)] = mask;
+  }
+};
+
+// Neurons whose deciding rows are multiplied.
+struct GatedNeurons {
+  explicit GatedNeurons(int tokens_max)
+      : gates(static_cast<std::size_t>(tokens_max) * static_cast<std::size_t>(kRange)) {}
+
+  NeuronList list;
+  std::vector<float> gates;  // [T, kRange] before the activation; of up, where there is no gate
+};
+
+}  // namespace thermocline::ffn

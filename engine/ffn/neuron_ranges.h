@@ -1,0 +1,50 @@
+// A layer's neurons cut into ranges: the work items of the loops over neurons.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace thermocline::ffn {
+
+inline constexpr int kRange = 512;  // neurons of a range, at most
+
+// Neurons [begin, begin + count) of a layer, counted among its members: their *places*. What the
+// ranges find lies by place, so that threads write without asking each other.
+struct NeuronRange {
+  int index = 0;                 // of the layer's ranges
+  int begin = 0;                 // index * kRange
+  int count = 0;                 // kRange or fewer
+  const int* members = nullptr;  // ids of the layer's members, ascending; null: place = id
+
+  int id(int i) const { return members != nullptr ? members[begin + i] : begin + i; }
+  // [count] ids; null: they are begin, begin + 1, ...
+  const int* ids() const { return members != nullptr ? members + begin : nullptr; }
+};
+
+// Const. Borrows `members`.
+class NeuronRanges {
+ public:
+  // members: [L] ascending ids; null: all of `neurons`.
+  NeuronRanges(int neurons, const std::vector<std::vector<int>>* members)
+      : neurons_(neurons), members_(members) {}
+
+  int NumMembers(int layer) const {
+    return members_ != nullptr ? static_cast<int>(Members(layer).size()) : neurons_;
+  }
+  int NumRanges(int layer) const { return (NumMembers(layer) + kRange - 1) / kRange; }
+  NeuronRange Of(int layer, int index) const {
+    const int begin = index * kRange;
+    return {index, begin, std::min(kRange, NumMembers(layer) - begin),
+            members_ != nullptr ? Members(layer).data() : nullptr};
+  }
+  bool all() const { return members_ == nullptr; }
+  const std::vector<int>& Members(int layer) const {  // requires: not all()
+    return (*members_)[static_cast<std::size_t>(layer)];
+  }
+
+ private:
+  int neurons_;
+  const std::vector<std::vector<int>>* members_;
+};
+
+}  // namespace thermocline::ffn

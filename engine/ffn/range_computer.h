@@ -1,0 +1,42 @@
+// The arithmetic of one range of neurons: products of chosen rows, and which neurons live.
+#pragma once
+
+#include "engine/ffn/ffn_context.h"
+#include "engine/ffn/ffn_step.h"
+#include "engine/ffn/neuron_list.h"
+
+namespace thermocline::ffn {
+
+// Any of the pool's threads, each with its number. Allocates nothing after construction.
+class RangeComputer {
+ public:
+  // tokens_max: of a step, kSparseTokensMax or fewer.
+  RangeComputer(const FfnContext& context, int tokens_max);
+
+  // Multiplies the deciding rows of the candidates and keeps those that live for some token: where
+  // |act(gate)| is not zero and, in mode `threshold`, reaches the policy's shift. Valid until the
+  // thread's next call.
+  const GatedNeurons& Decide(const FfnStep& step, const NeuronRange& range,
+                             const NeuronList& candidates, int thread);
+  // h = act(gate) (up row . x), [T, kRange]; zero for tokens that the neuron does not count for.
+  // Valid until the thread's next call.
+  const float* Finish(const FfnStep& step, const NeuronRange& range, const GatedNeurons& live,
+                      int thread);
+
+ private:
+  // A thread's.
+  struct Scratch {
+    explicit Scratch(int tokens_max);
+    GatedNeurons live;
+    std::vector<float> act;  // [T, kRange] act(gate) of the candidates
+    std::vector<float> up;   // [T, kRange] of the live
+    std::vector<float> h;    // [T, kRange]
+  };
+  // Of s.live's gates, which are still the candidates'.
+  void Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
+
+  const FfnContext context_;
+  std::vector<Scratch> scratch_;  // by thread
+};
+
+}  // namespace thermocline::ffn

@@ -1,0 +1,46 @@
+// Ids that the ranges of a layer found, each range on a thread of its own; then one list.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "engine/ffn/neuron_ranges.h"
+
+namespace thermocline::ffn {
+
+class RangeIds {
+ public:
+  explicit RangeIds(int neurons)
+      : by_place_(static_cast<std::size_t>(neurons)),
+        counts_((by_place_.size() + kRange - 1) / kRange),
+        together_(by_place_.size()) {}
+
+  void Put(const NeuronRange& range, std::span<const int> ids) {
+    std::copy(ids.begin(), ids.end(), by_place_.begin() + range.begin);
+    counts_[static_cast<std::size_t>(range.index)] = static_cast<int>(ids.size());
+  }
+  // Requires: the first `ranges` were put.
+  std::span<const int> Join(int ranges) {
+    count_ = 0;
+    for (int range = 0; range < ranges; ++range) {
+      const int more = counts_[static_cast<std::size_t>(range)];
+      std::copy_n(by_place_.data() + range * kRange, more, together_.data() + count_);
+      count_ += more;
+    }
+    return all();
+  }
+  void Clear() { count_ = 0; }
+  // What Join returned; nothing after Clear.
+  std::span<const int> all() const {
+    return std::span(together_).first(static_cast<std::size_t>(count_));
+  }
+
+ private:
+  std::vector<int> by_place_;  // [F]
+  std::vector<int> counts_;    // [ranges]
+  std::vector<int> together_;  // [F]
+  int count_ = 0;              // of together_
+};
+
+}  // namespace thermocline::ffn
