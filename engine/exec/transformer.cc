@@ -47,8 +47,9 @@ Transformer::Transformer(Params p)
                                          .tokens_max = ws_.tokens_max});
 }
 
-std::span<const float> Transformer::Forward(std::span<const int> tokens, nn::KvCache& cache,
-                                            Logits wanted, Step step) {
+StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tokens,
+                                                        nn::KvCache& cache, Logits wanted,
+                                                        Step step) {
   lossless_ = step == Step::kPrefill;
   const int count = static_cast<int>(tokens.size());
   CHECK(count >= 1 && count <= ws_.tokens_max);
@@ -57,15 +58,14 @@ std::span<const float> Transformer::Forward(std::span<const int> tokens, nn::KvC
   Embed(tokens, cache.length());
   const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
   CHECK_LE(rows, ws_.logits_max);
-  status_ = Blocks(count, cache, step, rows);
-  if (!status_.ok()) return {};
+  const auto on_device = Blocks(count, cache, step, rows);
+  if (!on_device.ok())
+    return StepError{on_device.status(), device_ != nullptr && device_->failed()};
   cache.Advance(count);
-  if (rows == 0) return {};
-  const std::size_t values =
-      static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size);
-  if (device_ != nullptr && device_->head()) return device_->logits().first(values);
+  if (rows == 0 || !on_device->empty()) return *on_device;
   Head(count - rows, rows);
-  return std::span(ws_.logits).first(values);
+  return std::span<const float>(ws_.logits)
+      .first(static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size));
 }
 
 ffn::HybridCounters Transformer::hybrid_counters() const {
@@ -74,25 +74,32 @@ ffn::HybridCounters Transformer::hybrid_counters() const {
   return all;
 }
 
-Status Transformer::Blocks(int tokens, nn::KvCache& cache, Step step, int logits) {
-  Status status;
-  int layer = 0;
-  if (device_ != nullptr) {
-    status = device_->Run({ws_.residual.data(), tokens, cache, logits, lossless_}, ffn_);
-    layer = device_->home_layers();
-  }
-  for (; layer < config_.num_hidden_layers && status.ok(); ++layer) {
-    if (stream_ != nullptr) status = stream_->Wait(layer);
-    if (status.ok()) status = Block(layer, tokens, cache);
-    if (stream_ != nullptr && status.ok()) stream_->Done(layer);
-  }
-  if (status.ok()) {
+Result<std::span<const float>> Transformer::Blocks(int tokens, nn::KvCache& cache, Step step,
+                                                   int rows) {
+  const auto logits = Layers(tokens, cache, rows);
+  if (logits.ok()) {
     if (flash_ != nullptr && step != Step::kVerify) flash_->EndStep(tokens);
-    return status;
+    return logits;
   }
   if (flash_ != nullptr) flash_->Abandon();
   if (stream_ != nullptr) stream_->Abandon();
-  return status;
+  return logits;
+}
+
+Result<std::span<const float>> Transformer::Layers(int tokens, nn::KvCache& cache, int rows) {
+  std::span<const float> logits;
+  int layer = 0;
+  if (device_ != nullptr) {
+    ASSIGN_OR_RETURN(logits,
+                     device_->Run({ws_.residual.data(), tokens, cache, rows, lossless_}, ffn_));
+    layer = device_->home_layers();
+  }
+  for (; layer < config_.num_hidden_layers; ++layer) {
+    if (stream_ != nullptr) RETURN_IF_ERROR(stream_->Wait(layer));
+    RETURN_IF_ERROR(Block(layer, tokens, cache));
+    if (stream_ != nullptr) stream_->Done(layer);
+  }
+  return logits;
 }
 
 void Transformer::SetOnWait(const std::function<bool()>& on_wait) {

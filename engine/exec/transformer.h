@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/base/worker_pool.h"
+#include "engine/exec/step_result.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/hybrid_ffn.h"
 #include "engine/ffn/sparse_ffn.h"
@@ -58,17 +59,13 @@ class Transformer {
   // EndVerify.
   enum class Step { kPrefill, kDecode, kVerify };
   // Appends `tokens` to `cache` and computes the logits asked for.
-  // Returns [1, V] (kLast), [T, V] (kAll, T <= logits_max) or nothing; valid until the next call.
-  // Returns nothing, too, and the cache stays as it was, if weights could not be read from flash:
-  // then `status` says why. The next call begins anew. So too when a device failed; then what it
-  // held of keys and values is lost, and the next call must begin a sequence.
+  // Returns [1, V] (kLast), [T, V] (kAll, T <= logits_max) or [0] (kNone); valid until the next
+  // call. Errors, after which the cache's length is as it was: Unavailable, DataLoss or Cancelled
+  // from the flash tier; Unavailable from a device, with kv_cache_lost.
   //
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
-  std::span<const float> Forward(std::span<const int> tokens, nn::KvCache& cache, Logits wanted,
-                                 Step step = Step::kDecode);
-  // Of the last Forward: Unavailable, DataLoss or Cancelled from the flash tier, or Unavailable
-  // from a device.
-  const Status& status() const { return status_; }
+  StepResult<std::span<const float>> Forward(std::span<const int> tokens, nn::KvCache& cache,
+                                             Logits wanted, Step step = Step::kDecode);
   // The last step verified tokens of which the first `kept` stay: the others are no reason to keep
   // their neurons in memory.
   void EndVerify(int kept) {
@@ -106,8 +103,10 @@ class Transformer {
 
  private:
   void Embed(std::span<const int> tokens, int position);
-  // `logits`: rows wanted, for a device that has the head.
-  Status Blocks(int tokens, nn::KvCache& cache, Step step, int logits);
+  // The layers, and the end of the flash tier's step. `rows` of logits are wanted: returns them if
+  // a device has the head, else [0].
+  Result<std::span<const float>> Blocks(int tokens, nn::KvCache& cache, Step step, int rows);
+  Result<std::span<const float>> Layers(int tokens, nn::KvCache& cache, int rows);
   Status Block(int layer, int tokens, nn::KvCache& cache);
   // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens, nn::KvCache& cache);
@@ -160,7 +159,6 @@ class Transformer {
   ffn::Auditor* auditor_ = nullptr;
   store::NeuronStore* const flash_;
   store::LayerStream* const stream_;
-  Status status_;
   bool lossless_ = false;  // this step
   const int group_;        // query heads of a kv head
 };

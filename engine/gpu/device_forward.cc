@@ -154,17 +154,16 @@ Status DeviceForward::Check(kernels::DeviceError error, const char* what) const 
 
 ffn::FfnPartition* DeviceForward::partition() const { return partition_.get(); }
 
-std::span<const float> DeviceForward::logits() const {
-  return {pinned_result_.host<float>(), pinned_result_.bytes() / sizeof(float)};
-}
-
-Status DeviceForward::Run(const Step& step, ffn::SparseFfn& cold) {
+Result<std::span<const float>> DeviceForward::Run(const Step& step, ffn::SparseFfn& cold) {
   RETURN_IF_ERROR(Ready(step));
-  if (home_layers() == 0) return OkStatus();
+  if (home_layers() == 0) return std::span<const float>();
   cold_error_ = OkStatus();
   const Status status = RunStep(step, cold);
   if (!status.ok()) Fail(status);
-  return status.ok() ? cold_error_ : status;
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(cold_error_);
+  return std::span<const float>(pinned_result_.host<float>(),
+                                head() ? Area(step.logits, config_.vocab_size) : 0);
 }
 
 void DeviceForward::Fail(const Status& error) {

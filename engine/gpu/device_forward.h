@@ -60,9 +60,8 @@ class DeviceForward {
   // with the device's error: then what the device held of keys and values is lost. The next step
   // that begins a sequence rebuilds the context, once; if that fails, or a second error follows,
   // every later step is refused. Errors of the flash tier leave the device as it was.
-  Status Run(const Step& step, ffn::SparseFfn& cold);
-  // [logits, V] of the last step, if the head is here; until the next one.
-  std::span<const float> logits() const;
+  // Returns [logits, V] if the head is here, else [0]; valid until the next step.
+  Result<std::span<const float>> Run(const Step& step, ffn::SparseFfn& cold);
 
   int tokens_max() const { return tokens_max_; }
   int context_length() const { return context_length_; }

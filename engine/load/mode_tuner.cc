@@ -45,7 +45,7 @@ class Tuner {
     if (!model::HasTrueZeros(model_.config.hidden_act)) return OkStatus();  // dense
     ASSIGN_OR_RETURN(const auto cache, model_.MakeCache(kPrompt + kDecode + 1));
     transformer_ = model_.MakeTransformer(kPrompt, kPrompt + kDecode + 1);
-    Decode(*cache);
+    RETURN_IF_ERROR(Decode(*cache));
     std::map<FfnMode, double> cost;  // seconds a byte
     for (const FfnMode mode : Candidates()) cost[mode] = TimeProbe(mode) / Bytes(probe_, mode);
     for (std::size_t l = 0; l < shares_.size(); ++l) Choose(l, cost);
@@ -60,17 +60,19 @@ class Tuner {
   }
 
   // Keeps the share of live neurons of every layer and an input of the probed one.
-  void Decode(nn::KvCache& cache) {
+  Status Decode(nn::KvCache& cache) {
     std::vector<int> prompt;
     for (int i = 0; i < kPrompt; ++i) prompt.push_back((i * 7919 + 13) % model_.config.vocab_size);
-    auto logits = transformer_->Forward(prompt, cache, exec::Transformer::Logits::kLast,
-                                        exec::Transformer::Step::kPrefill);
+    ASSIGN_OR_RETURN(auto logits,
+                     transformer_->Forward(prompt, cache, exec::Transformer::Logits::kLast,
+                                           exec::Transformer::Step::kPrefill));
     for (std::size_t l = 0; l < shares_.size(); ++l)
       transformer_->ffn().policy(static_cast<int>(l)).mode = FfnMode::kExact;
     for (int i = 0; i < kDecode; ++i) {
       const int token =
           static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-      logits = transformer_->Forward(std::span(&token, 1), cache, exec::Transformer::Logits::kLast);
+      ASSIGN_OR_RETURN(logits, transformer_->Forward(std::span(&token, 1), cache,
+                                                     exec::Transformer::Logits::kLast));
     }
     const double neurons = static_cast<double>(model_.config.intermediate_size) * kDecode;
     for (std::size_t l = 0; l < shares_.size(); ++l) {
@@ -79,6 +81,7 @@ class Tuner {
           static_cast<double>(model_.config.architecture->gated ? c.up_rows : c.down_rows) /
           neurons;
     }
+    return OkStatus();
   }
 
   double TimeProbe(FfnMode mode) {

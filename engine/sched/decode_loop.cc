@@ -76,7 +76,7 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
       return TurnEnd::kNoMemory;
     default:
       Finish(s, why);
-      return TurnEnd::kFinished;
+      return error_.kv_cache_lost ? TurnEnd::kCacheLost : TurnEnd::kFinished;
   }
 }
 
@@ -87,13 +87,13 @@ void DecodeLoop::End(Sequence& s) {
 }
 
 void DecodeLoop::Finish(Sequence& s, Stop why) {
-  const bool given_up = error_.code() == StatusCode::kCancelled;  // by GoesOn, while waiting
-  if (given_up) error_ = {};
+  Status& error = error_.status;
+  const bool given_up = error.code() == StatusCode::kCancelled;  // by GoesOn, while waiting
+  if (given_up) error = {};
   const bool cancelled = why == Stop::kCancelled;
-  if (error_.ok() && cancelled && !s.job.channel->cancelled())
-    error_ = LateStatus(s.job, s.usage, static_cast<std::size_t>(cache_.length()), given_up);
-  // A device that failed lost the keys and values of its layers, of earlier requests too.
-  const bool lost = transformer_.device() != nullptr && transformer_.device()->failed();
+  if (error.ok() && cancelled && !s.job.channel->cancelled())
+    error = LateStatus(s.job, s.usage, static_cast<std::size_t>(cache_.length()), given_up);
+  const bool lost = error_.kv_cache_lost;
   if (prefixes_ != nullptr && lost) prefixes_->Clear();
   // Keys and values of tokens that were decoded with loss are no other request's: it would get what
   // no prompt gives.
@@ -104,7 +104,7 @@ void DecodeLoop::Finish(Sequence& s, Stop why) {
   cache_.Clear();
   if (on_end_) on_end_();
   const std::string rest = s.text.Finish();
-  if (cancelled) return FinishEarly(s.job, s.usage, rest, error_);
+  if (cancelled) return FinishEarly(s.job, s.usage, rest, error);
   s.job.channel->Finish(why == Stop::kStop ? FinishReason::kStop : FinishReason::kLength, rest,
                         s.usage);
 }
@@ -186,14 +186,17 @@ DecodeLoop::Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logi
   const bool last = s.usage.completion_tokens == 0 && at + count == s.wanted();
   const bool generated = at >= s.prompt_tokens() && !s.lossless;
   const StepTimer timer;
-  logits =
+  const auto computed =
       transformer_.Forward(tokens, cache_,
                            score  ? Transformer::Logits::kAll
                            : last ? Transformer::Logits::kLast
                                   : Transformer::Logits::kNone,
                            generated ? Transformer::Step::kDecode : Transformer::Step::kPrefill);
-  error_ = transformer_.status();
-  if (!error_.ok()) return Stop::kCancelled;
+  if (!computed.ok()) {
+    error_ = computed.error();
+    return Stop::kCancelled;
+  }
+  logits = *computed;
   if (steps_ != nullptr) {
     timer.Stop(*steps_, steps_->prefill, count);
     steps_->recomputed_tokens += std::clamp(s.computed_to - at, 0, count);
@@ -252,8 +255,10 @@ DecodeLoop::Stop DecodeLoop::Step(Sequence& s) {
   const SpecUsage before = decoder_.usage();
   const StepTimer timer;
   const auto tokens = decoder_.Next(wanted);
-  error_ = tokens.status();
-  if (!error_.ok()) return Stop::kCancelled;
+  if (!tokens.ok()) {
+    error_ = tokens.error();
+    return Stop::kCancelled;
+  }
   if (steps_ != nullptr) {
     const SpecUsage& now = decoder_.usage();
     timer.Stop(*steps_, now.drafts > before.drafts ? steps_->verify : steps_->decode,

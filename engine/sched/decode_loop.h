@@ -17,7 +17,13 @@
 
 namespace thermocline::sched {
 
-enum class TurnEnd { kFinished, kYielded, kReaderSlow, kNoMemory };
+enum class TurnEnd {
+  kFinished,
+  kCacheLost,  // finished by an error with which the KV cache of all sequences is lost
+  kYielded,
+  kReaderSlow,
+  kNoMemory
+};
 
 // Decode thread only. Borrows everything.
 class DecodeLoop {
@@ -88,9 +94,9 @@ class DecodeLoop {
   const std::function<void()> on_end_;
   const std::function<bool(double)> yield_;
   const std::function<bool(int)> make_room_;
-  Status error_;       // of the last step: weights could not be read
-  double spent_ = 0;   // tokens of this turn
-  bool first_ = true;  // no step of this turn is done
+  exec::StepError error_;  // of the last step
+  double spent_ = 0;       // tokens of this turn
+  bool first_ = true;      // no step of this turn is done
 };
 
 }  // namespace thermocline::sched

@@ -77,11 +77,10 @@ void Scheduler::Turn(Sequence& s) {
     ++s.usage.preemptions;
     ++figures_.preemptions;
   }
-  const auto* device = params_.loop.transformer.device();
-  if (device != nullptr && device->failed()) {  // what it held is lost
+  if (end == TurnEnd::kCacheLost) {
     for (const auto& each : sequences_) each->cache.Clear();
   }
-  if (end == TurnEnd::kFinished) {
+  if (end == TurnEnd::kFinished || end == TurnEnd::kCacheLost) {
     Learn(s);
     Remove(s);
   }

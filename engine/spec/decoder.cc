@@ -72,7 +72,7 @@ int Decoder::First(std::span<const float> logits) {
   return token;
 }
 
-Result<std::span<const int>> Decoder::Next(int wanted) {
+exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
   const base::Stopwatch whole;
   Round round;
   int n = 0;
@@ -99,7 +99,7 @@ Result<std::span<const int>> Decoder::Next(int wanted) {
   round.verify_s = verifying.Seconds();
   if (!logits.ok()) {
     if (ahead_ != nullptr) ahead_->Abandon();
-    return logits.status();
+    return logits.error();
   }
   logits_ = *logits;
   JudgeRows(*logits, round);

@@ -53,7 +53,7 @@ class Decoder {
   // Up to `wanted` further tokens, at least one; valid until the next call. The target has computed
   // all tokens of the sequence but the last. Errors as Target::Step: nothing was added then.
   // Requires: wanted >= 1; room for two more tokens in the capacity.
-  Result<std::span<const int>> Next(int wanted);
+  exec::StepResult<std::span<const int>> Next(int wanted);
   // The target's logits [V] that gave token `i` of the last Next; valid as long.
   std::span<const float> row(std::size_t i) const {
     const std::size_t vocab = logits_.size() / inputs_.size();

@@ -121,10 +121,11 @@ Result<std::span<const float>> ModelSource::Feed() {
     const std::size_t count = std::min<std::size_t>(kChunk, wanted_.size() - cached_.size());
     const auto tokens = std::span(wanted_).subspan(cached_.size(), count);
     const bool last = cached_.size() + count == wanted_.size();
-    logits = transformer_->Forward(
-        tokens, *cache_, last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
-        count == 1 ? exec::Transformer::Step::kDecode : exec::Transformer::Step::kPrefill);
-    RETURN_IF_ERROR(transformer_->status());
+    ASSIGN_OR_RETURN(logits, transformer_->Forward(tokens, *cache_,
+                                                   last ? exec::Transformer::Logits::kLast
+                                                        : exec::Transformer::Logits::kNone,
+                                                   count == 1 ? exec::Transformer::Step::kDecode
+                                                              : exec::Transformer::Step::kPrefill));
     cached_.insert(cached_.end(), tokens.begin(), tokens.end());
   }
   if (logits_.empty()) return logits;

@@ -47,9 +47,9 @@ Status SelfSource::Draw(std::span<const int> sequence, const More& more, Draft& 
     const auto at = static_cast<std::size_t>(cache_.length());
     const auto tokens = std::span<const int>(wanted_).subspan(at);
     CHECK(tokens.size() >= 1 && tokens.size() <= kProposalsMax);
-    const auto logits = transformer_.Forward(tokens, cache_, Transformer::Logits::kLast,
-                                             Transformer::Step::kVerify);
-    RETURN_IF_ERROR(transformer_.status());
+    ASSIGN_OR_RETURN(const auto logits,
+                     transformer_.Forward(tokens, cache_, Transformer::Logits::kLast,
+                                          Transformer::Step::kVerify));
     transformer_.EndVerify(0);  // a draft is no reason to keep a neuron in memory
     drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
     Proposal& proposal = draft[draft.size];

@@ -4,14 +4,12 @@ namespace thermocline::spec {
 
 using exec::Transformer;
 
-Result<std::span<const float>> TransformerTarget::Step(std::span<const int> tokens) {
+exec::StepResult<std::span<const float>> TransformerTarget::Step(std::span<const int> tokens) {
   stepped_ = static_cast<int>(tokens.size());
   const bool one = stepped_ == 1;
-  const auto logits = transformer_.Forward(
-      tokens, cache_, one ? Transformer::Logits::kLast : Transformer::Logits::kAll,
-      one ? Transformer::Step::kDecode : Transformer::Step::kVerify);
-  if (!transformer_.status().ok()) return transformer_.status();
-  return logits;
+  return transformer_.Forward(tokens, cache_,
+                              one ? Transformer::Logits::kLast : Transformer::Logits::kAll,
+                              one ? Transformer::Step::kDecode : Transformer::Step::kVerify);
 }
 
 void TransformerTarget::Keep(int kept) {

@@ -14,9 +14,9 @@ class Target {
  public:
   virtual ~Target() = default;
   // Computes `tokens` behind those that are kept. Logits [T, V], until the next call. Errors as
-  // exec::Transformer::status; then nothing was added.
+  // exec::Transformer::Forward; then nothing was added.
   // Requires: 1 <= T <= kDraftTokensMax + 1.
-  virtual Result<std::span<const float>> Step(std::span<const int> tokens) = 0;
+  virtual exec::StepResult<std::span<const float>> Step(std::span<const int> tokens) = 0;
   // Of the last step's tokens the first `kept` stay, the others never were.
   virtual void Keep(int kept) = 0;
   // Threads that a step uses; the others are left to the draft. Until it is called again.
@@ -28,7 +28,7 @@ class TransformerTarget final : public Target {
  public:
   TransformerTarget(exec::Transformer& transformer, nn::KvCache& cache, base::WorkerPool& pool)
       : transformer_(transformer), cache_(cache), pool_(pool) {}
-  Result<std::span<const float>> Step(std::span<const int> tokens) override;
+  exec::StepResult<std::span<const float>> Step(std::span<const int> tokens) override;
   void Keep(int kept) override;
   void SetThreads(int threads) override { pool_.SetActive(threads); }
   int threads() const override { return pool_.threads(); }

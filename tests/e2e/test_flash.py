@@ -315,6 +315,19 @@ def test_bytes_that_changed_on_the_device(tidepool, tmp_path):
         assert content(ask(d)) == want
 
 
+def test_bench_prints_no_speed_of_a_step_that_failed(tidepool, tmp_path):
+    """A neuron that only the first of two prefill steps reads is damaged: the others succeed."""
+    bundle = tmp_path / "b.tcb"
+    data = bytearray(Path(f"{tidepool}.tcb").read_bytes())
+    data[len(data) * 31 // 100 + 5] ^= 16
+    bundle.write_bytes(data)
+    sizes = ("--ffn-mode", "exact", "--ffn-memory", 0.7, "--bundle", bundle, "--decode", 1, "--repetitions", 1)
+    assert run("bench", tidepool, *sizes, "--prefill", 1).returncode == 0
+    done = run("bench", tidepool, *sizes, "--prefill", 129, check=False)
+    assert done.returncode == 1 and done.stdout == b""
+    assert re.search(rb"layer \d, neuron \d+: the bundle's CRC32C", done.stderr)
+
+
 def test_a_request_that_takes_too_long_ends_with_504(tidepool):
     with Daemon(f"model.path={tidepool}") as d:
         answer = ask(d, max_tokens=500, x_thermocline={"timeout_s": 0.000001})  # is over before it has a place

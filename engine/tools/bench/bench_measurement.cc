@@ -52,22 +52,22 @@ Status BenchMeasurement::Run() {
   for (int r = -1; r < size_.repetitions; ++r) {  // the first run warms up
     const double bandwidth = probe_.MeasureGbPerS(*model_.pool);
     cache_->Clear();
-    const double prefill_s = Prefill();
+    ASSIGN_OR_RETURN(const double prefill_s, Prefill());
     if (streams()) {
       RETURN_IF_ERROR(RunFromFlash(r >= 0, bandwidth, prefill_s));
       continue;
     }
     if (size_.depth > 0) FillTo(size_.depth);
     const double before = ffn_bytes();
-    const double decode_s = Decode(Logits::kLast);
+    ASSIGN_OR_RETURN(const double decode_s, Decode(Logits::kLast));
     const double read = (ffn_bytes() - before) / size_.decode;
-    const double headless_s = Decode(Logits::kNone);
-    RunModes(r >= 0);
+    ASSIGN_OR_RETURN(const double headless_s, Decode(Logits::kNone));
+    RETURN_IF_ERROR(RunModes(r >= 0));
     double shallow_s = 0;
     if (size_.depth > 0) {
       cache_->Clear();
       FillTo(1);
-      shallow_s = Decode(Logits::kNone);
+      ASSIGN_OR_RETURN(shallow_s, Decode(Logits::kNone));
     }
     if (r < 0) continue;
     bandwidth_.values.push_back(bandwidth);
@@ -81,11 +81,9 @@ Status BenchMeasurement::Run() {
 }
 
 Status BenchMeasurement::RunFromFlash(bool keep, double bandwidth, double prefill_s) {
-  RETURN_IF_ERROR(transformer_->status());
   const FlashCounters before = model_.flash_counters();
   const double bytes = ffn_bytes();
-  const double decode_s = Decode(Logits::kLast);
-  RETURN_IF_ERROR(transformer_->status());
+  ASSIGN_OR_RETURN(const double decode_s, Decode(Logits::kLast));
   if (!keep) return OkStatus();
   bandwidth_.values.push_back(bandwidth);
   prefill_.values.push_back(prefill_s / size_.prefill);
@@ -95,62 +93,72 @@ Status BenchMeasurement::RunFromFlash(bool keep, double bandwidth, double prefil
   return OkStatus();
 }
 
-void BenchMeasurement::RunModes(bool keep) {
+Status BenchMeasurement::RunModes(bool keep) {
   for (ModeRun& run : modes_) {
     const std::vector<FfnMode> all(model_.ffn_modes.size(), run.mode);
     for (std::size_t l = 0; l < all.size(); ++l) load::UseLayoutsOf(run.mode, l, model_);
     model_.SetModes(*transformer_, all);
     const double before = ffn_bytes();
-    const double seconds = Decode(Logits::kLast);
+    ASSIGN_OR_RETURN(const double seconds, Decode(Logits::kLast));
     const double bytes = ffn_bytes() - before;
-    const double layers = Decode(Logits::kNone);
+    ASSIGN_OR_RETURN(const double layers, Decode(Logits::kNone));
     if (!keep) continue;
     run.layers.values.push_back(layers / size_.decode);
-    ProbeNetworks(run);
+    RETURN_IF_ERROR(ProbeNetworks(run));
     run.seconds.values.push_back(seconds / size_.decode);
     run.ffn_bytes.values.push_back(bytes / size_.decode);
   }
-  if (modes_.empty()) return;
+  if (modes_.empty()) return OkStatus();
   for (std::size_t l = 0; l < model_.ffn_modes.size(); ++l)
     load::UseLayoutsOf(model_.ffn_modes[l], l, model_);
   model_.SetModes(*transformer_, model_.ffn_modes);
+  return OkStatus();
 }
 
-void BenchMeasurement::ProbeNetworks(ModeRun& run) {
+Status BenchMeasurement::ProbeNetworks(ModeRun& run) {
   const bool predicts = run.mode == FfnMode::kSign || run.mode == FfnMode::kLowRank;
   constexpr int kTimes = 4;
-  const auto time = [&](const auto& body) {
+  const auto time = [&](const auto& body) -> Result<double> {
     const auto begin = Clock::now();
     for (int i = 0; i < kTimes; ++i) {
-      for (int l = 0; l < model_.config.num_hidden_layers; ++l) body(l);
+      for (int l = 0; l < model_.config.num_hidden_layers; ++l) RETURN_IF_ERROR(body(l));
     }
     return Seconds(begin) / kTimes;
   };
-  run.ffn.values.push_back(time([&](int l) { CHECK(transformer_->ProbeFfn(l).ok()); }));
-  if (!predicts) return;
-  run.predictor.values.push_back(time([&](int l) { transformer_->ProbePredictor(l); }));
+  ASSIGN_OR_RETURN(const double ffn_s, time([&](int l) { return transformer_->ProbeFfn(l); }));
+  run.ffn.values.push_back(ffn_s);
+  if (!predicts) return OkStatus();
+  ASSIGN_OR_RETURN(const double predictor_s, time([&](int l) {
+                     transformer_->ProbePredictor(l);
+                     return OkStatus();
+                   }));
+  run.predictor.values.push_back(predictor_s);
   run.predictor_bytes = 0;
   for (const predictor::LayerPredictors& p : model_.predictors->layers) {
     run.predictor_bytes +=
         static_cast<double>(run.mode == FfnMode::kSign ? p.sign->bytes() : p.low_rank->bytes());
   }
+  return OkStatus();
 }
 
-double BenchMeasurement::Prefill() {
+Result<double> BenchMeasurement::Prefill() {
   const auto begin = Clock::now();
   for (std::size_t at = 0; at < prompt_.size(); at += kBenchChunk) {
     const std::size_t count = std::min<std::size_t>(prompt_.size() - at, kBenchChunk);
-    transformer_->Forward(std::span(prompt_).subspan(at, count), *cache_, Logits::kLast,
-                          exec::Transformer::Step::kPrefill);
+    RETURN_IF_ERROR(transformer_
+                        ->Forward(std::span(prompt_).subspan(at, count), *cache_, Logits::kLast,
+                                  exec::Transformer::Step::kPrefill)
+                        .status());
   }
   return Seconds(begin);
 }
 
-double BenchMeasurement::Decode(Logits wanted) {
+Result<double> BenchMeasurement::Decode(Logits wanted) {
   const auto begin = Clock::now();
   int token = prompt_.front();
   for (int i = 0; i < size_.decode; ++i) {
-    const auto logits = transformer_->Forward(std::span(&token, 1), *cache_, wanted);
+    ASSIGN_OR_RETURN(const auto logits,
+                     transformer_->Forward(std::span(&token, 1), *cache_, wanted));
     if (!logits.empty())
       token = static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }

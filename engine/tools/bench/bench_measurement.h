@@ -42,7 +42,7 @@ class BenchMeasurement {
 
   // InvalidArgument, OutOfRange: sizes that cannot be, or not with this model. Errors of memory.
   Status Prepare();
-  // Requires: Prepare. Errors as exec::Transformer::status.
+  // Requires: Prepare. Any step's error ends it (exec::Transformer::Forward).
   Status Run();
   // Every token decoded from now on; the others of a measurement too.
   void SetTrace(store::TraceWriter* trace) { transformer_->ffn().SetTrace(trace); }
@@ -72,12 +72,12 @@ class BenchMeasurement {
   // Decodes further tokens of one text, and what flash had to do with it.
   Status RunFromFlash(bool keep, double bandwidth, double prefill_s);
   // Decodes in each mode, every layer in the layout the mode likes best.
-  void RunModes(bool keep);
+  Status RunModes(bool keep);
   // The networks alone, each on the last token's input: for the shares of a token's time.
-  void ProbeNetworks(ModeRun& run);
+  Status ProbeNetworks(ModeRun& run);
   // Seconds.
-  double Prefill();
-  double Decode(Logits wanted);
+  Result<double> Prefill();
+  Result<double> Decode(Logits wanted);
   // Positions up to `depth` get small finite keys and values: their bytes count, not their worth.
   void FillTo(int depth);
 

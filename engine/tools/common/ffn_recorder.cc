@@ -88,9 +88,10 @@ Status RunWindows(const load::LoadedModel& model, std::span<const Window> window
     cache->Clear();
     const std::span<const int> window = windows[i];
     for (std::size_t at = 0; at < window.size(); at += kChunk) {
-      transformer->Forward(window.subspan(at, std::min<std::size_t>(kChunk, window.size() - at)),
-                           *cache, exec::Transformer::Logits::kNone);
-      RETURN_IF_ERROR(transformer->status());
+      const std::size_t count = std::min<std::size_t>(kChunk, window.size() - at);
+      RETURN_IF_ERROR(
+          transformer->Forward(window.subspan(at, count), *cache, exec::Transformer::Logits::kNone)
+              .status());
     }
     if (on_progress) on_progress(static_cast<double>(i + 1) / static_cast<double>(windows.size()));
   }

@@ -122,9 +122,9 @@ class Side {
   Result<std::span<const float>> Logits(std::span<const int> tokens) {
     for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
       const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
-      const auto logits = transformer_->Forward(tokens.subspan(at, count), *cache_,
-                                                exec::Transformer::Logits::kAll, step_);
-      RETURN_IF_ERROR(transformer_->status());
+      ASSIGN_OR_RETURN(const auto logits,
+                       transformer_->Forward(tokens.subspan(at, count), *cache_,
+                                             exec::Transformer::Logits::kAll, step_));
       AuditToken();
       std::copy(logits.begin(), logits.end(),
                 logits_.begin() + static_cast<std::ptrdiff_t>(at * vocab_size()));

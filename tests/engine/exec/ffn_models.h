@@ -66,7 +66,7 @@ inline std::vector<float> LogitsOf(const load::LoadedModel& model, Transformer& 
   for (int at = 0; at < count; at += batch) {
     const auto part = std::span(tokens).subspan(
         static_cast<std::size_t>(at), static_cast<std::size_t>(std::min(batch, count - at)));
-    const auto logits = transformer.Forward(part, *cache, Transformer::Logits::kAll, step);
+    const auto logits = *transformer.Forward(part, *cache, Transformer::Logits::kAll, step);
     out.insert(out.end(), logits.begin(), logits.end());
   }
   return out;

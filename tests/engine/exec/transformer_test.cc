@@ -35,8 +35,8 @@ std::vector<float> AllLogits(int threads, int chunk, const std::string& isa,
   std::vector<float> out;
   for (std::size_t begin = 0; begin < prompt.size(); begin += static_cast<std::size_t>(chunk)) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk), prompt.size() - begin);
-    const auto logits = transformer->Forward(std::span(prompt).subspan(begin, count), *cache,
-                                             Transformer::Logits::kAll);
+    const auto logits = *transformer->Forward(std::span(prompt).subspan(begin, count), *cache,
+                                              Transformer::Logits::kAll);
     out.insert(out.end(), logits.begin(), logits.end());
   }
   return out;
@@ -74,14 +74,14 @@ TEST(Transformer, RollingBackIsSettingTheLength) {
   const auto transformer = (*model)->MakeTransformer(16, 64);
   auto cache = *(*model)->MakeCache(64);
   const std::vector<int> start = {1, 400, 500}, wrong = {600, 601}, right = {700};
-  transformer->Forward(start, *cache, Transformer::Logits::kNone);
-  transformer->Forward(wrong, *cache, Transformer::Logits::kNone);
+  ASSERT_TRUE(transformer->Forward(start, *cache, Transformer::Logits::kNone).ok());
+  ASSERT_TRUE(transformer->Forward(wrong, *cache, Transformer::Logits::kNone).ok());
   cache->SetLength(3);
-  const auto after = transformer->Forward(right, *cache, Transformer::Logits::kLast);
+  const auto after = *transformer->Forward(right, *cache, Transformer::Logits::kLast);
   const std::vector<float> rolled_back(after.begin(), after.end());
   cache->Clear();
-  transformer->Forward(start, *cache, Transformer::Logits::kNone);
-  const auto fresh = transformer->Forward(right, *cache, Transformer::Logits::kLast);
+  ASSERT_TRUE(transformer->Forward(start, *cache, Transformer::Logits::kNone).ok());
+  const auto fresh = *transformer->Forward(right, *cache, Transformer::Logits::kLast);
   EXPECT_EQ(rolled_back, std::vector<float>(fresh.begin(), fresh.end()));
 }
 

@@ -116,7 +116,8 @@ TEST_F(Hybrid, CountsWhatEachSideComputes) {
   const auto transformer = both->MakeTransformer(1, 16);
   const auto cache = *both->MakeCache(16);
   for (const int token : exec::SomeTokens(16, both->config.vocab_size))
-    (void)transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast);
+    ASSERT_TRUE(
+        transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast).ok());
   const HybridCounters c = transformer->hybrid_counters();
   EXPECT_EQ(c.hot.tokens, 16 * 5);  // layer 1 has no hot neurons
   EXPECT_EQ(c.cold.tokens, 16 * 5);
@@ -146,7 +147,7 @@ TEST_F(Hybrid, RebalancingMovesTheUsedNeuronsAndChangesNoBit) {
     for (const int token : exec::SomeTokens(96, both->config.vocab_size)) {
       if (n % 24 == 0) at[static_cast<std::size_t>(n / 24)] = transformer->hybrid_counters();
       const auto logits =
-          transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast);
+          *transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast);
       got.insert(got.end(), logits.begin(), logits.end());
       rebalancer.AfterToken();
       if (++n % 32 == 0) rebalancer.Idle();

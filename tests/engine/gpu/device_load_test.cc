@@ -67,15 +67,15 @@ class DeviceLoad : public exec::FfnModels {
     const auto transformer = model.MakeTransformer(16, 96);
     const auto cache = *model.MakeCache(96);
     std::vector<int> tokens = {1, 400, 500};
-    std::span<const float> logits = transformer->Forward(
-        tokens, *cache, exec::Transformer::Logits::kLast, exec::Transformer::Step::kPrefill);
-    while (static_cast<int>(tokens.size()) < count && !logits.empty()) {
-      const auto best = std::max_element(logits.begin(), logits.end());
-      tokens.push_back(static_cast<int>(best - logits.begin()));
+    auto logits = transformer->Forward(tokens, *cache, exec::Transformer::Logits::kLast,
+                                       exec::Transformer::Step::kPrefill);
+    while (static_cast<int>(tokens.size()) < count && logits.ok()) {
+      const auto best = std::max_element(logits->begin(), logits->end());
+      tokens.push_back(static_cast<int>(best - logits->begin()));
       logits = transformer->Forward(std::span(&tokens.back(), 1), *cache,
                                     exec::Transformer::Logits::kLast);
     }
-    EXPECT_TRUE(transformer->status().ok()) << transformer->status().message();
+    EXPECT_TRUE(logits.ok()) << logits.status().message();
     return tokens;
   }
 };

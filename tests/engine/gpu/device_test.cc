@@ -44,10 +44,12 @@ class OnDevice : public exec::FfnModels {
     Text text;
     std::span<const float> logits;
     const auto keep = [&](exec::Transformer::Step step, std::span<const int> tokens) {
-      logits = transformer->Forward(tokens, *cache, Logits::kLast, step);
-      EXPECT_TRUE(transformer->status().ok()) << transformer->status().message();
+      const auto computed = transformer->Forward(tokens, *cache, Logits::kLast, step);
+      EXPECT_TRUE(computed.ok()) << computed.status().message();
+      if (!computed.ok()) return false;
+      logits = *computed;
       text.logits.insert(text.logits.end(), logits.begin(), logits.end());
-      return transformer->status().ok();
+      return true;
     };
     for (int at = 0; at < prompt; at += batch) {
       if (!keep(exec::Transformer::Step::kPrefill,
@@ -251,13 +253,14 @@ TEST_F(OnDevice, TenRunsHaveTheSameBits) {
 }
 
 // A sequence's first `count` tokens one by one; the logits of the last, or the error.
-Result<std::vector<float>> Decode(const load::LoadedModel& model, exec::Transformer& transformer,
-                                  nn::KvCache& cache, int count) {
+exec::StepResult<std::vector<float>> Decode(const load::LoadedModel& model,
+                                            exec::Transformer& transformer, nn::KvCache& cache,
+                                            int count) {
   std::vector<float> logits;
   for (const int token : exec::SomeTokens(count, model.config.vocab_size)) {
     const auto out = transformer.Forward(std::span(&token, 1), cache, Logits::kLast);
-    if (!transformer.status().ok()) return transformer.status();
-    logits.assign(out.begin(), out.end());
+    if (!out.ok()) return out.error();
+    logits.assign(out->begin(), out->end());
   }
   return logits;
 }
@@ -338,10 +341,11 @@ TEST_F(OnDevice, AFaultEndsTheSequenceAndTheNextOneIsAsBefore) {
       EXPECT_EQ(faulty.status().code(), StatusCode::kUnavailable);
       EXPECT_NE(faulty.status().message().find("illegal memory access"), std::string::npos)
           << faulty.status().message();
-      ASSERT_TRUE(model->device_forward->failed()) << where.home_layers << " " << after;
+      EXPECT_TRUE(faulty.kv_cache_lost()) << where.home_layers << " " << after;
       EXPECT_FALSE(model->device_forward->dead());
       const auto lost = Decode(*model, *transformer, *cache, 1);
       EXPECT_EQ(lost.status().code(), StatusCode::kUnavailable);
+      EXPECT_TRUE(lost.kv_cache_lost());
       EXPECT_NE(lost.status().message().find("begin the sequence anew"), std::string::npos);
       cache->Clear();
       const auto again = Decode(*model, *transformer, *cache, 3);
@@ -363,6 +367,7 @@ TEST_F(OnDevice, ASecondFaultIsTheEnd) {
   }
   EXPECT_TRUE(model->device_forward->dead());
   const auto refused = Decode(*model, *transformer, *cache, 1);
+  EXPECT_TRUE(refused.kv_cache_lost());
   EXPECT_NE(refused.status().message().find("restart"), std::string::npos)
       << refused.status().message();
 }
@@ -375,14 +380,15 @@ TEST_F(OnDevice, AFaultInAPromptDoesNotHang) {
     const auto cache = *model->MakeCache(exec::kDeviceContext);
     const std::vector<int> prompt = exec::SomeTokens(20, model->config.vocab_size);
     const auto prefill = [&] {
-      const auto logits =
-          transformer->Forward(prompt, *cache, Logits::kLast, exec::Transformer::Step::kPrefill);
-      return std::vector<float>(logits.begin(), logits.end());
+      return transformer->Forward(prompt, *cache, Logits::kLast, exec::Transformer::Step::kPrefill)
+          .error();
     };
     cuda_emulated::Inject({.after = after, .error = cudaErrorIllegalAddress, .sticky = true});
-    EXPECT_TRUE(prefill().empty());
-    EXPECT_EQ(transformer->status().code(), StatusCode::kUnavailable);
-    EXPECT_FALSE(prefill().empty()) << transformer->status().message();
+    const exec::StepError failed = prefill(), again = prefill();
+    EXPECT_EQ(failed.status.code(), StatusCode::kUnavailable);
+    EXPECT_TRUE(failed.kv_cache_lost);
+    EXPECT_TRUE(again.status.ok()) << again.status.message();
+    EXPECT_FALSE(again.kv_cache_lost);
   }
 }
 
@@ -396,8 +402,7 @@ TEST_F(OnDevice, SharedPrefixesAreCopied) {
   const auto forward = [&](nn::KvCache& cache, int from, int to) {
     const auto part = std::span(tokens).subspan(static_cast<std::size_t>(from),
                                                 static_cast<std::size_t>(to - from));
-    const auto logits = transformer->Forward(part, cache, Logits::kLast);
-    EXPECT_TRUE(transformer->status().ok());
+    const auto logits = *transformer->Forward(part, cache, Logits::kLast);
     return std::vector<float>(logits.begin(), logits.end());
   };
   forward(first, 0, 5);
@@ -471,6 +476,7 @@ TEST_F(OnDevice, AFlashErrorLeavesTheDevice) {
     ASSERT_FALSE(failed.ok());
     EXPECT_NE(failed.status().message().find("layer "), std::string::npos)
         << failed.status().message();
+    EXPECT_FALSE(failed.kv_cache_lost());
     EXPECT_FALSE(model->device_forward->failed());
     flash->Clear();
     cache->Clear();

@@ -222,7 +222,9 @@ TEST_F(AuditorTest, OneOfSoManyTokensIsAudited) {
                                 {.audit_interval = interval, .controller_recall = 0});
     const auto cache = *model->MakeCache(256);
     for (const int token : exec::SomeTokens(200, model->config.vocab_size)) {
-      transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kNone);
+      ASSERT_TRUE(
+          transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kNone)
+              .ok());
       governor.AfterToken();
     }
     governor.Idle();
@@ -244,7 +246,7 @@ TEST_F(AuditorTest, AuditsChangeNothing) {
     std::vector<float> out;
     for (const int token : exec::SomeTokens(40, model->config.vocab_size)) {
       const auto logits =
-          transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast);
+          *transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast);
       out.insert(out.end(), logits.begin(), logits.end());
       governor.AfterToken();
     }

@@ -31,7 +31,7 @@ class FormatsTest : public testing::Test {
     const auto transformer = (*model)->MakeTransformer(8, 32);
     const auto cache = *(*model)->MakeCache(32);
     const std::vector<int> tokens = {1, 403, 407, 261, 378};
-    const auto logits = transformer->Forward(tokens, *cache, exec::Transformer::Logits::kLast);
+    const auto logits = *transformer->Forward(tokens, *cache, exec::Transformer::Logits::kLast);
     return {logits.begin(), logits.end()};
   }
 

@@ -126,8 +126,8 @@ std::vector<float> LastLogits(const load::LoadedModel& model, KvPool& pool, Pref
   std::span<const float> logits;
   for (std::size_t at = static_cast<std::size_t>(*found); at < tokens.size();) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk), tokens.size() - at);
-    logits = transformer->Forward(std::span(tokens).subspan(at, count), cache,
-                                  exec::Transformer::Logits::kLast);
+    logits = *transformer->Forward(std::span(tokens).subspan(at, count), cache,
+                                   exec::Transformer::Logits::kLast);
     at += count;
   }
   if (prefixes != nullptr) prefixes->Keep(tokens, cache);

@@ -80,8 +80,10 @@ const std::vector<Trace>& Traces() {
     const auto cache = *model->MakeCache(512);
     for (std::size_t at = 0; at < 1024; at += 64) {
       if (at == 512) cache->Clear();
-      transformer->Forward(std::span(tokens).subspan(at, 64), *cache,
-                           exec::Transformer::Logits::kNone, exec::Transformer::Step::kPrefill);
+      EXPECT_TRUE(transformer
+                      ->Forward(std::span(tokens).subspan(at, 64), *cache,
+                                exec::Transformer::Logits::kNone, exec::Transformer::Step::kPrefill)
+                      .ok());
     }
     return recorder.traces();
   }();

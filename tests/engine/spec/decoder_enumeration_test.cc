@@ -15,7 +15,7 @@ using sampling::Chance;
 class ToyTarget final : public Target {
  public:
   explicit ToyTarget(const Toy& toy) : toy_(toy) {}
-  Result<std::span<const float>> Step(std::span<const int> tokens) override {
+  exec::StepResult<std::span<const float>> Step(std::span<const int> tokens) override {
     stepped_.assign(tokens.begin(), tokens.end());
     Tokens ahead = kept_;
     logits_.clear();

@@ -38,7 +38,7 @@ class Runner {
   // Distributions behind each of `tokens`, which follow the first `position` of the sequence.
   std::vector<Distribution> Behind(const Tokens& tokens, int position) {
     cache_->SetLength(position);
-    const auto logits = transformer_->Forward(
+    const auto logits = *transformer_->Forward(
         tokens, *cache_, exec::Transformer::Logits::kAll,
         tokens.size() == 1 ? exec::Transformer::Step::kDecode : exec::Transformer::Step::kPrefill);
     const auto row = static_cast<std::size_t>(vocab_size());
