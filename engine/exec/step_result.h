@@ -1,4 +1,5 @@
-// What a step of the transformer gives: a value, or why there is none and what is lost with it.
+// The result of a step of the transformer: a value, or an error that also says whether the KV cache
+// is lost.
 #pragma once
 
 #include <utility>
@@ -9,13 +10,12 @@ namespace thermocline::exec {
 
 struct StepError {
   Status status;
-  // A device failed, and with it what it held of the KV cache, of every sequence: whoever keeps
-  // sequences or prefixes forgets them. The next step must begin a sequence.
+  // A device failed, and its part of every sequence's KV cache is lost. Owners of KV caches and
+  // prefixes clear them. The next step must begin a sequence.
   bool kv_cache_lost = false;
 };
 
-// A Result that says whether the KV cache is lost. Handed on as a mere Result, it is an error like
-// any other.
+// Decode thread only. A caller that owns the only KV cache, as a tool does, may use it as a Result.
 template <typename T>
 class [[nodiscard]] StepResult : public Result<T> {
  public:

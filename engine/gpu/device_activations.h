@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/gpu/device_arena.h"
+#include "engine/gpu/sizes.h"
 #include "kernels/device_ops.h"
 
 namespace thermocline::gpu {
@@ -9,7 +10,7 @@ namespace thermocline::gpu {
 // Floats of `tokens` tokens and, where the width allows it, their Q8 form.
 inline void AddActivations(DeviceArena& arena, int tokens, int cols,
                            kernels::DeviceActivations* out) {
-  const auto n = static_cast<std::size_t>(tokens) * static_cast<std::size_t>(cols);
+  const std::size_t n = Area(tokens, cols);
   out->cols = cols;
   arena.Add(&out->x, n);
   if (cols % kernels::kActivationBlock != 0) return;  // no quantised matrix has such rows

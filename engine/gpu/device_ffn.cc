@@ -11,8 +11,6 @@ namespace {
 constexpr int kTokens = ffn::kSparseTokensMax;
 static_assert(kTokens <= kernels::kSparseTokensMax);
 
-std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-
 // The larger of what any layer needs.
 struct Needs {
   bool rows = false, panels = false, quantized_sums = false, float_sums = false;

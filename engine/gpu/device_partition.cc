@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
-#include "engine/gpu/device_forward.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::gpu {
 namespace {
 
 using Flag = DeviceHandOff::Flag;
-
-std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-
-std::size_t Aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -26,59 +20,37 @@ DevicePartition::DevicePartition(const Params& p)
     : model_(p.model),
       config_(p.model.config()),
       ffn_(p.ffn),
-      owner_(p.owner),
-      tokens_max_(p.tokens_max),
+      health_(p.health),
       runs_(p.ffn.runs()),
-      hand_off_(p.model.device()),
+      exchange_({.device = p.model.device(),
+                 .tokens_max = p.tokens_max,
+                 .hidden_size = config_.hidden_size,
+                 .runs = runs_}),
       graphs_(p.model.layers().size()),
       ffn_counters_(p.model.layers().size()) {
-  AddActivations(work_, tokens_max_, config_.hidden_size, &hidden_);
-  work_.Add(&residual_, Area(tokens_max_, config_.hidden_size));
-  work_.Add(&out_, Area(tokens_max_, config_.hidden_size));
+  AddActivations(work_, p.tokens_max, config_.hidden_size, &hidden_);
+  work_.Add(&residual_, Area(p.tokens_max, config_.hidden_size));
+  work_.Add(&out_, Area(p.tokens_max, config_.hidden_size));
   work_.Add(&limits_, Area(ffn::kShareTokens * runs_, config_.hidden_size) / 32);
 }
 
 Status DevicePartition::Allocate() {
-  device::Device& device = model_.device();
-  RETURN_IF_ERROR(hand_off_.Allocate());
-  RETURN_IF_ERROR(work_.Allocate(device));
-  const std::size_t tokens = Area(tokens_max_, config_.hidden_size),
-                    cells = Area(ffn::kShareTokens * runs_, config_.hidden_size);
-  ASSIGN_OR_RETURN(mapped_, device::MappedBuffer::Allocate(device, "hand-off",
-                                                           3 * tokens * sizeof(float) +
-                                                               2 * cells * sizeof(std::int32_t) +
-                                                               3 * cells / 8 + 4096));
-  const auto layout = [&](std::byte* at, Exchange& e) {
-    const auto take = [&]<typename T>(T*& out, std::size_t count) {
-      out = reinterpret_cast<T*>(at);
-      at += Aligned(count * sizeof(T));
-    };
-    for (float** out : {&e.x, &e.residual, &e.out}) take(*out, tokens);
-    for (float** out : {&e.limits, &e.maxima, &e.minimums}) take(*out, cells / 32);
-    take(e.high, cells);
-    take(e.low, cells);
-  };
-  layout(mapped_.host<std::byte>(), host_);
-  layout(mapped_.on_device<std::byte>(), device_);
-  return OkStatus();
+  RETURN_IF_ERROR(work_.Allocate(model_.device()));
+  return exchange_.Allocate();
 }
 
 void DevicePartition::DropGraphs() {
-  for (LayerGraph& layer : graphs_) layer.graph.reset();
-}
-
-void DevicePartition::Release() {
-  if (mapped_.bytes() > 0) hand_off_.Release();
+  for (auto& graph : graphs_) graph.Drop();
 }
 
 void DevicePartition::Note(const Status& status) {
   if (status.ok() || !status_.ok()) return;
   status_ = status;
-  owner_.Fail(status);
+  health_.Fail(status);
 }
 
 Status DevicePartition::Wait(Flag flag) {
-  const Status status = hand_off_.Wait(flag);
+  const Status status = exchange_.flags().Wait(flag);
   counters_.busy_s += Seconds() - since_;
   return status;
 }
@@ -92,11 +64,11 @@ void DevicePartition::Start(const Job& job) {
   mode_ = whole ? FfnMode::kExact : job.policy.mode;
   status_ = OkStatus();
   const std::size_t n = Area(tokens_, config_.hidden_size);
-  std::copy_n(job.input.hidden.x.data(), n, host_.x);
-  if (mode_ == FfnMode::kLowRank) std::copy_n(job.input.residual, n, host_.residual);
+  std::copy_n(job.input.hidden.x.data(), n, exchange_.host().x);
+  if (mode_ == FfnMode::kLowRank) std::copy_n(job.input.residual, n, exchange_.host().residual);
   if (!whole) Note(ffn_.SetShift(layer_, job.policy));
   if (status_.ok()) Note(Put());
-  hand_off_.Begin();
+  exchange_.flags().Begin();
 }
 
 // The input and the first batch; for one token, that is all.
@@ -107,26 +79,19 @@ Status DevicePartition::Put() {
     RETURN_IF_ERROR(PutInput(tokens_));
     return PutBatch(0, count);
   }
-  LayerGraph& recorded = graphs_[static_cast<std::size_t>(layer_)];
-  if (recorded.graph == nullptr || recorded.mode != mode_) {
-    recorded.graph.reset();
-    RETURN_IF_ERROR(stream.BeginGraph());
-    Status put = PutInput(1);
-    if (put.ok()) put = PutBatch(0, 1);
-    auto graph = stream.EndGraph();
-    RETURN_IF_ERROR(put);
-    ASSIGN_OR_RETURN(recorded.graph, std::move(graph));
-    recorded.mode = mode_;
-  }
-  return stream.Launch(*recorded.graph);
+  auto& graph = graphs_[static_cast<std::size_t>(layer_)];
+  return graph.Launch(stream, mode_, [this]() -> Status {
+    RETURN_IF_ERROR(PutInput(1));
+    return PutBatch(0, 1);
+  });
 }
 
 Status DevicePartition::PutInput(int tokens) {
   device::DeviceStream& stream = model_.stream();
   const std::size_t bytes = Area(tokens, config_.hidden_size) * sizeof(float);
-  RETURN_IF_ERROR(stream.CopyToDevice(hidden_.x, host_.x, bytes));
+  RETURN_IF_ERROR(stream.CopyToDevice(hidden_.x, exchange_.host().x, bytes));
   if (mode_ == FfnMode::kLowRank)
-    RETURN_IF_ERROR(stream.CopyToDevice(residual_, host_.residual, bytes));
+    RETURN_IF_ERROR(stream.CopyToDevice(residual_, exchange_.host().residual, bytes));
   if (hidden_.q == nullptr) return OkStatus();
   return model_.device().Check(
       model_.ops().dense.quantize({.x = hidden_, .tokens = tokens}, stream.handle()),
@@ -138,66 +103,72 @@ Status DevicePartition::PutBatch(int first, int tokens) {
   device::DeviceStream& stream = model_.stream();
   const int d = config_.hidden_size;
   if (DeviceFfn::SumsFloats(w)) return PutFloats(tokens_);
-  RETURN_IF_ERROR(hand_off_.Begin(stream));
+  RETURN_IF_ERROR(exchange_.flags().Begin(stream));
   RETURN_IF_ERROR(ffn_.Find(
       layer_, mode_, {TokensFrom(hidden_, first), residual_ + nn::Offset(first, d), tokens}));
   RETURN_IF_ERROR(ffn_.Maxima(layer_, tokens));
   const std::size_t cells = Area(tokens * runs_, d);
-  RETURN_IF_ERROR(hand_off_.Publish(stream, Flag::kDeviceMaxima, ffn_.maxima(), host_.maxima,
-                                    device_.maxima, cells / 32 * sizeof(float)));
-  RETURN_IF_ERROR(hand_off_.Await(stream, Flag::kHostMaxima));
-  RETURN_IF_ERROR(stream.CopyToDevice(limits_, host_.limits, cells / 32 * sizeof(float)));
+  RETURN_IF_ERROR(exchange_.flags().Publish(
+      stream, Flag::kDeviceMaxima, ffn_.maxima(), exchange_.host().maxima[0],
+      exchange_.on_device().maxima[0], cells / 32 * sizeof(float)));
+  RETURN_IF_ERROR(exchange_.flags().Await(stream, Flag::kHostMaxima));
+  RETURN_IF_ERROR(
+      stream.CopyToDevice(limits_, exchange_.host().home_maxima, cells / 32 * sizeof(float)));
   RETURN_IF_ERROR(ffn_.Sum(layer_, tokens, limits_));
   if (tokens_ == 1) RETURN_IF_ERROR(ffn_.ReadCounts(layer_, 1));
   if (DeviceFfn::HasMinimums(w))
-    RETURN_IF_ERROR(stream.CopyToHost(host_.minimums, ffn_.minimums(), cells / 32 * sizeof(float)));
-  RETURN_IF_ERROR(stream.CopyToHost(host_.high, ffn_.high(), cells * sizeof(std::int32_t)));
-  return hand_off_.Publish(stream, Flag::kDeviceSums, ffn_.low(), host_.low, device_.low,
-                           cells * sizeof(std::int32_t));
+    RETURN_IF_ERROR(
+        stream.CopyToHost(exchange_.host().minimums, ffn_.minimums(), cells / 32 * sizeof(float)));
+  RETURN_IF_ERROR(
+      stream.CopyToHost(exchange_.host().high, ffn_.high(), cells * sizeof(std::int32_t)));
+  return exchange_.flags().Publish(stream, Flag::kDeviceSums, ffn_.low(), exchange_.host().low,
+                                   exchange_.on_device().low, cells * sizeof(std::int32_t));
 }
 
 Status DevicePartition::PutFloats(int tokens) {
   device::DeviceStream& stream = model_.stream();
-  RETURN_IF_ERROR(hand_off_.Begin(stream));
+  RETURN_IF_ERROR(exchange_.flags().Begin(stream));
   RETURN_IF_ERROR(ffn_.Run(layer_, mode_, {hidden_, residual_, tokens}, {out_, false, false}));
   if (tokens == 1) RETURN_IF_ERROR(ffn_.ReadCounts(layer_, 1));
-  return hand_off_.Publish(stream, Flag::kDeviceSums, out_, host_.out, device_.out,
-                           Area(tokens, config_.hidden_size) * sizeof(float));
+  return exchange_.flags().Publish(stream, Flag::kDeviceSums, out_, exchange_.host().out,
+                                   exchange_.on_device().out,
+                                   Area(tokens, config_.hidden_size) * sizeof(float));
 }
 
 Result<const float*> DevicePartition::Maxima() {
   if (first_ > 0 && status_.ok()) {
     since_ = Seconds();
     Note(PutBatch(first_, std::min(ffn::kShareTokens, tokens_ - first_)));
-    hand_off_.Begin();
+    exchange_.flags().Begin();
   }
   if (status_.ok()) Note(Wait(Flag::kDeviceMaxima));
   if (!status_.ok()) return status_;
-  return host_.maxima;
+  return exchange_.host().maxima[0];
 }
 
 void DevicePartition::Sum(const float* limits) {
   if (!status_.ok()) return;
   since_ = Seconds();
   const int count = std::min(ffn::kShareTokens, tokens_ - first_);
-  std::copy_n(limits, Area(count * runs_, config_.hidden_size) / 32, host_.limits);
-  hand_off_.Raise(Flag::kHostMaxima);
+  std::copy_n(limits, Area(count * runs_, config_.hidden_size) / 32, exchange_.host().home_maxima);
+  exchange_.flags().Raise(Flag::kHostMaxima);
 }
 
 Result<kernels::FinishSumParams::Part> DevicePartition::Await() {
   if (status_.ok()) Note(Wait(Flag::kDeviceSums));
-  if (status_.ok()) Note(hand_off_.CheckWaits());
+  if (status_.ok()) Note(exchange_.flags().CheckWaits());
   if (!status_.ok()) return status_;
   first_ += ffn::kShareTokens;
   Count();
-  return kernels::FinishSumParams::Part{host_.high, host_.low, host_.minimums};
+  return kernels::FinishSumParams::Part{exchange_.host().high, exchange_.host().low,
+                                        exchange_.host().minimums};
 }
 
 Result<const float*> DevicePartition::AwaitOutput() {
   if (status_.ok()) Note(Wait(Flag::kDeviceSums));
   if (!status_.ok()) return status_;
   Count();
-  return host_.out;
+  return exchange_.host().out;
 }
 
 void DevicePartition::Count() {

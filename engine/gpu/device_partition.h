@@ -1,28 +1,27 @@
 // A hot side on a device: neurons of layers that are at home on the CPU.
 //
 // The decode thread puts a layer's steps on the device's stream, for one token as a graph of the
-// layer, and both ends meet by flags (device_hand_off.h): no wait for the stream.
+// layer, and both ends meet by flags (device_exchange.h): no wait for the stream.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "engine/ffn/ffn_partition.h"
+#include "engine/gpu/device_exchange.h"
 #include "engine/gpu/device_ffn.h"
-#include "engine/gpu/device_hand_off.h"
+#include "engine/gpu/device_health.h"
+#include "engine/gpu/recorded_graph.h"
 
 namespace thermocline::gpu {
 
-class DeviceForward;
-
-// Decode thread only. Owned by its DeviceForward, which is told of errors of the device.
+// Decode thread only. Borrows all it is given; owns its memory on the device.
 class DevicePartition final : public ffn::FfnPartition {
  public:
   struct Params {
     const DeviceModel& model;
     DeviceFfn& ffn;
-    DeviceForward& owner;
-    int tokens_max;  // T
+    DeviceHealth& health;  // told of errors of the device
+    int tokens_max;        // T
   };
   explicit DevicePartition(const Params& params);
   // At load, and again after the device was reset.
@@ -30,7 +29,7 @@ class DevicePartition final : public ffn::FfnPartition {
   // Before the device is reset.
   void DropGraphs();
   // Lets what is on the stream end, after an error.
-  void Release();
+  void Release() { exchange_.Release(); }
 
   std::size_t bytes() const { return work_.bytes(); }
 
@@ -55,41 +54,27 @@ class DevicePartition final : public ffn::FfnPartition {
   Status PutFloats(int tokens);
   // Waits for the flag; the time counts as the device's.
   Status Wait(DeviceHandOff::Flag flag);
-  // Keeps the first error, and tells the owner.
+  // Keeps the first error of the job.
   void Note(const Status& status);
   void Count();
 
   const DeviceModel& model_;
   const model::ModelConfig& config_;
   DeviceFfn& ffn_;
-  DeviceForward& owner_;
-  const int tokens_max_, runs_;
-  DeviceHandOff hand_off_;
+  DeviceHealth& health_;
+  const int runs_;  // R
+  DeviceExchange exchange_;
   DeviceArena work_{"input of neurons"};
   kernels::DeviceActivations hidden_;  // [T, D]
   float* residual_ = nullptr;          // [T, D]
   float* out_ = nullptr;               // [T, D] of float types
   float* limits_ = nullptr;            // [8, R, D / 32]
-  device::MappedBuffer mapped_;
-  struct Exchange {            // mapped
-    float *x, *residual;       // [T, D] by the CPU
-    float* limits;             // [8, R, D / 32] by the CPU
-    float *maxima, *minimums;  // [8, R, D / 32] by the device
-    std::int32_t *high, *low;  // [8, R, D] by the device
-    float* out;                // [T, D] by the device
-  };
-  Exchange host_ = {}, device_ = {};
 
   // The job at hand.
   int layer_ = 0, tokens_ = 0, first_ = 0;
   FfnMode mode_ = FfnMode::kExact;
   Status status_;
-  // Of one token, by layer, each for the mode it was recorded for.
-  struct LayerGraph {
-    std::unique_ptr<device::DeviceGraph> graph;
-    FfnMode mode = FfnMode::kDense;
-  };
-  std::vector<LayerGraph> graphs_;  // [L]
+  std::vector<RecordedGraph<FfnMode>> graphs_;  // [L] of one token
   ffn::PartitionCounters counters_;
   std::vector<ffn::FfnCounters> ffn_counters_;  // [L]
   double since_ = 0;

@@ -19,7 +19,7 @@ namespace thermocline::sched {
 
 enum class TurnEnd {
   kFinished,
-  kCacheLost,  // finished by an error with which the KV cache of all sequences is lost
+  kCacheLost,  // finished by an error of a device: the KV caches of all sequences are lost
   kYielded,
   kReaderSlow,
   kNoMemory

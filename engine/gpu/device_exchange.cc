@@ -1,0 +1,48 @@
+#include "engine/gpu/device_exchange.h"
+
+#include "engine/ffn/ffn_partition.h"
+#include "engine/gpu/device_activations.h"
+
+namespace thermocline::gpu {
+namespace {
+
+constexpr std::size_t kBlock = kernels::kActivationBlock;  // columns with one maximum
+constexpr std::size_t kArrays = 9;
+
+}  // namespace
+
+DeviceExchange::DeviceExchange(const Params& p)
+    : device_(p.device),
+      tokens_(Area(p.tokens_max, p.hidden_size)),
+      cells_(Area(ffn::kShareTokens * p.runs, p.hidden_size)),
+      flags_(p.device) {}
+
+Status DeviceExchange::Allocate() {
+  RETURN_IF_ERROR(flags_.Allocate());
+  const std::size_t bytes = 3 * tokens_ * sizeof(float) + 2 * cells_ * sizeof(std::int32_t) +
+                            4 * cells_ / kBlock * sizeof(float) + kArrays * Aligned(1);
+  ASSIGN_OR_RETURN(memory_, device::MappedBuffer::Allocate(device_, "hand-off", bytes));
+  host_ = Layout(memory_.host<std::byte>());
+  on_device_ = Layout(memory_.on_device<std::byte>());
+  return OkStatus();
+}
+
+DeviceExchange::Arrays DeviceExchange::Layout(std::byte* at) const {
+  const auto take = [&at]<typename T>(T*& out, std::size_t count) {
+    out = reinterpret_cast<T*>(at);
+    at += Aligned(count * sizeof(T));
+  };
+  Arrays a = {};
+  for (float** out : {&a.x, &a.residual, &a.out}) take(*out, tokens_);
+  for (float** out : {&a.home_maxima, &a.maxima[0], &a.maxima[1], &a.minimums})
+    take(*out, cells_ / kBlock);
+  take(a.high, cells_);
+  take(a.low, cells_);
+  return a;
+}
+
+void DeviceExchange::Release() {
+  if (memory_.bytes() > 0) flags_.Release();
+}
+
+}  // namespace thermocline::gpu

@@ -1,0 +1,51 @@
+// The data that both sides of a layer exchange: arrays in mapped memory, and the flags that say
+// when they are written. The layer's home side gives the input; the other side computes its
+// neurons.
+#pragma once
+
+#include "engine/gpu/device_hand_off.h"
+
+namespace thermocline::gpu {
+
+// Decode thread only. Owns its mapped memory.
+class DeviceExchange {
+ public:
+  struct Params {
+    device::Device& device;
+    int tokens_max;   // T
+    int hidden_size;  // D
+    int runs;         // R of the sums
+  };
+  explicit DeviceExchange(const Params& params);
+  // At load, and again after the device was reset. Errors as device::MappedBuffer::Allocate.
+  Status Allocate();
+
+  struct Arrays {
+    // By the side where the layer is at home.
+    float *x, *residual;  // [T, D]
+    float* home_maxima;   // [8, R, D / 32] its own, or those of both: the limits
+    // By the other one.
+    float* maxima[2];          // [8, R, D / 32] in turn: the reader may be one behind
+    std::int32_t *high, *low;  // [8, R, D]
+    float* minimums;           // [8, R, D / 32]
+    float* out;                // [T, D] of float types, in place of maxima and sums
+  };
+  // The same arrays at the host's and at the device's addresses. Requires: Allocate.
+  const Arrays& host() const { return host_; }
+  const Arrays& on_device() const { return on_device_; }
+  DeviceHandOff& flags() { return flags_; }
+  // Lets every wait of the device pass, after an error; nothing before Allocate.
+  void Release();
+
+ private:
+  Arrays Layout(std::byte* at) const;
+
+  device::Device& device_;
+  const std::size_t tokens_;  // T D
+  const std::size_t cells_;   // 8 R D
+  DeviceHandOff flags_;
+  device::MappedBuffer memory_;
+  Arrays host_ = {}, on_device_ = {};
+};
+
+}  // namespace thermocline::gpu

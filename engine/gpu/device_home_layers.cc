@@ -1,0 +1,183 @@
+#include "engine/gpu/device_home_layers.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/nn/offset.h"
+
+namespace thermocline::gpu {
+
+DeviceHomeLayers::DeviceHomeLayers(const Params& p)
+    : model_(p.model),
+      ffn_(p.ffn),
+      health_(p.health),
+      layers_(p.model.placement().home_layers),
+      kv_({.config = p.model.config(),
+           .layers = layers_,
+           .blocks = p.kv_blocks,
+           .type = p.kv_type}),
+      step_({.hidden_size = p.model.config().hidden_size,
+             .tokens_max = p.tokens_max,
+             .context_length = p.context_length,
+             .returns_residual = !p.model.placement().head},
+            work_),
+      shared_(MakeShared(p)),
+      layer_({.attention = {.model = p.model,
+                            .kv = kv_,
+                            .tokens_max = p.tokens_max,
+                            .context_length = p.context_length,
+                            .scratch_bytes = p.attention_bytes},
+              .step = step_,
+              .ffn = p.ffn,
+              .shared = shared_ != nullptr ? &shared_->device : nullptr},
+             work_),
+      modes_(static_cast<std::size_t>(layers_)),
+      ffn_counters_(modes_.size()) {
+  if (p.model.placement().head) head_.emplace(p.model, p.logits_max, work_);
+}
+
+std::unique_ptr<DeviceHomeLayers::Shared> DeviceHomeLayers::MakeShared(const Params& p) {
+  const std::vector<DeviceLayer>& all = model_.layers();
+  if (std::none_of(all.begin(), all.end(), [](const auto& l) { return l.shared; })) return nullptr;
+  return std::make_unique<Shared>(p, work_);
+}
+
+DeviceHomeLayers::Shared::Shared(const Params& p, DeviceArena& arena)
+    : exchange({.device = p.model.device(),
+                .tokens_max = p.tokens_max,
+                .hidden_size = p.model.config().hidden_size,
+                .runs = p.ffn.runs()}),
+      device({.model = p.model, .ffn = p.ffn, .exchange = exchange, .tokens_max = p.tokens_max},
+             arena),
+      host({.model = p.model, .ops = p.cpu, .exchange = exchange, .tokens_max = p.tokens_max}) {}
+
+Status DeviceHomeLayers::Allocate() {
+  device::DeviceStream& stream = model_.stream();
+  RETURN_IF_ERROR(kv_.Allocate(stream));
+  RETURN_IF_ERROR(work_.Allocate(model_.device()));
+  ASSIGN_OR_RETURN(DeviceUploader uploader, DeviceUploader::Create(stream));
+  RETURN_IF_ERROR(work_.Upload(uploader, stream));
+  RETURN_IF_ERROR(step_.Allocate(model_.device()));
+  if (head_.has_value()) RETURN_IF_ERROR(head_->Allocate());
+  return shared_ != nullptr ? shared_->exchange.Allocate() : OkStatus();
+}
+
+void DeviceHomeLayers::DropGraphs() {
+  for (auto& graph : graphs_) graph.Drop();
+}
+
+void DeviceHomeLayers::Release() {
+  if (shared_ != nullptr) shared_->exchange.Release();
+}
+
+Result<std::span<const float>> DeviceHomeLayers::Run(const Step& step, ffn::SparseFfn& cold) {
+  const Status status = RunStep(step, cold);
+  if (!status.ok()) health_.Fail(status);
+  RETURN_IF_ERROR(status);
+  if (shared_ != nullptr) RETURN_IF_ERROR(shared_->host.EndStep());
+  return head_.has_value() ? head_->logits(step.logits) : std::span<const float>();
+}
+
+Status DeviceHomeLayers::RunStep(const Step& step, ffn::SparseFfn& cold) {
+  device::DeviceStream& stream = model_.stream();
+  if (shared_ != nullptr) {
+    shared_->device.BeginStep();
+    shared_->host.BeginStep();
+  }
+  RETURN_IF_ERROR(kv_.Follow(step.cache, stream));
+  RETURN_IF_ERROR(step_.Send(step.cache, kv_, step.residual, step.tokens, stream));
+  RETURN_IF_ERROR(SetModes(step, cold));
+  RETURN_IF_ERROR(step.tokens == 1 ? Decode(step, cold) : Prefill(step, cold));
+  RETURN_IF_ERROR(stream.Synchronize());
+  if (shared_ != nullptr) RETURN_IF_ERROR(shared_->exchange.flags().CheckWaits());
+  if (step.tokens == 1) Count();
+  if (head_.has_value()) return OkStatus();
+  std::memcpy(step.residual, step_.result().data(),
+              Area(step.tokens, model_.config().hidden_size) * sizeof(float));
+  return OkStatus();
+}
+
+Status DeviceHomeLayers::SetModes(const Step& step, const ffn::SparseFfn& cold) {
+  for (int l = 0; l < layers_; ++l) {
+    const ffn::FfnPolicy policy = cold.PolicyFor(l, step.lossless);
+    // As SparseFfn: more tokens are computed without loss. Dense gives the bits of exact.
+    const bool whole = policy.mode == FfnMode::kDense || step.tokens > ffn::kSparseTokensMax;
+    modes_[static_cast<std::size_t>(l)] = whole ? FfnMode::kExact : policy.mode;
+    if (!whole) RETURN_IF_ERROR(ffn_.SetShift(l, policy));
+  }
+  return OkStatus();
+}
+
+Status DeviceHomeLayers::Decode(const Step& step, ffn::SparseFfn& cold) {
+  auto& graph = graphs_[head_.has_value() ? step.logits : 0];
+  const auto put = [&]() -> Status {
+    for (int l = 0; l < layers_; ++l) RETURN_IF_ERROR(PutLayer(l, 1));
+    return PutEnd(step);
+  };
+  RETURN_IF_ERROR(graph.Launch(model_.stream(), modes_, put));
+  for (int l = 0; l < layers_; ++l) RETURN_IF_ERROR(Serve(l, step, cold));
+  return OkStatus();
+}
+
+// Layer by layer, because a stream holds a limited number of launches: those of a shared layer
+// would wait for the CPU's part while the CPU waits to launch more.
+Status DeviceHomeLayers::Prefill(const Step& step, ffn::SparseFfn& cold) {
+  for (int l = 0; l < layers_; ++l) {
+    RETURN_IF_ERROR(PutLayer(l, step.tokens));
+    RETURN_IF_ERROR(Serve(l, step, cold));
+  }
+  return PutEnd(step);
+}
+
+Status DeviceHomeLayers::PutLayer(int layer, int tokens) {
+  return layer_.Put(layer, tokens, modes_[static_cast<std::size_t>(layer)]);
+}
+
+Status DeviceHomeLayers::PutEnd(const Step& step) {
+  if (step.tokens == 1) RETURN_IF_ERROR(ffn_.ReadCounts(0, layers_));
+  if (!head_.has_value()) return step_.Return(step.tokens, model_.stream());
+  if (step.logits == 0) return OkStatus();
+  const int first = step.tokens - step.logits;
+  return head_->Put(step_.residual() + nn::Offset(first, model_.config().hidden_size), step.logits);
+}
+
+Status DeviceHomeLayers::Serve(int layer, const Step& step, ffn::SparseFfn& cold) {
+  if (!model_.layer(layer).shared) return OkStatus();
+  return shared_->host.Serve(layer, step.tokens, step.lossless, cold);
+}
+
+ffn::HybridCounters DeviceHomeLayers::counters() const {
+  ffn::HybridCounters all;
+  if (shared_ != nullptr) all = shared_->host.counters();
+  all.hot = hot_;
+  return all;
+}
+
+void DeviceHomeLayers::Count() {
+  for (int l = 0; l < layers_; ++l) {
+    const DeviceLayer& w = model_.layer(l);
+    ffn::FfnCounters& c = ffn_counters_[static_cast<std::size_t>(l)];
+    ++c.tokens;
+    if (!w.has_rows()) {
+      CountWhole(l, c);
+      continue;
+    }
+    ffn_.AddCounts(l, modes_[static_cast<std::size_t>(l)], c);
+    if (!w.shared) continue;
+    ++hot_.tokens;
+    hot_.active += ffn_.counts(l).live;
+  }
+}
+
+// Of a layer without down rows, which is computed whole.
+void DeviceHomeLayers::CountWhole(int layer, ffn::FfnCounters& to) const {
+  const std::int64_t f = model_.config().intermediate_size;
+  const model::LayerWeights& dense = model_.layer(layer).dense;
+  to.gate_rows += f;
+  to.up_rows += dense.gate.linear.weight.rows > 0 ? f : 0;
+  to.down_rows += f;
+  to.bytes += static_cast<std::int64_t>(dense.gate.linear.weight.bytes() +
+                                        dense.up.linear.weight.bytes() + dense.down.weight.bytes());
+}
+
+}  // namespace thermocline::gpu

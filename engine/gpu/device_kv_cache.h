@@ -1,0 +1,53 @@
+// The KV cache of the layers at home on a device: blocks in its memory, one for one with those of
+// the host's pool, so that a prefix that sequences share on the host is shared there, too.
+//
+// A block: [layers, kv heads] of (keys of kKvBlock tokens, values of the same).
+#pragma once
+
+#include "engine/device/buffers.h"
+#include "engine/device/stream.h"
+#include "engine/nn/kv_cache.h"
+#include "kernels/device_ops.h"
+
+namespace thermocline::gpu {
+
+// Decode thread only. Owns its memory on the device.
+class DeviceKvCache {
+ public:
+  struct Params {
+    const model::ModelConfig& config;
+    int layers;  // at home on the device
+    int blocks;  // of the host's pool
+    kernels::KvType type;
+  };
+  explicit DeviceKvCache(const Params& params);
+  // At load, and again after the device was reset: zeros. ResourceExhausted with the table of what
+  // memory is used for; Unavailable.
+  Status Allocate(device::DeviceStream& stream);
+
+  // Copies the block that `cache` had to copy for its last Reserve, if it did. Unavailable.
+  // Requires: the pool has this cache's type, and no more blocks.
+  Status Follow(nn::KvCache& cache, device::DeviceStream& stream) const;
+  // Where the blocks lie on the device, in the sequence's order, to `table` [blocks of the cache].
+  void WriteTable(const nn::KvCache& cache, std::uint8_t** table) const;
+  // One layer's part, as kernels see it; `table` is on the device.
+  kernels::DeviceKv View(int layer, std::uint8_t* const* table) const;
+
+  kernels::KvType type() const { return type_; }
+  std::size_t block_bytes() const { return block_bytes_; }
+  // Of the device's memory.
+  std::size_t bytes() const { return block_bytes_ * static_cast<std::size_t>(blocks_); }
+
+ private:
+  std::uint8_t* block(int index) const {
+    return memory_.as<std::uint8_t>() + block_bytes_ * static_cast<std::size_t>(index);
+  }
+
+  const kernels::KvType type_;
+  const int blocks_, kv_heads_;
+  const std::size_t key_bytes_, head_bytes_;  // of a block's head: keys; keys and values
+  const std::size_t block_bytes_;
+  device::DeviceBuffer memory_;
+};
+
+}  // namespace thermocline::gpu

@@ -1,0 +1,45 @@
+// One layer of the forward pass on a device, put on its stream: Transformer's block, op for op.
+//
+//   r += Wo attention(norm(r));  r += ffn(norm(r)), or both of one norm(r) in parallel blocks
+#pragma once
+
+#include "engine/gpu/device_attention.h"
+#include "engine/gpu/device_dense.h"
+#include "engine/gpu/device_ffn.h"
+#include "engine/gpu/device_shared_ffn.h"
+#include "engine/gpu/device_step.h"
+
+namespace thermocline::gpu {
+
+// Decode thread only. Borrows all it is given; its memory is its arena's. All errors are
+// Unavailable with the device's text.
+class DeviceLayerForward {
+ public:
+  struct Params {
+    DeviceAttention::Params attention;
+    const DeviceStep& step;   // has the residual stream, r
+    DeviceFfn& ffn;           // of layers that are whole on the device
+    DeviceSharedFfn* shared;  // of the others; null: there are none
+  };
+  DeviceLayerForward(const Params& params, DeviceArena& arena);
+  DeviceLayerForward(const DeviceLayerForward&) = delete;
+  DeviceLayerForward& operator=(const DeviceLayerForward&) = delete;
+
+  // Of `tokens` tokens that the step has sent.
+  Status Put(int layer, int tokens, FfnMode mode);
+
+ private:
+  Status Attention(int layer, int tokens, float* out, bool accumulate);
+  Status FeedForward(int layer, int tokens, FfnMode mode, const DeviceFfn::Output& out);
+
+  const DeviceModel& model_;
+  const DeviceDense dense_;
+  const DeviceStep& step_;
+  DeviceFfn& ffn_;
+  DeviceSharedFfn* const shared_;
+  DeviceAttention attention_;
+  kernels::DeviceActivations hidden_;                    // [T, D] normed
+  float *attention_out_ = nullptr, *ffn_out_ = nullptr;  // [T, D] of parallel blocks
+};
+
+}  // namespace thermocline::gpu

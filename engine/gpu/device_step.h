@@ -1,0 +1,59 @@
+// The data that a step exchanges with the device. To the device, in one small copy: positions, the
+// table of KV blocks, the residual stream. Back to the host: the residual stream.
+#pragma once
+
+#include <span>
+
+#include "engine/gpu/device_activations.h"
+#include "engine/gpu/device_kv_cache.h"
+
+namespace thermocline::gpu {
+
+// Decode thread only. Owns the host's memory; the device's is its arena's.
+class DeviceStep {
+ public:
+  struct Params {
+    int hidden_size;        // D
+    int tokens_max;         // T of one step
+    int context_length;     // tokens of a sequence
+    bool returns_residual;  // the head is not on the device
+  };
+  // Asks `arena` for the device's memory.
+  DeviceStep(const Params& params, DeviceArena& arena);
+  DeviceStep(const DeviceStep&) = delete;
+  DeviceStep& operator=(const DeviceStep&) = delete;
+  // The host's memory: at load, and again after the device was reset. Errors as
+  // device::MappedBuffer::Allocate.
+  Status Allocate(device::Device& device);
+
+  // Has `tokens` tokens behind those in `cache` copied to the device: `residual` [T, D] are the
+  // embedded ones. Unavailable. Requires: T <= tokens_max, reserved in the cache.
+  Status Send(const nn::KvCache& cache, const DeviceKvCache& kv, const float* residual, int tokens,
+              device::DeviceStream& stream);
+  // Has the residual stream of `tokens` tokens copied back, to result(). Unavailable.
+  Status Return(int tokens, device::DeviceStream& stream);
+  // [T, D] valid once the stream has passed.
+  std::span<const float> result() const {
+    return {result_.host<float>(), result_.bytes() / sizeof(float)};
+  }
+
+  // On the device.
+  const std::int32_t* positions() const {  // [T]
+    return reinterpret_cast<const std::int32_t*>(data_);
+  }
+  std::uint8_t* const* table() const {  // [blocks of the sequence]
+    return reinterpret_cast<std::uint8_t* const*>(data_ + table_at_);
+  }
+  float* residual() const { return reinterpret_cast<float*>(data_ + residual_at_); }  // [T, D]
+
+ private:
+  std::size_t ResidualBytes(int tokens) const { return Area(tokens, hidden_size_) * sizeof(float); }
+
+  const int hidden_size_, tokens_max_;
+  const bool returns_residual_;
+  const std::size_t table_at_, residual_at_;  // bytes; positions are first
+  std::uint8_t* data_ = nullptr;              // on the device
+  device::MappedBuffer sent_, result_;
+};
+
+}  // namespace thermocline::gpu

@@ -1,0 +1,60 @@
+// The CPU's end of layers at home on a device: computes the cold neurons of the input that the
+// device hands over, while the device computes the hot ones (device_shared_ffn.h).
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "engine/ffn/hybrid_ffn.h"
+#include "engine/gpu/device_exchange.h"
+#include "engine/gpu/device_model.h"
+#include "engine/nn/workspace.h"
+
+namespace thermocline::gpu {
+
+// Decode thread only. Borrows all it is given. Allocates nothing after construction.
+class HostSharedFfn {
+ public:
+  struct Params {
+    const DeviceModel& model;
+    const kernels::OpTable& ops;  // the CPU's
+    DeviceExchange& exchange;
+    int tokens_max;  // T
+  };
+  explicit HostSharedFfn(const Params& params);
+
+  // Before a step's layers are served.
+  void BeginStep();
+  // Serves a layer of which the device's end is on the stream. An error of the CPU's part, as
+  // SparseFfn::Find, is kept for EndStep, and from then on the device gets zeros: it waits for
+  // numbers all the same. Unavailable: the device failed or does not answer.
+  Status Serve(int layer, int tokens, bool lossless, ffn::SparseFfn& cold);
+  // After the last layer: the CPU's first error in this step.
+  Status EndStep() { return std::exchange(error_, OkStatus()); }
+
+  // Of the cold side.
+  const ffn::HybridCounters& counters() const { return counters_; }
+
+ private:
+  // The neurons of what the device handed over.
+  Status Find(int layer, int tokens, bool lossless, ffn::SparseFfn& cold);
+  // Null `cold`: zeros.
+  void ServeFloats(int layer, int tokens, ffn::SparseFfn* cold);
+  Status ServeBatch(int layer, int first, int tokens, ffn::SparseFfn* cold);
+  void FillMaxima(int layer, int first, int tokens, ffn::SparseFfn* cold, float* maxima);
+  void FillSums(int layer, int first, int tokens, ffn::SparseFfn* cold, const float* maxima);
+  // Of `tokens` tokens' sums.
+  std::size_t Cells(int tokens) const;
+
+  const DeviceModel& model_;
+  const kernels::OpTable& ops_;
+  DeviceExchange& exchange_;
+  const int runs_;               // R
+  nn::ActivationBuffer hidden_;  // [T, D]
+  std::vector<float> limits_;    // [8, R, D / 32]
+  int exchanges_ = 0;            // of this step
+  Status error_;                 // of the CPU's part in this step
+  ffn::HybridCounters counters_;
+};
+
+}  // namespace thermocline::gpu

@@ -1,0 +1,13 @@
+// Sizes of arrays on a device.
+#pragma once
+
+#include "engine/base/index.h"
+
+namespace thermocline::gpu {
+
+using base::Area;
+
+// Bytes up to where a neighbouring array may begin.
+constexpr std::size_t Aligned(std::size_t bytes) { return base::RoundUp(bytes, 256); }
+
+}  // namespace thermocline::gpu
