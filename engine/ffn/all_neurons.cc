@@ -4,28 +4,26 @@
 #include <array>
 #include <numeric>
 
+#include "engine/base/index.h"
 #include "engine/ffn/row_product.h"
 #include "engine/nn/offset.h"
 #include "engine/predictor/predictors.h"
 
 namespace thermocline::ffn {
-namespace {
-
-std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-
-}  // namespace
+namespace {}  // namespace
 
 AllNeurons::AllNeurons(const FfnContext& context, int tokens_max)
     : context_(context),
       tokens_max_(tokens_max),
       ids_(static_cast<std::size_t>(context.config.intermediate_size)),
-      up_(context.gated() ? Area(tokens_max, context.config.intermediate_size) : 0) {
+      up_(context.gated() ? base::Area(tokens_max, context.config.intermediate_size) : 0) {
   std::iota(ids_.begin(), ids_.end(), 0);
 }
 
 void AllNeurons::SetTap(FfnTap* tap) {
   tap_ = tap;
-  tapped_gate_.resize(tap == nullptr ? 0 : Area(tokens_max_, context_.config.intermediate_size));
+  tapped_gate_.resize(tap == nullptr ? 0
+                                     : base::Area(tokens_max_, context_.config.intermediate_size));
 }
 
 FoundNeurons AllNeurons::Compute(int layer, const FfnInput& input, nn::ActivationBuffer& h) {

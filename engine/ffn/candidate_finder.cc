@@ -4,12 +4,11 @@
 #include <array>
 #include <cmath>
 
+#include "engine/base/index.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
 namespace {
-
-std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
 
 int LargestRank(const predictor::Predictors* predictors) {
   int rank = 0;
@@ -23,7 +22,7 @@ int LargestRank(const predictor::Predictors* predictors) {
 }  // namespace
 
 CandidateFinder::Scratch::Scratch(int tokens_max)
-    : scores(kRange), logits(Area(tokens_max, kRange)), marks(kRange) {}
+    : scores(kRange), logits(base::Area(tokens_max, kRange)), marks(kRange) {}
 
 CandidateFinder::CandidateFinder(const FfnContext& context, const predictor::Predictors* predictors,
                                  int tokens_max)
@@ -31,9 +30,9 @@ CandidateFinder::CandidateFinder(const FfnContext& context, const predictor::Pre
   const int d = context_.config.hidden_size;
   for (int i = 0; i < context_.pool.threads(); ++i) scratch_.emplace_back(tokens_max);
   if (predictors_ != nullptr && predictors_->HasSign()) {
-    sign_columns_.resize(Area(1, d));
-    sign_words_.resize(Area(tokens_max, kernels::SignInputWords(d, kernels::kSignSlicesMax)));
-    sign_inputs_.resize(Area(1, tokens_max));
+    sign_columns_.resize(base::Area(1, d));
+    sign_words_.resize(base::Area(tokens_max, kernels::SignInputWords(d, kernels::kSignSlicesMax)));
+    sign_inputs_.resize(base::Area(1, tokens_max));
   }
   if (const int rank = LargestRank(predictors_); rank > 0) {
     residual_.Resize(tokens_max, d);

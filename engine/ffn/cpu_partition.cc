@@ -3,18 +3,12 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
+
+#include "engine/base/index.h"
+#include "engine/base/stopwatch.h"
 
 namespace thermocline::ffn {
-namespace {
-
-std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 CpuPartition::CpuPartition(const Params& p)
     : members_(p.members),
@@ -32,9 +26,9 @@ CpuPartition::CpuPartition(const Params& p)
             .tokens_max = p.tokens_max,
             .members = &p.members}) {
   if (floats_) {
-    output_.resize(Area(p.tokens_max, hidden_size_));
+    output_.resize(base::Area(p.tokens_max, hidden_size_));
   } else {
-    const std::size_t sums = Area(std::min(p.tokens_max, kShareTokens) * runs_, hidden_size_);
+    const std::size_t sums = base::Area(std::min(p.tokens_max, kShareTokens) * runs_, hidden_size_);
     maxima_.resize(sums / 32);
     minimums_.resize(sums / 32);
     high_.resize(sums);
@@ -89,9 +83,9 @@ void CpuPartition::Main() {
   for (std::uint32_t step = 1;; ++step) {
     asked_.Wait(step);
     if (command_ == Command::kStop) return;
-    const double begin = Seconds();
+    const base::Stopwatch watch;
     Do(command_);
-    counters_.busy_s += Seconds() - begin;
+    counters_.busy_s += watch.Seconds();
     done_.Raise(step);
   }
 }

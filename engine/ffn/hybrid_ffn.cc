@@ -1,20 +1,15 @@
 #include "engine/ffn/hybrid_ffn.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "engine/base/index.h"
+#include "engine/base/stopwatch.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
 namespace {
 
 using Part = kernels::FinishSumParams::Part;
-
-std::size_t Area(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Columns of a work item of the last step.
 constexpr int kFinishColumns = 1024;
@@ -43,7 +38,8 @@ HybridFfn::HybridFfn(const Params& p)
       hot_(p.hot),
       runs_(kernels::NumSumRuns(p.config.intermediate_size)) {
   if (!kernels::Traits(p.weights.layers[0].down_rows.type).quantized) return;
-  const std::size_t sums = Area(std::min(p.tokens_max, kShareTokens) * runs_, config_.hidden_size);
+  const std::size_t sums =
+      base::Area(std::min(p.tokens_max, kShareTokens) * runs_, config_.hidden_size);
   maxima_.resize(sums / 32);
   minimums_.resize(sums / 32);
   high_.resize(sums);
@@ -52,9 +48,10 @@ HybridFfn::HybridFfn(const Params& p)
 
 Status HybridFfn::Run(int layer, const SparseFfn::Input& input, bool lossless, float* out) {
   if (hot_.NumNeurons(layer) == 0) return cold_.Run(layer, input, lossless, out);
-  const double begin = Seconds(), waited = counters_.wait_s;
+  const base::Stopwatch watch;
+  const double waited = counters_.wait_s;
   const Status status = RunBoth(layer, input, lossless, out);
-  const double took = Seconds() - begin;
+  const double took = watch.Seconds();
   counters_.total_s += took;
   counters_.cold.busy_s += took - (counters_.wait_s - waited);
   return status;
@@ -68,9 +65,9 @@ HybridCounters HybridFfn::counters() const {
 
 template <typename Body>
 auto HybridFfn::Waiting(const Body& body) {
-  const double begin = Seconds();
+  const base::Stopwatch watch;
   auto result = body();
-  counters_.wait_s += Seconds() - begin;
+  counters_.wait_s += watch.Seconds();
   return result;
 }
 
@@ -110,7 +107,7 @@ Status HybridFfn::AddOutputs(int layer, int tokens, float* out) {
 Status HybridFfn::ShareSums(int layer, int first, int count, float* out) {
   cold_.ShareSum(layer, first, count, {.maxima = maxima_.data()});
   ASSIGN_OR_RETURN(const float* hot, Waiting([&] { return hot_.Maxima(); }));
-  const std::size_t cells = Area(count * runs_, config_.hidden_size / 32);
+  const std::size_t cells = base::Area(count * runs_, config_.hidden_size / 32);
   for (std::size_t i = 0; i < cells; ++i) maxima_[i] = std::max(maxima_[i], hot[i]);
   hot_.Sum(maxima_.data());
   cold_.ShareSum(layer, first, count,

@@ -1,18 +1,14 @@
 #include "engine/gpu/device_partition.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "engine/base/stopwatch.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::gpu {
 namespace {
 
 using Flag = DeviceHandOff::Flag;
-
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -51,12 +47,12 @@ void DevicePartition::Note(const Status& status) {
 
 Status DevicePartition::Wait(Flag flag) {
   const Status status = exchange_.flags().Wait(flag);
-  counters_.busy_s += Seconds() - since_;
+  counters_.busy_s += busy_.Seconds();
   return status;
 }
 
 void DevicePartition::Start(const Job& job) {
-  since_ = Seconds();
+  busy_.Restart();
   layer_ = job.layer;
   tokens_ = job.input.tokens;
   first_ = 0;
@@ -137,7 +133,7 @@ Status DevicePartition::PutFloats(int tokens) {
 
 Result<const float*> DevicePartition::Maxima() {
   if (first_ > 0 && status_.ok()) {
-    since_ = Seconds();
+    busy_.Restart();
     Note(PutBatch(first_, std::min(ffn::kShareTokens, tokens_ - first_)));
     exchange_.flags().Begin();
   }
@@ -148,7 +144,7 @@ Result<const float*> DevicePartition::Maxima() {
 
 void DevicePartition::Sum(const float* limits) {
   if (!status_.ok()) return;
-  since_ = Seconds();
+  busy_.Restart();
   const int count = std::min(ffn::kShareTokens, tokens_ - first_);
   std::copy_n(limits, Area(count * runs_, config_.hidden_size) / 32, exchange_.host().home_maxima);
   exchange_.flags().Raise(Flag::kHostMaxima);

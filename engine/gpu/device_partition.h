@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "engine/base/stopwatch.h"
 #include "engine/ffn/ffn_partition.h"
 #include "engine/gpu/device_exchange.h"
 #include "engine/gpu/device_ffn.h"
@@ -77,7 +78,7 @@ class DevicePartition final : public ffn::FfnPartition {
   std::vector<RecordedGraph<FfnMode>> graphs_;  // [L] of one token
   ffn::PartitionCounters counters_;
   std::vector<ffn::FfnCounters> ffn_counters_;  // [L]
-  double since_ = 0;
+  base::Stopwatch busy_;                        // since the device began what is under way
 };
 
 }  // namespace thermocline::gpu
