@@ -67,9 +67,10 @@ void GenerateStream::Guarded(Work work) {
 
 Status GenerateStream::Begin() {
   RETURN_IF_ERROR(call_.refusal());
-  ASSIGN_OR_RETURN(GenerateParams params,
-                   ParseGenerate(message_, {.sampling = WithDefaults({}, service_.sampling_defaults()),
-                                            .max_tokens = service_.config().max_tokens}));
+  ASSIGN_OR_RETURN(
+      GenerateParams params,
+      ParseGenerate(message_, {.sampling = WithDefaults({}, service_.sampling_defaults()),
+                               .max_tokens = service_.config().max_tokens}));
   const Request& request = params.asked.request;
   delta_options_ = {.token_ids = params.return_tokens, .logprobs = request.logprobs};
   progress_ = request.progress;

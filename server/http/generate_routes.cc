@@ -12,7 +12,8 @@ using server::Service;
 using server::Submission;
 
 openai::RequestDefaults DefaultsOf(const Service& service) {
-  return {.sampling = WithDefaults({}, service.sampling_defaults()), .max_tokens = service.config().max_tokens};
+  return {.sampling = WithDefaults({}, service.sampling_defaults()),
+          .max_tokens = service.config().max_tokens};
 }
 
 Result<Submission> Submit(Service& service, const ResponseHead& head, server::Asked asked) {
