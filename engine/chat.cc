@@ -20,9 +20,7 @@ Result<std::unique_ptr<ChatFormatter>> ChatFormatter::Create(const text::Tokeniz
 Result<std::string> ChatFormatter::Render(const Json& conversation) const {
   const model::Vocabulary& v = tokenizer_.vocabulary();
   Json variables = Protect(conversation);
-  const auto token_text = [&](int id) {
-    return id < 0 ? Json("") : Json(v.tokens[static_cast<std::size_t>(id)]);
-  };
+  const auto token_text = [&](int id) { return id < 0 ? Json("") : Json(v.tokens[id]); };
   variables.Set("bos_token", token_text(v.bos));
   variables.Set("eos_token", token_text(v.eos));
   if (conversation.FindRaw("add_generation_prompt") == nullptr) {

@@ -55,9 +55,8 @@ predictor::LayerController* FfnGovernor::ControllerOf(int layer, FfnMode mode) {
 
 void FfnGovernor::SetModes(const std::vector<FfnMode>& modes) {
   model_.SetModes(transformer_, modes);
-  for (int l = 0; l < static_cast<int>(modes.size()); ++l) {
-    if (const predictor::LayerController* controller =
-            ControllerOf(l, modes[static_cast<std::size_t>(l)]))
+  for (int l = 0; l < std::ssize(modes); ++l) {
+    if (const predictor::LayerController* controller = ControllerOf(l, modes[l]))
       transformer_.ffn().policy(l).shift = static_cast<float>(controller->shift());
   }
 }
@@ -87,8 +86,8 @@ void FfnGovernor::AuditOne() {
 }
 
 void FfnGovernor::Publish(bool wait) {
-  for (int l = 0; l < static_cast<int>(current_.size()); ++l) {
-    FfnLayerStats& s = current_[static_cast<std::size_t>(l)];
+  for (int l = 0; l < std::ssize(current_); ++l) {
+    FfnLayerStats& s = current_[l];
     const ffn::FfnCounters c = transformer_.ffn_counters(l);
     const predictor::AuditCounts& a = auditor_.total(l);
     s.mode = transformer_.ffn().policy(l).mode;

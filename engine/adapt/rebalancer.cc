@@ -38,8 +38,8 @@ Rebalancer::Rebalancer(load::LoadedModel& model, exec::Transformer& transformer,
 Rebalancer::~Rebalancer() { transformer_.hybrid()->SetOnFound({}); }
 
 void Rebalancer::Count(int layer, std::span<const int> ids) {
-  std::vector<float>& uses = uses_[static_cast<std::size_t>(layer)];
-  for (const int id : ids) uses[static_cast<std::size_t>(id)] += weight_;
+  std::vector<float>& uses = uses_[layer];
+  for (const int id : ids) uses[id] += weight_;
 }
 
 void Rebalancer::AfterToken() {
@@ -67,17 +67,14 @@ void Rebalancer::Idle() {
 int Rebalancer::Round(int layer, int most) {
   const auto l = static_cast<std::size_t>(layer);
   const std::vector<float>& uses = uses_[l];
-  const auto fewer = [&](int a, int b) {
-    return uses[static_cast<std::size_t>(a)] < uses[static_cast<std::size_t>(b)];
-  };
+  const auto fewer = [&](int a, int b) { return uses[a] < uses[b]; };
   int swaps = 0;
   for (; swaps < most; ++swaps) {
     const std::vector<int>&hot = model_.split->hot()[l], &cold = model_.split->cold()[l];
     if (hot.empty() || cold.empty()) return 0;
     const int out = *std::min_element(hot.begin(), hot.end(), fewer),
               in = *std::max_element(cold.begin(), cold.end(), fewer);
-    const float least = uses[static_cast<std::size_t>(out)],
-                greatest = uses[static_cast<std::size_t>(in)];
+    const float least = uses[out], greatest = uses[in];
     if (greatest < options_.advantage * least || greatest - least < options_.uses_min * weight_)
       break;
     const ffn::NeuronSplit::Places places = model_.split->Swap(layer, out, in);

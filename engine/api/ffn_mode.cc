@@ -76,8 +76,7 @@ Result<FfnModes> ParseFfnModes(std::string_view text, int num_layers, FfnMode ot
     if (colon != std::string_view::npos) {
       ASSIGN_OR_RETURN(range, ParseRange(entry.substr(0, colon), num_layers));
     }
-    for (int i = range.first; i <= range.last; ++i)
-      modes.layers[static_cast<std::size_t>(i)] = mode;
+    for (int i = range.first; i <= range.last; ++i) modes.layers[i] = mode;
   }
   return modes;
 }

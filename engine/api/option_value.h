@@ -48,7 +48,7 @@ struct ChoiceValue {
 
   std::string_view name() const {
     const int value = get(target);
-    return value < 0 ? std::string_view() : names[static_cast<std::size_t>(value)];
+    return value < 0 ? std::string_view() : names[value];
   }
 };
 

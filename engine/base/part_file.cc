@@ -97,7 +97,7 @@ Status PartFile::WriteAt(std::uint64_t offset, std::span<const std::byte> bytes)
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(part_path_, "write", errno);
     offset += static_cast<std::uint64_t>(n);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    bytes = bytes.subspan(n);
   }
   return OkStatus();
 }
@@ -109,7 +109,7 @@ Status PartFile::ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
     if (n < 0) return ErrnoStatus(part_path_, "read", errno);
     if (n == 0) return DataLoss(part_path_, ": ends at byte ", offset);
     offset += static_cast<std::uint64_t>(n);
-    out = out.subspan(static_cast<std::size_t>(n));
+    out = out.subspan(n);
   }
   return OkStatus();
 }

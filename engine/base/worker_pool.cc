@@ -88,9 +88,9 @@ void WorkerPool::RunBatch(int items, Call call, const void* context) {
 }
 
 int WorkerPool::TakeRun(int run, int thread) {
-  std::atomic<std::uint64_t>& ticket = runs_[static_cast<std::size_t>(run)].ticket;
+  std::atomic<std::uint64_t>& ticket = runs_[run].ticket;
   int taken = 0;
-  while (HasWork(runs_[static_cast<std::size_t>(run)])) {
+  while (HasWork(runs_[run])) {
     const Ticket t = Unpack(ticket.fetch_add(1, std::memory_order_acq_rel));
     if (t.next >= t.end) break;
     call_(context_, first_ + t.next, thread);
@@ -128,7 +128,7 @@ void WorkerPool::WaitForWork(const ItemRun& run) {
 }
 
 void WorkerPool::WorkerMain(int thread) {
-  const ItemRun& run = runs_[static_cast<std::size_t>(thread)];
+  const ItemRun& run = runs_[thread];
   while (!stop_.load()) {
     for (int active = active_.load(); thread >= active; active = active_.load())
       active_.wait(active);

@@ -110,7 +110,7 @@ void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
 void Transformer::Embed(std::span<const int> tokens, int position) {
   const int d = config_.hidden_size;
   ForTokens(static_cast<int>(tokens.size()), [&](int t) {
-    const int token = tokens[static_cast<std::size_t>(t)];
+    const int token = tokens[t];
     CHECK(token >= 0 && token < config_.vocab_size);
     float* x = ws_.residual.data() + nn::Offset(t, d);
     kernels::DequantizePackedRow(weights_.token_embedding, token, x);
@@ -123,7 +123,7 @@ void Transformer::Embed(std::span<const int> tokens, int position) {
 }
 
 Status Transformer::Block(int layer, int tokens, nn::KvCache& cache) {
-  const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const model::LayerWeights& w = weights_.layers[layer];
   const int n = tokens * config_.hidden_size;
   const bool own_norm = w.attn_second_norm.weight != nullptr;
   NormHidden(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
@@ -165,10 +165,9 @@ void Transformer::Head(int first, int count) {
     const std::ptrdiff_t from = nn::Offset(t, d), rest = nn::Offset(count + t, d);
     const kernels::Activations hidden = ws_.hidden.view(from, d);
     for (int i = 0; i < d; ++i) {
-      x.x[static_cast<std::size_t>(from + i)] = hidden.x[i];
-      x.x[static_cast<std::size_t>(rest + i)] =
-          hidden.x[i] -
-          hidden.scale[i / kernels::kActivationBlock] * static_cast<float>(hidden.q[i]);
+      x.x[from + i] = hidden.x[i];
+      x.x[rest + i] = hidden.x[i] -
+                      hidden.scale[i / kernels::kActivationBlock] * static_cast<float>(hidden.q[i]);
     }
     Quantize(x, t);
     Quantize(x, count + t);

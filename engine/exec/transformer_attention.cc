@@ -18,7 +18,7 @@ using kernels::kAttentionChunk;
 }  // namespace
 
 void Transformer::Attention(int layer, int tokens, nn::KvCache& cache) {
-  const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const model::LayerWeights& w = weights_.layers[layer];
   const int kv_heads = config_.num_key_value_heads;
   const std::array products = {nn::Product{&w.q, ws_.q.x.data()}, nn::Product{&w.k, ws_.k.data()},
                                nn::Product{&w.v, ws_.v.data()}};
@@ -45,7 +45,7 @@ void Transformer::NormHeads(const model::NormWeights& norm, float* heads, int co
 }
 
 void Transformer::RotateAndStore(int layer, int token, nn::KvCache& cache) {
-  const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const model::LayerWeights& w = weights_.layers[layer];
   const int head_dim = config_.head_dim, heads = config_.num_attention_heads,
             kv_heads = config_.num_key_value_heads, position = cache.length() + token;
   float* q = ws_.q.x.data() + nn::Offset(token, heads * head_dim);
@@ -103,7 +103,7 @@ void Transformer::AttendChunk(int layer, int token, int kv_head, int thread, Spa
                   .values_offset = cache.pool().values_offset(layer, kv_head),
                   .begin = positions.begin,
                   .end = positions.end,
-                  .scores = ws_.scores[static_cast<std::size_t>(thread)].data(),
+                  .scores = ws_.scores[thread].data(),
                   .state = state});
 }
 

@@ -27,11 +27,11 @@ Auditor::Auditor(const Params& p)
       swept_(kept_.size(), std::vector<predictor::AuditCounts>(p.sweep.size())) {
   input_.Resize(1, config_.hidden_size);
   for (Kept& kept : kept_) {
-    kept.hidden.resize(static_cast<std::size_t>(config_.hidden_size));
+    kept.hidden.resize(config_.hidden_size);
     kept.residual.resize(kept.hidden.size());
-    kept.predicted.reserve(static_cast<std::size_t>(config_.intermediate_size));
+    kept.predicted.reserve(config_.intermediate_size);
   }
-  active_.reserve(static_cast<std::size_t>(config_.intermediate_size));
+  active_.reserve(config_.intermediate_size);
   active_h_.reserve(active_.capacity());
 }
 
@@ -39,7 +39,7 @@ void Auditor::Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ff
   // Decided when the token begins: by then the token before may have been audited to its end.
   if (layer == 0) keeping_ = interval_ > 0 && tokens_ >= next_token_ && !pending();
   if (!keeping_) return;
-  Kept& kept = kept_[static_cast<std::size_t>(layer)];
+  Kept& kept = kept_[layer];
   kept.mode = ffn.policy(layer).mode;
   kept.valid = Predicts(kept.mode);
   if (!kept.valid) return;

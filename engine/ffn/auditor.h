@@ -35,24 +35,18 @@ class Auditor {
   void Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ffn);
   // Counts a token.
   void EndToken();
-  bool pending() const { return next_ < static_cast<int>(kept_.size()) && audited_; }
+  bool pending() const { return next_ < std::ssize(kept_) && audited_; }
   // Audits the next kept layer. Returns its number. Requires: pending.
   int AuditOne(SparseFfn& ffn);
 
   // The mode in which the layer's kept token was predicted.
-  FfnMode mode(int layer) const { return kept_[static_cast<std::size_t>(layer)].mode; }
+  FfnMode mode(int layer) const { return kept_[layer].mode; }
 
   // Sums since the start at shift `i` of the sweep.
-  const predictor::AuditCounts& swept(int layer, std::size_t i) const {
-    return swept_[static_cast<std::size_t>(layer)][i];
-  }
+  const predictor::AuditCounts& swept(int layer, std::size_t i) const { return swept_[layer][i]; }
   // Sums since the start, by layer, and of the last audit of a layer.
-  const predictor::AuditCounts& total(int layer) const {
-    return totals_[static_cast<std::size_t>(layer)];
-  }
-  const predictor::AuditCounts& last(int layer) const {
-    return last_[static_cast<std::size_t>(layer)];
-  }
+  const predictor::AuditCounts& total(int layer) const { return totals_[layer]; }
+  const predictor::AuditCounts& last(int layer) const { return last_[layer]; }
 
  private:
   struct Kept {

@@ -76,13 +76,13 @@ void CandidateFinder::PrepareSigns(const FfnStep& step) {
       predictor::GatherColumns(x, d, sign.columns, sign_columns_.data());
       x = sign_columns_.data();
     }
-    sign_inputs_[static_cast<std::size_t>(t)] = kernels::PackSignInput(
-        x, sign.planes.cols, sign.slices, sign_words_.data() + nn::Offset(t, words));
+    sign_inputs_[t] = kernels::PackSignInput(x, sign.planes.cols, sign.slices,
+                                             sign_words_.data() + nn::Offset(t, words));
   }
 }
 
 const NeuronList& CandidateFinder::Find(const FfnStep& step, const NeuronRange& range, int thread) {
-  Scratch& s = scratch_[static_cast<std::size_t>(thread)];
+  Scratch& s = scratch_[thread];
   const auto n = static_cast<std::size_t>(range.count);
   s.found.whole = !Predicts(step.policy.mode);
   if (s.found.whole) {
@@ -111,7 +111,7 @@ void CandidateFinder::MarkBySigns(const FfnStep& step, const NeuronRange& range,
   const std::int32_t* thresholds = sign.thresholds.data() + range.begin;
   for (int t = 0; t < step.input.tokens; ++t) {
     context_.ops.sign_scores({.planes = sign.planes,
-                              .input = sign_inputs_[static_cast<std::size_t>(t)],
+                              .input = sign_inputs_[t],
                               .row_begin = range.begin,
                               .row_end = range.begin + range.count,
                               .scores = s.scores.data()});

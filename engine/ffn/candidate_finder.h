@@ -44,9 +44,7 @@ class CandidateFinder {
     NeuronList found;
   };
 
-  const predictor::LayerPredictors& Of(int layer) const {
-    return predictors_->layers[static_cast<std::size_t>(layer)];
-  }
+  const predictor::LayerPredictors& Of(int layer) const { return predictors_->layers[layer]; }
   void PrepareSigns(const FfnStep& step);
   void PrepareLowRank(const FfnStep& step);
   // Into s.marks.

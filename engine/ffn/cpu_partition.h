@@ -30,9 +30,7 @@ class CpuPartition final : public FfnPartition {
   void Sum(const float* limits) override;
   Result<kernels::FinishSumParams::Part> Await() override;
   Result<const float*> AwaitOutput() override;
-  int NumNeurons(int layer) const override {
-    return static_cast<int>(members_[static_cast<std::size_t>(layer)].size());
-  }
+  int NumNeurons(int layer) const override { return static_cast<int>(members_[layer].size()); }
   // Between layers.
   PartitionCounters counters() const override { return counters_; }
   std::span<const int> found_ids() const override { return ffn_.found_ids(); }

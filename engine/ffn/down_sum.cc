@@ -51,7 +51,7 @@ void DownSum::Run(const Sum& sum) {
                            .col_end = end,
                            .out = sum.out,
                            .out_stride = d,
-                           .scratch = scratch_[static_cast<std::size_t>(thread)].data(),
+                           .scratch = scratch_[thread].data(),
                            .shared = sum.shared});
     for (int t = 0; sum.bias != nullptr && t < sum.tokens; ++t)
       context_.ops.add(sum.out + nn::Offset(t, d) + begin, sum.bias + begin, end - begin);

@@ -17,9 +17,7 @@ struct FfnContext {
   nn::Multiplier& multiplier;
   NeuronRanges ranges;
 
-  const model::LayerWeights& layer(int index) const {
-    return weights.layers[static_cast<std::size_t>(index)];
-  }
+  const model::LayerWeights& layer(int index) const { return weights.layers[index]; }
   bool gated() const { return config.architecture->gated; }
   // params.out = act(gate) * up, with the model's activation.
   void Activate(kernels::GatedParams params) const;

@@ -34,7 +34,7 @@ Status FlashNeurons::ReadAll(int layer, int tokens, bool next_too) {
 }
 
 void FlashNeurons::Put(const NeuronRange& range, const NeuronList& candidates) {
-  counts_[static_cast<std::size_t>(range.index)] = candidates.count;
+  counts_[range.index] = candidates.count;
   std::copy_n(candidates.ids.data(), candidates.count, ids_.data() + range.begin);
   std::copy_n(candidates.masks.data(), candidates.count, masks_.data() + range.begin);
 }
@@ -50,7 +50,7 @@ void FlashNeurons::Request(int layer, bool resident_only) {
   std::size_t wanted = 0;
   for (int range = 0; range < ranges_.NumRanges(layer); ++range) {
     const auto begin = static_cast<std::size_t>(range * kRange),
-               end = begin + static_cast<std::size_t>(counts_[static_cast<std::size_t>(range)]);
+               end = begin + static_cast<std::size_t>(counts_[range]);
     for (std::size_t place = begin; place < end; ++place) {
       const bool here = store_.Has(layer, ids_[place]);
       arrivals_[place] = here ? Arrival::kHere : resident_only ? Arrival::kLeftOut : Arrival::kLate;
@@ -65,15 +65,14 @@ void FlashNeurons::Request(int layer, bool resident_only) {
 
 const GatedNeurons& FlashNeurons::Take(const NeuronRange& range, bool late, int tokens,
                                        int thread) {
-  GatedNeurons& taken = taken_[static_cast<std::size_t>(thread)];
+  GatedNeurons& taken = taken_[thread];
   const Arrival wanted = late ? Arrival::kLate : Arrival::kHere;
   taken.list.count = 0;
-  for (int k = 0; k < counts_[static_cast<std::size_t>(range.index)]; ++k) {
+  for (int k = 0; k < counts_[range.index]; ++k) {
     const auto place = static_cast<std::size_t>(range.begin + k);
     if (arrivals_[place] != wanted) continue;
     for (int t = 0; deciding_held_ && t < tokens; ++t)
-      taken.gates[static_cast<std::size_t>(nn::Offset(t, kRange) + taken.list.count)] =
-          *Gates(t, static_cast<int>(place));
+      taken.gates[nn::Offset(t, kRange) + taken.list.count] = *Gates(t, static_cast<int>(place));
     taken.list.Add(ids_[place], masks_[place]);
   }
   return taken;

@@ -83,7 +83,7 @@ Status HybridFfn::RunBoth(int layer, const SparseFfn::Input& input, bool lossles
     ++counters_.cold.tokens;
     counters_.cold.active += cold_.found();
   }
-  const kernels::DType type = weights_.layers[static_cast<std::size_t>(layer)].down_rows.type;
+  const kernels::DType type = weights_.layers[layer].down_rows.type;
   Status status;
   if (!kernels::Traits(type).quantized) {
     status = AddOutputs(layer, input.tokens, out);
@@ -118,7 +118,7 @@ Status HybridFfn::ShareSums(int layer, int first, int count, float* out) {
 }
 
 void HybridFfn::Finish(int layer, int count, const Part& hot, float* out) {
-  const model::LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const model::LayerWeights& w = weights_.layers[layer];
   const int d = config_.hidden_size, tiles = (d + kFinishColumns - 1) / kFinishColumns;
   const kernels::DType type = w.down_rows.type;
   const bool minimums = type == kernels::DType::kQ4_1 || type == kernels::DType::kQ4_K;

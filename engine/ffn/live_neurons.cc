@@ -20,24 +20,24 @@ float* LiveNeurons::Row(std::vector<float>& h, int token, int place) const {
 
 void LiveNeurons::Put(const NeuronRange& range, const NeuronList& live, const float* h,
                       int tokens) {
-  counts_[static_cast<std::size_t>(range.index)] = {live.count, live.count};
+  counts_[range.index] = {live.count, live.count};
   std::copy_n(live.ids.data(), live.count, ids_.data() + range.begin);
   for (int t = 0; t < tokens; ++t)
     std::copy_n(h + nn::Offset(t, kRange), live.count, Row(h_, t, range.begin));
 }
 
 void LiveNeurons::Expect(const NeuronRange& range, const NeuronList& candidates, int tokens) {
-  counts_[static_cast<std::size_t>(range.index)] = {candidates.count, 0};
+  counts_[range.index] = {candidates.count, 0};
   std::copy_n(candidates.ids.data(), candidates.count, ids_.data() + range.begin);
   for (int t = 0; t < tokens; ++t) std::fill_n(Row(h_, t, range.begin), candidates.count, 0.0F);
 }
 
 void LiveNeurons::Add(const NeuronRange& range, const NeuronList& live, const float* h,
                       int tokens) {
-  counts_[static_cast<std::size_t>(range.index)].live += live.count;
+  counts_[range.index].live += live.count;
   const int* place = ids_.data() + range.begin;
   for (int k = 0; k < live.count; ++k, ++place) {
-    while (*place != live.ids[static_cast<std::size_t>(k)]) ++place;
+    while (*place != live.ids[k]) ++place;
     const int at = static_cast<int>(place - ids_.data());
     for (int t = 0; t < tokens; ++t) *Row(h_, t, at) = h[nn::Offset(t, kRange) + k];
   }
@@ -47,7 +47,7 @@ FoundNeurons LiveNeurons::Join(int ranges, int tokens) {
   int count = 0;
   num_live_ = 0;
   for (int range = 0; range < ranges; ++range) {
-    const Count& mine = counts_[static_cast<std::size_t>(range)];
+    const Count& mine = counts_[range];
     num_live_ += mine.live;
     for (int place = range * kRange; place < range * kRange + mine.listed; ++place) {
       bool any = false;
@@ -56,12 +56,11 @@ FoundNeurons LiveNeurons::Join(int ranges, int tokens) {
         *Row(together_h_, t, count) = h;
         any = any || h != 0;
       }
-      together_ids_[static_cast<std::size_t>(count)] = ids_[static_cast<std::size_t>(place)];
+      together_ids_[count] = ids_[place];
       count += any ? 1 : 0;
     }
   }
-  return {std::span(together_ids_).first(static_cast<std::size_t>(count)), together_h_.data(),
-          neurons_, tokens > 1};
+  return {std::span(together_ids_).first(count), together_h_.data(), neurons_, tokens > 1};
 }
 
 }  // namespace thermocline::ffn

@@ -18,12 +18,10 @@ struct NeuronList {
   int count = 0;
   bool whole = false;  // every neuron of the range: its rows may be read as they lie
 
-  std::span<const int> span() const {
-    return std::span(ids).first(static_cast<std::size_t>(count));
-  }
+  std::span<const int> span() const { return std::span(ids).first(count); }
   void Add(int id, std::uint16_t mask) {
-    ids[static_cast<std::size_t>(count)] = id;
-    masks[static_cast<std::size_t>(count++)] = mask;
+    ids[count] = id;
+    masks[count++] = mask;
   }
 };
 

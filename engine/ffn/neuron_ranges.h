@@ -39,7 +39,7 @@ class NeuronRanges {
   }
   bool all() const { return members_ == nullptr; }
   const std::vector<int>& Members(int layer) const {  // requires: not all()
-    return (*members_)[static_cast<std::size_t>(layer)];
+    return (*members_)[layer];
   }
 
  private:

@@ -138,14 +138,14 @@ Status NeuronSplit::MoveLayer(std::size_t layer, std::uint8_t* block) {
   const bool gated = cold.gate.linear.weight.rows > 0;
   const Slot slot = SlotOf(cold);
   Where& where = hot_where_[layer];
-  where.resize(static_cast<std::size_t>(intermediate_size_));
+  where.resize(intermediate_size_);
   RETURN_IF_ERROR(WithRows(layer, [&] {
     for (const int id : hot_[layer]) {
       if (gated) std::memcpy(block, cold.gate.rows().row(id), RowBytes(cold.gate.linear.weight));
       std::memcpy(block + slot.up, cold.up.rows().row(id), RowBytes(cold.up.linear.weight));
       std::memcpy(block + slot.down, cold.down_rows.row(id),
                   kernels::RowBytes(cold.down_rows.type, cold.down_rows.cols));
-      where[static_cast<std::size_t>(id)] = block;
+      where[id] = block;
       block += slot.bytes;
     }
     return OkStatus();
@@ -203,7 +203,7 @@ Moved Replace(std::vector<int>& ids, int out, int in) {
   const auto to = static_cast<int>(before - ids.begin()) - (in > out ? 1 : 0);
   if (at < to) std::move(from + 1, ids.begin() + to + 1, from);
   if (to < at) std::move_backward(ids.begin() + to, from, from + 1);
-  ids[static_cast<std::size_t>(to)] = in;
+  ids[to] = in;
   return {at, to};
 }
 

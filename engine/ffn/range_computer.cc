@@ -17,7 +17,7 @@ RangeComputer::RangeComputer(const FfnContext& context, int tokens_max) : contex
 
 const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange& range,
                                           const NeuronList& candidates, int thread) {
-  Scratch& s = scratch_[static_cast<std::size_t>(thread)];
+  Scratch& s = scratch_[thread];
   s.live.list.count = 0;
   if (candidates.count == 0) return s.live;
   Multiply(context_,
@@ -64,7 +64,7 @@ void RangeComputer::Survive(const FfnStep& step, const NeuronList& candidates, S
 
 const float* RangeComputer::Finish(const FfnStep& step, const NeuronRange& range,
                                    const GatedNeurons& live, int thread) {
-  Scratch& s = scratch_[static_cast<std::size_t>(thread)];
+  Scratch& s = scratch_[thread];
   const int count = live.list.count;
   if (count == 0) return s.h.data();
   if (context_.gated()) {
@@ -86,7 +86,7 @@ const float* RangeComputer::Finish(const FfnStep& step, const NeuronRange& range
                        .n = count,
                        .out = h});
     for (int k = 0; k < count; ++k) {
-      if ((live.list.masks[static_cast<std::size_t>(k)] >> t & 1U) == 0) h[k] = 0;
+      if ((live.list.masks[k] >> t & 1U) == 0) h[k] = 0;
     }
   }
   return s.h.data();

@@ -18,13 +18,13 @@ class RangeIds {
 
   void Put(const NeuronRange& range, std::span<const int> ids) {
     std::copy(ids.begin(), ids.end(), by_place_.begin() + range.begin);
-    counts_[static_cast<std::size_t>(range.index)] = static_cast<int>(ids.size());
+    counts_[range.index] = static_cast<int>(ids.size());
   }
   // Requires: the first `ranges` were put.
   std::span<const int> Join(int ranges) {
     count_ = 0;
     for (int range = 0; range < ranges; ++range) {
-      const int more = counts_[static_cast<std::size_t>(range)];
+      const int more = counts_[range];
       std::copy_n(by_place_.data() + range * kRange, more, together_.data() + count_);
       count_ += more;
     }
@@ -32,9 +32,7 @@ class RangeIds {
   }
   void Clear() { count_ = 0; }
   // What Join returned; nothing after Clear.
-  std::span<const int> all() const {
-    return std::span(together_).first(static_cast<std::size_t>(count_));
-  }
+  std::span<const int> all() const { return std::span(together_).first(count_); }
 
  private:
   std::vector<int> by_place_;  // [F]

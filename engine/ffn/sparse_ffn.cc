@@ -172,7 +172,7 @@ void SparseFfn::Note(const FfnStep& step, bool all) {
            .up = all ? members : live_.num_live(),
            .down = static_cast<std::int64_t>(found_.ids.size()),
            .predictor_bytes = finder_.PredictorBytes(step.layer, mode)},
-          counters_[static_cast<std::size_t>(step.layer)]);
+          counters_[step.layer]);
   if (trace_ != nullptr) trace_->Add(Predicts(mode) ? predicted_.all() : found_.ids);
 }
 

@@ -83,13 +83,11 @@ class SparseFfn {
     return finder_.FindAll({layer, input, policy});
   }
 
-  FfnPolicy& policy(int layer) { return policies_[static_cast<std::size_t>(layer)]; }
-  const FfnPolicy& policy(int layer) const { return policies_[static_cast<std::size_t>(layer)]; }
+  FfnPolicy& policy(int layer) { return policies_[layer]; }
+  const FfnPolicy& policy(int layer) const { return policies_[layer]; }
   // The mode a layer is computed in: prompts are computed without loss.
   FfnPolicy PolicyFor(int layer, bool lossless) const;
-  const FfnCounters& counters(int layer) const {
-    return counters_[static_cast<std::size_t>(layer)];
-  }
+  const FfnCounters& counters(int layer) const { return counters_[layer]; }
   // Weight bytes of the layer's network.
   std::int64_t dense_bytes(int layer) const { return DenseBytes(context_.layer(layer)); }
 

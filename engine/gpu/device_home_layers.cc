@@ -102,7 +102,7 @@ Status DeviceHomeLayers::SetModes(const Step& step, const ffn::SparseFfn& cold) 
     const ffn::FfnPolicy policy = cold.PolicyFor(l, step.lossless);
     // As SparseFfn: more tokens are computed without loss. Dense gives the bits of exact.
     const bool whole = policy.mode == FfnMode::kDense || step.tokens > ffn::kSparseTokensMax;
-    modes_[static_cast<std::size_t>(l)] = whole ? FfnMode::kExact : policy.mode;
+    modes_[l] = whole ? FfnMode::kExact : policy.mode;
     if (!whole) RETURN_IF_ERROR(ffn_.SetShift(l, policy));
   }
   return OkStatus();
@@ -130,7 +130,7 @@ Status DeviceHomeLayers::Prefill(const Step& step, ffn::SparseFfn& cold) {
 }
 
 Status DeviceHomeLayers::PutLayer(int layer, int tokens) {
-  return layer_.Put(layer, tokens, modes_[static_cast<std::size_t>(layer)]);
+  return layer_.Put(layer, tokens, modes_[layer]);
 }
 
 Status DeviceHomeLayers::PutEnd(const Step& step) {
@@ -156,13 +156,13 @@ ffn::HybridCounters DeviceHomeLayers::counters() const {
 void DeviceHomeLayers::Count() {
   for (int l = 0; l < layers_; ++l) {
     const DeviceLayer& w = model_.layer(l);
-    ffn::FfnCounters& c = ffn_counters_[static_cast<std::size_t>(l)];
+    ffn::FfnCounters& c = ffn_counters_[l];
     ++c.tokens;
     if (!w.has_rows()) {
       CountWhole(l, c);
       continue;
     }
-    ffn_.AddCounts(l, modes_[static_cast<std::size_t>(l)], c);
+    ffn_.AddCounts(l, modes_[l], c);
     if (!w.shared) continue;
     ++hot_.tokens;
     hot_.active += ffn_.counts(l).live;

@@ -62,9 +62,7 @@ class DeviceHomeLayers {
   // Of the shared layers.
   ffn::HybridCounters counters() const;
   // Rows that the device read for decoded tokens.
-  const ffn::FfnCounters& ffn_counters(int layer) const {
-    return ffn_counters_[static_cast<std::size_t>(layer)];
-  }
+  const ffn::FfnCounters& ffn_counters(int layer) const { return ffn_counters_[layer]; }
 
  private:
   // Both ends of the layers that the CPU has a part of.

@@ -146,8 +146,7 @@ void DeviceModel::PlanNeurons(const model::LayerWeights& from, const std::vector
   };
   if (to.neurons < f) {
     std::vector<std::int32_t>& slots = tables_.emplace_back(static_cast<std::size_t>(f), -1);
-    for (std::size_t i = 0; i < hot.size(); ++i)
-      slots[static_cast<std::size_t>(hot[i])] = static_cast<std::int32_t>(i);
+    for (std::size_t i = 0; i < hot.size(); ++i) slots[hot[i]] = static_cast<std::int32_t>(i);
     neurons_.Add(&to.slots, slots.size(), slots.data());
   }
   const auto bias = [&](const model::Linear& matrix, model::Linear& out) {
@@ -180,8 +179,7 @@ void DeviceModel::PlanPredictors(const predictor::LayerPredictors& from,
       predictors_.Add(&to.columns, sign.columns.size(), sign.columns.data());
     std::vector<std::int32_t>& thresholds =
         tables_.emplace_back(static_cast<std::size_t>(config_.intermediate_size));
-    for (std::size_t i = 0; i < hot.size(); ++i)
-      thresholds[static_cast<std::size_t>(hot[i])] = sign.thresholds[i];
+    for (std::size_t i = 0; i < hot.size(); ++i) thresholds[hot[i]] = sign.thresholds[i];
     predictors_.Add(&to.thresholds, thresholds.size(), thresholds.data());
   }
   if (!from.low_rank.has_value()) return;
@@ -234,7 +232,7 @@ Status DeviceModel::UploadNeurons(int layer, const model::LayerWeights& rows) {
   const DeviceLayer& to = this->layer(layer);
   if (!to.has_rows() || to.neurons == 0) return OkStatus();
   ASSIGN_OR_RETURN(DeviceUploader uploader, DeviceUploader::Create(*stream_));
-  const std::vector<int>& hot = placement_.hot[static_cast<std::size_t>(layer)];
+  const std::vector<int>& hot = placement_.hot[layer];
   const auto upload = [&](const kernels::RowMatrix& from, const kernels::DeviceRows& matrix) {
     return UploadRows(from, hot, const_cast<std::uint8_t*>(matrix.data), uploader);
   };

@@ -67,7 +67,7 @@ class DeviceModel {
   Status Rebuild();
 
   const std::vector<DeviceLayer>& layers() const { return layers_; }
-  const DeviceLayer& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  const DeviceLayer& layer(int index) const { return layers_[index]; }
   const model::NormWeights& output_norm() const { return output_norm_; }
   const model::Linear& output() const { return output_; }
   const DevicePlacement& placement() const { return placement_; }

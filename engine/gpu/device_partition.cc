@@ -75,7 +75,7 @@ Status DevicePartition::Put() {
     RETURN_IF_ERROR(PutInput(tokens_));
     return PutBatch(0, count);
   }
-  auto& graph = graphs_[static_cast<std::size_t>(layer_)];
+  auto& graph = graphs_[layer_];
   return graph.Launch(stream, mode_, [this]() -> Status {
     RETURN_IF_ERROR(PutInput(1));
     return PutBatch(0, 1);
@@ -171,7 +171,7 @@ void DevicePartition::Count() {
   if (tokens_ != 1) return;
   ++counters_.tokens;
   counters_.active += ffn_.counts(layer_).live;
-  ffn::FfnCounters& c = ffn_counters_[static_cast<std::size_t>(layer_)];
+  ffn::FfnCounters& c = ffn_counters_[layer_];
   ++c.tokens;
   ffn_.AddCounts(layer_, mode_, c);
 }

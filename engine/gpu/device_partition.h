@@ -44,9 +44,7 @@ class DevicePartition final : public ffn::FfnPartition {
     return of.home ? 0 : of.neurons;
   }
   ffn::PartitionCounters counters() const override { return counters_; }
-  const ffn::FfnCounters& ffn_counters(int layer) const override {
-    return ffn_counters_[static_cast<std::size_t>(layer)];
-  }
+  const ffn::FfnCounters& ffn_counters(int layer) const override { return ffn_counters_[layer]; }
 
  private:
   Status Put();

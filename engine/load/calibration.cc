@@ -28,7 +28,7 @@ constexpr std::size_t kCopyBytes = std::size_t{32} << 20;
 double Quartile(std::vector<double> values) {
   const auto at = static_cast<std::ptrdiff_t>(values.size() / 4);
   std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<std::size_t>(at)];
+  return values[at];
 }
 
 // Every neuron whose index has the parity, at most `most`.
@@ -99,7 +99,7 @@ class Rig {
     const int layers = network_.config.num_hidden_layers;
     double dense_s = 0;
     for (int l = 0; l < layers; ++l) {
-      const model::Linear dense{network_.dense[static_cast<std::size_t>(l)], nullptr};
+      const model::Linear dense{network_.dense[l], nullptr};
       const std::array product = {nn::Product{&dense, dense_out_.data()}};
       const base::Stopwatch watch;
       multiplier_.Multiply(product, hidden_.view(), 1);

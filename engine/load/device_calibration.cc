@@ -84,7 +84,7 @@ class DeviceRig {
                                                            .predictors = std::move(predictors),
                                                            .placement = std::move(placement)}));
     for (int l = 0; l < network.config.num_hidden_layers; ++l)
-      RETURN_IF_ERROR(model->UploadNeurons(l, network.weights.layers[static_cast<std::size_t>(l)]));
+      RETURN_IF_ERROR(model->UploadNeurons(l, network.weights.layers[l]));
     auto rig = std::unique_ptr<DeviceRig>(new DeviceRig(std::move(model), network.dense));
     RETURN_IF_ERROR(rig->Allocate());
     return rig;
@@ -116,7 +116,7 @@ class DeviceRig {
     ASSIGN_OR_RETURN(
         Timed timed, Timed::Record(stream(), [&]() -> Status {
           for (int l = 0; l < layers(); ++l) {
-            const kernels::PackedMatrix& w = dense_[static_cast<std::size_t>(l)];
+            const kernels::PackedMatrix& w = dense_[l];
             bytes += static_cast<double>(w.bytes());
             RETURN_IF_ERROR(model_->device().Check(
                 model_->ops().dense.gemm({.gemm = {.weights = w,

@@ -17,7 +17,7 @@ Status UploadFromFile(const LoadedModel& model, int layer) {
                                      },
                                  .shared = false};
   ASSIGN_OR_RETURN(const auto weights, model::LoadWeights(**file, *model.pool, only));
-  return model.device->UploadNeurons(layer, weights->layers[static_cast<std::size_t>(layer)]);
+  return model.device->UploadNeurons(layer, weights->layers[layer]);
 }
 
 Status ReloadNeurons(const LoadedModel& model) {

@@ -105,12 +105,12 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
   auto out = std::make_unique<predictor::Predictors>();
   const predictor::SideCar* side_car = plan.side_car.has_value() ? &*plan.side_car : nullptr;
   const int layers = file.config.num_hidden_layers;
-  out->layers.resize(static_cast<std::size_t>(layers));
+  out->layers.resize(layers);
   std::unique_ptr<model::Weights> one;
   // What memory does not hold of a layer is loaded for the moment.
   const auto source = [&](bool rest) -> predictor::LayerSource {
     return [&, rest](int layer) -> Result<const model::LayerWeights*> {
-      const model::LayerWeights& held = weights.layers[static_cast<std::size_t>(layer)];
+      const model::LayerWeights& held = weights.layers[layer];
       const bool has_rest = held.down.weight.data != nullptr || held.down_rows.data != nullptr;
       if (rest ? has_rest : predictor::DecidingMatrix(held).linear.weight.data != nullptr)
         return &held;
@@ -123,7 +123,7 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
                                                           .rest = rest && l == layer};
                                                     },
                                                 .shared = false}));
-      return &one->layers[static_cast<std::size_t>(layer)];
+      return &one->layers[layer];
     };
   };
   if (plan.sign) {

@@ -132,7 +132,7 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
   }
   if (memory.tier == MemoryPlan::Tier::kLayers) {
     RETURN_IF_ERROR(CheckDense(plan));
-    load.stage = [&](int layer) { return memory.stage_of[static_cast<std::size_t>(layer)]; };
+    load.stage = [&](int layer) { return memory.stage_of[layer]; };
   }
   if (memory.tier == MemoryPlan::Tier::kNeurons) {
     if (!memory.deciding_held) plan.gate = plan.up = Layout::kRows;

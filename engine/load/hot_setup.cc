@@ -119,7 +119,7 @@ Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
       const auto order = placement::ByFrequency(subject.options.activations[l]);
       ids.assign(order.begin(), order.end());
     }
-    ids.resize(static_cast<std::size_t>(plan.layers[l].hot));
+    ids.resize(plan.layers[l].hot);
     std::sort(ids.begin(), ids.end());
     chosen.hot.push_back(std::move(ids));
     chosen.home_layers += plan.layers[l].home_hot ? 1 : 0;

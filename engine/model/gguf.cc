@@ -279,7 +279,7 @@ Status ReadRopeDivisors(ModelFile& model) {
                                  tensor->rows, ", ", tensor->cols, "], expected f32 [1, ", expected,
                                  "]");
   }
-  model.config.rope.divisors.resize(static_cast<std::size_t>(expected));
+  model.config.rope.divisors.resize(expected);
   return model.ReadRows(*tensor, 0, 1,
                         std::as_writable_bytes(std::span(model.config.rope.divisors)));
 }

@@ -210,8 +210,7 @@ Status AppendRows(std::int64_t rows, std::size_t row_bytes, const MakeRow& make_
       const auto at = static_cast<std::size_t>(row);
       status[at] = make_row(first + row, batch.subspan(at * row_bytes, row_bytes));
     });
-    for (const Status& each : std::span(status).first(static_cast<std::size_t>(count)))
-      RETURN_IF_ERROR(each);
+    for (const Status& each : std::span(status).first(count)) RETURN_IF_ERROR(each);
     RETURN_IF_ERROR(file.Append(batch));
   }
   return OkStatus();
@@ -236,11 +235,11 @@ Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned, bas
   std::vector<float> values(static_cast<std::size_t>(strip * cols));
   for (std::int64_t first = 0; first < planned.rows(); first += strip) {
     const std::int64_t count = std::min(strip, planned.rows() - first);
-    const auto columns = std::span(values).first(static_cast<std::size_t>(count * cols));
+    const auto columns = std::span(values).first(count * cols);
     RETURN_IF_ERROR(ReadColumns(model, *planned.tensor, first, count, pool, columns));
     const auto make_row = [&](std::int64_t row, std::span<std::byte> out) {
-      kernels::QuantizeRow(planned.type, &columns[static_cast<std::size_t>(row * cols)],
-                           static_cast<int>(cols), reinterpret_cast<std::uint8_t*>(out.data()));
+      kernels::QuantizeRow(planned.type, &columns[row * cols], static_cast<int>(cols),
+                           reinterpret_cast<std::uint8_t*>(out.data()));
       return OkStatus();
     };
     RETURN_IF_ERROR(AppendRows(count, kernels::RowBytes(planned.type, static_cast<int>(cols)),

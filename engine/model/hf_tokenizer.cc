@@ -268,7 +268,7 @@ int FindToken(const Vocabulary& v, const Json* name) {
   if (name != nullptr && name->is_object()) name = name->Find("content");
   if (name == nullptr || !name->is_string()) return -1;
   for (int id = 0; id < v.size(); ++id) {
-    if (v.tokens[static_cast<std::size_t>(id)] == name->as_string()) return id;
+    if (v.tokens[id] == name->as_string()) return id;
   }
   return -1;
 }

@@ -174,7 +174,7 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
   tensor.rows = dims.size() == 2 ? dims.front().as_int() : 1;
   tensor.bytes = static_cast<std::uint64_t>(tensor.rows * tensor.cols * tensor.type->block_bytes);
   const Json &begin = offsets->as_array()[0], &end = offsets->as_array()[1];
-  const std::uint64_t data_bytes = model.files[static_cast<std::size_t>(file)]->size() - data_begin;
+  const std::uint64_t data_bytes = model.files[file]->size() - data_begin;
   if (!begin.is_int() || !end.is_int() || begin.as_int() < 0 || end.as_int() < begin.as_int() ||
       static_cast<std::uint64_t>(end.as_int()) > data_bytes ||
       static_cast<std::uint64_t>(end.as_int() - begin.as_int()) != tensor.bytes) {

@@ -103,7 +103,7 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
     }
     return OkStatus();
   }
-  const base::File& file = *files[static_cast<std::size_t>(tensor.file)];
+  const base::File& file = *files[tensor.file];
   const bool vector = tensor.num_dims == 1;
   const std::uint64_t unit =
       vector ? static_cast<std::uint64_t>(tensor.type->block_bytes) : tensor.row_bytes();

@@ -55,8 +55,7 @@ double Llama3Divisor(const Llama3Bands& bands, double frequency) {
 RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope) {
   RopeFrequencies out;
   for (int i = 0; i < rope.dim / 2; ++i) {
-    const double divisor =
-        rope.divisors.empty() ? 1.0 : double{rope.divisors[static_cast<std::size_t>(i)]};
+    const double divisor = rope.divisors.empty() ? 1.0 : double{rope.divisors[i]};
     out.frequencies.push_back(Scaled(rope, i) / divisor);
   }
   if (rope.scaling == RopeScaling::kYarn) {

@@ -62,9 +62,8 @@ Status ReadColumns(const ModelFile& model, const TensorInfo& tensor, std::int64_
   std::vector<Scratch> scratch(static_cast<std::size_t>(pool.threads()));
   pool.Run(static_cast<int>(items), [&](int item, int thread) {
     const std::int64_t row = item * kRowsTogether;
-    status[static_cast<std::size_t>(item)] =
-        TurnRows(strip, row, std::min(kRowsTogether, tensor.rows - row),
-                 scratch[static_cast<std::size_t>(thread)]);
+    status[item] =
+        TurnRows(strip, row, std::min(kRowsTogether, tensor.rows - row), scratch[thread]);
   });
   for (const Status& each : status) RETURN_IF_ERROR(each);
   return OkStatus();

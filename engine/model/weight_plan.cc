@@ -48,7 +48,7 @@ Status WeightPlan::Shared() {
 
 Status WeightPlan::Layer(int layer) {
   parts_ = options_.parts ? options_.parts(layer) : LayerParts{};
-  LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  LayerWeights& weights = weights_.layers[layer];
   const std::string prefix = StrCat("blk.", layer, ".");
   RETURN_IF_ERROR(Attention(prefix, weights));
   return FeedForward(prefix, weights);
@@ -214,7 +214,7 @@ void WeightPlan::Place(int layer, std::size_t first, std::size_t bytes) {
     slots_[i].stage = stage;
     slots_[i].offset += begin;
   }
-  if (layer >= 0) weights_.images[static_cast<std::size_t>(layer)] = {begin, bytes, stage};
+  if (layer >= 0) weights_.images[layer] = {begin, bytes, stage};
 }
 
 void WeightPlan::PlaceStages() {
@@ -224,10 +224,10 @@ void WeightPlan::PlaceStages() {
     bytes_ += bytes;
   }
   for (WeightSlot& slot : slots_) {
-    if (slot.stage >= 0) slot.offset += begin[static_cast<std::size_t>(slot.stage)];
+    if (slot.stage >= 0) slot.offset += begin[slot.stage];
   }
   for (Weights::Image& image : weights_.images) {
-    if (image.stage >= 0) image.begin = begin[static_cast<std::size_t>(image.stage)];
+    if (image.stage >= 0) image.begin = begin[image.stage];
   }
 }
 

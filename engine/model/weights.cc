@@ -40,10 +40,9 @@ class Loader {
     std::size_t done = 0;
     std::vector<Scratch> scratch(static_cast<std::size_t>(pool.threads()));
     pool.Run(static_cast<int>(items_.size()), [&](int index, int thread) {
-      const Item& item = items_[static_cast<std::size_t>(index)];
-      const Status status = item.slot->is_matrix()
-                                ? ReadPanels(item, scratch[static_cast<std::size_t>(thread)])
-                                : ReadVector(item);
+      const Item& item = items_[index];
+      const Status status =
+          item.slot->is_matrix() ? ReadPanels(item, scratch[thread]) : ReadVector(item);
       const base::MutexLock lock(mutex);
       if (!status.ok() && first_error.ok()) first_error = status;
       if (++done % 64 == 0 && options_.on_progress)

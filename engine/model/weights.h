@@ -86,7 +86,7 @@ struct Weights {
   std::vector<Image> images;  // [L]
 
   std::span<std::byte> LayerImage(int layer) {
-    const Image& image = images[static_cast<std::size_t>(layer)];
+    const Image& image = images[layer];
     return {memory.data() + image.begin, image.bytes};
   }
 

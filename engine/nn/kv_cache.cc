@@ -3,7 +3,7 @@
 namespace thermocline::nn {
 
 KvCache::KvCache(KvPool& pool, int capacity) : pool_(&pool), capacity_(capacity) {
-  blocks_.reserve(static_cast<std::size_t>(BlocksFor(capacity)));
+  blocks_.reserve(BlocksFor(capacity));
   data_.reserve(blocks_.capacity());
 }
 
@@ -67,7 +67,7 @@ void KvCache::Adopt(std::span<const int> blocks, int tokens) {
   CHECK(length_ == 0 && blocks_.empty());
   CHECK_LE(tokens, capacity_);
   for (int i = 0; i < BlocksFor(tokens); ++i) {
-    const int block = blocks[static_cast<std::size_t>(i)];
+    const int block = blocks[i];
     pool_->AddHolder(block);
     blocks_.push_back(block);
     data_.push_back(pool_->data(block));

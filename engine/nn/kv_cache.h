@@ -52,7 +52,7 @@ class KvCache {
   KvPool& pool() { return *pool_; }
   const std::uint8_t* const* block_data() const { return data_.data(); }
   std::uint8_t* block_at(int position) {
-    return pool_->data(blocks_[static_cast<std::size_t>(position / kernels::kKvBlock)]);
+    return pool_->data(blocks_[position / kernels::kKvBlock]);
   }
 
  private:

@@ -31,7 +31,7 @@ Result<std::unique_ptr<KvPool>> KvPool::Create(const Params& p) {
                                            "engine.prefix_cache_bytes)"));
   }
   pool->memory_ = *std::move(memory);
-  pool->holders_.resize(static_cast<std::size_t>(p.blocks));
+  pool->holders_.resize(p.blocks);
   for (int block = p.blocks - 1; block >= 0; --block) pool->free_.push_back(block);
   return pool;
 }
@@ -40,12 +40,12 @@ int KvPool::Take() {
   if (free_.empty()) return -1;
   const int block = free_.back();
   free_.pop_back();
-  holders_[static_cast<std::size_t>(block)] = 1;
+  holders_[block] = 1;
   return block;
 }
 
 void KvPool::Release(int block) {
-  int& holders = holders_[static_cast<std::size_t>(block)];
+  int& holders = holders_[block];
   CHECK(holders > 0);
   if (--holders == 0) free_.push_back(block);
 }

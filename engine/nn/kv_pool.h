@@ -34,9 +34,9 @@ class KvPool {
 
   // A block with one holder; -1 if all are held.
   int Take();
-  void AddHolder(int block) { ++holders_[static_cast<std::size_t>(block)]; }
+  void AddHolder(int block) { ++holders_[block]; }
   void Release(int block);
-  int holders(int block) const { return holders_[static_cast<std::size_t>(block)]; }
+  int holders(int block) const { return holders_[block]; }
 
   std::uint8_t* data(int block) {
     return reinterpret_cast<std::uint8_t*>(memory_.data()) +

@@ -33,7 +33,7 @@ class Multiplier {
                 bool fold = false);
 
   // A thread's room for one panel of any matrix.
-  std::uint8_t* scratch(int thread) { return scratch_[static_cast<std::size_t>(thread)].data(); }
+  std::uint8_t* scratch(int thread) { return scratch_[thread].data(); }
 
  private:
   void MultiplyPanels(const Product& product, const kernels::Activations& input, int tokens,

@@ -196,7 +196,7 @@ Status BundleWriter::Resume() {
 Result<bool> BundleWriter::LastLayerIsWhole() {
   const int layer = layers_done_ - 1;
   if (index_.kind == Kind::kNeurons) {
-    const store::BundleIndex::Layer& l = index_.layers[static_cast<std::size_t>(layer)];
+    const store::BundleIndex::Layer& l = index_.layers[layer];
     std::vector<std::byte> bundle(index_.layout.bundle_bytes());
     const std::size_t deciding = index_.layout.deciding_bytes();
     for (std::size_t i = 0; i < l.position.size(); ++i) {
@@ -214,7 +214,7 @@ Result<bool> BundleWriter::LastLayerIsWhole() {
     const auto bytes = std::span(piece).first(
         std::min<std::uint64_t>(store::kLayerCheckBytes, index_.image_bytes - at));
     RETURN_IF_ERROR(file_->ReadAt(index_.ImageOffset(layer) + at, bytes));
-    if (Crc(bytes) != index_.image_crc[static_cast<std::size_t>(layer)][i]) return false;
+    if (Crc(bytes) != index_.image_crc[layer][i]) return false;
   }
   return true;
 }
@@ -239,7 +239,7 @@ Status BundleWriter::AddNeurons(const LayerRows& rows) {
   const store::NeuronLayout& layout = index_.layout;
   CHECK(index_.kind == Kind::kNeurons && layers_done_ < index_.num_hidden_layers);
   CheckRows(index_, rows);
-  store::BundleIndex::Layer& layer = index_.layers[static_cast<std::size_t>(layers_done_)];
+  store::BundleIndex::Layer& layer = index_.layers[layers_done_];
   std::vector<std::uint32_t> at(layer.position.size());  // the neuron at each place
   for (std::size_t i = 0; i < at.size(); ++i) at[layer.position[i]] = static_cast<std::uint32_t>(i);
 
@@ -270,7 +270,7 @@ Status BundleWriter::AddNeurons(const LayerRows& rows) {
 Status BundleWriter::AddImage(std::span<const std::byte> image) {
   CHECK(index_.kind == Kind::kLayers && layers_done_ < index_.num_hidden_layers);
   CHECK_EQ(image.size(), index_.image_bytes);
-  auto& crc = index_.image_crc[static_cast<std::size_t>(layers_done_)];
+  auto& crc = index_.image_crc[layers_done_];
   for (std::size_t i = 0; i < crc.size(); ++i) {
     const std::size_t begin = i * store::kLayerCheckBytes;
     crc[i] = Crc(image.subspan(begin, std::min(store::kLayerCheckBytes, image.size() - begin)));

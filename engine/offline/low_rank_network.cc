@@ -100,12 +100,11 @@ void LowRankNetwork::Train(const Step& step) {
   const int tokens = static_cast<int>(step.tokens.size());
   Forward(step.x.data(), tokens);
   pool_.Run(tokens, [&](int t, int) {
-    ops_.logistic_gradient(
-        {.z = logits_.data() + base::Area(t, neurons_),
-         .labels = step.labels.row(step.tokens[static_cast<std::size_t>(t)]).data(),
-         .n = neurons_,
-         .positive_weight = step.positive_weight,
-         .scale = 1.0F / static_cast<float>(tokens)});
+    ops_.logistic_gradient({.z = logits_.data() + base::Area(t, neurons_),
+                            .labels = step.labels.row(step.tokens[t]).data(),
+                            .n = neurons_,
+                            .positive_weight = step.positive_weight,
+                            .scale = 1.0F / static_cast<float>(tokens)});
   });
   MultiplyTiled(ops_, pool_,
                 {.a = logits_.data(),

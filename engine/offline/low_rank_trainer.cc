@@ -153,7 +153,7 @@ class Trainer {
 
   void Epoch(float learning_rate) {
     const int d = train_.hidden_size, n = train_.tokens();
-    order_.resize(static_cast<std::size_t>(n));
+    order_.resize(n);
     std::iota(order_.begin(), order_.end(), 0);
     for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
     for (int begin = 0; begin < n; begin += options_.batch_tokens) {
@@ -162,8 +162,7 @@ class Trainer {
                                                    static_cast<std::size_t>(tokens));
       x_.resize(base::Area(tokens, d));
       for (int t = 0; t < tokens; ++t) {
-        const float* from =
-            train_.inputs.data() + base::Area(batch[static_cast<std::size_t>(t)], d);
+        const float* from = train_.inputs.data() + base::Area(batch[t], d);
         for (std::size_t i = 0; i < scale_.size(); ++i)
           x_[base::Area(t, d) + i] = from[i] * scale_[i];
       }
@@ -198,8 +197,7 @@ class Trainer {
     p.fc2.resize(base::Area(f, rank));
     for (int r = 0; r < rank; ++r) {
       const auto in = [&](int i) {
-        return network_.fc1()[base::Area(r, d) + static_cast<std::size_t>(i)] *
-               scale_[static_cast<std::size_t>(i)];
+        return network_.fc1()[base::Area(r, d) + static_cast<std::size_t>(i)] * scale_[i];
       };
       const auto out = [&](int i) {
         return network_.fc2()[base::Area(i, rank) + static_cast<std::size_t>(r)];

@@ -38,10 +38,10 @@ std::vector<Pair> BestPairs(const ActiveColumns& active, std::span<const std::ui
                             std::span<const std::uint32_t> cold, base::WorkerPool& pool) {
   std::vector<std::vector<Pair>> best(cold.size());
   pool.Run(static_cast<int>(cold.size()), [&](int item, int) {
-    const std::uint32_t a = cold[static_cast<std::size_t>(item)];
+    const std::uint32_t a = cold[item];
     const auto column = active.column(static_cast<int>(a));
     if (counts[a] == 0) return;
-    std::vector<Pair>& pairs = best[static_cast<std::size_t>(item)];
+    std::vector<Pair>& pairs = best[item];
     std::vector<Pair> all;
     all.reserve(cold.size());
     for (const std::uint32_t b : cold) {
@@ -51,8 +51,8 @@ std::vector<Pair> BestPairs(const ActiveColumns& active, std::span<const std::ui
         all.push_back({Closeness(counts[a], counts[b], common), std::min(a, b), std::max(a, b)});
     }
     const std::size_t kept = std::min(kNeighbours, all.size());
-    std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept), all.end());
-    pairs.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept));
+    std::partial_sort(all.begin(), all.begin() + kept, all.end());
+    pairs.assign(all.begin(), all.begin() + kept);
   });
   std::vector<Pair> joined;
   for (const auto& pairs : best) joined.insert(joined.end(), pairs.begin(), pairs.end());
@@ -141,8 +141,7 @@ ActiveColumns ActiveColumns::First(int tokens) const {
 
 std::vector<std::uint32_t> ActiveColumns::Counts() const {
   std::vector<std::uint32_t> counts(static_cast<std::size_t>(neurons_));
-  for (int i = 0; i < neurons_; ++i)
-    counts[static_cast<std::size_t>(i)] = CountCommon(column(i), column(i));
+  for (int i = 0; i < neurons_; ++i) counts[i] = CountCommon(column(i), column(i));
   return counts;
 }
 
@@ -167,7 +166,7 @@ NeuronOrder OrderByCoactivation(const ActiveColumns& active, double hot, base::W
   const std::vector<std::uint32_t> cold(order.neurons.begin() + order.hot, order.neurons.end());
   Paths paths(counts.size());
   for (const Pair& pair : BestPairs(active, counts, cold, pool)) paths.Link(pair.a, pair.b);
-  order.neurons.resize(static_cast<std::size_t>(order.hot));
+  order.neurons.resize(order.hot);
   AppendPaths(paths, cold, counts, order.neurons);
   return order;
 }

@@ -40,7 +40,7 @@ class ActiveColumns {
         std::uint64_t{1} << (token % 64);
   }
   bool Get(int neuron, int token) const {
-    return (column(neuron)[static_cast<std::size_t>(token / 64)] >> (token % 64) & 1) != 0;
+    return (column(neuron)[token / 64] >> (token % 64) & 1) != 0;
   }
   std::span<const std::uint64_t> column(int neuron) const {
     return std::span(bits_).subspan(static_cast<std::size_t>(neuron) * words_, words_);

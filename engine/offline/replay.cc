@@ -22,7 +22,7 @@ class RecencyLists {
       before_[entries + i] = after_[entries + i] = static_cast<std::uint32_t>(entries + i);
   }
   int ListOf(std::uint32_t entry) const { return list_[entry]; }
-  std::size_t size(int list) const { return size_[static_cast<std::size_t>(list)]; }
+  std::size_t size(int list) const { return size_[list]; }
   void PushFront(int list, std::uint32_t entry) {
     const std::uint32_t head = Head(list);
     before_[entry] = head;
@@ -30,12 +30,12 @@ class RecencyLists {
     before_[after_[head]] = entry;
     after_[head] = entry;
     list_[entry] = static_cast<std::int8_t>(list);
-    ++size_[static_cast<std::size_t>(list)];
+    ++size_[list];
   }
   void Remove(std::uint32_t entry) {
     after_[before_[entry]] = after_[entry];
     before_[after_[entry]] = before_[entry];
-    --size_[static_cast<std::size_t>(list_[entry])];
+    --size_[list_[entry]];
     list_[entry] = -1;
   }
   // Requires: the list is not empty.

@@ -71,8 +71,7 @@ double RowCurve::Caught(std::int64_t threshold) const {
 
 std::int32_t RowCurve::ThresholdFor(double wanted) const {
   const auto at = std::lower_bound(caught_.begin(), caught_.end(), wanted);
-  return at == caught_.end() ? active_.back()
-                             : active_[static_cast<std::size_t>(at - caught_.begin())];
+  return at == caught_.end() ? active_.back() : active_[at - caught_.begin()];
 }
 
 std::int32_t RowCurve::Best(double price) const {

@@ -36,9 +36,7 @@ RowCurve CurveOf(const RowSamples& s, int row, bool by_mass) {
 struct LayerCurves {
   LayerCurves(const RowSamples& samples, bool by_mass, base::WorkerPool& pool)
       : rows(static_cast<std::size_t>(samples.rows())), layer(CurveOf(samples, -1, by_mass)) {
-    pool.Run(samples.rows(), [&](int row, int) {
-      rows[static_cast<std::size_t>(row)] = CurveOf(samples, row, by_mass);
-    });
+    pool.Run(samples.rows(), [&](int row, int) { rows[row] = CurveOf(samples, row, by_mass); });
   }
   double Caught(std::span<const std::int32_t> thresholds) const {
     double caught = 0;

@@ -65,7 +65,7 @@ class Simulation {
         width_(width),
         plan_(PlanBranches(pair, mode, n, width)),
         random_(seed) {
-    for (int k = 0; k <= n; ++k) phi_[static_cast<std::size_t>(k)] = pair.phi(k, n);
+    for (int k = 0; k <= n; ++k) phi_[k] = pair.phi(k, n);
     Wait(n);
     drafted_ = n;
   }
@@ -124,7 +124,7 @@ class Simulation {
   int Accepted() {
     double u = random_.Uniform();
     for (int k = 0; k < n_; ++k) {
-      u -= phi_[static_cast<std::size_t>(k)];
+      u -= phi_[k];
       if (u < 0) return k;
     }
     return n_;
@@ -156,7 +156,7 @@ class Simulation {
 double PairModel::Verify(int tokens) const {
   const auto size = static_cast<int>(verify_s.size());
   CHECK(tokens > 0 && size > 0);
-  if (tokens <= size) return verify_s[static_cast<std::size_t>(tokens - 1)];
+  if (tokens <= size) return verify_s[tokens - 1];
   const double last = verify_s.back();
   const double step = size > 1 ? last - verify_s[verify_s.size() - 2] : 0;
   return last + std::max(0.0, step) * (tokens - size);

@@ -29,7 +29,7 @@ ThresholdScan::Choice ThresholdScan::Choose(double recall) const {
       static_cast<std::int64_t>(std::ceil(recall * static_cast<double>(positives) - 1e-9));
   std::int64_t caught = 0;
   int bin = kBins;
-  while (bin > 0 && caught < wanted) caught += positive_[static_cast<std::size_t>(--bin)];
+  while (bin > 0 && caught < wanted) caught += positive_[--bin];
   return From(bin);
 }
 

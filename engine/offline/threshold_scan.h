@@ -14,9 +14,9 @@ class ThresholdScan {
  public:
   ThresholdScan() : all_(kBins), positive_(kBins) {}
 
-  void Add(float logit) { ++all_[static_cast<std::size_t>(Bin(logit))]; }
+  void Add(float logit) { ++all_[Bin(logit)]; }
   // Of a neuron that was active; Add counts it too.
-  void AddPositive(float logit) { ++positive_[static_cast<std::size_t>(Bin(logit))]; }
+  void AddPositive(float logit) { ++positive_[Bin(logit)]; }
 
   struct Choice {
     float threshold = 0;

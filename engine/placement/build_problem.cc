@@ -156,9 +156,8 @@ std::vector<double> ZipfFrequencies(std::int64_t n, double active, double zipf) 
 std::vector<std::int32_t> ByFrequency(std::span<const std::uint32_t> counts) {
   std::vector<std::int32_t> ids(counts.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::stable_sort(ids.begin(), ids.end(), [&](std::int32_t a, std::int32_t b) {
-    return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](std::int32_t a, std::int32_t b) { return counts[a] > counts[b]; });
   return ids;
 }
 

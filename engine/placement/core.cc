@@ -128,7 +128,7 @@ std::vector<Core::State> Core::ExtendLine(const Line& line, const std::vector<St
       if (step == Step::kLoses) outcome.complete = false;
       if (step != Step::kFits) continue;
       ++outcome.nodes;
-      State& place = places[static_cast<std::size_t>((line.Of(next) - line.first) / line.unit)];
+      State& place = places[(line.Of(next) - line.first) / line.unit];
       if (next.seconds >= place.seconds) continue;
       place = next;
       place.parent = static_cast<std::int32_t>(s);

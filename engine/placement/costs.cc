@@ -74,8 +74,8 @@ double CostTables::FlashTime(const LayerShape& shape, const Prefix& range) const
 LayerPlacement CostTables::Times(std::size_t layer, Side home, Choice choice) const {
   const LayerShape& shape = problem_.layers[layer];
   const std::vector<Prefix>& prefix = prefixes_[layer];
-  const Prefix &hot = prefix[static_cast<std::size_t>(choice.hot)], &all = prefix.back();
-  const Prefix& kept = IsUnified() ? hot : prefix[static_cast<std::size_t>(choice.end)];
+  const Prefix &hot = prefix[choice.hot], &all = prefix.back();
+  const Prefix& kept = IsUnified() ? hot : prefix[choice.end];
   const Prefix by_hot = IsUnified() ? all : hot, by_cold = Range(by_hot, all);
   LayerPlacement out{.home_hot = home == kHot,
                      .hot = hot.neurons,

@@ -28,12 +28,9 @@ struct LayerCosts {
   std::int64_t home_bytes = 0;
 
   int batches() const { return static_cast<int>(neurons.size()) - 1; }
-  std::int64_t HotBytes(int hot) const {
-    return hot_neuron * neurons[static_cast<std::size_t>(hot)];
-  }
+  std::int64_t HotBytes(int hot) const { return hot_neuron * neurons[hot]; }
   std::int64_t MemoryBytes(int hot, int end) const {
-    return end_neuron * neurons[static_cast<std::size_t>(end)] -
-           memory_neuron * neurons[static_cast<std::size_t>(hot)];
+    return end_neuron * neurons[end] - memory_neuron * neurons[hot];
   }
 };
 

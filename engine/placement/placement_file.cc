@@ -122,7 +122,7 @@ std::vector<PlacementFile::Layer> TiersOf(const Placement& placement,
     layer.tiers.assign(order[l].size(), Tier::kMemory);
     for (std::size_t rank = 0; rank < order[l].size(); ++rank) {
       const auto at = static_cast<std::int64_t>(rank);
-      Tier& tier = layer.tiers[static_cast<std::size_t>(order[l][rank])];
+      Tier& tier = layer.tiers[order[l][rank]];
       if (at < from.hot) tier = Tier::kHot;
       if (at >= from.hot + from.memory) tier = Tier::kFlash;
     }

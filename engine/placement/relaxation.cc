@@ -17,7 +17,7 @@ constexpr double kPriceGrowth = 8, kPriceMax = 1e9;  // times price_scale_
 
 int Relaxation::Hull::Least(double price) const {
   const auto first = std::lower_bound(slope.begin(), slope.end(), -price);
-  return at[static_cast<std::size_t>(first - slope.begin())];
+  return at[first - slope.begin()];
 }
 
 Relaxation::Hull Relaxation::LowerHull(const std::vector<std::int64_t>& x,

@@ -26,7 +26,7 @@ std::vector<float> RowNorms(const kernels::RowMatrix& rows, base::WorkerPool& po
     kernels::DequantizeMatrixRow(rows, r, row.data());
     double sum = 0;
     for (const float value : row) sum += static_cast<double>(value) * static_cast<double>(value);
-    norms[static_cast<std::size_t>(r)] = static_cast<float>(std::sqrt(sum));
+    norms[r] = static_cast<float>(std::sqrt(sum));
   });
   return norms;
 }
@@ -39,8 +39,7 @@ std::vector<float> DownNorms(const model::LayerWeights& layer, base::WorkerPool&
   const auto f = static_cast<std::size_t>(down.cols);
   std::vector<std::vector<double>> parts(kParts, std::vector<double>(f));
   pool.Run(kParts, [&](int part, int) {
-    AddSquares(down, down.rows * part / kParts, down.rows * (part + 1) / kParts,
-               parts[static_cast<std::size_t>(part)]);
+    AddSquares(down, down.rows * part / kParts, down.rows * (part + 1) / kParts, parts[part]);
   });
   std::vector<float> norms(f);
   for (std::size_t i = 0; i < f; ++i) {

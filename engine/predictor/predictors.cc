@@ -114,7 +114,7 @@ void DequantizeNeuron(const model::NeuronMatrix& matrix, int row, float* out) {
 
 Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* side_car,
                          const SignOptions& options, base::WorkerPool& pool, Predictors& out) {
-  out.layers.resize(static_cast<std::size_t>(layers));
+  out.layers.resize(layers);
   RETURN_IF_ERROR(CheckAllOrNone(side_car, options));
   for (std::size_t l = 0; l < out.layers.size(); ++l) {
     ASSIGN_OR_RETURN(const model::LayerWeights* layer, weights(static_cast<int>(l)));
@@ -186,7 +186,7 @@ Status AddThresholds(const SideCar* side_car, Predictors& out) {
 
 Status AddDownNorms(int layers, const LayerSource& weights, const SideCar* side_car,
                     base::WorkerPool& pool, Predictors& out) {
-  out.layers.resize(static_cast<std::size_t>(layers));
+  out.layers.resize(layers);
   for (std::size_t l = 0; l < out.layers.size(); ++l) {
     if (side_car != nullptr && !side_car->layers[l].down_norms.empty()) {
       out.layers[l].down_norms = side_car->layers[l].down_norms;

@@ -49,7 +49,7 @@ void Distribution::Add(int token, double weight) {
 
 double Distribution::Probability(int token) const {
   const auto at = std::find(tokens.begin(), tokens.end(), token);
-  return at == tokens.end() ? 0 : weights[static_cast<std::size_t>(at - tokens.begin())] / total;
+  return at == tokens.end() ? 0 : weights[at - tokens.begin()] / total;
 }
 
 int SeededChance::Pick(const Distribution& from, std::uint64_t position, Stream stream) const {

@@ -50,13 +50,13 @@ Sampler::Sampler(int vocab_size, int tokens_max)
   params_.dry_breakers.reserve(logits_.size());
   params_.end_tokens.reserve(logits_.size());
   held_back_.reserve(logits_.size());
-  tokens_.reserve(static_cast<std::size_t>(tokens_max));
+  tokens_.reserve(tokens_max);
 }
 
 void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
   for (const int token : touched_) {
-    generated_counts_[static_cast<std::size_t>(token)] = 0;
-    in_prompt_[static_cast<std::size_t>(token)] = false;
+    generated_counts_[token] = 0;
+    in_prompt_[token] = false;
   }
   touched_.clear();
   tokens_.clear();
@@ -121,8 +121,7 @@ int Sampler::Top(int count, Scored* out) const {
 }
 
 void Sampler::Adjust() {
-  for (const auto& [token, bias] : params_.logit_bias)
-    logits_[static_cast<std::size_t>(token)] += bias;
+  for (const auto& [token, bias] : params_.logit_bias) logits_[token] += bias;
   const auto repetition = static_cast<float>(params_.repetition_penalty);
   for (const int token : touched_) {
     const auto at = static_cast<std::size_t>(token);
@@ -144,10 +143,10 @@ void Sampler::HoldBackEnd() {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   held_back_.clear();
   for (const int token : params_.end_tokens)
-    held_back_.push_back(std::exchange(logits_[static_cast<std::size_t>(token)], kNever));
+    held_back_.push_back(std::exchange(logits_[token], kNever));
   if (*std::max_element(logits_.begin(), logits_.end()) > kNever) return;
   for (std::size_t i = held_back_.size(); i-- > 0;)  // backwards: a token may be named twice
-    logits_[static_cast<std::size_t>(params_.end_tokens[i])] = held_back_[i];
+    logits_[params_.end_tokens[i]] = held_back_[i];
 }
 
 // Fills distribution_. Sorts no further than it must: the nucleus of a confident model is a handful
@@ -228,7 +227,7 @@ double LogProbability(std::span<const float> logits, int token) {
   const double max = *std::max_element(logits.begin(), logits.end());
   double total = 0;
   for (const float logit : logits) total += std::exp(logit - max);
-  return logits[static_cast<std::size_t>(token)] - max - std::log(total);
+  return logits[token] - max - std::log(total);
 }
 
 }  // namespace thermocline::sampling

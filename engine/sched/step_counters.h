@@ -15,7 +15,7 @@ class StepHistogram {
  public:
   void Add(double value) {
     const auto* bucket = std::lower_bound(kBorders.begin(), kBorders.end(), value);
-    Grow(counts_[static_cast<std::size_t>(bucket - kBorders.begin())], std::int64_t{1});
+    Grow(counts_[bucket - kBorders.begin()], std::int64_t{1});
     Grow(sum_, value);
   }
   BucketCounts<kBorders.size()> Read() const {

@@ -17,7 +17,7 @@ AsyncDrafter::AsyncDrafter(DraftSource& source, int branches_max)
   sequence_.reserve(capacity);
   work_.reserve(capacity);
   branches_.reserve(kProposalsMax * (kAlternatesMax + 2));
-  entries_.resize(static_cast<std::size_t>(branches_max));
+  entries_.resize(branches_max);
 }
 
 AsyncDrafter::~AsyncDrafter() {
@@ -40,7 +40,7 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   depth_ = std::min(job.depth, kDraftTokensMax);
   width_ = job.width;
   for (int rank = 1; rank <= kAlternatesMax + 1; ++rank)
-    bonus_[static_cast<std::size_t>(rank - 1)] = job.bonus_hit ? job.bonus_hit(rank) : 0;
+    bonus_[rank - 1] = job.bonus_hit ? job.bonus_hit(rank) : 0;
   branches_.assign(branches.begin(), branches.end());
   ready_ = 0;
   watch_.Restart();
@@ -163,10 +163,9 @@ bool AsyncDrafter::DraftBranch(const Branch& branch) {
 void AsyncDrafter::AddAlternates(const Proposal& next, std::size_t from) {
   const int guesses = std::min(width_ - 1, next.num_alternates);
   for (int i = 0; i < guesses; ++i) {
-    const Branch branch{n_, next.alternates[static_cast<std::size_t>(i)],
-                        bonus_[static_cast<std::size_t>(i) + 1]};
+    const Branch branch{n_, next.alternates[i], bonus_[static_cast<std::size_t>(i) + 1]};
     const auto at =
-        std::find_if(branches_.begin() + static_cast<std::ptrdiff_t>(from), branches_.end(),
+        std::find_if(branches_.begin() + from, branches_.end(),
                      [&](const Branch& other) { return other.probability < branch.probability; });
     if (branches_.size() < branches_.capacity()) branches_.insert(at, branch);
   }

@@ -194,8 +194,7 @@ void Controller::Branches(const Draft& draft, int n, std::vector<Branch>& out) c
     const double accepted = Accepted(draft, k);
     const int guesses = std::min(params_.width, draft[k].num_alternates);
     for (int i = 0; i < guesses; ++i) {
-      out.push_back({k, draft[k].alternates[static_cast<std::size_t>(i)],
-                     all * (1 - accepted) * t.corrections(i + 1)});
+      out.push_back({k, draft[k].alternates[i], all * (1 - accepted) * t.corrections(i + 1)});
     }
     all *= accepted;
   }
@@ -203,7 +202,7 @@ void Controller::Branches(const Draft& draft, int n, std::vector<Branch>& out) c
     out.push_back({n, draft[n].token, all * t.bonus(1)});
     const int guesses = std::min(params_.width - 1, draft[n].num_alternates);
     for (int i = 0; i < guesses; ++i) {
-      out.push_back({n, draft[n].alternates[static_cast<std::size_t>(i)], all * t.bonus(i + 2)});
+      out.push_back({n, draft[n].alternates[i], all * t.bonus(i + 2)});
     }
   } else {
     out.push_back({n, -1, all * t.bonus(1)});

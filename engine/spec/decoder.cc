@@ -206,7 +206,7 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
 int Decoder::RankOf(int token, const Proposal& proposal, bool whole) {
   if (token == proposal.token) return whole ? 1 : 0;
   for (int i = 0; i < proposal.num_alternates; ++i) {
-    if (proposal.alternates[static_cast<std::size_t>(i)] == token) return i + (whole ? 2 : 1);
+    if (proposal.alternates[i] == token) return i + (whole ? 2 : 1);
   }
   return whole || proposal.num_alternates > 0 ? 0 : -1;
 }
@@ -260,8 +260,7 @@ void Decoder::Count(const Round& round) {
   usage_.accepted_tokens += round.accepted;
   for (std::size_t i = 0; i < k; ++i) ++stats_.accepted_at[i];
   ++stats_.outcomes[n][k];
-  if (round.rank >= 0)
-    ++(k < n ? stats_.correction_ranks : stats_.bonus_ranks)[static_cast<std::size_t>(round.rank)];
+  if (round.rank >= 0) ++(k < n ? stats_.correction_ranks : stats_.bonus_ranks)[round.rank];
   KeepRound(round);
 }
 
@@ -269,7 +268,7 @@ void Decoder::KeepRound(const Round& round) {
   if (stats_.rounds.size() >= rounds_max_) return;
   SpecRound kept{.n = round.verified, .k = round.accepted, .rank = round.rank};
   for (int i = 0; i < round.verified; ++i)
-    kept.confidence[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(draft_[i].confidence);
+    kept.confidence[i] = static_cast<std::uint8_t>(draft_[i].confidence);
   stats_.rounds.push_back(kept);
 }
 
@@ -280,8 +279,7 @@ void Decoder::UpdateState() {
   stats_.phi_a = c.phi().a;
   stats_.phi_c = stats_.phi_floor = c.phi().c;
   stats_.draft_token_s = c.draft_token_s();
-  for (int t = 1; t <= kDraftTokensMax + 1; ++t)
-    stats_.verify_step_s[static_cast<std::size_t>(t - 1)] = c.verify_s()(t);
+  for (int t = 1; t <= kDraftTokensMax + 1; ++t) stats_.verify_step_s[t - 1] = c.verify_s()(t);
   stats_.verify_1_s = c.verify_s()(1);
   stats_.verify_per_token_s =
       (c.verify_s()(kDraftTokensMax + 1) - c.verify_s()(1)) / kDraftTokensMax;

@@ -31,8 +31,8 @@ struct Draft {
   std::array<Proposal, kProposalsMax> proposals;
   int size = 0;
 
-  Proposal& operator[](int i) { return proposals[static_cast<std::size_t>(i)]; }
-  const Proposal& operator[](int i) const { return proposals[static_cast<std::size_t>(i)]; }
+  Proposal& operator[](int i) { return proposals[i]; }
+  const Proposal& operator[](int i) const { return proposals[i]; }
   void Clear() { size = 0; }
 };
 

@@ -100,11 +100,9 @@ void GuessHits::Add(int rank) {
   static const double decay = std::exp2(-1 / kHalfLife);
   total_ = total_ * decay + 1;
   for (double& hits : hits_) hits *= decay;
-  if (rank > 0) hits_[static_cast<std::size_t>(rank - 1)] += 1;
+  if (rank > 0) hits_[rank - 1] += 1;
 }
 
-double GuessHits::operator()(int rank) const {
-  return hits_[static_cast<std::size_t>(rank - 1)] / total_;
-}
+double GuessHits::operator()(int rank) const { return hits_[rank - 1] / total_; }
 
 }  // namespace thermocline::spec

@@ -55,8 +55,7 @@ void Drawer::DrawGreedy(Proposal& proposal) {
   proposal.confidence = count > 1 ? ConfidenceOf(double{first[0].logit} - double{first[1].logit})
                                   : kConfidenceClasses - 1;
   proposal.num_alternates = std::min(width_, count - 1);
-  for (int i = 0; i < proposal.num_alternates; ++i)
-    proposal.alternates[static_cast<std::size_t>(i)] = first[i + 1].token;
+  for (int i = 0; i < proposal.num_alternates; ++i) proposal.alternates[i] = first[i + 1].token;
 }
 
 void Drawer::DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal) {
@@ -74,7 +73,7 @@ void Drawer::DrawSampled(const sampling::Distribution& from, int position, Propo
   proposal.num_alternates = 0;
   for (const int token : ranked_) {
     if (token == proposal.token || proposal.num_alternates == width_) continue;
-    proposal.alternates[static_cast<std::size_t>(proposal.num_alternates++)] = token;
+    proposal.alternates[proposal.num_alternates++] = token;
   }
 }
 

@@ -57,15 +57,14 @@ NgramSource::Match NgramSource::Longest(std::span<const int> sequence) const {
   Match best;
   const int last = static_cast<int>(sequence.size()) - 1;
   if (last < 1) return best;
-  int place = previous_[static_cast<std::size_t>(last)];  // before the sequence's own end
+  int place = previous_[last];  // before the sequence's own end
   for (int looked = 0; place >= 1 && looked < kCandidatesMax; ++looked) {
     int length = 0;
     while (length < kLengthMax && length <= place &&
-           sequence[static_cast<std::size_t>(place - length)] ==
-               sequence[static_cast<std::size_t>(last - length)])
+           sequence[place - length] == sequence[last - length])
       ++length;
     if (length > best.length) best = {place + 1, length};
-    place = previous_[static_cast<std::size_t>(place)];
+    place = previous_[place];
   }
   return best.length >= 2 ? best : Match{};  // other pairs share buckets
 }
@@ -78,7 +77,7 @@ Status NgramSource::Propose(std::span<const int> sequence, const More& more, Dra
   const int room = std::min(kProposalsMax, static_cast<int>(sequence.size()) - match.end);
   while (draft.size < room && more(draft)) {
     Proposal& proposal = draft[draft.size];
-    proposal.token = sequence[static_cast<std::size_t>(match.end + draft.size)];
+    proposal.token = sequence[match.end + draft.size];
     proposal.confidence = ConfidenceOf(match.length + draft.size);
     proposal.num_alternates = 0;
     proposal.distribution.Clear();

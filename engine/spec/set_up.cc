@@ -206,7 +206,7 @@ void Speculation::WarmUp(int token, double seconds) {
       const bool late = steps > 2 && begin.Seconds() > seconds;
       if (length > longest || late) continue;
       const base::Stopwatch start;
-      const auto step = target_->Step(std::span(tokens).first(static_cast<std::size_t>(length)));
+      const auto step = target_->Step(std::span(tokens).first(length));
       if (!step.ok()) return;
       if (steps > 0) controller_->AddStep(length, start.Seconds());
       ++steps;

@@ -13,11 +13,9 @@ void Residual(const sampling::Distribution& p, const sampling::Distribution& q,
   const int last = *std::max_element(p.tokens.begin(), p.tokens.end());
   auto& weights = residual.weights;
   weights.assign(static_cast<std::size_t>(last) + 1, 0);
-  for (std::size_t i = 0; i < p.size(); ++i)
-    weights[static_cast<std::size_t>(p.tokens[i])] = p.weights[i] / p.total;
+  for (std::size_t i = 0; i < p.size(); ++i) weights[p.tokens[i]] = p.weights[i] / p.total;
   for (std::size_t i = 0; i < q.size(); ++i)
-    if (q.tokens[i] <= last)
-      weights[static_cast<std::size_t>(q.tokens[i])] -= q.weights[i] / q.total;
+    if (q.tokens[i] <= last) weights[q.tokens[i]] -= q.weights[i] / q.total;
   for (std::size_t token = 0; token < weights.size(); ++token) {
     const double weight = weights[token];
     if (weight <= 0) continue;

@@ -88,8 +88,7 @@ struct BundleIndex {
   // Of a neuron's bundle in the file.
   std::uint64_t BundleOffset(int layer, int neuron) const {
     const auto n = static_cast<std::uint64_t>(layout.neurons_per_group);
-    const std::uint64_t at =
-        layers[static_cast<std::size_t>(layer)].position[static_cast<std::size_t>(neuron)];
+    const std::uint64_t at = layers[layer].position[neuron];
     return data_offset +
            (static_cast<std::uint64_t>(layer) * groups_per_layer() + at / n) * layout.group_stride +
            at % n * layout.bundle_bytes();

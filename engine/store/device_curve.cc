@@ -58,7 +58,7 @@ int Curve::BestDepth(double bytes) const {
   const double enough = 0.95 * Best(*nearest);
   const auto first =
       std::find_if(nearest->begin(), nearest->end(), [&](double rate) { return rate >= enough; });
-  return kDepths[static_cast<std::size_t>(first - nearest->begin())];
+  return kDepths[first - nearest->begin()];
 }
 
 double Curve::Bandwidth(double bytes) const {

@@ -51,7 +51,7 @@ class Probe {
       const int n = reader_.Wait(ended, kAnswerMax);
       if (n == 0)
         return base::Unavailable(reader_.path(), ": the device has not answered for 30 s");
-      for (const Completion& c : std::span(ended).first(static_cast<std::size_t>(n))) {
+      for (const Completion& c : std::span(ended).first(n)) {
         const BlockReader::Read read = {c.tag * unit(), memory_.data(), chunk, c.tag};
         RETURN_IF_ERROR(ReadStatus(reader_, read, c));
       }

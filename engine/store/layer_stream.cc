@@ -23,8 +23,7 @@ std::vector<int> SpreadStages(int layers, int held) {
   int streamed = layers - held;
   if (streamed % 2 != 0) ++streamed;
   streamed = std::min(streamed, layers - layers % 2);
-  for (int i = 0; i < streamed; ++i)
-    stages[static_cast<std::size_t>((2 * i + 1) * layers / (2 * streamed))] = i % 2;
+  for (int i = 0; i < streamed; ++i) stages[(2 * i + 1) * layers / (2 * streamed)] = i % 2;
   return stages;
 }
 
@@ -72,13 +71,13 @@ int LayerStream::Next(int layer) const {
   const auto n = static_cast<int>(layers_.size());
   for (int i = 1; i <= n; ++i) {
     const int next = (layer + i) % n;
-    if (layers_[static_cast<std::size_t>(next)].stage >= 0) return next;
+    if (layers_[next].stage >= 0) return next;
   }
   return layer;
 }
 
 std::uint32_t LayerStream::ChunkBytes(const Chunk& chunk) const {
-  const std::size_t bytes = layers_[static_cast<std::size_t>(chunk.layer)].image.size();
+  const std::size_t bytes = layers_[chunk.layer].image.size();
   const std::size_t begin = static_cast<std::size_t>(chunk.number) * kLayerCheckBytes;
   return static_cast<std::uint32_t>(std::min(kLayerCheckBytes, bytes - begin));
 }
@@ -87,12 +86,11 @@ void LayerStream::Begin(int layer) {
   const auto at = static_cast<std::size_t>(layer);
   const Layer& l = layers_[at];
   const auto stage = static_cast<std::size_t>(l.stage);
-  if (const int before = in_stage_[stage]; before >= 0)
-    missing_[static_cast<std::size_t>(before)] = -1;
+  if (const int before = in_stage_[stage]; before >= 0) missing_[before] = -1;
   in_stage_[stage] = layer;
   missing_[at] = static_cast<int>((l.image.size() + kLayerCheckBytes - 1) / kLayerCheckBytes);
   // What waits is of one other layer at most; what has left would pile up while the device is slow.
-  queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(queue_begin_));
+  queue_.erase(queue_.begin(), queue_.begin() + queue_begin_);
   queue_begin_ = 0;
   for (int i = 0; i < missing_[at]; ++i) queue_.push_back({layer, i, 0, epoch_});
 }
@@ -105,7 +103,7 @@ void LayerStream::Pump() {
     const Chunk& chunk = under_way_[slot] = queue_[queue_begin_++];
     const std::size_t begin = static_cast<std::size_t>(chunk.number) * kLayerCheckBytes;
     starting_.push_back({.offset = index_.ImageOffset(chunk.layer) + begin,
-                         .out = layers_[static_cast<std::size_t>(chunk.layer)].image.data() + begin,
+                         .out = layers_[chunk.layer].image.data() + begin,
                          .bytes = ChunkBytes(chunk),
                          .tag = slot});
     ++counters_.reads;
@@ -129,8 +127,7 @@ Status LayerStream::Wait(int layer) {
   }
   if (missing_[at] < 0) {  // the first token, or one after an error
     Begin(layer);
-    if (const int next = Next(layer); next != layer && missing_[static_cast<std::size_t>(next)] < 0)
-      Begin(next);
+    if (const int next = Next(layer); next != layer && missing_[next] < 0) Begin(next);
   }
   while (missing_[at] > 0) {
     Pump();
@@ -149,7 +146,7 @@ Status LayerStream::Wait(int layer) {
 Status LayerStream::FinishAll(int ended) {
   Status first_error;
   for (int i = 0; i < ended; ++i) {
-    Status status = Finish(ended_[static_cast<std::size_t>(i)]);
+    Status status = Finish(ended_[i]);
     if (first_error.ok()) first_error = std::move(status);
   }
   return first_error;
@@ -166,8 +163,7 @@ Status LayerStream::Finish(const Completion& completion) {
   const std::byte* data =
       layers_[at].image.data() + static_cast<std::size_t>(chunk.number) * kLayerCheckBytes;
   const bool whole = completion.result == static_cast<std::int64_t>(bytes);
-  if (whole && kernels::Crc32c(data, bytes) ==
-                   index_.image_crc[at][static_cast<std::size_t>(chunk.number)]) {
+  if (whole && kernels::Crc32c(data, bytes) == index_.image_crc[at][chunk.number]) {
     --missing_[at];
     return OkStatus();
   }
@@ -191,7 +187,7 @@ Status LayerStream::Finish(const Completion& completion) {
 }
 
 void LayerStream::Done(int layer) {
-  if (layers_[static_cast<std::size_t>(layer)].stage < 0) return;
+  if (layers_[layer].stage < 0) return;
   // The next one is in the other stage already; after it comes one for this stage.
   const int next = Next(Next(layer));
   if (next == layer) return;  // two layers: both stay

@@ -107,8 +107,8 @@ std::vector<std::uint32_t> NeuronStore::HottestEntries() const {
                   : -static_cast<std::int64_t>(layer.activations[e % neurons_]);
   }
   const std::size_t count = std::min(options_.slots, entries.size());
-  std::partial_sort(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(count),
-                    entries.end(), [&](std::uint32_t a, std::uint32_t b) {
+  std::partial_sort(entries.begin(), entries.begin() + count, entries.end(),
+                    [&](std::uint32_t a, std::uint32_t b) {
                       return rank[a] != rank[b] ? rank[a] < rank[b] : a < b;
                     });
   entries.resize(count);

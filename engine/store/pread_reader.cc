@@ -61,7 +61,7 @@ class PreadReader final : public FileReader {
       if (!done_.WaitUntil(mutex_, until)) break;
     }
     const std::size_t count = std::min(out.size(), ended_.size());
-    const auto last = ended_.begin() + static_cast<std::ptrdiff_t>(count);
+    const auto last = ended_.begin() + count;
     std::copy(ended_.begin(), last, out.begin());
     ended_.erase(ended_.begin(), last);
     in_flight_ -= static_cast<int>(count);

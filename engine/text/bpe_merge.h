@@ -38,18 +38,16 @@ void MergeSymbols(std::vector<Symbol>& symbols, const Find& find) {
   std::priority_queue<Pair> queue;
   const auto add = [&](int left, int right) {
     if (left < 0 || right < 0) return;
-    const Symbol &a = symbols[static_cast<std::size_t>(left)],
-                 &b = symbols[static_cast<std::size_t>(right)];
+    const Symbol &a = symbols[left], &b = symbols[right];
     const Merge merge = find(a, b);
     if (merge.possible)
       queue.push({merge.rank, left, right, a.text.size() + b.text.size(), merge.id});
   };
-  for (int i = 0; i + 1 < static_cast<int>(symbols.size()); ++i) add(i, i + 1);
+  for (int i = 0; i + 1 < std::ssize(symbols); ++i) add(i, i + 1);
   while (!queue.empty()) {
     const Pair pair = queue.top();
     queue.pop();
-    Symbol &left = symbols[static_cast<std::size_t>(pair.left)],
-           &right = symbols[static_cast<std::size_t>(pair.right)];
+    Symbol &left = symbols[pair.left], &right = symbols[pair.right];
     if (left.text.empty() || right.text.empty() ||
         left.text.size() + right.text.size() != pair.length)
       continue;
@@ -57,7 +55,7 @@ void MergeSymbols(std::vector<Symbol>& symbols, const Find& find) {
     left.id = pair.id;
     left.next = right.next;
     right.text = {};
-    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].prev = pair.left;
+    if (left.next >= 0) symbols[left.next].prev = pair.left;
     add(left.prev, pair.left);
     add(pair.left, left.next);
   }

@@ -126,8 +126,8 @@ void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) cons
                ? Merge{}
                : Merge{true, static_cast<double>(rule->second.rank), rule->second.merged};
   });
-  for (int i = 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
-    const Symbol& symbol = symbols[static_cast<std::size_t>(i)];
+  for (int i = 0; i >= 0; i = symbols[i].next) {
+    const Symbol& symbol = symbols[i];
     if (symbol.id >= 0 && symbol.id < vocabulary_.size()) {
       out.push_back(symbol.id);
       continue;
@@ -144,9 +144,8 @@ void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) cons
 }
 
 std::string BpeTokenizer::BytesOf(int token) const {
-  const std::string& text = vocabulary_.tokens[static_cast<std::size_t>(token)];
-  if (vocabulary_.types[static_cast<std::size_t>(token)] != TokenType::kNormal && byte_level_)
-    return text;
+  const std::string& text = vocabulary_.tokens[token];
+  if (vocabulary_.types[token] != TokenType::kNormal && byte_level_) return text;
   if (byte_level_) return FromAlphabet(text).value_or(text);
   const int byte = model::ParseByteToken(text);
   return byte >= 0 ? std::string(1, static_cast<char>(byte)) : UnmarkSpaces(text);

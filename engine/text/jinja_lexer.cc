@@ -93,8 +93,7 @@ class Lexer {
     const std::size_t end = source_.find("#}", pos_);
     if (end == std::string::npos)
       return base::InvalidArgument("line ", line_, ": the comment does not end");
-    line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(pos_),
-                                         source_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+    line_ += static_cast<int>(std::count(source_.begin() + pos_, source_.begin() + end, '\n'));
     const bool trim = source_[end - 1] == '-';
     pos_ = end + 2;
     AfterBlock(trim, end > 0 && source_[end - 1] == '+');

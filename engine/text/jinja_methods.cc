@@ -170,7 +170,7 @@ Result<Value> ListMethod(const Value& object, const std::string& name, const Arg
     std::int64_t at = first.is_int() ? first.as_int() : -1;
     at = at < 0 ? at + size : at;
     if (at < 0 || at >= size) return base::InvalidArgument("pop index out of range");
-    Value out = list[static_cast<std::size_t>(at)];
+    Value out = list[at];
     list.erase(list.begin() + at);
     return out;
   }

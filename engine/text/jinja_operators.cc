@@ -179,8 +179,7 @@ Result<Value> GetItem(const Value& object, const Value& key) {
         static_cast<std::int64_t>(object.is_string() ? characters.size() : object.list().size());
     const std::int64_t at = key.as_int() < 0 ? key.as_int() + size : key.as_int();
     if (at < 0 || at >= size) return Value::MakeUndefined(StrCat("element ", key.as_int()));
-    return object.is_string() ? Value(characters[static_cast<std::size_t>(at)])
-                              : object.list()[static_cast<std::size_t>(at)];
+    return object.is_string() ? Value(characters[at]) : object.list()[at];
   }
   return Value::MakeUndefined(key.ToString());
 }
@@ -212,9 +211,9 @@ Result<Value> Slice(const Value& object, const Value& start, const Value& stop, 
   Value::List items;
   for (; forward ? at < end : at > end; at += stride) {
     if (object.is_string())
-      text += characters[static_cast<std::size_t>(at)];
+      text += characters[at];
     else
-      items.push_back(object.list()[static_cast<std::size_t>(at)]);
+      items.push_back(object.list()[at]);
   }
   return object.is_string() ? Value(std::move(text))
                             : Value::MakeList(std::move(items), object.is_tuple());

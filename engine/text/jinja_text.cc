@@ -47,7 +47,7 @@ std::vector<std::string> SplitAt(const std::string& text, const std::string& sep
     if (from_right)
       cuts.erase(cuts.begin(), cuts.end() - count_max);
     else
-      cuts.resize(static_cast<std::size_t>(count_max));
+      cuts.resize(count_max);
   }
   std::vector<std::string> out;
   std::size_t begin = 0;

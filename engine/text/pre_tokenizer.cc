@@ -140,9 +140,8 @@ class RegexPreTokenizer final : public PreTokenizer {
     std::vector<std::string_view> out;
     out.reserve(pieces.size());
     for (const Span piece : pieces) {
-      const std::size_t begin = wide.byte_offsets[static_cast<std::size_t>(piece.begin)];
-      out.push_back(
-          text.substr(begin, wide.byte_offsets[static_cast<std::size_t>(piece.end)] - begin));
+      const std::size_t begin = wide.byte_offsets[piece.begin];
+      out.push_back(text.substr(begin, wide.byte_offsets[piece.end] - begin));
     }
     return out;
   }

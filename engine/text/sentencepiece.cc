@@ -14,7 +14,7 @@ std::vector<int> ByteTokens(const model::Vocabulary& vocabulary) {
         vocabulary.kind == model::VocabularyKind::kSentencePiece)
       continue;
     const int byte = model::ParseByteToken(vocabulary.tokens[at]);
-    if (byte >= 0) tokens[static_cast<std::size_t>(byte)] = id;
+    if (byte >= 0) tokens[byte] = id;
   }
   return tokens;
 }
@@ -83,13 +83,10 @@ void SentencePieceTokenizer::EncodePlain(std::string_view text, bool at_start,
   for (Symbol& symbol : symbols) symbol.id = find_piece(symbol.text);
   MergeSymbols(symbols, [&](const Symbol& a, const Symbol& b) {
     const int id = find_piece(std::string_view(a.text.data(), a.text.size() + b.text.size()));
-    return id < 0
-               ? Merge{}
-               : Merge{true, -static_cast<double>(vocabulary_.scores[static_cast<std::size_t>(id)]),
-                       id};
+    return id < 0 ? Merge{} : Merge{true, -static_cast<double>(vocabulary_.scores[id]), id};
   });
-  for (int i = 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
-    const Symbol& symbol = symbols[static_cast<std::size_t>(i)];
+  for (int i = 0; i >= 0; i = symbols[i].next) {
+    const Symbol& symbol = symbols[i];
     AppendSymbol(symbol.text, symbol.id, out);
   }
 }
@@ -113,8 +110,8 @@ void SentencePieceTokenizer::AppendSymbol(std::string_view text, int id,
 }
 
 std::string SentencePieceTokenizer::BytesOf(int token) const {
-  const std::string& text = vocabulary_.tokens[static_cast<std::size_t>(token)];
-  if (vocabulary_.types[static_cast<std::size_t>(token)] == TokenType::kByte)
+  const std::string& text = vocabulary_.tokens[token];
+  if (vocabulary_.types[token] == TokenType::kByte)
     return std::string(1, static_cast<char>(model::ParseByteToken(text)));
   return UnmarkSpaces(text);
 }

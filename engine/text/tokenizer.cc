@@ -36,9 +36,9 @@ Tokenizer::Tokenizer(const model::Vocabulary& vocabulary) : vocabulary_(vocabula
 void Tokenizer::BuildIndex() {
   const model::Vocabulary& v = vocabulary_;
   is_stop_.assign(v.tokens.size(), false);
-  for (const int id : v.stop_ids) is_stop_[static_cast<std::size_t>(id)] = true;
+  for (const int id : v.stop_ids) is_stop_[id] = true;
   for (const int id : {v.eos, v.eot}) {
-    if (id >= 0) is_stop_[static_cast<std::size_t>(id)] = true;
+    if (id >= 0) is_stop_[id] = true;
   }
   bytes_.reserve(v.tokens.size());
   for (int id = 0; id < v.size(); ++id) {

@@ -44,7 +44,7 @@ class Tokenizer {
   std::size_t token_bytes_max() const { return token_bytes_max_; }
 
   const model::Vocabulary& vocabulary() const { return vocabulary_; }
-  bool IsStop(int token) const { return is_stop_[static_cast<std::size_t>(token)]; }
+  bool IsStop(int token) const { return is_stop_[token]; }
 
  protected:
   explicit Tokenizer(const model::Vocabulary& vocabulary);

@@ -90,7 +90,7 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
 
 bool Generation::Take(int index, TokenChannel::Update& update) {
   const base::MutexLock taking(take_mutex_);
-  return TakeLocked(choices_[static_cast<std::size_t>(index)], update);
+  return TakeLocked(choices_[index], update);
 }
 
 bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {

@@ -53,10 +53,11 @@ class Service {
     const base::MutexLock lock(state_mutex_);
     watcher_ = std::move(watcher);
   }
-  // What holds where a request is silent: the configuration, else the model's own, else
-  // SamplingParams'. Requires: the engine is there.
+  // What holds where a request is silent: the configuration, else the model's own, which is not
+  // known while the model loads, else SamplingParams'.
   SamplingDefaults sampling_defaults() const {
-    return Merge(config_.sampling, engine()->sampling());
+    const Engine* loaded = engine();
+    return loaded == nullptr ? config_.sampling : Merge(config_.sampling, loaded->sampling());
   }
   double load_progress() const { return load_progress_.load(); }
   // As at the start.

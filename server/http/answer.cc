@@ -80,7 +80,7 @@ void Answer::Hear(int index, Output& output) {
   if (update_.finished && !complete) return Fail(output);
   if (progress_ && update_.prompt_read >= 0 && index % choices_per_prompt_ == 0)
     ReportProgress(index, output);
-  Choice& choice = choices_[static_cast<std::size_t>(index)];
+  Choice& choice = choices_[index];
   // A prompt's scores may come before the first token.
   const bool says = !update_.text.empty() || !update_.tokens.empty() ||
                     !update_.prompt_scores.empty() || update_.finished;
@@ -121,16 +121,16 @@ Json Answer::LogprobsOf(Choice& choice) {
 void Answer::ReportProgress(int index, Output& output) {
   const std::chrono::duration<double, std::milli> since =
       std::chrono::steady_clock::now() - head_.arrived;
-  output.events += openai::ProgressEvent(
-      answer_, {.index = index,
-                .total = prompt_tokens_[static_cast<std::size_t>(index / choices_per_prompt_)],
-                .cached = update_.prompt_cached,
-                .read = update_.prompt_read,
-                .ms = since.count()});
+  output.events +=
+      openai::ProgressEvent(answer_, {.index = index,
+                                      .total = prompt_tokens_[index / choices_per_prompt_],
+                                      .cached = update_.prompt_cached,
+                                      .read = update_.prompt_read,
+                                      .ms = since.count()});
 }
 
 void Answer::FinishChoice(int index, Output& output) {
-  Choice& choice = choices_[static_cast<std::size_t>(index)];
+  Choice& choice = choices_[index];
   choice.usage = update_.usage;
   choice.whole.reason = update_.reason;
   ended_ = output.last = generation_->finished();

@@ -295,7 +295,10 @@ def test_the_status_shows_reloaded_limits(tmp_path):
 
 def test_models(daemon, client):
     assert client.models.retrieve("tidepool").id == "tidepool"
-    assert httpx.get(daemon.url + "/v1/models/%74idepool").status_code == 200
+    model = httpx.get(daemon.url + "/v1/models/%74idepool")
+    assert model.status_code == 200
+    # The built-in model's own, where the configuration is silent.
+    assert model.json()["sampling"] == {"temperature": 0.7, "top_k": 0, "top_p": 0.95, "min_p": 0.0, "repetition_penalty": 1.0}
     assert httpx.head(daemon.url + "/v1/models/tidepool").status_code == 200
     response = httpx.get(daemon.url + "/v1/models/a%2Fb%ff%zz")
     assert response.status_code == 404 and response.json()["error"]["code"] == "model_not_found" and "a/b" in response.json()["error"]["message"]

@@ -159,8 +159,7 @@ class Measurement {
       counts.bonus_ranks[i] = now.bonus_ranks[i] - before_.bonus_ranks[i];
       counts.correction_ranks[i] = now.correction_ranks[i] - before_.correction_ranks[i];
     }
-    report.phi =
-        Fit(counts.outcomes[static_cast<std::size_t>(report.histogram_n)], report.histogram_n);
+    report.phi = Fit(counts.outcomes[report.histogram_n], report.histogram_n);
   }
 
   // To counts of the accepted lengths of n. Every outcome counts alike, and the prior hardly.
@@ -168,7 +167,7 @@ class Measurement {
   static spec::Phi Fit(const Counts& counts, int n) {
     spec::PhiEstimator fit({}, 1e-3, 1e12);
     for (int k = 0; k <= n; ++k) {
-      for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(k)]; ++i) fit.Add(k, n);
+      for (std::int64_t i = 0; i < counts[k]; ++i) fit.Add(k, n);
     }
     return fit.phi();
   }

@@ -83,10 +83,10 @@ Histogram HistogramOf(const SpecBenchReport& report) {
   Histogram h;
   const int n = report.histogram_n;
   if (n == 0) return h;
-  const auto& row = report.counts.outcomes[static_cast<std::size_t>(n)];
+  const auto& row = report.counts.outcomes[n];
   const auto drafts = static_cast<double>(std::accumulate(row.begin(), row.end(), std::int64_t{0}));
   for (int k = 0; k <= n; ++k) {
-    h.measured.push_back(static_cast<double>(row[static_cast<std::size_t>(k)]) / drafts);
+    h.measured.push_back(static_cast<double>(row[k]) / drafts);
     h.fitted.push_back(report.phi(k, n));
   }
   return h;

@@ -45,7 +45,7 @@ void ActHistogram::OnLayer(const ffn::FfnSample& s) {
                        .out = act_.data()});
     for (int i = 0; i < f; ++i) {
       const auto neuron = static_cast<std::size_t>(i);
-      Bin& bin = bins_[layer][static_cast<std::size_t>(BinOf(act_[neuron]))];
+      Bin& bin = bins_[layer][BinOf(act_[neuron])];
       bin.mass += std::fabs(static_cast<double>(s.neurons[at + i])) *
                   static_cast<double>(norms_[layer][neuron]);
       bin.neurons += 1;
@@ -54,21 +54,21 @@ void ActHistogram::OnLayer(const ffn::FfnSample& s) {
 }
 
 float ActHistogram::ThresholdFor(int layer, double kept_mass) const {
-  const std::vector<Bin>& bins = bins_[static_cast<std::size_t>(layer)];
+  const std::vector<Bin>& bins = bins_[layer];
   double total = 0, below = 0;
   for (const Bin& bin : bins) total += bin.mass;
   for (int b = 0; b < kBins; ++b) {
-    below += bins[static_cast<std::size_t>(b)].mass;
+    below += bins[b].mass;
     if (below > (1 - kept_mass) * total) return LeastOf(b);
   }
   return 0;
 }
 
 ActHistogram::Kept ActHistogram::KeptAt(int layer, float threshold) const {
-  const std::vector<Bin>& bins = bins_[static_cast<std::size_t>(layer)];
+  const std::vector<Bin>& bins = bins_[layer];
   Bin total, kept;
   for (int b = 0; b < kBins; ++b) {
-    const Bin& bin = bins[static_cast<std::size_t>(b)];
+    const Bin& bin = bins[b];
     total.mass += bin.mass;
     total.neurons += bin.neurons;
     if (LeastOf(b) < threshold) continue;

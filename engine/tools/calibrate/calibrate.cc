@@ -43,8 +43,7 @@ struct LayerResult {
 // planes; all (none named) where fewer would not save a line.
 std::vector<std::int32_t> ChooseColumns(const load::LoadedModel& model, int layer,
                                         const LayerRecording& r, double share) {
-  const model::NeuronMatrix& matrix =
-      predictor::DecidingMatrix(model.weights->layers[static_cast<std::size_t>(layer)]);
+  const model::NeuronMatrix& matrix = predictor::DecidingMatrix(model.weights->layers[layer]);
   const int rows = matrix.linear.weight.rows, cols = matrix.linear.weight.cols;
   const int wanted =
       static_cast<int>(std::lround(share * cols / kernels::kSignColumns)) * kernels::kSignColumns;
@@ -60,12 +59,10 @@ std::vector<std::int32_t> ChooseColumns(const load::LoadedModel& model, int laye
   }
   std::vector<std::int32_t> order(inputs.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto worth = [&](std::int32_t c) {
-    return inputs[static_cast<std::size_t>(c)] * weights[static_cast<std::size_t>(c)];
-  };
+  const auto worth = [&](std::int32_t c) { return inputs[c] * weights[c]; };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int32_t a, std::int32_t b) { return worth(a) > worth(b); });
-  order.resize(static_cast<std::size_t>(wanted));
+  order.resize(wanted);
   std::sort(order.begin(), order.end());
   return order;
 }
@@ -75,8 +72,7 @@ class Scorer {
  public:
   Scorer(const load::LoadedModel& model, int layer, std::vector<std::int32_t> columns)
       : model_(model), columns_(std::move(columns)) {
-    const model::NeuronMatrix& matrix =
-        predictor::DecidingMatrix(model.weights->layers[static_cast<std::size_t>(layer)]);
+    const model::NeuronMatrix& matrix = predictor::DecidingMatrix(model.weights->layers[layer]);
     rows_ = matrix.linear.weight.rows;
     all_ = matrix.linear.weight.cols;
     cols_ = columns_.empty() ? all_ : static_cast<int>(columns_.size());
@@ -171,9 +167,8 @@ class Calibration {
   }
 
   Status Layer(int layer, LayerRecording& train, LayerRecording& held_out) {
-    predictor::LayerSideCar& out = side_car_.content.layers[static_cast<std::size_t>(layer)];
-    out.down_norms =
-        predictor::DownNorms(model_.weights->layers[static_cast<std::size_t>(layer)], *model_.pool);
+    predictor::LayerSideCar& out = side_car_.content.layers[layer];
+    out.down_norms = predictor::DownNorms(model_.weights->layers[layer], *model_.pool);
     WeighMasses(out.down_norms, train.magnitudes);
     WeighMasses(out.down_norms, held_out.magnitudes);
     const bool alpha = options_.kind == "alpha";
@@ -185,7 +180,7 @@ class Calibration {
                held_out_scores = scorer.Scores(held_out, slices, planes);
     const offline::RowSamples train_set{train_scores, &train.active, train.magnitudes},
         held_out_set{held_out_scores, &held_out.active, held_out.magnitudes};
-    LayerResult& result = results_[static_cast<std::size_t>(layer)];
+    LayerResult& result = results_[layer];
     ASSIGN_OR_RETURN(auto fit,
                      offline::FitRowThresholds(train_set, held_out_set,
                                                {options_.recall, options_.by_mass}, *model_.pool));
@@ -340,7 +335,7 @@ Status CalibrateThreshold(const Options& o, const load::LoadedModel& model, Spli
   for (int l = 0; l < model.config.num_hidden_layers; ++l) {
     const float threshold = train.ThresholdFor(l, o.kept_mass);
     const ActHistogram::Kept kept = held_out.KeptAt(l, threshold);
-    auto& layer = side_car.content.layers[static_cast<std::size_t>(l)];
+    auto& layer = side_car.content.layers[l];
     layer.threshold = threshold;
     layer.threshold_kept_mass = kept.mass;
     layers.push_back(Json::Object{{"layer", l},

@@ -283,8 +283,7 @@ std::string RenderSvg(std::span<const Plot> plots, int columns) {
              columns * kWidth, "\" style=\"max-width:100%;height:auto;background:#fff\">\n", kStyle,
              "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
   for (int i = 0; i < count; ++i)
-    out += Chart(plots[static_cast<std::size_t>(i)])
-               .Render(i % columns * kWidth, i / columns * kHeight);
+    out += Chart(plots[i]).Render(i % columns * kWidth, i / columns * kHeight);
   return out + "</svg>\n";
 }
 
@@ -300,7 +299,7 @@ std::vector<std::string> PlotColors(int count) {
   std::vector<std::string> colors;
   for (int i = 0; i < count; ++i) {
     if (count <= 3) {
-      colors.emplace_back(kFew[static_cast<std::size_t>(i)]);
+      colors.emplace_back(kFew[i]);
       continue;
     }
     const double at = static_cast<double>(i) / (count - 1) * (kScale.size() - 1);

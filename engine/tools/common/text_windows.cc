@@ -25,8 +25,7 @@ Result<std::vector<Window>> ReadTextWindows(const TextOptions& o, const load::Lo
   std::vector<int> tokens = model.tokenizer->Encode(text, {});
   if (tokens.empty())
     return base::InvalidArgument(o.text, ": the text is empty; give another --text");
-  if (o.tokens > 0 && tokens.size() > static_cast<std::size_t>(o.tokens))
-    tokens.resize(static_cast<std::size_t>(o.tokens));
+  if (o.tokens > 0 && tokens.size() > static_cast<std::size_t>(o.tokens)) tokens.resize(o.tokens);
   const auto& vocabulary = model.tokenizer->vocabulary();
   const std::size_t room = static_cast<std::size_t>(o.window) - (vocabulary.add_bos ? 1 : 0);
   std::vector<Window> windows;
@@ -34,8 +33,7 @@ Result<std::vector<Window>> ReadTextWindows(const TextOptions& o, const load::Lo
     Window& window = windows.emplace_back();
     if (vocabulary.add_bos) window.push_back(vocabulary.bos);
     const std::size_t end = std::min(tokens.size(), begin + room);
-    window.insert(window.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin),
-                  tokens.begin() + static_cast<std::ptrdiff_t>(end));
+    window.insert(window.end(), tokens.begin() + begin, tokens.begin() + end);
   }
   return windows;
 }

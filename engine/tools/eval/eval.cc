@@ -55,7 +55,7 @@ Result<std::vector<Tokens>> WindowsOfText(const Options& options, const load::Lo
   ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(options.text));
   Tokens tokens = model.tokenizer->Encode(text, {});
   if (options.max_tokens > 0 && static_cast<int>(tokens.size()) > options.max_tokens)
-    tokens.resize(static_cast<std::size_t>(options.max_tokens));
+    tokens.resize(options.max_tokens);
   const bool bos = model.tokenizer->vocabulary().add_bos;
   const std::size_t room = static_cast<std::size_t>(options.window) - (bos ? 1 : 0);
   std::vector<Tokens> windows;
@@ -63,8 +63,7 @@ Result<std::vector<Tokens>> WindowsOfText(const Options& options, const load::Lo
     windows.emplace_back();
     if (bos) windows.back().push_back(model.tokenizer->vocabulary().bos);
     const std::size_t end = std::min(tokens.size(), begin + room);
-    windows.back().insert(windows.back().end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin),
-                          tokens.begin() + static_cast<std::ptrdiff_t>(end));
+    windows.back().insert(windows.back().end(), tokens.begin() + begin, tokens.begin() + end);
   }
   return windows;
 }

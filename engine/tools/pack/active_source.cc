@@ -10,8 +10,8 @@ ActiveTap::ActiveTap(const model::ModelConfig& config, int tokens)
       seen_(layers_.size()) {}
 
 void ActiveTap::OnLayer(const ffn::FfnSample& s) {
-  offline::ActiveColumns& active = layers_[static_cast<std::size_t>(s.layer)];
-  int& seen = seen_[static_cast<std::size_t>(s.layer)];
+  offline::ActiveColumns& active = layers_[s.layer];
+  int& seen = seen_[s.layer];
   const float* neurons = s.neurons;
   for (int t = 0; t < s.tokens && seen < active.tokens(); ++t, ++seen) {
     for (int i = 0; i < active.neurons(); ++i) {

@@ -175,7 +175,7 @@ Status AddNeurons(const Source& source, int layer, BundleWriter& writer) {
                      return LayerParts{
                          .attention = false, .deciding = each == layer, .rest = each == layer};
                    }));
-  const model::LayerWeights& l = weights->layers[static_cast<std::size_t>(layer)];
+  const model::LayerWeights& l = weights->layers[layer];
   const Status added =
       writer.AddNeurons({.gate = l.gate.rows(), .up = l.up.rows(), .down = l.down_rows});
   return added.ok() ? added : Stopped(added, writer);

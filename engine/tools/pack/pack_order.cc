@@ -11,7 +11,7 @@ namespace {
 using offline::NeuronOrder;
 
 std::span<const std::uint32_t> ColdOf(const NeuronOrder& order) {
-  return std::span(order.neurons).subspan(static_cast<std::size_t>(order.hot));
+  return std::span(order.neurons).subspan(order.hot);
 }
 
 // A shuffle that is the same everywhere: std::shuffle's is not.
@@ -76,7 +76,7 @@ PackOrder OrderFromCounts(const predictor::SideCar& side_car, double hot) {
 
 PackOrder OrderOfModel(int layers, int neurons) {
   PackOrder out{.description = "as in the model", .layers = {}, .runs = {}};
-  out.layers.resize(static_cast<std::size_t>(layers));
+  out.layers.resize(layers);
   for (auto& layer : out.layers) layer.position = FileOrder(neurons);
   return out;
 }

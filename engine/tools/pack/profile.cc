@@ -48,7 +48,7 @@ class CountingTap final : public ffn::FfnTap {
   void OnLayer(const ffn::FfnSample& s) override {
     if (trace_ != nullptr) trace_->OnLayer(s);
     for (std::size_t t = 0; t < static_cast<std::size_t>(s.tokens); ++t)
-      layers_[static_cast<std::size_t>(s.layer)].Add({s.neurons + t * neurons_, neurons_});
+      layers_[s.layer].Add({s.neurons + t * neurons_, neurons_});
   }
   // The neurons of every token of a trace, which is one sequence.
   void AddTrace(const store::Trace& trace) {

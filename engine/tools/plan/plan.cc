@@ -52,7 +52,7 @@ Result<std::vector<Reading>> Readings(const model::ModelFile& file, const std::s
   ASSIGN_OR_RETURN(const FfnModes modes, ParseFfnModes(text, layers, otherwise));
   std::vector<Reading> out;
   for (int l = 0; l < layers; ++l) {
-    const FfnMode mode = modes.automatic ? otherwise : modes.layers[static_cast<std::size_t>(l)];
+    const FfnMode mode = modes.automatic ? otherwise : modes.layers[l];
     if (!zeros && mode != FfnMode::kDense && mode != FfnMode::kThreshold)
       return base::InvalidArgument(
           "--ffn-mode ", text, ": the activation ", model::ActivationName(file.config.hidden_act),

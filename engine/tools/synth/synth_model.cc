@@ -51,7 +51,7 @@ std::vector<double> ZipfFrequencies(int n, double active, double zipf) {
     const double scale = (low + high) / 2;
     double mean = 0;
     for (int i = 0; i < n; ++i) {
-      auto& f = out[static_cast<std::size_t>(i)];
+      auto& f = out[i];
       f = std::min(kFrequencyMax, scale * std::pow(i + 1.0, -zipf));
       mean += f / n;
     }
@@ -188,7 +188,7 @@ Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
     auto& thresholds = recipe.thresholds.emplace_back();
     auto& clusters = recipe.clusters.emplace_back();
     for (const int rank : order) {
-      frequency.push_back(frequencies[static_cast<std::size_t>(rank)]);
+      frequency.push_back(frequencies[rank]);
       thresholds.push_back(static_cast<float>(TailThreshold(frequency.back())));
       const std::uint64_t random = Mix(
           recipe.Stream(6, static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(rank)));

@@ -109,8 +109,8 @@ Status RenderTemplate(const std::string& source_path, bool json) {
     source = v.chat_template;
     if (source.empty())
       return base::FailedPrecondition(path, ": the model file holds no chat template");
-    if (v.bos >= 0) variables.Set("bos_token", v.tokens[static_cast<std::size_t>(v.bos)]);
-    if (v.eos >= 0) variables.Set("eos_token", v.tokens[static_cast<std::size_t>(v.eos)]);
+    if (v.bos >= 0) variables.Set("bos_token", v.tokens[v.bos]);
+    if (v.eos >= 0) variables.Set("eos_token", v.tokens[v.eos]);
   }
   ASSIGN_OR_RETURN(const auto chat, text::ChatTemplate::Parse(source));
   ASSIGN_OR_RETURN(const std::string input, ReadStdin());

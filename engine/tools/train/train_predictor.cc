@@ -85,7 +85,7 @@ class Training {
 
  private:
   bool IsTrained(int layer) const {
-    const auto& low_rank = side_car_.content.layers[static_cast<std::size_t>(layer)].low_rank;
+    const auto& low_rank = side_car_.content.layers[layer].low_rank;
     return low_rank.has_value() && low_rank->settings == settings_;
   }
 
@@ -100,7 +100,7 @@ class Training {
                                            TrainerOptions(layers[i]), *model_.pool);
       if (!trained.ok()) return trained.status().Annotate(StrCat("layer ", layers[i]));
       trained->settings = settings_;
-      side_car_.content.layers[static_cast<std::size_t>(layers[i])].low_rank = *std::move(trained);
+      side_car_.content.layers[layers[i]].low_rank = *std::move(trained);
       RETURN_IF_ERROR(side_car_.Write(std::span(&layers[i], 1)));
       train[i] = held_out[i] = {};
       ++done_;
@@ -145,7 +145,7 @@ class Training {
 void PrintTable(const predictor::SideCar& s, const std::vector<int>& layers) {
   std::printf("layer   rank   recall  predicts   active   ratio        bytes\n");
   for (const int layer : layers) {
-    const auto& p = *s.layers[static_cast<std::size_t>(layer)].low_rank;
+    const auto& p = *s.layers[layer].low_rank;
     std::printf("%5d  %5d   %5.1f%%    %5.1f%%   %5.1f%%   %5.2f  %11s\n", layer, p.rank,
                 100 * p.recall, 100 * p.predicted_share, 100 * p.active_share,
                 p.predicted_share / p.active_share,
@@ -156,7 +156,7 @@ void PrintTable(const predictor::SideCar& s, const std::vector<int>& layers) {
 Json LayersJson(const predictor::SideCar& s, const std::vector<int>& layers) {
   Json::Array out;
   for (const int layer : layers) {
-    const auto& p = *s.layers[static_cast<std::size_t>(layer)].low_rank;
+    const auto& p = *s.layers[layer].low_rank;
     out.push_back(Json::Object{{"layer", layer},
                                {"rank", p.rank},
                                {"threshold", static_cast<double>(p.threshold)},
@@ -176,7 +176,7 @@ Status WritePlot(const std::string& path, const predictor::SideCar& s,
   PlotSeries active{.kind = Kind::kBars, .label = "active", .color = colors[2]};
   PlotSeries rank{.kind = Kind::kBars, .label = "", .color = colors[0]};
   for (const int layer : layers) {
-    const auto& p = *s.layers[static_cast<std::size_t>(layer)].low_rank;
+    const auto& p = *s.layers[layer].low_rank;
     predicted.points.emplace_back(layer, p.predicted_share);
     active.points.emplace_back(layer, p.active_share);
     rank.points.emplace_back(layer, p.rank);

@@ -34,6 +34,20 @@ TEST_F(ConfigTest, ReadsKeysAndOverrides) {
   EXPECT_EQ(config->model.path, "x=y");
 }
 
+TEST_F(ConfigTest, SamplingIsANumberOrTheModels) {
+  const auto config = Load("sampling:\n  temperature: 0.5\n  top_p: model\n",
+                           {"sampling.temperature=model", "sampling.top_k=40"});
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_FALSE(config->sampling.temperature.has_value());
+  EXPECT_FALSE(config->sampling.top_p.has_value());
+  EXPECT_EQ(config->sampling.top_k, 40);
+  for (const char* wrong : {"sampling.temperature=hot", "sampling.temperature=3",
+                            "sampling.top_k=1.5", "sampling.top_k=-1"}) {
+    const auto refused = Load("", {wrong});
+    EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument) << wrong;
+  }
+}
+
 TEST_F(ConfigTest, BytesMayHaveAUnit) {
   EXPECT_EQ(Load("memory:\n  budget_bytes: 8GiB\n")->model.memory.budget_bytes,
             std::int64_t{8} << 30);
