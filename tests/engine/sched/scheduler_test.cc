@@ -57,8 +57,10 @@ TokenChannel::Update End(TokenChannel& channel) {
 
 template <typename Holds>
 bool Eventually(Holds holds) {
-  for (int i = 0; i < 2000 && !holds(); ++i)
+  for (int i = 0; i < 2000; ++i) {
+    if (holds()) return true;  // asked once: what held may hold no more
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   return holds();
 }
 
