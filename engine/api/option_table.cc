@@ -68,8 +68,8 @@ void AddMemory(ModelOptions& o, Rows& rows) {
   rows.insert(
       rows.end(),
       {{kMemory, "--memory-budget", "memory.budget_bytes", BytesValue{&memory.budget_bytes},
-        "Memory of the whole process (8GiB, 500M); what does not fit comes from the bundle file. "
-        "0, or not given: what the system has free"},
+        "Memory of the whole process (8GiB, 500M); weights that do not fit come from the bundle "
+        "file. 0, or not given: what the system has free"},
        {kMemory, "--ffn-memory", "", DoubleValue{&memory.ffn_share, 0.001, 1},
         "Share of the feed-forward weights that may take memory, for measurements; decides "
         "instead of the budget"},

@@ -97,7 +97,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return ok() ? StatusCode::kOk : fault_->code; }
   Reason reason() const { return ok() ? Reason::kNone : fault_->reason; }
   const std::string& message() const;
-  // Of a request or a configuration, as whoever made the status calls it; "" = none is at fault.
+  // The field at fault in a request or a configuration; "" = none.
   const std::string& field() const;
   const std::vector<Number>& numbers() const;
   // "INVALID_ARGUMENT: what is wrong", or "OK".

@@ -28,7 +28,7 @@ constexpr std::array kRows = {
                "bad_request", "other", !kRetry, kTold},
     RefusalRow{R::kNotLoaded, 400, kClient, "failed_precondition", C::kFailedPrecondition,
                "FAILED_PRECONDITION", "bad_request", "other", !kRetry, kTold},
-    // What is not there is not there for anybody.
+    // A missing item is missing for every client.
     RefusalRow{R::kNotFound, 404, kClient, "not_found", C::kNotFound, "NOT_FOUND", nullptr, "other",
                !kRetry, kTold},
     RefusalRow{R::kModelNotFound, 404, kClient, "model_not_found", C::kNotFound, "MODEL_NOT_FOUND",
