@@ -13,6 +13,12 @@ struct Registers {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
+Registers CpuidLeaf1() {
+  Registers r;
+  if (__get_cpuid(1, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
+  return r;
+}
+
 Registers CpuidLeaf7(unsigned subleaf) {
   Registers r;
   if (__get_cpuid_count(7, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
@@ -23,8 +29,7 @@ bool Bit(unsigned word, int bit) { return (word >> bit & 1U) != 0; }
 
 // Whether the operating system saves the tile registers. Source: XCR0 bits 17 and 18.
 bool SystemSavesTiles() {
-  Registers r;
-  if (__get_cpuid(1, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0 || !Bit(r.ecx, 27)) return false;
+  if (!Bit(CpuidLeaf1().ecx, 27)) return false;
   std::uint32_t low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low >> 17 & 3U) == 3U;
@@ -40,7 +45,7 @@ bool RequestTiles() {
 
 bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+         Bit(CpuidLeaf1().ecx, 29);
 }
 
 bool HasAvxVnni() { return HasAvx2() && Bit(CpuidLeaf7(1).eax, 4); }

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import grpc
 import httpx
-from conftest import ROOT
+import pytest
+from conftest import ROOT, Daemon
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from grpc_tools import protoc
@@ -23,6 +24,18 @@ SERVICE = "thermocline.v1.Inference"
 
 def channel(daemon, **options):
     return grpc.insecure_channel(f"127.0.0.1:{daemon.grpc_port}", options=list(options.items()))
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    with Daemon("grpc.address=127.0.0.1:0") as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def stub(daemon):
+    with channel(daemon) as c:
+        yield stubs.InferenceStub(c)
 
 
 def chat(*contents, **fields):

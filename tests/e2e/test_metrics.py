@@ -373,7 +373,7 @@ def test_precision_and_recall_by_promql_are_those_of_eval(tmp_path):
     assert len(precision) == len(recall) == len(everything) == 6
     for layer, (all_counts, prompt_counts) in enumerate(zip(everything, of_prompts)):
         tp, fp, fn = (a - b for a, b in zip(all_counts, prompt_counts))
-        # One of six tokens, spread evenly over the text: see engine/exec/auditor.h.
+        # One of six tokens, spread evenly over the text: see engine/ffn/auditor.h.
         assert generated / 8 < audited[layer] <= generated / 4
         for got, expected in ((precision[layer], tp / (tp + fp)), (recall[layer], tp / (tp + fn))):
             error_max = 4 * math.sqrt(expected * (1 - expected) / audited[layer])

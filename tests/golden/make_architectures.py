@@ -18,9 +18,6 @@ The weights are random but fixed (numpy's PCG64, seed 1), and scaled so that act
 are of order one and each tensor has a visible effect.  The logits come from the "eager" attention
 of transformers, computed entirely in double precision (see `in_double_precision`) and rounded once.
 
-llama.cpp does not know OPT and Bamboo.  Their GGUF files follow PowerInfer's dense layout: llama's
-tensor names, and for Bamboo llama's permutation of the query and key rows.
-
 Made with Python 3.11.7, torch 2.15.0 (CPU), transformers 5.23.0, safetensors 0.8.0, numpy 2.4.6, and
 the llama.cpp source inside llama_cpp_python 0.3.36 (gguf 0.19.0).
 """
@@ -28,7 +25,6 @@ the llama.cpp source inside llama_cpp_python 0.3.36 (gguf 0.19.0).
 import argparse
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +33,11 @@ import numpy as np
 import torch
 import transformers
 
+from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_opt_gguf
+
 WEIGHT_SEED = 1
 TOKEN_SEED = 2
 TOKEN_COUNT = 40
-VOCABULARY = 96
 FIRST_ORDINARY_TOKEN = 4  # <unk> <s> </s> and the newline byte come first
 
 MATRIX_GAIN = 1.3
@@ -242,7 +239,7 @@ def save_huggingface(model: Model, network: torch.nn.Module, folder: Path) -> No
         path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
-def make(model: Model, out: Path, llama_cpp: "LlamaCpp") -> None:
+def make(model: Model, out: Path, llama_cpp: LlamaCpp) -> None:
     folder = out / model.name
     folder.mkdir(parents=True, exist_ok=True)
     tokens = random_tokens()
@@ -259,152 +256,6 @@ def make(model: Model, out: Path, llama_cpp: "LlamaCpp") -> None:
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{model.name:20} logits {logits.shape} std {logits.std():.3f} max {np.abs(logits).max():.2f}, "
           f"float32 differs by {rounding:.1e}, {size // 1000} kB")
-
-
-# ---------------------------------------------------------------------------------------------
-# GGUF
-
-
-class LlamaCpp:
-    """The two Python packages of a llama.cpp source tree."""
-
-    def __init__(self, source: Path):
-        sys.path[:0] = [str(source), str(source / "gguf-py")]
-        import conversion
-        import gguf
-        self.conversion = conversion
-        self.gguf = gguf
-
-
-def add_vocabulary(writer, gguf) -> None:
-    """A stand-in for the tokenizer that these models do not have: one ASCII character per token, from '!'."""
-    types = gguf.TokenType
-    special = [("<unk>", types.UNKNOWN), ("<s>", types.CONTROL), ("</s>", types.CONTROL), ("<0x0A>", types.BYTE)]
-    ordinary = [(chr(ord("!") + i), types.NORMAL) for i in range(VOCABULARY - len(special))]
-    texts, kinds = zip(*(special + ordinary))
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(list(texts))
-    writer.add_token_scores([-float(i) for i in range(VOCABULARY)])
-    writer.add_token_types([int(kind) for kind in kinds])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_unk_token_id(0)
-    writer.add_add_space_prefix(False)
-
-
-def converter_settings(folder: Path, llama_cpp: LlamaCpp) -> dict:
-    """config.json as the converter wants it.
-
-    transformers saves num_kv_heads = num_attention_heads for a multi-query Falcon and ignores it;
-    published models do not have the key, and the converter believes it.
-    """
-    settings = llama_cpp.conversion.ModelBase.load_hparams(folder, False)
-    if settings.get("multi_query") and not settings["new_decoder_architecture"]:
-        del settings["num_kv_heads"]
-    return settings
-
-
-def convert(folder: Path, llama_cpp: LlamaCpp) -> None:
-    """Writes model.gguf with llama.cpp's converter; only the tokenizer is replaced."""
-    settings = converter_settings(folder, llama_cpp)
-    converter = llama_cpp.conversion.get_model_class(settings["architectures"][0])
-    gguf = llama_cpp.gguf
-    instance_class = type(converter.__name__, (converter,), dict(
-        model_arch=converter.model_arch,
-        set_vocab=lambda self: add_vocabulary(self.gguf_writer, gguf)))
-    with torch.inference_mode():
-        instance = instance_class(folder, gguf.LlamaFileType.ALL_F32, folder / "model.gguf", hparams=settings)
-        instance.write()
-
-
-def write_gguf_by_hand(folder: Path, gguf, architecture: str, add_settings: Callable, rename: Callable) -> None:
-    """`add_settings(writer, config)` adds the metadata, `rename(name, data, config)` gives (name, data)."""
-    from safetensors.numpy import load_file
-    config = json.loads((folder / "config.json").read_text())
-    writer = gguf.GGUFWriter(folder / "model.gguf", architecture)
-    writer.add_name(folder.name)
-    add_settings(writer, config)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    add_vocabulary(writer, gguf)
-    for name, data in load_file(folder / "model.safetensors").items():
-        writer.add_tensor(*rename(name, np.ascontiguousarray(data), config))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def gguf_name(name: str, parts: dict[str, str]) -> str:
-    """Translates e.g. PREFIX.layers.3.self_attn.q_proj.weight into blk.3.attn_q.weight."""
-    path, kind = name.rsplit(".", 1)
-    if ".layers." not in path:
-        return f"{parts[path]}.{kind}"
-    number, module = path.split(".layers.")[1].split(".", 1)
-    return f"blk.{number}.{parts[module]}.{kind}"
-
-
-ATTENTION_PARTS = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v"}
-
-BAMBOO_PARTS = ATTENTION_PARTS | {
-    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
-    "input_layernorm": "attn_norm", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-}
-
-OPT_PARTS = ATTENTION_PARTS | {
-    "model.decoder.embed_tokens": "token_embd", "model.decoder.embed_positions": "position_embd",
-    "model.decoder.final_layer_norm": "output_norm", "self_attn_layer_norm": "attn_norm",
-    "self_attn.out_proj": "attn_output", "final_layer_norm": "ffn_norm", "fc1": "ffn_up", "fc2": "ffn_down",
-}
-
-
-def interleave_halves(matrix: np.ndarray, heads: int) -> np.ndarray:
-    """llama.cpp's order of query and key rows: the two halves of each head take turns."""
-    rows, columns = matrix.shape
-    halves = matrix.reshape(heads, 2, rows // heads // 2, columns)
-    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows, columns)
-
-
-def rename_bamboo(name: str, data: np.ndarray, config: dict) -> tuple[str, np.ndarray]:
-    if name.endswith("q_proj.weight"):
-        data = interleave_halves(data, config["num_attention_heads"])
-    elif name.endswith("k_proj.weight"):
-        data = interleave_halves(data, config["num_key_value_heads"])
-    return gguf_name(name, BAMBOO_PARTS), data
-
-
-def add_bamboo_settings(writer, config: dict) -> None:
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
-
-
-def write_bamboo_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
-    write_gguf_by_hand(folder, llama_cpp.gguf, "bamboo", add_bamboo_settings, rename_bamboo)
-
-
-def add_opt_settings(writer, config: dict) -> None:
-    # PowerInfer's context length counts the two unused rows of the position table, and it writes no
-    # epsilon.
-    writer.add_context_length(config["max_position_embeddings"] + 2)
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["ffn_dim"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_layer_norm_eps(1e-5)
-
-
-def write_opt_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
-    def rename(name, data, config):
-        return gguf_name(name, OPT_PARTS), data
-
-    write_gguf_by_hand(folder, llama_cpp.gguf, "opt", add_opt_settings, rename)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "engine/predictor/down_norms.h"
 #include "engine/predictor/predictors.h"
 #include "engine/tools/calibrate/act_histogram.h"
+#include "engine/tools/calibrate/sign_scorer.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
 #include "engine/tools/common/ffn_recorder.h"
@@ -39,83 +40,6 @@ struct LayerResult {
   offline::ThresholdQuality equal_bytes;   // --compare: row thresholds that predict as many
 };
 
-// The columns whose products with the inputs are the largest on average, whole cache lines of
-// planes; all (none named) where fewer would not save a line.
-std::vector<std::int32_t> ChooseColumns(const load::LoadedModel& model, int layer,
-                                        const LayerRecording& r, double share) {
-  const model::NeuronMatrix& matrix = predictor::DecidingMatrix(model.weights->layers[layer]);
-  const int rows = matrix.linear.weight.rows, cols = matrix.linear.weight.cols;
-  const int wanted =
-      static_cast<int>(std::lround(share * cols / kernels::kSignColumns)) * kernels::kSignColumns;
-  if (wanted >= cols || wanted == 0) return {};
-  std::vector<double> inputs(static_cast<std::size_t>(cols)), weights(inputs.size());
-  for (std::size_t i = 0; i < r.inputs.size(); ++i)
-    inputs[i % inputs.size()] += std::fabs(static_cast<double>(r.inputs[i]));
-  std::vector<float> row(inputs.size());
-  for (int i = 0; i < rows; i += std::max(1, rows / 512)) {  // a sample tells
-    predictor::DequantizeNeuron(matrix, i, row.data());
-    for (std::size_t c = 0; c < row.size(); ++c)
-      weights[c] += std::fabs(static_cast<double>(row[c]));
-  }
-  std::vector<std::int32_t> order(inputs.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto worth = [&](std::int32_t c) { return inputs[c] * weights[c]; };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int32_t a, std::int32_t b) { return worth(a) > worth(b); });
-  order.resize(wanted);
-  std::sort(order.begin(), order.end());
-  return order;
-}
-
-// Scores [N, F] of one layer's recorded inputs.
-class Scorer {
- public:
-  Scorer(const load::LoadedModel& model, int layer, std::vector<std::int32_t> columns)
-      : model_(model), columns_(std::move(columns)) {
-    const model::NeuronMatrix& matrix = predictor::DecidingMatrix(model.weights->layers[layer]);
-    rows_ = matrix.linear.weight.rows;
-    all_ = matrix.linear.weight.cols;
-    cols_ = columns_.empty() ? all_ : static_cast<int>(columns_.size());
-    const auto words = static_cast<std::size_t>(kernels::SignWords(cols_));
-    sign_.resize(words * static_cast<std::size_t>(rows_));
-    magnitude_.resize(sign_.size());
-    model.pool->Run(rows_, [&](int row, int) {
-      std::vector<float> all(static_cast<std::size_t>(all_)), values(all.size());
-      predictor::DequantizeNeuron(matrix, row, all.data());
-      predictor::GatherColumns(all.data(), all_, columns_, values.data());
-      const std::size_t at = static_cast<std::size_t>(row) * words;
-      kernels::PackSigns(values.data(), cols_, sign_.data() + at, magnitude_.data() + at);
-    });
-  }
-
-  std::vector<std::int32_t> Scores(const LayerRecording& r, int slices, int planes) const {
-    std::vector<std::int32_t> scores(static_cast<std::size_t>(r.tokens) *
-                                     static_cast<std::size_t>(rows_));
-    model_.pool->Run(r.tokens, [&](int t, int) {
-      std::vector<std::uint64_t> words(
-          static_cast<std::size_t>(kernels::SignInputWords(cols_, slices)));
-      std::vector<float> x(static_cast<std::size_t>(all_));
-      predictor::GatherColumns(r.inputs.data() + static_cast<std::ptrdiff_t>(t) * all_, all_,
-                               columns_, x.data());
-      model_.ops->sign_scores(
-          {.planes = {rows_, cols_, sign_.data(), planes == 2 ? magnitude_.data() : nullptr},
-           .input = kernels::PackSignInput(x.data(), cols_, slices, words.data()),
-           .row_begin = 0,
-           .row_end = rows_,
-           .scores = scores.data() + static_cast<std::ptrdiff_t>(t) * rows_});
-    });
-    return scores;
-  }
-  int cols() const { return cols_; }
-  const std::vector<std::int32_t>& columns() const { return columns_; }
-
- private:
-  const load::LoadedModel& model_;
-  const std::vector<std::int32_t> columns_;
-  int rows_ = 0, all_ = 0, cols_ = 0;
-  std::vector<std::uint64_t> sign_, magnitude_;
-};
-
 // |h| ||d|| of every neuron.
 void WeighMasses(const std::vector<float>& norms, std::vector<float>& magnitudes) {
   for (std::size_t i = 0; i < magnitudes.size(); ++i) magnitudes[i] *= norms[i % norms.size()];
@@ -134,8 +58,8 @@ class Calibration {
     const int tokens = CountTokens(windows_.train) + CountTokens(windows_.held_out);
     const auto at_once = static_cast<std::size_t>(LayersAtOnce(
         model_.config, tokens, kRecord, static_cast<std::size_t>(options_.memory_mib) << 20));
-    std::vector<int> layers;
-    for (int l = 0; l < model_.config.num_hidden_layers; ++l) layers.push_back(l);
+    std::vector<int> layers(static_cast<std::size_t>(model_.config.num_hidden_layers));
+    std::iota(layers.begin(), layers.end(), 0);
     results_.resize(layers.size());
     for (std::size_t i = 0; i < layers.size(); i += at_once) {
       const auto pass = std::span(layers).subspan(i, std::min(at_once, layers.size() - i));
@@ -172,9 +96,9 @@ class Calibration {
     WeighMasses(out.down_norms, train.magnitudes);
     WeighMasses(out.down_norms, held_out.magnitudes);
     const bool alpha = options_.kind == "alpha";
-    const Scorer scorer(model_, layer,
-                        alpha ? std::vector<std::int32_t>()
-                              : ChooseColumns(model_, layer, train, options_.columns));
+    const SignScorer scorer(model_, layer,
+                            alpha ? std::vector<std::int32_t>()
+                                  : ChooseColumns(model_, layer, train, options_.columns));
     const int slices = alpha ? 1 : options_.slices, planes = alpha ? 1 : options_.planes;
     const auto train_scores = scorer.Scores(train, slices, planes),
                held_out_scores = scorer.Scores(held_out, slices, planes);
@@ -209,7 +133,7 @@ class Calibration {
   // SparseInfer's rule at alpha 1, and what row thresholds miss that predict as many neurons.
   Status Compare(int layer, const offline::RowSamples& train, const offline::RowSamples& held_out,
                  const LayerRecording& recording, LayerResult& result) const {
-    const Scorer scorer(model_, layer, {});
+    const SignScorer scorer(model_, layer, {});
     const auto signs = scorer.Scores(recording, 1, 1);
     const std::vector<std::int32_t> rule = {kernels::SignThreshold(1000, scorer.cols())};
     result.alpha_one = offline::MeasureThresholds({signs, held_out.active, held_out.masses}, rule);

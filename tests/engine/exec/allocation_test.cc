@@ -1,5 +1,6 @@
 // Nothing in the decode loop allocates: global new is counted while tokens are made.
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,18 +20,26 @@
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
+std::atomic<std::size_t> held_bytes{0};  // allocated while counting, and not freed
 }  // namespace
 
 #pragma GCC diagnostic ignored \
     "-Wmismatched-new-delete"  // malloc and free are the pair, behind both
 
 void* operator new(std::size_t size) {
-  if (counting) ++allocations;
-  if (void* p = std::malloc(size)) return p;
+  void* p = std::malloc(size);
+  if (counting) {
+    ++allocations;
+    held_bytes += ::malloc_usable_size(p);
+  }
+  if (p != nullptr) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept {
+  if (counting) held_bytes -= ::malloc_usable_size(p);
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
 
 namespace thermocline {
 namespace {
@@ -115,23 +124,26 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
 
 class PredictingDecodeLoop : public testing::Test {
  protected:
+  void WriteSideCar() const {
+    const auto file = model::OpenModelFile(SOURCE_DIR "/config/models/tidepool.gguf");
+    predictor::SideCar side_car = predictor::EmptySideCar(*predictor::IdentityOf(**file));
+    for (predictor::LayerSideCar& layer : side_car.layers) {
+      layer.threshold = 0.1F;
+      layer.low_rank =
+          predictor::LowRankPredictor{.rank = 16,
+                                      .fc1 = std::vector<std::uint16_t>(16 * 256, 0x2C00),
+                                      .fc2 = std::vector<std::uint16_t>(1024 * 16, 0x2C00),
+                                      .settings = ""};
+    }
+    ASSERT_TRUE(predictor::WriteSideCar(side_car_, side_car).ok());
+  }
   void TearDown() override { std::remove(side_car_.c_str()); }
   const std::string side_car_ =
       testing::TempDir() + "allocation_" + std::to_string(::getpid()) + ".tcp";
 };
 
 TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
-  const auto file = model::OpenModelFile(SOURCE_DIR "/config/models/tidepool.gguf");
-  predictor::SideCar side_car = predictor::EmptySideCar(*predictor::IdentityOf(**file));
-  for (predictor::LayerSideCar& layer : side_car.layers) {
-    layer.threshold = 0.1F;
-    layer.low_rank =
-        predictor::LowRankPredictor{.rank = 16,
-                                    .fc1 = std::vector<std::uint16_t>(16 * 256, 0x2C00),
-                                    .fc2 = std::vector<std::uint16_t>(1024 * 16, 0x2C00),
-                                    .settings = ""};
-  }
-  ASSERT_TRUE(predictor::WriteSideCar(side_car_, side_car).ok());
+  WriteSideCar();
   for (const char* modes : {"sign", "lowrank", "threshold", "sign,0:dense,1:exact,2:lowrank"}) {
     for (const int interval : {0, 1, 3})
       ExpectNoAllocations({.modes = modes,
@@ -142,6 +154,57 @@ TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
   }
   ExpectNoAllocations({.modes = "exact", .also = "sign", .side_car = "", .audit_interval = 2},
                       "sign");
+}
+
+// What the plan of memory counts with is what the parts allocate: no less, and little more (a panel
+// is counted as floats, ranks as the largest).
+void ExpectPlannedBytes(const FfnOptions& ffn, const MemoryOptions& memory = {}) {
+  constexpr int kTokens = 24, kContext = 700, kLogits = 3;
+  load::LoadOptions options;
+  options.model.memory = memory;
+  options.model.path = SOURCE_DIR "/config/models/tidepool.gguf";
+  options.model.threads = 2;
+  options.model.ffn = ffn;
+  const auto model = load::LoadModel(options);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const model::ModelConfig& config = (*model)->config;
+  held_bytes = 0;
+  counting = true;
+  const auto transformer = (*model)->MakeTransformer(kTokens, kContext, kLogits);
+  const sampling::Sampler sampler(config.vocab_size, kContext);
+  counting = false;
+  const std::size_t planned =
+      exec::Transformer::BufferBytes({.config = config,
+                                      .tokens_max = kTokens,
+                                      .logits_max = kLogits,
+                                      .context_length = kContext,
+                                      .threads = 2},
+                                     {.config = config,
+                                      .tokens_max = kTokens,
+                                      .threads = 2,
+                                      .sign = ffn.modes == "sign",
+                                      .rank = ffn.modes == "lowrank" ? 16 : 0,
+                                      .flash = memory.ffn_share > 0}) +
+      sampling::Sampler::Bytes(config.vocab_size, kContext);
+  constexpr std::size_t kSmall = 16 << 10;  // the objects themselves
+  const std::size_t panels = 2 * nn::PanelScratchBytesMax(config);
+  EXPECT_LE(held_bytes, planned + kSmall) << ffn.modes;
+  EXPECT_GE(held_bytes + panels + kSmall, planned) << ffn.modes;
+}
+
+TEST_F(PredictingDecodeLoop, AllocatesWhatThePlanCounts) {
+  WriteSideCar();
+  for (const char* modes : {"dense", "exact", "sign", "lowrank"})
+    ExpectPlannedBytes({.modes = modes, .also = "", .side_car = side_car_});
+}
+
+TEST(FlashDecodeLoop, AllocatesWhatThePlanCounts) {
+  base::ConfigureLog(base::LogLevel::kError, false);
+  const std::string bundle = testing::TempDir() + "planned_" + std::to_string(::getpid());
+  exec::PackNeurons(SOURCE_DIR "/config/models/tidepool.gguf", bundle);
+  ExpectPlannedBytes({.modes = "exact", .also = "", .side_car = ""},
+                     {.ffn_share = 0.7, .bundle = bundle});
+  std::remove(bundle.c_str());
 }
 
 // With everything that looks back over the text, also over drafts that are refused.

@@ -1,0 +1,124 @@
+// The tiles of SumRows: integer sums of a few blocks of columns over the rows of a chunk.
+//
+// Included by sum_rows.inl.h, after the coefficients.
+namespace thermocline::kernels {
+namespace {
+
+// Integer sums of kLoadBlocks blocks of columns.
+template <DType type>
+struct SumTile {
+  static constexpr int kSets = SumTraits<type>::kBytes ? 4 : 8;
+  I32x16 high[kSets], low[kSets];
+};
+
+// Where in a row the 64 bytes of levels of blocks [block, block + kLoadBlocks) are.
+template <DType type>
+inline std::ptrdiff_t LevelsOffset(const SumRange& range, int block) {
+  using Traits = SumTraits<type>;
+  return static_cast<std::ptrdiff_t>(block / 8) * static_cast<std::ptrdiff_t>(RowBytes(type, 256)) +
+         Traits::HeaderBytes(range.group_blocks(block)) + block % 8 * Traits::kBlockBytes;
+}
+
+// Adds four rows' levels times their coefficients.
+template <DType type>
+inline void AddFourRows(const U8x64 (&rows)[4], const std::int32_t* high, const std::int32_t* low,
+                        SumTile<type>& tile) {
+  using Traits = SumTraits<type>;
+  U8x64 mixed[4];
+  InterleaveRows(rows, mixed);
+  const U8x64 c_high = Traits::kBytes ? SpreadTwo(high) : SpreadFour(high);
+  const U8x64 c_low = Traits::kBytes ? SpreadTwo(low) : SpreadFour(low);
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (Traits::kBytes) {
+      tile.high[i] = DotBytesWide(tile.high[i], mixed[i], c_high);
+      tile.low[i] = DotBytesWide(tile.low[i], mixed[i], c_low);
+    } else {
+      const U8x64 first = LowNibbles(mixed[i]), second = HighNibbles(mixed[i]);
+      tile.high[i] = DotBytes(tile.high[i], first, c_high);
+      tile.low[i] = DotBytes(tile.low[i], first, c_low);
+      tile.high[4 + i] = DotBytes(tile.high[4 + i], second, c_high);
+      tile.low[4 + i] = DotBytes(tile.low[4 + i], second, c_low);
+    }
+  }
+}
+
+// The tile's sums in the order of columns.
+template <DType type>
+inline void OrderSums(const I32x16 (&sets)[SumTile<type>::kSets], std::int32_t* out) {
+  for (int set = 0; set < SumTile<type>::kSets; ++set) {
+    alignas(64) std::int32_t lanes[16];
+    StoreI32(lanes, sets[set]);
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      // Byte j of a nibble block holds columns j and 16 + j; quarters of bytes are half blocks.
+      const int column = SumTraits<type>::kBytes ? quarter * 16 + set * 4
+                                                 : quarter * 32 + set / 4 * 16 + set % 4 * 4;
+      Store128(out + column, Load128(lanes + quarter * 4));
+    }
+  }
+}
+
+// Where a chunk's sums of a token go, from the range's first column on: to y, or as a part of a
+// shared sum.
+struct SumTarget {
+  float* out;
+  std::int32_t *high, *low;  // not null: instead of `out`
+};
+
+// y += scale * (256 high + low), the levels' offset taken off, + minimum.
+template <DType type>
+void FinishTile(const SumTile<type>& tile, const SumScratch& s, int block, int blocks,
+                const SumTarget& target) {
+  using Traits = SumTraits<type>;
+  constexpr int kOffset = Traits::kBytes ? kWideOffset : Traits::kOffset;
+  alignas(64) std::int32_t high[128], low[128];
+  OrderSums<type>(tile.high, high);
+  OrderSums<type>(tile.low, low);
+  for (int c = 0; c < blocks * 32; c += 16) {
+    const int b = block + c / 32;
+    const I32x16 up = SubI(LoadI32(high + c), Set1I(kOffset * s.high_sum[b])),
+                 down = SubI(LoadI32(low + c), Set1I(kOffset * s.low_sum[b]));
+    const int at = block * 32 + c;
+    if (target.high != nullptr) {
+      StoreI32(target.high + at, up);
+      StoreI32(target.low + at, down);
+      continue;
+    }
+    F32x16 y =
+        Fma(Set1(s.scale[b]), Fma(Set1(256.0F), ToF32(up), ToF32(down)), LoadF32(target.out + at));
+    if constexpr (Traits::kHasMin) y = AddF(y, Set1(s.minimum[b]));
+    Store(target.out + at, y);
+  }
+}
+
+// 64 bytes of levels, of which `bytes` are the row's.
+template <bool kWhole>
+inline U8x64 LoadLevels(const std::uint8_t* levels, int bytes) {
+  if constexpr (kWhole) return LoadU8(levels);
+  alignas(64) std::uint8_t part[64] = {};
+  for (int i = 0; i < bytes; i += 16) Store128(part + i, Load128(levels + i));
+  return LoadU8(part);
+}
+
+// Blocks [block, block + blocks) of the range for a chunk of rows; `next` is prefetched.
+template <DType type, bool kWhole>
+void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
+                const SumScratch& s, int block, int blocks, const SumTarget& target) {
+  SumTile<type> tile;
+  for (int i = 0; i < SumTile<type>::kSets; ++i) tile.high[i] = tile.low[i] = ZeroI();
+  const std::ptrdiff_t offset = LevelsOffset<type>(range, range.first + block);
+  const int bytes = blocks * SumTraits<type>::kBlockBytes;
+  const std::int32_t *high = s.high + block, *low = s.low + block;
+  for (int k = 0; k < chunk.count; k += 4, high += range.padded, low += range.padded) {
+    U8x64 rows[4];
+    for (int r = 0; r < 4; ++r)  // beyond the last: times zero
+      rows[r] = LoadLevels<kWhole>(chunk.rows[k + r] + offset, bytes);
+    if (k < next.count) {
+      for (int r = 0; r < 4; ++r) Prefetch(next.rows[k + r] + offset);
+    }
+    AddFourRows<type>(rows, high, low, tile);
+  }
+  FinishTile<type>(tile, s, block, blocks, target);
+}
+
+}  // namespace
+}  // namespace thermocline::kernels
