@@ -47,6 +47,11 @@ Transformer::Transformer(Params p)
                                          .tokens_max = ws_.tokens_max});
 }
 
+std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn) {
+  return nn::Workspace::Bytes(sizes) + ffn::SparseFfn::Bytes(ffn) +
+         static_cast<std::size_t>(sizes.threads) * nn::PanelScratchBytesMax(sizes.config);
+}
+
 StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tokens,
                                                         nn::KvCache& cache, Logits wanted,
                                                         Step step) {
@@ -76,7 +81,7 @@ ffn::HybridCounters Transformer::hybrid_counters() const {
 
 Result<std::span<const float>> Transformer::Blocks(int tokens, nn::KvCache& cache, Step step,
                                                    int rows) {
-  const auto logits = Layers(tokens, cache, rows);
+  auto logits = Layers(tokens, cache, rows);
   if (logits.ok()) {
     if (flash_ != nullptr && step != Step::kVerify) flash_->EndStep(tokens);
     return logits;

@@ -52,6 +52,8 @@ class Transformer {
     gpu::DeviceForward* device = nullptr;  // computes what is at home on a device; null: nothing is
   };
   explicit Transformer(Params params);
+  // Bytes of the buffers that a transformer of these sizes allocates, at most; without hot sides.
+  static std::size_t BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn);
 
   enum class Logits { kNone, kLast, kAll };
   // Prompts are computed without loss whatever the modes; decoded tokens, and up to

@@ -20,6 +20,12 @@ AllNeurons::AllNeurons(const FfnContext& context, int tokens_max)
   std::iota(ids_.begin(), ids_.end(), 0);
 }
 
+std::size_t AllNeurons::Bytes(const FfnSizes& sizes) {
+  const int up = sizes.config.architecture->gated ? sizes.tokens_max : 0;
+  return base::Area(1, sizes.neurons()) * sizeof(int) +
+         base::Area(up, sizes.neurons()) * sizeof(float);
+}
+
 void AllNeurons::SetTap(FfnTap* tap) {
   tap_ = tap;
   tapped_gate_.resize(tap == nullptr ? 0

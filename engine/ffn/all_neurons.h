@@ -12,6 +12,8 @@ namespace thermocline::ffn {
 class AllNeurons {
  public:
   AllNeurons(const FfnContext& context, int tokens_max);
+  // Bytes that a construction with these sizes allocates.
+  static std::size_t Bytes(const FfnSizes& sizes);
 
   // h of all members, by place, to the first columns of `h` [T, F].
   FoundNeurons Compute(int layer, const FfnInput& input, nn::ActivationBuffer& h);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
+
 namespace thermocline::ffn {
 
 double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors) {
@@ -33,6 +35,12 @@ Auditor::Auditor(const Params& p)
   }
   active_.reserve(config_.intermediate_size);
   active_h_.reserve(active_.capacity());
+}
+
+std::size_t Auditor::Bytes(const model::ModelConfig& config) {
+  const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
+  return layers * (base::Area(2, config.hidden_size) * sizeof(float) +
+                   base::Area(1, config.intermediate_size) * sizeof(int));
 }
 
 void Auditor::Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ffn) {

@@ -1,7 +1,7 @@
 // Audits of prediction: on one of N decoded tokens, what the layers' networks would have computed
 // without a predictor.
 //
-// The audited token only keeps its inputs and predictions, a copy of D floats a layer. The audits
+// The audited token only keeps its inputs and predictions, a copy of 2 D floats a layer. The audits
 // are made later, one layer after each further token, and the rest when the engine has nothing else
 // to do: so a token waits for the gate rows of one layer at most. A token is audited when the
 // audits of the one before are done: one of L at most, unless the engine pauses.
@@ -30,6 +30,8 @@ class Auditor {
     std::vector<float> sweep = {};
   };
   explicit Auditor(const Params& params);
+  // Of the inputs and predictions that it keeps.
+  static std::size_t Bytes(const model::ModelConfig& config);
 
   // Keeps what the audited token's layer saw. Called after the layer's network has run.
   void Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ffn);

@@ -40,6 +40,24 @@ CandidateFinder::CandidateFinder(const FfnContext& context, const predictor::Pre
   }
 }
 
+std::size_t CandidateFinder::Bytes(const FfnSizes& sizes) {
+  const int tokens = sizes.sparse_tokens(), d = sizes.config.hidden_size;
+  const std::size_t scratch = kRange * (sizeof(std::int32_t) + sizeof(std::uint16_t)) +
+                              base::Area(tokens, kRange) * sizeof(float) + NeuronList::kBytes;
+  std::size_t bytes =
+      static_cast<std::size_t>(sizes.threads) * scratch + RangeIds::Bytes(sizes.neurons());
+  if (sizes.sign) {
+    const int words = kernels::SignInputWords(d, kernels::kSignSlicesMax);
+    bytes += base::Area(1, d) * sizeof(float) + base::Area(tokens, words) * sizeof(std::uint64_t) +
+             base::Area(1, tokens) * sizeof(kernels::SignInput);
+  }
+  if (sizes.rank > 0) {
+    bytes +=
+        nn::ActivationBuffer::Bytes(tokens, d) + nn::ActivationBuffer::Bytes(tokens, sizes.rank);
+  }
+  return bytes;
+}
+
 void CandidateFinder::Prepare(const FfnStep& step) {
   if (step.policy.mode == FfnMode::kLowRank) PrepareLowRank(step);
   if (step.policy.mode == FfnMode::kSign) PrepareSigns(step);

@@ -20,6 +20,8 @@ class CandidateFinder {
   // predicts.
   CandidateFinder(const FfnContext& context, const predictor::Predictors* predictors,
                   int tokens_max);
+  // Bytes that a construction with these sizes allocates.
+  static std::size_t Bytes(const FfnSizes& sizes);
 
   // What all ranges of the layer share: the bits of the inputs, or fc1's products.
   void Prepare(const FfnStep& step);

@@ -17,13 +17,20 @@ int ColumnsPerItem(int cols, int threads, bool dense) {
   return std::clamp(even, kernels::kSumColumns, dense ? kColumnsDense : kColumnsMax);
 }
 
+std::size_t ScratchBytes(const model::ModelConfig& config) {
+  return kernels::SumScratchBytes(std::min(config.hidden_size, kColumnsMax + kernels::kSumColumns));
+}
+
 }  // namespace
 
 DownSum::DownSum(const FfnContext& context)
     : context_(context),
       scratch_(static_cast<std::size_t>(context.pool.threads()),
-               std::vector<std::uint8_t>(kernels::SumScratchBytes(
-                   std::min(context.config.hidden_size, kColumnsMax + kernels::kSumColumns)))) {}
+               std::vector<std::uint8_t>(ScratchBytes(context.config))) {}
+
+std::size_t DownSum::Bytes(const FfnSizes& sizes) {
+  return static_cast<std::size_t>(sizes.threads) * ScratchBytes(sizes.config);
+}
 
 void DownSum::SumRows(int layer, int tokens, const FoundNeurons& found, float* out, bool add_bias) {
   Run({layer, tokens, found, out, nullptr, add_bias ? context_.layer(layer).down.bias : nullptr});

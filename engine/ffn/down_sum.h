@@ -10,6 +10,8 @@ namespace thermocline::ffn {
 class DownSum {
  public:
   explicit DownSum(const FfnContext& context);
+  // Bytes that a construction with these sizes allocates.
+  static std::size_t Bytes(const FfnSizes& sizes);
 
   // out [T, D], over down rows. Requires: the layer has down_rows.
   void SumRows(int layer, int tokens, const FoundNeurons& found, float* out, bool add_bias);

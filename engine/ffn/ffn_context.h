@@ -1,6 +1,9 @@
 // What every part of a network borrows: the model, its kernels and threads.
 #pragma once
 
+#include <algorithm>
+
+#include "engine/ffn/ffn_step.h"
 #include "engine/ffn/neuron_ranges.h"
 #include "engine/nn/multiplier.h"
 
@@ -8,6 +11,20 @@ namespace thermocline::ffn {
 
 // The kernels' name of an activation.
 kernels::GateActivation GateOf(model::Activation activation);
+
+// What the buffers of a network's parts depend on.
+struct FfnSizes {
+  const model::ModelConfig& config;
+  int tokens_max;  // T of a step
+  int threads;
+  bool sign = false;   // predicted by signs
+  int rank = 0;        // of the largest low-rank predictor; 0: none
+  bool flash = false;  // some neurons may be there
+  bool deciding_held = true;
+
+  int neurons() const { return config.intermediate_size; }
+  int sparse_tokens() const { return std::min(tokens_max, kSparseTokensMax); }
+};
 
 struct FfnContext {
   const model::ModelConfig& config;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -20,6 +21,15 @@ FlashNeurons::FlashNeurons(const Params& p)
       wanted_masks_(ids_.size()),
       taken_(static_cast<std::size_t>(p.context.pool.threads()), GatedNeurons(p.tokens_max)) {
   counts_.resize((ids_.size() + kRange - 1) / kRange);
+}
+
+std::size_t FlashNeurons::Bytes(const FfnSizes& sizes) {
+  const std::size_t neuron = 2 * (sizeof(int) + sizeof(std::uint16_t)) + sizeof(Arrival);
+  const int gates = sizes.deciding_held ? sizes.sparse_tokens() : 0;
+  return base::Area(1, sizes.neurons()) * neuron +
+         base::Area(gates, sizes.neurons()) * sizeof(float) +
+         base::Area(sizes.neurons() / kRange + 1, 1) * sizeof(int) +
+         static_cast<std::size_t>(sizes.threads) * GatedNeurons::Bytes(sizes.sparse_tokens());
 }
 
 float* FlashNeurons::Gates(int token, int place) {
@@ -49,7 +59,7 @@ void FlashNeurons::Put(const NeuronRange& range, const GatedNeurons& candidates,
 void FlashNeurons::Request(int layer, bool resident_only) {
   std::size_t wanted = 0;
   for (int range = 0; range < ranges_.NumRanges(layer); ++range) {
-    const auto begin = static_cast<std::size_t>(range * kRange),
+    const auto begin = base::Area(range, kRange),
                end = begin + static_cast<std::size_t>(counts_[range]);
     for (std::size_t place = begin; place < end; ++place) {
       const bool here = store_.Has(layer, ids_[place]);
@@ -69,7 +79,7 @@ const GatedNeurons& FlashNeurons::Take(const NeuronRange& range, bool late, int 
   const Arrival wanted = late ? Arrival::kLate : Arrival::kHere;
   taken.list.count = 0;
   for (int k = 0; k < counts_[range.index]; ++k) {
-    const auto place = static_cast<std::size_t>(range.begin + k);
+    const auto place = static_cast<std::size_t>(range.begin) + static_cast<std::size_t>(k);
     if (arrivals_[place] != wanted) continue;
     for (int t = 0; deciding_held_ && t < tokens; ++t)
       taken.gates[nn::Offset(t, kRange) + taken.list.count] = *Gates(t, static_cast<int>(place));

@@ -24,6 +24,8 @@ class FlashNeurons {
     int tokens_max;      // of a step, kSparseTokensMax or fewer
   };
   explicit FlashNeurons(const Params& params);
+  // Bytes that a construction with these sizes allocates.
+  static std::size_t Bytes(const FfnSizes& sizes);
 
   store::NeuronStore& store() { return store_; }
   const store::NeuronStore& store() const { return store_; }

@@ -50,7 +50,7 @@ Status HybridFfn::Run(int layer, const SparseFfn::Input& input, bool lossless, f
   if (hot_.NumNeurons(layer) == 0) return cold_.Run(layer, input, lossless, out);
   const base::Stopwatch watch;
   const double waited = counters_.wait_s;
-  const Status status = RunBoth(layer, input, lossless, out);
+  Status status = RunBoth(layer, input, lossless, out);
   const double took = watch.Seconds();
   counters_.total_s += took;
   counters_.cold.busy_s += took - (counters_.wait_s - waited);
@@ -74,7 +74,7 @@ auto HybridFfn::Waiting(const Body& body) {
 Status HybridFfn::RunBoth(int layer, const SparseFfn::Input& input, bool lossless, float* out) {
   const FfnPolicy policy = cold_.PolicyFor(layer, lossless);
   hot_.Start({layer, input, policy});
-  const Status found = cold_.Find(layer, input, policy, lossless);
+  Status found = cold_.Find(layer, input, policy, lossless);
   if (!found.ok()) {
     Drain(input.tokens);
     return found;

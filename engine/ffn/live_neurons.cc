@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -13,6 +14,12 @@ LiveNeurons::LiveNeurons(int neurons, int tokens_max)
       counts_((ids_.size() + kRange - 1) / kRange),
       together_ids_(ids_.size()),
       together_h_(h_.size()) {}
+
+std::size_t LiveNeurons::Bytes(int neurons, int tokens_max) {
+  return base::Area(2, neurons) * sizeof(int) +
+         base::Area(2 * tokens_max, neurons) * sizeof(float) +
+         base::Area(neurons / kRange + 1, 1) * sizeof(Count);
+}
 
 float* LiveNeurons::Row(std::vector<float>& h, int token, int place) const {
   return h.data() + nn::Offset(token, neurons_) + place;

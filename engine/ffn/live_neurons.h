@@ -19,6 +19,8 @@ class LiveNeurons {
  public:
   // neurons: F; tokens_max: of a step.
   LiveNeurons(int neurons, int tokens_max);
+  // Bytes that a construction with these sizes allocates.
+  static std::size_t Bytes(int neurons, int tokens_max);
 
   // The range's live neurons; h [T, kRange].
   void Put(const NeuronRange& range, const NeuronList& live, const float* h, int tokens);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/ffn/neuron_ranges.h"
 
 namespace thermocline::ffn {
@@ -12,6 +13,7 @@ namespace thermocline::ffn {
 // Some neurons of a range, ascending, and the tokens of the step that each counts for.
 struct NeuronList {
   NeuronList() : ids(kRange), masks(kRange) {}
+  static constexpr std::size_t kBytes = kRange * (sizeof(int) + sizeof(std::uint16_t));
 
   std::vector<int> ids;              // [kRange], count of them in use
   std::vector<std::uint16_t> masks;  // [kRange] bit t: token t
@@ -29,6 +31,10 @@ struct NeuronList {
 struct GatedNeurons {
   explicit GatedNeurons(int tokens_max)
       : gates(static_cast<std::size_t>(tokens_max) * static_cast<std::size_t>(kRange)) {}
+
+  static std::size_t Bytes(int tokens_max) {
+    return NeuronList::kBytes + base::Area(tokens_max, kRange) * sizeof(float);
+  }
 
   NeuronList list;
   std::vector<float> gates;  // [T, kRange] before the activation; of up, where there is no gate

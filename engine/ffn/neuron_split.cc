@@ -34,6 +34,7 @@ Slot SlotOf(const model::LayerWeights& w) {
 void GiveBack(std::uint8_t* begin, std::uint8_t* end) {
   const auto first = Aligned(reinterpret_cast<std::uintptr_t>(begin), kHugePage),
              last = reinterpret_cast<std::uintptr_t>(end) / kHugePage * kHugePage;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a rounded address
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 

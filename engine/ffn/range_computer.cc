@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
 #include "engine/ffn/row_product.h"
 #include "engine/predictor/predictors.h"
 
@@ -13,6 +14,12 @@ RangeComputer::Scratch::Scratch(int tokens_max)
 
 RangeComputer::RangeComputer(const FfnContext& context, int tokens_max) : context_(context) {
   for (int i = 0; i < context_.pool.threads(); ++i) scratch_.emplace_back(tokens_max);
+}
+
+std::size_t RangeComputer::Bytes(const FfnSizes& sizes) {
+  const std::size_t floats = base::Area(3 * sizes.sparse_tokens(), kRange);
+  return static_cast<std::size_t>(sizes.threads) *
+         (GatedNeurons::Bytes(sizes.sparse_tokens()) + floats * sizeof(float));
 }
 
 const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange& range,

@@ -12,6 +12,8 @@ class RangeComputer {
  public:
   // tokens_max: of a step, kSparseTokensMax or fewer.
   RangeComputer(const FfnContext& context, int tokens_max);
+  // Bytes that a construction with these sizes allocates.
+  static std::size_t Bytes(const FfnSizes& sizes);
 
   // Multiplies the deciding rows of the candidates and keeps those that live for some token: where
   // |act(gate)| is not zero and, in mode `threshold`, reaches the policy's shift. Valid until the

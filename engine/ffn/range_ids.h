@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/ffn/neuron_ranges.h"
 
 namespace thermocline::ffn {
@@ -15,6 +16,9 @@ class RangeIds {
       : by_place_(static_cast<std::size_t>(neurons)),
         counts_((by_place_.size() + kRange - 1) / kRange),
         together_(by_place_.size()) {}
+  static std::size_t Bytes(int neurons) {
+    return base::Area(2, neurons) * sizeof(int) + base::Area(neurons / kRange + 1, 1) * sizeof(int);
+  }
 
   void Put(const NeuronRange& range, std::span<const int> ids) {
     std::copy(ids.begin(), ids.end(), by_place_.begin() + range.begin);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -29,6 +30,16 @@ SparseFfn::SparseFfn(const Params& p)
                                       .deciding_held = p.deciding_held,
                                       .read_ahead = p.read_ahead,
                                       .tokens_max = SparseTokens(p.tokens_max)});
+}
+
+std::size_t SparseFfn::Bytes(const FfnSizes& sizes) {
+  const int layers = sizes.config.num_hidden_layers;
+  return CandidateFinder::Bytes(sizes) + RangeComputer::Bytes(sizes) +
+         LiveNeurons::Bytes(sizes.neurons(), sizes.sparse_tokens()) + AllNeurons::Bytes(sizes) +
+         DownSum::Bytes(sizes) + (sizes.flash ? FlashNeurons::Bytes(sizes) : 0) +
+         nn::ActivationBuffer::Bytes(sizes.tokens_max, sizes.neurons()) +
+         RangeIds::Bytes(sizes.neurons()) +
+         base::Area(layers, 1) * (sizeof(FfnPolicy) + sizeof(FfnCounters));
 }
 
 FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {

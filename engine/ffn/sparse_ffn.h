@@ -50,6 +50,8 @@ class SparseFfn {
     const std::vector<std::vector<int>>* members = nullptr;
   };
   explicit SparseFfn(const Params& params);
+  // Bytes of the buffers that a network of these sizes allocates.
+  static std::size_t Bytes(const FfnSizes& sizes);
 
   using Input = FfnInput;
 

@@ -1,4 +1,4 @@
-// What a device can do with a model's types and shapes, for placement: as exec/calibration.h, in
+// What a device can do with a model's types and shapes, for placement: as load/calibration.h, in
 // two seconds on weights that mean nothing.
 #pragma once
 

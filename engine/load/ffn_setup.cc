@@ -3,12 +3,25 @@
 #include <algorithm>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "engine/base/log.h"
+#include "engine/ffn/auditor.h"
 #include "engine/ffn/sparse_ffn.h"
 #include "engine/model/fingerprint.h"
 
 namespace thermocline::load {
 namespace {
+
+predictor::SignOptions SignOptionsOf(const FfnOptions& options) {
+  return {.slices = options.sign_slices,
+          .planes = options.sign_planes,
+          .alpha = {options.sign_alpha, options.sign_alpha_layers},
+          .use_side_car = !options.ignore_calibration};
+}
+
+bool Audits(const FfnPlan& plan, const FfnOptions& options) {
+  return options.audit_interval > 0 && (plan.sign || plan.low_rank);
+}
 
 Status RefuseWithoutZeros(FfnMode mode, const model::ModelConfig& config) {
   return base::FailedPrecondition(
@@ -97,6 +110,20 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   return plan;
 }
 
+std::size_t PredictorBytes(const model::ModelConfig& config, const FfnPlan& plan,
+                           const FfnOptions& options) {
+  const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
+  std::size_t bytes = 0;
+  for (std::size_t l = 0; l < layers; ++l) {
+    const predictor::LayerSideCar* learnt =
+        plan.side_car.has_value() ? &plan.side_car->layers[l] : nullptr;
+    if (plan.sign) bytes += predictor::SignPredictorBytes(config, learnt, SignOptionsOf(options));
+    if (plan.low_rank) bytes += predictor::LowRankBytes(config, learnt);
+    if (Audits(plan, options)) bytes += base::Area(1, config.intermediate_size) * sizeof(float);
+  }
+  return bytes + (Audits(plan, options) ? ffn::Auditor::Bytes(config) : 0);
+}
+
 Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::ModelFile& file,
                                                               const model::Weights& weights,
                                                               const FfnPlan& plan,
@@ -127,18 +154,13 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
     };
   };
   if (plan.sign) {
-    RETURN_IF_ERROR(
-        predictor::AddSignPredictors(layers, source(false), side_car,
-                                     {.slices = options.sign_slices,
-                                      .planes = options.sign_planes,
-                                      .alpha = {options.sign_alpha, options.sign_alpha_layers},
-                                      .use_side_car = !options.ignore_calibration},
-                                     pool, *out));
+    RETURN_IF_ERROR(predictor::AddSignPredictors(layers, source(false), side_car,
+                                                 SignOptionsOf(options), pool, *out));
   }
   if (plan.low_rank)
     RETURN_IF_ERROR(predictor::AddLowRankPredictors(file.config, weights, side_car, *out));
   if (plan.threshold) RETURN_IF_ERROR(predictor::AddThresholds(side_car, *out));
-  if (options.audit_interval > 0 && (plan.sign || plan.low_rank))
+  if (Audits(plan, options))
     RETURN_IF_ERROR(predictor::AddDownNorms(layers, source(true), side_car, pool, *out));
   return out;
 }

@@ -28,6 +28,9 @@ struct FfnPlan {
 // no predictor, a side-car of another model.
 Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options);
 
+// Bytes that the predictors of the plan will take, audits with them.
+std::size_t PredictorBytes(const model::ModelConfig& config, const FfnPlan& plan,
+                           const FfnOptions& options);
 // Builds the predictors of the plan.
 Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::ModelFile& file,
                                                               const model::Weights& weights,

@@ -7,12 +7,12 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/system_memory.h"
-#include "engine/ffn/sparse_ffn.h"
+#include "engine/exec/transformer.h"
 #include "engine/model/fingerprint.h"
 #include "engine/nn/kv_pool.h"
+#include "engine/sampling/sampler.h"
 #include "engine/store/layer_stream.h"
 #include "engine/store/neuron_store.h"
-#include "kernels/sign_predict.h"
 
 namespace thermocline::load {
 namespace {
@@ -41,7 +41,7 @@ std::size_t S(int value) { return static_cast<std::size_t>(value); }
 struct Sizes {
   std::size_t shared = 0, attention = 0, deciding = 0, rests = 0;
   std::vector<std::size_t> images;
-  std::size_t predictors = 0, kv = 0, buffers = 0, process = 0;
+  std::size_t predictors = 0, kv = 0, process = 0;
 
   std::size_t networks() const { return deciding + rests; }
 };
@@ -73,48 +73,32 @@ int ContextLength(const MemoryNeeds& n) {
                                       : std::min(model, kContextDefaultMax);
 }
 
-// As Workspace, SparseFfn and Sampler take it; a twentieth more for what is small.
-std::size_t BufferBytes(const MemoryNeeds& n) {
-  const model::ModelConfig& c = n.file.config;
-  const std::size_t t = S(n.sizes.tokens_max), d = S(c.hidden_size), f = S(c.intermediate_size),
-                    q = S(c.num_attention_heads * c.head_dim),
-                    kv = S(c.num_key_value_heads * c.head_dim), v = S(c.vocab_size);
-  const std::size_t narrow = std::min<std::size_t>(t, ffn::kSparseTokensMax);
-  // A float, its 8 bits and four numbers for each 32.
-  const auto activations = [](std::size_t tokens, std::size_t cols) {
-    return tokens * cols * 11 / 2;
-  };
-  std::size_t bytes = activations(t, d + 2 * q + f) + 4 * t * (3 * d + 2 * kv) +
-                      activations(2 * S(n.sizes.logits_max), d) +
-                      2 * v * 4 * S(n.sizes.logits_max) + v * 64;
-  bytes += S(ContextLength(n)) * (S(c.rope.dim) * 4 + 8);
-  bytes += 4 * t * (c.architecture->gated ? f : 0) + f * (11 * 4 + narrow * 12);
-  bytes += S(n.threads) * (kernels::SumScratchBytes(2048) + narrow * 512 * 24 +
-                           kernels::PanelBytes(kernels::DType::kF32, c.hidden_size));
-  return bytes + bytes / 20;
+// Of the side-car's predictors, or, where the model's file brings its own, a guess from above.
+int LargestRank(const MemoryNeeds& n) {
+  if (!n.ffn.side_car.has_value()) return n.file.config.hidden_size;
+  int rank = 0;
+  for (const predictor::LayerSideCar& layer : n.ffn.side_car->layers)
+    rank = std::max(rank, layer.low_rank.has_value() ? layer.low_rank->rank : 0);
+  return rank;
 }
 
-std::size_t PredictorBytes(const MemoryNeeds& n) {
+// Of the transformer and of one sequence's sampler.
+std::size_t BufferBytes(const MemoryNeeds& n, MemoryPlan::Tier tier, bool deciding_held) {
   const model::ModelConfig& c = n.file.config;
-  const std::size_t f = S(c.intermediate_size), layers = S(c.num_hidden_layers);
-  std::size_t bytes = 0;
-  for (std::size_t l = 0; l < layers; ++l) {
-    const predictor::LayerSideCar* learnt =
-        n.ffn.side_car.has_value() ? &n.ffn.side_car->layers[l] : nullptr;
-    if (n.ffn.sign) {
-      const bool calibrated =
-          learnt != nullptr && learnt->sign.has_value() && !n.options.ffn.ignore_calibration;
-      const int planes = calibrated ? learnt->sign->planes : n.options.ffn.sign_planes;
-      const int cols = calibrated && !learnt->sign->columns.empty()
-                           ? static_cast<int>(learnt->sign->columns.size())
-                           : c.hidden_size;
-      bytes += f * (S(kernels::SignWords(cols)) * 8 * S(planes) + 4);
-    }
-    if (n.ffn.low_rank && learnt != nullptr && learnt->low_rank.has_value())
-      bytes += S(learnt->low_rank->rank) * (S(c.hidden_size) + f) * 17 / 16;
-    if (n.options.ffn.audit_interval > 0) bytes += 4 * (f + 3 * S(c.hidden_size));
-  }
-  return bytes;
+  const nn::Workspace::Params sizes{.config = c,
+                                    .tokens_max = n.sizes.tokens_max,
+                                    .logits_max = n.sizes.logits_max,
+                                    .context_length = ContextLength(n),
+                                    .threads = n.threads};
+  const ffn::FfnSizes ffn{.config = c,
+                          .tokens_max = n.sizes.tokens_max,
+                          .threads = n.threads,
+                          .sign = n.ffn.sign,
+                          .rank = n.ffn.low_rank ? LargestRank(n) : 0,
+                          .flash = tier == MemoryPlan::Tier::kNeurons,
+                          .deciding_held = deciding_held};
+  return exec::Transformer::BufferBytes(sizes, ffn) +
+         sampling::Sampler::Bytes(c.vocab_size, ContextLength(n));
 }
 
 std::size_t KvBytes(const MemoryNeeds& n) {
@@ -182,19 +166,18 @@ class Planner {
   // `plan`: the least there is.
   Status Refuse(const MemoryPlan& plan, const std::string& advice) const {
     if (n_.options.memory.ffn_share > 0) return RefuseShare(plan);
-    std::string text = StrCat(
+    return base::ResourceExhausted(
         n_.file.path, ": needs ", base::HumanBytes(static_cast<double>(plan.total())),
         ", more than the ", base::HumanBytes(static_cast<double>(budget_)),
         n_.options.memory.budget_bytes > 0 ? " of the memory budget"
                                            : " that the system has free for it (a memory budget "
                                              "that is given decides instead)",
         ":\n", plan.Table(), advice);
-    return base::ResourceExhausted(std::move(text));
   }
 
  private:
   // What is in memory whatever comes from flash; layers bring attention along.
-  MemoryPlan Fixed(MemoryPlan::Tier tier) const {
+  MemoryPlan Fixed(MemoryPlan::Tier tier, bool deciding_held = true) const {
     MemoryPlan plan;
     plan.tier = tier;
     plan.budget = budget_;
@@ -203,8 +186,8 @@ class Planner {
     if (tier != MemoryPlan::Tier::kLayers)
       plan.lines.push_back({"attention and norms", sizes_.attention});
     if (sizes_.predictors > 0) plan.lines.push_back({"predictors", sizes_.predictors});
-    plan.lines.push_back({"keys and values", sizes_.kv});
-    plan.lines.push_back({"buffers of a step", sizes_.buffers});
+    plan.lines.push_back({"KV cache", sizes_.kv});
+    plan.lines.push_back({"buffers of a step", BufferBytes(n_, tier, deciding_held)});
     return plan;
   }
 
@@ -221,7 +204,7 @@ class Planner {
   }
 
   MemoryPlan NeuronLines(const store::BundleIndex& index, bool deciding_held, int stages) const {
-    MemoryPlan plan = Fixed(MemoryPlan::Tier::kNeurons);
+    MemoryPlan plan = Fixed(MemoryPlan::Tier::kNeurons, deciding_held);
     plan.deciding_held = deciding_held;
     plan.read_ahead = n_.options.memory.read_ahead;
     plan.stages = stages;
@@ -267,8 +250,8 @@ class Planner {
     if (n_.options.memory.ffn_share > 0)
       return static_cast<std::size_t>(n_.options.memory.ffn_share *
                                       static_cast<double>(sizes_.networks()));
-    const std::size_t fixed =
-        Fixed(MemoryPlan::Tier::kNeurons).total() + (deciding_held ? sizes_.deciding : 0);
+    const std::size_t fixed = Fixed(MemoryPlan::Tier::kNeurons, deciding_held).total() +
+                              (deciding_held ? sizes_.deciding : 0);
     return budget_ > fixed ? budget_ - fixed : 0;
   }
 
@@ -301,8 +284,7 @@ std::string MemoryPlan::Table() const {
 Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::BundleIndex>& bundle) {
   ASSIGN_OR_RETURN(Sizes sizes, MeasureModel(needs));
   sizes.kv = KvBytes(needs);
-  sizes.buffers = BufferBytes(needs);
-  sizes.predictors = PredictorBytes(needs);
+  sizes.predictors = PredictorBytes(needs.file.config, needs.ffn, needs.options.ffn);
   sizes.process = base::ResidentBytes();
   const Planner planner(needs, std::move(sizes));
   const MemoryPlan in_memory = planner.InMemory();

@@ -28,7 +28,7 @@ struct ThisMachineOptions {
   std::size_t measuring_bytes_max = SIZE_MAX;  // memory for the weights that are measured with
 };
 
-// Measured, or remembered from an earlier call (exec/calibration.h, store/device_probe.h), with
+// Measured, or remembered from an earlier call (load/calibration.h, store/device_probe.h), with
 // `hot.bytes` for the hot side (of a device at most what it has free, and all of it if 0) and what
 // the system allows this process as RAM. Errors as model::MeasureWeights, ShareThreads, CpuMachine,
 // WithDevice.

@@ -98,6 +98,10 @@ std::size_t PanelScratchBytes(const model::Weights& weights) {
   return bytes;
 }
 
+std::size_t PanelScratchBytesMax(const model::ModelConfig& config) {
+  return kernels::PanelBytes(kernels::DType::kF32, config.hidden_size);
+}
+
 void QuantizeToken(const kernels::OpTable& ops, ActivationBuffer& buffer, int token) {
   if (buffer.cols % kernels::kActivationBlock != 0) return;  // no quantised matrix has such rows
   const std::ptrdiff_t at = Offset(token, buffer.cols), block = at / kernels::kActivationBlock;

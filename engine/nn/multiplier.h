@@ -46,6 +46,8 @@ class Multiplier {
 
 // Bytes of the largest panel among the matrices whose rows may be chosen.
 std::size_t PanelScratchBytes(const model::Weights& weights);
+// At most, whatever the types: what a plan made before the weights are read counts with.
+std::size_t PanelScratchBytesMax(const model::ModelConfig& config);
 
 // Token `token` of `buffer` from floats to its Q8 form, where its width allows that.
 void QuantizeToken(const kernels::OpTable& ops, ActivationBuffer& buffer, int token);

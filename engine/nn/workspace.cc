@@ -5,8 +5,6 @@
 #include "engine/base/index.h"
 
 namespace thermocline::nn {
-namespace {}  // namespace
-
 void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
               std::vector<float>& sin) {
   const model::RopeFrequencies f = model::ComputeRopeFrequencies(rope);
@@ -33,6 +31,12 @@ void ActivationBuffer::Resize(int tokens, int columns) {
   half_sum.resize(scale.size());
 }
 
+// A float, its 8 bits and four numbers for each block.
+std::size_t ActivationBuffer::Bytes(int tokens, int columns) {
+  return base::Area(tokens, columns) * 5 +
+         base::Area(tokens, columns / kernels::kActivationBlock) * 16;
+}
+
 kernels::Activations ActivationBuffer::view(std::ptrdiff_t at, int columns) const {
   const std::ptrdiff_t block = at / kernels::kActivationBlock;
   return {.x = x.data() + at,
@@ -52,32 +56,52 @@ void AttentionParts::Resize(int parts, int num_heads, int dim) {
   out.resize(max.size() * static_cast<std::size_t>(dim));
 }
 
+std::size_t AttentionParts::Bytes(int parts, int num_heads, int dim) {
+  return base::Area(parts, num_heads) * static_cast<std::size_t>(dim + 2) * sizeof(float);
+}
+
 kernels::AttentionState AttentionParts::state(int part, int head) {
   const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(part) * heads + head;
   return {max.data() + at, total.data() + at, out.data() + at * head_dim};
 }
 
-Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.logits_max) {
+template <typename Array, typename Buffer>
+void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffer) {
   const model::ModelConfig& c = p.config;
-  const int max_tokens = p.tokens_max, heads = c.num_attention_heads;
-  const int d = c.hidden_size, q_dim = heads * c.head_dim,
-            kv_dim = c.num_key_value_heads * c.head_dim;
-  residual.resize(base::Area(max_tokens, d));
-  hidden.Resize(max_tokens, d);
-  q.Resize(max_tokens, q_dim);
-  k.resize(base::Area(max_tokens, kv_dim));
-  v.resize(base::Area(max_tokens, kv_dim));
-  attention.Resize(max_tokens, q_dim);
-  attention_out.resize(base::Area(max_tokens, d));
-  ffn_out.resize(base::Area(max_tokens, d));
-  head.Resize(2 * logits_max, d);
-  logits.resize(base::Area(2 * logits_max, c.vocab_size));
-  scores.assign(static_cast<std::size_t>(p.threads),
-                std::vector<float>(base::Area(heads, kernels::kKvBlock)));
-  parts.Resize(p.context_length / kernels::kAttentionChunk + 1, heads, c.head_dim);
-  running.Resize(p.threads, heads, c.head_dim);
-  chunk.Resize(p.threads, heads, c.head_dim);
-  if (c.rotary()) FillRope(c.rope, p.context_length, rope_cos, rope_sin);
+  const int tokens = p.tokens_max, heads = c.num_attention_heads, d = c.hidden_size;
+  const int q_dim = heads * c.head_dim, kv_dim = c.num_key_value_heads * c.head_dim;
+  for (std::vector<float>* of : {&residual, &attention_out, &ffn_out})
+    array(*of, base::Area(tokens, d));
+  for (std::vector<float>* of : {&k, &v}) array(*of, base::Area(tokens, kv_dim));
+  buffer(hidden, tokens, d);
+  buffer(q, tokens, q_dim);
+  buffer(attention, tokens, q_dim);
+  buffer(head, 2 * p.logits_max, d);
+  array(logits, base::Area(2 * p.logits_max, c.vocab_size));
+  buffer(parts, p.context_length / kernels::kAttentionChunk + 1, heads, c.head_dim);
+  buffer(running, p.threads, heads, c.head_dim);
+  buffer(chunk, p.threads, heads, c.head_dim);
+  scores.resize(static_cast<std::size_t>(p.threads));
+  for (std::vector<float>& of : scores) array(of, base::Area(heads, kernels::kKvBlock));
+  if (!c.rotary()) return;
+  for (std::vector<float>* of : {&rope_cos, &rope_sin})
+    array(*of, base::Area(p.context_length, c.rope.dim / 2));
+}
+
+Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.logits_max) {
+  ForEach(
+      p, [](auto& array, std::size_t elements) { array.resize(elements); },
+      [](auto& buffer, auto... sizes) { buffer.Resize(sizes...); });
+  if (p.config.rotary()) FillRope(p.config.rope, p.context_length, rope_cos, rope_sin);
+}
+
+std::size_t Workspace::Bytes(const Params& p) {
+  std::size_t bytes = 0;
+  Workspace none;
+  none.ForEach(
+      p, [&](auto& array, std::size_t elements) { bytes += elements * sizeof(array[0]); },
+      [&](auto& buffer, auto... sizes) { bytes += buffer.Bytes(sizes...); });
+  return bytes;
 }
 
 }  // namespace thermocline::nn

@@ -21,6 +21,7 @@ struct ActivationBuffer {
   int cols = 0;
 
   void Resize(int tokens, int columns);
+  static std::size_t Bytes(int tokens, int columns);
   // From element `at` on, as rows of `columns`. Requires: `at` a multiple of 32, or floats only.
   kernels::Activations view(std::ptrdiff_t at, int columns) const;
   kernels::Activations view() const { return view(0, cols); }
@@ -34,6 +35,7 @@ struct AttentionParts {
   int heads = 0, head_dim = 0;
 
   void Resize(int parts, int num_heads, int dim);
+  static std::size_t Bytes(int parts, int num_heads, int dim);
   kernels::AttentionState state(int part, int head);
 };
 
@@ -50,9 +52,11 @@ struct Workspace {
     int threads;
   };
   explicit Workspace(const Params& params);
+  // Of all buffers that a workspace of these sizes allocates.
+  static std::size_t Bytes(const Params& params);
 
-  int tokens_max;  // T
-  int logits_max;
+  int tokens_max = 0;  // T
+  int logits_max = 0;
   std::vector<float> residual;       // [T, D]
   ActivationBuffer hidden;           // [T, D], normed input of attention, feed-forward and head
   ActivationBuffer q;                // [T, H*Dh]
@@ -69,6 +73,12 @@ struct Workspace {
   AttentionParts running, chunk;           // of one token, by thread
   std::vector<float> rope_cos;             // [context, rope.dim / 2]
   std::vector<float> rope_sin;
+
+ private:
+  Workspace() = default;
+  // Calls array(vector, elements) or buffer(rows of numbers, its sizes) for each of the above.
+  template <typename Array, typename Buffer>
+  void ForEach(const Params& params, const Array& array, const Buffer& buffer);
 };
 
 }  // namespace thermocline::nn

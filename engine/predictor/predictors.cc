@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/base/index.h"
 #include "engine/predictor/down_norms.h"
 #include "kernels/quantize.h"
 
@@ -61,11 +62,15 @@ Status CheckAllOrNone(const SideCar* side_car, const SignOptions& options) {
                                   ", but for others; run `thermocline calibrate` again");
 }
 
+kernels::DType PredictorType(int cols) {
+  return cols % 32 == 0 ? kernels::DType::kQ8_0 : kernels::DType::kF16;
+}
+
 // Rows of f16 as a matrix in panels of Q8_0, of f16 where the columns are no multiple of 32.
 Status Pack(const std::vector<std::uint16_t>& halves, int rows, int cols, Predictors& out,
             kernels::PackedMatrix& matrix) {
   using kernels::DType;
-  const DType type = cols % 32 == 0 ? DType::kQ8_0 : DType::kF16;
+  const DType type = PredictorType(cols);
   const std::size_t row_bytes = kernels::RowBytes(type, cols);
   std::vector<std::uint8_t> stored(row_bytes * static_cast<std::size_t>(rows));
   std::vector<float> values(static_cast<std::size_t>(cols));
@@ -143,6 +148,25 @@ Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* 
     out.memory.push_back(std::move(buffer));
   }
   return OkStatus();
+}
+
+std::size_t SignPredictorBytes(const model::ModelConfig& config, const LayerSideCar* learnt,
+                               const SignOptions& options) {
+  const SignCalibration* sign =
+      learnt != nullptr && options.use_side_car && learnt->sign.has_value() ? &*learnt->sign
+                                                                            : nullptr;
+  const int columns = sign != nullptr ? static_cast<int>(sign->columns.size()) : 0;
+  const int cols = columns > 0 ? columns : config.hidden_size;
+  const int planes = sign != nullptr ? sign->planes : options.planes;
+  return base::Area(config.intermediate_size, kernels::SignWords(cols) * planes) * 8 +
+         base::Area(config.intermediate_size + columns, 1) * sizeof(std::int32_t);
+}
+
+std::size_t LowRankBytes(const model::ModelConfig& config, const LayerSideCar* learnt) {
+  if (learnt == nullptr || !learnt->low_rank.has_value()) return 0;
+  const int rank = learnt->low_rank->rank, d = config.hidden_size, f = config.intermediate_size;
+  return kernels::PackedMatrix{PredictorType(d), rank, d, nullptr}.bytes() +
+         kernels::PackedMatrix{PredictorType(rank), f, rank, nullptr}.bytes();
 }
 
 Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weights& weights,

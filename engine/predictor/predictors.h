@@ -75,9 +75,15 @@ using LayerSource = std::function<Result<const model::LayerWeights*>(int layer)>
 // Builds the planes from the deciding rows of every layer. `side_car` may be null.
 Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* side_car,
                          const SignOptions& options, base::WorkerPool& pool, Predictors& out);
+// Bytes of a layer's planes and thresholds. `learnt`: the layer in the side-car, null if there is
+// none.
+std::size_t SignPredictorBytes(const model::ModelConfig& config, const LayerSideCar* learnt,
+                               const SignOptions& options);
 // From the side-car, else from the model's file. FailedPrecondition if neither has any.
 Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weights& weights,
                             const SideCar* side_car, Predictors& out);
+// Bytes of a layer's two matrices; 0 if the side-car (null: there is none) does not bring them.
+std::size_t LowRankBytes(const model::ModelConfig& config, const LayerSideCar* learnt);
 // FailedPrecondition if the side-car has none.
 Status AddThresholds(const SideCar* side_car, Predictors& out);
 // Norms of the down rows: from the side-car, else computed.

@@ -20,6 +20,7 @@ struct Distribution {
   double total = 0;  // of the weights
 
   std::size_t size() const { return tokens.size(); }
+  static constexpr std::size_t kBytes = sizeof(int) + sizeof(double);  // of a token reserved
   void Reserve(std::size_t count);
   void Clear();
   void Add(int token, double weight);

@@ -19,6 +19,10 @@ DryPenalty::DryPenalty(int vocab_size, int tokens_max)
   matched_.reserve(At(tokens_max));
 }
 
+std::size_t DryPenalty::Bytes(int vocab_size, int tokens_max) {
+  return At(vocab_size) * 2 * sizeof(int) + At(vocab_size) / 8 + At(tokens_max) * sizeof(int);
+}
+
 void DryPenalty::Begin(const SamplingParams& params) {
   for (const int token : breakers_) breaks_[At(token)] = false;
   breakers_.clear();

@@ -21,6 +21,7 @@ class DryPenalty {
  public:
   // `tokens_max`: of a sequence. Longer ones work, but allocate.
   DryPenalty(int vocab_size, int tokens_max);
+  static std::size_t Bytes(int vocab_size, int tokens_max);  // of its buffers
 
   // Starts a sequence. `params` must live as long as it.
   void Begin(const SamplingParams& params);

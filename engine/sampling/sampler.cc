@@ -53,6 +53,16 @@ Sampler::Sampler(int vocab_size, int tokens_max)
   tokens_.reserve(tokens_max);
 }
 
+std::size_t Sampler::Bytes(int vocab_size, int tokens_max) {
+  const SamplingParams lists;  // each may name every token
+  const std::size_t word = 2 * sizeof(float) + sizeof(Candidate) + sizeof(double) +
+                           2 * sizeof(int) + Distribution::kBytes + sizeof(lists.logit_bias[0]) +
+                           sizeof(lists.dry_breakers[0]) + sizeof(lists.end_tokens[0]);
+  const auto words = static_cast<std::size_t>(vocab_size);
+  return words * word + words / 8 + static_cast<std::size_t>(tokens_max) * sizeof(int) +
+         DryPenalty::Bytes(vocab_size, tokens_max);
+}
+
 void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
   for (const int token : touched_) {
     generated_counts_[token] = 0;

@@ -16,6 +16,7 @@ class Sampler {
  public:
   // `tokens_max`: of a sequence, its prompt included.
   explicit Sampler(int vocab_size, int tokens_max = 0);
+  static std::size_t Bytes(int vocab_size, int tokens_max);  // of its buffers
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 

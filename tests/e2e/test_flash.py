@@ -134,7 +134,7 @@ def test_what_cannot_fit_is_refused_with_a_table(tidepool):
     refused = daemon_exit(f"model.path={tidepool}", "memory.budget_bytes=20MiB")
     assert refused.returncode == 78
     words = refused.stderr.decode()
-    for line in ("more than the 20.00 MiB of the memory budget", "keys and values", "program and vocabulary", "flash: what is on its way", "together"):
+    for line in ("more than the 20.00 MiB of the memory budget", "KV cache", "program and vocabulary", "flash: what is on its way", "together"):
         assert line in words, words
     refused = daemon_exit("model.path=tidepool", "memory.budget_bytes=20MiB")
     assert refused.returncode == 78 and "thermocline pack" in refused.stderr.decode()

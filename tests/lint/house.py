@@ -23,7 +23,7 @@ HOUSE = {
     "engine/gpu": ("forward pass on a device", "kernels engine/base engine/device engine/model engine/predictor engine/nn engine/ffn"),
     "engine/sampling": ("logits to a token", "engine/api"),
     "engine/exec": ("the transformer", "kernels engine/base engine/model engine/store engine/nn engine/ffn engine/gpu"),
-    "engine/load": ("a model made ready", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/nn engine/ffn engine/gpu engine/exec"),
+    "engine/load": ("a model made ready", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/nn engine/ffn engine/gpu engine/sampling engine/exec"),
     "engine/adapt": ("changes while serving", "engine/base engine/api engine/predictor engine/ffn engine/load"),
     "engine/spec": ("speculative decoding", "engine/base engine/api engine/nn engine/sampling engine/exec engine/load"),
     "engine/sched": ("requests and turns", "engine/base engine/api engine/text engine/nn engine/sampling engine/exec engine/load engine/adapt engine/spec"),
