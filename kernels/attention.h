@@ -32,7 +32,7 @@ inline constexpr std::size_t KeyBlockBytes(KvType type, int head_dim) {
   return kKvBlock / kPanelRows * PanelBytes(KeyType(type), head_dim);
 }
 inline constexpr std::size_t ValueBlockBytes(KvType type, int head_dim) {
-  const auto values = static_cast<std::size_t>(kKvBlock * RoundUp(head_dim, kPanelRows));
+  const auto values = static_cast<std::size_t>(RoundUp(head_dim, kPanelRows)) * kKvBlock;
   if (type == KvType::kF32) return 4 * values;
   if (type == KvType::kF16) return 2 * values;
   return values + static_cast<std::size_t>(2 * kKvBlock * (head_dim / kActivationBlock));

@@ -113,15 +113,19 @@ void FfnGovernor::Publish(bool wait) {
     s.moves = controller->moves();
   }
   if (wait) {
-    mutex_.lock();
-  } else if (!mutex_.try_lock()) {
-    return;
+    const base::MutexLock lock(mutex_);
+    CopyOut();
+  } else if (mutex_.try_lock()) {
+    const base::MutexLock lock(mutex_, std::adopt_lock);
+    CopyOut();
   }
+}
+
+void FfnGovernor::CopyOut() {
   published_ = current_;
   flash_ = model_.flash_counters();
   model_.UpdateHotStats(transformer_, hot_);
   if (rebalancer_.has_value()) hot_.swaps = rebalancer_->swaps();
-  mutex_.unlock();
 }
 
 HotStats FfnGovernor::Hot() const {

@@ -48,6 +48,8 @@ class FfnGovernor {
   predictor::LayerController* ControllerOf(int layer, FfnMode mode);
   void AuditOne();
   void Publish(bool wait = false);
+  // From the decode thread's counters to what other threads read.
+  void CopyOut() REQUIRES(mutex_);
 
   load::LoadedModel& model_;
   exec::Transformer& transformer_;

@@ -2,8 +2,8 @@
 //
 // Uses are counted with a half-life; a cold neuron that was clearly more used than the least used
 // hot one of its layer takes its place. Swaps are few, at fixed places between tokens, so that
-// their cost is bounded; no output changes, because a neuron's products do not depend on where it
-// lies.
+// their cost is bounded. Outputs stay the same bits where both sides compute the same products in
+// one order (docs/placement.md says for which types); elsewhere they differ in rounding.
 #pragma once
 
 #include <span>

@@ -62,8 +62,8 @@ struct SpecOptions {
   int threads = 0;         // kernel threads of the draft model; 0 = by measurement
   SpecAcceptance acceptance = SpecAcceptance::kSameText;
   int head = 0;  // the draft's output head: so many of the first tokens; 0 = all
-  // self: added to what the predictor must reach, in units of its score (engine/ffn_mode.h); above
-  // 0 drafts read less and miss more.
+  // self: added to what the predictor must reach, in units of its score (engine/api/ffn_mode.h);
+  // above 0 drafts read less and miss more.
   double self_shift = 0.0;
   int rounds_max = 0;  // verifications that SpecStats::rounds records, the first ones
 

@@ -161,7 +161,7 @@ Status FileWriter::Commit() {
   std::fclose(file_);
   file_ = nullptr;
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const Status failed = ErrnoStatus(path_, "rename", errno);
+    Status failed = ErrnoStatus(path_, "rename", errno);
     ::unlink(temporary_.c_str());
     return failed;
   }

@@ -36,7 +36,7 @@ Result<HugeBuffer> HugeBuffer::Allocate(std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   const std::uintptr_t aligned = (address + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
   HugeBuffer buffer;
-  buffer.data_ = reinterpret_cast<std::byte*>(aligned);
+  buffer.data_ = reinterpret_cast<std::byte*>(aligned);  // NOLINT(performance-no-int-to-ptr)
   buffer.bytes_ = bytes;
   buffer.mapping_ = mapping;
   buffer.mapping_bytes_ = mapping_bytes;

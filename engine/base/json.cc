@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/base/index.h"
+
 namespace thermocline::base {
 namespace {
 
@@ -82,7 +84,7 @@ class Builder : public nlohmann::json_sax<Library> {
 void AppendNewline(std::string& out, int indent, int level) {
   if (indent < 0) return;
   out.push_back('\n');
-  out.append(static_cast<std::size_t>(indent * level), ' ');
+  out.append(Area(indent, level), ' ');
 }
 
 void AppendValue(std::string& out, const Json& value, int indent, int level) {

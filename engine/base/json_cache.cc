@@ -28,7 +28,7 @@ Result<Json> ReadFor(const std::string& path, const std::string& key) {
 
 }  // namespace
 
-JsonCache::JsonCache(std::string kind, std::string key) : key_(std::move(key)) {
+JsonCache::JsonCache(std::string_view kind, std::string key) : key_(std::move(key)) {
   const std::string folder = CacheFolder();
   if (folder.empty()) return;
   Hasher hasher;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/base/json.h"
 
@@ -11,7 +12,7 @@ namespace thermocline::base {
 // One file for each kind ("flash") and key, $XDG_CACHE_HOME/thermocline/<kind>/<hash of key>.json.
 class JsonCache {
  public:
-  JsonCache(std::string kind, std::string key);
+  JsonCache(std::string_view kind, std::string key);
 
   // "" if there is neither $XDG_CACHE_HOME nor $HOME.
   const std::string& path() const { return path_; }

@@ -49,6 +49,8 @@ class THERMOCLINE_THREAD_MARK(capability("mutex")) Mutex {
 class THERMOCLINE_THREAD_MARK(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  // Holds what the caller has locked, by try_lock for one.
+  MutexLock(Mutex& mutex, std::adopt_lock_t) REQUIRES(mutex) : mutex_(mutex) {}
   ~MutexLock() RELEASE() {
     if (held_) mutex_.unlock();
   }

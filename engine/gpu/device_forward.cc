@@ -66,7 +66,7 @@ Status DeviceForward::Ready(int cached) {
     return health_.Rebuilt(Rebuild());
   }
   if (known) return OkStatus();
-  const Status usable = model_.device().Use();
+  Status usable = model_.device().Use();
   if (!usable.ok()) health_.Fail(usable);
   return usable;
 }

@@ -46,7 +46,7 @@ void DevicePartition::Note(const Status& status) {
 }
 
 Status DevicePartition::Wait(Flag flag) {
-  const Status status = exchange_.flags().Wait(flag);
+  Status status = exchange_.flags().Wait(flag);
   counters_.busy_s += busy_.Seconds();
   return status;
 }

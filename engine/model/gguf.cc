@@ -253,7 +253,7 @@ Status SplitFused(ModelFile& model) {
     const std::string prefix = tensor.name.substr(0, at + 6);  // "blk.0.attn_"
     const std::string suffix = tensor.name.substr(tensor.name.rfind('.'));
     for (const auto& [name, count] : {std::pair{"q", q}, {"k", kv}, {"v", kv}}) {
-      tensor.name = prefix + name + suffix;
+      tensor.name = StrCat(prefix, name, suffix);
       rows = count;
       tensor.bytes = row_bytes * static_cast<std::uint64_t>(count);
       tensors.push_back(tensor);

@@ -227,6 +227,7 @@ Result<std::vector<std::string>> ShardNames(const std::string& folder) {
     names[shard.as_string()] = true;
   }
   std::vector<std::string> out;
+  out.reserve(names.size());
   for (const auto& [name, unused] : names) out.push_back(name);
   return out;
 }

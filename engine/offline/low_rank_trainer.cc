@@ -109,7 +109,8 @@ class Trainer {
     bool met = Trial(rank);
     if (met) {
       while (met && rank / 2 >= kRankStep) {
-        rank = RoundRank(rank / 2);
+        const int half = rank / 2;
+        rank = RoundRank(half);
         const predictor::LowRankPredictor larger = best_;
         met = Trial(rank);
         if (!met) best_ = larger;

@@ -1,4 +1,4 @@
-// What a machine can do, as placement needs it: measured (exec/calibration.h) or read from a file
+// What a machine can do, as placement needs it: measured (load/calibration.h) or read from a file
 // (config/machines/).
 #pragma once
 

@@ -30,7 +30,7 @@ Status SelfSource::Propose(std::span<const int> sequence, const More& more, Draf
     kept_[l] = ffn.policy(static_cast<int>(l));
     ffn.policy(static_cast<int>(l)) = policies_[l];
   }
-  const Status drawn = Draw(sequence, more, draft);
+  Status drawn = Draw(sequence, more, draft);
   for (std::size_t l = 0; l < policies_.size(); ++l) ffn.policy(static_cast<int>(l)) = kept_[l];
   cache_.SetLength(std::min(length, cache_.length()));
   ffn.SetCounting(true);

@@ -156,7 +156,7 @@ Status Speculation::MakeSource(Params& p) {
   const SpecSource source = options_.chosen_source();
   fallback_ = p.draft.fallback;
   if (p.draft.model != nullptr) {
-    const Status fits = CheckPair(p.target, *p.draft.model);
+    Status fits = CheckPair(p.target, *p.draft.model);
     if (!fits.ok() && options_.required) return fits;
     if (!fits.ok()) fallback_ = fits.message();
   }

@@ -7,7 +7,7 @@
 // Numbers are kept near zero, where floats are fine: all are lowered at once when the tokens have
 // gone on by 256 half-lives.
 // What comes in must be hotter than what leaves. On recorded traces that is worth 1 to 5 points of
-// hit rate, and half-lives from 128 tokens on are equal within 0.1; see docs/flash.md.
+// hit rate, and half-lives from 128 tokens on are equal within 0.4 points; see docs/flash.md.
 // *Source:* Lee et al., LRFU (IEEE Transactions on Computers, 2001); the window: LLM in a flash,
 // section 3.1.
 #pragma once

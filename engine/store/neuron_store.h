@@ -20,7 +20,8 @@
 
 namespace thermocline::store {
 
-// Decode thread only. Allocates nothing after Create.
+// Decode thread only. Allocates nothing after Create. More than 25 fields: the slot table, the
+// step's uses and the reads under way change together, at every arrival.
 class NeuronStore {
  public:
   struct Options {

@@ -248,6 +248,7 @@ Result<Value> Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
   return AtLine(expr.line, fault);
 }
 
+// NOLINTNEXTLINE(readability-function-size): a line for each kind of expression
 Result<Value> Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
   using Kind = Expr::Kind;
   const auto arg = [&](std::size_t i) -> Result<Value> {

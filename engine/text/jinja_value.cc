@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
+
 namespace thermocline::text::jinja {
 
 constexpr int kLevelsMax = 100;  // of JSON
@@ -279,7 +281,7 @@ Status AppendJson(const Value& value, const JsonStyle& style, int level, std::st
   const auto newline = [&](int at) {
     if (style.indent < 0) return;
     out.push_back('\n');
-    out.append(static_cast<std::size_t>(style.indent * at), ' ');
+    out.append(base::Area(style.indent, at), ' ');
   };
   if (value.is_none()) {
     out += "null";

@@ -155,7 +155,8 @@ SymmetricBlock FitSymmetricBlock(const float* x, const SymmetricFormat& format) 
   for (int s = 0; s < kMaxSubBlocks; ++s)
     block.scale[s] = RoundSigned(scales[s] * inverse, format.scale_zero) - format.scale_zero;
   for (int c = 0; c < kColumns; ++c) {
-    const double scale = block.d.value * block.scale[c / 16];
+    const int sub = c / 16;
+    const double scale = block.d.value * block.scale[sub];
     block.level[c] = RoundSigned(x[c] * Inverse(scale), format.zero);
   }
   return block;

@@ -42,6 +42,7 @@ inline double Inverse(double scale) { return scale == 0 ? 0 : 1 / scale; }
 
 inline int RoundLevel(double value, int max_level) {
   if (!(value > 0)) return 0;
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): the formats' rule, and faster than lround
   return value < max_level ? static_cast<int>(value + 0.5) : max_level;
 }
 

@@ -180,7 +180,7 @@ std::size_t SumScratchBytes(int columns) {
   // Coefficients as floats and as two bytes each, for a chunk of rows padded to four and blocks
   // padded to 16; then five numbers for each block, and where the rows of two chunks and the
   // chosen of them are.
-  const auto blocks = static_cast<std::size_t>((columns + 511) / 512 * 16);
+  const auto blocks = static_cast<std::size_t>((columns + 511) / 512) * 16;
   return blocks * (kSumChunk + 4) * (4 + 2) + 5 * blocks * 4 + (kSumChunk + 4) * (3 * 8 + 4) + 128;
 }
 

@@ -31,7 +31,7 @@ struct Workers::Task {
     work = {};  // what it holds is not let go of behind `then`
     next = std::move(then);
   }
-  ~Task() {
+  ~Task() {  // NOLINT(bugprone-exception-escape): without memory to post, the process ends
     if (!next) return;
     asio::post(back, [next = std::move(next), ticket = std::move(ticket)] { next(); });
   }

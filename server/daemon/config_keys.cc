@@ -168,6 +168,7 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
     return SetValue(std::get<OptionValue>(key.kind), name, text);
   }
   std::vector<std::string> names;
+  names.reserve(keys.size());
   for (const Key& key : keys) names.push_back(key.name);
   const std::string nearest = base::NearestName(name, names);
   return base::InvalidArgument("unknown key '", name, "'",

@@ -123,6 +123,7 @@ int PrintKeyLine(const std::string& name) {
 }  // namespace
 }  // namespace thermocline::server
 
+// NOLINTNEXTLINE(bugprone-exception-escape): what is thrown here ends the process with its message
 int main(int argc, char** argv) {
   using namespace thermocline;  // NOLINT: a main function
   CLI::App app{"Thermocline: serves one language model over HTTP (OpenAI's API).", "thermoclined"};

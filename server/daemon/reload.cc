@@ -8,7 +8,7 @@ namespace thermocline::server {
 
 Status Reloader::Reload() {
   const base::MutexLock lock(mutex_);
-  const Status status = TryReload();
+  Status status = TryReload();
   if (!status.ok()) {
     base::LogError("the configuration is not reloaded, the old one stays: ", status.message());
   }

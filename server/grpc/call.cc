@@ -43,7 +43,7 @@ std::optional<Clock::time_point> DeadlineOf(const Context& context, Clock::time_
 // "ipv4:127.0.0.1:1234" -> "127.0.0.1", "ipv6:%5B::1%5D:1234" -> "::1", "unix:" -> "unix".
 std::string AddressOf(const std::string& peer) {
   const std::size_t colon = peer.find(':');
-  const std::string kind = peer.substr(0, colon);
+  std::string kind = peer.substr(0, colon);
   if (colon == std::string::npos || (kind != "ipv4" && kind != "ipv6")) return kind;
   std::string address = peer.substr(colon + 1, peer.rfind(':') - colon - 1);
   for (const std::string_view bracket : {"%5B", "%5D", "[", "]"}) {

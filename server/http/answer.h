@@ -20,7 +20,7 @@ namespace thermocline::http {
 // Thread-compatible: one connection's.
 class Answer {
  public:
-  struct Output {
+  struct Output {  // NOLINT(bugprone-exception-escape): Boost calls the move of a message noexcept
     std::string events;                    // of a stream, whole lines; may be empty
     std::optional<HttpResponse> response;  // instead of a stream, and then the last
     bool last = false;                     // nothing follows

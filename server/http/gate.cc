@@ -123,7 +123,7 @@ std::string PathOf(std::string_view target) {
 std::string AllowedOrigin(const Live& live, const Peer& peer, const HttpRequest& request) {
   const auto origin = request.find(beast_http::field::origin);
   if (!peer.on_network || origin == request.end()) return "";
-  const std::string value(origin->value());
+  std::string value(origin->value());
   for (const std::string& allowed : live.allowed_origins) {
     if (allowed == "*") return "*";
     if (allowed == Lower(value)) return value;

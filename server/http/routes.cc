@@ -194,6 +194,7 @@ Action RouteRequest(Service& service, const HttpRequest& request, const Response
 
 std::vector<std::pair<std::string, std::string>> RouteTable() {
   std::vector<std::pair<std::string, std::string>> table;
+  table.reserve(std::size(kRoutes));
   for (const Route& route : kRoutes) table.emplace_back(route.method, route.path);
   return table;
 }

@@ -24,7 +24,7 @@ enum class MetricWhen {
 };
 
 // Which bucket borders a histogram has. Those of kStep and kBatch are not configured: the decode
-// thread counts by them (engine/step_stats.h).
+// thread counts by them (engine/api/step_stats.h).
 enum class Ladder { kNone, kFirstToken, kInterToken, kRequest, kTokens, kTokenize, kStep, kBatch };
 
 struct MetricInfo {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 namespace thermocline::tools {
@@ -27,7 +28,7 @@ void EtaBar::Clear() {
 }
 
 std::string HumanDuration(double seconds) {
-  const auto s = static_cast<long>(seconds + 0.5);
+  const auto s = std::lround(seconds);
   char text[48];
   if (s >= 3600) {
     std::snprintf(text, sizeof(text), "%ld h %02ld min", s / 3600, s / 60 % 60);

@@ -79,16 +79,20 @@ class Scale {
     low_ = axis_.min.value_or(std::floor(min / step) * step);
     high_ = axis_.max.value_or(std::ceil(max / step) * step);
     if (low_ >= high_) high_ = low_ + 1;
-    for (double v = std::ceil(low_ / step - 1e-9) * step; v <= high_ + 1e-9 * step; v += step)
-      AddTick(v, std::abs(v) < 1e-9 * step ? 0 : v);
+    for (double at = std::ceil(low_ / step - 1e-9);
+         at * step <=
+         high_ + 1e-9 * step;  // NOLINT(clang-analyzer-security.FloatLoopCounter): whole numbers
+         at += 1)
+      AddTick(at * step, at * step);
   }
   void FitLog(double min, double max) {
     low_ = axis_.min.has_value() ? std::log10(*axis_.min) : std::floor(std::log10(min) + 1e-9);
     high_ = axis_.max.has_value() ? std::log10(*axis_.max) : std::ceil(std::log10(max) - 1e-9);
     if (low_ >= high_) high_ = low_ + 1;
     const int step = std::max(1, static_cast<int>((high_ - low_) / 7));
-    for (double v = std::ceil(low_ - 1e-9); v <= high_ + 1e-9; v += step)
-      AddTick(v, std::pow(10, v));
+    const auto last = static_cast<int>(std::floor(high_ + 1e-9));
+    for (int power = static_cast<int>(std::ceil(low_ - 1e-9)); power <= last; power += step)
+      AddTick(power, std::pow(10, power));
   }
   void AddTick(double place, double value) {
     ticks_.push_back({(place - low_) / (high_ - low_),
@@ -282,8 +286,10 @@ std::string RenderSvg(std::span<const Plot> plots, int columns) {
       StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", size, "\" width=\"",
              columns * kWidth, "\" style=\"max-width:100%;height:auto;background:#fff\">\n", kStyle,
              "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
-  for (int i = 0; i < count; ++i)
-    out += Chart(plots[i]).Render(i % columns * kWidth, i / columns * kHeight);
+  for (int i = 0; i < count; ++i) {
+    const int row = i / columns;
+    out += Chart(plots[i]).Render(i % columns * kWidth, row * kHeight);
+  }
   return out + "</svg>\n";
 }
 

@@ -117,8 +117,8 @@ PlotSeries FrequencyOverRank(const ActivationCounter& c) {
   std::sort(counts.begin(), counts.end(), std::greater<>());
   PlotSeries series;
   std::size_t last = 0;
-  for (double rank = 1; rank <= static_cast<double>(counts.size());
-       rank *= std::pow(static_cast<double>(counts.size()), 1.0 / 200)) {
+  for (int i = 0; i < 200; ++i) {
+    const double rank = std::pow(static_cast<double>(counts.size()), i / 200.0);
     const auto r = static_cast<std::size_t>(rank);
     if (r == last) continue;
     last = r;

@@ -1,5 +1,6 @@
 #include "engine/tools/plan/plan_report.h"
 
+#include <cmath>
 #include <cstdio>
 
 #include "engine/base/strings.h"
@@ -31,7 +32,7 @@ Json LayerJson(std::size_t index, const LayerPlacement& l) {
 // the same shares.
 bool Alike(const LayerPlacement& a, const LayerPlacement& b) {
   const auto share = [](const LayerPlacement& l, std::int64_t part) {
-    return static_cast<int>(100 * D(part) / D(l.hot + l.memory + l.flash) + 0.5);
+    return std::lround(100 * D(part) / D(l.hot + l.memory + l.flash));
   };
   return a.home_hot == b.home_hot && share(a, a.hot) == share(b, b.hot) &&
          share(a, a.flash) == share(b, b.flash);

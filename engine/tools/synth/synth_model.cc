@@ -314,6 +314,6 @@ Result<SynthModel> MakeSynthModel(const SynthParams& p) {
   out.file->vocabulary = MakeVocabulary(p.vocab_size);
   AddTensors(recipe, *out.file);
   return out;
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): `out.file` moves into the Result
 
 }  // namespace thermocline::tools
