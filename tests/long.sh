@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What takes too long for every run: all unit tests under the address and undefined-behaviour sanitizers, the threads'
-# suites under the thread sanitizer, and clang-tidy over every source. Needs what tests/run.sh installs.
-#   tests/long.sh [asan] [tsan] [tidy]      (none: all three)
+# What takes too long for every run: all unit tests under the address and undefined-behaviour sanitizers, and the threads'
+# suites under the thread sanitizer. Needs what tests/run.sh installs.
+#   tests/long.sh [asan] [tsan]      (none: both)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-what=${*:-asan tsan tidy}
+what=${*:-asan tsan}
 
 stage() { printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"; }
 
@@ -20,12 +20,4 @@ if [[ " $what " == *" tsan "* ]]; then
   cmake --preset tsan -DTHERMOCLINE_EMULATED_TESTS=OFF >/dev/null
   cmake --build --preset tsan --target sched_test spec_test store_test server_test base_test
   ctest --preset tsan --no-tests=error -j "$(nproc)" -R '^(sched|spec|store|server|base)_test$'
-fi
-
-if [[ " $what " == *" tidy "* ]]; then
-  stage "clang-tidy"
-  command -v run-clang-tidy-14 >/dev/null || { echo "install clang-tidy-14" >&2; exit 1; }
-  cmake --preset release -DCMAKE_UNITY_BUILD=OFF -B build/tidy -DCMAKE_CXX_COMPILER=clang++-14 -DTHERMOCLINE_TESTS=OFF >/dev/null
-  cmake --build build/tidy --target proto
-  run-clang-tidy-14 -quiet -p build/tidy '^.*/(engine|server)/.*\.cc$'
 fi

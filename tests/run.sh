@@ -38,6 +38,9 @@ cmake --build --preset release
 stage "locks, by clang's thread-safety analysis"
 tests/lint/locks.sh
 
+stage "clang-tidy over every source"
+tests/lint/tidy.sh
+
 stage "unit tests under the address and undefined-behaviour sanitizers"
 export ASAN_OPTIONS=detect_leaks=1
 cmake --preset asan >/dev/null

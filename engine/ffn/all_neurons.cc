@@ -10,7 +10,6 @@
 #include "engine/predictor/predictors.h"
 
 namespace thermocline::ffn {
-namespace {}  // namespace
 
 AllNeurons::AllNeurons(const FfnContext& context, int tokens_max)
     : context_(context),

@@ -8,7 +8,6 @@
 #include "engine/base/stopwatch.h"
 
 namespace thermocline::ffn {
-namespace {}  // namespace
 
 CpuPartition::CpuPartition(const Params& p)
     : members_(p.members),

@@ -8,7 +8,6 @@
 #include "engine/placement/unbeaten.h"
 
 namespace thermocline::placement {
-namespace {}  // namespace
 
 std::vector<Core::Rest> Core::Rests(const std::vector<Group>& groups) {
   std::vector<Rest> rests(groups.size() + 1);

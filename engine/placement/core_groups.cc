@@ -8,7 +8,6 @@
 #include "engine/placement/unbeaten.h"
 
 namespace thermocline::placement {
-namespace {}  // namespace
 
 // Hot neurons first, then those on flash: behind the last group with hot neurons the hot memory no
 // longer sets states apart.

@@ -7,7 +7,6 @@
 #include "engine/placement/numbers.h"
 
 namespace thermocline::placement {
-namespace {}  // namespace
 
 bool Core::Improve(Best& best, std::int64_t& hot, std::int64_t& memory) const {
   constexpr double kLargerFirst = 1e-6;

@@ -8,7 +8,6 @@
 #include <utility>
 
 namespace thermocline::spec {
-namespace {}  // namespace
 
 AsyncDrafter::AsyncDrafter(DraftSource& source, int branches_max)
     : source_(source), thread_([this] { Main(); }) {

@@ -36,11 +36,17 @@ def drop(response):
 
 
 def memory(daemon):
-    """Resident bytes of the daemon that are its own."""
-    for line in open(f"/proc/{daemon.process.pid}/status"):
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no RssAnon")
+    """Resident bytes of the daemon's own, without weights and KV cache (which the answer being written fills meanwhile):
+    these lie in mappings that ask for huge pages."""
+    total = anonymous = 0
+    for line in open(f"/proc/{daemon.process.pid}/smaps"):
+        name, _, rest = line.partition(":")
+        if name == "Anonymous":
+            anonymous = int(rest.split()[0]) * 1024
+        elif name == "VmFlags":
+            total += 0 if "hg" in rest.split() else anonymous
+    assert total > 0
+    return total
 
 
 def http_seconds(daemon):
@@ -93,8 +99,8 @@ def test_a_thousand_idle_streams_are_cheap(smollm):
         cost = memory(d) - before
         assert b"keep-alive" in streams[-1].recv(4096)
         print(f"\n{clients} idle streams: {cost / 1e6:.1f} MB, {idle / 20:.2%} of a processor, {idle / clients / request:.2f} requests a stream")
-        assert cost <= 64e6
-        assert idle <= 2 * clients * request
+        assert cost <= 32e6
+        assert idle <= 10 * clients * request  # a comment or two for each
         for s in [blocker, *streams]:
             s.close()
         wait_until(lambda: value(d, "num_requests_waiting") == 0 and value(d, "num_requests_running") == 0, 60)
