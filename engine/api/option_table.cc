@@ -24,7 +24,7 @@ void AddModel(ModelOptions& o, Rows& rows) {
        {kModel, "--kv-type", "engine.kv_type", Choice(o.kv_type, kKvTypeNames),
         "Cached keys and values"},
        {kModel, "--activation", "model.activation", Choice(o.activation, kActivationNames),
-        "Of the feed-forward network, where the file does not say"},
+        "Of the feed-forward network, whatever the file says; the file's if not given"},
        {kModel, "--quantize-head", "engine.quantize_head", BoolValue{&o.quantize_head},
         "Hold a float output head as q8_0: half the bytes"},
        {kModel, "--verify", "model.verify", BoolValue{&o.verify},

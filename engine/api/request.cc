@@ -2,6 +2,22 @@
 
 namespace thermocline {
 
+const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "none";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      break;
+  }
+  return "error";
+}
+
 const char* PhaseName(Phase phase) {
   switch (phase) {
     case Phase::kQueued:

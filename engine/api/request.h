@@ -41,6 +41,8 @@ inline constexpr int kLogprobsMax = 20;
 inline constexpr int kPriorityMin = -10, kPriorityMax = 10;
 
 enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
+// "none", "stop", "length", "cancelled" or "error": as OpenAI names those that answers show.
+const char* FinishReasonName(FinishReason reason);
 
 // How far a request came.
 enum class Phase { kQueued, kPrefill, kDecode };

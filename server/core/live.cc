@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <boost/asio/ip/address.hpp>
+
 namespace thermocline::server {
 namespace {
 
@@ -59,6 +61,10 @@ Status CheckGrpc(const ServerConfig& config) {
 Status CheckServer(const ServerConfig& config) {
   if (config.tls_certificate.empty() != config.tls_key.empty())
     return base::InvalidArgument("server.tls_certificate and server.tls_key come together");
+  boost::system::error_code error;
+  boost::asio::ip::make_address(config.host, error);
+  if (error && !config.host.empty() && config.host != "localhost")
+    return base::InvalidArgument("server.host: '", config.host, "' is no IP address");
   if (!config.host.empty() && !IsLoopbackAddress(config.host) && config.api_keys_file.empty() &&
       !config.insecure) {
     return base::InvalidArgument(

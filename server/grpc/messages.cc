@@ -72,10 +72,27 @@ void FillDelta(const text::Tokenizer& tokenizer, const DeltaOptions& options,
   }
 }
 
+namespace {
+
+v1::FinishReason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+    case FinishReason::kNone:
+    case FinishReason::kCancelled:
+    case FinishReason::kError:
+      break;  // these end the call with a status
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+}  // namespace
+
 void FillFinished(const TokenChannel::Update& update, bool speculated, v1::Finished& out) {
   const Usage& usage = update.usage;
-  out.set_finish_reason(update.reason == FinishReason::kStop ? v1::FINISH_REASON_STOP
-                                                             : v1::FINISH_REASON_LENGTH);
+  out.set_finish_reason(ToProto(update.reason));
   out.mutable_usage()->set_prompt_tokens(usage.prompt_tokens);
   out.mutable_usage()->set_cached_tokens(usage.cached_tokens);
   out.mutable_usage()->set_completion_tokens(usage.completion_tokens);

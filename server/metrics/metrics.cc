@@ -77,9 +77,8 @@ void Metrics::RequestFinished(FinishReason reason, const Usage& usage, double to
   impl_->set.Count("prompt_tokens_total", {{"source", "computed"}}, usage.read_tokens);
   impl_->set.Count("prompt_tokens_total", {{"source", "cache"}}, usage.cached_tokens);
   impl_->queue_time.Observe(usage.queue_s);
-  if (reason != FinishReason::kStop && reason != FinishReason::kLength) return;
-  impl_->set.Count("request_success_total",
-                   {{"finished_reason", reason == FinishReason::kStop ? "stop" : "length"}});
+  if (reason == FinishReason::kCancelled || reason == FinishReason::kError) return;
+  impl_->set.Count("request_success_total", {{"finished_reason", FinishReasonName(reason)}});
   impl_->end_to_end.Observe(total_s);
   impl_->prefill_time.Observe(usage.prefill_s);
   impl_->decode_time.Observe(usage.decode_s);

@@ -79,10 +79,6 @@ AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usag
           .include_usage = include_usage};
 }
 
-const char* FinishReasonName(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
-}
-
 Json UsageJson(const Usage& usage) {
   return Json::Object{
       {"prompt_tokens", usage.prompt_tokens},

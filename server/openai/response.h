@@ -19,8 +19,6 @@ struct AnswerHead {
 
 AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage);
 
-// "stop" or "length".
-const char* FinishReasonName(FinishReason reason);
 Json UsageJson(const Usage& usage);
 // How long the answer took and what became of drafts. Names and units are those of llama.cpp's
 // server where it has them: "prompt_n" without cached tokens ("cache_n"), "draft_n",

@@ -18,6 +18,21 @@ CLI::Validator NumberIn(double low, double high) {
   return {check, StrCat("in [", low, " - ", high, "]")};
 }
 
+CLI::Validator IntegerIn(int low, int high) {
+  const IntValue any{nullptr};
+  const std::string range = low == any.min && high == any.max ? ""
+                            : high == any.max                 ? StrCat(" from ", low, " on")
+                                                              : StrCat(" from ", low, " to ", high);
+  const auto check = [=](const std::string& text) -> std::string {
+    const auto value = base::ParseNumber<int>(text);
+    if (value.has_value() && *value >= low && *value <= high) return "";
+    return StrCat("'", text, "' is not a whole number", range);
+  };
+  return {check, range.empty()
+                     ? ""
+                     : StrCat("in [", low, " - ", high == any.max ? "" : StrCat(high), "]")};
+}
+
 // As base::ParseBytes reads it.
 CLI::Validator SizeText() {
   const auto check = [](const std::string& text) {
@@ -34,10 +49,7 @@ struct Adder {
 
   CLI::Option* operator()(const IntValue& value) const {
     CLI::Option* option = app.add_option(names, *value.target, help);
-    const IntValue any{nullptr};
-    if (value.min == 0 && value.max == any.max) return option->check(CLI::NonNegativeNumber);
-    if (value.min == any.min && value.max == any.max) return option;
-    return option->check(CLI::Range(value.min, value.max));
+    return option->check(IntegerIn(value.min, value.max));
   }
   CLI::Option* operator()(const DoubleValue& value) const {
     CLI::Option* option = app.add_option(names, *value.target, help);

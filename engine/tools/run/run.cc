@@ -64,19 +64,6 @@ double DecodeRate(const Usage& usage) {
   return Rate(std::max(0, usage.completion_tokens - 1), usage.decode_s);
 }
 
-const char* ReasonName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    default:
-      return "error";
-  }
-}
-
 // Of the weights that decoding has read.
 double BytesPerToken(const EngineStats& stats) {
   return static_cast<double>(stats.bytes_per_token) - SavedBytesPerToken(stats.ffn);
@@ -128,7 +115,7 @@ Json ToJson(const Generation& g, const EngineStats& stats) {
       {"tokens", Json::Array(g.tokens.begin(), g.tokens.end())},
       {"prompt_tokens", g.usage.prompt_tokens},
       {"completion_tokens", g.usage.completion_tokens},
-      {"finish_reason", ReasonName(g.reason)},
+      {"finish_reason", FinishReasonName(g.reason)},
       {"ffn_mode", ModesOf(stats)},
       {"memory_budget", static_cast<std::int64_t>(stats.memory_budget)},
       {"memory_planned", static_cast<std::int64_t>(stats.memory_planned)},

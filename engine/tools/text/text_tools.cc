@@ -40,13 +40,15 @@ void PrintTokens(const Json& tokens, bool json) {
 Status Detokenize(const text::Tokenizer& tokenizer, const std::string& input,
                   const TokenizeOptions& options) {
   std::vector<int> tokens;
+  constexpr const char* kBetween = " \t\r\n,[]";
   std::size_t pos = 0;
-  while ((pos = input.find_first_of("0123456789", pos)) != std::string::npos) {
-    const std::size_t end = std::min(input.find_first_not_of("0123456789", pos), input.size());
+  while ((pos = input.find_first_not_of(kBetween, pos)) != std::string::npos) {
+    const std::size_t end = std::min(input.find_first_of(kBetween, pos), input.size());
     const auto token = base::ParseNumber<int>(std::string_view(input).substr(pos, end - pos));
-    if (!token.has_value() || *token >= tokenizer.vocabulary().size()) {
-      return base::InvalidArgument("token ", input.substr(pos, end - pos),
-                                   " is beyond the vocabulary of ", tokenizer.vocabulary().size());
+    if (!token.has_value() || *token < 0 || *token >= tokenizer.vocabulary().size()) {
+      return base::InvalidArgument("'", input.substr(pos, end - pos),
+                                   "' is no token id of this vocabulary: 0 to ",
+                                   tokenizer.vocabulary().size() - 1);
     }
     tokens.push_back(*token);
     pos = end;
