@@ -2,12 +2,17 @@
 //
 // The sign of w * x is the exclusive or of their signs. So the sum of a row's products is estimated
 // from the bits of W and a few bits of x by XOR and population counts:
-//   score_i = sum_j s_ij m_j (1 + 2 b_ij),   s_ij = +1 where the signs of w_ij and x_j agree, else
-//   -1 m_j   1 with one slice; with k > 1 slices |x_j| rounded to a multiple of rms(x)
-//   kSliceStep[k], at
-//         most 2^k - 1 of them: large inputs count more, for no byte more
-//   b_ij  0 with one plane; with two, whether |w_ij| is above its row's mean: large weights count
-//         three times, for twice the bytes
+//
+// clang-format off
+//   score_i = sum_j s_ij m_j (1 + 2 b_ij)
+//
+//   s_ij   +1 where the signs of w_ij and x_j agree, else -1
+//   m_j    1 with one slice; with k > 1 slices |x_j| in multiples of rms(x) kSliceStep[k], rounded, at most 2^k - 1:
+//          large inputs count more, for no byte more
+//   b_ij   0 with one plane; 1 with two planes where |w_ij| is above its row's mean:
+//          large weights count three times, for twice the bytes
+// clang-format on
+//
 // A neuron is predicted active where score_i >= threshold_i. SparseInfer's rule, skip where
 // negatives > alpha positives, is one slice, one plane and SignThreshold(alpha).
 // Source: SparseInfer (Shin et al. 2024), section 4; slices, planes and row thresholds are ours.

@@ -7,11 +7,10 @@ namespace thermocline::server {
 namespace {
 
 Status TooLong(std::size_t tokens, bool at_least, std::size_t n_ctx) {
-  return base::OutOfRange(
-             "This model's maximum context length is ", n_ctx, " tokens; your prompt has ",
-             at_least ? "at least " : "", tokens,
-             " tokens, which exceeds the available context size: at least one more must fit. "
-             "Shorten it.")
+  return base::OutOfRange("This model's maximum context length is ", n_ctx,
+                          " tokens; your prompt has ", at_least ? "at least " : "", tokens,
+                          " tokens, which exceeds the available context size: one more must fit. "
+                          "Shorten it.")
       .WithReason(Reason::kContextLength)
       .WithNumber("n_prompt_tokens", static_cast<std::int64_t>(tokens))
       .WithNumber("n_ctx", static_cast<std::int64_t>(n_ctx));
