@@ -156,9 +156,11 @@ Result<const TensorInfo*> WeightPlan::Find(const std::string& name, int rows, in
     return base::InvalidArgument(model_.path, ": tensor '", name, "' has ", tensor->num_dims,
                                  " dimensions, expected at most 2");
   if (!tensor->type->dtype.has_value()) {
+    std::string supported;
+    for (const kernels::DTypeTraits& type : kernels::kDTypeTraits)
+      supported += StrCat(supported.empty() ? "" : ", ", type.name);
     return base::Unimplemented(model_.path, ": tensor '", name, "' has type ", tensor->type->name,
-                               "; supported are f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
-                               "q2_k, q3_k, q4_k, q5_k, q6_k and iq4_nl");
+                               "; supported are ", supported);
   }
   used_.insert(name);
   return tensor;
