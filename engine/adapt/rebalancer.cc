@@ -26,8 +26,7 @@ Rebalancer::Rebalancer(load::LoadedModel& model, exec::Transformer& transformer,
     : model_(model),
       transformer_(transformer),
       options_(options),
-      uses_(model.weights->layers.size(),
-            std::vector<float>(static_cast<std::size_t>(model.config.intermediate_size))) {
+      uses_(model.weights->layers.size(), std::vector<float>(model.config.intermediate_size)) {
   transformer_.hybrid()->SetOnFound(
       [this](int layer, std::span<const int> hot, std::span<const int> cold) {
         Count(layer, hot);

@@ -51,7 +51,7 @@ class HeaderFields {
     const auto bytes = static_cast<std::uint64_t>(count) * sizeof(T);
     const std::uint64_t at = FindArray(key, count, bytes, area);
     if (!status_.ok()) return {};
-    std::vector<T> out(static_cast<std::size_t>(count));
+    std::vector<T> out(count);
     const Status read = area.file.ReadAt(area.begin + at, std::as_writable_bytes(std::span(out)));
     if (!read.ok()) status_ = read;
     return out;

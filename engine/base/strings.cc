@@ -98,7 +98,7 @@ std::string ReplaceInvalidUtf8(std::string_view text) {
     bool complete = false;
     const int length = ValidPrefix(text, pos, complete);
     if (complete) {
-      out.append(text.substr(pos, static_cast<std::size_t>(length)));
+      out.append(text.substr(pos, length));
     } else {
       out.append("\xEF\xBF\xBD");
     }
@@ -178,7 +178,7 @@ std::optional<std::int64_t> ParseBytes(std::string_view text) {
 std::string Shorten(std::string_view text, std::size_t bytes_max) {
   if (text.size() <= bytes_max) return std::string(text);
   text = text.substr(0, bytes_max);
-  text.remove_suffix(static_cast<std::size_t>(IncompleteUtf8Suffix(text)));
+  text.remove_suffix(IncompleteUtf8Suffix(text));
   return std::string(text) + "...";
 }
 

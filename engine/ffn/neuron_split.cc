@@ -178,7 +178,7 @@ void NeuronSplit::CompactLayer(std::size_t layer) {
 
 void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std::size_t row_bytes,
                           Where& where) {
-  where.assign(static_cast<std::size_t>(intermediate_size_), nullptr);
+  where.assign(intermediate_size_, nullptr);
   std::uint8_t* to = rows;
   for (const int id : cold) {  // ascending: no row is written over before it has moved
     const auto at = static_cast<std::size_t>(id);

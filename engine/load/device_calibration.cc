@@ -74,7 +74,7 @@ class DeviceRig {
                                                    const SyntheticNetwork& network, int neurons) {
     gpu::DevicePlacement placement;
     placement.home_layers = network.config.num_hidden_layers;
-    std::vector<int> ids(static_cast<std::size_t>(neurons));
+    std::vector<int> ids(neurons);
     std::iota(ids.begin(), ids.end(), 0);
     placement.hot.assign(network.weights.layers.size(), ids);
     ASSIGN_OR_RETURN(auto predictors, predictor::SubsetOf(network.predictors, placement.hot));
@@ -152,7 +152,7 @@ class DeviceRig {
     RETURN_IF_ERROR(work_.Upload(uploader, stream()));
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
-    std::vector<float> x(static_cast<std::size_t>(model_->config().hidden_size));
+    std::vector<float> x(model_->config().hidden_size);
     for (float& value : x) value = normal(random);
     RETURN_IF_ERROR(uploader.Copy(hidden_.x, x.data(), x.size() * sizeof(float)));
     if (hidden_.q == nullptr) return OkStatus();

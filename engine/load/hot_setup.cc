@@ -113,7 +113,7 @@ Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
   ASSIGN_OR_RETURN(const placement::Placement plan, placement::Solve(problem));
   Chosen chosen{.hot = {}, .tokens_per_s = plan.tokens_per_s(), .head = plan.head_hot};
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    std::vector<int> ids(static_cast<std::size_t>(file.config.intermediate_size));
+    std::vector<int> ids(file.config.intermediate_size);
     std::iota(ids.begin(), ids.end(), 0);
     if (subject.counted()) {
       const auto order = placement::ByFrequency(subject.options.activations[l]);

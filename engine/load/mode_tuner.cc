@@ -62,8 +62,7 @@ class Tuner {
   // Keeps the share of live neurons of every layer and an input of the probed one.
   Status Decode(nn::KvCache& cache) {
     std::vector<int> prompt(kPrompt);
-    for (int i = 0; i < kPrompt; ++i)
-      prompt[static_cast<std::size_t>(i)] = ((i * 7919 + 13) % model_.config.vocab_size);
+    for (int i = 0; i < kPrompt; ++i) prompt[i] = ((i * 7919 + 13) % model_.config.vocab_size);
     ASSIGN_OR_RETURN(auto logits,
                      transformer_->Forward(prompt, cache, exec::Transformer::Logits::kLast,
                                            exec::Transformer::Step::kPrefill));

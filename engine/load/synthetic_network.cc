@@ -62,7 +62,7 @@ class Filler {
     std::normal_distribution<float> normal(0, 1.0F / std::sqrt(static_cast<float>(cols_)));
     const std::size_t row_bytes = kernels::RowBytes(type, cols_);
     std::vector<std::uint8_t> rows(row_bytes * kDistinctRows);
-    std::vector<float> values(static_cast<std::size_t>(cols_));
+    std::vector<float> values(cols_);
     for (int r = 0; r < kDistinctRows; ++r) {
       for (float& value : values) value = normal(random_);
       kernels::QuantizeRow(type, values.data(), cols_, rows.data() + Area(row_bytes, r));
@@ -116,11 +116,11 @@ Result<std::unique_ptr<SyntheticNetwork>> MakeSyntheticNetwork(const model::Mode
     w.down_rows = {types.down, f, d, filler.Rows(types.down, f)};
     out->dense.push_back({types.dense, dense_rows, d, filler.Panels(types.dense, dense_rows)});
     const std::uint64_t* planes = filler.Words(Area(words, f));
-    out->predictors.layers.emplace_back().sign = predictor::SignPredictor{
-        .planes = {f, d, planes, nullptr},
-        .columns = {},
-        .slices = 1,
-        .thresholds = std::vector<std::int32_t>(static_cast<std::size_t>(f))};
+    out->predictors.layers.emplace_back().sign =
+        predictor::SignPredictor{.planes = {f, d, planes, nullptr},
+                                 .columns = {},
+                                 .slices = 1,
+                                 .thresholds = std::vector<std::int32_t>(f)};
   }
   return out;
 }

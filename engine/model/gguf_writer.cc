@@ -188,7 +188,7 @@ Status ConvertRow(const ModelFile& model, const TensorInfo& tensor, std::int64_t
                   std::span<std::byte> out) {
   const int cols = static_cast<int>(tensor.cols);
   std::vector<std::byte> stored(tensor.row_bytes());
-  std::vector<float> values(static_cast<std::size_t>(cols));
+  std::vector<float> values(cols);
   RETURN_IF_ERROR(model.ReadRows(tensor, row, 1, stored));
   kernels::DequantizeRow(*tensor.type->dtype, reinterpret_cast<const std::uint8_t*>(stored.data()),
                          cols, values.data());
@@ -232,7 +232,7 @@ Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned, bas
                        base::FileWriter& file) {
   const std::int64_t cols = planned.cols();
   const std::int64_t strip = std::min(planned.rows(), ColumnsAtOnce(cols));
-  std::vector<float> values(static_cast<std::size_t>(strip * cols));
+  std::vector<float> values(strip * cols);
   for (std::int64_t first = 0; first < planned.rows(); first += strip) {
     const std::int64_t count = std::min(strip, planned.rows() - first);
     const auto columns = std::span(values).first(count * cols);

@@ -95,7 +95,7 @@ std::int64_t HeadOrder::StoredRow(std::int64_t row) const {
 Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                            std::span<std::byte> out) const {
   if (tensor.source != nullptr) {
-    std::vector<float> row(static_cast<std::size_t>(tensor.cols));
+    std::vector<float> row(tensor.cols);
     for (std::int64_t i = 0; i < count; ++i) {
       (*tensor.source)(first + i, row);
       std::memcpy(out.data() + static_cast<std::size_t>(i) * tensor.row_bytes(), row.data(),

@@ -73,7 +73,7 @@ double NtkTheta(double theta, int dim, double factor) {
 
 std::vector<float> Llama3Divisors(const RopeConfig& rope, const Llama3Bands& bands) {
   std::vector<float> out;
-  out.reserve(static_cast<std::size_t>(rope.dim / 2));
+  out.reserve(rope.dim / 2);
   for (int i = 0; i < rope.dim / 2; ++i)
     out.push_back(static_cast<float>(Llama3Divisor(bands, Frequency(rope, i))));
   return out;

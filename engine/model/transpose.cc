@@ -58,8 +58,8 @@ Status ReadColumns(const ModelFile& model, const TensorInfo& tensor, std::int64_
                    std::int64_t count, base::WorkerPool& pool, std::span<float> out) {
   const Strip strip{model, tensor, first, count, out};
   const std::int64_t items = (tensor.rows + kRowsTogether - 1) / kRowsTogether;
-  std::vector<Status> status(static_cast<std::size_t>(items));
-  std::vector<Scratch> scratch(static_cast<std::size_t>(pool.threads()));
+  std::vector<Status> status(items);
+  std::vector<Scratch> scratch(pool.threads());
   pool.Run(static_cast<int>(items), [&](int item, int thread) {
     const std::int64_t row = item * kRowsTogether;
     status[item] =

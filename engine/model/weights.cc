@@ -38,7 +38,7 @@ class Loader {
     base::Mutex mutex;
     Status first_error;
     std::size_t done = 0;
-    std::vector<Scratch> scratch(static_cast<std::size_t>(pool.threads()));
+    std::vector<Scratch> scratch(pool.threads());
     pool.Run(static_cast<int>(items_.size()), [&](int index, int thread) {
       const Item& item = items_[index];
       const Status status =
@@ -116,7 +116,7 @@ class Loader {
                       std::uint8_t* out) {
     if (native == kernels::NativeType(stored))
       return kernels::ConvertRowToNative(stored, row, cols, out);
-    std::vector<float> values(static_cast<std::size_t>(cols));
+    std::vector<float> values(cols);
     kernels::DequantizeRow(stored, row, cols, values.data());
     kernels::QuantizeRow(native, values.data(), cols, out);
   }

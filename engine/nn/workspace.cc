@@ -81,7 +81,7 @@ void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffe
   buffer(parts, p.context_length / kernels::kAttentionChunk + 1, heads, c.head_dim);
   buffer(running, p.threads, heads, c.head_dim);
   buffer(chunk, p.threads, heads, c.head_dim);
-  scores.resize(static_cast<std::size_t>(p.threads));
+  scores.resize(p.threads);
   for (std::vector<float>& of : scores) array(of, base::Area(heads, kernels::kKvBlock));
   if (!c.rotary()) return;
   for (std::vector<float>* of : {&rope_cos, &rope_sin})

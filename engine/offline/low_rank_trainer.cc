@@ -89,7 +89,7 @@ class Trainer {
   // takes the scale in when it is stored.
   void ScaleInputs() {
     const int d = train_.hidden_size;
-    std::vector<double> square(static_cast<std::size_t>(d));
+    std::vector<double> square(d);
     for (int t = 0; t < train_.tokens(); ++t) {
       for (std::size_t i = 0; i < square.size(); ++i) {
         const double x = train_.inputs[base::Area(t, d) + i];
@@ -159,8 +159,7 @@ class Trainer {
     for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
     for (int begin = 0; begin < n; begin += options_.batch_tokens) {
       const int tokens = std::min(options_.batch_tokens, n - begin);
-      const auto batch = std::span(order_).subspan(static_cast<std::size_t>(begin),
-                                                   static_cast<std::size_t>(tokens));
+      const auto batch = std::span(order_).subspan(begin, static_cast<std::size_t>(tokens));
       x_.resize(base::Area(tokens, d));
       for (int t = 0; t < tokens; ++t) {
         const float* from = train_.inputs.data() + base::Area(batch[t], d);

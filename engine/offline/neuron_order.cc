@@ -140,7 +140,7 @@ ActiveColumns ActiveColumns::First(int tokens) const {
 }
 
 std::vector<std::uint32_t> ActiveColumns::Counts() const {
-  std::vector<std::uint32_t> counts(static_cast<std::size_t>(neurons_));
+  std::vector<std::uint32_t> counts(neurons_);
   for (int i = 0; i < neurons_; ++i) counts[i] = CountCommon(column(i), column(i));
   return counts;
 }

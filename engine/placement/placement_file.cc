@@ -159,7 +159,7 @@ Result<PlacementFile> ReadPlacement(const std::string& path, const PlacementIden
     const Json& from = layers->as_array()[l];
     PlacementFile::Layer& layer = out.layers.emplace_back();
     layer.home_hot = Text(from, "home") == "hot";
-    layer.tiers.assign(static_cast<std::size_t>(expected.intermediate_size), Tier::kMemory);
+    layer.tiers.assign(expected.intermediate_size, Tier::kMemory);
     if (!SetBits(Text(from, "hot"), Tier::kHot, layer.tiers) ||
         !SetBits(Text(from, "flash"), Tier::kFlash, layer.tiers))
       return wrong("bits of layer ", l, " that are not one for each neuron");

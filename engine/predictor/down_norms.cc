@@ -11,7 +11,7 @@ constexpr int kParts = 16;  // runs of rows, summed on their own and then in ord
 
 // Adds the squares of rows [begin, end) of `down` [D, F] to `sums` [F].
 void AddSquares(const kernels::PackedMatrix& down, int begin, int end, std::vector<double>& sums) {
-  std::vector<float> row(static_cast<std::size_t>(down.cols));
+  std::vector<float> row(down.cols);
   for (int r = begin; r < end; ++r) {
     kernels::DequantizePackedRow(down, r, row.data());
     for (std::size_t i = 0; i < row.size(); ++i)
@@ -20,9 +20,9 @@ void AddSquares(const kernels::PackedMatrix& down, int begin, int end, std::vect
 }
 
 std::vector<float> RowNorms(const kernels::RowMatrix& rows, base::WorkerPool& pool) {
-  std::vector<float> norms(static_cast<std::size_t>(rows.rows));
+  std::vector<float> norms(rows.rows);
   pool.Run(rows.rows, [&](int r, int) {
-    std::vector<float> row(static_cast<std::size_t>(rows.cols));
+    std::vector<float> row(rows.cols);
     kernels::DequantizeMatrixRow(rows, r, row.data());
     double sum = 0;
     for (const float value : row) sum += static_cast<double>(value) * static_cast<double>(value);

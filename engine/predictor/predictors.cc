@@ -26,7 +26,7 @@ void PackMatrix(const model::NeuronMatrix& matrix, const std::vector<std::int32_
   const int cols = columns.empty() ? all : static_cast<int>(columns.size());
   const auto words = static_cast<std::size_t>(kernels::SignWords(cols));
   pool.Run((rows + kRowsPerItem - 1) / kRowsPerItem, [&](int item, int) {
-    std::vector<float> values(static_cast<std::size_t>(all)), chosen(values.size());
+    std::vector<float> values(all), chosen(values.size());
     for (int row = item * kRowsPerItem; row < std::min(rows, (item + 1) * kRowsPerItem); ++row) {
       const std::size_t at = static_cast<std::size_t>(row) * words;
       DequantizeNeuron(matrix, row, values.data());
@@ -73,7 +73,7 @@ Status Pack(const std::vector<std::uint16_t>& halves, int rows, int cols, Predic
   const DType type = PredictorType(cols);
   const std::size_t row_bytes = kernels::RowBytes(type, cols);
   std::vector<std::uint8_t> stored(row_bytes * static_cast<std::size_t>(rows));
-  std::vector<float> values(static_cast<std::size_t>(cols));
+  std::vector<float> values(cols);
   for (int r = 0; r < rows; ++r) {
     const auto* row = reinterpret_cast<const std::uint8_t*>(halves.data() +
                                                             static_cast<std::ptrdiff_t>(r) * cols);

@@ -102,13 +102,12 @@ std::string SideCarPath(const std::string& model_path) {
 }
 
 SideCar EmptySideCar(const SideCarIdentity& identity) {
-  return {
-      .model_hash = identity.model_hash,
-      .hidden_size = identity.hidden_size,
-      .intermediate_size = identity.intermediate_size,
-      .num_hidden_layers = identity.num_hidden_layers,
-      .profiled_tokens = 0,
-      .layers = std::vector<LayerSideCar>(static_cast<std::size_t>(identity.num_hidden_layers))};
+  return {.model_hash = identity.model_hash,
+          .hidden_size = identity.hidden_size,
+          .intermediate_size = identity.intermediate_size,
+          .num_hidden_layers = identity.num_hidden_layers,
+          .profiled_tokens = 0,
+          .layers = std::vector<LayerSideCar>(identity.num_hidden_layers)};
 }
 
 Result<SideCar> ReadSideCarOrEmpty(const std::string& path, const SideCarIdentity& expected) {

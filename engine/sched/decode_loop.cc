@@ -180,8 +180,7 @@ DecodeLoop::Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logi
   const Stop why = BeforeStep(s, count);
   if (why != Stop::kNone) return why;
   if (s.usage.phase == Phase::kQueued) s.usage.phase = Phase::kPrefill;
-  const auto tokens = std::span<const int>(s.tokens).subspan(static_cast<std::size_t>(at),
-                                                             static_cast<std::size_t>(count));
+  const auto tokens = std::span<const int>(s.tokens).subspan(at, static_cast<std::size_t>(count));
   const bool score = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
   const bool last = s.usage.completion_tokens == 0 && at + count == s.wanted();
   const bool generated = at >= s.prompt_tokens() && !s.lossless;

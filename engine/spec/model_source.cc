@@ -98,7 +98,7 @@ ModelSource::ModelSource(Params params, std::unique_ptr<nn::KvCache> cache)
   threads_alone_ = model_->pool->threads();
   head_ = static_cast<std::size_t>(model_->weights->output.weight.rows);
   if (head_ < static_cast<std::size_t>(model_->config.vocab_size))
-    logits_.assign(static_cast<std::size_t>(model_->config.vocab_size), -INFINITY);
+    logits_.assign(model_->config.vocab_size, -INFINITY);
 }
 
 void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& params) {

@@ -38,7 +38,7 @@ class Probe {
   // Reads a second with `depth` in flight, from the first one's start to the last one's end.
   Result<double> Rate(std::uint32_t chunk, int depth, double seconds, Order order) {
     std::vector<BlockReader::Read> batch;
-    std::vector<Completion> ended(static_cast<std::size_t>(depth));
+    std::vector<Completion> ended(depth);
     std::int64_t done = 0;
     const base::Stopwatch watch;
     for (bool more = true; more || reader_.in_flight() > 0;) {
@@ -136,7 +136,7 @@ Result<Curve> MeasureCurve(BlockReader& reader, const std::string& device, doubl
     if (rate.ok()) sequential = std::max(sequential, *rate * largest);
   }
   // Reads may be in flight after an error, and the memory is about to go.
-  std::vector<Completion> rest(static_cast<std::size_t>(reader.depth()));
+  std::vector<Completion> rest(reader.depth());
   while (reader.in_flight() > 0) reader.Wait(rest, kAnswerMax);
   RETURN_IF_ERROR(reader.SetMemory({}));
   RETURN_IF_ERROR(status);

@@ -58,7 +58,7 @@ Result<std::unique_ptr<LayerStream>> LayerStream::Create(BundleIndex index,
   for (std::size_t i = 0; i < depth; ++i) s->free_.push_back(i);
   int num_stages = 0;
   for (const Layer& layer : s->layers_) num_stages = std::max(num_stages, layer.stage + 1);
-  s->in_stage_.assign(static_cast<std::size_t>(num_stages), -1);
+  s->in_stage_.assign(num_stages, -1);
   return s;
 }
 

@@ -59,7 +59,7 @@ std::vector<PassedSocket> TakePassedSockets() {
   std::vector<PassedSocket> sockets;
   char** names = nullptr;
   const int count = sd_listen_fds_with_names(1, &names);
-  sockets.reserve(static_cast<std::size_t>(std::max(count, 0)));
+  sockets.reserve(std::max(count, 0));
   for (int i = 0; i < count; ++i) sockets.push_back({SD_LISTEN_FDS_START + i, names[i]});
   for (int i = 0; i < count; ++i) std::free(names[i]);
   std::free(names);

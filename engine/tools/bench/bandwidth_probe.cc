@@ -34,7 +34,7 @@ Result<BandwidthProbe> BandwidthProbe::Create(std::span<const std::byte> weights
 
 double BandwidthProbe::MeasureGbPerS(base::WorkerPool& pool) {
   const int items = static_cast<int>(bytes_.size() / kItemBytes);
-  std::vector<std::uint64_t> sums(static_cast<std::size_t>(items));
+  std::vector<std::uint64_t> sums(items);
   const auto begin = std::chrono::steady_clock::now();
   pool.Run(items, [&](int item, int) {
     const auto at = static_cast<std::size_t>(item);

@@ -58,7 +58,7 @@ class Calibration {
     const int tokens = CountTokens(windows_.train) + CountTokens(windows_.held_out);
     const auto at_once = static_cast<std::size_t>(LayersAtOnce(
         model_.config, tokens, kRecord, static_cast<std::size_t>(options_.memory_mib) << 20));
-    std::vector<int> layers(static_cast<std::size_t>(model_.config.num_hidden_layers));
+    std::vector<int> layers(model_.config.num_hidden_layers);
     std::iota(layers.begin(), layers.end(), 0);
     results_.resize(layers.size());
     for (std::size_t i = 0; i < layers.size(); i += at_once) {

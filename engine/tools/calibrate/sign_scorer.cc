@@ -15,7 +15,7 @@ std::vector<std::int32_t> ChooseColumns(const load::LoadedModel& model, int laye
   const int wanted =
       static_cast<int>(std::lround(share * cols / kernels::kSignColumns)) * kernels::kSignColumns;
   if (wanted >= cols || wanted == 0) return {};
-  std::vector<double> inputs(static_cast<std::size_t>(cols)), weights(inputs.size());
+  std::vector<double> inputs(cols), weights(inputs.size());
   for (std::size_t i = 0; i < r.inputs.size(); ++i)
     inputs[i % inputs.size()] += std::fabs(static_cast<double>(r.inputs[i]));
   std::vector<float> row(inputs.size());
@@ -44,7 +44,7 @@ SignScorer::SignScorer(const load::LoadedModel& model, int layer, std::vector<st
   sign_.resize(words * static_cast<std::size_t>(rows_));
   magnitude_.resize(sign_.size());
   model.pool->Run(rows_, [&](int row, int) {
-    std::vector<float> all(static_cast<std::size_t>(all_)), values(all.size());
+    std::vector<float> all(all_), values(all.size());
     predictor::DequantizeNeuron(matrix, row, all.data());
     predictor::GatherColumns(all.data(), all_, columns_, values.data());
     const std::size_t at = static_cast<std::size_t>(row) * words;
@@ -57,9 +57,8 @@ std::vector<std::int32_t> SignScorer::Scores(const LayerRecording& r, int slices
   std::vector<std::int32_t> scores(static_cast<std::size_t>(r.tokens) *
                                    static_cast<std::size_t>(rows_));
   model_.pool->Run(r.tokens, [&](int t, int) {
-    std::vector<std::uint64_t> words(
-        static_cast<std::size_t>(kernels::SignInputWords(cols_, slices)));
-    std::vector<float> x(static_cast<std::size_t>(all_));
+    std::vector<std::uint64_t> words(kernels::SignInputWords(cols_, slices));
+    std::vector<float> x(all_);
     predictor::GatherColumns(r.inputs.data() + static_cast<std::ptrdiff_t>(t) * all_, all_,
                              columns_, x.data());
     model_.ops->sign_scores(

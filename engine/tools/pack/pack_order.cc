@@ -23,7 +23,7 @@ std::vector<std::uint32_t> Shuffled(std::span<const std::uint32_t> neurons) {
 }
 
 std::vector<std::uint32_t> FileOrder(int neurons) {
-  std::vector<std::uint32_t> order(static_cast<std::size_t>(neurons));
+  std::vector<std::uint32_t> order(neurons);
   std::iota(order.begin(), order.end(), 0);
   return order;
 }

@@ -45,7 +45,7 @@ double TailThreshold(double p) {
 
 // min(kFrequencyMax, s rank^-zipf) with mean `active`.
 std::vector<double> ZipfFrequencies(int n, double active, double zipf) {
-  std::vector<double> out(static_cast<std::size_t>(n));
+  std::vector<double> out(n);
   double low = 0, high = 1e12;
   for (int step = 0; step < 200; ++step) {
     const double scale = (low + high) / 2;
