@@ -47,10 +47,10 @@ endif()
 set(THERMOCLINE_HAS_CUDA ON)
 message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for compute capabilities ${CMAKE_CUDA_ARCHITECTURES}")
 
-# The sizes of kernels/types.h and rows.h are constexpr functions that kernels call. Bits: a * b + c is contracted only where fmaf says so, divisions and roots are IEEE's (nvcc's default).
+# Bits: a * b + c is contracted only where fmaf says so, divisions and roots are IEEE's (nvcc's default).
 # Two nvcc at once would not make a build faster: one compiles its architectures one after the other.
 function(cuda_flags target)
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr --Werror=all-warnings
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --Werror=all-warnings
     -Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off>)
   set(architectures ${CMAKE_CUDA_ARCHITECTURES})
   if(architectures STREQUAL "native")

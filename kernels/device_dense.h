@@ -1,4 +1,4 @@
-// Dense ops on an accelerator: products of whole matrices, attention, norms, rotation, sampling.
+// Dense ops on an accelerator: products of whole matrices, attention, norms, rotation.
 // How pointers, streams and bits are meant: device_ops.h.
 //
 // What differs from token to token (ids, positions) is read from the device's memory, and grids
@@ -81,18 +81,6 @@ struct DeviceGatedParams {
   DeviceActivations out;  // [T, n]
 };
 
-// out[t] = the table's row ids[t], plus row *position + t + position_offset of `positions`.
-// Ids outside the table give zeros.
-struct DeviceEmbedParams {
-  PackedMatrix table;        // [V, D]
-  const int* ids = nullptr;  // [T]
-  PackedMatrix positions;    // [context, D]; no data: none
-  const int* position = nullptr;
-  int position_offset = 0;
-  int tokens = 0;
-  float* out = nullptr;  // [T, D]
-};
-
 // The device's half of a KV cache (attention.h), of one layer. Block i of the sequence lies at
 // blocks[i]; kv head h's keys are keys_offset + h * head_stride bytes into it, values likewise.
 struct DeviceKv {
@@ -151,35 +139,14 @@ inline constexpr std::size_t AttentionScratchFloats(int tokens, int context, int
          static_cast<std::size_t>(head_dim + 2);
 }
 
-inline constexpr int kTopKMax = 256;
-
-// The k largest logits of each token in order (ties: lower id first), and what a host needs for
-// their probabilities. k = 1 is greedy decoding. NaN counts as the smallest.
-struct DeviceTopKParams {
-  const float* logits = nullptr;  // [T, V]
-  int n = 0;                      // V
-  int tokens = 0;
-  int k = 1;                     // <= kTopKMax and <= n
-  float* values = nullptr;       // [T, k]
-  int* ids = nullptr;            // [T, k]
-  float* log_sum_exp = nullptr;  // [T] log of the sum of exp(logit) of all, or null
-  void* scratch = nullptr;       // TopKScratchBytes
-};
-inline constexpr int kTopKParts = 64;  // of a token's logits, searched at once
-inline constexpr std::size_t TopKScratchBytes(int tokens, int k) {
-  return static_cast<std::size_t>(tokens) * kTopKParts * (static_cast<std::size_t>(k) * 8 + 8);
-}
-
 struct DenseOps {
   DeviceError (*gemm)(const DeviceGemmParams&, Stream);
   DeviceError (*quantize)(const DeviceQuantizeParams&, Stream);
   DeviceError (*norm)(const DeviceNormParams&, Stream);
   DeviceError (*add)(const DeviceAddParams&, Stream);
   DeviceError (*gated)(const DeviceGatedParams&, Stream);
-  DeviceError (*embed)(const DeviceEmbedParams&, Stream);
   DeviceError (*rotate)(const DeviceRotateParams&, Stream);
   DeviceError (*attention)(const DeviceAttentionParams&, Stream);
-  DeviceError (*top_k)(const DeviceTopKParams&, Stream);
 };
 
 }  // namespace thermocline::kernels

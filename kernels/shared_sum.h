@@ -9,12 +9,13 @@
 
 #include <cstdint>
 
+#include "kernels/host_device.h"
 #include "kernels/rows.h"
 
 namespace thermocline::kernels {
 
 // Runs of kSumChunk neurons (R).
-inline constexpr int NumSumRuns(int rows) { return (rows + kSumChunk - 1) / kSumChunk; }
+THERMOCLINE_HOST_DEVICE inline constexpr int NumSumRuns(int rows) { return (rows + kSumChunk - 1) / kSumChunk; }
 
 // One partition's part, instead of SumRowsParams::out.
 struct SharedSum {

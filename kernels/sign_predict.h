@@ -21,6 +21,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/host_device.h"
+
 namespace thermocline::kernels {
 
 inline constexpr int kSignSlicesMax = 5;
@@ -30,7 +32,7 @@ inline constexpr float kSliceStep[kSignSlicesMax + 1] = {0, 0, 0.9F, 0.5F, 0.3F,
 // Columns of a cache line of a plane.
 inline constexpr int kSignColumns = 512;
 // 64-bit words of a row's plane: whole cache lines.
-inline constexpr int SignWords(int cols) {
+THERMOCLINE_HOST_DEVICE inline constexpr int SignWords(int cols) {
   return (cols + kSignColumns - 1) / kSignColumns * (kSignColumns / 64);
 }
 
@@ -53,7 +55,7 @@ struct SignInput {
   const std::uint64_t* slice = nullptr;  // [slices, SignWords] bit s of m_j
   std::int32_t total = 0;                // sum of m_j
 };
-inline constexpr int SignInputWords(int cols, int slices) { return SignWords(cols) * (1 + slices); }
+THERMOCLINE_HOST_DEVICE inline constexpr int SignInputWords(int cols, int slices) { return SignWords(cols) * (1 + slices); }
 // Packs x into `words` [SignInputWords].
 SignInput PackSignInput(const float* x, int cols, int slices, std::uint64_t* words);
 

@@ -13,6 +13,9 @@ namespace {
 constexpr int kThreads = 128, kWarps = kThreads / 32;
 static_assert(kAttentionChunk == 2 * kThreads);
 
+template <KvType kType>
+constexpr DType kKeyType = KeyType(kType);
+
 struct Range {
   int begin, end;
 };
@@ -125,11 +128,11 @@ __device__ __forceinline__ void Scores(const std::uint8_t* keys, int lane, int h
   }
 }
 
-// Scores to exp(score - max), in shared memory; state[0] = max, state[1] = total.
+// Scores to exp(score - max), in shared memory; of each head's state the first two: max, total.
 template <int kGroup>
 __device__ __forceinline__ void Softmax(float2 (&scores)[kGroup], int heads,
-                                        const Shared<kGroup>& shared,
-                                        float* const (&state)[kGroup]) {
+                                        const Shared<kGroup>& shared, float* states,
+                                        int state_floats) {
   __shared__ float parts[2][kGroup][kWarps];
   const auto thread = static_cast<int>(threadIdx.x), warp = thread / 32;
 #pragma unroll
@@ -150,13 +153,13 @@ __device__ __forceinline__ void Softmax(float2 (&scores)[kGroup], int heads,
     float total = p.x + p.y;
     for (int bits = 16; bits > 0; bits /= 2) total += __shfl_xor_sync(~0U, total, bits);
     if (thread % 32 == 0) parts[1][g][warp] = total;
-    if (thread == 0 && g < heads) state[g][0] = largest;
+    if (thread == 0 && g < heads) states[g * state_floats] = largest;
   }
   __syncthreads();
   if (thread >= heads) return;
   float total = 0;
   for (int w = 0; w < kWarps; ++w) total += parts[1][thread][w];
-  state[thread][1] = total;
+  states[thread * state_floats + 1] = total;
 }
 
 // sums[segment] = the weighted values of every segments-th position. Positions are the chunk's.
@@ -216,10 +219,7 @@ __global__ void __launch_bounds__(kThreads) AttendChunk(DeviceAttentionParams p,
   const int in_group = static_cast<int>(blockIdx.y) % tiles * kGroup;
   const int heads = min(kGroup, group - in_group), head = kv_head * group + in_group;
   const Shared<kGroup> shared(p.head_dim);
-  float* state[kGroup];
-#pragma unroll
-  for (int g = 0; g < kGroup; ++g)
-    state[g] = StateOf(p, token, chunk, chunks, head + (g < heads ? g : 0));
+  float* const states = StateOf(p, token, chunk, chunks, head);  // of neighbouring heads
   LoadQueries<kType, kGroup>(p, token, head, heads, shared);
   __syncthreads();
   float2 scores[kGroup] = {};
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(kThreads) AttendChunk(DeviceAttentionParams p,
     const std::uint8_t* keys = p.kv.blocks[s / kKvBlock] + p.kv.keys_offset +
                                static_cast<std::size_t>(kv_head) * p.kv.head_stride +
                                static_cast<std::size_t>(s % kKvBlock / kPanelRows) *
-                                   PanelBytes(KeyType(kType), p.head_dim);
+                                   SizesOf<kKeyType<kType>>::PanelBytes(p.head_dim);
     Scores<kType, kGroup>(keys, s % kPanelRows, p.head_dim, shared, scores);
   }
 #pragma unroll
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(kThreads) AttendChunk(DeviceAttentionParams p,
     if (s < positions.begin || s >= positions.end) scores[g].x = -INFINITY;
     if (s + 1 < positions.begin || s + 1 >= positions.end) scores[g].y = -INFINITY;
   }
-  Softmax<kGroup>(scores, heads, shared, state);
+  Softmax<kGroup>(scores, heads, shared, states, p.head_dim + 2);
   Values<kType, kGroup>(p, kv_head, first, positions, segments, shared);
   __syncthreads();
   for (int i = thread; i < heads * p.head_dim; i += kThreads) {
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kThreads) AttendChunk(DeviceAttentionParams p,
     const float* sums = shared.sums + g * segments * p.head_dim + dim;
     float sum = sums[0];
     for (int part = 1; part < segments; ++part) sum += sums[part * p.head_dim];
-    StateOf(p, token, chunk, chunks, head + g)[2 + dim] = sum;
+    states[g * (p.head_dim + 2) + 2 + dim] = sum;
   }
 }
 

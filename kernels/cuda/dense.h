@@ -11,9 +11,7 @@ DeviceError Quantize(const DeviceQuantizeParams& p, Stream stream);
 DeviceError Norm(const DeviceNormParams& p, Stream stream);
 DeviceError Add(const DeviceAddParams& p, Stream stream);
 DeviceError Gated(const DeviceGatedParams& p, Stream stream);
-DeviceError Embed(const DeviceEmbedParams& p, Stream stream);
 DeviceError Rotate(const DeviceRotateParams& p, Stream stream);
 DeviceError Attention(const DeviceAttentionParams& p, Stream stream);
-DeviceError TopK(const DeviceTopKParams& p, Stream stream);
 
 }  // namespace thermocline::kernels::THERMOCLINE_CUDA

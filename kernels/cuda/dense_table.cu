@@ -4,8 +4,7 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 const DenseOps& DenseTable() {
-  static constexpr DenseOps kTable = {Gemm,  Quantize, Norm,      Add, Gated,
-                                      Embed, Rotate,   Attention, TopK};
+  static constexpr DenseOps kTable = {Gemm, Quantize, Norm, Add, Gated, Rotate, Attention};
   return kTable;
 }
 

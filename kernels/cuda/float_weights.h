@@ -1,8 +1,7 @@
 // Weights of the float types.
 #pragma once
 
-#include "kernels/cuda/launch.h"
-#include "kernels/types.h"
+#include "kernels/cuda/sizes.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 

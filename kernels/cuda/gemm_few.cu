@@ -162,9 +162,9 @@ DeviceError GemmFew(DType type, const GemmArgs& args, Stream stream) {
     constexpr DType kType = decltype(constant)::value;
     // More words than this for a warp at once do not fit the registers.
     using P = PanelTraits<kType>;
-    constexpr int kAhead = P::kLevelWords > (P::kK ? 2 : 4) ? 2 : 4;
+    constexpr int kAhead = kType == DType::kQ6_K ? 1 : P::kLevelWords > (P::kK ? 2 : 4) ? 2 : 4;
     if (args.x.tokens == 1) return Run<kType, 1, kAhead, 16>(args, stream);
-    if (args.x.tokens == 2) return Run<kType, 2, 2, 16>(args, stream);
+    if (args.x.tokens == 2) return Run<kType, 2, (kAhead < 2 ? kAhead : 2), 16>(args, stream);
     if (args.x.tokens <= 4) return Run<kType, 4, 1, 16>(args, stream);
     return Run<kType, 8, 1, 8>(args, stream);
   });

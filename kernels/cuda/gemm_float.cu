@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 // Rows in 16 bytes, and the bytes as floats.
 template <DType kType>
 struct Column {
-  static constexpr int kRows = 16 / Traits(kType).block_bytes;
+  static constexpr int kRows = 16 / SizesOf<kType>::kBlockBytes;
 
   __device__ static __forceinline__ float Bits(unsigned bits) {
     return kType == DType::kF16 ? FromHalfBits(bits) : __uint_as_float(bits << 16);

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kListThreads) GemmFloats(DeviceGemmRowsParams 
        k += static_cast<int>(gridDim.x) * kWarps) {
     const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
     const std::uint8_t* row =
-        p.weights.data + static_cast<std::size_t>(slot) * RowBytes(type, p.weights.cols);
+        p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols);
     float acc[kSparseTokensMax] = {};
     for (int c = lane * 4; c < p.weights.cols; c += 128) AddFour<type>(p, row, c, acc);
     float product = 0;

@@ -101,8 +101,8 @@ __device__ void SumSubBlocks(const DeviceGemmRowsParams& p, const Cut& cut, int 
       scaled = fmaf(parts[sub].x, x.scale[at + sub], scaled);
       if (Row::kIsK) mins = fmaf(parts[sub].y, x.scaled_sum[at + sub], mins);
     }
-    const std::uint8_t* head =
-        shared.rows[unit % cut.rows] + static_cast<std::size_t>(block / 8) * RowBytes(type, 256);
+    const std::uint8_t* head = shared.rows[unit % cut.rows] +
+                               static_cast<std::size_t>(block / 8 * SizesOf<type>::kBlockBytes);
     float2* chain =
         shared.chain + result * (Warp<type>::kPairs + 1) + item % 4 * (Row::kHasMin ? 2 : 1);
     chain[0] = make_float2(LoadHalf(head + (Row::kIsQ6 ? 208 : 0)), scaled);
@@ -151,7 +151,7 @@ __device__ float MultiplyTile(const DeviceGemmRowsParams& p, const Cut& cut, int
     const int k = first + lane < cut.count ? first + lane : cut.count - 1;
     const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
     shared.rows[lane] =
-        p.weights.data + static_cast<std::size_t>(slot) * RowBytes(type, p.weights.cols);
+        p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols);
   }
   __syncwarp();
   const int blocks = p.weights.cols / 32, pieces = (blocks + 31) / 32;

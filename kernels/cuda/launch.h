@@ -26,9 +26,10 @@ using LaunchStream = Stream;
 #else
 
 #define THERMOCLINE_CUDA emulated
-#define THERMOCLINE_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
-  cuda_emulated::Launch(stream.where, grid, block, shared_bytes,           \
-                        static_cast<cudaStream_t>(stream.handle), [=] { kernel(__VA_ARGS__); })
+#define THERMOCLINE_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)               \
+  cuda_emulated::Launch(                                                                 \
+      stream.where, grid, block, shared_bytes, static_cast<cudaStream_t>(stream.handle), \
+      [=] { kernel(__VA_ARGS__); }, cuda_emulated::MakeCall(kernel, __VA_ARGS__))
 namespace thermocline::kernels::emulated {
 struct LaunchStream {
   void* handle;

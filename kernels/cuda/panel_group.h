@@ -8,7 +8,7 @@
 // and m16n8k16.
 #pragma once
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/reference/panel_view.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
@@ -19,8 +19,8 @@ inline constexpr int kTokenTile = 8;  // tokens of a matrix instruction
 template <DType kType>
 struct PanelTraits {
   static constexpr PanelLayout kLayout = LayoutOf(kType);
-  static constexpr int kBlockGroups = Traits(kType).block_size / 32;  // groups with common scales
-  static constexpr int kBlockBytes = kPanelRows * Traits(kType).block_bytes;
+  static constexpr int kBlockGroups = SizesOf<kType>::kBlockSize / 32;  // groups with common scales
+  static constexpr int kBlockBytes = SizesOf<kType>::kPanelBlockBytes;
   static constexpr int kHeader = kLayout.header, kGroupBytes = kLayout.group_bytes,
                        kMin = kLayout.min;
   static constexpr bool kK = kBlockGroups > 1, kHasMin = kLayout.min >= 0,

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/rows.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
@@ -74,7 +74,7 @@ __device__ inline void LoadRowScales(const std::uint8_t* row, int block, int blo
                                      float* d, float* m, int* scale, int* second) {
   using Row = RowTraits<type>;
   if constexpr (Row::kIsK) {
-    const std::uint8_t* head = row + block / 8 * static_cast<int>(RowBytes(type, 256));
+    const std::uint8_t* head = row + block / 8 * SizesOf<type>::kBlockBytes;
     std::uint32_t words[4];
     LoadWords<4, true>(head, aligned, words);
     *d = ptx::HalfToFloat(static_cast<std::uint16_t>(words[0] & 0xFFFFU));
@@ -83,7 +83,7 @@ __device__ inline void LoadRowScales(const std::uint8_t* row, int block, int blo
     *second = SixBits(words + 1, 8 + block % 8);
   } else {
     const int group = block & ~7, in_group = blocks - group < 8 ? blocks - group : 8;
-    const std::uint8_t* head = row + group * static_cast<int>(RowBytes(type, 32));
+    const std::uint8_t* head = row + group * SizesOf<type>::kBlockBytes;
     *d = LoadHalf(head + 2 * (block - group));
     *m = Row::kHalves == 2 ? LoadHalf(head + 2 * (in_group + block - group)) : 0;
     *scale = *second = 0;
@@ -95,11 +95,10 @@ template <DType type>
 __device__ inline const std::uint8_t* RowWords(const std::uint8_t* row, int block, int blocks) {
   using Row = RowTraits<type>;
   if constexpr (Row::kIsK) {
-    return row + block / 8 * static_cast<int>(RowBytes(type, 256)) + 16 +
-           block % 8 * Row::kWords * 4;
+    return row + block / 8 * SizesOf<type>::kBlockBytes + 16 + block % 8 * Row::kWords * 4;
   } else {
     const int group = block & ~7, in_group = blocks - group < 8 ? blocks - group : 8;
-    return row + group * static_cast<int>(RowBytes(type, 32)) + Row::kHalves * 2 * in_group +
+    return row + group * SizesOf<type>::kBlockBytes + Row::kHalves * 2 * in_group +
            (block - group) * Row::kWords * 4;
   }
 }
@@ -110,7 +109,7 @@ __device__ inline void LoadRowBlock(const std::uint8_t* row, int block, int bloc
                                     RowBlock<type>& out) {
   using Row = RowTraits<type>;
   if constexpr (Row::kIsQ6) {
-    const std::uint8_t* head = row + block / 8 * static_cast<int>(RowBytes(type, 256));
+    const std::uint8_t* head = row + block / 8 * SizesOf<type>::kBlockBytes;
     LoadWords<6, false>(head + block % 8 * 24, false, out.words);
     out.scale = static_cast<std::int8_t>(head[192 + block % 8 * 2]);
     out.second = static_cast<std::int8_t>(head[193 + block % 8 * 2]);

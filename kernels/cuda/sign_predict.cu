@@ -138,6 +138,7 @@ __global__ void __launch_bounds__(kListThreads)
        first += static_cast<int>(gridDim.x) * kWarps * kRows) {
     int rows[kRows];
     unsigned masks[kRows] = {};
+#pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const int id = first + i, slot = id >= p.neurons ? -1 : p.slots != nullptr ? p.slots[id] : id;
       rows[i] = slot >= 0 && !p.planes_by_slot ? id : slot;
@@ -153,6 +154,7 @@ __global__ void __launch_bounds__(kListThreads)
         masks[i] |= (score >= p.thresholds[first + i] ? 1U : 0U) << t;
       }
     }
+#pragma unroll
     for (int i = 0; i < kRows; ++i) {
       if (lane == i && first + i < p.neurons)
         p.out.masks[first + i] = static_cast<std::uint16_t>(masks[i]);

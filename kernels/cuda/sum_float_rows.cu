@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kColumns* kSlices) SumOfFloatRows(DeviceSumRow
   for (int k = p.neurons.starts[run] + slice; k < end && c < p.weights.cols; k += kSlices) {
     const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
     const std::uint8_t* row =
-        p.weights.data + static_cast<std::size_t>(slot) * RowBytes(type, p.weights.cols);
+        p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols);
     sum = fmaf(p.h[static_cast<std::ptrdiff_t>(token) * p.h_stride + id], LoadFloat<type>(row, c),
                sum);
   }
@@ -34,6 +34,8 @@ __global__ void __launch_bounds__(kColumns* kSlices) SumOfFloatRows(DeviceSumRow
   for (int i = 1; i < kSlices; ++i) sum += slices[i][column];
   p.sums[(static_cast<std::ptrdiff_t>(token) * gridDim.y + run) * p.weights.cols + c] = sum;
 }
+
+constexpr int kParts = FinishSumParams::kPartsMax;
 
 // One column of one token, of quantised types.
 __device__ float FinishQuantized(const DeviceFinishSumParams& p, int token, int c) {
@@ -46,15 +48,18 @@ __device__ float FinishQuantized(const DeviceFinishSumParams& p, int token, int 
     if (p.limits[1] != nullptr) limit = fmaxf(limit, p.limits[1][number]);
     if (limit > kActivationMin) {
       int high = 0, low = 0;
-      for (int i = 0; i < p.parts; ++i) {
+#pragma unroll  // so that the pointers stay parameters
+      for (int i = 0; i < kParts; ++i) {
+        if (i >= p.parts) break;
         high += p.high[i][at];
         low += p.low[i][at];
       }
       const float sum = fmaf(256.0F, static_cast<float>(high), static_cast<float>(low));
       y = fmaf(limit * (1.0F / kCoefficientMax), sum, y);
     }
-    for (int i = 0; i < p.parts; ++i) {
-      if (p.minimums[i] != nullptr) y += p.minimums[i][number];
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      if (i < p.parts && p.minimums[i] != nullptr) y += p.minimums[i][number];
     }
   }
   return y;
@@ -63,7 +68,9 @@ __device__ float FinishQuantized(const DeviceFinishSumParams& p, int token, int 
 __device__ float FinishFloats(const DeviceFinishSumParams& p, int token, int c) {
   const int runs = NumSumRuns(p.neurons);
   float y = 0;
-  for (int i = 0; i < p.parts; ++i) {
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) {
+    if (i >= p.parts) break;
     for (int run = 0; run < runs; ++run)
       y += p.sums[i][(static_cast<std::ptrdiff_t>(token) * runs + run) * p.cols + c];
   }

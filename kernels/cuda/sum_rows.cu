@@ -48,7 +48,7 @@ struct Row {
 template <DType type>
 __device__ Row RowAt(const DeviceSumRowsParams& p, const Place& at, int k) {
   const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
-  return {p.weights.data + static_cast<std::size_t>(slot) * RowBytes(type, p.weights.cols),
+  return {p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols),
           p.h[static_cast<std::ptrdiff_t>(at.token) * p.h_stride + id]};
 }
 
@@ -198,9 +198,11 @@ dim3 GridOf(const DeviceSumRowsParams& p) {
 
 template <DType type>
 DeviceError LaunchSum(const DeviceSumRowsParams& p, Stream stream) {
-  const DeviceError error = Launch(SumOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
-  if (error != 0 || !RowTraits<type>::kHasMin) return error;
-  return Launch(MinimumsOfRows<type>, GridOf(p), dim3(8), 0, stream, p);
+  DeviceError error = Launch(SumOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
+  if constexpr (RowTraits<type>::kHasMin) {
+    if (error == 0) error = Launch(MinimumsOfRows<type>, GridOf(p), dim3(8), 0, stream, p);
+  }
+  return error;
 }
 
 }  // namespace
