@@ -11,9 +11,18 @@
 
 namespace cuda_emulated {
 
+template <typename Kernel, typename... Args>
+Call MakeCall(Kernel* kernel, const Args&... args) {
+  [[maybe_unused]] const auto bytes = [](const auto& value) {
+    const auto* from = reinterpret_cast<const std::uint8_t*>(&value);
+    return std::vector<std::uint8_t>(from, from + sizeof(value));
+  };
+  return {reinterpret_cast<const void*>(kernel), {bytes(args)...}};
+}
+
 // What <<<>>> does. `thread` is one thread's call of the kernel, its arguments held by value. The
 // error, if there is one, is cudaGetLastError's.
 void Launch(Where where, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-            std::function<void()> thread);
+            std::function<void()> thread, Call call);
 
 }  // namespace cuda_emulated

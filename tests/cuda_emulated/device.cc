@@ -2,8 +2,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
-#include <unordered_map>
+#include <vector>
 
 #include "tests/cuda_emulated/cuda_runtime.h"
 #include "tests/cuda_emulated/state.h"
@@ -11,12 +12,18 @@
 namespace cuda_emulated {
 namespace {
 
+struct Block {
+  std::size_t bytes = 0;
+  std::vector<std::uint8_t> written;  // device memory only
+};
+using Blocks = std::map<void*, Block>;
+
 struct State {
   std::mutex mutex;
   Machine machine;
   Fault fault;
   int calls = 0;
-  std::unordered_map<void*, std::size_t> device, mapped;
+  Blocks device, mapped;
   std::size_t device_bytes = 0, mapped_bytes = 0;
 };
 State& The() {
@@ -25,8 +32,8 @@ State& The() {
 }
 thread_local cudaError_t last_error = cudaSuccess;
 
-cudaError_t Allocate(std::unordered_map<void*, std::size_t>& blocks, std::size_t& total,
-                     std::size_t limit, std::size_t bytes, void** out) {
+cudaError_t Allocate(Blocks& blocks, std::size_t& total, std::size_t limit, std::size_t bytes,
+                     void** out) {
   *out = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (total + bytes > limit) return Failed(cudaErrorMemoryAllocation);
@@ -34,30 +41,78 @@ cudaError_t Allocate(std::unordered_map<void*, std::size_t>& blocks, std::size_t
   void* memory = nullptr;
   if (posix_memalign(&memory, 256, bytes) != 0) return Failed(cudaErrorMemoryAllocation);
   std::memset(memory, 0xCD, bytes);
-  blocks[memory] = bytes;
+  blocks[memory].bytes = bytes;
   total += bytes;
   *out = memory;
   return cudaSuccess;
 }
 
-cudaError_t Release(std::unordered_map<void*, std::size_t>& blocks, std::size_t& total,
-                    void* memory) {
+cudaError_t Release(Blocks& blocks, std::size_t& total, void* memory) {
   if (memory == nullptr) return cudaSuccess;
   const auto found = blocks.find(memory);
   if (found == blocks.end()) return Failed(cudaErrorInvalidValue);
-  total -= found->second;
+  total -= found->second.bytes;
   blocks.erase(found);
   std::free(memory);
   return cudaSuccess;
 }
 
-void ReleaseAll(std::unordered_map<void*, std::size_t>& blocks, std::size_t& total) {
-  for (const auto& [memory, bytes] : blocks) std::free(memory);
+void ReleaseAll(Blocks& blocks, std::size_t& total) {
+  for (const auto& [memory, block] : blocks) std::free(memory);
   blocks.clear();
   total = 0;
 }
 
 }  // namespace
+
+namespace {
+
+// The flags of what was written of [at, at + bytes), where that is device memory.
+std::uint8_t* WrittenOf(const void* at, std::size_t bytes) {
+  Blocks& blocks = The().device;
+  auto after = blocks.upper_bound(const_cast<void*>(at));
+  if (after == blocks.begin()) return nullptr;
+  auto& [begin, block] = *--after;
+  const auto offset =
+      static_cast<std::size_t>(static_cast<const char*>(at) - static_cast<char*>(begin));
+  if (offset + bytes > block.bytes) return nullptr;
+  if (block.written.empty()) block.written.resize(block.bytes);
+  return block.written.data() + offset;
+}
+
+}  // namespace
+
+void Copy(void* to, const void* from, std::size_t bytes) {
+  std::memmove(to, from, bytes);
+  const std::lock_guard lock(The().mutex);
+  std::uint8_t* const written = WrittenOf(to, bytes);
+  if (written == nullptr) return;
+  if (const std::uint8_t* source = WrittenOf(from, bytes))
+    std::memmove(written, source, bytes);
+  else
+    std::memset(written, 1, bytes);
+}
+void Set(void* to, int byte, std::size_t bytes) {
+  std::memset(to, byte, bytes);
+  const std::lock_guard lock(The().mutex);
+  if (std::uint8_t* const written = WrittenOf(to, bytes)) std::memset(written, 1, bytes);
+}
+
+std::vector<Memory> AllMemory() {
+  const std::lock_guard lock(The().mutex);
+  std::map<void*, Memory> all;
+  const auto add = [&](Blocks& blocks, bool device) {
+    for (auto& [memory, block] : blocks) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+      all[memory] = {begin, begin + block.bytes, device ? WrittenOf(memory, block.bytes) : nullptr};
+    }
+  };
+  add(The().device, true);
+  add(The().mapped, false);
+  std::vector<Memory> out;
+  for (const auto& [memory, one] : all) out.push_back(one);
+  return out;
+}
 
 cudaError_t Failed(cudaError_t error) { return last_error = error; }
 

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
 
+#include "tests/cuda_emulated/fibers.h"
 #include "tests/cuda_emulated/runtime_api.h"
 
 namespace cuda_emulated {
@@ -25,6 +29,17 @@ struct Machine {
   bool unified = false;
 };
 void SetMachine(const Machine& machine);
+// Kernels run by `runner` instead of the emulator's fibers, on the thread of their stream; null: by
+// fibers again. Between launches only.
+using Runner = std::function<void(const Kernel&)>;
+void RunKernelsBy(Runner runner);
+
+// The memory there is now, in order of addresses.
+struct Memory {
+  std::uintptr_t begin, end;
+  std::uint8_t* written;  // of device memory a byte for each: 0 where nobody has written; else null
+};
+std::vector<Memory> AllMemory();
 // Device and mapped memory not given back, in bytes.
 std::size_t Allocated();
 

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 struct dim3;
 
@@ -29,12 +31,18 @@ struct Where {
   const char* file;
   int line;
 };
+// A kernel and the bytes of its arguments, for a runner that has the kernel in another form.
+struct Call {
+  const void* kernel = nullptr;
+  std::vector<std::vector<std::uint8_t>> arguments;
+};
 struct Kernel {
   Where where;  // it was launched
   const dim3& grid;
   const dim3& block;
   std::size_t shared_bytes;
   const std::function<void()>& thread;  // one thread's work
+  const Call& call;
 };
 // Runs all blocks, in order, on the calling thread.
 void RunKernel(const Kernel& kernel);

@@ -98,6 +98,11 @@ cudaError_t Enqueue(cudaStream_t stream, std::function<void()> call) {
   return cudaSuccess;
 }
 
+Runner& TheRunner() {
+  static Runner runner;
+  return runner;
+}
+
 void Reach(Event* event) {
   const std::lock_guard lock(event->mutex);
   ++event->reached;
@@ -106,6 +111,8 @@ void Reach(Event* event) {
 }
 
 }  // namespace
+
+void RunKernelsBy(Runner runner) { TheRunner() = std::move(runner); }
 
 void DrainAll() {
   Streams& streams = TheStreams();
@@ -119,7 +126,7 @@ void DrainAll() {
 }
 
 void Launch(Where where, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-            std::function<void()> thread) {
+            std::function<void()> thread, Call call) {
   const unsigned threads = block.x * block.y * block.z;
   const bool valid = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y < 65536 && grid.z < 65536 &&
                      threads > 0 && threads <= 1024 && shared_bytes <= (227U << 10);
@@ -127,8 +134,12 @@ void Launch(Where where, dim3 grid, dim3 block, std::size_t shared_bytes, cudaSt
     Failed(cudaErrorInvalidConfiguration);
     return;
   }
-  Enqueue(stream, [=, thread = std::move(thread)] {
-    RunKernel({where, grid, block, shared_bytes, thread});
+  Enqueue(stream, [=, thread = std::move(thread), call = std::move(call)] {
+    const Kernel kernel{where, grid, block, shared_bytes, thread, call};
+    if (const Runner& runner = TheRunner())
+      runner(kernel);
+    else
+      RunKernel(kernel);
   });
 }
 
@@ -175,21 +186,21 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  return Enqueue(stream, [=] { std::memmove(to, from, bytes); });
+  return Enqueue(stream, [=] { cuda_emulated::Copy(to, from, bytes); });
 }
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream) {
-  return Enqueue(stream, [=] { std::memset(to, byte, bytes); });
+  return Enqueue(stream, [=] { cuda_emulated::Set(to, byte, bytes); });
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   RETURN_IF_FAULTY();
   cuda_emulated::DrainAll();
-  std::memmove(to, from, bytes);
+  cuda_emulated::Copy(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int byte, std::size_t bytes) {
   RETURN_IF_FAULTY();
   cuda_emulated::DrainAll();
-  std::memset(to, byte, bytes);
+  cuda_emulated::Set(to, byte, bytes);
   return cudaSuccess;
 }
 

@@ -9,6 +9,9 @@ namespace cuda_emulated {
 cudaError_t NextCall();
 // Remembers and returns `error`.
 cudaError_t Failed(cudaError_t error);
+// memmove and memset that keep track of which bytes of the device were ever written.
+void Copy(void* to, const void* from, std::size_t bytes);
+void Set(void* to, int byte, std::size_t bytes);
 // Waits until every stream is idle.
 void DrainAll();
 

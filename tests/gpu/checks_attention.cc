@@ -241,7 +241,7 @@ Check CheckOneAttention(const kernels::DeviceOps& ops, const Case& c) {
   return {"attention", Text(c), 1e-5, error};
 }
 
-// One token's rotation, attention and embedding as a graph.
+// One token's rotation and attention as a graph.
 Check CheckOneReplay(const kernels::DeviceOps& ops, KvType type) {
   const Case c{type, 4, 2, 64, 1, 63, 0};  // the cache grows into another block
   constexpr int kSteps = 4, kStart = 61;

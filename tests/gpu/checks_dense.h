@@ -10,10 +10,8 @@ namespace thermocline::gpu {
 // Every type, small and odd shapes; with `large` also those of 7B models.
 std::vector<Check> CheckGemm(const kernels::DeviceOps& ops, bool large);
 std::vector<Check> CheckElementwise(const kernels::DeviceOps& ops);
-std::vector<Check> CheckEmbed(const kernels::DeviceOps& ops);
 std::vector<Check> CheckRotate(const kernels::DeviceOps& ops);
 std::vector<Check> CheckAttention(const kernels::DeviceOps& ops, bool large);
-std::vector<Check> CheckTopK(const kernels::DeviceOps& ops, bool large);
 // A graph of storing a token and attending to the cache, replayed as the sequence grows.
 std::vector<Check> CheckReplay(const kernels::DeviceOps& ops);
 

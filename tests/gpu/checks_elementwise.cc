@@ -1,4 +1,4 @@
-// Norms, gates, sums and Q8 forms; embedding; the largest logits.
+// Norms, gates, sums and Q8 forms.
 #include "tests/gpu/checks_dense.h"
 #include "tests/gpu/dense_inputs.h"
 
@@ -126,87 +126,6 @@ Check CheckGated(const kernels::DeviceOps& ops, GateActivation activation, bool 
   return check;
 }
 
-Check CheckEmbedding(const kernels::DeviceOps& ops, DType type, bool positions) {
-  const int rows = 37, cols = std::max(96, kernels::Traits(type).block_size), context = 19;
-  const auto packed = kernels::Pack(type, kernels::RandomRows(type, rows, cols, 3), rows, cols),
-             learned =
-                 kernels::Pack(type, kernels::RandomRows(type, context, cols, 4), context, cols);
-  const std::vector<int> ids = {0, 36, 17, 17, -1, 37};
-  const int tokens = static_cast<int>(ids.size()), position = 5, offset = 2;
-  std::vector<float> want(Elements(tokens, cols)), row(static_cast<std::size_t>(cols));
-  for (int t = 0; t < tokens; ++t) {
-    float* to = want.data() + Elements(t, cols);
-    const int id = ids[static_cast<std::size_t>(t)];
-    if (id >= 0 && id < rows)
-      kernels::DequantizePackedRow({type, rows, cols, packed.data()}, id, to);
-    if (!positions) continue;
-    kernels::DequantizePackedRow({type, context, cols, learned.data()}, position + t + offset,
-                                 row.data());
-    kernels::ReferenceOps().add(to, row.data(), cols);
-  }
-  const Array<std::uint8_t> table(ops, packed), dlearned(ops, learned);
-  const Array<int> dids(ops, ids), dposition(ops, std::vector<int>{position});
-  const Array<float> out(ops, want.size());
-  MustDo(ops,
-         ops.dense.embed({.table = {type, rows, cols, table},
-                          .ids = dids,
-                          .positions = {type, context, cols, positions ? dlearned.get() : nullptr},
-                          .position = dposition,
-                          .position_offset = offset,
-                          .tokens = tokens,
-                          .out = out},
-                         {}),
-         "embed");
-  Wait(ops);
-  return {positions ? "embed with positions" : "embed",
-          std::string(kernels::Traits(type).name) + " " + std::to_string(rows) + "x" +
-              std::to_string(cols),
-          0, Differing(out.Get(), want)};
-}
-
-Check CheckTop(const kernels::DeviceOps& ops, int tokens, int n, int k, bool ties) {
-  auto logits = kernels::RandomFloats(Elements(tokens, n), 3, 3);
-  if (ties) {
-    for (float& x : logits) x = std::floor(x);
-    logits[0] = -INFINITY;
-  }
-  std::vector<int> ids;
-  std::vector<float> values, sums;
-  std::vector<double> units;
-  for (int t = 0; t < tokens; ++t) {
-    const float* x = logits.data() + Elements(t, n);
-    std::vector<int> order(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return x[a] > x[b]; });
-    for (int i = 0; i < k; ++i) {
-      ids.push_back(order[static_cast<std::size_t>(i)]);
-      values.push_back(x[ids.back()]);
-    }
-    double sum = 0;
-    for (int i = 0; i < n; ++i) sum += std::exp(static_cast<double>(x[i]));
-    sums.push_back(static_cast<float>(std::log(sum)));
-    units.push_back(std::max(1.0, std::fabs(std::log(sum))));
-  }
-  const Array<float> dlogits(ops, logits), dvalues(ops, values.size()), dsums(ops, sums.size());
-  const Array<int> dids(ops, ids.size());
-  const Array<std::uint8_t> scratch(ops, kernels::TopKScratchBytes(tokens, k));
-  MustDo(ops,
-         ops.dense.top_k({.logits = dlogits,
-                          .n = n,
-                          .tokens = tokens,
-                          .k = k,
-                          .values = dvalues,
-                          .ids = dids,
-                          .log_sum_exp = dsums,
-                          .scratch = scratch.get()},
-                         {}),
-         "top_k");
-  Wait(ops);
-  const double wrong = Differing(dids.Get(), ids) + Differing(dvalues.Get(), values);
-  return {ties ? "top k, ties" : "top k", Shape(tokens, n) + " k" + std::to_string(k), 1e-6,
-          wrong + Farthest(dsums.Get(), sums, units)};
-}
-
 }  // namespace
 
 std::vector<Check> CheckElementwise(const kernels::DeviceOps& ops) {
@@ -224,27 +143,6 @@ std::vector<Check> CheckElementwise(const kernels::DeviceOps& ops) {
     for (const int n : {33, 352}) {
       checks.push_back(CheckGated(ops, static_cast<GateActivation>(a), true, 3, n));
       checks.push_back(CheckGated(ops, static_cast<GateActivation>(a), false, 3, n));
-    }
-  }
-  return checks;
-}
-
-std::vector<Check> CheckEmbed(const kernels::DeviceOps& ops) {
-  std::vector<Check> checks;
-  for (int i = 0; i < kernels::kNumNativeDTypes; ++i) {
-    checks.push_back(CheckEmbedding(ops, static_cast<DType>(i), false));
-    checks.push_back(CheckEmbedding(ops, static_cast<DType>(i), true));
-  }
-  return checks;
-}
-
-std::vector<Check> CheckTopK(const kernels::DeviceOps& ops, bool large) {
-  std::vector<Check> checks;
-  for (const bool ties : {false, true}) {
-    for (const int k : {1, 2, 40, 256}) {
-      checks.push_back(CheckTop(ops, 2, std::max(k, 7), k, ties));
-      checks.push_back(CheckTop(ops, 2, 4099, k, ties));
-      if (large) checks.push_back(CheckTop(ops, 3, 151936, k, ties));
     }
   }
   return checks;

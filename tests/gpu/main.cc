@@ -43,11 +43,9 @@ int RunChecks(const DeviceOps& ops, bool large) {
   int failed = Report(CheckRead(ops));
   failed += Report(CheckGemm(ops, large));
   failed += Report(CheckElementwise(ops));
-  failed += Report(CheckEmbed(ops));
   failed += Report(CheckRotate(ops));
   failed += Report(CheckAttention(ops, large));
   failed += Report(CheckReplay(ops));
-  failed += Report(CheckTopK(ops, large));
   failed += Report(CheckLists(ops));
   failed += Report(CheckSignPrediction(ops, large));
   failed += Report(CheckGemmRows(ops, large));

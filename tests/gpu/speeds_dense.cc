@@ -106,25 +106,6 @@ Speed SpeedOfAttention(const Bench& b, kernels::KvType type, int kv_heads, int l
           static_cast<double>(block) * blocks, us};
 }
 
-Speed SpeedOfTopK(const Bench& b, int n, int k) {
-  const Array<float> logits(b.ops, kernels::RandomFloats(static_cast<std::size_t>(n), 3));
-  const Array<float> values(b.ops, static_cast<std::size_t>(k)), sum(b.ops, 1);
-  const Array<int> ids(b.ops, values.size());
-  const Array<std::uint8_t> scratch(b.ops, kernels::TopKScratchBytes(1, k));
-  const double us = MicrosecondsOf(b.ops, b.calls, b.rounds, [&](int, kernels::Stream stream) {
-    return b.ops.dense.top_k({.logits = logits,
-                              .n = n,
-                              .tokens = 1,
-                              .k = k,
-                              .values = values,
-                              .ids = ids,
-                              .log_sum_exp = sum,
-                              .scratch = scratch.get()},
-                             stream);
-  });
-  return {"top k", "n" + std::to_string(n) + " k" + std::to_string(k), 4.0 * n, us};
-}
-
 }  // namespace
 
 std::vector<Speed> MeasureDense(const kernels::DeviceOps& ops, bool tiny) {
@@ -147,8 +128,6 @@ std::vector<Speed> MeasureDense(const kernels::DeviceOps& ops, bool tiny) {
       speeds.push_back(SpeedOfAttention(b, type, tiny ? 2 : kv_heads, tiny ? 300 : 4096, 1));
     }
   }
-  speeds.push_back(SpeedOfTopK(b, b.Dim(151936), 1));
-  speeds.push_back(SpeedOfTopK(b, b.Dim(151936), 40));
   return speeds;
 }
 

@@ -21,11 +21,9 @@ const kernels::DeviceOps& Emulated() { return kernels::EmulatedOps(); }
 
 TEST(CudaDense, Gemm) { Expect(CheckGemm(Emulated(), false)); }
 TEST(CudaDense, Elementwise) { Expect(CheckElementwise(Emulated())); }
-TEST(CudaDense, Embed) { Expect(CheckEmbed(Emulated())); }
 TEST(CudaDense, Rotate) { Expect(CheckRotate(Emulated())); }
 TEST(CudaDense, Attention) { Expect(CheckAttention(Emulated(), false)); }
 TEST(CudaDense, Replay) { Expect(CheckReplay(Emulated())); }
-TEST(CudaDense, TopK) { Expect(CheckTopK(Emulated(), false)); }
 
 TEST(CudaDense, SpeedsAreOfEveryOp) {
   const std::vector<Speed> speeds = MeasureDense(Emulated(), /*tiny=*/true);
