@@ -111,26 +111,25 @@ Status DeviceHomeLayers::SetModes(const Step& step, const ffn::SparseFfn& cold) 
 Status DeviceHomeLayers::Decode(const Step& step, ffn::SparseFfn& cold) {
   auto& graph = graphs_[head_.has_value() ? step.logits : 0];
   const auto put = [&]() -> Status {
-    for (int l = 0; l < layers_; ++l) RETURN_IF_ERROR(PutLayer(l, 1));
+    for (int l = 0; l < layers_; ++l) RETURN_IF_ERROR(layer_.Put(l, 1, modes_[l], {}));
     return PutEnd(step);
   };
   RETURN_IF_ERROR(graph.Launch(model_.stream(), modes_, put));
-  for (int l = 0; l < layers_; ++l) RETURN_IF_ERROR(Serve(l, step, cold));
+  for (int l = 0; l < layers_; ++l) {
+    if (model_.layer(l).shared)
+      RETURN_IF_ERROR(shared_->host.Serve({l, step.tokens, step.lossless, cold}));
+  }
   return OkStatus();
 }
 
-// Layer by layer, because a stream holds a limited number of launches: those of a shared layer
-// would wait for the CPU's part while the CPU waits to launch more.
 Status DeviceHomeLayers::Prefill(const Step& step, ffn::SparseFfn& cold) {
-  for (int l = 0; l < layers_; ++l) {
-    RETURN_IF_ERROR(PutLayer(l, step.tokens));
-    RETURN_IF_ERROR(Serve(l, step, cold));
-  }
+  int layer = 0;
+  const DeviceSharedFfn::OnStream serve = [&](int first) {
+    return shared_->host.ServeFrom({layer, step.tokens, step.lossless, cold}, first);
+  };
+  for (; layer < layers_; ++layer)
+    RETURN_IF_ERROR(layer_.Put(layer, step.tokens, modes_[layer], serve));
   return PutEnd(step);
-}
-
-Status DeviceHomeLayers::PutLayer(int layer, int tokens) {
-  return layer_.Put(layer, tokens, modes_[layer]);
 }
 
 Status DeviceHomeLayers::PutEnd(const Step& step) {
@@ -139,11 +138,6 @@ Status DeviceHomeLayers::PutEnd(const Step& step) {
   if (step.logits == 0) return OkStatus();
   const int first = step.tokens - step.logits;
   return head_->Put(step_.residual() + nn::Offset(first, model_.config().hidden_size), step.logits);
-}
-
-Status DeviceHomeLayers::Serve(int layer, const Step& step, ffn::SparseFfn& cold) {
-  if (!model_.layer(layer).shared) return OkStatus();
-  return shared_->host.Serve(layer, step.tokens, step.lossless, cold);
 }
 
 ffn::HybridCounters DeviceHomeLayers::counters() const {

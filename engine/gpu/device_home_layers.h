@@ -78,9 +78,7 @@ class DeviceHomeLayers {
   Status SetModes(const Step& step, const ffn::SparseFfn& cold);
   Status Decode(const Step& step, ffn::SparseFfn& cold);
   Status Prefill(const Step& step, ffn::SparseFfn& cold);
-  Status PutLayer(int layer, int tokens);
   Status PutEnd(const Step& step);
-  Status Serve(int layer, const Step& step, ffn::SparseFfn& cold);
   void Count();
   void CountWhole(int layer, ffn::FfnCounters& to) const;
 

@@ -16,7 +16,8 @@ DeviceLayerForward::DeviceLayerForward(const Params& p, DeviceArena& arena)
   arena.Add(&ffn_out_, Area(t, d));
 }
 
-Status DeviceLayerForward::Put(int layer, int tokens, FfnMode mode) {
+Status DeviceLayerForward::Put(int layer, int tokens, FfnMode mode,
+                               const DeviceSharedFfn::OnStream& serve) {
   const model::LayerWeights& w = model_.layer(layer).dense;
   float* residual = step_.residual();
   const bool own_norm = w.attn_second_norm.weight != nullptr;
@@ -25,11 +26,11 @@ Status DeviceLayerForward::Put(int layer, int tokens, FfnMode mode) {
   if (!model_.config().architecture->parallel_block) {
     RETURN_IF_ERROR(Attention(layer, tokens, residual, true));
     RETURN_IF_ERROR(dense_.Norm(w.ffn_norm, residual, tokens, hidden_));
-    return FeedForward(layer, tokens, mode, {residual, true});
+    return FeedForward(layer, tokens, mode, {residual, true}, serve);
   }
   RETURN_IF_ERROR(Attention(layer, tokens, attention_out_, false));
   if (own_norm) RETURN_IF_ERROR(dense_.Norm(w.attn_norm, residual, tokens, hidden_));
-  RETURN_IF_ERROR(FeedForward(layer, tokens, mode, {ffn_out_, false}));
+  RETURN_IF_ERROR(FeedForward(layer, tokens, mode, {ffn_out_, false}, serve));
   RETURN_IF_ERROR(dense_.Add(residual, attention_out_, tokens));
   return dense_.Add(residual, ffn_out_, tokens);
 }
@@ -40,9 +41,10 @@ Status DeviceLayerForward::Attention(int layer, int tokens, float* out, bool acc
 }
 
 Status DeviceLayerForward::FeedForward(int layer, int tokens, FfnMode mode,
-                                       const DeviceFfn::Output& out) {
+                                       const DeviceFfn::Output& out,
+                                       const DeviceSharedFfn::OnStream& serve) {
   const DeviceFfn::Input input{hidden_, step_.residual(), tokens};
-  return model_.layer(layer).shared ? shared_->Put(layer, mode, input, out)
+  return model_.layer(layer).shared ? shared_->Put(layer, mode, input, out, serve)
                                     : ffn_.Run(layer, mode, input, out);
 }
 

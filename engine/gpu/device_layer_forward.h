@@ -25,12 +25,13 @@ class DeviceLayerForward {
   DeviceLayerForward(const DeviceLayerForward&) = delete;
   DeviceLayerForward& operator=(const DeviceLayerForward&) = delete;
 
-  // Of `tokens` tokens that the step has sent.
-  Status Put(int layer, int tokens, FfnMode mode);
+  // Of `tokens` tokens that the step has sent. `serve`: of a shared layer (device_shared_ffn.h).
+  Status Put(int layer, int tokens, FfnMode mode, const DeviceSharedFfn::OnStream& serve);
 
  private:
   Status Attention(int layer, int tokens, float* out, bool accumulate);
-  Status FeedForward(int layer, int tokens, FfnMode mode, const DeviceFfn::Output& out);
+  Status FeedForward(int layer, int tokens, FfnMode mode, const DeviceFfn::Output& out,
+                     const DeviceSharedFfn::OnStream& serve);
 
   const DeviceModel& model_;
   const DeviceDense dense_;

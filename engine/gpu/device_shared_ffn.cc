@@ -33,7 +33,7 @@ DeviceSharedFfn::DeviceSharedFfn(const Params& p, DeviceArena& arena)
 }
 
 Status DeviceSharedFfn::Put(int layer, FfnMode mode, const DeviceFfn::Input& input,
-                            const DeviceFfn::Output& out) {
+                            const DeviceFfn::Output& out, const OnStream& serve) {
   device::DeviceStream& stream = model_.stream();
   const int d = model_.config().hidden_size;
   const std::size_t bytes = Area(input.tokens, d) * sizeof(float);
@@ -42,11 +42,15 @@ Status DeviceSharedFfn::Put(int layer, FfnMode mode, const DeviceFfn::Input& inp
     RETURN_IF_ERROR(stream.CopyToHost(exchange_.host().residual, input.residual, bytes));
   RETURN_IF_ERROR(exchange_.flags().Publish(stream, Flag::kDeviceInput, input.hidden.x,
                                             exchange_.host().x, exchange_.on_device().x, bytes));
-  if (DeviceFfn::SumsFloats(model_.layer(layer))) return PutFloats(layer, mode, input, out);
+  if (DeviceFfn::SumsFloats(model_.layer(layer))) {
+    RETURN_IF_ERROR(PutFloats(layer, mode, input, out));
+    return serve ? serve(0) : OkStatus();
+  }
   for (int first = 0; first < input.tokens; first += ffn::kShareTokens) {
     const int count = std::min(ffn::kShareTokens, input.tokens - first);
     if (first > 0) RETURN_IF_ERROR(exchange_.flags().Begin(stream));
     RETURN_IF_ERROR(PutBatch(layer, mode, Part(input, first, count, d), Part(out, first, d)));
+    if (serve) RETURN_IF_ERROR(serve(first));
   }
   return OkStatus();
 }

@@ -3,6 +3,8 @@
 // is host_shared_ffn.h.
 #pragma once
 
+#include <functional>
+
 #include "engine/gpu/device_dense.h"
 #include "engine/gpu/device_exchange.h"
 #include "engine/gpu/device_ffn.h"
@@ -25,9 +27,14 @@ class DeviceSharedFfn {
 
   // Before a step's layers are put on the stream or replayed.
   void BeginStep() { exchanges_ = 0; }
+  // Called when an exchange, of the tokens from `first` on, is on the stream: the other end serves
+  // it before more follows, because a stream holds a limited number of launches and the device
+  // waits for the other end. Null while a graph is recorded: then it serves after the launch.
+  using OnStream = std::function<Status(int first)>;
   // out = the layer's network of all neurons, or += that: an exchange for each kShareTokens
   // tokens; of float types one for all.
-  Status Put(int layer, FfnMode mode, const DeviceFfn::Input& input, const DeviceFfn::Output& out);
+  Status Put(int layer, FfnMode mode, const DeviceFfn::Input& input, const DeviceFfn::Output& out,
+             const OnStream& serve);
 
  private:
   Status PutFloats(int layer, FfnMode mode, const DeviceFfn::Input& input,

@@ -30,37 +30,48 @@ void HostSharedFfn::BeginStep() {
   error_ = OkStatus();
 }
 
-Status HostSharedFfn::Serve(int layer, int tokens, bool lossless, ffn::SparseFfn& cold) {
-  const base::Stopwatch watch;
-  const double waited = counters_.wait_s;
-  exchange_.flags().Begin();
-  RETURN_IF_ERROR(exchange_.flags().Wait(Flag::kDeviceInput));
-  if (error_.ok()) error_ = Find(layer, tokens, lossless, cold);
-  ffn::SparseFfn* part = error_.ok() ? &cold : nullptr;
-  if (DeviceFfn::SumsFloats(model_.layer(layer))) {
-    ServeFloats(layer, tokens, part);
-  } else {
-    for (int first = 0; first < tokens; first += ffn::kShareTokens) {
-      if (first > 0) exchange_.flags().Begin();
-      RETURN_IF_ERROR(ServeBatch(layer, first, std::min(ffn::kShareTokens, tokens - first), part));
-    }
-  }
-  if (part == nullptr) return OkStatus();
-  cold.EndLayer(layer);
-  const double took = watch.Seconds();
-  counters_.total_s += took;
-  counters_.cold.busy_s += took - (counters_.wait_s - waited);
-  if (tokens != 1) return OkStatus();
-  ++counters_.cold.tokens;
-  counters_.cold.active += cold.found();
+Status HostSharedFfn::Serve(const Job& job) {
+  const int step = DeviceFfn::SumsFloats(model_.layer(job.layer)) ? job.tokens : ffn::kShareTokens;
+  for (int first = 0; first < job.tokens; first += step) RETURN_IF_ERROR(ServeFrom(job, first));
   return OkStatus();
 }
 
-Status HostSharedFfn::Find(int layer, int tokens, bool lossless, ffn::SparseFfn& cold) {
-  std::copy_n(exchange_.host().x, Area(tokens, model_.config().hidden_size), hidden_.x.data());
-  for (int t = 0; t < tokens; ++t) nn::QuantizeToken(ops_, hidden_, t);
-  return cold.Find(layer, {hidden_, exchange_.host().residual, tokens},
-                   cold.PolicyFor(layer, lossless), lossless);
+Status HostSharedFfn::ServeFrom(const Job& job, int first) {
+  const base::Stopwatch watch;
+  const double waited = counters_.wait_s;
+  exchange_.flags().Begin();
+  if (first == 0) {
+    RETURN_IF_ERROR(exchange_.flags().Wait(Flag::kDeviceInput));
+    if (error_.ok()) error_ = Find(job);
+  }
+  ffn::SparseFfn* part = error_.ok() ? &job.cold : nullptr;
+  const bool floats = DeviceFfn::SumsFloats(model_.layer(job.layer));
+  const int tokens = floats ? job.tokens : std::min(ffn::kShareTokens, job.tokens - first);
+  if (floats)
+    ServeFloats(job.layer, tokens, part);
+  else
+    RETURN_IF_ERROR(ServeBatch(job.layer, first, tokens, part));
+  if (part == nullptr) return OkStatus();
+  const bool last = first + tokens == job.tokens;
+  if (last) part->EndLayer(job.layer);
+  counters_.cold.busy_s -= counters_.wait_s - waited;
+  Count(job, watch.Seconds(), last);
+  return OkStatus();
+}
+
+void HostSharedFfn::Count(const Job& job, double seconds, bool last) {
+  counters_.total_s += seconds;
+  counters_.cold.busy_s += seconds;
+  if (!last || job.tokens != 1) return;
+  ++counters_.cold.tokens;
+  counters_.cold.active += job.cold.found();
+}
+
+Status HostSharedFfn::Find(const Job& job) {
+  std::copy_n(exchange_.host().x, Area(job.tokens, model_.config().hidden_size), hidden_.x.data());
+  for (int t = 0; t < job.tokens; ++t) nn::QuantizeToken(ops_, hidden_, t);
+  return job.cold.Find(job.layer, {hidden_, exchange_.host().residual, job.tokens},
+                       job.cold.PolicyFor(job.layer, job.lossless), job.lossless);
 }
 
 void HostSharedFfn::ServeFloats(int layer, int tokens, ffn::SparseFfn* cold) {

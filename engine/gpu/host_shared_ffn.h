@@ -25,10 +25,18 @@ class HostSharedFfn {
 
   // Before a step's layers are served.
   void BeginStep();
-  // Serves a layer of which the device's end is on the stream. An error of the CPU's part, as
+  struct Job {
+    int layer, tokens;
+    bool lossless;
+    ffn::SparseFfn& cold;
+  };
+  // Serves one exchange of a layer, that of the tokens from `first` on, once the device's end of it
+  // is on the stream; the layer's exchanges in order. An error of the CPU's part, as
   // SparseFfn::Find, is kept for EndStep, and from then on the device gets zeros: it waits for
   // numbers all the same. Unavailable: the device failed or does not answer.
-  Status Serve(int layer, int tokens, bool lossless, ffn::SparseFfn& cold);
+  Status ServeFrom(const Job& job, int first);
+  // All exchanges of a layer.
+  Status Serve(const Job& job);
   // After the last layer: the CPU's first error in this step.
   Status EndStep() { return std::exchange(error_, OkStatus()); }
 
@@ -37,7 +45,8 @@ class HostSharedFfn {
 
  private:
   // The neurons of what the device handed over.
-  Status Find(int layer, int tokens, bool lossless, ffn::SparseFfn& cold);
+  Status Find(const Job& job);
+  void Count(const Job& job, double seconds, bool last);
   // Null `cold`: zeros.
   void ServeFloats(int layer, int tokens, ffn::SparseFfn* cold);
   Status ServeBatch(int layer, int first, int tokens, ffn::SparseFfn* cold);

@@ -130,6 +130,11 @@ cudaError_t NextCall() {
   return Failed(error);
 }
 
+std::size_t LaunchesMax() {
+  const std::lock_guard lock(The().mutex);
+  return The().machine.launches_max;
+}
+
 void Inject(const Fault& fault) {
   const std::lock_guard lock(The().mutex);
   The().fault = fault;

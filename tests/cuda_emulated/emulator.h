@@ -27,6 +27,7 @@ struct Machine {
   cudaError_t count_error = cudaSuccess;  // of cudaGetDeviceCount
   int major = 8, minor = 0;
   bool unified = false;
+  std::size_t launches_max = 1024;  // of a stream that have not begun: who adds more waits
 };
 void SetMachine(const Machine& machine);
 // Kernels run by `runner` instead of the emulator's fibers, on the thread of their stream; null: by

@@ -59,7 +59,9 @@ struct Stream {
   }
   void Add(std::function<void()> call) {
     if (capture != nullptr) return capture->calls.push_back(std::move(call));
-    const std::lock_guard lock(mutex);
+    const std::size_t most = LaunchesMax();
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return queue.size() < most; });
     queue.push_back(std::move(call));
     changed.notify_all();
   }

@@ -5,6 +5,8 @@
 
 namespace cuda_emulated {
 
+// Of a stream, as the machine says.
+std::size_t LaunchesMax();
 // Counts a call; the error it must fail with, if a fault was injected there.
 cudaError_t NextCall();
 // Remembers and returns `error`.

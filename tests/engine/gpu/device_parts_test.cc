@@ -316,8 +316,8 @@ TEST_F(DeviceParts, ASharedNetworkHasTheBitsOfOneSide) {
               0);
     there.BeginStep();
     here.BeginStep();
-    ASSERT_TRUE(there.Put(1, FfnMode::kExact, {hidden, residual, tokens}, {out, false}).ok());
-    ASSERT_TRUE(here.Serve(1, tokens, false, transformer->ffn()).ok());
+    ASSERT_TRUE(there.Put(1, FfnMode::kExact, {hidden, residual, tokens}, {out, false}, {}).ok());
+    ASSERT_TRUE(here.Serve({1, tokens, false, transformer->ffn()}).ok());
     ASSERT_TRUE(here.EndStep().ok());
     ASSERT_TRUE(model.stream().Synchronize().ok());
     EXPECT_EQ(std::vector<float>(out, out + want.size()), want) << tokens;

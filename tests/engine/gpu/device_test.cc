@@ -18,6 +18,19 @@ TEST_F(OnDevice, WholeModelSaysWhatTheCpuSays) {
   ExpectNear(got.logits, want.logits, kQuantizedTolerance, "whole");
 }
 
+// A stream that is full makes the launching thread wait, which is the one that serves the device.
+TEST_F(OnDevice, ALongPromptNeedsNoLongQueue) {
+  const exec::How how{.path = exec::kTidepool, .modes = "exact"};
+  const auto cpu = exec::Load(how), gpu = exec::Load(how);
+  cuda_emulated::SetMachine({.launches_max = 48});
+  const Status placed = exec::Place(*gpu, {.every = 2}, 80);
+  ASSERT_TRUE(placed.ok()) << placed.message();
+  const Text want = Generate(*cpu, 80, 2, 80), got = Generate(*gpu, 80, 2, 80);
+  cuda_emulated::SetMachine({});
+  EXPECT_EQ(got.tokens, want.tokens);
+  ExpectNear(got.logits, want.logits, kQuantizedTolerance, "80 tokens at once");
+}
+
 TEST_F(OnDevice, FloatWeightsAreNear) {
   const auto cpu = exec::Load({.path = exec::kTidepoolFolder, .modes = "dense"});
   const auto gpu = exec::LoadPlaced({.path = exec::kTidepoolFolder, .modes = "dense"}, {});
