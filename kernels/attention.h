@@ -11,6 +11,7 @@
 // The last panel of dimensions is padded with zeros.
 #pragma once
 
+#include "kernels/host_device.h"
 #include "kernels/types.h"
 
 namespace thermocline::kernels {
@@ -24,7 +25,7 @@ enum class KvType : std::uint8_t { kF16, kQ8_0, kF32 };
 inline constexpr DType KeyType(KvType type) {
   return type == KvType::kF16 ? DType::kF16 : type == KvType::kF32 ? DType::kF32 : DType::kQ8_0;
 }
-inline constexpr int RoundUp(int n, int multiple) {
+THERMOCLINE_HOST_DEVICE inline constexpr int RoundUp(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 // Bytes of one kv head's keys, or values, in one block. Q8_0 requires Dh a multiple of 32.

@@ -1,9 +1,14 @@
 // attention.h in two steps: each chunk of positions alone, then the chunks' states merged in order.
 //
 // A block owns a chunk, a kv head and a token, for kGroup of the heads that share the kv head: its
-// keys and values are read once for them. Threads own two neighbouring positions for the scores and
-// two neighbouring dimensions for the values, as both lie side by side in the cache.
-// Source: online softmax in parts, Dao et al., "Flash-Decoding".
+// keys and values are read once for them, in loads of 16 bytes of which a thread has eight in
+// flight. For the scores a thread owns the positions of one load and every so many dimensions; the
+// threads that share positions add up by shuffles and keep two positions each. For the values it
+// owns the dimensions of one load and every so many positions.
+// Source: online softmax in parts, Dao et al., "Flash-Decoding"; wide loads, Ye et al.,
+// "FlashInfer".
+//
+// Bytes a thread has in flight (f16): 16 with pairs of positions (before), 128 with this.
 #include "kernels/cuda/dense.h"
 #include "kernels/cuda/panel_group.h"
 
@@ -34,12 +39,31 @@ __device__ __forceinline__ float* StateOf(const DeviceAttentionParams& p, int to
   return p.scratch + index * static_cast<std::size_t>(p.head_dim + 2);
 }
 
-// Two neighbouring floats of a row that is not Q8_0.
+// What one load of keys or values holds.
 template <KvType kType>
-__device__ __forceinline__ float2 LoadPair(const std::uint8_t* base, int at) {
-  if constexpr (kType == KvType::kF32) return __ldg(reinterpret_cast<const float2*>(base + 4 * at));
-  const unsigned bits = LoadWord(base + 2 * at);
-  return {FromHalfBits(bits & 0xFFFFU), FromHalfBits(bits >> 16)};
+struct Loads {
+  static constexpr int kPositions = kType == KvType::kF16 ? 8 : 4;  // of keys: 16 bytes
+  static constexpr int kDims = kType == KvType::kF32 ? 4 : 8;       // of values: 16 bytes; Q8_0: 8
+  // Threads that share positions, each with other dimensions. Together they keep two each.
+  static constexpr int kSlices = kThreads * kPositions / kAttentionChunk;
+  static_assert(kPositions == 2 * kSlices);
+};
+
+// The floats of 16 bytes.
+template <KvType kType>
+__device__ __forceinline__ void LoadFloats(const std::uint8_t* from,
+                                           float (&out)[kType == KvType::kF32 ? 4 : 8]) {
+  const uint4 four = __ldg(reinterpret_cast<const uint4*>(from));
+  const unsigned words[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (kType == KvType::kF32) {
+      out[i] = __uint_as_float(words[i]);
+    } else {
+      out[2 * i] = FromHalfBits(words[i] & 0xFFFFU);
+      out[2 * i + 1] = FromHalfBits(words[i] >> 16);
+    }
+  }
 }
 
 template <int kGroup>
@@ -56,14 +80,17 @@ struct Shared {
     sums = scores + kGroup * kAttentionChunk;
   }
 };
-int Segments(int head_dim) {
-  const int pairs = (head_dim + 1) / 2;
-  return pairs >= kThreads ? 1 : kThreads / pairs;
-}
-std::size_t SharedBytes(int group, int head_dim) {
+std::size_t SharedBytes(int group, int head_dim, int segments) {
   const int floats =
-      group * (head_dim + (head_dim + 31) / 32 + kAttentionChunk + Segments(head_dim) * head_dim);
+      group * (head_dim + (head_dim + 31) / 32 + kAttentionChunk + segments * head_dim);
   return static_cast<std::size_t>(floats) * sizeof(float);
+}
+// Threads that share dimensions of the values, each with other positions.
+int Segments(int group, int head_dim, int dims) {
+  constexpr std::size_t kSharedMax = 47 << 10;
+  int segments = kThreads * dims / RoundUp(head_dim, kPanelRows);
+  while (segments > 1 && SharedBytes(group, head_dim, segments) > kSharedMax) --segments;
+  return segments < 1 ? 1 : segments;
 }
 
 template <KvType kType, int kGroup>
@@ -85,47 +112,96 @@ __device__ __forceinline__ void LoadQueries(const DeviceAttentionParams& p, int 
   }
 }
 
-// Scores of positions 2 thread and 2 thread + 1 of the chunk; `keys` is their panel, `lane` the
-// first one's place in it.
+// Products of the queries and this thread's share of the dimensions of `kPositions` keys, which lie
+// from `lane` on in their panel.
 template <KvType kType, int kGroup>
-__device__ __forceinline__ void Scores(const std::uint8_t* keys, int lane, int head_dim,
-                                       const Shared<kGroup>& shared, float2 (&dot)[kGroup]) {
-  if constexpr (kType == KvType::kQ8_0) {
-    constexpr int kBlockBytes = kPanelRows * 34;
-    const auto* words = reinterpret_cast<const int*>(shared.q);
-    for (int b = 0; b < head_dim / 32; ++b, keys += kBlockBytes) {
-      int2 sums[kGroup] = {};
+__device__ __forceinline__ void Products(const std::uint8_t* panel, int lane, int slice,
+                                         int head_dim, const Shared<kGroup>& shared,
+                                         float (&dot)[kGroup][Loads<kType>::kPositions]) {
+  constexpr int kPositions = Loads<kType>::kPositions, kBytes = 16 / kPositions;
+#pragma unroll 8
+  for (int i = slice; i < head_dim; i += Loads<kType>::kSlices) {
+    float k[kPositions];
+    LoadFloats<kType>(panel + (i * kPanelRows + lane) * kBytes, k);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const uint2 k =
-            __ldg(reinterpret_cast<const uint2*>(keys + 32 + i * kQuadBytes + lane * 4));
+    for (int g = 0; g < kGroup; ++g) {
+      const float q = shared.q[g * head_dim + i];
 #pragma unroll
-        for (int g = 0; g < kGroup; ++g) {
-          const int q = words[g * head_dim / 4 + b * 8 + i];
-          sums[g].x = __dp4a(static_cast<int>(k.x ^ 0x80808080U), q, sums[g].x);
-          sums[g].y = __dp4a(static_cast<int>(k.y ^ 0x80808080U), q, sums[g].y);
-        }
-      }
-      const float2 d = LoadPair<KvType::kF16>(keys, lane);
-#pragma unroll
-      for (int g = 0; g < kGroup; ++g) {
-        const float scale = shared.scale[g * head_dim / 32 + b];
-        dot[g].x = __fmaf_rn(d.x * scale, static_cast<float>(sums[g].x), dot[g].x);
-        dot[g].y = __fmaf_rn(d.y * scale, static_cast<float>(sums[g].y), dot[g].y);
-      }
-    }
-  } else {
-#pragma unroll 4
-    for (int i = 0; i < head_dim; ++i) {
-      const float2 k = LoadPair<kType>(keys, i * kPanelRows + lane);
-#pragma unroll
-      for (int g = 0; g < kGroup; ++g) {
-        const float q = shared.q[g * head_dim + i];
-        dot[g].x = __fmaf_rn(q, k.x, dot[g].x);
-        dot[g].y = __fmaf_rn(q, k.y, dot[g].y);
-      }
+      for (int s = 0; s < kPositions; ++s) dot[g][s] = __fmaf_rn(q, k[s], dot[g][s]);
     }
   }
+}
+// Q8_0: whole blocks of 32 dimensions, so that their sums are integers.
+template <int kGroup>
+__device__ __forceinline__ void ProductsQ8(const std::uint8_t* panel, int lane, int slice,
+                                           int head_dim, const Shared<kGroup>& shared,
+                                           float (&dot)[kGroup][4]) {
+  const auto* words = reinterpret_cast<const int*>(shared.q);
+  for (int b = slice; b < head_dim / 32; b += Loads<KvType::kQ8_0>::kSlices) {
+    const std::uint8_t* block = panel + b * SizesOf<DType::kQ8_0>::kPanelBlockBytes;
+    int sums[kGroup][4] = {};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const uint4 k = __ldg(reinterpret_cast<const uint4*>(block + 32 + i * kQuadBytes + lane * 4));
+      const unsigned each[4] = {k.x, k.y, k.z, k.w};
+#pragma unroll
+      for (int g = 0; g < kGroup; ++g) {
+        const int q = words[g * head_dim / 4 + b * 8 + i];
+#pragma unroll
+        for (int s = 0; s < 4; ++s)
+          sums[g][s] = __dp4a(static_cast<int>(each[s] ^ 0x80808080U), q, sums[g][s]);
+      }
+    }
+    const uint2 halves = __ldg(reinterpret_cast<const uint2*>(block + lane * 2));
+    const float d[4] = {FromHalfBits(halves.x & 0xFFFFU), FromHalfBits(halves.x >> 16),
+                        FromHalfBits(halves.y & 0xFFFFU), FromHalfBits(halves.y >> 16)};
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+      const float scale = shared.scale[g * head_dim / 32 + b];
+#pragma unroll
+      for (int s = 0; s < 4; ++s)
+        dot[g][s] = __fmaf_rn(d[s] * scale, static_cast<float>(sums[g][s]), dot[g][s]);
+    }
+  }
+}
+
+// Adds up the slices' parts of `kPositions` values; each keeps two neighbouring ones, in order.
+template <int kPositions>
+__device__ __forceinline__ float2 AddSlices(float (&values)[kPositions], int slice) {
+#pragma unroll
+  for (int keep = kPositions / 2; keep >= 2; keep /= 2) {
+    const bool upper = (slice & (keep / 2)) != 0;
+#pragma unroll
+    for (int i = 0; i < keep; ++i) {
+      const float mine = upper ? values[i + keep] : values[i],
+                  theirs = upper ? values[i] : values[i + keep];
+      values[i] = mine + __shfl_xor_sync(~0U, theirs, keep / 2);
+    }
+  }
+  return {values[0], values[1]};
+}
+
+// Scores of positions 2 thread and 2 thread + 1 of the chunk that begins at `first`.
+template <KvType kType, int kGroup>
+__device__ __forceinline__ void Scores(const DeviceAttentionParams& p, int kv_head, int first,
+                                       Range positions, const Shared<kGroup>& shared,
+                                       float2 (&scores)[kGroup]) {
+  constexpr int kPositions = Loads<kType>::kPositions, kSlices = Loads<kType>::kSlices;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int slice = thread % kSlices, s = first + thread / kSlices * kPositions;
+  float dot[kGroup][kPositions] = {};
+  if (s < positions.end && s + kPositions > positions.begin) {
+    const std::uint8_t* panel = p.kv.blocks[s / kKvBlock] + p.kv.keys_offset +
+                                static_cast<std::size_t>(kv_head) * p.kv.head_stride +
+                                static_cast<std::size_t>(s % kKvBlock / kPanelRows) *
+                                    SizesOf<kKeyType<kType>>::PanelBytes(p.head_dim);
+    if constexpr (kType == KvType::kQ8_0)
+      ProductsQ8<kGroup>(panel, s % kPanelRows, slice, p.head_dim, shared, dot);
+    else
+      Products<kType, kGroup>(panel, s % kPanelRows, slice, p.head_dim, shared, dot);
+  }
+#pragma unroll
+  for (int g = 0; g < kGroup; ++g) scores[g] = AddSlices<kPositions>(dot[g], slice);
 }
 
 // Scores to exp(score - max), in shared memory; of each head's state the first two: max, total.
@@ -162,45 +238,57 @@ __device__ __forceinline__ void Softmax(float2 (&scores)[kGroup], int heads,
   states[thread * state_floats + 1] = total;
 }
 
+// `kDims` neighbouring dimensions of one position's value.
+template <KvType kType>
+__device__ __forceinline__ void LoadValue(const std::uint8_t* values, int dim, int slot,
+                                          int head_dim, float (&out)[Loads<kType>::kDims]) {
+  const int at = (dim / kPanelRows * kKvBlock + slot) * kPanelRows + dim % kPanelRows;
+  if constexpr (kType == KvType::kQ8_0) {
+    const uint2 bytes =
+        __ldg(reinterpret_cast<const uint2*>(values + 2 * kKvBlock * (head_dim / 32) + at));
+    const float d = FromHalfBits(LoadHalfBits(values + 2 * (dim / 32 * kKvBlock + slot)));
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const unsigned word = i < 4 ? bytes.x : bytes.y;
+      out[i] = d * static_cast<float>(static_cast<std::int8_t>(word >> (8 * (i % 4))));
+    }
+  } else {
+    LoadFloats<kType>(values + at * (16 / Loads<kType>::kDims), out);
+  }
+}
+
 // sums[segment] = the weighted values of every segments-th position. Positions are the chunk's.
 template <KvType kType, int kGroup>
 __device__ __forceinline__ void Values(const DeviceAttentionParams& p, int kv_head, int first,
                                        Range positions, int segments,
                                        const Shared<kGroup>& shared) {
-  const int pairs = (p.head_dim + 1) / 2, thread = static_cast<int>(threadIdx.x);
-  const int segment = segments == 1 ? 0 : thread / pairs;
+  constexpr int kDims = Loads<kType>::kDims;
+  const int groups = RoundUp(p.head_dim, kPanelRows) / kDims,
+            thread = static_cast<int>(threadIdx.x);
+  const int segment = thread / groups;
   if (segment >= segments) return;
   const std::size_t offset =
       p.kv.values_offset + static_cast<std::size_t>(kv_head) * p.kv.head_stride;
-  for (int pair = segments == 1 ? thread : thread % pairs; pair < pairs; pair += kThreads) {
-    const int dim = 2 * pair;
-    float2 acc[kGroup] = {};
-#pragma unroll 4
-    for (int s = positions.begin + segment; s < positions.end; s += segments) {
-      const std::uint8_t* values = p.kv.blocks[s / kKvBlock] + offset;
-      const int slot = s % kKvBlock;
-      const int at = (dim / kPanelRows * kKvBlock + slot) * kPanelRows + dim % kPanelRows;
-      float2 v;
-      if constexpr (kType == KvType::kQ8_0) {
-        const unsigned bits = LoadHalfBits(values + 2 * kKvBlock * (p.head_dim / 32) + at);
-        const float d = FromHalfBits(LoadHalfBits(values + 2 * (dim / 32 * kKvBlock + slot)));
-        v = {d * static_cast<float>(static_cast<std::int8_t>(bits & 255U)),
-             d * static_cast<float>(static_cast<std::int8_t>(bits >> 8))};
-      } else {
-        v = LoadPair<kType>(values, at);
-      }
-#pragma unroll
-      for (int g = 0; g < kGroup; ++g) {
-        const float weight = shared.scores[g * kAttentionChunk + s - first];
-        acc[g].x = __fmaf_rn(weight, v.x, acc[g].x);
-        acc[g].y = __fmaf_rn(weight, v.y, acc[g].y);
-      }
-    }
+  static_assert(kHeadDimMax / Loads<kType>::kDims <= kThreads);
+  const int dim = thread % groups * kDims;
+  float acc[kGroup][kDims] = {};
+#pragma unroll 8
+  for (int s = positions.begin + segment; s < positions.end; s += segments) {
+    float v[kDims];
+    LoadValue<kType>(p.kv.blocks[s / kKvBlock] + offset, dim, s % kKvBlock, p.head_dim, v);
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
-      float* sums = shared.sums + (g * segments + segment) * p.head_dim + dim;
-      sums[0] = acc[g].x;
-      if (dim + 1 < p.head_dim) sums[1] = acc[g].y;
+      const float weight = shared.scores[g * kAttentionChunk + s - first];
+#pragma unroll
+      for (int i = 0; i < kDims; ++i) acc[g][i] = __fmaf_rn(weight, v[i], acc[g][i]);
+    }
+  }
+#pragma unroll
+  for (int g = 0; g < kGroup; ++g) {
+    float* sums = shared.sums + (g * segments + segment) * p.head_dim + dim;
+#pragma unroll
+    for (int i = 0; i < kDims; ++i) {
+      if (dim + i < p.head_dim) sums[i] = acc[g][i];
     }
   }
 }
@@ -222,15 +310,9 @@ __global__ void __launch_bounds__(kThreads) AttendChunk(DeviceAttentionParams p,
   float* const states = StateOf(p, token, chunk, chunks, head);  // of neighbouring heads
   LoadQueries<kType, kGroup>(p, token, head, heads, shared);
   __syncthreads();
-  float2 scores[kGroup] = {};
+  float2 scores[kGroup];
+  Scores<kType, kGroup>(p, kv_head, first, positions, shared, scores);
   const int s = first + 2 * thread;
-  if (s < positions.end && s + 1 >= positions.begin) {
-    const std::uint8_t* keys = p.kv.blocks[s / kKvBlock] + p.kv.keys_offset +
-                               static_cast<std::size_t>(kv_head) * p.kv.head_stride +
-                               static_cast<std::size_t>(s % kKvBlock / kPanelRows) *
-                                   SizesOf<kKeyType<kType>>::PanelBytes(p.head_dim);
-    Scores<kType, kGroup>(keys, s % kPanelRows, p.head_dim, shared, scores);
-  }
 #pragma unroll
   for (int g = 0; g < kGroup; ++g) {
     if (s < positions.begin || s >= positions.end) scores[g].x = -INFINITY;
@@ -275,8 +357,9 @@ DeviceError Run(const DeviceAttentionParams& p, unsigned chunks, Stream stream) 
   const int group = p.heads / p.kv_heads, tiles = (group + kGroup - 1) / kGroup;
   const dim3 grid(chunks, static_cast<unsigned>(p.kv_heads * tiles),
                   static_cast<unsigned>(p.tokens));
-  return Launch(AttendChunk<kType, kGroup>, grid, kThreads, SharedBytes(kGroup, p.head_dim), stream,
-                p, Segments(p.head_dim));
+  const int segments = Segments(kGroup, p.head_dim, Loads<kType>::kDims);
+  return Launch(AttendChunk<kType, kGroup>, grid, kThreads,
+                SharedBytes(kGroup, p.head_dim, segments), stream, p, segments);
 }
 template <KvType kType>
 DeviceError RunGroup(const DeviceAttentionParams& p, unsigned chunks, Stream stream) {
