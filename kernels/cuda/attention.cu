@@ -16,6 +16,8 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / 32;
+constexpr int kAhead = 8;  // loads that a thread has in flight
+constexpr int kChunkBlocks = kAttentionChunk / kKvBlock;
 static_assert(kAttentionChunk == 2 * kThreads);
 
 template <KvType kType>
@@ -49,11 +51,14 @@ struct Loads {
   static_assert(kPositions == 2 * kSlices);
 };
 
+__device__ __forceinline__ uint4 LoadWide(const std::uint8_t* from) {
+  return __ldg(reinterpret_cast<const uint4*>(from));
+}
+
 // The floats of 16 bytes.
 template <KvType kType>
-__device__ __forceinline__ void LoadFloats(const std::uint8_t* from,
-                                           float (&out)[kType == KvType::kF32 ? 4 : 8]) {
-  const uint4 four = __ldg(reinterpret_cast<const uint4*>(from));
+__device__ __forceinline__ void ToFloats(const uint4& four,
+                                         float (&out)[kType == KvType::kF32 ? 4 : 8]) {
   const unsigned words[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -68,12 +73,15 @@ __device__ __forceinline__ void LoadFloats(const std::uint8_t* from,
 
 template <int kGroup>
 struct Shared {
-  float* q;       // [kGroup, Dh]; Q8_0: the levels as words [kGroup, Dh / 4]
-  float* scale;   // [kGroup, Dh / 32], Q8_0
-  float* scores;  // [kGroup, kAttentionChunk]
-  float* sums;    // [kGroup, segments * Dh]
+  float* q;                     // [kGroup, Dh]; Q8_0: the levels as words [kGroup, Dh / 4]
+  float* scale;                 // [kGroup, Dh / 32], Q8_0
+  float* scores;                // [kGroup, kAttentionChunk]
+  float* sums;                  // [kGroup, segments * Dh]
+  const std::uint8_t** blocks;  // [kChunkBlocks] of the cache
 
   __device__ __forceinline__ Shared(int head_dim) {
+    __shared__ const std::uint8_t* chunk[kChunkBlocks];
+    blocks = chunk;
     q = ptx::DynamicShared<float>();
     scale = q + kGroup * head_dim;
     scores = scale + kGroup * ((head_dim + 31) / 32);
@@ -119,15 +127,25 @@ __device__ __forceinline__ void Products(const std::uint8_t* panel, int lane, in
                                          int head_dim, const Shared<kGroup>& shared,
                                          float (&dot)[kGroup][Loads<kType>::kPositions]) {
   constexpr int kPositions = Loads<kType>::kPositions, kBytes = 16 / kPositions;
-#pragma unroll 8
-  for (int i = slice; i < head_dim; i += Loads<kType>::kSlices) {
-    float k[kPositions];
-    LoadFloats<kType>(panel + (i * kPanelRows + lane) * kBytes, k);
+  constexpr int kStep = Loads<kType>::kSlices;
+  for (int first = slice; first < head_dim; first += kStep * kAhead) {
+    uint4 loaded[kAhead];
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-      const float q = shared.q[g * head_dim + i];
+    for (int u = 0; u < kAhead; ++u) {
+      const int i = min(first + u * kStep, head_dim - 1);
+      loaded[u] = LoadWide(panel + (i * kPanelRows + lane) * kBytes);
+    }
 #pragma unroll
-      for (int s = 0; s < kPositions; ++s) dot[g][s] = __fmaf_rn(q, k[s], dot[g][s]);
+    for (int u = 0; u < kAhead; ++u) {
+      const int i = first + u * kStep;
+      float k[kPositions];
+      ToFloats<kType>(loaded[u], k);
+#pragma unroll
+      for (int g = 0; g < kGroup; ++g) {
+        const float q = i < head_dim ? shared.q[g * head_dim + i] : 0;
+#pragma unroll
+        for (int s = 0; s < kPositions; ++s) dot[g][s] = __fmaf_rn(q, k[s], dot[g][s]);
+      }
     }
   }
 }
@@ -139,11 +157,13 @@ __device__ __forceinline__ void ProductsQ8(const std::uint8_t* panel, int lane, 
   const auto* words = reinterpret_cast<const int*>(shared.q);
   for (int b = slice; b < head_dim / 32; b += Loads<KvType::kQ8_0>::kSlices) {
     const std::uint8_t* block = panel + b * SizesOf<DType::kQ8_0>::kPanelBlockBytes;
+    uint4 loaded[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) loaded[i] = LoadWide(block + 32 + i * kQuadBytes + lane * 4);
     int sums[kGroup][4] = {};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const uint4 k = __ldg(reinterpret_cast<const uint4*>(block + 32 + i * kQuadBytes + lane * 4));
-      const unsigned each[4] = {k.x, k.y, k.z, k.w};
+      const unsigned each[4] = {loaded[i].x, loaded[i].y, loaded[i].z, loaded[i].w};
 #pragma unroll
       for (int g = 0; g < kGroup; ++g) {
         const int q = words[g * head_dim / 4 + b * 8 + i];
@@ -191,7 +211,7 @@ __device__ __forceinline__ void Scores(const DeviceAttentionParams& p, int kv_he
   const int slice = thread % kSlices, s = first + thread / kSlices * kPositions;
   float dot[kGroup][kPositions] = {};
   if (s < positions.end && s + kPositions > positions.begin) {
-    const std::uint8_t* panel = p.kv.blocks[s / kKvBlock] + p.kv.keys_offset +
+    const std::uint8_t* panel = shared.blocks[(s - first) / kKvBlock] + p.kv.keys_offset +
                                 static_cast<std::size_t>(kv_head) * p.kv.head_stride +
                                 static_cast<std::size_t>(s % kKvBlock / kPanelRows) *
                                     SizesOf<kKeyType<kType>>::PanelBytes(p.head_dim);
@@ -238,24 +258,36 @@ __device__ __forceinline__ void Softmax(float2 (&scores)[kGroup], int heads,
   states[thread * state_floats + 1] = total;
 }
 
-// `kDims` neighbouring dimensions of one position's value.
+// Neighbouring dimensions of one position's value, as they lie.
 template <KvType kType>
-__device__ __forceinline__ void LoadValue(const std::uint8_t* values, int dim, int slot,
-                                          int head_dim, float (&out)[Loads<kType>::kDims]) {
-  const int at = (dim / kPanelRows * kKvBlock + slot) * kPanelRows + dim % kPanelRows;
-  if constexpr (kType == KvType::kQ8_0) {
-    const uint2 bytes =
-        __ldg(reinterpret_cast<const uint2*>(values + 2 * kKvBlock * (head_dim / 32) + at));
-    const float d = FromHalfBits(LoadHalfBits(values + 2 * (dim / 32 * kKvBlock + slot)));
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const unsigned word = i < 4 ? bytes.x : bytes.y;
-      out[i] = d * static_cast<float>(static_cast<std::int8_t>(word >> (8 * (i % 4))));
+struct Value {
+  uint4 wide;   // but of Q8_0
+  uint2 bytes;  // of Q8_0, with their scale
+  unsigned d;
+
+  __device__ __forceinline__ void Load(const std::uint8_t* values, int dim, int slot,
+                                       int head_dim) {
+    const int at = (dim / kPanelRows * kKvBlock + slot) * kPanelRows + dim % kPanelRows;
+    if constexpr (kType == KvType::kQ8_0) {
+      bytes = __ldg(reinterpret_cast<const uint2*>(values + 2 * kKvBlock * (head_dim / 32) + at));
+      d = LoadHalfBits(values + 2 * (dim / 32 * kKvBlock + slot));
+    } else {
+      wide = LoadWide(values + at * (16 / Loads<kType>::kDims));
     }
-  } else {
-    LoadFloats<kType>(values + at * (16 / Loads<kType>::kDims), out);
   }
-}
+  __device__ __forceinline__ void Get(float (&out)[Loads<kType>::kDims]) const {
+    if constexpr (kType == KvType::kQ8_0) {
+      const float scale = FromHalfBits(d);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const unsigned word = i < 4 ? bytes.x : bytes.y;
+        out[i] = scale * static_cast<float>(static_cast<std::int8_t>(word >> (8 * (i % 4))));
+      }
+    } else {
+      ToFloats<kType>(wide, out);
+    }
+  }
+};
 
 // sums[segment] = the weighted values of every segments-th position. Positions are the chunk's.
 template <KvType kType, int kGroup>
@@ -272,15 +304,24 @@ __device__ __forceinline__ void Values(const DeviceAttentionParams& p, int kv_he
   static_assert(kHeadDimMax / Loads<kType>::kDims <= kThreads);
   const int dim = thread % groups * kDims;
   float acc[kGroup][kDims] = {};
-#pragma unroll 8
-  for (int s = positions.begin + segment; s < positions.end; s += segments) {
-    float v[kDims];
-    LoadValue<kType>(p.kv.blocks[s / kKvBlock] + offset, dim, s % kKvBlock, p.head_dim, v);
+  for (int begin = positions.begin + segment; begin < positions.end; begin += segments * kAhead) {
+    Value<kType> loaded[kAhead];
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-      const float weight = shared.scores[g * kAttentionChunk + s - first];
+    for (int u = 0; u < kAhead; ++u) {
+      const int s = min(begin + u * segments, positions.end - 1);
+      loaded[u].Load(shared.blocks[(s - first) / kKvBlock] + offset, dim, s % kKvBlock, p.head_dim);
+    }
 #pragma unroll
-      for (int i = 0; i < kDims; ++i) acc[g][i] = __fmaf_rn(weight, v[i], acc[g][i]);
+    for (int u = 0; u < kAhead; ++u) {
+      const int s = begin + u * segments;
+      float v[kDims];
+      loaded[u].Get(v);
+#pragma unroll
+      for (int g = 0; g < kGroup; ++g) {
+        const float weight = s < positions.end ? shared.scores[g * kAttentionChunk + s - first] : 0;
+#pragma unroll
+        for (int i = 0; i < kDims; ++i) acc[g][i] = __fmaf_rn(weight, v[i], acc[g][i]);
+      }
     }
   }
 #pragma unroll
@@ -293,9 +334,13 @@ __device__ __forceinline__ void Values(const DeviceAttentionParams& p, int kv_he
   }
 }
 
+// Of a multiprocessor, at least. Told nothing, ptxas saves registers and keeps two loads in flight.
+constexpr int BlocksOf(int group) { return group == 1 ? 6 : group == 4 ? 4 : 3; }
+
 // Grid: [chunks, kv heads * tiles of the group, T].
 template <KvType kType, int kGroup>
-__global__ void __launch_bounds__(kThreads) AttendChunk(DeviceAttentionParams p, int segments) {
+__global__ void __launch_bounds__(kThreads, BlocksOf(kGroup))
+    AttendChunk(DeviceAttentionParams p, int segments) {
   const auto thread = static_cast<int>(threadIdx.x), token = static_cast<int>(blockIdx.z);
   const auto chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
   const Range all = PositionsOf(p, token);
@@ -309,6 +354,9 @@ __global__ void __launch_bounds__(kThreads) AttendChunk(DeviceAttentionParams p,
   const Shared<kGroup> shared(p.head_dim);
   float* const states = StateOf(p, token, chunk, chunks, head);  // of neighbouring heads
   LoadQueries<kType, kGroup>(p, token, head, heads, shared);
+  if (thread < kChunkBlocks && first + thread * kKvBlock < positions.end &&
+      first + (thread + 1) * kKvBlock > positions.begin)
+    shared.blocks[thread] = p.kv.blocks[first / kKvBlock + thread];
   __syncthreads();
   float2 scores[kGroup];
   Scores<kType, kGroup>(p, kv_head, first, positions, shared, scores);
