@@ -40,16 +40,35 @@ __device__ Place PlaceOf(const DeviceSumRowsParams& p) {
   return at;
 }
 
-struct Row {
-  const std::uint8_t* data;
-  float h;
+// Rows taken at once: what depends on one another (ids, then slots and h, then the rows' bytes) is
+// waited for once for all of them.
+constexpr int kRows = 4;
+
+struct Rows {
+  const std::uint8_t* data[kRows];
+  float h[kRows];  // 0: not to be added
 };
 
+// Rows k, k + stride, ... of those before `end`. Those that are not added share the first row's
+// bytes, so that nothing is read for them.
 template <DType type>
-__device__ Row RowAt(const DeviceSumRowsParams& p, const Place& at, int k) {
-  const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
-  return {p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols),
-          p.h[static_cast<std::ptrdiff_t>(at.token) * p.h_stride + id]};
+__device__ __forceinline__ Rows RowsAt(const DeviceSumRowsParams& p, const Place& at, int k,
+                                       int stride) {
+  int ids[kRows], slots[kRows];
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) ids[i] = p.neurons.ids[min(k + i * stride, at.end - 1)];
+  Rows out;
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    slots[i] = p.weights.slots != nullptr ? p.weights.slots[ids[i]] : ids[i];
+    out.h[i] = p.h[static_cast<std::ptrdiff_t>(at.token) * p.h_stride + ids[i]];
+    if (k + i * stride >= at.end) out.h[i] = 0;
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i)
+    out.data[i] = p.weights.data + static_cast<std::size_t>(out.h[i] != 0 ? slots[i] : 0) *
+                                       SizesOf<type>::RowBytes(p.weights.cols);
+  return out;
 }
 
 // a and m of a row's block: weight = a * level + m.
@@ -65,15 +84,20 @@ __device__ float2 ScalesOf(const DeviceSumRowsParams& p, const Place& at, const 
 }
 
 template <DType type>
-__global__ void __launch_bounds__(kThreads) MaxOfRows(DeviceSumRowsParams p) {
+__global__ void __launch_bounds__(kThreads, 4) MaxOfRows(DeviceSumRowsParams p) {
   __shared__ unsigned largest[8];
   const Place at = PlaceOf(p);
   if (threadIdx.x < 8) largest[threadIdx.x] = 0;
   __syncthreads();
   float mine = 0;
-  for (int k = at.begin + at.slice; at.there && k < at.end; k += kSlices) {
-    const Row row = RowAt<type>(p, at, k);
-    if (row.h != 0) mine = fmaxf(mine, fabsf(row.h * ScalesOf<type>(p, at, row.data).x));
+  for (int k = at.begin + at.slice; at.there && k < at.end; k += kRows * kSlices) {
+    const Rows rows = RowsAt<type>(p, at, k, kSlices);
+    float a[kRows];
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) a[i] = ScalesOf<type>(p, at, rows.data[i]).x;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+      if (rows.h[i] != 0) mine = fmaxf(mine, fabsf(rows.h[i] * a[i]));
   }
   // Numbers that are not negative have the order of their bits.
   if (mine > 0) atomicMax(&largest[at.in_group], __float_as_uint(mine));
@@ -103,24 +127,24 @@ struct Sums {
 template <DType type>
 __device__ void AddFour(const DeviceSumRowsParams& p, const Place& at, int k, float inverse,
                         Sums& sums) {
-  std::uint32_t words[4][RowTraits<type>::kWords] = {};
-  std::uint32_t high = 0, low = 0;
-  bool any = false;
+  const Rows rows = RowsAt<type>(p, at, k, 1);
+  std::uint32_t words[kRows][RowTraits<type>::kWords];
+  float a[kRows];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if (k + i >= at.end) continue;
-    const Row row = RowAt<type>(p, at, k + i);
-    if (row.h == 0) continue;
-    any = true;
+  for (int i = 0; i < kRows; ++i) {
     LoadWords<RowTraits<type>::kWords, true>(
-        RowWords<type>(row.data, at.block, p.weights.cols / 32), p.weights.cols % 256 == 0,
+        RowWords<type>(rows.data[i], at.block, p.weights.cols / 32), p.weights.cols % 256 == 0,
         words[i]);
-    const int q = __float2int_rn(row.h * ScalesOf<type>(p, at, row.data).x * inverse);
+    a[i] = ScalesOf<type>(p, at, rows.data[i]).x;
+  }
+  std::uint32_t high = 0, low = 0;
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const int q = rows.h[i] != 0 ? __float2int_rn(rows.h[i] * a[i] * inverse) : 0;
     const int q_high = (q + 128) >> 8;
     high |= static_cast<std::uint32_t>(q_high & 255) << (8 * i);
     low |= static_cast<std::uint32_t>((q - 256 * q_high) & 255) << (8 * i);
   }
-  if (!any) return;
   std::uint32_t levels[4][8];
 #pragma unroll
   for (int i = 0; i < 4; ++i) Levels<type>(words[i], levels[i]);
@@ -146,7 +170,7 @@ __device__ inline float LimitOf(const float* const limits[2], std::ptrdiff_t at)
 }
 
 template <DType type>
-__global__ void __launch_bounds__(kThreads) SumOfRows(DeviceSumRowsParams p) {
+__global__ void __launch_bounds__(kThreads, 2) SumOfRows(DeviceSumRowsParams p) {
   // [column of the block, block]: neighbouring threads add to neighbouring banks.
   __shared__ int high[256], low[256];
   const Place at = PlaceOf(p);
@@ -176,18 +200,27 @@ __global__ void __launch_bounds__(kThreads) SumOfRows(DeviceSumRowsParams p) {
   p.low[to] = low[from];
 }
 
-// Sums of minimums, in the order of the rows: a thread for each block of 32 columns.
+// Sums of minimums, in the order of the rows: all threads load, eight add, each for a block of 32
+// columns.
 template <DType type>
-__global__ void __launch_bounds__(8) MinimumsOfRows(DeviceSumRowsParams p) {
+__global__ void __launch_bounds__(kThreads) MinimumsOfRows(DeviceSumRowsParams p) {
+  __shared__ float h[kSlices], minimums[kSlices][8];
   const Place at = PlaceOf(p);
-  if (!at.there) return;
   float sum = 0;
-#pragma unroll 4
-  for (int k = at.begin; k < at.end; ++k) {
-    const Row row = RowAt<type>(p, at, k);
-    sum = fmaf(row.h, ScalesOf<type>(p, at, row.data).y, sum);
+  for (int first = at.begin; first < at.end; first += kSlices) {
+    const int k = min(first + at.slice, at.end - 1), id = p.neurons.ids[k];
+    const int slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
+    const std::uint8_t* row =
+        p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols);
+    if (at.in_group == 0)
+      h[at.slice] = p.h[static_cast<std::ptrdiff_t>(at.token) * p.h_stride + id];
+    minimums[at.slice][at.in_group] = at.there ? ScalesOf<type>(p, at, row).y : 0;
+    __syncthreads();
+    for (int i = 0; at.slice == 0 && i < min(kSlices, at.end - first); ++i)
+      sum = fmaf(h[i], minimums[i][at.in_group], sum);
+    __syncthreads();
   }
-  p.minimums[at.numbers] = sum;
+  if (at.there && at.slice == 0) p.minimums[at.numbers] = sum;
 }
 
 dim3 GridOf(const DeviceSumRowsParams& p) {
@@ -200,7 +233,7 @@ template <DType type>
 DeviceError LaunchSum(const DeviceSumRowsParams& p, Stream stream) {
   DeviceError error = Launch(SumOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
   if constexpr (RowTraits<type>::kHasMin) {
-    if (error == 0) error = Launch(MinimumsOfRows<type>, GridOf(p), dim3(8), 0, stream, p);
+    if (error == 0) error = Launch(MinimumsOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
   }
   return error;
 }
