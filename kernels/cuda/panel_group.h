@@ -8,6 +8,7 @@
 // and m16n8k16.
 #pragma once
 
+#include "kernels/cuda/loads.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/reference/panel_view.h"
 
@@ -32,22 +33,6 @@ struct PanelTraits {
                                 : kLayout.offset == 32 ? 2
                                                        : 0;
 };
-
-__device__ __forceinline__ unsigned LoadWord(const std::uint8_t* p) {
-  return __ldg(reinterpret_cast<const unsigned*>(p));
-}
-__device__ __forceinline__ unsigned LoadHalfBits(const std::uint8_t* p) {
-  return __ldg(reinterpret_cast<const unsigned short*>(p));
-}
-__device__ __forceinline__ float FromHalfBits(unsigned bits) {
-  return ptx::HalfToFloat(static_cast<std::uint16_t>(bits));
-}
-__device__ __forceinline__ int SixBits(const unsigned* words, int k) {
-  if (k == 15)
-    return static_cast<int>(words[0] >> 30 | (words[1] >> 30) << 2 | (words[2] >> 30) << 4);
-  const unsigned word = k < 5 ? words[0] : k < 10 ? words[1] : words[2];
-  return static_cast<int>((word >> (6 * (k % 5))) & 63U);
-}
 
 // What a lane loads of a group's levels. Nothing is decoded yet, so that many loads can be under
 // way.

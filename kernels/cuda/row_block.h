@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/loads.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/rows.h"
 
@@ -58,14 +59,6 @@ __device__ inline void LoadWords(const std::uint8_t* p, bool aligned, std::uint3
     for (int i = 0; i < n; ++i)
       out[i] = __ldg(halves + 2 * i) | static_cast<std::uint32_t>(__ldg(halves + 2 * i + 1)) << 16;
   }
-}
-
-// Six-bit number k of a Q4_K or Q5_K block's three words.
-__device__ inline int SixBits(const std::uint32_t* words, int k) {
-  if (k == 15)
-    return static_cast<int>(words[0] >> 30 | (words[1] >> 30) << 2 | (words[2] >> 30) << 4);
-  const std::uint32_t word = k < 5 ? words[0] : k < 10 ? words[1] : words[2];
-  return static_cast<int>((word >> (6 * (k % 5))) & 63U);
 }
 
 // Scales alone, of block `block` of a row of `blocks` blocks of 32. Requires: not Q6_K.
