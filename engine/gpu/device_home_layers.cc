@@ -6,6 +6,11 @@
 #include "engine/nn/offset.h"
 
 namespace thermocline::gpu {
+namespace {
+
+constexpr int kGraphTokensMax = 16;  // as many as a verification has
+
+}  // namespace
 
 DeviceHomeLayers::DeviceHomeLayers(const Params& p)
     : model_(p.model),
@@ -32,6 +37,7 @@ DeviceHomeLayers::DeviceHomeLayers(const Params& p)
               .shared = shared_ != nullptr ? &shared_->device : nullptr},
              work_),
       modes_(static_cast<std::size_t>(layers_)),
+      graphs_(3 * kGraphTokensMax),
       ffn_counters_(modes_.size()) {
   if (p.model.placement().head) head_.emplace(p.model, p.logits_max, work_);
 }
@@ -87,7 +93,7 @@ Status DeviceHomeLayers::RunStep(const Step& step, ffn::SparseFfn& cold) {
   RETURN_IF_ERROR(kv_.Follow(step.cache, stream));
   RETURN_IF_ERROR(step_.Send(step.cache, kv_, step.residual, step.tokens, stream));
   RETURN_IF_ERROR(SetModes(step, cold));
-  RETURN_IF_ERROR(step.tokens == 1 ? Decode(step, cold) : Prefill(step, cold));
+  RETURN_IF_ERROR(IsReplayed(step) ? Replay(step, cold) : Prefill(step, cold));
   RETURN_IF_ERROR(stream.Synchronize());
   if (shared_ != nullptr) RETURN_IF_ERROR(shared_->exchange.flags().CheckWaits());
   if (step.tokens == 1) Count();
@@ -108,12 +114,24 @@ Status DeviceHomeLayers::SetModes(const Step& step, const ffn::SparseFfn& cold) 
   return OkStatus();
 }
 
-Status DeviceHomeLayers::Decode(const Step& step, ffn::SparseFfn& cold) {
-  auto& graph = graphs_[head_.has_value() ? step.logits : 0];
+// Steps that end alike have a graph: with the logits of no token, of the last, of all.
+std::size_t DeviceHomeLayers::GraphOf(const Step& step) const {
+  const int logits = head_.has_value() ? step.logits : 0;
+  const int end = logits == 0 ? 0 : logits == step.tokens ? 1 : 2;
+  return static_cast<std::size_t>(3 * (step.tokens - 1) + end);
+}
+
+bool DeviceHomeLayers::IsReplayed(const Step& step) const {
+  const bool ends = !head_.has_value() || step.logits <= 1 || step.logits == step.tokens;
+  return step.tokens <= kGraphTokensMax && ends;
+}
+
+Status DeviceHomeLayers::Replay(const Step& step, ffn::SparseFfn& cold) {
   const auto put = [&]() -> Status {
-    for (int l = 0; l < layers_; ++l) RETURN_IF_ERROR(layer_.Put(l, 1, modes_[l], {}));
+    for (int l = 0; l < layers_; ++l) RETURN_IF_ERROR(layer_.Put(l, step.tokens, modes_[l], {}));
     return PutEnd(step);
   };
+  auto& graph = graphs_[GraphOf(step)];
   RETURN_IF_ERROR(graph.Launch(model_.stream(), modes_, put));
   for (int l = 0; l < layers_; ++l) {
     if (model_.layer(l).shared)

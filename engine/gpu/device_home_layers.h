@@ -1,9 +1,10 @@
 // The layers at home on a device, a step at a time, and the head if it is there.
 //
-// What differs from token to token goes to the device in one small copy (device_step.h); a decoded
-// token is one graph, recorded for the modes at hand and replayed, a prompt's tokens are the same
-// kernels without one. Of layers whose cold neurons the CPU has, the decode thread computes its
-// part while the device computes. It waits for the stream once, at the end.
+// What differs from token to token goes to the device in one small copy (device_step.h). A decoded
+// token, or up to kGraphTokensMax that are verified, is one graph, recorded for the modes at hand
+// and replayed; a prompt's tokens are the same kernels without one. Of layers whose cold neurons
+// the CPU has, the decode thread computes its part while the device computes. It waits for the
+// stream once, at the end.
 #pragma once
 
 #include <memory>
@@ -76,9 +77,12 @@ class DeviceHomeLayers {
   Status RunStep(const Step& step, ffn::SparseFfn& cold);
   // The mode of each layer, and its numbers.
   Status SetModes(const Step& step, const ffn::SparseFfn& cold);
-  Status Decode(const Step& step, ffn::SparseFfn& cold);
+  // A decoded token, or a few that are verified: one graph.
+  Status Replay(const Step& step, ffn::SparseFfn& cold);
   Status Prefill(const Step& step, ffn::SparseFfn& cold);
   Status PutEnd(const Step& step);
+  bool IsReplayed(const Step& step) const;
+  std::size_t GraphOf(const Step& step) const;
   void Count();
   void CountWhole(int layer, ffn::FfnCounters& to) const;
 
@@ -91,11 +95,12 @@ class DeviceHomeLayers {
   DeviceStep step_;
   std::unique_ptr<Shared> shared_;  // null: no layer is shared
   DeviceLayerForward layer_;
-  std::optional<DeviceHead> head_;                 // none: it is on the CPU
-  std::vector<FfnMode> modes_;                     // [home layers] of the step at hand
-  RecordedGraph<std::vector<FfnMode>> graphs_[2];  // of one token, without and with logits
-  ffn::PartitionCounters hot_;                     // of the shared layers
-  std::vector<ffn::FfnCounters> ffn_counters_;     // [home layers]
+  std::optional<DeviceHead> head_;  // none: it is on the CPU
+  std::vector<FfnMode> modes_;      // [home layers] of the step at hand
+  // Of steps of few tokens, by their number and whose logits they want; recorded when first met.
+  std::vector<RecordedGraph<std::vector<FfnMode>>> graphs_;
+  ffn::PartitionCounters hot_;                  // of the shared layers
+  std::vector<ffn::FfnCounters> ffn_counters_;  // [home layers]
 };
 
 }  // namespace thermocline::gpu
