@@ -15,7 +15,9 @@
 namespace thermocline::kernels {
 
 // Runs of kSumChunk neurons (R).
-THERMOCLINE_HOST_DEVICE inline constexpr int NumSumRuns(int rows) { return (rows + kSumChunk - 1) / kSumChunk; }
+THERMOCLINE_HOST_DEVICE inline constexpr int NumSumRuns(int rows) {
+  return (rows + kSumChunk - 1) / kSumChunk;
+}
 
 // One partition's part, instead of SumRowsParams::out.
 struct SharedSum {

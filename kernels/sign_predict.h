@@ -55,7 +55,9 @@ struct SignInput {
   const std::uint64_t* slice = nullptr;  // [slices, SignWords] bit s of m_j
   std::int32_t total = 0;                // sum of m_j
 };
-THERMOCLINE_HOST_DEVICE inline constexpr int SignInputWords(int cols, int slices) { return SignWords(cols) * (1 + slices); }
+THERMOCLINE_HOST_DEVICE inline constexpr int SignInputWords(int cols, int slices) {
+  return SignWords(cols) * (1 + slices);
+}
 // Packs x into `words` [SignInputWords].
 SignInput PackSignInput(const float* x, int cols, int slices, std::uint64_t* words);
 
