@@ -33,6 +33,7 @@ enum class DeviceTrouble : std::uint8_t {
   kNoDevice,     // the driver sees none
   kNotBuilt,     // this build's kernels do not run on the device
   kOutOfMemory,  // of the device, or of pinned host memory
+  kProcessLost,  // the runtime promises nothing more to this process, after a reset neither
   kOther
 };
 

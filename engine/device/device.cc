@@ -116,6 +116,7 @@ Result<Device::Memory> Device::FreeMemory() const {
 
 Status Device::Check(kernels::DeviceError error, std::string_view what) const {
   if (error == 0) return OkStatus();
+  if (runtime().trouble(error) == DeviceTrouble::kProcessLost) process_lost_ = true;
   return base::Unavailable(properties_.name, ": ", what, ": ", runtime().error_text(error),
                            " (error ", error, ")");
 }

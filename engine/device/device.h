@@ -5,6 +5,7 @@
 // the runtime's text. Thread-compatible; a thread that did not open the device calls Use() first.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,8 @@ class Device {
   Result<Memory> FreeMemory() const;
   // Unavailable "WHAT: the runtime's text" unless `error` is 0.
   Status Check(kernels::DeviceError error, std::string_view what) const;
+  // Whether an error was met after which this process cannot use the device, not even after Reset.
+  bool process_lost() const { return process_lost_; }
   // Gives up all that was allocated on the device, after an error that sticks. Requires: buffers
   // and streams are not used any more; what they free later is ignored.
   Status Reset();
@@ -69,6 +72,7 @@ class Device {
   const int index_;
   kernels::DeviceProperties properties_ = {};
   int generation_ = 0;
+  mutable std::atomic<bool> process_lost_ = false;
   mutable base::Mutex mutex_;
   std::vector<Held> held_ GUARDED_BY(mutex_);
 };

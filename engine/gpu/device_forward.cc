@@ -10,7 +10,7 @@ DeviceForward::DeviceForward(Params p)
       logits_max_(p.logits_max),
       context_length_(p.context_length),
       reload_(std::move(p.reload)),
-      health_([this] { Release(); }),
+      health_([this] { Release(); }, [this] { return model_.device().process_lost(); }),
       ffn_({.model = p.model, .tokens_max = p.tokens_max}) {
   const std::vector<DeviceLayer>& layers = model_.layers();
   if (std::any_of(layers.begin(), layers.end(),

@@ -7,16 +7,19 @@ namespace thermocline::gpu {
 void DeviceHealth::Fail(const Status& error) {
   if (failed()) return;
   error_ = error;
-  dead_ = rebuilt_;
-  base::LogError(error.message(), dead_ ? "; its context was rebuilt before"
-                                        : "; its context is rebuilt for the next request");
+  dead_ = rebuilt_ || lost_();
+  base::LogError(error.message(), lost_()    ? "; this process cannot use it any more"
+                                  : rebuilt_ ? "; its context was rebuilt before"
+                                             : "; its context is rebuilt for the next request");
   release_();
 }
 
 Status DeviceHealth::MayRebuild(int cached) const {
   if (dead_) {
     return base::Unavailable(error_.message(),
-                             " (the context was rebuilt once before): restart the program");
+                             rebuilt_ ? " (the context was rebuilt once before)"
+                                      : " (this process cannot use the device any more)",
+                             ": restart the program");
   }
   if (cached > 0) {
     return base::Unavailable(error_.message(),

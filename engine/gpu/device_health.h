@@ -1,5 +1,6 @@
 // Whether a device can be used. After the first error the next step that begins a sequence rebuilds
-// the context. After a second error, or a failed rebuild, no step can use the device.
+// the context. After a second error, a failed rebuild, or an error after which the runtime promises
+// nothing more to this process (a fault of a kernel), no step can use the device.
 #pragma once
 
 #include <functional>
@@ -11,8 +12,10 @@ namespace thermocline::gpu {
 // Decode thread only.
 class DeviceHealth {
  public:
-  // `release` lets what is on the device's stream end; called once for each failure.
-  explicit DeviceHealth(std::function<void()> release) : release_(std::move(release)) {}
+  // `release` lets what is on the device's stream end; called once for each failure. `lost`:
+  // whether the process cannot use the device any more (device::Device::process_lost).
+  DeviceHealth(std::function<void()> release, std::function<bool()> lost)
+      : release_(std::move(release)), lost_(std::move(lost)) {}
 
   // An error of the device that a step met; later ones of the same failure are not kept.
   void Fail(const Status& error);
@@ -28,6 +31,7 @@ class DeviceHealth {
 
  private:
   const std::function<void()> release_;
+  const std::function<bool()> lost_;
   Status error_;
   bool dead_ = false, rebuilt_ = false;
 };

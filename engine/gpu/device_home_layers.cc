@@ -115,10 +115,10 @@ Status DeviceHomeLayers::SetModes(const Step& step, const ffn::SparseFfn& cold) 
 }
 
 // Steps that end alike have a graph: with the logits of no token, of the last, of all.
-std::size_t DeviceHomeLayers::GraphOf(const Step& step) const {
+int DeviceHomeLayers::GraphOf(const Step& step) const {
   const int logits = head_.has_value() ? step.logits : 0;
   const int end = logits == 0 ? 0 : logits == step.tokens ? 1 : 2;
-  return static_cast<std::size_t>(3 * (step.tokens - 1) + end);
+  return 3 * (step.tokens - 1) + end;
 }
 
 bool DeviceHomeLayers::IsReplayed(const Step& step) const {

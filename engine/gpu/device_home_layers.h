@@ -82,7 +82,7 @@ class DeviceHomeLayers {
   Status Prefill(const Step& step, ffn::SparseFfn& cold);
   Status PutEnd(const Step& step);
   bool IsReplayed(const Step& step) const;
-  std::size_t GraphOf(const Step& step) const;
+  int GraphOf(const Step& step) const;
   void Count();
   void CountWhole(int layer, ffn::FfnCounters& to) const;
 

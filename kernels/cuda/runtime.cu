@@ -39,6 +39,18 @@ DeviceTrouble Trouble(DeviceError error) {
       return DeviceTrouble::kNotBuilt;
     case cudaErrorMemoryAllocation:
       return DeviceTrouble::kOutOfMemory;
+    // Of these the runtime's manual says: "the process must be terminated and relaunched".
+    case cudaErrorECCUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+      return DeviceTrouble::kProcessLost;
     default:
       return DeviceTrouble::kOther;
   }

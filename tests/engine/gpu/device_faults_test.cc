@@ -17,10 +17,10 @@ TEST_F(OnDevice, AFaultEndsTheSequenceAndTheNextOneIsAsBefore) {
       const auto cache = *model->MakeCache(exec::kDeviceContext);
       const auto want = Decode(*model, *transformer, *cache, 3);
       ASSERT_TRUE(want.ok());
-      cuda_emulated::Inject({.after = after, .error = cudaErrorIllegalAddress, .sticky = true});
+      cuda_emulated::Inject({.after = after, .error = cudaErrorUnknown, .sticky = true});
       const auto faulty = Decode(*model, *transformer, *cache, 9);
       EXPECT_EQ(faulty.status().code(), StatusCode::kUnavailable);
-      EXPECT_NE(faulty.status().message().find("illegal memory access"), std::string::npos)
+      EXPECT_NE(faulty.status().message().find("unrecognized error code"), std::string::npos)
           << faulty.status().message();
       EXPECT_TRUE(faulty.kv_cache_lost()) << where.home_layers << " " << after;
       EXPECT_FALSE(model->device_forward->dead());
@@ -42,7 +42,7 @@ TEST_F(OnDevice, ASecondFaultIsTheEnd) {
   const auto cache = *model->MakeCache(exec::kDeviceContext);
   for (int fault = 0; fault < 2; ++fault) {
     ASSERT_TRUE(Decode(*model, *transformer, *cache, 1).ok());
-    cuda_emulated::Inject({.after = 2, .error = cudaErrorLaunchFailure, .sticky = true});
+    cuda_emulated::Inject({.after = 2, .error = cudaErrorUnknown, .sticky = true});
     EXPECT_FALSE(Decode(*model, *transformer, *cache, 2).ok());
     cache->Clear();
   }
@@ -50,6 +50,22 @@ TEST_F(OnDevice, ASecondFaultIsTheEnd) {
   const auto refused = Decode(*model, *transformer, *cache, 1);
   EXPECT_TRUE(refused.kv_cache_lost());
   EXPECT_NE(refused.status().message().find("restart"), std::string::npos)
+      << refused.status().message();
+}
+
+// A kernel's fault leaves nothing to rest on: no rebuild is tried, the process is to end.
+TEST_F(OnDevice, AFaultOfAKernelIsTheEndAtOnce) {
+  const auto model = exec::LoadPlaced({.path = exec::kTidepool, .modes = "exact"}, {.every = 2});
+  const auto transformer = model->MakeTransformer(8, exec::kDeviceContext);
+  const auto cache = *model->MakeCache(exec::kDeviceContext);
+  cuda_emulated::Inject({.after = 2, .error = cudaErrorIllegalAddress, .sticky = true});
+  const auto faulty = Decode(*model, *transformer, *cache, 2);
+  EXPECT_NE(faulty.status().message().find("illegal memory access"), std::string::npos)
+      << faulty.status().message();
+  EXPECT_TRUE(model->device_forward->dead());
+  cache->Clear();
+  const auto refused = Decode(*model, *transformer, *cache, 1);
+  EXPECT_NE(refused.status().message().find("restart the program"), std::string::npos)
       << refused.status().message();
 }
 
@@ -64,7 +80,7 @@ TEST_F(OnDevice, AFaultInAPromptDoesNotHang) {
       return transformer->Forward(prompt, *cache, Logits::kLast, exec::Transformer::Step::kPrefill)
           .error();
     };
-    cuda_emulated::Inject({.after = after, .error = cudaErrorIllegalAddress, .sticky = true});
+    cuda_emulated::Inject({.after = after, .error = cudaErrorUnknown, .sticky = true});
     const exec::StepError failed = prefill(), again = prefill();
     EXPECT_EQ(failed.status.code(), StatusCode::kUnavailable);
     EXPECT_TRUE(failed.kv_cache_lost);

@@ -163,7 +163,7 @@ TEST_F(DeviceParts, AGraphIsRecordedOncePerKey) {
 
 TEST(DeviceHealth, OneFailureIsRebuiltASecondIsTheEnd) {
   int released = 0;
-  DeviceHealth health([&] { ++released; });
+  DeviceHealth health([&] { ++released; }, [] { return false; });
   EXPECT_FALSE(health.failed());
   health.Fail(base::Unavailable("first"));
   health.Fail(base::Unavailable("follows from it"));
@@ -182,8 +182,15 @@ TEST(DeviceHealth, OneFailureIsRebuiltASecondIsTheEnd) {
   EXPECT_NE(health.MayRebuild(0).message().find("restart the program"), std::string::npos);
 }
 
+TEST(DeviceHealth, AnErrorThatLosesTheProcessIsTheEndAtOnce) {
+  DeviceHealth health([] {}, [] { return true; });
+  health.Fail(base::Unavailable("an illegal access"));
+  EXPECT_TRUE(health.dead());
+  EXPECT_NE(health.MayRebuild(0).message().find("restart the program"), std::string::npos);
+}
+
 TEST(DeviceHealth, ARebuildThatFailsIsTheEnd) {
-  DeviceHealth health([] {});
+  DeviceHealth health([] {}, [] { return false; });
   health.Fail(base::Unavailable("first"));
   const Status failed = health.Rebuilt(base::ResourceExhausted("no room"));
   EXPECT_EQ(failed.code(), StatusCode::kResourceExhausted);
