@@ -93,8 +93,7 @@ void Put(Warp& warp, Place place, int lane, std::uint64_t value) {
     warp.Slots<std::uint32_t>(place)[lane] = static_cast<std::uint32_t>(value);
 }
 
-void CheckWritten(const Instruction&, Warp& warp, int lane, const Reached& at,
-                  std::uint32_t bytes) {
+void CheckWritten(Warp& warp, int lane, const Reached& at, std::uint32_t bytes) {
   if (at.written == nullptr) return;
   for (std::uint32_t i = 0; i < bytes; ++i)
     if (at.written[i] == 0)
@@ -109,7 +108,7 @@ void Load(const Instruction& code, Warp& warp, Mask mask) {
   ForLanes(mask, [&](int lane) {
     const Reached at = Reach(code, warp, lane, all, {.write = false, .atomic = code.strong})
                            .At(AddressOf(code, warp, lane));
-    CheckWritten(code, warp, lane, at, all);
+    CheckWritten(warp, lane, at, all);
     for (std::size_t i = 0; i < code.to.size(); ++i) {
       std::uint64_t value = 0;
       if (code.strong && element == 4)
@@ -170,7 +169,7 @@ void AtomicUpdate(const Instruction& code, Warp& warp, Mask mask) {
     const std::uint64_t address = AddressOf(code, warp, lane);
     const Reached at =
         Reach(code, warp, lane, sizeof(T), {.write = true, .atomic = true}).At(address);
-    CheckWritten(code, warp, lane, at, sizeof(T));
+    CheckWritten(warp, lane, at, sizeof(T));
     T old, value = static_cast<T>(warp.Value(code.from[0], lane));
     std::memcpy(&old, at.bytes, sizeof(T));
     value = Combine(static_cast<Atomic>(code.detail), old, value);

@@ -1,7 +1,7 @@
 // PTX as nvcc writes it, read into kernels whose registers have places in a warp's register file.
 //
 // Every operand of an instruction is such a place: registers, immediates, special registers and
-// addresses of variables alike; what does not change is written there when the warp begins.
+// addresses of variables alike. Constants are written to their places when the warp begins.
 // Source: PTX ISA 9.0. Read is what our kernels use: no calls, no indirect branches, no textures.
 #pragma once
 
@@ -85,7 +85,7 @@ struct Kernel {
 
 class Module {
  public:
-  // `name` for messages. Throws std::runtime_error with the line on what is not known.
+  // `name` is for messages. Throws std::runtime_error, with the line, on unknown PTX.
   Module(const std::string& name, std::string text);
   const std::vector<Kernel>& kernels() const { return kernels_; }
 
@@ -94,16 +94,16 @@ class Module {
   std::vector<Kernel> kernels_;
 };
 
-// `opcode` as its parts between dots. Nothing found: throws.
+// An opcode's parts between its dots.
 struct Opcode {
   std::vector<std::string_view> parts;
   bool Has(std::string_view part) const;
   std::string_view type() const { return parts.back(); }
 };
-// Sets run, detail, space, bytes, converges; where an immediate needs another width than the type's
-// it is in `widths`, by operand.
+// Sets run, detail, space, bytes, strong and converges. Throws std::runtime_error if the
+// interpreter does not know the opcode.
 void Decode(const Opcode& opcode, Instruction& out);
-// Bytes of lanes of operand `index` (destinations first), for immediates.
+// Whether operand `index`, destinations first, has 8 bytes a lane if it is an immediate.
 bool IsWide(const Opcode& opcode, int index);
 
 }  // namespace ptx

@@ -30,7 +30,7 @@ struct AccessKind {
 
 class Races {
  public:
-  Races(std::uint32_t block_threads) : block_threads_(block_threads) {}
+  explicit Races(std::uint32_t block_threads) : block_threads_(block_threads) {}
 
   // Empty, or what it conflicts with. `key`: bytes of one space have keys of their own.
   std::string Check(std::uint64_t key, std::uint32_t bytes, AccessKind kind, const Moment& now);

@@ -72,6 +72,7 @@ TEST_P(PtxText, LoadsNothingFromALiteralAddress) {
 }
 
 TEST_P(PtxText, HasNoDoublePrecision) {
+  ASSERT_FALSE(Files(GetParam()).empty());
   for (const auto& file : Files(GetParam())) {
     const std::string text = Read(file);
     const std::size_t at = text.find(".f64");

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstring>
-#include <random>
 
 #include "tests/ptx/memory.h"
 #include "tests/ptx/module.h"

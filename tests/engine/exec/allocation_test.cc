@@ -44,14 +44,19 @@ void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
 namespace thermocline {
 namespace {
 
-// Counts what further tokens of a request allocate in one mode.
-void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
-                         const MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
+load::LoadOptions Tidepool(const FfnOptions& ffn, const MemoryOptions& memory) {
   load::LoadOptions options;
   options.model.memory = memory;
   options.model.path = SOURCE_DIR "/config/models/tidepool.gguf";
   options.model.threads = 2;
   options.model.ffn = ffn;
+  return options;
+}
+
+// Counts what further tokens of a request allocate in one mode.
+void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
+                         const MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
+  const load::LoadOptions options = Tidepool(ffn, memory);
   const auto model = load::LoadModel(options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512, 16);
@@ -160,12 +165,7 @@ TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
 // is counted as floats, ranks as the largest).
 void ExpectPlannedBytes(const FfnOptions& ffn, const MemoryOptions& memory = {}) {
   constexpr int kTokens = 24, kContext = 700, kLogits = 3;
-  load::LoadOptions options;
-  options.model.memory = memory;
-  options.model.path = SOURCE_DIR "/config/models/tidepool.gguf";
-  options.model.threads = 2;
-  options.model.ffn = ffn;
-  const auto model = load::LoadModel(options);
+  const auto model = load::LoadModel(Tidepool(ffn, memory));
   ASSERT_TRUE(model.ok()) << model.status().message();
   const model::ModelConfig& config = (*model)->config;
   held_bytes = 0;
