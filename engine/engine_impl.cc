@@ -150,7 +150,7 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
   if (!modes.ok()) return modes.status().Annotate("ffn_mode").WithField("ffn_mode");
   RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode()));
   if (!accepting_) return ShuttingDown();
-  const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t tokens = request.prompt.size();
   if (!reserved.has_value()) RETURN_IF_ERROR(queue_->Reserve(1, tokens));
   Complete(request);
   auto channel = std::make_shared<TokenChannel>(std::move(on_ready), reader_buffer_tokens_);

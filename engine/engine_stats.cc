@@ -45,7 +45,7 @@ EngineStats Engine::Impl::Stats() const {
 
 EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
   const nn::PrefixCacheCounters& c = prefixes_.counters();
-  const auto block_bytes = static_cast<std::int64_t>(pool_->block_bytes());
+  const std::int64_t block_bytes = pool_->block_bytes();
   return {.hits = c.hits,
           .partial = c.partial,
           .misses = c.misses,

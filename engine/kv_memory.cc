@@ -15,7 +15,7 @@ struct KvBlocks {
 };
 KvBlocks CountBlocks(const model::ModelConfig& config, KvType type, int context,
                      std::int64_t prefix_cache_bytes) {
-  const auto block_bytes = static_cast<std::int64_t>(nn::KvPool::BlockBytes(config, type));
+  const std::int64_t block_bytes = nn::KvPool::BlockBytes(config, type);
   const int context_blocks = nn::BlocksFor(context);
   const std::int64_t kept =
       prefix_cache_bytes < 0 ? context_blocks : prefix_cache_bytes / block_bytes;
@@ -34,7 +34,7 @@ std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model)
   const KvType type = config.model.kv_type;
   const KvBlocks blocks =
       CountBlocks(model, type, ContextLength(config, model), config.serving.prefix_cache_bytes);
-  return static_cast<std::size_t>(blocks.all) * nn::KvPool::BlockBytes(model, type);
+  return blocks.all * nn::KvPool::BlockBytes(model, type);
 }
 
 Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedModel& model) {

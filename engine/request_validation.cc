@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/spec/set_up.h"
 
 namespace thermocline {
@@ -30,12 +31,12 @@ Status ValidateAsked(const Request& request, int vocab_size) {
 
 Status ValidatePrompt(const std::vector<int>& prompt, const RequestBounds& bounds) {
   if (prompt.empty()) return base::InvalidArgument("the prompt is empty");
-  if (static_cast<int>(prompt.size()) >= bounds.context_length) {
+  if (base::IntSize(prompt) >= bounds.context_length) {
     return base::OutOfRange("the prompt has ", prompt.size(),
                             " tokens, and at least one more must fit the context of ",
                             bounds.context_length, " tokens; shorten the conversation")
         .WithReason(Reason::kContextLength)
-        .WithNumber("n_prompt_tokens", static_cast<std::int64_t>(prompt.size()))
+        .WithNumber("n_prompt_tokens", prompt.size())
         .WithNumber("n_ctx", bounds.context_length);
   }
   for (const int token : prompt) {

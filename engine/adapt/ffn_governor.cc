@@ -41,7 +41,7 @@ FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transforme
 }
 
 predictor::LayerController* FfnGovernor::ControllerOf(int layer, FfnMode mode) {
-  const auto at = static_cast<std::size_t>(layer);
+  const std::size_t at = layer;
   if (!controls()) return nullptr;
   switch (mode) {
     case FfnMode::kSign:

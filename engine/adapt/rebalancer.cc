@@ -64,7 +64,7 @@ void Rebalancer::Idle() {
 }
 
 int Rebalancer::Round(int layer, int most) {
-  const auto l = static_cast<std::size_t>(layer);
+  const std::size_t l = layer;
   const std::vector<float>& uses = uses_[l];
   const auto fewer = [&](int a, int b) { return uses[a] < uses[b]; };
   int swaps = 0;

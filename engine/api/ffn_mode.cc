@@ -64,7 +64,7 @@ Result<FfnModes> ParseFfnModes(std::string_view text, int num_layers, FfnMode ot
   modes.automatic = text == "auto" || text.empty();
   if (modes.automatic) return modes;
   RETURN_IF_ERROR(RefuseTrailingComma(text));
-  modes.layers.assign(static_cast<std::size_t>(num_layers), otherwise);
+  modes.layers.assign(num_layers, otherwise);
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
     const std::string_view entry = text.substr(0, comma);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "engine/api/ffn_mode.h"
+#include "engine/base/ratio.h"
 
 namespace thermocline {
 
@@ -30,8 +31,7 @@ struct FfnLayerStats {
 inline double SavedBytesPerToken(std::span<const FfnLayerStats> layers) {
   double saved = 0;
   for (const FfnLayerStats& s : layers) {
-    if (s.tokens > 0)
-      saved += static_cast<double>(s.dense_bytes - s.bytes) / static_cast<double>(s.tokens);
+    if (s.tokens > 0) saved += base::Ratio(s.dense_bytes - s.bytes, s.tokens);
   }
   return saved;
 }

@@ -31,15 +31,14 @@ class PosixFile final : public File {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const override {
     std::size_t done = 0;
     while (done < out.size()) {
-      const ssize_t n =
-          ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+      const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, offset + done);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return ErrnoStatus(path_, "read", errno);
       if (n == 0) {
         return DataLoss(path_, ": file ends at byte ", offset + done, ", ", out.size() - done,
                         " bytes short; it was truncated while open");
       }
-      done += static_cast<std::size_t>(n);
+      done += n;
     }
     return OkStatus();
   }
@@ -104,7 +103,7 @@ Result<std::unique_ptr<File>> OpenFile(const std::string& path) {
     ::close(fd);
     return InvalidArgument(path, ": not a regular file");
   }
-  return std::unique_ptr<File>(new PosixFile(path, fd, static_cast<std::uint64_t>(info.st_size)));
+  return std::unique_ptr<File>(new PosixFile(path, fd, info.st_size));
 }
 
 Result<std::string> ReadFileToString(const std::string& path, std::uint64_t bytes_max) {

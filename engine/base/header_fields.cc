@@ -68,7 +68,7 @@ std::uint64_t HeaderFields::FindArray(const char* key, std::int64_t count, std::
     return 0;
   }
   HeaderFields array(*value, StrCat(where_, key, "."), advice_, status_);
-  const auto at = static_cast<std::uint64_t>(array.Int("at", 0, INT64_MAX));
+  const std::uint64_t at = array.Int("at", 0, INT64_MAX);
   const std::int64_t found = array.Int("count", 0, INT64_MAX);
   if (!status_.ok()) return 0;
   const std::uint64_t room = area.end - area.begin;

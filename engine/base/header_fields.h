@@ -48,7 +48,7 @@ class HeaderFields {
   // An array of the file, {"at", "count"}: `count` elements. Allocates only what the file holds.
   template <typename T>
   std::vector<T> Array(const char* key, std::int64_t count, const ArrayArea& area) {
-    const auto bytes = static_cast<std::uint64_t>(count) * sizeof(T);
+    const auto bytes = count * sizeof(T);
     const std::uint64_t at = FindArray(key, count, bytes, area);
     if (!status_.ok()) return {};
     std::vector<T> out(count);

@@ -30,8 +30,7 @@ Result<HugeBuffer> HugeBuffer::Allocate(std::size_t bytes) {
   void* mapping =
       ::mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
-    return ResourceExhausted("cannot allocate ", HumanBytes(static_cast<double>(bytes)), ": ",
-                             std::strerror(errno));
+    return ResourceExhausted("cannot allocate ", HumanBytes(bytes), ": ", std::strerror(errno));
   }
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   const std::uintptr_t aligned = (address + kHugePageBytes - 1) & ~(kHugePageBytes - 1);

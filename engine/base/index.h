@@ -6,9 +6,10 @@
 namespace thermocline::base {
 
 // Elements of a matrix. Requires: rows, cols >= 0.
-constexpr std::size_t Area(int rows, int cols) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
-}
+constexpr std::size_t Area(int rows, int cols) { return static_cast<std::size_t>(rows) * cols; }
+
+// Elements of a container: tokens, neurons and layers are counted in ints.
+constexpr int IntSize(const auto& container) { return static_cast<int>(container.size()); }
 
 // `value` rounded up to a multiple of `unit`. Requires: unit > 0.
 constexpr std::size_t RoundUp(std::size_t value, std::size_t unit) {

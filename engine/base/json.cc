@@ -50,7 +50,7 @@ class Builder : public nlohmann::json_sax<Library> {
 
  private:
   bool Open(Json container) {
-    if (static_cast<int>(open_.size()) >= depth_max_) {
+    if (base::IntSize(open_) >= depth_max_) {
       error_ = StrCat("invalid JSON: nested deeper than ", depth_max_, " levels");
       return false;
     }

@@ -36,10 +36,9 @@ Status Lock(int fd, const std::string& part_path) {
 
 Status NoRoom(const std::string& part_path, std::uint64_t bytes, std::uint64_t more,
               std::uint64_t free) {
-  return ResourceExhausted(
-      part_path, ": takes ", bytes, " bytes (", HumanBytes(static_cast<double>(bytes)), "), ", more,
-      " more than it has, and the file system has ", free, " free (",
-      HumanBytes(static_cast<double>(free)), "); make room or choose another place");
+  return ResourceExhausted(part_path, ": takes ", bytes, " bytes (", HumanBytes(bytes), "), ", more,
+                           " more than it has, and the file system has ", free, " free (",
+                           HumanBytes(free), "); make room or choose another place");
 }
 
 }  // namespace
@@ -54,8 +53,7 @@ Result<std::unique_ptr<PartFile>> PartFile::Open(const std::string& path) {
     if (status.ok() && (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)))
       status = InvalidArgument(part_path, ": not a regular file");
     if (status.ok() && IsNamed(fd, part_path))
-      return std::unique_ptr<PartFile>(
-          new PartFile(path, part_path, fd, static_cast<std::uint64_t>(info.st_size)));
+      return std::unique_ptr<PartFile>(new PartFile(path, part_path, fd, info.st_size));
     ::close(fd);
     RETURN_IF_ERROR(status);
   }
@@ -70,13 +68,12 @@ Status PartFile::Reserve(std::uint64_t bytes) {
     return ErrnoStatus(part_path_, "look at", errno);
   const std::uint64_t has = static_cast<std::uint64_t>(info.st_blocks) * 512;
   const std::uint64_t more = bytes > has ? bytes - has : 0;
-  const std::uint64_t free = static_cast<std::uint64_t>(system.f_bavail) * system.f_frsize;
+  const std::uint64_t free = system.f_bavail * system.f_frsize;
   if (more > free) return NoRoom(part_path_, bytes, more, free);
-  if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
-    return ErrnoStatus(part_path_, "resize", errno);
+  if (::ftruncate(fd_, bytes) != 0) return ErrnoStatus(part_path_, "resize", errno);
   size_ = bytes;
   // Not posix_fallocate: where the file system cannot, that writes every block.
-  while (bytes > 0 && ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0) {
+  while (bytes > 0 && ::fallocate(fd_, 0, 0, bytes) != 0) {
     if (errno == EINTR) continue;
     if (errno == ENOSPC || errno == EDQUOT) return NoRoom(part_path_, bytes, more, free);
     if (errno == EOPNOTSUPP || errno == ENOSYS) break;
@@ -93,10 +90,10 @@ Status PartFile::Clear() {
 
 Status PartFile::WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(part_path_, "write", errno);
-    offset += static_cast<std::uint64_t>(n);
+    offset += n;
     bytes = bytes.subspan(n);
   }
   return OkStatus();
@@ -104,11 +101,11 @@ Status PartFile::WriteAt(std::uint64_t offset, std::span<const std::byte> bytes)
 
 Status PartFile::ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t n = ::pread(fd_, out.data(), out.size(), offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(part_path_, "read", errno);
     if (n == 0) return DataLoss(part_path_, ": ends at byte ", offset);
-    offset += static_cast<std::uint64_t>(n);
+    offset += n;
     out = out.subspan(n);
   }
   return OkStatus();

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/base/index.h"
+
 namespace thermocline::base {
 
 int EditDistance(std::string_view a, std::string_view b) {
@@ -27,7 +29,7 @@ int EditDistance(std::string_view a, std::string_view b) {
 
 std::string NearestName(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
-  int best_distance = static_cast<int>(name.size()) / 2 + 1;
+  int best_distance = base::IntSize(name) / 2 + 1;
   for (const std::string& candidate : candidates) {
     const int distance = EditDistance(name, candidate);
     if (distance < best_distance) {
@@ -73,14 +75,14 @@ LeadByte ClassifyLead(unsigned char byte) {
 
 // Length of the longest valid prefix of a sequence at `pos`; `complete` says whether it is whole.
 int ValidPrefix(std::string_view text, std::size_t pos, bool& complete) {
-  const LeadByte lead = ClassifyLead(static_cast<unsigned char>(text[pos]));
+  const LeadByte lead = ClassifyLead(text[pos]);
   complete = lead.continuation == 0;
   if (lead.continuation <= 0) return 1;
   int length = 1;
   for (int i = 1; i <= lead.continuation; ++i) {
-    const std::size_t at = pos + static_cast<std::size_t>(i);
+    const std::size_t at = pos + i;
     if (at >= text.size()) return length;
-    const auto byte = static_cast<unsigned char>(text[at]);
+    const unsigned char byte = text[at];
     const unsigned char low = i == 1 ? lead.low : 0x80, high = i == 1 ? lead.high : 0xBF;
     if (byte < low || byte > high) return length;
     ++length;
@@ -102,7 +104,7 @@ std::string ReplaceInvalidUtf8(std::string_view text) {
     } else {
       out.append("\xEF\xBF\xBD");
     }
-    pos += static_cast<std::size_t>(length);
+    pos += length;
   }
   return out;
 }
@@ -110,8 +112,8 @@ std::string ReplaceInvalidUtf8(std::string_view text) {
 int IncompleteUtf8Suffix(std::string_view text) {
   const int longest = static_cast<int>(std::min<std::size_t>(3, text.size()));
   for (int back = 1; back <= longest; ++back) {
-    const std::size_t pos = text.size() - static_cast<std::size_t>(back);
-    const LeadByte lead = ClassifyLead(static_cast<unsigned char>(text[pos]));
+    const std::size_t pos = text.size() - back;
+    const LeadByte lead = ClassifyLead(text[pos]);
     if (lead.continuation < 0) continue;
     bool complete = false;
     const int valid = ValidPrefix(text, pos, complete);
@@ -127,13 +129,12 @@ char32_t DecodeUtf8(std::string_view text, std::size_t& pos) {
     ++pos;
     return 0xFFFD;
   }
-  const auto first = static_cast<unsigned char>(text[pos]);
+  const unsigned char first = text[pos];
   char32_t value = length == 1 ? first : first & (0x7FU >> length);
   for (int i = 1; i < length; ++i) {
-    value = (value << 6) |
-            (static_cast<unsigned char>(text[pos + static_cast<std::size_t>(i)]) & 0x3FU);
+    value = (value << 6) | (static_cast<unsigned char>(text[pos + i]) & 0x3FU);
   }
-  pos += static_cast<std::size_t>(length);
+  pos += length;
   return value;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <charconv>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -52,6 +53,7 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
 
 // `bytes` as "1.5 GiB", for people.
 std::string HumanBytes(double bytes);
+std::string HumanBytes(std::integral auto bytes) { return HumanBytes(static_cast<double>(bytes)); }
 // "8GiB", "512 MB", "1.5g", "4096": bytes; K, M, G and T count in 1024s, with or without iB.
 // Nothing if the text is no size, or none that 63 bits hold.
 std::optional<std::int64_t> ParseBytes(std::string_view text);

@@ -83,7 +83,7 @@ std::size_t ResidentBytes() {
   std::ifstream file("/proc/self/statm");
   std::size_t size = 0, resident = 0;
   file >> size >> resident;
-  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return resident * ::sysconf(_SC_PAGESIZE);
 }
 
 std::size_t MemoryAllowance() {

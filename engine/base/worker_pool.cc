@@ -31,7 +31,7 @@ void Pause() {
 
 }  // namespace
 
-WorkerPool::WorkerPool(int threads) : active_(threads), runs_(static_cast<std::size_t>(threads)) {
+WorkerPool::WorkerPool(int threads) : active_(threads), runs_(threads) {
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { WorkerMain(i); });
     const std::string name = "cold-" + std::to_string(i);
@@ -66,10 +66,9 @@ void WorkerPool::RunBatch(int items, Call call, const void* context) {
   context_ = context;
   done_.store(0, std::memory_order_relaxed);
   ++epoch_;
-  const auto count = static_cast<std::uint64_t>(active());
+  const std::uint64_t count = active();
   for (std::uint64_t t = 0; t < count; ++t) {
-    const std::uint64_t begin = static_cast<std::uint64_t>(items) * t / count,
-                        end = static_cast<std::uint64_t>(items) * (t + 1) / count;
+    const std::uint64_t begin = items * t / count, end = items * (t + 1) / count;
     runs_[t].ticket.store(epoch_ << 40 | end << 20 | begin);  // seq_cst, before parked_
   }
   if (parked_.load() > 0) {

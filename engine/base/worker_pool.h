@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/index.h"
+
 namespace thermocline::base {
 
 // Run may be called from one thread at a time (the decode thread). The caller works too.
@@ -31,7 +33,7 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return base::IntSize(workers_) + 1; }
   // From now on loops use so many threads, the caller's among them, and the others rest: where
   // somebody else needs the processors. Requires: 1 <= active <= threads(); between loops.
   void SetActive(int active) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/base/index.h"
 #include "engine/nn/offset.h"
 #include "kernels/quantize.h"
 
@@ -49,14 +50,14 @@ Transformer::Transformer(Params p)
 
 std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn) {
   return nn::Workspace::Bytes(sizes) + ffn::SparseFfn::Bytes(ffn) +
-         static_cast<std::size_t>(sizes.threads) * nn::PanelScratchBytesMax(sizes.config);
+         sizes.threads * nn::PanelScratchBytesMax(sizes.config);
 }
 
 StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tokens,
                                                         nn::KvCache& cache, Logits wanted,
                                                         Step step) {
   lossless_ = step == Step::kPrefill;
-  const int count = static_cast<int>(tokens.size());
+  const int count = base::IntSize(tokens);
   CHECK(count >= 1 && count <= ws_.tokens_max);
   CHECK_LE(cache.length() + count, cache.capacity());
   CHECK(cache.Reserve(count));
@@ -70,7 +71,7 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   if (rows == 0 || !on_device->empty()) return *on_device;
   Head(count - rows, rows);
   return std::span<const float>(ws_.logits)
-      .first(static_cast<std::size_t>(rows) * static_cast<std::size_t>(config_.vocab_size));
+      .first(static_cast<std::size_t>(rows) * config_.vocab_size);
 }
 
 ffn::HybridCounters Transformer::hybrid_counters() const {
@@ -114,7 +115,7 @@ void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
 
 void Transformer::Embed(std::span<const int> tokens, int position) {
   const int d = config_.hidden_size;
-  ForTokens(static_cast<int>(tokens.size()), [&](int t) {
+  ForTokens(base::IntSize(tokens), [&](int t) {
     const int token = tokens[t];
     CHECK(token >= 0 && token < config_.vocab_size);
     float* x = ws_.residual.data() + nn::Offset(t, d);
@@ -171,8 +172,7 @@ void Transformer::Head(int first, int count) {
     const kernels::Activations hidden = ws_.hidden.view(from, d);
     for (int i = 0; i < d; ++i) {
       x.x[from + i] = hidden.x[i];
-      x.x[rest + i] = hidden.x[i] -
-                      hidden.scale[i / kernels::kActivationBlock] * static_cast<float>(hidden.q[i]);
+      x.x[rest + i] = hidden.x[i] - hidden.scale[i / kernels::kActivationBlock] * hidden.q[i];
     }
     Quantize(x, t);
     Quantize(x, count + t);

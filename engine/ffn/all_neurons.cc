@@ -14,7 +14,7 @@ namespace thermocline::ffn {
 AllNeurons::AllNeurons(const FfnContext& context, int tokens_max)
     : context_(context),
       tokens_max_(tokens_max),
-      ids_(static_cast<std::size_t>(context.config.intermediate_size)),
+      ids_(context.config.intermediate_size),
       up_(context.gated() ? base::Area(tokens_max, context.config.intermediate_size) : 0) {
   std::iota(ids_.begin(), ids_.end(), 0);
 }
@@ -41,7 +41,7 @@ FoundNeurons AllNeurons::Compute(int layer, const FfnInput& input, nn::Activatio
     float* row = h.x.data() + nn::Offset(t, f);
     context_.Activate({.gate = row,
                        .up = context_.gated() ? up_.data() + nn::Offset(t, f) : nullptr,
-                       .n = static_cast<int>(ids.size()),
+                       .n = base::IntSize(ids),
                        .out = row});
   });
   if (tapped()) {

@@ -14,7 +14,7 @@ double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors) {
   constexpr double kLevel[kernels::kSignSlicesMax + 1] = {0, 1, 1.2, 2.0, 3.3, 5.0};
   const predictor::SignPredictor& sign = *predictors.sign;
   return kLevel[sign.slices] * (sign.planes.magnitude != nullptr ? 2 : 1) *
-         std::sqrt(static_cast<double>(sign.planes.cols));
+         std::sqrt(sign.planes.cols);
 }
 
 Auditor::Auditor(const Params& p)
@@ -22,7 +22,7 @@ Auditor::Auditor(const Params& p)
       predictors_(p.predictors),
       ops_(p.ops),
       interval_(p.interval),
-      kept_(static_cast<std::size_t>(p.config.num_hidden_layers)),
+      kept_(p.config.num_hidden_layers),
       totals_(kept_.size()),
       last_(kept_.size()),
       sweep_(p.sweep),
@@ -38,7 +38,7 @@ Auditor::Auditor(const Params& p)
 }
 
 std::size_t Auditor::Bytes(const model::ModelConfig& config) {
-  const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
+  const std::size_t layers = config.num_hidden_layers;
   return layers * (base::Area(2, config.hidden_size) * sizeof(float) +
                    base::Area(1, config.intermediate_size) * sizeof(int));
 }
@@ -68,7 +68,7 @@ void Auditor::EndToken() {
 
 int Auditor::AuditOne(SparseFfn& ffn) {
   const int layer = next_++;
-  const auto at = static_cast<std::size_t>(layer);
+  const std::size_t at = layer;
   Kept& kept = kept_[at];
   last_[at] = {};
   if (kept.valid) {
@@ -91,7 +91,7 @@ int Auditor::AuditOne(SparseFfn& ffn) {
     FfnPolicy policy{.mode = kept.mode};
     const double unit = ShiftUnit(policy.mode, predictors_.layers[at]);
     for (std::size_t i = 0; i < sweep_.size(); ++i) {
-      policy.shift = static_cast<float>(static_cast<double>(sweep_[i]) * unit);
+      policy.shift = static_cast<float>(sweep_[i] * unit);
       swept_[at][i] += count(ffn.PredictedBy(layer, {input_, kept.residual.data(), 1}, policy));
     }
   }

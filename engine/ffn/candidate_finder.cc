@@ -44,8 +44,7 @@ std::size_t CandidateFinder::Bytes(const FfnSizes& sizes) {
   const int tokens = sizes.sparse_tokens(), d = sizes.config.hidden_size;
   const std::size_t scratch = kRange * (sizeof(std::int32_t) + sizeof(std::uint16_t)) +
                               base::Area(tokens, kRange) * sizeof(float) + NeuronList::kBytes;
-  std::size_t bytes =
-      static_cast<std::size_t>(sizes.threads) * scratch + RangeIds::Bytes(sizes.neurons());
+  std::size_t bytes = sizes.threads * scratch + RangeIds::Bytes(sizes.neurons());
   if (sizes.sign) {
     const int words = kernels::SignInputWords(d, kernels::kSignSlicesMax);
     bytes += base::Area(1, d) * sizeof(float) + base::Area(tokens, words) * sizeof(std::uint64_t) +
@@ -101,7 +100,7 @@ void CandidateFinder::PrepareSigns(const FfnStep& step) {
 
 const NeuronList& CandidateFinder::Find(const FfnStep& step, const NeuronRange& range, int thread) {
   Scratch& s = scratch_[thread];
-  const auto n = static_cast<std::size_t>(range.count);
+  const std::size_t n = range.count;
   s.found.whole = !Predicts(step.policy.mode);
   if (s.found.whole) {
     const auto all = static_cast<std::uint16_t>((1U << step.input.tokens) - 1);
@@ -176,8 +175,8 @@ std::optional<FfnPolicy> CandidateFinder::ReadAheadPolicy(int layer,
 }
 
 std::int64_t CandidateFinder::PredictorBytes(int layer, FfnMode mode) const {
-  if (mode == FfnMode::kSign) return static_cast<std::int64_t>(Of(layer).sign->bytes());
-  if (mode == FfnMode::kLowRank) return static_cast<std::int64_t>(Of(layer).low_rank->bytes());
+  if (mode == FfnMode::kSign) return Of(layer).sign->bytes();
+  if (mode == FfnMode::kLowRank) return Of(layer).low_rank->bytes();
   return 0;
 }
 

@@ -12,7 +12,6 @@ namespace thermocline::ffn {
 CpuPartition::CpuPartition(const Params& p)
     : members_(p.members),
       hidden_size_(p.config.hidden_size),
-      runs_(kernels::NumSumRuns(p.config.intermediate_size)),
       floats_(!kernels::Traits(p.weights.layers[0].down_rows.type).quantized),
       pool_(p.threads),
       multiplier_(p.ops, pool_, nn::PanelScratchBytes(p.weights)),
@@ -27,14 +26,16 @@ CpuPartition::CpuPartition(const Params& p)
   if (floats_) {
     output_.resize(base::Area(p.tokens_max, hidden_size_));
   } else {
-    const std::size_t sums = base::Area(std::min(p.tokens_max, kShareTokens) * runs_, hidden_size_);
-    maxima_.resize(sums / 32);
-    minimums_.resize(sums / 32);
-    high_.resize(sums);
-    low_.resize(sums);
+    sums_ = SideSums(p.config, p.tokens_max);
   }
   thread_ = std::thread([this] { Main(); });
   ::pthread_setname_np(thread_.native_handle(), "hot-0");
+}
+
+std::size_t CpuPartition::Bytes(const FfnSizes& sizes) {
+  const std::size_t output = base::Area(sizes.tokens_max, sizes.config.hidden_size) * sizeof(float);
+  return SparseFfn::Bytes(sizes) + sizes.threads * nn::PanelScratchBytesMax(sizes.config) +
+         std::max(output, SideSums::Bytes(sizes.config, sizes.tokens_max));
 }
 
 CpuPartition::~CpuPartition() {
@@ -57,7 +58,7 @@ Result<const float*> CpuPartition::Maxima() {
   if (first_ > 0) Ask(Command::kMaxima);
   done_.Wait(step_);
   if (!status_.ok()) return status_;
-  return maxima_.data();
+  return sums_.maxima.data();
 }
 
 void CpuPartition::Sum(const float* limits) {
@@ -69,7 +70,7 @@ Result<kernels::FinishSumParams::Part> CpuPartition::Await() {
   done_.Wait(step_);
   first_ += kShareTokens;
   if (!status_.ok()) return status_;
-  return kernels::FinishSumParams::Part{high_.data(), low_.data(), minimums_.data()};
+  return sums_.part();
 }
 
 Result<const float*> CpuPartition::AwaitOutput() {
@@ -101,10 +102,9 @@ void CpuPartition::Do(Command command) {
     }
     if (floats_) return ffn_.SumFound(job.layer, job.input.tokens, output_.data(), false);
   }
-  kernels::SharedSum part{.maxima = maxima_.data()};
-  if (command == Command::kSum)
-    part = {maxima_.data(), limits_, high_.data(), low_.data(), minimums_.data()};
-  ffn_.ShareSum(job.layer, first_, count, part);
+  ffn_.ShareSum(job.layer, first_, count,
+                command == Command::kSum ? sums_.under(limits_)
+                                         : kernels::SharedSum{.maxima = sums_.maxima.data()});
 }
 
 }  // namespace thermocline::ffn

@@ -5,8 +5,9 @@
 #include <optional>
 #include <thread>
 
+#include "engine/base/index.h"
 #include "engine/base/step_signal.h"
-#include "engine/ffn/ffn_partition.h"
+#include "engine/ffn/side_sums.h"
 
 namespace thermocline::ffn {
 
@@ -23,6 +24,8 @@ class CpuPartition final : public FfnPartition {
     int tokens_max;  // T
   };
   explicit CpuPartition(const Params& params);
+  // What it allocates, at most; sizes.threads: its own.
+  static std::size_t Bytes(const FfnSizes& sizes);
   ~CpuPartition() override;
 
   void Start(const Job& job) override;
@@ -30,7 +33,7 @@ class CpuPartition final : public FfnPartition {
   void Sum(const float* limits) override;
   Result<kernels::FinishSumParams::Part> Await() override;
   Result<const float*> AwaitOutput() override;
-  int NumNeurons(int layer) const override { return static_cast<int>(members_[layer].size()); }
+  int NumNeurons(int layer) const override { return base::IntSize(members_[layer]); }
   // Between layers.
   PartitionCounters counters() const override { return counters_; }
   std::span<const int> found_ids() const override { return ffn_.found_ids(); }
@@ -45,15 +48,13 @@ class CpuPartition final : public FfnPartition {
   void Ask(Command command);
 
   const std::vector<std::vector<int>>& members_;
-  const int hidden_size_, runs_;
+  const int hidden_size_;
   const bool floats_;  // down rows are of a float type
   base::WorkerPool pool_;
   nn::Multiplier multiplier_;
   SparseFfn ffn_;
-  std::vector<float> maxima_;             // [kShareTokens, R, D / 32]
-  std::vector<float> minimums_;           // the same
-  std::vector<std::int32_t> high_, low_;  // [kShareTokens, R, D]
-  std::vector<float> output_;             // [T, D] of float types
+  SideSums sums_;              // of quantised types
+  std::vector<float> output_;  // [T, D] of float types
   // Written by the caller before it raises asked_, read by the thread after.
   Command command_ = Command::kFind;
   std::optional<Job> job_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/base/index.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -25,11 +26,10 @@ std::size_t ScratchBytes(const model::ModelConfig& config) {
 
 DownSum::DownSum(const FfnContext& context)
     : context_(context),
-      scratch_(static_cast<std::size_t>(context.pool.threads()),
-               std::vector<std::uint8_t>(ScratchBytes(context.config))) {}
+      scratch_(context.pool.threads(), std::vector<std::uint8_t>(ScratchBytes(context.config))) {}
 
 std::size_t DownSum::Bytes(const FfnSizes& sizes) {
-  return static_cast<std::size_t>(sizes.threads) * ScratchBytes(sizes.config);
+  return sizes.threads * ScratchBytes(sizes.config);
 }
 
 void DownSum::SumRows(int layer, int tokens, const FoundNeurons& found, float* out, bool add_bias) {
@@ -42,7 +42,7 @@ void DownSum::ShareRows(int layer, int tokens, const FoundNeurons& found,
 }
 
 void DownSum::Run(const Sum& sum) {
-  const int d = context_.config.hidden_size, count = static_cast<int>(sum.found.ids.size());
+  const int d = context_.config.hidden_size, count = base::IntSize(sum.found.ids);
   const bool dense = 3 * count > context_.layer(0).down_rows.rows;
   const int columns = ColumnsPerItem(d, context_.pool.threads(), dense);
   context_.pool.Run((d + columns - 1) / columns, [&](int item, int thread) {

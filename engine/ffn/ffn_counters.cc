@@ -13,8 +13,8 @@ std::int64_t RowBytes(const Matrix& m) {
 }  // namespace
 
 std::int64_t DenseBytes(const model::LayerWeights& w) {
-  return static_cast<std::int64_t>(w.gate.linear.weight.bytes() + w.up.linear.weight.bytes() +
-                                   w.down.weight.bytes() + w.down_rows.bytes());
+  return w.gate.linear.weight.bytes() + w.up.linear.weight.bytes() + w.down.weight.bytes() +
+         w.down_rows.bytes();
 }
 
 void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCounters& c) {

@@ -13,13 +13,13 @@ FlashNeurons::FlashNeurons(const Params& p)
       neurons_(p.context.config.intermediate_size),
       deciding_held_(p.deciding_held),
       read_ahead_(p.read_ahead),
-      ids_(static_cast<std::size_t>(neurons_)),
+      ids_(neurons_),
       masks_(ids_.size()),
-      gates_(p.deciding_held ? ids_.size() * static_cast<std::size_t>(p.tokens_max) : 0),
+      gates_(p.deciding_held ? ids_.size() * p.tokens_max : 0),
       arrivals_(ids_.size()),
       wanted_ids_(ids_.size()),
       wanted_masks_(ids_.size()),
-      taken_(static_cast<std::size_t>(p.context.pool.threads()), GatedNeurons(p.tokens_max)) {
+      taken_(p.context.pool.threads(), GatedNeurons(p.tokens_max)) {
   counts_.resize((ids_.size() + kRange - 1) / kRange);
 }
 
@@ -29,7 +29,7 @@ std::size_t FlashNeurons::Bytes(const FfnSizes& sizes) {
   return base::Area(1, sizes.neurons()) * neuron +
          base::Area(gates, sizes.neurons()) * sizeof(float) +
          base::Area(sizes.neurons() / kRange + 1, 1) * sizeof(int) +
-         static_cast<std::size_t>(sizes.threads) * GatedNeurons::Bytes(sizes.sparse_tokens());
+         sizes.threads * GatedNeurons::Bytes(sizes.sparse_tokens());
 }
 
 float* FlashNeurons::Gates(int token, int place) {
@@ -59,8 +59,7 @@ void FlashNeurons::Put(const NeuronRange& range, const GatedNeurons& candidates,
 void FlashNeurons::Request(int layer, bool resident_only) {
   std::size_t wanted = 0;
   for (int range = 0; range < ranges_.NumRanges(layer); ++range) {
-    const auto begin = base::Area(range, kRange),
-               end = begin + static_cast<std::size_t>(counts_[range]);
+    const auto begin = base::Area(range, kRange), end = begin + counts_[range];
     for (std::size_t place = begin; place < end; ++place) {
       const bool here = store_.Has(layer, ids_[place]);
       arrivals_[place] = here ? Arrival::kHere : resident_only ? Arrival::kLeftOut : Arrival::kLate;
@@ -79,7 +78,7 @@ const GatedNeurons& FlashNeurons::Take(const NeuronRange& range, bool late, int 
   const Arrival wanted = late ? Arrival::kLate : Arrival::kHere;
   taken.list.count = 0;
   for (int k = 0; k < counts_[range.index]; ++k) {
-    const auto place = static_cast<std::size_t>(range.begin) + static_cast<std::size_t>(k);
+    const auto place = static_cast<std::size_t>(range.begin) + k;
     if (arrivals_[place] != wanted) continue;
     for (int t = 0; deciding_held_ && t < tokens; ++t)
       taken.gates[nn::Offset(t, kRange) + taken.list.count] = *Gates(t, static_cast<int>(place));

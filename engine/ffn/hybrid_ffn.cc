@@ -38,12 +38,7 @@ HybridFfn::HybridFfn(const Params& p)
       hot_(p.hot),
       runs_(kernels::NumSumRuns(p.config.intermediate_size)) {
   if (!kernels::Traits(p.weights.layers[0].down_rows.type).quantized) return;
-  const std::size_t sums =
-      base::Area(std::min(p.tokens_max, kShareTokens) * runs_, config_.hidden_size);
-  maxima_.resize(sums / 32);
-  minimums_.resize(sums / 32);
-  high_.resize(sums);
-  low_.resize(sums);
+  sums_ = SideSums(p.config, p.tokens_max);
 }
 
 Status HybridFfn::Run(int layer, const SparseFfn::Input& input, bool lossless, float* out) {
@@ -105,13 +100,12 @@ Status HybridFfn::AddOutputs(int layer, int tokens, float* out) {
 }
 
 Status HybridFfn::ShareSums(int layer, int first, int count, float* out) {
-  cold_.ShareSum(layer, first, count, {.maxima = maxima_.data()});
+  cold_.ShareSum(layer, first, count, {.maxima = sums_.maxima.data()});
   ASSIGN_OR_RETURN(const float* hot, Waiting([&] { return hot_.Maxima(); }));
   const std::size_t cells = base::Area(count * runs_, config_.hidden_size / 32);
-  for (std::size_t i = 0; i < cells; ++i) maxima_[i] = std::max(maxima_[i], hot[i]);
-  hot_.Sum(maxima_.data());
-  cold_.ShareSum(layer, first, count,
-                 {nullptr, maxima_.data(), high_.data(), low_.data(), minimums_.data()});
+  for (std::size_t i = 0; i < cells; ++i) sums_.maxima[i] = std::max(sums_.maxima[i], hot[i]);
+  hot_.Sum(sums_.maxima.data());
+  cold_.ShareSum(layer, first, count, sums_.under(sums_.maxima.data()));
   ASSIGN_OR_RETURN(const Part part, Waiting([&] { return hot_.Await(); }));
   Finish(layer, count, part, out + nn::Offset(first, config_.hidden_size));
   return OkStatus();
@@ -132,9 +126,9 @@ void HybridFfn::Finish(int layer, int count, const Part& hot, float* out) {
     float* y = out + nn::Offset(t, d);
     ops_.finish_sum({.runs = runs_,
                      .cols = d,
-                     .limits = maxima_.data() + at / 32,
+                     .limits = sums_.maxima.data() + at / 32,
                      .num_parts = 2,
-                     .parts = {part(high_.data(), low_.data(), minimums_.data()),
+                     .parts = {part(sums_.high.data(), sums_.low.data(), sums_.minimums.data()),
                                part(hot.high, hot.low, hot.minimums)},
                      .col_begin = begin,
                      .col_end = end,
@@ -144,14 +138,14 @@ void HybridFfn::Finish(int layer, int count, const Part& hot, float* out) {
 }
 
 void HybridFfn::Drain(int tokens) {
-  if (maxima_.empty()) {
+  if (sums_.maxima.empty()) {
     (void)hot_.AwaitOutput();
     return;
   }
-  std::fill(maxima_.begin(), maxima_.end(), 0.0F);
+  std::fill(sums_.maxima.begin(), sums_.maxima.end(), 0.0F);
   for (int t = 0; t < tokens; t += kShareTokens) {
     if (!hot_.Maxima().ok()) return;
-    hot_.Sum(maxima_.data());
+    hot_.Sum(sums_.maxima.data());
     (void)hot_.Await();
   }
 }

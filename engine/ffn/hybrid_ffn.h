@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/ffn/ffn_partition.h"
+#include "engine/ffn/side_sums.h"
 
 namespace thermocline::ffn {
 
@@ -34,6 +34,10 @@ class HybridFfn {
     int tokens_max;  // T
   };
   explicit HybridFfn(const Params& params);
+  // What it allocates, at most.
+  static std::size_t Bytes(const model::ModelConfig& config, int tokens_max) {
+    return SideSums::Bytes(config, tokens_max);
+  }
 
   // As SparseFfn::Run. Errors: of the flash tier, or Unavailable from the hot side's device.
   Status Run(int layer, const SparseFfn::Input& input, bool lossless, float* out);
@@ -62,8 +66,7 @@ class HybridFfn {
   SparseFfn& cold_;
   FfnPartition& hot_;
   const int runs_;
-  std::vector<float> maxima_, minimums_;  // [kShareTokens, R, D / 32] of the cold side; then limits
-  std::vector<std::int32_t> high_, low_;  // [kShareTokens, R, D]
+  SideSums sums_;  // of the cold side; its maxima become both sides' limits; empty of float types
   HybridCounters counters_;
   OnFound on_found_;
 };

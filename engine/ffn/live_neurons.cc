@@ -9,8 +9,8 @@ namespace thermocline::ffn {
 
 LiveNeurons::LiveNeurons(int neurons, int tokens_max)
     : neurons_(neurons),
-      ids_(static_cast<std::size_t>(neurons)),
-      h_(ids_.size() * static_cast<std::size_t>(tokens_max)),
+      ids_(neurons),
+      h_(ids_.size() * tokens_max),
       counts_((ids_.size() + kRange - 1) / kRange),
       together_ids_(ids_.size()),
       together_h_(h_.size()) {}

@@ -29,8 +29,7 @@ struct NeuronList {
 
 // Neurons whose deciding rows are multiplied.
 struct GatedNeurons {
-  explicit GatedNeurons(int tokens_max)
-      : gates(static_cast<std::size_t>(tokens_max) * static_cast<std::size_t>(kRange)) {}
+  explicit GatedNeurons(int tokens_max) : gates(static_cast<std::size_t>(tokens_max) * kRange) {}
 
   static std::size_t Bytes(int tokens_max) {
     return NeuronList::kBytes + base::Area(tokens_max, kRange) * sizeof(float);

@@ -92,8 +92,8 @@ Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Move(Params params) {
   if (split->flash_ != nullptr) split->flash_->EndStep(0);
   split->locked_ = ::mlock(split->memory_.data(), split->memory_.size()) == 0;
   if (!split->locked_) {
-    base::LogWarning("the hot neurons' ", base::HumanBytes(static_cast<double>(bytes)),
-                     " cannot be locked in memory (", std::strerror(errno),
+    base::LogWarning("the hot neurons' ", base::HumanBytes(bytes), " cannot be locked in memory (",
+                     std::strerror(errno),
                      "); raise the limit (ulimit -l, LimitMEMLOCK=) if the machine swaps");
   }
   return split;
@@ -181,12 +181,12 @@ void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std:
   where.assign(intermediate_size_, nullptr);
   std::uint8_t* to = rows;
   for (const int id : cold) {  // ascending: no row is written over before it has moved
-    const auto at = static_cast<std::size_t>(id);
+    const std::size_t at = id;
     std::memmove(to, rows + at * row_bytes, row_bytes);
     where[at] = to;
     to += row_bytes;
   }
-  GiveBack(to, rows + static_cast<std::size_t>(intermediate_size_) * row_bytes);
+  GiveBack(to, rows + intermediate_size_ * row_bytes);
 }
 
 namespace {
@@ -217,8 +217,7 @@ void SwapRows(std::size_t bytes, const std::uint8_t* a, const std::uint8_t* b) {
 }  // namespace
 
 NeuronSplit::Places NeuronSplit::Swap(int layer, int hot, int cold) {
-  const auto l = static_cast<std::size_t>(layer), h = static_cast<std::size_t>(hot),
-             c = static_cast<std::size_t>(cold);
+  const std::size_t l = layer, h = hot, c = cold;
   CHECK(flash_ == nullptr && hot_where_[l][h] != nullptr && cold_up_[l][c] != nullptr);
   const model::LayerWeights &from = hot_weights_.layers[l], &to = weights_.layers[l];
   const auto move = [&](Where& where) {

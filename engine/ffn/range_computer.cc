@@ -18,8 +18,7 @@ RangeComputer::RangeComputer(const FfnContext& context, int tokens_max) : contex
 
 std::size_t RangeComputer::Bytes(const FfnSizes& sizes) {
   const std::size_t floats = base::Area(3 * sizes.sparse_tokens(), kRange);
-  return static_cast<std::size_t>(sizes.threads) *
-         (GatedNeurons::Bytes(sizes.sparse_tokens()) + floats * sizeof(float));
+  return sizes.threads * (GatedNeurons::Bytes(sizes.sparse_tokens()) + floats * sizeof(float));
 }
 
 const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange& range,
@@ -43,7 +42,7 @@ const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange
 
 void RangeComputer::Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const {
   const float least = step.policy.mode == FfnMode::kThreshold ? step.policy.shift : 0;
-  const auto count = static_cast<std::size_t>(candidates.count);
+  const std::size_t count = candidates.count;
   const int tokens = step.input.tokens;
   NeuronList& live = s.live.list;
   std::fill_n(live.masks.data(), count, std::uint16_t{0});

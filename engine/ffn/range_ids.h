@@ -13,7 +13,7 @@ namespace thermocline::ffn {
 class RangeIds {
  public:
   explicit RangeIds(int neurons)
-      : by_place_(static_cast<std::size_t>(neurons)),
+      : by_place_(neurons),
         counts_((by_place_.size() + kRange - 1) / kRange),
         together_(by_place_.size()) {}
   static std::size_t Bytes(int neurons) {
@@ -22,7 +22,7 @@ class RangeIds {
 
   void Put(const NeuronRange& range, std::span<const int> ids) {
     std::copy(ids.begin(), ids.end(), by_place_.begin() + range.begin);
-    counts_[range.index] = static_cast<int>(ids.size());
+    counts_[range.index] = base::IntSize(ids);
   }
   // Requires: the first `ranges` were put.
   std::span<const int> Join(int ranges) {

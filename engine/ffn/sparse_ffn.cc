@@ -177,7 +177,7 @@ void SparseFfn::ReadNextAhead(const FfnStep& step) {
 void SparseFfn::Note(const FfnStep& step, bool all) {
   const FfnMode mode = all ? FfnMode::kDense : step.policy.mode;
   const std::int64_t members = context_.ranges.NumMembers(step.layer);
-  const auto predicted = static_cast<std::int64_t>(predicted_.all().size());
+  const std::int64_t predicted = predicted_.all().size();
   AddRows(context_, step.layer,
           {.deciding = Predicts(mode) ? predicted : members,
            .up = all ? members : live_.num_live(),

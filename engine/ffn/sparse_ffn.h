@@ -21,6 +21,7 @@
 
 #include <optional>
 
+#include "engine/base/index.h"
 #include "engine/ffn/all_neurons.h"
 #include "engine/ffn/candidate_finder.h"
 #include "engine/ffn/down_sum.h"
@@ -71,7 +72,7 @@ class SparseFfn {
   }
   void EndLayer(int layer);
   // Neurons of the last Find that some token needs.
-  int found() const { return static_cast<int>(found_.ids.size()); }
+  int found() const { return base::IntSize(found_.ids); }
   std::span<const int> found_ids() const { return found_.ids; }
   // Neurons that the last Find of a single token predicted, ascending, until the next call; none if
   // it predicted nothing.

@@ -20,7 +20,7 @@ DeviceAttention::DeviceAttention(const Params& p, DeviceArena& arena)
       kernels::AttentionScratchFloats(1, context_length_, c.num_attention_heads, c.head_dim);
   tokens_at_once_ = static_cast<int>(std::clamp<std::size_t>(
       p.scratch_bytes / sizeof(float) / per_token, 1, static_cast<std::size_t>(t)));
-  arena.Add(&scratch_, per_token * static_cast<std::size_t>(tokens_at_once_));
+  arena.Add(&scratch_, per_token * tokens_at_once_);
   if (!c.rotary()) return;
   nn::FillRope(c.rope, context_length_, host_cos_, host_sin_);
   arena.Add(&cos_, host_cos_.size(), host_cos_.data());

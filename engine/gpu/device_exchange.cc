@@ -9,7 +9,18 @@ namespace {
 constexpr std::size_t kBlock = kernels::kActivationBlock;  // columns with one maximum
 constexpr std::size_t kArrays = 9;
 
+// Of `tokens` floats for each token's arrays, `cells` of each array of sums.
+std::size_t ArrayBytes(std::size_t tokens, std::size_t cells) {
+  return 3 * tokens * sizeof(float) + 2 * cells * sizeof(std::int32_t) +
+         4 * cells / kBlock * sizeof(float) + kArrays * Aligned(1);
+}
+
 }  // namespace
+
+std::size_t DeviceExchange::Bytes(const model::ModelConfig& c, int tokens_max) {
+  const int runs = kernels::NumSumRuns(c.intermediate_size);
+  return ArrayBytes(Area(tokens_max, c.hidden_size), Area(ffn::kShareTokens * runs, c.hidden_size));
+}
 
 DeviceExchange::DeviceExchange(const Params& p)
     : device_(p.device),
@@ -19,9 +30,8 @@ DeviceExchange::DeviceExchange(const Params& p)
 
 Status DeviceExchange::Allocate() {
   RETURN_IF_ERROR(flags_.Allocate());
-  const std::size_t bytes = 3 * tokens_ * sizeof(float) + 2 * cells_ * sizeof(std::int32_t) +
-                            4 * cells_ / kBlock * sizeof(float) + kArrays * Aligned(1);
-  ASSIGN_OR_RETURN(memory_, device::MappedBuffer::Allocate(device_, "hand-off", bytes));
+  ASSIGN_OR_RETURN(
+      memory_, device::MappedBuffer::Allocate(device_, "hand-off", ArrayBytes(tokens_, cells_)));
   host_ = Layout(memory_.host<std::byte>());
   on_device_ = Layout(memory_.on_device<std::byte>());
   return OkStatus();

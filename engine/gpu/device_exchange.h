@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/gpu/device_hand_off.h"
+#include "engine/model/model_config.h"
 
 namespace thermocline::gpu {
 
@@ -17,6 +18,8 @@ class DeviceExchange {
     int runs;         // R of the sums
   };
   explicit DeviceExchange(const Params& params);
+  // Of the host's memory, for `tokens_max` tokens of that model.
+  static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
   // At load, and again after the device was reset. Errors as device::MappedBuffer::Allocate.
   Status Allocate();
 

@@ -41,8 +41,7 @@ DeviceFfn::DeviceFfn(const Params& p)
       activation_(ffn::GateOf(config_.hidden_act)) {
   const int f = config_.intermediate_size, d = config_.hidden_size;
   const Needs needs = NeedsOf(p.model);
-  const auto layers = static_cast<std::size_t>(config_.num_hidden_layers),
-             starts = static_cast<std::size_t>(runs_) + 1;
+  const std::size_t layers = config_.num_hidden_layers, starts = runs_ + 1;
   scratch_.Add(&shifts_, layers);
   scratch_.Add(&starts_, layers * 2 * starts);
   const std::size_t h =
@@ -77,7 +76,7 @@ DeviceFfn::DeviceFfn(const Params& p)
 
 Status DeviceFfn::Allocate() {
   device::Device& device = model_.device();
-  const auto layers = static_cast<std::size_t>(config_.num_hidden_layers);
+  const std::size_t layers = config_.num_hidden_layers;
   RETURN_IF_ERROR(scratch_.Allocate(device));
   ASSIGN_OR_RETURN(DeviceUploader uploader, DeviceUploader::Create(model_.stream()));
   RETURN_IF_ERROR(scratch_.Upload(uploader, model_.stream()));
@@ -333,7 +332,7 @@ Status DeviceFfn::ReadCounts(int first_layer, int layers) {
   const std::ptrdiff_t width = 2 * (runs_ + 1);
   return model_.stream().CopyToHost(host_starts() + first_layer * width,
                                     starts_ + first_layer * width,
-                                    static_cast<std::size_t>(layers * width) * sizeof(*starts_));
+                                    (layers * width) * sizeof(*starts_));
 }
 
 std::int32_t* DeviceFfn::host_starts() const {
@@ -357,7 +356,7 @@ void DeviceFfn::AddCounts(int layer, FfnMode mode, ffn::FfnCounters& to) const {
     predictor_bytes = static_cast<std::int64_t>(w.planes.rows) * kernels::SignWords(w.planes.cols) *
                       8 * (w.planes.magnitude != nullptr ? 2 : 1);
   } else if (mode == FfnMode::kLowRank) {
-    predictor_bytes = static_cast<std::int64_t>(w.fc1.bytes() + w.fc2.bytes());
+    predictor_bytes = w.fc1.bytes() + w.fc2.bytes();
   }
   to.gate_rows += found.predicted;
   to.up_rows += gated ? found.live : 0;

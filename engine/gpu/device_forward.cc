@@ -41,6 +41,16 @@ std::size_t DeviceForward::BytesFor(Params params) {
   return DeviceForward(std::move(params)).bytes();
 }
 
+std::size_t DeviceForward::HostBytesMax(const HostSizes& s) {
+  return 2 * DeviceExchange::Bytes(s.config, s.tokens_max) +
+         HostSharedFfn::Bytes(s.config, s.tokens_max) +
+         DeviceStep::HostBytes({.hidden_size = s.config.hidden_size,
+                                .tokens_max = s.tokens_max,
+                                .context_length = s.context_length,
+                                .returns_residual = true}) +
+         DeviceHead::HostBytes(s.config, s.logits_max) + DeviceUploader::kPieceBytes;
+}
+
 std::size_t DeviceForward::bytes() const {
   return ffn_.bytes() + (partition_ != nullptr ? partition_->bytes() : 0) +
          (home_ != nullptr ? home_->bytes() : 0);

@@ -38,6 +38,13 @@ class DeviceForward {
   static Result<std::unique_ptr<DeviceForward>> Create(Params params);
   // Bytes of the device's memory that Create would take: the KV cache and scratch.
   static std::size_t BytesFor(Params params);
+  // Bytes of the host's memory that Create would take, whatever the placement; of `sizes` what
+  // these depend on.
+  struct HostSizes {
+    const model::ModelConfig& config;
+    int tokens_max, logits_max, context_length;  // as Params
+  };
+  static std::size_t HostBytesMax(const HostSizes& sizes);
   DeviceForward(const DeviceForward&) = delete;
   DeviceForward& operator=(const DeviceForward&) = delete;
 

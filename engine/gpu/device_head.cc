@@ -9,8 +9,9 @@ DeviceHead::DeviceHead(const DeviceModel& model, int logits_max, DeviceArena& ar
 }
 
 Status DeviceHead::Allocate() {
-  const std::size_t logits = Area(logits_max_, model_.config().vocab_size) * sizeof(float);
-  ASSIGN_OR_RETURN(result_, device::MappedBuffer::Allocate(model_.device(), "results", logits));
+  ASSIGN_OR_RETURN(result_,
+                   device::MappedBuffer::Allocate(model_.device(), "results",
+                                                  HostBytes(model_.config(), logits_max_)));
   return OkStatus();
 }
 

@@ -13,6 +13,10 @@ class DeviceHead {
  public:
   // `logits_max`: tokens of one step. Asks `arena` for the device's memory.
   DeviceHead(const DeviceModel& model, int logits_max, DeviceArena& arena);
+  // What it takes of the host's memory.
+  static std::size_t HostBytes(const model::ModelConfig& config, int logits_max) {
+    return Area(logits_max, config.vocab_size) * sizeof(float);
+  }
   DeviceHead(const DeviceHead&) = delete;
   DeviceHead& operator=(const DeviceHead&) = delete;
   // The host's memory: at load, and again after the device was reset. Errors as

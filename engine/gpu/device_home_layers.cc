@@ -36,7 +36,7 @@ DeviceHomeLayers::DeviceHomeLayers(const Params& p)
               .ffn = p.ffn,
               .shared = shared_ != nullptr ? &shared_->device : nullptr},
              work_),
-      modes_(static_cast<std::size_t>(layers_)),
+      modes_(layers_),
       graphs_(3 * kGraphTokensMax),
       ffn_counters_(modes_.size()) {
   if (p.model.placement().head) head_.emplace(p.model, p.logits_max, work_);
@@ -188,8 +188,8 @@ void DeviceHomeLayers::CountWhole(int layer, ffn::FfnCounters& to) const {
   to.gate_rows += f;
   to.up_rows += dense.gate.linear.weight.rows > 0 ? f : 0;
   to.down_rows += f;
-  to.bytes += static_cast<std::int64_t>(dense.gate.linear.weight.bytes() +
-                                        dense.up.linear.weight.bytes() + dense.down.weight.bytes());
+  to.bytes +=
+      dense.gate.linear.weight.bytes() + dense.up.linear.weight.bytes() + dense.down.weight.bytes();
 }
 
 }  // namespace thermocline::gpu

@@ -8,7 +8,7 @@ DeviceKvCache::DeviceKvCache(const Params& p)
       kv_heads_(p.config.num_key_value_heads),
       key_bytes_(kernels::KeyBlockBytes(p.type, p.config.head_dim)),
       head_bytes_(key_bytes_ + kernels::ValueBlockBytes(p.type, p.config.head_dim)),
-      block_bytes_(static_cast<std::size_t>(p.layers * kv_heads_) * head_bytes_) {}
+      block_bytes_((p.layers * kv_heads_) * head_bytes_) {}
 
 Status DeviceKvCache::Allocate(device::DeviceStream& stream) {
   ASSIGN_OR_RETURN(memory_,
@@ -29,7 +29,7 @@ void DeviceKvCache::WriteTable(const nn::KvCache& cache, std::uint8_t** table) c
 }
 
 kernels::DeviceKv DeviceKvCache::View(int layer, std::uint8_t* const* table) const {
-  const std::size_t at = static_cast<std::size_t>(layer * kv_heads_) * head_bytes_;
+  const std::size_t at = (layer * kv_heads_) * head_bytes_;
   return {.type = type_,
           .blocks = table,
           .keys_offset = at,

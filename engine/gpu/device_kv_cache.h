@@ -36,12 +36,10 @@ class DeviceKvCache {
   kernels::KvType type() const { return type_; }
   std::size_t block_bytes() const { return block_bytes_; }
   // Of the device's memory.
-  std::size_t bytes() const { return block_bytes_ * static_cast<std::size_t>(blocks_); }
+  std::size_t bytes() const { return block_bytes_ * blocks_; }
 
  private:
-  std::uint8_t* block(int index) const {
-    return memory_.as<std::uint8_t>() + block_bytes_ * static_cast<std::size_t>(index);
-  }
+  std::uint8_t* block(int index) const { return memory_.as<std::uint8_t>() + block_bytes_ * index; }
 
   const kernels::KvType type_;
   const int blocks_, kv_heads_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/base/index.h"
+
 namespace thermocline::gpu {
 namespace {
 
@@ -56,7 +58,7 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::Plan(Params params) {
   if (model->placement_.head) {
     const model::NormWeights& norm = model->weights_.output_norm;
     model->output_norm_ = norm;
-    const auto d = static_cast<std::size_t>(model->config_.hidden_size);
+    const std::size_t d = model->config_.hidden_size;
     model->head_.Add(&model->output_norm_.weight, d, norm.weight);
     if (norm.bias != nullptr) model->head_.Add(&model->output_norm_.bias, d, norm.bias);
     model->PlanLinear(model->weights_.output, model->output_, model->head_);
@@ -81,8 +83,7 @@ Status DeviceModel::Validate() const {
     const std::vector<int>& hot = placement_.hot[l];
     RETURN_IF_ERROR(CheckIds(hot, l, config_.intermediate_size));
     const bool is_home = static_cast<int>(l) < home;
-    const bool both =
-        is_home ? static_cast<int>(hot.size()) < config_.intermediate_size : !hot.empty();
+    const bool both = is_home ? base::IntSize(hot) < config_.intermediate_size : !hot.empty();
     if (both && device_.properties().unified) {
       return base::InvalidArgument(
           "placement: layer ", l, " is shared by GPU and CPU, but on ", device_.properties().name,
@@ -105,7 +106,7 @@ Status DeviceModel::Rebuild() {
 }
 
 void DeviceModel::PlanLayer(int index) {
-  const auto at = static_cast<std::size_t>(index);
+  const std::size_t at = index;
   const model::LayerWeights& from = weights_.layers[at];
   DeviceLayer& to = layers_[at];
   model::LayerWeights& dense = to.dense;
@@ -124,7 +125,7 @@ void DeviceModel::PlanLayer(int index) {
   }
   if (from.down_rows.rows > 0) {
     const std::vector<int>& hot = placement_.hot[at];
-    to.neurons = static_cast<int>(hot.size());
+    to.neurons = base::IntSize(hot);
     to.shared = to.home && to.neurons < config_.intermediate_size;
     if (to.home || to.neurons > 0) PlanNeurons(from, hot, to);
     if (hot_predictors_ != nullptr && to.neurons > 0)
@@ -168,8 +169,7 @@ void DeviceModel::PlanPredictors(const predictor::LayerPredictors& from,
                                  const std::vector<int>& hot, DeviceLayer& to) {
   if (from.sign.has_value()) {
     const predictor::SignPredictor& sign = *from.sign;
-    const std::size_t words =
-        hot.size() * static_cast<std::size_t>(kernels::SignWords(sign.planes.cols));
+    const std::size_t words = hot.size() * kernels::SignWords(sign.planes.cols);
     to.planes = sign.planes;
     to.sign_slices = sign.slices;
     predictors_.Add(&to.planes.sign, words, sign.planes.sign);
@@ -200,7 +200,7 @@ void DeviceModel::PlanLinear(const model::Linear& from, model::Linear& to, Devic
 }
 
 void DeviceModel::PlanNorm(const model::NormWeights& from, int n, model::NormWeights& to) {
-  const auto count = static_cast<std::size_t>(n);
+  const std::size_t count = n;
   if (from.weight != nullptr) dense_.Add(&to.weight, count, from.weight);
   if (from.bias != nullptr) dense_.Add(&to.bias, count, from.bias);
 }

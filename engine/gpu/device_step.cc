@@ -8,9 +8,22 @@ DeviceStep::DeviceStep(const Params& p, DeviceArena& arena)
     : hidden_size_(p.hidden_size),
       tokens_max_(p.tokens_max),
       returns_residual_(p.returns_residual),
-      table_at_(Aligned(Area(tokens_max_, sizeof(std::int32_t)))),
-      residual_at_(table_at_ + Aligned(Area(nn::BlocksFor(p.context_length), sizeof(void*)))) {
+      table_at_(TableAt(p)),
+      residual_at_(ResidualAt(p)) {
   arena.Add(&data_, residual_at_ + ResidualBytes(tokens_max_));
+}
+
+std::size_t DeviceStep::TableAt(const Params& p) {
+  return Aligned(Area(p.tokens_max, sizeof(std::int32_t)));
+}
+
+std::size_t DeviceStep::ResidualAt(const Params& p) {
+  return TableAt(p) + Aligned(Area(nn::BlocksFor(p.context_length), sizeof(void*)));
+}
+
+std::size_t DeviceStep::HostBytes(const Params& p) {
+  const std::size_t residual = Area(p.tokens_max, p.hidden_size) * sizeof(float);
+  return ResidualAt(p) + (p.returns_residual ? 2 : 1) * residual;
 }
 
 Status DeviceStep::Allocate(device::Device& device) {

@@ -20,6 +20,8 @@ class DeviceStep {
   };
   // Asks `arena` for the device's memory.
   DeviceStep(const Params& params, DeviceArena& arena);
+  // What it takes of the host's memory, at most.
+  static std::size_t HostBytes(const Params& params);
   DeviceStep(const DeviceStep&) = delete;
   DeviceStep& operator=(const DeviceStep&) = delete;
   // The host's memory: at load, and again after the device was reset. Errors as
@@ -47,6 +49,8 @@ class DeviceStep {
   float* residual() const { return reinterpret_cast<float*>(data_ + residual_at_); }  // [T, D]
 
  private:
+  static std::size_t TableAt(const Params& params);
+  static std::size_t ResidualAt(const Params& params);
   std::size_t ResidualBytes(int tokens) const { return Area(tokens, hidden_size_) * sizeof(float); }
 
   const int hidden_size_, tokens_max_;

@@ -21,6 +21,12 @@ HostSharedFfn::HostSharedFfn(const Params& p)
   hidden_.Resize(p.tokens_max, model_.config().hidden_size);
 }
 
+std::size_t HostSharedFfn::Bytes(const model::ModelConfig& c, int tokens_max) {
+  const int runs = kernels::NumSumRuns(c.intermediate_size);
+  return nn::ActivationBuffer::Bytes(tokens_max, c.hidden_size) +
+         Area(ffn::kShareTokens * runs, c.hidden_size) / kernels::kActivationBlock * sizeof(float);
+}
+
 std::size_t HostSharedFfn::Cells(int tokens) const {
   return Area(tokens * runs_, model_.config().hidden_size);
 }

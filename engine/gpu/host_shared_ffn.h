@@ -22,6 +22,8 @@ class HostSharedFfn {
     int tokens_max;  // T
   };
   explicit HostSharedFfn(const Params& params);
+  // What it allocates.
+  static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
 
   // Before a step's layers are served.
   void BeginStep();

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "engine/base/index.h"
 #include "engine/base/json_cache.h"
 #include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
@@ -26,18 +27,17 @@ constexpr std::size_t kCopyBytes = std::size_t{32} << 20;
 
 // The lower quartile: what another process took of the machine is none of its properties.
 double Quartile(std::vector<double> values) {
-  const auto at = static_cast<std::ptrdiff_t>(values.size() / 4);
+  const std::ptrdiff_t at = values.size() / 4;
   std::nth_element(values.begin(), values.begin() + at, values.end());
   return values[at];
 }
 
 // Every neuron whose index has the parity, at most `most`.
 ffn::NeuronIds Every2nd(const model::ModelConfig& config, int most) {
-  ffn::NeuronIds ids(static_cast<std::size_t>(config.num_hidden_layers));
+  ffn::NeuronIds ids(config.num_hidden_layers);
   for (std::vector<int>& layer : ids) {
     const int step = std::max(2, config.intermediate_size / most);
-    for (int i = 0; i < config.intermediate_size && static_cast<int>(layer.size()) < most;
-         i += step)
+    for (int i = 0; i < config.intermediate_size && base::IntSize(layer) < most; i += step)
       layer.push_back(i);
   }
   return ids;
@@ -77,8 +77,8 @@ class Rig {
                .cold = cold_,
                .hot = hot_,
                .tokens_max = 1}),
-        dense_out_(static_cast<std::size_t>(network.dense[0].rows)),
-        out_(static_cast<std::size_t>(network.config.hidden_size)) {
+        dense_out_(network.dense[0].rows),
+        out_(network.config.hidden_size) {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
     hidden_.Resize(1, network.config.hidden_size);

@@ -22,8 +22,7 @@ constexpr std::size_t kLinkBytes = gpu::DeviceUploader::kPieceBytes;
 constexpr int kExchanges = 50;  // in one graph
 
 double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
 }
 
@@ -261,7 +260,7 @@ Result<Machine> WithDevice(Machine machine, device::Device& device, const model:
   ASSIGN_OR_RETURN(machine.link_bytes_per_s, LinkRate(device, part));
   machine.hot = hot;
   machine.hot_homes = true;
-  machine.hot_bytes = static_cast<std::int64_t>(memory.free);
+  machine.hot_bytes = memory.free;
   machine.unified = device.properties().unified;
   machine.name = StrCat(device.Describe(), "; ", machine.name);
   return machine;

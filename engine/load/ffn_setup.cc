@@ -112,7 +112,7 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
 
 std::size_t PredictorBytes(const model::ModelConfig& config, const FfnPlan& plan,
                            const FfnOptions& options) {
-  const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
+  const std::size_t layers = config.num_hidden_layers;
   std::size_t bytes = 0;
   for (std::size_t l = 0; l < layers; ++l) {
     const predictor::LayerSideCar* learnt =

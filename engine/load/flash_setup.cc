@@ -127,8 +127,7 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
                                  .quantize_head = options.model.quantize_head,
                                  .on_progress = options.on_progress};
   if (memory.tier != MemoryPlan::Tier::kMemory) {
-    base::LogInfo("memory, of ", base::HumanBytes(static_cast<double>(memory.budget)), ":\n",
-                  memory.Table());
+    base::LogInfo("memory, of ", base::HumanBytes(memory.budget), ":\n", memory.Table());
   }
   if (memory.tier == MemoryPlan::Tier::kLayers) {
     RETURN_IF_ERROR(CheckDense(plan));

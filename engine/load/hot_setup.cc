@@ -136,10 +136,9 @@ Result<Chosen> ReadPlan(const std::string& path, const LoadedModel& m, const Mac
                                       .num_hidden_layers = m.config.num_hidden_layers,
                                       .intermediate_size = m.config.intermediate_size}));
   if (machine.hot_bytes > 0 && file.hot_bytes > machine.hot_bytes) {
-    return base::FailedPrecondition(
-        path, ": planned for ", base::HumanBytes(static_cast<double>(file.hot_bytes)),
-        " of hot memory, and ", base::HumanBytes(static_cast<double>(machine.hot_bytes)),
-        " may be used: plan anew");
+    return base::FailedPrecondition(path, ": planned for ", base::HumanBytes(file.hot_bytes),
+                                    " of hot memory, and ", base::HumanBytes(machine.hot_bytes),
+                                    " may be used: plan anew");
   }
   Chosen chosen{.hot = {}, .head = file.head_hot};
   for (const placement::PlacementFile::Layer& layer : file.layers) {
@@ -164,8 +163,7 @@ Result<Chosen> ReadOrPlan(const std::string& path, const model::ModelFile& file,
 }
 
 void Report(const Chosen& chosen, LoadedModel& out) {
-  for (const std::vector<int>& layer : chosen.hot)
-    out.hot.neurons += static_cast<std::int64_t>(layer.size());
+  for (const std::vector<int>& layer : chosen.hot) out.hot.neurons += layer.size();
   out.hot.neurons_all = static_cast<std::int64_t>(chosen.hot.size()) * out.config.intermediate_size;
   out.hot.used = true;
   out.hot.predicted_tokens_per_s = chosen.tokens_per_s;
@@ -188,9 +186,8 @@ DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& m) {
 
 Status NoRoom(const LoadedModel& m, std::size_t bytes, std::int64_t budget) {
   return base::ResourceExhausted(
-      m.path, ": the least that a GPU can be given takes ",
-      base::HumanBytes(static_cast<double>(bytes)), " of its memory, and ",
-      base::HumanBytes(static_cast<double>(budget)),
+      m.path, ": the least that a GPU can be given takes ", base::HumanBytes(bytes),
+      " of its memory, and ", base::HumanBytes(budget),
       " may be used; give it more, a shorter context, or leave it out (device cpu)");
 }
 
@@ -280,11 +277,10 @@ Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
   RETURN_IF_ERROR(placed);
   Report(chosen, out);
   out.hot.device = name;
-  out.hot.bytes = static_cast<std::int64_t>(out.device->bytes());
+  out.hot.bytes = out.device->bytes();
   base::LogInfo("GPU: ", name, "; ", chosen.home_layers, " of ", out.config.num_hidden_layers,
                 " layers", chosen.head ? " and the head" : "", ", ", out.hot.neurons, " of ",
-                out.hot.neurons_all, " neurons, ",
-                base::HumanBytes(static_cast<double>(out.hot.bytes)));
+                out.hot.neurons_all, " neurons, ", base::HumanBytes(out.hot.bytes));
   return OkStatus();
 }
 
@@ -316,10 +312,10 @@ Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, 
   }
   Report(chosen, out);
   RETURN_IF_ERROR(out.SplitNeurons(chosen.hot, threads.hot));
-  out.hot.bytes = static_cast<std::int64_t>(out.split->hot_bytes());
+  out.hot.bytes = out.split->hot_bytes();
   out.pool = std::make_unique<base::WorkerPool>(threads.cold);
   base::LogInfo("hot tier: ", out.hot.neurons, " of ", out.hot.neurons_all, " neurons, ",
-                base::HumanBytes(static_cast<double>(out.hot.bytes)), ", on ", threads.hot,
+                base::HumanBytes(out.hot.bytes), ", on ", threads.hot,
                 " threads of their own; planned for ", out.hot.predicted_tokens_per_s, " tokens/s");
   return OkStatus();
 }

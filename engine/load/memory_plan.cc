@@ -6,8 +6,10 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/ratio.h"
 #include "engine/base/system_memory.h"
 #include "engine/exec/transformer.h"
+#include "engine/ffn/cpu_partition.h"
 #include "engine/model/fingerprint.h"
 #include "engine/nn/kv_pool.h"
 #include "engine/sampling/sampler.h"
@@ -35,7 +37,7 @@ constexpr const char* kShrink =
     "This is the least, with the bundle file in use: give more memory, or take a shorter context, "
     "a smaller prefix cache or a smaller model";
 
-std::size_t S(int value) { return static_cast<std::size_t>(value); }
+std::size_t S(int value) { return value; }
 
 // Bytes by what they are for.
 struct Sizes {
@@ -82,7 +84,22 @@ int LargestRank(const MemoryNeeds& n) {
   return rank;
 }
 
-// Of the transformer and of one sequence's sampler.
+// Of both ends of a hot tier, should there be one.
+std::size_t HotBytes(const MemoryNeeds& n, ffn::FfnSizes sizes) {
+  const HotOptions& hot = n.options.hot;
+  const bool device = hot.device != HotDevice::kCpu;
+  if (!device && hot.bytes == 0 && hot.placement.empty()) return 0;
+  sizes.threads = hot.threads > 0 ? hot.threads : n.threads / 2;
+  const std::size_t other =
+      device ? gpu::DeviceForward::HostBytesMax({.config = sizes.config,
+                                                 .tokens_max = sizes.tokens_max,
+                                                 .logits_max = n.sizes.logits_max,
+                                                 .context_length = ContextLength(n)})
+             : ffn::CpuPartition::Bytes(sizes);
+  return ffn::HybridFfn::Bytes(sizes.config, sizes.tokens_max) + other;
+}
+
+// Of the transformer, a hot tier and one sequence's sampler.
 std::size_t BufferBytes(const MemoryNeeds& n, MemoryPlan::Tier tier, bool deciding_held) {
   const model::ModelConfig& c = n.file.config;
   const nn::Workspace::Params sizes{.config = c,
@@ -97,7 +114,7 @@ std::size_t BufferBytes(const MemoryNeeds& n, MemoryPlan::Tier tier, bool decidi
                           .rank = n.ffn.low_rank ? LargestRank(n) : 0,
                           .flash = tier == MemoryPlan::Tier::kNeurons,
                           .deciding_held = deciding_held};
-  return exec::Transformer::BufferBytes(sizes, ffn) +
+  return exec::Transformer::BufferBytes(sizes, ffn) + HotBytes(n, ffn) +
          sampling::Sampler::Bytes(c.vocab_size, ContextLength(n));
 }
 
@@ -153,8 +170,8 @@ class Planner {
         held_bytes += plan.stage_of[l] < 0 ? sizes_.images[l] : 0;
       plan.lines.push_back({"layers in memory", held_bytes});
       plan.lines.push_back({"flash: two layers on their way", 2 * image});
-      const double share = static_cast<double>(held_bytes + 2 * image) /
-                           static_cast<double>(sizes_.attention + sizes_.networks());
+      const double share =
+          base::Ratio(held_bytes + 2 * image, sizes_.attention + sizes_.networks());
       if (n_.options.memory.ffn_share > 0 ? share <= n_.options.memory.ffn_share + 1e-9
                                           : plan.total() <= budget_)
         return plan;
@@ -166,13 +183,13 @@ class Planner {
   // `plan`: the least there is.
   Status Refuse(const MemoryPlan& plan, const std::string& advice) const {
     if (n_.options.memory.ffn_share > 0) return RefuseShare(plan);
-    return base::ResourceExhausted(
-        n_.file.path, ": needs ", base::HumanBytes(static_cast<double>(plan.total())),
-        ", more than the ", base::HumanBytes(static_cast<double>(budget_)),
-        n_.options.memory.budget_bytes > 0 ? " of the memory budget"
-                                           : " that the system has free for it (a memory budget "
-                                             "that is given decides instead)",
-        ":\n", plan.Table(), advice);
+    return base::ResourceExhausted(n_.file.path, ": needs ", base::HumanBytes(plan.total()),
+                                   ", more than the ", base::HumanBytes(budget_),
+                                   n_.options.memory.budget_bytes > 0
+                                       ? " of the memory budget"
+                                       : " that the system has free for it (a memory budget "
+                                         "that is given decides instead)",
+                                   ":\n", plan.Table(), advice);
   }
 
  private:
@@ -199,7 +216,7 @@ class Planner {
     return base::ResourceExhausted(
         n_.file.path, ": a share of ", n_.options.memory.ffn_share,
         " of the weights is too little: reading the others from flash takes ",
-        base::HumanBytes(static_cast<double>(least)), " itself, ",
+        base::HumanBytes(least), " itself, ",
         std::ceil(1000 * static_cast<double>(least) / static_cast<double>(all)) / 1000, " of them");
   }
 
@@ -273,7 +290,7 @@ std::string MemoryPlan::Table() const {
   const auto add = [&](const std::string& name, std::size_t bytes) {
     char line[96];
     std::snprintf(line, sizeof(line), "  %-34s %10s\n", name.c_str(),
-                  base::HumanBytes(static_cast<double>(bytes)).c_str());
+                  base::HumanBytes(bytes).c_str());
     text += line;
   };
   for (const Line& line : lines) add(line.name, line.bytes);

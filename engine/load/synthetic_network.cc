@@ -15,7 +15,7 @@ using kernels::DType;
 
 constexpr int kDistinctRows = 64;  // the others repeat them, in no order
 
-std::size_t Area(std::size_t a, int b) { return a * static_cast<std::size_t>(b); }
+std::size_t Area(std::size_t a, int b) { return a * b; }
 
 // Rows of a matrix, and panels of another, filled with a few random rows again and again.
 class Filler {
@@ -91,7 +91,7 @@ Result<std::unique_ptr<SyntheticNetwork>> MakeSyntheticNetwork(const model::Mode
   auto out = std::make_unique<SyntheticNetwork>();
   const int f = model.intermediate_size, d = model.hidden_size;
   const bool gated = model.architecture->gated;
-  const auto words = static_cast<std::size_t>(kernels::SignWords(d));
+  const std::size_t words = kernels::SignWords(d);
   const auto rows_bytes = [&](DType type) { return Area(kernels::RowBytes(type, d), f) + 64; };
   const std::size_t dense_row = kernels::RowBytes(types.dense, d);
   const int dense_rows =

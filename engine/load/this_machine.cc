@@ -74,7 +74,7 @@ Result<placement::Machine> DeviceMachine(const model::ModelFile& file,
     const Status kept = cache.Write(machine.ToJson());
     if (!kept.ok()) base::LogWarning("what the GPU can do is not remembered: ", kept.message());
   }
-  const auto free = static_cast<std::int64_t>(memory.free);
+  const std::int64_t free = memory.free;
   machine.hot_bytes = o.hot.bytes > 0 ? std::min(o.hot.bytes, free) : free;
   return machine;
 }
@@ -101,7 +101,7 @@ Result<placement::Machine> ThisMachine(const model::ModelFile& file, const std::
   ASSIGN_OR_RETURN(placement::Machine machine, o.device != nullptr
                                                    ? DeviceMachine(file, model_hash, cpu, o)
                                                    : PartitionMachine(file, model_hash, cpu, o));
-  machine.memory_bytes = static_cast<std::int64_t>(base::MemoryAllowance() / 10 * 9);
+  machine.memory_bytes = base::MemoryAllowance() / 10 * 9;
   if (o.flash) {
     ASSIGN_OR_RETURN(const store::Curve curve, store::DeviceCurve(file.path, {}));
     machine.flash_reads_per_s = curve.Bandwidth(kReadBytes) / kReadBytes;

@@ -20,7 +20,7 @@ Status AddEnd(const ModelFile& file, const TensorInfo& tensor, bool last, base::
   const std::uint64_t row_bytes = tensor.row_bytes();
   const auto rows =
       std::min(tensor.rows, static_cast<std::int64_t>((kSampleBytes + row_bytes - 1) / row_bytes));
-  std::vector<std::byte> bytes(static_cast<std::uint64_t>(rows) * row_bytes);
+  std::vector<std::byte> bytes(rows * row_bytes);
   RETURN_IF_ERROR(file.ReadRows(tensor, last ? tensor.rows - rows : 0, rows, bytes));
   const std::size_t count = std::min<std::size_t>(bytes.size(), kSampleBytes);
   hasher.Add(last ? std::span(bytes).last(count) : std::span(bytes).first(count));

@@ -152,7 +152,7 @@ Status ReadShape(ByteReader& in, TensorInfo& tensor) {
   ASSIGN_OR_RETURN(const auto num_dims, in.Read<std::uint32_t>(tensor.name));
   if (num_dims < 1 || num_dims > 4)
     return base::DataLoss("tensor '", tensor.name, "' has ", num_dims, " dimensions");
-  tensor.num_dims = static_cast<int>(num_dims);
+  tensor.num_dims = num_dims;
   for (std::uint32_t i = 0; i < num_dims; ++i) {
     ASSIGN_OR_RETURN(const auto dim, in.Read<std::uint64_t>(tensor.name));
     std::int64_t& product = i == 0 ? tensor.cols : tensor.rows;
@@ -164,7 +164,7 @@ Status ReadShape(ByteReader& in, TensorInfo& tensor) {
     }
   }
   ASSIGN_OR_RETURN(const auto type, in.Read<std::uint32_t>(tensor.name));
-  tensor.type = type < 1000 ? FindFileType(static_cast<int>(type)) : nullptr;
+  tensor.type = type < 1000 ? FindFileType(type) : nullptr;
   if (tensor.type == nullptr)
     return base::Unimplemented("tensor '", tensor.name, "' has the unknown type ", type);
   if (tensor.cols % tensor.type->block_size != 0) {
@@ -177,7 +177,7 @@ Status ReadShape(ByteReader& in, TensorInfo& tensor) {
   if (__builtin_mul_overflow(row_bytes, tensor.rows, &bytes)) {
     return base::DataLoss("tensor '", tensor.name, "' has an impossible size");
   }
-  tensor.bytes = static_cast<std::uint64_t>(bytes);
+  tensor.bytes = bytes;
   return OkStatus();
 }
 
@@ -207,7 +207,7 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelF
     return base::DataLoss("key 'general.alignment' is ", alignment,
                           "; it must be a power of two from 8 to 1048576");
   }
-  const auto align = static_cast<std::uint64_t>(alignment);
+  const std::uint64_t align = alignment;
   const std::uint64_t data = (header_bytes + align - 1) / align * align;
   std::uint64_t bytes_left = file_bytes - std::min(data, file_bytes);
   for (TensorInfo& tensor : model.tensors) {
@@ -249,13 +249,13 @@ Status SplitFused(ModelFile& model) {
       return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows of ",
                                    tensor.type->name, ", expected ", q + 2 * kv);
     }
-    const std::uint64_t row_bytes = tensor.bytes / static_cast<std::uint64_t>(rows);
+    const std::uint64_t row_bytes = tensor.bytes / rows;
     const std::string prefix = tensor.name.substr(0, at + 6);  // "blk.0.attn_"
     const std::string suffix = tensor.name.substr(tensor.name.rfind('.'));
     for (const auto& [name, count] : {std::pair{"q", q}, {"k", kv}, {"v", kv}}) {
       tensor.name = StrCat(prefix, name, suffix);
       rows = count;
-      tensor.bytes = row_bytes * static_cast<std::uint64_t>(count);
+      tensor.bytes = row_bytes * count;
       tensors.push_back(tensor);
       tensor.offset += tensor.bytes;
     }

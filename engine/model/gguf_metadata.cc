@@ -28,7 +28,7 @@ constexpr std::array kTurnEnds = {"<|im_end|>",      "<|eot_id|>",    "<|end|>",
 
 void AddTurnEnds(Vocabulary& vocabulary) {
   for (int id = 0; id < vocabulary.size(); ++id) {
-    const auto at = static_cast<std::size_t>(id);
+    const std::size_t at = id;
     if (vocabulary.types[at] != TokenType::kControl) continue;
     for (const char* name : kTurnEnds) {
       if (vocabulary.tokens[at] == name) vocabulary.stop_ids.push_back(id);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/ratio.h"
 #include "engine/base/worker_pool.h"
 #include "engine/model/gguf_plan.h"
 #include "engine/model/sampling_metadata.h"
@@ -77,8 +78,7 @@ void AddRope(const RopeConfig& rope, const std::string& prefix, MetadataBuilder&
   out.String(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");
   out.Float(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
   if (!yarn) return;
-  out.Uint(prefix + "rope.scaling.original_context_length",
-           static_cast<std::uint32_t>(rope.original_max_position));
+  out.Uint(prefix + "rope.scaling.original_context_length", rope.original_max_position);
   out.Float(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(rope.beta_fast));
   out.Float(prefix + "rope.scaling.yarn_beta_slow", static_cast<float>(rope.beta_slow));
   if (rope.attention_factor > 0)
@@ -124,8 +124,7 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   out.Numbers<std::int32_t>("tokenizer.ggml.token_type", 5, v.types);
   if (!v.merges.empty()) out.Strings("tokenizer.ggml.merges", v.merges);
   const auto id = [&](const char* name, int value) {
-    if (value >= 0)
-      out.Uint(StrCat("tokenizer.ggml.", name, "_token_id"), static_cast<std::uint32_t>(value));
+    if (value >= 0) out.Uint(StrCat("tokenizer.ggml.", name, "_token_id"), value);
   };
   id("bos", v.bos);
   id("eos", v.eos);
@@ -205,9 +204,9 @@ Status AppendRows(std::int64_t rows, std::size_t row_bytes, const MakeRow& make_
   std::vector<Status> status(kRowsAtOnce);
   for (std::int64_t first = 0; first < rows; first += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, rows - first);
-    const auto batch = std::span(out).first(row_bytes * static_cast<std::size_t>(count));
+    const auto batch = std::span(out).first(row_bytes * count);
     pool.Run(static_cast<int>(count), [&](int row, int) {
-      const auto at = static_cast<std::size_t>(row);
+      const std::size_t at = row;
       status[at] = make_row(first + row, batch.subspan(at * row_bytes, row_bytes));
     });
     for (const Status& each : std::span(status).first(count)) RETURN_IF_ERROR(each);
@@ -220,7 +219,7 @@ Status CopyRows(const ModelFile& model, const TensorInfo& tensor, base::FileWrit
   std::vector<std::byte> out(tensor.row_bytes() * kRowsAtOnce);
   for (std::int64_t first = 0; first < tensor.rows; first += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, tensor.rows - first);
-    const auto rows = std::span(out).first(tensor.row_bytes() * static_cast<std::size_t>(count));
+    const auto rows = std::span(out).first(tensor.row_bytes() * count);
     RETURN_IF_ERROR(model.ReadRows(tensor, first, count, rows));
     RETURN_IF_ERROR(file.Append(rows));
   }
@@ -322,8 +321,8 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
     if (matrix) infos.Raw(static_cast<std::uint64_t>(tensor.rows()));
     infos.Raw(static_cast<std::uint32_t>(FileTypeOf(tensor.type).ggml_id));
     infos.Raw(offset);
-    offset += Padded(static_cast<std::uint64_t>(tensor.rows()) *
-                     kernels::RowBytes(tensor.type, static_cast<int>(tensor.cols())));
+    offset +=
+        Padded(tensor.rows() * kernels::RowBytes(tensor.type, static_cast<int>(tensor.cols())));
   }
   MetadataBuilder head;
   head.Raw(std::uint32_t{options.powerinfer ? 0x49525750U : 0x46554747U});  // "PWRI", "GGUF"
@@ -339,8 +338,7 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   RETURN_IF_ERROR(WritePadding(*file));
   for (std::size_t i = 0; i < plan.size(); ++i) {
     RETURN_IF_ERROR(WriteTensor(model, plan[i], pool, *file));
-    if (options.on_progress)
-      options.on_progress(static_cast<double>(i + 1) / static_cast<double>(plan.size()));
+    if (options.on_progress) options.on_progress(base::Ratio(i + 1, plan.size()));
   }
   return file->Commit();
 }

@@ -57,7 +57,7 @@ class MessageReader {
     std::uint64_t value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
       if (done()) return base::DataLoss("the message ends inside a number");
-      const auto byte = static_cast<unsigned char>(bytes_[position_++]);
+      const unsigned char byte = bytes_[position_++];
       value |= static_cast<std::uint64_t>(byte & 127) << shift;
       if (byte < 128) return value;
     }
@@ -175,7 +175,7 @@ Status ReadVocab(const Json& tokenizer, const Json& model, Vocabulary& v) {
       return base::DataLoss("token '", text, "' has the id ", id.Dump(),
                             " in a vocabulary of at most ", count);
     }
-    const auto at = static_cast<std::size_t>(id.as_int());
+    const std::size_t at = id.as_int();
     if (at >= v.tokens.size()) {
       v.tokens.resize(at + 1);
       v.types.resize(at + 1, TokenType::kUnused);

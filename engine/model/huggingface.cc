@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/base/index.h"
 #include "engine/model/byte_reader.h"
 #include "engine/model/hf_config.h"
 #include "engine/model/model_file.h"
@@ -114,7 +115,7 @@ Status Place(TensorInfo tensor, ModelFile& model) {
     TensorInfo part = tensor;
     part.name = name;
     (part.num_dims == 1 ? part.cols : part.rows) = rows;
-    part.bytes = static_cast<std::uint64_t>(part.rows * part.cols * part.type->block_bytes);
+    part.bytes = part.rows * part.cols * part.type->block_bytes;
     part.order = order;
     if (model.Find(name) != nullptr) return base::DataLoss("tensor '", name, "' appears twice");
     model.tensors.push_back(std::move(part));
@@ -163,7 +164,7 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
     return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
   tensor.type = FindFileType(type->second);
   const Json::Array& dims = shape->as_array();
-  tensor.num_dims = static_cast<int>(dims.size());
+  tensor.num_dims = base::IntSize(dims);
   if (dims.empty() || dims.size() > 2)
     return base::DataLoss("tensor '", name, "' has ", dims.size(), " dimensions");
   for (const Json& dim : dims) {
@@ -172,7 +173,7 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
   }
   tensor.cols = dims.back().as_int();
   tensor.rows = dims.size() == 2 ? dims.front().as_int() : 1;
-  tensor.bytes = static_cast<std::uint64_t>(tensor.rows * tensor.cols * tensor.type->block_bytes);
+  tensor.bytes = tensor.rows * tensor.cols * tensor.type->block_bytes;
   const Json &begin = offsets->as_array()[0], &end = offsets->as_array()[1];
   const std::uint64_t data_bytes = model.files[file]->size() - data_begin;
   if (!begin.is_int() || !end.is_int() || begin.as_int() < 0 || end.as_int() < begin.as_int() ||
@@ -182,7 +183,7 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
                           tensor.bytes, " bytes inside the file's ", data_bytes,
                           "; the download may be incomplete");
   }
-  tensor.offset = data_begin + static_cast<std::uint64_t>(begin.as_int());
+  tensor.offset = data_begin + begin.as_int();
   return Place(std::move(tensor), model);
 }
 
@@ -201,7 +202,7 @@ Status AddSafetensors(const std::string& path, ModelFile& model) {
   auto parsed = base::ParseJson(header);
   if (!parsed.ok() || !parsed->is_object())
     return base::DataLoss(path, ": the header is no JSON object");
-  const int index = static_cast<int>(model.files.size());
+  const int index = base::IntSize(model.files);
   model.files.push_back(std::move(file));
   for (const auto& [name, entry] : parsed->as_object()) {
     if (name == "__metadata__") continue;

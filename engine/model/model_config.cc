@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "engine/base/index.h"
+
 namespace thermocline::model {
 namespace {
 
@@ -28,7 +30,7 @@ Status ValidateRope(const RopeConfig& rope, int head_dim) {
     RETURN_IF_ERROR(CheckFinite("beta_fast", rope.beta_fast, 1e-3, 1e6));
     RETURN_IF_ERROR(CheckFinite("beta_slow", rope.beta_slow, 1e-3, 1e6));
   }
-  if (!rope.divisors.empty() && static_cast<int>(rope.divisors.size()) != rope.dim / 2) {
+  if (!rope.divisors.empty() && base::IntSize(rope.divisors) != rope.dim / 2) {
     return base::InvalidArgument("tensor 'rope_freqs.weight' has ", rope.divisors.size(),
                                  " elements, expected ", rope.dim / 2);
   }

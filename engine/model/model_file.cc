@@ -67,7 +67,7 @@ const TensorInfo* ModelFile::Find(std::string_view name) const {
 }
 
 void ModelFile::AddVector(std::string name, std::vector<float> data) {
-  const auto n = static_cast<std::int64_t>(data.size());
+  const std::int64_t n = data.size();
   AddMatrix(std::move(name), 1, n, [data = std::move(data)](std::int64_t, std::span<float> out) {
     std::copy(data.begin(), data.end(), out.begin());
   });
@@ -79,7 +79,7 @@ void ModelFile::AddMatrix(std::string name, std::int64_t rows, std::int64_t cols
   TensorInfo tensor{.name = std::move(name), .type = FindFileType(0), .num_dims = 2};
   tensor.rows = rows;
   tensor.cols = cols;
-  tensor.bytes = static_cast<std::uint64_t>(rows * cols) * sizeof(float);
+  tensor.bytes = (rows * cols) * sizeof(float);
   tensor.source = std::make_shared<const RowSource>(std::move(source));
   tensors.push_back(std::move(tensor));
 }
@@ -98,8 +98,7 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
     std::vector<float> row(tensor.cols);
     for (std::int64_t i = 0; i < count; ++i) {
       (*tensor.source)(first + i, row);
-      std::memcpy(out.data() + static_cast<std::size_t>(i) * tensor.row_bytes(), row.data(),
-                  tensor.row_bytes());
+      std::memcpy(out.data() + i * tensor.row_bytes(), row.data(), tensor.row_bytes());
     }
     return OkStatus();
   }
@@ -108,14 +107,13 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
   const std::uint64_t unit =
       vector ? static_cast<std::uint64_t>(tensor.type->block_bytes) : tensor.row_bytes();
   const auto read = [&](std::int64_t unit_index, std::span<std::byte> to) {
-    const Status status =
-        file.ReadAt(tensor.offset + static_cast<std::uint64_t>(unit_index) * unit, to);
+    const Status status = file.ReadAt(tensor.offset + unit_index * unit, to);
     return status.ok() ? status : status.Annotate(StrCat("tensor ", tensor.name));
   };
   if (tensor.order.head_dim == 0) return read(first, out);
   if (vector) count = tensor.cols;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::size_t at = static_cast<std::size_t>(i) * unit;
+    const std::size_t at = i * unit;
     RETURN_IF_ERROR(read(tensor.order.StoredRow(first + i), out.subspan(at, unit)));
   }
   return OkStatus();

@@ -61,7 +61,7 @@ struct TensorInfo {
   float plus = 0;        // added to every element: norms that are stored less 1. f32 vectors only
   std::shared_ptr<const RowSource> source = nullptr;  // f32 rows that no file holds, or null
 
-  std::uint64_t row_bytes() const { return bytes / static_cast<std::uint64_t>(rows); }
+  std::uint64_t row_bytes() const { return bytes / rows; }
 };
 
 // Const after Open; reads are thread-safe.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/status.h"
 
 namespace thermocline::model {
@@ -39,7 +40,7 @@ struct Vocabulary {
   bool remove_extra_whitespaces = false;
   std::string chat_template;  // Jinja, "" if the file has none
 
-  int size() const { return static_cast<int>(tokens.size()); }
+  int size() const { return base::IntSize(tokens); }
 };
 
 // Consistent lengths, ids in range, byte tokens that parse. InvalidArgument names the key.

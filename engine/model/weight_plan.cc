@@ -16,7 +16,7 @@ constexpr std::size_t kCacheLine = 64;
 
 Status WeightPlan::Make() {
   const ModelConfig& c = model_.config;
-  const auto layers = static_cast<std::size_t>(c.num_hidden_layers);
+  const std::size_t layers = c.num_hidden_layers;
   weights_.layers.resize(layers);
   weights_.images.resize(layers);
   RETURN_IF_ERROR(Shared());
@@ -186,7 +186,7 @@ DType WeightPlan::TypeInMemory(const TensorInfo& tensor) const {
 
 Status WeightPlan::Vector(const std::string& name, int n, const float*& out) {
   ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, 1, n));
-  Reserve({.tensor = tensor, .vector = &out}, static_cast<std::size_t>(n) * sizeof(float));
+  Reserve({.tensor = tensor, .vector = &out}, n * sizeof(float));
   return OkStatus();
 }
 
@@ -207,7 +207,7 @@ void WeightPlan::Place(int layer, std::size_t first, std::size_t bytes) {
   if (stage < 0) {
     bytes_ += bytes;
   } else {
-    const auto at = static_cast<std::size_t>(stage);
+    const std::size_t at = stage;
     if (stage_bytes_.size() <= at) stage_bytes_.resize(at + 1);
     stage_bytes_[at] = std::max(stage_bytes_[at], bytes);
     begin = 0;

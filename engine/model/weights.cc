@@ -3,8 +3,10 @@
 #include <cstring>
 #include <map>
 
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
+#include "engine/base/ratio.h"
 #include "engine/model/weight_plan.h"
 #include "kernels/quantize.h"
 
@@ -39,14 +41,14 @@ class Loader {
     Status first_error;
     std::size_t done = 0;
     std::vector<Scratch> scratch(pool.threads());
-    pool.Run(static_cast<int>(items_.size()), [&](int index, int thread) {
+    pool.Run(base::IntSize(items_), [&](int index, int thread) {
       const Item& item = items_[index];
       const Status status =
           item.slot->is_matrix() ? ReadPanels(item, scratch[thread]) : ReadVector(item);
       const base::MutexLock lock(mutex);
       if (!status.ok() && first_error.ok()) first_error = status;
       if (++done % 64 == 0 && options_.on_progress)
-        options_.on_progress(static_cast<double>(done) / static_cast<double>(items_.size()));
+        options_.on_progress(base::Ratio(done, items_.size()));
     });
     return first_error;
   }
@@ -78,7 +80,7 @@ class Loader {
     const TensorInfo& tensor = *item.slot->tensor;
     const DType stored = *tensor.type->dtype, native = item.slot->type();
     const int cols = static_cast<int>(tensor.cols);
-    scratch.stored.resize(tensor.row_bytes() * static_cast<std::size_t>(item.rows));
+    scratch.stored.resize(tensor.row_bytes() * item.rows);
     std::span<std::byte> bytes = scratch.stored;
     RETURN_IF_ERROR(model_.ReadRows(tensor, item.first_row, item.rows, bytes));
     const auto* rows = reinterpret_cast<const std::uint8_t*>(bytes.data());
@@ -86,18 +88,15 @@ class Loader {
       RETURN_IF_ERROR(Verify(tensor, rows + static_cast<std::uint64_t>(r) * tensor.row_bytes(),
                              item.first_row + r));
     if (stored != native) {
-      scratch.converted.resize(kernels::RowBytes(native, cols) *
-                               static_cast<std::size_t>(item.rows));
+      scratch.converted.resize(kernels::RowBytes(native, cols) * item.rows);
       for (std::int64_t r = 0; r < item.rows; ++r)
-        Convert(stored, native, rows + static_cast<std::uint64_t>(r) * tensor.row_bytes(), cols,
-                scratch.converted.data() +
-                    static_cast<std::size_t>(r) * kernels::RowBytes(native, cols));
+        Convert(stored, native, rows + r * tensor.row_bytes(), cols,
+                scratch.converted.data() + r * kernels::RowBytes(native, cols));
       rows = scratch.converted.data();
     }
     // A panel has the bytes of its sixteen rows.
     std::uint8_t* out = reinterpret_cast<std::uint8_t*>(weights_.memory.data()) +
-                        item.slot->offset +
-                        static_cast<std::size_t>(item.first_row) * kernels::RowBytes(native, cols);
+                        item.slot->offset + item.first_row * kernels::RowBytes(native, cols);
     for (std::int64_t r = 0; r < item.rows; r += kernels::kPanelRows) {
       const auto count =
           static_cast<int>(std::min<std::int64_t>(kernels::kPanelRows, item.rows - r));
@@ -152,15 +151,14 @@ void LogConversions(const WeightPlan& plan) {
     Sum& sum = sums[{stored, slot.type()}];
     ++sum.tensors;
     sum.before += slot.tensor->bytes;
-    sum.after +=
-        static_cast<std::size_t>(slot.tensor->rows) * kernels::RowBytes(slot.type(), slot.cols());
+    sum.after += slot.tensor->rows * kernels::RowBytes(slot.type(), slot.cols());
   }
   for (const auto& [types, sum] : sums) {
     const bool lossless = types.first == DType::kQ3_K || types.first == DType::kIQ4_NL;
     base::LogWarning(
         sum.tensors, " tensors of type ", kernels::Traits(types.first).name, " are held as ",
-        kernels::Traits(types.second).name, ": ", base::HumanBytes(static_cast<double>(sum.before)),
-        " become ", base::HumanBytes(static_cast<double>(sum.after)),
+        kernels::Traits(types.second).name, ": ", base::HumanBytes(sum.before), " become ",
+        base::HumanBytes(sum.after),
         lossless ? ", every weight keeps its value" : ", weights are rounded once more");
   }
 }

@@ -1,5 +1,7 @@
 #include "engine/nn/kv_cache.h"
 
+#include "engine/base/index.h"
+
 namespace thermocline::nn {
 
 KvCache::KvCache(KvPool& pool, int capacity) : pool_(&pool), capacity_(capacity) {
@@ -19,7 +21,7 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(const model::ModelConfig& confi
 void KvCache::SetLength(int length) {
   CHECK(length >= 0 && length <= length_);
   length_ = length;
-  while (static_cast<int>(blocks_.size()) > BlocksFor(length)) {
+  while (base::IntSize(blocks_) > BlocksFor(length)) {
     pool_->Release(blocks_.back());
     blocks_.pop_back();
     data_.pop_back();
@@ -38,7 +40,7 @@ bool KvCache::Reserve(int tokens) {
     blocks_.back() = copy;
     data_.back() = pool_->data(copy);
   }
-  while (static_cast<int>(blocks_.size()) < BlocksFor(length_ + tokens)) {
+  while (base::IntSize(blocks_) < BlocksFor(length_ + tokens)) {
     const int block = pool_->Take();
     if (block < 0) return false;
     blocks_.push_back(block);
@@ -48,7 +50,7 @@ bool KvCache::Reserve(int tokens) {
 }
 
 int KvCache::BlocksWanted(int tokens) const {
-  return BlocksFor(length_ + tokens) - static_cast<int>(blocks_.size()) +
+  return BlocksFor(length_ + tokens) - base::IntSize(blocks_) +
          (tokens > 0 && SharesLastBlock() ? 1 : 0);
 }
 

@@ -5,8 +5,7 @@
 namespace thermocline::nn {
 
 std::size_t KvPool::BlockBytes(const model::ModelConfig& config, kernels::KvType type) {
-  return static_cast<std::size_t>(config.num_hidden_layers) *
-         static_cast<std::size_t>(config.num_key_value_heads) *
+  return static_cast<std::size_t>(config.num_hidden_layers) * config.num_key_value_heads *
          (kernels::KeyBlockBytes(type, config.head_dim) +
           kernels::ValueBlockBytes(type, config.head_dim));
 }
@@ -24,7 +23,7 @@ Result<std::unique_ptr<KvPool>> KvPool::Create(const Params& p) {
   pool->key_bytes_ = kernels::KeyBlockBytes(p.type, p.config.head_dim);
   pool->value_bytes_ = kernels::ValueBlockBytes(p.type, p.config.head_dim);
   pool->block_bytes_ = BlockBytes(p.config, p.type);
-  auto memory = base::HugeBuffer::Allocate(pool->block_bytes_ * static_cast<std::size_t>(p.blocks));
+  auto memory = base::HugeBuffer::Allocate(pool->block_bytes_ * p.blocks);
   if (!memory.ok()) {
     return memory.status().Annotate(StrCat("KV cache of ", p.blocks * kernels::kKvBlock,
                                            " tokens (lower engine.context_length or "

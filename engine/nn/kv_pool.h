@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
+#include "engine/base/index.h"
 #include "engine/model/model_config.h"
 #include "kernels/attention.h"
 
@@ -39,11 +40,10 @@ class KvPool {
   int holders(int block) const { return holders_[block]; }
 
   std::uint8_t* data(int block) {
-    return reinterpret_cast<std::uint8_t*>(memory_.data()) +
-           static_cast<std::size_t>(block) * block_bytes_;
+    return reinterpret_cast<std::uint8_t*>(memory_.data()) + block * block_bytes_;
   }
   std::size_t keys_offset(int layer, int head) const {
-    return static_cast<std::size_t>(layer * heads_ + head) * (key_bytes_ + value_bytes_);
+    return (layer * heads_ + head) * (key_bytes_ + value_bytes_);
   }
   std::size_t values_offset(int layer, int head) const {
     return keys_offset(layer, head) + key_bytes_;
@@ -52,8 +52,8 @@ class KvPool {
   void Copy(int from, int to);
 
   kernels::KvType type() const { return type_; }
-  int blocks() const { return static_cast<int>(holders_.size()); }
-  int free_blocks() const { return static_cast<int>(free_.size()); }
+  int blocks() const { return base::IntSize(holders_); }
+  int free_blocks() const { return base::IntSize(free_); }
   std::size_t block_bytes() const { return block_bytes_; }
   std::size_t bytes() const { return memory_.size(); }
 

@@ -26,10 +26,7 @@ int PanelsPerItem(const kernels::PackedMatrix& matrix, int tokens, int threads) 
 
 Multiplier::Multiplier(const kernels::OpTable& ops, base::WorkerPool& pool,
                        std::size_t scratch_bytes)
-    : ops_(ops),
-      pool_(pool),
-      scratch_(static_cast<std::size_t>(pool.threads()), std::vector<std::uint8_t>(scratch_bytes)) {
-}
+    : ops_(ops), pool_(pool), scratch_(pool.threads(), std::vector<std::uint8_t>(scratch_bytes)) {}
 
 void Multiplier::Multiply(std::span<const Product> products, const kernels::Activations& input,
                           int tokens, bool fold) {

@@ -9,8 +9,7 @@ constexpr std::size_t kBlock = kernels::kKvBlock;
 constexpr std::size_t kEvictedMax = 1 << 14;  // paths remembered to tell why a lookup missed
 
 std::uint64_t HashTokens(std::uint64_t hash, std::span<const int> tokens) {
-  for (const int token : tokens)
-    hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001B3U + 0x9E3779B97F4A7C15U;
+  for (const int token : tokens) hash = (hash ^ token) * 0x100000001B3U + 0x9E3779B97F4A7C15U;
   return hash;
 }
 
@@ -74,15 +73,15 @@ void PrefixCache::Count(std::span<const int> tokens, std::size_t found, std::uin
   const std::size_t missing = tokens.size() - found;
   auto& result = missing == 0 ? counters_.hits : found > 0 ? counters_.partial : counters_.misses;
   ++result;
-  counters_.hit_tokens += static_cast<std::int64_t>(found);
+  counters_.hit_tokens += found;
   std::size_t evicted = 0;
   for (std::size_t at = found / kBlock * kBlock; at + kBlock <= tokens.size(); at += kBlock) {
     path_hash = HashTokens(path_hash, tokens.subspan(at, kBlock));
     if (!evicted_.contains(path_hash)) break;
     evicted = at + kBlock - found;
   }
-  counters_.evicted_tokens += static_cast<std::int64_t>(evicted);
-  counters_.new_tokens += static_cast<std::int64_t>(missing - evicted);
+  counters_.evicted_tokens += evicted;
+  counters_.new_tokens += missing - evicted;
 }
 
 void PrefixCache::Keep(std::span<const int> tokens, const KvCache& cache) {

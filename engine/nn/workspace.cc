@@ -9,7 +9,7 @@ void FillRope(const model::RopeConfig& rope, int context_length, std::vector<flo
               std::vector<float>& sin) {
   const model::RopeFrequencies f = model::ComputeRopeFrequencies(rope);
   const auto half = f.frequencies.size();
-  cos.resize(static_cast<std::size_t>(context_length) * half);
+  cos.resize(context_length * half);
   sin.resize(cos.size());
   for (std::size_t position = 0; position < static_cast<std::size_t>(context_length); ++position) {
     for (std::size_t i = 0; i < half; ++i) {
@@ -53,11 +53,11 @@ void AttentionParts::Resize(int parts, int num_heads, int dim) {
   head_dim = dim;
   max.resize(base::Area(parts, heads));
   total.resize(max.size());
-  out.resize(max.size() * static_cast<std::size_t>(dim));
+  out.resize(max.size() * dim);
 }
 
 std::size_t AttentionParts::Bytes(int parts, int num_heads, int dim) {
-  return base::Area(parts, num_heads) * static_cast<std::size_t>(dim + 2) * sizeof(float);
+  return base::Area(parts, num_heads) * (dim + 2) * sizeof(float);
 }
 
 kernels::AttentionState AttentionParts::state(int part, int head) {

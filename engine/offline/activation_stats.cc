@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/base/check.h"
+#include "engine/base/ratio.h"
 
 namespace thermocline::offline {
 namespace {
@@ -29,8 +30,7 @@ std::vector<std::uint32_t> Falling(std::span<const std::uint32_t> counts) {
 
 }  // namespace
 
-ActivationCounter::ActivationCounter(int neurons)
-    : neurons_(neurons), counts_(static_cast<std::size_t>(neurons)) {
+ActivationCounter::ActivationCounter(int neurons) : neurons_(neurons), counts_(neurons) {
   const std::size_t words = (counts_.size() + 63) / 64;
   now_.resize(words);
   before_.resize(words);
@@ -116,7 +116,7 @@ double HotShare(std::span<const std::uint32_t> counts, double share) {
   double sum = 0;
   std::size_t hot = 0;
   while (hot < sorted.size() && sum < share * total) sum += sorted[hot++];
-  return static_cast<double>(hot) / static_cast<double>(sorted.size());
+  return base::Ratio(hot, sorted.size());
 }
 
 std::vector<FrequencyBin> FrequencyHistogram(std::span<const std::uint32_t> counts,

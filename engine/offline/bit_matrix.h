@@ -17,7 +17,7 @@ class BitMatrix {
       : rows_(rows),
         cols_(cols),
         words_per_row_(static_cast<std::size_t>((cols + 63) / 64)),
-        words_(static_cast<std::size_t>(rows) * words_per_row_) {}
+        words_(rows * words_per_row_) {}
 
   int rows() const { return rows_; }
   int cols() const { return cols_; }
@@ -25,8 +25,7 @@ class BitMatrix {
   void Set(int row, int col) { words_[Word(row, col)] |= std::uint64_t{1} << (col % 64); }
 
   std::span<const std::uint64_t> row(int row) const {
-    return std::span(words_).subspan(static_cast<std::size_t>(row) * words_per_row_,
-                                     words_per_row_);
+    return std::span(words_).subspan(row * words_per_row_, words_per_row_);
   }
   std::int64_t CountRow(int r) const {
     std::int64_t count = 0;
@@ -50,9 +49,7 @@ class BitMatrix {
   std::size_t bytes() const { return words_.size() * sizeof(std::uint64_t); }
 
  private:
-  std::size_t Word(int row, int col) const {
-    return static_cast<std::size_t>(row) * words_per_row_ + static_cast<std::size_t>(col / 64);
-  }
+  std::size_t Word(int row, int col) const { return row * words_per_row_ + (col / 64); }
 
   int rows_ = 0, cols_ = 0;
   std::size_t words_per_row_ = 0;

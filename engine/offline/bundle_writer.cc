@@ -74,8 +74,8 @@ std::string HeaderText(const store::BundleIndex& index) {
 // What ReadBundleIndex would refuse.
 Status CheckIndex(const std::string& path, const store::BundleIndex& index) {
   const bool neurons = index.kind == Kind::kNeurons;
-  const auto layers = static_cast<std::size_t>(std::max(index.num_hidden_layers, 0));
-  const auto f = static_cast<std::size_t>(std::max(index.intermediate_size, 0));
+  const std::size_t layers = std::max(index.num_hidden_layers, 0);
+  const std::size_t f = std::max(index.intermediate_size, 0);
   const store::NeuronLayout& layout = index.layout;
   bool good = layers > 0 && layers <= store::kBundleLayersMax && f > 0 &&
               f <= store::kBundleNeuronsMax && index.hidden_size > 0 &&
@@ -86,8 +86,7 @@ Status CheckIndex(const std::string& path, const store::BundleIndex& index) {
            layout.neurons_per_group <= index.intermediate_size &&
            layout.group_stride % store::kBundleAlignment == 0 &&
            layout.group_stride <= store::kBundleStrideMax &&
-           static_cast<std::size_t>(layout.neurons_per_group) * layout.bundle_bytes() <=
-               layout.group_stride;
+           layout.neurons_per_group * layout.bundle_bytes() <= layout.group_stride;
     for (const store::BundleIndex::Layer& layer : index.layers)
       good = good && layer.position.size() == f &&
              layer.activations.size() == index.layers[0].activations.size() &&
@@ -145,12 +144,12 @@ Result<std::unique_ptr<BundleWriter>> BundleWriter::Open(const std::string& path
 }
 
 void BundleWriter::PlanFile() {
-  const auto f = static_cast<std::size_t>(index_.intermediate_size);
+  const std::size_t f = index_.intermediate_size;
   for (store::BundleIndex::Layer& layer : index_.layers) {
     layer.deciding_crc.assign(f, 0);
     layer.rest_crc.assign(f, 0);
   }
-  const auto layers = static_cast<std::size_t>(index_.num_hidden_layers);
+  const std::size_t layers = index_.num_hidden_layers;
   if (index_.kind == Kind::kLayers)
     index_.image_crc.assign(layers, std::vector<std::uint32_t>(store::ImageChecks(index_)));
   header_ = HeaderText(index_);
@@ -180,7 +179,7 @@ Status BundleWriter::Resume() {
       state.settings_low != settings_low_ || state.settings_high != settings_high_ ||
       state.layers_done > static_cast<std::uint32_t>(index_.num_hidden_layers))
     return OkStatus();
-  layers_done_ = static_cast<int>(state.layers_done);
+  layers_done_ = state.layers_done;
   for (int layer = 0; layer < layers_done_; ++layer) {
     const auto arrays = Arrays(layer);
     for (std::size_t i = 0; i < arrays.size(); ++i)
@@ -220,7 +219,7 @@ Result<bool> BundleWriter::LastLayerIsWhole() {
 }
 
 std::vector<std::vector<std::uint32_t>*> BundleWriter::Arrays(int layer) {
-  const auto i = static_cast<std::size_t>(layer);
+  const std::size_t i = layer;
   if (index_.kind == Kind::kLayers) return {&index_.image_crc[i]};
   store::BundleIndex::Layer& l = index_.layers[i];
   std::vector<std::vector<std::uint32_t>*> arrays = {&l.position, &l.deciding_crc, &l.rest_crc};
@@ -229,8 +228,7 @@ std::vector<std::vector<std::uint32_t>*> BundleWriter::Arrays(int layer) {
 }
 
 std::uint64_t BundleWriter::ArrayOffset(int layer, std::size_t array) const {
-  const std::uint64_t before =
-      static_cast<std::uint64_t>(layer) * ArrayNames(index_).size() + array;
+  const std::uint64_t before = layer * ArrayNames(index_).size() + array;
   return base::ArrayAligned(sizeof(store::BundlePrefix) + header_.size()) +
          before * ArrayStride(index_);
 }
@@ -243,11 +241,11 @@ Status BundleWriter::AddNeurons(const LayerRows& rows) {
   std::vector<std::uint32_t> at(layer.position.size());  // the neuron at each place
   for (std::size_t i = 0; i < at.size(); ++i) at[layer.position[i]] = static_cast<std::uint32_t>(i);
 
-  const auto per_group = static_cast<std::size_t>(layout.neurons_per_group);
+  const std::size_t per_group = layout.neurons_per_group;
   const std::size_t groups = std::max<std::size_t>(1, kWriteBytes / layout.group_stride);
   std::vector<std::byte> buffer(groups * layout.group_stride);
-  std::uint64_t offset = index_.data_offset + static_cast<std::uint64_t>(layers_done_) *
-                                                  index_.groups_per_layer() * layout.group_stride;
+  std::uint64_t offset =
+      index_.data_offset + layers_done_ * index_.groups_per_layer() * layout.group_stride;
   for (std::size_t begin = 0; begin < at.size(); begin += groups * per_group) {
     std::fill(buffer.begin(), buffer.end(), std::byte{0});
     const std::size_t end = std::min(at.size(), begin + groups * per_group);
@@ -256,7 +254,7 @@ Status BundleWriter::AddNeurons(const LayerRows& rows) {
       const std::span<std::byte> bundle(buffer.data() + k / per_group * layout.group_stride +
                                             k % per_group * layout.bundle_bytes(),
                                         layout.bundle_bytes());
-      CopyBundle(layout, rows, static_cast<int>(at[i]), bundle.data());
+      CopyBundle(layout, rows, at[i], bundle.data());
       layer.deciding_crc[at[i]] = Crc(bundle.first(layout.deciding_bytes()));
       layer.rest_crc[at[i]] = Crc(bundle.subspan(layout.deciding_bytes()));
     }

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "engine/base/check.h"
+#include "engine/base/index.h"
 #include "engine/spec/phi.h"
 
 namespace thermocline::offline {
@@ -31,18 +32,17 @@ class Learned {
 
   void Add(const RecordedRound& r) {
     phi_.Add(r.k, r.n);
-    const auto known = static_cast<int>(r.confidence.size());
+    const auto known = base::IntSize(r.confidence);
     for (int j = 0; j < known && j <= r.k; ++j) {
       if (j == r.n && r.rank < 0) break;
       const bool accepted = j < r.n ? j < r.k : r.rank == 1;
-      classes_[static_cast<std::size_t>(r.confidence[static_cast<std::size_t>(j)])].Add(accepted);
+      classes_[r.confidence[j]].Add(accepted);
     }
     if (r.rank < 0) return;
     if (r.k == r.n) next_.Add(r.rank == 1);
     const bool refused = r.k < r.n || r.rank != 1;
     const int other = r.k == r.n && r.rank > 0 ? r.rank - 1 : r.rank;
-    for (int rank = 1; refused && rank < kRanksMax; ++rank)
-      others_[static_cast<std::size_t>(rank - 1)].Add(rank == other);
+    for (int rank = 1; refused && rank < kRanksMax; ++rank) others_[rank - 1].Add(rank == other);
   }
 
   Table Outcomes(const RecordedRound& r, bool with_confidence) const {
@@ -54,7 +54,7 @@ class Learned {
         const double right = k < r.n     ? (1 - accepted) * Other(rank)
                              : rank == 1 ? accepted
                                          : (1 - accepted) * Other(rank - 1);
-        table[static_cast<std::size_t>(k)][static_cast<std::size_t>(rank - 1)] = reached * right;
+        table[k][rank - 1] = reached * right;
       }
       reached *= accepted;
     }
@@ -69,15 +69,12 @@ class Learned {
     const double reached = phi().AtLeast(j, kDraftTokensMax);
     const double by_phi = reached > 0 && j < r.n ? phi().AtLeast(j + 1, r.n) / reached : 0;
     const double share = j < r.n ? by_phi : next_.Estimate(phi().p, 1);
-    if (!with_confidence || j >= static_cast<int>(r.confidence.size())) return share;
-    return classes_[static_cast<std::size_t>(r.confidence[static_cast<std::size_t>(j)])].Estimate(
-        share, shrink_);
+    if (!with_confidence || j >= base::IntSize(r.confidence)) return share;
+    return classes_[r.confidence[j]].Estimate(share, shrink_);
   }
   // That the token in place of a refused one is the draft's other of this rank.
   double Other(int rank) const {
-    return rank < kRanksMax
-               ? others_[static_cast<std::size_t>(rank - 1)].Estimate(1.0 / (1 << rank), 1)
-               : 0;
+    return rank < kRanksMax ? others_[rank - 1].Estimate(1.0 / (1 << rank), 1) : 0;
   }
 
   double shrink_;
@@ -90,12 +87,12 @@ class Learned {
 // Branches that come before the outcome; among equals the longer first, then the lower rank.
 int Place(const Table& table, const RecordedRound& r) {
   if (r.rank <= 0) return std::numeric_limits<int>::max();
-  const double own = table[static_cast<std::size_t>(r.k)][static_cast<std::size_t>(r.rank - 1)];
+  const double own = table[r.k][r.rank - 1];
   if (own <= 0) return std::numeric_limits<int>::max();
   int before = 0;
   for (int k = 0; k <= r.n; ++k) {
     for (int rank = 1; rank <= kRanksMax; ++rank) {
-      const double other = table[static_cast<std::size_t>(k)][static_cast<std::size_t>(rank - 1)];
+      const double other = table[k][rank - 1];
       const bool earlier = k > r.k || (k == r.k && rank < r.rank);
       before += other > own || (other == own && earlier);
     }
@@ -107,7 +104,7 @@ int Place(const Table& table, const RecordedRound& r) {
 int PaperPlace(const spec::Phi& phi, const RecordedRound& r) {
   if (r.k < r.n || r.rank != 1) return std::numeric_limits<int>::max();
   Table lengths = {};
-  for (int k = 0; k <= r.n; ++k) lengths[static_cast<std::size_t>(k)][0] = phi(k, r.n);
+  for (int k = 0; k <= r.n; ++k) lengths[k][0] = phi(k, r.n);
   return Place(lengths, r);
 }
 
@@ -125,20 +122,17 @@ HitCounts CountHits(std::span<const RecordedRound> rounds) {
     CHECK(r.n > 0 && r.n <= kDraftTokensMax && r.k >= 0 && r.k <= r.n);
     CHECK(r.rank >= -1 && r.rank <= kRanksMax);
     all.Add(r);
-    if (r.rank > 0)
-      ++shares[static_cast<std::size_t>(r.n)][static_cast<std::size_t>(r.k)]
-              [static_cast<std::size_t>(r.rank - 1)];
+    if (r.rank > 0) ++shares[r.n][r.k][r.rank - 1];
   }
   HitCounts counts = {};
   const auto add = [&](HitPolicy policy, int place) {
-    for (int w = place; w < kBranchesMax; ++w)
-      ++counts[static_cast<std::size_t>(policy)][static_cast<std::size_t>(w)];
+    for (int w = place; w < kBranchesMax; ++w) ++counts[static_cast<std::size_t>(policy)][w];
   };
   for (const RecordedRound& r : rounds) {
     add(HitPolicy::kOurs, Place(before.Outcomes(r, true), r));
     add(HitPolicy::kPhi, Place(before.Outcomes(r, false), r));
     add(HitPolicy::kPaper, PaperPlace(before.phi(), r));
-    add(HitPolicy::kOracle, Place(shares[static_cast<std::size_t>(r.n)], r));
+    add(HitPolicy::kOracle, Place(shares[r.n], r));
     add(HitPolicy::kHindsight, Place(all.Outcomes(r, true), r));
     before.Add(r);
   }

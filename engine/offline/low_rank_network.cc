@@ -97,7 +97,7 @@ std::span<const float> LowRankNetwork::Logits(std::span<const float> x, int toke
 }
 
 void LowRankNetwork::Train(const Step& step) {
-  const int tokens = static_cast<int>(step.tokens.size());
+  const int tokens = base::IntSize(step.tokens);
   Forward(step.x.data(), tokens);
   pool_.Run(tokens, [&](int t, int) {
     ops_.logistic_gradient({.z = logits_.data() + base::Area(t, neurons_),

@@ -38,9 +38,8 @@ ThresholdScan Scan(LowRankNetwork& network, const predictor::LowRankPredictor& p
                                        tokens);
     for (const float logit : logits) scan.Add(logit);
     for (int t = 0; t < tokens; ++t) {
-      data.labels->ForSet(begin + t, [&](int i) {
-        scan.AddPositive(logits[base::Area(t, f) + static_cast<std::size_t>(i)]);
-      });
+      data.labels->ForSet(begin + t,
+                          [&](int i) { scan.AddPositive(logits[base::Area(t, f) + i]); });
     }
   }
   return scan;
@@ -159,7 +158,7 @@ class Trainer {
     for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
     for (int begin = 0; begin < n; begin += options_.batch_tokens) {
       const int tokens = std::min(options_.batch_tokens, n - begin);
-      const auto batch = std::span(order_).subspan(begin, static_cast<std::size_t>(tokens));
+      const auto batch = std::span(order_).subspan(begin, tokens);
       x_.resize(base::Area(tokens, d));
       for (int t = 0; t < tokens; ++t) {
         const float* from = train_.inputs.data() + base::Area(batch[t], d);
@@ -196,21 +195,15 @@ class Trainer {
     p.fc1.resize(base::Area(rank, d));
     p.fc2.resize(base::Area(f, rank));
     for (int r = 0; r < rank; ++r) {
-      const auto in = [&](int i) {
-        return network_.fc1()[base::Area(r, d) + static_cast<std::size_t>(i)] * scale_[i];
-      };
-      const auto out = [&](int i) {
-        return network_.fc2()[base::Area(i, rank) + static_cast<std::size_t>(r)];
-      };
+      const auto in = [&](int i) { return network_.fc1()[base::Area(r, d) + i] * scale_[i]; };
+      const auto out = [&](int i) { return network_.fc2()[base::Area(i, rank) + r]; };
       float in_max = 1e-12F, out_max = 1e-12F;
       for (int i = 0; i < d; ++i) in_max = std::max(in_max, std::abs(in(i)));
       for (int i = 0; i < f; ++i) out_max = std::max(out_max, std::abs(out(i)));
       const float balance = std::sqrt(out_max / in_max);
-      for (int i = 0; i < d; ++i)
-        p.fc1[base::Area(r, d) + static_cast<std::size_t>(i)] = kernels::FloatToHalf(in(i)*balance);
+      for (int i = 0; i < d; ++i) p.fc1[base::Area(r, d) + i] = kernels::FloatToHalf(in(i)*balance);
       for (int i = 0; i < f; ++i)
-        p.fc2[base::Area(i, rank) + static_cast<std::size_t>(r)] =
-            kernels::FloatToHalf(out(i) / balance);
+        p.fc2[base::Area(i, rank) + r] = kernels::FloatToHalf(out(i) / balance);
     }
     const auto finite = [](std::uint16_t half) { return (half & 0x7C00) != 0x7C00; };
     finite_ = std::all_of(p.fc1.begin(), p.fc1.end(), finite) &&

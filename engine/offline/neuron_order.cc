@@ -5,6 +5,8 @@
 #include <bit>
 #include <numeric>
 
+#include "engine/base/index.h"
+
 namespace thermocline::offline {
 namespace {
 
@@ -22,8 +24,7 @@ struct Pair {
 
 std::uint32_t CountCommon(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) {
   std::uint32_t common = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    common += static_cast<std::uint32_t>(std::popcount(a[i] & b[i]));
+  for (std::size_t i = 0; i < a.size(); ++i) common += std::popcount(a[i] & b[i]);
   return common;
 }
 
@@ -37,16 +38,16 @@ float Closeness(std::uint32_t a, std::uint32_t b, std::uint32_t common) {
 std::vector<Pair> BestPairs(const ActiveColumns& active, std::span<const std::uint32_t> counts,
                             std::span<const std::uint32_t> cold, base::WorkerPool& pool) {
   std::vector<std::vector<Pair>> best(cold.size());
-  pool.Run(static_cast<int>(cold.size()), [&](int item, int) {
+  pool.Run(base::IntSize(cold), [&](int item, int) {
     const std::uint32_t a = cold[item];
-    const auto column = active.column(static_cast<int>(a));
+    const auto column = active.column(a);
     if (counts[a] == 0) return;
     std::vector<Pair>& pairs = best[item];
     std::vector<Pair> all;
     all.reserve(cold.size());
     for (const std::uint32_t b : cold) {
       if (a == b || counts[b] == 0) continue;
-      const std::uint32_t common = CountCommon(column, active.column(static_cast<int>(b)));
+      const std::uint32_t common = CountCommon(column, active.column(b));
       if (common > 0)
         all.push_back({Closeness(counts[a], counts[b], common), std::min(a, b), std::max(a, b)});
     }
@@ -128,10 +129,8 @@ void AppendPaths(const Paths& paths, std::span<const std::uint32_t> cold,
 ActiveColumns ActiveColumns::First(int tokens) const {
   ActiveColumns first(neurons_, tokens);
   for (int i = 0; i < neurons_; ++i) {
-    const auto begin =
-        bits_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * words_);
-    const auto out = first.bits_.begin() +
-                     static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * first.words_);
+    const auto begin = bits_.begin() + i * words_;
+    const auto out = first.bits_.begin() + i * first.words_;
     std::copy_n(begin, first.words_, out);
     if (tokens % 64 != 0)
       out[static_cast<std::ptrdiff_t>(first.words_) - 1] &= (std::uint64_t{1} << (tokens % 64)) - 1;
@@ -183,9 +182,9 @@ RunCount CountRuns(const ActiveColumns& active, std::span<const std::uint32_t> n
   RunCount count;
   for (std::size_t k = 0; k < neurons.size(); ++k) {
     for (int token = begin; token < end; ++token) {
-      if (!active.Get(static_cast<int>(neurons[k]), token)) continue;
+      if (!active.Get(neurons[k], token)) continue;
       ++count.needed;
-      if (k == 0 || !active.Get(static_cast<int>(neurons[k - 1]), token)) ++count.runs;
+      if (k == 0 || !active.Get(neurons[k - 1], token)) ++count.runs;
     }
   }
   return count;

@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/ratio.h"
 #include "engine/base/worker_pool.h"
 
 namespace thermocline::offline {
@@ -31,19 +32,18 @@ class ActiveColumns {
       : neurons_(neurons),
         tokens_(tokens),
         words_(static_cast<std::size_t>((tokens + 63) / 64)),
-        bits_(static_cast<std::size_t>(neurons) * words_) {}
+        bits_(neurons * words_) {}
 
   int neurons() const { return neurons_; }
   int tokens() const { return tokens_; }
   void Set(int neuron, int token) {
-    bits_[static_cast<std::size_t>(neuron) * words_ + static_cast<std::size_t>(token / 64)] |=
-        std::uint64_t{1} << (token % 64);
+    bits_[neuron * words_ + (token / 64)] |= std::uint64_t{1} << (token % 64);
   }
   bool Get(int neuron, int token) const {
     return (column(neuron)[token / 64] >> (token % 64) & 1) != 0;
   }
   std::span<const std::uint64_t> column(int neuron) const {
-    return std::span(bits_).subspan(static_cast<std::size_t>(neuron) * words_, words_);
+    return std::span(bits_).subspan(neuron * words_, words_);
   }
   // The tokens [0, tokens) alone.
   ActiveColumns First(int tokens) const;
@@ -73,9 +73,7 @@ std::vector<std::uint32_t> PositionsOf(const NeuronOrder& order);
 // Runs of neighbours of `neurons` that tokens [begin, end) need: needed / runs is the mean length.
 struct RunCount {
   std::int64_t needed = 0, runs = 0;
-  double mean() const {
-    return runs > 0 ? static_cast<double>(needed) / static_cast<double>(runs) : 0;
-  }
+  double mean() const { return base::Ratio(needed, runs); }
 };
 RunCount CountRuns(const ActiveColumns& active, std::span<const std::uint32_t> neurons, int begin,
                    int end);

@@ -39,7 +39,7 @@ class PositionSet {
   std::size_t Largest() const {
     std::size_t at = 0;
     for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
-      at = 64 * at + 63 - static_cast<std::size_t>(std::countl_zero((*level)[at]));
+      at = 64 * at + 63 - std::countl_zero((*level)[at]);
     return at;
   }
 

@@ -47,9 +47,7 @@ class RecencyLists {
 
  private:
   static constexpr std::size_t kLists = 2;
-  std::uint32_t Head(int list) const {
-    return static_cast<std::uint32_t>(list_.size() + static_cast<std::size_t>(list));
-  }
+  std::uint32_t Head(int list) const { return static_cast<std::uint32_t>(list_.size() + list); }
   std::vector<std::uint32_t> before_, after_;
   std::vector<std::int8_t> list_;
   std::array<std::size_t, kLists> size_{};
@@ -112,14 +110,13 @@ std::string_view CachePolicyName(CachePolicy policy) {
 Replay::Replay(const store::Trace& trace, const Options& options)
     : trace_(trace),
       options_(options),
-      entries_(static_cast<std::size_t>(trace.num_hidden_layers) *
-               static_cast<std::size_t>(trace.intermediate_size)) {
+      entries_(static_cast<std::size_t>(trace.num_hidden_layers) * trace.intermediate_size) {
   CHECK(entries_ < kNever && trace.neurons.size() < kNever);
   uses_.reserve(trace.neurons.size());
   token_begin_.push_back(0);
   for (std::int64_t token = 0; token < trace.tokens; ++token) {
     for (int layer = 0; layer < trace.num_hidden_layers; ++layer) {
-      const auto first = static_cast<std::uint32_t>(layer * trace.intermediate_size);
+      const std::uint32_t first = layer * trace.intermediate_size;
       for (const std::uint32_t neuron : trace.Set(token, layer)) uses_.push_back(first + neuron);
     }
     token_begin_.push_back(uses_.size());
@@ -158,7 +155,7 @@ ReplayResult Replay::ForUses(const Access& access) const {
       static_cast<std::int64_t>(options_.cold_share * static_cast<double>(trace_.tokens));
   for (std::int64_t token = 0; token < trace_.tokens; ++token) {
     HitCount& count = token < cold ? result.cold : result.warm;
-    const auto t = static_cast<std::size_t>(token);
+    const std::size_t t = token;
     for (std::size_t at = token_begin_[t]; at < token_begin_[t + 1]; ++at) {
       ++count.needed;
       count.hits += access(uses_[at], at, token) ? 1 : 0;
@@ -213,7 +210,7 @@ ReplayResult Replay::Slru(std::size_t capacity) const {
 std::size_t Replay::LargestUnion(int window) const {
   std::vector<std::uint32_t> in_window(entries_);  // uses within it
   std::size_t now = 0, largest = 0;
-  const auto tokens = static_cast<std::size_t>(trace_.tokens), k = static_cast<std::size_t>(window);
+  const std::size_t tokens = trace_.tokens, k = window;
   for (std::size_t t = 0; t < tokens; ++t) {
     for (std::size_t at = token_begin_[t]; at < token_begin_[t + 1]; ++at)
       now += in_window[uses_[at]]++ == 0 ? 1 : 0;
@@ -250,7 +247,7 @@ ReplayResult Replay::Heat(std::size_t capacity) const {
   std::vector<bool> cached(entries_);
   std::int64_t now = -1;
   const auto end_token = [&] {
-    const auto t = static_cast<std::size_t>(now);
+    const std::size_t t = now;
     for (std::size_t at = token_begin_[t]; at < token_begin_[t + 1]; ++at) {
       order.Release(uses_[at], -1);
       order.Touch(uses_[at], now);

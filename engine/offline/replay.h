@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/ratio.h"
 #include "engine/store/heat.h"
 #include "engine/store/trace.h"
 
@@ -33,9 +34,7 @@ std::string_view CachePolicyName(CachePolicy policy);
 
 struct HitCount {
   std::int64_t needed = 0, hits = 0;
-  double rate() const {
-    return needed > 0 ? static_cast<double>(hits) / static_cast<double>(needed) : 0;
-  }
+  double rate() const { return base::Ratio(hits, needed); }
 };
 struct ReplayResult {
   HitCount cold;   // of the first tokens, while the cache fills

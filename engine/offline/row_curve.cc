@@ -8,10 +8,9 @@ namespace {
 
 // How many of the falling `scores` reach the threshold.
 std::size_t CountReaching(const std::vector<std::int32_t>& scores, std::int64_t threshold) {
-  return static_cast<std::size_t>(
-      std::partition_point(scores.begin(), scores.end(),
-                           [&](std::int32_t score) { return score >= threshold; }) -
-      scores.begin());
+  return std::partition_point(scores.begin(), scores.end(),
+                              [&](std::int32_t score) { return score >= threshold; }) -
+         scores.begin();
 }
 
 // Whether `b` lies on or below the line from `a` to `c`.
@@ -57,11 +56,11 @@ std::int32_t RowCurve::never() const {
 }
 
 std::int64_t RowCurve::Predicted(std::int64_t threshold) const {
-  return static_cast<std::int64_t>(CountReaching(scores_, threshold));
+  return CountReaching(scores_, threshold);
 }
 
 std::int64_t RowCurve::CaughtTokens(std::int64_t threshold) const {
-  return static_cast<std::int64_t>(CountReaching(active_, threshold));
+  return CountReaching(active_, threshold);
 }
 
 double RowCurve::Caught(std::int64_t threshold) const {

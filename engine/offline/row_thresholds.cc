@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/ratio.h"
 #include "engine/offline/row_curve.h"
 
 namespace thermocline::offline {
@@ -16,8 +17,7 @@ RowCurve CurveOf(const RowSamples& s, int row, bool by_mass) {
   std::vector<std::int32_t> scores;
   std::vector<RowCurve::Active> active;
   const auto add = [&](int token, int col) {
-    const std::size_t at = static_cast<std::size_t>(token) * static_cast<std::size_t>(s.rows()) +
-                           static_cast<std::size_t>(col);
+    const std::size_t at = static_cast<std::size_t>(token) * s.rows() + col;
     scores.push_back(s.scores[at]);
     if (s.active->Get(token, col))
       active.push_back({.score = s.scores[at], .worth = by_mass ? s.masses[at] : 1.0F});
@@ -35,7 +35,7 @@ RowCurve CurveOf(const RowSamples& s, int row, bool by_mass) {
 // The curves of one layer and of each of its rows.
 struct LayerCurves {
   LayerCurves(const RowSamples& samples, bool by_mass, base::WorkerPool& pool)
-      : rows(static_cast<std::size_t>(samples.rows())), layer(CurveOf(samples, -1, by_mass)) {
+      : rows(samples.rows()), layer(CurveOf(samples, -1, by_mass)) {
     pool.Run(samples.rows(), [&](int row, int) { rows[row] = CurveOf(samples, row, by_mass); });
   }
   double Caught(std::span<const std::int32_t> thresholds) const {
@@ -84,8 +84,7 @@ std::vector<std::int32_t> ThresholdsFor(const LayerCurves& train, const LayerCur
 }
 
 Status Check(const char* what, const RowSamples& s, const RowSamples& other, bool by_mass) {
-  const std::size_t size =
-      static_cast<std::size_t>(s.tokens()) * static_cast<std::size_t>(s.rows());
+  const std::size_t size = static_cast<std::size_t>(s.tokens()) * s.rows();
   if (s.scores.size() != size || s.rows() != other.rows() ||
       (!s.masses.empty() && s.masses.size() != size)) {
     return base::InvalidArgument("the ", what, " part has ", s.scores.size(), " scores and ",
@@ -106,15 +105,15 @@ Status Check(const char* what, const RowSamples& s, const RowSamples& other, boo
 ThresholdQuality MeasureThresholds(const RowSamples& s, std::span<const std::int32_t> thresholds) {
   std::int64_t predicted = 0, active = 0, caught = 0;
   double mass = 0, caught_mass = 0;
-  const auto f = static_cast<std::size_t>(s.rows());
+  const std::size_t f = s.rows();
   for (int token = 0; token < s.tokens(); ++token) {
-    const std::size_t at = static_cast<std::size_t>(token) * f;
+    const std::size_t at = token * f;
     const auto reaches = [&](std::size_t i) {
       return s.scores[at + i] >= thresholds[thresholds.size() == 1 ? 0 : i];
     };
     for (std::size_t i = 0; i < f; ++i) predicted += reaches(i) ? 1 : 0;
     s.active->ForSet(token, [&](int col) {
-      const auto i = static_cast<std::size_t>(col);
+      const std::size_t i = col;
       const double worth = s.masses.empty() ? 1 : s.masses[at + i];
       const bool hit = reaches(i);
       ++active;
@@ -124,8 +123,7 @@ ThresholdQuality MeasureThresholds(const RowSamples& s, std::span<const std::int
     });
   }
   const double total = std::max(1.0, static_cast<double>(s.tokens()) * static_cast<double>(f));
-  return {.recall =
-              static_cast<double>(caught) / static_cast<double>(std::max<std::int64_t>(1, active)),
+  return {.recall = base::Ratio(caught, std::max<std::int64_t>(1, active)),
           .predicted_share = static_cast<double>(predicted) / total,
           .active_share = static_cast<double>(active) / total,
           .missed_mass = mass > 0 ? 1 - caught_mass / mass : 0};

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/base/check.h"
+#include "engine/base/index.h"
 
 namespace thermocline::offline {
 namespace {
@@ -154,7 +155,7 @@ class Simulation {
 }  // namespace
 
 double PairModel::Verify(int tokens) const {
-  const auto size = static_cast<int>(verify_s.size());
+  const auto size = base::IntSize(verify_s);
   CHECK(tokens > 0 && size > 0);
   if (tokens <= size) return verify_s[tokens - 1];
   const double last = verify_s.back();
@@ -164,7 +165,7 @@ double PairModel::Verify(int tokens) const {
 
 double PairModel::GuessHit(int guess, int k, int n) const {
   if (k == n && guess == 0) return bonus_hit;
-  const auto other = static_cast<std::size_t>(k == n ? guess - 1 : guess);
+  const std::size_t other = k == n ? guess - 1 : guess;
   if (other >= correction_hits.size()) return 0;
   return (k == n ? 1 - bonus_hit : 1) * correction_hits[other];
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/base/ratio.h"
 #include "engine/model/weights.h"
 #include "engine/placement/numbers.h"
 
@@ -66,7 +67,7 @@ Result<std::vector<double>> Frequencies(std::span<const std::uint32_t> counts, s
     if (count > tokens)
       return base::InvalidArgument("layer ", layer, ": a neuron was active for ", count, " of ",
                                    tokens, " tokens. Profile the model anew");
-    out.push_back(static_cast<double>(count) / static_cast<double>(tokens));
+    out.push_back(base::Ratio(count, tokens));
   }
   std::sort(out.begin(), out.end(), std::greater<>());
   return out;

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/placement/numbers.h"
 
 namespace thermocline::placement {
 namespace {
 
 std::vector<Prefix> PrefixSums(const LayerShape& shape, int batch) {
-  const auto n = static_cast<std::size_t>(shape.neurons()), step = static_cast<std::size_t>(batch);
+  const std::size_t n = shape.neurons(), step = batch;
   std::vector<Prefix> out = {Prefix{}};
   out.reserve(n / step + 2);
   Prefix sum;
@@ -19,8 +20,8 @@ std::vector<Prefix> PrefixSums(const LayerShape& shape, int batch) {
       active += shape.frequency[i];
       decided += std::min(1.0, shape.overprediction * shape.frequency[i]);
     }
-    sum.neurons = static_cast<std::int64_t>(end);
-    const double all = D(static_cast<std::int64_t>(end - begin));
+    sum.neurons = end;
+    const double all = D(end - begin);
     sum.active += shape.reading == Reading::kDense ? all : active;
     sum.decided += shape.reading == Reading::kPredicted ? decided : all;
     out.push_back(sum);
@@ -128,7 +129,7 @@ void CostTables::AddLayer(const LayerShape& shape) {
 }
 
 double CostTables::SwitchTime(int hot_homes, Side head) const {
-  const auto layers = static_cast<int>(layers_.size());
+  const auto layers = base::IntSize(layers_);
   const Side last = hot_homes == layers ? kHot : kCold;
   const int switches = (hot_homes > 0 && hot_homes < layers ? 1 : 0) + (last != head ? 1 : 0);
   return switches * problem_.machine.sync_s;

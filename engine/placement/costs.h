@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/placement/placement.h"
 #include "engine/placement/problem.h"
 
@@ -27,7 +28,7 @@ struct LayerCosts {
   std::int64_t memory_base = 0, memory_neuron = 0, end_neuron = 0;
   std::int64_t home_bytes = 0;
 
-  int batches() const { return static_cast<int>(neurons.size()) - 1; }
+  int batches() const { return base::IntSize(neurons) - 1; }
   std::int64_t HotBytes(int hot) const { return hot_neuron * neurons[hot]; }
   std::int64_t MemoryBytes(int hot, int end) const {
     return end_neuron * neurons[end] - memory_neuron * neurons[hot];

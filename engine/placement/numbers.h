@@ -10,6 +10,6 @@ namespace thermocline::placement {
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 inline double D(std::int64_t value) { return static_cast<double>(value); }
-inline std::size_t S(std::int64_t value) { return static_cast<std::size_t>(value); }
+inline std::size_t S(std::int64_t value) { return value; }
 
 }  // namespace thermocline::placement

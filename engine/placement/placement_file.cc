@@ -121,7 +121,7 @@ std::vector<PlacementFile::Layer> TiersOf(const Placement& placement,
     layer.home_hot = from.home_hot;
     layer.tiers.assign(order[l].size(), Tier::kMemory);
     for (std::size_t rank = 0; rank < order[l].size(); ++rank) {
-      const auto at = static_cast<std::int64_t>(rank);
+      const std::int64_t at = rank;
       Tier& tier = layer.tiers[order[l][rank]];
       if (at < from.hot) tier = Tier::kHot;
       if (at >= from.hot + from.memory) tier = Tier::kFlash;

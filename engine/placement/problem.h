@@ -58,7 +58,7 @@ struct LayerShape {
   std::vector<double> frequency = {};  // [F] in [0, 1], not rising
 
   std::int64_t row_bytes() const { return deciding_bytes + rest_bytes; }
-  std::int64_t neurons() const { return static_cast<std::int64_t>(frequency.size()); }
+  std::int64_t neurons() const { return frequency.size(); }
 };
 
 struct Problem {

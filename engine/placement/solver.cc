@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "engine/base/index.h"
 #include "engine/placement/core.h"
 #include "engine/placement/numbers.h"
 
@@ -88,7 +89,7 @@ void Solver::MakeVariant(bool held) {
 }
 
 void Solver::AddCases(const Variant& variant) {
-  const auto layers = static_cast<int>(problem_.layers.size());
+  const auto layers = base::IntSize(problem_.layers);
   if (IsUnified()) return AddCase(variant, layers, kHot);
   const bool can_be_home = HasHot() && problem_.machine.hot_homes;
   for (int hot_homes = 0; hot_homes <= (can_be_home ? layers : 0); ++hot_homes) {
@@ -221,7 +222,7 @@ void Solver::FillMemory() {
   for (std::size_t l = 0; l < layers.size(); ++l)
     room -= layers[l].MemoryBytes(choices[l].hot, choices[l].end);
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    const auto last = static_cast<int>(layers[l].neurons.size()) - 1;
+    const auto last = base::IntSize(layers[l].neurons) - 1;
     for (int& end = choices[l].end; end < last; ++end) {
       const std::int64_t more = layers[l].MemoryBytes(choices[l].hot, end + 1) -
                                 layers[l].MemoryBytes(choices[l].hot, end);

@@ -21,8 +21,7 @@ AuditCounts CountPrediction(const AuditSample& s) {
   for (std::size_t a = 0; a < s.active.size(); ++a) {
     const int neuron = s.active[a];
     while (p < s.predicted.size() && s.predicted[p] < neuron) ++p;
-    const double mass =
-        std::fabs(static_cast<double>(s.h[a])) * static_cast<double>(s.down_norms[neuron]);
+    const double mass = std::fabs(static_cast<double>(s.h[a])) * s.down_norms[neuron];
     counts.total_mass += mass;
     if (p < s.predicted.size() && s.predicted[p] == neuron) {
       ++counts.tp;

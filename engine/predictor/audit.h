@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/base/ratio.h"
+
 namespace thermocline::predictor {
 
 // Sums over audited tokens of one layer. A neuron is active where its h is not zero.
@@ -25,9 +27,7 @@ struct AuditCounts {
   AuditCounts& operator+=(const AuditCounts& other);
 
  private:
-  static double Share(std::int64_t part, std::int64_t whole) {
-    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-  }
+  static double Share(std::int64_t part, std::int64_t whole) { return base::Ratio(part, whole); }
 };
 
 // One token of one layer. `predicted` and `active`: neurons, ascending; h [active] and down_norms

@@ -14,8 +14,7 @@ void AddSquares(const kernels::PackedMatrix& down, int begin, int end, std::vect
   std::vector<float> row(down.cols);
   for (int r = begin; r < end; ++r) {
     kernels::DequantizePackedRow(down, r, row.data());
-    for (std::size_t i = 0; i < row.size(); ++i)
-      sums[i] += static_cast<double>(row[i]) * static_cast<double>(row[i]);
+    for (std::size_t i = 0; i < row.size(); ++i) sums[i] += static_cast<double>(row[i]) * row[i];
   }
 }
 
@@ -25,7 +24,7 @@ std::vector<float> RowNorms(const kernels::RowMatrix& rows, base::WorkerPool& po
     std::vector<float> row(rows.cols);
     kernels::DequantizeMatrixRow(rows, r, row.data());
     double sum = 0;
-    for (const float value : row) sum += static_cast<double>(value) * static_cast<double>(value);
+    for (const float value : row) sum += static_cast<double>(value) * value;
     norms[r] = static_cast<float>(std::sqrt(sum));
   });
   return norms;
@@ -36,7 +35,7 @@ std::vector<float> RowNorms(const kernels::RowMatrix& rows, base::WorkerPool& po
 std::vector<float> DownNorms(const model::LayerWeights& layer, base::WorkerPool& pool) {
   if (layer.down_rows.rows > 0) return RowNorms(layer.down_rows, pool);
   const kernels::PackedMatrix& down = layer.down.weight;
-  const auto f = static_cast<std::size_t>(down.cols);
+  const std::size_t f = down.cols;
   std::vector<std::vector<double>> parts(kParts, std::vector<double>(f));
   pool.Run(kParts, [&](int part, int) {
     AddSquares(down, down.rows * part / kParts, down.rows * (part + 1) / kParts, parts[part]);

@@ -23,12 +23,12 @@ Status NoSideCar(const char* mode, const char* tool) {
 void PackMatrix(const model::NeuronMatrix& matrix, const std::vector<std::int32_t>& columns,
                 base::WorkerPool& pool, std::uint64_t* sign, std::uint64_t* magnitude) {
   const int rows = matrix.linear.weight.rows, all = matrix.linear.weight.cols;
-  const int cols = columns.empty() ? all : static_cast<int>(columns.size());
-  const auto words = static_cast<std::size_t>(kernels::SignWords(cols));
+  const int cols = columns.empty() ? all : base::IntSize(columns);
+  const std::size_t words = kernels::SignWords(cols);
   pool.Run((rows + kRowsPerItem - 1) / kRowsPerItem, [&](int item, int) {
     std::vector<float> values(all), chosen(values.size());
     for (int row = item * kRowsPerItem; row < std::min(rows, (item + 1) * kRowsPerItem); ++row) {
-      const std::size_t at = static_cast<std::size_t>(row) * words;
+      const std::size_t at = row * words;
       DequantizeNeuron(matrix, row, values.data());
       GatherColumns(values.data(), all, columns, chosen.data());
       kernels::PackSigns(chosen.data(), cols, sign + at,
@@ -43,8 +43,7 @@ std::vector<std::int32_t> ThresholdsOf(const LayerSideCar* layer, const SignOpti
   const double alpha =
       layer != nullptr && layer->alpha.has_value() ? *layer->alpha : options.alpha.of(index);
   const int thousandths = static_cast<int>(std::lround(alpha * 1000));
-  return std::vector<std::int32_t>(static_cast<std::size_t>(neurons),
-                                   kernels::SignThreshold(thousandths, cols));
+  return std::vector<std::int32_t>(neurons, kernels::SignThreshold(thousandths, cols));
 }
 
 // What was calibrated for some layers only would leave the others to a rule nobody chose.
@@ -72,22 +71,20 @@ Status Pack(const std::vector<std::uint16_t>& halves, int rows, int cols, Predic
   using kernels::DType;
   const DType type = PredictorType(cols);
   const std::size_t row_bytes = kernels::RowBytes(type, cols);
-  std::vector<std::uint8_t> stored(row_bytes * static_cast<std::size_t>(rows));
+  std::vector<std::uint8_t> stored(row_bytes * rows);
   std::vector<float> values(cols);
   for (int r = 0; r < rows; ++r) {
     const auto* row = reinterpret_cast<const std::uint8_t*>(halves.data() +
                                                             static_cast<std::ptrdiff_t>(r) * cols);
     kernels::DequantizeRow(DType::kF16, row, cols, values.data());
-    kernels::QuantizeRow(type, values.data(), cols,
-                         stored.data() + static_cast<std::size_t>(r) * row_bytes);
+    kernels::QuantizeRow(type, values.data(), cols, stored.data() + r * row_bytes);
   }
   matrix = {type, rows, cols, nullptr};
   ASSIGN_OR_RETURN(base::HugeBuffer buffer, base::HugeBuffer::Allocate(matrix.bytes()));
   auto* data = reinterpret_cast<std::uint8_t*>(buffer.data());
   for (int r = 0; r < rows; r += kernels::kPanelRows) {
-    kernels::PackPanel(type, stored.data() + static_cast<std::size_t>(r) * row_bytes,
-                       std::min(kernels::kPanelRows, rows - r), cols,
-                       data + static_cast<std::size_t>(r) * row_bytes);
+    kernels::PackPanel(type, stored.data() + r * row_bytes, std::min(kernels::kPanelRows, rows - r),
+                       cols, data + r * row_bytes);
   }
   matrix.data = data;
   out.bytes += matrix.bytes();
@@ -130,10 +127,9 @@ Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* 
     std::vector<std::int32_t> columns;
     if (calibrated) columns = learnt->sign->columns;
     const int rows = matrix.linear.weight.rows;
-    const int cols = columns.empty() ? matrix.linear.weight.cols : static_cast<int>(columns.size());
+    const int cols = columns.empty() ? matrix.linear.weight.cols : base::IntSize(columns);
     const bool two = (calibrated ? learnt->sign->planes : options.planes) == 2;
-    const std::size_t words =
-        static_cast<std::size_t>(rows) * static_cast<std::size_t>(kernels::SignWords(cols));
+    const std::size_t words = static_cast<std::size_t>(rows) * kernels::SignWords(cols);
     ASSIGN_OR_RETURN(base::HugeBuffer buffer,
                      base::HugeBuffer::Allocate(words * 8 * (two ? 2 : 1)));
     auto* sign = reinterpret_cast<std::uint64_t*>(buffer.data());
@@ -155,7 +151,7 @@ std::size_t SignPredictorBytes(const model::ModelConfig& config, const LayerSide
   const SignCalibration* sign =
       learnt != nullptr && options.use_side_car && learnt->sign.has_value() ? &*learnt->sign
                                                                             : nullptr;
-  const int columns = sign != nullptr ? static_cast<int>(sign->columns.size()) : 0;
+  const int columns = sign != nullptr ? base::IntSize(sign->columns) : 0;
   const int cols = columns > 0 ? columns : config.hidden_size;
   const int planes = sign != nullptr ? sign->planes : options.planes;
   return base::Area(config.intermediate_size, kernels::SignWords(cols) * planes) * 8 +

@@ -20,8 +20,7 @@ struct SignPredictor {
   std::vector<std::int32_t> thresholds;  // [F]
 
   std::size_t bytes() const {
-    return static_cast<std::size_t>(planes.rows) *
-           static_cast<std::size_t>(kernels::SignWords(planes.cols)) * 8 *
+    return static_cast<std::size_t>(planes.rows) * kernels::SignWords(planes.cols) * 8 *
            (planes.magnitude != nullptr ? 2 : 1);
   }
 };

@@ -85,7 +85,7 @@ void CheckSign(const SignCalibration& sign, std::size_t d, std::size_t f, LayerC
 
 void CheckLowRank(const LowRankPredictor& p, std::size_t d, std::size_t f, LayerCheck& check) {
   check.AtLeastOne("low_rank.rank", p.rank);
-  const auto rank = static_cast<std::size_t>(std::max(0, p.rank));
+  const std::size_t rank = std::max(0, p.rank);
   check.Array("low_rank.fc1", p.fc1, rank * d);
   check.Array("low_rank.fc2", p.fc2, f * rank);
   check.Number("low_rank.threshold", p.threshold);
@@ -127,8 +127,8 @@ Status ValidateSideCar(const std::string& path, const SideCar& s) {
     return base::InvalidArgument(path, ": layers has ", s.layers.size(),
                                  " entries, num_hidden_layers says ", s.num_hidden_layers);
   }
-  const auto d = static_cast<std::size_t>(s.hidden_size);
-  const auto f = static_cast<std::size_t>(s.intermediate_size);
+  const std::size_t d = s.hidden_size;
+  const std::size_t f = s.intermediate_size;
   for (std::size_t i = 0; i < s.layers.size(); ++i) {
     const LayerSideCar& layer = s.layers[i];
     LayerCheck check(StrCat(path, ": layer ", i, ": "));

@@ -71,7 +71,7 @@ class Plan {
     if (layer.alpha.has_value()) out.Set("alpha", *layer.alpha);
     if (layer.sign.has_value()) out.Set("sign", SignJson(*layer.sign));
     if (layer.threshold.has_value()) {
-      out.Set("threshold", static_cast<double>(*layer.threshold));
+      out.Set("threshold", *layer.threshold);
       out.Set("threshold_kept_mass", layer.threshold_kept_mass);
     }
     if (layer.low_rank.has_value()) out.Set("low_rank", LowRankJson(*layer.low_rank));

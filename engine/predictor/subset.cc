@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/base/index.h"
+
 namespace thermocline::predictor {
 namespace {
 
@@ -19,18 +21,18 @@ Result<std::uint8_t*> NewBuffer(std::size_t bytes, Predictors& out) {
 
 Status CopySign(const SignPredictor& all, const std::vector<int>& members, Predictors& out,
                 SignPredictor& to) {
-  const auto words = static_cast<std::size_t>(kernels::SignWords(all.planes.cols));
+  const std::size_t words = kernels::SignWords(all.planes.cols);
   const std::size_t plane = members.size() * words;
   const bool two = all.planes.magnitude != nullptr;
   ASSIGN_OR_RETURN(std::uint8_t * bytes, NewBuffer(plane * 8 * (two ? 2 : 1), out));
   auto* sign = reinterpret_cast<std::uint64_t*>(bytes);
   std::uint64_t* magnitude = two ? sign + plane : nullptr;
-  to = {.planes = {static_cast<int>(members.size()), all.planes.cols, sign, magnitude},
+  to = {.planes = {base::IntSize(members), all.planes.cols, sign, magnitude},
         .columns = all.columns,
         .slices = all.slices,
         .thresholds = {}};
   for (std::size_t i = 0; i < members.size(); ++i) {
-    const auto from = static_cast<std::size_t>(members[i]);
+    const std::size_t from = members[i];
     std::copy_n(all.planes.sign + from * words, words, sign + i * words);
     if (two) std::copy_n(all.planes.magnitude + from * words, words, magnitude + i * words);
     to.thresholds.push_back(all.thresholds[from]);
@@ -48,7 +50,7 @@ Status CopyMatrix(const kernels::PackedMatrix& from, Predictors& out, kernels::P
 // Rows of a matrix in panels, as a matrix in panels.
 Status CopyRows(const kernels::PackedMatrix& from, const std::vector<int>& members, Predictors& out,
                 kernels::PackedMatrix& to) {
-  to = {from.type, static_cast<int>(members.size()), from.cols, nullptr};
+  to = {from.type, base::IntSize(members), from.cols, nullptr};
   ASSIGN_OR_RETURN(std::uint8_t * panels, NewBuffer(to.bytes(), out));
   to.data = panels;
   const std::size_t row_bytes = kernels::RowBytes(from.type, from.cols);
@@ -62,8 +64,7 @@ Status CopyRows(const kernels::PackedMatrix& from, const std::vector<int>& membe
     }
     const std::size_t lane = i % kernels::kPanelRows;
     std::memcpy(chosen.data() + lane * row_bytes,
-                panel.data() + static_cast<std::size_t>(id % kernels::kPanelRows) * row_bytes,
-                row_bytes);
+                panel.data() + (id % kernels::kPanelRows) * row_bytes, row_bytes);
     if (lane + 1 == kernels::kPanelRows || i + 1 == members.size()) {
       std::memset(chosen.data() + (lane + 1) * row_bytes, 0,
                   chosen.size() - (lane + 1) * row_bytes);
@@ -76,8 +77,8 @@ Status CopyRows(const kernels::PackedMatrix& from, const std::vector<int>& membe
 // Takes item `from` of `size` elements out, and puts `item` in as item `to`.
 template <typename T>
 void Rotate(T* items, std::size_t size, int from, int to, const T* item) {
-  const auto at = [&](int i) { return items + static_cast<std::size_t>(i) * size; };
-  const std::size_t moved = static_cast<std::size_t>(std::abs(to - from)) * size;
+  const auto at = [&](int i) { return items + i * size; };
+  const std::size_t moved = std::abs(to - from) * size;
   if (from < to) std::memmove(at(from), at(from + 1), moved * sizeof(T));
   if (to < from) std::memmove(at(to + 1), at(to), moved * sizeof(T));
   std::copy_n(item, size, at(to));
@@ -88,24 +89,23 @@ void RotatePanels(const kernels::PackedMatrix& m, int from, int to, const std::u
             last = std::max(from, to) / kernels::kPanelRows;
   const std::size_t panel_bytes = kernels::PanelBytes(m.type, m.cols);
   thread_local std::vector<std::uint8_t> rows;
-  rows.resize(panel_bytes * static_cast<std::size_t>(last - first + 1));
+  rows.resize(panel_bytes * (last - first + 1));
   for (int p = first; p <= last; ++p)
-    kernels::RowsFromPanel(m.type, m.panel(p), m.cols,
-                           rows.data() + panel_bytes * static_cast<std::size_t>(p - first));
+    kernels::RowsFromPanel(m.type, m.panel(p), m.cols, rows.data() + panel_bytes * (p - first));
   const int begin = first * kernels::kPanelRows;
   Rotate(rows.data(), kernels::RowBytes(m.type, m.cols), from - begin, to - begin, row);
   for (int p = first; p <= last; ++p)
-    kernels::PanelFromRows(m.type, rows.data() + panel_bytes * static_cast<std::size_t>(p - first),
-                           m.cols, const_cast<std::uint8_t*>(m.panel(p)));
+    kernels::PanelFromRows(m.type, rows.data() + panel_bytes * (p - first), m.cols,
+                           const_cast<std::uint8_t*>(m.panel(p)));
 }
 
 }  // namespace
 
 void CopyRow(const LayerPredictors& layer, int row, PredictorRow& out) {
-  const auto r = static_cast<std::size_t>(row);
+  const std::size_t r = row;
   if (layer.sign.has_value()) {
     const kernels::SignPlanes& planes = layer.sign->planes;
-    const auto words = static_cast<std::size_t>(kernels::SignWords(planes.cols));
+    const std::size_t words = kernels::SignWords(planes.cols);
     out.sign.assign(planes.sign + r * words, planes.sign + (r + 1) * words);
     if (planes.magnitude != nullptr)
       out.magnitude.assign(planes.magnitude + r * words, planes.magnitude + (r + 1) * words);
@@ -117,14 +117,14 @@ void CopyRow(const LayerPredictors& layer, int row, PredictorRow& out) {
   thread_local std::vector<std::uint8_t> rows;
   rows.resize(kernels::PanelBytes(fc2.type, fc2.cols));
   kernels::RowsFromPanel(fc2.type, fc2.panel(row / kernels::kPanelRows), fc2.cols, rows.data());
-  const auto at = static_cast<std::ptrdiff_t>(r % kernels::kPanelRows * bytes);
-  out.fc2.assign(rows.begin() + at, rows.begin() + at + static_cast<std::ptrdiff_t>(bytes));
+  const std::ptrdiff_t at = r % kernels::kPanelRows * bytes;
+  out.fc2.assign(rows.begin() + at, rows.begin() + at + bytes);
 }
 
 void ReplaceRow(LayerPredictors& layer, int from, int to, const PredictorRow& row) {
   if (layer.sign.has_value()) {
     const kernels::SignPlanes& planes = layer.sign->planes;
-    const auto words = static_cast<std::size_t>(kernels::SignWords(planes.cols));
+    const std::size_t words = kernels::SignWords(planes.cols);
     Rotate(const_cast<std::uint64_t*>(planes.sign), words, from, to, row.sign.data());
     if (planes.magnitude != nullptr)
       Rotate(const_cast<std::uint64_t*>(planes.magnitude), words, from, to, row.magnitude.data());

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kRepetitionMax = 50;  // the original's: no power of the base overflows
 
-std::size_t At(int index) { return static_cast<std::size_t>(index); }
+std::size_t At(int index) { return index; }
 
 }  // namespace
 

@@ -33,13 +33,13 @@ Status ValidateSampling(const SamplingParams& p) {
 namespace thermocline::sampling {
 namespace {
 
-std::ptrdiff_t Signed(std::size_t n) { return static_cast<std::ptrdiff_t>(n); }
+std::ptrdiff_t Signed(std::size_t n) { return n; }
 
 }  // namespace
 
 Sampler::Sampler(int vocab_size, int tokens_max)
     : dry_(vocab_size, tokens_max),
-      logits_(static_cast<std::size_t>(vocab_size)),
+      logits_(vocab_size),
       candidates_(logits_.size()),
       weights_(logits_.size()),
       generated_counts_(logits_.size()),
@@ -58,8 +58,8 @@ std::size_t Sampler::Bytes(int vocab_size, int tokens_max) {
   const std::size_t word = 2 * sizeof(float) + sizeof(Candidate) + sizeof(double) +
                            2 * sizeof(int) + Distribution::kBytes + sizeof(lists.logit_bias[0]) +
                            sizeof(lists.dry_breakers[0]) + sizeof(lists.end_tokens[0]);
-  const auto words = static_cast<std::size_t>(vocab_size);
-  return words * word + words / 8 + static_cast<std::size_t>(tokens_max) * sizeof(int) +
+  const std::size_t words = vocab_size;
+  return words * word + words / 8 + tokens_max * sizeof(int) +
          DryPenalty::Bytes(vocab_size, tokens_max);
 }
 
@@ -77,7 +77,7 @@ void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
   prompt_tokens_ = tokens_.size();
   if (params.repetition_penalty == 1.0) return;
   for (const int token : prompt) {
-    const auto at = static_cast<std::size_t>(token);
+    const std::size_t at = token;
     if (in_prompt_[at]) continue;
     in_prompt_[at] = true;
     touched_.push_back(token);
@@ -85,14 +85,14 @@ void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
 }
 
 void Sampler::Accept(int token) {
-  const auto at = static_cast<std::size_t>(token);
+  const std::size_t at = token;
   if (generated_counts_[at]++ == 0 && !in_prompt_[at]) touched_.push_back(token);
   tokens_.push_back(token);
 }
 
 void Sampler::Retract() {
   const int token = tokens_.back();
-  const auto at = static_cast<std::size_t>(token);
+  const std::size_t at = token;
   tokens_.pop_back();
   if (--generated_counts_[at] > 0 || in_prompt_[at]) return;
   // What came last is mostly at the end.
@@ -102,7 +102,7 @@ void Sampler::Retract() {
 }
 
 int Sampler::Sample(std::span<const float> logits, int position) {
-  return chance_.Pick(Compute(logits), static_cast<std::uint64_t>(position), Stream::kToken);
+  return chance_.Pick(Compute(logits), position, Stream::kToken);
 }
 
 const Distribution& Sampler::Compute(std::span<const float> logits) {
@@ -134,7 +134,7 @@ void Sampler::Adjust() {
   for (const auto& [token, bias] : params_.logit_bias) logits_[token] += bias;
   const auto repetition = static_cast<float>(params_.repetition_penalty);
   for (const int token : touched_) {
-    const auto at = static_cast<std::size_t>(token);
+    const std::size_t at = token;
     float& logit = logits_[at];
     if (repetition != 1.0F) logit = logit > 0 ? logit / repetition : logit * repetition;
     if (generated_counts_[at] > 0) {
@@ -169,7 +169,7 @@ void Sampler::KeepTop() {
     candidates_[i] = {logits_[i], static_cast<int>(i)};
   std::size_t kept = candidates_.size(), sorted = 0;
   if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < kept) {
-    kept = sorted = static_cast<std::size_t>(params_.top_k);
+    kept = sorted = params_.top_k;
     std::partial_sort(candidates_.begin(), candidates_.begin() + params_.top_k, candidates_.end(),
                       more_probable);
   }

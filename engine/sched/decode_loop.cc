@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/sampling/score.h"
 #include "engine/spec/set_up.h"
 
@@ -92,7 +93,7 @@ void DecodeLoop::Finish(Sequence& s, Stop why) {
   if (given_up) error = {};
   const bool cancelled = why == Stop::kCancelled;
   if (error.ok() && cancelled && !s.job.channel->cancelled())
-    error = LateStatus(s.job, s.usage, static_cast<std::size_t>(cache_.length()), given_up);
+    error = LateStatus(s.job, s.usage, cache_.length(), given_up);
   const bool lost = error_.kv_cache_lost;
   if (prefixes_ != nullptr && lost) prefixes_->Clear();
   // Keys and values of tokens that were decoded with loss are no other request's: it would get what
@@ -180,7 +181,7 @@ DecodeLoop::Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logi
   const Stop why = BeforeStep(s, count);
   if (why != Stop::kNone) return why;
   if (s.usage.phase == Phase::kQueued) s.usage.phase = Phase::kPrefill;
-  const auto tokens = std::span<const int>(s.tokens).subspan(at, static_cast<std::size_t>(count));
+  const auto tokens = std::span<const int>(s.tokens).subspan(at, count);
   const bool score = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
   const bool last = s.usage.completion_tokens == 0 && at + count == s.wanted();
   const bool generated = at >= s.prompt_tokens() && !s.lossless;
@@ -214,7 +215,7 @@ DecodeLoop::Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logi
 void DecodeLoop::ScorePrompt(Sequence& s, std::span<const int> tokens,
                              std::span<const float> logits) {
   const std::size_t vocab = logits.size() / tokens.size();
-  const auto first = static_cast<std::size_t>(cache_.length()) - tokens.size();
+  const auto first = cache_.length() - tokens.size();
   const int top = std::max(0, s.job.request.logprobs);
   for (std::size_t i = 0; i < tokens.size() && first + i + 1 < s.tokens.size(); ++i)
     sampling::ScoreToken(logits.subspan(i * vocab, vocab), s.tokens[first + i + 1], top,
@@ -287,7 +288,7 @@ DecodeLoop::Stop DecodeLoop::Give(Sequence& s, int token, std::span<const float>
 }
 
 int DecodeLoop::Wanted(const Sequence& s) const {
-  const int room = cache_.capacity() - static_cast<int>(s.tokens.size());
+  const int room = cache_.capacity() - base::IntSize(s.tokens);
   const int max_tokens = s.job.request.max_tokens;
   return max_tokens == 0 ? room : std::min(room, max_tokens - s.usage.completion_tokens);
 }

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::sched {
 namespace {
 
-std::int64_t PromptTokens(const Job& job) {
-  return static_cast<std::int64_t>(job.request.prompt.size());
-}
+std::int64_t PromptTokens(const Job& job) { return job.request.prompt.size(); }
 
 // Ends a request that was never begun.
 void EndWaiting(Job& job) {
   Usage usage;
-  usage.prompt_tokens = static_cast<int>(job.request.prompt.size());
+  usage.prompt_tokens = base::IntSize(job.request.prompt);
   usage.queue_s = Seconds(SteadyClock::now() - job.submitted);
   const Status error = job.channel->cancelled() ? OkStatus() : LateStatus(job, usage, 0, false);
   FinishEarly(job, usage, "", error);
@@ -21,7 +21,7 @@ void EndWaiting(Job& job) {
 }  // namespace
 
 bool RequestQueue::HasRoom(int requests, std::int64_t tokens) const {
-  const int taken = static_cast<int>(waiting_.size()) + reserved_;
+  const int taken = base::IntSize(waiting_) + reserved_;
   if (taken + requests > limits_.requests) return false;
   return limits_.tokens == 0 || taken == 0 || tokens_ + requests * tokens <= limits_.tokens;
 }
@@ -33,7 +33,7 @@ Status RequestQueue::Reserve(int requests, std::int64_t tokens) {
     tokens_ += requests * tokens;
     return OkStatus();
   }
-  const int taken = static_cast<int>(waiting_.size()) + reserved_;
+  const int taken = base::IntSize(waiting_) + reserved_;
   if (taken + requests > limits_.requests) {
     return base::ResourceExhausted("the queue is full: ", taken, " of at most ", limits_.requests,
                                    " requests are waiting",
@@ -176,7 +176,7 @@ void RequestQueue::SetLimits(const Limits& limits) {
 
 RequestQueue::Counts RequestQueue::counts() const {
   const base::MutexLock lock(mutex_);
-  const int requests = static_cast<int>(waiting_.size());
+  const int requests = base::IntSize(waiting_);
   return {.requests = requests, .reserved = reserved_, .tokens = tokens_};
 }
 

@@ -4,6 +4,8 @@
 #include <deque>
 #include <utility>
 
+#include "engine/base/index.h"
+
 namespace thermocline::sched {
 namespace {
 
@@ -241,10 +243,9 @@ bool Scheduler::MakeRoom(int blocks) {
 void Scheduler::Publish() {
   int paused = 0;
   for (const auto& s : sequences_) paused += s->paused_since.has_value() ? 1 : 0;
-  figures_.begun = static_cast<int>(sequences_.size());
+  figures_.begun = base::IntSize(sequences_);
   figures_.paused = paused;
-  figures_.blocks_used =
-      static_cast<std::size_t>(params_.pool.blocks() - params_.pool.free_blocks());
+  figures_.blocks_used = params_.pool.blocks() - params_.pool.free_blocks();
 }
 
 double Scheduler::RetryAfterS(const RequestQueue::Counts& queued) const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::sched {
 namespace {
 
@@ -11,9 +13,9 @@ bool AtTextStart(const text::Tokenizer& tokenizer, const Request& request) {
 
 // Tokens that the sequence will have at most.
 std::size_t LengthMax(const Request& request, int capacity) {
-  const auto room = static_cast<std::size_t>(capacity);
+  const std::size_t room = capacity;
   if (request.max_tokens == 0) return room;
-  return std::min(room, request.prompt.size() + static_cast<std::size_t>(request.max_tokens));
+  return std::min(room, request.prompt.size() + request.max_tokens);
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ Sequence::Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokeni
       lossless(std::all_of(modes.begin(), modes.end(), IsLossless)),
       cache(pool, capacity),
       text(tokenizer, job.request) {
-  usage.prompt_tokens = static_cast<int>(job.request.prompt.size());
+  usage.prompt_tokens = base::IntSize(job.request.prompt);
   tokens.reserve(LengthMax(job.request, capacity) + 1);
   tokens.assign(job.request.prompt.begin(), job.request.prompt.end());
   if (job.request.logprobs < 0) return;

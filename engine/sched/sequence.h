@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/api/ffn_mode.h"
+#include "engine/base/index.h"
 #include "engine/nn/kv_cache.h"
 #include "engine/sched/job.h"
 #include "engine/sched/stop_matcher.h"
@@ -42,9 +43,7 @@ struct Sequence {
 
   int prompt_tokens() const { return usage.prompt_tokens; }
   // Tokens whose keys and values the next token needs.
-  int wanted() const {
-    return static_cast<int>(tokens.size()) - (usage.completion_tokens > 0 ? 1 : 0);
-  }
+  int wanted() const { return base::IntSize(tokens) - (usage.completion_tokens > 0 ? 1 : 0); }
   // Whether others took its memory: it is computed anew before it goes on.
   bool dropped() const { return started && cache.length() == 0; }
 

@@ -46,7 +46,7 @@ std::size_t TurnOrder::Next(std::span<const Candidate> candidates) const {
     return a.since < b.since;
   };
   const auto next = std::min_element(candidates.begin(), candidates.end(), before);
-  return static_cast<std::size_t>(next - candidates.begin());
+  return next - candidates.begin();
 }
 
 bool TurnOrder::Stays(const Candidate& current, const Candidate& other) const {

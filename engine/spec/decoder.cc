@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
 
@@ -14,8 +15,8 @@ int BranchesMax(Acceptance acceptance) {
 std::size_t DistributionBytes(Acceptance acceptance, int vocab_size) {
   if (acceptance != Acceptance::kRejection) return 0;
   constexpr std::size_t kDrafts = 2;  // of this round and the next
-  return (static_cast<std::size_t>(BranchesMax(acceptance)) + kDrafts) * kProposalsMax *
-         static_cast<std::size_t>(vocab_size) * (sizeof(int) + sizeof(double));
+  return (BranchesMax(acceptance) + kDrafts) * kProposalsMax * vocab_size *
+         (sizeof(int) + sizeof(double));
 }
 
 Decoder::Decoder(const Params& p)
@@ -53,7 +54,7 @@ void Decoder::Begin(std::span<const int> prompt, SpecMode mode, int tokens_max,
       {.mode = mode,
        .tokens_max = tokens_max,
        .greedy = greedy,
-       .prompt = static_cast<int>(prompt.size()),
+       .prompt = base::IntSize(prompt),
        .extra = acceptance_ == Acceptance::kRejection && !greedy && !source_->free()});
 }
 
@@ -65,7 +66,7 @@ void Decoder::End() {
 }
 
 int Decoder::First(std::span<const float> logits) {
-  const auto position = static_cast<std::uint64_t>(sequence_.size());
+  const std::uint64_t position = sequence_.size();
   const int token = Choose(sampler_.Compute(logits), chance(), position);
   sampler_.Accept(token);
   sequence_.push_back(token);
@@ -77,7 +78,7 @@ exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
   Round round;
   int n = 0;
   if (drafting_) {
-    const int room = std::min(wanted - 1, capacity_ - static_cast<int>(sequence_.size()) - 1);
+    const int room = std::min(wanted - 1, capacity_ - base::IntSize(sequence_) - 1);
     const Controller::Plan plan = controller_->Next(room);
     round.mode = plan.mode;
     round.threads = plan.threads;
@@ -156,7 +157,7 @@ Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
 void Decoder::StartAhead(const Controller::Plan& plan, int n) {
   const bool whole = plan.mode == SpecMode::kExhaustive;
   if (ahead_ == nullptr || (plan.mode != SpecMode::kBranch && !whole)) return;
-  const int room = capacity_ - static_cast<int>(sequence_.size()) - n - 2;
+  const int room = capacity_ - base::IntSize(sequence_) - n - 2;
   if (room < 1) return;
   ahead_->Settle();
   source_->SetThreads(plan.draft_threads);
@@ -178,9 +179,9 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
   const std::size_t vocab = logits.size() / inputs_.size();
   out_.clear();
   for (int i = 0;; ++i) {
-    const auto row = logits.subspan(static_cast<std::size_t>(i) * vocab, vocab);
+    const auto row = logits.subspan(i * vocab, vocab);
     const sampling::Distribution& target = sampler_.Compute(row);
-    const auto position = static_cast<std::uint64_t>(sequence_.size());
+    const std::uint64_t position = sequence_.size();
     Verdict verdict{false, 0};
     if (i < draft_.size) {
       verdict = Judge(target, draft_[i], acceptance_, chance(), position, scratch_);
@@ -234,8 +235,8 @@ void Decoder::TakeNext(Round& round) {
 }
 
 void Decoder::Count(const Round& round) {
-  const auto k = static_cast<std::size_t>(round.accepted);
-  const auto n = static_cast<std::size_t>(round.verified);
+  const std::size_t k = round.accepted;
+  const std::size_t n = round.verified;
   stats_.verify_s += round.verify_s;
   stats_.draft_s += round.draft_s + round.ahead_s;
   stats_.wait_s += round.wait_s;

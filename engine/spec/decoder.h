@@ -71,7 +71,7 @@ class Decoder {
   const SpecStats& stats() const { return stats_; }
   // Keeps the last so many rounds in stats().rounds.
   void KeepRounds(int count) {
-    rounds_max_ = static_cast<std::size_t>(count);
+    rounds_max_ = count;
     stats_.rounds.reserve(rounds_max_);
   }
 

@@ -70,7 +70,7 @@ StepTimes::Line StepTimes::Fit() const {
 void Acceptances::Add(int confidence, bool accepted) {
   constexpr double kHalfLife = 256;
   static const double decay = std::exp2(-1 / kHalfLife);
-  const auto at = static_cast<std::size_t>(confidence);
+  const std::size_t at = confidence;
   accepted_[at] *= decay;
   refused_[at] *= decay;
   (accepted ? accepted_ : refused_)[at] += 1;
@@ -78,7 +78,7 @@ void Acceptances::Add(int confidence, bool accepted) {
 
 double Acceptances::operator()(int confidence, int place, const Phi& phi) const {
   constexpr double kPrior = 4;  // outcomes that phi counts for
-  const auto at = static_cast<std::size_t>(confidence);
+  const std::size_t at = confidence;
   const double before = phi.AtLeast(place, kDraftTokensMax),
                after = phi.AtLeast(place + 1, kDraftTokensMax),
                hazard = before > 0 ? after / before : 0;

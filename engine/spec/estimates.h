@@ -34,7 +34,7 @@ class StepTimes {
   bool known(int tokens) const { return counts_[At(tokens)] > 0; }
 
  private:
-  static std::size_t At(int tokens) { return static_cast<std::size_t>(tokens - 1); }
+  static std::size_t At(int tokens) { return tokens - 1; }
   struct Line {
     double begin, slope;  // seconds of one token, and of each further
   };

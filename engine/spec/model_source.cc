@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/base/index.h"
 #include "engine/base/stopwatch.h"
 
 namespace thermocline::spec {
@@ -34,7 +35,7 @@ void Drawer::Begin(std::span<const int> prompt, const SamplingParams& params, in
 void Drawer::Follow(std::span<const int> generated) {
   const auto have = sampler_.accepted();
   const auto differ = std::mismatch(have.begin(), have.end(), generated.begin(), generated.end());
-  const auto common = static_cast<std::size_t>(differ.first - have.begin());
+  const std::size_t common = differ.first - have.begin();
   while (sampler_.accepted().size() > common) sampler_.Retract();
   for (const int token : generated.subspan(common)) sampler_.Accept(token);
 }
@@ -60,7 +61,7 @@ void Drawer::DrawGreedy(Proposal& proposal) {
 
 void Drawer::DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal) {
   const sampling::Chance& chance = chance_ != nullptr ? *chance_ : sampler_.chance();
-  const auto at = static_cast<std::uint64_t>(position);
+  const std::uint64_t at = position;
   const auto stream = sampling::Stream::kToken;
   const auto wanted = static_cast<std::size_t>(width_) + 1;
   chance.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
@@ -96,7 +97,7 @@ ModelSource::ModelSource(Params params, std::unique_ptr<nn::KvCache> cache)
   wanted_.reserve(static_cast<std::size_t>(params.capacity) + kProposalsMax);
   cached_.reserve(wanted_.capacity());
   threads_alone_ = model_->pool->threads();
-  head_ = static_cast<std::size_t>(model_->weights->output.weight.rows);
+  head_ = model_->weights->output.weight.rows;
   if (head_ < static_cast<std::size_t>(model_->config.vocab_size))
     logits_.assign(model_->config.vocab_size, -INFINITY);
 }
@@ -150,13 +151,12 @@ Status ModelSource::Propose(std::span<const int> sequence, const More& more, Dra
   for (int i = 0; i < draft.size; ++i) wanted_.push_back(draft[i].token);
   catch_up_s_ = 0;
   bool first = true;
-  while (draft.size < kProposalsMax && static_cast<int>(wanted_.size()) <= capacity() &&
-         more(draft)) {
+  while (draft.size < kProposalsMax && base::IntSize(wanted_) <= capacity() && more(draft)) {
     if (std::exchange(first, false)) RETURN_IF_ERROR(CatchUp());
     ASSIGN_OR_RETURN(const auto logits, Feed());
     drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
     Proposal& proposal = draft[draft.size];
-    drawer_.Draw(logits, static_cast<int>(wanted_.size()), proposal);
+    drawer_.Draw(logits, base::IntSize(wanted_), proposal);
     wanted_.push_back(proposal.token);
     ++draft.size;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/base/index.h"
+
 namespace thermocline::spec {
 namespace {
 
@@ -17,8 +19,7 @@ int ConfidenceOf(int length) {
 }  // namespace
 
 NgramSource::NgramSource(int capacity)
-    : heads_(std::bit_ceil(static_cast<std::size_t>(std::max(capacity, 16)))),
-      previous_(static_cast<std::size_t>(capacity)) {
+    : heads_(std::bit_ceil(static_cast<std::size_t>(std::max(capacity, 16)))), previous_(capacity) {
   indexed_.reserve(previous_.size());
   std::fill(heads_.begin(), heads_.end(), -1);
 }
@@ -32,13 +33,13 @@ void NgramSource::Begin(std::span<const int> prompt, const SamplingParams&) {
 std::size_t NgramSource::BucketOf(int first, int second) const {
   const std::uint64_t pair = static_cast<std::uint64_t>(static_cast<std::uint32_t>(first)) << 32 |
                              static_cast<std::uint32_t>(second);
-  return static_cast<std::size_t>(pair * 0x9E3779B97F4A7C15U >> 32) & (heads_.size() - 1);
+  return (pair * 0x9E3779B97F4A7C15U >> 32) & (heads_.size() - 1);
 }
 
 void NgramSource::Index(std::span<const int> sequence) {
   const auto differ =
       std::mismatch(indexed_.begin(), indexed_.end(), sequence.begin(), sequence.end());
-  const auto common = static_cast<std::size_t>(differ.first - indexed_.begin());
+  const std::size_t common = differ.first - indexed_.begin();
   while (indexed_.size() > common) {  // a place leaves its chain as it came: the newest first
     const std::size_t at = indexed_.size() - 1;
     if (at > 0) heads_[BucketOf(indexed_[at - 1], indexed_[at])] = previous_[at];
@@ -55,7 +56,7 @@ void NgramSource::Index(std::span<const int> sequence) {
 
 NgramSource::Match NgramSource::Longest(std::span<const int> sequence) const {
   Match best;
-  const int last = static_cast<int>(sequence.size()) - 1;
+  const int last = base::IntSize(sequence) - 1;
   if (last < 1) return best;
   int place = previous_[last];  // before the sequence's own end
   for (int looked = 0; place >= 1 && looked < kCandidatesMax; ++looked) {
@@ -74,7 +75,7 @@ Status NgramSource::Propose(std::span<const int> sequence, const More& more, Dra
   Index(sequence);
   const Match match = Longest(sequence);
   if (match.length == 0) return OkStatus();
-  const int room = std::min(kProposalsMax, static_cast<int>(sequence.size()) - match.end);
+  const int room = std::min(kProposalsMax, base::IntSize(sequence) - match.end);
   while (draft.size < room && more(draft)) {
     Proposal& proposal = draft[draft.size];
     proposal.token = sequence[match.end + draft.size];

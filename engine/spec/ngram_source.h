@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/spec/draft_source.h"
 
 namespace thermocline::spec {
@@ -22,7 +23,7 @@ class NgramSource final : public DraftSource {
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
   bool free() const override { return true; }
-  int capacity() const override { return static_cast<int>(previous_.size()); }
+  int capacity() const override { return base::IntSize(previous_); }
 
  private:
   static constexpr int kLengthMax = 64;      // tokens of a match that are compared

@@ -15,7 +15,7 @@ constexpr int kSteps = 6;
 constexpr double kWeightMin = 1e-5;
 constexpr double kPartOfP[] = {1e-3, 0.45, 0.8, 0.999};
 
-std::size_t At(int i) { return static_cast<std::size_t>(i); }
+std::size_t At(int i) { return i; }
 
 }  // namespace
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/index.h"
+
 namespace thermocline::spec {
 
 SelfSource::SelfSource(const Params& p)
@@ -42,9 +44,8 @@ Status SelfSource::Draw(std::span<const int> sequence, const More& more, Draft& 
   using exec::Transformer;
   wanted_.assign(sequence.begin(), sequence.end());
   for (int i = 0; i < draft.size; ++i) wanted_.push_back(draft[i].token);
-  while (draft.size < kProposalsMax && static_cast<int>(wanted_.size()) <= capacity() &&
-         more(draft)) {
-    const auto at = static_cast<std::size_t>(cache_.length());
+  while (draft.size < kProposalsMax && base::IntSize(wanted_) <= capacity() && more(draft)) {
+    const std::size_t at = cache_.length();
     const auto tokens = std::span<const int>(wanted_).subspan(at);
     CHECK(tokens.size() >= 1 && tokens.size() <= kProposalsMax);
     ASSIGN_OR_RETURN(const auto logits,
@@ -53,7 +54,7 @@ Status SelfSource::Draw(std::span<const int> sequence, const More& more, Draft& 
     transformer_.EndVerify(0);  // a draft is no reason to keep a neuron in memory
     drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
     Proposal& proposal = draft[draft.size];
-    drawer_.Draw(logits, static_cast<int>(wanted_.size()), proposal);
+    drawer_.Draw(logits, base::IntSize(wanted_), proposal);
     wanted_.push_back(proposal.token);
     ++draft.size;
   }

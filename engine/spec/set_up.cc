@@ -196,7 +196,7 @@ void Speculation::WarmUp(int token, double seconds) {
   // Different tokens, as text has them: they need different neurons.
   std::vector<int> tokens(kDraftTokensMax + 1, token);
   for (std::size_t i = 1; i < tokens.size(); ++i)
-    tokens[i] = static_cast<int>(i * 7919 % static_cast<std::size_t>(vocab_size_));
+    tokens[i] = static_cast<int>(i * 7919 % vocab_size_);
   const int longest = std::min(kDraftTokensMax + 1, cache_->capacity() - 1);
   cache_->Clear();
   // The first warms up; two lengths are measured however long they take.

@@ -1,11 +1,13 @@
 #include "engine/spec/target.h"
 
+#include "engine/base/index.h"
+
 namespace thermocline::spec {
 
 using exec::Transformer;
 
 exec::StepResult<std::span<const float>> TransformerTarget::Step(std::span<const int> tokens) {
-  stepped_ = static_cast<int>(tokens.size());
+  stepped_ = base::IntSize(tokens);
   const bool one = stepped_ == 1;
   return transformer_.Forward(tokens, cache_,
                               one ? Transformer::Logits::kLast : Transformer::Logits::kAll,

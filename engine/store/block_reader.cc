@@ -56,7 +56,7 @@ Status ReadStatus(const BlockReader& reader, const BlockReader::Read& read,
                              StrCat("read ", read.bytes, " bytes at ", read.offset).c_str(),
                              static_cast<int>(-completion.result));
   }
-  const std::uint64_t end = read.offset + static_cast<std::uint64_t>(completion.result);
+  const std::uint64_t end = read.offset + completion.result;
   if (end >= std::min(read.offset + read.bytes, reader.size())) return OkStatus();
   return base::DataLoss(reader.path(), ": ends at byte ", end, " of the ", reader.size(),
                         " it had when it was opened; it was truncated while open");

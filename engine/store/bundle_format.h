@@ -82,20 +82,17 @@ struct BundleIndex {
       {};  // [L][each kLayerCheckBytes, the last shorter]
 
   std::uint64_t groups_per_layer() const {
-    const auto n = static_cast<std::uint64_t>(layout.neurons_per_group);
-    return (static_cast<std::uint64_t>(intermediate_size) + n - 1) / n;
+    const std::uint64_t n = layout.neurons_per_group;
+    return (intermediate_size + n - 1) / n;
   }
   // Of a neuron's bundle in the file.
   std::uint64_t BundleOffset(int layer, int neuron) const {
-    const auto n = static_cast<std::uint64_t>(layout.neurons_per_group);
+    const std::uint64_t n = layout.neurons_per_group;
     const std::uint64_t at = layers[layer].position[neuron];
-    return data_offset +
-           (static_cast<std::uint64_t>(layer) * groups_per_layer() + at / n) * layout.group_stride +
+    return data_offset + (layer * groups_per_layer() + at / n) * layout.group_stride +
            at % n * layout.bundle_bytes();
   }
-  std::uint64_t ImageOffset(int layer) const {
-    return data_offset + static_cast<std::uint64_t>(layer) * image_bytes;
-  }
+  std::uint64_t ImageOffset(int layer) const { return data_offset + layer * image_bytes; }
 };
 
 // What a bundle file must match.

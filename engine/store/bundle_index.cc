@@ -113,10 +113,8 @@ NeuronLayout ReadLayout(HeaderFields fields, const BundleIndex& index) {
   layout.down_bytes = kernels::RowBytes(layout.down_type, d);
   layout.neurons_per_group =
       static_cast<int>(fields.Int("neurons_per_group", 1, index.intermediate_size));
-  layout.group_stride = static_cast<std::size_t>(
-      fields.Int("group_stride", kBundleAlignment, static_cast<std::int64_t>(kBundleStrideMax)));
-  const std::size_t group =
-      static_cast<std::size_t>(layout.neurons_per_group) * layout.bundle_bytes();
+  layout.group_stride = fields.Int("group_stride", kBundleAlignment, kBundleStrideMax);
+  const std::size_t group = layout.neurons_per_group * layout.bundle_bytes();
   if (layout.group_stride % kBundleAlignment != 0 || group > layout.group_stride)
     fields.Fail("group_stride", StrCat(" is ", layout.group_stride, ", expected a multiple of ",
                                        kBundleAlignment, " of at least ", group));
@@ -146,13 +144,11 @@ BundleIndex::Layer ReadLayer(HeaderFields fields, int num_neurons, const ArrayAr
 // What the kinds have of their own.
 void ReadLayers(HeaderFields& fields, const std::string& path, const ArrayArea& area,
                 BundleIndex& index, Status& status) {
-  const Json::Array& layers =
-      fields.List("layers", static_cast<std::size_t>(index.num_hidden_layers));
+  const Json::Array& layers = fields.List("layers", index.num_hidden_layers);
   if (index.kind == Kind::kNeurons) {
     index.layout = ReadLayout(fields.Object("layout"), index);
   } else {
-    index.image_bytes = static_cast<std::uint64_t>(
-        fields.Int("image_bytes", kBundleAlignment, static_cast<std::int64_t>(kBundleImageMax)));
+    index.image_bytes = fields.Int("image_bytes", kBundleAlignment, kBundleImageMax);
     if (index.image_bytes % kBundleAlignment != 0)
       fields.Fail("image_bytes", StrCat(" is no multiple of ", kBundleAlignment));
   }

@@ -42,7 +42,7 @@ inline constexpr std::uint64_t BlockAligned(std::uint64_t bytes) {
 
 // Bytes of the data that the index describes.
 inline std::uint64_t DataBytes(const BundleIndex& index) {
-  const auto layers = static_cast<std::uint64_t>(index.num_hidden_layers);
+  const std::uint64_t layers = index.num_hidden_layers;
   return index.kind == BundleIndex::Kind::kNeurons
              ? layers * index.groups_per_layer() * index.layout.group_stride
              : layers * index.image_bytes;

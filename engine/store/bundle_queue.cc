@@ -39,7 +39,7 @@ Result<std::unique_ptr<BundleQueue>> BundleQueue::Create(const BundleIndex& inde
 }
 
 Status BundleQueue::Allocate() {
-  const auto depth = static_cast<std::size_t>(reader_->depth());
+  const std::size_t depth = reader_->depth();
   const std::size_t alignment = reader_->alignment();
   room_bytes_ = base::RoundUp(
       std::max<std::size_t>(options_.read_bytes_max, index_.layout.bundle_bytes()) + 2 * alignment,
@@ -69,10 +69,9 @@ BundleQueue::~BundleQueue() {
 }
 
 std::uint64_t BundleQueue::Begin(int layer, std::uint32_t place) const {
-  const auto n = static_cast<std::uint64_t>(index_.layout.neurons_per_group);
+  const std::uint64_t n = index_.layout.neurons_per_group;
   return index_.data_offset +
-         (static_cast<std::uint64_t>(layer) * index_.groups_per_layer() + place / n) *
-             index_.layout.group_stride +
+         (layer * index_.groups_per_layer() + place / n) * index_.layout.group_stride +
          place % n * index_.layout.bundle_bytes() + skipped_bytes();
 }
 
@@ -94,9 +93,7 @@ bool BundleQueue::Joins(const Read& read, std::uint32_t place, std::size_t usefu
 void BundleQueue::Add(int layer, std::span<const int> neurons, Kind kind) {
   if (neurons.empty()) return;
   places_.clear();
-  for (const int neuron : neurons)
-    places_.push_back(
-        index_.layers[static_cast<std::size_t>(layer)].position[static_cast<std::size_t>(neuron)]);
+  for (const int neuron : neurons) places_.push_back(index_.layers[layer].position[neuron]);
   std::sort(places_.begin(), places_.end());
   const std::size_t each = index_.layout.bundle_bytes() - skipped_bytes();
   auto& queue = queues_[static_cast<std::size_t>(kind)];
@@ -112,10 +109,10 @@ void BundleQueue::Add(int layer, std::span<const int> neurons, Kind kind) {
     }
     queue.push_back(read);
   }
-  counters_.wanted_bytes += static_cast<std::int64_t>(each * places_.size());
+  counters_.wanted_bytes += each * places_.size();
   // Taken from the back: the first in the file first, and what came before goes first.
-  std::reverse(queue.begin() + static_cast<std::ptrdiff_t>(begin), queue.end());
-  std::rotate(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(begin), queue.end());
+  std::reverse(queue.begin() + begin, queue.end());
+  std::rotate(queue.begin(), queue.begin() + begin, queue.end());
 }
 
 void BundleQueue::Promote(int layer) {
@@ -137,7 +134,7 @@ void BundleQueue::Drop(int layer, const std::function<void(int neuron)>& dropped
     for (std::uint32_t place = read.first; place <= read.last; ++place) {
       const std::uint32_t at = place - read.first;
       if ((read.wanted[at / 64] >> at % 64 & 1) == 0) continue;
-      counters_.wanted_bytes -= static_cast<std::int64_t>(each);
+      counters_.wanted_bytes -= each;
       dropped(NeuronAt(layer, place));
     }
     return true;
@@ -151,7 +148,7 @@ void BundleQueue::Pump() {
   while (!free_rooms_.empty()) {
     auto& demand = queues_[static_cast<std::size_t>(Kind::kDemand)];
     auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
-    const int demand_in_flight = in_flight_ + static_cast<int>(starting_.size()) - ahead_in_flight_;
+    const int demand_in_flight = in_flight_ + base::IntSize(starting_) - ahead_in_flight_;
     const bool may_ahead = !ahead.empty() && demand_in_flight <= kDemandWhileAheadMax &&
                            ahead_in_flight_ < options_.ahead_in_flight_max;
     if (demand.empty() && !may_ahead) break;
@@ -167,10 +164,10 @@ void BundleQueue::Pump() {
                          .bytes = static_cast<std::uint32_t>(extent.end - extent.begin),
                          .tag = room});
     ++counters_.reads;
-    counters_.bytes += static_cast<std::int64_t>(extent.end - extent.begin);
+    counters_.bytes += extent.end - extent.begin;
   }
   if (starting_.empty()) return;
-  in_flight_ += static_cast<int>(starting_.size());
+  in_flight_ += base::IntSize(starting_);
   reader_->Submit(starting_);
 }
 
@@ -182,7 +179,7 @@ Status BundleQueue::Poll(std::chrono::milliseconds timeout, const Sink& sink) {
   const auto arrived = std::chrono::steady_clock::now();
   Status first_error;
   for (int i = 0; i < ended; ++i) {
-    Status status = Finish(ended_[static_cast<std::size_t>(i)], sink);
+    Status status = Finish(ended_[i], sink);
     if (first_error.ok()) first_error = std::move(status);
   }
   Pump();
@@ -193,7 +190,7 @@ Status BundleQueue::Poll(std::chrono::milliseconds timeout, const Sink& sink) {
 }
 
 Status BundleQueue::Finish(const Completion& completion, const Sink& sink) {
-  const auto room = static_cast<std::size_t>(completion.tag);
+  const std::size_t room = completion.tag;
   const Read read = under_way_[room];
   --in_flight_;
   ahead_in_flight_ -= read.kind == Kind::kAhead ? 1 : 0;
@@ -202,8 +199,7 @@ Status BundleQueue::Finish(const Completion& completion, const Sink& sink) {
   const Extent extent = ExtentOf(read);
   // A file that ends within the last block gives fewer bytes than the aligned read asks for.
   const std::uint64_t end = std::min(extent.end, index_.file_bytes);
-  const bool whole =
-      completion.result >= 0 && extent.begin + static_cast<std::uint64_t>(completion.result) >= end;
+  const bool whole = completion.result >= 0 && extent.begin + completion.result >= end;
   if (whole) return Deliver(read, room, sink);
   ++counters_.io_errors;
   if (read.tries + 1 < kTriesMax) return Retry(read), OkStatus();
@@ -244,8 +240,8 @@ Status BundleQueue::Deliver(const Read& read, std::size_t room, const Sink& sink
 }
 
 bool BundleQueue::IsWhole(int layer, int neuron, const std::uint8_t* data) const {
-  const BundleIndex::Layer& l = index_.layers[static_cast<std::size_t>(layer)];
-  const auto n = static_cast<std::size_t>(neuron);
+  const BundleIndex::Layer& l = index_.layers[layer];
+  const std::size_t n = neuron;
   const std::size_t deciding = index_.layout.deciding_bytes(), all = index_.layout.bundle_bytes();
   if (!options_.rest_only) {
     if (kernels::Crc32c(data, deciding) != l.deciding_crc[n]) return false;

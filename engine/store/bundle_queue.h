@@ -91,7 +91,7 @@ class BundleQueue {
   Extent ExtentOf(const Read& read) const;
   bool Joins(const Read& read, std::uint32_t place, std::size_t useful) const;
   int NeuronAt(int layer, std::uint32_t place) const {
-    return static_cast<int>(neuron_at_[static_cast<std::size_t>(layer) * neurons_ + place]);
+    return neuron_at_[static_cast<std::size_t>(layer) * neurons_ + place];
   }
   Status Finish(const Completion& completion, const Sink& sink);
   Status Deliver(const Read& read, std::size_t room, const Sink& sink);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
+#include "engine/base/index.h"
 #include "engine/base/json_cache.h"
 #include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
@@ -32,7 +33,7 @@ class Probe {
  public:
   Probe(BlockReader& reader, std::span<std::byte> memory) : reader_(reader), memory_(memory) {
     // Other places in each run, or a cache on the way would know them.
-    random_.seed(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()));
+    random_.seed(Clock::now().time_since_epoch().count());
   }
 
   // Reads a second with `depth` in flight, from the first one's start to the last one's end.
@@ -44,7 +45,7 @@ class Probe {
     for (bool more = true; more || reader_.in_flight() > 0;) {
       batch.clear();
       more = done == 0 || watch.Seconds() < seconds;
-      while (more && reader_.in_flight() + static_cast<int>(batch.size()) < depth)
+      while (more && reader_.in_flight() + base::IntSize(batch) < depth)
         batch.push_back(NextRead(chunk, order));
       reader_.Submit(batch);
       if (reader_.in_flight() == 0) break;

@@ -58,7 +58,7 @@ Result<DirectFile> DirectFile::Open(const std::string& path, bool allow_direct) 
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
     return base::InvalidArgument(path, ": not a regular file");
-  file.size_ = static_cast<std::uint64_t>(info.st_size);
+  file.size_ = info.st_size;
   if (!allow_direct) {
     file.why_not_direct_ = "not asked for";
   } else if (!takes_direct) {
@@ -96,8 +96,7 @@ bool DirectFile::Takes(std::size_t alignment) const {
       static_cast<std::byte*>(std::aligned_alloc(2 * alignment, 2 * alignment)), &std::free);
   // At odd multiples, which are no multiples of anything larger.
   const std::uint64_t offset = size_ > alignment ? alignment : 0;
-  return ::pread(fd_, memory.get() + alignment, alignment, static_cast<off_t>(offset)) >= 0 ||
-         errno != EINVAL;
+  return ::pread(fd_, memory.get() + alignment, alignment, offset) >= 0 || errno != EINVAL;
 }
 
 DirectFile::DirectFile(DirectFile&& other) noexcept

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/index.h"
 #include "engine/store/block_reader.h"
 #include "engine/store/direct_file.h"
 
@@ -32,7 +33,7 @@ class FileReader : public BlockReader {
  protected:
   // Counts reads that are about to start.
   void Admit(std::span<const Read> reads) {
-    in_flight_ += static_cast<int>(reads.size());
+    in_flight_ += base::IntSize(reads);
     CHECK_LE(in_flight_, depth_);
     for (const Read& read : reads) {
       CHECK(read.out >= memory_.data());

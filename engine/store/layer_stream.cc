@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/base/check.h"
+#include "engine/base/index.h"
 #include "kernels/crc32c.h"
 
 namespace thermocline::store {
@@ -19,7 +20,7 @@ Status GivenUp() { return Status(StatusCode::kCancelled, "given up while waiting
 }  // namespace
 
 std::vector<int> SpreadStages(int layers, int held) {
-  std::vector<int> stages(static_cast<std::size_t>(layers), -1);
+  std::vector<int> stages(layers, -1);
   int streamed = layers - held;
   if (streamed % 2 != 0) ++streamed;
   streamed = std::min(streamed, layers - layers % 2);
@@ -49,7 +50,7 @@ Result<std::unique_ptr<LayerStream>> LayerStream::Create(BundleIndex index,
                                     largest, " in memory; pack it again with the same options");
   }
   RETURN_IF_ERROR(s->reader_->SetMemory(stages));
-  const auto depth = static_cast<std::size_t>(s->reader_->depth());
+  const std::size_t depth = s->reader_->depth();
   const std::size_t chunks = (largest + kLayerCheckBytes - 1) / kLayerCheckBytes;
   s->queue_.reserve(4 * chunks + depth);
   s->under_way_.resize(depth);
@@ -68,7 +69,7 @@ LayerStream::~LayerStream() {
 }
 
 int LayerStream::Next(int layer) const {
-  const auto n = static_cast<int>(layers_.size());
+  const auto n = base::IntSize(layers_);
   for (int i = 1; i <= n; ++i) {
     const int next = (layer + i) % n;
     if (layers_[next].stage >= 0) return next;
@@ -78,14 +79,14 @@ int LayerStream::Next(int layer) const {
 
 std::uint32_t LayerStream::ChunkBytes(const Chunk& chunk) const {
   const std::size_t bytes = layers_[chunk.layer].image.size();
-  const std::size_t begin = static_cast<std::size_t>(chunk.number) * kLayerCheckBytes;
+  const std::size_t begin = chunk.number * kLayerCheckBytes;
   return static_cast<std::uint32_t>(std::min(kLayerCheckBytes, bytes - begin));
 }
 
 void LayerStream::Begin(int layer) {
-  const auto at = static_cast<std::size_t>(layer);
+  const std::size_t at = layer;
   const Layer& l = layers_[at];
-  const auto stage = static_cast<std::size_t>(l.stage);
+  const std::size_t stage = l.stage;
   if (const int before = in_stage_[stage]; before >= 0) missing_[before] = -1;
   in_stage_[stage] = layer;
   missing_[at] = static_cast<int>((l.image.size() + kLayerCheckBytes - 1) / kLayerCheckBytes);
@@ -101,7 +102,7 @@ void LayerStream::Pump() {
     const std::size_t slot = free_.back();
     free_.pop_back();
     const Chunk& chunk = under_way_[slot] = queue_[queue_begin_++];
-    const std::size_t begin = static_cast<std::size_t>(chunk.number) * kLayerCheckBytes;
+    const std::size_t begin = chunk.number * kLayerCheckBytes;
     starting_.push_back({.offset = index_.ImageOffset(chunk.layer) + begin,
                          .out = layers_[chunk.layer].image.data() + begin,
                          .bytes = ChunkBytes(chunk),
@@ -110,12 +111,12 @@ void LayerStream::Pump() {
     counters_.bytes += ChunkBytes(chunk);
   }
   if (starting_.empty()) return;
-  in_flight_ += static_cast<int>(starting_.size());
+  in_flight_ += base::IntSize(starting_);
   reader_->Submit(starting_);
 }
 
 Status LayerStream::Wait(int layer) {
-  const auto at = static_cast<std::size_t>(layer);
+  const std::size_t at = layer;
   if (layers_[at].stage < 0) {
     Pump();
     return OkStatus();
@@ -153,15 +154,14 @@ Status LayerStream::FinishAll(int ended) {
 }
 
 Status LayerStream::Finish(const Completion& completion) {
-  const auto slot = static_cast<std::size_t>(completion.tag);
+  const std::size_t slot = completion.tag;
   Chunk chunk = under_way_[slot];
   --in_flight_;
   free_.push_back(slot);
   if (chunk.epoch != epoch_) return OkStatus();
-  const auto at = static_cast<std::size_t>(chunk.layer);
+  const std::size_t at = chunk.layer;
   const std::uint32_t bytes = ChunkBytes(chunk);
-  const std::byte* data =
-      layers_[at].image.data() + static_cast<std::size_t>(chunk.number) * kLayerCheckBytes;
+  const std::byte* data = layers_[at].image.data() + chunk.number * kLayerCheckBytes;
   const bool whole = completion.result == static_cast<std::int64_t>(bytes);
   if (whole && kernels::Crc32c(data, bytes) == index_.image_crc[at][chunk.number]) {
     --missing_[at];

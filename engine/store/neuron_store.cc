@@ -35,15 +35,14 @@ std::size_t NeuronStore::SlotBytes(const NeuronLayout& layout, bool rest_only) {
 
 std::size_t NeuronStore::FixedBytes(const BundleIndex& index, const Options& options, int depth,
                                     std::size_t alignment) {
-  const auto f = static_cast<std::size_t>(index.intermediate_size);
-  const std::size_t entries = f * static_cast<std::size_t>(index.num_hidden_layers);
-  const std::size_t stages = static_cast<std::size_t>(options.stages) * f *
-                             SlotBytes(index.layout, options.queue.rest_only);
-  const std::size_t rooms = static_cast<std::size_t>(depth) *
-                            base::RoundUp(std::max<std::size_t>(options.queue.read_bytes_max,
-                                                                index.layout.bundle_bytes()) +
-                                              2 * alignment,
-                                          kBundleAlignment);
+  const std::size_t f = index.intermediate_size;
+  const std::size_t entries = f * index.num_hidden_layers;
+  const std::size_t stages = options.stages * f * SlotBytes(index.layout, options.queue.rest_only);
+  const std::size_t rooms =
+      depth * base::RoundUp(
+                  std::max<std::size_t>(options.queue.read_bytes_max, index.layout.bundle_bytes()) +
+                      2 * alignment,
+                  kBundleAlignment);
   // Tables of this class, the queue and the order of eviction; the index in memory.
   const std::size_t per_entry = 8 + 1 + 4 + 8 + 2 * sizeof(Use) + 4 * 4;
   return stages + rooms + entries * per_entry + options.slots * (4 + 16) + f * 256;
@@ -75,7 +74,7 @@ Result<std::unique_ptr<NeuronStore>> NeuronStore::Create(BundleIndex index,
 
 Status NeuronStore::Allocate(std::unique_ptr<BlockReader> reader) {
   ASSIGN_OR_RETURN(queue_, BundleQueue::Create(index_, std::move(reader), options_.queue));
-  const auto stages = static_cast<std::size_t>(options_.stages);
+  const std::size_t stages = options_.stages;
   ASSIGN_OR_RETURN(memory_,
                    base::HugeBuffer::Allocate((options_.slots + stages * neurons_) * slot_bytes_));
   stage_begin_ =
@@ -165,12 +164,12 @@ bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t f
   }
   if ((mine & kUntested) != 0) {
     mine &= static_cast<std::uint8_t>(~kUntested);
-    counters_.ahead_useful_bytes += static_cast<std::int64_t>(payload_bytes_);
+    counters_.ahead_useful_bytes += payload_bytes_;
   }
   if (where_[at] != nullptr || (mine & kWanted) != 0) return false;
   ++wanted_;
   const bool pending = (mine & kPending) != 0;
-  if (pending) counters_.ahead_useful_bytes += static_cast<std::int64_t>(payload_bytes_);
+  if (pending) counters_.ahead_useful_bytes += payload_bytes_;
   mine |= static_cast<std::uint8_t>(kPending | kWanted | flags);
   return !pending;
 }
@@ -188,7 +187,7 @@ void NeuronStore::Request(int layer, std::span<const int> neurons,
       std::uint8_t& flags = flags_[At(layer, neuron)];
       if ((flags & kWanted) != 0) {
         missing_.push_back(neuron);
-        counters_.ahead_useful_bytes -= static_cast<std::int64_t>(payload_bytes_);
+        counters_.ahead_useful_bytes -= payload_bytes_;
       } else {
         flags = 0;
       }
@@ -275,15 +274,14 @@ void NeuronStore::Arrive(const BundleQueue::Arrival& arrival) {
   std::uint8_t& flags = flags_[at];
   const bool wanted = (flags & kWanted) != 0;
   if ((flags & kPending) == 0 || where_[at] != nullptr) {  // its layer is done, or it came twice
-    if (arrival.kind == BundleQueue::Kind::kAhead)
-      counters_.ahead_wasted_bytes += static_cast<std::int64_t>(payload_bytes_);
+    if (arrival.kind == BundleQueue::Kind::kAhead) counters_.ahead_wasted_bytes += payload_bytes_;
     return;
   }
   std::uint8_t* slot = SlotFor(entry, arrival.layer, flags);
   wanted_ -= wanted ? 1 : 0;
   flags = 0;
   if (slot == nullptr) {
-    counters_.ahead_wasted_bytes += static_cast<std::int64_t>(payload_bytes_);
+    counters_.ahead_wasted_bytes += payload_bytes_;
     return;
   }
   std::memcpy(slot, arrival.data, payload_bytes_);
@@ -314,26 +312,24 @@ std::uint8_t* NeuronStore::SlotFor(std::uint32_t entry, int layer, std::uint8_t 
 
 void NeuronStore::Leave(std::uint32_t entry) {
   const auto* base = reinterpret_cast<const std::uint8_t*>(memory_.data());
-  free_slots_.push_back(
-      static_cast<std::uint32_t>(static_cast<std::size_t>(where_[entry] - base) / slot_bytes_));
+  free_slots_.push_back(static_cast<std::uint32_t>((where_[entry] - base) / slot_bytes_));
   where_[entry] = nullptr;
   if ((flags_[entry] & kUntested) != 0) {
     flags_[entry] = 0;
-    counters_.ahead_wasted_bytes += static_cast<std::int64_t>(payload_bytes_);
+    counters_.ahead_wasted_bytes += payload_bytes_;
   }
 }
 
 std::uint8_t* NeuronStore::StageSlot(int layer, std::uint32_t entry) {
-  auto& stage = staged_[static_cast<std::size_t>(layer) % staged_.size()];
-  const std::size_t slot =
-      options_.slots + static_cast<std::size_t>(layer) % staged_.size() * neurons_ + stage.size();
+  auto& stage = staged_[layer % staged_.size()];
+  const std::size_t slot = options_.slots + layer % staged_.size() * neurons_ + stage.size();
   stage.push_back(entry);
   return reinterpret_cast<std::uint8_t*>(memory_.data()) + slot * slot_bytes_;
 }
 
 void NeuronStore::EndLayer(int layer) {
   const Timed timed(counters_.manage_s);
-  auto& stage = staged_[static_cast<std::size_t>(layer) % staged_.size()];
+  auto& stage = staged_[layer % staged_.size()];
   for (const std::uint32_t entry : stage) {
     where_[entry] = nullptr;
     flags_[entry] = 0;

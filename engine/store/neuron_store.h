@@ -102,9 +102,7 @@ class NeuronStore {
   Status Preload();
   std::vector<std::uint32_t> HottestEntries() const;
 
-  std::size_t At(int layer, int neuron) const {
-    return static_cast<std::size_t>(layer) * neurons_ + static_cast<std::size_t>(neuron);
-  }
+  std::size_t At(int layer, int neuron) const { return layer * neurons_ + neuron; }
   // Notes that the step needs the neuron; whether it must be read.
   bool Need(int layer, int neuron, std::uint16_t mask, std::uint8_t flags);
   void Hold(std::uint32_t entry, std::uint16_t mask);

@@ -19,8 +19,7 @@ constexpr int kThreadsMax = 16;
 
 class PreadReader final : public FileReader {
  public:
-  PreadReader(DirectFile file, int depth)
-      : FileReader(std::move(file), depth), queue_(static_cast<std::size_t>(depth)) {
+  PreadReader(DirectFile file, int depth) : FileReader(std::move(file), depth), queue_(depth) {
     ended_.reserve(queue_.size());
     for (int i = 0; i < std::min(depth, kThreadsMax); ++i) {
       threads_.emplace_back([this] { ThreadMain(); });
@@ -89,7 +88,7 @@ class PreadReader final : public FileReader {
 
   std::int64_t Perform(const Read& read) const {
     for (;;) {
-      const ssize_t n = ::pread(file_.fd(), read.out, read.bytes, static_cast<off_t>(read.offset));
+      const ssize_t n = ::pread(file_.fd(), read.out, read.bytes, read.offset);
       if (n >= 0) return n;
       if (errno != EINTR) return -errno;
     }

@@ -44,7 +44,7 @@ class Cursor {
     for (int shift = 0; shift < 35; shift += 7) {
       const std::string_view text = Text(1);
       if (ended_) return 0;
-      const auto byte = static_cast<std::uint8_t>(text[0]);
+      const std::uint8_t byte = text[0];
       value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
       if (byte < 0x80) {
         if (value <= UINT32_MAX) return static_cast<std::uint32_t>(value);
@@ -98,8 +98,8 @@ Status ReadHeader(const std::string& path, Cursor& cursor, Trace& trace) {
                                  kNeuronsMax, ", at most ", kHashBytesMax);
   trace.model_hash = cursor.Text(hash_bytes);
   if (cursor.ended()) return base::DataLoss(path, ": the trace is cut off in its header");
-  trace.num_hidden_layers = static_cast<int>(l);
-  trace.intermediate_size = static_cast<int>(f);
+  trace.num_hidden_layers = l;
+  trace.intermediate_size = f;
   return OkStatus();
 }
 
@@ -128,8 +128,8 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path
   RETURN_IF_ERROR(CheckReplaceable(path));
   ASSIGN_OR_RETURN(auto file, base::FileWriter::Create(path));
   std::string header(kMagic);
-  AppendU32(header, static_cast<std::size_t>(shape.num_hidden_layers));
-  AppendU32(header, static_cast<std::size_t>(shape.intermediate_size));
+  AppendU32(header, shape.num_hidden_layers);
+  AppendU32(header, shape.intermediate_size);
   AppendU32(header, shape.model_hash.size());
   RETURN_IF_ERROR(file->Append(header + shape.model_hash));
   std::unique_ptr<TraceWriter> writer(new TraceWriter(shape, std::move(file)));
@@ -144,7 +144,7 @@ void TraceWriter::Add(std::span<const int> neurons) {
   int next = 0;
   for (const int neuron : neurons) {
     CHECK(neuron >= next && neuron < shape_.intermediate_size);
-    AppendVarint(record_, static_cast<std::uint32_t>(neuron - next));
+    AppendVarint(record_, neuron - next);
     next = neuron + 1;
   }
   if (status_.ok()) status_ = file_->Append(record_);
@@ -166,7 +166,7 @@ Result<Trace> ReadTrace(const std::string& path) {
   while (!cursor.at_end()) {
     const std::size_t whole = trace.neurons.size();
     for (int layer = 0; layer < trace.num_hidden_layers && cursor.good(); ++layer) {
-      cursor.ReadSet(static_cast<std::uint32_t>(trace.intermediate_size), trace.neurons);
+      cursor.ReadSet(trace.intermediate_size, trace.neurons);
       trace.begin.push_back(trace.neurons.size());
     }
     RETURN_IF_ERROR(cursor.status());

@@ -47,7 +47,7 @@ struct Trace {
   std::vector<std::uint64_t> begin;    // [tokens * L + 1] into neurons
 
   std::span<const std::uint32_t> Set(std::int64_t token, int layer) const {
-    const auto at = static_cast<std::size_t>(token * num_hidden_layers + layer);
+    const std::size_t at = token * num_hidden_layers + layer;
     return std::span(neurons).subspan(begin[at], begin[at + 1] - begin[at]);
   }
 };

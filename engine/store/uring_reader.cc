@@ -123,7 +123,7 @@ class UringReader final : public FileReader {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     CHECK(sqe != nullptr);  // the ring has depth_ entries
     const int fd = file_registered_ ? 0 : file_.fd();
-    const auto at = static_cast<std::size_t>(read.out - memory_.data());
+    const std::size_t at = read.out - memory_.data();
     const std::size_t buffer = at / kBufferMax;
     // A read across the border of two registered buffers belongs to neither.
     const bool in_one = read.bytes > 0 && (at + read.bytes - 1) / kBufferMax == buffer;
@@ -155,8 +155,7 @@ class UringReader final : public FileReader {
     limit.tv_nsec = time.count() % kSecond;
     io_uring_cqe* first = nullptr;
     const int wanted = std::clamp(batch_, 1, in_flight_);
-    CheckTransient(io_uring_submit_and_wait_timeout(&ring_, &first, static_cast<unsigned>(wanted),
-                                                    &limit, nullptr));
+    CheckTransient(io_uring_submit_and_wait_timeout(&ring_, &first, wanted, &limit, nullptr));
   }
 
   int Reap(std::span<Completion> out) {
@@ -190,8 +189,7 @@ class UringReader final : public FileReader {
 
 Result<std::unique_ptr<BlockReader>> MakeUringReader(DirectFile& file, int depth) {
   io_uring ring{};
-  if (const int error = InitRing(static_cast<unsigned>(depth), ring); error != 0)
-    return NoUring("io_uring_setup", error);
+  if (const int error = InitRing(depth, ring); error != 0) return NoUring("io_uring_setup", error);
   if (const int error = TryRing(ring); error < 0) {
     io_uring_queue_exit(&ring);
     return NoUring("io_uring_enter", error);

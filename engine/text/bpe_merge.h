@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/index.h"
+
 namespace thermocline::text {
 
 struct Symbol {
@@ -69,7 +71,7 @@ inline std::vector<Symbol> MakeSymbols(std::string_view text, bool single_bytes)
     while (!single_bytes && pos + length < text.size() &&
            (static_cast<unsigned char>(text[pos + length]) & 0xC0) == 0x80)
       ++length;
-    const int index = static_cast<int>(symbols.size());
+    const int index = base::IntSize(symbols);
     symbols.push_back({text.substr(pos, length), -1, index - 1, index + 1});
     pos += length;
   }

@@ -55,7 +55,7 @@ BpeTokenizer::BpeTokenizer(const model::Vocabulary& vocabulary,
       pre_tokenizer_(std::move(pre_tokenizer)) {
   ids_.reserve(vocabulary_.tokens.size());
   for (int id = 0; id < vocabulary_.size(); ++id) {
-    const auto at = static_cast<std::size_t>(id);
+    const std::size_t at = id;
     if (vocabulary_.types[at] != TokenType::kNormal) continue;
     const std::optional<std::string> bytes =
         byte_level_ ? FromAlphabet(vocabulary_.tokens[at]) : vocabulary_.tokens[at];

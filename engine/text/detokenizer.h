@@ -25,7 +25,7 @@ class Detokenizer {
       if (pending_.front() == ' ') pending_.erase(0, 1);
       drop_space_ = false;
     }
-    Emit(pending_.size() - static_cast<std::size_t>(base::IncompleteUtf8Suffix(pending_)), out);
+    Emit(pending_.size() - base::IncompleteUtf8Suffix(pending_), out);
   }
   // Appends what is left; a character that never ended becomes U+FFFD.
   void Finish(std::string& out) { Emit(pending_.size(), out); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/text/contains_any.h"
 
 namespace thermocline::text {
@@ -10,7 +11,7 @@ std::vector<int> DryBreakerTokens(const Tokenizer& tokenizer,
                                   const std::vector<std::string>& strings) {
   const ContainsAny breaks(strings);
   std::vector<int> out;
-  const auto count = static_cast<int>(tokenizer.vocabulary().tokens.size());
+  const auto count = base::IntSize(tokenizer.vocabulary().tokens);
   for (int token = 0; token < count; ++token)
     if (breaks(tokenizer.TokenBytes(token, true))) out.push_back(token);
   return out;

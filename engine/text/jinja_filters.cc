@@ -65,9 +65,9 @@ Result<Value> Join(Interpreter&, const Value& value, const Arguments& arguments)
 }
 
 Result<Value> Length(Interpreter&, const Value& value, const Arguments&) {
-  if (value.is_dict()) return Value(static_cast<std::int64_t>(value.dict().size()));
+  if (value.is_dict()) return Value(value.dict().size());
   ASSIGN_OR_RETURN(const Value::List items, Iterate(value));
-  return Value(static_cast<std::int64_t>(items.size()));
+  return Value(items.size());
 }
 
 Result<Value> Default(Interpreter&, const Value& value, const Arguments& arguments) {
@@ -167,8 +167,7 @@ Result<Value> Choose(Interpreter& interpreter, const Value& value, const Argumen
   Arguments rest;
   const bool has_test = arguments.positional.size() > skip;
   if (has_test)
-    rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(skip) + 1,
-                           arguments.positional.end());
+    rest.positional.assign(arguments.positional.begin() + skip + 1, arguments.positional.end());
   Value::List out;
   for (const Value& item : items) {
     Value subject = item;
@@ -236,11 +235,10 @@ Result<Value> FirstOrLast(const Value& value, bool first) {
 
 Result<Value> ToInt(Interpreter&, const Value& value, const Arguments& arguments) {
   if (value.is_int()) return Value(value.as_int());
-  if (value.is_number()) return Value(static_cast<std::int64_t>(value.as_double()));
+  if (value.is_number()) return Value(value.as_double());
   const std::string text = Strip(value.ToString(), nullptr, true, true);
   if (const auto whole = base::ParseNumber<std::int64_t>(text)) return Value(*whole);
-  if (const auto real = base::ParseNumber<double>(text))
-    return Value(static_cast<std::int64_t>(*real));
+  if (const auto real = base::ParseNumber<double>(text)) return Value(*real);
   return Value(IntOr(arguments.Get(0, "default"), 0));
 }
 

@@ -89,7 +89,7 @@ Status AtLine(int line, const Status& fault) {
 }
 
 Value LoopVariable(const Value::List& items, std::size_t i) {
-  const auto index = static_cast<std::int64_t>(i), length = static_cast<std::int64_t>(items.size());
+  const std::int64_t index = i, length = items.size();
   Value loop = Value::MakeDict();
   loop.dict() = {{Value("index0"), Value(index)},
                  {Value("index"), Value(index + 1)},

@@ -58,8 +58,7 @@ class Lexer {
     std::string text = source_.substr(pos_, end - pos_);
     const int newlines = static_cast<int>(std::count(text.begin(), text.end(), '\n'));
     if (trim_next_)
-      text.erase(0, static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), IsSpace) -
-                                             text.begin()));
+      text.erase(0, std::find_if_not(text.begin(), text.end(), IsSpace) - text.begin());
     trim_next_ = false;
     if (open != std::string::npos) {
       const char sign = open + 2 < source_.size() ? source_[open + 2] : ' ';

@@ -109,14 +109,11 @@ Result<Value> StringMethod(const std::string& text, const std::string& name,
     const std::size_t at = name == "rfind" ? text.rfind(needle) : text.find(needle);
     if (at == std::string::npos && name == "index")
       return base::InvalidArgument("substring not found");
-    return at == std::string::npos
-               ? Value(-1)
-               : Value(static_cast<std::int64_t>(Characters(text.substr(0, at)).size()));
+    return at == std::string::npos ? Value(-1) : Value(Characters(text.substr(0, at)).size());
   }
   if (name == "count") {
     ASSIGN_OR_RETURN(const std::string needle, TextArgument(arguments, 0, "count"));
-    return Value(static_cast<std::int64_t>(
-        needle.empty() ? text.size() + 1 : SplitAt(text, needle, -1, false).size() - 1));
+    return Value(needle.empty() ? text.size() + 1 : SplitAt(text, needle, -1, false).size() - 1);
   }
   if (name == "isdigit" || name == "isspace") {
     const std::string_view allowed = name == "isdigit" ? "0123456789" : " \t\n\r\v\f";
@@ -159,14 +156,14 @@ Result<Value> ListMethod(const Value& object, const std::string& name, const Arg
     return Value::MakeNone();
   }
   if (name == "insert" && first.is_int()) {
-    const auto size = static_cast<std::int64_t>(list.size());
+    const std::int64_t size = list.size();
     const std::int64_t at = std::clamp<std::int64_t>(
         first.as_int() < 0 ? first.as_int() + size : first.as_int(), 0, size);
     list.insert(list.begin() + at, arguments.Get(1, ""));
     return Value::MakeNone();
   }
   if (name == "pop") {
-    const auto size = static_cast<std::int64_t>(list.size());
+    const std::int64_t size = list.size();
     std::int64_t at = first.is_int() ? first.as_int() : -1;
     at = at < 0 ? at + size : at;
     if (at < 0 || at >= size) return base::InvalidArgument("pop index out of range");
@@ -174,12 +171,11 @@ Result<Value> ListMethod(const Value& object, const std::string& name, const Arg
     list.erase(list.begin() + at);
     return out;
   }
-  if (name == "count")
-    return Value(static_cast<std::int64_t>(std::count(list.begin(), list.end(), first)));
+  if (name == "count") return Value(std::count(list.begin(), list.end(), first));
   if (name == "index") {
     const auto found = std::find(list.begin(), list.end(), first);
     if (found == list.end()) return base::InvalidArgument("index(): the value is not in the list");
-    return Value(static_cast<std::int64_t>(found - list.begin()));
+    return Value(found - list.begin());
   }
   return base::InvalidArgument("lists have no method '", name, "' in chat templates");
 }

@@ -141,7 +141,7 @@ Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
   if (op == "%" && a.is_string()) return FormatPercent(a.as_string(), b);
   if (op == "*" && a.is_string() && b.is_int()) {
     const std::int64_t times = std::max<std::int64_t>(0, b.as_int());
-    if (static_cast<std::uint64_t>(times) * (a.as_string().size() + 1) > kRepeatedBytesMax)
+    if (times * (a.as_string().size() + 1) > kRepeatedBytesMax)
       return base::ResourceExhausted("a repeated string is longer than ", kRepeatedBytesMax,
                                      " bytes");
     std::string out;

@@ -166,7 +166,7 @@ void AppendEscaped(std::string_view text, bool ensure_ascii, std::string& out) {
   };
   out.push_back('"');
   for (std::size_t pos = 0; pos < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[pos]);
+    const unsigned char byte = text[pos];
     if (byte < 0x80 || !ensure_ascii || byte == 0xFF) {  // 0xFF: kTokenBreak, which must survive
       ++pos;
       switch (byte) {
@@ -195,7 +195,7 @@ void AppendEscaped(std::string_view text, bool ensure_ascii, std::string& out) {
           if (byte < 0x20 || (byte == 0x7F && ensure_ascii))
             escape(byte);
           else
-            out.push_back(static_cast<char>(byte));
+            out.push_back(byte);
       }
       continue;
     }

@@ -1,6 +1,7 @@
 // Values of the template language: Python's, as far as chat templates use them.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -69,13 +70,13 @@ class Value {
     return value;
   }
   static Value FromJson(const Json& json);
-  Value(bool value) : data_(value) {}                            // NOLINT: implicit by design
-  Value(std::int64_t value) : data_(value) {}                    // NOLINT
-  Value(int value) : data_(static_cast<std::int64_t>(value)) {}  // NOLINT
-  Value(double value) : data_(value) {}                          // NOLINT
-  Value(std::string value) : data_(std::move(value)) {}          // NOLINT
-  Value(std::string_view value) : data_(std::string(value)) {}   // NOLINT
-  Value(const char* value) : data_(std::string(value)) {}        // NOLINT
+  Value(bool value) : data_(value) {}  // NOLINT: implicit by design
+  template <std::integral T>
+  Value(T value) : data_(static_cast<std::int64_t>(value)) {}   // NOLINT
+  Value(double value) : data_(value) {}                         // NOLINT
+  Value(std::string value) : data_(std::move(value)) {}         // NOLINT
+  Value(std::string_view value) : data_(std::string(value)) {}  // NOLINT
+  Value(const char* value) : data_(std::string(value)) {}       // NOLINT
 
   template <typename T>
   bool Is() const {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::text {
 namespace {
 
@@ -127,7 +129,7 @@ class RegexPreTokenizer final : public PreTokenizer {
 
   std::vector<std::string_view> Split(std::string_view text) const override {
     const Utf16Text wide = ToUtf16(text);
-    std::vector<Span> pieces = {{0, static_cast<int>(wide.units.size())}}, next;
+    std::vector<Span> pieces = {{0, base::IntSize(wide.units)}}, next;
     if (text.empty()) pieces.clear();
     for (const Regex& pattern : patterns_) {
       UErrorCode error = U_ZERO_ERROR;
@@ -164,8 +166,7 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& na
       const Utf16Text wide = ToUtf16(WithUnicodeSpaces(pattern));
       UErrorCode error = U_ZERO_ERROR;
       UParseError where;
-      Regex regex(
-          uregex_open(wide.units.data(), static_cast<int>(wide.units.size()), 0, &where, &error));
+      Regex regex(uregex_open(wide.units.data(), base::IntSize(wide.units), 0, &where, &error));
       if (U_FAILURE(error))
         return base::Internal("pre-tokenizer '", name, "': pattern ", pattern, ": ",
                               u_errorName(error));

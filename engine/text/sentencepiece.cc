@@ -9,7 +9,7 @@ using model::TokenType;
 std::vector<int> ByteTokens(const model::Vocabulary& vocabulary) {
   std::vector<int> tokens(256, -1);
   for (int id = 0; id < vocabulary.size(); ++id) {
-    const auto at = static_cast<std::size_t>(id);
+    const std::size_t at = id;
     if (vocabulary.types[at] != TokenType::kByte &&
         vocabulary.kind == model::VocabularyKind::kSentencePiece)
       continue;
@@ -61,7 +61,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(const model::Vocabulary& vocabula
     : Tokenizer(vocabulary), byte_tokens_(ByteTokens(vocabulary)) {
   pieces_.reserve(vocabulary_.tokens.size());
   for (int id = 0; id < vocabulary_.size(); ++id) {
-    const auto at = static_cast<std::size_t>(id);
+    const std::size_t at = id;
     const TokenType type = vocabulary_.types[at];
     if (type == TokenType::kNormal || type == TokenType::kUserDefined)
       pieces_.emplace(vocabulary_.tokens[at], id);

@@ -42,7 +42,7 @@ void Tokenizer::BuildIndex() {
   }
   bytes_.reserve(v.tokens.size());
   for (int id = 0; id < v.size(); ++id) {
-    const auto at = static_cast<std::size_t>(id);
+    const std::size_t at = id;
     bytes_.push_back(BytesOf(id));
     token_bytes_max_ = std::max(token_bytes_max_, v.tokens[at].size());
     const bool control = v.types[at] == TokenType::kControl || v.types[at] == TokenType::kUnknown;
@@ -97,7 +97,7 @@ void Tokenizer::EncodeBetween(std::string_view text, bool at_start, bool token_b
 
 const std::string& Tokenizer::TokenBytes(int token, bool control_tokens) const {
   static const std::string kNothing;
-  const auto at = static_cast<std::size_t>(token);
+  const std::size_t at = token;
   const bool control =
       vocabulary_.types[at] == TokenType::kControl || vocabulary_.types[at] == TokenType::kUnknown;
   return control && !control_tokens ? kNothing : bytes_[at];

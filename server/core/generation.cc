@@ -49,9 +49,8 @@ Generation::Generation(Service& service, const GenerationRequest& request,
       tenant_(request.requests.front().tenant),
       arrived_(request.arrived),
       on_ready_(std::move(on_ready)),
-      choices_(request.requests.size() * static_cast<std::size_t>(request.choices)) {
-  for (const Request& each : request.requests)
-    prompt_tokens_ += static_cast<std::int64_t>(each.prompt.size());
+      choices_(request.requests.size() * request.choices) {
+  for (const Request& each : request.requests) prompt_tokens_ += each.prompt.size();
 }
 
 Generation::~Generation() { service_.Forget(*this); }
@@ -61,7 +60,7 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
                                                       Engine::Admission* admission,
                                                       std::function<void()> on_ready) {
   const std::vector<Request>& requests = request.requests;
-  const auto choices = static_cast<std::size_t>(request.choices);
+  const std::size_t choices = request.choices;
   CHECK(choices >= 1 && !requests.empty() && requests.size() * choices <= kChoicesMax);
   std::shared_ptr<Generation> generation(new Generation(service, request, std::move(on_ready)));
   // Before a token can come: whoever reads the list sees every generation that runs.
@@ -152,7 +151,7 @@ void Generation::OnReady(std::size_t index) {
 
 void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {
   Metrics& metrics = service_.metrics();
-  tokens_.fetch_add(static_cast<std::int64_t>(update.tokens.size()), std::memory_order_relaxed);
+  tokens_.fetch_add(update.tokens.size(), std::memory_order_relaxed);
   for (const Clock::time_point made_at : update.times) {
     if (choice.last_token_at.has_value()) {
       metrics.InterToken(Seconds(made_at - *choice.last_token_at));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/mutex.h"
 #include "engine/engine.h"
 
@@ -51,7 +52,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::string& id() const { return id_; }
   const std::string& tenant() const { return tenant_; }
   std::chrono::steady_clock::time_point arrived() const { return arrived_; }
-  int choices() const { return static_cast<int>(choices_.size()); }
+  int choices() const { return base::IntSize(choices_); }
   // Tokens of all choices that were taken so far.
   std::int64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
   // Of all prompts, each counted once.

@@ -12,13 +12,11 @@ Status TooLong(std::size_t tokens, bool at_least, std::size_t n_ctx) {
                           " tokens, which exceeds the available context size: one more must fit. "
                           "Shorten it.")
       .WithReason(Reason::kContextLength)
-      .WithNumber("n_prompt_tokens", static_cast<std::int64_t>(tokens))
-      .WithNumber("n_ctx", static_cast<std::int64_t>(n_ctx));
+      .WithNumber("n_prompt_tokens", tokens)
+      .WithNumber("n_ctx", n_ctx);
 }
 
-std::size_t ContextOf(const Service& service) {
-  return static_cast<std::size_t>(service.engine()->Stats().context_length);
-}
+std::size_t ContextOf(const Service& service) { return service.engine()->Stats().context_length; }
 
 // Tokens of `text` by `encode`, within `limit`.
 template <typename Encode>
@@ -110,7 +108,7 @@ Result<std::string> DecodeTokens(const Service& service, const std::vector<int>&
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   std::size_t bytes = 0;
   for (const int token : tokens) bytes += tokenizer.TokenBytes(token, control_tokens).size();
-  const auto bytes_max = static_cast<std::size_t>(service.live()->config.body_bytes_max);
+  const std::size_t bytes_max = service.live()->config.body_bytes_max;
   if (bytes > bytes_max) {
     return base::InvalidArgument("the text of these tokens has ", bytes, " bytes; at most ",
                                  bytes_max, " are given (server.body_bytes_max)");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/base/strings.h"
 #include "server/core/prompt.h"
 
@@ -80,7 +81,7 @@ Result<Submission> Submission::Admit(Service& service, Sender sender, Asked aske
   // The client's own deadline is not the engine's: its leaving comes with it, and counts as one.
   ASSIGN_OR_RETURN(
       submission.place_,
-      service.engine()->Admit({.requests = static_cast<int>(prompts.size()) * submission.choices(),
+      service.engine()->Admit({.requests = base::IntSize(prompts) * submission.choices(),
                                .prompt_bytes = LongestBytes(prompts),
                                .deadline = Earliest({from.gives_up, request.deadline}),
                                .tenant = from.tenant}));

@@ -108,9 +108,8 @@ void Call::Book(int http_status) const {
   service_.metrics().RequestEnded(route, http_status);
   if (!live_->config.log_access) return;
   const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - arrived_);
-  Json::Object fields = {{"method", "gRPC"},         {"route", route},
-                         {"status", http_status},    {"ms", static_cast<std::int64_t>(ms.count())},
-                         {"tenant", caller_.tenant}, {"id", id_}};
+  Json::Object fields = {{"method", "gRPC"}, {"route", route},           {"status", http_status},
+                         {"ms", ms.count()}, {"tenant", caller_.tenant}, {"id", id_}};
   if (!trace_id_.empty()) fields.emplace_back("trace", trace_id_);
   if (prompt_tokens_ >= 0) {
     fields.emplace_back("prompt_tokens", prompt_tokens_);

@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "server/core/prompt.h"
 #include "server/core/refusal_table.h"
@@ -116,7 +117,7 @@ Status AnswerDetokenize(const server::Service& service, const v1::DetokenizeRequ
 Status AnswerCount(const server::Service& service, const v1::CountTokensRequest& request,
                    v1::CountTokensResponse& response) {
   ASSIGN_OR_RETURN(const std::vector<int> encoded, Encode(service, request, {}));
-  const auto tokens = static_cast<int>(encoded.size());
+  const auto tokens = base::IntSize(encoded);
   const int n_ctx = service.engine()->Stats().context_length;
   response.set_prompt_tokens(tokens);
   response.set_context_length(n_ctx);

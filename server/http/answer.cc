@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "server/core/refusal_table.h"
 
 namespace thermocline::http {
@@ -27,18 +28,17 @@ Answer::Answer(server::Service& service, const ResponseHead& head, const Generat
       choices_per_prompt_(plan.submission.choices()),
       logprobs_(plan.submission.asked().request.logprobs),
       echoes_(plan.echoes),
-      choices_(plan.submission.requests().size() * static_cast<std::size_t>(choices_per_prompt_)) {
+      choices_(plan.submission.requests().size() * choices_per_prompt_) {
   TokenChannel::ReserveBuffers(update_);
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   const std::vector<Request>& requests = plan.submission.requests();
   for (const Request& request : requests) {
-    prompt_tokens_.push_back(static_cast<int>(request.prompt.size()));
+    prompt_tokens_.push_back(base::IntSize(request.prompt));
     first_tokens_.push_back(request.prompt[0]);
   }
   if (answer_.chat || logprobs_ < 0) return;
   for (std::size_t i = 0; i < choices_.size(); ++i) {
-    const std::vector<int>& prompt =
-        requests[i / static_cast<std::size_t>(choices_per_prompt_)].prompt;
+    const std::vector<int>& prompt = requests[i / choices_per_prompt_].prompt;
     const bool at_start =
         !echoes_.empty() || (prompt.size() == 1 && prompt[0] == tokenizer.vocabulary().bos);
     choices_[i].legacy.emplace(tokenizer, logprobs_, at_start);
@@ -54,7 +54,7 @@ Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const Re
 
 Answer::Output Answer::Take() {
   Output output;
-  const int count = static_cast<int>(choices_.size());
+  const int count = base::IntSize(choices_);
   for (int i = 0; i < count && !ended_ && output.events.size() < kEventBytesMax; ++i) {
     const int index = next_;
     next_ = (next_ + 1) % count;
@@ -104,7 +104,7 @@ void Answer::Hear(int index, Output& output) {
 std::string Answer::Begin(int index, Choice& choice) {
   choice.begun = true;
   if (echoes_.empty()) return {};
-  const auto prompt = static_cast<std::size_t>(index / choices_per_prompt_);
+  const std::size_t prompt = index / choices_per_prompt_;
   if (choice.legacy.has_value()) {
     choice.legacy->AddFirst(first_tokens_[prompt], !echoes_[prompt].bos_added);
     choice.legacy->Add(update_.prompt_scores);
@@ -173,7 +173,7 @@ Usage Answer::Total() const {
   Usage total;
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const Usage& usage = choices_[i].usage;
-    if (i % static_cast<std::size_t>(choices_per_prompt_) == 0) {
+    if (i % choices_per_prompt_ == 0) {
       total.prompt_tokens += usage.prompt_tokens;
       total.cached_tokens += usage.cached_tokens;
     }

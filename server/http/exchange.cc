@@ -90,12 +90,8 @@ void Exchange::Log(int status, const server::Generation* generation) {
   if (!live_->config.log_access) return;
   const auto ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - head_.arrived);
-  Json::Object fields = {{"method", method_},
-                         {"route", route_},
-                         {"status", status},
-                         {"bytes", body_bytes_},
-                         {"ms", static_cast<std::int64_t>(ms.count())},
-                         {"tenant", caller_.tenant},
+  Json::Object fields = {{"method", method_},     {"route", route_},  {"status", status},
+                         {"bytes", body_bytes_},  {"ms", ms.count()}, {"tenant", caller_.tenant},
                          {"id", head_.request_id}};
   if (!trace_id_.empty()) fields.emplace_back("trace", trace_id_);
   if (generation != nullptr) {

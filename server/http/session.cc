@@ -58,7 +58,7 @@ void Session::ReadHeader() {
   exchange_.emplace(service_, connection_->peer());
   const server::ServerConfig& config = exchange_->live().config;
   connection_->ExpireAfter(seconds(config.read_timeout_s));
-  reader_.ReadHeader(static_cast<std::uint64_t>(config.body_bytes_max),
+  reader_.ReadHeader(config.body_bytes_max,
                      [self = shared_from_this()](ErrorCode error) { self->OnHeader(error); });
 }
 
@@ -147,7 +147,7 @@ void Session::Respond(HttpResponse response) {
   reader_.Forget();
   const bool head_only = exchange_->head_only(), goes_on = response.keep_alive();
   if (!head_only) exchange_->CountBytes(response.body().size());
-  Log(static_cast<int>(response.result_int()));
+  Log(response.result_int());
   connection_->ExpireWhenStuck(seconds(exchange_->live().config.write_timeout_s));
   WriteResponse(
       *connection_, std::move(response), head_only,

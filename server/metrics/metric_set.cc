@@ -47,7 +47,7 @@ void MetricSet::CatchUp(std::string_view histogram, std::span<const std::int64_t
   std::vector<double> grown(buckets.size());
   std::uint64_t below = 0;
   for (std::size_t i = 0; i < buckets.size(); ++i) {
-    const auto known = static_cast<std::int64_t>(shown.bucket[i].cumulative_count - below);
+    const std::int64_t known = shown.bucket[i].cumulative_count - below;
     grown[i] = static_cast<double>(std::max<std::int64_t>(0, buckets[i] - known));
     below = shown.bucket[i].cumulative_count;
   }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 std::string ReadLine(const std::string& path) {
   std::ifstream file(path);
   std::string line(256, '\0');
-  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  file.read(line.data(), line.size());
   line.resize(file.gcount());
   line.resize(std::min(line.size(), line.find('\n')));
   line.resize(line.find_last_not_of(" \t\r") + 1);

@@ -58,7 +58,7 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
   out.asked.request.prompt_logprobs = out.echo && out.asked.request.logprobs >= 0;
   if (out.asked.request.prompt_only && !out.echo)
     fields.Fail("max_tokens", "'max_tokens' of 0 needs 'echo': true");
-  if (out.asked.prompts.size() * static_cast<std::size_t>(out.asked.choices) > kPromptsMax)
+  if (out.asked.prompts.size() * out.asked.choices > kPromptsMax)
     fields.Fail("n", StrCat("'prompt' and 'n' ask for more than ", kPromptsMax, " choices"));
   RefuseUnsupported(fields, out.asked.choices);
   if (!fields.ok()) return fields.status();

@@ -56,7 +56,7 @@ std::uint64_t Fields::Bits64(std::string_view name, std::uint64_t absent) {
   if (value->is_big_int()) return value->as_big_int();
   const auto number = WholeNumber(*value);
   if (!number.has_value()) NotWhole(name, *value, StrCat("[", INT64_MIN, ", ", UINT64_MAX, "]"));
-  return static_cast<std::uint64_t>(number.value_or(static_cast<std::int64_t>(absent)));
+  return number.value_or(static_cast<std::int64_t>(absent));
 }
 
 void Fields::NotWhole(std::string_view name, const Json& value, const std::string& range) {

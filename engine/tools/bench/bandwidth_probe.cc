@@ -37,7 +37,7 @@ double BandwidthProbe::MeasureGbPerS(base::WorkerPool& pool) {
   std::vector<std::uint64_t> sums(items);
   const auto begin = std::chrono::steady_clock::now();
   pool.Run(items, [&](int item, int) {
-    const auto at = static_cast<std::size_t>(item);
+    const std::size_t at = item;
     const auto* data = reinterpret_cast<const std::uint64_t*>(bytes_.data() + at * kItemBytes);
     sums[at] = SumOf(data, kItemBytes / 8);
   });

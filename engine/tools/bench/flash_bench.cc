@@ -40,7 +40,7 @@ bool WriteNoise(int fd, std::uint64_t bytes) {
     for (std::uint64_t& word : piece) word = random();
     const ssize_t n = ::write(fd, piece.data(), piece.size() * sizeof(piece[0]));
     if (n < 0 && errno != EINTR) return false;
-    if (n > 0) done += static_cast<std::uint64_t>(n);
+    if (n > 0) done += n;
   }
   return ::fsync(fd) == 0;
 }
@@ -87,8 +87,7 @@ std::string ChunkName(std::uint32_t bytes) {
 void PrintTable(const Curve& curve, const std::string& by) {
   const Curve::Source& source = curve.source();
   std::printf("%s\nmeasured by %s (%s)\n%s, %s the page cache, aligned to %zu bytes\n\n",
-              source.device.c_str(), by.c_str(),
-              base::HumanBytes(static_cast<double>(source.file_bytes)).c_str(),
+              source.device.c_str(), by.c_str(), base::HumanBytes(source.file_bytes).c_str(),
               source.method.c_str(), source.direct ? "around" : "through", source.alignment);
   std::printf("GB/s      depth");
   for (const int depth : Curve::kDepths) std::printf("%7d", depth);

@@ -73,7 +73,7 @@ class Measurement {
     texts_.resize(prompts.size());
     for (int r = 0; r < size_.repetitions; ++r) {
       for (std::size_t p = 0; p < prompts.size(); ++p) {
-        const Status asked = AskAll(p, prompts[p], static_cast<std::size_t>(r) + p);
+        const Status asked = AskAll(p, prompts[p], r + p);
         if (!asked.ok()) return asked.Annotate(StrCat("prompt ", p + 1));
       }
     }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "engine/base/index.h"
 #include "engine/base/system_memory.h"
 #include "engine/tools/common/spec_report.h"
 #include "engine/tools/common/svg_plot.h"
@@ -190,7 +191,7 @@ Plot BarsByPrompt(const SpecBenchReport& report, const char* title, const char* 
   Plot plot{.title = title,
             .x = {.label = "prompt", .whole = true, .min = 0.5, .max = prompts + 0.5},
             .y = {.label = label, .min = 0.0}};
-  const auto colors = PlotColors(static_cast<int>(report.modes.size()));
+  const auto colors = PlotColors(base::IntSize(report.modes));
   for (std::size_t m = 0; m < report.modes.size(); ++m) {
     PlotSeries series{
         .kind = PlotSeries::Kind::kBars, .label = report.modes[m].name, .color = colors[m]};
@@ -241,7 +242,7 @@ Json SpecBenchJson(const SpecBenchReport& report) {
       {"decode", report.decode},
       {"repetitions", report.repetitions},
       {"temperature", report.temperature},
-      {"prompts", static_cast<std::int64_t>(report.modes[0].prompts.size())},
+      {"prompts", report.modes[0].prompts.size()},
       {"modes", std::move(modes)},
       {"histogram_n", report.histogram_n},
       {"accepted_histogram", NumbersJson(histogram.measured)},

@@ -16,7 +16,7 @@ constexpr double kLeastExponent = -30;  // of 2: what is smaller counts as zero
 ActHistogram::ActHistogram(const load::LoadedModel& model)
     : model_(model),
       bins_(model.weights->layers.size(), std::vector<Bin>(kBins)),
-      act_(static_cast<std::size_t>(model.config.intermediate_size)) {
+      act_(model.config.intermediate_size) {
   for (const model::LayerWeights& layer : model.weights->layers)
     norms_.push_back(predictor::DownNorms(layer, *model.pool));
 }
@@ -34,7 +34,7 @@ float ActHistogram::LeastOf(int bin) {
 }
 
 void ActHistogram::OnLayer(const ffn::FfnSample& s) {
-  const auto layer = static_cast<std::size_t>(s.layer);
+  const std::size_t layer = s.layer;
   const int f = model_.config.intermediate_size;
   for (int t = 0; t < s.tokens; ++t) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(t) * f;
@@ -44,10 +44,9 @@ void ActHistogram::OnLayer(const ffn::FfnSample& s) {
                        .threshold = static_cast<float>(model_.config.fatrelu_threshold),
                        .out = act_.data()});
     for (int i = 0; i < f; ++i) {
-      const auto neuron = static_cast<std::size_t>(i);
+      const std::size_t neuron = i;
       Bin& bin = bins_[layer][BinOf(act_[neuron])];
-      bin.mass += std::fabs(static_cast<double>(s.neurons[at + i])) *
-                  static_cast<double>(norms_[layer][neuron]);
+      bin.mass += std::fabs(static_cast<double>(s.neurons[at + i])) * norms_[layer][neuron];
       bin.neurons += 1;
     }
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/base/file.h"
+#include "engine/base/ratio.h"
 #include "engine/offline/row_thresholds.h"
 #include "engine/predictor/down_norms.h"
 #include "engine/predictor/predictors.h"
@@ -56,8 +57,8 @@ class Calibration {
 
   Status Run() {
     const int tokens = CountTokens(windows_.train) + CountTokens(windows_.held_out);
-    const auto at_once = static_cast<std::size_t>(LayersAtOnce(
-        model_.config, tokens, kRecord, static_cast<std::size_t>(options_.memory_mib) << 20));
+    const std::size_t at_once = LayersAtOnce(model_.config, tokens, kRecord,
+                                             static_cast<std::size_t>(options_.memory_mib) << 20);
     std::vector<int> layers(model_.config.num_hidden_layers);
     std::iota(layers.begin(), layers.end(), 0);
     results_.resize(layers.size());
@@ -157,9 +158,7 @@ class Calibration {
     return thousandths / 1000.0;
   }
 
-  void Show(std::string_view what) {
-    bar_.Show(static_cast<double>(done_) / static_cast<double>(results_.size()), what);
-  }
+  void Show(std::string_view what) { bar_.Show(base::Ratio(done_, results_.size()), what); }
 
   const Options& options_;
   const load::LoadedModel& model_;

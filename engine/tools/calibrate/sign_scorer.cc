@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/base/index.h"
 #include "engine/predictor/predictors.h"
 
 namespace thermocline::tools {
@@ -39,23 +40,22 @@ SignScorer::SignScorer(const load::LoadedModel& model, int layer, std::vector<st
   const model::NeuronMatrix& matrix = predictor::DecidingMatrix(model.weights->layers[layer]);
   rows_ = matrix.linear.weight.rows;
   all_ = matrix.linear.weight.cols;
-  cols_ = columns_.empty() ? all_ : static_cast<int>(columns_.size());
-  const auto words = static_cast<std::size_t>(kernels::SignWords(cols_));
-  sign_.resize(words * static_cast<std::size_t>(rows_));
+  cols_ = columns_.empty() ? all_ : base::IntSize(columns_);
+  const std::size_t words = kernels::SignWords(cols_);
+  sign_.resize(words * rows_);
   magnitude_.resize(sign_.size());
   model.pool->Run(rows_, [&](int row, int) {
     std::vector<float> all(all_), values(all.size());
     predictor::DequantizeNeuron(matrix, row, all.data());
     predictor::GatherColumns(all.data(), all_, columns_, values.data());
-    const std::size_t at = static_cast<std::size_t>(row) * words;
+    const std::size_t at = row * words;
     kernels::PackSigns(values.data(), cols_, sign_.data() + at, magnitude_.data() + at);
   });
 }
 
 std::vector<std::int32_t> SignScorer::Scores(const LayerRecording& r, int slices,
                                              int planes) const {
-  std::vector<std::int32_t> scores(static_cast<std::size_t>(r.tokens) *
-                                   static_cast<std::size_t>(rows_));
+  std::vector<std::int32_t> scores(static_cast<std::size_t>(r.tokens) * rows_);
   model_.pool->Run(r.tokens, [&](int t, int) {
     std::vector<std::uint64_t> words(kernels::SignInputWords(cols_, slices));
     std::vector<float> x(all_);

@@ -16,7 +16,7 @@ void ProgressBar::Show(double share) {
   constexpr int kWidth = 30;
   const int filled = percent * kWidth / 100;
   std::string bar(static_cast<std::size_t>(filled), '#');
-  bar.append(static_cast<std::size_t>(kWidth - filled), '.');
+  bar.append(kWidth - filled, '.');
   std::fprintf(stderr, "\r%s [%s] %3d%%", label_.c_str(), bar.c_str(), percent);
 }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/base/index.h"
+
 namespace thermocline::tools {
 
 EtaBar::EtaBar() : terminal_(::isatty(STDERR_FILENO) != 0) {}
@@ -19,7 +21,7 @@ void EtaBar::Show(double share, std::string_view what) {
   const std::string left =
       share > 0.01 ? HumanDuration(elapsed * (1 - share) / share) + " left" : "";
   std::fprintf(stderr, "\r\033[K%3d%%  %.*s  %s", static_cast<int>(share * 100),
-               static_cast<int>(what.size()), what.data(), left.c_str());
+               base::IntSize(what), what.data(), left.c_str());
 }
 
 void EtaBar::Clear() {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/index.h"
+#include "engine/base/ratio.h"
 
 namespace thermocline::tools {
 namespace {
@@ -93,17 +94,17 @@ Status RunWindows(const load::LoadedModel& model, std::span<const Window> window
           transformer->Forward(window.subspan(at, count), *cache, exec::Transformer::Logits::kNone)
               .status());
     }
-    if (on_progress) on_progress(static_cast<double>(i + 1) / static_cast<double>(windows.size()));
+    if (on_progress) on_progress(base::Ratio(i + 1, windows.size()));
   }
   return OkStatus();
 }
 
 std::size_t RecordingBytes(const model::ModelConfig& config, int tokens,
                            const RecordOptions& options) {
-  const std::size_t f = static_cast<std::size_t>(config.intermediate_size);
-  const std::size_t per_token = static_cast<std::size_t>(config.hidden_size) * sizeof(float) +
-                                f / 8 + (options.magnitudes ? f * sizeof(float) : 0);
-  return static_cast<std::size_t>(tokens) * per_token;
+  const std::size_t f = config.intermediate_size;
+  const std::size_t per_token =
+      config.hidden_size * sizeof(float) + f / 8 + (options.magnitudes ? f * sizeof(float) : 0);
+  return tokens * per_token;
 }
 
 int LayersAtOnce(const model::ModelConfig& config, int tokens, const RecordOptions& options,
@@ -120,7 +121,7 @@ Result<std::vector<LayerRecording>> RecordLayers(const load::LoadedModel& model,
                                                  const RecordOptions& options,
                                                  const std::function<void(double)>& on_progress) {
   int tokens = 0;
-  for (const Window& window : windows) tokens += static_cast<int>(window.size());
+  for (const Window& window : windows) tokens += base::IntSize(window);
   Recorder recorder(model.config, layers, tokens, options);
   RETURN_IF_ERROR(RunWindows(model, windows, recorder, {}, on_progress));
   return recorder.Take();

@@ -34,7 +34,7 @@ Json HotJson(const HotStats& hot) {
 void PrintHot(const HotStats& hot) {
   if (!hot.used) return;
   std::printf("\nhot tier: %s, %s of neurons, %.1f%% of all; planned for %.1f tokens/s\n",
-              hot.device.c_str(), base::HumanBytes(static_cast<double>(hot.bytes)).c_str(),
+              hot.device.c_str(), base::HumanBytes(hot.bytes).c_str(),
               100 * static_cast<double>(hot.neurons) / static_cast<double>(hot.neurons_all),
               hot.predicted_tokens_per_s);
   if (hot.total_s <= 0) return;

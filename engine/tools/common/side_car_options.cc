@@ -41,7 +41,7 @@ Status OpenSideCar::Write(std::span<const int> layers) {
   ASSIGN_OR_RETURN(const auto lock, base::FolderLock::Of(path));
   ASSIGN_OR_RETURN(predictor::SideCar now, predictor::ReadSideCarOrEmpty(path, identity));
   for (const int layer : layers) {
-    const auto at = static_cast<std::size_t>(layer);
+    const std::size_t at = layer;
     CopyPart(part, content.layers[at], now.layers[at]);
   }
   if (part == SideCarPart::kProfile) now.profiled_tokens = content.profiled_tokens;

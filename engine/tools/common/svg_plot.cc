@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "engine/base/index.h"
 #include "engine/base/strings.h"
 
 namespace thermocline::tools {
@@ -278,7 +279,7 @@ class Chart {
 }  // namespace
 
 std::string RenderSvg(std::span<const Plot> plots, int columns) {
-  const int count = static_cast<int>(plots.size());
+  const int count = base::IntSize(plots);
   columns = std::clamp(columns, 1, std::max(1, count));
   const int rows = (count + columns - 1) / columns;
   const std::string size = StrCat(columns * kWidth, " ", rows * kHeight);

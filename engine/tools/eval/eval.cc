@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
+#include "engine/base/ratio.h"
 #include "engine/sampling/sampler.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/model_options.h"
@@ -54,7 +56,7 @@ Result<std::vector<Tokens>> WindowsOfText(const Options& options, const load::Lo
     return base::FailedPrecondition(model.path, ": the model file holds no tokenizer");
   ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(options.text));
   Tokens tokens = model.tokenizer->Encode(text, {});
-  if (options.max_tokens > 0 && static_cast<int>(tokens.size()) > options.max_tokens)
+  if (options.max_tokens > 0 && base::IntSize(tokens) > options.max_tokens)
     tokens.resize(options.max_tokens);
   const bool bos = model.tokenizer->vocabulary().add_bos;
   const std::size_t room = static_cast<std::size_t>(options.window) - (bos ? 1 : 0);
@@ -92,7 +94,7 @@ class Side {
     transformer_ = model_->MakeTransformer(chunk_, context_length, chunk_);
     if (auditor_ != nullptr) transformer_->SetAuditor(auditor_.get());
     ASSIGN_OR_RETURN(cache_, model_->MakeCache(context_length));
-    logits_.resize(static_cast<std::size_t>(kPrefillChunk) * vocab_size());
+    logits_.resize(kPrefillChunk * vocab_size());
     return OkStatus();
   }
 
@@ -119,20 +121,19 @@ class Side {
 
   // Logits [T, V] of the next tokens, at most kPrefillChunk.
   Result<std::span<const float>> Logits(std::span<const int> tokens) {
-    for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
+    for (std::size_t at = 0; at < tokens.size(); at += chunk_) {
       const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
       ASSIGN_OR_RETURN(const auto logits,
                        transformer_->Forward(tokens.subspan(at, count), *cache_,
                                              exec::Transformer::Logits::kAll, step_));
       AuditToken();
-      std::copy(logits.begin(), logits.end(),
-                logits_.begin() + static_cast<std::ptrdiff_t>(at * vocab_size()));
+      std::copy(logits.begin(), logits.end(), logits_.begin() + at * vocab_size());
     }
     return std::span<const float>(logits_).first(tokens.size() * vocab_size());
   }
 
   const load::LoadedModel& model() const { return *model_; }
-  std::size_t vocab_size() const { return static_cast<std::size_t>(model_->config.vocab_size); }
+  std::size_t vocab_size() const { return model_->config.vocab_size; }
 
  private:
   void AuditToken() {
@@ -195,7 +196,7 @@ struct Totals {
 };
 
 std::size_t Best(std::span<const float> row) {
-  return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  return std::max_element(row.begin(), row.end()) - row.begin();
 }
 
 // Kullback-Leibler divergence of the distributions of two rows of logits, in nats.
@@ -261,7 +262,7 @@ void Print(const Options& options, const Totals& t, std::size_t windows,
     Json out{Json::Object{{"perplexity", std::exp(t.loss / scored)},
                           {"loss_nats", t.loss / scored},
                           {"tokens", t.scored},
-                          {"windows", static_cast<std::int64_t>(windows)},
+                          {"windows", windows},
                           {"path", options.decode || options.lossy ? "decode" : "prefill"}}};
     if (compared) {
       out.Set("against", options.against);
@@ -325,7 +326,7 @@ Status Eval(Options options) {
   for (std::size_t i = 0; i < windows.size(); ++i) {
     RETURN_IF_ERROR(Score(windows[i], static_cast<std::size_t>(options.score_from), *side,
                           other.get(), npy.get(), totals));
-    bar.Show(static_cast<double>(i + 1) / static_cast<double>(windows.size()));
+    bar.Show(base::Ratio(i + 1, windows.size()));
   }
   bar.Clear();
   if (npy != nullptr) RETURN_IF_ERROR(npy->Commit());

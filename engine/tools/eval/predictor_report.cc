@@ -50,7 +50,7 @@ PredictorReport MakeReport(const load::LoadedModel& model, const ffn::Auditor& a
     const FfnMode mode = ffn.policy(l).mode;
     PredictorReport::Layer layer{mode, auditor.total(l), 0};
     if (Predicted(layer)) {
-      const auto at = static_cast<std::size_t>(l);
+      const std::size_t at = l;
       const double all = static_cast<double>(ffn.dense_bytes(l));
       layer.bytes_saved_share = 1 - BytesOf(model, at, mode, layer.counts) / all;
       dense += all;
@@ -71,7 +71,7 @@ Json::Array LayersJson(const PredictorReport& report) {
   for (std::size_t l = 0; l < report.layers.size(); ++l) {
     const PredictorReport::Layer& layer = report.layers[l];
     const predictor::AuditCounts& c = layer.counts;
-    out.push_back(Json::Object{{"layer", static_cast<std::int64_t>(l)},
+    out.push_back(Json::Object{{"layer", l},
                                {"mode", std::string(FfnModeName(layer.mode))},
                                {"tp", c.tp},
                                {"fp", c.fp},

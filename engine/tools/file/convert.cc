@@ -38,15 +38,15 @@ Status Convert(const Options& options) {
                                     .threads = load::NumProcessors(),
                                     .on_progress = bar.callback()}));
   bar.Clear();
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(options.out, error));
+  const std::int64_t bytes = std::filesystem::file_size(options.out, error);
   if (options.json) {
     PrintJson(Json::Object{{"out", options.out},
                            {"type", options.type.empty() ? "as stored" : options.type},
                            {"bytes", bytes},
-                           {"tensors", static_cast<std::int64_t>(file->tensors.size())}});
+                           {"tensors", file->tensors.size()}});
   } else {
     std::printf("%s: %zu tensors, %s\n", options.out.c_str(), file->tensors.size(),
-                base::HumanBytes(static_cast<double>(bytes)).c_str());
+                base::HumanBytes(bytes).c_str());
   }
   return OkStatus();
 }

@@ -44,7 +44,7 @@ void DescribeFeedForward(const model::ModelFile& file, Json& out) {
                                      : StrCat("rows (neuron-major) in ", rows, " layers"));
   if (!ranks.empty()) out.Set("predictor_ranks", std::move(ranks));
   if (file.config.sparse_threshold.has_value())
-    out.Set("sparse_threshold", static_cast<double>(*file.config.sparse_threshold));
+    out.Set("sparse_threshold", *file.config.sparse_threshold);
 }
 
 Json Describe(const model::ModelFile& file) {
@@ -83,13 +83,13 @@ Json Describe(const model::ModelFile& file) {
   for (const model::TensorInfo& t : file.tensors) {
     auto& [count, bytes] = types[t.type->name];
     ++count;
-    bytes += static_cast<std::int64_t>(t.bytes);
+    bytes += t.bytes;
     tensors.push_back(Json::Object{{"name", t.name},
                                    {"type", t.type->name},
                                    {"rows", t.rows},
                                    {"cols", t.cols},
-                                   {"offset", static_cast<std::int64_t>(t.offset)},
-                                   {"bytes", static_cast<std::int64_t>(t.bytes)}});
+                                   {"offset", t.offset},
+                                   {"bytes", t.bytes}});
   }
   Json by_type{Json::Object{}};
   for (const auto& [name, sums] : types)

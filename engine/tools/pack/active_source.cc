@@ -5,8 +5,7 @@
 namespace thermocline::tools {
 
 ActiveTap::ActiveTap(const model::ModelConfig& config, int tokens)
-    : layers_(static_cast<std::size_t>(config.num_hidden_layers),
-              offline::ActiveColumns(config.intermediate_size, tokens)),
+    : layers_(config.num_hidden_layers, offline::ActiveColumns(config.intermediate_size, tokens)),
       seen_(layers_.size()) {}
 
 void ActiveTap::OnLayer(const ffn::FfnSample& s) {
@@ -26,11 +25,11 @@ TraceTap::TraceTap(const model::ModelConfig& config, store::TraceWriter& writer)
       writer_(writer) {}
 
 void TraceTap::OnLayer(const ffn::FfnSample& s) {
-  const auto layers = static_cast<std::size_t>(num_layers_);
-  const auto tokens = static_cast<std::size_t>(s.tokens);
+  const std::size_t layers = num_layers_;
+  const std::size_t tokens = s.tokens;
   if (sets_.size() < tokens * layers) sets_.resize(tokens * layers);
   for (std::size_t t = 0; t < tokens; ++t) {
-    std::vector<int>& set = sets_[t * layers + static_cast<std::size_t>(s.layer)];
+    std::vector<int>& set = sets_[t * layers + s.layer];
     set.clear();
     for (std::size_t i = 0; i < num_neurons_; ++i) {
       if (s.neurons[t * num_neurons_ + i] != 0) set.push_back(static_cast<int>(i));
@@ -47,7 +46,7 @@ ActiveLayers ActiveOfTrace(const store::Trace& trace, int tokens_max) {
     offline::ActiveColumns& active = layers.emplace_back(trace.intermediate_size, tokens);
     for (int t = 0; t < tokens; ++t) {
       for (const std::uint32_t neuron : trace.Set(trace.tokens - tokens + t, layer))
-        active.Set(static_cast<int>(neuron), t);
+        active.Set(neuron, t);
     }
   }
   return layers;

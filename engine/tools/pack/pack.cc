@@ -90,11 +90,10 @@ Result<store::NeuronLayout> LayoutOf(const Source& source, const model::Weights&
         "type: thermocline convert ",
         source.file->path, " OUT.gguf --quantize q4_0 --down rows");
   }
-  const auto fit = static_cast<std::size_t>(group_bytes) / layout.bundle_bytes();
+  const auto fit = group_bytes / layout.bundle_bytes();
   layout.neurons_per_group = static_cast<int>(
       std::clamp<std::size_t>(fit, 1, static_cast<std::size_t>(source.identity.intermediate_size)));
-  layout.group_stride = store::BlockAligned(static_cast<std::size_t>(layout.neurons_per_group) *
-                                            layout.bundle_bytes());
+  layout.group_stride = store::BlockAligned(layout.neurons_per_group * layout.bundle_bytes());
   return layout;
 }
 
@@ -276,8 +275,7 @@ Status PackNeurons(const Options& o, const Source& source) {
               source.out.c_str(), packed.index.num_hidden_layers, packed.index.intermediate_size,
               layout.bundle_bytes(), layout.neurons_per_group, layout.group_stride,
               100 * PaddingShare(packed.index));
-  std::printf("%s in %s; order: %s\n",
-              base::HumanBytes(static_cast<double>(packed.index.file_bytes)).c_str(),
+  std::printf("%s in %s; order: %s\n", base::HumanBytes(packed.index.file_bytes).c_str(),
               HumanDuration(packed.seconds).c_str(), packed.index.order.c_str());
   return OkStatus();
 }
@@ -310,9 +308,8 @@ Status PackLayers(const Options& o, const Source& source) {
     return OkStatus();
   }
   std::printf("%s: %d whole layers of %s, %s in %s\n", source.out.c_str(),
-              packed.index.num_hidden_layers,
-              base::HumanBytes(static_cast<double>(packed.index.image_bytes)).c_str(),
-              base::HumanBytes(static_cast<double>(packed.index.file_bytes)).c_str(),
+              packed.index.num_hidden_layers, base::HumanBytes(packed.index.image_bytes).c_str(),
+              base::HumanBytes(packed.index.file_bytes).c_str(),
               HumanDuration(packed.seconds).c_str());
   return OkStatus();
 }

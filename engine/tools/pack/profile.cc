@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "engine/offline/activation_stats.h"
 #include "engine/predictor/down_norms.h"
 #include "engine/store/trace.h"
@@ -37,8 +38,7 @@ class CountingTap final : public ffn::FfnTap {
  public:
   explicit CountingTap(const model::ModelConfig& config)
       : neurons_(static_cast<std::size_t>(config.intermediate_size)),
-        layers_(static_cast<std::size_t>(config.num_hidden_layers),
-                ActivationCounter(config.intermediate_size)) {}
+        layers_(config.num_hidden_layers, ActivationCounter(config.intermediate_size)) {}
 
   void BeginWindow() {
     for (ActivationCounter& layer : layers_) layer.BeginSequence();
@@ -135,7 +135,7 @@ Status WritePlot(const std::string& path, const std::vector<ActivationCounter>& 
       .title = "Neurons active for any of some tokens in a row",
       .x = {.label = "tokens in a row", .whole = true, .min = 0, .max = kUnionWindows.back()},
       .y = {.label = "share of neurons", .percent = true, .min = 0}};
-  const auto colors = PlotColors(static_cast<int>(layers.size()));
+  const auto colors = PlotColors(base::IntSize(layers));
   const std::size_t every = (layers.size() + 7) / 8;  // labels that fit a legend
   for (std::size_t i = 0; i < layers.size(); ++i) {
     PlotSeries frequency = FrequencyOverRank(layers[i]);

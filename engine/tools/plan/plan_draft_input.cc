@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "engine/base/json.h"
+#include "engine/base/ratio.h"
 
 namespace thermocline::tools {
 namespace {
@@ -73,8 +75,7 @@ Result<std::vector<double>> ReadTimes(const Reader& pair) {
     times.push_back(time);
     if (time <= 0) continue;
     for (std::size_t j = measured; j < i && measured > 0; ++j) {
-      const double part =
-          static_cast<double>(j - measured + 1) / static_cast<double>(i - measured + 1);
+      const double part = base::Ratio(j - measured + 1, i - measured + 1);
       times[j] = times[measured - 1] + part * (time - times[measured - 1]);
     }
     measured = i + 1;
@@ -115,7 +116,7 @@ Result<offline::RecordedRound> ReadRound(const Json& value, const std::string& w
                      ToNumber(entry, reader.Name("confidence"), {0, spec::kConfidenceClasses - 1}));
     round.confidence.push_back(static_cast<int>(number));
   }
-  const auto known = static_cast<int>(round.confidence.size());
+  const auto known = base::IntSize(round.confidence);
   if (known != 0 && known != round.n && known != round.n + 1)
     return InvalidArgument(reader.Name("confidence"), " has ", known, " entries for ", round.n,
                            " tokens");

@@ -126,8 +126,7 @@ DraftPlan MakeDraftPlan(const offline::PairModel& pair, int width) {
   DraftPlan plan{.pair = pair, .width = width};
   for (const SpecMode mode : kPlannedModes) {
     for (int n = 0; n <= kDraftTokensMax; ++n)
-      plan.runs[static_cast<std::size_t>(mode)][static_cast<std::size_t>(n)] =
-          Simulate(pair, mode, n, width, kPlannedTokens);
+      plan.runs[static_cast<std::size_t>(mode)][n] = Simulate(pair, mode, n, width, kPlannedTokens);
   }
   return plan;
 }

@@ -25,7 +25,7 @@ struct DraftPlan {
       runs = {};
 
   const offline::SimulatedRun& at(SpecMode mode, int n) const {
-    return runs[static_cast<std::size_t>(mode)][static_cast<std::size_t>(n)];
+    return runs[static_cast<std::size_t>(mode)][n];
   }
   int BestLength(SpecMode mode) const;
   // The plainest mode that none beats by more than 1%.
@@ -39,7 +39,7 @@ struct HitReport {
   offline::HitCounts counts = {};
 
   double Rate(offline::HitPolicy policy, int w) const {
-    const int hits = counts[static_cast<std::size_t>(policy)][static_cast<std::size_t>(w - 1)];
+    const int hits = counts[static_cast<std::size_t>(policy)][w - 1];
     return static_cast<double>(hits) / rounds;
   }
 };

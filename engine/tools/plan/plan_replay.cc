@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "engine/base/file.h"
+#include "engine/base/ratio.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
 #include "engine/tools/common/model_options.h"
@@ -39,7 +40,7 @@ Result<std::vector<double>> ParseShares(const std::string& text) {
     const std::string_view item = std::string_view(text).substr(at, end - at);
     double value = 0;
     const auto [rest, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-    const std::string_view unit(rest, static_cast<std::size_t>(item.data() + item.size() - rest));
+    const std::string_view unit(rest, item.data() + item.size() - rest);
     if (unit == "%") value /= 100;
     if (error != std::errc() || (!unit.empty() && unit != "%") || !(value > 0 && value <= 1))
       return base::InvalidArgument("--memory ", text, ": '", item,
@@ -85,8 +86,7 @@ Json RowsJson(const std::vector<Row>& rows) {
 }
 
 void PrintTable(const store::Trace& trace, const std::vector<Row>& rows) {
-  const double per_token =
-      static_cast<double>(trace.neurons.size()) / static_cast<double>(trace.tokens);
+  const double per_token = base::Ratio(trace.neurons.size(), trace.tokens);
   std::printf("%lld tokens; each needs %.0f of %lld neurons (%.1f%%)\n\nmemory  neurons",
               static_cast<long long>(trace.tokens), per_token,
               static_cast<long long>(trace.num_hidden_layers) * trace.intermediate_size,

@@ -111,9 +111,8 @@ struct Recipe {
   }
   // Dimension 0 is constant; the rest is near a unit normal.
   void Embedding(std::int64_t token, std::span<float> out) const {
-    const auto topic = static_cast<std::uint64_t>(token / kTopicTokens);
-    const std::uint64_t of_topic = Stream(1, topic),
-                        of_token = Stream(2, static_cast<std::uint64_t>(token));
+    const std::uint64_t topic = token / kTopicTokens;
+    const std::uint64_t of_topic = Stream(1, topic), of_token = Stream(2, token);
     out[0] = 1;
     for (std::size_t i = 1; i < out.size(); ++i)
       out[i] = shared * Normal(of_topic, i) + own * Normal(of_token, i);
@@ -121,15 +120,15 @@ struct Recipe {
   // Token n is foretold by the own part of token n - 1.
   void Head(std::int64_t token, std::span<float> out) const {
     const std::int64_t before = (token + p.vocab_size - 1) % p.vocab_size;
-    const std::uint64_t of_token = Stream(2, static_cast<std::uint64_t>(before));
+    const std::uint64_t of_token = Stream(2, before);
     const float scale = 1.0F / std::sqrt(static_cast<float>(p.hidden_size));
     out[0] = 0;
     for (std::size_t i = 1; i < out.size(); ++i) out[i] = scale * Normal(of_token, i);
   }
   void Gate(int layer, std::int64_t neuron, std::span<float> out) const {
-    const auto l = static_cast<std::size_t>(layer), n = static_cast<std::size_t>(neuron);
+    const std::size_t l = layer, n = neuron;
     const auto k = static_cast<float>(p.co_activation);
-    const std::uint64_t cluster = Stream(3, l, static_cast<std::uint64_t>(clusters[l][n]));
+    const std::uint64_t cluster = Stream(3, l, clusters[l][n]);
     const std::uint64_t alone = Stream(4, l, n);
     const float scale = 1.0F / std::sqrt(static_cast<float>(p.hidden_size - 1));
     out[0] = -thresholds[l][n];
@@ -141,7 +140,7 @@ struct Recipe {
     out[0] = 0;  // the constant dimension
   }
   void PredictorOut(int layer, std::int64_t neuron, std::span<float> out) const {
-    const auto l = static_cast<std::size_t>(layer), n = static_cast<std::size_t>(neuron);
+    const std::size_t l = layer, n = neuron;
     const std::uint64_t stream = Stream(17, l, n);
     double sum = 0, squares = 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
@@ -159,8 +158,7 @@ struct Recipe {
   }
   void Plain(std::uint64_t kind, int layer, std::int64_t row, float gain,
              std::span<float> out) const {
-    const std::uint64_t stream =
-        Stream(kind, static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(row));
+    const std::uint64_t stream = Stream(kind, layer, row);
     const float scale = gain / std::sqrt(static_cast<float>(out.size()));
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = scale * Normal(stream, i);
   }
@@ -181,7 +179,7 @@ Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
     std::vector<int> order(frequencies.size());
     std::iota(order.begin(), order.end(), 0);
     for (std::size_t i = order.size(); i > 1; --i) {
-      const std::uint64_t random = Mix(recipe.Stream(5, static_cast<std::uint64_t>(layer), i));
+      const std::uint64_t random = Mix(recipe.Stream(5, layer, i));
       std::swap(order[i - 1], order[random % i]);
     }
     std::vector<double> frequency;
@@ -190,10 +188,8 @@ Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
     for (const int rank : order) {
       frequency.push_back(frequencies[rank]);
       thresholds.push_back(static_cast<float>(TailThreshold(frequency.back())));
-      const std::uint64_t random = Mix(
-          recipe.Stream(6, static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(rank)));
-      clusters.push_back(static_cast<int>(
-          random % static_cast<std::uint64_t>(std::max(1, neurons / kClusterNeurons))));
+      const std::uint64_t random = Mix(recipe.Stream(6, layer, rank));
+      clusters.push_back(static_cast<int>(random % std::max(1, neurons / kClusterNeurons)));
     }
     truth.push_back(LayerTruth(frequency, clusters));
   }
@@ -204,7 +200,7 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
   const SynthParams& p = r->p;
   const int d = p.hidden_size, f = p.intermediate_size;
   const int kv = d / p.heads * p.kv_heads;
-  const std::vector<float> ones(static_cast<std::size_t>(d), 1.0F);
+  const std::vector<float> ones(d, 1.0F);
   file.AddMatrix("token_embd.weight", p.vocab_size, d,
                  [r](std::int64_t row, std::span<float> out) { r->Embedding(row, out); });
   for (int l = 0; l < p.layers; ++l) {
@@ -306,7 +302,7 @@ Result<SynthModel> MakeSynthModel(const SynthParams& p) {
                            {"input_correlation", correlation},
                            {"topic_tokens", kTopicTokens},
                            {"predictor_rank", p.predictor_rank},
-                           {"seed", static_cast<std::int64_t>(p.seed)},
+                           {"seed", p.seed},
                            {"layers", std::move(layers)}};
   out.file->path = "synthetic model";
   out.file->format = "synthetic";

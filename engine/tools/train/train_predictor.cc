@@ -70,8 +70,8 @@ class Training {
     }
     kept_ = static_cast<int>(layers.size() - todo_.size());
     const int tokens = CountTokens(windows_.train) + CountTokens(windows_.held_out);
-    const auto at_once = static_cast<std::size_t>(LayersAtOnce(
-        model_.config, tokens, record_, static_cast<std::size_t>(options_.memory_mib) << 20));
+    const std::size_t at_once = LayersAtOnce(model_.config, tokens, record_,
+                                             static_cast<std::size_t>(options_.memory_mib) << 20);
     for (std::size_t i = 0; i < todo_.size(); i += at_once) {
       const auto pass = std::span(todo_).subspan(i, std::min(at_once, todo_.size() - i));
       RETURN_IF_ERROR(Pass(pass));
@@ -148,8 +148,7 @@ void PrintTable(const predictor::SideCar& s, const std::vector<int>& layers) {
     const auto& p = *s.layers[layer].low_rank;
     std::printf("%5d  %5d   %5.1f%%    %5.1f%%   %5.1f%%   %5.2f  %11s\n", layer, p.rank,
                 100 * p.recall, 100 * p.predicted_share, 100 * p.active_share,
-                p.predicted_share / p.active_share,
-                base::HumanBytes(static_cast<double>(p.bytes())).c_str());
+                p.predicted_share / p.active_share, base::HumanBytes(p.bytes()).c_str());
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "engine/adapt/ffn_governor.h"
 #include "engine/base/log.h"
+#include "engine/ffn/cpu_partition.h"
 #include "engine/load/loaded_model.h"
 #include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
@@ -163,9 +164,12 @@ TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
 
 // What the plan of memory counts with is what the parts allocate: no less, and little more (a panel
 // is counted as floats, ranks as the largest).
-void ExpectPlannedBytes(const FfnOptions& ffn, const MemoryOptions& memory = {}) {
+void ExpectPlannedBytes(const FfnOptions& ffn, const MemoryOptions& memory = {},
+                        const HotOptions& hot = {}) {
   constexpr int kTokens = 24, kContext = 700, kLogits = 3;
-  const auto model = load::LoadModel(Tidepool(ffn, memory));
+  load::LoadOptions options = Tidepool(ffn, memory);
+  options.model.hot = hot;
+  const auto model = load::LoadModel(options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const model::ModelConfig& config = (*model)->config;
   held_bytes = 0;
@@ -173,19 +177,24 @@ void ExpectPlannedBytes(const FfnOptions& ffn, const MemoryOptions& memory = {})
   const auto transformer = (*model)->MakeTransformer(kTokens, kContext, kLogits);
   const sampling::Sampler sampler(config.vocab_size, kContext);
   counting = false;
-  const std::size_t planned =
-      exec::Transformer::BufferBytes({.config = config,
-                                      .tokens_max = kTokens,
-                                      .logits_max = kLogits,
-                                      .context_length = kContext,
-                                      .threads = 2},
-                                     {.config = config,
-                                      .tokens_max = kTokens,
-                                      .threads = 2,
-                                      .sign = ffn.modes == "sign",
-                                      .rank = ffn.modes == "lowrank" ? 16 : 0,
-                                      .flash = memory.ffn_share > 0}) +
-      sampling::Sampler::Bytes(config.vocab_size, kContext);
+  ffn::FfnSizes sizes{.config = config,
+                      .tokens_max = kTokens,
+                      .threads = (*model)->pool->threads(),
+                      .sign = ffn.modes == "sign",
+                      .rank = ffn.modes == "lowrank" ? 16 : 0,
+                      .flash = memory.ffn_share > 0};
+  std::size_t planned = exec::Transformer::BufferBytes({.config = config,
+                                                        .tokens_max = kTokens,
+                                                        .logits_max = kLogits,
+                                                        .context_length = kContext,
+                                                        .threads = sizes.threads},
+                                                       sizes) +
+                        sampling::Sampler::Bytes(config.vocab_size, kContext);
+  if (hot.bytes > 0) {
+    EXPECT_TRUE((*model)->hot.used);
+    sizes.threads = (*model)->hot_threads;
+    planned += ffn::HybridFfn::Bytes(config, kTokens) + ffn::CpuPartition::Bytes(sizes);
+  }
   constexpr std::size_t kSmall = 16 << 10;  // the objects themselves
   const std::size_t panels = 2 * nn::PanelScratchBytesMax(config);
   EXPECT_LE(held_bytes, planned + kSmall) << ffn.modes;
@@ -196,6 +205,13 @@ TEST_F(PredictingDecodeLoop, AllocatesWhatThePlanCounts) {
   WriteSideCar();
   for (const char* modes : {"dense", "exact", "sign", "lowrank"})
     ExpectPlannedBytes({.modes = modes, .also = "", .side_car = side_car_});
+}
+
+// With neurons on two sides of the CPU.
+TEST(HotDecodeLoop, AllocatesWhatThePlanCounts) {
+  base::ConfigureLog(base::LogLevel::kError, false);
+  for (const char* modes : {"exact", "sign"})
+    ExpectPlannedBytes({.modes = modes, .also = "", .side_car = ""}, {}, {.bytes = 2 << 20});
 }
 
 TEST(FlashDecodeLoop, AllocatesWhatThePlanCounts) {
@@ -238,7 +254,7 @@ TEST(FlashDecodeLoop, AllocatesNothingPerToken) {
   base::ConfigureLog(base::LogLevel::kError, false);
   const std::string bundle = testing::TempDir() + "allocation_" + std::to_string(::getpid());
   exec::PackNeurons(SOURCE_DIR "/config/models/tidepool.gguf", bundle);
-  for (const char* mode : {"exact", "sign", "dense"}) {
+  for (const char* mode : {"exact", "sign"}) {
     ExpectNoAllocations({.modes = mode, .also = "sign", .side_car = ""}, "",
                         {.ffn_share = 0.7, .bundle = bundle});
   }

@@ -1,9 +1,12 @@
 // Loading with a GPU, emulated: planned, filled and used, or refused with the reason.
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "engine/base/json.h"
 #include "engine/engine.h"
 #include "tests/cuda_emulated/emulator.h"
@@ -14,20 +17,25 @@ namespace {
 
 class DeviceLoad : public exec::FfnModels {
  protected:
-  void SetUp() override {
-    exec::FfnModels::SetUp();
-    ::setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
+  // The speeds are measured once for all tests.
+  static void SetUpTestSuite() {
+    base::ConfigureLog(base::LogLevel::kError, false);
+    ::setenv("XDG_CACHE_HOME", CacheFolder().c_str(), 1);
     cuda_emulated::SetMachine({});
     // By its measured speeds an emulated device is of no use.
     const auto slow = load::LoadModel(Options(HotDevice::kCuda));
     ASSERT_EQ(slow.status().code(), StatusCode::kFailedPrecondition) << slow.status().message();
     MakeFast();
   }
+  static void TearDownTestSuite() { std::filesystem::remove_all(CacheFolder()); }
+  static std::string CacheFolder() {
+    return testing::TempDir() + "device_load_" + std::to_string(::getpid());
+  }
   // Changes what is remembered of the device.
-  void MakeFast() const {
+  static void MakeFast() {
     int changed = 0;
     for (const auto& entry :
-         std::filesystem::directory_iterator(folder_ + "/cache/thermocline/machine")) {
+         std::filesystem::directory_iterator(CacheFolder() + "/thermocline/machine")) {
       Json machine = *base::ParseJson(*base::ReadFileToString(entry.path().string()));
       if (!machine.Find("hot_homes")->as_bool()) continue;
       Json hot = *machine.Find("hot");
@@ -61,6 +69,27 @@ class DeviceLoad : public exec::FfnModels {
     options.model.hot.bytes = bytes;
     options.device_ops = &kernels::EmulatedOps();
     return options;
+  }
+
+  // The plan of the host's memory counts what is mapped for a device: no less, and beside it only
+  // what this placement has no use for.
+  static void ExpectPlannedHostBytes(const load::LoadedModel& model) {
+    std::size_t mapped = 0;
+    for (const cuda_emulated::Memory& m : cuda_emulated::AllMemory())
+      mapped += m.written == nullptr ? m.end - m.begin : 0;
+    const DeviceForward& forward = *model.device_forward;
+    const std::size_t planned =
+        DeviceForward::HostBytesMax({.config = model.config,
+                                     .tokens_max = forward.tokens_max(),
+                                     .logits_max = forward.logits_max(),
+                                     .context_length = forward.context_length()});
+    const std::size_t residual = base::Area(forward.tokens_max(), model.config.hidden_size) * 4;
+    EXPECT_GT(mapped, 0U);
+    EXPECT_LE(mapped, planned);
+    EXPECT_GE(mapped + 2 * DeviceExchange::Bytes(model.config, forward.tokens_max()) +
+                  HostSharedFfn::Bytes(model.config, forward.tokens_max()) + residual +
+                  DeviceUploader::kPieceBytes,
+              planned);
   }
 
   static std::vector<int> Greedy(const load::LoadedModel& model, int count) {
@@ -102,6 +131,7 @@ TEST_F(DeviceLoad, KeepsWithinItsMemory) {
   const auto all = load::LoadModel(Options(HotDevice::kCuda));
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_EQ((*all)->hot.neurons, (*all)->hot.neurons_all);
+  ExpectPlannedHostBytes(**all);
   const auto none = load::LoadModel(Options(HotDevice::kCuda, 1000));
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), StatusCode::kFailedPrecondition) << none.status().message();
