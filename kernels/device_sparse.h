@@ -86,7 +86,9 @@ struct DeviceLogitPredictParams {
 //   kDecide   out[t, i] = v; the neuron lives for t where act(v) != 0 and |act(v)| >= *least: into
 //             `live`. With `h`: h[t, i] = act(v) where it lives, else 0 (networks without a gate)
 //   kCombine  h[t, i] = act(gate[t, i]) * v (kDRelu: * max(v, 0)), 0 for tokens it is not for
-enum class RowsEpilogue : std::uint8_t { kStore, kDecide, kCombine };
+//   kGated    kDecide for the gate's rows and, in the same launch, kCombine for up's rows of the
+//             neurons that live; out may be null
+enum class RowsEpilogue : std::uint8_t { kStore, kDecide, kCombine, kGated };
 
 // out[t, i] = W[i] . x[t] for the neurons of a set, each read once for all tokens. Quantised types
 // have the bits of gemm.h; sums of float types have a fixed order of their own: |error| <= 1e-5 *
@@ -106,6 +108,9 @@ struct DeviceGemmRowsParams {
   NeuronSet live = {};
   const float* gate = nullptr;  // [T, stride]
   float* h = nullptr;           // [T, stride]
+  // kGated: of the type, columns and slots of `weights`.
+  DeviceRows up = {};
+  const float* up_bias = nullptr;  // [F] or null
 };
 
 // The down projection, SumRows of rows.h, in three steps as SharedSum and FinishSum there say. T
@@ -147,6 +152,15 @@ struct DeviceFinishSumParams {
   int out_stride = 0;
 };
 
+// All steps of one partition in one launch: out as finish_sum writes it. Requires: one part, whose
+// arrays are those of `sum`.
+struct DeviceDownRowsParams {
+  DeviceSumRowsParams sum = {};  // limits are its own maxima
+  DeviceFinishSumParams finish = {};
+  std::int32_t* tickets = nullptr;  // [T, Tickets(D)] zeros at first, and after every op
+  static constexpr int Tickets(int cols) { return (cols + 63) / 64; }
+};
+
 // The hand-off between the device and the host by flags in mapped memory. A step of the graph first
 // advances `epoch`, which both sides count; a flag that holds the epoch says that this step's bytes
 // are there. The host stores its flag with release and waits for the other's with acquire.
@@ -175,6 +189,7 @@ struct SparseOps {
   DeviceError (*max_rows)(const DeviceSumRowsParams&, Stream);
   DeviceError (*sum_rows)(const DeviceSumRowsParams&, Stream);
   DeviceError (*finish_sum)(const DeviceFinishSumParams&, Stream);
+  DeviceError (*down_rows)(const DeviceDownRowsParams&, Stream);
   DeviceError (*advance)(std::uint32_t* epoch, Stream);  // ++*epoch
   DeviceError (*publish)(const DevicePublishParams&, Stream);
   DeviceError (*wait)(const DeviceWaitParams&, Stream);

@@ -55,6 +55,7 @@ DeviceFfn::DeviceFfn(const Params& p)
       scratch_.Add(&set->ids, static_cast<std::size_t>(f));
       scratch_.Add(&set->ticket, 1);
     }
+    scratch_.Add(&tickets_, Area(kTokens, kernels::DeviceDownRowsParams::Tickets(d)));
   }
   const std::size_t sums = Area(kTokens * runs_, d);
   if (needs.quantized_sums) {
@@ -110,23 +111,25 @@ kernels::NeuronSet DeviceFfn::SetOf(const kernels::NeuronSet& set, int layer, in
 Status DeviceFfn::Find(int layer, FfnMode mode, const Input& input) {
   RETURN_IF_ERROR(Predict(layer, mode, input));
   const DeviceLayer& w = model_.layer(layer);
-  const bool gated = w.gate.cols > 0;
+  const bool gated = w.gate.cols > 0, at_once = gated && w.gate.type == w.up.type;
   kernels::DeviceGemmRowsParams p{
       .weights = gated ? w.gate : w.up,
       .neurons = SetOf(predicted_, layer, 0),
       .activations = input.hidden.view(),
       .tokens = input.tokens,
       .bias = (gated ? w.dense.gate : w.dense.up).linear.bias,
-      .epilogue = kernels::RowsEpilogue::kDecide,
+      .epilogue = at_once ? kernels::RowsEpilogue::kGated : kernels::RowsEpilogue::kDecide,
       .activation = activation_,
       .activation_threshold = static_cast<float>(config_.fatrelu_threshold),
-      .out = gate_,
+      .out = at_once ? nullptr : gate_,
       .stride = config_.intermediate_size,
       .live = SetOf(live_, layer, 1),
-      .h = gated ? nullptr : h_};
+      .h = gated && !at_once ? nullptr : h_,
+      .up = at_once ? w.up : kernels::DeviceRows{},
+      .up_bias = w.dense.up.linear.bias};
   if (mode == FfnMode::kThreshold) p.least = &shifts_[layer].least;
   RETURN_IF_ERROR(Check(ops_.sparse.gemm_rows(p, model_.stream().handle()), "deciding rows"));
-  if (!gated) return OkStatus();
+  if (!gated || at_once) return OkStatus();
   p.weights = w.up;
   p.neurons = p.live;
   p.live = {};
@@ -251,7 +254,8 @@ Status DeviceFfn::Sum(int layer, int tokens, const float* other) {
                "the sum of down's rows");
 }
 
-Status DeviceFfn::Finish(int layer, int tokens, const Other* other, const Output& out) {
+kernels::DeviceFinishSumParams DeviceFfn::FinishParams(int layer, int tokens, const Other* other,
+                                                       const Output& out) const {
   const DeviceLayer& w = model_.layer(layer);
   kernels::DeviceFinishSumParams p{.neurons = config_.intermediate_size,
                                    .cols = config_.hidden_size,
@@ -276,7 +280,21 @@ Status DeviceFfn::Finish(int layer, int tokens, const Other* other, const Output
       if (HasMinimums(w)) p.minimums[1] = other->minimums;
     }
   }
-  return Check(ops_.sparse.finish_sum(p, model_.stream().handle()), "scaling the sum");
+  return p;
+}
+
+Status DeviceFfn::Finish(int layer, int tokens, const Other* other, const Output& out) {
+  return Check(
+      ops_.sparse.finish_sum(FinishParams(layer, tokens, other, out), model_.stream().handle()),
+      "scaling the sum");
+}
+
+Status DeviceFfn::Down(int layer, int tokens, const Output& out) {
+  return Check(ops_.sparse.down_rows({.sum = SumParams(layer, tokens, nullptr),
+                                      .finish = FinishParams(layer, tokens, nullptr, out),
+                                      .tickets = tickets_},
+                                     model_.stream().handle()),
+               "the down projection");
 }
 
 Status DeviceFfn::Run(int layer, FfnMode mode, const Input& input, const Output& out) {
@@ -288,10 +306,8 @@ Status DeviceFfn::Run(int layer, FfnMode mode, const Input& input, const Output&
     RETURN_IF_ERROR(
         Find(layer, mode,
              {TokensFrom(input.hidden, first), input.residual + nn::Offset(first, d), tokens}));
-    if (!SumsFloats(w)) RETURN_IF_ERROR(Maxima(layer, tokens));
-    RETURN_IF_ERROR(Sum(layer, tokens, nullptr));
-    RETURN_IF_ERROR(Finish(layer, tokens, nullptr,
-                           {out.data + nn::Offset(first, d), out.accumulate, out.add_bias}));
+    RETURN_IF_ERROR(
+        Down(layer, tokens, {out.data + nn::Offset(first, d), out.accumulate, out.add_bias}));
   }
   return OkStatus();
 }

@@ -1,10 +1,11 @@
 // The feed-forward network of one layer on a device: of the neurons that are there, for a few
 // tokens at a time, put on the device's stream.
 //
-// The steps are SparseFfn's: predict, multiply the deciding rows of the predicted, then up's rows
-// of those that live, then sum the down rows in the three steps of kernels/shared_sum.h. Lists stay
-// on the device, so what is put on the stream depends on the layer, its mode and the number of
-// tokens alone: it can be recorded as a graph.
+// The steps are SparseFfn's: predict, multiply the deciding rows of the predicted and up's rows of
+// those that live, then sum the down rows: in one launch, or, if the CPU has a part of the layer,
+// in the three steps of kernels/shared_sum.h. Lists stay on the device, so what is put on the
+// stream depends on the layer, its mode and the number of tokens alone: it can be recorded as a
+// graph.
 #pragma once
 
 #include <span>
@@ -57,6 +58,8 @@ class DeviceFfn {
     bool add_bias = true;
   };
   Status Finish(int layer, int tokens, const Other* other, const Output& out);
+  // Maxima, Sum and Finish in one launch, where the CPU has no part.
+  Status Down(int layer, int tokens, const Output& out);
   // All steps, for any number of tokens, where the CPU has no part.
   Status Run(int layer, FfnMode mode, const Input& input, const Output& out);
 
@@ -100,6 +103,8 @@ class DeviceFfn {
   std::int32_t* host_starts() const;
   kernels::NeuronSet SetOf(const kernels::NeuronSet& set, int layer, int which) const;
   kernels::DeviceSumRowsParams SumParams(int layer, int tokens, const float* other) const;
+  kernels::DeviceFinishSumParams FinishParams(int layer, int tokens, const Other* other,
+                                              const Output& out) const;
 
   const DeviceModel& model_;
   const model::ModelConfig& config_;
@@ -118,6 +123,7 @@ class DeviceFfn {
   std::int32_t *high_ = nullptr, *low_ = nullptr;  // [16, R, D]
   float* sums_ = nullptr;                          // [16, R, D] of float types
   kernels::DeviceActivations low_rank_input_, low_rank_hidden_;  // [16, D], [16, rank]
+  std::int32_t* tickets_ = nullptr;                              // of down_rows
   float* logits_ = nullptr;                                      // [16, F]
   std::uint64_t* sign_words_ = nullptr;                          // [16, words]
   std::int32_t* sign_totals_ = nullptr;                          // [16]

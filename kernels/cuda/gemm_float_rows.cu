@@ -24,26 +24,39 @@ __device__ void AddFour(const DeviceGemmRowsParams& p, const std::uint8_t* row, 
   }
 }
 
+// Token t's product with a neuron's row in lane t.
+template <DType type>
+__device__ float MultiplyRow(const DeviceGemmRowsParams& p, const DeviceRows& matrix, int id,
+                             int lane) {
+  const int slot = matrix.slots != nullptr ? matrix.slots[id] : id;
+  const std::uint8_t* row =
+      matrix.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(matrix.cols);
+  float acc[kSparseTokensMax] = {};
+  for (int c = lane * 4; c < matrix.cols; c += 128) AddFour<type>(p, row, c, acc);
+  float product = 0;
+#pragma unroll
+  for (int t = 0; t < kSparseTokensMax; ++t) {
+    if (t >= p.tokens) break;
+    float sum = acc[t];
+    for (int bits = 16; bits > 0; bits /= 2) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, bits);
+    if (lane == t) product = sum;
+  }
+  return product;
+}
+
 template <DType type>
 __global__ void __launch_bounds__(kListThreads) GemmFloats(DeviceGemmRowsParams p) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int count = CountOf(p.neurons, p.weights.neurons);
   for (int k = static_cast<int>(blockIdx.x) * kWarps + warp; k < count;
        k += static_cast<int>(gridDim.x) * kWarps) {
-    const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
-    const std::uint8_t* row =
-        p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols);
-    float acc[kSparseTokensMax] = {};
-    for (int c = lane * 4; c < p.weights.cols; c += 128) AddFour<type>(p, row, c, acc);
-    float product = 0;
-#pragma unroll
-    for (int t = 0; t < kSparseTokensMax; ++t) {
-      if (t >= p.tokens) break;
-      float sum = acc[t];
-      for (int bits = 16; bits > 0; bits /= 2) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, bits);
-      if (lane == t) product = sum;
-    }
-    StoreProducts(p, k, 1, count, product, lane);
+    const Tile tile = {k, 1, count};
+    const int id = p.neurons.ids[k];
+    float product = MultiplyRow<type>(p, p.weights, id, lane);
+    const unsigned lives = StoreProducts(p, tile, product, lane);
+    if (p.epilogue != RowsEpilogue::kGated || lives == 0) continue;
+    const float up = MultiplyRow<type>(p, p.up, id, lane);
+    CombineLiving(p, tile, lives, 1, product, up, lane);
   }
   EndRows(p);
 }

@@ -142,16 +142,16 @@ __device__ void MultiplySegment(const DeviceGemmRowsParams& p, const Cut& cut, i
   }
 }
 
-// One tile of rows from `first` on: their products are in lanes row * tokens + token.
+// A tile of `matrix`: neuron `id` of lane k < cut.rows is row k. Products are in lanes
+// row * tokens + token.
 template <DType type>
-__device__ float MultiplyTile(const DeviceGemmRowsParams& p, const Cut& cut, int first,
-                              Warp<type>& shared, int lane) {
+__device__ float MultiplyTile(const DeviceGemmRowsParams& p, const DeviceRows& matrix,
+                              const Cut& cut, int id, Warp<type>& shared, int lane) {
   using Row = RowTraits<type>;
   if (lane < cut.rows) {
-    const int k = first + lane < cut.count ? first + lane : cut.count - 1;
-    const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
+    const int slot = matrix.slots != nullptr ? matrix.slots[id] : id;
     shared.rows[lane] =
-        p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols);
+        matrix.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(matrix.cols);
   }
   __syncwarp();
   const int blocks = p.weights.cols / 32, pieces = (blocks + 31) / 32;
@@ -173,17 +173,35 @@ __device__ float MultiplyTile(const DeviceGemmRowsParams& p, const Cut& cut, int
   return acc;
 }
 
+// Up's rows of a tile's neurons that live.
 template <DType type>
-__global__ void __launch_bounds__(kListThreads) GemmRows(DeviceGemmRowsParams p) {
+__device__ void MultiplyUp(const DeviceGemmRowsParams& p, const Cut& cut, const Tile& tile,
+                           unsigned lives, float gate, Warp<type>& shared, int lane) {
+  const unsigned rows = LivingRows(p, tile, lives);
+  const int count = __popc(rows);
+  if (count == 0) return;
+  Cut up = cut;
+  while (up.rows >= 2 * count) up.rows /= 2, up.pieces *= 2;
+  const int last = count - 1, k = lane < last ? lane : last;
+  const int id = p.neurons.ids[tile.first + PlaceOfBit(rows, k)];
+  const float product = MultiplyTile<type>(p, p.up, up, id, shared, lane);
+  CombineLiving(p, tile, lives, rows, gate, product, lane);
+}
+
+template <DType type, bool gated>
+__global__ void __launch_bounds__(kListThreads, 4) GemmRows(DeviceGemmRowsParams p) {
   __shared__ Warp<type> shared[kWarps];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const Cut cut = CutFor(p);
   const int warps = static_cast<int>(gridDim.x) * kWarps;
-  for (int tile = static_cast<int>(blockIdx.x) * kWarps + warp; tile * cut.rows < cut.count;
-       tile += warps) {
-    const int first = tile * cut.rows;
-    const float product = MultiplyTile<type>(p, cut, first, shared[warp], lane);
-    StoreProducts(p, first, cut.rows, cut.count, product, lane);
+  for (int at = static_cast<int>(blockIdx.x) * kWarps + warp; at * cut.rows < cut.count;
+       at += warps) {
+    const Tile tile = {at * cut.rows, cut.rows, cut.count};
+    const int k = tile.first + lane, last = cut.count - 1;
+    const int id = p.neurons.ids[k < last ? k : last];
+    float product = MultiplyTile<type>(p, p.weights, cut, id, shared[warp], lane);
+    const unsigned lives = StoreProducts(p, tile, product, lane);
+    if constexpr (gated) MultiplyUp<type>(p, cut, tile, lives, product, shared[warp], lane);
     __syncwarp();
   }
   EndRows(p);
@@ -193,8 +211,10 @@ __global__ void __launch_bounds__(kListThreads) GemmRows(DeviceGemmRowsParams p)
 
 template <DType type>
 DeviceError LaunchRows(const DeviceGemmRowsParams& p, Stream stream) {
-  return Launch(GemmRows<type>, dim3(RowsGrid(p.weights.neurons, kWarps)), dim3(kListThreads), 0,
-                stream, p);
+  const auto kernel =
+      p.epilogue == RowsEpilogue::kGated ? GemmRows<type, true> : GemmRows<type, false>;
+  return Launch(kernel, dim3(RowsGrid(p.weights.neurons, kWarps)), dim3(kListThreads), 0, stream,
+                p);
 }
 
 DeviceError GemmQuantizedRows(const DeviceGemmRowsParams& p, Stream stream) {

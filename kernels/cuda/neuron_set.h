@@ -1,7 +1,8 @@
 // A NeuronSet's list out of its masks, by the block of a launch that ends last.
 //
-// Which block that is depends on timing, what it writes does not: every thread counts the neurons
-// of its own stretch, a scan says where they go, and each writes them in order.
+// Which block that is depends on timing, what it writes does not: every thread finds the neurons of
+// its own stretch, a scan says where they go, and each writes them in order. The masks are loaded
+// once, all of a stretch at the same time: one block does this while all others have ended.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -11,14 +12,13 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 inline constexpr int kListThreads = 128;  // of a block that may write a list
 
-// Whether this block is the last of the launch; then it sees what all others wrote. All threads of
-// every block call it once, at their end.
-__device__ inline bool IsLastBlock(std::int32_t* ticket) {
+// Whether this block is the last of the `blocks` with that ticket; then it sees what all of them
+// wrote. All threads of every one of these blocks call it once, at their end.
+__device__ inline bool IsLastOf(int blocks, std::int32_t* ticket) {
   __shared__ bool last;
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const int blocks = static_cast<int>(gridDim.x * gridDim.y * gridDim.z);
     last = atomicAdd(ticket, 1) == blocks - 1;
     if (last) *ticket = 0;
   }
@@ -47,52 +47,78 @@ __device__ inline int BlockPrefix(int value, int* total) {
   return before + sum - value;
 }
 
-// Eight masks at a multiple of eight.
-__device__ inline void LoadMasks(const std::uint16_t* masks, int at, int neurons,
-                                 std::uint16_t out[8]) {
-  if (at + 8 <= neurons) {
-    const uint4 words = *reinterpret_cast<const uint4*>(masks + at);
-    const unsigned each[4] = {words.x, words.y, words.z, words.w};
-    for (int i = 0; i < 8; ++i) out[i] = static_cast<std::uint16_t>(each[i / 2] >> (i % 2 * 16));
-    return;
-  }
-  for (int i = 0; i < 8; ++i) out[i] = at + i < neurons ? masks[at + i] : 0;
+// Eight masks at a multiple of eight, two in a word.
+__device__ inline uint4 LoadMasks(const std::uint16_t* masks, int at, int neurons) {
+  if (at + 8 <= neurons) return *reinterpret_cast<const uint4*>(masks + at);
+  unsigned each[4] = {};
+  for (int i = 0; i < 8 && at + i < neurons; ++i)
+    each[i / 2] |= static_cast<unsigned>(masks[at + i]) << (i % 2 * 16);
+  return make_uint4(each[0], each[1], each[2], each[3]);
 }
 
-// ids and starts of `set` from its masks; neurons that are not in `within`, if it is there, leave
-// the set. By one block of kListThreads. Requires: masks are 16-byte aligned.
+// Neighbouring neurons whose masks a thread loads at once: eight loads of 16 bytes.
+inline constexpr int kListStretch = 64, kListRound = kListThreads * kListStretch;
+
+// Bits of the words of eight masks that are not zero.
+__device__ inline unsigned BitsOf(const uint4& masks) {
+  const unsigned words[4] = {masks.x, masks.y, masks.z, masks.w};
+  unsigned bits = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    bits |= (words[i] & 0xFFFFU) != 0 ? 1U << (2 * i) : 0U;
+    bits |= (words[i] >> 16) != 0 ? 2U << (2 * i) : 0U;
+  }
+  return bits;
+}
+
+// Which of the 32 neurons from `begin` on have a mask.
+__device__ inline unsigned FindMasks(const std::uint16_t* masks, int begin, int neurons) {
+  uint4 each[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) each[i] = LoadMasks(masks, begin + 8 * i, neurons);
+  unsigned bits = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) bits |= BitsOf(each[i]) << (8 * i);
+  return bits;
+}
+
+// Which of the 32 neurons from `begin` on are in the set. Those that are not in `within`, if it is
+// there, leave the set.
+__device__ inline unsigned FindListed(const NeuronSet& set, const std::uint16_t* within, int begin,
+                                      int neurons) {
+  unsigned bits = FindMasks(set.masks, begin, neurons);
+  if (within == nullptr) return bits;
+  const unsigned allowed = FindMasks(within, begin, neurons);
+  for (unsigned rest = bits & ~allowed; rest != 0; rest &= rest - 1)
+    set.masks[begin + __ffs(static_cast<int>(rest)) - 1] = 0;
+  return bits & allowed;
+}
+
+// ids and starts of `set` from its masks, as FindListed says. By one block of kListThreads.
+// Requires: masks are 16-byte aligned.
 __device__ inline void WriteList(const NeuronSet& set, const std::uint16_t* within, int neurons) {
-  const int stretch = (neurons + kListThreads * 8 - 1) / (kListThreads * 8) * 8;
-  const int begin = static_cast<int>(threadIdx.x) * stretch;
-  const int end = begin + stretch < neurons ? begin + stretch : neurons;
-  std::uint16_t masks[8] = {}, allowed[8] = {};
-  int mine = 0;
-  for (int at = begin; at < end; at += 8) {
-    LoadMasks(set.masks, at, neurons, masks);
-    if (within != nullptr) LoadMasks(within, at, neurons, allowed);
-    for (int i = 0; i < 8 && at + i < end; ++i) {
-      if (within != nullptr && allowed[i] == 0) {
-        set.masks[at + i] = 0;
-      } else {
-        mine += masks[i] != 0 ? 1 : 0;
-      }
+  int written = 0;
+  for (int round = 0; round < neurons; round += kListRound) {
+    const int begin = round + static_cast<int>(threadIdx.x) * kListStretch;
+    const unsigned bits[2] = {FindListed(set, within, begin, neurons),
+                              FindListed(set, within, begin + 32, neurons)};
+    int total;
+    int position = written + BlockPrefix(__popc(bits[0]) + __popc(bits[1]), &total);
+    if (begin < neurons && begin % kSumChunk == 0) set.starts[begin / kSumChunk] = position;
+    for (int w = 0; w < 2; ++w) {
+      for (unsigned rest = bits[w]; rest != 0; rest &= rest - 1)
+        set.ids[position++] = begin + 32 * w + __ffs(static_cast<int>(rest)) - 1;
     }
+    written += total;
+    __syncthreads();  // the prefix's memory is used again
   }
-  int total;
-  int position = BlockPrefix(mine, &total);
-  for (int at = begin; at < end; at += 8) {
-    LoadMasks(set.masks, at, neurons, masks);
-    for (int i = 0; i < 8 && at + i < end; ++i) {
-      if ((at + i) % kSumChunk == 0) set.starts[(at + i) / kSumChunk] = position;
-      if (masks[i] != 0) set.ids[position++] = at + i;
-    }
-  }
-  if (threadIdx.x == 0) set.starts[NumSumRuns(neurons)] = total;
+  if (threadIdx.x == 0) set.starts[NumSumRuns(neurons)] = written;
 }
 
 // What a launch that wrote `set.masks` ends with, in all its threads.
 __device__ inline void EndWithList(const NeuronSet& set, const std::uint16_t* within, int neurons) {
-  if (IsLastBlock(set.ticket)) WriteList(set, within, neurons);
+  const int blocks = static_cast<int>(gridDim.x * gridDim.y * gridDim.z);
+  if (IsLastOf(blocks, set.ticket)) WriteList(set, within, neurons);
 }
 
 __device__ inline int CountOf(const NeuronSet& set, int neurons) {

@@ -6,38 +6,95 @@
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 
-// The products of `rows` rows from list position `first` on are in lanes row * tokens + token. All
-// lanes of the warp call it.
-__device__ inline void StoreProducts(const DeviceGemmRowsParams& p, int first, int rows, int count,
-                                     float product, int lane) {
-  const int row = lane / p.tokens, t = lane % p.tokens;
-  const bool valid = row < rows && first + row < count;
-  const int id = valid ? p.neurons.ids[first + row] : 0;
-  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(t) * p.stride + id;
-  const unsigned mask = valid ? p.neurons.masks[id] : 0;
-  const bool mine = ((mask >> t) & 1U) != 0;
-  const float v = p.bias != nullptr && valid ? product + p.bias[id] : product;
-  if (p.epilogue == RowsEpilogue::kCombine) {
-    if (valid)
-      p.h[at] = mine ? GatedValue(p.activation, p.activation_threshold, p.gate[at], v) : 0.0F;
-    return;
-  }
-  if (valid && p.out != nullptr) p.out[at] = v;
-  if (p.epilogue == RowsEpilogue::kStore) return;
+// The products of a tile of rows are in lanes row * tokens + token.
+struct Tile {
+  int first, rows, count;  // of the list; count: of the whole list
+};
+
+// A lane's row and token.
+struct Lane {
+  int row, token, id;
+  bool valid;
+  std::ptrdiff_t at;  // of [T, stride]
+};
+
+__device__ inline Lane LaneOf(const DeviceGemmRowsParams& p, const Tile& tile, int lane) {
+  Lane out = {lane / p.tokens, lane % p.tokens, 0, false, 0};
+  out.valid = out.row < tile.rows && tile.first + out.row < tile.count;
+  out.id = out.valid ? p.neurons.ids[tile.first + out.row] : 0;
+  out.at = static_cast<std::ptrdiff_t>(out.token) * p.stride + out.id;
+  return out;
+}
+
+// kDecide for a tile, v with its bias: which lanes' tokens their row lives for. All lanes of the
+// warp call it.
+__device__ inline unsigned Decide(const DeviceGemmRowsParams& p, const Lane& of, float v) {
+  const unsigned mask = of.valid ? p.neurons.masks[of.id] : 0;
   const float act = ActivateGate(p.activation, p.activation_threshold, v);
   const float least = p.least != nullptr ? *p.least : 0;
-  const bool lives = mine && act != 0 && fabsf(act) >= least;
+  const bool lives = ((mask >> of.token) & 1U) != 0 && act != 0 && fabsf(act) >= least;
   const unsigned all = __ballot_sync(0xFFFFFFFFU, lives ? 1 : 0);
+  if (!of.valid) return all;
+  if (of.token == 0)
+    p.live.masks[of.id] =
+        static_cast<std::uint16_t>((all >> (of.row * p.tokens)) & ((1U << p.tokens) - 1));
+  if (p.h != nullptr && p.epilogue == RowsEpilogue::kDecide) p.h[of.at] = lives ? act : 0.0F;
+  return all;
+}
+
+// What becomes of a tile's products, but for up's of kGated: as Decide, or 0. `v` gets its bias.
+// All lanes of the warp call it.
+__device__ inline unsigned StoreProducts(const DeviceGemmRowsParams& p, const Tile& tile, float& v,
+                                         int lane) {
+  const Lane of = LaneOf(p, tile, lane);
+  if (p.bias != nullptr && of.valid) v += p.bias[of.id];
+  if (p.epilogue == RowsEpilogue::kCombine) {
+    const bool mine = of.valid && ((p.neurons.masks[of.id] >> of.token) & 1U) != 0;
+    if (of.valid)
+      p.h[of.at] = mine ? GatedValue(p.activation, p.activation_threshold, p.gate[of.at], v) : 0.0F;
+    return 0;
+  }
+  if (of.valid && p.out != nullptr) p.out[of.at] = v;
+  return p.epilogue == RowsEpilogue::kStore ? 0 : Decide(p, of, v);
+}
+
+// Those rows of a tile that live for any token, as bits.
+__device__ inline unsigned LivingRows(const DeviceGemmRowsParams& p, const Tile& tile,
+                                      unsigned lives) {
+  const unsigned tokens = (1U << p.tokens) - 1;
+  unsigned rows = 0;
+  for (int row = 0; row < tile.rows; ++row)
+    rows |= ((lives >> (row * p.tokens)) & tokens) != 0 ? 1U << row : 0U;
+  return rows;
+}
+
+// The place of bit number n. Requires: there are more than n.
+__device__ inline int PlaceOfBit(unsigned bits, int n) {
+  for (; n > 0; --n) bits &= bits - 1;
+  return __ffs(static_cast<int>(bits)) - 1;
+}
+
+// h of up's products: those of the k-th living row are in lanes k * tokens + token; `gate` is in
+// the lanes of StoreProducts. All lanes of the warp call it.
+__device__ inline void CombineLiving(const DeviceGemmRowsParams& p, const Tile& tile,
+                                     unsigned lives, unsigned rows, float gate, float up,
+                                     int lane) {
+  const int k = lane / p.tokens, token = lane % p.tokens;
+  const bool valid = k < __popc(rows);
+  const int from = (valid ? PlaceOfBit(rows, k) : 0) * p.tokens + token;
+  const float of_gate = __shfl_sync(0xFFFFFFFFU, gate, from);
   if (!valid) return;
-  if (t == 0)
-    p.live.masks[id] =
-        static_cast<std::uint16_t>((all >> (row * p.tokens)) & ((1U << p.tokens) - 1));
-  if (p.h != nullptr) p.h[at] = lives ? act : 0.0F;
+  const int id = p.neurons.ids[tile.first + from / p.tokens];
+  if (p.up_bias != nullptr) up += p.up_bias[id];
+  p.h[static_cast<std::ptrdiff_t>(token) * p.stride + id] =
+      ((lives >> from) & 1U) != 0 ? GatedValue(p.activation, p.activation_threshold, of_gate, up)
+                                  : 0.0F;
 }
 
 // The end of a launch of GemmRows, in all its threads.
 __device__ inline void EndRows(const DeviceGemmRowsParams& p) {
-  if (p.epilogue == RowsEpilogue::kDecide) EndWithList(p.live, p.neurons.masks, p.weights.neurons);
+  if (p.epilogue == RowsEpilogue::kDecide || p.epilogue == RowsEpilogue::kGated)
+    EndWithList(p.live, p.neurons.masks, p.weights.neurons);
 }
 
 // Blocks of a launch over a list of at most `rows` rows, `warps` in each.

@@ -121,7 +121,7 @@ __device__ void ScoreRows(const DeviceSignPredictParams& p, const int rows[kRows
 }
 
 template <bool two_planes>
-__global__ void __launch_bounds__(kListThreads)
+__global__ void __launch_bounds__(kListThreads, 6)
     SignPredictKernel(DeviceSignPredictParams p, bool staged) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int words = SignInputWords(p.planes.cols, p.slices) / 2;  // of 16 bytes, of a token

@@ -14,6 +14,8 @@ DeviceError LogitPredict(const DeviceLogitPredictParams& p, Stream stream);
 DeviceError MaxRows(const DeviceSumRowsParams& p, Stream stream);
 DeviceError SumQuantizedRows(const DeviceSumRowsParams& p, Stream stream);
 DeviceError SumFloatRows(const DeviceSumRowsParams& p, Stream stream);
+DeviceError DownQuantizedRows(const DeviceDownRowsParams& p, Stream stream);
+DeviceError DownRowsOfFloats(const DeviceDownRowsParams& p, Stream stream);
 DeviceError FinishSum(const DeviceFinishSumParams& p, Stream stream);
 DeviceError Advance(std::uint32_t* epoch, Stream stream);
 DeviceError Publish(const DevicePublishParams& p, Stream stream);

@@ -14,6 +14,11 @@ DeviceError SumRowsOf(const DeviceSumRowsParams& p, Stream stream) {
   return Traits(p.weights.type).quantized ? SumQuantizedRows(p, stream) : SumFloatRows(p, stream);
 }
 
+DeviceError DownRowsOf(const DeviceDownRowsParams& p, Stream stream) {
+  return Traits(p.sum.weights.type).quantized ? DownQuantizedRows(p, stream)
+                                              : DownRowsOfFloats(p, stream);
+}
+
 }  // namespace
 
 int Multiprocessors() {
@@ -39,6 +44,7 @@ SparseOps SparseTable() {
   table.max_rows = MaxRows;
   table.sum_rows = SumRowsOf;
   table.finish_sum = FinishSum;
+  table.down_rows = DownRowsOf;
   table.advance = Advance;
   table.publish = Publish;
   table.wait = Wait;

@@ -2,9 +2,10 @@
 //
 // Floats: a block has a run of 1,024 neurons, one token and 64 columns; four slices of the rows are
 // added in their order, then to each other in theirs.
+#include "kernels/cuda/finish_sum.h"
 #include "kernels/cuda/float_weights.h"
+#include "kernels/cuda/neuron_set.h"
 #include "kernels/cuda/sparse_ops.h"
-#include "kernels/quantize.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 constexpr int kColumns = 64, kSlices = 4;
 
 template <DType type>
-__global__ void __launch_bounds__(kColumns* kSlices) SumOfFloatRows(DeviceSumRowsParams p) {
+__device__ void SumFloatRun(const DeviceSumRowsParams& p) {
   __shared__ float slices[kSlices][kColumns];
   const int run = static_cast<int>(blockIdx.y), token = static_cast<int>(blockIdx.z);
   const int column = static_cast<int>(threadIdx.x) % kColumns,
@@ -35,73 +36,56 @@ __global__ void __launch_bounds__(kColumns* kSlices) SumOfFloatRows(DeviceSumRow
   p.sums[(static_cast<std::ptrdiff_t>(token) * gridDim.y + run) * p.weights.cols + c] = sum;
 }
 
-constexpr int kParts = FinishSumParams::kPartsMax;
-
-// One column of one token, of quantised types.
-__device__ float FinishQuantized(const DeviceFinishSumParams& p, int token, int c) {
-  const int runs = NumSumRuns(p.neurons), blocks = p.cols / 32;
-  float y = 0;
-  for (int run = 0; run < runs; ++run) {
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(token) * runs + run;
-    const std::ptrdiff_t number = row * blocks + c / 32, at = row * p.cols + c;
-    float limit = p.limits[0][number];
-    if (p.limits[1] != nullptr) limit = fmaxf(limit, p.limits[1][number]);
-    if (limit > kActivationMin) {
-      int high = 0, low = 0;
-#pragma unroll  // so that the pointers stay parameters
-      for (int i = 0; i < kParts; ++i) {
-        if (i >= p.parts) break;
-        high += p.high[i][at];
-        low += p.low[i][at];
-      }
-      const float sum = fmaf(256.0F, static_cast<float>(high), static_cast<float>(low));
-      y = fmaf(limit * (1.0F / kCoefficientMax), sum, y);
-    }
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) {
-      if (i < p.parts && p.minimums[i] != nullptr) y += p.minimums[i][number];
-    }
-  }
-  return y;
+template <DType type>
+__global__ void __launch_bounds__(kColumns* kSlices) SumOfFloatRows(DeviceSumRowsParams p) {
+  SumFloatRun<type>(p);
 }
 
-__device__ float FinishFloats(const DeviceFinishSumParams& p, int token, int c) {
-  const int runs = NumSumRuns(p.neurons);
-  float y = 0;
-#pragma unroll
-  for (int i = 0; i < kParts; ++i) {
-    if (i >= p.parts) break;
-    for (int run = 0; run < runs; ++run)
-      y += p.sums[i][(static_cast<std::ptrdiff_t>(token) * runs + run) * p.cols + c];
-  }
-  return y;
+template <DType type>
+__global__ void __launch_bounds__(kColumns* kSlices) DownFloatRows(DeviceDownRowsParams p) {
+  SumFloatRun<type>(p.sum);
+  const int token = static_cast<int>(blockIdx.z);
+  if (!IsLastOf(static_cast<int>(gridDim.y), p.tickets + token * gridDim.x + blockIdx.x)) return;
+  const int c = static_cast<int>(blockIdx.x) * kColumns + static_cast<int>(threadIdx.x);
+  if (threadIdx.x < kColumns && c < p.finish.cols) FinishColumn<true>(p.finish, token, c);
 }
 
 __global__ void Finish(DeviceFinishSumParams p) {
   const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
             token = static_cast<int>(blockIdx.y);
   if (c >= p.cols) return;
-  float y = p.sums[0] != nullptr ? FinishFloats(p, token, c) : FinishQuantized(p, token, c);
-  if (p.bias != nullptr) y += p.bias[c];
-  float* out = p.out + static_cast<std::ptrdiff_t>(token) * p.out_stride + c;
-  *out = p.accumulate ? *out + y : y;
+  if (p.sums[0] != nullptr) {
+    FinishColumn<true>(p, token, c);
+  } else {
+    FinishColumn<false>(p, token, c);
+  }
+}
+
+dim3 GridOf(const DeviceSumRowsParams& p) {
+  return dim3(static_cast<unsigned>((p.weights.cols + kColumns - 1) / kColumns),
+              static_cast<unsigned>(NumSumRuns(p.weights.neurons)),
+              static_cast<unsigned>(p.tokens));
+}
+
+// One of three kernels, by the type of `weights`.
+template <typename Params>
+DeviceError LaunchFloats(const DeviceSumRowsParams& sum, void (*f32)(Params), void (*f16)(Params),
+                         void (*bf16)(Params), const Params& p, Stream stream) {
+  const DType type = sum.weights.type;
+  const auto kernel = type == DType::kF32 ? f32 : type == DType::kF16 ? f16 : bf16;
+  return Launch(kernel, GridOf(sum), dim3(kColumns * kSlices), 0, stream, p);
 }
 
 }  // namespace
 
 DeviceError SumFloatRows(const DeviceSumRowsParams& p, Stream stream) {
-  const dim3 grid(static_cast<unsigned>((p.weights.cols + kColumns - 1) / kColumns),
-                  static_cast<unsigned>(NumSumRuns(p.weights.neurons)),
-                  static_cast<unsigned>(p.tokens)),
-      block(kColumns * kSlices);
-  switch (p.weights.type) {
-    case DType::kF32:
-      return Launch(SumOfFloatRows<DType::kF32>, grid, block, 0, stream, p);
-    case DType::kF16:
-      return Launch(SumOfFloatRows<DType::kF16>, grid, block, 0, stream, p);
-    default:
-      return Launch(SumOfFloatRows<DType::kBF16>, grid, block, 0, stream, p);
-  }
+  return LaunchFloats(p, SumOfFloatRows<DType::kF32>, SumOfFloatRows<DType::kF16>,
+                      SumOfFloatRows<DType::kBF16>, p, stream);
+}
+
+DeviceError DownRowsOfFloats(const DeviceDownRowsParams& p, Stream stream) {
+  return LaunchFloats(p.sum, DownFloatRows<DType::kF32>, DownFloatRows<DType::kF16>,
+                      DownFloatRows<DType::kBF16>, p, stream);
 }
 
 DeviceError FinishSum(const DeviceFinishSumParams& p, Stream stream) {

@@ -1,11 +1,13 @@
 // The down projection's sum over neuron-major rows in integers: steps 1 and 2 of SharedSum
-// (rows.h).
+// (rows.h), and all three in one launch where there is one partition.
 //
 // A block has one run of 1,024 neurons, one token, and 256 columns: eight blocks of 32, whose bytes
 // are one stretch of 144 (Q4_0) in every row. Eight neighbouring threads take a row each block, so
 // the loads are whole. Step 2 takes four rows at a time: their coefficients' bytes are one word, so
 // one byte dot product adds four rows to a column; the words of levels are transposed for it. Sums
 // of integers need no order, so threads add theirs in shared memory as they end.
+#include "kernels/cuda/finish_sum.h"
+#include "kernels/cuda/neuron_set.h"
 #include "kernels/cuda/row_block.h"
 #include "kernels/cuda/sparse_ops.h"
 #include "kernels/quantize.h"
@@ -83,10 +85,10 @@ __device__ float2 ScalesOf(const DeviceSumRowsParams& p, const Place& at, const 
   return make_float2(d, m);
 }
 
+// The largest |h a| of the thread's block of 32 columns, in all threads; it is written, too.
 template <DType type>
-__global__ void __launch_bounds__(kThreads, 4) MaxOfRows(DeviceSumRowsParams p) {
+__device__ float LargestOf(const DeviceSumRowsParams& p, const Place& at) {
   __shared__ unsigned largest[8];
-  const Place at = PlaceOf(p);
   if (threadIdx.x < 8) largest[threadIdx.x] = 0;
   __syncthreads();
   float mine = 0;
@@ -102,7 +104,9 @@ __global__ void __launch_bounds__(kThreads, 4) MaxOfRows(DeviceSumRowsParams p) 
   // Numbers that are not negative have the order of their bits.
   if (mine > 0) atomicMax(&largest[at.in_group], __float_as_uint(mine));
   __syncthreads();
-  if (at.there && at.slice == 0) p.maxima[at.numbers] = __uint_as_float(largest[at.in_group]);
+  const float limit = __uint_as_float(largest[at.in_group]);
+  if (at.there && at.slice == 0) p.maxima[at.numbers] = limit;
+  return at.there ? limit : 0;
 }
 
 // The bytes of four words, transposed: out[c] holds byte c of each.
@@ -169,14 +173,13 @@ __device__ inline float LimitOf(const float* const limits[2], std::ptrdiff_t at)
   return limits[1] != nullptr ? fmaxf(first, limits[1][at]) : first;
 }
 
+// The run's sums of this block's columns, written.
 template <DType type>
-__global__ void __launch_bounds__(kThreads, 2) SumOfRows(DeviceSumRowsParams p) {
+__device__ void SumRun(const DeviceSumRowsParams& p, const Place& at, float limit) {
   // [column of the block, block]: neighbouring threads add to neighbouring banks.
   __shared__ int high[256], low[256];
-  const Place at = PlaceOf(p);
   high[threadIdx.x] = low[threadIdx.x] = 0;
   __syncthreads();
-  const float limit = at.there ? LimitOf(p.limits, at.numbers) : 0;
   if (limit > kActivationMin) {
     Sums sums = {};
     for (int k = at.begin + 4 * at.slice; k < at.end; k += 4 * kSlices)
@@ -203,9 +206,8 @@ __global__ void __launch_bounds__(kThreads, 2) SumOfRows(DeviceSumRowsParams p) 
 // Sums of minimums, in the order of the rows: all threads load, eight add, each for a block of 32
 // columns.
 template <DType type>
-__global__ void __launch_bounds__(kThreads) MinimumsOfRows(DeviceSumRowsParams p) {
+__device__ void SumMinimums(const DeviceSumRowsParams& p, const Place& at) {
   __shared__ float h[kSlices], minimums[kSlices][8];
-  const Place at = PlaceOf(p);
   float sum = 0;
   for (int first = at.begin; first < at.end; first += kSlices) {
     const int k = min(first + at.slice, at.end - 1), id = p.neurons.ids[k];
@@ -223,51 +225,71 @@ __global__ void __launch_bounds__(kThreads) MinimumsOfRows(DeviceSumRowsParams p
   if (at.there && at.slice == 0) p.minimums[at.numbers] = sum;
 }
 
+template <DType type>
+__global__ void __launch_bounds__(kThreads, 4) MaxOfRows(DeviceSumRowsParams p) {
+  LargestOf<type>(p, PlaceOf(p));
+}
+
+template <DType type>
+__global__ void __launch_bounds__(kThreads, 2) SumOfRows(DeviceSumRowsParams p) {
+  const Place at = PlaceOf(p);
+  SumRun<type>(p, at, at.there ? LimitOf(p.limits, at.numbers) : 0);
+  if constexpr (RowTraits<type>::kHasMin) SumMinimums<type>(p, at);
+}
+
+// A block's limits are of its own rows alone where there is one partition, so it needs nobody to
+// sum; the last of a column's runs adds them.
+template <DType type>
+__global__ void __launch_bounds__(kThreads, 2) DownRows(DeviceDownRowsParams p) {
+  const Place at = PlaceOf(p.sum);
+  SumRun<type>(p.sum, at, LargestOf<type>(p.sum, at));
+  if constexpr (RowTraits<type>::kHasMin) SumMinimums<type>(p.sum, at);
+  if (!IsLastOf(static_cast<int>(gridDim.y), p.tickets + at.token * gridDim.x + blockIdx.x)) return;
+  const int column = static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x);
+  if (column < p.finish.cols) FinishColumn<false>(p.finish, at.token, column);
+}
+
 dim3 GridOf(const DeviceSumRowsParams& p) {
   return dim3(static_cast<unsigned>((p.weights.cols + 255) / 256),
               static_cast<unsigned>(NumSumRuns(p.weights.neurons)),
               static_cast<unsigned>(p.tokens));
 }
 
-template <DType type>
-DeviceError LaunchSum(const DeviceSumRowsParams& p, Stream stream) {
-  DeviceError error = Launch(SumOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
-  if constexpr (RowTraits<type>::kHasMin) {
-    if (error == 0) error = Launch(MinimumsOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
+// `launch` of the type of `weights`.
+template <typename Launcher>
+DeviceError OfType(const DeviceRows& weights, const Launcher& launch) {
+  switch (weights.type) {
+    case DType::kQ8_0:
+      return launch.template operator()<DType::kQ8_0>();
+    case DType::kQ4_0:
+      return launch.template operator()<DType::kQ4_0>();
+    case DType::kQ4_1:
+      return launch.template operator()<DType::kQ4_1>();
+    case DType::kQ4_K:
+      return launch.template operator()<DType::kQ4_K>();
+    default:
+      return static_cast<DeviceError>(cudaErrorInvalidValue);
   }
-  return error;
 }
 
 }  // namespace
 
 DeviceError MaxRows(const DeviceSumRowsParams& p, Stream stream) {
-  switch (p.weights.type) {
-    case DType::kQ8_0:
-      return Launch(MaxOfRows<DType::kQ8_0>, GridOf(p), dim3(kThreads), 0, stream, p);
-    case DType::kQ4_0:
-      return Launch(MaxOfRows<DType::kQ4_0>, GridOf(p), dim3(kThreads), 0, stream, p);
-    case DType::kQ4_1:
-      return Launch(MaxOfRows<DType::kQ4_1>, GridOf(p), dim3(kThreads), 0, stream, p);
-    case DType::kQ4_K:
-      return Launch(MaxOfRows<DType::kQ4_K>, GridOf(p), dim3(kThreads), 0, stream, p);
-    default:
-      return static_cast<DeviceError>(cudaErrorInvalidValue);
-  }
+  return OfType(p.weights, [&]<DType type>() {
+    return Launch(MaxOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
+  });
 }
 
 DeviceError SumQuantizedRows(const DeviceSumRowsParams& p, Stream stream) {
-  switch (p.weights.type) {
-    case DType::kQ8_0:
-      return LaunchSum<DType::kQ8_0>(p, stream);
-    case DType::kQ4_0:
-      return LaunchSum<DType::kQ4_0>(p, stream);
-    case DType::kQ4_1:
-      return LaunchSum<DType::kQ4_1>(p, stream);
-    case DType::kQ4_K:
-      return LaunchSum<DType::kQ4_K>(p, stream);
-    default:
-      return static_cast<DeviceError>(cudaErrorInvalidValue);
-  }
+  return OfType(p.weights, [&]<DType type>() {
+    return Launch(SumOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
+  });
+}
+
+DeviceError DownQuantizedRows(const DeviceDownRowsParams& p, Stream stream) {
+  return OfType(p.sum.weights, [&]<DType type>() {
+    return Launch(DownRows<type>, GridOf(p.sum), dim3(kThreads), 0, stream, p);
+  });
 }
 
 }  // namespace thermocline::kernels::THERMOCLINE_CUDA

@@ -188,6 +188,50 @@ Check CheckEpilogue(const DeviceOps& ops, const Epilogue& e, int tokens) {
           e.tolerance, error};
 }
 
+// Gate and up in one launch: the bits of two.
+Check CheckGated(const DeviceOps& ops, DType type, const Epilogue& e, int neurons, int cols,
+                 int tokens) {
+  const Layer gate(ops, type, neurons, cols), up(ops, type, neurons, cols, false, 5);
+  const Tokens x(ops, tokens, cols);
+  Set predicted(ops, neurons), live(ops, neurons), live_at_once(ops, neurons);
+  predicted.Fill(SomeMasks(gate.slots, tokens, 2));
+  const auto area = static_cast<std::size_t>(tokens * neurons);
+  const std::vector<float> untouched(area, kUntouched);
+  const Array<float> bias(ops, kernels::RandomFloats(static_cast<std::size_t>(neurons), 3)),
+      up_bias(ops, kernels::RandomFloats(static_cast<std::size_t>(neurons), 4)),
+      least(ops, std::vector<float>{e.least});
+  Array<float> products(ops, untouched), h(ops, untouched), at_once(ops, untouched);
+  kernels::DeviceGemmRowsParams p = {.weights = gate.there(),
+                                     .neurons = predicted.view(),
+                                     .activations = x.there(),
+                                     .tokens = tokens,
+                                     .bias = bias,
+                                     .epilogue = RowsEpilogue::kGated,
+                                     .activation = e.activation,
+                                     .activation_threshold = e.threshold,
+                                     .stride = neurons,
+                                     .least = least,
+                                     .live = live_at_once.view(),
+                                     .h = at_once,
+                                     .up = up.there(),
+                                     .up_bias = up_bias};
+  MustDo(ops, ops.sparse.gemm_rows(p, {}), "gemm_rows");
+  p.epilogue = RowsEpilogue::kDecide;
+  p.out = products;
+  p.live = live.view();
+  p.h = nullptr;
+  MustDo(ops, ops.sparse.gemm_rows(p, {}), "gemm_rows");
+  p.weights = up.there();
+  p.neurons = live.view();
+  p.bias = up_bias;
+  p.epilogue = RowsEpilogue::kCombine;
+  p.gate = products;
+  p.h = h;
+  MustDo(ops, ops.sparse.gemm_rows(p, {}), "gemm_rows");
+  return {"gate and up at once", ShapeText(type, neurons, cols, tokens), 0,
+          live_at_once.DiffersFrom(live.masks.Get()) + Differing(at_once.Get(), h.Get())};
+}
+
 std::vector<int> Columns(DType type) {
   if (!kernels::Traits(type).quantized) return {5, 64, 172};
   const int block = kernels::Traits(type).block_size;
@@ -221,6 +265,13 @@ std::vector<Check> CheckEpilogues(const DeviceOps& ops) {
   std::vector<Check> checks;
   for (const Epilogue& e : kEpilogues) {
     for (const int tokens : {1, 4, 16}) checks.push_back(CheckEpilogue(ops, e, tokens));
+  }
+  for (int t = 0; t < kernels::kNumNativeDTypes; ++t) {
+    const auto type = static_cast<DType>(t);
+    const int cols = Columns(type).back();
+    checks.push_back(CheckGated(ops, type, kEpilogues[0], 1300, cols, 1));
+    checks.push_back(CheckGated(ops, type, kEpilogues[1], 300, cols, 3));
+    checks.push_back(CheckGated(ops, type, kEpilogues[3], 70, cols, 16));
   }
   return checks;
 }

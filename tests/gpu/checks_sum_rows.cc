@@ -88,7 +88,8 @@ struct Part {
 struct Shape {
   DType type;
   int neurons, cols, tokens, every;
-  bool two;  // partitions
+  bool two;           // partitions
+  bool once = false;  // in one launch
 };
 
 // The neurons of the two partitions: all in the first if there is one.
@@ -100,10 +101,22 @@ std::vector<std::uint16_t> Half(const std::vector<std::uint16_t>& masks, bool fi
   return half;
 }
 
+// What a part's sums are to finish_sum.
+void SetPart(const Part& part, DType type, int i, kernels::DeviceFinishSumParams& to) {
+  if (!IsQuantized(type)) {
+    to.sums[i] = part.sums;
+    return;
+  }
+  to.high[i] = part.high;
+  to.low[i] = part.low;
+  to.minimums[i] = HasMinimums(type) ? part.minimums.get() : nullptr;
+}
+
 std::vector<float> DeviceSum(const DeviceOps& ops, const Layer& layer, const Shape& s,
                              const std::vector<std::uint16_t>& masks, const std::vector<float>& h,
                              const std::vector<float>& bias, const std::vector<float>& residual) {
-  const Array<float> dh(ops, h), dbias(ops, bias), out(ops, residual);
+  const Array<float> dh(ops, h), dbias(ops, bias);
+  Array<float> out(ops, residual);
   const Part parts[2] = {{ops, layer, s.tokens, Half(masks, true, s.two)},
                          {ops, layer, s.tokens, Half(masks, false, s.two)}};
   const int count = s.two ? 2 : 1;
@@ -115,6 +128,23 @@ std::vector<float> DeviceSum(const DeviceOps& ops, const Layer& layer, const Sha
                                            .accumulate = true,
                                            .out = out,
                                            .out_stride = layer.cols};
+  if (s.once) {
+    finish.limits[0] = parts[0].maxima;
+    SetPart(parts[0], layer.type, 0, finish);
+    const Array<std::int32_t> tickets(
+        ops,
+        std::vector<std::int32_t>(
+            static_cast<std::size_t>(s.tokens * kernels::DeviceDownRowsParams::Tickets(layer.cols)),
+            0));
+    for (int times = 0; times < 2; ++times) {  // the second one finds its tickets as the first did
+      MustDo(ops,
+             ops.sparse.down_rows(
+                 {.sum = parts[0].Params(dh), .finish = finish, .tickets = tickets}, {}),
+             "down_rows");
+      if (times == 0) out.Set(residual);
+    }
+    return out.Get();
+  }
   if (IsQuantized(layer.type)) {
     for (int i = 0; i < count; ++i) {
       MustDo(ops, ops.sparse.max_rows(parts[i].Params(dh), {}), "max_rows");
@@ -126,10 +156,7 @@ std::vector<float> DeviceSum(const DeviceOps& ops, const Layer& layer, const Sha
     p.limits[0] = finish.limits[0];
     p.limits[1] = finish.limits[1];
     MustDo(ops, ops.sparse.sum_rows(p, {}), "sum_rows");
-    finish.high[i] = parts[i].high;
-    finish.low[i] = parts[i].low;
-    finish.minimums[i] = HasMinimums(layer.type) ? parts[i].minimums.get() : nullptr;
-    finish.sums[i] = IsQuantized(layer.type) ? nullptr : parts[i].sums.get();
+    SetPart(parts[i], layer.type, i, finish);
   }
   MustDo(ops, ops.sparse.finish_sum(finish, {}), "finish_sum");
   return out.Get();
@@ -145,7 +172,9 @@ Check CheckSum(const DeviceOps& ops, const Shape& s) {
   const auto got = DeviceSum(ops, layer, s, masks, h, bias, residual);
   auto want = ReferenceSum(layer, h, s.tokens, masks);
   for (std::size_t i = 0; i < want.size(); ++i) want[i] = residual[i] + (want[i] + bias[i % cols]);
-  Check check{s.two ? "sum_rows of two partitions" : "sum_rows",
+  Check check{s.two    ? "sum_rows of two partitions"
+              : s.once ? "down_rows"
+                       : "sum_rows",
               ShapeText(s.type, s.neurons, s.cols, s.tokens) + " 1/" + std::to_string(s.every)};
   if (IsQuantized(s.type) && !(s.two && HasMinimums(s.type))) {
     check.error = Differing(got, want);
@@ -178,14 +207,11 @@ std::vector<Check> CheckSumRows(const DeviceOps& ops, bool large) {
     const auto type = static_cast<DType>(t);
     if (!kernels::CanSumRows(type)) continue;
     const int block = kernels::Traits(type).block_size;
-    for (const bool two : {false, true}) {
-      checks.push_back(CheckSum(ops, {type, 2300,
-                                      block == 1    ? 90
-                                      : block == 32 ? 608
-                                                    : 768,
-                                      3, 5, two}));
-      checks.push_back(CheckSum(ops, {type, 37, block == 1 ? 5 : block, 1, 1, two}));
-      if (large) checks.push_back(CheckSum(ops, {type, 11008, 4096, 1, 10, two}));
+    const int cols = block == 1 ? 90 : block == 32 ? 608 : 768;
+    for (const auto& [two, once] : {std::pair{false, false}, {true, false}, {false, true}}) {
+      checks.push_back(CheckSum(ops, {type, 2300, cols, 3, 5, two, once}));
+      checks.push_back(CheckSum(ops, {type, 37, block == 1 ? 5 : block, 1, 1, two, once}));
+      if (large) checks.push_back(CheckSum(ops, {type, 11008, 4096, 1, 10, two, once}));
     }
     checks.push_back(CheckSum(ops, {type, 1025, block == 1 ? 64 : block, 1, 5000, false}));
     if (large) checks.push_back(CheckSum(ops, {type, 11008, 4096, 4, 1, false}));

@@ -46,6 +46,7 @@ struct Network {
   Tokens wide;  // [F] for the dense down projection
   Set all, predicted, live;
   Array<float> gates, ups, h, maxima, minimums, out, one;
+  Array<std::int32_t> tickets;
   Array<std::int32_t> high, low, thresholds, totals;
   Array<std::uint64_t> words;
   float threshold = 0;  // FATReLU's
@@ -76,6 +77,7 @@ struct Network {
         minimums(o, Numbers() / 32),
         out(o, Size(d)),
         one(o, std::vector<float>{0}),
+        tickets(o, std::vector<std::int32_t>(Size(kernels::DeviceDownRowsParams::Tickets(d)))),
         high(o, Numbers()),
         low(o, Numbers()),
         thresholds(o, Size(f)),
@@ -123,7 +125,8 @@ struct Network {
                                  .stride = f,
                                  .live = live.view(),
                                  .gate = gates,
-                                 .h = epilogue == RowsEpilogue::kCombine ? h.get() : nullptr},
+                                 .h = epilogue == RowsEpilogue::kDecide ? nullptr : h.get(),
+                                 .up = Rows(up, layer)},
                                 stream);
   }
   kernels::DeviceError Predict(int layer, Stream stream) const {
@@ -149,20 +152,21 @@ struct Network {
                                       .high = high,
                                       .low = low,
                                       .minimums = minimums};
-    MustDo(ops, ops.sparse.max_rows(p, stream), "max_rows");
-    MustDo(ops, ops.sparse.sum_rows(p, stream), "sum_rows");
-    return ops.sparse.finish_sum({.neurons = f,
-                                  .cols = d,
-                                  .tokens = 1,
-                                  .parts = 1,
-                                  .limits = {maxima, nullptr},
-                                  .high = {high},
-                                  .low = {low},
-                                  .minimums = {type == DType::kQ4_K ? minimums.get() : nullptr},
-                                  .accumulate = true,
-                                  .out = out,
-                                  .out_stride = d},
-                                 stream);
+    return ops.sparse.down_rows(
+        {.sum = p,
+         .finish = {.neurons = f,
+                    .cols = d,
+                    .tokens = 1,
+                    .parts = 1,
+                    .limits = {maxima, nullptr},
+                    .high = {high},
+                    .low = {low},
+                    .minimums = {type == DType::kQ4_K ? minimums.get() : nullptr},
+                    .accumulate = true,
+                    .out = out,
+                    .out_stride = d},
+         .tickets = tickets},
+        stream);
   }
   kernels::DeviceError Sparse(int layer, bool predicts, Stream stream) const {
     if (predicts) {
@@ -178,9 +182,8 @@ struct Network {
              "pack_sign_input");
       MustDo(ops, Predict(layer, stream), "sign_predict");
     }
-    MustDo(ops, Multiply(gate, layer, predicts ? predicted : all, RowsEpilogue::kDecide, stream),
+    MustDo(ops, Multiply(gate, layer, predicts ? predicted : all, RowsEpilogue::kGated, stream),
            "gemm_rows");
-    MustDo(ops, Multiply(up, layer, live, RowsEpilogue::kCombine, stream), "gemm_rows");
     return SumDown(layer, stream);
   }
   kernels::DeviceError DenseProduct(const Copies& m, int layer, int rows, int cols,

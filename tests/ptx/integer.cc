@@ -120,6 +120,23 @@ struct Clz {
     Each<Clz, std::uint32_t, T>::Run(c, w, m);
   }
 };
+// bfind.shiftamt of an unsigned type: how far the highest bit is from the top; all ones of 0.
+template <typename T>
+struct FindShift {
+  std::uint32_t operator()(T a) const {
+    return a == 0 ? ~0U : static_cast<std::uint32_t>(std::countl_zero(static_cast<Unsigned<T>>(a)));
+  }
+  static void Run(const Instruction& c, Warp& w, Mask m) {
+    Each<FindShift, std::uint32_t, T>::Run(c, w, m);
+  }
+};
+struct Reverse {
+  std::uint32_t operator()(std::uint32_t a) const {
+    std::uint32_t out = 0;
+    for (int i = 0; i < 32; ++i) out |= (a >> i & 1U) << (31 - i);
+    return out;
+  }
+};
 // Bits [b, b + c) of a, signed or not.
 template <typename T>
 struct Bfe {
@@ -200,6 +217,9 @@ Run FindInteger(const Opcode& opcode, Instruction&) {
   if (name == "shr") return ForInteger<Shr>(type);
   if (name == "popc") return ForInteger<Popc>(type);
   if (name == "clz") return ForInteger<Clz>(type);
+  if (name == "bfind" && opcode.Has("shiftamt") && type[0] == 'u')
+    return ForInteger<FindShift>(type);
+  if (name == "brev" && type == "b32") return Each<Reverse, U32, U32>::Run;
   if (name == "bfe") return ForInteger<Bfe>(type);
   if (name == "prmt" && opcode.parts.size() == 2) return Each<Prmt, U32, U32, U32, U32>::Run;
   if (name == "dp4a") {
