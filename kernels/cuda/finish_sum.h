@@ -9,26 +9,26 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 inline constexpr int kParts = FinishSumParams::kPartsMax;
 
-// One column of one token, of quantised types.
+// One column of one token, of quantised types. All runs' numbers are loaded, so that none waits for
+// another: what the sums of a run without a limit are does not matter.
 __device__ inline float FinishQuantized(const DeviceFinishSumParams& p, int token, int c) {
   const int runs = NumSumRuns(p.neurons), blocks = p.cols / 32;
   float y = 0;
+#pragma unroll 4
   for (int run = 0; run < runs; ++run) {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(token) * runs + run;
     const std::ptrdiff_t number = row * blocks + c / 32, at = row * p.cols + c;
     float limit = p.limits[0][number];
     if (p.limits[1] != nullptr) limit = fmaxf(limit, p.limits[1][number]);
-    if (limit > kActivationMin) {
-      int high = 0, low = 0;
+    int high = 0, low = 0;
 #pragma unroll  // so that the pointers stay parameters
-      for (int i = 0; i < kParts; ++i) {
-        if (i >= p.parts) break;
-        high += p.high[i][at];
-        low += p.low[i][at];
-      }
-      const float sum = fmaf(256.0F, static_cast<float>(high), static_cast<float>(low));
-      y = fmaf(limit * (1.0F / kCoefficientMax), sum, y);
+    for (int i = 0; i < kParts; ++i) {
+      if (i >= p.parts) break;
+      high += p.high[i][at];
+      low += p.low[i][at];
     }
+    const float sum = fmaf(256.0F, static_cast<float>(high), static_cast<float>(low));
+    y = limit > kActivationMin ? fmaf(limit * (1.0F / kCoefficientMax), sum, y) : y;
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {
       if (i < p.parts && p.minimums[i] != nullptr) y += p.minimums[i][number];

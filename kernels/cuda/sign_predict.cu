@@ -19,7 +19,7 @@ __device__ inline float InputAt(const DevicePackSignParams& p, int token, int c)
   return x[p.columns != nullptr ? p.columns[c] : c];
 }
 
-// 1 / the step of a level; 0 where there is one slice, or nothing but zeros.
+// 1 / the step of a level; 0 where there is nothing but zeros.
 __device__ float InverseStep(const DevicePackSignParams& p, int token) {
   __shared__ float staged[kPackColumns];
   __shared__ float chains[16];
@@ -39,7 +39,7 @@ __device__ float InverseStep(const DevicePackSignParams& p, int token) {
   const float rms = sqrtf(sum / static_cast<float>(p.cols));
   constexpr float kSteps[kSignSlicesMax + 1] = {kSliceStep[0], kSliceStep[1], kSliceStep[2],
                                                 kSliceStep[3], kSliceStep[4], kSliceStep[5]};
-  return p.slices > 1 && rms > 0 ? 1 / (rms * kSteps[p.slices]) : 0;
+  return rms > 0 ? 1 / (rms * kSteps[p.slices]) : 0;
 }
 
 // A block for each token; a warp packs 32 columns into a half of a word of each plane.
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kPackThreads) PackSignInputKernel(DevicePackSi
   __shared__ int total;
   const int token = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x) % 32;
   const int halves = SignWords(p.cols) * 2, largest = (1 << p.slices) - 1;
-  const float inverse = InverseStep(p, token);
+  const float inverse = p.slices > 1 ? InverseStep(p, token) : 0;
   if (threadIdx.x == 0) total = 0;
   __syncthreads();
   auto* out = reinterpret_cast<std::uint32_t*>(p.words + static_cast<std::ptrdiff_t>(token) *

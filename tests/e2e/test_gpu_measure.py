@@ -50,3 +50,16 @@ def test_time_that_runs_out_is_said(tmp_path):
 def test_wrong_options_are_refused(options):
     run = subprocess.run([MEASURE, *options], capture_output=True, text=True, timeout=20)
     assert run.returncode != 0 and run.stderr
+
+
+@pytest.mark.parametrize("on_gpu, code, said", [
+    ("echo same", 0, "the same text"),
+    ("echo other", 1, "the texts differ"),
+    ("echo 'it would make no token faster' >&2; exit 1", 77, "would make no token faster"),
+    ("echo 'a fault' >&2; exit 1", 1, "a fault")])
+def test_texts_are_compared(tmp_path, on_gpu, code, said):
+    program = tmp_path / "thermocline"
+    program.write_text(f'#!/bin/bash\ncase "$*" in *"--device cuda"*) {on_gpu} ;; *) echo same ;; esac\n')
+    program.chmod(0o755)
+    run = subprocess.run([MEASURE.parent / "text.sh", program, "exact", "0"], capture_output=True, text=True, timeout=20)
+    assert run.returncode == code and said in run.stdout

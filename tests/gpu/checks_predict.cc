@@ -1,6 +1,7 @@
 // Prediction, lists and the hand-off.
 #include <thread>
 
+#include "engine/base/stopwatch.h"
 #include "tests/gpu/checks_sparse.h"
 #include "tests/gpu/sparse_inputs.h"
 
@@ -152,16 +153,23 @@ struct Mapped {
 };
 constexpr int kFlagOut = 0, kFlagBack = 16, kError = 32, kOut = 64, kBack = 512;  // words
 
-// A graph that publishes, waits for the host's answer and takes it, replayed. Returns how many
-// replays went wrong.
-double Replay(const DeviceOps& ops, int replays, std::uint64_t spins_max, bool answer) {
-  const Mapped mapped(ops);
-  constexpr int kWords = 301;
-  const Array<std::uint32_t> epoch(ops, 1), from(ops, kWords), back(ops, kWords);
-  kernels::Stream stream;
-  kernels::Graph graph;
-  MustDo(ops, ops.runtime.stream_create(&stream), "creating a stream");
-  MustDo(ops, ops.runtime.graph_begin(stream), "recording");
+// Exchanges of a graph's replays.
+struct Exchanges {
+  int replays, in_a_graph;
+  std::uint64_t spins_max;
+  bool answer;  // of the host
+};
+struct Exchanged {
+  double wrong = 0;  // exchanges
+  double us = 0;     // of one, launches and waits for the stream included
+};
+
+constexpr int kWords = 301;  // of an exchange
+
+// Five steps: the device publishes, waits for the host's answer and takes it.
+void PutExchange(const DeviceOps& ops, const Mapped& mapped, std::uint32_t* const arrays[3],
+                 std::uint64_t spins_max, kernels::Stream stream) {
+  std::uint32_t *epoch = arrays[0], *from = arrays[1], *back = arrays[2];
   MustDo(ops, ops.sparse.advance(epoch, stream), "advance");
   MustDo(ops, ops.runtime.copy_on_device(from, epoch, 4, stream), "copying");
   MustDo(ops,
@@ -174,25 +182,46 @@ double Replay(const DeviceOps& ops, int replays, std::uint64_t spins_max, bool a
          "wait");
   MustDo(ops, ops.runtime.copy_on_device(back, mapped.device + kBack, kWords * 4, stream),
          "copying");
-  MustDo(ops, ops.runtime.graph_end(stream, &graph), "recording");
-  double wrong = 0;
-  for (std::uint32_t step = 1; step <= static_cast<std::uint32_t>(replays); ++step) {
-    MustDo(ops, ops.runtime.graph_launch(graph, stream), "launching");
-    while (answer && __atomic_load_n(mapped.host + kFlagOut, __ATOMIC_ACQUIRE) != step)
-      std::this_thread::yield();
-    if (answer) {
-      wrong += mapped.host[kOut] == step ? 0 : 1;
-      for (int i = 0; i < kWords; ++i) mapped.host[kBack + i] = mapped.host[kOut + i] + 1;
-      __atomic_store_n(mapped.host + kFlagBack, step, __ATOMIC_RELEASE);
-    }
-    MustDo(ops, ops.runtime.stream_synchronize(stream), "waiting");
-    if (answer) wrong += back.Get()[0] == step + 1 && back.Get()[kWords - 1] == 1 ? 0 : 1;
-  }
-  wrong += (__atomic_load_n(mapped.host + kError, __ATOMIC_ACQUIRE) != 0) == answer ? 1 : 0;
-  MustDo(ops, ops.runtime.graph_destroy(graph), "freeing");
-  MustDo(ops, ops.runtime.stream_destroy(stream), "freeing");
+}
+
+// The host's end of exchange number `step`; 1 if what came is wrong.
+double Answer(const Mapped& mapped, std::uint32_t step) {
+  while (__atomic_load_n(mapped.host + kFlagOut, __ATOMIC_ACQUIRE) < step)
+    std::this_thread::yield();
+  const double wrong = mapped.host[kOut] == step ? 0 : 1;
+  for (int i = 0; i < kWords; ++i) mapped.host[kBack + i] = mapped.host[kOut + i] + 1;
+  __atomic_store_n(mapped.host + kFlagBack, step, __ATOMIC_RELEASE);
   return wrong;
 }
+
+// A graph of exchanges, replayed.
+Exchanged Replay(const DeviceOps& ops, const Exchanges& e) {
+  const Mapped mapped(ops);
+  const Array<std::uint32_t> epoch(ops, 1), from(ops, kWords), back(ops, kWords);
+  kernels::Stream stream;
+  kernels::Graph graph;
+  MustDo(ops, ops.runtime.stream_create(&stream), "creating a stream");
+  MustDo(ops, ops.runtime.graph_begin(stream), "recording");
+  std::uint32_t* const arrays[] = {epoch, from, back};
+  for (int i = 0; i < e.in_a_graph; ++i) PutExchange(ops, mapped, arrays, e.spins_max, stream);
+  MustDo(ops, ops.runtime.graph_end(stream, &graph), "recording");
+  Exchanged out;
+  std::uint32_t step = 0;
+  const base::Stopwatch watch;
+  for (int replay = 0; replay < e.replays; ++replay) {
+    MustDo(ops, ops.runtime.graph_launch(graph, stream), "launching");
+    for (int i = 0; e.answer && i < e.in_a_graph; ++i) out.wrong += Answer(mapped, ++step);
+    MustDo(ops, ops.runtime.stream_synchronize(stream), "waiting");
+    if (e.answer) out.wrong += back.Get()[0] == step + 1 && back.Get()[kWords - 1] == 1 ? 0 : 1;
+  }
+  out.us = 1e6 * watch.Seconds() / (e.replays * e.in_a_graph);
+  out.wrong += (__atomic_load_n(mapped.host + kError, __ATOMIC_ACQUIRE) != 0) == e.answer ? 1 : 0;
+  MustDo(ops, ops.runtime.graph_destroy(graph), "freeing");
+  MustDo(ops, ops.runtime.stream_destroy(stream), "freeing");
+  return out;
+}
+
+constexpr std::uint64_t kSpins = std::uint64_t{1} << 40;
 
 }  // namespace
 
@@ -241,8 +270,14 @@ std::vector<Check> CheckRead(const DeviceOps& ops) {
 }
 
 std::vector<Check> CheckHandOff(const DeviceOps& ops) {
-  return {{"hand-off", "100 replays", 0, Replay(ops, 100, std::uint64_t{1} << 40, true)},
-          {"hand-off", "nobody answers", 0, Replay(ops, 2, 1000, false)}};
+  return {{"hand-off", "100 replays", 0, Replay(ops, {100, 1, kSpins, true}).wrong},
+          {"hand-off", "2 replays of 200 in a graph", 0, Replay(ops, {2, 200, kSpins, true}).wrong},
+          {"hand-off", "nobody answers", 0, Replay(ops, {2, 1, 1000, false}).wrong}};
+}
+
+Speed MeasureHandOff(const DeviceOps& ops) {
+  return {"hand-off, there and back", "200 in a graph", 2.0 * kWords * 4,
+          Replay(ops, {5, 200, kSpins, true}).us};
 }
 
 }  // namespace thermocline::gpu

@@ -14,6 +14,8 @@ std::vector<Check> CheckGemmRows(const kernels::DeviceOps& ops, bool large);
 std::vector<Check> CheckEpilogues(const kernels::DeviceOps& ops);
 std::vector<Check> CheckSumRows(const kernels::DeviceOps& ops, bool large);
 std::vector<Check> CheckHandOff(const kernels::DeviceOps& ops);
+// One exchange of a kilobyte with the host, as in a shared layer.
+Speed MeasureHandOff(const kernels::DeviceOps& ops);
 std::vector<Check> CheckRead(const kernels::DeviceOps& ops);
 
 // What memory gives: reading, and copying (bytes read and written).

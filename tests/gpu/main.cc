@@ -126,6 +126,7 @@ void RunSpeeds(const DeviceOps& ops, const Options& options) {
   Report(MeasureDense(ops, options.brief), bandwidth, options.json);
   const SparseSpeeds sparse = MeasureSparse(ops, options.brief);
   Report(sparse.speeds, bandwidth, options.json);
+  Report({MeasureHandOff(ops)}, bandwidth, options.json);
   if (!options.json)
     std::printf("\n%-28s %-44s %9s %9s %6s\n", "network, 1 in 10 active", "shape", "dense us", "us",
                 "ratio");

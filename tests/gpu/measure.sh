@@ -91,7 +91,11 @@ fi
 # Whole models: 7B shapes, dense and with a tenth of the neurons active, with several sizes of the hot tier.
 thermocline=$bin/thermocline
 if [ -x "$thermocline" ] && [ ${#brief[@]} -eq 0 ]; then
-  step tidepool 120 "$thermocline" run tidepool --device cuda -p "Once upon a time" -n 40 --temperature 0
+  for memory in 0 2MiB; do
+    for mode in dense exact sign; do
+      step "text_${mode}_$memory" 120 tests/gpu/text.sh "$thermocline" "$mode" "$memory"
+    done
+  done
   shape=$out/shape.gguf
   if step shape 300 "$thermocline" synth "$shape" --layers 32 --hidden-size 4096 --intermediate-size 11008 --heads 32 --kv-heads 32 \
       --type q4_0 --down rows; then

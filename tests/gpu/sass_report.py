@@ -36,10 +36,9 @@ DECODING = {
     r"FewTokens<\(.*DType\)3, 1,": ("product, Q8_0, 1 token", 512, 0),
     r"FewTokens<\(.*DType\)8, 1,": ("product, Q4_K, 1 token", 512, 0),
     r"FloatTokens<\(.*DType\)1": ("product, f16", 256, 0),
-    r"GemmRows<\(.*DType\)4>": ("chosen rows, Q4_0", 128, 0),
-    r"GemmRows<\(.*DType\)3>": ("chosen rows, Q8_0", 128, 0),
-    r"MaxOfRows<\(.*DType\)4>": ("sum of rows, limits, Q4_0", 256, 0),
-    r"SumOfRows<\(.*DType\)4>": ("sum of rows, Q4_0", 256, 0),
+    r"GemmRows<\(.*DType\)4, true>": ("gate and up of chosen rows, Q4_0", 128, 0),
+    r"GemmRows<\(.*DType\)3, true>": ("gate and up of chosen rows, Q8_0", 128, 0),
+    r"DownRows<\(.*DType\)4>": ("sum of down rows, Q4_0", 256, 0),
     r"SignPredictKernel<false>": ("sign prediction, one plane", 128, 0),
     r"NormTokens": ("norm", 512, 0),
 }
