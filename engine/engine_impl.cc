@@ -29,6 +29,7 @@ Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
           model_->MakeTransformer(StepTokensMax(config), cache_.capacity(), StepLogitsMax(config))),
       governor_(*model_, *transformer_,
                 {.audit_interval = config.model.ffn.audit_interval,
+                 .shadow = model_->audit_shadow,
                  .controller_recall = config.model.ffn.controller_recall,
                  .rebalance = config.model.hot.rebalance}),
       trace_(std::move(parts.trace)),

@@ -10,6 +10,13 @@ predictor::ControllerParams ParamsFor(double recall, double unit) {
   return {.recall = recall, .step = unit / 8, .step_min = unit / 64, .shift_max = 4 * unit};
 }
 
+RecentAudits RecentOf(const predictor::AuditCounts& sum) {
+  return {.tokens = sum.tokens,
+          .precision = sum.precision(),
+          .recall = sum.recall(),
+          .missed_share = sum.missed_share()};
+}
+
 }  // namespace
 
 FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transformer,
@@ -20,7 +27,8 @@ FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transforme
       auditor_({.config = model.config,
                 .predictors = *model.predictors,
                 .ops = *model.ops,
-                .interval = options.audit_interval}),
+                .interval = options.audit_interval,
+                .shadow = options.shadow}),
       current_(model.ffn_modes.size()),
       published_(current_),
       hot_(model.hot) {
@@ -29,11 +37,11 @@ FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transforme
     low_rank_.emplace_back(
         ParamsFor(options.controller_recall, ffn::ShiftUnit(FfnMode::kLowRank, layer)));
   }
-  // With two sides neither sees all that a token uses.
-  const bool one_side = model.split == nullptr && model.device == nullptr;
-  if (options.audit_interval > 0 && one_side) transformer.SetAuditor(&auditor_);
-  if (options.controller_recall > 0 && !one_side)
-    base::LogWarning("with a hot tier no audits are made, and the controller holds no recall");
+  // What is on a device cannot be asked.
+  const bool audits = options.audit_interval > 0 && model.device == nullptr;
+  if (audits) transformer.SetAuditor(&auditor_);
+  if (options.controller_recall > 0 && !audits)
+    base::LogWarning("with a GPU no audits are made, and the controller holds no recall");
   if (options.rebalance && CanRebalance(model, transformer))
     rebalancer_.emplace(model, transformer);
   SetModes(model.ffn_modes);
@@ -61,8 +69,8 @@ void FfnGovernor::SetModes(const std::vector<FfnMode>& modes) {
   }
 }
 
-void FfnGovernor::AfterToken() {
-  auditor_.EndToken();
+void FfnGovernor::AfterStep(int tokens) {
+  auditor_.EndStep(tokens);
   if (auditor_.pending()) AuditOne();
   if (rebalancer_.has_value()) rebalancer_->AfterToken();
   Publish();
@@ -75,11 +83,11 @@ void FfnGovernor::Idle() {
 }
 
 void FfnGovernor::AuditOne() {
-  const int layer = auditor_.AuditOne(transformer_.ffn());
+  const int layer = auditor_.AuditOne(transformer_.audited_sides());
   // A request in another mode may have begun since the token was kept.
   const FfnMode mode = auditor_.mode(layer);
   predictor::LayerController* controller = ControllerOf(layer, mode);
-  if (controller == nullptr || auditor_.last(layer).tokens == 0) return;
+  if (controller == nullptr || auditor_.shadowed(layer) || auditor_.last(layer).tokens == 0) return;
   controller->Freeze(frozen_);
   if (controller->Observe(auditor_.last(layer)) && transformer_.ffn().policy(layer).mode == mode)
     transformer_.ffn().policy(layer).shift = static_cast<float>(controller->shift());
@@ -105,6 +113,9 @@ void FfnGovernor::Publish(bool wait) {
     s.tn = a.tn;
     s.missed_mass = a.missed_mass;
     s.total_mass = a.total_mass;
+    s.audit_s = auditor_.seconds(l);
+    s.recent_sign = RecentOf(auditor_.window(l, FfnMode::kSign).sum());
+    s.recent_low_rank = RecentOf(auditor_.window(l, FfnMode::kLowRank).sum());
     const predictor::LayerController* controller = ControllerOf(l, s.mode);
     s.controlled = controller != nullptr;
     if (controller == nullptr) continue;

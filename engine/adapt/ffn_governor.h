@@ -15,9 +15,10 @@
 namespace thermocline::adapt {
 
 struct GovernorOptions {
-  int audit_interval = 0;        // one of so many decoded tokens; 0 = none
-  double controller_recall = 0;  // to hold; 0 = the thresholds stay as they were loaded
-  bool rebalance = false;        // swap neurons between the sides, where there are two
+  int audit_interval = 0;            // one of so many decoded tokens; 0 = none
+  FfnMode shadow = FfnMode::kDense;  // as Auditor::Params
+  double controller_recall = 0;      // to hold; 0 = the thresholds stay as they were loaded
+  bool rebalance = false;            // swap neurons between the sides, where there are two
 };
 
 // Decode thread only, but for Stats and Freeze.
@@ -31,8 +32,8 @@ class FfnGovernor {
 
   // The modes of the tokens to come.
   void SetModes(const std::vector<FfnMode>& modes);
-  // Once for each decoded token: at most one layer is audited.
-  void AfterToken();
+  // After each step of decoding: at most one layer is audited.
+  void AfterStep(int tokens);
   // The audits that are left, when there is nothing else to do.
   void Idle();
 

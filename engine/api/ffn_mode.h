@@ -41,6 +41,12 @@ struct FfnModes {
 Result<FfnModes> ParseFfnModes(std::string_view text, int num_layers, FfnMode otherwise);
 
 // What a user asks of the feed-forward networks at load.
+// Predictors whose predictions are audited where layers are computed without loss. kAuto: what the
+// side-car has learnt, if it lies beside the model.
+enum class AuditShadow { kOff, kAuto, kSign, kLowRank };
+inline constexpr std::array<std::string_view, 4> kAuditShadowNames = {"off", "auto", "sign",
+                                                                      "lowrank"};
+
 struct FfnOptions {
   std::string modes = "auto";  // as ParseFfnModes reads it
   std::string also = {};       // further modes that requests may ask for: "sign,lowrank"
@@ -56,6 +62,7 @@ struct FfnOptions {
   bool ignore_calibration = false;  // use alpha though the side-car has thresholds
   // One of so many decoded tokens is audited; 0 = none.
   int audit_interval = 0;
+  AuditShadow audit_shadow = AuditShadow::kOff;
   // Recall that the controller holds by moving the predictors' thresholds; 0 = they stay.
   double controller_recall = 0;
 };

@@ -9,6 +9,13 @@
 
 namespace thermocline {
 
+// The last audits of a layer in one mode; tokens = 0: there were none.
+struct RecentAudits {
+  std::int64_t tokens = 0;
+  double precision = 1, recall = 1;  // the positive class is ACTIVE
+  double missed_share = 0;           // of |h| ||d||
+};
+
 // Sums over decoded tokens since the start, and the state of prediction.
 struct FfnLayerStats {
   FfnMode mode = FfnMode::kDense;  // of the last token
@@ -20,6 +27,8 @@ struct FfnLayerStats {
   // Audits; the positive class is ACTIVE.
   std::int64_t audited_tokens = 0, tp = 0, fp = 0, fn = 0, tn = 0;
   double missed_mass = 0, total_mass = 0;  // of |h| ||d||
+  double audit_s = 0;                      // seconds that audits took
+  RecentAudits recent_sign, recent_low_rank;
   // Controller.
   bool controlled = false, frozen = false;
   double shift = 0;   // of the predictor's threshold

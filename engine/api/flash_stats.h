@@ -14,9 +14,11 @@ struct FlashCounters {
   std::int64_t ahead_useful_bytes = 0;        // read ahead and then needed
   std::int64_t ahead_wasted_bytes = 0;        // read ahead and given up unused
   std::int64_t evictions = 0, overflows = 0;  // neurons; overflows had no place in the cache
-  double wait_s = 0;                          // the decode thread had nothing else to do
-  double manage_s = 0;                        // finding, choosing, evicting
-  double arrive_s = 0;                        // checking and placing what was read
+  std::int64_t passed =
+      0;                // neurons read for drafted tokens alone that were expected to be refused
+  double wait_s = 0;    // the decode thread had nothing else to do
+  double manage_s = 0;  // finding, choosing, evicting
+  double arrive_s = 0;  // checking and placing what was read
 };
 
 }  // namespace thermocline

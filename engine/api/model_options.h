@@ -62,7 +62,7 @@ inline ModelOptions CommandLineDefaults() { return {.hot = {.device = HotDevice:
 // Of the daemon: besides, drafts where they pay, and audits.
 inline ModelOptions DaemonDefaults() {
   return {.path = "tidepool",
-          .ffn = {.audit_interval = 64},
+          .ffn = {.audit_interval = 64, .audit_shadow = AuditShadow::kAuto},
           .hot = {.device = HotDevice::kAuto},
           .spec = {.mode = SpecMode::kAuto}};
 }

@@ -59,6 +59,10 @@ void AddFfn(FfnOptions& ffn, Rows& rows) {
         BoolValue{&ffn.ignore_calibration}, "sign: alpha, though the side-car has thresholds"},
        {kFfn, "", "engine.audit_interval", IntValue{&ffn.audit_interval, 0, kMillion},
         "One of so many tokens is checked for what its predictors missed; 0 = none"},
+       {kFfn, "", "engine.audit_shadow", Choice(ffn.audit_shadow, kAuditShadowNames),
+        "Predictor that is audited where layers are computed without loss: what it would miss; "
+        "auto: "
+        "what the side-car beside the model has learnt"},
        {kFfn, "", "engine.controller_recall", DoubleValue{&ffn.controller_recall, 0, 1},
         "Share of the active neurons to be found, held by moving thresholds; 0 = they stay"}});
 }

@@ -152,7 +152,8 @@ Status Transformer::FeedForward(int layer, int tokens) {
   const ffn::SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
   RETURN_IF_ERROR(hybrid_.has_value() ? hybrid_->Run(layer, input, lossless_, ws_.ffn_out.data())
                                       : ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
-  if (auditor_ != nullptr && tokens == 1 && !lossless_) auditor_->Keep(layer, input, ffn_);
+  // Of drafted tokens the first one stays whatever is verified.
+  if (auditor_ != nullptr && !lossless_) auditor_->Keep(layer, input, ffn_.policy(layer));
   return OkStatus();
 }
 

@@ -68,6 +68,11 @@ class Transformer {
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   StepResult<std::span<const float>> Forward(std::span<const int> tokens, nn::KvCache& cache,
                                              Logits wanted, Step step = Step::kDecode);
+  // Of the tokens that the next step verifies the first `tokens` will probably stay: neurons that
+  // only the others need get no place in memory. Source: LLM in a flash, section 5.2.
+  void ExpectKept(int tokens) {
+    if (flash_ != nullptr) flash_->ExpectKept(tokens);
+  }
   // The last step verified tokens of which the first `kept` stay: the others are no reason to keep
   // their neurons in memory.
   void EndVerify(int kept) {
@@ -99,6 +104,10 @@ class Transformer {
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
   void SetAuditor(ffn::Auditor* auditor) { auditor_ = auditor; }
   ffn::Auditor* auditor() { return auditor_; }
+  // What audits ask. Requires: no neurons are on a device.
+  ffn::AuditedSides audited_sides() {
+    return {ffn_, hybrid_.has_value() ? hybrid_->hot().network() : nullptr};
+  }
 
   int tokens_max() const { return ws_.tokens_max; }
   const model::ModelConfig& config() const { return config_; }

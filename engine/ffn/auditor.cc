@@ -17,22 +17,33 @@ double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors) {
          std::sqrt(sign.planes.cols);
 }
 
+namespace {
+
+bool HasHot(const AuditedSides& sides, int layer) {
+  return sides.hot != nullptr && sides.hot->num_neurons(layer) > 0;
+}
+
+}  // namespace
+
 Auditor::Auditor(const Params& p)
     : config_(p.config),
       predictors_(p.predictors),
       ops_(p.ops),
       interval_(p.interval),
+      shadow_(p.shadow),
       kept_(p.config.num_hidden_layers),
       totals_(kept_.size()),
       last_(kept_.size()),
       sweep_(p.sweep),
-      swept_(kept_.size(), std::vector<predictor::AuditCounts>(p.sweep.size())) {
+      swept_(kept_.size(), std::vector<predictor::AuditCounts>(p.sweep.size())),
+      windows_(kept_.size()),
+      seconds_(kept_.size()) {
   input_.Resize(1, config_.hidden_size);
   for (Kept& kept : kept_) {
     kept.hidden.resize(config_.hidden_size);
     kept.residual.resize(kept.hidden.size());
-    kept.predicted.reserve(config_.intermediate_size);
   }
+  predicted_.reserve(config_.intermediate_size);
   active_.reserve(config_.intermediate_size);
   active_h_.reserve(active_.capacity());
 }
@@ -40,63 +51,97 @@ Auditor::Auditor(const Params& p)
 std::size_t Auditor::Bytes(const model::ModelConfig& config) {
   const std::size_t layers = config.num_hidden_layers;
   return layers * (base::Area(2, config.hidden_size) * sizeof(float) +
-                   base::Area(1, config.intermediate_size) * sizeof(int));
+                   2 * sizeof(predictor::AuditWindow)) +
+         base::Area(3, config.intermediate_size) * sizeof(int);
 }
 
-void Auditor::Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ffn) {
+void Auditor::Keep(int layer, const FfnInput& input, const FfnPolicy& policy) {
   // Decided when the token begins: by then the token before may have been audited to its end.
   if (layer == 0) keeping_ = interval_ > 0 && tokens_ >= next_token_ && !pending();
   if (!keeping_) return;
   Kept& kept = kept_[layer];
-  kept.mode = ffn.policy(layer).mode;
-  kept.valid = Predicts(kept.mode);
+  kept.policy = policy;
+  kept.shadowed = policy.mode == FfnMode::kDense || policy.mode == FfnMode::kExact;
+  if (kept.shadowed) kept.policy = {.mode = shadow_};
+  kept.valid = Predicts(kept.policy.mode);
   if (!kept.valid) return;
   std::copy_n(input.hidden.x.data(), kept.hidden.size(), kept.hidden.data());
   std::copy_n(input.residual, kept.residual.size(), kept.residual.data());
-  kept.predicted.assign(ffn.predicted().begin(), ffn.predicted().end());
 }
 
-void Auditor::EndToken() {
+void Auditor::EndStep(int tokens) {
   if (keeping_) {
     audited_ = true;
     next_ = 0;
     next_token_ = tokens_ + interval_;
     keeping_ = false;
   }
-  ++tokens_;
+  tokens_ += tokens;
 }
 
-int Auditor::AuditOne(SparseFfn& ffn) {
+int Auditor::AuditOne(const AuditedSides& sides) {
+  const base::Stopwatch watch;
   const int layer = next_++;
-  const std::size_t at = layer;
-  Kept& kept = kept_[at];
-  last_[at] = {};
-  if (kept.valid) {
-    std::copy(kept.hidden.begin(), kept.hidden.end(), input_.x.begin());
-    nn::QuantizeToken(ops_, input_, 0);
-    const auto found = ffn.ActiveNeurons(layer, input_);
-    if (!found.ok()) return layer;  // the device fails: the token that needs it will say so
-    const FoundNeurons& active = *found;
-    active_.assign(active.ids.begin(), active.ids.end());
-    active_h_.assign(active.h, active.h + active.ids.size());
-    const auto count = [&](std::span<const int> predicted) {
-      return predictor::CountPrediction({.predicted = predicted,
-                                         .active = active_,
-                                         .h = active_h_.data(),
-                                         .down_norms = predictors_.layers[at].down_norms.data(),
-                                         .neurons = config_.intermediate_size});
-    };
-    last_[at] = count(kept.predicted);
-    totals_[at] += last_[at];
-    FfnPolicy policy{.mode = kept.mode};
-    const double unit = ShiftUnit(policy.mode, predictors_.layers[at]);
-    for (std::size_t i = 0; i < sweep_.size(); ++i) {
-      policy.shift = static_cast<float>(sweep_[i] * unit);
-      swept_[at][i] += count(ffn.PredictedBy(layer, {input_, kept.residual.data(), 1}, policy));
-    }
-  }
+  last_[layer] = {};
+  if (kept_[layer].valid) AuditLayer(sides, layer);
   if (next_ == config_.num_hidden_layers) audited_ = false;
+  seconds_[layer] += watch.Seconds();
   return layer;
+}
+
+void Auditor::AuditLayer(const AuditedSides& sides, int layer) {
+  const Kept& kept = kept_[layer];
+  std::copy(kept.hidden.begin(), kept.hidden.end(), input_.x.begin());
+  nn::QuantizeToken(ops_, input_, 0);
+  if (!FindActive(sides, layer)) return;  // the token that needs the device will say so
+  last_[layer] = Count(layer, PredictedBy(sides, layer, kept.policy));
+  totals_[layer] += last_[layer];
+  windows_[layer][kept.policy.mode == FfnMode::kLowRank].Add(last_[layer]);
+  FfnPolicy policy{.mode = kept.policy.mode};
+  const double unit = ShiftUnit(policy.mode, predictors_.layers[layer]);
+  for (std::size_t i = 0; i < sweep_.size(); ++i) {
+    policy.shift = static_cast<float>(sweep_[i] * unit);
+    swept_[layer][i] += Count(layer, PredictedBy(sides, layer, policy));
+  }
+}
+
+std::span<const int> Auditor::PredictedBy(const AuditedSides& sides, int layer,
+                                          const FfnPolicy& policy) {
+  const FfnInput input{input_, kept_[layer].residual.data(), 1};
+  const std::span<const int> cold = sides.cold.PredictedBy(layer, input, policy);
+  if (!HasHot(sides, layer)) return cold;
+  const std::span<const int> hot = sides.hot->PredictedBy(layer, input, policy);
+  predicted_.resize(cold.size() + hot.size());
+  std::merge(cold.begin(), cold.end(), hot.begin(), hot.end(), predicted_.begin());
+  return predicted_;
+}
+
+bool Auditor::FindActive(const AuditedSides& sides, int layer) {
+  const auto cold = sides.cold.ActiveNeurons(layer, input_);
+  if (!cold.ok()) return false;
+  FoundNeurons hot{};
+  if (HasHot(sides, layer)) {
+    const auto found = sides.hot->ActiveNeurons(layer, input_);
+    if (!found.ok()) return false;
+    hot = *found;
+  }
+  active_.clear();
+  active_h_.clear();
+  std::size_t c = 0, h = 0;
+  while (c < cold->ids.size() || h < hot.ids.size()) {
+    const bool of_cold = h == hot.ids.size() || (c < cold->ids.size() && cold->ids[c] < hot.ids[h]);
+    active_.push_back(of_cold ? cold->ids[c] : hot.ids[h]);
+    active_h_.push_back(of_cold ? cold->h[c++] : hot.h[h++]);
+  }
+  return true;
+}
+
+predictor::AuditCounts Auditor::Count(int layer, std::span<const int> predicted) const {
+  return predictor::CountPrediction({.predicted = predicted,
+                                     .active = active_,
+                                     .h = active_h_.data(),
+                                     .down_norms = predictors_.layers[layer].down_norms.data(),
+                                     .neurons = config_.intermediate_size});
 }
 
 }  // namespace thermocline::ffn

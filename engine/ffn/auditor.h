@@ -1,22 +1,31 @@
 // Audits of prediction: on one of N decoded tokens, what the layers' networks would have computed
 // without a predictor.
 //
-// The audited token only keeps its inputs and predictions, a copy of 2 D floats a layer. The audits
-// are made later, one layer after each further token, and the rest when the engine has nothing else
-// to do: so a token waits for the gate rows of one layer at most. A token is audited when the
-// audits of the one before are done: one of L at most, unless the engine pauses.
+// The audited token only keeps its inputs, a copy of 2 D floats a layer. The audits are made later,
+// one layer after each further step, and the rest when the engine has nothing else to do: so a
+// token waits for the gate rows of one layer at most. A token is audited when the audits of the one
+// before are done: one of L at most, unless the engine pauses. Predictions are made once more for
+// the audit, from the same input and policy, on every side that has neurons of the layer.
 #pragma once
 
+#include <array>
 #include <vector>
 
+#include "engine/base/stopwatch.h"
 #include "engine/ffn/sparse_ffn.h"
-#include "engine/predictor/audit.h"
+#include "engine/predictor/audit_window.h"
 
 namespace thermocline::ffn {
 
 // What a shift of a layer's predictor is measured in: the standard deviation of a sign score over
 // random signs, or a trained predictor's logit of e squared to one.
 double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors);
+
+// The networks that have a layer's neurons: of all of them, or of two sides.
+struct AuditedSides {
+  SparseFfn& cold;
+  SparseFfn* hot = nullptr;
+};
 
 // Decode thread only.
 class Auditor {
@@ -26,43 +35,63 @@ class Auditor {
     const predictor::Predictors& predictors;  // with down_norms
     const kernels::OpTable& ops;
     int interval;  // tokens; 0 = never
+    // What would be predicted is audited where a layer is computed without loss; kDense: nothing.
+    FfnMode shadow = FfnMode::kDense;
     // What-if: predictions are counted at these shifts too, in units of ShiftUnit.
     std::vector<float> sweep = {};
   };
   explicit Auditor(const Params& params);
-  // Of the inputs and predictions that it keeps.
+  // Of the inputs that it keeps, its lists and windows.
   static std::size_t Bytes(const model::ModelConfig& config);
 
-  // Keeps what the audited token's layer saw. Called after the layer's network has run.
-  void Keep(int layer, const SparseFfn::Input& input, const SparseFfn& ffn);
-  // Counts a token.
-  void EndToken();
+  // Keeps what the audited token's layer saw: the first one of `input`. Called after the layer's
+  // network has run by `policy`.
+  void Keep(int layer, const FfnInput& input, const FfnPolicy& policy);
+  // Counts the tokens of a step.
+  void EndStep(int tokens = 1);
   bool pending() const { return next_ < std::ssize(kept_) && audited_; }
   // Audits the next kept layer. Returns its number. Requires: pending.
-  int AuditOne(SparseFfn& ffn);
+  int AuditOne(const AuditedSides& sides);
 
   // The mode in which the layer's kept token was predicted.
-  FfnMode mode(int layer) const { return kept_[layer].mode; }
+  FfnMode mode(int layer) const { return kept_[layer].policy.mode; }
+  // Whether the kept token was computed without loss: its prediction was of no effect.
+  bool shadowed(int layer) const { return kept_[layer].shadowed; }
 
   // Sums since the start at shift `i` of the sweep.
   const predictor::AuditCounts& swept(int layer, std::size_t i) const { return swept_[layer][i]; }
   // Sums since the start, by layer, and of the last audit of a layer.
   const predictor::AuditCounts& total(int layer) const { return totals_[layer]; }
   const predictor::AuditCounts& last(int layer) const { return last_[layer]; }
+  // The last audits of a layer in a mode that predicts.
+  const predictor::AuditWindow& window(int layer, FfnMode mode) const {
+    return windows_[layer][mode == FfnMode::kLowRank];
+  }
+  // Of audits of a layer, since the start.
+  double seconds(int layer) const { return seconds_[layer]; }
 
  private:
   struct Kept {
-    bool valid = false;  // the layer predicted
-    FfnMode mode = FfnMode::kDense;
+    bool valid = false;           // there is a prediction to audit
+    bool shadowed = false;        // the layer was computed without loss
+    FfnPolicy policy;             // of the prediction
     std::vector<float> hidden;    // [D]
     std::vector<float> residual;  // [D]
-    std::vector<int> predicted;   // capacity F
   };
+
+  // Both sides' ids, into predicted_.
+  std::span<const int> PredictedBy(const AuditedSides& sides, int layer, const FfnPolicy& policy);
+  // Both sides' active neurons and their h, into active_ and active_h_; false: the flash tier
+  // failed.
+  bool FindActive(const AuditedSides& sides, int layer);
+  predictor::AuditCounts Count(int layer, std::span<const int> predicted) const;
+  void AuditLayer(const AuditedSides& sides, int layer);
 
   const model::ModelConfig& config_;
   const predictor::Predictors& predictors_;
   const kernels::OpTable& ops_;
   const int interval_;
+  const FfnMode shadow_;
   std::int64_t tokens_ = 0;
   std::int64_t next_token_ = 0;                        // the first that may be audited
   bool keeping_ = false;                               // the current token is audited
@@ -72,8 +101,10 @@ class Auditor {
   nn::ActivationBuffer input_;                         // [1, D]
   std::vector<predictor::AuditCounts> totals_, last_;  // [L]
   const std::vector<float> sweep_;
-  std::vector<std::vector<predictor::AuditCounts>> swept_;  // [L][shifts]
-  std::vector<int> active_;                                 // neurons of the audited layer
+  std::vector<std::vector<predictor::AuditCounts>> swept_;      // [L][shifts]
+  std::vector<std::array<predictor::AuditWindow, 2>> windows_;  // [L] of sign, of lowrank
+  std::vector<double> seconds_;                                 // [L]
+  std::vector<int> predicted_, active_;                         // neurons of the audited layer
   std::vector<float> active_h_;
 };
 

@@ -37,6 +37,7 @@ class CpuPartition final : public FfnPartition {
   // Between layers.
   PartitionCounters counters() const override { return counters_; }
   std::span<const int> found_ids() const override { return ffn_.found_ids(); }
+  SparseFfn* network() override { return &ffn_; }
   const FfnCounters& ffn_counters(int layer) const override { return ffn_.counters(layer); }
 
  private:

@@ -47,6 +47,9 @@ class FfnPartition {
   // Active neurons of the last layer's single token, ascending, until the next Start; empty if only
   // the device knows them.
   virtual std::span<const int> found_ids() const { return {}; }
+  // The network of the neurons here, where this process computes it; null: elsewhere. For audits,
+  // by the decode thread between layers.
+  virtual SparseFfn* network() { return nullptr; }
   // As SparseFfn's.
   virtual const FfnCounters& ffn_counters(int layer) const = 0;
 };

@@ -42,6 +42,8 @@ class HybridFfn {
   // As SparseFfn::Run. Errors: of the flash tier, or Unavailable from the hot side's device.
   Status Run(int layer, const SparseFfn::Input& input, bool lossless, float* out);
   HybridCounters counters() const;
+  const FfnPartition& hot() const { return hot_; }
+  FfnPartition& hot() { return hot_; }
   // Called with each layer's active neurons of a decoded token, those of either side; empty:
   // nobody.
   using OnFound =

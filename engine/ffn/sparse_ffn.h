@@ -86,6 +86,7 @@ class SparseFfn {
     return finder_.FindAll({layer, input, policy});
   }
 
+  int num_neurons(int layer) const { return context_.ranges.NumMembers(layer); }
   FfnPolicy& policy(int layer) { return policies_[layer]; }
   const FfnPolicy& policy(int layer) const { return policies_[layer]; }
   // The mode a layer is computed in: prompts are computed without loss.

@@ -76,6 +76,31 @@ void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
     (mode == FfnMode::kSign ? plan.sign : plan.low_rank) = true;
 }
 
+// One predictor of what is loaded, or one more, for audits of layers without loss.
+Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config, bool all_dense,
+                    FfnPlan& plan) {
+  const AuditShadow asked = options.audit_shadow;
+  if (options.audit_interval == 0 || asked == AuditShadow::kOff) return OkStatus();
+  if (asked == AuditShadow::kSign || asked == AuditShadow::kLowRank) {
+    plan.shadow = asked == AuditShadow::kSign ? FfnMode::kSign : FfnMode::kLowRank;
+    if (!model::HasTrueZeros(config.hidden_act))
+      return RefuseWithoutZeros(plan.shadow, config).Annotate("engine.audit_shadow");
+  } else if (model::HasTrueZeros(config.hidden_act) && !all_dense) {
+    const auto learnt = [&](const auto& has) {
+      return plan.side_car.has_value() &&
+             std::all_of(plan.side_car->layers.begin(), plan.side_car->layers.end(), has);
+    };
+    if (plan.sign || learnt([](const auto& layer) { return layer.sign.has_value(); }))
+      plan.shadow = FfnMode::kSign;
+    else if (plan.low_rank || learnt([](const auto& layer) { return layer.low_rank.has_value(); }))
+      plan.shadow = FfnMode::kLowRank;
+  }
+  plan.sign |= plan.shadow == FfnMode::kSign;
+  plan.low_rank |= plan.shadow == FfnMode::kLowRank;
+  if (plan.shadow != FfnMode::kDense) plan.up = model::Layout::kRows;  // an audit computes exactly
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options) {
@@ -99,12 +124,15 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   const bool may_use = plan.sign || plan.low_rank || plan.threshold || !options.side_car.empty() ||
                        (plan.modes.automatic && options.recall < 1 && zeros);
   const bool needed = plan.threshold || plan.low_rank || plan.sign;
-  if (may_use) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed, plan));
+  const bool shadows =
+      zeros && options.audit_interval > 0 && options.audit_shadow != AuditShadow::kOff;
+  if (may_use || shadows) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed, plan));
   if (plan.modes.automatic && zeros) AddCandidates(options, plan);
   const bool all_dense = !plan.modes.automatic && !wants(FfnMode::kExact) && !plan.sign &&
                          !plan.low_rank && !plan.threshold;
   if (plan.sign || plan.low_rank) plan.gate = model::Layout::kRows;
   if (!all_dense && (zeros || plan.threshold)) plan.up = model::Layout::kRows;
+  RETURN_IF_ERROR(ChooseShadow(options, config, all_dense, plan));
   // Without a gate, up decides and is read where it is predicted.
   if (!config.architecture->gated) plan.up = plan.gate;
   return plan;

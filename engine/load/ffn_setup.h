@@ -20,6 +20,7 @@ struct FfnPlan {
   std::optional<predictor::SideCar> side_car;
   std::string side_car_path;                               // "" = none was read
   bool sign = false, low_rank = false, threshold = false;  // predictors to load
+  FfnMode shadow = FfnMode::kDense;  // audited where layers are computed without loss; kDense: none
   model::Layout gate = model::Layout::kPanels;
   model::Layout up = model::Layout::kPanels;
 };

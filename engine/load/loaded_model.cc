@@ -66,6 +66,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   out.side_car = std::move(plan.side_car);
   out.side_car_path = plan.side_car_path;
   out.ffn_automatic = plan.modes.automatic;
+  out.audit_shadow = plan.shadow;
   out.ffn_modes = std::move(plan.modes.layers);
   if (out.ffn_automatic && out.memory.tier != MemoryPlan::Tier::kMemory) {
     // Bytes from flash decide, not those from memory: as few as the recall allows.
@@ -187,7 +188,11 @@ Status LoadedModel::SplitNeurons(ffn::NeuronIds hot_ids, int threads) {
                                                   .hot = std::move(hot_ids)}));
   if (predictors != nullptr) {
     ASSIGN_OR_RETURN(hot_predictors, predictor::SubsetOf(*predictors, split->hot()));
-    ASSIGN_OR_RETURN(predictors, predictor::SubsetOf(*predictors, split->cold()));
+    ASSIGN_OR_RETURN(auto cold, predictor::SubsetOf(*predictors, split->cold()));
+    // By neuron, for audits of both sides.
+    for (std::size_t l = 0; l < cold->layers.size(); ++l)
+      cold->layers[l].down_norms = std::move(predictors->layers[l].down_norms);
+    predictors = std::move(cold);
   }
   hot_threads = threads;
   return OkStatus();

@@ -69,6 +69,7 @@ struct LoadedModel {
   std::string side_car_path;       // "" = none was read
   std::vector<FfnMode> ffn_modes;  // [L] what a token is decoded with unless it asks otherwise
   bool ffn_automatic = false;      // they were chosen by measurement
+  FfnMode audit_shadow = FfnMode::kDense;  // as FfnPlan::shadow
   const kernels::OpTable* ops = nullptr;
   kernels::KvType kv_type = kernels::KvType::kF16;
   double load_s = 0;

@@ -268,7 +268,7 @@ DecodeLoop::Stop DecodeLoop::Step(Sequence& s) {
   for (std::size_t i = 0; i < tokens->size() && why == Stop::kNone; ++i)
     why = Give(s, (*tokens)[i], decoder_.row(i));
   s.computed_to = std::max(s.computed_to, cache_.length());
-  if (why == Stop::kNone) governor_.AfterToken();
+  if (why == Stop::kNone) governor_.AfterStep(base::IntSize(*tokens));
   return why;
 }
 

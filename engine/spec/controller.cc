@@ -186,6 +186,12 @@ int Controller::Verified(const Draft& draft) const {
   return n;
 }
 
+int Controller::ExpectedKept(const Draft& draft, int n) const {
+  double all = 1, kept = 1;
+  for (int i = 0; i < n; ++i) kept += all *= Accepted(draft, i);
+  return std::min(n + 1, static_cast<int>(std::ceil(kept)));
+}
+
 void Controller::Branches(const Draft& draft, int n, std::vector<Branch>& out) const {
   const Tables& t = tables();
   out.clear();

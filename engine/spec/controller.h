@@ -84,6 +84,9 @@ class Controller {
   bool More(const Draft& draft) const;
   // How many of its tokens to verify.
   int Verified(const Draft& draft) const;
+  // Tokens that verifying `n` of them will probably keep, the one before them included: the mean,
+  // rounded up.
+  int ExpectedKept(const Draft& draft, int n) const;
   // The likeliest outcomes of verifying `n` tokens of `draft`, likeliest first.
   void Branches(const Draft& draft, int n, std::vector<Branch>& out) const;
   // That a whole draft is accepted and then the draft's guess of that rank comes.

@@ -95,6 +95,7 @@ exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
   inputs_.assign(1, sequence_.back());
   for (int i = 0; i < n; ++i) inputs_.push_back(draft_[i].token);
   round.verified = n;
+  if (n > 0) target_.ExpectKept(controller_->ExpectedKept(draft_, n));
   const base::Stopwatch verifying;
   const auto logits = target_.Step(inputs_);
   round.verify_s = verifying.Seconds();

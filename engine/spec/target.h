@@ -17,6 +17,8 @@ class Target {
   // exec::Transformer::Forward; then nothing was added.
   // Requires: 1 <= T <= kDraftTokensMax + 1.
   virtual exec::StepResult<std::span<const float>> Step(std::span<const int> tokens) = 0;
+  // Of the next step's tokens the first `tokens` will probably be kept. Until that step.
+  virtual void ExpectKept(int tokens) { static_cast<void>(tokens); }
   // Of the last step's tokens the first `kept` stay, the others never were.
   virtual void Keep(int kept) = 0;
   // Threads that a step uses; the others are left to the draft. Until it is called again.
@@ -29,6 +31,7 @@ class TransformerTarget final : public Target {
   TransformerTarget(exec::Transformer& transformer, nn::KvCache& cache, base::WorkerPool& pool)
       : transformer_(transformer), cache_(cache), pool_(pool) {}
   exec::StepResult<std::span<const float>> Step(std::span<const int> tokens) override;
+  void ExpectKept(int tokens) override { transformer_.ExpectKept(tokens); }
   void Keep(int kept) override;
   void SetThreads(int threads) override { pool_.SetActive(threads); }
   int threads() const override { return pool_.threads(); }

@@ -169,6 +169,7 @@ bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t f
   if (where_[at] != nullptr || (mine & kWanted) != 0) return false;
   ++wanted_;
   const bool pending = (mine & kPending) != 0;
+  counters_.passed += mask != 0 && (mask & expected_mask_) == 0 ? 1 : 0;
   if (pending) counters_.ahead_useful_bytes += payload_bytes_;
   mine |= static_cast<std::uint8_t>(kPending | kWanted | flags);
   return !pending;
@@ -382,6 +383,7 @@ FlashCounters NeuronStore::counters() const {
   all.ahead_wasted_bytes = counters_.ahead_wasted_bytes;
   all.evictions = counters_.evictions;
   all.overflows = counters_.overflows;
+  all.passed = counters_.passed;
   all.manage_s = counters_.manage_s;
   return all;
 }

@@ -20,6 +20,7 @@ void ExposeFlash(const EngineStats& stats, MetricSet& set) {
   set.CatchUp("flash_crc_errors_total", c.crc_errors);
   set.CatchUp("flash_evictions_total", c.evictions);
   set.CatchUp("flash_overflows_total", c.overflows);
+  set.CatchUp("flash_passed_total", c.passed);
   set.CatchUp("flash_wait_seconds_total", c.wait_s);
   set.CatchUp("flash_manage_seconds_total", c.manage_s);
   set.CatchUp("flash_arrive_seconds_total", c.arrive_s);

@@ -149,8 +149,8 @@ because it audits one layer after each further token.
 
 So the daemon's figures are a sample of eval's under three conditions. Eval gets the text that the daemon generated (with
 the prompt in front, whose own counts are then subtracted). Mode and threshold are the same
-(`engine.controller_recall: 0`). Drafts are off: a verification of several tokens at once is not audited. One difference
-remains: the daemon computes prompts densely and eval does not.
+(`engine.controller_recall: 0`). Enough tokens are audited: of a step that verifies drafts the first token alone may be. One
+difference remains: the daemon computes prompts densely and eval does not.
 
 The sample consists of tokens, not neurons, because a token's neurons are active and missed together. With n audited tokens
 of N, the ratio's error is at most that of n tokens drawn at random: s / sqrt(n) with s the standard deviation of the ratio

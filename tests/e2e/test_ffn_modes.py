@@ -145,7 +145,7 @@ def test_bytes_per_token_is_what_decoding_reads():
 def test_a_lossy_request_leaves_nothing_behind():
     """What was decoded with loss is in no later prompt: the text is that of a daemon without a cache."""
     first = [{"role": "user", "content": "Tell me about a whale who was lost in the fog."}]
-    much_loss = ("engine.ffn_also=exact,sign", "engine.sign_alpha=0.5")
+    much_loss = ("engine.ffn_also=exact,sign", "engine.sign_alpha=0.5", "engine.ignore_calibration=true")
     with Daemon(*much_loss) as d:
         lossy = text(ask(d, "sign", first))
         turns = first + [{"role": "assistant", "content": lossy}, {"role": "user", "content": "What then?"}]
@@ -159,7 +159,7 @@ def test_a_side_car_serves(tmp_path):
     side_car, learn = tmp_path / "learnt.tcp", ["--text", ROOT / "tests/data/wizard_of_oz.txt", "--tokens", 1500]
     run("train-predictor", "tidepool", *learn, "--rank", 32, "--side-car", side_car)
     run("calibrate", "tidepool", *learn, "--kind", "threshold", "--side-car", side_car)
-    with Daemon(f"model.side_car={side_car}", "engine.ffn_also=lowrank,threshold", "engine.audit_interval=2") as d:
+    with Daemon(f"model.side_car={side_car}", "engine.ffn_also=lowrank,threshold", "engine.audit_interval=2", "engine.audit_shadow=off") as d:
         plain = text(ask(d))
         assert text(ask(d, "threshold"))
         settle(d)
@@ -178,11 +178,32 @@ def test_a_side_car_serves(tmp_path):
         assert "(measured)" in d.text()
 
 
+def test_a_shadow_shows_what_a_predictor_would_miss():
+    """The quick start's metrics have precision and recall though nothing is predicted; the text stays."""
+    with Daemon("engine.audit_shadow=off") as d:
+        plain = text(ask(d, max_tokens=100))
+        settle(d)
+        assert not values(d, "predictor_recall") and not values(d, "predictor_neurons_total")
+    for settings, mode in (((), "sign"), (("engine.audit_interval=3", "engine.ffn_mode=exact"), "sign")):
+        with Daemon(*settings) as d:
+            assert text(ask(d, max_tokens=100)) == plain
+            settle(d)
+            recall = values(d, "predictor_recall", mode=mode)
+            assert len(recall) == 6 and all(0.8 < v <= 1 for v in recall.values())  # calibrated for 0.97
+            assert all(value == 0 for value in values(d, "ffn_predictor_bytes_read_total").values())
+            assert ask(d, "sign").status_code == 400  # loaded for audits alone
+            assert d.admin.get("/admin/predictors").json()["side_car"].endswith("tidepool.gguf.tcp")
+    with Daemon("engine.ffn_mode=dense", "engine.audit_shadow=sign") as d:
+        assert text(ask(d, max_tokens=100))
+        settle(d)
+        assert len(values(d, "predictor_recall")) == 6
+
+
 def test_admin_shows_and_freezes():
     with Daemon("engine.ffn_mode=sign", "engine.audit_interval=1", "engine.controller_recall=0.9") as d:
         url = "/admin/predictors"
         fresh = d.admin.get(url).json()
-        assert fresh["frozen"] is False and fresh["controller_recall"] == 0.9 and fresh["side_car"] is None
+        assert fresh["frozen"] is False and fresh["controller_recall"] == 0.9 and fresh["side_car"] == str(ROOT / "config/models/tidepool.gguf.tcp")
         assert fresh["layers"][0]["recall"] is None and fresh["layers"][0]["audited_tokens"] == 0  # a warm-up decodes, and audits nothing
         ask(d, max_tokens=100)
         settle(d)

@@ -1,5 +1,6 @@
 """The flash tier as users and operators meet it: the same text with less memory, budgets that hold, devices that fail."""
 import json
+import math
 import os
 import re
 import shutil
@@ -128,6 +129,40 @@ def test_the_daemon_streams_the_same_text_and_says_what_it_reads(tidepool):
             for name in ("retries", "io_errors", "crc_errors"):
                 assert value(d, f"flash_{name}_total") == 0, name
             assert 0 < value(d, "memory_bytes", kind="flash_cache", device="cpu") < value(d, "memory_planned_bytes") <= value(d, "memory_budget_bytes")
+
+
+def test_audits_on_two_sides_with_drafts_and_flash_are_evals(tidepool, tmp_path):
+    """Precision and recall by layer, of a sample of the tokens that `eval --predictor` counts all of."""
+    settings = tight(tidepool, "engine.ffn_mode=sign", "engine.audit_interval=1", "engine.controller_recall=0", "hot.device=cpu", "hot.bytes=1MiB",
+                     "spec.mode=sync", "spec.source=ngram", "spec.fixed=true", "spec.tokens_max=3", room=2.2 * MIB)
+    texts, prompts = [], []
+    with Daemon(*settings) as d:
+        for name in ("owl", "fox", "boat", "storm", "lamp", "bear"):
+            prompt = json.loads(run("tokenize", tidepool, "--json", stdin=f"The {name} and".encode()).stdout)["tokens"]
+            answer = httpx.post(d.url + "/v1/completions", json={"prompt": prompt, "temperature": 0, "max_tokens": 120, "return_token_ids": True,
+                                                                 "ignore_eos": True}, timeout=60).json()
+            generated = json.loads(run("tokenize", tidepool, "--json", stdin=answer["choices"][0]["text"].encode()).stdout)["tokens"]
+            prompts.append(prompt)
+            texts.append(prompt + generated)
+        layers = [str(layer) for layer in range(6)]
+        wait_until(lambda: value(d, "predictor_audited_tokens_total", layer="5") > 60)
+        assert value(d, "flash_reads_total") > 0 and value(d, "spec_decode_num_drafts_total") > 20
+        assert value(d, "hot_active_neurons_total", side="hot") > 0 and value(d, "flash_passed_total") > 0
+        audited = [value(d, "predictor_audited_tokens_total", layer=layer) for layer in layers]
+        counts = [{o: value(d, "predictor_neurons_total", layer=layer, outcome=o) for o in ("tp", "fp", "fn", "tn")} for layer in layers]
+        for layer in layers:
+            assert 0 < value(d, "predictor_recall", layer=layer, mode="sign") <= 1 and 0 < value(d, "predictor_precision", layer=layer, mode="sign") <= 1
+            assert value(d, "predictor_window_tokens", layer=layer, mode="sign") == min(64, audited[int(layer)])
+            assert value(d, "predictor_audit_seconds_total", layer=layer) > 0
+    expected = []
+    for windows in (texts, prompts):
+        (tmp_path / "windows.json").write_text(json.dumps(windows))
+        expected.append(json.loads(run("eval", tidepool, "--tokens", tmp_path / "windows.json", "--ffn-mode", "sign", "--predictor", "--json").stdout)["layers"])
+    for got, n, whole, part in zip(counts, audited, *expected):
+        tp, fp, fn = (whole[key] - part[key] for key in ("tp", "fp", "fn"))
+        assert sum(got.values()) == 1024 * n
+        for a, b in ((got["tp"] / (got["tp"] + got["fp"]), tp / (tp + fp)), (got["tp"] / (got["tp"] + got["fn"]), tp / (tp + fn))):
+            assert abs(a - b) < 4 * math.sqrt(b * (1 - b) / n) < 0.25, (a, b, n)
 
 
 def test_what_cannot_fit_is_refused_with_a_table(tidepool):

@@ -138,8 +138,8 @@ class Side {
  private:
   void AuditToken() {
     if (auditor_ == nullptr) return;
-    auditor_->EndToken();
-    while (auditor_->pending()) auditor_->AuditOne(transformer_->ffn());
+    auditor_->EndStep();
+    while (auditor_->pending()) auditor_->AuditOne(transformer_->audited_sides());
   }
 
   std::unique_ptr<load::LoadedModel> model_;

@@ -150,10 +150,10 @@ class AuditorTest : public exec::FfnModels {
     for (const exec::FfnInput& input : inputs) {
       for (int l = 0; l < model.config.num_hidden_layers; ++l) {
         exec::RunFfn(model, transformer, l, input);
-        auditor.Keep(l, input.get(), transformer.ffn());
+        auditor.Keep(l, input.get(), transformer.ffn().policy(l));
       }
-      auditor.EndToken();
-      while (auditor.pending()) auditor.AuditOne(transformer.ffn());
+      auditor.EndStep();
+      while (auditor.pending()) auditor.AuditOne(transformer.audited_sides());
     }
   }
 };
@@ -225,7 +225,7 @@ TEST_F(AuditorTest, OneOfSoManyTokensIsAudited) {
       ASSERT_TRUE(
           transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kNone)
               .ok());
-      governor.AfterToken();
+      governor.AfterStep(1);
     }
     governor.Idle();
     for (const FfnLayerStats& s : governor.Stats()) {
@@ -233,6 +233,114 @@ TEST_F(AuditorTest, OneOfSoManyTokensIsAudited) {
       EXPECT_EQ(s.tokens, 200);
     }
   }
+}
+
+// Tidepool as these tests audit it.
+std::unique_ptr<LoadedModel> LoadAudited(const std::string& modes, const HotOptions& hot = {},
+                                         AuditShadow shadow = AuditShadow::kOff) {
+  base::ConfigureLog(base::LogLevel::kError, false);
+  LoadOptions options;
+  options.model.path = exec::kTidepool;
+  options.model.threads = 2;
+  options.model.hot = hot;
+  options.model.ffn = {.modes = modes, .audit_interval = 1, .audit_shadow = shadow};
+  auto model = LoadModel(options);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return *std::move(model);
+}
+
+// Audits every one of `tokens`; steps of `at_once` tokens are verified and keep their first.
+std::vector<predictor::AuditCounts> AuditedBy(const LoadedModel& model, std::span<const int> tokens,
+                                              int at_once = 1) {
+  const auto transformer = model.MakeTransformer(16, 64, 16);
+  ffn::Auditor auditor({.config = model.config,
+                        .predictors = *model.predictors,
+                        .ops = *model.ops,
+                        .interval = 1,
+                        .shadow = model.audit_shadow});
+  transformer->SetAuditor(&auditor);
+  const auto cache = *model.MakeCache(64);
+  using Step = exec::Transformer::Step;
+  for (std::size_t at = 0; at + at_once <= tokens.size(); ++at) {
+    EXPECT_TRUE(transformer
+                    ->Forward(tokens.subspan(at, at_once), *cache, exec::Transformer::Logits::kAll,
+                              at_once > 1 ? Step::kVerify : Step::kDecode)
+                    .ok());
+    cache->SetLength(cache->length() - at_once + 1);
+    auditor.EndStep();
+    while (auditor.pending()) auditor.AuditOne(transformer->audited_sides());
+  }
+  transformer->SetAuditor(nullptr);
+  std::vector<predictor::AuditCounts> out;
+  for (int l = 0; l < model.config.num_hidden_layers; ++l) out.push_back(auditor.total(l));
+  return out;
+}
+
+void ExpectSame(const std::vector<predictor::AuditCounts>& got,
+                const std::vector<predictor::AuditCounts>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t l = 0; l < got.size(); ++l) {
+    EXPECT_GT(got[l].tokens, 0);
+    EXPECT_GT(got[l].tp, 0);
+    EXPECT_EQ(got[l].tokens, want[l].tokens);
+    EXPECT_EQ(got[l].tp, want[l].tp) << l;
+    EXPECT_EQ(got[l].fp, want[l].fp) << l;
+    EXPECT_EQ(got[l].fn, want[l].fn) << l;
+    EXPECT_EQ(got[l].tn, want[l].tn) << l;
+    EXPECT_EQ(got[l].missed_mass, want[l].missed_mass) << l;
+    EXPECT_EQ(got[l].total_mass, want[l].total_mass) << l;
+  }
+}
+
+TEST_F(AuditorTest, TwoSidesCountAsOne) {
+  const auto one = LoadAudited("sign"), two = LoadAudited("sign", {.bytes = 2 << 20});
+  ASSERT_NE(two->split, nullptr);
+  const auto tokens = exec::SomeTokens(20, one->config.vocab_size);
+  ExpectSame(AuditedBy(*two, tokens), AuditedBy(*one, tokens));
+}
+
+TEST_F(AuditorTest, VerifiedStepsCountTheirFirstToken) {
+  const auto model = LoadAudited("sign");
+  const auto tokens = exec::SomeTokens(24, model->config.vocab_size);
+  const auto alone = AuditedBy(*model, std::span(tokens).first(20));
+  ExpectSame(AuditedBy(*model, tokens, 5), alone);
+}
+
+// What sign would predict, without its misses in the layers before.
+TEST_F(AuditorTest, AShadowIsAuditedAndChangesNothing) {
+  const auto plain = LoadAudited("exact"), shadowed = LoadAudited("exact", {}, AuditShadow::kSign),
+             sign = LoadAudited("sign");
+  EXPECT_EQ(plain->audit_shadow, FfnMode::kDense);
+  EXPECT_EQ(shadowed->audit_shadow, FfnMode::kSign);
+  const auto tokens = exec::SomeTokens(12, plain->config.vocab_size);
+  const auto counts = AuditedBy(*shadowed, tokens), lossy = AuditedBy(*sign, tokens);
+  EXPECT_EQ(counts[0].tp, lossy[0].tp);  // the first layer's input is the same
+  EXPECT_EQ(counts[0].fn, lossy[0].fn);
+  EXPECT_GT(counts[3].fn, 0);
+  EXPECT_EQ(AuditedBy(*plain, tokens)[0].tokens, 0);
+  const auto logits = [&](const LoadedModel& model) { return exec::LogitsOf(model, 8, 1); };
+  EXPECT_TRUE(logits(*plain) == logits(*shadowed));
+}
+
+TEST_F(AuditorTest, AShadowThatCannotBeIsRefused) {
+  LoadOptions options;
+  options.model.path = exec::Family("llama3");
+  options.model.ffn = {.audit_interval = 1, .audit_shadow = AuditShadow::kSign};
+  const auto model = LoadModel(options);
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.status().message().find("audit_shadow"), std::string::npos)
+      << model.status().message();
+  options.model.ffn.audit_shadow = AuditShadow::kAuto;
+  EXPECT_TRUE(LoadModel(options).ok());
+}
+
+TEST(AuditWindow, ForgetsWhatIsOld) {
+  predictor::AuditWindow window;
+  window.Add({.tokens = 1, .tp = 1});
+  EXPECT_EQ(window.sum().recall(), 1);
+  for (int i = 0; i < predictor::AuditWindow::kTokens; ++i) window.Add({.tokens = 1, .fn = 1});
+  EXPECT_EQ(window.sum().tokens, predictor::AuditWindow::kTokens);
+  EXPECT_EQ(window.sum().recall(), 0);
 }
 
 TEST_F(AuditorTest, AuditsChangeNothing) {
@@ -248,7 +356,7 @@ TEST_F(AuditorTest, AuditsChangeNothing) {
       const auto logits =
           *transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast);
       out.insert(out.end(), logits.begin(), logits.end());
-      governor.AfterToken();
+      governor.AfterStep(1);
     }
     return std::pair(out, transformer->ffn().counters(3).bytes);
   };

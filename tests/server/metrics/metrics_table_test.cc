@@ -137,7 +137,11 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   metrics.Tokenized(0.001);
   EngineStats stats;
   stats.kv_bytes = stats.kv_bytes_per_token = 1;
-  stats.ffn.push_back({.mode = FfnMode::kSign, .controlled = true});
+  FfnLayerStats layer;
+  layer.mode = FfnMode::kSign;
+  layer.controlled = true;
+  layer.recent_sign.tokens = 1;
+  stats.ffn.push_back(layer);
   stats.flash.used = stats.hot.used = stats.spec.used = true;
   const std::string text = metrics.Expose(ServiceState::kReady, &stats, "m");
   for (const MetricInfo& info : MetricTable()) {
