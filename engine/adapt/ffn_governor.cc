@@ -114,8 +114,10 @@ void FfnGovernor::Publish(bool wait) {
     s.missed_mass = a.missed_mass;
     s.total_mass = a.total_mass;
     s.audit_s = auditor_.seconds(l);
-    s.recent_sign = RecentOf(auditor_.window(l, FfnMode::kSign).sum());
-    s.recent_low_rank = RecentOf(auditor_.window(l, FfnMode::kLowRank).sum());
+    for (const bool shadow : {false, true}) {
+      s.recent_sign[shadow] = RecentOf(auditor_.window(l, FfnMode::kSign, shadow).sum());
+      s.recent_low_rank[shadow] = RecentOf(auditor_.window(l, FfnMode::kLowRank, shadow).sum());
+    }
     const predictor::LayerController* controller = ControllerOf(l, s.mode);
     s.controlled = controller != nullptr;
     if (controller == nullptr) continue;

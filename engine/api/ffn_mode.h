@@ -40,13 +40,13 @@ struct FfnModes {
 // `otherwise`: of the layers that no entry names. InvalidArgument says which entry is wrong.
 Result<FfnModes> ParseFfnModes(std::string_view text, int num_layers, FfnMode otherwise);
 
-// What a user asks of the feed-forward networks at load.
 // Predictors whose predictions are audited where layers are computed without loss. kAuto: what the
 // side-car has learnt, if it lies beside the model.
 enum class AuditShadow { kOff, kAuto, kSign, kLowRank };
 inline constexpr std::array<std::string_view, 4> kAuditShadowNames = {"off", "auto", "sign",
                                                                       "lowrank"};
 
+// What a user asks of the feed-forward networks at load.
 struct FfnOptions {
   std::string modes = "auto";  // as ParseFfnModes reads it
   std::string also = {};       // further modes that requests may ask for: "sign,lowrank"

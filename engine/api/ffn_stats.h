@@ -1,6 +1,7 @@
 // Figures of one layer's feed-forward network, for metrics.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -28,7 +29,8 @@ struct FfnLayerStats {
   std::int64_t audited_tokens = 0, tp = 0, fp = 0, fn = 0, tn = 0;
   double missed_mass = 0, total_mass = 0;  // of |h| ||d||
   double audit_s = 0;                      // seconds that audits took
-  RecentAudits recent_sign, recent_low_rank;
+  // Of tokens that were predicted, and of a shadow's.
+  std::array<RecentAudits, 2> recent_sign = {}, recent_low_rank = {};
   // Controller.
   bool controlled = false, frozen = false;
   double shift = 0;   // of the predictor's threshold

@@ -106,6 +106,7 @@ class Transformer {
   ffn::Auditor* auditor() { return auditor_; }
   // What audits ask. Requires: no neurons are on a device.
   ffn::AuditedSides audited_sides() {
+    CHECK(device_ == nullptr);
     return {ffn_, hybrid_.has_value() ? hybrid_->hot().network() : nullptr};
   }
 

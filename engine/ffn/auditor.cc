@@ -51,7 +51,7 @@ Auditor::Auditor(const Params& p)
 std::size_t Auditor::Bytes(const model::ModelConfig& config) {
   const std::size_t layers = config.num_hidden_layers;
   return layers * (base::Area(2, config.hidden_size) * sizeof(float) +
-                   2 * sizeof(predictor::AuditWindow)) +
+                   kWindows * sizeof(predictor::AuditWindow)) +
          base::Area(3, config.intermediate_size) * sizeof(int);
 }
 
@@ -95,8 +95,8 @@ void Auditor::AuditLayer(const AuditedSides& sides, int layer) {
   nn::QuantizeToken(ops_, input_, 0);
   if (!FindActive(sides, layer)) return;  // the token that needs the device will say so
   last_[layer] = Count(layer, PredictedBy(sides, layer, kept.policy));
-  totals_[layer] += last_[layer];
-  windows_[layer][kept.policy.mode == FfnMode::kLowRank].Add(last_[layer]);
+  if (!kept.shadowed) totals_[layer] += last_[layer];
+  windows_[layer][WindowOf(kept.policy.mode, kept.shadowed)].Add(last_[layer]);
   FfnPolicy policy{.mode = kept.policy.mode};
   const double unit = ShiftUnit(policy.mode, predictors_.layers[layer]);
   for (std::size_t i = 0; i < sweep_.size(); ++i) {

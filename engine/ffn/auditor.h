@@ -60,12 +60,12 @@ class Auditor {
 
   // Sums since the start at shift `i` of the sweep.
   const predictor::AuditCounts& swept(int layer, std::size_t i) const { return swept_[layer][i]; }
-  // Sums since the start, by layer, and of the last audit of a layer.
+  // Sums since the start, by layer, without shadows; and of the last audit of a layer.
   const predictor::AuditCounts& total(int layer) const { return totals_[layer]; }
   const predictor::AuditCounts& last(int layer) const { return last_[layer]; }
-  // The last audits of a layer in a mode that predicts.
-  const predictor::AuditWindow& window(int layer, FfnMode mode) const {
-    return windows_[layer][mode == FfnMode::kLowRank];
+  // The last audits of a layer in a mode that predicts, or in its shadow.
+  const predictor::AuditWindow& window(int layer, FfnMode mode, bool shadowed) const {
+    return windows_[layer][WindowOf(mode, shadowed)];
   }
   // Of audits of a layer, since the start.
   double seconds(int layer) const { return seconds_[layer]; }
@@ -79,6 +79,10 @@ class Auditor {
     std::vector<float> residual;  // [D]
   };
 
+  static constexpr int kWindows = 4;
+  static int WindowOf(FfnMode mode, bool shadowed) {
+    return (mode == FfnMode::kLowRank ? 1 : 0) + (shadowed ? 2 : 0);
+  }
   // Both sides' ids, into predicted_.
   std::span<const int> PredictedBy(const AuditedSides& sides, int layer, const FfnPolicy& policy);
   // Both sides' active neurons and their h, into active_ and active_h_; false: the flash tier
@@ -101,10 +105,10 @@ class Auditor {
   nn::ActivationBuffer input_;                         // [1, D]
   std::vector<predictor::AuditCounts> totals_, last_;  // [L]
   const std::vector<float> sweep_;
-  std::vector<std::vector<predictor::AuditCounts>> swept_;      // [L][shifts]
-  std::vector<std::array<predictor::AuditWindow, 2>> windows_;  // [L] of sign, of lowrank
-  std::vector<double> seconds_;                                 // [L]
-  std::vector<int> predicted_, active_;                         // neurons of the audited layer
+  std::vector<std::vector<predictor::AuditCounts>> swept_;             // [L][shifts]
+  std::vector<std::array<predictor::AuditWindow, kWindows>> windows_;  // [L]
+  std::vector<double> seconds_;                                        // [L]
+  std::vector<int> predicted_, active_;  // neurons of the audited layer
   std::vector<float> active_h_;
 };
 

@@ -136,7 +136,8 @@ Status SparseFfn::FindOnFlash(const FfnStep& step) {
   });
   flash_->Request(step.layer, step.policy.resident_only);
   const bool some_late = flash_->reading();
-  if (step.input.tokens == 1) ReadNextAhead(step);
+  // A look (ActiveNeurons) has no residual, and reads nothing ahead.
+  if (step.input.tokens == 1 && step.input.residual != nullptr) ReadNextAhead(step);
   compute(/*late=*/false);
   flash_->store().Poke();
   if (!some_late) return OkStatus();

@@ -95,8 +95,9 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
     else if (plan.low_rank || learnt([](const auto& layer) { return layer.low_rank.has_value(); }))
       plan.shadow = FfnMode::kLowRank;
   }
-  plan.sign |= plan.shadow == FfnMode::kSign;
-  plan.low_rank |= plan.shadow == FfnMode::kLowRank;
+  bool& loaded = plan.shadow == FfnMode::kLowRank ? plan.low_rank : plan.sign;
+  plan.shadow_alone = plan.shadow != FfnMode::kDense && !loaded;
+  loaded |= plan.shadow_alone;
   if (plan.shadow != FfnMode::kDense) plan.up = model::Layout::kRows;  // an audit computes exactly
   return OkStatus();
 }
@@ -126,7 +127,8 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   const bool needed = plan.threshold || plan.low_rank || plan.sign;
   const bool shadows =
       zeros && options.audit_interval > 0 && options.audit_shadow != AuditShadow::kOff;
-  if (may_use || shadows) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed, plan));
+  const bool explicitly = shadows && options.audit_shadow != AuditShadow::kAuto;
+  if (may_use || shadows) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed || explicitly, plan));
   if (plan.modes.automatic && zeros) AddCandidates(options, plan);
   const bool all_dense = !plan.modes.automatic && !wants(FfnMode::kExact) && !plan.sign &&
                          !plan.low_rank && !plan.threshold;
@@ -136,6 +138,12 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   // Without a gate, up decides and is read where it is predicted.
   if (!config.architecture->gated) plan.up = plan.gate;
   return plan;
+}
+
+void DropShadow(FfnPlan& plan) {
+  (plan.shadow == FfnMode::kLowRank ? plan.low_rank : plan.sign) = false;
+  plan.shadow = FfnMode::kDense;
+  plan.shadow_alone = false;
 }
 
 std::size_t PredictorBytes(const model::ModelConfig& config, const FfnPlan& plan,

@@ -21,6 +21,7 @@ struct FfnPlan {
   std::string side_car_path;                               // "" = none was read
   bool sign = false, low_rank = false, threshold = false;  // predictors to load
   FfnMode shadow = FfnMode::kDense;  // audited where layers are computed without loss; kDense: none
+  bool shadow_alone = false;         // its predictor is loaded for that, and no request may use it
   model::Layout gate = model::Layout::kPanels;
   model::Layout up = model::Layout::kPanels;
 };
@@ -28,6 +29,9 @@ struct FfnPlan {
 // Reads the side-car and decides. FailedPrecondition explains why a mode cannot be: no true zeros,
 // no predictor, a side-car of another model.
 Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options);
+
+// Without the shadow, and the predictor that is loaded for it. Requires: shadow_alone.
+void DropShadow(FfnPlan& plan);
 
 // Bytes that the predictors of the plan will take, audits with them.
 std::size_t PredictorBytes(const model::ModelConfig& config, const FfnPlan& plan,

@@ -329,6 +329,11 @@ Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, Lo
     auto gpu = device::Device::Open(
         {.ops = options.device_ops != nullptr ? options.device_ops : kernels::CudaOps()});
     bool moved = false;
+    if (gpu.ok() && out.shadow_alone) {
+      const bool asked = options.model.ffn.audit_shadow != AuditShadow::kAuto;
+      if (asked) base::LogWarning("engine.audit_shadow: with a GPU no audits are made");
+      out.DropShadow();
+    }
     const Status used =
         gpu.ok() ? SetUpDevice(file, options, *std::move(gpu), moved, out) : gpu.status();
     if (used.ok()) return OkStatus();

@@ -67,6 +67,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   out.side_car_path = plan.side_car_path;
   out.ffn_automatic = plan.modes.automatic;
   out.audit_shadow = plan.shadow;
+  out.shadow_alone = plan.shadow_alone;
   out.ffn_modes = std::move(plan.modes.layers);
   if (out.ffn_automatic && out.memory.tier != MemoryPlan::Tier::kMemory) {
     // Bytes from flash decide, not those from memory: as few as the recall allows.
@@ -81,7 +82,32 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   return OkStatus();
 }
 
+// A shadow that nobody asked for by name is given up where the model does not fit into memory with
+// it.
+Result<MemoryPlan> PlanWithShadow(const MemoryNeeds& needs, FfnPlan& plan,
+                                  std::optional<store::BundleIndex>& bundle) {
+  auto memory = PlanMemory(needs, bundle);
+  const bool fits = memory.ok() && memory->tier == MemoryPlan::Tier::kMemory;
+  const bool may_drop = plan.shadow_alone && needs.options.ffn.audit_shadow == AuditShadow::kAuto;
+  if (fits || !may_drop) return memory;
+  base::LogInfo("no predictor is audited in the shadow: the model does not fit into memory");
+  DropShadow(plan);
+  bundle.reset();
+  return PlanMemory(needs, bundle);
+}
+
 }  // namespace
+
+void LoadedModel::DropShadow() {
+  for (predictor::LayerPredictors& layer : predictors->layers) {
+    layer.sign.reset();
+    layer.low_rank.reset();
+  }
+  predictors->memory.clear();
+  predictors->bytes = 0;
+  audit_shadow = FfnMode::kDense;
+  shadow_alone = false;
+}
 
 FlashCounters LoadedModel::flash_counters() const {
   if (flash != nullptr) return flash->counters();
@@ -114,12 +140,12 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   loaded->pool = std::make_unique<base::WorkerPool>(
       options.model.threads > 0 ? options.model.threads : NumProcessors());
   std::optional<store::BundleIndex> bundle;
-  ASSIGN_OR_RETURN(loaded->memory, PlanMemory({.file = *file,
-                                               .ffn = plan,
-                                               .options = options.model,
-                                               .sizes = options.sizes,
-                                               .threads = loaded->pool->threads()},
-                                              bundle));
+  ASSIGN_OR_RETURN(loaded->memory, PlanWithShadow({.file = *file,
+                                                   .ffn = plan,
+                                                   .options = options.model,
+                                                   .sizes = options.sizes,
+                                                   .threads = loaded->pool->threads()},
+                                                  plan, bundle));
   RETURN_IF_ERROR(LoadHeldWeights(*file, options, plan, *loaded));
   if (!loaded->weights->memory.huge()) {
     base::LogWarning(
@@ -138,6 +164,12 @@ Result<std::vector<FfnMode>> LoadedModel::ModesFor(const std::string& text) cons
                                                  zeros ? FfnMode::kExact : FfnMode::kDense));
   if (modes.automatic) return ffn_modes;
   for (std::size_t l = 0; l < modes.layers.size(); ++l) {
+    if (shadow_alone && modes.layers[l] == audit_shadow) {
+      return base::FailedPrecondition(
+          "mode '", FfnModeName(audit_shadow),
+          "': its predictor is loaded for audits alone (engine.audit_shadow); name the mode among "
+          "the further ones (--also-modes; the daemon: engine.ffn_also)");
+    }
     const Status can = CanRun(modes.layers[l], config, weights->layers[l], &predictors->layers[l]);
     if (!can.ok()) return can;
   }

@@ -70,6 +70,7 @@ struct LoadedModel {
   std::vector<FfnMode> ffn_modes;  // [L] what a token is decoded with unless it asks otherwise
   bool ffn_automatic = false;      // they were chosen by measurement
   FfnMode audit_shadow = FfnMode::kDense;  // as FfnPlan::shadow
+  bool shadow_alone = false;               // as FfnPlan's
   const kernels::OpTable* ops = nullptr;
   kernels::KvType kv_type = kernels::KvType::kF16;
   double load_s = 0;
@@ -81,6 +82,8 @@ struct LoadedModel {
   // Figures of the flash tier; zeros without one. Decode thread only.
   FlashCounters flash_counters() const;
 
+  // Gives up the predictor of a shadow. Requires: shadow_alone.
+  void DropShadow();
   // Gate and up in rows: neurons that are shared out lie so.
   void SetRows();
   // Gives the neurons of `hot` to a second partition of the CPU with kernel threads of its own.

@@ -87,7 +87,8 @@ int LargestRank(const MemoryNeeds& n) {
 // Of both ends of a hot tier, should there be one.
 std::size_t HotBytes(const MemoryNeeds& n, ffn::FfnSizes sizes) {
   const HotOptions& hot = n.options.hot;
-  const bool device = hot.device != HotDevice::kCpu;
+  const bool device = hot.device == HotDevice::kCuda ||
+                      (hot.device == HotDevice::kAuto && kernels::CudaOps() != nullptr);
   if (!device && hot.bytes == 0 && hot.placement.empty()) return 0;
   sizes.threads = hot.threads > 0 ? hot.threads : n.threads / 2;
   const std::size_t other =

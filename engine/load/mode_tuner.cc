@@ -134,7 +134,8 @@ class Tuner {
 void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model,
                   const std::vector<FfnMode>& also) {
   constexpr auto kRows = model::Layout::kRows, kPanels = model::Layout::kPanels;
-  bool predicts = false, skips = false;
+  // An audit of a layer without loss computes it exactly.
+  bool predicts = false, skips = model.audit_shadow != FfnMode::kDense;
   const auto add = [&](FfnMode m) {
     predicts = predicts || m == FfnMode::kSign || m == FfnMode::kLowRank;
     skips = skips || m != FfnMode::kDense;

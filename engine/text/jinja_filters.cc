@@ -235,10 +235,11 @@ Result<Value> FirstOrLast(const Value& value, bool first) {
 
 Result<Value> ToInt(Interpreter&, const Value& value, const Arguments& arguments) {
   if (value.is_int()) return Value(value.as_int());
-  if (value.is_number()) return Value(value.as_double());
+  if (value.is_number()) return Value(static_cast<std::int64_t>(value.as_double()));
   const std::string text = Strip(value.ToString(), nullptr, true, true);
   if (const auto whole = base::ParseNumber<std::int64_t>(text)) return Value(*whole);
-  if (const auto real = base::ParseNumber<double>(text)) return Value(*real);
+  if (const auto real = base::ParseNumber<double>(text))
+    return Value(static_cast<std::int64_t>(*real));
   return Value(IntOr(arguments.Get(0, "default"), 0));
 }
 

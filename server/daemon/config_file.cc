@@ -83,6 +83,12 @@ Status CheckFfn(const FfnOptions& ffn) {
     return base::InvalidArgument("engine.controller_recall: the controller goes by audits, and ",
                                  "engine.audit_interval is 0");
   }
+  const bool shadow =
+      ffn.audit_shadow == AuditShadow::kSign || ffn.audit_shadow == AuditShadow::kLowRank;
+  if (shadow && ffn.audit_interval == 0) {
+    return base::InvalidArgument(
+        "engine.audit_shadow: it is audited, and engine.audit_interval is 0");
+  }
   return OkStatus();
 }
 

@@ -18,10 +18,10 @@ void ExposeRows(const std::string& layer, const FfnLayerStats& s, MetricSet& set
   set.CatchUp("ffn_bytes_saved_total", s.dense_bytes - s.bytes, {{"layer", layer}});
 }
 
-void ExposeRecent(const std::string& layer, FfnMode mode, const RecentAudits& recent,
+void ExposeWindow(const std::string& layer, const char* mode, const RecentAudits& recent,
                   MetricSet& set) {
   if (recent.tokens == 0) return;
-  const MetricSet::Labels labels = {{"layer", layer}, {"mode", std::string(FfnModeName(mode))}};
+  const MetricSet::Labels labels = {{"layer", layer}, {"mode", mode}};
   set.Set("predictor_window_tokens", recent.tokens, labels);
   set.Set("predictor_precision", recent.precision, labels);
   set.Set("predictor_recall", recent.recall, labels);
@@ -40,9 +40,14 @@ void ExposeAudits(const std::string& layer, const FfnLayerStats& s, MetricSet& s
   count("tn", s.tn);
   set.CatchUp("predictor_missed_mass_total", s.missed_mass, {{"layer", layer}});
   set.CatchUp("predictor_mass_total", s.total_mass, {{"layer", layer}});
-  set.CatchUp("predictor_audit_seconds_total", s.audit_s, {{"layer", layer}});
-  ExposeRecent(layer, FfnMode::kSign, s.recent_sign, set);
-  ExposeRecent(layer, FfnMode::kLowRank, s.recent_low_rank, set);
+}
+
+void ExposeRecent(const std::string& layer, const FfnLayerStats& s, MetricSet& set) {
+  ExposeWindow(layer, "sign", s.recent_sign[0], set);
+  ExposeWindow(layer, "shadow_sign", s.recent_sign[1], set);
+  ExposeWindow(layer, "lowrank", s.recent_low_rank[0], set);
+  ExposeWindow(layer, "shadow_lowrank", s.recent_low_rank[1], set);
+  if (s.audit_s > 0) set.CatchUp("predictor_audit_seconds_total", s.audit_s, {{"layer", layer}});
 }
 
 void ExposeController(const std::string& layer, const FfnLayerStats& s, MetricSet& set) {
@@ -72,7 +77,8 @@ void ExposeFfn(const EngineStats& stats, MetricSet& set) {
     const std::string layer = StrCat(l);
     const bool predicts = s.mode == FfnMode::kSign || s.mode == FfnMode::kLowRank;
     ExposeRows(layer, s, set);
-    if (predicts || s.predictor_bytes > 0 || s.audited_tokens > 0) ExposeAudits(layer, s, set);
+    if (predicts || s.predictor_bytes > 0) ExposeAudits(layer, s, set);
+    ExposeRecent(layer, s, set);
     if (s.controlled) ExposeController(layer, s, set);
   }
   ExposeTiers(stats, set);

@@ -145,7 +145,7 @@ compares them with the predicted neurons.
 
 They differ in the tokens that they audit. `eval --predictor` audits every token of the text, one step a token. The daemon
 audits decoded tokens, not prompts: one of `engine.audit_interval`, and at most one of as many as the model has layers,
-because it audits one layer after each further token.
+because it audits one layer after each further step.
 
 So the daemon's figures are a sample of eval's under three conditions. Eval gets the text that the daemon generated (with
 the prompt in front, whose own counts are then subtracted). Mode and threshold are the same

@@ -145,7 +145,8 @@ constexpr MetricInfo kTable[] = {
     {"predictor_mass_total", kCounter, "layer", "1", "Predictors", W::kPredicted,
      "Contribution |h| ||d|| of all active neurons of audited tokens"},
     {"predictor_precision", kGauge, "layer, mode", "1", "Predictors", W::kPredicted,
-     "tp / (tp + fp) over the last audits, in a mode that predicts or in its shadow"},
+     "tp / (tp + fp) over the last audits. mode: sign, lowrank; shadow_sign, shadow_lowrank: what "
+     "would have been predicted where a layer was computed without loss (engine.audit_shadow)"},
     {"predictor_recall", kGauge, "layer, mode", "1", "Predictors", W::kPredicted,
      "tp / (tp + fn) over the last audits"},
     {"predictor_missed_mass_ratio", kGauge, "layer, mode", "1", "Predictors", W::kPredicted,

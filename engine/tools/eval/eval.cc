@@ -100,6 +100,10 @@ class Side {
 
   // Audits every token from now on. Called before Prepare. FailedPrecondition if nothing predicts.
   Status Audit() {
+    if (model_->device != nullptr) {
+      return base::FailedPrecondition(
+          "--predictor: neurons on a GPU cannot be audited; leave it out (--device cpu)");
+    }
     const auto& modes = model_->ffn_modes;
     const auto predicts = [](FfnMode m) { return m == FfnMode::kSign || m == FfnMode::kLowRank; };
     if (std::none_of(modes.begin(), modes.end(), predicts)) {

@@ -6,6 +6,7 @@
 
 #include "engine/adapt/ffn_governor.h"
 #include "engine/base/file.h"
+#include "engine/load/mode_tuner.h"
 #include "tests/engine/exec/ffn_models.h"
 
 namespace thermocline::load {
@@ -251,7 +252,7 @@ std::unique_ptr<LoadedModel> LoadAudited(const std::string& modes, const HotOpti
 
 // Audits every one of `tokens`; steps of `at_once` tokens are verified and keep their first.
 std::vector<predictor::AuditCounts> AuditedBy(const LoadedModel& model, std::span<const int> tokens,
-                                              int at_once = 1) {
+                                              int at_once = 1, bool shadow = false) {
   const auto transformer = model.MakeTransformer(16, 64, 16);
   ffn::Auditor auditor({.config = model.config,
                         .predictors = *model.predictors,
@@ -272,7 +273,8 @@ std::vector<predictor::AuditCounts> AuditedBy(const LoadedModel& model, std::spa
   }
   transformer->SetAuditor(nullptr);
   std::vector<predictor::AuditCounts> out;
-  for (int l = 0; l < model.config.num_hidden_layers; ++l) out.push_back(auditor.total(l));
+  for (int l = 0; l < model.config.num_hidden_layers; ++l)
+    out.push_back(shadow ? auditor.window(l, FfnMode::kSign, true).sum() : auditor.total(l));
   return out;
 }
 
@@ -313,13 +315,28 @@ TEST_F(AuditorTest, AShadowIsAuditedAndChangesNothing) {
   EXPECT_EQ(plain->audit_shadow, FfnMode::kDense);
   EXPECT_EQ(shadowed->audit_shadow, FfnMode::kSign);
   const auto tokens = exec::SomeTokens(12, plain->config.vocab_size);
-  const auto counts = AuditedBy(*shadowed, tokens), lossy = AuditedBy(*sign, tokens);
+  const auto counts = AuditedBy(*shadowed, tokens, 1, true), lossy = AuditedBy(*sign, tokens);
   EXPECT_EQ(counts[0].tp, lossy[0].tp);  // the first layer's input is the same
   EXPECT_EQ(counts[0].fn, lossy[0].fn);
   EXPECT_GT(counts[3].fn, 0);
   EXPECT_EQ(AuditedBy(*plain, tokens)[0].tokens, 0);
   const auto logits = [&](const LoadedModel& model) { return exec::LogitsOf(model, 8, 1); };
   EXPECT_TRUE(logits(*plain) == logits(*shadowed));
+}
+
+// Whatever the tuner finds: an audit computes exactly.
+TEST_F(AuditorTest, AShadowOfALayerThatIsComputedDensely) {
+  const auto model = LoadAudited("auto", {}, AuditShadow::kSign);
+  for (std::size_t l = 0; l < model->weights->layers.size(); ++l) {
+    UseLayoutsOf(FfnMode::kDense, l, *model, {});
+    model->ffn_modes[l] = FfnMode::kDense;
+  }
+  const auto tokens = exec::SomeTokens(8, model->config.vocab_size);
+  for (const predictor::AuditCounts& layer : AuditedBy(*model, tokens, 1, true)) {
+    EXPECT_EQ(layer.tokens, 8);
+    EXPECT_GT(layer.tp, 0);
+  }
+  EXPECT_FALSE(model->ModesFor("sign").ok());
 }
 
 TEST_F(AuditorTest, AShadowThatCannotBeIsRefused) {

@@ -31,6 +31,8 @@ TEST(Jinja, ExpressionsFollowPython) {
       Text("{{ 'abc'[1] }}{{ 'abc'[-1] }} {{ 'abcd'[1:3] }} {{ [1,2,3][::-1] }} {{ 'é😀'|length }}"),
       "bc bc [3, 2, 1] 2");
   EXPECT_EQ(Text("{{ 'yes' if x else 'no' }}{{ '' if false }}"), "no");
+  EXPECT_EQ(Text("{{ 3.7|int }} {{ '3.7'|int }} {{ (8 / 2)|int }} {{ 'abc'[(2 / 2)|int] }}"),
+            "3 3 4 b");
   EXPECT_EQ(Text("{{ x.y is defined }}", R"({"x": {}})"), "False");
 }
 

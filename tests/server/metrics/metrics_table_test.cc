@@ -140,7 +140,8 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   FfnLayerStats layer;
   layer.mode = FfnMode::kSign;
   layer.controlled = true;
-  layer.recent_sign.tokens = 1;
+  layer.recent_sign[0].tokens = 1;
+  layer.audit_s = 1;
   stats.ffn.push_back(layer);
   stats.flash.used = stats.hot.used = stats.spec.used = true;
   const std::string text = metrics.Expose(ServiceState::kReady, &stats, "m");
