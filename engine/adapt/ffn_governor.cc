@@ -86,6 +86,13 @@ void FfnGovernor::AuditOne() {
   const int layer = auditor_.AuditOne(transformer_.audited_sides());
   // A request in another mode may have begun since the token was kept.
   const FfnMode mode = auditor_.mode(layer);
+  FfnLayerStats& stats = current_[layer];
+  stats.audit_s = auditor_.seconds(layer);
+  if (auditor_.last(layer).tokens > 0) {
+    const bool shadow = auditor_.shadowed(layer);
+    (mode == FfnMode::kLowRank ? stats.recent_low_rank : stats.recent_sign)[shadow] =
+        RecentOf(auditor_.window(layer, mode, shadow).sum());
+  }
   predictor::LayerController* controller = ControllerOf(layer, mode);
   if (controller == nullptr || auditor_.shadowed(layer) || auditor_.last(layer).tokens == 0) return;
   controller->Freeze(frozen_);
@@ -113,11 +120,6 @@ void FfnGovernor::Publish(bool wait) {
     s.tn = a.tn;
     s.missed_mass = a.missed_mass;
     s.total_mass = a.total_mass;
-    s.audit_s = auditor_.seconds(l);
-    for (const bool shadow : {false, true}) {
-      s.recent_sign[shadow] = RecentOf(auditor_.window(l, FfnMode::kSign, shadow).sum());
-      s.recent_low_rank[shadow] = RecentOf(auditor_.window(l, FfnMode::kLowRank, shadow).sum());
-    }
     const predictor::LayerController* controller = ControllerOf(l, s.mode);
     s.controlled = controller != nullptr;
     if (controller == nullptr) continue;
