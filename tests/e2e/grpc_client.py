@@ -44,6 +44,14 @@ def chat(*contents, **fields):
     return pb.GenerateRequest(chat=pb.Chat(messages=messages), **fields)
 
 
+def begun(call):
+    """`call`, once it has said something: until then its generation may wait in the queue, though `started` has come."""
+    for event in call:
+        if event.HasField("delta"):
+            return call
+    raise AssertionError("the stream ended")
+
+
 def read(stream):
     """All events of a stream: its texts by choice, what began and what ended it, the rest."""
     events = list(stream)

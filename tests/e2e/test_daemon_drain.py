@@ -1,5 +1,6 @@
 """Work that ends early or never begins: clients that leave, a full queue, signals."""
 import json
+import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,16 @@ def open_stream(daemon, **extra):
     s = socket.create_connection(("127.0.0.1", daemon.port), timeout=20)
     s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     return s
+
+
+def begun(s):
+    """What came, once the answer has said something: until then it may wait in the queue, though its header has come."""
+    data = b""
+    while not re.search(rb'"content":"[^"]', data):
+        piece = s.recv(4096)
+        assert piece, data
+        data += piece
+    return data
 
 
 def test_a_client_that_leaves_stops_its_work(smollm):
@@ -59,7 +70,7 @@ def read_all(s):
 def test_sigterm_lets_streams_end_and_refuses_new_work(smollm):
     with Daemon(f"model.path={smollm}") as d:
         s = open_stream(d, max_tokens=200)
-        begun = s.recv(4096)
+        data = begun(s)
         d.terminate()
         wait_until(lambda: "draining" in d.text())
         refused = post(d, {"messages": STORY})
@@ -68,7 +79,6 @@ def test_sigterm_lets_streams_end_and_refuses_new_work(smollm):
             assert httpx.post(d.url + path, json=body).status_code == 503, path
         assert httpx.get(d.url + "/health/ready").status_code == 503
         assert httpx.get(d.url + "/health/live").status_code == 200
-        data = begun
         while b"[DONE]" not in data:
             piece = s.recv(65536)
             assert piece, data[-300:]
@@ -79,7 +89,7 @@ def test_sigterm_lets_streams_end_and_refuses_new_work(smollm):
 def test_sigterm_cuts_off_at_the_drain_timeout(smollm):
     with Daemon(f"model.path={smollm}", "server.drain_timeout_s=1") as d:
         s = open_stream(d)
-        s.recv(4096)
+        begun(s)
         began = time.monotonic()
         d.terminate()
         data = read_all(s)
@@ -91,7 +101,7 @@ def test_sigterm_cuts_off_at_the_drain_timeout(smollm):
 def test_what_waits_in_the_queue_is_sent_elsewhere_by_a_drain(smollm):
     with Daemon(f"model.path={smollm}", "engine.sequences_max=1", "server.drain_timeout_s=60") as d, ThreadPoolExecutor(2) as pool:
         s = open_stream(d)
-        s.recv(4096)
+        begun(s)
         waiting = [pool.submit(post, d, {"messages": STORY, "max_tokens": 5, "n": n}) for n in (1, 2)]
         wait_until(lambda: metrics(d).get(("thermocline_num_requests_waiting", ()), 0) == 3)
         d.terminate()
@@ -106,7 +116,7 @@ def test_what_waits_in_the_queue_is_sent_elsewhere_by_a_drain(smollm):
 def test_a_second_signal_ends_at_once(smollm):
     with Daemon(f"model.path={smollm}", "server.drain_timeout_s=60") as d:
         s = open_stream(d)
-        s.recv(4096)
+        begun(s)
         d.terminate()
         wait_until(lambda: "draining" in d.text())
         d.terminate()

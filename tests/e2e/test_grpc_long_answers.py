@@ -5,7 +5,7 @@ import time
 import grpc
 import pytest
 from conftest import Daemon, wait_until
-from grpc_client import channel, chat, idle, metric, pb, read, refusal, stubs
+from grpc_client import begun, channel, chat, idle, metric, pb, read, refusal, stubs
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,7 @@ ENDLESS = dict(stop=pb.Stop(ignore_eos=True), sampling=pb.Sampling(temperature=1
 
 def begin(stub, timeout=None, **fields):
     """A generation that has said something and goes on for long."""
-    call = stub.Generate(chat("Write a very long essay about the sea.", **ENDLESS, **fields), timeout=timeout)
-    for event in call:
-        if event.HasField("delta"):
-            return call
-    raise AssertionError("the stream ended")
+    return begun(stub.Generate(chat("Write a very long essay about the sea.", **ENDLESS, **fields), timeout=timeout))
 
 
 def test_progress(slow_stub):
@@ -107,8 +103,7 @@ def test_a_reader_that_keeps_up_is_never_cut_off(slow, slow_stub):
 def test_drain_lets_streams_end_and_refuses_new_ones(smollm):
     with Daemon("grpc.address=127.0.0.1:0", f"model.path={smollm}") as d, channel(d) as c:
         stub = stubs.InferenceStub(c)
-        call = stub.Generate(chat("Count.", sampling=pb.Sampling(temperature=1), stop=pb.Stop(ignore_eos=True, max_tokens=200)))
-        next(call)
+        call = begun(stub.Generate(chat("Count.", sampling=pb.Sampling(temperature=1), stop=pb.Stop(ignore_eos=True, max_tokens=200))))
         d.terminate()
         wait_until(lambda: stub.GetStats(pb.GetStatsRequest()).state == pb.STATE_DRAINING)
         error = refusal(stub.Generate, chat("Count."))

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from conftest import BIN, Daemon, wait_until
 from google.protobuf.descriptor_pool import DescriptorPool
-from grpc_client import SERVICE, channel, chat, idle, metric, pb, read, refusal, stubs
+from grpc_client import SERVICE, begun, channel, chat, idle, metric, pb, read, refusal, stubs
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
@@ -50,8 +50,7 @@ def test_health_from_loading_to_drain(smollm):
                 wait_until(lambda: seen[name] == [NOT_SERVING, SERVING])
                 assert health.Check(health_pb2.HealthCheckRequest(service=name)).status == SERVING
             assert refusal(health.Check, health_pb2.HealthCheckRequest(service="other")).code == grpc.StatusCode.NOT_FOUND
-            call = stub.Generate(chat("Count.", stop=pb.Stop(ignore_eos=True, max_tokens=300)))
-            next(call)
+            call = begun(stub.Generate(chat("Count.", stop=pb.Stop(ignore_eos=True, max_tokens=300))))
             d.terminate()  # while an answer runs
             for name in seen:
                 wait_until(lambda: seen[name] == [NOT_SERVING, SERVING, NOT_SERVING])
