@@ -46,11 +46,18 @@ enum class AuditShadow { kOff, kAuto, kSign, kLowRank };
 inline constexpr std::array<std::string_view, 4> kAuditShadowNames = {"off", "auto", "sign",
                                                                       "lowrank"};
 
+// How a down projection that the file has along columns lies in memory. kAuto: neuron-major where
+// that is measured to pay and no weight is rounded; kFile: as in the file; kRows: neuron-major,
+// quantised weights rounded once more.
+enum class DownInMemory { kAuto, kFile, kRows };
+inline constexpr std::array<std::string_view, 3> kDownInMemoryNames = {"auto", "file", "rows"};
+
 // What a user asks of the feed-forward networks at load.
 struct FfnOptions {
   std::string modes = "auto";  // as ParseFfnModes reads it
   std::string also = {};       // further modes that requests may ask for: "sign,lowrank"
   std::string side_car = {};   // path; "" = MODEL.tcp if there is one
+  DownInMemory down = DownInMemory::kAuto;  // measured where `modes` is "auto"
   // auto: the least held-out recall of a predicted mode. 1 = modes without loss only.
   double recall = 1.0;
   // Mode sign, where the side-car has no thresholds: skip where negatives > alpha * positives, in

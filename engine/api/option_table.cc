@@ -43,6 +43,10 @@ void AddFfn(FfnOptions& ffn, Rows& rows) {
         "Further modes to load predictors for: sign,lowrank"},
        {kFfn, "--side-car", "model.side_car", TextValue{&ffn.side_car},
         "Side-car with predictors; MODEL.tcp if not given"},
+       {kFfn, "--down-layout", "engine.down_layout", Choice(ffn.down, kDownInMemoryNames),
+        "Down projection that the file has along columns: file, as it is; rows, neuron-major, so "
+        "that rows are skipped (quantised weights are rounded once more); auto: rows where modes "
+        "are measured, that pays and nothing is rounded"},
        {kFfn, "--ffn-recall", "engine.ffn_recall", DoubleValue{&ffn.recall, 0, 1},
         "auto: take a predicted mode whose held-out recall is at least this; 1 = no loss"},
        {kFfn, "--sign-alpha", "engine.sign_alpha", DoubleValue{&ffn.sign_alpha, 0, 10},

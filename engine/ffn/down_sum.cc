@@ -43,7 +43,7 @@ void DownSum::ShareRows(int layer, int tokens, const FoundNeurons& found,
 
 void DownSum::Run(const Sum& sum) {
   const int d = context_.config.hidden_size, count = base::IntSize(sum.found.ids);
-  const bool dense = 3 * count > context_.layer(0).down_rows.rows;
+  const bool dense = 3 * count > context_.layer(sum.layer).down_rows.rows;
   const int columns = ColumnsPerItem(d, context_.pool.threads(), dense);
   context_.pool.Run((d + columns - 1) / columns, [&](int item, int thread) {
     const int begin = item * columns, end = std::min(d, begin + columns);

@@ -11,6 +11,7 @@
 #include "engine/load/hot_setup.h"
 #include "engine/load/mode_tuner.h"
 #include "engine/model/builtin.h"
+#include "engine/model/down_layout.h"
 #include "engine/model/fingerprint.h"
 #include "engine/predictor/subset.h"
 
@@ -53,12 +54,41 @@ void LogModes(const LoadedModel& model) {
   if (model::HasTrueZeros(model.config.hidden_act) && !model.weights->has_down_rows()) {
     base::LogInfo(
         "the down projection is not neuron-major, so all of it is read for every token; "
-        "`thermocline convert --down rows` makes a file whose down rows can be skipped too");
+        "`thermocline convert --down rows` makes a file whose down rows can be skipped too, and "
+        "--down-layout rows (the daemon: engine.down_layout) turns it while loading");
   }
+}
+
+// Down projections as rows, whatever the file has.
+Status TurnDownProjections(LoadedModel& model) {
+  if (model.memory.tier != MemoryPlan::Tier::kMemory)
+    return base::FailedPrecondition(
+        "down layout rows: the model does not fit into memory; `thermocline convert --down rows` "
+        "makes a file that lies so");
+  auto& layers = model.weights->layers;
+  int rounded = 0;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    RETURN_IF_ERROR(model::CanTurnDown(layers[l]).Annotate(
+        StrCat("down layout rows: the projection of layer ", l)));
+    rounded += model::TurnsDownExactly(layers[l]) ? 0 : 1;
+  }
+  const std::size_t needed = model::TurnDownBytes(layers.front());
+  if (model.memory.total() + needed > model.memory.budget)
+    return base::ResourceExhausted("down layout rows: turning a projection takes ",
+                                   base::HumanBytes(needed),
+                                   ", which the memory budget does not leave; `thermocline convert "
+                                   "--down rows` makes a file that lies so");
+  for (model::LayerWeights& layer : layers) model::TurnDown(layer, *model.pool);
+  base::LogInfo("down projections are turned: neuron-major in memory",
+                rounded > 0 ? ", quantised weights rounded once more" : "");
+  return OkStatus();
 }
 
 Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPlan plan,
                 std::optional<store::BundleIndex> bundle, LoadedModel& out) {
+  const DownInMemory down = options.model.ffn.down;
+  if (down == DownInMemory::kRows && !out.weights->has_down_rows())
+    RETURN_IF_ERROR(TurnDownProjections(out));
   // Before the cache is filled: what they are made from is loaded for the moment.
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
@@ -76,7 +106,9 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
                          model::HasTrueZeros(out.config.hidden_act) ? least : FfnMode::kDense);
   } else if (out.ffn_automatic) {
     out.ffn_modes.assign(out.weights->layers.size(), FfnMode::kDense);
-    RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates, .also = plan.also}));
+    RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates,
+                                      .also = plan.also,
+                                      .may_turn_down = down == DownInMemory::kAuto}));
   }
   LogModes(out);
   return OkStatus();

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <map>
 
 #include "engine/base/log.h"
+#include "engine/model/down_layout.h"
 
 namespace thermocline::load {
 namespace {
@@ -12,9 +15,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kPrompt = 16, kDecode = 16, kRepetitions = 5;
+constexpr int kRounds = 3;  // of each layout
+// Neuron-major down projections must take at most this share of the time: prompts are slower with
+// them, and two runs should not differ by noise.
+constexpr double kTurnedShareMax = 0.9;
+// Smaller ones lie in cache, where there is little to gain.
+constexpr std::size_t kTurnedBytesMin = 1 << 20;
 
-// Bytes a token reads in a mode: `live` and `predicted` are shares of the neurons.
-double BytesOf(const LoadedModel& model, std::size_t layer, FfnMode mode, double live,
+// Bytes a token reads in a mode, should down be neuron-major (`rows`) or not: `live` and
+// `predicted` are shares of the neurons.
+double BytesOf(const LoadedModel& model, std::size_t layer, FfnMode mode, bool rows, double live,
                double predicted) {
   const model::LayerWeights& w = model.weights->layers[layer];
   const auto bytes = [](const model::NeuronMatrix& m) {
@@ -22,16 +32,45 @@ double BytesOf(const LoadedModel& model, std::size_t layer, FfnMode mode, double
   };
   const bool gated = model.config.architecture->gated;
   const double first = bytes(predictor::DecidingMatrix(w)), second = gated ? bytes(w.up) : 0;
-  const double down = static_cast<double>(w.down.weight.bytes()),
-               down_rows = static_cast<double>(w.down_rows.bytes());
-  if (mode == FfnMode::kDense) return first + second + down + down_rows;
-  const double rest = live * (second + down_rows) + down;
+  const double down = static_cast<double>(w.down.weight.bytes() + w.down_rows.bytes());
+  if (mode == FfnMode::kDense) return first + second + down;
+  const double rest = live * second + (rows ? live : 1) * down;
   if (mode == FfnMode::kExact) return first + rest;
   const predictor::LayerPredictors& p = model.predictors->layers[layer];
   const double planes =
       static_cast<double>(mode == FfnMode::kSign ? p.sign->bytes() : p.low_rank->bytes());
   return planes + predicted * first + rest;
 }
+
+// A layer's down projection as the file has it and neuron-major, one after the other in the same
+// memory: to be timed in turns, as a machine's bandwidth changes within seconds.
+class DownInTurns {
+ public:
+  DownInTurns(model::LayerWeights& layer, base::WorkerPool& pool)
+      : layer_(layer), columns_(layer), columns_bytes_(Bytes(columns_.down.weight)) {
+    model::TurnDown(layer, pool);
+    rows_ = layer;
+    rows_bytes_ = Bytes(columns_.down.weight);
+  }
+  void Use(bool rows) {
+    const std::vector<std::uint8_t>& bytes = rows ? rows_bytes_ : columns_bytes_;
+    std::memcpy(const_cast<std::uint8_t*>(columns_.down.weight.data), bytes.data(), bytes.size());
+    const model::LayerWeights& used = rows ? rows_ : columns_;
+    layer_.down = used.down;
+    layer_.down_rows = used.down_rows;
+  }
+
+ private:
+  static std::vector<std::uint8_t> Bytes(const kernels::PackedMatrix& down) {
+    return {down.data, down.data + down.bytes()};
+  }
+
+  model::LayerWeights& layer_;
+  const model::LayerWeights columns_;
+  model::LayerWeights rows_;
+  const std::vector<std::uint8_t> columns_bytes_;
+  std::vector<std::uint8_t> rows_bytes_;
+};
 
 class Tuner {
  public:
@@ -46,13 +85,81 @@ class Tuner {
     ASSIGN_OR_RETURN(const auto cache, model_.MakeCache(kPrompt + kDecode + 1));
     transformer_ = model_.MakeTransformer(kPrompt, kPrompt + kDecode + 1);
     RETURN_IF_ERROR(Decode(*cache));
-    std::map<FfnMode, double> cost;  // seconds a byte
-    for (const FfnMode mode : Candidates()) cost[mode] = TimeProbe(mode) / Bytes(probe_, mode);
-    for (std::size_t l = 0; l < shares_.size(); ++l) Choose(l, cost);
+    Choice best;
+    if (MayTurn()) {
+      best = ChooseLayout();
+    } else {
+      TimeProbe();
+      best = Weigh();
+    }
+    model_.ffn_modes = best.modes;
+    for (std::size_t l = 0; l < best.modes.size(); ++l)
+      UseLayoutsOf(best.modes[l], l, model_, choice_.also);
     return OkStatus();
   }
 
  private:
+  struct Choice {
+    std::vector<FfnMode> modes;  // [L]
+    double seconds = 0;          // of all layers, for a token
+  };
+
+  // The fastest modes, down as it is in the probed layer now. Requires: TimeProbe.
+  Choice Weigh() const {
+    const auto& seconds = seconds_.at(turned());
+    Choice choice;
+    for (std::size_t l = 0; l < shares_.size(); ++l) {
+      double least = INFINITY;
+      FfnMode best = FfnMode::kDense;
+      for (const FfnMode mode : Candidates()) {
+        const double estimate = seconds.at(mode) * Bytes(l, mode) / Bytes(probe_, mode);
+        if (estimate >= least) continue;
+        least = estimate;
+        best = mode;
+      }
+      choice.modes.push_back(best);
+      choice.seconds += least;
+    }
+    return choice;
+  }
+
+  bool turned() const { return model_.weights->layers[probe_].down_rows.rows > 0; }
+
+  bool MayTurn() const {
+    const auto& layers = model_.weights->layers;
+    const model::LayerWeights& probed = layers[probe_];
+    const std::size_t needed = model::TurnDownBytes(probed) + 2 * probed.down.weight.bytes();
+    const bool room = model_.memory.total() + needed <= model_.memory.budget;
+    return choice_.may_turn_down && room &&
+           std::all_of(layers.begin(), layers.end(), [](const auto& w) {
+             return model::CanTurnDown(w).ok() && model::TurnsDownExactly(w) &&
+                    w.down.weight.bytes() >= kTurnedBytesMin;
+           });
+  }
+
+  Choice ChooseLayout() {
+    auto& layers = model_.weights->layers;
+    DownInTurns down(layers[probe_], *model_.pool);
+    Choice as_in_file, turned;
+    for (int round = 0; round < kRounds; ++round) {
+      for (const bool rows : {true, false}) {
+        down.Use(rows);
+        TimeProbe();
+        (rows ? turned : as_in_file) = Weigh();
+      }
+    }
+    const bool pays = turned.seconds <= kTurnedShareMax * as_in_file.seconds;
+    const auto ms = [](const Choice& choice) { return std::round(choice.seconds * 1e5) / 100; };
+    base::LogInfo("down projections neuron-major: ", ms(turned), " ms a token, as in the file ",
+                  ms(as_in_file), " ms (measured); they are ", pays ? "turned" : "left");
+    if (!pays) return as_in_file;
+    for (model::LayerWeights& layer : layers) {
+      if (&layer != &layers[probe_]) model::TurnDown(layer, *model_.pool);
+    }
+    down.Use(true);
+    return turned;
+  }
+
   std::vector<FfnMode> Candidates() const {
     std::vector<FfnMode> all = {FfnMode::kDense, FfnMode::kExact};
     all.insert(all.end(), choice_.candidates.begin(), choice_.candidates.end());
@@ -84,17 +191,19 @@ class Tuner {
     return OkStatus();
   }
 
-  double TimeProbe(FfnMode mode) {
-    UseLayoutsOf(mode, probe_, model_, choice_.also);
+  // Keeps the least time of each mode, by the layout of down.
+  void TimeProbe() {
     const int layer = static_cast<int>(probe_);
-    transformer_->ffn().policy(layer).mode = mode;
-    double best = 1e9;
-    for (int r = 0; r < kRepetitions; ++r) {
-      const auto begin = Clock::now();
-      CHECK(transformer_->ProbeFfn(layer).ok());  // everything is in memory
-      best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+    for (const FfnMode mode : Candidates()) {
+      UseLayoutsOf(mode, probe_, model_, choice_.also);
+      transformer_->ffn().policy(layer).mode = mode;
+      double& least = seconds_[turned()].try_emplace(mode, INFINITY).first->second;
+      for (int r = 0; r < kRepetitions; ++r) {
+        const auto begin = Clock::now();
+        CHECK(transformer_->ProbeFfn(layer).ok());  // everything is in memory
+        least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
+      }
     }
-    return best;
   }
 
   double Bytes(std::size_t layer, FfnMode mode) const {
@@ -106,26 +215,14 @@ class Tuner {
           mode == FfnMode::kSign ? learnt.sign->predicted_share : learnt.low_rank->predicted_share;
       CHECK(p.sign.has_value() || p.low_rank.has_value());
     }
-    return BytesOf(model_, layer, mode, shares_[layer], predicted);
-  }
-
-  void Choose(std::size_t layer, const std::map<FfnMode, double>& cost) {
-    FfnMode best = FfnMode::kDense;
-    double least = 1e9;
-    for (const FfnMode mode : Candidates()) {
-      const double seconds = cost.at(mode) * Bytes(layer, mode);
-      if (seconds >= least) continue;
-      least = seconds;
-      best = mode;
-    }
-    UseLayoutsOf(best, layer, model_, choice_.also);
-    model_.ffn_modes[layer] = best;
+    return BytesOf(model_, layer, mode, turned(), shares_[layer], predicted);
   }
 
   LoadedModel& model_;
   const ModeChoice& choice_;
-  std::vector<double> shares_;  // of live neurons, by layer
-  const std::size_t probe_;     // layer
+  std::vector<double> shares_;                         // of live neurons, by layer
+  std::map<bool, std::map<FfnMode, double>> seconds_;  // of the probed layer, by turned()
+  const std::size_t probe_;                            // layer
   std::unique_ptr<exec::Transformer> transformer_;
 };
 

@@ -17,8 +17,10 @@ void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model,
 struct ModeChoice {
   std::vector<FfnMode> candidates;  // beside dense and exact; the side-car tells their shares
   std::vector<FfnMode> also;        // that every layer must be able to run
+  bool may_turn_down = false;       // hold the down projections neuron-major, if that pays
 };
-// Sets model.ffn_modes and the layouts that go with them.
+// Sets model.ffn_modes and the layouts that go with them. Down projections are turned all or none:
+// a model whose layers differ would be hard to reason about.
 Status ChooseModes(LoadedModel& model, const ModeChoice& choice);
 
 }  // namespace thermocline::load

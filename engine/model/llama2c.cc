@@ -16,9 +16,9 @@ namespace thermocline::model {
 namespace {
 
 // Appends tensors one behind the other.
-class Layout {
+class FloatLayout {
  public:
-  Layout(ModelFile& model, std::uint64_t offset) : model_(model), offset_(offset) {}
+  FloatLayout(ModelFile& model, std::uint64_t offset) : model_(model), offset_(offset) {}
 
   void Add(const std::string& name, std::int64_t rows, std::int64_t cols) {
     TensorInfo tensor{.name = name,
@@ -43,7 +43,7 @@ class Layout {
   std::uint64_t offset_;
 };
 
-void AddAttention(Layout& layout, const ModelConfig& c) {
+void AddAttention(FloatLayout& layout, const ModelConfig& c) {
   const std::int64_t d = c.hidden_size, kv = std::int64_t{c.num_key_value_heads} * c.head_dim;
   layout.AddLayers("attn_q", d, d);
   layout.AddLayers("attn_k", kv, d);
@@ -51,7 +51,7 @@ void AddAttention(Layout& layout, const ModelConfig& c) {
   layout.AddLayers("attn_output", d, d);
 }
 
-void AddFeedForward(Layout& layout, const ModelConfig& c) {
+void AddFeedForward(FloatLayout& layout, const ModelConfig& c) {
   layout.AddLayers("ffn_gate", c.intermediate_size, c.hidden_size);
   layout.AddLayers("ffn_down", c.hidden_size, c.intermediate_size);
   layout.AddLayers("ffn_up", c.intermediate_size, c.hidden_size);
@@ -59,7 +59,7 @@ void AddFeedForward(Layout& layout, const ModelConfig& c) {
 
 std::uint64_t AddTensors(ModelFile& model, int version) {
   const ModelConfig& c = model.config;
-  Layout layout(model, version == 0 ? 28 : 256);
+  FloatLayout layout(model, version == 0 ? 28 : 256);
   if (version == 0) {
     layout.Add("token_embd.weight", c.vocab_size, c.hidden_size);
     layout.AddLayers("attn_norm", 1, c.hidden_size);

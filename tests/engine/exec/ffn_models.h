@@ -29,6 +29,7 @@ struct How {
   std::optional<Activation> activation = {};
   int threads = 1;
   int audit_interval = 0;
+  DownInMemory down = DownInMemory::kFile;
 };
 
 inline Result<std::unique_ptr<load::LoadedModel>> TryLoad(const How& how) {
@@ -41,6 +42,7 @@ inline Result<std::unique_ptr<load::LoadedModel>> TryLoad(const How& how) {
   options.model.ffn = {.modes = how.modes,
                        .also = how.also,
                        .side_car = how.side_car,
+                       .down = how.down,
                        .audit_interval = how.audit_interval};
   return load::LoadModel(options);
 }
