@@ -112,7 +112,10 @@ void FfnGovernor::Publish(bool wait) {
     s.down_rows = c.down_rows;
     s.bytes = c.bytes;
     s.predictor_bytes = c.predictor_bytes;
+    s.operations = c.operations;
+    s.predictor_operations = c.predictor_operations;
     s.dense_bytes = c.tokens * transformer_.ffn().dense_bytes(l);
+    s.dense_operations = c.tokens * ffn::DenseOperations(transformer_.config());
     s.audited_tokens = a.tokens;
     s.tp = a.tp;
     s.fp = a.fp;

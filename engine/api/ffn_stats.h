@@ -25,6 +25,8 @@ struct FfnLayerStats {
   std::int64_t bytes = 0;                                  // read, predictors included
   std::int64_t predictor_bytes = 0;
   std::int64_t dense_bytes = 0;  // what dense tokens would have read
+  // Multiply-adds of the rows, of dense tokens, and of predictors; there also words of 32 signs.
+  std::int64_t operations = 0, dense_operations = 0, predictor_operations = 0;
   // Audits; the positive class is ACTIVE.
   std::int64_t audited_tokens = 0, tp = 0, fp = 0, fn = 0, tn = 0;
   double missed_mass = 0, total_mass = 0;  // of |h| ||d||

@@ -218,6 +218,8 @@ ffn::FfnCounters Transformer::ffn_counters(int layer) const {
     all.down_rows += more.down_rows;
     all.predictor_bytes += more.predictor_bytes;
     all.bytes += more.bytes;
+    all.operations += more.operations;
+    all.predictor_operations += more.predictor_operations;
   };
   if (hot_ != nullptr && hot_->NumNeurons(layer) > 0) add(hot_->ffn_counters(layer));
   if (device_ != nullptr && layer < device_->home_layers()) add(device_->ffn_counters(layer));

@@ -180,4 +180,10 @@ std::int64_t CandidateFinder::PredictorBytes(int layer, FfnMode mode) const {
   return 0;
 }
 
+std::int64_t CandidateFinder::PredictorOperations(int layer, FfnMode mode) const {
+  if (mode == FfnMode::kSign) return Of(layer).sign->operations();
+  if (mode == FfnMode::kLowRank) return Of(layer).low_rank->operations();
+  return 0;
+}
+
 }  // namespace thermocline::ffn

@@ -35,6 +35,8 @@ class CandidateFinder {
   std::optional<FfnPolicy> ReadAheadPolicy(int layer, const FfnPolicy& policy) const;
   // What a prediction of the layer reads.
   std::int64_t PredictorBytes(int layer, FfnMode mode) const;
+  // Multiply-adds, or words of 32 signs, of a token.
+  std::int64_t PredictorOperations(int layer, FfnMode mode) const;
 
  private:
   // A thread's.

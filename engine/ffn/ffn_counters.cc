@@ -17,6 +17,11 @@ std::int64_t DenseBytes(const model::LayerWeights& w) {
          w.down_rows.bytes();
 }
 
+std::int64_t DenseOperations(const model::ModelConfig& config) {
+  const std::int64_t matrices = config.architecture->gated ? 3 : 2;
+  return matrices * config.hidden_size * config.intermediate_size;
+}
+
 void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCounters& c) {
   const model::LayerWeights& w = context.layer(layer);
   const bool down_rows = w.down_rows.rows > 0;
@@ -24,8 +29,11 @@ void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCoun
   ++c.tokens;
   c.gate_rows += rows.deciding;
   c.up_rows += up;
-  c.down_rows += down_rows ? rows.down : context.config.intermediate_size;
+  const std::int64_t down = down_rows ? rows.down : context.config.intermediate_size;
+  c.down_rows += down;
   c.predictor_bytes += rows.predictor_bytes;
+  c.predictor_operations += rows.predictor_operations;
+  c.operations += (rows.deciding + up + down) * context.config.hidden_size;
   c.bytes += rows.predictor_bytes +
              rows.deciding * RowBytes(predictor::DecidingMatrix(w).linear.weight) +
              up * RowBytes(w.up.linear.weight) +

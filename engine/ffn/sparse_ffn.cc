@@ -183,7 +183,8 @@ void SparseFfn::Note(const FfnStep& step, bool all) {
           {.deciding = Predicts(mode) ? predicted : members,
            .up = all ? members : live_.num_live(),
            .down = static_cast<std::int64_t>(found_.ids.size()),
-           .predictor_bytes = finder_.PredictorBytes(step.layer, mode)},
+           .predictor_bytes = finder_.PredictorBytes(step.layer, mode),
+           .predictor_operations = finder_.PredictorOperations(step.layer, mode)},
           counters_[step.layer]);
   if (trace_ != nullptr) trace_->Add(Predicts(mode) ? predicted_.all() : found_.ids);
 }

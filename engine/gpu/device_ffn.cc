@@ -367,17 +367,22 @@ void DeviceFfn::AddCounts(int layer, FfnMode mode, ffn::FfnCounters& to) const {
     return static_cast<std::int64_t>(kernels::RowBytes(m.type, m.cols));
   };
   const bool gated = w.gate.cols > 0;
-  std::int64_t predictor_bytes = 0;
+  std::int64_t predictor_bytes = 0, predictor_operations = 0;
   if (mode == FfnMode::kSign) {
     predictor_bytes = static_cast<std::int64_t>(w.planes.rows) * kernels::SignWords(w.planes.cols) *
                       8 * (w.planes.magnitude != nullptr ? 2 : 1);
+    predictor_operations = predictor_bytes / 4 * w.sign_slices;
   } else if (mode == FfnMode::kLowRank) {
     predictor_bytes = w.fc1.bytes() + w.fc2.bytes();
+    predictor_operations = static_cast<std::int64_t>(w.fc1.rows) * w.fc1.cols +
+                           static_cast<std::int64_t>(w.fc2.rows) * w.fc2.cols;
   }
   to.gate_rows += found.predicted;
   to.up_rows += gated ? found.live : 0;
   to.down_rows += found.live;
   to.predictor_bytes += predictor_bytes;
+  to.predictor_operations += predictor_operations;
+  to.operations += (found.predicted + (gated ? 2 : 1) * found.live) * config_.hidden_size;
   to.bytes += predictor_bytes + found.predicted * row_bytes(gated ? w.gate : w.up) +
               found.live * (row_bytes(w.down) + (gated ? row_bytes(w.up) : 0));
 }

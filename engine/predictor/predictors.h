@@ -23,6 +23,8 @@ struct SignPredictor {
     return static_cast<std::size_t>(planes.rows) * kernels::SignWords(planes.cols) * 8 *
            (planes.magnitude != nullptr ? 2 : 1);
   }
+  // Words of 32 signs that are compared for one token.
+  std::int64_t operations() const { return static_cast<std::int64_t>(bytes() / 4) * slices; }
 };
 
 struct LowRankRun {
@@ -32,6 +34,11 @@ struct LowRankRun {
   bool before_norm = false;  // its input is the residual, else what gate and up multiply
 
   std::size_t bytes() const { return fc1.bytes() + fc2.bytes(); }
+  // Multiply-adds for one token.
+  std::int64_t operations() const {
+    return static_cast<std::int64_t>(fc1.rows) * fc1.cols +
+           static_cast<std::int64_t>(fc2.rows) * fc2.cols;
+  }
 };
 
 struct LayerPredictors {

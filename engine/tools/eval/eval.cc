@@ -12,13 +12,13 @@
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/model_options.h"
 #include "engine/tools/common/side_car_options.h"
+#include "engine/tools/common/work_report.h"
 #include "engine/tools/eval/npy.h"
-#include "engine/tools/eval/predictor_report.h"
+#include "engine/tools/eval/side.h"
+#include "engine/tools/eval/task_eval.h"
 
 namespace thermocline::tools {
 namespace {
-
-constexpr int kPrefillChunk = 32;  // tokens whose logits are computed at once
 
 struct Options {
   ModelOptions model;
@@ -27,6 +27,7 @@ struct Options {
   bool decode = false, predictor = false, json = false;
   bool lossy = false;  // some mode loses: seen as decoding sees it
   std::string plot;
+  TaskOptions task;
 };
 
 using Tokens = std::vector<int>;
@@ -69,91 +70,6 @@ Result<std::vector<Tokens>> WindowsOfText(const Options& options, const load::Lo
   }
   return windows;
 }
-
-// One model with its setting, on its way through a window.
-class Side {
- public:
-  static Result<std::unique_ptr<Side>> Create(const ModelOptions& options, bool decode) {
-    auto side = std::make_unique<Side>();
-    ASSIGN_OR_RETURN(side->model_, LoadWithProgress(options));
-    // What is decoded with loss is seen as decoding sees it: as many tokens at once as share rows.
-    const auto& modes = side->model_->ffn_modes;
-    const bool lossless = std::all_of(modes.begin(), modes.end(), IsLossless);
-    side->step_ =
-        lossless && !decode ? exec::Transformer::Step::kPrefill : exec::Transformer::Step::kDecode;
-    side->chunk_ = decode ? 1 : lossless ? kPrefillChunk : ffn::kSparseTokensMax;
-    return side;
-  }
-
-  Status Prepare(int context_length) {
-    if (context_length > model_->config.max_position_embeddings) {
-      return base::OutOfRange("a window of ", context_length,
-                              " tokens does not fit the model's context of ",
-                              model_->config.max_position_embeddings);
-    }
-    transformer_ = model_->MakeTransformer(chunk_, context_length, chunk_);
-    if (auditor_ != nullptr) transformer_->SetAuditor(auditor_.get());
-    ASSIGN_OR_RETURN(cache_, model_->MakeCache(context_length));
-    logits_.resize(kPrefillChunk * vocab_size());
-    return OkStatus();
-  }
-
-  // Audits every token from now on. Called before Prepare. FailedPrecondition if nothing predicts.
-  Status Audit() {
-    if (model_->device != nullptr) {
-      return base::FailedPrecondition(
-          "--predictor: neurons on a GPU cannot be audited; leave it out (--device cpu)");
-    }
-    const auto& modes = model_->ffn_modes;
-    const auto predicts = [](FfnMode m) { return m == FfnMode::kSign || m == FfnMode::kLowRank; };
-    if (std::none_of(modes.begin(), modes.end(), predicts)) {
-      return base::FailedPrecondition(
-          "--predictor: no layer is in a mode that predicts; give --ffn-mode sign or lowrank");
-    }
-    auditor_ =
-        std::make_unique<ffn::Auditor>(ffn::Auditor::Params{.config = model_->config,
-                                                            .predictors = *model_->predictors,
-                                                            .ops = *model_->ops,
-                                                            .interval = 1,
-                                                            .sweep = kSweep});
-    return OkStatus();
-  }
-  // Requires: Audit.
-  PredictorReport Report() const { return MakeReport(*model_, *auditor_, transformer_->ffn()); }
-
-  void BeginWindow() { cache_->Clear(); }
-
-  // Logits [T, V] of the next tokens, at most kPrefillChunk.
-  Result<std::span<const float>> Logits(std::span<const int> tokens) {
-    for (std::size_t at = 0; at < tokens.size(); at += chunk_) {
-      const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
-      ASSIGN_OR_RETURN(const auto logits,
-                       transformer_->Forward(tokens.subspan(at, count), *cache_,
-                                             exec::Transformer::Logits::kAll, step_));
-      AuditToken();
-      std::copy(logits.begin(), logits.end(), logits_.begin() + at * vocab_size());
-    }
-    return std::span<const float>(logits_).first(tokens.size() * vocab_size());
-  }
-
-  const load::LoadedModel& model() const { return *model_; }
-  std::size_t vocab_size() const { return model_->config.vocab_size; }
-
- private:
-  void AuditToken() {
-    if (auditor_ == nullptr) return;
-    auditor_->EndStep();
-    while (auditor_->pending()) auditor_->AuditOne(transformer_->audited_sides());
-  }
-
-  std::unique_ptr<load::LoadedModel> model_;
-  std::unique_ptr<ffn::Auditor> auditor_;
-  std::unique_ptr<exec::Transformer> transformer_;
-  std::unique_ptr<nn::KvCache> cache_;
-  int chunk_ = 1;
-  exec::Transformer::Step step_ = exec::Transformer::Step::kPrefill;
-  std::vector<float> logits_;  // [kPrefillChunk, V]
-};
 
 // What may differ between the sides beside the path that tokens take.
 constexpr std::array<std::string_view, 6> kSettings = {"cpu-isa",  "kv-type",  "activation",
@@ -230,8 +146,8 @@ void Compare(std::span<const float> row, std::span<const float> other, Totals& t
 Status Score(const Tokens& window, std::size_t score_from, Side& side, Side* other, NpyWriter* npy,
              Totals& totals) {
   const std::size_t vocab = side.vocab_size();
-  side.BeginWindow();
-  if (other != nullptr) other->BeginWindow();
+  side.Rewind();
+  if (other != nullptr) other->Rewind();
   for (std::size_t begin = 0; begin < window.size(); begin += kPrefillChunk) {
     const std::size_t count = std::min<std::size_t>(kPrefillChunk, window.size() - begin);
     const auto tokens = std::span(window).subspan(begin, count);
@@ -257,7 +173,7 @@ Status Score(const Tokens& window, std::size_t score_from, Side& side, Side* oth
 }
 
 void Print(const Options& options, const Totals& t, std::size_t windows,
-           const PredictorReport* report) {
+           const PredictorReport* report, std::span<const FfnLayerStats> work) {
   const double scored = static_cast<double>(std::max<std::int64_t>(1, t.scored));
   const double positions = static_cast<double>(std::max<std::int64_t>(1, t.positions));
   const bool compared = !options.against.empty();
@@ -275,6 +191,7 @@ void Print(const Options& options, const Totals& t, std::size_t windows,
       out.Set("kl_max", t.kl_max);
       out.Set("top1_agreement", agreement);
     }
+    if (!work.empty()) out.Set("work", WorkJson(work));
     if (report != nullptr) out.Set("layers", LayersJson(*report));
     return PrintJson(out);
   }
@@ -293,8 +210,9 @@ Status Eval(Options options) {
     options.decode = true;
     options.model.ffn.audit_interval = 1;
   }
+  if (!options.task.path.empty()) return EvalTask(options.model, options.task, options.json);
   if (options.text.empty() == options.tokens_json.empty())
-    return base::InvalidArgument("give either --text or --tokens");
+    return base::InvalidArgument("give one of --text, --tokens and --task");
   if (!options.plot.empty() && !options.predictor)
     return base::InvalidArgument("--plot draws what --predictor finds; give both");
   RETURN_IF_ERROR(CheckPlotPath(options.plot));
@@ -340,7 +258,7 @@ Status Eval(Options options) {
   std::optional<PredictorReport> report;
   if (options.predictor) report = side->Report();
   if (!options.plot.empty()) RETURN_IF_ERROR(WriteReportPlot(options.plot, *report));
-  Print(options, totals, windows.size(), report.has_value() ? &*report : nullptr);
+  Print(options, totals, windows.size(), report.has_value() ? &*report : nullptr, side->Work());
   return OkStatus();
 }
 
@@ -365,6 +283,7 @@ Command AddEval(const OptionSet& set) {
           "kv-type=q8_0,cpu-isa=avx2,path=decode,...");
   set.Add("--predictor", o->predictor,
           "Audit every token of the predicted layers: what was missed, what was read for nothing");
+  AddTaskOptions(set, o->task);
   set.Add("--plot", o->plot, "Draw what the audits found into this SVG file");
   set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Eval(*o); };

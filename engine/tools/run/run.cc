@@ -12,6 +12,7 @@
 #include "engine/tools/common/hot_report.h"
 #include "engine/tools/common/model_options.h"
 #include "engine/tools/common/spec_report.h"
+#include "engine/tools/common/work_report.h"
 
 namespace thermocline::tools {
 namespace {
@@ -119,6 +120,7 @@ Json ToJson(const Generation& g, const EngineStats& stats) {
       {"ffn_mode", ModesOf(stats)},
       {"memory_budget", stats.memory_budget},
       {"memory_planned", stats.memory_planned},
+      {"work", WorkJson(stats.ffn)},
       {"flash", FlashJson(stats.flash)},
       {"hot", HotJson(stats.hot)},
       {"spec", SpecJson(stats.spec)},
