@@ -91,7 +91,11 @@ sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& confi
                    .logits_max = StepLogitsMax(config),
                    .heartbeat = &heartbeat_,
                    .steps = &steps_,
-                   .on_end = [this] { PublishSpeculation(); }},
+                   .on_end =
+                       [this] {
+                         PublishSpeculation();
+                         governor_.EndRequest();
+                       }},
           .queue = *queue_,
           .pool = *pool_,
           .model = *model_,

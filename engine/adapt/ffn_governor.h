@@ -36,6 +36,8 @@ class FfnGovernor {
   void AfterStep(int tokens);
   // The audits that are left, when there is nothing else to do.
   void Idle();
+  // A request ends: its figures are there before its client sees that.
+  void EndRequest() { Publish(true); }
 
   // Thread-safe. Never makes the decode thread wait while it has tokens to make.
   std::vector<FfnLayerStats> Stats() const;

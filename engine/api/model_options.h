@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/api/ablation.h"
 #include "engine/api/activation.h"
 #include "engine/api/ffn_mode.h"
 #include "engine/api/hot_tier.h"
@@ -48,6 +49,7 @@ struct ModelOptions {
   MemoryOptions memory = {};   // how much, and what comes from flash
   HotOptions hot = {};         // what computes the most used neurons
   SpecOptions spec = {};       // drafts
+  Ablation ablation = {};      // what is left out, for measurements
   // Path of a trace of the neurons that decoded tokens need (store/trace.h); "" = none.
   std::string record_trace = {};
 };

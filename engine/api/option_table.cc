@@ -100,7 +100,8 @@ void AddHot(HotOptions& hot, Rows& rows) {
        {kHot, "--hot-threads", "hot.threads", IntValue{&hot.threads, 0, 255},
         "Kernel threads, of all, that a second partition of the CPU has; 0 = half"},
        {kHot, "--placement", "hot.placement", TextValue{&hot.placement},
-        "Placement file of `plan --out`; planned while loading if not given"},
+        "Placement file of `plan --out`; planned while loading if not given. For measurements: "
+        "random, as many neurons at random; naive, the first layers"},
        {kHot, "--rebalance", "hot.rebalance", BoolValue{&hot.rebalance},
         "Swap neurons between the tiers as their use changes"},
        {kHot, "--calibrate", "", BoolValue{&hot.calibrate},
@@ -142,6 +143,19 @@ void AddSpec(SpecOptions& spec, Rows& rows) {
         "auto with --draft or --spec-source, else off"}});
 }
 
+void AddAblation(Ablation& ablation, Rows& rows) {
+  rows.insert(
+      rows.end(),
+      {{kAblation, "!--no-actual-sparsity", "", BoolValue{&ablation.actual_sparsity},
+        "For measurements: predicted neurons are computed whole, though their gate is zero"},
+       {kAblation, "!--no-fusion", "", BoolValue{&ablation.fusion},
+        "For measurements: predict, gate and multiply in a pass each over all neurons"},
+       {kAblation, "!--no-bundling", "", BoolValue{&ablation.bundling},
+        "For measurements: every row is a read of its own from flash"},
+       {kAblation, "--random-predictor", "", BoolValue{&ablation.random_prediction},
+        "For measurements: as many neurons as are predicted, but drawn at random"}});
+}
+
 }  // namespace
 
 std::vector<ModelOption> OptionsOf(ModelOptions& options) {
@@ -151,6 +165,7 @@ std::vector<ModelOption> OptionsOf(ModelOptions& options) {
   AddMemory(options, rows);
   AddHot(options.hot, rows);
   AddSpec(options.spec, rows);
+  AddAblation(options.ablation, rows);
   return rows;
 }
 

@@ -19,6 +19,7 @@ enum class OptionGroup {
   kDraft,    // what drafts are like
   kSpec,     // the mode of speculative decoding
   kTrace,
+  kAblation,  // what is left out, for measurements
 };
 
 struct ModelOption {

@@ -50,6 +50,7 @@ class Transformer {
     const std::vector<std::vector<int>>* members = nullptr;
     std::unique_ptr<ffn::FfnPartition> hot = nullptr;
     gpu::DeviceForward* device = nullptr;  // computes what is at home on a device; null: nothing is
+    Ablation ablation = {};
   };
   explicit Transformer(Params params);
   // Bytes of the buffers that a transformer of these sizes allocates, at most; without hot sides.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <random>
 
 #include "engine/base/index.h"
 #include "engine/nn/offset.h"
@@ -111,6 +112,7 @@ const NeuronList& CandidateFinder::Find(const FfnStep& step, const NeuronRange& 
   }
   std::fill_n(s.marks.data(), n, std::uint16_t{0});
   step.policy.mode == FfnMode::kSign ? MarkBySigns(step, range, s) : MarkByLogits(step, range, s);
+  if (context_.ablation.random_prediction) DrawMarks(step, range, s);
   std::size_t count = 0;
   for (std::size_t i = 0; i < n; ++i) {  // without a branch: few are marked, at random places
     s.found.ids[count] = range.id(static_cast<int>(i));
@@ -155,6 +157,13 @@ void CandidateFinder::MarkByLogits(const FfnStep& step, const NeuronRange& range
     for (std::size_t i = 0; i < static_cast<std::size_t>(range.count); ++i)
       s.marks[i] |= static_cast<std::uint16_t>((logits[i] >= least) << t);
   }
+}
+
+void CandidateFinder::DrawMarks(const FfnStep& step, const NeuronRange& range, Scratch& s) const {
+  const auto* input = reinterpret_cast<const std::uint32_t*>(step.input.hidden.x.data());
+  std::minstd_rand draw(input[0] ^ (input[1] << 1U) ^ static_cast<std::uint32_t>(range.begin) ^
+                        (static_cast<std::uint32_t>(step.layer) << 20U));
+  std::shuffle(s.marks.begin(), s.marks.begin() + range.count, draw);
 }
 
 std::span<const int> CandidateFinder::FindAll(const FfnStep& step) {

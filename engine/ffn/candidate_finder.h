@@ -52,6 +52,8 @@ class CandidateFinder {
   void PrepareSigns(const FfnStep& step);
   void PrepareLowRank(const FfnStep& step);
   // Into s.marks.
+  // As many marks at random places: the same for the same input.
+  void DrawMarks(const FfnStep& step, const NeuronRange& range, Scratch& s) const;
   void MarkBySigns(const FfnStep& step, const NeuronRange& range, Scratch& s) const;
   void MarkByLogits(const FfnStep& step, const NeuronRange& range, Scratch& s) const;
 

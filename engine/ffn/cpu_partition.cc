@@ -22,7 +22,8 @@ CpuPartition::CpuPartition(const Params& p)
             .pool = pool_,
             .multiplier = multiplier_,
             .tokens_max = p.tokens_max,
-            .members = &p.members}) {
+            .members = &p.members,
+            .ablation = p.ablation}) {
   if (floats_) {
     output_.resize(base::Area(p.tokens_max, hidden_size_));
   } else {

@@ -22,6 +22,7 @@ class CpuPartition final : public FfnPartition {
     const kernels::OpTable& ops;
     int threads;
     int tokens_max;  // T
+    Ablation ablation = {};
   };
   explicit CpuPartition(const Params& params);
   // What it allocates, at most; sizes.threads: its own.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/api/ablation.h"
 #include "engine/ffn/ffn_step.h"
 #include "engine/ffn/neuron_ranges.h"
 #include "engine/nn/multiplier.h"
@@ -33,6 +34,7 @@ struct FfnContext {
   base::WorkerPool& pool;
   nn::Multiplier& multiplier;
   NeuronRanges ranges;
+  Ablation ablation = {};
 
   const model::LayerWeights& layer(int index) const { return weights.layers[index]; }
   bool gated() const { return config.architecture->gated; }

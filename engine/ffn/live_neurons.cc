@@ -7,8 +7,9 @@
 
 namespace thermocline::ffn {
 
-LiveNeurons::LiveNeurons(int neurons, int tokens_max)
+LiveNeurons::LiveNeurons(int neurons, int tokens_max, bool keep_zeros)
     : neurons_(neurons),
+      keep_zeros_(keep_zeros),
       ids_(neurons),
       h_(ids_.size() * tokens_max),
       counts_((ids_.size() + kRange - 1) / kRange),
@@ -57,7 +58,7 @@ FoundNeurons LiveNeurons::Join(int ranges, int tokens) {
     const Count& mine = counts_[range];
     num_live_ += mine.live;
     for (int place = range * kRange; place < range * kRange + mine.listed; ++place) {
-      bool any = false;
+      bool any = keep_zeros_;
       for (int t = 0; t < tokens; ++t) {
         const float h = *Row(h_, t, place);
         *Row(together_h_, t, count) = h;

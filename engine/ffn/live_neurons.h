@@ -17,8 +17,8 @@ struct FoundNeurons {
 // Each range from one thread at a time. Allocates nothing after construction.
 class LiveNeurons {
  public:
-  // neurons: F; tokens_max: of a step.
-  LiveNeurons(int neurons, int tokens_max);
+  // neurons: F; tokens_max: of a step; keep_zeros: Join keeps neurons whose h is zero.
+  LiveNeurons(int neurons, int tokens_max, bool keep_zeros = false);
   // Bytes that a construction with these sizes allocates.
   static std::size_t Bytes(int neurons, int tokens_max);
 
@@ -42,7 +42,8 @@ class LiveNeurons {
   };
   float* Row(std::vector<float>& h, int token, int place) const;
 
-  const int neurons_;              // F
+  const int neurons_;  // F
+  const bool keep_zeros_;
   std::vector<int> ids_;           // [F] by place: a range's are its first `listed`
   std::vector<float> h_;           // [T, F] of ids_
   std::vector<Count> counts_;      // [ranges]

@@ -41,6 +41,8 @@ const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange
 }
 
 void RangeComputer::Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const {
+  // Without actual sparsity what is predicted is computed, whatever its gate says.
+  const bool all = Predicts(step.policy.mode) && !context_.ablation.actual_sparsity;
   const float least = step.policy.mode == FfnMode::kThreshold ? step.policy.shift : 0;
   const std::size_t count = candidates.count;
   const int tokens = step.input.tokens;
@@ -51,7 +53,7 @@ void RangeComputer::Survive(const FfnStep& step, const NeuronList& candidates, S
     context_.Activate(
         {.gate = s.live.gates.data() + t * kRange, .n = candidates.count, .out = act});
     for (std::size_t k = 0; k < count; ++k) {
-      const bool lives = act[k] != 0 && std::fabs(act[k]) >= least;
+      const bool lives = all || (act[k] != 0 && std::fabs(act[k]) >= least);
       live.masks[k] |= static_cast<std::uint16_t>((lives ? 1U << t : 0U) & candidates.masks[k]);
     }
   }

@@ -13,17 +13,21 @@ int SparseTokens(int tokens_max) { return std::min(tokens_max, kSparseTokensMax)
 }  // namespace
 
 SparseFfn::SparseFfn(const Params& p)
-    : context_{p.config, p.weights,    p.ops,
-               p.pool,   p.multiplier, NeuronRanges(p.config.intermediate_size, p.members)},
+    : context_{p.config,  p.weights,    p.ops,
+               p.pool,    p.multiplier, NeuronRanges(p.config.intermediate_size, p.members),
+               p.ablation},
       finder_(context_, p.predictors, SparseTokens(p.tokens_max)),
       computer_(context_, SparseTokens(p.tokens_max)),
-      live_(p.config.intermediate_size, SparseTokens(p.tokens_max)),
+      live_(p.config.intermediate_size, SparseTokens(p.tokens_max), !p.ablation.actual_sparsity),
       all_(context_, p.tokens_max),
       down_(context_),
       predicted_(p.config.intermediate_size),
       policies_(p.weights.layers.size()),
       counters_(p.weights.layers.size()) {
   h_.Resize(p.tokens_max, p.config.intermediate_size);
+  const int ranges = (p.config.intermediate_size + kRange - 1) / kRange;
+  for (int i = 0; !p.ablation.fusion && i < ranges; ++i)
+    passed_.emplace_back(SparseTokens(p.tokens_max));
   if (p.flash == nullptr) return;
   flash_.emplace(FlashNeurons::Params{.context = context_,
                                       .store = *p.flash,
@@ -103,8 +107,12 @@ Status SparseFfn::FindLive(const FfnStep& step, bool next_too) {
     RETURN_IF_ERROR(FindOnFlash(step));
   } else {
     if (flash_.has_value()) RETURN_IF_ERROR(flash_->ReadAll(layer, tokens, next_too));
-    context_.ForRanges(
-        layer, [&](const NeuronRange& range, int thread) { ComputeRange(step, range, thread); });
+    if (!passed_.empty()) {
+      ComputeInPasses(step);
+    } else {
+      context_.ForRanges(
+          layer, [&](const NeuronRange& range, int thread) { ComputeRange(step, range, thread); });
+    }
   }
   const int ranges = context_.ranges.NumRanges(layer);
   if (Predicts(step.policy.mode)) predicted_.Join(ranges);
@@ -123,6 +131,22 @@ void SparseFfn::ComputeRange(const FfnStep& step, const NeuronRange& range, int 
   const GatedNeurons& live = computer_.Decide(step, range, candidates, thread);
   const float* h = computer_.Finish(step, range, live, thread);
   live_.Put(range, live.list, h, step.input.tokens);
+}
+
+void SparseFfn::ComputeInPasses(const FfnStep& step) {
+  const int layer = step.layer;
+  context_.ForRanges(layer, [&](const NeuronRange& range, int thread) {
+    passed_[range.index].list = Candidates(step, range, thread);
+  });
+  context_.ForRanges(layer, [&](const NeuronRange& range, int thread) {
+    GatedNeurons& passed = passed_[range.index];
+    passed = computer_.Decide(step, range, passed.list, thread);
+  });
+  context_.ForRanges(layer, [&](const NeuronRange& range, int thread) {
+    const GatedNeurons& live = passed_[range.index];
+    const float* h = computer_.Finish(step, range, live, thread);
+    live_.Put(range, live.list, h, step.input.tokens);
+  });
 }
 
 Status SparseFfn::FindOnFlash(const FfnStep& step) {

@@ -49,6 +49,7 @@ class SparseFfn {
     // The neurons of this partition, [L] ascending ids; null: all. The predictors are of these, in
     // this order; the matrices have rows for all ids, but only these are read.
     const std::vector<std::vector<int>>* members = nullptr;
+    Ablation ablation = {};  // bundling is the store's
   };
   explicit SparseFfn(const Params& params);
   // Bytes of the buffers that a network of these sizes allocates.
@@ -113,6 +114,7 @@ class SparseFfn {
   Status FindOnFlash(const FfnStep& step);
   // The steps of a range.
   void ComputeRange(const FfnStep& step, const NeuronRange& range, int thread);
+  void ComputeInPasses(const FfnStep& step);  // without fusion
   void FindCandidates(const FfnStep& step, const NeuronRange& range, int thread);
   void ComputeCandidates(const FfnStep& step, const NeuronRange& range, bool late, int thread);
   const NeuronList& Candidates(const FfnStep& step, const NeuronRange& range, int thread);
@@ -126,6 +128,7 @@ class SparseFfn {
   RangeComputer computer_;
   std::optional<FlashNeurons> flash_;  // none: everything is in memory
   LiveNeurons live_;
+  std::vector<GatedNeurons> passed_;  // [ranges] from pass to pass; empty with fusion
   AllNeurons all_;
   DownSum down_;
   nn::ActivationBuffer h_;  // [T, F] h of all neurons: of AllNeurons, and for down's columns

@@ -81,7 +81,8 @@ Status OpenNeurons(store::BundleIndex bundle, const std::optional<store::Curve>&
   const MemoryPlan& memory = out.memory;
   RETURN_IF_ERROR(CheckTypes(bundle, *out.weights, reader->path()));
   store::BundleQueue::Options queue{.rest_only = memory.deciding_held,
-                                    .read_bytes_max = memory.read_bytes};
+                                    .read_bytes_max = memory.read_bytes,
+                                    .bundled = out.ablation.bundling};
   if (curve.has_value()) {
     queue.gap_bytes_max =
         LargestGap(*curve, store::NeuronStore::SlotBytes(bundle.layout, memory.deciding_held));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "engine/base/log.h"
 #include "engine/device/device.h"
@@ -106,8 +107,36 @@ struct Chosen {
   bool head = false;        // on a device
 };
 
+// Baselines of --placement: as many neurons, but not the hottest. Source: PowerInfer's comparisons.
+constexpr std::string_view kRandom = "random";  // drawn
+constexpr std::string_view kNaive = "naive";    // all of the first layers, as layers are offloaded
+
+bool IsBaseline(std::string_view placement) { return placement == kRandom || placement == kNaive; }
+
+void PlaceAtRandom(int neurons, ffn::NeuronIds& hot) {
+  std::mt19937 draw(1);
+  for (std::vector<int>& ids : hot) {
+    std::vector<int> all(neurons);
+    std::iota(all.begin(), all.end(), 0);
+    std::shuffle(all.begin(), all.end(), draw);
+    std::copy_n(all.begin(), ids.size(), ids.begin());
+    std::sort(ids.begin(), ids.end());
+  }
+}
+
+void PlaceFirstLayers(int neurons, ffn::NeuronIds& hot) {
+  std::size_t left = 0;
+  for (const std::vector<int>& ids : hot) left += ids.size();
+  for (std::vector<int>& ids : hot) {
+    ids.resize(std::min<std::size_t>(neurons, left));
+    std::iota(ids.begin(), ids.end(), 0);
+    left -= ids.size();
+  }
+}
+
+// placement: a baseline, or "" for the plan as it is.
 Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
-                           const Subject& subject) {
+                           const Subject& subject, std::string_view placement) {
   ASSIGN_OR_RETURN(const placement::Problem problem,
                    placement::BuildProblem(file, machine, subject.options));
   ASSIGN_OR_RETURN(const placement::Placement plan, placement::Solve(problem));
@@ -124,6 +153,8 @@ Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
     chosen.hot.push_back(std::move(ids));
     chosen.home_layers += plan.layers[l].home_hot ? 1 : 0;
   }
+  if (placement == kRandom) PlaceAtRandom(file.config.intermediate_size, chosen.hot);
+  if (placement == kNaive) PlaceFirstLayers(file.config.intermediate_size, chosen.hot);
   return chosen;
 }
 
@@ -154,12 +185,12 @@ Result<Chosen> ReadPlan(const std::string& path, const LoadedModel& m, const Mac
 // A file of another model, machine or version, or for more memory, is not used but planned anew.
 Result<Chosen> ReadOrPlan(const std::string& path, const model::ModelFile& file,
                           const LoadedModel& m, const Machine& machine, const Subject& subject) {
-  if (path.empty()) return PlanNeurons(file, machine, subject);
+  if (path.empty() || IsBaseline(path)) return PlanNeurons(file, machine, subject, path);
   auto chosen = ReadPlan(path, m, machine, subject.hash);
   if (chosen.ok() || chosen.status().code() == StatusCode::kNotFound) return chosen;
   base::LogWarning(chosen.status().message(), "; it is not used, and the neurons are planned anew",
                    machine.hot_bytes == 0 ? " (for no memory: --hot-memory gives it some)" : "");
-  return PlanNeurons(file, machine, subject);
+  return PlanNeurons(file, machine, subject, "");
 }
 
 void Report(const Chosen& chosen, LoadedModel& out) {
@@ -215,11 +246,12 @@ Result<Chosen> WholeLayers(const LoadedModel& m, device::Device& gpu, const Devi
 
 // Plans, and plans again for less where the device takes more than the model of it says.
 Result<Chosen> FitNeurons(const model::ModelFile& file, const LoadedModel& m, device::Device& gpu,
-                          Machine machine, const Subject& subject, const DeviceSizes& sizes) {
+                          Machine machine, const Subject& subject, const DeviceSizes& sizes,
+                          std::string_view placement) {
   const std::int64_t budget = machine.hot_bytes;
   std::size_t least = 0;
   for (int tries = 0; tries < 6; ++tries) {
-    ASSIGN_OR_RETURN(Chosen chosen, PlanNeurons(file, machine, subject));
+    ASSIGN_OR_RETURN(Chosen chosen, PlanNeurons(file, machine, subject, placement));
     ASSIGN_OR_RETURN(
         const auto need,
         m.MeasureOnDevice(
@@ -244,15 +276,18 @@ Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& optio
                                                  .hot = options.model.hot,
                                                  .device = &gpu,
                                                  .measuring_bytes_max = RoomIn(m.memory)}));
-  if (!options.model.hot.placement.empty()) {
-    auto chosen = ReadPlan(options.model.hot.placement, m, machine, subject.hash);
+  const std::string& placement = options.model.hot.placement;
+  const bool baseline = IsBaseline(placement);
+  if (!placement.empty() && !baseline) {
+    auto chosen = ReadPlan(placement, m, machine, subject.hash);
     if (chosen.ok() || chosen.status().code() == StatusCode::kNotFound) return chosen;
     base::LogWarning(chosen.status().message(), "; it is not used, and planned anew");
   }
   if (!m.weights->has_down_rows()) return WholeLayers(m, gpu, sizes, machine.hot_bytes);
   // What is in memory was planned before: here only the sides are chosen.
   if (!machine.unified) machine.memory_bytes = std::int64_t{1} << 50;
-  return FitNeurons(file, m, gpu, std::move(machine), subject, sizes);
+  return FitNeurons(file, m, gpu, std::move(machine), subject, sizes,
+                    baseline ? placement : std::string_view());
 }
 
 // `moved`: whether the model may have been changed, also by an error.

@@ -114,6 +114,31 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   return OkStatus();
 }
 
+// What is left out must have been there: else a measurement would compare a thing with itself.
+Status CheckAblation(const LoadedModel& model) {
+  const Ablation& ablation = model.ablation;
+  const auto any = [&](const auto& is) {
+    return std::any_of(model.ffn_modes.begin(), model.ffn_modes.end(), is);
+  };
+  const bool changes = ablation.predictor_changed() || !ablation.fusion;
+  if (changes && model.device != nullptr)
+    return base::FailedPrecondition(
+        "--no-actual-sparsity, --no-fusion and --random-predictor: a GPU computes as it does; "
+        "--device cpu");
+  if (ablation.predictor_changed() && !any(ffn::Predicts))
+    return base::FailedPrecondition(
+        "--no-actual-sparsity, --random-predictor: no layer is in a mode that predicts; give "
+        "--ffn-mode sign or lowrank");
+  if (!ablation.fusion &&
+      (model.flash != nullptr || !any([](FfnMode m) { return m != FfnMode::kDense; })))
+    return base::FailedPrecondition(
+        "--no-fusion: nothing is fused in mode dense, nor with neurons on flash, where what is "
+        "there is computed while the rest is read");
+  if (!ablation.bundling && model.flash == nullptr)
+    return base::FailedPrecondition("--no-bundling: no neurons come from flash");
+  return OkStatus();
+}
+
 // A shadow that nobody asked for by name is given up where the model does not fit into memory with
 // it.
 Result<MemoryPlan> PlanWithShadow(const MemoryNeeds& needs, FfnPlan& plan,
@@ -160,6 +185,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
     ASSIGN_OR_RETURN(loaded->hash, model::Fingerprint(*file));
   }
   loaded->kv_type = options.model.kv_type;
+  loaded->ablation = options.model.ablation;
   auto tokenizer = text::Tokenizer::Create(file->vocabulary);
   // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
   // cannot read does not.
@@ -186,6 +212,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   }
   RETURN_IF_ERROR(SetUpFfn(*file, options, std::move(plan), std::move(bundle), *loaded));
   RETURN_IF_ERROR(SetUpHotTier(*file, options, *loaded));
+  RETURN_IF_ERROR(CheckAblation(*loaded));
   loaded->load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }
@@ -273,7 +300,8 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                   .members = split->hot(),
                                   .ops = *ops,
                                   .threads = hot_threads,
-                                  .tokens_max = tokens_max});
+                                  .tokens_max = tokens_max,
+                                  .ablation = ablation});
   }
   if (device_forward != nullptr) {  // its memory was shared out for so much
     CHECK_LE(tokens_max, device_forward->tokens_max());
@@ -295,7 +323,8 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .stream = stream.get(),
                                 .members = split != nullptr ? &split->cold() : nullptr,
                                 .hot = std::move(partition),
-                                .device = device_forward.get()});
+                                .device = device_forward.get(),
+                                .ablation = ablation});
   SetModes(*transformer, ffn_modes);
   return transformer;
 }

@@ -71,6 +71,7 @@ struct LoadedModel {
   bool ffn_automatic = false;      // they were chosen by measurement
   FfnMode audit_shadow = FfnMode::kDense;  // as FfnPlan::shadow
   bool shadow_alone = false;               // as FfnPlan's
+  Ablation ablation = {};
   const kernels::OpTable* ops = nullptr;
   kernels::KvType kv_type = kernels::KvType::kF16;
   double load_s = 0;

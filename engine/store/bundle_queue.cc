@@ -18,6 +18,7 @@ constexpr int kBatchMax = 16;  // reads waited for at once
 // A device serves what it has in any order: reads ahead are started when demand reads are nearly
 // through, or they would be served in their stead.
 constexpr int kDemandWhileAheadMax = 4;
+constexpr int kPartsMax = 4;          // tag of a read: its room times this, and the part
 constexpr double kOverReadMax = 1.5;  // bytes read over bytes wanted
 
 std::uint64_t RoundDown(std::uint64_t value, std::uint64_t unit) { return value / unit * unit; }
@@ -54,9 +55,11 @@ Status BundleQueue::Allocate() {
   places_.reserve(neurons_);
   for (auto& queue : queues_) queue.reserve(2 * neurons_ + depth);
   under_way_.resize(depth);
+  endings_.resize(depth);
   starting_.reserve(depth);
   ended_.resize(depth);
-  for (std::size_t room = depth; room-- > 0;) free_rooms_.push_back(room);
+  for (std::size_t room = std::max<std::size_t>(1, depth / num_parts()); room-- > 0;)
+    free_rooms_.push_back(room);
   return OkStatus();
 }
 
@@ -81,8 +84,40 @@ BundleQueue::Extent BundleQueue::ExtentOf(const Read& read) const {
           base::RoundUp(Begin(read.layer, read.last) + useful, reader_->alignment())};
 }
 
+int BundleQueue::num_parts() const {
+  const int rows = index_.layout.gated ? 3 : 2;
+  return options_.bundled ? 1 : rows - (options_.rest_only ? 1 : 0);
+}
+
+BundleQueue::Extent BundleQueue::PartOf(const Read& read, int part) const {
+  if (options_.bundled) return ExtentOf(read);
+  const NeuronLayout& l = index_.layout;
+  const std::size_t rows[] = {l.gate_bytes, l.up_bytes, l.down_bytes};
+  int row = l.gated ? 0 : 1;
+  if (options_.rest_only) ++row;
+  std::uint64_t begin = Begin(read.layer, read.first);
+  for (; part > 0; --part) begin += rows[row++];
+  return {RoundDown(begin, reader_->alignment()),
+          base::RoundUp(begin + rows[row], reader_->alignment())};
+}
+
+void BundleQueue::StartParts(const Read& read, std::size_t room) {
+  const std::uint64_t begin = ExtentOf(read).begin;
+  endings_[room] = {.parts_left = num_parts()};
+  ahead_in_flight_ += read.kind == Kind::kAhead ? num_parts() : 0;
+  for (int part = 0; part < num_parts(); ++part) {
+    const Extent extent = PartOf(read, part);
+    starting_.push_back({.offset = extent.begin,
+                         .out = RoomAt(room) + (extent.begin - begin),
+                         .bytes = static_cast<std::uint32_t>(extent.end - extent.begin),
+                         .tag = room * kPartsMax + part});
+    ++counters_.reads;
+    counters_.bytes += extent.end - extent.begin;
+  }
+}
+
 bool BundleQueue::Joins(const Read& read, std::uint32_t place, std::size_t useful) const {
-  if (place - read.first >= kBundlesMax) return false;
+  if (place - read.first >= kBundlesMax || !options_.bundled) return false;
   const std::size_t each = index_.layout.bundle_bytes() - skipped_bytes();
   const std::uint64_t gap = Begin(read.layer, place) - Begin(read.layer, read.last) - each;
   const std::uint64_t span = Begin(read.layer, place) + each - Begin(read.layer, read.first);
@@ -155,16 +190,9 @@ void BundleQueue::Pump() {
     auto& queue = demand.empty() ? ahead : demand;
     const std::size_t room = free_rooms_.back();
     free_rooms_.pop_back();
-    Read& read = under_way_[room] = queue.back();
+    const Read& read = under_way_[room] = queue.back();
     queue.pop_back();
-    ahead_in_flight_ += read.kind == Kind::kAhead ? 1 : 0;
-    const Extent extent = ExtentOf(read);
-    starting_.push_back({.offset = extent.begin,
-                         .out = RoomAt(room),
-                         .bytes = static_cast<std::uint32_t>(extent.end - extent.begin),
-                         .tag = room});
-    ++counters_.reads;
-    counters_.bytes += extent.end - extent.begin;
+    StartParts(read, room);
   }
   if (starting_.empty()) return;
   in_flight_ += base::IntSize(starting_);
@@ -190,27 +218,38 @@ Status BundleQueue::Poll(std::chrono::milliseconds timeout, const Sink& sink) {
 }
 
 Status BundleQueue::Finish(const Completion& completion, const Sink& sink) {
-  const std::size_t room = completion.tag;
+  const std::size_t room = completion.tag / kPartsMax;
   const Read read = under_way_[room];
+  Ending& ending = endings_[room];
   --in_flight_;
   ahead_in_flight_ -= read.kind == Kind::kAhead ? 1 : 0;
+  if (read.layer >= 0) {
+    const int part = static_cast<int>(completion.tag % kPartsMax);
+    const Extent extent = PartOf(read, part);
+    // A file that ends within the last block gives fewer bytes than the aligned read asks for.
+    const std::uint64_t end = std::min(extent.end, index_.file_bytes);
+    const bool whole = completion.result >= 0 && extent.begin + completion.result >= end;
+    if (!whole)
+      ending = {.parts_left = ending.parts_left, .failed = part, .result = completion.result};
+  }
+  if (--ending.parts_left > 0) return OkStatus();
   free_rooms_.push_back(room);
   if (read.layer < 0) return OkStatus();
-  const Extent extent = ExtentOf(read);
-  // A file that ends within the last block gives fewer bytes than the aligned read asks for.
-  const std::uint64_t end = std::min(extent.end, index_.file_bytes);
-  const bool whole = completion.result >= 0 && extent.begin + completion.result >= end;
-  if (whole) return Deliver(read, room, sink);
+  return ending.failed < 0 ? Deliver(read, room, sink) : Fail(read, ending);
+}
+
+Status BundleQueue::Fail(const Read& read, const Ending& ending) {
   ++counters_.io_errors;
   if (read.tries + 1 < kTriesMax) return Retry(read), OkStatus();
+  const Extent extent = PartOf(read, ending.failed);
   const auto what = StrCat(reader_->path(), ": layer ", read.layer, ", bytes ", extent.begin,
                            " to ", extent.end, " (neuron ", NeuronAt(read.layer, read.first),
                            read.first == read.last ? "" : " and its neighbours", "): ");
-  if (completion.result < 0) {
+  if (ending.result < 0) {
     return base::Unavailable(what, "the device failed ", kTriesMax,
-                             " times: ", std::strerror(static_cast<int>(-completion.result)));
+                             " times: ", std::strerror(static_cast<int>(-ending.result)));
   }
-  return base::DataLoss(what, "only ", completion.result,
+  return base::DataLoss(what, "only ", ending.result,
                         " bytes came; the file was truncated while open: pack it again");
 }
 

@@ -26,6 +26,8 @@ class BundleQueue {
     // Bytes that cost as much as a read of their own: smaller gaps between wanted bundles are read
     // with them, as long as a read is at most 1.5 times what is wanted of it.
     std::uint32_t gap_bytes_max = 12 << 10;
+    // False: each row of each neuron is a read of its own, for measurements.
+    bool bundled = true;
     int ahead_in_flight_max = 96;  // reads ahead under way at a time: a demand read waits for them
   };
   // Borrows `index`. ResourceExhausted: no memory for what is being read.
@@ -76,6 +78,12 @@ class BundleQueue {
     std::uint8_t tries = 0;
     std::uint64_t wanted[kBundlesMax / 64] = {};
   };
+  // Of a read, whose parts end one by one.
+  struct Ending {
+    int parts_left = 0;
+    int failed = -1;          // a part; -1: none
+    std::int64_t result = 0;  // of that part
+  };
   struct Extent {
     std::uint64_t begin, end;  // of the file, aligned
   };
@@ -89,11 +97,17 @@ class BundleQueue {
   // Of the bundle at a place of the layer's order: what is wanted of it.
   std::uint64_t Begin(int layer, std::uint32_t place) const;
   Extent ExtentOf(const Read& read) const;
+  // Of a read's parts, that are read each for itself: its rows, where it is not bundled.
+  int num_parts() const;
+  Extent PartOf(const Read& read, int part) const;
+  void StartParts(const Read& read, std::size_t room);
   bool Joins(const Read& read, std::uint32_t place, std::size_t useful) const;
   int NeuronAt(int layer, std::uint32_t place) const {
     return neuron_at_[static_cast<std::size_t>(layer) * neurons_ + place];
   }
   Status Finish(const Completion& completion, const Sink& sink);
+  // Tries again, or gives up.
+  Status Fail(const Read& read, const Ending& ending);
   Status Deliver(const Read& read, std::size_t room, const Sink& sink);
   bool IsWhole(int layer, int neuron, const std::uint8_t* data) const;
   // Queues it again, in front.
@@ -110,6 +124,7 @@ class BundleQueue {
   std::vector<std::uint32_t> places_;     // scratch of Add
   std::vector<Read> queues_[2];           // by kind; taken from the back
   std::vector<Read> under_way_;           // [depth] by room
+  std::vector<Ending> endings_;           // [depth] by room
   std::vector<std::size_t> free_rooms_;
   std::vector<BlockReader::Read> starting_;
   std::vector<Completion> ended_;

@@ -38,6 +38,7 @@ void AddModelOptions(const OptionSet& set, ModelOptions& options) {
 void AddDecodeOptions(const OptionSet& set, ModelOptions& options) {
   AddOptions(set, OptionGroup::kFfn, options);
   AddOptions(set, OptionGroup::kMemory, options);
+  AddOptions(set, OptionGroup::kAblation, options);
 }
 
 void AddSpecOptions(const OptionSet& set, ModelOptions& options) {

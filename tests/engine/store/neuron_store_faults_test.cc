@@ -5,10 +5,14 @@ namespace thermocline::store {
 namespace {
 
 TEST_F(NeuronStoreTest, AnErrorOnceIsTriedAgain) {
-  const Opened o = Open({.slots = 0});
-  for (const Fault::Kind kind : {Fault::Kind::kError, Fault::Kind::kShort}) {
+  const Opened bundled = Open({.slots = 0}), by_row = Open({.queue = {.bundled = false}});
+  for (const auto& [kind, read_by_row] : {std::pair{Fault::Kind::kError, false},
+                                          {Fault::Kind::kShort, false},
+                                          {Fault::Kind::kError, true},
+                                          {Fault::Kind::kShort, true}}) {
+    const Opened& o = read_by_row ? by_row : bundled;
     const FlashCounters before = o.store->counters();
-    o.device->Inject({.kind = kind, .count = 1, .bytes = 512});
+    o.device->Inject({.kind = kind, .count = 1, .bytes = read_by_row ? 0U : 512U});
     o.store->Request(0, std::vector<int>{3, 17, 40}, {});
     const Status status = o.store->Await();
     ASSERT_TRUE(status.ok()) << status.message();
@@ -26,12 +30,14 @@ TEST_F(NeuronStoreTest, ErrorsForGoodNameTheLayerAndPass) {
     Fault::Kind kind;
     StatusCode code;
     const char* words;
+    bool bundled = true;
   };
   for (const Case& c :
-       {Case{Fault::Kind::kError, StatusCode::kUnavailable, "Input/output error"},
+       {Case{Fault::Kind::kError, StatusCode::kUnavailable, "Input/output error", false},
+        Case{Fault::Kind::kError, StatusCode::kUnavailable, "Input/output error"},
         Case{Fault::Kind::kShort, StatusCode::kDataLoss, "truncated"},
         Case{Fault::Kind::kFlip, StatusCode::kDataLoss, "neuron 17: the bundle's CRC32C"}}) {
-    const Opened o = Open({.slots = 9});
+    const Opened o = Open({.queue = {.bundled = c.bundled}, .slots = 9});
     const std::uint64_t byte = ByteOf(1, 17);
     o.device->Inject({.kind = c.kind, .begin = byte, .end = byte + 1});
     for (int again = 0; again < 2; ++again) {
