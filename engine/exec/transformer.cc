@@ -37,6 +37,7 @@ Transformer::Transformer(Params p)
       device_(p.device),
       flash_(p.flash),
       stream_(p.stream),
+      places_(p.tokens_max),
       group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
   ffn::FfnPartition* hot = device_ != nullptr ? device_->partition() : hot_.get();
   if (hot == nullptr) return;
@@ -62,10 +63,11 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   CHECK(count >= 1 && count <= ws_.tokens_max);
   CHECK_LE(cache.length() + count, cache.capacity());
   CHECK(cache.Reserve(count));
-  Embed(tokens, cache.length());
+  for (int t = 0; t < count; ++t) places_[t] = {&cache, cache.length() + t};
+  Embed(tokens);
   const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
   CHECK_LE(rows, ws_.logits_max);
-  const auto on_device = Blocks(count, cache, step, rows);
+  const auto on_device = Blocks(count, step, rows);
   if (!on_device.ok())
     return StepError{on_device.status(), device_ != nullptr && device_->failed()};
   cache.Advance(count);
@@ -75,15 +77,34 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
       .first(static_cast<std::size_t>(rows) * config_.vocab_size);
 }
 
+StepResult<std::span<const float>> Transformer::ForwardEach(std::span<const int> tokens,
+                                                            std::span<nn::KvCache* const> caches) {
+  const int count = base::IntSize(tokens);
+  CHECK(device_ == nullptr && tokens.size() == caches.size());
+  CHECK(count >= 1 && count <= ws_.tokens_max && count <= ws_.logits_max);
+  lossless_ = false;
+  for (int t = 0; t < count; ++t) {
+    CHECK_LE(caches[t]->length() + 1, caches[t]->capacity());
+    CHECK(caches[t]->Reserve(1));
+    places_[t] = {caches[t], caches[t]->length()};
+  }
+  Embed(tokens);
+  const auto done = Blocks(count, Step::kDecode, count);
+  if (!done.ok()) return StepError{done.status(), false};
+  for (nn::KvCache* cache : caches) cache->Advance(1);
+  Head(0, count);
+  return std::span<const float>(ws_.logits)
+      .first(static_cast<std::size_t>(count) * config_.vocab_size);
+}
+
 ffn::HybridCounters Transformer::hybrid_counters() const {
   ffn::HybridCounters all = hybrid_.has_value() ? hybrid_->counters() : ffn::HybridCounters{};
   if (device_ != nullptr) all += device_->counters();
   return all;
 }
 
-Result<std::span<const float>> Transformer::Blocks(int tokens, nn::KvCache& cache, Step step,
-                                                   int rows) {
-  auto logits = Layers(tokens, cache, rows);
+Result<std::span<const float>> Transformer::Blocks(int tokens, Step step, int rows) {
+  auto logits = Layers(tokens, rows);
   if (logits.ok()) {
     if (flash_ != nullptr && step != Step::kVerify) flash_->EndStep(tokens);
     return logits;
@@ -93,17 +114,18 @@ Result<std::span<const float>> Transformer::Blocks(int tokens, nn::KvCache& cach
   return logits;
 }
 
-Result<std::span<const float>> Transformer::Layers(int tokens, nn::KvCache& cache, int rows) {
+Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
   std::span<const float> logits;
   int layer = 0;
   if (device_ != nullptr) {
-    ASSIGN_OR_RETURN(logits,
-                     device_->Run({ws_.residual.data(), tokens, cache, rows, lossless_}, ffn_));
+    ASSIGN_OR_RETURN(
+        logits,
+        device_->Run({ws_.residual.data(), tokens, *places_[0].cache, rows, lossless_}, ffn_));
     layer = device_->home_layers();
   }
   for (; layer < config_.num_hidden_layers; ++layer) {
     if (stream_ != nullptr) RETURN_IF_ERROR(stream_->Wait(layer));
-    RETURN_IF_ERROR(Block(layer, tokens, cache));
+    RETURN_IF_ERROR(Block(layer, tokens));
     if (stream_ != nullptr) stream_->Done(layer);
   }
   return logits;
@@ -114,7 +136,7 @@ void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
   if (stream_ != nullptr) stream_->SetOnWait(on_wait);
 }
 
-void Transformer::Embed(std::span<const int> tokens, int position) {
+void Transformer::Embed(std::span<const int> tokens) {
   const int d = config_.hidden_size;
   ForTokens(base::IntSize(tokens), [&](int t) {
     const int token = tokens[t];
@@ -124,17 +146,18 @@ void Transformer::Embed(std::span<const int> tokens, int position) {
     if (config_.rotary()) return;
     float* learned = ws_.hidden.x.data() + nn::Offset(t, d);  // free until the first norm
     kernels::DequantizePackedRow(weights_.position_embedding,
-                                 position + t + config_.architecture->position_offset, learned);
+                                 places_[t].position + config_.architecture->position_offset,
+                                 learned);
     ops_.add(x, learned, d);
   });
 }
 
-Status Transformer::Block(int layer, int tokens, nn::KvCache& cache) {
+Status Transformer::Block(int layer, int tokens) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int n = tokens * config_.hidden_size;
   const bool own_norm = w.attn_second_norm.weight != nullptr;
   NormHidden(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
-  Attention(layer, tokens, cache);
+  Attention(layer, tokens);
   if (flash_ != nullptr) flash_->Poke();
   if (config_.architecture->parallel_block) {
     if (own_norm) NormHidden(w.attn_norm, 0, tokens);

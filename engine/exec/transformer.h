@@ -69,6 +69,12 @@ class Transformer {
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   StepResult<std::span<const float>> Forward(std::span<const int> tokens, nn::KvCache& cache,
                                              Logits wanted, Step step = Step::kDecode);
+  // Appends tokens[t] to caches[t], each another sequence, of one pool or of several: the weights
+  // are read once for all. Each token has the bits that it has alone. Returns logits [T, V], and
+  // errors, as Forward. Requires: T <= tokens_max, logits_max and, unless all layers are lossless,
+  // ffn::kSparseTokensMax; room in every cache; nothing is on a device.
+  StepResult<std::span<const float>> ForwardEach(std::span<const int> tokens,
+                                                 std::span<nn::KvCache* const> caches);
   // Of the tokens that the next step verifies the first `tokens` will probably stay: neurons that
   // only the others need get no place in memory. Source: LLM in a flash, section 5.2.
   void ExpectKept(int tokens) {
@@ -115,25 +121,25 @@ class Transformer {
   const model::ModelConfig& config() const { return config_; }
 
  private:
-  void Embed(std::span<const int> tokens, int position);
+  void Embed(std::span<const int> tokens);
   // The layers, and the end of the flash tier's step. `rows` of logits are wanted: returns them if
   // a device has the head, else [0].
-  Result<std::span<const float>> Blocks(int tokens, nn::KvCache& cache, Step step, int rows);
-  Result<std::span<const float>> Layers(int tokens, nn::KvCache& cache, int rows);
-  Status Block(int layer, int tokens, nn::KvCache& cache);
+  Result<std::span<const float>> Blocks(int tokens, Step step, int rows);
+  Result<std::span<const float>> Layers(int tokens, int rows);
+  Status Block(int layer, int tokens);
   // attention_out = Wo attention of `hidden`.
-  void Attention(int layer, int tokens, nn::KvCache& cache);
-  void RotateAndStore(int layer, int token, nn::KvCache& cache);
+  void Attention(int layer, int tokens);
+  void RotateAndStore(int layer, int token);
   void NormHeads(const model::NormWeights& norm, float* heads, int count);
   // One token's attention to the cache: into ws_.attention.
-  void AttendOne(int layer, nn::KvCache& cache);
-  void AttendToken(int layer, int token, int kv_head, int thread, nn::KvCache& cache);
+  void AttendOne(int layer);
+  void AttendToken(int layer, int token, int kv_head, int thread);
   struct Span {
     int begin, end;  // positions
   };
   Span Window(int layer, int position) const;
   void AttendChunk(int layer, int token, int kv_head, int thread, Span positions,
-                   const nn::KvCache& cache, const kernels::AttentionState& state);
+                   const kernels::AttentionState& state);
   // ffn_out = the feed-forward network of `hidden`.
   Status FeedForward(int layer, int tokens);
   // Logits of `count` tokens from `first` on, into the first rows of ws_.logits.
@@ -172,8 +178,14 @@ class Transformer {
   ffn::Auditor* auditor_ = nullptr;
   store::NeuronStore* const flash_;
   store::LayerStream* const stream_;
-  bool lossless_ = false;  // this step
-  const int group_;        // query heads of a kv head
+  // Of this step's tokens: the sequence that each belongs to, and its position there.
+  struct Place {
+    nn::KvCache* cache = nullptr;
+    int position = 0;
+  };
+  std::vector<Place> places_;  // [tokens_max]
+  bool lossless_ = false;      // this step
+  const int group_;            // query heads of a kv head
 };
 
 }  // namespace thermocline::exec

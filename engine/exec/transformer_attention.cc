@@ -17,18 +17,18 @@ using kernels::kAttentionChunk;
 
 }  // namespace
 
-void Transformer::Attention(int layer, int tokens, nn::KvCache& cache) {
+void Transformer::Attention(int layer, int tokens) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int kv_heads = config_.num_key_value_heads;
   const std::array products = {nn::Product{&w.q, ws_.q.x.data()}, nn::Product{&w.k, ws_.k.data()},
                                nn::Product{&w.v, ws_.v.data()}};
   Multiply(products, ws_.hidden, tokens);
-  ForTokens(tokens, [&](int t) { RotateAndStore(layer, t, cache); });
+  ForTokens(tokens, [&](int t) { RotateAndStore(layer, t); });
   if (tokens == 1) {
-    AttendOne(layer, cache);
+    AttendOne(layer);
   } else {
     pool_.Run(tokens * kv_heads, [&](int item, int thread) {
-      AttendToken(layer, item / kv_heads, item % kv_heads, thread, cache);
+      AttendToken(layer, item / kv_heads, item % kv_heads, thread);
     });
   }
   ForTokens(tokens, [&](int t) { Quantize(ws_.attention, t); });
@@ -44,10 +44,11 @@ void Transformer::NormHeads(const model::NormWeights& norm, float* heads, int co
   }
 }
 
-void Transformer::RotateAndStore(int layer, int token, nn::KvCache& cache) {
+void Transformer::RotateAndStore(int layer, int token) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int head_dim = config_.head_dim, heads = config_.num_attention_heads,
-            kv_heads = config_.num_key_value_heads, position = cache.length() + token;
+            kv_heads = config_.num_key_value_heads, position = places_[token].position;
+  nn::KvCache& cache = *places_[token].cache;
   float* q = ws_.q.x.data() + nn::Offset(token, heads * head_dim);
   float* k = ws_.k.data() + nn::Offset(token, kv_heads * head_dim);
   NormHeads(w.q_norm, q, heads);
@@ -90,7 +91,8 @@ Transformer::Span Transformer::Window(int layer, int position) const {
 }
 
 void Transformer::AttendChunk(int layer, int token, int kv_head, int thread, Span positions,
-                              const nn::KvCache& cache, const kernels::AttentionState& state) {
+                              const kernels::AttentionState& state) {
+  const nn::KvCache& cache = *places_[token].cache;
   const int head_dim = config_.head_dim;
   const std::ptrdiff_t q =
       nn::Offset(token * config_.num_attention_heads + kv_head * group_, head_dim);
@@ -107,14 +109,14 @@ void Transformer::AttendChunk(int layer, int token, int kv_head, int thread, Spa
                   .state = state});
 }
 
-void Transformer::AttendToken(int layer, int token, int kv_head, int thread, nn::KvCache& cache) {
-  const Span window = Window(layer, cache.length() + token);
+void Transformer::AttendToken(int layer, int token, int kv_head, int thread) {
+  const Span window = Window(layer, places_[token].position);
   const kernels::AttentionState running = ws_.running.state(thread, 0),
                                 part = ws_.chunk.state(thread, 0);
   for (int begin = window.begin; begin < window.end;) {
     const int end = std::min(window.end, (begin / kAttentionChunk + 1) * kAttentionChunk);
     const bool first = begin == window.begin;
-    AttendChunk(layer, token, kv_head, thread, {begin, end}, cache, first ? running : part);
+    AttendChunk(layer, token, kv_head, thread, {begin, end}, first ? running : part);
     if (!first) kernels::MergeAttention(part, group_, config_.head_dim, running);
     begin = end;
   }
@@ -123,15 +125,15 @@ void Transformer::AttendToken(int layer, int token, int kv_head, int thread, nn:
   kernels::FinishAttention(running, group_, config_.head_dim, ws_.attention.x.data() + at);
 }
 
-void Transformer::AttendOne(int layer, nn::KvCache& cache) {
-  const Span window = Window(layer, cache.length());
+void Transformer::AttendOne(int layer) {
+  const Span window = Window(layer, places_[0].position);
   const int kv_heads = config_.num_key_value_heads, first = window.begin / kAttentionChunk;
   const int chunks = (window.end - 1) / kAttentionChunk - first + 1;
   pool_.Run(kv_heads * chunks, [&](int item, int thread) {
     const int head = item % kv_heads, chunk = item / kv_heads;
     const Span positions{std::max(window.begin, (first + chunk) * kAttentionChunk),
                          std::min(window.end, (first + chunk + 1) * kAttentionChunk)};
-    AttendChunk(layer, 0, head, thread, positions, cache, ws_.parts.state(chunk, head * group_));
+    AttendChunk(layer, 0, head, thread, positions, ws_.parts.state(chunk, head * group_));
   });
   for (int head = 0; head < kv_heads; ++head) {
     const kernels::AttentionState all = ws_.parts.state(0, head * group_);

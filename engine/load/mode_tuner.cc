@@ -20,7 +20,7 @@ constexpr int kRounds = 3;  // of each layout
 // them, and two runs should not differ by noise.
 constexpr double kTurnedShareMax = 0.9;
 // Smaller ones lie in cache, where there is little to gain.
-constexpr std::size_t kTurnedBytesMin = 1 << 20;
+constexpr std::size_t kTurnedBytesMin = 4 << 20;
 
 // Bytes a token reads in a mode, should down be neuron-major (`rows`) or not: `live` and
 // `predicted` are shares of the neurons.

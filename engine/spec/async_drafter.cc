@@ -7,6 +7,8 @@
 #include <chrono>
 #include <utility>
 
+#include "engine/base/index.h"
+
 namespace thermocline::spec {
 
 AsyncDrafter::AsyncDrafter(DraftSource& source, int branches_max)
@@ -16,6 +18,7 @@ AsyncDrafter::AsyncDrafter(DraftSource& source, int branches_max)
   sequence_.reserve(capacity);
   work_.reserve(capacity);
   branches_.reserve(kProposalsMax * (kAlternatesMax + 2));
+  paths_.reserve(std::max(0, source.paths_max()));
   entries_.resize(branches_max);
 }
 
@@ -121,15 +124,61 @@ void AsyncDrafter::Main() {
 }
 
 void AsyncDrafter::DraftBranches() {
+  const bool together = source_.paths_max() > 1;
   // The list may grow while it is worked through.
-  for (std::size_t i = 0; i < branches_.size() && !stop_; ++i) {
-    const Branch branch = branches_[i];
-    if (!DraftBranch(branch)) return;
-    if (branch.token < 0) AddAlternates(verified_[n_], i + 1);
+  for (std::size_t i = 0; i < branches_.size() && !stop_;) {
+    const bool unknown = branches_[i].token < 0;
+    if (unknown && together) {
+      if (!FindNext(i)) return;
+    } else if (together) {
+      const std::size_t drafted = DraftTogether(i);
+      if (drafted == 0) return;
+      i += drafted;
+    } else {
+      if (!DraftBranch(branches_[i], depth_)) return;
+      if (unknown) AddAlternates(verified_[n_], i + 1);
+      ++i;
+    }
   }
 }
 
-bool AsyncDrafter::DraftBranch(const Branch& branch) {
+bool AsyncDrafter::FindNext(std::size_t at) {
+  if (!DraftBranch(branches_[at], 0)) return false;
+  branches_[at].token = verified_[n_].token;
+  AddAlternates(verified_[n_], at + 1);
+  return true;
+}
+
+std::size_t AsyncDrafter::DraftTogether(std::size_t first) {
+  constexpr std::size_t kAtOnce = 4;  // the likeliest come first, where the target may end any time
+  const std::size_t slot = ready_.load(std::memory_order_relaxed);
+  const auto most = static_cast<std::size_t>(source_.paths_max());
+  std::size_t count = std::min(whole_ ? most : std::min(most, kAtOnce), entries_.size() - slot);
+  work_.assign(sequence_.begin(), sequence_.end());
+  for (int i = 0; i < n_; ++i) work_.push_back(verified_[i].token);
+  paths_.clear();
+  for (std::size_t i = first; i < branches_.size() && paths_.size() < count; ++i) {
+    if (branches_[i].token < 0) break;  // it is found first
+    Entry& entry = entries_[slot + paths_.size()];
+    entry.branch = branches_[i];
+    entry.draft.Clear();
+    paths_.push_back({.kept = base::IntSize(sequence_) + branches_[i].k,
+                      .token = branches_[i].token,
+                      .draft = &entry.draft});
+  }
+  count = paths_.size();
+  const auto more = [&](int depth) {
+    const bool go_on = depth < depth_ && !stop_;
+    if (go_on) tokens_.fetch_add(static_cast<int>(count), std::memory_order_relaxed);
+    return go_on;
+  };
+  // A source that fails will fail the decode thread, too, which then says so.
+  if (count == 0 || !source_.ProposeEach(work_, paths_, more).ok()) return 0;
+  ready_.store(slot + count, std::memory_order_release);
+  return stop_ ? 0 : count;
+}
+
+bool AsyncDrafter::DraftBranch(const Branch& branch, int further) {
   const bool unknown = branch.token < 0;  // then the draft's first token is the guess
   work_.assign(sequence_.begin(), sequence_.end());
   for (int i = 0; i < branch.k; ++i) work_.push_back(verified_[i].token);
@@ -139,7 +188,7 @@ bool AsyncDrafter::DraftBranch(const Branch& branch) {
   Entry& entry = entries_[slot];
   entry.branch = branch;
   entry.draft.Clear();
-  const int depth = depth_ + (unknown ? 1 : 0);
+  const int depth = further + (unknown ? 1 : 0);
   const auto more = [&](const Draft& draft) {
     const bool go_on = draft.size < depth && !stop_;
     if (go_on) tokens_.fetch_add(1, std::memory_order_relaxed);
@@ -155,7 +204,7 @@ bool AsyncDrafter::DraftBranch(const Branch& branch) {
     for (int i = 1; i < entry.draft.size; ++i) std::swap(entry.draft[i - 1], entry.draft[i]);
     --entry.draft.size;
   }
-  ready_.store(slot + 1, std::memory_order_release);
+  if (further > 0) ready_.store(slot + 1, std::memory_order_release);
   return !stop_;
 }
 

@@ -68,8 +68,14 @@ class AsyncDrafter {
   };
   void Main();
   void DraftBranches();
-  // One branch. Returns false when asked to stop.
-  bool DraftBranch(const Branch& branch);
+  // One branch: its first token if that is not known yet, and so many further ones; 0 leaves it
+  // unpublished. Returns false when asked to stop.
+  bool DraftBranch(const Branch& branch, int further);
+  // What the draft takes for the token behind the verified ones becomes branches_[at]'s.
+  bool FindNext(std::size_t at);
+  // The branches from `first` on that one step of the source takes together. Returns how many; 0
+  // when asked to stop.
+  std::size_t DraftTogether(std::size_t first);
   // The draft's own next token is known now: what else may come there can be drafted, too.
   void AddAlternates(const Proposal& next, std::size_t from);
   // Gives `draft` what was drafted for this outcome, if it has at least so many tokens.
@@ -82,6 +88,7 @@ class AsyncDrafter {
   int n_ = 0, depth_ = 0, width_ = 1;
   std::array<double, kAlternatesMax + 1> bonus_ = {};
   std::vector<Branch> branches_;
+  std::vector<DraftSource::Path> paths_;
   base::Stopwatch watch_;
   // Of this round the first `ready_` are drafted, and not written again before the next Start.
   std::vector<Entry> entries_;

@@ -25,6 +25,21 @@ class DraftSource {
   // Requires: room for the proposals.
   using More = std::function<bool(const Draft&)>;
   virtual Status Propose(std::span<const int> sequence, const More& more, Draft& draft) = 0;
+  // One continuation of a sequence: its first `kept` tokens, then `token`.
+  struct Path {
+    int kept = 0;
+    int token = -1;
+    Draft* draft = nullptr;  // proposals behind it are appended here; empty at first
+  };
+  // Paths that ProposeEach takes at once, for little more than one costs; 0: it is not there.
+  virtual int paths_max() const { return 0; }
+  // Proposals for all paths of `sequence`, a token of each at a time as long as `more(depth)` says
+  // so before each, with the proposals that Propose would give for each alone.
+  using MoreOfEach = std::function<bool(int depth)>;
+  virtual Status ProposeEach(std::span<const int> /*sequence*/, std::span<const Path> /*paths*/,
+                             const MoreOfEach& /*more*/) {
+    return base::Unimplemented("one path at a time");
+  }
   // Kernel threads from now on; 0: what is best while nobody else computes.
   virtual void SetThreads(int) {}
   virtual int threads() const { return 1; }  // all there are

@@ -12,6 +12,10 @@ namespace thermocline::spec {
 namespace {
 
 constexpr int kChunk = 64;  // tokens of one step
+// Paths of one step: what the draft's networks compute together.
+constexpr int kPathsMax = ffn::kSparseTokensMax;
+// Of each path beside what it shares: the block it begins in, copied, and what is drafted.
+constexpr int kPathBlocks = 1 + (kProposalsMax + kernels::kKvBlock - 1) / kernels::kKvBlock;
 
 // The class of a lead of the first token over the second, in units of the (perturbed) logits.
 int ConfidenceOf(double lead) {
@@ -83,19 +87,35 @@ Result<std::unique_ptr<ModelSource>> ModelSource::Create(Params params) {
   const int panels = (params.head + kernels::kPanelRows - 1) / kernels::kPanelRows;
   kernels::PackedMatrix& output = params.model->weights->output.weight;
   if (params.head > 0) output.rows = std::min(output.rows, panels * kernels::kPanelRows);
-  ASSIGN_OR_RETURN(auto cache, params.model->MakeCache(params.capacity));
-  return std::unique_ptr<ModelSource>(new ModelSource(std::move(params), std::move(cache)));
+  ASSIGN_OR_RETURN(auto pool, nn::KvPool::Create({.config = params.model->config,
+                                                  .blocks = nn::BlocksFor(params.capacity) +
+                                                            kPathsMax * kPathBlocks,
+                                                  .type = params.model->kv_type}));
+  return std::unique_ptr<ModelSource>(new ModelSource(std::move(params), std::move(pool)));
 }
 
-ModelSource::ModelSource(Params params, std::unique_ptr<nn::KvCache> cache)
+std::size_t ModelSource::KvBytes(const model::ModelConfig& config, int capacity,
+                                 kernels::KvType type) {
+  return (nn::BlocksFor(capacity) + kPathsMax * kPathBlocks) * nn::KvPool::BlockBytes(config, type);
+}
+
+ModelSource::ModelSource(Params params, std::unique_ptr<nn::KvPool> pool)
     : model_(std::move(params.model)),
-      cache_(std::move(cache)),
-      transformer_(model_->MakeTransformer(kChunk, params.capacity)),
+      pool_(std::move(pool)),
+      cache_(std::make_unique<nn::KvCache>(*pool_, params.capacity)),
+      transformer_(model_->MakeTransformer(kChunk, params.capacity, kPathsMax)),
       drawer_(model_->config.vocab_size, params.capacity + kProposalsMax),
       width_(params.width),
       acceptance_(params.acceptance) {
   wanted_.reserve(static_cast<std::size_t>(params.capacity) + kProposalsMax);
   cached_.reserve(wanted_.capacity());
+  for (int i = 0; i < kPathsMax; ++i) {
+    PathState& path = paths_.emplace_back();
+    path.cache = std::make_unique<nn::KvCache>(*pool_, params.capacity);
+    path.tokens.reserve(wanted_.capacity());
+  }
+  for (std::vector<int>* each : {&step_tokens_, &step_paths_}) each->reserve(kPathsMax);
+  step_caches_.reserve(kPathsMax);
   threads_alone_ = model_->pool->threads();
   head_ = model_->weights->output.weight.rows;
   if (head_ < static_cast<std::size_t>(model_->config.vocab_size))
@@ -128,9 +148,13 @@ Result<std::span<const float>> ModelSource::Feed() {
                                                               : exec::Transformer::Step::kPrefill));
     cached_.insert(cached_.end(), tokens.begin(), tokens.end());
   }
+  return Widened(logits);
+}
+
+std::span<const float> ModelSource::Widened(std::span<const float> logits) {
   if (logits_.empty()) return logits;
   std::copy_n(logits.begin(), head_, logits_.begin());
-  return std::span<const float>(logits_);
+  return logits_;
 }
 
 // All but the last token, if that is more than a round leaves: not what drafting a token takes.
@@ -161,6 +185,54 @@ Status ModelSource::Propose(std::span<const int> sequence, const More& more, Dra
     ++draft.size;
   }
   return OkStatus();
+}
+
+Status ModelSource::ProposeEach(std::span<const int> sequence, std::span<const Path> paths,
+                                const MoreOfEach& more) {
+  CHECK_LE(paths.size(), paths_.size());
+  int longest = 0;
+  for (const Path& path : paths) longest = std::max(longest, path.kept);
+  if (longest > capacity()) return OkStatus();
+  const auto shared = sequence.first(longest);
+  wanted_.assign(shared.begin(), shared.end());
+  const bool there =
+      cached_.size() >= shared.size() && std::equal(shared.begin(), shared.end(), cached_.begin());
+  if (!there) RETURN_IF_ERROR(Feed().status());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    PathState& state = paths_[i];
+    state.cache->Clear();
+    state.cache->Adopt(cache_->blocks(), paths[i].kept);
+    state.tokens.assign(sequence.begin(), sequence.begin() + paths[i].kept);
+    state.tokens.push_back(paths[i].token);
+  }
+  Result<bool> stepped = true;
+  for (int depth = 0; stepped.ok() && *stepped && more(depth); ++depth) stepped = StepPaths(paths);
+  for (std::size_t i = 0; i < paths.size(); ++i) paths_[i].cache->Clear();
+  return stepped.status();
+}
+
+Result<bool> ModelSource::StepPaths(std::span<const Path> paths) {
+  step_tokens_.clear(), step_paths_.clear(), step_caches_.clear();
+  for (int i = 0; i < static_cast<int>(paths.size()); ++i) {
+    PathState& state = paths_[i];
+    if (base::IntSize(state.tokens) > capacity() || paths[i].draft->size == kProposalsMax) continue;
+    step_paths_.push_back(i);
+    step_tokens_.push_back(state.tokens.back());
+    step_caches_.push_back(state.cache.get());
+  }
+  if (step_paths_.empty()) return false;
+  ASSIGN_OR_RETURN(const auto logits, transformer_->ForwardEach(step_tokens_, step_caches_));
+  const std::size_t row = logits.size() / step_paths_.size();
+  for (std::size_t k = 0; k < step_paths_.size(); ++k) {
+    PathState& state = paths_[step_paths_[k]];
+    Draft& draft = *paths[step_paths_[k]].draft;
+    drawer_.Follow(std::span<const int>(state.tokens).subspan(prompt_));
+    drawer_.Draw(Widened(logits.subspan(k * row, row)), base::IntSize(state.tokens),
+                 draft[draft.size]);
+    state.tokens.push_back(draft[draft.size].token);
+    ++draft.size;
+  }
+  return true;
 }
 
 }  // namespace thermocline::spec

@@ -51,6 +51,11 @@ class ModelSource final : public DraftSource {
   const char* name() const override { return "model"; }
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
+  int paths_max() const override { return base::IntSize(paths_); }
+  Status ProposeEach(std::span<const int> sequence, std::span<const Path> paths,
+                     const MoreOfEach& more) override;
+  // Keys and values that a source of so many tokens will take.
+  static std::size_t KvBytes(const model::ModelConfig& config, int capacity, kernels::KvType type);
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
   const load::LoadedModel& model() const { return *model_; }
@@ -64,13 +69,26 @@ class ModelSource final : public DraftSource {
   void SetThreadsAlone(int threads) { threads_alone_ = threads; }
 
  private:
-  ModelSource(Params params, std::unique_ptr<nn::KvCache> cache);
+  // A path of ProposeEach: a sequence of its own, whose first blocks are those of cache_.
+  struct PathState {
+    std::unique_ptr<nn::KvCache> cache;
+    std::vector<int> tokens;
+  };
+  ModelSource(Params params, std::unique_ptr<nn::KvPool> pool);
+  // One more token of every path that has room. Returns whether there was any.
+  Result<bool> StepPaths(std::span<const Path> paths);
   Status CatchUp();
-  // Has the cache hold all of cached_ + pending_, and returns the last one's logits.
+  // Has the cache hold all of wanted_, and returns the last one's logits.
   Result<std::span<const float>> Feed();
+  // Logits [V] of all tokens, where only the first can be drafted; until the next call.
+  std::span<const float> Widened(std::span<const float> logits);
 
   std::unique_ptr<load::LoadedModel> model_;
+  std::unique_ptr<nn::KvPool> pool_;
   std::unique_ptr<nn::KvCache> cache_;
+  std::vector<PathState> paths_;
+  std::vector<int> step_tokens_, step_paths_;
+  std::vector<nn::KvCache*> step_caches_;
   std::unique_ptr<exec::Transformer> transformer_;
   Drawer drawer_;
   const int width_;

@@ -13,6 +13,8 @@
 namespace thermocline::spec {
 namespace {
 
+constexpr int kContextDefaultMax = 8192;  // tokens
+
 base::Hash128 HashOf(const model::Vocabulary& vocabulary) {
   base::Hasher hasher;
   for (const std::string& token : vocabulary.tokens) {
@@ -72,7 +74,13 @@ Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOption
                  .context_length = target.model.context_length,
                  .cpu_isa = target.model.cpu_isa,
                  .kv_type = target.model.kv_type,
-                 .verify = target.model.verify}});
+                 .verify = target.model.verify},
+       .sizes = {.logits_max = ffn::kSparseTokensMax, .kv_bytes = [&](const auto& config) {
+                   const int longest = config.max_position_embeddings,
+                             asked = target.model.context_length;
+                   const int context = std::min(longest, asked > 0 ? asked : kContextDefaultMax);
+                   return ModelSource::KvBytes(config, context, target.model.kv_type);
+                 }}});
   if (model.ok()) {
     out.model = *std::move(model);
     return out;

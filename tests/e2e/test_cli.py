@@ -25,7 +25,7 @@ def test_no_command_is_bad_usage():
 def test_run_json_has_the_promised_fields():
     out = run_json("run", "tidepool", "-p", "Once upon a time", "-n", 20)
     assert set(out) == {"text", "tokens", "prompt_tokens", "completion_tokens", "finish_reason", "ffn_mode", "memory_budget", "memory_planned",
-                        "flash", "hot", "spec", "timings"}
+                        "work", "flash", "hot", "spec", "timings"}
     assert out["flash"] is None  # everything is in memory
     assert out["spec"] is None  # nothing is drafted
     assert set(out["timings"]) == {"load_s", "prefill_s", "decode_s", "prefill_tokens_per_s", "decode_tokens_per_s", "bytes_per_token",
@@ -72,6 +72,7 @@ def test_eval_decode_and_prefill_give_the_same_perplexity(tmp_path):
     text.write_text("Once upon a time there was a brave dragon named Ruby. " * 20)
     prefill = run_json("eval", "tidepool", "--text", text, "--window", 128)
     decode = run_json("eval", "tidepool", "--text", text, "--window", 128, "--decode")
+    assert prefill.pop("work", None) is None and decode.pop("work")["tokens"] > 0
     assert (prefill.pop("path"), decode.pop("path")) == ("prefill", "decode")
     assert prefill == decode and prefill["perplexity"] > 1 and prefill["windows"] == 3
 

@@ -183,6 +183,7 @@ def test_a_drain_while_loading_ends_the_daemon(systemd, smollm, end):
     """Not once the model is there: by then nobody would hear a signal. Loading lasts here until the end."""
     with Daemon(f"model.path={smollm}", "model.verify=true", env=systemd.env, wait=False) as d:
         wait_until(lambda: d.port is not None)
+        wait_until(lambda: systemd.listen(0.05))  # the thread that minds signals is there: the main one may be stopped
         with StoppedThread(d.process.pid), socket.create_connection(("127.0.0.1", d.port)) as s:
             if end == "SIGTERM":
                 s.sendall(b"GET /")  # a request in progress

@@ -212,7 +212,7 @@ Status Eval(Options options) {
   }
   if (!options.task.path.empty()) return EvalTask(options.model, options.task, options.json);
   if (options.text.empty() == options.tokens_json.empty())
-    return base::InvalidArgument("give one of --text, --tokens and --task");
+    return base::InvalidArgument("give either --text or --tokens, or --task");
   if (!options.plot.empty() && !options.predictor)
     return base::InvalidArgument("--plot draws what --predictor finds; give both");
   RETURN_IF_ERROR(CheckPlotPath(options.plot));
