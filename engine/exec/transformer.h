@@ -118,6 +118,9 @@ class Transformer {
   }
 
   int tokens_max() const { return ws_.tokens_max; }
+  // Whether each token of a lossless step has the bits that it has alone, and costs no more, in
+  // steps of more than ffn::kSparseTokensMax tokens, too.
+  bool StepsOfAnyLength() const { return device_ == nullptr && flash_ == nullptr; }
   const model::ModelConfig& config() const { return config_; }
 
  private:

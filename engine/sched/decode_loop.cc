@@ -230,10 +230,12 @@ void DecodeLoop::BeginDecoding(const Sequence& s) {
   for (const int token : generated) sampler_.Accept(token);
   const auto mode =
       request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : ParseSpecMode(request.spec_mode);
-  decoder_.Begin(
-      prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
-      request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_,
-      generated);
+  const int asked =
+      request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_;
+  const int verified =
+      s.lossless && transformer_.StepsOfAnyLength() ? kDraftTokensMax : kSparseDraftTokensMax;
+  decoder_.Begin(prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
+                 std::min(asked, verified), generated);
 }
 
 DecodeLoop::Stop DecodeLoop::Decode(Sequence& s) {

@@ -33,8 +33,8 @@ struct Phi {
 // about 3 us on a Xeon.
 //
 // The likelihood is that of three causes mixed, for the first refused position j of a draft without
-// end, seen up to the draft's length: geometric below kDraftTokensMax (weight a (1 - p^15)), any
-// position alike (15 c), none (the rest). Every set of weights that sums to 1 is a valid phi, so
+// end, seen up to the draft's length: geometric below kDraftTokensMax (weight a (1 - p^20)), any
+// position alike (20 c), none (the rest). Every set of weights that sums to 1 is a valid phi, so
 // expectation-maximisation needs no constraints, and no step of it makes a fit worse.
 // Source: Dempster, Laird and Rubin 1977. It climbs one hill, and there may be others (few small
 // p with a floor look like one large p): three fits go on, each with p in its own part of [0, 1],

@@ -16,7 +16,7 @@ where the meaning is the same. Counters are read with `rate()`; a scrape changes
 scrape. What the engine counts is copied when it is scraped, under no lock that a step of the model is made under.
 
 Labels have few values: `api` is a route's template, a gRPC method or `unknown`, `code` an HTTP status (gRPC's is mapped),
-`layer` a layer of the model, `position` and `k` end at the longest draft, 15; `rail`, `zone` and `unit` are sensors, at most
+`layer` a layer of the model, `position` and `k` end at the longest draft, 20; `rail`, `zone` and `unit` are sensors, at most
 64 of each. The one model's name is in `model_info`, not on every series:
 `... * on (instance) group_left (model) thermocline_model_info`.
 

@@ -7,7 +7,7 @@ import xml.etree.ElementTree
 import pytest
 from conftest import run, run_json
 
-VERIFY_MS = [10 + 0.5 * i for i in range(16)]
+VERIFY_MS = [10 + 0.5 * i for i in range(21)]
 GIVEN = ("--draft", "--draft-token-ms", 1.5, "--verify-ms", ",".join(map(str, VERIFY_MS)), "--acceptance", 0.8)
 PAIR = {"draft_token_s": 1.5e-3, "verify_s": [ms * 1e-3 for ms in VERIFY_MS], "phi": {"p": 0.8, "a": 1.0, "c": 0.0},
         "correction_hits": [0.4, 0.15], "bonus_hit": 0.8, "draft_slowdown": 1.0, "verify_slowdown": 1.0, "round_overhead_s": 0.0}
@@ -26,8 +26,8 @@ def speeds(report, mode):
 
 def test_sync_is_the_formula():
     report = run_json("plan", *GIVEN)
-    assert speeds(report, "off") == pytest.approx([100] * 16)
-    expected = [sum(0.8 ** k for k in range(n + 1)) / (1.5 * n + VERIFY_MS[n]) * 1e3 for n in range(16)]
+    assert speeds(report, "off") == pytest.approx([100] * 21)
+    expected = [sum(0.8 ** k for k in range(n + 1)) / (1.5 * n + VERIFY_MS[n]) * 1e3 for n in range(21)]
     assert speeds(report, "sync") == pytest.approx(expected, rel=0.02)
     best = report["best"]
     assert best["mode"] == "branch" and best["tokens_per_s"] == max(speeds(report, "branch"))
@@ -39,7 +39,7 @@ def test_a_report_says_what_the_options_say(tmp_path):
     path.write_text(json.dumps({"machine": "any", "pair": PAIR}))
     assert run_json("plan", "--draft", "--draft-times", path) == run_json("plan", *GIVEN)
     # Steps that were not measured lie between those that were.
-    holes = [s if i in (0, 3, 8, 15) else [0, None][i % 2] for i, s in enumerate(PAIR["verify_s"])]
+    holes = [s if i in (0, 3, 8, 20) else [0, None][i % 2] for i, s in enumerate(PAIR["verify_s"])]
     path.write_text(json.dumps({"pair": PAIR | {"verify_s": holes}}))
     assert run_json("plan", "--draft", "--draft-times", path)["pair"]["verify_s"] == pytest.approx(PAIR["verify_s"])
 
@@ -61,7 +61,7 @@ def test_the_table_says_what_the_json_says(tmp_path):
     report, plot = run_json("plan", *GIVEN), tmp_path / "plan.svg"
     text = run("plan", *GIVEN, "--plot", plot).stdout.decode()
     rows = re.findall(r"^ ?(\d+) +([\d.]+)[* ] +([\d.]+)[* ] +([\d.]+)([* ])", text, re.MULTILINE)
-    assert [int(row[0]) for row in rows] == list(range(16))
+    assert [int(row[0]) for row in rows] == list(range(21))
     assert [float(row[3]) for row in rows] == pytest.approx(speeds(report, "branch"), abs=0.006)
     assert [row[4] for row in rows].index("*") == report["best"]["n"]
     assert f"branch with drafts of {report['best']['n']}: {report['best']['tokens_per_s']:.2f} tokens/s" in text
@@ -137,7 +137,7 @@ def test_refusals_say_what_to_do(tmp_path):
     rounds = tmp_path / "rounds.jsonl"
     for line, words in (('{"n": 4, "k": 5, "rank": 0}', "round 2.k"), ('{"n": 4, "k": 1, "rank": 6}', "round 2.rank"), ('{"n": 4.5, "k": 1}', "round 2.n"),
                         ('{"n": 2, "k": 1, "rank": 1, "confidence": [1]}', "1 entries for 2"), ('{"n": 1, "k": 1, "rank": 1, "confidence": [99]}', "confidence"),
-                        ("[]", "round 2"), ("{", "line 2"), ('{"n": 16, "k": 1, "rank": 1}', "round 2.n")):
+                        ("[]", "round 2"), ("{", "line 2"), ('{"n": 21, "k": 1, "rank": 1}', "round 2.n")):
         rounds.write_text('{"n": 4, "k": 1, "rank": 1}\n' + line + "\n")
         message = refused("--rounds", rounds)
         assert str(rounds) in message and words in message

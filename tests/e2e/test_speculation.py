@@ -71,7 +71,7 @@ def test_what_was_drafted_is_counted(mode):
     assert spec["drafts"] > 0 and spec["drafts"] <= spec["draft_tokens"] <= 4 * spec["drafts"]
     assert 0 < spec["accepted_tokens"] <= spec["draft_tokens"]
     assert sum(spec["accepted_at"]) == spec["accepted_tokens"] and spec["accepted_at"] == sorted(spec["accepted_at"], reverse=True)
-    assert spec["accepted_at"][4:] == [0] * 11
+    assert spec["accepted_at"][4:] == [0] * 16
     # Each step gives what was accepted and one token more; the first token comes from the prompt.
     assert out["completion_tokens"] <= 1 + spec["accepted_tokens"] + spec["drafts"] + spec["plain_steps"]
     assert (timings["draft_n"], timings["draft_n_accepted"], timings["drafts"]) == (spec["draft_tokens"], spec["accepted_tokens"], spec["drafts"])
@@ -123,7 +123,7 @@ def test_the_line_for_people_says_what_was_accepted():
 
 
 @pytest.mark.parametrize("command", ["run", "bench"])
-@pytest.mark.parametrize("option,value", [("--draft-tokens", "16"), ("--draft-tokens", "-1"), ("--draft-width", "0"), ("--draft-width", "5"), ("--draft-threads", "-1"),
+@pytest.mark.parametrize("option,value", [("--draft-tokens", "21"), ("--draft-tokens", "-1"), ("--draft-width", "0"), ("--draft-width", "5"), ("--draft-threads", "-1"),
                                           ("--draft-head", "-1"), ("--spec-source", "magic"), ("--spec-acceptance", "maybe")])
 def test_values_there_are_not_are_bad_usage(command, option, value):
     prompt = ["-p", "x"] if command == "run" else ["--spec"]
@@ -180,7 +180,7 @@ def test_the_last_chunk_of_a_stream_has_the_timings(pair):
 
 
 @pytest.mark.parametrize("extension,param", [
-    ({"speculation": "on"}, "x_thermocline.speculation"), ({"speculation": 1}, "x_thermocline.speculation"), ({"draft_tokens": 16}, "x_thermocline.draft_tokens"),
+    ({"speculation": "on"}, "x_thermocline.speculation"), ({"speculation": 1}, "x_thermocline.speculation"), ({"draft_tokens": 21}, "x_thermocline.draft_tokens"),
     ({"draft_tokens": -1}, "x_thermocline.draft_tokens"), ({"draft_token": 1}, "x_thermocline.draft_token"),
 ])
 def test_what_is_refused(pair, extension, param):
@@ -215,8 +215,8 @@ def test_metrics_are_well_formed(pair):
                 "draft_wait_seconds", "draft_seconds", "verify_seconds", "drafted_tokens", "wasted_tokens", "plain_steps"}
     assert counters == {"thermocline_spec_" + name for name in expected}
     positions = families["thermocline_spec_decode_num_accepted_tokens_per_pos"].samples
-    assert {s.labels["position"] for s in positions} == {str(i) for i in range(15)}
-    assert {s.labels["k"] for s in families["thermocline_spec_branch_hits"].samples} == {str(k) for k in range(16)}
+    assert {s.labels["position"] for s in positions} == {str(i) for i in range(20)}
+    assert {s.labels["k"] for s in families["thermocline_spec_branch_hits"].samples} == {str(k) for k in range(21)}
     [info] = families["thermocline_spec_info"].samples
     assert info.value == 1 and info.labels["mode"] == "auto" and info.labels["source"] == "model" and info.labels["fallback"] == ""
     assert info.labels["mode_now"] in ("off", "sync", "branch", "exhaustive")
@@ -291,7 +291,7 @@ def test_bench_says_what_the_pair_is_like():
     out = run_json("bench", "tidepool", "--spec", *PAIR, "--spec-modes", "sync,branch", "--decode", 60, "--repetitions", 1, "--draft-fixed", "--draft-tokens", 5, "--record-rounds")
     pair = out["pair"]
     assert set(pair) == {"draft_token_s", "verify_s", "phi", "correction_hits", "bonus_hit", "draft_slowdown", "verify_slowdown", "round_overhead_s"}
-    assert pair["draft_token_s"] > 0 and len(pair["verify_s"]) == 16 and min(pair["verify_s"]) > 0
+    assert pair["draft_token_s"] > 0 and len(pair["verify_s"]) == 21 and min(pair["verify_s"]) > 0
     assert 0 <= pair["phi"]["p"] <= 1 and pair["phi"]["a"] >= 0 and pair["phi"]["c"] >= 0
     assert len(pair["correction_hits"]) == 4 and 0 < sum(pair["correction_hits"]) <= 1 and 0 < pair["bonus_hit"] <= 1
     assert pair["draft_slowdown"] > 0 and pair["verify_slowdown"] > 0 and pair["round_overhead_s"] >= 0

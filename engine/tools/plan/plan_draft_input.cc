@@ -154,7 +154,7 @@ Status CheckPhi(const spec::Phi& phi, const std::string& where) {
   const double refused = phi.a * (1 - std::pow(phi.p, kDraftTokensMax)) + kDraftTokensMax * phi.c;
   if (refused <= 1 + kRounding) return OkStatus();
   return InvalidArgument(where, ": p ", phi.p, ", a ", phi.a, ", c ", phi.c,
-                         " are no distribution: a (1 - p^15) + 15 c is ", refused,
+                         " are no distribution: a (1 - p^20) + 20 c is ", refused,
                          ", and may be 1 at most");
 }
 

@@ -54,7 +54,7 @@ TEST(OptionTable, NumbersKeepTheirRanges) {
   const auto message = [&](const char* key, const char* text) {
     return SetValue(ValueOf(table, key), key, text).message();
   };
-  EXPECT_EQ(message("spec.tokens_max", "16"), "spec.tokens_max: 16 is outside [0, 15]");
+  EXPECT_EQ(message("spec.tokens_max", "21"), "spec.tokens_max: 21 is outside [0, 20]");
   EXPECT_EQ(message("spec.tokens_max", "1.5"), "spec.tokens_max: '1.5' is no whole number");
   EXPECT_EQ(message("engine.ffn_recall", "2"), "engine.ffn_recall: 2 is outside [0, 1]");
   EXPECT_NE(message("engine.ffn_recall", "nan"), "");

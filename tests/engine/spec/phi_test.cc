@@ -95,7 +95,8 @@ TEST(Phi, IsTheFormula) {
 TEST(Phi, IsADistributionForAnyParameters) {
   for (const double p : {0.0, 1e-9, 0.3, 0.999999, 1.0}) {
     for (const double a : {0.0, 0.5, 1.0, 3.0, 1e9}) {
-      for (const double c : {0.0, 0.01, 1.0 / 15, 0.5, 1e9}) ExpectDistributions({p, a, c});
+      for (const double c : {0.0, 0.01, 1.0 / kDraftTokensMax, 0.5, 1e9})
+        ExpectDistributions({p, a, c});
     }
   }
 }
@@ -191,9 +192,11 @@ TEST(PhiEstimator, IsAtLeastAsLikelyAsAGridSearch) {
       const Counts counts(outcomes);
       double best = -1e300;
       for (double p = 0.025; p < 1; p += 0.025) {
-        for (double share = 0.025; share < 1; share += 0.025) {  // a (1 - p^15) + 15 c
+        for (double share = 0.025; share < 1;
+             share += 0.025) {  // a (1 - p^n) + n c, of the longest draft
           for (double floor = 0; floor <= share; floor += 0.025) {
-            const Phi phi{p, (share - floor) / (1 - std::pow(p, 15)), floor / 15};
+            constexpr int kMost = kDraftTokensMax;
+            const Phi phi{p, (share - floor) / (1 - std::pow(p, kMost)), floor / kMost};
             best = std::max(best, counts.LogLikelihood(phi));
           }
         }

@@ -275,7 +275,7 @@ TEST(Speculation, WhatCannotDraftIsRefusedByName) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   has(refused([](EngineConfig& c) { c.model.spec.draft = "no-such-model"; }), "the draft model");
-  has(refused([](EngineConfig& c) { c.model.spec.tokens_max = 16; }), "at most 15");
+  has(refused([](EngineConfig& c) { c.model.spec.tokens_max = 21; }), "at most 20");
   has(refused([](EngineConfig& c) { c.model.spec.source = SpecSource::kSelf; }), "not used by");
 }
 

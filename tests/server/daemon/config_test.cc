@@ -102,7 +102,7 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
       {"server:\n  request_timeout_s: -1\n", "server.request_timeout_s"},
       {"spec:\n  mode: on\n", ":2: spec.mode: 'on' is none of 'off', 'sync', 'branch'"},
       {"spec:\n  source: magic\n", "spec.source: 'magic' is none of"},
-      {"spec:\n  tokens_max: 16\n", "spec.tokens_max: 16 is outside [0, 15]"},
+      {"spec:\n  tokens_max: 21\n", "spec.tokens_max: 21 is outside [0, 20]"},
       {"spec:\n  width: 0\n", "spec.width: 0 is outside [1, 4]"},
       {"spec:\n  required: maybe\n", "spec.required"},
       {"spec:\n  acceptance: any\n", "'any' is none of 'same-text', 'rejection'"},
