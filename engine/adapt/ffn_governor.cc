@@ -42,8 +42,6 @@ FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transforme
   if (audits) transformer.SetAuditor(&auditor_);
   if (options.controller_recall > 0 && !audits)
     base::LogWarning("with a GPU no audits are made, and the controller holds no recall");
-  if (options.rebalance && CanRebalance(model, transformer))
-    rebalancer_.emplace(model, transformer);
   SetModes(model.ffn_modes);
   Publish();
 }
@@ -72,13 +70,11 @@ void FfnGovernor::SetModes(const std::vector<FfnMode>& modes) {
 void FfnGovernor::AfterStep(int tokens) {
   auditor_.EndStep(tokens);
   if (auditor_.pending()) AuditOne();
-  if (rebalancer_.has_value()) rebalancer_->AfterToken();
   Publish();
 }
 
 void FfnGovernor::Idle() {
   while (auditor_.pending()) AuditOne();
-  if (rebalancer_.has_value()) rebalancer_->Idle();
   Publish(true);  // no further token may come soon to show what a missed turn left out
 }
 
@@ -143,7 +139,6 @@ void FfnGovernor::CopyOut() {
   published_ = current_;
   flash_ = model_.flash_counters();
   model_.UpdateHotStats(transformer_, hot_);
-  if (rebalancer_.has_value()) hot_.swaps = rebalancer_->swaps();
 }
 
 HotStats FfnGovernor::Hot() const {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "engine/adapt/rebalancer.h"
 #include "engine/api/ffn_stats.h"
 #include "engine/base/mutex.h"
 #include "engine/ffn/auditor.h"
@@ -18,7 +17,6 @@ struct GovernorOptions {
   int audit_interval = 0;            // one of so many decoded tokens; 0 = none
   FfnMode shadow = FfnMode::kDense;  // as Auditor::Params
   double controller_recall = 0;      // to hold; 0 = the thresholds stay as they were loaded
-  bool rebalance = false;            // swap neurons between the sides, where there are two
 };
 
 // Decode thread only, but for Stats and Freeze.
@@ -58,7 +56,6 @@ class FfnGovernor {
   exec::Transformer& transformer_;
   const GovernorOptions options_;
   ffn::Auditor auditor_;
-  std::optional<Rebalancer> rebalancer_;
   std::vector<predictor::LayerController> sign_, low_rank_;  // [L] each
   std::atomic<bool> frozen_{false};
   std::vector<FfnLayerStats> current_;  // decode thread

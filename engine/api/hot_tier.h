@@ -23,7 +23,6 @@ struct HotOptions {
   // On the CPU: kernel threads, of all, that a second partition of the CPU has; 0 = half.
   int threads = 0;
   std::string placement = {};  // file of `thermocline plan --out`; "" = planned when loading
-  bool rebalance = false;      // swap neurons between the sides as their use changes
   bool calibrate = false;      // measure the machine though it was measured before
 };
 
@@ -38,7 +37,6 @@ struct HotStats {
   std::int64_t layers = 0;
   std::int64_t active_hot = 0, active_cold = 0;           // neurons computed
   double hot_s = 0, cold_s = 0, wait_s = 0, total_s = 0;  // hot and cold at the same time
-  std::int64_t swaps = 0;                                 // of rebalancing
 };
 
 }  // namespace thermocline

@@ -102,8 +102,6 @@ void AddHot(HotOptions& hot, Rows& rows) {
        {kHot, "--placement", "hot.placement", TextValue{&hot.placement},
         "Placement file of `plan --out`; planned while loading if not given. For measurements: "
         "random, as many neurons at random; naive, the first layers"},
-       {kHot, "--rebalance", "hot.rebalance", BoolValue{&hot.rebalance},
-        "Swap neurons between the tiers as their use changes"},
        {kHot, "--calibrate", "", BoolValue{&hot.calibrate},
         "Measure the machine though it was measured before"}});
 }

@@ -37,7 +37,6 @@ class CpuPartition final : public FfnPartition {
   int NumNeurons(int layer) const override { return base::IntSize(members_[layer]); }
   // Between layers.
   PartitionCounters counters() const override { return counters_; }
-  std::span<const int> found_ids() const override { return ffn_.found_ids(); }
   SparseFfn* network() override { return &ffn_; }
   const FfnCounters& ffn_counters(int layer) const override { return ffn_.counters(layer); }
 

@@ -44,9 +44,6 @@ class FfnPartition {
   // Neurons of a layer that are here.
   virtual int NumNeurons(int layer) const = 0;
   virtual PartitionCounters counters() const = 0;
-  // Active neurons of the last layer's single token, ascending, until the next Start; empty if only
-  // the device knows them.
-  virtual std::span<const int> found_ids() const { return {}; }
   // The network of the neurons here, where this process computes it; null: elsewhere. For audits,
   // by the decode thread between layers.
   virtual SparseFfn* network() { return nullptr; }

@@ -87,8 +87,6 @@ Status HybridFfn::RunBoth(int layer, const SparseFfn::Input& input, bool lossles
       status = ShareSums(layer, t, std::min(kShareTokens, input.tokens - t), out);
   }
   cold_.EndLayer(layer);
-  if (on_found_ && status.ok() && input.tokens == 1)
-    on_found_(layer, hot_.found_ids(), cold_.found_ids());
   return status;
 }
 

@@ -44,11 +44,6 @@ class HybridFfn {
   HybridCounters counters() const;
   const FfnPartition& hot() const { return hot_; }
   FfnPartition& hot() { return hot_; }
-  // Called with each layer's active neurons of a decoded token, those of either side; empty:
-  // nobody.
-  using OnFound =
-      std::function<void(int layer, std::span<const int> hot, std::span<const int> cold)>;
-  void SetOnFound(OnFound on_found) { on_found_ = std::move(on_found); }
 
  private:
   Status RunBoth(int layer, const SparseFfn::Input& input, bool lossless, float* out);
@@ -70,7 +65,6 @@ class HybridFfn {
   const int runs_;
   SideSums sums_;  // of the cold side; its maxima become both sides' limits; empty of float types
   HybridCounters counters_;
-  OnFound on_found_;
 };
 
 }  // namespace thermocline::ffn

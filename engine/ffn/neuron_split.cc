@@ -191,52 +191,6 @@ void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std:
 
 namespace {
 
-struct Moved {
-  int from, to;
-};
-// Takes `out` from an ascending list and puts `in` into it.
-Moved Replace(std::vector<int>& ids, int out, int in) {
-  const auto from = std::lower_bound(ids.begin(), ids.end(), out);
-  CHECK(from != ids.end() && *from == out);
-  const auto at = static_cast<int>(from - ids.begin());
-  const auto before = std::lower_bound(ids.begin(), ids.end(), in);
-  // The list keeps its length: what lies between moves up or down by one.
-  const auto to = static_cast<int>(before - ids.begin()) - (in > out ? 1 : 0);
-  if (at < to) std::move(from + 1, ids.begin() + to + 1, from);
-  if (to < at) std::move_backward(ids.begin() + to, from, from + 1);
-  ids[to] = in;
-  return {at, to};
-}
-
-// Exchanges what lies at two places, and who lies there.
-void SwapRows(std::size_t bytes, const std::uint8_t* a, const std::uint8_t* b) {
-  std::swap_ranges(const_cast<std::uint8_t*>(a), const_cast<std::uint8_t*>(a) + bytes,
-                   const_cast<std::uint8_t*>(b));
-}
-
 }  // namespace
-
-NeuronSplit::Places NeuronSplit::Swap(int layer, int hot, int cold) {
-  const std::size_t l = layer, h = hot, c = cold;
-  CHECK(flash_ == nullptr && hot_where_[l][h] != nullptr && cold_up_[l][c] != nullptr);
-  const model::LayerWeights &from = hot_weights_.layers[l], &to = weights_.layers[l];
-  const auto move = [&](Where& where) {
-    where[h] = where[c];
-    where[c] = nullptr;
-  };
-  if (to.gate.linear.weight.rows > 0) {
-    SwapRows(RowBytes(to.gate.linear.weight), from.gate.rows().row(hot), to.gate.rows().row(cold));
-    move(cold_gate_[l]);
-  }
-  SwapRows(RowBytes(to.up.linear.weight), from.up.rows().row(hot), to.up.rows().row(cold));
-  move(cold_up_[l]);
-  SwapRows(kernels::RowBytes(to.down_rows.type, to.down_rows.cols), from.down_rows.row(hot),
-           to.down_rows.row(cold));
-  move(cold_down_[l]);
-  hot_where_[l][c] = hot_where_[l][h];
-  hot_where_[l][h] = nullptr;
-  const Moved in_hot = Replace(hot_[l], hot, cold), in_cold = Replace(cold_[l], cold, hot);
-  return {in_hot.from, in_hot.to, in_cold.from, in_cold.to};
-}
 
 }  // namespace thermocline::ffn

@@ -15,7 +15,7 @@ namespace thermocline::ffn {
 
 using NeuronIds = std::vector<std::vector<int>>;  // [L] ascending
 
-// Const after it is made, but for Swap.
+// Const after it is made.
 class NeuronSplit {
  public:
   struct Params {
@@ -36,14 +36,6 @@ class NeuronSplit {
   static Result<std::unique_ptr<NeuronSplit>> Remove(Params params, const Give& give);
   // Leaves all rows where they are: for measurements.
   static Result<std::unique_ptr<NeuronSplit>> Share(Params params);
-
-  // Exchanges a hot and a cold neuron of a layer: rows and lists. Returns their places: the hot
-  // one's in hot() before and the cold one's after, then the same of cold(). Requires: Move,
-  // without flash.
-  struct Places {
-    int hot_from, hot_to, cold_from, cold_to;
-  };
-  Places Swap(int layer, int hot, int cold);
 
   const NeuronIds& hot() const { return hot_; }
   const NeuronIds& cold() const { return cold_; }

@@ -69,6 +69,14 @@ constexpr std::array kArchitectures = {
               a.parallel_block = true;
               a.second_norm = true;
             }),
+    Variant("persimmon", "persimmon",
+            [](Architecture& a) {
+              a.norm = Norm::kLayer;
+              a.position = Position::kRotaryHalves;
+              a.activation = Activation::kRelu2;
+              a.gated = false;
+              a.head_norm = true;
+            }),
     Variant("opt", "opt",
             [](Architecture& a) {
               a.norm = Norm::kLayer;

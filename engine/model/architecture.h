@@ -36,7 +36,7 @@ struct Architecture {
   Activation activation;  // where the file does not say
   bool gated;             // a gate beside up
   bool parallel_block;
-  bool head_norm;      // RMS norm of every query and key head before rotation
+  bool head_norm;      // `norm` of every query and key head before rotation
   bool second_norm;    // parallel blocks: attention may have a norm of its own
   bool norm_plus_one;  // Hugging Face files store a norm's weight less 1
   QkvBias qkv_bias;

@@ -148,10 +148,12 @@ Status ReadRope(const Json& json, ModelConfig& c) {
   if (scaling == nullptr) scaling = &kNone;
   if (!scaling->is_object())
     return base::InvalidArgument("rope_scaling is ", scaling->Dump(), ", not an object");
-  ASSIGN_OR_RETURN(const double top_theta, Double(json, {"rope_theta"}, 10000.0));
+  const double theta = c.architecture->name == "persimmon" ? 25000.0 : 10000.0;
+  ASSIGN_OR_RETURN(const double top_theta, Double(json, {"rope_theta"}, theta));
   ASSIGN_OR_RETURN(c.rope.theta, Double(*scaling, {"rope_theta"}, top_theta));
-  const double absent =
-      c.architecture->name == "phi2" || c.architecture->name == "nemotron" ? 0.5 : 1.0;
+  const std::string_view name = c.architecture->name;
+  const bool half = name == "phi2" || name == "nemotron" || name == "persimmon";
+  const double absent = half ? 0.5 : 1.0;
   ASSIGN_OR_RETURN(const double top_share, Double(json, {"partial_rotary_factor"}, absent));
   ASSIGN_OR_RETURN(const double share, Double(*scaling, {"partial_rotary_factor"}, top_share));
   if (!(share > 0 && share <= 1))
@@ -172,7 +174,9 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
   if (c.architecture->name == "falcon" && !Flag(json, "new_decoder_architecture", false) &&
       !Flag(json, "parallel_attn", true))
     return refuse("parallel_attn", "false");
-  if (Flag(json, "qk_layernorm", false)) return refuse("qk_layernorm", "true");
+  const bool persimmon = c.architecture->name == "persimmon";
+  if (Flag(json, "qk_layernorm", persimmon) != persimmon)
+    return refuse("qk_layernorm", persimmon ? "false" : "true");
   if (!Flag(json, "do_layer_norm_before", true)) return refuse("do_layer_norm_before", "false");
   ASSIGN_OR_RETURN(const int projected, Int(json, {"word_embed_proj_dim"}, c.hidden_size));
   if (projected != c.hidden_size)

@@ -54,6 +54,9 @@ constexpr std::array kLayerModules = {
     ModuleName{"self_attn.k_proj", "attn_k"},
     ModuleName{"self_attn.v_proj", "attn_v"},
     ModuleName{"self_attn.o_proj", "attn_output"},
+    ModuleName{"self_attn.query_key_value", "attn_qkv"},  // persimmon
+    ModuleName{"self_attn.q_layernorm", "attn_q_norm"},
+    ModuleName{"self_attn.k_layernorm", "attn_k_norm"},
     ModuleName{"self_attn.q_norm", "attn_q_norm"},
     ModuleName{"self_attn.k_norm", "attn_k_norm"},
     ModuleName{"mlp.gate_proj", "ffn_gate"},

@@ -74,64 +74,7 @@ Status CopyRows(const kernels::PackedMatrix& from, const std::vector<int>& membe
   return OkStatus();
 }
 
-// Takes item `from` of `size` elements out, and puts `item` in as item `to`.
-template <typename T>
-void Rotate(T* items, std::size_t size, int from, int to, const T* item) {
-  const auto at = [&](int i) { return items + i * size; };
-  const std::size_t moved = std::abs(to - from) * size;
-  if (from < to) std::memmove(at(from), at(from + 1), moved * sizeof(T));
-  if (to < from) std::memmove(at(to + 1), at(to), moved * sizeof(T));
-  std::copy_n(item, size, at(to));
-}
-
-void RotatePanels(const kernels::PackedMatrix& m, int from, int to, const std::uint8_t* row) {
-  const int first = std::min(from, to) / kernels::kPanelRows,
-            last = std::max(from, to) / kernels::kPanelRows;
-  const std::size_t panel_bytes = kernels::PanelBytes(m.type, m.cols);
-  thread_local std::vector<std::uint8_t> rows;
-  rows.resize(panel_bytes * (last - first + 1));
-  for (int p = first; p <= last; ++p)
-    kernels::RowsFromPanel(m.type, m.panel(p), m.cols, rows.data() + panel_bytes * (p - first));
-  const int begin = first * kernels::kPanelRows;
-  Rotate(rows.data(), kernels::RowBytes(m.type, m.cols), from - begin, to - begin, row);
-  for (int p = first; p <= last; ++p)
-    kernels::PanelFromRows(m.type, rows.data() + panel_bytes * (p - first), m.cols,
-                           const_cast<std::uint8_t*>(m.panel(p)));
-}
-
 }  // namespace
-
-void CopyRow(const LayerPredictors& layer, int row, PredictorRow& out) {
-  const std::size_t r = row;
-  if (layer.sign.has_value()) {
-    const kernels::SignPlanes& planes = layer.sign->planes;
-    const std::size_t words = kernels::SignWords(planes.cols);
-    out.sign.assign(planes.sign + r * words, planes.sign + (r + 1) * words);
-    if (planes.magnitude != nullptr)
-      out.magnitude.assign(planes.magnitude + r * words, planes.magnitude + (r + 1) * words);
-    out.threshold = layer.sign->thresholds[r];
-  }
-  if (!layer.low_rank.has_value()) return;
-  const kernels::PackedMatrix& fc2 = layer.low_rank->fc2;
-  const std::size_t bytes = kernels::RowBytes(fc2.type, fc2.cols);
-  thread_local std::vector<std::uint8_t> rows;
-  rows.resize(kernels::PanelBytes(fc2.type, fc2.cols));
-  kernels::RowsFromPanel(fc2.type, fc2.panel(row / kernels::kPanelRows), fc2.cols, rows.data());
-  const std::ptrdiff_t at = r % kernels::kPanelRows * bytes;
-  out.fc2.assign(rows.begin() + at, rows.begin() + at + bytes);
-}
-
-void ReplaceRow(LayerPredictors& layer, int from, int to, const PredictorRow& row) {
-  if (layer.sign.has_value()) {
-    const kernels::SignPlanes& planes = layer.sign->planes;
-    const std::size_t words = kernels::SignWords(planes.cols);
-    Rotate(const_cast<std::uint64_t*>(planes.sign), words, from, to, row.sign.data());
-    if (planes.magnitude != nullptr)
-      Rotate(const_cast<std::uint64_t*>(planes.magnitude), words, from, to, row.magnitude.data());
-    Rotate(layer.sign->thresholds.data(), 1, from, to, &row.threshold);
-  }
-  if (layer.low_rank.has_value()) RotatePanels(layer.low_rank->fc2, from, to, row.fc2.data());
-}
 
 Result<std::unique_ptr<Predictors>> SubsetOf(const Predictors& all,
                                              const std::vector<std::vector<int>>& members) {

@@ -16,7 +16,6 @@ void ExposeHot(const EngineStats& stats, MetricSet& set) {
   set.CatchUp("hot_layer_seconds_total", hot.total_s);
   set.CatchUp("hot_wait_seconds_total", hot.wait_s);
   set.CatchUp("hot_layers_total", hot.layers);
-  set.CatchUp("hot_swaps_total", hot.swaps);
 }
 
 }  // namespace thermocline::server

@@ -217,8 +217,6 @@ constexpr MetricInfo kTable[] = {
      "Of this time, in which the cold side waited for the hot one"},
     {"hot_layers_total", kCounter, "", "layers", "Hot tier", W::kHot,
      "Layers of decoded tokens that both worked on"},
-    {"hot_swaps_total", kCounter, "", "neurons", "Hot tier", W::kHot,
-     "Neurons swapped between the sides"},
 
     {"spec_info", kGauge, "mode, source, mode_now, fallback", "1", "Speculation", W::kDrafts,
      "How drafts are made; mode_now: what mode auto does at present; fallback: why there is no "

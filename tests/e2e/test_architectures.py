@@ -148,6 +148,7 @@ def edited(tmp_path, name, edit, tensors=None):
     ("mistral", lambda c: c.update(sliding_window=-4), "sliding_window"),
     ("phi2", lambda c: c["rope_parameters"].update(partial_rotary_factor=0.35), "partial_rotary_factor"),
     ("nemotron", lambda c: c.update(model_type="nemotron_h"), "nemotron_h"),
+    ("persimmon", lambda c: c.update(qk_layernorm=False), "qk_layernorm"),
 ])
 def test_configs_that_cannot_be_are_refused_by_name(name, edit, words, tmp_path):
     result = edited(tmp_path, name, edit)

@@ -113,6 +113,25 @@ def test_training_goes_on_where_it_was_stopped(tmp_path):
     assert (tmp_path / "a.tcp").read_bytes() == (tmp_path / "b.tcp").read_bytes()
 
 
+def test_perplexity_decides_how_much_is_to_be_found(tmp_path):
+    """A recall that is far too low is raised, layer by layer, until the text is as probable as without predictors."""
+    model, text = tmp_path / "tidepool.gguf", tmp_path / "stories.txt"
+    model.write_bytes((ROOT / "config/models/tidepool.gguf").read_bytes())
+    animals = "whale goat lion owl mouse duck bee seal fox dragon rabbit turtle".split()
+    text.write_text("\n".join(run_json("run", "tidepool", "--chat", "-p", f"Tell me a story about a {a}.", "-n", 250)["text"] for a in animals))
+    args = ["train-predictor", model, "--text", text, "--recall", 0.5, "--rank", 32, "--window", 128]
+    low = run_json(*args)
+    assert "perplexity" not in low
+    out = run_json(*args, "--perplexity-limit", 0.02)
+    found = out["perplexity"]
+    assert found["rounds"] > 0 and found["increase"] == pytest.approx(found["predicted"] / found["dense"] - 1)
+    assert found["increase"] <= 0.02 or all(layer["recall"] >= 0.9995 for layer in out["layers"])
+    assert sum(b["recall"] for b in out["layers"]) > sum(a["recall"] for a in low["layers"])
+    again = run_json(*args, "--perplexity-limit", 0.02)
+    assert again["kept_layers"] == 6 and again["perplexity"]["rounds"] == 0
+    assert run(*args, "--perplexity-limit", 0.02, "--layers", 1, check=False).returncode == 2
+
+
 def test_the_residual_predicts_too(tmp_path):
     out = run_json("train-predictor", "tidepool", "--text", OZ, "--tokens", 3000, "--layers", 2, "--before-norm", "--side-car", tmp_path / "r.tcp")
     assert out["layers"][0]["recall"] >= 0.95 and out["layers"][0]["predicted_share"] < 5 * out["layers"][0]["active_share"]

@@ -155,3 +155,37 @@ def write_opt_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
         return gguf_name(name, OPT_PARTS), data
 
     write_gguf_by_hand(folder, llama_cpp.gguf, "opt", add_opt_settings, rename)
+
+
+PERSIMMON_PARTS = {
+    "model.embed_tokens": "token_embd", "model.final_layernorm": "output_norm", "lm_head": "output",
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.query_key_value": "attn_qkv",
+    "self_attn.dense": "attn_output", "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm",
+    "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
+}
+
+
+def rename_persimmon(name: str, data: np.ndarray, config: dict) -> tuple[str, np.ndarray]:
+    """GGUF's fused tensor has all queries, then all keys, then all values; transformers' has them head by head."""
+    if "query_key_value" in name:
+        heads = config["num_attention_heads"]
+        data = np.ascontiguousarray(data.reshape(heads, 3, -1, *data.shape[1:]).swapaxes(0, 1)).reshape(data.shape)
+    return gguf_name(name, PERSIMMON_PARTS), data
+
+
+def add_persimmon_settings(writer, config: dict) -> None:
+    head_dim = config["hidden_size"] // config["num_attention_heads"]
+    rope = config["rope_parameters"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_attention_heads"])
+    writer.add_layer_norm_eps(config["layer_norm_eps"])
+    writer.add_rope_freq_base(rope["rope_theta"])
+
+
+def write_persimmon_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
+    write_gguf_by_hand(folder, llama_cpp.gguf, "persimmon", add_persimmon_settings, rename_persimmon)

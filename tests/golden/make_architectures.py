@@ -33,7 +33,7 @@ import numpy as np
 import torch
 import transformers
 
-from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_opt_gguf
+from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_opt_gguf, write_persimmon_gguf
 
 WEIGHT_SEED = 1
 TOKEN_SEED = 2
@@ -124,6 +124,11 @@ def all_models() -> list[Model]:
             hidden_size=40, word_embed_proj_dim=40, ffn_dim=112, **heads, max_position_embeddings=64,
             do_layer_norm_before=True, activation_function="relu", tie_word_embeddings=True,
             dropout=0.0), write_opt_gguf),
+        Model("persimmon", transformers.PersimmonConfig, dict(
+            hidden_size=40, intermediate_size=112, num_hidden_layers=2, num_attention_heads=4,
+            max_position_embeddings=128, hidden_act="relu2", qk_layernorm=True, layer_norm_eps=VISIBLE_EPSILON,
+            rope_parameters=dict(rope_type="default", rope_theta=25000.0, partial_rotary_factor=0.4),
+            tie_word_embeddings=False), write_persimmon_gguf),
         Model("falcon7", falcon, dict(
             hidden_size=40, **heads, multi_query=True, parallel_attn=True, new_decoder_architecture=False,
             bias=False, alibi=False, activation="gelu", layer_norm_epsilon=VISIBLE_EPSILON,

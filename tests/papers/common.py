@@ -106,13 +106,13 @@ class Tools:
             path.write_bytes((ROOT / "config/models/tidepool.gguf").read_bytes())
         return path
 
-    def stories(self, count=120):
-        """What Tidepool writes: text of its own kind, without the end of each story, which may be cut off."""
+    def stories(self):
+        """What Tidepool writes: text of its own kind."""
         path = self.work / "stories.json"
         if not path.exists():
-            draw = lambda seed: self.json("run", "tidepool", "-p", "", "-n", 260, "--temperature", 0.9, "--seed", seed)["text"]
-            stories = [re.sub(r"\s+", " ", draw(seed)).rsplit(".", 1)[0] + "." for seed in range(count)]
-            path.write_text(json.dumps(stories))
+            animals = "whale goat lion owl mouse duck bee seal fox dragon rabbit turtle bear frog horse cat".split()
+            ask = lambda animal, seed: self.json("run", "tidepool", "--chat", "-p", f"Tell me a story about a {animal}.", "-n", 300, "--temperature", 0.9, "--seed", seed)["text"]
+            path.write_text(json.dumps([re.sub(r"\s+", " ", ask(animal, seed)).strip() for seed in range(6) for animal in animals]))
         return json.loads(path.read_text())
 
     def story_text(self):

@@ -27,8 +27,7 @@ Json HotJson(const HotStats& hot) {
                       {"hot_s", hot.hot_s},
                       {"cold_s", hot.cold_s},
                       {"wait_s", hot.wait_s},
-                      {"total_s", hot.total_s},
-                      {"swaps", hot.swaps}};
+                      {"total_s", hot.total_s}};
 }
 
 void PrintHot(const HotStats& hot) {

@@ -1,8 +1,10 @@
 // `thermocline train-predictor`: a low-rank predictor for every layer, learnt from a text.
+#include <cmath>
 #include <cstdio>
 
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
+#include "engine/base/index.h"
 #include "engine/offline/low_rank_trainer.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
@@ -11,6 +13,7 @@
 #include "engine/tools/common/side_car_options.h"
 #include "engine/tools/common/svg_plot.h"
 #include "engine/tools/common/text_windows.h"
+#include "engine/tools/train/held_out_loss.h"
 
 namespace thermocline::tools {
 namespace {
@@ -20,6 +23,7 @@ struct Options {
   TextOptions text;
   std::string side_car, plot, layers;
   double recall = 0.98, share_limit = 2;
+  double perplexity_limit = 0;  // 0: recall alone decides
   int rank = 0, memory_mib = 1024;
   bool before_norm = false, restart = false, json = false;
 };
@@ -49,19 +53,29 @@ Result<std::string> SettingsOf(const Options& o) {
   hasher.Add(text);
   return StrCat("text ", hasher.Digest().Hex(), ", tokens ", o.text.tokens, ", window ",
                 o.text.window, ", recall ", o.recall, ", rank ", o.rank, ", share limit ",
-                o.share_limit, o.before_norm ? ", before the norm" : "",
+                o.share_limit,
+                o.perplexity_limit > 0 ? StrCat(", perplexity limit ", o.perplexity_limit) : "",
+                o.before_norm ? ", before the norm" : "",
                 o.model.activation.has_value() ? ActivationName(*o.model.activation) : "");
 }
 
+// What the rule of perplexity found.
+struct Perplexity {
+  double dense = 0, predicted = 0;
+  int rounds = 0;  // of training layers anew
+  double increase() const { return predicted / dense - 1; }
+};
+
 class Training {
  public:
-  Training(const Options& options, const load::LoadedModel& model, SplitWindows windows,
+  Training(const Options& options, load::LoadedModel& model, SplitWindows windows,
            OpenSideCar side_car, std::string settings)
       : options_(options),
         model_(model),
         windows_(std::move(windows)),
         side_car_(std::move(side_car)),
         settings_(std::move(settings)),
+        recall_(options.recall),
         record_{.before_norm = options.before_norm} {}
 
   Status Run(const std::vector<int>& layers) {
@@ -78,6 +92,40 @@ class Training {
     }
     bar_.Clear();
     return OkStatus();
+  }
+
+  // Trains anew, with half the misses, the layer whose predictor alone costs the most, until all
+  // together cost no more than the limit. Source: PowerInfer, section 7.
+  Result<Perplexity> KeepPerplexity() {
+    constexpr double kRecallMost = 0.9995;
+    HeldOutLoss losses(model_, windows_.held_out);
+    ASSIGN_OR_RETURN(const double dense, losses.Dense());
+    std::vector<double> alone(model_.weights->layers.size(), -1);
+    Perplexity out{.dense = std::exp(dense)};
+    while (true) {
+      ASSIGN_OR_RETURN(const double loss, losses.Predicted(side_car_.content));
+      out.predicted = std::exp(loss);
+      if (out.increase() <= options_.perplexity_limit) break;
+      int worst = -1;
+      for (int l = 0; l < base::IntSize(alone); ++l) {
+        const auto& low_rank = side_car_.content.layers[l].low_rank;
+        if (!low_rank.has_value() || low_rank->recall >= kRecallMost) continue;
+        if (alone[l] < 0) {
+          ASSIGN_OR_RETURN(const double of_layer, losses.Predicted(side_car_.content, l));
+          alone[l] = std::max(0.0, of_layer - dense);
+        }
+        if (worst < 0 || alone[l] > alone[worst]) worst = l;
+      }
+      if (worst < 0) break;  // nothing is left to be had by recall
+      recall_ = std::min(kRecallMost, (1 + side_car_.content.layers[worst].low_rank->recall) / 2);
+      alone[worst] = -1;
+      ++out.rounds;
+      todo_ = {worst};
+      done_ = 0;
+      RETURN_IF_ERROR(Pass(todo_));
+    }
+    bar_.Clear();
+    return out;
   }
 
   const OpenSideCar& side_car() const { return side_car_; }
@@ -114,7 +162,7 @@ class Training {
 
   offline::TrainingOptions TrainerOptions(int layer) {
     offline::TrainingOptions options;
-    options.recall = options_.recall;
+    options.recall = recall_;
     options.share_limit = options_.share_limit;
     options.rank = options_.rank;
     options.before_norm = options_.before_norm;
@@ -132,10 +180,11 @@ class Training {
   }
 
   const Options& options_;
-  const load::LoadedModel& model_;
+  load::LoadedModel& model_;
   const SplitWindows windows_;
   OpenSideCar side_car_;
   const std::string settings_;
+  double recall_;  // of the layers that are trained now
   const RecordOptions record_;
   std::vector<int> todo_;
   int kept_ = 0, done_ = 0;
@@ -205,19 +254,35 @@ Status Train(const Options& o) {
   const int train_tokens = CountTokens(split.train), held_out_tokens = CountTokens(split.held_out);
   Training training(o, *model, std::move(split), std::move(side_car), std::move(settings));
   RETURN_IF_ERROR(training.Run(layers));
+  std::optional<Perplexity> perplexity;
+  if (o.perplexity_limit > 0) {
+    ASSIGN_OR_RETURN(perplexity, training.KeepPerplexity());
+  }
   const OpenSideCar& done = training.side_car();
   if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, done.content, layers));
   if (o.json) {
-    PrintJson(Json::Object{{"side_car", done.path},
-                           {"train_tokens", train_tokens},
-                           {"held_out_tokens", held_out_tokens},
-                           {"kept_layers", training.kept()},
-                           {"layers", LayersJson(done.content, layers)}});
+    Json out{Json::Object{{"side_car", done.path},
+                          {"train_tokens", train_tokens},
+                          {"held_out_tokens", held_out_tokens},
+                          {"kept_layers", training.kept()},
+                          {"layers", LayersJson(done.content, layers)}}};
+    if (perplexity.has_value())
+      out.Set("perplexity", Json::Object{{"dense", perplexity->dense},
+                                         {"predicted", perplexity->predicted},
+                                         {"increase", perplexity->increase()},
+                                         {"rounds", perplexity->rounds}});
+    PrintJson(out);
     return OkStatus();
   }
   PrintTable(done.content, layers);
   std::printf("measured on %d held-out tokens, trained on %d; the predictors are in %s\n",
               held_out_tokens, train_tokens, done.path.c_str());
+  if (perplexity.has_value())
+    std::printf("held-out perplexity %.4f without predictors, %.4f with them (%+.3f%%%s)\n",
+                perplexity->dense, perplexity->predicted, 100 * perplexity->increase(),
+                perplexity->increase() > o.perplexity_limit
+                    ? ", above the limit: no layer's recall can be raised further"
+                    : "");
   if (training.kept() > 0)
     std::printf("%d layers were trained before with the same settings; --restart trains anew\n",
                 training.kept());
@@ -239,7 +304,13 @@ Command AddTrainPredictor(const OptionSet& set) {
   set.Add("--share-limit", DoubleValue{&o->share_limit, 1.0, 100.0},
           "Predicted over active neurons that a rank has to reach")
       .ShowDefault();
-  set.Add("--layers", o->layers, "A layer, or a range a-b; all if not given");
+  const OptionRef limit =
+      set.Add("--perplexity-limit", DoubleValue{&o->perplexity_limit, 0, 1},
+              "Raise the layers' recall until held-out perplexity grows by no more than this share "
+              "(PowerInfer: 0.001); 0 = recall alone decides");
+  const OptionRef some =
+      set.Add("--layers", o->layers, "A layer, or a range a-b; all if not given");
+  limit.Excludes(some);
   set.Add("--before-norm", o->before_norm,
           "Predict from the residual, before the norm: earlier, and harder");
   set.Add("--memory", IntValue{&o->memory_mib, 1, 1 << 20},

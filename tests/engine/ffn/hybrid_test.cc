@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 
-#include "engine/adapt/rebalancer.h"
 #include "engine/ffn/cpu_partition.h"
 #include "engine/ffn/hybrid_ffn.h"
 #include "tests/engine/exec/ffn_models.h"
@@ -127,49 +126,6 @@ TEST_F(Hybrid, CountsWhatEachSideComputes) {
   EXPECT_GE(c.total_s, c.cold.busy_s);
 }
 
-TEST_F(Hybrid, RebalancingMovesTheUsedNeuronsAndChangesNoBit) {
-  const std::string path = Convert(exec::kTidepoolFolder, {.type = DType::kQ8_0});
-  WriteRandomSideCar(path, false, 24, 0.01F);
-  for (const std::string modes : {"exact", "sign", "lowrank"}) {
-    const auto one = exec::Load({.path = path, .modes = modes});
-    const auto want = exec::LogitsOf(*one, 96, 1);
-    auto both = Split({.path = path, .modes = modes}, 4);
-    const auto transformer = both->MakeTransformer(1, 96);
-    const NeuronIds before = both->split->hot();
-    adapt::Rebalancer rebalancer(
-        *both, *transformer,
-        {.half_life = 64, .interval = 4, .swaps = 8, .advantage = 1.5F, .uses_min = 1});
-    const auto cache = *both->MakeCache(96);
-    std::vector<float> got;
-    std::array<double, 2> hot_share{};  // of the active neurons, in the first and the last quarter
-    std::array<HybridCounters, 4> at{};
-    int n = 0;
-    for (const int token : exec::SomeTokens(96, both->config.vocab_size)) {
-      if (n % 24 == 0) at[static_cast<std::size_t>(n / 24)] = transformer->hybrid_counters();
-      const auto logits =
-          *transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast);
-      got.insert(got.end(), logits.begin(), logits.end());
-      rebalancer.AfterToken();
-      if (++n % 32 == 0) rebalancer.Idle();
-    }
-    EXPECT_EQ(got, want) << modes;
-    EXPECT_GT(rebalancer.swaps(), 50) << modes;
-    EXPECT_NE(both->split->hot(), before);
-    for (std::size_t l = 0; l < before.size(); ++l) {
-      EXPECT_EQ(both->split->hot()[l].size(), before[l].size());
-      EXPECT_TRUE(std::is_sorted(both->split->hot()[l].begin(), both->split->hot()[l].end()));
-      EXPECT_TRUE(std::is_sorted(both->split->cold()[l].begin(), both->split->cold()[l].end()));
-    }
-    const auto share = [](const HybridCounters& a, const HybridCounters& b) {
-      const auto hot = static_cast<double>(b.hot.active - a.hot.active);
-      return hot / (hot + static_cast<double>(b.cold.active - a.cold.active));
-    };
-    hot_share = {share(at[0], at[1]), share(at[3], transformer->hybrid_counters())};
-    EXPECT_GT(hot_share[1], hot_share[0]) << modes;
-  }
-}
-
-// Hot, cold and flash: the three tiers together.
 TEST_F(Hybrid, HasTheSameBitsWithTheColdSidesNeuronsOnFlash) {
   const std::string bundle = folder_ + "/tidepool.tcb";
   exec::PackNeurons(exec::kTidepool, bundle);

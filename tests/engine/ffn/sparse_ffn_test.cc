@@ -63,7 +63,7 @@ TEST_F(SparseFfnTest, ExactIsDenseWithDownColumns) {
 
 // Sizes that fit no vector, networks without a gate, biases, squared and double ReLU.
 TEST_F(SparseFfnTest, ExactIsDenseInEveryFamilyWithTrueZeros) {
-  for (const char* family : {"opt", "nemotron", "bamboo", "llama_relu"}) {
+  for (const char* family : {"opt", "nemotron", "bamboo", "llama_relu", "persimmon"}) {
     ExpectExactIsDense(exec::Family(family), 20);
     for (const DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
       for (const DownLayout down : {DownLayout::kRows, DownLayout::kColumns})

@@ -53,7 +53,7 @@ TEST(ChatRequest, ReadsWhatIsAskedOfDrafts) {
     EXPECT_EQ(asked.spec_tokens, -1);
   }
   EXPECT_EQ(request(R"("x_thermocline":{"draft_tokens":0})").spec_tokens, 0);
-  EXPECT_EQ(request(R"("x_thermocline":{"draft_tokens":15})").spec_tokens, 15);
+  EXPECT_EQ(request(R"("x_thermocline":{"draft_tokens":20})").spec_tokens, 20);
   EXPECT_EQ(request(R"("x_thermocline":{"speculation":null,"draft_tokens":null})").spec_mode, "");
   EXPECT_EQ(request("").spec_tokens, -1);
 }
@@ -154,7 +154,7 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
       {Body(R"("x_thermocline":{"speculation":")" + std::string(5000, 'x') + "\"}"),
        "x_thermocline.speculation"},
       {Body(R"("x_thermocline":{"draft_tokens":-1})"), "x_thermocline.draft_tokens"},
-      {Body(R"("x_thermocline":{"draft_tokens":16})"), "x_thermocline.draft_tokens"},
+      {Body(R"("x_thermocline":{"draft_tokens":21})"), "x_thermocline.draft_tokens"},
       {Body(R"("x_thermocline":{"draft_tokens":1.5})"), "x_thermocline.draft_tokens"},
       {Body(R"("x_thermocline":{"drafttokens":1})"), "x_thermocline.drafttokens"},
       {Body("\"user\":\"\xFF\""), ""}};
