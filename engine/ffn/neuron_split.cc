@@ -189,8 +189,4 @@ void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std:
   GiveBack(to, rows + intermediate_size_ * row_bytes);
 }
 
-namespace {
-
-}  // namespace
-
 }  // namespace thermocline::ffn

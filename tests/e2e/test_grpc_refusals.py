@@ -42,7 +42,7 @@ WRONG = [
     (dict(ffn_mode="fast"), "ffn_mode"),
     (dict(ffn_mode="x" * 2000), "ffn_mode"),
     (dict(speculation=pb.Speculation(mode="fast")), "speculation.mode"),
-    (dict(speculation=pb.Speculation(draft_tokens=16)), "speculation.draft_tokens"),
+    (dict(speculation=pb.Speculation(draft_tokens=21)), "speculation.draft_tokens"),
     (dict(request_id="no spaces"), "request_id"),
     (dict(request_id="x" * 129), "request_id"),
     (dict(chat=pb.Chat()), "chat.messages"),

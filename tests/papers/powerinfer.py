@@ -63,9 +63,9 @@ def predictors(tools):
 
 @paper.figure("Fig. 10, 11, 12, 13")
 def planned_speeds(tools):
-    """Tokens/s and the hot side's load that the plan finds for the paper's machines; shapes of 7B and 13B (synthetic), Q4_0 and f16. A model of the machine, not a run."""
+    """Tokens/s and the hot side's load that the plan finds for PCs like the paper's; 7B's shape (synthetic), Q4_0 and f16. A model of the machine, not a run."""
     found = {}
-    for machine in ("desktop-24gb", "desktop-8gb", "orin-agx-64gb"):
+    for machine in ("desktop-24gb", "desktop-8gb"):
         for kind in ("f16", "q4_0"):
             model = tools.synth(f"pi-{kind}", LLAMA_7B, type=kind, active=0.1)
             size = model.stat().st_size

@@ -149,7 +149,8 @@ TEST_F(OnDevice, EveryModeIsNearTheCpus) {
 }
 
 TEST_F(OnDevice, LayersWithoutDownRowsAreWhole) {
-  for (const std::string name : {"llama3", "phi2", "qwen3", "opt", "mistral", "falcon7", "persimmon"}) {
+  for (const std::string name :
+       {"llama3", "phi2", "qwen3", "opt", "mistral", "falcon7", "persimmon"}) {
     const auto cpu = exec::Load({.path = exec::Family(name)});
     for (const int home : {1, 1 << 20}) {
       const auto gpu = exec::LoadPlaced({.path = exec::Family(name)}, {.home_layers = home});
