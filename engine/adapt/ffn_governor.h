@@ -1,4 +1,4 @@
-// Runs audits, controllers and rebalancing beside decoding, and keeps the figures that others read.
+// Runs audits and controllers beside decoding, and keeps the figures that others read.
 #pragma once
 
 #include <atomic>

@@ -14,7 +14,8 @@ struct Ablation {
   // A neuron's rows, and its neighbours', are one read from flash; else every row is one.
   // Source: LLM in a flash, section 3.2.
   bool bundling = true;
-  // As many neurons as the predictor names, drawn at random. Source: SparseInfer, section 5.3.
+  // As many neurons as the predictor names, drawn at random by the input of a step's first token:
+  // another text with drafts than without. Source: SparseInfer, section 5.3.
   bool random_prediction = false;
 
   bool predictor_changed() const { return !actual_sparsity || random_prediction; }

@@ -14,8 +14,8 @@ namespace thermocline {
 
 // Tokens of one draft, at most. Source: Duan et al. 2024 measure up to 20.
 inline constexpr int kDraftTokensMax = 20;
-// The same where a predictor chooses the neurons, they come from flash, or a GPU computes: with the
-// token before them they are what one step computes with the arithmetic of single tokens
+// The same where neurons are skipped, come from flash, or a GPU computes: with the token before
+// them they are what one step computes with the arithmetic and the rows of single tokens
 // (ffn::kSparseTokensMax).
 inline constexpr int kSparseDraftTokensMax = 15;
 // Tokens guessed at the end of each branch, at most.

@@ -70,9 +70,10 @@ class Transformer {
   StepResult<std::span<const float>> Forward(std::span<const int> tokens, nn::KvCache& cache,
                                              Logits wanted, Step step = Step::kDecode);
   // Appends tokens[t] to caches[t], each another sequence, of one pool or of several: the weights
-  // are read once for all. Each token has the bits that it has alone. Returns logits [T, V], and
-  // errors, as Forward. Requires: T <= tokens_max, logits_max and, unless all layers are lossless,
-  // ffn::kSparseTokensMax; room in every cache; nothing is on a device.
+  // are read once for all. Each token has the bits that it has alone. Returns logits [T, V], or
+  // [T, rows] of an output with fewer rows, and errors as Forward. Requires: T <= tokens_max,
+  // logits_max and, unless all layers are lossless, ffn::kSparseTokensMax; room in every cache;
+  // nothing is on a device.
   StepResult<std::span<const float>> ForwardEach(std::span<const int> tokens,
                                                  std::span<nn::KvCache* const> caches);
   // Of the tokens that the next step verifies the first `tokens` will probably stay: neurons that
@@ -118,8 +119,7 @@ class Transformer {
   }
 
   int tokens_max() const { return ws_.tokens_max; }
-  // Whether each token of a lossless step has the bits that it has alone, and costs no more, in
-  // steps of more than ffn::kSparseTokensMax tokens, too.
+  // Whether a dense step of more than ffn::kSparseTokensMax tokens is computed as shorter ones are.
   bool StepsOfAnyLength() const { return device_ == nullptr && flash_ == nullptr; }
   const model::ModelConfig& config() const { return config_; }
 

@@ -7,9 +7,8 @@
 
 namespace thermocline::ffn {
 
-LiveNeurons::LiveNeurons(int neurons, int tokens_max, bool keep_zeros)
+LiveNeurons::LiveNeurons(int neurons, int tokens_max)
     : neurons_(neurons),
-      keep_zeros_(keep_zeros),
       ids_(neurons),
       h_(ids_.size() * tokens_max),
       counts_((ids_.size() + kRange - 1) / kRange),
@@ -51,14 +50,14 @@ void LiveNeurons::Add(const NeuronRange& range, const NeuronList& live, const fl
   }
 }
 
-FoundNeurons LiveNeurons::Join(int ranges, int tokens) {
+FoundNeurons LiveNeurons::Join(int ranges, int tokens, bool keep_zeros) {
   int count = 0;
   num_live_ = 0;
   for (int range = 0; range < ranges; ++range) {
     const Count& mine = counts_[range];
     num_live_ += mine.live;
     for (int place = range * kRange; place < range * kRange + mine.listed; ++place) {
-      bool any = keep_zeros_;
+      bool any = keep_zeros;
       for (int t = 0; t < tokens; ++t) {
         const float h = *Row(h_, t, place);
         *Row(together_h_, t, count) = h;

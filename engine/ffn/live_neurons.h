@@ -17,8 +17,8 @@ struct FoundNeurons {
 // Each range from one thread at a time. Allocates nothing after construction.
 class LiveNeurons {
  public:
-  // neurons: F; tokens_max: of a step; keep_zeros: Join keeps neurons whose h is zero.
-  LiveNeurons(int neurons, int tokens_max, bool keep_zeros = false);
+  // neurons: F; tokens_max: of a step.
+  LiveNeurons(int neurons, int tokens_max);
   // Bytes that a construction with these sizes allocates.
   static std::size_t Bytes(int neurons, int tokens_max);
 
@@ -31,7 +31,8 @@ class LiveNeurons {
 
   // The neurons of all ranges whose h is not zero for some token, until the next Join.
   // Requires: the first `ranges` were put.
-  FoundNeurons Join(int ranges, int tokens);
+  // keep_zeros: all neurons, too, whose h is zero; their rows must be in memory.
+  FoundNeurons Join(int ranges, int tokens, bool keep_zeros = false);
   // Neurons put, those whose h came out as zero among them. Of the last Join.
   int num_live() const { return num_live_; }
 
@@ -42,8 +43,7 @@ class LiveNeurons {
   };
   float* Row(std::vector<float>& h, int token, int place) const;
 
-  const int neurons_;  // F
-  const bool keep_zeros_;
+  const int neurons_;              // F
   std::vector<int> ids_;           // [F] by place: a range's are its first `listed`
   std::vector<float> h_;           // [T, F] of ids_
   std::vector<Count> counts_;      // [ranges]

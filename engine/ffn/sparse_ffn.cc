@@ -18,7 +18,7 @@ SparseFfn::SparseFfn(const Params& p)
                p.ablation},
       finder_(context_, p.predictors, SparseTokens(p.tokens_max)),
       computer_(context_, SparseTokens(p.tokens_max)),
-      live_(p.config.intermediate_size, SparseTokens(p.tokens_max), !p.ablation.actual_sparsity),
+      live_(p.config.intermediate_size, SparseTokens(p.tokens_max)),
       all_(context_, p.tokens_max),
       down_(context_),
       predicted_(p.config.intermediate_size),
@@ -116,7 +116,10 @@ Status SparseFfn::FindLive(const FfnStep& step, bool next_too) {
   }
   const int ranges = context_.ranges.NumRanges(layer);
   if (Predicts(step.policy.mode)) predicted_.Join(ranges);
-  found_ = live_.Join(ranges, tokens);
+  // What was left out, because it is not in memory, cannot be read either.
+  const bool whole = Predicts(step.policy.mode) && !context_.ablation.actual_sparsity &&
+                     !step.policy.resident_only;
+  found_ = live_.Join(ranges, tokens, whole);
   return OkStatus();
 }
 

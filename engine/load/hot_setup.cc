@@ -153,6 +153,7 @@ Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
     chosen.hot.push_back(std::move(ids));
     chosen.home_layers += plan.layers[l].home_hot ? 1 : 0;
   }
+  if (!placement.empty()) chosen.tokens_per_s = 0;  // the plan's, not the baseline's
   if (placement == kRandom) PlaceAtRandom(file.config.intermediate_size, chosen.hot);
   if (placement == kNaive) PlaceFirstLayers(file.config.intermediate_size, chosen.hot);
   return chosen;

@@ -52,10 +52,16 @@ void LogModes(const LoadedModel& model) {
   }
   base::LogInfo("feed-forward: ", text, model.ffn_automatic ? " (measured)" : "");
   if (model::HasTrueZeros(model.config.hidden_act) && !model.weights->has_down_rows()) {
+    const auto& layers = model.weights->layers;
+    const bool turns = model.memory.tier == MemoryPlan::Tier::kMemory &&
+                       std::all_of(layers.begin(), layers.end(), [](const model::LayerWeights& w) {
+                         return model::CanTurnDown(w).ok();
+                       });
     base::LogInfo(
         "the down projection is not neuron-major, so all of it is read for every token; "
-        "`thermocline convert --down rows` makes a file whose down rows can be skipped too, and "
-        "--down-layout rows (the daemon: engine.down_layout) turns it while loading");
+        "`thermocline convert --down rows` makes a file whose down rows can be skipped too",
+        turns ? ", and --down-layout rows (the daemon: engine.down_layout) turns it while loading"
+              : "");
   }
 }
 

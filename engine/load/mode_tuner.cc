@@ -16,11 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kPrompt = 16, kDecode = 16, kRepetitions = 5;
 constexpr int kRounds = 3;  // of each layout
-// Neuron-major down projections must take at most this share of the time: prompts are slower with
-// them, and two runs should not differ by noise.
-constexpr double kTurnedShareMax = 0.9;
-// Smaller ones lie in cache, where there is little to gain.
-constexpr std::size_t kTurnedBytesMin = 4 << 20;
 
 // Bytes a token reads in a mode, should down be neuron-major (`rows`) or not: `live` and
 // `predicted` are shares of the neurons.
@@ -131,9 +126,9 @@ class Tuner {
     const std::size_t needed = model::TurnDownBytes(probed) + 2 * probed.down.weight.bytes();
     const bool room = model_.memory.total() + needed <= model_.memory.budget;
     return choice_.may_turn_down && room &&
-           std::all_of(layers.begin(), layers.end(), [](const auto& w) {
+           std::all_of(layers.begin(), layers.end(), [&](const auto& w) {
              return model::CanTurnDown(w).ok() && model::TurnsDownExactly(w) &&
-                    w.down.weight.bytes() >= kTurnedBytesMin;
+                    w.down.weight.bytes() >= choice_.turned_bytes_min;
            });
   }
 
@@ -148,7 +143,7 @@ class Tuner {
         (rows ? turned : as_in_file) = Weigh();
       }
     }
-    const bool pays = turned.seconds <= kTurnedShareMax * as_in_file.seconds;
+    const bool pays = turned.seconds <= choice_.turned_share_max * as_in_file.seconds;
     const auto ms = [](const Choice& choice) { return std::round(choice.seconds * 1e5) / 100; };
     base::LogInfo("down projections neuron-major: ", ms(turned), " ms a token, as in the file ",
                   ms(as_in_file), " ms (measured); they are ", pays ? "turned" : "left");

@@ -17,7 +17,12 @@ void UseLayoutsOf(FfnMode mode, std::size_t layer, LoadedModel& model,
 struct ModeChoice {
   std::vector<FfnMode> candidates;  // beside dense and exact; the side-car tells their shares
   std::vector<FfnMode> also;        // that every layer must be able to run
-  bool may_turn_down = false;       // hold the down projections neuron-major, if that pays
+  // Hold the down projections neuron-major, if they then take at most this share of the time:
+  // prompts are slower with them, and two runs should not differ by noise. Smaller ones than these
+  // bytes lie in cache, where there is little to gain.
+  bool may_turn_down = false;
+  double turned_share_max = 0.9;
+  std::size_t turned_bytes_min = std::size_t{4} << 20;
 };
 // Sets model.ffn_modes and the layouts that go with them. Down projections are turned all or none:
 // a model whose layers differ would be hard to reason about.

@@ -231,7 +231,8 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelF
   return OkStatus();
 }
 
-// A fused query-key-value tensor becomes its three parts: rows of q, then k, then v.
+// A fused query-key-value tensor becomes its three parts: rows of q, then k, then v; Persimmon's
+// has them head by head, as its checkpoints do.
 Status SplitFused(ModelFile& model) {
   const ModelConfig& c = model.config;
   const std::int64_t q = std::int64_t{c.num_attention_heads} * c.head_dim;
@@ -252,12 +253,15 @@ Status SplitFused(ModelFile& model) {
     const std::uint64_t row_bytes = tensor.bytes / rows;
     const std::string prefix = tensor.name.substr(0, at + 6);  // "blk.0.attn_"
     const std::string suffix = tensor.name.substr(tensor.name.rfind('.'));
+    const bool by_head = c.architecture->name == "persimmon";
+    int part = 0;
     for (const auto& [name, count] : {std::pair{"q", q}, {"k", kv}, {"v", kv}}) {
       tensor.name = StrCat(prefix, name, suffix);
       rows = count;
       tensor.bytes = row_bytes * count;
+      if (by_head) tensor.order = {c.head_dim, false, 1, 3, part++};
       tensors.push_back(tensor);
-      tensor.offset += tensor.bytes;
+      tensor.offset += by_head ? 0 : tensor.bytes;
     }
   }
   std::unordered_set<std::string_view> seen;

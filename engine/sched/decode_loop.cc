@@ -232,8 +232,10 @@ void DecodeLoop::BeginDecoding(const Sequence& s) {
       request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : ParseSpecMode(request.spec_mode);
   const int asked =
       request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_;
+  const bool dense = std::all_of(s.modes.begin(), s.modes.end(),
+                                 [](FfnMode each) { return each == FfnMode::kDense; });
   const int verified =
-      s.lossless && transformer_.StepsOfAnyLength() ? kDraftTokensMax : kSparseDraftTokensMax;
+      dense && transformer_.StepsOfAnyLength() ? kDraftTokensMax : kSparseDraftTokensMax;
   decoder_.Begin(prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
                  std::min(asked, verified), generated);
 }

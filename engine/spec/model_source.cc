@@ -222,7 +222,7 @@ Result<bool> ModelSource::StepPaths(std::span<const Path> paths) {
   }
   if (step_paths_.empty()) return false;
   ASSIGN_OR_RETURN(const auto logits, transformer_->ForwardEach(step_tokens_, step_caches_));
-  const std::size_t row = logits.size() / step_paths_.size();
+  const std::size_t row = head_;  // logits lie as many apart as the head has rows
   for (std::size_t k = 0; k < step_paths_.size(); ++k) {
     PathState& state = paths_[step_paths_[k]];
     Draft& draft = *paths[step_paths_[k]].draft;

@@ -140,6 +140,14 @@ Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
     }
     RETURN_IF_ERROR(out->MakeSource(p));
   }
+  const auto& modes = p.target.ffn_modes;
+  out->any_length_ =
+      p.transformer.StepsOfAnyLength() &&
+      std::all_of(modes.begin(), modes.end(), [](FfnMode mode) { return mode == FfnMode::kDense; });
+  if (!out->any_length_ && p.options.tokens_max > kSparseDraftTokensMax)
+    base::LogWarning("spec.tokens_max is ", p.options.tokens_max, ": ", kSparseDraftTokensMax,
+                     " are drafted at most where neurons are skipped, come from flash or lie on a "
+                     "GPU");
   if (out->source_ != nullptr) {
     out->controller_ =
         std::make_unique<Controller>(Controller::Params{.fixed = p.options.fixed,
@@ -205,12 +213,13 @@ void Speculation::WarmUp(int token, double seconds) {
   std::vector<int> tokens(kDraftTokensMax + 1, token);
   for (std::size_t i = 1; i < tokens.size(); ++i)
     tokens[i] = static_cast<int>(i * 7919 % vocab_size_);
-  const int longest = std::min(kDraftTokensMax + 1, cache_->capacity() - 1);
+  const int most = (any_length_ ? kDraftTokensMax : kSparseDraftTokensMax) + 1;
+  const int longest = std::min(most, cache_->capacity() - 1);
   cache_->Clear();
   // The first warms up; two lengths are measured however long they take.
   int steps = 0;
   for (int round = 0; round < 4; ++round) {
-    for (const int length : {1, 5, 16, 2, 9, 3}) {
+    for (const int length : {1, 5, most, 2, 9, 3}) {
       const bool late = steps > 2 && begin.Seconds() > seconds;
       if (length > longest || late) continue;
       const base::Stopwatch start;

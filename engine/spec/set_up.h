@@ -67,6 +67,8 @@ class Speculation {
   std::unique_ptr<TransformerTarget> target_;
   nn::KvCache* cache_ = nullptr;
   int vocab_size_ = 1;
+  bool any_length_ =
+      false;  // the target's steps may have more than kSparseDraftTokensMax + 1 tokens
   std::unique_ptr<DraftSource> source_;
   class ModelSource* model_ = nullptr;  // the source, if it is one
   std::unique_ptr<Controller> controller_;

@@ -167,6 +167,10 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
       return SetModelsOwn(*own, name, text);
     return SetValue(std::get<OptionValue>(key.kind), name, text);
   }
+  if (name == "hot.rebalance") {  // of older configurations, where it was false by default
+    base::LogWarning("hot.rebalance is not there any more: neurons stay where they were placed");
+    return OkStatus();
+  }
   std::vector<std::string> names;
   names.reserve(keys.size());
   for (const Key& key : keys) names.push_back(key.name);

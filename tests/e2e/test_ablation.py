@@ -42,6 +42,12 @@ def test_without_actual_sparsity_what_is_predicted_is_computed(tidepool):
     assert work["operations"] == 3 * 256 * work["gate_rows"]
 
 
+def test_drafts_of_what_is_in_memory_keep_no_zeros(tidepool):
+    args = ["--ffn-mode", "sign", "--ffn-memory", 0.7]
+    drafted = generate(tidepool, *args, "--no-actual-sparsity", "--spec-source", "self", "--spec", "sync", "--draft-tokens", 4, "--draft-fixed")
+    assert drafted["text"] == generate(tidepool, *args)["text"]
+
+
 def test_random_neurons_are_as_many_but_the_wrong_ones(tidepool):
     audits = {}
     for args in ((), ("--random-predictor",)):

@@ -86,6 +86,7 @@ def write(folder, *items):
     ([{"prompt": "a", "choices": ["b", "c"]}], "index of a choice"),
     ([{"prompt": "a", "choices": ["b", ""], "gold": 0}], "array of texts"),
     ([{"prompt": "", "choices": ["b", "c"], "gold": 0}], "'prompt' must be a text"),
+    ([{"prompt": " ", "choices": ["b", "c"], "gold": 0}], "'prompt' must be a text"),
     ([{"prompt": "a", "answer": "b", "until": ["c"]}], "'until' is unknown"),
     ([{"question": "a", "answer": "18"}], "#### "),
     ([{"prompt": "a", "answer": "b"}, {"question": "a", "answer": "#### 1"}], ":2: is of kind gsm8k, but those before are generate"),
@@ -96,7 +97,7 @@ def test_wrong_files_are_refused_by_line(tmp_path, items, words):
 
 
 def test_wrong_options_are_refused():
-    for args in (["--shots", 2], ["--task", CHOICES, "--text", CHOICES], ["--task", CHOICES, "--decode"], ["--task", CHOICES, "--max-new-tokens", 0]):
+    for args in (["--shots", 2], ["--task", CHOICES, "--text", CHOICES], ["--task", CHOICES, "--decode"], ["--task", CHOICES, "--plot", "x.svg"], ["--task", CHOICES, "--max-new-tokens", 0]):
         assert evaluate(*args, check=False).returncode == 2, args
     assert b"take no examples" in evaluate("--task", CHOICES, "--shots", 2, check=False).stderr
     assert b"does not fit" in evaluate("--task", GSM8K, "--max-new-tokens", 600, check=False).stderr

@@ -63,6 +63,13 @@ def test_the_text_is_that_of_plain_decoding(plain, mode):
     assert out["spec"]["mode"] == mode and out["spec"]["source"] == "model" and out["spec"]["fallback"] == ""
 
 
+@pytest.mark.parametrize("head", [0, 1024])
+def test_branches_that_are_drafted_together_are_those_of_drafts_alone(head):
+    """A draft that was made ahead, in steps of many branches, has the tokens that it would have had."""
+    counts = [story(*PAIR, "--spec", mode, "--draft-tokens", 3, "--draft-fixed", "--draft-width", 4, "--draft-head", head)["spec"] for mode in ("sync", "exhaustive")]
+    assert [c["accepted_tokens"] for c in counts] == [counts[0]["accepted_tokens"]] * 2 and counts[0]["drafts"] == counts[1]["drafts"]
+
+
 @pytest.mark.parametrize("mode", ["sync", "branch", "exhaustive"])
 def test_what_was_drafted_is_counted(mode):
     out = story(*PAIR, "--spec", mode, "--draft-tokens", 4, "--draft-fixed")

@@ -165,14 +165,6 @@ PERSIMMON_PARTS = {
 }
 
 
-def rename_persimmon(name: str, data: np.ndarray, config: dict) -> tuple[str, np.ndarray]:
-    """GGUF's fused tensor has all queries, then all keys, then all values; transformers' has them head by head."""
-    if "query_key_value" in name:
-        heads = config["num_attention_heads"]
-        data = np.ascontiguousarray(data.reshape(heads, 3, -1, *data.shape[1:]).swapaxes(0, 1)).reshape(data.shape)
-    return gguf_name(name, PERSIMMON_PARTS), data
-
-
 def add_persimmon_settings(writer, config: dict) -> None:
     head_dim = config["hidden_size"] // config["num_attention_heads"]
     rope = config["rope_parameters"]
@@ -188,4 +180,8 @@ def add_persimmon_settings(writer, config: dict) -> None:
 
 
 def write_persimmon_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
-    write_gguf_by_hand(folder, llama_cpp.gguf, "persimmon", add_persimmon_settings, rename_persimmon)
+    """As llama.cpp's converter did while it knew Persimmon: the fused tensor head by head, as it is."""
+    def rename(name, data, config):
+        return gguf_name(name, PERSIMMON_PARTS), data
+
+    write_gguf_by_hand(folder, llama_cpp.gguf, "persimmon", add_persimmon_settings, rename)

@@ -266,6 +266,7 @@ Status Eval(Options options) {
 
 Command AddEval(const OptionSet& set) {
   auto o = std::make_shared<Options>();
+  o->model.ffn.down = DownInMemory::kFile;  // two sides that are compared lie alike
   AddModelOptions(set, o->model);
   AddDecodeOptions(set, o->model);
   set.Add("--text", o->text, "Text file to score, in windows one after the other");
@@ -283,8 +284,8 @@ Command AddEval(const OptionSet& set) {
           "kv-type=q8_0,cpu-isa=avx2,path=decode,...");
   set.Add("--predictor", o->predictor,
           "Audit every token of the predicted layers: what was missed, what was read for nothing");
-  AddTaskOptions(set, o->task);
   set.Add("--plot", o->plot, "Draw what the audits found into this SVG file");
+  AddTaskOptions(set, o->task);
   set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Eval(*o); };
 }

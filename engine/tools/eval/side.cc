@@ -53,6 +53,7 @@ Status Side::Audit() {
 }
 
 Result<std::span<const float>> Side::Logits(std::span<const int> tokens) {
+  transformer_->ffn().SetCounting(chunk_ == 1);  // what shares a step is not counted
   for (std::size_t at = 0; at < tokens.size(); at += chunk_) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
     ASSIGN_OR_RETURN(const auto logits,
@@ -65,6 +66,7 @@ Result<std::span<const float>> Side::Logits(std::span<const int> tokens) {
 }
 
 Result<std::span<const float>> Side::ReadPrompt(std::span<const int> tokens) {
+  transformer_->ffn().SetCounting(false);
   std::span<const float> last;
   for (std::size_t at = 0; at < tokens.size(); at += chunk_) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
@@ -76,6 +78,7 @@ Result<std::span<const float>> Side::ReadPrompt(std::span<const int> tokens) {
 }
 
 Result<std::span<const float>> Side::Decode(int token) {
+  transformer_->ffn().SetCounting(true);
   return transformer_->Forward(std::span(&token, 1), *cache_, exec::Transformer::Logits::kLast,
                                exec::Transformer::Step::kDecode);
 }

@@ -34,7 +34,8 @@ Status CheckKeys(const Line& line, const std::set<std::string_view>& known) {
 
 Result<std::string> TextOf(const Line& line, const char* key) {
   const Json* value = line.json.Find(key);
-  if (value == nullptr || !value->is_string() || value->as_string().empty())
+  const bool text = value != nullptr && value->is_string();
+  if (!text || value->as_string().find_first_not_of(" \t\r\n") == std::string::npos)
     return base::InvalidArgument(line.where, ": '", key, "' must be a text that is not empty");
   return value->as_string();
 }

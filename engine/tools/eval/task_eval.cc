@@ -251,7 +251,7 @@ void AddTaskOptions(const OptionSet& set, TaskOptions& options) {
       set.Add("--task", options.path,
               "JSONL of questions to answer instead: GSM8K's, choices, or prompts with answers");
   for (const char* other : {"--text", "--tokens", "--window", "--score-from", "--max-tokens",
-                            "--logits", "--decode", "--against", "--predictor"})
+                            "--logits", "--decode", "--against", "--predictor", "--plot"})
     task.Excludes(set.Find(other));
   set.Add("--shots", IntValue{&options.shots, 0, 100},
           "The first items are examples in front of the others' prompts")

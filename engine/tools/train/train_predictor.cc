@@ -246,6 +246,10 @@ Status Train(const Options& o) {
   RETURN_IF_ERROR(CheckPlotPath(o.plot));
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
   RETURN_IF_ERROR(CheckTrueZeros(*model));
+  if (o.perplexity_limit > 0 && model->memory.tier == load::MemoryPlan::Tier::kLayers)
+    return base::FailedPrecondition(
+        "--perplexity-limit: whole layers come from flash, where nothing is predicted; give the "
+        "model more memory");
   ASSIGN_OR_RETURN(const auto layers, ParseLayers(o.layers, model->config.num_hidden_layers));
   ASSIGN_OR_RETURN(auto windows, ReadTextWindows(o.text, *model));
   ASSIGN_OR_RETURN(SplitWindows split, SplitHeldOut(o.text, std::move(windows)));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/load/mode_tuner.h"
 #include "tests/engine/exec/ffn_models.h"
 
 namespace thermocline::load {
@@ -76,6 +77,29 @@ TEST_F(DownLayoutTest, AutoTurnsAllLayersOrNone) {
   const auto expected = exec::LogitsOf(*file, 12, 1), actual = exec::LogitsOf(*chosen, 12, 1);
   for (std::size_t i = 0; i < expected.size(); ++i)
     ASSERT_NEAR(actual[i], expected[i], 1e-4F * (1 + std::abs(expected[i])));
+}
+
+TEST_F(DownLayoutTest, AutoGoesByTheTime) {
+  const std::string path = Columns(DType::kF16);
+  const auto file = LoadAs(path, DownInMemory::kFile, "dense");
+  const auto expected = exec::LogitsOf(*file, 12, 1);
+  for (const double share_max : {0.0, 1e9}) {
+    auto model = LoadAs(path, DownInMemory::kFile, "exact");
+    model->SetRows();  // as for every mode
+    ASSERT_TRUE(ChooseModes(*model, {.candidates = {},
+                                     .also = {},
+                                     .may_turn_down = true,
+                                     .turned_share_max = share_max,
+                                     .turned_bytes_min = 0})
+                    .ok());
+    for (const model::LayerWeights& layer : model->weights->layers) {
+      EXPECT_EQ(layer.down_rows.rows > 0, share_max > 0);
+      EXPECT_EQ(layer.down.weight.rows > 0, share_max == 0);
+    }
+    const auto actual = exec::LogitsOf(*model, 12, 1);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(actual[i], expected[i], 1e-4F * (1 + std::abs(expected[i])));
+  }
 }
 
 TEST_F(DownLayoutTest, AutoRoundsNothing) {
