@@ -99,19 +99,10 @@ void FfnGovernor::AuditOne() {
 void FfnGovernor::Publish(bool wait) {
   for (int l = 0; l < std::ssize(current_); ++l) {
     FfnLayerStats& s = current_[l];
-    const ffn::FfnCounters c = transformer_.ffn_counters(l);
     const predictor::AuditCounts& a = auditor_.total(l);
     s.mode = transformer_.ffn().policy(l).mode;
-    s.tokens = c.tokens;
-    s.gate_rows = c.gate_rows;
-    s.up_rows = c.up_rows;
-    s.down_rows = c.down_rows;
-    s.bytes = c.bytes;
-    s.predictor_bytes = c.predictor_bytes;
-    s.operations = c.operations;
-    s.predictor_operations = c.predictor_operations;
-    s.dense_bytes = c.tokens * transformer_.ffn().dense_bytes(l);
-    s.dense_operations = c.tokens * ffn::DenseOperations(transformer_.config());
+    ffn::SetFigures(transformer_.ffn_counters(l), transformer_.ffn().dense_bytes(l),
+                    transformer_.config(), s);
     s.audited_tokens = a.tokens;
     s.tp = a.tp;
     s.fp = a.fp;

@@ -235,20 +235,10 @@ void Transformer::Multiply(std::span<const nn::Product> products, const nn::Acti
 
 ffn::FfnCounters Transformer::ffn_counters(int layer) const {
   ffn::FfnCounters all = ffn_.counters(layer);
-  const auto add = [&](const ffn::FfnCounters& more) {
-    all.tokens = std::max(all.tokens, more.tokens);
-    all.gate_rows += more.gate_rows;
-    all.up_rows += more.up_rows;
-    all.down_rows += more.down_rows;
-    all.predictor_bytes += more.predictor_bytes;
-    all.bytes += more.bytes;
-    all.operations += more.operations;
-    all.predictor_operations += more.predictor_operations;
-  };
-  if (hot_ != nullptr && hot_->NumNeurons(layer) > 0) add(hot_->ffn_counters(layer));
-  if (device_ != nullptr && layer < device_->home_layers()) add(device_->ffn_counters(layer));
+  if (hot_ != nullptr && hot_->NumNeurons(layer) > 0) all += hot_->ffn_counters(layer);
+  if (device_ != nullptr && layer < device_->home_layers()) all += device_->ffn_counters(layer);
   if (device_ != nullptr && layer >= device_->home_layers() && device_->partition() != nullptr)
-    add(device_->partition()->ffn_counters(layer));
+    all += device_->partition()->ffn_counters(layer);
   return all;
 }
 

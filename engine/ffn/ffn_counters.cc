@@ -1,5 +1,7 @@
 #include "engine/ffn/ffn_counters.h"
 
+#include <algorithm>
+
 #include "engine/predictor/predictors.h"
 
 namespace thermocline::ffn {
@@ -20,6 +22,32 @@ std::int64_t DenseBytes(const model::LayerWeights& w) {
 std::int64_t DenseOperations(const model::ModelConfig& config) {
   const std::int64_t matrices = config.architecture->gated ? 3 : 2;
   return matrices * config.hidden_size * config.intermediate_size;
+}
+
+FfnCounters& FfnCounters::operator+=(const FfnCounters& other) {
+  tokens = std::max(tokens, other.tokens);
+  gate_rows += other.gate_rows;
+  up_rows += other.up_rows;
+  down_rows += other.down_rows;
+  predictor_bytes += other.predictor_bytes;
+  bytes += other.bytes;
+  operations += other.operations;
+  predictor_operations += other.predictor_operations;
+  return *this;
+}
+
+void SetFigures(const FfnCounters& c, std::int64_t dense_bytes, const model::ModelConfig& config,
+                FfnLayerStats& stats) {
+  stats.tokens = c.tokens;
+  stats.gate_rows = c.gate_rows;
+  stats.up_rows = c.up_rows;
+  stats.down_rows = c.down_rows;
+  stats.bytes = c.bytes;
+  stats.predictor_bytes = c.predictor_bytes;
+  stats.operations = c.operations;
+  stats.predictor_operations = c.predictor_operations;
+  stats.dense_bytes = c.tokens * dense_bytes;
+  stats.dense_operations = c.tokens * DenseOperations(config);
 }
 
 void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCounters& c) {

@@ -1,6 +1,7 @@
 // What the networks of decoded tokens read.
 #pragma once
 
+#include "engine/api/ffn_stats.h"
 #include "engine/ffn/ffn_context.h"
 #include "engine/ffn/ffn_step.h"
 
@@ -12,12 +13,19 @@ struct FfnCounters {
   std::int64_t predictor_bytes = 0, bytes = 0;  // bytes: all of the network's
   // Multiply-adds of the rows, and of a predictor; there also words of 32 signs.
   std::int64_t operations = 0, predictor_operations = 0;
+
+  // Of another side of the same layer: its tokens are the same ones.
+  FfnCounters& operator+=(const FfnCounters& other);
 };
 
 // Weight bytes of a layer's network.
 std::int64_t DenseBytes(const model::LayerWeights& layer);
 // Multiply-adds of a layer's network.
 std::int64_t DenseOperations(const model::ModelConfig& config);
+
+// The counters as figures, beside what dense tokens would have read; the other members stay.
+void SetFigures(const FfnCounters& counters, std::int64_t dense_bytes,
+                const model::ModelConfig& config, FfnLayerStats& stats);
 
 // A token's rows of one layer.
 struct RowsRead {

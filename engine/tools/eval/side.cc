@@ -86,17 +86,8 @@ Result<std::span<const float>> Side::Decode(int token) {
 std::vector<FfnLayerStats> Side::Work() const {
   std::vector<FfnLayerStats> layers(model_->config.num_hidden_layers);
   for (int l = 0; l < model_->config.num_hidden_layers; ++l) {
-    const ffn::FfnCounters c = transformer_->ffn_counters(l);
-    layers[l] = {.tokens = c.tokens,
-                 .gate_rows = c.gate_rows,
-                 .up_rows = c.up_rows,
-                 .down_rows = c.down_rows,
-                 .bytes = c.bytes,
-                 .predictor_bytes = c.predictor_bytes,
-                 .dense_bytes = c.tokens * transformer_->ffn().dense_bytes(l),
-                 .operations = c.operations,
-                 .dense_operations = c.tokens * ffn::DenseOperations(model_->config),
-                 .predictor_operations = c.predictor_operations};
+    ffn::SetFigures(transformer_->ffn_counters(l), transformer_->ffn().dense_bytes(l),
+                    model_->config, layers[l]);
   }
   return layers;
 }

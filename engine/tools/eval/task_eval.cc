@@ -58,7 +58,7 @@ class Evaluation {
     for (const TaskItem& item : task.items) encoded_.push_back(Encode(tokenizer_, item));
   }
 
-  // Cuts what does not fit, and makes room for the longest item.
+  // Truncates prompts that exceed the context, and allocates for the longest item.
   Status Prepare() {
     const int context = side_.model().config.max_position_embeddings;
     int longest = 1;
