@@ -18,7 +18,8 @@ struct RequestBounds {
 Status ValidateRequest(const Request& request, const RequestBounds& bounds);
 
 // `loaded`: what the model was loaded with. InvalidArgument: a field out of range.
-// FailedPrecondition: a mode that was not loaded.
-Status ValidateSpeculation(const Request& request, SpecMode loaded);
+// FailedPrecondition: a mode that was not loaded, or that drafts ahead where the source is not
+// `ahead`.
+Status ValidateSpeculation(const Request& request, SpecMode loaded, bool ahead);
 
 }  // namespace thermocline

@@ -36,6 +36,10 @@ inline const char* SpecModeName(SpecMode mode) {
 }
 // InvalidArgument names the modes.
 Result<SpecMode> ParseSpecMode(std::string_view name);
+// Whether it drafts while the target verifies, whatever it costs.
+inline bool DraftsAhead(SpecMode mode) {
+  return mode == SpecMode::kBranch || mode == SpecMode::kExhaustive;
+}
 
 // Where drafts come from.
 enum class SpecSource {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "engine/base/check.h"
 #include "engine/base/index.h"
@@ -11,6 +12,8 @@ namespace thermocline::offline {
 namespace {
 
 constexpr std::int64_t kTokensToChoose = 20000;
+// Branches of a common step, as in spec/model_source.cc and spec/async_drafter.cc.
+constexpr int kTogether = 16, kTogetherLikely = 4;
 
 // Source: SplitMix64 (Steele, Lea and Flood 2014).
 class Random {
@@ -27,12 +30,35 @@ class Random {
   std::uint64_t state_;
 };
 
-// An outcome that is drafted for, and when: tokens drafted before it, and with it.
+// An outcome that is drafted for, and when: by the times of so many tokens before it, and with it.
 struct Branch {
   int k = 0, guess = 0;
   double probability = 0;
   double begin = 0, end = 0;
+  double steps_from = 0, step = 1;  // of its tokens, but for the draft's own next one
 };
+
+// Groups of up to `together` branches, n common steps each.
+void SetTimes(const PairModel& pair, int n, int together, std::vector<Branch>& plan) {
+  double time = 0;
+  bool next_known = false;  // the draft's own token behind the n
+  for (int first = 0; first < base::IntSize(plan); first += together) {
+    const auto group = std::span(plan).subspan(first).first(
+        std::min(plan.size() - first, static_cast<std::size_t>(together)));
+    const double step = 1 + pair.path_share * static_cast<double>(group.size() - 1);
+    const bool finds_next =
+        !next_known && std::any_of(group.begin(), group.end(), [n](auto& b) { return b.k == n; });
+    next_known |= finds_next;
+    const double begin = time + (finds_next ? 1 : 0), end = begin + n * step;
+    for (Branch& branch : group) {
+      branch.begin = time;
+      branch.steps_from = begin;
+      branch.step = step;
+      branch.end = end;
+    }
+    time = end;
+  }
+}
 
 std::vector<Branch> PlanBranches(const PairModel& pair, SpecMode mode, int n, int width) {
   std::vector<Branch> plan;
@@ -46,14 +72,12 @@ std::vector<Branch> PlanBranches(const PairModel& pair, SpecMode mode, int n, in
   }
   std::stable_sort(plan.begin(), plan.end(),
                    [](const Branch& a, const Branch& b) { return a.probability > b.probability; });
-  double tokens = 0;
-  bool next_known = false;  // the draft's own token behind the n
-  for (Branch& branch : plan) {
-    branch.begin = tokens;
-    tokens += n;
-    if (branch.k == n && !next_known) ++tokens, next_known = true;
-    branch.end = tokens;
-  }
+  const bool common = pair.path_share < 1;
+  SetTimes(pair, n,
+           !common                         ? 1
+           : mode == SpecMode::kExhaustive ? kTogether
+                                           : kTogetherLikely,
+           plan);
   return plan;
 }
 
@@ -89,15 +113,36 @@ class Simulation {
       return b.k == k && b.guess == guess && b.begin < done;
     });
     // With the token it is at; then what lacks of the branch, or a new draft.
-    const double at_end = std::ceil(done);
+    const double at_end = StepEnd(done);
     const double drafted = branch == plan_.end() ? at_end + n_ : std::max(at_end, branch->end);
     Wait(drafted - done);
-    drafted_ += static_cast<std::int64_t>(drafted);
+    drafted_ += branch == plan_.end() ? Tokens(at_end) + n_ : Tokens(drafted);
     hits_ += branch != plan_.end();
     guessed_ += branch != plan_.end() && k == n_ && guess == 0;
     generated_ += k + 1;
     time_s_ += pair_.round_overhead_s;
     ++rounds_;
+  }
+
+  // When the step ends that the draft is at.
+  double StepEnd(double time) const {
+    for (const Branch& b : plan_) {
+      if (time >= b.end) continue;
+      if (time <= b.steps_from) return b.begin + std::ceil(time - b.begin);
+      return b.steps_from + std::ceil((time - b.steps_from) / b.step) * b.step;
+    }
+    return time;
+  }
+  // Drafted on all branches by then, a step's end.
+  std::int64_t Tokens(double time) const {
+    double tokens = 0, next = 0;
+    for (const Branch& b : plan_) {
+      if (b.begin >= time) break;
+      if (b.steps_from > b.begin) next = 1;
+      tokens +=
+          std::round(std::clamp((time - b.steps_from) / b.step, 0.0, static_cast<double>(n_)));
+    }
+    return static_cast<std::int64_t>(tokens + next);
   }
 
   // Lets the target verify, and returns how many tokens of the plan are drafted by its end.
@@ -161,6 +206,12 @@ double PairModel::Verify(int tokens) const {
   const double last = verify_s.back();
   const double step = size > 1 ? last - verify_s[verify_s.size() - 2] : 0;
   return last + std::max(0.0, step) * (tokens - size);
+}
+
+double PairModel::VerifyShare() const {
+  const int size = base::IntSize(verify_s);
+  if (size < 2) return 1;
+  return std::clamp((verify_s.back() / verify_s[0] - 1) / (size - 1), 0.0, 1.0);
 }
 
 double PairModel::GuessHit(int guess, int k, int n) const {

@@ -4,15 +4,17 @@
 // Verify(n + 1) seconds; k are accepted (phi), and a token follows them. What the draft does:
 //   off         nothing: Verify(1) a token. So does every mode with n = 0
 //   sync        nothing meanwhile; then it makes the next n tokens, and the target waits
-//   branch      it drafts behind outcomes (k, token), the likeliest first, each n tokens deep
-//               before the next. If the outcome is among those begun, the target waits for what
+//   branch      it drafts behind outcomes (k, token), the likeliest first, four in common steps,
+//               each n tokens deep before the next four. If the outcome is among those begun, the target waits for what
 //               lacks of its n tokens; else a new draft is made, as in sync
-//   exhaustive  it drafts behind every k in 0..n with `width` tokens each, and the target waits for
-//               all of them; a new draft is made if the token is another
-// The draft makes one token at a time, and the target waits for the one it is at. Behind n accepted
-// tokens the first guess is the draft's own next token, which takes a token's time of its own;
-// behind fewer, the guesses are the draft's other tokens at that place, known since it was drafted.
-// While both work, each is slower by its factor.
+//   exhaustive  it drafts behind every k in 0..n with `width` tokens each, up to 16 branches in
+//               common steps, and the target waits for all of them; a new draft is made if the
+//               token is another
+// Without common steps (path_share 1) it drafts one branch after the other. The target waits for the
+// step that the draft is at. Behind
+// n accepted tokens the first guess is the draft's own next token, which takes a token's time of
+// its own; behind fewer, the guesses are the draft's other tokens at that place, known since it was
+// drafted. While both work, each is slower by its factor.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,10 @@
 namespace thermocline::offline {
 
 struct PairModel {
-  double draft_token_s = 0;           // time of one drafted token, >= 0
+  double draft_token_s = 0;  // time of one drafted token, >= 0
+  // What each further branch of a common step adds, as a share of that: 0 = nothing (the draft's
+  // weights are read once for all), 1 = as if they were drafted one after the other.
+  double path_share = 1;
   std::vector<double> verify_s = {};  // [tokens - 1] time of a target's step of so many tokens, >
                                       // 0; at least one; beyond the last, by its last difference
   spec::Phi phi = {};
@@ -36,6 +41,9 @@ struct PairModel {
   double round_overhead_s = 0;  // judging, handing over; of a round with a draft
 
   double Verify(int tokens) const;
+  // Of the target's own steps: what a further token adds to one of 1, from 0 to 1. A draft of the
+  // same kind on the same processor has about that path_share.
+  double VerifyShare() const;
   // Of guess 0, 1, ... behind k of n accepted tokens, given k.
   double GuessHit(int guess, int k, int n) const;
 };

@@ -23,6 +23,7 @@ Controller::Controller(const Params& params) : params_(params) {
   if (!params.parallel) return;
   // Where the target waits for flash or a GPU both may have all cores; else they are shared out.
   arms_.push_back({SpecMode::kBranch, all, draft});
+  if (params.free) return;  // a moment of a core is not worth one of its own
   if (draft > 1) arms_.push_back({SpecMode::kBranch, all, 1});
   if (all > 1) arms_.push_back({SpecMode::kBranch, all - 1, 1});
 }

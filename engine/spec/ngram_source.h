@@ -23,6 +23,7 @@ class NgramSource final : public DraftSource {
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
   bool free() const override { return true; }
+  bool parallel() const override { return true; }
   int capacity() const override { return base::IntSize(previous_); }
 
  private:

@@ -56,6 +56,11 @@ Status Validate(const SpecOptions& o) {
   if (source != SpecSource::kModel && !o.draft.empty())
     return base::InvalidArgument("spec.draft ", o.draft, " is not used by spec.source ",
                                  SpecSourceName(source), "; leave one of them out");
+  if (source == SpecSource::kSelf && DraftsAhead(o.mode))
+    return base::InvalidArgument("spec.mode ", SpecModeName(o.mode),
+                                 ": spec.source self drafts with the target's own weights, threads "
+                                 "and KV cache, so it cannot draft while the target verifies; give "
+                                 "spec.mode sync or auto");
   if (o.tokens_max < 0 || o.tokens_max > kDraftTokensMax)
     return base::InvalidArgument("spec.tokens_max is ", o.tokens_max, "; a draft has at most ",
                                  kDraftTokensMax, " tokens");

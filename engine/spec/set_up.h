@@ -54,6 +54,8 @@ class Speculation {
   Decoder& decoder() { return *decoder_; }
   SpecMode mode() const { return options_.mode; }
   int tokens_max() const { return options_.tokens_max; }
+  // Whether the source can work while the target verifies.
+  bool ahead() const { return source_ == nullptr || source_->parallel(); }
   // Of all requests so far, as of the last End.
   SpecStats Stats() const;
 

@@ -9,6 +9,7 @@ from conftest import run, run_json
 
 VERIFY_MS = [10 + 0.5 * i for i in range(21)]
 GIVEN = ("--draft", "--draft-token-ms", 1.5, "--verify-ms", ",".join(map(str, VERIFY_MS)), "--acceptance", 0.8)
+SINGLY = ("--draft-path-share", 1)  # one branch after the other
 PAIR = {"draft_token_s": 1.5e-3, "verify_s": [ms * 1e-3 for ms in VERIFY_MS], "phi": {"p": 0.8, "a": 1.0, "c": 0.0},
         "correction_hits": [0.4, 0.15], "bonus_hit": 0.8, "draft_slowdown": 1.0, "verify_slowdown": 1.0, "round_overhead_s": 0.0}
 
@@ -25,7 +26,7 @@ def speeds(report, mode):
 
 
 def test_sync_is_the_formula():
-    report = run_json("plan", *GIVEN)
+    report = run_json("plan", *GIVEN, *SINGLY)
     assert speeds(report, "off") == pytest.approx([100] * 21)
     expected = [sum(0.8 ** k for k in range(n + 1)) / (1.5 * n + VERIFY_MS[n]) * 1e3 for n in range(21)]
     assert speeds(report, "sync") == pytest.approx(expected, rel=0.02)
@@ -37,29 +38,39 @@ def test_sync_is_the_formula():
 def test_a_report_says_what_the_options_say(tmp_path):
     path = tmp_path / "bench.json"
     path.write_text(json.dumps({"machine": "any", "pair": PAIR}))
-    assert run_json("plan", "--draft", "--draft-times", path) == run_json("plan", *GIVEN)
+    assert run_json("plan", "--draft", "--draft-times", path, *SINGLY) == run_json("plan", *GIVEN, *SINGLY)
     # Steps that were not measured lie between those that were.
     holes = [s if i in (0, 3, 8, 20) else [0, None][i % 2] for i, s in enumerate(PAIR["verify_s"])]
     path.write_text(json.dumps({"pair": PAIR | {"verify_s": holes}}))
-    assert run_json("plan", "--draft", "--draft-times", path)["pair"]["verify_s"] == pytest.approx(PAIR["verify_s"])
+    assert run_json("plan", "--draft", "--draft-times", path, *SINGLY)["pair"]["verify_s"] == pytest.approx(PAIR["verify_s"])
+
+
+def test_branches_in_common_steps():
+    assert run_json("plan", *GIVEN)["pair"]["path_share"] == pytest.approx(0.05)  # as the target's steps grow
+    singly, common, free = (run_json("plan", *GIVEN, "--draft-path-share", share) for share in (1, 0.05, 0))
+    assert common["modes"] == run_json("plan", *GIVEN)["modes"]
+    assert speeds(singly, "sync") == speeds(common, "sync")
+    for n in range(4, 21):  # shorter ones end before the verification does
+        assert speeds(singly, "exhaustive")[n] < speeds(common, "exhaustive")[n] < speeds(free, "exhaustive")[n] * 1.0001
+    assert refused("--draft-token-ms", 1, "--verify-ms", "10", "--acceptance", 0.8, "--draft-path-share", 1.5)
 
 
 def test_what_if(tmp_path):
     path = tmp_path / "bench.json"
     path.write_text(json.dumps({"pair": PAIR | {"draft_slowdown": 2, "verify_slowdown": 2}}))
-    shared = run_json("plan", "--draft", "--draft-times", path)
+    shared = run_json("plan", "--draft", "--draft-times", path, *SINGLY)
     assert shared["best"]["mode"] == "sync"  # one resource for both: nothing to gain
-    apart = run_json("plan", "--draft", "--draft-times", path, "--separate")
-    assert apart["best"] == run_json("plan", *GIVEN)["best"] and apart["best"]["mode"] == "branch"
+    apart = run_json("plan", "--draft", "--draft-times", path, *SINGLY, "--separate")
+    assert apart["best"] == run_json("plan", *GIVEN, *SINGLY)["best"] and apart["best"]["mode"] == "branch"
     # Both six times faster is all six times faster.
-    fast = run_json("plan", "--draft", "--draft-times", path, "--separate", "--target-speedup", 6, "--draft-speedup", 6)
+    fast = run_json("plan", "--draft", "--draft-times", path, *SINGLY, "--separate", "--target-speedup", 6, "--draft-speedup", 6)
     assert fast["best"]["tokens_per_s"] == pytest.approx(6 * apart["best"]["tokens_per_s"])
-    assert run_json("plan", *GIVEN, "--target-speedup", 20)["best"]["mode"] == "off"  # the draft is slower than the target
+    assert run_json("plan", *GIVEN, *SINGLY, "--target-speedup", 20)["best"]["mode"] == "off"  # the draft is slower than the target
 
 
 def test_the_table_says_what_the_json_says(tmp_path):
-    report, plot = run_json("plan", *GIVEN), tmp_path / "plan.svg"
-    text = run("plan", *GIVEN, "--plot", plot).stdout.decode()
+    report, plot = run_json("plan", *GIVEN, *SINGLY), tmp_path / "plan.svg"
+    text = run("plan", *GIVEN, *SINGLY, "--plot", plot).stdout.decode()
     rows = re.findall(r"^ ?(\d+) +([\d.]+)[* ] +([\d.]+)[* ] +([\d.]+)([* ])", text, re.MULTILINE)
     assert [int(row[0]) for row in rows] == list(range(21))
     assert [float(row[3]) for row in rows] == pytest.approx(speeds(report, "branch"), abs=0.006)
@@ -88,7 +99,7 @@ def test_hit_rates_of_recorded_rounds(tmp_path):
     hits = run_json("plan", "--draft", "--rounds", lines)
     assert set(hits) == {"hit_rates"} and hits["hit_rates"]["rounds"] == 2000
     both = run_json("plan", "--draft", "--draft-times", report, "--rounds", report)
-    assert both["hit_rates"] == hits["hit_rates"] and both["pair"] == PAIR
+    assert both["hit_rates"] == hits["hit_rates"] and both["pair"] == PAIR | {"path_share": pytest.approx(0.05)}
     policies = hits["hit_rates"]["policies"]
     assert all(rates == sorted(rates) and len(rates) == 16 for rates in policies.values())
     # What the oracle knows, counted here.
@@ -112,7 +123,7 @@ def test_hit_rates_of_recorded_rounds(tmp_path):
 def test_a_report_that_is_wrong_is_named(tmp_path, change, words):
     path = tmp_path / "bench.json"
     path.write_text(json.dumps({"pair": PAIR | change}))
-    message = refused("--draft-times", path)
+    message = refused("--draft-times", path, *SINGLY)
     assert str(path) in message and words in message
 
 

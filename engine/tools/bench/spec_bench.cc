@@ -36,7 +36,7 @@ Result<Answer> Generate(Engine& engine, Request request) {
   return answer;
 }
 
-// Drafts of a model can be made while the target verifies, those of a text need not.
+// Drafts of a text cost too little to be made ahead, and the target cannot make its own.
 const char* ModesOf(const SpecOptions& spec) {
   return spec.chosen_source() == SpecSource::kModel ? "sync,branch,auto" : "sync,auto";
 }

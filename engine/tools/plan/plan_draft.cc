@@ -57,6 +57,7 @@ Status Override(const Options& o, offline::PairModel& pair) {
     ASSIGN_OR_RETURN(pair.verify_s, ParseList("--verify-ms", o.verify_ms, kMsMin, kMsMax));
     for (double& time : pair.verify_s) time *= 1e-3;
   }
+  pair.path_share = o.path_share >= 0 ? o.path_share : pair.VerifyShare();
   RETURN_IF_ERROR(CheckPhi(pair.phi, "--acceptance, --phi-a, --phi-floor"));
   return CheckHits(pair.correction_hits, "--correction-hit");
 }
@@ -136,6 +137,8 @@ void AddPlanDraftOptions(const OptionSet& set, PlanDraftOptions& o) {
       "Share of tokens behind a whole draft that are its next (p)");
   add("--draft-slowdown", slowdown(o.draft_slowdown), "Of the draft, while the target runs");
   add("--verify-slowdown", slowdown(o.verify_slowdown), "Of the target, while the draft runs");
+  add("--draft-path-share", share(o.path_share),
+      "What a further branch adds to a step of the draft, as a share (as the target's steps grow)");
   add("--round-overhead-ms", time(o.round_overhead_ms), "Time of a round beside both");
   add("--target-speedup", factor(o.target_speedup), "What if the target were so many times faster");
   add("--draft-speedup", factor(o.draft_speedup), "What if the draft were");

@@ -15,6 +15,7 @@ struct PlanDraftOptions {
   double draft_token_ms = -1, acceptance = -1, phi_a = -1, phi_floor = -1, bonus_hit = -1;
   std::string verify_ms, correction_hits;
   double draft_slowdown = -1, verify_slowdown = -1, round_overhead_ms = -1;
+  double path_share = -1;
   double target_speedup = 1, draft_speedup = 1;
   bool separate = false;
   int width = 2;

@@ -27,7 +27,8 @@ Json PairJson(const offline::PairModel& pair) {
       {"bonus_hit", pair.bonus_hit},
       {"draft_slowdown", pair.draft_slowdown},
       {"verify_slowdown", pair.verify_slowdown},
-      {"round_overhead_s", pair.round_overhead_s}};
+      {"round_overhead_s", pair.round_overhead_s},
+      {"path_share", pair.path_share}};
 }
 
 Json RunsJson(const DraftPlan& plan, SpecMode mode) {

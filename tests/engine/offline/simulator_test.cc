@@ -153,6 +153,30 @@ TEST(Simulator, ExhaustiveWaitsForAll) {
   }
 }
 
+// Branches of one step: the next token, then n steps for each 16 of them.
+TEST(Simulator, ExhaustiveDraftsInCommonSteps) {
+  PairModel pair = Pair({.p = 0, .a = 1, .c = 0});
+  pair.correction_hits = {1};
+  pair.bonus_hit = 1;
+  for (const double share : {0.0, 0.25, 1.0}) {
+    pair.path_share = share;
+    for (const int n : {3, 9, 20}) {  // 8, 20 and 42 branches
+      const int branches = 2 * (n + 1), groups = (branches + 15) / 16;
+      const double all_s = 1.5 * (1 + n * (groups + share * (branches - groups)));
+      const SimulatedRun run = Simulate(pair, SpecMode::kExhaustive, n, 2, kTokens);
+      EXPECT_NEAR(run.tokens_per_s * std::max(all_s, pair.Verify(n + 1)), 1, 1e-4) << share << n;
+      EXPECT_NEAR(run.wasted_share, 1, 1e-3);  // nothing is ever accepted
+    }
+  }
+}
+
+TEST(Simulator, AFurtherTokensShareOfAStep) {
+  EXPECT_NEAR((PairModel{.verify_s = {10, 11, 12}}.VerifyShare()), 0.1, 1e-12);
+  EXPECT_EQ((PairModel{.verify_s = {10}}.VerifyShare()), 1);
+  EXPECT_EQ((PairModel{.verify_s = {10, 9}}.VerifyShare()), 0);
+  EXPECT_EQ((PairModel{.verify_s = {10, 50}}.VerifyShare()), 1);
+}
+
 // Two that share one core do each other's work no faster.
 TEST(Simulator, OneResourceForBothGainsNothing) {
   std::mt19937_64 random(4);

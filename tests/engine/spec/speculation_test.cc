@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <numeric>
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -277,6 +278,12 @@ TEST(Speculation, WhatCannotDraftIsRefusedByName) {
   has(refused([](EngineConfig& c) { c.model.spec.draft = "no-such-model"; }), "the draft model");
   has(refused([](EngineConfig& c) { c.model.spec.tokens_max = 21; }), "at most 20");
   has(refused([](EngineConfig& c) { c.model.spec.source = SpecSource::kSelf; }), "not used by");
+  for (const SpecMode mode : {SpecMode::kBranch, SpecMode::kExhaustive}) {
+    SpecOptions alone;
+    alone.mode = mode;
+    alone.source = SpecSource::kSelf;
+    has(refused([&](EngineConfig& c) { c.model.spec = alone; }), "give spec.mode sync or auto");
+  }
 }
 
 TEST(Speculation, DraftsEndWithTheContextHoweverSmall) {
@@ -353,6 +360,25 @@ TEST(Speculation, TheTargetDraftsForItself) {
   spec.source = SpecSource::kSelf;
   const auto engine = Load(Config(spec));
   ExpectPlainText(*engine, Requests(), {{"sync", 4}});
+  Request request = Requests()[0];
+  request.spec_mode = "branch";
+  const auto refused = engine->Submit(request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("spec.source self"), std::string::npos);
+}
+
+TEST(Speculation, TheTextItselfIsDraftedAhead) {
+  SpecOptions spec;
+  spec.mode = SpecMode::kBranch;
+  spec.source = SpecSource::kNgram;
+  spec.fixed = true;
+  const auto engine = Load(Config(spec));
+  ExpectPlainText(*engine, Requests(), {{"branch", 4}, {"exhaustive", 4}, {"sync", 4}});
+  const SpecStats stats = engine->Stats().spec;
+  const auto sum = [](const auto& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  };
+  EXPECT_GT(sum(stats.branch_hits) + sum(stats.branch_misses), 0);
 }
 
 }  // namespace
