@@ -6,7 +6,7 @@ set -euo pipefail
 run=(libgrpc++1.51 libicu72 libprometheus-cpp-core1.0 libprotobuf32 libspdlog1.10 libssl3 libsystemd0 liburing2 libyaml-cpp0.7 curl)
 build=(ccache cmake g++ libboost1.81-dev libcli11-dev libeigen3-dev libgrpc++-dev libicu-dev libprotobuf-dev libspdlog-dev libssl-dev libsystemd-dev
   liburing-dev libxxhash-dev libyaml-cpp-dev ninja-build nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc)
-tests=(chromium chromium-driver clang-14 clang-format-14 clang-tidy-14 git libboost-context1.81-dev libglpk-dev libgtest-dev openssl prometheus
+tests=(chromium chromium-driver debootstrap dpkg-dev help2man lintian systemd-container clang-14 clang-format-14 clang-tidy-14 git libboost-context1.81-dev libglpk-dev libgtest-dev openssl prometheus
   python3 python3-venv systemd)
 arm=(ccache cmake g++-aarch64-linux-gnu libgtest-dev ninja-build qemu-user-static)
 

@@ -9,7 +9,7 @@ using namespace thermocline::tools;  // NOLINT: this file is only the table belo
 
 int main(int argc, char** argv) {
   CommandLine line(
-      "thermocline", "thermocline 0.1.0",
+      "thermocline", "thermocline " THERMOCLINE_VERSION,
       "Thermocline: run, inspect and measure language models on one machine.\n"
       "MODEL is a GGUF file, a llama2.c .bin, a Hugging Face folder, or a built-in model "
       "(tidepool, tidepool-draft).");

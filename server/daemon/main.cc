@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
   app.add_option("--hash-key", key_name,
                  "Read a key from standard input, print its line of server.api_keys_file for the "
                  "client of this name, and exit");
-  app.set_version_flag("--version", "thermoclined 0.1.0");
+  app.set_version_flag("--version", "thermoclined " THERMOCLINE_VERSION);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

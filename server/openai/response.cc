@@ -7,7 +7,7 @@
 namespace thermocline::openai {
 namespace {
 
-constexpr const char* kFingerprint = "fp_thermocline_0.1.0";
+constexpr const char* kFingerprint = "fp_thermocline_" THERMOCLINE_VERSION;
 
 std::string RandomId() {
   thread_local std::mt19937_64 generator{std::random_device{}()};
