@@ -1,26 +1,80 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages Thermocline needs. --run: to run only; --tests: for the tests too;
-# --arm: to build and test the kernels for 64-bit Arm.
+# Installs what Thermocline is built with. --tests: what its tests need, too (Debian 12); --arm: a compiler and an emulator for
+# 64-bit Arm (Debian); --list: prints the names and installs nothing.
 set -euo pipefail
 
-run=(libgrpc++1.51 libicu72 libprometheus-cpp-core1.0 libprotobuf32 libspdlog1.10 libssl3 libsystemd0 liburing2 libyaml-cpp0.7 curl)
-build=(ccache cmake g++ libboost1.81-dev libcli11-dev libeigen3-dev libgrpc++-dev libicu-dev libprotobuf-dev libspdlog-dev libssl-dev libsystemd-dev
-  liburing-dev libxxhash-dev libyaml-cpp-dev ninja-build nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc)
-tests=(chromium chromium-driver debootstrap dpkg-dev help2man lintian systemd-container clang-14 clang-format-14 clang-tidy-14 git libboost-context1.81-dev libglpk-dev libgtest-dev openssl prometheus
-  python3 python3-venv systemd)
+# A line for each need: the package that has it, by distribution; "-": another line's package has it.
+table='
+need             debian-12                 debian-13                 ubuntu-24.04              fedora
+compiler         g++                       g++                       g++                       gcc-c++
+cmake>=3.25      cmake                     cmake                     cmake                     cmake
+ninja            ninja-build               ninja-build               ninja-build               ninja-build
+ccache           ccache                    ccache                    ccache                    ccache
+boost>=1.81      libboost1.81-dev          libboost-dev              libboost-dev              boost-devel
+cli11            libcli11-dev              libcli11-dev              libcli11-dev              cli11-devel
+eigen3           libeigen3-dev             libeigen3-dev             libeigen3-dev             eigen3-devel
+grpc             libgrpc++-dev             libgrpc++-dev             libgrpc++-dev             grpc-devel
+grpc-plugin      protobuf-compiler-grpc    protobuf-compiler-grpc    protobuf-compiler-grpc    grpc-plugins
+icu              libicu-dev                libicu-dev                libicu-dev                libicu-devel
+json             nlohmann-json3-dev        nlohmann-json3-dev        nlohmann-json3-dev        json-devel
+prometheus-cpp   prometheus-cpp-dev        prometheus-cpp-dev        prometheus-cpp-dev        prometheus-cpp-devel
+protobuf         libprotobuf-dev           libprotobuf-dev           libprotobuf-dev           protobuf-devel
+protoc           protobuf-compiler         protobuf-compiler         protobuf-compiler         protobuf-compiler
+spdlog           libspdlog-dev             libspdlog-dev             libspdlog-dev             spdlog-devel
+openssl          libssl-dev                libssl-dev                libssl-dev                openssl-devel
+systemd          libsystemd-dev            libsystemd-dev            libsystemd-dev            systemd-devel
+liburing         liburing-dev              liburing-dev              liburing-dev              liburing-devel
+xxhash           libxxhash-dev             libxxhash-dev             libxxhash-dev             xxhash-devel
+yaml-cpp         libyaml-cpp-dev           libyaml-cpp-dev           libyaml-cpp-dev           yaml-cpp-devel
+curl             curl                      curl                      curl                      curl
+'
+tests=(chromium chromium-driver clang-14 clang-format-14 clang-tidy-14 debootstrap dpkg-dev git haproxy help2man libboost-context1.81-dev
+  libglpk-dev libgtest-dev lintian openssl prometheus python3 python3-venv systemd systemd-container yamllint)
 arm=(ccache cmake g++-aarch64-linux-gnu libgtest-dev ninja-build qemu-user-static)
 
-case "${1:-}" in
-  --run) packages=("${run[@]}") ;;
-  --tests) packages=("${run[@]}" "${build[@]}" "${tests[@]}") ;;
-  --arm) packages=("${arm[@]}") ;;
-  "") packages=("${run[@]}" "${build[@]}") ;;
-  *) echo "usage: deploy/install-deps.sh [--run | --tests | --arm]" >&2; exit 2 ;;
+what=${1:-}
+list=''
+if [ "$what" = --list ]; then list=yes what=''; fi
+case "$what" in
+  '' | --tests | --arm) ;;
+  *) echo "usage: deploy/install-deps.sh [--tests | --arm | --list]" >&2; exit 2 ;;
 esac
 
+# The column of the table for this system, from /etc/os-release.
+system=$(. "${THERMOCLINE_OS_RELEASE:-/etc/os-release}" && echo "${ID:-unknown}-${VERSION_ID:-}")
+case "$system" in
+  fedora-*) column=fedora ;;
+  raspbian-12* | debian-12*) column=debian-12 ;;
+  debian-13*) column=debian-13 ;;
+  ubuntu-24.04 | ubuntu-24.10 | ubuntu-25.* | ubuntu-26.*) column=ubuntu-24.04 ;;
+  *)
+    cat >&2 <<EOF
+deploy/install-deps.sh does not know the packages of $system. Thermocline builds with g++ 12 or newer and these:
+$(awk 'NR > 2 && NF { printf "  %-16s (Debian: %s)\n", $1, $3 }' <<<"$table")
+On Ubuntu 22.04 and JetPack 6, whose CMake and Boost are too old, install the portable package instead: docs/install.md.
+EOF
+    exit 1
+    ;;
+esac
+mapfile -t packages < <(awk -v column="$column" 'NF && !at { for (i = 1; i <= NF; ++i) if ($i == column) at = i; next } NF && $at != "-" { print $at }' <<<"$table")
+if [ -n "$list" ]; then
+  printf '%s\n' "${packages[@]}"
+  exit 0
+fi
+if [ -n "$what" ] && [ "$column" != debian-12 ]; then
+  echo "deploy/install-deps.sh $what: the tests run on Debian 12; this is $system" >&2
+  exit 1
+fi
+if [ "$what" = --tests ]; then packages+=("${tests[@]}"); fi
+if [ "$what" = --arm ]; then packages=("${arm[@]}"); fi
+
+installed() {
+  if [ "$column" = fedora ]; then rpm -q --whatprovides "$1" >/dev/null 2>&1; return; fi
+  dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'
+}
 missing=()
 for package in "${packages[@]}"; do
-  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+  installed "$package" || missing+=("$package")
 done
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
@@ -31,11 +85,17 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo)
 fi
 echo "installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-# The tests start a Prometheus of their own; the package's service, which would take a port, stays off.
-if [[ " ${missing[*]} " == *" prometheus "* && ! -e /etc/systemd/system/prometheus.service ]]; then
-  "${as_root[@]}" mkdir -p /etc/systemd/system
-  "${as_root[@]}" ln -s /dev/null /etc/systemd/system/prometheus.service
+if [ "$column" = fedora ]; then
+  "${as_root[@]}" dnf install -y -q "${missing[@]}"
+  exit 0
 fi
+export DEBIAN_FRONTEND=noninteractive
+# The tests start a Prometheus and an HAProxy of their own; the packages' services, which would take ports, stay off.
+for service in prometheus haproxy; do
+  if [[ " ${missing[*]} " == *" $service "* && ! -e /etc/systemd/system/$service.service ]]; then
+    "${as_root[@]}" mkdir -p /etc/systemd/system
+    "${as_root[@]}" ln -s /dev/null "/etc/systemd/system/$service.service"
+  fi
+done
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -3,11 +3,16 @@
 # Everything goes below the prefix but the configuration: /etc/thermocline where the prefix is /usr or /usr/local. A
 # configuration that is there already stays as it is.
 include(GNUInstallDirs)
+option(THERMOCLINE_PORTABLE "Install shared libraries that other systems may lack beside the programs" OFF)
 
-install(TARGETS thermocline RUNTIME)
-foreach(target thermoclined thermocline-load)
+foreach(target thermocline thermoclined thermocline-load)
   if(TARGET ${target})
     install(TARGETS ${target} RUNTIME)
+    if(THERMOCLINE_PORTABLE)
+      # RPATH and not RUNPATH, so that it also holds for what the libraries need.
+      set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/thermocline")
+      target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+    endif()
   endif()
 endforeach()
 install(FILES config/models/tidepool.gguf config/models/tidepool.gguf.tcp config/models/tidepool-draft.gguf
@@ -23,7 +28,9 @@ endforeach()
 
 install(CODE "set(source \"${CMAKE_SOURCE_DIR}\")
 set(binaries \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}\")
-set(emulator \"${CMAKE_CROSSCOMPILING_EMULATOR}\")")
+set(emulator \"${CMAKE_CROSSCOMPILING_EMULATOR}\")
+set(portable \"${THERMOCLINE_PORTABLE}\")
+set(system_root \"${CMAKE_SYSROOT}\")")
 install(SCRIPT deploy/install_generated.cmake)
 
 # The package. Depends is what dpkg-shlibdeps reads of the programs, so it fits the system that they were built on.
@@ -43,11 +50,25 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(THERMOCLINE_PORTABLE)
+  # What Ubuntu 22.04 and JetPack 6 have, and all newer systems of Debian's family.
+  set(CPACK_DEBIAN_PACKAGE_VERSION ${PROJECT_VERSION}+portable)
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.35), libgcc-s1, libstdc++6 (>= 12), libsystemd0")
+elseif(CMAKE_CROSSCOMPILING)
+  set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_BINARY_DIR}/cpack_project.cmake)
+else()
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+endif()
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
   set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
 endif()
+# Read by deploy/cpack_project.cmake; cpack passes on what begins with CPACK_ alone.
+file(WRITE ${CMAKE_BINARY_DIR}/cpack_project.cmake "set(THERMOCLINE_CROSS_ROOT \"${CMAKE_SYSROOT}\")
+set(THERMOCLINE_PROGRAMS \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}\")
+set(THERMOCLINE_SOURCE \"${CMAKE_SOURCE_DIR}\")
+include(\"${CMAKE_SOURCE_DIR}/deploy/cpack_project.cmake\")
+")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/deploy/debian/conffiles ${CMAKE_SOURCE_DIR}/deploy/debian/postinst
   ${CMAKE_SOURCE_DIR}/deploy/debian/prerm ${CMAKE_SOURCE_DIR}/deploy/debian/postrm)

@@ -1,5 +1,6 @@
 # Files of an installation that depend on where it goes, or that the programs write themselves: units, configuration,
-# man pages. Run by `cmake --install` and cpack, with `source`, `binaries` and `emulator` set.
+# man pages. Run by `cmake --install` and cpack, with `source`, `binaries`, `emulator`,
+# `portable` and `system_root` set.
 set(root "$ENV{DESTDIR}")
 set(prefix "${CMAKE_INSTALL_PREFIX}")
 if(prefix STREQUAL "/usr" OR prefix STREQUAL "/usr/local")
@@ -26,6 +27,12 @@ if(EXISTS "${root}${etc}/thermocline.yaml")
   message(STATUS "Kept: ${root}${etc}/thermocline.yaml")
 else()
   file(INSTALL "${source}/config/thermocline.yaml" DESTINATION "${etc}")  # file(INSTALL) adds DESTDIR itself
+endif()
+
+if(portable)
+  file(GLOB programs "${root}${prefix}/bin/thermocline*")
+  execute_process(COMMAND "${source}/deploy/bundle_libraries.sh" "${system_root}" "${root}${prefix}/lib/thermocline" ${programs}
+    COMMAND_ERROR_IS_FATAL ANY)
 endif()
 
 find_program(HELP2MAN help2man)

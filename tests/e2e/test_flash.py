@@ -51,18 +51,18 @@ def number_of_bytes(words):
     return float(number) * UNITS[unit]
 
 
-def daemon_exit(*settings):
+def daemon_exit(*settings, before=()):
     """Runs a daemon that is to end by itself."""
-    args = [str(BIN / "thermoclined"), "--set", "server.port=0"]
+    args = [*before, str(BIN / "thermoclined"), "--set", "server.port=0"]
     for setting in settings:
         args += ["--set", setting]
     return subprocess.run(args, capture_output=True, timeout=60)
 
 
-def tight(model, *settings, room=2.2 * MIB):
+def tight(model, *settings, room=2.2 * MIB, before=()):
     """Settings of a daemon that holds Tidepool and `room` bytes of its 5 MiB of neurons."""
     settings = (f"model.path={model}", "engine.context_length=256", "engine.prefix_cache_mib=0", "server.threads=1", *settings)
-    refused = daemon_exit(*settings, "memory.budget_bytes=1")
+    refused = daemon_exit(*settings, "memory.budget_bytes=1", before=before)
     return (*settings, f"memory.budget_bytes={int(number_of_bytes(refused.stderr.decode()) + room)}")
 
 

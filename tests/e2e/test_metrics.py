@@ -215,12 +215,12 @@ def test_refusals_at_the_gate_and_of_other_models_are_counted_by_their_reason(tm
         assert counted(d, "/admin/requests", {"authorization": f"Bearer {key}"}) == (403, {"auth": 1})
 
 
-def on_a_machine_with(sysfs):
-    """A daemon that sees the folder as /sys."""
+def seeing(sysfs):
+    """The words before a command that sees the folder as /sys."""
     hide = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'mount --bind "{sysfs}" /sys && exec "$@"', "sh"]
     if subprocess.run([*hide, "true"], capture_output=True, timeout=60).returncode:
         pytest.skip("this machine lets nobody have mounts of their own")
-    return Daemon("spec.mode=off", before=hide)
+    return hide
 
 
 def test_sensors_are_shown_while_they_can_be_read(tmp_path):
@@ -232,7 +232,7 @@ def test_sensors_are_shown_while_they_can_be_read(tmp_path):
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    with on_a_machine_with(tmp_path) as d:
+    with Daemon("spec.mode=off", before=seeing(tmp_path)) as d:
         shown = lambda: {(name.removeprefix("thermocline_"), *dict(labels).values()): v for (name, labels), v in samples(scrape(d)).items() if re.search("watts|joules|celsius|hertz", name)}
         wait_until(lambda: shown().get(("energy_joules_total", "VDD_IN"), 0) > 0)
         first = shown()
@@ -246,7 +246,7 @@ def test_sensors_are_shown_while_they_can_be_read(tmp_path):
         wait_until(lambda: ("temperature_celsius", "cpu-thermal") not in shown())
         assert shown()["energy_joules_total", "VDD_IN"] > first["energy_joules_total", "VDD_IN"]
     (tmp_path / "empty").mkdir()
-    with on_a_machine_with(tmp_path / "empty") as d:
+    with Daemon("spec.mode=off", before=seeing(tmp_path / "empty")) as d:
         time.sleep(1.5)  # a reading would have been made
         assert not re.search("watts{|joules_total{|celsius{|hertz{", scrape(d))
 
@@ -262,15 +262,19 @@ def test_prefix_and_borders_are_configured():
 
 
 class Prometheus:
-    """A server that scrapes `daemon` every second, twice."""
+    """A server that scrapes `daemon` every second, as each of `jobs`; with the rules of a file, if one is given."""
 
-    def __init__(self, daemon, folder):
+    def __init__(self, daemon, folder, jobs=("one", "two"), rules=None):
+        self.jobs = jobs
         assert shutil.which("prometheus"), "deploy/install-deps.sh --tests"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
         job = {"static_configs": [{"targets": [f"127.0.0.1:{daemon.port}"]}]}
-        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [{"job_name": name, **job} for name in ("one", "two")]}
+        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [{"job_name": name, **job} for name in jobs]}
+        if rules:
+            config |= {"rule_files": [str(rules)]}
+            config["global"]["evaluation_interval"] = "1s"
         (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
         self.process = subprocess.Popen(
             ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data", f"--web.listen-address={self.url[7:]}", "--log.level=error"],
@@ -287,7 +291,7 @@ class Prometheus:
             ready = httpx.get(self.url + "/-/ready", timeout=30).status_code == 200
         except httpx.HTTPError:
             return False
-        return ready and list(self.query("up").values()) == [1, 1]
+        return ready and list(self.query("up").values()) == [1] * len(self.jobs)
 
     def __enter__(self):
         return self

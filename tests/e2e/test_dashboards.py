@@ -1,0 +1,125 @@
+"""Grafana's dashboards and Prometheus' rules: every query of every panel returns data of a daemon under load."""
+import json
+import math
+import re
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+import yaml
+from conftest import ROOT, Daemon, wait_until
+from test_flash import tidepool, tight  # noqa: F401 (a fixture)
+from test_metrics import DOCUMENTED, NAMES, Prometheus, ask, in_parallel, seeing
+
+RULES = ROOT / "deploy/prometheus/rules.yml"
+DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))}
+SENSORS = {"class/hwmon/hwmon0/name": "ina3221", "class/hwmon/hwmon0/in1_label": "VDD_IN", "class/hwmon/hwmon0/in1_input": "5000", "class/hwmon/hwmon0/curr1_input": "1500",
+           "class/thermal/thermal_zone0/type": "cpu-thermal", "class/thermal/thermal_zone0/temp": "45250", "class/devfreq/17000000.gpu/cur_freq": "624750000"}
+
+
+def queries():
+    """(dashboard, panel, query) with Grafana's variables filled in."""
+    for name, dashboard in DASHBOARDS.items():
+        for panel in dashboard["panels"]:
+            for target in panel.get("targets", ()):
+                yield name, panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$job", "thermocline")
+
+
+def metrics_of(promql):
+    return set(re.findall(r"\b(?:thermocline|process)_\w+", re.sub(r'"[^"]*"', "", promql)))
+
+
+def test_dashboards_are_what_the_script_writes():
+    subprocess.run([sys.executable, ROOT / "deploy/grafana/make_dashboards.py", "--check"], check=True, timeout=60)
+    assert set(DASHBOARDS) == {"overview", "sparsity", "speculation", "flash", "machine"}
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_dashboard_is_well_formed(name):
+    dashboard = DASHBOARDS[name]
+    panels = dashboard["panels"]
+    assert dashboard["uid"] == f"thermocline-{name}" and [v["name"] for v in dashboard["templating"]["list"]] == ["datasource", "job", "instance"]
+    assert len({p["id"] for p in panels}) == len(panels)
+    taken = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        assert not cells & taken and place["x"] + place["w"] <= 24, panel["title"]
+        taken |= cells
+        assert panel["type"] == "row" or panel["targets"]
+
+
+def test_every_metric_of_panels_and_rules_exists():
+    expressions = [expr for _, _, expr in queries()]
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        expressions += [rule["expr"] for rule in group["rules"]]
+    for expr in expressions:
+        for metric in metrics_of(re.sub(r"thermocline:\w+(:\w+)*", "", expr)):
+            assert re.sub("_(bucket|count|sum)$", "", metric) in DOCUMENTED or metric in DOCUMENTED, (metric, expr)
+
+
+def test_metrics_that_no_panel_shows_are_known():
+    shown = {re.sub("_(bucket|count|sum)$", "", metric) for _, _, expr in queries() for metric in metrics_of(expr)} | {metric for _, _, expr in queries() for metric in metrics_of(expr)}
+    # Details for a query of one's own; what another panel shows in another form.
+    assert set(DOCUMENTED) - shown <= {f"thermocline_{name}" for name in (
+        "build_info", "model_load_seconds", "num_requests_paused", "queue_prefill_tokens_max", "tokenize_seconds", "cancel_latency_seconds", "engine_batch_size",
+        "engine_heartbeats_total", "engine_last_step_timestamp_seconds", "preemptions_total", "recomputed_tokens_total", "kv_cache_tokens",
+        "kv_cache_capacity_tokens", "prefix_cache_lookups_total", "prefix_cache_missed_tokens_total", "kv_cache_evictions_total", "prefix_cache_limit_bytes",
+        "ffn_rows_read_total", "ffn_bytes_saved_total", "ffn_predictor_bytes_read_total", "predictor_audited_tokens_total", "predictor_missed_mass_total",
+        "predictor_mass_total", "predictor_window_tokens", "flash_info", "hot_neurons", "hot_layer_seconds_total", "hot_layers_total", "spec_acceptance")} | {
+        "process_virtual_memory_bytes", "process_max_fds"}
+
+
+def test_rules():
+    for args in (["check", "rules", RULES], ["test", "rules", ROOT / "tests/deploy/rules_test.yml"]):
+        result = subprocess.run(["promtool", *map(str, args)], capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_configurations_are_read_by_prometheus(tmp_path):
+    for name in ("prometheus.yml", "prometheus-keys.yml"):
+        result = subprocess.run(["promtool", "check", "config", "--syntax-only", ROOT / "deploy/prometheus" / name], capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stdout + result.stderr
+    for path in (ROOT / "deploy/grafana/provisioning").rglob("*.yaml"):
+        assert yaml.safe_load(path.read_text())["apiVersion"] == 1
+
+
+def test_the_runbook_has_a_section_for_each_alert():
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/runbook.md").read_text(), re.M)
+    alerts = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"] if "alert" in rule]
+    assert [rule["alert"] for rule in alerts] == headings
+    for rule in alerts:
+        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["summary"] and rule["annotations"]["description"] and rule["labels"]["severity"] in ("critical", "warning")
+
+
+def test_every_panel_shows_data(tidepool, tmp_path):  # noqa: F811
+    """A daemon with everything: sensors, neurons on flash, a hot tier, a predictor with its controller, drafts, refusals."""
+    for path, text in SENSORS.items():
+        (tmp_path / "sys" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys" / path).write_text(text + "\n")
+    settings = tight(tidepool, "engine.ffn_mode=sign", "engine.audit_interval=1", "engine.controller_recall=0.9", "hot.device=cpu", "hot.bytes=1MiB",
+                     "spec.mode=sync", "spec.source=ngram", "spec.fixed=true", "spec.tokens_max=4", "engine.queue_capacity=4", "engine.prefix_cache_mib=1",
+                     before=seeing(tmp_path / "sys"))
+    with Daemon(*settings, before=seeing(tmp_path / "sys")) as d, Prometheus(d, tmp_path, ("thermocline",), RULES) as server:
+        wait_until(server.is_up, 60)
+
+        def load():
+            in_parallel(*[lambda name=name: ask(d, name, max_tokens=60) for name in NAMES[:3]])
+            httpx.post(d.url + "/v1/chat/completions", json={"messages": []}, timeout=30)  # refused
+            with httpx.stream("POST", d.url + "/v1/completions", json={"prompt": "Once", "stream": True, "max_tokens": 400, "ignore_eos": True}, timeout=30) as stream:
+                next(stream.iter_lines())  # and gone: cancelled
+
+        missing, end = dict.fromkeys(queries()), time.monotonic() + 240
+        while missing and time.monotonic() < end:
+            load()
+            for key in list(missing):
+                values = server.query(key[2])
+                if values and all(math.isfinite(v) for v in values.values()):
+                    del missing[key]
+        assert not missing, list(missing)
+        recorded = {rule["record"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"] if "record" in rule}
+        wait_until(lambda: all(server.query(name) for name in recorded), 60)
+        assert not server.query('ALERTS{alertstate="firing"}')
