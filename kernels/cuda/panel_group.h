@@ -41,23 +41,27 @@ struct GroupLevels {
   using P = PanelTraits<kType>;
   unsigned words[P::kLevelWords];  // [word of a row][row g, g + 8]
 
-  __device__ __forceinline__ void Load(const std::uint8_t* group, int lane) {
-    const int t = lane % 4;
+  // `word(r, j)`: word j of row g + 8 r, as a panel's quads and kernels/rows.h have them.
+  template <typename Words>
+  __device__ __forceinline__ void LoadFrom(const Words& word, int t) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const std::uint8_t* row = group + (lane / 4 + 8 * r) * 4;
       if constexpr (P::kIsQ6K) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          words[4 * half + r] = LoadWord(row + (3 * half + t / 2) * kQuadBytes);
-          words[4 * half + 2 + r] = LoadWord(row + (3 * half + 2) * kQuadBytes);
+          words[4 * half + r] = word(r, 3 * half + t / 2);
+          words[4 * half + 2 + r] = word(r, 3 * half + 2);
         }
       } else {
-        words[r] = LoadWord(row + (t + (P::kFifth ? 1 : 0)) * kQuadBytes);
-        if constexpr (P::kIsQ8) words[2 + r] = LoadWord(row + (4 + t) * kQuadBytes);
-        if constexpr (P::kFifth) words[2 + r] = LoadWord(row);
+        words[r] = word(r, t + (P::kFifth ? 1 : 0));
+        if constexpr (P::kIsQ8) words[2 + r] = word(r, 4 + t);
+        if constexpr (P::kFifth) words[2 + r] = word(r, 0);
       }
     }
+  }
+  __device__ __forceinline__ void Load(const std::uint8_t* group, int lane) {
+    const std::uint8_t* row = group + lane / 4 * 4;
+    LoadFrom([row](int r, int j) { return LoadWord(row + 8 * r * 4 + j * kQuadBytes); }, lane % 4);
   }
 
   // Rows g and g + 8 at columns 4t.., then at 16 + 4t...; Q6_K: of the two halves of 16 columns.

@@ -33,6 +33,34 @@ __device__ __forceinline__ void MmaK16(int (&c)[4], const unsigned (&a)[2], unsi
       : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
+// Starts copying 4 or 16 bytes, both ends aligned to as many, to shared memory. The first `bytes`
+// are read, the others become zero; `from` is not touched if that is none. The copies that a thread
+// has started since its last CommitCopies are a group; what its groups have written is there for
+// the thread after WaitForCopies, for others after a barrier behind that.
+template <int kBytes>
+__device__ __forceinline__ void CopyAsync(void* to, const void* from, int bytes) {
+  static_assert(kBytes == 4 || kBytes == 16);
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (kBytes == 16)  // not kept in L1
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(shared), "l"(from), "r"(bytes)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"(shared), "l"(from), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void CommitCopies() {
+  asm volatile("cp.async.commit_group;" : : : "memory");
+}
+// Until at most the last kGroups groups are under way.
+template <int kGroups>
+__device__ __forceinline__ void WaitForCopies() {
+  asm volatile("cp.async.wait_group %0;" : : "n"(kGroups) : "memory");
+}
+
 // f16 bits to f32, exact.
 __device__ __forceinline__ float HalfToFloat(std::uint16_t half) {
   float out;

@@ -74,6 +74,14 @@ __device__ inline int PlaceOfBit(unsigned bits, int n) {
   return __ffs(static_cast<int>(bits)) - 1;
 }
 
+// h of a neuron that lives for any token: `gate` has its bias, `up` has not.
+__device__ inline void StoreGated(const DeviceGemmRowsParams& p, int id, int token, bool lives,
+                                  float gate, float up) {
+  if (p.up_bias != nullptr) up += p.up_bias[id];
+  p.h[static_cast<std::ptrdiff_t>(token) * p.stride + id] =
+      lives ? GatedValue(p.activation, p.activation_threshold, gate, up) : 0.0F;
+}
+
 // h of up's products: those of the k-th living row are in lanes k * tokens + token; `gate` is in
 // the lanes of StoreProducts. All lanes of the warp call it.
 __device__ inline void CombineLiving(const DeviceGemmRowsParams& p, const Tile& tile,
@@ -84,11 +92,8 @@ __device__ inline void CombineLiving(const DeviceGemmRowsParams& p, const Tile& 
   const int from = (valid ? PlaceOfBit(rows, k) : 0) * p.tokens + token;
   const float of_gate = __shfl_sync(0xFFFFFFFFU, gate, from);
   if (!valid) return;
-  const int id = p.neurons.ids[tile.first + from / p.tokens];
-  if (p.up_bias != nullptr) up += p.up_bias[id];
-  p.h[static_cast<std::ptrdiff_t>(token) * p.stride + id] =
-      ((lives >> from) & 1U) != 0 ? GatedValue(p.activation, p.activation_threshold, of_gate, up)
-                                  : 0.0F;
+  StoreGated(p, p.neurons.ids[tile.first + from / p.tokens], token, ((lives >> from) & 1U) != 0,
+             of_gate, up);
 }
 
 // The end of a launch of GemmRows, in all its threads.
@@ -101,6 +106,9 @@ __device__ inline void EndRows(const DeviceGemmRowsParams& p) {
 int RowsGrid(int rows, int warps);
 
 DeviceError GemmQuantizedRows(const DeviceGemmRowsParams& p, Stream stream);
+// The same for many tokens, where tiles of 256 columns fit.
+bool TilesFit(const DeviceRows& rows);
+DeviceError GemmQuantizedRowTiles(const DeviceGemmRowsParams& p, Stream stream);
 DeviceError GemmFloatRows(const DeviceGemmRowsParams& p, Stream stream);
 
 }  // namespace thermocline::kernels::THERMOCLINE_CUDA

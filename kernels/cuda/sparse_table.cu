@@ -6,8 +6,14 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
+// Up to as many tokens gemm_rows.cu takes: it fills a device with the few rows of a decoded step,
+// where tiles of 32 rows would leave most of it idle.
+constexpr int kDecodeTokensMax = 8;
+
 DeviceError GemmRowsOf(const DeviceGemmRowsParams& p, Stream stream) {
-  return Traits(p.weights.type).quantized ? GemmQuantizedRows(p, stream) : GemmFloatRows(p, stream);
+  if (!Traits(p.weights.type).quantized) return GemmFloatRows(p, stream);
+  return p.tokens > kDecodeTokensMax && TilesFit(p.weights) ? GemmQuantizedRowTiles(p, stream)
+                                                            : GemmQuantizedRows(p, stream);
 }
 
 DeviceError SumRowsOf(const DeviceSumRowsParams& p, Stream stream) {

@@ -123,10 +123,10 @@ double Apart(float got, float want) {
 }
 
 // Gate and up of a network: decide, then combine. And one without a gate: decide alone.
-Check CheckEpilogue(const DeviceOps& ops, const Epilogue& e, int tokens) {
-  constexpr int kNeurons = 1100, kCols = 64;
-  const Layer gate(ops, DType::kQ8_0, kNeurons, kCols), up(ops, DType::kQ4_0, kNeurons, kCols);
-  const Tokens x(ops, tokens, kCols);
+Check CheckEpilogue(const DeviceOps& ops, const Epilogue& e, int cols, int tokens) {
+  constexpr int kNeurons = 1100;
+  const Layer gate(ops, DType::kQ8_0, kNeurons, cols), up(ops, DType::kQ4_0, kNeurons, cols);
+  const Tokens x(ops, tokens, cols);
   const auto masks = SomeMasks(gate.slots, tokens, 2);
   const auto area = static_cast<std::size_t>(tokens * kNeurons);
   Set predicted(ops, kNeurons), live(ops, kNeurons);
@@ -184,8 +184,8 @@ Check CheckEpilogue(const DeviceOps& ops, const Epilogue& e, int tokens) {
       error = std::max(error, Apart(got[at(t, i)], want));
     }
   }
-  return {std::string("decide, combine ") + e.name, "1100x64 T" + std::to_string(tokens),
-          e.tolerance, error};
+  return {std::string("decide, combine ") + e.name,
+          "1100x" + std::to_string(cols) + " T" + std::to_string(tokens), e.tolerance, error};
 }
 
 // Gate and up in one launch: the bits of two.
@@ -248,6 +248,11 @@ std::vector<Check> CheckGemmRows(const DeviceOps& ops, bool large) {
       for (const int tokens : {1, 3, 16})
         checks.push_back(CheckProducts(ops, type, 70, cols, tokens, 2));
     }
+    // On the tensor cores: one tile and part of another, more columns than stages hold.
+    if (kernels::Traits(type).quantized) {
+      checks.push_back(CheckProducts(ops, type, 70, 256, 9, 2));
+      checks.push_back(CheckProducts(ops, type, 70, 1280, 16, 1));
+    }
     // More than one segment of columns, and tiles of several rows.
     checks.push_back(CheckProducts(ops, type, 1300, 1280, 1, 1));
     checks.push_back(CheckProducts(ops, type, 40, 4096 + 256, 2, 1));
@@ -264,7 +269,8 @@ std::vector<Check> CheckGemmRows(const DeviceOps& ops, bool large) {
 std::vector<Check> CheckEpilogues(const DeviceOps& ops) {
   std::vector<Check> checks;
   for (const Epilogue& e : kEpilogues) {
-    for (const int tokens : {1, 4, 16}) checks.push_back(CheckEpilogue(ops, e, tokens));
+    for (const int tokens : {1, 4, 16}) checks.push_back(CheckEpilogue(ops, e, 64, tokens));
+    checks.push_back(CheckEpilogue(ops, e, 256, &e == kEpilogues ? 16 : 9));
   }
   for (int t = 0; t < kernels::kNumNativeDTypes; ++t) {
     const auto type = static_cast<DType>(t);
@@ -272,6 +278,10 @@ std::vector<Check> CheckEpilogues(const DeviceOps& ops) {
     checks.push_back(CheckGated(ops, type, kEpilogues[0], 1300, cols, 1));
     checks.push_back(CheckGated(ops, type, kEpilogues[1], 300, cols, 3));
     checks.push_back(CheckGated(ops, type, kEpilogues[3], 70, cols, 16));
+    if (kernels::Traits(type).quantized) {
+      checks.push_back(CheckGated(ops, type, kEpilogues[3], 150, 512, 9));
+      checks.push_back(CheckGated(ops, type, kEpilogues[1], 150, 256, 16));
+    }
   }
   return checks;
 }

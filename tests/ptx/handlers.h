@@ -11,6 +11,7 @@ Run FindInteger(const Opcode& opcode, Instruction& out);
 Run FindFloat(const Opcode& opcode, Instruction& out);
 Run FindMove(const Opcode& opcode, Instruction& out);      // mov, selp, setp, cvt, cvta
 Run FindMemory(const Opcode& opcode, Instruction& out);    // ld, st, atom, red, fences
+Run FindCopy(const Opcode& opcode, Instruction& out);      // cp.async and its waits
 Run FindTogether(const Opcode& opcode, Instruction& out);  // lanes that meet, barriers, ends
 
 template <typename T>

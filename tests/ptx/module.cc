@@ -241,14 +241,14 @@ class Reader {
   }
   void Fill(const Opcode& opcode, const std::vector<std::string_view>& operands, Instruction& out) {
     static constexpr std::string_view kWithoutResult[] = {
-        "st", "red", "bar", "barrier", "membar", "fence", "ret", "exit", "trap"};
+        "st", "red", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "cp"};
     const bool result = std::find(std::begin(kWithoutResult), std::end(kWithoutResult),
                                   opcode.parts[0]) == std::end(kWithoutResult);
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const std::string_view text = operands[i];
       const bool is_result = result && i == 0;
       if (text.starts_with('[')) {
-        out.address = At(text);
+        (i == 1 && opcode.parts[0] == "cp" ? out.source : out.address) = At(text);
         continue;
       }
       std::vector<std::string_view> parts = {text};

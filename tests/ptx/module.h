@@ -35,9 +35,9 @@ using Run = void (*)(const Instruction&, Warp&, Mask);
 struct Instruction {
   Run run = nullptr;
   std::vector<Place> to, from;
-  Address address = {};
-  std::int64_t detail = 0;  // what the instruction's own file says
-  int target = -1;          // of a branch
+  Address address = {}, source = {};  // source: the second one, of a copy
+  std::int64_t detail = 0;            // what the instruction's own file says
+  int target = -1;                    // of a branch
   Place guard = {};
   bool guarded = false, guard_not = false;
   // Lanes of the mask in the last operand must come to it together.

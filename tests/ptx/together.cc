@@ -137,7 +137,7 @@ Run FindTogether(const Opcode& opcode, Instruction& out) {
 }
 
 void Decode(const Opcode& opcode, Instruction& out) {
-  for (const auto find : {FindInteger, FindFloat, FindMove, FindMemory, FindTogether}) {
+  for (const auto find : {FindInteger, FindFloat, FindMove, FindMemory, FindCopy, FindTogether}) {
     out.run = find(opcode, out);
     if (out.run != nullptr) return;
   }

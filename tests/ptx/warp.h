@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstring>
+#include <deque>
+#include <vector>
 
 #include "tests/ptx/memory.h"
 #include "tests/ptx/module.h"
@@ -34,6 +36,17 @@ struct Block {
   std::uint16_t barriers = 0;
 };
 
+// Copies to shared memory that a thread has started and not yet waited for.
+struct AsyncCopy {
+  std::uint64_t to = 0;
+  std::uint32_t size = 0;
+  std::array<std::uint8_t, 16> bytes = {};
+};
+struct AsyncCopies {
+  std::vector<AsyncCopy> open;  // of no group yet
+  std::deque<std::vector<AsyncCopy>> groups;
+};
+
 class Warp {
  public:
   enum class State { kRuns, kAtBarrier, kEnded };
@@ -56,6 +69,7 @@ class Warp {
     return place.wide ? Slots<std::uint64_t>(place)[lane] : Slots<std::uint32_t>(place)[lane];
   }
   std::vector<std::uint8_t>& local(int lane) { return local_[static_cast<std::size_t>(lane)]; }
+  AsyncCopies& copies(int lane) { return copies_[static_cast<std::size_t>(lane)]; }
   Moment Now(int lane) const;
   std::uint32_t ThreadOf(int lane) const { return index_ * 32 + static_cast<std::uint32_t>(lane); }
   const Instruction& instruction() const { return *now_; }
@@ -80,6 +94,7 @@ class Warp {
   std::uint32_t index_;
   std::vector<std::uint8_t> file_;
   std::array<std::vector<std::uint8_t>, 32> local_;
+  std::array<AsyncCopies, 32> copies_;
   std::array<std::size_t, 32> pc_{};
   Mask alive_, blocked_ = 0, at_barrier_ = 0;
   std::uint16_t meetings_ = 0;
