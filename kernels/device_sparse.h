@@ -152,8 +152,8 @@ struct DeviceFinishSumParams {
   int out_stride = 0;
 };
 
-// All steps of one partition in one launch: out as finish_sum writes it. Requires: one part, whose
-// arrays are those of `sum`.
+// All steps of one partition, in one launch for a decoded step and two for a prompt: out as
+// finish_sum writes it. Requires: one part, whose arrays are those of `sum`.
 struct DeviceDownRowsParams {
   DeviceSumRowsParams sum = {};  // limits are its own maxima
   DeviceFinishSumParams finish = {};

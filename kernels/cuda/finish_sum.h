@@ -9,6 +9,12 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 inline constexpr int kParts = FinishSumParams::kPartsMax;
 
+// The limit of both partitions, or of the only one.
+__device__ inline float LimitOf(const float* const limits[2], std::ptrdiff_t at) {
+  const float first = limits[0][at];
+  return limits[1] != nullptr ? fmaxf(first, limits[1][at]) : first;
+}
+
 // One column of one token, of quantised types. All runs' numbers are loaded, so that none waits for
 // another: what the sums of a run without a limit are does not matter.
 __device__ inline float FinishQuantized(const DeviceFinishSumParams& p, int token, int c) {
@@ -18,8 +24,7 @@ __device__ inline float FinishQuantized(const DeviceFinishSumParams& p, int toke
   for (int run = 0; run < runs; ++run) {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(token) * runs + run;
     const std::ptrdiff_t number = row * blocks + c / 32, at = row * p.cols + c;
-    float limit = p.limits[0][number];
-    if (p.limits[1] != nullptr) limit = fmaxf(limit, p.limits[1][number]);
+    const float limit = LimitOf(p.limits, number);
     int high = 0, low = 0;
 #pragma unroll  // so that the pointers stay parameters
     for (int i = 0; i < kParts; ++i) {

@@ -82,8 +82,8 @@ __device__ __forceinline__ void MultiplyStep(const Stage<type>& stage, int row, 
                                              int upper, int lower, Chain<type> (&chains)[4]) {
   using P = PanelTraits<type>;
   const int lane = Thread() % 32, g = lane / 4, t = lane % 4;
-  const RowStretch<type> rows[2] = {{stage.rows[row + g] + upper},
-                                    {stage.rows[row + g + 8] + lower}};
+  const RowStretch<type> rows[2] = {RowStretch<type>(stage.rows[row + g] + upper),
+                                    RowStretch<type>(stage.rows[row + g + 8] + lower)};
   const auto* q = reinterpret_cast<const unsigned*>(stage.q[token + g]) + t;
 #pragma unroll
   for (int block = 0; block < kTileBlocks; ++block) {
@@ -217,8 +217,6 @@ __global__ void __launch_bounds__(kListThreads, 4) GemmRowTiles(DeviceGemmRowsPa
 }
 
 }  // namespace
-
-bool TilesFit(const DeviceRows& rows) { return rows.cols % kTileColumns == 0; }
 
 DeviceError GemmQuantizedRowTiles(const DeviceGemmRowsParams& p, Stream stream) {
   return ForQuantizedType(p.weights.type, [&](auto constant) {

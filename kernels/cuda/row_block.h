@@ -141,4 +141,16 @@ __device__ inline void Levels(const std::uint32_t* words, std::uint32_t out[8]) 
   }
 }
 
+// The bytes of four words, transposed: out[c] holds byte c of each.
+__device__ inline void Transpose(const std::uint32_t in[4], std::uint32_t out[4]) {
+  const std::uint32_t low01 = __byte_perm(in[0], in[1], 0x5140),
+                      low23 = __byte_perm(in[2], in[3], 0x5140),
+                      high01 = __byte_perm(in[0], in[1], 0x7362),
+                      high23 = __byte_perm(in[2], in[3], 0x7362);
+  out[0] = __byte_perm(low01, low23, 0x5410);
+  out[1] = __byte_perm(low01, low23, 0x7632);
+  out[2] = __byte_perm(high01, high23, 0x5410);
+  out[3] = __byte_perm(high01, high23, 0x7632);
+}
+
 }  // namespace thermocline::kernels::THERMOCLINE_CUDA

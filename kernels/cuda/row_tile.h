@@ -8,14 +8,18 @@
 
 #include "kernels/cuda/panel_group.h"
 #include "kernels/cuda/row_block.h"
+#include "kernels/device_sparse.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 inline constexpr int kTileColumns = 256, kTileBlocks = kTileColumns / 32;
 
+inline bool TilesFit(const DeviceRows& rows) { return rows.cols % kTileColumns == 0; }
+
 // 256 columns of a row, in shared memory.
 template <DType type>
-struct RowStretch {
+class RowStretch {
+ public:
   using Row = RowTraits<type>;
   static constexpr int kBytes =
       kTileColumns / SizesOf<type>::kBlockSize * SizesOf<type>::kBlockBytes;
@@ -23,7 +27,7 @@ struct RowStretch {
   static constexpr int kPieces = (kBytes + (kAligned ? 0 : 14) + 15) / 16;  // copies of 16 bytes
   static constexpr int kLevels = Row::kIsQ6 ? 0 : 16 * Row::kHalves;        // where the words begin
 
-  const std::uint8_t* data;
+  __device__ __forceinline__ explicit RowStretch(const std::uint8_t* data) : data_(data) {}
 
   // Where a stretch from `from` begins behind the multiple of 16 that its copy begins at.
   static __device__ __forceinline__ int Shift(const std::uint8_t* from) {
@@ -44,10 +48,10 @@ struct RowStretch {
   }
 
   __device__ __forceinline__ unsigned Half(int at) const {
-    return *reinterpret_cast<const std::uint16_t*>(data + at);
+    return *reinterpret_cast<const std::uint16_t*>(data_ + at);
   }
   __device__ __forceinline__ unsigned Word(int at) const {
-    if constexpr (kAligned) return *reinterpret_cast<const unsigned*>(data + at);
+    if constexpr (kAligned) return *reinterpret_cast<const unsigned*>(data_ + at);
     return Half(at) | Half(at + 2) << 16;
   }
   // Word j of block `block`.
@@ -57,8 +61,8 @@ struct RowStretch {
   __device__ __forceinline__ Pair Numbers(int block) const {
     RowNumbers<type> numbers;
     if constexpr (Row::kIsQ6) {
-      numbers.words[0] = data[192 + 2 * block];
-      numbers.words[1] = data[193 + 2 * block];
+      numbers.words[0] = data_[192 + 2 * block];
+      numbers.words[1] = data_[193 + 2 * block];
     } else if constexpr (Row::kIsK) {
 #pragma unroll
       for (int w = 0; w < 3; ++w) numbers.words[w] = Word(4 + 4 * w);
@@ -72,6 +76,23 @@ struct RowStretch {
   __device__ __forceinline__ Pair Block() const {
     return {FromHalfBits(Half(Row::kIsQ6 ? 208 : 0)), Row::kHasMin ? FromHalfBits(Half(2)) : 0};
   }
+  // A block's weights are factor * level + minimum. Not of Q6_K.
+  __device__ __forceinline__ float Factor(int block) const {
+    if constexpr (Row::kIsK) return FromHalfBits(Half(0)) * static_cast<float>(SixBit(block));
+    return FromHalfBits(Half(2 * block));
+  }
+  __device__ __forceinline__ float Minimum(int block) const {
+    if constexpr (Row::kIsK) return -FromHalfBits(Half(2)) * static_cast<float>(SixBit(8 + block));
+    return FromHalfBits(Half(16 + 2 * block));
+  }
+
+ private:
+  __device__ __forceinline__ int SixBit(int k) const {
+    const unsigned words[3] = {Word(4), Word(8), Word(12)};
+    return SixBits(words, k);
+  }
+
+  const std::uint8_t* data_;
 };
 
 }  // namespace thermocline::kernels::THERMOCLINE_CUDA

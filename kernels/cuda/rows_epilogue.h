@@ -106,8 +106,7 @@ __device__ inline void EndRows(const DeviceGemmRowsParams& p) {
 int RowsGrid(int rows, int warps);
 
 DeviceError GemmQuantizedRows(const DeviceGemmRowsParams& p, Stream stream);
-// The same for many tokens, where tiles of 256 columns fit.
-bool TilesFit(const DeviceRows& rows);
+// The same for many tokens. Requires: TilesFit (row_tile.h).
 DeviceError GemmQuantizedRowTiles(const DeviceGemmRowsParams& p, Stream stream);
 DeviceError GemmFloatRows(const DeviceGemmRowsParams& p, Stream stream);
 

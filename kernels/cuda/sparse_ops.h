@@ -1,12 +1,31 @@
 // Launchers of the sparse ops (kernels/device_sparse.h), by file.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/device_sparse.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 int Multiprocessors();  // of the calling thread's device; 1 if it cannot be asked
+
+// Calls body(std::integral_constant<DType, type>) for the quantised types that CanSumRows.
+template <typename Body>
+DeviceError ForSummableType(DType type, const Body& body) {
+  switch (type) {
+    case DType::kQ8_0:
+      return body(std::integral_constant<DType, DType::kQ8_0>());
+    case DType::kQ4_0:
+      return body(std::integral_constant<DType, DType::kQ4_0>());
+    case DType::kQ4_1:
+      return body(std::integral_constant<DType, DType::kQ4_1>());
+    case DType::kQ4_K:
+      return body(std::integral_constant<DType, DType::kQ4_K>());
+    default:
+      return static_cast<DeviceError>(cudaErrorInvalidValue);
+  }
+}
 
 DeviceError PackSignInputs(const DevicePackSignParams& p, Stream stream);
 DeviceError SignPredict(const DeviceSignPredictParams& p, Stream stream);
@@ -16,6 +35,10 @@ DeviceError SumQuantizedRows(const DeviceSumRowsParams& p, Stream stream);
 DeviceError SumFloatRows(const DeviceSumRowsParams& p, Stream stream);
 DeviceError DownQuantizedRows(const DeviceDownRowsParams& p, Stream stream);
 DeviceError DownRowsOfFloats(const DeviceDownRowsParams& p, Stream stream);
+// The same for many tokens; down_rows without its last step. Requires: TilesFit (row_tile.h).
+DeviceError MaxRowTiles(const DeviceSumRowsParams& p, Stream stream);
+DeviceError SumRowTiles(const DeviceSumRowsParams& p, Stream stream);
+DeviceError MaxAndSumRowTiles(const DeviceSumRowsParams& p, Stream stream);
 DeviceError FinishSum(const DeviceFinishSumParams& p, Stream stream);
 DeviceError Advance(std::uint32_t* epoch, Stream stream);
 DeviceError Publish(const DevicePublishParams& p, Stream stream);

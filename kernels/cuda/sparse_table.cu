@@ -1,4 +1,5 @@
 // The table of the sparse ops, and what their launches share.
+#include "kernels/cuda/row_tile.h"
 #include "kernels/cuda/rows_epilogue.h"
 #include "kernels/cuda/sparse_ops.h"
 #include "kernels/cuda/tables.h"
@@ -6,9 +7,13 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
-// Up to as many tokens gemm_rows.cu takes: it fills a device with the few rows of a decoded step,
-// where tiles of 32 rows would leave most of it idle.
-constexpr int kDecodeTokensMax = 8;
+// Up to as many tokens the kernels of a decoded step are taken: they fill a device with few rows,
+// where tiles of 32 rows would leave most of it idle. The sums' kernel reads a row for each token.
+constexpr int kDecodeTokensMax = 8, kDecodeSumsMax = 4;
+
+bool InTiles(const DeviceSumRowsParams& p) {
+  return p.tokens > kDecodeSumsMax && Traits(p.weights.type).quantized && TilesFit(p.weights);
+}
 
 DeviceError GemmRowsOf(const DeviceGemmRowsParams& p, Stream stream) {
   if (!Traits(p.weights.type).quantized) return GemmFloatRows(p, stream);
@@ -16,13 +21,20 @@ DeviceError GemmRowsOf(const DeviceGemmRowsParams& p, Stream stream) {
                                                             : GemmQuantizedRows(p, stream);
 }
 
+DeviceError MaxRowsOf(const DeviceSumRowsParams& p, Stream stream) {
+  return InTiles(p) ? MaxRowTiles(p, stream) : MaxRows(p, stream);
+}
+
 DeviceError SumRowsOf(const DeviceSumRowsParams& p, Stream stream) {
-  return Traits(p.weights.type).quantized ? SumQuantizedRows(p, stream) : SumFloatRows(p, stream);
+  if (!Traits(p.weights.type).quantized) return SumFloatRows(p, stream);
+  return InTiles(p) ? SumRowTiles(p, stream) : SumQuantizedRows(p, stream);
 }
 
 DeviceError DownRowsOf(const DeviceDownRowsParams& p, Stream stream) {
-  return Traits(p.sum.weights.type).quantized ? DownQuantizedRows(p, stream)
-                                              : DownRowsOfFloats(p, stream);
+  if (!Traits(p.sum.weights.type).quantized) return DownRowsOfFloats(p, stream);
+  if (!InTiles(p.sum)) return DownQuantizedRows(p, stream);
+  const DeviceError error = MaxAndSumRowTiles(p.sum, stream);
+  return error != 0 ? error : FinishSum(p.finish, stream);
 }
 
 }  // namespace
@@ -47,7 +59,7 @@ SparseOps SparseTable() {
   table.sign_predict = SignPredict;
   table.logit_predict = LogitPredict;
   table.gemm_rows = GemmRowsOf;
-  table.max_rows = MaxRows;
+  table.max_rows = MaxRowsOf;
   table.sum_rows = SumRowsOf;
   table.finish_sum = FinishSum;
   table.down_rows = DownRowsOf;

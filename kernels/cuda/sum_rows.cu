@@ -109,18 +109,6 @@ __device__ float LargestOf(const DeviceSumRowsParams& p, const Place& at) {
   return at.there ? limit : 0;
 }
 
-// The bytes of four words, transposed: out[c] holds byte c of each.
-__device__ inline void Transpose(const std::uint32_t in[4], std::uint32_t out[4]) {
-  const std::uint32_t low01 = __byte_perm(in[0], in[1], 0x5140),
-                      low23 = __byte_perm(in[2], in[3], 0x5140),
-                      high01 = __byte_perm(in[0], in[1], 0x7362),
-                      high23 = __byte_perm(in[2], in[3], 0x7362);
-  out[0] = __byte_perm(low01, low23, 0x5410);
-  out[1] = __byte_perm(low01, low23, 0x7632);
-  out[2] = __byte_perm(high01, high23, 0x5410);
-  out[3] = __byte_perm(high01, high23, 0x7632);
-}
-
 // 32 columns' sums of a thread, of levels, and of coefficients: for the levels' offset.
 struct Sums {
   int high[32], low[32];
@@ -166,11 +154,6 @@ __device__ void AddFour(const DeviceSumRowsParams& p, const Place& at, int k, fl
       sums.low[4 * j + c] = __dp4a(static_cast<int>(low), four, sums.low[4 * j + c]);
     }
   }
-}
-
-__device__ inline float LimitOf(const float* const limits[2], std::ptrdiff_t at) {
-  const float first = limits[0][at];
-  return limits[1] != nullptr ? fmaxf(first, limits[1][at]) : first;
 }
 
 // The run's sums of this block's columns, written.
@@ -255,40 +238,23 @@ dim3 GridOf(const DeviceSumRowsParams& p) {
               static_cast<unsigned>(p.tokens));
 }
 
-// `launch` of the type of `weights`.
-template <typename Launcher>
-DeviceError OfType(const DeviceRows& weights, const Launcher& launch) {
-  switch (weights.type) {
-    case DType::kQ8_0:
-      return launch.template operator()<DType::kQ8_0>();
-    case DType::kQ4_0:
-      return launch.template operator()<DType::kQ4_0>();
-    case DType::kQ4_1:
-      return launch.template operator()<DType::kQ4_1>();
-    case DType::kQ4_K:
-      return launch.template operator()<DType::kQ4_K>();
-    default:
-      return static_cast<DeviceError>(cudaErrorInvalidValue);
-  }
-}
-
 }  // namespace
 
 DeviceError MaxRows(const DeviceSumRowsParams& p, Stream stream) {
-  return OfType(p.weights, [&]<DType type>() {
-    return Launch(MaxOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
+  return ForSummableType(p.weights.type, [&](auto constant) {
+    return Launch(MaxOfRows<decltype(constant)::value>, GridOf(p), dim3(kThreads), 0, stream, p);
   });
 }
 
 DeviceError SumQuantizedRows(const DeviceSumRowsParams& p, Stream stream) {
-  return OfType(p.weights, [&]<DType type>() {
-    return Launch(SumOfRows<type>, GridOf(p), dim3(kThreads), 0, stream, p);
+  return ForSummableType(p.weights.type, [&](auto constant) {
+    return Launch(SumOfRows<decltype(constant)::value>, GridOf(p), dim3(kThreads), 0, stream, p);
   });
 }
 
 DeviceError DownQuantizedRows(const DeviceDownRowsParams& p, Stream stream) {
-  return OfType(p.sum.weights, [&]<DType type>() {
-    return Launch(DownRows<type>, GridOf(p.sum), dim3(kThreads), 0, stream, p);
+  return ForSummableType(p.sum.weights.type, [&](auto constant) {
+    return Launch(DownRows<decltype(constant)::value>, GridOf(p.sum), dim3(kThreads), 0, stream, p);
   });
 }
 

@@ -257,7 +257,7 @@ std::vector<Check> CheckGemmRows(const DeviceOps& ops, bool large) {
     checks.push_back(CheckProducts(ops, type, 1300, 1280, 1, 1));
     checks.push_back(CheckProducts(ops, type, 40, 4096 + 256, 2, 1));
     if (large) {
-      for (const int tokens : {1, 5}) {
+      for (const int tokens : {1, 5, 16}) {
         checks.push_back(CheckProducts(ops, type, 11008, 4096, tokens, 10));
         checks.push_back(CheckProducts(ops, type, 11008, 4096, tokens, 1));
       }

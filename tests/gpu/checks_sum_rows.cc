@@ -211,10 +211,17 @@ std::vector<Check> CheckSumRows(const DeviceOps& ops, bool large) {
     for (const auto& [two, once] : {std::pair{false, false}, {true, false}, {false, true}}) {
       checks.push_back(CheckSum(ops, {type, 2300, cols, 3, 5, two, once}));
       checks.push_back(CheckSum(ops, {type, 37, block == 1 ? 5 : block, 1, 1, two, once}));
+      if (IsQuantized(type)) {  // on the tensor cores
+        checks.push_back(CheckSum(ops, {type, 1100, 256, 16, 20, two, once}));
+        checks.push_back(CheckSum(ops, {type, 70, 512, 9, 1, two, once}));
+        checks.push_back(CheckSum(ops, {type, 1025, 256, 5, 500, two, once}));
+      }
       if (large) checks.push_back(CheckSum(ops, {type, 11008, 4096, 1, 10, two, once}));
     }
     checks.push_back(CheckSum(ops, {type, 1025, block == 1 ? 64 : block, 1, 5000, false}));
-    if (large) checks.push_back(CheckSum(ops, {type, 11008, 4096, 4, 1, false}));
+    if (!large) continue;
+    checks.push_back(CheckSum(ops, {type, 11008, 4096, 4, 1, false}));
+    checks.push_back(CheckSum(ops, {type, 11008, 4096, 16, 5, false, true}));
   }
   return checks;
 }

@@ -161,6 +161,17 @@ struct Bfe {
   }
 };
 
+// The lowest `count` bits of a in b, from bit `at` on.
+struct Bfi {
+  std::uint32_t operator()(std::uint32_t a, std::uint32_t b, std::uint32_t at,
+                           std::uint32_t count) const {
+    at &= 255, count &= 255;
+    for (std::uint32_t i = 0; i < count && at + i < 32; ++i)
+      b = (b & ~(1U << (at + i))) | (a >> i & 1U) << (at + i);
+    return b;
+  }
+};
+
 struct Prmt {
   std::uint32_t operator()(std::uint32_t a, std::uint32_t b, std::uint32_t selector) const {
     const std::uint64_t bytes = static_cast<std::uint64_t>(b) << 32 | a;
@@ -221,6 +232,7 @@ Run FindInteger(const Opcode& opcode, Instruction&) {
     return ForInteger<FindShift>(type);
   if (name == "brev" && type == "b32") return Each<Reverse, U32, U32>::Run;
   if (name == "bfe") return ForInteger<Bfe>(type);
+  if (name == "bfi" && type == "b32") return Each<Bfi, U32, U32, U32, U32, U32>::Run;
   if (name == "prmt" && opcode.parts.size() == 2) return Each<Prmt, U32, U32, U32, U32>::Run;
   if (name == "dp4a") {
     const bool a = opcode.parts[1] == "s32", b = opcode.parts[2] == "s32";
