@@ -29,7 +29,7 @@ __device__ __forceinline__ void EndBlock(const std::uint8_t* block, int lane,
 }
 
 template <DType kType>
-__global__ void __launch_bounds__(32 * kWarps) ManyTokens(GemmArgs args, int panels) {
+__global__ void __launch_bounds__(32 * kWarps, 6) ManyTokens(GemmArgs args, int panels) {
   using P = PanelTraits<kType>;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int panel = static_cast<int>(blockIdx.x) * kWarps + warp;

@@ -6,8 +6,8 @@
 // the epilogues of rows_epilogue.h. Of up's rows (kGated) those are copied that live for a token.
 //
 // Bytes moved: the listed rows once for 16 tokens. Bytes under way: 9 KiB of Q4_0's rows, 17 KiB of
-// Q8_0's for each block. Instructions of a warp for 16 rows, 8 tokens and 32 columns: about 45,
-// most of them the chain's; gemm_rows.cu takes about 240 for the same.
+// Q8_0's for each block. Instructions of a warp for 16 rows, 8 tokens and 32 columns: 46 of Q4_0,
+// most of them the chain's; gemm_rows.cu takes about 150 for the same.
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/row_tile.h"
 #include "kernels/cuda/rows_epilogue.h"
@@ -48,7 +48,9 @@ __device__ __forceinline__ void Start(const DeviceGemmRowsParams& p, int step,
   Stage<type>& stage = shared.stages[step % kStages];
   const std::size_t row_bytes = SizesOf<type>::RowBytes(p.weights.cols);
 #pragma unroll
-  for (int i = Thread(); i < kRows * Stretch::kPieces; i += kListThreads) {
+  for (int u = 0; u < (kRows * Stretch::kPieces + kListThreads - 1) / kListThreads; ++u) {
+    const int i = u * kListThreads + Thread();
+    if (i >= kRows * Stretch::kPieces) break;
     const int row = i / Stretch::kPieces, piece = i % Stretch::kPieces;
     const std::uint8_t* from = shared.rows[row];
     const bool there = from != nullptr;
@@ -58,8 +60,9 @@ __device__ __forceinline__ void Start(const DeviceGemmRowsParams& p, int step,
   }
   const Activations& x = p.activations;
 #pragma unroll
-  for (int i = Thread(); i < kTokens * kTileColumns / 16; i += kListThreads) {
-    const int token = i / 16, piece = i % 16, there = token < p.tokens ? 1 : 0;
+  for (int u = 0; u < kTokens * kTileColumns / 16 / kListThreads; ++u) {
+    const int i = u * kListThreads + Thread(), token = i / 16, piece = i % 16;
+    const int there = token < p.tokens ? 1 : 0;
     ptx::CopyAsync<16>(&stage.q[token][16 * piece],
                        x.q + static_cast<std::ptrdiff_t>(there * token) * x.cols +
                            step * kTileColumns + 16 * piece,

@@ -10,134 +10,22 @@
 // same steps without levels.
 //
 // Bytes moved: the listed rows once, their first sectors twice. Instructions of a warp for 32 rows,
-// 32 columns and 16 tokens: about 160; sum_rows.cu takes about 800 for the same.
+// 32 columns and 16 tokens: 260 of Q4_0 and 110 for the maxima; sum_rows.cu takes 1,600, and the
+// maxima.
 #include "kernels/cuda/finish_sum.h"
-#include "kernels/cuda/row_tile.h"
+#include "kernels/cuda/run_steps.h"
 #include "kernels/cuda/sparse_ops.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
-constexpr int kRows = 32, kTokens = kSparseTokensMax, kThreads = 32 * kTileBlocks;
-
-// What a step has of its rows: kPieces copies of 16 bytes.
-template <int kPieces, int kStride>
-struct alignas(16) Stage {
-  static constexpr int kCopies = kPieces;
-  float h[kTokens][kRows];  // at Place
-  std::uint8_t rows[kRows][kStride];
-};
-
-template <DType type>
-struct Shared {
-  static constexpr int kPieces = RowStretch<type>::kPieces;
-  // A stride that puts the words of four neighbouring rows into different banks.
-  using Whole = Stage<kPieces, (PanelTraits<type>::kIsQ8 ? kPieces + 1 : kPieces) * 16>;
-  using Heads = Stage<1, 16>;  // scales
-  static constexpr int kStages = kPieces > 12 ? 3 : 4, kHeadStages = 8;
-  static_assert(RowStretch<type>::kAligned && RowStretch<type>::kLevels >= 16);
-  union {
-    Whole whole[kStages];
-    Heads heads[kHeadStages];
-  };
-  std::int32_t slots[kSumChunk];
-  std::uint16_t ids[kSumChunk];  // in the run
-};
-
-// Where a row's h is in a token's: rows t, t + 4, t + 8, t + 12 of a half lie together, and tokens
-// begin at different banks.
-__device__ __forceinline__ int FourPlace(int token, int half, int t) {
-  return 4 * ((4 * half + t) ^ ((token & 1) << 2 | (token >> 1 & 3)));
-}
-__device__ __forceinline__ int Place(int token, int row) {
-  return FourPlace(token, row / 16, row % 4) + row % 16 / 4;
-}
-
-struct Lane {
-  int lane, g, t, warp;
-  __device__ Lane() {
-    lane = static_cast<int>(threadIdx.x) % 32;
-    warp = static_cast<int>(threadIdx.x) / 32;
-    g = lane / 4;
-    t = lane % 4;
-  }
-};
-
-// Starts copying rows 32 * step... of the run's `count`.
-template <DType type, typename StageOf>
-__device__ __forceinline__ void Start(const DeviceSumRowsParams& p, int count, int step,
-                                      const Shared<type>& shared, StageOf& stage) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  const std::uint8_t* column = p.weights.data + blockIdx.x * RowStretch<type>::kBytes;
-#pragma unroll
-  for (int i = thread; i < kRows * StageOf::kCopies; i += kThreads) {
-    const int row = i / StageOf::kCopies, piece = i % StageOf::kCopies, k = kRows * step + row;
-    const bool there = k < count;
-    const auto slot = static_cast<std::size_t>(there ? shared.slots[k] : 0);
-    ptx::CopyAsync<16>(&stage.rows[row][16 * piece],
-                       column + slot * SizesOf<type>::RowBytes(p.weights.cols) + 16 * piece,
-                       there ? 16 : 0);
-  }
-  const float* h = p.h + blockIdx.y * kSumChunk;
-#pragma unroll
-  for (int i = thread; i < kRows * kTokens; i += kThreads) {
-    const int row = i % kRows, token = i / kRows, k = kRows * step + row;
-    const bool there = k < count && token < p.tokens;
-    const std::ptrdiff_t at =
-        there ? static_cast<std::ptrdiff_t>(token) * p.h_stride + shared.ids[k] : 0;
-    ptx::CopyAsync<4>(&stage.h[token][Place(token, row)], h + at, there ? 4 : 0);
-  }
-}
-
-// Calls body(stage) for each 32 rows of the run, in order. `stages` may be used again after it.
-template <DType type, int kStages, typename StageOf, typename Body>
-__device__ __forceinline__ void ForSteps(const DeviceSumRowsParams& p, int count,
-                                         const Shared<type>& shared, StageOf (&stages)[kStages],
-                                         const Body& body) {
-  const int steps = (count + kRows - 1) / kRows;
-  for (int step = 0; step < kStages - 1; ++step) {
-    if (step < steps) Start(p, count, step, shared, stages[step]);
-    ptx::CommitCopies();
-  }
-  for (int step = 0; step < steps; ++step) {
-    ptx::WaitForCopies<kStages - 2>();
-    __syncthreads();  // everybody's copies are there, and nobody reads the stage before
-    const int next = step + kStages - 1;
-    if (next < steps) Start(p, count, next, shared, stages[next % kStages]);
-    ptx::CommitCopies();
-    body(stages[step % kStages]);
-  }
-  __syncthreads();
-}
-
-// Calls body(half, r, factors, h) for the four rows t, t + 4, ... of each half of a step's rows and
-// tokens g + 8 r. `factor`: of row `lane`.
-template <typename StageOf, typename Body>
-__device__ __forceinline__ void ForFours(const StageOf& stage, float factor, const Lane& of,
-                                         const Body& body) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float factors[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-      factors[j] = __shfl_sync(0xFFFFFFFFU, factor, 16 * half + of.t + 4 * j);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int token = of.g + 8 * r;
-      const auto h =
-          *reinterpret_cast<const float4*>(&stage.h[token][FourPlace(token, half, of.t)]);
-      body(half, r, factors, {h.x, h.y, h.z, h.w});
-    }
-  }
-}
-
 // The largest |h a| of the warp's 32 columns and tokens g and g + 8.
 template <DType type>
 __device__ __forceinline__ void FindLargest(const DeviceSumRowsParams& p, int count,
-                                            Shared<type>& shared, const Lane& of,
+                                            RunShared<type>& shared, const StepLane& of,
                                             float (&largest)[2]) {
-  ForSteps(p, count, shared, shared.heads, [&](const typename Shared<type>::Heads& stage) {
+  ForSteps(p, count, shared, shared.heads, [&](const typename RunShared<type>::Heads& stage) {
     const float factor = RowStretch<type>(stage.rows[of.lane]).Factor(of.warp);
     ForFours(stage, factor, of, [&](int, int r, const float(&factors)[4], const float(&h)[4]) {
 #pragma unroll
@@ -162,7 +50,7 @@ __device__ __forceinline__ unsigned Bytes(const unsigned (&words)[4]) {
 // The coefficients' bytes as left sides of matrix instructions. A float of 1.5 * 2^23 and a number
 // below 2^22 holds that number, rounded to the nearest, ties to even, in its lowest bits.
 template <typename StageOf>
-__device__ __forceinline__ void Coefficients(const StageOf& stage, float factor, const Lane& of,
+__device__ __forceinline__ void Coefficients(const StageOf& stage, float factor, const StepLane& of,
                                              const float (&inverse)[2], unsigned (&high)[4],
                                              unsigned (&low)[4]) {
   ForFours(stage, factor, of, [&](int half, int r, const float(&factors)[4], const float(&h)[4]) {
@@ -181,8 +69,8 @@ __device__ __forceinline__ void Coefficients(const StageOf& stage, float factor,
 // Levels of rows t, t + 4, ... of a half, less their offset and times 2^kShift: out[i] has those of
 // column 4g + i of the warp's.
 template <DType type>
-__device__ __forceinline__ void LevelsOf(const typename Shared<type>::Whole& stage, int half,
-                                         const Lane& of, std::uint32_t (&out)[4]) {
+__device__ __forceinline__ void LevelsOf(const typename RunShared<type>::Whole& stage, int half,
+                                         const StepLane& of, std::uint32_t (&out)[4]) {
   using P = PanelTraits<type>;
   std::uint32_t words[4];
 #pragma unroll
@@ -205,8 +93,8 @@ struct Sums {
 };
 
 template <DType type>
-__device__ __forceinline__ void AddStep(const typename Shared<type>::Whole& stage, const Lane& of,
-                                        const float (&inverse)[2], Sums& sums) {
+__device__ __forceinline__ void AddStep(const typename RunShared<type>::Whole& stage,
+                                        const StepLane& of, const float (&inverse)[2], Sums& sums) {
   unsigned high[4], low[4];
   const float factor = RowStretch<type>(stage.rows[of.lane]).Factor(of.warp);
   Coefficients(stage, factor, of, inverse, high, low);
@@ -222,16 +110,16 @@ __device__ __forceinline__ void AddStep(const typename Shared<type>::Whole& stag
 
 // The sum of minimums of token lane % 16, in the order of the rows.
 template <DType type>
-__device__ __forceinline__ float AddMinimums(const typename Shared<type>::Whole& stage,
-                                             const Lane& of, float sum) {
+__device__ __forceinline__ float AddMinimums(const typename RunShared<type>::Whole& stage,
+                                             const StepLane& of, float sum) {
   const float mine = RowStretch<type>(stage.rows[of.lane]).Minimum(of.warp);
-  const float* h = stage.h[of.lane % kTokens];
+  const float* h = stage.h[of.lane % kStepTokens];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float4 fours[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t)
-      fours[t] = *reinterpret_cast<const float4*>(h + FourPlace(of.lane % kTokens, half, t));
+      fours[t] = *reinterpret_cast<const float4*>(h + FourPlace(of.lane % kStepTokens, half, t));
 #pragma unroll
     for (int row = 0; row < 16; ++row) {
       const float4& four = fours[row % 4];
@@ -244,7 +132,7 @@ __device__ __forceinline__ float AddMinimums(const typename Shared<type>::Whole&
 
 // Writes a token's sums of 4 columns, four times.
 template <DType type>
-__device__ __forceinline__ void Store(const DeviceSumRowsParams& p, const Lane& of,
+__device__ __forceinline__ void Store(const DeviceSumRowsParams& p, const StepLane& of,
                                       const int (&sums)[4][4], std::int32_t* out) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -261,30 +149,17 @@ __device__ __forceinline__ void Store(const DeviceSumRowsParams& p, const Lane& 
 }
 
 // Of the warp's columns and a token, in [T, R, D / 32].
-__device__ __forceinline__ std::ptrdiff_t NumberOf(const DeviceSumRowsParams& p, const Lane& of,
+__device__ __forceinline__ std::ptrdiff_t NumberOf(const DeviceSumRowsParams& p, const StepLane& of,
                                                    int token) {
   return (static_cast<std::ptrdiff_t>(token) * gridDim.y + blockIdx.y) * (p.weights.cols / 32) +
          blockIdx.x * kTileBlocks + of.warp;
 }
 
-// The run's rows: where they are.
-template <DType type>
-__device__ __forceinline__ int FindRows(const DeviceSumRowsParams& p, Shared<type>& shared) {
-  const int begin = p.neurons.starts[blockIdx.y], count = p.neurons.starts[blockIdx.y + 1] - begin;
-  for (int k = static_cast<int>(threadIdx.x); k < count; k += kThreads) {
-    const int id = p.neurons.ids[begin + k];
-    shared.slots[k] = p.weights.slots != nullptr ? p.weights.slots[id] : id;
-    shared.ids[k] = static_cast<std::uint16_t>(id % kSumChunk);
-  }
-  __syncthreads();
-  return count;
-}
-
 // Maxima, sums with given limits, or both: then the limits are the maxima.
 template <DType type, bool maxima, bool sums>
-__global__ void __launch_bounds__(kThreads, 2) RowTiles(DeviceSumRowsParams p) {
-  __shared__ Shared<type> shared;
-  const Lane of;
+__global__ void __launch_bounds__(kStepThreads, 2) RowTiles(DeviceSumRowsParams p) {
+  __shared__ RunShared<type> shared;
+  const StepLane of;
   const int count = FindRows(p, shared);
   float limits[2] = {};
   if constexpr (maxima) FindLargest(p, count, shared, of, limits);
@@ -300,7 +175,7 @@ __global__ void __launch_bounds__(kThreads, 2) RowTiles(DeviceSumRowsParams p) {
                               limits[1] > kActivationMin ? kCoefficientMax / limits[1] : 0};
     Sums of_levels;
     float minimums = 0;
-    ForSteps(p, count, shared, shared.whole, [&](const typename Shared<type>::Whole& stage) {
+    ForSteps(p, count, shared, shared.whole, [&](const typename RunShared<type>::Whole& stage) {
       AddStep<type>(stage, of, inverse, of_levels);
       if constexpr (RowTraits<type>::kHasMin) minimums = AddMinimums<type>(stage, of, minimums);
     });
@@ -316,7 +191,7 @@ DeviceError LaunchTiles(const DeviceSumRowsParams& p, Stream stream) {
   return ForSummableType(p.weights.type, [&](auto constant) {
     const dim3 grid(static_cast<unsigned>(p.weights.cols / kTileColumns),
                     static_cast<unsigned>(NumSumRuns(p.weights.neurons)));
-    return Launch(RowTiles<decltype(constant)::value, maxima, sums>, grid, dim3(kThreads), 0,
+    return Launch(RowTiles<decltype(constant)::value, maxima, sums>, grid, dim3(kStepThreads), 0,
                   stream, p);
   });
 }

@@ -26,8 +26,10 @@ GPUS = {
 }
 # Of a load's name: bytes.
 SIZES = {".128": 16, ".64": 8, ".U16": 2, ".S16": 2, ".U8": 1, ".S8": 1}
-# Kernels of decoding one token, by a pattern of the demangled name -> (what it is, threads of a block, dynamic shared bytes).
-DECODING = {
+# By a pattern of the demangled name -> (what it is, threads of a block, dynamic shared bytes). First kernels of decoding one
+# token. Those of prompts copy to shared memory by themselves (cp.async), which no register shows: last comes what a block has
+# under way of its rows, in steps of 32 of them and 256 columns.
+KERNELS = {
     r"AttendChunk<\(.*KvType\)0, 1>": ("attention, f16, a head for each kv head", 128, 18 << 10),
     r"AttendChunk<\(.*KvType\)0, 4>": ("attention, f16, groups of up to 4", 128, 23 << 10),
     r"AttendChunk<\(.*KvType\)0, 8>": ("attention, f16, groups of up to 8", 128, 46 << 10),
@@ -41,6 +43,10 @@ DECODING = {
     r"DownRows<\(.*DType\)4>": ("sum of down rows, Q4_0", 256, 0),
     r"SignPredictKernel<false>": ("sign prediction, one plane", 128, 0),
     r"NormTokens": ("norm", 512, 0),
+    r"GemmRowTiles<\(.*DType\)4>": ("prompt: gate and up of chosen rows, Q4_0", 128, 0, 2 * 32 * 144),
+    r"GemmRowTiles<\(.*DType\)3>": ("prompt: gate and up of chosen rows, Q8_0", 128, 0, 2 * 32 * 272),
+    r"::RowTiles<\(.*DType\)4, true, true>": ("prompt: sum of down rows, Q4_0", 256, 0, 3 * 32 * 144),
+    r"::RowTiles<\(.*DType\)3, true, true>": ("prompt: sum of down rows, Q8_0", 256, 0, 2 * 32 * 272),
 }
 
 
@@ -105,14 +111,15 @@ def table(architecture, options):
                                    str(source), "-o", str(cubin)], capture_output=True, text=True, check=True).stderr
             for name, (flying, registers, shared) in figures(cubin, options.nvdisasm, said).items():
                 plain = demangle(name)
-                for pattern, (what, threads, dynamic) in DECODING.items():
+                for pattern, (what, threads, dynamic, *copied) in KERNELS.items():
                     if not re.search(pattern, plain):
                         continue
+                    flying = copied[0] // threads if copied else flying
                     blocks = min(threads_all // threads, registers_all // (max(registers, 1) * threads), (shared_kib << 10) // max(shared + dynamic, 1))
                     rows[what] = (registers, blocks * threads // 32, flying, blocks * threads * flying / needed)
     print(f"\n{gpu} ({architecture}): {gb_s} GB/s, {ns} ns: {needed / 1000:.1f} KB in flight on each of {processors} multiprocessors\n")
     print("| kernel | registers | warps | bytes in flight of a thread | share of the bandwidth |\n|---|---|---|---|---|")
-    for what, _, _ in DECODING.values():
+    for what, *_ in KERNELS.values():
         if what in rows:
             registers, warps, flying, share = rows[what]
             print(f"| {what} | {registers} | {warps} | {flying} | {min(share, 1):.0%} |")

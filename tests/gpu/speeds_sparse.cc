@@ -1,7 +1,9 @@
 // Speeds of the sparse ops, and of a whole feed-forward network against the dense one.
 //
 // The weights are those of several layers, so that no cache holds them. What is active is forced:
-// one neuron in ten, by FATReLU's threshold and, for prediction, by the neurons' own thresholds.
+// one neuron in ten, by FATReLU's threshold and, for prediction, by the neurons' own thresholds. Of
+// several tokens all have the neurons of the first where they are predicted, and each its own where
+// they are not: the best and the worst of a prompt.
 #include <algorithm>
 #include <climits>
 
@@ -35,15 +37,16 @@ struct Copies {
   std::uint8_t* at(int i) const { return bytes.get() + static_cast<std::size_t>(i % count) * step; }
 };
 
-// A feed-forward network of several layers and all that its ops write. F neurons, D columns.
+// A feed-forward network of several layers and all that its ops write. F neurons, D columns, T
+// tokens.
 struct Network {
   const DeviceOps& ops;
   const DType type;
-  const int f, d;
+  const int f, d, tokens;
   const bool tiny;
   Copies gate, up, down, dense_gate, dense_up, dense_down, signs;
   Tokens x;
-  Tokens wide;  // [F] for the dense down projection
+  Tokens wide;  // [T, F] for the dense down projection
   Set all, predicted, live;
   Array<float> gates, ups, h, maxima, minimums, out, one;
   Array<std::int32_t> tickets;
@@ -51,11 +54,12 @@ struct Network {
   Array<std::uint64_t> words;
   float threshold = 0;  // FATReLU's
 
-  Network(const DeviceOps& o, DType t, bool tiny_shapes)
+  Network(const DeviceOps& o, DType t, int count, bool tiny_shapes)
       : ops(o),
         type(t),
         f(tiny_shapes ? 1280 : 11008),
         d(tiny_shapes ? 256 : 4096),
+        tokens(count),
         tiny(tiny_shapes),
         gate(o, InRows(1), Layers()),
         up(o, InRows(2), Layers()),
@@ -65,25 +69,26 @@ struct Network {
         dense_down(o, InPanels(d, f, 3), Layers()),
         signs(o, kernels::RandomRows(DType::kQ8_0, f, kernels::SignWords(d) * 32 / 4, 4),
               2 * Layers()),
-        x(o, 1, d),
-        wide(o, 1, f),
+        x(o, tokens, d),
+        wide(o, tokens, f),
         all(o, f),
         predicted(o, f),
         live(o, f),
-        gates(o, Size(f)),
-        ups(o, Size(f)),
-        h(o, Size(f)),
+        gates(o, Size(tokens * f)),
+        ups(o, Size(tokens * f)),
+        h(o, Size(tokens * f)),
         maxima(o, Numbers() / 32),
         minimums(o, Numbers() / 32),
-        out(o, Size(d)),
+        out(o, Size(tokens * d)),
         one(o, std::vector<float>{0}),
-        tickets(o, std::vector<std::int32_t>(Size(kernels::DeviceDownRowsParams::Tickets(d)))),
+        tickets(
+            o, std::vector<std::int32_t>(Size(tokens * kernels::DeviceDownRowsParams::Tickets(d)))),
         high(o, Numbers()),
         low(o, Numbers()),
         thresholds(o, Size(f)),
-        totals(o, 1),
-        words(o, Size(kernels::SignInputWords(d, 1))) {
-    all.Fill(std::vector<std::uint16_t>(Size(f), 1));
+        totals(o, Size(tokens)),
+        words(o, Size(tokens * kernels::SignInputWords(d, 1))) {
+    all.Fill(std::vector<std::uint16_t>(Size(f), static_cast<std::uint16_t>((1U << tokens) - 1)));
     ForceOneInTen();
   }
   static std::size_t Size(int n) { return static_cast<std::size_t>(n); }
@@ -94,7 +99,7 @@ struct Network {
     return kernels::Pack(type, kernels::RandomRows(type, rows, cols, seed), rows, cols);
   }
   int Layers() const { return tiny ? 1 : 4; }
-  std::size_t Numbers() const { return Size(kernels::NumSumRuns(f)) * Size(d); }
+  std::size_t Numbers() const { return Size(tokens * kernels::NumSumRuns(f)) * Size(d); }
   kernels::DeviceRows Rows(const Copies& m, int layer) const {
     return {type, f, d, m.at(layer), nullptr};
   }
@@ -102,6 +107,7 @@ struct Network {
   void ForceOneInTen() {
     MustDo(ops, Multiply(gate, 0, all, RowsEpilogue::kStore, {}), "gemm_rows");
     std::vector<float> sorted = gates.Get();
+    sorted.resize(Size(f));  // of the first token
     const std::vector<float> values = sorted;
     std::sort(sorted.begin(), sorted.end());
     threshold = std::max(1e-6F, sorted[Size(f - f / 10)]);
@@ -117,7 +123,7 @@ struct Network {
     return ops.sparse.gemm_rows({.weights = Rows(m, layer),
                                  .neurons = set.view(),
                                  .activations = x.there(),
-                                 .tokens = 1,
+                                 .tokens = tokens,
                                  .epilogue = epilogue,
                                  .activation = GateActivation::kFatRelu,
                                  .activation_threshold = threshold,
@@ -135,7 +141,7 @@ struct Network {
                                     .thresholds = thresholds,
                                     .neurons = f,
                                     .slices = 1,
-                                    .tokens = 1,
+                                    .tokens = tokens,
                                     .words = words,
                                     .totals = totals,
                                     .out = predicted.view()},
@@ -146,7 +152,7 @@ struct Network {
                                       .neurons = live.view(),
                                       .h = h,
                                       .h_stride = f,
-                                      .tokens = 1,
+                                      .tokens = tokens,
                                       .maxima = maxima,
                                       .limits = {maxima, nullptr},
                                       .high = high,
@@ -156,7 +162,7 @@ struct Network {
         {.sum = p,
          .finish = {.neurons = f,
                     .cols = d,
-                    .tokens = 1,
+                    .tokens = tokens,
                     .parts = 1,
                     .limits = {maxima, nullptr},
                     .high = {high},
@@ -175,7 +181,7 @@ struct Network {
                                          .x_stride = d,
                                          .cols = d,
                                          .slices = 1,
-                                         .tokens = 1,
+                                         .tokens = tokens,
                                          .words = words,
                                          .totals = totals},
                                         stream),
@@ -191,7 +197,7 @@ struct Network {
                                     Stream stream) const {
     return ops.dense.gemm({.gemm = {.weights = {type, rows, cols, m.at(layer)},
                                     .activations = in,
-                                    .tokens = 1,
+                                    .tokens = tokens,
                                     .out = to,
                                     .out_stride = rows,
                                     .panel_begin = 0,
@@ -206,7 +212,7 @@ struct Network {
            ops.dense.gated({.gate = gates,
                             .up = ups,
                             .n = f,
-                            .tokens = 1,
+                            .tokens = tokens,
                             .activation = GateActivation::kFatRelu,
                             .threshold = threshold,
                             .out = {wide.dx, wide.dq, wide.dscale, wide.dscaled_sum, wide.dsum,
@@ -217,11 +223,11 @@ struct Network {
   }
 };
 
-void MeasureNetwork(const DeviceOps& ops, DType type, bool tiny, SparseSpeeds& to) {
-  const Network n(ops, type, tiny);
+void MeasureNetwork(const DeviceOps& ops, DType type, int tokens, bool tiny, SparseSpeeds& to) {
+  const Network n(ops, type, tokens, tiny);
   const int calls = tiny ? 2 : 40, rounds = tiny ? 1 : 9;
   const auto time = [&](const auto& call) { return MicrosecondsOf(ops, calls, rounds, call); };
-  const std::string shape = ShapeText(type, n.f, n.d, 1);
+  const std::string shape = ShapeText(type, n.f, n.d, tokens);
   const double row = static_cast<double>(kernels::RowBytes(type, n.d));
   const double dense = time([&](int i, Stream s) { return n.Dense(i, s); });
   for (const bool predicts : {false, true}) {
@@ -262,7 +268,8 @@ Bandwidth MeasureBandwidth(const DeviceOps& ops, bool tiny) {
 SparseSpeeds MeasureSparse(const DeviceOps& ops, bool tiny) {
   SparseSpeeds speeds;
   for (const DType type : {DType::kQ4_0, DType::kQ8_0, DType::kQ4_K})
-    MeasureNetwork(ops, type, tiny, speeds);
+    MeasureNetwork(ops, type, 1, tiny, speeds);
+  MeasureNetwork(ops, DType::kQ4_0, 16, tiny, speeds);  // of a prompt
   return speeds;
 }
 
