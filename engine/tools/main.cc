@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
       {"pack", "Write the bundle file that a model's flash tier reads", AddPack},
       {"plan", "Place a model's neurons; replay a trace against caches; what a draft would gain",
        AddPlan},
+      {"doctor", "Whether this machine is ready, and what to change", AddDoctor},
       {"train-predictor", "Learn to predict which neurons a token activates", AddTrainPredictor},
   };
   std::vector<std::pair<std::string, Command>> commands;
