@@ -5,16 +5,15 @@
 //   off         nothing: Verify(1) a token. So does every mode with n = 0
 //   sync        nothing meanwhile; then it makes the next n tokens, and the target waits
 //   branch      it drafts behind outcomes (k, token), the likeliest first, four in common steps,
-//               each n tokens deep before the next four. If the outcome is among those begun, the target waits for what
-//               lacks of its n tokens; else a new draft is made, as in sync
+//               each n tokens deep before the next four. If the outcome is among those begun, the
+//               target waits for what lacks of its n tokens; else a new draft is made, as in sync
 //   exhaustive  it drafts behind every k in 0..n with `width` tokens each, up to 16 branches in
 //               common steps, and the target waits for all of them; a new draft is made if the
 //               token is another
-// Without common steps (path_share 1) it drafts one branch after the other. The target waits for the
-// step that the draft is at. Behind
-// n accepted tokens the first guess is the draft's own next token, which takes a token's time of
-// its own; behind fewer, the guesses are the draft's other tokens at that place, known since it was
-// drafted. While both work, each is slower by its factor.
+// Without common steps (path_share 1) it drafts one branch after the other. The target waits for
+// the step that the draft is at. Behind n accepted tokens the first guess is the draft's own next
+// token, which takes a token's time of its own; behind fewer, the guesses are the draft's other
+// tokens at that place, known since it was drafted. While both work, each is slower by its factor.
 #pragma once
 
 #include <cstdint>

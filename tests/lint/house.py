@@ -29,7 +29,7 @@ HOUSE = {
     "engine/sched": ("requests and turns", "engine/base engine/api engine/text engine/nn engine/sampling engine/exec engine/load engine/adapt engine/spec"),
     "engine": ("the public face", "engine/base engine/api engine/text engine/store engine/nn engine/load engine/spec engine/sched"),
     "engine/offline": ("trainers, replay, simulator", "kernels engine/base engine/predictor engine/placement engine/store engine/spec"),
-    "engine/tools": ("the command line", "engine/base engine/api engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline"),
+    "engine/tools": ("the command line", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline"),
     "proto": ("the gRPC interface", ""),
     "server/web": ("the chat page", ""),
     "server/metrics": ("Prometheus", "engine/base engine/api engine"),
