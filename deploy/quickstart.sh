@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # From a fresh clone to a chat: installs missing packages, builds the daemon, and serves the built-in model.
-#   deploy/quickstart.sh [--cuda] [ARGUMENT of thermoclined ...]
+#   deploy/quickstart.sh [--cuda] [--with-prometheus] [ARGUMENT of thermoclined ...]
 # For example: deploy/quickstart.sh --set model.path=/models/my.gguf
-# The GPU's kernels are built where a GPU and nvcc are found; --cuda builds them without a GPU, too.
+# The GPU's kernels are built where a GPU and nvcc are found; --cuda builds them without a GPU, too. --with-prometheus starts a
+# Prometheus with our rules beside the daemon (the package prometheus is installed), and ends it with the daemon.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-cuda=AUTO
-if [ "${1:-}" = --cuda ]; then
-  cuda=ON
+cuda=AUTO prometheus=''
+while true; do
+  case "${1:-}" in
+    --cuda) cuda=ON ;;
+    --with-prometheus) prometheus=yes ;;
+    *) break ;;
+  esac
   shift
-fi
+done
 
 # Draws what ninja says of its progress: a bar on a terminal, else a line for each tenth.
 show_progress() {
@@ -34,6 +39,15 @@ show_progress() {
 }
 
 deploy/install-deps.sh
+if [ -n "$prometheus" ] && ! command -v prometheus >/dev/null; then
+  # Its service would take the port that ours listens on.
+  as_root=()
+  if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+  "${as_root[@]}" mkdir -p /etc/systemd/system
+  [ -e /etc/systemd/system/prometheus.service ] || "${as_root[@]}" ln -s /dev/null /etc/systemd/system/prometheus.service
+  echo "installing prometheus"
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends prometheus >/dev/null
+fi
 log=$(mktemp)
 echo "building (a few minutes the first time)"
 cmake --preset release -DTHERMOCLINE_TESTS=OFF -DTHERMOCLINE_CUDA=$cuda >"$log" 2>&1 || { cat "$log"; exit 1; }
@@ -42,13 +56,25 @@ NINJA_STATUS='@%f/%t %e ' cmake --build --preset release --target thermoclined 2
 
 build/release/bin/thermoclined --config config/thermocline.yaml "$@" 2> >(tee "$log" >&2) &
 daemon=$!
-trap 'kill "$daemon" 2>/dev/null; wait "$daemon" 2>/dev/null; rm -f "$log"' EXIT
+server=''
+trap 'kill "$daemon" $server 2>/dev/null; wait "$daemon" $server 2>/dev/null; rm -f "$log"' EXIT
 trap 'exit 0' INT TERM
 until grep -q ' ready: ' "$log"; do
   kill -0 "$daemon" 2>/dev/null || { wait "$daemon" || exit $?; exit 0; }
   sleep 0.1
 done
 url=$(grep -o 'http://[^ ]*' "$log" | head -n 1)
+if [ -n "$prometheus" ]; then
+  mkdir -p build/prometheus
+  address=${url#http://}
+  sed "s|127.0.0.1:8080|${address%/}|" deploy/prometheus/prometheus.yml >build/prometheus/prometheus.yml
+  cp deploy/prometheus/rules.yml build/prometheus/
+  prometheus --config.file=build/prometheus/prometheus.yml --storage.tsdb.path=build/prometheus/data \
+    --web.listen-address="${PROMETHEUS_ADDRESS:-127.0.0.1:9090}" --log.level=warn &
+  server=$!
+  echo
+  echo "Prometheus:         http://${PROMETHEUS_ADDRESS:-127.0.0.1:9090}/   (dashboards for Grafana: deploy/grafana)"
+fi
 cat <<EOF
 
 Chat in a browser:  ${url}
