@@ -76,6 +76,8 @@ struct Usage {
   CancelCause cause = CancelCause::kNone;  // of one that was cancelled
   double cancel_s = 0;                     // from the cancellation to the end
   int preemptions = 0;                     // times it made way for others
+  // Of the whole machine while it was computed; 0 = not known. The server's, not the engine's.
+  double energy_j = 0;
 };
 
 }  // namespace thermocline

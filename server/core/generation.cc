@@ -99,6 +99,7 @@ bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {
     channel = choice.channel;
   }
   if (channel == nullptr || !channel->Take(update)) return false;
+  if (update.finished) update.usage.energy_j = Joules(update.usage);
   Observe(choice, update);
   return true;
 }
@@ -147,6 +148,13 @@ void Generation::OnReady(std::size_t index) {
   const base::MutexLock taking(take_mutex_);
   TokenChannel::Update update;
   while (TakeLocked(choices_[index], update)) continue;
+}
+
+double Generation::Joules(const Usage& usage) const {
+  const auto now = Clock::now();
+  const std::chrono::duration<double> computed(usage.prefill_s + usage.decode_s);
+  const auto begin = now - std::chrono::duration_cast<Clock::duration>(computed);
+  return service_.metrics().Joules(begin, now).value_or(0);
 }
 
 void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {

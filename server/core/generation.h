@@ -81,6 +81,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void OnReady(std::size_t index);
   bool TakeLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
   void Observe(Choice& choice, const TokenChannel::Update& update) REQUIRES(take_mutex_);
+  // Of a choice that has just ended; 0: not known.
+  double Joules(const Usage& usage) const;
 
   Service& service_;
   const std::string id_, tenant_;

@@ -101,6 +101,7 @@ void FillFinished(const TokenChannel::Update& update, bool speculated, v1::Finis
   timings.set_prefill_s(usage.prefill_s);
   timings.set_decode_s(usage.decode_s);
   timings.set_preemptions(usage.preemptions);
+  if (usage.energy_j > 0) timings.set_energy_j(usage.energy_j);
   if (!speculated) return;
   v1::SpeculationFigures& figures = *out.mutable_speculation();
   figures.set_drafts(usage.spec.drafts);

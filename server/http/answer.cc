@@ -182,6 +182,7 @@ Usage Answer::Total() const {
     total.prefill_s += usage.prefill_s;
     total.decode_s += usage.decode_s;
     total.preemptions += usage.preemptions;
+    total.energy_j = std::max(total.energy_j, usage.energy_j);  // of the same time
     total.spec += usage.spec;
   }
   return total;

@@ -98,6 +98,11 @@ void Metrics::InterToken(double seconds) {
 }
 void Metrics::Tokenized(double seconds) { impl_->tokenize.Observe(seconds); }
 
+std::optional<double> Metrics::Joules(std::chrono::steady_clock::time_point begin,
+                                      std::chrono::steady_clock::time_point end) const {
+  return impl_->sensors != nullptr ? impl_->sensors->Joules(begin, end) : std::nullopt;
+}
+
 std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
                             const std::string& model_name) {
   const base::MutexLock lock(impl_->expose_mutex);

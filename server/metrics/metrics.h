@@ -2,7 +2,9 @@
 // names are in table.cc.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/engine.h"
@@ -33,6 +35,10 @@ class Metrics {
   void FirstToken(double seconds);
   void InterToken(double seconds);
   void Tokenized(double seconds);
+
+  // Energy that the whole machine took in that time; nullopt: its sensors do not say.
+  std::optional<double> Joules(std::chrono::steady_clock::time_point begin,
+                               std::chrono::steady_clock::time_point end) const;
 
   // The text exposition, with gauges from `stats` (nullptr while loading). Changes nothing that
   // another scrape sees.

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "engine/base/mutex.h"
+#include "server/metrics/energy_history.h"
 #include "server/metrics/sensors.h"
 
 namespace thermocline::server {
@@ -26,6 +28,9 @@ class SensorPoller {
 
   // Empty before the first reading.
   SensorReadings Latest() const;
+  // As EnergyHistory::Between, of MachineJoules.
+  std::optional<double> Joules(Sensors::Clock::time_point begin,
+                               Sensors::Clock::time_point end) const;
 
  private:
   void Run(const std::stop_token& stop);
@@ -34,6 +39,7 @@ class SensorPoller {
   const std::chrono::milliseconds interval_;
   mutable base::Mutex mutex_;
   SensorReadings latest_ GUARDED_BY(mutex_);
+  EnergyHistory energy_ GUARDED_BY(mutex_);
   std::condition_variable_any wake_;
   std::jthread thread_;  // stops first
 };

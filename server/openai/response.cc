@@ -91,19 +91,25 @@ Json UsageJson(const Usage& usage) {
 Json TimingsJson(const Usage& usage) {
   const int computed = usage.prompt_tokens - usage.cached_tokens;
   const int decoded = std::max(0, usage.completion_tokens - 1);
-  return Json::Object{{"cache_n", usage.cached_tokens},
-                      {"prompt_n", computed},
-                      {"prompt_ms", usage.prefill_s * 1000},
-                      {"prompt_per_second", PerSecond(computed, usage.prefill_s)},
-                      {"predicted_n", usage.completion_tokens},
-                      {"predicted_ms", usage.decode_s * 1000},
-                      {"predicted_per_second", PerSecond(decoded, usage.decode_s)},
-                      {"draft_n", usage.spec.draft_tokens},
-                      {"draft_n_accepted", usage.spec.accepted_tokens},
-                      {"drafts", usage.spec.drafts},
-                      {"branch_hits", usage.spec.branch_hits},
-                      {"branch_misses", usage.spec.branch_misses},
-                      {"draft_wait_ms", usage.spec.wait_s * 1000}};
+  Json::Object out{{"cache_n", usage.cached_tokens},
+                   {"prompt_n", computed},
+                   {"prompt_ms", usage.prefill_s * 1000},
+                   {"prompt_per_second", PerSecond(computed, usage.prefill_s)},
+                   {"predicted_n", usage.completion_tokens},
+                   {"predicted_ms", usage.decode_s * 1000},
+                   {"predicted_per_second", PerSecond(decoded, usage.decode_s)},
+                   {"draft_n", usage.spec.draft_tokens},
+                   {"draft_n_accepted", usage.spec.accepted_tokens},
+                   {"drafts", usage.spec.drafts},
+                   {"branch_hits", usage.spec.branch_hits},
+                   {"branch_misses", usage.spec.branch_misses},
+                   {"draft_wait_ms", usage.spec.wait_s * 1000}};
+  if (usage.energy_j > 0) {
+    out.emplace_back("energy_j", usage.energy_j);
+    if (usage.completion_tokens > 0)
+      out.emplace_back("joules_per_token", usage.energy_j / usage.completion_tokens);
+  }
+  return out;
 }
 
 Json WholeAnswer(const AnswerHead& head, std::vector<WholeChoice> choices, const Usage& usage) {

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 
+import httpx
 import pytest
 from conftest import ROOT, THERMOCLINE, Daemon, run, wait_until
 from machine_trees import MACHINES, plant
@@ -102,4 +103,10 @@ def test_the_daemon_shows_a_jetsons_sensors(machine, tmp_path):
         assert shown("temperature_celsius")["tj-thermal"] == float(files["sys/class/thermal/thermal_zone3/temp"]) / 1000
         begin = time.monotonic()
         wait_until(lambda: all(shown("energy_joules_total").get(rail, 0) > 0 for rail in rails))
+        answer = httpx.post(d.url + "/v1/completions", json={"prompt": "Once", "max_tokens": 200, "ignore_eos": True, "temperature": 0}, timeout=60).json()
+        timings = answer["timings"]
+        watts = rails["VDD_IN"] if "VDD_IN" in rails else sum(rails.values())
+        computed_s = (timings["prompt_ms"] + timings["predicted_ms"]) / 1000
+        assert timings["energy_j"] == pytest.approx(watts * computed_s, rel=0.02)
+        assert timings["joules_per_token"] == pytest.approx(timings["energy_j"] / 200)
         assert shown("energy_joules_total")[next(iter(rails))] <= rails[next(iter(rails))] * (time.monotonic() - begin + 5)

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "server/metrics/energy_history.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/sensor_poller.h"
 
@@ -285,6 +286,43 @@ TEST_F(ExposedTest, APollerWithoutSensorsShowsNothingAndEnds) {
   Metrics metrics("t_", {}, std::make_unique<SensorPoller>(root()));
   const std::string text = metrics.Expose(ServiceState::kLoading, nullptr, "m");
   EXPECT_EQ(text.find("t_temperature_celsius{"), std::string::npos);
+}
+
+TEST(MachineJoules, TakesTheRailThatHasAllOrTheirSum) {
+  const auto joules = [](std::vector<SensorReadings::Rail> rails) {
+    return MachineJoules({.rails = std::move(rails), .zones = {}, .units = {}});
+  };
+  const auto rail = [](const char* name, double j) {
+    return SensorReadings::Rail{.name = name, .watts = {}, .joules = j};
+  };
+  EXPECT_EQ(joules({rail("VDD_IN", 9), rail("VDD_SOC", 2), rail("VDD_CPU_GPU_CV", 5)}), 9);
+  EXPECT_EQ(joules({rail("VDD_GPU_SOC", 6), rail("VDD_CPU_CV", 3), rail("VIN_SYS_5V0", 4)}), 13);
+  EXPECT_EQ(joules({rail("rapl/package-0", 6), rail("rapl/package-0/core", 5),
+                    rail("rapl/package-1", 7), rail("rapl/psys", 20)}),
+            13);
+  EXPECT_EQ(joules({rail("amdgpu/PPT", 6)}), std::nullopt);
+  EXPECT_EQ(joules({}), std::nullopt);
+}
+
+TEST(EnergyHistory, IsLinearBetweenReadingsAndBeyondTheLast) {
+  EnergyHistory history;
+  const auto at = [](double s) {
+    return EnergyHistory::Clock::time_point(
+        std::chrono::duration_cast<EnergyHistory::Clock::duration>(
+            std::chrono::duration<double>(100 + s)));
+  };
+  EXPECT_EQ(history.Between(at(0), at(1)), std::nullopt);
+  history.Add(at(0), 0);
+  EXPECT_EQ(history.Between(at(0), at(1)), std::nullopt);  // no power yet
+  history.Add(at(1), 10);
+  history.Add(at(2), 30);
+  EXPECT_NEAR(*history.Between(at(0), at(2)), 30, 1e-6);
+  EXPECT_NEAR(*history.Between(at(0.5), at(1.5)), 15, 1e-6);
+  EXPECT_NEAR(*history.Between(at(2), at(2.5)), 10, 1e-6);  // as in the last second
+  EXPECT_EQ(history.Between(at(-1), at(1)), std::nullopt);
+  for (int s = 3; s < 2000; ++s) history.Add(at(s), 30.0 + 20 * (s - 2));
+  EXPECT_EQ(history.Between(at(1000), at(1001)), std::nullopt);  // forgotten
+  EXPECT_NEAR(*history.Between(at(1990), at(1999)), 180, 1e-6);
 }
 
 }  // namespace
