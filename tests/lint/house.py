@@ -4,7 +4,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [p for folder in ("kernels", "engine", "server", "tests") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cc", ".cu")]
+SOURCES = [p for folder in ("kernels", "engine", "server", "loadtest", "tests") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cc", ".cu")]
 
 # Room -> (what it holds, the rooms whose headers it may include). A room comes after all that it includes, so no circle
 # can be written down here. CONTRIBUTING.md shows the same table as a picture.
@@ -38,14 +38,15 @@ HOUSE = {
     "server/http": ("HTTP and SSE", "engine/base engine/api engine/text server/web server/core server/openai"),
     "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/core"),
     "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/core server/http server/grpc"),
+    "loadtest": ("the load tester", "proto engine/base"),
 }
 ARROWS = {room: set(arrows.split()) for room, (_, arrows) in HOUSE.items()}
 # A third-party header -> the rooms that may include it.
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "xxhash.h": ["engine/base"], "immintrin": ["kernels", "engine/base"], "cuda_runtime.h": ["kernels"],
-    "unicode/": ["engine/text"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "CLI/": ["engine/tools", "server/daemon"],
-    "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/core", "server/daemon", "server/http", "server/grpc"],
-    "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc"], "google/": ["server/grpc"],
+    "unicode/": ["engine/text"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "CLI/": ["engine/tools", "server/daemon", "loadtest"],
+    "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/core", "server/daemon", "server/http", "server/grpc", "loadtest"],
+    "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest"], "google/": ["server/grpc"],
 }
 
 
@@ -110,7 +111,7 @@ def picture():
         (x1, y1), (x2, y2) = at[room], at[target]
         svg.append(f'<path d="M{x1:.0f} {y1 + box_h / 2:.0f}C{x1:.0f} {y1 + 70:.0f} {x2:.0f} {y2 - 70:.0f} {x2:.0f} {y2 - box_h / 2:.0f}" fill="none" stroke="#8aa0b4" stroke-width="1.3"/>')
     for room, (x, y) in at.items():
-        fill = {"k": "#fbe6d0", "e": "#dcebf7", "s": "#e3f3df", "p": "#eee"}[room[0]]
+        fill = {"k": "#fbe6d0", "e": "#dcebf7", "s": "#e3f3df", "p": "#eee", "l": "#f3e3f0"}[room[0]]
         size = f" · {lines[room] / 1000:.0f}k" if lines[room] >= 500 else ""
         svg.append(f'<rect x="{x - box_w / 2:.0f}" y="{y - box_h / 2:.0f}" width="{box_w}" height="{box_h}" rx="6" fill="{fill}" stroke="#567"/>'
                    f'<text x="{x:.0f}" y="{y - 3:.0f}" text-anchor="middle" font-weight="bold">{room}{size}</text>'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs clang-tidy (.clang-tidy) over every source of the engine, the kernels and the daemon. A finding is mended or
+# Runs clang-tidy (.clang-tidy) over every source of the engine, the kernels, the daemon and the load tester. A finding is mended or
 # carries a NOLINT with its reason. The sources are read joined, as the build joins them: an eighth of the time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

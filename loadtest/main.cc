@@ -1,0 +1,50 @@
+// `thermocline-load`: measures what the clients of a server see.
+#include <cstdio>
+
+#include "engine/base/file.h"
+#include "loadtest/load_test.h"
+#include "loadtest/options.h"
+#include "loadtest/run_report.h"
+
+using namespace thermocline::loadtest;  // NOLINT: this file is only the order of steps
+
+namespace {
+
+thermocline::Status WriteHtml(const RunReport& report) {
+  const std::string& path = report.options.report_file;
+  if (path.empty()) return {};
+  ASSIGN_OR_RETURN(const auto file, thermocline::base::FileWriter::Create(path));
+  RETURN_IF_ERROR(file->Append(ReportHtml(report)));
+  return file->Commit();
+}
+
+thermocline::Status Print(const RunReport& report) {
+  const std::string text =
+      report.options.json ? ReportJson(report).Dump() + "\n" : ReportText(report);
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0)
+    return thermocline::base::Unavailable("standard output cannot be written");
+  return {};
+}
+
+int Fail(const thermocline::Status& status) {
+  std::fprintf(stderr, "thermocline-load: %s\n", status.message().c_str());
+  return status.code() == thermocline::StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const ParsedLine line = ParseCommandLine(argc, argv);
+  if (line.exit.has_value()) return *line.exit;
+  const auto report = RunLoadTest(line.options);
+  if (!report.ok()) return Fail(report.status());
+  for (const auto& status : {Print(*report), WriteHtml(*report)}) {
+    if (!status.ok()) return Fail(status);
+  }
+  for (const std::string& note : report->server.notes)
+    std::fprintf(stderr, "thermocline-load: note: %s\n", note.c_str());
+  for (const std::string& failure : report->failures)
+    std::fprintf(stderr, "thermocline-load: %s\n", failure.c_str());
+  return report->failures.empty() ? kExitDone : kExitFailed;
+}

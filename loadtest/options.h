@@ -1,0 +1,66 @@
+// The command line of `thermocline-load`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "loadtest/openai_body.h"
+#include "loadtest/slo.h"
+#include "loadtest/url.h"
+#include "loadtest/workload.h"
+
+namespace thermocline::loadtest {
+
+inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2;
+
+enum class Api { kHttp, kGrpc };
+enum class ArrivalKind { kPoisson, kGamma, kConstant };
+enum class SweepOver { kNone, kConcurrency, kRate };
+
+struct LoadOptions {
+  // The server.
+  Url url = {};
+  Api api = Api::kHttp;
+  std::string model = {}, api_key = {}, ca_file = {}, metrics_url = {};
+  bool verify = true, keep_alive = true;
+  Route route = Route::kChat;
+  std::optional<double> temperature = {};
+  std::string extra_body = {};
+  double timeout_s = 120;
+
+  // The load.
+  int concurrency = 1;
+  double rate = 0;  // above 0: open loop
+  ArrivalKind arrival = ArrivalKind::kPoisson;
+  double burstiness = 1;
+  std::string trace_file = {}, dataset_file = {};
+  double trace_speed = 1, duration_s = 10;
+  std::optional<std::uint64_t> requests = {};
+  int warmup = 0, in_flight_max = 1024;
+  WorkloadOptions workload = {};
+  SweepOver sweep = SweepOver::kNone;
+  std::vector<double> sweep_steps = {};  // empty: doubled until the knee is behind
+
+  // What is watched and told.
+  std::vector<SloTerm> slo = {};
+  GoodLimits good = {};
+  bool soak = false;
+  int pid = 0;
+  std::optional<double> rss_slope_max = {};  // bytes per hour
+  std::string report_file = {}, raw_file = {};
+  bool json = false;
+  std::vector<std::string> arguments = {};  // as given; the key is not among them
+
+  bool open_loop() const { return rate > 0 || !workload.trace.empty(); }
+};
+
+// The options, or the exit status where there is nothing to run: help was printed, or what is
+// wrong. Files that options name are read.
+struct ParsedLine {
+  LoadOptions options = {};
+  std::optional<int> exit = {};
+};
+ParsedLine ParseCommandLine(int argc, char** argv);
+
+}  // namespace thermocline::loadtest

@@ -1,0 +1,50 @@
+// What one request asks for, and how its client behaves.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace thermocline::loadtest {
+
+struct Message {
+  std::string role, content;
+};
+
+// What is wrong with a request of the workload `malformed`.
+enum class Fault {
+  kNone,
+  kNotJson,         // a body that is cut off
+  kNoInput,         // neither messages nor a prompt
+  kWrongType,       // messages are a number
+  kBadRole,         // of a message
+  kNegativeTokens,  // max_tokens is -1
+  kHotSampling,     // temperature is 1000
+  kHugeNumber,      // n is 10^30
+  kDeepNesting,     // ten thousand brackets
+  kBadUtf8,         // in a message
+};
+inline constexpr int kNumFaults = static_cast<int>(Fault::kBadUtf8) + 1;
+std::string_view FaultName(Fault fault);
+
+struct Request {
+  std::uint64_t id = 0;
+  // Requests of one kind have statistics of their own: "chat", "long", "slow", ...
+  std::string kind = "chat";
+  std::vector<Message> messages = {};
+  int max_tokens = 0;  // 0: the server's default
+  bool ignore_eos = false;
+  Fault fault = Fault::kNone;
+
+  // A conversation is named by its first request's id; turns count from 0.
+  std::uint64_t conversation = 0;
+  int turn = 0;
+  bool keep_text = false;  // the answer's text is needed for the next turn
+
+  // The client leaves behind as many chunks of content; 0: once the request is sent.
+  std::optional<int> leave_after_chunks = std::nullopt;
+  double read_pause_s = 0;  // between two reads of the answer
+};
+
+}  // namespace thermocline::loadtest

@@ -1,0 +1,26 @@
+// One event of an OpenAI stream, as far as a load test looks at it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace thermocline::loadtest {
+
+struct StreamChunk {
+  bool parsed = false;  // it is JSON of a known shape
+  bool content =
+      false;  // it carries generated text, reasoning or a tool call; the role alone is none
+  std::string text = {};
+  std::string finish_reason = {}, error = {};
+  std::optional<std::int64_t> prompt_tokens = {}, output_tokens = {}, cached_tokens = {};
+};
+
+// Of a chat or of a completion. Whatever a server sends: members of wrong types count as absent.
+StreamChunk ParseStreamChunk(std::string_view data);
+
+// What the body of an error says: OpenAI's message, else the text itself, shortened.
+std::string ErrorText(std::string_view body);
+
+}  // namespace thermocline::loadtest
