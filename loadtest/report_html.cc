@@ -1,4 +1,282 @@
+// The report as one HTML page.
+#include <algorithm>
+
+#include "loadtest/html.h"
 #include "loadtest/run_report.h"
+
 namespace thermocline::loadtest {
-std::string ReportHtml(const RunReport&) { return ""; }
+namespace {
+
+constexpr const char* kStyle = R"(
+:root{--bg:#fff;--fg:#1c2430;--dim:#5d6b7c;--line:#dde3ea;--card:#f6f8fa;--good:#1a7f46;--bad:#c0392b;
+--c0:#2266bb;--c1:#d9730d;--c2:#1a8f5a;--c3:#9b4dca;--c4:#b8860b;--c5:#c2185b}
+@media(prefers-color-scheme:dark){:root{--bg:#12161c;--fg:#e6eaf0;--dim:#93a1b3;--line:#2a323d;--card:#1a2029;
+--good:#4fc383;--bad:#ff7a6b;--c0:#69a8f5;--c1:#f2a154;--c2:#5fd09a;--c3:#c79af0;--c4:#e0c060;--c5:#f48fb1}}
+body{margin:0 auto;max-width:1200px;padding:24px;background:var(--bg);color:var(--fg);
+font:15px/1.5 system-ui,sans-serif}
+h1{font-size:22px;margin:0}h2{font-size:17px;margin:32px 0 8px}p{margin:4px 0}.dim{color:var(--dim)}
+.cards{display:flex;flex-wrap:wrap;gap:12px;margin:20px 0}
+.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 16px;min-width:130px}
+.card b{display:block;font-size:22px;font-weight:600}.card span{color:var(--dim);font-size:13px}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;white-space:nowrap}
+th,td{padding:4px 12px 4px 0;text-align:right;border-bottom:1px solid var(--line)}
+th:first-child,td:first-child,.left{text-align:left}th{color:var(--dim);font-weight:500}
+td.text{white-space:normal;overflow-wrap:anywhere;text-align:left}
+.good{color:var(--good)}.bad{color:var(--bad)}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));gap:16px}
+svg{width:100%;background:var(--card);border:1px solid var(--line);border-radius:8px}
+svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .title{font-size:14px;font-weight:600}
+svg .tick,svg .label{fill:var(--dim)}svg .grid{stroke:var(--line)}
+)";
+
+class Page {
+ public:
+  explicit Page(const RunReport& report) : report_(report) {}
+
+  std::string Write() {
+    out_ = StrCat(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
+        "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Load test of ",
+        EscapeHtml(report_.server.model), "</title>\n<style>", kStyle,
+        "</style>\n</head>\n<body>\n");
+    Head();
+    if (!report_.runs.empty()) Runs();
+    Configuration();
+    return out_ + "</body>\n</html>\n";
+  }
+
+ private:
+  void Runs() {
+    const RunResult& run = report_.main_run();
+    Cards(run);
+    Slo(run);
+    if (report_.several()) Steps();
+    Latencies("Latency", run.recorder->all(), true);
+    Charts(run);
+    if (run.recorder->kinds().size() > 1) {
+      for (const auto& [kind, figures] : run.recorder->kinds())
+        Latencies("Latency of requests of kind “" + kind + "”", figures, false);
+    }
+    Outcomes(run);
+    Server(run);
+  }
+
+  void Head() {
+    const LoadOptions& o = report_.options;
+    out_ +=
+        StrCat("<h1>Load test of ", EscapeHtml(report_.server.model), "</h1>\n<p class=\"dim\">",
+               EscapeHtml(o.url.authority()), ", ", o.open_loop() ? "open" : "closed",
+               " loop, workload ", kWorkloadNames[static_cast<std::size_t>(o.workload.kind)], ", ",
+               EscapeHtml(report_.started), ", from ", EscapeHtml(report_.host), "</p>\n");
+    for (const std::string& failure : report_.failures)
+      out_ += "<p class=\"bad\">" + EscapeHtml(failure) + "</p>\n";
+    for (const std::string& note : report_.server.notes)
+      out_ += "<p class=\"dim\">Note: " + EscapeHtml(note) + "</p>\n";
+  }
+
+  void Card(std::string_view value, std::string_view what) {
+    out_ += StrCat("<div class=\"card\"><b>", EscapeHtml(value), "</b><span>", EscapeHtml(what),
+                   "</span></div>\n");
+  }
+
+  void Cards(const RunResult& run) {
+    const Figures& all = run.recorder->all();
+    out_ += "<div class=\"cards\">\n";
+    if (!run.label.empty()) Card(run.label, "the knee of the sweep");
+    Card(HumanNumber(run.throughput.output_tokens_per_s), "output tokens / s");
+    Card(HumanNumber(run.throughput.requests_per_s), "answers / s");
+    if (all.latency[kTtft].count() > 0) {
+      Card(HumanSeconds(all.latency[kTtft].Percentile(50)), "TTFT p50");
+      Card(HumanSeconds(all.latency[kTtft].Percentile(95)), "TTFT p95");
+    }
+    if (all.latency[kItl].count() > 0)
+      Card(HumanSeconds(all.latency[kItl].Percentile(99)), "ITL p99");
+    if (!run.recorder->limits().empty())
+      Card(HumanNumber(run.throughput.goodput), "goodput: requests / s within limits");
+    Card(StrCat(all.failed(), " of ", all.requests), "failed requests");
+    out_ += "</div>\n";
+  }
+
+  void Slo(const RunResult& run) {
+    if (report_.options.slo.empty()) return;
+    out_ +=
+        "<h2>Service level "
+        "objectives</h2>\n<table><tr><th>term</th><th>measured</th><th></th></tr>\n";
+    for (const SloTerm& term : report_.options.slo) {
+      const auto verdict = term.Judge(run.recorder->all(), run.throughput);
+      const std::string value = !verdict.value.has_value() ? "not measured"
+                                : term.what == SloTerm::What::kLatency
+                                    ? HumanSeconds(*verdict.value)
+                                    : HumanNumber(*verdict.value);
+      out_ += StrCat("<tr><td>", EscapeHtml(term.text), "</td><td>", value, "</td><td class=\"",
+                     verdict.met ? "good\">met" : "bad\">missed", "</td></tr>\n");
+    }
+    out_ += "</table>\n";
+  }
+
+  void Steps() {
+    Chart rate{.title = "What the server gives", .x_label = "load", .y_label = "per second"};
+    Chart wait{
+        .title = "What its users wait", .x_label = "load", .y_label = "seconds", .y_log = true};
+    rate.series = {{.label = "goodput, requests"}, {.label = "requests"}};
+    wait.series = {{.label = "TTFT p50"}, {.label = "TTFT p95"}, {.label = "ITL p99"}};
+    out_ +=
+        "<h2>Steps</h2>\n<div "
+        "class=\"wide\"><table><tr><th>load</th><th>requests/s</th><th>tokens/s"
+        "</th><th>goodput</th><th>TTFT p95</th><th>ITL p99</th><th>failed</th></tr>\n";
+    for (const RunResult& run : report_.runs) {
+      const Figures& all = run.recorder->all();
+      const double ttft = all.latency[kTtft].Percentile(95), itl = all.latency[kItl].Percentile(99);
+      out_ +=
+          StrCat("<tr><td>", EscapeHtml(run.label), &run == &report_.main_run() ? " (knee)" : "",
+                 "</td><td>", HumanNumber(run.throughput.requests_per_s), "</td><td>",
+                 HumanNumber(run.throughput.output_tokens_per_s), "</td><td>",
+                 HumanNumber(run.throughput.goodput), "</td><td>", HumanSeconds(ttft), "</td><td>",
+                 HumanSeconds(itl), "</td><td>", all.failed(), "</td></tr>\n");
+      rate.series[0].points.emplace_back(run.load, run.throughput.goodput);
+      rate.series[1].points.emplace_back(run.load, run.throughput.requests_per_s);
+      wait.series[0].points.emplace_back(run.load, all.latency[kTtft].Percentile(50));
+      wait.series[1].points.emplace_back(run.load, ttft);
+      wait.series[2].points.emplace_back(run.load, itl);
+    }
+    out_ += "</table></div>\n<div class=\"charts\">" + RenderChart(rate) + RenderChart(wait) +
+            "</div>\n";
+  }
+
+  void Latencies(const std::string& title, const Figures& figures, bool formulas) {
+    out_ += "<h2>" + EscapeHtml(title) +
+            "</h2>\n<div class=\"wide\"><table><tr><th></th><th>count</th><th>mean</th><th>std</th>"
+            "<th>min</th><th>p50</th><th>p90</th><th>p95</th><th>p99</th><th>p99.9</th><th>max</th>"
+            "<th class=\"left\">" +
+            (formulas ? "formula" : "") + "</th></tr>\n";
+    for (int i = 0; i < kNumMeasures; ++i) {
+      const Samples& s = figures.latency[i];
+      if (s.count() == 0) continue;
+      out_ += StrCat("<tr><td>", kMeasures[i].title, "</td><td>", s.count(), "</td>");
+      for (const double value : {s.mean(), s.std_dev(), s.min()}) Cell(value);
+      for (const auto& [name, q] : kPercentiles) Cell(s.Percentile(q));
+      Cell(s.max());
+      out_ +=
+          StrCat("<td class=\"left dim\">", formulas ? kMeasures[i].formula : "", "</td></tr>\n");
+    }
+    out_ += "</table></div>\n";
+    if (formulas) {
+      out_ += StrCat("<p class=\"dim\">t0 is t_", report_.options.open_loop() ? "sched" : "sent",
+                     ". A chunk is not a token: tokens are the server’s usage (",
+                     figures.output_tokens, " in ", figures.chunks, " chunks).</p>\n");
+    }
+  }
+  void Cell(double seconds) { out_ += "<td>" + HumanSeconds(seconds) + "</td>"; }
+
+  void Charts(const RunResult& run) {
+    out_ += "<div class=\"charts\">\n" + RenderChart(ThroughputChart(run)) +
+            RenderChart(DotsChart(run)) + RenderChart(PercentileChart(run)) +
+            RenderChart(InFlightChart(run));
+    if (!run.memory.readings().empty()) out_ += RenderChart(MemoryChart(run));
+    out_ += "</div>\n";
+  }
+
+  static Chart ThroughputChart(const RunResult& run) {
+    const Timeline& timeline = run.recorder->timeline();
+    Chart chart{.title = "Output tokens", .x_label = "seconds", .y_label = "tokens/s"};
+    ChartSeries& line = chart.series.emplace_back();
+    for (std::size_t i = 0; i < timeline.bins().size(); ++i)
+      line.points.emplace_back((static_cast<double>(i) + 0.5) * timeline.bin_s(),
+                               timeline.bins()[i].tokens / timeline.bin_s());
+    return chart;
+  }
+
+  static Chart InFlightChart(const RunResult& run) {
+    const Timeline& timeline = run.recorder->timeline();
+    Chart chart{.title = "Requests", .x_label = "seconds"};
+    chart.series = {{.label = "under way"}, {.label = "answered/s"}, {.label = "failed/s"}};
+    for (std::size_t i = 0; i < timeline.bins().size(); ++i) {
+      const Timeline::Bin& bin = timeline.bins()[i];
+      const double at = (static_cast<double>(i) + 0.5) * timeline.bin_s();
+      chart.series[0].points.emplace_back(at, bin.in_flight);
+      chart.series[1].points.emplace_back(at, bin.ok / timeline.bin_s());
+      chart.series[2].points.emplace_back(at, bin.failed / timeline.bin_s());
+    }
+    return chart;
+  }
+
+  static Chart DotsChart(const RunResult& run) {
+    Chart chart{.title = "Each answer",
+                .x_label = "scheduled, seconds",
+                .y_label = "seconds",
+                .y_log = true};
+    chart.series = {{.label = "E2E", .dots = true}, {.label = "TTFT", .dots = true}};
+    for (const AnswerDot& dot : run.recorder->dots()) {
+      chart.series[0].points.emplace_back(dot.t_scheduled, dot.e2e);
+      chart.series[1].points.emplace_back(dot.t_scheduled, dot.ttft);
+    }
+    return chart;
+  }
+
+  static Chart PercentileChart(const RunResult& run) {
+    Chart chart{
+        .title = "By percentile", .x_label = "percentile", .y_label = "seconds", .y_log = true};
+    for (const MeasureIndex measure : {kTtft, kItl, kTpot, kE2e}) {
+      const Samples& samples = run.recorder->all().latency[measure];
+      ChartSeries& line = chart.series.emplace_back();
+      line.label = kMeasures[measure].title;
+      for (int q = 0; samples.count() > 0 && q <= 100; ++q)
+        line.points.emplace_back(q, samples.Percentile(q));
+    }
+    return chart;
+  }
+
+  static Chart MemoryChart(const RunResult& run) {
+    constexpr double kMib = 1 << 20;
+    Chart chart{.title = "Memory of the server", .x_label = "seconds", .y_label = "MiB"};
+    chart.series = {{.label = "RSS"}, {.label = "swap"}};
+    for (const MemoryWatch::Reading& reading : run.memory.readings()) {
+      chart.series[0].points.emplace_back(reading.time, reading.memory.rss_bytes / kMib);
+      chart.series[1].points.emplace_back(reading.time, reading.memory.swap_bytes / kMib);
+    }
+    return chart;
+  }
+
+  void Outcomes(const RunResult& run) {
+    out_ += "<h2>Outcomes</h2>\n<table><tr><th>outcome</th><th>requests</th></tr>\n";
+    for (int i = 0; i < kNumOutcomes; ++i) {
+      const auto outcome = static_cast<Outcome>(i);
+      out_ += StrCat("<tr><td>", OutcomeName(outcome), "</td><td>",
+                     run.recorder->all().count(outcome), "</td></tr>\n");
+    }
+    out_ += "</table>\n";
+    if (run.recorder->errors().empty()) return;
+    out_ += "<h2>Errors</h2>\n<table>\n";
+    for (const auto& [message, count] : run.recorder->errors())
+      out_ += StrCat("<tr><td>", count, "</td><td class=\"text\">", EscapeHtml(message),
+                     "</td></tr>\n");
+    out_ += "</table>\n";
+  }
+
+  void Server(const RunResult& run) {
+    if (!run.server.is_null()) Table("What the server counted", run.server);
+    const Json memory = run.memory.ToJson();
+    if (!memory.is_null()) Table("Memory of the server", memory);
+  }
+
+  void Configuration() { Table("Configuration", ConfigJson(report_)); }
+
+  void Table(std::string_view title, const Json& json) {
+    out_ += StrCat("<h2>", EscapeHtml(title), "</h2>\n<table>\n");
+    for (const auto& [key, value] : json.as_object()) {
+      out_ +=
+          StrCat("<tr><td>", EscapeHtml(key), "</td><td class=\"text\">",
+                 EscapeHtml(value.is_string() ? value.as_string() : value.Dump()), "</td></tr>\n");
+    }
+    out_ += "</table>\n";
+  }
+
+  const RunReport& report_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string ReportHtml(const RunReport& report) { return Page(report).Write(); }
+
 }  // namespace thermocline::loadtest
