@@ -63,10 +63,11 @@ void Driver::Begin() {
   EndIfDone();
 }
 
-bool Driver::MayBegin() const {
-  return !stopping_ && clock_.Now() < shape_.duration_s &&
-         started_ + waiting_.size() < shape_.requests_max.value_or(UINT64_MAX);
+bool Driver::MayCount() const {
+  return !stopping_ && started_ + waiting_.size() < shape_.requests_max.value_or(UINT64_MAX);
 }
+
+bool Driver::MayBegin() const { return MayCount() && clock_.Now() < shape_.duration_s; }
 
 void Driver::BeginUser() {
   if (!MayBegin()) return;
@@ -75,7 +76,8 @@ void Driver::BeginUser() {
 }
 
 void Driver::NextArrival() {
-  const std::optional<double> time = MayBegin() ? shape_.arrivals->Next() : std::nullopt;
+  // What is due counts, also if this program is late and the end is past.
+  const std::optional<double> time = MayCount() ? shape_.arrivals->Next() : std::nullopt;
   if (!time.has_value() || *time >= shape_.duration_s) {
     arrivals_done_ = true;
     return;

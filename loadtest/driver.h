@@ -55,7 +55,8 @@ class Driver {
 
  private:
   bool closed() const { return shape_.arrivals == nullptr; }
-  bool MayBegin() const;
+  bool MayCount() const;  // another request, by their number
+  bool MayBegin() const;  // and by the time
   void Begin();
   void BeginUser();
   void NextArrival();

@@ -91,6 +91,9 @@ void GrpcCall::ReadAfterPause() {
 
 void GrpcCall::OnDone(const grpc::Status& status) {
   if (!status.ok()) answer_.t_last = setup_.clock.Now();
+  // The reaction to the header may have run after the one to the first event, which it precedes.
+  if (answer_.t_header.has_value() && answer_.t_first_byte.has_value())
+    answer_.t_header = std::min(*answer_.t_header, *answer_.t_first_byte);
   Judge(status);
   asio::post(io_, [self = std::move(self_)] { self->done_(std::move(self->answer_)); });
 }

@@ -15,8 +15,9 @@ namespace thermocline::loadtest {
 
 namespace v1 = thermocline::v1;
 
-// gRPC's threads call the reactions, one after the other; the answer is handed to the I/O thread at
-// the end, and nothing else is shared with it. Owns itself until then.
+// gRPC's threads call the reactions. That to the header may run beside that to the first event, and
+// touches the time of the header alone; the others run one after the other. The answer is handed to
+// the I/O thread at the end. Owns itself until then.
 class GrpcCall final : public grpc::ClientReadReactor<v1::GenerateEvent>,
                        public std::enable_shared_from_this<GrpcCall> {
  public:
