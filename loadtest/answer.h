@@ -32,10 +32,9 @@ struct Answer {
   double t_scheduled = 0;
   double t_sent = 0;  // the client begins; with a new connection, it begins to connect
   std::optional<double> t_header = {}, t_first_byte = {}, t_first_content = {};
-  double t_last = 0;                       // the last byte of the answer, or the failure
-  std::vector<double> t_chunks = {};       // chunks with content; the first kChunkTimesMax of them
-  std::int64_t chunks = 0;                 // all of them
-  std::vector<std::string> warnings = {};  // odd habits of the server
+  double t_last = 0;                  // the last byte of the answer, or the failure
+  std::vector<double> t_chunks = {};  // chunks with content; the first kChunkTimesMax of them
+  std::int64_t chunks = 0;            // all of them
 
   // From the server's usage; nothing if it sent none.
   std::optional<std::int64_t> prompt_tokens = {}, output_tokens = {}, cached_tokens = {};

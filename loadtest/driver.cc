@@ -168,7 +168,7 @@ void Driver::EndEarly(Outcome outcome) {
     answer.t_scheduled = t_scheduled;
     answer.t_sent = answer.t_last = clock_.Now();
     answer.outcome = outcome;
-    answer.error = "the run ended before it was sent";
+    if (outcome != Outcome::kCancelled) answer.error = "the run ended before it was sent";
     listener_.on_answer(answer);
   }
   client_.EndAll(outcome);

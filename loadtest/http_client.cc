@@ -82,7 +82,10 @@ void HttpClient::OnEnd(std::uint64_t number, const Status& status, std::shared_p
   under_way_.erase(found);
   if (wire != nullptr && !exchange->paused && options_.keep_alive) idle_.push_back(std::move(wire));
   Answer answer = exchange->answer.Finish(clock_.Now(), status);
-  if (exchange->ended_as.has_value()) answer.outcome = *exchange->ended_as;
+  if (exchange->ended_as.has_value()) {
+    answer.outcome = *exchange->ended_as;
+    if (answer.outcome == Outcome::kCancelled) answer.error.clear();
+  }
   exchange->done(std::move(answer));
 }
 

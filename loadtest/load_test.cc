@@ -4,6 +4,7 @@
 
 #include <ctime>
 
+#include "engine/base/file.h"
 #include "loadtest/driver.h"
 #include "loadtest/grpc_client.h"
 #include "loadtest/probe.h"
@@ -26,6 +27,10 @@ std::string LocalTime() {
   ::localtime_r(&now, &parts);
   char text[64];
   return std::string(text, std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %z", &parts));
+}
+
+double UnixTime() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 class LoadTest {
@@ -55,6 +60,9 @@ class LoadTest {
     if (!options().raw_file.empty()) {
       ASSIGN_OR_RETURN(raw_, RawLog::Create(options().raw_file));
     }
+    // A report that cannot be written is told before the run, not hours later.
+    if (!options().report_file.empty())
+      RETURN_IF_ERROR(base::FileWriter::Create(options().report_file).status());
     RETURN_IF_ERROR(options().api == Api::kHttp ? ConnectHttp() : ConnectGrpc());
     RETURN_IF_ERROR(FindMetrics());
     WorkloadOptions& workload = report_.options.workload;
@@ -128,8 +136,8 @@ class LoadTest {
                   {.on_answer = [&](const Answer& answer) { unused.Add(answer); },
                    .on_tick =
                        [&](const Pace& pace) {
-                         progress_.Show("warm-up", shape.duration_s, pace, client_->pulse(),
-                                        unused);
+                         progress_.Show("warm-up", shape.requests_max, shape.duration_s, pace,
+                                        client_->pulse(), unused);
                        }});
     driver.Run();
     if (unused.all().failed() > 0)
@@ -167,6 +175,7 @@ class LoadTest {
     Driver driver(io_, *client_, *workload_, shape,
                   {.on_answer = [&](const Answer& answer) { run.recorder->Add(answer); },
                    .on_tick = [&](const Pace& pace) { OnTick(pace, run); }});
+    run.began_unix_s = UnixTime();
     driver.Run();
     next_id_ += driver.started() + static_cast<std::uint64_t>(o.in_flight_max);
     run.interrupted = driver.interrupted();
@@ -182,7 +191,8 @@ class LoadTest {
         run.memory.Add(pace.now_s, *memory);
       }
     }
-    progress_.Show(run.label, options().duration_s, pace, client_->pulse(), *run.recorder);
+    progress_.Show(run.label, options().requests, options().duration_s, pace, client_->pulse(),
+                   *run.recorder);
   }
 
   void AfterRun(const std::optional<MetricValues>& before, RunResult& run) {

@@ -34,6 +34,7 @@ int Fail(const thermocline::Status& status) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-exception-escape): without memory the process ends
 int main(int argc, char** argv) {
   const ParsedLine line = ParseCommandLine(argc, argv);
   if (line.exit.has_value()) return *line.exit;

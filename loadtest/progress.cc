@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "loadtest/run_report.h"
@@ -10,8 +11,8 @@ namespace thermocline::loadtest {
 
 Progress::Progress() : terminal_(::isatty(STDERR_FILENO) != 0) {}
 
-void Progress::Show(const std::string& label, double end_s, const Pace& pace, const Pulse& pulse,
-                    const Recorder& recorder) {
+void Progress::Show(const std::string& label, std::optional<std::uint64_t> requests, double end_s,
+                    const Pace& pace, const Pulse& pulse, const Recorder& recorder) {
   if (!terminal_) return;
   const double seconds = pace.now_s - last_s_;
   const std::uint64_t chunks = pulse.chunks;
@@ -20,10 +21,13 @@ void Progress::Show(const std::string& label, double end_s, const Pace& pace, co
   last_s_ = pace.now_s;
   last_chunks_ = chunks;
   const Figures& all = recorder.all();
+  const std::string goal = requests.has_value()
+                               ? StrCat(pace.started, "/", *requests, " requests")
+                               : StrCat(std::lround(pace.now_s), "/", std::lround(end_s), " s");
   std::fprintf(stderr,
-               "\r\033[K%s%.0f/%.0f s  %d in flight, %zu waiting, %lld ok, %lld failed  %.0f "
+               "\r\033[K%s%s  %d in flight, %zu waiting, %lld ok, %lld failed  %.0f "
                "chunks/s  TTFT p50 %s  ITL p99 %s",
-               label.empty() ? "" : (label + "  ").c_str(), pace.now_s, end_s, pace.in_flight,
+               label.empty() ? "" : (label + "  ").c_str(), goal.c_str(), pace.in_flight,
                pace.waiting, static_cast<long long>(all.count(Outcome::kOk)),
                static_cast<long long>(all.failed()), chunks_per_s,
                HumanSeconds(all.latency[kTtft].Percentile(50)).c_str(),

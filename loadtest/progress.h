@@ -12,9 +12,9 @@ class Progress {
  public:
   Progress();
   ~Progress() { Clear(); }
-  // `label`: of the run; `end_s`: when it ends at the latest.
-  void Show(const std::string& label, double end_s, const Pace& pace, const Pulse& pulse,
-            const Recorder& recorder);
+  // `label`: of the run, which ends after as many requests, or at `end_s`.
+  void Show(const std::string& label, std::optional<std::uint64_t> requests, double end_s,
+            const Pace& pace, const Pulse& pulse, const Recorder& recorder);
   void Clear();
 
  private:

@@ -99,6 +99,7 @@ Json RunJson(const RunReport& report, const RunResult& run) {
     idle = Json::Object{{"requests_left", run.idle->left}, {"waited_s", run.idle->waited_s}};
   return Json::Object{{"label", run.label},
                       {"load", run.load},
+                      {"began_unix_s", run.began_unix_s},
                       {"interrupted", Json(run.interrupted)},
                       {"requests", OutcomesJson(run.recorder->all())},
                       {"latency", LatencyJson(run.recorder->all())},

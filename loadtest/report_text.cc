@@ -30,15 +30,17 @@ void PrintOutcomes(std::string& out, const Figures& figures) {
 }
 
 void PrintLatencies(std::string& out, const Figures& figures) {
-  Print(out, "%-12s %8s %10s %10s %10s %10s %10s %10s %10s %10s\n", "", "count", "mean", "std",
-        "min", "p50", "p90", "p95", "p99", "max");
+  Print(out, "%-12s %7s %9s %9s %9s", "", "count", "mean", "std", "min");
+  for (const NamedPercentile& percentile : kPercentiles) Print(out, " %9s", percentile.name);
+  Print(out, " %9s\n", "max");
   for (int i = 0; i < kNumMeasures; ++i) {
     const Samples& s = figures.latency[i];
     if (s.count() == 0) continue;
-    Print(out, "%-12s %8llu", kMeasures[i].title, static_cast<unsigned long long>(s.count()));
-    for (const double value : {s.mean(), s.std_dev(), s.min(), s.Percentile(50), s.Percentile(90),
-                               s.Percentile(95), s.Percentile(99), s.max()})
-      Print(out, " %10s", HumanSeconds(value).c_str());
+    Print(out, "%-12s %7llu", kMeasures[i].title, static_cast<unsigned long long>(s.count()));
+    const auto cell = [&](double value) { Print(out, " %9s", HumanSeconds(value).c_str()); };
+    for (const double value : {s.mean(), s.std_dev(), s.min()}) cell(value);
+    for (const NamedPercentile& percentile : kPercentiles) cell(s.Percentile(percentile.q));
+    cell(s.max());
     Print(out, "  %s\n", kMeasures[i].formula);
   }
 }
@@ -152,8 +154,9 @@ std::string HumanSeconds(double seconds) {
 
 void Judge(RunReport& report) {
   if (report.runs.empty()) return;
-  for (const RunResult& run : report.runs) JudgeRun(report, run, report.failures);
+  // The steps of a sweep beyond its knee may fail.
   const RunResult& run = report.main_run();
+  JudgeRun(report, run, report.failures);
   for (const SloTerm& term : report.options.slo) {
     if (!term.Judge(run.recorder->all(), run.throughput).met)
       report.failures.push_back("SLO missed: " + term.text);

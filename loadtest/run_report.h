@@ -20,8 +20,9 @@ struct IdleCheck {
 };
 
 struct RunResult {
-  std::string label = {};  // "concurrency 4"
-  double load = 0;         // users, or requests per second
+  std::string label = {};   // "concurrency 4"
+  double load = 0;          // users, or requests per second
+  double began_unix_s = 0;  // the zero of its times
   std::unique_ptr<Recorder> recorder = {};
   Throughput throughput = {};
   Json server = {};  // MetricsDelta, or null

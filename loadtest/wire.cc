@@ -14,22 +14,14 @@ Wire::Wire(asio::io_context& io, const WireOptions& options) : options_(options)
 }
 
 void Wire::Connect(const Endpoints& endpoints, Handler handler) {
-  // The receive buffer is small before the window is offered, or not at all.
-  const int bytes = options_.receive_buffer_bytes;
-  const auto before = [this, bytes](const error_code&, const tcp::endpoint& next) {
-    if (bytes <= 0) return true;
-    error_code ignored;
-    socket_.close(ignored);
-    socket_.open(next.protocol(), ignored);
-    socket_.set_option(tcp::socket::receive_buffer_size(bytes), ignored);
-    return true;
-  };
   asio::async_connect(
-      socket_, endpoints, before,
+      socket_, endpoints,
       [this, handler = std::move(handler)](error_code error, const tcp::endpoint&) mutable {
         if (error) return handler(error, 0);
         error_code ignored;
         socket_.set_option(tcp::no_delay(true), ignored);
+        if (const int bytes = options_.receive_buffer_bytes; bytes > 0)
+          socket_.set_option(tcp::socket::receive_buffer_size(bytes), ignored);
         tls_ != nullptr ? Handshake(std::move(handler)) : handler(error, 0);
       });
 }
