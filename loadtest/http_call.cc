@@ -41,9 +41,11 @@ void HttpCall::Connect() {
   wire_->Connect(target_.endpoints, [self = shared_from_this()](error_code error, std::size_t) {
     if (self->ended_) return;
     if (error) {
+      // Asio's word for a socket that could not be opened.
+      const bool no_socket = error == asio::error::operation_aborted;
       return self->Finish(
           base::Unavailable("cannot connect to ", self->target_.options.url.authority(), ": ",
-                            error.message()),
+                            no_socket ? "no more sockets (see ulimit -n)" : error.message()),
           false);
     }
     self->Send();

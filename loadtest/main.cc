@@ -1,4 +1,6 @@
 // `thermocline-load`: measures what the clients of a server see.
+#include <sys/resource.h>
+
 #include <cstdio>
 
 #include "engine/base/file.h"
@@ -9,6 +11,14 @@
 using namespace thermocline::loadtest;  // NOLINT: this file is only the order of steps
 
 namespace {
+
+// As many files as the system lets this process have.
+void AllowManyConnections() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
 
 thermocline::Status WriteHtml(const RunReport& report) {
   const std::string& path = report.options.report_file;
@@ -38,6 +48,7 @@ int Fail(const thermocline::Status& status) {
 int main(int argc, char** argv) {
   const ParsedLine line = ParseCommandLine(argc, argv);
   if (line.exit.has_value()) return *line.exit;
+  AllowManyConnections();
   const auto report = RunLoadTest(line.options);
   if (!report.ok()) return Fail(report.status());
   for (const auto& status : {Print(*report), WriteHtml(*report)}) {

@@ -84,6 +84,20 @@ const std::vector<FlagOption> kFlagOptions = {
     {"--json", &OptionTexts::json, "one JSON object on stdout"},
 };
 
+namespace {
+
+Result<LoadOptions> Check(const CLI::App& app, const OptionTexts& texts) {
+  const Given given = [&](const std::string& name) { return app.get_option(name)->count() > 0; };
+  for (const TextOption& option : kTextOptions) {
+    const std::string names = option.name, name = names.substr(0, names.find(','));
+    if ((texts.*option.text).empty() && given(name))
+      return base::InvalidArgument(name, " '': it is empty");
+  }
+  return CheckOptions(texts, given);
+}
+
+}  // namespace
+
 ParsedLine ParseCommandLine(int argc, char** argv) {
   ParsedLine line;
   OptionTexts texts;
@@ -102,8 +116,7 @@ ParsedLine ParseCommandLine(int argc, char** argv) {
     line.exit = app.exit(error) == 0 ? kExitDone : kExitUsage;
     return line;
   }
-  auto checked = CheckOptions(
-      texts, [&](const std::string& name) { return app.get_option(name)->count() > 0; });
+  auto checked = Check(app, texts);
   if (!checked.ok()) {
     std::fprintf(stderr, "thermocline-load: %s\n", checked.status().message().c_str());
     line.exit = checked.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;

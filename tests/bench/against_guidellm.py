@@ -9,8 +9,8 @@ cache helps nobody). Answers have a random number of tokens: of equal ones the t
 tool's would always begin in the other's prefill. The daemon has one thread and does not speculate. Compared are
 
     TTFT        mean of the first content token's time since sending
-    ITL         mean over requests of (last chunk - first chunk) / (tokens - 1): GuideLLM's definition, from our raw log
-    TPOT        mean over requests of (last chunk - sending) / tokens: likewise, it includes the first token
+    ITL         sum of (last chunk - first chunk) / sum of (tokens - 1): GuideLLM's definition, from our raw log
+    TPOT        sum of (last chunk - sending) / sum of tokens: likewise, it includes the first token
     E2E         mean of the end's time since sending
     requests/s  requests that ended in the time / the time
 
@@ -56,10 +56,10 @@ def start(binary, model):
 
 
 def write_prompts(path, count, words, tokens, seed):
-    r = random.Random(seed)
+    r, lengths = random.Random(seed), random.Random(7)  # other words, the same lengths
     with open(path, "w") as f:
         for _ in range(count):
-            n = r.randint(tokens // 2, 3 * tokens // 2)
+            n = lengths.randint(tokens // 2, 3 * tokens // 2)
             f.write(json.dumps({"prompt": " ".join(r.choice(WORDS) for _ in range(words)), "max_tokens": n, "output_tokens_count": n}) + "\n")
 
 
@@ -67,8 +67,8 @@ def summary(requests, window):
     """Of (begin, first chunk, last chunk, end, tokens), in ms and requests/s."""
     mean = statistics.mean
     return {"TTFT": mean((f - b) * 1e3 for b, f, _, _, _ in requests),
-            "ITL": mean((last - f) * 1e3 / (n - 1) for _, f, last, _, n in requests),
-            "TPOT": mean((last - b) * 1e3 / n for b, _, last, _, n in requests),
+            "ITL": sum(r[2] - r[1] for r in requests) * 1e3 / sum(r[4] - 1 for r in requests),
+            "TPOT": sum(r[2] - r[0] for r in requests) * 1e3 / sum(r[4] for r in requests),
             "E2E": mean((end - b) * 1e3 for b, _, _, end, _ in requests),
             "requests/s": len([r for r in requests if r[3] <= window[1]]) / (window[1] - window[0]),
             "requests": len(requests)}

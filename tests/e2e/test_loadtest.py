@@ -156,7 +156,8 @@ def test_an_interrupted_run_tells_what_there_is(daemon):
     (("URL", "--api", "grpc", "--extra-body", "{}"), "--extra-body needs"), (("URL", "--extra-body", "[]"), "--extra-body"),
     (("URL", "--sweep", "rate", "--concurrency", "2"), "--concurrency contradicts"), (("URL", "--sweep-steps", "1"), "--sweep-steps needs"),
     (("URL", "--sweep", "concurrency", "--sweep-steps", "1,x"), "--sweep-steps"), (("URL", "--api-key", "a b"), "API key"),
-    (("URL", "--api-key-env", "NO_SUCH_VARIABLE"), "NO_SUCH_VARIABLE"), (("URL", "--seed", "-1"), "--seed")])
+    (("URL", "--api-key-env", "NO_SUCH_VARIABLE"), "NO_SUCH_VARIABLE"), (("URL", "--seed", "-1"), "--seed"),
+    (("URL", "--slo", ""), "--slo"), (("URL", "--sweep", "concurrency", "--sweep-steps", ""), "--sweep-steps"), (("URL", "--trace", "/dev/zero"), "/dev/zero")])
 def test_bad_usage_is_named(args, said):
     args = ["http://127.0.0.1:1" if a == "URL" else a for a in args]
     result = subprocess.run([LOAD, *args], capture_output=True, timeout=60)
