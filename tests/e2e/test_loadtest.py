@@ -1,4 +1,5 @@
 """thermocline-load against the daemon, over HTTP and gRPC, and against servers with other habits."""
+import hashlib
 import json
 import os
 import re
@@ -231,19 +232,42 @@ def test_faults_of_a_server(answer, outcome, said, tmp_path):
     assert outcome == "ok" or "no request succeeded" in log
 
 
-def test_certificates_are_checked(tmp_path):
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of 127.0.0.1 and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "cert.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
                     "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_certificates_are_checked(certificate):
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, key)
+    tls.load_cert_chain(*certificate)
     with ForeignServer(STREAM, CHUNK, STOP, USAGE, DONE, tls=tls) as server:
         _, log = load(server.url, "-n", 2, status=1)
         assert "certificate" in log
-        for option in (("--insecure",), ("--ca-file", certificate)):
+        for option in (("--insecure",), ("--ca-file", certificate[0])):
             assert load(server.url, "-n", 2, *option)[0]["requests"]["ok"] == 2
-        _, log = load(server.url, "-n", 2, "--ca-file", key, status=2)
+        _, log = load(server.url, "-n", 2, "--ca-file", certificate[1], status=2)
         assert "--ca-file" in log
+
+
+def test_a_daemon_with_keys_and_tls(certificate, tmp_path):
+    key, keys = "load-key-0123456789abcdef", tmp_path / "keys"
+    keys.write_text(f"ada:{hashlib.sha256(key.encode()).hexdigest()}\n")
+    keys.chmod(0o600)
+    (tmp_path / "key").write_text(key + "\n")
+    settings = (f"server.tls_certificate={certificate[0]}", f"server.tls_key={certificate[1]}", f"server.api_keys_file={keys}")
+    with Daemon("grpc.address=127.0.0.1:0", *settings) as d:
+        for server in ((f"https://127.0.0.1:{d.port}",), (f"https://127.0.0.1:{d.grpc_port}", "--api", "grpc")):
+            options = (*server, "--ca-file", certificate[0], "-n", 3, *SMALL)
+            for source in (("--api-key-file", tmp_path / "key"), ("--api-key-env", "LOAD_KEY")):
+                report, _ = load(*options, *source, env={**os.environ, "LOAD_KEY": key})
+                assert report["requests"]["ok"] == 3 and report["config"]["model"] == "tidepool"
+            report, log = load(*options, "--api-key", "wrong", status=1)
+            assert report["requests"]["error"] == 3 and "no request succeeded" in log and "wrong" not in json.dumps(report["config"])
 
 
 def test_the_report_is_a_page_of_its_own(daemon, tmp_path):
