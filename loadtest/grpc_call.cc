@@ -1,7 +1,6 @@
 #include "loadtest/grpc_call.h"
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 namespace thermocline::loadtest {
 
@@ -16,7 +15,8 @@ GrpcCall::GrpcCall(asio::io_context& io, Setup setup, const Request& request, do
       leave_after_(request.leave_after_chunks),
       read_pause_s_(request.read_pause_s),
       pulse_(pulse),
-      done_(std::move(done)) {
+      done_(std::move(done)),
+      pause_(io) {
   answer_.id = request.id;
   answer_.conversation = request.conversation;
   answer_.turn = request.turn;
@@ -40,6 +40,7 @@ void GrpcCall::End(Outcome outcome) {
   int expected = kNotEnded;
   ended_as_.compare_exchange_strong(expected, static_cast<int>(outcome));
   context_.TryCancel();
+  asio::post(io_, [self = shared_from_this()] { self->pause_.cancel(); });
 }
 
 void GrpcCall::OnReadInitialMetadataDone(bool ok) {
@@ -79,10 +80,10 @@ void GrpcCall::OnFinished(const v1::Finished& finished) {
 
 void GrpcCall::ReadAfterPause() {
   AddHold();  // the next read begins outside of a reaction
-  const auto timer = std::make_shared<asio::steady_timer>(io_);
-  asio::post(io_, [self = self_, timer] {
-    timer->expires_after(ToDuration(self->read_pause_s_));
-    timer->async_wait([self, timer](boost::system::error_code) {
+  asio::post(io_, [self = self_] {
+    const bool ended = self->ended_as_ != kNotEnded;
+    self->pause_.expires_after(ToDuration(ended ? 0 : self->read_pause_s_));
+    self->pause_.async_wait([self](boost::system::error_code) {
       self->StartRead(&self->event_);
       self->RemoveHold();
     });

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "loadtest/client.h"
 #include "thermocline/v1/inference.grpc.pb.h"
@@ -52,6 +53,7 @@ class GrpcCall final : public grpc::ClientReadReactor<v1::GenerateEvent>,
   const double read_pause_s_;
   Pulse& pulse_;
   const Client::Done done_;
+  boost::asio::steady_timer pause_;  // I/O thread only
   grpc::ClientContext context_;
   v1::GenerateEvent event_;
   Answer answer_;

@@ -139,8 +139,11 @@ def test_the_memory_of_a_server_is_watched(daemon):
     assert "too few readings" in log
 
 
-def test_an_interrupted_run_tells_what_there_is(daemon):
-    process = subprocess.Popen([LOAD, daemon.url, "-d", "1h", *SMALL, "--json"], stdout=subprocess.PIPE)
+@pytest.mark.parametrize("api", ["http", "grpc"])
+@pytest.mark.parametrize("options", [(), ("-w", "multi-turn", "--think-time", "10m"), ("-w", "slow-readers", "--share", "1", "--read-pause", "10m")])
+def test_an_interrupted_run_tells_what_there_is(daemon, api, options):
+    """At once, whatever it waits for."""
+    process = subprocess.Popen([LOAD, *target(daemon, api), "-d", "1h", *SMALL, *options, "--json"], stdout=subprocess.PIPE)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     report = json.loads(process.communicate(timeout=60)[0])
