@@ -103,7 +103,7 @@ ParsedLine ParseCommandLine(int argc, char** argv) {
   OptionTexts texts;
   CLI::App app(kHelp, "thermocline-load");
   app.footer(kFooter);
-  app.set_version_flag("--version", "thermocline-load 0.1.0");
+  app.set_version_flag("--version", "thermocline-load " THERMOCLINE_VERSION);
   app.add_option("URL", texts.url, "the server, http://127.0.0.1:8080; of gRPC: 127.0.0.1:50051")
       ->required();
   for (const TextOption& option : kTextOptions)
