@@ -1,7 +1,5 @@
 #include "engine/adapt/ffn_governor.h"
 
-#include "engine/base/log.h"
-
 namespace thermocline::adapt {
 namespace {
 
@@ -37,11 +35,7 @@ FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transforme
     low_rank_.emplace_back(
         ParamsFor(options.controller_recall, ffn::ShiftUnit(FfnMode::kLowRank, layer)));
   }
-  // What is on a device cannot be asked.
-  const bool audits = options.audit_interval > 0 && model.device == nullptr;
-  if (audits) transformer.SetAuditor(&auditor_);
-  if (options.controller_recall > 0 && !audits)
-    base::LogWarning("with a GPU no audits are made, and the controller holds no recall");
+  if (options.audit_interval > 0) transformer.SetAuditor(&auditor_);
   SetModes(model.ffn_modes);
   Publish();
 }

@@ -71,6 +71,8 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   if (!on_device.ok())
     return StepError{on_device.status(), device_ != nullptr && device_->failed()};
   cache.Advance(count);
+  // While the device would wait for the next token.
+  if (device_ != nullptr && auditor_ != nullptr && !lossless_) auditor_->Start(audited_sides());
   if (rows == 0 || !on_device->empty()) return *on_device;
   Head(count - rows, rows);
   return std::span<const float>(ws_.logits)
@@ -116,11 +118,13 @@ Result<std::span<const float>> Transformer::Blocks(int tokens, Step step, int ro
 
 Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
   std::span<const float> logits;
+  ffn::Auditor* const auditor = lossless_ ? nullptr : auditor_;
+  if (auditor != nullptr) auditor->Begin();
   int layer = 0;
   if (device_ != nullptr) {
-    ASSIGN_OR_RETURN(
-        logits,
-        device_->Run({ws_.residual.data(), tokens, *places_[0].cache, rows, lossless_}, ffn_));
+    ASSIGN_OR_RETURN(logits, device_->Run({ws_.residual.data(), tokens, *places_[0].cache, rows,
+                                           lossless_, auditor},
+                                          ffn_));
     layer = device_->home_layers();
   }
   for (; layer < config_.num_hidden_layers; ++layer) {
@@ -176,8 +180,9 @@ Status Transformer::FeedForward(int layer, int tokens) {
   const ffn::SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
   RETURN_IF_ERROR(hybrid_.has_value() ? hybrid_->Run(layer, input, lossless_, ws_.ffn_out.data())
                                       : ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
-  // Of drafted tokens the first one stays whatever is verified.
-  if (auditor_ != nullptr && !lossless_) auditor_->Keep(layer, input, ffn_.policy(layer));
+  if (auditor_ != nullptr && !lossless_)
+    auditor_->Keep(layer, {.hidden = ws_.hidden.x.data(), .residual = ws_.residual.data()},
+                   ffn_.policy(layer));
   return OkStatus();
 }
 

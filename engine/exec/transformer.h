@@ -112,10 +112,10 @@ class Transformer {
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
   void SetAuditor(ffn::Auditor* auditor) { auditor_ = auditor; }
   ffn::Auditor* auditor() { return auditor_; }
-  // What audits ask. Requires: no neurons are on a device.
+  // What audits ask. Requires: where a device is, it was placed for audits.
   ffn::AuditedSides audited_sides() {
-    CHECK(device_ == nullptr);
-    return {ffn_, hybrid_.has_value() ? hybrid_->hot().network() : nullptr};
+    if (device_ != nullptr) return {ffn_, device_->audited_side()};
+    return {ffn_, hybrid_.has_value() ? hybrid_->hot().audited_side() : nullptr};
   }
 
   int tokens_max() const { return ws_.tokens_max; }

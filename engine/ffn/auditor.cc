@@ -19,8 +19,9 @@ double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors) {
 
 namespace {
 
+bool Has(const AuditedSide& side, int layer) { return side.num_neurons(layer) > 0; }
 bool HasHot(const AuditedSides& sides, int layer) {
-  return sides.hot != nullptr && sides.hot->num_neurons(layer) > 0;
+  return sides.hot != nullptr && Has(*sides.hot, layer);
 }
 
 }  // namespace
@@ -55,17 +56,16 @@ std::size_t Auditor::Bytes(const model::ModelConfig& config) {
          base::Area(3, config.intermediate_size) * sizeof(int);
 }
 
-void Auditor::Keep(int layer, const FfnInput& input, const FfnPolicy& policy) {
-  // Decided when the token begins: by then the token before may have been audited to its end.
-  if (layer == 0) keeping_ = interval_ > 0 && tokens_ >= next_token_ && !pending();
+void Auditor::Begin() { keeping_ = interval_ > 0 && tokens_ >= next_token_ && !pending(); }
+
+void Auditor::Keep(int layer, const Input& input, const FfnPolicy& policy) {
   if (!keeping_) return;
   Kept& kept = kept_[layer];
-  kept.policy = policy;
-  kept.shadowed = policy.mode == FfnMode::kDense || policy.mode == FfnMode::kExact;
-  if (kept.shadowed) kept.policy = {.mode = shadow_};
-  kept.valid = Predicts(kept.policy.mode);
+  kept.policy = Audited(policy);
+  kept.shadowed = IsLossless(policy.mode);
+  kept.valid = Wants(policy);
   if (!kept.valid) return;
-  std::copy_n(input.hidden.x.data(), kept.hidden.size(), kept.hidden.data());
+  std::copy_n(input.hidden, kept.hidden.size(), kept.hidden.data());
   std::copy_n(input.residual, kept.residual.size(), kept.residual.data());
 }
 
@@ -79,65 +79,100 @@ void Auditor::EndStep(int tokens) {
   tokens_ += tokens;
 }
 
+void Auditor::Start(const AuditedSides& sides) {
+  if (!pending() || !kept_[next_].valid || !HasHot(sides, next_)) return;
+  const base::Stopwatch watch;
+  LoadInput(next_);
+  // AuditOne meets an error again.
+  (void)sides.hot->Start(next_, InputOf(next_), kept_[next_].policy);
+  seconds_[next_] += watch.Seconds();
+}
+
 int Auditor::AuditOne(const AuditedSides& sides) {
   const base::Stopwatch watch;
   const int layer = next_++;
   last_[layer] = {};
-  if (kept_[layer].valid) AuditLayer(sides, layer);
+  // The token that needs what failed will say so.
+  if (kept_[layer].valid) (void)AuditLayer(sides, layer);
   if (next_ == config_.num_hidden_layers) audited_ = false;
   seconds_[layer] += watch.Seconds();
   return layer;
 }
 
-void Auditor::AuditLayer(const AuditedSides& sides, int layer) {
+Status Auditor::AuditLayer(const AuditedSides& sides, int layer) {
   const Kept& kept = kept_[layer];
-  std::copy(kept.hidden.begin(), kept.hidden.end(), input_.x.begin());
-  nn::QuantizeToken(ops_, input_, 0);
-  if (!FindActive(sides, layer)) return;  // the token that needs the device will say so
-  last_[layer] = Count(layer, PredictedBy(sides, layer, kept.policy));
+  LoadInput(layer);
+  RETURN_IF_ERROR(LookAt(sides, layer));
+  last_[layer] = Count(layer);
   if (!kept.shadowed) totals_[layer] += last_[layer];
   windows_[layer][WindowOf(kept.policy.mode, kept.shadowed)].Add(last_[layer]);
-  FfnPolicy policy{.mode = kept.policy.mode};
+  return Sweep(sides, layer);
+}
+
+void Auditor::LoadInput(int layer) {
+  const std::vector<float>& hidden = kept_[layer].hidden;
+  std::copy(hidden.begin(), hidden.end(), input_.x.begin());
+  nn::QuantizeToken(ops_, input_, 0);
+}
+
+Status Auditor::Sweep(const AuditedSides& sides, int layer) {
+  FfnPolicy policy{.mode = kept_[layer].policy.mode};
   const double unit = ShiftUnit(policy.mode, predictors_.layers[layer]);
   for (std::size_t i = 0; i < sweep_.size(); ++i) {
     policy.shift = static_cast<float>(sweep_[i] * unit);
-    swept_[layer][i] += Count(layer, PredictedBy(sides, layer, policy));
+    RETURN_IF_ERROR(Predict(sides, layer, policy));
+    swept_[layer][i] += Count(layer);
   }
+  return OkStatus();
 }
 
-std::span<const int> Auditor::PredictedBy(const AuditedSides& sides, int layer,
-                                          const FfnPolicy& policy) {
-  const FfnInput input{input_, kept_[layer].residual.data(), 1};
-  const std::span<const int> cold = sides.cold.PredictedBy(layer, input, policy);
-  if (!HasHot(sides, layer)) return cold;
-  const std::span<const int> hot = sides.hot->PredictedBy(layer, input, policy);
+Status Auditor::Predict(const AuditedSides& sides, int layer, const FfnPolicy& policy) {
+  const FfnInput input = InputOf(layer);
+  std::span<const int> cold, hot;
+  if (Has(sides.cold, layer)) {
+    ASSIGN_OR_RETURN(cold, sides.cold.PredictedBy(layer, input, policy));
+  }
+  if (HasHot(sides, layer)) {
+    ASSIGN_OR_RETURN(hot, sides.hot->PredictedBy(layer, input, policy));
+  }
+  MergePredicted(cold, hot);
+  return OkStatus();
+}
+
+Status Auditor::LookAt(const AuditedSides& sides, int layer) {
+  const FfnInput input = InputOf(layer);
+  const FfnPolicy& policy = kept_[layer].policy;
+  AuditedSide::Look cold, hot;
+  if (HasHot(sides, layer)) RETURN_IF_ERROR(sides.hot->Start(layer, input, policy));
+  if (Has(sides.cold, layer)) {
+    ASSIGN_OR_RETURN(cold, sides.cold.LookAt(layer, input, policy));
+  }
+  if (HasHot(sides, layer)) {
+    ASSIGN_OR_RETURN(hot, sides.hot->LookAt(layer, input, policy));
+  }
+  MergePredicted(cold.predicted, hot.predicted);
+  MergeActive(cold.active, hot.active);
+  return OkStatus();
+}
+
+void Auditor::MergePredicted(std::span<const int> cold, std::span<const int> hot) {
   predicted_.resize(cold.size() + hot.size());
   std::merge(cold.begin(), cold.end(), hot.begin(), hot.end(), predicted_.begin());
-  return predicted_;
 }
 
-bool Auditor::FindActive(const AuditedSides& sides, int layer) {
-  const auto cold = sides.cold.ActiveNeurons(layer, input_);
-  if (!cold.ok()) return false;
-  FoundNeurons hot{};
-  if (HasHot(sides, layer)) {
-    const auto found = sides.hot->ActiveNeurons(layer, input_);
-    if (!found.ok()) return false;
-    hot = *found;
-  }
+void Auditor::MergeActive(const FoundNeurons& cold, const FoundNeurons& hot) {
   active_.clear();
   active_h_.clear();
   std::size_t c = 0, h = 0;
-  while (c < cold->ids.size() || h < hot.ids.size()) {
-    const bool of_cold = h == hot.ids.size() || (c < cold->ids.size() && cold->ids[c] < hot.ids[h]);
-    active_.push_back(of_cold ? cold->ids[c] : hot.ids[h]);
-    active_h_.push_back(of_cold ? cold->h[c++] : hot.h[h++]);
+  while (c < cold.ids.size() || h < hot.ids.size()) {
+    const bool of_cold = h == hot.ids.size() || (c < cold.ids.size() && cold.ids[c] < hot.ids[h]);
+    active_.push_back(of_cold ? cold.ids[c] : hot.ids[h]);
+    active_h_.push_back(of_cold ? cold.h[c++] : hot.h[h++]);
   }
-  return true;
 }
 
-predictor::AuditCounts Auditor::Count(int layer, std::span<const int> predicted) const {
-  return predictor::CountPrediction({.predicted = predicted,
+predictor::AuditCounts Auditor::Count(int layer) const {
+  return predictor::CountPrediction({.predicted = predicted_,
                                      .active = active_,
                                      .h = active_h_.data(),
                                      .down_norms = predictors_.layers[layer].down_norms.data(),

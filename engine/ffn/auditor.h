@@ -5,15 +5,19 @@
 // one layer after each further step, and the rest when the engine has nothing else to do: so a
 // token waits for the gate rows of one layer at most. A token is audited when the audits of the one
 // before are done: one of L at most, unless the engine pauses. Predictions are made once more for
-// the audit, from the same input and policy, on every side that has neurons of the layer.
+// the audit, from the same input and policy, on every side that has neurons of the layer: the CPU,
+// a second partition of it, or a device. A side that fails ends the layer's audit: it counts
+// nothing, and the token that needs the side says why.
 #pragma once
 
 #include <array>
 #include <vector>
 
 #include "engine/base/stopwatch.h"
-#include "engine/ffn/sparse_ffn.h"
+#include "engine/ffn/audited_side.h"
 #include "engine/predictor/audit_window.h"
+#include "engine/predictor/predictors.h"
+#include "kernels/op_table.h"
 
 namespace thermocline::ffn {
 
@@ -21,10 +25,10 @@ namespace thermocline::ffn {
 // random signs, or a trained predictor's logit of e squared to one.
 double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors);
 
-// The networks that have a layer's neurons: of all of them, or of two sides.
+// Those that have a layer's neurons: all of them, or each some.
 struct AuditedSides {
-  SparseFfn& cold;
-  SparseFfn* hot = nullptr;
+  AuditedSide& cold;
+  AuditedSide* hot = nullptr;
 };
 
 // Decode thread only.
@@ -44,12 +48,23 @@ class Auditor {
   // Of the inputs that it keeps, its lists and windows.
   static std::size_t Bytes(const model::ModelConfig& config);
 
-  // Keeps what the audited token's layer saw: the first one of `input`. Called after the layer's
-  // network has run by `policy`.
-  void Keep(int layer, const FfnInput& input, const FfnPolicy& policy);
+  // Before a step's layers: decides whether its first token is audited. Of drafted tokens the first
+  // one stays whatever is verified.
+  void Begin();
+  // Whether the step's token is audited in a layer that is computed by `policy`.
+  bool Wants(const FfnPolicy& policy) const { return keeping_ && Predicts(Audited(policy).mode); }
+  // What a layer's network read of the step's first token, [D] each.
+  struct Input {
+    const float *hidden, *residual;
+  };
+  // Keeps it, if the token is audited. Once for each layer.
+  void Keep(int layer, const Input& input, const FfnPolicy& policy);
   // Counts the tokens of a step.
   void EndStep(int tokens = 1);
   bool pending() const { return next_ < std::ssize(kept_) && audited_; }
+  // Has a device begin with the next kept layer, if there is one, beside what the host does until
+  // AuditOne. After a step's layers.
+  void Start(const AuditedSides& sides);
   // Audits the next kept layer. Returns its number. Requires: pending.
   int AuditOne(const AuditedSides& sides);
 
@@ -79,17 +94,27 @@ class Auditor {
     std::vector<float> residual;  // [D]
   };
 
+  // What is audited of a layer that is computed by `policy`; dense: nothing.
+  FfnPolicy Audited(const FfnPolicy& policy) const {
+    return IsLossless(policy.mode) ? FfnPolicy{.mode = shadow_} : policy;
+  }
+
   static constexpr int kWindows = 4;
   static int WindowOf(FfnMode mode, bool shadowed) {
     return (mode == FfnMode::kLowRank ? 1 : 0) + (shadowed ? 2 : 0);
   }
-  // Both sides' ids, into predicted_.
-  std::span<const int> PredictedBy(const AuditedSides& sides, int layer, const FfnPolicy& policy);
-  // Both sides' active neurons and their h, into active_ and active_h_; false: the flash tier
-  // failed.
-  bool FindActive(const AuditedSides& sides, int layer);
-  predictor::AuditCounts Count(int layer, std::span<const int> predicted) const;
-  void AuditLayer(const AuditedSides& sides, int layer);
+  // Counts a layer's kept token, whose hidden is in input_; an error ends that.
+  Status AuditLayer(const AuditedSides& sides, int layer);
+  Status Sweep(const AuditedSides& sides, int layer);
+  void LoadInput(int layer);
+  FfnInput InputOf(int layer) const { return {input_, kept_[layer].residual.data(), 1}; }
+  // Both sides' predicted neurons, into predicted_.
+  Status Predict(const AuditedSides& sides, int layer, const FfnPolicy& policy);
+  // The same, and the active neurons with their h into active_ and active_h_.
+  Status LookAt(const AuditedSides& sides, int layer);
+  void MergePredicted(std::span<const int> cold, std::span<const int> hot);
+  void MergeActive(const FoundNeurons& cold, const FoundNeurons& hot);
+  predictor::AuditCounts Count(int layer) const;
 
   const model::ModelConfig& config_;
   const predictor::Predictors& predictors_;

@@ -37,7 +37,7 @@ class CpuPartition final : public FfnPartition {
   int NumNeurons(int layer) const override { return base::IntSize(members_[layer]); }
   // Between layers.
   PartitionCounters counters() const override { return counters_; }
-  SparseFfn* network() override { return &ffn_; }
+  AuditedSide* audited_side() override { return &ffn_; }
   const FfnCounters& ffn_counters(int layer) const override { return ffn_.counters(layer); }
 
  private:

@@ -44,9 +44,8 @@ class FfnPartition {
   // Neurons of a layer that are here.
   virtual int NumNeurons(int layer) const = 0;
   virtual PartitionCounters counters() const = 0;
-  // The network of the neurons here, where this process computes it; null: elsewhere. For audits,
-  // by the decode thread between layers.
-  virtual SparseFfn* network() { return nullptr; }
+  // What audits ask of the neurons here; null: another class answers for them.
+  virtual AuditedSide* audited_side() { return nullptr; }
   // As SparseFfn's.
   virtual const FfnCounters& ffn_counters(int layer) const = 0;
 };

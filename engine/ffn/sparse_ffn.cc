@@ -163,7 +163,7 @@ Status SparseFfn::FindOnFlash(const FfnStep& step) {
   });
   flash_->Request(step.layer, step.policy.resident_only);
   const bool some_late = flash_->reading();
-  // A look (ActiveNeurons) has no residual, and reads nothing ahead.
+  // A look (LookAt) has no residual, and reads nothing ahead.
   if (step.input.tokens == 1 && step.input.residual != nullptr) ReadNextAhead(step);
   compute(/*late=*/false);
   flash_->store().Poke();
@@ -216,15 +216,17 @@ void SparseFfn::Note(const FfnStep& step, bool all) {
   if (trace_ != nullptr) trace_->Add(Predicts(mode) ? predicted_.all() : found_.ids);
 }
 
-Result<FoundNeurons> SparseFfn::ActiveNeurons(int layer, const nn::ActivationBuffer& hidden) {
-  const Status found = FindLive({layer, {hidden, nullptr, 1}, {.mode = FfnMode::kExact}}, false);
+Result<SparseFfn::Look> SparseFfn::LookAt(int layer, const Input& input, const FfnPolicy& policy) {
+  const Status found =
+      FindLive({layer, {input.hidden, nullptr, 1}, {.mode = FfnMode::kExact}}, false);
   if (flash_.has_value()) {  // a look is no use: the cache forgets it
     if (!found.ok()) flash_->store().Abandon();
     flash_->store().EndLayer(layer);
     flash_->store().EndStep(0);
   }
   if (!found.ok()) return found;
-  return found_;
+  ASSIGN_OR_RETURN(const auto predicted, PredictedBy(layer, input, policy));
+  return Look{predicted, found_};
 }
 
 }  // namespace thermocline::ffn

@@ -23,6 +23,7 @@
 
 #include "engine/base/index.h"
 #include "engine/ffn/all_neurons.h"
+#include "engine/ffn/audited_side.h"
 #include "engine/ffn/candidate_finder.h"
 #include "engine/ffn/down_sum.h"
 #include "engine/ffn/ffn_counters.h"
@@ -33,7 +34,7 @@
 namespace thermocline::ffn {
 
 // Decode thread only. Borrows everything; allocates nothing after construction.
-class SparseFfn {
+class SparseFfn final : public AuditedSide {
  public:
   struct Params {
     const model::ModelConfig& config;
@@ -79,15 +80,14 @@ class SparseFfn {
   // it predicted nothing.
   std::span<const int> predicted() const { return predicted_.all(); }
 
-  // The active neurons of one token, without any prediction and without counting; until the next
-  // call. Overwrites predicted() and found_ids(). Errors as Run.
-  Result<FoundNeurons> ActiveNeurons(int layer, const nn::ActivationBuffer& hidden);
-  // What a policy predicts for one token, without counting; until the next call.
-  std::span<const int> PredictedBy(int layer, const Input& input, const FfnPolicy& policy) {
+  // For audits; overwrites predicted() and found_ids(). Errors as Run.
+  Result<Look> LookAt(int layer, const Input& input, const FfnPolicy& policy) override;
+  Result<std::span<const int>> PredictedBy(int layer, const Input& input,
+                                           const FfnPolicy& policy) override {
     return finder_.FindAll({layer, input, policy});
   }
+  int num_neurons(int layer) const override { return context_.ranges.NumMembers(layer); }
 
-  int num_neurons(int layer) const { return context_.ranges.NumMembers(layer); }
   FfnPolicy& policy(int layer) { return policies_[layer]; }
   const FfnPolicy& policy(int layer) const { return policies_[layer]; }
   // The mode a layer is computed in: prompts are computed without loss.

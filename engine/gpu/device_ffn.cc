@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "engine/nn/offset.h"
 
@@ -99,7 +100,9 @@ Status DeviceFfn::SetShift(int layer, const ffn::FfnPolicy& policy) {
   Shift& held = pinned_.host<Shift>()[layer];
   if (held == shift) return OkStatus();
   held = shift;
-  return model_.stream().CopyToDevice(shifts_ + layer, &held, sizeof(Shift));
+  Status copied = model_.stream().CopyToDevice(shifts_ + layer, &held, sizeof(Shift));
+  if (!copied.ok()) held.least = std::numeric_limits<float>::quiet_NaN();  // unlike all others
+  return copied;
 }
 
 kernels::NeuronSet DeviceFfn::SetOf(const kernels::NeuronSet& set, int layer, int which) const {

@@ -35,7 +35,7 @@ class DeviceFfn {
     int tokens;                         // T
   };
   // Has the numbers of the policies that differ from those of earlier calls copied. Before the
-  // steps that they are for.
+  // steps, or audits, that they are for.
   Status SetShift(int layer, const ffn::FfnPolicy& policy);
 
   // Of up to kSparseTokensMax tokens: the neurons that live and their h. Then Maxima (quantised
@@ -62,6 +62,18 @@ class DeviceFfn {
   Status Down(int layer, int tokens, const Output& out);
   // All steps, for any number of tokens, where the CPU has no part.
   Status Run(int layer, FfnMode mode, const Input& input, const Output& out);
+
+  // The prediction alone. For audits.
+  Status Predict(int layer, FfnMode mode, const Input& input);
+  // What the last Predict, which Find begins with, and the last Find left on the device.
+  struct Lists {
+    const std::int32_t *predicted, *live;  // [F] ids, ascending
+    const std::int32_t* starts;            // [2, R + 1] of both: their last ones are the numbers
+    const float* h;                        // [T, F] by neuron, where it lives
+  };
+  Lists lists(int layer) const {
+    return {predicted_.ids, live_.ids, SetOf(predicted_, layer, 0).starts, h_};
+  }
 
   // Of the last Maxima and Sum. [T, R, D / 32] and [T, R, D].
   const float* maxima() const { return maxima_; }
@@ -93,7 +105,6 @@ class DeviceFfn {
     std::int32_t score;  // of the sign predictor
     bool operator==(const Shift&) const = default;
   };
-  Status Predict(int layer, FfnMode mode, const Input& input);
   Status PredictSign(const DeviceLayer& w, const Shift* shift, const Input& input,
                      const kernels::NeuronSet& out);
   Status PredictLowRank(const DeviceLayer& w, const Shift* shift, const Input& input,

@@ -17,6 +17,9 @@ DeviceForward::DeviceForward(Params p)
                   [](const auto& l) { return !l.home && l.neurons > 0; }))
     partition_ = std::make_unique<DevicePartition>(
         DevicePartition::Params{model_, ffn_, health_, tokens_max_});
+  if (p.audits)
+    audited_ = std::make_unique<DeviceAuditedSide>(
+        DeviceAuditedSide::Params{.model = model_, .ffn = ffn_, .health = health_});
   if (home_layers() == 0) return;
   home_ = std::make_unique<DeviceHomeLayers>(
       DeviceHomeLayers::Params{.model = model_,
@@ -28,7 +31,8 @@ DeviceForward::DeviceForward(Params p)
                                .context_length = p.context_length,
                                .kv_blocks = p.kv_blocks,
                                .kv_type = p.kv_type,
-                               .attention_bytes = p.attention_bytes});
+                               .attention_bytes = p.attention_bytes,
+                               .audits = p.audits});
 }
 
 Result<std::unique_ptr<DeviceForward>> DeviceForward::Create(Params params) {
@@ -48,17 +52,19 @@ std::size_t DeviceForward::HostBytesMax(const HostSizes& s) {
                                 .tokens_max = s.tokens_max,
                                 .context_length = s.context_length,
                                 .returns_residual = true}) +
-         DeviceHead::HostBytes(s.config, s.logits_max) + DeviceUploader::kPieceBytes;
+         DeviceHead::HostBytes(s.config, s.logits_max) + DeviceUploader::kPieceBytes +
+         (s.audits ? DeviceTaps::HostBytes(s.config) + DeviceAuditedSide::HostBytes(s.config) : 0);
 }
 
 std::size_t DeviceForward::bytes() const {
   return ffn_.bytes() + (partition_ != nullptr ? partition_->bytes() : 0) +
-         (home_ != nullptr ? home_->bytes() : 0);
+         (home_ != nullptr ? home_->bytes() : 0) + (audited_ != nullptr ? audited_->bytes() : 0);
 }
 
 Status DeviceForward::Allocate() {
   RETURN_IF_ERROR(ffn_.Allocate());
   if (partition_ != nullptr) RETURN_IF_ERROR(partition_->Allocate());
+  if (audited_ != nullptr) RETURN_IF_ERROR(audited_->Allocate());
   return home_ != nullptr ? home_->Allocate() : OkStatus();
 }
 
@@ -84,6 +90,7 @@ Status DeviceForward::Ready(int cached) {
 Status DeviceForward::Rebuild() {
   if (home_ != nullptr) home_->DropGraphs();
   if (partition_ != nullptr) partition_->DropGraphs();
+  if (audited_ != nullptr) audited_->DropGraphs();
   RETURN_IF_ERROR(model_.device().Reset());
   RETURN_IF_ERROR(model_.Rebuild());
   if (reload_) RETURN_IF_ERROR(reload_());

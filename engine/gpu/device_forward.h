@@ -10,6 +10,7 @@
 #include <span>
 #include <thread>
 
+#include "engine/gpu/device_audited_side.h"
 #include "engine/gpu/device_ffn.h"
 #include "engine/gpu/device_health.h"
 #include "engine/gpu/device_home_layers.h"
@@ -30,6 +31,7 @@ class DeviceForward {
     int kv_blocks;                // of the host's pool
     kernels::KvType kv_type;
     std::size_t attention_bytes;  // scratch of attention, at most, or one token's
+    bool audits = false;          // predictions may be audited
     // Uploads the hot neurons' rows again, after a reset. FailedPrecondition says why they cannot
     // be read.
     std::function<Status()> reload;
@@ -43,6 +45,7 @@ class DeviceForward {
   struct HostSizes {
     const model::ModelConfig& config;
     int tokens_max, logits_max, context_length;  // as Params
+    bool audits = false;
   };
   static std::size_t HostBytesMax(const HostSizes& sizes);
   DeviceForward(const DeviceForward&) = delete;
@@ -63,6 +66,8 @@ class DeviceForward {
   bool head() const { return model_.placement().head; }
   // Who computes hot neurons of the layers at home on the CPU; null: there are none.
   ffn::FfnPartition* partition() const { return partition_.get(); }
+  // What audits ask of the neurons here; null: Params::audits is false.
+  ffn::AuditedSide* audited_side() const { return audited_.get(); }
   // The device's part of the KV cache is lost. Not usable until a sequence begins.
   bool failed() const { return health_.failed(); }
   // No later step can work: the process should end and be started anew.
@@ -92,6 +97,7 @@ class DeviceForward {
   DeviceFfn ffn_;
   std::unique_ptr<DevicePartition> partition_;  // null: no neurons of the CPU's layers are here
   std::unique_ptr<DeviceHomeLayers> home_;      // null: no layer is at home here
+  std::unique_ptr<DeviceAuditedSide> audited_;  // null: nothing is audited
   std::thread::id user_;                        // the device is this thread's
 };
 

@@ -26,6 +26,7 @@ DeviceHomeLayers::DeviceHomeLayers(const Params& p)
              .context_length = p.context_length,
              .returns_residual = !p.model.placement().head},
             work_),
+      taps_(p.model, p.audits),
       shared_(MakeShared(p)),
       layer_({.attention = {.model = p.model,
                             .kv = kv_,
@@ -33,11 +34,12 @@ DeviceHomeLayers::DeviceHomeLayers(const Params& p)
                             .context_length = p.context_length,
                             .scratch_bytes = p.attention_bytes},
               .step = step_,
+              .taps = taps_,
               .ffn = p.ffn,
               .shared = shared_ != nullptr ? &shared_->device : nullptr},
              work_),
       modes_(layers_),
-      graphs_(3 * kGraphTokensMax),
+      graphs_(2 * 3 * kGraphTokensMax),
       ffn_counters_(modes_.size()) {
   if (p.model.placement().head) head_.emplace(p.model, p.logits_max, work_);
 }
@@ -64,6 +66,7 @@ Status DeviceHomeLayers::Allocate() {
   ASSIGN_OR_RETURN(DeviceUploader uploader, DeviceUploader::Create(stream));
   RETURN_IF_ERROR(work_.Upload(uploader, stream));
   RETURN_IF_ERROR(step_.Allocate(model_.device()));
+  RETURN_IF_ERROR(taps_.Allocate());
   if (head_.has_value()) RETURN_IF_ERROR(head_->Allocate());
   return shared_ != nullptr ? shared_->exchange.Allocate() : OkStatus();
 }
@@ -93,9 +96,11 @@ Status DeviceHomeLayers::RunStep(const Step& step, ffn::SparseFfn& cold) {
   RETURN_IF_ERROR(kv_.Follow(step.cache, stream));
   RETURN_IF_ERROR(step_.Send(step.cache, kv_, step.residual, step.tokens, stream));
   RETURN_IF_ERROR(SetModes(step, cold));
+  taps_.Open(step.auditor, cold);
   RETURN_IF_ERROR(IsReplayed(step) ? Replay(step, cold) : Prefill(step, cold));
   RETURN_IF_ERROR(stream.Synchronize());
   if (shared_ != nullptr) RETURN_IF_ERROR(shared_->exchange.flags().CheckWaits());
+  taps_.Keep(cold);
   if (step.tokens == 1) Count();
   if (head_.has_value()) return OkStatus();
   std::memcpy(step.residual, step_.result().data(),
@@ -114,11 +119,12 @@ Status DeviceHomeLayers::SetModes(const Step& step, const ffn::SparseFfn& cold) 
   return OkStatus();
 }
 
-// Steps that end alike have a graph: with the logits of no token, of the last, of all.
+// Steps that end alike have a graph: with the logits of no token, of the last, of all; and one more
+// with open taps.
 int DeviceHomeLayers::GraphOf(const Step& step) const {
   const int logits = head_.has_value() ? step.logits : 0;
   const int end = logits == 0 ? 0 : logits == step.tokens ? 1 : 2;
-  return 3 * (step.tokens - 1) + end;
+  return 3 * (kGraphTokensMax * (taps_.open() ? 1 : 0) + step.tokens - 1) + end;
 }
 
 bool DeviceHomeLayers::IsReplayed(const Step& step) const {

@@ -2,9 +2,10 @@
 //
 // What differs from token to token goes to the device in one small copy (device_step.h). A decoded
 // token, or up to kGraphTokensMax that are verified, is one graph, recorded for the modes at hand
-// and replayed; a prompt's tokens are the same kernels without one. Of layers whose cold neurons
-// the CPU has, the decode thread computes its part while the device computes. It waits for the
-// stream once, at the end.
+// and replayed; another one where the step's first token is audited, with copies of what its
+// networks read (device_taps.h). A prompt's tokens are the same kernels without a graph. Of layers
+// whose cold neurons the CPU has, the decode thread computes its part while the device computes. It
+// waits for the stream once, at the end.
 #pragma once
 
 #include <memory>
@@ -15,6 +16,7 @@
 #include "engine/gpu/device_head.h"
 #include "engine/gpu/device_health.h"
 #include "engine/gpu/device_layer_forward.h"
+#include "engine/gpu/device_taps.h"
 #include "engine/gpu/host_shared_ffn.h"
 #include "engine/gpu/recorded_graph.h"
 
@@ -34,6 +36,7 @@ class DeviceHomeLayers {
     int kv_blocks;         // of the host's pool
     kernels::KvType kv_type;
     std::size_t attention_bytes;  // scratch of attention, at most, or one token's
+    bool audits;                  // steps may be audited
   };
   explicit DeviceHomeLayers(const Params& params);
   DeviceHomeLayers(const DeviceHomeLayers&) = delete;
@@ -54,6 +57,7 @@ class DeviceHomeLayers {
     nn::KvCache& cache;  // reserved
     int logits;          // of so many of the last tokens, if the head is on the device
     bool lossless;
+    ffn::Auditor* auditor = nullptr;  // keeps what it wants of the first token
   };
   // Computes the layers; `cold` computes the CPU's neurons and says the modes. Returns [logits, V]
   // if the head is here, else [0]; valid until the next step. Errors: the flash tier's, which leave
@@ -93,11 +97,13 @@ class DeviceHomeLayers {
   DeviceArena work_{"activations"};
   DeviceKvCache kv_;
   DeviceStep step_;
+  DeviceTaps taps_;
   std::unique_ptr<Shared> shared_;  // null: no layer is shared
   DeviceLayerForward layer_;
   std::optional<DeviceHead> head_;  // none: it is on the CPU
   std::vector<FfnMode> modes_;      // [home layers] of the step at hand
-  // Of steps of few tokens, by their number and whose logits they want; recorded when first met.
+  // Of steps of few tokens, by their number, whose logits they want and whether they are audited;
+  // recorded when first met.
   std::vector<RecordedGraph<std::vector<FfnMode>>> graphs_;
   ffn::PartitionCounters hot_;                  // of the shared layers
   std::vector<ffn::FfnCounters> ffn_counters_;  // [home layers]

@@ -6,6 +6,7 @@ DeviceLayerForward::DeviceLayerForward(const Params& p, DeviceArena& arena)
     : model_(p.attention.model),
       dense_(model_),
       step_(p.step),
+      taps_(p.taps),
       ffn_(p.ffn),
       shared_(p.shared),
       attention_(p.attention, arena) {
@@ -44,6 +45,7 @@ Status DeviceLayerForward::FeedForward(int layer, int tokens, FfnMode mode,
                                        const DeviceFfn::Output& out,
                                        const DeviceSharedFfn::OnStream& serve) {
   const DeviceFfn::Input input{hidden_, step_.residual(), tokens};
+  RETURN_IF_ERROR(taps_.Put(layer, hidden_.x, input.residual));
   return model_.layer(layer).shared ? shared_->Put(layer, mode, input, out, serve)
                                     : ffn_.Run(layer, mode, input, out);
 }

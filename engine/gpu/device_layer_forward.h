@@ -8,6 +8,7 @@
 #include "engine/gpu/device_ffn.h"
 #include "engine/gpu/device_shared_ffn.h"
 #include "engine/gpu/device_step.h"
+#include "engine/gpu/device_taps.h"
 
 namespace thermocline::gpu {
 
@@ -18,6 +19,7 @@ class DeviceLayerForward {
   struct Params {
     DeviceAttention::Params attention;
     const DeviceStep& step;   // has the residual stream, r
+    const DeviceTaps& taps;   // of what networks read
     DeviceFfn& ffn;           // of layers that are whole on the device
     DeviceSharedFfn* shared;  // of the others; null: there are none
   };
@@ -36,6 +38,7 @@ class DeviceLayerForward {
   const DeviceModel& model_;
   const DeviceDense dense_;
   const DeviceStep& step_;
+  const DeviceTaps& taps_;
   DeviceFfn& ffn_;
   DeviceSharedFfn* const shared_;
   DeviceAttention attention_;

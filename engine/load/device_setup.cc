@@ -60,6 +60,7 @@ gpu::DeviceForward::Params ForwardOf(const LoadedModel& model, gpu::DeviceModel&
           .kv_blocks = sizes.kv_blocks > 0 ? sizes.kv_blocks : nn::BlocksFor(sizes.context_length),
           .kv_type = model.kv_type,
           .attention_bytes = sizes.attention_bytes,
+          .audits = model.audits(),
           .reload = [&model] { return ReloadNeurons(model); }};
 }
 
@@ -97,9 +98,7 @@ Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
                                               [&](int layer, const model::LayerWeights& from) {
                                                 return on_device->UploadNeurons(layer, from);
                                               }));
-    if (predictors != nullptr) {
-      ASSIGN_OR_RETURN(predictors, predictor::SubsetOf(*predictors, split->cold()));
-    }
+    if (predictors != nullptr) RETURN_IF_ERROR(KeepColdPredictors());
   }
   gpu = std::move(on);
   device = std::move(on_device);

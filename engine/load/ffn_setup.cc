@@ -19,10 +19,6 @@ predictor::SignOptions SignOptionsOf(const FfnOptions& options) {
           .use_side_car = !options.ignore_calibration};
 }
 
-bool Audits(const FfnPlan& plan, const FfnOptions& options) {
-  return options.audit_interval > 0 && (plan.sign || plan.low_rank);
-}
-
 Status RefuseWithoutZeros(FfnMode mode, const model::ModelConfig& config) {
   return base::FailedPrecondition(
       "mode '", FfnModeName(mode), "' skips neurons whose activation is exactly zero, and ",
@@ -144,6 +140,10 @@ void DropShadow(FfnPlan& plan) {
   (plan.shadow == FfnMode::kLowRank ? plan.low_rank : plan.sign) = false;
   plan.shadow = FfnMode::kDense;
   plan.shadow_alone = false;
+}
+
+bool Audits(const FfnPlan& plan, const FfnOptions& options) {
+  return options.audit_interval > 0 && (plan.sign || plan.low_rank);
 }
 
 std::size_t PredictorBytes(const model::ModelConfig& config, const FfnPlan& plan,

@@ -33,6 +33,9 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
 // Without the shadow, and the predictor that is loaded for it. Requires: shadow_alone.
 void DropShadow(FfnPlan& plan);
 
+// Whether what is predicted may be audited: then predictors have down_norms.
+bool Audits(const FfnPlan& plan, const FfnOptions& options);
+
 // Bytes that the predictors of the plan will take, audits with them.
 std::size_t PredictorBytes(const model::ModelConfig& config, const FfnPlan& plan,
                            const FfnOptions& options);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <random>
 
 #include "engine/base/log.h"
 #include "engine/device/device.h"
+#include "engine/load/baseline_placement.h"
 #include "engine/load/this_machine.h"
 #include "engine/model/fingerprint.h"
 #include "engine/placement/build_problem.h"
@@ -34,6 +34,16 @@ Status CheckCanSplit(const LoadedModel& m) {
         "`thermocline convert --down rows` makes a file where they can");
   }
   return OkStatus();
+}
+
+// Without neuron-major rows a GPU's layers are computed whole: no threshold has an effect there.
+Status CheckCanControl(const LoadedModel& m, const FfnOptions& ffn) {
+  if (ffn.controller_recall == 0 || m.weights->has_down_rows() || !m.audits()) return OkStatus();
+  return base::FailedPrecondition(
+      m.path,
+      ": engine.controller_recall: the down projection is not neuron-major, so a GPU computes its "
+      "layers whole, and there is no recall to hold; `thermocline convert --down rows` makes a "
+      "file whose neurons are predicted there, too");
 }
 
 placement::Reading ReadingOf(FfnMode mode) {
@@ -105,34 +115,16 @@ struct Chosen {
   double tokens_per_s = 0;  // 0: a file does not say
   int home_layers = 0;      // at home on a device
   bool head = false;        // on a device
+
+  bool any_hot() const {
+    return std::any_of(hot.begin(), hot.end(), [](const auto& layer) { return !layer.empty(); });
+  }
+  // Whether some of the model's neurons are not hot; F = `neurons`.
+  bool shares(int neurons) const {
+    return std::any_of(hot.begin(), hot.end(),
+                       [neurons](const auto& layer) { return base::IntSize(layer) < neurons; });
+  }
 };
-
-// Baselines of --placement: as many neurons, but not the hottest. Source: PowerInfer's comparisons.
-constexpr std::string_view kRandom = "random";  // drawn
-constexpr std::string_view kNaive = "naive";    // all of the first layers, as layers are offloaded
-
-bool IsBaseline(std::string_view placement) { return placement == kRandom || placement == kNaive; }
-
-void PlaceAtRandom(int neurons, ffn::NeuronIds& hot) {
-  std::mt19937 draw(1);
-  for (std::vector<int>& ids : hot) {
-    std::vector<int> all(neurons);
-    std::iota(all.begin(), all.end(), 0);
-    std::shuffle(all.begin(), all.end(), draw);
-    std::copy_n(all.begin(), ids.size(), ids.begin());
-    std::sort(ids.begin(), ids.end());
-  }
-}
-
-void PlaceFirstLayers(int neurons, ffn::NeuronIds& hot) {
-  std::size_t left = 0;
-  for (const std::vector<int>& ids : hot) left += ids.size();
-  for (std::vector<int>& ids : hot) {
-    ids.resize(std::min<std::size_t>(neurons, left));
-    std::iota(ids.begin(), ids.end(), 0);
-    left -= ids.size();
-  }
-}
 
 // placement: a baseline, or "" for the plan as it is.
 Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
@@ -154,8 +146,7 @@ Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
     chosen.home_layers += plan.layers[l].home_hot ? 1 : 0;
   }
   if (!placement.empty()) chosen.tokens_per_s = 0;  // the plan's, not the baseline's
-  if (placement == kRandom) PlaceAtRandom(file.config.intermediate_size, chosen.hot);
-  if (placement == kNaive) PlaceFirstLayers(file.config.intermediate_size, chosen.hot);
+  PlaceAsBaseline(placement, file.config.intermediate_size, chosen.hot);
   return chosen;
 }
 
@@ -294,12 +285,18 @@ Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& optio
 // `moved`: whether the model may have been changed, also by an error.
 Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
                    std::unique_ptr<device::Device> gpu, bool& moved, LoadedModel& out) {
+  RETURN_IF_ERROR(CheckCanControl(out, options.model.ffn));
   const DeviceSizes sizes = SizesOf(options, out);
-  ASSIGN_OR_RETURN(const Chosen chosen, PlanDevice(file, options, out, *gpu, sizes));
+  ASSIGN_OR_RETURN(Chosen chosen, PlanDevice(file, options, out, *gpu, sizes));
+  // What more neurons could have is not for a shadow that nobody asked for by name.
+  if (out.shadow_alone && options.model.ffn.audit_shadow == AuditShadow::kAuto &&
+      chosen.shares(out.config.intermediate_size)) {
+    base::LogInfo("no predictor is audited in the shadow: not all neurons fit on the GPU");
+    out.DropShadow();
+    ASSIGN_OR_RETURN(chosen, PlanDevice(file, options, out, *gpu, sizes));
+  }
   const std::string name = gpu->Describe();
-  const bool any = std::any_of(chosen.hot.begin(), chosen.hot.end(),
-                               [](const std::vector<int>& layer) { return !layer.empty(); });
-  if (chosen.home_layers == 0 && !any) {
+  if (chosen.home_layers == 0 && !chosen.any_hot()) {
     return base::FailedPrecondition(
         name,
         ": as it was measured, and with the memory it may use, it would make no token faster; "
@@ -340,9 +337,7 @@ Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, 
                      "taken as they come; `thermocline profile` counts them");
   }
   ASSIGN_OR_RETURN(const Chosen chosen, ReadOrPlan(path, file, out, machine, subject));
-  const bool any = std::any_of(chosen.hot.begin(), chosen.hot.end(),
-                               [](const std::vector<int>& layer) { return !layer.empty(); });
-  if (!any) {
+  if (!chosen.any_hot()) {
     base::LogWarning("no second partition: by the plan all neurons are faster on one side");
     return OkStatus();
   }
@@ -365,11 +360,6 @@ Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, Lo
     auto gpu = device::Device::Open(
         {.ops = options.device_ops != nullptr ? options.device_ops : kernels::CudaOps()});
     bool moved = false;
-    if (gpu.ok() && out.shadow_alone) {
-      const bool asked = options.model.ffn.audit_shadow != AuditShadow::kAuto;
-      if (asked) base::LogWarning("engine.audit_shadow: with a GPU no audits are made");
-      out.DropShadow();
-    }
     const Status used =
         gpu.ok() ? SetUpDevice(file, options, *std::move(gpu), moved, out) : gpu.status();
     if (used.ok()) return OkStatus();

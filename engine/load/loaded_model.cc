@@ -161,13 +161,23 @@ Result<MemoryPlan> PlanWithShadow(const MemoryNeeds& needs, FfnPlan& plan,
 
 }  // namespace
 
+bool LoadedModel::audits() const {
+  return predictors != nullptr && !predictors->layers.empty() &&
+         !predictors->layers.front().down_norms.empty();
+}
+
 void LoadedModel::DropShadow() {
+  bool others = false;
   for (predictor::LayerPredictors& layer : predictors->layers) {
-    layer.sign.reset();
-    layer.low_rank.reset();
+    if (audit_shadow == FfnMode::kSign) layer.sign.reset();
+    if (audit_shadow == FfnMode::kLowRank) layer.low_rank.reset();
+    others |= layer.sign.has_value() || layer.low_rank.has_value();
   }
-  predictors->memory.clear();
-  predictors->bytes = 0;
+  if (!others) {
+    for (predictor::LayerPredictors& layer : predictors->layers) layer.down_norms = {};
+    predictors->memory.clear();
+    predictors->bytes = 0;
+  }
   audit_shadow = FfnMode::kDense;
   shadow_alone = false;
 }
@@ -285,13 +295,17 @@ Status LoadedModel::SplitNeurons(ffn::NeuronIds hot_ids, int threads) {
                                                   .hot = std::move(hot_ids)}));
   if (predictors != nullptr) {
     ASSIGN_OR_RETURN(hot_predictors, predictor::SubsetOf(*predictors, split->hot()));
-    ASSIGN_OR_RETURN(auto cold, predictor::SubsetOf(*predictors, split->cold()));
-    // By neuron, for audits of both sides.
-    for (std::size_t l = 0; l < cold->layers.size(); ++l)
-      cold->layers[l].down_norms = std::move(predictors->layers[l].down_norms);
-    predictors = std::move(cold);
+    RETURN_IF_ERROR(KeepColdPredictors());
   }
   hot_threads = threads;
+  return OkStatus();
+}
+
+Status LoadedModel::KeepColdPredictors() {
+  ASSIGN_OR_RETURN(auto cold, predictor::SubsetOf(*predictors, split->cold()));
+  for (std::size_t l = 0; l < cold->layers.size(); ++l)
+    cold->layers[l].down_norms = std::move(predictors->layers[l].down_norms);
+  predictors = std::move(cold);
   return OkStatus();
 }
 

@@ -83,6 +83,8 @@ struct LoadedModel {
   // Figures of the flash tier; zeros without one. Decode thread only.
   FlashCounters flash_counters() const;
 
+  // Whether what is predicted may be audited.
+  bool audits() const;
   // Gives up the predictor of a shadow. Requires: shadow_alone.
   void DropShadow();
   // Gate and up in rows: neurons that are shared out lie so.
@@ -90,6 +92,9 @@ struct LoadedModel {
   // Gives the neurons of `hot` to a second partition of the CPU with kernel threads of its own.
   // Errors as NeuronSplit::Move. Requires: no transformer is in use.
   Status SplitNeurons(ffn::NeuronIds hot_ids, int threads);
+  // Leaves the predictors of the cold neurons, and the norms of all, which audits of both sides
+  // need. Requires: split.
+  Status KeepColdPredictors();
 
   // What the hot tier has done. Decode thread only. The second allocates nothing: `stats` is what
   // an earlier call gave.

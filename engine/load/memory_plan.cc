@@ -95,7 +95,8 @@ std::size_t HotBytes(const MemoryNeeds& n, ffn::FfnSizes sizes) {
       device ? gpu::DeviceForward::HostBytesMax({.config = sizes.config,
                                                  .tokens_max = sizes.tokens_max,
                                                  .logits_max = n.sizes.logits_max,
-                                                 .context_length = ContextLength(n)})
+                                                 .context_length = ContextLength(n),
+                                                 .audits = Audits(n.ffn, n.options.ffn)})
              : ffn::CpuPartition::Bytes(sizes);
   return ffn::HybridFfn::Bytes(sizes.config, sizes.tokens_max) + other;
 }

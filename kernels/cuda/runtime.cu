@@ -18,7 +18,12 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
-DeviceError Code(cudaError_t error) { return static_cast<DeviceError>(error); }
+// The caller knows of the error: the runtime need not keep it for the next launch, which may be of
+// work that has nothing to do with this (an audit fails, the next token does not).
+DeviceError Code(cudaError_t error) {
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return static_cast<DeviceError>(error);
+}
 cudaStream_t Of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 cudaEvent_t Of(Event event) { return static_cast<cudaEvent_t>(event.handle); }
 
@@ -57,9 +62,7 @@ DeviceTrouble Trouble(DeviceError error) {
 }
 
 DeviceError Count(int* devices) {
-  const cudaError_t error = cudaGetDeviceCount(devices);
-  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // the next call's is its own
-  return Code(error);
+  return Code(cudaGetDeviceCount(devices));
 }
 
 DeviceError Use(int device) {
@@ -116,19 +119,14 @@ DeviceError SumWords(const void* from, std::size_t bytes, std::uint32_t* sum, St
 }
 
 DeviceError Allocate(std::size_t bytes, void** out) {
-  const cudaError_t error = cudaMalloc(out, bytes);
-  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
-  return Code(error);
+  return Code(cudaMalloc(out, bytes));
 }
 
 DeviceError Release(void* memory) { return Code(cudaFree(memory)); }
 
 DeviceError AllocateMapped(std::size_t bytes, void** host, void** device) {
   const cudaError_t error = cudaHostAlloc(host, bytes, cudaHostAllocMapped);
-  if (error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return Code(error);
-  }
+  if (error != cudaSuccess) return Code(error);
   return Code(cudaHostGetDevicePointer(device, *host, 0));
 }
 

@@ -34,10 +34,6 @@ Status Side::Prepare(int context_length) {
 }
 
 Status Side::Audit() {
-  if (model_->device != nullptr) {
-    return base::FailedPrecondition(
-        "--predictor: neurons on a GPU cannot be audited; leave it out (--device cpu)");
-  }
   const auto& modes = model_->ffn_modes;
   const auto predicts = [](FfnMode m) { return m == FfnMode::kSign || m == FfnMode::kLowRank; };
   if (std::none_of(modes.begin(), modes.end(), predicts)) {

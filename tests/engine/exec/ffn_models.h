@@ -29,6 +29,7 @@ struct How {
   std::optional<Activation> activation = {};
   int threads = 1;
   int audit_interval = 0;
+  AuditShadow audit_shadow = AuditShadow::kOff;
   DownInMemory down = DownInMemory::kFile;
 };
 
@@ -43,7 +44,8 @@ inline Result<std::unique_ptr<load::LoadedModel>> TryLoad(const How& how) {
                        .also = how.also,
                        .side_car = how.side_car,
                        .down = how.down,
-                       .audit_interval = how.audit_interval};
+                       .audit_interval = how.audit_interval,
+                       .audit_shadow = how.audit_shadow};
   return load::LoadModel(options);
 }
 

@@ -7,7 +7,7 @@
 #include "engine/adapt/ffn_governor.h"
 #include "engine/base/file.h"
 #include "engine/load/mode_tuner.h"
-#include "tests/engine/exec/ffn_models.h"
+#include "tests/engine/exec/audited.h"
 
 namespace thermocline::load {
 namespace {
@@ -149,9 +149,11 @@ class AuditorTest : public exec::FfnModels {
   static void Feed(const LoadedModel& model, exec::Transformer& transformer, ffn::Auditor& auditor,
                    const std::vector<exec::FfnInput>& inputs) {
     for (const exec::FfnInput& input : inputs) {
+      auditor.Begin();
       for (int l = 0; l < model.config.num_hidden_layers; ++l) {
         exec::RunFfn(model, transformer, l, input);
-        auditor.Keep(l, input.get(), transformer.ffn().policy(l));
+        auditor.Keep(l, {.hidden = input.hidden().data(), .residual = input.residual().data()},
+                     transformer.ffn().policy(l));
       }
       auditor.EndStep();
       while (auditor.pending()) auditor.AuditOne(transformer.audited_sides());
@@ -250,62 +252,18 @@ std::unique_ptr<LoadedModel> LoadAudited(const std::string& modes, const HotOpti
   return *std::move(model);
 }
 
-// Audits every one of `tokens`; steps of `at_once` tokens are verified and keep their first.
-std::vector<predictor::AuditCounts> AuditedBy(const LoadedModel& model, std::span<const int> tokens,
-                                              int at_once = 1, bool shadow = false) {
-  const auto transformer = model.MakeTransformer(16, 64, 16);
-  ffn::Auditor auditor({.config = model.config,
-                        .predictors = *model.predictors,
-                        .ops = *model.ops,
-                        .interval = 1,
-                        .shadow = model.audit_shadow});
-  transformer->SetAuditor(&auditor);
-  const auto cache = *model.MakeCache(64);
-  using Step = exec::Transformer::Step;
-  for (std::size_t at = 0; at + at_once <= tokens.size(); ++at) {
-    EXPECT_TRUE(transformer
-                    ->Forward(tokens.subspan(at, at_once), *cache, exec::Transformer::Logits::kAll,
-                              at_once > 1 ? Step::kVerify : Step::kDecode)
-                    .ok());
-    cache->SetLength(cache->length() - at_once + 1);
-    auditor.EndStep();
-    while (auditor.pending()) auditor.AuditOne(transformer->audited_sides());
-  }
-  transformer->SetAuditor(nullptr);
-  std::vector<predictor::AuditCounts> out;
-  for (int l = 0; l < model.config.num_hidden_layers; ++l)
-    out.push_back(shadow ? auditor.window(l, FfnMode::kSign, true).sum() : auditor.total(l));
-  return out;
-}
-
-void ExpectSame(const std::vector<predictor::AuditCounts>& got,
-                const std::vector<predictor::AuditCounts>& want) {
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t l = 0; l < got.size(); ++l) {
-    EXPECT_GT(got[l].tokens, 0);
-    EXPECT_GT(got[l].tp, 0);
-    EXPECT_EQ(got[l].tokens, want[l].tokens);
-    EXPECT_EQ(got[l].tp, want[l].tp) << l;
-    EXPECT_EQ(got[l].fp, want[l].fp) << l;
-    EXPECT_EQ(got[l].fn, want[l].fn) << l;
-    EXPECT_EQ(got[l].tn, want[l].tn) << l;
-    EXPECT_EQ(got[l].missed_mass, want[l].missed_mass) << l;
-    EXPECT_EQ(got[l].total_mass, want[l].total_mass) << l;
-  }
-}
-
 TEST_F(AuditorTest, TwoSidesCountAsOne) {
   const auto one = LoadAudited("sign"), two = LoadAudited("sign", {.bytes = 2 << 20});
   ASSERT_NE(two->split, nullptr);
   const auto tokens = exec::SomeTokens(20, one->config.vocab_size);
-  ExpectSame(AuditedBy(*two, tokens), AuditedBy(*one, tokens));
+  exec::ExpectSame(exec::AuditedBy(*two, tokens), exec::AuditedBy(*one, tokens));
 }
 
 TEST_F(AuditorTest, VerifiedStepsCountTheirFirstToken) {
   const auto model = LoadAudited("sign");
   const auto tokens = exec::SomeTokens(24, model->config.vocab_size);
-  const auto alone = AuditedBy(*model, std::span(tokens).first(20));
-  ExpectSame(AuditedBy(*model, tokens, 5), alone);
+  const auto alone = exec::AuditedBy(*model, std::span(tokens).first(20));
+  exec::ExpectSame(exec::AuditedBy(*model, tokens, 5), alone);
 }
 
 // What sign would predict, without its misses in the layers before.
@@ -315,11 +273,11 @@ TEST_F(AuditorTest, AShadowIsAuditedAndChangesNothing) {
   EXPECT_EQ(plain->audit_shadow, FfnMode::kDense);
   EXPECT_EQ(shadowed->audit_shadow, FfnMode::kSign);
   const auto tokens = exec::SomeTokens(12, plain->config.vocab_size);
-  const auto counts = AuditedBy(*shadowed, tokens, 1, true), lossy = AuditedBy(*sign, tokens);
+  const auto counts = exec::AuditedBy(*shadowed, tokens), lossy = exec::AuditedBy(*sign, tokens);
   EXPECT_EQ(counts[0].tp, lossy[0].tp);  // the first layer's input is the same
   EXPECT_EQ(counts[0].fn, lossy[0].fn);
   EXPECT_GT(counts[3].fn, 0);
-  EXPECT_EQ(AuditedBy(*plain, tokens)[0].tokens, 0);
+  EXPECT_EQ(exec::AuditedBy(*plain, tokens)[0].tokens, 0);
   const auto logits = [&](const LoadedModel& model) { return exec::LogitsOf(model, 8, 1); };
   EXPECT_TRUE(logits(*plain) == logits(*shadowed));
 }
@@ -332,7 +290,7 @@ TEST_F(AuditorTest, AShadowOfALayerThatIsComputedDensely) {
     model->ffn_modes[l] = FfnMode::kDense;
   }
   const auto tokens = exec::SomeTokens(8, model->config.vocab_size);
-  for (const predictor::AuditCounts& layer : AuditedBy(*model, tokens, 1, true)) {
+  for (const predictor::AuditCounts& layer : exec::AuditedBy(*model, tokens)) {
     EXPECT_EQ(layer.tokens, 8);
     EXPECT_GT(layer.tp, 0);
   }
