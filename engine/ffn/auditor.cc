@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/index.h"
+#include "engine/nn/multiplier.h"
 
 namespace thermocline::ffn {
 

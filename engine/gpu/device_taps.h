@@ -5,6 +5,7 @@
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/sparse_ffn.h"
 #include "engine/gpu/device_model.h"
+#include "engine/gpu/sizes.h"
 
 namespace thermocline::gpu {
 

@@ -61,9 +61,7 @@ DeviceTrouble Trouble(DeviceError error) {
   }
 }
 
-DeviceError Count(int* devices) {
-  return Code(cudaGetDeviceCount(devices));
-}
+DeviceError Count(int* devices) { return Code(cudaGetDeviceCount(devices)); }
 
 DeviceError Use(int device) {
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) return Code(error);
@@ -118,9 +116,7 @@ DeviceError SumWords(const void* from, std::size_t bytes, std::uint32_t* sum, St
                 static_cast<const uint4*>(from), bytes / 16, sum);
 }
 
-DeviceError Allocate(std::size_t bytes, void** out) {
-  return Code(cudaMalloc(out, bytes));
-}
+DeviceError Allocate(std::size_t bytes, void** out) { return Code(cudaMalloc(out, bytes)); }
 
 DeviceError Release(void* memory) { return Code(cudaFree(memory)); }
 

@@ -82,7 +82,8 @@ class DeviceLoad : public exec::FfnModels {
         DeviceForward::HostBytesMax({.config = model.config,
                                      .tokens_max = forward.tokens_max(),
                                      .logits_max = forward.logits_max(),
-                                     .context_length = forward.context_length()});
+                                     .context_length = forward.context_length(),
+                                     .audits = model.audits()});
     const std::size_t residual = base::Area(forward.tokens_max(), model.config.hidden_size) * 4;
     EXPECT_GT(mapped, 0U);
     EXPECT_LE(mapped, planned);
@@ -163,6 +164,84 @@ TEST_F(DeviceLoad, TakesWholeLayersOfADenseModel) {
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
   EXPECT_EQ((*gpu)->device->placement().home_layers, (*gpu)->config.num_hidden_layers);
   EXPECT_EQ((*gpu)->hot.neurons, (*gpu)->hot.neurons_all);
+}
+
+TEST_F(DeviceLoad, AShadowIsKeptWhereAllNeuronsFit) {
+  load::LoadOptions options = Options(HotDevice::kCuda);
+  options.model.ffn.audit_interval = 1;
+  options.model.ffn.audit_shadow = AuditShadow::kAuto;
+  const auto all = load::LoadModel(options);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ((*all)->audit_shadow, FfnMode::kSign);
+  EXPECT_EQ((*all)->hot.neurons, (*all)->hot.neurons_all);
+  EXPECT_TRUE((*all)->audits());
+  ExpectPlannedHostBytes(**all);
+}
+
+// The predictor that a mode needs stays when the shadow's is given up.
+TEST_F(DeviceLoad, AShadowGivenUpLeavesTheModesPredictor) {
+  load::LoadedModel model;
+  model.predictors = std::make_unique<predictor::Predictors>();
+  predictor::LayerPredictors& layer = model.predictors->layers.emplace_back();
+  layer.sign.emplace();
+  layer.low_rank.emplace();
+  layer.down_norms = {1};
+  model.audit_shadow = FfnMode::kSign;
+  model.shadow_alone = true;
+  model.DropShadow();
+  EXPECT_FALSE(layer.sign.has_value());
+  EXPECT_TRUE(layer.low_rank.has_value());
+  EXPECT_TRUE(model.audits());
+}
+
+// Layers that are computed whole have no threshold to move.
+TEST_F(DeviceLoad, AControllerWithoutNeuronMajorRowsIsRefused) {
+  load::LoadOptions options = Options(HotDevice::kCuda);
+  options.model.path = Convert(exec::kTidepoolFolder, {.down = model::DownLayout::kColumns});
+  options.model.ffn.modes = "sign";
+  options.model.ffn.audit_interval = 1;
+  options.model.ffn.controller_recall = 0.9;
+  const auto refused = load::LoadModel(options);
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.status().message().find("engine.controller_recall"), std::string::npos)
+      << refused.status().message();
+  options.model.hot.device = HotDevice::kAuto;
+  const auto on_cpu = load::LoadModel(options);
+  ASSERT_TRUE(on_cpu.ok()) << on_cpu.status().message();
+  EXPECT_NE((*on_cpu)->hot.fallback.find("engine.controller_recall"), std::string::npos);
+}
+
+// Each answer's figures are there with its end; drafts of a verification are not audited.
+TEST_F(DeviceLoad, AnswersAreAuditedWithDraftsAndWithout) {
+  EngineConfig config;
+  config.model.path = exec::kTidepool;
+  config.model.threads = 2;
+  config.model.context_length = 96;
+  config.serving.prefill_chunk = 16;
+  config.model.ffn = {.modes = "sign", .audit_interval = 1, .controller_recall = 0.95};
+  config.model.hot.device = HotDevice::kCuda;
+  config.device_ops = &kernels::EmulatedOps();
+  config.model.spec.mode = SpecMode::kSync;
+  config.model.spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
+  const auto engine = Engine::Load(config);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  std::int64_t before = 0;
+  for (const char* mode : {"off", "sync"}) {
+    Request request;
+    request.prompt = {1, 400, 500};
+    request.sampling.temperature = 0;
+    request.max_tokens = 24;
+    request.spec_mode = mode;
+    const auto channel = *(*engine)->Submit(std::move(request), {});
+    TokenChannel::Update update;
+    while (!update.finished) channel->WaitAndTake(update);
+    EXPECT_TRUE(update.error.ok()) << update.error.message();
+    const FfnLayerStats first = (*engine)->Stats().ffn.front();
+    EXPECT_GT(first.audited_tokens, before) << mode;
+    EXPECT_GT(first.tp, 0);
+    EXPECT_TRUE(first.controlled);
+    before = first.audited_tokens;
+  }
 }
 
 // The target on the device, its draft on the CPU: the text is plain decoding's.
