@@ -34,8 +34,8 @@ class DeviceAudit : public OnDevice {
  protected:
   std::string Model(bool before_norm, DType type = DType::kQ8_0,
                     model::DownLayout down = model::DownLayout::kRows) {
-    const std::string path = Convert(exec::kTidepoolFolder, {.type = type, .down = down},
-                                     std::string(kernels::Traits(type).name));
+    std::string path = Convert(exec::kTidepoolFolder, {.type = type, .down = down},
+                               std::string(kernels::Traits(type).name));
     WriteRandomSideCar(path, before_norm, 24, 0.3F);
     return path;
   }
