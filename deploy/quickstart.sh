@@ -40,12 +40,13 @@ show_progress() {
 
 deploy/install-deps.sh
 if [ -n "$prometheus" ] && ! command -v prometheus >/dev/null; then
-  # Its service would take the port that ours listens on.
+  command -v apt-get >/dev/null || { echo "--with-prometheus: install prometheus, so that it is in the PATH" >&2; exit 1; }
   as_root=()
   if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+  echo "installing prometheus; its own service stays off (systemctl unmask prometheus allows it again)"
   "${as_root[@]}" mkdir -p /etc/systemd/system
   [ -e /etc/systemd/system/prometheus.service ] || "${as_root[@]}" ln -s /dev/null /etc/systemd/system/prometheus.service
-  echo "installing prometheus"
+  "${as_root[@]}" apt-get update -qq
   DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends prometheus >/dev/null
 fi
 log=$(mktemp)

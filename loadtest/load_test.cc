@@ -70,8 +70,7 @@ class LoadTest {
       ASSIGN_OR_RETURN(workload.scale, Calibrate(io_, *client_, report_.server));
     }
     workload_ = MakeWorkload(workload);
-    WarmUp();
-    return OkStatus();
+    return WarmUp();
   }
 
   Status ConnectHttp() {
@@ -112,8 +111,8 @@ class LoadTest {
     metrics_path_ = RootPath(o.url, "metrics");
     if (!o.metrics_url.empty()) {
       ASSIGN_OR_RETURN(http.url, ParseUrl(o.metrics_url));
-      // The key is for the server under test, not for another host.
-      if (http.url.host != o.url.host) http.api_key.clear();
+      // The key is for the server under test, not for another, nor for who listens on the way.
+      if (http.url.origin() != o.url.origin()) http.api_key.clear();
       metrics_path_ = http.url.path.empty() ? "/metrics" : http.url.path;
     }
     ASSIGN_OR_RETURN(metrics_, ResolveTarget(http));
@@ -125,8 +124,8 @@ class LoadTest {
     return OkStatus();
   }
 
-  void WarmUp() {
-    if (options().warmup == 0) return;
+  Status WarmUp() {
+    if (options().warmup == 0) return OkStatus();
     Recorder unused(false, {}, nullptr, "");
     const LoadShape shape{.users = std::max(1, options().concurrency),
                           .duration_s = 3600,
@@ -140,8 +139,10 @@ class LoadTest {
                                         client_->pulse(), unused);
                        }});
     driver.Run();
+    if (driver.interrupted()) return base::Cancelled("interrupted during the warm-up");
     if (unused.all().failed() > 0)
       report_.server.notes.push_back(StrCat(unused.all().failed(), " warm-up requests failed"));
+    return OkStatus();
   }
 
   std::unique_ptr<ArrivalProcess> Arrivals(double rate) const {

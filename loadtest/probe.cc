@@ -54,10 +54,13 @@ Result<TokenScale> Calibrate(asio::io_context& io, Client& client, ServerInfo& i
     info.notes.push_back(StrCat("the first request failed: ", many.error));
     return scale;
   }
+  // What no tokenizer makes of 56 words is no count.
+  constexpr std::int64_t kPlausibleMax = 100'000;
   if (!few.prompt_tokens.has_value() || !many.prompt_tokens.has_value() ||
-      *many.prompt_tokens <= *few.prompt_tokens) {
+      *many.prompt_tokens <= *few.prompt_tokens || *many.prompt_tokens > kPlausibleMax) {
     info.notes.emplace_back(
-        "the server sends no usage: prompts have about the wanted length, and a chunk is counted "
+        "the server sends no usage, or none that can be true: prompts have about the wanted "
+        "length, and a chunk is counted "
         "as a token");
     return scale;
   }

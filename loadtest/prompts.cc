@@ -79,7 +79,8 @@ std::string RandomWords(Random& random, int count) {
 
 std::string RandomPrompt(Random& random, int tokens, const TokenScale& scale) {
   const double words = (tokens - scale.overhead_tokens) / std::max(scale.tokens_per_word, 0.05);
-  return RandomWords(random, std::max(1, static_cast<int>(std::lround(words))));
+  constexpr double kWordsMax = 1e7;
+  return RandomWords(random, static_cast<int>(std::clamp(std::round(words), 1.0, kWordsMax)));
 }
 
 Result<std::vector<DatasetEntry>> ReadDataset(const std::string& path) {

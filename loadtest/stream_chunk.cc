@@ -11,9 +11,13 @@ std::string TextOf(const Json& json, std::string_view key) {
   return found != nullptr && found->is_string() ? found->as_string() : "";
 }
 
+// Above this a count is none: sums of them must not overflow.
+constexpr std::int64_t kCountMax = 1'000'000'000;
+
 std::optional<std::int64_t> CountOf(const Json& json, std::string_view key) {
   const Json* found = json.Find(key);
-  if (found == nullptr || !found->is_int() || found->as_int() < 0) return std::nullopt;
+  if (found == nullptr || !found->is_int()) return std::nullopt;
+  if (found->as_int() < 0 || found->as_int() > kCountMax) return std::nullopt;
   return found->as_int();
 }
 

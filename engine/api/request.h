@@ -76,7 +76,9 @@ struct Usage {
   CancelCause cause = CancelCause::kNone;  // of one that was cancelled
   double cancel_s = 0;                     // from the cancellation to the end
   int preemptions = 0;                     // times it made way for others
-  // Of the whole machine while it was computed; 0 = not known. The server's, not the engine's.
+  // Of its first turn's begin and of its end; both zero if it ended in the queue.
+  std::chrono::steady_clock::time_point begun_at = {}, ended_at = {};
+  // Of the whole machine from the one to the other; 0 = not known. The server's, not the engine's.
   double energy_j = 0;
 };
 

@@ -118,7 +118,9 @@ Result<std::span<const float>> Transformer::Blocks(int tokens, Step step, int ro
 
 Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
   std::span<const float> logits;
-  ffn::Auditor* const auditor = lossless_ ? nullptr : auditor_;
+  // Longer steps are computed whole, whatever the modes.
+  const bool audited = !lossless_ && tokens <= ffn::kSparseTokensMax;
+  ffn::Auditor* const auditor = audited ? auditor_ : nullptr;
   if (auditor != nullptr) auditor->Begin();
   int layer = 0;
   if (device_ != nullptr) {

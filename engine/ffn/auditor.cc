@@ -146,7 +146,11 @@ Status Auditor::LookAt(const AuditedSides& sides, int layer) {
   AuditedSide::Look cold, hot;
   if (HasHot(sides, layer)) RETURN_IF_ERROR(sides.hot->Start(layer, input, policy));
   if (Has(sides.cold, layer)) {
-    ASSIGN_OR_RETURN(cold, sides.cold.LookAt(layer, input, policy));
+    auto looked = sides.cold.LookAt(layer, input, policy);
+    // What the other side has begun is waited for all the same: its buffers are used again.
+    if (!looked.ok() && HasHot(sides, layer)) (void)sides.hot->LookAt(layer, input, policy);
+    if (!looked.ok()) return looked.status();
+    cold = *looked;
   }
   if (HasHot(sides, layer)) {
     ASSIGN_OR_RETURN(hot, sides.hot->LookAt(layer, input, policy));

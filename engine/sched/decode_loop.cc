@@ -55,7 +55,10 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
   error_ = {};
   spent_ = 0;
   first_ = true;
-  if (!s.started) s.usage.queue_s = Seconds(begin - s.job.submitted);
+  if (!s.started) {
+    s.usage.queue_s = Seconds(begin - s.job.submitted);
+    s.usage.begun_at = begin;
+  }
   cache_.Swap(s.cache);
   governor_.SetModes(s.modes);
   transformer_.SetOnWait([this, &s] { return GoesOn(s.job); });
@@ -88,6 +91,7 @@ void DecodeLoop::End(Sequence& s) {
 }
 
 void DecodeLoop::Finish(Sequence& s, Stop why) {
+  s.usage.ended_at = SteadyClock::now();
   Status& error = error_.status;
   const bool given_up = error.code() == StatusCode::kCancelled;  // by GoesOn, while waiting
   if (given_up) error = {};

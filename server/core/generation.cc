@@ -150,11 +150,10 @@ void Generation::OnReady(std::size_t index) {
   while (TakeLocked(choices_[index], update)) continue;
 }
 
-double Generation::Joules(const Usage& usage) const {
-  const auto now = Clock::now();
-  const std::chrono::duration<double> computed(usage.prefill_s + usage.decode_s);
-  const auto begin = now - std::chrono::duration_cast<Clock::duration>(computed);
-  return service_.metrics().Joules(begin, now).value_or(0);
+double Generation::Joules(const Usage& usage) {
+  if (usage.begun_at == Clock::time_point()) return 0;  // it ended in the queue
+  begun_at_ = std::min(begun_at_.value_or(usage.begun_at), usage.begun_at);
+  return service_.metrics().Joules(*begun_at_, usage.ended_at).value_or(0);
 }
 
 void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {

@@ -81,14 +81,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void OnReady(std::size_t index);
   bool TakeLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
   void Observe(Choice& choice, const TokenChannel::Update& update) REQUIRES(take_mutex_);
-  // Of a choice that has just ended; 0: not known.
-  double Joules(const Usage& usage) const;
+  // From the first step of any choice that has ended to the last one of this; 0: not known.
+  double Joules(const Usage& usage) REQUIRES(take_mutex_);
 
   Service& service_;
   const std::string id_, tenant_;
   const std::chrono::steady_clock::time_point arrived_;
   std::function<void()> on_ready_ GUARDED_BY(mutex_);
   std::vector<Choice> choices_;
+  std::optional<std::chrono::steady_clock::time_point> begun_at_ GUARDED_BY(take_mutex_);
   base::Mutex take_mutex_;     // one Take and its counting at a time; taken before mutex_
   mutable base::Mutex mutex_;  // of on_ready_, abandoned_ and the channels
   CancelCause cause_ GUARDED_BY(mutex_) = CancelCause::kNone;

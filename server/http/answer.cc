@@ -182,7 +182,7 @@ Usage Answer::Total() const {
     total.prefill_s += usage.prefill_s;
     total.decode_s += usage.decode_s;
     total.preemptions += usage.preemptions;
-    total.energy_j = std::max(total.energy_j, usage.energy_j);  // of the same time
+    total.energy_j = std::max(total.energy_j, usage.energy_j);  // the last one has the whole time
     total.spec += usage.spec;
   }
   return total;

@@ -108,7 +108,9 @@ Finding CheckLockedMemory() {
 
 Finding CheckIoUring(const MachineFiles& files) {
   constexpr const char* kName = "io_uring";
-  if (const auto off = files.ReadNumber("proc/sys/kernel/io_uring_disabled"); off.value_or(0) > 0)
+  // 1: for some users alone, as the call below says.
+  const auto off = files.ReadNumber("proc/sys/kernel/io_uring_disabled");
+  if (off.value_or(0) > 1 || (off.value_or(0) > 0 && !files.real()))
     return {kName, Verdict::kWarning, StrCat("kernel.io_uring_disabled is ", *off),
             "neurons on flash are read by threads, with less depth: sysctl "
             "kernel.io_uring_disabled=0"};
@@ -124,10 +126,15 @@ Finding CheckIoUring(const MachineFiles& files) {
 Finding CheckPowerMode(const MachineFiles& files) {
   Finding out{.name = "power mode", .seen = "", .advice = ""};
   std::map<std::string, int> governors;
-  for (const std::string& policy : files.List("sys/devices/system/cpu/cpufreq"))
-    if (const auto governor =
-            files.Read("sys/devices/system/cpu/cpufreq/" + policy + "/scaling_governor"))
-      ++governors[*governor];
+  bool lowest = false;  // powersave is the lowest clock, but with drivers that choose by themselves
+  for (const std::string& policy : files.List("sys/devices/system/cpu/cpufreq")) {
+    const std::string folder = "sys/devices/system/cpu/cpufreq/" + policy + "/";
+    const auto governor = files.Read(folder + "scaling_governor");
+    if (!governor.has_value()) continue;
+    ++governors[*governor];
+    const std::string driver = files.Read(folder + "scaling_driver").value_or("");
+    lowest |= *governor == "powersave" && driver != "intel_pstate" && driver != "amd-pstate-epp";
+  }
   for (const auto& [governor, count] : governors)
     out.seen += StrCat(out.seen.empty() ? "" : ", ", "governor ", governor, " (", count, ")");
   // nvpmodel keeps "pmode:0001" here.
@@ -137,8 +144,7 @@ Finding CheckPowerMode(const MachineFiles& files) {
     out.advice =
         "nvpmodel -q names the mode; 25 W gives most tokens per joule on an Orin Nano, MAXN most "
         "tokens; jetson_clocks holds the clocks up for measurements";
-  } else if (governors.contains("powersave") &&
-             !files.Exists("sys/devices/system/cpu/intel_pstate")) {
+  } else if (lowest) {
     out.verdict = Verdict::kWarning;
     out.advice = "processors stay at their lowest clock: cpupower frequency-set -g schedutil";
   }

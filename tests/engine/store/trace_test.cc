@@ -87,7 +87,7 @@ TEST(Trace, CutOffAnywhereKeepsTheWholeTokens) {
 
 TEST(Trace, GarbageIsRefused) {
   const std::string bytes = Contents(WriteTrace(RandomSets(2)));
-  EXPECT_EQ(ReadTrace(PathOf("none")).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadTrace(PathOf("no-such-file.trace")).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(ReadBytes("GGUF" + bytes).status().code(), StatusCode::kInvalidArgument);
   for (const std::size_t at : {8, 12, 16}) {  // layers, neurons, bytes of the hash
     for (const char* number : {"\xFF\xFF\xFF\xFF", at == 16 ? "\xFF\xFF\xFF\x7F" : "\0\0\0\0"}) {
