@@ -9,8 +9,9 @@ import ssl
 import subprocess
 import time
 
+import httpx
 import pytest
-from conftest import BIN, Daemon
+from conftest import BIN, Daemon, wait_until
 from foreign_server import CHUNK, DONE, ROLE, STOP, STREAM, USAGE, ForeignServer, event
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -35,6 +36,11 @@ def load(*args, status=0, **kwargs):
 def target(daemon, api):
     metrics = ("--metrics-url", daemon.url + "/metrics")
     return (daemon.url,) if api == "http" else (f"127.0.0.1:{daemon.grpc_port}", "--api", "grpc", *metrics)
+
+
+def answered(daemon):
+    text = httpx.get(daemon.url + "/metrics", timeout=30).text
+    return float(re.search(r"^thermocline_e2e_request_latency_seconds_count (\S+)", text, re.M)[1])
 
 
 def lines(path):
@@ -143,7 +149,9 @@ def test_the_memory_of_a_server_is_watched(daemon):
 @pytest.mark.parametrize("options", [(), ("-w", "multi-turn", "--think-time", "10m"), ("-w", "slow-readers", "--share", "1", "--read-pause", "10m")])
 def test_an_interrupted_run_tells_what_there_is(daemon, api, options):
     """At once, whatever it waits for."""
+    before = answered(daemon)
     process = subprocess.Popen([LOAD, *target(daemon, api), "-d", "1h", *SMALL, *options, "--json"], stdout=subprocess.PIPE)
+    wait_until(lambda: answered(daemon) >= before + 2, 60)  # the two that tell how long words are
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     report = json.loads(process.communicate(timeout=60)[0])
@@ -202,6 +210,24 @@ def test_a_server_without_usage():
     with ForeignServer(STREAM, ROLE, CHUNK, CHUNK, CHUNK, STOP, DONE) as server:
         report, log = load(server.url, "-n", 3)
         assert report["tokens"]["answers_without_usage"] == 3 and report["tokens"]["output"] == 9 and "no usage" in log
+
+
+def test_counts_that_no_server_can_mean_are_none():
+    huge = event({"choices": [], "usage": {"prompt_tokens": 2**62, "completion_tokens": 2**63 - 1}})
+    with ForeignServer(STREAM, ROLE, CHUNK, STOP, huge, DONE) as server:
+        report, log = load(server.url, "-n", 3)
+        assert report["tokens"]["answers_without_usage"] == 3 and report["tokens"]["output"] == 3 and "no usage" in log
+
+
+def test_an_interrupt_ends_the_warm_up_too(tmp_path):
+    (tmp_path / "one.jsonl").write_text('"Hello"\n')
+    with ForeignServer(STREAM, ROLE, 30) as server:  # no answer ends
+        process = subprocess.Popen([LOAD, server.url, "--warmup", "5", "-d", "1h", "--dataset", tmp_path / "one.jsonl", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: any("POST" in head for head, _ in server.requests), 60)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, log = process.communicate(timeout=60)
+        assert process.returncode == 1 and b"warm-up" in log
 
 
 HTTP = "HTTP/1.1 {}\r\nContent-Type: {}\r\nConnection: close\r\n\r\n"
