@@ -1,0 +1,332 @@
+"""deploy/haproxy/haproxy.cfg itself, in a real HAProxy before three daemons: conversations stay where their prefix is warm, and a
+daemon that is killed, drained or full costs no request whose answer had not begun."""
+import contextlib
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import uuid
+
+import httpx
+import pytest
+from conftest import BIN, ROOT, Daemon, wait_until
+from daemon_client import STORY, value
+
+CONFIG = ROOT / "deploy/haproxy/haproxy.cfg"
+# Answers that end at max_tokens and nowhere else.
+ENDLESS = {"temperature": 1.5, "logit_bias": {"2": -100, "6": -100}}
+
+pytestmark = pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed (deploy/install-deps.sh --tests)")
+
+
+class Front:
+    """HAProxy with that file, before `daemons`."""
+
+    def __init__(self, daemons, **environment):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        fd = self.listener.fileno()
+        absent = "127.0.0.1:1"
+        places = [f"127.0.0.1:{d.port}" for d in daemons] + [absent] * 3
+        names = dict(zip(("THERMOCLINE_A", "THERMOCLINE_B", "THERMOCLINE_C"), places))
+        env = {**os.environ, "THERMOCLINE_FRONT": f"fd@{fd}", "THERMOCLINE_INNER": uuid.uuid4().hex, **names, **environment}
+        self.process = subprocess.Popen(["haproxy", "-db", "-f", str(CONFIG)], env=env, pass_fds=[fd], stdout=subprocess.DEVNULL)
+        wait_until(lambda: httpx.get(self.url + "/health/live").status_code == 200)
+
+    def get(self, path, **kwargs):
+        return httpx.get(self.url + path, **kwargs)
+
+    def chat(self, messages, headers=None, **body):
+        return httpx.post(self.url + "/v1/chat/completions", json={"messages": messages, **body}, headers=headers, timeout=60)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.listener.close()
+
+
+@contextlib.contextmanager
+def fleet(*settings, count=3, **environment):
+    """Daemons and the front before them. All clients come from the front's address, so that limit is lifted."""
+    with contextlib.ExitStack() as stack:
+        common = ("engine.threads=1", "server.threads=1", "server.connections_per_address_max=0")
+        daemons = [stack.enter_context(Daemon(*common, *settings, wait=False)) for _ in range(count)]
+        for d in daemons:
+            assert d.ready.wait(60) and d.port, d.text()
+        front = Front(daemons, **environment)
+        stack.callback(front.close)
+        yield front, daemons
+
+
+def who(daemons, request):
+    """Which daemons have seen a request, by its id in their logs, with the status they gave it."""
+    return [(i, line.split("status=")[1].split()[0]) for i, d in enumerate(daemons) for line in list(d.log) if f"id={request}" in line]
+
+
+# Conversations
+
+def converse(front, daemons, word, count=8, turns=5):
+    """Conversations in turns, in changing order. The hit share of the prefix caches, and for each conversation where it was and how
+    many tokens of its turns were cached."""
+    def totals():
+        return [sum(value(d, name) for d in daemons) for name in ("prefix_cache_hits_total", "prefix_cache_queries_total")]
+
+    before, order = totals(), random.Random(1)
+    told = {i: [{"role": "user", "content": f"{word} number {i}: tell me a story about an animal that gets lost and comes home again."}] for i in range(count)}
+    places, cached = {i: [] for i in told}, {i: [] for i in told}
+    for turn in range(turns):
+        for i in order.sample(list(told), count):
+            name = f"{word}-{i}-{turn}"
+            answer = front.chat(told[i], {"x-request-id": name}, max_tokens=24, temperature=0).json()
+            cached[i].append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+            told[i] += [answer["choices"][0]["message"], {"role": "user", "content": f"And what happened then, in part {turn}?"}]
+            wait_until(lambda: who(daemons, name))
+            places[i].append(who(daemons, name)[0][0])
+    hits, queries = (after - then for after, then in zip(totals(), before))
+    return hits / queries, places, cached
+
+
+def test_a_conversation_stays_where_its_prefix_is_warm():
+    with fleet("engine.prefix_cache_mib=64") as (front, daemons):
+        share, places, cached = converse(front, daemons, "Affine")
+        assert all(len(set(p)) == 1 for p in places.values()), places
+        assert len({p[0] for p in places.values()}) > 1, "all conversations at one daemon"
+        assert all(a < b for c in cached.values() for a, b in zip(c, c[1:])), cached
+        front.close()
+        front = Front(daemons, THERMOCLINE_AFFINITY="off")
+        try:
+            without, places, _ = converse(front, daemons, "Elsewhere")
+        finally:
+            front.close()
+        assert all(len(set(p)) > 1 for p in places.values()), places
+        print(f"\nprompt tokens found in the prefix caches: {share:.1%} with affinity, {without:.1%} without")
+        assert share > 1.3 * without
+
+
+def test_what_names_a_conversation():
+    def user(text):
+        return {"role": "user", "content": text}
+
+    system = {"role": "system", "content": "You are kind."}
+    kinds = {
+        "header": lambda i, j: ({"messages": [user(f"Turn {j}")]}, {"x-session-id": f"session {i}"}),
+        "prompt_cache_key": lambda i, j: ({"messages": [user(f"Turn {j}")], "prompt_cache_key": f"key {i}"}, {}),
+        "user": lambda i, j: ({"messages": [user(f"Turn {j}")], "user": f"user {i}"}, {}),
+        "first message": lambda i, j: ({"messages": [user(f"Story {i}")] + [user(f"Turn {j}")] * j}, {}),
+        "first message in parts": lambda i, j: ({"messages": [user([{"type": "text", "text": f"Story {i}"}])] + [user(f"Turn {j}")] * j}, {}),
+        "behind a system message": lambda i, j: ({"messages": [system, user(f"Story {i}")] + [user(f"Turn {j}")] * j}, {}),
+        "prompt": lambda i, j: ({"prompt": f"Story {i} " * 40 + f"Turn {j}"}, {}),
+    }
+    with fleet() as (front, daemons):
+        for kind, request in kinds.items():
+            homes = []
+            for i in range(10):
+                for j in range(2):
+                    body, headers = request(i, j)
+                    name = f"{kind.replace(' ', '-')}-{i}-{j}"
+                    path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
+                    answer = httpx.post(front.url + path, json={**body, "max_tokens": 1}, headers={**headers, "x-request-id": name}, timeout=30)
+                    assert answer.status_code == 200, answer.text
+                    wait_until(lambda: who(daemons, name))
+                    homes.append(who(daemons, name)[0][0])
+            assert homes[0::2] == homes[1::2], (kind, homes)
+            assert len(set(homes)) > 1, (kind, homes)
+
+
+# A daemon that ends, under load
+
+class Load:
+    """Clients that stream one answer after another. `ended` has each request's end: done, broken (begun, and no [DONE]), or lost."""
+
+    def __init__(self, front, clients=12, tokens=300):
+        self.front, self.tokens = front, tokens
+        self.ended, self.stop = {}, threading.Event()
+        self.threads = [threading.Thread(target=self.client, args=(i,), daemon=True) for i in range(clients)]
+        for thread in self.threads:
+            thread.start()
+
+    def client(self, i):
+        with httpx.Client(timeout=60) as client:
+            for n in range(1000):
+                if self.stop.is_set():
+                    return
+                name = f"load-{i}-{n}"
+                self.ended[name] = self.one(client, name, i)
+
+    def one(self, client, name, i):
+        body = {"messages": [{"role": "user", "content": f"Tell client {i} a story."}], "stream": True, "max_tokens": self.tokens, **ENDLESS}
+        data = b""
+        try:
+            with client.stream("POST", self.front.url + "/v1/chat/completions", json=body, headers={"x-request-id": name}) as answer:
+                if answer.status_code != 200:
+                    return "lost", f"{answer.status_code} {answer.read()[:200]}"
+                for piece in answer.iter_raw():
+                    data += piece
+        except httpx.HTTPError as error:
+            return ("broken" if data else "lost"), repr(error)
+        return ("done" if b"data: [DONE]" in data else "broken"), data[-200:]
+
+    def count(self, end):
+        return sum(e == end for e, _ in list(self.ended.values()))
+
+    def finish(self):
+        """Waits until as many more answers have come as there are clients, so that the load has met what happened."""
+        goal = self.count("done") + len(self.threads)
+        wait_until(lambda: self.count("done") >= goal or self.count("lost"), 60)
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def busy(daemon):
+    """Ids of requests by phase, once some stream and some wait in the queue."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        phases = {"waiting": [], "decode": []}
+        for request in daemon.admin.get("/admin/requests").json()["requests"]:
+            phases[request["phase"]].append(request["id"])
+        if len(phases["decode"]) > 1 and len(phases["waiting"]) > 1:
+            return phases
+    raise AssertionError("the daemon was never busy")
+
+
+def test_a_killed_daemon_loses_only_what_had_begun():
+    with fleet("engine.sequences_max=2") as (front, daemons):
+        load = Load(front)
+        victim = daemons[0]
+        phases = busy(victim)
+        victim.process.kill()
+        load.finish()
+        lost = {name: end for name, end in load.ended.items() if end[0] == "lost"}
+        broken = [name for name, end in load.ended.items() if end[0] == "broken"]
+        print(f"\nSIGKILL: {load.count('done')} done, {len(broken)} broken, {len(lost)} lost; it had {len(phases['decode'])} streams and {len(phases['waiting'])} in its queue")
+        assert not lost, lost
+        assert 1 <= len(broken) <= 2 and set(broken) <= {*phases["decode"], *phases["waiting"]}
+        for name in set(phases["waiting"]) - set(broken):
+            assert load.ended[name][0] == "done" and {place for place, _ in who(daemons, name)} & {1, 2}
+        assert victim.process.wait() != 0
+
+
+def test_a_drained_daemon_loses_nothing():
+    with fleet("engine.sequences_max=2", "server.drain_timeout_s=60") as (front, daemons):
+        load = Load(front)
+        drained = daemons[0]
+        phases = busy(drained)
+        drained.terminate()
+        load.finish()
+        assert drained.wait() == 0
+        ends = {end for end, _ in load.ended.values()}
+        print(f"\nSIGTERM: {load.count('done')} done; the drained daemon had {len(phases['decode'])} streams and {len(phases['waiting'])} in its queue")
+        assert ends == {"done"}, {name: end for name, end in load.ended.items() if end[0] != "done"}
+        seen = {name: dict(who(daemons, name)) for name in load.ended}
+        assert all("200" in seen[name].values() for name in load.ended)
+        moved = [name for name, places in seen.items() if places.get(0) == "503"]
+        assert moved and all(set(seen[name]) & {1, 2} for name in moved)
+        assert httpx.get(front.url + "/health/ready").status_code == 200
+        assert front.chat(STORY, max_tokens=1).status_code == 200
+
+
+# Full queues
+
+FULL = ("engine.sequences_max=1", "engine.queue_capacity=1", "engine.reader_buffer_tokens=16", "engine.reader_timeout_s=0", "server.write_timeout_s=3600")
+
+
+def ask(stack, family, address, **fields):
+    """A request on a raw socket, of which nothing is read."""
+    s = stack.enter_context(socket.socket(family))
+    s.settimeout(30)
+    s.connect(address)
+    body = json.dumps({"messages": STORY, "stream": True, **ENDLESS, **fields}).encode()
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return s
+
+
+def occupy(daemon, stack):
+    """Two answers that stand still, because nobody reads them (the buffers of a Unix socket do not grow): all that may be begun."""
+    for paused in (1, 2):
+        ask(stack, socket.AF_UNIX, daemon.admin_socket, logprobs=True, top_logprobs=20)
+        wait_until(lambda: value(daemon, "num_requests_paused") == paused)
+
+
+def fill(daemon, stack):
+    """Now one more waits in the queue, which has room for one."""
+    ask(stack, socket.AF_INET, ("127.0.0.1", daemon.port))
+    wait_until(lambda: value(daemon, "num_requests_waiting") == 1)
+
+
+def test_a_full_queue_is_tried_elsewhere():
+    with fleet(*FULL) as (front, daemons), contextlib.ExitStack() as stack:
+        for d in daemons[:2]:
+            occupy(d, stack)
+            fill(d, stack)
+        seen = []
+        for i in range(9):
+            answer = front.chat(STORY, {"x-session-id": f"session {i}", "x-request-id": f"full-{i}"}, max_tokens=2)
+            assert answer.status_code == 200
+            seen.append(who(daemons, f"full-{i}"))
+        refusals = sum(status == "429" for places in seen for _, status in places)
+        assert refusals > 0 and all((2, "200") in places for places in seen), seen
+
+        # None has room: the client is told, and when to come again.
+        occupy(daemons[2], stack)
+        fill(daemons[2], stack)
+        answer = front.chat(STORY, {"x-request-id": "too-much"}, max_tokens=2)
+        assert answer.status_code == 429 and int(answer.headers["retry-after"]) > 0
+        assert answer.json()["error"]["code"] == "queue_full"
+        assert {place for place, _ in who(daemons, "too-much")} == {0, 1, 2}
+
+
+def test_a_client_that_leaves_the_queue_takes_its_request_along():
+    with fleet(*FULL, count=1) as (front, daemons), contextlib.ExitStack() as stack:
+        occupy(daemons[0], stack)
+        with contextlib.ExitStack() as leaving:
+            ask(leaving, socket.AF_INET, ("127.0.0.1", int(front.url.rsplit(":", 1)[1])))
+            wait_until(lambda: value(daemons[0], "num_requests_waiting") == 1)
+        wait_until(lambda: value(daemons[0], "num_requests_waiting") == 0)
+
+
+# The front itself
+
+def test_operators_routes_stay_behind_the_front():
+    with fleet(count=1) as (front, _):
+        for path in ("/metrics", "/admin/requests", "/admin/drain", "//metrics", "/v1/../metrics", "/%6detrics", "/health/ready/../../metrics", "/v1/%2e%2e/admin/requests"):
+            answer = raw_get(front, path)
+            assert answer.startswith(b"HTTP/1.1 404 "), (path, answer)
+        assert front.get("/v1/models").status_code == front.get("/").status_code == front.get("/openapi.json").status_code == 200
+        assert httpx.post(front.url + "/tokenize", json={"content": "owl"}).status_code == 200
+
+
+def raw_get(front, path):
+    with socket.create_connection(("127.0.0.1", int(front.url.rsplit(":", 1)[1])), timeout=20) as s:
+        s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        return s.recv(4096)
+
+
+def test_daemons_with_keys(tmp_path):
+    keys = tmp_path / "keys"
+    line = subprocess.run([str(BIN / "thermoclined"), "--hash-key", "front"], input=b"secret-of-the-front\n", capture_output=True, check=True).stdout
+    keys.write_bytes(line)
+    client = {"authorization": "Bearer secret-of-the-front"}
+    with fleet(f"server.api_keys_file={keys}", count=1, THERMOCLINE_HEALTH_KEY="secret-of-the-front") as (front, daemons):
+        assert front.get("/health/ready").status_code == 200
+        assert front.chat(STORY, max_tokens=1).status_code == 401
+        assert front.chat(STORY, client, max_tokens=1).status_code == 200
+        front.close()
+        front = Front(daemons)  # its checks have no key: it takes the daemon for one that is not ready, and says so
+        try:
+            wait_until(lambda: front.get("/health/ready").status_code == 503)
+            assert front.chat(STORY, client, max_tokens=1).status_code == 503
+        finally:
+            front.close()
+
+
+def test_a_body_larger_than_the_buffer_is_passed_on():
+    with fleet(count=1) as (front, daemons):
+        answer = front.chat([{"role": "user", "content": "x" * 400_000}], {"x-request-id": "large"})
+        assert answer.status_code == 400 and answer.json()["error"]["code"] == "context_length_exceeded"
+        assert who(daemons, "large") == [(0, "400")]
