@@ -28,13 +28,14 @@ class Front:
 
     def __init__(self, daemons, **environment):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.port = self.listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         fd = self.listener.fileno()
         absent = "127.0.0.1:1"
         places = [f"127.0.0.1:{d.port}" for d in daemons] + [absent] * 3
         names = dict(zip(("THERMOCLINE_A", "THERMOCLINE_B", "THERMOCLINE_C"), places))
         env = {**os.environ, "THERMOCLINE_FRONT": f"fd@{fd}", "THERMOCLINE_INNER": uuid.uuid4().hex, **names, **environment}
-        self.process = subprocess.Popen(["haproxy", "-db", "-f", str(CONFIG)], env=env, pass_fds=[fd], stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(["haproxy", "-db", "-f", str(CONFIG)], env=env, pass_fds=[fd], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda: httpx.get(self.url + "/health/live").status_code == 200)
 
     def get(self, path, **kwargs):
@@ -233,36 +234,35 @@ def test_a_drained_daemon_loses_nothing():
 
 # Full queues
 
-FULL = ("engine.sequences_max=1", "engine.queue_capacity=1", "engine.reader_buffer_tokens=16", "engine.reader_timeout_s=0", "server.write_timeout_s=3600")
+@contextlib.contextmanager
+def slow_fleet(model, count):
+    """Of a slower model, so that what runs goes on: one request runs, one may wait."""
+    settings = ("engine.ffn_mode=dense", "spec.mode=off", "engine.sequences_max=1", "engine.queue_capacity=1")
+    with fleet(f"model.path={model}", *settings, count=count) as (front, daemons), contextlib.ExitStack() as stack:
+        yield front, daemons, stack
 
 
-def ask(stack, family, address, **fields):
-    """A request on a raw socket, of which nothing is read."""
-    s = stack.enter_context(socket.socket(family))
-    s.settimeout(30)
-    s.connect(address)
-    body = json.dumps({"messages": STORY, "stream": True, **ENDLESS, **fields}).encode()
+def ask(stack, port):
+    """A long answer, of which nothing is read."""
+    s = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+    body = json.dumps({"messages": STORY, "stream": True, "max_tokens": 4000, "ignore_eos": True}).encode()
     s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    return s
 
 
 def occupy(daemon, stack):
-    """Two answers that stand still, because nobody reads them (the buffers of a Unix socket do not grow): all that may be begun."""
-    for paused in (1, 2):
-        ask(stack, socket.AF_UNIX, daemon.admin_socket, logprobs=True, top_logprobs=20)
-        wait_until(lambda: value(daemon, "num_requests_paused") == paused)
+    ask(stack, daemon.port)
+    wait_until(lambda: value(daemon, "num_requests_running") == 1)
 
 
 def fill(daemon, stack):
-    """Now one more waits in the queue, which has room for one."""
-    ask(stack, socket.AF_INET, ("127.0.0.1", daemon.port))
+    occupy(daemon, stack)
+    ask(stack, daemon.port)
     wait_until(lambda: value(daemon, "num_requests_waiting") == 1)
 
 
-def test_a_full_queue_is_tried_elsewhere():
-    with fleet(*FULL) as (front, daemons), contextlib.ExitStack() as stack:
+def test_a_full_queue_is_tried_elsewhere(smollm):
+    with slow_fleet(smollm, 3) as (front, daemons, stack):
         for d in daemons[:2]:
-            occupy(d, stack)
             fill(d, stack)
         seen = []
         for i in range(9):
@@ -273,7 +273,6 @@ def test_a_full_queue_is_tried_elsewhere():
         assert refusals > 0 and all((2, "200") in places for places in seen), seen
 
         # None has room: the client is told, and when to come again.
-        occupy(daemons[2], stack)
         fill(daemons[2], stack)
         answer = front.chat(STORY, {"x-request-id": "too-much"}, max_tokens=2)
         assert answer.status_code == 429 and int(answer.headers["retry-after"]) > 0
@@ -281,11 +280,11 @@ def test_a_full_queue_is_tried_elsewhere():
         assert {place for place, _ in who(daemons, "too-much")} == {0, 1, 2}
 
 
-def test_a_client_that_leaves_the_queue_takes_its_request_along():
-    with fleet(*FULL, count=1) as (front, daemons), contextlib.ExitStack() as stack:
+def test_a_client_that_leaves_the_queue_takes_its_request_along(smollm):
+    with slow_fleet(smollm, 1) as (front, daemons, stack):
         occupy(daemons[0], stack)
         with contextlib.ExitStack() as leaving:
-            ask(leaving, socket.AF_INET, ("127.0.0.1", int(front.url.rsplit(":", 1)[1])))
+            ask(leaving, front.port)
             wait_until(lambda: value(daemons[0], "num_requests_waiting") == 1)
         wait_until(lambda: value(daemons[0], "num_requests_waiting") == 0)
 
@@ -302,7 +301,7 @@ def test_operators_routes_stay_behind_the_front():
 
 
 def raw_get(front, path):
-    with socket.create_connection(("127.0.0.1", int(front.url.rsplit(":", 1)[1])), timeout=20) as s:
+    with socket.create_connection(("127.0.0.1", front.port), timeout=20) as s:
         s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         return s.recv(4096)
 
