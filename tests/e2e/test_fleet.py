@@ -1,10 +1,14 @@
 """deploy/haproxy/haproxy.cfg itself, in a real HAProxy before three daemons: conversations stay where their prefix is warm, and a
 daemon that is killed, drained or full costs no request whose answer had not begun. The same of deploy/envoy/envoy.yaml in Envoy."""
 import contextlib
+import copy
+import grp
 import json
 import os
+import pwd
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +33,11 @@ needs_envoy = pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed (
 both = pytest.mark.parametrize("kind", [pytest.param("haproxy", marks=needs_haproxy), pytest.param("envoy", marks=needs_envoy)])
 
 
+def us():
+    """HAProxy runs as whoever runs the tests: only root can become another user."""
+    return {"THERMOCLINE_USER": pwd.getpwuid(os.getuid()).pw_name, "THERMOCLINE_GROUP": grp.getgrgid(os.getgid()).gr_name}
+
+
 class Front:
     """HAProxy or Envoy with the file that users get, before `daemons`."""
 
@@ -45,7 +54,7 @@ class Front:
     def haproxy(self, ports, environment):
         fd = self.listener.fileno()
         places = {f"THERMOCLINE_{name}": f"127.0.0.1:{port}" for name, port in zip("ABC", ports)}
-        env = {**os.environ, "THERMOCLINE_FRONT": f"fd@{fd}", "THERMOCLINE_INNER": uuid.uuid4().hex, **places, **environment}
+        env = {**os.environ, **us(), "THERMOCLINE_FRONT": f"fd@{fd}", "THERMOCLINE_INNER": uuid.uuid4().hex, **places, **environment}
         config = str(ROOT / "deploy/haproxy/haproxy.cfg")
         return subprocess.Popen([HAPROXY, "-db", "-f", config], env=env, pass_fds=[fd], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -265,6 +274,64 @@ def test_a_drained_daemon_loses_nothing(kind):
         moved = [name for name, places in seen.items() if places.get(gone) == "503"]
         assert moved and all(set(seen[name]) - {gone} for name in moved)
         assert front.chat(STORY, max_tokens=1).status_code == 200
+
+
+@both
+def test_a_daemon_that_comes_back_gets_its_conversations_again(kind):
+    with fleet(kind=kind) as (front, daemons):
+        asked = iter(range(1000))
+
+        def place():
+            """Where the conversation is answered now."""
+            name = f"back-{next(asked)}"
+            assert front.chat(STORY, {"x-session-id": "one", "x-request-id": name}, max_tokens=1).status_code == 200
+            wait_until(lambda: who(daemons, name))
+            return who(daemons, name)[-1][0]
+
+        home = place()
+        daemons[home].terminate()
+        assert daemons[home].wait() == 0
+        other = place()
+        assert other != home and place() == other
+        with Daemon("engine.threads=1", f"server.port={daemons[home].port}") as again:
+            assert again.port == daemons[home].port
+            daemons[home] = again
+            wait_until(lambda: place() == home)
+
+
+@needs_haproxy
+def test_a_reload_loses_nothing_and_two_fronts_agree(tmp_path):
+    """As Debian's service runs it: a master that takes the configuration again on SIGUSR2."""
+    with fleet() as (front, daemons), socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+        s.close()
+        places = {f"THERMOCLINE_{name}": f"127.0.0.1:{d.port}" for name, d in zip("ABC", daemons)}
+        env = {**os.environ, **us(), **places, "THERMOCLINE_FRONT": f"127.0.0.1:{port}", "THERMOCLINE_INNER": uuid.uuid4().hex}
+        log = tmp_path / "log"
+        with log.open("w") as stderr:
+            master = subprocess.Popen([HAPROXY, "-W", "-f", str(ROOT / "deploy/haproxy/haproxy.cfg")], env=env, stdout=subprocess.DEVNULL, stderr=stderr)
+        try:
+            wait_until(lambda: "Loading success" in log.read_text())
+            other = copy.copy(front)
+            other.url = f"http://127.0.0.1:{port}"
+            load = Load(other, clients=4, tokens=100)
+            for reload in (2, 3):
+                wait_until(lambda: load.count("done") > 4 * reload)
+                master.send_signal(signal.SIGUSR2)
+                wait_until(lambda: log.read_text().count("Loading success") == reload)
+            load.finish()
+            assert {end for end, _ in load.ended.values()} == {"done"}, load.ended
+            for i in range(10):
+                homes = []
+                for n, f in enumerate((front, other)):
+                    name = f"agree-{i}-{n}"
+                    assert f.chat(STORY, {"x-session-id": f"session {i}", "x-request-id": name}, max_tokens=1).status_code == 200
+                    wait_until(lambda: who(daemons, name))
+                    homes.append(who(daemons, name)[0][0])
+                assert homes[0] == homes[1]
+        finally:
+            master.terminate()
+            master.wait()
 
 
 # Full queues
