@@ -370,7 +370,7 @@ def test_a_full_queue_is_tried_elsewhere(smollm, kind):
         seen = []
         for i in range(9):
             answer = front.chat(STORY, {"x-session-id": f"session {i}", "x-request-id": f"full-{i}"}, max_tokens=2)
-            assert answer.status_code == 200
+            assert answer.status_code == 200, (i, who(daemons, f"full-{i}"), answer.text)
             wait_until(lambda: (2, "200") in who(daemons, f"full-{i}"))
             seen.append(who(daemons, f"full-{i}"))
         assert any(status == "429" for places in seen for _, status in places), seen
