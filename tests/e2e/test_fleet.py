@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import random
+import re
 import shutil
 import signal
 import socket
@@ -319,6 +320,8 @@ def test_a_reload_loses_nothing_and_two_fronts_agree(tmp_path):
                 wait_until(lambda: load.count("done") > 4 * reload)
                 master.send_signal(signal.SIGUSR2)
                 wait_until(lambda: log.read_text().count("Loading success") == reload)
+                # The old process ends with its last stream. A signal before the master has heard of that may be lost.
+                wait_until(lambda: re.findall(r"Former worker .* exited with code 0", log.read_text())[reload - 2:])
             load.finish()
             assert {end for end, _ in load.ended.values()} == {"done"}, load.ended
             for i in range(10):
