@@ -92,7 +92,7 @@ class Daemon:
                 raise
 
 
-def wait_until(condition, seconds=20):
+def wait_until(condition, seconds=120):
     """Polls until `condition()` holds."""
     end = time.monotonic() + seconds
     while not condition():
