@@ -26,7 +26,7 @@ Json ToJson(const Finding& finding);
 // The machine's files below `root`, which is "/" but in tests: root + "sys/...". Thread-compatible.
 class MachineFiles {
  public:
-  explicit MachineFiles(std::string root);
+  explicit MachineFiles(const std::string& root);
   // The file's text without the white space at its end; nullopt if it cannot be read.
   std::optional<std::string> Read(const std::string& path) const;
   std::optional<double> ReadNumber(const std::string& path) const;
