@@ -23,7 +23,8 @@ Json ToJson(const Finding& finding) {
                       {"advice", finding.advice}};
 }
 
-MachineFiles::MachineFiles(const std::string& root) : root_(root.ends_with('/') ? root : root + "/") {}
+MachineFiles::MachineFiles(const std::string& root)
+    : root_(root.ends_with('/') ? root : root + "/") {}
 
 // As a stream: files of /proc and /sys have no size.
 std::optional<std::string> MachineFiles::Read(const std::string& path) const {
