@@ -14,8 +14,8 @@
 
 namespace thermocline::loadtest {
 
-// A Beast body that reserves nothing, whatever Content-Length a server claims; whoever parses takes
-// the bytes out after each piece.
+// A Beast body that reserves nothing, whatever Content-Length a server claims. The caller
+// takes the bytes out after each piece.
 struct PassingBody {
   using value_type = std::string;
   class reader {  // NOLINT(readability-identifier-naming): Beast's name

@@ -40,7 +40,7 @@ class OpenAiAnswer {
   double now_ = 0;
   bool is_stream_ = false, done_marker_ = false;
   Status failure_;    // of the stream
-  std::string body_;  // of what is no stream, its beginning
+  std::string body_;  // the beginning of a body that is not an event stream
 };
 
 }  // namespace thermocline::loadtest

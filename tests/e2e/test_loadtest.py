@@ -7,7 +7,6 @@ import shutil
 import signal
 import ssl
 import subprocess
-import time
 
 import httpx
 import pytest
@@ -151,8 +150,7 @@ def test_an_interrupted_run_tells_what_there_is(daemon, api, options):
     """At once, whatever it waits for."""
     before = answered(daemon)
     process = subprocess.Popen([LOAD, *target(daemon, api), "-d", "1h", *SMALL, *options, "--json"], stdout=subprocess.PIPE)
-    wait_until(lambda: answered(daemon) >= before + 2, 60)  # the two that tell how long words are
-    time.sleep(1)
+    wait_until(lambda: answered(daemon) >= before + 3)  # two tell how long words are, then the run has begun
     process.send_signal(signal.SIGINT)
     report = json.loads(process.communicate(timeout=60)[0])
     assert process.returncode in (0, 1) and report["interrupted"] and report["requests"]["error"] == 0
@@ -224,7 +222,6 @@ def test_an_interrupt_ends_the_warm_up_too(tmp_path):
     with ForeignServer(STREAM, ROLE, 30) as server:  # no answer ends
         process = subprocess.Popen([LOAD, server.url, "--warmup", "5", "-d", "1h", "--dataset", tmp_path / "one.jsonl", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         wait_until(lambda: any("POST" in head for head, _ in server.requests), 60)
-        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         _, log = process.communicate(timeout=60)
         assert process.returncode == 1 and b"warm-up" in log
