@@ -16,6 +16,7 @@
 #include "server/core/run_guarded.h"
 #include "server/core/service.h"
 #include "server/daemon/config_file.h"
+#include "server/daemon/config_schema.h"
 #include "server/daemon/life_cycle.h"
 #include "server/daemon/systemd.h"
 #include "server/grpc/grpc_server.h"
@@ -130,13 +131,15 @@ int main(int argc, char** argv) {
   std::string path;
   std::vector<std::string> overrides;
   std::string key_name;
-  bool check = false, metrics_doc = false;
+  bool check = false, metrics_doc = false, config_schema = false;
   app.add_option("--config", path,
                  "Configuration file (YAML); every key is in config/thermocline.yaml");
   app.add_option("--set", overrides, "Override keys: --set server.port=8081")->allow_extra_args();
   app.add_flag("--check", check,
                "Read the configuration, its keys and certificates, say whether they are valid, and "
                "exit");
+  app.add_flag("--config-schema", config_schema,
+               "Print the configuration's keys, ranges and defaults as JSON Schema and exit");
   app.add_flag("--metrics-doc", metrics_doc, "Print docs/metrics.md and exit");
   app.add_option("--hash-key", key_name,
                  "Read a key from standard input, print its line of server.api_keys_file for the "
@@ -149,6 +152,10 @@ int main(int argc, char** argv) {
   }
   if (metrics_doc) {
     std::fputs(server::MetricsPage().c_str(), stdout);
+    return 0;
+  }
+  if (config_schema) {
+    std::puts(server::ConfigSchema().Dump(2).c_str());
     return 0;
   }
   if (app.count("--hash-key") > 0) return server::PrintKeyLine(key_name);

@@ -1,10 +1,14 @@
 """The pages keep their word: commands have the options that they name, links lead somewhere, messages are in the sources."""
+import json
 import re
 import shlex
 import subprocess
+import sys
 from functools import cache
 
+import jsonschema
 import pytest
+import yaml
 from conftest import BIN, ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy/jetson/README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -101,3 +105,25 @@ def test_shell_lines_can_be_read():
     for page in PAGES:
         for number, words in commands(page):
             shlex.split(" ".join(words).replace("...", ""), comments=True), (page.name, number)
+
+
+def test_the_configuration_page_is_that_of_the_schema():
+    made = subprocess.run([sys.executable, ROOT / "config/make_page.py", BIN], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert made == (ROOT / "docs/configuration.md").read_text(), "python3 config/make_page.py build/release/bin > docs/configuration.md"
+
+
+def test_the_schema_accepts_the_shipped_configuration_and_refuses_what_the_daemon_refuses():
+    schema = json.loads(subprocess.run([BIN / "thermoclined", "--config-schema"], capture_output=True, text=True, check=True, timeout=60).stdout)
+    validator = jsonschema.Draft202012Validator(schema)
+    shipped = yaml.safe_load((ROOT / "config/thermocline.yaml").read_text())
+    assert not list(validator.iter_errors(shipped))
+    # Every shipped value is the schema's default, and every key of the schema is shipped.
+    assert {s: set(v["properties"]) for s, v in schema["properties"].items()} == {s: set(v) for s, v in shipped.items()}
+    for section, keys in shipped.items():
+        for key, value in keys.items():
+            assert schema["properties"][section]["properties"][key]["default"] == value, f"{section}.{key}"
+    for section, key, value in (("server", "port", 70000), ("server", "prot", 1), ("engine", "kv_type", "q9"), ("sampling", "top_p", 2), ("log", "access", "perhaps")):
+        wrong = {section: {key: value}}
+        assert list(validator.iter_errors(wrong)), wrong
+        daemon = subprocess.run([BIN / "thermoclined", "--check", "--set", f"{section}.{key}={value}"], capture_output=True, timeout=60)
+        assert daemon.returncode == 78, wrong
