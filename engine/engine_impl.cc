@@ -152,7 +152,7 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
       request, {.context_length = cache_.capacity(), .vocab_size = model_->config.vocab_size}));
   const auto modes = model_->ModesFor(request.ffn_mode);
   if (!modes.ok()) return modes.status().Annotate("ffn_mode").WithField("ffn_mode");
-  RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode(), speculation_->ahead()));
+  RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode(), speculation_->not_ahead()));
   if (!accepting_) return ShuttingDown();
   const std::int64_t tokens = request.prompt.size();
   if (!reserved.has_value()) RETURN_IF_ERROR(queue_->Reserve(1, tokens));

@@ -73,7 +73,7 @@ Status ValidateRequest(const Request& request, const RequestBounds& bounds) {
   return ValidateSampling(request.sampling);
 }
 
-Status ValidateSpeculation(const Request& request, SpecMode loaded, bool ahead) {
+Status ValidateSpeculation(const Request& request, SpecMode loaded, const std::string& not_ahead) {
   if (!request.spec_mode.empty()) {
     const auto mode = ParseSpecMode(request.spec_mode);
     if (!mode.ok()) return mode.status().WithField("spec.mode");
@@ -81,10 +81,9 @@ Status ValidateSpeculation(const Request& request, SpecMode loaded, bool ahead) 
       return base::FailedPrecondition("spec.mode '", request.spec_mode,
                                       "': the model was loaded with spec.mode off")
           .WithField("spec.mode");
-    if (DraftsAhead(*mode) && !ahead)
-      return base::FailedPrecondition("spec.mode '", request.spec_mode,
-                                      "': the model drafts for itself (spec.source self), which it "
-                                      "cannot do while it verifies; ask for sync or auto")
+    if (DraftsAhead(*mode) && !not_ahead.empty())
+      return base::FailedPrecondition("spec.mode '", request.spec_mode, "': ", not_ahead,
+                                      "; ask for sync or auto")
           .WithField("spec.mode");
   }
   if (request.spec_tokens > kDraftTokensMax)

@@ -18,8 +18,8 @@ struct RequestBounds {
 Status ValidateRequest(const Request& request, const RequestBounds& bounds);
 
 // `loaded`: what the model was loaded with. InvalidArgument: a field out of range.
-// FailedPrecondition: a mode that was not loaded, or that drafts ahead where the source is not
-// `ahead`.
-Status ValidateSpeculation(const Request& request, SpecMode loaded, bool ahead);
+// FailedPrecondition: a mode that was not loaded, or that drafts ahead where `not_ahead` says why
+// the source cannot.
+Status ValidateSpeculation(const Request& request, SpecMode loaded, const std::string& not_ahead);
 
 }  // namespace thermocline

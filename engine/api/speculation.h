@@ -45,7 +45,7 @@ inline bool DraftsAhead(SpecMode mode) {
 enum class SpecSource {
   kModel,  // a second, small model
   kNgram,  // what followed the same tokens earlier in the text
-  kSelf,   // the target itself with its predictor and the neurons in memory
+  kSelf,   // the target itself with its predictor and the neurons in memory; ahead if that is all
 };
 inline constexpr std::array<std::string_view, 3> kSpecSourceNames = {"model", "ngram", "self"};
 inline std::string_view SpecSourceName(SpecSource source) {
@@ -66,7 +66,8 @@ struct SpecOptions {
   int tokens_max = 8;      // of a draft; in mode auto the controller chooses up to this
   bool fixed = false;      // draft tokens_max tokens always, whatever it costs
   int width = 2;           // tokens guessed at the end of each branch
-  int threads = 0;         // kernel threads of the draft model; 0 = by measurement
+  int threads = 0;  // kernel threads of the draft model, or of self beside the target; 0 = by
+                    // measurement
   SpecAcceptance acceptance = SpecAcceptance::kSameText;
   int head = 0;  // the draft's output head: so many of the first tokens; 0 = all
   // self: added to what the predictor must reach, in units of its score (engine/api/ffn_mode.h);
@@ -94,7 +95,9 @@ struct SpecStats {
   bool used = false;
   std::string mode = {}, source = {}, draft = {};  // draft: path
   std::string fallback = {};  // why there is no draft model though one was asked for; "" = there is
-  std::int64_t drafts = 0;    // verified
+  // self: why it cannot draft while the target verifies; "" = it can, as other sources.
+  std::string not_ahead = {};
+  std::int64_t drafts = 0;                                     // verified
   std::int64_t draft_tokens = 0;                               // verified
   std::int64_t accepted_tokens = 0;                            // of them
   std::array<std::int64_t, kDraftTokensMax> accepted_at = {};  // by position in the draft

@@ -310,7 +310,8 @@ Status LoadedModel::KeepColdPredictors() {
 }
 
 std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, int context_length,
-                                                                int logits_max) const {
+                                                                int logits_max,
+                                                                base::WorkerPool* workers) const {
   std::unique_ptr<ffn::FfnPartition> partition;
   if (split != nullptr && device == nullptr) {
     partition = std::make_unique<ffn::CpuPartition>(
@@ -333,7 +334,7 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .weights = *weights,
                                 .predictors = predictors.get(),
                                 .ops = *ops,
-                                .pool = *pool,
+                                .pool = workers != nullptr ? *workers : *pool,
                                 .tokens_max = tokens_max,
                                 .logits_max = logits_max,
                                 .context_length = context_length,

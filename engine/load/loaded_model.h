@@ -117,9 +117,11 @@ struct LoadedModel {
   Result<DeviceBytes> MeasureOnDevice(device::Device& on, gpu::DevicePlacement placement,
                                       const DeviceSizes& sizes) const;
 
-  // One at a time, where there is a flash tier or a hot side.
+  // One at a time, where there is a flash tier or a hot side. `workers`: kernel threads of its own,
+  // to run beside another one; null: `pool`.
   std::unique_ptr<exec::Transformer> MakeTransformer(int tokens_max, int context_length,
-                                                     int logits_max = 1) const;
+                                                     int logits_max = 1,
+                                                     base::WorkerPool* workers = nullptr) const;
   // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes).
   // InvalidArgument, or FailedPrecondition for a mode that was not loaded or cannot be.
   Result<std::vector<FfnMode>> ModesFor(const std::string& text) const;

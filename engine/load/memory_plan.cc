@@ -101,23 +101,38 @@ std::size_t HotBytes(const MemoryNeeds& n, ffn::FfnSizes sizes) {
   return ffn::HybridFfn::Bytes(sizes.config, sizes.tokens_max) + other;
 }
 
-// Of the transformer, a hot tier and one sequence's sampler.
-std::size_t BufferBytes(const MemoryNeeds& n, MemoryPlan::Tier tier, bool deciding_held) {
-  const model::ModelConfig& c = n.file.config;
-  const nn::Workspace::Params sizes{.config = c,
-                                    .tokens_max = n.sizes.tokens_max,
-                                    .logits_max = n.sizes.logits_max,
+ffn::FfnSizes FfnSizesOf(const MemoryNeeds& n, int tokens_max, int threads) {
+  return {.config = n.file.config,
+          .tokens_max = tokens_max,
+          .threads = threads,
+          .sign = n.ffn.sign,
+          .rank = n.ffn.low_rank ? LargestRank(n) : 0};
+}
+
+// Of a transformer and one sequence's sampler.
+std::size_t TransformerBytes(const MemoryNeeds& n, const ffn::FfnSizes& ffn, int logits_max) {
+  const nn::Workspace::Params sizes{.config = n.file.config,
+                                    .tokens_max = ffn.tokens_max,
+                                    .logits_max = logits_max,
                                     .context_length = ContextLength(n),
-                                    .threads = n.threads};
-  const ffn::FfnSizes ffn{.config = c,
-                          .tokens_max = n.sizes.tokens_max,
-                          .threads = n.threads,
-                          .sign = n.ffn.sign,
-                          .rank = n.ffn.low_rank ? LargestRank(n) : 0,
-                          .flash = tier == MemoryPlan::Tier::kNeurons,
-                          .deciding_held = deciding_held};
-  return exec::Transformer::BufferBytes(sizes, ffn) + HotBytes(n, ffn) +
-         sampling::Sampler::Bytes(c.vocab_size, ContextLength(n));
+                                    .threads = ffn.threads};
+  return exec::Transformer::BufferBytes(sizes, ffn) +
+         sampling::Sampler::Bytes(n.file.config.vocab_size, ContextLength(n));
+}
+
+// With a hot tier.
+std::size_t BufferBytes(const MemoryNeeds& n, MemoryPlan::Tier tier, bool deciding_held) {
+  ffn::FfnSizes ffn = FfnSizesOf(n, n.sizes.tokens_max, n.threads);
+  ffn.flash = tier == MemoryPlan::Tier::kNeurons;
+  ffn.deciding_held = deciding_held;
+  return TransformerBytes(n, ffn, n.sizes.logits_max) + HotBytes(n, ffn);
+}
+
+std::size_t AheadBytes(const MemoryNeeds& n) {
+  const AheadSizes& ahead = n.sizes.ahead;
+  const int threads = ahead.threads > 0 ? ahead.threads : n.threads;
+  return TransformerBytes(n, FfnSizesOf(n, ahead.tokens_max, threads), ahead.tokens_max) +
+         (ahead.bytes ? ahead.bytes(n.file.config) : 0);
 }
 
 std::size_t KvBytes(const MemoryNeeds& n) {
@@ -133,11 +148,15 @@ class Planner {
     budget_ = asked > 0 ? static_cast<std::size_t>(asked) : base::MemoryAllowance() / 10 * 9;
   }
 
-  // Everything in memory.
+  // Everything in memory; with drafts ahead where they are asked for and required, or fit.
   MemoryPlan InMemory() const {
     MemoryPlan plan = Fixed(MemoryPlan::Tier::kMemory);
     plan.lines.push_back({"feed-forward networks", sizes_.networks()});
-    return plan;
+    if (n_.sizes.ahead.tokens_max == 0) return plan;
+    MemoryPlan with = plan;
+    with.ahead = true;
+    with.lines.push_back({"drafts ahead by the model itself", AheadBytes(n_)});
+    return n_.sizes.ahead.required || Fits(with) ? with : plan;
   }
 
   bool Fits(const MemoryPlan& plan) const {

@@ -14,12 +14,22 @@
 
 namespace thermocline::load {
 
+// What a second transformer over the same weights takes, which drafts while the first one verifies.
+struct AheadSizes {
+  int tokens_max = 0;     // T of one step, with their logits; 0: there is none
+  int threads = 0;        // of its own; 0: as many as the first has
+  bool required = false;  // false: left out where it does not fit
+  // Beside its buffers and a sampler: keys and values, distributions.
+  std::function<std::size_t(const model::ModelConfig&)> bytes = {};
+};
+
 // What later transformers and caches take.
 struct WorkSizes {
   int tokens_max = 64;  // T of one call
   int logits_max = 1;   // tokens of one call whose logits may be asked for
   // Keys and values; empty = one sequence.
   std::function<std::size_t(const model::ModelConfig&)> kv_bytes = {};
+  AheadSizes ahead = {};
 };
 
 struct MemoryPlan {
@@ -32,6 +42,7 @@ struct MemoryPlan {
   std::uint32_t read_bytes = 128 << 10;  // kNeurons: of one, at most
   bool read_ahead = true;                // kNeurons: as MemoryOptions
   std::vector<int> stage_of = {};        // kLayers: [L] as store::SpreadStages
+  bool ahead = false;                    // kMemory: WorkSizes::ahead is counted
 
   struct Line {
     std::string name;

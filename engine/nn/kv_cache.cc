@@ -1,5 +1,7 @@
 #include "engine/nn/kv_cache.h"
 
+#include <cstring>
+
 #include "engine/base/index.h"
 
 namespace thermocline::nn {
@@ -22,7 +24,7 @@ void KvCache::SetLength(int length) {
   CHECK(length >= 0 && length <= length_);
   length_ = length;
   while (base::IntSize(blocks_) > BlocksFor(length)) {
-    pool_->Release(blocks_.back());
+    Release(blocks_.back());
     blocks_.pop_back();
     data_.pop_back();
   }
@@ -34,17 +36,16 @@ bool KvCache::Reserve(int tokens) {
   if (tokens > 0 && SharesLastBlock()) {  // copy before writing
     const int copy = pool_->Take();
     if (copy < 0) return false;
-    pool_->Copy(blocks_.back(), copy);
-    copied_ = {blocks_.back(), copy};
-    pool_->Release(blocks_.back());
+    std::memcpy(pool_->data(copy), data_.back(), pool_->block_bytes());
+    if (blocks_.back() != kLent) copied_ = {blocks_.back(), copy};
+    Release(blocks_.back());
     blocks_.back() = copy;
     data_.back() = pool_->data(copy);
   }
   while (base::IntSize(blocks_) < BlocksFor(length_ + tokens)) {
     const int block = pool_->Take();
     if (block < 0) return false;
-    blocks_.push_back(block);
-    data_.push_back(pool_->data(block));
+    Add(block, pool_->data(block));
   }
   return true;
 }
@@ -71,8 +72,19 @@ void KvCache::Adopt(std::span<const int> blocks, int tokens) {
   for (int i = 0; i < BlocksFor(tokens); ++i) {
     const int block = blocks[i];
     pool_->AddHolder(block);
-    blocks_.push_back(block);
-    data_.push_back(pool_->data(block));
+    Add(block, pool_->data(block));
+  }
+  length_ = tokens;
+}
+
+void KvCache::Share(const KvCache& other, int tokens) {
+  CHECK(length_ == 0 && blocks_.empty());
+  CHECK(tokens <= other.length_ && tokens <= capacity_);
+  CHECK(pool_->block_bytes() == other.pool_->block_bytes());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(BlocksFor(tokens)); ++i) {
+    const int block = pool_ == other.pool_ ? other.blocks_[i] : kLent;
+    if (block != kLent) pool_->AddHolder(block);
+    Add(block, other.data_[i]);
   }
   length_ = tokens;
 }

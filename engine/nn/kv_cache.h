@@ -46,6 +46,11 @@ class KvCache {
 
   // Starts an empty sequence with the first `tokens` tokens of `blocks`, shared.
   void Adopt(std::span<const int> blocks, int tokens);
+  // The same with those of `other`. Blocks of another pool are read where they are and copied
+  // before they are written, as shared ones; `other` keeps them, and what they hold of these
+  // tokens, meanwhile. Requires: pools of one shape.
+  void Share(const KvCache& other, int tokens);
+  // Requires: none is another pool's.
   std::span<const int> blocks() const { return blocks_; }
 
   const KvPool& pool() const { return *pool_; }
@@ -60,8 +65,17 @@ class KvCache {
   KvPool* pool_;
   int capacity_;
   int length_ = 0;
+  static constexpr int kLent = -1;  // in place of a block: it is another pool's
   bool SharesLastBlock() const {
-    return length_ % kernels::kKvBlock != 0 && pool_->holders(blocks_.back()) > 1;
+    return length_ % kernels::kKvBlock != 0 &&
+           (blocks_.back() == kLent || pool_->holders(blocks_.back()) > 1);
+  }
+  void Release(int block) {
+    if (block != kLent) pool_->Release(block);
+  }
+  void Add(int block, const std::uint8_t* data) {
+    blocks_.push_back(block);
+    data_.push_back(data);
   }
 
   std::vector<int> blocks_;                // the sequence's blocks, in order

@@ -1,7 +1,5 @@
 #include "engine/nn/kv_pool.h"
 
-#include <cstring>
-
 namespace thermocline::nn {
 
 std::size_t KvPool::BlockBytes(const model::ModelConfig& config, kernels::KvType type) {
@@ -48,7 +46,5 @@ void KvPool::Release(int block) {
   CHECK(holders > 0);
   if (--holders == 0) free_.push_back(block);
 }
-
-void KvPool::Copy(int from, int to) { std::memcpy(data(to), data(from), block_bytes_); }
 
 }  // namespace thermocline::nn

@@ -48,8 +48,6 @@ class KvPool {
   std::size_t values_offset(int layer, int head) const {
     return keys_offset(layer, head) + key_bytes_;
   }
-  // Copies a block whole.
-  void Copy(int from, int to);
 
   kernels::KvType type() const { return type_; }
   int blocks() const { return base::IntSize(holders_); }

@@ -24,6 +24,9 @@ Decoder::Decoder(const Params& p)
       sampler_(p.sampler),
       capacity_(p.capacity),
       source_(p.source),
+      beside_(p.beside != nullptr                           ? p.beside
+              : p.source != nullptr && p.source->parallel() ? p.source
+                                                            : nullptr),
       controller_(p.controller),
       acceptance_(p.acceptance),
       width_(p.width),
@@ -33,8 +36,8 @@ Decoder::Decoder(const Params& p)
   out_.reserve(kProposalsMax);
   if (source_ == nullptr) return;
   branches_.reserve(kProposalsMax * (kAlternatesMax + 2));
-  if (source_->parallel())
-    ahead_ = std::make_unique<AsyncDrafter>(*source_, BranchesMax(acceptance_));
+  if (beside_ != nullptr)
+    ahead_ = std::make_unique<AsyncDrafter>(*beside_, BranchesMax(acceptance_));
 }
 
 Decoder::~Decoder() = default;
@@ -50,6 +53,7 @@ void Decoder::Begin(std::span<const int> prompt, SpecMode mode, int tokens_max,
   if (!drafting_) return;
   const bool greedy = sampler_.params().temperature == 0;
   source_->Begin(prompt, sampler_.params());
+  if (beside_ != nullptr && beside_ != source_) beside_->Begin(prompt, sampler_.params());
   controller_->Begin(
       {.mode = mode,
        .tokens_max = tokens_max,
@@ -131,6 +135,7 @@ void Decoder::GiveUpDrafting(const Status& why) {
 void Decoder::SetOnWait(const std::function<bool()>& goes_on) {
   if (source_ == nullptr) return;
   if (ahead_ != nullptr) ahead_->SetOnWait(goes_on);
+  if (beside_ != nullptr && beside_ != source_) beside_->SetOnWait(goes_on);
   source_->SetOnWait(goes_on);
 }
 
@@ -161,7 +166,8 @@ void Decoder::StartAhead(const Controller::Plan& plan, int n) {
   const int room = capacity_ - base::IntSize(sequence_) - n - 2;
   if (room < 1) return;
   ahead_->Settle();
-  source_->SetThreads(plan.draft_threads);
+  beside_->SetThreads(plan.draft_threads);
+  beside_->TargetRests(sequence_);
   controller_->Branches(draft_, n, branches_);
   double all = 0;
   for (const Branch& branch : branches_)

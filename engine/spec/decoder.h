@@ -33,9 +33,11 @@ class Decoder {
  public:
   struct Params {
     Target& target;
-    sampling::Sampler& sampler;        // of the target's tokens
-    int capacity = 0;                  // tokens of a sequence
-    DraftSource* source = nullptr;     // null: no drafts
+    sampling::Sampler& sampler;     // of the target's tokens
+    int capacity = 0;               // tokens of a sequence
+    DraftSource* source = nullptr;  // null: no drafts
+    // Drafts while the target verifies; null: `source`, if it can.
+    DraftSource* beside = nullptr;
     Controller* controller = nullptr;  // with a source
     Acceptance acceptance = Acceptance::kSameText;
     int width = 2;
@@ -96,6 +98,7 @@ class Decoder {
   sampling::Sampler& sampler_;
   const int capacity_;
   DraftSource* const source_;
+  DraftSource* const beside_;  // null: nothing drafts while the target verifies
   Controller* const controller_;
   const Acceptance acceptance_;
   const int width_;

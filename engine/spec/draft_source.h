@@ -25,6 +25,10 @@ class DraftSource {
   // Requires: room for the proposals.
   using More = std::function<bool(const Draft&)>;
   virtual Status Propose(std::span<const int> sequence, const More& more, Draft& draft) = 0;
+  // The target rests, and has computed `sequence` but for its last token: a source that works
+  // beside it and reads its KV cache takes what it needs. On the decode thread, before another
+  // thread proposes.
+  virtual void TargetRests(std::span<const int> /*sequence*/) {}
   // One continuation of a sequence: its first `kept` tokens, then `token`.
   struct Path {
     int kept = 0;

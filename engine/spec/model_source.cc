@@ -1,7 +1,6 @@
 #include "engine/spec/model_source.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -16,82 +15,56 @@ constexpr int kChunk = 64;  // tokens of one step
 constexpr int kPathsMax = ffn::kSparseTokensMax;
 // Of each path beside what it shares: the block it begins in, copied, and what is drafted.
 constexpr int kPathBlocks = 1 + (kProposalsMax + kernels::kKvBlock - 1) / kernels::kKvBlock;
-
-// The class of a lead of the first token over the second, in units of the (perturbed) logits.
-int ConfidenceOf(double lead) {
-  static constexpr double kFrom[kConfidenceClasses] = {0,   0.25, 0.5, 0.75, 1.0, 1.5,
-                                                       2.0, 2.5,  3.0, 4.0,  5.0, 7.0};
-  int level = 0;
-  while (level + 1 < kConfidenceClasses && lead >= kFrom[level + 1]) ++level;
-  return level;
-}
+// By the target itself: the sequence takes as much as a path, for its begun block and its drafts.
+constexpr int kSelfBlocks = (1 + kPathsMax) * kPathBlocks;
+static_assert(2 * kProposalsMax <= kernels::kKvBlock);  // a draft and one behind it
 
 }  // namespace
-
-void Drawer::Begin(std::span<const int> prompt, const SamplingParams& params, int width,
-                   bool distributions) {
-  sampler_.Begin(params, prompt);
-  width_ = std::min(width, kAlternatesMax);
-  distributions_ = distributions && params.temperature > 0;
-  ranked_.reserve(kAlternatesMax + 2);
-}
-
-void Drawer::Follow(std::span<const int> generated) {
-  const auto have = sampler_.accepted();
-  const auto differ = std::mismatch(have.begin(), have.end(), generated.begin(), generated.end());
-  const std::size_t common = differ.first - have.begin();
-  while (sampler_.accepted().size() > common) sampler_.Retract();
-  for (const int token : generated.subspan(common)) sampler_.Accept(token);
-}
-
-void Drawer::Draw(std::span<const float> logits, int position, Proposal& proposal) {
-  const sampling::Distribution& from = sampler_.Compute(logits);
-  proposal.distribution.Clear();
-  if (sampler_.params().temperature == 0) return DrawGreedy(proposal);
-  DrawSampled(from, position, proposal);
-  if (!distributions_) return;
-  proposal.distribution = from;
-}
-
-void Drawer::DrawGreedy(Proposal& proposal) {
-  sampling::Sampler::Scored first[kAlternatesMax + 1];
-  const int count = sampler_.Top(std::max(width_, 1) + 1, first);
-  proposal.token = first[0].token;
-  proposal.confidence = count > 1 ? ConfidenceOf(double{first[0].logit} - double{first[1].logit})
-                                  : kConfidenceClasses - 1;
-  proposal.num_alternates = std::min(width_, count - 1);
-  for (int i = 0; i < proposal.num_alternates; ++i) proposal.alternates[i] = first[i + 1].token;
-}
-
-void Drawer::DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal) {
-  const sampling::Chance& chance = chance_ != nullptr ? *chance_ : sampler_.chance();
-  const std::uint64_t at = position;
-  const auto stream = sampling::Stream::kToken;
-  const auto wanted = static_cast<std::size_t>(width_) + 1;
-  chance.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
-  proposal.token = ranked_[0];
-  proposal.confidence = ranked_.size() > 1
-                            ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
-                            : kConfidenceClasses - 1;
-  // What comes instead of a refused token is drawn anew where the rule is rejection.
-  if (distributions_) chance.Rank(from, at, sampling::Stream::kCorrection, wanted, ranked_);
-  proposal.num_alternates = 0;
-  for (const int token : ranked_) {
-    if (token == proposal.token || proposal.num_alternates == width_) continue;
-    proposal.alternates[proposal.num_alternates++] = token;
-  }
-}
 
 Result<std::unique_ptr<ModelSource>> ModelSource::Create(Params params) {
   // Whole panels of rows: fewer of them are the same matrix with fewer rows.
   const int panels = (params.head + kernels::kPanelRows - 1) / kernels::kPanelRows;
-  kernels::PackedMatrix& output = params.model->weights->output.weight;
+  load::LoadedModel& model = *params.model;
+  kernels::PackedMatrix& output = model.weights->output.weight;
   if (params.head > 0) output.rows = std::min(output.rows, panels * kernels::kPanelRows);
-  ASSIGN_OR_RETURN(auto pool, nn::KvPool::Create({.config = params.model->config,
+  ASSIGN_OR_RETURN(auto pool, nn::KvPool::Create({.config = model.config,
                                                   .blocks = nn::BlocksFor(params.capacity) +
                                                             kPathsMax * kPathBlocks,
-                                                  .type = params.model->kv_type}));
-  return std::unique_ptr<ModelSource>(new ModelSource(std::move(params), std::move(pool)));
+                                                  .type = model.kv_type}));
+  auto transformer = model.MakeTransformer(kChunk, params.capacity, kPathsMax);
+  return std::unique_ptr<ModelSource>(
+      new ModelSource({.model = std::move(params.model),
+                       .pool = std::move(pool),
+                       .transformer = std::move(transformer),
+                       .capacity = params.capacity,
+                       .width = params.width,
+                       .head = static_cast<std::size_t>(output.rows),
+                       .acceptance = params.acceptance}));
+}
+
+Result<std::unique_ptr<ModelSource>> ModelSource::OfTarget(SelfParams params) {
+  const load::LoadedModel& model = params.model;
+  CHECK(model.memory.tier == load::MemoryPlan::Tier::kMemory && model.split == nullptr &&
+        model.device_forward == nullptr);
+  ASSIGN_OR_RETURN(
+      auto pool,
+      nn::KvPool::Create({.config = model.config, .blocks = kSelfBlocks, .type = model.kv_type}));
+  auto workers = std::make_unique<base::WorkerPool>(params.threads);
+  const int capacity = params.cache.capacity();
+  auto transformer = model.MakeTransformer(kSelfStepTokens, capacity, kPathsMax, workers.get());
+  for (int l = 0; l < base::IntSize(params.policies); ++l)
+    transformer->ffn().policy(l) = params.policies[static_cast<std::size_t>(l)];
+  transformer->ffn().SetCounting(false);
+  return std::unique_ptr<ModelSource>(
+      new ModelSource({.model = nullptr,
+                       .workers = std::move(workers),
+                       .pool = std::move(pool),
+                       .transformer = std::move(transformer),
+                       .target = &params.cache,
+                       .capacity = capacity,
+                       .width = params.width,
+                       .head = static_cast<std::size_t>(model.config.vocab_size),
+                       .acceptance = params.acceptance}));
 }
 
 std::size_t ModelSource::KvBytes(const model::ModelConfig& config, int capacity,
@@ -99,32 +72,55 @@ std::size_t ModelSource::KvBytes(const model::ModelConfig& config, int capacity,
   return (nn::BlocksFor(capacity) + kPathsMax * kPathBlocks) * nn::KvPool::BlockBytes(config, type);
 }
 
-ModelSource::ModelSource(Params params, std::unique_ptr<nn::KvPool> pool)
-    : model_(std::move(params.model)),
-      pool_(std::move(pool)),
-      cache_(std::make_unique<nn::KvCache>(*pool_, params.capacity)),
-      transformer_(model_->MakeTransformer(kChunk, params.capacity, kPathsMax)),
-      drawer_(model_->config.vocab_size, params.capacity + kProposalsMax),
-      width_(params.width),
-      acceptance_(params.acceptance) {
-  wanted_.reserve(static_cast<std::size_t>(params.capacity) + kProposalsMax);
+std::size_t ModelSource::SelfKvBytes(const model::ModelConfig& config, kernels::KvType type) {
+  return kSelfBlocks * nn::KvPool::BlockBytes(config, type);
+}
+
+ModelSource::ModelSource(Parts parts)
+    : model_(std::move(parts.model)),
+      own_workers_(std::move(parts.workers)),
+      workers_(own_workers_ != nullptr ? *own_workers_ : *model_->pool),
+      pool_(std::move(parts.pool)),
+      target_(parts.target),
+      cache_(std::make_unique<nn::KvCache>(*pool_, parts.capacity)),
+      transformer_(std::move(parts.transformer)),
+      drawer_(transformer_->config().vocab_size, parts.capacity + kProposalsMax),
+      width_(parts.width),
+      acceptance_(parts.acceptance),
+      threads_alone_(workers_.threads()),
+      head_(parts.head) {
+  wanted_.reserve(static_cast<std::size_t>(parts.capacity) + kProposalsMax);
   cached_.reserve(wanted_.capacity());
   for (int i = 0; i < kPathsMax; ++i) {
     PathState& path = paths_.emplace_back();
-    path.cache = std::make_unique<nn::KvCache>(*pool_, params.capacity);
+    path.cache = std::make_unique<nn::KvCache>(*pool_, parts.capacity);
     path.tokens.reserve(wanted_.capacity());
   }
   for (std::vector<int>* each : {&step_tokens_, &step_paths_}) each->reserve(kPathsMax);
   step_caches_.reserve(kPathsMax);
-  threads_alone_ = model_->pool->threads();
-  head_ = model_->weights->output.weight.rows;
-  if (head_ < static_cast<std::size_t>(model_->config.vocab_size))
-    logits_.assign(model_->config.vocab_size, -INFINITY);
+  const std::size_t vocabulary = transformer_->config().vocab_size;
+  if (head_ < vocabulary) logits_.assign(vocabulary, -INFINITY);
 }
 
 void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
   drawer_.Begin(prompt, params, width_, acceptance_ == Acceptance::kRejection);
   prompt_ = prompt.size();
+  if (target_ == nullptr) return;  // what is cached may be of use
+  cache_->Clear();
+  cached_.clear();
+  taken_ = 0;
+}
+
+void ModelSource::TargetRests(std::span<const int> sequence) {
+  if (target_ == nullptr) return;
+  const int length = target_->length();
+  if (length == taken_) return;  // what was drafted behind it stays
+  CHECK_EQ(length + 1, base::IntSize(sequence));
+  cache_->Clear();
+  cache_->Share(*target_, length);
+  CHECK(cache_->Reserve(1));  // a block that the target goes on writing is copied here
+  cached_.assign(sequence.begin(), sequence.begin() + length);
+  taken_ = length;
 }
 
 Result<std::span<const float>> ModelSource::Feed() {
@@ -135,17 +131,20 @@ Result<std::span<const float>> ModelSource::Feed() {
   cached_.resize(common);
   cache_->SetLength(static_cast<int>(common));
   std::span<const float> logits;
+  const bool self = target_ != nullptr;  // never the whole network
+  const std::size_t chunk = transformer_->tokens_max();
   while (cached_.size() < wanted_.size()) {
-    if (wanted_.size() - cached_.size() > kChunk / 4 && goes_on_ && !goes_on_())
+    if (wanted_.size() - cached_.size() > chunk / 4 && goes_on_ && !goes_on_())
       return Status(StatusCode::kCancelled, "the draft is not wanted any more");
-    const std::size_t count = std::min<std::size_t>(kChunk, wanted_.size() - cached_.size());
+    const std::size_t count = std::min(chunk, wanted_.size() - cached_.size());
     const auto tokens = std::span(wanted_).subspan(cached_.size(), count);
     const bool last = cached_.size() + count == wanted_.size();
-    ASSIGN_OR_RETURN(logits, transformer_->Forward(tokens, *cache_,
-                                                   last ? exec::Transformer::Logits::kLast
-                                                        : exec::Transformer::Logits::kNone,
-                                                   count == 1 ? exec::Transformer::Step::kDecode
-                                                              : exec::Transformer::Step::kPrefill));
+    ASSIGN_OR_RETURN(logits,
+                     transformer_->Forward(
+                         tokens, *cache_,
+                         last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
+                         self || count == 1 ? exec::Transformer::Step::kDecode
+                                            : exec::Transformer::Step::kPrefill));
     cached_.insert(cached_.end(), tokens.begin(), tokens.end());
   }
   return Widened(logits);
@@ -201,7 +200,7 @@ Status ModelSource::ProposeEach(std::span<const int> sequence, std::span<const P
   for (std::size_t i = 0; i < paths.size(); ++i) {
     PathState& state = paths_[i];
     state.cache->Clear();
-    state.cache->Adopt(cache_->blocks(), paths[i].kept);
+    state.cache->Share(*cache_, paths[i].kept);
     state.tokens.assign(sequence.begin(), sequence.begin() + paths[i].kept);
     state.tokens.push_back(paths[i].token);
   }

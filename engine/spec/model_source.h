@@ -1,40 +1,24 @@
-// Drafts by a second, small model with the target's vocabulary.
+// Drafts by a transformer with a KV cache and threads of its own, so that it can work while the
+// target verifies: a second, small model with the target's vocabulary, or the target's weights with
+// fewer neurons (while the target waits, self_source.h needs no second transformer for that).
+//
+// The latter reads the target's KV cache as far as that goes: whole blocks of 64 tokens where they
+// are, which the target does not write any more, and a copy of the block that it goes on writing.
+//   target   [block 0][block 1][block 2, begun  ]
+//   draft     |read    |read   [its copy, drafts][drafts]
+// So it computes no prompt, a prefix that the target found in its cache costs it nothing, and only
+// drafted tokens have keys and values that were computed with fewer neurons.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "engine/load/loaded_model.h"
-#include "engine/sampling/sampler.h"
 #include "engine/spec/draft_source.h"
+#include "engine/spec/drawer.h"
 #include "engine/spec/verify.h"
 
 namespace thermocline::spec {
-
-// What all sources do that draw from logits: the token, what else may come, and how sure it is.
-class Drawer {
- public:
-  Drawer(int vocab_size, int capacity) : sampler_(vocab_size, capacity) {}
-  // `width`: alternates wanted. `distributions`: proposals carry what they were drawn from.
-  void Begin(std::span<const int> prompt, const SamplingParams& params, int width,
-             bool distributions);
-  // The tokens generated so far are `generated`: penalties depend on them.
-  void Follow(std::span<const int> generated);
-  // Requires: logits [V] of the token behind those followed, at `position`.
-  void Draw(std::span<const float> logits, int position, Proposal& proposal);
-  // Tests see every draw here. Null: the seed's.
-  void SetChance(const sampling::Chance* chance) { chance_ = chance; }
-
- private:
-  void DrawGreedy(Proposal& proposal);
-  void DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal);
-
-  sampling::Sampler sampler_;
-  const sampling::Chance* chance_ = nullptr;
-  std::vector<int> ranked_;
-  int width_ = 0;
-  bool distributions_ = false;
-};
 
 // Draft thread, or any one thread at a time.
 class ModelSource final : public DraftSource {
@@ -48,23 +32,38 @@ class ModelSource final : public DraftSource {
   };
   // ResourceExhausted: no memory for keys and values.
   static Result<std::unique_ptr<ModelSource>> Create(Params params);
-  const char* name() const override { return "model"; }
+
+  struct SelfParams {
+    const load::LoadedModel& model;        // the target: all of it is in memory, on one side
+    const nn::KvCache& cache;              // its sequence: all tokens but the last
+    std::vector<ffn::FfnPolicy> policies;  // [L] of a drafted token
+    int threads = 1;                       // of its own
+    int width = 2;                         // alternates
+    Acceptance acceptance = Acceptance::kSameText;
+  };
+  // Drafts by the target itself. Errors as Create.
+  static Result<std::unique_ptr<ModelSource>> OfTarget(SelfParams params);
+
+  static constexpr int kSelfStepTokens = ffn::kSparseTokensMax;  // of one of its steps, at most
+
+  const char* name() const override { return target_ != nullptr ? "self" : "model"; }
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
+  void TargetRests(std::span<const int> sequence) override;
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
-  int paths_max() const override { return base::IntSize(paths_); }
+  int paths_max() const override { return static_cast<int>(paths_.size()); }
   Status ProposeEach(std::span<const int> sequence, std::span<const Path> paths,
                      const MoreOfEach& more) override;
-  // Keys and values that a source of so many tokens will take.
+  // Keys and values that a source of so many tokens will take; and one by the target itself.
   static std::size_t KvBytes(const model::ModelConfig& config, int capacity, kernels::KvType type);
+  static std::size_t SelfKvBytes(const model::ModelConfig& config, kernels::KvType type);
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
-  const load::LoadedModel& model() const { return *model_; }
   void SetOnWait(const std::function<bool()>& goes_on) override { goes_on_ = goes_on; }
   double catch_up_s() const override { return catch_up_s_; }
   void SetThreads(int threads) override {
-    model_->pool->SetActive(threads > 0 ? threads : threads_alone_);
+    workers_.SetActive(threads > 0 ? threads : threads_alone_);
   }
-  int threads() const override { return model_->pool->threads(); }
+  int threads() const override { return workers_.threads(); }
   // What SetThreads(0) means.
   void SetThreadsAlone(int threads) { threads_alone_ = threads; }
 
@@ -74,7 +73,18 @@ class ModelSource final : public DraftSource {
     std::unique_ptr<nn::KvCache> cache;
     std::vector<int> tokens;
   };
-  ModelSource(Params params, std::unique_ptr<nn::KvPool> pool);
+  struct Parts {
+    std::unique_ptr<load::LoadedModel> model = nullptr;   // null: the target's
+    std::unique_ptr<base::WorkerPool> workers = nullptr;  // null: the model's
+    std::unique_ptr<nn::KvPool> pool = nullptr;
+    std::unique_ptr<exec::Transformer> transformer = nullptr;
+    const nn::KvCache* target = nullptr;  // the target's cache, to be read; null: it is not
+    int capacity = 0;
+    int width = 0;
+    std::size_t head = 0;  // rows of the output
+    Acceptance acceptance = Acceptance::kSameText;
+  };
+  explicit ModelSource(Parts parts);
   // One more token of every path that has room. Returns whether there was any.
   Result<bool> StepPaths(std::span<const Path> paths);
   Status CatchUp();
@@ -83,24 +93,28 @@ class ModelSource final : public DraftSource {
   // Logits [V] of all tokens, where only the first can be drafted; until the next call.
   std::span<const float> Widened(std::span<const float> logits);
 
-  std::unique_ptr<load::LoadedModel> model_;
-  std::unique_ptr<nn::KvPool> pool_;
-  std::unique_ptr<nn::KvCache> cache_;
+  const std::unique_ptr<load::LoadedModel> model_;
+  const std::unique_ptr<base::WorkerPool> own_workers_;
+  base::WorkerPool& workers_;
+  const std::unique_ptr<nn::KvPool> pool_;
+  const nn::KvCache* const target_;  // what TargetRests reads; null: this model reads all itself
+  const std::unique_ptr<nn::KvCache> cache_;
   std::vector<PathState> paths_;
   std::vector<int> step_tokens_, step_paths_;
   std::vector<nn::KvCache*> step_caches_;
-  std::unique_ptr<exec::Transformer> transformer_;
+  const std::unique_ptr<exec::Transformer> transformer_;
   Drawer drawer_;
   const int width_;
   const Acceptance acceptance_;
   std::function<bool()> goes_on_;
   double catch_up_s_ = 0;
   int threads_alone_ = 1;
-  std::vector<float> logits_;  // [V] where not all tokens can be drafted
-  std::size_t head_ = 0;       // tokens that can
-  std::size_t prompt_ = 0;     // tokens
-  std::vector<int> wanted_;    // the sequence and what was proposed behind it
-  std::vector<int> cached_;    // tokens in cache_
+  const std::size_t head_ = 0;  // tokens that can be drafted
+  std::vector<float> logits_;   // [V] where that is not all
+  std::size_t prompt_ = 0;      // tokens
+  int taken_ = 0;               // tokens of target_ that cache_ has
+  std::vector<int> wanted_;     // the sequence and what was proposed behind it
+  std::vector<int> cached_;     // tokens in cache_
 };
 
 }  // namespace thermocline::spec

@@ -10,15 +10,17 @@ namespace thermocline::spec {
 SelfSource::SelfSource(const Params& p)
     : transformer_(p.transformer),
       cache_(p.cache),
+      pool_(*p.model.pool),
       policies_(p.policies),
       kept_(p.policies.size()),
       drawer_(p.model.config.vocab_size, p.cache.capacity() + kProposalsMax),
+      width_(p.width),
       acceptance_(p.acceptance) {
   wanted_.reserve(static_cast<std::size_t>(p.cache.capacity()) + kProposalsMax);
 }
 
 void SelfSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
-  drawer_.Begin(prompt, params, 0, acceptance_ == Acceptance::kRejection);
+  drawer_.Begin(prompt, params, width_, acceptance_ == Acceptance::kRejection);
   prompt_ = prompt.size();
 }
 

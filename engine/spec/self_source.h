@@ -1,12 +1,15 @@
 // Drafts by the target itself, with a predictor and only the neurons that are in memory: no
 // second model, and no flash reads while drafting. The keys and values of a draft lie where those
-// of its verification will.
+// of its verification will, so it drafts while the target rests; beside it
+// ModelSource::OfTarget can.
 #pragma once
 
 #include <vector>
 
 #include "engine/load/loaded_model.h"
-#include "engine/spec/model_source.h"
+#include "engine/spec/draft_source.h"
+#include "engine/spec/drawer.h"
+#include "engine/spec/verify.h"
 
 namespace thermocline::spec {
 
@@ -18,6 +21,7 @@ class SelfSource final : public DraftSource {
     exec::Transformer& transformer;
     nn::KvCache& cache;                    // the target's: all tokens of the sequence but the last
     std::vector<ffn::FfnPolicy> policies;  // [L] of a drafted token
+    int width = 0;                         // alternates
     Acceptance acceptance = Acceptance::kSameText;
   };
   explicit SelfSource(const Params& params);
@@ -25,14 +29,18 @@ class SelfSource final : public DraftSource {
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
   int capacity() const override { return cache_.capacity(); }
+  // All of the target's: a step beside another draft may have left some to it.
+  void SetThreads(int) override { pool_.SetActive(pool_.threads()); }
 
  private:
   Status Draw(std::span<const int> sequence, const More& more, Draft& draft);
 
   exec::Transformer& transformer_;
   nn::KvCache& cache_;
+  base::WorkerPool& pool_;
   std::vector<ffn::FfnPolicy> policies_, kept_;  // [L]
   Drawer drawer_;
+  const int width_;
   const Acceptance acceptance_;
   std::size_t prompt_ = 0;   // tokens
   std::vector<int> wanted_;  // the sequence and what was proposed behind it

@@ -47,6 +47,22 @@ Result<std::vector<ffn::FfnPolicy>> DraftPolicies(const load::LoadedModel& targe
   return policies;
 }
 
+// Why `target` cannot draft for itself while it verifies; "" = it can. Begins a sentence.
+std::string WhyNotAhead(SpecMode mode, const load::LoadedModel& target) {
+  const std::string what = "spec.source self cannot draft while the model verifies: ";
+  if (target.flash != nullptr)
+    return what + "neurons come from flash, through a cache that one thread uses";
+  if (target.stream != nullptr)
+    return what + "layers come from flash, through memory that one thread uses";
+  if (target.split != nullptr) return what + "its neurons are shared out to a hot tier";
+  if (mode == SpecMode::kSync)
+    return what +
+           "spec.mode sync takes no threads and no memory for it, as auto, branch and "
+           "exhaustive do";
+  if (!target.memory.ahead) return what + "the memory budget has no room for it";
+  return "";
+}
+
 }  // namespace
 
 Status Validate(const SpecOptions& o) {
@@ -56,11 +72,6 @@ Status Validate(const SpecOptions& o) {
   if (source != SpecSource::kModel && !o.draft.empty())
     return base::InvalidArgument("spec.draft ", o.draft, " is not used by spec.source ",
                                  SpecSourceName(source), "; leave one of them out");
-  if (source == SpecSource::kSelf && DraftsAhead(o.mode))
-    return base::InvalidArgument("spec.mode ", SpecModeName(o.mode),
-                                 ": spec.source self drafts with the target's own weights, threads "
-                                 "and KV cache, so it cannot draft while the target verifies; give "
-                                 "spec.mode sync or auto");
   if (o.tokens_max < 0 || o.tokens_max > kDraftTokensMax)
     return base::InvalidArgument("spec.tokens_max is ", o.tokens_max, "; a draft has at most ",
                                  kDraftTokensMax, " tokens");
@@ -130,6 +141,15 @@ void AskOfTarget(const SpecOptions& options, load::LoadOptions& target) {
   if (options.mode == SpecMode::kOff || options.chosen_source() != SpecSource::kSelf) return;
   std::string& also = target.model.ffn.also;
   also += also.empty() ? "sign" : ",sign";
+  if (options.mode == SpecMode::kSync) return;
+  target.sizes.ahead = {.tokens_max = ModelSource::kSelfStepTokens,
+                        .threads = options.threads,
+                        .required = DraftsAhead(options.mode),
+                        .bytes = [type = target.model.kv_type,
+                                  rule = options.acceptance](const model::ModelConfig& config) {
+                          return ModelSource::SelfKvBytes(config, type) +
+                                 DistributionBytes(rule, config.vocab_size);
+                        }};
 }
 
 Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
@@ -154,18 +174,20 @@ Result<std::unique_ptr<Speculation>> Speculation::Create(Params p) {
                      " are drafted at most where neurons are skipped, come from flash or lie on a "
                      "GPU");
   if (out->source_ != nullptr) {
+    const DraftSource& beside = out->beside_ != nullptr ? *out->beside_ : *out->source_;
     out->controller_ =
         std::make_unique<Controller>(Controller::Params{.fixed = p.options.fixed,
                                                         .width = p.options.width,
                                                         .free = out->source_->free(),
-                                                        .parallel = out->source_->parallel(),
+                                                        .parallel = beside.parallel(),
                                                         .threads = p.target.pool->threads(),
-                                                        .draft_threads = out->source_->threads()});
+                                                        .draft_threads = beside.threads()});
   }
   out->decoder_ = std::make_unique<Decoder>(Decoder::Params{.target = *out->target_,
                                                             .sampler = p.sampler,
                                                             .capacity = p.cache.capacity(),
                                                             .source = out->source_.get(),
+                                                            .beside = out->beside_.get(),
                                                             .controller = out->controller_.get(),
                                                             .acceptance = p.options.acceptance,
                                                             .width = p.options.width});
@@ -184,13 +206,7 @@ Status Speculation::MakeSource(Params& p) {
   if (source == SpecSource::kSelf) {
     if (p.target.device_forward != nullptr)
       return base::FailedPrecondition("spec.source self drafts on the CPU alone: --device cpu");
-    ASSIGN_OR_RETURN(auto policies, DraftPolicies(p.target, options_.self_shift));
-    source_ = std::make_unique<SelfSource>(SelfSource::Params{.model = p.target,
-                                                              .transformer = p.transformer,
-                                                              .cache = p.cache,
-                                                              .policies = std::move(policies),
-                                                              .acceptance = options_.acceptance});
-    return OkStatus();
+    return MakeSelfSource(p);
   }
   if (source == SpecSource::kModel && fallback_.empty()) {
     draft_path_ = p.draft.model->path;
@@ -208,6 +224,37 @@ Status Speculation::MakeSource(Params& p) {
   if (!fallback_.empty())
     base::LogWarning("no draft model, so drafts come from the text itself: ", fallback_);
   source_ = std::make_unique<NgramSource>(p.cache.capacity());
+  return OkStatus();
+}
+
+Status Speculation::MakeSelfSource(const Params& p) {
+  ASSIGN_OR_RETURN(auto policies, DraftPolicies(p.target, options_.self_shift));
+  not_ahead_ = WhyNotAhead(options_.mode, p.target);
+  const bool ahead = not_ahead_.empty();
+  if (!ahead && DraftsAhead(options_.mode))
+    return base::FailedPrecondition("spec.mode ", SpecModeName(options_.mode), ": ", not_ahead_,
+                                    "; give spec.mode sync or auto");
+  source_ = std::make_unique<SelfSource>(SelfSource::Params{.model = p.target,
+                                                            .transformer = p.transformer,
+                                                            .cache = p.cache,
+                                                            .policies = policies,
+                                                            .width = ahead ? options_.width : 0,
+                                                            .acceptance = options_.acceptance});
+  if (!ahead) {
+    if (options_.mode == SpecMode::kAuto) base::LogInfo(not_ahead_);
+    return OkStatus();
+  }
+  const int threads = options_.threads > 0 ? options_.threads : p.target.pool->threads();
+  ASSIGN_OR_RETURN(beside_, ModelSource::OfTarget({.model = p.target,
+                                                   .cache = p.cache,
+                                                   .policies = std::move(policies),
+                                                   .threads = threads,
+                                                   .width = options_.width,
+                                                   .acceptance = options_.acceptance}));
+  base::LogInfo("spec.source self can draft while the model verifies: on ", threads,
+                " threads of its own, with ",
+                base::HumanBytes(ModelSource::SelfKvBytes(p.target.config, p.target.kv_type)),
+                " of KV cache");
   return OkStatus();
 }
 
@@ -242,7 +289,7 @@ void Speculation::WarmUp(int token, double seconds) {
 
 void Speculation::MeasureDraft(int token, double seconds) {
   const std::vector<int> prompt(4, token);
-  const int all = model_->model().pool->threads();
+  const int all = model_->threads();
   const base::Stopwatch begin;
   Draft draft;
   const auto more = [](const Draft& d) { return d.size < 8; };
@@ -273,6 +320,7 @@ SpecStats Speculation::Stats() const {
   stats.source = source_ != nullptr ? source_->name() : "";
   stats.draft = draft_path_;
   stats.fallback = fallback_;
+  stats.not_ahead = not_ahead_;
   return stats;
 }
 

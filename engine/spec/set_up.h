@@ -27,7 +27,7 @@ Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOption
 // Warns of a draft that is larger than its target.
 Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft);
 
-// What the draft needs of the target's loading: the predictor of self.
+// What the draft needs of the target's loading: the predictor of self, and memory to draft ahead.
 void AskOfTarget(const SpecOptions& options, load::LoadOptions& target);
 
 // Everything that decodes with drafts. Decode thread only, but for its making.
@@ -42,7 +42,7 @@ class Speculation {
     sampling::Sampler& sampler;
   };
   // Errors of Validate, CheckPair (where the draft is required), and FailedPrecondition where the
-  // target cannot draft for itself.
+  // target cannot draft for itself, or not while it verifies and the mode asks for that.
   static Result<std::unique_ptr<Speculation>> Create(Params params);
 
   // Measures steps of the target and of the draft on `tokens`' beginning, for at most about
@@ -54,25 +54,27 @@ class Speculation {
   Decoder& decoder() { return *decoder_; }
   SpecMode mode() const { return options_.mode; }
   int tokens_max() const { return options_.tokens_max; }
-  // Whether the source can work while the target verifies.
-  bool ahead() const { return source_ == nullptr || source_->parallel(); }
+  // Why the source cannot work while the target verifies; "" = it can, or there is none.
+  const std::string& not_ahead() const { return not_ahead_; }
   // Of all requests so far, as of the last End.
   SpecStats Stats() const;
 
  private:
   explicit Speculation(const SpecOptions& options) : options_(options) {}
   Status MakeSource(Params& params);
+  Status MakeSelfSource(const Params& params);
   void MeasureDraft(int token, double seconds);
 
   const SpecOptions options_;
-  std::string draft_path_, fallback_;
+  std::string draft_path_, fallback_, not_ahead_;
   std::unique_ptr<TransformerTarget> target_;
   nn::KvCache* cache_ = nullptr;
   int vocab_size_ = 1;
   bool any_length_ =
       false;  // the target's steps may have more than kSparseDraftTokensMax + 1 tokens
   std::unique_ptr<DraftSource> source_;
-  class ModelSource* model_ = nullptr;  // the source, if it is one
+  std::unique_ptr<DraftSource> beside_;  // as Decoder::Params
+  class ModelSource* model_ = nullptr;   // the source, if it is one
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<Decoder> decoder_;
 };

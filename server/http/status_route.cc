@@ -51,6 +51,7 @@ Json SpeculationJson(const SpecStats& spec) {
                       {"source", spec.source},
                       {"draft", spec.draft.empty() ? Json() : Json(spec.draft)},
                       {"fallback", spec.fallback.empty() ? Json() : Json(spec.fallback)},
+                      {"not_ahead", spec.not_ahead.empty() ? Json() : Json(spec.not_ahead)},
                       {"drafts", spec.drafts},
                       {"draft_tokens", spec.draft_tokens},
                       {"accepted_tokens", spec.accepted_tokens},

@@ -36,9 +36,9 @@ Result<Answer> Generate(Engine& engine, Request request) {
   return answer;
 }
 
-// Drafts of a text cost too little to be made ahead, and the target cannot make its own.
-const char* ModesOf(const SpecOptions& spec) {
-  return spec.chosen_source() == SpecSource::kModel ? "sync,branch,auto" : "sync,auto";
+// Drafts of a text cost too little to be made ahead.
+const char* ModesOf(const SpecStats& spec) {
+  return spec.source != "ngram" && spec.not_ahead.empty() ? "sync,branch,auto" : "sync,auto";
 }
 
 // The modes to measure: off, which the others are compared with, then those of `list`.
@@ -203,7 +203,7 @@ void AddSpecBenchOptions(const OptionSet& set, SpecBenchOptions& o, ModelOptions
   AddOptions(set, OptionGroup::kDraft, model);
   set.Add("--spec-modes", o.modes,
           "Modes to measure beside off: sync,branch,exhaustive,auto; if not given sync, auto "
-          "and, with a draft model, branch");
+          "and, where a model drafts that can draft ahead, branch");
   set.Add("--prompts", o.prompts,
           "Prompts, a line each: raw text, {\"prompt\": text} or {\"messages\": [...]}; if "
           "not given a few short chats");
@@ -222,9 +222,11 @@ void AddSpecBenchOptions(const OptionSet& set, SpecBenchOptions& o, ModelOptions
 Status SpecBench(const ModelOptions& model, const SpecBenchOptions& options,
                  const SpecBenchSize& size) {
   RETURN_IF_ERROR(CheckPlotPath(size.plot));
-  ASSIGN_OR_RETURN(const auto modes,
-                   ParseModes(options.modes.empty() ? ModesOf(model.spec) : options.modes));
+  ASSIGN_OR_RETURN(auto modes, ParseModes(options.modes));
   ASSIGN_OR_RETURN(const auto engine, Load(model, options.record_rounds));
+  if (options.modes.empty()) {
+    ASSIGN_OR_RETURN(modes, ParseModes(ModesOf(engine->Stats().spec)));
+  }
   ASSIGN_OR_RETURN(const auto prompts, BenchPrompts(options.prompts, engine->tokenizer()));
   const bool same_text =
       options.temperature == 0 || model.spec.acceptance == SpecAcceptance::kSameText;

@@ -8,6 +8,7 @@ Json SpecJson(const SpecStats& spec) {
                       {"source", spec.source},
                       {"draft", spec.draft},
                       {"fallback", spec.fallback},
+                      {"not_ahead", spec.not_ahead},
                       {"drafts", spec.drafts},
                       {"draft_tokens", spec.draft_tokens},
                       {"accepted_tokens", spec.accepted_tokens},

@@ -1,0 +1,37 @@
+// From logits to a proposal.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/sampling/sampler.h"
+#include "engine/spec/draft.h"
+
+namespace thermocline::spec {
+
+// What all sources do that draw from logits: the token, what else may come, and how sure it is.
+class Drawer {
+ public:
+  Drawer(int vocab_size, int capacity) : sampler_(vocab_size, capacity) {}
+  // `width`: alternates wanted. `distributions`: proposals carry what they were drawn from.
+  void Begin(std::span<const int> prompt, const SamplingParams& params, int width,
+             bool distributions);
+  // The tokens generated so far are `generated`: penalties depend on them.
+  void Follow(std::span<const int> generated);
+  // Requires: logits [V] of the token behind those followed, at `position`.
+  void Draw(std::span<const float> logits, int position, Proposal& proposal);
+  // Tests see every draw here. Null: the seed's.
+  void SetChance(const sampling::Chance* chance) { chance_ = chance; }
+
+ private:
+  void DrawGreedy(Proposal& proposal);
+  void DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal);
+
+  sampling::Sampler sampler_;
+  const sampling::Chance* chance_ = nullptr;
+  std::vector<int> ranked_;
+  int width_ = 0;
+  bool distributions_ = false;
+};
+
+}  // namespace thermocline::spec
