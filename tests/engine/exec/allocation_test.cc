@@ -57,7 +57,8 @@ load::LoadOptions Tidepool(const FfnOptions& ffn, const MemoryOptions& memory) {
 // Counts what further tokens of a request allocate in one mode.
 void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
                          const MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
-  const load::LoadOptions options = Tidepool(ffn, memory);
+  load::LoadOptions options = Tidepool(ffn, memory);
+  spec::AskOfTarget(spec, options);
   const auto model = load::LoadModel(options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512, 16);
@@ -118,6 +119,9 @@ TEST(DecodeLoop, AllocatesNothingPerDraftedToken) {
     spec.mode = mode;
     ExpectNoAllocations({}, "", {}, spec);
     spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
+    ExpectNoAllocations({}, "", {}, spec);
+    spec.draft = "";
+    spec.source = SpecSource::kSelf;
     ExpectNoAllocations({}, "", {}, spec);
   }
 }

@@ -71,7 +71,10 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"ngram", -1, SpecMode::kSync, SpecSource::kNgram, "exact"},
         Setting{"draft", -1, SpecMode::kBranch, SpecSource::kModel, "dense"},
         Setting{"draft_and_memory_for_one", 0, SpecMode::kSync, SpecSource::kModel, "exact"},
-        Setting{"itself", 0, SpecMode::kSync, SpecSource::kSelf, "exact"}),
+        Setting{"itself", 0, SpecMode::kSync, SpecSource::kSelf, "exact"},
+        Setting{"itself_ahead", -1, SpecMode::kBranch, SpecSource::kSelf, "dense"},
+        Setting{"itself_ahead_and_memory_for_one", 0, SpecMode::kBranch, SpecSource::kSelf,
+                "exact"}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(Scheduler, AShortRequestDoesNotWaitForLongOnes) {

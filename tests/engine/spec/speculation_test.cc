@@ -278,12 +278,6 @@ TEST(Speculation, WhatCannotDraftIsRefusedByName) {
   has(refused([](EngineConfig& c) { c.model.spec.draft = "no-such-model"; }), "the draft model");
   has(refused([](EngineConfig& c) { c.model.spec.tokens_max = 21; }), "at most 20");
   has(refused([](EngineConfig& c) { c.model.spec.source = SpecSource::kSelf; }), "not used by");
-  for (const SpecMode mode : {SpecMode::kBranch, SpecMode::kExhaustive}) {
-    SpecOptions alone;
-    alone.mode = mode;
-    alone.source = SpecSource::kSelf;
-    has(refused([&](EngineConfig& c) { c.model.spec = alone; }), "give spec.mode sync or auto");
-  }
 }
 
 TEST(Speculation, DraftsEndWithTheContextHoweverSmall) {
@@ -360,11 +354,15 @@ TEST(Speculation, TheTargetDraftsForItself) {
   spec.source = SpecSource::kSelf;
   const auto engine = Load(Config(spec));
   ExpectPlainText(*engine, Requests(), {{"sync", 4}});
-  Request request = Requests()[0];
-  request.spec_mode = "branch";
-  const auto refused = engine->Submit(request);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.status().message().find("spec.source self"), std::string::npos);
+}
+
+TEST(Speculation, TheTargetDraftsForItselfWhileItVerifies) {
+  SpecOptions spec;
+  spec.mode = SpecMode::kAuto;
+  spec.source = SpecSource::kSelf;
+  const auto engine = Load(Config(spec));
+  ExpectPlainText(*engine, Requests(),
+                  {{"branch", 1}, {"branch", 15}, {"exhaustive", 4}, {"auto", 15}});
 }
 
 TEST(Speculation, TheTextItselfIsDraftedAhead) {
