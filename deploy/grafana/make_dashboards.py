@@ -101,7 +101,7 @@ DASHBOARDS = {
     ]),
     "speculation": ("Thermocline: speculation", [
         ("Drafts", [
-            ("How drafts are made", "table", "", [(f"max by (mode, source, mode_now, fallback) ({of('spec_info')})", "{{mode}}")], ""),
+            ("How drafts are made", "table", "", [(f"max by (mode, source, mode_now, fallback, not_ahead) ({of('spec_info')})", "{{mode}}")], ""),
             ("Acceptance rate", "timeseries", "percentunit", [(f"{total('spec_decode_num_accepted_tokens_total')} / {total('spec_decode_num_draft_tokens_total')}", "accepted")], "Of the drafted tokens that were verified."),
             ("Tokens of a verification", "timeseries", "short", [(f"1 + {total('spec_decode_num_accepted_tokens_total')} / {total('spec_decode_num_drafts_total')}", "accepted, and the target's own"), (of("spec_draft_length"), "last draft {{instance}}")], ""),
             ("Accepted by position", "timeseries", "short", [(total("spec_decode_num_accepted_tokens_per_pos_total", "position"), "{{position}}")], "Per second."),

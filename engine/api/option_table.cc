@@ -113,8 +113,8 @@ void AddSpec(SpecOptions& spec, Rows& rows) {
         "Draft model: a small model with the same vocabulary, a path or built-in name"},
        {kDraft, "--spec-source", "spec.source", Choice(spec.source, kSpecSourceNames),
         "Where drafts come from: a draft model; ngram, what followed the same tokens earlier in "
-        "the text; self, this model with fewer neurons. If not given: model with --draft, else "
-        "ngram"},
+        "the text; self, this model with fewer neurons, also while it verifies where all of it is "
+        "in memory. If not given: model with --draft, else ngram"},
        {kDraft, "", "spec.required", BoolValue{&spec.required},
         "false: serve without the draft model if it cannot be loaded"},
        {kDraft, "--draft-tokens", "spec.tokens_max", IntValue{&spec.tokens_max, 0, kDraftTokensMax},
@@ -124,7 +124,7 @@ void AddSpec(SpecOptions& spec, Rows& rows) {
        {kDraft, "--draft-width", "spec.width", IntValue{&spec.width, 1, kDraftWidthMax},
         "Tokens guessed at the end of each branch"},
        {kDraft, "--draft-threads", "spec.threads", IntValue{&spec.threads, 0, 256},
-        "Kernel threads of the draft model; 0 = by measurement"},
+        "Kernel threads of the draft model, or of self beside the model; 0 = by measurement"},
        {kDraft, "--draft-head", "spec.head", IntValue{&spec.head, 0, 1 << 24},
         "Tokens that the draft model chooses from, the first of the vocabulary, rounded up to 16; "
         "0 = all"},

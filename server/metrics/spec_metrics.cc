@@ -15,7 +15,8 @@ void ExposeSpec(const EngineStats& stats, MetricSet& set) {
   set.SetInfo("spec_info", {{"mode", spec.mode},
                             {"source", spec.source},
                             {"mode_now", spec.mode_now},
-                            {"fallback", spec.fallback}});
+                            {"fallback", spec.fallback},
+                            {"not_ahead", spec.not_ahead}});
   for (std::size_t k = 0; k < spec.branch_hits.size(); ++k) {
     set.CatchUp("spec_branch_hits_total", spec.branch_hits[k], {{"k", StrCat(k)}});
     set.CatchUp("spec_branch_misses_total", spec.branch_misses[k], {{"k", StrCat(k)}});

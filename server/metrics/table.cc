@@ -218,9 +218,12 @@ constexpr MetricInfo kTable[] = {
     {"hot_layers_total", kCounter, "", "layers", "Hot tier", W::kHot,
      "Layers of decoded tokens that both worked on"},
 
-    {"spec_info", kGauge, "mode, source, mode_now, fallback", "1", "Speculation", W::kDrafts,
+    {"spec_info", kGauge, "mode, source, mode_now, fallback, not_ahead", "1", "Speculation",
+     W::kDrafts,
      "How drafts are made; mode_now: what mode auto does at present; fallback: why there is no "
-     "draft model though one was asked for; always 1"},
+     "draft model though one was asked for; not_ahead: why source self cannot draft while the "
+     "model "
+     "verifies; always 1"},
     {"spec_decode_num_drafts_total", kCounter, "", "drafts", "Speculation", W::kDrafts,
      "Drafts verified"},
     {"spec_decode_num_draft_tokens_total", kCounter, "", "tokens", "Speculation", W::kDrafts,

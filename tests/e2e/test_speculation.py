@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 import xml.etree.ElementTree
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import openai
@@ -89,6 +90,20 @@ def test_what_was_drafted_is_counted(mode):
         assert timings["branch_hits"] > 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_the_model_drafts_for_itself_and_the_text_is_that_of_plain_decoding(plain, mode):
+    out = story("--spec-source", "self", "--spec", mode, "--draft-fixed", "--self-shift", 20)
+    assert out["tokens"] == plain["tokens"] and out["text"] == plain["text"]
+    spec, timings = out["spec"], out["timings"]
+    assert spec["source"] == "self" and spec["draft"] == "" and spec["fallback"] == ""
+    assert (spec["not_ahead"] == "") == (mode != "sync")
+    if mode != "auto":
+        assert 0 < spec["accepted_tokens"] < spec["draft_tokens"]
+        assert (timings["branch_hits"] + timings["branch_misses"] > 0) == (mode != "sync")
+    if mode == "exhaustive":
+        assert timings["branch_hits"] > timings["branch_misses"]
+
+
 def test_the_same_seed_gives_the_same_text_with_drafts():
     sampled = ("--temperature", 0.8, "--top-p", 0.95, "--seed", 7)
     plain = story(*sampled)["tokens"]
@@ -146,6 +161,7 @@ def test_modes_there_are_not_are_bad_usage():
     (["--draft", "nowhere.gguf"], [b"nowhere.gguf"]),
     (["--draft", STORIES], [b"vocabulary"]),
     (["--spec", "sync", "--spec-source", "model"], [b"draft"]),
+    (["--spec", "branch", "--spec-source", "self", "--device", "cpu", "--hot-memory", "2MiB", "--placement", "random"], [b"spec.mode branch", b"spec.source self", b"hot tier", b"sync or auto"]),
 ])
 def test_drafts_that_cannot_be_are_refused(args, words):
     done = run("run", "tidepool", "-p", "x", "-n", 5, *args, check=False)
@@ -250,6 +266,57 @@ def test_by_default_drafts_are_looked_up_and_off_means_off():
         assert not any(name.startswith("spec_") for name, _ in samples(daemon))
 
 
+@pytest.fixture(scope="module")
+def alone():
+    """A daemon whose model drafts for itself while it verifies, and skips neurons by a controlled predictor that is audited."""
+    with Daemon("spec.source=self", "spec.mode=branch", "spec.fixed=true", "spec.self_shift=20", "engine.audit_interval=2", "engine.audit_shadow=sign",
+                "engine.quantum_tokens=4", "log.level=info") as daemon:
+        yield daemon
+
+
+LONG = [{"role": "user", "content": "Tell me a story about an owl. " + "The owl sat in a tree and looked at the moon and at the stars. " * 8}]
+
+
+def test_a_model_that_drafts_for_itself_ahead_changes_no_text(alone):
+    for messages in (STORY, LONG):
+        plain = ask(alone, messages=messages, x_thermocline={"speculation": "off"})
+        for mode in MODES:
+            answer = ask(alone, messages=messages, x_thermocline={"speculation": mode})
+            assert text_of(answer) == text_of(plain), mode
+            # On a prompt from the prefix cache, too: of STORY that is a part of a block, of LONG more than two.
+            assert answer["timings"]["cache_n"] > (128 if messages is LONG else 8)
+    assert "can draft while the model verifies" in alone.text()
+    status = httpx.get(alone.url + "/v1/status").json()["speculation"]
+    assert status["source"] == "self" and status["not_ahead"] is None
+    values = samples(alone)
+    assert total(values, "spec_branch_hits_total") > 0 and total(values, "spec_branch_misses_total") > 0
+
+
+def test_several_choices_and_requests_in_turns_change_no_text(alone):
+    def choices(mode, seed):
+        answer = ask(alone, n=3, temperature=0.8, seed=seed, max_tokens=60, x_thermocline={"speculation": mode})
+        return [choice["message"]["content"] for choice in answer["choices"]]
+    plain = {seed: choices("off", seed) for seed in range(3)}
+    assert len(set(plain[0])) == 3
+    with ThreadPoolExecutor(3) as pool:
+        drafted = {seed: pool.submit(choices, "branch", seed) for seed in range(3)}
+        # One of them leaves in the middle of it, and the configuration is loaded again.
+        with httpx.stream("POST", alone.url + "/v1/chat/completions", json={"messages": LONG, "stream": True, "x_thermocline": {"speculation": "exhaustive"}}) as stream:
+            next(stream.iter_lines())
+        assert alone.admin.post("/admin/reload", headers={"content-type": "application/json"}).json() == {"status": "reloaded"}
+        assert {seed: future.result() for seed, future in drafted.items()} == plain
+
+
+def test_a_model_that_was_loaded_to_draft_in_turn_says_so():
+    with Daemon("spec.source=self", "spec.mode=sync") as daemon:
+        refused = httpx.post(daemon.url + "/v1/chat/completions", json={"messages": STORY, "x_thermocline": {"speculation": "branch"}})
+        error = refused.json()["error"]
+        assert refused.status_code == 400 and error["param"] == "x_thermocline.speculation" and "spec.mode sync takes no threads" in error["message"]
+        assert "spec.mode sync" in httpx.get(daemon.url + "/v1/status").json()["speculation"]["not_ahead"]
+        [labels] = [dict(labels) for name, labels in samples(daemon) if name == "spec_info"]
+        assert "spec.mode sync" in labels["not_ahead"]
+
+
 def test_a_draft_that_cannot_be_loaded_ends_the_daemon_unless_it_is_not_required(tmp_path):
     settings = ["server.port=0", f"spec.draft={tmp_path}/none.gguf"]
     done = subprocess.run([str(BIN / "thermoclined"), *[a for s in settings for a in ("--set", s)]], capture_output=True, timeout=30)
@@ -316,6 +383,14 @@ def test_bench_without_a_draft(tmp_path, args):
     out = run_json("bench", "tidepool", *args, "--prompts", prompts, "--decode", 40, "--repetitions", 2)
     check_bench(out, ["off", "sync", "auto"])
     assert out["prompts"] == 3 and out["source"] == "ngram" and out["draft"] is None and out["rounds"] == []
+
+
+def test_bench_of_a_model_that_drafts_for_itself():
+    out = run_json("bench", "tidepool", "--spec", "--spec-source", "self", "--decode", 40, "--repetitions", 1, "--draft-fixed", "--draft-tokens", 3)
+    check_bench(out, ["off", "sync", "branch", "auto"])
+    assert out["source"] == "self" and out["draft"] is None and 0 <= out["modes"][2]["hit_rate"] <= 1
+    out = run_json("bench", "tidepool", "--spec", "--spec-source", "self", "--device", "cpu", "--hot-memory", "2MiB", "--placement", "random", "--decode", 20, "--repetitions", 1)
+    check_bench(out, ["off", "sync", "auto"])
 
 
 def test_bench_prints_a_table_for_people():

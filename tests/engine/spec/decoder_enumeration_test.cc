@@ -2,6 +2,8 @@
 // it, in every mode and with both rules.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "engine/spec/decoder.h"
 #include "engine/spec/model_source.h"
 #include "tests/engine/spec/enumerate.h"
@@ -95,9 +97,16 @@ struct Case {
   int draft = 2;
   SpecMode mode = SpecMode::kSync;
   Acceptance acceptance = Acceptance::kSameText;
-  std::size_t reach = 64;  // tokens of a sequence that the draft can see
-  bool fixed = true;       // else as long as the clock says it pays
+  std::size_t reach = 64;              // tokens of a sequence that the draft can see
+  bool fixed = true;                   // else as long as the clock says it pays
+  std::optional<ToyPair> beside = {};  // of another source, which drafts while the target verifies
 };
+
+Toy BesideOf(const Case& c) {
+  Toy toy = c.toy;
+  toy.pair = c.beside.value_or(c.toy.pair);
+  return toy;
+}
 
 // A decoder for one text after the other.
 class ToyDecoder {
@@ -107,11 +116,14 @@ class ToyDecoder {
         sampler_(c.toy.vocab_size, 64),
         target_(case_.toy),
         source_(case_.toy, c.acceptance, c.reach, chance_),
+        beside_toy_(BesideOf(c)),
+        beside_(beside_toy_, c.acceptance, c.reach, chance_),
         controller_({.fixed = c.fixed, .parallel = true}),
         decoder_({.target = target_,
                   .sampler = sampler_,
                   .capacity = 64,
                   .source = &source_,
+                  .beside = c.beside.has_value() ? &beside_ : nullptr,
                   .controller = &controller_,
                   .acceptance = c.acceptance,
                   .chance = &chance_}) {}
@@ -141,6 +153,8 @@ class ToyDecoder {
   sampling::Sampler sampler_;
   ToyTarget target_;
   ToySource source_;
+  const Toy beside_toy_;
+  ToySource beside_;
   Controller controller_;
   Decoder decoder_;
 };
@@ -183,6 +197,21 @@ TEST(DecoderEnumeration, WorkingAheadGivesTheTargetsDistribution) {
         params.top_k = 3;  // the draft's guesses make more cases than the target
       ExpectTheTargetsDistribution({.params = params, .draft = 1, .mode = mode});
     }
+  }
+}
+
+// Two sources: one drafts while the target waits, the other meanwhile, and a position may get a
+// proposal of either. Exhaustive alone says which without a clock.
+TEST(DecoderEnumeration, AnotherSourceAheadGivesTheTargetsDistribution) {
+  for (const ToyPair beside : kToyPairs) {
+    ExpectTheTargetsDistribution({.toy = {.vocab_size = 4, .pair = ToyPair::kNear},
+                                  .mode = SpecMode::kExhaustive,
+                                  .beside = beside});
+    ExpectTheTargetsDistribution({.toy = {.vocab_size = 4, .pair = beside},
+                                  .length = 4,
+                                  .draft = 1,
+                                  .mode = SpecMode::kExhaustive,
+                                  .beside = ToyPair::kUnrelated});
   }
 }
 

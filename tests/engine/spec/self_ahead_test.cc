@@ -17,6 +17,12 @@ namespace {
 
 const std::string kTidepool = SOURCE_DIR "/config/models/tidepool.gguf";
 constexpr int kContext = 400;
+// Sanitizers take ten times as long: a part of everything then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kStoryTokens = 30, kCancelled = 5;
+#else
+constexpr int kStoryTokens = 90, kCancelled = 12;
+#endif
 
 SpecOptions Self(SpecMode mode) {
   SpecOptions spec;
@@ -215,7 +221,7 @@ Result<TokenChannel::Update> Ask(Engine& engine, const Request& request) {
   return all;
 }
 
-Request Story(double temperature, int max_tokens = 90) {
+Request Story(double temperature, int max_tokens = kStoryTokens) {
   Request request;
   request.prompt = Sequence(90);  // what a prefix cache keeps has whole blocks
   request.prompt.push_back(static_cast<int>(400 + temperature * 10));
@@ -294,7 +300,7 @@ TEST(SelfAhead, RejectionSamplingGivesWholeAnswers) {
     request.spec_mode = mode;
     const auto answer = Ask(**engine, request);
     ASSERT_TRUE(answer.ok()) << answer.status().message();
-    EXPECT_EQ(answer->usage.completion_tokens, 90);
+    EXPECT_EQ(answer->usage.completion_tokens, kStoryTokens);
     EXPECT_GT(answer->usage.spec.accepted_tokens, 0);
   }
 }
@@ -329,7 +335,7 @@ TEST(SelfAhead, CancellingWhileBothWorkLeavesNothingBehind) {
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   const auto before = Ask(**engine, Story(0));
   ASSERT_TRUE(before.ok());
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < kCancelled; ++i) {
     Request request = Story(0, 0);
     if (i % 2 == 1) request.spec_mode = "exhaustive";
     const auto channel = *(*engine)->Submit(request);
@@ -415,6 +421,7 @@ TEST(SelfAhead, IsRefusedByNameWithNeuronsOnFlash) {
 TEST(SelfAhead, IsRefusedByNameWithAHotTier) {
   EngineConfig config = Config({});
   config.model.hot.bytes = 2 << 20;
+  config.model.hot.placement = "random";  // whatever a plan would say
   ExpectRefused(config, "hot tier");
 }
 

@@ -68,6 +68,7 @@ TEST_F(SpecMetricsTest, CountersFollowAndTheInfoIsOneSeries) {
   Expose(stats);
   stats.spec.drafts = 9;
   stats.spec.mode_now = "branch";
+  stats.spec.not_ahead = "two words";
   const std::string text = Expose(stats);
   EXPECT_NE(text.find("\nt_spec_decode_num_drafts_total 9\n"), std::string::npos);
   const std::size_t info = text.find("\nt_spec_info{");
@@ -76,6 +77,7 @@ TEST_F(SpecMetricsTest, CountersFollowAndTheInfoIsOneSeries) {
   EXPECT_NE(line.find("mode_now=\"branch\""), std::string::npos) << line;
   EXPECT_NE(line.find("mode=\"auto\""), std::string::npos) << line;
   EXPECT_NE(line.find("source=\"model\""), std::string::npos) << line;
+  EXPECT_NE(line.find("not_ahead=\"two words\""), std::string::npos) << line;
   EXPECT_EQ(text.find("\nt_spec_info{", info + 1), std::string::npos) << text;
 }
 
