@@ -12,6 +12,8 @@ namespace thermocline::spec {
 namespace {
 
 constexpr int kContext = 400;
+// Where proposals carry their distributions: these show every bit of the keys and values.
+constexpr Acceptance kRule = Acceptance::kRejection;
 
 load::LoadOptions Options(kernels::KvType type, SpecMode mode = SpecMode::kBranch) {
   load::LoadOptions options;
@@ -30,16 +32,20 @@ class Both {
     transformer_ = model_->MakeTransformer(64, kContext, 16);
     cache_ = *model_->MakeCache(kContext);
     // Drafts that miss a part of what the target computes, so that their keys and values show.
-    constexpr float kShift = 40;
+    constexpr float kShift = 120;
     const std::vector<ffn::FfnPolicy> policies(model_->weights->layers.size(),
                                                {.mode = FfnMode::kSign, .shift = kShift});
     waiting_ = std::make_unique<SelfSource>(SelfSource::Params{.model = *model_,
                                                                .transformer = *transformer_,
                                                                .cache = *cache_,
                                                                .policies = policies,
-                                                               .width = 2});
-    beside_ = *ModelSource::OfTarget(
-        {.model = *model_, .cache = *cache_, .policies = policies, .threads = 2});
+                                                               .width = 2,
+                                                               .acceptance = kRule});
+    beside_ = *ModelSource::OfTarget({.model = *model_,
+                                      .cache = *cache_,
+                                      .policies = policies,
+                                      .threads = 2,
+                                      .acceptance = kRule});
   }
   // The target computes all of `sequence` but its last token.
   void Read(const std::vector<int>& sequence) {
@@ -57,7 +63,7 @@ class Both {
   void Begin() {
     cache_->Clear();
     for (DraftSource* source : {static_cast<DraftSource*>(waiting_.get()), beside()})
-      source->Begin(std::vector<int>{1}, {.temperature = 0, .logit_bias = {}});
+      source->Begin(std::vector<int>{1}, {.seed = 7, .logit_bias = {}});
   }
   Draft Waiting(const std::vector<int>& sequence, int tokens) {
     return Drafted(*waiting_, sequence, tokens);
@@ -89,6 +95,9 @@ void ExpectSame(const Draft& got, const Draft& expected, const std::string& wher
   ASSERT_EQ(got.size, expected.size) << where;
   for (int i = 0; i < got.size; ++i) {
     EXPECT_EQ(got[i].token, expected[i].token) << where << ", token " << i;
+    EXPECT_EQ(got[i].distribution.tokens, expected[i].distribution.tokens) << where << ", " << i;
+    EXPECT_EQ(got[i].distribution.weights, expected[i].distribution.weights) << where << ", " << i;
+    EXPECT_GT(got[i].distribution.size(), 1U) << where;
     EXPECT_EQ(got[i].confidence, expected[i].confidence) << where << ", token " << i;
     ASSERT_EQ(got[i].num_alternates, expected[i].num_alternates) << where;
     for (int a = 0; a < got[i].num_alternates; ++a)
