@@ -21,6 +21,8 @@ install(DIRECTORY config/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/thermocli
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN papers EXCLUDE)
 install(FILES deploy/systemd/cuda.conf deploy/systemd/jetson.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/systemd)
+install(DIRECTORY deploy/haproxy deploy/envoy deploy/kubernetes deploy/grafana deploy/prometheus
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples PATTERN "*.py" EXCLUDE)
 install(FILES deploy/completion/thermocline.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME thermocline)
 foreach(program thermoclined thermocline-load)
   install(CODE "file(CREATE_LINK thermocline \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/bash-completion/completions/${program}\" SYMBOLIC)")

