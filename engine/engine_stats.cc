@@ -23,7 +23,7 @@ EngineStats Engine::Impl::Stats() const {
           .recomputed_tokens = steps_.recomputed_tokens,
           .kv_used_bytes = scheduler_->figures().blocks_used * pool_->block_bytes(),
           .num_parameters = model_->config.num_parameters(),
-          .weight_bytes = model_->weights->memory.size(),
+          .weight_bytes = model_->weights->memory.held(),
           .bytes_per_token = model_->weights->bytes_per_token(),
           .kv_bytes = pool_->bytes(),
           .kv_bytes_per_token = pool_->block_bytes() / kernels::kKvBlock,

@@ -1,6 +1,7 @@
 #include "engine/base/huge_buffer.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -21,6 +22,11 @@ bool SystemGivesHugePages() {
     if (line.starts_with("THP_enabled:")) return line.find('1') != std::string::npos;
   }
   return true;
+}
+
+std::size_t PageBytes() {
+  const long bytes = ::sysconf(_SC_PAGESIZE);
+  return bytes > 0 ? bytes : 4096;
 }
 
 }  // namespace
@@ -48,8 +54,20 @@ HugeBuffer& HugeBuffer::operator=(HugeBuffer&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(mapping_, other.mapping_);
   std::swap(mapping_bytes_, other.mapping_bytes_);
+  std::swap(given_back_, other.given_back_);
   std::swap(huge_, other.huge_);
   return *this;
+}
+
+void HugeBuffer::GiveBack(const void* begin, std::size_t bytes, Pages pages) {
+  const std::size_t page = pages == Pages::kHuge ? kHugePageBytes : PageBytes();
+  const auto at = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t first = (at + page - 1) / page * page, last = (at + bytes) / page * page;
+  if (first >= last) return;
+  void* const memory = reinterpret_cast<void*>(first);  // NOLINT(performance-no-int-to-ptr)
+  // Else the system would make a huge page whole again as soon as one small page of it is in use.
+  if (pages == Pages::kSmall) ::madvise(memory, last - first, MADV_NOHUGEPAGE);
+  if (::madvise(memory, last - first, MADV_DONTNEED) == 0) given_back_ += last - first;
 }
 
 HugeBuffer::~HugeBuffer() {

@@ -22,6 +22,7 @@ class HugeBuffer {
         bytes_(other.bytes_),
         mapping_(other.mapping_),
         mapping_bytes_(other.mapping_bytes_),
+        given_back_(other.given_back_),
         huge_(other.huge_) {}
   HugeBuffer& operator=(HugeBuffer&& other) noexcept;
   ~HugeBuffer();
@@ -29,6 +30,14 @@ class HugeBuffer {
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   std::size_t size() const { return bytes_; }
+  // Gives the memory of `bytes` at `begin`, a part of the buffer, back to the system; what was
+  // there is lost. Whole pages only: a page that the part shares with others stays. kHuge: whole
+  // huge pages only, as splitting one costs the rest of it its speed. Requires: no part is given
+  // twice.
+  enum class Pages { kSmall, kHuge };
+  void GiveBack(const void* begin, std::size_t bytes, Pages pages);
+  // Bytes that were not given back.
+  std::size_t held() const { return bytes_ - given_back_; }
   // Whether the system took the advice; false means 4 KiB pages.
   bool huge() const { return huge_; }
 
@@ -37,6 +46,7 @@ class HugeBuffer {
   std::size_t bytes_ = 0;
   void* mapping_ = nullptr;
   std::size_t mapping_bytes_ = 0;
+  std::size_t given_back_ = 0;
   bool huge_ = false;
 };
 

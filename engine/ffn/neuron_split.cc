@@ -11,12 +11,6 @@
 namespace thermocline::ffn {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
-std::size_t Aligned(std::size_t bytes, std::size_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
 std::size_t RowBytes(const kernels::PackedMatrix& m) { return kernels::RowBytes(m.type, m.cols); }
 
 // Where in a slot the rows begin.
@@ -28,14 +22,6 @@ Slot SlotOf(const model::LayerWeights& w) {
   const std::size_t gate = gated ? RowBytes(w.gate.linear.weight) : 0;
   const std::size_t up = RowBytes(w.up.linear.weight);
   return {gate, gate + up, gate + up + kernels::RowBytes(w.down_rows.type, w.down_rows.cols)};
-}
-
-// Whole huge pages only: splitting one would cost the rest its speed.
-void GiveBack(std::uint8_t* begin, std::uint8_t* end) {
-  const auto first = Aligned(reinterpret_cast<std::uintptr_t>(begin), kHugePage),
-             last = reinterpret_cast<std::uintptr_t>(end) / kHugePage * kHugePage;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): a rounded address
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 NeuronIds Others(const NeuronIds& ids, int count) {
@@ -179,6 +165,10 @@ void NeuronSplit::CompactLayer(std::size_t layer) {
 void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std::size_t row_bytes,
                           Where& where) {
   where.assign(intermediate_size_, nullptr);
+  if (rows == nullptr) {  // the host never had them
+    CHECK(cold.empty());
+    return;
+  }
   std::uint8_t* to = rows;
   for (const int id : cold) {  // ascending: no row is written over before it has moved
     const std::size_t at = id;
@@ -186,7 +176,10 @@ void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std:
     where[at] = to;
     to += row_bytes;
   }
-  GiveBack(to, rows + intermediate_size_ * row_bytes);
+  // What stays is read for every token.
+  using Pages = base::HugeBuffer::Pages;
+  weights_.memory.GiveBack(to, (intermediate_size_ - cold.size()) * row_bytes,
+                           cold.empty() ? Pages::kSmall : Pages::kHuge);
 }
 
 }  // namespace thermocline::ffn

@@ -40,7 +40,6 @@ Status UploadRows(const kernels::RowMatrix& rows, const std::vector<int>& ids, s
 DeviceModel::DeviceModel(Params p)
     : device_(p.device),
       config_(p.config),
-      weights_(p.weights),
       hot_predictors_(std::move(p.predictors)),
       placement_(std::move(p.placement)),
       layers_(p.weights.layers.size()) {}
@@ -52,21 +51,21 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::Create(Params params) {
 }
 
 Result<std::unique_ptr<DeviceModel>> DeviceModel::Plan(Params params) {
+  const model::Weights& weights = params.weights;
   auto model = std::unique_ptr<DeviceModel>(new DeviceModel(std::move(params)));
-  RETURN_IF_ERROR(model->Validate());
-  for (int l = 0; l < model->config_.num_hidden_layers; ++l) model->PlanLayer(l);
+  RETURN_IF_ERROR(model->Validate(weights));
+  for (int l = 0; l < model->config_.num_hidden_layers; ++l) model->PlanLayer(l, weights.layers[l]);
   if (model->placement_.head) {
-    const model::NormWeights& norm = model->weights_.output_norm;
-    model->output_norm_ = norm;
+    const model::NormWeights& norm = weights.output_norm;
     const std::size_t d = model->config_.hidden_size;
-    model->head_.Add(&model->output_norm_.weight, d, norm.weight);
-    if (norm.bias != nullptr) model->head_.Add(&model->output_norm_.bias, d, norm.bias);
-    model->PlanLinear(model->weights_.output, model->output_, model->head_);
+    model->head_.Add(&model->output_norm_.weight, d);
+    if (norm.bias != nullptr) model->head_.Add(&model->output_norm_.bias, d);
+    model->PlanLinear(weights.output, model->output_, model->head_);
   }
   return model;
 }
 
-Status DeviceModel::Validate() const {
+Status DeviceModel::Validate(const model::Weights& weights) const {
   const int layers = config_.num_hidden_layers, home = placement_.home_layers;
   if (home < 0 || home > layers || (placement_.head && home != layers)) {
     return base::InvalidArgument(
@@ -74,7 +73,7 @@ Status DeviceModel::Validate() const {
         placement_.head ? " with the head" : "",
         ": layers are there from the first on, the head after all of them");
   }
-  if (!weights_.has_down_rows()) return OkStatus();
+  if (!weights.has_down_rows()) return OkStatus();
   if (placement_.hot.size() != layers_.size()) {
     return base::InvalidArgument("placement: neurons of ", placement_.hot.size(),
                                  " layers, but the model has ", layers);
@@ -95,19 +94,19 @@ Status DeviceModel::Validate() const {
 
 Status DeviceModel::Rebuild() {
   ASSIGN_OR_RETURN(stream_, device::DeviceStream::Create(device_));
-  ASSIGN_OR_RETURN(DeviceUploader uploader, DeviceUploader::Create(*stream_));
+  uploader_.reset();  // of an earlier context
+  ASSIGN_OR_RETURN(uploader_, DeviceUploader::Create(*stream_));
   for (DeviceArena* arena : {&dense_, &neurons_, &predictors_, &head_})
     RETURN_IF_ERROR(arena->Allocate(device_));
   for (DeviceArena* arena : {&dense_, &neurons_, &predictors_, &head_})
-    RETURN_IF_ERROR(arena->Upload(uploader, *stream_));
+    RETURN_IF_ERROR(arena->Upload(*uploader_, *stream_));
   for (DeviceLayer& layer : layers_)
     layer.gate.slots = layer.up.slots = layer.down.slots = layer.slots;
-  return UploadPanels(uploader);
+  return OkStatus();
 }
 
-void DeviceModel::PlanLayer(int index) {
+void DeviceModel::PlanLayer(int index, const model::LayerWeights& from) {
   const std::size_t at = index;
-  const model::LayerWeights& from = weights_.layers[at];
   DeviceLayer& to = layers_[at];
   model::LayerWeights& dense = to.dense;
   const auto d = config_.hidden_size;
@@ -132,8 +131,8 @@ void DeviceModel::PlanLayer(int index) {
       PlanPredictors(hot_predictors_->layers[at], hot, to);
   } else if (to.home) {
     to.neurons = config_.intermediate_size;
-    if (from.gate.linear.weight.rows > 0) PlanPanels(from.gate, dense.gate);
-    PlanPanels(from.up, dense.up);
+    if (from.gate.linear.weight.rows > 0) PlanLinear(from.gate.linear, dense.gate.linear, dense_);
+    PlanLinear(from.up.linear, dense.up.linear, dense_);
     PlanLinear(from.down, dense.down, dense_);
   }
 }
@@ -152,7 +151,7 @@ void DeviceModel::PlanNeurons(const model::LayerWeights& from, const std::vector
   }
   const auto bias = [&](const model::Linear& matrix, model::Linear& out) {
     if (matrix.bias != nullptr)
-      neurons_.Add(&out.bias, static_cast<std::size_t>(matrix.weight.rows), matrix.bias);
+      neurons_.Add(&out.bias, static_cast<std::size_t>(matrix.weight.rows));
   };
   const bool gated = from.gate.linear.weight.rows > 0;
   if (gated) rows(from.gate.linear.weight.type, from.gate.linear.weight.cols, to.gate);
@@ -161,8 +160,7 @@ void DeviceModel::PlanNeurons(const model::LayerWeights& from, const std::vector
   bias(from.gate.linear, to.dense.gate.linear);
   bias(from.up.linear, to.dense.up.linear);
   if (from.down.bias != nullptr)
-    neurons_.Add(&to.dense.down.bias, static_cast<std::size_t>(config_.hidden_size),
-                 from.down.bias);
+    neurons_.Add(&to.dense.down.bias, static_cast<std::size_t>(config_.hidden_size));
 }
 
 void DeviceModel::PlanPredictors(const predictor::LayerPredictors& from,
@@ -194,36 +192,72 @@ void DeviceModel::PlanPredictors(const predictor::LayerPredictors& from,
 
 void DeviceModel::PlanLinear(const model::Linear& from, model::Linear& to, DeviceArena& arena) {
   to.weight = from.weight;
-  arena.Add(&to.weight.data, from.weight.bytes(), from.weight.data);
-  if (from.bias != nullptr)
-    arena.Add(&to.bias, static_cast<std::size_t>(from.weight.rows), from.bias);
+  arena.Add(&to.weight.data, from.weight.bytes());
+  if (from.bias != nullptr) arena.Add(&to.bias, static_cast<std::size_t>(from.weight.rows));
 }
 
 void DeviceModel::PlanNorm(const model::NormWeights& from, int n, model::NormWeights& to) {
   const std::size_t count = n;
-  if (from.weight != nullptr) dense_.Add(&to.weight, count, from.weight);
-  if (from.bias != nullptr) dense_.Add(&to.bias, count, from.bias);
+  if (from.weight != nullptr) dense_.Add(&to.weight, count);
+  if (from.bias != nullptr) dense_.Add(&to.bias, count);
 }
 
-void DeviceModel::PlanPanels(const model::NeuronMatrix& from, model::NeuronMatrix& to) {
-  model::Linear source = from.linear;
-  if (from.layout == model::Layout::kRows) {
-    source.weight.data = nullptr;  // no copy
-    in_rows_.push_back({&from, &to});
+Status DeviceModel::UploadDense(int index, const model::LayerWeights& from) {
+  const DeviceLayer& layer = this->layer(index);
+  const model::LayerWeights& to = layer.dense;
+  const int d = config_.hidden_size;
+  RETURN_IF_ERROR(UploadNorm(from.attn_norm, d, to.attn_norm));
+  RETURN_IF_ERROR(UploadNorm(from.attn_second_norm, d, to.attn_second_norm));
+  RETURN_IF_ERROR(UploadNorm(from.ffn_norm, d, to.ffn_norm));
+  RETURN_IF_ERROR(UploadNorm(from.q_norm, config_.head_dim, to.q_norm));
+  RETURN_IF_ERROR(UploadNorm(from.k_norm, config_.head_dim, to.k_norm));
+  RETURN_IF_ERROR(UploadLinear(from.q, to.q));
+  RETURN_IF_ERROR(UploadLinear(from.k, to.k));
+  RETURN_IF_ERROR(UploadLinear(from.v, to.v));
+  RETURN_IF_ERROR(UploadLinear(from.attn_output, to.attn_output));
+  RETURN_IF_ERROR(UploadPanels(from.gate, to.gate.linear));
+  RETURN_IF_ERROR(UploadPanels(from.up, to.up.linear));
+  if (to.down.weight.data != nullptr) return UploadLinear(from.down, to.down);
+  if (to.down.bias == nullptr) return OkStatus();
+  return uploader_->Copy(const_cast<float*>(to.down.bias), from.down.bias, d * sizeof(float));
+}
+
+Status DeviceModel::UploadHead(const model::NormWeights& norm, const model::Linear& output) {
+  RETURN_IF_ERROR(UploadNorm(norm, config_.hidden_size, output_norm_));
+  return UploadLinear(output, output_);
+}
+
+Status DeviceModel::UploadNorm(const model::NormWeights& from, int n,
+                               const model::NormWeights& to) {
+  const std::size_t bytes = n * sizeof(float);
+  if (to.weight != nullptr)
+    RETURN_IF_ERROR(uploader_->Copy(const_cast<float*>(to.weight), from.weight, bytes));
+  if (to.bias == nullptr) return OkStatus();
+  return uploader_->Copy(const_cast<float*>(to.bias), from.bias, bytes);
+}
+
+Status DeviceModel::UploadLinear(const model::Linear& from, const model::Linear& to) {
+  if (to.weight.data != nullptr) {
+    CHECK(from.weight.data != nullptr && from.weight.bytes() == to.weight.bytes());
+    RETURN_IF_ERROR(uploader_->Copy(const_cast<std::uint8_t*>(to.weight.data), from.weight.data,
+                                    to.weight.bytes()));
   }
-  PlanLinear(source, to.linear, dense_);
+  if (to.bias == nullptr) return OkStatus();
+  return uploader_->Copy(const_cast<float*>(to.bias), from.bias, from.weight.rows * sizeof(float));
 }
 
-Status DeviceModel::UploadPanels(DeviceUploader& uploader) {
-  for (const InRows& matrix : in_rows_) {
-    const kernels::PackedMatrix& from = matrix.from->linear.weight;
-    const std::size_t panel_bytes = kernels::PanelBytes(from.type, from.cols);
-    auto* to = const_cast<std::uint8_t*>(matrix.to->linear.weight.data);
-    for (int panel = 0; panel < kernels::NumPanels(from.rows); ++panel, to += panel_bytes) {
-      kernels::PanelFromRows(from.type, from.panel(panel), from.cols,
-                             reinterpret_cast<std::uint8_t*>(uploader.piece()));
-      RETURN_IF_ERROR(uploader.Send(to, panel_bytes));
-    }
+Status DeviceModel::UploadPanels(const model::NeuronMatrix& from, const model::Linear& to) {
+  if (to.weight.data == nullptr || from.layout == model::Layout::kPanels)
+    return UploadLinear(from.linear, to);
+  RETURN_IF_ERROR(UploadLinear(from.linear, {{}, to.bias}));
+  const kernels::PackedMatrix& weight = from.linear.weight;
+  CHECK(weight.data != nullptr);
+  const std::size_t panel_bytes = kernels::PanelBytes(weight.type, weight.cols);
+  auto* out = const_cast<std::uint8_t*>(to.weight.data);
+  for (int panel = 0; panel < kernels::NumPanels(weight.rows); ++panel, out += panel_bytes) {
+    kernels::PanelFromRows(weight.type, weight.panel(panel), weight.cols,
+                           reinterpret_cast<std::uint8_t*>(uploader_->piece()));
+    RETURN_IF_ERROR(uploader_->Send(out, panel_bytes));
   }
   return OkStatus();
 }
@@ -231,10 +265,9 @@ Status DeviceModel::UploadPanels(DeviceUploader& uploader) {
 Status DeviceModel::UploadNeurons(int layer, const model::LayerWeights& rows) {
   const DeviceLayer& to = this->layer(layer);
   if (!to.has_rows() || to.neurons == 0) return OkStatus();
-  ASSIGN_OR_RETURN(DeviceUploader uploader, DeviceUploader::Create(*stream_));
   const std::vector<int>& hot = placement_.hot[layer];
   const auto upload = [&](const kernels::RowMatrix& from, const kernels::DeviceRows& matrix) {
-    return UploadRows(from, hot, const_cast<std::uint8_t*>(matrix.data), uploader);
+    return UploadRows(from, hot, const_cast<std::uint8_t*>(matrix.data), *uploader_);
   };
   if (to.gate.cols > 0) RETURN_IF_ERROR(upload(rows.gate.rows(), to.gate));
   RETURN_IF_ERROR(upload(rows.up.rows(), to.up));

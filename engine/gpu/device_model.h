@@ -4,9 +4,14 @@
 // the hot neurons. Layers after them are at home on the CPU, and may have hot neurons on the device
 // too. A hot neuron's rows lie at its slot, its place in the layer's hot list. Attention, norms and
 // head lie byte for byte as in model::Weights, so an upload is a copy.
+//
+// All of the device's memory is allocated at once; the weights follow layer by layer, from whoever
+// has a layer at hand. So the host need never hold more than one layer of what is here, and nothing
+// of it afterwards.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/device/stream.h"
@@ -52,19 +57,28 @@ class DeviceModel {
   struct Params {
     device::Device& device;
     const model::ModelConfig& config;
-    const model::Weights& weights;                      // of the host; outlives this
+    // Of the host: types and shapes are read by Plan, data by the uploads alone.
+    const model::Weights& weights;
     std::unique_ptr<predictor::Predictors> predictors;  // of the hot neurons (SubsetOf), or null
     DevicePlacement placement;
   };
   // Nothing is allocated yet. InvalidArgument for a placement that cannot be.
   static Result<std::unique_ptr<DeviceModel>> Plan(Params params);
-  // Plan, then Rebuild: all but the neurons, which follow layer by layer.
+  // Plan, then Rebuild; the uploads follow.
   static Result<std::unique_ptr<DeviceModel>> Create(Params params);
+  // Allocates, and uploads the predictors: at load, and anew after the device was reset. The
+  // weights are zeros. ResourceExhausted with a table of what was needed, Unavailable with the
+  // device's error.
+  Status Rebuild();
+  // What is here of a layer but for rows of neurons: attention, norms, biases and panels, from the
+  // host's `from`, which has them. Requires, as all uploads: Rebuild, and Uploaded not yet.
+  Status UploadDense(int layer, const model::LayerWeights& from);
   // The rows of the layer's hot neurons, from the host's `rows`.
   Status UploadNeurons(int layer, const model::LayerWeights& rows);
-  // Allocates and uploads all but the neurons: at load, and anew after the device was reset.
-  // ResourceExhausted with a table of what was needed, Unavailable with the device's error.
-  Status Rebuild();
+  // The last norm and the head, if they are here.
+  Status UploadHead(const model::NormWeights& norm, const model::Linear& output);
+  // Gives up the memory that the uploads went through.
+  void Uploaded() { uploader_.reset(); }
 
   const std::vector<DeviceLayer>& layers() const { return layers_; }
   const DeviceLayer& layer(int index) const { return layers_[index]; }
@@ -80,20 +94,21 @@ class DeviceModel {
 
  private:
   explicit DeviceModel(Params params);
-  Status Validate() const;
-  void PlanLayer(int layer);
+  Status Validate(const model::Weights& weights) const;
+  void PlanLayer(int layer, const model::LayerWeights& from);
   void PlanNeurons(const model::LayerWeights& from, const std::vector<int>& hot, DeviceLayer& to);
   void PlanPredictors(const predictor::LayerPredictors& from, const std::vector<int>& hot,
                       DeviceLayer& to);
   void PlanLinear(const model::Linear& from, model::Linear& to, DeviceArena& arena);
   void PlanNorm(const model::NormWeights& from, int n, model::NormWeights& to);
-  void PlanPanels(const model::NeuronMatrix& from, model::NeuronMatrix& to);
-  // Panels of matrices that the host holds in rows.
-  Status UploadPanels(DeviceUploader& uploader);
+  Status UploadNorm(const model::NormWeights& from, int n, const model::NormWeights& to);
+  // A matrix and its bias, each where it is here.
+  Status UploadLinear(const model::Linear& from, const model::Linear& to);
+  // As panels, however the host has them.
+  Status UploadPanels(const model::NeuronMatrix& from, const model::Linear& to);
 
   device::Device& device_;
   const model::ModelConfig& config_;
-  const model::Weights& weights_;
   const std::unique_ptr<predictor::Predictors> hot_predictors_;
   const DevicePlacement placement_;
   std::unique_ptr<device::DeviceStream> stream_;
@@ -102,12 +117,8 @@ class DeviceModel {
   std::vector<DeviceLayer> layers_;
   model::NormWeights output_norm_;
   model::Linear output_;
-  std::vector<std::vector<std::int32_t>> tables_;  // what some of the uploads are copied from
-  struct InRows {
-    const model::NeuronMatrix* from;
-    model::NeuronMatrix* to;
-  };
-  std::vector<InRows> in_rows_;
+  std::vector<std::vector<std::int32_t>> tables_;  // what some arrays are copied from
+  std::optional<DeviceUploader> uploader_;         // from Rebuild to Uploaded
 };
 
 }  // namespace thermocline::gpu

@@ -82,8 +82,11 @@ class DeviceRig {
                                                            .weights = network.weights,
                                                            .predictors = std::move(predictors),
                                                            .placement = std::move(placement)}));
-    for (int l = 0; l < network.config.num_hidden_layers; ++l)
+    for (int l = 0; l < network.config.num_hidden_layers; ++l) {
+      RETURN_IF_ERROR(model->UploadDense(l, network.weights.layers[l]));
       RETURN_IF_ERROR(model->UploadNeurons(l, network.weights.layers[l]));
+    }
+    model->Uploaded();
     auto rig = std::unique_ptr<DeviceRig>(new DeviceRig(std::move(model), network.dense));
     RETURN_IF_ERROR(rig->Allocate());
     return rig;

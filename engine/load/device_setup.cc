@@ -1,38 +1,8 @@
 // Putting a loaded model's layers and neurons on a device, and again after the device failed.
-#include "engine/load/loaded_model.h"
+#include "engine/load/device_upload.h"
 #include "engine/predictor/subset.h"
 
 namespace thermocline::load {
-namespace {
-
-// One layer's rows from the model's file, for a device that lost them.
-Status UploadFromFile(const LoadedModel& model, int layer) {
-  const auto file = model::OpenModelFile(model.path);
-  if (!file.ok()) return file.status();
-  model::LoadWeightsOptions only{.gate = model::Layout::kRows,
-                                 .up = model::Layout::kRows,
-                                 .parts =
-                                     [layer](int l) {
-                                       return model::LayerParts{false, l == layer, l == layer};
-                                     },
-                                 .shared = false};
-  ASSIGN_OR_RETURN(const auto weights, model::LoadWeights(**file, *model.pool, only));
-  return model.device->UploadNeurons(layer, weights->layers[layer]);
-}
-
-Status ReloadNeurons(const LoadedModel& model) {
-  for (int l = 0; l < model.config.num_hidden_layers; ++l) {
-    const gpu::DeviceLayer& layer = model.device->layer(l);
-    if (!layer.has_rows() || layer.neurons == 0) continue;
-    const Status status = UploadFromFile(model, l);
-    if (!status.ok())
-      return status.Annotate("the hot neurons, which only the GPU held, cannot be read again");
-  }
-  return OkStatus();
-}
-
-}  // namespace
-
 namespace {
 
 Result<gpu::DeviceModel::Params> ParamsOf(const LoadedModel& model, device::Device& on,
@@ -61,7 +31,7 @@ gpu::DeviceForward::Params ForwardOf(const LoadedModel& model, gpu::DeviceModel&
           .kv_type = model.kv_type,
           .attention_bytes = sizes.attention_bytes,
           .audits = model.audits(),
-          .reload = [&model] { return ReloadNeurons(model); }};
+          .reload = [&model] { return UploadAgain(model); }};
 }
 
 }  // namespace
@@ -86,8 +56,12 @@ Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
   const bool rows = weights->has_down_rows();
   if (rows) SetRows();
   ASSIGN_OR_RETURN(auto params, ParamsOf(*this, *on, std::move(placement)));
+  if (file == nullptr) {
+    ASSIGN_OR_RETURN(file, model::OpenModelFile(path));
+  }
   ASSIGN_OR_RETURN(auto on_device, gpu::DeviceModel::Create(std::move(params)));
   ASSIGN_OR_RETURN(auto forward, gpu::DeviceForward::Create(ForwardOf(*this, *on_device, sizes)));
+  RETURN_IF_ERROR(UploadWeights(*this, *on_device));
   if (rows) {
     ASSIGN_OR_RETURN(split,
                      ffn::NeuronSplit::Remove({.intermediate_size = config.intermediate_size,
@@ -96,10 +70,15 @@ Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
                                                .deciding_held = memory.deciding_held,
                                                .hot = on_device->placement().hot},
                                               [&](int layer, const model::LayerWeights& from) {
+                                                if (!HasRows(from)) return OkStatus();
                                                 return on_device->UploadNeurons(layer, from);
                                               }));
     if (predictors != nullptr) RETURN_IF_ERROR(KeepColdPredictors());
   }
+  on_device->Uploaded();
+  // Of the open file only the tensors are of use.
+  file->vocabulary = {};
+  file->metadata = Json::Object();
   gpu = std::move(on);
   device = std::move(on_device);
   device_forward = std::move(forward);

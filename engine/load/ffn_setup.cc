@@ -177,15 +177,15 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
       const bool has_rest = held.down.weight.data != nullptr || held.down_rows.data != nullptr;
       if (rest ? has_rest : predictor::DecidingMatrix(held).linear.weight.data != nullptr)
         return &held;
-      ASSIGN_OR_RETURN(one, model::LoadWeights(file, pool,
-                                               {.parts =
-                                                    [=](int l) {
-                                                      return model::LayerParts{
-                                                          .attention = false,
-                                                          .deciding = !rest && l == layer,
-                                                          .rest = rest && l == layer};
-                                                    },
-                                                .shared = false}));
+      const auto parts = [=](int l) {
+        model::LayerParts only = model::kNoParts;
+        (rest ? only.rest : only.deciding) = l == layer;
+        return only;
+      };
+      ASSIGN_OR_RETURN(
+          one,
+          model::LoadWeights(file, pool,
+                             {.parts = parts, .shared = {false, false}, .log_conversions = false}));
       return &one->layers[layer];
     };
   };

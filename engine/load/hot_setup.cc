@@ -311,9 +311,12 @@ Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
   Report(chosen, out);
   out.hot.device = name;
   out.hot.bytes = out.device->bytes();
+  const base::HugeBuffer& held = out.weights->memory;
+  out.memory.given_back = held.size() - held.held();
   base::LogInfo("GPU: ", name, "; ", chosen.home_layers, " of ", out.config.num_hidden_layers,
                 " layers", chosen.head ? " and the head" : "", ", ", out.hot.neurons, " of ",
-                out.hot.neurons_all, " neurons, ", base::HumanBytes(out.hot.bytes));
+                out.hot.neurons_all, " neurons, ", base::HumanBytes(out.hot.bytes), "; ",
+                base::HumanBytes(out.memory.given_back), " of the host's memory given back");
   return OkStatus();
 }
 

@@ -192,7 +192,8 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   auto loaded = std::make_unique<LoadedModel>();
   ASSIGN_OR_RETURN(loaded->ops, ChooseOps(options.model.cpu_isa));
   ASSIGN_OR_RETURN(loaded->path, model::ResolveModel(options.model.path));
-  ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(loaded->path));
+  ASSIGN_OR_RETURN(loaded->file, model::OpenModelFile(loaded->path));
+  model::ModelFile* const file = loaded->file.get();
   loaded->format = file->format;
   file->config.hidden_act = options.model.activation.value_or(file->config.hidden_act);
   loaded->config = file->config;
@@ -201,6 +202,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
     ASSIGN_OR_RETURN(loaded->hash, model::Fingerprint(*file));
   }
   loaded->kv_type = options.model.kv_type;
+  loaded->quantize_head = options.model.quantize_head;
   loaded->ablation = options.model.ablation;
   auto tokenizer = text::Tokenizer::Create(file->vocabulary);
   // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
@@ -229,6 +231,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   RETURN_IF_ERROR(SetUpFfn(*file, options, std::move(plan), std::move(bundle), *loaded));
   RETURN_IF_ERROR(SetUpHotTier(*file, options, *loaded));
   RETURN_IF_ERROR(CheckAblation(*loaded));
+  if (loaded->device == nullptr) loaded->file.reset();
   loaded->load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }

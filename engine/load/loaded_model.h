@@ -65,10 +65,14 @@ struct LoadedModel {
   std::unique_ptr<device::Device> gpu;
   std::unique_ptr<gpu::DeviceModel> device;
   std::unique_ptr<gpu::DeviceForward> device_forward;
+  // Stays open where a device holds weights that the host does not, for a device that lost them:
+  // the file that was loaded, though another may have its name now. Else null.
+  std::unique_ptr<model::ModelFile> file;
   std::optional<predictor::SideCar> side_car;
   std::string side_car_path;       // "" = none was read
   std::vector<FfnMode> ffn_modes;  // [L] what a token is decoded with unless it asks otherwise
   bool ffn_automatic = false;      // they were chosen by measurement
+  bool quantize_head = false;      // as ModelOptions
   FfnMode audit_shadow = FfnMode::kDense;  // as FfnPlan::shadow
   bool shadow_alone = false;               // as FfnPlan's
   Ablation ablation = {};
@@ -101,11 +105,12 @@ struct LoadedModel {
   HotStats hot_stats(const exec::Transformer& transformer) const;
   void UpdateHotStats(const exec::Transformer& transformer, HotStats& stats) const;
 
-  // Puts layers, neurons and the head on a device, as the placement says, and gives back the memory
-  // of the neurons; all other weights stay in memory, too. InvalidArgument for a placement that
-  // cannot be; ResourceExhausted with a table of what the device's memory was needed for, then the
-  // model is as it was; Unavailable with the device's error; FailedPrecondition where whole layers
-  // are streamed from flash; errors of the flash tier. Requires: no transformer is in use.
+  // Puts layers, neurons and the head on a device, as the placement says, and gives back the host's
+  // memory of all matrices that only the device needs. What the host was not given to hold is read
+  // from the file, a layer at a time. InvalidArgument for a placement that cannot be;
+  // ResourceExhausted with a table of what the device's memory was needed for, then the model is as
+  // it was; Unavailable with the device's error; FailedPrecondition where whole layers are streamed
+  // from flash; errors of the flash tier. Requires: no transformer is in use.
   Status PlaceOnDevice(std::unique_ptr<device::Device> on, gpu::DevicePlacement placement,
                        const DeviceSizes& sizes);
 

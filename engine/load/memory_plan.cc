@@ -53,13 +53,13 @@ Result<Sizes> MeasureModel(const MemoryNeeds& n) {
   const auto measure = [&](bool shared, model::LayerParts parts) {
     return model::MeasureWeights(n.file, {.quantize_head = n.options.quantize_head,
                                           .parts = [=](int) { return parts; },
-                                          .shared = shared});
+                                          .shared = {shared, shared}});
   };
-  ASSIGN_OR_RETURN(const auto none, measure(false, {false, false, false}));
-  ASSIGN_OR_RETURN(const auto shared, measure(true, {false, false, false}));
-  ASSIGN_OR_RETURN(const auto attention, measure(false, {true, false, false}));
-  ASSIGN_OR_RETURN(const auto deciding, measure(false, {false, true, false}));
-  ASSIGN_OR_RETURN(const auto rests, measure(false, {false, false, true}));
+  ASSIGN_OR_RETURN(const auto none, measure(false, {false, false, false, false}));
+  ASSIGN_OR_RETURN(const auto shared, measure(true, {false, false, false, false}));
+  ASSIGN_OR_RETURN(const auto attention, measure(false, {true, false, false, true}));
+  ASSIGN_OR_RETURN(const auto deciding, measure(false, {false, true, false, false}));
+  ASSIGN_OR_RETURN(const auto rests, measure(false, {false, false, true, false}));
   ASSIGN_OR_RETURN(auto all, measure(false, {true, true, true}));
   sizes.shared = shared.bytes;
   sizes.attention = attention.bytes - none.bytes;
@@ -303,7 +303,7 @@ class Planner {
 std::size_t MemoryPlan::total() const {
   std::size_t sum = 0;
   for (const Line& line : lines) sum += line.bytes;
-  return sum;
+  return sum - given_back;
 }
 
 std::string MemoryPlan::Table() const {
@@ -315,6 +315,7 @@ std::string MemoryPlan::Table() const {
     text += line;
   };
   for (const Line& line : lines) add(line.name, line.bytes);
+  if (given_back > 0) add("given back after loading", given_back);
   add("together", total());
   return text;
 }

@@ -50,6 +50,7 @@ struct MemoryPlan {
   };
   std::vector<Line> lines;
   std::size_t budget = 0;
+  std::size_t given_back = 0;  // of the lines, once the model was loaded
 
   std::size_t total() const;
   std::string Table() const;

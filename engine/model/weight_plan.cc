@@ -34,7 +34,7 @@ Status WeightPlan::Make() {
 Status WeightPlan::Shared() {
   const ModelConfig& c = model_.config;
   const int d = c.hidden_size;
-  const bool held = options_.shared;
+  const bool held = options_.shared.embeddings;
   RETURN_IF_ERROR(Matrix("token_embd.weight", c.vocab_size, d, held, weights_.token_embedding));
   if (!c.rotary()) {
     const int rows = c.max_position_embeddings + c.architecture->position_offset;
@@ -43,7 +43,7 @@ Status WeightPlan::Shared() {
   RETURN_IF_ERROR(NormOf("output_norm", d, weights_.output_norm));
   RETURN_IF_ERROR(OptionalVector("output.bias", c.vocab_size, weights_.output.bias));
   if (c.tie_word_embeddings) return OkStatus();
-  return Matrix("output.weight", c.vocab_size, d, held, weights_.output.weight);
+  return Matrix("output.weight", c.vocab_size, d, options_.shared.head, weights_.output.weight);
 }
 
 Status WeightPlan::Layer(int layer) {
@@ -126,7 +126,7 @@ Status WeightPlan::LowRankOf(const std::string& p, LowRankWeights& out) {
   const TensorInfo* fc1 = model_.Find(p + "fc1.weight");
   if (fc1 == nullptr && model_.Find("blk.0.fc1.weight") == nullptr) return OkStatus();
   const int rank = fc1 == nullptr ? 0 : static_cast<int>(fc1->rows);
-  const bool held = parts_.attention;
+  const bool held = parts_.predictor;
   RETURN_IF_ERROR(Matrix(p + "fc1.weight", rank, c.hidden_size, held, out.fc1.weight));
   RETURN_IF_ERROR(Matrix(p + "fc2.weight", c.intermediate_size, rank, held, out.fc2.weight));
   out.threshold = c.sparse_threshold.value_or(0.0F);
@@ -186,7 +186,7 @@ DType WeightPlan::TypeInMemory(const TensorInfo& tensor) const {
 
 Status WeightPlan::Vector(const std::string& name, int n, const float*& out) {
   ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, 1, n));
-  Reserve({.tensor = tensor, .vector = &out}, n * sizeof(float));
+  if (parts_.vectors) Reserve({.tensor = tensor, .vector = &out}, n * sizeof(float));
   return OkStatus();
 }
 

@@ -211,7 +211,7 @@ Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::Worke
   WeightPlan plan(model, options, *weights);
   RETURN_IF_ERROR(plan.Make());
   ASSIGN_OR_RETURN(weights->memory, base::HugeBuffer::Allocate(plan.bytes()));
-  LogConversions(plan);
+  if (options.log_conversions) LogConversions(plan);
   Loader loader(model, options, plan, *weights);
   RETURN_IF_ERROR(loader.Read(pool));
   if (model.config.tie_word_embeddings) weights->output.weight = weights->token_embedding;

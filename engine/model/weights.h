@@ -90,6 +90,14 @@ struct Weights {
     return {memory.data() + image.begin, image.bytes};
   }
 
+  // Gives the memory of a matrix back; its type and shape stay. Requires: `matrix` is one of these,
+  // and its bytes are no other matrix's.
+  void GiveBack(kernels::PackedMatrix& matrix) {
+    if (matrix.data == nullptr) return;
+    memory.GiveBack(matrix.data, matrix.bytes(), base::HugeBuffer::Pages::kSmall);
+    matrix.data = nullptr;
+  }
+
   bool has_low_rank() const { return !layers.empty() && layers[0].low_rank.fc1.weight.rows > 0; }
   bool has_down_rows() const { return !layers.empty() && layers[0].down_rows.rows > 0; }
 
@@ -99,12 +107,20 @@ struct Weights {
 
 inline constexpr std::size_t kImageAlignment = 4096;
 
-// What of a layer is held in memory. What is not has its type and shape, but no data; norms, biases
-// and other vectors always are.
+// What of a layer is held in memory. What is not has its type and shape, but no data.
 struct LayerParts {
-  bool attention = true;  // and the low-rank predictor
+  bool attention = true;
   bool deciding = true;   // the rows that decide: gate; up where there is no gate
   bool rest = true;       // up, where there is a gate, and down
+  bool predictor = true;  // the low-rank predictor
+  bool vectors = true;    // norms and biases; false where nothing of the layer is of use
+};
+inline constexpr LayerParts kNoParts = {false, false, false, false, false};
+
+// The same of what belongs to no layer.
+struct SharedParts {
+  bool embeddings = true;
+  bool head = true;  // if it is another matrix than the embedding; the last norm always is
 };
 
 struct LoadWeightsOptions {
@@ -114,7 +130,8 @@ struct LoadWeightsOptions {
   Layout gate = Layout::kPanels;
   Layout up = Layout::kPanels;
   std::function<LayerParts(int)> parts = {};  // by layer; empty = everything
-  bool shared = true;                         // hold what belongs to no layer
+  SharedParts shared = {};
+  bool log_conversions = true;
   // The stage of memory that a layer's weights pass through, from 0; -1 = it has its own, and is
   // read at load. Empty = -1. Layers of a stage share its bytes, and are not read.
   std::function<int(int)> stage = {};

@@ -25,13 +25,14 @@ struct Sizes {
 
 Result<Sizes> Measure(const model::ModelFile& file) {
   const auto measure = [&](bool shared, model::LayerParts parts) {
-    return model::MeasureWeights(file, {.parts = [=](int) { return parts; }, .shared = shared});
+    return model::MeasureWeights(file,
+                                 {.parts = [=](int) { return parts; }, .shared = {shared, shared}});
   };
-  ASSIGN_OR_RETURN(auto none, measure(false, {false, false, false}));
-  ASSIGN_OR_RETURN(auto shared, measure(true, {false, false, false}));
-  ASSIGN_OR_RETURN(auto attention, measure(false, {true, false, false}));
-  ASSIGN_OR_RETURN(auto deciding, measure(false, {false, true, false}));
-  ASSIGN_OR_RETURN(auto rest, measure(false, {false, false, true}));
+  ASSIGN_OR_RETURN(auto none, measure(false, {false, false, false, false}));
+  ASSIGN_OR_RETURN(auto shared, measure(true, {false, false, false, false}));
+  ASSIGN_OR_RETURN(auto attention, measure(false, {true, false, false, true}));
+  ASSIGN_OR_RETURN(auto deciding, measure(false, {false, true, false, false}));
+  ASSIGN_OR_RETURN(auto rest, measure(false, {false, false, true, false}));
   return Sizes{static_cast<std::int64_t>(shared.bytes - none.bytes), std::move(none.images),
                std::move(attention.images), std::move(deciding.images), std::move(rest.images)};
 }

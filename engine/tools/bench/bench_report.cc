@@ -46,7 +46,7 @@ Json BenchReport(const load::LoadedModel& model, const BenchMeasurement& m) {
                                                {"huge_pages", model.weights->memory.huge()}}},
                       {"model", model.path},
                       {"load_s", model.load_s},
-                      {"weight_bytes", model.weights->memory.size()},
+                      {"weight_bytes", model.weights->memory.held()},
                       {"read_bandwidth_gb_s", m.bandwidth().median()},
                       {"read_bandwidth", m.bandwidth().ToJson()},
                       {"read_bandwidth_of", m.bandwidth_of()},

@@ -61,11 +61,9 @@ Result<std::unique_ptr<model::Weights>> LoadRows(const Source& source,
                             {.gate = model::Layout::kRows,
                              .up = model::Layout::kRows,
                              .parts = std::move(parts),
-                             .shared = false,
+                             .shared = {false, false},
                              .on_progress = {}});
 }
-
-constexpr LayerParts kNothing{.attention = false, .deciding = false, .rest = false};
 
 // The layout of all layers' bundles, of groups near `group_bytes`.
 Result<store::NeuronLayout> LayoutOf(const Source& source, const model::Weights& weights,
@@ -171,8 +169,8 @@ Status Stopped(const Status& status, const BundleWriter& writer) {
 
 Status AddNeurons(const Source& source, int layer, BundleWriter& writer) {
   ASSIGN_OR_RETURN(const auto weights, LoadRows(source, [=](int each) {
-                     return LayerParts{
-                         .attention = false, .deciding = each == layer, .rest = each == layer};
+                     return each == layer ? LayerParts{.attention = false, .predictor = false}
+                                          : model::kNoParts;
                    }));
   const model::LayerWeights& l = weights->layers[layer];
   const Status added =
@@ -181,12 +179,13 @@ Status AddNeurons(const Source& source, int layer, BundleWriter& writer) {
 }
 
 Status AddImage(const Source& source, int layer, BundleWriter& writer) {
-  ASSIGN_OR_RETURN(const auto weights,
-                   model::LoadWeights(
-                       *source.file, *source.pool,
-                       {.parts = [=](int each) { return each == layer ? LayerParts{} : kNothing; },
-                        .shared = false,
-                        .on_progress = {}}));
+  ASSIGN_OR_RETURN(
+      const auto weights,
+      model::LoadWeights(
+          *source.file, *source.pool,
+          {.parts = [=](int each) { return each == layer ? LayerParts{} : model::kNoParts; },
+           .shared = {false, false},
+           .on_progress = {}}));
   const std::span<const std::byte> image = weights->LayerImage(layer);
   std::vector<std::byte> padded(writer.index().image_bytes);
   CHECK_LE(image.size(), padded.size());
@@ -246,7 +245,7 @@ Status PackNeurons(const Options& o, const Source& source) {
         "`thermocline convert ",
         source.file->path, " OUT.gguf --down rows` makes a model to pack");
   BundleIndex index = IndexOf(source, BundleIndex::Kind::kNeurons);
-  ASSIGN_OR_RETURN(const auto shapes, LoadRows(source, [](int) { return kNothing; }));
+  ASSIGN_OR_RETURN(const auto shapes, LoadRows(source, [](int) { return model::kNoParts; }));
   ASSIGN_OR_RETURN(index.layout, LayoutOf(source, *shapes, o.group_bytes));
   ASSIGN_OR_RETURN(const PackOrder order, OrderOf(o, source));
   index.layers = order.layers;
@@ -290,10 +289,10 @@ Status PackLayers(const Options& o, const Source& source) {
   BundleIndex index = IndexOf(source, BundleIndex::Kind::kLayers);
   index.order = "whole layers";
   // In one stage, which is not read: only the sizes count.
-  ASSIGN_OR_RETURN(
-      const auto shapes,
-      model::LoadWeights(*source.file, *source.pool,
-                         {.shared = false, .stage = [](int) { return 0; }, .on_progress = {}}));
+  ASSIGN_OR_RETURN(const auto shapes, model::LoadWeights(*source.file, *source.pool,
+                                                         {.shared = {false, false},
+                                                          .stage = [](int) { return 0; },
+                                                          .on_progress = {}}));
   for (const model::Weights::Image& image : shapes->images)
     index.image_bytes =
         std::max<std::uint64_t>(index.image_bytes, store::BlockAligned(image.bytes));

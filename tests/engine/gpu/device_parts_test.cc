@@ -29,6 +29,10 @@ class DeviceParts : public exec::FfnModels {
                                        .weights = *model_->weights,
                                        .predictors = nullptr,
                                        .placement = exec::PlacementOf(*model_, {.every = 0})});
+    const model::Weights& weights = *model_->weights;
+    for (int l = 0; l < model_->config.num_hidden_layers; ++l)
+      ASSERT_TRUE(on_device_->UploadDense(l, weights.layers[static_cast<std::size_t>(l)]).ok());
+    ASSERT_TRUE(on_device_->UploadHead(weights.output_norm, weights.output).ok());
   }
   void Allocate(DeviceArena& arena) const {
     ASSERT_TRUE(arena.Allocate(*device_).ok());
