@@ -6,15 +6,41 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "engine/base/check.h"
+#include "engine/base/direct_file.h"
+#include "engine/base/index.h"
 #include "engine/base/posix_error.h"
 
 namespace thermocline::base {
 namespace {
+
+constexpr std::size_t kDirectBytes = std::size_t{1} << 20;  // of one read, at most
+
+class AlignedBytes {
+ public:
+  AlignedBytes() = default;
+  // Requires: `bytes` is a multiple of `alignment`.
+  AlignedBytes(std::size_t bytes, std::size_t alignment)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(alignment, bytes))),
+        alignment_(alignment) {
+    CHECK(data_ != nullptr);
+  }
+  std::byte* data() const { return data_.get(); }
+  std::size_t alignment() const { return alignment_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  std::size_t alignment_ = 0;
+};
 
 class PosixFile final : public File {
  public:
@@ -29,18 +55,27 @@ class PosixFile final : public File {
   std::uint64_t size() const override { return size_; }
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const override {
+    if (direct_ != nullptr) return ReadAround(offset, out);
     std::size_t done = 0;
     while (done < out.size()) {
       const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, offset + done);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return ErrnoStatus(path_, "read", errno);
-      if (n == 0) {
-        return DataLoss(path_, ": file ends at byte ", offset + done, ", ", out.size() - done,
-                        " bytes short; it was truncated while open");
-      }
+      if (n == 0) return Ended(offset + done, out.size() - done);
       done += n;
     }
+    if (drops_) Drop(offset, out.size());
     return OkStatus();
+  }
+
+  std::string ReadDirectly() override {
+    // The file that is open, whatever has its name by now.
+    auto direct = DirectFile::Open(StrCat("/proc/self/fd/", fd_), /*allow_direct=*/true);
+    drops_ = true;
+    if (!direct.ok()) return direct.status().message();
+    if (!direct->direct()) return direct->why_not_direct();
+    direct_ = std::make_unique<DirectFile>(*std::move(direct));
+    return "";
   }
 
   Result<std::span<const std::byte>> Map() override {
@@ -54,9 +89,47 @@ class PosixFile final : public File {
   }
 
  private:
+  Status Ended(std::uint64_t at, std::size_t missing) const {
+    return DataLoss(path_, ": file ends at byte ", at, ", ", missing,
+                    " bytes short; it was truncated while open");
+  }
+
+  // Whole blocks to a buffer of the thread, and what was asked for from there.
+  Status ReadAround(std::uint64_t offset, std::span<std::byte> out) const {
+    const std::size_t alignment = direct_->alignment();
+    thread_local AlignedBytes buffer;
+    if (buffer.alignment() < alignment) buffer = AlignedBytes(kDirectBytes + alignment, alignment);
+    while (!out.empty()) {
+      const std::uint64_t begin = offset / alignment * alignment;
+      const std::size_t skipped = offset - begin, wanted = std::min(out.size(), kDirectBytes);
+      const std::size_t bytes = RoundUp(std::min(skipped + wanted, kDirectBytes), alignment);
+      const ssize_t n = ::pread(direct_->fd(), buffer.data(), bytes, static_cast<off_t>(begin));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(path_, "read", errno);
+      const auto read = static_cast<std::size_t>(n);
+      if (read <= skipped) return Ended(offset, out.size());
+      const std::size_t copied = std::min(out.size(), read - skipped);
+      std::memcpy(out.data(), buffer.data() + skipped, copied);
+      out = out.subspan(copied);
+      offset += copied;
+    }
+    return OkStatus();
+  }
+
+  // The pages at both ends, too: whoever reads there next reads them once more.
+  void Drop(std::uint64_t offset, std::size_t bytes) const {
+    constexpr std::uint64_t kPage = 4096;
+    const std::uint64_t begin = offset / kPage * kPage;
+    ::posix_fadvise(fd_, static_cast<off_t>(begin),
+                    static_cast<off_t>(RoundUp(offset + bytes, kPage) - begin),
+                    POSIX_FADV_DONTNEED);
+  }
+
   std::string path_;
   int fd_;
   std::uint64_t size_;
+  std::unique_ptr<DirectFile> direct_;  // null: reads are ordinary ones
+  bool drops_ = false;                  // from the page cache what was read
   void* map_ = nullptr;
 };
 

@@ -1,7 +1,7 @@
 // Reading and mapping files, replacing files atomically, and a lock for a folder.
 //
 // Other doors to the disk: part_file.h writes large files over several runs, engine/store reads
-// blocks with O_DIRECT, and a few files of /proc and /sys are read as streams.
+// blocks with O_DIRECT (direct_file.h), and a few files of /proc and /sys are read as streams.
 // File is a seam: tests put a faulty one behind it.
 #pragma once
 
@@ -30,6 +30,11 @@ class File {
   // The first size() bytes mapped read-only, valid as long as the File. If the file is truncated
   // later, reading behind its new end raises SIGBUS.
   virtual Result<std::span<const std::byte>> Map() = 0;
+  // From now on what ReadAt reads leaves nothing in the page cache: it is read around it
+  // (O_DIRECT), or, where the file system does not allow that, dropped from it at once. Returns "",
+  // or why not around it. For large reads, in any order: each is at least a block of the device.
+  // Not thread-safe.
+  virtual std::string ReadDirectly() { return "this file cannot"; }
 };
 
 // Opens a regular file. InvalidArgument, naming the path, if it is something else (a folder, a

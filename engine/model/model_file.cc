@@ -112,11 +112,43 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
   };
   if (tensor.order.head_dim == 0) return read(first, out);
   if (vector) count = tensor.cols;
+  // Rows of whole heads lie close together: one read.
+  std::int64_t least = tensor.order.StoredRow(first), most = least;
+  for (std::int64_t i = 1; i < count; ++i) {
+    const std::int64_t stored = tensor.order.StoredRow(first + i);
+    least = std::min(least, stored);
+    most = std::max(most, stored);
+  }
+  const std::int64_t span = most - least + 1;
+  if (span <= 2 * count) {
+    std::vector<std::byte> stored(span * unit);
+    RETURN_IF_ERROR(read(least, stored));
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::size_t at = i * unit, from = (tensor.order.StoredRow(first + i) - least) * unit;
+      std::memcpy(out.data() + at, stored.data() + from, unit);
+    }
+    return OkStatus();
+  }
   for (std::int64_t i = 0; i < count; ++i) {
     const std::size_t at = i * unit;
     RETURN_IF_ERROR(read(tensor.order.StoredRow(first + i), out.subspan(at, unit)));
   }
   return OkStatus();
+}
+
+std::uint64_t ModelFile::bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& file : files) sum += file->size();
+  return sum;
+}
+
+std::string ModelFile::ReadDirectly() {
+  std::string why;
+  for (const auto& file : files) {
+    const std::string refused = file->ReadDirectly();
+    if (why.empty() && !refused.empty()) why = StrCat(file->path(), ": ", refused);
+  }
+  return why;
 }
 
 Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path) {

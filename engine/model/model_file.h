@@ -85,6 +85,9 @@ struct ModelFile {
   // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
   Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                   std::span<std::byte> out) const;
+  std::uint64_t bytes() const;  // of all files
+  // As base::File::ReadDirectly, of all files.
+  std::string ReadDirectly();
 };
 
 // Opens a GGUF file, a llama2.c checkpoint or a Hugging Face folder, whichever `path` is.

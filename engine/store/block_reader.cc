@@ -29,7 +29,7 @@ Result<Wanted> WantedByEnvironment() {
 Result<std::unique_ptr<BlockReader>> OpenBlockReader(const std::string& path,
                                                      const ReaderOptions& options) {
   ASSIGN_OR_RETURN(const Wanted wanted, WantedByEnvironment());
-  ASSIGN_OR_RETURN(DirectFile file, DirectFile::Open(path, options.allow_direct));
+  ASSIGN_OR_RETURN(base::DirectFile file, base::DirectFile::Open(path, options.allow_direct));
   const int depth = std::clamp(options.depth, 1, kDepthMax);
   const std::string how =
       file.direct() ? StrCat("around the page cache in multiples of ", file.alignment(), " bytes")

@@ -5,15 +5,15 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/direct_file.h"
 #include "engine/base/index.h"
 #include "engine/store/block_reader.h"
-#include "engine/store/direct_file.h"
 
 namespace thermocline::store {
 
 class FileReader : public BlockReader {
  public:
-  FileReader(DirectFile file, int depth) : file_(std::move(file)), depth_(depth) {}
+  FileReader(base::DirectFile file, int depth) : file_(std::move(file)), depth_(depth) {}
 
   const std::string& path() const final { return file_.path(); }
   std::uint64_t size() const final { return file_.size(); }
@@ -41,13 +41,13 @@ class FileReader : public BlockReader {
     }
   }
 
-  const DirectFile file_;
+  const base::DirectFile file_;
   const int depth_;
   std::span<std::byte> memory_;
 };
 
 // Takes `file` unless it fails: Unavailable with the reason why io_uring cannot be used here.
-Result<std::unique_ptr<BlockReader>> MakeUringReader(DirectFile& file, int depth);
-std::unique_ptr<BlockReader> MakePreadReader(DirectFile file, int depth);
+Result<std::unique_ptr<BlockReader>> MakeUringReader(base::DirectFile& file, int depth);
+std::unique_ptr<BlockReader> MakePreadReader(base::DirectFile file, int depth);
 
 }  // namespace thermocline::store

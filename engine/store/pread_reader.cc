@@ -19,7 +19,8 @@ constexpr int kThreadsMax = 16;
 
 class PreadReader final : public FileReader {
  public:
-  PreadReader(DirectFile file, int depth) : FileReader(std::move(file), depth), queue_(depth) {
+  PreadReader(base::DirectFile file, int depth)
+      : FileReader(std::move(file), depth), queue_(depth) {
     ended_.reserve(queue_.size());
     for (int i = 0; i < std::min(depth, kThreadsMax); ++i) {
       threads_.emplace_back([this] { ThreadMain(); });
@@ -107,7 +108,7 @@ class PreadReader final : public FileReader {
 
 }  // namespace
 
-std::unique_ptr<BlockReader> MakePreadReader(DirectFile file, int depth) {
+std::unique_ptr<BlockReader> MakePreadReader(base::DirectFile file, int depth) {
   return std::make_unique<PreadReader>(std::move(file), depth);
 }
 

@@ -57,7 +57,7 @@ int TryRing(io_uring& ring) {
 class UringReader final : public FileReader {
  public:
   // Owns `ring` from here on.
-  UringReader(DirectFile file, int depth, const io_uring& ring)
+  UringReader(base::DirectFile file, int depth, const io_uring& ring)
       : FileReader(std::move(file), depth), ring_(ring) {
     const int fd = file_.fd();
     file_registered_ = io_uring_register_files(&ring_, &fd, 1) == 0;
@@ -187,7 +187,7 @@ class UringReader final : public FileReader {
 
 }  // namespace
 
-Result<std::unique_ptr<BlockReader>> MakeUringReader(DirectFile& file, int depth) {
+Result<std::unique_ptr<BlockReader>> MakeUringReader(base::DirectFile& file, int depth) {
   io_uring ring{};
   if (const int error = InitRing(depth, ring); error != 0) return NoUring("io_uring_setup", error);
   if (const int error = TryRing(ring); error < 0) {

@@ -8,7 +8,7 @@
 
 #include "engine/base/status.h"
 
-namespace thermocline::store {
+namespace thermocline::base {
 
 // Owns the descriptor. Movable.
 class DirectFile {
@@ -40,4 +40,4 @@ class DirectFile {
   std::string why_not_direct_;
 };
 
-}  // namespace thermocline::store
+}  // namespace thermocline::base

@@ -1,4 +1,4 @@
-#include "engine/store/direct_file.h"
+#include "engine/base/direct_file.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -15,7 +15,7 @@
 
 #include "engine/base/posix_error.h"
 
-namespace thermocline::store {
+namespace thermocline::base {
 namespace {
 
 constexpr std::size_t kAlignmentMin = 512, kAlignmentMax = 65536;
@@ -53,11 +53,11 @@ Result<DirectFile> DirectFile::Open(const std::string& path, bool allow_direct) 
   int fd = allow_direct ? ::open(path.c_str(), kFlags | O_DIRECT) : -1;
   const bool takes_direct = fd >= 0;
   if (fd < 0) fd = ::open(path.c_str(), kFlags);
-  if (fd < 0) return base::ErrnoStatus(path, "open", errno);
+  if (fd < 0) return ErrnoStatus(path, "open", errno);
   DirectFile file(path, fd);
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return base::InvalidArgument(path, ": not a regular file");
+    return InvalidArgument(path, ": not a regular file");
   file.size_ = info.st_size;
   if (!allow_direct) {
     file.why_not_direct_ = "not asked for";
@@ -67,7 +67,7 @@ Result<DirectFile> DirectFile::Open(const std::string& path, bool allow_direct) 
     file.FindAlignment();
   }
   if (::fcntl(fd, F_SETFL, file.direct() ? O_DIRECT : 0) != 0)
-    return base::ErrnoStatus(path, "set the way of reading", errno);
+    return ErrnoStatus(path, "set the way of reading", errno);
   // Read ahead would fetch what nobody asked for.
   if (!file.direct()) ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
   return file;
@@ -110,4 +110,4 @@ DirectFile::~DirectFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-}  // namespace thermocline::store
+}  // namespace thermocline::base
