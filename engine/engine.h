@@ -77,6 +77,7 @@ struct EngineStats {
   HotStats hot;
   SpecStats spec = {};
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
+  std::string weights_read;  // how the file was: direct, dropped, cached (load/file_reading.h)
   StepStats steps = {};
   // Grows with every step of a request, and about every 50 ms while one waits for flash: one that
   // runs while this stands still hangs.

@@ -39,6 +39,7 @@ EngineStats Engine::Impl::Stats() const {
           .spec = Speculation(),
           .memory_budget = model_->memory.budget,
           .memory_planned = model_->memory.total(),
+          .weights_read = model_->weights_read,
           .steps = steps_.Read(),
           .heartbeat = heartbeat_.load(std::memory_order_relaxed)};
 }

@@ -25,6 +25,11 @@ inline std::string_view KvTypeName(KvType type) {
   return kKvTypeNames[static_cast<std::size_t>(type)];
 }
 
+// How the model's file is read while it loads. kDirect: around the page cache, which then holds no
+// second copy of the weights; kAuto: so where a GPU shares the memory, or memory is short.
+enum class FileReading { kAuto, kCached, kDirect };
+inline constexpr std::array<std::string_view, 3> kFileReadingNames = {"auto", "cached", "direct"};
+
 struct MemoryOptions {
   // Of the whole process: weights, keys and values, caches, buffers. 0 = what the system and the
   // control group allow, less a tenth.
@@ -43,6 +48,7 @@ struct ModelOptions {
   std::string cpu_isa = {};  // kernels' name; "" = $THERMOCLINE_CPU_ISA, else the fastest
   std::optional<Activation> activation = {};  // of the feed-forward network; none = the file's
   KvType kv_type = KvType::kF16;
+  FileReading reading = FileReading::kAuto;
   bool verify = false;         // refuse NaN and infinite weights
   bool quantize_head = false;  // a float output head as q8_0
   FfnOptions ffn = {};         // which neurons are computed

@@ -27,6 +27,10 @@ void AddModel(ModelOptions& o, Rows& rows) {
         "Of the feed-forward network, whatever the file says; the file's if not given"},
        {kModel, "--quantize-head", "engine.quantize_head", BoolValue{&o.quantize_head},
         "Hold a float output head as q8_0: half the bytes"},
+       {kModel, "--read", "model.read", Choice(o.reading, kFileReadingNames),
+        "How the model's file is read: cached; direct, around the page cache, so that memory holds "
+        "no second copy of the weights; auto: direct where a GPU shares the memory or the file is "
+        "larger than half of what is free"},
        {kModel, "--verify", "model.verify", BoolValue{&o.verify},
         "Refuse NaN and infinite weights"},
        {kContext, "--context", "engine.context_length", IntValue{&o.context_length, 0, 1 << 24},

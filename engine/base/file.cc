@@ -72,6 +72,7 @@ class PosixFile final : public File {
     // The file that is open, whatever has its name by now.
     auto direct = DirectFile::Open(StrCat("/proc/self/fd/", fd_), /*allow_direct=*/true);
     drops_ = true;
+    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);  // and of what was read ahead of earlier reads
     if (!direct.ok()) return direct.status().message();
     if (!direct->direct()) return direct->why_not_direct();
     direct_ = std::make_unique<DirectFile>(*std::move(direct));

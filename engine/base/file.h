@@ -30,10 +30,10 @@ class File {
   // The first size() bytes mapped read-only, valid as long as the File. If the file is truncated
   // later, reading behind its new end raises SIGBUS.
   virtual Result<std::span<const std::byte>> Map() = 0;
-  // From now on what ReadAt reads leaves nothing in the page cache: it is read around it
-  // (O_DIRECT), or, where the file system does not allow that, dropped from it at once. Returns "",
-  // or why not around it. For large reads, in any order: each is at least a block of the device.
-  // Not thread-safe.
+  // Drops the file from the page cache, and from now on what ReadAt reads leaves nothing there: it
+  // is read around it (O_DIRECT), or, where the file system does not allow that, dropped at once.
+  // Returns "", or why not around it. For large reads, in any order: each is at least a block of
+  // the device. Not thread-safe.
   virtual std::string ReadDirectly() { return "this file cannot"; }
 };
 

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -24,6 +25,15 @@ bool SystemGivesHugePages() {
   return true;
 }
 
+std::atomic<std::size_t> held_by_all = 0, most_held = 0;
+
+void CountHeld(std::size_t bytes) {
+  const std::size_t now = held_by_all.fetch_add(bytes) + bytes;
+  std::size_t most = most_held.load();
+  while (now > most && !most_held.compare_exchange_weak(most, now)) {
+  }
+}
+
 std::size_t PageBytes() {
   const long bytes = ::sysconf(_SC_PAGESIZE);
   return bytes > 0 ? bytes : 4096;
@@ -43,6 +53,7 @@ Result<HugeBuffer> HugeBuffer::Allocate(std::size_t bytes) {
   HugeBuffer buffer;
   buffer.data_ = reinterpret_cast<std::byte*>(aligned);  // NOLINT(performance-no-int-to-ptr)
   buffer.bytes_ = bytes;
+  CountHeld(bytes);
   buffer.mapping_ = mapping;
   buffer.mapping_bytes_ = mapping_bytes;
   buffer.huge_ = ::madvise(buffer.data_, bytes, MADV_HUGEPAGE) == 0 && SystemGivesHugePages();
@@ -67,11 +78,19 @@ void HugeBuffer::GiveBack(const void* begin, std::size_t bytes, Pages pages) {
   void* const memory = reinterpret_cast<void*>(first);  // NOLINT(performance-no-int-to-ptr)
   // Else the system would make a huge page whole again as soon as one small page of it is in use.
   if (pages == Pages::kSmall) ::madvise(memory, last - first, MADV_NOHUGEPAGE);
-  if (::madvise(memory, last - first, MADV_DONTNEED) == 0) given_back_ += last - first;
+  if (::madvise(memory, last - first, MADV_DONTNEED) != 0) return;
+  given_back_ += last - first;
+  held_by_all -= last - first;
 }
 
+std::size_t HugeBuffer::HeldByAll() { return held_by_all; }
+std::size_t HugeBuffer::MostHeldByAll() { return most_held; }
+void HugeBuffer::ResetMost() { most_held = held_by_all.load(); }
+
 HugeBuffer::~HugeBuffer() {
-  if (data_ != nullptr) ::munmap(mapping_, mapping_bytes_);
+  if (data_ == nullptr) return;
+  ::munmap(mapping_, mapping_bytes_);
+  held_by_all -= held();
 }
 
 }  // namespace thermocline::base

@@ -38,6 +38,11 @@ class HugeBuffer {
   void GiveBack(const void* begin, std::size_t bytes, Pages pages);
   // Bytes that were not given back.
   std::size_t held() const { return bytes_ - given_back_; }
+  // Bytes that all buffers of the process hold, and the most that they held since ResetMost: what
+  // loading takes at its peak.
+  static std::size_t HeldByAll();
+  static std::size_t MostHeldByAll();
+  static void ResetMost();
   // Whether the system took the advice; false means 4 KiB pages.
   bool huge() const { return huge_; }
 

@@ -30,7 +30,7 @@ gpu::DeviceForward::Params ForwardOf(const LoadedModel& model, gpu::DeviceModel&
           .kv_blocks = sizes.kv_blocks > 0 ? sizes.kv_blocks : nn::BlocksFor(sizes.context_length),
           .kv_type = model.kv_type,
           .attention_bytes = sizes.attention_bytes,
-          .audits = model.audits(),
+          .audits = model.audits() || sizes.audits,
           .reload = [&model] { return UploadAgain(model); }};
 }
 
@@ -46,7 +46,8 @@ Result<LoadedModel::DeviceBytes> LoadedModel::MeasureOnDevice(device::Device& on
 }
 
 Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
-                                  gpu::DevicePlacement placement, const DeviceSizes& sizes) {
+                                  gpu::DevicePlacement placement, const DeviceSizes& sizes,
+                                  const std::function<void(double)>& on_progress) {
   CHECK(split == nullptr && device == nullptr);
   if (stream != nullptr) {
     return base::FailedPrecondition(
@@ -61,7 +62,7 @@ Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
   }
   ASSIGN_OR_RETURN(auto on_device, gpu::DeviceModel::Create(std::move(params)));
   ASSIGN_OR_RETURN(auto forward, gpu::DeviceForward::Create(ForwardOf(*this, *on_device, sizes)));
-  RETURN_IF_ERROR(UploadWeights(*this, *on_device));
+  RETURN_IF_ERROR(UploadWeights(*this, *on_device, on_progress));
   if (rows) {
     ASSIGN_OR_RETURN(split,
                      ffn::NeuronSplit::Remove({.intermediate_size = config.intermediate_size,

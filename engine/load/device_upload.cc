@@ -1,5 +1,6 @@
 #include "engine/load/device_upload.h"
 
+#include "engine/base/ratio.h"
 #include "engine/model/down_layout.h"
 
 namespace thermocline::load {
@@ -19,7 +20,8 @@ Result<std::unique_ptr<model::Weights>> ReadLayer(const LoadedModel& model, int 
   ASSIGN_OR_RETURN(
       auto weights,
       model::LoadWeights(*model.file, *model.pool,
-                         {.gate = layout,
+                         {.verify = model.verify,
+                          .gate = layout,
                           .up = layout,
                           .parts = [&](int l) { return l == layer ? parts : model::kNoParts; },
                           .shared = {false, false},
@@ -32,7 +34,8 @@ Result<std::unique_ptr<model::Weights>> ReadLayer(const LoadedModel& model, int 
 // The head alone.
 Result<std::unique_ptr<model::Weights>> ReadHead(const LoadedModel& model) {
   return model::LoadWeights(*model.file, *model.pool,
-                            {.quantize_head = model.quantize_head,
+                            {.verify = model.verify,
+                             .quantize_head = model.quantize_head,
                              .parts = [](int) { return model::kNoParts; },
                              .shared = {.embeddings = false, .head = true},
                              .log_conversions = false});
@@ -69,8 +72,10 @@ bool HasRows(const model::LayerWeights& layer) {
   return layer.up.linear.weight.data != nullptr || layer.up.where != nullptr;
 }
 
-Status UploadWeights(LoadedModel& model, gpu::DeviceModel& on) {
-  for (int l = 0; l < model.config.num_hidden_layers; ++l) {
+Status UploadWeights(LoadedModel& model, gpu::DeviceModel& on,
+                     const std::function<void(double)>& on_progress) {
+  const int layers = model.config.num_hidden_layers;
+  for (int l = 0; l < layers; ++l) {
     const gpu::DeviceLayer& device = on.layer(l);
     const model::LayerWeights& held = model.weights->layers[l];
     if (HasAllOf(held, device)) {
@@ -81,6 +86,7 @@ Status UploadWeights(LoadedModel& model, gpu::DeviceModel& on) {
       if (!HasRows(held)) RETURN_IF_ERROR(on.UploadNeurons(l, read->layers[l]));
     }
     GiveBackLayer(model, l, device);
+    if (on_progress) on_progress(base::Ratio(l + 1, layers));
   }
   RETURN_IF_ERROR(UploadHead(model, on));
   if (on.placement().head && !model.config.tie_word_embeddings)

@@ -9,7 +9,8 @@ namespace thermocline::load {
 // All that `on` holds but for rows of neurons that the host has, or reads from flash: those follow
 // by DeviceModel::UploadNeurons. What the host has no more use for is given back. Errors of the
 // file and of the device.
-Status UploadWeights(LoadedModel& model, gpu::DeviceModel& on);
+Status UploadWeights(LoadedModel& model, gpu::DeviceModel& on,
+                     const std::function<void(double)>& on_progress);
 
 // Whether the host has rows of the layer's neurons, in memory or on flash.
 bool HasRows(const model::LayerWeights& layer);

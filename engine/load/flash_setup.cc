@@ -1,8 +1,10 @@
 #include "engine/load/flash_setup.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/base/log.h"
+#include "engine/base/stopwatch.h"
 #include "engine/store/device_probe.h"
 
 namespace thermocline::load {
@@ -121,13 +123,14 @@ Status OpenLayers(store::BundleIndex bundle, std::unique_ptr<store::BlockReader>
 
 }  // namespace
 
-Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options, FfnPlan& plan,
-                       LoadedModel& out) {
+Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
+                       const DeviceShare* device, FfnPlan& plan, LoadedModel& out) {
+  const base::Stopwatch watch;
   const MemoryPlan& memory = out.memory;
   model::LoadWeightsOptions load{.verify = options.model.verify,
                                  .quantize_head = options.model.quantize_head,
                                  .on_progress = options.on_progress};
-  if (memory.tier != MemoryPlan::Tier::kMemory) {
+  if (memory.tier != MemoryPlan::Tier::kMemory || device != nullptr) {
     base::LogInfo("memory, of ", base::HumanBytes(memory.budget), ":\n", memory.Table());
   }
   if (memory.tier == MemoryPlan::Tier::kLayers) {
@@ -141,9 +144,17 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
       return model::LayerParts{.attention = true, .deciding = memory.deciding_held, .rest = false};
     };
   }
+  if (device != nullptr) {
+    load.parts = [device](int layer) { return device->HostParts(layer, {}); };
+    load.shared.head = !device->head;
+  }
   load.gate = plan.gate;
   load.up = plan.up;
   ASSIGN_OR_RETURN(out.weights, model::LoadWeights(file, *out.pool, load));
+  const double seconds = watch.Seconds();
+  base::LogInfo("weights: ", base::HumanBytes(out.weights->memory.size()), " in memory after ",
+                std::round(100 * seconds) / 100, " s, read ",
+                out.weights_read == "direct" ? "around" : "by way of", " the page cache");
   return OkStatus();
 }
 

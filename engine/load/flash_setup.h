@@ -7,8 +7,10 @@ namespace thermocline::load {
 
 // Loads what the plan holds in memory; gives the layouts of `plan` what the tier needs.
 // FailedPrecondition: a mode that the tier cannot run.
-Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options, FfnPlan& plan,
-                       LoadedModel& out);
+//
+// `device`: what it has of the weights is not loaded; null: it has none.
+Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
+                       const DeviceShare* device, FfnPlan& plan, LoadedModel& out);
 
 // Opens the flash tier, fills its cache and shows the weights where it keeps theirs.
 // FailedPrecondition: the bundle file holds other matrices.

@@ -1,23 +1,14 @@
 #include "engine/load/hot_setup.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "engine/base/log.h"
-#include "engine/device/device.h"
-#include "engine/load/baseline_placement.h"
+#include "engine/load/early_placement.h"
+#include "engine/load/hot_plan.h"
 #include "engine/load/this_machine.h"
-#include "engine/model/fingerprint.h"
-#include "engine/placement/build_problem.h"
-#include "engine/placement/placement_file.h"
-#include "engine/placement/solver.h"
-#include "engine/predictor/identity.h"
 
 namespace thermocline::load {
 namespace {
-
-using placement::Machine;
-using placement::Tier;
 
 // Why a model's neurons cannot be shared out.
 Status CheckCanSplit(const LoadedModel& m) {
@@ -46,145 +37,6 @@ Status CheckCanControl(const LoadedModel& m, const FfnOptions& ffn) {
       "file whose neurons are predicted there, too");
 }
 
-placement::Reading ReadingOf(FfnMode mode) {
-  if (ffn::Predicts(mode)) return placement::Reading::kPredicted;
-  return mode == FfnMode::kDense ? placement::Reading::kDense : placement::Reading::kExact;
-}
-
-// What measuring may take beside a loaded model.
-std::size_t RoomIn(const MemoryPlan& plan) {
-  return plan.budget > plan.total() ? plan.budget - plan.total() : 0;
-}
-
-// What planning needs to know of a model.
-struct Subject {
-  std::string hash;
-  predictor::SideCar side_car;
-  placement::BuildOptions options;
-
-  bool counted() const { return !options.activations.empty(); }
-};
-
-// Predicted neurons over active ones, where a calibration measured them.
-double Overprediction(const predictor::SideCar& side_car, double otherwise) {
-  double predicted = 0, active = 0;
-  for (const predictor::LayerSideCar& layer : side_car.layers) {
-    if (layer.sign.has_value()) {
-      predicted += layer.sign->predicted_share;
-      active += layer.sign->active_share;
-    } else if (layer.low_rank.has_value()) {
-      predicted += layer.low_rank->predicted_share;
-      active += layer.low_rank->active_share;
-    }
-  }
-  return active > 0 ? std::max(1.0, predicted / active) : otherwise;
-}
-
-Result<Subject> StudyModel(const model::ModelFile& file, const std::string& side_car,
-                           const std::vector<FfnMode>& modes) {
-  Subject subject;
-  ASSIGN_OR_RETURN(const auto identity, predictor::IdentityOf(file));
-  subject.hash = identity.model_hash;
-  const std::string path = side_car.empty() ? predictor::SideCarPath(file.path) : side_car;
-  ASSIGN_OR_RETURN(subject.side_car, predictor::ReadSideCarOrEmpty(path, identity));
-  placement::BuildOptions& o = subject.options;
-  for (const FfnMode mode : modes) o.readings.push_back(ReadingOf(mode));
-  o.overprediction = Overprediction(subject.side_car, o.overprediction);
-  const auto& layers = subject.side_car.layers;
-  const bool counted = subject.side_car.profiled_tokens > 0 &&
-                       std::all_of(layers.begin(), layers.end(),
-                                   [](const auto& l) { return !l.activations.empty(); });
-  if (!counted) return subject;
-  for (const predictor::LayerSideCar& layer : layers) o.activations.push_back(layer.activations);
-  o.profiled_tokens = subject.side_car.profiled_tokens;
-  return subject;
-}
-
-int ContextOf(const model::ModelConfig& config, int asked) {
-  constexpr int kContextMax = 8192;
-  return asked > 0 ? asked : std::min(config.max_position_embeddings, kContextMax);
-}
-
-// Tokens that a token sees on the way through a context.
-int MeanContext(const model::ModelConfig& config, int asked) {
-  return std::max(1, ContextOf(config, asked) / 2);
-}
-
-struct Chosen {
-  ffn::NeuronIds hot;
-  double tokens_per_s = 0;  // 0: a file does not say
-  int home_layers = 0;      // at home on a device
-  bool head = false;        // on a device
-
-  bool any_hot() const {
-    return std::any_of(hot.begin(), hot.end(), [](const auto& layer) { return !layer.empty(); });
-  }
-  // Whether some of the model's neurons are not hot; F = `neurons`.
-  bool shares(int neurons) const {
-    return std::any_of(hot.begin(), hot.end(),
-                       [neurons](const auto& layer) { return base::IntSize(layer) < neurons; });
-  }
-};
-
-// placement: a baseline, or "" for the plan as it is.
-Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
-                           const Subject& subject, std::string_view placement) {
-  ASSIGN_OR_RETURN(const placement::Problem problem,
-                   placement::BuildProblem(file, machine, subject.options));
-  ASSIGN_OR_RETURN(const placement::Placement plan, placement::Solve(problem));
-  Chosen chosen{.hot = {}, .tokens_per_s = plan.tokens_per_s(), .head = plan.head_hot};
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    std::vector<int> ids(file.config.intermediate_size);
-    std::iota(ids.begin(), ids.end(), 0);
-    if (subject.counted()) {
-      const auto order = placement::ByFrequency(subject.options.activations[l]);
-      ids.assign(order.begin(), order.end());
-    }
-    ids.resize(plan.layers[l].hot);
-    std::sort(ids.begin(), ids.end());
-    chosen.hot.push_back(std::move(ids));
-    chosen.home_layers += plan.layers[l].home_hot ? 1 : 0;
-  }
-  if (!placement.empty()) chosen.tokens_per_s = 0;  // the plan's, not the baseline's
-  PlaceAsBaseline(placement, file.config.intermediate_size, chosen.hot);
-  return chosen;
-}
-
-Result<Chosen> ReadPlan(const std::string& path, const LoadedModel& m, const Machine& machine,
-                        const std::string& hash) {
-  ASSIGN_OR_RETURN(
-      const placement::PlacementFile file,
-      placement::ReadPlacement(path, {.model_hash = hash,
-                                      .machine_key = machine.key,
-                                      .num_hidden_layers = m.config.num_hidden_layers,
-                                      .intermediate_size = m.config.intermediate_size}));
-  if (machine.hot_bytes > 0 && file.hot_bytes > machine.hot_bytes) {
-    return base::FailedPrecondition(path, ": planned for ", base::HumanBytes(file.hot_bytes),
-                                    " of hot memory, and ", base::HumanBytes(machine.hot_bytes),
-                                    " may be used: plan anew");
-  }
-  Chosen chosen{.hot = {}, .head = file.head_hot};
-  for (const placement::PlacementFile::Layer& layer : file.layers) {
-    chosen.home_layers += layer.home_hot ? 1 : 0;
-    std::vector<int>& ids = chosen.hot.emplace_back();
-    for (std::size_t i = 0; i < layer.tiers.size(); ++i) {
-      if (layer.tiers[i] == Tier::kHot) ids.push_back(static_cast<int>(i));
-    }
-  }
-  return chosen;
-}
-
-// A file of another model, machine or version, or for more memory, is not used but planned anew.
-Result<Chosen> ReadOrPlan(const std::string& path, const model::ModelFile& file,
-                          const LoadedModel& m, const Machine& machine, const Subject& subject) {
-  if (path.empty() || IsBaseline(path)) return PlanNeurons(file, machine, subject, path);
-  auto chosen = ReadPlan(path, m, machine, subject.hash);
-  if (chosen.ok() || chosen.status().code() == StatusCode::kNotFound) return chosen;
-  base::LogWarning(chosen.status().message(), "; it is not used, and the neurons are planned anew",
-                   machine.hot_bytes == 0 ? " (for no memory: --hot-memory gives it some)" : "");
-  return PlanNeurons(file, machine, subject, "");
-}
-
 void Report(const Chosen& chosen, LoadedModel& out) {
   for (const std::vector<int>& layer : chosen.hot) out.hot.neurons += layer.size();
   out.hot.neurons_all = static_cast<std::int64_t>(chosen.hot.size()) * out.config.intermediate_size;
@@ -192,119 +44,25 @@ void Report(const Chosen& chosen, LoadedModel& out) {
   out.hot.predicted_tokens_per_s = chosen.tokens_per_s;
 }
 
-// Blocks of keys and values that the host's pool will have.
-int KvBlocksOf(const LoadOptions& options, const LoadedModel& m, int context) {
-  if (!options.sizes.kv_bytes) return nn::BlocksFor(context) + 1;
-  return static_cast<int>(options.sizes.kv_bytes(m.config) /
-                          nn::KvPool::BlockBytes(m.config, options.model.kv_type));
-}
-
-DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& m) {
-  const int context = ContextOf(m.config, options.model.context_length);
-  return {.tokens_max = options.sizes.tokens_max,
-          .context_length = context,
-          .kv_blocks = KvBlocksOf(options, m, context),
-          .logits_max = options.sizes.logits_max};
-}
-
-Status NoRoom(const LoadedModel& m, std::size_t bytes, std::int64_t budget) {
-  return base::ResourceExhausted(
-      m.path, ": the least that a GPU can be given takes ", base::HumanBytes(bytes),
-      " of its memory, and ", base::HumanBytes(budget),
-      " may be used; give it more, a shorter context, or leave it out (device cpu)");
-}
-
-// Layers that lie whole on one side: as many as fit.
-Result<Chosen> WholeLayers(const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes,
-                           std::int64_t budget) {
-  const int layers = m.config.num_hidden_layers;
-  const auto bytes = [&](int homes, bool head) -> Result<std::size_t> {
-    ASSIGN_OR_RETURN(
-        const auto need,
-        m.MeasureOnDevice(gpu, {.home_layers = homes, .head = head, .hot = {}}, sizes));
-    return need.weights + need.work;
-  };
-  std::size_t least = 0;
-  for (int homes = layers; homes > 0; --homes) {
-    for (const bool head : {true, false}) {
-      if (head && homes < layers) continue;
-      ASSIGN_OR_RETURN(least, bytes(homes, head));
-      if (least <= static_cast<std::size_t>(budget))
-        return Chosen{.hot = {}, .home_layers = homes, .head = head};
-    }
-  }
-  return NoRoom(m, least, budget);
-}
-
-// Plans, and plans again for less where the device takes more than the model of it says.
-Result<Chosen> FitNeurons(const model::ModelFile& file, const LoadedModel& m, device::Device& gpu,
-                          Machine machine, const Subject& subject, const DeviceSizes& sizes,
-                          std::string_view placement) {
-  const std::int64_t budget = machine.hot_bytes;
-  std::size_t least = 0;
-  for (int tries = 0; tries < 6; ++tries) {
-    ASSIGN_OR_RETURN(Chosen chosen, PlanNeurons(file, machine, subject, placement));
-    ASSIGN_OR_RETURN(
-        const auto need,
-        m.MeasureOnDevice(
-            gpu, {.home_layers = chosen.home_layers, .head = chosen.head, .hot = chosen.hot},
-            sizes));
-    least = need.weights + need.work;
-    const auto over = static_cast<std::int64_t>(least) - budget;
-    if (over <= 0) return chosen;
-    machine.hot_bytes -= over + over / 8;
-    if (machine.hot_bytes <= 0) break;
-  }
-  return NoRoom(m, least, budget);
-}
-
-Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& options,
-                          const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes) {
-  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, m.ffn_modes));
-  subject.options.context_length = MeanContext(file.config, options.model.context_length);
-  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
-                                                {.ops = m.ops,
-                                                 .threads = m.pool->threads(),
-                                                 .hot = options.model.hot,
-                                                 .device = &gpu,
-                                                 .measuring_bytes_max = RoomIn(m.memory)}));
-  const std::string& placement = options.model.hot.placement;
-  const bool baseline = IsBaseline(placement);
-  if (!placement.empty() && !baseline) {
-    auto chosen = ReadPlan(placement, m, machine, subject.hash);
-    if (chosen.ok() || chosen.status().code() == StatusCode::kNotFound) return chosen;
-    base::LogWarning(chosen.status().message(), "; it is not used, and planned anew");
-  }
-  if (!m.weights->has_down_rows()) return WholeLayers(m, gpu, sizes, machine.hot_bytes);
-  // What is in memory was planned before: here only the sides are chosen.
-  if (!machine.unified) machine.memory_bytes = std::int64_t{1} << 50;
-  return FitNeurons(file, m, gpu, std::move(machine), subject, sizes,
-                    baseline ? placement : std::string_view());
-}
-
 // `moved`: whether the model may have been changed, also by an error.
 Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
-                   std::unique_ptr<device::Device> gpu, bool& moved, LoadedModel& out) {
+                   std::unique_ptr<device::Device> gpu, const DeviceShare* early, bool& moved,
+                   LoadedModel& out) {
   RETURN_IF_ERROR(CheckCanControl(out, options.model.ffn));
   const DeviceSizes sizes = SizesOf(options, out);
-  ASSIGN_OR_RETURN(Chosen chosen, PlanDevice(file, options, out, *gpu, sizes));
-  // What more neurons could have is not for a shadow that nobody asked for by name.
-  if (out.shadow_alone && options.model.ffn.audit_shadow == AuditShadow::kAuto &&
-      chosen.shares(out.config.intermediate_size)) {
-    base::LogInfo("no predictor is audited in the shadow: not all neurons fit on the GPU");
-    out.DropShadow();
-    ASSIGN_OR_RETURN(chosen, PlanDevice(file, options, out, *gpu, sizes));
+  Chosen chosen;
+  if (early != nullptr) {
+    gpu::DevicePlacement placement = PlacementOf(*early, out);
+    chosen = {.hot = std::move(placement.hot),
+              .home_layers = placement.home_layers,
+              .head = placement.head};
+  } else {
+    ASSIGN_OR_RETURN(chosen, ChooseForDevice(file, options, *gpu, sizes, out));
   }
   const std::string name = gpu->Describe();
-  if (chosen.home_layers == 0 && !chosen.any_hot()) {
-    return base::FailedPrecondition(
-        name,
-        ": as it was measured, and with the memory it may use, it would make no token faster; "
-        "--calibrate measures anew, device cpu leaves it out");
-  }
   const Status placed = out.PlaceOnDevice(
       std::move(gpu), {.home_layers = chosen.home_layers, .head = chosen.head, .hot = chosen.hot},
-      sizes);
+      sizes, options.on_progress);
   // Out of its memory, nothing was moved yet. Else rows may be gone: there is no way back.
   moved = placed.code() != StatusCode::kResourceExhausted;
   RETURN_IF_ERROR(placed);
@@ -312,7 +70,8 @@ Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
   out.hot.device = name;
   out.hot.bytes = out.device->bytes();
   const base::HugeBuffer& held = out.weights->memory;
-  out.memory.given_back = held.size() - held.held();
+  out.memory.given_back =
+      held.size() - held.held() + (early != nullptr ? early->passing : std::size_t{0});
   base::LogInfo("GPU: ", name, "; ", chosen.home_layers, " of ", out.config.num_hidden_layers,
                 " layers", chosen.head ? " and the head" : "", ", ", out.hot.neurons, " of ",
                 out.hot.neurons_all, " neurons, ", base::HumanBytes(out.hot.bytes), "; ",
@@ -324,22 +83,7 @@ Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, 
   RETURN_IF_ERROR(CheckCanSplit(out));
   ASSIGN_OR_RETURN(const SideThreads threads,
                    ShareThreads(out.pool->threads(), options.model.hot.threads));
-  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, out.ffn_modes));
-  subject.options.context_length = MeanContext(file.config, options.model.context_length);
-  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
-                                                {.ops = out.ops,
-                                                 .threads = out.pool->threads(),
-                                                 .hot = options.model.hot,
-                                                 .measuring_bytes_max = RoomIn(out.memory)}));
-  // What is in memory was planned before: here only the sides are chosen.
-  machine.memory_bytes = std::int64_t{1} << 50;
-  const std::string& path = options.model.hot.placement;
-  if (!subject.counted() && path.empty()) {
-    base::LogWarning(out.path,
-                     ": it is not known which neurons are used most, so the hot ones are "
-                     "taken as they come; `thermocline profile` counts them");
-  }
-  ASSIGN_OR_RETURN(const Chosen chosen, ReadOrPlan(path, file, out, machine, subject));
+  ASSIGN_OR_RETURN(const Chosen chosen, ChooseForPartition(file, options, out));
   if (!chosen.any_hot()) {
     base::LogWarning("no second partition: by the plan all neurons are faster on one side");
     return OkStatus();
@@ -356,16 +100,21 @@ Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, 
 
 }  // namespace
 
-Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, LoadedModel& out) {
+Accelerator OpenAccelerator(const LoadOptions& options) {
+  return device::Device::Open(
+      {.ops = options.device_ops != nullptr ? options.device_ops : kernels::CudaOps()});
+}
+
+Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, Accelerator gpu,
+                    const DeviceShare* early, LoadedModel& out) {
   out.hot.device = "cpu";
   const HotOptions& hot = options.model.hot;
   if (hot.device != HotDevice::kCpu) {
-    auto gpu = device::Device::Open(
-        {.ops = options.device_ops != nullptr ? options.device_ops : kernels::CudaOps()});
     bool moved = false;
     const Status used =
-        gpu.ok() ? SetUpDevice(file, options, *std::move(gpu), moved, out) : gpu.status();
+        gpu.ok() ? SetUpDevice(file, options, *std::move(gpu), early, moved, out) : gpu.status();
     if (used.ok()) return OkStatus();
+    if (early != nullptr) return used;  // the host has not all of the model
     if (hot.device == HotDevice::kCuda || moved)
       return used.Annotate(StrCat("device ", HotDeviceName(hot.device)));
     out.hot = {};

@@ -39,7 +39,8 @@ struct DeviceSizes {
   // Scratch of attention: for enough tokens at once to fill a device, not for all of a long
   // context's prompt.
   std::size_t attention_bytes = std::size_t{64} << 20;
-  int logits_max = 1;  // tokens of one step whose logits may be asked for
+  int logits_max = 1;   // tokens of one step whose logits may be asked for
+  bool audits = false;  // there will be any, though no predictor is loaded yet
 };
 
 // Const after Load but for the pool, which the decode thread uses.
@@ -72,9 +73,10 @@ struct LoadedModel {
   std::string side_car_path;       // "" = none was read
   std::vector<FfnMode> ffn_modes;  // [L] what a token is decoded with unless it asks otherwise
   bool ffn_automatic = false;      // they were chosen by measurement
-  bool quantize_head = false;      // as ModelOptions
-  FfnMode audit_shadow = FfnMode::kDense;  // as FfnPlan::shadow
-  bool shadow_alone = false;               // as FfnPlan's
+  bool quantize_head = false, verify = false;  // as ModelOptions
+  std::string weights_read;                    // how the file was, as SetReading
+  FfnMode audit_shadow = FfnMode::kDense;      // as FfnPlan::shadow
+  bool shadow_alone = false;                   // as FfnPlan's
   Ablation ablation = {};
   const kernels::OpTable* ops = nullptr;
   kernels::KvType kv_type = kernels::KvType::kF16;
@@ -111,8 +113,11 @@ struct LoadedModel {
   // ResourceExhausted with a table of what the device's memory was needed for, then the model is as
   // it was; Unavailable with the device's error; FailedPrecondition where whole layers are streamed
   // from flash; errors of the flash tier. Requires: no transformer is in use.
+  //
+  // `on_progress`: as LoadOptions.
   Status PlaceOnDevice(std::unique_ptr<device::Device> on, gpu::DevicePlacement placement,
-                       const DeviceSizes& sizes);
+                       const DeviceSizes& sizes,
+                       const std::function<void(double)>& on_progress = {});
 
   // Bytes of the device's memory that such a placement takes, so that it can be planned; nothing is
   // allocated there. InvalidArgument for a placement that cannot be.

@@ -51,9 +51,14 @@ struct Sizes {
 Result<Sizes> MeasureModel(const MemoryNeeds& n) {
   Sizes sizes;
   const auto measure = [&](bool shared, model::LayerParts parts) {
+    const DeviceShare* device = n.device;
+    const auto held = [=](int layer) {
+      return device != nullptr ? device->HostParts(layer, parts) : parts;
+    };
+    const bool head = shared && (device == nullptr || !device->head);
     return model::MeasureWeights(n.file, {.quantize_head = n.options.quantize_head,
-                                          .parts = [=](int) { return parts; },
-                                          .shared = {shared, shared}});
+                                          .parts = held,
+                                          .shared = {.embeddings = shared, .head = head}});
   };
   ASSIGN_OR_RETURN(const auto none, measure(false, {false, false, false, false}));
   ASSIGN_OR_RETURN(const auto shared, measure(true, {false, false, false, false}));
@@ -223,6 +228,10 @@ class Planner {
                   {"embeddings and head", sizes_.shared}};
     if (tier != MemoryPlan::Tier::kLayers)
       plan.lines.push_back({"attention and norms", sizes_.attention});
+    if (n_.device != nullptr) {
+      plan.lines.push_back({"GPU: weights, KV cache, buffers", n_.device->bytes});
+      plan.lines.push_back({"GPU: a layer on its way there", n_.device->passing});
+    }
     if (sizes_.predictors > 0) plan.lines.push_back({"predictors", sizes_.predictors});
     plan.lines.push_back({"KV cache", sizes_.kv});
     plan.lines.push_back({"buffers of a step", BufferBytes(n_, tier, deciding_held)});

@@ -56,12 +56,30 @@ struct MemoryPlan {
   std::string Table() const;
 };
 
+// What a device that shares the host's memory has, so that the host does not hold it.
+struct DeviceShare {
+  int home_layers = 0;      // the first ones: their attention
+  bool head = false;        // if it is another matrix than the embedding
+  bool networks = true;     // of the home layers; false: the host holds them, too, for audits
+  std::size_t bytes = 0;    // that the device takes of the one memory: weights, KV cache, scratch
+  std::size_t passing = 0;  // of the host's memory, for a layer on its way there
+
+  // What of `wanted` the host holds.
+  model::LayerParts HostParts(int layer, model::LayerParts wanted) const {
+    if (layer >= home_layers) return wanted;
+    wanted.attention = false;
+    if (networks) wanted.deciding = wanted.rest = false;
+    return wanted;
+  }
+};
+
 struct MemoryNeeds {
   const model::ModelFile& file;
   const FfnPlan& ffn;
   const ModelOptions& options;
   const WorkSizes& sizes;
   int threads = 1;
+  const DeviceShare* device = nullptr;  // null: the host holds all
 };
 
 // Everything in memory if it fits; else with the bundle file, if there is one. ResourceExhausted,

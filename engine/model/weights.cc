@@ -163,6 +163,19 @@ void LogConversions(const WeightPlan& plan) {
   }
 }
 
+void SetLayoutOfData(const kernels::PackedMatrix& weight, Layout layout, base::WorkerPool& pool) {
+  pool.Run(kernels::NumPanels(weight.rows), [&](int panel, int) {
+    thread_local std::vector<std::uint8_t> copy;
+    auto* bytes = const_cast<std::uint8_t*>(weight.panel(panel));
+    copy.assign(bytes, bytes + kernels::PanelBytes(weight.type, weight.cols));
+    if (layout == Layout::kRows) {
+      kernels::RowsFromPanel(weight.type, copy.data(), weight.cols, bytes);
+    } else {
+      kernels::PanelFromRows(weight.type, copy.data(), weight.cols, bytes);
+    }
+  });
+}
+
 }  // namespace
 
 std::size_t Weights::bytes_per_token() const {
@@ -179,16 +192,7 @@ std::size_t Weights::bytes_per_token() const {
 void SetLayout(NeuronMatrix& matrix, Layout layout, base::WorkerPool& pool) {
   if (matrix.layout == layout || matrix.linear.weight.rows == 0) return;
   const kernels::PackedMatrix& weight = matrix.linear.weight;
-  pool.Run(kernels::NumPanels(weight.rows), [&](int panel, int) {
-    thread_local std::vector<std::uint8_t> copy;
-    auto* bytes = const_cast<std::uint8_t*>(weight.panel(panel));
-    copy.assign(bytes, bytes + kernels::PanelBytes(weight.type, weight.cols));
-    if (layout == Layout::kRows) {
-      kernels::RowsFromPanel(weight.type, copy.data(), weight.cols, bytes);
-    } else {
-      kernels::PanelFromRows(weight.type, copy.data(), weight.cols, bytes);
-    }
-  });
+  if (weight.data != nullptr) SetLayoutOfData(weight, layout, pool);
   matrix.layout = layout;
 }
 

@@ -152,7 +152,7 @@ struct WeightSizes {
 };
 Result<WeightSizes> MeasureWeights(const ModelFile& model, const LoadWeightsOptions& options);
 
-// Gives `matrix` the layout, in place.
+// Gives `matrix` the layout, in place; without data only the name of it.
 void SetLayout(NeuronMatrix& matrix, Layout layout, base::WorkerPool& pool);
 
 }  // namespace thermocline::model

@@ -90,6 +90,7 @@ Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOption
                  .context_length = target.model.context_length,
                  .cpu_isa = target.model.cpu_isa,
                  .kv_type = target.model.kv_type,
+                 .reading = target.model.reading,
                  .verify = target.model.verify},
        .sizes = {.logits_max = ffn::kSparseTokensMax, .kv_bytes = [&](const auto& config) {
                    const int longest = config.max_position_embeddings,

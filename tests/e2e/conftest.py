@@ -34,10 +34,10 @@ def run_json(*args, stdin=b""):
 class Daemon:
     """`thermoclined` on a free loopback port, with a socket for its operator (`admin`, an httpx client)."""
 
-    def __init__(self, *settings, config=None, env=None, pass_fds=(), before=(), wait=True):
+    def __init__(self, *settings, config=None, env=None, pass_fds=(), before=(), wait=True, program=BIN / "thermoclined"):
         self.folder = tempfile.TemporaryDirectory(prefix="thermocline-")
         self.admin_socket = f"{self.folder.name}/admin"
-        args = [*before, str(BIN / "thermoclined"), *(("--config", str(config)) if config else ())]
+        args = [*before, str(program), *(("--config", str(config)) if config else ())]
         for setting in ("server.port=0", f"server.admin_socket={self.admin_socket}", *settings):
             args += ["--set", setting]
         self.process = subprocess.Popen(args, stderr=subprocess.PIPE, env=env, pass_fds=pass_fds)

@@ -120,6 +120,7 @@ Json ToJson(const Generation& g, const EngineStats& stats) {
       {"ffn_mode", ModesOf(stats)},
       {"memory_budget", stats.memory_budget},
       {"memory_planned", stats.memory_planned},
+      {"weights_read", stats.weights_read},
       {"work", WorkJson(stats.ffn)},
       {"flash", FlashJson(stats.flash)},
       {"hot", HotJson(stats.hot)},

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "tests/cuda_emulated/emulator.h"
 #include "tests/engine/exec/device_models.h"
+#include "tests/engine/exec/flash_models.h"
 
 namespace thermocline::gpu {
 namespace {
@@ -209,6 +210,41 @@ TEST_F(DeviceLoad, AControllerWithoutNeuronMajorRowsIsRefused) {
   const auto on_cpu = load::LoadModel(options);
   ASSERT_TRUE(on_cpu.ok()) << on_cpu.status().message();
   EXPECT_NE((*on_cpu)->hot.fallback.find("engine.controller_recall"), std::string::npos);
+}
+
+// Attention and hot neurons on the device, the others in the cache and on flash, at every budget.
+TEST_F(DeviceLoad, NeuronsOnFlashBesideTheDevice) {
+  const std::string bundle = folder_ + "/tidepool.tcb";
+  exec::PackNeurons(exec::kTidepool, bundle);
+  const auto cpu = load::LoadModel(Options(HotDevice::kCpu));
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const auto want = Greedy(**cpu, 24);
+  std::int64_t fewest = 1 << 30;
+  constexpr std::int64_t kMiB = 1 << 20;
+  for (const std::int64_t bytes : {0 * kMiB, 519 * kMiB, 517 * kMiB}) {  // 512 are held in reserve
+    for (const double share : {0.7, 0.5}) {
+      load::LoadOptions options = Options(HotDevice::kCuda, bytes);
+      options.model.memory = {.ffn_share = share, .bundle = bundle};
+      const auto gpu = load::LoadModel(options);
+      ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+      ASSERT_NE((*gpu)->device, nullptr);
+      ASSERT_NE((*gpu)->flash, nullptr);
+      EXPECT_EQ(Greedy(**gpu, 24), want) << bytes << " " << share;
+      const HotStats& hot = (*gpu)->hot;
+      std::printf("  %d MiB: %d of %d neurons\n", static_cast<int>(bytes / kMiB),
+                  static_cast<int>(hot.neurons), static_cast<int>(hot.neurons_all));
+      EXPECT_GT(hot.neurons, 0);
+      EXPECT_LE(hot.neurons, fewest);
+      if (hot.neurons < hot.neurons_all) {
+        EXPECT_GT((*gpu)->flash_counters().needed, 0) << bytes;
+        EXPECT_GT((*gpu)->flash_counters().bytes, 0) << bytes;
+      }
+      fewest = hot.neurons;
+      // What only the device needs is not the host's any more.
+      EXPECT_EQ((*gpu)->weights->layers[0].q.weight.data, nullptr);
+    }
+  }
+  EXPECT_LT(fewest, std::int64_t{6} * (*cpu)->config.intermediate_size);
 }
 
 // Each answer's figures are there with its end; drafts of a verification are not audited.

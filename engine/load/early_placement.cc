@@ -1,0 +1,130 @@
+#include "engine/load/early_placement.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/log.h"
+#include "engine/load/hot_plan.h"
+
+namespace thermocline::load {
+namespace {
+
+// Norms and biases, and the types and shapes of all matrices.
+Result<std::unique_ptr<model::Weights>> ReadShapes(const model::ModelFile& file,
+                                                   const LoadOptions& options,
+                                                   base::WorkerPool& pool) {
+  model::LayerParts parts = model::kNoParts;
+  parts.vectors = true;
+  return model::LoadWeights(file, pool,
+                            {.quantize_head = options.model.quantize_head,
+                             .parts = [=](int) { return parts; },
+                             .shared = {false, false},
+                             .log_conversions = false});
+}
+
+class EarlyPlanner {
+ public:
+  EarlyPlanner(const model::ModelFile& file, const LoadOptions& options, device::Device& device,
+               FfnPlan& plan, LoadedModel& out)
+      : file_(file), options_(options), device_(device), plan_(plan), out_(out) {}
+
+  Result<DeviceShare> Run(std::size_t budget) {
+    const int layers = file_.config.num_hidden_layers;
+    ASSIGN_OR_RETURN(const auto all, model::MeasureWeights(file_, {}));
+    passing_ = *std::max_element(all.images.begin(), all.images.end());
+    DeviceShare share;
+    for (int homes = layers; homes > 0; --homes) {
+      for (const bool head : {true, false}) {
+        if (head && homes < layers) continue;
+        ASSIGN_OR_RETURN(share, Measure(homes, head));
+        if (share.bytes > budget) continue;
+        // What the device does not take, the host does: fewer layers there fit no better.
+        RETURN_IF_ERROR(CheckFits(share));
+        return share;
+      }
+    }
+    return NoRoom(out_, share.bytes, budget);
+  }
+
+ private:
+  Result<DeviceShare> Measure(int homes, bool head) const {
+    DeviceShare share{.home_layers = homes, .head = head};
+    const bool audits = Audits(plan_, options_.model.ffn);
+    share.networks = out_.weights->has_down_rows() || !audits;
+    DeviceSizes sizes = SizesOf(options_, out_);
+    sizes.audits = audits;
+    ASSIGN_OR_RETURN(const auto need,
+                     out_.MeasureOnDevice(device_, PlacementOf(share, out_), sizes));
+    // Of all layers' predictors: no more of them will be there.
+    share.passing = passing_;
+    share.bytes =
+        need.weights + need.work + PredictorBytes(file_.config, plan_, options_.model.ffn);
+    return share;
+  }
+
+  Status CheckFits(const DeviceShare& share) const {
+    std::optional<store::BundleIndex> bundle;
+    ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory({.file = file_,
+                                                          .ffn = plan_,
+                                                          .options = options_.model,
+                                                          .sizes = options_.sizes,
+                                                          .threads = out_.pool->threads(),
+                                                          .device = &share},
+                                                         bundle));
+    if (memory.tier == MemoryPlan::Tier::kMemory) return OkStatus();
+    return base::ResourceExhausted(
+        file_.path, ": GPU and CPU share ", base::HumanBytes(memory.budget),
+        " of memory, which does not hold the model, and beside a GPU of that kind no weights come "
+        "from flash: give more memory, a shorter context or a smaller model, or leave the GPU out "
+        "(device cpu)");
+  }
+
+  const model::ModelFile& file_;
+  const LoadOptions& options_;
+  device::Device& device_;
+  FfnPlan& plan_;
+  LoadedModel& out_;
+  std::size_t passing_ = 0;
+};
+
+}  // namespace
+
+gpu::DevicePlacement PlacementOf(const DeviceShare& share, const LoadedModel& model) {
+  gpu::DevicePlacement placement{.home_layers = share.home_layers, .head = share.head, .hot = {}};
+  if (!model.weights->has_down_rows()) return placement;
+  std::vector<int> all(model.config.intermediate_size);
+  std::iota(all.begin(), all.end(), 0);
+  placement.hot.resize(model.weights->layers.size());
+  std::fill_n(placement.hot.begin(), share.home_layers, all);
+  return placement;
+}
+
+bool CanPlaceEarly(const model::ModelFile& file, const ModelOptions& options,
+                   const device::Device& device) {
+  const bool rows = file.Find("blk.0.ffn_down_t.weight") != nullptr;
+  return device.properties().unified && options.hot.placement.empty() &&
+         (rows || options.ffn.down != DownInMemory::kRows);
+}
+
+Result<DeviceShare> PlaceEarly(const model::ModelFile& file, const LoadOptions& options,
+                               device::Device& device, FfnPlan& plan, LoadedModel& out) {
+  ASSIGN_OR_RETURN(out.weights, ReadShapes(file, options, *out.pool));
+  const bool may_drop = plan.shadow_alone && options.model.ffn.audit_shadow == AuditShadow::kAuto;
+  if (may_drop && !out.weights->has_down_rows()) {
+    base::LogInfo(
+        "no predictor is audited in the shadow: a GPU computes the layers whole, and the CPU would "
+        "hold their networks once more for that");
+    DropShadow(plan);
+  }
+  ASSIGN_OR_RETURN(const auto memory, device.FreeMemory());
+  const auto asked = static_cast<std::size_t>(options.model.hot.bytes);
+  const std::size_t budget = asked > 0 ? std::min(asked, memory.free) : memory.free;
+  auto share = EarlyPlanner(file, options, device, plan, out).Run(budget);
+  if (share.ok() || plan.shadow == FfnMode::kDense || !may_drop) return share;
+  base::LogInfo(
+      "no predictor is audited in the shadow: the model does not fit into memory with it");
+  DropShadow(plan);
+  return EarlyPlanner(file, options, device, plan, out).Run(budget);
+}
+
+}  // namespace thermocline::load

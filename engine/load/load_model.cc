@@ -1,0 +1,238 @@
+// From options to a model: what is read, in which order, and what is set up then.
+#include <algorithm>
+#include <chrono>
+
+#include "engine/base/log.h"
+#include "engine/load/early_placement.h"
+#include "engine/load/file_reading.h"
+#include "engine/load/flash_setup.h"
+#include "engine/load/hot_setup.h"
+#include "engine/load/mode_tuner.h"
+#include "engine/model/builtin.h"
+#include "engine/model/down_layout.h"
+#include "engine/model/fingerprint.h"
+
+namespace thermocline::load {
+namespace {
+
+void LogModes(const LoadedModel& model) {
+  std::string text;
+  for (std::size_t first = 0; first < model.ffn_modes.size();) {
+    std::size_t last = first;
+    while (last + 1 < model.ffn_modes.size() && model.ffn_modes[last + 1] == model.ffn_modes[first])
+      ++last;
+    text += StrCat(text.empty() ? "" : ", ", FfnModeName(model.ffn_modes[first]), " in layers ",
+                   first, " to ", last);
+    first = last + 1;
+  }
+  base::LogInfo("feed-forward: ", text, model.ffn_automatic ? " (measured)" : "");
+  if (model::HasTrueZeros(model.config.hidden_act) && !model.weights->has_down_rows()) {
+    const auto& layers = model.weights->layers;
+    const bool turns = model.memory.tier == MemoryPlan::Tier::kMemory &&
+                       std::all_of(layers.begin(), layers.end(), [](const model::LayerWeights& w) {
+                         return model::CanTurnDown(w).ok();
+                       });
+    base::LogInfo(
+        "the down projection is not neuron-major, so all of it is read for every token; "
+        "`thermocline convert --down rows` makes a file whose down rows can be skipped too",
+        turns ? ", and --down-layout rows (the daemon: engine.down_layout) turns it while loading"
+              : "");
+  }
+}
+
+// Down projections as rows, whatever the file has.
+Status TurnDownProjections(LoadedModel& model) {
+  if (model.memory.tier != MemoryPlan::Tier::kMemory)
+    return base::FailedPrecondition(
+        "down layout rows: the model does not fit into memory; `thermocline convert --down rows` "
+        "makes a file that lies so");
+  auto& layers = model.weights->layers;
+  int rounded = 0;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    RETURN_IF_ERROR(model::CanTurnDown(layers[l]).Annotate(
+        StrCat("down layout rows: the projection of layer ", l)));
+    rounded += model::TurnsDownExactly(layers[l]) ? 0 : 1;
+  }
+  const std::size_t needed = model::TurnDownBytes(layers.front());
+  if (model.memory.total() + needed > model.memory.budget)
+    return base::ResourceExhausted("down layout rows: turning a projection takes ",
+                                   base::HumanBytes(needed),
+                                   ", which the memory budget does not leave; `thermocline convert "
+                                   "--down rows` makes a file that lies so");
+  for (model::LayerWeights& layer : layers) model::TurnDown(layer, *model.pool);
+  base::LogInfo("down projections are turned: neuron-major in memory",
+                rounded > 0 ? ", quantised weights rounded once more" : "");
+  return OkStatus();
+}
+
+Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPlan plan,
+                std::optional<store::BundleIndex> bundle, bool measurable, LoadedModel& out) {
+  const DownInMemory down = options.model.ffn.down;
+  if (down == DownInMemory::kRows && !out.weights->has_down_rows())
+    RETURN_IF_ERROR(TurnDownProjections(out));
+  // Before the cache is filled: what they are made from is loaded for the moment.
+  ASSIGN_OR_RETURN(out.predictors,
+                   LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
+  if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
+  out.side_car = std::move(plan.side_car);
+  out.side_car_path = plan.side_car_path;
+  out.ffn_automatic = plan.modes.automatic;
+  out.audit_shadow = plan.shadow;
+  out.shadow_alone = plan.shadow_alone;
+  out.ffn_modes = std::move(plan.modes.layers);
+  if (out.ffn_automatic && !measurable) {
+    // Bytes from flash decide, or what a GPU computes, not what the CPU reads from memory: as few
+    // as the recall allows.
+    const FfnMode least = plan.candidates.empty() ? FfnMode::kExact : plan.candidates.front();
+    out.ffn_modes.assign(out.weights->layers.size(),
+                         model::HasTrueZeros(out.config.hidden_act) ? least : FfnMode::kDense);
+  } else if (out.ffn_automatic) {
+    out.ffn_modes.assign(out.weights->layers.size(), FfnMode::kDense);
+    RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates,
+                                      .also = plan.also,
+                                      .may_turn_down = down == DownInMemory::kAuto}));
+  }
+  LogModes(out);
+  return OkStatus();
+}
+
+// What is left out must have been there: else a measurement would compare a thing with itself.
+Status CheckAblation(const LoadedModel& model) {
+  const Ablation& ablation = model.ablation;
+  const auto any = [&](const auto& is) {
+    return std::any_of(model.ffn_modes.begin(), model.ffn_modes.end(), is);
+  };
+  const bool changes = ablation.predictor_changed() || !ablation.fusion;
+  if (changes && model.device != nullptr)
+    return base::FailedPrecondition(
+        "--no-actual-sparsity, --no-fusion and --random-predictor: a GPU computes as it does; "
+        "--device cpu");
+  if (ablation.predictor_changed() && !any(ffn::Predicts))
+    return base::FailedPrecondition(
+        "--no-actual-sparsity, --random-predictor: no layer is in a mode that predicts; give "
+        "--ffn-mode sign or lowrank");
+  if (!ablation.fusion &&
+      (model.flash != nullptr || !any([](FfnMode m) { return m != FfnMode::kDense; })))
+    return base::FailedPrecondition(
+        "--no-fusion: nothing is fused in mode dense, nor with neurons on flash, where what is "
+        "there is computed while the rest is read");
+  if (!ablation.bundling && model.flash == nullptr)
+    return base::FailedPrecondition("--no-bundling: no neurons come from flash");
+  return OkStatus();
+}
+
+// A shadow that nobody asked for by name is given up where the model does not fit into memory with
+// it.
+Result<MemoryPlan> PlanWithShadow(const MemoryNeeds& needs, FfnPlan& plan,
+                                  std::optional<store::BundleIndex>& bundle) {
+  auto memory = PlanMemory(needs, bundle);
+  const bool fits = memory.ok() && memory->tier == MemoryPlan::Tier::kMemory;
+  const bool may_drop = plan.shadow_alone && needs.options.ffn.audit_shadow == AuditShadow::kAuto;
+  if (fits || !may_drop) return memory;
+  base::LogInfo("no predictor is audited in the shadow: the model does not fit into memory");
+  DropShadow(plan);
+  bundle.reset();
+  return PlanMemory(needs, bundle);
+}
+
+// The file, and what is known of the model by it.
+Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
+  auto loaded = std::make_unique<LoadedModel>();
+  ASSIGN_OR_RETURN(loaded->ops, ChooseOps(options.cpu_isa));
+  ASSIGN_OR_RETURN(loaded->path, model::ResolveModel(options.path));
+  ASSIGN_OR_RETURN(loaded->file, model::OpenModelFile(loaded->path));
+  model::ModelFile& file = *loaded->file;
+  loaded->format = file.format;
+  file.config.hidden_act = options.activation.value_or(file.config.hidden_act);
+  loaded->config = file.config;
+  loaded->sampling = file.sampling;
+  if (!options.record_trace.empty()) {
+    ASSIGN_OR_RETURN(loaded->hash, model::Fingerprint(file));
+  }
+  loaded->kv_type = options.kv_type;
+  loaded->quantize_head = options.quantize_head;
+  loaded->verify = options.verify;
+  loaded->ablation = options.ablation;
+  auto tokenizer = text::Tokenizer::Create(file.vocabulary);
+  // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
+  // cannot read does not.
+  if (tokenizer.ok()) {
+    loaded->tokenizer = *std::move(tokenizer);
+  } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
+    return tokenizer.status().Annotate(loaded->path);
+  }
+  loaded->pool =
+      std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
+  return loaded;
+}
+
+// `gpu`: what was opened of it. `early`: receives what the GPU is given before loading, if that is
+// decided then; from there on the host has not all of the model.
+Result<std::unique_ptr<LoadedModel>> LoadWith(const LoadOptions& options, Accelerator gpu,
+                                              std::optional<DeviceShare>& early) {
+  ASSIGN_OR_RETURN(auto loaded, OpenModel(options.model));
+  model::ModelFile& file = *loaded->file;
+  const bool unified = gpu.ok() && (*gpu)->properties().unified;
+  loaded->weights_read = SetReading(options.model.reading, unified, file);
+  ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));
+  if (gpu.ok() && CanPlaceEarly(file, options.model, **gpu)) {
+    FfnPlan fitted = plan;
+    auto share = PlaceEarly(file, options, **gpu, fitted, *loaded);
+    if (share.ok()) {
+      early = *share;
+      plan = std::move(fitted);
+    }
+    if (!share.ok() && options.model.hot.device == HotDevice::kCuda)
+      return share.status().Annotate("device cuda");
+    if (!share.ok()) gpu = share.status();
+  }
+  const DeviceShare* device = early.has_value() ? &*early : nullptr;
+  std::optional<store::BundleIndex> bundle;
+  ASSIGN_OR_RETURN(loaded->memory, PlanWithShadow({.file = file,
+                                                   .ffn = plan,
+                                                   .options = options.model,
+                                                   .sizes = options.sizes,
+                                                   .threads = loaded->pool->threads(),
+                                                   .device = device},
+                                                  plan, bundle));
+  RETURN_IF_ERROR(LoadHeldWeights(file, options, device, plan, *loaded));
+  if (!loaded->weights->memory.huge()) {
+    base::LogWarning(
+        "the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will "
+        "be slower");
+  }
+  const bool measurable = device == nullptr && loaded->memory.tier == MemoryPlan::Tier::kMemory;
+  RETURN_IF_ERROR(SetUpFfn(file, options, std::move(plan), std::move(bundle), measurable, *loaded));
+  RETURN_IF_ERROR(SetUpHotTier(file, options, std::move(gpu), device, *loaded));
+  RETURN_IF_ERROR(CheckAblation(*loaded));
+  if (loaded->device == nullptr) loaded->file.reset();
+  return loaded;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  const HotOptions& hot = options.model.hot;
+  std::optional<DeviceShare> early;
+  auto loaded = LoadWith(
+      options,
+      hot.device == HotDevice::kCpu ? base::Unavailable("not asked for") : OpenAccelerator(options),
+      early);
+  if (!loaded.ok() && early.has_value() && hot.device == HotDevice::kAuto) {
+    // The host has not all of the model: once more without the GPU.
+    base::LogWarning("computing without a GPU: ", loaded.status().message());
+    LoadOptions alone = options;
+    alone.model.hot = {};
+    std::optional<DeviceShare> none;
+    const std::string why = loaded.status().message();
+    loaded = LoadWith(alone, base::Unavailable(why), none);
+    if (loaded.ok()) (*loaded)->hot.fallback = why;
+  }
+  if (!loaded.ok()) return loaded;
+  (*loaded)->load_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return loaded;
+}
+
+}  // namespace thermocline::load
