@@ -24,7 +24,7 @@ def test_no_command_is_bad_usage():
 
 def test_run_json_has_the_promised_fields():
     out = run_json("run", "tidepool", "-p", "Once upon a time", "-n", 20)
-    assert set(out) == {"text", "tokens", "prompt_tokens", "completion_tokens", "finish_reason", "ffn_mode", "memory_budget", "memory_planned",
+    assert set(out) == {"text", "tokens", "prompt_tokens", "completion_tokens", "finish_reason", "ffn_mode", "memory_budget", "memory_planned", "weights_read",
                         "work", "flash", "hot", "spec", "timings"}
     assert out["flash"] is None  # everything is in memory
     assert out["spec"] is None  # nothing is drafted
