@@ -10,7 +10,7 @@ from pathlib import Path
 
 HEAD = """# Configuration
 
-`thermoclined --config FILE` reads YAML; `--set SECTION.KEY=VALUE` overrides a key. Types, ranges and defaults on this page are the
+`thermoclined --config FILE` reads YAML; `--set server.port=9000` overrides one key. Types, ranges and defaults on this page are the
 daemon's own (`thermoclined --config-schema`), the explanations are those of [config/thermocline.yaml](../config/thermocline.yaml),
 and `config/make_page.py` joins them. `thermoclined --config FILE --check` says what is wrong with a file; an unknown key is
 refused, with the nearest known one. SIGHUP takes new values of the keys marked *reload* ([operations.md](operations.md)).

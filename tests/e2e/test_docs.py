@@ -23,7 +23,7 @@ def options_of(*command):
     return set(re.findall(r"(?<![\w-])(--?[a-zA-Z][\w-]*)", text.stdout))
 
 
-def commands(page):
+def commands(page, programs=PROGRAMS):
     """(line number, words) of the programs' commands on a page; lines that go on are joined."""
     code = False
     lines = page.read_text().splitlines()
@@ -39,7 +39,7 @@ def commands(page):
             line = re.sub(r"\s#.*$", "", line.strip()).removeprefix("$ ")
             for part in re.split(r"\s*(?:\||&&|;)\s*", line):
                 words = part.split()
-                if words and words[0].rsplit("/", 1)[-1] in PROGRAMS and not words[0].startswith(("-", "'")):
+                if words and words[0].rsplit("/", 1)[-1] in programs and not words[0].startswith(("-", "'")):
                     yield number, [words[0].rsplit("/", 1)[-1], *words[1:]]
         i += 1
 

@@ -5,9 +5,8 @@ made small, addresses are those of a daemon of the test. What else differs from 
 """
 import re
 import shutil
-import signal
 import subprocess
-from contextlib import ExitStack
+import sys
 
 import pytest
 from conftest import BIN, ROOT, Daemon
@@ -21,7 +20,7 @@ NOT_RUN = {"thermocline synth OUT.gguf --format powerinfer": "needs the options 
 SMALLER = [
     (r"--layers \d+", "--layers 2"), (r"--hidden-size (\d+|\.\.\.)", "--hidden-size 128"), (r"--intermediate-size \d+", "--intermediate-size 256"),
     (r"--heads \d+", "--heads 4"), (r"--kv-heads \d+", "--kv-heads 4"), (r"--vocab 32000", "--vocab 512"), (r"-n (100|1200|160)\b", "-n 24"),
-    (r"--context 1300", "--context 256"), (r"--tokens \d+", "--tokens 150"), (r"--decode D\b", "--decode 8"), (r"--draft-tokens N\b", "--draft-tokens 2"),
+    (r"--context 1300", "--context 256"), (r"--tokens \d+", "--tokens 300"), (r"--decode D\b", "--decode 8"), (r"--draft-tokens N\b", "--draft-tokens 2"),
     (r"--spec-modes MODE", "--spec-modes sync"), (r"--ffn-mode MODE", "--ffn-mode exact"), (r"--hot-memory SIZE", "--hot-memory 1MiB"),
     (r"-d \d+s", "-d 1s"), (r"--shots 8", "--shots 1"), (r"\[(--[^\]]*)\]", r"\1"), (r"(?<= )\.\.\.(?= |$)", ""),
     (r"/etc/thermocline/keys", "keys"), (r"unix:/run/thermocline/", "unix:"),
@@ -29,7 +28,8 @@ SMALLER = [
 # Lengths that a page leaves to the defaults, for one kind of command.
 APPENDED = {r"^thermocline bench (?!--flash|.*--spec)": "--prefill 8 --decode 4 --repetitions 1",
             r"^thermocline bench (?!.*--decode).*--spec": "--decode 16 --repetitions 1",
-            r"^thermocline (profile|calibrate|train-predictor|pack) (?!.*(--tokens|--task|--from-trace))": "--tokens 150",
+            r"^thermocline (profile|pack) (?!.*(--tokens|--from-trace))": "--tokens 150",
+            r"^thermocline (calibrate|train-predictor) (?!.*--window)": "--window 64 --tokens 300",
             r"^thermocline-load (?!.*(-d|-n) )": "-d 1s"}
 SPEC_REPORT = "thermocline bench MODEL -t 1 --spec --draft SMALL --draft-threads 1 --draft-fixed --draft-tokens 2 --decode 16 --repetitions 1 --json"
 STORY = "Once upon a time there was a little owl who lived in a tall tree by the river. Every night it looked at the moon. " * 12
@@ -107,8 +107,30 @@ def prepare(line, folder):
 
 @pytest.fixture(scope="module")
 def server():
-    with Daemon("grpc.address=127.0.0.1:0") as d:
+    with Daemon("grpc.address=127.0.0.1:0", "engine.ffn_also=exact,sign") as d:
         yield d
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if any(commands(p, ("curl",)))], ids=lambda p: p.name)
+def test_curl_lines_are_answered(page, tmp_path, server):
+    for number, words in commands(page, ("curl",)):
+        line = re.sub(r"http://127.0.0.1:\d+", server.url, " ".join(words))
+        result = shell(line.replace("curl ", "curl -sS --fail-with-body --max-time 100 ", 1), tmp_path)
+        assert result.returncode == 0 and result.stdout, f"{page.name}:{number}: {line}\n{result.stderr}"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "```python\n" in p.read_text()], ids=lambda p: p.name)
+def test_python_blocks_run(page, tmp_path, server):
+    """One program of a page's blocks; `client` is the README's."""
+    if "inference_pb2" in page.read_text():
+        protoc = [sys.executable, "-m", "grpc_tools.protoc", "-Iproto", f"--python_out={tmp_path}", f"--grpc_python_out={tmp_path}", "thermocline/v1/inference.proto"]
+        subprocess.run(protoc, cwd=ROOT, check=True, timeout=100)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    client = re.search(r"from openai.*?\nclient = .*?\n", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    program = client + "\n".join(blocks) + "\nprint('ran')\n"
+    program = program.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}").replace("127.0.0.1:50051", f"127.0.0.1:{server.grpc_port}")
+    result = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0 and result.stdout.endswith("ran\n"), f"{page.name}:\n{program}\n{result.stderr}"
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if any(commands(p))], ids=lambda p: p.name)
