@@ -106,7 +106,7 @@ Status UploadAgain(const LoadedModel& model) {
     }
     return UploadHead(model, on);
   };
-  const Status status = upload();
+  Status status = upload();
   on.Uploaded();
   if (status.ok()) return status;
   return status.Annotate("the weights that only the GPU held cannot be read again");

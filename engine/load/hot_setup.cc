@@ -111,7 +111,7 @@ Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, Ac
   const HotOptions& hot = options.model.hot;
   if (hot.device != HotDevice::kCpu) {
     bool moved = false;
-    const Status used =
+    Status used =
         gpu.ok() ? SetUpDevice(file, options, *std::move(gpu), early, moved, out) : gpu.status();
     if (used.ok()) return OkStatus();
     if (early != nullptr) return used;  // the host has not all of the model
