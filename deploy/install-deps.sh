@@ -21,6 +21,7 @@ prometheus-cpp   prometheus-cpp-dev        prometheus-cpp-dev        prometheus-
 protobuf         libprotobuf-dev           libprotobuf-dev           libprotobuf-dev           protobuf-devel
 protoc           protobuf-compiler         protobuf-compiler         protobuf-compiler         protobuf-compiler
 spdlog           libspdlog-dev             libspdlog-dev             libspdlog-dev             spdlog-devel
+re2              libre2-dev                libre2-dev                libre2-dev                re2-devel
 openssl          libssl-dev                libssl-dev                libssl-dev                openssl-devel
 systemd          libsystemd-dev            libsystemd-dev            libsystemd-dev            systemd-devel
 liburing         liburing-dev              liburing-dev              liburing-dev              liburing-devel

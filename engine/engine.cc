@@ -51,6 +51,10 @@ Engine::Admission& Engine::Admission::operator=(Admission&& other) noexcept {
   return *this;
 }
 
+Result<std::shared_ptr<const grammar::CompiledGrammar>> Engine::Compile(const GrammarSpec& spec) {
+  return impl_->Compile(spec);
+}
+
 void Engine::SetQueueLimits(int requests, std::int64_t prefill_tokens) {
   impl_->SetQueueLimits(requests, prefill_tokens);
 }

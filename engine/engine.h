@@ -9,6 +9,8 @@
 
 #include "engine/api/ffn_stats.h"
 #include "engine/api/flash_stats.h"
+#include "engine/api/grammar_spec.h"
+#include "engine/api/grammar_stats.h"
 #include "engine/api/model_options.h"
 #include "engine/api/request.h"
 #include "engine/api/serving_options.h"
@@ -76,6 +78,7 @@ struct EngineStats {
   } flash;
   HotStats hot;
   SpecStats spec = {};
+  GrammarStats grammar = {};
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
   std::string weights_read;  // how the file was: direct, dropped, cached (load/file_reading.h)
   StepStats steps = {};
@@ -129,6 +132,11 @@ class Engine {
   // the queue is full. Unavailable: StopAccepting was called.
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready = {},
                                                Admission* admission = nullptr);
+
+  // For SamplingParams::constraint. Takes up to GrammarLimits::compile_ms_max, unless the same
+  // grammar was asked for before. InvalidArgument, Unimplemented: what of it is wrong or not
+  // supported, with GrammarSpec::field.
+  Result<std::shared_ptr<const grammar::CompiledGrammar>> Compile(const GrammarSpec& spec);
 
   // As ServingOptions::queue_capacity and queue_prefill_tokens; what waits stays.
   void SetQueueLimits(int requests, std::int64_t prefill_tokens);

@@ -12,6 +12,7 @@
 #include "engine/base/mutex.h"
 #include "engine/engine.h"
 #include "engine/engine_parts.h"
+#include "engine/grammar/grammar_compiler.h"
 #include "engine/sched/scheduler.h"
 #include "engine/text/dry_breakers.h"
 
@@ -38,6 +39,9 @@ class Engine::Impl {
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready,
                                                std::optional<std::int64_t> reserved);
 
+  Result<std::shared_ptr<const grammar::CompiledGrammar>> Compile(const GrammarSpec& spec) {
+    return grammars_.Compile(spec);
+  }
   void SetQueueLimits(int requests, std::int64_t tokens) {
     queue_->SetLimits({.requests = requests, .tokens = tokens});
   }
@@ -80,7 +84,8 @@ class Engine::Impl {
   const std::unique_ptr<store::TraceWriter> trace_;  // decode thread
   std::function<void()> on_fatal_;                   // decode thread
   const int reader_buffer_tokens_;
-  std::vector<int> stop_tokens_;                      // the model's own
+  std::vector<int> stop_tokens_;  // the model's own
+  grammar::GrammarCompiler grammars_;
   text::DryBreakers breakers_;                        // that clients name
   const std::vector<int> default_breakers_;           // of DRY's repetitions, ascending
   const std::shared_ptr<sched::RequestQueue> queue_;  // shared with the channels

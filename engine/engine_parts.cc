@@ -79,9 +79,7 @@ int StepTokensMax(const EngineConfig& config) {
   return std::max(config.serving.prefill_chunk, StepLogitsMax(config));
 }
 
-// Those of a draft and of the token before it.
-int StepLogitsMax(const EngineConfig& config) {
-  return config.model.spec.mode == SpecMode::kOff ? 1 : kDraftTokensMax + 1;
-}
+// Those of a draft, or that a grammar forces, and of the token before them.
+int StepLogitsMax(const EngineConfig&) { return kDraftTokensMax + 1; }
 
 }  // namespace thermocline

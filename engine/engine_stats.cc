@@ -37,6 +37,7 @@ EngineStats Engine::Impl::Stats() const {
           .flash = FlashStats(),
           .hot = governor_.Hot(),
           .spec = Speculation(),
+          .grammar = grammars_.Stats(),
           .memory_budget = model_->memory.budget,
           .memory_planned = model_->memory.total(),
           .weights_read = model_->weights_read,

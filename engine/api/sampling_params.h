@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,7 +12,12 @@
 
 namespace thermocline {
 
-// Order of the steps: logit bias, penalties, DRY, temperature, top-k, typical, top-p, min-p, draw.
+namespace grammar {
+class CompiledGrammar;
+}
+
+// Order of the steps: logit bias, penalties, DRY, grammar, temperature, top-k, typical, top-p,
+// min-p, draw.
 struct SamplingParams {
   double temperature = 1.0;  // 0 = greedy: the most probable token, the lowest id among equals
   int top_k = 0;             // keep the k most probable; 0 = all
@@ -34,7 +40,9 @@ struct SamplingParams {
   std::vector<int> dry_breakers = {};  // token ids, ascending, which no repetition goes across
   int min_tokens = 0;                  // tokens before which none of end_tokens comes
   std::vector<int> end_tokens = {};    // the engine puts the model's own there
-  std::uint64_t seed = 0;              // position and seed alone determine each draw
+  // What the answer must be; null = anything. Shared by choices, sequences and drafts.
+  std::shared_ptr<const grammar::CompiledGrammar> constraint = {};
+  std::uint64_t seed = 0;                         // position and seed alone determine each draw
   std::vector<std::pair<int, float>> logit_bias;  // token id, added to its logit
 };
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "engine/api/grammar_spec.h"
+
 namespace thermocline {
 
 struct ServingOptions {
@@ -16,6 +18,7 @@ struct ServingOptions {
   int reader_buffer_tokens = 1024;       // that a client has not taken, before its request pauses
   double reader_timeout_s = 30;          // of a pause, before the request is given up; 0 = any time
   std::int64_t prefix_cache_bytes = -1;  // kept keys and values; -1 = as much as one context
+  GrammarLimits grammar = {};
 };
 
 // The daemon's clients are strangers to each other: what may wait has a bound.

@@ -1,6 +1,7 @@
 #include "engine/sampling/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -43,7 +44,8 @@ Sampler::Sampler(int vocab_size, int tokens_max)
       candidates_(logits_.size()),
       weights_(logits_.size()),
       generated_counts_(logits_.size()),
-      in_prompt_(logits_.size()) {
+      in_prompt_(logits_.size()),
+      matcher_(tokens_max, vocab_size) {
   touched_.reserve(logits_.size());
   distribution_.Reserve(logits_.size());
   params_.logit_bias.reserve(logits_.size());
@@ -60,7 +62,8 @@ std::size_t Sampler::Bytes(int vocab_size, int tokens_max) {
                            sizeof(lists.dry_breakers[0]) + sizeof(lists.end_tokens[0]);
   const std::size_t words = vocab_size;
   return words * word + words / 8 + tokens_max * sizeof(int) +
-         DryPenalty::Bytes(vocab_size, tokens_max);
+         DryPenalty::Bytes(vocab_size, tokens_max) +
+         grammar::Matcher::Bytes(vocab_size, tokens_max);
 }
 
 void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
@@ -73,6 +76,8 @@ void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
   params_ = params;
   chance_ = SeededChance(params.seed);
   dry_.Begin(params_);
+  matcher_.Begin(params.constraint);
+  failure_ = nullptr;
   if (dry_.on()) tokens_.assign(prompt.begin(), prompt.end());
   prompt_tokens_ = tokens_.size();
   if (params.repetition_penalty == 1.0) return;
@@ -88,9 +93,11 @@ void Sampler::Accept(int token) {
   const std::size_t at = token;
   if (generated_counts_[at]++ == 0 && !in_prompt_[at]) touched_.push_back(token);
   tokens_.push_back(token);
+  if (matcher_.on()) matcher_.Accept(token);
 }
 
 void Sampler::Retract() {
+  if (matcher_.on()) matcher_.Retract();
   const int token = tokens_.back();
   const std::size_t at = token;
   tokens_.pop_back();
@@ -109,10 +116,14 @@ const Distribution& Sampler::Compute(std::span<const float> logits) {
   CHECK_EQ(logits.size(), logits_.size());
   std::copy(logits.begin(), logits.end(), logits_.begin());
   Adjust();
+  CollectCandidates();
   distribution_.Clear();
   if (params_.temperature == 0) {
-    const auto best = std::max_element(logits_.begin(), logits_.end());
-    distribution_.Add(static_cast<int>(best - logits_.begin()), 1);
+    const auto end = candidates_.begin() + Signed(num_candidates_);
+    const auto best =
+        std::max_element(candidates_.begin(), end,
+                         [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
+    distribution_.Add(best->token, 1);
   } else {
     KeepTop();
   }
@@ -143,9 +154,58 @@ void Sampler::Adjust() {
     }
   }
   if (dry_.on()) dry_.Apply(tokens_, logits_);
+  ApplyGrammar();
   if (!params_.end_tokens.empty() &&
       accepted().size() < static_cast<std::size_t>(params_.min_tokens))
     HoldBackEnd();
+}
+
+// Makes what the grammar does not let follow impossible.
+void Sampler::ApplyGrammar() {
+  masked_ = false;
+  failure_ = nullptr;
+  if (!matcher_.on()) return;
+  const auto mask = matcher_.Mask();
+  masked_ = std::any_of(mask.begin(), mask.end(), [](std::uint64_t word) { return word != 0; });
+  if (!masked_) {
+    failure_ = matcher_.overrun() ? "the grammar is too ambiguous: too many ways to read the text"
+                                  : "no token of the model's vocabulary can follow in the grammar";
+    return;
+  }
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  const std::size_t count = logits_.size();
+  for (std::size_t begin = 0; begin < count; begin += 64) {
+    const std::uint64_t word = mask[begin / 64];
+    if (word == ~std::uint64_t{0}) continue;
+    const std::size_t end = std::min(begin + 64, count);
+    for (std::size_t i = begin; i < end; ++i)
+      logits_[i] = (word >> (i - begin) & 1) != 0 ? logits_[i] : kNever;
+  }
+}
+
+// The tokens that may be drawn: under a grammar only those it lets follow.
+void Sampler::CollectCandidates() {
+  num_candidates_ = 0;
+  if (!masked_) {
+    for (std::size_t i = 0; i < logits_.size(); ++i)
+      candidates_[i] = {logits_[i], static_cast<int>(i)};
+    num_candidates_ = logits_.size();
+    return;
+  }
+  const auto mask = matcher_.Mask();
+  for (std::size_t w = 0; w < mask.size(); ++w) {
+    for (std::uint64_t word = mask[w]; word != 0; word &= word - 1) {
+      const std::size_t i = w * 64 + static_cast<std::size_t>(std::countr_zero(word));
+      candidates_[num_candidates_++] = {logits_[i], static_cast<int>(i)};
+    }
+  }
+}
+
+void Sampler::CountForced(int proposed, int accepted) {
+  grammar::Counters* counters = matcher_.on() ? params_.constraint->counters() : nullptr;
+  if (counters == nullptr) return;
+  counters->forced_tokens.fetch_add(proposed, std::memory_order_relaxed);
+  counters->forced_accepted_tokens.fetch_add(accepted, std::memory_order_relaxed);
 }
 
 // Makes the end tokens impossible, but where nothing else can come.
@@ -165,13 +225,11 @@ void Sampler::KeepTop() {
   const auto more_probable = [](const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   };
-  for (std::size_t i = 0; i < logits_.size(); ++i)
-    candidates_[i] = {logits_[i], static_cast<int>(i)};
-  std::size_t kept = candidates_.size(), sorted = 0;
+  std::size_t kept = num_candidates_, sorted = 0;
   if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < kept) {
     kept = sorted = params_.top_k;
-    std::partial_sort(candidates_.begin(), candidates_.begin() + params_.top_k, candidates_.end(),
-                      more_probable);
+    std::partial_sort(candidates_.begin(), candidates_.begin() + params_.top_k,
+                      candidates_.begin() + Signed(num_candidates_), more_probable);
   }
   max_ = *std::max_element(logits_.begin(), logits_.end());
   double total = WeighAll(kept);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/api/sampling_params.h"
+#include "engine/grammar/matcher.h"
 #include "engine/sampling/distribution.h"
 #include "engine/sampling/dry_penalty.h"
 
@@ -38,6 +39,16 @@ class Sampler {
   // Counts `token` as generated. Retract takes the last one back.
   void Accept(int token);
   void Retract();
+  // With a grammar. What of the text behind those accepted can only be one: as many of its tokens
+  // as fit `out`; returns how many.
+  int Forced(std::span<int> out) { return matcher_.on() ? matcher_.Forced(out) : 0; }
+  // Whether the grammar lets nothing follow the first `count` accepted tokens.
+  bool IsOver(std::size_t count) const { return matcher_.on() && matcher_.IsOver(count); }
+  // Whether it did not allow one of them.
+  bool IsLost(std::size_t count) const { return matcher_.on() && matcher_.IsLost(count); }
+  // Why the last Compute had to ignore the grammar; null: it did not.
+  const char* failure() const { return failure_; }
+  void CountForced(int proposed, int accepted);
   // Tokens accepted since Begin.
   std::span<const int> accepted() const { return std::span(tokens_).subspan(prompt_tokens_); }
 
@@ -51,6 +62,8 @@ class Sampler {
   };
   void Adjust();
   void HoldBackEnd();
+  void ApplyGrammar();
+  void CollectCandidates();
   void KeepTop();
   double WeighAll(std::size_t kept);
   double WeightOf(const Candidate& candidate) const;
@@ -72,6 +85,10 @@ class Sampler {
   std::vector<int> tokens_;            // the prompt's, if DRY is on, and those accepted
   std::size_t prompt_tokens_ = 0;      // of tokens_
   std::vector<float> held_back_;       // logits of params_.end_tokens
+  grammar::Matcher matcher_;           // of params_.constraint
+  bool masked_ = false;                // logits_ hold what it lets follow
+  const char* failure_ = nullptr;
+  std::size_t num_candidates_ = 0;
 };
 
 // log softmax(logits)[token].

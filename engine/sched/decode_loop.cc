@@ -31,6 +31,12 @@ class StepTimer {
   const SteadyClock::time_point begin_;
 };
 
+Status GrammarFailure(const char* why) {
+  return base::FailedPrecondition(
+      "the answer cannot go on as its grammar or schema says: ",
+      why != nullptr ? why : "no token of the model's vocabulary can follow");
+}
+
 }  // namespace
 
 DecodeLoop::DecodeLoop(const Params& p)
@@ -241,7 +247,7 @@ void DecodeLoop::BeginDecoding(const Sequence& s) {
   const int verified =
       dense && transformer_.StepsOfAnyLength() ? kDraftTokensMax : kSparseDraftTokensMax;
   decoder_.Begin(prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
-                 std::min(asked, verified), generated);
+                 std::min(asked, verified), generated, std::min(verified, logits_max_ - 1));
 }
 
 DecodeLoop::Stop DecodeLoop::Decode(Sequence& s) {
@@ -260,7 +266,6 @@ DecodeLoop::Stop DecodeLoop::Step(Sequence& s) {
   const int room = cache_.capacity() - cache_.length();
   Stop why = BeforeStep(s, std::min(room, kDraftTokensMax + 1));
   if (why != Stop::kNone) return why;
-  const SpecUsage before = decoder_.usage();
   const StepTimer timer;
   const auto tokens = decoder_.Next(wanted);
   if (!tokens.ok()) {
@@ -268,9 +273,8 @@ DecodeLoop::Stop DecodeLoop::Step(Sequence& s) {
     return Stop::kCancelled;
   }
   if (steps_ != nullptr) {
-    const SpecUsage& now = decoder_.usage();
-    timer.Stop(*steps_, now.drafts > before.drafts ? steps_->verify : steps_->decode,
-               now.draft_tokens - before.draft_tokens + 1);
+    const int computed = decoder_.computed();
+    timer.Stop(*steps_, computed > 1 ? steps_->verify : steps_->decode, computed);
   }
   spent_ += static_cast<double>(tokens->size());
   for (std::size_t i = 0; i < tokens->size() && why == Stop::kNone; ++i)
@@ -283,6 +287,11 @@ DecodeLoop::Stop DecodeLoop::Step(Sequence& s) {
 DecodeLoop::Stop DecodeLoop::Give(Sequence& s, int token, std::span<const float> logits) {
   const Request& request = s.job.request;
   const auto& stops = request.stop_tokens;
+  const auto behind = static_cast<std::size_t>(s.usage.completion_tokens) + 1;
+  if (sampler_.IsLost(behind)) {
+    error_ = {GrammarFailure(sampler_.failure())};
+    return Stop::kCancelled;
+  }
   if (tokenizer_.IsStop(token) && !request.ignore_eos) return Stop::kStop;
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) return Stop::kStop;
   ++s.usage.completion_tokens;
@@ -291,7 +300,7 @@ DecodeLoop::Stop DecodeLoop::Give(Sequence& s, int token, std::span<const float>
   if (request.logprobs >= 0) sampling::ScoreToken(logits, token, request.logprobs, s.scores);
   const bool look = s.usage.completion_tokens > request.sampling.min_tokens;
   s.job.channel->Push(token, s.text.Push(token, look), s.scores);
-  if (s.text.stopped()) return Stop::kStop;
+  if (s.text.stopped() || sampler_.IsOver(behind)) return Stop::kStop;
   return Wanted(s) == 0 ? Stop::kLength : Stop::kNone;
 }
 

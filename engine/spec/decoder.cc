@@ -43,11 +43,13 @@ Decoder::Decoder(const Params& p)
 Decoder::~Decoder() = default;
 
 void Decoder::Begin(std::span<const int> prompt, SpecMode mode, int tokens_max,
-                    std::span<const int> generated) {
+                    std::span<const int> generated, int forced_max) {
   sequence_.assign(prompt.begin(), prompt.end());
   sequence_.insert(sequence_.end(), generated.begin(), generated.end());
   draft_.Clear();
   usage_ = {};
+  forced_max_ = std::min(forced_max, kDraftTokensMax);
+  forced_ = forced_accepted_ = forced_passed_over_ = 0;
   if (ahead_ != nullptr) ahead_->Abandon();
   drafting_ = source_ != nullptr && mode != SpecMode::kOff && tokens_max != 0;
   if (!drafting_) return;
@@ -78,6 +80,7 @@ int Decoder::First(std::span<const float> logits) {
 }
 
 exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
+  if (const int forced = MakeForced(wanted); forced > 0) return VerifyForced(forced);
   const base::Stopwatch whole;
   Round round;
   int n = 0;
@@ -96,10 +99,27 @@ exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
     if (plan.threads != 0) target_.SetThreads(plan.threads);
     StartAhead(plan, n);
   }
+  if (n > 0) target_.ExpectKept(controller_->ExpectedKept(draft_, n));
+  const auto verified = Verify(n, round);
+  if (!verified.ok()) return verified;
+  if (!drafting_) {
+    ++stats_.plain_steps;
+    stats_.verify_s += round.verify_s;
+    stats_.mode_now = SpecModeName(SpecMode::kOff);
+    return verified;
+  }
+  TakeNext(round);
+  round.total_s = whole.Seconds();
+  controller_->Add(draft_, round);
+  Count(round);
+  std::swap(draft_, next_);
+  return std::span<const int>(out_);
+}
+
+exec::StepResult<std::span<const int>> Decoder::Verify(int n, Round& round) {
   inputs_.assign(1, sequence_.back());
   for (int i = 0; i < n; ++i) inputs_.push_back(draft_[i].token);
   round.verified = n;
-  if (n > 0) target_.ExpectKept(controller_->ExpectedKept(draft_, n));
   const base::Stopwatch verifying;
   const auto logits = target_.Step(inputs_);
   round.verify_s = verifying.Seconds();
@@ -110,18 +130,44 @@ exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
   logits_ = *logits;
   JudgeRows(*logits, round);
   target_.Keep(round.accepted + 1);
-  if (!drafting_) {
-    ++stats_.plain_steps;
-    stats_.verify_s += round.verify_s;
-    stats_.mode_now = SpecModeName(SpecMode::kOff);
-    return std::span<const int>(out_);
-  }
-  TakeNext(round);
-  round.total_s = whole.Seconds();
-  controller_->Add(draft_, round);
-  Count(round);
-  std::swap(draft_, next_);
   return std::span<const int>(out_);
+}
+
+// Where the grammar leaves one text, its tokens are a draft that costs nothing. The text can be cut
+// into tokens in several ways, and the model may choose another one: where it mostly does, only
+// every eighth chance is taken.
+int Decoder::MakeForced(int wanted) {
+  constexpr int kEnough = 16, kOften = 8;
+  const int room = std::min({wanted - 1, capacity_ - base::IntSize(sequence_) - 1, forced_max_});
+  if (room < 1 || draft_.size > 0) return 0;
+  const bool mostly_wrong = forced_ >= kEnough && 2 * forced_accepted_ < forced_;
+  if (mostly_wrong && ++forced_passed_over_ % kOften != 0) return 0;
+  int tokens[kDraftTokensMax];
+  const int count = sampler_.Forced(std::span(tokens).first(static_cast<std::size_t>(room)));
+  for (int i = 0; i < count; ++i) {
+    draft_[i].token = tokens[i];
+    draft_[i].confidence = kConfidenceClasses - 1;
+    draft_[i].num_alternates = 0;
+    draft_[i].distribution.Clear();
+  }
+  draft_.size = count;
+  return count;
+}
+
+// A round that the controller knows nothing of: its drafts say nothing of the source's.
+exec::StepResult<std::span<const int>> Decoder::VerifyForced(int n) {
+  Round round;
+  if (drafting_) target_.SetThreads(target_.threads());
+  target_.ExpectKept(n + 1);
+  const auto verified = Verify(n, round);
+  draft_.Clear();
+  if (!verified.ok()) return verified;
+  forced_ += n;
+  forced_accepted_ += round.accepted;
+  sampler_.CountForced(n, round.accepted);
+  stats_.verify_s += round.verify_s;
+  ++stats_.plain_steps;
+  return verified;
 }
 
 // The answer goes on without drafts: nobody needs them.

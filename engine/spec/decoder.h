@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/sampling/sampler.h"
 #include "engine/spec/async_drafter.h"
 #include "engine/spec/controller.h"
@@ -48,14 +49,18 @@ class Decoder {
 
   // Starts behind `prompt` and, of a sequence that goes on, what was `generated` before; the target
   // has computed all of them, then but for the last. The sampler has begun, and accepted those.
+  // `forced_max`: tokens that a grammar forces are verified so many at a time, in every mode; 0 =
+  // they are sampled one by one.
   void Begin(std::span<const int> prompt, SpecMode mode, int tokens_max,
-             std::span<const int> generated = {});
+             std::span<const int> generated = {}, int forced_max = 0);
   // The first token, from the logits behind the prompt.
   int First(std::span<const float> logits);
   // Up to `wanted` further tokens, at least one; valid until the next call. The target has computed
   // all tokens of the sequence but the last. Errors as Target::Step: nothing was added then.
   // Requires: wanted >= 1; room for two more tokens in the capacity.
   exec::StepResult<std::span<const int>> Next(int wanted);
+  // Tokens that the last Next had the target compute.
+  int computed() const { return base::IntSize(inputs_); }
   // The target's logits [V] that gave token `i` of the last Next; valid as long.
   std::span<const float> row(std::size_t i) const {
     const std::size_t vocab = logits_.size() / inputs_.size();
@@ -80,6 +85,11 @@ class Decoder {
  private:
   // Fills draft_ for this round, from the branch that was drafted ahead or anew.
   Status MakeDraft(const Controller::Plan& plan, Round& round);
+  // Fills draft_ with tokens that the grammar forces; returns how many.
+  int MakeForced(int wanted);
+  exec::StepResult<std::span<const int>> VerifyForced(int n);
+  // Has the target compute the last token and `n` of draft_, and judges what it makes of them.
+  exec::StepResult<std::span<const int>> Verify(int n, Round& round);
   void StartAhead(const Controller::Plan& plan, int n);
   // Judges the rows and appends what comes to out_.
   void JudgeRows(std::span<const float> logits, Round& round);
@@ -111,6 +121,7 @@ class Decoder {
   sampling::Distribution scratch_;
   std::vector<Branch> branches_;
   bool drafting_ = false;  // this request drafts
+  int forced_max_ = 0, forced_ = 0, forced_accepted_ = 0, forced_passed_over_ = 0;
   DecayedMean overhead_s_;
   SpecUsage usage_;
   SpecStats stats_;

@@ -1,10 +1,12 @@
 // What a client asks to be generated, whatever protocol it speaks.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "engine/api/grammar_spec.h"
 #include "engine/api/request.h"
 #include "engine/base/json.h"
 
@@ -23,7 +25,8 @@ struct Asked {
   std::vector<Prompt> prompts = {};  // at least one
   std::string prompt_field = {};     // as the protocol calls them
   int choices = 1;                   // of each prompt
-  double timeout_s = 0;              // 0 = the server's
+  std::optional<GrammarSpec> grammar = {};
+  double timeout_s = 0;  // 0 = the server's
 };
 
 }  // namespace thermocline::server

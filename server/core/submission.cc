@@ -90,6 +90,10 @@ Result<Submission> Submission::Admit(Service& service, Sender sender, Asked aske
 
 Status Submission::Encode() {
   RETURN_IF_ERROR(service_->Readiness());
+  if (asked_.grammar.has_value()) {
+    ASSIGN_OR_RETURN(asked_.request.sampling.constraint,
+                     service_->engine()->Compile(*asked_.grammar));
+  }
   for (const Prompt& prompt : asked_.prompts) {
     const auto begin = Clock::now();
     auto encoded = EncodePrompt(*service_, prompt);

@@ -45,7 +45,8 @@ class Submission {
   // not.
   static Result<Submission> Admit(Service& service, Sender sender, Asked asked);
 
-  // Makes the tokens of every prompt. Errors as EncodePrompt, of Asked::prompt_field; Unavailable:
+  // Compiles the grammar and makes the tokens of every prompt. Errors as Engine::Compile and as
+  // EncodePrompt, of Asked::prompt_field; Unavailable:
   // the service has stopped meanwhile.
   Status Encode();
 

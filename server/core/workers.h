@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -16,6 +17,10 @@ namespace thermocline::server {
 // Requests up to this are read and tokenized where they arrive, in less than 10 ms (1.5 us a byte,
 // measured); longer ones by the workers, whose queue a short request does not have to join.
 inline constexpr std::size_t kBytesAtOnceMax = 4 << 10;
+
+// Whether a body of a request is for the workers: a long one, or one that may ask for a grammar to
+// be compiled. Reads the bytes alone, and takes some for such that are none.
+bool IsForWorkers(std::string_view body);
 
 // Thread-safe.
 class Workers {

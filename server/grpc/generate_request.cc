@@ -171,6 +171,42 @@ void ReadModes(const v1::GenerateRequest& message, Request& out, Reader& reader)
               out.spec_tokens);
 }
 
+void ReadStructuredOutput(const v1::StructuredOutput& message, GenerateParams& out,
+                          Reader& reader) {
+  using Kind = GrammarSpec::Kind;
+  const std::string prefix = "structured_output.";
+  switch (message.kind_case()) {
+    case v1::StructuredOutput::kJsonObject:
+      if (message.json_object())
+        out.asked.grammar = {.kind = Kind::kJsonObject, .field = prefix + "json_object"};
+      return;
+    case v1::StructuredOutput::kJsonSchema:
+      out.asked.grammar = {.kind = Kind::kJsonSchema,
+                           .text = message.json_schema(),
+                           .field = prefix + "json_schema"};
+      return;
+    case v1::StructuredOutput::kRegex:
+      out.asked.grammar = {
+          .kind = Kind::kRegex, .text = message.regex(), .field = prefix + "regex"};
+      return;
+    case v1::StructuredOutput::kChoice:
+      out.asked.grammar = {
+          .kind = Kind::kChoice,
+          .choices = ReadStrings(message.choice().texts(), prefix + "choice.texts",
+                                 server::kChoiceTextsMax, server::kChoiceBytesMax, reader),
+          .field = prefix + "choice"};
+      return;
+    case v1::StructuredOutput::kGrammar:
+      out.asked.grammar = {
+          .kind = Kind::kGbnf, .text = message.grammar(), .field = prefix + "grammar"};
+      return;
+    case v1::StructuredOutput::KIND_NOT_SET:
+      break;
+  }
+  reader.Fail("structured_output",
+              "structured_output must be one of json_object, json_schema, regex, choice, grammar");
+}
+
 Result<server::Prompt> ReadPrompt(const v1::GenerateRequest& message) {
   switch (message.input_case()) {
     case v1::GenerateRequest::kText:
@@ -210,6 +246,8 @@ Result<GenerateParams> ParseGenerate(const v1::GenerateRequest& message,
   ReadStop(message.stop(), asked.request, reader);
   ReadResponse(message.response(), out, reader);
   ReadModes(message, asked.request, reader);
+  if (message.has_structured_output())
+    ReadStructuredOutput(message.structured_output(), out, reader);
   reader.Read(message, "n", "", {1, server::kChoicesPerPromptMax}, asked.choices);
   reader.Read(message, "priority", "", {kPriorityMin, kPriorityMax}, asked.request.priority);
   reader.Read(message, "timeout_s", "", {0, server::kTimeoutMax}, asked.timeout_s);

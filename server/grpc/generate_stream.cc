@@ -83,7 +83,8 @@ Status GenerateStream::Begin() {
                                               .gives_up = call_.deadline()},
                                              std::move(params.asked)));
   submission_ = std::make_shared<server::Submission>(std::move(submission));
-  Encode(message_.has_token_ids() || message_.ByteSizeLong() <= server::kBytesAtOnceMax);
+  const bool quick = message_.has_token_ids() || message_.ByteSizeLong() <= server::kBytesAtOnceMax;
+  Encode(quick && !message_.has_structured_output());
   return OkStatus();
 }
 

@@ -94,7 +94,7 @@ void Session::RefuseUnreadable(ErrorCode error) {
 void Session::OnRequest(ErrorCode error) {
   if (error) return RefuseUnreadable(error);
   const HttpRequest& request = reader_.request();
-  if (request.body().size() <= server::kBytesAtOnceMax) return OnRouted(RouteOrFail(request));
+  if (!server::IsForWorkers(request.body())) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
   const auto action = std::make_shared<Action>();
   service_.workers().Post(

@@ -12,6 +12,20 @@ void ExposeQueue(const EngineStats& s, MetricSet& set) {
   set.Set("queue_prefill_tokens_max", s.queue_prefill_tokens_max);
 }
 
+void ExposeGrammars(const EngineStats& s, MetricSet& set) {
+  const GrammarStats& g = s.grammar;
+  set.CatchUp("grammar_compiled_total", g.compiled, {{"result", "ok"}});
+  set.CatchUp("grammar_compiled_total", g.refused, {{"result", "refused"}});
+  set.CatchUp("grammar_compile_seconds_total", g.compile_s);
+  set.CatchUp("grammar_cache_hits_total", g.cache_hits);
+  set.Set("grammar_cache_entries", g.cache_entries);
+  set.Set("grammar_cache_bytes", g.cache_bytes);
+  set.CatchUp("grammar_masks_total", g.masks);
+  set.CatchUp("grammar_mask_seconds_total", g.mask_s);
+  set.CatchUp("grammar_forced_tokens_total", g.forced_tokens);
+  set.CatchUp("grammar_forced_accepted_tokens_total", g.forced_accepted_tokens);
+}
+
 void ExposeSteps(const EngineStats& s, MetricSet& set) {
   const auto phase = [&](const char* name, const auto& steps) {
     set.CatchUp("engine_step_seconds", steps.counts, steps.sum, {{"phase", name}});
@@ -65,6 +79,7 @@ void ExposeMemory(const EngineStats& s, MetricSet& set) {
 
 void ExposeEngine(const EngineStats& stats, MetricSet& set) {
   set.Set("model_load_seconds", stats.load_s);
+  ExposeGrammars(stats, set);
   ExposeQueue(stats, set);
   ExposeSteps(stats, set);
   ExposeKvCache(stats, set);

@@ -17,12 +17,6 @@ void RefuseUnsupported(Fields& fields) {
   const Json* tools = fields.Find("tools");
   if (tools != nullptr && !(tools->is_array() && tools->as_array().empty()))
     fields.FailUnsupported("tools", "'tools' are not supported");
-  const Json* format = fields.Find("response_format");
-  const Json* type = format == nullptr ? nullptr : format->Find("type");
-  if (format != nullptr && (type == nullptr || !type->is_string() || type->as_string() != "text")) {
-    fields.FailUnsupported("response_format",
-                           "'response_format' other than {\"type\": \"text\"} is not supported");
-  }
 }
 
 // -1 = none, as Request::logprobs.

@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "server/openai/structured_output.h"
+
 namespace thermocline::openai {
 namespace {
 
@@ -168,9 +170,7 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   request.priority = static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
   ReadStreamOptions(fields, out);
   ReadExtension(fields, out);
-  // A client that asks for one of these would take free text for what it asked for.
-  RefuseFields(fields, {"grammar", "json_schema", "structured_outputs", "guided_json",
-                        "guided_regex", "guided_choice", "guided_grammar"});
+  out.asked.grammar = ReadStructuredOutput(fields);
 }
 
 void RefuseFields(Fields& fields, std::initializer_list<const char*> names) {

@@ -12,7 +12,7 @@ std::optional<server::Prompt> ReadPrompt(const Json& value) {
 
 // `best_of` beyond `n` would generate what nobody sees; `suffix` needs a model that fills in.
 void RefuseUnsupported(Fields& fields, int choices) {
-  RefuseFields(fields, {"suffix", "tools", "functions", "response_format"});
+  RefuseFields(fields, {"suffix", "tools", "functions"});
   if (fields.Find("best_of") != nullptr &&
       fields.Int("best_of", 1, 1, kChoicesPerPromptMax) != choices)
     fields.FailUnsupported("best_of", "'best_of' other than 'n' is not supported");

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <set>
 
+#include "engine/base/file.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
 #include "engine/text/dry_breakers.h"
@@ -21,6 +22,7 @@ struct Options {
   ModelOptions model = CommandLineDefaults();
   std::string prompt, system;
   std::vector<std::string> dry_breakers = text::kDryBreakersDefault;
+  std::string grammar, json_schema;  // files
   bool chat = false, json = false, ignore_eos = false, has_prompt = false;
   int max_tokens = 0;
   SamplingParams sampling;
@@ -207,12 +209,30 @@ Status Chat(Engine& engine, const Options& options) {
   return OkStatus();
 }
 
-Status Run(const Options& options) {
+// The grammar that a file holds; null: none is asked for.
+Result<std::shared_ptr<const grammar::CompiledGrammar>> CompileFile(Engine& engine,
+                                                                    const Options& options) {
+  const bool schema = !options.json_schema.empty();
+  const std::string& path = schema ? options.json_schema : options.grammar;
+  if (path.empty()) return std::shared_ptr<const grammar::CompiledGrammar>();
+  ASSIGN_OR_RETURN(std::string text, base::ReadFileToString(path));
+  auto compiled =
+      engine.Compile({.kind = schema ? GrammarSpec::Kind::kJsonSchema : GrammarSpec::Kind::kGbnf,
+                      .text = std::move(text),
+                      .field = schema ? "--json-schema" : "--grammar"});
+  if (!compiled.ok()) return compiled.status().Annotate(path);
+  return compiled;
+}
+
+Status Run(Options options) {
   RETURN_IF_ERROR(ValidateSampling(options.sampling));
+  if (!options.grammar.empty() && !options.json_schema.empty())
+    return base::InvalidArgument("--grammar and --json-schema both say what the answer must be");
   ProgressBar bar("loading");
   ASSIGN_OR_RETURN(const auto engine,
                    Engine::Load({.model = options.model, .on_progress = bar.callback()}));
   bar.Clear();
+  ASSIGN_OR_RETURN(options.sampling.constraint, CompileFile(*engine, options));
   std::signal(SIGINT, [](int) { interrupted = 1; });
   return options.has_prompt ? Complete(*engine, options) : Chat(*engine, options);
 }
@@ -265,6 +285,8 @@ Command AddRun(const OptionSet& set) {
           "Tokens to generate; 0 = to the end of the context");
   AddSamplingOptions(set, *o);
   AddOptions(set, OptionGroup::kContext, o->model);
+  set.Add("--grammar", o->grammar, "File with a GBNF grammar that the answer must follow");
+  set.Add("--json-schema", o->json_schema, "File with a JSON schema that the answer must satisfy");
   set.Add("--ignore-eos", o->ignore_eos, "Go on after the model's end token");
   set.Add("--json", o->json, "One JSON object on standard output");
   return [o, prompt]() -> Status {

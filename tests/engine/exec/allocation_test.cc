@@ -12,6 +12,7 @@
 #include "engine/adapt/ffn_governor.h"
 #include "engine/base/log.h"
 #include "engine/ffn/cpu_partition.h"
+#include "engine/grammar/grammar_compiler.h"
 #include "engine/load/loaded_model.h"
 #include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
@@ -56,7 +57,8 @@ load::LoadOptions Tidepool(const FfnOptions& ffn, const MemoryOptions& memory) {
 
 // Counts what further tokens of a request allocate in one mode.
 void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
-                         const MemoryOptions& memory = {}, const SpecOptions& spec = {}) {
+                         const MemoryOptions& memory = {}, const SpecOptions& spec = {},
+                         const std::string& grammar = "") {
   load::LoadOptions options = Tidepool(ffn, memory);
   spec::AskOfTarget(spec, options);
   const auto model = load::LoadModel(options);
@@ -84,7 +86,13 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
                           .spec_mode = (*speculation)->mode(),
                           .spec_tokens = (*speculation)->tokens_max(),
                           .governor = governor,
-                          .tokenizer = *(*model)->tokenizer});
+                          .tokenizer = *(*model)->tokenizer,
+                          .logits_max = 16});
+  std::shared_ptr<const grammar::CompiledGrammar> constraint;
+  grammar::GrammarCompiler compiler(*(*model)->tokenizer, (*model)->config.vocab_size, {});
+  if (!grammar.empty()) {
+    constraint = *compiler.Compile({.kind = GrammarSpec::Kind::kGbnf, .text = grammar});
+  }
   const auto run = [&](int max_tokens) {
     TokenChannel::Update update;
     TokenChannel::ReserveBuffers(update);
@@ -96,6 +104,7 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
     request.ignore_eos = true;
     request.sampling.top_p = 0.9;
     request.sampling.repetition_penalty = 1.1;
+    request.sampling.constraint = constraint;
     std::shared_ptr<TokenChannel> channel;
     channel = std::make_shared<TokenChannel>([&] { channel->Take(update); });
     sched::Sequence sequence(
@@ -130,6 +139,21 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
   ExpectNoAllocations({});
   ExpectNoAllocations({.modes = "dense", .also = "", .side_car = ""});
   ExpectNoAllocations({.modes = "exact", .also = "", .side_car = ""});
+}
+
+TEST(DecodeLoop, AllocatesNothingPerTokenUnderAGrammar) {
+  const std::string grammars[] = {"root ::= [a-zA-Z ,.]{8000}",
+                                  // With forced tokens.
+                                  R"(root ::= item{600}
+         item ::= "{\"name\": \"" [a-z]{1,9} "\"}\n")"};
+  SpecOptions spec;
+  for (const std::string& grammar : grammars) {
+    spec.mode = SpecMode::kOff;
+    ExpectNoAllocations({}, "", {}, spec, grammar);
+    spec.mode = SpecMode::kSync;
+    spec.draft = SOURCE_DIR "/config/models/tidepool-draft.gguf";
+    ExpectNoAllocations({}, "", {}, spec, grammar);
+  }
 }
 
 class PredictingDecodeLoop : public testing::Test {

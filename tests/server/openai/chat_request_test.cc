@@ -134,16 +134,17 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
       {Body(R"("return_progress":1)"), "return_progress"},
       {Body(R"("tools":[{}])"), "tools"},
       {Body(R"("functions":[])"), "functions"},
-      {Body(R"("grammar":"root ::= \"a\"")"), "grammar"},
-      {Body(R"("json_schema":{})"), "json_schema"},
-      {Body(R"("structured_outputs":{"regex":"a"})"), "structured_outputs"},
-      {Body(R"("guided_json":{})"), "guided_json"},
-      {Body(R"("guided_regex":"a")"), "guided_regex"},
-      {Body(R"("guided_choice":["a"])"), "guided_choice"},
-      {Body(R"("guided_grammar":"root ::= \"a\"")"), "guided_grammar"},
       {Body(R"("tool_choice":"required")"), "tool_choice"},
       {Body(R"("top_logprobs":2)"), "top_logprobs"},
-      {Body(R"("response_format":{"type":"json_object"})"), "response_format"},
+      {Body(R"("response_format":{"type":"xml"})"), "response_format"},
+      {Body(R"("response_format":{"type":"json_schema"})"), "response_format"},
+      {Body(R"("grammar":"")"), "grammar"},
+      {Body(R"("json_schema":3)"), "json_schema"},
+      {Body(R"("guided_choice":[])"), "guided_choice"},
+      {Body(R"("guided_choice":["a",""])"), "guided_choice"},
+      {Body(R"("structured_outputs":{"structural_tag":"a"})"), "structured_outputs.structural_tag"},
+      {Body(R"("structured_outputs":{"regex":"a","choice":["a"]})"), "structured_outputs.choice"},
+      {Body(R"("guided_regex":"a","response_format":{"type":"json_object"})"), "guided_regex"},
       {Body(R"("seed":"x")"), "seed"},
       {Body(R"("seed":18446744073709551616)"), "seed"},
       {Body(R"("seed":-9223372036854775809)"), "seed"},
@@ -198,6 +199,26 @@ TEST(ChatRequest, ReadsWhatControlsTheGeneration) {
   EXPECT_EQ(Parse(Body(R"("logprobs":true)"))->asked.request.logprobs, 0);
   EXPECT_EQ(Parse(Body(R"("logprobs":false)"))->asked.request.logprobs, -1);
   EXPECT_FALSE(Parse(Body(""))->asked.request.dry_breakers.has_value());
+}
+
+TEST(ChatRequest, ReadsWhatTheAnswerMustBe) {
+  using Kind = GrammarSpec::Kind;
+  const auto spec = [](const char* fields) {
+    const auto parsed = Parse(Body(fields));
+    EXPECT_TRUE(parsed.ok()) << fields;
+    return parsed.ok() ? parsed->asked.grammar : std::nullopt;
+  };
+  EXPECT_FALSE(spec(R"("response_format":{"type":"text"},"grammar":null)").has_value());
+  EXPECT_EQ(spec(R"("response_format":{"type":"json_object"})")->kind, Kind::kJsonObject);
+  const auto schema =
+      spec(R"("response_format":{"type":"json_schema","json_schema":{"schema":{"b":1,"a":2}}})");
+  EXPECT_EQ(schema->kind, Kind::kJsonSchema);
+  EXPECT_EQ(schema->text, R"({"b":1,"a":2})");  // in its order
+  EXPECT_EQ(schema->field, "response_format.json_schema.schema");
+  EXPECT_EQ(spec(R"("guided_json":"{}")")->text, "{}");
+  EXPECT_EQ(spec(R"("structured_outputs":{"regex":"a+","json":null})")->kind, Kind::kRegex);
+  EXPECT_EQ(spec(R"("guided_choice":["a","b"])")->choices, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(spec(R"("grammar":"root ::= \"a\"")")->kind, Kind::kGbnf);
 }
 
 TEST(ChatRequest, LoneSurrogatesAreRefusedPairsAreNot) {

@@ -1,0 +1,44 @@
+// What making one grammar may cost: states and time. Clients send grammars, and small ones can ask
+// for endless work.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "engine/base/status.h"
+
+namespace thermocline::grammar {
+
+// Thread-compatible.
+class Budget {
+ public:
+  Budget(std::size_t states_max, double seconds)
+      : states_max_(states_max),
+        seconds_(seconds),
+        deadline_(std::chrono::steady_clock::now() +
+                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                      std::chrono::duration<double>(seconds))) {}
+
+  // Asked while something of `states` states grows. InvalidArgument: more than there may be, or the
+  // time is over.
+  Status Check(std::size_t states) {
+    if (states > states_max_)
+      return base::InvalidArgument("the grammar is too large: it needs more than ", states_max_,
+                                   " states; make it smaller (counts of a repetition, lengths of "
+                                   "strings and alternatives multiply)");
+    if (++asked_ % 64 == 0 && late())
+      return base::InvalidArgument("the grammar takes longer than ", seconds_,
+                                   " s to compile; make it smaller");
+    return OkStatus();
+  }
+  bool late() const { return std::chrono::steady_clock::now() > deadline_; }
+  std::size_t states_max() const { return states_max_; }
+
+ private:
+  const std::size_t states_max_;
+  const double seconds_;
+  const std::chrono::steady_clock::time_point deadline_;
+  unsigned asked_ = 0;
+};
+
+}  // namespace thermocline::grammar

@@ -1,0 +1,67 @@
+// A grammar bound to a vocabulary: which tokens may come in each of its states.
+//
+// Most tokens that a state allows or forbids stay within its rule, whatever rules were entered
+// before: those are found once, for states from which many tokens begin, while the grammar is
+// compiled. The others, whose text goes on behind the rule's end, are walked with the real stack
+// when a mask is made. States from which few tokens begin have no such table: their walk is short.
+// Source: XGrammar (Dong et al. 2024), "context-independent tokens" and its context expansion by
+// the bytes that can follow; llguidance's slices (Moskal et al. 2025) for long runs of string
+// characters.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/grammar/automaton.h"
+#include "engine/grammar/counters.h"
+#include "engine/grammar/parser.h"
+#include "engine/grammar/token_trie.h"
+
+namespace thermocline::grammar {
+
+// Immutable, shared by the sequences and threads that use it.
+class CompiledGrammar {
+ public:
+  struct Params {
+    std::shared_ptr<const VocabularyIndex> vocabulary;
+    std::shared_ptr<Counters> counters;  // or null
+    std::size_t table_bytes_max = 32 << 20;
+  };
+  // Tables are made until their memory or the budget's time is used up; masks are the same without
+  // them, and take longer. Errors as Automaton::Create; InvalidArgument: a token outside of the
+  // vocabulary.
+  static Result<std::shared_ptr<const CompiledGrammar>> Create(const Grammar& grammar,
+                                                               const Params& params,
+                                                               Budget& budget);
+
+  const Automaton& automaton() const { return automaton_; }
+  const VocabularyIndex& vocabulary() const { return *vocabulary_; }
+  Counters* counters() const { return counters_.get(); }
+
+  struct Table {
+    Bits accepted;        // whatever comes behind the rule
+    TokenTrie uncertain;  // those that depend on it
+  };
+  // Null: the state has none.
+  const Table* table(int state) const {
+    return table_of_[state] < 0 ? nullptr : &tables_[table_of_[state]];
+  }
+  std::size_t tables() const { return tables_.size(); }
+  std::size_t bytes_held() const { return bytes_held_; }
+
+ private:
+  CompiledGrammar(Automaton automaton, const Params& params);
+  void MakeTables(std::size_t bytes_max, const Budget& budget);
+  std::optional<Table> MakeTable(int state, Parser& parser) const;
+
+  const Automaton automaton_;
+  const std::shared_ptr<const VocabularyIndex> vocabulary_;
+  const std::shared_ptr<Counters> counters_;
+  std::vector<int> table_of_;  // by state, -1 = none
+  std::vector<Table> tables_;
+  std::size_t bytes_held_ = 0;
+};
+
+}  // namespace thermocline::grammar

@@ -1,0 +1,13 @@
+// What is counted while masks are made. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace thermocline::grammar {
+
+struct Counters {
+  std::atomic<std::int64_t> masks{0}, mask_ns{0}, forced_tokens{0}, forced_accepted_tokens{0};
+};
+
+}  // namespace thermocline::grammar

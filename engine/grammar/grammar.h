@@ -1,0 +1,27 @@
+// A context-free grammar over bytes and tokens: what every front end makes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/grammar/nfa.h"
+
+namespace thermocline::grammar {
+
+struct Rule {
+  std::string name;  // for messages
+  Nfa body = {};
+};
+
+struct Grammar {
+  std::vector<Rule> rules;
+  int root = 0;
+
+  // A rule to be filled in. References to earlier rules do not survive it.
+  int AddRule(std::string name) {
+    rules.push_back({std::move(name)});
+    return static_cast<int>(rules.size()) - 1;
+  }
+};
+
+}  // namespace thermocline::grammar

@@ -1,0 +1,146 @@
+#include "engine/grammar/grammar_compiler.h"
+
+#include <utility>
+
+#include "engine/base/json.h"
+#include "engine/base/stopwatch.h"
+#include "engine/grammar/gbnf.h"
+#include "engine/grammar/json_schema.h"
+#include "engine/grammar/regex.h"
+
+namespace thermocline::grammar {
+namespace {
+
+std::string KeyOf(const GrammarSpec& spec) {
+  std::string key = StrCat(static_cast<int>(spec.kind), ":", spec.text);
+  for (const std::string& choice : spec.choices) key += StrCat("\n", choice.size(), ":", choice);
+  return key;
+}
+
+std::size_t BytesOf(const GrammarSpec& spec) {
+  std::size_t bytes = spec.text.size();
+  for (const std::string& choice : spec.choices) bytes += choice.size();
+  return bytes;
+}
+
+// A grammar of one rule.
+Result<Grammar> GrammarOf(const Expression& expression, Budget& budget) {
+  Grammar out;
+  Nfa body;
+  RETURN_IF_ERROR(Emit(expression, Nfa::kStart, body, Nfa::kFinal, budget));
+  out.AddRule("root");
+  out.rules[0].body = std::move(body);
+  return out;
+}
+
+Result<Grammar> GrammarOfChoices(const std::vector<std::string>& choices, Budget& budget) {
+  std::vector<Expression> texts;
+  for (const std::string& choice : choices) {
+    if (choice.empty()) return base::InvalidArgument("a choice must have at least one byte");
+    texts.push_back(TextOf(choice));
+  }
+  if (texts.empty()) return base::InvalidArgument("at least one choice must be given");
+  return GrammarOf(ChoiceOf(std::move(texts)), budget);
+}
+
+}  // namespace
+
+GrammarCompiler::GrammarCompiler(const text::Tokenizer& tokenizer, int vocab_size,
+                                 const GrammarLimits& limits)
+    : tokenizer_(tokenizer), vocab_size_(vocab_size), limits_(limits) {}
+
+Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const GrammarSpec& spec) {
+  const auto bytes_max = static_cast<std::size_t>(limits_.bytes_max);
+  if (BytesOf(spec) > bytes_max)
+    return base::InvalidArgument("'", spec.field, "' has ", BytesOf(spec), " bytes; at most ",
+                                 bytes_max, " are compiled (grammar.bytes_max)")
+        .WithField(spec.field);
+  const std::string key = KeyOf(spec);
+  if (auto found = Find(key)) return found;
+  const base::Stopwatch watch;
+  const auto vocabulary = Vocabulary();
+  Budget budget(static_cast<std::size_t>(limits_.states_max), limits_.compile_ms_max / 1000.0);
+  const auto compile = [&]() -> Result<std::shared_ptr<const CompiledGrammar>> {
+    ASSIGN_OR_RETURN(const Grammar parsed, Parse(spec, *vocabulary, budget));
+    return CompiledGrammar::Create(parsed, {.vocabulary = vocabulary, .counters = counters_},
+                                   budget);
+  };
+  auto compiled = compile();
+  {
+    const base::MutexLock lock(mutex_);
+    ++(compiled.ok() ? stats_.compiled : stats_.refused);
+    stats_.compile_s += watch.Seconds();
+  }
+  if (!compiled.ok()) return compiled.status().WithField(spec.field);
+  Keep(key, *compiled);
+  return compiled;
+}
+
+std::shared_ptr<const VocabularyIndex> GrammarCompiler::Vocabulary() {
+  const base::MutexLock lock(vocabulary_mutex_);
+  if (vocabulary_ == nullptr)
+    vocabulary_ = std::make_shared<const VocabularyIndex>(tokenizer_, vocab_size_);
+  return vocabulary_;
+}
+
+Result<Grammar> GrammarCompiler::Parse(const GrammarSpec& spec, const VocabularyIndex& vocabulary,
+                                       Budget& budget) const {
+  switch (spec.kind) {
+    case GrammarSpec::Kind::kJsonObject:
+      return GrammarOfSchema(Json::Object{{"type", "object"}}, budget);
+    case GrammarSpec::Kind::kJsonSchema: {
+      const auto schema = base::ParseJson(spec.text);
+      if (!schema.ok()) return schema.status().Annotate("the schema");
+      return GrammarOfSchema(*schema, budget);
+    }
+    case GrammarSpec::Kind::kRegex: {
+      ASSIGN_OR_RETURN(const Expression expression, ParseRegex(spec.text));
+      return GrammarOf(expression, budget);
+    }
+    case GrammarSpec::Kind::kChoice:
+      return GrammarOfChoices(spec.choices, budget);
+    case GrammarSpec::Kind::kGbnf:
+      break;
+  }
+  return ParseGbnf(
+      spec.text, [&](const std::string& text) { return vocabulary.Find(text); }, budget);
+}
+
+std::shared_ptr<const CompiledGrammar> GrammarCompiler::Find(const std::string& key) {
+  const base::MutexLock lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return nullptr;
+  ++stats_.cache_hits;
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return entries_.front().grammar;
+}
+
+void GrammarCompiler::Keep(const std::string& key, std::shared_ptr<const CompiledGrammar> grammar) {
+  const base::MutexLock lock(mutex_);
+  if (by_key_.contains(key)) return;  // two asked at once
+  stats_.cache_bytes += static_cast<std::int64_t>(grammar->bytes_held() + key.size());
+  entries_.push_front({key, std::move(grammar)});
+  by_key_.emplace(key, entries_.begin());
+  while (stats_.cache_bytes > limits_.cache_bytes && !entries_.empty()) {
+    const Entry& last = entries_.back();
+    stats_.cache_bytes -= static_cast<std::int64_t>(last.grammar->bytes_held() + last.key.size());
+    by_key_.erase(last.key);
+    entries_.pop_back();
+  }
+  stats_.cache_entries = static_cast<std::int64_t>(entries_.size());
+}
+
+GrammarStats GrammarCompiler::Stats() const {
+  GrammarStats out;
+  {
+    const base::MutexLock lock(mutex_);
+    out = stats_;
+  }
+  out.masks = counters_->masks;
+  out.mask_s = static_cast<double>(counters_->mask_ns) / 1e9;
+  out.forced_tokens = counters_->forced_tokens;
+  out.forced_accepted_tokens = counters_->forced_accepted_tokens;
+  return out;
+}
+
+}  // namespace thermocline::grammar

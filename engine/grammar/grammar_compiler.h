@@ -1,0 +1,49 @@
+// From what clients ask for to compiled grammars, kept by their bytes.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "engine/api/grammar_spec.h"
+#include "engine/api/grammar_stats.h"
+#include "engine/base/mutex.h"
+#include "engine/grammar/compiled_grammar.h"
+
+namespace thermocline::grammar {
+
+// Thread-safe: compiles on the thread that asks, without a lock.
+class GrammarCompiler {
+ public:
+  // `tokenizer` must live as long. The vocabulary's index is made when it is first needed.
+  GrammarCompiler(const text::Tokenizer& tokenizer, int vocab_size, const GrammarLimits& limits);
+
+  // Errors with GrammarSpec::field: InvalidArgument or Unimplemented, what is wrong with it.
+  Result<std::shared_ptr<const CompiledGrammar>> Compile(const GrammarSpec& spec);
+  GrammarStats Stats() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<const CompiledGrammar> grammar;
+  };
+  std::shared_ptr<const VocabularyIndex> Vocabulary();
+  Result<Grammar> Parse(const GrammarSpec& spec, const VocabularyIndex& vocabulary,
+                        Budget& budget) const;
+  std::shared_ptr<const CompiledGrammar> Find(const std::string& key);
+  void Keep(const std::string& key, std::shared_ptr<const CompiledGrammar> grammar);
+
+  const text::Tokenizer& tokenizer_;
+  const int vocab_size_;
+  const GrammarLimits limits_;
+  const std::shared_ptr<Counters> counters_ = std::make_shared<Counters>();
+  base::Mutex vocabulary_mutex_;  // held while the index is made
+  std::shared_ptr<const VocabularyIndex> vocabulary_ GUARDED_BY(vocabulary_mutex_);
+  mutable base::Mutex mutex_;
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // the last used first
+  std::unordered_map<std::string, std::list<Entry>::iterator> by_key_ GUARDED_BY(mutex_);
+  GrammarStats stats_ GUARDED_BY(mutex_);
+};
+
+}  // namespace thermocline::grammar

@@ -1,0 +1,275 @@
+#include "engine/grammar/json_strings.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/grammar/regex.h"
+
+namespace thermocline::grammar {
+namespace {
+
+constexpr char kLabel[] = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?";
+constexpr char kDate[] =
+    "[1-9][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-"
+    "9]|"
+    "30)|02-(?:0[1-9]|1[0-9]|2[0-8]))";
+constexpr char kTime[] =
+    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-"
+    "5]["
+    "0-9])";
+constexpr char kClock[] =
+    "T(?:[0-9]{1,2}H(?:[0-9]{1,2}M(?:[0-9]{1,2}S)?)?|[0-9]{1,2}M(?:[0-9]{1,2}S)?|[0-9]{1,2}S)";
+constexpr char kByte[] = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+constexpr char kPathChars[] = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}){0,40}";
+
+std::string Ipv6() {
+  const std::string h = "[0-9A-Fa-f]{1,4}";
+  std::string out = "(?:" + h + ":){7}" + h + "|::(?:" + h + "(?::" + h + "){0,6})?";
+  // Some groups, "::" and others: one at least is left out.
+  for (int before = 1; before <= 6; ++before) {
+    out += "|" + h + "(?::" + h + "){" + std::to_string(before - 1) + "}::(?:" + h + "(?::" + h +
+           "){0," + std::to_string(6 - before) + "})?";
+  }
+  return out + "|(?:" + h + ":){7}:";
+}
+
+std::string Uri(bool relative) {
+  const std::string host = StrCat(kLabel, "(?:\\.", kLabel, "){0,4}"), chars = kPathChars;
+  const std::string path = "(?:/" + chars + "){0,8}";
+  const std::string tail = "(?:\\?" + chars + ")?(?:#" + chars + ")?";
+  const std::string absolute =
+      "[a-z][a-z0-9+.-]{1,15}://" + host + "(?::[0-9]{1,5})?" + path + tail;
+  return relative ? "(?:" + absolute + "|(?:/" + chars + "){1,8}" + tail + ")" : absolute;
+}
+
+std::string Duration() {
+  const std::string day = "[0-9]{1,3}D", month = "[0-9]{1,2}M(?:" + day + ")?";
+  return "P(?:[0-9]{1,3}W|(?:[0-9]{1,3}Y(?:" + month + ")?|" + month + "|" + day + ")(?:" + kClock +
+         ")?|" + kClock + ")";
+}
+
+Result<Nfa> SearchOf(const std::string& pattern, Budget& budget) {
+  ASSIGN_OR_RETURN(const Expression expression, ParseRegex(pattern));
+  Nfa nfa;
+  const int before = nfa.AddState(), begin = nfa.AddState(), end = nfa.AddState();
+  const CodePointSet any{{0, kCodePointMax}};
+  nfa.Link(Nfa::kStart, begin);
+  nfa.AddSet(Nfa::kStart, any, before);
+  nfa.AddSet(before, any, before);
+  nfa.Link(before, begin);
+  RETURN_IF_ERROR(Emit(expression, begin, nfa, end, budget));
+  nfa.AddSet(end, any, end);
+  nfa.Link(end, Nfa::kFinal);
+  return nfa;
+}
+
+Nfa Lengths(std::int64_t min, std::int64_t max) {
+  Nfa nfa;
+  const CodePointSet any{{0, kCodePointMax}};
+  int at = Nfa::kStart;
+  for (std::int64_t i = 0; i < std::max(min, max); ++i) {
+    const int next = nfa.AddState();
+    nfa.AddSet(at, any, next);
+    if (i >= min) nfa.Link(at, Nfa::kFinal);
+    at = next;
+  }
+  if (max < 0) nfa.AddSet(at, any, at);
+  nfa.Link(at, Nfa::kFinal);
+  return nfa;
+}
+
+// The spelling of a byte that a JSON string does not show as it is.
+std::string EscapeOf(std::uint8_t byte) {
+  static constexpr std::pair<char, char> kShort[] = {
+      {'"', '"'}, {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}};
+  for (const auto& [character, letter] : kShort)
+    if (byte == static_cast<std::uint8_t>(character)) return std::string("\\") + letter;
+  constexpr char kHex[] = "0123456789abcdef";
+  return std::string("\\u00") + kHex[byte >> 4] + kHex[byte & 15];
+}
+
+// One character as JSON strings spell it; those that are counted without \uHHHH, which would make
+// many states of each.
+void AddCharacter(int from, bool counted, Nfa& nfa, int to) {
+  nfa.AddSet(from, {{0x20, '!'}, {'#', '['}, {']', kCodePointMax}}, to);
+  const int escape = nfa.AddState();
+  nfa.AddByte(from, '\\', '\\', escape);
+  for (const char c : std::string_view("\"\\/bfnrt"))
+    nfa.AddByte(escape, static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(c), to);
+  if (counted) return;
+  const auto hex = [&nfa](int at, std::string_view digits, int next) {
+    for (const char c : digits)
+      nfa.AddByte(at, static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(c), next);
+  };
+  constexpr std::string_view kAll = "0123456789abcdefABCDEF";
+  const auto tail = [&](int at, int count, int end) {
+    for (; count > 0; --count) {
+      const int next = count == 1 ? end : nfa.AddState();
+      hex(at, kAll, next);
+      at = next;
+    }
+  };
+  // \uHHHH: no surrogate, or two that make a pair.
+  const int u = nfa.AddState(), other = nfa.AddState(), d = nfa.AddState(), high = nfa.AddState();
+  nfa.AddByte(escape, 'u', 'u', u);
+  hex(u, "0123456789abcefABCEF", other);
+  tail(other, 3, to);
+  hex(u, "dD", d);
+  const int low_d = nfa.AddState();
+  hex(d, "01234567", low_d);
+  tail(low_d, 2, to);
+  hex(d, "89abAB", high);
+  const int paired = nfa.AddState(), low = nfa.AddState(), low_high = nfa.AddState();
+  tail(high, 2, paired);
+  const int again = nfa.Literal(paired, "\\u");
+  hex(again, "dD", low);
+  hex(low, "cdefCDEF", low_high);
+  tail(low_high, 2, to);
+}
+
+// Between `min` and `max` characters; `max` -1: any number.
+void AddCharacters(int min, int max, int from, Nfa& nfa, int to) {
+  int at = from;
+  for (int i = 0; i < std::max(min, max); ++i) {
+    if (i >= min) nfa.Link(at, to);
+    const int next = nfa.AddState();
+    AddCharacter(at, true, nfa, next);
+    at = next;
+  }
+  if (max < 0) {
+    const int loop = nfa.AddState();
+    nfa.Link(at, loop);
+    AddCharacter(loop, min > 0, nfa, loop);
+    at = loop;
+  }
+  nfa.Link(at, to);
+}
+
+}  // namespace
+
+Result<std::string> PatternOfFormat(const std::string& format) {
+  const std::string name = StrCat("[A-Za-z0-9_+-]{1,32}(?:\\.[A-Za-z0-9_+-]{1,32}){0,3}");
+  const std::map<std::string, std::string> patterns = {
+      {"date", kDate},
+      {"time", kTime},
+      {"date-time", StrCat(kDate, "T", kTime)},
+      {"duration", Duration()},
+      {"email", StrCat(name, "@", kLabel, "(?:\\.", kLabel, "){1,3}")},
+      {"hostname", StrCat(kLabel, "(?:\\.", kLabel, "){0,4}")},
+      {"ipv4", StrCat(kByte, "(?:\\.", kByte, "){3}")},
+      {"ipv6", Ipv6()},
+      {"uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"},
+      {"uri", Uri(false)},
+      {"uri-reference", Uri(true)},
+      {"json-pointer", "(?:/(?:[^/~]|~[01]){0,40}){0,8}"}};
+  if (const auto found = patterns.find(format); found != patterns.end())
+    return StrCat("^(?:", found->second, ")$");
+  for (const char* other :
+       {"int32", "int64", "float", "double", "byte", "binary", "password", "color", "textarea"})
+    if (format == other) return std::string();
+  std::string known;
+  for (const auto& [each, pattern] : patterns) known += (known.empty() ? "" : ", ") + each;
+  return base::Unimplemented("format '", base::Shorten(format, 64),
+                             "' is not supported; there are ", known);
+}
+
+Result<Dfa> ContentOfPattern(const std::string& pattern, Budget& budget) {
+  ASSIGN_OR_RETURN(const Nfa nfa, SearchOf(pattern, budget));
+  ASSIGN_OR_RETURN(const Dfa dfa, MakeDeterministic(nfa, budget, true));
+  return Trimmed(dfa);
+}
+
+Result<Dfa> ContentOf(const StringBounds& bounds, Budget& budget) {
+  if (bounds.min_length > kLengthsMax || bounds.max_length > kLengthsMax)
+    return base::Unimplemented("lengths above ", kLengthsMax,
+                               " are not supported together with a pattern or a format, nor as "
+                               "minLength");
+  ASSIGN_OR_RETURN(Dfa content,
+                   MakeDeterministic(Lengths(bounds.min_length, bounds.max_length), budget, true));
+  std::vector<std::string> patterns = bounds.patterns;
+  for (const std::string& format : bounds.formats) {
+    ASSIGN_OR_RETURN(std::string pattern, PatternOfFormat(format));
+    if (!pattern.empty()) patterns.push_back(std::move(pattern));
+  }
+  for (const std::string& pattern : patterns) {
+    ASSIGN_OR_RETURN(const Dfa found, ContentOfPattern(pattern, budget));
+    ASSIGN_OR_RETURN(content, Intersection(found, content, budget));
+  }
+  if (IsEmpty(content))
+    return base::InvalidArgument("no string satisfies pattern, format and lengths together");
+  return content;
+}
+
+Result<Dfa> ContentWithout(const std::vector<std::string>& without, Budget& budget) {
+  ASSIGN_OR_RETURN(const Dfa all, MakeDeterministic(Lengths(0, -1), budget, true));
+  Nfa names;
+  for (const std::string& name : without) {
+    const int begin = names.AddState();
+    names.Link(Nfa::kStart, begin);
+    names.Link(names.Literal(begin, name), Nfa::kFinal);
+  }
+  ASSIGN_OR_RETURN(const Dfa taken, MakeDeterministic(names, budget, true));
+  return Difference(all, taken, budget);
+}
+
+void AddQuoted(const Dfa& content, int from, Nfa& nfa, int to) {
+  const int open = nfa.AddState(), close = nfa.AddState();
+  nfa.AddByte(from, '"', '"', open);
+  nfa.AddByte(close, '"', '"', to);
+  std::vector<int> at;
+  for (int i = 0; i < content.num_states(); ++i) at.push_back(nfa.AddState());
+  nfa.Link(open, at[0]);
+  const auto is_escaped = [](int byte) { return byte < 0x20 || byte == '"' || byte == '\\'; };
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    if (content.states[i].accepting) nfa.Link(at[i], close);
+    for (const ByteEdge& edge : content.states[i].bytes) {
+      for (int lo = edge.lo; lo <= edge.hi;) {
+        const auto byte = static_cast<std::uint8_t>(lo);
+        if (is_escaped(lo)) {
+          nfa.Link(nfa.Literal(at[i], EscapeOf(byte)), at[edge.to]);
+          ++lo;
+          continue;
+        }
+        int hi = lo;
+        while (hi < edge.hi && !is_escaped(hi + 1)) ++hi;
+        nfa.AddByte(at[i], byte, static_cast<std::uint8_t>(hi), at[edge.to]);
+        lo = hi + 1;
+      }
+    }
+  }
+}
+
+void AddAnyString(int from, Nfa& nfa, int to) {
+  const int open = nfa.AddState(), close = nfa.AddState();
+  nfa.AddByte(from, '"', '"', open);
+  AddCharacters(0, -1, open, nfa, close);
+  nfa.AddByte(close, '"', '"', to);
+}
+
+void AddCountedString(int min, int max, int from, Nfa& nfa, int to) {
+  const int open = nfa.AddState(), close = nfa.AddState();
+  nfa.AddByte(from, '"', '"', open);
+  AddCharacters(min, max, open, nfa, close);
+  nfa.AddByte(close, '"', '"', to);
+}
+
+void MakeBlock(Nfa& nfa) { AddCharacters(kBlockChars, kBlockChars, Nfa::kStart, nfa, Nfa::kFinal); }
+void MakeRest(Nfa& nfa) { AddCharacters(0, kBlockChars - 1, Nfa::kStart, nfa, Nfa::kFinal); }
+
+// Whole blocks, then what is less than one; both are read side by side.
+void AddLongString(std::int64_t max, int block, int rest, int from, Nfa& nfa, int to) {
+  const int open = nfa.AddState(), close = nfa.AddState();
+  nfa.AddByte(from, '"', '"', open);
+  int at = open;
+  for (std::int64_t left = max; left >= kBlockChars; left -= kBlockChars) {
+    nfa.Call(at, rest, close);
+    const int next = nfa.AddState();
+    nfa.Call(at, block, next);
+    at = next;
+  }
+  AddCharacters(0, static_cast<int>(max % kBlockChars), at, nfa, close);
+  nfa.AddByte(close, '"', '"', to);
+}
+
+}  // namespace thermocline::grammar

@@ -1,0 +1,50 @@
+// JSON's strings whose content is constrained, as states.
+//
+// Constraints speak of a string's content, so they are automata over content; the answer spells it:
+// what must be escaped is, all else stands for itself.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/grammar/budget.h"
+#include "engine/grammar/dfa.h"
+
+namespace thermocline::grammar {
+
+struct StringBounds {
+  std::vector<std::string> patterns = {}, formats = {};
+  std::int64_t min_length = 0, max_length = -1;  // characters; -1 = any
+
+  bool any() const {
+    return patterns.empty() && formats.empty() && min_length == 0 && max_length < 0;
+  }
+};
+
+// The pattern's regular expression of `format`; "": the format says nothing that is checked here
+// (binary, int32, ...). Unimplemented: it is not known.
+Result<std::string> PatternOfFormat(const std::string& format);
+
+// Contents within `bounds`. Lengths up to kLengthsMax. Errors as ParseRegex and PatternOfFormat.
+inline constexpr std::int64_t kLengthsMax = 4096;
+Result<Dfa> ContentOf(const StringBounds& bounds, Budget& budget);
+// What a pattern finds anywhere in a content.
+Result<Dfa> ContentOfPattern(const std::string& pattern, Budget& budget);
+// All but some contents: `without` are whole contents.
+Result<Dfa> ContentWithout(const std::vector<std::string>& without, Budget& budget);
+
+// The contents as strings between quotes.
+void AddQuoted(const Dfa& content, int from, Nfa& nfa, int to);
+// Any string.
+void AddAnyString(int from, Nfa& nfa, int to);
+// Of `min` to `max` characters (-1 = any number).
+void AddCountedString(int min, int max, int from, Nfa& nfa, int to);
+// Of at most `max` characters, however many: `block` and `rest` are rules made by MakeBlock and
+// MakeRest.
+inline constexpr int kBlockChars = 256;
+void MakeBlock(Nfa& nfa);
+void MakeRest(Nfa& nfa);
+void AddLongString(std::int64_t max, int block, int rest, int from, Nfa& nfa, int to);
+
+}  // namespace thermocline::grammar

@@ -1,0 +1,236 @@
+#include "engine/grammar/matcher.h"
+
+#include <algorithm>
+
+#include "engine/base/stopwatch.h"
+
+namespace thermocline::grammar {
+namespace {
+
+constexpr std::size_t kPlacesPerToken = 8, kPlacesOfWalk = 1 << 12;
+// Items that making one mask may look at: some tens of milliseconds.
+constexpr std::int64_t kWorkMax = 2'000'000;
+
+// The child of `parent` (-1: the root) with `byte`; -1: none.
+std::ptrdiff_t Child(std::span<const TrieNode> nodes, std::ptrdiff_t parent, std::uint8_t byte) {
+  const auto end = static_cast<std::ptrdiff_t>(
+      parent < 0 ? nodes.size() : std::size_t{nodes[static_cast<std::size_t>(parent)].next});
+  for (std::ptrdiff_t i = parent + 1; i < end; i = nodes[static_cast<std::size_t>(i)].next)
+    if (nodes[static_cast<std::size_t>(i)].byte == byte) return i;
+  return -1;
+}
+
+std::size_t PlacesOf(int tokens_max) {
+  return static_cast<std::size_t>(tokens_max) * kPlacesPerToken + kPlacesOfWalk;
+}
+
+}  // namespace
+
+Matcher::Matcher(int tokens_max, int vocab_size)
+    : mask_(WordsFor(static_cast<std::size_t>(vocab_size))) {
+  parser_.Reserve(PlacesOf(tokens_max));
+  history_.reserve(static_cast<std::size_t>(tokens_max) + 1);
+}
+
+std::size_t Matcher::Bytes(int vocab_size, int tokens_max) {
+  return WordsFor(static_cast<std::size_t>(vocab_size)) * sizeof(std::uint64_t) +
+         (static_cast<std::size_t>(tokens_max) + 1) * sizeof(Position) +
+         PlacesOf(tokens_max) * Parser::kPlaceBytes;
+}
+
+void Matcher::Begin(std::shared_ptr<const CompiledGrammar> grammar) {
+  grammar_ = std::move(grammar);
+  mask_valid_ = overrun_ = false;
+  if (!on()) return;
+  const VocabularyIndex& v = grammar_->vocabulary();
+  mask_.resize(WordsFor(static_cast<std::size_t>(v.vocab_size())));
+  depths_.resize(static_cast<std::size_t>(v.depth_max()) + 1);
+  parser_.Begin(grammar_->automaton());
+  history_.clear();
+  const Parser::Place start = parser_.start();
+  history_.push_back(
+      {.place = start, .mark = parser_.mark(), .over = start.complete && start.set.empty()});
+}
+
+std::span<const std::uint64_t> Matcher::Mask() {
+  if (mask_valid_) return mask_;
+  const base::Stopwatch watch;
+  overrun_ = !FillMask();
+  mask_valid_ = true;
+  if (Counters* counters = grammar_->counters()) {
+    counters->masks.fetch_add(1, std::memory_order_relaxed);
+    counters->mask_ns.fetch_add(static_cast<std::int64_t>(watch.Seconds() * 1e9),
+                                std::memory_order_relaxed);
+  }
+  return mask_;
+}
+
+void Matcher::Allow(int token) {
+  SetBit(mask_, token);
+  for (const int twin : grammar_->vocabulary().twins(token)) SetBit(mask_, twin);
+}
+
+bool Matcher::FillMask() {
+  const Position here = history_.back();
+  const VocabularyIndex& v = grammar_->vocabulary();
+  const Automaton& automaton = grammar_->automaton();
+  std::fill(mask_.begin(), mask_.end(), 0);
+  parser_.ClearWork();
+  if (here.place.complete || here.over)
+    for (const int token : v.ends()) SetBit(mask_, token);
+  AddTokens(here.place.set);
+  // Those without a table are walked together: copied to the array's end.
+  bool within = true;
+  int plain_depth = 0;
+  Parser::Set rest = parser_.BeginCopy();
+  for (std::size_t i = here.place.set.begin; i < here.place.set.end; ++i) {
+    const Item item = parser_.items({i, i + 1})[0];
+    if (grammar_->table(item.state) != nullptr) continue;
+    plain_depth = std::max(plain_depth, automaton.plain_depth(item.state));
+    rest = parser_.Copy(i);
+  }
+  if (!rest.empty()) {
+    std::span<const TrieNode> nodes = v.all().nodes();
+    for (const VocabularyIndex::Slice& slice : v.slices()) {
+      if (plain_depth < slice.chars) continue;
+      for (std::size_t w = 0; w < mask_.size(); ++w) mask_[w] |= slice.plain[w];
+      nodes = slice.rest.nodes();
+      break;
+    }
+    within = Walk(rest, nodes);
+  }
+  parser_.CutTo(here.mark);
+  for (std::size_t i = here.place.set.begin; within && i < here.place.set.end; ++i) {
+    const CompiledGrammar::Table* table = grammar_->table(parser_.items({i, i + 1})[0].state);
+    if (table == nullptr) continue;
+    for (std::size_t w = 0; w < mask_.size(); ++w) mask_[w] |= table->accepted[w];
+    parser_.CutTo(here.mark);
+    within = Walk({i, i + 1}, table->uncertain.nodes());
+  }
+  parser_.CutTo(here.mark);
+  if (!within) std::fill(mask_.begin(), mask_.end(), 0);
+  return within;
+}
+
+void Matcher::AddTokens(Parser::Set set) {
+  const VocabularyIndex& v = grammar_->vocabulary();
+  for (const Item& item : parser_.items(set)) {
+    for (const TokenEdge& edge : grammar_->automaton().tokens(item.state)) {
+      if (!edge.negated) {
+        SetBit(mask_, edge.token);
+        continue;
+      }
+      for (int token = 0; token < v.vocab_size(); ++token)
+        if (token != edge.token && !v.is_end(token) && v.is_known(token)) SetBit(mask_, token);
+    }
+  }
+}
+
+// Allows the tokens of a trie that can be read from `set`; false: that takes too long.
+bool Matcher::Walk(Parser::Set set, std::span<const TrieNode> nodes) {
+  depths_[0] = {set, parser_.mark()};
+  for (std::size_t i = 0; i < nodes.size();) {
+    const TrieNode& node = nodes[i];
+    const Depth& before = depths_[node.depth - 1];
+    parser_.CutTo(before.mark);
+    const Parser::Place place = parser_.Step(before.set, node.byte);
+    if (node.token >= 0 && (!place.set.empty() || place.complete)) Allow(node.token);
+    if (place.set.empty()) {
+      i = node.next;
+      continue;
+    }
+    if (parser_.work() > kWorkMax) return false;
+    depths_[node.depth] = {place.set, parser_.mark()};
+    ++i;
+  }
+  return true;
+}
+
+Matcher::Position Matcher::BehindBytes(const Position& from, const std::string& bytes) {
+  Parser::Place place = from.place;
+  for (const char c : bytes) {
+    place = parser_.Step(place.set, static_cast<std::uint8_t>(c));
+    if (place.set.empty() && !place.complete) break;
+  }
+  place.set = parser_.MoveDown(place.set, from.mark.items);
+  return {.place = place, .mark = parser_.mark()};
+}
+
+void Matcher::Accept(int token) {
+  mask_valid_ = false;
+  const Position from = history_.back();
+  const VocabularyIndex& v = grammar_->vocabulary();
+  Position next{.place = {}, .mark = from.mark};
+  next.place.set = {from.mark.items, from.mark.items};
+  if (v.is_end(token)) {
+    next.over = from.place.complete || from.over;
+    next.lost = !next.over;
+    history_.push_back(next);
+    return;
+  }
+  if (!v.bytes(token).empty()) next = BehindBytes(from, v.bytes(token));
+  const Parser::Place named = parser_.StepToken(from.place.set, token);
+  // The two sets lie one behind the other.
+  next.place.set.end = named.set.end;
+  next.place.complete = next.place.complete || named.complete;
+  next.mark = parser_.mark();
+  next.lost = !next.place.complete && next.place.set.empty();
+  next.over = next.place.complete && next.place.set.empty();
+  history_.push_back(next);
+}
+
+void Matcher::Retract() {
+  mask_valid_ = false;
+  history_.pop_back();
+  parser_.CutTo(history_.back().mark);
+}
+
+std::size_t Matcher::ForcedBytes(std::span<char> out) {
+  const Automaton& automaton = grammar_->automaton();
+  Parser::Place place = history_.back().place;
+  std::size_t count = 0;
+  while (count < out.size() && !place.complete && !place.set.empty()) {
+    int byte = -1;
+    for (const Item& item : parser_.items(place.set)) {
+      if (!automaton.tokens(item.state).empty()) byte = 256;
+      for (const ByteEdge& edge : automaton.bytes(item.state))
+        byte = edge.lo == edge.hi && (byte < 0 || byte == edge.lo) ? edge.lo : 256;
+      if (byte == 256) break;
+    }
+    if (byte < 0 || byte == 256) break;
+    out[count++] = static_cast<char>(byte);
+    place = parser_.Step(place.set, static_cast<std::uint8_t>(byte));
+  }
+  parser_.CutTo(history_.back().mark);
+  return count;
+}
+
+int Matcher::Forced(std::span<int> out) {
+  char bytes[128];
+  const std::size_t count = ForcedBytes(bytes);
+  const auto nodes = grammar_->vocabulary().all().nodes();
+  int tokens = 0;
+  for (std::size_t at = 0; at < count && tokens < base::IntSize(out);) {
+    std::ptrdiff_t node = -1;
+    int longest = -1;
+    std::size_t end = at;
+    bool goes_on = false;  // a longer token begins so, whose text is not forced
+    for (std::size_t i = at; i < count; ++i) {
+      node = Child(nodes, node, static_cast<std::uint8_t>(bytes[i]));
+      if (node < 0) break;
+      const TrieNode& found = nodes[static_cast<std::size_t>(node)];
+      if (found.token >= 0) {
+        longest = found.token;
+        end = i + 1;
+      }
+      goes_on = i + 1 == count && found.next > static_cast<std::uint32_t>(node) + 1;
+    }
+    // What is sampled here may well be that longer token.
+    if (longest < 0 || goes_on) break;
+    out[static_cast<std::size_t>(tokens++)] = longest;
+    at = end;
+  }
+  return tokens;
+}
+
+}  // namespace thermocline::grammar

@@ -1,0 +1,47 @@
+// JSON schemas in one shape: references followed, conjunctions joined, what only describes left
+// out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+#include "engine/grammar/budget.h"
+
+namespace thermocline::grammar {
+
+// A schema's keywords, all that hold at once. Sub-schemas stay as JSON.
+struct MergedSchema {
+  bool never = false;              // nothing satisfies it
+  std::vector<std::string> types;  // of the seven; empty = any
+  bool has_enum = false;
+  Json::Array enumeration;  // const is an enumeration of one
+  // Of each: the alternatives of one anyOf or oneOf.
+  struct Choice {
+    bool one_of;
+    Json::Array alternatives;
+  };
+  std::vector<Choice> choices;
+  Json::Object properties, pattern_properties;
+  Json additional;      // additionalProperties; null = not said
+  bool closed = false;  // unevaluatedProperties: false
+  Json property_names;  // null = any
+  std::vector<std::string> required;
+  std::int64_t min_properties = 0, max_properties = -1;
+  Json::Array prefix_items;
+  Json items;  // null = any
+  std::int64_t min_items = 0, max_items = -1;
+  std::vector<std::string> patterns, formats;
+  std::int64_t min_length = 0, max_length = -1;
+  Json minimum, maximum, exclusive_minimum, exclusive_maximum;  // null = none
+  std::int64_t multiple_of = 0;
+};
+
+// `root` is what references are looked up in. Unimplemented: a keyword that is not supported, by
+// name; InvalidArgument: one that is malformed, a reference to nothing, or as Budget::Check.
+Result<MergedSchema> MergeSchema(const Json& schema, const Json& root, Budget& budget);
+// The same schema as JSON: equal ones become equal.
+Json ToJson(const MergedSchema& schema);
+
+}  // namespace thermocline::grammar
