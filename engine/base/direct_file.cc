@@ -96,7 +96,8 @@ bool DirectFile::Takes(std::size_t alignment) const {
       static_cast<std::byte*>(std::aligned_alloc(2 * alignment, 2 * alignment)), &std::free);
   // At odd multiples, which are no multiples of anything larger.
   const std::uint64_t offset = size_ > alignment ? alignment : 0;
-  return ::pread(fd_, memory.get() + alignment, alignment, offset) >= 0 || errno != EINVAL;
+  return ::pread(fd_, memory.get() + alignment, alignment, offset) >= 0 ||
+         (errno != EINVAL && errno != EOPNOTSUPP);
 }
 
 DirectFile::DirectFile(DirectFile&& other) noexcept

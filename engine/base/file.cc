@@ -95,18 +95,19 @@ class PosixFile final : public File {
                     " bytes short; it was truncated while open");
   }
 
-  // Whole blocks to a buffer of the thread, and what was asked for from there.
+  // Whole blocks to a buffer of its own, and what was asked for from there.
   Status ReadAround(std::uint64_t offset, std::span<std::byte> out) const {
     const std::size_t alignment = direct_->alignment();
-    thread_local AlignedBytes buffer;
-    if (buffer.alignment() < alignment) buffer = AlignedBytes(kDirectBytes + alignment, alignment);
+    const AlignedBytes buffer(RoundUp(std::min(out.size() + alignment, kDirectBytes), alignment),
+                              alignment);
     while (!out.empty()) {
       const std::uint64_t begin = offset / alignment * alignment;
       const std::size_t skipped = offset - begin, wanted = std::min(out.size(), kDirectBytes);
       const std::size_t bytes = RoundUp(std::min(skipped + wanted, kDirectBytes), alignment);
       const ssize_t n = ::pread(direct_->fd(), buffer.data(), bytes, static_cast<off_t>(begin));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return ErrnoStatus(path_, "read", errno);
+      if (n < 0)
+        return ErrnoStatus(path_, "read around the page cache (model.read: direct)", errno);
       const auto read = static_cast<std::size_t>(n);
       if (read <= skipped) return Ended(offset, out.size());
       const std::size_t copied = std::min(out.size(), read - skipped);

@@ -33,16 +33,21 @@ class EarlyPlanner {
     ASSIGN_OR_RETURN(const auto all, model::MeasureWeights(file_, {}));
     passing_ = *std::max_element(all.images.begin(), all.images.end());
     DeviceShare share;
+    Status refused;  // of the most layers that the device holds
     for (int homes = layers; homes > 0; --homes) {
       for (const bool head : {true, false}) {
         if (head && homes < layers) continue;
         ASSIGN_OR_RETURN(share, Measure(homes, head));
         if (share.bytes > budget) continue;
-        // What the device does not take, the host does: fewer layers there fit no better.
-        RETURN_IF_ERROR(CheckFits(share));
-        return share;
+        // Weights lie on one side or the other, but keys and values of a layer on the device are
+        // planned for both: fewer layers there may fit.
+        Status fits = CheckFits(share);
+        if (fits.ok()) return share;
+        if (fits.code() != StatusCode::kResourceExhausted) return fits;
+        if (refused.ok()) refused = std::move(fits);
       }
     }
+    if (!refused.ok()) return refused;
     return NoRoom(out_, share.bytes, budget);
   }
 
@@ -56,7 +61,9 @@ class EarlyPlanner {
     ASSIGN_OR_RETURN(const auto need,
                      out_.MeasureOnDevice(device_, PlacementOf(share, out_), sizes));
     // Of all layers' predictors: no more of them will be there.
-    share.passing = passing_;
+    const std::size_t alone =
+        head && !file_.config.tie_word_embeddings ? out_.weights->output.weight.bytes() : 0;
+    share.passing = std::max(passing_, alone);
     share.bytes =
         need.weights + need.work + PredictorBytes(file_.config, plan_, options_.model.ffn);
     return share;

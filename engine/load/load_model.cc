@@ -195,6 +195,12 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(const LoadOptions& options, Accele
                                                    .threads = loaded->pool->threads(),
                                                    .device = device},
                                                   plan, bundle));
+  if (device != nullptr && loaded->memory.tier != MemoryPlan::Tier::kMemory) {
+    return base::ResourceExhausted(
+        file.path,
+        ": memory became short while the model was planned: end other programs, give a shorter "
+        "context, or leave the GPU out (device cpu)");
+  }
   RETURN_IF_ERROR(LoadHeldWeights(file, options, device, plan, *loaded));
   if (!loaded->weights->memory.huge()) {
     base::LogWarning(

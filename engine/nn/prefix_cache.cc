@@ -6,7 +6,7 @@ namespace thermocline::nn {
 namespace {
 
 constexpr std::size_t kBlock = kernels::kKvBlock;
-constexpr std::size_t kEvictedMax = 1 << 14;  // paths remembered to tell why a lookup missed
+constexpr std::size_t kEvictedMax = 1 << 12;  // paths remembered to tell why a lookup missed
 
 std::uint64_t HashTokens(std::uint64_t hash, std::span<const int> tokens) {
   for (const int token : tokens) hash = (hash ^ token) * 0x100000001B3U + 0x9E3779B97F4A7C15U;
