@@ -79,7 +79,12 @@ int StepTokensMax(const EngineConfig& config) {
   return std::max(config.serving.prefill_chunk, StepLogitsMax(config));
 }
 
-// Those of a draft, or that a grammar forces, and of the token before them.
-int StepLogitsMax(const EngineConfig&) { return kDraftTokensMax + 1; }
+// Those of a draft, or that a grammar forces, and of the token before them. Without drafts they
+// make no step longer than it was asked to be.
+int StepLogitsMax(const EngineConfig& config) {
+  constexpr int kMost = kDraftTokensMax + 1;
+  const bool drafts = config.model.spec.mode != SpecMode::kOff;
+  return drafts ? kMost : std::min(kMost, config.serving.prefill_chunk);
+}
 
 }  // namespace thermocline

@@ -6,8 +6,10 @@
 namespace thermocline::grammar {
 namespace {
 
-// Nodes that a walk may visit without a table: some tens of microseconds.
-constexpr std::int64_t kShortWalk = 1000;
+// A state has a table if its walk may visit more nodes than this (some microseconds), and if
+// many bytes may come: where few may, what follows mostly ends the walk at once.
+constexpr std::int64_t kShortWalk = 150;
+constexpr int kManyBytes = 16;
 
 // The trie to walk from a state: without tokens that are known to come.
 const VocabularyIndex::Slice* SliceOf(const Automaton& automaton, int state,
@@ -17,14 +19,16 @@ const VocabularyIndex::Slice* SliceOf(const Automaton& automaton, int state,
   return nullptr;
 }
 
-// Nodes that a walk from `state` may visit.
+// Nodes that a walk from `state` may visit; 0 if few bytes may come.
 std::int64_t WalkLength(const Automaton& automaton, int state, const VocabularyIndex& vocabulary) {
   const VocabularyIndex::Slice* slice = SliceOf(automaton, state, vocabulary);
   const TokenTrie& trie = slice != nullptr ? slice->rest : vocabulary.all();
   std::int64_t count = 0;
-  for (const ByteEdge& edge : automaton.bytes(state))
-    for (int byte = edge.lo; byte <= edge.hi; ++byte) count += trie.nodes_with(byte);
-  return count;
+  int bytes = 0;
+  for (const ByteEdge& edge : automaton.bytes(state)) {
+    for (int byte = edge.lo; byte <= edge.hi; ++byte, ++bytes) count += trie.nodes_with(byte);
+  }
+  return bytes >= kManyBytes ? count : 0;
 }
 
 // Sorts the tokens of a trie by what a state makes of them without knowing who entered its rule.

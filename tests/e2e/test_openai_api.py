@@ -177,7 +177,7 @@ def test_unicode_escapes(daemon):
 
 def test_later_features_are_refused_clearly(daemon):
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
-    for fields in ({"tools": [tool]}, {"response_format": {"type": "json_object"}}, {"tool_choice": "required"}, {"functions": []}):
+    for fields in ({"tools": [tool]}, {"response_format": {"type": "structural_tag"}}, {"tool_choice": "required"}, {"functions": []}):
         response = chat(daemon, **fields)
         assert response.status_code == 400 and response.json()["error"]["code"] == "unsupported_value" and response.json()["error"]["param"] == next(iter(fields))
     for path in ("/v1/embeddings", "/v1/messages", "/v1/responses"):
