@@ -76,6 +76,13 @@ DASHBOARDS = {
             ("Failed", "timeseries", "reqps", [(f"{total('requests_failed_total', 'reason')} or vector(0)", "{{reason}}")], "Answers that an error of a device or of data ended."),
             ("Server errors", "timeseries", "percentunit", [(f"({total('requests_total', code='~5..')} or vector(0)) / {total('requests_total')}", "5xx")], ""),
         ]),
+        ("Structured output", [
+            ("Grammars compiled", "timeseries", "reqps", [(total("grammar_compiled_total", "result"), "{{result}}"), (total("grammar_cache_hits_total"), "from the cache")],
+             "Schemas, grammars and patterns of requests."),
+            ("Time spent on them", "timeseries", "percentunit", [(total("grammar_compile_seconds_total"), "compiling"), (total("grammar_mask_seconds_total"), "masks")], "Of a core."),
+            ("Tokens under a grammar", "timeseries", "short", [(total("grammar_masks_total"), "sampled"), (total("grammar_forced_tokens_total"), "forced"), (total("grammar_forced_accepted_tokens_total"), "forced and accepted")], ""),
+            ("Compiled grammars kept", "timeseries", "bytes", [(of("grammar_cache_bytes"), "{{instance}}")], ""),
+        ]),
     ]),
     "sparsity": ("Thermocline: sparsity", [
         ("All layers", [

@@ -1,6 +1,8 @@
 // kernels/cuda/ptx.h on the processor.
 #pragma once
 
+#include <sched.h>
+
 #include <cstdint>
 
 #include "tests/cuda_emulated/builtins.h"
@@ -28,7 +30,10 @@ inline float HalfToFloat(std::uint16_t half) {
 }
 std::uint16_t FloatToHalf(float value);
 
+// Who looks waits for the host, which may need this processor: a device spins, the emulation lets
+// others run. A billion looks are then minutes here, too.
 inline std::uint32_t LoadAcquireSystem(const std::uint32_t* p) {
+  sched_yield();
   return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 inline void StoreReleaseSystem(std::uint32_t* p, std::uint32_t value) {
