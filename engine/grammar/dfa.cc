@@ -284,6 +284,7 @@ Dfa Trimmed(const Dfa& dfa) {
 
 void Insert(const Dfa& dfa, int from, Nfa& nfa, int to) {
   std::vector<int> at;
+  at.reserve(dfa.states.size());
   for (int i = 0; i < dfa.num_states(); ++i) at.push_back(nfa.AddState());
   nfa.Link(from, at[0]);
   for (std::size_t i = 0; i < dfa.states.size(); ++i) {

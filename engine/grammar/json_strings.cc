@@ -28,8 +28,8 @@ std::string Ipv6() {
   std::string out = "(?:" + h + ":){7}" + h + "|::(?:" + h + "(?::" + h + "){0,6})?";
   // Some groups, "::" and others: one at least is left out.
   for (int before = 1; before <= 6; ++before) {
-    out += "|" + h + "(?::" + h + "){" + std::to_string(before - 1) + "}::(?:" + h + "(?::" + h +
-           "){0," + std::to_string(6 - before) + "})?";
+    out += StrCat("|", h, "(?::", h, "){", before - 1, "}::(?:", h, "(?::", h, "){0,", 6 - before,
+                  "})?");
   }
   return out + "|(?:" + h + ":){7}:";
 }
@@ -218,6 +218,7 @@ void AddQuoted(const Dfa& content, int from, Nfa& nfa, int to) {
   nfa.AddByte(from, '"', '"', open);
   nfa.AddByte(close, '"', '"', to);
   std::vector<int> at;
+  at.reserve(content.states.size());
   for (int i = 0; i < content.num_states(); ++i) at.push_back(nfa.AddState());
   nfa.Link(open, at[0]);
   const auto is_escaped = [](int byte) { return byte < 0x20 || byte == '"' || byte == '\\'; };

@@ -119,7 +119,7 @@ std::size_t VocabularyIndex::bytes_held() const {
   std::size_t bytes = all_.bytes_held() + 5 * sorted_.size() * sizeof(int);
   for (const Slice& slice : slices_)
     bytes += slice.rest.bytes_held() + slice.plain.size() * sizeof(std::uint64_t);
-  for (const std::string& text : names_) bytes += 2 * (sizeof(text) + text.size());
+  for (const std::string& text : names_) bytes += 2 * (sizeof(std::string) + text.size());
   return bytes;
 }
 

@@ -100,7 +100,7 @@ exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
     StartAhead(plan, n);
   }
   if (n > 0) target_.ExpectKept(controller_->ExpectedKept(draft_, n));
-  const auto verified = Verify(n, round);
+  auto verified = Verify(n, round);
   if (!verified.ok()) return verified;
   if (!drafting_) {
     ++stats_.plain_steps;
@@ -159,7 +159,7 @@ exec::StepResult<std::span<const int>> Decoder::VerifyForced(int n) {
   Round round;
   if (drafting_) target_.SetThreads(target_.threads());
   target_.ExpectKept(n + 1);
-  const auto verified = Verify(n, round);
+  auto verified = Verify(n, round);
   draft_.Clear();
   if (!verified.ok()) return verified;
   forced_ += n;
