@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace thermocline {
+
+struct GrammarPart;
 
 struct GrammarSpec {
   enum class Kind { kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf };
@@ -14,6 +17,18 @@ struct GrammarSpec {
   std::string text = {};                  // kJsonSchema: JSON; kRegex, kGbnf
   std::vector<std::string> choices = {};  // kChoice
   std::string field = {};                 // as the protocol calls it
+  std::vector<GrammarPart> parts = {};    // kGbnf: rules that `text` uses and does not define
+};
+
+// A rule of a GBNF grammar that is no GBNF.
+struct GrammarPart {
+  std::string name;                                   // of the rule
+  std::shared_ptr<const GrammarSpec> spec = nullptr;  // what the rule derives; nullptr: free text
+  std::vector<std::string> stops =
+      {};                 // of free text: what it does not contain, none of them empty
+  bool at_start = false;  // what it does not begin with, rather
+  // A schema that is not supported may be taken for any object.
+  bool lenient = false;
 };
 
 // What compiling grammars may take.

@@ -20,7 +20,8 @@ struct Request {
   std::string spec_mode = {};     // SpecModeName; "" = as loaded
   int spec_tokens = -1;           // SpecOptions::tokens_max of this request; -1 = as loaded
   bool ignore_eos = false;        // go on after the model's stop tokens (benchmarks)
-  std::vector<int> stop_tokens = {};  // generation ends at these, too, and does not show them
+  std::vector<int> stop_tokens = {};   // generation ends at these, too, and does not show them
+  std::vector<int> shown_tokens = {};  // control tokens whose text is part of the answer's
   // Strings that DRY's repetitions do not go across; absent: \n : " *
   std::optional<std::vector<std::string>> dry_breakers = {};
   // Log probabilities, of the model's own distribution, before all sampling: -1 = none, else of
@@ -68,12 +69,14 @@ struct Usage {
   int cached_tokens = 0;  // of them, found in the prefix cache
   int read_tokens = 0;    // of them, computed: fewer than the others if it ended before
   int completion_tokens = 0;
-  double queue_s = 0;  // from Submit to the first prefill step
+  int reasoning_tokens = 0;  // of them, about. The server's, not the engine's.
+  double queue_s = 0;        // from Submit to the first prefill step
   double prefill_s = 0;
   double decode_s = 0;  // of the tokens after the first
   SpecUsage spec = {};
   Phase phase = Phase::kQueued;            // in which it ended
   CancelCause cause = CancelCause::kNone;  // of one that was cancelled
+  int stop = -1;                           // that of Request::stop which ended it; -1 = none
   double cancel_s = 0;                     // from the cancellation to the end
   int preemptions = 0;                     // times it made way for others
   // Of its first turn's begin and of its end; both zero if it ended in the queue.

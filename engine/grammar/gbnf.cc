@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/base/index.h"
 #include "engine/grammar/expression.h"
 #include "engine/grammar/scanner.h"
 
@@ -18,15 +19,16 @@ bool IsNameByte(char c) {
 
 class GbnfParser {
  public:
-  GbnfParser(const std::string& text, const std::function<int(const std::string&)>& find_token,
-             Budget& budget)
-      : in_("the grammar", text), find_token_(find_token), budget_(budget) {}
+  GbnfParser(const std::string& text, const GbnfNames& names, Budget& budget)
+      : in_("the grammar", text), names_(names), budget_(budget) {}
 
   Result<Grammar> Run() {
     SkipSpace(true);
     while (!in_.done()) RETURN_IF_ERROR(ParseRule());
     for (const auto& [name, use] : used_at_) {
       if (defined_.contains(name)) continue;
+      ASSIGN_OR_RETURN(const bool found, AddPart(name));
+      if (found) continue;
       in_.MoveTo(use);
       return in_.Fail("there is no rule '", name, "'");
     }
@@ -60,6 +62,31 @@ class GbnfParser {
     const auto [found, added] = ids_.emplace(name, static_cast<int>(grammar_.rules.size()));
     if (added) grammar_.AddRule(name);
     return found->second;
+  }
+
+  // Takes the rules of a part in; false: there is no part of that name.
+  Result<bool> AddPart(const std::string& name) {
+    auto part = names_.find_part ? names_.find_part(name) : std::nullopt;
+    if (!part.has_value()) return false;
+    if (!part->ok()) return part->status();
+    const int first = base::IntSize(grammar_.rules);
+    for (const Rule& rule : (*part)->rules) {
+      const int added = grammar_.AddRule(rule.name);
+      grammar_.rules[added].body = Renumbered(rule.body, first);
+    }
+    Nfa call;
+    call.Call(Nfa::kStart, first + (*part)->root, Nfa::kFinal);
+    grammar_.rules[RuleOf(name)].body = std::move(call);
+    return true;
+  }
+
+  // `body` with the rules it calls counted from `first` on.
+  static Nfa Renumbered(const Nfa& body, int first) {
+    Nfa out;
+    while (out.num_states() < body.num_states()) out.AddState();
+    for (const Edge& edge : body.edges())
+      out.AddEdgeAs(edge, edge.kind == Edge::Kind::kRule ? edge.value + first : edge.value);
+    return out;
   }
 
   Status ParseRule() {
@@ -218,7 +245,7 @@ class GbnfParser {
     while (!in_.done() && in_.Peek() != '>' && in_.Peek() != '\n') in_.MoveTo(in_.at() + 1);
     if (!in_.Take(">")) return in_.Fail("'>' is expected");
     const std::string text(in_.Slice(begin));
-    const int token = find_token_(text);
+    const int token = names_.find_token(text);
     if (token < 0) return in_.Fail("'", text, "' is no single token of this model");
     return EdgeOf(kind, token);
   }
@@ -232,7 +259,7 @@ class GbnfParser {
   }
 
   Scanner in_;
-  const std::function<int(const std::string&)>& find_token_;
+  const GbnfNames& names_;
   Budget& budget_;
   Grammar grammar_;
   std::unordered_map<std::string, int> ids_;
@@ -242,10 +269,8 @@ class GbnfParser {
 
 }  // namespace
 
-Result<Grammar> ParseGbnf(const std::string& text,
-                          const std::function<int(const std::string&)>& find_token,
-                          Budget& budget) {
-  return GbnfParser(text, find_token, budget).Run();
+Result<Grammar> ParseGbnf(const std::string& text, const GbnfNames& names, Budget& budget) {
+  return GbnfParser(text, names, budget).Run();
 }
 
 }  // namespace thermocline::grammar

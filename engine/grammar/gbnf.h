@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "engine/grammar/budget.h"
@@ -17,9 +18,15 @@
 
 namespace thermocline::grammar {
 
-// `find_token` gives the id of a token's text, -1 if no token is written so. InvalidArgument with
-// line and column; errors as Budget::Check.
-Result<Grammar> ParseGbnf(const std::string& text,
-                          const std::function<int(const std::string&)>& find_token, Budget& budget);
+// What a grammar's text may refer to.
+struct GbnfNames {
+  // The id of a token's text, -1 if no token is written so.
+  std::function<int(const std::string&)> find_token;
+  // The grammar behind a rule that the text does not define; nothing: there is none. May be empty.
+  std::function<std::optional<Result<Grammar>>(const std::string&)> find_part = {};
+};
+
+// InvalidArgument with line and column; errors as Budget::Check and as GbnfNames::find_part.
+Result<Grammar> ParseGbnf(const std::string& text, const GbnfNames& names, Budget& budget);
 
 }  // namespace thermocline::grammar

@@ -1,9 +1,11 @@
 #include "engine/grammar/grammar_compiler.h"
 
+#include <optional>
 #include <utility>
 
 #include "engine/base/json.h"
 #include "engine/base/stopwatch.h"
+#include "engine/grammar/free_text.h"
 #include "engine/grammar/gbnf.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/grammar/regex.h"
@@ -11,16 +13,39 @@
 namespace thermocline::grammar {
 namespace {
 
+void AppendTexts(const std::vector<std::string>& texts, std::string& key) {
+  for (const std::string& text : texts) key += StrCat("\n", text.size(), ":", text);
+}
+
 std::string KeyOf(const GrammarSpec& spec) {
-  std::string key = StrCat(static_cast<int>(spec.kind), ":", spec.text);
-  for (const std::string& choice : spec.choices) key += StrCat("\n", choice.size(), ":", choice);
+  std::string key = StrCat(static_cast<int>(spec.kind), ":", spec.text.size(), ":", spec.text);
+  AppendTexts(spec.choices, key);
+  for (const GrammarPart& part : spec.parts) {
+    key += StrCat("\npart ", part.name, part.at_start, part.lenient);
+    AppendTexts(part.stops, key);
+    if (part.spec != nullptr) AppendTexts({KeyOf(*part.spec)}, key);
+  }
   return key;
 }
 
 std::size_t BytesOf(const GrammarSpec& spec) {
   std::size_t bytes = spec.text.size();
   for (const std::string& choice : spec.choices) bytes += choice.size();
+  for (const GrammarPart& part : spec.parts) {
+    for (const std::string& stop : part.stops) bytes += stop.size();
+    if (part.spec != nullptr) bytes += BytesOf(*part.spec);
+  }
   return bytes;
+}
+
+Result<Grammar> GrammarOfFreeText(const GrammarPart& part, Budget& budget) {
+  ASSIGN_OR_RETURN(const Dfa text, TextWithout(part.stops, part.at_start, budget));
+  Grammar out;
+  Nfa body;
+  Insert(text, Nfa::kStart, body, Nfa::kFinal);
+  out.AddRule(part.name);
+  out.rules[0].body = std::move(body);
+  return out;
 }
 
 // A grammar of one rule.
@@ -71,7 +96,9 @@ Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const Gr
     ++(compiled.ok() ? stats_.compiled : stats_.refused);
     stats_.compile_s += watch.Seconds();
   }
-  if (!compiled.ok()) return compiled.status().WithField(spec.field);
+  if (!compiled.ok())
+    return compiled.status().field().empty() ? compiled.status().WithField(spec.field)
+                                             : compiled.status();
   Keep(key, *compiled);
   return compiled;
 }
@@ -102,8 +129,26 @@ Result<Grammar> GrammarCompiler::Parse(const GrammarSpec& spec, const Vocabulary
     case GrammarSpec::Kind::kGbnf:
       break;
   }
-  return ParseGbnf(
-      spec.text, [&](const std::string& text) { return vocabulary.Find(text); }, budget);
+  const auto find_part = [&](const std::string& name) -> std::optional<Result<Grammar>> {
+    for (const GrammarPart& part : spec.parts)
+      if (part.name == name) return ParsePart(part, vocabulary, budget);
+    return std::nullopt;
+  };
+  return ParseGbnf(spec.text,
+                   {.find_token = [&](const std::string& text) { return vocabulary.Find(text); },
+                    .find_part = find_part},
+                   budget);
+}
+
+Result<Grammar> GrammarCompiler::ParsePart(const GrammarPart& part,
+                                           const VocabularyIndex& vocabulary,
+                                           Budget& budget) const {
+  if (part.spec == nullptr) return GrammarOfFreeText(part, budget);
+  auto grammar = Parse(*part.spec, vocabulary, budget);
+  if (grammar.ok()) return grammar;
+  if (part.lenient && grammar.status().code() == StatusCode::kUnimplemented)
+    return GrammarOfSchema(Json::Object{{"type", "object"}}, budget);
+  return grammar.status().WithField(part.spec->field);
 }
 
 std::shared_ptr<const CompiledGrammar> GrammarCompiler::Find(const std::string& key) {

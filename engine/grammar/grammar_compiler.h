@@ -31,6 +31,8 @@ class GrammarCompiler {
   std::shared_ptr<const VocabularyIndex> Vocabulary();
   Result<Grammar> Parse(const GrammarSpec& spec, const VocabularyIndex& vocabulary,
                         Budget& budget) const;
+  Result<Grammar> ParsePart(const GrammarPart& part, const VocabularyIndex& vocabulary,
+                            Budget& budget) const;
   std::shared_ptr<const CompiledGrammar> Find(const std::string& key);
   void Keep(const std::string& key, std::shared_ptr<const CompiledGrammar> grammar);
 

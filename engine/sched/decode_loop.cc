@@ -115,6 +115,7 @@ void DecodeLoop::Finish(Sequence& s, Stop why) {
   cache_.Clear();
   if (on_end_) on_end_();
   const std::string rest = s.text.Finish();
+  s.usage.stop = s.text.stop();
   if (cancelled) return FinishEarly(s.job, s.usage, rest, error);
   s.job.channel->Finish(why == Stop::kStop ? FinishReason::kStop : FinishReason::kLength, rest,
                         s.usage);

@@ -21,7 +21,9 @@ std::size_t LengthMax(const Request& request, int capacity) {
 }  // namespace
 
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, const Request& request)
-    : detokenizer_(tokenizer, AtTextStart(tokenizer, request)), stops_(request.stop) {
+    : detokenizer_(tokenizer, AtTextStart(tokenizer, request)),
+      stops_(request.stop),
+      shown_(request.shown_tokens) {
   decoded_.reserve(1024);
   certain_.reserve(1024);
 }
@@ -29,9 +31,10 @@ AnswerText::AnswerText(const text::Tokenizer& tokenizer, const Request& request)
 const std::string& AnswerText::Push(int token, bool look) {
   decoded_.clear();
   certain_.clear();
-  detokenizer_.Push(token, decoded_);
+  const bool shown = std::find(shown_.begin(), shown_.end(), token) != shown_.end();
+  detokenizer_.Push(token, decoded_, shown);
   if (look) {
-    stopped_ = stops_.Push(decoded_, certain_);
+    stops_.Push(decoded_, certain_);
   } else {
     certain_ = decoded_;
   }
@@ -40,7 +43,7 @@ const std::string& AnswerText::Push(int token, bool look) {
 
 std::string AnswerText::Finish() {
   std::string rest;
-  if (stopped_) return rest;
+  if (stopped()) return rest;
   decoded_.clear();
   detokenizer_.Finish(decoded_);
   if (!stops_.Push(decoded_, rest)) stops_.Finish(rest);

@@ -23,15 +23,17 @@ class AnswerText {
   // count yet.
   const std::string& Push(int token, bool look);
   // Whether a stop string ended the text.
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return stops_.found() >= 0; }
+  // Which of Request::stop it was; -1 = none.
+  int stop() const { return stops_.found(); }
   // What was held back, when no stop string ended the text.
   std::string Finish();
 
  private:
   text::Detokenizer detokenizer_;
   StopMatcher stops_;
+  const std::vector<int>& shown_;  // of the request
   std::string decoded_, certain_;
-  bool stopped_ = false;
 };
 
 // Decode thread only. Does not move: its parts refer to the request in `job`.

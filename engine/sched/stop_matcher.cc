@@ -19,9 +19,13 @@ bool StopMatcher::Push(std::string_view text, std::string& out) {
   held_ += text;
   std::size_t first = std::string::npos;
   std::size_t keep = 0;
-  for (const std::string& stop : stops_) {
-    first = std::min(first, held_.find(stop));
-    keep = std::max(keep, OverlapLength(held_, stop));
+  for (std::size_t i = 0; i < stops_.size(); ++i) {
+    const std::size_t at = held_.find(stops_[i]);
+    if (at < first) {
+      first = at;
+      found_ = static_cast<int>(i);
+    }
+    keep = std::max(keep, OverlapLength(held_, stops_[i]));
   }
   if (first != std::string::npos) {
     out.append(held_, 0, first);

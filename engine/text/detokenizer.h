@@ -19,8 +19,9 @@ class Detokenizer {
   }
 
   // Appends to `out` the text that is certain after `token`.
-  void Push(int token, std::string& out) {
-    pending_ += tokenizer_.TokenBytes(token);
+  // `control`: that of a control token, too.
+  void Push(int token, std::string& out, bool control = false) {
+    pending_ += tokenizer_.TokenBytes(token, control);
     if (drop_space_ && !pending_.empty()) {
       if (pending_.front() == ' ') pending_.erase(0, 1);
       drop_space_ = false;

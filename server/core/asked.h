@@ -9,12 +9,11 @@
 #include "engine/api/grammar_spec.h"
 #include "engine/api/request.h"
 #include "engine/base/json.h"
+#include "server/chat/conversation.h"
 
 namespace thermocline::server {
 
-struct Conversation {
-  Json json = {};  // {"messages": [...]} for the chat template
-};
+using chat::Conversation;
 
 // A text, the ids of its tokens, or a conversation.
 using Prompt = std::variant<std::string, std::vector<int>, Conversation>;
@@ -26,6 +25,8 @@ struct Asked {
   std::string prompt_field = {};     // as the protocol calls them
   int choices = 1;                   // of each prompt
   std::optional<GrammarSpec> grammar = {};
+  // Of a conversation: the answer is read as reasoning, text and calls (Submission::reading).
+  bool in_parts = false;
   double timeout_s = 0;  // 0 = the server's
 };
 

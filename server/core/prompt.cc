@@ -32,6 +32,14 @@ Result<std::vector<int>> Within(const Service& service, PromptLimit limit, const
   return tokens;
 }
 
+// Whether white space alone follows the last `word`.
+bool EndsWith(const std::string& text, const std::string& word) {
+  const auto trimmed = [](std::string_view all) {
+    return all.substr(0, all.find_last_not_of(" \n\r\t") + 1);
+  };
+  return !word.empty() && trimmed(text).ends_with(trimmed(word));
+}
+
 Result<EncodedPrompt> EncodeRaw(const Service& service, const std::string& text) {
   ASSIGN_OR_RETURN(std::vector<int> tokens, EncodeText(service, text));
   const model::Vocabulary& v = service.engine()->tokenizer().vocabulary();
@@ -51,18 +59,22 @@ Result<EncodedPrompt> TakeIds(const Service& service, const std::vector<int>& id
 
 }  // namespace
 
-Result<std::string> RenderChat(const Service& service, const Json& conversation) {
+Result<std::string> RenderChat(const Service& service, const Conversation& conversation) {
   const ChatFormatter* chat = service.chat();
   if (chat == nullptr) return base::InvalidArgument("the model has no chat template");
-  auto prompt = chat->Render(conversation);
+  const chat::OutputFormat& format = *service.output_format();
+  auto prompt = chat->Render(chat::ForTemplate(format, conversation));
+  if (prompt.ok() && conversation.continues_last)
+    *prompt +=
+        service.engine()->tokenizer().ProtectControlTokens(chat::BegunText(format, conversation));
   if (prompt.ok()) return prompt;
   // The bounds on templates are the client's to keep, not a queue to wait for.
   const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
   return too_much ? base::InvalidArgument(prompt.status().message()) : prompt.status();
 }
 
-Result<std::vector<int>> EncodeChat(const Service& service, const Json& conversation,
-                                    PromptLimit limit) {
+Result<EncodedPrompt> EncodeChat(const Service& service, const Conversation& conversation,
+                                 PromptLimit limit) {
   ASSIGN_OR_RETURN(const std::string prompt, RenderChat(service, conversation));
   ASSIGN_OR_RETURN(std::vector<int> tokens,
                    Within(service, limit, prompt, [&service](const std::string& text) {
@@ -70,7 +82,11 @@ Result<std::vector<int>> EncodeChat(const Service& service, const Json& conversa
                    }));
   if (tokens.empty() && limit == PromptLimit::kContext)
     return base::InvalidArgument("the chat template makes no text of these messages");
-  return tokens;
+  const chat::ReasoningTags& tags = service.output_format()->reasoning;
+  EncodedPrompt out{.tokens = std::move(tokens)};
+  out.in_reasoning = tags.known() && EndsWith(prompt, tags.open);
+  out.may_reason = tags.known() && !EndsWith(prompt, tags.close) && !conversation.continues_last;
+  return out;
 }
 
 Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
@@ -86,9 +102,7 @@ Result<std::vector<int>> EncodeText(const Service& service, const std::string& t
 Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return EncodeRaw(service, *text);
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) return TakeIds(service, *ids);
-  ASSIGN_OR_RETURN(std::vector<int> tokens,
-                   EncodeChat(service, std::get<Conversation>(prompt).json));
-  return EncodedPrompt{.tokens = std::move(tokens)};
+  return EncodeChat(service, std::get<Conversation>(prompt));
 }
 
 Status CheckTokens(const Service& service, const std::vector<int>& tokens) {

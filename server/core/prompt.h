@@ -15,13 +15,21 @@ namespace thermocline::server {
 // kNone: to count or to show them.
 enum class PromptLimit { kContext, kNone };
 
-// The text that the model's template makes of {"messages": [...]}, with kTokenBreak bytes.
+// The text that the model's template makes of a conversation, with kTokenBreak bytes.
 // InvalidArgument: the template refuses it, or the model has none. Requires: the model is loaded.
-Result<std::string> RenderChat(const Service& service, const Json& conversation);
+Result<std::string> RenderChat(const Service& service, const Conversation& conversation);
 
-// The prompt of {"messages": [...]}. Errors as RenderChat.
-Result<std::vector<int>> EncodeChat(const Service& service, const Json& conversation,
-                                    PromptLimit limit = PromptLimit::kContext);
+// What the engine gets of a prompt, within the context.
+struct EncodedPrompt {
+  std::vector<int> tokens;
+  bool bos_added = false;     // the first is the beginning-of-sequence token, and not of the text
+  bool in_reasoning = false;  // the answer begins within reasoning
+  bool may_reason = false;    // it may begin with reasoning
+};
+
+// The prompt of a conversation. Errors as RenderChat.
+Result<EncodedPrompt> EncodeChat(const Service& service, const Conversation& conversation,
+                                 PromptLimit limit = PromptLimit::kContext);
 
 // The tokens of a raw prompt.
 struct TextOptions {
@@ -32,11 +40,6 @@ struct TextOptions {
 Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
                                     const TextOptions& options = {});
 
-// What the engine gets of a prompt, within the context.
-struct EncodedPrompt {
-  std::vector<int> tokens;
-  bool bos_added = false;  // the first is the beginning-of-sequence token, and not of the text
-};
 // InvalidArgument: nothing to begin with, an id outside the vocabulary, or as RenderChat.
 Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt);
 

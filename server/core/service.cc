@@ -8,6 +8,8 @@
 #include <ctime>
 #include <filesystem>
 
+#include "server/core/model_format.h"
+
 namespace thermocline::server {
 
 Service::Service(std::shared_ptr<const Live> live)
@@ -50,6 +52,8 @@ Status Service::Load() {
   auto chat = ChatFormatter::Create(engine_->tokenizer());
   if (chat.ok()) {
     chat_ = *std::move(chat);
+    format_ =
+        std::make_shared<const chat::OutputFormat>(FormatOfModel(*chat_, engine_->tokenizer()));
   } else if (chat.status().code() == StatusCode::kFailedPrecondition) {
     base::LogWarning("the model has no chat template; /v1/chat/completions will refuse requests");
   } else {

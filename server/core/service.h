@@ -12,6 +12,7 @@
 #include "engine/base/mutex.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
+#include "server/chat/output_format.h"
 #include "server/core/generation.h"
 #include "server/core/live.h"
 #include "server/core/server_config.h"
@@ -76,6 +77,8 @@ class Service {
   // The engine and its chat template; nullptr while loading and after StopEngine.
   Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
   const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
+  // How the model writes its answers. Requires: it is loaded.
+  const std::shared_ptr<const chat::OutputFormat>& output_format() const { return format_; }
 
   // The engine met something that only a new process can mend; the daemon drains.
   bool failed() const { return failed_.load(); }
@@ -109,6 +112,8 @@ class Service {
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template
+  std::shared_ptr<const chat::OutputFormat> format_ =
+      std::make_shared<const chat::OutputFormat>();  // likewise
   std::atomic<bool> published_{false};
   std::atomic<bool> failed_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};

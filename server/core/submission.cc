@@ -4,6 +4,7 @@
 
 #include "engine/base/index.h"
 #include "engine/base/strings.h"
+#include "server/chat/answer_grammar.h"
 #include "server/core/prompt.h"
 
 namespace thermocline::server {
@@ -90,20 +91,45 @@ Result<Submission> Submission::Admit(Service& service, Sender sender, Asked aske
 
 Status Submission::Encode() {
   RETURN_IF_ERROR(service_->Readiness());
-  if (asked_.grammar.has_value()) {
-    ASSIGN_OR_RETURN(asked_.request.sampling.constraint,
-                     service_->engine()->Compile(*asked_.grammar));
+  for (const Prompt& prompt : asked_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
+  return CompileGrammar();
+}
+
+Status Submission::EncodeOne(const Prompt& prompt) {
+  const auto begin = Clock::now();
+  auto encoded = EncodePrompt(*service_, prompt);
+  if (!std::holds_alternative<std::vector<int>>(prompt))
+    service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
+  if (!encoded.ok()) return encoded.status().WithField(asked_.prompt_field);
+  requests_.push_back(asked_.request);
+  requests_.back().prompt = std::move(encoded->tokens);
+  bos_added_.push_back(encoded->bos_added);
+  in_reasoning_ = encoded->in_reasoning;
+  may_reason_ = encoded->may_reason;
+  return OkStatus();
+}
+
+Status Submission::CompileGrammar() {
+  std::optional<GrammarSpec> spec = asked_.grammar;
+  if (asked_.in_parts) {
+    const auto& conversation = std::get<Conversation>(asked_.prompts[0]);
+    const auto& format = service_->output_format();
+    const bool calls = !conversation.tools.tools.empty() &&
+                       conversation.tools.choice.mode != chat::ToolChoice::Mode::kNone;
+    reading_ =
+        std::make_shared<const chat::Reading>(chat::Reading{.format = format,
+                                                            .calls = calls,
+                                                            .in_reasoning = in_reasoning_,
+                                                            .tools = conversation.tools.tools});
+    ASSIGN_OR_RETURN(spec, chat::GrammarOfAnswer(*format, {.in_reasoning = in_reasoning_,
+                                                           .may_reason = may_reason_,
+                                                           .tools = conversation.tools,
+                                                           .answer = asked_.grammar}));
+    for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, calls);
   }
-  for (const Prompt& prompt : asked_.prompts) {
-    const auto begin = Clock::now();
-    auto encoded = EncodePrompt(*service_, prompt);
-    if (!std::holds_alternative<std::vector<int>>(prompt))
-      service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
-    if (!encoded.ok()) return encoded.status().WithField(asked_.prompt_field);
-    requests_.push_back(asked_.request);
-    requests_.back().prompt = std::move(encoded->tokens);
-    bos_added_.push_back(encoded->bos_added);
-  }
+  if (!spec.has_value()) return OkStatus();
+  ASSIGN_OR_RETURN(const auto grammar, service_->engine()->Compile(*spec));
+  for (Request& request : requests_) request.sampling.constraint = grammar;
   return OkStatus();
 }
 

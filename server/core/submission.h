@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/chat/output_parser.h"
 #include "server/core/asked.h"
 #include "server/core/service.h"
 
@@ -45,7 +46,7 @@ class Submission {
   // not.
   static Result<Submission> Admit(Service& service, Sender sender, Asked asked);
 
-  // Compiles the grammar and makes the tokens of every prompt. Errors as Engine::Compile and as
+  // Makes the tokens of every prompt and compiles the grammar. Errors as Engine::Compile and as
   // EncodePrompt, of Asked::prompt_field; Unavailable:
   // the service has stopped meanwhile.
   Status Encode();
@@ -58,6 +59,8 @@ class Submission {
 
   const Asked& asked() const { return asked_; }
   int choices() const { return asked_.choices; }
+  // After Encode: how the answers are read; nullptr: as they are.
+  const std::shared_ptr<const chat::Reading>& reading() const { return reading_; }
   // After Encode, before Start: one for each prompt.
   const std::vector<Request>& requests() const { return requests_; }
   // Whether that prompt's first token is the beginning-of-sequence token that its text lacks.
@@ -65,6 +68,9 @@ class Submission {
 
  private:
   Submission(Service& service, Sender sender, Asked asked);
+  Status EncodeOne(const Prompt& prompt);
+  // Once every prompt is encoded: how answers are read, and what they may be.
+  Status CompileGrammar();
 
   Service* service_;
   Sender sender_;
@@ -72,6 +78,8 @@ class Submission {
   Engine::Admission place_;
   std::vector<Request> requests_;
   std::vector<bool> bos_added_;
+  bool in_reasoning_ = false, may_reason_ = false;  // of the last conversation's prompt
+  std::shared_ptr<const chat::Reading> reading_;
 };
 
 }  // namespace thermocline::server

@@ -281,7 +281,7 @@ Result<server::Conversation> ParseChat(const v1::Chat& chat) {
     if (message.has_tool_call_id()) entry.Set("tool_call_id", message.tool_call_id());
     messages.push_back(std::move(entry));
   }
-  return server::Conversation{Json(Json::Object{{"messages", std::move(messages)}})};
+  return server::Conversation{.json = Json::Object{{"messages", std::move(messages)}}};
 }
 
 }  // namespace thermocline::rpc

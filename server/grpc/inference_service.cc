@@ -83,9 +83,9 @@ Result<std::vector<int>> Encode(const server::Service& service, const Message& m
     return tokens;
   }
   ASSIGN_OR_RETURN(const server::Conversation conversation, ParseChat(message.chat()));
-  auto tokens = server::EncodeChat(service, conversation.json, options.limit);
-  if (!tokens.ok()) return tokens.status().WithField("chat");
-  return tokens;
+  auto prompt = server::EncodeChat(service, conversation, options.limit);
+  if (!prompt.ok()) return prompt.status().WithField("chat");
+  return std::move(prompt->tokens);
 }
 
 Status AnswerTokenize(const server::Service& service, const v1::TokenizeRequest& request,

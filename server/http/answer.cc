@@ -10,39 +10,21 @@ namespace {
 
 constexpr std::size_t kEventBytesMax = 16 << 10;  // of one output, about
 
-openai::ApiError ErrorOf(const TokenChannel::Update& update) {
-  openai::ApiError error = openai::FromStatus(server::FailureOf(update));
-  if (update.reason == FinishReason::kCancelled)
-    error.details.emplace_back("cause", CancelCauseName(update.usage.cause));
-  return error;
-}
-
 }  // namespace
 
-Answer::Answer(server::Service& service, const ResponseHead& head, const GenerationPlan& plan)
+Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPlan& plan)
     : service_(service),
       head_(head),
-      answer_(plan.answer),
+      format_(std::move(plan.format)),
       stream_(plan.stream),
       progress_(plan.submission.asked().request.progress),
       choices_per_prompt_(plan.submission.choices()),
-      logprobs_(plan.submission.asked().request.logprobs),
-      echoes_(plan.echoes),
       choices_(plan.submission.requests().size() * choices_per_prompt_) {
   TokenChannel::ReserveBuffers(update_);
-  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
-  const std::vector<Request>& requests = plan.submission.requests();
-  for (const Request& request : requests) {
+  for (const Request& request : plan.submission.requests())
     prompt_tokens_.push_back(base::IntSize(request.prompt));
-    first_tokens_.push_back(request.prompt[0]);
-  }
-  if (answer_.chat || logprobs_ < 0) return;
-  for (std::size_t i = 0; i < choices_.size(); ++i) {
-    const std::vector<int>& prompt = requests[i / choices_per_prompt_].prompt;
-    const bool at_start =
-        !echoes_.empty() || (prompt.size() == 1 && prompt[0] == tokenizer.vocabulary().bos);
-    choices_[i].legacy.emplace(tokenizer, logprobs_, at_start);
-  }
+  if (plan.submission.reading() == nullptr) return;
+  for (Choice& choice : choices_) choice.parser.emplace(plan.submission.reading());
 }
 
 Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const ResponseHead& head,
@@ -60,6 +42,7 @@ Answer::Output Answer::Take() {
     next_ = (next_ + 1) % count;
     if (generation_->Take(index, update_)) Hear(index, output);
   }
+  if (!stream_) output.events.clear();
   if (!output.events.empty()) begun_ = true;
   return output;
 }
@@ -70,8 +53,9 @@ void Answer::Leave(CancelCause cause) {
 
 std::string Answer::KeepAlive() {
   if (!stream_ || ended_) return {};
-  begun_ = true;
-  return openai::kKeepAliveEvent;
+  std::string comment = format_->KeepAlive();
+  begun_ = begun_ || !comment.empty();
+  return comment;
 }
 
 void Answer::Hear(int index, Output& output) {
@@ -84,45 +68,40 @@ void Answer::Hear(int index, Output& output) {
   // A prompt's scores may come before the first token.
   const bool says = !update_.text.empty() || !update_.tokens.empty() ||
                     !update_.prompt_scores.empty() || update_.finished;
-  std::string text;
   if (says && !choice.begun) {
-    if (stream_ && answer_.chat) output.events += openai::RoleEvent(answer_, index);
-    text = Begin(index, choice);
+    output.events += format_->Begin(index);
+    choice.begun = true;
   }
-  text += update_.text;
-  if (choice.legacy.has_value()) choice.legacy->Add(update_.scores);
-  if (!stream_) {
-    choice.whole.text += text;
-    choice.scores.insert(choice.scores.end(), update_.scores.begin(), update_.scores.end());
-  } else if (!text.empty() || (logprobs_ >= 0 && says && !update_.scores.empty())) {
-    choice.scores = update_.scores;
-    output.events += openai::ContentEvent(answer_, index, text, LogprobsOf(choice));
+  if (says) {
+    Read(choice);
+    choice.reasoning_tokens += Reasoned(choice) ? base::IntSize(update_.tokens) : 0;
+    output.events += format_->Say({.choice = index,
+                                   .parts = parts_,
+                                   .scores = update_.scores,
+                                   .prompt_scores = update_.prompt_scores});
   }
   if (update_.finished) FinishChoice(index, output);
 }
 
-std::string Answer::Begin(int index, Choice& choice) {
-  choice.begun = true;
-  if (echoes_.empty()) return {};
-  const std::size_t prompt = index / choices_per_prompt_;
-  if (choice.legacy.has_value()) {
-    choice.legacy->AddFirst(first_tokens_[prompt], !echoes_[prompt].bos_added);
-    choice.legacy->Add(update_.prompt_scores);
+void Answer::Read(Choice& choice) {
+  parts_.clear();
+  if (choice.parser.has_value()) {
+    choice.parser->Push(update_.text, parts_);
+    if (update_.finished) choice.parser->Finish(parts_);
+  } else if (!update_.text.empty()) {
+    parts_.push_back({.kind = chat::MessagePart::Kind::kText, .text = update_.text});
   }
-  return echoes_[prompt].text;
 }
 
-Json Answer::LogprobsOf(Choice& choice) {
-  if (logprobs_ < 0) return {};
-  if (choice.legacy.has_value()) return choice.legacy->Take();
-  return openai::ChatLogprobs(service_.engine()->tokenizer(), logprobs_, choice.scores);
+bool Answer::Reasoned(const Choice& choice) const {
+  return (choice.parser.has_value() && choice.parser->in_reasoning()) ||
+         (!parts_.empty() && parts_[0].kind == chat::MessagePart::Kind::kReasoning);
 }
 
 void Answer::ReportProgress(int index, Output& output) {
   const std::chrono::duration<double, std::milli> since =
       std::chrono::steady_clock::now() - head_.arrived;
-  output.events +=
-      openai::ProgressEvent(answer_, {.index = index,
+  output.events += format_->Progress({.choice = index,
                                       .total = prompt_tokens_[index / choices_per_prompt_],
                                       .cached = update_.prompt_cached,
                                       .read = update_.prompt_read,
@@ -130,42 +109,35 @@ void Answer::ReportProgress(int index, Output& output) {
 }
 
 void Answer::FinishChoice(int index, Output& output) {
-  Choice& choice = choices_[index];
-  choice.usage = update_.usage;
-  choice.whole.reason = update_.reason;
+  choices_[index].usage = update_.usage;
+  choices_[index].usage.reasoning_tokens = choices_[index].reasoning_tokens;
   ended_ = output.last = generation_->finished();
-  if (stream_) {
-    const Usage total = ended_ ? Total() : Usage();
-    const bool figures = ended_ && !answer_.include_usage;
-    output.events +=
-        openai::FinishEvent(answer_, index, update_.reason, figures ? &total : nullptr);
-    if (!ended_) return;
-    if (answer_.include_usage) output.events += openai::UsageEvent(answer_, total);
-    output.events += openai::kDoneEvent;
-  } else if (ended_) {
-    std::vector<openai::WholeChoice> whole;
-    for (Choice& each : choices_) {
-      each.whole.logprobs = LogprobsOf(each);
-      whole.push_back(std::move(each.whole));
-    }
-    output.response =
-        JsonResponse(head_, 200, openai::WholeAnswer(answer_, std::move(whole), Total()));
-  }
+  const Usage total = ended_ ? Total() : Usage();
+  output.events += format_->End({.choice = index,
+                                 .reason = update_.reason,
+                                 .usage = update_.usage,
+                                 .last = ended_,
+                                 .total = total});
+  if (ended_ && !stream_) output.response = JsonResponse(head_, 200, format_->Whole(total));
 }
 
 // One choice that fails ends them all. What was not begun is refused with a status of its own; a
-// stream ends with an error and no [DONE], not to be mistaken for success.
+// stream ends with an error and no end of success.
 void Answer::Fail(Output& output) {
   ended_ = output.last = true;
   generation_->Cancel(CancelCause::kOtherChoice);
+  const Status status = server::FailureOf(update_);
+  const bool cancelled = update_.reason == FinishReason::kCancelled;
+  const CancelCause cause = cancelled ? update_.usage.cause : CancelCause::kNone;
   if (begun_) {
     output.failed = true;
-    output.events += openai::DataEvent(ErrorOf(update_).ToJson());
+    output.events += format_->Fail(status, cause);
     return;
   }
   output.events.clear();
-  const bool wait = server::RowOf(server::FailureOf(update_)).retry_after;
-  output.response = ErrorResponse(head_, ErrorOf(update_), wait ? service_.RetryAfterSeconds() : 0);
+  const bool wait = server::RowOf(status).retry_after;
+  output.response = ErrorResponse(head_, openai::FromStatus(status, cause),
+                                  wait ? service_.RetryAfterSeconds() : 0);
 }
 
 // Prompts count once, however many choices they have.
@@ -178,6 +150,7 @@ Usage Answer::Total() const {
       total.cached_tokens += usage.cached_tokens;
     }
     total.completion_tokens += usage.completion_tokens;
+    total.reasoning_tokens += usage.reasoning_tokens;
     total.queue_s = std::max(total.queue_s, usage.queue_s);
     total.prefill_s += usage.prefill_s;
     total.decode_s += usage.decode_s;

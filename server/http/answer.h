@@ -1,5 +1,5 @@
 // One generation as an HTTP answer: takes what the engine says, gives a whole response or the
-// events of a stream. Knows nothing of connections.
+// bytes of a stream. Knows nothing of connections, and leaves the answer's shape to its protocol.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,6 @@
 #include "server/core/service.h"
 #include "server/http/generation_plan.h"
 #include "server/http/response.h"
-#include "server/openai/logprobs.h"
 
 namespace thermocline::http {
 
@@ -21,7 +20,7 @@ namespace thermocline::http {
 class Answer {
  public:
   struct Output {  // NOLINT(bugprone-exception-escape): Boost calls the move of a message noexcept
-    std::string events;                    // of a stream, whole lines; may be empty
+    std::string events;                    // of a stream; may be empty
     std::optional<HttpResponse> response;  // instead of a stream, and then the last
     bool last = false;                     // nothing follows
     bool failed = false;  // of the last events: an error, so that the connection ends with them
@@ -38,6 +37,8 @@ class Answer {
   bool ended() const { return ended_; }
   // What keeps a silent connection alive; "" for an answer that is not streamed.
   std::string KeepAlive();
+  // Of the stream.
+  const char* content_type() const { return format_->content_type(); }
   const server::Generation& generation() const { return *generation_; }
   // The client is gone: the work ends, unless it has.
   void Leave(CancelCause cause);
@@ -46,16 +47,16 @@ class Answer {
   struct Choice {
     bool begun = false;  // its first words were given
     Usage usage = {};    // once it has ended
-    openai::WholeChoice whole = {};
-    std::vector<TokenChannel::Score> scores = {};       // of a chat that is not streamed
-    std::optional<openai::LegacyLogprobs> legacy = {};  // of a completion with log probabilities
+    int reasoning_tokens = 0;
+    std::optional<chat::OutputParser> parser = {};  // nothing: text is text
   };
-  Answer(server::Service& service, const ResponseHead& head, const GenerationPlan& plan);
+  Answer(server::Service& service, const ResponseHead& head, GenerationPlan& plan);
 
   void Hear(int index, Output& output);
-  // What choice `index` says first, and with `update_`.
-  std::string Begin(int index, Choice& choice);
-  Json LogprobsOf(Choice& choice);
+  // What `update_` says, in parts_.
+  void Read(Choice& choice);
+  // Whether that was reasoning.
+  bool Reasoned(const Choice& choice) const;
   void ReportProgress(int index, Output& output);
   void FinishChoice(int index, Output& output);
   void Fail(Output& output);
@@ -63,15 +64,14 @@ class Answer {
 
   server::Service& service_;
   const ResponseHead head_;
-  const openai::AnswerHead answer_;
+  const std::unique_ptr<server::AnswerFormat> format_;
   const bool stream_, progress_;
   const int choices_per_prompt_;
-  const int logprobs_;  // as Request::logprobs
-  const std::vector<GenerationPlan::Echo> echoes_;
-  std::vector<int> prompt_tokens_, first_tokens_;  // [prompts]
+  std::vector<int> prompt_tokens_;  // [prompts]
   std::shared_ptr<server::Generation> generation_;
   std::vector<Choice> choices_;
   TokenChannel::Update update_;
+  std::vector<chat::MessagePart> parts_;
   int next_ = 0;        // the choice that is heard next
   bool begun_ = false;  // events were given
   bool ended_ = false;

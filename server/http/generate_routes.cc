@@ -2,7 +2,9 @@
 
 #include "engine/text/tokenizer.h"
 #include "server/http/refusal.h"
+#include "server/openai/chat_answer.h"
 #include "server/openai/chat_request.h"
+#include "server/openai/completion_answer.h"
 #include "server/openai/completion_request.h"
 
 namespace thermocline::http {
@@ -31,14 +33,22 @@ Result<GenerationPlan> PlanOfChat(Service& service, const std::string& body,
                                   const ResponseHead& head) {
   ASSIGN_OR_RETURN(openai::ChatRequest asked, openai::ParseChatRequest(body, DefaultsOf(service)));
   ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  const server::Asked& full = submission.asked();
+  const auto& conversation = std::get<server::Conversation>(full.prompts[0]);
+  auto format = std::make_unique<openai::ChatAnswer>(
+      openai::MakeAnswerHead(true, service.model_name(), asked.include_usage),
+      service.engine()->tokenizer(),
+      openai::ChatAnswer::Params{.choices = full.choices,
+                                 .logprobs = full.request.logprobs,
+                                 .named_tool = !conversation.tools.choice.name.empty()});
   return GenerationPlan{
-      .submission = std::move(submission),
-      .answer = openai::MakeAnswerHead(true, service.model_name(), asked.include_usage),
-      .stream = asked.stream};
+      .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
 }
 
-std::vector<GenerationPlan::Echo> EchoesOf(const Service& service, const Submission& submission) {
-  std::vector<GenerationPlan::Echo> echoes;
+using Echoes = std::vector<openai::CompletionAnswer::Echo>;
+
+Echoes EchoesOf(const Service& service, const Submission& submission) {
+  Echoes echoes;
   const std::vector<server::Prompt>& prompts = submission.asked().prompts;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const auto* text = std::get_if<std::string>(&prompts[i]);
@@ -55,12 +65,12 @@ Result<GenerationPlan> PlanOfCompletion(Service& service, const std::string& bod
   ASSIGN_OR_RETURN(openai::CompletionRequest asked,
                    openai::ParseCompletionRequest(body, DefaultsOf(service)));
   ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
-  auto echoes = asked.echo ? EchoesOf(service, submission) : std::vector<GenerationPlan::Echo>();
+  auto echoes = asked.echo ? EchoesOf(service, submission) : Echoes();
+  auto format = std::make_unique<openai::CompletionAnswer>(
+      openai::MakeAnswerHead(false, service.model_name(), asked.include_usage),
+      service.engine()->tokenizer(), submission, std::move(echoes), asked.stream);
   return GenerationPlan{
-      .submission = std::move(submission),
-      .echoes = std::move(echoes),
-      .answer = openai::MakeAnswerHead(false, service.model_name(), asked.include_usage),
-      .stream = asked.stream};
+      .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
 }
 
 Action PlanOrRefusal(Service& service, const ResponseHead& head, Result<GenerationPlan> plan) {

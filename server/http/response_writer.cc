@@ -13,13 +13,12 @@ namespace asio = boost::asio;
 namespace beast_http = boost::beast::http;
 using boost::system::error_code;
 
-std::string StreamHeader(const ResponseHead& head) {
-  std::string text = StrCat(
-      "HTTP/1.1 200 OK\r\nServer: thermocline\r\nContent-Type: "
-      "text/event-stream\r\nCache-Control: no-cache\r\n"
-      "X-Accel-Buffering: no\r\n",
-      head.version >= 11 ? "Transfer-Encoding: chunked\r\n" : "",
-      head.keep_alive ? "" : "Connection: close\r\n");
+std::string StreamHeader(const ResponseHead& head, const char* content_type) {
+  std::string text =
+      StrCat("HTTP/1.1 200 OK\r\nServer: thermocline\r\nContent-Type: ", content_type,
+             "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n",
+             head.version >= 11 ? "Transfer-Encoding: chunked\r\n" : "",
+             head.keep_alive ? "" : "Connection: close\r\n");
   for (const auto& [name, value] : HeadersOf(head)) text += StrCat(name, ": ", value, "\r\n");
   return text + "\r\n";
 }
@@ -54,11 +53,11 @@ void WriteResponse(Connection& connection, HttpResponse response, bool head_only
 }
 
 StreamWriter::StreamWriter(Connection& connection, const ResponseHead& head,
-                           std::chrono::seconds write_timeout)
+                           const char* content_type, std::chrono::seconds write_timeout)
     : connection_(connection),
       chunked_(head.version >= 11),
       write_timeout_(write_timeout),
-      outgoing_(StreamHeader(head)) {}
+      outgoing_(StreamHeader(head, content_type)) {}
 
 void StreamWriter::Write(const std::string& events, bool last, WrittenHandler done) {
   if (!events.empty()) outgoing_ += chunked_ ? Chunk(events) : events;  // an empty chunk is the end

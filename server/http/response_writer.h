@@ -23,7 +23,7 @@ void WriteResponse(Connection& connection, HttpResponse response, bool head_only
 class StreamWriter {
  public:
   // Begins with the header that says `head`. `write_timeout`: of a client that takes nothing.
-  StreamWriter(Connection& connection, const ResponseHead& head,
+  StreamWriter(Connection& connection, const ResponseHead& head, const char* content_type,
                std::chrono::seconds write_timeout);
 
   // Appends `events`; `last`: they end the stream. `done` is called when all that was given up to

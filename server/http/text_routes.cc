@@ -4,9 +4,10 @@
 
 #include "engine/text/tokenizer.h"
 #include "server/core/prompt.h"
+#include "server/core/submission.h"
 #include "server/http/refusal.h"
 #include "server/openai/completion_request.h"
-#include "server/openai/messages.h"
+#include "server/openai/conversation_fields.h"
 
 namespace thermocline::http {
 namespace {
@@ -16,24 +17,29 @@ using server::Service;
 
 constexpr std::size_t kIdsMax = 1 << 20;
 
-// Parses the body and hands its fields to `answer`, while requests are served.
+// Parses the body and hands its fields to `answer`, while requests are served. `strict`: others are
+// refused; else the body may be that of a whole request, most of which does not matter.
 template <typename Answer>
-Result<Json> AnswerFields(const Service& service, const HttpRequest& request,
+Result<Json> AnswerFields(const Service& service, const HttpRequest& request, bool strict,
                           const Answer& answer) {
   ASSIGN_OR_RETURN(const Json body, base::ParseJson(request.body()));
   if (!body.is_object())
     return base::InvalidArgument("the body must be a JSON object, not a ", body.type_name());
   RETURN_IF_ERROR(service.Readiness());
   Fields fields(body);
+  const std::string model = fields.String("model", "");
   Result<Json> result = answer(fields);
   RETURN_IF_ERROR(fields.status());
+  if (strict) fields.RefuseUnknown();
+  RETURN_IF_ERROR(fields.status());
+  RETURN_IF_ERROR(server::CheckModel(service, model));
   return result;
 }
 
 template <typename Answer>
 Action WithFields(Service& service, const HttpRequest& request, const ResponseHead& head,
-                  const Answer& answer) {
-  const auto json = AnswerFields(service, request, answer);
+                  bool strict, const Answer& answer) {
+  const auto json = AnswerFields(service, request, strict, answer);
   if (!json.ok()) return RefusalResponse(service, head, json.status());
   return JsonResponse(head, 200, *json);
 }
@@ -80,7 +86,7 @@ Result<Json> DetokenizeFields(Service& service, Fields& fields) {
 }
 
 Result<Json> ApplyTemplateFields(Service& service, Fields& fields) {
-  const Json conversation = openai::ReadMessages(fields);
+  const server::Conversation conversation = openai::ReadConversation(fields);
   RETURN_IF_ERROR(fields.status());
   auto text = server::RenderChat(service, conversation);
   if (!text.ok()) return text.status().WithField("messages");
@@ -106,11 +112,11 @@ Json CountJson(std::size_t count) {
 Result<Json> CountFields(Service& service, Fields& fields) {
   const Json* value = fields.Find("prompt");
   if (value == nullptr) {
-    const Json conversation = openai::ReadMessages(fields);
+    const server::Conversation conversation = openai::ReadConversation(fields);
     RETURN_IF_ERROR(fields.status());
     const auto tokens = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
     if (!tokens.ok()) return tokens.status().WithField("messages");
-    return CountJson(tokens->size());
+    return CountJson(tokens->tokens.size());
   }
   const auto prompts = openai::ReadPrompts(*value);
   if (!prompts.has_value())
@@ -129,22 +135,22 @@ Result<Json> CountFields(Service& service, Fields& fields) {
 }  // namespace
 
 Action Tokenize(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return WithFields(service, request, head,
+  return WithFields(service, request, head, true,
                     [&service](Fields& fields) { return TokenizeFields(service, fields); });
 }
 
 Action Detokenize(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return WithFields(service, request, head,
+  return WithFields(service, request, head, true,
                     [&service](Fields& fields) { return DetokenizeFields(service, fields); });
 }
 
 Action ApplyTemplate(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return WithFields(service, request, head,
+  return WithFields(service, request, head, false,
                     [&service](Fields& fields) { return ApplyTemplateFields(service, fields); });
 }
 
 Action CountTokens(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return WithFields(service, request, head,
+  return WithFields(service, request, head, false,
                     [&service](Fields& fields) { return CountFields(service, fields); });
 }
 

@@ -1,23 +1,11 @@
 #include "server/openai/chat_request.h"
 
-#include "server/openai/messages.h"
+#include <algorithm>
+
+#include "server/openai/conversation_fields.h"
 
 namespace thermocline::openai {
 namespace {
-
-// Fields whose silent neglect would give the client something else than it asked for.
-void RefuseUnsupported(Fields& fields) {
-  RefuseFields(fields, {"functions", "function_call", "audio", "modalities", "prediction"});
-  const Json* choice = fields.Find("tool_choice");
-  if (choice != nullptr &&
-      !(choice->is_string() && (choice->as_string() == "none" || choice->as_string() == "auto"))) {
-    fields.FailUnsupported("tool_choice",
-                           "'tool_choice' other than 'none' or 'auto' is not supported");
-  }
-  const Json* tools = fields.Find("tools");
-  if (tools != nullptr && !(tools->is_array() && tools->as_array().empty()))
-    fields.FailUnsupported("tools", "'tools' are not supported");
-}
 
 // -1 = none, as Request::logprobs.
 int ReadLogprobs(Fields& fields) {
@@ -39,10 +27,11 @@ Result<ChatRequest> ParseChatRequest(std::string_view body, const RequestDefault
   }
   ChatRequest out;
   out.asked.prompt_field = "messages";
-  out.asked.prompts = {server::Conversation{ReadMessages(fields)}};
+  out.asked.prompts = {ReadConversation(fields)};
+  out.asked.in_parts = true;
   ReadCommon(fields, defaults, 1, out);
   out.asked.request.logprobs = ReadLogprobs(fields);
-  RefuseUnsupported(fields);
+  fields.RefuseUnknown();
   if (!fields.ok()) return fields.status();
   return out;
 }

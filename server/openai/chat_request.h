@@ -9,8 +9,8 @@ namespace thermocline::openai {
 
 using ChatRequest = CommonRequest;
 
-// Pure; the prompt is one Conversation. Fields that would change the answer and that we do not
-// support are refused, unknown ones ignored. `log` learns which fields are read.
+// Pure; the prompt is one Conversation. Fields that there are not are refused, but for
+// kIgnoredFields. `log` learns which fields are read.
 Result<ChatRequest> ParseChatRequest(std::string_view body, const RequestDefaults& defaults,
                                      FieldLog* log = nullptr);
 

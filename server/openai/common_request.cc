@@ -173,11 +173,4 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   out.asked.grammar = ReadStructuredOutput(fields);
 }
 
-void RefuseFields(Fields& fields, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (fields.Find(name) != nullptr)
-      fields.FailUnsupported(name, StrCat("'", name, "' is not supported"));
-  }
-}
-
 }  // namespace thermocline::openai

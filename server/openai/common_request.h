@@ -28,7 +28,4 @@ struct CommonRequest {
 void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_min,
                 CommonRequest& out);
 
-// Refuses the fields named, unless they are null.
-void RefuseFields(Fields& fields, std::initializer_list<const char*> names);
-
 }  // namespace thermocline::openai

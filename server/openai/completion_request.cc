@@ -10,9 +10,8 @@ std::optional<server::Prompt> ReadPrompt(const Json& value) {
   return *std::move(tokens);
 }
 
-// `best_of` beyond `n` would generate what nobody sees; `suffix` needs a model that fills in.
+// `best_of` beyond `n` would generate what nobody sees.
 void RefuseUnsupported(Fields& fields, int choices) {
-  RefuseFields(fields, {"suffix", "tools", "functions"});
   if (fields.Find("best_of") != nullptr &&
       fields.Int("best_of", 1, 1, kChoicesPerPromptMax) != choices)
     fields.FailUnsupported("best_of", "'best_of' other than 'n' is not supported");
@@ -61,6 +60,7 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
   if (out.asked.prompts.size() * out.asked.choices > kPromptsMax)
     fields.Fail("n", StrCat("'prompt' and 'n' ask for more than ", kPromptsMax, " choices"));
   RefuseUnsupported(fields, out.asked.choices);
+  fields.RefuseUnknown();
   if (!fields.ok()) return fields.status();
   return out;
 }

@@ -19,8 +19,8 @@ inline constexpr int kLegacyLogprobsMax = 5;
 // nothing or too much.
 std::optional<std::vector<server::Prompt>> ReadPrompts(const Json& value);
 
-// Pure; at most kPromptsMax prompts, texts or ids. Unknown fields are ignored. `log` learns which
-// fields are read.
+// Pure; at most kPromptsMax prompts, texts or ids. Fields that there are not are refused. `log`
+// learns which fields are read.
 Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
                                                  const RequestDefaults& defaults,
                                                  FieldLog* log = nullptr);

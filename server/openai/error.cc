@@ -54,4 +54,10 @@ ApiError FromStatus(const Status& status) {
   return error;
 }
 
+ApiError FromStatus(const Status& status, CancelCause cause) {
+  ApiError error = FromStatus(status);
+  if (cause != CancelCause::kNone) error.details.emplace_back("cause", CancelCauseName(cause));
+  return error;
+}
+
 }  // namespace thermocline::openai

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "engine/api/request.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
 
@@ -25,5 +26,7 @@ ApiError ClientError(int http_status, const std::string& code, const std::string
 
 // What a client may know of `status`, by server::RefusalTable; its numbers are details.
 ApiError FromStatus(const Status& status);
+// The same of an answer that was cancelled, with the cause.
+ApiError FromStatus(const Status& status, CancelCause cause);
 
 }  // namespace thermocline::openai

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "engine/base/strings.h"
+#include "server/openai/ignored_fields.h"
+
 namespace thermocline::openai {
 namespace {
 
@@ -28,7 +31,19 @@ void Fields::FailWith(std::string_view name, const Status& status) {
   if (status_.ok()) status_ = status.WithField(name);
 }
 
+void Fields::RefuseUnknown() {
+  for (const IgnoredField& ignored : kIgnoredFields) (void)Find(ignored.name);
+  if (!body_.is_object()) return;
+  for (const auto& [name, value] : body_.as_object()) {
+    if (value.is_null() || seen_.contains(name)) continue;
+    FailUnsupported(name, StrCat("'", base::Shorten(name, 64),
+                                 "' is not supported here; fields that would change the answer are "
+                                 "not ignored"));
+  }
+}
+
 const Json* Fields::FindNumber(std::string_view name, double min, double max) const {
+  seen_.emplace(name);
   if (log_ != nullptr) (*log_)[std::string(name)] = {.min = min, .max = max};
   return body_.Find(name);
 }

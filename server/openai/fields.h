@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "engine/base/json.h"
@@ -27,9 +28,13 @@ class Fields {
   const Status& status() const { return status_; }
 
   const Json* Find(std::string_view name) const {
+    seen_.emplace(name);
     if (log_ != nullptr) log_->try_emplace(std::string(name));
     return body_.Find(name);
   }
+  // Refuses the fields that were not looked for and are not null, but for kIgnoredFields. To be
+  // called when all that may be read has been.
+  void RefuseUnknown();
   // 1 and 1.0 are both whole numbers.
   std::int64_t Int(std::string_view name, std::int64_t absent, std::int64_t min, std::int64_t max);
   // A whole number in [-2^63, 2^64 - 1] as 64 bits: a negative one modulo 2^64.
@@ -54,6 +59,7 @@ class Fields {
 
   const Json& body_;
   FieldLog* const log_;
+  mutable std::set<std::string, std::less<>> seen_;
   Status status_;
 };
 

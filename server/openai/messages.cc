@@ -99,7 +99,7 @@ Json ReadMessages(Fields& fields) {
       }
       entry.Set("tool_calls", ReadToolCalls(*calls));
     }
-    for (const char* name : {"name", "tool_call_id"}) {
+    for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
       const Json* value = message.Find(name);
       if (value == nullptr) continue;
       if (!value->is_string()) {
@@ -109,6 +109,10 @@ Json ReadMessages(Fields& fields) {
       }
       entry.Set(name, *value);
     }
+    const Json* reasoning = message.Find("reasoning");  // as vLLM calls it
+    if (reasoning != nullptr && reasoning->is_string() &&
+        entry.Find("reasoning_content") == nullptr)
+      entry.Set("reasoning_content", *reasoning);
     out.push_back(std::move(entry));
   }
   return Json::Object{{"messages", std::move(out)}};

@@ -4,12 +4,15 @@
 #include <ctime>
 #include <random>
 
+#include "engine/base/index.h"
+#include "server/openai/error.h"
+
 namespace thermocline::openai {
 namespace {
 
 constexpr const char* kFingerprint = "fp_thermocline_" THERMOCLINE_VERSION;
 
-std::string RandomId() {
+std::string RandomLetters() {
   thread_local std::mt19937_64 generator{std::random_device{}()};
   constexpr std::string_view kAlphabet =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -27,53 +30,15 @@ Json::Object Shared(const AnswerHead& head, const char* object, Json::Array choi
           {"choices", std::move(choices)}};
 }
 
-// What OpenAI's API has no place for.
-Json ExtensionJson(const Usage& usage) {
-  return Json::Object{{"queue_ms", usage.queue_s * 1000},
-                      {"preemptions", usage.preemptions},
-                      {"speculation", Json::Object{{"drafts", usage.spec.drafts},
-                                                   {"draft_tokens", usage.spec.draft_tokens},
-                                                   {"accepted_tokens", usage.spec.accepted_tokens},
-                                                   {"branch_hits", usage.spec.branch_hits},
-                                                   {"branch_misses", usage.spec.branch_misses},
-                                                   {"wait_ms", usage.spec.wait_s * 1000}}}};
-}
-
-// `usage`: of the chunk that ends the stream, else nullptr.
-std::string Chunk(const AnswerHead& head, Json::Array choices, const Usage* usage,
-                  bool is_usage = false) {
-  Json::Object chunk =
-      Shared(head, head.chat ? "chat.completion.chunk" : "text_completion", std::move(choices));
-  if (head.include_usage) chunk.emplace_back("usage", is_usage ? UsageJson(*usage) : Json());
-  if (usage != nullptr) {
-    chunk.emplace_back("timings", TimingsJson(*usage));
-    chunk.emplace_back("thermocline", ExtensionJson(*usage));
-  }
-  return DataEvent(std::move(chunk));
-}
-
-// `delta` of a chat's choice; the others have `text` alone.
-std::string ChoiceEvent(const AnswerHead& head, int index, Json::Object delta,
-                        const std::string& text, Json logprobs, Json finish_reason,
-                        const Usage* usage) {
-  Json::Object choice{{"index", index}};
-  if (head.chat) {
-    choice.emplace_back("delta", std::move(delta));
-  } else {
-    choice.emplace_back("text", text);
-  }
-  choice.emplace_back("logprobs", std::move(logprobs));
-  choice.emplace_back("finish_reason", std::move(finish_reason));
-  return Chunk(head, {Json(std::move(choice))}, usage);
-}
-
 double PerSecond(int tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0; }
 
 }  // namespace
 
+std::string NewId(const std::string& prefix) { return prefix + RandomLetters(); }
+
 AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage) {
   return {.chat = chat,
-          .id = (chat ? "chatcmpl-" : "cmpl-") + RandomId(),
+          .id = NewId(chat ? "chatcmpl-" : "cmpl-"),
           .created = std::time(nullptr),
           .model = model,
           .include_usage = include_usage};
@@ -85,7 +50,7 @@ Json UsageJson(const Usage& usage) {
       {"completion_tokens", usage.completion_tokens},
       {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
       {"prompt_tokens_details", Json::Object{{"cached_tokens", usage.cached_tokens}}},
-      {"completion_tokens_details", Json::Object{{"reasoning_tokens", 0}}}};
+      {"completion_tokens_details", Json::Object{{"reasoning_tokens", usage.reasoning_tokens}}}};
 }
 
 Json TimingsJson(const Usage& usage) {
@@ -112,52 +77,43 @@ Json TimingsJson(const Usage& usage) {
   return out;
 }
 
-Json WholeAnswer(const AnswerHead& head, std::vector<WholeChoice> choices, const Usage& usage) {
-  Json::Array list;
-  for (WholeChoice& whole : choices) {
-    Json::Object choice{{"index", list.size()}};
-    if (head.chat) {
-      choice.emplace_back("message", Json::Object{{"role", "assistant"},
-                                                  {"content", std::move(whole.text)},
-                                                  {"refusal", nullptr}});
-    } else {
-      choice.emplace_back("text", std::move(whole.text));
-    }
-    choice.emplace_back("logprobs", std::move(whole.logprobs));
-    choice.emplace_back("finish_reason", FinishReasonName(whole.reason));
-    list.emplace_back(std::move(choice));
+Json ExtensionJson(const Usage& usage) {
+  return Json::Object{{"queue_ms", usage.queue_s * 1000},
+                      {"preemptions", usage.preemptions},
+                      {"speculation", Json::Object{{"drafts", usage.spec.drafts},
+                                                   {"draft_tokens", usage.spec.draft_tokens},
+                                                   {"accepted_tokens", usage.spec.accepted_tokens},
+                                                   {"branch_hits", usage.spec.branch_hits},
+                                                   {"branch_misses", usage.spec.branch_misses},
+                                                   {"wait_ms", usage.spec.wait_s * 1000}}}};
+}
+
+std::string DataEvent(const Json& json) { return "data: " + json.Dump() + "\n\n"; }
+
+// `usage`: of the chunk that ends the stream, else nullptr.
+std::string ChoicesAnswer::Envelope(Json::Array choices, const Usage* usage, bool is_usage) const {
+  Json::Object chunk =
+      Shared(head_, head_.chat ? "chat.completion.chunk" : "text_completion", std::move(choices));
+  if (head_.include_usage) chunk.emplace_back("usage", is_usage ? UsageJson(*usage) : Json());
+  if (usage != nullptr) {
+    chunk.emplace_back("timings", TimingsJson(*usage));
+    chunk.emplace_back("thermocline", ExtensionJson(*usage));
   }
-  Json::Object answer =
-      Shared(head, head.chat ? "chat.completion" : "text_completion", std::move(list));
-  answer.emplace_back("usage", UsageJson(usage));
-  answer.emplace_back("timings", TimingsJson(usage));
-  answer.emplace_back("thermocline", ExtensionJson(usage));
-  return answer;
+  return DataEvent(std::move(chunk));
 }
 
-std::string RoleEvent(const AnswerHead& head, int index) {
-  return ChoiceEvent(head, index, {{"role", "assistant"}, {"content", ""}}, "", {}, {}, nullptr);
+std::string ChoicesAnswer::Chunk(int choice, Json said, Json logprobs, Json reason,
+                                 const Usage* usage) const {
+  Json::Object body{{"index", choice},
+                    {head_.chat ? "delta" : "text", std::move(said)},
+                    {"logprobs", std::move(logprobs)},
+                    {"finish_reason", std::move(reason)}};
+  return Envelope({Json(std::move(body))}, usage, false);
 }
 
-std::string ContentEvent(const AnswerHead& head, int index, const std::string& text,
-                         Json logprobs) {
-  Json::Object delta;
-  if (head.chat) delta.emplace_back("content", text);
-  return ChoiceEvent(head, index, std::move(delta), text, std::move(logprobs), {}, nullptr);
-}
-
-std::string FinishEvent(const AnswerHead& head, int index, FinishReason reason,
-                        const Usage* usage) {
-  return ChoiceEvent(head, index, {}, "", {}, FinishReasonName(reason), usage);
-}
-
-std::string UsageEvent(const AnswerHead& head, const Usage& usage) {
-  return Chunk(head, {}, &usage, true);
-}
-
-std::string ProgressEvent(const AnswerHead& head, const Progress& progress) {
-  Json::Object chunk = Shared(head, head.chat ? "chat.completion.chunk" : "text_completion", {});
-  chunk.emplace_back("prompt_progress", Json::Object{{"index", progress.index},
+std::string ChoicesAnswer::Progress(const server::PromptProgress& progress) {
+  Json::Object chunk = Shared(head_, head_.chat ? "chat.completion.chunk" : "text_completion", {});
+  chunk.emplace_back("prompt_progress", Json::Object{{"index", progress.choice},
                                                      {"total", progress.total},
                                                      {"cache", progress.cached},
                                                      {"processed", progress.read},
@@ -165,6 +121,40 @@ std::string ProgressEvent(const AnswerHead& head, const Progress& progress) {
   return DataEvent(std::move(chunk));
 }
 
-std::string DataEvent(const Json& json) { return "data: " + json.Dump() + "\n\n"; }
+std::string ChoicesAnswer::End(const server::ChoiceEnd& end) {
+  reasons_.resize(std::max(reasons_.size(), static_cast<std::size_t>(end.choice) + 1));
+  reasons_[end.choice] = end.reason;
+  const bool figures = end.last && !head_.include_usage;
+  std::string out = Chunk(end.choice, Nothing(), {}, ReasonName(end.choice, end.reason),
+                          figures ? &end.total : nullptr);
+  if (!end.last) return out;
+  if (head_.include_usage) out += Envelope({}, &end.total, true);
+  return out + kDoneEvent;
+}
+
+const char* ChoicesAnswer::ReasonName(int, FinishReason reason) const {
+  return FinishReasonName(reason);
+}
+
+Json ChoicesAnswer::Whole(const Usage& total) {
+  Json::Array list;
+  for (Json::Object& said : WholeChoices()) {
+    const int index = base::IntSize(list);
+    Json::Object choice{{"index", index}};
+    for (auto& member : said) choice.push_back(std::move(member));
+    choice.emplace_back("finish_reason", ReasonName(index, reasons_[index]));
+    list.emplace_back(std::move(choice));
+  }
+  Json::Object answer =
+      Shared(head_, head_.chat ? "chat.completion" : "text_completion", std::move(list));
+  answer.emplace_back("usage", UsageJson(total));
+  answer.emplace_back("timings", TimingsJson(total));
+  answer.emplace_back("thermocline", ExtensionJson(total));
+  return answer;
+}
+
+std::string ChoicesAnswer::Fail(const Status& status, CancelCause cause) {
+  return DataEvent(FromStatus(status, cause).ToJson());
+}
 
 }  // namespace thermocline::openai

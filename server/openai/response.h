@@ -1,10 +1,12 @@
-// Answers of /v1/chat/completions and /v1/completions: whole, or as the chunks of a stream.
+// What answers of /v1/chat/completions and /v1/completions have in common.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/api/request.h"
 #include "engine/base/json.h"
+#include "server/core/answer_format.h"
 
 namespace thermocline::openai {
 
@@ -18,6 +20,8 @@ struct AnswerHead {
 };
 
 AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage);
+// `prefix` and 24 letters or digits.
+std::string NewId(const std::string& prefix);
 
 Json UsageJson(const Usage& usage);
 // How long the answer took and what became of drafts. Names and units are those of llama.cpp's
@@ -25,34 +29,43 @@ Json UsageJson(const Usage& usage);
 // "draft_n_accepted", milliseconds. The first token comes from the prompt's last step:
 // "predicted_ms" and "predicted_per_second" are of those after it.
 Json TimingsJson(const Usage& usage);
+// What OpenAI's API has no place for.
+Json ExtensionJson(const Usage& usage);
 
-// A choice that has ended.
-struct WholeChoice {
-  std::string text = {};
-  Json logprobs = {};
-  FinishReason reason = FinishReason::kStop;
-};
-Json WholeAnswer(const AnswerHead& head, std::vector<WholeChoice> choices, const Usage& usage);
-
-// Server-sent events, each "data: <one line>\n\n". The first of a chat's choice.
-std::string RoleEvent(const AnswerHead& head, int index);
-std::string ContentEvent(const AnswerHead& head, int index, const std::string& text,
-                         Json logprobs = {});
-// The last of a choice. Timings are in the last chunk of all: that of the usage, or, if no usage is
-// asked for, the finish of the last choice, which alone has `usage`.
-std::string FinishEvent(const AnswerHead& head, int index, FinishReason reason,
-                        const Usage* usage = nullptr);
-std::string UsageEvent(const AnswerHead& head, const Usage& usage);
-// How much of the prompt is read. Source: llama.cpp's server; only there a chunk has no choices.
-struct Progress {
-  int index = 0;                        // of the choice
-  int total = 0, cached = 0, read = 0;  // tokens
-  double ms = 0;                        // since the request came
-};
-std::string ProgressEvent(const AnswerHead& head, const Progress& progress);
+// Server-sent events, each "data: <one line>\n\n".
 std::string DataEvent(const Json& json);
 inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
-// A comment: clients skip it, proxies see that the connection lives.
-inline constexpr const char* kKeepAliveEvent = ": keep-alive\n\n";
+
+// The parts of both: chunks, ends, the whole. What a choice says is left to the derived.
+class ChoicesAnswer : public server::AnswerFormat {
+ public:
+  explicit ChoicesAnswer(AnswerHead head) : head_(std::move(head)) {}
+
+  // Source: llama.cpp's server; only there a chunk has no choices.
+  std::string Progress(const server::PromptProgress& progress) override;
+  // The last of a choice. Timings are in the last chunk of all: that of the usage, or, if no usage
+  // is asked for, the finish of the last choice.
+  std::string End(const server::ChoiceEnd& end) override;
+  Json Whole(const Usage& total) override;
+  // No [DONE]: not to be mistaken for success.
+  std::string Fail(const Status& status, CancelCause cause) override;
+
+ protected:
+  // A chunk of one choice: `said` is its delta, or its text.
+  std::string Chunk(int choice, Json said, Json logprobs = {}, Json reason = {},
+                    const Usage* usage = nullptr) const;
+  // What a choice says that says nothing.
+  virtual Json Nothing() const = 0;
+  // Of one that ended so.
+  virtual const char* ReasonName(int choice, FinishReason reason) const;
+  // Every choice, but for index and finish_reason.
+  virtual std::vector<Json::Object> WholeChoices() = 0;
+
+ private:
+  std::string Envelope(Json::Array choices, const Usage* usage, bool is_usage) const;
+
+  const AnswerHead head_;
+  std::vector<FinishReason> reasons_;  // of choices that ended
+};
 
 }  // namespace thermocline::openai

@@ -1,6 +1,7 @@
 """OpenAI's API as real clients use it: completions, choices, log probabilities, streams, and the edge cases that broke clients of other servers."""
 import json
 import math
+import re
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import time
 import httpx
 import openai
 import pytest
-from conftest import TIDEPOOL_FOLDER, Daemon, wait_until
+from conftest import ROOT, TIDEPOOL_FOLDER, Daemon, wait_until
 
 STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
 
@@ -152,11 +153,11 @@ def test_a_prompt_beyond_the_context(daemon):
         assert error["n_ctx"] == 512 and error["n_prompt_tokens"] > 512
 
 
-def test_null_means_absent_and_unknown_fields_are_ignored(daemon):
+def test_null_means_absent(daemon):
     names = ["model", "n", "stream", "stream_options", "return_progress", "max_tokens", "max_completion_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "typical_p",
              "repetition_penalty", "presence_penalty", "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "seed",
              "logit_bias", "stop", "stop_token_ids", "ignore_eos", "priority", "x_thermocline", "logprobs", "user", "metadata"]
-    assert post(daemon, "/v1/chat/completions", {"messages": STORY, **dict.fromkeys(names), "max_tokens": 1, "tools": None, "response_format": None, "top_logprobs": None, "what": {"is": "this"}}).status_code == 200
+    assert post(daemon, "/v1/chat/completions", {"messages": STORY, **dict.fromkeys(names), "max_tokens": 1, "tools": None, "response_format": None, "top_logprobs": None, "what": None}).status_code == 200
     assert post(daemon, "/v1/completions", {"prompt": "a", **dict.fromkeys(names), "max_tokens": 1.0, "suffix": None, "best_of": None, "echo": None}).status_code == 200
 
 
@@ -175,14 +176,21 @@ def test_unicode_escapes(daemon):
         assert post(daemon, "/v1/chat/completions", body % lone).status_code == 400
 
 
-def test_later_features_are_refused_clearly(daemon):
-    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
-    for fields in ({"tools": [tool]}, {"response_format": {"type": "structural_tag"}}, {"tool_choice": "required"}, {"functions": []}):
-        response = chat(daemon, **fields)
-        assert response.status_code == 400 and response.json()["error"]["code"] == "unsupported_value" and response.json()["error"]["param"] == next(iter(fields))
-    for path in ("/v1/embeddings", "/v1/messages", "/v1/responses"):
-        response = post(daemon, path, {})
-        assert response.status_code == 404 and response.json()["error"]["code"] == "not_found"
+def test_fields_that_there_are_not_are_refused_by_name(daemon):
+    for fields in ({"response_format": {"type": "structural_tag"}}, {"functions": []}, {"temprature": 1}, {"chat_template": "x"}):
+        name = next(iter(fields))
+        for response in (chat(daemon, **fields), complete(daemon, **fields)):
+            assert response.status_code == 400 and response.json()["error"]["code"] == "unsupported_value" and response.json()["error"]["param"] == name
+    response = post(daemon, "/tokenize", {"content": "a", "with_piece": True})
+    assert response.status_code == 400 and response.json()["error"]["param"] == "with_piece"
+
+
+def test_fields_that_change_nothing_are_those_of_the_docs(daemon):
+    table = re.findall(r'\{"(\w+)", ', (ROOT / "server/openai/ignored_fields.h").read_text())
+    assert len(table) > 5
+    documented = re.search(r"Ignored, because they change no answer here: (.+?)\.\n", (ROOT / "docs/http-api.md").read_text(), re.DOTALL)[1]
+    assert re.findall(r"`(\w+)`", documented) == table
+    assert chat(daemon, **{name: "x" for name in table}).status_code == 200
 
 
 def test_streams_carry_no_id_and_no_retry(daemon):

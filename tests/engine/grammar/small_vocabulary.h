@@ -48,9 +48,10 @@ class SmallVocabulary {
   Result<std::shared_ptr<const CompiledGrammar>> Gbnf(const std::string& text,
                                                       std::size_t table_bytes = 1 << 20) const {
     Budget budget(20'000, 60);
-    ASSIGN_OR_RETURN(const Grammar parsed,
-                     ParseGbnf(
-                         text, [this](const std::string& t) { return index_->Find(t); }, budget));
+    ASSIGN_OR_RETURN(
+        const Grammar parsed,
+        ParseGbnf(text, {.find_token = [this](const std::string& t) { return index_->Find(t); }},
+                  budget));
     return CompiledGrammar::Create(
         parsed, {.vocabulary = index_, .counters = nullptr, .table_bytes_max = table_bytes},
         budget);

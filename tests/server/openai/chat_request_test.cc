@@ -17,8 +17,38 @@ TEST(ChatRequest, NullMeansAbsentForEveryOptionalField) {
   const auto parsed = Parse(Body(
       R"("model":null,"temperature":null,"top_p":null,"top_k":null,"min_p":null,"max_tokens":null,"max_completion_tokens":null,
     "stop":null,"seed":null,"stream":null,"stream_options":null,"n":null,"logprobs":null,"logit_bias":null,"presence_penalty":null,
-    "frequency_penalty":null,"tools":null,"response_format":null,"user":null,"unknown_field":{"a":1})"));
+    "frequency_penalty":null,"tools":null,"response_format":null,"user":null,"unknown_field":null)"));
   EXPECT_TRUE(parsed.ok());
+}
+
+TEST(ChatRequest, ReadsTools) {
+  const auto parsed = Parse(Body(
+      R"("tools":[{"type":"function","function":{"name":"a","description":"A","parameters":{"type":"object"},"strict":true}},
+    {"type":"function","function":{"name":"b"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required",
+    "tools":[{"type":"function","function":{"name":"b"}}]}},"parallel_tool_calls":false)"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const auto& tools = std::get<server::Conversation>(parsed->asked.prompts[0]).tools;
+  ASSERT_EQ(tools.tools.size(), 1U);
+  EXPECT_EQ(tools.tools[0].name, "b");
+  EXPECT_EQ(tools.choice.mode, chat::ToolChoice::Mode::kRequired);
+  EXPECT_FALSE(tools.choice.parallel);
+}
+
+TEST(ChatRequest, IgnoresWhatChangesNothing) {
+  EXPECT_TRUE(Parse(Body(R"("user":"x","metadata":{"a":"b"},"store":true)")).ok());
+}
+
+TEST(ChatRequest, AnAnswerThatIsBegunIsContinued) {
+  const auto continues = [](const std::string& extra) {
+    const auto parsed = ParseChatRequest(
+        R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"Well,"}])" +
+            extra + "}",
+        {});
+    return std::get<server::Conversation>(parsed->asked.prompts[0]).continues_last;
+  };
+  EXPECT_TRUE(continues(""));
+  EXPECT_TRUE(continues(R"(,"continue_final_message":true)"));
+  EXPECT_FALSE(continues(R"(,"continue_final_message":false)"));
 }
 
 TEST(ChatRequest, ReadsEveryField) {
@@ -134,6 +164,21 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
       {Body(R"("return_progress":1)"), "return_progress"},
       {Body(R"("tools":[{}])"), "tools"},
       {Body(R"("functions":[])"), "functions"},
+      {Body(R"("temprature":1)"), "temprature"},
+      {Body(R"("tools":[{"type":"web_search"}])"), "tools"},
+      {Body(R"("tools":[{"type":"function","function":{"name":"a b"}}])"), "tools"},
+      {Body(R"("tools":[{"type":"function","function":{"name":"a","parameters":[]}}])"), "tools"},
+      {Body(
+           R"("tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}])"),
+       "tools"},
+      {Body(
+           R"("tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":{"type":"function","function":{"name":"b"}})"),
+       "tool_choice"},
+      {Body(R"("tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":"maybe")"),
+       "tool_choice"},
+      {Body(R"("chat_template_kwargs":{"messages":[]})"), "chat_template_kwargs"},
+      {Body(R"("reasoning_effort":"huge")"), "reasoning_effort"},
+      {Body(R"("continue_final_message":true)"), "continue_final_message"},
       {Body(R"("tool_choice":"required")"), "tool_choice"},
       {Body(R"("top_logprobs":2)"), "top_logprobs"},
       {Body(R"("response_format":{"type":"xml"})"), "response_format"},

@@ -25,12 +25,47 @@ Json Parsed(const std::string& event) {
   return *base::ParseJson(event.substr(6, event.size() - 8));
 }
 
+// Of a stream's choices that say one text each.
+class PlainAnswer final : public ChoicesAnswer {
+ public:
+  using ChoicesAnswer::ChoicesAnswer;
+  std::string Begin(int choice) override { return Chunk(choice, "begin"); }
+  std::string Say(const server::Said& said) override {
+    texts_.push_back(said.parts[0].text);
+    return Chunk(said.choice, said.parts[0].text);
+  }
+
+ protected:
+  Json Nothing() const override { return ""; }
+  std::vector<Json::Object> WholeChoices() override {
+    std::vector<Json::Object> out;
+    for (const std::string& text : texts_) out.push_back({{"text", text}});
+    return out;
+  }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+std::string SayText(PlainAnswer& answer, int choice, const std::string& text) {
+  const chat::MessagePart part{.text = text};
+  return answer.Say({.choice = choice, .parts = {&part, 1}});
+}
+
+// An answer of one choice that has ended.
+Json WholeOf(const Usage& usage) {
+  PlainAnswer answer(MakeAnswerHead(true, "m", false));
+  SayText(answer, 0, "x");
+  answer.End({.choice = 0, .usage = usage, .last = true, .total = usage});
+  return answer.Whole(usage);
+}
+
 double Timing(const Json& answer, const char* name) {
   return answer.Find("timings")->Find(name)->as_double();
 }
 
 TEST(Response, TimingsAreThoseOfTheAnswer) {
-  const Json answer = WholeAnswer(MakeAnswerHead(true, "m", false), {{.text = "x"}}, MakeUsage());
+  const Json answer = WholeOf(MakeUsage());
   EXPECT_EQ(Timing(answer, "cache_n"), 10);
   EXPECT_EQ(Timing(answer, "prompt_n"), 20);
   EXPECT_EQ(Timing(answer, "prompt_ms"), 500);
@@ -47,32 +82,49 @@ TEST(Response, TimingsAreThoseOfTheAnswer) {
 }
 
 TEST(Response, TimesOfAnEmptyAnswerAreNumbers) {
-  const Json answer = WholeAnswer(MakeAnswerHead(true, "m", false), {{}}, {});
+  const Json answer = WholeOf({});
   EXPECT_EQ(Timing(answer, "prompt_per_second"), 0);
   EXPECT_EQ(Timing(answer, "predicted_per_second"), 0);
 }
 
+// The events of a stream's end.
+std::vector<Json> EndOf(bool include_usage) {
+  PlainAnswer answer(MakeAnswerHead(true, "m", include_usage));
+  std::string events =
+      answer.End({.choice = 0, .usage = MakeUsage(), .last = true, .total = MakeUsage()});
+  EXPECT_TRUE(events.ends_with(kDoneEvent));
+  events.resize(events.size() - std::string_view(kDoneEvent).size());
+  std::vector<Json> out;
+  for (std::size_t at = 0; at < events.size();) {
+    const std::size_t end = events.find("\n\n", at) + 2;
+    out.push_back(Parsed(events.substr(at, end - at)));
+    at = end;
+  }
+  return out;
+}
+
 TEST(Response, TheLastChunkOfAStreamHasTheTimings) {
-  const AnswerHead plain = MakeAnswerHead(true, "m", false),
-                   with_usage = MakeAnswerHead(true, "m", true);
-  const Usage usage_of_all = MakeUsage();
-  const Json finish = Parsed(FinishEvent(plain, 0, FinishReason::kStop, &usage_of_all));
-  EXPECT_EQ(Timing(finish, "draft_n"), 12);
-  EXPECT_EQ(finish.FindRaw("usage"), nullptr);
-  const Json before_usage = Parsed(FinishEvent(with_usage, 0, FinishReason::kStop));
-  EXPECT_EQ(before_usage.FindRaw("timings"), nullptr);
-  ASSERT_NE(before_usage.FindRaw("usage"), nullptr);
-  EXPECT_TRUE(before_usage.FindRaw("usage")->is_null());
-  const Json usage = Parsed(UsageEvent(with_usage, MakeUsage()));
-  EXPECT_EQ(Timing(usage, "draft_n"), 12);
-  EXPECT_EQ(usage.Find("usage")->Find("completion_tokens")->as_int(), 9);
-  EXPECT_EQ(Parsed(ContentEvent(plain, 0, "x")).FindRaw("timings"), nullptr);
+  const std::vector<Json> plain = EndOf(false), with_usage = EndOf(true);
+  ASSERT_EQ(plain.size(), 1U);
+  EXPECT_EQ(Timing(plain[0], "draft_n"), 12);
+  EXPECT_EQ(plain[0].FindRaw("usage"), nullptr);
+  ASSERT_EQ(with_usage.size(), 2U);
+  EXPECT_EQ(with_usage[0].FindRaw("timings"), nullptr);
+  ASSERT_NE(with_usage[0].FindRaw("usage"), nullptr);
+  EXPECT_TRUE(with_usage[0].FindRaw("usage")->is_null());
+  EXPECT_EQ(Timing(with_usage[1], "draft_n"), 12);
+  EXPECT_EQ(with_usage[1].Find("usage")->Find("completion_tokens")->as_int(), 9);
+  PlainAnswer answer(MakeAnswerHead(true, "m", false));
+  EXPECT_EQ(Parsed(SayText(answer, 0, "x")).FindRaw("timings"), nullptr);
 }
 
 TEST(Response, ChoicesAreInOrder) {
-  const Json answer =
-      WholeAnswer(MakeAnswerHead(false, "m", false),
-                  {{.text = "a"}, {.text = "b", .reason = FinishReason::kLength}}, MakeUsage());
+  PlainAnswer said(MakeAnswerHead(false, "m", false));
+  SayText(said, 0, "a");
+  SayText(said, 1, "b");
+  said.End({.choice = 1, .reason = FinishReason::kLength});
+  said.End({.choice = 0, .last = true});
+  const Json answer = said.Whole(MakeUsage());
   const Json::Array& choices = answer.Find("choices")->as_array();
   ASSERT_EQ(choices.size(), 2U);
   EXPECT_EQ(choices[1].Find("index")->as_int(), 1);
@@ -83,13 +135,12 @@ TEST(Response, ChoicesAreInOrder) {
 }
 
 TEST(Response, OnlyProgressHasNoChoices) {
-  const AnswerHead head = MakeAnswerHead(true, "m", false);
-  const Json progress =
-      Parsed(ProgressEvent(head, {.index = 0, .total = 9, .cached = 2, .read = 5}));
+  PlainAnswer answer(MakeAnswerHead(true, "m", false));
+  const Json progress = Parsed(answer.Progress({.choice = 0, .total = 9, .cached = 2, .read = 5}));
   EXPECT_TRUE(progress.Find("choices")->as_array().empty());
   EXPECT_EQ(progress.Find("prompt_progress")->Find("processed")->as_int(), 5);
-  for (const std::string& event : {RoleEvent(head, 1), ContentEvent(head, 1, "x"),
-                                   FinishEvent(head, 1, FinishReason::kStop)}) {
+  for (const std::string& event :
+       {answer.Begin(1), SayText(answer, 1, "x"), answer.End({.choice = 1})}) {
     ASSERT_EQ(Parsed(event).Find("choices")->as_array().size(), 1U);
     EXPECT_EQ(Parsed(event).Find("choices")->as_array()[0].Find("index")->as_int(), 1);
   }

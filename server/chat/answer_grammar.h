@@ -1,0 +1,25 @@
+// What an answer may be, as a grammar: reasoning, then text, calls of tools, or what the client
+// asked the answer to be.
+#pragma once
+
+#include <optional>
+
+#include "engine/api/grammar_spec.h"
+#include "server/chat/output_format.h"
+#include "server/chat/tools.h"
+
+namespace thermocline::chat {
+
+struct AnswerRules {
+  bool in_reasoning = false;  // the prompt ends within reasoning
+  bool may_reason = false;    // reasoning may come first
+  ToolRequest tools = {};
+  std::optional<GrammarSpec> answer = {};  // of the text
+};
+
+// Nothing: any text will do. Unimplemented: tools must be called, and the format has no calls.
+// The schemas of tools that are not strict may be taken for any object.
+Result<std::optional<GrammarSpec>> GrammarOfAnswer(const OutputFormat& format,
+                                                   const AnswerRules& rules);
+
+}  // namespace thermocline::chat

@@ -1,0 +1,33 @@
+// The format of calls, learned from texts with calls whose names and arguments are known.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "server/chat/output_format.h"
+
+namespace thermocline::chat {
+
+// The tools of probes, and the ids of their calls.
+inline constexpr const char* kProbeTools[] = {"toolone", "tooltwo", "toolthree"};
+inline constexpr const char* kProbeIds[] = {"call12345", "call67890", "call24680"};
+inline constexpr const char* kProbeKeys[] = {"argkey", "num", "zed"};  // sorted
+
+// Answers that consist of calls of the probes' tools, without what ends an answer.
+struct CallTexts {
+  std::string one;         // toolone with {"argkey": "argval", "num": 7}
+  std::string two, three;  // and further tools; "" where the template refuses so many
+  // toolone with {}, {"argkey": "argval"}, {"num": 7}, {"argkey": "argval", "num": 7, "zed":
+  // "last"}; "" as above.
+  std::string none, text, other, mixed;
+};
+
+// The arguments of the first call of CallTexts::one, `two` and `three`.
+Json ProbeArguments();
+
+// Nothing if the texts do not hold the calls, or hold them in a way that cannot be learned.
+std::optional<CallFormat> LearnCalls(const CallTexts& texts);
+
+}  // namespace thermocline::chat

@@ -1,0 +1,63 @@
+// Reads the text of calls piece by piece, as CallFormat has them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/chat/json_scan.h"
+#include "server/chat/message_part.h"
+#include "server/chat/output_format.h"
+#include "server/chat/tools.h"
+
+namespace thermocline::chat {
+
+// An id for a call whose text has none.
+std::string NewCallId(bool of_nine);
+
+// Thread-compatible.
+class CallParser {
+ public:
+  // Both must live as long.
+  CallParser(const OutputFormat& format, const std::vector<Tool>& tools)
+      : format_(format), tools_(tools) {}
+
+  // Takes what it can from `text`'s begin and appends parts. kMore: it needs more text; kEnded: the
+  // last call has ended; kLost: the text is no call.
+  enum class Outcome { kMore, kEnded, kLost };
+  Outcome Push(std::string& text, std::vector<MessagePart>& out);
+  // A call whose name stood elsewhere; its arguments are the JSON that comes.
+  void BeginCall(const std::string& name, std::vector<MessagePart>& out);
+  void AddArguments(std::string text, std::vector<MessagePart>& out);
+
+  int count() const { return count_; }
+  // Whether a name is known of the call that is read.
+  bool named() const { return named_; }
+
+ private:
+  Outcome TakePiece(const CallPiece& piece, std::string& text, std::vector<MessagePart>& out);
+  Outcome TakeLiteral(const std::string& literal, std::string& text);
+  Outcome TakeWord(std::string& word, std::string& text);
+  Outcome TakeJson(std::string& text, std::vector<MessagePart>& out);
+  Outcome TakeTagged(std::string& text, std::vector<MessagePart>& out);
+  std::string ValueJson(const std::string& key, const std::string& raw, bool as_text) const;
+  bool Announce(std::vector<MessagePart>& out);
+
+  const OutputFormat& format_;
+  const std::vector<Tool>& tools_;
+  bool further_ = false;   // the pieces are those of CallFormat::next
+  std::size_t piece_ = 0;  // the next one
+  int count_ = 0;
+  bool named_ = false;               // of the call that is read
+  bool announced_ = false;           // its kCallBegin was said
+  std::string name_, id_, waiting_;  // arguments before the name is known
+  JsonScan scan_;
+  bool in_json_ = false;
+  // Arguments one by one.
+  enum class Argument { kFirst, kKey, kValue };
+  Argument argument_ = Argument::kFirst;
+  std::string key_;
+  bool any_argument_ = false;
+};
+
+}  // namespace thermocline::chat

@@ -1,0 +1,195 @@
+#include "server/chat/conversation.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "engine/base/strings.h"
+
+namespace thermocline::chat {
+namespace {
+
+std::string TextOf(const Json* value) {
+  return value != nullptr && value->is_string() ? value->as_string() : "";
+}
+
+bool IsRole(const Json& message, const char* role) { return TextOf(message.Find("role")) == role; }
+
+std::vector<ToolCall> CallsOf(const Json& message) {
+  std::vector<ToolCall> out;
+  const Json* calls = message.Find("tool_calls");
+  if (calls == nullptr || !calls->is_array()) return out;
+  for (const Json& call : calls->as_array()) {
+    const Json* function = call.Find("function");
+    if (function == nullptr) continue;
+    const Json* arguments = function->Find("arguments");
+    out.push_back({.id = TextOf(call.Find("id")),
+                   .name = TextOf(function->Find("name")),
+                   .arguments = arguments == nullptr     ? "{}"
+                                : arguments->is_string() ? arguments->as_string()
+                                                         : arguments->Dump()});
+  }
+  return out;
+}
+
+// Nine letters and digits that stand for an id.
+std::string IdOfNine(const std::string& id) {
+  const bool fits = id.size() == 9 && std::all_of(id.begin(), id.end(), [](char c) {
+                      return std::isalnum(static_cast<unsigned char>(c)) != 0;
+                    });
+  if (fits) return id;
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  static constexpr std::string_view kDigits =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  std::string out;
+  for (int i = 0; i < 9; ++i, hash /= kDigits.size()) out.push_back(kDigits[hash % kDigits.size()]);
+  return out;
+}
+
+class Adapter {
+ public:
+  Adapter(const OutputFormat& format, const Conversation& conversation)
+      : format_(format), conversation_(conversation) {}
+
+  Json Run() {
+    Json out = Json::Object{};
+    Json::Array messages;
+    for (const auto& [key, value] : conversation_.json.as_object()) {
+      if (key == "messages") {
+        for (const Json& message : value.as_array()) Add(message, messages);
+      } else {
+        out.Set(key, value);
+      }
+    }
+    if (conversation_.continues_last && !messages.empty()) messages.pop_back();
+    const auto& tools = conversation_.tools;
+    const bool listed = !tools.tools.empty();
+    if (listed && format_.lists_tools) out.Set(format_.tools_variable, ToolsJson(tools.tools));
+    if (listed && !format_.lists_tools && tools.choice.mode != ToolChoice::Mode::kNone)
+      ListTools(messages);
+    out.Set("messages", std::move(messages));
+    return out;
+  }
+
+ private:
+  void Add(const Json& message, Json::Array& out) {
+    if (IsRole(message, "tool")) return AddResult(message, out);
+    Json copy = message;
+    if (message.Find("tool_calls") != nullptr) AdaptCalls(message, copy);
+    if (format_.harmony && message.Find("reasoning_content") != nullptr)
+      copy.Set("thinking", *message.Find("reasoning_content"));
+    out.push_back(std::move(copy));
+  }
+
+  void AdaptCalls(const Json& message, Json& copy) const {
+    if (!format_.writes_calls) {
+      const std::string text = TextOf(message.Find("content"));
+      Json bare = Json::Object{};
+      for (const auto& [key, value] : message.as_object())
+        if (key != "tool_calls") bare.Set(key, value);
+      bare.Set("content", StrCat(text, text.empty() ? "" : "\n",
+                                 TextOfCalls(format_.calls, CallsOf(message))));
+      copy = std::move(bare);
+      return;
+    }
+    Json::Array calls;
+    for (const Json& each : message.Find("tool_calls")->as_array()) {
+      Json call = each;
+      const Json *function = each.Find("function"), *id = each.Find("id");
+      const Json* arguments = function == nullptr ? nullptr : function->Find("arguments");
+      if (format_.ids_of_nine && id != nullptr) call.Set("id", IdOfNine(TextOf(id)));
+      if (format_.arguments_are_text && arguments != nullptr && !arguments->is_string()) {
+        Json changed = *function;
+        changed.Set("arguments", arguments->Dump());
+        call.Set("function", std::move(changed));
+      }
+      calls.push_back(std::move(call));
+    }
+    copy.Set("tool_calls", std::move(calls));
+  }
+
+  // Results that follow each other become one message where the template has no role for them.
+  void AddResult(const Json& message, Json::Array& out) {
+    if (format_.writes_results) {
+      Json copy = message;
+      const Json* id = message.Find("tool_call_id");
+      if (format_.ids_of_nine && id != nullptr) copy.Set("tool_call_id", IdOfNine(TextOf(id)));
+      in_results_ = false;
+      return out.push_back(std::move(copy));
+    }
+    const std::string text =
+        StrCat("<tool_response>\n", TextOf(message.Find("content")), "\n</tool_response>");
+    if (in_results_ && !out.empty() && IsRole(out.back(), "user")) {
+      out.back().Set("content", StrCat(TextOf(out.back().Find("content")), "\n", text));
+      return;
+    }
+    in_results_ = true;
+    out.push_back(Json::Object{{"role", "user"}, {"content", text}});
+  }
+
+  // The tools in words, in the system's message.
+  void ListTools(Json::Array& messages) const {
+    std::string text =
+        "You may call tools to help with the user's request. Their signatures, one JSON object a "
+        "line:\n<tools>\n";
+    const Json tools = ToolsJson(conversation_.tools.tools);
+    for (const Json& tool : tools.as_array()) text += tool.Dump() + "\n";
+    text += "</tools>\nTo call tools, write nothing else than one or more of:\n";
+    text += TextOfCalls(format_.calls, {{.id = "", .name = "NAME", .arguments = "{...}"}});
+    const char* role = format_.system_role ? "system" : "user";
+    if (!messages.empty() && IsRole(messages[0], role)) {
+      messages[0].Set("content", StrCat(text, "\n\n", TextOf(messages[0].Find("content"))));
+    } else {
+      messages.insert(messages.begin(), Json::Object{{"role", role}, {"content", text}});
+    }
+  }
+
+  const OutputFormat& format_;
+  const Conversation& conversation_;
+  bool in_results_ = false;
+};
+
+}  // namespace
+
+std::string TextOfCalls(const CallFormat& format, const std::vector<ToolCall>& calls) {
+  std::string out;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const CallPieces& pieces = i == 0 || format.next.empty() ? format.first : format.next;
+    for (const CallPiece& piece : pieces) {
+      switch (piece.kind) {
+        case CallPiece::Kind::kText:
+          out += piece.text;
+          break;
+        case CallPiece::Kind::kName:
+          out += calls[i].name;
+          break;
+        case CallPiece::Kind::kArguments:
+          out += calls[i].arguments;
+          break;
+        case CallPiece::Kind::kId:
+          out += IdOfNine(calls[i].id);
+          break;
+        case CallPiece::Kind::kIndex:
+          out += std::to_string(i);
+          break;
+      }
+    }
+  }
+  return calls.empty() ? out : out + format.end;
+}
+
+Json ForTemplate(const OutputFormat& format, const Conversation& conversation) {
+  return Adapter(format, conversation).Run();
+}
+
+std::string BegunText(const OutputFormat& format, const Conversation& conversation) {
+  const Json::Array& messages = conversation.json.Find("messages")->as_array();
+  const Json& last = messages.back();
+  const std::string reasoning = TextOf(last.Find("reasoning_content"));
+  std::string out;
+  if (!reasoning.empty() && format.reasoning.known())
+    out = StrCat(format.reasoning.open, reasoning, format.reasoning.close, "\n\n");
+  return StrCat(out, format.content_open, TextOf(last.Find("content")));
+}
+
+}  // namespace thermocline::chat

@@ -1,0 +1,34 @@
+// A conversation as clients send it, and as a model's chat template wants it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "server/chat/message_part.h"
+#include "server/chat/output_format.h"
+#include "server/chat/tools.h"
+
+namespace thermocline::chat {
+
+struct Conversation {
+  // {"messages": [...]} in the shape of OpenAI's API, where the arguments of calls are objects, and
+  // whatever else the template shall read.
+  Json json = {};
+  ToolRequest tools = {};
+  // The last message is an answer that is begun: it goes on from there.
+  bool continues_last = false;
+};
+
+// The calls of an earlier answer in the format's words.
+std::string TextOfCalls(const CallFormat& format, const std::vector<ToolCall>& calls);
+
+// What the template reads: tools and results where it knows no such messages become text, ids and
+// arguments take the form it wants. Of a conversation that continues its last message, that one is
+// left out.
+Json ForTemplate(const OutputFormat& format, const Conversation& conversation);
+
+// The text that an answer which continues the last message begins with. Requires: continues_last.
+std::string BegunText(const OutputFormat& format, const Conversation& conversation);
+
+}  // namespace thermocline::chat

@@ -1,0 +1,43 @@
+// Where a JSON object or list that comes in pieces ends.
+#pragma once
+
+#include <string_view>
+
+namespace thermocline::chat {
+
+inline constexpr std::size_t kNowhere = std::string_view::npos;
+
+class JsonScan {
+ public:
+  // Looks at the next byte; whether the value that began with the first bracket ends with it.
+  bool Push(char c) {
+    if (in_string_) {
+      if (escaped_) {
+        escaped_ = false;
+      } else if (c == '\\') {
+        escaped_ = true;
+      } else if (c == '"') {
+        in_string_ = false;
+      }
+      return false;
+    }
+    if (c == '"') in_string_ = true;
+    if (c == '{' || c == '[') ++depth_;
+    if (c == '}' || c == ']') --depth_;
+    return depth_ == 0;
+  }
+
+ private:
+  bool in_string_ = false, escaped_ = false;
+  int depth_ = 0;
+};
+
+// The position behind the value that begins at `at`; npos: it does not end.
+inline std::size_t EndOfJson(std::string_view text, std::size_t at) {
+  JsonScan scan;
+  for (std::size_t i = at; i < text.size(); ++i)
+    if (scan.Push(text[i])) return i + 1;
+  return std::string_view::npos;
+}
+
+}  // namespace thermocline::chat

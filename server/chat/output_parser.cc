@@ -1,0 +1,254 @@
+#include "server/chat/output_parser.h"
+
+#include <algorithm>
+
+namespace thermocline::chat {
+namespace {
+
+using Part = MessagePart::Kind;
+constexpr const char* kSpace = " \n\r\t";
+
+// How many bytes at the end of `text` may be the begin of `marker`.
+std::size_t Overlap(std::string_view text, std::string_view marker) {
+  if (marker.empty()) return 0;
+  for (std::size_t n = std::min(text.size(), marker.size() - 1); n > 0; --n)
+    if (text.substr(text.size() - n) == marker.substr(0, n)) return n;
+  return 0;
+}
+
+// White space at the end, which belongs to a marker if one follows.
+std::size_t SpaceAtEnd(std::string_view text) {
+  const std::size_t last = text.find_last_not_of(kSpace);
+  return last == kNowhere ? text.size() : text.size() - last - 1;
+}
+
+enum class Fit { kNo, kPart, kWhole };
+Fit Begins(std::string_view text, std::string_view marker) {
+  if (marker.empty()) return Fit::kNo;
+  const std::size_t size = std::min(text.size(), marker.size());
+  if (text.substr(0, size) != marker.substr(0, size)) return Fit::kNo;
+  return size == marker.size() ? Fit::kWhole : Fit::kPart;
+}
+
+}  // namespace
+
+OutputParser::OutputParser(std::shared_ptr<const Reading> reading)
+    : reading_(std::move(reading)),
+      state_(reading_->in_reasoning      ? State::kReasoning
+             : reading_->format->harmony ? State::kHeader
+                                         : State::kStart),
+      calls_(*reading_->format, reading_->tools) {}
+
+void OutputParser::Push(std::string_view text, std::vector<MessagePart>& out) {
+  held_ += text;
+  while (!held_.empty() && Step(out)) continue;
+}
+
+void OutputParser::Finish(std::vector<MessagePart>& out) {
+  switch (state_) {
+    case State::kReasoning:
+      Say(Part::kReasoning, held_.size() - SpaceAtEnd(held_), out);
+      break;
+    case State::kMessage:
+      if (to_tool_) {
+        calls_.AddArguments(held_, out);
+      } else {
+        Say(channel_, held_.size(), out);
+      }
+      break;
+    case State::kHeader:
+      break;
+    case State::kCalls:
+      // Of a call that was announced the arguments end here; what is no call yet is text.
+      if (calls_.count() == 0) held_.insert(0, call_text_);
+      if (calls_.count() == 0) Say(Part::kText, held_.size(), out);
+      break;
+    default:
+      Say(Part::kText, held_.size(), out);
+  }
+  held_.clear();
+}
+
+// Whether it got any further.
+bool OutputParser::Step(std::vector<MessagePart>& out) {
+  switch (state_) {
+    case State::kStart:
+      return StepStart();
+    case State::kReasoning:
+      return StepReasoning(out);
+    case State::kBehindReasoning:
+      return SkipSpace();
+    case State::kText:
+      return StepText(out);
+    case State::kCalls:
+      return StepCalls(out);
+    case State::kHeader:
+      return StepHeader(out);
+    case State::kMessage:
+      return StepMessage(out);
+  }
+  return false;
+}
+
+// Before the first word: reasoning may begin, or the mark of text.
+bool OutputParser::StepStart() {
+  const std::size_t begin = held_.find_first_not_of(kSpace);
+  if (begin == kNowhere) return false;
+  const std::string_view text = std::string_view(held_).substr(begin);
+  const Fit reasoning = Begins(text, format().reasoning.open),
+            content = Begins(text, format().content_open);
+  if (reasoning == Fit::kWhole) {
+    held_.erase(0, begin + format().reasoning.open.size());
+    state_ = State::kReasoning;
+    return true;
+  }
+  if (content == Fit::kWhole) {
+    held_.erase(0, begin + format().content_open.size());
+    state_ = State::kText;
+    return true;
+  }
+  if (reasoning == Fit::kPart || content == Fit::kPart) return false;
+  state_ = State::kText;
+  return true;
+}
+
+bool OutputParser::StepReasoning(std::vector<MessagePart>& out) {
+  if (!said_) {  // not the line's end behind the opening tag
+    const std::size_t begin = held_.find_first_not_of(kSpace);
+    if (begin == kNowhere) return false;
+    held_.erase(0, begin);
+    said_ = true;
+  }
+  const std::string& close = format().reasoning.close;
+  const std::size_t at = held_.find(close);
+  if (at != kNowhere) {
+    Say(Part::kReasoning, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
+    held_.erase(0, held_.find(close) + close.size());
+    said_ = false;
+    state_ = State::kBehindReasoning;
+    return true;
+  }
+  std::size_t keep = Overlap(held_, close);
+  keep += SpaceAtEnd(std::string_view(held_).substr(0, held_.size() - keep));
+  Say(Part::kReasoning, held_.size() - keep, out);
+  return false;
+}
+
+bool OutputParser::SkipSpace() {
+  const std::size_t begin = held_.find_first_not_of(kSpace);
+  held_.erase(0, std::min(begin, held_.size()));
+  if (held_.empty()) return false;
+  const Fit content = Begins(held_, format().content_open);
+  if (content == Fit::kPart) return false;
+  if (content == Fit::kWhole) held_.erase(0, format().content_open.size());
+  state_ = State::kText;
+  return true;
+}
+
+bool OutputParser::StepText(std::vector<MessagePart>& out) {
+  const CallFormat& calls = format().calls;
+  std::size_t at = kNowhere, keep = 0;
+  if (reading_->calls && calls.known()) {
+    if (!calls.at_start) {
+      at = held_.find(calls.trigger);
+      keep = Overlap(held_, calls.trigger);
+      if (at == kNowhere && keep > 0)
+        keep += SpaceAtEnd(std::string_view(held_).substr(0, held_.size() - keep));
+      if (keep == 0) keep = SpaceAtEnd(held_);
+    } else if (!said_) {
+      const std::size_t begin = held_.find_first_not_of(kSpace);
+      if (begin == kNowhere) return false;
+      const Fit fit = Begins(std::string_view(held_).substr(begin), calls.trigger);
+      if (fit == Fit::kPart) return false;
+      if (fit == Fit::kWhole) at = begin;
+    }
+  }
+  if (at != kNowhere) {
+    Say(Part::kText, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
+    held_.erase(0, held_.find_first_not_of(kSpace));
+    state_ = State::kCalls;
+    return true;
+  }
+  const std::string& close = format().content_close;
+  const std::size_t end = close.empty() ? kNowhere : held_.find(close);
+  if (end != kNowhere) {
+    Say(Part::kText, end, out);
+    held_.erase(0, close.size());
+    return true;
+  }
+  keep = std::max(keep, Overlap(held_, close));
+  Say(Part::kText, held_.size() - keep, out);
+  return false;
+}
+
+bool OutputParser::StepCalls(std::vector<MessagePart>& out) {
+  const std::string before = held_;
+  const CallParser::Outcome outcome = calls_.Push(held_, out);
+  call_text_.append(before, 0, before.size() - held_.size());
+  if (outcome == CallParser::Outcome::kMore) return false;
+  if (outcome == CallParser::Outcome::kEnded) {
+    held_.clear();  // nothing but what ends the answer may follow
+    return false;
+  }
+  // The trigger was there, and then no call: text.
+  if (calls_.count() == 0) held_.insert(0, call_text_);
+  Say(Part::kText, held_.size(), out);
+  state_ = State::kText;
+  return false;
+}
+
+// "<|channel|>commentary to=functions.f <|constrain|>json<|message|>", also with the recipient
+// before the channel.
+bool OutputParser::StepHeader(std::vector<MessagePart>& out) {
+  const std::string_view mark = "<|message|>";
+  const std::size_t at = held_.find(mark);
+  if (at == kNowhere) return false;
+  const std::string header = held_.substr(0, at);
+  held_.erase(0, at + mark.size());
+  channel_ = header.find("analysis") != kNowhere ? Part::kReasoning : Part::kText;
+  const std::string_view to = "to=functions.";
+  const std::size_t name = header.find(to);
+  to_tool_ = reading_->calls && name != kNowhere;
+  if (to_tool_) {
+    const std::size_t begin = name + to.size();
+    calls_.BeginCall(header.substr(begin, header.find_first_of(" <", begin) - begin), out);
+  }
+  state_ = State::kMessage;
+  return true;
+}
+
+bool OutputParser::StepMessage(std::vector<MessagePart>& out) {
+  std::size_t at = kNowhere, behind = 0, keep = 0;
+  for (const std::string_view mark : {"<|end|>", "<|call|>", "<|return|>", "<|start|>"}) {
+    const std::size_t found = held_.find(mark);
+    keep = std::max(keep, Overlap(held_, mark));
+    if (found >= at) continue;
+    at = found;
+    behind = found + mark.size();
+  }
+  const std::size_t size = at == kNowhere ? held_.size() - keep : at;
+  if (to_tool_) {
+    calls_.AddArguments(held_.substr(0, size), out);
+    held_.erase(0, size);
+  } else {
+    Say(channel_, size, out);
+  }
+  if (at == kNowhere) return false;
+  held_.erase(0, behind - size);
+  state_ = State::kHeader;
+  return true;
+}
+
+// Says the first `bytes` of what is held.
+void OutputParser::Say(MessagePart::Kind kind, std::size_t bytes, std::vector<MessagePart>& out) {
+  if (bytes == 0) return;
+  if (kind == Part::kText) said_ = said_ || held_.find_first_not_of(kSpace) < bytes;
+  if (!out.empty() && out.back().kind == kind) {
+    out.back().text.append(held_, 0, bytes);
+  } else {
+    out.push_back({.kind = kind, .text = held_.substr(0, bytes)});
+  }
+  held_.erase(0, bytes);
+}
+
+}  // namespace thermocline::chat

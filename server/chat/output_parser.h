@@ -1,0 +1,61 @@
+// From an answer's text, as it comes, to its parts: reasoning, text, calls of tools.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/chat/call_parser.h"
+#include "server/chat/message_part.h"
+#include "server/chat/output_format.h"
+#include "server/chat/tools.h"
+
+namespace thermocline::chat {
+
+// How one answer is read. Shared by the choices of a request.
+struct Reading {
+  std::shared_ptr<const OutputFormat> format;
+  bool calls = false;            // look for calls
+  bool in_reasoning = false;     // the prompt ends within reasoning
+  std::vector<Tool> tools = {};  // for the types of arguments
+};
+
+// One per choice; thread-compatible. What may become a marker is held back until that is clear.
+class OutputParser {
+ public:
+  explicit OutputParser(std::shared_ptr<const Reading> reading);
+
+  // Appends the parts that are certain to `out`.
+  void Push(std::string_view text, std::vector<MessagePart>& out);
+  // Appends what was held back: the answer has ended.
+  void Finish(std::vector<MessagePart>& out);
+  bool in_reasoning() const { return state_ == State::kReasoning; }
+  // Calls that were begun.
+  int calls() const { return calls_.count(); }
+
+ private:
+  enum class State { kStart, kReasoning, kBehindReasoning, kText, kCalls, kHeader, kMessage };
+  bool Step(std::vector<MessagePart>& out);
+  bool StepStart();
+  bool StepReasoning(std::vector<MessagePart>& out);
+  bool StepText(std::vector<MessagePart>& out);
+  bool StepCalls(std::vector<MessagePart>& out);
+  bool StepHeader(std::vector<MessagePart>& out);
+  bool StepMessage(std::vector<MessagePart>& out);
+  bool SkipSpace();
+  void Say(MessagePart::Kind kind, std::size_t bytes, std::vector<MessagePart>& out);
+  const OutputFormat& format() const { return *reading_->format; }
+
+  const std::shared_ptr<const Reading> reading_;
+  State state_;
+  std::string held_;       // not decided yet
+  bool said_ = false;      // text came
+  std::string call_text_;  // what was read of calls
+  CallParser calls_;
+  // Of a message with a channel.
+  MessagePart::Kind channel_ = MessagePart::Kind::kText;
+  bool to_tool_ = false;
+};
+
+}  // namespace thermocline::chat

@@ -1,0 +1,57 @@
+// The shape that one protocol gives an answer. Told what the choices say, it gives the bytes of a
+// stream or, in the end, the whole.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/api/token_channel.h"
+#include "engine/base/json.h"
+#include "server/chat/message_part.h"
+
+namespace thermocline::server {
+
+// What a choice says.
+struct Said {
+  int choice = 0;
+  std::span<const chat::MessagePart> parts = {};
+  std::span<const TokenChannel::Score> scores = {}, prompt_scores = {};  // as TokenChannel::Update
+};
+
+// How much of a prompt is read.
+struct PromptProgress {
+  int choice = 0;
+  int total = 0, cached = 0, read = 0;  // tokens
+  double ms = 0;                        // since the request came
+};
+
+struct ChoiceEnd {
+  int choice = 0;
+  FinishReason reason = FinishReason::kStop;
+  Usage usage = {};   // of this choice
+  bool last = false;  // every choice has ended
+  Usage total = {};   // of all, with `last`
+};
+
+// One answer's; thread-compatible. Of an answer that is no stream the bytes are not used: then
+// Whole is.
+class AnswerFormat {
+ public:
+  virtual ~AnswerFormat() = default;
+
+  virtual const char* content_type() const { return "text/event-stream"; }
+  // Before a choice's first words.
+  virtual std::string Begin(int choice) = 0;
+  virtual std::string Say(const Said& said) = 0;
+  virtual std::string Progress(const PromptProgress&) { return ""; }
+  virtual std::string End(const ChoiceEnd& end) = 0;
+  // Once every choice has ended.
+  virtual Json Whole(const Usage& total) = 0;
+  // The end of a stream that fails.
+  virtual std::string Fail(const Status& status, CancelCause cause) = 0;
+  // What keeps a silent stream alive; "" where the protocol has nothing for that.
+  virtual std::string KeepAlive() { return ": keep-alive\n\n"; }
+};
+
+}  // namespace thermocline::server

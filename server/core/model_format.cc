@@ -1,0 +1,38 @@
+#include "server/core/model_format.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "server/chat/format_probe.h"
+
+namespace thermocline::server {
+
+chat::OutputFormat FormatOfModel(const ChatFormatter& chat, const text::Tokenizer& tokenizer) {
+  const model::Vocabulary& v = tokenizer.vocabulary();
+  std::unordered_set<std::string> stops;
+  for (int id = 0; id < v.size(); ++id)
+    if (tokenizer.IsStop(id)) stops.insert(v.tokens[id]);
+  chat::OutputFormat format = chat::LearnFormat({
+      .render =
+          [&](const Json& conversation) {
+            auto text = chat.Render(conversation);
+            if (text.ok()) std::erase(*text, text::kTokenBreak);
+            return text;
+          },
+      .is_stop = [&](std::string_view text) { return stops.contains(std::string(text)); },
+      .source = v.chat_template,
+  });
+  const std::vector<std::string> texts = chat::TextsOf(format);
+  for (int id = 0; id < v.size(); ++id) {
+    if (v.types[id] != model::TokenType::kControl || v.tokens[id].empty()) continue;
+    const bool used = std::any_of(texts.begin(), texts.end(), [&](const std::string& text) {
+      return text.find(v.tokens[id]) != std::string::npos;
+    });
+    if (used) format.control_tokens.emplace_back(v.tokens[id], id);
+  }
+  std::stable_sort(format.control_tokens.begin(), format.control_tokens.end(),
+                   [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  return format;
+}
+
+}  // namespace thermocline::server

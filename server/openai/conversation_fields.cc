@@ -1,0 +1,71 @@
+#include "server/openai/conversation_fields.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "server/openai/messages.h"
+#include "server/openai/tool_fields.h"
+
+namespace thermocline::openai {
+namespace {
+
+// What chat templates are told beside messages and tools.
+void ReadTemplateFields(Fields& fields, Json& json) {
+  if (const Json* arguments = fields.Find("chat_template_kwargs")) {
+    if (!arguments->is_object())
+      return fields.Fail("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+    for (const auto& [key, value] : arguments->as_object()) {
+      if (key == "messages" || key == "tools") {
+        return fields.Fail("chat_template_kwargs",
+                           StrCat("'chat_template_kwargs' cannot replace '", key, "'"));
+      }
+      json.Set(key, value);
+    }
+  }
+  if (fields.Find("enable_thinking") != nullptr)
+    json.Set("enable_thinking", fields.Bool("enable_thinking", true));
+  const std::string effort = fields.String("reasoning_effort", "");
+  if (effort.empty()) return;
+  static const std::vector<std::string> kEfforts = {"none", "minimal", "low", "medium",
+                                                    "high", "xhigh",   "max"};
+  if (std::find(kEfforts.begin(), kEfforts.end(), effort) == kEfforts.end())
+    return fields.Fail("reasoning_effort",
+                       "'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max");
+  json.Set("reasoning_effort", effort);
+  if (effort == "none" && json.Find("enable_thinking") == nullptr)
+    json.Set("enable_thinking", false);
+}
+
+// An answer that is begun is the last message of those that are sent, unless the request says that
+// it is whole.
+bool ContinuesLast(Fields& fields, const Json& json) {
+  const Json* messages = json.Find("messages");
+  const Json* last = messages == nullptr ? nullptr : &messages->as_array().back();
+  const bool is_answer = last != nullptr && last->Find("role")->as_string() == "assistant" &&
+                         last->Find("tool_calls") == nullptr;
+  const bool wanted = fields.Bool("continue_final_message", is_answer);
+  if (wanted && !is_answer && fields.ok())
+    fields.Fail("continue_final_message",
+                "'continue_final_message' needs a last message of the assistant's");
+  return wanted;
+}
+
+}  // namespace
+
+server::Conversation ReadConversation(Fields& fields) {
+  server::Conversation out{.json = ReadMessages(fields), .tools = ReadTools(fields)};
+  if (!fields.ok()) return out;
+  ReadTemplateFields(fields, out.json);
+  out.continues_last = ContinuesLast(fields, out.json);
+  if (fields.Find("add_generation_prompt") != nullptr) {
+    const bool wanted = fields.Bool("add_generation_prompt", true);
+    if (wanted && out.continues_last && fields.Find("continue_final_message") != nullptr)
+      fields.Fail("add_generation_prompt",
+                  "'add_generation_prompt' and 'continue_final_message' exclude each other");
+    if (!out.continues_last) out.json.Set("add_generation_prompt", wanted);
+  }
+  return out;
+}
+
+}  // namespace thermocline::openai

@@ -1,0 +1,23 @@
+// "tools", "tool_choice" and "parallel_tool_calls" of OpenAI's APIs.
+#pragma once
+
+#include "server/chat/tools.h"
+#include "server/openai/fields.h"
+
+namespace thermocline::openai {
+
+// In the shape of /v1/chat/completions. What is malformed fails `fields`.
+chat::ToolRequest ReadTools(Fields& fields);
+
+// A tool from its function object: {"name", "description", "parameters", "strict"}. `where` is its
+// place, for messages. Nothing: `fields` failed.
+std::optional<chat::Tool> ReadFunction(Fields& fields, const Json& function,
+                                       const std::string& where);
+
+// Adds a tool; names come once, and there are not too many.
+void AddTool(Fields& fields, chat::Tool tool, std::vector<chat::Tool>& tools);
+
+// Whether a tool that must be called is there, and any where one must be.
+void CheckChoice(Fields& fields, const chat::ToolRequest& request);
+
+}  // namespace thermocline::openai
