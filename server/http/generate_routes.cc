@@ -6,6 +6,8 @@
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_answer.h"
 #include "server/openai/completion_request.h"
+#include "server/openai/responses_answer.h"
+#include "server/openai/responses_request.h"
 
 namespace thermocline::http {
 namespace {
@@ -73,6 +75,20 @@ Result<GenerationPlan> PlanOfCompletion(Service& service, const std::string& bod
       .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
 }
 
+Result<GenerationPlan> PlanOfResponses(Service& service, const std::string& body,
+                                       const ResponseHead& head) {
+  ASSIGN_OR_RETURN(openai::ResponsesRequest asked,
+                   openai::ParseResponsesRequest(body, DefaultsOf(service)));
+  ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  auto format = std::make_unique<openai::ResponsesAnswer>(
+      service.engine()->tokenizer(),
+      openai::ResponsesAnswer::Params{.model = service.model_name(),
+                                      .echo = std::move(asked.echo),
+                                      .logprobs = submission.asked().request.logprobs});
+  return GenerationPlan{
+      .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
+}
+
 Action PlanOrRefusal(Service& service, const ResponseHead& head, Result<GenerationPlan> plan) {
   if (!plan.ok()) return RefusalResponse(service, head, plan.status());
   return *std::move(plan);
@@ -86,6 +102,10 @@ Action PlanChat(Service& service, const HttpRequest& request, const ResponseHead
 
 Action PlanCompletion(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return PlanOrRefusal(service, head, PlanOfCompletion(service, request.body(), head));
+}
+
+Action PlanResponses(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return PlanOrRefusal(service, head, PlanOfResponses(service, request.body(), head));
 }
 
 }  // namespace thermocline::http

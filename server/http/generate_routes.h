@@ -1,4 +1,4 @@
-// POST /v1/chat/completions and /v1/completions: from a body to a generation.
+// POST /v1/chat/completions, /v1/completions and /v1/responses: from a body to a generation.
 #pragma once
 
 #include "server/core/service.h"
@@ -9,5 +9,8 @@ namespace thermocline::http {
 Action PlanChat(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 Action PlanCompletion(server::Service& service, const HttpRequest& request,
                       const ResponseHead& head);
+
+Action PlanResponses(server::Service& service, const HttpRequest& request,
+                     const ResponseHead& head);
 
 }  // namespace thermocline::http

@@ -100,6 +100,11 @@ Action Model(Service& service, const HttpRequest& request, const ResponseHead& h
   return JsonResponse(head, 200, ModelJson(service));
 }
 
+Action NoStoredResponse(Service&, const HttpRequest&, const ResponseHead& head) {
+  return ErrorResponse(
+      head, ClientError(404, "not_found", "nothing is stored here: responses are not kept"));
+}
+
 Action Description(Service&, const HttpRequest&, const ResponseHead& head) {
   return MakeResponse(head, 200, "application/json", std::string(web::kOpenApi));
 }
@@ -127,6 +132,9 @@ constexpr std::array kRoutes = {
     Route{"GET", "/v1/status", ShowStatus},
     Route{"POST", "/v1/chat/completions", PlanChat},
     Route{"POST", "/v1/completions", PlanCompletion},
+    Route{"POST", "/v1/responses", PlanResponses},
+    Route{"POST", "/v1/responses/input_tokens", CountInput},
+    Route{"GET", "/v1/responses/{id}", NoStoredResponse},
     Route{"POST", "/v1/tokens/count", CountTokens},
     Route{"POST", "/tokenize", Tokenize},
     Route{"POST", "/detokenize", Detokenize},
@@ -143,11 +151,13 @@ constexpr std::array kRoutes = {
     Route{"POST", "/admin/log-level", AsAction<SetLogLevel>},
 };
 
-// "{id}" at a path's end stands for anything but nothing.
+// "{id}" at a path's end stands for anything but nothing and the paths that other routes have.
 bool Matches(std::string_view pattern, std::string_view path) {
   const std::size_t brace = pattern.find('{');
   if (brace == std::string_view::npos) return path == pattern;
-  return path.size() > brace && path.starts_with(pattern.substr(0, brace));
+  return path.size() > brace && path.starts_with(pattern.substr(0, brace)) &&
+         std::none_of(kRoutes.begin(), kRoutes.end(),
+                      [path](const Route& route) { return route.path == path; });
 }
 
 // 405 with the methods there are, or 404.

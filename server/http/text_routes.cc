@@ -8,6 +8,8 @@
 #include "server/http/refusal.h"
 #include "server/openai/completion_request.h"
 #include "server/openai/conversation_fields.h"
+#include "server/openai/responses_input.h"
+#include "server/openai/tool_fields.h"
 
 namespace thermocline::http {
 namespace {
@@ -132,6 +134,17 @@ Result<Json> CountFields(Service& service, Fields& fields) {
   return CountJson(count);
 }
 
+Result<Json> CountInputFields(Service& service, Fields& fields) {
+  const server::Conversation conversation{
+      .json = openai::ReadInput(fields),
+      .tools = openai::ReadTools(fields, openai::ToolShape::kFlat)};
+  RETURN_IF_ERROR(fields.status());
+  const auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
+  if (!prompt.ok()) return prompt.status().WithField("input");
+  return Json(
+      Json::Object{{"object", "response.input_tokens"}, {"input_tokens", prompt->tokens.size()}});
+}
+
 }  // namespace
 
 Action Tokenize(Service& service, const HttpRequest& request, const ResponseHead& head) {
@@ -152,6 +165,11 @@ Action ApplyTemplate(Service& service, const HttpRequest& request, const Respons
 Action CountTokens(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return WithFields(service, request, head, false,
                     [&service](Fields& fields) { return CountFields(service, fields); });
+}
+
+Action CountInput(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return WithFields(service, request, head, false,
+                    [&service](Fields& fields) { return CountInputFields(service, fields); });
 }
 
 }  // namespace thermocline::http

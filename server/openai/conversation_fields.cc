@@ -25,16 +25,7 @@ void ReadTemplateFields(Fields& fields, Json& json) {
   }
   if (fields.Find("enable_thinking") != nullptr)
     json.Set("enable_thinking", fields.Bool("enable_thinking", true));
-  const std::string effort = fields.String("reasoning_effort", "");
-  if (effort.empty()) return;
-  static const std::vector<std::string> kEfforts = {"none", "minimal", "low", "medium",
-                                                    "high", "xhigh",   "max"};
-  if (std::find(kEfforts.begin(), kEfforts.end(), effort) == kEfforts.end())
-    return fields.Fail("reasoning_effort",
-                       "'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max");
-  json.Set("reasoning_effort", effort);
-  if (effort == "none" && json.Find("enable_thinking") == nullptr)
-    json.Set("enable_thinking", false);
+  SetReasoningEffort(fields, "reasoning_effort", fields.String("reasoning_effort", ""), json);
 }
 
 // An answer that is begun is the last message of those that are sent, unless the request says that
@@ -52,6 +43,18 @@ bool ContinuesLast(Fields& fields, const Json& json) {
 }
 
 }  // namespace
+
+void SetReasoningEffort(Fields& fields, const char* field, const std::string& effort, Json& json) {
+  if (effort.empty()) return;
+  static const std::vector<std::string> kEfforts = {"none", "minimal", "low", "medium",
+                                                    "high", "xhigh",   "max"};
+  if (std::find(kEfforts.begin(), kEfforts.end(), effort) == kEfforts.end())
+    return fields.Fail(
+        field, StrCat("'", field, "' must be none, minimal, low, medium, high, xhigh or max"));
+  json.Set("reasoning_effort", effort);
+  if (effort == "none" && json.Find("enable_thinking") == nullptr)
+    json.Set("enable_thinking", false);
+}
 
 server::Conversation ReadConversation(Fields& fields) {
   server::Conversation out{.json = ReadMessages(fields), .tools = ReadTools(fields)};

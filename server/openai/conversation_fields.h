@@ -9,4 +9,7 @@ namespace thermocline::openai {
 // What is malformed fails `fields`.
 server::Conversation ReadConversation(Fields& fields);
 
+// "low": what the chat template reads of it. `field` is to blame.
+void SetReasoningEffort(Fields& fields, const char* field, const std::string& effort, Json& json);
+
 }  // namespace thermocline::openai

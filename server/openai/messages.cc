@@ -7,26 +7,39 @@
 namespace thermocline::openai {
 namespace {
 
+struct Place {
+  const char* field;
+  std::string where;
+};
+
+// Parts that hold text, by their types in the APIs that have them.
+bool IsText(const Json* type) {
+  static constexpr std::string_view kTypes[] = {"text", "input_text", "output_text", "refusal"};
+  return type != nullptr && type->is_string() &&
+         std::find(std::begin(kTypes), std::end(kTypes), type->as_string()) != std::end(kTypes);
+}
+
 // A content that is a string, null, absent, or a list of text parts.
-bool ReadContent(const Json* content, const std::string& where, Fields& fields, Json& out) {
+bool ReadContent(const Json* content, const Place& place, Fields& fields, Json& out) {
+  const auto& [field, where] = place;
   if (content == nullptr || content->is_string()) {
     out = content == nullptr ? Json() : *content;
     return true;
   }
   if (!content->is_array()) {
-    fields.Fail("messages", StrCat(where, ".content must be a string or a list of parts, not a ",
-                                   content->type_name()));
+    fields.Fail(field, StrCat(where, ".content must be a string or a list of parts, not a ",
+                              content->type_name()));
     return false;
   }
   std::string text;
   for (std::size_t i = 0; i < content->as_array().size(); ++i) {
     const Json& part = content->as_array()[i];
     const Json *type = part.Find("type"), *value = part.Find("text");
-    if (type == nullptr || !type->is_string() || type->as_string() != "text" || value == nullptr ||
-        !value->is_string()) {
+    if (value == nullptr) value = part.Find("refusal");
+    if (!IsText(type) || value == nullptr || !value->is_string()) {
       fields.FailUnsupported(
-          "messages", StrCat(where, ".content[", i,
-                             "]: only parts of type 'text' with a string 'text' are supported"));
+          field, StrCat(where, ".content[", i,
+                        "]: only parts of type 'text' with a string 'text' are supported"));
       return false;
     }
     text += value->as_string();
@@ -59,34 +72,37 @@ Json ReadToolCalls(const Json& calls) {
 }  // namespace
 
 Json ReadMessages(Fields& fields) {
-  const Json* messages = fields.Find("messages");
+  return ReadMessages(fields, fields.Find("messages"), "messages");
+}
+
+Json ReadMessages(Fields& fields, const Json* messages, const char* field) {
   if (messages == nullptr || !messages->is_array() || messages->as_array().empty()) {
-    fields.Fail("messages", "'messages' must be a list of at least one message");
+    fields.Fail(field, StrCat("'", field, "' must be a list of at least one message"));
     return {};
   }
   if (messages->as_array().size() > server::kMessagesMax) {
-    fields.Fail("messages", StrCat("'messages' has ", messages->as_array().size(),
-                                   " entries; at most ", server::kMessagesMax, " are allowed"));
+    fields.Fail(field, StrCat("'", field, "' has ", messages->as_array().size(),
+                              " entries; at most ", server::kMessagesMax, " are allowed"));
     return {};
   }
   Json::Array out;
   for (std::size_t i = 0; i < messages->as_array().size(); ++i) {
     const Json& message = messages->as_array()[i];
-    const std::string where = StrCat("messages[", i, "]");
+    const std::string where = StrCat(field, "[", i, "]");
     const Json* role = message.Find("role");
     static const std::vector<std::string> kRoles = {"system", "developer", "user", "assistant",
                                                     "tool"};
     if (role == nullptr || !role->is_string() ||
         std::find(kRoles.begin(), kRoles.end(), role->as_string()) == kRoles.end()) {
-      fields.Fail("messages",
+      fields.Fail(field,
                   StrCat(where, ".role must be one of system, developer, user, assistant, tool"));
       return {};
     }
     Json content;
-    if (!ReadContent(message.Find("content"), where, fields, content)) return {};
+    if (!ReadContent(message.Find("content"), {field, where}, fields, content)) return {};
     const Json* calls = message.Find("tool_calls");
     if (content.is_null() && (role->as_string() != "assistant")) {
-      fields.Fail("messages", StrCat(where, ".content is missing"));
+      fields.Fail(field, StrCat(where, ".content is missing"));
       return {};
     }
     Json entry{
@@ -94,7 +110,7 @@ Json ReadMessages(Fields& fields) {
                      {"content", content.is_null() ? Json("") : content}}};
     if (calls != nullptr) {
       if (!IsListOfObjects(*calls)) {
-        fields.Fail("messages", StrCat(where, ".tool_calls must be a list of objects"));
+        fields.Fail(field, StrCat(where, ".tool_calls must be a list of objects"));
         return {};
       }
       entry.Set("tool_calls", ReadToolCalls(*calls));
@@ -103,7 +119,7 @@ Json ReadMessages(Fields& fields) {
       const Json* value = message.Find(name);
       if (value == nullptr) continue;
       if (!value->is_string()) {
-        fields.Fail("messages",
+        fields.Fail(field,
                     StrCat(where, ".", name, " must be a string, not a ", value->type_name()));
         return {};
       }

@@ -73,6 +73,21 @@ void ReadChoice(Fields& fields, chat::ToolRequest& out) {
   }
 }
 
+void ReadTool(Fields& fields, const Json& tool, const std::string& where, ToolShape shape,
+              std::vector<Tool>& out) {
+  const Json* type = tool.Find("type");
+  const bool is_function =
+      type == nullptr || (type->is_string() && type->as_string() == "function");
+  if (!is_function && shape == ToolShape::kFlat) return;
+  const Json* function = shape == ToolShape::kFlat ? &tool : tool.Find("function");
+  if (!is_function || function == nullptr) {
+    return fields.FailUnsupported("tools",
+                                  StrCat(where, ": only tools of type 'function' are supported"));
+  }
+  const std::string inner = shape == ToolShape::kFlat ? where : where + ".function";
+  if (auto read = ReadFunction(fields, *function, inner)) AddTool(fields, *std::move(read), out);
+}
+
 }  // namespace
 
 std::optional<Tool> ReadFunction(Fields& fields, const Json& function, const std::string& where) {
@@ -118,22 +133,13 @@ void CheckChoice(Fields& fields, const chat::ToolRequest& request) {
                                             "', which 'tools' does not have"));
 }
 
-chat::ToolRequest ReadTools(Fields& fields) {
+chat::ToolRequest ReadTools(Fields& fields, ToolShape shape) {
   chat::ToolRequest out;
-  if (const Json* tools = fields.Find("tools")) {
-    if (!tools->is_array()) fields.Fail("tools", "'tools' must be a list");
-    for (std::size_t i = 0; tools->is_array() && fields.ok() && i < tools->as_array().size(); ++i) {
-      const Json& each = tools->as_array()[i];
-      const Json *type = each.Find("type"), *function = each.Find("function");
-      if ((type != nullptr && (!type->is_string() || type->as_string() != "function")) ||
-          function == nullptr) {
-        fields.FailUnsupported(
-            "tools", StrCat("tools[", i, "]: only tools of type 'function' are supported"));
-        break;
-      }
-      if (auto tool = ReadFunction(fields, *function, StrCat("tools[", i, "].function")))
-        AddTool(fields, *std::move(tool), out.tools);
-    }
+  const Json* tools = fields.Find("tools");
+  if (tools != nullptr && !tools->is_array()) fields.Fail("tools", "'tools' must be a list");
+  if (tools != nullptr && tools->is_array()) {
+    for (std::size_t i = 0; fields.ok() && i < tools->as_array().size(); ++i)
+      ReadTool(fields, tools->as_array()[i], StrCat("tools[", i, "]"), shape, out.tools);
   }
   out.choice.parallel = fields.Bool("parallel_tool_calls", true);
   ReadChoice(fields, out);

@@ -6,8 +6,11 @@
 
 namespace thermocline::openai {
 
-// In the shape of /v1/chat/completions. What is malformed fails `fields`.
-chat::ToolRequest ReadTools(Fields& fields);
+// In the shape of /v1/chat/completions, or of /v1/responses: there a function's members stand in
+// the tool itself, and tools of other types, which are run by others, are left out. What is
+// malformed fails `fields`.
+enum class ToolShape { kNested, kFlat };
+chat::ToolRequest ReadTools(Fields& fields, ToolShape shape = ToolShape::kNested);
 
 // A tool from its function object: {"name", "description", "parameters", "strict"}. `where` is its
 // place, for messages. Nothing: `fields` failed.

@@ -9,6 +9,7 @@
 #include "server/http/routes.h"
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
+#include "server/openai/responses_request.h"
 #include "server/web/page.h"
 
 namespace thermocline {
@@ -139,6 +140,13 @@ TEST(OpenApi, DescribesEveryFieldOfAChat) {
   (void)openai::ParseChatRequest(R"({"messages":[{"role":"user","content":"x"}],"seed":1})", {},
                                  &log);
   ExpectFields("ChatRequest", log);
+}
+
+TEST(OpenApi, DescribesEveryFieldOfAResponse) {
+  openai::FieldLog log;
+  (void)openai::ParseResponsesRequest(R"({"input":"x","seed":1,"reasoning":{},"include":[]})", {},
+                                      &log);
+  ExpectFields("ResponsesRequest", log);
 }
 
 TEST(OpenApi, DescribesEveryFieldOfACompletion) {

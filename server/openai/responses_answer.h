@@ -1,0 +1,55 @@
+// Answers of /v1/responses: items, and the events that tell how they grow.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/text/tokenizer.h"
+#include "server/openai/response.h"
+
+namespace thermocline::openai {
+
+class ResponsesAnswer final : public server::AnswerFormat {
+ public:
+  struct Params {
+    std::string model;
+    Json::Object echo;  // of the request
+    int logprobs = -1;  // as Request::logprobs
+  };
+  // `tokenizer` must live as long.
+  ResponsesAnswer(const text::Tokenizer& tokenizer, Params params);
+
+  std::string Begin(int choice) override;
+  std::string Say(const server::Said& said) override;
+  std::string End(const server::ChoiceEnd& end) override;
+  Json Whole(const Usage& total) override;
+  std::string Fail(const Status& status, CancelCause cause) override;
+
+ private:
+  enum class Kind { kReasoning, kMessage, kCall };
+  struct Item {
+    Kind kind;
+    std::string id, call_id, name;
+    std::string text;  // of a call: its arguments
+    Json::Array logprobs = {};
+    bool done = false;
+  };
+  std::string Event(const char* type, Json::Object body);
+  // An event of the last item.
+  std::string ItemEvent(const char* type, Json::Object body);
+  std::string Open(Kind kind, const chat::MessagePart& part);
+  std::string Close();
+  Json ItemJson(const Item& item, bool empty = false) const;
+  Json PartJson(const Item& item, bool empty = false) const;
+  Json ResponseJson(const char* status, const Usage* usage) const;
+
+  const text::Tokenizer& tokenizer_;
+  const Params params_;
+  const std::string id_;
+  const std::int64_t created_;
+  std::vector<Item> items_;
+  int sequence_ = 0;
+  FinishReason reason_ = FinishReason::kNone;
+};
+
+}  // namespace thermocline::openai

@@ -1,0 +1,120 @@
+#include "server/openai/responses_input.h"
+
+#include <utility>
+
+#include "server/openai/messages.h"
+
+namespace thermocline::openai {
+namespace {
+
+std::string WordOf(const Json* value) {
+  return value != nullptr && value->is_string() ? value->as_string() : "";
+}
+
+// The texts of a list of parts, or a text.
+std::string JoinedText(const Json* value) {
+  if (value == nullptr || !value->is_array()) return WordOf(value);
+  std::string out;
+  for (const Json& part : value->as_array()) out += WordOf(part.Find("text"));
+  return out;
+}
+
+// Adds item after item.
+class InputReader {
+ public:
+  explicit InputReader(Fields& fields) : fields_(fields) {}
+
+  Json Run() {
+    const Json* input = fields_.Find("input");
+    system_ = fields_.String("instructions", "");
+    if (input != nullptr && input->is_string()) {
+      AddMessage("user", *input);
+    } else if (input != nullptr && input->is_array()) {
+      for (std::size_t i = 0; fields_.ok() && i < input->as_array().size(); ++i)
+        AddItem(input->as_array()[i], StrCat("input[", i, "]"));
+    } else {
+      fields_.Fail("input", "'input' must be a text or a list of items");
+    }
+    if (!fields_.ok()) return {};
+    if (!system_.empty())
+      messages_.insert(messages_.begin(), Json::Object{{"role", "system"}, {"content", system_}});
+    const Json messages = Json(std::move(messages_));
+    return ReadMessages(fields_, &messages, "input");
+  }
+
+ private:
+  void AddItem(const Json& item, const std::string& where) {
+    const std::string type = WordOf(item.Find("type"));
+    if (type.empty() || type == "message") return AddSaid(item, where);
+    if (type == "function_call") return AddCall(item, where);
+    if (type == "function_call_output") return AddOutput(item, where);
+    if (type == "reasoning") {
+      const Json* content = item.Find("content");
+      reasoning_ +=
+          JoinedText(content != nullptr && content->is_array() && !content->as_array().empty()
+                         ? content
+                         : item.Find("summary"));
+      return;
+    }
+    fields_.FailUnsupported("input", StrCat(where, ": items of type '", base::Shorten(type, 64),
+                                            "' are not supported"));
+  }
+
+  void AddSaid(const Json& item, const std::string& where) {
+    const std::string role = WordOf(item.Find("role"));
+    const Json* content = item.Find("content");
+    if (content == nullptr) return fields_.Fail("input", StrCat(where, ".content is missing"));
+    if (role == "system" || role == "developer") {
+      system_ += StrCat(system_.empty() ? "" : "\n\n", JoinedText(content));
+      return;
+    }
+    AddMessage(role, *content);
+  }
+
+  void AddMessage(const std::string& role, const Json& content) {
+    Json message = Json::Object{{"role", role}, {"content", content}};
+    if (role == "assistant") TakeReasoning(message);
+    messages_.push_back(std::move(message));
+  }
+
+  void TakeReasoning(Json& message) {
+    if (!reasoning_.empty()) message.Set("reasoning_content", std::exchange(reasoning_, ""));
+  }
+
+  // A call belongs to the answer right before it.
+  void AddCall(const Json& item, const std::string& where) {
+    const std::string id = WordOf(item.Find("call_id")), name = WordOf(item.Find("name"));
+    if (id.empty() || name.empty())
+      return fields_.Fail("input", StrCat(where, " needs 'call_id' and 'name'"));
+    Json call = Json::Object{
+        {"id", id},
+        {"type", "function"},
+        {"function", Json::Object{{"name", name}, {"arguments", WordOf(item.Find("arguments"))}}}};
+    const bool follows = !messages_.empty() && WordOf(messages_.back().Find("role")) == "assistant";
+    if (!follows) messages_.push_back(Json::Object{{"role", "assistant"}, {"content", ""}});
+    Json& answer = messages_.back();
+    TakeReasoning(answer);
+    const Json* before = answer.Find("tool_calls");
+    Json::Array calls = before == nullptr ? Json::Array() : before->as_array();
+    calls.push_back(std::move(call));
+    answer.Set("tool_calls", std::move(calls));
+  }
+
+  void AddOutput(const Json& item, const std::string& where) {
+    const std::string id = WordOf(item.Find("call_id"));
+    const Json* output = item.Find("output");
+    if (id.empty() || output == nullptr)
+      return fields_.Fail("input", StrCat(where, " needs 'call_id' and 'output'"));
+    messages_.push_back(Json::Object{{"role", "tool"}, {"tool_call_id", id}, {"content", *output}});
+  }
+
+  Fields& fields_;
+  Json::Array messages_;
+  std::string system_, reasoning_;
+};
+
+}  // namespace
+
+Json ReadInput(Fields& fields) { return InputReader(fields).Run(); }
+
+}  // namespace thermocline::openai

@@ -1,0 +1,128 @@
+#include "server/openai/responses_request.h"
+
+#include <algorithm>
+
+#include "server/openai/conversation_fields.h"
+#include "server/openai/responses_input.h"
+#include "server/openai/structured_output.h"
+#include "server/openai/tool_fields.h"
+
+namespace thermocline::openai {
+namespace {
+
+// What would need something that is kept here.
+void RefuseStored(Fields& fields) {
+  for (const char* name : {"previous_response_id", "conversation", "prompt"}) {
+    if (fields.Find(name) != nullptr)
+      fields.FailUnsupported(name, StrCat("'", name,
+                                          "' is not supported: nothing is stored here; send the "
+                                          "whole conversation as 'input'"));
+  }
+  if (fields.Bool("background", false))
+    fields.FailUnsupported("background", "'background' is not supported");
+  const std::string truncation = fields.String("truncation", "disabled");
+  if (truncation != "disabled")
+    fields.FailUnsupported("truncation", "'truncation' other than disabled is not supported");
+  (void)fields.Find("max_tool_calls");  // of tools that run on the server: there are none
+}
+
+// {"effort", "summary"}: there are no summaries, the reasoning comes as it is.
+void ReadReasoning(Fields& fields, Json& json) {
+  const Json* reasoning = fields.Find("reasoning");
+  if (reasoning == nullptr) return;
+  if (!reasoning->is_object()) return fields.Fail("reasoning", "'reasoning' must be an object");
+  const Json* effort = reasoning->Find("effort");
+  if (effort != nullptr && effort->is_string())
+    SetReasoningEffort(fields, "reasoning.effort", effort->as_string(), json);
+}
+
+// {"format": {"type": "json_schema", "name", "schema", "strict"}}
+void ReadText(Fields& fields, server::Asked& asked) {
+  const Json* text = fields.Find("text");
+  const Json* format = text == nullptr ? nullptr : text->Find("format");
+  if (text != nullptr && !text->is_object()) fields.Fail("text", "'text' must be an object");
+  if (format == nullptr) return;
+  const Json body = Json::Object{{"response_format", *format}};
+  Fields inner(body);
+  auto spec = ReadStructuredOutput(inner);
+  if (!inner.ok()) return fields.Fail("text.format", inner.status().message());
+  if (!spec.has_value()) return;
+  if (asked.grammar.has_value())
+    return fields.Fail("text.format", StrCat("'", asked.grammar->field,
+                                             "' and 'text.format' both say what the answer must "
+                                             "be; give one"));
+  spec->field = "text.format";
+  asked.grammar = std::move(spec);
+}
+
+// Log probabilities, where they are to be included.
+void ReadInclude(Fields& fields, Request& request) {
+  const Json* include = fields.Find("include");
+  const auto top = fields.Int("top_logprobs", -1, 0, kLogprobsMax);
+  if (include != nullptr && !include->is_array())
+    return fields.Fail("include", "'include' must be a list");
+  if (include == nullptr) return;
+  for (const Json& each : include->as_array()) {
+    const std::string name = each.is_string() ? each.as_string() : "";
+    if (name == "message.output_text.logprobs")
+      request.logprobs = static_cast<int>(std::max<std::int64_t>(top, 0));
+    else if (name != "reasoning.encrypted_content")
+      fields.FailUnsupported(
+          "include", StrCat("'include' of '", base::Shorten(name, 64), "' is not supported"));
+  }
+}
+
+// The members of a response that repeat the request.
+Json::Object EchoOf(const Json& body) {
+  static constexpr std::pair<const char*, const char*> kEchoed[] = {
+      {"instructions", "null"},
+      {"max_output_tokens", "null"},
+      {"metadata", "{}"},
+      {"parallel_tool_calls", "true"},
+      {"temperature", "null"},
+      {"top_p", "null"},
+      {"tool_choice", "\"auto\""},
+      {"tools", "[]"},
+      {"text", R"({"format":{"type":"text"}})"},
+      {"reasoning", R"({"effort":null,"summary":null})"},
+      {"truncation", "\"disabled\""},
+      {"user", "null"}};
+  Json::Object out;
+  for (const auto& [name, absent] : kEchoed) {
+    const Json* value = body.Find(name);
+    out.emplace_back(name, value != nullptr ? *value : *base::ParseJson(absent));
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
+                                               const RequestDefaults& defaults, FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, base::ParseJson(body));
+  Fields fields(json, log);
+  if (!json.is_object()) {
+    fields.Fail("", StrCat("the body must be a JSON object, not a ", json.type_name()));
+    return fields.status();
+  }
+  ResponsesRequest out;
+  out.asked.prompt_field = "input";
+  out.asked.in_parts = true;
+  server::Conversation conversation{.json = ReadInput(fields),
+                                    .tools = ReadTools(fields, ToolShape::kFlat)};
+  if (fields.ok()) ReadReasoning(fields, conversation.json);
+  out.asked.prompts = {std::move(conversation)};
+  ReadCommon(fields, defaults, 1, out);
+  const auto limit = fields.Int("max_output_tokens", -1, 1, INT32_MAX);
+  if (limit > 0) out.asked.request.max_tokens = static_cast<int>(limit);
+  if (out.asked.choices != 1) fields.FailUnsupported("n", "'n' other than 1 is not supported here");
+  ReadText(fields, out.asked);
+  ReadInclude(fields, out.asked.request);
+  RefuseStored(fields);
+  fields.RefuseUnknown();
+  if (!fields.ok()) return fields.status();
+  out.echo = EchoOf(json);
+  return out;
+}
+
+}  // namespace thermocline::openai
