@@ -28,6 +28,9 @@ struct Asked {
   // Of a conversation: the answer is read as reasoning, text and calls (Submission::reading).
   bool in_parts = false;
   double timeout_s = 0;  // 0 = the server's
+  // The server's bound on the answer's tokens, where the request has none; 0 = it has, or none
+  // holds.
+  int default_max_tokens = 0;
 };
 
 }  // namespace thermocline::server

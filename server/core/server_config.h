@@ -16,10 +16,11 @@ namespace thermocline::server {
 struct ServerConfig {
   ModelOptions model = DaemonDefaults();
   ServingOptions serving = DaemonServingDefaults();
-  std::string model_name;  // what clients call it; "" = the file's name without its ending
+  std::string model_name;     // what clients call it; "" = the file's name without its ending
+  std::string model_aliases;  // comma list of further names; "*" = any
   // sampling: what a request leaves out; empty = what the model recommends
   SamplingDefaults sampling;
-  int max_tokens = 0;
+  int max_tokens = 4096;
   // server
   std::string host = "127.0.0.1";  // "" = no TCP
   int port = 8080;                 // 0 = any free one

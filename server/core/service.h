@@ -27,8 +27,9 @@ struct Control {
   std::function<void()> drain;
 };
 
-// Threads that make templates and tokens of long bodies, for all connections.
-constexpr int kWorkers = 2;
+// Threads that make templates, tokens and grammars for all connections: of long bodies, and of
+// short ones, which are more.
+constexpr int kWorkers = 2, kShortWorkers = 4;
 
 // Thread-safe. Listening begins before the model is there, so that "loading" can be told.
 class Service {
@@ -70,9 +71,16 @@ class Service {
   void SetControl(Control control) { control_ = std::move(control); }
   const Control& control() const { return control_; }
   const std::string& model_name() const { return model_name_; }
+  // That, and those of model.aliases; "*" is any.
+  const std::vector<std::string>& model_names() const { return model_names_; }
   std::int64_t started_at() const { return started_at_; }  // Unix time
   Metrics& metrics() { return metrics_; }
-  Workers& workers() { return workers_; }
+  // For a request of so many bytes.
+  Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
+  void StopWorkers() {
+    workers_.Stop();
+    short_workers_.Stop();
+  }
 
   // The engine and its chat template; nullptr while loading and after StopEngine.
   Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
@@ -106,9 +114,10 @@ class Service {
 
   const ServerConfig config_;
   std::string model_name_;
+  std::vector<std::string> model_names_;
   std::int64_t started_at_;
   Metrics metrics_;
-  Workers workers_{kWorkers};
+  Workers workers_{kWorkers}, short_workers_{kShortWorkers};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template

@@ -58,7 +58,13 @@ Deadline Earliest(std::initializer_list<Deadline> deadlines) {
 
 Status CheckModel(const Service& service, const std::string& name) {
   constexpr std::size_t kNameBytesMax = 128;  // in a message, which gRPC's trailers carry twice
-  if (name.empty() || name == service.model_name()) return OkStatus();
+  const std::vector<std::string>& names = service.model_names();
+  const auto is = [](const std::string& word) {
+    return [&word](const std::string& other) { return other == word; };
+  };
+  if (name.empty() || std::any_of(names.begin(), names.end(), is(name)) ||
+      std::any_of(names.begin(), names.end(), is("*")))
+    return OkStatus();
   return base::NotFound("the model '", base::Shorten(name, kNameBytesMax),
                         "' does not exist; this server has '", service.model_name(), "'")
       .WithReason(Reason::kModelNotFound);

@@ -37,15 +37,6 @@ struct Workers::Task {
   }
 };
 
-bool IsForWorkers(std::string_view body) {
-  if (body.size() > kBytesAtOnceMax) return true;
-  // Fields that hold one; and a letter of a name may be escaped.
-  for (const std::string_view mark :
-       {"response_format", "grammar", "json_schema", "structured_outputs", "guided_", "\\u00"})
-    if (body.find(mark) != std::string_view::npos) return true;
-  return false;
-}
-
 Workers::Workers(int threads)
     : pool_(std::make_unique<asio::thread_pool>(static_cast<std::size_t>(threads))) {}
 

@@ -1,11 +1,10 @@
-// Threads for work that takes long: templates and tokenizing. Those that carry streams, probes and
-// signals stay free for them.
+// Threads for work that may take long: templates, tokenizing, grammars. Those that carry streams,
+// probes and signals stay free for them, whatever a template does.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <string_view>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -14,13 +13,9 @@
 
 namespace thermocline::server {
 
-// Requests up to this are read and tokenized where they arrive, in less than 10 ms (1.5 us a byte,
-// measured); longer ones by the workers, whose queue a short request does not have to join.
-inline constexpr std::size_t kBytesAtOnceMax = 4 << 10;
-
-// Whether a body of a request is for the workers: a long one, or one that may ask for a grammar to
-// be compiled. Reads the bytes alone, and takes some for such that are none.
-bool IsForWorkers(std::string_view body);
+// Requests up to this have workers of their own: their templates and tokens mostly take less than
+// 10 ms (1.5 us a byte, measured), and need not wait behind longer ones.
+inline constexpr std::size_t kShortBytesMax = 4 << 10;
 
 // Thread-safe.
 class Workers {

@@ -105,6 +105,7 @@ std::vector<Key> DaemonKeysOf(ServerConfig& c) {
   constexpr int kMillion = 1'000'000;
   return {
       {"model.name", TextValue{&c.model_name}},
+      {"model.aliases", TextValue{&c.model_aliases}},
       {"sampling.temperature",
        ModelsOwnKey{.number = &c.sampling.temperature, .least = 0, .most = 2}},
       {"sampling.top_k", ModelsOwnKey{.whole = &c.sampling.top_k, .least = 0, .most = kMillion}},

@@ -73,7 +73,7 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   // it.
   threads.emplace_back([&] {
     RunGuarded(life_io);
-    service.workers().Stop();
+    service.StopWorkers();
     io.stop();
   });
   pthread_setname_np(threads.back().native_handle(), "life-cycle");

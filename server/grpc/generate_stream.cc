@@ -83,8 +83,7 @@ Status GenerateStream::Begin() {
                                               .gives_up = call_.deadline()},
                                              std::move(params.asked)));
   submission_ = std::make_shared<server::Submission>(std::move(submission));
-  const bool quick = message_.has_token_ids() || message_.ByteSizeLong() <= server::kBytesAtOnceMax;
-  Encode(quick && !message_.has_structured_output());
+  Encode(message_.has_token_ids() && !message_.has_structured_output());
   return OkStatus();
 }
 
@@ -92,15 +91,18 @@ void GenerateStream::Encode(bool at_once) {
   if (at_once) return OnEncoded(submission_->Encode());
   // The call may end meanwhile, and its message with it.
   const auto encoded = std::make_shared<Status>();
-  service_.workers().Post(
-      strand_,
-      [self = shared_from_this(), encoded] {
-        if (!self->finished_) *encoded = EncodeOrFail(self->call_.id(), *self->submission_);
-      },
-      [self = shared_from_this(), encoded] { self->Guarded([&] { self->OnEncoded(*encoded); }); },
-      [self = shared_from_this()] {
-        self->Guarded([&] { self->Refuse(server::ShuttingDown()); });
-      });
+  service_.workers(message_.ByteSizeLong())
+      .Post(
+          strand_,
+          [self = shared_from_this(), encoded] {
+            if (!self->finished_) *encoded = EncodeOrFail(self->call_.id(), *self->submission_);
+          },
+          [self = shared_from_this(), encoded] {
+            self->Guarded([&] { self->OnEncoded(*encoded); });
+          },
+          [self = shared_from_this()] {
+            self->Guarded([&] { self->Refuse(server::ShuttingDown()); });
+          });
 }
 
 void GenerateStream::OnEncoded(const Status& encoded) {

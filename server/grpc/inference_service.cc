@@ -30,9 +30,8 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
   static UnaryCall* StartLong(boost::asio::io_context& io, server::Service& service,
                               ::grpc::CallbackServerContext& context, const char* method,
                               std::size_t bytes, Handler handler) {
-    if (bytes <= server::kBytesAtOnceMax) return Start(io, service, context, method, handler);
     auto* call = new UnaryCall(service, context, method);
-    service.workers().Post(
+    service.workers(bytes).Post(
         io.get_executor(), [call, handler] { call->Run(handler); }, {},
         [call] { call->Refuse(server::ShuttingDown()); });
     return call;

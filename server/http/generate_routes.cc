@@ -38,7 +38,8 @@ Result<GenerationPlan> PlanOfChat(Service& service, const std::string& body,
   const server::Asked& full = submission.asked();
   const auto& conversation = std::get<server::Conversation>(full.prompts[0]);
   auto format = std::make_unique<openai::ChatAnswer>(
-      openai::MakeAnswerHead(true, service.model_name(), asked.include_usage),
+      openai::MakeAnswerHead(true, service.model_name(), asked.include_usage,
+                             full.default_max_tokens),
       service.engine()->tokenizer(),
       openai::ChatAnswer::Params{.choices = full.choices,
                                  .logprobs = full.request.logprobs,
@@ -69,7 +70,8 @@ Result<GenerationPlan> PlanOfCompletion(Service& service, const std::string& bod
   ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
   auto echoes = asked.echo ? EchoesOf(service, submission) : Echoes();
   auto format = std::make_unique<openai::CompletionAnswer>(
-      openai::MakeAnswerHead(false, service.model_name(), asked.include_usage),
+      openai::MakeAnswerHead(false, service.model_name(), asked.include_usage,
+                             submission.asked().default_max_tokens),
       service.engine()->tokenizer(), submission, std::move(echoes), asked.stream);
   return GenerationPlan{
       .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
@@ -84,7 +86,8 @@ Result<GenerationPlan> PlanOfResponses(Service& service, const std::string& body
       service.engine()->tokenizer(),
       openai::ResponsesAnswer::Params{.model = service.model_name(),
                                       .echo = std::move(asked.echo),
-                                      .logprobs = submission.asked().request.logprobs});
+                                      .logprobs = submission.asked().request.logprobs,
+                                      .default_max_tokens = submission.asked().default_max_tokens});
   return GenerationPlan{
       .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
 }

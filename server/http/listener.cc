@@ -16,6 +16,7 @@
 #include "engine/base/log.h"
 #include "server/http/address.h"
 #include "server/http/session.h"
+#include "server/http/turned_away.h"
 
 namespace thermocline::http {
 namespace {
@@ -318,23 +319,21 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
                                                live->config.connections_per_address_max);
   if (entry != ConnectionCount::Entry::kIn) {
     service_.metrics().RequestRejected("connections");
-    return TurnAway(socket, door.tls, entry);
+    return TurnAway(std::move(socket), door.tls, entry);
   }
   const std::shared_ptr<TlsContext> tls = door.tls ? this->tls() : nullptr;
   auto connection = std::make_shared<Connection>(std::move(socket), tls, std::move(peer));
   std::make_shared<Session>(std::move(connection), service_, std::move(place))->Start();
 }
 
-// Without waiting for anything; by TLS there is nothing to say yet.
-void Listener::TurnAway(StreamSocket& socket, bool tls, ConnectionCount::Entry why) {
+// By TLS there is nothing to say yet.
+void Listener::TurnAway(StreamSocket socket, bool tls, ConnectionCount::Entry why) {
   const bool full = why == ConnectionCount::Entry::kFull;
   if (tls) return;
-  const std::string answer =
-      StrCat("HTTP/1.1 ", full ? "503 Service Unavailable" : "429 Too Many Requests",
-             "\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-  error_code ignored;
-  socket.non_blocking(true, ignored);
-  socket.write_some(asio::buffer(answer), ignored);
+  SendAway(std::move(socket),
+           StrCat("HTTP/1.1 ", full ? "503 Service Unavailable" : "429 Too Many Requests",
+                  "\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
+           turned_away_);
 }
 
 }  // namespace thermocline::http

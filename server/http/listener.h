@@ -109,7 +109,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   // Takes a connection that waits, if any.
   void TakeNext(Door& door);
   void OnAccepted(Door& door, StreamSocket socket);
-  void TurnAway(StreamSocket& socket, bool tls, ConnectionCount::Entry why);
+  void TurnAway(StreamSocket socket, bool tls, ConnectionCount::Entry why);
 
   std::shared_ptr<TlsContext> tls() {
     const base::MutexLock lock(tls_mutex_);
@@ -126,6 +126,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   base::Mutex tls_mutex_;
   std::shared_ptr<TlsContext> tls_ GUARDED_BY(tls_mutex_);  // nullptr = none
   // Shared with the sessions, which may outlive the listener.
+  const std::shared_ptr<std::atomic<int>> turned_away_ = std::make_shared<std::atomic<int>>(0);
   std::shared_ptr<ConnectionCount> connections_ = std::make_shared<ConnectionCount>();
 };
 

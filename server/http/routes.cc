@@ -72,11 +72,9 @@ Action ShowStatus(Service& service, const HttpRequest&, const ResponseHead& head
 }
 
 // With the sampling that holds where a request is silent, once the model is loaded.
-Json ModelJson(const Service& service) {
-  Json::Object model{{"id", service.model_name()},
-                     {"object", "model"},
-                     {"created", service.started_at()},
-                     {"owned_by", "local"}};
+Json ModelJson(const Service& service, const std::string& name) {
+  Json::Object model{
+      {"id", name}, {"object", "model"}, {"created", service.started_at()}, {"owned_by", "local"}};
   if (service.engine() == nullptr) return model;
   const SamplingParams s = WithDefaults({}, service.sampling_defaults());
   model.emplace_back("sampling", Json::Object{{"temperature", s.temperature},
@@ -88,8 +86,10 @@ Json ModelJson(const Service& service) {
 }
 
 Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
-  return JsonResponse(head, 200,
-                      Json::Object{{"object", "list"}, {"data", Json::Array{ModelJson(service)}}});
+  Json::Array list;
+  for (const std::string& name : service.model_names())
+    if (name != "*") list.push_back(ModelJson(service, name));
+  return JsonResponse(head, 200, Json::Object{{"object", "list"}, {"data", std::move(list)}});
 }
 
 Action Model(Service& service, const HttpRequest& request, const ResponseHead& head) {
@@ -97,7 +97,7 @@ Action Model(Service& service, const HttpRequest& request, const ResponseHead& h
       UrlDecoded(PathOf(request.target()).substr(std::string_view("/v1/models/").size()));
   const Status known = server::CheckModel(service, base::ReplaceInvalidUtf8(name));
   if (!known.ok()) return FailureResponse(service, head, known);
-  return JsonResponse(head, 200, ModelJson(service));
+  return JsonResponse(head, 200, ModelJson(service, name));
 }
 
 Action NoStoredResponse(Service&, const HttpRequest&, const ResponseHead& head) {

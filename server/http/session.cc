@@ -94,10 +94,11 @@ void Session::RefuseUnreadable(ErrorCode error) {
 void Session::OnRequest(ErrorCode error) {
   if (error) return RefuseUnreadable(error);
   const HttpRequest& request = reader_.request();
-  if (!server::IsForWorkers(request.body())) return OnRouted(RouteOrFail(request));
+  const std::size_t bytes = request.body().size();
+  if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
   const auto action = std::make_shared<Action>();
-  service_.workers().Post(
+  service_.workers(bytes).Post(
       connection_->get_executor(),
       [self = shared_from_this(), action] { *action = self->RouteOrFail(self->reader_.request()); },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },

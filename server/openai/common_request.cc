@@ -156,6 +156,7 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   request.sampling = ReadSampling(fields, defaults.sampling);
   const std::optional<int> max_tokens = ReadMaxTokens(fields, max_tokens_min);
   request.max_tokens = max_tokens.value_or(defaults.max_tokens);
+  if (!max_tokens.has_value()) out.asked.default_max_tokens = defaults.max_tokens;
   request.prompt_only = max_tokens == 0;
   if (max_tokens.has_value() && request.sampling.min_tokens > *max_tokens)
     fields.Fail("min_tokens", StrCat("'min_tokens' is ", request.sampling.min_tokens,

@@ -36,12 +36,14 @@ double PerSecond(int tokens, double seconds) { return seconds > 0 ? tokens / sec
 
 std::string NewId(const std::string& prefix) { return prefix + RandomLetters(); }
 
-AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage) {
+AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage,
+                          int default_max_tokens) {
   return {.chat = chat,
           .id = NewId(chat ? "chatcmpl-" : "cmpl-"),
           .created = std::time(nullptr),
           .model = model,
-          .include_usage = include_usage};
+          .include_usage = include_usage,
+          .default_max_tokens = default_max_tokens};
 }
 
 Json UsageJson(const Usage& usage) {
@@ -77,15 +79,18 @@ Json TimingsJson(const Usage& usage) {
   return out;
 }
 
-Json ExtensionJson(const Usage& usage) {
-  return Json::Object{{"queue_ms", usage.queue_s * 1000},
-                      {"preemptions", usage.preemptions},
-                      {"speculation", Json::Object{{"drafts", usage.spec.drafts},
-                                                   {"draft_tokens", usage.spec.draft_tokens},
-                                                   {"accepted_tokens", usage.spec.accepted_tokens},
-                                                   {"branch_hits", usage.spec.branch_hits},
-                                                   {"branch_misses", usage.spec.branch_misses},
-                                                   {"wait_ms", usage.spec.wait_s * 1000}}}};
+Json ExtensionJson(const Usage& usage, int default_max_tokens) {
+  Json::Object out{{"queue_ms", usage.queue_s * 1000},
+                   {"preemptions", usage.preemptions},
+                   {"speculation", Json::Object{{"drafts", usage.spec.drafts},
+                                                {"draft_tokens", usage.spec.draft_tokens},
+                                                {"accepted_tokens", usage.spec.accepted_tokens},
+                                                {"branch_hits", usage.spec.branch_hits},
+                                                {"branch_misses", usage.spec.branch_misses},
+                                                {"wait_ms", usage.spec.wait_s * 1000}}}};
+  if (default_max_tokens > 0)
+    out.emplace_back("ended_by", StrCat("sampling.max_tokens: ", default_max_tokens));
+  return out;
 }
 
 std::string DataEvent(const Json& json) { return "data: " + json.Dump() + "\n\n"; }
@@ -97,7 +102,7 @@ std::string ChoicesAnswer::Envelope(Json::Array choices, const Usage* usage, boo
   if (head_.include_usage) chunk.emplace_back("usage", is_usage ? UsageJson(*usage) : Json());
   if (usage != nullptr) {
     chunk.emplace_back("timings", TimingsJson(*usage));
-    chunk.emplace_back("thermocline", ExtensionJson(*usage));
+    chunk.emplace_back("thermocline", ExtensionJson(*usage, bound_));
   }
   return DataEvent(std::move(chunk));
 }
@@ -124,6 +129,9 @@ std::string ChoicesAnswer::Progress(const server::PromptProgress& progress) {
 std::string ChoicesAnswer::End(const server::ChoiceEnd& end) {
   reasons_.resize(std::max(reasons_.size(), static_cast<std::size_t>(end.choice) + 1));
   reasons_[end.choice] = end.reason;
+  if (end.reason == FinishReason::kLength && head_.default_max_tokens > 0 &&
+      end.usage.completion_tokens >= head_.default_max_tokens)
+    bound_ = head_.default_max_tokens;
   const bool figures = end.last && !head_.include_usage;
   std::string out = Chunk(end.choice, Nothing(), {}, ReasonName(end.choice, end.reason),
                           figures ? &end.total : nullptr);
@@ -149,7 +157,7 @@ Json ChoicesAnswer::Whole(const Usage& total) {
       Shared(head_, head_.chat ? "chat.completion" : "text_completion", std::move(list));
   answer.emplace_back("usage", UsageJson(total));
   answer.emplace_back("timings", TimingsJson(total));
-  answer.emplace_back("thermocline", ExtensionJson(total));
+  answer.emplace_back("thermocline", ExtensionJson(total, bound_));
   return answer;
 }
 

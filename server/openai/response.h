@@ -17,9 +17,11 @@ struct AnswerHead {
   std::int64_t created = 0;  // Unix time
   std::string model;
   bool include_usage = false;
+  int default_max_tokens = 0;  // as Asked
 };
 
-AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage);
+AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage,
+                          int default_max_tokens = 0);
 // `prefix` and 24 letters or digits.
 std::string NewId(const std::string& prefix);
 
@@ -29,8 +31,9 @@ Json UsageJson(const Usage& usage);
 // "draft_n_accepted", milliseconds. The first token comes from the prompt's last step:
 // "predicted_ms" and "predicted_per_second" are of those after it.
 Json TimingsJson(const Usage& usage);
-// What OpenAI's API has no place for.
-Json ExtensionJson(const Usage& usage);
+// What OpenAI's API has no place for. `default_max_tokens`: the server's bound, if it ended the
+// answer; 0: it did not.
+Json ExtensionJson(const Usage& usage, int default_max_tokens);
 
 // Server-sent events, each "data: <one line>\n\n".
 std::string DataEvent(const Json& json);
@@ -66,6 +69,7 @@ class ChoicesAnswer : public server::AnswerFormat {
 
   const AnswerHead head_;
   std::vector<FinishReason> reasons_;  // of choices that ended
+  int bound_ = 0;                      // the server's, if it ended one of them
 };
 
 }  // namespace thermocline::openai

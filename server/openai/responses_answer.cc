@@ -137,6 +137,9 @@ std::string ResponsesAnswer::Say(const server::Said& said) {
 
 std::string ResponsesAnswer::End(const server::ChoiceEnd& end) {
   reason_ = end.reason;
+  if (reason_ == FinishReason::kLength && params_.default_max_tokens > 0 &&
+      end.usage.completion_tokens >= params_.default_max_tokens)
+    bound_ = params_.default_max_tokens;
   // An answer that says nothing is an empty message, not none.
   std::string out = items_.empty() ? Open(Kind::kMessage, {}) : "";
   out += Close();
@@ -181,7 +184,7 @@ Json ResponsesAnswer::ResponseJson(const char* status, const Usage* usage) const
           {"output_tokens_details", Json::Object{{"reasoning_tokens", usage->reasoning_tokens}}},
           {"total_tokens", usage->prompt_tokens + usage->completion_tokens}});
   out.emplace_back("timings", TimingsJson(*usage));
-  out.emplace_back("thermocline", ExtensionJson(*usage));
+  out.emplace_back("thermocline", ExtensionJson(*usage, bound_));
   return out;
 }
 

@@ -13,8 +13,9 @@ class ResponsesAnswer final : public server::AnswerFormat {
  public:
   struct Params {
     std::string model;
-    Json::Object echo;  // of the request
-    int logprobs = -1;  // as Request::logprobs
+    Json::Object echo;           // of the request
+    int logprobs = -1;           // as Request::logprobs
+    int default_max_tokens = 0;  // as Asked
   };
   // `tokenizer` must live as long.
   ResponsesAnswer(const text::Tokenizer& tokenizer, Params params);
@@ -49,6 +50,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   const std::int64_t created_;
   std::vector<Item> items_;
   int sequence_ = 0;
+  int bound_ = 0;  // the server's on tokens, if it ended the answer
   FinishReason reason_ = FinishReason::kNone;
 };
 

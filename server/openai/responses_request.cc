@@ -114,7 +114,10 @@ Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
   out.asked.prompts = {std::move(conversation)};
   ReadCommon(fields, defaults, 1, out);
   const auto limit = fields.Int("max_output_tokens", -1, 1, INT32_MAX);
-  if (limit > 0) out.asked.request.max_tokens = static_cast<int>(limit);
+  if (limit > 0) {
+    out.asked.request.max_tokens = static_cast<int>(limit);
+    out.asked.default_max_tokens = 0;
+  }
   if (out.asked.choices != 1) fields.FailUnsupported("n", "'n' other than 1 is not supported here");
   ReadText(fields, out.asked);
   ReadInclude(fields, out.asked.request);

@@ -185,6 +185,19 @@ def test_fields_that_there_are_not_are_refused_by_name(daemon):
     assert response.status_code == 400 and response.json()["error"]["param"] == "with_piece"
 
 
+def test_other_names_of_the_model_and_a_bound_that_is_said():
+    with Daemon("model.aliases=gpt-4o, default", "sampling.max_tokens=5") as d:
+        assert [m["id"] for m in httpx.get(d.url + "/v1/models").json()["data"]] == ["tidepool", "gpt-4o", "default"]
+        assert chat(d, model="gpt-4o").json()["model"] == "tidepool" and chat(d, model="gpt-4").status_code == 404
+        assert httpx.get(d.url + "/v1/models/gpt-4o").json()["id"] == "gpt-4o"
+        ended = chat(d, max_tokens=None).json()
+        assert ended["choices"][0]["finish_reason"] == "length" and ended["usage"]["completion_tokens"] == 5 and ended["thermocline"]["ended_by"] == "sampling.max_tokens: 5"
+        assert events(chat(d, max_tokens=None, stream=True))[-1]["thermocline"]["ended_by"] == "sampling.max_tokens: 5"
+        assert "ended_by" not in chat(d, max_tokens=3).json()["thermocline"]
+    with Daemon("model.aliases=*") as d:
+        assert chat(d, model="whatever").status_code == 200 and [m["id"] for m in httpx.get(d.url + "/v1/models").json()["data"]] == ["tidepool"]
+
+
 def test_fields_that_change_nothing_are_those_of_the_docs(daemon):
     table = re.findall(r'\{"(\w+)", ', (ROOT / "server/openai/ignored_fields.h").read_text())
     assert len(table) > 5

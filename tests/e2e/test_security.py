@@ -1,13 +1,15 @@
 """Who may come in, from where, and how much they may send."""
+import concurrent.futures
 import json
 import re
+import shutil
 import socket
 import subprocess
 
 import httpx
 import openai
 import pytest
-from conftest import BIN, ROOT, Daemon, wait_until
+from conftest import BIN, ROOT, TIDEPOOL_FOLDER, Daemon, wait_until
 
 STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
 KEYS = {"alice": "alices-key-0123456789", "ops": "the-operators-key-0123", "batch": "key-of-nightly-batches"}
@@ -271,6 +273,10 @@ def test_connections_of_one_address_are_bounded():
         rejected = lambda: [float(line.split()[1]) for line in d.admin.get("/metrics").text.splitlines() if 'requests_rejected_total{reason="connections"}' in line]
         before, = rejected()
         assert before >= 2 and status(exchange(d, live, ("127.0.0.4", 0))) == 503 and rejected() == [before + 1]
+        # What is turned away is read before the connection closes: the answer is not lost to a reset.
+        long = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n" + b"x" * 200_000
+        for _ in range(20):
+            assert status(exchange(d, long, ("127.0.0.4", 0))) == 503
         for s in held:
             s.close()
         wait_until(lambda: b" 200 " in exchange(d, live, ("127.0.0.2", 0)))
@@ -298,3 +304,19 @@ def test_slow_headers_and_bodies_share_one_deadline():
                     pass
         assert b" 408 " in answer and 1 < time.monotonic() - began < 8
         wait_until(lambda: httpx.get(d.url + "/health/ready").status_code == 200)
+
+
+def test_a_template_of_millions_of_steps_does_not_hold_up_the_others(tmp_path):
+    folder = shutil.copytree(TIDEPOOL_FOLDER, tmp_path / "model")
+    loops = "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(5) %}{% endfor %}{% endfor %}{% endfor %}"
+    (folder / "chat_template.jinja").write_text("{% if messages[0].content == 'long' %}" + loops + "{% endif %}hi")
+    with Daemon(f"model.path={folder}", "server.http_threads=1") as d, concurrent.futures.ThreadPoolExecutor(3) as pool:
+        ask = lambda text: httpx.post(d.url + "/v1/chat/completions", json={"messages": [{"role": "user", "content": text}], "max_tokens": 1}, timeout=120)
+        assert ask("short").status_code == 200
+        long = [pool.submit(ask, "long") for _ in range(3)]
+        wait_until(lambda: httpx.get(d.url + "/v1/status").status_code == 200)
+        for _ in range(20):
+            assert httpx.get(d.url + "/health/live", timeout=60).status_code == 200
+        assert ask("short").status_code == 200  # there are threads left for it
+        assert not any(request.done() for request in long)
+        assert all(request.result().status_code in (200, 400) for request in long)

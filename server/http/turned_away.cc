@@ -1,0 +1,63 @@
+#include "server/http/turned_away.h"
+
+#include <array>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace thermocline::http {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+class Farewell : public std::enable_shared_from_this<Farewell> {
+ public:
+  Farewell(StreamSocket socket, std::shared_ptr<std::atomic<int>> waiting)
+      : socket_(std::move(socket)), timer_(socket_.get_executor()), waiting_(std::move(waiting)) {}
+  ~Farewell() { --*waiting_; }
+
+  auto executor() { return socket_.get_executor(); }
+  void Start() {
+    timer_.expires_after(kTurnedAwayTime);
+    timer_.async_wait([weak = weak_from_this()](error_code error) {
+      const auto self = error ? nullptr : weak.lock();
+      error_code ignored;
+      if (self != nullptr) self->socket_.close(ignored);
+    });
+    Read();
+  }
+
+ private:
+  void Read() {
+    socket_.async_read_some(asio::buffer(dropped_),
+                            [self = shared_from_this()](error_code error, std::size_t) {
+                              if (!error) return self->Read();
+                              self->timer_.cancel();
+                            });
+  }
+
+  StreamSocket socket_;
+  asio::steady_timer timer_;
+  std::array<char, 4096> dropped_;
+  const std::shared_ptr<std::atomic<int>> waiting_;
+};
+
+}  // namespace
+
+void SendAway(StreamSocket socket, std::string answer, std::shared_ptr<std::atomic<int>> waiting) {
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(answer), ignored);
+  socket.shutdown(StreamSocket::shutdown_send, ignored);
+  if (++*waiting > kTurnedAwayMax) {
+    --*waiting;
+    return;
+  }
+  const auto farewell = std::make_shared<Farewell>(std::move(socket), std::move(waiting));
+  asio::dispatch(farewell->executor(), [farewell] { farewell->Start(); });
+}
+
+}  // namespace thermocline::http
