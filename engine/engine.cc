@@ -64,6 +64,7 @@ void Engine::FreezeController(bool frozen) { impl_->FreezeController(frozen); }
 void Engine::StopAccepting() { impl_->StopAccepting(); }
 void Engine::CancelAll(CancelCause cause) { impl_->CancelAll(cause); }
 const SamplingDefaults& Engine::sampling() const { return impl_->sampling(); }
+Pooling Engine::pooling() const { return impl_->pooling(); }
 const text::Tokenizer& Engine::tokenizer() const { return impl_->tokenizer(); }
 EngineStats Engine::Stats() const { return impl_->Stats(); }
 

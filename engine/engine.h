@@ -156,6 +156,8 @@ class Engine {
   const text::Tokenizer& tokenizer() const;
   // What the model's makers recommend.
   const SamplingDefaults& sampling() const;
+  // How the model's makers want texts' vectors made; kMean if they do not say.
+  Pooling pooling() const;
   EngineStats Stats() const;
 
  private:

@@ -151,6 +151,9 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
                                                            std::optional<std::int64_t> reserved) {
   RETURN_IF_ERROR(ValidateRequest(
       request, {.context_length = cache_.capacity(), .vocab_size = model_->config.vocab_size}));
+  if (request.embed.has_value() && transformer_->device() != nullptr)
+    return base::FailedPrecondition(
+        "embeddings need the hidden states, which a GPU keeps; serve them with hot.device: cpu");
   const auto modes = model_->ModesFor(request.ffn_mode);
   if (!modes.ok()) return modes.status().Annotate("ffn_mode").WithField("ffn_mode");
   RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode(), speculation_->not_ahead()));

@@ -51,6 +51,10 @@ class Engine::Impl {
   void StopAccepting() { accepting_ = false; }
   void CancelAll(CancelCause cause) { queue_->CancelAll(cause); }
   const SamplingDefaults& sampling() const { return model_->sampling; }
+  Pooling pooling() const {
+    const int type = model_->config.pooling_type;
+    return type == 2 ? Pooling::kFirst : type == 3 ? Pooling::kLast : Pooling::kMean;
+  }
   const text::Tokenizer& tokenizer() const { return *model_->tokenizer; }
   // In engine_stats.cc.
   EngineStats Stats() const;

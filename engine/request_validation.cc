@@ -29,9 +29,29 @@ Status ValidateAsked(const Request& request, int vocab_size) {
   return OkStatus();
 }
 
-Status ValidatePrompt(const std::vector<int>& prompt, const RequestBounds& bounds) {
+// The texts of EmbedRequest: none empty, each within the context.
+Status ValidateTexts(const EmbedRequest& embed, int tokens, const RequestBounds& bounds) {
+  int begin = 0;
+  for (const int end : embed.ends) {
+    if (end <= begin) return base::InvalidArgument("a text has no tokens");
+    if (end - begin > bounds.context_length)
+      return base::OutOfRange("a text has ", end - begin, " tokens; the context has ",
+                              bounds.context_length, ": send it in parts")
+          .WithReason(Reason::kContextLength)
+          .WithNumber("n_prompt_tokens", end - begin)
+          .WithNumber("n_ctx", bounds.context_length);
+    begin = end;
+  }
+  if (begin != tokens) return base::InvalidArgument("the texts are not the whole prompt");
+  return OkStatus();
+}
+
+Status ValidatePrompt(const Request& request, const RequestBounds& bounds) {
+  const std::vector<int>& prompt = request.prompt;
   if (prompt.empty()) return base::InvalidArgument("the prompt is empty");
-  if (base::IntSize(prompt) >= bounds.context_length) {
+  if (request.embed.has_value()) {
+    RETURN_IF_ERROR(ValidateTexts(*request.embed, base::IntSize(prompt), bounds));
+  } else if (base::IntSize(prompt) >= bounds.context_length) {
     return base::OutOfRange("the prompt has ", prompt.size(),
                             " tokens, and at least one more must fit the context of ",
                             bounds.context_length, " tokens; shorten the conversation")
@@ -51,7 +71,7 @@ Status ValidatePrompt(const std::vector<int>& prompt, const RequestBounds& bound
 
 Status ValidateRequest(const Request& request, const RequestBounds& bounds) {
   const int vocab_size = bounds.vocab_size;
-  const Status prompt = ValidatePrompt(request.prompt, bounds);
+  const Status prompt = ValidatePrompt(request, bounds);
   if (!prompt.ok()) return prompt.WithField("prompt");
   if (request.max_tokens < 0)
     return base::InvalidArgument("max_tokens is ", request.max_tokens, "; it must be at least 1")

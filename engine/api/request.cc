@@ -50,4 +50,22 @@ const char* CancelCauseName(CancelCause cause) {
   return "other_choice";
 }
 
+const char* PoolingName(Pooling pooling) {
+  switch (pooling) {
+    case Pooling::kFirst:
+      return "cls";
+    case Pooling::kLast:
+      return "last";
+    case Pooling::kMean:
+      break;
+  }
+  return "mean";
+}
+
+std::optional<Pooling> ParsePooling(std::string_view name) {
+  for (const Pooling pooling : {Pooling::kMean, Pooling::kFirst, Pooling::kLast})
+    if (name == PoolingName(pooling)) return pooling;
+  return std::nullopt;
+}
+
 }  // namespace thermocline

@@ -4,12 +4,26 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/api/sampling_params.h"
 #include "engine/api/speculation.h"
 
 namespace thermocline {
+
+// What one vector of a text is made of: its tokens' last hidden states, behind the final norm.
+enum class Pooling { kMean, kFirst, kLast };
+// "mean", "cls" or "last", as embeddings' files and clients say.
+const char* PoolingName(Pooling pooling);
+std::optional<Pooling> ParsePooling(std::string_view name);
+
+// Vectors of texts instead of an answer.
+struct EmbedRequest {
+  Pooling pooling = Pooling::kMean;
+  std::vector<int> ends =
+      {};  // of each text among the prompt's tokens, rising; the last is its size
+};
 
 struct Request {
   std::vector<int> prompt;  // token ids, at least one
@@ -29,7 +43,9 @@ struct Request {
   int logprobs = -1;
   bool prompt_logprobs = false;  // of the prompt's tokens, too; it is then computed whole
   bool prompt_only = false;      // nothing is generated
-  bool progress = false;         // the channel tells how much of the prompt is read
+  // The prompt is texts one behind the other, each of which gets a vector; nothing is generated.
+  std::optional<EmbedRequest> embed = {};
+  bool progress = false;  // the channel tells how much of the prompt is read
   // Others wait for the same prompt: it goes to the prefix cache as soon as it is read.
   bool share_prompt = false;
   int priority = 0;         // kPriorityMin to kPriorityMax; higher ones go first

@@ -35,6 +35,8 @@ class TokenChannel {
     std::vector<Score> scores;
     // With Request::prompt_logprobs: the same for the prompt's tokens behind the first. Comes once.
     std::vector<Score> prompt_scores;
+    // With Request::embed: the vectors of the next texts, of length 1 each.
+    std::vector<std::vector<float>> embeddings;
     // Tokens of the prompt that are read, and those of them that were found in the prefix cache; -1
     // = no news. With Request::progress after every step, else once, when all are read.
     int prompt_read = -1;
@@ -137,6 +139,14 @@ class TokenChannel {
     pending_.prompt_scores = std::move(scores);
     fresh_ = true;
   }
+  void PushEmbedding(std::vector<float> embedding) {
+    {
+      const base::MutexLock lock(mutex_);
+      pending_.embeddings.push_back(std::move(embedding));
+      fresh_ = true;
+    }
+    Notify();
+  }
   void Finish(FinishReason reason, const std::string& text, const Usage& usage, Status error = {}) {
     {
       const base::MutexLock lock(mutex_);
@@ -157,6 +167,7 @@ class TokenChannel {
     update.times.clear();
     update.scores.clear();
     update.prompt_scores.clear();
+    update.embeddings.clear();
     update.prompt_read = -1;
     update.finished = false;
     if (!fresh_) return false;

@@ -79,6 +79,13 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
       .first(static_cast<std::size_t>(rows) * config_.vocab_size);
 }
 
+std::span<const float> Transformer::HiddenStates(int tokens) {
+  CHECK(device_ == nullptr);
+  NormHidden(weights_.output_norm, 0, tokens);
+  return std::span<const float>(ws_.hidden.x)
+      .first(static_cast<std::size_t>(tokens) * config_.hidden_size);
+}
+
 StepResult<std::span<const float>> Transformer::ForwardEach(std::span<const int> tokens,
                                                             std::span<nn::KvCache* const> caches) {
   const int count = base::IntSize(tokens);

@@ -69,6 +69,9 @@ class Transformer {
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   StepResult<std::span<const float>> Forward(std::span<const int> tokens, nn::KvCache& cache,
                                              Logits wanted, Step step = Step::kDecode);
+  // The hidden states behind the final norm of the last Forward's tokens [tokens, D]; valid until
+  // the next call. Requires: that one wanted Logits::kNone, and nothing is on a device.
+  std::span<const float> HiddenStates(int tokens);
   // Appends tokens[t] to caches[t], each another sequence, of one pool or of several: the weights
   // are read once for all. Each token has the bits that it has alone. Returns logits [T, V], or
   // [T, rows] of an output with fewer rows, and errors as Forward. Requires: T <= tokens_max,

@@ -27,6 +27,7 @@ Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.max_position_embeddings, keys.Int(prefix + "context_length"));
   ASSIGN_OR_RETURN(c.sliding_window, keys.Int(prefix + "attention.sliding_window", 0));
   ASSIGN_OR_RETURN(c.max_window_layers, keys.Int("thermocline.max_window_layers", 0));
+  ASSIGN_OR_RETURN(c.pooling_type, keys.Int(prefix + "pooling_type", -1));
   return OkStatus();
 }
 

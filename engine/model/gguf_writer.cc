@@ -90,6 +90,7 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   const std::string prefix = std::string(c.architecture->name) + ".";
   out.Uint(prefix + "context_length", u32(c.max_position_embeddings));
   out.Uint(prefix + "embedding_length", u32(c.hidden_size));
+  if (c.pooling_type >= 0) out.Uint(prefix + "pooling_type", u32(c.pooling_type));
   out.Uint(prefix + "block_count", u32(c.num_hidden_layers));
   out.Uint(prefix + "feed_forward_length", u32(c.intermediate_size));
   out.Uint(prefix + "attention.head_count", u32(c.num_attention_heads));

@@ -46,6 +46,7 @@ struct ModelConfig {
   // Low-rank predictors (powerinfer.h) take a neuron for active from here on.
   std::optional<float> sparse_threshold;
   bool tie_word_embeddings = false;
+  int pooling_type = -1;  // as GGUF has it: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not said
 
   std::int64_t num_parameters() const;
   bool rotary() const { return architecture->position != Position::kLearned; }

@@ -69,7 +69,7 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
   governor_.SetModes(s.modes);
   transformer_.SetOnWait([this, &s] { return GoesOn(s.job); });
   const bool new_prompt = s.usage.completion_tokens == 0;
-  Stop why = ReadTokens(s);
+  Stop why = s.job.request.embed.has_value() ? Embed(s) : ReadTokens(s);
   const auto read = SteadyClock::now();
   (new_prompt ? s.usage.prefill_s : s.usage.decode_s) += Seconds(read - begin);
   if (why == Stop::kNone) why = Decode(s);
@@ -110,8 +110,9 @@ void DecodeLoop::Finish(Sequence& s, Stop why) {
   // no prompt gives.
   const auto kept = std::min({static_cast<std::size_t>(cache_.length()), s.tokens.size(),
                               s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
-  cache_.SetLength(static_cast<int>(kept));
-  if (prefixes_ != nullptr && !lost) prefixes_->Keep(std::span(s.tokens).first(kept), cache_);
+  if (!s.tokens.empty()) cache_.SetLength(static_cast<int>(kept));
+  if (prefixes_ != nullptr && !lost && !s.tokens.empty())
+    prefixes_->Keep(std::span(s.tokens).first(kept), cache_);
   cache_.Clear();
   if (on_end_) on_end_();
   const std::string rest = s.text.Finish();
@@ -133,6 +134,39 @@ DecodeLoop::Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
   first_ = false;
   if (make_room_ && !make_room_(cache_.BlocksWanted(tokens))) return Stop::kNoMemory;
   return Stop::kNone;
+}
+
+// Reads the texts one by one and gives their vectors.
+DecodeLoop::Stop DecodeLoop::Embed(Sequence& s) {
+  const Request& request = s.job.request;
+  const EmbedRequest& embed = *request.embed;
+  const int size = transformer_.config().hidden_size;
+  s.usage.phase = Phase::kPrefill;
+  for (; s.embedded < embed.ends.size(); ++s.embedded) {
+    const int begin = s.embedded == 0 ? 0 : embed.ends[s.embedded - 1];
+    const int length = embed.ends[s.embedded] - begin;
+    while (cache_.length() < length) {
+      const int at = cache_.length(), count = std::min(transformer_.tokens_max(), length - at);
+      if (at == 0) s.pooling.Begin(embed.pooling, size);  // again, if its memory was taken
+      const Stop why = BeforeStep(s, count);
+      if (why != Stop::kNone) return why;
+      const StepTimer timer;
+      const auto tokens = std::span<const int>(request.prompt).subspan(begin + at, count);
+      const auto computed = transformer_.Forward(tokens, cache_, Transformer::Logits::kNone,
+                                                 Transformer::Step::kPrefill);
+      if (!computed.ok()) {
+        error_ = computed.error();
+        return Stop::kCancelled;
+      }
+      s.pooling.Add(transformer_.HiddenStates(count));
+      if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
+      s.usage.read_tokens = begin + cache_.length();
+      spent_ += count * kPromptTokenShare;
+    }
+    s.job.channel->PushEmbedding(s.pooling.Take());
+    cache_.Clear();
+  }
+  return Stop::kLength;
 }
 
 // Computes what the next token needs, and, behind the prompt, the first token.

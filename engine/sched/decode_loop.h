@@ -65,6 +65,7 @@ class DecodeLoop {
   // The parts of a turn: why it ended; kNone: it goes on.
   enum class Stop { kNone, kStop, kLength, kCancelled, kYielded, kReaderSlow, kNoMemory };
   Stop ReadTokens(Sequence& s);
+  Stop Embed(Sequence& s);
   Stop ReadChunk(Sequence& s, std::span<const float>& logits);
   int ChunkOf(const Sequence& s) const;
   void Find(Sequence& s);

@@ -156,7 +156,7 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
   std::deque<std::string> tenants;  // the queue may change behind the visit
   params_.queue.ForEach([&](const Job& job) {
     const Request& request = job.request;
-    if (!MayBegin(request) || !Fits(nullptr, request.prompt.size()) || IsReadNow(request)) return;
+    if (!MayBegin(request) || !Fits(nullptr, TokensAtOnce(request)) || IsReadNow(request)) return;
     candidates.push_back({.priority = job.request.priority,
                           .tenant = tenants.emplace_back(job.request.tenant),
                           .begun = false,

@@ -20,6 +20,16 @@ std::size_t LengthMax(const Request& request, int capacity) {
 
 }  // namespace
 
+std::size_t TokensAtOnce(const Request& request) {
+  if (!request.embed.has_value()) return request.prompt.size();
+  int begin = 0, longest = 0;
+  for (const int end : request.embed->ends) {
+    longest = std::max(longest, end - begin);
+    begin = end;
+  }
+  return static_cast<std::size_t>(longest);
+}
+
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, const Request& request)
     : detokenizer_(tokenizer, AtTextStart(tokenizer, request)),
       stops_(request.stop),
@@ -58,6 +68,7 @@ Sequence::Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokeni
       cache(pool, capacity),
       text(tokenizer, job.request) {
   usage.prompt_tokens = base::IntSize(job.request.prompt);
+  if (job.request.embed.has_value()) return;  // its texts are read one by one
   tokens.reserve(LengthMax(job.request, capacity) + 1);
   tokens.assign(job.request.prompt.begin(), job.request.prompt.end());
   if (job.request.logprobs < 0) return;

@@ -10,6 +10,7 @@
 #include "engine/nn/kv_cache.h"
 #include "engine/sched/job.h"
 #include "engine/sched/stop_matcher.h"
+#include "engine/sched/text_pooling.h"
 #include "engine/text/detokenizer.h"
 
 namespace thermocline::sched {
@@ -36,6 +37,9 @@ class AnswerText {
   std::string decoded_, certain_;
 };
 
+// Tokens whose keys and values a request that begins needs at once.
+std::size_t TokensAtOnce(const Request& request);
+
 // Decode thread only. Does not move: its parts refer to the request in `job`.
 struct Sequence {
   Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
@@ -57,8 +61,10 @@ struct Sequence {
   Usage usage;
   AnswerText text;
   std::vector<TokenChannel::Score> prompt_scores, scores;
-  bool started = false;  // a turn of it has begun
-  int computed_to = 0;   // tokens that were computed or found once
+  bool started = false;      // a turn of it has begun
+  int computed_to = 0;       // tokens that were computed or found once
+  std::size_t embedded = 0;  // texts whose vectors were given, with Request::embed
+  TextPooling pooling;       // of the next one
   std::uint64_t last_turn = 0;
   std::optional<SteadyClock::time_point> paused_since;  // its reader is slow
 };

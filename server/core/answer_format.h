@@ -17,6 +17,7 @@ struct Said {
   int choice = 0;
   std::span<const chat::MessagePart> parts = {};
   std::span<const TokenChannel::Score> scores = {}, prompt_scores = {};  // as TokenChannel::Update
+  std::span<const std::vector<float>> embeddings = {};                   // the same
 };
 
 // How much of a prompt is read.

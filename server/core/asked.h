@@ -27,6 +27,8 @@ struct Asked {
   std::optional<GrammarSpec> grammar = {};
   // Of a conversation: the answer is read as reasoning, text and calls (Submission::reading).
   bool in_parts = false;
+  // The prompts' vectors are wanted instead of an answer: one request for all of them.
+  std::optional<Pooling> embed = {};
   double timeout_s = 0;  // 0 = the server's
   // The server's bound on the answer's tokens, where the request has none; 0 = it has, or none
   // holds.

@@ -105,6 +105,23 @@ Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt)
   return EncodeChat(service, std::get<Conversation>(prompt));
 }
 
+Result<std::vector<int>> EncodeForEmbedding(const Service& service, const Prompt& prompt,
+                                            Pooling pooling) {
+  std::vector<int> tokens;
+  if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) {
+    RETURN_IF_ERROR(CheckTokens(service, *ids));
+    tokens = *ids;
+  } else if (const auto* text = std::get_if<std::string>(&prompt)) {
+    if (text->empty()) return base::InvalidArgument("the text is empty");
+    ASSIGN_OR_RETURN(tokens, EncodeText(service, *text, {.parse_special = false}));
+  }
+  const int eos = service.engine()->tokenizer().vocabulary().eos;
+  if (pooling == Pooling::kLast && eos >= 0 && (tokens.empty() || tokens.back() != eos))
+    tokens.push_back(eos);
+  if (tokens.empty()) return base::InvalidArgument("the text is empty");
+  return tokens;
+}
+
 Status CheckTokens(const Service& service, const std::vector<int>& tokens) {
   const int size = service.engine()->tokenizer().vocabulary().size();
   for (const int token : tokens) {

@@ -43,6 +43,13 @@ Result<std::vector<int>> EncodeText(const Service& service, const std::string& t
 // InvalidArgument: nothing to begin with, an id outside the vocabulary, or as RenderChat.
 Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt);
 
+// The tokens of a text whose vector is wanted: with the beginning-of-sequence token, if the model
+// wants one, and, where the last token's state is taken, with that of the end. What the text spells
+// stays text. InvalidArgument: it is empty, a conversation, or has an id outside the vocabulary;
+// OutOfRange as kContext says, but that the whole context may be used.
+Result<std::vector<int>> EncodeForEmbedding(const Service& service, const Prompt& prompt,
+                                            Pooling pooling);
+
 // InvalidArgument: an id outside the vocabulary.
 Status CheckTokens(const Service& service, const std::vector<int>& tokens);
 

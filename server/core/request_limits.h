@@ -32,6 +32,7 @@ inline constexpr std::size_t kChoiceTextsMax = 1024;  // texts of which an answe
 inline constexpr std::size_t kChoiceBytesMax = 4096;
 inline constexpr std::size_t kMessagesMax = 4096;
 inline constexpr std::size_t kToolsMax = 256;
+inline constexpr std::size_t kEmbeddedTextsMax = 2048;  // of one request
 inline constexpr std::size_t kToolNameBytesMax = 128;
 inline constexpr std::size_t kPiecesMax = 65'536;  // tokens that are told with their bytes
 inline constexpr std::size_t kFfnModeBytesMax = 1024;

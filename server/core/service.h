@@ -61,6 +61,11 @@ class Service {
     const Engine* loaded = engine();
     return loaded == nullptr ? config_.sampling : Merge(config_.sampling, loaded->sampling());
   }
+  // Of texts whose vectors are wanted; known once the model is loaded.
+  Pooling pooling() const {
+    const Engine* loaded = engine();
+    return loaded == nullptr ? Pooling::kMean : loaded->pooling();
+  }
   double load_progress() const { return load_progress_.load(); }
   // As at the start.
   const ServerConfig& config() const { return config_; }

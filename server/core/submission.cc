@@ -88,7 +88,9 @@ Result<Submission> Submission::Admit(Service& service, Sender sender, Asked aske
   // The client's own deadline is not the engine's: its leaving comes with it, and counts as one.
   ASSIGN_OR_RETURN(
       submission.place_,
-      service.engine()->Admit({.requests = base::IntSize(prompts) * submission.choices(),
+      service.engine()->Admit({.requests = submission.asked_.embed.has_value()
+                                               ? 1
+                                               : base::IntSize(prompts) * submission.choices(),
                                .prompt_bytes = LongestBytes(prompts),
                                .deadline = Earliest({from.gives_up, request.deadline}),
                                .tenant = from.tenant}));
@@ -97,8 +99,28 @@ Result<Submission> Submission::Admit(Service& service, Sender sender, Asked aske
 
 Status Submission::Encode() {
   RETURN_IF_ERROR(service_->Readiness());
+  if (asked_.embed.has_value()) return EncodeTexts();
   for (const Prompt& prompt : asked_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
   return CompileGrammar();
+}
+
+Status Submission::EncodeTexts() {
+  Request request = asked_.request;
+  request.embed = EmbedRequest{.pooling = *asked_.embed};
+  const auto begin = Clock::now();
+  for (std::size_t i = 0; i < asked_.prompts.size(); ++i) {
+    auto tokens = EncodeForEmbedding(*service_, asked_.prompts[i], *asked_.embed);
+    if (!tokens.ok())
+      return tokens.status()
+          .Annotate(StrCat(asked_.prompt_field, "[", i, "]"))
+          .WithField(asked_.prompt_field);
+    request.prompt.insert(request.prompt.end(), tokens->begin(), tokens->end());
+    request.embed->ends.push_back(base::IntSize(request.prompt));
+  }
+  service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
+  requests_.push_back(std::move(request));
+  bos_added_.push_back(false);
+  return OkStatus();
 }
 
 Status Submission::EncodeOne(const Prompt& prompt) {

@@ -69,6 +69,8 @@ class Submission {
  private:
   Submission(Service& service, Sender sender, Asked asked);
   Status EncodeOne(const Prompt& prompt);
+  // All prompts as one request for their vectors.
+  Status EncodeTexts();
   // Once every prompt is encoded: how answers are read, and what they may be.
   Status CompileGrammar();
 

@@ -67,7 +67,8 @@ void Answer::Hear(int index, Output& output) {
   Choice& choice = choices_[index];
   // A prompt's scores may come before the first token.
   const bool says = !update_.text.empty() || !update_.tokens.empty() ||
-                    !update_.prompt_scores.empty() || update_.finished;
+                    !update_.prompt_scores.empty() || !update_.embeddings.empty() ||
+                    update_.finished;
   if (says && !choice.begun) {
     output.events += format_->Begin(index);
     choice.begun = true;
@@ -78,7 +79,8 @@ void Answer::Hear(int index, Output& output) {
     output.events += format_->Say({.choice = index,
                                    .parts = parts_,
                                    .scores = update_.scores,
-                                   .prompt_scores = update_.prompt_scores});
+                                   .prompt_scores = update_.prompt_scores,
+                                   .embeddings = update_.embeddings});
   }
   if (update_.finished) FinishChoice(index, output);
 }

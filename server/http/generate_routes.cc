@@ -6,6 +6,7 @@
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_answer.h"
 #include "server/openai/completion_request.h"
+#include "server/openai/embedding_answer.h"
 #include "server/openai/responses_answer.h"
 #include "server/openai/responses_request.h"
 
@@ -92,6 +93,25 @@ Result<GenerationPlan> PlanOfResponses(Service& service, const std::string& body
       .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
 }
 
+Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& body,
+                                        const ResponseHead& head) {
+  ASSIGN_OR_RETURN(openai::EmbeddingRequest asked,
+                   openai::ParseEmbeddingRequest(body, service.pooling()));
+  ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  return GenerationPlan{.submission = std::move(submission),
+                        .format = std::make_unique<openai::EmbeddingAnswer>(
+                            service.model_name(), asked.base64, asked.dimensions)};
+}
+
+Result<GenerationPlan> PlanOfRerank(Service& service, const std::string& body,
+                                    const ResponseHead& head) {
+  ASSIGN_OR_RETURN(openai::RerankRequest asked,
+                   openai::ParseRerankRequest(body, service.pooling()));
+  auto format = std::make_unique<openai::RerankAnswer>(service.model_name(), asked);
+  ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
+}
+
 Action PlanOrRefusal(Service& service, const ResponseHead& head, Result<GenerationPlan> plan) {
   if (!plan.ok()) return RefusalResponse(service, head, plan.status());
   return *std::move(plan);
@@ -109,6 +129,14 @@ Action PlanCompletion(Service& service, const HttpRequest& request, const Respon
 
 Action PlanResponses(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return PlanOrRefusal(service, head, PlanOfResponses(service, request.body(), head));
+}
+
+Action PlanEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return PlanOrRefusal(service, head, PlanOfEmbeddings(service, request.body(), head));
+}
+
+Action PlanRerank(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return PlanOrRefusal(service, head, PlanOfRerank(service, request.body(), head));
 }
 
 }  // namespace thermocline::http

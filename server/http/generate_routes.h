@@ -1,4 +1,5 @@
-// POST /v1/chat/completions, /v1/completions and /v1/responses: from a body to a generation.
+// POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings and /v1/rerank: from a
+// body to a generation.
 #pragma once
 
 #include "server/core/service.h"
@@ -12,5 +13,9 @@ Action PlanCompletion(server::Service& service, const HttpRequest& request,
 
 Action PlanResponses(server::Service& service, const HttpRequest& request,
                      const ResponseHead& head);
+
+Action PlanEmbeddings(server::Service& service, const HttpRequest& request,
+                      const ResponseHead& head);
+Action PlanRerank(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 
 }  // namespace thermocline::http

@@ -55,11 +55,15 @@ class NumpyLlama:
         neuron_major = f"blk.{layer}.ffn_down_t"
         return h @ (self.weight(neuron_major) if neuron_major + ".weight" in self.tensors else self.weight(f"blk.{layer}.ffn_down").T)
 
-    def logits(self, tokens):
-        """[T, V] for one sequence."""
+    def hidden(self, tokens):
+        """[T, D] for one sequence: the last layer's, behind the final norm."""
         x = self.weight("token_embd")[tokens]
         for layer in range(self.layers):
             x = x + self.attention(self.norm(x, f"blk.{layer}.attn_norm"), layer)
             x = x + self.ffn(self.norm(x, f"blk.{layer}.ffn_norm"), layer)
+        return self.norm(x, "output_norm")
+
+    def logits(self, tokens):
+        """[T, V] for one sequence."""
         head = "output" if "output.weight" in self.tensors else "token_embd"
-        return self.norm(x, "output_norm") @ self.weight(head).T
+        return self.hidden(tokens) @ self.weight(head).T

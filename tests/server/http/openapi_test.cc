@@ -9,6 +9,7 @@
 #include "server/http/routes.h"
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
+#include "server/openai/embedding_request.h"
 #include "server/openai/responses_request.h"
 #include "server/web/page.h"
 
@@ -140,6 +141,14 @@ TEST(OpenApi, DescribesEveryFieldOfAChat) {
   (void)openai::ParseChatRequest(R"({"messages":[{"role":"user","content":"x"}],"seed":1})", {},
                                  &log);
   ExpectFields("ChatRequest", log);
+}
+
+TEST(OpenApi, DescribesEveryFieldOfTextsAndVectors) {
+  openai::FieldLog embedding, rerank;
+  (void)openai::ParseEmbeddingRequest(R"({"input":"x"})", Pooling::kMean, &embedding);
+  ExpectFields("EmbeddingRequest", embedding);
+  (void)openai::ParseRerankRequest(R"({"query":"x","texts":["x"]})", Pooling::kMean, &rerank);
+  ExpectFields("RerankRequest", rerank);
 }
 
 TEST(OpenApi, DescribesEveryFieldOfAResponse) {

@@ -1,0 +1,16 @@
+#include "server/core/base64.h"
+
+#include <openssl/evp.h>
+
+namespace thermocline::server {
+
+std::string Base64(std::string_view bytes) {
+  std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');  // and the NUL that is written behind
+  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                                   reinterpret_cast<const unsigned char*>(bytes.data()),
+                                   static_cast<int>(bytes.size()));
+  out.resize(static_cast<std::size_t>(size));
+  return out;
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,60 @@
+// Answers of /v1/embeddings and /v1/rerank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/core/answer_format.h"
+#include "server/openai/embedding_request.h"
+
+namespace thermocline::openai {
+
+// What both have: vectors, and no streams.
+class VectorsAnswer : public server::AnswerFormat {
+ public:
+  std::string Begin(int) override { return ""; }
+  std::string Say(const server::Said& said) override {
+    vectors_.insert(vectors_.end(), said.embeddings.begin(), said.embeddings.end());
+    return "";
+  }
+  std::string End(const server::ChoiceEnd&) override { return ""; }
+  std::string Fail(const Status&, CancelCause) override { return ""; }
+
+ protected:
+  std::vector<std::vector<float>> vectors_;  // in the prompts' order, each of length 1
+};
+
+class EmbeddingAnswer final : public VectorsAnswer {
+ public:
+  EmbeddingAnswer(std::string model, bool base64, int dimensions)
+      : model_(std::move(model)), base64_(base64), dimensions_(dimensions) {}
+  Json Whole(const Usage& total) override;
+
+ private:
+  const std::string model_;
+  const bool base64_;
+  const int dimensions_;
+};
+
+// Scores are (1 + the cosine of query and document) / 2.
+class RerankAnswer final : public VectorsAnswer {
+ public:
+  RerankAnswer(std::string model, const RerankRequest& request)
+      : model_(std::move(model)),
+        documents_(request.documents),
+        top_n_(request.top_n),
+        with_text_(request.return_documents),
+        tei_(request.tei) {}
+  Json Whole(const Usage& total) override;
+
+ private:
+  const std::string model_;
+  const std::vector<std::string> documents_;
+  const int top_n_;
+  const bool with_text_, tei_;
+};
+
+// The first `count` dimensions of a vector, made one of length 1 again; 0 = all of them.
+std::vector<float> Shortened(std::vector<float> vector, int count);
+
+}  // namespace thermocline::openai

@@ -1,0 +1,119 @@
+#include "server/openai/embedding_request.h"
+
+#include "server/core/request_limits.h"
+
+namespace thermocline::openai {
+namespace {
+
+using server::kEmbeddedTextsMax;
+
+// A text, ids of tokens, or a list of either.
+std::vector<server::Prompt> ReadTexts(Fields& fields, const char* name) {
+  const Json* input = fields.Find(name);
+  std::vector<server::Prompt> out;
+  const auto add = [&out](const Json& value) {
+    if (value.is_string()) {
+      out.emplace_back(value.as_string());
+      return true;
+    }
+    auto ids = ToInts(value);
+    if (!ids.has_value() || ids->empty()) return false;
+    out.emplace_back(*std::move(ids));
+    return true;
+  };
+  bool good = input != nullptr;
+  if (good && !add(*input)) {
+    good = input->is_array() && !input->as_array().empty() &&
+           input->as_array().size() <= kEmbeddedTextsMax;
+    for (std::size_t i = 0; good && i < input->as_array().size(); ++i)
+      good = add(input->as_array()[i]);
+  }
+  if (!good)
+    fields.Fail(name, StrCat("'", name, "' must be a text, a list of token ids, or a list of 1 to ",
+                             kEmbeddedTextsMax, " of either"));
+  return out;
+}
+
+void ReadShared(Fields& fields, Pooling pooling, server::Asked& asked) {
+  asked.model = fields.String("model", "");
+  asked.embed = pooling;
+  asked.request.prompt_only = true;
+  asked.request.priority = static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
+  const std::string name = fields.String("pooling", PoolingName(pooling));
+  const auto named = ParsePooling(name);
+  if (named.has_value()) {
+    asked.embed = named;
+  } else {
+    fields.Fail("pooling", "'pooling' must be mean, cls or last");
+  }
+}
+
+Result<Json> ParseObject(std::string_view body) {
+  ASSIGN_OR_RETURN(Json json, base::ParseJson(body));
+  if (!json.is_object())
+    return base::InvalidArgument("the body must be a JSON object, not a ", json.type_name());
+  return json;
+}
+
+// A document is a text, or an object with one.
+std::optional<std::string> DocumentText(const Json& document) {
+  const Json* text = document.is_object() ? document.Find("text") : &document;
+  if (text == nullptr || !text->is_string()) return std::nullopt;
+  return text->as_string();
+}
+
+}  // namespace
+
+Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling pooling,
+                                               FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  Fields fields(json, log);
+  EmbeddingRequest out;
+  out.asked.prompt_field = "input";
+  out.asked.prompts = ReadTexts(fields, "input");
+  ReadShared(fields, pooling, out.asked);
+  const std::string format = fields.String("encoding_format", "float");
+  if (format != "float" && format != "base64")
+    fields.Fail("encoding_format", "'encoding_format' must be float or base64");
+  out.base64 = format == "base64";
+  out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 1, 1 << 20));
+  fields.RefuseUnknown();
+  RETURN_IF_ERROR(fields.status());
+  return out;
+}
+
+Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling, FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  Fields fields(json, log);
+  RerankRequest out;
+  const Json *texts = fields.Find("texts"), *documents = fields.Find("documents");
+  out.tei = texts != nullptr;
+  const Json* list = out.tei ? texts : documents;
+  out.asked.prompt_field = out.tei ? "texts" : "documents";
+  const std::string query = fields.String("query", "");
+  if (query.empty()) fields.Fail("query", "'query' must be a text");
+  out.asked.prompts.emplace_back(query);
+  bool good = list != nullptr && list->is_array() && !list->as_array().empty() &&
+              list->as_array().size() < kEmbeddedTextsMax;
+  for (std::size_t i = 0; good && i < list->as_array().size(); ++i) {
+    auto text = DocumentText(list->as_array()[i]);
+    good = text.has_value();
+    if (good) out.documents.push_back(*std::move(text));
+  }
+  if (!good)
+    fields.Fail(out.asked.prompt_field,
+                StrCat("'", out.asked.prompt_field, "' must be a list of 1 to ",
+                       kEmbeddedTextsMax - 1, " texts"));
+  out.asked.prompts.insert(out.asked.prompts.end(), out.documents.begin(), out.documents.end());
+  ReadShared(fields, pooling, out.asked);
+  out.top_n = static_cast<int>(fields.Int("top_n", 0, 1, INT32_MAX));
+  out.return_documents =
+      fields.Bool("return_documents", false) || fields.Bool("return_text", false);
+  if (fields.Bool("raw_scores", false))
+    fields.FailUnsupported("raw_scores", "'raw_scores' are not supported: scores are similarities");
+  fields.RefuseUnknown();
+  RETURN_IF_ERROR(fields.status());
+  return out;
+}
+
+}  // namespace thermocline::openai

@@ -1,0 +1,33 @@
+// From the bodies of POST /v1/embeddings and /v1/rerank to a Request.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/core/asked.h"
+#include "server/openai/fields.h"
+
+namespace thermocline::openai {
+
+struct EmbeddingRequest {
+  server::Asked asked;
+  bool base64 = false;  // else lists of numbers
+  int dimensions = 0;   // the first ones, made a vector of length 1 again; 0 = all
+};
+
+// `pooling`: what the model's file recommends, where the request does not say.
+Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling pooling,
+                                               FieldLog* log = nullptr);
+
+struct RerankRequest {
+  server::Asked asked;                 // the query, then the documents
+  std::vector<std::string> documents;  // to be given back
+  int top_n = 0;                       // the best of them; 0 = all
+  bool return_documents = false;
+  bool tei = false;  // the shape of Hugging Face's server: a list alone
+};
+
+Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
+                                         FieldLog* log = nullptr);
+
+}  // namespace thermocline::openai

@@ -1,0 +1,91 @@
+"""Vectors of texts, with OpenAI's client: against NumPy's, in every form, whatever stands beside them; and the order of documents."""
+import gguf
+import httpx
+import numpy as np
+import openai
+import pytest
+from conftest import TIDEPOOL_FOLDER, Daemon, run
+from numpy_llama import NumpyLlama
+
+TEXTS = ["An owl lived in a tree.", "A bird sat on a branch.", "Once upon a time there was a king who had three sons, and each of them was braver than the other. " * 4]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("embed") / "f32.gguf"
+    run("convert", TIDEPOOL_FOLDER, path, "--quantize", "f32")
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(model):
+    with Daemon(f"model.path={model}", "model.aliases=*") as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def client(served):
+    return openai.OpenAI(base_url=served.url + "/v1", api_key="none", max_retries=0)
+
+
+def vectors(client, texts, **fields):
+    response = client.embeddings.create(model="f32", input=texts, **fields)
+    assert [d.index for d in response.data] == list(range(len(response.data)))
+    return np.array([d.embedding for d in response.data])
+
+
+def test_vectors_are_numpys(served, client, model):
+    numpy = NumpyLlama(model)
+    ids = [httpx.post(served.url + "/tokenize", json={"content": text, "add_special": True, "parse_special": False}).json()["tokens"] for text in TEXTS]
+    eos = int(gguf.GGUFReader(model).fields["tokenizer.ggml.eos_token_id"].contents())
+    for pooling, pool in (("mean", lambda h: h.mean(0)), ("cls", lambda h: h[0]), ("last", lambda h: h[-1])):
+        got = vectors(client, TEXTS, extra_body={"pooling": pooling})
+        for row, tokens in zip(got, ids):
+            expected = pool(numpy.hidden(tokens + [eos] * (pooling == "last")))
+            assert np.abs(row - expected / np.linalg.norm(expected)).max() < 0.002, pooling
+
+
+def test_a_vector_does_not_depend_on_what_stands_beside_it(served, client):
+    together = vectors(client, TEXTS)
+    for text, row in zip(TEXTS, together):
+        assert (vectors(client, text)[0] == row).all() and (vectors(client, [text, *TEXTS])[0] == row).all()
+    ids = httpx.post(served.url + "/tokenize", json={"content": TEXTS[0], "add_special": True}).json()["tokens"]
+    assert (vectors(client, ids)[0] == together[0]).all() and (vectors(client, [ids, ids])[1] == together[0]).all()
+
+
+def test_forms(served, client):
+    whole = vectors(client, TEXTS[0])[0]
+    assert np.allclose(vectors(client, TEXTS[0], encoding_format="float")[0], whole, atol=1e-7) and abs(np.linalg.norm(whole) - 1) < 1e-6
+    short = vectors(client, TEXTS[0], dimensions=32)[0]
+    assert short.shape == (32,) and np.allclose(short, whole[:32] / np.linalg.norm(whole[:32]), atol=1e-6)
+    many = client.embeddings.create(model="f32", input=[f"Number {i}" for i in range(300)])
+    assert len(many.data) == 300 and many.usage.total_tokens == many.usage.prompt_tokens > 600
+
+
+def test_what_is_refused(client):
+    for texts, words in (("", "empty"), ([], "list of 1 to"), (["a", ""], "input[1]"), ("owl " * 600, "context"), ([[]], "list of 1 to"), ([[10**6]], "outside the vocabulary")):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.embeddings.create(model="f32", input=texts)
+        assert refused.value.param == "input" and words in refused.value.message, refused.value.message
+    for fields in ({"pooling": "rank"}, {"truncate": True}):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.embeddings.create(model="f32", input="a", extra_body=fields)
+        assert refused.value.param == next(iter(fields))
+
+
+def test_documents_in_order(served, client):
+    query, *documents = vectors(client, ["An owl.", *TEXTS])
+    expected = (1 + np.array(documents) @ query) / 2
+    body = {"model": "f32", "query": "An owl.", "documents": TEXTS}
+    results = httpx.post(served.url + "/v1/rerank", json={**body, "return_documents": True}).json()["results"]
+    assert [r["index"] for r in results] == list(np.argsort(-expected)) and all(abs(r["relevance_score"] - expected[r["index"]]) < 1e-5 and r["document"]["text"] == TEXTS[r["index"]] for r in results)
+    assert len(httpx.post(served.url + "/v1/rerank", json={**body, "top_n": 1}).json()["results"]) == 1
+    tei = httpx.post(served.url + "/rerank", json={"query": "An owl.", "texts": TEXTS}).json()
+    assert [t["index"] for t in tei] == [r["index"] for r in results] and tei[0]["score"] == results[0]["relevance_score"]
+
+
+def test_vectors_while_others_talk(served, client):
+    alone = vectors(client, TEXTS[:1])[0]
+    with client.chat.completions.create(model="f32", messages=[{"role": "user", "content": "Tell me a story."}], stream=True, max_tokens=200) as stream:
+        next(iter(stream))
+        assert (vectors(client, [TEXTS[0]] * 40) == alone).all()
