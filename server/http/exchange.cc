@@ -61,7 +61,8 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
                          service_.state() != server::ServiceState::kDraining,
            .request_id = server::RequestIdFrom(header["x-request-id"]),
            .arrived = head_.arrived,
-           .cors_origin = AllowedOrigin(*live_, peer, header)};
+           .cors_origin = AllowedOrigin(*live_, peer, header),
+           .errors = ErrorStyleOf(PathOf(header.target()))};
   if (const auto trace = server::ParseTraceparent(header["traceparent"])) {
     trace_id_ = trace->trace_id;
     head_.traceparent = server::MakeTraceparent(*trace, RandomNumber());

@@ -12,13 +12,14 @@ namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
 
 // What pages of allowed origins may send. Browsers take "*" not to cover Authorization.
-// Source: the Fetch standard; the headers that OpenAI's JavaScript client adds.
+// Source: the Fetch standard; the headers that OpenAI's and Anthropic's JavaScript clients add.
 constexpr const char* kCorsHeaders =
     "Authorization, Content-Type, X-Request-Id, Traceparent, Tracestate, OpenAI-Organization, "
     "OpenAI-Project, OpenAI-Beta, X-Stainless-Arch, X-Stainless-Async, X-Stainless-Custom-Poll-"
     "Interval, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, X-Stainless-Package-"
     "Version, X-Stainless-Poll-Helper, X-Stainless-Retry-Count, X-Stainless-Runtime, X-Stainless-"
-    "Runtime-Version, X-Stainless-Timeout";
+    "Runtime-Version, X-Stainless-Timeout, X-Api-Key, Anthropic-Version, Anthropic-Beta, Anthropic-"
+    "Dangerous-Direct-Browser-Access";
 constexpr const char* kCorsMethods = "GET, HEAD, POST, DELETE, OPTIONS";
 
 std::string Lower(std::string_view text) {
@@ -92,8 +93,13 @@ Status CheckOrigin(const Live& live, const Peer& peer, const HttpRequest& reques
       .WithReason(Reason::kOriginNotAllowed);
 }
 
-// The key of "Authorization: Bearer KEY"; nullopt: there is none, or more than one.
+// The key of "Authorization: Bearer KEY", or of "x-api-key: KEY", as Anthropic's clients send it;
+// nullopt: there is none, or more than one of either.
 std::optional<std::string_view> BearerKey(const HttpRequest& request) {
+  if (request.count(beast_http::field::authorization) == 0 && request.count("x-api-key") == 1) {
+    const auto key = request["x-api-key"];
+    return std::string_view(key.data(), key.size());
+  }
   if (request.count(beast_http::field::authorization) != 1) return std::nullopt;
   return server::BearerKey(request[beast_http::field::authorization]);
 }

@@ -1,6 +1,10 @@
 #include "server/http/generate_routes.h"
 
+#include "engine/base/index.h"
 #include "engine/text/tokenizer.h"
+#include "server/anthropic/messages_answer.h"
+#include "server/anthropic/messages_request.h"
+#include "server/http/plan_parts.h"
 #include "server/http/refusal.h"
 #include "server/openai/chat_answer.h"
 #include "server/openai/chat_request.h"
@@ -16,26 +20,10 @@ namespace {
 using server::Service;
 using server::Submission;
 
-openai::RequestDefaults DefaultsOf(const Service& service) {
-  return {.sampling = WithDefaults({}, service.sampling_defaults()),
-          .max_tokens = service.config().max_tokens};
-}
-
-Result<Submission> Submit(Service& service, const ResponseHead& head, server::Asked asked) {
-  ASSIGN_OR_RETURN(Submission submission, Submission::Admit(service,
-                                                            {.id = head.request_id,
-                                                             .tenant = head.tenant,
-                                                             .priority_max = head.priority_max,
-                                                             .arrived = head.arrived},
-                                                            std::move(asked)));
-  RETURN_IF_ERROR(submission.Encode());
-  return submission;
-}
-
 Result<GenerationPlan> PlanOfChat(Service& service, const std::string& body,
                                   const ResponseHead& head) {
   ASSIGN_OR_RETURN(openai::ChatRequest asked, openai::ParseChatRequest(body, DefaultsOf(service)));
-  ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   const server::Asked& full = submission.asked();
   const auto& conversation = std::get<server::Conversation>(full.prompts[0]);
   auto format = std::make_unique<openai::ChatAnswer>(
@@ -68,7 +56,7 @@ Result<GenerationPlan> PlanOfCompletion(Service& service, const std::string& bod
                                         const ResponseHead& head) {
   ASSIGN_OR_RETURN(openai::CompletionRequest asked,
                    openai::ParseCompletionRequest(body, DefaultsOf(service)));
-  ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   auto echoes = asked.echo ? EchoesOf(service, submission) : Echoes();
   auto format = std::make_unique<openai::CompletionAnswer>(
       openai::MakeAnswerHead(false, service.model_name(), asked.include_usage,
@@ -82,7 +70,7 @@ Result<GenerationPlan> PlanOfResponses(Service& service, const std::string& body
                                        const ResponseHead& head) {
   ASSIGN_OR_RETURN(openai::ResponsesRequest asked,
                    openai::ParseResponsesRequest(body, DefaultsOf(service)));
-  ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   auto format = std::make_unique<openai::ResponsesAnswer>(
       service.engine()->tokenizer(),
       openai::ResponsesAnswer::Params{.model = service.model_name(),
@@ -93,11 +81,26 @@ Result<GenerationPlan> PlanOfResponses(Service& service, const std::string& body
       .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
 }
 
+Result<GenerationPlan> PlanOfMessages(Service& service, const std::string& body,
+                                      const ResponseHead& head) {
+  ASSIGN_OR_RETURN(anthropic::MessagesRequest asked,
+                   anthropic::ParseMessagesRequest(body, DefaultsOf(service)));
+  ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
+  const Request& request = submission.requests()[0];
+  auto format = std::make_unique<anthropic::MessagesAnswer>(
+      anthropic::MessagesAnswer::Params{.model = service.model_name(),
+                                        .prompt_tokens = base::IntSize(request.prompt),
+                                        .max_tokens = request.max_tokens,
+                                        .stops = request.stop});
+  return GenerationPlan{
+      .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
+}
+
 Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& body,
                                         const ResponseHead& head) {
   ASSIGN_OR_RETURN(openai::EmbeddingRequest asked,
                    openai::ParseEmbeddingRequest(body, service.pooling()));
-  ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   return GenerationPlan{.submission = std::move(submission),
                         .format = std::make_unique<openai::EmbeddingAnswer>(
                             service.model_name(), asked.base64, asked.dimensions)};
@@ -108,7 +111,7 @@ Result<GenerationPlan> PlanOfRerank(Service& service, const std::string& body,
   ASSIGN_OR_RETURN(openai::RerankRequest asked,
                    openai::ParseRerankRequest(body, service.pooling()));
   auto format = std::make_unique<openai::RerankAnswer>(service.model_name(), asked);
-  ASSIGN_OR_RETURN(Submission submission, Submit(service, head, std::move(asked.asked)));
+  ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
 }
 
@@ -129,6 +132,10 @@ Action PlanCompletion(Service& service, const HttpRequest& request, const Respon
 
 Action PlanResponses(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return PlanOrRefusal(service, head, PlanOfResponses(service, request.body(), head));
+}
+
+Action PlanMessages(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return PlanOrRefusal(service, head, PlanOfMessages(service, request.body(), head));
 }
 
 Action PlanEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {

@@ -14,6 +14,8 @@ Action PlanCompletion(server::Service& service, const HttpRequest& request,
 Action PlanResponses(server::Service& service, const HttpRequest& request,
                      const ResponseHead& head);
 
+// Of Anthropic's API.
+Action PlanMessages(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 Action PlanEmbeddings(server::Service& service, const HttpRequest& request,
                       const ResponseHead& head);
 Action PlanRerank(server::Service& service, const HttpRequest& request, const ResponseHead& head);

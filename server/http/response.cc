@@ -7,6 +7,7 @@ namespace beast_http = boost::beast::http;
 std::vector<std::pair<std::string_view, std::string>> HeadersOf(const ResponseHead& head) {
   std::vector<std::pair<std::string_view, std::string>> headers = {
       {"x-request-id", head.request_id}};
+  if (head.errors == ErrorStyle::kAnthropic) headers.emplace_back("request-id", head.request_id);
   if (!head.traceparent.empty()) headers.emplace_back("traceparent", head.traceparent);
   if (head.cors_origin.empty()) return headers;
   headers.emplace_back("Access-Control-Allow-Origin", head.cors_origin);
@@ -35,7 +36,8 @@ HttpResponse JsonResponse(const ResponseHead& head, int status, const Json& json
 
 HttpResponse ErrorResponse(const ResponseHead& head, const openai::ApiError& error,
                            int retry_after_s) {
-  HttpResponse response = JsonResponse(head, error.http_status, error.ToJson());
+  HttpResponse response =
+      JsonResponse(head, error.http_status, ErrorJson(head.errors, error, head.request_id));
   // Clients of OpenAI's try again after any 5xx: here that would double the work, to the same end.
   const bool in_vain =
       error.http_status == 500 || error.http_status == 504 || error.code == "cancelled";

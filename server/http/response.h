@@ -11,6 +11,7 @@
 
 #include "engine/api/request.h"
 #include "engine/base/json.h"
+#include "server/http/error_style.h"
 #include "server/openai/error.h"
 
 namespace thermocline::http {
@@ -28,6 +29,7 @@ struct ResponseHead {
   std::string cors_origin = {};                        // Access-Control-Allow-Origin; "" = none
   std::string tenant = {};                             // whose request is answered
   int priority_max = kPriorityMax;                     // that it may ask for
+  ErrorStyle errors = ErrorStyle::kOpenAi;
 };
 
 // Names and values of the headers that say so, beside Server.

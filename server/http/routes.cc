@@ -7,6 +7,7 @@
 #include "server/http/admin.h"
 #include "server/http/gate.h"
 #include "server/http/generate_routes.h"
+#include "server/http/ollama_routes.h"
 #include "server/http/refusal.h"
 #include "server/http/status_route.h"
 #include "server/http/text_routes.h"
@@ -135,6 +136,17 @@ constexpr std::array kRoutes = {
     Route{"POST", "/v1/responses", PlanResponses},
     Route{"POST", "/v1/responses/input_tokens", CountInput},
     Route{"GET", "/v1/responses/{id}", NoStoredResponse},
+    Route{"POST", "/v1/messages", PlanMessages},
+    Route{"POST", "/v1/messages/count_tokens", CountMessages},
+    Route{"GET", "/api/version", OllamaVersion},
+    Route{"GET", "/api/tags", OllamaTags},
+    Route{"GET", "/api/ps", OllamaRunning},
+    Route{"POST", "/api/show", OllamaShow},
+    Route{"POST", "/api/chat", OllamaChat},
+    Route{"POST", "/api/generate", OllamaGenerate},
+    Route{"POST", "/api/embed", OllamaEmbed},
+    Route{"POST", "/api/embeddings", OllamaEmbeddings},
+    Route{"POST", "/api/pull", OllamaNoStore},
     Route{"POST", "/v1/embeddings", PlanEmbeddings},
     Route{"POST", "/v1/rerank", PlanRerank},
     Route{"POST", "/rerank", PlanRerank},

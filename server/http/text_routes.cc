@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/text/tokenizer.h"
+#include "server/anthropic/messages_request.h"
 #include "server/core/prompt.h"
 #include "server/core/submission.h"
 #include "server/http/refusal.h"
@@ -145,6 +146,14 @@ Result<Json> CountInputFields(Service& service, Fields& fields) {
       Json::Object{{"object", "response.input_tokens"}, {"input_tokens", prompt->tokens.size()}});
 }
 
+Result<Json> CountMessagesFields(Service& service, Fields& fields) {
+  const server::Conversation conversation = anthropic::ReadMessagesConversation(fields);
+  RETURN_IF_ERROR(fields.status());
+  const auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
+  if (!prompt.ok()) return prompt.status().WithField("messages");
+  return Json(Json::Object{{"input_tokens", prompt->tokens.size()}});
+}
+
 }  // namespace
 
 Action Tokenize(Service& service, const HttpRequest& request, const ResponseHead& head) {
@@ -165,6 +174,11 @@ Action ApplyTemplate(Service& service, const HttpRequest& request, const Respons
 Action CountTokens(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return WithFields(service, request, head, false,
                     [&service](Fields& fields) { return CountFields(service, fields); });
+}
+
+Action CountMessages(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return WithFields(service, request, head, false,
+                    [&service](Fields& fields) { return CountMessagesFields(service, fields); });
 }
 
 Action CountInput(Service& service, const HttpRequest& request, const ResponseHead& head) {

@@ -14,6 +14,9 @@ Action Detokenize(server::Service& service, const HttpRequest& request, const Re
 Action ApplyTemplate(server::Service& service, const HttpRequest& request,
                      const ResponseHead& head);
 // POST /v1/tokens/count: the body of a chat or of a completion.
+// Of what /v1/messages would read.
+Action CountMessages(server::Service& service, const HttpRequest& request,
+                     const ResponseHead& head);
 // Of what /v1/responses would read.
 Action CountInput(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 Action CountTokens(server::Service& service, const HttpRequest& request, const ResponseHead& head);

@@ -1,0 +1,14 @@
+// Errors in the shape of Anthropic's API.
+#pragma once
+
+#include <string>
+
+#include "server/openai/error.h"
+
+namespace thermocline::anthropic {
+
+// {"type": "error", "error": {"type", "message"}, "request_id"}; `request_id`: "" = within a
+// stream.
+Json ErrorJson(const openai::ApiError& error, const std::string& request_id);
+
+}  // namespace thermocline::anthropic

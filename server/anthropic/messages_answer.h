@@ -1,0 +1,46 @@
+// Answers of /v1/messages: blocks, and the events that tell how they grow.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/core/answer_format.h"
+
+namespace thermocline::anthropic {
+
+class MessagesAnswer final : public server::AnswerFormat {
+ public:
+  struct Params {
+    std::string model;
+    int prompt_tokens = 0, max_tokens = 0;
+    std::vector<std::string> stops;  // as Request::stop
+  };
+  explicit MessagesAnswer(Params params);
+
+  std::string Begin(int choice) override;
+  std::string Say(const server::Said& said) override;
+  std::string End(const server::ChoiceEnd& end) override;
+  Json Whole(const Usage& total) override;
+  std::string Fail(const Status& status, CancelCause cause) override;
+  std::string KeepAlive() override;
+
+ private:
+  struct Block {
+    chat::MessagePart::Kind kind;  // kText, kReasoning or kCallBegin
+    std::string text;              // of a call: its input as JSON text
+    std::string id, name;
+  };
+  std::string Open(const chat::MessagePart& part);
+  std::string Close();
+  Json BlockJson(const Block& block) const;
+  Json MessageJson(const Usage& usage) const;
+
+  const Params params_;
+  const std::string id_;
+  std::vector<Block> blocks_;
+  bool begun_ = false, open_ = false;
+  std::string stop_reason_;  // "" = it goes on
+  int stop_ = -1;            // of params_.stops
+};
+
+}  // namespace thermocline::anthropic

@@ -1,0 +1,132 @@
+#include "server/anthropic/messages_request.h"
+
+#include "server/anthropic/messages_input.h"
+#include "server/core/request_limits.h"
+#include "server/openai/conversation_fields.h"
+#include "server/openai/structured_output.h"
+#include "server/openai/tool_fields.h"
+
+namespace thermocline::anthropic {
+namespace {
+
+using openai::Fields;
+
+std::string WordOf(const Json& object, const char* name) {
+  const Json* value = object.Find(name);
+  return value != nullptr && value->is_string() ? value->as_string() : "";
+}
+
+// {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}
+void ReadToolChoice(Fields& fields, chat::ToolRequest& out) {
+  const Json* choice = fields.Find("tool_choice");
+  if (choice == nullptr) return;
+  using Mode = chat::ToolChoice::Mode;
+  const std::string type = WordOf(*choice, "type");
+  if (type == "any" || type == "tool") {
+    out.choice.mode = Mode::kRequired;
+    if (type == "tool") out.choice.name = WordOf(*choice, "name");
+    if (type == "tool" && out.choice.name.empty())
+      fields.Fail("tool_choice", "'tool_choice' of type tool needs 'name'");
+  } else if (type == "none") {
+    out.choice.mode = Mode::kNone;
+  } else if (type != "auto") {
+    fields.Fail("tool_choice", "'tool_choice.type' must be auto, any, tool or none");
+  }
+  const Json* single = choice->Find("disable_parallel_tool_use");
+  out.choice.parallel = single == nullptr || !single->is_bool() || !single->as_bool();
+}
+
+chat::ToolRequest ReadMessagesTools(Fields& fields) {
+  chat::ToolRequest out;
+  const Json* tools = fields.Find("tools");
+  if (tools != nullptr && !tools->is_array()) fields.Fail("tools", "'tools' must be a list");
+  for (std::size_t i = 0; fields.ok() && tools != nullptr && i < tools->as_array().size(); ++i) {
+    const Json& tool = tools->as_array()[i];
+    const std::string where = StrCat("tools[", i, "]"), type = WordOf(tool, "type");
+    if (!type.empty() && type != "custom") {
+      fields.FailUnsupported("tools", StrCat(where, ": tools of type '", base::Shorten(type, 64),
+                                             "' are run by Anthropic, and not supported"));
+      break;
+    }
+    Json function = tool;
+    const Json* schema = tool.Find("input_schema");
+    if (schema != nullptr) function.Set("parameters", *schema);
+    if (auto read = openai::ReadFunction(fields, function, where))
+      openai::AddTool(fields, *std::move(read), out.tools);
+  }
+  ReadToolChoice(fields, out);
+  openai::CheckChoice(fields, out);
+  return out;
+}
+
+// {"type": "enabled" | "adaptive" | "between_tools" | "disabled"}: told to the chat template. A
+// budget of tokens is not kept to.
+void ReadThinking(Fields& fields, Json& json) {
+  const Json* thinking = fields.Find("thinking");
+  if (thinking == nullptr) return;
+  const std::string type = WordOf(*thinking, "type");
+  if (type == "disabled" || type == "enabled" || type == "adaptive" || type == "between_tools") {
+    json.Set("enable_thinking", type != "disabled");
+  } else {
+    fields.Fail("thinking", "'thinking.type' must be enabled, adaptive, between_tools or disabled");
+  }
+}
+
+// {"effort", "format": {"type": "json_schema", "schema"}}
+void ReadOutputConfig(Fields& fields, Json& json, server::Asked& asked) {
+  const Json* config = fields.Find("output_config");
+  if (config == nullptr) return;
+  if (!config->is_object())
+    return fields.Fail("output_config", "'output_config' must be an object");
+  openai::SetReasoningEffort(fields, "output_config.effort", WordOf(*config, "effort"), json);
+  const Json* format = config->Find("format");
+  if (format == nullptr) return;
+  const Json body = Json::Object{{"response_format", *format}};
+  Fields inner(body);
+  auto spec = openai::ReadStructuredOutput(inner);
+  if (!inner.ok()) return fields.Fail("output_config.format", inner.status().message());
+  if (!spec.has_value()) return;
+  spec->field = "output_config.format";
+  asked.grammar = std::move(spec);
+}
+
+}  // namespace
+
+server::Conversation ReadMessagesConversation(Fields& fields) {
+  server::Conversation out{.json = ReadInput(fields), .tools = ReadMessagesTools(fields)};
+  if (!fields.ok()) return out;
+  ReadThinking(fields, out.json);
+  const Json& last = out.json.Find("messages")->as_array().back();
+  out.continues_last =
+      last.Find("role")->as_string() == "assistant" && last.Find("tool_calls") == nullptr;
+  return out;
+}
+
+Result<MessagesRequest> ParseMessagesRequest(std::string_view body,
+                                             const openai::RequestDefaults& defaults,
+                                             openai::FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, base::ParseJson(body));
+  Fields fields(json, log);
+  if (!json.is_object()) {
+    fields.Fail("", StrCat("the body must be a JSON object, not a ", json.type_name()));
+    return fields.status();
+  }
+  openai::CommonRequest common;
+  server::Asked& asked = common.asked;
+  asked.prompt_field = "messages";
+  asked.in_parts = true;
+  server::Conversation conversation = ReadMessagesConversation(fields);
+  if (fields.Find("max_tokens") == nullptr) fields.Fail("max_tokens", "'max_tokens' is required");
+  openai::ReadCommon(fields, defaults, 1, common);
+  if (asked.choices != 1) fields.FailUnsupported("n", "'n' other than 1 is not supported here");
+  if (auto stops = fields.Strings("stop_sequences", server::kStopsMax, server::kStopBytesMax))
+    asked.request.stop = *std::move(stops);
+  if (fields.ok()) ReadOutputConfig(fields, conversation.json, asked);
+  asked.prompts = {std::move(conversation)};
+  (void)fields.Find("cache_control");  // prompts are cached wherever that is possible
+  fields.RefuseUnknown();
+  if (!fields.ok()) return fields.status();
+  return MessagesRequest{.asked = std::move(asked), .stream = common.stream};
+}
+
+}  // namespace thermocline::anthropic

@@ -1,0 +1,17 @@
+// What the routes that generate have in common, whatever the protocol.
+#pragma once
+
+#include "server/core/service.h"
+#include "server/core/submission.h"
+#include "server/http/response.h"
+#include "server/openai/common_request.h"
+
+namespace thermocline::http {
+
+openai::RequestDefaults DefaultsOf(const server::Service& service);
+
+// Admitted and encoded. Errors as Submission::Admit and Encode.
+Result<server::Submission> SubmitEncoded(server::Service& service, const ResponseHead& head,
+                                         server::Asked asked);
+
+}  // namespace thermocline::http

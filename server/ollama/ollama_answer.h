@@ -1,0 +1,62 @@
+// Answers of Ollama's API: lines of JSON, or one object.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/core/answer_format.h"
+
+namespace thermocline::ollama {
+
+// Now, as RFC 3339 has it, in UTC.
+std::string Timestamp();
+
+// Of /api/chat and /api/generate.
+class OllamaAnswer final : public server::AnswerFormat {
+ public:
+  OllamaAnswer(std::string model, bool chat) : model_(std::move(model)), chat_(chat) {}
+
+  const char* content_type() const override { return "application/x-ndjson"; }
+  std::string Begin(int) override { return ""; }
+  std::string Say(const server::Said& said) override;
+  std::string End(const server::ChoiceEnd& end) override;
+  Json Whole(const Usage& total) override;
+  std::string Fail(const Status& status, CancelCause cause) override;
+  // Its clients take every line for a part of the answer.
+  std::string KeepAlive() override { return ""; }
+
+ private:
+  // A line; `done` adds the figures.
+  Json Line(const chat::WholeMessage& said, const Usage* done) const;
+  // Calls are told when they are whole.
+  void TakeCalls(chat::WholeMessage& said, bool all);
+
+  const std::string model_;
+  const bool chat_;
+  chat::WholeMessage message_;
+  std::size_t calls_told_ = 0;
+  FinishReason reason_ = FinishReason::kStop;
+};
+
+// Of /api/embed and /api/embeddings.
+class EmbedAnswer final : public server::AnswerFormat {
+ public:
+  EmbedAnswer(std::string model, int dimensions, bool single)
+      : model_(std::move(model)), dimensions_(dimensions), single_(single) {}
+  std::string Begin(int) override { return ""; }
+  std::string Say(const server::Said& said) override {
+    vectors_.insert(vectors_.end(), said.embeddings.begin(), said.embeddings.end());
+    return "";
+  }
+  std::string End(const server::ChoiceEnd&) override { return ""; }
+  std::string Fail(const Status&, CancelCause) override { return ""; }
+  Json Whole(const Usage& total) override;
+
+ private:
+  const std::string model_;
+  const int dimensions_;
+  const bool single_;
+  std::vector<std::vector<float>> vectors_;
+};
+
+}  // namespace thermocline::ollama

@@ -1,0 +1,255 @@
+#include "server/ollama/ollama_request.h"
+
+#include <algorithm>
+#include <random>
+
+#include "server/core/request_limits.h"
+#include "server/openai/messages.h"
+#include "server/openai/tool_fields.h"
+
+namespace thermocline::ollama {
+namespace {
+
+using openai::Fields;
+using server::Range;
+
+std::string TextOf(const Json* value) {
+  return value != nullptr && value->is_string() ? value->as_string() : "";
+}
+
+// Options of how a model is loaded: it is loaded already, and they change no answer.
+constexpr const char* kIgnoredOptions[] = {"num_gpu",  "num_thread", "num_batch", "main_gpu",
+                                           "use_mmap", "use_mlock",  "numa",      "low_vram",
+                                           "num_keep", "f16_kv",     "vocab_only"};
+
+void ReadNumbers(Fields& options, SamplingParams& s) {
+  const auto number = [&options](const char* name, double& target, Range range) {
+    target = options.Double(name, target, range.min, range.max);
+  };
+  number("temperature", s.temperature, server::kTemperatureRange);
+  number("top_p", s.top_p, server::kProbabilityRange);
+  number("min_p", s.min_p, server::kProbabilityRange);
+  number("typical_p", s.typical_p, server::kProbabilityRange);
+  number("repeat_penalty", s.repetition_penalty, server::kRepetitionPenaltyRange);
+  number("presence_penalty", s.presence_penalty, server::kPenaltyRange);
+  number("frequency_penalty", s.frequency_penalty, server::kPenaltyRange);
+  s.top_k = static_cast<int>(options.Int("top_k", s.top_k, 0, 1'000'000));
+}
+
+// "options": sampling and limits.
+void ReadOptions(Fields& fields, const openai::RequestDefaults& defaults, int context_length,
+                 server::Asked& asked) {
+  Request& request = asked.request;
+  request.sampling = defaults.sampling;
+  request.max_tokens = asked.default_max_tokens = defaults.max_tokens;
+  std::random_device device;
+  request.sampling.seed = (static_cast<std::uint64_t>(device()) << 32) | device();
+  const Json* given = fields.Find("options");
+  if (given == nullptr) return;
+  if (!given->is_object()) return fields.Fail("options", "'options' must be an object");
+  Fields options(*given);
+  ReadNumbers(options, request.sampling);
+  if (options.Find("seed") != nullptr) request.sampling.seed = options.Bits64("seed", 0);
+  // -1: to the end; -2: as long as the context.
+  const auto limit = options.Int("num_predict", -3, -2, INT32_MAX);
+  if (limit != -3) {
+    request.max_tokens = static_cast<int>(std::max<std::int64_t>(limit, 0));
+    asked.default_max_tokens = 0;
+  }
+  const auto context = options.Int("num_ctx", 0, 0, INT32_MAX);
+  if (context > context_length)
+    options.Fail("num_ctx", StrCat("'num_ctx' is ", context, "; the context has ", context_length,
+                                   " tokens (engine.context_length)"));
+  request.stop = options.Strings("stop", server::kStopsMax, server::kStopBytesMax)
+                     .value_or(std::vector<std::string>());
+  for (const char* name : kIgnoredOptions) (void)options.Find(name);
+  options.RefuseUnknown();
+  if (!options.ok())
+    fields.FailUnsupported("options." + options.status().field(), options.status().message());
+}
+
+// "format": "json", or a schema.
+void ReadFormat(Fields& fields, server::Asked& asked) {
+  const Json* format = fields.Find("format");
+  if (format == nullptr || (format->is_string() && format->as_string().empty())) return;
+  if (format->is_string() && format->as_string() == "json") {
+    asked.grammar = GrammarSpec{.kind = GrammarSpec::Kind::kJsonObject, .field = "format"};
+  } else if (format->is_object()) {
+    asked.grammar = GrammarSpec{
+        .kind = GrammarSpec::Kind::kJsonSchema, .text = format->Dump(), .field = "format"};
+  } else {
+    fields.Fail("format", "'format' must be \"json\" or a JSON schema");
+  }
+}
+
+// "think": whether, or how much.
+void ReadThink(Fields& fields, Json& json) {
+  const Json* think = fields.Find("think");
+  if (think == nullptr) return;
+  if (think->is_bool()) {
+    json.Set("enable_thinking", think->as_bool());
+  } else if (think->is_string()) {
+    json.Set("enable_thinking", true);
+    json.Set("reasoning_effort", think->as_string());
+  } else {
+    fields.Fail("think", "'think' must be a boolean, low, medium or high");
+  }
+}
+
+// "keep_alive": the model stays, whatever it says; 0 with nothing to answer asks for its end.
+bool ReadKeepAlive(Fields& fields) {
+  const Json* keep = fields.Find("keep_alive");
+  if (keep == nullptr) return false;
+  if (keep->is_number()) return keep->as_double() == 0;
+  return TextOf(keep) == "0" || TextOf(keep) == "0s";
+}
+
+// A message as chats have it: thinking, images and calls under Ollama's names.
+Json AdaptMessage(Fields& fields, const Json& message, const std::string& where) {
+  Json out = Json::Object{};
+  if (!message.is_object()) return message;
+  for (const auto& [key, value] : message.as_object()) {
+    if (key == "images" && !value.is_null() && !(value.is_array() && value.as_array().empty()))
+      fields.FailUnsupported("messages", StrCat(where, ": images are not supported"));
+    if (key == "thinking") out.Set("reasoning_content", value);
+    if (key == "tool_name") out.Set("name", value);
+    if (key == "role" || key == "content" || key == "tool_call_id" || key == "name")
+      out.Set(key, value);
+    if (key != "tool_calls" || !value.is_array()) continue;
+    Json::Array calls;
+    for (const Json& call : value.as_array()) {
+      Json copy = call;
+      if (copy.is_object() && copy.Find("type") == nullptr) copy.Set("type", "function");
+      calls.push_back(std::move(copy));
+    }
+    if (!calls.empty()) out.Set("tool_calls", std::move(calls));
+  }
+  if (out.Find("content") == nullptr) out.Set("content", "");
+  return out;
+}
+
+Json AdaptMessages(Fields& fields, const Json& messages) {
+  Json::Array out;
+  for (std::size_t i = 0; i < messages.as_array().size(); ++i)
+    out.push_back(AdaptMessage(fields, messages.as_array()[i], StrCat("messages[", i, "]")));
+  return Json(std::move(out));
+}
+
+Result<Json> ParseObject(std::string_view body) {
+  ASSIGN_OR_RETURN(Json json, base::ParseJson(body));
+  if (!json.is_object())
+    return base::InvalidArgument("the body must be a JSON object, not a ", json.type_name());
+  return json;
+}
+
+void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, int context_length,
+                OllamaRequest& out) {
+  out.asked.model = ModelName(fields.String("model", ""));
+  out.stream = fields.Bool("stream", true);
+  out.unload = ReadKeepAlive(fields);
+  ReadOptions(fields, defaults, context_length, out.asked);
+  ReadFormat(fields, out.asked);
+  for (const char* name : {"logprobs", "top_logprobs"})
+    if (fields.Find(name) != nullptr)
+      fields.FailUnsupported(name, StrCat("'", name, "' is not supported here"));
+}
+
+}  // namespace
+
+std::string ModelName(const std::string& name) {
+  constexpr std::string_view kTag = ":latest";
+  return name.ends_with(kTag) ? name.substr(0, name.size() - kTag.size()) : name;
+}
+
+Result<OllamaRequest> ParseChat(std::string_view body, const openai::RequestDefaults& defaults,
+                                int context_length) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  Fields fields(json);
+  OllamaRequest out;
+  out.asked.prompt_field = "messages";
+  out.asked.in_parts = true;
+  ReadShared(fields, defaults, context_length, out);
+  const Json* messages = fields.Find("messages");
+  server::Conversation conversation{.tools = openai::ReadTools(fields)};
+  out.load_only = messages == nullptr || (messages->is_array() && messages->as_array().empty());
+  if (!out.load_only && !messages->is_array())
+    fields.Fail("messages", "'messages' must be a list of messages");
+  if (!out.load_only && fields.ok()) {
+    const Json adapted = AdaptMessages(fields, *messages);
+    conversation.json = openai::ReadMessages(fields, &adapted, "messages");
+  }
+  if (!out.load_only && fields.ok()) ReadThink(fields, conversation.json);
+  (void)fields.Find("think");
+  fields.RefuseUnknown();
+  RETURN_IF_ERROR(fields.status());
+  out.asked.prompts = {std::move(conversation)};
+  return out;
+}
+
+Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::RequestDefaults& defaults,
+                                    int context_length) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  Fields fields(json);
+  OllamaRequest out;
+  out.chat = false;
+  out.asked.prompt_field = "prompt";
+  ReadShared(fields, defaults, context_length, out);
+  const std::string prompt = fields.String("prompt", ""), system = fields.String("system", "");
+  const bool raw = fields.Bool("raw", false);
+  out.load_only = prompt.empty();
+  for (const char* name : {"suffix", "template", "images", "context"}) {
+    const Json* value = fields.Find(name);
+    const bool empty = value == nullptr || (value->is_string() && value->as_string().empty()) ||
+                       (value->is_array() && value->as_array().empty());
+    if (!empty) fields.FailUnsupported(name, StrCat("'", name, "' is not supported"));
+  }
+  if (raw && !system.empty()) fields.Fail("system", "'system' has no place in a raw prompt");
+  server::Conversation conversation{.json = Json::Object{}};
+  if (!raw) ReadThink(fields, conversation.json);
+  (void)fields.Find("think");
+  fields.RefuseUnknown();
+  RETURN_IF_ERROR(fields.status());
+  if (raw) {
+    out.asked.prompts = {prompt};
+    return out;
+  }
+  Json::Array messages;
+  if (!system.empty()) messages.push_back(Json::Object{{"role", "system"}, {"content", system}});
+  messages.push_back(Json::Object{{"role", "user"}, {"content", prompt}});
+  conversation.json.Set("messages", std::move(messages));
+  out.asked.in_parts = true;
+  out.asked.prompts = {std::move(conversation)};
+  return out;
+}
+
+Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool single) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  Fields fields(json);
+  EmbedRequest out;
+  out.single = single;
+  const char* name = single ? "prompt" : "input";
+  out.asked.model = ModelName(fields.String("model", ""));
+  out.asked.prompt_field = name;
+  out.asked.embed = pooling;
+  out.asked.request.prompt_only = true;
+  const Json* input = fields.Find(name);
+  const Json::Array list = input == nullptr    ? Json::Array()
+                           : input->is_array() ? input->as_array()
+                                               : Json::Array{*input};
+  for (const Json& each : list) {
+    if (!each.is_string()) fields.Fail(name, StrCat("'", name, "' must be a text or texts"));
+    if (each.is_string()) out.asked.prompts.emplace_back(each.as_string());
+  }
+  if (list.empty() || list.size() > server::kEmbeddedTextsMax)
+    fields.Fail(name, StrCat("'", name, "' must be 1 to ", server::kEmbeddedTextsMax, " texts"));
+  out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 1, 1 << 20));
+  if (fields.Bool("truncate", false))
+    fields.FailUnsupported("truncate", "'truncate': a text that is too long is refused, not cut");
+  (void)fields.Find("options");
+  (void)ReadKeepAlive(fields);
+  fields.RefuseUnknown();
+  RETURN_IF_ERROR(fields.status());
+  return out;
+}
+
+}  // namespace thermocline::ollama

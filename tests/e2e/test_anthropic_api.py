@@ -1,0 +1,95 @@
+"""Anthropic's Messages API with its own client: whole answers, events in order, tools with a history, schemas, counting, errors."""
+import json
+import subprocess
+
+import anthropic
+import httpx
+import pytest
+from conftest import BIN, Daemon
+
+TOOL = {"name": "get_weather", "description": "The weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 10}}, "required": ["city"], "additionalProperties": False}}
+GREEDY = {"temperature": 0}  # the client has no such argument
+ASK = [{"role": "user", "content": "Tell me a story about an owl."}]
+
+
+@pytest.fixture(scope="module")
+def client(daemon):
+    return anthropic.Anthropic(base_url=daemon.url, api_key="none", max_retries=0)
+
+
+def create(client, **fields):
+    return client.messages.create(**{"model": "tidepool", "messages": ASK, "max_tokens": 24, "extra_body": GREEDY, **fields})
+
+
+def test_an_answer_is_that_of_a_chat(daemon, client):
+    message = create(client, system=[{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}])
+    chat = httpx.post(daemon.url + "/v1/chat/completions", json={"messages": [{"role": "system", "content": "Be kind."}, *ASK], "max_tokens": 24, "temperature": 0}).json()
+    assert message.content[0].text == chat["choices"][0]["message"]["content"] and message.stop_reason == "max_tokens" and message.role == "assistant"
+    usage = message.usage
+    assert usage.input_tokens + usage.cache_read_input_tokens == chat["usage"]["prompt_tokens"] and usage.output_tokens == 24
+    assert client.messages.count_tokens(model="tidepool", system="Be kind.", messages=ASK).input_tokens == chat["usage"]["prompt_tokens"]
+    blocks = [{"role": "user", "content": [{"type": "text", "text": "Tell me a story about an owl."}]}]
+    assert create(client, system="Be kind.", messages=blocks).content == message.content
+
+
+def test_events_come_in_order(client):
+    events = list(create(client, stream=True))
+    types = [e.type for e in events]
+    assert types[:2] == ["message_start", "content_block_start"] and types[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    assert set(types[2:-3]) == {"content_block_delta"} and events[-2].usage.output_tokens == 24 and events[0].message.content == []
+    assert "".join(e.delta.text for e in events[2:-3]) == create(client).content[0].text
+    with client.messages.stream(model="tidepool", messages=ASK, max_tokens=400, extra_body=GREEDY) as stream:
+        text = "".join(stream.text_stream)
+        assert stream.get_final_message().content[0].text == text and stream.get_final_message().stop_reason == "end_turn"
+
+
+def test_a_stop_sequence_is_told(client):
+    story = create(client, max_tokens=60).content[0].text
+    word = story.split()[8]
+    stopped = create(client, max_tokens=60, stop_sequences=["@@@", word])
+    assert stopped.stop_reason == "stop_sequence" and stopped.stop_sequence == word and stopped.content[0].text == story[:story.index(word)]
+
+
+def test_calls_and_their_results(client):
+    first = create(client, tools=[TOOL], tool_choice={"type": "any", "disable_parallel_tool_use": True}, max_tokens=100)
+    call = first.content[0]
+    assert first.stop_reason == "tool_use" and call.type == "tool_use" and list(call.input) == ["city"]
+    with client.messages.stream(model="tidepool", messages=ASK, tools=[TOOL], tool_choice={"type": "tool", "name": "get_weather"}, max_tokens=100, extra_body=GREEDY) as stream:
+        assert stream.get_final_message().content[0].input == call.input
+    history = [*ASK, {"role": "assistant", "content": first.content}, {"role": "user", "content": [
+        {"type": "text", "text": "Well?"}, {"type": "tool_result", "tool_use_id": call.id, "content": [{"type": "text", "text": "Sunny."}]}]}]
+    second = create(client, messages=history, tools=[TOOL], tool_choice={"type": "none"})
+    assert second.content[0].type == "text"
+    counted = client.messages.count_tokens(model="tidepool", messages=history, tools=[TOOL], tool_choice={"type": "none"}).input_tokens
+    assert counted == second.usage.input_tokens + second.usage.cache_read_input_tokens
+
+
+def test_schemas_prefixes_and_thinking(client):
+    schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}}, "required": ["age"], "additionalProperties": False}
+    answer = create(client, output_config={"format": {"type": "json_schema", "schema": schema}}, thinking={"type": "disabled"})
+    assert list(json.loads(answer.content[0].text)) == ["age"]
+    begun = create(client, messages=[*ASK, {"role": "assistant", "content": "Once there was an owl"}], max_tokens=6)
+    assert begun.content[0].text and not begun.content[0].text.startswith("Once")
+
+
+def test_errors_have_their_types(daemon, client, tmp_path):
+    for fields, words in (({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"), ({"messages": []}, "messages"), ({"what": 1}, "what"),
+                          ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "image"), ({"max_tokens": None}, "max_tokens")):
+        body = {"model": "tidepool", "messages": ASK, "max_tokens": 5, **fields}
+        answer = httpx.post(daemon.url + "/v1/messages", json=body)
+        assert answer.status_code == 400 and answer.json()["type"] == "error" and answer.json()["error"]["type"] == "invalid_request_error" and words in answer.json()["error"]["message"]
+        assert answer.json()["request_id"] == answer.headers["request-id"]
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        create(client, model="claude")
+    assert missing.value.body["error"]["type"] == "not_found_error"
+    assert httpx.post(daemon.url + "/v1/messages", json={"model": "tidepool", "messages": ASK, "max_tokens": 5, "metadata": {"user_id": "u"}, "service_tier": "auto"}).status_code == 200
+
+
+def test_the_key_may_come_as_anthropics_clients_send_it(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_bytes(subprocess.run([BIN / "thermoclined", "--hash-key", "alice"], input=b"a-key-of-some-length\n", capture_output=True, check=True).stdout)
+    with Daemon(f"server.api_keys_file={keys}") as d:
+        assert create(anthropic.Anthropic(base_url=d.url, api_key="a-key-of-some-length", max_retries=0), max_tokens=3).content
+        with pytest.raises(anthropic.AuthenticationError) as refused:
+            create(anthropic.Anthropic(base_url=d.url, api_key="another-key-of-length", max_retries=0))
+        assert refused.value.body["error"]["type"] == "authentication_error"
