@@ -9,16 +9,7 @@
 
 namespace thermocline {
 
-struct GrammarPart;
-
-struct GrammarSpec {
-  enum class Kind { kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf };
-  Kind kind = Kind::kJsonObject;
-  std::string text = {};                  // kJsonSchema: JSON; kRegex, kGbnf
-  std::vector<std::string> choices = {};  // kChoice
-  std::string field = {};                 // as the protocol calls it
-  std::vector<GrammarPart> parts = {};    // kGbnf: rules that `text` uses and does not define
-};
+struct GrammarSpec;
 
 // A rule of a GBNF grammar that is no GBNF.
 struct GrammarPart {
@@ -29,6 +20,15 @@ struct GrammarPart {
   bool at_start = false;  // what it does not begin with, rather
   // A schema that is not supported may be taken for any object.
   bool lenient = false;
+};
+
+struct GrammarSpec {
+  enum class Kind { kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf };
+  Kind kind = Kind::kJsonObject;
+  std::string text = {};                  // kJsonSchema: JSON; kRegex, kGbnf
+  std::vector<std::string> choices = {};  // kChoice
+  std::string field = {};                 // as the protocol calls it
+  std::vector<GrammarPart> parts = {};    // kGbnf: rules that `text` uses and does not define
 };
 
 // What compiling grammars may take.

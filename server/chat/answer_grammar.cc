@@ -66,7 +66,7 @@ class Writer {
     const ReasoningTags& tags = format_.reasoning;
     if (!tags.known() || (!rules_.in_reasoning && !rules_.may_reason)) return "";
     FreeText("reasoning", {tags.close}, false);
-    const std::string rest = StrCat("reasoning ", Literal(tags.close), " [ \\n]{0,4} ");
+    std::string rest = StrCat("reasoning ", Literal(tags.close), " [ \\n]{0,4} ");
     if (rules_.in_reasoning) return rest;
     return StrCat("(", Literal(tags.open), " ", rest, ")? ");
   }

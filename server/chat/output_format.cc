@@ -31,11 +31,11 @@ std::vector<std::string> TextsOf(const OutputFormat& format, bool calls) {
 std::vector<int> ShownTokens(const OutputFormat& format, bool calls) {
   const std::vector<std::string> texts = TextsOf(format, calls);
   std::vector<int> out;
-  for (const auto& [token, id] : format.control_tokens) {
-    const bool used = std::any_of(texts.begin(), texts.end(), [&](const std::string& text) {
-      return text.find(token) != std::string::npos;
+  for (const auto& token : format.control_tokens) {
+    const bool used = std::any_of(texts.begin(), texts.end(), [&token](const std::string& text) {
+      return text.find(token.first) != std::string::npos;
     });
-    if (used) out.push_back(id);
+    if (used) out.push_back(token.second);
   }
   return out;
 }
