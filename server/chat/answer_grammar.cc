@@ -283,7 +283,12 @@ class Writer {
     parts_.push_back(
         {.name = name, .spec = std::make_shared<const GrammarSpec>(spec), .lenient = lenient});
   }
-  void Schema(const std::string& name, const Json& schema, bool lenient) {
+  void Schema(const std::string& name, Json schema, bool lenient) {
+    if (rules_.any_arguments && lenient) {
+      const Json* type = schema.Find("type");
+      const bool object = type != nullptr && type->is_string() && type->as_string() == "object";
+      schema = object ? Json(Json::Object{{"type", "object"}}) : Json(Json::Object{});
+    }
     Part(name, {.kind = GrammarSpec::Kind::kJsonSchema, .text = schema.Dump(), .field = "tools"},
          lenient);
   }

@@ -14,6 +14,7 @@ struct AnswerRules {
   bool in_reasoning = false;  // the prompt ends within reasoning
   bool may_reason = false;    // reasoning may come first
   ToolRequest tools = {};
+  bool any_arguments = false;  // of tools that are not strict: their schemas do not count
   std::optional<GrammarSpec> answer = {};  // of the text
 };
 

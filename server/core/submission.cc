@@ -138,27 +138,41 @@ Status Submission::EncodeOne(const Prompt& prompt) {
 }
 
 Status Submission::CompileGrammar() {
-  std::optional<GrammarSpec> spec = asked_.grammar;
-  if (asked_.in_parts) {
-    const auto& conversation = std::get<Conversation>(asked_.prompts[0]);
-    const auto& format = service_->output_format();
-    const bool calls = !conversation.tools.tools.empty() &&
-                       conversation.tools.choice.mode != chat::ToolChoice::Mode::kNone;
-    reading_ =
-        std::make_shared<const chat::Reading>(chat::Reading{.format = format,
-                                                            .calls = calls,
-                                                            .in_reasoning = in_reasoning_,
-                                                            .tools = conversation.tools.tools});
-    ASSIGN_OR_RETURN(spec, chat::GrammarOfAnswer(*format, {.in_reasoning = in_reasoning_,
-                                                           .may_reason = may_reason_,
-                                                           .tools = conversation.tools,
-                                                           .answer = asked_.grammar}));
-    for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, calls);
-  }
-  if (!spec.has_value()) return OkStatus();
-  ASSIGN_OR_RETURN(const auto grammar, service_->engine()->Compile(*spec));
+  if (asked_.in_parts) return CompileParts();
+  if (!asked_.grammar.has_value()) return OkStatus();
+  return Constrain(*asked_.grammar);
+}
+
+Status Submission::Constrain(const GrammarSpec& spec) {
+  ASSIGN_OR_RETURN(const auto grammar, service_->engine()->Compile(spec));
   for (Request& request : requests_) request.sampling.constraint = grammar;
   return OkStatus();
+}
+
+Status Submission::CompileParts() {
+  const auto& conversation = std::get<Conversation>(asked_.prompts[0]);
+  const auto& format = service_->output_format();
+  const bool calls = !conversation.tools.tools.empty() &&
+                     conversation.tools.choice.mode != chat::ToolChoice::Mode::kNone;
+  reading_ =
+      std::make_shared<const chat::Reading>(chat::Reading{.format = format,
+                                                          .calls = calls,
+                                                          .in_reasoning = in_reasoning_,
+                                                          .tools = conversation.tools.tools});
+  for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, calls);
+  chat::AnswerRules rules{.in_reasoning = in_reasoning_,
+                          .may_reason = may_reason_,
+                          .tools = conversation.tools,
+                          .answer = asked_.grammar};
+  ASSIGN_OR_RETURN(const auto spec, chat::GrammarOfAnswer(*format, rules));
+  if (!spec.has_value()) return OkStatus();
+  const Status held = Constrain(*spec);
+  // Schemas that together are too much: the calls' form is kept, their arguments are any objects.
+  const bool too_much = calls && held.code() == StatusCode::kInvalidArgument;
+  if (!too_much) return held;
+  rules.any_arguments = true;
+  ASSIGN_OR_RETURN(const auto looser, chat::GrammarOfAnswer(*format, rules));
+  return Constrain(*looser).ok() ? OkStatus() : held;
 }
 
 Result<std::shared_ptr<Generation>> Submission::Start(std::function<void()> on_ready) {

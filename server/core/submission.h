@@ -73,6 +73,9 @@ class Submission {
   Status EncodeTexts();
   // Once every prompt is encoded: how answers are read, and what they may be.
   Status CompileGrammar();
+  // Of an answer that is read in parts.
+  Status CompileParts();
+  Status Constrain(const GrammarSpec& spec);
 
   Service* service_;
   Sender sender_;

@@ -1,11 +1,12 @@
 """HTTP as it seldom is and as it should not be: odd requests, bodies, connections, prompts beyond the context."""
 import json
+import shutil
 import socket
 import time
 
 import httpx
 import pytest
-from conftest import Daemon, wait_until
+from conftest import TIDEPOOL_FOLDER, Daemon, wait_until
 from daemon_client import STORY, post, value
 
 
@@ -56,9 +57,14 @@ def test_a_prompt_beyond_the_context_gives_both_numbers(daemon):
     assert "512" in error["message"] and str(error["n_prompt_tokens"]) in error["message"]
 
 
-def test_a_role_the_template_does_not_know(daemon):
-    response = post(daemon, {"messages": [{"role": "tool", "content": "x"}]})
-    assert response.status_code == 400 and "Unknown role" in response.json()["error"]["message"]
+def test_what_the_template_refuses(daemon, tmp_path):
+    assert post(daemon, {"messages": [{"role": "tool", "content": "x"}], "max_tokens": 1}).status_code == 200  # a role it has not is told in words
+    folder = shutil.copytree(TIDEPOOL_FOLDER, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text("{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}hi")
+    with Daemon(f"model.path={folder}") as d:
+        response = post(d, {"messages": [{"role": "system", "content": "x"}]})
+        assert response.status_code == 400 and "System role not supported" in response.json()["error"]["message"] and response.json()["error"]["param"] == "messages"
+        assert post(d, {"messages": STORY, "max_tokens": 1}).status_code == 200
 
 
 def test_a_large_body_is_refused(daemon):

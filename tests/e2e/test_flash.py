@@ -139,7 +139,7 @@ def test_audits_on_two_sides_with_drafts_and_flash_are_evals(tidepool, tmp_path)
     with Daemon(*settings) as d:
         for name in ("owl", "fox", "boat", "storm", "lamp", "bear"):
             prompt = json.loads(run("tokenize", tidepool, "--json", stdin=f"The {name} and".encode()).stdout)["tokens"]
-            answer = httpx.post(d.url + "/v1/completions", json={"prompt": prompt, "temperature": 0, "max_tokens": 120, "return_token_ids": True,
+            answer = httpx.post(d.url + "/v1/completions", json={"prompt": prompt, "temperature": 0, "max_tokens": 120,
                                                                  "ignore_eos": True}, timeout=60).json()
             generated = json.loads(run("tokenize", tidepool, "--json", stdin=answer["choices"][0]["text"].encode()).stdout)["tokens"]
             prompts.append(prompt)
