@@ -166,7 +166,7 @@ Status Submission::CompileParts() {
                           .answer = asked_.grammar};
   ASSIGN_OR_RETURN(const auto spec, chat::GrammarOfAnswer(*format, rules));
   if (!spec.has_value()) return OkStatus();
-  const Status held = Constrain(*spec);
+  Status held = Constrain(*spec);
   // Schemas that together are too much: the calls' form is kept, their arguments are any objects.
   const bool too_much = calls && held.code() == StatusCode::kInvalidArgument;
   if (!too_much) return held;
