@@ -3,7 +3,6 @@ daemon that is killed, drained or full costs no request whose answer had not beg
 import copy
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
@@ -206,6 +205,20 @@ def test_a_daemon_that_comes_back_gets_its_conversations_again(kind):
             wait_until(lambda: place() == home)
 
 
+def reload(master, log):
+    """A signal that comes while the master still begins, or hears of a worker's end, may be lost: it is sent again."""
+    loaded, sent = log.read_text().count("Loading success"), -1e9
+
+    def heard():
+        nonlocal sent
+        if time.monotonic() > sent + 10:
+            master.send_signal(signal.SIGUSR2)
+            sent = time.monotonic()
+        return log.read_text().count("Loading success") > loaded
+
+    wait_until(heard)
+
+
 @needs_haproxy
 def test_a_reload_loses_nothing_and_two_fronts_agree(tmp_path):
     """As Debian's service runs it: a master that takes the configuration again on SIGUSR2."""
@@ -222,12 +235,10 @@ def test_a_reload_loses_nothing_and_two_fronts_agree(tmp_path):
             other = copy.copy(front)
             other.url = f"http://127.0.0.1:{port}"
             load = Load(other, clients=4, tokens=100)
-            for reload in (2, 3):
-                wait_until(lambda: load.count("done") > 4 * reload)
-                master.send_signal(signal.SIGUSR2)
-                wait_until(lambda: log.read_text().count("Loading success") == reload)
-                # The old process ends with its last stream. A signal before the master has heard of that may be lost.
-                wait_until(lambda: re.findall(r"Former worker .* exited with code 0", log.read_text())[reload - 2:])
+            for _ in range(2):
+                goal = load.count("done") + 4
+                wait_until(lambda: load.count("done") > goal)
+                reload(master, log)
             load.finish()
             assert {end for end, _ in load.ended.values()} == {"done"}, load.ended
             for i in range(10):
