@@ -115,6 +115,13 @@ Result<Caller> Identify(const Live& live, const HttpRequest& request) {
       .tenant = identity->name, .priority_max = identity->priority_max, .admin = identity->admin};
 }
 
+// The chat page holds no secrets, and a browser that opens it cannot send a key: the page asks for
+// one when a call needs it.
+bool IsPage(const HttpRequest& request, std::string_view path) {
+  return path == "/" &&
+         (request.method() == beast_http::verb::get || request.method() == beast_http::verb::head);
+}
+
 }  // namespace
 
 std::string PathOf(std::string_view target) {
@@ -158,8 +165,8 @@ Result<Caller> PassGate(const Live& live, const Peer& peer, const HttpRequest& r
   Caller caller{.tenant = peer.address, .priority_max = kPriorityMax, .admin = peer.admin};
   if (peer.admin) return caller;
   const std::string path = PathOf(request.target());
-  const bool open =
-      path == "/health/live" || (path == "/metrics" && !live.config.metrics_require_key);
+  const bool open = path == "/health/live" || IsPage(request, path) ||
+                    (path == "/metrics" && !live.config.metrics_require_key);
   const bool admin_only = path == "/admin" || path.starts_with("/admin/");
   if (live.needs_keys() && !open) {
     ASSIGN_OR_RETURN(caller, Identify(live, request));

@@ -41,9 +41,14 @@ std::string UrlDecoded(std::string_view text) {
 Action Page(Service&, const HttpRequest&, const ResponseHead& head) {
   HttpResponse response =
       MakeResponse(head, 200, "text/html; charset=utf-8", std::string(web::kPage));
+  // No markup is ever made from text: the browser refuses it (trusted types), too.
   response.set("content-security-policy",
-               "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src "
-               "'unsafe-inline'");
+               StrCat("default-src 'none'; connect-src 'self'; img-src data:; style-src '",
+                      web::kPageStyleHash, "'; script-src '", web::kPageScriptHash,
+                      "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+                      "require-trusted-types-for 'script'; trusted-types 'none'"));
+  response.set("referrer-policy", "no-referrer");
+  response.set(beast_http::field::cache_control, "no-cache");  // another version, another page
   return response;
 }
 

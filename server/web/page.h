@@ -4,6 +4,9 @@
 #include <string_view>
 
 namespace thermocline::web {
-extern const std::string_view kPage;     // index.html: the chat page, nothing from elsewhere
-extern const std::string_view kOpenApi;  // openapi.json: the HTTP API described
+// The chat page: index.html with the styles and scripts of page/ in it, nothing from elsewhere.
+extern const std::string_view kPage;
+extern const std::string_view kPageStyleHash;   // "sha256-...", for its Content-Security-Policy
+extern const std::string_view kPageScriptHash;  // the same
+extern const std::string_view kOpenApi;         // openapi.json: the HTTP API described
 }  // namespace thermocline::web

@@ -7,10 +7,7 @@ tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "install cla
 clang=$(command -v clang++-14 || command -v clang++)
 find build/tidy -name 'unity_*.cxx' -delete 2>/dev/null || true  # of an earlier list of sources
 cmake --preset release -B build/tidy -DCMAKE_CXX_COMPILER="$clang" -DTHERMOCLINE_TESTS=OFF -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
-cmake --build build/tidy --target proto >/dev/null
-embed() { cmake -DIN="server/web/$1" -DNAME="$2" -DOUT="build/tidy/server/$3" -P server/web/embed.cmake; }
-embed index.html kPage page.cc
-embed openapi.json kOpenApi openapi.cc
+cmake --build build/tidy --target proto embedded >/dev/null  # generated sources
 list() {
   find build/tidy -name 'unity_*.cxx'
   ls engine/tools/*/*.cc
