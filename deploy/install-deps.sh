@@ -25,6 +25,7 @@ re2              libre2-dev                libre2-dev                libre2-dev 
 openssl          libssl-dev                libssl-dev                libssl-dev                openssl-devel
 systemd          libsystemd-dev            libsystemd-dev            libsystemd-dev            systemd-devel
 liburing         liburing-dev              liburing-dev              liburing-dev              liburing-devel
+libedit          libedit-dev               libedit-dev               libedit-dev               libedit-devel
 xxhash           libxxhash-dev             libxxhash-dev             libxxhash-dev             xxhash-devel
 yaml-cpp         libyaml-cpp-dev           libyaml-cpp-dev           libyaml-cpp-dev           yaml-cpp-devel
 curl             curl                      curl                      curl                      curl

@@ -4,9 +4,9 @@ _thermocline_help() {  # COMMAND [SUBCOMMAND]
   "$@" --help 2>/dev/null
 }
 
-# The values of option $1 in the help on standard input: "--spec TEXT:{off,sync}" gives "off sync".
+# The values of option $1 in the help on standard input: "--spec off|sync" gives "off sync".
 _thermocline_values() {
-  sed -nE "s/^ +(-[a-z],)?$1 [A-Z]+:\{([^}]*)\}.*/\2/p" | tr ',' ' '
+  sed -nE "s/^ +(-[a-z],)?$1 ([a-z0-9_-]+(\|[a-z0-9_-]+)+).*/\2/p" | tr '|' ' '
 }
 
 _thermocline() {

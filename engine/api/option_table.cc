@@ -15,7 +15,7 @@ void AddModel(ModelOptions& o, Rows& rows) {
       rows.end(),
       {{kModel, "model", "model.path", TextValue{&o.path}, "Model file, folder or built-in name"},
        {kModel, "-t,--threads", "engine.threads", IntValue{&o.threads, 0, 256},
-        "Kernel threads; 0 = all processors"},
+        "Kernel threads; 0 = all processors", true},
        {kModel, "--cpu-isa", "engine.cpu_isa",
         TextValue{&o.cpu_isa,
                   {"amx", "avx512", "avxvnni", "avx2", "i8mm", "neon", "reference"},
@@ -34,7 +34,7 @@ void AddModel(ModelOptions& o, Rows& rows) {
        {kModel, "--verify", "model.verify", BoolValue{&o.verify},
         "Refuse NaN and infinite weights"},
        {kContext, "--context", "engine.context_length", IntValue{&o.context_length, 0, 1 << 24},
-        "Context length in tokens; 0 = the model's, at most 8192"}});
+        "Context length in tokens; 0 = the model's, at most 8192", true}});
 }
 
 void AddFfn(FfnOptions& ffn, Rows& rows) {
@@ -42,7 +42,8 @@ void AddFfn(FfnOptions& ffn, Rows& rows) {
       rows.end(),
       {{kFfn, "--ffn-mode", "engine.ffn_mode", TextValue{&ffn.modes},
         "Neurons to compute: auto, dense, exact, sign, lowrank, threshold, or modes by layer "
-        "(0-3:dense,4-:sign)"},
+        "(0-3:dense,4-:sign)",
+        true},
        {kFfn, "--also-modes", "engine.ffn_also", TextValue{&ffn.also},
         "Further modes to load predictors for: sign,lowrank"},
        {kFfn, "--side-car", "model.side_car", TextValue{&ffn.side_car},
@@ -81,7 +82,8 @@ void AddMemory(ModelOptions& o, Rows& rows) {
       rows.end(),
       {{kMemory, "--memory-budget", "memory.budget_bytes", BytesValue{&memory.budget_bytes},
         "Memory of the whole process (8GiB, 500M); weights that do not fit come from the bundle "
-        "file. 0, or not given: what the system has free"},
+        "file. 0, or not given: what the system has free",
+        true},
        {kMemory, "--ffn-memory", "", DoubleValue{&memory.ffn_share, 0.001, 1},
         "Share of the feed-forward weights that may take memory, for measurements; decides "
         "instead of the budget"},
@@ -97,7 +99,7 @@ void AddHot(HotOptions& hot, Rows& rows) {
   rows.insert(
       rows.end(),
       {{kHot, "--device", "hot.device", Choice(hot.device, kHotDeviceNames),
-        "cpu; cuda: a GPU, or an error; auto: a GPU if one can be used, else the CPU"},
+        "cpu; cuda: a GPU, or an error; auto: a GPU if one can be used, else the CPU", true},
        {kHot, "--hot-memory", "hot.bytes", BytesValue{&hot.bytes},
         "Memory of the hot tier (8GiB, 500M): of the GPU, all it has free if not given; on the "
         "CPU, of a second partition with kernel threads of its own, none if not given"},
@@ -114,7 +116,7 @@ void AddSpec(SpecOptions& spec, Rows& rows) {
   rows.insert(
       rows.end(),
       {{kDraft, "--draft", "spec.draft", TextValue{&spec.draft},
-        "Draft model: a small model with the same vocabulary, a path or built-in name"},
+        "Draft model: a small model with the same vocabulary, a path or built-in name", true},
        {kDraft, "--spec-source", "spec.source", Choice(spec.source, kSpecSourceNames),
         "Where drafts come from: a draft model; ngram, what followed the same tokens earlier in "
         "the text; self, this model with fewer neurons, also while it verifies where all of it is "
@@ -146,19 +148,39 @@ void AddSpec(SpecOptions& spec, Rows& rows) {
 }
 
 void AddAblation(Ablation& ablation, Rows& rows) {
-  rows.insert(
-      rows.end(),
-      {{kAblation, "!--no-actual-sparsity", "", BoolValue{&ablation.actual_sparsity},
-        "For measurements: predicted neurons are computed whole, though their gate is zero"},
-       {kAblation, "!--no-fusion", "", BoolValue{&ablation.fusion},
-        "For measurements: predict, gate and multiply in a pass each over all neurons"},
-       {kAblation, "!--no-bundling", "", BoolValue{&ablation.bundling},
-        "For measurements: every row is a read of its own from flash"},
-       {kAblation, "--random-predictor", "", BoolValue{&ablation.random_prediction},
-        "For measurements: as many neurons as are predicted, but drawn at random"}});
+  rows.insert(rows.end(),
+              {{kAblation, "!--no-actual-sparsity", "", BoolValue{&ablation.actual_sparsity},
+                "Predicted neurons are computed whole, though their gate is zero"},
+               {kAblation, "!--no-fusion", "", BoolValue{&ablation.fusion},
+                "Predict, gate and multiply in a pass each over all neurons"},
+               {kAblation, "!--no-bundling", "", BoolValue{&ablation.bundling},
+                "Every row is a read of its own from flash"},
+               {kAblation, "--random-predictor", "", BoolValue{&ablation.random_prediction},
+                "As many neurons as are predicted, but drawn at random"}});
 }
 
 }  // namespace
+
+const char* HeadingOf(OptionGroup group) {
+  switch (group) {
+    case kModel:
+    case kContext:
+      return "Model and kernels";
+    case kFfn:
+      return "Sparsity";
+    case kMemory:
+      return "Memory and flash";
+    case kHot:
+      return "GPU and placement";
+    case kDraft:
+    case kSpec:
+      return "Speculative decoding";
+    case kTrace:
+    case kAblation:
+      break;
+  }
+  return "For measurements";
+}
 
 std::vector<ModelOption> OptionsOf(ModelOptions& options) {
   Rows rows;

@@ -30,7 +30,11 @@ struct ModelOption {
   const char* key;  // "engine.threads"; "" = not in the configuration
   OptionValue value;
   const char* help;
+  bool everyday = false;  // first in --help; all others stand under HeadingOf their group
 };
+
+// "Speculative decoding".
+const char* HeadingOf(OptionGroup group);
 
 // Every option, each with a pointer into `options`. The order is that of --help.
 std::vector<ModelOption> OptionsOf(ModelOptions& options);

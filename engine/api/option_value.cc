@@ -23,6 +23,14 @@ Status Set(const IntValue& value, const std::string& name, const std::string& te
   return OkStatus();
 }
 
+Status Set(const UnsignedValue& value, const std::string& name, const std::string& text) {
+  const auto number = base::ParseNumber<std::uint64_t>(text);
+  if (!number.has_value())
+    return InvalidArgument(name, ": '", text, "' is no whole number from 0 on");
+  *value.target = *number;
+  return OkStatus();
+}
+
 Status Set(const DoubleValue& value, const std::string& name, const std::string& text) {
   ASSIGN_OR_RETURN(*value.target, ParseIn<double>(value, "number", name, text));
   return OkStatus();
@@ -78,6 +86,16 @@ Status Set(const ChoiceValue& value, const std::string& name, const std::string&
 }
 
 template <typename Value>
+std::string Text(const Value& value) {
+  return StrCat(*value.target);
+}
+std::string Text(const BoolValue& value) { return *value.target ? "true" : "false"; }
+std::string Text(const MebibytesValue& value) {
+  return StrCat(*value.target < 0 ? *value.target : *value.target >> 20);
+}
+std::string Text(const ChoiceValue& value) { return std::string(value.name()); }
+
+template <typename Value>
 bool Same(const Value& to, const Value& from, bool take) {
   const bool same = *to.target == *from.target;
   if (take) *to.target = *from.target;
@@ -95,6 +113,10 @@ bool Same(const ChoiceValue& to, const ChoiceValue& from, bool take) {
 
 Status SetValue(const OptionValue& value, const std::string& name, const std::string& text) {
   return std::visit([&](const auto& kind) { return Set(kind, name, text); }, value);
+}
+
+std::string TextOf(const OptionValue& value) {
+  return std::visit([](const auto& kind) { return Text(kind); }, value);
 }
 
 bool SameValue(const OptionValue& to, const OptionValue& from, bool take) {

@@ -19,6 +19,9 @@ struct IntValue {
   int* target;
   int min = std::numeric_limits<int>::min(), max = std::numeric_limits<int>::max();
 };
+struct UnsignedValue {  // any number of 64 bits
+  std::uint64_t* target;
+};
 struct DoubleValue {  // never NaN
   double* target;
   double min = std::numeric_limits<double>::lowest(), max = std::numeric_limits<double>::max();
@@ -52,8 +55,8 @@ struct ChoiceValue {
   }
 };
 
-using OptionValue = std::variant<IntValue, DoubleValue, BoolValue, BytesValue, MebibytesValue,
-                                 TextValue, ChoiceValue>;
+using OptionValue = std::variant<IntValue, UnsignedValue, DoubleValue, BoolValue, BytesValue,
+                                 MebibytesValue, TextValue, ChoiceValue>;
 
 template <typename Enum>
 ChoiceValue Choice(Enum& target, std::span<const std::string_view> names) {
@@ -84,6 +87,9 @@ ChoiceValue Choice(std::optional<Enum>& target, std::span<const std::string_view
 // Sets the option `name` to what `text` says. InvalidArgument gives the value and what was
 // expected.
 Status SetValue(const OptionValue& value, const std::string& name, const std::string& text);
+
+// What SetValue would take for the value that is there.
+std::string TextOf(const OptionValue& value);
 
 // Whether two values of one option are the same; `take` copies that of `from`.
 bool SameValue(const OptionValue& to, const OptionValue& from, bool take);

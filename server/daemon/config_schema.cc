@@ -31,6 +31,9 @@ Json::Object WithRange(Json::Object schema, T min, T max) {
 Json::Object SchemaOf(const IntValue& v) {
   return WithRange({{"type", "integer"}, {"default", *v.target}}, v.min, v.max);
 }
+Json::Object SchemaOf(const UnsignedValue& v) {
+  return {{"type", "integer"}, {"default", Json::OfUnsigned(*v.target)}, {"minimum", 0}};
+}
 Json::Object SchemaOf(const DoubleValue& v) {
   return WithRange({{"type", "number"}, {"default", *v.target}}, v.min, v.max);
 }

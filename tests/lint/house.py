@@ -48,7 +48,7 @@ ARROWS = {room: set(arrows.split()) for room, (_, arrows) in HOUSE.items()}
 # A third-party header -> the rooms that may include it.
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "xxhash.h": ["engine/base"], "immintrin": ["kernels", "engine/base"], "cuda_runtime.h": ["kernels"],
-    "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "CLI/": ["engine/tools", "server/daemon", "loadtest"],
+    "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "histedit.h": ["engine/tools"], "CLI/": ["engine/tools", "server/daemon", "loadtest"],
     "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/core", "server/daemon", "server/http", "server/grpc", "loadtest"],
     "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest"], "google/": ["server/grpc"],
 }

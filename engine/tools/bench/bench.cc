@@ -76,7 +76,7 @@ Command AddBench(const OptionSet& set) {
   AddModelOptions(set, o->model);
   AddDecodeOptions(set, o->model);
   AddOptions(set, OptionGroup::kHot, o->model);
-  AddOptions(set, OptionGroup::kTrace, o->model);
+  AddMeasurementOptions(set, o->model);
   set.Add("--prefill", IntValue{&o->size.prefill, 1, 1 << 20}, "Prompt tokens").ShowDefault();
   set.Add("--decode", IntValue{&o->size.decode, 1, 1 << 20},
           "Tokens to decode, 32; with --spec tokens of an answer at most, 128");

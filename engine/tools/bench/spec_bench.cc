@@ -209,7 +209,7 @@ void AddSpecBenchOptions(const OptionSet& set, SpecBenchOptions& o, ModelOptions
           "not given a few short chats");
   set.Add("--temperature", DoubleValue{&o.temperature, 0, 2}, "0 takes the most probable token")
       .ShowDefault();
-  set.Add("--seed", o.seed, "Of every answer");
+  set.Add("--seed", UnsignedValue{&o.seed}, "Of every answer");
   set.Add("--record-rounds", o.record_rounds,
           "Every verification in the JSON: the trace that hit rates are computed from");
   for (const char* name :

@@ -15,7 +15,7 @@ CLI::Validator NumberIn(double low, double high) {
     if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return "";
     return StrCat("not a number from ", low, " to ", high, ": ", text);
   };
-  return {check, StrCat("in [", low, " - ", high, "]")};
+  return {check, ""};
 }
 
 CLI::Validator IntegerIn(int low, int high) {
@@ -28,9 +28,7 @@ CLI::Validator IntegerIn(int low, int high) {
     if (value.has_value() && *value >= low && *value <= high) return "";
     return StrCat("'", text, "' is not a whole number", range);
   };
-  return {check, range.empty()
-                     ? ""
-                     : StrCat("in [", low, " - ", high == any.max ? "" : StrCat(high), "]")};
+  return {check, ""};
 }
 
 // As base::ParseBytes reads it.
@@ -38,7 +36,18 @@ CLI::Validator SizeText() {
   const auto check = [](const std::string& text) {
     return base::ParseBytes(text).has_value() ? "" : "not a size, as 8GiB or 500M: " + text;
   };
-  return {check, "SIZE"};
+  return {check, ""};
+}
+
+template <typename Names>
+std::string Alternatives(const Names& names) {
+  std::string text;
+  for (const auto& name : names) text += StrCat(text.empty() ? "" : "|", name);
+  return text;
+}
+
+CLI::Validator OneOf(std::vector<std::string> names) {
+  return CLI::IsMember(std::move(names)).description("");
 }
 
 // Adds an option for each kind of value.
@@ -48,31 +57,41 @@ struct Adder {
   const std::string& help;
 
   CLI::Option* operator()(const IntValue& value) const {
-    CLI::Option* option = app.add_option(names, *value.target, help);
+    CLI::Option* option = app.add_option(names, *value.target, help)->type_name("N");
     return option->check(IntegerIn(value.min, value.max));
   }
+  CLI::Option* operator()(const UnsignedValue& value) const {
+    return app.add_option(names, *value.target, help)->type_name("N");
+  }
   CLI::Option* operator()(const DoubleValue& value) const {
-    CLI::Option* option = app.add_option(names, *value.target, help);
+    CLI::Option* option = app.add_option(names, *value.target, help)->type_name("X");
     const DoubleValue any{nullptr};
     if (value.min == any.min && value.max == any.max) return option;
     return option->check(NumberIn(value.min, value.max));
   }
   CLI::Option* operator()(const BoolValue& value) const {
-    return app.add_flag(names, *value.target, help);
+    if (!names.starts_with('!')) return app.add_flag(names, *value.target, help);
+    return app.add_flag_callback(
+        names.substr(1), [value] { *value.target = false; }, help);
   }
   CLI::Option* operator()(const BytesValue& value) const {
     const auto set = [value](const std::string& text) { *value.target = *base::ParseBytes(text); };
-    return app.add_option_function<std::string>(names, set, help)->check(SizeText());
+    return app.add_option_function<std::string>(names, set, help)
+        ->type_name("SIZE")
+        ->check(SizeText());
   }
   CLI::Option* operator()(const MebibytesValue& value) const {
     const auto set = [value](int mebibytes) {
       *value.target = mebibytes < 0 ? -1 : std::int64_t{mebibytes} << 20;
     };
-    return app.add_option_function<int>(names, set, help)->check(CLI::Range(value.min, value.max));
+    return app.add_option_function<int>(names, set, help)
+        ->type_name("MIB")
+        ->check(IntegerIn(value.min, value.max));
   }
   CLI::Option* operator()(const TextValue& value) const {
-    CLI::Option* option = app.add_option(names, *value.target, help);
-    return value.choices.empty() ? option : option->check(CLI::IsMember(value.choices));
+    CLI::Option* option = app.add_option(names, *value.target, help)->type_name("TEXT");
+    if (value.choices.empty()) return option;
+    return option->type_name(Alternatives(value.choices))->check(OneOf(value.choices));
   }
   CLI::Option* operator()(const ChoiceValue& value) const {
     const auto set = [value](const std::string& text) {
@@ -81,7 +100,53 @@ struct Adder {
     };
     return app.add_option_function<std::string>(names, set, help)
         ->default_function([value] { return std::string(value.name()); })
-        ->check(CLI::IsMember(std::vector<std::string>(value.names.begin(), value.names.end())));
+        ->type_name(Alternatives(value.names))
+        ->check(OneOf(std::vector<std::string>(value.names.begin(), value.names.end())));
+  }
+};
+
+// --help: lines of at most kHelpColumns, and defaults behind what is said of an option.
+class Help final : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool positional) const override {
+    std::string text =
+        StrCat("  ", make_option_name(option, positional), positional ? "" : TypeOf(*option));
+    if (text.size() + 2 > kHelpIndent) text += '\n', text.append(kHelpIndent, ' ');
+    if (text.size() < kHelpIndent) text.resize(kHelpIndent, ' ');
+    return StrCat(text, Wrapped(Described(*option)), "\n");
+  }
+
+ private:
+  static constexpr std::size_t kHelpColumns = 100, kHelpIndent = 30;
+
+  static std::string TypeOf(const CLI::Option& option) {
+    return option.get_type_size() == 0 ? "" : " " + option.get_type_name();
+  }
+  static std::string Described(const CLI::Option& option) {
+    std::string text = option.get_description();
+    for (const CLI::Option* other : option.get_needs())
+      text += StrCat(" (with ", other->get_name(), ")");
+    for (const CLI::Option* other : option.get_excludes())
+      text += StrCat(" (not with ", other->get_name(), ")");
+    if (!option.get_default_str().empty()) text += StrCat(" [", option.get_default_str(), "]");
+    return text;
+  }
+  static std::string Wrapped(const std::string& text) {
+    std::string out;
+    std::size_t column = kHelpIndent;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find(' ', begin), text.size());
+      if (column > kHelpIndent && column + 1 + end - begin > kHelpColumns) {
+        out += StrCat("\n", std::string(kHelpIndent, ' '));
+        column = kHelpIndent;
+      } else if (begin > 0) {
+        out += ' ', ++column;
+      }
+      out += text.substr(begin, end - begin);
+      column += end - begin;
+      begin = end + 1;
+    }
+    return out;
   }
 };
 
@@ -99,24 +164,29 @@ OptionRef OptionRef::Excludes(OptionRef other) const {
 }
 bool OptionRef::given() const { return option_->count() > 0; }
 
+OptionRef OptionSet::Grouped(CLI::Option* option) const {
+  if (!heading_.empty()) option->group(heading_);
+  return OptionRef(option);
+}
 OptionRef OptionSet::Add(const std::string& names, const OptionValue& value,
                          const std::string& help) const {
-  return OptionRef(std::visit(Adder{app_, names, help}, value));
+  return Grouped(std::visit(Adder{app_, names, help}, value));
 }
 OptionRef OptionSet::Add(const std::string& names, std::string& text,
                          const std::string& help) const {
-  return OptionRef(app_.add_option(names, text, help));
+  return Grouped(app_.add_option(names, text, help));
 }
 OptionRef OptionSet::Add(const std::string& names, bool& flag, const std::string& help) const {
-  return OptionRef(app_.add_flag(names, flag, help));
-}
-OptionRef OptionSet::Add(const std::string& names, std::uint64_t& number,
-                         const std::string& help) const {
-  return OptionRef(app_.add_option(names, number, help));
+  return Grouped(app_.add_flag(names, flag, help));
 }
 OptionRef OptionSet::Add(const std::string& names, std::vector<std::string>& texts,
                          const std::string& help) const {
-  return OptionRef(app_.add_option(names, texts, help));
+  return Grouped(app_.add_option(names, texts, help));
+}
+OptionSet OptionSet::Under(const std::string& heading) const {
+  OptionSet under(app_);
+  under.heading_ = heading;
+  return under;
 }
 
 OptionRef OptionSet::Find(const std::string& name) const {
@@ -130,6 +200,7 @@ void OptionSet::OnParsed(std::function<void()> function) const {
 CommandLine::CommandLine(const std::string& program, const std::string& version,
                          const std::string& help)
     : app_(std::make_shared<CLI::App>(help, program)) {
+  app_->formatter(std::make_shared<Help>());  // of subcommands, too
   app_->require_subcommand(1);
   app_->set_version_flag("--version", version);
 }

@@ -44,9 +44,10 @@ class OptionSet {
   // Any value.
   OptionRef Add(const std::string& names, std::string& text, const std::string& help) const;
   OptionRef Add(const std::string& names, bool& flag, const std::string& help) const;
-  OptionRef Add(const std::string& names, std::uint64_t& number, const std::string& help) const;
   OptionRef Add(const std::string& names, std::vector<std::string>& texts,
                 const std::string& help) const;
+  // The same options, whose next ones stand under a heading in --help.
+  OptionSet Under(const std::string& heading) const;
   // Requires: an option of this name was added.
   OptionRef Find(const std::string& name) const;
   // Behind the options in --help.
@@ -55,7 +56,10 @@ class OptionSet {
   void OnParsed(std::function<void()> function) const;
 
  private:
+  OptionRef Grouped(CLI::Option* option) const;
+
   CLI::App& app_;
+  std::string heading_ = {};  // "" = the first one
 };
 
 class CommandLine {

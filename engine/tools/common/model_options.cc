@@ -23,8 +23,9 @@ void AddOptions(const OptionSet& set, OptionGroup group, ModelOptions& options) 
   for (const ModelOption& option : OptionsOf(options)) {
     const std::string names = option.flag;
     if (option.group != group || names.empty()) continue;
-    const OptionRef added = set.Add(names, option.value, option.help);
     const bool positional = names.find('-') == std::string::npos;
+    const OptionSet under = positional || option.everyday ? set : set.Under(HeadingOf(group));
+    const OptionRef added = under.Add(names, option.value, option.help);
     if (positional) added.Required();
     // What the mode of drafting is, if it is not given, depends on other options.
     if (group != OptionGroup::kSpec && std::visit(SaysMore(), option.value)) added.ShowDefault();
@@ -38,6 +39,10 @@ void AddModelOptions(const OptionSet& set, ModelOptions& options) {
 void AddDecodeOptions(const OptionSet& set, ModelOptions& options) {
   AddOptions(set, OptionGroup::kFfn, options);
   AddOptions(set, OptionGroup::kMemory, options);
+}
+
+void AddMeasurementOptions(const OptionSet& set, ModelOptions& options) {
+  AddOptions(set, OptionGroup::kTrace, options);
   AddOptions(set, OptionGroup::kAblation, options);
 }
 

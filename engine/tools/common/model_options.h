@@ -15,6 +15,8 @@ void AddOptions(const OptionSet& set, OptionGroup group, ModelOptions& options);
 void AddModelOptions(const OptionSet& set, ModelOptions& options);
 // Adds what subcommands that decode take besides: neurons and memory.
 void AddDecodeOptions(const OptionSet& set, ModelOptions& options);
+// Adds what is left out, or written down, for measurements.
+void AddMeasurementOptions(const OptionSet& set, ModelOptions& options);
 // Adds those of speculative decoding: --draft and what drafts are like, and --spec, the mode. A
 // draft or a source without a mode means auto.
 void AddSpecOptions(const OptionSet& set, ModelOptions& options);

@@ -269,6 +269,7 @@ Command AddEval(const OptionSet& set) {
   o->model.ffn.down = DownInMemory::kFile;  // two sides that are compared lie alike
   AddModelOptions(set, o->model);
   AddDecodeOptions(set, o->model);
+  AddOptions(set, OptionGroup::kAblation, o->model);
   set.Add("--text", o->text, "Text file to score, in windows one after the other");
   set.Add("--tokens", o->tokens_json, "JSON file of token ids to score instead: [[...], ...]");
   set.Add("--window", IntValue{&o->window, 2, 1 << 20}, "Tokens in a window").ShowDefault();

@@ -105,7 +105,7 @@ Command AddSynth(const OptionSet& set) {
   set.Add("--co-activation", DoubleValue{&p.co_activation, 0.0, 1.0},
           "Correlation inside a cluster of neurons")
       .ShowDefault();
-  set.Add("--seed", p.seed, "The same seed gives the same file");
+  set.Add("--seed", UnsignedValue{&p.seed}, "The same seed gives the same file");
   set.Add("--format", TextValue{&o->format, {"gguf", "powerinfer"}},
           "powerinfer: magic PWRI, neurons along the rows of ffn_down_t, a predictor in "
           "every layer, which at threshold 0 picks --active of the neurons")

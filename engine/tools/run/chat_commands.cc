@@ -1,0 +1,171 @@
+#include "engine/tools/run/chat_commands.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "engine/tools/run/chat_session.h"
+#include "engine/tools/run/generation.h"
+
+namespace thermocline::tools {
+namespace {
+
+using base::InvalidArgument;
+
+struct Command {
+  const char* name;
+  const char* other_name;  // "" = none
+  const char* arguments;
+  const char* help;
+  Status (*run)(ChatSession& session, const std::string& argument);
+};
+extern const Command kCommands[8];
+
+std::string Padded(std::string text, std::size_t columns) {
+  text.resize(std::max(text.size(), columns), ' ');
+  return text;
+}
+
+Status Help(ChatSession&, const std::string&) {
+  for (const Command& command : kCommands)
+    Note(Padded(StrCat("  ", command.name, " ", command.arguments), 24) + command.help);
+  Note("  \"\"\"                   begins and ends a message of several lines");
+  Note(
+      "Arrows and Ctrl-R find earlier messages. Ctrl-C stops an answer or takes a line away, "
+      "Ctrl-D ends.\nA space in front sends a message that begins with \"/\".");
+  return OkStatus();
+}
+
+// What /set knows: the values of generations, and what only a chat has.
+std::vector<Setting> ChatSettings(RunOptions& options) {
+  std::vector<Setting> settings = SettingsOf(options);
+  settings.push_back({"mode", TextValue{&options.mode},
+                      "Neurons to compute: dense, exact or a predicted mode; nothing: as loaded"});
+  settings.push_back({"stats", BoolValue{&options.stats}, "Speed after each answer"});
+  return settings;
+}
+
+void ShowSettings(const std::vector<Setting>& settings) {
+  for (const Setting& s : settings)
+    Note(StrCat("  ", Padded(s.name, 20), Padded(TextOf(s.value), 10), " ", s.help));
+}
+
+// "on" and "off" are what one says.
+std::string Spoken(const OptionValue& value, const std::string& text) {
+  if (!std::holds_alternative<BoolValue>(value)) return text;
+  return text == "on" ? "true" : text == "off" ? "false" : text;
+}
+
+Status Set(ChatSession& session, const std::string& argument) {
+  RunOptions& options = session.options();
+  const std::vector<Setting> settings = ChatSettings(options);
+  if (argument.empty()) {
+    ShowSettings(settings);
+    return OkStatus();
+  }
+  const std::size_t space = std::min(argument.find(' '), argument.size());
+  std::string name = argument.substr(0, space);
+  std::replace(name.begin(), name.end(), '_', '-');
+  const auto found = std::find_if(settings.begin(), settings.end(),
+                                  [&](const Setting& s) { return s.name == name; });
+  if (found == settings.end())
+    return InvalidArgument("/set ", name, ": no such setting; /set lists them");
+  const std::size_t begin = argument.find_first_not_of(' ', space);
+  const std::string text = begin == std::string::npos ? "" : argument.substr(begin);
+  if (text.empty() && name != "mode")
+    return InvalidArgument("/set ", name, ": a value is missing; it is ", TextOf(found->value));
+  const std::string before = TextOf(found->value);
+  RETURN_IF_ERROR(SetValue(found->value, name, Spoken(found->value, text)));
+  Status valid = ValidateSampling(options.sampling);
+  if (!valid.ok()) RETURN_IF_ERROR(SetValue(found->value, name, before));
+  return valid;
+}
+
+Status Clear(ChatSession& session, const std::string&) {
+  session.conversation().Clear();
+  Note("A new conversation.");
+  return OkStatus();
+}
+
+Status System(ChatSession& session, const std::string& argument) {
+  Conversation& conversation = session.conversation();
+  if (argument == "\"\"" || argument == "none") {
+    conversation.SetSystem("");
+  } else if (!argument.empty()) {
+    conversation.SetSystem(argument);
+  }
+  Note(conversation.system().empty() ? "There is no system message."
+                                     : "System message: " + conversation.system());
+  return OkStatus();
+}
+
+// What the user calls a file: ~ is the home.
+Result<std::string> PathOf(const std::string& argument) {
+  if (argument.empty()) return InvalidArgument("the name of a file is missing");
+  const char* home = std::getenv("HOME");
+  return argument.starts_with("~/") && home != nullptr ? home + argument.substr(1) : argument;
+}
+
+Status Save(ChatSession& session, const std::string& argument) {
+  ASSIGN_OR_RETURN(const std::string path, PathOf(argument));
+  RETURN_IF_ERROR(session.conversation().Save(path));
+  Note(StrCat("Saved ", session.conversation().size(), " messages to ", path, "."));
+  return OkStatus();
+}
+
+Status Load(ChatSession& session, const std::string& argument) {
+  ASSIGN_OR_RETURN(const std::string path, PathOf(argument));
+  ASSIGN_OR_RETURN(session.conversation(), Conversation::Load(path));
+  Note(StrCat("Loaded ", session.conversation().size(), " messages from ", path, "."));
+  return OkStatus();
+}
+
+Status Stats(ChatSession& session, const std::string&) {
+  const EngineStats stats = session.engine().Stats();
+  const auto& last = session.last_usage();
+  if (last.has_value()) {
+    Note("last answer: " + SpeedLine(*last, stats));
+    Note(StrCat("context: ", last->prompt_tokens + last->completion_tokens, " of ",
+                stats.context_length, " tokens"));
+  } else {
+    Note("There is no answer yet.");
+  }
+  Note(StrCat("memory: ", base::HumanBytes(static_cast<double>(stats.memory_planned)), " of ",
+              base::HumanBytes(static_cast<double>(stats.memory_budget))));
+  return OkStatus();
+}
+
+Status Bye(ChatSession& session, const std::string&) {
+  session.End();
+  return OkStatus();
+}
+
+const Command kCommands[8] = {
+    {"/help", "/?", "", "This list", Help},
+    {"/set", "", "[NAME VALUE]", "Change how answers are made; alone: show it", Set},
+    {"/clear", "", "", "Begin a new conversation; the system message stays", Clear},
+    {"/system", "", "[TEXT]", "Set the system message (none: remove it); alone: show it", System},
+    {"/save", "", "FILE", "Write the conversation to a file", Save},
+    {"/load", "", "FILE", "Go on with a saved conversation", Load},
+    {"/stats", "", "", "Speed of the last answer, context and memory used", Stats},
+    {"/bye", "/exit", "", "End; so does Ctrl-D", Bye},
+};
+
+}  // namespace
+
+Status RunCommand(ChatSession& session, const std::string& line) {
+  const std::size_t space = std::min(line.find(' '), line.size());
+  const std::string name = line.substr(0, space);
+  const std::size_t begin = line.find_first_not_of(' ', space);
+  const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
+  for (const Command& command : kCommands) {
+    if (name != command.name && name != command.other_name) continue;
+    if (*command.arguments == '\0' && !argument.empty())
+      return InvalidArgument(name, " takes no argument");
+    return command.run(session, argument).Annotate(name);
+  }
+  return InvalidArgument(name,
+                         ": no such command; /help lists them, and a space in front makes it "
+                         "a message");
+}
+
+}  // namespace thermocline::tools

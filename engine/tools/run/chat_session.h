@@ -1,0 +1,55 @@
+// `thermocline run` without a prompt: a chat on the terminal, or of the lines of a pipe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/chat.h"
+#include "engine/engine.h"
+#include "engine/tools/run/conversation.h"
+#include "engine/tools/run/line_reader.h"
+#include "engine/tools/run/run_options.h"
+
+namespace thermocline::tools {
+
+// Thread-compatible.
+class ChatSession {
+ public:
+  // Borrows all three. FailedPrecondition if the model has no chat template.
+  static Result<std::unique_ptr<ChatSession>> Create(Engine& engine, RunOptions& options,
+                                                     LineReader& reader);
+  // Until the input ends or End is called. What fails is told and the chat goes on; of a pipe, the
+  // first error is returned at the end.
+  Status Run();
+
+  // For commands.
+  Engine& engine() { return engine_; }
+  RunOptions& options() { return options_; }
+  Conversation& conversation() { return conversation_; }
+  const std::optional<Usage>& last_usage() const { return last_usage_; }
+  void End() { ended_ = true; }
+
+ private:
+  ChatSession(Engine& engine, RunOptions& options, LineReader& reader,
+              std::unique_ptr<ChatFormatter> formatter);
+  void Greet();
+  // The next message or command; nothing: the input has ended. "" = there is none, read on.
+  std::optional<std::string> ReadMessage();
+  std::optional<std::string> ReadBlock(std::string text);
+  Status Answer(const std::string& line);
+  Status Ask(const std::string& message);
+
+  Engine& engine_;
+  RunOptions& options_;
+  LineReader& reader_;
+  const std::unique_ptr<ChatFormatter> formatter_;
+  Conversation conversation_;
+  std::optional<Usage> last_usage_;
+  bool ended_ = false;
+};
+
+// A line of the program's own, beside the chat: on standard error.
+void Note(const std::string& text);
+
+}  // namespace thermocline::tools

@@ -1,0 +1,36 @@
+// The messages of a chat, and the file they are saved in.
+#pragma once
+
+#include <string>
+
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+
+namespace thermocline::tools {
+
+class Conversation {
+ public:
+  explicit Conversation(std::string system = "") : system_(std::move(system)) {}
+  // A file that Save wrote, or any with {"messages": [{"role", "content"}]} of texts. Errors as
+  // ReadFileToString; InvalidArgument says which message is none.
+  static Result<Conversation> Load(const std::string& path);
+  // FailedPrecondition if there is a file that is no saved chat; errors as FileWriter.
+  Status Save(const std::string& path) const;
+
+  // The system message; "" = none.
+  const std::string& system() const { return system_; }
+  void SetSystem(std::string text) { system_ = std::move(text); }
+  // Of users and assistants.
+  int size() const { return static_cast<int>(turns_.size()); }
+  void Add(const char* role, const std::string& text);
+  void DropLast() { turns_.pop_back(); }
+  void Clear() { turns_.clear(); }  // the system message stays
+  // {"messages": [...]}, as chat templates and saved files have it.
+  Json ToJson() const;
+
+ private:
+  std::string system_;
+  Json::Array turns_;
+};
+
+}  // namespace thermocline::tools
