@@ -40,10 +40,11 @@ struct EngineStats {
   std::string model_path, model_format, architecture, cpu_isa;
   int context_length = 0;  // tokens
   int threads = 0;
-  int running = 0;   // requests that are begun: one computes, the others wait for their turn
-  int paused = 0;    // of them, those that wait for their client to read
-  int waiting = 0;   // not begun, places reserved by Admit included
-  int reserved = 0;  // of these, places
+  int running = 0;        // requests that are begun: one computes, the others wait for their turn
+  int paused = 0;         // of them, those that wait for their client to read
+  int waiting = 0;        // not begun, places reserved by Admit included
+  int reserved = 0;       // of these, places
+  int sequences_max = 0;  // begun at the same time
   int queue_capacity = 0;
   std::int64_t queue_prefill_tokens = 0;      // prompt tokens of those that wait
   std::int64_t queue_prefill_tokens_max = 0;  // 0 = any number

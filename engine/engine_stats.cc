@@ -16,6 +16,7 @@ EngineStats Engine::Impl::Stats() const {
           .paused = scheduler_->figures().paused,
           .waiting = queued.places(),
           .reserved = queued.reserved,
+          .sequences_max = scheduler_->sequences_max(),
           .queue_capacity = limits.requests,
           .queue_prefill_tokens = queued.tokens,
           .queue_prefill_tokens_max = limits.tokens,

@@ -36,6 +36,31 @@ void AddTurnEnds(Vocabulary& vocabulary) {
   }
 }
 
+// The keys' word counts more than the tokens' names. Those of llama.cpp before "fim_" stay
+// readable.
+Status ReadInfillTokens(const Keys& keys, Vocabulary& vocabulary) {
+  vocabulary.infill = FindInfillTokens(vocabulary);
+  struct Key {
+    const char* name;
+    int InfillTokens::*token;
+  };
+  constexpr Key kKeys[] = {{"prefix_token_id", &InfillTokens::prefix},
+                           {"suffix_token_id", &InfillTokens::suffix},
+                           {"middle_token_id", &InfillTokens::middle},
+                           {"fim_pre_token_id", &InfillTokens::prefix},
+                           {"fim_suf_token_id", &InfillTokens::suffix},
+                           {"fim_mid_token_id", &InfillTokens::middle},
+                           {"fim_pad_token_id", &InfillTokens::pad},
+                           {"fim_rep_token_id", &InfillTokens::repository},
+                           {"fim_sep_token_id", &InfillTokens::separator}};
+  for (const Key& key : kKeys) {
+    int& token = vocabulary.infill.*key.token;
+    ASSIGN_OR_RETURN(token, keys.Int(StrCat("tokenizer.ggml.", key.name), token));
+    if (token >= vocabulary.size()) token = -1;
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
@@ -84,6 +109,7 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
     v.stop_ids.push_back(static_cast<int>(id));
   }
   if (v.types.size() == v.tokens.size()) AddTurnEnds(v);
+  RETURN_IF_ERROR(ReadInfillTokens(keys, v));
   return v;
 }
 

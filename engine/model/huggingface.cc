@@ -250,6 +250,32 @@ void AddStopIds(const Json& config, Vocabulary& vocabulary) {
   }
 }
 
+// Of a folder that sentence-transformers wrote: how a text's vector is made, as GGUF numbers it
+// (1 mean, 2 first token, 3 last token); -1 = it does not say.
+Result<int> PoolingOf(const std::string& folder) {
+  const std::string path = Join(folder, "1_Pooling/config.json");
+  if (!base::PathExists(path)) return -1;
+  ASSIGN_OR_RETURN(const Json config, ReadJsonFile(path));
+  struct Mode {
+    const char* key;
+    int type;
+  };
+  constexpr Mode kModes[] = {{"pooling_mode_mean_tokens", 1},
+                             {"pooling_mode_cls_token", 2},
+                             {"pooling_mode_lasttoken", 3}};
+  if (!config.is_object()) return base::InvalidArgument(path, ": not a JSON object");
+  int type = -1, modes = 0;
+  for (const auto& [key, value] : config.as_object()) {
+    if (!key.starts_with("pooling_mode_") || !value.is_bool() || !value.as_bool()) continue;
+    ++modes;
+    for (const Mode& mode : kModes)
+      if (key == mode.key) type = mode.type;
+  }
+  if (modes != 1 || type < 0)
+    return base::Unimplemented(path, ": of the ways to pool, one of mean, cls and lasttoken");
+  return type;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
@@ -263,6 +289,7 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   auto config = ConfigFromHuggingFace(model->metadata);
   if (!config.ok()) return config.status().Annotate(config_path);
   model->config = *config;
+  ASSIGN_OR_RETURN(model->config.pooling_type, PoolingOf(folder));
   ASSIGN_OR_RETURN(const auto shards, ShardNames(folder));
   for (const std::string& shard : shards)
     RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
@@ -288,6 +315,7 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   ASSIGN_OR_RETURN(model->vocabulary, std::move(vocabulary));
   AddStopIds(model->metadata, model->vocabulary);
   AddStopIds(generation, model->vocabulary);
+  model->vocabulary.infill = FindInfillTokens(model->vocabulary);
   if (model->vocabulary.size() > model->config.vocab_size) {
     return base::InvalidArgument(folder, ": the tokenizer has ", model->vocabulary.size(),
                                  " tokens, the model ", model->config.vocab_size);

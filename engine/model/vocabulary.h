@@ -7,6 +7,7 @@
 
 #include "engine/base/index.h"
 #include "engine/base/status.h"
+#include "engine/model/infill_tokens.h"
 
 namespace thermocline::model {
 
@@ -35,6 +36,7 @@ struct Vocabulary {
   std::vector<std::string> merges;  // "left right", by rank
   int bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;
   std::vector<int> stop_ids;  // further tokens that end a turn
+  InfillTokens infill;
   bool add_bos = false;
   bool add_space_prefix = false;
   bool remove_extra_whitespaces = false;

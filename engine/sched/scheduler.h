@@ -48,6 +48,7 @@ class Scheduler {
     std::atomic<double> prompt_token_s{0}, token_s{0}, answer_tokens{0};
   };
   const Figures& figures() const { return figures_; }
+  int sequences_max() const { return params_.sequences_max; }
   // Seconds until one of `waiting` requests with prompts of `prompt_tokens` tokens in all is begun,
   // that is until there is a place in a full queue; and until another one would be begun.
   double RetryAfterS(const RequestQueue::Counts& queued) const;

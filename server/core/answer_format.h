@@ -16,6 +16,7 @@ namespace thermocline::server {
 struct Said {
   int choice = 0;
   std::span<const chat::MessagePart> parts = {};
+  std::span<const int> tokens = {};
   std::span<const TokenChannel::Score> scores = {}, prompt_scores = {};  // as TokenChannel::Update
   std::span<const std::vector<float>> embeddings = {};                   // the same
 };

@@ -15,14 +15,24 @@ namespace thermocline::server {
 
 using chat::Conversation;
 
-// A text, the ids of its tokens, or a conversation.
-using Prompt = std::variant<std::string, std::vector<int>, Conversation>;
+// A gap between two texts, which the model is to fill.
+struct Infill {
+  struct File {
+    std::string name = {}, text = {};
+  };
+  std::string prefix = {}, suffix = {};
+  std::vector<File> others = {};  // of the same repository; the first ones make way for the rest
+};
+
+// A text, the ids of its tokens, a conversation, or a gap.
+using Prompt = std::variant<std::string, std::vector<int>, Conversation, Infill>;
 
 struct Asked {
   std::string model = {};            // "" = not given
   Request request = {};              // without prompt, tenant and deadline
   std::vector<Prompt> prompts = {};  // at least one
   std::string prompt_field = {};     // as the protocol calls them
+  std::string suffix_field = {};     // and the text behind a gap
   int choices = 1;                   // of each prompt
   std::optional<GrammarSpec> grammar = {};
   // Of a conversation: the answer is read as reasoning, text and calls (Submission::reading).

@@ -102,6 +102,7 @@ Result<std::vector<int>> EncodeText(const Service& service, const std::string& t
 Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return EncodeRaw(service, *text);
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) return TakeIds(service, *ids);
+  if (const auto* infill = std::get_if<Infill>(&prompt)) return EncodeInfill(service, *infill);
   return EncodeChat(service, std::get<Conversation>(prompt));
 }
 

@@ -22,9 +22,10 @@ Result<std::string> RenderChat(const Service& service, const Conversation& conve
 // What the engine gets of a prompt, within the context.
 struct EncodedPrompt {
   std::vector<int> tokens;
-  bool bos_added = false;     // the first is the beginning-of-sequence token, and not of the text
-  bool in_reasoning = false;  // the answer begins within reasoning
-  bool may_reason = false;    // it may begin with reasoning
+  bool bos_added = false;      // the first is the beginning-of-sequence token, and not of the text
+  bool in_reasoning = false;   // the answer begins within reasoning
+  bool may_reason = false;     // it may begin with reasoning
+  std::vector<int> ends = {};  // tokens at which the answer ends, besides the model's
 };
 
 // The prompt of a conversation. Errors as RenderChat.
@@ -39,6 +40,11 @@ struct TextOptions {
 };
 Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
                                     const TextOptions& options = {});
+
+// Of a gap: prefix, suffix and the beginning of the middle, in this order, behind as much of the
+// other files as leaves a quarter of the context. Unimplemented: the vocabulary has no tokens for
+// gaps. Source: llama.cpp's server lays them out so.
+Result<EncodedPrompt> EncodeInfill(const Service& service, const Infill& infill);
 
 // InvalidArgument: nothing to begin with, an id outside the vocabulary, or as RenderChat.
 Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt);

@@ -34,6 +34,8 @@ std::size_t BytesOf(const Prompt& prompt) {
   constexpr std::size_t kBytesPerToken = 4;
   if (const auto* text = std::get_if<std::string>(&prompt)) return text->size();
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) return ids->size() * kBytesPerToken;
+  if (const auto* gap = std::get_if<Infill>(&prompt))
+    return gap->prefix.size() + gap->suffix.size();
   return TextBytes(std::get<Conversation>(prompt).json);
 }
 
@@ -128,9 +130,13 @@ Status Submission::EncodeOne(const Prompt& prompt) {
   auto encoded = EncodePrompt(*service_, prompt);
   if (!std::holds_alternative<std::vector<int>>(prompt))
     service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
-  if (!encoded.ok()) return encoded.status().WithField(asked_.prompt_field);
+  if (!encoded.ok()) {
+    const bool gap = std::holds_alternative<Infill>(prompt) && !asked_.suffix_field.empty();
+    return encoded.status().WithField(gap ? asked_.suffix_field : asked_.prompt_field);
+  }
   requests_.push_back(asked_.request);
   requests_.back().prompt = std::move(encoded->tokens);
+  for (const int end : encoded->ends) requests_.back().stop_tokens.push_back(end);
   bos_added_.push_back(encoded->bos_added);
   in_reasoning_ = encoded->in_reasoning;
   may_reason_ = encoded->may_reason;

@@ -19,6 +19,7 @@
 #include "server/core/run_guarded.h"
 #include "server/grpc/credentials.h"
 #include "server/grpc/inference_service.h"
+#include "server/grpc/reflection.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -120,6 +121,9 @@ struct GrpcServer::Impl {
   boost::asio::io_context io;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
   InferenceService inference;
+  const std::unique_ptr<::grpc::Service> reflection = MakeReflection(
+      {v1::Inference::service_full_name(), "grpc.health.v1.Health",
+       "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"});
   std::unique_ptr<::grpc::Server> server;
   std::vector<std::thread> threads;
 };
@@ -139,6 +143,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Create(server::Service& service)
     ::grpc::ServerBuilder builder;
     builder.AddListeningPort(address, MakeCredentials(config), &port);
     builder.RegisterService(&impl->inference);
+    if (config.grpc_reflection) builder.RegisterService(impl->reflection.get());
     SetLimits(config, builder);
     if (!config.grpc_reflection) builder.SetOption(std::make_unique<WithoutReflection>());
     impl->server = builder.BuildAndStart();

@@ -78,6 +78,7 @@ void Answer::Hear(int index, Output& output) {
     choice.reasoning_tokens += Reasoned(choice) ? base::IntSize(update_.tokens) : 0;
     output.events += format_->Say({.choice = index,
                                    .parts = parts_,
+                                   .tokens = update_.tokens,
                                    .scores = update_.scores,
                                    .prompt_scores = update_.prompt_scores,
                                    .embeddings = update_.embeddings});

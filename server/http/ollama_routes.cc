@@ -136,6 +136,7 @@ Action OllamaShow(Service& service, const HttpRequest& request, const ResponseHe
   const EngineStats stats = StatsOf(service);
   const model::Vocabulary& vocabulary = service.engine()->tokenizer().vocabulary();
   Json::Array capabilities{"completion"};
+  if (vocabulary.infill.known()) capabilities.emplace_back("insert");
   if (service.chat() != nullptr) capabilities.emplace_back("tools");
   if (service.output_format()->reasoning.known()) capabilities.emplace_back("thinking");
   const std::string prefix = stats.architecture + ".";

@@ -7,6 +7,7 @@
 #include "server/http/admin.h"
 #include "server/http/gate.h"
 #include "server/http/generate_routes.h"
+#include "server/http/llama_routes.h"
 #include "server/http/ollama_routes.h"
 #include "server/http/refusal.h"
 #include "server/http/status_route.h"
@@ -152,6 +153,11 @@ constexpr std::array kRoutes = {
     Route{"POST", "/api/embed", OllamaEmbed},
     Route{"POST", "/api/embeddings", OllamaEmbeddings},
     Route{"POST", "/api/pull", OllamaNoStore},
+    Route{"POST", "/completion", LlamaCompletion},
+    Route{"POST", "/infill", LlamaInfill},
+    Route{"GET", "/props", LlamaProperties},
+    Route{"GET", "/slots", LlamaSlots},
+    Route{"GET", "/health", LlamaHealth},
     Route{"POST", "/v1/embeddings", PlanEmbeddings},
     Route{"POST", "/v1/rerank", PlanRerank},
     Route{"POST", "/rerank", PlanRerank},

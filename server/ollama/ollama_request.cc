@@ -196,8 +196,11 @@ Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::Request
   ReadShared(fields, defaults, context_length, out);
   const std::string prompt = fields.String("prompt", ""), system = fields.String("system", "");
   const bool raw = fields.Bool("raw", false);
-  out.load_only = prompt.empty();
-  for (const char* name : {"suffix", "template", "images", "context"}) {
+  const std::string suffix = fields.String("suffix", "");
+  out.load_only = prompt.empty() && suffix.empty();
+  if (!suffix.empty() && !system.empty())
+    fields.Fail("system", "'system' has no place beside a 'suffix'");
+  for (const char* name : {"template", "images", "context"}) {
     const Json* value = fields.Find(name);
     const bool empty = value == nullptr || (value->is_string() && value->as_string().empty()) ||
                        (value->is_array() && value->as_array().empty());
@@ -209,6 +212,11 @@ Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::Request
   (void)fields.Find("think");
   fields.RefuseUnknown();
   RETURN_IF_ERROR(fields.status());
+  if (!suffix.empty()) {
+    out.asked.suffix_field = "suffix";
+    out.asked.prompts = {server::Infill{.prefix = prompt, .suffix = suffix}};
+    return out;
+  }
   if (raw) {
     out.asked.prompts = {prompt};
     return out;

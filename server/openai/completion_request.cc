@@ -17,6 +17,20 @@ void RefuseUnsupported(Fields& fields, int choices) {
     fields.FailUnsupported("best_of", "'best_of' other than 'n' is not supported");
 }
 
+// "suffix": the text behind the gap that the answer fills.
+void ReadSuffix(Fields& fields, CompletionRequest& out) {
+  const std::string suffix = fields.String("suffix", "");
+  if (suffix.empty()) return;
+  out.asked.suffix_field = "suffix";
+  if (out.echo) fields.FailUnsupported("suffix", "'suffix' with 'echo' is not supported");
+  for (server::Prompt& prompt : out.asked.prompts) {
+    auto* text = std::get_if<std::string>(&prompt);
+    if (text == nullptr)
+      return fields.Fail("suffix", "'suffix' needs a 'prompt' of text, not of token ids");
+    prompt = server::Infill{.prefix = std::move(*text), .suffix = suffix};
+  }
+}
+
 }  // namespace
 
 std::optional<std::vector<server::Prompt>> ReadPrompts(const Json& value) {
@@ -53,6 +67,7 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
   }
   ReadCommon(fields, defaults, 0, out);
   out.echo = fields.Bool("echo", false);
+  ReadSuffix(fields, out);
   out.asked.request.logprobs = static_cast<int>(fields.Int("logprobs", -1, 0, kLegacyLogprobsMax));
   out.asked.request.prompt_logprobs = out.echo && out.asked.request.logprobs >= 0;
   if (out.asked.request.prompt_only && !out.echo)

@@ -1,4 +1,7 @@
 """Vectors of texts, with OpenAI's client: against NumPy's, in every form, whatever stands beside them; and the order of documents."""
+import json
+import shutil
+
 import gguf
 import httpx
 import numpy as np
@@ -60,6 +63,23 @@ def test_forms(served, client):
     assert short.shape == (32,) and np.allclose(short, whole[:32] / np.linalg.norm(whole[:32]), atol=1e-6)
     many = client.embeddings.create(model="f32", input=[f"Number {i}" for i in range(300)])
     assert len(many.data) == 300 and many.usage.total_tokens == many.usage.prompt_tokens > 600
+
+
+def test_a_folder_of_sentence_transformers_says_how_to_pool(client, tmp_path):
+    folder = tmp_path / "folder"
+    shutil.copytree(TIDEPOOL_FOLDER, folder)
+    (folder / "1_Pooling").mkdir()
+    modes = {"word_embedding_dimension": 192, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": False, "include_prompt": True}
+    for mode, name, number in (("pooling_mode_lasttoken", "last", 3), ("pooling_mode_cls_token", "cls", 2), ("pooling_mode_mean_tokens", "mean", 1)):
+        (folder / "1_Pooling/config.json").write_text(json.dumps({**modes, mode: True}))
+        run("convert", folder, tmp_path / f"{name}.gguf", "--quantize", "f32")
+        assert int(gguf.GGUFReader(tmp_path / f"{name}.gguf").fields["llama.pooling_type"].contents()) == number
+    with Daemon(f"model.path={tmp_path}/last.gguf", "model.aliases=*") as d:
+        last = openai.OpenAI(base_url=d.url + "/v1", api_key="none", max_retries=0)
+        assert (vectors(last, TEXTS[0]) == vectors(client, TEXTS[0], extra_body={"pooling": "last"})).all()
+    (folder / "1_Pooling/config.json").write_text(json.dumps({**modes, "pooling_mode_max_tokens": True}))
+    refused = run("inspect", folder, check=False)
+    assert refused.returncode == 1 and b"1_Pooling/config.json" in refused.stderr
 
 
 def test_what_is_refused(client):

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import threading
+import types
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from conftest import BIN, Daemon, wait_until
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_client import SERVICE, begun, channel, chat, idle, metric, pb, read, refusal, stubs
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
@@ -58,15 +60,31 @@ def test_health_from_loading_to_drain(smollm):
             assert d.wait() == 0, d.text()  # though the watchers never leave
 
 
-def test_reflection():
+def reflected(channel, version):
+    """gRPC's own client of reflection, which speaks v1alpha; v1 has the same messages under another name."""
+    database = ProtoReflectionDescriptorDatabase(channel)
+    method = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+    call = channel.stream_stream(method, reflection_pb2.ServerReflectionRequest.SerializeToString, reflection_pb2.ServerReflectionResponse.FromString)
+    database._stub = types.SimpleNamespace(ServerReflectionInfo=call)
+    return database, call
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection(version):
     with Daemon(ANY_PORT) as d, channel(d) as c:
-        database = ProtoReflectionDescriptorDatabase(c)
-        assert {SERVICE, "grpc.health.v1.Health"} <= set(database.get_services())
+        database, call = reflected(c, version)
+        assert {SERVICE, "grpc.health.v1.Health", f"grpc.reflection.{version}.ServerReflection"} <= set(database.get_services())
+        questions = [reflection_pb2.ServerReflectionRequest(host="h", **q) for q in (
+            {"file_by_filename": "thermocline/v1/inference.proto"}, {"file_by_filename": "nowhere.proto"}, {"all_extension_numbers_of_type": f"{SERVICE}Nothing"},
+            {"file_containing_extension": reflection_pb2.ExtensionRequest(containing_type="google.protobuf.MethodOptions", extension_number=99)}, {})]
+        answers = list(call(iter(questions)))
+        assert [a.error_response.error_code for a in answers] == [0, 5, 5, 5, 12]
+        assert [a.original_request for a in answers] == questions and len(answers[0].file_descriptor_response.file_descriptor_proto) >= 1
         service = DescriptorPool(database).FindServiceByName(SERVICE)
         assert [m.name for m in service.methods] == ["Generate", "Tokenize", "Detokenize", "CountTokens", "GetModel", "GetStats", "Cancel"]
         assert service.methods_by_name["Generate"].input_type.fields_by_name["sampling"].message_type.fields_by_name["temperature"].has_presence
     with Daemon(ANY_PORT, "grpc.reflection=false") as d, channel(d) as c:
-        assert refusal(ProtoReflectionDescriptorDatabase(c).get_services).code == grpc.StatusCode.UNIMPLEMENTED
+        assert refusal(reflected(c, version)[0].get_services).code == grpc.StatusCode.UNIMPLEMENTED
         assert count(stubs.InferenceStub(c)) > 0
 
 

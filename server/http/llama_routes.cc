@@ -1,0 +1,102 @@
+#include "server/http/llama_routes.h"
+
+#include "engine/base/index.h"
+#include "engine/text/tokenizer.h"
+#include "server/http/plan_parts.h"
+#include "server/http/refusal.h"
+#include "server/llama/llama_answer.h"
+#include "server/llama/llama_request.h"
+
+namespace thermocline::http {
+namespace {
+
+using server::Service;
+using server::Submission;
+
+// What the answer repeats as its prompt.
+std::string PromptText(const text::Tokenizer& tokenizer, const Submission& submission) {
+  const auto* text = std::get_if<std::string>(&submission.asked().prompts[0]);
+  return text != nullptr ? *text : tokenizer.Decode(submission.requests()[0].prompt, true);
+}
+
+Action PlanAnswer(Service& service, const ResponseHead& head, Result<llama::LlamaRequest> asked) {
+  if (!asked.ok()) return RefusalResponse(service, head, asked.status());
+  auto submission = SubmitEncoded(service, head, std::move(asked->asked));
+  if (!submission.ok()) return RefusalResponse(service, head, submission.status());
+  const Request& request = submission->requests()[0];
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  auto format = std::make_unique<llama::LlamaAnswer>(
+      tokenizer,
+      llama::LlamaAnswer::Params{.model = service.model_name(),
+                                 .prompt = PromptText(tokenizer, *submission),
+                                 .prompt_tokens = base::IntSize(request.prompt),
+                                 .settings = llama::SettingsJson(request, asked->n_predict),
+                                 .stops = request.stop,
+                                 .return_tokens = asked->return_tokens,
+                                 .probabilities = std::max(0, request.logprobs)});
+  return GenerationPlan{
+      .submission = *std::move(submission), .format = std::move(format), .stream = asked->stream};
+}
+
+}  // namespace
+
+Action LlamaCompletion(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return PlanAnswer(service, head, llama::ParseCompletion(request.body(), DefaultsOf(service)));
+}
+
+Action LlamaInfill(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return PlanAnswer(service, head, llama::ParseInfill(request.body(), DefaultsOf(service)));
+}
+
+Action LlamaProperties(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return FailureResponse(service, head, ready);
+  const EngineStats stats = service.engine()->Stats();
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  const model::Vocabulary& vocabulary = tokenizer.vocabulary();
+  const auto text = [&](int id) { return id < 0 ? std::string() : tokenizer.TokenBytes(id, true); };
+  const openai::RequestDefaults defaults = DefaultsOf(service);
+  const Request request{.prompt = {}, .sampling = defaults.sampling, .stop = {}};
+  const int limit = defaults.max_tokens > 0 ? defaults.max_tokens : -1;
+  return JsonResponse(
+      head, 200,
+      Json::Object{
+          {"default_generation_settings",
+           Json::Object{{"n_ctx", stats.context_length},
+                        {"params", llama::SettingsJson(request, limit)}}},
+          {"total_slots", stats.sequences_max},
+          {"model_alias", service.model_name()},
+          {"model_path", stats.model_path},
+          {"modalities", Json::Object{{"vision", false}, {"audio", false}}},
+          {"chat_template", vocabulary.chat_template},
+          {"chat_template_caps", Json::Object{{"supports_tools", service.chat() != nullptr},
+                                              {"supports_tool_calls", service.chat() != nullptr}}},
+          {"bos_token", text(vocabulary.bos)},
+          {"eos_token", text(vocabulary.eos)},
+          {"build_info", "thermocline"}});
+}
+
+Action LlamaSlots(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return FailureResponse(service, head, ready);
+  const EngineStats stats = service.engine()->Stats();
+  const bool full = stats.running >= stats.sequences_max;
+  const std::string target(request.target());
+  if (full && target.find("fail_on_no_slot=1") != std::string::npos)
+    return FailureResponse(service, head, base::Unavailable("no slot is available"));
+  Json::Array slots;
+  for (int id = 0; id < stats.sequences_max; ++id)
+    slots.push_back(Json::Object{{"id", id},
+                                 {"n_ctx", stats.context_length},
+                                 {"speculative", stats.spec.used},
+                                 {"is_processing", id < stats.running}});
+  return JsonResponse(head, 200, Json(std::move(slots)));
+}
+
+Action LlamaHealth(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return FailureResponse(service, head, ready);
+  return JsonResponse(head, 200, Json::Object{{"status", "ok"}});
+}
+
+}  // namespace thermocline::http

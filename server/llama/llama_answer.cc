@@ -1,0 +1,116 @@
+#include "server/llama/llama_answer.h"
+
+#include "engine/base/index.h"
+#include "engine/base/strings.h"
+#include "server/openai/error.h"
+#include "server/openai/response.h"
+
+namespace thermocline::llama {
+namespace {
+
+Json ScoreJson(const text::Tokenizer& tokenizer, const TokenChannel::Score& score) {
+  const std::string bytes = tokenizer.TokenBytes(score.token, true);
+  Json::Array numbers;
+  for (const char byte : bytes) numbers.emplace_back(static_cast<unsigned char>(byte));
+  return Json::Object{{"id", score.token},
+                      {"token", base::ReplaceInvalidUtf8(bytes)},
+                      {"bytes", std::move(numbers)},
+                      {"logprob", double{score.logprob}}};
+}
+
+// `scores`: of each token its own, then those of `top` others.
+Json::Array ProbabilitiesOf(const text::Tokenizer& tokenizer, int top,
+                            std::span<const TokenChannel::Score> scores) {
+  Json::Array out;
+  const std::size_t stride = static_cast<std::size_t>(top) + 1;
+  for (std::size_t at = 0; at + stride <= scores.size(); at += stride) {
+    Json::Array others;
+    for (std::size_t i = 1; i < stride; ++i) others.push_back(ScoreJson(tokenizer, scores[at + i]));
+    Json token = ScoreJson(tokenizer, scores[at]);
+    token.Set("top_logprobs", std::move(others));
+    out.push_back(std::move(token));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string LlamaAnswer::Say(const server::Said& said) {
+  std::string text;
+  for (const chat::MessagePart& part : said.parts) text += part.text;
+  predicted_ += base::IntSize(said.tokens);
+  const Json::Array tokens(said.tokens.begin(), said.tokens.end());
+  Json::Array probabilities;
+  if (params_.probabilities > 0)
+    probabilities = ProbabilitiesOf(tokenizer_, params_.probabilities, said.scores);
+  text_ += text;
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  probabilities_.insert(probabilities_.end(), probabilities.begin(), probabilities.end());
+  if (text.empty() && tokens.empty()) return "";
+  Json::Object event{{"index", 0},
+                     {"content", text},
+                     {"tokens", tokens},
+                     {"stop", false},
+                     {"id_slot", -1},
+                     {"tokens_predicted", predicted_},
+                     {"tokens_evaluated", params_.prompt_tokens}};
+  if (!probabilities.empty())
+    event.emplace_back("completion_probabilities", std::move(probabilities));
+  return openai::DataEvent(std::move(event));
+}
+
+std::string LlamaAnswer::Progress(const server::PromptProgress& progress) {
+  return openai::DataEvent(
+      Json::Object{{"index", 0},
+                   {"content", ""},
+                   {"tokens", Json::Array{}},
+                   {"stop", false},
+                   {"id_slot", -1},
+                   {"tokens_predicted", 0},
+                   {"tokens_evaluated", params_.prompt_tokens},
+                   {"prompt_progress", Json::Object{{"total", progress.total},
+                                                    {"cache", progress.cached},
+                                                    {"processed", progress.read},
+                                                    {"time_ms", progress.ms}}}});
+}
+
+Json LlamaAnswer::Last(std::string text, const Usage& usage) const {
+  const bool word = reason_ == FinishReason::kStop && stop_ >= 0;
+  const bool limit = reason_ == FinishReason::kLength;
+  return Json::Object{{"index", 0},
+                      {"content", std::move(text)},
+                      {"tokens", params_.return_tokens ? tokens_ : Json::Array{}},
+                      {"id_slot", -1},
+                      {"stop", true},
+                      {"model", params_.model},
+                      {"tokens_predicted", usage.completion_tokens},
+                      {"tokens_evaluated", usage.prompt_tokens},
+                      {"generation_settings", params_.settings},
+                      {"prompt", params_.prompt},
+                      {"has_new_line", text_.find('\n') != std::string::npos},
+                      {"truncated", false},
+                      {"stop_type", limit  ? "limit"
+                                    : word ? "word"
+                                           : "eos"},
+                      {"stopping_word", word ? params_.stops[static_cast<std::size_t>(stop_)] : ""},
+                      {"tokens_cached", usage.cached_tokens},
+                      {"timings", openai::TimingsJson(usage)}};
+}
+
+std::string LlamaAnswer::End(const server::ChoiceEnd& end) {
+  reason_ = end.reason;
+  stop_ = end.usage.stop;
+  return openai::DataEvent(Last("", end.total));
+}
+
+Json LlamaAnswer::Whole(const Usage& total) {
+  Json answer = Last(text_, total);
+  if (params_.probabilities > 0) answer.Set("completion_probabilities", probabilities_);
+  return answer;
+}
+
+std::string LlamaAnswer::Fail(const Status& status, CancelCause cause) {
+  return openai::DataEvent(openai::FromStatus(status, cause).ToJson());
+}
+
+}  // namespace thermocline::llama

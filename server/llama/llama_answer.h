@@ -1,0 +1,46 @@
+// Answers of llama-server's own /completion and /infill.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/text/tokenizer.h"
+#include "server/core/answer_format.h"
+
+namespace thermocline::llama {
+
+class LlamaAnswer final : public server::AnswerFormat {
+ public:
+  struct Params {
+    std::string model = {};
+    std::string prompt = {};  // as a text
+    int prompt_tokens = 0;
+    Json settings = {};  // SettingsJson
+    std::vector<std::string> stops = {};
+    bool return_tokens = false;
+    int probabilities = 0;  // of so many tokens beside each
+  };
+  // Borrows the tokenizer.
+  LlamaAnswer(const text::Tokenizer& tokenizer, Params params)
+      : tokenizer_(tokenizer), params_(std::move(params)) {}
+
+  std::string Begin(int) override { return ""; }
+  std::string Say(const server::Said& said) override;
+  std::string Progress(const server::PromptProgress& progress) override;
+  std::string End(const server::ChoiceEnd& end) override;
+  Json Whole(const Usage& total) override;
+  std::string Fail(const Status& status, CancelCause cause) override;
+
+ private:
+  Json Last(std::string text, const Usage& usage) const;
+
+  const text::Tokenizer& tokenizer_;
+  const Params params_;
+  std::string text_;
+  Json::Array tokens_, probabilities_;
+  int predicted_ = 0;
+  FinishReason reason_ = FinishReason::kStop;
+  int stop_ = -1;
+};
+
+}  // namespace thermocline::llama

@@ -1,0 +1,233 @@
+#include "server/llama/llama_request.h"
+
+#include <limits>
+#include <random>
+
+#include "server/core/request_limits.h"
+#include "server/openai/structured_output.h"
+
+namespace thermocline::llama {
+namespace {
+
+using openai::Fields;
+using server::Range;
+
+constexpr std::size_t kOtherFilesMax = 1024;
+
+struct DoubleField {
+  const char* name;
+  Range range;
+  double SamplingParams::*target;
+};
+constexpr DoubleField kDoubles[] = {
+    {"temperature", server::kTemperatureRange, &SamplingParams::temperature},
+    {"top_p", server::kProbabilityRange, &SamplingParams::top_p},
+    {"min_p", server::kProbabilityRange, &SamplingParams::min_p},
+    {"typical_p", server::kProbabilityRange, &SamplingParams::typical_p},
+    {"repeat_penalty", server::kRepetitionPenaltyRange, &SamplingParams::repetition_penalty},
+    {"presence_penalty", server::kPenaltyRange, &SamplingParams::presence_penalty},
+    {"frequency_penalty", server::kPenaltyRange, &SamplingParams::frequency_penalty},
+    {"dry_multiplier", server::kDryMultiplierRange, &SamplingParams::dry_multiplier},
+    {"dry_base", server::kDryBaseRange, &SamplingParams::dry_base},
+};
+
+struct IntField {
+  const char* name;
+  Range range;
+  int SamplingParams::*target;
+};
+constexpr IntField kInts[] = {
+    {"top_k", server::kTopKRange, &SamplingParams::top_k},
+    {"dry_allowed_length", server::kDryAllowedLengthRange, &SamplingParams::dry_allowed_length},
+    {"dry_penalty_last_n", server::kDryPenaltyLastNRange, &SamplingParams::dry_penalty_last_n},
+};
+
+// Samplers that this server has not, and the value at which each does nothing.
+struct Neutral {
+  const char* name;
+  double value;
+};
+constexpr Neutral kNeutral[] = {
+    {"mirostat", 0}, {"dynatemp_range", 0}, {"xtc_probability", 0},  {"top_n_sigma", -1},
+    {"tfs_z", 1},    {"n_discard", 0},      {"t_max_predict_ms", 0}, {"n_indent", 0}};
+// What only they read, or what changes no answer: where the prompt is kept, and what is told of it.
+constexpr const char* kWithoutEffect[] = {
+    "mirostat_tau", "mirostat_eta", "dynatemp_exponent", "xtc_threshold", "n_keep",
+    "min_keep",     "cache_prompt", "id_slot",           "n_cache_reuse", "timings_per_token"};
+
+void ReadNeutral(Fields& fields) {
+  for (const Neutral& each : kNeutral) {
+    const double value = fields.Double(each.name, each.value, -1e9, 1e9);
+    if (value != each.value && !(each.value < 0 && value < 0))
+      fields.FailUnsupported(
+          each.name, StrCat("'", each.name, "' other than ", each.value, " is not supported"));
+  }
+  for (const char* name : kWithoutEffect) (void)fields.Find(name);
+  for (const char* name : {"samplers", "lora", "response_fields"}) {
+    const Json* value = fields.Find(name);
+    if (value != nullptr && !(value->is_array() && value->as_array().empty()))
+      fields.FailUnsupported(name, StrCat("'", name, "' is not supported"));
+  }
+  if (fields.Bool("post_sampling_probs", false))
+    fields.FailUnsupported("post_sampling_probs", "probabilities are those before sampling");
+}
+
+// [[id, bias]] or {"id": bias}; false: never.
+void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
+  const Json* bias = fields.Find("logit_bias");
+  if (bias == nullptr) return;
+  const auto add = [&](std::optional<std::int64_t> id, const Json& value) {
+    const bool never = value.is_bool() && !value.as_bool();
+    const double number = never ? -100 : value.is_number() ? value.as_double() : 1e9;
+    if (!id.has_value() || *id < 0 || *id > INT32_MAX || number < server::kLogitBiasRange.min ||
+        number > server::kLogitBiasRange.max || sampling.logit_bias.size() == server::kLogitBiasMax)
+      return fields.Fail("logit_bias",
+                         StrCat("'logit_bias' must be at most ", server::kLogitBiasMax,
+                                " pairs of a token id and a number in [-100, 100], or false"));
+    sampling.logit_bias.emplace_back(static_cast<int>(*id), static_cast<float>(number));
+  };
+  if (bias->is_object()) {
+    for (const auto& [name, value] : bias->as_object())
+      add(base::ParseNumber<std::int64_t>(name), value);
+    return;
+  }
+  if (!bias->is_array()) return add(std::nullopt, Json());
+  for (const Json& pair : bias->as_array()) {
+    const bool whole =
+        pair.is_array() && pair.as_array().size() == 2 && pair.as_array()[0].is_int();
+    add(whole ? std::optional(pair.as_array()[0].as_int()) : std::nullopt,
+        whole ? pair.as_array()[1] : Json());
+  }
+}
+
+void ReadSampling(Fields& fields, SamplingParams& s) {
+  for (const DoubleField& f : kDoubles)
+    s.*f.target = fields.Double(f.name, s.*f.target, f.range.min, f.range.max);
+  for (const IntField& f : kInts)
+    s.*f.target = static_cast<int>(fields.Int(f.name, s.*f.target, static_cast<int>(f.range.min),
+                                              static_cast<int>(f.range.max)));
+  const std::uint64_t seed = fields.Bits64("seed", std::numeric_limits<std::uint64_t>::max());
+  std::random_device device;
+  const bool drawn = seed == std::numeric_limits<std::uint64_t>::max() || seed == UINT32_MAX;
+  s.seed = drawn ? (static_cast<std::uint64_t>(device()) << 32) | device() : seed;
+  ReadLogitBias(fields, s);
+  // Penalties look at all tokens here.
+  const auto last_n = fields.Int("repeat_last_n", -1, -1, INT32_MAX);
+  const bool penalised =
+      s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
+  if (last_n != -1 && penalised)
+    fields.FailUnsupported("repeat_last_n", "penalties look at all tokens: give -1");
+}
+
+void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRequest& out) {
+  server::Asked& asked = out.asked;
+  Request& request = asked.request;
+  asked.model = fields.String("model", "");
+  request.sampling = defaults.sampling;
+  ReadSampling(fields, request.sampling);
+  ReadNeutral(fields);
+  // -1: to the end; -2: until the context is full, which is the same here.
+  const auto older = fields.Int("max_tokens", -3, -2, INT32_MAX);
+  const auto limit = fields.Int("n_predict", older, -2, INT32_MAX);
+  out.n_predict = limit < 0 ? -1 : static_cast<int>(limit);
+  request.max_tokens = limit == -3 ? defaults.max_tokens : std::max(0, out.n_predict);
+  if (limit == -3) asked.default_max_tokens = defaults.max_tokens;
+  request.prompt_only = limit == 0;
+  request.stop = fields.Strings("stop", server::kStopsMax, server::kStopBytesMax)
+                     .value_or(std::vector<std::string>());
+  request.dry_breakers =
+      fields.Strings("dry_sequence_breakers", server::kDryBreakersMax, server::kDryBreakerBytesMax);
+  request.ignore_eos = fields.Bool("ignore_eos", false);
+  request.logprobs = static_cast<int>(fields.Int("n_probs", 0, 0, kLogprobsMax));
+  if (request.logprobs == 0) request.logprobs = -1;
+  out.stream = fields.Bool("stream", false);
+  out.return_tokens = fields.Bool("return_tokens", false);
+  request.progress = fields.Bool("return_progress", false) && out.stream;
+  asked.choices = static_cast<int>(fields.Int("n", 1, 1, 1));
+  asked.grammar = openai::ReadStructuredOutput(fields);
+}
+
+Result<Json> ParseObject(std::string_view body) {
+  ASSIGN_OR_RETURN(Json json, base::ParseJson(body));
+  if (!json.is_object())
+    return base::InvalidArgument("the body must be a JSON object, not a ", json.type_name());
+  return json;
+}
+
+void ReadOtherFiles(Fields& fields, server::Infill& gap) {
+  const Json* extra = fields.Find("input_extra");
+  if (extra == nullptr) return;
+  const auto refuse = [&fields] {
+    fields.Fail("input_extra", StrCat("'input_extra' must be a list of at most ", kOtherFilesMax,
+                                      " objects {\"text\", \"filename\"}"));
+  };
+  if (!extra->is_array() || extra->as_array().size() > kOtherFilesMax) return refuse();
+  for (const Json& file : extra->as_array()) {
+    const Json* text = file.is_object() ? file.Find("text") : nullptr;
+    const Json* name = file.is_object() ? file.Find("filename") : nullptr;
+    if (text == nullptr || !text->is_string() || (name != nullptr && !name->is_string()))
+      return refuse();
+    gap.others.push_back(
+        {.name = name == nullptr ? "tmp" : name->as_string(), .text = text->as_string()});
+  }
+}
+
+}  // namespace
+
+Result<LlamaRequest> ParseCompletion(std::string_view body,
+                                     const openai::RequestDefaults& defaults) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  Fields fields(json);
+  LlamaRequest out;
+  out.asked.prompt_field = "prompt";
+  const Json* prompt = fields.Find("prompt");
+  std::optional<std::vector<int>> ids;
+  if (prompt != nullptr && prompt->is_array()) ids = openai::ToInts(*prompt);
+  if (prompt != nullptr && prompt->is_string()) {
+    out.asked.prompts = {prompt->as_string()};
+  } else if (ids.has_value() && !ids->empty()) {
+    out.asked.prompts = {*std::move(ids)};
+  } else {
+    fields.Fail("prompt", "'prompt' must be a text or a list of token ids, one prompt a request");
+  }
+  ReadShared(fields, defaults, out);
+  fields.RefuseUnknown();
+  RETURN_IF_ERROR(fields.status());
+  return out;
+}
+
+Result<LlamaRequest> ParseInfill(std::string_view body, const openai::RequestDefaults& defaults) {
+  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  Fields fields(json);
+  LlamaRequest out;
+  out.asked.prompt_field = "input_prefix";
+  server::Infill gap;
+  for (const char* name : {"input_prefix", "input_suffix"})
+    if (fields.Find(name) == nullptr) fields.Fail(name, StrCat("'", name, "' is missing"));
+  // "prompt": what stands before the cursor already, behind the prefix.
+  gap.prefix = fields.String("input_prefix", "") + fields.String("prompt", "");
+  gap.suffix = fields.String("input_suffix", "");
+  ReadOtherFiles(fields, gap);
+  ReadShared(fields, defaults, out);
+  fields.RefuseUnknown();
+  RETURN_IF_ERROR(fields.status());
+  out.asked.prompts = {std::move(gap)};
+  return out;
+}
+
+Json SettingsJson(const Request& request, int n_predict) {
+  const SamplingParams& s = request.sampling;
+  Json::Object out{{"n_predict", n_predict},
+                   {"max_tokens", n_predict},
+                   {"seed", Json::OfUnsigned(s.seed)},
+                   {"ignore_eos", request.ignore_eos},
+                   {"n_probs", std::max(0, request.logprobs)},
+                   {"stop", Json::Array(request.stop.begin(), request.stop.end())}};
+  for (const DoubleField& f : kDoubles) out.emplace_back(f.name, s.*f.target);
+  for (const IntField& f : kInts) out.emplace_back(f.name, s.*f.target);
+  for (const Neutral& each : kNeutral) out.emplace_back(each.name, each.value);
+  out.emplace_back("repeat_last_n", -1);
+  return out;
+}
+
+}  // namespace thermocline::llama

@@ -1,0 +1,27 @@
+// From the bodies of llama-server's own POST /completion and /infill to Requests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/openai/common_request.h"
+
+namespace thermocline::llama {
+
+struct LlamaRequest {
+  server::Asked asked;
+  bool stream = false;
+  bool return_tokens = false;
+  int n_predict = -1;  // as asked; -1 = to the end
+};
+
+// Fields that there are not, and values that would change the answer and are not obeyed, are
+// refused by name.
+Result<LlamaRequest> ParseCompletion(std::string_view body,
+                                     const openai::RequestDefaults& defaults);
+Result<LlamaRequest> ParseInfill(std::string_view body, const openai::RequestDefaults& defaults);
+
+// What llama-server tells of a request's sampling.
+Json SettingsJson(const Request& request, int n_predict);
+
+}  // namespace thermocline::llama
