@@ -9,7 +9,7 @@ namespace thermocline::llama {
 namespace {
 
 Json ScoreJson(const text::Tokenizer& tokenizer, const TokenChannel::Score& score) {
-  const std::string bytes = tokenizer.TokenBytes(score.token, true);
+  const std::string& bytes = tokenizer.TokenBytes(score.token, true);
   Json::Array numbers;
   for (const char byte : bytes) numbers.emplace_back(static_cast<unsigned char>(byte));
   return Json::Object{{"id", score.token},

@@ -190,6 +190,21 @@ def test_chats_are_exported_and_imported(daemon, browser, tmp_path):
     wait(browser, lambda b: "no exported chats" in b.find_element(By.ID, "notice-text").text)
 
 
+def test_markdown_without_ends_is_read_at_once(daemon, browser, tmp_path):
+    """What would take hours if every mark were searched to the text's end."""
+    wild = {"links": "[" * 100000 + "](x)", "images": "![" * 50000 + "](x)", "stars": "*a " * 50000, "ticks": "`" + "``` " * 50000, "tildes": "~~a " * 50000}
+    file = tmp_path / "wild.json"
+    file.write_text(json.dumps({"format": "thermocline-chats", "version": 1, "chats": [
+        {"id": name, "title": name, "messages": [{"role": "user", "content": name}, {"role": "assistant", "content": text, "ended": "stop"}]} for name, text in wild.items()]}))
+    opened(daemon, browser)
+    browser.find_element(By.ID, "import-file").send_keys(str(file))
+    wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "#chats .open")) >= len(wild))
+    for name in wild:
+        browser.execute_script("[...document.querySelectorAll('#chats .open')].find(b => b.textContent.includes(arguments[0])).click()", name)
+        shown = "return [...document.querySelectorAll('.message')].map(e => e.textContent).join(' ')"
+        wait(browser, lambda b: name in b.execute_script(shown) and len(b.execute_script(shown)) > 40000)
+
+
 def test_regenerate_and_edit(daemon, browser):
     opened(daemon, browser)
     ask(browser, "Tell me a story about an owl.")
@@ -272,6 +287,11 @@ def test_axe_finds_nothing_serious(daemon, browser, theme, width):
     browser.find_element(By.ID, "live-close").click()
     browser.find_element(By.ID, "settings-open").click()
     check()
+    browser.find_element(By.ID, "settings").send_keys(Keys.ESCAPE)
+    for dialog in ("key", "confirm"):
+        browser.execute_script("document.getElementById(arguments[0]).showModal()", dialog)
+        check()
+        browser.execute_script("document.getElementById(arguments[0]).close()", dialog)
 
 
 def test_the_page_is_one_small_file(daemon):

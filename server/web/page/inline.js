@@ -2,6 +2,7 @@
 import {el} from './dom.js';
 
 const kMarksDepthMax = 6;
+const kLinkTextMax = 1000;  // characters
 const kPunctuation = /[!-/:-@[-`{-~]/;
 const kWord = /[\p{L}\p{N}]/u;
 const kAddress = /^(?:https?:\/\/|mailto:)[^\s<>]+$/i;
@@ -19,15 +20,16 @@ class Scanner {
     this.at = 0;
     this.plain = '';
     this.nodes = [];
-    this.absent = new Set();  // marks that do not come again
+    this.found = new Map();  // of a mark, where it was sought last and where it stood
   }
 
   // Where `mark` comes next from `from` on, or -1.
   find(mark, from) {
-    if (this.absent.has(mark)) return -1;
-    const found = this.text.indexOf(mark, from);
-    if (found < 0) this.absent.add(mark);
-    return found;
+    const last = this.found.get(mark);
+    if (last && from >= last.from && (last.at < 0 || from <= last.at)) return last.at;
+    const at = this.text.indexOf(mark, from);
+    this.found.set(mark, {from, at});
+    return at;
   }
 
   add(node, end) {
@@ -92,7 +94,7 @@ class Scanner {
   link() {
     const image = this.text[this.at] === '!', begin = this.at + (image ? 2 : 1);
     const close = this.find('](', begin), end = close < 0 ? -1 : this.find(')', close);
-    if (end < 0 || this.text.slice(begin, close).includes('\n\n')) return false;
+    if (end < 0 || close - begin > kLinkTextMax || this.text.slice(begin, close).includes('\n\n')) return false;
     const open = this.text.slice(begin, close).lastIndexOf('[');
     if (open >= 0 && !image) return false;  // an inner one is the link
     const address = this.text.slice(close + 2, end).trim().replace(/\s+["'(].*$/s, '').replace(/^<(.*)>$/, '$1');
