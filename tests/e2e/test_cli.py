@@ -51,7 +51,7 @@ def test_a_chat_of_one_message():
 
 def test_help_begins_with_what_is_used_every_day():
     lines = run("run", "--help").stdout.decode().split("\n")
-    assert all(len(line) <= 100 for line in lines) and not any("{" in line or "UINT" in line for line in lines)
+    assert all(len(line) <= 80 for line in lines) and not any("{" in line or "UINT" in line for line in lines)
     headings = [line for line in lines if line and line[0] != " " and line.endswith(":")]
     assert headings[:2] == ["Positionals:", "Options:"] and headings[-1] == "For measurements:"
     first = "\n".join(lines[lines.index("Options:"):lines.index(headings[2])])

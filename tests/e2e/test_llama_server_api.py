@@ -1,10 +1,11 @@
 """llama-server's own routes, and text in the middle: a real model whose file names three of its tokens as those of a gap."""
 import json
+import re
 
 import gguf
 import httpx
 import pytest
-from conftest import Daemon, wait_until
+from conftest import ROOT, Daemon, wait_until
 
 ASK = {"prompt": "Once upon a time", "n_predict": 24, "temperature": 0}
 
@@ -152,3 +153,13 @@ def test_gaps_that_cannot_be_filled(filler, daemon):
     for path, body, field in (("/infill", {"input_prefix": "a", "input_suffix": "b"}, "input_prefix"), ("/v1/completions", {"prompt": "a", "suffix": "b"}, "suffix")):
         answer = post(daemon, path, body)
         assert answer.status_code == 400 and answer.json()["error"]["param"] == field and "fill-in-the-middle" in answer.json()["error"]["message"]
+
+
+def test_the_docs_name_every_field_that_is_not_obeyed():
+    source = (ROOT / "server/llama/llama_request.cc").read_text()
+    docs = (ROOT / "docs/llama-server-api.md").read_text()
+    tables = re.findall(r"constexpr (?:Neutral kNeutral|const char\* kWithoutEffect)\[\] = \{(.*?)\};", source, re.S)
+    names = re.findall(r'"(\w+)"', "".join(tables))
+    assert len(tables) == 2 and len(names) > 12
+    with_them = {"mirostat_tau", "mirostat_eta", "dynatemp_exponent", "xtc_threshold", "n_discard"}  # "what only refused fields read"
+    assert [n for n in names if f"`{n}`" not in docs and n not in with_them] == []

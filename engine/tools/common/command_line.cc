@@ -117,7 +117,7 @@ class Help final : public CLI::Formatter {
   }
 
  private:
-  static constexpr std::size_t kHelpColumns = 100, kHelpIndent = 30;
+  static constexpr std::size_t kHelpColumns = 80, kHelpIndent = 26;
 
   static std::string TypeOf(const CLI::Option& option) {
     return option.get_type_size() == 0 ? "" : " " + option.get_type_name();
