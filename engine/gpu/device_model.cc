@@ -83,7 +83,7 @@ Status DeviceModel::Validate(const model::Weights& weights) const {
     RETURN_IF_ERROR(CheckIds(hot, l, config_.intermediate_size));
     const bool is_home = static_cast<int>(l) < home;
     const bool both = is_home ? base::IntSize(hot) < config_.intermediate_size : !hot.empty();
-    if (both && device_.properties().unified) {
+    if (both && device_.properties().unified && !placement_.cold_on_flash) {
       return base::InvalidArgument(
           "placement: layer ", l, " is shared by GPU and CPU, but on ", device_.properties().name,
           " both read one memory, so sharing only costs time: plan for a unified memory");

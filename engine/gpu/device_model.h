@@ -28,6 +28,9 @@ struct DevicePlacement {
   bool head = false;    // the last norm and the head; requires home_layers == L
   // [L] ascending; empty where the model has no down rows: then layers are whole on one side.
   ffn::NeuronIds hot;
+  // Of one memory both sides read all: there a layer is shared only where its cold neurons come
+  // from flash.
+  bool cold_on_flash = false;
 };
 
 // One layer as kernels on the device see it.

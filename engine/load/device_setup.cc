@@ -56,6 +56,7 @@ Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
   }
   const bool rows = weights->has_down_rows();
   if (rows) SetRows();
+  placement.cold_on_flash = flash != nullptr;
   ASSIGN_OR_RETURN(auto params, ParamsOf(*this, *on, std::move(placement)));
   if (file == nullptr) {
     ASSIGN_OR_RETURN(file, model::OpenModelFile(path));

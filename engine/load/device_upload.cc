@@ -81,7 +81,10 @@ Status UploadWeights(LoadedModel& model, gpu::DeviceModel& on,
     if (HasAllOf(held, device)) {
       RETURN_IF_ERROR(on.UploadDense(l, held));
     } else {
-      ASSIGN_OR_RETURN(const auto read, ReadLayer(model, l, PartsOf(device)));
+      model::LayerParts parts = PartsOf(device);
+      // Rows that the host has, in memory or on flash, are taken from it.
+      if (device.has_rows() && HasRows(held)) parts.deciding = parts.rest = false;
+      ASSIGN_OR_RETURN(const auto read, ReadLayer(model, l, parts));
       RETURN_IF_ERROR(on.UploadDense(l, read->layers[l]));
       if (!HasRows(held)) RETURN_IF_ERROR(on.UploadNeurons(l, read->layers[l]));
     }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/load/hot_plan.h"
+#include "engine/store/bundle_format.h"
 
 namespace thermocline::load {
 namespace {
@@ -20,6 +22,11 @@ Result<std::unique_ptr<model::Weights>> ReadShapes(const model::ModelFile& file,
                              .parts = [=](int) { return parts; },
                              .shared = {false, false},
                              .log_conversions = false});
+}
+
+bool HasBundle(const model::ModelFile& file, const ModelOptions& options) {
+  const std::string& given = options.memory.bundle;
+  return base::PathExists(given.empty() ? store::BundlePath(file.path) : given);
 }
 
 class EarlyPlanner {
@@ -51,9 +58,39 @@ class EarlyPlanner {
     return NoRoom(out_, share.bytes, budget);
   }
 
+  // Attention of as many layers as fit, and so many of their most used neurons that the cache of
+  // the others holds as many.
+  Result<DeviceShare> RunBesideFlash(std::size_t budget) {
+    ASSIGN_OR_RETURN(const auto order, NeuronsByUse(file_, options_.model.ffn.side_car));
+    model::LayerParts attention = model::kNoParts;
+    attention.attention = true;
+    ASSIGN_OR_RETURN(const auto sizes,
+                     model::MeasureWeights(file_, {.parts = [=](int) { return attention; }}));
+    passing_ = *std::max_element(sizes.images.begin(), sizes.images.end());
+    const int neurons = file_.config.intermediate_size;
+    Status refused;
+    for (int homes = file_.config.num_hidden_layers; homes > 0; --homes) {
+      auto share = TryBesideFlash(order, homes, 0, budget);
+      if (!share.ok() && share.status().code() != StatusCode::kResourceExhausted) return share;
+      if (!share.ok()) {
+        if (refused.ok()) refused = share.status();
+        continue;
+      }
+      // The most of them, to a sixty-fourth.
+      for (int step = 32, count = 0; step > 0; step /= 2) {
+        auto more = TryBesideFlash(order, homes, (count + step) * neurons / 64, budget);
+        if (!more.ok()) continue;
+        count += step;
+        share = std::move(more);
+      }
+      return share;
+    }
+    return refused;
+  }
+
  private:
-  Result<DeviceShare> Measure(int homes, bool head) const {
-    DeviceShare share{.home_layers = homes, .head = head};
+  Result<DeviceShare> Measure(int homes, bool head, std::vector<std::vector<int>> hot = {}) const {
+    DeviceShare share{.home_layers = homes, .head = head, .hot = std::move(hot)};
     const bool audits = Audits(plan_, options_.model.ffn);
     share.networks = out_.weights->has_down_rows() || !audits;
     DeviceSizes sizes = SizesOf(options_, out_);
@@ -69,21 +106,45 @@ class EarlyPlanner {
     return share;
   }
 
-  Status CheckFits(const DeviceShare& share) const {
+  // ResourceExhausted where `count` neurons of each home layer are too many.
+  Result<DeviceShare> TryBesideFlash(const std::vector<std::vector<int>>& order, int homes,
+                                     int count, std::size_t budget) const {
+    std::vector<std::vector<int>> hot(order.size());
+    for (std::size_t l = 0; l < static_cast<std::size_t>(homes); ++l) {
+      hot[l].assign(order[l].begin(), order[l].begin() + count);
+      std::sort(hot[l].begin(), hot[l].end());
+    }
+    const bool head = homes == file_.config.num_hidden_layers;
+    ASSIGN_OR_RETURN(DeviceShare share, Measure(homes, head, std::move(hot)));
+    if (share.bytes > budget) return NoRoom(out_, share.bytes, static_cast<std::int64_t>(budget));
+    ASSIGN_OR_RETURN(const MemoryPlan memory, PlanWith(share));
+    const auto there = static_cast<std::size_t>(count) * static_cast<std::size_t>(homes);
+    const bool neurons = memory.tier == MemoryPlan::Tier::kNeurons;
+    if (neurons && memory.slots >= there) return share;
+    return base::ResourceExhausted(
+        file_.path, neurons ? ": the cache of neurons would be smaller than the GPU's part"
+                            : ": beside a GPU that shares the memory single neurons can come from "
+                              "flash, and the bundle file holds whole layers");
+  }
+
+  Result<MemoryPlan> PlanWith(const DeviceShare& share) const {
     std::optional<store::BundleIndex> bundle;
-    ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory({.file = file_,
-                                                          .ffn = plan_,
-                                                          .options = options_.model,
-                                                          .sizes = options_.sizes,
-                                                          .threads = out_.pool->threads(),
-                                                          .device = &share},
-                                                         bundle));
+    return PlanMemory({.file = file_,
+                       .ffn = plan_,
+                       .options = options_.model,
+                       .sizes = options_.sizes,
+                       .threads = out_.pool->threads(),
+                       .device = &share},
+                      bundle);
+  }
+
+  Status CheckFits(const DeviceShare& share) const {
+    ASSIGN_OR_RETURN(const MemoryPlan memory, PlanWith(share));
     if (memory.tier == MemoryPlan::Tier::kMemory) return OkStatus();
     return base::ResourceExhausted(
         file_.path, ": GPU and CPU share ", base::HumanBytes(memory.budget),
-        " of memory, which does not hold the model, and beside a GPU of that kind no weights come "
-        "from flash: give more memory, a shorter context or a smaller model, or leave the GPU out "
-        "(device cpu)");
+        " of memory, which does not hold the model: give more memory, a shorter context or a "
+        "smaller model, or leave the GPU out (device cpu)");
   }
 
   const model::ModelFile& file_;
@@ -98,6 +159,11 @@ class EarlyPlanner {
 
 gpu::DevicePlacement PlacementOf(const DeviceShare& share, const LoadedModel& model) {
   gpu::DevicePlacement placement{.home_layers = share.home_layers, .head = share.head, .hot = {}};
+  if (share.beside_flash()) {
+    placement.hot = share.hot;
+    placement.cold_on_flash = true;
+    return placement;
+  }
   if (!model.weights->has_down_rows()) return placement;
   std::vector<int> all(model.config.intermediate_size);
   std::iota(all.begin(), all.end(), 0);
@@ -127,11 +193,15 @@ Result<DeviceShare> PlaceEarly(const model::ModelFile& file, const LoadOptions& 
   const auto asked = static_cast<std::size_t>(options.model.hot.bytes);
   const std::size_t budget = asked > 0 ? std::min(asked, memory.free) : memory.free;
   auto share = EarlyPlanner(file, options, device, plan, out).Run(budget);
-  if (share.ok() || plan.shadow == FfnMode::kDense || !may_drop) return share;
-  base::LogInfo(
-      "no predictor is audited in the shadow: the model does not fit into memory with it");
-  DropShadow(plan);
-  return EarlyPlanner(file, options, device, plan, out).Run(budget);
+  if (!share.ok() && plan.shadow != FfnMode::kDense && may_drop) {
+    base::LogInfo(
+        "no predictor is audited in the shadow: the model does not fit into memory with it");
+    DropShadow(plan);
+    share = EarlyPlanner(file, options, device, plan, out).Run(budget);
+  }
+  const bool too_large = share.status().code() == StatusCode::kResourceExhausted;
+  if (!too_large || !out.weights->has_down_rows() || !HasBundle(file, options.model)) return share;
+  return EarlyPlanner(file, options, device, plan, out).RunBesideFlash(budget);
 }
 
 }  // namespace thermocline::load

@@ -140,14 +140,14 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
   if (memory.tier == MemoryPlan::Tier::kNeurons) {
     if (!memory.deciding_held) plan.gate = plan.up = Layout::kRows;
     if (file.config.architecture->gated) plan.up = Layout::kRows;
-    load.parts = [&](int) {
-      return model::LayerParts{.attention = true, .deciding = memory.deciding_held, .rest = false};
-    };
   }
-  if (device != nullptr) {
-    load.parts = [device](int layer) { return device->HostParts(layer, {}); };
-    load.shared.head = !device->head;
-  }
+  model::LayerParts wanted;
+  if (memory.tier == MemoryPlan::Tier::kNeurons)
+    wanted = {.attention = true, .deciding = memory.deciding_held, .rest = false};
+  load.parts = [device, wanted](int layer) {
+    return device != nullptr ? device->HostParts(layer, wanted) : wanted;
+  };
+  load.shared.head = device == nullptr || !device->head;
   load.gate = plan.gate;
   load.up = plan.up;
   ASSIGN_OR_RETURN(out.weights, model::LoadWeights(file, *out.pool, load));

@@ -82,6 +82,15 @@ int MeanContext(const model::ModelConfig& config, int asked) {
   return std::max(1, ContextOf(config, asked) / 2);
 }
 
+std::vector<int> ByUse(int neurons, const Subject& subject, std::size_t layer) {
+  std::vector<int> ids(neurons);
+  std::iota(ids.begin(), ids.end(), 0);
+  if (!subject.counted()) return ids;
+  const auto order = placement::ByFrequency(subject.options.activations[layer]);
+  ids.assign(order.begin(), order.end());
+  return ids;
+}
+
 // placement: a baseline, or "" for the plan as it is.
 Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
                            const Subject& subject, std::string_view placement) {
@@ -90,12 +99,7 @@ Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
   ASSIGN_OR_RETURN(const placement::Placement plan, placement::Solve(problem));
   Chosen chosen{.hot = {}, .tokens_per_s = plan.tokens_per_s(), .head = plan.head_hot};
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    std::vector<int> ids(file.config.intermediate_size);
-    std::iota(ids.begin(), ids.end(), 0);
-    if (subject.counted()) {
-      const auto order = placement::ByFrequency(subject.options.activations[l]);
-      ids.assign(order.begin(), order.end());
-    }
+    std::vector<int> ids = ByUse(file.config.intermediate_size, subject, l);
     ids.resize(plan.layers[l].hot);
     std::sort(ids.begin(), ids.end());
     chosen.hot.push_back(std::move(ids));
@@ -156,6 +160,15 @@ DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& m) {
           .context_length = context,
           .kv_blocks = KvBlocksOf(options, m, context),
           .logits_max = options.sizes.logits_max};
+}
+
+Result<std::vector<std::vector<int>>> NeuronsByUse(const model::ModelFile& file,
+                                                   const std::string& side_car) {
+  ASSIGN_OR_RETURN(const Subject subject, StudyModel(file, side_car, {}));
+  std::vector<std::vector<int>> order;
+  for (std::size_t l = 0; l < static_cast<std::size_t>(file.config.num_hidden_layers); ++l)
+    order.push_back(ByUse(file.config.intermediate_size, subject, l));
+  return order;
 }
 
 Status NoRoom(const LoadedModel& m, std::size_t bytes, std::int64_t budget) {

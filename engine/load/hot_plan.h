@@ -21,6 +21,11 @@ struct Chosen {
   }
 };
 
+// [L][F] of each layer the neurons by falling use, as the side-car beside the model counted it
+// (`side_car`: "" = there), or as they come.
+Result<std::vector<std::vector<int>>> NeuronsByUse(const model::ModelFile& file,
+                                                   const std::string& side_car);
+
 // What a device's memory will be shared out for.
 DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& model);
 // ResourceExhausted: the least takes `bytes`, and `budget` may be used.

@@ -195,7 +195,10 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(const LoadOptions& options, Accele
                                                    .threads = loaded->pool->threads(),
                                                    .device = device},
                                                   plan, bundle));
-  if (device != nullptr && loaded->memory.tier != MemoryPlan::Tier::kMemory) {
+  const MemoryPlan::Tier planned = device != nullptr && device->beside_flash()
+                                       ? MemoryPlan::Tier::kNeurons
+                                       : MemoryPlan::Tier::kMemory;
+  if (device != nullptr && loaded->memory.tier != planned) {
     return base::ResourceExhausted(
         file.path,
         ": memory became short while the model was planned: end other programs, give a shorter "

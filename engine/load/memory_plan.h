@@ -63,12 +63,16 @@ struct DeviceShare {
   bool networks = true;     // of the home layers; false: the host holds them, too, for audits
   std::size_t bytes = 0;    // that the device takes of the one memory: weights, KV cache, scratch
   std::size_t passing = 0;  // of the host's memory, for a layer on its way there
+  // [L] where cold neurons come from flash: those that the device has of each layer, ascending.
+  // Empty: it has whole layers.
+  std::vector<std::vector<int>> hot = {};
 
+  bool beside_flash() const { return !hot.empty(); }
   // What of `wanted` the host holds.
   model::LayerParts HostParts(int layer, model::LayerParts wanted) const {
     if (layer >= home_layers) return wanted;
     wanted.attention = false;
-    if (networks) wanted.deciding = wanted.rest = false;
+    if (networks && !beside_flash()) wanted.deciding = wanted.rest = false;
     return wanted;
   }
 };

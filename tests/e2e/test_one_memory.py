@@ -47,6 +47,19 @@ def test_a_model_goes_to_the_gpu_layer_by_layer(emulated, plain):
         assert value(d, "memory_planned_bytes") > device["hot_bytes"]
 
 
+def test_neurons_come_from_flash_where_the_one_memory_is_too_small(emulated, plain, tmp_path):
+    bundle = tmp_path / "tidepool.tcb"
+    run("pack", "tidepool", "--out", bundle)
+    with Daemon("hot.device=cuda", *SETTINGS, program=emulated, env=UNIFIED) as d:
+        planned = int(value(d, "memory_planned_bytes"))
+    with Daemon("hot.device=cuda", f"memory.budget_bytes={planned - (5 << 19)}", f"memory.bundle={bundle}", *SETTINGS, program=emulated, env=UNIFIED) as d:
+        assert text_of(d) == plain[0]
+        assert "GPU: weights, KV cache, buffers" in d.text() and "neuron cache" in d.text()
+        status = httpx.get(d.url + "/v1/status").json()
+        assert status["flash"]["bundle"] == str(bundle) and 0 < status["device"]["hot_neurons"] < status["device"]["neurons"]
+        assert value(d, "memory_planned_bytes") <= planned - (5 << 19) and value(d, "flash_read_bytes_total") > 0
+
+
 def test_a_budget_that_does_not_hold_both_is_refused_before_the_model_is_read(emulated):
     with Daemon("hot.device=cuda", "memory.budget_bytes=40MiB", *SETTINGS, program=emulated, env=UNIFIED, wait=False) as d:
         assert d.wait() == 78, d.text()
