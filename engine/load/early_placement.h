@@ -14,8 +14,9 @@ bool CanPlaceEarly(const model::ModelFile& file, const ModelOptions& options,
 
 // As many layers as the memory that the device may use can hold, in a plan that fits into memory as
 // a whole. Where no plan does and there is a bundle file of neurons: attention, and the most used
-// neurons, of as many layers; the others' cache holds as many neurons as the device. Gives `out` shapes instead of weights, and `plan` up a shadow that nobody asked for
-// where its audits would need the networks twice. ResourceExhausted with a table.
+// neurons, of as many layers; the others' cache holds as many neurons as the device. Gives `out`
+// shapes instead of weights, and `plan` up a shadow that nobody asked for where its audits would
+// need the networks twice. ResourceExhausted with a table.
 Result<DeviceShare> PlaceEarly(const model::ModelFile& file, const LoadOptions& options,
                                device::Device& device, FfnPlan& plan, LoadedModel& out);
 
