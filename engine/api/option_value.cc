@@ -11,7 +11,8 @@ template <typename T, typename Range>
 Result<T> ParseIn(const Range& range, const char* kind, const std::string& name,
                   const std::string& text) {
   const auto value = base::ParseNumber<T>(text);
-  if (!value.has_value()) return InvalidArgument(name, ": '", text, "' is no ", kind);
+  const bool is_number = value.has_value() && *value == *value;  // no NaN
+  if (!is_number) return InvalidArgument(name, ": '", text, "' is no ", kind);
   if (!(*value >= range.min && *value <= range.max)) {
     return InvalidArgument(name, ": ", *value, " is outside [", range.min, ", ", range.max, "]");
   }

@@ -74,12 +74,12 @@ std::string LlamaAnswer::Progress(const server::PromptProgress& progress) {
                                                     {"time_ms", progress.ms}}}});
 }
 
-Json LlamaAnswer::Last(std::string text, const Usage& usage) const {
+Json LlamaAnswer::Last(std::string text, Json::Array tokens, const Usage& usage) const {
   const bool word = reason_ == FinishReason::kStop && stop_ >= 0;
   const bool limit = reason_ == FinishReason::kLength;
   return Json::Object{{"index", 0},
                       {"content", std::move(text)},
-                      {"tokens", params_.return_tokens ? tokens_ : Json::Array{}},
+                      {"tokens", std::move(tokens)},
                       {"id_slot", -1},
                       {"stop", true},
                       {"model", params_.model},
@@ -100,11 +100,11 @@ Json LlamaAnswer::Last(std::string text, const Usage& usage) const {
 std::string LlamaAnswer::End(const server::ChoiceEnd& end) {
   reason_ = end.reason;
   stop_ = end.usage.stop;
-  return openai::DataEvent(Last("", end.total));
+  return openai::DataEvent(Last("", {}, end.total));
 }
 
 Json LlamaAnswer::Whole(const Usage& total) {
-  Json answer = Last(text_, total);
+  Json answer = Last(text_, params_.return_tokens ? tokens_ : Json::Array{}, total);
   if (params_.probabilities > 0) answer.Set("completion_probabilities", probabilities_);
   return answer;
 }

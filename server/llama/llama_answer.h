@@ -32,7 +32,8 @@ class LlamaAnswer final : public server::AnswerFormat {
   std::string Fail(const Status& status, CancelCause cause) override;
 
  private:
-  Json Last(std::string text, const Usage& usage) const;
+  // `text` and `tokens`: what was not told before.
+  Json Last(std::string text, Json::Array tokens, const Usage& usage) const;
 
   const text::Tokenizer& tokenizer_;
   const Params params_;

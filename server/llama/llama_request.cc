@@ -37,7 +37,7 @@ struct IntField {
   int SamplingParams::*target;
 };
 constexpr IntField kInts[] = {
-    {"top_k", server::kTopKRange, &SamplingParams::top_k},
+    {"top_k", {-1, server::kTopKRange.max}, &SamplingParams::top_k},  // -1, as 0: all
     {"dry_allowed_length", server::kDryAllowedLengthRange, &SamplingParams::dry_allowed_length},
     {"dry_penalty_last_n", server::kDryPenaltyLastNRange, &SamplingParams::dry_penalty_last_n},
 };
@@ -63,7 +63,7 @@ void ReadNeutral(Fields& fields) {
           each.name, StrCat("'", each.name, "' other than ", each.value, " is not supported"));
   }
   for (const char* name : kWithoutEffect) (void)fields.Find(name);
-  for (const char* name : {"samplers", "lora", "response_fields"}) {
+  for (const char* name : {"samplers", "lora", "response_fields", "image_data"}) {
     const Json* value = fields.Find(name);
     if (value != nullptr && !(value->is_array() && value->as_array().empty()))
       fields.FailUnsupported(name, StrCat("'", name, "' is not supported"));
@@ -106,6 +106,7 @@ void ReadSampling(Fields& fields, SamplingParams& s) {
   for (const IntField& f : kInts)
     s.*f.target = static_cast<int>(fields.Int(f.name, s.*f.target, static_cast<int>(f.range.min),
                                               static_cast<int>(f.range.max)));
+  s.top_k = std::max(0, s.top_k);
   const std::uint64_t seed = fields.Bits64("seed", std::numeric_limits<std::uint64_t>::max());
   std::random_device device;
   const bool drawn = seed == std::numeric_limits<std::uint64_t>::max() || seed == UINT32_MAX;
@@ -129,9 +130,11 @@ void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRe
   // -1: to the end; -2: until the context is full, which is the same here.
   const auto older = fields.Int("max_tokens", -3, -2, INT32_MAX);
   const auto limit = fields.Int("n_predict", older, -2, INT32_MAX);
-  out.n_predict = limit < 0 ? -1 : static_cast<int>(limit);
-  request.max_tokens = limit == -3 ? defaults.max_tokens : std::max(0, out.n_predict);
-  if (limit == -3) asked.default_max_tokens = defaults.max_tokens;
+  const bool silent = limit == -3;
+  request.max_tokens =
+      silent ? defaults.max_tokens : static_cast<int>(std::max<std::int64_t>(0, limit));
+  out.n_predict = request.max_tokens > 0 || limit == 0 ? request.max_tokens : -1;
+  if (silent) asked.default_max_tokens = defaults.max_tokens;
   request.prompt_only = limit == 0;
   request.stop = fields.Strings("stop", server::kStopsMax, server::kStopBytesMax)
                      .value_or(std::vector<std::string>());
@@ -151,6 +154,10 @@ Result<Json> ParseObject(std::string_view body) {
   ASSIGN_OR_RETURN(Json json, base::ParseJson(body));
   if (!json.is_object())
     return base::InvalidArgument("the body must be a JSON object, not a ", json.type_name());
+  // "" is llama-server's word for no grammar.
+  const Json* grammar = json.Find("grammar");
+  if (grammar != nullptr && grammar->is_string() && grammar->as_string().empty())
+    json.Set("grammar", nullptr);
   return json;
 }
 

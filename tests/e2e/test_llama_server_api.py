@@ -38,6 +38,7 @@ def test_a_stream_ends_with_the_figures(daemon):
     *parts, last = events(daemon, "/completion", ASK)
     assert "".join(p["content"] for p in parts) == whole["content"] and not any(p["stop"] for p in parts)
     assert sum((p["tokens"] for p in parts), []) == post(daemon, "/completion", {**ASK, "return_tokens": True}).json()["tokens"]
+    assert events(daemon, "/completion", {**ASK, "return_tokens": True})[-1]["tokens"] == []  # they were told before
     assert last["stop"] and last["content"] == "" and last["tokens_predicted"] == 24 == parts[-1]["tokens_predicted"] and last["timings"]["predicted_n"] == 24
     assert events(daemon, "/completion", {**ASK, "return_progress": True})[0]["prompt_progress"]["total"] == whole["tokens_evaluated"]
 
@@ -50,6 +51,8 @@ def test_how_an_answer_ended(daemon):
     schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
     assert json.loads(post(daemon, "/completion", {**ASK, "json_schema": schema}).json()["content"])["n"] in (1, 2)
     assert post(daemon, "/completion", {**ASK, "grammar": 'root ::= "yes"'}).json()["content"] == "yes"
+    assert json.loads(post(daemon, "/completion", {**ASK, "json_schema": schema, "grammar": ""}).json()["content"])["n"] in (1, 2)
+    assert post(daemon, "/completion", {"prompt": "Hi", "temperature": 0}).json()["generation_settings"]["n_predict"] == 4096
     never = post(daemon, "/completion", {**ASK, "return_tokens": True, "logit_bias": [[post(daemon, "/completion", {**ASK, "return_tokens": True}).json()["tokens"][0], False]]}).json()
     assert never["content"] != post(daemon, "/completion", ASK).json()["content"]
 
@@ -63,7 +66,7 @@ def test_what_is_not_obeyed_is_refused_by_name(daemon, field, value):
 
 def test_values_that_do_nothing_are_taken(daemon):
     body = {**ASK, "mirostat": 0, "mirostat_tau": 5, "dynatemp_range": 0, "xtc_probability": 0, "top_n_sigma": -1, "cache_prompt": True, "id_slot": -1, "samplers": [], "repeat_last_n": 64,
-            "repeat_penalty": 1.0, "n_keep": 0, "min_keep": 0, "t_max_predict_ms": 0, "seed": -1, "timings_per_token": True}
+            "repeat_penalty": 1.0, "n_keep": 0, "min_keep": 0, "t_max_predict_ms": 0, "seed": -1, "timings_per_token": True, "grammar": "", "image_data": [], "top_k": -1}
     assert post(daemon, "/completion", body).json()["content"] == post(daemon, "/completion", ASK).json()["content"]
     assert post(daemon, "/completion", {**body, "repeat_penalty": 1.1}).json()["error"]["param"] == "repeat_last_n"
 

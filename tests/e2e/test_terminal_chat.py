@@ -140,12 +140,19 @@ def test_several_lines_are_one_message_and_conversations_are_saved(tmp_path, sto
         assert "Saved 2 messages" in t.say(f"/save {file}")  # its own file is replaced
         assert json.loads(file.read_text())["messages"][0] == {"role": "system", "content": "You are brief."}
         other = tmp_path / "notes.txt"
+        for text in ("mine", json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]})):
+            other.write_text(text)
+            assert "stays as it is" in joined(t.say(f"/save {other}")) and other.read_text() == text
         other.write_text("mine")
-        assert "stays as it is" in joined(t.say(f"/save {other}")) and other.read_text() == "mine"
+        link = tmp_path / "link.json"
+        link.symlink_to(file)
+        assert "Saved 2 messages" in t.say(f"/save {link}") and link.is_symlink()  # what the link leads to is this chat's
         assert "name of a file" in t.say("/save") and "notes.txt" in t.say(f"/load {other}").replace("\n", "")
         file.write_text(json.dumps({"messages": [{"role": "user", "content": STORY}, {"role": "assistant", "content": story}]}))
         assert "Loaded 2 messages" in t.say("/load ~/a chat.json")
-        assert "no system message" in t.say("/system")
+        assert "no system message" in t.say("/system") and "no answer yet" in t.say("/stats")
+        t.say("/clear")
+        assert "nothing to save" in t.say(f"/save {file}")
         file.write_text(json.dumps({"messages": [{"role": "user", "content": "x"}, {"role": "tool", "content": "y"}]}))
         assert "messages[1]" in t.say(f"/load {file}")
 
@@ -157,15 +164,15 @@ def test_settings_are_obeyed_or_refused(tmp_path, story):
         t.say("/set max-tokens 5")
         cut = t.say(STORY)
         assert "(ended at max-tokens 5)" in cut and joined(story).startswith(joined(cut.split("(ended")[0]))
-        assert "no such setting" in t.say("/set colour red")
+        assert "there is no setting colour" in t.say("/set colour red")
         assert "'warm' is no number" in t.say("/set temperature warm") and "temperature" in t.say("/set temperature -1")
         assert re.search("temperature +0 ", t.say("/set"))  # what was refused changed nothing
         t.say("/set stats on")
         assert "tokens/s" in t.say("Hello") and "exact" in joined(t.say("/stats"))
         t.say("/set mode dense")
         assert joined(t.say("/stats"))
-        t.say("/set mode sideways")
-        assert "ffn_mode" in joined(t.say("Hello"))
+        assert "'sideways' is unknown" in joined(t.say("/set mode sideways")) and "tokens/s" in t.say("Hello")
+        assert "is no number" in t.say("/set temperature nan") and t.say('/set mode ""') == ""
 
 
 def test_ctrl_c_stops_an_answer_and_takes_a_line_away(tmp_path, smollm):
@@ -228,4 +235,4 @@ def test_a_pipe_gets_answers_only(story):
     result = run("run", "tidepool", stdin=f"{STORY}\n\n/stats\n".encode())
     assert result.stdout.decode() == story + "\n" and b"tokens/s" in result.stderr and b">>>" not in result.stdout + result.stderr
     block = run("run", "tidepool", stdin=b'"""\nHello\n', check=False)
-    assert block.stdout == b"" and b"not sent" in block.stderr
+    assert block.returncode == 1 and block.stdout == b"" and b"not sent" in block.stderr

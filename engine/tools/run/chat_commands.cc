@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
+#include "engine/api/ffn_mode.h"
+#include "engine/base/file.h"
 #include "engine/tools/run/chat_session.h"
 #include "engine/tools/run/generation.h"
 
@@ -10,6 +13,8 @@ namespace thermocline::tools {
 namespace {
 
 using base::InvalidArgument;
+
+constexpr const char* kBlanks = " \t";
 
 struct Command {
   const char* name;
@@ -49,8 +54,9 @@ void ShowSettings(const std::vector<Setting>& settings) {
     Note(StrCat("  ", Padded(s.name, 20), Padded(TextOf(s.value), 10), " ", s.help));
 }
 
-// "on" and "off" are what one says.
+// "on" and "off" are what one says, and "" for nothing.
 std::string Spoken(const OptionValue& value, const std::string& text) {
+  if (text == "\"\"") return "";
   if (!std::holds_alternative<BoolValue>(value)) return text;
   return text == "on" ? "true" : text == "off" ? "false" : text;
 }
@@ -62,26 +68,31 @@ Status Set(ChatSession& session, const std::string& argument) {
     ShowSettings(settings);
     return OkStatus();
   }
-  const std::size_t space = std::min(argument.find(' '), argument.size());
+  const std::size_t space = std::min(argument.find_first_of(kBlanks), argument.size());
   std::string name = argument.substr(0, space);
   std::replace(name.begin(), name.end(), '_', '-');
   const auto found = std::find_if(settings.begin(), settings.end(),
                                   [&](const Setting& s) { return s.name == name; });
   if (found == settings.end())
-    return InvalidArgument("/set ", name, ": no such setting; /set lists them");
-  const std::size_t begin = argument.find_first_not_of(' ', space);
+    return InvalidArgument("there is no setting ", name, "; /set lists them");
+  const std::size_t begin = argument.find_first_not_of(kBlanks, space);
   const std::string text = begin == std::string::npos ? "" : argument.substr(begin);
   if (text.empty() && name != "mode")
-    return InvalidArgument("/set ", name, ": a value is missing; it is ", TextOf(found->value));
+    return InvalidArgument("a value for ", name, " is missing; it is ", TextOf(found->value));
   const std::string before = TextOf(found->value);
   RETURN_IF_ERROR(SetValue(found->value, name, Spoken(found->value, text)));
   Status valid = ValidateSampling(options.sampling);
+  if (valid.ok() && !options.mode.empty()) {
+    const int layers = static_cast<int>(session.engine().Stats().ffn.size());
+    valid = ParseFfnModes(options.mode, layers, FfnMode::kDense).status();
+  }
   if (!valid.ok()) RETURN_IF_ERROR(SetValue(found->value, name, before));
   return valid;
 }
 
 Status Clear(ChatSession& session, const std::string&) {
   session.conversation().Clear();
+  session.ForgetUsage();
   Note("A new conversation.");
   return OkStatus();
 }
@@ -105,17 +116,38 @@ Result<std::string> PathOf(const std::string& argument) {
   return argument.starts_with("~/") && home != nullptr ? home + argument.substr(1) : argument;
 }
 
+std::string Messages(const Conversation& conversation) {
+  return StrCat(conversation.size(), conversation.size() == 1 ? " message" : " messages");
+}
+
+// Where the file is, behind links: they stay.
+std::string RealPath(const std::string& path) {
+  std::error_code error;
+  const auto real = std::filesystem::weakly_canonical(path, error);
+  return error ? path : real.string();
+}
+
 Status Save(ChatSession& session, const std::string& argument) {
   ASSIGN_OR_RETURN(const std::string path, PathOf(argument));
-  RETURN_IF_ERROR(session.conversation().Save(path));
-  Note(StrCat("Saved ", session.conversation().size(), " messages to ", path, "."));
+  if (session.conversation().size() == 0)
+    return base::FailedPrecondition("there is nothing to save yet");
+  const std::string file = RealPath(path);
+  if (base::PathExists(file) && !session.files().contains(file)) {
+    return base::FailedPrecondition(
+        path, " exists and is not of this chat: it stays as it is; choose another name");
+  }
+  RETURN_IF_ERROR(session.conversation().Save(file));
+  session.files().insert(file);
+  Note(StrCat("Saved ", Messages(session.conversation()), " to ", path, "."));
   return OkStatus();
 }
 
 Status Load(ChatSession& session, const std::string& argument) {
   ASSIGN_OR_RETURN(const std::string path, PathOf(argument));
   ASSIGN_OR_RETURN(session.conversation(), Conversation::Load(path));
-  Note(StrCat("Loaded ", session.conversation().size(), " messages from ", path, "."));
+  session.files().insert(RealPath(path));
+  session.ForgetUsage();
+  Note(StrCat("Loaded ", Messages(session.conversation()), " from ", path, "."));
   return OkStatus();
 }
 
@@ -153,9 +185,9 @@ const Command kCommands[8] = {
 }  // namespace
 
 Status RunCommand(ChatSession& session, const std::string& line) {
-  const std::size_t space = std::min(line.find(' '), line.size());
+  const std::size_t space = std::min(line.find_first_of(kBlanks), line.size());
   const std::string name = line.substr(0, space);
-  const std::size_t begin = line.find_first_not_of(' ', space);
+  const std::size_t begin = line.find_first_not_of(kBlanks, space);
   const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
   for (const Command& command : kCommands) {
     if (name != command.name && name != command.other_name) continue;

@@ -53,17 +53,19 @@ ChatSession::ChatSession(Engine& engine, RunOptions& options, LineReader& reader
 
 Status ChatSession::Run() {
   if (reader_.terminal()) Greet();
-  Status first;
   while (!ended_) {
     const auto line = ReadMessage();
     if (!line.has_value()) break;
     if (line->empty()) continue;
-    const Status answered = Answer(*line);
-    if (answered.ok()) continue;
-    Note(answered.message());
-    if (first.ok()) first = answered;
+    Fail(Answer(*line));
   }
-  return reader_.terminal() ? OkStatus() : first;
+  return reader_.terminal() ? OkStatus() : first_error_;
+}
+
+void ChatSession::Fail(const Status& status) {
+  if (status.ok()) return;
+  Note(status.message());
+  if (first_error_.ok()) first_error_ = status;
 }
 
 void ChatSession::Greet() {
@@ -91,7 +93,7 @@ std::optional<std::string> ChatSession::ReadBlock(std::string text) {
     LineReader::Line line = reader_.Read("... ");
     if (line.end == LineReader::End::kInterrupted) return "";
     if (line.end == LineReader::End::kEndOfInput) {
-      Note("The input ended within \"\"\": this message was not sent.");
+      Fail(base::InvalidArgument("The input ended within \"\"\": this message was not sent"));
       return std::nullopt;
     }
     text += (text.empty() ? "" : "\n") + line.text;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "engine/chat.h"
@@ -28,6 +29,10 @@ class ChatSession {
   RunOptions& options() { return options_; }
   Conversation& conversation() { return conversation_; }
   const std::optional<Usage>& last_usage() const { return last_usage_; }
+  // The conversation is another one now.
+  void ForgetUsage() { last_usage_.reset(); }
+  // Files that this chat has saved or loaded: it may replace them.
+  std::set<std::string>& files() { return files_; }
   void End() { ended_ = true; }
 
  private:
@@ -38,6 +43,8 @@ class ChatSession {
   std::optional<std::string> ReadMessage();
   std::optional<std::string> ReadBlock(std::string text);
   Status Answer(const std::string& line);
+  // Tells what failed.
+  void Fail(const Status& status);
   Status Ask(const std::string& message);
 
   Engine& engine_;
@@ -46,6 +53,8 @@ class ChatSession {
   const std::unique_ptr<ChatFormatter> formatter_;
   Conversation conversation_;
   std::optional<Usage> last_usage_;
+  std::set<std::string> files_;
+  Status first_error_;
   bool ended_ = false;
 };
 

@@ -51,10 +51,6 @@ Result<Conversation> Conversation::Load(const std::string& path) {
 }
 
 Status Conversation::Save(const std::string& path) const {
-  if (base::PathExists(path) && !Load(path).ok()) {
-    return base::FailedPrecondition(
-        path, " exists and is no saved chat: it stays as it is; choose another name");
-  }
   ASSIGN_OR_RETURN(const auto writer, base::FileWriter::Create(path));
   RETURN_IF_ERROR(writer->Append(ToJson().Dump(1) + "\n"));
   return writer->Commit();

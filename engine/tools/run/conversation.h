@@ -14,7 +14,7 @@ class Conversation {
   // A file that Save wrote, or any with {"messages": [{"role", "content"}]} of texts. Errors as
   // ReadFileToString; InvalidArgument says which message is none.
   static Result<Conversation> Load(const std::string& path);
-  // FailedPrecondition if there is a file that is no saved chat; errors as FileWriter.
+  // Replaces what is there. Errors as FileWriter.
   Status Save(const std::string& path) const;
 
   // The system message; "" = none.
