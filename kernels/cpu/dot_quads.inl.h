@@ -6,9 +6,10 @@ namespace thermocline::kernels {
 namespace {
 
 // dot[t] += sum over N quads of columns, from column `at` on, of weight * q[t].
-// kWide: weights above 127 (Q8_0's q + 128), less kWideOffset.
-template <int T, int N, bool kWide>
+// Weights are at most kLevelMax; above 127 (Q8_0's q + 128) less kWideOffset.
+template <int T, int N, int kLevelMax>
 inline void DotQuads(const U8x64* w, const std::int8_t* const (&q)[T], int at, I32x16 (&dot)[T]) {
+  constexpr bool kWide = kLevelMax > 127;
   for (int t = 0; t < T; ++t) {
     I32x16 odd = ZeroI();  // a second chain hides the latency of the first
     for (int i = 0; i < N; i += 2) {

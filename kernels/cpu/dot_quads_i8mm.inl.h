@@ -32,8 +32,9 @@ inline void DotQuadsOfPair(const U8x64* w, const std::int8_t* x, const std::int8
 }
 
 // dot[t] += sum over N quads of columns, from column `at` on, of weight * q[t].
-template <int T, int N, bool kWide>
+template <int T, int N, int kLevelMax>
 inline void DotQuads(const U8x64* w, const std::int8_t* const (&q)[T], int at, I32x16 (&dot)[T]) {
+  constexpr bool kWide = kLevelMax > 127;
   int t = 0;
   for (; t + 2 <= T; t += 2)
     DotQuadsOfPair<N, kWide>(w, q[t] + at, q[t + 1] + at, dot[t], dot[t + 1]);

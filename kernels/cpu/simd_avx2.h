@@ -391,4 +391,8 @@ inline std::int32_t SumLanesI(I32x16 v) {
 }  // namespace
 }  // namespace thermocline::kernels
 
+#if THERMOCLINE_VNNI_256
 #include "kernels/cpu/dot_quads.inl.h"
+#else
+#include "kernels/cpu/dot_quads_avx2.inl.h"
+#endif

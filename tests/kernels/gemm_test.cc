@@ -170,6 +170,40 @@ TEST(Gemm, WritesOnlyItsPanels) {
   }
 }
 
+// The largest levels times the largest activations, of one sign and of both.
+TEST(Gemm, TheLargestSumsFitTheirWords) {
+  struct Levels {
+    DType type;
+    std::size_t block, begin, end;  // bytes
+  };
+  constexpr Levels kLevels[] = {{DType::kQ4_0, 18, 2, 18},   {DType::kQ4_1, 20, 4, 20},
+                                {DType::kQ5_0, 22, 2, 22},   {DType::kQ5_1, 24, 4, 24},
+                                {DType::kQ4_K, 144, 4, 144}, {DType::kQ5_K, 176, 4, 176},
+                                {DType::kQ6_K, 210, 0, 192}};
+  for (const Levels& levels : kLevels) {
+    for (const int tokens : {1, 2, 4, 7}) {
+      for (const int sign : {-1, 1, 0}) {
+        const Case c{levels.type, 32, 512, tokens};
+        Operands operands(c);
+        for (std::size_t i = 0; i < operands.q.size(); ++i)
+          operands.q[i] = static_cast<std::int8_t>(127 * (sign != 0 ? sign : i % 2 == 0 ? 1 : -1));
+        for (auto& sum : operands.sum) sum = 127 * 32 * sign;
+        for (auto& sum : operands.half_sum) sum = 127 * 16 * sign;
+        for (std::size_t i = 0; i < operands.rows.size(); ++i) {
+          const std::size_t at = i % levels.block;
+          if (at >= levels.begin && at < levels.end) operands.rows[i] = 0xFF;
+        }
+        operands.packed = Pack(c.type, operands.rows, c.rows, c.cols);
+        operands.matrix.data = operands.packed.data();
+        const auto expected = operands.Multiply(ReferenceOps(), c, 0, 2);
+        for (const OpTable* ops : FastTables())
+          EXPECT_EQ(operands.Multiply(*ops, c, 0, 2), expected)
+              << ops->name << " " << Traits(c.type).name << " " << tokens << " " << sign;
+      }
+    }
+  }
+}
+
 TEST(Gemm, ExtremeQuantsDoNotOverflow) {
   // 255 * 127 * 2 does not fit 16 bits: the trap of AVX2's byte products.
   const Case c{DType::kQ8_0, 16, 64, 1};
