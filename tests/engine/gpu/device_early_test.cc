@@ -113,52 +113,47 @@ TEST_F(OneMemory, PredictorsAreMadeOfLayersThatTheHostDoesNotHold) {
   }
 }
 
+// With less and less memory: fewer layers on the device; neurons from flash beside it; no device.
 TEST_F(OneMemory, NeuronsComeFromFlashWhereBothDoNotFit) {
   const std::string bundle = folder_ + "/tidepool.tcb";
   exec::PackNeurons(exec::kTidepool, bundle);
-  load::LoadOptions options = Options(exec::kTidepool);
+  load::LoadOptions options = Options(exec::kTidepool, HotDevice::kAuto);
   for (const std::string modes : {"exact", "dense", "sign"}) {
     options.model.ffn.modes = modes;
     options.model.memory = {};
     const auto whole = Load(options);
     ASSERT_NE(whole, nullptr);
     const Text want = Generate(*whole, 6, 12);
-    const model::ModelConfig config = whole->config;
-    const model::LayerWeights& first = whole->weights->layers[0];
-    const std::size_t networks = static_cast<std::size_t>(config.num_hidden_layers) *
-                                 (2 * first.up.linear.weight.bytes() + first.down_rows.bytes());
     const load::MemoryPlan& plan = whole->memory;
-    const std::size_t program = plan.lines.front().bytes;
-    const std::size_t all = plan.total() + plan.given_back - program;
-    std::size_t most = whole->hot.neurons;
-    for (const double left : {0.55, 0.3}) {
-      const double missing = (1 - left) * static_cast<double>(networks);
-      options.model.memory = {.budget_bytes = static_cast<std::int64_t>(
-                                  base::ResidentBytes() + (std::size_t{32} << 20) + all -
-                                  static_cast<std::size_t>(missing)),
+    const std::size_t parts = plan.total() + plan.given_back - plan.lines.front().bytes;
+    int found = 0;
+    cuda_emulated::SetMachine({.memory_bytes = std::size_t{4} << 30, .unified = true});
+    for (std::size_t missing = 0; missing < parts && found < 2; missing += std::size_t{384} << 10) {
+      const std::size_t program = base::ResidentBytes() + (std::size_t{32} << 20);
+      options.model.memory = {.budget_bytes = static_cast<std::int64_t>(program + parts - missing),
                               .bundle = bundle};
       base::HugeBuffer::ResetMost();
       const std::size_t before = base::HugeBuffer::HeldByAll();
-      const auto model = Load(options);
-      ASSERT_NE(model, nullptr);
-      std::printf("  %s: %.0f%% of the networks' memory: %d of %d neurons on the device\n%s",
-                  modes.c_str(), 100 * left, static_cast<int>(model->hot.neurons),
-                  static_cast<int>(model->hot.neurons_all), model->memory.Table().c_str());
-      ASSERT_EQ(model->memory.tier, load::MemoryPlan::Tier::kNeurons);
+      const auto loaded = load::LoadModel(options);
+      if (!loaded.ok() || (*loaded)->device == nullptr ||
+          (*loaded)->memory.tier != load::MemoryPlan::Tier::kNeurons)
+        continue;  // too much or too little memory
+      const auto& model = *loaded;
+      ++found;
+      std::printf("  %s: %d of %d neurons on the device\n", modes.c_str(),
+                  static_cast<int>(model->hot.neurons), static_cast<int>(model->hot.neurons_all));
       EXPECT_LE(model->memory.total(), model->memory.budget);
       EXPECT_LE(base::HugeBuffer::MostHeldByAll() - before + model->device->bytes(),
                 model->memory.total() + model->memory.given_back);
-      EXPECT_EQ(model->device->placement().home_layers, config.num_hidden_layers);
       EXPECT_EQ(model->weights->layers[0].q.weight.data, nullptr);
-      EXPECT_LT(static_cast<std::size_t>(model->hot.neurons), most);
-      most = model->hot.neurons;
-      EXPECT_GE(model->memory.slots, most);
+      EXPECT_LT(model->hot.neurons, model->hot.neurons_all);
+      EXPECT_GE(model->memory.slots, static_cast<std::size_t>(model->hot.neurons));
       const Text got = Generate(*model, 6, 12);
       EXPECT_EQ(got.tokens, want.tokens) << modes;
       ExpectNear(got.logits, want.logits, kQuantizedTolerance, modes);
       EXPECT_GT(model->flash_counters().needed, 0);
     }
-    EXPECT_GT(most, 0U);
+    EXPECT_GE(found, 1) << modes;
   }
 }
 
