@@ -32,6 +32,7 @@ Action PlanAnswer(Service& service, const ResponseHead& head, Result<llama::Llam
                                  .prompt_tokens = base::IntSize(request.prompt),
                                  .settings = llama::SettingsJson(request, asked->n_predict),
                                  .stops = request.stop,
+                                 .stream = asked->stream,
                                  .return_tokens = asked->return_tokens,
                                  .probabilities = std::max(0, request.logprobs)});
   return GenerationPlan{

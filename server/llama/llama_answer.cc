@@ -39,17 +39,19 @@ std::string LlamaAnswer::Say(const server::Said& said) {
   std::string text;
   for (const chat::MessagePart& part : said.parts) text += part.text;
   predicted_ += base::IntSize(said.tokens);
-  const Json::Array tokens(said.tokens.begin(), said.tokens.end());
-  Json::Array probabilities;
+  text_ += text;
+  Json::Array tokens(said.tokens.begin(), said.tokens.end()), probabilities;
   if (params_.probabilities > 0)
     probabilities = ProbabilitiesOf(tokenizer_, params_.probabilities, said.scores);
-  text_ += text;
-  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  probabilities_.insert(probabilities_.end(), probabilities.begin(), probabilities.end());
+  if (!params_.stream) {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    probabilities_.insert(probabilities_.end(), probabilities.begin(), probabilities.end());
+    return "";
+  }
   if (text.empty() && tokens.empty()) return "";
   Json::Object event{{"index", 0},
                      {"content", text},
-                     {"tokens", tokens},
+                     {"tokens", std::move(tokens)},
                      {"stop", false},
                      {"id_slot", -1},
                      {"tokens_predicted", predicted_},

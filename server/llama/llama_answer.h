@@ -17,6 +17,7 @@ class LlamaAnswer final : public server::AnswerFormat {
     int prompt_tokens = 0;
     Json settings = {};  // SettingsJson
     std::vector<std::string> stops = {};
+    bool stream = false;
     bool return_tokens = false;
     int probabilities = 0;  // of so many tokens beside each
   };
@@ -32,7 +33,7 @@ class LlamaAnswer final : public server::AnswerFormat {
   std::string Fail(const Status& status, CancelCause cause) override;
 
  private:
-  // `text` and `tokens`: what was not told before.
+  // `text` and `tokens`: those that no earlier event has.
   Json Last(std::string text, Json::Array tokens, const Usage& usage) const;
 
   const text::Tokenizer& tokenizer_;
