@@ -29,7 +29,7 @@ struct DeviceActivations {
   std::int32_t* half_sum = nullptr;  // [T, cols / 32]
   int cols = 0;
 
-  Activations view() const { return {x, q, scale, scaled_sum, sum, half_sum, cols}; }
+  Activations view() const { return {x, q, scale, scaled_sum, sum, half_sum, nullptr, cols}; }
 };
 
 // gemm.h's product, then out = (product + bias), added to what `out` held if `accumulate`.

@@ -13,6 +13,9 @@
 
 namespace thermocline::kernels {
 
+// What was fastest where weights come from memory (measured: cpu/gemm.inl.h).
+inline constexpr int kPrefetchBytes = 8192;
+
 struct GemmParams {
   PackedMatrix weights;  // [rows, cols]
   Activations
@@ -22,6 +25,9 @@ struct GemmParams {
   int out_stride = 0;    // floats between two tokens' outputs
   int panel_begin = 0;   // the panels of this call: a worker's share
   int panel_end = 0;
+  // Few tokens: weights are asked for so many bytes before they are used, 0 = left to the
+  // processor. They may lie behind the matrix; nothing is read there.
+  int prefetch_bytes = kPrefetchBytes;
 };
 
 }  // namespace thermocline::kernels

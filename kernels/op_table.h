@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/attention.h"
+#include "kernels/dot_peak.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/quantize.h"
@@ -32,6 +33,7 @@ struct OpTable {
   void (*to_half)(const float* x, int n, std::uint16_t* out);  // f32 to f16, nearest even
   // exp(x[i] - max) in place; returns the sum, in 16 chains (i mod 16) added pairwise.
   float (*softmax_exp)(float* x, int n, float max);
+  DotPeak* dot_peak;
 };
 
 const OpTable& ReferenceOps();

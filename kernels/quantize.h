@@ -19,6 +19,7 @@ struct QuantizeParams {
   float* scaled_sum = nullptr;       // [n / 32]
   std::int32_t* sum = nullptr;       // [n / 32]
   std::int32_t* half_sum = nullptr;  // [n / 32]
+  std::int32_t* pair_sum = nullptr;  // [n / 32, 2] pairs of words (kernels/types.h)
 };
 
 // One row between GGUF's row-major blocks and floats. Requires: n a multiple of the type's block

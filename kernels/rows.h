@@ -43,6 +43,12 @@ void PanelFromRows(DType type, const std::uint8_t* rows, int cols, std::uint8_t*
 // Row `row` as floats.
 void DequantizeMatrixRow(const RowMatrix& matrix, int row, float* out);
 
+// Panels of rows that are multiplied together, and the room for them.
+inline constexpr int kRowPanels = 2;
+inline constexpr std::size_t RowScratchBytes(DType type, int cols) {
+  return kRowPanels * PanelBytes(type, cols);
+}
+
 // out[t, k] = sum_c W[ids[k], c] * x[t, c], with the bits of gemm.h.
 struct GemmRowsParams {
   RowMatrix weights;         // [rows, cols]
@@ -53,7 +59,7 @@ struct GemmRowsParams {
   int tokens = 0;           // T
   float* out = nullptr;     // [T, count] f32, rows out_stride apart
   int out_stride = 0;
-  std::uint8_t* scratch = nullptr;  // PanelBytes(weights.type, cols) bytes of this thread
+  std::uint8_t* scratch = nullptr;  // RowScratchBytes(weights.type, cols) bytes of this thread
 };
 
 // Neurons whose contributions are added up with one common scale (below).

@@ -109,6 +109,9 @@ struct Activations {
   const float* scaled_sum = nullptr;       // [T, cols / 32] scale times the sum of the block's q
   const std::int32_t* sum = nullptr;       // [T, cols / 32] sum of the block's q
   const std::int32_t* half_sum = nullptr;  // [T, cols / 32] sum of the first 16 of them
+  // [T, cols / 32, 2] of 16 columns each, two words: the sum of columns 0 and 1 of every four,
+  // above it that of columns 2 and 3. The CPU's.
+  const std::int32_t* pair_sum = nullptr;
   int cols = 0;
 };
 

@@ -89,14 +89,14 @@ std::size_t PanelScratchBytes(const model::Weights& weights) {
   for (const model::LayerWeights& layer : weights.layers) {
     for (const model::NeuronMatrix* matrix : {&layer.gate, &layer.up}) {
       const kernels::PackedMatrix& weight = matrix->linear.weight;
-      bytes = std::max(bytes, kernels::PanelBytes(weight.type, weight.cols));
+      bytes = std::max(bytes, kernels::RowScratchBytes(weight.type, weight.cols));
     }
   }
   return bytes;
 }
 
 std::size_t PanelScratchBytesMax(const model::ModelConfig& config) {
-  return kernels::PanelBytes(kernels::DType::kF32, config.hidden_size);
+  return kernels::RowScratchBytes(kernels::DType::kF32, config.hidden_size);
 }
 
 void QuantizeToken(const kernels::OpTable& ops, ActivationBuffer& buffer, int token) {
@@ -108,7 +108,8 @@ void QuantizeToken(const kernels::OpTable& ops, ActivationBuffer& buffer, int to
                 .scale = buffer.scale.data() + block,
                 .scaled_sum = buffer.scaled_sum.data() + block,
                 .sum = buffer.sum.data() + block,
-                .half_sum = buffer.half_sum.data() + block});
+                .half_sum = buffer.half_sum.data() + block,
+                .pair_sum = buffer.pair_sum.data() + 2 * block});
 }
 
 }  // namespace thermocline::nn

@@ -32,7 +32,7 @@ class Multiplier {
   void Multiply(std::span<const Product> products, const kernels::Activations& input, int tokens,
                 bool fold = false);
 
-  // A thread's room for one panel of any matrix.
+  // A thread's room for the panels of rows that are multiplied together.
   std::uint8_t* scratch(int thread) { return scratch_[thread].data(); }
 
  private:
@@ -44,7 +44,8 @@ class Multiplier {
   std::vector<std::vector<std::uint8_t>> scratch_;
 };
 
-// Bytes of the largest panel among the matrices whose rows may be chosen.
+// Bytes for the panels of rows that are multiplied together, of the largest matrix whose rows may
+// be chosen.
 std::size_t PanelScratchBytes(const model::Weights& weights);
 // At most, whatever the types: what a plan made before the weights are read counts with.
 std::size_t PanelScratchBytesMax(const model::ModelConfig& config);

@@ -29,12 +29,13 @@ void ActivationBuffer::Resize(int tokens, int columns) {
   scaled_sum.resize(scale.size());
   sum.resize(scale.size());
   half_sum.resize(scale.size());
+  pair_sum.resize(2 * scale.size());
 }
 
-// A float, its 8 bits and four numbers for each block.
+// A float, its 8 bits and six numbers for each block.
 std::size_t ActivationBuffer::Bytes(int tokens, int columns) {
   return base::Area(tokens, columns) * 5 +
-         base::Area(tokens, columns / kernels::kActivationBlock) * 16;
+         base::Area(tokens, columns / kernels::kActivationBlock) * 24;
 }
 
 kernels::Activations ActivationBuffer::view(std::ptrdiff_t at, int columns) const {
@@ -45,6 +46,7 @@ kernels::Activations ActivationBuffer::view(std::ptrdiff_t at, int columns) cons
           .scaled_sum = scaled_sum.data() + block,
           .sum = sum.data() + block,
           .half_sum = half_sum.data() + block,
+          .pair_sum = pair_sum.data() + 2 * block,
           .cols = columns};
 }
 

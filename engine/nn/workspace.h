@@ -18,6 +18,7 @@ struct ActivationBuffer {
   std::vector<float> scaled_sum;       // [T, cols / 32]
   std::vector<std::int32_t> sum;       // [T, cols / 32]
   std::vector<std::int32_t> half_sum;  // [T, cols / 32]
+  std::vector<std::int32_t> pair_sum;  // [T, cols / 32, 2]
   int cols = 0;
 
   void Resize(int tokens, int columns);

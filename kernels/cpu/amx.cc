@@ -75,6 +75,26 @@ struct HardwareTiles {
   }
 };
 
+// dot_peak.h: products of whole tiles, four sums in flight.
+std::int64_t TilePeak(int rounds) {
+  TileConfig config;
+  for (int tile = 0; tile < 6; ++tile) {
+    config.rows[tile] = 16;
+    config.row_bytes[tile] = 64;
+  }
+  asm volatile("ldtilecfg %0" : : "m"(config));
+  alignas(64) const std::uint8_t bytes[16 * 64] = {1, 2, 3};
+  TileLoad<4>(bytes, 64);
+  TileLoad<5>(bytes, 64);
+  TileZero<0>(), TileZero<1>(), TileZero<2>(), TileZero<3>();
+  for (int i = 0; i < rounds; ++i) {
+    TileDotSigned<0, 4, 5>(), TileDotSigned<1, 4, 5>();
+    TileDotSigned<2, 4, 5>(), TileDotSigned<3, 4, 5>();
+  }
+  HardwareTiles::Release();
+  return std::int64_t{rounds} * 4 * 16 * 16 * 64;
+}
+
 }  // namespace
 
 extern const OpTable kAmxOps;
@@ -92,6 +112,7 @@ const OpTable kAmxOps = {"amx",
                          Gated,
                          Add,
                          ToHalf,
-                         SoftmaxExp};
+                         SoftmaxExp,
+                         TilePeak};
 
 }  // namespace thermocline::kernels

@@ -9,19 +9,28 @@ namespace {
 
 constexpr int kGroupTile = 4;  // heads whose scores are computed together
 
-// Scores of positions [begin, end) of one block (relative to it) for heads [head, head + G).
-template <int G>
-void Scores(const AttentionParams& p, const std::uint8_t* keys, int head, int begin, int end) {
-  const DType type = KeyType(p.type);
-  const Tile<G> tile = MakeTile<G>(p.q, head);
-  for (int panel = begin / kPanelRows; panel * kPanelRows < end; ++panel) {
-    F32x16 acc[G];
-    for (int g = 0; g < G; ++g) acc[g] = ZeroF();
-    MultiplyPanel<G>(type, keys + static_cast<std::size_t>(panel) * PanelBytes(type, p.head_dim), 0,
-                     p.head_dim, tile, acc);
-    for (int g = 0; g < G; ++g)
-      Store(p.scores + (head + g) * kKvBlock + panel * kPanelRows, acc[g]);
-  }
+// Scores of positions [begin, end) of one block (relative to it) for `heads` heads from `head` on:
+// the keys are a matrix of 64 rows.
+inline void Scores(const AttentionParams& p, const std::uint8_t* keys, int head, int heads,
+                   int begin, int end) {
+  Activations q = p.q;
+  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(head) * p.head_dim;
+  const std::ptrdiff_t block = at / kActivationBlock;
+  q.x += at;
+  q.q += at;
+  q.scale += block;
+  q.scaled_sum += block;
+  q.sum += block;
+  q.half_sum += block;
+  q.pair_sum += 2 * block;
+  q.cols = p.head_dim;
+  Gemm({.weights = {KeyType(p.type), kKvBlock, p.head_dim, keys},
+        .activations = q,
+        .tokens = heads,
+        .out = p.scores + head * kKvBlock,
+        .out_stride = kKvBlock,
+        .panel_begin = begin / kPanelRows,
+        .panel_end = (end + kPanelRows - 1) / kPanelRows});
 }
 
 float MaxOf(const float* x, int n) {
@@ -90,7 +99,7 @@ float UpdateSoftmax(const AttentionParams& p, int head, int begin, int end) {
 template <int G>
 void AttendBlock(const AttentionParams& p, int head, const std::uint8_t* block, int begin,
                  int end) {
-  Scores<G>(p, block + p.keys_offset, head, begin, end);
+  Scores(p, block + p.keys_offset, head, G, begin, end);
   float correction[G];
   for (int g = 0; g < G; ++g) correction[g] = UpdateSoftmax(p, head + g, begin, end);
   AddValues<G>(p, block + p.values_offset, head, begin, end, correction);

@@ -8,6 +8,8 @@
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 //
+#include "kernels/cpu/dot_peak.inl.h"
+//
 #include "kernels/cpu/rows.inl.h"
 //
 #include "kernels/cpu/sum_rows.inl.h"
@@ -29,7 +31,7 @@ void SignScoresBest(const SignScoresParams& p) {
 
 extern const OpTable kAvx512Ops;
 const OpTable kAvx512Ops = {
-    kIsaName, Gemm,      GemmRows<Gemm>, SumRows, FinishSum, SignScoresBest, Quantize,  Attention,
-    RmsNorm,  LayerNorm, Rope,           Gated,   Add,       ToHalf,         SoftmaxExp};
+    kIsaName, Gemm,      GemmRows<Gemm>, SumRows, FinishSum, SignScoresBest, Quantize,   Attention,
+    RmsNorm,  LayerNorm, Rope,           Gated,   Add,       ToHalf,         SoftmaxExp, DotPeakOf};
 
 }  // namespace thermocline::kernels

@@ -209,6 +209,16 @@ float SoftmaxExp(float* x, int n, float max) {
   return SumLanes(sum);
 }
 
+// The sums of pairs of 16 columns (kernels/types.h). A word cannot overflow: eight values.
+inline std::int32_t PairSum(const std::int8_t* q) {
+  std::int32_t low = 0, high = 0;
+  for (int i = 0; i < 16; i += 4) {
+    low += q[i] + q[i + 1];
+    high += q[i + 2] + q[i + 3];
+  }
+  return (low & 0xFFFF) | high * 0x10000;
+}
+
 void Quantize(const QuantizeParams& p) {
   for (int b = 0; b < p.n / kActivationBlock; ++b) {
     const F32x16 lo = LoadF32(p.x + 32 * b), hi = LoadF32(p.x + 32 * b + 16);
@@ -221,6 +231,8 @@ void Quantize(const QuantizeParams& p) {
     p.half_sum[b] = SumLanesI(RoundI(qlo));
     p.sum[b] = p.half_sum[b] + SumLanesI(RoundI(qhi));
     p.scaled_sum[b] = p.scale[b] * static_cast<float>(p.sum[b]);
+    for (int half = 0; half < 2; ++half)
+      p.pair_sum[2 * b + half] = PairSum(p.q + 32 * b + 16 * half);
   }
 }
 

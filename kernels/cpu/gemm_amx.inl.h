@@ -21,16 +21,12 @@ constexpr int kGroupsAtOnce = 4;  // tile products in flight
 // Levels of 32 columns, less the type's offset, as signed bytes in quads.
 template <DType type>
 inline void DecodeSigned(const std::uint8_t* group, std::uint8_t* out) {
-  U8x64 w[8];
-  if constexpr (type == DType::kQ6_K) {
-    DecodeSubBlock(group, w);
-    DecodeSubBlock(group + 3 * kQuadBytes, w + 4);
-  } else {
-    DecodeGroup<type>(group, w);
-  }
   const __m512i offset = _mm512_set1_epi8(static_cast<char>(LayoutOf(type).offset));
-  for (int i = 0; i < 8; ++i)
-    _mm512_storeu_si512(out + i * kQuadBytes, _mm512_sub_epi8(w[i], offset));
+  Unroll<0, 8>([&]<int i>() __attribute__((always_inline)) {
+    constexpr int kQuad = QuadOrder(type, i);
+    _mm512_storeu_si512(out + kQuad * kQuadBytes,
+                        _mm512_sub_epi8(RawLevel<type, kQuad>(group), offset));
+  });
 }
 
 // Where group `g` (32 columns) of a panel has its levels.
@@ -45,7 +41,7 @@ inline const std::uint8_t* GroupAt(const std::uint8_t* panel, int g) {
 }
 
 // Sums of one token tile that outlive a chunk of columns.
-struct TileSums {
+struct AmxSums {
   F32x16 acc[kTileTokens];
   F32x16 scaled[kTileTokens];  // K types: of the current block of 256 columns
   F32x16 mins[kTileTokens];
@@ -54,7 +50,7 @@ struct TileSums {
 // Adds the products of group `g`; dots [2][16 tokens][16 rows], the second half for Q6_K.
 template <DType type>
 inline void AddGroup(const std::uint8_t* panel, int g, const Activations& a, int token, int count,
-                     const std::int32_t* dots, const F32x16* numbers, TileSums& sums) {
+                     const std::int32_t* dots, const F32x16* numbers, AmxSums& sums) {
   constexpr PanelLayout kLayout = LayoutOf(type);
   constexpr int kGroups = Traits(type).block_size / 32;
   const std::uint8_t* block = GroupAt<type>(panel, g - g % kGroups) - kLayout.header;
@@ -99,25 +95,48 @@ inline void TileProduct(const std::uint8_t* levels, const std::int8_t* q, int st
   }
 }
 
+// Integer sums of some groups, as tiles are stored.
+struct GroupDots {
+  alignas(64) std::int32_t of[kGroupsAtOnce][2 * kTileTokens * kPanelRows];
+};
+
 // Groups [first, first + kGroupsAtOnce) of the chunk at `levels`, for one tile of tokens.
 template <typename Tiles, DType type>
-void AddGroups(const std::uint8_t* panel, int first, const std::uint8_t* levels,
-               const Activations& a, int token, int count, TileSums& sums) {
-  alignas(64) std::int32_t dots[kGroupsAtOnce][2 * kTileTokens * kPanelRows];
+void MultiplyGroups(int first, const std::uint8_t* levels, const Activations& a, int token,
+                    GroupDots& dots) {
   const std::int8_t* q = a.q + static_cast<std::ptrdiff_t>(token) * a.cols + first * 32;
-  const int groups = a.cols / 32 - first < kGroupsAtOnce ? a.cols / 32 - first : kGroupsAtOnce;
-  TileProduct<Tiles, type, 0>(levels, q, a.cols, dots[0]);
-  if (groups > 1) TileProduct<Tiles, type, 1>(levels + 512, q + 32, a.cols, dots[1]);
-  if (groups > 2) TileProduct<Tiles, type, 2>(levels + 1024, q + 64, a.cols, dots[2]);
-  if (groups > 3) TileProduct<Tiles, type, 3>(levels + 1536, q + 96, a.cols, dots[3]);
+  const int groups = a.cols / 32 - first;
+  TileProduct<Tiles, type, 0>(levels, q, a.cols, dots.of[0]);
+  if (groups > 1) TileProduct<Tiles, type, 1>(levels + 512, q + 32, a.cols, dots.of[1]);
+  if (groups > 2) TileProduct<Tiles, type, 2>(levels + 1024, q + 64, a.cols, dots.of[2]);
+  if (groups > 3) TileProduct<Tiles, type, 3>(levels + 1536, q + 96, a.cols, dots.of[3]);
+}
+
+// Scales and adds up what MultiplyGroups made.
+template <DType type>
+void AddGroups(const std::uint8_t* panel, int first, const Activations& a, int token, int count,
+               const GroupDots& dots, AmxSums& sums) {
+  const int left = a.cols / 32 - first, groups = left < kGroupsAtOnce ? left : kGroupsAtOnce;
   F32x16 numbers[16];
-  for (int i = 0; i < groups; ++i) {
-    if constexpr (type == DType::kQ4_K || type == DType::kQ5_K) {
-      if ((first + i) % 8 == 0 || i == 0)
-        DecodeSixBitNumbers(GroupAt<type>(panel, (first + i) / 8 * 8) - LayoutOf(type).header + 64,
-                            numbers);
-    }
-    AddGroup<type>(panel, first + i, a, token, count, dots[i], numbers, sums);
+  if constexpr (type == DType::kQ4_K || type == DType::kQ5_K) {
+    DecodeSixBitNumbers(GroupAt<type>(panel, first / 8 * 8) - LayoutOf(type).header + 64, numbers);
+  }
+  for (int i = 0; i < groups; ++i)
+    AddGroup<type>(panel, first + i, a, token, count, dots.of[i], numbers, sums);
+}
+
+// Groups [begin, end) for one tile of tokens. The tiles' products of some groups are made while
+// those of the groups before them are scaled: neither needs the other's result.
+template <typename Tiles, DType type>
+void AddTile(const std::uint8_t* panel, int begin, int end, const std::uint8_t* levels,
+             const Activations& a, int token, int count, AmxSums& sums) {
+  GroupDots dots[2];
+  MultiplyGroups<Tiles, type>(begin, levels, a, token, dots[0]);
+  for (int g = begin, turn = 0; g < end; g += kGroupsAtOnce, turn ^= 1) {
+    const int next = g + kGroupsAtOnce;
+    if (next < end)
+      MultiplyGroups<Tiles, type>(next, levels + (next - begin) * 512, a, token, dots[turn ^ 1]);
+    AddGroups<type>(panel, g, a, token, count, dots[turn], sums);
   }
 }
 
@@ -126,7 +145,7 @@ void TilePanel(const GemmParams& p, int panel_index, int token_begin, int tokens
   const std::uint8_t* panel = p.weights.panel(panel_index);
   const int cols = p.weights.cols, tiles = (tokens + kTileTokens - 1) / kTileTokens;
   alignas(64) std::uint8_t levels[kChunkCols * kPanelRows];
-  TileSums sums[kTokensMax / kTileTokens];
+  AmxSums sums[kTokensMax / kTileTokens];
   for (int tile = 0; tile < tiles; ++tile) {
     for (F32x16& acc : sums[tile].acc) acc = ZeroF();
   }
@@ -139,9 +158,8 @@ void TilePanel(const GemmParams& p, int panel_index, int token_begin, int tokens
       const int left = token_begin + tokens - token;
       const int count = left < kTileTokens ? left : kTileTokens;
       Tiles::Configure(count);
-      for (int g = begin / 32; g < end / 32; g += kGroupsAtOnce)
-        AddGroups<Tiles, type>(panel, g, levels + (g - begin / 32) * 512, p.activations, token,
-                               count, sums[tile]);
+      AddTile<Tiles, type>(panel, begin / 32, end / 32, levels, p.activations, token, count,
+                           sums[tile]);
     }
   }
   const int row = panel_index * kPanelRows;

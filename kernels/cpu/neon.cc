@@ -6,6 +6,8 @@
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 //
+#include "kernels/cpu/dot_peak.inl.h"
+//
 #include "kernels/cpu/rows.inl.h"
 //
 #include "kernels/cpu/sum_rows.inl.h"
@@ -19,6 +21,6 @@ namespace thermocline::kernels {
 extern const OpTable kNeonOps;
 const OpTable kNeonOps = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   FinishSum, SignScores,
                           Quantize, Attention, RmsNorm,        LayerNorm, Rope,      Gated,
-                          Add,      ToHalf,    SoftmaxExp};
+                          Add,      ToHalf,    SoftmaxExp,     DotPeakOf};
 
 }  // namespace thermocline::kernels

@@ -188,8 +188,7 @@ inline void DotRows(const RowSet& rows, std::ptrdiff_t offset, const std::uint8_
       if constexpr (RowTraits<type>::kBytes) {
         sums[r] = DotBytesWide(ZeroI(), levels, first);
       } else {
-        sums[r] =
-            DotBytes(DotBytes(ZeroI(), LowNibbles(levels), first), HighNibbles(levels), second);
+        sums[r] = DotNibbles(LowNibbles(levels), first, HighNibbles(levels), second);
       }
     }
     dots[four] = SumQuarters(sums[0], sums[1], sums[2], sums[3]);
@@ -216,10 +215,10 @@ inline void DotGroup(const RowSet& rows, std::ptrdiff_t levels, const std::uint8
   }
 }
 
-// As PanelBlocks32, for one token and one group of eight blocks.
+// As gemm.h says, for one token and one group of eight blocks.
 template <DType type>
 inline void AddBlocks(const RowSet& rows, std::ptrdiff_t offset, const I32x16 (&dots)[8],
-                      const Tile<1>& tile, int block, F32x16& acc) {
+                      const TokenRows& x, int block, F32x16& acc) {
   using Row = RowTraits<type>;
   constexpr int kOffset = Row::kBytes ? kWideOffset : LayoutOf(type).offset;
   alignas(64) std::uint8_t scales[2][8 * 32];
@@ -227,16 +226,16 @@ inline void AddBlocks(const RowSet& rows, std::ptrdiff_t offset, const I32x16 (&
     GatherScales(rows, offset + 16 * half, 8, 32, scales[half]);
   for (int b = 0; b < 8; ++b) {
     const int at = block + b;
-    const I32x16 dot = SubI(dots[b], Set1I(kOffset * tile.sum[0][at]));
-    acc = Fma(MulF(LoadF16(scales[0] + 32 * b), Set1(tile.scale[0][at])), ToF32(dot), acc);
+    const I32x16 dot = SubI(dots[b], Set1I(kOffset * x.sum[at]));
+    acc = Fma(MulF(LoadF16(scales[0] + 32 * b), Set1(x.scale[at])), ToF32(dot), acc);
     if constexpr (Row::kLayout.halves == 2)
-      acc = Fma(LoadF16(scales[1] + 32 * b), Set1(tile.scaled_sum[0][at]), acc);
+      acc = Fma(LoadF16(scales[1] + 32 * b), Set1(x.scaled_sum[at]), acc);
   }
 }
 
-// As PanelWithMins, for one token and one block of Q4_K.
+// As gemm.h says, for one token and one block of Q4_K.
 inline void AddSubBlocks(const RowSet& rows, std::ptrdiff_t offset, const I32x16 (&dots)[8],
-                         const Tile<1>& tile, int block, F32x16& acc) {
+                         const TokenRows& x, int block, F32x16& acc) {
   alignas(64) std::uint8_t header[4 * kQuadBytes];
   TransposeQuads(rows.row, offset, header);
   SplitQuad(header, header, header + 32);
@@ -244,8 +243,8 @@ inline void AddSubBlocks(const RowSet& rows, std::ptrdiff_t offset, const I32x16
   DecodeSixBitNumbers(header + kQuadBytes, numbers);
   for (int sub = 0; sub < 8; ++sub) {
     const int at = block + sub;
-    scaled = Fma(MulF(ToF32(dots[sub]), numbers[sub]), Set1(tile.scale[0][at]), scaled);
-    mins = Fma(numbers[8 + sub], Set1(tile.scaled_sum[0][at]), mins);
+    scaled = Fma(MulF(ToF32(dots[sub]), numbers[sub]), Set1(x.scale[at]), scaled);
+    mins = Fma(numbers[8 + sub], Set1(x.scaled_sum[at]), mins);
   }
   acc = Fma(LoadF16(header), scaled, acc);
   acc = Fma(SubF(ZeroF(), LoadF16(header + 32)), mins, acc);
@@ -256,7 +255,7 @@ template <DType type>
 void MultiplyRowSet(const GemmRowsParams& p, const std::uint8_t* inputs, const RowSet& rows,
                     const RowSet* next, int count, float* out) {
   using Row = RowTraits<type>;
-  const Tile<1> tile = MakeTile<1>(p.activations, 0);
+  const TokenRows x = TokenRowsAt(p.activations, 0, 0);
   F32x16 acc = ZeroF();
   std::ptrdiff_t offset = 0;
   for (int c = 0; c < p.weights.cols; c += 256, offset += Row::kGroupBytes) {
@@ -268,9 +267,9 @@ void MultiplyRowSet(const GemmRowsParams& p, const std::uint8_t* inputs, const R
     I32x16 dots[8];
     DotGroup<type>(rows, offset + Row::kHeader, inputs + c, dots);
     if constexpr (Row::kIsK) {
-      AddSubBlocks(rows, offset, dots, tile, c / 32, acc);
+      AddSubBlocks(rows, offset, dots, x, c / 32, acc);
     } else {
-      AddBlocks<type>(rows, offset, dots, tile, c / 32, acc);
+      AddBlocks<type>(rows, offset, dots, x, c / 32, acc);
     }
   }
   StorePartial(out, count, acc);
@@ -320,16 +319,22 @@ void GemmRows(const GemmRowsParams& p) {
   if (p.count == 0) return;
   if (p.ids != nullptr) PrefetchRows(RowsAt(p, 0), RowBytes(p.weights.type, p.weights.cols));
   if (MultiplyOneToken(p)) return;
-  for (int at = 0; at < p.count; at += kPanelRows) {
-    const int count = p.count - at < kPanelRows ? p.count - at : kPanelRows;
-    GatherRows(p.weights.type, RowsAt(p, at), p.weights.cols, p.scratch);
+  constexpr int kRows = kRowPanels * kPanelRows;
+  for (int at = 0; at < p.count; at += kRows) {
+    const int count = p.count - at < kRows ? p.count - at : kRows;
+    for (int row = 0; row < count; row += kPanelRows) {
+      GatherRows(
+          p.weights.type, RowsAt(p, at + row), p.weights.cols,
+          p.scratch + row / kPanelRows *
+                          static_cast<std::ptrdiff_t>(PanelBytes(p.weights.type, p.weights.cols)));
+    }
     kGemm({.weights = {p.weights.type, count, p.weights.cols, p.scratch},
            .activations = p.activations,
            .tokens = p.tokens,
            .out = p.out + at,
            .out_stride = p.out_stride,
            .panel_begin = 0,
-           .panel_end = 1});
+           .panel_end = NumPanels(count)});
   }
 }
 

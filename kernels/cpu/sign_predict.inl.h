@@ -21,6 +21,15 @@ inline I32x16 WeighSlices(const I32x16 (&counts)[kSlices]) {
   return sum;
 }
 
+}  // namespace
+}  // namespace thermocline::kernels
+
+#if defined(THERMOCLINE_VNNI_256)
+#include "kernels/cpu/sign_rows_avx2.inl.h"
+#else
+namespace thermocline::kernels {
+namespace {
+
 constexpr int kAhead = 8192 / 8;  // words
 
 // Four neighbouring rows share the loads of the input's bits.
@@ -46,6 +55,13 @@ void SignScores4(const SignInput& x, const std::uint64_t* sign, int words, std::
   for (int r = 0; r < 4; ++r)
     scores[r] = x.total - 2 * SumLanesI(WeighSlices<kSlices>(negative[r]));
 }
+
+}  // namespace
+}  // namespace thermocline::kernels
+#endif
+
+namespace thermocline::kernels {
+namespace {
 
 // One row, with its magnitudes if there are two planes.
 template <int kSlices, bool kTwoPlanes>

@@ -18,8 +18,11 @@ constexpr const char* kIsaName = "avxvnni";
 #define THERMOCLINE_VNNI_256 0
 constexpr const char* kIsaName = "avx2";
 #endif
-constexpr int kFloatTile = 1;  // four chains take 8 of 16 registers
-constexpr int kTokenTile = 4;  // decoded weights are spilled, but decoded once for four tokens
+constexpr int kFloatTile = 1;   // four chains take 8 of 16 registers
+constexpr int kPeakChains = 6;  // of two vectors each
+constexpr int kSlabPanels = 1;
+constexpr int kFewTokens = 8;  // up to so many, groups are decoded into registers
+constexpr bool kSlabMagnitudes = THERMOCLINE_VNNI_256 == 0;  // Q8_0's weights without their signs
 
 struct F32x16 {
   __m256 a, b;
@@ -28,6 +31,8 @@ struct I32x16 {
   __m256i a, b;
 };
 using U8x64 = I32x16;
+
+inline void KeepInRegisters(I32x16& v) { asm("" : "+x"(v.a), "+x"(v.b)); }
 
 inline F32x16 ZeroF() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 Set1(float v) { return {_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
@@ -199,6 +204,8 @@ inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
 }
 inline constexpr std::int32_t kWideOffset =
     128;  // what Dot4Wide leaves to subtract, times the sum of x
+// Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
+inline U8x64 WideLevels(U8x64 weights) { return weights; }
 #else
 inline __m256i AddQuadsSigned(__m256i acc, __m256i offset_weights, __m256i x) {
   const __m256i w = _mm256_xor_si256(offset_weights, _mm256_set1_epi8(-128));
@@ -214,8 +221,7 @@ inline constexpr std::int32_t kWideOffset =
 #endif
 
 inline I32x16 ShiftLeftI(I32x16 v, int bits) {
-  const __m128i count = _mm_cvtsi32_si128(bits);
-  return {_mm256_sll_epi32(v.a, count), _mm256_sll_epi32(v.b, count)};
+  return {_mm256_slli_epi32(v.a, bits), _mm256_slli_epi32(v.b, bits)};
 }
 inline void StoreI32(std::int32_t* p, I32x16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.a);
@@ -298,6 +304,33 @@ inline U8x64 SpreadTwo(const std::int32_t* p) {
 // Requires: levels <= 127.
 inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
   return {AddQuads(acc.a, levels.a, coefficients.a), AddQuads(acc.b, levels.b, coefficients.b)};
+}
+// sum + products of nibbles and bytes; without AVX-VNNI sums are words, to be widened by
+// WidenPairs.
+constexpr bool kSumsInWords = THERMOCLINE_VNNI_256 == 0;
+inline I32x16 AddNibbleProducts(I32x16 sum, U8x64 levels, U8x64 coefficients) {
+#if THERMOCLINE_VNNI_256
+  return DotBytes(sum, levels, coefficients);
+#else
+  return {_mm256_add_epi16(sum.a, _mm256_maddubs_epi16(levels.a, coefficients.a)),
+          _mm256_add_epi16(sum.b, _mm256_maddubs_epi16(levels.b, coefficients.b))};
+#endif
+}
+inline I32x16 WidenPairs(I32x16 words) {
+  const __m256i one = _mm256_set1_epi16(1);
+  return {_mm256_madd_epi16(words.a, one), _mm256_madd_epi16(words.b, one)};
+}
+// Sums over 4 bytes of low * first + high * second. Levels are nibbles.
+inline I32x16 DotNibbles(U8x64 low, U8x64 first, U8x64 high, U8x64 second) {
+#if THERMOCLINE_VNNI_256
+  return DotBytes(DotBytes(ZeroI(), low, first), high, second);
+#else  // four products of 15 and 127 fit 16 bits
+  const auto half = [](__m256i l, __m256i x, __m256i h, __m256i y) {
+    const __m256i words = _mm256_add_epi16(_mm256_maddubs_epi16(l, x), _mm256_maddubs_epi16(h, y));
+    return _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+  };
+  return {half(low.a, first.a, high.a, second.a), half(low.b, first.b, high.b, second.b)};
+#endif
 }
 // As DotBytes for levels above 127, less kWideOffset times the coefficients.
 #if THERMOCLINE_VNNI_256
@@ -390,9 +423,3 @@ inline std::int32_t SumLanesI(I32x16 v) {
 
 }  // namespace
 }  // namespace thermocline::kernels
-
-#if THERMOCLINE_VNNI_256
-#include "kernels/cpu/dot_quads.inl.h"
-#else
-#include "kernels/cpu/dot_quads_avx2.inl.h"
-#endif

@@ -11,11 +11,16 @@ namespace {
 
 constexpr const char* kIsaName = "avx512";
 constexpr int kFloatTile = 4;  // 4 chains of 4 tokens, a column and a broadcast: 18 registers
-constexpr int kTokenTile = 8;  // 8 accumulators and 8 decoded weights leave 16 of 32 registers
+constexpr int kPeakChains = 12;
+constexpr int kSlabPanels = 2;  // panels that share a broadcast of activations
+constexpr int kFewTokens = 8;   // up to so many, groups are decoded into registers
+constexpr bool kSlabMagnitudes = false;
 
 using F32x16 = __m512;
 using I32x16 = __m512i;
 using U8x64 = __m512i;
+
+inline void KeepInRegisters(I32x16& v) { asm("" : "+v"(v)); }
 
 inline F32x16 ZeroF() { return _mm512_setzero_ps(); }
 inline F32x16 Set1(float v) { return _mm512_set1_ps(v); }
@@ -119,9 +124,11 @@ inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
 }
 inline constexpr std::int32_t kWideOffset =
     128;  // what Dot4Wide leaves to subtract, times the sum of x
+// Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
+inline U8x64 WideLevels(U8x64 weights) { return weights; }
 
 inline I32x16 ShiftLeftI(I32x16 v, int bits) {
-  return _mm512_sll_epi32(v, _mm_cvtsi32_si128(bits));
+  return _mm512_slli_epi32(v, static_cast<unsigned>(bits));
 }
 inline void StoreI32(std::int32_t* p, I32x16 v) { _mm512_storeu_si512(p, v); }
 inline I32x16 SubI(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
@@ -188,6 +195,14 @@ inline U8x64 SpreadTwo(const std::int32_t* p) {
 // acc[lane] += sum over 4 bytes of level * coefficient, levels unsigned, coefficients signed.
 inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
   return _mm512_dpbusd_epi32(acc, levels, coefficients);
+}
+constexpr bool kSumsInWords = false;
+inline I32x16 AddNibbleProducts(I32x16 sum, U8x64 levels, U8x64 coefficients) {
+  return DotBytes(sum, levels, coefficients);
+}
+// Sums over 4 bytes of low * first + high * second. Levels are nibbles.
+inline I32x16 DotNibbles(U8x64 low, U8x64 first, U8x64 high, U8x64 second) {
+  return DotBytes(DotBytes(ZeroI(), low, first), high, second);
 }
 // As DotBytes for levels above 127, less kWideOffset times the coefficients.
 inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
@@ -264,5 +279,3 @@ inline std::int32_t SumLanesI(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 
 }  // namespace
 }  // namespace thermocline::kernels
-
-#include "kernels/cpu/dot_quads.inl.h"

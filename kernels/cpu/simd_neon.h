@@ -16,8 +16,11 @@ constexpr const char* kIsaName = "i8mm";
 #else
 constexpr const char* kIsaName = "neon";
 #endif
-constexpr int kFloatTile = 1;  // four chains take 16 of 32 registers
-constexpr int kTokenTile = 4;
+constexpr int kFloatTile = 1;   // four chains take 16 of 32 registers
+constexpr int kPeakChains = 6;  // of four vectors each
+constexpr int kSlabPanels = 1;
+constexpr int kFewTokens = 8;  // up to so many, groups are decoded into registers
+constexpr bool kSlabMagnitudes = false;
 
 struct F32x16 {
   float32x4_t v[4];
@@ -28,6 +31,13 @@ struct I32x16 {
 struct U8x64 {
   uint8x16_t v[4];
 };
+
+inline void KeepInRegisters(U8x64& v) {
+  asm("" : "+w"(v.v[0]), "+w"(v.v[1]), "+w"(v.v[2]), "+w"(v.v[3]));
+}
+inline void KeepInRegisters(I32x16& v) {
+  asm("" : "+w"(v.v[0]), "+w"(v.v[1]), "+w"(v.v[2]), "+w"(v.v[3]));
+}
 
 // Applies `op` to each quarter.
 template <typename Out, typename Op>
@@ -190,6 +200,8 @@ inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
 inline U8x64 TakeOffset(U8x64 weights) {
   return Map<U8x64>([&](int i) { return veorq_u8(weights.v[i], vdupq_n_u8(128)); });
 }
+// Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
+inline U8x64 WideLevels(U8x64 weights) { return TakeOffset(weights); }
 // As Dot4 for Q8_0's q + 128.
 inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   return Dot4(acc, TakeOffset(weights), x);
@@ -270,6 +282,14 @@ inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
                      vreinterpretq_s8_u8(coefficients.v[i]));
   });
 }
+constexpr bool kSumsInWords = false;
+inline I32x16 AddNibbleProducts(I32x16 sum, U8x64 levels, U8x64 coefficients) {
+  return DotBytes(sum, levels, coefficients);
+}
+// Sums over 4 bytes of low * first + high * second. Levels are nibbles.
+inline I32x16 DotNibbles(U8x64 low, U8x64 first, U8x64 high, U8x64 second) {
+  return DotBytes(DotBytes(ZeroI(), low, first), high, second);
+}
 // As DotBytes for levels above 127, less kWideOffset times the coefficients.
 inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
   return DotBytes(acc, TakeOffset(levels), coefficients);
@@ -329,9 +349,3 @@ inline std::int32_t SumLanesI(I32x16 x) {
 
 }  // namespace
 }  // namespace thermocline::kernels
-
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-#include "kernels/cpu/dot_quads_i8mm.inl.h"
-#else
-#include "kernels/cpu/dot_quads.inl.h"
-#endif

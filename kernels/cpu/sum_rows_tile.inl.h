@@ -9,6 +9,17 @@ template <DType type>
 struct SumTile {
   static constexpr int kSets = SumTraits<type>::kBytes ? 4 : 8;
   I32x16 high[kSets], low[kSets];
+
+  void Clear() {
+    for (int i = 0; i < kSets; ++i) high[i] = low[i] = ZeroI();
+  }
+  // Sums in pairs of words.
+  void AddWidened(const SumTile& words) requires kSumsInWords {
+    for (int i = 0; i < kSets; ++i) {
+      high[i] = AddI(high[i], WidenPairs(words.high[i]));
+      low[i] = AddI(low[i], WidenPairs(words.low[i]));
+    }
+  }
 };
 
 // Where in a row the 64 bytes of levels of blocks [block, block + kLoadBlocks) are.
@@ -18,6 +29,13 @@ inline std::ptrdiff_t LevelsOffset(const SumRange& range, int block) {
   return static_cast<std::ptrdiff_t>(block / 8) * static_cast<std::ptrdiff_t>(RowBytes(type, 256)) +
          Traits::HeaderBytes(range.group_blocks(block)) + block % 8 * Traits::kBlockBytes;
 }
+
+// Products of levels and coefficients, added up: in 32 bits, or, where the ISA multiplies bytes to
+// words and the levels are nibbles, in words. A pair of products is at most 15 * 128 * 2, so
+// kRunsInWords of them fit.
+constexpr int kRunsInWords = 8;
+template <DType type>
+constexpr bool kInWords = kSumsInWords && !SumTraits<type>::kBytes;
 
 // Adds four rows' levels times their coefficients.
 template <DType type>
@@ -34,10 +52,10 @@ inline void AddFourRows(const U8x64 (&rows)[4], const std::int32_t* high, const 
       tile.low[i] = DotBytesWide(tile.low[i], mixed[i], c_low);
     } else {
       const U8x64 first = LowNibbles(mixed[i]), second = HighNibbles(mixed[i]);
-      tile.high[i] = DotBytes(tile.high[i], first, c_high);
-      tile.low[i] = DotBytes(tile.low[i], first, c_low);
-      tile.high[4 + i] = DotBytes(tile.high[4 + i], second, c_high);
-      tile.low[4 + i] = DotBytes(tile.low[4 + i], second, c_low);
+      tile.high[i] = AddNibbleProducts(tile.high[i], first, c_high);
+      tile.low[i] = AddNibbleProducts(tile.low[i], first, c_low);
+      tile.high[4 + i] = AddNibbleProducts(tile.high[4 + i], second, c_high);
+      tile.low[4 + i] = AddNibbleProducts(tile.low[4 + i], second, c_low);
     }
   }
 }
@@ -104,18 +122,31 @@ template <DType type, bool kWhole>
 void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
                 const SumScratch& s, int block, int blocks, const SumTarget& target) {
   SumTile<type> tile;
-  for (int i = 0; i < SumTile<type>::kSets; ++i) tile.high[i] = tile.low[i] = ZeroI();
+  tile.Clear();
   const std::ptrdiff_t offset = LevelsOffset<type>(range, range.first + block);
   const int bytes = blocks * SumTraits<type>::kBlockBytes;
   const std::int32_t *high = s.high + block, *low = s.low + block;
-  for (int k = 0; k < chunk.count; k += 4, high += range.padded, low += range.padded) {
+  const auto add = [&](int k, SumTile<type>& to) {
     U8x64 rows[4];
     for (int r = 0; r < 4; ++r)  // beyond the last: times zero
       rows[r] = LoadLevels<kWhole>(chunk.rows[k + r] + offset, bytes);
     if (k < next.count) {
       for (int r = 0; r < 4; ++r) Prefetch(next.rows[k + r] + offset);
     }
-    AddFourRows<type>(rows, high, low, tile);
+    AddFourRows<type>(rows, high, low, to);
+    high += range.padded;
+    low += range.padded;
+  };
+  if constexpr (kInWords<type>) {
+    for (int k = 0; k < chunk.count;) {
+      SumTile<type> words;
+      words.Clear();
+      const int end = k + 4 * kRunsInWords < chunk.count ? k + 4 * kRunsInWords : chunk.count;
+      for (; k < end; k += 4) add(k, words);
+      tile.AddWidened(words);
+    }
+  } else {
+    for (int k = 0; k < chunk.count; k += 4) add(k, tile);
   }
   FinishTile<type>(tile, s, block, blocks, target);
 }

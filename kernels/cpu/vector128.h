@@ -34,6 +34,8 @@ inline void SplitHalves(V128 a, V128 b, V128& low, V128& high) {
   high = _mm_packus_epi32(_mm_srli_epi32(a, 16), _mm_srli_epi32(b, 16));
 }
 inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+// Into the first-level cache.
+inline void PrefetchNear(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 #else
 
@@ -60,6 +62,8 @@ inline void SplitHalves(V128 a, V128 b, V128& low, V128& high) {
   high = vreinterpretq_u32_u16(vuzp2q_u16(halves(a), halves(b)));
 }
 inline void Prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+// Into the first-level cache.
+inline void PrefetchNear(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 #endif
 

@@ -96,15 +96,23 @@ float SoftmaxExp(float* x, int n, float max) {
   return AddLanes(lanes);
 }
 
+std::int64_t DotPeakOf(int rounds) {
+  const volatile int level = 3, input = 5;
+  int sum = 0;
+  for (int i = 0; i < rounds; ++i) sum += level * input;
+  [[maybe_unused]] const volatile int used = sum;
+  return rounds;
+}
+
 }  // namespace thermocline::kernels::reference
 
 namespace thermocline::kernels {
 
 const OpTable& ReferenceOps() {
   using namespace reference;
-  static constexpr OpTable kTable = {"reference", Gemm,     GemmRows,  SumRows, FinishSum,
-                                     SignScores,  Quantize, Attention, RmsNorm, LayerNorm,
-                                     Rope,        Gated,    Add,       ToHalf,  SoftmaxExp};
+  static constexpr OpTable kTable = {
+      "reference", Gemm,      GemmRows, SumRows, FinishSum, SignScores, Quantize,   Attention,
+      RmsNorm,     LayerNorm, Rope,     Gated,   Add,       ToHalf,     SoftmaxExp, DotPeakOf};
   return kTable;
 }
 

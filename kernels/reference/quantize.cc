@@ -206,6 +206,19 @@ int FindNonFiniteBlock(DType type, const std::uint8_t* row, int n) {
 }
 
 namespace reference {
+namespace {
+
+// Of 16 columns (kernels/types.h).
+std::int32_t PairSum(const std::int8_t* q) {
+  int low = 0, high = 0;
+  for (int i = 0; i < 16; i += 4) {
+    low += q[i] + q[i + 1];
+    high += q[i + 2] + q[i + 3];
+  }
+  return (low & 0xFFFF) | high * 0x10000;
+}
+
+}  // namespace
 
 void Quantize(const QuantizeParams& p) {
   for (int b = 0; b < p.n / kActivationBlock; ++b) {
@@ -220,6 +233,8 @@ void Quantize(const QuantizeParams& p) {
       sum += q;
       if (i == 15) p.half_sum[b] = sum;
     }
+    for (int half = 0; half < 2; ++half)
+      p.pair_sum[2 * b + half] = PairSum(p.q + b * kActivationBlock + 16 * half);
     p.scale[b] = max / 127.0F;
     p.sum[b] = sum;
     p.scaled_sum[b] = p.scale[b] * static_cast<float>(sum);

@@ -22,5 +22,6 @@ void Gated(const GatedParams& p);
 void Add(float* x, const float* y, int n);
 void ToHalf(const float* x, int n, std::uint16_t* out);
 float SoftmaxExp(float* x, int n, float max);
+std::int64_t DotPeakOf(int rounds);
 
 }  // namespace thermocline::kernels::reference

@@ -69,6 +69,21 @@ def test_bench_reports_bandwidth():
         assert r["bytes_per_token"] > 0 and r["bandwidth_share"] > 0
 
 
+def test_bench_says_which_limit_is_nearer():
+    out = run_json("bench", "tidepool", "--prefill", 16, "--decode", 8, "--repetitions", 2)
+    assert out["instruction_ceiling_gop_s"] > 0
+    runs = {r["phase"]: r for r in out["runs"]}
+    # A token's multiply-adds: once each weight of the layers, and the head's twice, for its input is quantised twice.
+    layers = 6 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 256 * 1024)
+    for r in runs.values():
+        shares = {"bytes": r["bandwidth_share"], "instructions": r["instruction_share"]}
+        assert r["bound_by"] == max(shares, key=shares.get)
+        limits = [out["read_bandwidth_gb_s"] * 1e9 / r["bytes_per_token"], out["instruction_ceiling_gop_s"] * 1e9 / r["operations_per_token"]]
+        assert abs(r["ceiling_tokens_per_s"] / min(limits) - 1) < 1e-6
+    assert runs["prefill"]["operations_per_token"] == layers + 2 * 2048 * 256 / 16
+    assert runs["decode"]["operations_per_token"] <= layers + 2 * 2048 * 256  # neurons that are zero are not multiplied
+
+
 def test_eval_decode_and_prefill_give_the_same_perplexity(tmp_path):
     text = tmp_path / "a text.txt"
     text.write_text("Once upon a time there was a brave dragon named Ruby. " * 20)

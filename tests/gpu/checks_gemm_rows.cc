@@ -20,7 +20,7 @@ std::vector<float> ReferenceProducts(const Layer& layer, const Tokens& x,
   std::vector<float> out(static_cast<std::size_t>(x.tokens * layer.neurons), kUntouched);
   const std::vector<std::int32_t> ids = Set::ListOf(masks).first;
   std::vector<float> products(ids.size() * static_cast<std::size_t>(x.tokens) + 1);
-  std::vector<std::uint8_t> scratch(kernels::PanelBytes(layer.type, layer.cols));
+  std::vector<std::uint8_t> scratch(kernels::RowScratchBytes(layer.type, layer.cols));
   const kernels::OpTable* fast = kernels::CpuOps();
   (fast != nullptr ? *fast : ReferenceOps())
       .gemm_rows({.weights = layer.here(),

@@ -22,7 +22,7 @@ struct HostTokens {
   int tokens, cols;
   std::vector<float> x, scale, scaled_sum;
   std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum, half_sum;
+  std::vector<std::int32_t> sum, half_sum, pair_sum;
 
   HostTokens(int t, int c, std::vector<float> values)
       : tokens(t),
@@ -32,7 +32,8 @@ struct HostTokens {
         scaled_sum(scale),
         q(x.size()),
         sum(scale.size()),
-        half_sum(scale.size()) {
+        half_sum(scale.size()),
+        pair_sum(2 * scale.size()) {
     Quantize();
   }
   void Quantize() {
@@ -43,10 +44,12 @@ struct HostTokens {
                                       .scale = scale.data(),
                                       .scaled_sum = scaled_sum.data(),
                                       .sum = sum.data(),
-                                      .half_sum = half_sum.data()});
+                                      .half_sum = half_sum.data(),
+                                      .pair_sum = pair_sum.data()});
   }
   kernels::Activations view() const {
-    return {x.data(), q.data(), scale.data(), scaled_sum.data(), sum.data(), half_sum.data(), cols};
+    return {x.data(),   q.data(),        scale.data(),    scaled_sum.data(),
+            sum.data(), half_sum.data(), pair_sum.data(), cols};
   }
 };
 

@@ -26,7 +26,7 @@ struct Tokens {
   int tokens, cols;
   std::vector<float> x, scale, scaled_sum;
   std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum, half_sum;
+  std::vector<std::int32_t> sum, half_sum, pair_sum;
   Array<float> dx, dscale, dscaled_sum;
   Array<std::int8_t> dq;
   Array<std::int32_t> dsum, dhalf_sum;
@@ -40,6 +40,7 @@ struct Tokens {
         q(x.size()),
         sum(scale.size()),
         half_sum(scale.size()),
+        pair_sum(2 * scale.size()),
         dx(ops, x.size()),
         dscale(ops, scale.size()),
         dscaled_sum(ops, scale.size()),
@@ -53,7 +54,8 @@ struct Tokens {
                                         .scale = scale.data(),
                                         .scaled_sum = scaled_sum.data(),
                                         .sum = sum.data(),
-                                        .half_sum = half_sum.data()});
+                                        .half_sum = half_sum.data(),
+                                        .pair_sum = pair_sum.data()});
     }
     dx.Set(x);
     dscale.Set(scale);
@@ -63,7 +65,8 @@ struct Tokens {
     dhalf_sum.Set(half_sum);
   }
   kernels::Activations here() const {
-    return {x.data(), q.data(), scale.data(), scaled_sum.data(), sum.data(), half_sum.data(), cols};
+    return {x.data(),   q.data(),        scale.data(),    scaled_sum.data(),
+            sum.data(), half_sum.data(), pair_sum.data(), cols};
   }
   kernels::Activations there() const {
     return {dx, dq, dscale, dscaled_sum, dsum, dhalf_sum, cols};

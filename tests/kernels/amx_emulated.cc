@@ -8,6 +8,8 @@
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 //
+#include "kernels/cpu/dot_peak.inl.h"
+//
 #include "kernels/cpu/rows.inl.h"
 //
 #include "kernels/cpu/sum_rows.inl.h"
@@ -59,7 +61,8 @@ const OpTable* AmxEmulated() {
                                 Gated,
                                 Add,
                                 ToHalf,
-                                SoftmaxExp};
+                                SoftmaxExp,
+                                DotPeakOf};
   return HasAvx512() ? &table : nullptr;
 }
 

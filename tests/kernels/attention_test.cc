@@ -58,8 +58,9 @@ class Fixture {
     scaled_sum_ = scale_;
     sum_.resize(scale_.size());
     half_sum_ = sum_;
+    pair_sum_.resize(2 * sum_.size());
     ReferenceOps().quantize({q_.data(), static_cast<int>(q_.size()), levels_.data(), scale_.data(),
-                             scaled_sum_.data(), sum_.data(), half_sum_.data()});
+                             scaled_sum_.data(), sum_.data(), half_sum_.data(), pair_sum_.data()});
   }
 
   static std::size_t Size(int a, int b) {
@@ -80,6 +81,7 @@ class Fixture {
                          .scaled_sum = scaled_sum_.data(),
                          .sum = sum_.data(),
                          .half_sum = half_sum_.data(),
+                         .pair_sum = pair_sum_.data(),
                          .cols = case_.head_dim},
                    .group = case_.group,
                    .head_dim = case_.head_dim,
@@ -127,7 +129,7 @@ class Fixture {
   Case case_;
   std::vector<float> q_, scale_, scaled_sum_, scores_;
   std::vector<std::int8_t> levels_;
-  std::vector<std::int32_t> sum_, half_sum_;
+  std::vector<std::int32_t> sum_, half_sum_, pair_sum_;
   std::vector<std::vector<std::uint8_t>> memory_;
   std::vector<const std::uint8_t*> blocks_;
   std::vector<std::vector<float>> keys_, values_;

@@ -7,6 +7,8 @@
 #include "kernels/cpu/elementwise.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 //
+#include "kernels/cpu/dot_peak.inl.h"
+//
 #include "kernels/cpu/rows.inl.h"
 //
 #include "kernels/cpu/sum_rows.inl.h"
@@ -20,9 +22,9 @@ namespace thermocline::kernels {
 
 const OpTable* AvxVnniAsAvx512() {
   static const OpTable table = {
-      "avxvnni as avx512", Gemm,    GemmRows<Gemm>, SumRows, FinishSum, SignScores, Quantize,
-      Attention,           RmsNorm, LayerNorm,      Rope,    Gated,     Add,        ToHalf,
-      SoftmaxExp};
+      "avxvnni as avx512", Gemm,     GemmRows<Gemm>, SumRows, FinishSum, SignScores, Quantize,
+      Attention,           RmsNorm,  LayerNorm,      Rope,    Gated,     Add,        ToHalf,
+      SoftmaxExp,          DotPeakOf};
   return HasAvx512() ? &table : nullptr;
 }
 

@@ -35,7 +35,7 @@ std::vector<Case> Cases() {
 struct Operands {
   std::vector<float> x, scale, scaled_sum;
   std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum, half_sum;
+  std::vector<std::int32_t> sum, half_sum, pair_sum;
   std::vector<std::uint8_t> rows, packed;
   PackedMatrix matrix;
   Activations activations;
@@ -47,6 +47,7 @@ struct Operands {
     scaled_sum.resize(scale.size());
     sum.resize(scale.size());
     half_sum.resize(scale.size());
+    pair_sum.resize(2 * scale.size());
     if (c.cols % 32 == 0) {
       ReferenceOps().quantize({.x = x.data(),
                                .n = static_cast<int>(x.size()),
@@ -54,7 +55,8 @@ struct Operands {
                                .scale = scale.data(),
                                .scaled_sum = scaled_sum.data(),
                                .sum = sum.data(),
-                               .half_sum = half_sum.data()});
+                               .half_sum = half_sum.data(),
+                               .pair_sum = pair_sum.data()});
     }
     rows = RandomRows(c.type, c.rows, c.cols, 3);
     packed = Pack(c.type, rows, c.rows, c.cols);
@@ -65,6 +67,7 @@ struct Operands {
                    .scaled_sum = scaled_sum.data(),
                    .sum = sum.data(),
                    .half_sum = half_sum.data(),
+                   .pair_sum = pair_sum.data(),
                    .cols = c.cols};
   }
 
@@ -140,6 +143,7 @@ TEST(Gemm, ATokensBitsDoNotDependOnItsBatch) {
         one.scaled_sum += t * c.cols / 32;
         one.sum += t * c.cols / 32;
         one.half_sum += t * c.cols / 32;
+        one.pair_sum += t * c.cols / 16;
         std::vector<float> alone(static_cast<std::size_t>(c.rows));
         ops->gemm({.weights = operands.matrix,
                    .activations = one,
@@ -189,6 +193,8 @@ TEST(Gemm, TheLargestSumsFitTheirWords) {
           operands.q[i] = static_cast<std::int8_t>(127 * (sign != 0 ? sign : i % 2 == 0 ? 1 : -1));
         for (auto& sum : operands.sum) sum = 127 * 32 * sign;
         for (auto& sum : operands.half_sum) sum = 127 * 16 * sign;
+        for (auto& sum : operands.pair_sum)
+          sum = (127 * 8 * sign & 0xFFFF) | 127 * 8 * sign * 0x10000;
         for (std::size_t i = 0; i < operands.rows.size(); ++i) {
           const std::size_t at = i % levels.block;
           if (at >= levels.begin && at < levels.end) operands.rows[i] = 0xFF;
@@ -211,6 +217,7 @@ TEST(Gemm, ExtremeQuantsDoNotOverflow) {
   for (auto& q : operands.q) q = -127;
   for (auto& sum : operands.sum) sum = -127 * 32;
   for (auto& sum : operands.half_sum) sum = -127 * 16;
+  for (auto& sum : operands.pair_sum) sum = (-127 * 8 & 0xFFFF) | -127 * 8 * 0x10000;
   for (std::size_t i = 0; i < operands.rows.size(); ++i) {
     if (i % 34 >= 2) operands.rows[i] = 0x80;  // -128
   }
@@ -220,6 +227,15 @@ TEST(Gemm, ExtremeQuantsDoNotOverflow) {
   EXPECT_GT(expected[0], 0);
   for (const OpTable* ops : FastTables())
     EXPECT_EQ(operands.Multiply(*ops, c, 0, 1), expected) << ops->name;
+}
+
+TEST(DotPeak, SaysHowManyProductsItMade) {
+  for (int i = 0; i < CpuTables().count; ++i) {
+    const OpTable& ops = *CpuTables().tables[i];
+    const std::int64_t one = ops.dot_peak(1);
+    EXPECT_GT(one, 0) << ops.name;
+    EXPECT_EQ(ops.dot_peak(1000), 1000 * one) << ops.name;
+  }
 }
 
 }  // namespace

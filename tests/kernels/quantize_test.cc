@@ -40,12 +40,22 @@ TEST(Quantize, ActivationsGiveTheReferencesBits) {
   for (const OpTable* ops : FastTables()) {
     std::vector<std::int8_t> q1(x.size()), q2(x.size());
     std::vector<float> s1(kBlocks), s2(kBlocks), w1(kBlocks), w2(kBlocks);
-    std::vector<std::int32_t> n1(kBlocks), n2(kBlocks), h1(kBlocks), h2(kBlocks);
+    std::vector<std::int32_t> n1(kBlocks), n2(kBlocks), h1(kBlocks), h2(kBlocks), p1(2 * kBlocks),
+        p2(2 * kBlocks);
     const int n = static_cast<int>(x.size());
-    ReferenceOps().quantize({x.data(), n, q1.data(), s1.data(), w1.data(), n1.data(), h1.data()});
-    ops->quantize({x.data(), n, q2.data(), s2.data(), w2.data(), n2.data(), h2.data()});
+    ReferenceOps().quantize(
+        {x.data(), n, q1.data(), s1.data(), w1.data(), n1.data(), h1.data(), p1.data()});
+    ops->quantize({x.data(), n, q2.data(), s2.data(), w2.data(), n2.data(), h2.data(), p2.data()});
     EXPECT_EQ(w1, w2);
     EXPECT_EQ(h1, h2);
+    EXPECT_EQ(p1, p2);
+    for (std::size_t b = 0; b < kBlocks; ++b) {
+      const auto both = [](std::int32_t pair) {
+        return static_cast<std::int16_t>(pair) + (pair >> 16);
+      };
+      EXPECT_EQ(both(p1[2 * b]), h1[b]);
+      EXPECT_EQ(both(p1[2 * b]) + both(p1[2 * b + 1]), n1[b]);
+    }
     EXPECT_EQ(q1, q2);
     EXPECT_EQ(s1, s2);
     EXPECT_EQ(n1, n2);

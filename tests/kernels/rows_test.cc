@@ -14,7 +14,7 @@ std::vector<int> SomeRows(int rows, int every) {
 struct Input {
   std::vector<float> x, scale, scaled_sum;
   std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum, half_sum;
+  std::vector<std::int32_t> sum, half_sum, pair_sum;
   Activations view;
 
   Input(int tokens, int cols)
@@ -24,6 +24,7 @@ struct Input {
     scaled_sum.resize(scale.size());
     sum.resize(scale.size());
     half_sum.resize(scale.size());
+    pair_sum.resize(2 * scale.size());
     if (cols % 32 == 0) {
       ReferenceOps().quantize({.x = x.data(),
                                .n = static_cast<int>(x.size()),
@@ -31,9 +32,11 @@ struct Input {
                                .scale = scale.data(),
                                .scaled_sum = scaled_sum.data(),
                                .sum = sum.data(),
-                               .half_sum = half_sum.data()});
+                               .half_sum = half_sum.data(),
+                               .pair_sum = pair_sum.data()});
     }
-    view = {x.data(), q.data(), scale.data(), scaled_sum.data(), sum.data(), half_sum.data(), cols};
+    view = {x.data(),   q.data(),        scale.data(),    scaled_sum.data(),
+            sum.data(), half_sum.data(), pair_sum.data(), cols};
   }
 };
 
@@ -51,7 +54,7 @@ TEST(Rows, ProductsHaveTheBitsOfPanels) {
       const auto gguf = RandomRows(type, kRows, cols, 11);
       const auto panels = Pack(type, gguf, kRows, cols),
                  rows = PackAllRows(type, gguf, kRows, cols);
-      std::vector<std::uint8_t> scratch(PanelBytes(type, cols));
+      std::vector<std::uint8_t> scratch(RowScratchBytes(type, cols));
       for (const int tokens : {1, 3, 17}) {
         const Input input(tokens, cols);
         std::vector<float> all(static_cast<std::size_t>(tokens * kRows));
@@ -101,7 +104,7 @@ TEST(Rows, ItDoesNotMatterWhereTheyLie) {
     const int cols = Columns(type).back();
     const auto rows = PackAllRows(type, RandomRows(type, kRows, cols, 11), kRows, cols);
     const Scattered scattered(rows, kRows);
-    std::vector<std::uint8_t> scratch(PanelBytes(type, cols));
+    std::vector<std::uint8_t> scratch(RowScratchBytes(type, cols));
     std::vector<const OpTable*> tables = FastTables();
     tables.push_back(&ReferenceOps());
     for (const OpTable* ops : tables) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "tests/kernels/scattered_rows.h"
@@ -62,6 +63,18 @@ std::vector<float> SparseH(int n) {
   return h;
 }
 
+// The largest levels times the largest bytes of coefficients, of one sign and of both: more rows
+// than are added up before a sum is widened.
+std::vector<float> LargestH(int rows, int sign) {
+  std::vector<float> h(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < h.size(); ++i) {
+    // 32,512 is 127 and 0, 32,384 is 127 and -128.
+    const float size = i % 2 == 0 ? 1.0F : 32384.0F / kCoefficientMax;
+    h[i] = sign == 0 && i % 3 == 0 ? -size : sign < 0 ? -size : size;
+  }
+  return h;
+}
+
 std::vector<Sum> Sums() {
   std::vector<Sum> sums;
   for (int t = 0; t < kNumNativeDTypes; ++t) {
@@ -83,6 +96,33 @@ std::vector<int> LiveRows(const Sum& sum, const std::vector<float>& h, int token
     if (live) ids.push_back(r);
   }
   return ids;
+}
+
+TEST(SumRows, TheLargestSumsFitTheirWords) {
+  for (const Sum& some : Sums()) {
+    if (!Traits(some.type).quantized) continue;
+    Sum sum(some.type, 300, some.cols);
+    // Scales are those of the first row, levels the largest.
+    const std::size_t row_bytes = RowBytes(sum.type, sum.cols);
+    const auto block_bytes = static_cast<std::size_t>(Traits(sum.type).block_bytes);
+    for (std::size_t i = 0; i < sum.gguf.size(); ++i) {
+      const std::size_t in_block = i % row_bytes % block_bytes;
+      const bool scale = in_block < (sum.type == DType::kQ4_1 || sum.type == DType::kQ4_K ? 4 : 2);
+      const auto level = static_cast<std::uint8_t>(sum.type == DType::kQ8_0 ? 0x7F : 0xFF);
+      sum.gguf[i] = scale ? sum.gguf[i % row_bytes] : level;
+    }
+    sum.data = PackAllRows(sum.type, sum.gguf, sum.rows, sum.cols);
+    sum.matrix.data = sum.data.data();
+    std::vector<int> ids(static_cast<std::size_t>(sum.rows));
+    std::iota(ids.begin(), ids.end(), 0);
+    for (const int sign : {1, -1, 0}) {
+      const std::vector<float> h = LargestH(sum.rows, sign);
+      const auto expected = sum.Run(ReferenceOps(), ids, h, 1, sum.cols);
+      for (const OpTable* ops : FastTables())
+        EXPECT_EQ(sum.Run(*ops, ids, h, 1, sum.cols), expected)
+            << ops->name << " " << Traits(sum.type).name << " " << sign;
+    }
+  }
 }
 
 TEST(SumRows, TheReferenceIsNearDoublePrecision) {

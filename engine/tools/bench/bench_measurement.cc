@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/load/mode_tuner.h"
+#include "engine/tools/bench/instruction_probe.h"
 
 namespace thermocline::tools {
 namespace {
@@ -53,6 +54,8 @@ Status BenchMeasurement::Prepare() {
 Status BenchMeasurement::Run() {
   for (int r = -1; r < size_.repetitions; ++r) {  // the first run warms up
     const double bandwidth = probe_.MeasureGbPerS(*model_.pool);
+    const double instructions = MeasureGopPerS(*model_.ops, *model_.pool);
+    if (r >= 0) instructions_.values.push_back(instructions);
     cache_->Clear();
     ASSIGN_OR_RETURN(const double prefill_s, Prefill());
     if (streams()) {
@@ -60,9 +63,9 @@ Status BenchMeasurement::Run() {
       continue;
     }
     if (size_.depth > 0) FillTo(size_.depth);
-    const double before = ffn_bytes();
+    const TokenWork before = ffn_work();
     ASSIGN_OR_RETURN(const double decode_s, Decode(Logits::kLast));
-    const double read = (ffn_bytes() - before) / size_.decode;
+    const TokenWork done = (ffn_work() - before) / size_.decode;
     ASSIGN_OR_RETURN(const double headless_s, Decode(Logits::kNone));
     RETURN_IF_ERROR(RunModes(r >= 0));
     double shallow_s = 0;
@@ -75,7 +78,7 @@ Status BenchMeasurement::Run() {
     bandwidth_.values.push_back(bandwidth);
     prefill_.values.push_back(prefill_s / size_.prefill);
     decode_.values.push_back(decode_s / size_.decode);
-    ffn_bytes_per_token_ = read;
+    ffn_per_token_ = done;
     head_.values.push_back(std::max(1e-9, (decode_s - headless_s) / size_.decode));
     attention_.values.push_back(std::max(1e-9, (headless_s - shallow_s) / size_.decode));
   }
@@ -84,13 +87,13 @@ Status BenchMeasurement::Run() {
 
 Status BenchMeasurement::RunFromFlash(bool keep, double bandwidth, double prefill_s) {
   const FlashCounters before = model_.flash_counters();
-  const double bytes = ffn_bytes();
+  const TokenWork work = ffn_work();
   ASSIGN_OR_RETURN(const double decode_s, Decode(Logits::kLast));
   if (!keep) return OkStatus();
   bandwidth_.values.push_back(bandwidth);
   prefill_.values.push_back(prefill_s / size_.prefill);
   decode_.values.push_back(decode_s / size_.decode);
-  ffn_bytes_per_token_ = (ffn_bytes() - bytes) / size_.decode;
+  ffn_per_token_ = (ffn_work() - work) / size_.decode;
   flash_.Add(before, model_.flash_counters(), decode_s, size_.decode);
   return OkStatus();
 }
@@ -100,15 +103,14 @@ Status BenchMeasurement::RunModes(bool keep) {
     const std::vector<FfnMode> all(model_.ffn_modes.size(), run.mode);
     for (std::size_t l = 0; l < all.size(); ++l) load::UseLayoutsOf(run.mode, l, model_);
     model_.SetModes(*transformer_, all);
-    const double before = ffn_bytes();
+    const TokenWork before = ffn_work();
     ASSIGN_OR_RETURN(const double seconds, Decode(Logits::kLast));
-    const double bytes = ffn_bytes() - before;
+    run.ffn_work = (ffn_work() - before) / size_.decode;
     ASSIGN_OR_RETURN(const double layers, Decode(Logits::kNone));
     if (!keep) continue;
     run.layers.values.push_back(layers / size_.decode);
     RETURN_IF_ERROR(ProbeNetworks(run));
     run.seconds.values.push_back(seconds / size_.decode);
-    run.ffn_bytes.values.push_back(bytes / size_.decode);
   }
   if (modes_.empty()) return OkStatus();
   for (std::size_t l = 0; l < model_.ffn_modes.size(); ++l)
@@ -177,18 +179,41 @@ void BenchMeasurement::FillTo(int depth) {
   cache_->Advance(missing);
 }
 
-double BenchMeasurement::ffn_bytes() const {
-  double bytes = 0;
-  for (int l = 0; l < model_.config.num_hidden_layers; ++l)
-    bytes += static_cast<double>(transformer_->ffn_counters(l).bytes);
-  return bytes;
+TokenWork BenchMeasurement::ffn_work() const {
+  TokenWork work;
+  for (int l = 0; l < model_.config.num_hidden_layers; ++l) {
+    const ffn::FfnCounters& counters = transformer_->ffn_counters(l);
+    work = work +
+           TokenWork{static_cast<double>(counters.bytes), static_cast<double>(counters.operations)};
+  }
+  return work;
 }
 
-double BenchMeasurement::DenseFfnBytes() const {
-  double bytes = 0;
-  for (int l = 0; l < model_.config.num_hidden_layers; ++l)
-    bytes += static_cast<double>(transformer_->ffn().dense_bytes(l));
-  return bytes;
+TokenWork BenchMeasurement::DenseFfnWork() const {
+  TokenWork work;
+  for (int l = 0; l < model_.config.num_hidden_layers; ++l) {
+    work = work + TokenWork{static_cast<double>(transformer_->ffn().dense_bytes(l)),
+                            static_cast<double>(ffn::DenseOperations(model_.config))};
+  }
+  return work;
+}
+
+TokenWork BenchMeasurement::AttentionWork(int depth) const {
+  const double bytes = static_cast<double>(model_.weights->bytes_per_token()) -
+                       DenseFfnWork().bytes - HeadWork().bytes + KvBytes(depth);
+  double operations = 0;
+  for (const model::LayerWeights& layer : model_.weights->layers) {
+    for (const model::Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.attn_output})
+      operations += static_cast<double>(linear->weight.rows) * linear->weight.cols;
+  }
+  return {bytes, operations};
+}
+
+TokenWork BenchMeasurement::HeadWork() const {
+  const kernels::PackedMatrix& head = model_.weights->output.weight;
+  const int times =
+      kernels::Traits(head.type).quantized ? 2 : 1;  // the input, and what rounding left
+  return {static_cast<double>(head.bytes()), static_cast<double>(head.rows) * head.cols * times};
 }
 
 double BenchMeasurement::KvBytes(int depth) const {
@@ -198,42 +223,51 @@ double BenchMeasurement::KvBytes(int depth) const {
 }
 
 std::vector<BenchPhase> BenchMeasurement::Phases() const {
-  const double bytes = static_cast<double>(model_.weights->bytes_per_token());
-  const double rest = bytes - DenseFfnBytes() + KvBytes(std::max(size_.prefill, size_.depth));
-  const double head = static_cast<double>(model_.weights->output.weight.bytes());
+  const TokenWork attention = AttentionWork(std::max(size_.prefill, size_.depth)),
+                  head = HeadWork(), dense = DenseFfnWork();
+  // The weights once for a chunk of tokens, the head for the last of them.
   const double chunk = std::min(size_.prefill, kBenchChunk);
+  const TokenWork prompt = {
+      static_cast<double>(model_.weights->bytes_per_token()) / chunk,
+      attention.operations + dense.operations + head.operations / size_.prefill};
+  const TokenWork token = attention + head;
   std::vector<BenchPhase> phases = {
-      MakePhase("prefill", size_.prefill, bytes / chunk, prefill_),
-      MakePhase("decode", size_.decode, rest + ffn_bytes_per_token_, decode_)};
+      MakePhase("prefill", size_.prefill, prompt, prefill_),
+      MakePhase("decode", size_.decode, token + ffn_per_token_, decode_)};
   // Differences of two measurements: where they drown in noise there is nothing to say.
   if (!head_.values.empty() && head_.min() > 1e-9)
     phases.push_back(MakePhase("head", size_.decode, head, head_));
   if (size_.depth > 0 && attention_.min() > 1e-9) {
-    phases.push_back(MakePhase("attention", size_.decode, KvBytes(size_.depth), attention_));
+    phases.push_back(MakePhase("attention", size_.decode, {KvBytes(size_.depth), 0}, attention_));
   }
   for (const ModeRun& run : modes_) {
     phases.push_back(MakePhase(StrCat("decode ", FfnModeName(run.mode)), size_.decode,
-                               rest + run.ffn_bytes.median(), run.seconds));
+                               token + run.ffn_work, run.seconds));
     phases.push_back(MakePhase(StrCat("layers ", FfnModeName(run.mode)), size_.decode,
-                               rest - head + run.ffn_bytes.median(), run.layers));
-    phases.push_back(
-        MakePhase(StrCat("ffn ", FfnModeName(run.mode)), 1, run.ffn_bytes.median(), run.ffn));
+                               attention + run.ffn_work, run.layers));
+    phases.push_back(MakePhase(StrCat("ffn ", FfnModeName(run.mode)), 1, run.ffn_work, run.ffn));
     if (run.predictor.values.empty()) continue;
-    phases.push_back(MakePhase(StrCat("predict ", FfnModeName(run.mode)), 1, run.predictor_bytes,
-                               run.predictor));
+    phases.push_back(MakePhase(StrCat("predict ", FfnModeName(run.mode)), 1,
+                               {run.predictor_bytes, 0}, run.predictor));
   }
   return phases;
 }
 
-BenchPhase BenchMeasurement::MakePhase(const std::string& name, int tokens, double bytes,
+BenchPhase BenchMeasurement::MakePhase(const std::string& name, int tokens, const TokenWork& work,
                                        const Samples& seconds) const {
-  BenchPhase phase{.name = name, .tokens = tokens, .bytes_per_token = bytes, .tokens_per_s = {}};
-  Samples shares;
+  BenchPhase phase{.name = name, .tokens = tokens, .work = work, .tokens_per_s = {}};
+  Samples bandwidth, instructions;
   for (std::size_t i = 0; i < seconds.values.size(); ++i) {
+    const double rate = 1e-9 / seconds.values[i];
     phase.tokens_per_s.values.push_back(1 / seconds.values[i]);
-    shares.values.push_back(bytes / seconds.values[i] / 1e9 / bandwidth_.values[i]);
+    bandwidth.values.push_back(work.bytes * rate / bandwidth_.values[i]);
+    instructions.values.push_back(work.operations * rate / instructions_.values[i]);
   }
-  phase.bandwidth_share = shares.median();
+  phase.bandwidth_share = bandwidth.median();
+  // Float weights are not multiplied by dot products of bytes.
+  const bool quantised =
+      kernels::Traits(model_.weights->layers.front().attn_output.weight.type).quantized;
+  phase.instruction_share = quantised ? instructions.median() : 0;
   return phase;
 }
 

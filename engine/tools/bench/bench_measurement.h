@@ -25,14 +25,34 @@ struct BenchSize {
 // Tokens of the longest sequence that is measured with so many modes.
 int BenchContext(const BenchSize& size, std::size_t modes);
 
+// What a token takes: bytes read, and multiply-adds of matrices (attention's are not counted).
+struct TokenWork {
+  double bytes = 0, operations = 0;
+
+  TokenWork operator+(const TokenWork& o) const {
+    return {bytes + o.bytes, operations + o.operations};
+  }
+  TokenWork operator-(const TokenWork& o) const {
+    return {bytes - o.bytes, operations - o.operations};
+  }
+  TokenWork operator/(double n) const { return {bytes / n, operations / n}; }
+};
+
 // One line of the report. A phase without tokens/s is a part of decoding, known by its bytes and
 // time alone.
 struct BenchPhase {
   std::string name;
   int tokens = 0;
-  double bytes_per_token = 0;
+  TokenWork work;
   Samples tokens_per_s;
-  double bandwidth_share = 0;  // of the read bandwidth measured in the same repetition, median
+  // Of the read bandwidth, and of the dot products, measured in the same repetition; medians. 0:
+  // nothing is known of the work.
+  double bandwidth_share = 0, instruction_share = 0;
+
+  // What is nearer to its limit.
+  const char* bound_by() const {
+    return instruction_share > bandwidth_share ? "instructions" : "bytes";
+  }
 };
 
 // Thread-compatible. Borrows both.
@@ -54,6 +74,8 @@ class BenchMeasurement {
   const FlashRun& flash() const { return flash_; }
   HotStats hot() const { return model_.hot_stats(*transformer_); }
   const Samples& bandwidth() const { return bandwidth_; }
+  // Billions of multiply-adds a second that the dot product alone makes.
+  const Samples& instructions() const { return instructions_; }
   const char* bandwidth_of() const { return probe_.reads_weights() ? "the weights" : "1 GiB"; }
 
  private:
@@ -61,11 +83,11 @@ class BenchMeasurement {
 
   struct ModeRun {
     FfnMode mode;
-    Samples seconds = {};    // per token
-    Samples layers = {};     // per token, without the head
-    Samples ffn = {};        // all layers' feed-forward networks of one token
-    Samples predictor = {};  // their predictors alone
-    Samples ffn_bytes = {};  // per token
+    Samples seconds = {};     // per token
+    Samples layers = {};      // per token, without the head
+    Samples ffn = {};         // all layers' feed-forward networks of one token
+    Samples predictor = {};   // their predictors alone
+    TokenWork ffn_work = {};  // per token, of the last repetition
     double predictor_bytes = 0;
   };
 
@@ -81,12 +103,15 @@ class BenchMeasurement {
   // Positions up to `depth` get small finite keys and values: their bytes count, not their worth.
   void FillTo(int depth);
 
-  // Read by the feed-forward networks so far.
-  double ffn_bytes() const;
-  double DenseFfnBytes() const;
+  // Of the feed-forward networks so far.
+  TokenWork ffn_work() const;
+  TokenWork DenseFfnWork() const;
+  // Of all layers but their networks, of a token at `depth`; and of the head.
+  TokenWork AttentionWork(int depth) const;
+  TokenWork HeadWork() const;
   // Keys and values that a token at `depth` reads.
   double KvBytes(int depth) const;
-  BenchPhase MakePhase(const std::string& name, int tokens, double bytes,
+  BenchPhase MakePhase(const std::string& name, int tokens, const TokenWork& work,
                        const Samples& seconds) const;
 
   const BenchSize& size_;
@@ -97,8 +122,9 @@ class BenchMeasurement {
   std::vector<int> prompt_;
   FlashRun flash_;
   std::vector<ModeRun> modes_;
-  double ffn_bytes_per_token_ = 0;
-  Samples bandwidth_, prefill_, decode_, head_, attention_;  // GB/s; seconds per token
+  TokenWork ffn_per_token_;
+  Samples bandwidth_, instructions_;             // GB/s; billions of multiply-adds a second
+  Samples prefill_, decode_, head_, attention_;  // seconds per token
 };
 
 }  // namespace thermocline::tools

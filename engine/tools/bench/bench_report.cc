@@ -17,6 +17,13 @@ double Number(const Json& object, std::initializer_list<const char*> path) {
   return at != nullptr && at->is_number() ? at->as_double() : 0;
 }
 
+// Tokens/s that the read bandwidth allows, or the dot products if they allow fewer.
+double Ceiling(const BenchMeasurement& m, const BenchPhase& phase) {
+  const double bytes = m.bandwidth().median() * 1e9 / phase.work.bytes;
+  if (phase.instruction_share == 0) return bytes;
+  return std::min(bytes, m.instructions().median() * 1e9 / phase.work.operations);
+}
+
 const Json* FindRun(const Json& report, const std::string& phase) {
   const Json* runs = report.Find("runs");
   if (runs == nullptr || !runs->is_array()) return nullptr;
@@ -32,13 +39,15 @@ const Json* FindRun(const Json& report, const std::string& phase) {
 Json BenchReport(const load::LoadedModel& model, const BenchMeasurement& m) {
   Json::Array runs;
   for (const BenchPhase& phase : m.Phases()) {
-    runs.push_back(Json::Object{
-        {"phase", phase.name},
-        {"tokens", phase.tokens},
-        {"tokens_per_s", phase.tokens_per_s.ToJson()},
-        {"bytes_per_token", phase.bytes_per_token},
-        {"bandwidth_share", phase.bandwidth_share},
-        {"ceiling_tokens_per_s", m.bandwidth().median() * 1e9 / phase.bytes_per_token}});
+    runs.push_back(Json::Object{{"phase", phase.name},
+                                {"tokens", phase.tokens},
+                                {"tokens_per_s", phase.tokens_per_s.ToJson()},
+                                {"bytes_per_token", phase.work.bytes},
+                                {"operations_per_token", phase.work.operations},
+                                {"bandwidth_share", phase.bandwidth_share},
+                                {"instruction_share", phase.instruction_share},
+                                {"bound_by", phase.bound_by()},
+                                {"ceiling_tokens_per_s", Ceiling(m, phase)}});
   }
   return Json::Object{{"machine", Json::Object{{"processor", base::ProcessorName()},
                                                {"threads", model.pool->threads()},
@@ -50,6 +59,7 @@ Json BenchReport(const load::LoadedModel& model, const BenchMeasurement& m) {
                       {"read_bandwidth_gb_s", m.bandwidth().median()},
                       {"read_bandwidth", m.bandwidth().ToJson()},
                       {"read_bandwidth_of", m.bandwidth_of()},
+                      {"instruction_ceiling_gop_s", m.instructions().median()},
                       {"runs", std::move(runs)},
                       {"flash", m.streams() ? m.flash().ToJson(model) : Json()},
                       {"hot", HotJson(m.hot())}};
@@ -58,16 +68,18 @@ Json BenchReport(const load::LoadedModel& model, const BenchMeasurement& m) {
 void PrintBench(const load::LoadedModel& model, const BenchMeasurement& m) {
   std::printf("%s, %d threads, %s, %s\n", base::ProcessorName().c_str(), model.pool->threads(),
               model.ops->name, model.weights->memory.huge() ? "huge pages" : "4 KiB pages");
-  std::printf("%s: loaded in %.2f s\nread bandwidth of %s %.1f GB/s (min %.1f, max %.1f)\n\n",
+  std::printf("%s: loaded in %.2f s\nread bandwidth of %s %.1f GB/s (min %.1f, max %.1f)\n",
               model.path.c_str(), model.load_s, m.bandwidth_of(), m.bandwidth().median(),
               m.bandwidth().min(), m.bandwidth().max());
-  std::printf("%-16s %7s %10s %10s %10s %12s %10s %10s\n", "phase", "tokens", "median/s", "min/s",
-              "max/s", "MB/token", "bandwidth", "ceiling/s");
+  std::printf("dot products alone %.0f G multiply-adds/s (min %.0f, max %.0f)\n\n",
+              m.instructions().median(), m.instructions().min(), m.instructions().max());
+  std::printf("%-16s %7s %10s %10s %10s %10s %10s %7s %10s  %s\n", "phase", "tokens", "median/s",
+              "min/s", "max/s", "MB/token", "bandwidth", "dots", "ceiling/s", "nearer to");
   for (const BenchPhase& p : m.Phases()) {
-    std::printf("%-16s %7d %10.1f %10.1f %10.1f %12.2f %9.0f%% %10.1f\n", p.name.c_str(), p.tokens,
-                p.tokens_per_s.median(), p.tokens_per_s.min(), p.tokens_per_s.max(),
-                p.bytes_per_token / 1e6, 100 * p.bandwidth_share,
-                m.bandwidth().median() * 1e9 / p.bytes_per_token);
+    std::printf("%-16s %7d %10.1f %10.1f %10.1f %10.2f %9.0f%% %6.0f%% %10.1f  %s\n",
+                p.name.c_str(), p.tokens, p.tokens_per_s.median(), p.tokens_per_s.min(),
+                p.tokens_per_s.max(), p.work.bytes / 1e6, 100 * p.bandwidth_share,
+                100 * p.instruction_share, Ceiling(m, p), p.bound_by());
   }
   if (m.streams()) m.flash().Print(model);
   PrintHot(m.hot());

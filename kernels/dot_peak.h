@@ -1,0 +1,18 @@
+// How many multiply-adds a processor can make at most: the dot product of a table's quantised
+// products on registers, with nothing to load, decode or scale.
+#pragma once
+
+#include <cstdint>
+
+namespace thermocline::kernels {
+
+// Bytes multiplied and added in one call of an OpTable's dot_peak(rounds).
+//
+//   reference  one multiply-add of integers a round
+//   avx2       byte products added up in words (vpmaddubsw, vpaddw)
+//   others     the ISA's own dot product of bytes to 32 bits, or product of tiles
+//
+// Returns multiply-adds. A round takes some nanoseconds.
+using DotPeak = std::int64_t(int rounds);
+
+}  // namespace thermocline::kernels
