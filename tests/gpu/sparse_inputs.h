@@ -69,7 +69,7 @@ struct Tokens {
             sum.data(), half_sum.data(), pair_sum.data(), cols};
   }
   kernels::Activations there() const {
-    return {dx, dq, dscale, dscaled_sum, dsum, dhalf_sum, cols};
+    return {dx, dq, dscale, dscaled_sum, dsum, dhalf_sum, nullptr, cols};
   }
 };
 
