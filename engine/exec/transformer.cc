@@ -39,6 +39,7 @@ Transformer::Transformer(Params p)
       stream_(p.stream),
       places_(p.tokens_max),
       group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
+  multiplier_.SetPrefetch(p.prefetch_bytes);
   ffn::FfnPartition* hot = device_ != nullptr ? device_->partition() : hot_.get();
   if (hot == nullptr) return;
   hybrid_.emplace(ffn::HybridFfn::Params{.config = config_,

@@ -39,10 +39,11 @@ class Transformer {
     const predictor::Predictors* predictors = nullptr;  // null: none
     const kernels::OpTable& ops;
     base::WorkerPool& pool;
-    int tokens_max = 64;                  // T of one call
-    int logits_max = 1;                   // tokens of one call with Logits::kAll
-    int context_length = 0;               // tokens a KvCache may hold
-    store::NeuronStore* flash = nullptr;  // as SparseFfn
+    int tokens_max = 64;                           // T of one call
+    int logits_max = 1;                            // tokens of one call with Logits::kAll
+    int context_length = 0;                        // tokens a KvCache may hold
+    int prefetch_bytes = kernels::kPrefetchBytes;  // as nn::Multiplier
+    store::NeuronStore* flash = nullptr;           // as SparseFfn
     bool deciding_held = true;
     bool read_ahead = true;
     store::LayerStream* stream = nullptr;  // brings whole layers; null: all are in memory

@@ -8,6 +8,7 @@
 #include "engine/load/flash_setup.h"
 #include "engine/load/hot_setup.h"
 #include "engine/load/mode_tuner.h"
+#include "engine/load/prefetch_tuner.h"
 #include "engine/model/builtin.h"
 #include "engine/model/down_layout.h"
 #include "engine/model/fingerprint.h"
@@ -74,6 +75,10 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
   if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
+  if (out.memory.tier == MemoryPlan::Tier::kMemory) {
+    out.prefetch_bytes = FastestPrefetch(*out.weights, *out.ops, *out.pool);
+    base::LogInfo("weights are asked for ", out.prefetch_bytes, " bytes ahead");
+  }
   out.side_car = std::move(plan.side_car);
   out.side_car_path = plan.side_car_path;
   out.ffn_automatic = plan.modes.automatic;

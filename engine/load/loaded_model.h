@@ -80,6 +80,7 @@ struct LoadedModel {
   Ablation ablation = {};
   const kernels::OpTable* ops = nullptr;
   kernels::KvType kv_type = kernels::KvType::kF16;
+  int prefetch_bytes = kernels::kPrefetchBytes;  // while decoding (FastestPrefetch)
   double load_s = 0;
   std::string hash;  // model::Fingerprint; "" if nothing needed it
 

@@ -74,7 +74,8 @@ void Multiplier::MultiplyPanels(const Product& product, const kernels::Activatio
                .out = product.out,
                .out_stride = matrix.rows,
                .panel_begin = panel_begin,
-               .panel_end = panel_end});
+               .panel_end = panel_end,
+               .prefetch_bytes = prefetch_bytes_});
   }
   const int results = fold ? tokens / 2 : tokens;
   for (int t = 0; t < results; ++t) {

@@ -32,6 +32,9 @@ class Multiplier {
   void Multiply(std::span<const Product> products, const kernels::Activations& input, int tokens,
                 bool fold = false);
 
+  // GemmParams::prefetch_bytes of all products; kernels::kPrefetchBytes until it is called.
+  void SetPrefetch(int bytes) { prefetch_bytes_ = bytes; }
+
   // A thread's room for the panels of rows that are multiplied together.
   std::uint8_t* scratch(int thread) { return scratch_[thread].data(); }
 
@@ -42,6 +45,7 @@ class Multiplier {
   const kernels::OpTable& ops_;
   base::WorkerPool& pool_;
   std::vector<std::vector<std::uint8_t>> scratch_;
+  int prefetch_bytes_ = kernels::kPrefetchBytes;
 };
 
 // Bytes for the panels of rows that are multiplied together, of the largest matrix whose rows may

@@ -12,12 +12,12 @@ constexpr std::int32_t OffsetOf(DType type) {
 
 // A quad as the dot product takes it.
 template <DType type>
-inline U8x64 LevelForDots(U8x64 raw) {
+[[gnu::always_inline]] inline U8x64 LevelForDots(U8x64 raw) {
   return type == DType::kQ8_0 ? WideLevels(raw) : raw;
 }
-inline U8x64 Magnitudes(U8x64 levels) { return levels; }  // not used
+[[gnu::always_inline]] inline U8x64 Magnitudes(U8x64 levels) { return levels; }  // not used
 template <bool>
-inline void SetNumber(I32x16 number, int i, GroupScales& scales) {
+[[gnu::always_inline]] inline void SetNumber(I32x16 number, int i, GroupScales& scales) {
   scales.scale[i] = ToF32(number);
 }
 
@@ -26,6 +26,8 @@ inline void SetNumber(I32x16 number, int i, GroupScales& scales) {
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 #include "kernels/cpu/dot_tile_i8mm.inl.h"
+#elif defined(__ARM_NEON)
+#include "kernels/cpu/dot_tile_neon.inl.h"
 #else
 namespace thermocline::kernels {
 namespace {
@@ -56,7 +58,7 @@ namespace {
 
 // What the sums of half a group (of a whole one: half = -1) begin with.
 template <DType type, int half>
-inline I32x16 BeginDot(const TokenRows& x, std::ptrdiff_t block) {
+[[gnu::always_inline]] inline I32x16 BeginDot(const TokenRows& x, std::ptrdiff_t block) {
   if constexpr (OffsetOf(type) == 0) return ZeroI();
   I32x16 sum = Set1I(half == 0 ? x.half_sum[block] : x.sum[block]);
   if constexpr (half == 1) sum = SubI(sum, Set1I(x.half_sum[block]));

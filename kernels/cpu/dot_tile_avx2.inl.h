@@ -24,17 +24,17 @@ constexpr int OffsetShift(DType type) {
 
 // A quad as the products take it: Q8_0's with its sign.
 template <DType type>
-inline U8x64 LevelForDots(U8x64 raw) {
+[[gnu::always_inline]] inline U8x64 LevelForDots(U8x64 raw) {
   if constexpr (type != DType::kQ8_0) return raw;
   const __m256i offset = _mm256_set1_epi8(-128);
   return {_mm256_xor_si256(raw.a, offset), _mm256_xor_si256(raw.b, offset)};
 }
-inline U8x64 Magnitudes(U8x64 levels) {
+[[gnu::always_inline]] inline U8x64 Magnitudes(U8x64 levels) {
   return {_mm256_abs_epi8(levels.a), _mm256_abs_epi8(levels.b)};
 }
 // The number twice, as words. Numbers without a sign are bytes.
 template <bool kSigned>
-inline void SetNumber(I32x16 number, int i, GroupScales& scales) {
+[[gnu::always_inline]] inline void SetNumber(I32x16 number, int i, GroupScales& scales) {
   const __m256i twice = _mm256_broadcastsi128_si256(
       kSigned ? _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13)
               : _mm_setr_epi8(0, -1, 0, -1, 4, -1, 4, -1, 8, -1, 8, -1, 12, -1, 12, -1));
@@ -43,7 +43,7 @@ inline void SetNumber(I32x16 number, int i, GroupScales& scales) {
 
 // The offset's part of the sums in words of a group, of Q6_K of half a group.
 template <DType type, int half>
-inline __m256i OffsetWords(const std::int32_t* pair_sum) {
+[[gnu::always_inline]] inline __m256i OffsetWords(const std::int32_t* pair_sum) {
   const __m256i first = _mm256_set1_epi32(pair_sum[half]);
   if constexpr (type == DType::kQ6_K) return _mm256_slli_epi16(first, OffsetShift(type));
   const __m256i both = _mm256_add_epi16(first, _mm256_set1_epi32(pair_sum[1]));

@@ -5,7 +5,7 @@
 namespace thermocline::kernels {
 namespace {
 
-inline int8x16_t ZipQuads(uint8x16_t a, uint8x16_t b, bool high) {
+[[gnu::always_inline]] inline int8x16_t ZipQuads(uint8x16_t a, uint8x16_t b, bool high) {
   const uint32x4_t x = vreinterpretq_u32_u8(a), y = vreinterpretq_u32_u8(b);
   return vreinterpretq_s8_u32(high ? vzip2q_u32(x, y) : vzip1q_u32(x, y));
 }

@@ -1,24 +1,20 @@
 // gemm.h on sixteen lanes: one lane is one row of a panel.
 //
 // A block of 32 columns of Q4_0 takes 4 loads, 8 mask-and-shift, 8 dot products and 4 further
-// instructions for 512 weights. A tile of tokens shares the decoded weights; each token's sums run
-// in the same order whatever the tile, so prefill and decode give the same bits. Bytes moved per
-// token and matrix: the weights once per tile of tokens; activations stay in L1.
+// instructions for 512 weights. Several tokens share the decoded weights (gemm_slab.inl.h); each
+// token's sums run in the same order whatever the tile, so prefill and decode give the same bits.
+// Bytes moved per token and matrix: the weights once per pass of tokens.
 //
 // Measured on one Zen 4 core, AVX-512, weights in the second-level cache, one token: Q8_0 100 GB/s,
 // Q4_1 70, Q4_0 66, Q5_1 55, Q4_K and Q6_K 53, Q5_K 45; the same core reads 28 from memory. With 64
 // tokens Q4_0 makes 181 G multiply-adds a second, of 237 that the dot product alone could.
-// AVX2, one Zen 5 core at 3.7 GHz, weights in cache, G multiply-adds a second with one token and
-// with 32 (the words' instructions alone: 215, widening each product: 82):
-//                                        Q4_0      Q4_1      Q5_1      Q4_K      Q5_K      Q6_K
-//                                        Q8_0
-//   every product widened to 32 bits    69  77    65  71    42  63    56  67    40  60    40  61 52
-//   51 added up in 16 bits first           84 120    80 114    51  82    67 107    45  83    43  70
-//   52  61 the same, order left to GCC 12      78  79    74  76    51  72    61  68    45  66    43
-//   66    52  61 decoded while multiplied, no array   as the last line: products are spilled, not
-//   weights
-// What was tried, on weights in memory:
-//   software prefetch, 512 B to 8 KiB ahead, to the first or second level    1% to 45% slower
+// What was tried, on weights in memory, one token:
+//   software prefetch on Zen 4, which reads 28 GB/s a core: 1% to 45% slower, 512 B to 8 KiB ahead
+//   the same on Zen 5, two cores that read 67 GB/s, tokens/s of a 1.5 GB shape, AVX2 and AVX-512:
+//     bytes ahead        none     0 (own lines)     1 Ki      2 Ki      4 Ki      8 Ki     16 Ki
+//     Q4_0              37 43         40 45        41 46     44 49     47 50     52 51     50 48
+//     Q4_K_M            21 27         33 40        35 40     38 43     41 46     48 45     46 42
+//   so the loader measures both (load/prefetch_tuner.h)
 //   scales apart from the quads (all vectors on cache lines, two streams)     18% to 40% slower
 //   two blocks' scales together (vectors on cache lines, one stream)          no difference
 //   long rows cut into ranges of columns for prompts (ChunkColumns)           no loss; for caches

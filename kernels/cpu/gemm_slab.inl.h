@@ -8,185 +8,37 @@
 // The ISA's dot_tile file makes the integer products; here they are scaled and added up in the
 // order that gemm.h states, whatever the tile, so the bits are those of one token alone.
 //
+// Measured on one core of an AMD EPYC (Zen 5, 4.2 GHz), weights in cache, G multiply-adds a second
+// with 1, 4 and 64 tokens (tests/bench/kernel_speed.cc), before and after in turns. The dot
+// products alone make 532 (AVX-512), 264 (AVX-VNNI) and 241 (AVX2's words):
+//                                     Q4_0           Q8_0           Q4_K           Q6_K
+//   AVX-512  4 to 8 tokens a decode   147 292 310    136 296 302    110 231 243     89 208 223
+//            groups, slabs            147 292 369    136 298 364    109 297 329    104 220 312
+//   VNNI     4 tokens a decode        109 135 138    108 135 138     76 117 118     62 103 105
+//            groups, slabs            105 200 192    103 202 189    109 161 165     65 122 161
+//   AVX2     4 tokens a decode        112 147 149     71  79  80     79 136 137     56  84  86
+//            groups, slabs            102 152 162     73  93 101     96 142 157     61 107 146
+// What the steps gave (Q4_0, 64 tokens, AVX-512 and AVX2):
+//   slabs of 256 columns, one panel after the other                    338 148
+//   offsets' sums broadcast from memory, partial panels apart          357 156
+//   slabs of 512 columns                                               369 159
+//   the same of 128 tokens, sums in `out`: few sets of the caches      317 124
+//   sums of a pass side by side, the next tile's activations asked for 339 135 (a slower minute, in
+//                                                which 64 tokens make 337 and 136)
+//   levels copied as structs instead of loaded as vectors              369  30
+// A tile of 5 or 6 tokens, three or four panels, or activations packed anew for each call gave
+// 0 to 4% in AVX-512 and AVX2, and lost as much with few panels a call.
+//
 // Included by gemm.inl.h.
-#include "kernels/cpu/vector128.h"
+#include "kernels/cpu/group.inl.h"
 
 namespace thermocline::kernels {
 namespace {
 
 constexpr int kSlabCols = 512;
 constexpr int kSlabGroups = kSlabCols / kActivationBlock;
-constexpr int kBlockGroups = 8;   // of a block of 256 columns
 constexpr int kSlabTile = 4;      // tokens
 constexpr int kPassTokens = 128;  // that share decoded weights
-
-// Scales of 32 columns of one panel.
-struct GroupScales {
-  I32x16 factor[2];  // pairs of words, where the integer product takes scales
-  F32x16 scale[2];   // of the group, Q6_K of its halves
-  F32x16 min;
-};
-
-// 32 columns of one panel, decoded: eight quads (kernels/types.h).
-struct Group : GroupScales {
-  U8x64 levels[8];
-  U8x64 magnitudes[kSlabMagnitudes ? 8 : 1];
-
-  // By loads of whole vectors: g++ 12 copies a struct in pieces, and a load of the copy waits.
-  template <int quad>
-  U8x64 level() const {
-    return LoadU8(levels + quad);
-  }
-  template <int quad>
-  U8x64 magnitude() const {
-    return LoadU8(magnitudes + quad);
-  }
-};
-
-// body.operator()<i>() for i = first, ..., first + count - 1.
-template <int first, int count, typename Body>
-[[gnu::always_inline]] inline void Unroll(const Body& body) {
-  if constexpr (count > 0) {
-    body.template operator()<first>();
-    Unroll<first + 1, count - 1>(body);
-  }
-}
-
-// The activations of a tile of tokens, from a slab's first column on.
-struct TokenRows {
-  const std::int8_t* q;
-  const float *scale, *scaled_sum;
-  const std::int32_t *sum, *half_sum, *pair_sum;
-  std::ptrdiff_t cols, blocks;  // from token to token
-};
-
-inline TokenRows TokenRowsAt(const Activations& a, int token, int col) {
-  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(token) * a.cols + col;
-  const std::ptrdiff_t block = at / kActivationBlock;
-  return {.q = a.q + at,
-          .scale = a.scale + block,
-          .scaled_sum = a.scaled_sum + block,
-          .sum = a.sum + block,
-          .half_sum = a.half_sum + block,
-          .pair_sum = a.pair_sum + 2 * block,
-          .cols = a.cols,
-          .blocks = a.cols / kActivationBlock};
-}
-
-constexpr bool IsBlockOf256(DType type) { return Traits(type).block_size == 256; }
-
-// The i-th quad to be multiplied: quads that lie in the same bytes one behind the other.
-constexpr int QuadOrder(DType type, int i) {
-  return type == DType::kQ8_0 || type == DType::kQ6_K ? i : i % 2 * 4 + i / 2;
-}
-
-// A quad of a group as it lies at `levels`, as bytes.
-template <DType type, int quad>
-inline U8x64 RawLevel(const std::uint8_t* levels) {
-  if constexpr (type == DType::kQ8_0) {
-    return LoadU8(levels + kQuadBytes * quad);
-  } else if constexpr (type == DType::kQ6_K) {
-    const std::uint8_t* half = levels + quad / 4 * 3 * kQuadBytes;
-    const U8x64 packed = LoadU8(half + quad % 4 / 2 * kQuadBytes);
-    const U8x64 nibbles = quad % 2 == 0 ? LowNibbles(packed) : HighNibbles(packed);
-    return WithTwoBits<quad % 4>(nibbles, LoadU8(half + 2 * kQuadBytes));
-  } else {
-    constexpr int kFifthBits = LayoutOf(type).fifth_bits;
-    const U8x64 packed = LoadU8(levels + kQuadBytes * (kFifthBits + quad % 4));
-    const U8x64 nibbles = quad < 4 ? LowNibbles(packed) : HighNibbles(packed);
-    if constexpr (kFifthBits == 0) return nibbles;
-    return WithFifthBit<quad>(nibbles, LoadU8(levels));
-  }
-}
-
-}  // namespace
-}  // namespace thermocline::kernels
-
-#if defined(THERMOCLINE_VNNI_256) && !THERMOCLINE_VNNI_256
-#include "kernels/cpu/dot_tile_avx2.inl.h"
-#else
-#include "kernels/cpu/dot_tile.inl.h"
-#endif
-
-namespace thermocline::kernels {
-namespace {
-
-template <DType type>
-constexpr std::ptrdiff_t BlockBytes() {
-  return static_cast<std::ptrdiff_t>(PanelBytes(type, Traits(type).block_size));
-}
-
-// The block of column `col`.
-template <DType type>
-inline const std::uint8_t* BlockAt(const std::uint8_t* panel, int col) {
-  return panel + col / Traits(type).block_size * BlockBytes<type>();
-}
-
-// What all groups of a block share.
-struct BlockHeader {
-  I32x16 numbers[16];  // Q4_K, Q5_K: scales and minimums of the sub-blocks
-  F32x16 d, dmin;      // blocks of 256
-};
-
-template <DType type>
-inline void DecodeHeader(const std::uint8_t* block, BlockHeader& header) {
-  if constexpr (IsBlockOf256(type)) {
-    header.d = LoadF16(block);
-    if constexpr (LayoutOf(type).min >= 0) {
-      header.dmin = SubF(ZeroF(), LoadF16(block + LayoutOf(type).min));
-      DecodeSixBitNumbers(block + 64, header.numbers);
-    }
-  }
-}
-
-// A group that is decoded while it is used.
-template <DType type>
-struct PackedGroup : GroupScales {
-  const std::uint8_t* levels;
-
-  template <int quad>
-  U8x64 level() const {
-    return LevelForDots<type>(RawLevel<type, quad>(levels));
-  }
-  template <int quad>
-  U8x64 magnitude() const {
-    return Magnitudes(level<quad>());
-  }
-};
-
-template <DType type>
-inline const std::uint8_t* LevelsAt(const std::uint8_t* block, int g) {
-  return block + LayoutOf(type).header + g * LayoutOf(type).group_bytes;
-}
-
-// The scales of group g of a block.
-template <DType type>
-inline void DecodeScales(const std::uint8_t* block, const BlockHeader& header, int g,
-                         GroupScales& scales) {
-  if constexpr (type == DType::kQ6_K) {
-    for (int half = 0; half < 2; ++half)
-      SetNumber<true>(LoadI8(block + 32 + (2 * g + half) * kPanelRows), half, scales);
-  } else if constexpr (IsBlockOf256(type)) {
-    SetNumber<false>(header.numbers[g], 0, scales);
-    scales.min = ToF32(header.numbers[8 + g]);
-  } else {
-    scales.scale[0] = LoadF16(block);
-    if constexpr (LayoutOf(type).min >= 0) scales.min = LoadF16(block + LayoutOf(type).min);
-  }
-}
-
-// Group g of a block.
-template <DType type>
-inline void Decode(const std::uint8_t* block, const BlockHeader& header, int g, Group& group) {
-  DecodeScales<type>(block, header, g, group);
-  const std::uint8_t* levels = LevelsAt<type>(block, g);
-  Unroll<0, 8>([&]<int i>() __attribute__((always_inline)) {
-    constexpr int kQuad = QuadOrder(type, i);
-    group.levels[kQuad] = LevelForDots<type>(RawLevel<type, kQuad>(levels));
-    if constexpr (kSlabMagnitudes && type == DType::kQ8_0)
-      group.magnitudes[kQuad] = Magnitudes(group.levels[kQuad]);
-  });
-}
 
 // Sums of a tile of T tokens and P panels, as they grow.
 template <int P, int T>
@@ -235,7 +87,8 @@ template <DType type, int P, int T, typename SomeGroup>
 
 // Ends a block of 256 columns.
 template <DType type, int P, int T>
-inline void EndBlock(const BlockHeader* const (&header)[P], TileSums<P, T>& sums) {
+[[gnu::always_inline]] inline void EndBlock(const BlockHeader* const (&header)[P],
+                                            TileSums<P, T>& sums) {
   for (int p = 0; p < P; ++p) {
     for (int t = 0; t < T; ++t) {
       sums.acc[p][t] = Fma(header[p]->d, sums.scaled[p][t], sums.acc[p][t]);
@@ -245,16 +98,16 @@ inline void EndBlock(const BlockHeader* const (&header)[P], TileSums<P, T>& sums
   }
 }
 
-inline int RowsOfPanel(const GemmParams& p, int panel) {
+[[gnu::always_inline]] inline int RowsOfPanel(const GemmParams& p, int panel) {
   const int left = p.weights.rows - panel * kPanelRows;
   return left < kPanelRows ? left : kPanelRows;
 }
-inline float* OutputAt(const GemmParams& p, int panel, int token) {
+[[gnu::always_inline]] inline float* OutputAt(const GemmParams& p, int panel, int token) {
   return p.out + static_cast<std::ptrdiff_t>(token) * p.out_stride + panel * kPanelRows;
 }
 
 template <int lines>
-inline void PrefetchLines(const std::uint8_t* from) {
+[[gnu::always_inline]] inline void PrefetchLines(const std::uint8_t* from) {
   Unroll<0, lines>([&]<int i>() __attribute__((always_inline)) { Prefetch(from + 64 * i); });
 }
 

@@ -32,208 +32,239 @@ struct U8x64 {
   uint8x16_t v[4];
 };
 
-inline void KeepInRegisters(U8x64& v) {
+[[gnu::always_inline]] inline void KeepInRegisters(U8x64& v) {
   asm("" : "+w"(v.v[0]), "+w"(v.v[1]), "+w"(v.v[2]), "+w"(v.v[3]));
 }
-inline void KeepInRegisters(I32x16& v) {
+[[gnu::always_inline]] inline void KeepInRegisters(I32x16& v) {
   asm("" : "+w"(v.v[0]), "+w"(v.v[1]), "+w"(v.v[2]), "+w"(v.v[3]));
 }
 
 // Applies `op` to each quarter.
 template <typename Out, typename Op>
-inline Out Map(const Op& op) {
+[[gnu::always_inline]] inline Out Map(const Op& op) {
   Out out;
   for (int i = 0; i < 4; ++i) out.v[i] = op(i);
   return out;
 }
 
-inline F32x16 Set1(float x) {
-  return Map<F32x16>([&](int) { return vdupq_n_f32(x); });
+[[gnu::always_inline]] inline F32x16 Set1(float x) {
+  return Map<F32x16>([&](int) __attribute__((always_inline)) { return vdupq_n_f32(x); });
 }
-inline F32x16 ZeroF() { return Set1(0); }
-inline F32x16 LoadF32(const void* p) {
-  return Map<F32x16>([&](int i) { return vld1q_f32(static_cast<const float*>(p) + 4 * i); });
+[[gnu::always_inline]] inline F32x16 ZeroF() { return Set1(0); }
+[[gnu::always_inline]] inline F32x16 LoadF32(const void* p) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) {
+    return vld1q_f32(static_cast<const float*>(p) + 4 * i);
+  });
 }
-inline F32x16 LoadF16(const void* p) {
-  return Map<F32x16>([&](int i) {
+[[gnu::always_inline]] inline F32x16 LoadF16(const void* p) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) {
     return vcvt_f32_f16(
         vreinterpret_f16_u16(vld1_u16(static_cast<const std::uint16_t*>(p) + 4 * i)));
   });
 }
 // Eight values from each.
-inline F32x16 LoadF16Pair(const void* low, const void* high) {
-  return Map<F32x16>([&](int i) {
+[[gnu::always_inline]] inline F32x16 LoadF16Pair(const void* low, const void* high) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) {
     const auto* half = static_cast<const std::uint16_t*>(i < 2 ? low : high);
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(half + i % 2 * 4)));
   });
 }
-inline F32x16 LoadBF16(const void* p) {
-  return Map<F32x16>([&](int i) {
+[[gnu::always_inline]] inline F32x16 LoadBF16(const void* p) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) {
     return vreinterpretq_f32_u32(
         vshll_n_u16(vld1_u16(static_cast<const std::uint16_t*>(p) + 4 * i), 16));
   });
 }
-inline void Store(float* p, F32x16 x) {
+[[gnu::always_inline]] inline void Store(float* p, F32x16 x) {
   for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, x.v[i]);
 }
-inline void StoreF16(std::uint16_t* p, F32x16 x) {
+[[gnu::always_inline]] inline void StoreF16(std::uint16_t* p, F32x16 x) {
   for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
 }
-inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
-  return Map<F32x16>([&](int i) { return vfmaq_f32(c.v[i], a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) {
+    return vfmaq_f32(c.v[i], a.v[i], b.v[i]);
+  });
 }
-inline F32x16 AddF(F32x16 a, F32x16 b) {
-  return Map<F32x16>([&](int i) { return vaddq_f32(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline F32x16 AddF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i)
+                         __attribute__((always_inline)) { return vaddq_f32(a.v[i], b.v[i]); });
 }
-inline F32x16 SubF(F32x16 a, F32x16 b) {
-  return Map<F32x16>([&](int i) { return vsubq_f32(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline F32x16 SubF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i)
+                         __attribute__((always_inline)) { return vsubq_f32(a.v[i], b.v[i]); });
 }
-inline F32x16 MulF(F32x16 a, F32x16 b) {
-  return Map<F32x16>([&](int i) { return vmulq_f32(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline F32x16 MulF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i)
+                         __attribute__((always_inline)) { return vmulq_f32(a.v[i], b.v[i]); });
 }
-inline F32x16 DivF(F32x16 a, F32x16 b) {
-  return Map<F32x16>([&](int i) { return vdivq_f32(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline F32x16 DivF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i)
+                         __attribute__((always_inline)) { return vdivq_f32(a.v[i], b.v[i]); });
 }
-inline F32x16 MaxF(F32x16 a, F32x16 b) {
-  return Map<F32x16>([&](int i) { return vmaxq_f32(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline F32x16 MaxF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i)
+                         __attribute__((always_inline)) { return vmaxq_f32(a.v[i], b.v[i]); });
 }
-inline F32x16 MinF(F32x16 a, F32x16 b) {
-  return Map<F32x16>([&](int i) { return vminq_f32(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline F32x16 MinF(F32x16 a, F32x16 b) {
+  return Map<F32x16>([&](int i)
+                         __attribute__((always_inline)) { return vminq_f32(a.v[i], b.v[i]); });
 }
-inline F32x16 AbsF(F32x16 x) {
-  return Map<F32x16>([&](int i) { return vabsq_f32(x.v[i]); });
+[[gnu::always_inline]] inline F32x16 AbsF(F32x16 x) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) { return vabsq_f32(x.v[i]); });
 }
-inline F32x16 RoundF(F32x16 x) {
-  return Map<F32x16>([&](int i) { return vrndnq_f32(x.v[i]); });
+[[gnu::always_inline]] inline F32x16 RoundF(F32x16 x) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) { return vrndnq_f32(x.v[i]); });
 }
 // x where v >= bound, else y.
-inline F32x16 SelectAtLeast(F32x16 v, F32x16 bound, F32x16 x, F32x16 y) {
-  return Map<F32x16>(
-      [&](int i) { return vbslq_f32(vcgeq_f32(v.v[i], bound.v[i]), x.v[i], y.v[i]); });
+[[gnu::always_inline]] inline F32x16 SelectAtLeast(F32x16 v, F32x16 bound, F32x16 x, F32x16 y) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) {
+    return vbslq_f32(vcgeq_f32(v.v[i], bound.v[i]), x.v[i], y.v[i]);
+  });
 }
 // v where v >= bound, else 0.
-inline F32x16 KeepAtLeast(F32x16 v, F32x16 bound) { return SelectAtLeast(v, bound, v, ZeroF()); }
+[[gnu::always_inline]] inline F32x16 KeepAtLeast(F32x16 v, F32x16 bound) {
+  return SelectAtLeast(v, bound, v, ZeroF());
+}
 // 2^n for integral n in [-126, 127].
-inline F32x16 PowerOfTwo(F32x16 n) {
-  return Map<F32x16>([&](int i) {
+[[gnu::always_inline]] inline F32x16 PowerOfTwo(F32x16 n) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) {
     const int32x4_t biased = vaddq_s32(vcvtnq_s32_f32(n.v[i]), vdupq_n_s32(127));
     return vreinterpretq_f32_s32(vshlq_n_s32(biased, 23));
   });
 }
-inline F32x16 ToF32(I32x16 x) {
-  return Map<F32x16>([&](int i) { return vcvtq_f32_s32(x.v[i]); });
+[[gnu::always_inline]] inline F32x16 ToF32(I32x16 x) {
+  return Map<F32x16>([&](int i) __attribute__((always_inline)) { return vcvtq_f32_s32(x.v[i]); });
 }
 
-inline I32x16 Set1I(std::int32_t x) {
-  return Map<I32x16>([&](int) { return vdupq_n_s32(x); });
+[[gnu::always_inline]] inline I32x16 Set1I(std::int32_t x) {
+  return Map<I32x16>([&](int) __attribute__((always_inline)) { return vdupq_n_s32(x); });
 }
-inline I32x16 ZeroI() { return Set1I(0); }
-inline I32x16 AddI(I32x16 a, I32x16 b) {
-  return Map<I32x16>([&](int i) { return vaddq_s32(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline I32x16 ZeroI() { return Set1I(0); }
+[[gnu::always_inline]] inline I32x16 AddI(I32x16 a, I32x16 b) {
+  return Map<I32x16>([&](int i)
+                         __attribute__((always_inline)) { return vaddq_s32(a.v[i], b.v[i]); });
 }
-inline I32x16 LoadI32(const void* p) {
-  return Map<I32x16>([&](int i) { return vld1q_s32(static_cast<const std::int32_t*>(p) + 4 * i); });
+[[gnu::always_inline]] inline I32x16 LoadI32(const void* p) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
+    return vld1q_s32(static_cast<const std::int32_t*>(p) + 4 * i);
+  });
 }
-inline I32x16 AndI(I32x16 x, std::int32_t mask) {
-  return Map<I32x16>([&](int i) { return vandq_s32(x.v[i], vdupq_n_s32(mask)); });
+[[gnu::always_inline]] inline I32x16 AndI(I32x16 x, std::int32_t mask) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
+    return vandq_s32(x.v[i], vdupq_n_s32(mask));
+  });
 }
 // Zeros come in from above.
-inline I32x16 ShiftRightI(I32x16 x, int bits) {
-  return Map<I32x16>([&](int i) {
+[[gnu::always_inline]] inline I32x16 ShiftRightI(I32x16 x, int bits) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
     return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x.v[i]), vdupq_n_s32(-bits)));
   });
 }
-inline I32x16 LoadI8(const void* p) {
+[[gnu::always_inline]] inline I32x16 LoadI8(const void* p) {
   const int8x16_t bytes = vld1q_s8(static_cast<const std::int8_t*>(p));
   const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
   return {{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)),
            vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
 }
-inline I32x16 RoundI(F32x16 x) {
-  return Map<I32x16>([&](int i) { return vcvtnq_s32_f32(x.v[i]); });
+[[gnu::always_inline]] inline I32x16 RoundI(F32x16 x) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) { return vcvtnq_s32_f32(x.v[i]); });
 }
 // Rounds to nearest even and stores 16 bytes. Requires: values in [-127, 127].
-inline void StoreI8(std::int8_t* p, F32x16 x) {
+[[gnu::always_inline]] inline void StoreI8(std::int8_t* p, F32x16 x) {
   const I32x16 n = RoundI(x);
   const int16x8_t low = vcombine_s16(vmovn_s32(n.v[0]), vmovn_s32(n.v[1]));
   const int16x8_t high = vcombine_s16(vmovn_s32(n.v[2]), vmovn_s32(n.v[3]));
   vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
 }
 
-inline U8x64 LoadU8(const void* p) {
-  return Map<U8x64>([&](int i) { return vld1q_u8(static_cast<const std::uint8_t*>(p) + 16 * i); });
+[[gnu::always_inline]] inline U8x64 LoadU8(const void* p) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) {
+    return vld1q_u8(static_cast<const std::uint8_t*>(p) + 16 * i);
+  });
 }
-inline U8x64 LowNibbles(U8x64 x) {
-  return Map<U8x64>([&](int i) { return vandq_u8(x.v[i], vdupq_n_u8(15)); });
+[[gnu::always_inline]] inline U8x64 LowNibbles(U8x64 x) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) {
+    return vandq_u8(x.v[i], vdupq_n_u8(15));
+  });
 }
-inline U8x64 HighNibbles(U8x64 x) {
-  return Map<U8x64>([&](int i) { return vshrq_n_u8(x.v[i], 4); });
+[[gnu::always_inline]] inline U8x64 HighNibbles(U8x64 x) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) { return vshrq_n_u8(x.v[i], 4); });
 }
 // low | (bits shifted left (right if negative) & mask), byte by byte.
-inline U8x64 OrShifted(U8x64 low, U8x64 bits, int left, std::uint8_t mask) {
-  return Map<U8x64>([&](int i) {
+[[gnu::always_inline]] inline U8x64 OrShifted(U8x64 low, U8x64 bits, int left, std::uint8_t mask) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) {
     const uint8x16_t moved = vshlq_u8(bits.v[i], vdupq_n_s8(static_cast<std::int8_t>(left)));
     return vorrq_u8(low.v[i], vandq_u8(moved, vdupq_n_u8(mask)));
   });
 }
 // Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
 template <int j>
-inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {
+[[gnu::always_inline]] inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {
   return OrShifted(low, bits, 4 - 2 * j, 0x30);
 }
 // Bit i of every byte of `bits` as bit 4 over `low`.
 template <int i>
-inline U8x64 WithFifthBit(U8x64 low, U8x64 bits) {
+[[gnu::always_inline]] inline U8x64 WithFifthBit(U8x64 low, U8x64 bits) {
   return OrShifted(low, bits, 4 - i, 0x10);
 }
 
 // acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
 // Requires: weights <= 127.
-inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
+[[gnu::always_inline]] inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   std::int32_t quad;
   __builtin_memcpy(&quad, x, 4);
   const int8x16_t all = vreinterpretq_s8_s32(vdupq_n_s32(quad));
-  return Map<I32x16>(
-      [&](int i) { return vdotq_s32(acc.v[i], vreinterpretq_s8_u8(weights.v[i]), all); });
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
+    return vdotq_s32(acc.v[i], vreinterpretq_s8_u8(weights.v[i]), all);
+  });
 }
 // q + 128 as the signed q.
-inline U8x64 TakeOffset(U8x64 weights) {
-  return Map<U8x64>([&](int i) { return veorq_u8(weights.v[i], vdupq_n_u8(128)); });
+[[gnu::always_inline]] inline U8x64 TakeOffset(U8x64 weights) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) {
+    return veorq_u8(weights.v[i], vdupq_n_u8(128));
+  });
 }
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
-inline U8x64 WideLevels(U8x64 weights) { return TakeOffset(weights); }
+[[gnu::always_inline]] inline U8x64 WideLevels(U8x64 weights) { return TakeOffset(weights); }
 // As Dot4 for Q8_0's q + 128.
-inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
+[[gnu::always_inline]] inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   return Dot4(acc, TakeOffset(weights), x);
 }
 inline constexpr std::int32_t kWideOffset =
     0;  // what Dot4Wide leaves to subtract, times the sum of x
 
-inline I32x16 ShiftLeftI(I32x16 x, int bits) {
-  return Map<I32x16>([&](int i) { return vshlq_s32(x.v[i], vdupq_n_s32(bits)); });
+[[gnu::always_inline]] inline I32x16 ShiftLeftI(I32x16 x, int bits) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
+    return vshlq_s32(x.v[i], vdupq_n_s32(bits));
+  });
 }
-inline void StoreI32(std::int32_t* p, I32x16 x) {
+[[gnu::always_inline]] inline void StoreI32(std::int32_t* p, I32x16 x) {
   for (int i = 0; i < 4; ++i) vst1q_s32(p + 4 * i, x.v[i]);
 }
-inline I32x16 SubI(I32x16 a, I32x16 b) {
-  return Map<I32x16>([&](int i) { return vsubq_s32(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline I32x16 SubI(I32x16 a, I32x16 b) {
+  return Map<I32x16>([&](int i)
+                         __attribute__((always_inline)) { return vsubq_s32(a.v[i], b.v[i]); });
 }
-inline U8x64 XorBytes(U8x64 a, U8x64 b) {
-  return Map<U8x64>([&](int i) { return veorq_u8(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline U8x64 XorBytes(U8x64 a, U8x64 b) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) { return veorq_u8(a.v[i], b.v[i]); });
 }
-inline U8x64 AndBytes(U8x64 a, U8x64 b) {
-  return Map<U8x64>([&](int i) { return vandq_u8(a.v[i], b.v[i]); });
+[[gnu::always_inline]] inline U8x64 AndBytes(U8x64 a, U8x64 b) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) { return vandq_u8(a.v[i], b.v[i]); });
 }
 // (a ^ b) & mask.
-inline U8x64 XorAnd(U8x64 a, U8x64 b, U8x64 mask) { return AndBytes(XorBytes(a, b), mask); }
+[[gnu::always_inline]] inline U8x64 XorAnd(U8x64 a, U8x64 b, U8x64 mask) {
+  return AndBytes(XorBytes(a, b), mask);
+}
 // Ones in each word.
-inline I32x16 CountBits(U8x64 x) {
-  return Map<I32x16>(
-      [&](int i) { return vreinterpretq_s32_u32(vpaddlq_u16(vpaddlq_u8(vcntq_u8(x.v[i])))); });
+[[gnu::always_inline]] inline I32x16 CountBits(U8x64 x) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
+    return vreinterpretq_s32_u32(vpaddlq_u16(vpaddlq_u8(vcntq_u8(x.v[i]))));
+  });
 }
 // q[r] = 256 h + l with signed bytes h and l: byte r of `high` and of `low`. Requires: |q| <=
 // 32512.
-inline void SplitBytes(const I32x16 (&q)[4], I32x16& high, I32x16& low) {
+[[gnu::always_inline]] inline void SplitBytes(const I32x16 (&q)[4], I32x16& high, I32x16& low) {
   for (int i = 0; i < 4; ++i) {
     int32x4_t up = vdupq_n_s32(0), down = up;
     for (int r = 0; r < 4; ++r) {
@@ -247,13 +278,14 @@ inline void SplitBytes(const I32x16 (&q)[4], I32x16& high, I32x16& low) {
   }
 }
 // acc[lane] += the sum of its four signed bytes.
-inline I32x16 AddBytes(I32x16 acc, I32x16 bytes) {
-  return Map<I32x16>(
-      [&](int i) { return vdotq_s32(acc.v[i], vdupq_n_s8(1), vreinterpretq_s8_s32(bytes.v[i])); });
+[[gnu::always_inline]] inline I32x16 AddBytes(I32x16 acc, I32x16 bytes) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
+    return vdotq_s32(acc.v[i], vdupq_n_s8(1), vreinterpretq_s8_s32(bytes.v[i]));
+  });
 }
 // Four rows of 64 bytes, quarter by quarter: byte 4j + r of a quarter of mixed[i] is byte 4i + j of
 // row r's quarter.
-inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
+[[gnu::always_inline]] inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
   const auto words = [](uint8x16_t x) { return vreinterpretq_u16_u8(x); };
   const auto bytes = [](uint16x8_t x) { return vreinterpretq_u8_u16(x); };
   for (int i = 0; i < 4; ++i) {
@@ -267,46 +299,52 @@ inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
   }
 }
 // p[i] in every word of quarter i.
-inline U8x64 SpreadFour(const std::int32_t* p) {
-  return Map<U8x64>([&](int i) { return vreinterpretq_u8_s32(vdupq_n_s32(p[i])); });
+[[gnu::always_inline]] inline U8x64 SpreadFour(const std::int32_t* p) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) {
+    return vreinterpretq_u8_s32(vdupq_n_s32(p[i]));
+  });
 }
 // p[i] in every word of half i.
-inline U8x64 SpreadTwo(const std::int32_t* p) {
-  return Map<U8x64>([&](int i) { return vreinterpretq_u8_s32(vdupq_n_s32(p[i / 2])); });
+[[gnu::always_inline]] inline U8x64 SpreadTwo(const std::int32_t* p) {
+  return Map<U8x64>([&](int i) __attribute__((always_inline)) {
+    return vreinterpretq_u8_s32(vdupq_n_s32(p[i / 2]));
+  });
 }
 // acc[lane] += sum over 4 bytes of level * coefficient, levels unsigned, coefficients signed.
 // Requires: levels <= 127.
-inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
-  return Map<I32x16>([&](int i) {
+[[gnu::always_inline]] inline I32x16 DotBytes(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
     return vdotq_s32(acc.v[i], vreinterpretq_s8_u8(levels.v[i]),
                      vreinterpretq_s8_u8(coefficients.v[i]));
   });
 }
 constexpr bool kSumsInWords = false;
-inline I32x16 AddNibbleProducts(I32x16 sum, U8x64 levels, U8x64 coefficients) {
+[[gnu::always_inline]] inline I32x16 AddNibbleProducts(I32x16 sum, U8x64 levels,
+                                                       U8x64 coefficients) {
   return DotBytes(sum, levels, coefficients);
 }
 // Sums over 4 bytes of low * first + high * second. Levels are nibbles.
-inline I32x16 DotNibbles(U8x64 low, U8x64 first, U8x64 high, U8x64 second) {
+[[gnu::always_inline]] inline I32x16 DotNibbles(U8x64 low, U8x64 first, U8x64 high, U8x64 second) {
   return DotBytes(DotBytes(ZeroI(), low, first), high, second);
 }
 // As DotBytes for levels above 127, less kWideOffset times the coefficients.
-inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
+[[gnu::always_inline]] inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
   return DotBytes(acc, TakeOffset(levels), coefficients);
 }
 
-inline void TransposeQuads(const std::uint8_t* const (&rows)[16], std::ptrdiff_t offset,
-                           std::uint8_t* quads) {
+[[gnu::always_inline]] inline void TransposeQuads(const std::uint8_t* const (&rows)[16],
+                                                  std::ptrdiff_t offset, std::uint8_t* quads) {
   TransposeQuadsBy4(rows, offset, quads);
 }
 
 // Quarter i: the sums of the four words of quarter i of a, b, c and d.
-inline I32x16 SumQuarters(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
-  return Map<I32x16>(
-      [&](int i) { return vpaddq_s32(vpaddq_s32(a.v[i], b.v[i]), vpaddq_s32(c.v[i], d.v[i])); });
+[[gnu::always_inline]] inline I32x16 SumQuarters(I32x16 a, I32x16 b, I32x16 c, I32x16 d) {
+  return Map<I32x16>([&](int i) __attribute__((always_inline)) {
+    return vpaddq_s32(vpaddq_s32(a.v[i], b.v[i]), vpaddq_s32(c.v[i], d.v[i]));
+  });
 }
 // Quarter j of v[i] and quarter i of v[j] change places.
-inline void TransposeQuarters(I32x16 (&v)[4]) {
+[[gnu::always_inline]] inline void TransposeQuarters(I32x16 (&v)[4]) {
   for (int i = 0; i < 4; ++i) {
     for (int j = i + 1; j < 4; ++j) {
       const int32x4_t kept = v[i].v[j];
@@ -318,7 +356,7 @@ inline void TransposeQuarters(I32x16 (&v)[4]) {
 
 // The six-bit numbers of a block of Q4_K (kernels/types.h): eight scales, then eight minimums, from
 // three words. Reads 16 bytes.
-inline I32x16 SixBitNumbers(const std::uint8_t* words) {
+[[gnu::always_inline]] inline I32x16 SixBitNumbers(const std::uint8_t* words) {
   std::uint32_t word[3];
   __builtin_memcpy(word, words, 12);
   const auto last =
@@ -330,20 +368,24 @@ inline I32x16 SixBitNumbers(const std::uint8_t* words) {
   return LoadI32(numbers);
 }
 // The lower eight lanes of both, and the upper eight.
-inline I32x16 LowHalves(I32x16 a, I32x16 b) { return {{a.v[0], a.v[1], b.v[0], b.v[1]}}; }
-inline I32x16 HighHalves(I32x16 a, I32x16 b) { return {{a.v[2], a.v[3], b.v[2], b.v[3]}}; }
+[[gnu::always_inline]] inline I32x16 LowHalves(I32x16 a, I32x16 b) {
+  return {{a.v[0], a.v[1], b.v[0], b.v[1]}};
+}
+[[gnu::always_inline]] inline I32x16 HighHalves(I32x16 a, I32x16 b) {
+  return {{a.v[2], a.v[3], b.v[2], b.v[3]}};
+}
 
 // Lanes added pairwise, halves first: the order of the reference.
-inline float SumLanes(F32x16 x) {
+[[gnu::always_inline]] inline float SumLanes(F32x16 x) {
   const float32x4_t low = vaddq_f32(x.v[0], x.v[2]), high = vaddq_f32(x.v[1], x.v[3]);
   const float32x4_t quarter = vaddq_f32(low, high);
   const float32x2_t pair = vadd_f32(vget_low_f32(quarter), vget_high_f32(quarter));
   return vget_lane_f32(pair, 0) + vget_lane_f32(pair, 1);
 }
-inline float MaxLanes(F32x16 x) {
+[[gnu::always_inline]] inline float MaxLanes(F32x16 x) {
   return vmaxvq_f32(vmaxq_f32(vmaxq_f32(x.v[0], x.v[1]), vmaxq_f32(x.v[2], x.v[3])));
 }
-inline std::int32_t SumLanesI(I32x16 x) {
+[[gnu::always_inline]] inline std::int32_t SumLanesI(I32x16 x) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(x.v[0], x.v[1]), vaddq_s32(x.v[2], x.v[3])));
 }
 

@@ -1,12 +1,15 @@
-"""Our speed beside llama.cpp's on the same files, in interleaved rounds: medians and their ratios.
+"""Our speed beside llama.cpp's, or ik_llama.cpp's, on the same files, in interleaved rounds: medians and their ratios.
 
     python tests/bench/against_llama_cpp.py LLAMA_BENCH THERMOCLINE MODEL.gguf... [--threads 1 2] [--rounds 5]
+    python tests/bench/against_llama_cpp.py IK_LLAMA_BENCH THERMOCLINE MODEL.gguf... --setting="-rtr 1"
 
 Rounds alternate the two programs, so that a noisy machine is noisy to both; each round is one
 process of each, of which llama-bench's fastest setting counts (with and without a mapped file).
+For one ISA build the peer for it (GGML_NATIVE=OFF and its flags) and add --option=--cpu-isa=avx2.
 """
 import argparse
 import json
+import shlex
 import statistics
 import subprocess
 
@@ -20,13 +23,13 @@ def ours(binary, model, threads, prefill, decode, options):
             out["read_bandwidth_gb_s"], runs["decode"]["bytes_per_token"])
 
 
-def theirs(binary, model, threads, prefill, decode):
+def theirs(binary, model, threads, prefill, decode, settings):
     best = [0.0, 0.0]
-    for load in ("none", "mmap"):
-        rows = json.loads(subprocess.run(
-            [binary, "-m", model, "-t", str(threads), "-p", str(prefill), "-n", str(decode), "-r", "2", "-lm", load,
-             "-o", "json"], capture_output=True, check=True).stdout)
-        for row in rows:
+    for setting in settings:
+        out = subprocess.run(
+            [binary, "-m", model, "-t", str(threads), "-p", str(prefill), "-n", str(decode), "-r", "2", "-o", "json",
+             *shlex.split(setting)], capture_output=True, check=True).stdout
+        for row in json.loads(out[out.index(b"["):]):  # ik_llama.cpp says other things first
             kind = 0 if row["n_prompt"] else 1
             best[kind] = max(best[kind], row["avg_ts"])
     return best
@@ -42,7 +45,9 @@ def main():
     parser.add_argument("--prefill", type=int, default=512)
     parser.add_argument("--decode", type=int, default=24)
     parser.add_argument("--option", action="append", default=[], help="for thermocline bench, e.g. --option=--cpu-isa=avx2")
+    parser.add_argument("--setting", action="append", help='options of llama-bench, default "-lm none" and "-lm mmap"')
     a = parser.parse_args()
+    settings = a.setting or ["-lm none", "-lm mmap"]
     print(f"{'model':24} {'t':>2} {'prefill':>9} {'theirs':>8} {'ratio':>6} {'decode':>8} {'theirs':>8} {'ratio':>6} "
           f"{'GB/s':>6} {'read':>6} {'share':>6}")
     for model in a.models:
@@ -50,7 +55,7 @@ def main():
             mine, peer = [], []
             for _ in range(a.rounds):
                 mine.append(ours(a.thermocline, model, threads, a.prefill, a.decode, a.option))
-                peer.append(theirs(a.llama_bench, model, threads, a.prefill, a.decode))
+                peer.append(theirs(a.llama_bench, model, threads, a.prefill, a.decode, settings))
             prefill, decode, read, bytes_per_token = (statistics.median(m[i] for m in mine) for i in range(4))
             peer_prefill, peer_decode = (statistics.median(p[i] for p in peer) for i in range(2))
             ratios = [statistics.median(m[i] / p[i] for m, p in zip(mine, peer)) for i in range(2)]

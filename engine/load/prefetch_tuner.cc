@@ -1,0 +1,81 @@
+#include "engine/load/prefetch_tuner.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "engine/base/stopwatch.h"
+#include "engine/nn/multiplier.h"
+
+namespace thermocline::load {
+namespace {
+
+constexpr std::size_t kMeasuredBytesMin = std::size_t{96}
+                                          << 20;  // far beyond a processor's share of a cache
+constexpr std::size_t kMeasuredBytesMax = std::size_t{256} << 20;  // enough to be sure
+constexpr int kPrefetchRounds = 3;
+// The default is left only for what is surely faster.
+constexpr double kPrefetchTimeMax = 0.97;
+
+// Matrices of at most kMeasuredBytesMax together; none if they have less than kMeasuredBytesMin.
+std::vector<const model::Linear*> LargeMatrices(const model::Weights& weights) {
+  std::vector<const model::Linear*> matrices;
+  std::size_t bytes = 0;
+  for (const model::LayerWeights& layer : weights.layers) {
+    for (const model::Linear* linear : {&layer.q, &layer.attn_output}) {
+      if (linear->weight.data == nullptr || bytes >= kMeasuredBytesMax) continue;
+      matrices.push_back(linear);
+      bytes += linear->weight.bytes();
+    }
+  }
+  if (bytes < kMeasuredBytesMin) matrices.clear();
+  return matrices;
+}
+
+// Every matrix times one token.
+class Products {
+ public:
+  Products(std::vector<const model::Linear*> matrices, const kernels::OpTable& ops,
+           base::WorkerPool& pool)
+      : matrices_(std::move(matrices)), multiplier_(ops, pool, 0) {
+    int cols = 0, rows = 0;
+    for (const model::Linear* linear : matrices_) {
+      cols = std::max(cols, linear->weight.cols);
+      rows = std::max(rows, linear->weight.rows);
+    }
+    input_.Resize(1, cols);
+    out_.resize(rows);
+  }
+  double Seconds(int prefetch_bytes) {
+    multiplier_.SetPrefetch(prefetch_bytes);
+    const base::Stopwatch watch;
+    for (const model::Linear* linear : matrices_) {
+      const nn::Product product{linear, out_.data()};
+      multiplier_.Multiply(std::span(&product, 1), input_.view(0, linear->weight.cols), 1);
+    }
+    return watch.Seconds();
+  }
+
+ private:
+  std::vector<const model::Linear*> matrices_;
+  nn::Multiplier multiplier_;
+  nn::ActivationBuffer input_;
+  std::vector<float> out_;
+};
+
+}  // namespace
+
+int FastestPrefetch(const model::Weights& weights, const kernels::OpTable& ops,
+                    base::WorkerPool& pool) {
+  std::vector<const model::Linear*> matrices = LargeMatrices(weights);
+  if (matrices.empty()) return kernels::kPrefetchBytes;
+  Products products(std::move(matrices), ops, pool);
+  double with = std::numeric_limits<double>::max(), without = with;
+  for (int round = 0; round < kPrefetchRounds; ++round) {
+    with = std::min(with, products.Seconds(kernels::kPrefetchBytes));
+    without = std::min(without, products.Seconds(0));
+  }
+  return without <= kPrefetchTimeMax * with ? 0 : kernels::kPrefetchBytes;
+}
+
+}  // namespace thermocline::load
