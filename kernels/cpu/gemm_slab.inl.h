@@ -23,8 +23,8 @@
 //   offsets' sums broadcast from memory, partial panels apart          357 156
 //   slabs of 512 columns                                               369 159
 //   the same of 128 tokens, sums in `out`: few sets of the caches      317 124
-//   sums of a pass side by side, the next tile's activations asked for 339 135 (a slower minute, in
-//                                                which 64 tokens make 337 and 136)
+//   sums of a pass side by side                                        382 164
+//   the next tile's activations asked for                              356 155
 //   levels copied as structs instead of loaded as vectors              369  30
 // A tile of 5 or 6 tokens, three or four panels, or activations packed anew for each call gave
 // 0 to 4% in AVX-512 and AVX2, and lost as much with few panels a call.
@@ -212,12 +212,12 @@ void SlabTimesTile(const Slab (&slab)[P], const SlabPlace& place, const TokenRow
   }
 }
 
-// Asks for what comes next while a tile of tokens is computed: the next tile's activations, and, a
-// part with each tile, the next slab's weights, which are all needed at once when it is decoded.
+// Asks for the next slab's weights, a part with each tile of tokens: they are all needed at once
+// when it is decoded, and the processor's own prefetching starts anew with each slab.
 template <DType type, int P>
-class Ahead {
+class NextSlab {
  public:
-  Ahead(const GemmParams& p, const SlabPlace& next, int tiles) {
+  NextSlab(const GemmParams& p, const SlabPlace& next, int tiles) {
     for (int i = 0; i < P; ++i)
       begin_[i] = BlockAt<type>(p.weights.panel(next.panel + i), next.col);
     const std::ptrdiff_t bytes =
@@ -229,18 +229,6 @@ class Ahead {
     const int end = at_ + per_tile_ < lines_ ? at_ + per_tile_ : lines_;
     for (; at_ < end; ++at_) {
       for (const std::uint8_t* panel : begin_) Prefetch(panel + 64 * at_);
-    }
-  }
-  static void AskForTile(const TokenRows& x, int groups) {
-    for (int t = 0; t < kSlabTile; ++t) {
-      const std::int8_t* q = x.q + t * x.cols;
-      for (int at = 0; at < groups * kActivationBlock; at += 64) PrefetchNear(q + at);
-      PrefetchNear(x.scale + t * x.blocks);
-      if constexpr (LayoutOf(type).min >= 0) PrefetchNear(x.scaled_sum + t * x.blocks);
-      if constexpr (LayoutOf(type).offset != 0) {
-        PrefetchNear(x.sum + t * x.blocks);
-        PrefetchNear(x.pair_sum + 2 * t * x.blocks);
-      }
     }
   }
 
@@ -255,12 +243,11 @@ void SlabTimesTokens(const GemmParams& p, const SlabPlace& place, const SlabPlac
                      int tokens, PassSums<P>& sums) {
   Slab slab[P];
   for (int i = 0; i < P; ++i) DecodeSlab<type>(p.weights.panel(place.panel + i), place, slab[i]);
-  Ahead<type, P> ahead(p, next, (tokens + kSlabTile - 1) / kSlabTile);
+  NextSlab<type, P> ahead(p, next, (tokens + kSlabTile - 1) / kSlabTile);
   const auto x = [&](int t) { return TokenRowsAt(p.activations, token + t, place.col); };
   int t = 0;
   for (; t + kSlabTile <= tokens; t += kSlabTile) {
     ahead.AskForWeights();
-    if (t + 2 * kSlabTile <= tokens) ahead.AskForTile(x(t + kSlabTile), place.groups);
     SlabTimesTile<type, P, kSlabTile>(slab, place, x(t), sums.of + t);
   }
   if (t < tokens) ahead.AskForWeights();

@@ -33,9 +33,9 @@ inline void SplitHalves(V128 a, V128 b, V128& low, V128& high) {
   low = _mm_packus_epi32(_mm_and_si128(a, mask), _mm_and_si128(b, mask));
   high = _mm_packus_epi32(_mm_srli_epi32(a, 16), _mm_srli_epi32(b, 16));
 }
-inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
-// Into the first-level cache.
-inline void PrefetchNear(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+// Into the second-level cache. Not g++ 12's intrinsics: a function that does nothing else than to
+// prefetch has no effect in its eyes, and is dropped before it is inlined.
+inline void Prefetch(const void* p) { asm volatile("prefetcht1 (%0)" : : "r"(p)); }
 
 #else
 
@@ -61,9 +61,7 @@ inline void SplitHalves(V128 a, V128 b, V128& low, V128& high) {
   low = vreinterpretq_u32_u16(vuzp1q_u16(halves(a), halves(b)));
   high = vreinterpretq_u32_u16(vuzp2q_u16(halves(a), halves(b)));
 }
-inline void Prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
-// Into the first-level cache.
-inline void PrefetchNear(const void* p) { __builtin_prefetch(p, 0, 3); }
+inline void Prefetch(const void* p) { asm volatile("prfm pldl2keep, [%0]" : : "r"(p)); }
 
 #endif
 
