@@ -12,6 +12,8 @@ namespace thermocline::kernels {
 //   avx2       byte products added up in words (vpmaddubsw, vpaddw)
 //   others     the ISA's own dot product of bytes to 32 bits, or product of tiles
 //
+// Q8_0 on AVX2 cannot be added up in words, and AMX decodes with AVX-512: their limits are lower.
+//
 // Returns multiply-adds. A round takes some nanoseconds.
 using DotPeak = std::int64_t(int rounds);
 

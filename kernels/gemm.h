@@ -13,20 +13,20 @@
 
 namespace thermocline::kernels {
 
-// What was fastest where weights come from memory (measured: cpu/gemm.inl.h).
+// What was fastest on a Zen 5 where weights come from memory (measured: cpu/gemm.inl.h).
 inline constexpr int kPrefetchBytes = 8192;
 
 struct GemmParams {
   PackedMatrix weights;  // [rows, cols]
-  Activations
-      activations;  // [tokens, cols]; q, scale and sum are read if the type is quantised, else x
-  int tokens = 0;   // T
+  // [tokens, cols]; of float types x is read, of others all but x.
+  Activations activations;
+  int tokens = 0;        // T
   float* out = nullptr;  // [T, rows] f32, rows out_stride apart
   int out_stride = 0;    // floats between two tokens' outputs
   int panel_begin = 0;   // the panels of this call: a worker's share
   int panel_end = 0;
-  // Few tokens: weights are asked for so many bytes before they are used, 0 = left to the
-  // processor. They may lie behind the matrix; nothing is read there.
+  // Few tokens, quantised weights: they are asked for so many bytes before they are used, 0 = left
+  // to the processor. They may lie behind the matrix; nothing is read there.
   int prefetch_bytes = kPrefetchBytes;
 };
 

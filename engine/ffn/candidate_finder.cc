@@ -150,7 +150,8 @@ void CandidateFinder::MarkByLogits(const FfnStep& step, const NeuronRange& range
        .out = s.logits.data(),
        .out_stride = kRange,
        .panel_begin = 0,
-       .panel_end = kernels::NumPanels(range.count)});
+       .panel_end = kernels::NumPanels(range.count),
+       .prefetch_bytes = context_.multiplier.prefetch_bytes()});
   const float least = run.threshold + step.policy.shift;
   for (int t = 0; t < step.input.tokens; ++t) {
     const float* logits = s.logits.data() + t * kRange;

@@ -24,6 +24,7 @@ CpuPartition::CpuPartition(const Params& p)
             .tokens_max = p.tokens_max,
             .members = &p.members,
             .ablation = p.ablation}) {
+  multiplier_.SetPrefetch(p.prefetch_bytes);
   if (floats_) {
     output_.resize(base::Area(p.tokens_max, hidden_size_));
   } else {

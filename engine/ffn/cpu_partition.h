@@ -21,7 +21,8 @@ class CpuPartition final : public FfnPartition {
     const std::vector<std::vector<int>>& members;  // [L] ascending neurons
     const kernels::OpTable& ops;
     int threads;
-    int tokens_max;  // T
+    int tokens_max;                                // T
+    int prefetch_bytes = kernels::kPrefetchBytes;  // as nn::Multiplier
     Ablation ablation = {};
   };
   explicit CpuPartition(const Params& params);

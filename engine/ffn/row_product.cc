@@ -27,7 +27,8 @@ void Multiply(const FfnContext& context, const RowProduct& p, int thread) {
                       .out = p.out,
                       .out_stride = p.out_stride,
                       .panel_begin = 0,
-                      .panel_end = kernels::NumPanels(p.range.count)});
+                      .panel_end = kernels::NumPanels(p.range.count),
+                      .prefetch_bytes = context.multiplier.prefetch_bytes()});
   }
   const float* bias = p.matrix.linear.bias;
   for (int t = 0; bias != nullptr && t < p.tokens; ++t) {

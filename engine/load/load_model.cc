@@ -75,7 +75,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
   if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
-  if (out.memory.tier == MemoryPlan::Tier::kMemory) {
+  if (measurable) {
     out.prefetch_bytes = FastestPrefetch(*out.weights, *out.ops, *out.pool);
     base::LogInfo("weights are asked for ", out.prefetch_bytes, " bytes ahead");
   }

@@ -145,6 +145,7 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                   .ops = *ops,
                                   .threads = hot_threads,
                                   .tokens_max = tokens_max,
+                                  .prefetch_bytes = prefetch_bytes,
                                   .ablation = ablation});
   }
   if (device_forward != nullptr) {  // its memory was shared out for so much

@@ -10,25 +10,26 @@
 namespace thermocline::load {
 namespace {
 
-constexpr std::size_t kMeasuredBytesMin = std::size_t{96}
-                                          << 20;  // far beyond a processor's share of a cache
-constexpr std::size_t kMeasuredBytesMax = std::size_t{256} << 20;  // enough to be sure
 constexpr int kPrefetchRounds = 3;
 // The default is left only for what is surely faster.
 constexpr double kPrefetchTimeMax = 0.97;
 
-// Matrices of at most kMeasuredBytesMax together; none if they have less than kMeasuredBytesMin.
-std::vector<const model::Linear*> LargeMatrices(const model::Weights& weights) {
+// Quantised matrices, until they have `limits.enough` bytes together; none if they have less than
+// `limits.least`.
+std::vector<const model::Linear*> LargeMatrices(const model::Weights& weights,
+                                                const PrefetchLimits& limits) {
   std::vector<const model::Linear*> matrices;
   std::size_t bytes = 0;
   for (const model::LayerWeights& layer : weights.layers) {
     for (const model::Linear* linear : {&layer.q, &layer.attn_output}) {
-      if (linear->weight.data == nullptr || bytes >= kMeasuredBytesMax) continue;
+      if (linear->weight.data == nullptr || !kernels::Traits(linear->weight.type).quantized ||
+          bytes >= limits.enough)
+        continue;
       matrices.push_back(linear);
       bytes += linear->weight.bytes();
     }
   }
-  if (bytes < kMeasuredBytesMin) matrices.clear();
+  if (bytes < limits.least) matrices.clear();
   return matrices;
 }
 
@@ -66,9 +67,9 @@ class Products {
 }  // namespace
 
 int FastestPrefetch(const model::Weights& weights, const kernels::OpTable& ops,
-                    base::WorkerPool& pool) {
-  std::vector<const model::Linear*> matrices = LargeMatrices(weights);
-  if (matrices.empty()) return kernels::kPrefetchBytes;
+                    base::WorkerPool& pool, const PrefetchLimits& limits) {
+  std::vector<const model::Linear*> matrices = LargeMatrices(weights, limits);
+  if (matrices.empty() || &ops == &kernels::ReferenceOps()) return kernels::kPrefetchBytes;
   Products products(std::move(matrices), ops, pool);
   double with = std::numeric_limits<double>::max(), without = with;
   for (int round = 0; round < kPrefetchRounds; ++round) {

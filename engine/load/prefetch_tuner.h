@@ -1,5 +1,5 @@
 // How far ahead weights are asked for while a token is decoded: what helps one processor's memory
-// (1.3 to 2.2 times the speed on one that reads 67 GB/s) slows another's, so it is measured.
+// (1.2 to 2.3 times the speed on one that reads 67 GB/s) slows another's, so it is measured.
 #pragma once
 
 #include "engine/base/worker_pool.h"
@@ -8,10 +8,16 @@
 
 namespace thermocline::load {
 
+// Bytes of matrices to measure on: less than `least` may lie in a cache.
+struct PrefetchLimits {
+  std::size_t least = std::size_t{96} << 20, enough = std::size_t{256} << 20;
+};
+
 // Bytes ahead, 0 = the processor's own prefetching alone is faster (GemmParams::prefetch_bytes).
 // Times products of the attention's matrices, some hundred MB, in turns: some tens of ms. Models
-// whose attention lies in cache are not measured and get kernels::kPrefetchBytes.
+// whose attention may lie in a cache, and float ones, are not measured and get
+// kernels::kPrefetchBytes.
 int FastestPrefetch(const model::Weights& weights, const kernels::OpTable& ops,
-                    base::WorkerPool& pool);
+                    base::WorkerPool& pool, const PrefetchLimits& limits = {});
 
 }  // namespace thermocline::load

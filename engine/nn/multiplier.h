@@ -32,8 +32,9 @@ class Multiplier {
   void Multiply(std::span<const Product> products, const kernels::Activations& input, int tokens,
                 bool fold = false);
 
-  // GemmParams::prefetch_bytes of all products; kernels::kPrefetchBytes until it is called.
+  // GemmParams::prefetch_bytes of matrices in panels; kernels::kPrefetchBytes until it is called.
   void SetPrefetch(int bytes) { prefetch_bytes_ = bytes; }
+  int prefetch_bytes() const { return prefetch_bytes_; }
 
   // A thread's room for the panels of rows that are multiplied together.
   std::uint8_t* scratch(int thread) { return scratch_[thread].data(); }

@@ -30,7 +30,8 @@ inline void Scores(const AttentionParams& p, const std::uint8_t* keys, int head,
         .out = p.scores + head * kKvBlock,
         .out_stride = kKvBlock,
         .panel_begin = begin / kPanelRows,
-        .panel_end = (end + kPanelRows - 1) / kPanelRows});
+        .panel_end = (end + kPanelRows - 1) / kPanelRows,
+        .prefetch_bytes = 0});  // behind the keys lie another head's
 }
 
 float MaxOf(const float* x, int n) {

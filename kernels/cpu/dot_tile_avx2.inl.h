@@ -19,7 +19,7 @@ constexpr int QuadsInWords(DType type) {
   return HasOffset(type) || LayoutOf(type).fifth_bits == 0 ? 8 : 4;
 }
 constexpr int OffsetShift(DType type) {
-  return LayoutOf(type).offset == 8 ? 3 : LayoutOf(type).offset == 16 ? 4 : 5;
+  return __builtin_ctz(static_cast<unsigned>(LayoutOf(type).offset));
 }
 
 // A quad as the products take it: Q8_0's with its sign.

@@ -5,10 +5,10 @@
 // token's sums run in the same order whatever the tile, so prefill and decode give the same bits.
 // Bytes moved per token and matrix: the weights once per pass of tokens.
 //
-// Measured on one Zen 4 core, AVX-512, weights in the second-level cache, one token: Q8_0 100 GB/s,
-// Q4_1 70, Q4_0 66, Q5_1 55, Q4_K and Q6_K 53, Q5_K 45; the same core reads 28 from memory. With 64
-// tokens Q4_0 makes 181 G multiply-adds a second, of 237 that the dot product alone could.
-// What was tried, on weights in memory, one token:
+// Measured on one Zen 4 core, AVX-512, before groups and slabs, weights in the second-level cache,
+// one token: Q8_0 100 GB/s, Q4_1 70, Q4_0 66, Q5_1 55, Q4_K and Q6_K 53, Q5_K 45; the same core
+// reads 28 from memory. With 64 tokens Q4_0 makes 181 G multiply-adds a second, of 237 that the dot
+// product alone could. What was tried, on weights in memory, one token:
 //   software prefetch on Zen 4, which reads 28 GB/s a core: 1% to 45% slower, 512 B to 8 KiB ahead
 //   the same on Zen 5, two cores that read 67 GB/s, tokens/s of a 1.5 GB shape, AVX2 and AVX-512:
 //     bytes ahead        none     0 (own lines)     1 Ki      2 Ki      4 Ki      8 Ki     16 Ki

@@ -31,6 +31,7 @@
 //
 // Included by gemm.inl.h.
 #include "kernels/cpu/group.inl.h"
+#include "kernels/cpu/vector128.h"
 
 namespace thermocline::kernels {
 namespace {
@@ -128,7 +129,8 @@ void PanelTimesFew(const GemmParams& p, int panel, int token) {
     for (int g = 0; g < kGroups; ++g) {
       PackedGroup<type> group;
       group.levels = LevelsAt<type>(block, g);
-      if (p.prefetch_bytes > 0) PrefetchLines<kGroupLines>(group.levels + p.prefetch_bytes);
+      if (p.prefetch_bytes > 0)  // a share of the block, headers too
+        PrefetchLines<kGroupLines>(block + g * (BlockBytes<type>() / kGroups) + p.prefetch_bytes);
       DecodeScales<type>(block, header, g, group);
       AddGroup<type, 1, T, PackedGroup<type>>({&group}, first + g, x, sums);
     }
@@ -280,8 +282,8 @@ void PanelsTimesPass(const GemmParams& p, int panel, int begin, int end, int tok
 // Columns whose activations stay in the second-level cache while the panels pass.
 inline int ChunkColumns(int cols, int tokens) {
   constexpr int kCacheBytes = 384 << 10;
-  const int columns = kCacheBytes / tokens / kSlabCols * kSlabCols;
-  return columns < kSlabCols ? kSlabCols : columns < cols ? columns : cols;
+  const int columns = kCacheBytes / tokens / kSlabCols * kSlabCols;  // 3,072 at least
+  return columns < cols ? columns : cols;
 }
 
 // All panels of the call for the tokens of a pass.

@@ -3,8 +3,6 @@
 // The ISA's dot_tile file makes the integer products; gemm_slab.inl.h scales them and adds them up.
 //
 // Included by gemm_slab.inl.h; dot_tile files come behind the types.
-#include "kernels/cpu/vector128.h"
-
 namespace thermocline::kernels {
 namespace {
 

@@ -334,7 +334,8 @@ void GemmRows(const GemmRowsParams& p) {
            .out = p.out + at,
            .out_stride = p.out_stride,
            .panel_begin = 0,
-           .panel_end = NumPanels(count)});
+           .panel_end = NumPanels(count),
+           .prefetch_bytes = 0});  // the panels are in the cache
   }
 }
 

@@ -1,4 +1,5 @@
-// sign_predict.h on vectors of 512 bits: XOR, AND and population counts, a row at a time.
+// sign_predict.h on vectors of 512 bits (AVX2 has its own, sign_rows_avx2.inl.h): XOR, AND and
+// population counts, a row at a time.
 //
 // Bytes moved: the planes, once. Four slices take 12 instructions for a vector of 64 bytes where
 // the processor counts bits in vectors. On one Zen 4 core, D 4096, four slices, GB/s:

@@ -5,6 +5,8 @@
 // bits takes 44. The sum of a byte's columns is at most 8 * (1 + 2 + 4 + 8 + 16) = 248.
 // A tree of carry-save adders over the vectors of a row needs about 30, too: rows are short (16
 // vectors at D 4096), and each row ends with counts of all its planes.
+//
+// Included by sign_predict.inl.h.
 namespace thermocline::kernels {
 namespace {
 

@@ -192,32 +192,18 @@ inline __m256i AddQuads(__m256i acc, __m256i weights, __m256i x) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 #endif
+#if THERMOCLINE_VNNI_256
 // acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
-// Requires: weights <= 127, so that two products fit 16 bits.
 inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   const __m256i quad = BroadcastQuad(x);
   return {AddQuads(acc.a, weights.a, quad), AddQuads(acc.b, weights.b, quad)};
 }
-#if THERMOCLINE_VNNI_256
-inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
-  return Dot4(acc, weights, x);
-}
-inline constexpr std::int32_t kWideOffset =
-    128;  // what Dot4Wide leaves to subtract, times the sum of x
+// What products with WideLevels leave to subtract, times the sum of x.
+inline constexpr std::int32_t kWideOffset = 128;
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 inline U8x64 WideLevels(U8x64 weights) { return weights; }
 #else
-inline __m256i AddQuadsSigned(__m256i acc, __m256i offset_weights, __m256i x) {
-  const __m256i w = _mm256_xor_si256(offset_weights, _mm256_set1_epi8(-128));
-  return AddQuads(acc, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-}
-// As Dot4 for Q8_0's q + 128: takes the offset off first, for 255 * 127 * 2 does not fit 16 bits.
-inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
-  const __m256i quad = BroadcastQuad(x);
-  return {AddQuadsSigned(acc.a, weights.a, quad), AddQuadsSigned(acc.b, weights.b, quad)};
-}
-inline constexpr std::int32_t kWideOffset =
-    0;  // what Dot4Wide leaves to subtract, times the sum of x
+inline constexpr std::int32_t kWideOffset = 0;  // DotBytesWide takes the offset off itself
 #endif
 
 inline I32x16 ShiftLeftI(I32x16 v, int bits) {
@@ -266,10 +252,12 @@ inline I32x16 AddNibbleProducts(I32x16 sum, U8x64 levels, U8x64 coefficients) {
           _mm256_add_epi16(sum.b, _mm256_maddubs_epi16(levels.b, coefficients.b))};
 #endif
 }
+#if !THERMOCLINE_VNNI_256
 inline I32x16 WidenPairs(I32x16 words) {
   const __m256i one = _mm256_set1_epi16(1);
   return {_mm256_madd_epi16(words.a, one), _mm256_madd_epi16(words.b, one)};
 }
+#endif
 // Sums over 4 bytes of low * first + high * second. Levels are nibbles.
 inline I32x16 DotNibbles(U8x64 low, U8x64 first, U8x64 high, U8x64 second) {
 #if THERMOCLINE_VNNI_256
@@ -288,7 +276,7 @@ inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
   return DotBytes(acc, levels, coefficients);
 }
 #else
-// The other way round than AddQuadsSigned: a coefficient may be -128, which has no negative.
+// In words: a coefficient may be -128, which has no negative to take a level's sign.
 inline __m256i AddQuadsWide(__m256i acc, __m256i levels, __m256i coefficients) {
   const __m256i q = _mm256_xor_si256(levels, _mm256_set1_epi8(-128));
   const __m256i even = _mm256_madd_epi16(_mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8),

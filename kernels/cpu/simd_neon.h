@@ -227,12 +227,8 @@ template <int i>
 }
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 [[gnu::always_inline]] inline U8x64 WideLevels(U8x64 weights) { return TakeOffset(weights); }
-// As Dot4 for Q8_0's q + 128.
-[[gnu::always_inline]] inline I32x16 Dot4Wide(I32x16 acc, U8x64 weights, const std::int8_t* x) {
-  return Dot4(acc, TakeOffset(weights), x);
-}
-inline constexpr std::int32_t kWideOffset =
-    0;  // what Dot4Wide leaves to subtract, times the sum of x
+// What products with WideLevels leave to subtract, times the sum of x.
+inline constexpr std::int32_t kWideOffset = 0;
 
 [[gnu::always_inline]] inline I32x16 ShiftLeftI(I32x16 x, int bits) {
   return Map<I32x16>([&](int i) __attribute__((always_inline)) {

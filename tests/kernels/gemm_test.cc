@@ -71,8 +71,8 @@ struct Operands {
                    .cols = c.cols};
   }
 
-  std::vector<float> Multiply(const OpTable& ops, const Case& c, int panel_begin,
-                              int panel_end) const {
+  std::vector<float> Multiply(const OpTable& ops, const Case& c, int panel_begin, int panel_end,
+                              int prefetch_bytes = kPrefetchBytes) const {
     std::vector<float> out(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.rows),
                            -1.0F);
     ops.gemm({.weights = matrix,
@@ -81,7 +81,8 @@ struct Operands {
               .out = out.data(),
               .out_stride = c.rows,
               .panel_begin = panel_begin,
-              .panel_end = panel_end});
+              .panel_end = panel_end,
+              .prefetch_bytes = prefetch_bytes});
     return out;
   }
 };
@@ -161,75 +162,100 @@ TEST(Gemm, ATokensBitsDoNotDependOnItsBatch) {
 }
 
 TEST(Gemm, WritesOnlyItsPanels) {
-  const Case c{DType::kQ4_0, 48, 64, 2};
-  const Operands operands(c);
-  for (const OpTable* ops : FastTables()) {
-    const auto middle = operands.Multiply(*ops, c, 1, 2), all = operands.Multiply(*ops, c, 0, 3);
-    for (int t = 0; t < c.tokens; ++t) {
-      for (int r = 0; r < c.rows; ++r) {
-        const auto at = static_cast<std::size_t>(t * c.rows + r);
-        EXPECT_EQ(middle[at], r >= 16 && r < 32 ? all[at] : -1.0F);
+  for (const int tokens : {2, 11}) {
+    const Case c{DType::kQ4_0, 48, 64, tokens};
+    const Operands operands(c);
+    for (const OpTable* ops : FastTables()) {
+      const auto middle = operands.Multiply(*ops, c, 1, 2), all = operands.Multiply(*ops, c, 0, 3);
+      for (int t = 0; t < c.tokens; ++t) {
+        for (int r = 0; r < c.rows; ++r) {
+          const auto at = static_cast<std::size_t>(t * c.rows + r);
+          EXPECT_EQ(middle[at], r >= 16 && r < 32 ? all[at] : -1.0F);
+        }
       }
     }
   }
 }
 
-// The largest levels times the largest activations, of one sign and of both.
+// What is written into levels, and activations whose sign changes every `run` of them.
+struct Extreme {
+  std::uint8_t even, odd;  // bytes of levels
+  std::size_t run;         // 0: never
+};
+
+// Activations of 127 and -127, and what Quantize says of them.
+void SetExtremes(const Extreme& extreme, int sign, Operands& o) {
+  for (std::size_t i = 0; i < o.q.size(); ++i) {
+    const bool turned = extreme.run > 0 && i / extreme.run % 2 == 1;
+    o.q[i] = static_cast<std::int8_t>(turned ? -127 * sign : 127 * sign);
+  }
+  for (std::size_t b = 0; b < o.q.size() / 32; ++b) {
+    o.sum[b] = 0;
+    for (std::size_t half = 0; half < 2; ++half) {
+      int low = 0, high = 0;
+      for (std::size_t c = 0; c < 16; ++c) (c % 4 < 2 ? low : high) += o.q[32 * b + 16 * half + c];
+      o.pair_sum[2 * b + half] = (low & 0xFFFF) | high * 0x10000;
+      if (half == 0) o.half_sum[b] = low + high;
+      o.sum[b] += low + high;
+    }
+  }
+}
+
+// The largest and the least levels times the largest activations, where signs agree and where they
+// change inside the sums, for each number of tokens that is computed in its own way.
 TEST(Gemm, TheLargestSumsFitTheirWords) {
   struct Levels {
     DType type;
     std::size_t block, begin, end;  // bytes
   };
-  constexpr Levels kLevels[] = {{DType::kQ4_0, 18, 2, 18},   {DType::kQ4_1, 20, 4, 20},
-                                {DType::kQ5_0, 22, 2, 22},   {DType::kQ5_1, 24, 4, 24},
-                                {DType::kQ4_K, 144, 4, 144}, {DType::kQ5_K, 176, 4, 176},
-                                {DType::kQ6_K, 210, 0, 192}};
+  constexpr Levels kLevels[] = {{DType::kQ8_0, 34, 2, 34},   {DType::kQ4_0, 18, 2, 18},
+                                {DType::kQ4_1, 20, 4, 20},   {DType::kQ5_0, 22, 2, 22},
+                                {DType::kQ5_1, 24, 4, 24},   {DType::kQ4_K, 144, 4, 144},
+                                {DType::kQ5_K, 176, 4, 176}, {DType::kQ6_K, 210, 0, 192}};
+  constexpr Extreme kExtremes[] = {{0xFF, 0xFF, 0}, {0, 0, 0},       {0x80, 0x7F, 0},
+                                   {0xFF, 0xFF, 2}, {0, 0xFF, 1},    {0x80, 0x80, 4},
+                                   {0x80, 0x80, 0}, {0x7F, 0x7F, 16}};
   for (const Levels& levels : kLevels) {
-    for (const int tokens : {1, 2, 4, 7}) {
-      for (const int sign : {-1, 1, 0}) {
-        const Case c{levels.type, 32, 512, tokens};
-        Operands operands(c);
-        for (std::size_t i = 0; i < operands.q.size(); ++i)
-          operands.q[i] = static_cast<std::int8_t>(127 * (sign != 0 ? sign : i % 2 == 0 ? 1 : -1));
-        for (auto& sum : operands.sum) sum = 127 * 32 * sign;
-        for (auto& sum : operands.half_sum) sum = 127 * 16 * sign;
-        for (auto& sum : operands.pair_sum)
-          sum = (127 * 8 * sign & 0xFFFF) | 127 * 8 * sign * 0x10000;
-        for (std::size_t i = 0; i < operands.rows.size(); ++i) {
-          const std::size_t at = i % levels.block;
-          if (at >= levels.begin && at < levels.end) operands.rows[i] = 0xFF;
+    for (const int tokens : {1, 2, 4, 7, 12, 19}) {
+      for (const Extreme& extreme : kExtremes) {
+        for (const int sign : {-1, 1}) {
+          const Case c{levels.type, 32, 512, tokens};
+          Operands operands(c);
+          SetExtremes(extreme, sign, operands);
+          for (std::size_t i = 0; i < operands.rows.size(); ++i) {
+            const std::size_t at = i % levels.block;
+            if (at >= levels.begin && at < levels.end)
+              operands.rows[i] = i % 2 == 0 ? extreme.even : extreme.odd;
+          }
+          operands.packed = Pack(c.type, operands.rows, c.rows, c.cols);
+          operands.matrix.data = operands.packed.data();
+          const auto expected = operands.Multiply(ReferenceOps(), c, 0, 2);
+          for (const OpTable* ops : FastTables())
+            EXPECT_EQ(operands.Multiply(*ops, c, 0, 2), expected)
+                << ops->name << " " << Traits(c.type).name << " " << tokens << " "
+                << int{extreme.even} << " " << int{extreme.odd} << " " << extreme.run;
         }
-        operands.packed = Pack(c.type, operands.rows, c.rows, c.cols);
-        operands.matrix.data = operands.packed.data();
-        const auto expected = operands.Multiply(ReferenceOps(), c, 0, 2);
-        for (const OpTable* ops : FastTables())
-          EXPECT_EQ(operands.Multiply(*ops, c, 0, 2), expected)
-              << ops->name << " " << Traits(c.type).name << " " << tokens << " " << sign;
       }
     }
   }
 }
 
-TEST(Gemm, ExtremeQuantsDoNotOverflow) {
-  // 255 * 127 * 2 does not fit 16 bits: the trap of AVX2's byte products.
-  const Case c{DType::kQ8_0, 16, 64, 1};
-  Operands operands(c);
-  for (auto& q : operands.q) q = -127;
-  for (auto& sum : operands.sum) sum = -127 * 32;
-  for (auto& sum : operands.half_sum) sum = -127 * 16;
-  for (auto& sum : operands.pair_sum) sum = (-127 * 8 & 0xFFFF) | -127 * 8 * 0x10000;
-  for (std::size_t i = 0; i < operands.rows.size(); ++i) {
-    if (i % 34 >= 2) operands.rows[i] = 0x80;  // -128
+TEST(Gemm, AskingForWeightsAheadChangesNoBit) {
+  for (const DType type : {DType::kQ4_0, DType::kQ8_0, DType::kQ6_K}) {
+    for (const int tokens : {1, 4}) {
+      const Case c{type, 33, 768, tokens};
+      const Operands operands(c);
+      const auto expected = operands.Multiply(ReferenceOps(), c, 0, 3);
+      for (const OpTable* ops : FastTables()) {
+        for (const int bytes : {0, 64, 1 << 20}) {  // also far behind the matrix
+          EXPECT_EQ(operands.Multiply(*ops, c, 0, 3, bytes), expected) << Name(*ops, c);
+        }
+      }
+    }
   }
-  operands.packed = Pack(c.type, operands.rows, c.rows, c.cols);
-  operands.matrix.data = operands.packed.data();
-  const auto expected = operands.Multiply(ReferenceOps(), c, 0, 1);
-  EXPECT_GT(expected[0], 0);
-  for (const OpTable* ops : FastTables())
-    EXPECT_EQ(operands.Multiply(*ops, c, 0, 1), expected) << ops->name;
 }
 
-TEST(DotPeak, SaysHowManyProductsItMade) {
+TEST(DotPeak, CountsProductsByTheRound) {
   for (int i = 0; i < CpuTables().count; ++i) {
     const OpTable& ops = *CpuTables().tables[i];
     const std::int64_t one = ops.dot_peak(1);

@@ -225,11 +225,12 @@ double BenchMeasurement::KvBytes(int depth) const {
 std::vector<BenchPhase> BenchMeasurement::Phases() const {
   const TokenWork attention = AttentionWork(std::max(size_.prefill, size_.depth)),
                   head = HeadWork(), dense = DenseFfnWork();
-  // The weights once for a chunk of tokens, the head for the last of them.
+  // The weights once for a chunk of tokens, the head for the chunk's last one.
   const double chunk = std::min(size_.prefill, kBenchChunk);
+  const double chunks = (size_.prefill + kBenchChunk - 1) / kBenchChunk;
   const TokenWork prompt = {
       static_cast<double>(model_.weights->bytes_per_token()) / chunk,
-      attention.operations + dense.operations + head.operations / size_.prefill};
+      attention.operations + dense.operations + head.operations * chunks / size_.prefill};
   const TokenWork token = attention + head;
   std::vector<BenchPhase> phases = {
       MakePhase("prefill", size_.prefill, prompt, prefill_),
