@@ -77,7 +77,9 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
   if (measurable) {
     out.prefetch_bytes = FastestPrefetch(*out.weights, *out.ops, *out.pool);
-    base::LogInfo("weights are asked for ", out.prefetch_bytes, " bytes ahead");
+    if (out.prefetch_bytes == 0)
+      base::LogInfo(
+          "this processor decodes faster without being asked for weights ahead (measured)");
   }
   out.side_car = std::move(plan.side_car);
   out.side_car_path = plan.side_car_path;

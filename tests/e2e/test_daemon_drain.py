@@ -11,8 +11,8 @@ from daemon_client import STORY, metrics, post, value
 
 
 def open_stream(daemon, **extra):
-    """A raw socket on which an answer has begun to stream."""
-    body = json.dumps({"messages": STORY, "stream": True, "temperature": 1.5, "logit_bias": {"2": -100, "6": -100}, **extra}).encode()
+    """A raw socket on which an answer has begun to stream; it does not end by itself."""
+    body = json.dumps({"messages": STORY, "stream": True, "temperature": 1.5, "ignore_eos": True, **extra}).encode()
     s = socket.create_connection(("127.0.0.1", daemon.port), timeout=20)
     s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     return s

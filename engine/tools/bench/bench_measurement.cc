@@ -227,7 +227,7 @@ std::vector<BenchPhase> BenchMeasurement::Phases() const {
                   head = HeadWork(), dense = DenseFfnWork();
   // The weights once for a chunk of tokens, the head for the chunk's last one.
   const double chunk = std::min(size_.prefill, kBenchChunk);
-  const double chunks = (size_.prefill + kBenchChunk - 1) / kBenchChunk;
+  const int chunks = (size_.prefill + kBenchChunk - 1) / kBenchChunk;
   const TokenWork prompt = {
       static_cast<double>(model_.weights->bytes_per_token()) / chunk,
       attention.operations + dense.operations + head.operations * chunks / size_.prefill};
