@@ -32,12 +32,8 @@ inline void DecodeSigned(const std::uint8_t* group, std::uint8_t* out) {
 // Where group `g` (32 columns) of a panel has its levels.
 template <DType type>
 inline const std::uint8_t* GroupAt(const std::uint8_t* panel, int g) {
-  constexpr PanelLayout kLayout = LayoutOf(type);
-  constexpr int kGroups = Traits(type).block_size / 32;
-  return panel +
-         static_cast<std::ptrdiff_t>(g / kGroups) *
-             static_cast<std::ptrdiff_t>(PanelBytes(type, Traits(type).block_size)) +
-         kLayout.header + g % kGroups * kLayout.group_bytes;
+  constexpr int kGroups = Traits(type).block_size / kActivationBlock;
+  return LevelsAt<type>(BlockAt<type>(panel, g * kActivationBlock), g % kGroups);
 }
 
 // Sums of one token tile that outlive a chunk of columns.
@@ -162,11 +158,9 @@ void TilePanel(const GemmParams& p, int panel_index, int token_begin, int tokens
                            sums[tile]);
     }
   }
-  const int row = panel_index * kPanelRows;
-  const int rows = p.weights.rows - row < kPanelRows ? p.weights.rows - row : kPanelRows;
   for (int t = 0; t < tokens; ++t) {
-    float* out = p.out + static_cast<std::ptrdiff_t>(token_begin + t) * p.out_stride + row;
-    StorePartial(out, rows, sums[t / kTileTokens].acc[t % kTileTokens]);
+    StorePartial(OutputAt(p, panel_index, token_begin + t), RowsOfPanel(p, panel_index),
+                 sums[t / kTileTokens].acc[t % kTileTokens]);
   }
 }
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/kernels/random_rows.h"
+#include "tests/kernels/random_tokens.h"
 
 namespace thermocline::kernels {
 namespace {
@@ -56,45 +56,22 @@ DType TypeNamed(const std::string& name) {
 
 // A matrix, tokens and their product.
 struct Work {
-  std::vector<float> x, scale, scaled_sum, out;
-  std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum, half_sum, pair_sum;
+  RandomTokens x;
+  std::vector<float> out;
   std::vector<std::uint8_t> packed;
   GemmParams params;
 
   Work(DType type, int rows, int cols, int tokens)
-      : x(RandomFloats(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(cols), 7)),
-        scale(x.size() / 32),
-        scaled_sum(scale.size()),
+      : x(tokens, cols),
         out(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(rows)),
-        q(x.size()),
-        sum(scale.size()),
-        half_sum(scale.size()),
-        pair_sum(2 * scale.size()),
-        packed(Pack(type, RandomRows(type, rows, cols, 3), rows, cols)) {
-    ReferenceOps().quantize({.x = x.data(),
-                             .n = static_cast<int>(x.size()),
-                             .q = q.data(),
-                             .scale = scale.data(),
-                             .scaled_sum = scaled_sum.data(),
-                             .sum = sum.data(),
-                             .half_sum = half_sum.data(),
-                             .pair_sum = pair_sum.data()});
-    params = {.weights = {type, rows, cols, packed.data()},
-              .activations = {.x = x.data(),
-                              .q = q.data(),
-                              .scale = scale.data(),
-                              .scaled_sum = scaled_sum.data(),
-                              .sum = sum.data(),
-                              .half_sum = half_sum.data(),
-                              .pair_sum = pair_sum.data(),
-                              .cols = cols},
-              .tokens = tokens,
-              .out = out.data(),
-              .out_stride = rows,
-              .panel_begin = 0,
-              .panel_end = NumPanels(rows)};
-  }
+        packed(Pack(type, RandomRows(type, rows, cols, 3), rows, cols)),
+        params{.weights = {type, rows, cols, packed.data()},
+               .activations = x.view,
+               .tokens = tokens,
+               .out = out.data(),
+               .out_stride = rows,
+               .panel_begin = 0,
+               .panel_end = NumPanels(rows)} {}
   double multiply_adds() const {
     return double(params.tokens) * params.weights.rows * params.weights.cols;
   }

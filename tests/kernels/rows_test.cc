@@ -1,4 +1,5 @@
 // Products of chosen rows: every table gives the bits of panels, wherever they lie.
+#include "tests/kernels/random_tokens.h"
 #include "tests/kernels/scattered_rows.h"
 #include "tests/kernels/tables.h"
 
@@ -10,35 +11,6 @@ std::vector<int> SomeRows(int rows, int every) {
   for (int r = every / 2; r < rows; r += every) ids.push_back(r);
   return ids;
 }
-
-struct Input {
-  std::vector<float> x, scale, scaled_sum;
-  std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum, half_sum, pair_sum;
-  Activations view;
-
-  Input(int tokens, int cols)
-      : x(RandomFloats(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(cols), 7)) {
-    q.resize(x.size());
-    scale.resize(x.size() / 32 + 1);
-    scaled_sum.resize(scale.size());
-    sum.resize(scale.size());
-    half_sum.resize(scale.size());
-    pair_sum.resize(2 * scale.size());
-    if (cols % 32 == 0) {
-      ReferenceOps().quantize({.x = x.data(),
-                               .n = static_cast<int>(x.size()),
-                               .q = q.data(),
-                               .scale = scale.data(),
-                               .scaled_sum = scaled_sum.data(),
-                               .sum = sum.data(),
-                               .half_sum = half_sum.data(),
-                               .pair_sum = pair_sum.data()});
-    }
-    view = {x.data(),   q.data(),        scale.data(),    scaled_sum.data(),
-            sum.data(), half_sum.data(), pair_sum.data(), cols};
-  }
-};
 
 std::vector<int> Columns(DType type) {
   if (!Traits(type).quantized) return {5, 64, 172};
@@ -56,7 +28,7 @@ TEST(Rows, ProductsHaveTheBitsOfPanels) {
                  rows = PackAllRows(type, gguf, kRows, cols);
       std::vector<std::uint8_t> scratch(RowScratchBytes(type, cols));
       for (const int tokens : {1, 3, 17}) {
-        const Input input(tokens, cols);
+        const RandomTokens input(tokens, cols);
         std::vector<float> all(static_cast<std::size_t>(tokens * kRows));
         ReferenceOps().gemm({.weights = {type, kRows, cols, panels.data()},
                              .activations = input.view,
@@ -109,7 +81,7 @@ TEST(Rows, ItDoesNotMatterWhereTheyLie) {
     tables.push_back(&ReferenceOps());
     for (const OpTable* ops : tables) {
       for (const int tokens : {1, 3}) {
-        const Input input(tokens, cols);
+        const RandomTokens input(tokens, cols);
         const auto multiply = [&](const RowMatrix& matrix, const std::vector<int>& ids) {
           std::vector<float> out(static_cast<std::size_t>(tokens) * ids.size());
           ops->gemm_rows({.weights = matrix,
