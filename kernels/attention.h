@@ -1,7 +1,8 @@
 // Attention over cached keys and values, in partial results that can be merged.
 //
 //   p_s = exp(q.k_s - max),  out = sum_s p_s v_s,  total = sum_s p_s
-// for the heads of one kv head's group at once, so that its keys and values are read once.
+// for the heads of one kv head's group and several tokens at once, so that its keys and values are
+// read once.
 //
 // The cache holds blocks of kKvBlock positions. In a block, one kv head's keys are 4 panels of 16
 // positions, laid as the 16 rows of a weight panel [16, Dh] of F16 or Q8_0 (kernels/types.h):
@@ -56,26 +57,42 @@ struct AttentionState {
   float* max = nullptr;    // [group] of the scores
   float* total = nullptr;  // [group]
   float* out = nullptr;    // [group, head_dim], not yet divided by the total
+
+  AttentionState Row(std::ptrdiff_t row, int head_dim) const {
+    return {max + row, total + row, out + row * head_dim};
+  }
 };
 
+// The positions [begin, end) that a token sees: not empty, inside one aligned chunk.
+struct PositionSpan {
+  int begin = 0;
+  int end = 0;
+};
+
+// Rows (a token's heads are its rows) that share the keys and values of a block: more are cut.
+inline constexpr int kAttentionRows = 24;
+
 struct AttentionParams {
-  Activations q;  // [group, head_dim], times 1 / sqrt(Dh) or what the model has for it; the Q8 form
-                  // is read if the keys are Q8_0
+  Activations q;  // [tokens, group, head_dim], times 1 / sqrt(Dh) or what the model has for it; the
+                  // Q8 form is read if the keys are Q8_0
   int group = 1;  // heads that share the kv head
   int head_dim = 0;
   KvType type = KvType::kF16;
   const std::uint8_t* const* blocks = nullptr;  // of the whole cache; block i: positions 64i..
   std::size_t keys_offset = 0;                  // of this layer and kv head in a block
   std::size_t values_offset = 0;
-  int begin = 0;  // positions [begin, end), not empty, inside one aligned chunk
-  int end = 0;
-  float* scores = nullptr;  // [group, kKvBlock] scratch
-  AttentionState state;     // written
+  // Tokens of one sequence whose keys and values are stored. Neither begins nor ends decrease; all
+  // spans lie in the same chunk. Each token gets the bits that it gets alone.
+  int tokens = 1;
+  const PositionSpan* spans = nullptr;  // [tokens]
+  float* scores = nullptr;              // [tokens * group, kKvBlock] scratch
+  AttentionState state;                 // written: [tokens * group], out [tokens * group, head_dim]
 };
 
 // into = the softmax over the positions of both. Same bits in every backend.
 void MergeAttention(const AttentionState& part, int group, int head_dim,
                     const AttentionState& into);
+void CopyAttention(const AttentionState& part, int group, int head_dim, const AttentionState& into);
 // out = state.out / total. [group, head_dim]
 void FinishAttention(const AttentionState& state, int group, int head_dim, float* out);
 

@@ -138,14 +138,25 @@ class Transformer {
   void Attention(int layer, int tokens);
   void RotateAndStore(int layer, int token);
   void NormHeads(const model::NormWeights& norm, float* heads, int count);
-  // One token's attention to the cache: into ws_.attention.
-  void AttendOne(int layer);
-  void AttendToken(int layer, int token, int kv_head, int thread);
   struct Span {
     int begin, end;  // positions
   };
+  // The heads of one kv head's group of `count` tokens from `token` on.
+  struct Rows {
+    int token, count;
+    int kv_head;
+  };
+  // One token's attention to the cache: into ws_.attention.
+  void AttendOne(int layer);
+  // That of several, in tiles of tokens.
+  void AttendTokens(int layer, int tokens);
+  int TokensOfTile(int tokens) const;
+  void AttendTile(int layer, const Rows& rows, int thread);
+  void GatherQueries(const Rows& rows, int thread);
+  void AddChunk(int layer, const Rows& rows, int chunk, int thread);
   Span Window(int layer, int position) const;
-  void AttendChunk(int layer, int token, int kv_head, int thread, Span positions,
+  void AttendChunk(int layer, const Rows& rows, int thread, const kernels::Activations& q,
+                   std::span<const kernels::PositionSpan> spans,
                    const kernels::AttentionState& state);
   // ffn_out = the feed-forward network of `hidden`.
   Status FeedForward(int layer, int tokens);

@@ -1,12 +1,14 @@
 // The attention half of exec/transformer.h.
 //
 // Positions are cut into chunks at fixed places, each chunk's softmax is computed alone, and chunks
-// are merged in order: the same bits whoever computes them. A prompt's tokens are the items of the
-// parallel loop; a single token's items are its chunks.
+// are merged in order: the same bits whoever computes them. Tiles of a prompt's tokens are the
+// items of the parallel loop: a tile reads a block's keys and values once. A single token's items
+// are its chunks.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "engine/base/index.h"
 #include "engine/exec/transformer.h"
 #include "engine/nn/offset.h"
 
@@ -19,7 +21,6 @@ using kernels::kAttentionChunk;
 
 void Transformer::Attention(int layer, int tokens) {
   const model::LayerWeights& w = weights_.layers[layer];
-  const int kv_heads = config_.num_key_value_heads;
   const std::array products = {nn::Product{&w.q, ws_.q.x.data()}, nn::Product{&w.k, ws_.k.data()},
                                nn::Product{&w.v, ws_.v.data()}};
   Multiply(products, ws_.hidden, tokens);
@@ -27,9 +28,7 @@ void Transformer::Attention(int layer, int tokens) {
   if (tokens == 1) {
     AttendOne(layer);
   } else {
-    pool_.Run(tokens * kv_heads, [&](int item, int thread) {
-      AttendToken(layer, item / kv_heads, item % kv_heads, thread);
-    });
+    AttendTokens(layer, tokens);
   }
   ForTokens(tokens, [&](int t) { Quantize(ws_.attention, t); });
   const std::array output = {nn::Product{&w.attn_output, ws_.attention_out.data()}};
@@ -71,7 +70,6 @@ void Transformer::RotateAndStore(int layer, int token) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
   for (int i = 0; i < heads * head_dim; ++i) q[i] *= scale;
   const nn::KvPool& pool = cache.pool();
-  if (pool.type() == kernels::KvType::kQ8_0) Quantize(ws_.q, token);
   std::uint8_t* block = cache.block_at(position);
   for (int head = 0; head < kv_heads; ++head) {
     kernels::StoreKeyAndValue(
@@ -90,50 +88,111 @@ Transformer::Span Transformer::Window(int layer, int position) const {
   return {windowed ? std::max(0, position + 1 - config_.sliding_window) : 0, position + 1};
 }
 
-void Transformer::AttendChunk(int layer, int token, int kv_head, int thread, Span positions,
+void Transformer::AttendChunk(int layer, const Rows& rows, int thread,
+                              const kernels::Activations& q,
+                              std::span<const kernels::PositionSpan> spans,
                               const kernels::AttentionState& state) {
-  const nn::KvCache& cache = *places_[token].cache;
-  const int head_dim = config_.head_dim;
-  const std::ptrdiff_t q =
-      nn::Offset(token * config_.num_attention_heads + kv_head * group_, head_dim);
-  ops_.attention({.q = ws_.q.view(q, head_dim),
+  const nn::KvCache& cache = *places_[rows.token].cache;
+  ops_.attention({.q = q,
                   .group = group_,
-                  .head_dim = head_dim,
+                  .head_dim = config_.head_dim,
                   .type = cache.pool().type(),
                   .blocks = cache.block_data(),
-                  .keys_offset = cache.pool().keys_offset(layer, kv_head),
-                  .values_offset = cache.pool().values_offset(layer, kv_head),
-                  .begin = positions.begin,
-                  .end = positions.end,
+                  .keys_offset = cache.pool().keys_offset(layer, rows.kv_head),
+                  .values_offset = cache.pool().values_offset(layer, rows.kv_head),
+                  .tokens = base::IntSize(spans),
+                  .spans = spans.data(),
                   .scores = ws_.scores[thread].data(),
                   .state = state});
 }
 
-void Transformer::AttendToken(int layer, int token, int kv_head, int thread) {
-  const Span window = Window(layer, places_[token].position);
-  const kernels::AttentionState running = ws_.running.state(thread, 0),
-                                part = ws_.chunk.state(thread, 0);
-  for (int begin = window.begin; begin < window.end;) {
-    const int end = std::min(window.end, (begin / kAttentionChunk + 1) * kAttentionChunk);
-    const bool first = begin == window.begin;
-    AttendChunk(layer, token, kv_head, thread, {begin, end}, first ? running : part);
-    if (!first) kernels::MergeAttention(part, group_, config_.head_dim, running);
-    begin = end;
+int Transformer::TokensOfTile(int tokens) const {
+  const int kv_heads = config_.num_key_value_heads;
+  int tile = std::max(1, kernels::kAttentionRows / group_);
+  // Some items for each thread.
+  while (tile > 1 && (tokens + tile - 1) / tile * kv_heads < 2 * pool_.threads())
+    tile = (tile + 1) / 2;
+  return tile;
+}
+
+void Transformer::AttendTokens(int layer, int tokens) {
+  const int kv_heads = config_.num_key_value_heads;
+  const bool together = std::all_of(places_.begin(), places_.begin() + tokens,
+                                    [&](const Place& p) { return p.cache == places_[0].cache; });
+  const int tile = together ? TokensOfTile(tokens) : 1;
+  pool_.Run((tokens + tile - 1) / tile * kv_heads, [&](int item, int thread) {
+    const int token = item / kv_heads * tile;
+    AttendTile(layer, {token, std::min(tile, tokens - token), item % kv_heads}, thread);
+  });
+}
+
+void Transformer::GatherQueries(const Rows& rows, int thread) {
+  nn::ActivationBuffer& q = ws_.tile_q[thread];
+  const int size = group_ * config_.head_dim;
+  const bool quantised = places_[rows.token].cache->pool().type() == kernels::KvType::kQ8_0;
+  for (int t = 0; t < rows.count; ++t) {
+    const std::ptrdiff_t head =
+        nn::Offset(rows.token + t, config_.num_attention_heads) + rows.kv_head * group_;
+    std::copy_n(ws_.q.x.data() + head * config_.head_dim, size, q.x.data() + nn::Offset(t, size));
+    for (int g = 0; quantised && g < group_; ++g) nn::QuantizeToken(ops_, q, t * group_ + g);
   }
-  const std::ptrdiff_t at =
-      nn::Offset(token * config_.num_attention_heads + kv_head * group_, config_.head_dim);
-  kernels::FinishAttention(running, group_, config_.head_dim, ws_.attention.x.data() + at);
+}
+
+// The parts of the tile's tokens over one chunk, into their running states.
+void Transformer::AddChunk(int layer, const Rows& rows, int chunk, int thread) {
+  std::array<kernels::PositionSpan, kernels::kAttentionRows> spans;
+  const kernels::AttentionState part = ws_.chunk.state(thread, 0);
+  int first = -1, count = 0;
+  for (int t = 0; t < rows.count; ++t) {
+    const Span window = Window(layer, places_[rows.token + t].position);
+    const kernels::PositionSpan span{std::max(window.begin, chunk * kAttentionChunk),
+                                     std::min(window.end, (chunk + 1) * kAttentionChunk)};
+    if (span.begin >= span.end) continue;
+    if (first < 0) first = t;
+    spans[count++] = span;
+  }
+  if (count == 0) return;
+  const nn::ActivationBuffer& q = ws_.tile_q[thread];
+  AttendChunk(layer, rows, thread, q.view(nn::Offset(first * group_, q.cols), q.cols),
+              std::span(spans).first(count), part);
+  for (int t = 0; t < count; ++t) {
+    const kernels::AttentionState from = part.Row(t * group_, config_.head_dim),
+                                  into = ws_.running.state(thread, (first + t) * group_);
+    const int begin = Window(layer, places_[rows.token + first + t].position).begin;
+    if (begin / kAttentionChunk == chunk) {
+      kernels::CopyAttention(from, group_, config_.head_dim, into);
+    } else {
+      kernels::MergeAttention(from, group_, config_.head_dim, into);
+    }
+  }
+}
+
+void Transformer::AttendTile(int layer, const Rows& rows, int thread) {
+  GatherQueries(rows, thread);
+  const int begin = Window(layer, places_[rows.token].position).begin,
+            last = places_[rows.token + rows.count - 1].position;
+  for (int chunk = begin / kAttentionChunk; chunk <= last / kAttentionChunk; ++chunk)
+    AddChunk(layer, rows, chunk, thread);
+  for (int t = 0; t < rows.count; ++t) {
+    const int head = (rows.token + t) * config_.num_attention_heads + rows.kv_head * group_;
+    kernels::FinishAttention(ws_.running.state(thread, t * group_), group_, config_.head_dim,
+                             ws_.attention.x.data() + nn::Offset(head, config_.head_dim));
+  }
 }
 
 void Transformer::AttendOne(int layer) {
   const Span window = Window(layer, places_[0].position);
   const int kv_heads = config_.num_key_value_heads, first = window.begin / kAttentionChunk;
   const int chunks = (window.end - 1) / kAttentionChunk - first + 1;
+  if (places_[0].cache->pool().type() == kernels::KvType::kQ8_0) Quantize(ws_.q, 0);
   pool_.Run(kv_heads * chunks, [&](int item, int thread) {
     const int head = item % kv_heads, chunk = item / kv_heads;
-    const Span positions{std::max(window.begin, (first + chunk) * kAttentionChunk),
-                         std::min(window.end, (first + chunk + 1) * kAttentionChunk)};
-    AttendChunk(layer, 0, head, thread, positions, ws_.parts.state(chunk, head * group_));
+    const std::array positions = {
+        kernels::PositionSpan{std::max(window.begin, (first + chunk) * kAttentionChunk),
+                              std::min(window.end, (first + chunk + 1) * kAttentionChunk)}};
+    const kernels::Activations q =
+        ws_.q.view(nn::Offset(head * group_, config_.head_dim), config_.head_dim);
+    AttendChunk(layer, {0, 1, head}, thread, q, positions, ws_.parts.state(chunk, head * group_));
   });
   for (int head = 0; head < kv_heads; ++head) {
     const kernels::AttentionState all = ws_.parts.state(0, head * group_);

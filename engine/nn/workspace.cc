@@ -1,5 +1,6 @@
 #include "engine/nn/workspace.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/index.h"
@@ -81,10 +82,13 @@ void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffe
   buffer(head, 2 * p.logits_max, d);
   array(logits, base::Area(2 * p.logits_max, c.vocab_size));
   buffer(parts, p.context_length / kernels::kAttentionChunk + 1, heads, c.head_dim);
-  buffer(running, p.threads, heads, c.head_dim);
-  buffer(chunk, p.threads, heads, c.head_dim);
+  const int rows = std::max(heads / c.num_key_value_heads, kernels::kAttentionRows);
+  buffer(running, p.threads, rows, c.head_dim);
+  buffer(chunk, p.threads, rows, c.head_dim);
   scores.resize(p.threads);
-  for (std::vector<float>& of : scores) array(of, base::Area(heads, kernels::kKvBlock));
+  for (std::vector<float>& of : scores) array(of, base::Area(rows, kernels::kKvBlock));
+  tile_q.resize(p.threads);
+  for (ActivationBuffer& of : tile_q) buffer(of, rows, c.head_dim);
   if (!c.rotary()) return;
   for (std::vector<float>* of : {&rope_cos, &rope_sin})
     array(*of, base::Area(p.context_length, c.rope.dim / 2));

@@ -69,9 +69,11 @@ struct Workspace {
   ActivationBuffer head;      // [2 logits_max, D]: the head's inputs, then what their Q8 forms
                               // leave over
   std::vector<float> logits;  // [2 logits_max, V]: the sums end up in the first half
-  std::vector<std::vector<float>> scores;  // per thread: [H, kKvBlock]
+  // Of a tile of tokens, by thread. R: rows of a tile, heads of one kv head's group of its tokens.
+  std::vector<ActivationBuffer> tile_q;    // [R, Dh]
+  std::vector<std::vector<float>> scores;  // [R, kKvBlock]
+  AttentionParts running, chunk;           // R heads
   AttentionParts parts;                    // of one token, by chunk of positions
-  AttentionParts running, chunk;           // of one token, by thread
   std::vector<float> rope_cos;             // [context, rope.dim / 2]
   std::vector<float> rope_sin;
 

@@ -1,20 +1,23 @@
 // attention.h on sixteen lanes: keys and values are panels, so both products are gemm's.
 //
-// Online softmax over blocks of 64 positions. Bytes moved per token: each key and value of the
-// positions once per group of kGroupTile heads, from memory once.
+// Online softmax over blocks of 64 positions. Bytes moved: each key and value of the
+// positions once for kAttentionRows rows (tokens times heads of the group).
 #include "kernels/attention.h"
 
 namespace thermocline::kernels {
 namespace {
 
-constexpr int kGroupTile = 4;  // heads whose scores are computed together
+// Rows [first, first + count) that see positions of a block, and the positions, relative to it,
+// that any of them sees.
+struct BlockRows {
+  int first, count;
+  int begin, end;
+};
 
-// Scores of positions [begin, end) of one block (relative to it) for `heads` heads from `head` on:
-// the keys are a matrix of 64 rows.
-inline void Scores(const AttentionParams& p, const std::uint8_t* keys, int head, int heads,
-                   int begin, int end) {
+// Scores of the block's positions for all rows: the keys are a matrix of 64 rows.
+inline void Scores(const AttentionParams& p, const std::uint8_t* keys, const BlockRows& rows) {
   Activations q = p.q;
-  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(head) * p.head_dim;
+  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(rows.first) * p.head_dim;
   const std::ptrdiff_t block = at / kActivationBlock;
   q.x += at;
   q.q += at;
@@ -26,11 +29,11 @@ inline void Scores(const AttentionParams& p, const std::uint8_t* keys, int head,
   q.cols = p.head_dim;
   Gemm({.weights = {KeyType(p.type), kKvBlock, p.head_dim, keys},
         .activations = q,
-        .tokens = heads,
-        .out = p.scores + head * kKvBlock,
+        .tokens = rows.count,
+        .out = p.scores + rows.first * kKvBlock,
         .out_stride = kKvBlock,
-        .panel_begin = begin / kPanelRows,
-        .panel_end = (end + kPanelRows - 1) / kPanelRows,
+        .panel_begin = rows.begin / kPanelRows,
+        .panel_end = (rows.end + kPanelRows - 1) / kPanelRows,
         .prefetch_bytes = 0});  // behind the keys lie another head's
 }
 
@@ -40,15 +43,15 @@ float MaxOf(const float* x, int n) {
   return max;
 }
 
-// Sixteen dimensions' sums over positions [begin, end), weighted by the scores, which are
+// Sixteen dimensions' sums of G rows over positions [begin, end), weighted by the scores, which are
 // probabilities by now. Q8_0 values: `weighted` is scratch for probability times scale.
 template <int G>
-void WeightedValues(const AttentionParams& p, const std::uint8_t* values, int head, int dim,
+void WeightedValues(const AttentionParams& p, const std::uint8_t* values, int first, int dim,
                     int begin, int end, F32x16 (&acc)[G]) {
   const float* weights[G];
   const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(dim / kPanelRows) * kKvBlock + begin;
   if (p.type != KvType::kQ8_0) {
-    for (int g = 0; g < G; ++g) weights[g] = p.scores + (head + g) * kKvBlock + begin;
+    for (int g = 0; g < G; ++g) weights[g] = p.scores + (first + g) * kKvBlock + begin;
     return p.type == KvType::kF32 ? MultiplyColumns<G, Column::kF32>(values + row * kPanelRows * 4,
                                                                      end - begin, weights, acc)
                                   : MultiplyColumns<G, Column::kF16>(values + row * kPanelRows * 2,
@@ -58,7 +61,7 @@ void WeightedValues(const AttentionParams& p, const std::uint8_t* values, int he
   const std::uint8_t* scales = values + 2 * (dim / kActivationBlock * kKvBlock);
   for (int g = 0; g < G; ++g) {
     for (int s = begin / kPanelRows * kPanelRows; s < end; s += kPanelRows) {
-      const F32x16 probability = LoadF32(p.scores + (head + g) * kKvBlock + s);
+      const F32x16 probability = LoadF32(p.scores + (first + g) * kKvBlock + s);
       Store(weighted[g] + s, MulF(probability, LoadF16(scales + 2 * s)));
     }
     weights[g] = weighted[g] + begin;
@@ -67,16 +70,16 @@ void WeightedValues(const AttentionParams& p, const std::uint8_t* values, int he
   MultiplyColumns<G, Column::kI8>(levels + row * kPanelRows, end - begin, weights, acc);
 }
 
-// out = out * correction[g] + the block's weighted values.
+// out = out * correction[g] + the block's weighted values, of G rows.
 template <int G>
-void AddValues(const AttentionParams& p, const std::uint8_t* values, int head, int begin, int end,
+void AddValues(const AttentionParams& p, const std::uint8_t* values, int first, int begin, int end,
                const float* correction) {
   for (int dim = 0; dim < p.head_dim; dim += kPanelRows) {
     F32x16 acc[G];
-    WeightedValues<G>(p, values, head, dim, begin, end, acc);
+    WeightedValues<G>(p, values, first, dim, begin, end, acc);
     const int n = p.head_dim - dim < kPanelRows ? p.head_dim - dim : kPanelRows;
     for (int g = 0; g < G; ++g) {
-      float* out = p.state.out + static_cast<std::ptrdiff_t>(head + g) * p.head_dim + dim;
+      float* out = p.state.out + static_cast<std::ptrdiff_t>(first + g) * p.head_dim + dim;
       const F32x16 old = n == kPanelRows ? LoadF32(out) : LoadPartial(out, n);
       const F32x16 sum = Fma(old, Set1(correction[g]), acc[g]);
       n == kPanelRows ? Store(out, sum) : StorePartial(out, n, sum);
@@ -84,10 +87,11 @@ void AddValues(const AttentionParams& p, const std::uint8_t* values, int head, i
   }
 }
 
-// Scores to probabilities relative to the running maximum; returns what older sums are times.
-float UpdateSoftmax(const AttentionParams& p, int head, int begin, int end) {
-  float* scores = p.scores + head * kKvBlock;
-  float &max = p.state.max[head], &total = p.state.total[head];
+// A row's scores to probabilities relative to the running maximum; returns what older sums are
+// times.
+float UpdateSoftmax(const AttentionParams& p, int row, int begin, int end) {
+  float* scores = p.scores + row * kKvBlock;
+  float &max = p.state.max[row], &total = p.state.total[row];
   const float block_max = MaxOf(scores + begin, end - begin);
   const float new_max = block_max > max ? block_max : max;
   float correction[1] = {max};
@@ -97,29 +101,66 @@ float UpdateSoftmax(const AttentionParams& p, int head, int begin, int end) {
   return correction[0];
 }
 
-template <int G>
-void AttendBlock(const AttentionParams& p, int head, const std::uint8_t* block, int begin,
-                 int end) {
-  Scores(p, block + p.keys_offset, head, G, begin, end);
-  float correction[G];
-  for (int g = 0; g < G; ++g) correction[g] = UpdateSoftmax(p, head + g, begin, end);
-  AddValues<G>(p, block + p.values_offset, head, begin, end, correction);
+// Softmax and values of rows whose positions in the block begin at the same place. Behind the end
+// of a row's positions its probabilities are 0, which changes no sum.
+void AttendRows(const AttentionParams& p, const std::uint8_t* values, const BlockRows& rows,
+                int block) {
+  float correction[kAttentionRows];
+  for (int r = 0; r < rows.count; ++r) {
+    const int row = rows.first + r, last = p.spans[row / p.group].end - block * kKvBlock;
+    const int end = last < rows.end ? last : rows.end;
+    correction[r] = UpdateSoftmax(p, row, rows.begin, end);
+    for (int s = end; s < rows.end; ++s) p.scores[row * kKvBlock + s] = 0;
+  }
+  ForFloatTiles(rows.count, [&]<int G>(int r) {
+    AddValues<G>(p, values, rows.first + r, rows.begin, rows.end, correction + r);
+  });
+}
+
+inline int BeginInBlock(const PositionSpan& span, int block) {
+  return span.begin > block * kKvBlock ? span.begin - block * kKvBlock : 0;
+}
+inline int EndInBlock(const PositionSpan& span, int block) {
+  const int end = span.end - block * kKvBlock;
+  return end < kKvBlock ? end : kKvBlock;
+}
+
+// The tokens from `first` on, to `last`, that see the block, in rows that begin together.
+void AttendBlock(const AttentionParams& p, int block, int first, int last) {
+  Scores(p, p.blocks[block] + p.keys_offset,
+         {first * p.group, (last - first) * p.group, BeginInBlock(p.spans[first], block),
+          EndInBlock(p.spans[last - 1], block)});
+  constexpr auto kRows = kAttentionRows;
+  for (int token = first; token < last;) {
+    const int begin = BeginInBlock(p.spans[token], block);
+    int next = token + 1;
+    while (next < last && BeginInBlock(p.spans[next], block) == begin &&
+           (next + 1 - token) * p.group <= kRows)
+      ++next;
+    const int end = EndInBlock(p.spans[next - 1], block);
+    // A token with more heads than kAttentionRows is cut between its heads.
+    for (int row = token * p.group; row < next * p.group; row += kRows) {
+      const int left = next * p.group - row;
+      AttendRows(p, p.blocks[block] + p.values_offset,
+                 {row, left < kRows ? left : kRows, begin, end}, block);
+    }
+    token = next;
+  }
 }
 
 void Attention(const AttentionParams& p) {
-  for (int g = 0; g < p.group; ++g) {
-    p.state.max[g] = -3e38F;  // below every score, and exp of the difference is 0
-    p.state.total[g] = 0;
+  const int rows = p.tokens * p.group;
+  for (int r = 0; r < rows; ++r) {
+    p.state.max[r] = -3e38F;  // below every score, and exp of the difference is 0
+    p.state.total[r] = 0;
   }
-  for (int i = 0; i < p.group * p.head_dim; ++i) p.state.out[i] = 0;
-  for (int at = p.begin; at < p.end;) {
-    const int block = at / kKvBlock, begin = at - block * kKvBlock;
-    const int end = p.end - block * kKvBlock < kKvBlock ? p.end - block * kKvBlock : kKvBlock;
-    int head = 0;
-    for (; head + kGroupTile <= p.group; head += kGroupTile)
-      AttendBlock<kGroupTile>(p, head, p.blocks[block], begin, end);
-    for (; head < p.group; ++head) AttendBlock<1>(p, head, p.blocks[block], begin, end);
-    at = (block + 1) * kKvBlock;
+  for (int i = 0; i < rows * p.head_dim; ++i) p.state.out[i] = 0;
+  const int last_block = (p.spans[p.tokens - 1].end - 1) / kKvBlock;
+  int first = 0, last = 0;  // the tokens that see the block
+  for (int block = p.spans[0].begin / kKvBlock; block <= last_block; ++block) {
+    while (first < p.tokens && p.spans[first].end <= block * kKvBlock) ++first;
+    while (last < p.tokens && p.spans[last].begin < (block + 1) * kKvBlock) ++last;
+    if (first < last) AttendBlock(p, block, first, last);
   }
 }
 

@@ -38,38 +38,68 @@ inline F32x16 LoadColumn(const std::uint8_t* columns, int col) {
   if constexpr (kind == Column::kI8) return ToF32(LoadI8(columns + at * 16));
 }
 
-// acc[t] = sum over columns of column c times x[t][c], in four chains a token, which hide the
-// latency of the multiply-add. Larger tiles go kFloatTile tokens at a time.
+// The four chains in registers, which hide the latency of the multiply-add.
+template <int T, Column kind>
+inline void MultiplyInterleaved(const std::uint8_t* columns, int cols, const float* const (&x)[T],
+                                F32x16 (&chain)[4][T]) {
+  int c = 0;
+  for (; c + 4 <= cols; c += 4) {
+    for (int i = 0; i < 4; ++i) {
+      const F32x16 w = LoadColumn<kind>(columns, c + i);
+      for (int t = 0; t < T; ++t) chain[i][t] = Fma(w, Set1(x[t][c + i]), chain[i][t]);
+    }
+  }
+  for (int i = 0; c + i < cols; ++i) {
+    const F32x16 w = LoadColumn<kind>(columns, c + i);
+    for (int t = 0; t < T; ++t) chain[i][t] = Fma(w, Set1(x[t][c + i]), chain[i][t]);
+  }
+}
+
+// One chain at a time in registers: more tokens share a column's load and conversion, and hide the
+// latency. Two passes of few columns each, so that they stay in the first-level cache.
+template <int T, Column kind>
+inline void MultiplyByChains(const std::uint8_t* columns, int cols, const float* const (&x)[T],
+                             F32x16 (&chain)[4][T]) {
+  constexpr int kColumns = 256;
+  for (int first = 0; first < cols; first += kColumns) {
+    const int end = first + kColumns < cols ? first + kColumns : cols;
+    for (int i = 0; i < 4; ++i) {
+      F32x16 sum[T];
+      for (int t = 0; t < T; ++t) sum[t] = chain[i][t];
+      for (int c = first + i; c < end; c += 4) {
+        const F32x16 w = LoadColumn<kind>(columns, c);
+        for (int t = 0; t < T; ++t) sum[t] = Fma(w, Set1(x[t][c]), sum[t]);
+      }
+      for (int t = 0; t < T; ++t) chain[i][t] = sum[t];
+    }
+  }
+}
+
+// acc[t] = sum over columns of column c times x[t][c], in four chains a token.
 template <int T, Column kind>
 void MultiplyColumns(const std::uint8_t* columns, int cols, const float* const (&x)[T],
                      F32x16 (&acc)[T]) {
-  if constexpr (T > kFloatTile) {
-    for (int t = 0; t < T; t += kFloatTile) {
-      const float* some[kFloatTile];
-      F32x16 part[kFloatTile];
-      for (int i = 0; i < kFloatTile; ++i) some[i] = x[t + i];
-      MultiplyColumns<kFloatTile, kind>(columns, cols, some, part);
-      for (int i = 0; i < kFloatTile; ++i) acc[t + i] = part[i];
-    }
-  } else {
-    F32x16 chain[T][4];
-    for (int t = 0; t < T; ++t) {
-      for (int i = 0; i < 4; ++i) chain[t][i] = ZeroF();
-    }
-    int c = 0;
-    for (; c + 4 <= cols; c += 4) {
-      for (int i = 0; i < 4; ++i) {
-        const F32x16 w = LoadColumn<kind>(columns, c + i);
-        for (int t = 0; t < T; ++t) chain[t][i] = Fma(w, Set1(x[t][c + i]), chain[t][i]);
-      }
-    }
-    for (int i = 0; c + i < cols; ++i) {
-      const F32x16 w = LoadColumn<kind>(columns, c + i);
-      for (int t = 0; t < T; ++t) chain[t][i] = Fma(w, Set1(x[t][c + i]), chain[t][i]);
-    }
-    for (int t = 0; t < T; ++t)
-      acc[t] = AddF(AddF(chain[t][0], chain[t][1]), AddF(chain[t][2], chain[t][3]));
+  F32x16 chain[4][T];
+  for (auto& of : chain) {
+    for (F32x16& sum : of) sum = ZeroF();
   }
+  if constexpr (T <= kFloatTile) {
+    MultiplyInterleaved<T, kind>(columns, cols, x, chain);
+  } else {
+    MultiplyByChains<T, kind>(columns, cols, x, chain);
+  }
+  for (int t = 0; t < T; ++t)
+    acc[t] = AddF(AddF(chain[0][t], chain[1][t]), AddF(chain[2][t], chain[3][t]));
+}
+
+// Calls body.operator()<T>(first) for tiles of T of `n` tokens: the widest that fit, then those
+// whose chains fit into registers.
+template <typename Body>
+inline void ForFloatTiles(int n, const Body& body) {
+  int at = 0;
+  for (; at + kWideTile <= n; at += kWideTile) body.template operator()<kWideTile>(at);
+  for (; at + kFloatTile <= n; at += kFloatTile) body.template operator()<kFloatTile>(at);
+  for (; at < n; ++at) body.template operator()<1>(at);
 }
 
 // The scales and minimums of the eight sub-blocks of Q4_K and Q5_K.
@@ -111,10 +141,7 @@ void FloatTile(const GemmParams& p, int panel, int token) {
 template <Column kind>
 void GemmFloats(const GemmParams& p) {
   for (int panel = p.panel_begin; panel < p.panel_end; ++panel) {
-    int token = 0;
-    for (; token + kFloatTile <= p.tokens; token += kFloatTile)
-      FloatTile<kFloatTile, kind>(p, panel, token);
-    for (; token < p.tokens; ++token) FloatTile<1, kind>(p, panel, token);
+    ForFloatTiles(p.tokens, [&]<int T>(int token) { FloatTile<T, kind>(p, panel, token); });
   }
 }
 

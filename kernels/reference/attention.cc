@@ -103,6 +103,13 @@ void MergeAttention(const AttentionState& part, int group, int head_dim,
   }
 }
 
+void CopyAttention(const AttentionState& part, int group, int head_dim,
+                   const AttentionState& into) {
+  std::copy_n(part.max, group, into.max);
+  std::copy_n(part.total, group, into.total);
+  std::copy_n(part.out, static_cast<std::ptrdiff_t>(group) * head_dim, into.out);
+}
+
 void FinishAttention(const AttentionState& state, int group, int head_dim, float* out) {
   for (int g = 0; g < group; ++g) {
     const float inverse = 1.0F / state.total[g];
@@ -144,8 +151,8 @@ float ValueAt(const AttentionParams& p, int position, int dim) {
   return scale * static_cast<float>(static_cast<std::int8_t>(levels[at]));
 }
 
-float Score(const AttentionParams& p, int head, int position) {
-  const std::size_t at = static_cast<std::size_t>(head) * static_cast<std::size_t>(p.head_dim);
+float Score(const AttentionParams& p, int row, int position) {
+  const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(p.head_dim);
   float dot = 0;
   for (int i = 0; i < p.head_dim; ++i) {
     const std::size_t j = at + static_cast<std::size_t>(i);
@@ -159,18 +166,19 @@ float Score(const AttentionParams& p, int head, int position) {
 }  // namespace
 
 void Attention(const AttentionParams& p) {
-  for (int g = 0; g < p.group; ++g) {
+  for (int row = 0; row < p.tokens * p.group; ++row) {
+    const auto [begin, end] = p.spans[row / p.group];
     float max = -INFINITY, total = 0;
-    for (int s = p.begin; s < p.end; ++s) max = std::max(max, Score(p, g, s));
-    float* out = p.state.out + static_cast<std::ptrdiff_t>(g) * p.head_dim;
+    for (int s = begin; s < end; ++s) max = std::max(max, Score(p, row, s));
+    float* out = p.state.out + static_cast<std::ptrdiff_t>(row) * p.head_dim;
     std::fill_n(out, p.head_dim, 0.0F);
-    for (int s = p.begin; s < p.end; ++s) {
-      const float weight = std::exp(Score(p, g, s) - max);
+    for (int s = begin; s < end; ++s) {
+      const float weight = std::exp(Score(p, row, s) - max);
       total += weight;
       for (int i = 0; i < p.head_dim; ++i) out[i] += weight * ValueAt(p, s, i);
     }
-    p.state.max[g] = max;
-    p.state.total[g] = total;
+    p.state.max[row] = max;
+    p.state.total[row] = total;
   }
 }
 

@@ -170,6 +170,7 @@ void Attend(const Case& c, const Cache& cache, const kernels::Activations& q, in
     const int end =
         std::min(position + 1, (begin / kernels::kAttentionChunk + 1) * kernels::kAttentionChunk);
     State& state = begin == first ? all : part;
+    const kernels::PositionSpan span{begin, end};
     kernels::ReferenceOps().attention({.q = q,
                                        .group = group,
                                        .head_dim = c.head_dim,
@@ -177,8 +178,7 @@ void Attend(const Case& c, const Cache& cache, const kernels::Activations& q, in
                                        .blocks = cache.blocks(),
                                        .keys_offset = cache.keys_offset(kv_head),
                                        .values_offset = cache.values_offset(kv_head),
-                                       .begin = begin,
-                                       .end = end,
+                                       .spans = &span,
                                        .scores = scores.data(),
                                        .state = state.view()});
     if (begin != first) kernels::MergeAttention(part.view(), group, c.head_dim, all.view());

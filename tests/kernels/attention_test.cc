@@ -1,6 +1,7 @@
 // Attention over blocks of keys and values, against the scalar reference: within 5e-6 of it, for
 // scores are of order 1 and exp keeps their relative error.
 #include <cmath>
+#include <span>
 
 #include "tests/kernels/tables.h"
 
@@ -75,24 +76,32 @@ class Fixture {
   };
 
   void Attend(const OpTable& ops, int begin, int end, Partial& into) {
-    ops.attention({.q = {.x = q_.data(),
-                         .q = levels_.data(),
-                         .scale = scale_.data(),
-                         .scaled_sum = scaled_sum_.data(),
-                         .sum = sum_.data(),
-                         .half_sum = half_sum_.data(),
-                         .pair_sum = pair_sum_.data(),
+    const PositionSpan span{begin, end};
+    AttendRows(ops, 0, std::span(&span, 1), case_.group, into);
+  }
+
+  // A token of `group` rows for each span, from row `first` on.
+  void AttendRows(const OpTable& ops, int first, std::span<const PositionSpan> spans, int group,
+                  Partial& into) {
+    const int at = first * case_.head_dim, block = at / kActivationBlock;
+    ops.attention({.q = {.x = q_.data() + at,
+                         .q = levels_.data() + at,
+                         .scale = scale_.data() + block,
+                         .scaled_sum = scaled_sum_.data() + block,
+                         .sum = sum_.data() + block,
+                         .half_sum = half_sum_.data() + block,
+                         .pair_sum = pair_sum_.data() + 2 * block,
                          .cols = case_.head_dim},
-                   .group = case_.group,
+                   .group = group,
                    .head_dim = case_.head_dim,
                    .type = case_.type,
                    .blocks = blocks_.data(),
                    .keys_offset = 0,
                    .values_offset = KeyBlockBytes(case_.type, case_.head_dim),
-                   .begin = begin,
-                   .end = end,
+                   .tokens = static_cast<int>(spans.size()),
+                   .spans = spans.data(),
                    .scores = scores_.data(),
-                   .state = into.state()});
+                   .state = into.state().Row(first, case_.head_dim)});
   }
 
   std::vector<float> Run(const OpTable& ops) {
@@ -179,6 +188,45 @@ TEST(Attention, PartsMergeToTheWhole) {
     MergeAttention(second.state(), c.group, c.head_dim, first.state());
     const auto merged = fixture.Finish(first);
     for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(merged[i], whole[i], 1e-5);
+  }
+}
+
+// The spans of consecutive tokens: causal, and in a window, inside the chunk of their positions.
+std::vector<PositionSpan> Spans(int first, int tokens, int window) {
+  std::vector<PositionSpan> spans;
+  for (int t = 0; t < tokens; ++t) {
+    const int end = first + t + 1, chunk = first / kAttentionChunk * kAttentionChunk;
+    spans.push_back({std::max({chunk, window > 0 ? end - window : 0}), end});
+  }
+  return spans;
+}
+
+TEST(Attention, EachTokenOfATileHasTheBitsItHasAlone) {
+  struct Tile {
+    int first, tokens, window;
+  };
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kF32}) {
+    for (const int group : {1, 3, 5, 30}) {
+      for (const Tile& tile :
+           {Tile{0, 24, 0}, Tile{55, 20, 0}, Tile{120, 7, 50}, Tile{70, 70, 65}}) {
+        const int end = tile.first + tile.tokens;
+        const std::vector<PositionSpan> spans = Spans(tile.first, tile.tokens, tile.window);
+        // A row for each token and head.
+        const Case all{type, tile.tokens * group, 64, 0, end};
+        Fixture fixture(all);
+        std::vector<const OpTable*> tables = FastTables();
+        tables.push_back(&ReferenceOps());
+        for (const OpTable* ops : tables) {
+          Fixture::Partial together(all), alone(all);
+          fixture.AttendRows(*ops, 0, spans, group, together);
+          for (int t = 0; t < tile.tokens; ++t)
+            fixture.AttendRows(*ops, t * group, std::span(spans).subspan(t, 1), group, alone);
+          EXPECT_EQ(together.max, alone.max) << Name(*ops, all);
+          EXPECT_EQ(together.total, alone.total) << Name(*ops, all);
+          EXPECT_EQ(together.out, alone.out) << Name(*ops, all);
+        }
+      }
+    }
   }
 }
 
