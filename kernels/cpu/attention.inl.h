@@ -39,7 +39,13 @@ inline void Scores(const AttentionParams& p, const std::uint8_t* keys, const Blo
 
 float MaxOf(const float* x, int n) {
   float max = x[0];
-  for (int i = 1; i < n; ++i) max = x[i] > max ? x[i] : max;
+  int i = 0;
+  if (n >= 16) {
+    F32x16 lanes = LoadF32(x);
+    for (i = 16; i + 16 <= n; i += 16) lanes = MaxF(lanes, LoadF32(x + i));
+    max = MaxLanes(lanes);
+  }
+  for (; i < n; ++i) max = x[i] > max ? x[i] : max;
   return max;
 }
 
@@ -95,7 +101,11 @@ float UpdateSoftmax(const AttentionParams& p, int row, int begin, int end) {
   const float block_max = MaxOf(scores + begin, end - begin);
   const float new_max = block_max > max ? block_max : max;
   float correction[1] = {max};
-  SoftmaxExp(correction, 1, new_max);
+  if (new_max > max) {
+    SoftmaxExp(correction, 1, new_max);
+  } else {
+    correction[0] = 1;
+  }
   total = total * correction[0] + SoftmaxExp(scores + begin, end - begin, new_max);
   max = new_max;
   return correction[0];

@@ -10,8 +10,8 @@ namespace thermocline::kernels {
 namespace {
 
 constexpr const char* kIsaName = "avx512";
-constexpr int kFloatTile = 4;  // 4 chains of 4 tokens, a column and a broadcast: 18 registers
-constexpr int kWideTile = 8;   // a chain of each of 8 tokens
+constexpr int kFloatTile = 6;  // 4 chains of 6 tokens, a column and a broadcast: 26 registers
+constexpr int kWideTile = 6;
 constexpr int kPeakChains = 12;
 constexpr int kSlabPanels = 2;  // panels that share a broadcast of activations
 constexpr int kFewTokens = 8;   // up to so many, groups are decoded into registers
