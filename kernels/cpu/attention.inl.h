@@ -1,7 +1,15 @@
 // attention.h on sixteen lanes: keys and values are panels, so both products are gemm's.
 //
-// Online softmax over blocks of 64 positions. Bytes moved: each key and value of the
-// positions once for kAttentionRows rows (tokens times heads of the group).
+// Online softmax over blocks of 64 positions. Bytes moved: each key and value of the positions once
+// for kAttentionRows rows (tokens times heads of the group).
+//
+// Measured on a Zen 5, two cores, SmolLM2 (head of 64, groups of 3), prompt of 4,000 tokens/s:
+//                                                             AVX2   AVX-512
+//   a token's group at a time                                  556       736
+//   24 rows, tiles of 6 and 8, one chain in registers          715     1,065
+//   a block's maximum in vectors, no exp where it stays,
+//   four chains of 6 rows where there are 32 registers         820     1,240
+//   tiles of 3 for a single token's heads (AVX2)              decoding 12% slower
 #include "kernels/attention.h"
 
 namespace thermocline::kernels {
