@@ -27,6 +27,7 @@ chat() {  # MAX_TOKENS [CURL OPTIONS]
 }
 not_active() { [ "$(property ActiveState)" != active ]; }
 inactive() { [ "$(property ActiveState)" = inactive ]; }
+active() { [ "$(property ActiveState)" = active ]; }
 restarted() { [ "$(property NRestarts)" -gt "$1" ] && [ "$(property ActiveState)" = active ]; }
 
 has "systemd runs here" running,degraded, "running,degraded,$(systemctl is-system-running)"
@@ -41,6 +42,7 @@ is "no core files" 0 "$(property LimitCORE)"
 
 systemctl reload thermocline
 is "reload" 0 $?
+until_true 60 active  # systemd hears of the reload's end by a message
 is "reload keeps the process" active "$(property ActiveState)"
 sed -i 's/^  port: 8080/  port: 99999/' /etc/thermocline/thermocline.yaml
 systemctl reload thermocline
