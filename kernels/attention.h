@@ -69,7 +69,7 @@ struct PositionSpan {
   int end = 0;
 };
 
-// Rows (a token's heads are its rows) that share the keys and values of a block: more are cut.
+// The most rows that share a block's keys and values. A token has a row for each of its heads.
 inline constexpr int kAttentionRows = 24;
 
 struct AttentionParams {

@@ -1,9 +1,9 @@
 // The attention half of exec/transformer.h.
 //
 // Positions are cut into chunks at fixed places, each chunk's softmax is computed alone, and chunks
-// are merged in order: the same bits whoever computes them. Tiles of a prompt's tokens are the
-// items of the parallel loop: a tile reads a block's keys and values once. A single token's items
-// are its chunks.
+// are merged in order, so that the bits do not depend on the threads. Tiles of a prompt's tokens
+// are the items of the parallel loop: a tile reads a block's keys and values once. A single token's
+// items are its chunks.
 #include <algorithm>
 #include <array>
 #include <cmath>
