@@ -1,6 +1,7 @@
 // Every gemm gives the reference's bits, and the reference is near a double-precision product.
 #include <cmath>
 
+#include "tests/kernels/random_tokens.h"
 #include "tests/kernels/tables.h"
 
 namespace thermocline::kernels {
@@ -33,50 +34,22 @@ std::vector<Case> Cases() {
 }
 
 struct Operands {
-  std::vector<float> x, scale, scaled_sum;
-  std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum, half_sum, pair_sum;
+  RandomTokens input;
   std::vector<std::uint8_t> rows, packed;
   PackedMatrix matrix;
-  Activations activations;
 
   explicit Operands(const Case& c)
-      : x(RandomFloats(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.cols), 7)) {
-    q.resize(x.size());
-    scale.resize(x.size() / 32 + 1);
-    scaled_sum.resize(scale.size());
-    sum.resize(scale.size());
-    half_sum.resize(scale.size());
-    pair_sum.resize(2 * scale.size());
-    if (c.cols % 32 == 0) {
-      ReferenceOps().quantize({.x = x.data(),
-                               .n = static_cast<int>(x.size()),
-                               .q = q.data(),
-                               .scale = scale.data(),
-                               .scaled_sum = scaled_sum.data(),
-                               .sum = sum.data(),
-                               .half_sum = half_sum.data(),
-                               .pair_sum = pair_sum.data()});
-    }
-    rows = RandomRows(c.type, c.rows, c.cols, 3);
-    packed = Pack(c.type, rows, c.rows, c.cols);
-    matrix = {c.type, c.rows, c.cols, packed.data()};
-    activations = {.x = x.data(),
-                   .q = q.data(),
-                   .scale = scale.data(),
-                   .scaled_sum = scaled_sum.data(),
-                   .sum = sum.data(),
-                   .half_sum = half_sum.data(),
-                   .pair_sum = pair_sum.data(),
-                   .cols = c.cols};
-  }
+      : input(c.tokens, c.cols),
+        rows(RandomRows(c.type, c.rows, c.cols, 3)),
+        packed(Pack(c.type, rows, c.rows, c.cols)),
+        matrix{c.type, c.rows, c.cols, packed.data()} {}
 
   std::vector<float> Multiply(const OpTable& ops, const Case& c, int panel_begin, int panel_end,
                               int prefetch_bytes = kPrefetchBytes) const {
     std::vector<float> out(static_cast<std::size_t>(c.tokens) * static_cast<std::size_t>(c.rows),
                            -1.0F);
     ops.gemm({.weights = matrix,
-              .activations = activations,
+              .activations = input.view,
               .tokens = c.tokens,
               .out = out.data(),
               .out_stride = c.rows,
@@ -118,8 +91,8 @@ TEST(Gemm, ReferenceIsNearTheExactProduct) {
         for (int i = 0; i < c.cols; ++i) {
           const std::size_t at = static_cast<std::size_t>(t * c.cols + i);
           const double x = Traits(c.type).quantized
-                               ? double{operands.scale[at / 32]} * operands.q[at]
-                               : double{operands.x[at]};
+                               ? double{operands.input.scale[at / 32]} * operands.input.q[at]
+                               : double{operands.input.x[at]};
           exact += row[static_cast<std::size_t>(i)] * x;
           size += std::fabs(row[static_cast<std::size_t>(i)] * x);
         }
@@ -137,7 +110,7 @@ TEST(Gemm, ATokensBitsDoNotDependOnItsBatch) {
       const Operands operands(c);
       const auto batch = operands.Multiply(*ops, c, 0, NumPanels(c.rows));
       for (int t = 0; t < c.tokens; ++t) {
-        Activations one = operands.activations;
+        Activations one = operands.input.view;
         one.x += t * c.cols;
         one.q += t * c.cols;
         one.scale += t * c.cols / 32;
@@ -185,18 +158,19 @@ struct Extreme {
 
 // Activations of 127 and -127, and what Quantize says of them.
 void SetExtremes(const Extreme& extreme, int sign, Operands& o) {
-  for (std::size_t i = 0; i < o.q.size(); ++i) {
+  for (std::size_t i = 0; i < o.input.q.size(); ++i) {
     const bool turned = extreme.run > 0 && i / extreme.run % 2 == 1;
-    o.q[i] = static_cast<std::int8_t>(turned ? -127 * sign : 127 * sign);
+    o.input.q[i] = static_cast<std::int8_t>(turned ? -127 * sign : 127 * sign);
   }
-  for (std::size_t b = 0; b < o.q.size() / 32; ++b) {
-    o.sum[b] = 0;
+  for (std::size_t b = 0; b < o.input.q.size() / 32; ++b) {
+    o.input.sum[b] = 0;
     for (std::size_t half = 0; half < 2; ++half) {
       int low = 0, high = 0;
-      for (std::size_t c = 0; c < 16; ++c) (c % 4 < 2 ? low : high) += o.q[32 * b + 16 * half + c];
-      o.pair_sum[2 * b + half] = (low & 0xFFFF) | high * 0x10000;
-      if (half == 0) o.half_sum[b] = low + high;
-      o.sum[b] += low + high;
+      for (std::size_t c = 0; c < 16; ++c)
+        (c % 4 < 2 ? low : high) += o.input.q[32 * b + 16 * half + c];
+      o.input.pair_sum[2 * b + half] = (low & 0xFFFF) | high * 0x10000;
+      if (half == 0) o.input.half_sum[b] = low + high;
+      o.input.sum[b] += low + high;
     }
   }
 }
