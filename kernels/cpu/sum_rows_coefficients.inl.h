@@ -119,11 +119,13 @@ inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block
   if constexpr (Traits::kIsK) {
     return LoadSixBitScales(row, block, count, a, m);
   } else {
-    if (count >= 16 && range.row_blocks - block >= 16) {  // two whole groups
+    const bool two = count >= 16 && range.row_blocks - block >= 16;  // whole groups
+    if (two || (count <= 8 && range.group_blocks(block) == 8)) {
       constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
       const std::uint8_t* group = row + block / 8 * kGroupBytes;
-      a = LoadF16Pair(group, group + kGroupBytes);
-      m = Traits::kHasMin ? LoadF16Pair(group + 16, group + kGroupBytes + 16) : ZeroF();
+      const std::uint8_t* second = two ? group + kGroupBytes : group;  // nobody reads it again
+      a = LoadF16Pair(group, second);
+      m = Traits::kHasMin ? LoadF16Pair(group + 16, second + 16) : ZeroF();
       return;
     }
   }
