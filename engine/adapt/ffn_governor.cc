@@ -96,7 +96,7 @@ void FfnGovernor::Publish(bool wait) {
     const predictor::AuditCounts& a = auditor_.total(l);
     s.mode = transformer_.ffn().policy(l).mode;
     ffn::SetFigures(transformer_.ffn_counters(l), transformer_.ffn().dense_bytes(l),
-                    transformer_.config(), s);
+                    transformer_.ffn().dense_operations(l), s);
     s.audited_tokens = a.tokens;
     s.tp = a.tp;
     s.fp = a.fp;

@@ -9,6 +9,15 @@
 #include "kernels/quantize.h"
 
 namespace thermocline::exec {
+namespace {
+
+void Scale(double scale, float* x, int n) {
+  if (scale == 1) return;
+  const auto factor = static_cast<float>(scale);
+  for (int i = 0; i < n; ++i) x[i] *= factor;
+}
+
+}  // namespace
 
 Transformer::Transformer(Params p)
     : config_(p.config),
@@ -157,6 +166,7 @@ void Transformer::Embed(std::span<const int> tokens) {
     CHECK(token >= 0 && token < config_.vocab_size);
     float* x = ws_.residual.data() + nn::Offset(t, d);
     kernels::DequantizePackedRow(weights_.token_embedding, token, x);
+    Scale(config_.embedding_scale, x, d);
     if (config_.rotary()) return;
     float* learned = ws_.hidden.x.data() + nn::Offset(t, d);  // free until the first norm
     kernels::DequantizePackedRow(weights_.position_embedding,
@@ -176,14 +186,19 @@ Status Transformer::Block(int layer, int tokens) {
   if (config_.architecture->parallel_block) {
     if (own_norm) NormHidden(w.attn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, tokens));
-    ops_.add(ws_.residual.data(), ws_.attention_out.data(), n);
+    AddToResidual(ws_.attention_out, n);
   } else {
-    ops_.add(ws_.residual.data(), ws_.attention_out.data(), n);
+    AddToResidual(ws_.attention_out, n);
     NormHidden(w.ffn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, tokens));
   }
-  ops_.add(ws_.residual.data(), ws_.ffn_out.data(), n);
+  AddToResidual(ws_.ffn_out, n);
   return OkStatus();
+}
+
+void Transformer::AddToResidual(std::vector<float>& out, int n) {
+  Scale(config_.residual_scale, out.data(), n);
+  ops_.add(ws_.residual.data(), out.data(), n);
 }
 
 Status Transformer::FeedForward(int layer, int tokens) {
@@ -204,8 +219,11 @@ void Transformer::Head(int first, int count) {
   const int d = config_.hidden_size;
   NormHidden(weights_.output_norm, first, count);
   const std::array product = {nn::Product{&weights_.output, ws_.logits.data()}};
-  if (!kernels::Traits(weights_.output.weight.type).quantized)
-    return Multiply(product, ws_.hidden, count);
+  const int logits = count * config_.vocab_size;
+  if (!kernels::Traits(weights_.output.weight.type).quantized) {
+    Multiply(product, ws_.hidden, count);
+    return Scale(config_.logit_scale, ws_.logits.data(), logits);
+  }
   nn::ActivationBuffer& x = ws_.head;
   for (int t = 0; t < count; ++t) {
     const std::ptrdiff_t from = nn::Offset(t, d), rest = nn::Offset(count + t, d);
@@ -218,6 +236,7 @@ void Transformer::Head(int first, int count) {
     Quantize(x, count + t);
   }
   Multiply(product, x, 2 * count, /*fold=*/true);
+  Scale(config_.logit_scale, ws_.logits.data(), logits);
 }
 
 void Transformer::NormHidden(const model::NormWeights& norm, int first, int tokens) {

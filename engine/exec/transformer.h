@@ -134,6 +134,8 @@ class Transformer {
   Result<std::span<const float>> Blocks(int tokens, Step step, int rows);
   Result<std::span<const float>> Layers(int tokens, int rows);
   Status Block(int layer, int tokens);
+  // residual += residual_scale * out, over n floats.
+  void AddToResidual(std::vector<float>& out, int n);
   // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens);
   void RotateAndStore(int layer, int token);

@@ -50,8 +50,13 @@ void Transformer::RotateAndStore(int layer, int token) {
   nn::KvCache& cache = *places_[token].cache;
   float* q = ws_.q.x.data() + nn::Offset(token, heads * head_dim);
   float* k = ws_.k.data() + nn::Offset(token, kv_heads * head_dim);
-  NormHeads(w.q_norm, q, heads);
-  NormHeads(w.k_norm, k, kv_heads);
+  if (config_.architecture->wide_norm) {
+    Normalize(w.q_norm, q, heads * head_dim, q);
+    Normalize(w.k_norm, k, kv_heads * head_dim, k);
+  } else {
+    NormHeads(w.q_norm, q, heads);
+    NormHeads(w.k_norm, k, kv_heads);
+  }
   if (config_.rotary()) {
     const std::ptrdiff_t at = nn::Offset(position, config_.rope.dim / 2);
     kernels::RopeParams rope{
@@ -67,7 +72,9 @@ void Transformer::RotateAndStore(int layer, int token) {
     rope.heads = kv_heads;
     ops_.rope(rope);
   }
-  const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  const float scale = config_.attention_scale > 0
+                          ? static_cast<float>(config_.attention_scale)
+                          : 1.0F / std::sqrt(static_cast<float>(head_dim));
   for (int i = 0; i < heads * head_dim; ++i) q[i] *= scale;
   const nn::KvPool& pool = cache.pool();
   std::uint8_t* block = cache.block_at(position);

@@ -14,14 +14,20 @@ std::int64_t RowBytes(const Matrix& m) {
 
 }  // namespace
 
-std::int64_t DenseBytes(const model::LayerWeights& w) {
+std::int64_t DenseBytes(const model::ModelConfig& config, const model::LayerWeights& w) {
+  if (w.experts.any())
+    return static_cast<std::int64_t>(w.experts.bytes_per_token(config.experts.num_experts_per_tok));
   return w.gate.linear.weight.bytes() + w.up.linear.weight.bytes() + w.down.weight.bytes() +
          w.down_rows.bytes();
 }
 
-std::int64_t DenseOperations(const model::ModelConfig& config) {
-  const std::int64_t matrices = config.architecture->gated ? 3 : 2;
-  return matrices * config.hidden_size * config.intermediate_size;
+std::int64_t DenseOperations(const model::ModelConfig& config, int layer) {
+  const std::int64_t matrices = config.architecture->gated ? 3 : 2, d = config.hidden_size;
+  const model::ExpertConfig& e = config.experts;
+  if (!e.InLayer(layer)) return matrices * d * config.intermediate_size;
+  return matrices * d * (std::int64_t{e.num_experts_per_tok} * e.intermediate_size +
+                         e.shared_intermediate_size) +
+         d * e.num_experts;
 }
 
 FfnCounters& FfnCounters::operator+=(const FfnCounters& other) {
@@ -36,7 +42,7 @@ FfnCounters& FfnCounters::operator+=(const FfnCounters& other) {
   return *this;
 }
 
-void SetFigures(const FfnCounters& c, std::int64_t dense_bytes, const model::ModelConfig& config,
+void SetFigures(const FfnCounters& c, std::int64_t dense_bytes, std::int64_t dense_operations,
                 FfnLayerStats& stats) {
   stats.tokens = c.tokens;
   stats.gate_rows = c.gate_rows;
@@ -47,7 +53,7 @@ void SetFigures(const FfnCounters& c, std::int64_t dense_bytes, const model::Mod
   stats.operations = c.operations;
   stats.predictor_operations = c.predictor_operations;
   stats.dense_bytes = c.tokens * dense_bytes;
-  stats.dense_operations = c.tokens * DenseOperations(config);
+  stats.dense_operations = c.tokens * dense_operations;
 }
 
 void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCounters& c) {

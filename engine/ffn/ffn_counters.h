@@ -18,14 +18,14 @@ struct FfnCounters {
   FfnCounters& operator+=(const FfnCounters& other);
 };
 
-// Weight bytes of a layer's network.
-std::int64_t DenseBytes(const model::LayerWeights& layer);
-// Multiply-adds of a layer's network.
-std::int64_t DenseOperations(const model::ModelConfig& config);
+// Weight bytes of a layer's network; of experts, those that a token reads.
+std::int64_t DenseBytes(const model::ModelConfig& config, const model::LayerWeights& layer);
+// Multiply-adds of a layer's network for a token.
+std::int64_t DenseOperations(const model::ModelConfig& config, int layer);
 
 // The counters as figures, beside what dense tokens would have read; the other members stay.
 void SetFigures(const FfnCounters& counters, std::int64_t dense_bytes,
-                const model::ModelConfig& config, FfnLayerStats& stats);
+                std::int64_t dense_operations, FfnLayerStats& stats);
 
 // A token's rows of one layer.
 struct RowsRead {

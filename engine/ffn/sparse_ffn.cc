@@ -25,6 +25,7 @@ SparseFfn::SparseFfn(const Params& p)
       policies_(p.weights.layers.size()),
       counters_(p.weights.layers.size()) {
   h_.Resize(p.tokens_max, p.config.intermediate_size);
+  if (p.config.experts.any()) experts_.emplace(context_, p.tokens_max);
   const int ranges = (p.config.intermediate_size + kRange - 1) / kRange;
   for (int i = 0; !p.ablation.fusion && i < ranges; ++i)
     passed_.emplace_back(SparseTokens(p.tokens_max));
@@ -40,7 +41,7 @@ std::size_t SparseFfn::Bytes(const FfnSizes& sizes) {
   const int layers = sizes.config.num_hidden_layers;
   return CandidateFinder::Bytes(sizes) + RangeComputer::Bytes(sizes) +
          LiveNeurons::Bytes(sizes.neurons(), sizes.sparse_tokens()) + AllNeurons::Bytes(sizes) +
-         DownSum::Bytes(sizes) + (sizes.flash ? FlashNeurons::Bytes(sizes) : 0) +
+         DownSum::Bytes(sizes) + ExpertFfn::Bytes(sizes) + (sizes.flash ? FlashNeurons::Bytes(sizes) : 0) +
          nn::ActivationBuffer::Bytes(sizes.tokens_max, sizes.neurons()) +
          RangeIds::Bytes(sizes.neurons()) +
          base::Area(layers, 1) * (sizeof(FfnPolicy) + sizeof(FfnCounters));
@@ -54,6 +55,13 @@ FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
 }
 
 Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) {
+  if (context_.layer(layer).experts.any()) {
+    experts_->Run(layer, input, out);
+    if (input.tokens > 1 || !counting_) return OkStatus();
+    experts_->Count(layer, counters_[layer]);
+    if (trace_ != nullptr) trace_->Add(experts_->chosen_ids());
+    return OkStatus();
+  }
   RETURN_IF_ERROR(Find(layer, input, PolicyFor(layer, lossless), lossless));
   if (context_.layer(layer).down_rows.rows > 0) {
     SumFound(layer, input.tokens, out, true);
@@ -213,7 +221,10 @@ void SparseFfn::Note(const FfnStep& step, bool all) {
            .predictor_bytes = finder_.PredictorBytes(step.layer, mode),
            .predictor_operations = finder_.PredictorOperations(step.layer, mode)},
           counters_[step.layer]);
-  if (trace_ != nullptr) trace_->Add(Predicts(mode) ? predicted_.all() : found_.ids);
+  if (trace_ == nullptr) return;
+  // The trace of a mixture is of experts: a dense layer has none.
+  const std::span<const int> needed = Predicts(mode) ? predicted_.all() : found_.ids;
+  trace_->Add(experts_.has_value() ? std::span<const int>() : needed);
 }
 
 Result<SparseFfn::Look> SparseFfn::LookAt(int layer, const Input& input, const FfnPolicy& policy) {

@@ -26,6 +26,7 @@
 #include "engine/ffn/audited_side.h"
 #include "engine/ffn/candidate_finder.h"
 #include "engine/ffn/down_sum.h"
+#include "engine/ffn/expert_ffn.h"
 #include "engine/ffn/ffn_counters.h"
 #include "engine/ffn/flash_neurons.h"
 #include "engine/ffn/range_computer.h"
@@ -58,7 +59,7 @@ class SparseFfn final : public AuditedSide {
 
   using Input = FfnInput;
 
-  // out [T, D]. More than kSparseTokensMax tokens, or `lossless`: no prediction. Errors as
+  // out [T, D]. Layers of experts are computed by ExpertFfn. More than kSparseTokensMax tokens, or `lossless`: no prediction. Errors as
   // store::NeuronStore::Await; without a flash tier there are none.
   Status Run(int layer, const Input& input, bool lossless, float* out);
 
@@ -94,12 +95,16 @@ class SparseFfn final : public AuditedSide {
   FfnPolicy PolicyFor(int layer, bool lossless) const;
   const FfnCounters& counters(int layer) const { return counters_[layer]; }
   // Weight bytes of the layer's network.
-  std::int64_t dense_bytes(int layer) const { return DenseBytes(context_.layer(layer)); }
+  std::int64_t dense_bytes(int layer) const { return DenseBytes(context_.config, context_.layer(layer)); }
+  std::int64_t dense_operations(int layer) const {
+    return DenseOperations(context_.config, layer);
+  }
 
   // `tap` sees every dense network; null: none.
   void SetTap(FfnTap* tap) { all_.SetTap(tap); }
   // `trace` is given the neurons that each token needs of each layer: those predicted, where a mode
-  // predicts, else the active ones. Null: none. Borrowed.
+  // predicts, else the active ones; of a mixture the experts, none of its dense layers. Null: none.
+  // Borrowed.
   void SetTrace(store::TraceWriter* trace) { trace_ = trace; }
   // Whether decoded tokens are counted and traced; drafts are not.
   void SetCounting(bool counting) { counting_ = counting; }
@@ -131,6 +136,7 @@ class SparseFfn final : public AuditedSide {
   std::vector<GatedNeurons> passed_;  // [ranges] from pass to pass; empty with fusion
   AllNeurons all_;
   DownSum down_;
+  std::optional<ExpertFfn> experts_;  // none: every layer is dense
   nn::ActivationBuffer h_;  // [T, F] h of all neurons: of AllNeurons, and for down's columns
   FoundNeurons found_;      // by the last Find: of live_, or of h_
   RangeIds predicted_;      // by the last Find

@@ -28,6 +28,13 @@ Status RefuseWithoutZeros(FfnMode mode, const model::ModelConfig& config) {
       "if the model was trained with ReLU and its file does not say so, give the activation");
 }
 
+Status RefuseInExperts(FfnMode mode) {
+  return base::FailedPrecondition(
+      "mode '", FfnModeName(mode),
+      "' skips neurons inside a network, and in a mixture of experts the router has chosen the "
+      "experts already; use dense");
+}
+
 // A side-car that nobody asked for and nothing needs may be of another model: a warning.
 Status ReadSideCarOf(const model::ModelFile& file, const FfnOptions& options, bool needed,
                      FfnPlan& plan) {
@@ -98,10 +105,33 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
   return OkStatus();
 }
 
+// Only the experts that a router chooses are read; all neurons of these.
+Result<FfnPlan> PlanExperts(const model::ModelConfig& config, const FfnOptions& options) {
+  FfnPlan plan;
+  ASSIGN_OR_RETURN(plan.modes,
+                   ParseFfnModes(options.modes, config.num_hidden_layers, FfnMode::kDense));
+  ASSIGN_OR_RETURN(plan.also, ParseFfnModeList(options.also));
+  std::vector<FfnMode> wanted = plan.also;
+  if (!plan.modes.automatic)
+    wanted.insert(wanted.end(), plan.modes.layers.begin(), plan.modes.layers.end());
+  for (const FfnMode mode : wanted) {
+    if (mode != FfnMode::kDense) return RefuseInExperts(mode);
+  }
+  if (!options.side_car.empty())
+    return base::FailedPrecondition(
+        "a side-car predicts neurons, and a mixture of experts is computed expert by expert");
+  if (options.down == DownInMemory::kRows)
+    return base::FailedPrecondition("down layout rows: experts lie along columns");
+  plan.modes.automatic = false;
+  plan.modes.layers.assign(config.num_hidden_layers, FfnMode::kDense);
+  return plan;
+}
+
 }  // namespace
 
 Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options) {
   const model::ModelConfig& config = file.config;
+  if (config.experts.any()) return PlanExperts(config, options);
   const bool zeros = model::HasTrueZeros(config.hidden_act);
   FfnPlan plan;
   ASSIGN_OR_RETURN(plan.modes, ParseFfnModes(options.modes, config.num_hidden_layers,
@@ -204,6 +234,7 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
 Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::LayerWeights& layer,
               const predictor::LayerPredictors* predictors) {
   if (mode == FfnMode::kDense) return OkStatus();
+  if (config.experts.any()) return RefuseInExperts(mode);
   if (mode != FfnMode::kThreshold && !model::HasTrueZeros(config.hidden_act))
     return RefuseWithoutZeros(mode, config);
   const bool rows = layer.up.layout == model::Layout::kRows;

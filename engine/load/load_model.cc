@@ -173,12 +173,24 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   return loaded;
 }
 
+// Experts are computed by the CPU, and a hot tier takes single neurons.
+Status KeepExpertsOnHost(const HotOptions& hot, const model::ModelConfig& config,
+                         Accelerator& gpu) {
+  const Status dense = model::RequireDense(config, "a hot tier");
+  if (dense.ok()) return OkStatus();
+  if (hot.device == HotDevice::kCuda) return dense.Annotate("device cuda");
+  if (hot.bytes > 0 || !hot.placement.empty()) return dense;
+  gpu = dense;
+  return OkStatus();
+}
+
 // `gpu`: what was opened of it. `early`: receives what the GPU is given before loading, if that is
 // decided then; from there on the host has not all of the model.
 Result<std::unique_ptr<LoadedModel>> LoadWith(const LoadOptions& options, Accelerator gpu,
                                               std::optional<DeviceShare>& early) {
   ASSIGN_OR_RETURN(auto loaded, OpenModel(options.model));
   model::ModelFile& file = *loaded->file;
+  RETURN_IF_ERROR(KeepExpertsOnHost(options.model.hot, file.config, gpu));
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
   loaded->weights_read = SetReading(options.model.reading, unified, file);
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));

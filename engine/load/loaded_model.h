@@ -84,8 +84,10 @@ struct LoadedModel {
   double load_s = 0;
   std::string hash;  // model::Fingerprint; "" if nothing needed it
 
+  // Of neurons, or of experts.
   store::TraceWriter::Shape trace_shape() const {
-    return {config.num_hidden_layers, config.intermediate_size, hash};
+    const int units = config.experts.any() ? config.experts.num_experts : config.intermediate_size;
+    return {config.num_hidden_layers, units, hash};
   }
   // Figures of the flash tier; zeros without one. Decode thread only.
   FlashCounters flash_counters() const;

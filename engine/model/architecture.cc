@@ -13,10 +13,14 @@ constexpr Architecture kLlama = {.name = "llama",
                                  .gated = true,
                                  .parallel_block = false,
                                  .head_norm = false,
+                                 .wide_norm = false,
                                  .second_norm = false,
                                  .norm_plus_one = false,
                                  .qkv_bias = QkvBias::kWithOutput,
-                                 .position_offset = 0};
+                                 .position_offset = 0,
+                                 .hf_pairs = false,
+                                 .scales = false,
+                                 .router = {.normalise = true}};
 
 // A family as it differs from llama.
 template <typename Change>
@@ -33,6 +37,8 @@ constexpr std::array kArchitectures = {
     kLlama,
     // Mistral is a llama with a sliding window; its GGUF files call themselves llama.
     Variant("llama", "mistral", [](Architecture&) {}),
+    // Mixtral is a llama with experts; so are its GGUF files.
+    Variant("llama", "mixtral", [](Architecture&) {}),
     Variant("bamboo", "bamboo", [](Architecture& a) { a.activation = Activation::kDRelu; }),
     Variant("qwen2", "qwen2",
             [](Architecture& a) {
@@ -43,6 +49,31 @@ constexpr std::array kArchitectures = {
             [](Architecture& a) {
               a.position = Position::kRotaryHalves;
               a.head_norm = true;
+            }),
+    Variant("qwen2moe", "qwen2_moe",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.qkv_bias = QkvBias::kAlone;
+              a.router.normalise = false;
+              a.shared_gated = true;
+            }),
+    Variant("qwen3moe", "qwen3_moe",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.head_norm = true;
+            }),
+    Variant("olmoe", "olmoe",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.wide_norm = true;
+              a.router.normalise = false;
+            }),
+    Variant("granitemoe", "granitemoe", [](Architecture& a) { a.scales = true; }),
+    Variant("granitemoe", "granitemoeshared", [](Architecture& a) { a.scales = true; }),
+    Variant("ernie4_5-moe", "ernie4_5_moe",
+            [](Architecture& a) {
+              a.hf_pairs = true;
+              a.router.norm_min = 1e-12;
             }),
     Variant("nemotron", "nemotron",
             [](Architecture& a) {

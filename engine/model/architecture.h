@@ -11,6 +11,7 @@
 
 #include "engine/api/activation.h"
 #include "engine/base/status.h"
+#include "engine/model/expert_config.h"
 
 namespace thermocline::model {
 
@@ -37,10 +38,16 @@ struct Architecture {
   bool gated;             // a gate beside up
   bool parallel_block;
   bool head_norm;      // `norm` of every query and key head before rotation
+  bool wide_norm;      // the same of all heads together
   bool second_norm;    // parallel blocks: attention may have a norm of its own
   bool norm_plus_one;  // Hugging Face files store a norm's weight less 1
   QkvBias qkv_bias;
   int position_offset;  // learned positions: rows before position 0
+  bool hf_pairs;        // Hugging Face files store rotary pairs as pairs
+  bool scales;          // embedding, residual, attention and logits may be scaled
+  // Of mixtures, where the file does not say.
+  RouterConfig router = {};
+  bool shared_gated = false;
 };
 
 // Unimplemented names the supported ones.

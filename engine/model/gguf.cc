@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "engine/model/byte_reader.h"
+#include "engine/model/fused_tensors.h"
 #include "engine/model/gguf_metadata.h"
 #include "engine/model/model_file.h"
 #include "engine/model/powerinfer.h"
@@ -155,6 +156,7 @@ Status ReadShape(ByteReader& in, TensorInfo& tensor) {
   tensor.num_dims = num_dims;
   for (std::uint32_t i = 0; i < num_dims; ++i) {
     ASSIGN_OR_RETURN(const auto dim, in.Read<std::uint64_t>(tensor.name));
+    if (i == 2) tensor.slabs = static_cast<std::int64_t>(dim);
     std::int64_t& product = i == 0 ? tensor.cols : tensor.rows;
     if (i == 0) product = 1;
     if (dim < 1 || dim > (std::uint64_t{1} << 40) ||
@@ -231,14 +233,19 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelF
   return OkStatus();
 }
 
-// A fused query-key-value tensor becomes its three parts: rows of q, then k, then v; Persimmon's
-// has them head by head, as its checkpoints do.
+// Gate and up of experts become two tensors, a fused query-key-value tensor its three parts: rows
+// of q, then k, then v; Persimmon's has them head by head, as its checkpoints do.
 Status SplitFused(ModelFile& model) {
   const ModelConfig& c = model.config;
   const std::int64_t q = std::int64_t{c.num_attention_heads} * c.head_dim;
   const std::int64_t kv = std::int64_t{c.num_key_value_heads} * c.head_dim;
   std::vector<TensorInfo> tensors;
   for (TensorInfo& tensor : model.tensors) {
+    if (IsGateUp(tensor)) {
+      ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
+      tensors.insert(tensors.end(), parts.begin(), parts.end());
+      continue;
+    }
     const std::size_t at = tensor.name.find(".attn_qkv.");
     if (at == std::string::npos) {
       tensors.push_back(std::move(tensor));
@@ -267,7 +274,7 @@ Status SplitFused(ModelFile& model) {
   std::unordered_set<std::string_view> seen;
   for (const TensorInfo& tensor : tensors) {
     if (!seen.insert(tensor.name).second)
-      return base::InvalidArgument("tensor '", tensor.name, "' is there alone and in attn_qkv");
+      return base::InvalidArgument("tensor '", tensor.name, "' is there alone and fused with others");
   }
   model.tensors = std::move(tensors);
   return OkStatus();

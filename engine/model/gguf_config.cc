@@ -31,6 +31,73 @@ Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   return OkStatus();
 }
 
+Result<Gating> ReadGating(const Keys& keys, const std::string& key, Gating absent) {
+  ASSIGN_OR_RETURN(const int number, keys.Int(key, 0));
+  switch (number) {
+    case 0:
+      return absent;
+    case 1:
+      return Gating::kSoftmax;
+    case 2:
+      return Gating::kSigmoid;
+    case 3:
+      return Gating::kSoftmaxOfChosen;
+    default:
+      return base::Unimplemented("key '", key, "' is ", number,
+                                 "; supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the "
+                                 "chosen)");
+  }
+}
+
+Status ReadRouter(const Keys& keys, const std::string& prefix, RouterConfig& router) {
+  ASSIGN_OR_RETURN(router.gating,
+                   ReadGating(keys, prefix + "expert_gating_func", router.gating));
+  ASSIGN_OR_RETURN(router.normalise, keys.Bool(prefix + "expert_weights_norm", router.normalise));
+  ASSIGN_OR_RETURN(const double scale, keys.Double(prefix + "expert_weights_scale", 0.0));
+  if (scale != 0) router.scale = scale;  // 0: not said
+  ASSIGN_OR_RETURN(router.groups, keys.Int(prefix + "expert_group_count", 1));
+  ASSIGN_OR_RETURN(router.groups_used, keys.Int(prefix + "expert_group_used_count", router.groups));
+  return OkStatus();
+}
+
+// Where the shared expert's size is not said, its tensor says it.
+Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& prefix,
+                   ModelConfig& c) {
+  ExpertConfig& e = c.experts;
+  ASSIGN_OR_RETURN(e.num_experts, keys.Int(prefix + "expert_count", 0));
+  if (!e.any()) return OkStatus();
+  e.router = c.architecture->router;
+  e.shared_gated = c.architecture->shared_gated;
+  ASSIGN_OR_RETURN(e.num_experts_per_tok, keys.Int(prefix + "expert_used_count"));
+  ASSIGN_OR_RETURN(e.intermediate_size,
+                   keys.Int(prefix + "expert_feed_forward_length", c.intermediate_size));
+  ASSIGN_OR_RETURN(e.first_layer, keys.Int(prefix + "leading_dense_block_count", 0));
+  ASSIGN_OR_RETURN(e.step, keys.Int(prefix + "interleave_moe_layer_step", 1));
+  for (const TensorInfo& tensor : model.tensors) {
+    if (tensor.name.ends_with(".ffn_up_shexp.weight"))
+      e.shared_intermediate_size = static_cast<int>(std::min<std::int64_t>(tensor.rows, INT32_MAX));
+  }
+  RETURN_IF_ERROR(ReadRouter(keys, prefix, e.router));
+  SetDenseSize(c);
+  return OkStatus();
+}
+
+// Source: granite's keys, of which the logits' is a divisor.
+Status ReadScales(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  for (const char* key : {"embedding_scale", "residual_scale", "attention.scale", "logit_scale"}) {
+    if (!c.architecture->scales && keys.Has(prefix + key))
+      return base::Unimplemented("key '", prefix, key, "' is not supported in the architecture '",
+                                 c.architecture->name, "'");
+  }
+  ASSIGN_OR_RETURN(c.embedding_scale, keys.Double(prefix + "embedding_scale", 1.0));
+  ASSIGN_OR_RETURN(c.residual_scale, keys.Double(prefix + "residual_scale", 1.0));
+  ASSIGN_OR_RETURN(c.attention_scale, keys.Double(prefix + "attention.scale", 0.0));
+  ASSIGN_OR_RETURN(const double divisor, keys.Double(prefix + "logit_scale", 1.0));
+  if (divisor == 0) return base::InvalidArgument("key '", prefix, "logit_scale' is 0");
+  c.logit_scale = 1 / divisor;
+  return OkStatus();
+}
+
 Status ReadRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   const std::string scaling = prefix + "rope.scaling.";
   ASSIGN_OR_RETURN(c.rope.dim, keys.Int(prefix + "rope.dimension_count", c.head_dim));
@@ -108,10 +175,9 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   }
   ASSIGN_OR_RETURN(c.architecture, FindArchitecture(name));
   const std::string prefix = name + ".";
-  ASSIGN_OR_RETURN(const int experts, keys.Int(prefix + "expert_count", 0));
-  if (experts != 0)
-    return base::Unimplemented("mixtures of experts (", experts, " experts) are not supported");
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
+  RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
+  RETURN_IF_ERROR(ReadScales(keys, prefix, c));
   RETURN_IF_ERROR(ReadRope(keys, prefix, c));
   const bool rms = c.architecture->norm == Norm::kRms;
   ASSIGN_OR_RETURN(c.norm_eps, keys.Double(prefix + (rms ? "attention.layer_norm_rms_epsilon"

@@ -30,9 +30,14 @@ DType EdgeType(DType type) {
   return kernels::Traits(type).block_size == 256 ? DType::kQ6_K : DType::kQ8_0;
 }
 
+// Biases of all experts, and what chooses them, which takes few bytes and decides much.
+bool IsSmall(std::string_view name) {
+  return name.ends_with(".bias") || name.find(".ffn_gate_inp") != std::string_view::npos;
+}
+
 // The type that `planned` will have, its layout given.
 DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wanted) {
-  if (planned.tensor->num_dims < 2) return DType::kF32;
+  if (planned.tensor->num_dims < 2 || IsSmall(planned.name)) return DType::kF32;
   DType type = wanted.value_or(*planned.tensor->type->dtype);
   const bool edge = planned.name == "token_embd.weight" || planned.name == "output.weight";
   if (edge && wanted.has_value()) type = EdgeType(type);

@@ -85,25 +85,61 @@ void AddRope(const RopeConfig& rope, const std::string& prefix, MetadataBuilder&
     out.Float(prefix + "rope.scaling.yarn_attn_factor", static_cast<float>(rope.attention_factor));
 }
 
+std::uint32_t U32(int value) { return static_cast<std::uint32_t>(value); }
+
+std::uint32_t GatingId(Gating gating) {
+  return gating == Gating::kSoftmax ? 1 : gating == Gating::kSigmoid ? 2 : 3;
+}
+
+void AddExperts(const ExpertConfig& e, const std::string& prefix, MetadataBuilder& out) {
+  if (!e.any()) return;
+  out.Uint(prefix + "expert_count", U32(e.num_experts));
+  out.Uint(prefix + "expert_used_count", U32(e.num_experts_per_tok));
+  out.Uint(prefix + "expert_feed_forward_length", U32(e.intermediate_size));
+  if (e.shared_intermediate_size > 0) {
+    out.Uint(prefix + "expert_shared_feed_forward_length", U32(e.shared_intermediate_size));
+    out.Uint(prefix + "expert_shared_count", 1);
+  }
+  out.Uint(prefix + "leading_dense_block_count", U32(e.first_layer));
+  out.Uint(prefix + "interleave_moe_layer_step", U32(e.step));
+  const RouterConfig& router = e.router;
+  out.Uint(prefix + "expert_gating_func", GatingId(router.gating));
+  out.Bool(prefix + "expert_weights_norm", router.normalise);
+  if (router.scale != 1)
+    out.Float(prefix + "expert_weights_scale", static_cast<float>(router.scale));
+  if (router.groups == 1) return;
+  out.Uint(prefix + "expert_group_count", U32(router.groups));
+  out.Uint(prefix + "expert_group_used_count", U32(router.groups_used));
+}
+
+void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder& out) {
+  if (!c.architecture->scales) return;
+  out.Float(prefix + "embedding_scale", static_cast<float>(c.embedding_scale));
+  out.Float(prefix + "residual_scale", static_cast<float>(c.residual_scale));
+  out.Float(prefix + "attention.scale", static_cast<float>(c.attention_scale));
+  out.Float(prefix + "logit_scale", static_cast<float>(1 / c.logit_scale));
+}
+
 void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
-  const auto u32 = [](int value) { return static_cast<std::uint32_t>(value); };
   const std::string prefix = std::string(c.architecture->name) + ".";
-  out.Uint(prefix + "context_length", u32(c.max_position_embeddings));
-  out.Uint(prefix + "embedding_length", u32(c.hidden_size));
-  if (c.pooling_type >= 0) out.Uint(prefix + "pooling_type", u32(c.pooling_type));
-  out.Uint(prefix + "block_count", u32(c.num_hidden_layers));
-  out.Uint(prefix + "feed_forward_length", u32(c.intermediate_size));
-  out.Uint(prefix + "attention.head_count", u32(c.num_attention_heads));
-  out.Uint(prefix + "attention.head_count_kv", u32(c.num_key_value_heads));
-  out.Uint(prefix + "attention.key_length", u32(c.head_dim));
-  out.Uint(prefix + "attention.value_length", u32(c.head_dim));
-  if (c.rotary()) out.Uint(prefix + "rope.dimension_count", u32(c.rope.dim));
-  out.Uint(prefix + "vocab_size", u32(c.vocab_size));
+  out.Uint(prefix + "context_length", U32(c.max_position_embeddings));
+  out.Uint(prefix + "embedding_length", U32(c.hidden_size));
+  if (c.pooling_type >= 0) out.Uint(prefix + "pooling_type", U32(c.pooling_type));
+  out.Uint(prefix + "block_count", U32(c.num_hidden_layers));
+  out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
+  out.Uint(prefix + "attention.head_count", U32(c.num_attention_heads));
+  out.Uint(prefix + "attention.head_count_kv", U32(c.num_key_value_heads));
+  out.Uint(prefix + "attention.key_length", U32(c.head_dim));
+  out.Uint(prefix + "attention.value_length", U32(c.head_dim));
+  if (c.rotary()) out.Uint(prefix + "rope.dimension_count", U32(c.rope.dim));
+  out.Uint(prefix + "vocab_size", U32(c.vocab_size));
   if (c.sliding_window > 0) {
-    out.Uint(prefix + "attention.sliding_window", u32(c.sliding_window));
-    out.Uint("thermocline.max_window_layers", u32(c.max_window_layers));
+    out.Uint(prefix + "attention.sliding_window", U32(c.sliding_window));
+    out.Uint("thermocline.max_window_layers", U32(c.max_window_layers));
   }
   if (c.rotary()) AddRope(c.rope, prefix, out);
+  AddExperts(c.experts, prefix, out);
+  AddScales(c, prefix, out);
   const bool rms = c.architecture->norm == Norm::kRms;
   out.Float(prefix + (rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"),
             static_cast<float>(c.norm_eps));
@@ -315,11 +351,13 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   MetadataBuilder infos;
   std::uint64_t offset = 0;
   for (const PlannedTensor& tensor : plan) {
+    const std::int64_t slabs = tensor.tensor->slabs;
     const bool matrix = tensor.tensor->num_dims >= 2;
     infos.Text(tensor.name);
-    infos.Raw(std::uint32_t{matrix ? 2U : 1U});
+    infos.Raw(std::uint32_t{slabs > 1 ? 3U : matrix ? 2U : 1U});
     infos.Raw(static_cast<std::uint64_t>(tensor.cols()));
-    if (matrix) infos.Raw(static_cast<std::uint64_t>(tensor.rows()));
+    if (matrix) infos.Raw(static_cast<std::uint64_t>(tensor.rows() / slabs));
+    if (slabs > 1) infos.Raw(static_cast<std::uint64_t>(slabs));
     infos.Raw(static_cast<std::uint32_t>(FileTypeOf(tensor.type).ggml_id));
     infos.Raw(offset);
     offset +=

@@ -1,53 +1,18 @@
 #include "engine/model/hf_config.h"
 
 #include <algorithm>
-#include <initializer_list>
-#include <optional>
 
+#include "engine/model/hf_fields.h"
 #include "kernels/attention.h"
 
 namespace thermocline::model {
 namespace {
 
-// Families name the same field differently: the first of `keys` that is there counts.
-using Names = std::initializer_list<const char*>;
-
-const Json* FindFirst(const Json& config, Names keys) {
-  for (const char* key : keys) {
-    const Json* value = config.Find(key);
-    if (value != nullptr && !value->is_null()) return value;
-  }
-  return nullptr;
-}
-
-Result<int> Int(const Json& config, Names keys, std::optional<int> absent = {}) {
-  const Json* value = FindFirst(config, keys);
-  if (value == nullptr && absent.has_value()) return *absent;
-  if (value == nullptr) return base::InvalidArgument("field '", *keys.begin(), "' is missing");
-  if (!value->is_int() || value->as_int() < 0 || value->as_int() > INT32_MAX) {
-    return base::InvalidArgument("field '", *keys.begin(), "' is ", value->Dump(), ", not a size");
-  }
-  return static_cast<int>(value->as_int());
-}
-
-Result<double> Double(const Json& config, Names keys, double absent) {
-  const Json* value = FindFirst(config, keys);
-  if (value == nullptr) return absent;
-  if (!value->is_number())
-    return base::InvalidArgument("field '", *keys.begin(), "' is ", value->Dump(),
-                                 ", not a number");
-  return value->as_double();
-}
-
-std::string String(const Json& config, Names keys, const std::string& absent) {
-  const Json* value = FindFirst(config, keys);
-  return value != nullptr && value->is_string() ? value->as_string() : absent;
-}
-
-bool Flag(const Json& config, const char* key, bool absent) {
-  const Json* value = config.Find(key);
-  return value != nullptr && value->is_bool() ? value->as_bool() : absent;
-}
+using hf::Double;
+using hf::FindFirst;
+using hf::Flag;
+using hf::Int;
+using hf::String;
 
 // String and Flag below look only at fields of the right type: others are refused here.
 Status CheckTypes(const Json& config) {
@@ -59,7 +24,7 @@ Status CheckTypes(const Json& config) {
   }
   for (const char* key :
        {"new_decoder_architecture", "multi_query", "use_sliding_window", "alibi", "parallel_attn",
-        "qk_layernorm", "do_layer_norm_before", "tie_word_embeddings"}) {
+        "qk_layernorm", "do_layer_norm_before", "tie_word_embeddings", "norm_topk_prob"}) {
     const Json* value = config.Find(key);
     if (value != nullptr && !value->is_null() && !value->is_bool())
       return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not true or false");
@@ -165,6 +130,17 @@ Status ReadRope(const Json& json, ModelConfig& c) {
   return ReadScaling(*scaling, c);
 }
 
+// Granite's.
+Status ReadScales(const Json& json, ModelConfig& c) {
+  ASSIGN_OR_RETURN(c.embedding_scale, Double(json, {"embedding_multiplier"}, 1.0));
+  ASSIGN_OR_RETURN(c.residual_scale, Double(json, {"residual_multiplier"}, 1.0));
+  ASSIGN_OR_RETURN(c.attention_scale, Double(json, {"attention_multiplier"}, 1.0));
+  ASSIGN_OR_RETURN(const double divisor, Double(json, {"logits_scaling"}, 1.0));
+  if (divisor == 0) return base::InvalidArgument("field 'logits_scaling' is 0");
+  c.logit_scale = 1 / divisor;
+  return OkStatus();
+}
+
 // What a family's code can do and ours cannot.
 Status RefuseVariants(const Json& json, const ModelConfig& c) {
   const auto refuse = [](const char* field, const char* value) {
@@ -193,6 +169,8 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& json) {
   ASSIGN_OR_RETURN(c.architecture, FindHuggingFaceArchitecture(String(json, {"model_type"}, "")));
   RETURN_IF_ERROR(ReadShapes(json, c));
   RETURN_IF_ERROR(RefuseVariants(json, c));
+  RETURN_IF_ERROR(ReadHuggingFaceExperts(json, c));
+  if (c.architecture->scales) RETURN_IF_ERROR(ReadScales(json, c));
   RETURN_IF_ERROR(ReadWindow(json, c));
   if (c.rotary()) RETURN_IF_ERROR(ReadRope(json, c));
   ASSIGN_OR_RETURN(

@@ -10,4 +10,8 @@ namespace thermocline::model {
 // feature.
 Result<ModelConfig> ConfigFromHuggingFace(const Json& json);
 
+// What it says of experts, into `config`; nothing where it says nothing (hf_experts.cc). Requires:
+// the architecture and the shapes are set. Errors as above.
+Status ReadHuggingFaceExperts(const Json& json, ModelConfig& config);
+
 }  // namespace thermocline::model

@@ -11,7 +11,9 @@
 
 #include "engine/base/index.h"
 #include "engine/model/byte_reader.h"
+#include "engine/model/fused_tensors.h"
 #include "engine/model/hf_config.h"
+#include "engine/model/hf_names.h"
 #include "engine/model/model_file.h"
 #include "engine/model/sampling_metadata.h"
 
@@ -31,85 +33,6 @@ Result<Json> ReadJsonFile(const std::string& path) {
   return parsed;
 }
 
-// What a Hugging Face tensor's module is called in GGUF. One table for all families: where two give
-// one name to different things, the layer prefix tells them apart.
-struct ModuleName {
-  std::string_view hugging_face, gguf;
-};
-constexpr std::array kGlobalModules = {
-    ModuleName{"model.embed_tokens", "token_embd"},
-    ModuleName{"model.norm", "output_norm"},
-    ModuleName{"lm_head", "output"},
-    ModuleName{"model.final_layernorm", "output_norm"},       // phi
-    ModuleName{"transformer.word_embeddings", "token_embd"},  // falcon
-    ModuleName{"transformer.ln_f", "output_norm"},            // falcon
-    ModuleName{"model.decoder.embed_tokens", "token_embd"},   // opt
-    ModuleName{"model.decoder.embed_positions", "position_embd"},
-    ModuleName{"model.decoder.final_layer_norm", "output_norm"},
-};
-constexpr std::array kLayerModules = {
-    ModuleName{"input_layernorm", "attn_norm"},
-    ModuleName{"post_attention_layernorm", "ffn_norm"},
-    ModuleName{"self_attn.q_proj", "attn_q"},
-    ModuleName{"self_attn.k_proj", "attn_k"},
-    ModuleName{"self_attn.v_proj", "attn_v"},
-    ModuleName{"self_attn.o_proj", "attn_output"},
-    ModuleName{"self_attn.query_key_value", "attn_qkv"},  // persimmon
-    ModuleName{"self_attn.q_layernorm", "attn_q_norm"},
-    ModuleName{"self_attn.k_layernorm", "attn_k_norm"},
-    ModuleName{"self_attn.q_norm", "attn_q_norm"},
-    ModuleName{"self_attn.k_norm", "attn_k_norm"},
-    ModuleName{"mlp.gate_proj", "ffn_gate"},
-    ModuleName{"mlp.up_proj", "ffn_up"},
-    ModuleName{"mlp.down_proj", "ffn_down"},
-    ModuleName{"self_attn.dense", "attn_output"},  // phi
-    ModuleName{"mlp.fc1", "ffn_up"},
-    ModuleName{"mlp.fc2", "ffn_down"},
-    ModuleName{"ln_mlp", "attn_norm"},  // falcon with two norms
-    ModuleName{"ln_attn", "attn_norm_2"},
-    ModuleName{"self_attention.query_key_value", "attn_qkv"},
-    ModuleName{"self_attention.dense", "attn_output"},
-    ModuleName{"mlp.dense_h_to_4h", "ffn_up"},
-    ModuleName{"mlp.dense_4h_to_h", "ffn_down"},
-    ModuleName{"self_attn.out_proj", "attn_output"},  // opt
-    ModuleName{"self_attn_layer_norm", "attn_norm"},
-    ModuleName{"fc1", "ffn_up"},
-    ModuleName{"fc2", "ffn_down"},
-    ModuleName{"final_layer_norm", "ffn_norm"},
-};
-constexpr std::array<std::string_view, 3> kLayerPrefixes = {"model.layers.", "transformer.h.",
-                                                            "model.decoder.layers."};
-
-template <std::size_t n>
-std::string_view Lookup(const std::array<ModuleName, n>& table, std::string_view module) {
-  for (const ModuleName& name : table) {
-    if (name.hugging_face == module) return name.gguf;
-  }
-  return {};
-}
-
-// GGUF's name of a Hugging Face tensor, "" if it is not part of the computation.
-Result<std::string> GgufName(std::string name) {
-  if (name.ends_with("rotary_emb.inv_freq")) return std::string();
-  if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
-  const std::size_t dot = std::min(name.rfind('.'), name.size());
-  const std::string suffix = name.substr(dot);
-  if (suffix != ".weight" && suffix != ".bias")
-    return base::Unimplemented("tensor '", name, "' is neither a weight nor a bias");
-  const std::string_view module = std::string_view(name).substr(0, dot);
-  if (const auto found = Lookup(kGlobalModules, module); !found.empty())
-    return StrCat(found, suffix);
-  for (const std::string_view prefix : kLayerPrefixes) {
-    if (!module.starts_with(prefix)) continue;
-    const std::string_view rest = module.substr(prefix.size());
-    const std::size_t end = std::min(rest.find('.'), rest.size());
-    const auto layer = base::ParseNumber<int>(rest.substr(0, end));
-    const auto found = Lookup(kLayerModules, rest.substr(std::min(end + 1, rest.size())));
-    if (layer.has_value() && !found.empty()) return StrCat("blk.", *layer, ".", found, suffix);
-  }
-  return base::Unimplemented("tensor '", name, "' belongs to no supported model");
-}
-
 // Appends `tensor` under its GGUF name: a fused query-key-value tensor as its three parts, learned
 // positions and rotary heads in GGUF's order.
 Status Place(TensorInfo tensor, ModelFile& model) {
@@ -124,8 +47,18 @@ Status Place(TensorInfo tensor, ModelFile& model) {
     model.tensors.push_back(std::move(part));
     return OkStatus();
   };
+  if (IsGateUp(tensor)) {
+    ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
+    for (const TensorInfo& part : parts) {
+      if (model.Find(part.name) != nullptr)
+        return base::DataLoss("tensor '", part.name, "' appears twice");
+      model.tensors.push_back(part);
+    }
+    return OkStatus();
+  }
   const std::int64_t rows = tensor.num_dims == 1 ? tensor.cols : tensor.rows;
-  const bool pairs = c.architecture->position == Position::kRotaryPairs;
+  const bool pairs =
+      c.architecture->position == Position::kRotaryPairs && !c.architecture->hf_pairs;
   const std::size_t dot = tensor.name.rfind('.');
   const std::string module = tensor.name.substr(0, dot), suffix = tensor.name.substr(dot);
   if (module.ends_with(".attn_qkv")) {
@@ -151,8 +84,8 @@ Status Place(TensorInfo tensor, ModelFile& model) {
 
 Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_begin, int file,
                  ModelFile& model) {
-  ASSIGN_OR_RETURN(const std::string gguf_name, GgufName(name));
-  if (gguf_name.empty() || (gguf_name == "output.weight" && model.config.tie_word_embeddings))
+  ASSIGN_OR_RETURN(const GgufName called, GgufNameOf(name));
+  if (called.name.empty() || (called.name == "output.weight" && model.config.tie_word_embeddings))
     return OkStatus();
   const Json *dtype = entry.Find("dtype"), *shape = entry.Find("shape"),
              *offsets = entry.Find("data_offsets");
@@ -160,7 +93,7 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
       offsets == nullptr || !offsets->is_array() || offsets->as_array().size() != 2) {
     return base::DataLoss("tensor '", name, "' lacks dtype, shape or data_offsets");
   }
-  TensorInfo tensor{.name = gguf_name, .file = file};
+  TensorInfo tensor{.name = called.name, .file = file};
   static const std::map<std::string, int> kTypes = {{"F32", 0}, {"F16", 1}, {"BF16", 30}};
   const auto type = kTypes.find(dtype->as_string());
   if (type == kTypes.end())
@@ -168,14 +101,15 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
   tensor.type = FindFileType(type->second);
   const Json::Array& dims = shape->as_array();
   tensor.num_dims = base::IntSize(dims);
-  if (dims.empty() || dims.size() > 2)
+  if (dims.empty() || dims.size() > 3)
     return base::DataLoss("tensor '", name, "' has ", dims.size(), " dimensions");
   for (const Json& dim : dims) {
     if (!dim.is_int() || dim.as_int() < 1 || dim.as_int() > (1 << 24))
       return base::DataLoss("tensor '", name, "' has the dimension ", dim.Dump());
   }
   tensor.cols = dims.back().as_int();
-  tensor.rows = dims.size() == 2 ? dims.front().as_int() : 1;
+  if (dims.size() == 3) tensor.slabs = dims.front().as_int();
+  tensor.rows = dims.size() > 1 ? tensor.slabs * dims[dims.size() - 2].as_int() : 1;
   tensor.bytes = tensor.rows * tensor.cols * tensor.type->block_bytes;
   const Json &begin = offsets->as_array()[0], &end = offsets->as_array()[1];
   const std::uint64_t data_bytes = model.files[file]->size() - data_begin;
@@ -187,7 +121,8 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
                           "; the download may be incomplete");
   }
   tensor.offset = data_begin + begin.as_int();
-  return Place(std::move(tensor), model);
+  return called.expert >= 0 ? AddPiece(tensor, called.expert, model)
+                            : Place(std::move(tensor), model);
 }
 
 Status AddSafetensors(const std::string& path, ModelFile& model) {
@@ -293,6 +228,7 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   ASSIGN_OR_RETURN(const auto shards, ShardNames(folder));
   for (const std::string& shard : shards)
     RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
+  RETURN_IF_ERROR(CheckPieces(*model).Annotate(folder));
   if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings) {
     return base::InvalidArgument(folder,
                                  ": tensor 'lm_head.weight' is missing, and config.json "

@@ -1,11 +1,15 @@
 #include "engine/model/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/index.h"
+#include "kernels/types.h"
 
 namespace thermocline::model {
 namespace {
+
+constexpr int kExpertsMax = 4096;
 
 Status CheckRange(const char* field, std::int64_t value, std::int64_t min, std::int64_t max) {
   if (value >= min && value <= max) return OkStatus();
@@ -39,15 +43,76 @@ Status ValidateRope(const RopeConfig& rope, int head_dim) {
   return OkStatus();
 }
 
+// Panels of weights hold 16 rows: an expert begins with a panel.
+Status CheckPanels(const char* field, int value) {
+  if (value % kernels::kPanelRows == 0) return OkStatus();
+  return base::Unimplemented(field, " ", value, " is not supported in a mixture of experts; it ",
+                             "must be a multiple of ", kernels::kPanelRows);
+}
+
+Status ValidateExperts(const ModelConfig& c) {
+  const ExpertConfig& e = c.experts;
+  RETURN_IF_ERROR(CheckRange("the number of experts", e.num_experts, 1, kExpertsMax));
+  RETURN_IF_ERROR(
+      CheckRange("the number of experts per token", e.num_experts_per_tok, 1, e.num_experts));
+  RETURN_IF_ERROR(CheckRange("an expert's intermediate size", e.intermediate_size, 1, 1 << 20));
+  RETURN_IF_ERROR(
+      CheckRange("the shared expert's intermediate size", e.shared_intermediate_size, 0, 1 << 20));
+  RETURN_IF_ERROR(CheckRange("rows of all experts' matrices",
+                             std::int64_t{e.num_experts} *
+                                 std::max(e.intermediate_size, c.hidden_size),
+                             1, std::int64_t{1} << 30));
+  RETURN_IF_ERROR(CheckPanels("hidden_size", c.hidden_size));
+  RETURN_IF_ERROR(CheckPanels("an expert's intermediate size", e.intermediate_size));
+  RETURN_IF_ERROR(CheckRange("the first layer with experts", e.first_layer, 0, 1024));
+  RETURN_IF_ERROR(CheckRange("the step of layers with experts", e.step, 1, 1024));
+  const RouterConfig& r = e.router;
+  RETURN_IF_ERROR(CheckFinite("the scale of the experts' weights", r.scale, 1e-6, 1e6));
+  RETURN_IF_ERROR(CheckRange("the number of groups of experts", r.groups, 1, e.num_experts));
+  RETURN_IF_ERROR(CheckRange("the number of groups used", r.groups_used, 1, r.groups));
+  if (e.num_experts % r.groups != 0 ||
+      e.num_experts / r.groups * r.groups_used < e.num_experts_per_tok) {
+    return base::InvalidArgument(e.num_experts, " experts in ", r.groups, " groups, of which ",
+                                 r.groups_used, " are used, do not give ", e.num_experts_per_tok,
+                                 " experts for a token");
+  }
+  return OkStatus();
+}
+
+std::int64_t ExpertParameters(const ModelConfig& c) {
+  const ExpertConfig& e = c.experts;
+  const std::int64_t d = c.hidden_size;
+  const std::int64_t neurons =
+      std::int64_t{e.num_experts} * e.intermediate_size + e.shared_intermediate_size;
+  return (c.architecture->gated ? 3 : 2) * d * neurons + d * e.num_experts;
+}
+
 }  // namespace
 
 std::int64_t ModelConfig::num_parameters() const {
   const std::int64_t d = hidden_size, q = std::int64_t{num_attention_heads} * head_dim;
   const std::int64_t kv = std::int64_t{num_key_value_heads} * head_dim;
   const std::int64_t ffn = (architecture->gated ? 3 : 2) * d * intermediate_size;
-  const std::int64_t layer = 2 * d * q + 2 * d * kv + ffn + 2 * d;
   const std::int64_t positions = rotary() ? 0 : d * max_position_embeddings;
-  return num_hidden_layers * layer + d * vocab_size * (tie_word_embeddings ? 1 : 2) + d + positions;
+  std::int64_t sum = d * vocab_size * (tie_word_embeddings ? 1 : 2) + d + positions;
+  for (int layer = 0; layer < num_hidden_layers; ++layer) {
+    sum += 2 * d * q + 2 * d * kv + 2 * d;
+    sum += experts.InLayer(layer) ? ExpertParameters(*this) : ffn;
+  }
+  return sum;
+}
+
+Status RequireDense(const ModelConfig& config, std::string_view what) {
+  if (!config.experts.any()) return OkStatus();
+  return base::FailedPrecondition(
+      what, ": works with the neurons of dense networks, and this model is a mixture of ",
+      config.experts.num_experts, " experts");
+}
+
+void SetDenseSize(ModelConfig& c) {
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, 1024); ++layer)
+    if (!c.experts.InLayer(layer)) return;
+  c.intermediate_size = c.experts.intermediate_size;
 }
 
 Status ValidateConfig(const ModelConfig& c) {
@@ -69,6 +134,11 @@ Status ValidateConfig(const ModelConfig& c) {
     return base::InvalidArgument("the norm's epsilon is ", c.norm_eps, "; it must lie in (0, 1)");
   }
   RETURN_IF_ERROR(CheckFinite("fatrelu_threshold", c.fatrelu_threshold, -1e6, 1e6));
+  RETURN_IF_ERROR(CheckFinite("embedding_scale", c.embedding_scale, -1e6, 1e6));
+  RETURN_IF_ERROR(CheckFinite("residual_scale", c.residual_scale, -1e6, 1e6));
+  RETURN_IF_ERROR(CheckFinite("attention_scale", c.attention_scale, 0, 1e6));
+  RETURN_IF_ERROR(CheckFinite("logit_scale", c.logit_scale, -1e6, 1e6));
+  if (c.experts.any()) RETURN_IF_ERROR(ValidateExperts(c));
   return c.rotary() ? ValidateRope(c.rope, c.head_dim) : OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -30,7 +31,7 @@ struct RopeConfig {
 struct ModelConfig {
   const Architecture* architecture = nullptr;
   int hidden_size = 0;              // D
-  int intermediate_size = 0;        // F
+  int intermediate_size = 0;        // F; of mixtures: of dense layers, else an expert's
   int num_hidden_layers = 0;        // L
   int num_attention_heads = 0;      // H
   int num_key_value_heads = 0;      // K
@@ -41,6 +42,9 @@ struct ModelConfig {
   int max_window_layers = 0;        // the first layer with the window
   double norm_eps = 1e-5;
   RopeConfig rope;
+  ExpertConfig experts;
+  // Times the embedding, what a block adds, the scores of attention (0: 1 / sqrt(Dh)), the logits.
+  double embedding_scale = 1, residual_scale = 1, attention_scale = 0, logit_scale = 1;
   Activation hidden_act = Activation::kSilu;
   double fatrelu_threshold = 0;
   // Low-rank predictors (powerinfer.h) take a neuron for active from here on.
@@ -55,6 +59,13 @@ struct ModelConfig {
 // InvalidArgument naming the field, the value and the bound: zero or huge sizes, heads that do not
 // divide, odd rotary dimensions. After this, products of two sizes fit 63 bits.
 Status ValidateConfig(const ModelConfig& config);
+
+// FailedPrecondition for mixtures of experts: `what` works with the neurons of dense networks.
+Status RequireDense(const ModelConfig& config, std::string_view what);
+
+// Mixtures without a dense layer: F is an expert's, so that nothing is sized by a number that no
+// tensor has.
+void SetDenseSize(ModelConfig& config);
 
 // Angles per position, scaling applied. Source: Su et al. 2021; YaRN (Peng et al. 2023).
 struct RopeFrequencies {

@@ -84,6 +84,13 @@ void ModelFile::AddMatrix(std::string name, std::int64_t rows, std::int64_t cols
   tensors.push_back(std::move(tensor));
 }
 
+void ModelFile::AddMatrices(std::string name, std::int64_t slabs, std::int64_t rows,
+                            std::int64_t cols, RowSource source) {
+  AddMatrix(std::move(name), slabs * rows, cols, std::move(source));
+  tensors.back().num_dims = 3;
+  tensors.back().slabs = slabs;
+}
+
 std::int64_t HeadOrder::StoredRow(std::int64_t row) const {
   const std::int64_t head = row / head_dim, in_head = row % head_dim;
   const std::int64_t stored_head = head / per_group * stride + first + head % per_group;
@@ -102,6 +109,7 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
     }
     return OkStatus();
   }
+  if (!tensor.pieces.empty()) return ReadPieces(tensor, first, count, out);
   const base::File& file = *files[tensor.file];
   const bool vector = tensor.num_dims == 1;
   const std::uint64_t unit =
@@ -132,6 +140,23 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
   for (std::int64_t i = 0; i < count; ++i) {
     const std::size_t at = i * unit;
     RETURN_IF_ERROR(read(tensor.order.StoredRow(first + i), out.subspan(at, unit)));
+  }
+  return OkStatus();
+}
+
+// Runs of rows that lie in one piece.
+Status ModelFile::ReadPieces(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
+                             std::span<std::byte> out) const {
+  const std::int64_t rows = tensor.rows / base::IntSize(tensor.pieces);
+  const std::uint64_t row_bytes = tensor.row_bytes();
+  for (std::int64_t row = first; row < first + count;) {
+    const TensorPiece& piece = tensor.pieces[row / rows];
+    const std::int64_t in_piece = row % rows, run = std::min(rows - in_piece, first + count - row);
+    const Status status =
+        files[piece.file]->ReadAt(piece.offset + in_piece * row_bytes,
+                                  out.subspan((row - first) * row_bytes, run * row_bytes));
+    if (!status.ok()) return status.Annotate(StrCat("tensor ", tensor.name));
+    row += run;
   }
   return OkStatus();
 }

@@ -48,18 +48,26 @@ struct HeadOrder {
 // Fills a row of a tensor that is computed, not stored. Thread-safe.
 using RowSource = std::function<void(std::int64_t row, std::span<float> out)>;
 
+// Where a part of a tensor lies whose parts are stored one by one.
+struct TensorPiece {
+  int file = -1;  // -1: not seen yet
+  std::uint64_t offset = 0;
+};
+
 struct TensorInfo {
   std::string name;  // "blk.0.attn_q.weight"
   const FileType* type = nullptr;
   std::int64_t cols = 0;  // contiguous dimension
   std::int64_t rows = 1;  // product of the others
   int num_dims = 0;
+  std::int64_t slabs = 1;  // matrices one below the other: the third dimension; 1 if there is none
   int file = 0;              // index into ModelFile::files
   std::uint64_t offset = 0;  // bytes from the start of that file
   std::uint64_t bytes = 0;
   HeadOrder order = {};  // of rows; of elements if num_dims is 1
   float plus = 0;        // added to every element: norms that are stored less 1. f32 vectors only
   std::shared_ptr<const RowSource> source = nullptr;  // f32 rows that no file holds, or null
+  std::vector<TensorPiece> pieces = {};  // [slabs] where slabs are stored apart; else empty
 
   std::uint64_t row_bytes() const { return bytes / rows; }
 };
@@ -82,12 +90,19 @@ struct ModelFile {
   void AddVector(std::string name, std::vector<float> data);
   // Adds a matrix of f32 whose rows are computed.
   void AddMatrix(std::string name, std::int64_t rows, std::int64_t cols, RowSource source);
+  // `slabs` of them, one below the other: `rows` is of each.
+  void AddMatrices(std::string name, std::int64_t slabs, std::int64_t rows, std::int64_t cols,
+                   RowSource source);
   // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
   Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                   std::span<std::byte> out) const;
   std::uint64_t bytes() const;  // of all files
   // As base::File::ReadDirectly, of all files.
   std::string ReadDirectly();
+
+ private:
+  Status ReadPieces(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
+                    std::span<std::byte> out) const;
 };
 
 // Opens a GGUF file, a llama2.c checkpoint or a Hugging Face folder, whichever `path` is.

@@ -18,6 +18,7 @@ Status WeightPlan::Make() {
   const ModelConfig& c = model_.config;
   const std::size_t layers = c.num_hidden_layers;
   weights_.layers.resize(layers);
+  weights_.experts_per_token = c.experts.num_experts_per_tok;
   weights_.images.resize(layers);
   RETURN_IF_ERROR(Shared());
   Place(-1, 0, end_);
@@ -51,7 +52,7 @@ Status WeightPlan::Layer(int layer) {
   LayerWeights& weights = weights_.layers[layer];
   const std::string prefix = StrCat("blk.", layer, ".");
   RETURN_IF_ERROR(Attention(prefix, weights));
-  return FeedForward(prefix, weights);
+  return FeedForward(layer, prefix, weights);
 }
 
 Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
@@ -65,9 +66,10 @@ Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
   RETURN_IF_ERROR(LinearOf(p + "attn_q", q, d, held, layer.q));
   RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
   RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, held, layer.v));
-  if (c.architecture->head_norm) {
-    RETURN_IF_ERROR(NormOf(p + "attn_q_norm", c.head_dim, layer.q_norm));
-    RETURN_IF_ERROR(NormOf(p + "attn_k_norm", c.head_dim, layer.k_norm));
+  if (c.architecture->head_norm || c.architecture->wide_norm) {
+    const bool wide = c.architecture->wide_norm;
+    RETURN_IF_ERROR(NormOf(p + "attn_q_norm", wide ? q : c.head_dim, layer.q_norm));
+    RETURN_IF_ERROR(NormOf(p + "attn_k_norm", wide ? kv : c.head_dim, layer.k_norm));
   }
   RETURN_IF_ERROR(LinearOf(p + "attn_output", d, q, held, layer.attn_output));
   return CheckBiases(p);
@@ -86,11 +88,12 @@ Status WeightPlan::CheckBiases(const std::string& p) const {
   return OkStatus();
 }
 
-Status WeightPlan::FeedForward(const std::string& p, LayerWeights& layer) {
+Status WeightPlan::FeedForward(int index, const std::string& p, LayerWeights& layer) {
   const ModelConfig& c = model_.config;
   const int d = c.hidden_size, f = c.intermediate_size;
   const bool gated = c.architecture->gated;
   if (!c.architecture->parallel_block) RETURN_IF_ERROR(NormOf(p + "ffn_norm", d, layer.ffn_norm));
+  if (c.experts.InLayer(index)) return Experts(p, layer.experts);
   if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", parts_.deciding, options_.gate, layer.gate));
   RETURN_IF_ERROR(
       NeuronsOf(p + "ffn_up", gated ? parts_.rest : parts_.deciding, options_.up, layer.up));
@@ -144,7 +147,8 @@ Status WeightPlan::NormOf(const std::string& module, int n, NormWeights& out) {
   return OptionalVector(module + ".bias", n, out.bias);
 }
 
-Result<const TensorInfo*> WeightPlan::Find(const std::string& name, int rows, int cols) {
+Result<const TensorInfo*> WeightPlan::Find(const std::string& name, int rows, int cols,
+                                           int slabs) {
   const TensorInfo* tensor = model_.Find(name);
   if (tensor == nullptr)
     return base::InvalidArgument(model_.path, ": tensor '", name, "' is missing");
@@ -152,9 +156,9 @@ Result<const TensorInfo*> WeightPlan::Find(const std::string& name, int rows, in
     return base::InvalidArgument(model_.path, ": tensor '", name, "' has the shape [", tensor->rows,
                                  ", ", tensor->cols, "], expected [", rows, ", ", cols, "]");
   }
-  if (tensor->num_dims > 2)
+  if (tensor->num_dims > 3 || tensor->slabs != slabs)
     return base::InvalidArgument(model_.path, ": tensor '", name, "' has ", tensor->num_dims,
-                                 " dimensions, expected at most 2");
+                                 " dimensions with ", tensor->slabs, " matrices, expected ", slabs);
   if (!tensor->type->dtype.has_value()) {
     std::string supported;
     for (const kernels::DTypeTraits& type : kernels::kDTypeTraits)

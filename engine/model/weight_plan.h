@@ -41,16 +41,24 @@ class WeightPlan {
   Status Attention(const std::string& prefix, LayerWeights& layer);
   // Families that differ in rotation alone have the same tensors but for these.
   Status CheckBiases(const std::string& prefix) const;
-  Status FeedForward(const std::string& prefix, LayerWeights& layer);
+  Status FeedForward(int index, const std::string& prefix, LayerWeights& layer);
+  // weight_plan_experts.cc: the router, all experts, the shared one.
+  Status Experts(const std::string& prefix, ExpertWeights& experts);
+  Status ExpertMatrices(const std::string& prefix, ExpertWeights& experts);
+  Status SharedExpert(const std::string& prefix, ExpertWeights& experts);
+  // A matrix [rows, cols] for each expert.
+  Status ExpertsOf(const std::string& module, int rows, int cols, Linear& out);
   Status NeuronsOf(const std::string& module, bool held, Layout layout, NeuronMatrix& out);
   Status DownRows(const std::string& name, kernels::RowMatrix& out);
   // All layers have a predictor, or none.
   Status LowRankOf(const std::string& prefix, LowRankWeights& out);
   Status LinearOf(const std::string& module, int rows, int cols, bool held, Linear& out);
   Status NormOf(const std::string& module, int n, NormWeights& out);
-  Result<const TensorInfo*> Find(const std::string& name, int rows, int cols);
+  // `slabs`: of which the rows are made, where there is a third dimension.
+  Result<const TensorInfo*> Find(const std::string& name, int rows, int cols, int slabs = 1);
   Status Matrix(const std::string& name, int rows, int cols, bool held, kernels::PackedMatrix& out);
   kernels::DType TypeInMemory(const TensorInfo& tensor) const;
+  // Of n elements; `slabs`: as many rows.
   Status Vector(const std::string& name, int n, const float*& out);
   Status OptionalVector(const std::string& name, int n, const float*& out);
   void Reserve(WeightSlot slot, std::size_t bytes);

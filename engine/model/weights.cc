@@ -26,7 +26,8 @@ class Loader {
          Weights& weights)
       : model_(model), options_(options), weights_(weights) {
     for (const WeightSlot& slot : plan.slots()) {
-      const std::int64_t step = kPanelsPerItem * kernels::kPanelRows;
+      const std::int64_t step =
+          slot.is_matrix() ? kPanelsPerItem * kernels::kPanelRows : slot.tensor->rows;
       for (std::int64_t row = 0; row < slot.tensor->rows && slot.stage < 0; row += step)
         items_.push_back({&slot, row, std::min(step, slot.tensor->rows - row)});
       auto* data = reinterpret_cast<std::uint8_t*>(weights.memory.data() + slot.offset);
@@ -67,12 +68,16 @@ class Loader {
   Status ReadVector(const Item& item) const {
     const TensorInfo& tensor = *item.slot->tensor;
     std::vector<std::byte> bytes(tensor.bytes);
-    RETURN_IF_ERROR(model_.ReadRows(tensor, 0, 1, bytes));
+    RETURN_IF_ERROR(model_.ReadRows(tensor, 0, tensor.rows, bytes));
     const auto* row = reinterpret_cast<const std::uint8_t*>(bytes.data());
-    RETURN_IF_ERROR(Verify(tensor, row, 0));
     auto* out = reinterpret_cast<float*>(weights_.memory.data() + item.slot->offset);
-    kernels::DequantizeRow(*tensor.type->dtype, row, static_cast<int>(tensor.cols), out);
-    for (std::int64_t i = 0; i < tensor.cols; ++i) out[i] += tensor.plus;
+    for (std::int64_t r = 0; r < tensor.rows; ++r) {
+      RETURN_IF_ERROR(Verify(tensor, row, r));
+      kernels::DequantizeRow(*tensor.type->dtype, row, static_cast<int>(tensor.cols), out);
+      for (std::int64_t i = 0; i < tensor.cols; ++i) out[i] += tensor.plus;
+      row += tensor.row_bytes();
+      out += tensor.cols;
+    }
     return OkStatus();
   }
 
@@ -178,13 +183,27 @@ void SetLayoutOfData(const kernels::PackedMatrix& weight, Layout layout, base::W
 
 }  // namespace
 
+std::size_t ExpertWeights::bytes() const {
+  std::size_t sum = 0;
+  for (const Linear* linear :
+       {&router, &gate, &up, &down, &shared_gate, &shared_up, &shared_down})
+    sum += linear->weight.bytes();
+  return sum;
+}
+
+std::size_t ExpertWeights::bytes_per_token(int used) const {
+  if (!any()) return 0;
+  const std::size_t chosen = gate.weight.bytes() + up.weight.bytes() + down.weight.bytes();
+  return bytes() - chosen + chosen / router.weight.rows * used;
+}
+
 std::size_t Weights::bytes_per_token() const {
   std::size_t bytes = output.weight.bytes();
   for (const LayerWeights& l : layers) {
     for (const Linear* linear :
          {&l.q, &l.k, &l.v, &l.attn_output, &l.gate.linear, &l.up.linear, &l.down})
       bytes += linear->weight.bytes();
-    bytes += l.down_rows.bytes();
+    bytes += l.down_rows.bytes() + l.experts.bytes_per_token(experts_per_token);
   }
   return bytes;
 }

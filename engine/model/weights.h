@@ -53,6 +53,31 @@ struct LowRankWeights {
   float threshold = 0;  // of the logits
 };
 
+// Matrices of all experts one below the other, and of what every token passes through besides.
+// e: an expert, E of them with f neurons; fs: neurons of the shared one.
+struct ExpertWeights {
+  Linear router;                       // [E, D]
+  const float* choice_bias = nullptr;  // [E] added for choosing alone, or null
+  Linear gate;                         // [E f, D], if the architecture is gated
+  Linear up;                           // [E f, D]
+  Linear down;                         // [E D, f]
+  Linear shared_gate;                  // [fs, D]; no weights if there is no shared expert
+  Linear shared_up;                    // [fs, D]
+  Linear shared_down;                  // [D, fs]
+  const float* shared_switch = nullptr;  // [D], or null
+
+  bool any() const { return router.weight.rows > 0; }
+  // Expert e's part of a matrix of all. Requires: `rows` of an expert are whole panels.
+  static kernels::PackedMatrix Of(const kernels::PackedMatrix& all, int expert, int rows) {
+    const std::uint8_t* data =
+        all.data == nullptr ? nullptr : all.panel(expert * (rows / kernels::kPanelRows));
+    return {.type = all.type, .rows = rows, .cols = all.cols, .data = data};
+  }
+  // Weight bytes of all, and those that a token for which `used` experts are chosen reads.
+  std::size_t bytes() const;
+  std::size_t bytes_per_token(int used) const;
+};
+
 struct LayerWeights {
   NormWeights attn_norm;         // [D]
   NormWeights attn_second_norm;  // [D] of attention alone, in parallel blocks
@@ -68,6 +93,7 @@ struct LayerWeights {
   Linear down;                   // [D, F]; no weight if there is down_rows
   kernels::RowMatrix down_rows;  // [F, D] down neuron-major, if the file has it so
   LowRankWeights low_rank;       // no weights if the file has none
+  ExpertWeights experts;         // instead of gate, up and down, in layers of experts
 };
 
 struct Weights {
@@ -103,6 +129,7 @@ struct Weights {
 
   // Weight bytes that one decoded token reads where nothing is skipped; no predictors.
   std::size_t bytes_per_token() const;
+  int experts_per_token = 0;  // K
 };
 
 inline constexpr std::size_t kImageAlignment = 4096;

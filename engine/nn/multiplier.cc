@@ -102,9 +102,14 @@ std::size_t PanelScratchBytesMax(const model::ModelConfig& config) {
 
 void QuantizeToken(const kernels::OpTable& ops, ActivationBuffer& buffer, int token) {
   if (buffer.cols % kernels::kActivationBlock != 0) return;  // no quantised matrix has such rows
-  const std::ptrdiff_t at = Offset(token, buffer.cols), block = at / kernels::kActivationBlock;
+  QuantizeRange(ops, buffer, Offset(token, buffer.cols), buffer.cols);
+}
+
+void QuantizeRange(const kernels::OpTable& ops, ActivationBuffer& buffer, std::ptrdiff_t at,
+                   int n) {
+  const std::ptrdiff_t block = at / kernels::kActivationBlock;
   ops.quantize({.x = buffer.x.data() + at,
-                .n = buffer.cols,
+                .n = n,
                 .q = buffer.q.data() + at,
                 .scale = buffer.scale.data() + block,
                 .scaled_sum = buffer.scaled_sum.data() + block,

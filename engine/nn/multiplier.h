@@ -57,5 +57,7 @@ std::size_t PanelScratchBytesMax(const model::ModelConfig& config);
 
 // Token `token` of `buffer` from floats to its Q8 form, where its width allows that.
 void QuantizeToken(const kernels::OpTable& ops, ActivationBuffer& buffer, int token);
+// Elements [at, at + n). Requires: multiples of 32.
+void QuantizeRange(const kernels::OpTable& ops, ActivationBuffer& buffer, std::ptrdiff_t at, int n);
 
 }  // namespace thermocline::nn

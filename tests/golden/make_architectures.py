@@ -44,6 +44,7 @@ MATRIX_GAIN = 1.3
 EMBEDDING_SCALE = 0.5
 NORM_SPREAD = 0.2
 BIAS_SCALE = 0.2
+ROUTING_MARGIN = 1e-4  # between the last expert chosen and the next, in what chooses: floats agree on the choice
 VISIBLE_EPSILON = 0.01  # some models use it so that ignoring the norm's epsilon shows in the logits
 
 
@@ -60,6 +61,7 @@ class Model:
     config: dict
     write_gguf: Callable  # (folder, llama.cpp's modules) -> None
     is_bamboo: bool = False
+    weight_seed: int = WEIGHT_SEED
 
 
 def llama_rope_config(**rope) -> dict:
@@ -148,6 +150,41 @@ def all_models() -> list[Model]:
             hidden_size=40, intermediate_size=160, num_hidden_layers=2, num_attention_heads=2,
             max_position_embeddings=128, hidden_act="gelu_new", partial_rotary_factor=0.5,
             layer_norm_eps=VISIBLE_EPSILON, resid_pdrop=0.0, tie_word_embeddings=False), convert),
+        *mixtures(),
+    ]
+
+
+def mixtures() -> list[Model]:
+    """Mixtures of experts. Hidden and expert sizes are multiples of 16."""
+    shape = dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128)
+    granite = dict(
+        **shape, hidden_size=32, intermediate_size=16, num_local_experts=6, num_experts_per_tok=3,
+        rms_norm_eps=1e-5, embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.2,
+        logits_scaling=2.5, tie_word_embeddings=True)
+    theta = dict(rope_type="default", rope_theta=1000000.0)
+    return [
+        Model("mixtral", transformers.MixtralConfig, dict(
+            **shape, hidden_size=48, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
+            rms_norm_eps=1e-5, sliding_window=None, tie_word_embeddings=False), convert),
+        Model("qwen2moe", transformers.Qwen2MoeConfig, dict(
+            **shape, hidden_size=32, intermediate_size=96, moe_intermediate_size=16,
+            shared_expert_intermediate_size=48, num_experts=6, num_experts_per_tok=3, norm_topk_prob=False,
+            rms_norm_eps=1e-6, rope_parameters=theta, tie_word_embeddings=False), convert),
+        Model("qwen3moe", transformers.Qwen3MoeConfig, dict(
+            **shape, hidden_size=32, head_dim=16, intermediate_size=96, moe_intermediate_size=16, num_experts=8,
+            num_experts_per_tok=2, norm_topk_prob=True, rms_norm_eps=VISIBLE_EPSILON, rope_parameters=theta,
+            tie_word_embeddings=True), convert),
+        Model("olmoe", transformers.OlmoeConfig, dict(
+            **shape, hidden_size=48, intermediate_size=16, num_experts=6, num_experts_per_tok=3,
+            norm_topk_prob=False, rms_norm_eps=1e-5, tie_word_embeddings=False), convert, weight_seed=3),
+        Model("granitemoe", transformers.GraniteMoeConfig, granite, convert),
+        Model("granitemoe_shared", transformers.GraniteMoeSharedConfig, dict(
+            **granite, shared_intermediate_size=48), convert),
+        # Layer 0 is dense.
+        Model("ernie4_5_moe", transformers.Ernie4_5_MoeConfig, dict(
+            **(shape | dict(num_hidden_layers=3)), hidden_size=32, intermediate_size=80, moe_intermediate_size=16,
+            moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2,
+            rms_norm_eps=1e-5, tie_word_embeddings=True), convert),
     ]
 
 
@@ -177,21 +214,41 @@ def in_double_precision() -> Iterator[None]:
 def random_weight(module: torch.nn.Module, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Float32 values for the parameter `name` of `module`."""
     values = rng.standard_normal(shape)
-    if name == "bias":
+    if name in ("bias", "e_score_correction_bias"):
         values = BIAS_SCALE * values
     elif isinstance(module, torch.nn.Embedding):
         values = EMBEDDING_SCALE * values
-    elif len(shape) == 2:
-        values = MATRIX_GAIN / np.sqrt(shape[1]) * values
+    elif len(shape) >= 2:  # three dimensions: the matrices of all experts
+        values = MATRIX_GAIN / np.sqrt(shape[-1]) * values
     else:
         centre = 0.0 if "1P" in type(module).__name__ else 1.0  # layernorm1p stores weight - 1
         values = centre + NORM_SPREAD * values
     return values.astype(np.float32)
 
 
-def fill_weights(network: torch.nn.Module) -> None:
+@contextlib.contextmanager
+def routing_margins() -> Iterator[list[float]]:
+    """Collects, of every choice of experts, how far the last one chosen lies above the next."""
+    margins: list[float] = []
+    topk = torch.Tensor.topk
+
+    def measured(scores, k, *args, **kwargs):
+        if k < scores.shape[-1]:
+            best = torch.sort(scores, dim=-1, descending=True).values
+            margins.append((best[..., k - 1] - best[..., k]).min().item())
+        return topk(scores, k, *args, **kwargs)
+
+    function = torch.topk
+    torch.Tensor.topk = torch.topk = measured
+    try:
+        yield margins
+    finally:
+        torch.Tensor.topk, torch.topk = topk, function
+
+
+def fill_weights(network: torch.nn.Module, seed: int) -> None:
     """Sets every parameter; a tied one keeps the values of its first place, the embedding."""
-    rng = np.random.default_rng(WEIGHT_SEED)
+    rng = np.random.default_rng(seed)
     seen = set()
     for module in network.modules():
         for name, parameter in module.named_parameters(recurse=False):
@@ -213,8 +270,8 @@ def build(model: Model) -> torch.nn.Module:
     config = model.config_class(
         vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=None, **model.config)
     network = transformers.AutoModelForCausalLM.from_config(
-        config, attn_implementation="eager", dtype=torch.get_default_dtype())
-    fill_weights(network)
+        config, attn_implementation="eager", experts_implementation="eager", dtype=torch.get_default_dtype())
+    fill_weights(network, model.weight_seed)
     if model.is_bamboo:
         use_drelu(network)
     return network.eval()
@@ -248,9 +305,10 @@ def make(model: Model, out: Path, llama_cpp: LlamaCpp) -> None:
     folder = out / model.name
     folder.mkdir(parents=True, exist_ok=True)
     tokens = random_tokens()
-    with in_double_precision():
+    with in_double_precision(), routing_margins() as margins:
         logits = logits_of(build(model), tokens)
     assert logits.dtype == np.float64
+    assert all(margin > ROUTING_MARGIN for margin in margins), f"{model.name}: another weight_seed: {min(margins)}"
     network = build(model)
     rounding = np.abs(logits_of(network, tokens) - logits).max()
 

@@ -193,7 +193,7 @@ TokenWork BenchMeasurement::DenseFfnWork() const {
   TokenWork work;
   for (int l = 0; l < model_.config.num_hidden_layers; ++l) {
     work = work + TokenWork{static_cast<double>(transformer_->ffn().dense_bytes(l)),
-                            static_cast<double>(ffn::DenseOperations(model_.config))};
+                            static_cast<double>(transformer_->ffn().dense_operations(l))};
   }
   return work;
 }

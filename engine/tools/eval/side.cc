@@ -83,7 +83,7 @@ std::vector<FfnLayerStats> Side::Work() const {
   std::vector<FfnLayerStats> layers(model_->config.num_hidden_layers);
   for (int l = 0; l < model_->config.num_hidden_layers; ++l) {
     ffn::SetFigures(transformer_->ffn_counters(l), transformer_->ffn().dense_bytes(l),
-                    model_->config, layers[l]);
+                    transformer_->ffn().dense_operations(l), layers[l]);
   }
   return layers;
 }

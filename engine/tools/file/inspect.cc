@@ -47,6 +47,15 @@ void DescribeFeedForward(const model::ModelFile& file, Json& out) {
     out.Set("sparse_threshold", *file.config.sparse_threshold);
 }
 
+void DescribeExperts(const model::ExpertConfig& e, Json& out) {
+  if (!e.any()) return;
+  out.Set("num_experts", e.num_experts);
+  out.Set("num_experts_per_tok", e.num_experts_per_tok);
+  out.Set("expert_intermediate_size", e.intermediate_size);
+  out.Set("shared_expert_intermediate_size", e.shared_intermediate_size);
+  if (e.first_layer > 0) out.Set("first_layer_with_experts", e.first_layer);
+}
+
 Json Describe(const model::ModelFile& file) {
   const model::ModelConfig& c = file.config;
   const model::Vocabulary& v = file.vocabulary;
@@ -67,6 +76,7 @@ Json Describe(const model::ModelFile& file) {
                              {"hidden_act", std::string(model::ActivationName(c.hidden_act))},
                              {"tie_word_embeddings", c.tie_word_embeddings}});
     DescribeFeedForward(file, config);
+    DescribeExperts(c.experts, config);
     out.Set("config", std::move(config));
     out.Set("num_parameters", c.num_parameters());
   }
@@ -88,6 +98,7 @@ Json Describe(const model::ModelFile& file) {
                                    {"type", t.type->name},
                                    {"rows", t.rows},
                                    {"cols", t.cols},
+                                   {"matrices", t.slabs},
                                    {"offset", t.offset},
                                    {"bytes", t.bytes}});
   }

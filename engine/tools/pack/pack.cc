@@ -284,8 +284,8 @@ Status PackLayers(const Options& o, const Source& source) {
   if (!o.order.empty() || !o.trace.empty() || !o.text.text.empty())
     return base::InvalidArgument(
         source.file->path,
-        ": its activation is never exactly zero, so whole layers are packed and --order, --trace "
-        "and --text have no meaning");
+        ": its neurons are not read one by one (no true zeros, or a mixture of experts), so whole "
+        "layers are packed and --order, --trace and --text have no meaning");
   BundleIndex index = IndexOf(source, BundleIndex::Kind::kLayers);
   index.order = "whole layers";
   // In one stage, which is not read: only the sizes count.
@@ -321,8 +321,9 @@ Status Pack(const Options& o) {
     return base::InvalidArgument(source.out, ": is a folder; --out names a file");
   if (!o.trace.empty() && !o.text.text.empty())
     return base::InvalidArgument("--text and --trace: give one of them");
-  return model::HasTrueZeros(source.file->config.hidden_act) ? PackNeurons(o, source)
-                                                             : PackLayers(o, source);
+  const model::ModelConfig& config = source.file->config;
+  const bool neurons = model::HasTrueZeros(config.hidden_act) && !config.experts.any();
+  return neurons ? PackNeurons(o, source) : PackLayers(o, source);
 }
 
 }  // namespace

@@ -163,6 +163,7 @@ Status PlanPlacement(const Options& o) {
   placement::BuildOptions build;
   build.context_length = o.context_length;
   build.batch = o.batch;
+  RETURN_IF_ERROR(model::RequireDense(file->config, "plan").Annotate(file->path));
   ASSIGN_OR_RETURN(build.readings, Readings(*file, o.modes));
   ASSIGN_OR_RETURN(const Frequencies frequencies, FindFrequencies(o, *file, build));
   ASSIGN_OR_RETURN(const placement::Problem problem, BuildProblem(*file, machine, build));

@@ -4,6 +4,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/strings.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/tools/common/command_line.h"
@@ -15,7 +16,8 @@ namespace {
 
 struct Options {
   SynthParams params;
-  std::string out, type = "q4_0", format = "gguf", down;
+  std::string out, type = "q4_0", format = "gguf", down, routing = "uniform";
+  double reuse = -1;  // -1: not given
   bool json = false;
 };
 
@@ -32,8 +34,28 @@ void WarnOfPowerInfersLimits(const Options& o) {
     base::LogWarning("PowerInfer itself reads ffn_down_t as f16 or q4_0 alone, not as ", o.type);
 }
 
+// The exponent that `routing` means.
+Result<double> ParseRouting(const std::string& routing) {
+  if (routing == "uniform") return 0.0;
+  constexpr std::string_view kZipf = "zipf:";
+  if (routing.starts_with(kZipf)) {
+    const auto exponent = base::ParseNumber<double>(routing.substr(kZipf.size()));
+    if (exponent.has_value() && *exponent >= 0 && *exponent <= 3) return *exponent;
+  }
+  return base::InvalidArgument("--routing ", routing,
+                               ": uniform, or zipf:S with S from 0 to 3, as in zipf:0.8");
+}
+
 Result<SynthParams> Complete(const Options& o) {
   SynthParams params = o.params;
+  ASSIGN_OR_RETURN(params.routing_zipf, ParseRouting(o.routing));
+  params.reuse = o.reuse >= 0 ? o.reuse : params.experts > 0 ? 0.6 : 0.4;
+  if (params.experts == 0 && (params.experts_used > 0 || params.routing_zipf > 0))
+    return base::InvalidArgument("--experts-used and --routing need --experts");
+  if (params.experts > 0 && o.down == "rows")
+    return base::InvalidArgument("--down rows: experts lie along columns");
+  if (params.experts > 0 && params.experts_used == 0)
+    return base::InvalidArgument("--experts ", params.experts, " needs --experts-used");
   if (o.format == "gguf") {
     if (params.predictor_rank > 0)
       return base::InvalidArgument("--rank ", params.predictor_rank, " needs --format powerinfer");
@@ -99,11 +121,20 @@ Command AddSynth(const OptionSet& set) {
   set.Add("--zipf", DoubleValue{&p.zipf, 0.0, 3.0},
           "Exponent of the neurons' frequencies over their rank")
       .ShowDefault();
-  set.Add("--reuse", DoubleValue{&p.reuse, 0.0, 1.0},
-          "Share of active neurons that the next token keeps")
-      .ShowDefault();
+  set.Add("--reuse", DoubleValue{&o->reuse, 0.0, 1.0},
+          "Share of active neurons, or of chosen experts, that the next token keeps; 0.4, of "
+          "experts 0.6, if not given");
   set.Add("--co-activation", DoubleValue{&p.co_activation, 0.0, 1.0},
           "Correlation inside a cluster of neurons")
+      .ShowDefault();
+  set.Add("--head-dim", IntValue{&p.head_dim, 2, 512},
+          "Of a head; --hidden-size / --heads if not given");
+  set.Add("--experts", IntValue{&p.experts, 1, 4096},
+          "A mixture of so many experts in each layer, with --intermediate-size neurons each");
+  set.Add("--experts-used", IntValue{&p.experts_used, 1, 4096}, "Experts that a token goes through");
+  set.Add("--routing", o->routing,
+          "How often experts are chosen: uniform, or zipf:S, where S is the exponent over their "
+          "rank")
       .ShowDefault();
   set.Add("--seed", UnsignedValue{&p.seed}, "The same seed gives the same file");
   set.Add("--format", TextValue{&o->format, {"gguf", "powerinfer"}},

@@ -31,6 +31,10 @@ float Normal(std::uint64_t stream, std::uint64_t index) {
   return (sum / 65536.0F - 2.0F) * 1.7320508F;
 }
 
+int HeadDim(const SynthParams& p) {
+  return p.head_dim > 0 ? p.head_dim : p.hidden_size / p.heads;
+}
+
 double NormalTail(double t) { return 0.5 * std::erfc(t / std::sqrt(2.0)); }
 
 // t with NormalTail(t) = p.
@@ -174,7 +178,7 @@ Json LayerTruth(const std::vector<double>& frequency, const std::vector<int>& cl
 // A random order of the ranks for each layer.
 Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
   Json::Array truth;
-  const int neurons = recipe.p.intermediate_size;
+  const int neurons = static_cast<int>(frequencies.size());
   for (int layer = 0; layer < recipe.p.layers; ++layer) {
     std::vector<int> order(frequencies.size());
     std::iota(order.begin(), order.end(), 0);
@@ -196,10 +200,29 @@ Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
   return truth;
 }
 
+// A router whose choices have the planned frequencies, and random experts.
+void AddExperts(const std::shared_ptr<const Recipe>& r, int layer, model::ModelFile& file) {
+  const SynthParams& p = r->p;
+  const int e = p.experts, d = p.hidden_size, f = p.intermediate_size;
+  const std::string prefix = StrCat("blk.", layer, ".");
+  const auto plain = [&](const char* name, std::uint64_t kind, int rows, int cols, float gain) {
+    file.AddMatrices(prefix + name, e, rows, cols,
+                     [r, kind, layer, gain](std::int64_t row, std::span<float> out) {
+                       r->Plain(kind, layer, row, gain, out);
+                     });
+  };
+  file.AddMatrix(
+      prefix + "ffn_gate_inp.weight", e, d,
+      [r, layer](std::int64_t row, std::span<float> out) { r->Gate(layer, row, out); });
+  plain("ffn_gate_exps.weight", 18, f, d, 1);
+  plain("ffn_up_exps.weight", 14, f, d, 1);
+  plain("ffn_down_exps.weight", 15, d, f, kQuiet);
+}
+
 void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) {
   const SynthParams& p = r->p;
   const int d = p.hidden_size, f = p.intermediate_size;
-  const int kv = d / p.heads * p.kv_heads;
+  const int q = HeadDim(p) * p.heads, kv = HeadDim(p) * p.kv_heads;
   const std::vector<float> ones(d, 1.0F);
   file.AddMatrix("token_embd.weight", p.vocab_size, d,
                  [r](std::int64_t row, std::span<float> out) { r->Embedding(row, out); });
@@ -212,11 +235,15 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
                      });
     };
     file.AddVector(prefix + "attn_norm.weight", ones);
-    plain("attn_q.weight", 10, d, d, 1);
+    plain("attn_q.weight", 10, q, d, 1);
     plain("attn_k.weight", 11, kv, d, 1);
     plain("attn_v.weight", 12, kv, d, 1);
-    plain("attn_output.weight", 13, d, d, kQuiet);
+    plain("attn_output.weight", 13, d, q, kQuiet);
     file.AddVector(prefix + "ffn_norm.weight", ones);
+    if (p.experts > 0) {
+      AddExperts(r, l, file);
+      continue;
+    }
     file.AddMatrix(prefix + "ffn_gate.weight", f, d,
                    [r, l](std::int64_t row, std::span<float> out) { r->Gate(l, row, out); });
     plain("ffn_up.weight", 14, f, d, 1);
@@ -260,8 +287,18 @@ model::Vocabulary MakeVocabulary(int size) {
   return v;
 }
 
+Status CheckExperts(const SynthParams& p) {
+  if (p.experts == 0) return OkStatus();
+  if (p.experts_used < 1 || p.experts_used > p.experts)
+    return base::InvalidArgument("--experts-used ", p.experts_used, ": 1 to --experts ", p.experts);
+  if (p.predictor_rank > 0)
+    return base::InvalidArgument("--experts ", p.experts, " has no predictors: without --rank");
+  return OkStatus();
+}
+
 Result<model::ModelConfig> MakeConfig(const SynthParams& p) {
-  if (p.heads < 1 || p.hidden_size % p.heads != 0)
+  RETURN_IF_ERROR(CheckExperts(p));
+  if (p.heads < 1 || (p.head_dim == 0 && p.hidden_size % p.heads != 0))
     return base::InvalidArgument("--hidden-size ", p.hidden_size, " is no multiple of --heads ",
                                  p.heads);
   if (p.vocab_size < 260)
@@ -274,10 +311,14 @@ Result<model::ModelConfig> MakeConfig(const SynthParams& p) {
   c.num_hidden_layers = p.layers;
   c.num_attention_heads = p.heads;
   c.num_key_value_heads = p.kv_heads;
-  c.head_dim = c.rope.dim = p.hidden_size / p.heads;
+  c.head_dim = c.rope.dim = HeadDim(p);
   c.vocab_size = p.vocab_size;
   c.max_position_embeddings = p.context_length;
-  c.hidden_act = model::Activation::kRelu;
+  c.hidden_act = p.experts > 0 ? model::Activation::kSilu : model::Activation::kRelu;
+  c.experts = {.num_experts = p.experts,
+               .num_experts_per_tok = p.experts_used,
+               .intermediate_size = p.experts > 0 ? p.intermediate_size : 0,
+               .router = c.architecture->router};
   if (p.predictor_rank > 0) c.sparse_threshold = 0;
   RETURN_IF_ERROR(ValidateConfig(c));
   return c;
@@ -288,7 +329,9 @@ Result<model::ModelConfig> MakeConfig(const SynthParams& p) {
 Result<SynthModel> MakeSynthModel(const SynthParams& p) {
   SynthModel out{std::make_unique<model::ModelFile>(), Json()};
   ASSIGN_OR_RETURN(out.file->config, MakeConfig(p));
-  const auto frequencies = ZipfFrequencies(p.intermediate_size, p.active, p.zipf);
+  const auto frequencies =
+      p.experts > 0 ? ZipfFrequencies(p.experts, 1.0 * p.experts_used / p.experts, p.routing_zipf)
+                    : ZipfFrequencies(p.intermediate_size, p.active, p.zipf);
   ASSIGN_OR_RETURN(const double correlation, SolveCorrelation(frequencies, p.reuse));
   auto recipe = std::make_shared<Recipe>();
   recipe->p = p;
@@ -302,6 +345,9 @@ Result<SynthModel> MakeSynthModel(const SynthParams& p) {
                            {"input_correlation", correlation},
                            {"topic_tokens", kTopicTokens},
                            {"predictor_rank", p.predictor_rank},
+                           {"experts", p.experts},
+                           {"experts_used", p.experts_used},
+                           {"routing_zipf", p.routing_zipf},
                            {"seed", p.seed},
                            {"layers", std::move(layers)}};
   out.file->path = "synthetic model";

@@ -8,6 +8,9 @@
 //   shared part co-activation          = neurons of a cluster share a part of w_i
 // The head maps token n to token n + 1, so greedy decoding walks through a topic's tokens.
 //
+// With experts the same is said of them: the router's logit of expert e is w_e . x - t_e, where t_e
+// is the threshold that it would exceed as often as it is to be chosen, and its neurons are random.
+//
 // With a rank, every layer has a predictor fc2 relu(fc1 x) (model/powerinfer.h) which takes neuron
 // i for active, at threshold 0, as often as the gate makes it so, but at other tokens: right for
 // measuring speed, useless for quality. The rows of fc1 are random, so h = relu(fc1 x) has R nearly
@@ -28,9 +31,13 @@ struct SynthParams {
   int vocab_size = 32000, context_length = 4096;
   double active = 0.1;         // mean share of neurons active for a token
   double zipf = 0.8;           // exponent of the frequencies over their rank
-  double reuse = 0.4;          // share of the active neurons that the next token keeps
+  double reuse = 0.4;          // share of the active neurons, or experts, that the next token keeps
   double co_activation = 0.3;  // correlation of two neurons of a cluster
   int predictor_rank = 0;      // R; 0 = no predictors
+  int head_dim = 0;            // 0: hidden_size / heads
+  // Above 0: mixtures of experts with intermediate_size neurons each.
+  int experts = 0, experts_used = 0;
+  double routing_zipf = 0;     // exponent of the experts' frequencies over their rank; 0: uniform
   std::uint64_t seed = 1;
 };
 

@@ -31,7 +31,7 @@ TEST(FfnCounters, CountTheDecidingRowsOnceWithoutAGate) {
   EXPECT_EQ(c.gate_rows, 7);
   EXPECT_EQ(c.up_rows, 0);
   EXPECT_EQ(c.bytes, (7 + 3) * kRow);
-  EXPECT_EQ(DenseBytes(network.weights.layers[0]),  // up in panels of sixteen rows
+  EXPECT_EQ(DenseBytes(network.config, network.weights.layers[0]),  // up in panels of sixteen rows
             ((kNeurons + 15) / 16 * 16 + kNeurons) * kRow);
 }
 

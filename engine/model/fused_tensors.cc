@@ -1,0 +1,69 @@
+#include "engine/model/fused_tensors.h"
+
+#include <algorithm>
+
+namespace thermocline::model {
+namespace {
+
+constexpr std::string_view kGateUp = ".ffn_gate_up_";
+
+}  // namespace
+
+bool IsGateUp(const TensorInfo& tensor) { return tensor.name.find(kGateUp) != std::string::npos; }
+
+Result<std::vector<TensorInfo>> SplitGateUp(const TensorInfo& tensor) {
+  const bool vectors = tensor.name.ends_with(".bias");
+  const std::int64_t rows = vectors ? tensor.cols : tensor.rows / tensor.slabs;
+  if (rows % 2 != 0 || (vectors && tensor.type->block_size != 1))
+    return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows of ",
+                                 tensor.type->name, " for each matrix; gate and up are half each");
+  std::vector<TensorInfo> parts;
+  const std::size_t at = tensor.name.find(kGateUp);
+  for (const int part : {0, 1}) {
+    TensorInfo& out = parts.emplace_back(tensor);
+    out.name.replace(at, kGateUp.size(), part == 0 ? ".ffn_gate_" : ".ffn_up_");
+    (vectors ? out.cols : out.rows) /= 2;
+    out.bytes /= 2;
+    out.order = {static_cast<int>(rows / 2), false, 1, 2, part};
+  }
+  return parts;
+}
+
+Status AddPiece(const TensorInfo& part, int expert, ModelFile& model) {
+  const int experts = model.config.experts.num_experts;
+  if (expert < 0 || expert >= experts)
+    return base::DataLoss("tensor '", part.name, "' has an expert ", expert,
+                          ", but the configuration says ", experts, " experts");
+  auto found = std::find_if(model.tensors.begin(), model.tensors.end(),
+                            [&](const TensorInfo& t) { return t.name == part.name; });
+  if (found == model.tensors.end()) {
+    TensorInfo all = part;
+    all.num_dims = part.num_dims + 1;
+    all.slabs = part.num_dims > 1 ? experts : 1;
+    all.rows *= experts;
+    all.bytes *= experts;
+    all.pieces.resize(experts);
+    model.tensors.push_back(std::move(all));
+    found = model.tensors.end() - 1;
+  }
+  if (found->pieces.empty() || found->pieces[expert].file >= 0)
+    return base::DataLoss("tensor '", part.name, "' of expert ", expert, " appears twice");
+  if (found->type != part.type || found->cols != part.cols || found->rows != part.rows * experts)
+    return base::DataLoss("tensor '", part.name, "' of expert ", expert, " is ", part.type->name,
+                          " [", part.rows, ", ", part.cols, "], others' is ", found->type->name,
+                          " [", found->rows / experts, ", ", found->cols, "]");
+  found->pieces[expert] = {part.file, part.offset};
+  return OkStatus();
+}
+
+Status CheckPieces(const ModelFile& model) {
+  for (const TensorInfo& tensor : model.tensors) {
+    for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
+      if (tensor.pieces[i].file < 0)
+        return base::InvalidArgument("tensor '", tensor.name, "': expert ", i, " is missing");
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace thermocline::model

@@ -1,0 +1,79 @@
+// Mixtures of experts in config.json.
+#include <algorithm>
+
+#include "engine/model/hf_config.h"
+#include "engine/model/hf_fields.h"
+
+namespace thermocline::model {
+namespace {
+
+using hf::Double;
+using hf::FindFirst;
+using hf::Flag;
+using hf::Int;
+
+// Neurons of what every token passes through: said, or as many as so many experts have.
+Status ReadShared(const Json& json, ExpertConfig& e) {
+  ASSIGN_OR_RETURN(const int experts, Int(json, {"moe_num_shared_experts", "n_shared_experts"}, 0));
+  const int absent = static_cast<int>(
+      std::min<std::int64_t>(std::int64_t{experts} * e.intermediate_size, INT32_MAX));
+  ASSIGN_OR_RETURN(e.shared_intermediate_size,
+                   Int(json, {"shared_expert_intermediate_size", "shared_intermediate_size"},
+                       absent));
+  return OkStatus();
+}
+
+// Layers without experts: the first ones, or those between.
+Status ReadLayers(const Json& json, ModelConfig& c) {
+  ExpertConfig& e = c.experts;
+  ASSIGN_OR_RETURN(e.first_layer, Int(json, {"first_k_dense_replace", "moe_layer_start_index"}, 0));
+  ASSIGN_OR_RETURN(e.step, Int(json, {"decoder_sparse_step", "moe_layer_interval"}, 1));
+  ASSIGN_OR_RETURN(const int last, Int(json, {"moe_layer_end_index"}, c.num_hidden_layers - 1));
+  if (last < c.num_hidden_layers - 1)
+    return base::Unimplemented("moe_layer_end_index ", last, " before the last of ",
+                               c.num_hidden_layers, " layers is not supported");
+  const Json* dense = FindFirst(json, {"mlp_only_layers"});
+  if (dense == nullptr) return OkStatus();
+  if (!dense->is_array())
+    return base::InvalidArgument("field 'mlp_only_layers' is ", dense->Dump(), ", not an array");
+  int layer = 0;
+  for (const Json& item : dense->as_array()) {
+    if (!item.is_int() || item.as_int() != layer++)
+      return base::Unimplemented("mlp_only_layers ", dense->Dump(),
+                                 " other than the first ones is not supported");
+  }
+  e.first_layer = std::max(e.first_layer, layer);
+  return OkStatus();
+}
+
+Status ReadRouter(const Json& json, RouterConfig& router) {
+  router.normalise = Flag(json, "norm_topk_prob", router.normalise);
+  ASSIGN_OR_RETURN(router.scale, Double(json, {"routed_scaling_factor"}, router.scale));
+  ASSIGN_OR_RETURN(router.norm_min, Double(json, {"moe_norm_min"}, router.norm_min));
+  ASSIGN_OR_RETURN(router.groups, Int(json, {"n_group"}, 1));
+  ASSIGN_OR_RETURN(router.groups_used, Int(json, {"topk_group"}, router.groups));
+  return OkStatus();
+}
+
+}  // namespace
+
+Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
+  ExpertConfig& e = c.experts;
+  ASSIGN_OR_RETURN(
+      e.num_experts,
+      Int(json, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0));
+  if (!e.any()) return OkStatus();
+  e.router = c.architecture->router;
+  e.shared_gated = c.architecture->shared_gated;
+  ASSIGN_OR_RETURN(e.num_experts_per_tok, Int(json, {"num_experts_per_tok", "moe_k"}));
+  ASSIGN_OR_RETURN(e.intermediate_size, Int(json, {"moe_intermediate_size"}, c.intermediate_size));
+  RETURN_IF_ERROR(ReadShared(json, e));
+  RETURN_IF_ERROR(ReadLayers(json, c));
+  RETURN_IF_ERROR(ReadRouter(json, e.router));
+  if (const Json* clip = FindFirst(json, {"clip_qkv"}); clip != nullptr)
+    return base::Unimplemented("clip_qkv = ", clip->Dump(), " is not supported");
+  SetDenseSize(c);
+  return OkStatus();
+}
+
+}  // namespace thermocline::model

@@ -1,0 +1,144 @@
+#include "engine/model/hf_names.h"
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "engine/base/strings.h"
+
+namespace thermocline::model {
+namespace {
+
+// Modules by their names in GGUF. One table for all families: where two give
+// one name to different things, the layer prefix tells them apart.
+struct ModuleName {
+  std::string_view hugging_face, gguf;
+};
+constexpr std::array kGlobalModules = {
+    ModuleName{"model.embed_tokens", "token_embd"},
+    ModuleName{"model.norm", "output_norm"},
+    ModuleName{"lm_head", "output"},
+    ModuleName{"model.final_layernorm", "output_norm"},       // phi
+    ModuleName{"transformer.word_embeddings", "token_embd"},  // falcon
+    ModuleName{"transformer.ln_f", "output_norm"},            // falcon
+    ModuleName{"model.decoder.embed_tokens", "token_embd"},   // opt
+    ModuleName{"model.decoder.embed_positions", "position_embd"},
+    ModuleName{"model.decoder.final_layer_norm", "output_norm"},
+};
+constexpr std::array kLayerModules = {
+    ModuleName{"input_layernorm", "attn_norm"},
+    ModuleName{"post_attention_layernorm", "ffn_norm"},
+    ModuleName{"self_attn.q_proj", "attn_q"},
+    ModuleName{"self_attn.k_proj", "attn_k"},
+    ModuleName{"self_attn.v_proj", "attn_v"},
+    ModuleName{"self_attn.o_proj", "attn_output"},
+    ModuleName{"self_attn.query_key_value", "attn_qkv"},  // persimmon
+    ModuleName{"self_attn.q_layernorm", "attn_q_norm"},
+    ModuleName{"self_attn.k_layernorm", "attn_k_norm"},
+    ModuleName{"self_attn.q_norm", "attn_q_norm"},
+    ModuleName{"self_attn.k_norm", "attn_k_norm"},
+    ModuleName{"mlp.gate_proj", "ffn_gate"},
+    ModuleName{"mlp.up_proj", "ffn_up"},
+    ModuleName{"mlp.down_proj", "ffn_down"},
+    ModuleName{"self_attn.dense", "attn_output"},  // phi
+    ModuleName{"mlp.fc1", "ffn_up"},
+    ModuleName{"mlp.fc2", "ffn_down"},
+    ModuleName{"ln_mlp", "attn_norm"},  // falcon with two norms
+    ModuleName{"ln_attn", "attn_norm_2"},
+    ModuleName{"self_attention.query_key_value", "attn_qkv"},
+    ModuleName{"self_attention.dense", "attn_output"},
+    ModuleName{"mlp.dense_h_to_4h", "ffn_up"},
+    ModuleName{"mlp.dense_4h_to_h", "ffn_down"},
+    ModuleName{"self_attn.out_proj", "attn_output"},  // opt
+    ModuleName{"self_attn_layer_norm", "attn_norm"},
+    ModuleName{"fc1", "ffn_up"},
+    ModuleName{"fc2", "ffn_down"},
+    ModuleName{"final_layer_norm", "ffn_norm"},
+    // Mixtures of experts, an expert's number left out.
+    ModuleName{"mlp.gate", "ffn_gate_inp"},
+    ModuleName{"mlp.experts.gate_proj", "ffn_gate_exps"},
+    ModuleName{"mlp.experts.up_proj", "ffn_up_exps"},
+    ModuleName{"mlp.experts.down_proj", "ffn_down_exps"},
+    ModuleName{"mlp.experts.gate_up_proj", "ffn_gate_up_exps"},
+    ModuleName{"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    ModuleName{"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    ModuleName{"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    ModuleName{"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+    ModuleName{"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    ModuleName{"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    ModuleName{"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+    ModuleName{"mlp.gate.e_score_correction_bias", "exp_probs_b"},
+    ModuleName{"mlp.moe_statics.e_score_correction_bias", "exp_probs_b"},  // ernie
+    ModuleName{"block_sparse_moe.gate", "ffn_gate_inp"},                   // mixtral
+    ModuleName{"block_sparse_moe.experts.w1", "ffn_gate_exps"},
+    ModuleName{"block_sparse_moe.experts.w3", "ffn_up_exps"},
+    ModuleName{"block_sparse_moe.experts.w2", "ffn_down_exps"},
+    ModuleName{"block_sparse_moe.router.layer", "ffn_gate_inp"},  // granite
+    ModuleName{"block_sparse_moe.input_linear", "ffn_gate_up_exps"},
+    ModuleName{"block_sparse_moe.output_linear", "ffn_down_exps"},
+    ModuleName{"shared_mlp.input_linear", "ffn_gate_up_shexp"},
+    ModuleName{"shared_mlp.output_linear", "ffn_down_shexp"},
+};
+constexpr std::array<std::string_view, 3> kLayerPrefixes = {"model.layers.", "transformer.h.",
+                                                            "model.decoder.layers."};
+
+template <std::size_t n>
+std::string_view Lookup(const std::array<ModuleName, n>& table, std::string_view module) {
+  for (const ModuleName& name : table) {
+    if (name.hugging_face == module) return name.gguf;
+  }
+  return {};
+}
+
+// A module's name without the number of the expert in it.
+struct ExpertModule {
+  std::string module;
+  int expert = -1;
+};
+ExpertModule TakeExpert(std::string_view module) {
+  constexpr std::string_view kExperts = ".experts.";
+  const std::size_t at = module.find(kExperts);
+  if (at == std::string_view::npos) return {std::string(module)};
+  const std::string_view rest = module.substr(at + kExperts.size());
+  const std::size_t end = std::min(rest.find('.'), rest.size());
+  const auto expert = base::ParseNumber<int>(rest.substr(0, end));
+  if (!expert.has_value() || end == rest.size()) return {std::string(module)};
+  return {StrCat(module.substr(0, at + kExperts.size()), rest.substr(end + 1)), *expert};
+}
+
+// Parameters that no module of their own holds.
+std::string SuffixOf(std::string_view name) {
+  if (name.ends_with(".e_score_correction_bias")) return ".bias";
+  return name.ends_with("experts.gate_up_proj") || name.ends_with("experts.down_proj") ? ".weight"
+                                                                                       : "";
+}
+
+}  // namespace
+
+Result<GgufName> GgufNameOf(std::string name) {
+  if (name.ends_with("rotary_emb.inv_freq")) return GgufName{};
+  if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
+  std::string suffix = SuffixOf(name);
+  if (suffix.empty()) {
+    const std::size_t dot = std::min(name.rfind('.'), name.size());
+    suffix = name.substr(dot);
+    if (suffix != ".weight" && suffix != ".bias")
+      return base::Unimplemented("tensor '", name, "' is neither a weight nor a bias");
+    name.resize(dot);
+  }
+  if (const auto found = Lookup(kGlobalModules, name); !found.empty())
+    return GgufName{StrCat(found, suffix)};
+  for (const std::string_view prefix : kLayerPrefixes) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string_view rest = std::string_view(name).substr(prefix.size());
+    const std::size_t end = std::min(rest.find('.'), rest.size());
+    const auto layer = base::ParseNumber<int>(rest.substr(0, end));
+    const ExpertModule part = TakeExpert(rest.substr(std::min(end + 1, rest.size())));
+    const auto found = Lookup(kLayerModules, part.module);
+    if (layer.has_value() && !found.empty())
+      return GgufName{StrCat("blk.", *layer, ".", found, suffix), part.expert};
+  }
+  return base::Unimplemented("tensor '", name, suffix, "' belongs to no supported model");
+}
+
+}  // namespace thermocline::model

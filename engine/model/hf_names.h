@@ -1,0 +1,18 @@
+// What Hugging Face's tensors are called in GGUF.
+#pragma once
+
+#include <string>
+
+#include "engine/base/status.h"
+
+namespace thermocline::model {
+
+struct GgufName {
+  std::string name;  // "blk.0.ffn_up_exps.weight"; "": no part of the computation
+  int expert = -1;   // whose part of that tensor it is; -1: it is all of it
+};
+
+// Unimplemented names a tensor that no supported family has.
+Result<GgufName> GgufNameOf(std::string name);
+
+}  // namespace thermocline::model

@@ -1,0 +1,199 @@
+"""Mixtures of experts: what is read, what is refused, and how a token's experts are chosen."""
+import json
+import pathlib
+import struct
+
+import numpy
+import pytest
+from conftest import run, run_json
+
+ROOT = pathlib.Path(__file__).parent.parent / "golden" / "architectures"
+HEADS = ["--heads", 4, "--kv-heads", 2, "--vocab", 512, "--experts", 16, "--experts-used", 2]
+SIZES = ["--hidden-size", 128, "--intermediate-size", 64, *HEADS]
+SHAPE = ["--layers", 2, *SIZES]
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory):
+    path = tmp_path_factory.mktemp("experts") / "m.gguf"
+    run("synth", path, *SHAPE, "--routing", "zipf:1", "--type", "q8_0")
+    return path
+
+
+def text(model, *options, tokens=40):
+    return run("run", model, "-p", "w1 w2 w3", "-n", tokens, "--temperature", 0, "--device", "cpu", *options).stdout
+
+
+def edited(tmp_path, name, edit=lambda config: None, tensors=None):
+    """A copy of a golden folder with another config.json, and other safetensors if given."""
+    folder = tmp_path / "edited"
+    folder.mkdir(exist_ok=True)
+    config = json.loads((ROOT / name / "config.json").read_text())
+    edit(config)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(tensors or (ROOT / name / "model.safetensors").read_bytes())
+    return folder
+
+
+def without(name, part):
+    """The safetensors of a folder but for the tensor called `part`."""
+    blob = (ROOT / name / "model.safetensors").read_bytes()
+    size = int.from_bytes(blob[:8], "little")
+    header = json.loads(blob[8:8 + size])
+    del header[part]
+    head = json.dumps(header).encode()
+    return len(head).to_bytes(8, "little") + head + blob[8 + size:]
+
+
+def test_inspect_names_the_experts(mixture):
+    config = run_json("inspect", mixture)["config"]
+    assert (config["num_experts"], config["num_experts_per_tok"], config["expert_intermediate_size"]) == (16, 2, 64)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen2moe", "ernie4_5_moe"])
+def test_threads_and_chunks_leave_the_bits(name, tmp_path):
+    tokens = json.loads((ROOT / name / "tokens.json").read_text())
+    (tmp_path / "tokens.json").write_text(json.dumps([tokens]))
+    def logits(*options):
+        run("eval", ROOT / name, "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy", *options)
+        return numpy.load(tmp_path / "l.npy")
+    expected = logits("--threads", 1)
+    for options in [("--threads", 3), ("--decode", "--threads", 2)]:
+        assert (logits(*options) == expected).all(), options
+
+
+def test_experts_take_every_type(tmp_path):
+    """The router stays in floats. That products of each type are right: tests/engine/ffn/expert_ffn_test.cc."""
+    source = tmp_path / "f32.gguf"
+    run("synth", source, "--layers", 2, "--hidden-size", 256, "--intermediate-size", 256, *HEADS, "--type", "f32")
+    expected = text(source)
+    for kind in ["q8_0", "q4_0", "q4_k", "q6_k", "f16"]:
+        path = tmp_path / f"{kind}.gguf"
+        run("convert", source, path, "--quantize", kind)
+        types = {t["name"]: t["type"] for t in run_json("inspect", path)["tensors"]}
+        assert types["blk.0.ffn_up_exps.weight"] == kind and types["blk.0.ffn_gate_inp.weight"] == "f32"
+        assert text(path) == expected, kind
+
+
+def test_gguf_py_reads_what_convert_writes(tmp_path):
+    """Names, shapes and keys as llama.cpp's own files of the same model have them."""
+    from gguf import GGUFReader
+    for name in ["mixtral", "qwen2moe", "qwen3moe", "olmoe", "granitemoe_shared", "ernie4_5_moe"]:
+        run("convert", ROOT / name, tmp_path / "out.gguf")
+        ours, theirs = GGUFReader(tmp_path / "out.gguf"), GGUFReader(ROOT / name / "model.gguf")
+        shapes = lambda reader: {t.name: [d for d in t.shape.tolist() if d > 1] for t in reader.tensors}
+        assert shapes(ours) == shapes(theirs)
+        for key in ["expert_count", "expert_used_count"]:
+            key = f"{theirs.fields['general.architecture'].contents()}.{key}"
+            assert ours.fields[key].contents() == theirs.fields[key].contents()
+        for ours_tensor in ours.tensors:
+            other = next(t for t in theirs.tensors if t.name == ours_tensor.name)
+            assert (ours_tensor.data.ravel() == other.data.ravel()).all(), ours_tensor.name
+
+
+def test_whole_layers_come_from_flash(mixture):
+    run("pack", mixture)
+    expected = text(mixture)
+    assert text(mixture, "--ffn-memory", 1) == expected
+    wide = mixture.parent / "wide.gguf"
+    run("synth", wide, "--layers", 8, *SIZES, "--type", "q8_0")
+    run("pack", wide)
+    assert text(wide, "--ffn-memory", 0.5) == text(wide)
+
+
+def test_a_trace_holds_the_experts_of_each_token(mixture, tmp_path):
+    trace = tmp_path / "t.trace"
+    text(mixture, "--record-trace", trace, tokens=60)
+    report = run_json("plan", "--replay", trace, "--memory", "50%,100%")
+    assert (report["intermediate_size"], report["num_hidden_layers"]) == (16, 2)
+    assert report["needed"] == report["tokens"] * 2 * 2  # layers times experts of a token
+    half, whole = ({name: p["hit_rate"] for name, p in m["policies"].items()} for m in report["memory"])
+    assert 0 < half["ours"] <= half["belady"] <= whole["belady"]
+
+
+def test_zipf_routing_prefers_few_experts(tmp_path):
+    """The experts used most hold more of the uses: a cache of a quarter by frequency has more hits."""
+    used = {}
+    for routing in ["uniform", "zipf:1.2"]:
+        path, trace = tmp_path / f"{routing[:4]}.gguf", tmp_path / f"{routing[:4]}.trace"
+        run("synth", path, "--layers", 2, "--hidden-size", 128, "--intermediate-size", 64, "--heads", 4, "--kv-heads", 2,
+            "--vocab", 4096, "--experts", 64, "--experts-used", 4, "--routing", routing, "--reuse", 0.45, "--type", "q8_0")
+        text(path, "--record-trace", trace, tokens=2000)
+        report = run_json("plan", "--replay", trace, "--memory", "25%")
+        used[routing] = report["memory"][0]["policies"]["lfu"]["hit_rate"]
+    assert used["zipf:1.2"] > used["uniform"] + 0.05
+
+
+@pytest.mark.parametrize("options,words", [
+    (["--ffn-mode", "exact"], "exact"), (["--ffn-mode", "sign"], "sign"), (["--also-modes", "exact"], "exact"),
+    (["--down-layout", "rows"], "experts lie along columns"), (["--hot-memory", "1M"], "16 experts"),
+])
+def test_what_works_with_single_neurons_is_refused(mixture, options, words):
+    result = run("run", mixture, "-p", "w1", "-n", 1, *options, check=False)
+    assert result.returncode == 1 and words in result.stderr.decode(), result.stderr
+
+
+@pytest.mark.parametrize("command", [["calibrate", "--tokens", 100], ["profile"], ["train-predictor"]])
+def test_tools_of_neurons_refuse_a_mixture(mixture, command, tmp_path):
+    (tmp_path / "t.txt").write_text("w1 w2 " * 200)
+    result = run(command[0], mixture, "--text", tmp_path / "t.txt", "--activation", "relu", *command[1:], check=False)
+    assert result.returncode == 1 and b"16 experts" in result.stderr, result.stderr
+    assert b"16 experts" in run("plan", mixture, check=False).stderr
+
+
+@pytest.mark.parametrize("options,words", [
+    (["--experts", 8], "--experts-used"), (["--experts-used", 2], "--experts"),
+    (["--experts", 8, "--experts-used", 9], "--experts-used 9"),
+    (["--experts", 8, "--experts-used", 2, "--routing", "zipf"], "zipf:0.8"),
+    (["--experts", 8, "--experts-used", 2, "--down", "rows"], "--down rows"),
+    (["--experts", 8, "--experts-used", 2, "--intermediate-size", 40], "multiple of 16"),
+])
+def test_synth_refuses_by_name(options, words, tmp_path):
+    result = run("synth", tmp_path / "x.gguf", "--layers", 1, *options, check=False)
+    assert result.returncode == 1 and words in result.stderr.decode(), result.stderr
+
+
+@pytest.mark.parametrize("name,edit,words", [
+    ("mixtral", lambda c: c.update(num_local_experts=3), "3 experts"),
+    ("mixtral", lambda c: c.update(num_local_experts=5), "expert 4 is missing"),
+    ("mixtral", lambda c: c.update(num_experts_per_tok=5), "per token"),
+    ("mixtral", lambda c: c.update(num_local_experts=1 << 20), "number of experts"),
+    ("qwen3moe", lambda c: c.update(mlp_only_layers=[1]), "mlp_only_layers"),
+    ("qwen3moe", lambda c: c.update(norm_topk_prob=1), "norm_topk_prob"),
+    ("qwen3moe", lambda c: c.update(decoder_sparse_step=2), "ffn_gate.weight"),
+    ("olmoe", lambda c: c.update(clip_qkv=8.0), "clip_qkv"),
+    ("qwen2moe", lambda c: c.update(shared_expert_intermediate_size=64), "shexp"),
+    ("granitemoe", lambda c: c.update(logits_scaling=0), "logits_scaling"),
+    ("ernie4_5_moe", lambda c: c.update(moe_layer_end_index=1), "moe_layer_end_index"),
+    ("ernie4_5_moe", lambda c: c.update(moe_intermediate_size=24), "16"),
+])
+def test_configs_that_cannot_be_are_refused_by_name(name, edit, words, tmp_path):
+    result = run("run", edited(tmp_path, name, edit), "-p", "x", "-n", 1, check=False)
+    assert result.returncode == 1 and words in result.stderr.decode(), result.stderr
+
+
+def test_normalising_is_obeyed(tmp_path):
+    """A field that changes the result does change it."""
+    tokens = json.loads((ROOT / "qwen3moe" / "tokens.json").read_text())
+    (tmp_path / "tokens.json").write_text(json.dumps([tokens]))
+    for name, edit in [("qwen3moe", lambda c: c.update(norm_topk_prob=False)),
+                       ("granitemoe", lambda c: c.update(residual_multiplier=0.7))]:
+        run("eval", edited(tmp_path, name, edit), "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy")
+        expected = numpy.load(ROOT / name / "logits.npy")
+        assert numpy.abs(numpy.load(tmp_path / "l.npy") - expected).max() > 0.05
+
+
+def test_a_missing_expert_is_named(tmp_path):
+    part = "model.layers.1.block_sparse_moe.experts.2.w3.weight"
+    folder = edited(tmp_path, "mixtral", tensors=without("mixtral", part))
+    error = run("run", folder, "-p", "x", "-n", 1, check=False).stderr.decode()
+    assert "blk.1.ffn_up_exps.weight" in error and "expert 2 is missing" in error, error
+
+
+def test_unknown_gating_is_refused(mixture, tmp_path):
+    key = b"llama.expert_gating_func" + struct.pack("<I", 4)
+    blob = mixture.read_bytes()
+    assert key + struct.pack("<I", 1) in blob
+    (tmp_path / "g.gguf").write_bytes(blob.replace(key + struct.pack("<I", 1), key + struct.pack("<I", 4)))
+    result = run("run", tmp_path / "g.gguf", "-p", "x", "-n", 1, check=False)
+    assert result.returncode == 1 and b"expert_gating_func' is 4" in result.stderr
