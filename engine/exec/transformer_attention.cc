@@ -72,9 +72,8 @@ void Transformer::RotateAndStore(int layer, int token) {
     rope.heads = kv_heads;
     ops_.rope(rope);
   }
-  const float scale = config_.attention_scale > 0
-                          ? static_cast<float>(config_.attention_scale)
-                          : 1.0F / std::sqrt(static_cast<float>(head_dim));
+  const float scale = config_.attention_scale > 0 ? static_cast<float>(config_.attention_scale)
+                                                  : 1.0F / std::sqrt(static_cast<float>(head_dim));
   for (int i = 0; i < heads * head_dim; ++i) q[i] *= scale;
   const nn::KvPool& pool = cache.pool();
   std::uint8_t* block = cache.block_at(position);

@@ -228,10 +228,8 @@ void ExpertFfn::ActivateRange(const Unit& unit, Tile tile, int row, int rows) {
   for (int t = 0; t < tile.count; ++t) {
     const std::ptrdiff_t at = nn::Offset(unit.first + tile.first + t, f) + row;
     float* h = unit.h->x.data() + at;
-    context_.Activate({.gate = h,
-                       .up = context_.gated() ? unit.up_out + at : nullptr,
-                       .n = rows,
-                       .out = h});
+    context_.Activate(
+        {.gate = h, .up = context_.gated() ? unit.up_out + at : nullptr, .n = rows, .out = h});
     if (f % kernels::kActivationBlock == 0) nn::QuantizeRange(context_.ops, *unit.h, at, rows);
   }
 }

@@ -41,8 +41,8 @@ class ExpertFfn {
   // A matrix pair and a down projection with the tokens that go through them.
   struct Unit {
     model::Linear gate, up, down;
-    int tokens = 0;                // n
-    const int* ids = nullptr;      // [n] of the step's tokens; null: all, in order
+    int tokens = 0;                 // n
+    const int* ids = nullptr;       // [n] of the step's tokens; null: all, in order
     const float* weight = nullptr;  // [n]
     nn::ActivationBuffer* h = nullptr;
     float* up_out = nullptr;  // [n, neurons]

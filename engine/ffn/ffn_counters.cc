@@ -25,8 +25,9 @@ std::int64_t DenseOperations(const model::ModelConfig& config, int layer) {
   const std::int64_t matrices = config.architecture->gated ? 3 : 2, d = config.hidden_size;
   const model::ExpertConfig& e = config.experts;
   if (!e.InLayer(layer)) return matrices * d * config.intermediate_size;
-  return matrices * d * (std::int64_t{e.num_experts_per_tok} * e.intermediate_size +
-                         e.shared_intermediate_size) +
+  return matrices * d *
+             (std::int64_t{e.num_experts_per_tok} * e.intermediate_size +
+              e.shared_intermediate_size) +
          d * e.num_experts;
 }
 

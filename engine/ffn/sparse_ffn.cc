@@ -41,7 +41,8 @@ std::size_t SparseFfn::Bytes(const FfnSizes& sizes) {
   const int layers = sizes.config.num_hidden_layers;
   return CandidateFinder::Bytes(sizes) + RangeComputer::Bytes(sizes) +
          LiveNeurons::Bytes(sizes.neurons(), sizes.sparse_tokens()) + AllNeurons::Bytes(sizes) +
-         DownSum::Bytes(sizes) + ExpertFfn::Bytes(sizes) + (sizes.flash ? FlashNeurons::Bytes(sizes) : 0) +
+         DownSum::Bytes(sizes) + ExpertFfn::Bytes(sizes) +
+         (sizes.flash ? FlashNeurons::Bytes(sizes) : 0) +
          nn::ActivationBuffer::Bytes(sizes.tokens_max, sizes.neurons()) +
          RangeIds::Bytes(sizes.neurons()) +
          base::Area(layers, 1) * (sizeof(FfnPolicy) + sizeof(FfnCounters));

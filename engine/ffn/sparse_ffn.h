@@ -59,8 +59,9 @@ class SparseFfn final : public AuditedSide {
 
   using Input = FfnInput;
 
-  // out [T, D]. Layers of experts are computed by ExpertFfn. More than kSparseTokensMax tokens, or `lossless`: no prediction. Errors as
-  // store::NeuronStore::Await; without a flash tier there are none.
+  // out [T, D]. Layers of experts are computed by ExpertFfn. More than kSparseTokensMax tokens, or
+  // `lossless`: no prediction. Errors as store::NeuronStore::Await; without a flash tier there are
+  // none.
   Status Run(int layer, const Input& input, bool lossless, float* out);
 
   // One partition's part of a network whose neurons are shared out (hybrid_ffn.h): Find, then for
@@ -95,10 +96,10 @@ class SparseFfn final : public AuditedSide {
   FfnPolicy PolicyFor(int layer, bool lossless) const;
   const FfnCounters& counters(int layer) const { return counters_[layer]; }
   // Weight bytes of the layer's network.
-  std::int64_t dense_bytes(int layer) const { return DenseBytes(context_.config, context_.layer(layer)); }
-  std::int64_t dense_operations(int layer) const {
-    return DenseOperations(context_.config, layer);
+  std::int64_t dense_bytes(int layer) const {
+    return DenseBytes(context_.config, context_.layer(layer));
   }
+  std::int64_t dense_operations(int layer) const { return DenseOperations(context_.config, layer); }
 
   // `tap` sees every dense network; null: none.
   void SetTap(FfnTap* tap) { all_.SetTap(tap); }

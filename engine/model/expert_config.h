@@ -38,9 +38,7 @@ struct ExpertConfig {
   RouterConfig router;
 
   bool any() const { return num_experts > 0; }
-  bool InLayer(int layer) const {
-    return any() && layer >= first_layer && (layer + 1) % step == 0;
-  }
+  bool InLayer(int layer) const { return any() && layer >= first_layer && (layer + 1) % step == 0; }
 };
 
 }  // namespace thermocline::model

@@ -274,7 +274,8 @@ Status SplitFused(ModelFile& model) {
   std::unordered_set<std::string_view> seen;
   for (const TensorInfo& tensor : tensors) {
     if (!seen.insert(tensor.name).second)
-      return base::InvalidArgument("tensor '", tensor.name, "' is there alone and fused with others");
+      return base::InvalidArgument("tensor '", tensor.name,
+                                   "' is there alone and fused with others");
   }
   model.tensors = std::move(tensors);
   return OkStatus();

@@ -50,8 +50,7 @@ Result<Gating> ReadGating(const Keys& keys, const std::string& key, Gating absen
 }
 
 Status ReadRouter(const Keys& keys, const std::string& prefix, RouterConfig& router) {
-  ASSIGN_OR_RETURN(router.gating,
-                   ReadGating(keys, prefix + "expert_gating_func", router.gating));
+  ASSIGN_OR_RETURN(router.gating, ReadGating(keys, prefix + "expert_gating_func", router.gating));
   ASSIGN_OR_RETURN(router.normalise, keys.Bool(prefix + "expert_weights_norm", router.normalise));
   ASSIGN_OR_RETURN(const double scale, keys.Double(prefix + "expert_weights_scale", 0.0));
   if (scale != 0) router.scale = scale;  // 0: not said

@@ -17,9 +17,9 @@ Status ReadShared(const Json& json, ExpertConfig& e) {
   ASSIGN_OR_RETURN(const int experts, Int(json, {"moe_num_shared_experts", "n_shared_experts"}, 0));
   const int absent = static_cast<int>(
       std::min<std::int64_t>(std::int64_t{experts} * e.intermediate_size, INT32_MAX));
-  ASSIGN_OR_RETURN(e.shared_intermediate_size,
-                   Int(json, {"shared_expert_intermediate_size", "shared_intermediate_size"},
-                       absent));
+  ASSIGN_OR_RETURN(
+      e.shared_intermediate_size,
+      Int(json, {"shared_expert_intermediate_size", "shared_intermediate_size"}, absent));
   return OkStatus();
 }
 

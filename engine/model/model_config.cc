@@ -58,10 +58,10 @@ Status ValidateExperts(const ModelConfig& c) {
   RETURN_IF_ERROR(CheckRange("an expert's intermediate size", e.intermediate_size, 1, 1 << 20));
   RETURN_IF_ERROR(
       CheckRange("the shared expert's intermediate size", e.shared_intermediate_size, 0, 1 << 20));
-  RETURN_IF_ERROR(CheckRange("rows of all experts' matrices",
-                             std::int64_t{e.num_experts} *
-                                 std::max(e.intermediate_size, c.hidden_size),
-                             1, std::int64_t{1} << 30));
+  RETURN_IF_ERROR(
+      CheckRange("rows of all experts' matrices",
+                 std::int64_t{e.num_experts} * std::max(e.intermediate_size, c.hidden_size), 1,
+                 std::int64_t{1} << 30));
   RETURN_IF_ERROR(CheckPanels("hidden_size", c.hidden_size));
   RETURN_IF_ERROR(CheckPanels("an expert's intermediate size", e.intermediate_size));
   RETURN_IF_ERROR(CheckRange("the first layer with experts", e.first_layer, 0, 1024));

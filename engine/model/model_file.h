@@ -61,7 +61,7 @@ struct TensorInfo {
   std::int64_t rows = 1;  // product of the others
   int num_dims = 0;
   std::int64_t slabs = 1;  // matrices one below the other: the third dimension; 1 if there is none
-  int file = 0;              // index into ModelFile::files
+  int file = 0;            // index into ModelFile::files
   std::uint64_t offset = 0;  // bytes from the start of that file
   std::uint64_t bytes = 0;
   HeadOrder order = {};  // of rows; of elements if num_dims is 1

@@ -147,8 +147,7 @@ Status WeightPlan::NormOf(const std::string& module, int n, NormWeights& out) {
   return OptionalVector(module + ".bias", n, out.bias);
 }
 
-Result<const TensorInfo*> WeightPlan::Find(const std::string& name, int rows, int cols,
-                                           int slabs) {
+Result<const TensorInfo*> WeightPlan::Find(const std::string& name, int rows, int cols, int slabs) {
   const TensorInfo* tensor = model_.Find(name);
   if (tensor == nullptr)
     return base::InvalidArgument(model_.path, ": tensor '", name, "' is missing");

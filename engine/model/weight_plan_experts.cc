@@ -40,8 +40,7 @@ Status WeightPlan::ExpertsOf(const std::string& module, int rows, int cols, Line
   if (parts_.rest) Reserve({.tensor = tensor, .matrix = &out.weight}, out.weight.bytes());
   if (model_.Find(module + ".bias") == nullptr) return OkStatus();
   ASSIGN_OR_RETURN(const TensorInfo* bias, Find(module + ".bias", e, rows));
-  if (parts_.vectors)
-    Reserve({.tensor = bias, .vector = &out.bias}, sizeof(float) * e * rows);
+  if (parts_.vectors) Reserve({.tensor = bias, .vector = &out.bias}, sizeof(float) * e * rows);
   return OkStatus();
 }
 

@@ -185,8 +185,7 @@ void SetLayoutOfData(const kernels::PackedMatrix& weight, Layout layout, base::W
 
 std::size_t ExpertWeights::bytes() const {
   std::size_t sum = 0;
-  for (const Linear* linear :
-       {&router, &gate, &up, &down, &shared_gate, &shared_up, &shared_down})
+  for (const Linear* linear : {&router, &gate, &up, &down, &shared_gate, &shared_up, &shared_down})
     sum += linear->weight.bytes();
   return sum;
 }

@@ -56,14 +56,14 @@ struct LowRankWeights {
 // Matrices of all experts one below the other, and of what every token passes through besides.
 // e: an expert, E of them with f neurons; fs: neurons of the shared one.
 struct ExpertWeights {
-  Linear router;                       // [E, D]
-  const float* choice_bias = nullptr;  // [E] added for choosing alone, or null
-  Linear gate;                         // [E f, D], if the architecture is gated
-  Linear up;                           // [E f, D]
-  Linear down;                         // [E D, f]
-  Linear shared_gate;                  // [fs, D]; no weights if there is no shared expert
-  Linear shared_up;                    // [fs, D]
-  Linear shared_down;                  // [D, fs]
+  Linear router;                         // [E, D]
+  const float* choice_bias = nullptr;    // [E] added for choosing alone, or null
+  Linear gate;                           // [E f, D], if the architecture is gated
+  Linear up;                             // [E f, D]
+  Linear down;                           // [E D, f]
+  Linear shared_gate;                    // [fs, D]; no weights if there is no shared expert
+  Linear shared_up;                      // [fs, D]
+  Linear shared_down;                    // [D, fs]
   const float* shared_switch = nullptr;  // [D], or null
 
   bool any() const { return router.weight.rows > 0; }

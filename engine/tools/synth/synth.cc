@@ -131,7 +131,8 @@ Command AddSynth(const OptionSet& set) {
           "Of a head; --hidden-size / --heads if not given");
   set.Add("--experts", IntValue{&p.experts, 1, 4096},
           "A mixture of so many experts in each layer, with --intermediate-size neurons each");
-  set.Add("--experts-used", IntValue{&p.experts_used, 1, 4096}, "Experts that a token goes through");
+  set.Add("--experts-used", IntValue{&p.experts_used, 1, 4096},
+          "Experts that a token goes through");
   set.Add("--routing", o->routing,
           "How often experts are chosen: uniform, or zipf:S, where S is the exponent over their "
           "rank")

@@ -31,9 +31,7 @@ float Normal(std::uint64_t stream, std::uint64_t index) {
   return (sum / 65536.0F - 2.0F) * 1.7320508F;
 }
 
-int HeadDim(const SynthParams& p) {
-  return p.head_dim > 0 ? p.head_dim : p.hidden_size / p.heads;
-}
+int HeadDim(const SynthParams& p) { return p.head_dim > 0 ? p.head_dim : p.hidden_size / p.heads; }
 
 double NormalTail(double t) { return 0.5 * std::erfc(t / std::sqrt(2.0)); }
 
@@ -211,9 +209,8 @@ void AddExperts(const std::shared_ptr<const Recipe>& r, int layer, model::ModelF
                        r->Plain(kind, layer, row, gain, out);
                      });
   };
-  file.AddMatrix(
-      prefix + "ffn_gate_inp.weight", e, d,
-      [r, layer](std::int64_t row, std::span<float> out) { r->Gate(layer, row, out); });
+  file.AddMatrix(prefix + "ffn_gate_inp.weight", e, d,
+                 [r, layer](std::int64_t row, std::span<float> out) { r->Gate(layer, row, out); });
   plain("ffn_gate_exps.weight", 18, f, d, 1);
   plain("ffn_up_exps.weight", 14, f, d, 1);
   plain("ffn_down_exps.weight", 15, d, f, kQuiet);

@@ -37,7 +37,7 @@ struct SynthParams {
   int head_dim = 0;            // 0: hidden_size / heads
   // Above 0: mixtures of experts with intermediate_size neurons each.
   int experts = 0, experts_used = 0;
-  double routing_zipf = 0;     // exponent of the experts' frequencies over their rank; 0: uniform
+  double routing_zipf = 0;  // exponent of the experts' frequencies over their rank; 0: uniform
   std::uint64_t seed = 1;
 };
 
