@@ -14,9 +14,10 @@ For every model in MODELS it writes OUT/NAME/
     logits.npy                       float32 [T, vocabulary]: the logits of all positions
     model.gguf                       the same model in F32 as llama.cpp's converter writes it
 
-The weights are random but fixed (numpy's PCG64, seed 1), and scaled so that activations and logits
-are of order one and each tensor has a visible effect.  The logits come from the "eager" attention
-of transformers, computed entirely in double precision (see `in_double_precision`) and rounded once.
+The weights are random but fixed (numpy's PCG64, seed 1 unless a model has another), and scaled so
+that activations and logits are of order one and each tensor has a visible effect.  The logits come
+from the "eager" attention of transformers, computed entirely in double precision (see
+`in_double_precision`) and rounded once.
 
 Made with Python 3.11.7, torch 2.15.0 (CPU), transformers 5.23.0, safetensors 0.8.0, numpy 2.4.6, and
 the llama.cpp source inside llama_cpp_python 0.3.36 (gguf 0.19.0).
@@ -44,7 +45,9 @@ MATRIX_GAIN = 1.3
 EMBEDDING_SCALE = 0.5
 NORM_SPREAD = 0.2
 BIAS_SCALE = 0.2
-ROUTING_MARGIN = 1e-4  # between the last expert chosen and the next, in what chooses: floats agree on the choice
+CLAMPED_GAIN = 2.5  # of gpt-oss's gates and ups: some of them lie beyond its limit of 7
+CLAMPED_DOWN_GAIN = 0.15  # and the products of large gates and ups come back to order one
+ROUTING_MARGIN = 1e-3  # between the last expert chosen and the next, in what chooses: floats agree on the choice
 VISIBLE_EPSILON = 0.01  # some models use it so that ignoring the norm's epsilon shows in the logits
 
 
@@ -169,22 +172,60 @@ def mixtures() -> list[Model]:
         Model("qwen2moe", transformers.Qwen2MoeConfig, dict(
             **shape, hidden_size=32, intermediate_size=96, moe_intermediate_size=16,
             shared_expert_intermediate_size=48, num_experts=6, num_experts_per_tok=3, norm_topk_prob=False,
-            rms_norm_eps=1e-6, rope_parameters=theta, tie_word_embeddings=False), convert),
+            rms_norm_eps=1e-6, rope_parameters=theta, tie_word_embeddings=False), convert, weight_seed=8),
         Model("qwen3moe", transformers.Qwen3MoeConfig, dict(
             **shape, hidden_size=32, head_dim=16, intermediate_size=96, moe_intermediate_size=16, num_experts=8,
             num_experts_per_tok=2, norm_topk_prob=True, rms_norm_eps=VISIBLE_EPSILON, rope_parameters=theta,
             tie_word_embeddings=True), convert),
+        # As in the published one, and as llama.cpp requires, there are as many heads of keys as of queries.
         Model("olmoe", transformers.OlmoeConfig, dict(
-            **shape, hidden_size=48, intermediate_size=16, num_experts=6, num_experts_per_tok=3,
-            norm_topk_prob=False, rms_norm_eps=1e-5, tie_word_embeddings=False), convert, weight_seed=3),
-        Model("granitemoe", transformers.GraniteMoeConfig, granite, convert),
+            **(shape | dict(num_key_value_heads=4)), hidden_size=48, intermediate_size=16, num_experts=6,
+            num_experts_per_tok=3, norm_topk_prob=False, rms_norm_eps=1e-5, tie_word_embeddings=False),
+            convert, weight_seed=5),
+        Model("granitemoe", transformers.GraniteMoeConfig, granite, convert, weight_seed=2),
         Model("granitemoe_shared", transformers.GraniteMoeSharedConfig, dict(
             **granite, shared_intermediate_size=48), convert),
-        # Layer 0 is dense.
+        # Layer 0 is dense. The converter takes intermediate_size / num_key_value_heads for the shared experts' width.
         Model("ernie4_5_moe", transformers.Ernie4_5_MoeConfig, dict(
-            **(shape | dict(num_hidden_layers=3)), hidden_size=32, intermediate_size=80, moe_intermediate_size=16,
+            **(shape | dict(num_hidden_layers=3)), hidden_size=32, intermediate_size=64, moe_intermediate_size=16,
             moe_num_experts=6, moe_k=2, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2,
             rms_norm_eps=1e-5, tie_word_embeddings=True), convert),
+        # Layer 0 has the window. The correction range of yarn is not made whole.
+        Model("gpt_oss", transformers.GptOssConfig, dict(
+            **(shape | dict(max_position_embeddings=131072)), hidden_size=32, head_dim=16, intermediate_size=16,
+            num_local_experts=6, num_experts_per_tok=3, sliding_window=8, swiglu_limit=7.0, rms_norm_eps=1e-5,
+            tie_word_embeddings=False,
+            rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0,
+                                 truncate=False, original_max_position_embeddings=4096)), convert),
+        *latent_mixtures(),
+        Model("glm4_moe", transformers.Glm4MoeConfig, dict(
+            **shape, hidden_size=32, head_dim=16, intermediate_size=80, moe_intermediate_size=16, n_routed_experts=6,
+            n_shared_experts=1, num_experts_per_tok=2, first_k_dense_replace=1, norm_topk_prob=True,
+            routed_scaling_factor=2.5, use_qk_norm=True, attention_bias=True, num_mtp_layers=0,
+            rms_norm_eps=VISIBLE_EPSILON, tie_word_embeddings=False,
+            rope_parameters=dict(theta, partial_rotary_factor=0.5)), convert),
+    ]
+
+
+def latent_mixtures() -> list[Model]:
+    """DeepSeek's: keys and values come from a latent vector. Layer 0 is dense; the latent's norm has epsilon 1e-6."""
+    shape = dict(
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=2560,
+        hidden_size=32, intermediate_size=48, moe_intermediate_size=16, first_k_dense_replace=1, moe_layer_freq=1,
+        kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, rms_norm_eps=1e-6, tie_word_embeddings=False)
+    yarn = dict(rope_type="yarn", rope_theta=10000.0, factor=40.0, beta_fast=32.0, beta_slow=1.0,
+                original_max_position_embeddings=64)
+    return [
+        Model("deepseek_v2_lite", transformers.DeepseekV2Config, dict(
+            **shape, q_lora_rank=None, v_head_dim=16, n_routed_experts=6, n_shared_experts=2, num_experts_per_tok=3,
+            scoring_func="softmax", topk_method="greedy", n_group=1, topk_group=1, norm_topk_prob=False,
+            routed_scaling_factor=1.5, rope_parameters=dict(**yarn, mscale=0.707, mscale_all_dim=0.707)),
+            convert, weight_seed=6),
+        Model("deepseek_v3", transformers.DeepseekV3Config, dict(
+            **shape, q_lora_rank=16, v_head_dim=24, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3,
+            scoring_func="sigmoid", topk_method="noaux_tc", n_group=4, topk_group=2, norm_topk_prob=True,
+            routed_scaling_factor=2.5, num_mtp_layers=0,
+            rope_parameters=dict(**yarn, mscale=1.0, mscale_all_dim=1.0)), convert, weight_seed=8),
     ]
 
 
@@ -211,11 +252,21 @@ def in_double_precision() -> Iterator[None]:
         torch.set_default_dtype(single)
 
 
+def gpt_oss_scale(name: str, shape: tuple[int, ...]) -> float:
+    """Of the tensors of gpt-oss's experts. Matrices lie as [expert, input, output]."""
+    return {"gate_up_proj": CLAMPED_GAIN / np.sqrt(shape[1]), "gate_up_proj_bias": CLAMPED_GAIN,
+            "down_proj": CLAMPED_DOWN_GAIN / np.sqrt(shape[1]), "down_proj_bias": BIAS_SCALE}[name]
+
+
 def random_weight(module: torch.nn.Module, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Float32 values for the parameter `name` of `module`."""
     values = rng.standard_normal(shape)
     if name in ("bias", "e_score_correction_bias"):
         values = BIAS_SCALE * values
+    elif type(module).__name__ == "GptOssExperts":
+        values = gpt_oss_scale(name, shape) * values
+    elif name == "sinks":
+        pass  # as scores, of order one
     elif isinstance(module, torch.nn.Embedding):
         values = EMBEDDING_SCALE * values
     elif len(shape) >= 2:  # three dimensions: the matrices of all experts
@@ -246,16 +297,24 @@ def routing_margins() -> Iterator[list[float]]:
         torch.Tensor.topk, torch.topk = topk, function
 
 
+def saved_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The parameters of `module` itself, and the bias of a router, which may be a buffer."""
+    yield from module.named_parameters(recurse=False)
+    for name, buffer in module.named_buffers(recurse=False):
+        if name == "e_score_correction_bias":
+            yield name, buffer
+
+
 def fill_weights(network: torch.nn.Module, seed: int) -> None:
-    """Sets every parameter; a tied one keeps the values of its first place, the embedding."""
+    """Sets every tensor; a tied one keeps the values of its first place, the embedding."""
     rng = np.random.default_rng(seed)
     seen = set()
     for module in network.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            if parameter not in seen:
-                seen.add(parameter)
-                values = random_weight(module, name, tuple(parameter.shape), rng)
-                parameter.data.copy_(torch.from_numpy(values))
+        for name, tensor in saved_tensors(module):
+            if tensor not in seen:
+                seen.add(tensor)
+                values = random_weight(module, name, tuple(tensor.shape), rng)
+                tensor.data.copy_(torch.from_numpy(values))
 
 
 def use_drelu(network: torch.nn.Module) -> None:
