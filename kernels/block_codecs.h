@@ -10,6 +10,11 @@
 //   Q5_0    22   32      f16 d, high bit 1x1, low bits 4x16                    d (level - 16)
 //   Q5_1    24   32      f16 d, f16 m, high bit 1x1, low bits 4x16             d level + m
 //   IQ4_NL  18   32      f16 d, level 4x16                                     d codebook[level]
+//   MXFP4   17   32      u8 e, level 4x16                                      2^(e - 128)
+//   codebook[level] IQ4_XS 136   256/32  f16 d, u16 high bits 2x1, low bits 4x1 [4], level 4x16 of
+//   each sub-block
+//                                                                              d scale
+//                                                                              codebook[level]
 //   Q2_K    84   256/16  u8 scale | min << 4 [16], level 2x32, f16 d, f16 dmin affine
 //   Q3_K   110   256/16  high bit 1x32, low bits 2x32, scales[12], f16 d       symmetric, z = 4
 //   Q4_K   144   256/32  f16 d, f16 dmin, scales[12], level 4x32               affine
@@ -18,7 +23,8 @@
 //
 //   affine:       (d scale) level - (dmin min), scale and min unsigned: 4 bits in Q2_K, 6 bits in
 //                 Q4_K and Q5_K, read by ScaleMinK4
-//   symmetric:    (d scale) (level - z), scale signed: 6 bits less 32 in Q3_K, read by ScaleQ3K
+//   symmetric:    (d scale) (level - z), scale signed: 6 bits less 32 in Q3_K, read by ScaleQ3K,
+//                 and in IQ4_XS, read by ScaleIq4Xs
 //
 // Source: the block formats of ggml's GGUF files.
 #pragma once
@@ -51,6 +57,9 @@ inline constexpr int kBytesQ4_1 = 20;
 inline constexpr int kBytesQ5_0 = 22;
 inline constexpr int kBytesQ5_1 = 24;
 inline constexpr int kBytesIq4Nl = 18;
+inline constexpr int kBytesIq4Xs = 136;
+inline constexpr int kBytesMxfp4 = 17;
+inline constexpr int kBytesQ8_0 = 34;
 inline constexpr int kBytesQ2K = 84;
 inline constexpr int kBytesQ3K = 110;
 inline constexpr int kBytesQ4K = 144;
@@ -96,10 +105,18 @@ inline int ScaleQ3K(const std::uint8_t scales[12], int sub_block) {
   return (low | BitPlane<2, 4>::Get(scales + 8, sub_block) << 4) - 32;
 }
 
+// Of sub-block 0..7 of IQ4_XS: -32..31.
+inline int ScaleIq4Xs(const std::uint8_t* block, int sub_block) {
+  const int low = BitPlane<4, 1>::Get(block + 4, sub_block);
+  return (low | BitPlane<2, 1>::Get(block + 2, sub_block) << 4) - 32;
+}
+
 // One block to f32 [columns]: the bits of gguf.quants.dequantize, by the same products and sums.
 void DequantizeQ5_0(const std::uint8_t* block, float* out);
 void DequantizeQ5_1(const std::uint8_t* block, float* out);
 void DequantizeIq4Nl(const std::uint8_t* block, float* out);
+void DequantizeIq4Xs(const std::uint8_t* block, float* out);
+void DequantizeMxfp4(const std::uint8_t* block, float* out);
 void DequantizeQ2K(const std::uint8_t* block, float* out);
 void DequantizeQ3K(const std::uint8_t* block, float* out);
 void DequantizeQ4K(const std::uint8_t* block, float* out);
@@ -109,6 +126,10 @@ void DequantizeQ6K(const std::uint8_t* block, float* out);
 // The same weights, bit by bit, in a type the kernels multiply.
 void ConvertQ3KToQ6K(const std::uint8_t* q3k, std::uint8_t* q6k);
 void ConvertIq4NlToQ8_0(const std::uint8_t* iq4nl, std::uint8_t* q8_0);
+// Where 2^(e - 128) is an f16, 2^-24 to 2^15; beyond that the scale saturates.
+void ConvertMxfp4ToQ5_0(const std::uint8_t* mxfp4, std::uint8_t* q5_0);
+// Eight blocks; d times a scale is rounded to f16.
+void ConvertIq4XsToQ8_0(const std::uint8_t* iq4xs, std::uint8_t* q8_0);
 
 // f32 [columns] to one block, near the least square error. Requires: finite x. What is too large
 // for f16 scales saturates, what is too small becomes zero: the block is finite.

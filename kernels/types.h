@@ -46,10 +46,12 @@ enum class DType : std::uint8_t {
   kQ6_K,
   kQ2_K,
   kQ3_K,
-  kIQ4_NL
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4
 };
 inline constexpr int kNumNativeDTypes = 11;
-inline constexpr int kNumDTypes = 14;
+inline constexpr int kNumDTypes = 16;
 
 struct DTypeTraits {
   const char* name;  // as in GGUF files' types, lower case
@@ -63,7 +65,8 @@ inline constexpr DTypeTraits kDTypeTraits[kNumDTypes] = {
     {"q8_0", 32, 34, true},   {"q4_0", 32, 18, true},   {"q4_1", 32, 20, true},
     {"q5_0", 32, 22, true},   {"q5_1", 32, 24, true},   {"q4_k", 256, 144, true},
     {"q5_k", 256, 176, true}, {"q6_k", 256, 210, true}, {"q2_k", 256, 84, true},
-    {"q3_k", 256, 110, true}, {"iq4_nl", 32, 18, true},
+    {"q3_k", 256, 110, true}, {"iq4_nl", 32, 18, true}, {"iq4_xs", 256, 136, true},
+    {"mxfp4", 32, 17, true},
 };
 inline constexpr const DTypeTraits& Traits(DType type) {
   return kDTypeTraits[static_cast<int>(type)];

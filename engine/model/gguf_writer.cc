@@ -202,6 +202,10 @@ std::uint32_t FileTypeId(const std::optional<DType>& type) {
       return 18;
     case DType::kIQ4_NL:
       return 25;
+    case DType::kIQ4_XS:
+      return 30;
+    case DType::kMXFP4:
+      return 38;
     case DType::kBF16:
       return 32;
     case DType::kF16:

@@ -32,7 +32,7 @@ constexpr std::array kFileTypes = {
     FileType{20, "iq4_nl", 32, 18, DType::kIQ4_NL},
     FileType{21, "iq3_s", 256, 110, {}},
     FileType{22, "iq2_s", 256, 82, {}},
-    FileType{23, "iq4_xs", 256, 136, {}},
+    FileType{23, "iq4_xs", 256, 136, DType::kIQ4_XS},
     FileType{24, "i8", 1, 1, {}},
     FileType{25, "i16", 1, 2, {}},
     FileType{26, "i32", 1, 4, {}},
@@ -42,7 +42,7 @@ constexpr std::array kFileTypes = {
     FileType{30, "bf16", 1, 2, DType::kBF16},
     FileType{34, "tq1_0", 256, 54, {}},
     FileType{35, "tq2_0", 256, 66, {}},
-    FileType{39, "mxfp4", 32, 17, {}},
+    FileType{39, "mxfp4", 32, 17, DType::kMXFP4},
 };
 
 }  // namespace

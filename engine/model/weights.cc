@@ -159,7 +159,8 @@ void LogConversions(const WeightPlan& plan) {
     sum.after += slot.tensor->rows * kernels::RowBytes(slot.type(), slot.cols());
   }
   for (const auto& [types, sum] : sums) {
-    const bool lossless = types.first == DType::kQ3_K || types.first == DType::kIQ4_NL;
+    const bool lossless = types.first == DType::kQ3_K || types.first == DType::kIQ4_NL ||
+                          (types.first == DType::kMXFP4 && types.second == DType::kQ5_0);
     base::LogWarning(
         sum.tensors, " tensors of type ", kernels::Traits(types.first).name, " are held as ",
         kernels::Traits(types.second).name, ": ", base::HumanBytes(sum.before), " become ",

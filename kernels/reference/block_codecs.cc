@@ -3,6 +3,8 @@
 // Source: the block formats of ggml's GGUF files; the codebook is IQ4_NL's.
 #include "kernels/block_codecs.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/quantize.h"
@@ -13,10 +15,21 @@ namespace {
 constexpr std::int8_t kIq4NlCodebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                             1,    13,   25,  38,  53,  69,  89,  113};
 
+// Twice the values that an E2M1 float has, so that they are integers.
+constexpr std::int8_t kMxfp4Codebook[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                            0, -1, -2, -3, -4, -6, -8, -12};
+
 float LoadHalf(const std::uint8_t* p) {
   std::uint16_t half;
   std::memcpy(&half, p, 2);
   return HalfToFloat(half);
+}
+
+// Finite: the largest f16 where `scale` is larger.
+void StoreScale(float scale, std::uint8_t* p) {
+  constexpr float kHalfMax = 65504;
+  const std::uint16_t half = FloatToHalf(std::clamp(scale, -kHalfMax, kHalfMax));
+  std::memcpy(p, &half, 2);
 }
 
 }  // namespace
@@ -43,6 +56,21 @@ void DequantizeIq4Nl(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block);
   for (int c = 0; c < 32; ++c)
     out[c] = d * static_cast<float>(kIq4NlCodebook[BitPlane<4, 16>::Get(block + 2, c)]);
+}
+
+void DequantizeIq4Xs(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block);
+  for (int c = 0; c < 256; ++c) {
+    const float scale = d * static_cast<float>(ScaleIq4Xs(block, c / 32));
+    const int level = BitPlane<4, 16>::Get(block + 8 + c / 32 * 16, c % 32);
+    out[c] = scale * static_cast<float>(kIq4NlCodebook[level]);
+  }
+}
+
+void DequantizeMxfp4(const std::uint8_t* block, float* out) {
+  const float scale = std::ldexp(1.0F, block[0] - 128);
+  for (int c = 0; c < 32; ++c)
+    out[c] = scale * static_cast<float>(kMxfp4Codebook[BitPlane<4, 16>::Get(block + 1, c)]);
 }
 
 void DequantizeQ2K(const std::uint8_t* block, float* out) {
@@ -101,6 +129,27 @@ void ConvertIq4NlToQ8_0(const std::uint8_t* iq4nl, std::uint8_t* q8_0) {
   std::memcpy(q8_0, iq4nl, 2);
   for (int c = 0; c < 32; ++c)
     q8_0[2 + c] = static_cast<std::uint8_t>(kIq4NlCodebook[BitPlane<4, 16>::Get(iq4nl + 2, c)]);
+}
+
+void ConvertMxfp4ToQ5_0(const std::uint8_t* mxfp4, std::uint8_t* q5_0) {
+  std::memset(q5_0, 0, kBytesQ5_0);
+  StoreScale(std::ldexp(1.0F, mxfp4[0] - 128), q5_0);
+  for (int c = 0; c < 32; ++c) {
+    const int level = kMxfp4Codebook[BitPlane<4, 16>::Get(mxfp4 + 1, c)] + 16;
+    BitPlane<1, 1>::Set(q5_0 + 2, c, level >> 4);
+    BitPlane<4, 16>::Set(q5_0 + 6, c, level);
+  }
+}
+
+void ConvertIq4XsToQ8_0(const std::uint8_t* iq4xs, std::uint8_t* q8_0) {
+  const float d = LoadHalf(iq4xs);
+  for (int sub = 0; sub < 8; ++sub, q8_0 += kBytesQ8_0) {
+    StoreScale(d * static_cast<float>(ScaleIq4Xs(iq4xs, sub)), q8_0);
+    for (int c = 0; c < 32; ++c) {
+      const int level = BitPlane<4, 16>::Get(iq4xs + 8 + sub * 16, c);
+      q8_0[2 + c] = static_cast<std::uint8_t>(kIq4NlCodebook[level]);
+    }
+  }
 }
 
 }  // namespace thermocline::kernels

@@ -82,6 +82,7 @@ constexpr Codec kCodecs[kNumDTypes] = {
     {DequantizeQ4K, QuantizeQ4K, {0, 2}},     {DequantizeQ5K, QuantizeQ5K, {0, 2}},
     {DequantizeQ6K, QuantizeQ6K, {208, -1}},  {DequantizeQ2K, QuantizeQ2K, {80, 82}},
     {DequantizeQ3K, QuantizeQ3K, {108, -1}},  {DequantizeIq4Nl, nullptr, {0, -1}},
+    {DequantizeIq4Xs, nullptr, {0, -1}},      {DequantizeMxfp4, nullptr, {-1, -1}},
 };
 const Codec& CodecOf(DType type) { return kCodecs[static_cast<int>(type)]; }
 
@@ -97,6 +98,7 @@ bool IsFiniteBlock(DType type, const std::uint8_t* block) {
     CodecOf(type).dequantize(block, &value);
     return std::isfinite(value);
   }
+  if (type == DType::kMXFP4 && block[0] == 255) return false;  // E8M0's NaN
   for (const int at : CodecOf(type).halves) {
     if (at >= 0 && !std::isfinite(HalfToFloat(Load16(block + at)))) return false;
   }
@@ -174,7 +176,8 @@ void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row) {
 
 DType NativeType(DType type) {
   if (IsNative(type)) return type;
-  return type == DType::kIQ4_NL ? DType::kQ8_0 : DType::kQ6_K;
+  if (type == DType::kMXFP4) return DType::kQ5_0;
+  return type == DType::kIQ4_NL || type == DType::kIQ4_XS ? DType::kQ8_0 : DType::kQ6_K;
 }
 
 void ConvertRowToNative(DType type, const std::uint8_t* row, int n, std::uint8_t* out) {
@@ -182,12 +185,17 @@ void ConvertRowToNative(DType type, const std::uint8_t* row, int n, std::uint8_t
   float values[256];
   ForBlocks(type, n, [&](int b) {
     const std::uint8_t* block = row + static_cast<std::ptrdiff_t>(b) * Traits(type).block_bytes;
-    std::uint8_t* to = out + static_cast<std::ptrdiff_t>(b) * Traits(native).block_bytes;
+    std::uint8_t* to = out + static_cast<std::ptrdiff_t>(b) * static_cast<std::ptrdiff_t>(RowBytes(
+                                                                  native, Traits(type).block_size));
     switch (type) {
       case DType::kQ3_K:
         return ConvertQ3KToQ6K(block, to);
       case DType::kIQ4_NL:
         return ConvertIq4NlToQ8_0(block, to);
+      case DType::kIQ4_XS:
+        return ConvertIq4XsToQ8_0(block, to);
+      case DType::kMXFP4:
+        return ConvertMxfp4ToQ5_0(block, to);
       case DType::kQ2_K:
         DequantizeQ2K(block, values);
         return QuantizeQ6K(values, to);

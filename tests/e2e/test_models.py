@@ -160,7 +160,7 @@ def test_a_failed_conversion_leaves_the_old_file(tmp_path):
 
 # Where random blocks need a sane f16 scale, and one that gives weights near 1 / sqrt(256).
 SCALES = {"Q2_K": {80: 5e-3, 82: 7e-3}, "Q3_K": {108: 1.5e-3}, "Q4_K": {0: 3e-4, 2: 2e-3}, "Q5_K": {0: 1.5e-4, 2: 2e-3},
-          "Q6_K": {208: 2e-5}, "IQ4_NL": {0: 1e-3}}
+          "Q6_K": {208: 2e-5}, "IQ4_NL": {0: 1e-3}, "IQ4_XS": {0: 5e-5}}
 
 
 def write_random_model(path, kind):
@@ -207,7 +207,7 @@ def write_random_model(path, kind):
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K",
-                                  "Q5_K", "Q6_K", "IQ4_NL"])
+                                  "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"])
 def test_every_type_is_read_as_the_gguf_package_reads_it(kind, tmp_path):
     path = tmp_path / "random.gguf"
     write_random_model(path, gguf.GGMLQuantizationType[kind])

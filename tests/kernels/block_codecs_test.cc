@@ -23,10 +23,16 @@ struct Golden {
 
 // In the order of tests/golden/make_block_codecs.py.
 constexpr Golden kGolden[] = {
-    {"Q5_0", 16, kBytesQ5_0, 32, DequantizeQ5_0},     {"Q5_1", 16, kBytesQ5_1, 32, DequantizeQ5_1},
-    {"IQ4_NL", 16, kBytesIq4Nl, 32, DequantizeIq4Nl}, {"Q2_K", 8, kBytesQ2K, 256, DequantizeQ2K},
-    {"Q3_K", 8, kBytesQ3K, 256, DequantizeQ3K},       {"Q4_K", 8, kBytesQ4K, 256, DequantizeQ4K},
-    {"Q5_K", 8, kBytesQ5K, 256, DequantizeQ5K},       {"Q6_K", 8, kBytesQ6K, 256, DequantizeQ6K},
+    {"Q5_0", 16, kBytesQ5_0, 32, DequantizeQ5_0},
+    {"Q5_1", 16, kBytesQ5_1, 32, DequantizeQ5_1},
+    {"IQ4_NL", 16, kBytesIq4Nl, 32, DequantizeIq4Nl},
+    {"Q2_K", 8, kBytesQ2K, 256, DequantizeQ2K},
+    {"Q3_K", 8, kBytesQ3K, 256, DequantizeQ3K},
+    {"Q4_K", 8, kBytesQ4K, 256, DequantizeQ4K},
+    {"Q5_K", 8, kBytesQ5K, 256, DequantizeQ5K},
+    {"Q6_K", 8, kBytesQ6K, 256, DequantizeQ6K},
+    {"IQ4_XS", 8, kBytesIq4Xs, 256, DequantizeIq4Xs},
+    {"MXFP4", 16, kBytesMxfp4, 32, DequantizeMxfp4},
 };
 
 void DequantizeQ4_1(const std::uint8_t* block, float* out) {

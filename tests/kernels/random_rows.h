@@ -33,6 +33,8 @@ inline std::vector<int> ScaleOffsets(DType type) {
       return {80, 82};
     case DType::kQ3_K:
       return {108};
+    case DType::kMXFP4:
+      return {};
     default:
       return {0};
   }
@@ -53,6 +55,7 @@ inline std::vector<std::uint8_t> RandomRows(DType type, int rows, int cols, unsi
   for (auto& byte : out) byte = static_cast<std::uint8_t>(generator());
   const auto block_bytes = static_cast<std::size_t>(Traits(type).block_bytes);
   for (std::size_t block = 0; block < out.size(); block += block_bytes) {
+    if (type == DType::kMXFP4) out[block] = static_cast<std::uint8_t>(118 + generator() % 8);
     for (const int at : ScaleOffsets(type)) {
       const std::uint16_t half =
           FloatToHalf(0.01F + 0.0001F * static_cast<float>(generator() % 100));
