@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/base/index.h"
+#include "engine/base/log.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -40,6 +41,7 @@ ExpertFfn::ExpertFfn(const FfnContext& context, int tokens_max)
   chosen_.reserve(places);
   chosen_ids_.resize(e.num_experts_per_tok);
   units_.reserve(std::min(places, e.num_experts) + 1);
+  ready_.reserve(units_.capacity());
   ids_.resize(places);
   weights_.resize(places);
   h_.Resize(places, e.intermediate_size);
@@ -62,7 +64,8 @@ std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
                               base::Area(tile, std::min(d, kExpertColumns)) * sizeof(float);
   return base::Area(tokens, e.num_experts) * sizeof(float) +
          base::Area(places, 1) * (sizeof(ChosenExpert) + sizeof(int) + sizeof(float)) +
-         base::Area(std::min(places, e.num_experts) + 1, 1) * sizeof(Unit) +
+         base::Area(std::min(places, e.num_experts) + 1, 1) * (sizeof(Unit) + sizeof(Unit*)) +
+         (sizes.flash ? FlashExperts::Bytes(sizes.config) : 0) +
          nn::ActivationBuffer::Bytes(places, e.intermediate_size) +
          base::Area(places, e.intermediate_size) * sizeof(float) +
          nn::ActivationBuffer::Bytes(tokens, e.shared_intermediate_size) +
@@ -70,11 +73,47 @@ std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
          base::Area(4, e.num_experts) * sizeof(float) + sizes.threads * scratch;
 }
 
-void ExpertFfn::Run(int layer, const FfnInput& input, float* out) {
+Status ExpertFfn::Run(int layer, const FfnInput& input, float* out) {
   Choose(layer, input);
   MakeUnits(layer, input);
-  ComputeNeurons(input);
+  if (flash_.has_value()) {
+    RETURN_IF_ERROR(ComputeFromFlash(layer, input));
+  } else {
+    for (Unit& unit : units_) ready_.push_back(&unit);
+    ComputeNeurons(input);
+  }
   SumDown(input.tokens, out);
+  if (flash_.has_value()) flash_->EndLayer(layer);
+  return OkStatus();
+}
+
+Status ExpertFfn::ComputeFromFlash(int layer, const FfnInput& input) {
+  flash_->Request(layer, chosen_, input.tokens);
+  const bool some_late = flash_->reading();
+  if (input.tokens == 1) flash_->ReadAhead(layer, input.residual);
+  std::array<int, 2> counted{};
+  for (const bool late : {false, true}) {
+    if (late && !some_late) break;
+    if (late) RETURN_IF_ERROR(flash_->Await());
+    ready_.clear();
+    for (Unit& unit : units_) {
+      const bool shared = unit.expert < 0;
+      if (unit.placed || (!shared && !flash_->Has(layer, unit.expert))) continue;
+      unit.placed = true;
+      if (!shared) {
+        const FlashExperts::Place place = flash_->PlaceOf(layer, unit.expert);
+        unit.gate.weight.data = place.gate;
+        unit.up.weight.data = place.up;
+        unit.down.weight.data = place.down;
+      }
+      ready_.push_back(&unit);
+    }
+    counted[late ? 1 : 0] = base::IntSize(ready_);
+    ComputeNeurons(input);
+    if (!late) flash_->Poke();
+  }
+  CHECK_EQ(counted[0] + counted[1], base::IntSize(units_));
+  return OkStatus();
 }
 
 void ExpertFfn::Choose(int layer, const FfnInput& input) {
@@ -94,6 +133,7 @@ void ExpertFfn::Choose(int layer, const FfnInput& input) {
 void ExpertFfn::MakeUnits(int layer, const FfnInput& input) {
   const model::ExpertWeights& w = context_.layer(layer).experts;
   units_.clear();
+  ready_.clear();
   for (Scratch& scratch : scratch_) scratch.unit = nullptr;
   AddExperts(w, input.tokens);
   if (w.shared_up.weight.rows > 0) AddShared(w, input);
@@ -112,7 +152,8 @@ void ExpertFfn::AddExperts(const model::ExpertWeights& w, int tokens) {
   for (int i = 0; i < e.num_experts; ++i) {
     const int first = starts_[i], count = starts_[i + 1] - first;
     if (count == 0) continue;
-    units_.push_back({.gate = context_.gated() ? of(w.gate, i, f) : model::Linear{},
+    units_.push_back({.expert = i,
+                      .gate = context_.gated() ? of(w.gate, i, f) : model::Linear{},
                       .up = of(w.up, i, f),
                       .down = of(w.down, i, d),
                       .tokens = count,
@@ -152,16 +193,16 @@ void ExpertFfn::AddShared(const model::ExpertWeights& w, const FfnInput& input) 
 
 void ExpertFfn::ComputeNeurons(const FfnInput& input) {
   int panels = 0;
-  for (const Unit& unit : units_) panels += kernels::NumPanels(unit.neurons());
+  for (const Unit* unit : ready_) panels += kernels::NumPanels(unit->neurons());
   const int per_item = PanelsPerItem(panels, context_.pool.threads(), panels);
   int items = 0;
-  for (const Unit& unit : units_) items += NumItems(kernels::NumPanels(unit.neurons()), per_item);
+  for (const Unit* unit : ready_) items += NumItems(kernels::NumPanels(unit->neurons()), per_item);
   context_.pool.Run(items, [&](int item, int thread) {
-    for (const Unit& unit : units_) {
-      const int unit_panels = kernels::NumPanels(unit.neurons());
+    for (const Unit* unit : ready_) {
+      const int unit_panels = kernels::NumPanels(unit->neurons());
       const int unit_items = NumItems(unit_panels, per_item);
       if (item < unit_items)
-        return ComputeRange(unit, input, item * per_item,
+        return ComputeRange(*unit, input, item * per_item,
                             std::min(unit_panels, (item + 1) * per_item), thread);
       item -= unit_items;
     }

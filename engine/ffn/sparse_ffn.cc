@@ -25,7 +25,11 @@ SparseFfn::SparseFfn(const Params& p)
       policies_(p.weights.layers.size()),
       counters_(p.weights.layers.size()) {
   h_.Resize(p.tokens_max, p.config.intermediate_size);
-  if (p.config.experts.any()) experts_.emplace(context_, p.tokens_max);
+  if (p.config.experts.any()) {
+    experts_.emplace(context_, p.tokens_max);
+    if (p.flash != nullptr) experts_->SetFlash(p.flash, p.read_ahead);
+    return;
+  }
   const int ranges = (p.config.intermediate_size + kRange - 1) / kRange;
   for (int i = 0; !p.ablation.fusion && i < ranges; ++i)
     passed_.emplace_back(SparseTokens(p.tokens_max));
@@ -57,7 +61,7 @@ FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
 
 Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) {
   if (context_.layer(layer).experts.any()) {
-    experts_->Run(layer, input, out);
+    RETURN_IF_ERROR(experts_->Run(layer, input, out));
     if (input.tokens > 1 || !counting_) return OkStatus();
     experts_->Count(layer, counters_[layer]);
     if (trace_ != nullptr) trace_->Add(experts_->chosen_ids());

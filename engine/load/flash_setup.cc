@@ -16,20 +16,35 @@ using model::Layout;
 constexpr std::uint64_t kProbedBytesMin = std::uint64_t{64} << 20;
 constexpr int kDepthMin = 16;
 
+Status OtherTypes(std::size_t layer, const std::string& path) {
+  return base::FailedPrecondition(path, ": layer ", layer,
+                                  " of the model has matrices of other types than the bundle "
+                                  "file; pack it again");
+}
+
+Status CheckExpertTypes(const store::NeuronLayout& layout, const model::ExpertWeights& experts,
+                        std::size_t layer, const std::string& path) {
+  const bool same = experts.up.weight.type == layout.up_type &&
+                    experts.down.weight.type == layout.down_type &&
+                    (experts.gate.weight.rows > 0) == layout.gated &&
+                    (!layout.gated || experts.gate.weight.type == layout.gate_type);
+  return same || !experts.any() ? OkStatus() : OtherTypes(layer, path);
+}
+
 Status CheckTypes(const store::BundleIndex& index, const model::Weights& weights,
                   const std::string& path) {
   const store::NeuronLayout& layout = index.layout;
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     const model::LayerWeights& w = weights.layers[l];
+    if (layout.of_experts()) {
+      RETURN_IF_ERROR(CheckExpertTypes(layout, w.experts, l, path));
+      continue;
+    }
     const bool gated = w.gate.linear.weight.rows > 0;
     const bool same = gated == layout.gated && w.up.linear.weight.type == layout.up_type &&
                       w.down_rows.type == layout.down_type && w.down_rows.rows > 0 &&
                       (!gated || w.gate.linear.weight.type == layout.gate_type);
-    if (!same) {
-      return base::FailedPrecondition(path, ": layer ", l,
-                                      " of the model has matrices of other types than the bundle "
-                                      "file; pack it again");
-    }
+    if (!same) return OtherTypes(l, path);
   }
   return OkStatus();
 }
@@ -93,7 +108,8 @@ Status OpenNeurons(store::BundleIndex bundle, const std::optional<store::Curve>&
       out.flash,
       store::NeuronStore::Create(std::move(bundle), std::move(reader),
                                  {.queue = queue, .slots = memory.slots, .stages = memory.stages}));
-  Wire(*out.flash, memory.deciding_held, *out.weights);
+  // Experts are asked for where they are.
+  if (!out.config.experts.any()) Wire(*out.flash, memory.deciding_held, *out.weights);
   return OkStatus();
 }
 
@@ -137,7 +153,7 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
     RETURN_IF_ERROR(CheckDense(plan));
     load.stage = [&](int layer) { return memory.stage_of[layer]; };
   }
-  if (memory.tier == MemoryPlan::Tier::kNeurons) {
+  if (memory.tier == MemoryPlan::Tier::kNeurons && !file.config.experts.any()) {
     if (!memory.deciding_held) plan.gate = plan.up = Layout::kRows;
     if (file.config.architecture->gated) plan.up = Layout::kRows;
   }

@@ -86,8 +86,7 @@ struct LoadedModel {
 
   // Of neurons, or of experts.
   store::TraceWriter::Shape trace_shape() const {
-    const int units = config.experts.any() ? config.experts.num_experts : config.intermediate_size;
-    return {config.num_hidden_layers, units, hash};
+    return {config.num_hidden_layers, config.units_per_layer(), hash};
   }
   // Figures of the flash tier; zeros without one. Decode thread only.
   FlashCounters flash_counters() const;

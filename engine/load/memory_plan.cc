@@ -176,7 +176,7 @@ class Planner {
     wanted.insert(wanted.end(), n_.ffn.modes.layers.begin(), n_.ffn.modes.layers.end());
     const bool deciding_wanted = (n_.ffn.modes.automatic && n_.ffn.candidates.empty()) ||
                                  std::any_of(wanted.begin(), wanted.end(), reads_all);
-    if (deciding_wanted) {
+    if (deciding_wanted && !index.layout.of_experts()) {
       const auto plan = NeuronPlan(index, true);
       if (plan.has_value()) return *plan;
     }
@@ -256,7 +256,7 @@ class Planner {
     plan.read_ahead = n_.options.memory.read_ahead;
     plan.stages = stages;
     if (deciding_held) plan.lines.push_back({"gate rows", sizes_.deciding});
-    FitReads(plan);
+    FitReads(index.layout.bundle_bytes(), plan);
     const store::NeuronStore::Options options{
         .queue = {.rest_only = deciding_held, .read_bytes_max = plan.read_bytes}, .stages = stages};
     plan.lines.push_back(
@@ -265,9 +265,13 @@ class Planner {
     return plan;
   }
 
-  void FitReads(MemoryPlan& plan) const {
+  // A read takes as much room as a bundle, at least.
+  void FitReads(std::size_t bundle_bytes, MemoryPlan& plan) const {
     const double room = kReadsShareMax * static_cast<double>(sizes_.networks());
-    const auto fits = [&] { return static_cast<double>(plan.reads) * plan.read_bytes <= room; };
+    const auto fits = [&] {
+      const std::size_t each = std::max<std::size_t>(plan.read_bytes, bundle_bytes);
+      return static_cast<double>(plan.reads * each) <= room;
+    };
     while (!fits() && plan.read_bytes > kReadBytesMin) plan.read_bytes /= 2;
     while (!fits() && plan.reads > kReadsMin) plan.reads /= 2;
   }
@@ -289,7 +293,8 @@ class Planner {
     constexpr std::size_t kTables = 4 + 16;  // of a slot
     plan.slots = std::min((limit - used) / (slot + kTables),
                           S(index.intermediate_size) * S(index.num_hidden_layers));
-    plan.lines.push_back({"neuron cache", plan.slots * (slot + kTables)});
+    plan.lines.push_back({index.layout.of_experts() ? "expert cache" : "neuron cache",
+                          plan.slots * (slot + kTables)});
     return plan;
   }
 
@@ -356,8 +361,9 @@ Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::Bun
   ASSIGN_OR_RETURN(bundle,
                    store::ReadBundleIndex(path, {.model_hash = hash,
                                                  .hidden_size = c.hidden_size,
-                                                 .intermediate_size = c.intermediate_size,
-                                                 .num_hidden_layers = c.num_hidden_layers}));
+                                                 .intermediate_size = c.units_per_layer(),
+                                                 .num_hidden_layers = c.num_hidden_layers,
+                                                 .expert_neurons = c.experts.intermediate_size}));
   if (bundle->kind == store::BundleIndex::Kind::kLayers) return planner.WithLayers();
   return planner.WithNeurons(*bundle);
 }

@@ -53,6 +53,8 @@ struct ModelConfig {
   int pooling_type = -1;  // as GGUF has it: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not said
 
   std::int64_t num_parameters() const;
+  // What of a layer is read or left alone as a whole: neurons, or experts.
+  int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
   bool rotary() const { return architecture->position != Position::kLearned; }
 };
 

@@ -94,12 +94,14 @@ Status WeightPlan::FeedForward(int index, const std::string& p, LayerWeights& la
   const bool gated = c.architecture->gated;
   if (!c.architecture->parallel_block) RETURN_IF_ERROR(NormOf(p + "ffn_norm", d, layer.ffn_norm));
   if (c.experts.InLayer(index)) return Experts(p, layer.experts);
-  if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", parts_.deciding, options_.gate, layer.gate));
-  RETURN_IF_ERROR(
-      NeuronsOf(p + "ffn_up", gated ? parts_.rest : parts_.deciding, options_.up, layer.up));
+  // A mixture's dense layers are held with what every token reads.
+  const bool deciding = c.experts.any() ? parts_.attention : parts_.deciding,
+             rest = c.experts.any() ? parts_.attention : parts_.rest;
+  if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", deciding, options_.gate, layer.gate));
+  RETURN_IF_ERROR(NeuronsOf(p + "ffn_up", gated ? rest : deciding, options_.up, layer.up));
   RETURN_IF_ERROR(LowRankOf(p, layer.low_rank));
   if (model_.Find(p + "ffn_down_t.weight") == nullptr)
-    return LinearOf(p + "ffn_down", d, f, parts_.rest, layer.down);
+    return LinearOf(p + "ffn_down", d, f, rest, layer.down);
   RETURN_IF_ERROR(DownRows(p + "ffn_down_t.weight", layer.down_rows));
   return OptionalVector(p + "ffn_down.bias", d, layer.down.bias);
 }

@@ -134,7 +134,8 @@ struct Weights {
 
 inline constexpr std::size_t kImageAlignment = 4096;
 
-// What of a layer is held in memory. What is not has its type and shape, but no data.
+// What of a layer is held in memory. What is not has its type and shape, but no data. Of a mixture
+// `rest` are the experts, and all else counts as attention.
 struct LayerParts {
   bool attention = true;
   bool deciding = true;   // the rows that decide: gate; up where there is no gate

@@ -58,15 +58,17 @@ std::string HeaderText(const store::BundleIndex& index) {
                              {"profiled_tokens", index.profiled_tokens},
                              {"order", index.order}};
   const store::NeuronLayout& layout = index.layout;
-  if (neurons)
-    header.Set("layout",
-               Json::Object{{"gate_type", layout.gated ? Traits(layout.gate_type).name : ""},
-                            {"up_type", Traits(layout.up_type).name},
-                            {"down_type", Traits(layout.down_type).name},
-                            {"neurons_per_group", layout.neurons_per_group},
-                            {"group_stride", layout.group_stride}});
-  else
+  if (neurons) {
+    Json written = Json::Object{{"gate_type", layout.gated ? Traits(layout.gate_type).name : ""},
+                                {"up_type", Traits(layout.up_type).name},
+                                {"down_type", Traits(layout.down_type).name},
+                                {"neurons_per_group", layout.neurons_per_group},
+                                {"group_stride", layout.group_stride}};
+    if (layout.of_experts()) written.Set("expert_neurons", layout.expert_neurons);
+    header.Set("layout", std::move(written));
+  } else {
     header.Set("image_bytes", index.image_bytes);
+  }
   header.Set("layers", std::move(layers));
   return header.Dump();
 }
@@ -105,7 +107,8 @@ Status CheckIndex(const std::string& path, const store::BundleIndex& index) {
 void CheckRows(const store::BundleIndex& index, const BundleWriter::LayerRows& rows) {
   const store::NeuronLayout& layout = index.layout;
   const auto fits = [&](const kernels::RowMatrix& m, kernels::DType type) {
-    return m.type == type && m.rows == index.intermediate_size && m.cols == index.hidden_size;
+    return m.type == type && m.rows == index.intermediate_size &&
+           m.cols == layout.row_elements(index.hidden_size);
   };
   CHECK(!layout.gated || fits(rows.gate, layout.gate_type));
   CHECK(fits(rows.up, layout.up_type) && fits(rows.down, layout.down_type));

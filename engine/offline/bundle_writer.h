@@ -34,6 +34,7 @@ class BundleWriter {
   const std::string& part_path() const { return file_->part_path(); }
 
   // The rows of layer layers_done(): [F, D] each, of the layout's types; gate only if there is one.
+  // Of experts [E, f D]: an expert's panels are the bytes of such a row.
   struct LayerRows {
     kernels::RowMatrix gate, up, down;
   };

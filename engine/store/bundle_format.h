@@ -13,10 +13,12 @@
 //              data     layer by layer: groups of bundles, or the layer's image; each group and
 //                       image at a multiple of 4096, zeros between
 // The header:
-//   {"kind": "neurons" or "layers", "model_hash", "hidden_size", "intermediate_size",
-//    "num_hidden_layers", "profiled_tokens", "order": how the neurons were ordered, in words,
+//   {"kind": "neurons" or "layers", "model_hash", "hidden_size", "intermediate_size": neurons of a
+//    layer, or experts, "num_hidden_layers", "profiled_tokens", "order": how the neurons were
+//    ordered, in words,
 //    of neurons: "layout": {"gate_type": of kernels/types.h, or "" without a gate, "up_type",
-//                           "down_type", "neurons_per_group", "group_stride"},
+//                           "down_type", "neurons_per_group", "group_stride",
+//                           "expert_neurons": of experts, how many neurons each has},
 //    of layers: "image_bytes",
 //    "layers": [of neurons: {"position": u32 [F], "head_crc": u32 [F], "rest_crc": u32 [F],
 //                            "activations": u32 [F], or absent}
@@ -43,7 +45,11 @@ inline constexpr std::size_t kLayerCheckBytes = std::size_t{1} << 20;
 // A neuron's bundle is [gate | up | down], each a row of kernels/rows.h; without a gate [up |
 // down]. The deciding row says whether the neuron is active (gate; up without one), the rest is
 // what follows. Bundles of a group lie one behind the other.
+//
+// In a mixture of experts an expert takes a neuron's place: its bundle is [gate | up | down], each
+// a matrix in panels (kernels/types.h), which has the bytes of one row of all its elements.
 struct NeuronLayout {
+  int expert_neurons = 0;  // of an expert; 0: bundles are of single neurons
   bool gated = true;
   kernels::DType gate_type = kernels::DType::kF32, up_type = kernels::DType::kF32,
                  down_type = kernels::DType::kF32;
@@ -54,6 +60,13 @@ struct NeuronLayout {
 
   std::size_t bundle_bytes() const { return gate_bytes + up_bytes + down_bytes; }
   std::size_t deciding_bytes() const { return gated ? gate_bytes : up_bytes; }
+  bool of_experts() const { return expert_neurons > 0; }
+  // Elements of a bundle's row, where a neuron has `hidden_size`.
+  std::int64_t row_elements(int hidden_size) const {
+    return std::int64_t{hidden_size} * (of_experts() ? expert_neurons : 1);
+  }
+  // Sets the bytes of the rows. Requires: the types are set; whole blocks.
+  void SetRowBytes(int hidden_size);
 };
 
 // What the file says, without the data. Const after it is read.
@@ -99,6 +112,7 @@ struct BundleIndex {
 struct BundleIdentity {
   std::string model_hash;
   int hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0;
+  int expert_neurons = 0;  // as NeuronLayout
 };
 
 std::string BundlePath(const std::string& model_path);  // MODEL.tcb

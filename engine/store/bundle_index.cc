@@ -88,29 +88,29 @@ Status CheckIdentity(const std::string& path, const Json& header, const BundleId
   return OkStatus();
 }
 
-kernels::DType ReadType(HeaderFields& layout, const char* key, int hidden_size) {
+kernels::DType ReadType(HeaderFields& layout, const char* key, std::int64_t row_elements) {
   const std::string name = layout.Text(key);
   for (int i = 0; i < kernels::kNumNativeDTypes; ++i) {
     const auto type = static_cast<kernels::DType>(i);
-    if (name == kernels::Traits(type).name && hidden_size % kernels::Traits(type).block_size == 0)
+    if (name == kernels::Traits(type).name && row_elements % kernels::Traits(type).block_size == 0)
       return type;
   }
-  layout.Fail(key, StrCat(" is \"", name, "\", no type for rows of ", hidden_size));
+  layout.Fail(key, StrCat(" is \"", name, "\", no type for rows of ", row_elements));
   return kernels::DType::kF32;
 }
 
-NeuronLayout ReadLayout(HeaderFields fields, const BundleIndex& index) {
+NeuronLayout ReadLayout(HeaderFields fields, const BundleIndex& index, int expert_neurons) {
   NeuronLayout layout;
-  const int d = index.hidden_size;
-  layout.gated = !fields.Text("gate_type").empty();
-  if (layout.gated) {
-    layout.gate_type = ReadType(fields, "gate_type", d);
-    layout.gate_bytes = kernels::RowBytes(layout.gate_type, d);
+  if (expert_neurons > 0) {
+    layout.expert_neurons =
+        static_cast<int>(fields.Int("expert_neurons", expert_neurons, expert_neurons));
   }
-  layout.up_type = ReadType(fields, "up_type", d);
-  layout.down_type = ReadType(fields, "down_type", d);
-  layout.up_bytes = kernels::RowBytes(layout.up_type, d);
-  layout.down_bytes = kernels::RowBytes(layout.down_type, d);
+  const std::int64_t row = layout.row_elements(index.hidden_size);
+  layout.gated = !fields.Text("gate_type").empty();
+  if (layout.gated) layout.gate_type = ReadType(fields, "gate_type", row);
+  layout.up_type = ReadType(fields, "up_type", row);
+  layout.down_type = ReadType(fields, "down_type", row);
+  layout.SetRowBytes(index.hidden_size);
   layout.neurons_per_group =
       static_cast<int>(fields.Int("neurons_per_group", 1, index.intermediate_size));
   layout.group_stride = fields.Int("group_stride", kBundleAlignment, kBundleStrideMax);
@@ -143,10 +143,10 @@ BundleIndex::Layer ReadLayer(HeaderFields fields, int num_neurons, const ArrayAr
 
 // What the kinds have of their own.
 void ReadLayers(HeaderFields& fields, const std::string& path, const ArrayArea& area,
-                BundleIndex& index, Status& status) {
+                int expert_neurons, BundleIndex& index, Status& status) {
   const Json::Array& layers = fields.List("layers", index.num_hidden_layers);
   if (index.kind == Kind::kNeurons) {
-    index.layout = ReadLayout(fields.Object("layout"), index);
+    index.layout = ReadLayout(fields.Object("layout"), index, expert_neurons);
   } else {
     index.image_bytes = fields.Int("image_bytes", kBundleAlignment, kBundleImageMax);
     if (index.image_bytes % kBundleAlignment != 0)
@@ -174,6 +174,16 @@ Status CheckSizes(const std::string& path, const BundleIdentity& e) {
 }
 
 }  // namespace
+
+void NeuronLayout::SetRowBytes(int hidden_size) {
+  const auto bytes = [&](kernels::DType type) {
+    return static_cast<std::size_t>(row_elements(hidden_size) / kernels::Traits(type).block_size) *
+           static_cast<std::size_t>(kernels::Traits(type).block_bytes);
+  };
+  gate_bytes = gated ? bytes(gate_type) : 0;
+  up_bytes = bytes(up_type);
+  down_bytes = bytes(down_type);
+}
 
 std::string BundlePath(const std::string& model_path) { return model_path + ".tcb"; }
 
@@ -204,8 +214,8 @@ Result<BundleIndex> ReadBundleIndex(const std::string& path, const BundleIdentit
   index.order = fields.Text("order");
   const std::uint64_t begin = base::ArrayAligned(sizeof(prefix) + std::uint64_t{text.size()});
   const std::uint64_t end = prefix.data_offset - sizeof(BundleChecksum);
-  ReadLayers(fields, path, {.file = *file, .begin = std::min(begin, end), .end = end}, index,
-             status);
+  ReadLayers(fields, path, {.file = *file, .begin = std::min(begin, end), .end = end},
+             expected.expert_neurons, index, status);
   RETURN_IF_ERROR(status);
   if (index.file_bytes - index.data_offset != DataBytes(index))
     return Damaged(*file, StrCat("the data has ", index.file_bytes - index.data_offset,

@@ -204,6 +204,17 @@ void NeuronStore::Request(int layer, std::span<const int> neurons,
   queue_->Pump();
 }
 
+void NeuronStore::RequestForPrompt(int layer, std::span<const int> neurons) {
+  const Timed timed(counters_.manage_s);
+  missing_.clear();
+  for (const int neuron : neurons) {
+    if (Need(layer, neuron, 0, kStaged)) missing_.push_back(neuron);
+  }
+  queue_->Promote(layer);
+  queue_->Add(layer, missing_, BundleQueue::Kind::kDemand);
+  queue_->Pump();
+}
+
 void NeuronStore::RequestAll(int layer, bool counted) {
   const Timed timed(counters_.manage_s);
   missing_.clear();

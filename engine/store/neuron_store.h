@@ -50,6 +50,8 @@ class NeuronStore {
   // The step's tokens need these neurons (ascending): starts to read those that are missing.
   // masks[k]: the tokens of the step that need neurons[k], bit t; empty: the only one.
   void Request(int layer, std::span<const int> neurons, std::span<const std::uint16_t> masks);
+  // A prompt needs these neurons: they pass through the stage, and are no uses.
+  void RequestForPrompt(int layer, std::span<const int> neurons);
   // The step needs all neurons of the layer. `counted`: as needed ones; a prompt's are not.
   void RequestAll(int layer, bool counted = false);
   // Waits for what was requested. Errors as BundleQueue::Poll, or Cancelled by on_wait; after one,

@@ -91,14 +91,102 @@ def test_gguf_py_reads_what_convert_writes(tmp_path):
             assert (ours_tensor.data.ravel() == other.data.ravel()).all(), ours_tensor.name
 
 
-def test_whole_layers_come_from_flash(mixture):
-    run("pack", mixture)
-    expected = text(mixture)
-    assert text(mixture, "--ffn-memory", 1) == expected
-    wide = mixture.parent / "wide.gguf"
-    run("synth", wide, "--layers", 8, *SIZES, "--type", "q8_0")
-    run("pack", wide)
-    assert text(wide, "--ffn-memory", 0.5) == text(wide)
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """Eight layers of 16 experts, packed."""
+    path = tmp_path_factory.mktemp("wide") / "m.gguf"
+    run("synth", path, "--layers", 8, *SIZES, "--routing", "zipf:1", "--type", "q8_0")
+    assert run_json("pack", path)["kind"] == "experts"
+    return path
+
+
+PROMPT = " ".join(f"w{7 * i % 200}" for i in range(150))
+
+
+def generated(model, *options, tokens=40):
+    """The tokens, and what flash did for them."""
+    report = run_json("run", model, "-p", PROMPT, "-n", tokens, "--temperature", 0, "--device", "cpu", *options)
+    flash = report["flash"]
+    return report["tokens"], flash and flash | {"hit_rate": flash["hits"] / max(1, flash["needed"])}
+
+
+@pytest.mark.parametrize("options", [[], ["--no-read-ahead"], ["--spec-source", "ngram", "--spec-acceptance", "same-text"], ["--threads", 1]],
+                         ids=["plain", "no-read-ahead", "lookup", "one-thread"])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
+def test_experts_from_flash_leave_the_text(wide, share, options):
+    expected, none = generated(wide, *options)
+    got, flash = generated(wide, "--ffn-memory", share, *options)
+    assert none is None and got == expected
+    assert flash["bytes"] > 0 and 0 < flash["hit_rate"] < 1
+
+
+def test_more_memory_misses_less(wide):
+    rates = [generated(wide, "--ffn-memory", share, tokens=200)[1]["hit_rate"] for share in (0.3, 0.6, 0.9)]
+    assert rates[0] < rates[1] < rates[2]
+
+
+def test_a_damaged_expert_is_found(wide, tmp_path):
+    blob = bytearray((wide.parent / "m.gguf.tcb").read_bytes())
+    for at in range(len(blob) // 2, len(blob), 4096):
+        blob[at] ^= 1
+    (tmp_path / "bad.tcb").write_bytes(blob)
+    result = run("run", wide, "-p", PROMPT, "-n", 4, "--device", "cpu", "--ffn-memory", 0.5, "--bundle", tmp_path / "bad.tcb", check=False)
+    assert result.returncode == 1 and b"bad.tcb" in result.stderr, result.stderr
+
+
+def test_a_bundle_of_other_experts_is_refused(wide, mixture, tmp_path):
+    run("pack", mixture, "--out", tmp_path / "other.tcb")
+    result = run("run", wide, "-p", "w1", "-n", 1, "--device", "cpu", "--ffn-memory", 0.5, "--bundle", tmp_path / "other.tcb", check=False)
+    assert result.returncode == 1 and b"belongs to another model" in result.stderr, result.stderr
+
+
+def write_ernie(path):
+    """A random ERNIE of six layers, the first two dense: 16 experts of 64 neurons, and a shared one."""
+    import gguf
+    rng, d, f, experts, vocab = numpy.random.default_rng(5), 128, 64, 16, 300
+    writer = gguf.GGUFWriter(path, "ernie4_5-moe")
+    for add, value in [("context_length", 512), ("embedding_length", d), ("block_count", 6), ("feed_forward_length", 192), ("head_count", 4),
+                       ("head_count_kv", 2), ("layer_norm_rms_eps", 1e-5), ("expert_count", experts), ("expert_used_count", 2),
+                       ("expert_feed_forward_length", f), ("leading_dense_block_count", 2), ("interleave_moe_layer_step", 1)]:
+        getattr(writer, f"add_{add}")(value)
+
+    def tensor(name, *shape):
+        ones = len(shape) == 1 and "norm" in name
+        data = numpy.ones(shape) if ones else rng.standard_normal(shape) * (0.3 if len(shape) == 1 else shape[-1] ** -0.5)
+        writer.add_tensor(name, data.astype(numpy.float32))
+
+    tensor("token_embd.weight", vocab, d)
+    tensor("output_norm.weight", d)
+    tensor("output.weight", vocab, d)
+    for i in range(6):
+        for part, *shape in [("attn_norm", d), ("ffn_norm", d), ("attn_q", d, d), ("attn_k", d // 2, d), ("attn_v", d // 2, d), ("attn_output", d, d)]:
+            tensor(f"blk.{i}.{part}.weight", *shape)
+        sizes = [("", 192)] if i < 2 else [("_shexp", 96)]
+        for suffix, n in sizes:
+            for part, *shape in [("gate", n, d), ("up", n, d), ("down", d, n)]:
+                tensor(f"blk.{i}.ffn_{part}{suffix}.weight", *shape)
+        if i < 2:
+            continue
+        for part, *shape in [("gate", f, d), ("up", f, d), ("down", d, f)]:
+            tensor(f"blk.{i}.ffn_{part}_exps.weight", experts, *shape)
+        tensor(f"blk.{i}.ffn_gate_inp.weight", experts, d)
+        tensor(f"blk.{i}.exp_probs_b.bias", experts)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_dense_layers_and_shared_experts_stay_in_memory(tmp_path):
+    write_ernie(tmp_path / "e.gguf")
+    run("pack", tmp_path / "e.gguf")
+    (tmp_path / "tokens.json").write_text(json.dumps([[i * 7 % 300 for i in range(100)]]))
+    found = []
+    for options in [[], ["--ffn-memory", 0.8]]:
+        for path in [[], ["--decode"], ["--decode", "--threads", 1]]:
+            run("eval", tmp_path / "e.gguf", "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy", *options, *path)
+            found.append(numpy.load(tmp_path / "l.npy"))
+    assert all((logits == found[0]).all() for logits in found)
 
 
 def test_a_trace_holds_the_experts_of_each_token(mixture, tmp_path):

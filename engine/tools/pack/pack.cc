@@ -12,6 +12,7 @@
 #include "engine/tools/common/eta_bar.h"
 #include "engine/tools/common/ffn_recorder.h"
 #include "engine/tools/common/model_options.h"
+#include "engine/tools/pack/pack_experts.h"
 #include "engine/tools/pack/pack_order.h"
 
 namespace thermocline::tools {
@@ -74,9 +75,7 @@ Result<store::NeuronLayout> LayoutOf(const Source& source, const model::Weights&
                              .gate_type = first.gate.linear.weight.type,
                              .up_type = first.up.linear.weight.type,
                              .down_type = first.down_rows.type};
-  layout.gate_bytes = layout.gated ? kernels::RowBytes(layout.gate_type, d) : 0;
-  layout.up_bytes = kernels::RowBytes(layout.up_type, d);
-  layout.down_bytes = kernels::RowBytes(layout.down_type, d);
+  layout.SetRowBytes(d);
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     const model::LayerWeights& l = weights.layers[i];
     if (l.gate.linear.weight.type == layout.gate_type &&
@@ -173,9 +172,7 @@ Status AddNeurons(const Source& source, int layer, BundleWriter& writer) {
                                           : model::kNoParts;
                    }));
   const model::LayerWeights& l = weights->layers[layer];
-  const Status added =
-      writer.AddNeurons({.gate = l.gate.rows(), .up = l.up.rows(), .down = l.down_rows});
-  return added.ok() ? added : Stopped(added, writer);
+  return writer.AddNeurons({.gate = l.gate.rows(), .up = l.up.rows(), .down = l.down_rows});
 }
 
 Status AddImage(const Source& source, int layer, BundleWriter& writer) {
@@ -190,8 +187,7 @@ Status AddImage(const Source& source, int layer, BundleWriter& writer) {
   std::vector<std::byte> padded(writer.index().image_bytes);
   CHECK_LE(image.size(), padded.size());
   std::copy(image.begin(), image.end(), padded.begin());
-  const Status added = writer.AddImage(padded);
-  return added.ok() ? added : Stopped(added, writer);
+  return writer.AddImage(padded);
 }
 
 // The layers that are not written yet, one in memory at a time; then the file gets its name.
@@ -202,7 +198,11 @@ Status WriteAll(const Source& source, BundleWriter& writer) {
   const int first = writer.layers_done();
   for (int i = first; i < layers; ++i) {
     bar.Show(static_cast<double>(i - first) / (layers - first), "packing");
-    RETURN_IF_ERROR(neurons ? AddNeurons(source, i, writer) : AddImage(source, i, writer));
+    const bool experts = writer.index().layout.of_experts();
+    const Status added = experts   ? AddExperts(*source.file, *source.pool, i, writer)
+                         : neurons ? AddNeurons(source, i, writer)
+                                   : AddImage(source, i, writer);
+    if (!added.ok()) return Stopped(added, writer);
   }
   const Status committed = writer.Commit();
   return committed.ok() ? committed : Stopped(committed, writer);
@@ -284,8 +284,8 @@ Status PackLayers(const Options& o, const Source& source) {
   if (!o.order.empty() || !o.trace.empty() || !o.text.text.empty())
     return base::InvalidArgument(
         source.file->path,
-        ": its neurons are not read one by one (no true zeros, or a mixture of experts), so whole "
-        "layers are packed and --order, --trace and --text have no meaning");
+        ": its activation is never exactly zero, so whole layers are packed and --order, --trace "
+        "and --text have no meaning");
   BundleIndex index = IndexOf(source, BundleIndex::Kind::kLayers);
   index.order = "whole layers";
   // In one stage, which is not read: only the sizes count.
@@ -313,6 +313,37 @@ Status PackLayers(const Options& o, const Source& source) {
   return OkStatus();
 }
 
+// A mixture: an expert is read whole.
+Status PackExperts(const Options& o, const Source& source) {
+  if (!o.order.empty() || !o.trace.empty() || !o.text.text.empty())
+    return base::InvalidArgument(
+        source.file->path,
+        ": experts are read one by one, so --order, --trace and --text have no meaning");
+  const int layers = source.identity.num_hidden_layers;
+  BundleIndex index = IndexOf(source, BundleIndex::Kind::kNeurons);
+  index.intermediate_size = source.file->config.experts.num_experts;
+  ASSIGN_OR_RETURN(const auto shapes, LoadRows(source, [](int) { return model::kNoParts; }));
+  ASSIGN_OR_RETURN(index.layout, ExpertLayoutOf(*source.file, *shapes));
+  index.layers = OrderOfModel(layers, index.intermediate_size).layers;
+  index.order = "experts, in the model's order";
+  ASSIGN_OR_RETURN(const Packed packed, Write(source, std::move(index)));
+  const std::size_t bytes = packed.index.layout.bundle_bytes();
+  if (o.json) {
+    PrintJson(Json::Object{{"out", source.out},
+                           {"kind", "experts"},
+                           {"bytes", packed.index.file_bytes},
+                           {"expert_bytes", bytes},
+                           {"resumed_layers", packed.resumed},
+                           {"seconds", packed.seconds}});
+    return OkStatus();
+  }
+  std::printf("%s: %d layers of %d experts of %s, %s in %s\n", source.out.c_str(), layers,
+              packed.index.intermediate_size, base::HumanBytes(bytes).c_str(),
+              base::HumanBytes(packed.index.file_bytes).c_str(),
+              HumanDuration(packed.seconds).c_str());
+  return OkStatus();
+}
+
 Status Pack(const Options& o) {
   ASSIGN_OR_RETURN(const Source source, OpenSource(o));
   if (source.out == source.file->path)
@@ -322,8 +353,8 @@ Status Pack(const Options& o) {
   if (!o.trace.empty() && !o.text.text.empty())
     return base::InvalidArgument("--text and --trace: give one of them");
   const model::ModelConfig& config = source.file->config;
-  const bool neurons = model::HasTrueZeros(config.hidden_act) && !config.experts.any();
-  return neurons ? PackNeurons(o, source) : PackLayers(o, source);
+  if (config.experts.any()) return PackExperts(o, source);
+  return model::HasTrueZeros(config.hidden_act) ? PackNeurons(o, source) : PackLayers(o, source);
 }
 
 }  // namespace

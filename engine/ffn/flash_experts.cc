@@ -1,0 +1,82 @@
+#include "engine/ffn/flash_experts.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/base/index.h"
+
+namespace thermocline::ffn {
+
+FlashExperts::FlashExperts(const FfnContext& context, store::NeuronStore& store, bool read_ahead)
+    : context_(context),
+      store_(store),
+      read_ahead_(read_ahead),
+      router_(context.config.experts),
+      masks_of_(context.config.experts.num_experts),
+      logits_(context.config.experts.num_experts),
+      guessed_(context.config.experts.num_experts_per_tok) {
+  ids_.reserve(masks_of_.size());
+  masks_.reserve(masks_of_.size());
+  guess_.Resize(1, context.config.hidden_size);
+}
+
+std::size_t FlashExperts::Bytes(const model::ModelConfig& config) {
+  return nn::ActivationBuffer::Bytes(1, config.hidden_size) +
+         base::Area(config.experts.num_experts, 32) + 4096;
+}
+
+void FlashExperts::Request(int layer, std::span<const ChosenExpert> chosen, int tokens) {
+  const std::size_t k = guessed_.size();
+  std::fill(masks_of_.begin(), masks_of_.end(), std::uint16_t{0});
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const std::size_t bit = std::min<std::size_t>(i / k, kSparseTokensMax - 1);
+    masks_of_[chosen[i].expert] |= static_cast<std::uint16_t>(1U << bit);
+  }
+  ids_.clear();
+  masks_.clear();
+  for (std::size_t e = 0; e < masks_of_.size(); ++e) {
+    if (masks_of_[e] == 0) continue;
+    ids_.push_back(static_cast<int>(e));
+    masks_.push_back(masks_of_[e]);
+  }
+  if (tokens > kSparseTokensMax) return store_.RequestForPrompt(layer, ids_);
+  store_.Request(layer, ids_, masks_);
+}
+
+void FlashExperts::ReadAhead(int layer, const float* residual) {
+  const model::ModelConfig& c = context_.config;
+  const int next = layer + 1;
+  if (!read_ahead_ || residual == nullptr || next >= c.num_hidden_layers ||
+      !c.experts.InLayer(next))
+    return;
+  const model::LayerWeights& w = context_.layer(next);
+  const auto eps = static_cast<float>(c.norm_eps);
+  if (c.architecture->norm == model::Norm::kRms) {
+    context_.ops.rms_norm({.x = residual,
+                           .weight = w.ffn_norm.weight,
+                           .n = c.hidden_size,
+                           .eps = eps,
+                           .out = guess_.x.data()});
+  } else {
+    context_.ops.layer_norm({.x = residual,
+                             .weight = w.ffn_norm.weight,
+                             .bias = w.ffn_norm.bias,
+                             .n = c.hidden_size,
+                             .eps = eps,
+                             .out = guess_.x.data()});
+  }
+  nn::QuantizeToken(context_.ops, guess_, 0);
+  const std::array product = {nn::Product{&w.experts.router, logits_.data()}};
+  context_.multiplier.Multiply(product, guess_.view(), 1);
+  router_.Choose(logits_, w.experts.choice_bias, guessed_);
+  ids_.clear();
+  for (const ChosenExpert& each : guessed_) ids_.push_back(each.expert);
+  store_.ReadAhead(next, ids_);
+}
+
+FlashExperts::Place FlashExperts::PlaceOf(int layer, int expert) const {
+  const std::uint8_t* at = store_.where(layer)[expert];
+  return {.gate = at, .up = at + store_.up_ahead(), .down = at + store_.down_ahead()};
+}
+
+}  // namespace thermocline::ffn

@@ -1,0 +1,54 @@
+// Experts that memory does not hold: those that a layer's tokens chose are read from flash, and so
+// are those that the next layer will probably choose.
+//
+// The guess: the next layer's router sees this layer's residual, normed as that layer will norm it.
+// The feed-forward network between them changes it little (Eliseev and Mazur 2023).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/ffn/ffn_context.h"
+#include "engine/ffn/router.h"
+#include "engine/store/neuron_store.h"
+
+namespace thermocline::ffn {
+
+// Decode thread only. Allocates nothing after construction.
+class FlashExperts {
+ public:
+  // `store` has experts for neurons. Borrows everything.
+  FlashExperts(const FfnContext& context, store::NeuronStore& store, bool read_ahead);
+  // Bytes that a construction allocates.
+  static std::size_t Bytes(const model::ModelConfig& config);
+
+  // Starts to read what `tokens` tokens chose, [T, K].
+  void Request(int layer, std::span<const ChosenExpert> chosen, int tokens);
+  // A single token's guess for the layer behind `layer`; nothing where that is the last, or dense.
+  void ReadAhead(int layer, const float* residual);
+  bool Has(int layer, int expert) const { return store_.Has(layer, expert); }
+  // Where an expert's matrices are. Requires: Has.
+  struct Place {
+    const std::uint8_t *gate, *up, *down;
+  };
+  Place PlaceOf(int layer, int expert) const;
+  bool reading() const { return store_.reading(); }
+  void Poke() { store_.Poke(); }
+  // Errors as store::NeuronStore.
+  Status Await() { return store_.Await(); }
+  void EndLayer(int layer) { store_.EndLayer(layer); }
+
+ private:
+  const FfnContext context_;
+  store::NeuronStore& store_;
+  const bool read_ahead_;
+  Router router_;
+  std::vector<std::uint16_t> masks_of_;  // [E] the tokens that chose each
+  std::vector<int> ids_;                 // [E] those chosen, ascending
+  std::vector<std::uint16_t> masks_;     // [E] theirs
+  nn::ActivationBuffer guess_;           // [1, D] normed residual
+  std::vector<float> logits_;            // [E]
+  std::vector<ChosenExpert> guessed_;    // [K]
+};
+
+}  // namespace thermocline::ffn

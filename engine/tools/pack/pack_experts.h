@@ -1,0 +1,19 @@
+// The bundles of a mixture: an expert is read whole, its matrices as they lie in memory.
+#pragma once
+
+#include "engine/base/worker_pool.h"
+#include "engine/model/weights.h"
+#include "engine/offline/bundle_writer.h"
+
+namespace thermocline::tools {
+
+// The layout of all experts. Unimplemented names a layer whose types differ.
+Result<store::NeuronLayout> ExpertLayoutOf(const model::ModelFile& file,
+                                           const model::Weights& weights);
+
+// Adds layer `layer`, the writer's next. A layer without experts becomes zeros: nobody reads them.
+// Errors as model::LoadWeights and BundleWriter::AddNeurons.
+Status AddExperts(const model::ModelFile& file, base::WorkerPool& pool, int layer,
+                  offline::BundleWriter& writer);
+
+}  // namespace thermocline::tools
