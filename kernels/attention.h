@@ -93,7 +93,9 @@ struct AttentionParams {
 void MergeAttention(const AttentionState& part, int group, int head_dim,
                     const AttentionState& into);
 void CopyAttention(const AttentionState& part, int group, int head_dim, const AttentionState& into);
-// out = state.out / total. [group, head_dim]
-void FinishAttention(const AttentionState& state, int group, int head_dim, float* out);
+// out = state.out / total. [group, head_dim]. `sinks` [group], or null: scores that no value has,
+// which take their part of the total. Source: Xiao et al. 2023; gpt-oss.
+void FinishAttention(const AttentionState& state, int group, int head_dim, const float* sinks,
+                     float* out);
 
 }  // namespace thermocline::kernels

@@ -38,7 +38,8 @@ struct RopeParams {
 };
 
 // kFatRelu keeps x where x >= threshold, else 0. kRelu2 is relu(x)^2. kGelu is x Phi(x), kGeluTanh
-// its approximation with tanh. kDRelu is relu(gate) * relu(up), the others act(gate) * up.
+// its approximation with tanh. kDRelu is relu(gate) * relu(up), kClampedSwiglu is below, the others
+// are act(gate) * up.
 enum class GateActivation : std::uint8_t {
   kSilu,
   kRelu,
@@ -46,8 +47,13 @@ enum class GateActivation : std::uint8_t {
   kDRelu,
   kRelu2,
   kGelu,
-  kGeluTanh
+  kGeluTanh,
+  kClampedSwiglu
 };
+
+// kClampedSwiglu, with both limits and the slope that gpt-oss has:
+// g sigmoid(1.702 g) (u + 1), g = min(gate, 7), u = clamp(up, -7, 7).
+inline constexpr float kSwigluLimit = 7.0F, kSwigluSlope = 1.702F;
 
 // out = act(gate) * up, or act(gate) where there is no up.
 struct GatedParams {

@@ -6,9 +6,9 @@
 
 namespace thermocline {
 
-enum class Activation { kSilu, kRelu, kFatRelu, kDRelu, kRelu2, kGelu, kGeluTanh };
-inline constexpr std::array<std::string_view, 7> kActivationNames = {
-    "silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh"};
+enum class Activation { kSilu, kRelu, kFatRelu, kDRelu, kRelu2, kGelu, kGeluTanh, kClampedSwiglu };
+inline constexpr std::array<std::string_view, 8> kActivationNames = {
+    "silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh", "clamped_swiglu"};
 
 inline std::string_view ActivationName(Activation activation) {
   return kActivationNames[static_cast<std::size_t>(activation)];

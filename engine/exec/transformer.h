@@ -157,6 +157,11 @@ class Transformer {
   void GatherQueries(const Rows& rows, int thread);
   void AddChunk(int layer, const Rows& rows, int chunk, int thread);
   Span Window(int layer, int position) const;
+  // Of the query heads of a kv head; null where there are none.
+  const float* Sinks(int layer, int kv_head) const {
+    const float* sinks = weights_.layers[layer].sinks;
+    return sinks == nullptr ? nullptr : sinks + kv_head * group_;
+  }
   void AttendChunk(int layer, const Rows& rows, int thread, const kernels::Activations& q,
                    std::span<const kernels::PositionSpan> spans,
                    const kernels::AttentionState& state);

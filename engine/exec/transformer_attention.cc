@@ -90,8 +90,8 @@ void Transformer::RotateAndStore(int layer, int token) {
 }
 
 Transformer::Span Transformer::Window(int layer, int position) const {
-  const bool windowed = config_.sliding_window > 0 && layer >= config_.max_window_layers;
-  return {windowed ? std::max(0, position + 1 - config_.sliding_window) : 0, position + 1};
+  const int window = config_.WindowOf(layer);
+  return {window > 0 ? std::max(0, position + 1 - window) : 0, position + 1};
 }
 
 void Transformer::AttendChunk(int layer, const Rows& rows, int thread,
@@ -182,6 +182,7 @@ void Transformer::AttendTile(int layer, const Rows& rows, int thread) {
   for (int t = 0; t < rows.count; ++t) {
     const int head = (rows.token + t) * config_.num_attention_heads + rows.kv_head * group_;
     kernels::FinishAttention(ws_.running.state(thread, t * group_), group_, config_.head_dim,
+                             Sinks(layer, rows.kv_head),
                              ws_.attention.x.data() + nn::Offset(head, config_.head_dim));
   }
 }
@@ -204,7 +205,7 @@ void Transformer::AttendOne(int layer) {
     const kernels::AttentionState all = ws_.parts.state(0, head * group_);
     for (int chunk = 1; chunk < chunks; ++chunk)
       kernels::MergeAttention(ws_.parts.state(chunk, head * group_), group_, config_.head_dim, all);
-    kernels::FinishAttention(all, group_, config_.head_dim,
+    kernels::FinishAttention(all, group_, config_.head_dim, Sinks(layer, head),
                              ws_.attention.x.data() + nn::Offset(head * group_, config_.head_dim));
   }
 }

@@ -16,6 +16,8 @@ kernels::GateActivation GateOf(model::Activation activation) {
       return kernels::GateActivation::kGelu;
     case model::Activation::kGeluTanh:
       return kernels::GateActivation::kGeluTanh;
+    case model::Activation::kClampedSwiglu:
+      return kernels::GateActivation::kClampedSwiglu;
     case model::Activation::kSilu:
       break;
   }

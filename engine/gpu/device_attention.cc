@@ -71,7 +71,7 @@ Status DeviceAttention::RotateAndStore(int layer, const Input& input,
 Status DeviceAttention::Attend(int layer, const Input& input,
                                const kernels::DeviceActivations& q) const {
   const model::ModelConfig& c = model_.config();
-  const bool windowed = c.sliding_window > 0 && layer >= c.max_window_layers;
+  const bool windowed = c.WindowOf(layer) > 0;
   for (int first = 0; first < input.tokens; first += tokens_at_once_) {
     RETURN_IF_ERROR(dense_.Check(
         model_.ops().dense.attention({.q = TokensFrom(q, first).view(),

@@ -104,10 +104,12 @@ Status OpenNeurons(store::BundleIndex bundle, const std::optional<store::Curve>&
     queue.gap_bytes_max =
         LargestGap(*curve, store::NeuronStore::SlotBytes(bundle.layout, memory.deciding_held));
   }
-  ASSIGN_OR_RETURN(
-      out.flash,
-      store::NeuronStore::Create(std::move(bundle), std::move(reader),
-                                 {.queue = queue, .slots = memory.slots, .stages = memory.stages}));
+  const double half_life = bundle.layout.of_experts() ? store::kExpertHalfLife : store::kHalfLife;
+  ASSIGN_OR_RETURN(out.flash, store::NeuronStore::Create(std::move(bundle), std::move(reader),
+                                                         {.queue = queue,
+                                                          .slots = memory.slots,
+                                                          .stages = memory.stages,
+                                                          .half_life = half_life}));
   // Experts are asked for where they are.
   if (!out.config.experts.any()) Wire(*out.flash, memory.deciding_held, *out.weights);
   return OkStatus();

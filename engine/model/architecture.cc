@@ -19,6 +19,11 @@ constexpr Architecture kLlama = {.name = "llama",
                                  .qkv_bias = QkvBias::kWithOutput,
                                  .position_offset = 0,
                                  .hf_pairs = false,
+                                 .ffn_norm = "ffn_norm",
+                                 .optional_norms = false,
+                                 .sinks = false,
+                                 .window_period = 1,
+                                 .yarn_truncate = true,
                                  .scales = false,
                                  .router = {.normalise = true}};
 
@@ -75,6 +80,26 @@ constexpr std::array kArchitectures = {
               a.hf_pairs = true;
               a.router.norm_min = 1e-12;
             }),
+    Variant("glm4moe", "glm4_moe",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.qkv_bias = QkvBias::kAlone;
+              a.head_norm = true;
+              a.optional_norms = true;
+              a.ffn_norm = "post_attention_norm";
+              a.router.gating = Gating::kSigmoid;
+            }),
+    // Folders have MXFP4 in a layout of their own: only GGUF is read.
+    Variant("gpt-oss", "",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.activation = Activation::kClampedSwiglu;
+              a.ffn_norm = "post_attention_norm";
+              a.sinks = true;
+              a.window_period = 2;
+              a.yarn_truncate = false;
+              a.router.gating = Gating::kSoftmaxOfChosen;
+            }),
     Variant("nemotron", "nemotron",
             [](Architecture& a) {
               a.norm = Norm::kLayer;
@@ -122,7 +147,7 @@ Status Unsupported(std::string_view what, std::string_view name, bool hugging_fa
   std::string names;
   for (const Architecture& a : kArchitectures) {
     const std::string_view next = hugging_face ? a.hf_name : a.name;
-    if (names.ends_with(next)) continue;  // mistral is a llama
+    if (next.empty() || names.ends_with(next)) continue;  // mistral is a llama
     names += (names.empty() ? "" : ", ") + std::string(next);
   }
   return base::Unimplemented(what, " '", name, "' is not supported; supported are ", names);
@@ -150,7 +175,7 @@ Result<const Architecture*> FindArchitecture(std::string_view name) {
 
 Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_type) {
   for (const Architecture& a : kArchitectures) {
-    if (a.hf_name == model_type) return &a;
+    if (a.hf_name == model_type && !model_type.empty()) return &a;
   }
   return Unsupported("model_type", model_type, true);
 }
@@ -162,9 +187,9 @@ Result<Activation> ParseActivation(std::string_view name) {
   for (const NamedActivation& known : kActivationAliases) {
     if (known.name == name) return known.activation;
   }
-  return base::Unimplemented(
-      "activation '", name,
-      "' is not supported; supported are silu, relu, fatrelu, drelu, relu2, gelu, gelu_tanh");
+  return base::Unimplemented("activation '", name,
+                             "' is not supported; supported are silu, relu, fatrelu, drelu, relu2, "
+                             "gelu, gelu_tanh, clamped_swiglu");
 }
 
 }  // namespace thermocline::model

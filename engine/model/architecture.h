@@ -42,9 +42,14 @@ struct Architecture {
   bool second_norm;    // parallel blocks: attention may have a norm of its own
   bool norm_plus_one;  // Hugging Face files store a norm's weight less 1
   QkvBias qkv_bias;
-  int position_offset;  // learned positions: rows before position 0
-  bool hf_pairs;        // Hugging Face files store rotary pairs as pairs
-  bool scales;          // embedding, residual, attention and logits may be scaled
+  int position_offset;        // learned positions: rows before position 0
+  bool hf_pairs;              // Hugging Face files store rotary pairs as pairs
+  std::string_view ffn_norm;  // GGUF's name of the norm before the feed-forward network
+  bool optional_norms;        // head_norm: files without them are of the family, too
+  bool sinks;                 // attention: a score of each head that no value has
+  int window_period;          // with a window, layers il with il % window_period == 0 have it
+  bool yarn_truncate;         // the dimensions between which yarn blends are made whole
+  bool scales;                // embedding, residual, attention and logits may be scaled
   // Of mixtures, where the file does not say.
   RouterConfig router = {};
   bool shared_gated = false;
@@ -54,7 +59,8 @@ struct Architecture {
 Result<const Architecture*> FindArchitecture(std::string_view name);
 Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_type);
 
-// silu, swish, relu, fatrelu, drelu, relu2, gelu, gelu_tanh, gelu_new, gelu_pytorch_tanh.
+// silu, swish, relu, fatrelu, drelu, relu2, gelu, gelu_tanh, gelu_new, gelu_pytorch_tanh,
+// clamped_swiglu.
 Result<Activation> ParseActivation(std::string_view name);
 using thermocline::ActivationName;
 

@@ -15,6 +15,11 @@ Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.hidden_size, keys.Int(prefix + "embedding_length"));
   ASSIGN_OR_RETURN(c.intermediate_size, keys.Int(prefix + "feed_forward_length"));
   ASSIGN_OR_RETURN(c.num_hidden_layers, keys.Int(prefix + "block_count"));
+  ASSIGN_OR_RETURN(c.prediction_layers, keys.Int(prefix + "nextn_predict_layers", 0));
+  if (c.prediction_layers < 0 || c.prediction_layers >= std::max(1, c.num_hidden_layers))
+    return base::InvalidArgument("key '", prefix, "nextn_predict_layers' is ", c.prediction_layers,
+                                 " of ", c.num_hidden_layers, " blocks");
+  c.num_hidden_layers -= c.prediction_layers;
   ASSIGN_OR_RETURN(c.num_attention_heads, keys.Int(prefix + "attention.head_count"));
   ASSIGN_OR_RETURN(c.num_key_value_heads,
                    keys.Int(prefix + "attention.head_count_kv", c.num_attention_heads));
@@ -114,6 +119,7 @@ Status ReadRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
     return base::Unimplemented("rope scaling '", type,
                                "' is not supported; supported are none, linear and yarn");
   c.rope.scaling = RopeScaling::kYarn;
+  c.rope.truncate = c.architecture->yarn_truncate;
   ASSIGN_OR_RETURN(c.rope.original_max_position,
                    keys.Int(scaling + "original_context_length", c.max_position_embeddings));
   ASSIGN_OR_RETURN(c.rope.beta_fast, keys.Double(scaling + "yarn_beta_fast", 32.0));

@@ -67,6 +67,7 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
   e.shared_gated = c.architecture->shared_gated;
   ASSIGN_OR_RETURN(e.num_experts_per_tok, Int(json, {"num_experts_per_tok", "moe_k"}));
   ASSIGN_OR_RETURN(e.intermediate_size, Int(json, {"moe_intermediate_size"}, c.intermediate_size));
+  ASSIGN_OR_RETURN(c.prediction_layers, Int(json, {"num_nextn_predict_layers"}, 0));
   RETURN_IF_ERROR(ReadShared(json, e));
   RETURN_IF_ERROR(ReadLayers(json, c));
   RETURN_IF_ERROR(ReadRouter(json, e.router));

@@ -20,6 +20,7 @@ struct RopeConfig {
   double theta = 10000.0;
   int dim = 0;  // rotated dimensions of a head
   RopeScaling scaling = RopeScaling::kNone;
+  bool truncate = true;  // yarn: the dimensions between which it blends are made whole
   double factor = 1.0;
   int original_max_position = 0;  // tokens; yarn
   double beta_fast = 32.0;        // yarn: rotations over the original context
@@ -49,12 +50,18 @@ struct ModelConfig {
   double fatrelu_threshold = 0;
   // Low-rank predictors (powerinfer.h) take a neuron for active from here on.
   std::optional<float> sparse_threshold;
+  int prediction_layers = 0;  // further blocks that the file has for drafts: left alone
   bool tie_word_embeddings = false;
   int pooling_type = -1;  // as GGUF has it: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not said
 
   std::int64_t num_parameters() const;
   // What of a layer is read or left alone as a whole: neurons, or experts.
   int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
+  // Tokens that a token of the layer sees, itself included; 0: all.
+  int WindowOf(int layer) const {
+    const bool windowed = layer >= max_window_layers && layer % architecture->window_period == 0;
+    return windowed ? sliding_window : 0;
+  }
   bool rotary() const { return architecture->position != Position::kLearned; }
 };
 

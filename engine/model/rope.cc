@@ -20,8 +20,10 @@ double YarnDimension(const RopeConfig& rope, double rotations) {
 
 // Share of dimension i that is interpolated: 0 for fast ones, 1 for slow ones.
 double YarnInterpolation(const RopeConfig& rope, int i) {
-  const double low = std::max(0.0, std::floor(YarnDimension(rope, rope.beta_fast)));
-  double high = std::min(rope.dim - 1.0, std::ceil(YarnDimension(rope, rope.beta_slow)));
+  const double fast = YarnDimension(rope, rope.beta_fast),
+               slow = YarnDimension(rope, rope.beta_slow);
+  const double low = std::max(0.0, rope.truncate ? std::floor(fast) : fast);
+  double high = std::min(rope.dim - 1.0, rope.truncate ? std::ceil(slow) : slow);
   if (low == high) high += 0.001;  // no division by zero
   return std::clamp((i - low) / (high - low), 0.0, 1.0);
 }

@@ -66,12 +66,17 @@ Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
   RETURN_IF_ERROR(LinearOf(p + "attn_q", q, d, held, layer.q));
   RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
   RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, held, layer.v));
-  if (c.architecture->head_norm || c.architecture->wide_norm) {
+  const bool normed = c.architecture->head_norm || c.architecture->wide_norm;
+  const bool may_lack =
+      c.architecture->optional_norms && model_.Find(p + "attn_q_norm.weight") == nullptr;
+  if (normed && !may_lack) {
     const bool wide = c.architecture->wide_norm;
     RETURN_IF_ERROR(NormOf(p + "attn_q_norm", wide ? q : c.head_dim, layer.q_norm));
     RETURN_IF_ERROR(NormOf(p + "attn_k_norm", wide ? kv : c.head_dim, layer.k_norm));
   }
   RETURN_IF_ERROR(LinearOf(p + "attn_output", d, q, held, layer.attn_output));
+  if (c.architecture->sinks)
+    RETURN_IF_ERROR(Vector(p + "attn_sinks.weight", c.num_attention_heads, layer.sinks));
   return CheckBiases(p);
 }
 
@@ -92,7 +97,8 @@ Status WeightPlan::FeedForward(int index, const std::string& p, LayerWeights& la
   const ModelConfig& c = model_.config;
   const int d = c.hidden_size, f = c.intermediate_size;
   const bool gated = c.architecture->gated;
-  if (!c.architecture->parallel_block) RETURN_IF_ERROR(NormOf(p + "ffn_norm", d, layer.ffn_norm));
+  if (!c.architecture->parallel_block)
+    RETURN_IF_ERROR(NormOf(p + std::string(c.architecture->ffn_norm), d, layer.ffn_norm));
   if (c.experts.InLayer(index)) return Experts(p, layer.experts);
   // A mixture's dense layers are held with what every token reads.
   const bool deciding = c.experts.any() ? parts_.attention : parts_.deciding,

@@ -87,6 +87,7 @@ struct LayerWeights {
   NormWeights q_norm;            // [Dh]
   NormWeights k_norm;            // [Dh]
   Linear attn_output;            // [D, H*Dh]
+  const float* sinks = nullptr;  // [H], or null
   NormWeights ffn_norm;          // [D]
   NeuronMatrix gate;             // [F, D], if the architecture is gated
   NeuronMatrix up;               // [F, D]

@@ -22,6 +22,8 @@ namespace thermocline::store {
 // Tokens. Measured (docs/flash.md): shorter ones lose hits where the use of neurons is steady,
 // longer ones would only be slower to follow a change of topic.
 inline constexpr double kHalfLife = 128;
+// Of experts, whose use follows the topic (docs/experts.md: replay).
+inline constexpr double kExpertHalfLife = 8;
 
 // Entries are numbers in [0, entries). Thread-compatible. Allocates nothing after construction.
 class HeatOrder {

@@ -164,7 +164,19 @@ inline F32x16 Activate(const GatedParams& p, F32x16 x) {
   }
 }
 
+// The smaller of both, in terms of what every ISA has.
+inline F32x16 AtMost(F32x16 x, float limit) {
+  return SubF(ZeroF(), MaxF(SubF(ZeroF(), x), Set1(-limit)));
+}
+
+inline F32x16 ClampedSwiglu(F32x16 gate, F32x16 up) {
+  const F32x16 g = AtMost(gate, kSwigluLimit);
+  const F32x16 u = MaxF(AtMost(up, kSwigluLimit), Set1(-kSwigluLimit));
+  return MulF(MulF(g, Sigmoid(MulF(g, Set1(kSwigluSlope)))), AddF(u, Set1(1.0F)));
+}
+
 inline F32x16 Gate(const GatedParams& p, F32x16 gate, F32x16 up) {
+  if (p.activation == GateActivation::kClampedSwiglu) return ClampedSwiglu(gate, up);
   if (p.activation == GateActivation::kDRelu) up = MaxF(up, ZeroF());
   return MulF(Activate(p, gate), up);
 }

@@ -110,9 +110,14 @@ void CopyAttention(const AttentionState& part, int group, int head_dim,
   std::copy_n(part.out, static_cast<std::ptrdiff_t>(group) * head_dim, into.out);
 }
 
-void FinishAttention(const AttentionState& state, int group, int head_dim, float* out) {
+void FinishAttention(const AttentionState& state, int group, int head_dim, const float* sinks,
+                     float* out) {
   for (int g = 0; g < group; ++g) {
-    const float inverse = 1.0F / state.total[g];
+    float inverse = 1.0F / state.total[g];
+    if (sinks != nullptr) {
+      const float max = std::fmax(state.max[g], sinks[g]), share = std::exp(state.max[g] - max);
+      inverse = share / (state.total[g] * share + std::exp(sinks[g] - max));
+    }
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(g) * head_dim;
     for (int i = 0; i < head_dim; ++i) out[at + i] = state.out[at + i] * inverse;
   }

@@ -29,8 +29,16 @@ float Activate(const GatedParams& p, float x) {
       return 0.5F * x * (1.0F + std::erf(x * std::sqrt(0.5F)));
     case GateActivation::kGeluTanh:
       return 0.5F * x * (1.0F + std::tanh(0.7978845608F * (x + 0.044715F * x * x * x)));
+    case GateActivation::kClampedSwiglu:
+      break;  // of two numbers
   }
   return x;
+}
+
+float ClampedSwiglu(float gate, float up) {
+  const float g = std::fmin(gate, kSwigluLimit),
+              u = std::fmax(std::fmin(up, kSwigluLimit), -kSwigluLimit);
+  return g / (1.0F + std::exp(-kSwigluSlope * g)) * (u + 1.0F);
 }
 
 }  // namespace
@@ -74,6 +82,10 @@ void Rope(const RopeParams& p) {
 void Gated(const GatedParams& p) {
   for (int i = 0; i < p.n; ++i) {
     float up = p.up != nullptr ? p.up[i] : 1.0F;
+    if (p.activation == GateActivation::kClampedSwiglu) {
+      p.out[i] = ClampedSwiglu(p.gate[i], up);
+      continue;
+    }
     if (p.activation == GateActivation::kDRelu) up = up > 0 ? up : 0.0F;
     p.out[i] = Activate(p, p.gate[i]) * up;
   }

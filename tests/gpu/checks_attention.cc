@@ -184,7 +184,7 @@ void Attend(const Case& c, const Cache& cache, const kernels::Activations& q, in
     if (begin != first) kernels::MergeAttention(part.view(), group, c.head_dim, all.view());
     begin = end;
   }
-  kernels::FinishAttention(all.view(), group, c.head_dim, out);
+  kernels::FinishAttention(all.view(), group, c.head_dim, nullptr, out);
 }
 
 Check CheckOneAttention(const kernels::DeviceOps& ops, const Case& c) {

@@ -112,7 +112,7 @@ class Fixture {
 
   std::vector<float> Finish(Partial& partial) {
     std::vector<float> out(partial.out.size());
-    FinishAttention(partial.state(), case_.group, case_.head_dim, out.data());
+    FinishAttention(partial.state(), case_.group, case_.head_dim, nullptr, out.data());
     return out;
   }
 

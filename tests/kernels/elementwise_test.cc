@@ -81,13 +81,14 @@ constexpr ActivationCase kActivations[] = {{GateActivation::kSilu, kExpTolerance
                                            {GateActivation::kDRelu, 0, 0},
                                            {GateActivation::kRelu2, 0, 0},
                                            {GateActivation::kGelu, 1e-6F, 2e-6F},
-                                           {GateActivation::kGeluTanh, 4e-6F, 2e-6F}};
+                                           {GateActivation::kGeluTanh, 4e-6F, 2e-6F},
+                                           {GateActivation::kClampedSwiglu, 2e-6F, 1e-6F}};
 
 TEST(Elementwise, GatedIsWithinItsActivationsTolerance) {
   for (const OpTable* ops : FastTables()) {
     for (const int n : {1, 16, 37}) {
       auto gate = RandomFloats(static_cast<std::size_t>(n), 6, 4.0F);
-      const auto up = RandomFloats(static_cast<std::size_t>(n), 7);
+      const auto up = RandomFloats(static_cast<std::size_t>(n), 7, 5.0F);
       if (n > 2) gate[2] = -200.0F, gate[1] = 200.0F;
       gate[0] = 0.5F;  // the threshold itself
       for (const auto& [activation, relative, absolute] : kActivations) {

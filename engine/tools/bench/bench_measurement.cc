@@ -218,7 +218,9 @@ TokenWork BenchMeasurement::HeadWork() const {
 
 double BenchMeasurement::KvBytes(int depth) const {
   const int window = model_.config.sliding_window;
-  if (window > 0 && model_.config.max_window_layers == 0) depth = std::min(depth, window);
+  if (window > 0 && model_.config.max_window_layers == 0 &&
+      model_.config.architecture->window_period == 1)
+    depth = std::min(depth, window);
   return static_cast<double>(cache_->pool().block_bytes()) * depth / kernels::kKvBlock;
 }
 

@@ -67,6 +67,7 @@ Status CheckTrueZeros(const load::LoadedModel& model) {
     case Activation::kSilu:
     case Activation::kGelu:
     case Activation::kGeluTanh:
+    case Activation::kClampedSwiglu:
       break;
   }
   return base::FailedPrecondition(
