@@ -12,7 +12,10 @@ namespace {
 
 using model::Gating;
 
-constexpr float kOut = -std::numeric_limits<float>::infinity();
+// Scores of who is taken, and of who is out of the question: not in the best groups, or NaN. The
+// taken ones are below, so that a choice never has an expert twice.
+constexpr float kTaken = -std::numeric_limits<float>::infinity();
+constexpr float kOut = std::numeric_limits<float>::lowest();
 
 void Softmax(std::span<float> values) {
   const float max = *std::max_element(values.begin(), values.end());
@@ -24,7 +27,7 @@ void Softmax(std::span<float> values) {
 // The place of the largest, the first of equals; it is taken out.
 int TakeLargest(std::span<float> scores) {
   const auto largest = std::max_element(scores.begin(), scores.end());
-  *largest = kOut;
+  *largest = kTaken;
   return static_cast<int>(largest - scores.begin());
 }
 
@@ -57,7 +60,7 @@ void Router::Score(std::span<const float> logits, const float* choice_bias) {
     if (config_.router.gating == Gating::kSigmoid) gate = 1.0F / (1.0F + std::exp(-gate));
   }
   for (std::size_t e = 0; e < scores_.size(); ++e)
-    scores_[e] = gates_[e] + (choice_bias != nullptr ? choice_bias[e] : 0.0F);
+    scores_[e] = std::max(kOut, gates_[e] + (choice_bias != nullptr ? choice_bias[e] : 0.0F));
 }
 
 float Router::GroupScoreOf(std::span<const float> scores) const {
@@ -77,7 +80,7 @@ void Router::KeepBestGroups() {
   for (int i = 0; i < config_.router.groups_used; ++i) TakeLargest(groups_);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const auto group = std::span(scores_).subspan(g * size, size);
-    if (groups_[g] != kOut) std::fill(group.begin(), group.end(), kOut);
+    if (groups_[g] != kTaken) std::fill(group.begin(), group.end(), kOut);
   }
 }
 

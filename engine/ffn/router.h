@@ -35,7 +35,7 @@ class Router {
 
   const model::ExpertConfig config_;
   std::vector<float> gates_;   // [E]
-  std::vector<float> scores_;  // [E]; -inf: out of the question
+  std::vector<float> scores_;  // [E] what decides
   std::vector<float> groups_;  // [groups]
 };
 

@@ -38,7 +38,9 @@ struct ExpertConfig {
   RouterConfig router;
 
   bool any() const { return num_experts > 0; }
-  bool InLayer(int layer) const { return any() && layer >= first_layer && (layer + 1) % step == 0; }
+  bool InLayer(int layer) const {
+    return any() && layer >= first_layer && step > 0 && (layer + 1) % step == 0;
+  }
 };
 
 }  // namespace thermocline::model

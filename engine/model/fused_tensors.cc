@@ -14,7 +14,7 @@ bool IsGateUp(const TensorInfo& tensor) { return tensor.name.find(kGateUp) != st
 Result<std::vector<TensorInfo>> SplitGateUp(const TensorInfo& tensor) {
   const bool vectors = tensor.name.ends_with(".bias");
   const std::int64_t rows = vectors ? tensor.cols : tensor.rows / tensor.slabs;
-  if (rows % 2 != 0 || (vectors && tensor.type->block_size != 1))
+  if (rows % 2 != 0 || rows > INT32_MAX || (vectors && tensor.type->block_size != 1))
     return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows of ",
                                  tensor.type->name, " for each matrix; gate and up are half each");
   std::vector<TensorInfo> parts;

@@ -1,11 +1,14 @@
 """Mixtures of experts: what is read, what is refused, and how a token's experts are chosen."""
 import json
 import pathlib
+import re
 import struct
 
+import httpx
 import numpy
 import pytest
-from conftest import run, run_json
+from conftest import Daemon, run, run_json
+from test_flash import daemon_exit, number_of_bytes
 
 ROOT = pathlib.Path(__file__).parent.parent / "golden" / "architectures"
 HEADS = ["--heads", 4, "--kv-heads", 2, "--vocab", 512, "--experts", 16, "--experts-used", 2]
@@ -123,6 +126,21 @@ def test_experts_from_flash_leave_the_text(wide, share, options):
 def test_more_memory_misses_less(wide):
     rates = [generated(wide, "--ffn-memory", share, tokens=200)[1]["hit_rate"] for share in (0.3, 0.6, 0.9)]
     assert rates[0] < rates[1] < rates[2]
+
+
+def test_the_daemon_serves_a_mixture_from_flash(wide):
+    model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=1024", "engine.prefix_cache_mib=0"]
+    least = int(number_of_bytes(daemon_exit(*model, "memory.budget_bytes=1").stderr.decode()))
+    whole, part = [], []
+    for texts, settings in [(whole, []), (part, [f"memory.budget_bytes={least + (1 << 20)}"])]:
+        with Daemon(*model, *settings) as daemon:
+            for prompt in ["w1 w2 w3", PROMPT]:
+                answer = httpx.post(f"http://127.0.0.1:{daemon.port}/v1/completions", timeout=60,
+                                    json={"model": "m", "prompt": prompt, "max_tokens": 30, "temperature": 0}).json()
+                texts.append(answer["choices"][0]["text"])
+            metrics = httpx.get(f"http://127.0.0.1:{daemon.port}/metrics").text
+    assert whole == part and all(whole)
+    assert re.search(r"thermocline_flash_read_bytes_total\S* [1-9]", metrics), metrics
 
 
 def test_a_damaged_expert_is_found(wide, tmp_path):
@@ -276,6 +294,15 @@ def test_a_missing_expert_is_named(tmp_path):
     folder = edited(tmp_path, "mixtral", tensors=without("mixtral", part))
     error = run("run", folder, "-p", "x", "-n", 1, check=False).stderr.decode()
     assert "blk.1.ffn_up_exps.weight" in error and "expert 2 is missing" in error, error
+
+
+def test_a_step_of_no_layers_is_refused(mixture, tmp_path):
+    key = b"llama.interleave_moe_layer_step" + struct.pack("<I", 4)
+    blob = mixture.read_bytes()
+    assert key in blob
+    (tmp_path / "s.gguf").write_bytes(blob.replace(key + struct.pack("<I", 1), key + struct.pack("<I", 0)))
+    result = run("run", tmp_path / "s.gguf", "-p", "x", "-n", 1, check=False)
+    assert result.returncode == 1 and b"step of layers with experts is 0" in result.stderr
 
 
 def test_unknown_gating_is_refused(mixture, tmp_path):

@@ -126,6 +126,20 @@ TEST(Router, TiesGoToTheLowerNumber) {
   }
 }
 
+TEST(Router, NeverChoosesAnExpertTwice) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  for (const float odd : {std::numeric_limits<float>::quiet_NaN(), kNone}) {
+    for (const Gating gating : {Gating::kSoftmax, Gating::kSigmoid, Gating::kSoftmaxOfChosen}) {
+      std::vector<float> logits(kRouted, odd);
+      logits[9] = 1;
+      const auto chosen =
+          Chosen(RouterOf({.gating = gating, .groups = 4, .groups_used = 1}), logits);
+      for (std::size_t i = 1; i < chosen.size(); ++i)
+        EXPECT_LT(chosen[i - 1].expert, chosen[i].expert);
+    }
+  }
+}
+
 TEST(Router, ASumBelowTheLeastIsNotDividedBy) {
   model::RouterConfig router{.gating = Gating::kSigmoid, .normalise = true, .norm_min = 0.5};
   const auto chosen = Chosen(RouterOf(router), std::vector<float>(kRouted, -10.0F));
