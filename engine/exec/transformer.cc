@@ -180,6 +180,8 @@ Status Transformer::Block(int layer, int tokens) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int n = tokens * config_.hidden_size;
   const bool own_norm = w.attn_second_norm.weight != nullptr;
+  if (config_.experts.router.before_attention && config_.experts.InLayer(layer))
+    ffn_.ChooseExperts(layer, ws_.residual.data(), tokens);
   NormHidden(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
   Attention(layer, tokens);
   if (flash_ != nullptr) flash_->Poke();

@@ -57,7 +57,7 @@ void Transformer::RotateAndStore(int layer, int token) {
     NormHeads(w.q_norm, q, heads);
     NormHeads(w.k_norm, k, kv_heads);
   }
-  if (config_.rotary()) {
+  if (config_.Rotates(layer)) {
     const std::ptrdiff_t at = nn::Offset(position, config_.rope.dim / 2);
     kernels::RopeParams rope{
         .x = q,

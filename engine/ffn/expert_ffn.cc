@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 
 #include "engine/base/index.h"
 #include "engine/base/log.h"
@@ -64,7 +65,8 @@ std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
                               base::Area(tile, std::min(d, kExpertColumns)) * sizeof(float);
   return base::Area(tokens, e.num_experts) * sizeof(float) +
          base::Area(places, 1) * (sizeof(ChosenExpert) + sizeof(int) + sizeof(float)) +
-         base::Area(std::min(places, e.num_experts) + 1, 1) * (sizeof(Unit) + sizeof(Unit*)) +
+         base::Area(std::min(places, e.num_experts) + 1, 1) *
+             (sizeof(Unit) + sizeof(std::uintptr_t)) +
          (sizes.flash ? FlashExperts::Bytes(sizes.config) : 0) +
          nn::ActivationBuffer::Bytes(places, e.intermediate_size) +
          base::Area(places, e.intermediate_size) * sizeof(float) +
@@ -74,7 +76,8 @@ std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
 }
 
 Status ExpertFfn::Run(int layer, const FfnInput& input, float* out) {
-  Choose(layer, input);
+  const bool chosen = context_.config.experts.router.before_attention;
+  if (!chosen) Choose(layer, input.hidden.view(), input.tokens);
   MakeUnits(layer, input);
   if (flash_.has_value()) {
     RETURN_IF_ERROR(ComputeFromFlash(layer, input));
@@ -87,8 +90,11 @@ Status ExpertFfn::Run(int layer, const FfnInput& input, float* out) {
   return OkStatus();
 }
 
+void ExpertFfn::ChooseFirst(int layer, const float* residual, int tokens) {
+  Choose(layer, {.x = residual, .cols = context_.config.hidden_size}, tokens);
+}
+
 Status ExpertFfn::ComputeFromFlash(int layer, const FfnInput& input) {
-  flash_->Request(layer, chosen_, input.tokens);
   const bool some_late = flash_->reading();
   if (input.tokens == 1) flash_->ReadAhead(layer, input.residual);
   std::array<int, 2> counted{};
@@ -116,18 +122,19 @@ Status ExpertFfn::ComputeFromFlash(int layer, const FfnInput& input) {
   return OkStatus();
 }
 
-void ExpertFfn::Choose(int layer, const FfnInput& input) {
+void ExpertFfn::Choose(int layer, const kernels::Activations& input, int tokens) {
   const model::ExpertWeights& w = context_.layer(layer).experts;
   const std::size_t e = context_.config.experts.num_experts,
                     k = context_.config.experts.num_experts_per_tok;
   const std::array product = {nn::Product{&w.router, logits_.data()}};
-  context_.multiplier.Multiply(product, input.hidden.view(), input.tokens);
-  chosen_.resize(input.tokens * k);
-  for (std::size_t t = 0; t < static_cast<std::size_t>(input.tokens); ++t) {
+  context_.multiplier.Multiply(product, input, tokens);
+  chosen_.resize(tokens * k);
+  for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
     router_.Choose(std::span(logits_).subspan(t * e, e), w.choice_bias,
                    std::span(chosen_).subspan(t * k, k));
   }
   for (std::size_t i = 0; i < k; ++i) chosen_ids_[i] = chosen_[i].expert;
+  if (flash_.has_value()) flash_->Request(layer, chosen_, tokens);
 }
 
 void ExpertFfn::MakeUnits(int layer, const FfnInput& input) {

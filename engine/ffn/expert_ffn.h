@@ -35,6 +35,8 @@ class ExpertFfn {
     flash_.emplace(context_, *store, read_ahead);
   }
 
+  // Routers that see the layer's entry: before Run. What is missing is read from here on.
+  void ChooseFirst(int layer, const float* residual, int tokens);
   // out [T, D]. Requires: the layer has experts. Errors as store::NeuronStore::Await; without flash
   // there are none.
   Status Run(int layer, const FfnInput& input, float* out);
@@ -71,7 +73,7 @@ class ExpertFfn {
     std::vector<float> down;  // [kTileTokens, kExpertColumns]
   };
 
-  void Choose(int layer, const FfnInput& input);
+  void Choose(int layer, const kernels::Activations& input, int tokens);
   void MakeUnits(int layer, const FfnInput& input);
   void AddExperts(const model::ExpertWeights& w, int tokens);
   void AddShared(const model::ExpertWeights& w, const FfnInput& input);

@@ -51,7 +51,9 @@ void FlashExperts::ReadAhead(int layer, const float* residual) {
     return;
   const model::LayerWeights& w = context_.layer(next);
   const auto eps = static_cast<float>(c.norm_eps);
-  if (c.architecture->norm == model::Norm::kRms) {
+  if (c.experts.router.before_attention) {
+    std::copy_n(residual, c.hidden_size, guess_.x.begin());
+  } else if (c.architecture->norm == model::Norm::kRms) {
     context_.ops.rms_norm({.x = residual,
                            .weight = w.ffn_norm.weight,
                            .n = c.hidden_size,

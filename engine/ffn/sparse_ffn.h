@@ -64,6 +64,11 @@ class SparseFfn final : public AuditedSide {
   // none.
   Status Run(int layer, const Input& input, bool lossless, float* out);
 
+  // Routers that see the layer's entry: before its attention, and before Run. `residual` [T, D].
+  void ChooseExperts(int layer, const float* residual, int tokens) {
+    experts_->ChooseFirst(layer, residual, tokens);
+  }
+
   // One partition's part of a network whose neurons are shared out (hybrid_ffn.h): Find, then for
   // tokens at a time ShareSum twice, for the maxima and for the sums (kernels/shared_sum.h), then
   // EndLayer. Requires: down_rows. Errors as Run.

@@ -27,7 +27,8 @@ void LogModes(const LoadedModel& model) {
     first = last + 1;
   }
   base::LogInfo("feed-forward: ", text, model.ffn_automatic ? " (measured)" : "");
-  if (model::HasTrueZeros(model.config.hidden_act) && !model.weights->has_down_rows()) {
+  if (model::HasTrueZeros(model.config.hidden_act) && !model.weights->has_down_rows() &&
+      !model.config.experts.any()) {
     const auto& layers = model.weights->layers;
     const bool turns = model.memory.tier == MemoryPlan::Tier::kMemory &&
                        std::all_of(layers.begin(), layers.end(), [](const model::LayerWeights& w) {
@@ -176,7 +177,7 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
 // Experts are computed by the CPU, and a hot tier takes single neurons.
 Status KeepExpertsOnHost(const HotOptions& hot, const model::ModelConfig& config,
                          Accelerator& gpu) {
-  const Status dense = model::RequireDense(config, "a hot tier");
+  Status dense = model::RequireDense(config, "a hot tier");
   if (dense.ok()) return OkStatus();
   if (hot.device == HotDevice::kCuda) return dense.Annotate("device cuda");
   if (hot.bytes > 0 || !hot.placement.empty()) return dense;

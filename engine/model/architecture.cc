@@ -23,6 +23,8 @@ constexpr Architecture kLlama = {.name = "llama",
                                  .optional_norms = false,
                                  .sinks = false,
                                  .window_period = 1,
+                                 .window_between = false,
+                                 .unrotated = false,
                                  .yarn_truncate = true,
                                  .scales = false,
                                  .router = {.normalise = true}};
@@ -88,6 +90,16 @@ constexpr std::array kArchitectures = {
               a.optional_norms = true;
               a.ffn_norm = "post_attention_norm";
               a.router.gating = Gating::kSigmoid;
+            }),
+    Variant("smallthinker", "smallthinker",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.activation = Activation::kRelu;
+              a.window_period = 4;
+              a.window_between = true;
+              a.unrotated = true;
+              a.router.gating = Gating::kSigmoid;
+              a.router.before_attention = true;
             }),
     // Folders have MXFP4 in a layout of their own: only GGUF is read.
     Variant("gpt-oss", "",

@@ -48,6 +48,8 @@ struct Architecture {
   bool optional_norms;        // head_norm: files without them are of the family, too
   bool sinks;                 // attention: a score of each head that no value has
   int window_period;          // with a window, layers il with il % window_period == 0 have it
+  bool window_between;        // the others have it
+  bool unrotated;             // with a window, layers without it are not rotated
   bool yarn_truncate;         // the dimensions between which yarn blends are made whole
   bool scales;                // embedding, residual, attention and logits may be scaled
   // Of mixtures, where the file does not say.

@@ -19,10 +19,11 @@ enum class GroupScore { kMax, kTopTwo };
 
 struct RouterConfig {
   Gating gating = Gating::kSoftmax;
-  bool normalise = false;  // weights of the chosen add up to 1
-  double norm_min = 0;     // the least sum that they are divided by
-  double scale = 1;        // times the weights
-  int groups = 1;          // experts are chosen from the best `groups_used` of so many groups
+  bool normalise = false;         // weights of the chosen add up to 1
+  double norm_min = 0;            // the least sum that they are divided by
+  double scale = 1;               // times the weights
+  bool before_attention = false;  // it sees the residual at the layer's entry, not normed
+  int groups = 1;  // experts are chosen from the best `groups_used` of so many groups
   int groups_used = 1;
   GroupScore group_score = GroupScore::kTopTwo;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/model/hf_fields.h"
 #include "kernels/attention.h"
 
@@ -39,9 +40,10 @@ Status ReadShapes(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.vocab_size, Int(json, {"vocab_size"}));
   const bool falcon = c.architecture->name == "falcon";
   // Falcon's files may leave both out; 0 is refused by ValidateConfig.
-  ASSIGN_OR_RETURN(c.intermediate_size,
-                   Int(json, {"intermediate_size", "ffn_dim", "ffn_hidden_size"},
-                       falcon ? 4 * std::min(c.hidden_size, 1 << 20) : 0));
+  ASSIGN_OR_RETURN(
+      c.intermediate_size,
+      Int(json, {"intermediate_size", "ffn_dim", "ffn_hidden_size", "moe_ffn_hidden_size"},
+          falcon ? 4 * std::min(c.hidden_size, 1 << 20) : 0));
   ASSIGN_OR_RETURN(c.max_position_embeddings,
                    Int(json, {"max_position_embeddings"}, falcon ? 2048 : 0));
   ASSIGN_OR_RETURN(c.num_key_value_heads,
@@ -64,6 +66,28 @@ Status ReadWindow(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window"}, 0));
   if (json.Find("use_sliding_window") == nullptr) return OkStatus();
   ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
+  return OkStatus();
+}
+
+// SmallThinker's, by layer: where the window is, and what is rotated. The family's is the only one.
+Status ReadLayouts(const Json& json, ModelConfig& c) {
+  const auto layout = [&](const char* key) {
+    const Json* value = json.Find(key);
+    return value != nullptr && value->is_array() ? value->as_array() : Json::Array{};
+  };
+  const auto has = [](const Json& item) { return item.is_int() && item.as_int() != 0; };
+  const Json::Array windows = layout("sliding_window_layout"), rotated = layout("rope_layout");
+  if (std::any_of(windows.begin(), windows.end(), has)) {
+    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window_size"}));
+  }
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(windows)); ++layer) {
+    if (has(windows[layer]) != (c.WindowOf(layer) > 0))
+      return base::Unimplemented("sliding_window_layout other than in every layer but each fourth");
+  }
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(rotated)); ++layer) {
+    if (has(rotated[layer]) != c.Rotates(layer))
+      return base::Unimplemented("rope_layout other than sliding_window_layout is not supported");
+  }
   return OkStatus();
 }
 
@@ -172,6 +196,7 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& json) {
   RETURN_IF_ERROR(ReadHuggingFaceExperts(json, c));
   if (c.architecture->scales) RETURN_IF_ERROR(ReadScales(json, c));
   RETURN_IF_ERROR(ReadWindow(json, c));
+  if (c.architecture->window_between) RETURN_IF_ERROR(ReadLayouts(json, c));
   if (c.rotary()) RETURN_IF_ERROR(ReadRope(json, c));
   ASSIGN_OR_RETURN(
       c.norm_eps, Double(json, {"rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon"},

@@ -48,6 +48,7 @@ Status ReadLayers(const Json& json, ModelConfig& c) {
 
 Status ReadRouter(const Json& json, RouterConfig& router) {
   router.normalise = Flag(json, "norm_topk_prob", router.normalise);
+  if (Flag(json, "moe_primary_router_apply_softmax", false)) router.gating = Gating::kSoftmax;
   ASSIGN_OR_RETURN(router.scale, Double(json, {"routed_scaling_factor"}, router.scale));
   ASSIGN_OR_RETURN(router.norm_min, Double(json, {"moe_norm_min"}, router.norm_min));
   ASSIGN_OR_RETURN(router.groups, Int(json, {"n_group"}, 1));
@@ -59,14 +60,17 @@ Status ReadRouter(const Json& json, RouterConfig& router) {
 
 Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
   ExpertConfig& e = c.experts;
-  ASSIGN_OR_RETURN(
-      e.num_experts,
-      Int(json, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0));
+  ASSIGN_OR_RETURN(e.num_experts, Int(json,
+                                      {"num_local_experts", "num_experts", "n_routed_experts",
+                                       "moe_num_experts", "moe_num_primary_experts"},
+                                      0));
   if (!e.any()) return OkStatus();
   e.router = c.architecture->router;
   e.shared_gated = c.architecture->shared_gated;
-  ASSIGN_OR_RETURN(e.num_experts_per_tok, Int(json, {"num_experts_per_tok", "moe_k"}));
-  ASSIGN_OR_RETURN(e.intermediate_size, Int(json, {"moe_intermediate_size"}, c.intermediate_size));
+  ASSIGN_OR_RETURN(e.num_experts_per_tok,
+                   Int(json, {"num_experts_per_tok", "moe_k", "moe_num_active_primary_experts"}));
+  ASSIGN_OR_RETURN(e.intermediate_size, Int(json, {"moe_intermediate_size", "moe_ffn_hidden_size"},
+                                            c.intermediate_size));
   ASSIGN_OR_RETURN(c.prediction_layers, Int(json, {"num_nextn_predict_layers"}, 0));
   RETURN_IF_ERROR(ReadShared(json, e));
   RETURN_IF_ERROR(ReadLayers(json, c));

@@ -73,6 +73,10 @@ constexpr std::array kLayerModules = {
     ModuleName{"block_sparse_moe.experts.w1", "ffn_gate_exps"},
     ModuleName{"block_sparse_moe.experts.w3", "ffn_up_exps"},
     ModuleName{"block_sparse_moe.experts.w2", "ffn_down_exps"},
+    ModuleName{"block_sparse_moe.primary_router", "ffn_gate_inp"},  // smallthinker
+    ModuleName{"block_sparse_moe.experts.gate", "ffn_gate_exps"},
+    ModuleName{"block_sparse_moe.experts.up", "ffn_up_exps"},
+    ModuleName{"block_sparse_moe.experts.down", "ffn_down_exps"},
     ModuleName{"block_sparse_moe.router.layer", "ffn_gate_inp"},  // granite
     ModuleName{"block_sparse_moe.input_linear", "ffn_gate_up_exps"},
     ModuleName{"block_sparse_moe.output_linear", "ffn_down_exps"},

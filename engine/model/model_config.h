@@ -59,8 +59,13 @@ struct ModelConfig {
   int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
   // Tokens that a token of the layer sees, itself included; 0: all.
   int WindowOf(int layer) const {
-    const bool windowed = layer >= max_window_layers && layer % architecture->window_period == 0;
+    const bool first = layer % architecture->window_period == 0;
+    const bool windowed = layer >= max_window_layers && first != architecture->window_between;
     return windowed ? sliding_window : 0;
+  }
+  // Whether the layer's queries and keys are rotated.
+  bool Rotates(int layer) const {
+    return rotary() && !(architecture->unrotated && sliding_window > 0 && WindowOf(layer) == 0);
   }
   bool rotary() const { return architecture->position != Position::kLearned; }
 };

@@ -187,6 +187,8 @@ Status WeightPlan::Matrix(const std::string& name, int rows, int cols, bool held
 
 DType WeightPlan::TypeInMemory(const TensorInfo& tensor) const {
   const DType stored = *tensor.type->dtype;
+  // A router's floats decide, and it may see floats alone (RouterConfig::before_attention).
+  if (tensor.name.ends_with(".ffn_gate_inp.weight")) return DType::kF32;
   const bool head = tensor.name == "output.weight" ||
                     (tensor.name == "token_embd.weight" && model_.config.tie_word_embeddings);
   const bool fits = tensor.cols % kernels::Traits(DType::kQ8_0).block_size == 0;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 
 #include "engine/base/index.h"
 
@@ -88,6 +89,8 @@ Status NeuronStore::Allocate(std::unique_ptr<BlockReader> reader) {
   staged_.resize(stages);
   for (auto& stage : staged_) stage.reserve(neurons_);
   missing_.reserve(neurons_);
+  all_.resize(neurons_);
+  std::iota(all_.begin(), all_.end(), 0);
   ahead_.reserve(neurons_);
   uses_.reserve(2 * entries);  // read ahead, then needed
   return OkStatus();
@@ -216,18 +219,11 @@ void NeuronStore::RequestForPrompt(int layer, std::span<const int> neurons) {
 }
 
 void NeuronStore::RequestAll(int layer, bool counted) {
-  const Timed timed(counters_.manage_s);
-  missing_.clear();
-  for (int neuron = 0; neuron < static_cast<int>(neurons_); ++neuron) {
-    if (counted) {
-      ++counters_.needed;
-      counters_.hits += Has(layer, neuron) ? 1 : 0;
-    }
-    if (Need(layer, neuron, 0, kStaged)) missing_.push_back(neuron);
+  for (const int neuron : all_) {
+    counters_.needed += counted ? 1 : 0;
+    counters_.hits += counted && Has(layer, neuron) ? 1 : 0;
   }
-  queue_->Promote(layer);
-  queue_->Add(layer, missing_, BundleQueue::Kind::kDemand);
-  queue_->Pump();
+  RequestForPrompt(layer, all_);
 }
 
 void NeuronStore::ReadAhead(int layer, std::span<const int> neurons) {

@@ -131,6 +131,7 @@ class NeuronStore {
   std::vector<std::vector<std::uint32_t>> staged_;  // [stages] entries in use, by place
   HeatOrder heat_;
   std::vector<int> missing_;  // scratch
+  std::vector<int> all_;      // [F] 0, 1, 2, ...
   std::vector<Use> uses_;     // of this step
   std::vector<int> ahead_;    // neurons of ahead_layer_ that are read ahead
   int ahead_layer_ = -1;

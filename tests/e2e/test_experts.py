@@ -158,14 +158,14 @@ def test_a_bundle_of_other_experts_is_refused(wide, mixture, tmp_path):
     assert result.returncode == 1 and b"belongs to another model" in result.stderr, result.stderr
 
 
-def write_ernie(path):
-    """A random ERNIE of six layers, the first two dense: 16 experts of 64 neurons, and a shared one."""
+def write_random(path, architecture, keys, dense, shared, bias):
+    """A random mixture of six layers, the first `dense` of them dense: 16 experts of 64 neurons, and a shared one of `shared`."""
     import gguf
     rng, d, f, experts, vocab = numpy.random.default_rng(5), 128, 64, 16, 300
-    writer = gguf.GGUFWriter(path, "ernie4_5-moe")
+    writer = gguf.GGUFWriter(path, architecture)
     for add, value in [("context_length", 512), ("embedding_length", d), ("block_count", 6), ("feed_forward_length", 192), ("head_count", 4),
                        ("head_count_kv", 2), ("layer_norm_rms_eps", 1e-5), ("expert_count", experts), ("expert_used_count", 2),
-                       ("expert_feed_forward_length", f), ("leading_dense_block_count", 2), ("interleave_moe_layer_step", 1)]:
+                       ("expert_feed_forward_length", f), *keys]:
         getattr(writer, f"add_{add}")(value)
 
     def tensor(name, *shape):
@@ -179,30 +179,39 @@ def write_ernie(path):
     for i in range(6):
         for part, *shape in [("attn_norm", d), ("ffn_norm", d), ("attn_q", d, d), ("attn_k", d // 2, d), ("attn_v", d // 2, d), ("attn_output", d, d)]:
             tensor(f"blk.{i}.{part}.weight", *shape)
-        sizes = [("", 192)] if i < 2 else [("_shexp", 96)]
-        for suffix, n in sizes:
+        for suffix, n in [("", 192)] if i < dense else [("_shexp", shared)] if shared else []:
             for part, *shape in [("gate", n, d), ("up", n, d), ("down", d, n)]:
                 tensor(f"blk.{i}.ffn_{part}{suffix}.weight", *shape)
-        if i < 2:
+        if i < dense:
             continue
         for part, *shape in [("gate", f, d), ("up", f, d), ("down", d, f)]:
             tensor(f"blk.{i}.ffn_{part}_exps.weight", experts, *shape)
         tensor(f"blk.{i}.ffn_gate_inp.weight", experts, d)
-        tensor(f"blk.{i}.exp_probs_b.bias", experts)
+        if bias:
+            tensor(f"blk.{i}.exp_probs_b.bias", experts)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def test_dense_layers_and_shared_experts_stay_in_memory(tmp_path):
-    write_ernie(tmp_path / "e.gguf")
-    run("pack", tmp_path / "e.gguf")
+FAMILIES = {
+    # Dense layers and shared experts stay in memory.
+    "ernie4_5-moe": dict(keys=[("leading_dense_block_count", 2), ("interleave_moe_layer_step", 1)], dense=2, shared=96, bias=True),
+    # Its router chooses, and reads begin, before attention.
+    "smallthinker": dict(keys=[("sliding_window", 32)], dense=0, shared=0, bias=False),
+}
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_families_from_flash_have_their_logits(architecture, tmp_path):
+    write_random(tmp_path / "m.gguf", architecture, **FAMILIES[architecture])
+    run("pack", tmp_path / "m.gguf")
     (tmp_path / "tokens.json").write_text(json.dumps([[i * 7 % 300 for i in range(100)]]))
     found = []
     for options in [[], ["--ffn-memory", 0.8]]:
         for path in [[], ["--decode"], ["--decode", "--threads", 1]]:
-            run("eval", tmp_path / "e.gguf", "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy", *options, *path)
+            run("eval", tmp_path / "m.gguf", "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy", *options, *path)
             found.append(numpy.load(tmp_path / "l.npy"))
     assert all((logits == found[0]).all() for logits in found)
 
