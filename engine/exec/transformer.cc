@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/index.h"
+#include "engine/nn/normalize.h"
 #include "engine/nn/offset.h"
 #include "kernels/quantize.h"
 
@@ -251,13 +252,7 @@ void Transformer::NormHidden(const model::NormWeights& norm, int first, int toke
 }
 
 void Transformer::Normalize(const model::NormWeights& norm, const float* x, int n, float* out) {
-  const auto eps = static_cast<float>(config_.norm_eps);
-  if (config_.architecture->norm == model::Norm::kRms) {
-    ops_.rms_norm({.x = x, .weight = norm.weight, .n = n, .eps = eps, .out = out});
-  } else {
-    ops_.layer_norm(
-        {.x = x, .weight = norm.weight, .bias = norm.bias, .n = n, .eps = eps, .out = out});
-  }
+  nn::Normalize(ops_, config_, norm, x, n, out);
 }
 
 void Transformer::Quantize(nn::ActivationBuffer& buffer, int token) {

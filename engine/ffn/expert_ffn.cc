@@ -97,29 +97,29 @@ void ExpertFfn::ChooseFirst(int layer, const float* residual, int tokens) {
 Status ExpertFfn::ComputeFromFlash(int layer, const FfnInput& input) {
   const bool some_late = flash_->reading();
   if (input.tokens == 1) flash_->ReadAhead(layer, input.residual);
-  std::array<int, 2> counted{};
-  for (const bool late : {false, true}) {
-    if (late && !some_late) break;
-    if (late) RETURN_IF_ERROR(flash_->Await());
-    ready_.clear();
-    for (Unit& unit : units_) {
-      const bool shared = unit.expert < 0;
-      if (unit.placed || (!shared && !flash_->Has(layer, unit.expert))) continue;
-      unit.placed = true;
-      if (!shared) {
-        const FlashExperts::Place place = flash_->PlaceOf(layer, unit.expert);
-        unit.gate.weight.data = place.gate;
-        unit.up.weight.data = place.up;
-        unit.down.weight.data = place.down;
-      }
-      ready_.push_back(&unit);
-    }
-    counted[late ? 1 : 0] = base::IntSize(ready_);
-    ComputeNeurons(input);
-    if (!late) flash_->Poke();
-  }
-  CHECK_EQ(counted[0] + counted[1], base::IntSize(units_));
+  PlaceReady(layer);
+  ComputeNeurons(input);
+  flash_->Poke();
+  if (!some_late) return OkStatus();
+  RETURN_IF_ERROR(flash_->Await());
+  PlaceReady(layer);
+  ComputeNeurons(input);
   return OkStatus();
+}
+
+void ExpertFfn::PlaceReady(int layer) {
+  ready_.clear();
+  for (Unit& unit : units_) {
+    const bool shared = unit.expert < 0;
+    if (unit.placed || (!shared && !flash_->Has(layer, unit.expert))) continue;
+    unit.placed = true;
+    ready_.push_back(&unit);
+    if (shared) continue;
+    const FlashExperts::Place place = flash_->PlaceOf(layer, unit.expert);
+    unit.gate.weight.data = place.gate;
+    unit.up.weight.data = place.up;
+    unit.down.weight.data = place.down;
+  }
 }
 
 void ExpertFfn::Choose(int layer, const kernels::Activations& input, int tokens) {
@@ -291,7 +291,10 @@ void ExpertFfn::SumDown(int tokens, float* out) {
     const int column = begin * kernels::kPanelRows,
               columns = std::min(d, end * kernels::kPanelRows) - column;
     for (int t = 0; t < tokens; ++t) std::fill_n(out + nn::Offset(t, d) + column, columns, 0.0F);
-    for (const Unit& unit : units_) AddDown(unit, begin, end, thread, out);
+    for (const Unit& unit : units_) {
+      CHECK(unit.down.weight.data != nullptr);
+      AddDown(unit, begin, end, thread, out);
+    }
   });
 }
 

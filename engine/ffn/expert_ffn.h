@@ -79,6 +79,8 @@ class ExpertFfn {
   void AddShared(const model::ExpertWeights& w, const FfnInput& input);
   // The experts in memory while the others are read, then those.
   Status ComputeFromFlash(int layer, const FfnInput& input);
+  // The units that are in memory now and were not before become ready_.
+  void PlaceReady(int layer);
   // Of the units in ready_.
   void ComputeNeurons(const FfnInput& input);
   void ComputeRange(const Unit& unit, const FfnInput& input, int panel_begin, int panel_end,

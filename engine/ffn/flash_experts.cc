@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/base/index.h"
+#include "engine/nn/normalize.h"
 
 namespace thermocline::ffn {
 
@@ -50,24 +51,11 @@ void FlashExperts::ReadAhead(int layer, const float* residual) {
       !c.experts.InLayer(next))
     return;
   const model::LayerWeights& w = context_.layer(next);
-  const auto eps = static_cast<float>(c.norm_eps);
   if (c.experts.router.before_attention) {
     std::copy_n(residual, c.hidden_size, guess_.x.begin());
-  } else if (c.architecture->norm == model::Norm::kRms) {
-    context_.ops.rms_norm({.x = residual,
-                           .weight = w.ffn_norm.weight,
-                           .n = c.hidden_size,
-                           .eps = eps,
-                           .out = guess_.x.data()});
   } else {
-    context_.ops.layer_norm({.x = residual,
-                             .weight = w.ffn_norm.weight,
-                             .bias = w.ffn_norm.bias,
-                             .n = c.hidden_size,
-                             .eps = eps,
-                             .out = guess_.x.data()});
+    nn::Normalize(context_.ops, c, w.ffn_norm, residual, c.hidden_size, guess_.x.data());
   }
-  nn::QuantizeToken(context_.ops, guess_, 0);
   const std::array product = {nn::Product{&w.experts.router, logits_.data()}};
   context_.multiplier.Multiply(product, guess_.view(), 1);
   router_.Choose(logits_, w.experts.choice_bias, guessed_);

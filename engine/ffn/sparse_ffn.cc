@@ -46,7 +46,7 @@ std::size_t SparseFfn::Bytes(const FfnSizes& sizes) {
   return CandidateFinder::Bytes(sizes) + RangeComputer::Bytes(sizes) +
          LiveNeurons::Bytes(sizes.neurons(), sizes.sparse_tokens()) + AllNeurons::Bytes(sizes) +
          DownSum::Bytes(sizes) + ExpertFfn::Bytes(sizes) +
-         (sizes.flash ? FlashNeurons::Bytes(sizes) : 0) +
+         (sizes.flash && !sizes.config.experts.any() ? FlashNeurons::Bytes(sizes) : 0) +
          nn::ActivationBuffer::Bytes(sizes.tokens_max, sizes.neurons()) +
          RangeIds::Bytes(sizes.neurons()) +
          base::Area(layers, 1) * (sizeof(FfnPolicy) + sizeof(FfnCounters));

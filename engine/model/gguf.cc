@@ -10,7 +10,6 @@
 #include <bit>
 #include <unordered_set>
 
-#include "engine/base/strings.h"
 #include "engine/model/byte_reader.h"
 #include "engine/model/fused_tensors.h"
 #include "engine/model/gguf_metadata.h"
@@ -234,14 +233,6 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelF
   return OkStatus();
 }
 
-// Whether it belongs to a block behind the model's layers, which predicts further tokens.
-bool IsOfPrediction(const TensorInfo& tensor, const ModelConfig& config) {
-  constexpr std::string_view kBlock = "blk.";
-  if (config.prediction_layers == 0 || !tensor.name.starts_with(kBlock)) return false;
-  const std::string number = tensor.name.substr(kBlock.size(), tensor.name.find('.', 4) - 4);
-  return base::ParseNumber<int>(number).value_or(-1) >= config.num_hidden_layers;
-}
-
 // Gate and up of experts become two tensors, a fused query-key-value tensor its three parts: rows
 // of q, then k, then v; Persimmon's has them head by head, as its checkpoints do.
 Status SplitFused(ModelFile& model) {
@@ -250,7 +241,7 @@ Status SplitFused(ModelFile& model) {
   const std::int64_t kv = std::int64_t{c.num_key_value_heads} * c.head_dim;
   std::vector<TensorInfo> tensors;
   for (TensorInfo& tensor : model.tensors) {
-    if (IsOfPrediction(tensor, c)) continue;
+    if (c.IsOfPrediction(tensor.name, "blk.")) continue;
     if (IsGateUp(tensor)) {
       ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
       tensors.insert(tensors.end(), parts.begin(), parts.end());

@@ -10,7 +10,6 @@
 #include <map>
 
 #include "engine/base/index.h"
-#include "engine/base/strings.h"
 #include "engine/model/byte_reader.h"
 #include "engine/model/fused_tensors.h"
 #include "engine/model/hf_config.h"
@@ -85,18 +84,9 @@ Status Place(TensorInfo tensor, ModelFile& model) {
   return add(tensor.name, rows, {});
 }
 
-// Whether it belongs to a layer behind the model's own, which predicts further tokens.
-bool IsOfPrediction(const std::string& name, const ModelConfig& config) {
-  constexpr std::string_view kLayer = "model.layers.";
-  if (config.prediction_layers == 0 || !name.starts_with(kLayer)) return false;
-  const std::string rest = name.substr(kLayer.size());
-  return base::ParseNumber<int>(rest.substr(0, rest.find('.'))).value_or(-1) >=
-         config.num_hidden_layers;
-}
-
 Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_begin, int file,
                  ModelFile& model) {
-  if (IsOfPrediction(name, model.config)) return OkStatus();
+  if (model.config.IsOfPrediction(name, "model.layers.")) return OkStatus();
   ASSIGN_OR_RETURN(const GgufName called, GgufNameOf(name));
   if (called.name.empty() || (called.name == "output.weight" && model.config.tie_word_embeddings))
     return OkStatus();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/index.h"
+#include "engine/base/strings.h"
 #include "kernels/types.h"
 
 namespace thermocline::model {
@@ -100,6 +101,12 @@ std::int64_t ModelConfig::num_parameters() const {
     sum += experts.InLayer(layer) ? ExpertParameters(*this) : ffn;
   }
   return sum;
+}
+
+bool ModelConfig::IsOfPrediction(std::string_view tensor, std::string_view prefix) const {
+  if (prediction_layers == 0 || !tensor.starts_with(prefix)) return false;
+  const std::string_view rest = tensor.substr(prefix.size());
+  return base::ParseNumber<int>(rest.substr(0, rest.find('.'))).value_or(-1) >= num_hidden_layers;
 }
 
 Status RequireDense(const ModelConfig& config, std::string_view what) {

@@ -57,6 +57,8 @@ struct ModelConfig {
   std::int64_t num_parameters() const;
   // What of a layer is read or left alone as a whole: neurons, or experts.
   int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
+  // Whether a tensor, called `prefix` and a layer's number, belongs to a block behind the layers.
+  bool IsOfPrediction(std::string_view tensor, std::string_view prefix) const;
   // Tokens that a token of the layer sees, itself included; 0: all.
   int WindowOf(int layer) const {
     const bool first = layer % architecture->window_period == 0;

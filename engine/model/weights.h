@@ -135,8 +135,8 @@ struct Weights {
 
 inline constexpr std::size_t kImageAlignment = 4096;
 
-// What of a layer is held in memory. What is not has its type and shape, but no data. Of a mixture
-// `rest` are the experts, and all else counts as attention.
+// The parts of a layer that are held in memory. The others have a type and a shape, but no data. In
+// a mixture `rest` means the experts, and everything else counts as attention.
 struct LayerParts {
   bool attention = true;
   bool deciding = true;   // the rows that decide: gate; up where there is no gate

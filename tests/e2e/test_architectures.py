@@ -134,7 +134,7 @@ def test_a_relabelled_family_is_refused(tmp_path):
     assert b"attn_q.bias' is missing" in relabel("llama2", "llama", "qwen2").stderr
 
 
-def edited(tmp_path, name, edit, tensors=None):
+def copy_of(tmp_path, name, edit=lambda config: None, tensors=None):
     """A copy of a folder with another config.json, and other safetensors if given."""
     folder = tmp_path / "edited"
     folder.mkdir(exist_ok=True)
@@ -142,7 +142,11 @@ def edited(tmp_path, name, edit, tensors=None):
     edit(config)
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(tensors or (ROOT / name / "model.safetensors").read_bytes())
-    return run("run", folder, "-p", "x", "-n", 1, check=False)
+    return folder
+
+
+def edited(tmp_path, name, edit, tensors=None):
+    return run("run", copy_of(tmp_path, name, edit, tensors), "-p", "x", "-n", 1, check=False)
 
 
 @pytest.mark.parametrize("name,edit,words", [

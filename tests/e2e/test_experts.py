@@ -1,6 +1,5 @@
 """Mixtures of experts: what is read, what is refused, and how a token's experts are chosen."""
 import json
-import pathlib
 import re
 import struct
 
@@ -8,9 +7,9 @@ import httpx
 import numpy
 import pytest
 from conftest import Daemon, run, run_json
+from test_architectures import ROOT, copy_of
 from test_flash import daemon_exit, number_of_bytes
 
-ROOT = pathlib.Path(__file__).parent.parent / "golden" / "architectures"
 HEADS = ["--heads", 4, "--kv-heads", 2, "--vocab", 512, "--experts", 16, "--experts-used", 2]
 SIZES = ["--hidden-size", 128, "--intermediate-size", 64, *HEADS]
 SHAPE = ["--layers", 2, *SIZES]
@@ -25,17 +24,6 @@ def mixture(tmp_path_factory):
 
 def text(model, *options, tokens=40):
     return run("run", model, "-p", "w1 w2 w3", "-n", tokens, "--temperature", 0, "--device", "cpu", *options).stdout
-
-
-def edited(tmp_path, name, edit=lambda config: None, tensors=None):
-    """A copy of a golden folder with another config.json, and other safetensors if given."""
-    folder = tmp_path / "edited"
-    folder.mkdir(exist_ok=True)
-    config = json.loads((ROOT / name / "config.json").read_text())
-    edit(config)
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "model.safetensors").write_bytes(tensors or (ROOT / name / "model.safetensors").read_bytes())
-    return folder
 
 
 def without(name, part):
@@ -96,9 +84,9 @@ def test_gguf_py_reads_what_convert_writes(tmp_path):
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """Eight layers of 16 experts, packed."""
+    """Eight layers of 16 experts of 204 KiB, packed: large beside what a process takes more or less from run to run."""
     path = tmp_path_factory.mktemp("wide") / "m.gguf"
-    run("synth", path, "--layers", 8, *SIZES, "--routing", "zipf:1", "--type", "q8_0")
+    run("synth", path, "--layers", 8, "--hidden-size", 256, "--intermediate-size", 256, *HEADS, "--routing", "zipf:1", "--type", "q8_0")
     assert run_json("pack", path)["kind"] == "experts"
     return path
 
@@ -124,7 +112,8 @@ def test_experts_from_flash_leave_the_text(wide, share, options):
 
 
 def test_more_memory_misses_less(wide):
-    rates = [generated(wide, "--ffn-memory", share, tokens=200)[1]["hit_rate"] for share in (0.3, 0.6, 0.9)]
+    # What is read ahead counts as there if it came in time; without it the rates are the cache's alone.
+    rates = [generated(wide, "--no-read-ahead", "--ffn-memory", share, tokens=200)[1]["hit_rate"] for share in (0.3, 0.6, 0.9)]
     assert rates[0] < rates[1] < rates[2]
 
 
@@ -132,7 +121,7 @@ def test_the_daemon_serves_a_mixture_from_flash(wide):
     model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=1024", "engine.prefix_cache_mib=0"]
     least = int(number_of_bytes(daemon_exit(*model, "memory.budget_bytes=1").stderr.decode()))
     whole, part = [], []
-    for texts, settings in [(whole, []), (part, [f"memory.budget_bytes={least + (1 << 20)}"])]:
+    for texts, settings in [(whole, []), (part, [f"memory.budget_bytes={least + (12 << 20)}"])]:
         with Daemon(*model, *settings) as daemon:
             for prompt in ["w1 w2 w3", PROMPT]:
                 answer = httpx.post(f"http://127.0.0.1:{daemon.port}/v1/completions", timeout=60,
@@ -283,7 +272,7 @@ def test_synth_refuses_by_name(options, words, tmp_path):
     ("ernie4_5_moe", lambda c: c.update(moe_intermediate_size=24), "16"),
 ])
 def test_configs_that_cannot_be_are_refused_by_name(name, edit, words, tmp_path):
-    result = run("run", edited(tmp_path, name, edit), "-p", "x", "-n", 1, check=False)
+    result = run("run", copy_of(tmp_path, name, edit), "-p", "x", "-n", 1, check=False)
     assert result.returncode == 1 and words in result.stderr.decode(), result.stderr
 
 
@@ -293,14 +282,14 @@ def test_normalising_is_obeyed(tmp_path):
     (tmp_path / "tokens.json").write_text(json.dumps([tokens]))
     for name, edit in [("qwen3moe", lambda c: c.update(norm_topk_prob=False)),
                        ("granitemoe", lambda c: c.update(residual_multiplier=0.7))]:
-        run("eval", edited(tmp_path, name, edit), "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy")
+        run("eval", copy_of(tmp_path, name, edit), "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy")
         expected = numpy.load(ROOT / name / "logits.npy")
         assert numpy.abs(numpy.load(tmp_path / "l.npy") - expected).max() > 0.05
 
 
 def test_a_missing_expert_is_named(tmp_path):
     part = "model.layers.1.block_sparse_moe.experts.2.w3.weight"
-    folder = edited(tmp_path, "mixtral", tensors=without("mixtral", part))
+    folder = copy_of(tmp_path, "mixtral", tensors=without("mixtral", part))
     error = run("run", folder, "-p", "x", "-n", 1, check=False).stderr.decode()
     assert "blk.1.ffn_up_exps.weight" in error and "expert 2 is missing" in error, error
 
