@@ -25,7 +25,8 @@ EngineStats Engine::Impl::Stats() const {
           .kv_used_bytes = scheduler_->figures().blocks_used * pool_->block_bytes(),
           .num_parameters = model_->config.num_parameters(),
           .weight_bytes = model_->weights->memory.held(),
-          .bytes_per_token = model_->weights->bytes_per_token(),
+          .bytes_per_token =
+              model_->weights->bytes_per_step(model_->config.experts.num_experts_per_tok),
           .kv_bytes = pool_->bytes(),
           .kv_bytes_per_token = pool_->block_bytes() / kernels::kKvBlock,
           .kv_type = std::string(KvTypeName(pool_->type())),

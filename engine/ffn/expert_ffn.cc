@@ -332,7 +332,7 @@ void ExpertFfn::Count(int layer, FfnCounters& counters) const {
   counters.up_rows += context_.gated() ? rows : 0;
   counters.down_rows += rows;
   counters.operations += DenseOperations(context_.config, layer);
-  counters.bytes += static_cast<std::int64_t>(w.bytes_per_token(e.num_experts_per_tok));
+  counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(e.num_experts_per_tok));
 }
 
 }  // namespace thermocline::ffn

@@ -16,7 +16,7 @@ std::int64_t RowBytes(const Matrix& m) {
 
 std::int64_t DenseBytes(const model::ModelConfig& config, const model::LayerWeights& w) {
   if (w.experts.any())
-    return static_cast<std::int64_t>(w.experts.bytes_per_token(config.experts.num_experts_per_tok));
+    return static_cast<std::int64_t>(w.experts.bytes_per_step(config.experts.num_experts_per_tok));
   return w.gate.linear.weight.bytes() + w.up.linear.weight.bytes() + w.down.weight.bytes() +
          w.down_rows.bytes();
 }

@@ -18,7 +18,6 @@ Status WeightPlan::Make() {
   const ModelConfig& c = model_.config;
   const std::size_t layers = c.num_hidden_layers;
   weights_.layers.resize(layers);
-  weights_.experts_per_token = c.experts.num_experts_per_tok;
   weights_.images.resize(layers);
   RETURN_IF_ERROR(Shared());
   Place(-1, 0, end_);

@@ -191,19 +191,19 @@ std::size_t ExpertWeights::bytes() const {
   return sum;
 }
 
-std::size_t ExpertWeights::bytes_per_token(int used) const {
+std::size_t ExpertWeights::bytes_per_step(int used) const {
   if (!any()) return 0;
   const std::size_t chosen = gate.weight.bytes() + up.weight.bytes() + down.weight.bytes();
   return bytes() - chosen + chosen / router.weight.rows * used;
 }
 
-std::size_t Weights::bytes_per_token() const {
+std::size_t Weights::bytes_per_step(int experts) const {
   std::size_t bytes = output.weight.bytes();
   for (const LayerWeights& l : layers) {
     for (const Linear* linear :
          {&l.q, &l.k, &l.v, &l.attn_output, &l.gate.linear, &l.up.linear, &l.down})
       bytes += linear->weight.bytes();
-    bytes += l.down_rows.bytes() + l.experts.bytes_per_token(experts_per_token);
+    bytes += l.down_rows.bytes() + l.experts.bytes_per_step(experts);
   }
   return bytes;
 }

@@ -73,9 +73,9 @@ struct ExpertWeights {
         all.data == nullptr ? nullptr : all.panel(expert * (rows / kernels::kPanelRows));
     return {.type = all.type, .rows = rows, .cols = all.cols, .data = data};
   }
-  // Weight bytes of all, and those that a token for which `used` experts are chosen reads.
+  // Weight bytes of all, and those that a step reads whose tokens chose `used` experts.
   std::size_t bytes() const;
-  std::size_t bytes_per_token(int used) const;
+  std::size_t bytes_per_step(int used) const;
 };
 
 struct LayerWeights {
@@ -128,9 +128,9 @@ struct Weights {
   bool has_low_rank() const { return !layers.empty() && layers[0].low_rank.fc1.weight.rows > 0; }
   bool has_down_rows() const { return !layers.empty() && layers[0].down_rows.rows > 0; }
 
-  // Weight bytes that one decoded token reads where nothing is skipped; no predictors.
-  std::size_t bytes_per_token() const;
-  int experts_per_token = 0;  // K
+  // Weight bytes that a step reads where nothing is skipped; no predictors. `experts`: of a layer
+  // of experts those that its tokens chose.
+  std::size_t bytes_per_step(int experts) const;
 };
 
 inline constexpr std::size_t kImageAlignment = 4096;

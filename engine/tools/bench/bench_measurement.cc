@@ -199,7 +199,8 @@ TokenWork BenchMeasurement::DenseFfnWork() const {
 }
 
 TokenWork BenchMeasurement::AttentionWork(int depth) const {
-  const double bytes = static_cast<double>(model_.weights->bytes_per_token()) -
+  const double bytes = static_cast<double>(model_.weights->bytes_per_step(
+                           model_.config.experts.num_experts_per_tok)) -
                        DenseFfnWork().bytes - HeadWork().bytes + KvBytes(depth);
   double operations = 0;
   for (const model::LayerWeights& layer : model_.weights->layers) {
@@ -227,11 +228,14 @@ double BenchMeasurement::KvBytes(int depth) const {
 std::vector<BenchPhase> BenchMeasurement::Phases() const {
   const TokenWork attention = AttentionWork(std::max(size_.prefill, size_.depth)),
                   head = HeadWork(), dense = DenseFfnWork();
-  // The weights once for a chunk of tokens, the head for the chunk's last one.
-  const double chunk = std::min(size_.prefill, kBenchChunk);
+  // The weights once for a chunk of tokens, of experts as many as it may choose; the head for the
+  // chunk's last one.
+  const int chunk = std::min(size_.prefill, kBenchChunk);
+  const model::ExpertConfig& e = model_.config.experts;
+  const int experts = std::min(e.num_experts, e.num_experts_per_tok * chunk);
   const int chunks = (size_.prefill + kBenchChunk - 1) / kBenchChunk;
   const TokenWork prompt = {
-      static_cast<double>(model_.weights->bytes_per_token()) / chunk,
+      static_cast<double>(model_.weights->bytes_per_step(experts)) / chunk,
       attention.operations + dense.operations + head.operations * chunks / size_.prefill};
   const TokenWork token = attention + head;
   std::vector<BenchPhase> phases = {

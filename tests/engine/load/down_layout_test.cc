@@ -40,7 +40,7 @@ TEST_F(DownLayoutTest, RowsAreThoseThatConvertWrites) {
       EXPECT_EQ(std::memcmp(mine.data, theirs.data, mine.bytes()), 0) << "layer " << l;
       EXPECT_EQ(turned->weights->layers[l].down.bias, nullptr);
     }
-    EXPECT_EQ(turned->weights->bytes_per_token(), written->weights->bytes_per_token());
+    EXPECT_EQ(turned->weights->bytes_per_step(0), written->weights->bytes_per_step(0));
     EXPECT_EQ(exec::LogitsOf(*turned, 12, 1), exec::LogitsOf(*written, 12, 1));
   }
 }
