@@ -50,6 +50,12 @@ Transformer::Transformer(Params p)
       places_(p.tokens_max),
       group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
   multiplier_.SetPrefetch(p.prefetch_bytes);
+  if (config_.latent.any())
+    latent_.emplace(LatentAttention::Params{.config = config_,
+                                            .ops = ops_,
+                                            .pool = pool_,
+                                            .multiplier = multiplier_,
+                                            .tokens_max = ws_.tokens_max});
   ffn::FfnPartition* hot = device_ != nullptr ? device_->partition() : hot_.get();
   if (hot == nullptr) return;
   hybrid_.emplace(ffn::HybridFfn::Params{.config = config_,
@@ -63,6 +69,7 @@ Transformer::Transformer(Params p)
 
 std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn) {
   return nn::Workspace::Bytes(sizes) + ffn::SparseFfn::Bytes(ffn) +
+         LatentAttention::Bytes(sizes.config, sizes.tokens_max) +
          sizes.threads * nn::PanelScratchBytesMax(sizes.config);
 }
 

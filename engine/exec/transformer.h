@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/base/worker_pool.h"
+#include "engine/exec/latent_attention.h"
 #include "engine/exec/step_result.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/hybrid_ffn.h"
@@ -138,6 +139,9 @@ class Transformer {
   void AddToResidual(std::vector<float>& out, int n);
   // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens);
+  // q, k and v of `hidden`, not yet rotated.
+  void ProjectInput(const model::LayerWeights& layer, int tokens);
+  void ProjectOutput(const model::LayerWeights& layer, int tokens);
   void RotateAndStore(int layer, int token);
   void NormHeads(const model::NormWeights& norm, float* heads, int count);
   struct Span {
@@ -196,6 +200,7 @@ class Transformer {
   base::WorkerPool& pool_;
   nn::Workspace ws_;
   nn::Multiplier multiplier_;
+  std::optional<LatentAttention> latent_;
   ffn::SparseFfn ffn_;
   std::unique_ptr<ffn::FfnPartition> hot_;
   gpu::DeviceForward* const device_;

@@ -21,17 +21,30 @@ using kernels::kAttentionChunk;
 
 void Transformer::Attention(int layer, int tokens) {
   const model::LayerWeights& w = weights_.layers[layer];
-  const std::array products = {nn::Product{&w.q, ws_.q.x.data()}, nn::Product{&w.k, ws_.k.data()},
-                               nn::Product{&w.v, ws_.v.data()}};
-  Multiply(products, ws_.hidden, tokens);
+  ProjectInput(w, tokens);
   ForTokens(tokens, [&](int t) { RotateAndStore(layer, t); });
   if (tokens == 1) {
     AttendOne(layer);
   } else {
     AttendTokens(layer, tokens);
   }
+  ProjectOutput(w, tokens);
+}
+
+void Transformer::ProjectInput(const model::LayerWeights& layer, int tokens) {
+  if (latent_.has_value())
+    return latent_->Project(layer, ws_.hidden, tokens, ws_.q.x.data(), ws_.k.data(), ws_.v.data());
+  const std::array products = {nn::Product{&layer.q, ws_.q.x.data()},
+                               nn::Product{&layer.k, ws_.k.data()},
+                               nn::Product{&layer.v, ws_.v.data()}};
+  Multiply(products, ws_.hidden, tokens);
+}
+
+void Transformer::ProjectOutput(const model::LayerWeights& layer, int tokens) {
+  if (latent_.has_value())
+    return latent_->Output(layer, ws_.attention.x.data(), tokens, ws_.attention_out.data());
   ForTokens(tokens, [&](int t) { Quantize(ws_.attention, t); });
-  const std::array output = {nn::Product{&w.attn_output, ws_.attention_out.data()}};
+  const std::array output = {nn::Product{&layer.attn_output, ws_.attention_out.data()}};
   Multiply(output, ws_.attention, tokens);
 }
 

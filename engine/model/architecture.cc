@@ -27,6 +27,7 @@ constexpr Architecture kLlama = {.name = "llama",
                                  .unrotated = false,
                                  .yarn_truncate = true,
                                  .scales = false,
+                                 .latent = false,
                                  .router = {.normalise = true}};
 
 // A family as it differs from llama.
@@ -38,6 +39,16 @@ constexpr Architecture Variant(std::string_view name, std::string_view hf_name,
   a.hf_name = hf_name;
   change(a);
   return a;
+}
+
+constexpr void MakeLatent(Architecture& a) {
+  a.latent = true;
+  a.hf_pairs = true;
+}
+
+constexpr void MakeSigmoidLatent(Architecture& a) {
+  MakeLatent(a);
+  a.router.gating = Gating::kSigmoid;
 }
 
 constexpr std::array kArchitectures = {
@@ -101,6 +112,17 @@ constexpr std::array kArchitectures = {
               a.router.gating = Gating::kSigmoid;
               a.router.before_attention = true;
             }),
+    // A GGUF file of any of these says which router it has; groups are DeepSeek-V2's where that is
+    // softmax (gguf_config.cc).
+    Variant("deepseek2", "deepseek_v2",
+            [](Architecture& a) {
+              MakeLatent(a);
+              a.router.normalise = false;
+              a.router.group_score = GroupScore::kMax;
+            }),
+    Variant("deepseek2", "deepseek_v3", [](Architecture& a) { MakeSigmoidLatent(a); }),
+    Variant("deepseek2", "kimi_k2", [](Architecture& a) { MakeSigmoidLatent(a); }),
+    Variant("deepseek2", "glm4_moe_lite", [](Architecture& a) { MakeSigmoidLatent(a); }),
     // Folders have MXFP4 in a layout of their own: only GGUF is read.
     Variant("gpt-oss", "",
             [](Architecture& a) {

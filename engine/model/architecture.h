@@ -52,6 +52,7 @@ struct Architecture {
   bool unrotated;             // with a window, layers without it are not rotated
   bool yarn_truncate;         // the dimensions between which yarn blends are made whole
   bool scales;                // embedding, residual, attention and logits may be scaled
+  bool latent;                // attention is latent (model/latent_attention.h)
   // Of mixtures, where the file does not say.
   RouterConfig router = {};
   bool shared_gated = false;

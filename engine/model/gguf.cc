@@ -13,6 +13,7 @@
 #include "engine/model/byte_reader.h"
 #include "engine/model/fused_tensors.h"
 #include "engine/model/gguf_metadata.h"
+#include "engine/model/latent_attention.h"
 #include "engine/model/model_file.h"
 #include "engine/model/powerinfer.h"
 #include "engine/model/sampling_metadata.h"
@@ -326,6 +327,7 @@ Status Parse(base::File& file, ModelFile& model) {
 Status ReadParameters(ModelFile& model) {
   if (!model.has_weights) return OkStatus();
   RETURN_IF_ERROR(SplitFused(model));
+  RETURN_IF_ERROR(SplitLatent(model));
   RETURN_IF_ERROR(ReadPowerInfer(model));
   RETURN_IF_ERROR(ReadRopeDivisors(model));
   return ValidateConfig(model.config);

@@ -4,12 +4,33 @@
 
 #include "engine/model/gguf_keys.h"
 #include "engine/model/gguf_metadata.h"
+#include "engine/model/latent_attention.h"
 #include "engine/model/powerinfer.h"
 
 namespace thermocline::model {
 namespace {
 
 constexpr double kEpsilonDefault = 1e-5;  // OPT's files do not say
+
+// Heads of `key` and `value` dimensions: those of the latent form, or, in old files, the plain
+// ones.
+Status ReadLatent(const Keys& keys, const std::string& prefix, int key, int value,
+                  LatentConfig& l) {
+  ASSIGN_OR_RETURN(l.kv_lora_rank, keys.Int(prefix + "attention.kv_lora_rank"));
+  ASSIGN_OR_RETURN(l.q_lora_rank, keys.Int(prefix + "attention.q_lora_rank", 0));
+  ASSIGN_OR_RETURN(l.qk_rope_head_dim, keys.Int(prefix + "rope.dimension_count"));
+  ASSIGN_OR_RETURN(const int plain, keys.Int(prefix + "attention.key_length_mla", key));
+  ASSIGN_OR_RETURN(l.v_head_dim, keys.Int(prefix + "attention.value_length_mla", value));
+  ASSIGN_OR_RETURN(l.yarn_log_multiplier,
+                   keys.Double(prefix + "rope.scaling.yarn_log_multiplier", 0.0));
+  if (l.kv_lora_rank < 1 || l.qk_rope_head_dim < 1 || plain <= l.qk_rope_head_dim)
+    return base::InvalidArgument("keys '", prefix, "attention.kv_lora_rank' ", l.kv_lora_rank,
+                                 ", 'rope.dimension_count' ", l.qk_rope_head_dim,
+                                 " and 'attention.key_length_mla' ", plain,
+                                 " do not make a latent attention");
+  l.qk_nope_head_dim = plain - l.qk_rope_head_dim;
+  return OkStatus();
+}
 
 Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.hidden_size, keys.Int(prefix + "embedding_length"));
@@ -26,9 +47,12 @@ Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   const int default_dim = c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0;
   ASSIGN_OR_RETURN(c.head_dim, keys.Int(prefix + "attention.key_length", default_dim));
   ASSIGN_OR_RETURN(const int value_dim, keys.Int(prefix + "attention.value_length", c.head_dim));
-  if (value_dim != c.head_dim)
+  if (c.architecture->latent) {
+    RETURN_IF_ERROR(ReadLatent(keys, prefix, c.head_dim, value_dim, c.latent));
+  } else if (value_dim != c.head_dim) {
     return base::Unimplemented("heads whose keys (", c.head_dim, ") and values (", value_dim,
                                ") differ in size are not supported");
+  }
   ASSIGN_OR_RETURN(c.max_position_embeddings, keys.Int(prefix + "context_length"));
   ASSIGN_OR_RETURN(c.sliding_window, keys.Int(prefix + "attention.sliding_window", 0));
   ASSIGN_OR_RETURN(c.max_window_layers, keys.Int("thermocline.max_window_layers", 0));
@@ -56,12 +80,22 @@ Result<Gating> ReadGating(const Keys& keys, const std::string& key, Gating absen
 
 Status ReadRouter(const Keys& keys, const std::string& prefix, RouterConfig& router) {
   ASSIGN_OR_RETURN(router.gating, ReadGating(keys, prefix + "expert_gating_func", router.gating));
+  if (router.gating == Gating::kSigmoid) router.group_score = GroupScore::kTopTwo;
   ASSIGN_OR_RETURN(router.normalise, keys.Bool(prefix + "expert_weights_norm", router.normalise));
   ASSIGN_OR_RETURN(const double scale, keys.Double(prefix + "expert_weights_scale", 0.0));
   if (scale != 0) router.scale = scale;  // 0: not said
   ASSIGN_OR_RETURN(router.groups, keys.Int(prefix + "expert_group_count", 1));
   ASSIGN_OR_RETURN(router.groups_used, keys.Int(prefix + "expert_group_used_count", router.groups));
   return OkStatus();
+}
+
+// GLM 4.7 Flash's first files are deepseek2's and do not say that their router is a sigmoid.
+// Source: llama.cpp issue 18980.
+bool IsGlmFlash(const ModelFile& model, const ModelConfig& c) {
+  const TensorInfo* embedding = model.Find("token_embd.weight");
+  const int blocks = c.num_hidden_layers + c.prediction_layers;
+  return c.architecture->latent && (blocks == 47 || blocks == 48) && embedding != nullptr &&
+         embedding->rows == 154880;
 }
 
 // Where the shared expert's size is not said, its tensor says it.
@@ -71,6 +105,7 @@ Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& 
   ASSIGN_OR_RETURN(e.num_experts, keys.Int(prefix + "expert_count", 0));
   if (!e.any()) return OkStatus();
   e.router = c.architecture->router;
+  if (IsGlmFlash(model, c)) e.router.gating = Gating::kSigmoid;
   e.shared_gated = c.architecture->shared_gated;
   ASSIGN_OR_RETURN(e.num_experts_per_tok, keys.Int(prefix + "expert_used_count"));
   ASSIGN_OR_RETURN(e.intermediate_size,
@@ -124,7 +159,8 @@ Status ReadRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
                    keys.Int(scaling + "original_context_length", c.max_position_embeddings));
   ASSIGN_OR_RETURN(c.rope.beta_fast, keys.Double(scaling + "yarn_beta_fast", 32.0));
   ASSIGN_OR_RETURN(c.rope.beta_slow, keys.Double(scaling + "yarn_beta_slow", 1.0));
-  ASSIGN_OR_RETURN(c.rope.attention_factor, keys.Double(scaling + "yarn_attn_factor", 0.0));
+  const double absent = c.latent.yarn_log_multiplier > 0 ? 1 : 0;
+  ASSIGN_OR_RETURN(c.rope.attention_factor, keys.Double(scaling + "yarn_attn_factor", absent));
   return OkStatus();
 }
 
@@ -184,6 +220,7 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadScales(keys, prefix, c));
   RETURN_IF_ERROR(ReadRope(keys, prefix, c));
+  if (c.latent.any()) SetAbsorbed(c);
   const bool rms = c.architecture->norm == Norm::kRms;
   ASSIGN_OR_RETURN(c.norm_eps, keys.Double(prefix + (rms ? "attention.layer_norm_rms_epsilon"
                                                          : "attention.layer_norm_epsilon"),

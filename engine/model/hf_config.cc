@@ -4,6 +4,7 @@
 
 #include "engine/base/index.h"
 #include "engine/model/hf_fields.h"
+#include "engine/model/latent_attention.h"
 #include "kernels/attention.h"
 
 namespace thermocline::model {
@@ -17,19 +18,34 @@ using hf::String;
 
 // String and Flag below look only at fields of the right type: others are refused here.
 Status CheckTypes(const Json& config) {
-  for (const char* key :
-       {"model_type", "hidden_act", "activation_function", "activation", "rope_type", "type"}) {
+  for (const char* key : {"model_type", "hidden_act", "activation_function", "activation",
+                          "rope_type", "type", "scoring_func", "topk_method"}) {
     const Json* value = config.Find(key);
     if (value != nullptr && !value->is_null() && !value->is_string())
       return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not a string");
   }
-  for (const char* key :
-       {"new_decoder_architecture", "multi_query", "use_sliding_window", "alibi", "parallel_attn",
-        "qk_layernorm", "do_layer_norm_before", "tie_word_embeddings", "norm_topk_prob"}) {
+  for (const char* key : {"new_decoder_architecture", "multi_query", "use_sliding_window", "alibi",
+                          "parallel_attn", "qk_layernorm", "do_layer_norm_before",
+                          "tie_word_embeddings", "norm_topk_prob", "rope_interleave"}) {
     const Json* value = config.Find(key);
     if (value != nullptr && !value->is_null() && !value->is_bool())
       return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not true or false");
   }
+  return OkStatus();
+}
+
+// What config.json calls head_dim is the rotated part of a head.
+Status ReadLatent(const Json& json, ModelConfig& c) {
+  LatentConfig& l = c.latent;
+  ASSIGN_OR_RETURN(l.kv_lora_rank, Int(json, {"kv_lora_rank"}));
+  ASSIGN_OR_RETURN(l.q_lora_rank, Int(json, {"q_lora_rank"}, 0));
+  ASSIGN_OR_RETURN(l.qk_nope_head_dim, Int(json, {"qk_nope_head_dim"}));
+  ASSIGN_OR_RETURN(l.qk_rope_head_dim, Int(json, {"qk_rope_head_dim"}));
+  ASSIGN_OR_RETURN(l.v_head_dim, Int(json, {"v_head_dim"}));
+  if (l.kv_lora_rank == 0) return base::InvalidArgument("field 'kv_lora_rank' is 0");
+  if (!Flag(json, "rope_interleave", true))
+    return base::Unimplemented("rope_interleave = false is not supported");
+  c.head_dim = l.qk_rope_head_dim;
   return OkStatus();
 }
 
@@ -53,6 +69,7 @@ Status ReadShapes(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.head_dim,
                    Int(json, {"head_dim"},
                        c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0));
+  if (c.architecture->latent) return ReadLatent(json, c);
   if (c.head_dim < 1 || c.head_dim > kernels::kHeadDimMax)
     return base::InvalidArgument("head_dim is ", c.head_dim, "; it must lie in [1, ",
                                  kernels::kHeadDimMax, "]");
@@ -91,6 +108,21 @@ Status ReadLayouts(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
+// DeepSeek's yarn scales scores, not rotations.
+Status ReadMScale(const Json& scaling, ModelConfig& c) {
+  ASSIGN_OR_RETURN(const double all, Double(scaling, {"mscale_all_dim"}, 0.0));
+  ASSIGN_OR_RETURN(const double rotated, Double(scaling, {"mscale"}, all));
+  if (all == 0) return OkStatus();
+  if (!c.architecture->latent || rotated != all)
+    return base::Unimplemented("mscale ", rotated, " with mscale_all_dim ", all,
+                               " is not supported in the architecture '", c.architecture->name,
+                               "'");
+  constexpr double kPerLog = 0.1;
+  c.latent.yarn_log_multiplier = kPerLog * all;
+  c.rope.attention_factor = 1;
+  return OkStatus();
+}
+
 Status ReadScaling(const Json& scaling, ModelConfig& c) {
   RETURN_IF_ERROR(CheckTypes(scaling));
   const std::string type = String(scaling, {"rope_type", "type"}, "default");
@@ -113,6 +145,7 @@ Status ReadScaling(const Json& scaling, ModelConfig& c) {
     ASSIGN_OR_RETURN(rope.beta_fast, Double(scaling, {"beta_fast"}, 32.0));
     ASSIGN_OR_RETURN(rope.beta_slow, Double(scaling, {"beta_slow"}, 1.0));
     ASSIGN_OR_RETURN(rope.attention_factor, Double(scaling, {"attention_factor"}, 0.0));
+    RETURN_IF_ERROR(ReadMScale(scaling, c));
   } else if (type == "llama3") {
     Llama3Bands bands{.factor = rope.factor, .original_max_position = original};
     ASSIGN_OR_RETURN(bands.low_freq_factor, Double(scaling, {"low_freq_factor"}, 1.0));
@@ -210,6 +243,7 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& json) {
   ASSIGN_OR_RETURN(c.fatrelu_threshold, Double(json, {"fatrelu_threshold"}, 0.0));
   const bool tied_by_default = c.architecture->name == "falcon" || c.architecture->name == "opt";
   c.tie_word_embeddings = Flag(json, "tie_word_embeddings", tied_by_default);
+  if (c.latent.any()) SetAbsorbed(c);
   RETURN_IF_ERROR(ValidateConfig(c));
   return c;
 }

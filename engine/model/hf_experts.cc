@@ -11,6 +11,7 @@ using hf::Double;
 using hf::FindFirst;
 using hf::Flag;
 using hf::Int;
+using hf::String;
 
 // Neurons of what every token passes through: said, or as many as so many experts have.
 Status ReadShared(const Json& json, ExpertConfig& e) {
@@ -23,15 +24,37 @@ Status ReadShared(const Json& json, ExpertConfig& e) {
   return OkStatus();
 }
 
+// The layers' kinds one by one: dense ones, then sparse ones.
+Status ReadLayerTypes(const Json& json, ModelConfig& c) {
+  const Json* types = FindFirst(json, {"mlp_layer_types"});
+  if (types == nullptr) return OkStatus();
+  if (!types->is_array())
+    return base::InvalidArgument("field 'mlp_layer_types' is ", types->Dump(), ", not an array");
+  const Json::Array& list = types->as_array();
+  const auto is = [](const Json& item, const char* name) {
+    return item.is_string() && item.as_string() == name;
+  };
+  const auto sparse =
+      std::find_if(list.begin(), list.end(), [&](const Json& item) { return !is(item, "dense"); });
+  if (!std::all_of(sparse, list.end(), [&](const Json& item) { return is(item, "sparse"); }))
+    return base::Unimplemented("mlp_layer_types ", types->Dump(),
+                               " other than dense ones before sparse ones is not supported");
+  c.experts.first_layer = static_cast<int>(sparse - list.begin());
+  return OkStatus();
+}
+
 // Layers without experts: the first ones, or those between.
 Status ReadLayers(const Json& json, ModelConfig& c) {
   ExpertConfig& e = c.experts;
-  ASSIGN_OR_RETURN(e.first_layer, Int(json, {"first_k_dense_replace", "moe_layer_start_index"}, 0));
-  ASSIGN_OR_RETURN(e.step, Int(json, {"decoder_sparse_step", "moe_layer_interval"}, 1));
+  ASSIGN_OR_RETURN(e.first_layer, Int(json, {"first_k_dense_replace", "moe_layer_start_index"},
+                                      c.architecture->hf_name == "glm4_moe_lite" ? 1 : 0));
+  ASSIGN_OR_RETURN(e.step,
+                   Int(json, {"decoder_sparse_step", "moe_layer_interval", "moe_layer_freq"}, 1));
   ASSIGN_OR_RETURN(const int last, Int(json, {"moe_layer_end_index"}, c.num_hidden_layers - 1));
   if (last < c.num_hidden_layers - 1)
     return base::Unimplemented("moe_layer_end_index ", last, " before the last of ",
                                c.num_hidden_layers, " layers is not supported");
+  RETURN_IF_ERROR(ReadLayerTypes(json, c));
   const Json* dense = FindFirst(json, {"mlp_only_layers"});
   if (dense == nullptr) return OkStatus();
   if (!dense->is_array())
@@ -51,6 +74,13 @@ Status ReadRouter(const Json& json, RouterConfig& router) {
   if (Flag(json, "moe_primary_router_apply_softmax", false)) router.gating = Gating::kSoftmax;
   ASSIGN_OR_RETURN(router.scale, Double(json, {"routed_scaling_factor"}, router.scale));
   ASSIGN_OR_RETURN(router.norm_min, Double(json, {"moe_norm_min"}, router.norm_min));
+  const std::string scoring = String(json, {"scoring_func"}, "");
+  if (scoring == "softmax") router.gating = Gating::kSoftmax;
+  if (scoring == "sigmoid") router.gating = Gating::kSigmoid;
+  if (!scoring.empty() && scoring != "softmax" && scoring != "sigmoid")
+    return base::Unimplemented("scoring_func = ", scoring,
+                               " is not supported; supported are softmax and sigmoid");
+  if (String(json, {"topk_method"}, "") == "greedy") return OkStatus();
   ASSIGN_OR_RETURN(router.groups, Int(json, {"n_group"}, 1));
   ASSIGN_OR_RETURN(router.groups_used, Int(json, {"topk_group"}, router.groups));
   return OkStatus();

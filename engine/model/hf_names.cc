@@ -32,6 +32,12 @@ constexpr std::array kLayerModules = {
     ModuleName{"self_attn.k_proj", "attn_k"},
     ModuleName{"self_attn.v_proj", "attn_v"},
     ModuleName{"self_attn.o_proj", "attn_output"},
+    ModuleName{"self_attn.q_a_proj", "attn_q_a"},  // latent attention
+    ModuleName{"self_attn.q_a_layernorm", "attn_q_a_norm"},
+    ModuleName{"self_attn.q_b_proj", "attn_q_b"},
+    ModuleName{"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
+    ModuleName{"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
+    ModuleName{"self_attn.kv_b_proj", "attn_kv_b"},
     ModuleName{"self_attn.query_key_value", "attn_qkv"},  // persimmon
     ModuleName{"self_attn.q_layernorm", "attn_q_norm"},
     ModuleName{"self_attn.k_layernorm", "attn_k_norm"},

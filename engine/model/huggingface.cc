@@ -14,6 +14,7 @@
 #include "engine/model/fused_tensors.h"
 #include "engine/model/hf_config.h"
 #include "engine/model/hf_names.h"
+#include "engine/model/latent_attention.h"
 #include "engine/model/model_file.h"
 #include "engine/model/sampling_metadata.h"
 
@@ -232,6 +233,7 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   for (const std::string& shard : shards)
     RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
   RETURN_IF_ERROR(CheckPieces(*model).Annotate(folder));
+  RETURN_IF_ERROR(SplitLatent(*model).Annotate(folder));
   if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings) {
     return base::InvalidArgument(folder,
                                  ": tensor 'lm_head.weight' is missing, and config.json "

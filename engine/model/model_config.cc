@@ -10,7 +10,7 @@
 namespace thermocline::model {
 namespace {
 
-constexpr int kExpertsMax = 4096;
+constexpr int kExpertsMax = 4096, kLatentHeadDimMax = 2048;
 
 Status CheckRange(const char* field, std::int64_t value, std::int64_t min, std::int64_t max) {
   if (value >= min && value <= max) return OkStatus();
@@ -80,6 +80,33 @@ Status ValidateExperts(const ModelConfig& c) {
   return OkStatus();
 }
 
+Status ValidateLatent(const ModelConfig& c) {
+  const LatentConfig& l = c.latent;
+  constexpr int kRankMax = 1 << 14;
+  RETURN_IF_ERROR(CheckRange("kv_lora_rank", l.kv_lora_rank, 1, kLatentHeadDimMax));
+  RETURN_IF_ERROR(CheckRange("q_lora_rank", l.q_lora_rank, 0, kRankMax));
+  RETURN_IF_ERROR(CheckRange("qk_nope_head_dim", l.qk_nope_head_dim, 1, kLatentHeadDimMax));
+  RETURN_IF_ERROR(CheckRange("qk_rope_head_dim", l.qk_rope_head_dim, 2, kLatentHeadDimMax));
+  RETURN_IF_ERROR(CheckRange("v_head_dim", l.v_head_dim, 1, kLatentHeadDimMax));
+  for (const auto& [field, value] :
+       {std::pair{"kv_lora_rank", l.kv_lora_rank}, {"v_head_dim", l.v_head_dim}}) {
+    if (value % kernels::kPanelRows != 0)
+      return base::Unimplemented(field, " ", value, " is not supported; it must be a multiple of ",
+                                 kernels::kPanelRows);
+  }
+  return CheckFinite("yarn_log_multiplier", l.yarn_log_multiplier, 0, 1e3);
+}
+
+// Of attention in a layer, biases and norms left out.
+std::int64_t AttentionParameters(const ModelConfig& c) {
+  const std::int64_t d = c.hidden_size, heads = c.num_attention_heads;
+  if (!c.latent.any()) return 2 * d * c.head_dim * (heads + c.num_key_value_heads);
+  const LatentConfig& l = c.latent;
+  const std::int64_t q = heads * (l.qk_nope_head_dim + l.qk_rope_head_dim), rank = l.q_lora_rank;
+  return (rank > 0 ? rank * (d + q) : d * q) + d * (l.kv_lora_rank + l.qk_rope_head_dim) +
+         heads * l.kv_lora_rank * (l.qk_nope_head_dim + l.v_head_dim) + d * heads * l.v_head_dim;
+}
+
 std::int64_t ExpertParameters(const ModelConfig& c) {
   const ExpertConfig& e = c.experts;
   const std::int64_t d = c.hidden_size;
@@ -91,13 +118,12 @@ std::int64_t ExpertParameters(const ModelConfig& c) {
 }  // namespace
 
 std::int64_t ModelConfig::num_parameters() const {
-  const std::int64_t d = hidden_size, q = std::int64_t{num_attention_heads} * head_dim;
-  const std::int64_t kv = std::int64_t{num_key_value_heads} * head_dim;
+  const std::int64_t d = hidden_size;
   const std::int64_t ffn = (architecture->gated ? 3 : 2) * d * intermediate_size;
   const std::int64_t positions = rotary() ? 0 : d * max_position_embeddings;
   std::int64_t sum = d * vocab_size * (tie_word_embeddings ? 1 : 2) + d + positions;
   for (int layer = 0; layer < num_hidden_layers; ++layer) {
-    sum += 2 * d * q + 2 * d * kv + 2 * d;
+    sum += AttentionParameters(*this) + 2 * d;
     sum += experts.InLayer(layer) ? ExpertParameters(*this) : ffn;
   }
   return sum;
@@ -110,6 +136,8 @@ bool ModelConfig::IsOfPrediction(std::string_view tensor, std::string_view prefi
 }
 
 Status RequireDense(const ModelConfig& config, std::string_view what) {
+  if (config.latent.any())
+    return base::FailedPrecondition(what, ": this model's attention is latent");
   if (!config.experts.any()) return OkStatus();
   return base::FailedPrecondition(
       what, ": works with the neurons of dense networks, and this model is a mixture of ",
@@ -129,7 +157,8 @@ Status ValidateConfig(const ModelConfig& c) {
   RETURN_IF_ERROR(CheckRange("num_attention_heads", c.num_attention_heads, 1, 1024));
   RETURN_IF_ERROR(
       CheckRange("num_key_value_heads", c.num_key_value_heads, 1, c.num_attention_heads));
-  RETURN_IF_ERROR(CheckRange("head_dim", c.head_dim, 1, 512));
+  RETURN_IF_ERROR(
+      CheckRange("head_dim", c.head_dim, 1, c.latent.any() ? 2 * kLatentHeadDimMax : 512));
   RETURN_IF_ERROR(CheckRange("vocab_size", c.vocab_size, 1, 1 << 22));
   RETURN_IF_ERROR(CheckRange("max_position_embeddings", c.max_position_embeddings, 1, 1 << 24));
   RETURN_IF_ERROR(CheckRange("sliding_window", c.sliding_window, 0, 1 << 24));
@@ -146,6 +175,7 @@ Status ValidateConfig(const ModelConfig& c) {
   RETURN_IF_ERROR(CheckFinite("attention_scale", c.attention_scale, 0, 1e6));
   RETURN_IF_ERROR(CheckFinite("logit_scale", c.logit_scale, -1e6, 1e6));
   if (c.experts.any()) RETURN_IF_ERROR(ValidateExperts(c));
+  if (c.latent.any()) RETURN_IF_ERROR(ValidateLatent(c));
   return c.rotary() ? ValidateRope(c.rope, c.head_dim) : OkStatus();
 }
 

@@ -29,6 +29,19 @@ struct RopeConfig {
   std::vector<float> divisors;    // [dim / 2] of the frequencies, or empty
 };
 
+// Attention whose keys and values come from one vector per token (model/latent_attention.h).
+struct LatentConfig {
+  int kv_lora_rank = 0;      // c, of that vector; 0: attention is not latent
+  int q_lora_rank = 0;       // of the vector that queries come from; 0: they come from the input
+  int qk_nope_head_dim = 0;  // n, of a query's head: not rotated
+  int qk_rope_head_dim = 0;  // r, rotated
+  int v_head_dim = 0;        // v, of a value's head
+  // With yarn, scores are multiplied by (yarn_log_multiplier ln(factor) + 1)^2.
+  double yarn_log_multiplier = 0;
+
+  bool any() const { return kv_lora_rank > 0; }
+};
+
 struct ModelConfig {
   const Architecture* architecture = nullptr;
   int hidden_size = 0;              // D
@@ -43,6 +56,7 @@ struct ModelConfig {
   int max_window_layers = 0;        // the first layer with the window
   double norm_eps = 1e-5;
   RopeConfig rope;
+  LatentConfig latent;  // then H, K and Dh are those of the absorbed form
   ExpertConfig experts;
   // Times the embedding, what a block adds, the scores of attention (0: 1 / sqrt(Dh)), the logits.
   double embedding_scale = 1, residual_scale = 1, attention_scale = 0, logit_scale = 1;
@@ -76,7 +90,8 @@ struct ModelConfig {
 // divide, odd rotary dimensions. After this, products of two sizes fit 63 bits.
 Status ValidateConfig(const ModelConfig& config);
 
-// FailedPrecondition for mixtures of experts: `what` works with the neurons of dense networks.
+// FailedPrecondition for mixtures of experts and latent attention: `what` works with the neurons of
+// dense networks, and with heads of their own.
 Status RequireDense(const ModelConfig& config, std::string_view what);
 
 // Mixtures without a dense layer: F is an expert's, so that nothing is sized by a number that no

@@ -70,6 +70,7 @@ void ModelFile::AddVector(std::string name, std::vector<float> data) {
   const std::int64_t n = data.size();
   AddMatrix(std::move(name), 1, n, [data = std::move(data)](std::int64_t, std::span<float> out) {
     std::copy(data.begin(), data.end(), out.begin());
+    return OkStatus();
   });
   tensors.back().num_dims = 1;
 }
@@ -104,7 +105,7 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
   if (tensor.source != nullptr) {
     std::vector<float> row(tensor.cols);
     for (std::int64_t i = 0; i < count; ++i) {
-      (*tensor.source)(first + i, row);
+      RETURN_IF_ERROR((*tensor.source)(first + i, row));
       std::memcpy(out.data() + i * tensor.row_bytes(), row.data(), tensor.row_bytes());
     }
     return OkStatus();

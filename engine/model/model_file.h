@@ -46,7 +46,7 @@ struct HeadOrder {
 };
 
 // Fills a row of a tensor that is computed, not stored. Thread-safe.
-using RowSource = std::function<void(std::int64_t row, std::span<float> out)>;
+using RowSource = std::function<Status(std::int64_t row, std::span<float> out)>;
 
 // Where a part of a tensor lies whose parts are stored one by one.
 struct TensorPiece {

@@ -62,6 +62,7 @@ Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
   RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
   if (c.architecture->second_norm && model_.Find(p + "attn_norm_2.weight") != nullptr)
     RETURN_IF_ERROR(NormOf(p + "attn_norm_2", d, layer.attn_second_norm));
+  if (c.latent.any()) return Latent(p, layer);
   RETURN_IF_ERROR(LinearOf(p + "attn_q", q, d, held, layer.q));
   RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
   RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, held, layer.v));

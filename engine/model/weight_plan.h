@@ -39,6 +39,10 @@ class WeightPlan {
   Status Shared();
   Status Layer(int layer);
   Status Attention(const std::string& prefix, LayerWeights& layer);
+  // weight_plan_latent.cc: projections to the latent vector and from it.
+  Status Latent(const std::string& prefix, LayerWeights& layer);
+  // A matrix [rows, cols] for each head.
+  Status HeadsOf(const std::string& module, int rows, int cols, Linear& out);
   // Families that differ in rotation alone have the same tensors but for these.
   Status CheckBiases(const std::string& prefix) const;
   Status FeedForward(int index, const std::string& prefix, LayerWeights& layer);

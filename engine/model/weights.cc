@@ -201,7 +201,8 @@ std::size_t Weights::bytes_per_step(int experts) const {
   std::size_t bytes = output.weight.bytes();
   for (const LayerWeights& l : layers) {
     for (const Linear* linear :
-         {&l.q, &l.k, &l.v, &l.attn_output, &l.gate.linear, &l.up.linear, &l.down})
+         {&l.q, &l.k, &l.v, &l.latent.q_a, &l.latent.kv_a, &l.latent.k_b, &l.latent.v_b,
+          &l.attn_output, &l.gate.linear, &l.up.linear, &l.down})
       bytes += linear->weight.bytes();
     bytes += l.down_rows.bytes() + l.experts.bytes_per_step(experts);
   }

@@ -53,6 +53,17 @@ struct LowRankWeights {
   float threshold = 0;  // of the logits
 };
 
+// Of latent attention, whose queries' last projection is LayerWeights::q; n, r, c, v as in
+// model/latent_attention.h.
+struct LatentWeights {
+  Linear q_a;  // [q_lora_rank, D]; no weights if queries come from the input
+  NormWeights q_a_norm;
+  Linear kv_a;  // [c + r, D]
+  NormWeights kv_a_norm;
+  Linear k_b;  // [H c, n], a head's below the other's
+  Linear v_b;  // [H v, c]
+};
+
 // Matrices of all experts one below the other, and of what every token passes through besides.
 // e: an expert, E of them with f neurons; fs: neurons of the shared one.
 struct ExpertWeights {
@@ -81,12 +92,13 @@ struct ExpertWeights {
 struct LayerWeights {
   NormWeights attn_norm;         // [D]
   NormWeights attn_second_norm;  // [D] of attention alone, in parallel blocks
-  Linear q;                      // [H*Dh, D]
+  Linear q;                      // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]
   Linear k;                      // [K*Dh, D]
   Linear v;                      // [K*Dh, D]
   NormWeights q_norm;            // [Dh]
   NormWeights k_norm;            // [Dh]
-  Linear attn_output;            // [D, H*Dh]
+  LatentWeights latent;          // instead of k and v
+  Linear attn_output;            // [D, H*Dh]; latent: [D, H v]
   const float* sinks = nullptr;  // [H], or null
   NormWeights ffn_norm;          // [D]
   NeuronMatrix gate;             // [F, D], if the architecture is gated

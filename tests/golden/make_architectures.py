@@ -216,10 +216,14 @@ def latent_mixtures() -> list[Model]:
             routed_scaling_factor=1.5, rope_parameters=dict(**yarn, mscale=0.707, mscale_all_dim=0.707)),
             convert, weight_seed=6),
         Model("deepseek_v3", transformers.DeepseekV3Config, dict(
-            **shape, q_lora_rank=16, v_head_dim=24, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3,
+            **shape, q_lora_rank=16, v_head_dim=32, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3,
             scoring_func="sigmoid", topk_method="noaux_tc", n_group=4, topk_group=2, norm_topk_prob=True,
             routed_scaling_factor=2.5, num_mtp_layers=0,
             rope_parameters=dict(**yarn, mscale=1.0, mscale_all_dim=1.0)), convert, weight_seed=8),
+        Model("glm4_moe_lite", transformers.Glm4MoeLiteConfig, dict(
+            **(shape | dict(qk_nope_head_dim=24)), q_lora_rank=16, v_head_dim=32, n_routed_experts=8,
+            n_shared_experts=1, num_experts_per_tok=2, norm_topk_prob=True, routed_scaling_factor=1.8,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0)), convert, weight_seed=9),
     ]
 
 

@@ -207,10 +207,14 @@ void AddExperts(const std::shared_ptr<const Recipe>& r, int layer, model::ModelF
     file.AddMatrices(prefix + name, e, rows, cols,
                      [r, kind, layer, gain](std::int64_t row, std::span<float> out) {
                        r->Plain(kind, layer, row, gain, out);
+                       return OkStatus();
                      });
   };
   file.AddMatrix(prefix + "ffn_gate_inp.weight", e, d,
-                 [r, layer](std::int64_t row, std::span<float> out) { r->Gate(layer, row, out); });
+                 [r, layer](std::int64_t row, std::span<float> out) {
+                   r->Gate(layer, row, out);
+                   return OkStatus();
+                 });
   plain("ffn_gate_exps.weight", 18, f, d, 1);
   plain("ffn_up_exps.weight", 14, f, d, 1);
   plain("ffn_down_exps.weight", 15, d, f, kQuiet);
@@ -221,14 +225,17 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
   const int d = p.hidden_size, f = p.intermediate_size;
   const int q = HeadDim(p) * p.heads, kv = HeadDim(p) * p.kv_heads;
   const std::vector<float> ones(d, 1.0F);
-  file.AddMatrix("token_embd.weight", p.vocab_size, d,
-                 [r](std::int64_t row, std::span<float> out) { r->Embedding(row, out); });
+  file.AddMatrix("token_embd.weight", p.vocab_size, d, [r](std::int64_t row, std::span<float> out) {
+    r->Embedding(row, out);
+    return OkStatus();
+  });
   for (int l = 0; l < p.layers; ++l) {
     const std::string prefix = StrCat("blk.", l, ".");
     const auto plain = [&](const char* name, std::uint64_t kind, int rows, int cols, float gain) {
       file.AddMatrix(prefix + name, rows, cols,
                      [r, kind, l, gain](std::int64_t row, std::span<float> out) {
                        r->Plain(kind, l, row, gain, out);
+                       return OkStatus();
                      });
     };
     file.AddVector(prefix + "attn_norm.weight", ones);
@@ -242,19 +249,29 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
       continue;
     }
     file.AddMatrix(prefix + "ffn_gate.weight", f, d,
-                   [r, l](std::int64_t row, std::span<float> out) { r->Gate(l, row, out); });
+                   [r, l](std::int64_t row, std::span<float> out) {
+                     r->Gate(l, row, out);
+                     return OkStatus();
+                   });
     plain("ffn_up.weight", 14, f, d, 1);
     plain("ffn_down.weight", 15, d, f, kQuiet);
     if (p.predictor_rank == 0) continue;
     file.AddMatrix(prefix + "fc1.weight", p.predictor_rank, d,
-                   [r, l](std::int64_t row, std::span<float> out) { r->PredictorIn(l, row, out); });
-    file.AddMatrix(
-        prefix + "fc2.weight", f, p.predictor_rank,
-        [r, l](std::int64_t row, std::span<float> out) { r->PredictorOut(l, row, out); });
+                   [r, l](std::int64_t row, std::span<float> out) {
+                     r->PredictorIn(l, row, out);
+                     return OkStatus();
+                   });
+    file.AddMatrix(prefix + "fc2.weight", f, p.predictor_rank,
+                   [r, l](std::int64_t row, std::span<float> out) {
+                     r->PredictorOut(l, row, out);
+                     return OkStatus();
+                   });
   }
   file.AddVector("output_norm.weight", ones);
-  file.AddMatrix("output.weight", p.vocab_size, d,
-                 [r](std::int64_t row, std::span<float> out) { r->Head(row, out); });
+  file.AddMatrix("output.weight", p.vocab_size, d, [r](std::int64_t row, std::span<float> out) {
+    r->Head(row, out);
+    return OkStatus();
+  });
 }
 
 // Control tokens, the 256 bytes, and words "w0", "w1", ...

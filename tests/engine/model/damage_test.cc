@@ -76,6 +76,7 @@ TEST_F(DamageTest, FlippedBitsOfAPowerInferFileNeverCrash) {
     ASSERT_TRUE(model.ok());
     const auto zeros = [](std::int64_t, std::span<float> out) {
       std::fill(out.begin(), out.end(), 0.0F);
+      return OkStatus();
     };
     for (int i = 0; i < (*model)->config.num_hidden_layers; ++i) {
       (*model)->AddMatrix(StrCat("blk.", i, ".fc1.weight"), 32, 128, zeros);

@@ -42,6 +42,7 @@ std::string OfRows(const std::string& name, int rows, int changed_row) {
   file.AddMatrix(name, rows, 64, [=](std::int64_t row, std::span<float> out) {
     for (std::size_t i = 0; i < out.size(); ++i)
       out[i] = static_cast<float>(row) + (row == changed_row ? 0.5F : 0.0F);
+    return OkStatus();
   });
   return *Fingerprint(file);
 }

@@ -1,0 +1,145 @@
+#include "engine/model/metadata_builder.h"
+#include "engine/model/sampling_metadata.h"
+
+namespace thermocline::model {
+namespace {
+
+// `scores_scaled`: yarn scales scores instead of rotations.
+void AddRope(const RopeConfig& rope, bool scores_scaled, const std::string& prefix,
+             MetadataBuilder& out) {
+  out.Float(prefix + "rope.freq_base", static_cast<float>(rope.theta));
+  if (rope.scaling == RopeScaling::kNone) return;
+  const bool yarn = rope.scaling == RopeScaling::kYarn;
+  out.String(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");
+  out.Float(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
+  if (!yarn) return;
+  out.Uint(prefix + "rope.scaling.original_context_length", rope.original_max_position);
+  out.Float(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(rope.beta_fast));
+  out.Float(prefix + "rope.scaling.yarn_beta_slow", static_cast<float>(rope.beta_slow));
+  if (rope.attention_factor > 0 && !scores_scaled)
+    out.Float(prefix + "rope.scaling.yarn_attn_factor", static_cast<float>(rope.attention_factor));
+}
+
+std::uint32_t U32(int value) { return static_cast<std::uint32_t>(value); }
+
+std::uint32_t GatingId(Gating gating) {
+  return gating == Gating::kSoftmax ? 1 : gating == Gating::kSigmoid ? 2 : 3;
+}
+
+void AddExperts(const ExpertConfig& e, const std::string& prefix, MetadataBuilder& out) {
+  if (!e.any()) return;
+  out.Uint(prefix + "expert_count", U32(e.num_experts));
+  out.Uint(prefix + "expert_used_count", U32(e.num_experts_per_tok));
+  out.Uint(prefix + "expert_feed_forward_length", U32(e.intermediate_size));
+  if (e.shared_intermediate_size > 0) {
+    out.Uint(prefix + "expert_shared_feed_forward_length", U32(e.shared_intermediate_size));
+  }
+  // As many experts of the common size as the shared one is wide.
+  const int shared = e.shared_intermediate_size, size = e.intermediate_size;
+  out.Uint(prefix + "expert_shared_count", U32(shared % size == 0 ? shared / size : 1));
+  out.Uint(prefix + "leading_dense_block_count", U32(e.first_layer));
+  out.Uint(prefix + "interleave_moe_layer_step", U32(e.step));
+  const RouterConfig& router = e.router;
+  out.Uint(prefix + "expert_gating_func", GatingId(router.gating));
+  out.Bool(prefix + "expert_weights_norm", router.normalise);
+  if (router.scale != 1)
+    out.Float(prefix + "expert_weights_scale", static_cast<float>(router.scale));
+  if (router.groups == 1) return;
+  out.Uint(prefix + "expert_group_count", U32(router.groups));
+  out.Uint(prefix + "expert_group_used_count", U32(router.groups_used));
+}
+
+void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder& out) {
+  if (!c.architecture->scales) return;
+  out.Float(prefix + "embedding_scale", static_cast<float>(c.embedding_scale));
+  out.Float(prefix + "residual_scale", static_cast<float>(c.residual_scale));
+  out.Float(prefix + "attention.scale", static_cast<float>(c.attention_scale));
+  out.Float(prefix + "logit_scale", static_cast<float>(1 / c.logit_scale));
+}
+
+void AddLatent(const LatentConfig& l, const std::string& prefix, MetadataBuilder& out) {
+  out.Uint(prefix + "attention.kv_lora_rank", U32(l.kv_lora_rank));
+  if (l.q_lora_rank > 0) out.Uint(prefix + "attention.q_lora_rank", U32(l.q_lora_rank));
+  out.Uint(prefix + "attention.value_length", U32(l.kv_lora_rank));
+  out.Uint(prefix + "attention.key_length_mla", U32(l.qk_nope_head_dim + l.qk_rope_head_dim));
+  out.Uint(prefix + "attention.value_length_mla", U32(l.v_head_dim));
+  if (l.yarn_log_multiplier > 0)
+    out.Float(prefix + "rope.scaling.yarn_log_multiplier",
+              static_cast<float>(l.yarn_log_multiplier));
+}
+
+void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
+  const std::string prefix = std::string(c.architecture->name) + ".";
+  out.Uint(prefix + "context_length", U32(c.max_position_embeddings));
+  out.Uint(prefix + "embedding_length", U32(c.hidden_size));
+  if (c.pooling_type >= 0) out.Uint(prefix + "pooling_type", U32(c.pooling_type));
+  out.Uint(prefix + "block_count", U32(c.num_hidden_layers));
+  out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
+  out.Uint(prefix + "attention.head_count", U32(c.num_attention_heads));
+  out.Uint(prefix + "attention.head_count_kv", U32(c.num_key_value_heads));
+  out.Uint(prefix + "attention.key_length", U32(c.head_dim));
+  if (c.latent.any()) AddLatent(c.latent, prefix, out);
+  if (!c.latent.any()) out.Uint(prefix + "attention.value_length", U32(c.head_dim));
+  if (c.rotary()) out.Uint(prefix + "rope.dimension_count", U32(c.rope.dim));
+  out.Uint(prefix + "vocab_size", U32(c.vocab_size));
+  if (c.sliding_window > 0) {
+    out.Uint(prefix + "attention.sliding_window", U32(c.sliding_window));
+    out.Uint("thermocline.max_window_layers", U32(c.max_window_layers));
+  }
+  if (c.rotary()) AddRope(c.rope, c.latent.yarn_log_multiplier > 0, prefix, out);
+  AddExperts(c.experts, prefix, out);
+  AddScales(c, prefix, out);
+  const bool rms = c.architecture->norm == Norm::kRms;
+  out.Float(prefix + (rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"),
+            static_cast<float>(c.norm_eps));
+  out.String("thermocline.activation", std::string(ActivationName(c.hidden_act)));
+  if (c.hidden_act == Activation::kFatRelu)
+    out.Float("thermocline.fatrelu_threshold", static_cast<float>(c.fatrelu_threshold));
+  if (c.sparse_threshold.has_value()) out.Float("powerinfer.sparse_threshold", *c.sparse_threshold);
+}
+
+void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
+  if (v.kind == VocabularyKind::kNone) return;
+  const char* kind = v.kind == VocabularyKind::kSentencePiece  ? "llama"
+                     : v.kind == VocabularyKind::kByteLevelBpe ? "gpt2"
+                                                               : "gemma4";
+  out.String("tokenizer.ggml.model", kind);
+  out.String("tokenizer.ggml.pre", v.pre_tokenizer.empty() ? "default" : v.pre_tokenizer);
+  out.Strings("tokenizer.ggml.tokens", v.tokens);
+  if (!v.scores.empty()) out.Numbers<float>("tokenizer.ggml.scores", 6, v.scores);
+  out.Numbers<std::int32_t>("tokenizer.ggml.token_type", 5, v.types);
+  if (!v.merges.empty()) out.Strings("tokenizer.ggml.merges", v.merges);
+  const auto id = [&](const char* name, int value) {
+    if (value >= 0) out.Uint(StrCat("tokenizer.ggml.", name, "_token_id"), value);
+  };
+  id("bos", v.bos);
+  id("eos", v.eos);
+  id("eot", v.eot);
+  id("unknown", v.unk);
+  id("padding", v.pad);
+  out.Bool("tokenizer.ggml.add_bos_token", v.add_bos);
+  out.Bool("tokenizer.ggml.add_space_prefix", v.add_space_prefix);
+  out.Bool("tokenizer.ggml.remove_extra_whitespaces", v.remove_extra_whitespaces);
+  if (!v.stop_ids.empty()) out.Numbers<std::int32_t>("thermocline.stop_token_ids", 5, v.stop_ids);
+  if (!v.chat_template.empty()) out.String("tokenizer.chat_template", v.chat_template);
+}
+
+void AddSampling(const SamplingDefaults& sampling, MetadataBuilder& metadata) {
+  for (const auto& [key, value] : SamplingMetadata(sampling)) {
+    if (key == kTopKKey) {
+      metadata.Uint(key, static_cast<std::uint32_t>(value));
+    } else {
+      metadata.Float(key, static_cast<float>(value));
+    }
+  }
+}
+
+}  // namespace
+
+void AddModelMetadata(const ModelFile& model, MetadataBuilder& out) {
+  AddConfig(model.config, out);
+  AddVocabulary(model.vocabulary, out);
+  AddSampling(model.sampling, out);
+}
+
+}  // namespace thermocline::model
