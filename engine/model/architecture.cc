@@ -19,6 +19,7 @@ constexpr Architecture kLlama = {.name = "llama",
                                  .qkv_bias = QkvBias::kWithOutput,
                                  .position_offset = 0,
                                  .hf_pairs = false,
+                                 .hf_gpt_oss = false,
                                  .ffn_norm = "ffn_norm",
                                  .optional_norms = false,
                                  .sinks = false,
@@ -123,13 +124,13 @@ constexpr std::array kArchitectures = {
     Variant("deepseek2", "deepseek_v3", [](Architecture& a) { MakeSigmoidLatent(a); }),
     Variant("deepseek2", "kimi_k2", [](Architecture& a) { MakeSigmoidLatent(a); }),
     Variant("deepseek2", "glm4_moe_lite", [](Architecture& a) { MakeSigmoidLatent(a); }),
-    // Folders have MXFP4 in a layout of their own: only GGUF is read.
-    Variant("gpt-oss", "",
+    Variant("gpt-oss", "gpt_oss",
             [](Architecture& a) {
               a.position = Position::kRotaryHalves;
               a.activation = Activation::kClampedSwiglu;
               a.ffn_norm = "post_attention_norm";
               a.sinks = true;
+              a.hf_gpt_oss = true;
               a.window_period = 2;
               a.yarn_truncate = false;
               a.router.gating = Gating::kSoftmaxOfChosen;

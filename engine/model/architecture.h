@@ -44,6 +44,7 @@ struct Architecture {
   QkvBias qkv_bias;
   int position_offset;        // learned positions: rows before position 0
   bool hf_pairs;              // Hugging Face files store rotary pairs as pairs
+  bool hf_gpt_oss;            // their experts lie as in model/hf_gpt_oss.h
   std::string_view ffn_norm;  // GGUF's name of the norm before the feed-forward network
   bool optional_norms;        // head_norm: files without them are of the family, too
   bool sinks;                 // attention: a score of each head that no value has

@@ -135,11 +135,15 @@ Status WriteTensor(const ModelFile& model, const PlannedTensor& planned, base::W
   const TensorInfo& tensor = *planned.tensor;
   if (planned.transposed) {
     RETURN_IF_ERROR(WriteTransposed(model, planned, pool, file));
-  } else if (*tensor.type->dtype == planned.type && tensor.plus == 0 && !tensor.source) {
+    return WritePadding(file);
+  }
+  const bool same = *tensor.type->dtype == planned.type && tensor.plus == 0;
+  if (same && tensor.source == nullptr) {
     RETURN_IF_ERROR(CopyRows(model, tensor, file));
   } else {
     const auto make_row = [&](std::int64_t row, std::span<std::byte> out) {
-      return ConvertRow(model, tensor, row, planned.type, out);
+      return same ? model.ReadRows(tensor, row, 1, out)
+                  : ConvertRow(model, tensor, row, planned.type, out);
     };
     RETURN_IF_ERROR(AppendRows(tensor.rows,
                                kernels::RowBytes(planned.type, static_cast<int>(tensor.cols)),

@@ -1,11 +1,13 @@
 #include "engine/model/hf_config.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/base/index.h"
 #include "engine/model/hf_fields.h"
 #include "engine/model/latent_attention.h"
 #include "kernels/attention.h"
+#include "kernels/elementwise.h"
 
 namespace thermocline::model {
 namespace {
@@ -146,6 +148,11 @@ Status ReadScaling(const Json& scaling, ModelConfig& c) {
     ASSIGN_OR_RETURN(rope.beta_slow, Double(scaling, {"beta_slow"}, 1.0));
     ASSIGN_OR_RETURN(rope.attention_factor, Double(scaling, {"attention_factor"}, 0.0));
     RETURN_IF_ERROR(ReadMScale(scaling, c));
+    rope.truncate = Flag(scaling, "truncate", true);
+    if (rope.truncate != c.architecture->yarn_truncate)
+      return base::Unimplemented("rope scaling's truncate = ", rope.truncate ? "true" : "false",
+                                 " is not supported in the architecture '", c.architecture->name,
+                                 "'");
   } else if (type == "llama3") {
     Llama3Bands bands{.factor = rope.factor, .original_max_position = original};
     ASSIGN_OR_RETURN(bands.low_freq_factor, Double(scaling, {"low_freq_factor"}, 1.0));
@@ -198,6 +205,33 @@ Status ReadScales(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
+// gpt-oss's says silu and means its clamped form.
+Status CheckClamp(const Json& json, ModelConfig& c) {
+  ASSIGN_OR_RETURN(const double limit, Double(json, {"swiglu_limit"}, kernels::kSwigluLimit));
+  ASSIGN_OR_RETURN(const double alpha, Double(json, {"swiglu_alpha"}, kernels::kSwigluSlope));
+  const bool same = std::abs(limit - kernels::kSwigluLimit) < 1e-6 &&
+                    std::abs(alpha - kernels::kSwigluSlope) < 1e-6;
+  if (!same || c.hidden_act != Activation::kSilu)
+    return base::Unimplemented("hidden_act ", ActivationName(c.hidden_act), " with swiglu_limit ",
+                               limit, " and swiglu_alpha ", alpha, " is not supported");
+  c.hidden_act = Activation::kClampedSwiglu;
+  return OkStatus();
+}
+
+// Layers with a window and without, one by one. The family's order is the only one.
+Status CheckLayerTypes(const Json& json, const ModelConfig& c) {
+  const Json* types = json.Find("layer_types");
+  if (!c.architecture->sinks || types == nullptr || !types->is_array()) return OkStatus();
+  const Json::Array& list = types->as_array();
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(list)); ++layer) {
+    const bool windowed = list[layer].is_string() && list[layer].as_string() == "sliding_attention";
+    if (windowed != (c.WindowOf(layer) > 0))
+      return base::Unimplemented("layer_types ", types->Dump(),
+                                 " other than windows in every second layer are not supported");
+  }
+  return OkStatus();
+}
+
 // What a family's code can do and ours cannot.
 Status RefuseVariants(const Json& json, const ModelConfig& c) {
   const auto refuse = [](const char* field, const char* value) {
@@ -230,6 +264,7 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& json) {
   if (c.architecture->scales) RETURN_IF_ERROR(ReadScales(json, c));
   RETURN_IF_ERROR(ReadWindow(json, c));
   if (c.architecture->window_between) RETURN_IF_ERROR(ReadLayouts(json, c));
+  RETURN_IF_ERROR(CheckLayerTypes(json, c));
   if (c.rotary()) RETURN_IF_ERROR(ReadRope(json, c));
   ASSIGN_OR_RETURN(
       c.norm_eps, Double(json, {"rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon"},
@@ -237,6 +272,8 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& json) {
   const std::string activation = String(json, {"hidden_act", "activation_function", "activation"},
                                         std::string(ActivationName(c.architecture->activation)));
   ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(activation));
+  if (c.architecture->activation == Activation::kClampedSwiglu)
+    RETURN_IF_ERROR(CheckClamp(json, c));
   // Bamboo's config says relu and means it of both factors.
   if (c.architecture->activation == Activation::kDRelu && c.hidden_act == Activation::kRelu)
     c.hidden_act = Activation::kDRelu;

@@ -97,8 +97,8 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
   if (!e.any()) return OkStatus();
   e.router = c.architecture->router;
   e.shared_gated = c.architecture->shared_gated;
-  ASSIGN_OR_RETURN(e.num_experts_per_tok,
-                   Int(json, {"num_experts_per_tok", "moe_k", "moe_num_active_primary_experts"}));
+  ASSIGN_OR_RETURN(e.num_experts_per_tok, Int(json, {"num_experts_per_tok", "experts_per_token",
+                                                     "moe_k", "moe_num_active_primary_experts"}));
   ASSIGN_OR_RETURN(e.intermediate_size, Int(json, {"moe_intermediate_size", "moe_ffn_hidden_size"},
                                             c.intermediate_size));
   ASSIGN_OR_RETURN(c.prediction_layers, Int(json, {"num_nextn_predict_layers"}, 0));

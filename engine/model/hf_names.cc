@@ -83,6 +83,8 @@ constexpr std::array kLayerModules = {
     ModuleName{"block_sparse_moe.experts.gate", "ffn_gate_exps"},
     ModuleName{"block_sparse_moe.experts.up", "ffn_up_exps"},
     ModuleName{"block_sparse_moe.experts.down", "ffn_down_exps"},
+    ModuleName{"mlp.router", "ffn_gate_inp"},  // gpt-oss
+    ModuleName{"self_attn.sinks", "attn_sinks"},
     ModuleName{"block_sparse_moe.router.layer", "ffn_gate_inp"},  // granite
     ModuleName{"block_sparse_moe.input_linear", "ffn_gate_up_exps"},
     ModuleName{"block_sparse_moe.output_linear", "ffn_down_exps"},
@@ -119,8 +121,23 @@ ExpertModule TakeExpert(std::string_view module) {
 // Parameters that no module of their own holds.
 std::string SuffixOf(std::string_view name) {
   if (name.ends_with(".e_score_correction_bias")) return ".bias";
-  return name.ends_with("experts.gate_up_proj") || name.ends_with("experts.down_proj") ? ".weight"
-                                                                                       : "";
+  const bool alone = name.ends_with("experts.gate_up_proj") ||
+                     name.ends_with("experts.down_proj") || name.ends_with("self_attn.sinks");
+  return alone ? ".weight" : "";
+}
+
+// Suffixes that gpt-oss's experts have instead.
+std::string TakeSuffix(std::string& name) {
+  for (const auto& [stored, gguf] :
+       {std::pair{"_bias", ".bias"}, {"_blocks", ".blocks"}, {"_scales", ".scales"}}) {
+    const std::size_t stem = name.size() - std::min(name.size(), std::string_view(stored).size());
+    if (name.find("experts.") == std::string::npos || name.find("proj_") == std::string::npos ||
+        name.substr(stem) != stored)
+      continue;
+    name.resize(stem);
+    return gguf;
+  }
+  return "";
 }
 
 }  // namespace
@@ -128,7 +145,8 @@ std::string SuffixOf(std::string_view name) {
 Result<GgufName> GgufNameOf(std::string name) {
   if (name.ends_with("rotary_emb.inv_freq")) return GgufName{};
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
-  std::string suffix = SuffixOf(name);
+  std::string suffix = TakeSuffix(name);
+  if (suffix.empty()) suffix = SuffixOf(name);
   if (suffix.empty()) {
     const std::size_t dot = std::min(name.rfind('.'), name.size());
     suffix = name.substr(dot);

@@ -13,6 +13,7 @@
 #include "engine/model/byte_reader.h"
 #include "engine/model/fused_tensors.h"
 #include "engine/model/hf_config.h"
+#include "engine/model/hf_gpt_oss.h"
 #include "engine/model/hf_names.h"
 #include "engine/model/latent_attention.h"
 #include "engine/model/model_file.h"
@@ -48,7 +49,7 @@ Status Place(TensorInfo tensor, ModelFile& model) {
     model.tensors.push_back(std::move(part));
     return OkStatus();
   };
-  if (IsGateUp(tensor)) {
+  if (IsGateUp(tensor) && !c.architecture->hf_gpt_oss) {
     ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
     for (const TensorInfo& part : parts) {
       if (model.Find(part.name) != nullptr)
@@ -98,18 +99,26 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
     return base::DataLoss("tensor '", name, "' lacks dtype, shape or data_offsets");
   }
   TensorInfo tensor{.name = called.name, .file = file};
-  static const std::map<std::string, int> kTypes = {{"F32", 0}, {"F16", 1}, {"BF16", 30}};
+  static const std::map<std::string, int> kTypes = {
+      {"F32", 0}, {"F16", 1}, {"BF16", 30}, {"U8", 24}};
   const auto type = kTypes.find(dtype->as_string());
   if (type == kTypes.end())
     return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
   tensor.type = FindFileType(type->second);
-  const Json::Array& dims = shape->as_array();
+  Json::Array dims = shape->as_array();
+  const bool packed = tensor.name.ends_with(".blocks") || tensor.name.ends_with(".scales");
+  if (packed != (type->first == "U8"))
+    return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
   tensor.num_dims = base::IntSize(dims);
-  if (dims.empty() || dims.size() > 3)
+  if (dims.empty() || dims.size() > (packed ? 4 : 3))
     return base::DataLoss("tensor '", name, "' has ", dims.size(), " dimensions");
   for (const Json& dim : dims) {
     if (!dim.is_int() || dim.as_int() < 1 || dim.as_int() > (1 << 24))
       return base::DataLoss("tensor '", name, "' has the dimension ", dim.Dump());
+  }
+  if (dims.size() == 4) {  // a row's blocks
+    dims[2] = dims[2].as_int() * dims[3].as_int();
+    dims.pop_back();
   }
   tensor.cols = dims.back().as_int();
   if (dims.size() == 3) tensor.slabs = dims.front().as_int();
@@ -234,6 +243,8 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
     RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
   RETURN_IF_ERROR(CheckPieces(*model).Annotate(folder));
   RETURN_IF_ERROR(SplitLatent(*model).Annotate(folder));
+  if (model->config.architecture->hf_gpt_oss)
+    RETURN_IF_ERROR(UnpackGptOss(*model).Annotate(folder));
   if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings) {
     return base::InvalidArgument(folder,
                                  ": tensor 'lm_head.weight' is missing, and config.json "

@@ -1,70 +1,28 @@
 #include "engine/model/latent_attention.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "engine/base/index.h"
-#include "engine/base/mutex.h"
-#include "kernels/quantize.h"
+#include "engine/model/derived_tensor.h"
 
 namespace thermocline::model {
 namespace {
 
 constexpr std::string_view kKvB = ".attn_kv_b.weight";
 
-// Rows of K_h^T, made of the rows of K_h as they are stored. Thread-safe: turned heads are kept,
-// one for each thread that may ask.
-class TurnedKeys {
- public:
-  TurnedKeys(const ModelFile& model, TensorInfo stored, const LatentConfig& latent)
-      : model_(model), stored_(std::move(stored)), latent_(latent) {}
-
-  Status Row(std::int64_t row, std::span<float> out) {
-    const int n = latent_.qk_nope_head_dim, c = latent_.kv_lora_rank;
-    const std::int64_t head = row / c;
-    const base::MutexLock lock(mutex_);
-    ASSIGN_OR_RETURN(const std::vector<float>* keys, Head(head));
-    const float* from = keys->data() + base::Area(static_cast<int>(row % c), n);
-    std::copy_n(from, n, out.begin());
-    return OkStatus();
-  }
-
- private:
-  struct Turned {
-    std::int64_t head = -1;
-    std::vector<float> keys;  // [c, n]
-  };
-  static constexpr std::size_t kHeadsKept = 16;
-
-  Result<const std::vector<float>*> Head(std::int64_t head) REQUIRES(mutex_) {
-    for (const Turned& turned : heads_)
-      if (turned.head == head) return &turned.keys;
-    const int n = latent_.qk_nope_head_dim, c = latent_.kv_lora_rank;
-    std::vector<std::byte> rows(stored_.row_bytes() * n);
-    RETURN_IF_ERROR(model_.ReadRows(stored_, head * (n + latent_.v_head_dim), n, rows));
-    if (heads_.size() < kHeadsKept) heads_.emplace_back();
-    Turned& out = heads_[next_++ % kHeadsKept];
-    out.keys.resize(base::Area(c, n));
-    out.head = head;
-    std::vector<float> row(c);
-    for (int i = 0; i < n; ++i) {
-      kernels::DequantizeRow(
-          *stored_.type->dtype,
-          reinterpret_cast<const std::uint8_t*>(rows.data()) + i * stored_.row_bytes(), c,
-          row.data());
-      for (int j = 0; j < c; ++j) out.keys[base::Area(j, n) + i] = row[j];
-    }
-    return &out.keys;
-  }
-
-  const ModelFile& model_;
-  const TensorInfo stored_;
-  const LatentConfig latent_;
-  base::Mutex mutex_;
-  std::vector<Turned> heads_ GUARDED_BY(mutex_);
-  std::size_t next_ GUARDED_BY(mutex_) = 0;
-};
+// K_h^T of each head.
+TensorInfo KeysOf(const ModelFile& model, const TensorInfo& stored) {
+  const LatentConfig& l = model.config.latent;
+  std::string name = stored.name;
+  name.replace(name.find(kKvB), kKvB.size(), ".attn_k_b.weight");
+  return TurnedTensor(model, {.name = std::move(name),
+                              .stored = stored,
+                              .matrices = model.config.num_attention_heads,
+                              .first_row = 0,
+                              .cols = l.qk_nope_head_dim,
+                              .order = {},
+                              .rows = l.kv_lora_rank});
+}
 
 // V_h's rows, which lie behind K_h's.
 TensorInfo ValuesOf(TensorInfo tensor, const ModelConfig& c) {
@@ -110,17 +68,10 @@ Status SplitLatent(ModelFile& model) {
       return base::Unimplemented("tensor '", stored.name, "' has type ", stored.type->name,
                                  ", which cannot be read");
     model.tensors[i] = ValuesOf(stored, c);
-    std::string keys = stored.name;
-    keys.replace(keys.find(kKvB), kKvB.size(), ".attn_k_b.weight");
-    for (const std::string& name : {keys, model.tensors[i].name}) {
-      const auto same = [&](const TensorInfo& t) { return t.name == name; };
-      if (std::count_if(model.tensors.begin(), model.tensors.end(), same) != (name == keys ? 0 : 1))
-        return base::InvalidArgument("tensor '", name, "' is there alone and fused with others");
-    }
-    auto turned = std::make_shared<TurnedKeys>(model, stored, c.latent);
-    model.AddMatrices(
-        keys, c.num_attention_heads, rank, n,
-        [turned](std::int64_t row, std::span<float> out) { return turned->Row(row, out); });
+    const TensorInfo keys = KeysOf(model, stored);
+    if (model.Find(keys.name) != nullptr)
+      return base::InvalidArgument("tensor '", keys.name, "' is there alone and fused with others");
+    model.tensors.push_back(keys);
   }
   return OkStatus();
 }

@@ -17,8 +17,8 @@ namespace thermocline::model {
 void SetAbsorbed(ModelConfig& config);
 
 // In place of tensors "attn_kv_b", of each head the rows of K_h [n, c] and then those of V_h
-// [v, c]: "attn_k_b", of each head K_h^T [c, n], which is computed and f32, and "attn_v_b", V_h.
-// InvalidArgument: a tensor of another shape.
+// [v, c]: "attn_k_b", of each head K_h^T [c, n], which is computed (f32 if the file's is
+// quantised), and "attn_v_b", V_h. InvalidArgument: a tensor of another shape.
 Status SplitLatent(ModelFile& model);
 
 }  // namespace thermocline::model

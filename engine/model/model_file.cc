@@ -76,17 +76,23 @@ void ModelFile::AddVector(std::string name, std::vector<float> data) {
 }
 
 void ModelFile::AddMatrix(std::string name, std::int64_t rows, std::int64_t cols,
-                          RowSource source) {
+                          FloatSource source) {
   TensorInfo tensor{.name = std::move(name), .type = FindFileType(0), .num_dims = 2};
   tensor.rows = rows;
   tensor.cols = cols;
   tensor.bytes = (rows * cols) * sizeof(float);
-  tensor.source = std::make_shared<const RowSource>(std::move(source));
+  tensor.source = std::make_shared<const RowSource>(
+      [source = std::move(source), cols](std::int64_t row, std::span<std::byte> out) {
+        std::vector<float> values(cols);
+        const Status status = source(row, values);
+        std::memcpy(out.data(), values.data(), out.size());
+        return status;
+      });
   tensors.push_back(std::move(tensor));
 }
 
 void ModelFile::AddMatrices(std::string name, std::int64_t slabs, std::int64_t rows,
-                            std::int64_t cols, RowSource source) {
+                            std::int64_t cols, FloatSource source) {
   AddMatrix(std::move(name), slabs * rows, cols, std::move(source));
   tensors.back().num_dims = 3;
   tensors.back().slabs = slabs;
@@ -103,11 +109,9 @@ std::int64_t HeadOrder::StoredRow(std::int64_t row) const {
 Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                            std::span<std::byte> out) const {
   if (tensor.source != nullptr) {
-    std::vector<float> row(tensor.cols);
-    for (std::int64_t i = 0; i < count; ++i) {
-      RETURN_IF_ERROR((*tensor.source)(first + i, row));
-      std::memcpy(out.data() + i * tensor.row_bytes(), row.data(), tensor.row_bytes());
-    }
+    const std::uint64_t bytes = tensor.row_bytes();
+    for (std::int64_t i = 0; i < count; ++i)
+      RETURN_IF_ERROR((*tensor.source)(first + i, out.subspan(i * bytes, bytes)));
     return OkStatus();
   }
   if (!tensor.pieces.empty()) return ReadPieces(tensor, first, count, out);

@@ -45,8 +45,9 @@ struct HeadOrder {
   std::int64_t StoredRow(std::int64_t row) const;
 };
 
-// Fills a row of a tensor that is computed, not stored. Thread-safe.
-using RowSource = std::function<Status(std::int64_t row, std::span<float> out)>;
+// Fills a row of a tensor that is computed, not stored, in the tensor's type. Thread-safe.
+using RowSource = std::function<Status(std::int64_t row, std::span<std::byte> out)>;
+using FloatSource = std::function<Status(std::int64_t row, std::span<float> out)>;
 
 // Where a part of a tensor lies whose parts are stored one by one.
 struct TensorPiece {
@@ -66,7 +67,7 @@ struct TensorInfo {
   std::uint64_t bytes = 0;
   HeadOrder order = {};  // of rows; of elements if num_dims is 1
   float plus = 0;        // added to every element: norms that are stored less 1. f32 vectors only
-  std::shared_ptr<const RowSource> source = nullptr;  // f32 rows that no file holds, or null
+  std::shared_ptr<const RowSource> source = nullptr;  // rows that no file holds so, or null
   std::vector<TensorPiece> pieces = {};  // [slabs] where slabs are stored apart; else empty
 
   std::uint64_t row_bytes() const { return bytes / rows; }
@@ -89,10 +90,10 @@ struct ModelFile {
   // Adds a vector of f32 whose data lie in memory.
   void AddVector(std::string name, std::vector<float> data);
   // Adds a matrix of f32 whose rows are computed.
-  void AddMatrix(std::string name, std::int64_t rows, std::int64_t cols, RowSource source);
+  void AddMatrix(std::string name, std::int64_t rows, std::int64_t cols, FloatSource source);
   // `slabs` of them, one below the other: `rows` is of each.
   void AddMatrices(std::string name, std::int64_t slabs, std::int64_t rows, std::int64_t cols,
-                   RowSource source);
+                   FloatSource source);
   // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
   Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                   std::span<std::byte> out) const;
