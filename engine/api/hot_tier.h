@@ -31,8 +31,9 @@ struct HotStats {
   std::string device = {};    // "cpu" or the GPU's name; where all is computed if not used
   std::string fallback = {};  // why `auto` did not take a GPU; "" = it did, or was not asked to
   std::int64_t bytes = 0;     // of neurons
-  std::int64_t neurons = 0, neurons_all = 0;
-  double predicted_tokens_per_s = 0;  // by the plan
+  std::int64_t neurons = 0, neurons_all = 0;  // of a mixture: experts
+  double planned_share = 0;                   // of active_hot in both, by the profile; 0: none
+  double predicted_tokens_per_s = 0;          // by the plan
   // Since the start, over layers of decoded tokens that both sides work on.
   std::int64_t layers = 0;
   std::int64_t active_hot = 0, active_cold = 0;           // neurons computed

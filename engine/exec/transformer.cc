@@ -44,6 +44,7 @@ Transformer::Transformer(Params p)
             .members = p.members,
             .ablation = p.ablation}),
       hot_(std::move(p.hot)),
+      hot_experts_(std::move(p.hot_experts)),
       device_(p.device),
       flash_(p.flash),
       stream_(p.stream),
@@ -56,6 +57,9 @@ Transformer::Transformer(Params p)
                                             .pool = pool_,
                                             .multiplier = multiplier_,
                                             .tokens_max = ws_.tokens_max});
+  ffn::ExpertPartition* experts =
+      p.device_experts != nullptr ? p.device_experts : hot_experts_.get();
+  if (experts != nullptr) ffn_.SetHotExperts(experts);
   ffn::FfnPartition* hot = device_ != nullptr ? device_->partition() : hot_.get();
   if (hot == nullptr) return;
   hybrid_.emplace(ffn::HybridFfn::Params{.config = config_,
@@ -127,6 +131,7 @@ StepResult<std::span<const float>> Transformer::ForwardEach(std::span<const int>
 ffn::HybridCounters Transformer::hybrid_counters() const {
   ffn::HybridCounters all = hybrid_.has_value() ? hybrid_->counters() : ffn::HybridCounters{};
   if (device_ != nullptr) all += device_->counters();
+  if (ffn_.experts() != nullptr) all += ffn_.experts()->counters();
   return all;
 }
 

@@ -51,6 +51,9 @@ class Transformer {
     // The neurons computed here, as SparseFfn, and who computes the others. Null: all are here.
     const std::vector<std::vector<int>>* members = nullptr;
     std::unique_ptr<ffn::FfnPartition> hot = nullptr;
+    // Of a mixture: who computes the experts that it has. Both null: all are here.
+    std::unique_ptr<ffn::ExpertPartition> hot_experts = nullptr;
+    ffn::ExpertPartition* device_experts = nullptr;  // borrowed
     gpu::DeviceForward* device = nullptr;  // computes what is at home on a device; null: nothing is
     Ablation ablation = {};
   };
@@ -203,6 +206,7 @@ class Transformer {
   std::optional<LatentAttention> latent_;
   ffn::SparseFfn ffn_;
   std::unique_ptr<ffn::FfnPartition> hot_;
+  std::unique_ptr<ffn::ExpertPartition> hot_experts_;
   gpu::DeviceForward* const device_;
   std::optional<ffn::HybridFfn> hybrid_;
   ffn::Auditor* auditor_ = nullptr;

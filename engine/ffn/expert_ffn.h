@@ -15,6 +15,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/ffn/expert_partition.h"
+#include "engine/ffn/expert_units.h"
 #include "engine/ffn/ffn_context.h"
 #include "engine/ffn/ffn_counters.h"
 #include "engine/ffn/flash_experts.h"
@@ -35,6 +37,17 @@ class ExpertFfn {
     flash_.emplace(context_, *store, read_ahead);
   }
 
+  // `hot` computes the experts that it has, at the same time; null: none does. Borrowed. One that
+  // fails is given up. The bits are those of one side. Once, before the first Run.
+  void SetHot(ExpertPartition* hot) {
+    hot_ = hot;
+    if (flash_.has_value()) flash_->SetHot(hot);
+  }
+  // Uses of experts on either side and times, as HybridFfn has them of neurons.
+  HybridCounters counters() const;
+  // Why the hot side was given up; OK while it was not.
+  const Status& lost() const { return lost_; }
+
   // Routers that see the layer's entry: before Run. What is missing is read from here on.
   void ChooseFirst(int layer, const float* residual, int tokens);
   // out [T, D]. Requires: the layer has experts. Errors as store::NeuronStore::Await; without flash
@@ -48,31 +61,6 @@ class ExpertFfn {
   void Count(int layer, FfnCounters& counters) const;
 
  private:
-  // A matrix pair and a down projection with the tokens that go through them.
-  struct Unit {
-    int expert = -1;  // -1: the shared one
-    model::Linear gate, up, down;
-    int tokens = 0;                 // n
-    const int* ids = nullptr;       // [n] of the step's tokens; null: all, in order
-    const float* weight = nullptr;  // [n]
-    nn::ActivationBuffer* h = nullptr;
-    float* up_out = nullptr;  // [n, neurons]
-    int first = 0;            // row of h and of up_out
-    bool placed = false;      // from flash: it is in memory
-    int neurons() const { return up.weight.rows; }
-  };
-  // Tokens of a unit, together for a product.
-  struct Tile {
-    int first, count;
-  };
-  // A thread's room.
-  struct Scratch {
-    nn::ActivationBuffer tokens;  // [kTileTokens, D]: those of a tile
-    const Unit* unit = nullptr;   // whose
-    int first = -1;
-    std::vector<float> down;  // [kTileTokens, kExpertColumns]
-  };
-
   void Choose(int layer, const kernels::Activations& input, int tokens);
   void MakeUnits(int layer, const FfnInput& input);
   void AddExperts(const model::ExpertWeights& w, int tokens);
@@ -81,23 +69,27 @@ class ExpertFfn {
   Status ComputeFromFlash(int layer, const FfnInput& input);
   // The units that are in memory now and were not before become ready_.
   void PlaceReady(int layer);
-  // Of the units in ready_.
-  void ComputeNeurons(const FfnInput& input);
-  void ComputeRange(const Unit& unit, const FfnInput& input, int panel_begin, int panel_end,
-                    int thread);
-  // The activations of a tile, side by side.
-  kernels::Activations Gather(const Unit& unit, const FfnInput& input, Tile tile, int thread);
-  void ActivateRange(const Unit& unit, Tile tile, int row, int rows);
-  void SumDown(int tokens, float* out);
-  void AddDown(const Unit& unit, int panel_begin, int panel_end, int thread, float* out);
+  // Starts the experts that the hot side has.
+  void ShareOut(int layer, const FfnInput& input);
+  // The neurons of all other units.
+  Status ComputeHere(int layer, const FfnInput& input);
+  // The hot side's rows; null: it failed, and everything was computed here.
+  Result<const float*> AwaitHot(int layer, const FfnInput& input);
+  // `rows`: of the units elsewhere.
+  void SumDown(int tokens, const float* rows, float* out);
 
   const FfnContext context_;
   Router router_;
-  std::vector<float> logits_;          // [T, E]
-  std::vector<ChosenExpert> chosen_;   // [T, K]
-  std::vector<int> chosen_ids_;        // [K]
-  std::vector<Unit> units_;            // of the step; the shared one last
-  std::vector<Unit*> ready_;           // whose neurons are computed together
+  ExpertComputer computer_;
+  ExpertPartition* hot_ = nullptr;
+  Status lost_;  // of a hot side that failed
+  HybridCounters counters_;
+  std::vector<float> logits_;         // [T, E]
+  std::vector<ChosenExpert> chosen_;  // [T, K]
+  std::vector<int> chosen_ids_;       // [K]
+  std::vector<ExpertUnit> units_;     // of the step; the shared one last
+  std::vector<ExpertUnit*> ready_;    // whose neurons are computed together
+  std::vector<ExpertUnit*> hot_units_;
   std::optional<FlashExperts> flash_;  // none: everything is in memory
   std::vector<int> starts_;            // [E + 1] first place of an expert's tokens
   std::vector<int> ids_;               // [T K] tokens by expert
@@ -107,7 +99,6 @@ class ExpertFfn {
   nn::ActivationBuffer shared_h_;      // [T, fs]
   std::vector<float> shared_up_;       // [T, fs]
   std::vector<float> shared_weight_;   // [T]
-  std::vector<Scratch> scratch_;       // [threads]
 };
 
 }  // namespace thermocline::ffn

@@ -6,6 +6,7 @@
 // AwaitOutput.
 #pragma once
 
+#include "engine/ffn/expert_partition.h"
 #include "engine/ffn/sparse_ffn.h"
 #include "kernels/shared_sum.h"
 
@@ -13,12 +14,6 @@ namespace thermocline::ffn {
 
 // Tokens that share a sum at a time: bounds the integer sums, 8 R D bytes each.
 inline constexpr int kShareTokens = 8;
-
-// Time and work of one side since the start.
-struct PartitionCounters {
-  double busy_s = 0;                    // computing, waits for the other side left out
-  std::int64_t tokens = 0, active = 0;  // decoded tokens (times layers), active neurons computed
-};
 
 // Decode thread only. Status: Unavailable with the device's error.
 class FfnPartition {

@@ -2,6 +2,10 @@
 // `train-predictor` learn from.
 #pragma once
 
+#include <span>
+
+#include "engine/ffn/router.h"
+
 namespace thermocline::ffn {
 
 // One layer's network for T tokens. Borrowed for the call.
@@ -19,6 +23,8 @@ class FfnTap {
   virtual ~FfnTap() = default;
   // Called on the thread that runs Transformer::Forward, layer by layer.
   virtual void OnLayer(const FfnSample& sample) = 0;
+  // The same of layers of experts: [T, K] those that each token chose.
+  virtual void OnExperts(int /*layer*/, std::span<const ChosenExpert> /*chosen*/, int /*tokens*/) {}
 };
 
 }  // namespace thermocline::ffn

@@ -36,7 +36,7 @@ void FlashExperts::Request(int layer, std::span<const ChosenExpert> chosen, int 
   ids_.clear();
   masks_.clear();
   for (std::size_t e = 0; e < masks_of_.size(); ++e) {
-    if (masks_of_[e] == 0) continue;
+    if (masks_of_[e] == 0 || Elsewhere(layer, static_cast<int>(e))) continue;
     ids_.push_back(static_cast<int>(e));
     masks_.push_back(masks_of_[e]);
   }
@@ -60,11 +60,12 @@ void FlashExperts::ReadAhead(int layer, const float* residual) {
   context_.multiplier.Multiply(product, guess_.view(), 1);
   router_.Choose(logits_, w.experts.choice_bias, guessed_);
   ids_.clear();
-  for (const ChosenExpert& each : guessed_) ids_.push_back(each.expert);
+  for (const ChosenExpert& each : guessed_)
+    if (!Elsewhere(next, each.expert)) ids_.push_back(each.expert);
   store_.ReadAhead(next, ids_);
 }
 
-FlashExperts::Place FlashExperts::PlaceOf(int layer, int expert) const {
+ExpertPlace FlashExperts::PlaceOf(int layer, int expert) const {
   const std::uint8_t* at = store_.where(layer)[expert];
   return {.gate = at, .up = at + store_.up_ahead(), .down = at + store_.down_ahead()};
 }

@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/ffn/ffn_context.h"
+#include "engine/ffn/expert_partition.h"
+#include "engine/ffn/hot_experts.h"
 #include "engine/ffn/router.h"
 #include "engine/store/neuron_store.h"
 
@@ -22,16 +23,16 @@ class FlashExperts {
   // Bytes that a construction allocates.
   static std::size_t Bytes(const model::ModelConfig& config);
 
+  // What `hot` has is not read; null: everything is. Borrowed.
+  void SetHot(const ExpertPartition* hot) { hot_ = hot; }
+
   // Starts to read what `tokens` tokens chose, [T, K].
   void Request(int layer, std::span<const ChosenExpert> chosen, int tokens);
   // A single token's guess for the layer behind `layer`; nothing where that is the last, or dense.
   void ReadAhead(int layer, const float* residual);
   bool Has(int layer, int expert) const { return store_.Has(layer, expert); }
-  // Where an expert's matrices are. Requires: Has.
-  struct Place {
-    const std::uint8_t *gate, *up, *down;
-  };
-  Place PlaceOf(int layer, int expert) const;
+  // Requires: Has.
+  ExpertPlace PlaceOf(int layer, int expert) const;
   bool reading() const { return store_.reading(); }
   void Poke() { store_.Poke(); }
   // Errors as store::NeuronStore.
@@ -39,9 +40,14 @@ class FlashExperts {
   void EndLayer(int layer) { store_.EndLayer(layer); }
 
  private:
+  bool Elsewhere(int layer, int expert) const {
+    return hot_ != nullptr && hot_->Has(layer, expert);
+  }
+
   const FfnContext context_;
   store::NeuronStore& store_;
   const bool read_ahead_;
+  const ExpertPartition* hot_ = nullptr;
   Router router_;
   std::vector<std::uint16_t> masks_of_;  // [E] the tokens that chose each
   std::vector<int> ids_;                 // [E] those chosen, ascending

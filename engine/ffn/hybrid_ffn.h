@@ -12,15 +12,6 @@
 
 namespace thermocline::ffn {
 
-// Where the time of layers with two sides went, since the start.
-struct HybridCounters {
-  PartitionCounters hot, cold;
-  double total_s = 0;
-  double wait_s = 0;  // the cold side had nothing to do
-
-  HybridCounters& operator+=(const HybridCounters& other);
-};
-
 // Decode thread only. Borrows everything; allocates nothing after construction.
 class HybridFfn {
  public:

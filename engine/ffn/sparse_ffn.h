@@ -69,6 +69,11 @@ class SparseFfn final : public AuditedSide {
     experts_->ChooseFirst(layer, residual, tokens);
   }
 
+  // Of a mixture: as ExpertFfn's. Requires: layers of experts.
+  void SetHotExperts(ExpertPartition* hot) { experts_->SetHot(hot); }
+  // Null: there are no layers of experts.
+  const ExpertFfn* experts() const { return experts_.has_value() ? &*experts_ : nullptr; }
+
   // One partition's part of a network whose neurons are shared out (hybrid_ffn.h): Find, then for
   // tokens at a time ShareSum twice, for the maxima and for the sums (kernels/shared_sum.h), then
   // EndLayer. Requires: down_rows. Errors as Run.
@@ -106,8 +111,11 @@ class SparseFfn final : public AuditedSide {
   }
   std::int64_t dense_operations(int layer) const { return DenseOperations(context_.config, layer); }
 
-  // `tap` sees every dense network; null: none.
-  void SetTap(FfnTap* tap) { all_.SetTap(tap); }
+  // `tap` sees every network; null: none.
+  void SetTap(FfnTap* tap) {
+    all_.SetTap(tap);
+    tap_ = tap;
+  }
   // `trace` is given the neurons that each token needs of each layer: those predicted, where a mode
   // predicts, else the active ones; of a mixture the experts, none of its dense layers. Null: none.
   // Borrowed.
@@ -149,6 +157,7 @@ class SparseFfn final : public AuditedSide {
   std::vector<FfnPolicy> policies_;    // [L]
   std::vector<FfnCounters> counters_;  // [L]
   store::TraceWriter* trace_ = nullptr;
+  FfnTap* tap_ = nullptr;
   bool counting_ = true;
 };
 

@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "engine/base/log.h"
+#include "engine/base/ratio.h"
+#include "engine/gpu/device_experts.h"
 #include "engine/load/baseline_placement.h"
 #include "engine/load/this_machine.h"
 #include "engine/model/fingerprint.h"
@@ -60,6 +62,8 @@ Result<Subject> StudyModel(const model::ModelFile& file, const std::string& side
   const std::string path = side_car.empty() ? predictor::SideCarPath(file.path) : side_car;
   ASSIGN_OR_RETURN(subject.side_car, predictor::ReadSideCarOrEmpty(path, identity));
   placement::BuildOptions& o = subject.options;
+  const model::ExpertConfig& experts = file.config.experts;
+  if (experts.any()) o.active = base::Ratio(experts.num_experts_per_tok, experts.num_experts);
   for (const FfnMode mode : modes) o.readings.push_back(ReadingOf(mode));
   o.overprediction = Overprediction(subject.side_car, o.overprediction);
   const auto& layers = subject.side_car.layers;
@@ -91,6 +95,17 @@ std::vector<int> ByUse(int neurons, const Subject& subject, std::size_t layer) {
   return ids;
 }
 
+// Of the activations that were counted, the share of hot ones.
+double ActiveShare(const Subject& subject, const ffn::NeuronIds& hot) {
+  double of_hot = 0, all = 0;
+  for (std::size_t l = 0; subject.counted() && l < hot.size(); ++l) {
+    const auto& counts = subject.options.activations[l];
+    for (const std::uint32_t count : counts) all += count;
+    for (const int id : hot[l]) of_hot += counts[id];
+  }
+  return all > 0 ? of_hot / all : 0;
+}
+
 // placement: a baseline, or "" for the plan as it is.
 Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
                            const Subject& subject, std::string_view placement) {
@@ -99,14 +114,18 @@ Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
   ASSIGN_OR_RETURN(const placement::Placement plan, placement::Solve(problem));
   Chosen chosen{.hot = {}, .tokens_per_s = plan.tokens_per_s(), .head = plan.head_hot};
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    std::vector<int> ids = ByUse(file.config.intermediate_size, subject, l);
+    std::vector<int> ids = ByUse(file.config.units_per_layer(), subject, l);
     ids.resize(plan.layers[l].hot);
     std::sort(ids.begin(), ids.end());
     chosen.hot.push_back(std::move(ids));
     chosen.home_layers += plan.layers[l].home_hot ? 1 : 0;
   }
   if (!placement.empty()) chosen.tokens_per_s = 0;  // the plan's, not the baseline's
-  PlaceAsBaseline(placement, file.config.intermediate_size, chosen.hot);
+  PlaceAsBaseline(placement, file.config.units_per_layer(), chosen.hot);
+  const model::ExpertConfig& experts = file.config.experts;
+  for (std::size_t l = 0; experts.any() && l < chosen.hot.size(); ++l)
+    if (!experts.InLayer(static_cast<int>(l))) chosen.hot[l].clear();
+  chosen.active_share = ActiveShare(subject, chosen.hot);
   return chosen;
 }
 
@@ -117,7 +136,7 @@ Result<Chosen> ReadPlan(const std::string& path, const LoadedModel& m, const Mac
       placement::ReadPlacement(path, {.model_hash = hash,
                                       .machine_key = machine.key,
                                       .num_hidden_layers = m.config.num_hidden_layers,
-                                      .intermediate_size = m.config.intermediate_size}));
+                                      .intermediate_size = m.config.units_per_layer()}));
   if (machine.hot_bytes > 0 && file.hot_bytes > machine.hot_bytes) {
     return base::FailedPrecondition(path, ": planned for ", base::HumanBytes(file.hot_bytes),
                                     " of hot memory, and ", base::HumanBytes(machine.hot_bytes),
@@ -139,6 +158,7 @@ Result<Chosen> ReadOrPlan(const std::string& path, const model::ModelFile& file,
                           const LoadedModel& m, const Machine& machine, const Subject& subject) {
   if (path.empty() || IsBaseline(path)) return PlanNeurons(file, machine, subject, path);
   auto chosen = ReadPlan(path, m, machine, subject.hash);
+  if (chosen.ok()) chosen->active_share = ActiveShare(subject, chosen->hot);
   if (chosen.ok() || chosen.status().code() == StatusCode::kNotFound) return chosen;
   base::LogWarning(chosen.status().message(), "; it is not used, and the neurons are planned anew",
                    machine.hot_bytes == 0 ? " (for no memory: --hot-memory gives it some)" : "");
@@ -167,7 +187,7 @@ Result<std::vector<std::vector<int>>> NeuronsByUse(const model::ModelFile& file,
   ASSIGN_OR_RETURN(const Subject subject, StudyModel(file, side_car, {}));
   std::vector<std::vector<int>> order;
   for (std::size_t l = 0; l < static_cast<std::size_t>(file.config.num_hidden_layers); ++l)
-    order.push_back(ByUse(file.config.intermediate_size, subject, l));
+    order.push_back(ByUse(file.config.units_per_layer(), subject, l));
   return order;
 }
 
@@ -287,6 +307,55 @@ Result<Chosen> ChooseForPartition(const model::ModelFile& file, const LoadOption
                      "taken as they come; `thermocline profile` counts them");
   }
   return ReadOrPlan(path, file, m, machine, subject);
+}
+
+namespace {
+
+// Fewer experts until they, and what they need beside them, fit the device.
+Result<Chosen> FitExperts(const model::ModelFile& file, const LoadOptions& options,
+                          device::Device& gpu, const LoadedModel& m, Machine machine,
+                          const Subject& subject) {
+  const std::int64_t budget = machine.hot_bytes;
+  std::size_t least = 0;
+  for (int tries = 0; tries < 6 && machine.hot_bytes > 0; ++tries) {
+    ASSIGN_OR_RETURN(Chosen chosen,
+                     ReadOrPlan(options.model.hot.placement, file, m, machine, subject));
+    const ffn::HotExperts hot(
+        {.config = m.config, .weights = *m.weights, .flash = nullptr, .hot = chosen.hot});
+    least = gpu::DeviceExperts::BytesFor({.device = gpu,
+                                          .config = m.config,
+                                          .weights = *m.weights,
+                                          .hot = hot,
+                                          .tokens_max = options.sizes.tokens_max});
+    const auto over = static_cast<std::int64_t>(least) - budget;
+    if (over <= 0) return chosen;
+    machine.hot_bytes -= over + over / 8;
+  }
+  return NoRoom(m, least, budget);
+}
+
+}  // namespace
+
+Result<Chosen> ChooseExperts(const model::ModelFile& file, const LoadOptions& options,
+                             device::Device* device, const LoadedModel& m) {
+  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, m.ffn_modes));
+  subject.options.context_length = MeanContext(file.config, options.model.context_length);
+  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
+                                                {.ops = m.ops,
+                                                 .threads = m.pool->threads(),
+                                                 .hot = options.model.hot,
+                                                 .device = device,
+                                                 .measuring_bytes_max = RoomIn(m.memory)}));
+  AsForExperts(machine);
+  // What is in memory was planned before: here only the sides are chosen.
+  machine.memory_bytes = std::int64_t{1} << 50;
+  if (!subject.counted() && options.model.hot.placement.empty()) {
+    base::LogWarning(m.path,
+                     ": it is not known which experts are used most, so the hot ones are taken as "
+                     "they come; `thermocline profile` counts them");
+  }
+  if (device != nullptr) return FitExperts(file, options, *device, m, machine, subject);
+  return ReadOrPlan(options.model.hot.placement, file, m, machine, subject);
 }
 
 }  // namespace thermocline::load

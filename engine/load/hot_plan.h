@@ -8,6 +8,7 @@ namespace thermocline::load {
 struct Chosen {
   ffn::NeuronIds hot;
   double tokens_per_s = 0;  // 0: a file does not say
+  double active_share = 0;  // of what is active that is hot, by the profile; 0: none
   int home_layers = 0;      // at home on a device
   bool head = false;        // on a device
 
@@ -35,6 +36,11 @@ Status NoRoom(const LoadedModel& model, std::size_t bytes, std::int64_t budget);
 // more neurons could have its room. FailedPrecondition if the device would make no token faster.
 Result<Chosen> ChooseForDevice(const model::ModelFile& file, const LoadOptions& options,
                                device::Device& gpu, const DeviceSizes& sizes, LoadedModel& out);
+
+// Of a mixture the experts for `device`, or for a second partition of the CPU (null).
+// ResourceExhausted if a GPU has no room for one.
+Result<Chosen> ChooseExperts(const model::ModelFile& file, const LoadOptions& options,
+                             device::Device* device, const LoadedModel& model);
 
 // For a second partition of the CPU.
 Result<Chosen> ChooseForPartition(const model::ModelFile& file, const LoadOptions& options,

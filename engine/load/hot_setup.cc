@@ -39,9 +39,10 @@ Status CheckCanControl(const LoadedModel& m, const FfnOptions& ffn) {
 
 void Report(const Chosen& chosen, LoadedModel& out) {
   for (const std::vector<int>& layer : chosen.hot) out.hot.neurons += layer.size();
-  out.hot.neurons_all = static_cast<std::int64_t>(chosen.hot.size()) * out.config.intermediate_size;
+  out.hot.neurons_all = static_cast<std::int64_t>(chosen.hot.size()) * out.config.units_per_layer();
   out.hot.used = true;
   out.hot.predicted_tokens_per_s = chosen.tokens_per_s;
+  out.hot.planned_share = chosen.active_share;
 }
 
 // `moved`: whether the model may have been changed, also by an error.
@@ -98,6 +99,56 @@ Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, 
   return OkStatus();
 }
 
+void LogExperts(const Chosen& chosen, const LoadedModel& out, const std::string& where) {
+  base::LogInfo("hot experts: ", out.hot.neurons, " of ", out.hot.neurons_all, ", ",
+                base::HumanBytes(out.hot.bytes), ", ", where, "; planned for ", chosen.tokens_per_s,
+                " tokens/s");
+}
+
+// A GPU has copies: the host can compute every expert.
+Status SetUpExpertDevice(const model::ModelFile& file, const LoadOptions& options,
+                         std::unique_ptr<device::Device> gpu, LoadedModel& out) {
+  ASSIGN_OR_RETURN(const Chosen chosen, ChooseExperts(file, options, gpu.get(), out));
+  if (!chosen.any_hot())
+    return base::FailedPrecondition(gpu->Describe(),
+                                    ": by the plan no expert is faster there than on the CPU");
+  auto hot = std::make_unique<ffn::HotExperts>(ffn::HotExperts::Params{
+      .config = out.config, .weights = *out.weights, .flash = out.flash.get(), .hot = chosen.hot});
+  ASSIGN_OR_RETURN(out.device_experts,
+                   gpu::DeviceExperts::Create({.device = *gpu,
+                                               .config = out.config,
+                                               .weights = *out.weights,
+                                               .hot = *hot,
+                                               .tokens_max = options.sizes.tokens_max}));
+  out.hot_experts = std::move(hot);
+  out.gpu = std::move(gpu);
+  Report(chosen, out);
+  out.hot.device = out.gpu->Describe();
+  out.hot.bytes = out.device_experts->bytes();
+  LogExperts(chosen, out, out.hot.device);
+  return OkStatus();
+}
+
+Status SetUpExpertPartition(const model::ModelFile& file, const LoadOptions& options,
+                            LoadedModel& out) {
+  ASSIGN_OR_RETURN(const SideThreads threads,
+                   ShareThreads(out.pool->threads(), options.model.hot.threads));
+  ASSIGN_OR_RETURN(const Chosen chosen, ChooseExperts(file, options, nullptr, out));
+  if (!chosen.any_hot()) {
+    base::LogWarning("no second partition: by the plan all experts are faster on one side");
+    return OkStatus();
+  }
+  out.hot_experts = std::make_unique<ffn::HotExperts>(ffn::HotExperts::Params{
+      .config = out.config, .weights = *out.weights, .flash = out.flash.get(), .hot = chosen.hot});
+  RETURN_IF_ERROR(out.hot_experts->Hold());
+  Report(chosen, out);
+  out.hot.bytes = out.hot_experts->bytes();
+  out.hot_threads = threads.hot;
+  out.pool = std::make_unique<base::WorkerPool>(threads.cold);
+  LogExperts(chosen, out, StrCat("on ", threads.hot, " threads of their own"));
+  return OkStatus();
+}
+
 }  // namespace
 
 Accelerator OpenAccelerator(const LoadOptions& options) {
@@ -111,8 +162,12 @@ Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, Ac
   const HotOptions& hot = options.model.hot;
   if (hot.device != HotDevice::kCpu) {
     bool moved = false;
-    Status used =
-        gpu.ok() ? SetUpDevice(file, options, *std::move(gpu), early, moved, out) : gpu.status();
+    Status used = gpu.status();
+    if (gpu.ok() && out.config.experts.any()) {
+      used = SetUpExpertDevice(file, options, *std::move(gpu), out);
+    } else if (gpu.ok()) {
+      used = SetUpDevice(file, options, *std::move(gpu), early, moved, out);
+    }
     if (used.ok()) return OkStatus();
     if (early != nullptr) return used;  // the host has not all of the model
     if (hot.device == HotDevice::kCuda || moved)
@@ -127,7 +182,8 @@ Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, Ac
     return OkStatus();
   }
   if (hot.bytes == 0 && hot.placement.empty()) return OkStatus();
-  return SetUpPartition(file, options, out);
+  return out.config.experts.any() ? SetUpExpertPartition(file, options, out)
+                                  : SetUpPartition(file, options, out);
 }
 
 }  // namespace thermocline::load

@@ -174,14 +174,17 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   return loaded;
 }
 
-// Experts are computed by the CPU, and a hot tier takes single neurons.
-Status KeepExpertsOnHost(const HotOptions& hot, const model::ModelConfig& config,
-                         Accelerator& gpu) {
-  Status dense = model::RequireDense(config, "a hot tier");
-  if (dense.ok()) return OkStatus();
-  if (hot.device == HotDevice::kCuda) return dense.Annotate("device cuda");
-  if (hot.bytes > 0 || !hot.placement.empty()) return dense;
-  gpu = dense;
+// Where there is one memory the CPU computes all experts; latent attention is the CPU's.
+Status KeepOnHost(const HotOptions& hot, const model::ModelConfig& config, Accelerator& gpu) {
+  if (!gpu.ok()) return OkStatus();
+  const bool unified = config.experts.any() && (*gpu)->properties().unified;
+  const bool latent = config.latent.any() && !config.experts.any();
+  if (!unified && !latent) return OkStatus();
+  const Status why = base::FailedPrecondition(
+      unified ? "a mixture's experts gain nothing from a GPU that shares the host's memory"
+              : "latent attention is computed by the CPU");
+  if (hot.device == HotDevice::kCuda) return why.Annotate("device cuda");
+  gpu = why;
   return OkStatus();
 }
 
@@ -191,11 +194,11 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(const LoadOptions& options, Accele
                                               std::optional<DeviceShare>& early) {
   ASSIGN_OR_RETURN(auto loaded, OpenModel(options.model));
   model::ModelFile& file = *loaded->file;
-  RETURN_IF_ERROR(KeepExpertsOnHost(options.model.hot, file.config, gpu));
+  RETURN_IF_ERROR(KeepOnHost(options.model.hot, file.config, gpu));
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
   loaded->weights_read = SetReading(options.model.reading, unified, file);
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));
-  if (gpu.ok() && CanPlaceEarly(file, options.model, **gpu)) {
+  if (gpu.ok() && !file.config.experts.any() && CanPlaceEarly(file, options.model, **gpu)) {
     FfnPlan fitted = plan;
     auto share = PlaceEarly(file, options, **gpu, fitted, *loaded);
     if (share.ok()) {

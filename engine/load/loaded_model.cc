@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "engine/ffn/cpu_experts.h"
 #include "engine/ffn/cpu_partition.h"
 #include "engine/predictor/subset.h"
 
@@ -148,6 +149,18 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                   .prefetch_bytes = prefetch_bytes,
                                   .ablation = ablation});
   }
+  std::unique_ptr<ffn::ExpertPartition> experts;
+  if (hot_experts != nullptr && device_experts == nullptr) {
+    experts = std::make_unique<ffn::CpuExperts>(
+        ffn::CpuExperts::Params{.config = config,
+                                .weights = *weights,
+                                .hot = *hot_experts,
+                                .ops = *ops,
+                                .threads = hot_threads,
+                                .tokens_max = tokens_max,
+                                .prefetch_bytes = prefetch_bytes});
+  }
+  if (device_experts != nullptr) CHECK_LE(tokens_max, device_experts->tokens_max());
   if (device_forward != nullptr) {  // its memory was shared out for so much
     CHECK_LE(tokens_max, device_forward->tokens_max());
     CHECK_LE(context_length, device_forward->context_length());
@@ -169,6 +182,8 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .stream = stream.get(),
                                 .members = split != nullptr ? &split->cold() : nullptr,
                                 .hot = std::move(partition),
+                                .hot_experts = std::move(experts),
+                                .device_experts = device_experts.get(),
                                 .device = device_forward.get(),
                                 .ablation = ablation});
   SetModes(*transformer, ffn_modes);

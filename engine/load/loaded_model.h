@@ -9,6 +9,7 @@
 #include "engine/base/worker_pool.h"
 #include "engine/exec/transformer.h"
 #include "engine/ffn/neuron_split.h"
+#include "engine/gpu/device_experts.h"
 #include "engine/load/ffn_setup.h"
 #include "engine/load/memory_plan.h"
 #include "engine/model/model_file.h"
@@ -60,12 +61,14 @@ struct LoadedModel {
   // The neurons that a hot side computes; null: there is none.
   std::unique_ptr<ffn::NeuronSplit> split;
   std::unique_ptr<predictor::Predictors> hot_predictors;
-  int hot_threads = 0;  // of a hot side on the CPU
-  HotStats hot;         // as planned: no counts
+  std::unique_ptr<ffn::HotExperts> hot_experts;  // of a mixture, instead of neurons
+  int hot_threads = 0;                           // of a hot side on the CPU
+  HotStats hot;                                  // as planned: no counts
   // What is at home on a device; null: nothing. The device is used by the decode thread alone.
   std::unique_ptr<device::Device> gpu;
   std::unique_ptr<gpu::DeviceModel> device;
   std::unique_ptr<gpu::DeviceForward> device_forward;
+  std::unique_ptr<gpu::DeviceExperts> device_experts;  // of a mixture, instead of these two
   // Stays open where a device holds weights that the host does not, for a device that lost them:
   // the file that was loaded, though another may have its name now. Else null.
   std::unique_ptr<model::ModelFile> file;

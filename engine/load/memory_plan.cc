@@ -9,7 +9,9 @@
 #include "engine/base/ratio.h"
 #include "engine/base/system_memory.h"
 #include "engine/exec/transformer.h"
+#include "engine/ffn/cpu_experts.h"
 #include "engine/ffn/cpu_partition.h"
+#include "engine/gpu/device_experts.h"
 #include "engine/model/fingerprint.h"
 #include "engine/nn/kv_pool.h"
 #include "engine/sampling/sampler.h"
@@ -96,6 +98,11 @@ std::size_t HotBytes(const MemoryNeeds& n, ffn::FfnSizes sizes) {
                       (hot.device == HotDevice::kAuto && kernels::CudaOps() != nullptr);
   if (!device && hot.bytes == 0 && hot.placement.empty()) return 0;
   sizes.threads = hot.threads > 0 ? hot.threads : n.threads / 2;
+  if (sizes.config.experts.any()) {
+    const std::size_t block = sizes.flash && !device ? static_cast<std::size_t>(hot.bytes) : 0;
+    return block + (device ? gpu::DeviceExperts::HostBytes(sizes.config, sizes.tokens_max)
+                           : ffn::CpuExperts::Bytes(sizes));
+  }
   const std::size_t other =
       device ? gpu::DeviceForward::HostBytesMax({.config = sizes.config,
                                                  .tokens_max = sizes.tokens_max,

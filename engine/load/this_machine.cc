@@ -15,12 +15,38 @@ namespace {
 
 constexpr double kReadBytes = 8 << 10;  // about a neuron at four bits
 
+// Of the first layer that has experts.
+Status DescribeExperts(const model::Weights& weights, CalibrationOptions& out) {
+  for (const model::LayerWeights& l : weights.layers) {
+    const model::ExpertWeights& e = l.experts;
+    if (!e.any()) continue;
+    out.network_bytes += e.bytes();
+    const kernels::DType up = e.up.weight.type;
+    out.types = {.gate = e.gate.weight.rows > 0 ? e.gate.weight.type : up,
+                 .up = up,
+                 .down = kernels::SummableType(e.down.weight.type),
+                 .dense = l.attn_output.weight.type,
+                 .dense_bytes = std::max<std::size_t>(1, l.attn_output.weight.bytes())};
+  }
+  return OkStatus();
+}
+
+// A dense network as large as what a token reads of a mixture's layer; dense ones as they are.
+model::ModelConfig DenseLike(const model::ModelConfig& config) {
+  model::ModelConfig out = config;
+  if (!config.experts.any()) return out;
+  out.intermediate_size = config.experts.num_experts_per_tok * config.experts.intermediate_size;
+  out.experts = {};
+  return out;
+}
+
 // What the model's matrices are in memory, and how much its networks take.
 Status Describe(const model::ModelFile& file, CalibrationOptions& out) {
   model::Weights weights;
   const model::LoadWeightsOptions load;
   model::WeightPlan plan(file, load, weights);
   RETURN_IF_ERROR(plan.Make());
+  if (file.config.experts.any()) return DescribeExperts(weights, out);
   const model::LayerWeights& w = weights.layers[0];
   const bool gated = w.gate.linear.weight.rows > 0, rows = w.down_rows.rows > 0;
   const kernels::DType up = w.up.linear.weight.type;
@@ -58,7 +84,7 @@ Result<placement::Machine> DeviceMachine(const model::ModelFile& file,
   cpu.cold_threads = o.threads;
   cpu.hot_threads = 0;
   ASSIGN_OR_RETURN(placement::Machine machine,
-                   CpuMachine(file.config, model_hash, cpu, o.hot.calibrate));
+                   CpuMachine(DenseLike(file.config), model_hash, cpu, o.hot.calibrate));
   ASSIGN_OR_RETURN(const auto memory, o.device->FreeMemory());
   const std::string key = StrCat(machine.key, "|", o.device->Describe());
   const base::JsonCache cache("machine", key);
@@ -68,7 +94,7 @@ Result<placement::Machine> DeviceMachine(const model::ModelFile& file,
   if (known.ok()) {
     machine = *std::move(known);
   } else {
-    ASSIGN_OR_RETURN(machine, WithDevice(std::move(machine), *o.device, file.config,
+    ASSIGN_OR_RETURN(machine, WithDevice(std::move(machine), *o.device, DenseLike(file.config),
                                          {.types = cpu.types, .network_bytes = cpu.network_bytes}));
     machine.key = key;
     const Status kept = cache.Write(machine.ToJson());
@@ -86,12 +112,19 @@ Result<placement::Machine> PartitionMachine(const model::ModelFile& file,
   cpu.cold_threads = threads.cold;
   cpu.hot_threads = threads.hot;
   ASSIGN_OR_RETURN(placement::Machine machine,
-                   CpuMachine(file.config, model_hash, cpu, o.hot.calibrate));
+                   CpuMachine(DenseLike(file.config), model_hash, cpu, o.hot.calibrate));
   machine.hot_bytes = o.hot.bytes;
   return machine;
 }
 
 }  // namespace
+
+void AsForExperts(placement::Machine& machine) {
+  machine.hot_homes = false;
+  if (!machine.unified) return;
+  machine.hot.reset();
+  machine.unified = false;
+}
 
 Result<placement::Machine> ThisMachine(const model::ModelFile& file, const std::string& model_hash,
                                        const ThisMachineOptions& o) {

@@ -28,10 +28,14 @@ struct ThisMachineOptions {
   std::size_t measuring_bytes_max = SIZE_MAX;  // memory for the weights that are measured with
 };
 
+// A mixture's experts on a GPU have no layer's attention beside them; where there is one memory,
+// the CPU computes them all.
+void AsForExperts(placement::Machine& machine);
+
 // Measured, or remembered from an earlier call (load/calibration.h, store/device_probe.h), with
 // `hot.bytes` for the hot side (of a device at most what it has free, and all of it if 0) and what
 // the system allows this process as RAM. Errors as model::MeasureWeights, ShareThreads, CpuMachine,
-// WithDevice.
+// WithDevice. For a mixture what is measured is a dense network as large as the experts of a token.
 Result<placement::Machine> ThisMachine(const model::ModelFile& file, const std::string& model_hash,
                                        const ThisMachineOptions& options);
 

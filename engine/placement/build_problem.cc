@@ -77,7 +77,7 @@ Result<LayerShape> BuildLayer(const model::ModelFile& file, const Sizes& sizes, 
                               const BuildOptions& o) {
   const model::ModelConfig& c = file.config;
   const std::size_t l = S(layer);
-  const std::int64_t f = c.intermediate_size;
+  const std::int64_t f = c.units_per_layer();
   const auto of = [&](const std::vector<std::size_t>& images) {
     return static_cast<std::int64_t>(images[l] - sizes.norms[l]);
   };
@@ -85,12 +85,17 @@ Result<LayerShape> BuildLayer(const model::ModelFile& file, const Sizes& sizes, 
   const std::string prefix = StrCat("blk.", layer, ".fc");
   const std::int64_t low_rank =
       TensorBytes(file, prefix + "1.weight") + TensorBytes(file, prefix + "2.weight");
-  LayerShape out{.reading = o.readings[l],
+  LayerShape out{.reading = c.experts.any() ? Reading::kChosen : o.readings[l],
                  .home_bytes = static_cast<std::int64_t>(sizes.norms[l]) +
                                std::max<std::int64_t>(0, of(sizes.attention) - low_rank),
                  .kv_bytes = Cached(c, layer, o),
                  .deciding_bytes = each(of(sizes.deciding)),
                  .rest_bytes = each(of(sizes.rest))};
+  // A dense layer of a mixture has nothing to place.
+  if (c.experts.any() && !c.experts.InLayer(layer)) {
+    out.frequency.assign(S(f), 0.0);
+    return out;
+  }
   if (out.reading == Reading::kPredicted) {
     out.overprediction = o.overprediction;
     out.predictor_bytes =
@@ -118,13 +123,13 @@ Result<Problem> BuildProblem(const model::ModelFile& file, const Machine& machin
   ASSIGN_OR_RETURN(const Sizes sizes, Measure(file));
   Problem out;
   out.machine = machine;
-  out.batch = o.batch;
+  out.batch = c.experts.any() ? 1 : o.batch;
   out.sync_bytes = 2 * 4 * std::int64_t{c.hidden_size};
   std::vector<double> assumed;
-  if (o.activations.empty()) assumed = ZipfFrequencies(c.intermediate_size, o.active, o.zipf);
+  if (o.activations.empty()) assumed = ZipfFrequencies(c.units_per_layer(), o.active, o.zipf);
   for (int l = 0; l < c.num_hidden_layers; ++l) {
     ASSIGN_OR_RETURN(LayerShape layer, BuildLayer(file, sizes, l, o));
-    if (o.activations.empty()) layer.frequency = assumed;
+    if (layer.frequency.empty()) layer.frequency = assumed;
     out.layers.push_back(std::move(layer));
   }
   const std::int64_t output =

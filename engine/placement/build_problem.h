@@ -21,10 +21,13 @@ struct BuildOptions {
   // empty, `active` and `zipf` say how often neurons are active.
   std::vector<std::span<const std::uint32_t>> activations = {};
   std::int64_t profiled_tokens = 0;
-  double active = 0.1;  // mean share of neurons active for a token
+  double active = 0.1;  // mean share of neurons active for a token; of a mixture: of experts
   double zipf = 0.8;    // exponent of frequency over rank
 };
 
+// Of a mixture the neurons are its experts, each of which is placed alone, and what every token
+// reads of the networks counts with attention; `batch` and `readings` mean nothing there.
+//
 // Reads the shapes and types of `file` alone. Neurons have the bytes that they take in memory, of
 // which a share of an image's padding. InvalidArgument: sizes that contradict each other; else as
 // model::MeasureWeights.

@@ -23,7 +23,9 @@ std::vector<Prefix> PrefixSums(const LayerShape& shape, int batch) {
     sum.neurons = end;
     const double all = D(end - begin);
     sum.active += shape.reading == Reading::kDense ? all : active;
-    sum.decided += shape.reading == Reading::kPredicted ? decided : all;
+    sum.decided += shape.reading == Reading::kPredicted ? decided
+                   : shape.reading == Reading::kChosen  ? active
+                                                        : all;
     out.push_back(sum);
   }
   return out;
@@ -53,6 +55,8 @@ double CostTables::SideTime(const LayerShape& shape, Side side, const Prefix& ra
       return n * (deciding + rest) / p.whole_rate();
     case Reading::kExact:
       return n * deciding / p.deciding_rate() + rows;
+    case Reading::kChosen:
+      return range.active * (deciding + rest) / p.whole_rate();
     case Reading::kPredicted:
       break;
   }

@@ -16,6 +16,7 @@
 //             predicted:  predictor / predictor_bytes_per_s
 //                         + min(1, overprediction f) (deciding / rows_bytes_per_s + row_s)
 //                         + f (rest / rows_bytes_per_s + row_s)
+//             chosen:     f (deciding + rest) / whole_bytes_per_s, of an expert that a router names
 //             deciding = bytes of its gate row (up, where there is no gate), rest = those of the
 //             others, f = the share of tokens it is active for
 //   sync_l    2 sync_s + sync_bytes / link_bytes_per_s where both sides have work in the layer: one
@@ -45,7 +46,7 @@
 namespace thermocline::placement {
 
 // Which rows of a network are read.
-enum class Reading { kDense, kExact, kPredicted };
+enum class Reading { kDense, kExact, kPredicted, kChosen };
 
 struct LayerShape {
   Reading reading = Reading::kDense;

@@ -71,7 +71,7 @@ struct LayerSideCar {
 struct SideCarIdentity {
   std::string model_hash;     // model::Fingerprint
   int hidden_size = 0;        // D
-  int intermediate_size = 0;  // F
+  int intermediate_size = 0;  // F; of a mixture: experts of a layer
   int num_hidden_layers = 0;  // L
 };
 

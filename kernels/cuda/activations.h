@@ -21,8 +21,10 @@ __device__ inline float ActivateGate(GateActivation activation, float threshold,
       return 0.5F * x * (1.0F + erff(x * sqrtf(0.5F)));
     case GateActivation::kGeluTanh:
       return 0.5F * x * (1.0F + tanhf(0.7978845608F * (x + 0.044715F * x * x * x)));
-    case GateActivation::kClampedSwiglu:
-      break;  // of experts, which the CPU computes
+    case GateActivation::kClampedSwiglu: {
+      const float g = fminf(x, kSwigluLimit);
+      return g / (1.0F + expf(-kSwigluSlope * g));
+    }
   }
   return x;
 }
@@ -30,7 +32,9 @@ __device__ inline float ActivateGate(GateActivation activation, float threshold,
 // act(gate) * up, as GatedParams says.
 __device__ inline float GatedValue(GateActivation activation, float threshold, float gate,
                                    float up) {
-  const float kept = activation == GateActivation::kDRelu && !(up > 0) ? 0.0F : up;
+  float kept = activation == GateActivation::kDRelu && !(up > 0) ? 0.0F : up;
+  if (activation == GateActivation::kClampedSwiglu)
+    kept = fminf(fmaxf(up, -kSwigluLimit), kSwigluLimit) + 1.0F;
   return ActivateGate(activation, threshold, gate) * kept;
 }
 

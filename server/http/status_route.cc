@@ -32,6 +32,7 @@ Json DeviceJson(const EngineStats& stats) {
       {"hot_neurons", hot.neurons},
       {"neurons", hot.neurons_all},
       {"predicted_tokens_per_s", hot.used ? Json(hot.predicted_tokens_per_s) : Json()},
+      {"planned_share", hot.planned_share > 0 ? Json(hot.planned_share) : Json()},
       {"threads", stats.threads},
       {"cpu_isa", stats.cpu_isa}};
 }

@@ -82,8 +82,8 @@ Check CheckAdd(const kernels::DeviceOps& ops, int n) {
 
 Check CheckGated(const kernels::DeviceOps& ops, GateActivation activation, bool has_up, int tokens,
                  int n) {
-  constexpr const char* kNames[] = {"silu",  "relu", "fatrelu",  "drelu",
-                                    "relu2", "gelu", "gelu tanh"};
+  constexpr const char* kNames[] = {"silu",  "relu", "fatrelu",   "drelu",
+                                    "relu2", "gelu", "gelu tanh", "clamped swiglu"};
   const auto gate = kernels::RandomFloats(Elements(tokens, n), 3, 3),
              up = kernels::RandomFloats(Elements(tokens, n), 4);
   HostTokens want(tokens, n, gate);
@@ -108,16 +108,20 @@ Check CheckGated(const kernels::DeviceOps& ops, GateActivation activation, bool 
   Wait(ops);
   const auto got = out.x.Get();
   const bool exact = activation != GateActivation::kSilu && activation != GateActivation::kGelu &&
-                     activation != GateActivation::kGeluTanh;
+                     activation != GateActivation::kGeluTanh &&
+                     activation != GateActivation::kClampedSwiglu;
   Check check{
       std::string("gated ") + kNames[static_cast<int>(activation)] + (has_up ? "" : ", no up"),
       Shape(tokens, n), exact ? 0 : 1e-6, 0};
   // 1 + erf and 1 + tanh cancel for negative gates: the unit is |x up| at least.
   std::vector<double> unit(got.size());
   for (std::size_t i = 0; i < unit.size(); ++i)
-    unit[i] = std::fabs(static_cast<double>(gate[i])) *
-                  (has_up ? std::fabs(static_cast<double>(up[i])) : 1) +
-              1e-30;
+    unit[i] =
+        std::fabs(static_cast<double>(gate[i])) *
+            (has_up ? std::fabs(static_cast<double>(up[i])) : 1) +
+        (activation == GateActivation::kClampedSwiglu ? std::fabs(static_cast<double>(gate[i]))
+                                                      : 0) +
+        1e-30;
   check.error = exact ? Differing(got, want.x) : Farthest(got, want.x, unit);
   if (n % 32 == 0) {  // the Q8 form of what the device computed
     const HostTokens own(tokens, n, got);
@@ -139,7 +143,7 @@ std::vector<Check> CheckElementwise(const kernels::DeviceOps& ops) {
     checks.push_back(CheckAdd(ops, n));
   }
   for (const int n : {32, 96, 4096}) checks.push_back(CheckQuantize(ops, 3, n));
-  for (int a = 0; a <= static_cast<int>(GateActivation::kGeluTanh); ++a) {
+  for (int a = 0; a <= static_cast<int>(GateActivation::kClampedSwiglu); ++a) {
     for (const int n : {33, 352}) {
       checks.push_back(CheckGated(ops, static_cast<GateActivation>(a), true, 3, n));
       checks.push_back(CheckGated(ops, static_cast<GateActivation>(a), false, 3, n));

@@ -23,6 +23,7 @@ Json HotJson(const HotStats& hot) {
                       {"neurons", hot.neurons},
                       {"neurons_all", hot.neurons_all},
                       {"predicted_tokens_per_s", hot.predicted_tokens_per_s},
+                      {"planned_share", hot.planned_share},
                       {"active_share", HotShare(hot)},
                       {"hot_s", hot.hot_s},
                       {"cold_s", hot.cold_s},
@@ -36,6 +37,8 @@ void PrintHot(const HotStats& hot) {
               hot.device.c_str(), base::HumanBytes(hot.bytes).c_str(),
               100 * static_cast<double>(hot.neurons) / static_cast<double>(hot.neurons_all),
               hot.predicted_tokens_per_s);
+  if (hot.planned_share > 0)
+    std::printf("  by the profile %.1f%% of what is active is there\n", 100 * hot.planned_share);
   if (hot.total_s <= 0) return;
   std::printf(
       "  %.1f%% of the active neurons computed there; of the layers' time: hot side %.1f%%, cold "

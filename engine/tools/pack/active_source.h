@@ -33,10 +33,15 @@ class TraceTap final : public ffn::FfnTap {
  public:
   TraceTap(const model::ModelConfig& config, store::TraceWriter& writer);
   void OnLayer(const ffn::FfnSample& sample) override;
+  void OnExperts(int layer, std::span<const ffn::ChosenExpert> chosen, int tokens) override;
 
  private:
+  // The layer's sets are there; after the last one they are written.
+  void EndLayer(int layer, std::size_t tokens);
+  std::vector<int>& Empty(std::size_t token, int layer, std::size_t tokens);
   const int num_layers_;
   const std::size_t num_neurons_;
+  const bool of_experts_;  // then dense layers have empty sets
   store::TraceWriter& writer_;
   std::vector<std::vector<int>> sets_;  // [T, L] of the tokens at hand
 };

@@ -17,6 +17,7 @@
 #include "engine/tools/common/svg_plot.h"
 #include "engine/tools/common/text_windows.h"
 #include "engine/tools/pack/active_source.h"
+#include "engine/tools/pack/expert_map.h"
 
 namespace thermocline::tools {
 namespace {
@@ -37,8 +38,9 @@ struct Options {
 class CountingTap final : public ffn::FfnTap {
  public:
   explicit CountingTap(const model::ModelConfig& config)
-      : neurons_(static_cast<std::size_t>(config.intermediate_size)),
-        layers_(config.num_hidden_layers, ActivationCounter(config.intermediate_size)) {}
+      : neurons_(static_cast<std::size_t>(config.units_per_layer())),
+        of_experts_(config.experts.any()),
+        layers_(config.num_hidden_layers, ActivationCounter(config.units_per_layer())) {}
 
   void BeginWindow() {
     for (ActivationCounter& layer : layers_) layer.BeginSequence();
@@ -47,8 +49,20 @@ class CountingTap final : public ffn::FfnTap {
   void SetTrace(ffn::FfnTap* trace) { trace_ = trace; }
   void OnLayer(const ffn::FfnSample& s) override {
     if (trace_ != nullptr) trace_->OnLayer(s);
+    const std::vector<float> none(of_experts_ ? neurons_ : 0);  // of a mixture's dense layer
     for (std::size_t t = 0; t < static_cast<std::size_t>(s.tokens); ++t)
-      layers_[s.layer].Add({s.neurons + t * neurons_, neurons_});
+      layers_[s.layer].Add(of_experts_ ? std::span<const float>(none)
+                                       : std::span(s.neurons + t * neurons_, neurons_));
+  }
+  void OnExperts(int layer, std::span<const ffn::ChosenExpert> chosen, int tokens) override {
+    if (trace_ != nullptr) trace_->OnExperts(layer, chosen, tokens);
+    const std::size_t k = chosen.size() / static_cast<std::size_t>(tokens);
+    std::vector<float> active(neurons_);
+    for (std::size_t at = 0; at < chosen.size(); at += k) {
+      for (const ffn::ChosenExpert& each : chosen.subspan(at, k)) active[each.expert] = 1;
+      layers_[layer].Add(active);
+      for (const ffn::ChosenExpert& each : chosen.subspan(at, k)) active[each.expert] = 0;
+    }
   }
   // The neurons of every token of a trace, which is one sequence.
   void AddTrace(const store::Trace& trace) {
@@ -65,7 +79,8 @@ class CountingTap final : public ffn::FfnTap {
   const std::vector<ActivationCounter>& layers() const { return layers_; }
 
  private:
-  std::size_t neurons_;
+  std::size_t neurons_;  // or experts
+  const bool of_experts_;
   std::vector<ActivationCounter> layers_;
   ffn::FfnTap* trace_ = nullptr;
 };
@@ -88,7 +103,7 @@ Json LayerJson(int layer, const ActivationCounter& c) {
                       {"histogram", std::move(histogram)}};
 }
 
-void PrintTable(const std::vector<ActivationCounter>& layers) {
+void PrintTable(const char* what, const std::vector<ActivationCounter>& layers) {
   std::printf("layer  active   kept  hot 80%%   zipf   never    union of");
   for (const int window : kUnionWindows) std::printf(" %6d", window);
   std::printf("\n");
@@ -105,10 +120,11 @@ void PrintTable(const std::vector<ActivationCounter>& layers) {
     std::printf("\n");
   }
   std::printf(
-      "active: mean share of neurons active for a token; kept: of these, active at the token "
-      "before too\nhot 80%%: share of neurons that makes 80%% of the activations; zipf: exponent "
+      "active: mean share of %s active for a token; kept: of these, active at the token "
+      "before too\nhot 80%%: share of %s that makes 80%% of the activations; zipf: exponent "
       "of "
-      "frequency over rank\n");
+      "frequency over rank\n",
+      what, what);
 }
 
 // At most 200 of a layer's frequencies, evenly spread over the logarithm of the rank.
@@ -127,14 +143,16 @@ PlotSeries FrequencyOverRank(const ActivationCounter& c) {
   return series;
 }
 
-Status WritePlot(const std::string& path, const std::vector<ActivationCounter>& layers) {
-  Plot rank{.title = "How often neurons are active",
-            .x = {.label = "neurons, by frequency", .log = true},
+Status WritePlot(const std::string& path, bool experts,
+                 const std::vector<ActivationCounter>& layers) {
+  const std::string what = experts ? "experts" : "neurons";
+  Plot rank{.title = "How often " + what + " are active",
+            .x = {.label = what + ", by frequency", .log = true},
             .y = {.label = "share of tokens", .log = true, .percent = true, .max = 1}};
   Plot growth{
-      .title = "Neurons active for any of some tokens in a row",
+      .title = StrCat(experts ? "Experts" : "Neurons", " active for any of some tokens in a row"),
       .x = {.label = "tokens in a row", .whole = true, .min = 0, .max = kUnionWindows.back()},
-      .y = {.label = "share of neurons", .percent = true, .min = 0}};
+      .y = {.label = "share of " + what, .percent = true, .min = 0}};
   const auto colors = PlotColors(base::IntSize(layers));
   const std::size_t every = (layers.size() + 7) / 8;  // labels that fit a legend
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -150,7 +168,8 @@ Status WritePlot(const std::string& path, const std::vector<ActivationCounter>& 
     growth.series.push_back(std::move(unions));
   }
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{rank, growth}, 2)));
+  const std::string curves = RenderSvg(std::vector{rank, growth}, 2);
+  RETURN_IF_ERROR(file->Append(experts ? WithExpertMap(curves, layers) : curves));
   return file->Commit();
 }
 
@@ -178,7 +197,8 @@ Status Profile(const Options& o) {
   if (!o.from_trace.empty() && !o.trace.empty())
     return base::InvalidArgument("--record-trace writes what a text uses; --from-trace has that");
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
-  RETURN_IF_ERROR(CheckTrueZeros(*model));
+  const bool experts = model->config.experts.any();
+  if (!experts) RETURN_IF_ERROR(CheckTrueZeros(*model));
   std::vector<Window> windows;
   if (o.from_trace.empty()) {
     ASSIGN_OR_RETURN(windows, ReadTextWindows(o.text, *model));
@@ -190,7 +210,7 @@ Status Profile(const Options& o) {
   if (!o.trace.empty()) {
     ASSIGN_OR_RETURN(trace, store::TraceWriter::Create(
                                 o.trace, {.num_hidden_layers = model->config.num_hidden_layers,
-                                          .intermediate_size = model->config.intermediate_size,
+                                          .intermediate_size = model->config.units_per_layer(),
                                           .model_hash = side_car.identity.model_hash}));
     tap.SetTrace(&trace_tap.emplace(model->config, *trace));
   }
@@ -208,11 +228,12 @@ Status Profile(const Options& o) {
   side_car.content.profiled_tokens = counted.tokens;
   for (std::size_t i = 0; i < tap.layers().size(); ++i) {
     side_car.content.layers[i].activations = tap.layers()[i].counts();
-    side_car.content.layers[i].down_norms =
-        predictor::DownNorms(model->weights->layers[i], *model->pool);
+    if (!experts)
+      side_car.content.layers[i].down_norms =
+          predictor::DownNorms(model->weights->layers[i], *model->pool);
   }
   RETURN_IF_ERROR(side_car.WriteAll());
-  if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, tap.layers()));
+  if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, experts, tap.layers()));
   if (o.json) {
     Json::Array layers;
     for (std::size_t i = 0; i < tap.layers().size(); ++i)
@@ -223,9 +244,10 @@ Status Profile(const Options& o) {
                            {"layers", std::move(layers)}});
     return OkStatus();
   }
-  PrintTable(tap.layers());
-  std::printf("%lld tokens in %zu windows; counts and norms are in %s\n",
-              static_cast<long long>(counted.tokens), counted.windows, side_car.path.c_str());
+  PrintTable(experts ? "experts" : "neurons", tap.layers());
+  std::printf("%lld tokens in %zu windows; counts%s are in %s\n",
+              static_cast<long long>(counted.tokens), counted.windows, experts ? "" : " and norms",
+              side_car.path.c_str());
   return OkStatus();
 }
 

@@ -9,6 +9,8 @@
 #include "engine/base/hash.h"
 #include "engine/base/json.h"
 #include "engine/base/log.h"
+#include "engine/base/ratio.h"
+#include "engine/load/this_machine.h"
 #include "engine/model/builtin.h"
 #include "engine/model/fingerprint.h"
 #include "engine/placement/build_problem.h"
@@ -47,6 +49,12 @@ Reading ReadingOf(FfnMode mode) {
 
 Result<std::vector<Reading>> Readings(const model::ModelFile& file, const std::string& text) {
   const int layers = file.config.num_hidden_layers;
+  if (file.config.experts.any()) {
+    if (text == "auto" || text == "dense") return std::vector(layers, Reading::kChosen);
+    return base::InvalidArgument("--ffn-mode ", text,
+                                 ": the experts that a router chooses are "
+                                 "computed whole");
+  }
   const bool zeros = model::HasTrueZeros(file.config.hidden_act);
   const FfnMode otherwise = zeros ? FfnMode::kExact : FfnMode::kDense;
   ASSIGN_OR_RETURN(const FfnModes modes, ParseFfnModes(text, layers, otherwise));
@@ -99,6 +107,8 @@ Result<Frequencies> FindFrequencies(const Options& o, const model::ModelFile& fi
                                     placement::BuildOptions& build) {
   Frequencies out;
   ASSIGN_OR_RETURN(out.counts, ReadCounts(o, file));
+  const model::ExpertConfig& experts = file.config.experts;
+  if (experts.any()) build.active = base::Ratio(experts.num_experts_per_tok, experts.num_experts);
   if (o.active > 0) build.active = o.active;
   if (o.zipf >= 0) build.zipf = o.zipf;
   if (!out.counts.has_value()) {
@@ -159,11 +169,11 @@ Status PlanPlacement(const Options& o) {
   if (!file->has_weights)
     return base::InvalidArgument(path, ": the file holds a vocabulary, but no weights");
   ASSIGN_OR_RETURN(const std::string hash, model::Fingerprint(*file));
-  ASSIGN_OR_RETURN(const placement::Machine machine, FindMachine(o.machine, *file, hash));
+  ASSIGN_OR_RETURN(placement::Machine machine, FindMachine(o.machine, *file, hash));
+  if (file->config.experts.any()) load::AsForExperts(machine);
   placement::BuildOptions build;
   build.context_length = o.context_length;
   build.batch = o.batch;
-  RETURN_IF_ERROR(model::RequireDense(file->config, "plan").Annotate(file->path));
   ASSIGN_OR_RETURN(build.readings, Readings(*file, o.modes));
   ASSIGN_OR_RETURN(const Frequencies frequencies, FindFrequencies(o, *file, build));
   ASSIGN_OR_RETURN(const placement::Problem problem, BuildProblem(*file, machine, build));

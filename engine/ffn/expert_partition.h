@@ -1,0 +1,47 @@
+// The hot side of a layer of experts: some experts, computed elsewhere (a second part of the CPU, a
+// GPU) while the cold side computes the others. It gives each token's product, and the cold side
+// adds them in the order of the experts: the sum has the bits of one side.
+#pragma once
+
+#include <span>
+
+#include "engine/ffn/expert_units.h"
+
+namespace thermocline::ffn {
+
+// Time and work of one side since the start.
+struct PartitionCounters {
+  double busy_s = 0;                    // computing, waits for the other side left out
+  std::int64_t tokens = 0, active = 0;  // decoded tokens (times layers), active neurons computed
+};
+
+// Where the time of layers with two sides went, since the start.
+struct HybridCounters {
+  PartitionCounters hot, cold;
+  double total_s = 0;
+  double wait_s = 0;  // the cold side had nothing to do
+
+  HybridCounters& operator+=(const HybridCounters& other);
+};
+
+// Decode thread only.
+class ExpertPartition {
+ public:
+  virtual ~ExpertPartition() = default;
+
+  virtual bool Has(int layer, int expert) const = 0;
+  struct Job {
+    int layer;
+    FfnInput input;                      // valid until Await, as the units
+    std::span<ExpertUnit* const> units;  // of experts that are here; their h and up_out may be used
+  };
+  // Begins, and returns at once.
+  virtual void Start(const Job& job) = 0;
+  // [n, D] of the units' tokens, one unit below the other: the down products, bias added, not
+  // weighed. Valid until the next Start. Unavailable with the device's error, after which it is not
+  // used any more.
+  virtual Result<const float*> Await() = 0;
+  virtual double busy_s() const = 0;
+};
+
+}  // namespace thermocline::ffn

@@ -1,0 +1,60 @@
+// Which experts a hot side has, and where their matrices are taken from.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/base/huge_buffer.h"
+#include "engine/model/weights.h"
+#include "engine/store/neuron_store.h"
+
+namespace thermocline::ffn {
+
+// Where an expert's matrices are.
+struct ExpertPlace {
+  const std::uint8_t *gate = nullptr, *up = nullptr, *down = nullptr;
+};
+
+// Const after it is made. The host keeps all experts, in memory or on flash: what a hot side has is
+// a copy, or the same bytes.
+class HotExperts {
+ public:
+  struct Params {
+    const model::ModelConfig& config;
+    const model::Weights& weights;
+    store::NeuronStore* flash;          // null: all experts are in memory
+    std::vector<std::vector<int>> hot;  // [L] ascending
+  };
+  explicit HotExperts(Params params);
+
+  bool Has(int layer, int expert) const {
+    return has_[static_cast<std::size_t>(layer) * experts_ + expert] != 0;
+  }
+  const std::vector<std::vector<int>>& ids() const { return p_.hot; }
+  // Bytes of an expert's matrices in a layer; 0 where the layer is dense.
+  std::size_t bytes_each(int layer) const;
+  std::size_t bytes() const;  // of all hot ones
+
+  // Calls give(layer, expert, place) for each hot expert, which is in memory meanwhile. Errors of
+  // `give` and of the flash tier.
+  using Give = std::function<Status(int layer, int expert, const ExpertPlace& place)>;
+  Status ForEach(const Give& give) const;
+  // Where each hot expert is for as long as this lives: from flash, copied to a block of memory of
+  // its own. ResourceExhausted without memory. Once.
+  Status Hold();
+  // Requires: Hold, Has.
+  const ExpertPlace& Of(int layer, int expert) const {
+    return places_[static_cast<std::size_t>(layer) * experts_ + expert];
+  }
+  std::size_t held_bytes() const { return memory_.size(); }
+
+ private:
+  const Params p_;
+  const std::size_t experts_;
+  std::vector<std::uint8_t> has_;    // [L, E]
+  std::vector<ExpertPlace> places_;  // [L, E] after Hold
+  base::HugeBuffer memory_;
+};
+
+}  // namespace thermocline::ffn
