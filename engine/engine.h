@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/api/expert_stats.h"
 #include "engine/api/ffn_stats.h"
 #include "engine/api/flash_stats.h"
 #include "engine/api/grammar_spec.h"
@@ -78,6 +79,7 @@ struct EngineStats {
     FlashCounters counters;
   } flash;
   HotStats hot;
+  ExpertStats experts = {};
   SpecStats spec = {};
   GrammarStats grammar = {};
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process

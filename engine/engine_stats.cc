@@ -38,6 +38,7 @@ EngineStats Engine::Impl::Stats() const {
           .ffn = governor_.Stats(),
           .flash = FlashStats(),
           .hot = governor_.Hot(),
+          .experts = governor_.Experts(),
           .spec = Speculation(),
           .grammar = grammars_.Stats(),
           .memory_budget = model_->memory.budget,

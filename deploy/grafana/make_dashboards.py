@@ -141,6 +141,13 @@ DASHBOARDS = {
             ("Both sides at work", "timeseries", "percentunit", [(total("hot_busy_seconds_total", "side"), "{{side}} busy"), (total("hot_wait_seconds_total"), "cold waits")], "Seconds per second."),
             ("Planned speed", "timeseries", "short", [(of("hot_planned_tokens_per_second"), "planned"), (total("generation_tokens_total"), "generated")], "Tokens per second."),
         ]),
+        ("Experts", [
+            ("Uses by range of experts", "timeseries", "short", [(total("expert_uses_total", "experts"), "{{experts}}")], "Of all layers, per second; one layer's: add layer."),
+            ("Where they were", "timeseries", "short", [(total("expert_tier_uses_total", "tier"), "{{tier}}")], "Uses per second."),
+            ("Uses that the hottest make", "timeseries", "percentunit", [(f"avg by (hottest) ({of('expert_hottest_share')})", "hottest {{hottest}}")], "Mean of the layers; a tenth and three tenths of a layer's experts."),
+            ("Load of the most used", "timeseries", "short", [(f"max by (layer) ({of('router_load_max')})", "layer {{layer}}")], "Over the mean: 1 is even."),
+            ("Guesses that were right", "timeseries", "percentunit", [(f"{total('expert_guesses_total', outcome='right')} / {total('expert_guesses_total')}", "right")], "Of the experts that were read ahead."),
+        ]),
     ]),
     "machine": ("Thermocline: machine", [
         ("Memory", [

@@ -3,6 +3,9 @@
 namespace thermocline::adapt {
 namespace {
 
+// The uses of all experts are up to 100 KiB.
+constexpr int kStepsBetweenUses = 64;
+
 // Bounds and steps of the shift, in units of what it is added to.
 predictor::ControllerParams ParamsFor(double recall, double unit) {
   return {.recall = recall, .step = unit / 8, .step_min = unit / 64, .shift_max = 4 * unit};
@@ -113,17 +116,26 @@ void FfnGovernor::Publish(bool wait) {
   }
   if (wait) {
     const base::MutexLock lock(mutex_);
-    CopyOut();
+    CopyOut(true);
   } else if (mutex_.try_lock()) {
     const base::MutexLock lock(mutex_, std::adopt_lock);
-    CopyOut();
+    CopyOut(++steps_ >= kStepsBetweenUses);
   }
 }
 
-void FfnGovernor::CopyOut() {
+void FfnGovernor::CopyOut(bool all) {
   published_ = current_;
   flash_ = model_.flash_counters();
   model_.UpdateHotStats(transformer_, hot_);
+  const ffn::ExpertFfn* experts = transformer_.ffn().experts();
+  if (!all || experts == nullptr) return;
+  experts_ = experts->stats();
+  steps_ = 0;
+}
+
+ExpertStats FfnGovernor::Experts() const {
+  const base::MutexLock lock(mutex_);
+  return experts_;
 }
 
 HotStats FfnGovernor::Hot() const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/api/expert_stats.h"
 #include "engine/api/ffn_stats.h"
 #include "engine/base/mutex.h"
 #include "engine/ffn/auditor.h"
@@ -41,6 +42,7 @@ class FfnGovernor {
   std::vector<FfnLayerStats> Stats() const;
   FlashCounters Flash() const;
   HotStats Hot() const;
+  ExpertStats Experts() const;
   void Freeze(bool frozen) { frozen_ = frozen; }
   bool frozen() const { return frozen_; }
   bool controls() const { return options_.controller_recall > 0; }
@@ -50,7 +52,8 @@ class FfnGovernor {
   void AuditOne();
   void Publish(bool wait = false);
   // From the decode thread's counters to what other threads read.
-  void CopyOut() REQUIRES(mutex_);
+  // `all`: what is large, too.
+  void CopyOut(bool all) REQUIRES(mutex_);
 
   load::LoadedModel& model_;
   exec::Transformer& transformer_;
@@ -63,6 +66,8 @@ class FfnGovernor {
   std::vector<FfnLayerStats> published_ GUARDED_BY(mutex_);
   FlashCounters flash_ GUARDED_BY(mutex_);
   HotStats hot_ GUARDED_BY(mutex_);
+  ExpertStats experts_ GUARDED_BY(mutex_);  // as of the last request, or of a while ago
+  int steps_ GUARDED_BY(mutex_) = 0;        // since they were copied
 };
 
 }  // namespace thermocline::adapt

@@ -26,6 +26,8 @@ ExpertFfn::ExpertFfn(const FfnContext& context, int tokens_max)
       starts_(context.config.experts.num_experts + 1) {
   const model::ExpertConfig& e = context.config.experts;
   const int places = tokens_max * e.num_experts_per_tok;
+  stats_ = {.experts = e.num_experts, .used = e.num_experts_per_tok};
+  stats_.uses.resize(base::Area(context.config.num_hidden_layers, e.num_experts));
   logits_.resize(base::Area(tokens_max, e.num_experts));
   chosen_.reserve(places);
   chosen_ids_.resize(e.num_experts_per_tok);
@@ -261,11 +263,16 @@ void ExpertFfn::SumDown(int tokens, const float* rows, float* out) {
   });
 }
 
-void ExpertFfn::Count(int layer, FfnCounters& counters) const {
+void ExpertFfn::Count(int layer, FfnCounters& counters) {
   const model::ExpertWeights& w = context_.layer(layer).experts;
   const model::ExpertConfig& e = context_.config.experts;
   const std::int64_t rows =
       std::int64_t{e.num_experts_per_tok} * e.intermediate_size + e.shared_intermediate_size;
+  for (const int id : chosen_ids_) ++stats_.uses[nn::Offset(layer, e.num_experts) + id];
+  if (flash_.has_value()) {
+    stats_.guessed = flash_->guesses().guessed;
+    stats_.guessed_right = flash_->guesses().right;
+  }
   ++counters.tokens;
   counters.gate_rows += rows;
   counters.up_rows += context_.gated() ? rows : 0;

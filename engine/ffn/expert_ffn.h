@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/api/expert_stats.h"
 #include "engine/ffn/expert_partition.h"
 #include "engine/ffn/expert_units.h"
 #include "engine/ffn/ffn_context.h"
@@ -45,6 +46,7 @@ class ExpertFfn {
   }
   // Uses of experts on either side and times, as HybridFfn has them of neurons.
   HybridCounters counters() const;
+  const ExpertStats& stats() const { return stats_; }
   // Why the hot side was given up; OK while it was not.
   const Status& lost() const { return lost_; }
 
@@ -58,7 +60,7 @@ class ExpertFfn {
   // Of its first token, ascending.
   std::span<const int> chosen_ids() const { return chosen_ids_; }
   // Adds what a token of the last Run read.
-  void Count(int layer, FfnCounters& counters) const;
+  void Count(int layer, FfnCounters& counters);
 
  private:
   void Choose(int layer, const kernels::Activations& input, int tokens);
@@ -84,6 +86,7 @@ class ExpertFfn {
   ExpertPartition* hot_ = nullptr;
   Status lost_;  // of a hot side that failed
   HybridCounters counters_;
+  ExpertStats stats_;
   std::vector<float> logits_;         // [T, E]
   std::vector<ChosenExpert> chosen_;  // [T, K]
   std::vector<int> chosen_ids_;       // [K]

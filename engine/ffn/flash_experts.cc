@@ -27,6 +27,8 @@ std::size_t FlashExperts::Bytes(const model::ModelConfig& config) {
 }
 
 void FlashExperts::Request(int layer, std::span<const ChosenExpert> chosen, int tokens) {
+  if (tokens == 1) Judge(layer, chosen);
+  guessed_layer_ = -1;
   const std::size_t k = guessed_.size();
   std::fill(masks_of_.begin(), masks_of_.end(), std::uint16_t{0});
   for (std::size_t i = 0; i < chosen.size(); ++i) {
@@ -44,6 +46,15 @@ void FlashExperts::Request(int layer, std::span<const ChosenExpert> chosen, int 
   store_.Request(layer, ids_, masks_);
 }
 
+void FlashExperts::Judge(int layer, std::span<const ChosenExpert> chosen) {
+  if (layer != guessed_layer_) return;
+  guesses_.guessed += base::IntSize(guessed_);
+  for (const ChosenExpert& each : chosen)
+    guesses_.right += std::any_of(guessed_.begin(), guessed_.end(), [&](const ChosenExpert& guess) {
+      return guess.expert == each.expert;
+    });
+}
+
 void FlashExperts::ReadAhead(int layer, const float* residual) {
   const model::ModelConfig& c = context_.config;
   const int next = layer + 1;
@@ -59,6 +70,7 @@ void FlashExperts::ReadAhead(int layer, const float* residual) {
   const std::array product = {nn::Product{&w.experts.router, logits_.data()}};
   context_.multiplier.Multiply(product, guess_.view(), 1);
   router_.Choose(logits_, w.experts.choice_bias, guessed_);
+  guessed_layer_ = next;
   ids_.clear();
   for (const ChosenExpert& each : guessed_)
     if (!Elsewhere(next, each.expert)) ids_.push_back(each.expert);

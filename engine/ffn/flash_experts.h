@@ -30,6 +30,11 @@ class FlashExperts {
   void Request(int layer, std::span<const ChosenExpert> chosen, int tokens);
   // A single token's guess for the layer behind `layer`; nothing where that is the last, or dense.
   void ReadAhead(int layer, const float* residual);
+  // Of the guesses whose layer came, since the start.
+  struct Guesses {
+    std::int64_t guessed = 0, right = 0;
+  };
+  const Guesses& guesses() const { return guesses_; }
   bool Has(int layer, int expert) const { return store_.Has(layer, expert); }
   // Requires: Has.
   ExpertPlace PlaceOf(int layer, int expert) const;
@@ -40,6 +45,8 @@ class FlashExperts {
   void EndLayer(int layer) { store_.EndLayer(layer); }
 
  private:
+  // Compares a single token's choice with what was guessed for it.
+  void Judge(int layer, std::span<const ChosenExpert> chosen);
   bool Elsewhere(int layer, int expert) const {
     return hot_ != nullptr && hot_->Has(layer, expert);
   }
@@ -55,6 +62,8 @@ class FlashExperts {
   nn::ActivationBuffer guess_;           // [1, D] normed residual
   std::vector<float> logits_;            // [E]
   std::vector<ChosenExpert> guessed_;    // [K]
+  int guessed_layer_ = -1;               // that guessed_ is for; -1: none
+  Guesses guesses_;
 };
 
 }  // namespace thermocline::ffn

@@ -44,6 +44,22 @@ Json FlashJson(const EngineStats::Flash& flash) {
                       {"cache_bytes", ToNumber(flash.cache_bytes)}};
 }
 
+// Null if the model is no mixture. uses: [layers][experts] of decoded tokens since the start.
+Json ExpertsJson(const ExpertStats& stats) {
+  if (stats.experts == 0) return Json();
+  Json::Array layers;
+  for (int layer = 0; layer < stats.layers(); ++layer) {
+    Json::Array uses;
+    for (const std::int64_t count : stats.of(layer)) uses.push_back(count);
+    layers.push_back(std::move(uses));
+  }
+  return Json::Object{{"experts", stats.experts},
+                      {"per_token", stats.used},
+                      {"uses", std::move(layers)},
+                      {"guessed", stats.guessed},
+                      {"guessed_right", stats.guessed_right}};
+}
+
 // Null if drafts were not asked for.
 Json SpeculationJson(const SpecStats& spec) {
   if (!spec.used) return Json();
@@ -94,6 +110,7 @@ HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
                                                {"planned_bytes", ToNumber(stats.memory_planned)},
                                                {"weight_bytes", ToNumber(stats.weight_bytes)}});
     status.emplace_back("flash", FlashJson(stats.flash));
+    status.emplace_back("experts", ExpertsJson(stats.experts));
     status.emplace_back("speculation", SpeculationJson(stats.spec));
     status.emplace_back("running", stats.running);
     status.emplace_back("paused", stats.paused);

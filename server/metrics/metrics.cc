@@ -3,6 +3,7 @@
 #include "engine/base/mutex.h"
 #include "server/metrics/build_info.h"
 #include "server/metrics/engine_metrics.h"
+#include "server/metrics/expert_metrics.h"
 #include "server/metrics/ffn_metrics.h"
 #include "server/metrics/flash_metrics.h"
 #include "server/metrics/hot_metrics.h"
@@ -123,6 +124,7 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
     ExposeEngine(*stats, set);
     ExposeFfn(*stats, set);
     ExposeFlash(*stats, set);
+    if (stats->experts.experts > 0) ExposeExperts(*stats, set);
     ExposeHot(*stats, set);
     ExposeSpec(*stats, set);
   }

@@ -32,6 +32,7 @@ Borders of the histograms are set by `metrics.buckets_*`, lists of ascending num
 | controlled | a controller moves its threshold (`engine.controller_recall`) |
 | flash | memory does not hold all |
 | hot | there is a hot tier |
+| experts | the model is a mixture of experts |
 | drafts | speculation was not turned off |
 | sensors | the machine has such sensors, and they can be read |
 )";
@@ -180,6 +181,8 @@ const char* WhenName(MetricWhen when) {
       return "flash";
     case MetricWhen::kHot:
       return "hot";
+    case MetricWhen::kExperts:
+      return "experts";
     case MetricWhen::kDrafts:
       return "drafts";
     case MetricWhen::kSensors:

@@ -218,6 +218,23 @@ constexpr MetricInfo kTable[] = {
     {"hot_layers_total", kCounter, "", "layers", "Hot tier", W::kHot,
      "Layers of decoded tokens that both worked on"},
 
+    {"expert_uses_total", kCounter, "layer, experts", "uses", "Experts", W::kExperts,
+     "Experts that decoded tokens chose, by layer and range of experts (at most 16 ranges): a heat "
+     "map. GET /v1/status has each expert"},
+    {"expert_hottest_share", kGauge, "layer, hottest", "ratio", "Experts", W::kExperts,
+     "Share of a layer's uses that its most used experts make: a tenth of them, three tenths"},
+    {"router_load_max", kGauge, "layer", "ratio", "Experts", W::kExperts,
+     "Uses of a layer's most used expert over the mean of its experts: 1 where the router shares "
+     "out evenly"},
+    {"experts_unused", kGauge, "layer", "experts", "Experts", W::kExperts,
+     "Experts that no decoded token chose since the start"},
+    {"expert_tier_uses_total", kCounter, "tier", "uses", "Experts", W::kExperts,
+     "Experts of decoded tokens by where they were: hot (a GPU, or the second partition), ram, "
+     "flash (they were read, or waited for)"},
+    {"expert_guesses_total", kCounter, "outcome", "experts", "Experts", W::kExperts,
+     "Experts on flash that were read ahead on a guess, the next layer's router before its turn: "
+     "right, or wrong"},
+
     {"grammar_compiled_total", kCounter, "result", "grammars", "Structured output", W::kLoaded,
      "Grammars and schemas that were compiled; ok, or refused"},
     {"grammar_compile_seconds_total", kCounter, "", "seconds", "Structured output", W::kLoaded,

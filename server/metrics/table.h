@@ -17,8 +17,9 @@ enum class MetricWhen {
   kLoaded,     // the model is loaded
   kPredicted,  // a layer has a predictor
   kControlled,
-  kFlash,  // memory does not hold all
-  kHot,    // there is a hot tier
+  kFlash,    // memory does not hold all
+  kHot,      // there is a hot tier
+  kExperts,  // the model is a mixture of experts
   kDrafts,
   kSensors  // the machine has such sensors, and they can be read
 };

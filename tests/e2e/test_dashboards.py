@@ -10,7 +10,8 @@ import httpx
 import pytest
 import yaml
 from conftest import ROOT, Daemon, wait_until
-from test_flash import tidepool, tight  # noqa: F401 (a fixture)
+from test_experts import wide  # noqa: F401 (a fixture)
+from test_flash import daemon_exit, number_of_bytes, tidepool, tight  # noqa: F401 (a fixture)
 from test_metrics import DOCUMENTED, NAMES, Prometheus, ask, in_parallel, seeing
 
 RULES = ROOT / "deploy/prometheus/rules.yml"
@@ -19,11 +20,13 @@ SENSORS = {"class/hwmon/hwmon0/name": "ina3221", "class/hwmon/hwmon0/in1_label":
            "class/thermal/thermal_zone0/type": "cpu-thermal", "class/thermal/thermal_zone0/temp": "45250", "class/devfreq/17000000.gpu/cur_freq": "624750000"}
 
 
-def queries():
-    """(dashboard, panel, query) with Grafana's variables filled in."""
+def queries(row=None):
+    """(dashboard, panel, query) with Grafana's variables filled in; of one row of panels."""
     for name, dashboard in DASHBOARDS.items():
+        at = None
         for panel in dashboard["panels"]:
-            for target in panel.get("targets", ()):
+            at = panel["title"] if panel["type"] == "row" else at
+            for target in panel.get("targets", ()) if row in (None, at) else ():
                 yield name, panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$job", "thermocline")
 
 
@@ -69,7 +72,7 @@ def test_metrics_that_no_panel_shows_are_known():
         "kv_cache_capacity_tokens", "prefix_cache_lookups_total", "prefix_cache_missed_tokens_total", "kv_cache_evictions_total", "prefix_cache_limit_bytes",
         "ffn_rows_read_total", "ffn_bytes_saved_total", "ffn_predictor_bytes_read_total", "predictor_audited_tokens_total", "predictor_missed_mass_total",
         "predictor_mass_total", "predictor_window_tokens", "flash_info", "hot_neurons", "hot_layer_seconds_total", "hot_layers_total", "spec_acceptance",
-        "grammar_cache_entries")} | {
+        "grammar_cache_entries", "experts_unused")} | {
         "process_virtual_memory_bytes", "process_max_fds"}
 
 
@@ -96,6 +99,26 @@ def test_the_runbook_has_a_section_for_each_alert():
         assert rule["annotations"]["summary"] and rule["annotations"]["description"] and rule["labels"]["severity"] in ("critical", "warning")
 
 
+def shows_data(server, wanted, load):
+    missing, end = dict.fromkeys(wanted), time.monotonic() + 240
+    while missing and time.monotonic() < end:
+        load()
+        for key in list(missing):
+            values = server.query(key[2])
+            if values and all(math.isfinite(v) for v in values.values()):
+                del missing[key]
+    assert not missing, list(missing)
+
+
+def test_the_panels_of_experts_show_data(wide, tmp_path):  # noqa: F811
+    model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=512", "engine.prefix_cache_mib=0", "spec.mode=off"]
+    least = int(number_of_bytes(daemon_exit(*model, "memory.budget_bytes=1").stderr.decode()))
+    with Daemon(*model, f"memory.budget_bytes={least + (12 << 20)}") as d, Prometheus(d, tmp_path, ("thermocline",), RULES) as server:
+        wait_until(server.is_up, 60)
+        body = {"prompt": "w1 w2 w3", "max_tokens": 60, "ignore_eos": True}
+        shows_data(server, queries("Experts"), lambda: httpx.post(d.url + "/v1/completions", json=body, timeout=60).raise_for_status())
+
+
 def test_every_panel_shows_data(tidepool, tmp_path):  # noqa: F811
     """A daemon with everything: sensors, neurons on flash, a hot tier, a predictor with its controller, drafts, refusals."""
     for path, text in SENSORS.items():
@@ -113,14 +136,7 @@ def test_every_panel_shows_data(tidepool, tmp_path):  # noqa: F811
             with httpx.stream("POST", d.url + "/v1/completions", json={"prompt": "Once", "stream": True, "max_tokens": 400, "ignore_eos": True}, timeout=30) as stream:
                 next(stream.iter_lines())  # and gone: cancelled
 
-        missing, end = dict.fromkeys(queries()), time.monotonic() + 240
-        while missing and time.monotonic() < end:
-            load()
-            for key in list(missing):
-                values = server.query(key[2])
-                if values and all(math.isfinite(v) for v in values.values()):
-                    del missing[key]
-        assert not missing, list(missing)
+        shows_data(server, set(queries()) - set(queries("Experts")), load)
         recorded = {rule["record"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"] if "record" in rule}
         wait_until(lambda: all(server.query(name) for name in recorded), 60)
         assert not server.query('ALERTS{alertstate="firing"}')

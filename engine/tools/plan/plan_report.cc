@@ -120,9 +120,9 @@ void PrintPlan(const PlanReport& r) {
     std::printf(" %s %.2f;", LimitName(each.limit), each.tokens_per_s);
   std::printf(" tokens/s\nsolved in %.0f ms, ", r.solve_ms);
   if (p.gap == 0)
-    std::printf("none is faster in batches of %d neurons\n", r.problem.batch);
+    std::printf("none is faster in batches of %d\n", r.problem.batch);
   else
-    std::printf("none is faster by more than %.2g%% in batches of %d neurons\n", 100 * p.gap,
+    std::printf("none is faster by more than %.2g%% in batches of %d\n", 100 * p.gap,
                 r.problem.batch);
 }
 

@@ -144,12 +144,35 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   layer.audit_s = 1;
   stats.ffn.push_back(layer);
   stats.flash.used = stats.hot.used = stats.spec.used = true;
+  stats.experts = {.experts = 40, .used = 2, .uses = std::vector<std::int64_t>(80, 1)};
   const std::string text = metrics.Expose(ServiceState::kReady, &stats, "m");
   for (const MetricInfo& info : MetricTable()) {
     const std::string name = FullMetricName(info, "t_");
     if (info.when == MetricWhen::kSensors) continue;
     EXPECT_NE(text.find("# HELP " + name + " "), std::string::npos) << name;
   }
+}
+
+TEST(Metrics, ExpertsAreToldInRanges) {
+  Metrics metrics("t_");
+  EngineStats stats;
+  stats.experts = {.experts = 40, .used = 2, .uses = std::vector<std::int64_t>(40, 1)};
+  stats.experts.uses[39] = 61;  // of 100
+  stats.experts.guessed = 10;
+  stats.experts.guessed_right = 7;
+  stats.hot = {.used = true, .device = "cpu", .active_hot = 30};
+  const std::string text = metrics.Expose(ServiceState::kReady, &stats, "m");
+  for (const char* line : {
+           "expert_uses_total{experts=\"0-2\",layer=\"0\"} 3",
+           "expert_uses_total{experts=\"39-39\",layer=\"0\"} 61",
+           "expert_hottest_share{hottest=\"0.1\",layer=\"0\"} 0.64",
+           "router_load_max{layer=\"0\"} 24.4",
+           "experts_unused{layer=\"0\"} 0",
+           "expert_tier_uses_total{tier=\"hot\"} 30",
+           "expert_tier_uses_total{tier=\"ram\"} 70",
+           "expert_guesses_total{outcome=\"wrong\"} 3",
+       })
+    EXPECT_NE(text.find(std::string("\nt_") + line + "\n"), std::string::npos) << line;
 }
 
 TEST(Metrics, AScrapeChangesNothingThatAnotherSees) {

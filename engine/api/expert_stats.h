@@ -1,0 +1,51 @@
+// How a mixture's experts are used, for metrics and status.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "engine/base/ratio.h"
+
+namespace thermocline {
+
+struct ExpertStats {
+  int experts = 0, used = 0;  // E of a layer, K of a token; 0: the model is no mixture
+  // By decoded tokens since the start. Layers without experts have zeros.
+  std::vector<std::int64_t> uses = {};  // [L, E]
+  // Experts from flash: those that the layer before took for the next one's, and how many were.
+  std::int64_t guessed = 0, guessed_right = 0;
+
+  int layers() const { return experts > 0 ? static_cast<int>(uses.size()) / experts : 0; }
+  std::span<const std::int64_t> of(int layer) const {
+    return std::span(uses).subspan(static_cast<std::size_t>(layer) * experts, experts);
+  }
+};
+
+inline std::int64_t AllUses(std::span<const std::int64_t> uses) {
+  return std::accumulate(uses.begin(), uses.end(), std::int64_t{0});
+}
+
+// Of a layer's uses, the share that the most used `share` of its experts make; at least one of
+// them. 0 without uses.
+inline double HottestShare(std::span<const std::int64_t> uses, double share) {
+  std::vector<std::int64_t> sorted(uses.begin(), uses.end());
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  const auto count = std::max<std::size_t>(
+      1, static_cast<std::size_t>(share * static_cast<double>(sorted.size())));
+  const std::int64_t all = AllUses(uses);
+  return all > 0 ? base::Ratio(AllUses(std::span(sorted).first(count)), all) : 0;
+}
+
+// Uses of the most used expert over the mean: 1 where a router shares out evenly. 0 without uses.
+inline double LoadOfMostUsed(std::span<const std::int64_t> uses) {
+  const std::int64_t all = AllUses(uses);
+  if (all == 0) return 0;
+  return static_cast<double>(*std::max_element(uses.begin(), uses.end())) *
+         static_cast<double>(uses.size()) / static_cast<double>(all);
+}
+
+}  // namespace thermocline

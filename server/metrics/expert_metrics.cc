@@ -1,0 +1,50 @@
+#include "server/metrics/expert_metrics.h"
+
+#include <algorithm>
+
+namespace thermocline::server {
+namespace {
+
+constexpr int kRanges = 16;  // of a layer's experts, at most: bounds the series
+
+void ExposeLayer(const std::string& layer, std::span<const std::int64_t> uses, MetricSet& set) {
+  const int experts = static_cast<int>(uses.size());
+  const int width = (experts + kRanges - 1) / kRanges;
+  for (int first = 0; first < experts; first += width) {
+    const int count = std::min(width, experts - first);
+    set.CatchUp("expert_uses_total", AllUses(uses.subspan(first, count)),
+                {{"layer", layer}, {"experts", StrCat(first, "-", first + count - 1)}});
+  }
+  set.Set("expert_hottest_share", HottestShare(uses, 0.1), {{"layer", layer}, {"hottest", "0.1"}});
+  set.Set("expert_hottest_share", HottestShare(uses, 0.3), {{"layer", layer}, {"hottest", "0.3"}});
+  set.Set("router_load_max", LoadOfMostUsed(uses), {{"layer", layer}});
+  set.Set("experts_unused", static_cast<double>(std::count(uses.begin(), uses.end(), 0)),
+          {{"layer", layer}});
+}
+
+// Where the experts of decoded tokens were. What memory lacked is counted for prompts' tokens too
+// where they are few, so the rest is at least 0.
+void ExposeExpertTiers(const EngineStats& stats, MetricSet& set) {
+  const std::int64_t all = AllUses(stats.experts.uses);
+  const std::int64_t hot = stats.hot.used ? stats.hot.active_hot : 0;
+  const FlashCounters& flash = stats.flash.counters;
+  const std::int64_t read = stats.flash.used ? flash.needed - flash.hits : 0;
+  set.CatchUp("expert_tier_uses_total", hot, {{"tier", "hot"}});
+  set.CatchUp("expert_tier_uses_total", read, {{"tier", "flash"}});
+  set.CatchUp("expert_tier_uses_total", std::max<std::int64_t>(0, all - hot - read),
+              {{"tier", "ram"}});
+}
+
+}  // namespace
+
+void ExposeExperts(const EngineStats& stats, MetricSet& set) {
+  const ExpertStats& experts = stats.experts;
+  for (int layer = 0; layer < experts.layers(); ++layer)
+    ExposeLayer(StrCat(layer), experts.of(layer), set);
+  ExposeExpertTiers(stats, set);
+  set.CatchUp("expert_guesses_total", experts.guessed_right, {{"outcome", "right"}});
+  set.CatchUp("expert_guesses_total", experts.guessed - experts.guessed_right,
+              {{"outcome", "wrong"}});
+}
+
+}  // namespace thermocline::server
