@@ -248,6 +248,51 @@ def test_the_daemon_tells_which_experts_are_used(wide, flash):
     assert (experts["guessed_right"] > 0) == flash == (total("expert_tier_uses_total", tier="flash") > 0)
 
 
+def test_routing_of_a_trace_is_followed(tmp_path):
+    """Experts that a trace chose often are chosen often by a model that is made after it."""
+    shape = ["--layers", 2, "--hidden-size", 128, "--intermediate-size", 64, "--heads", 4, "--kv-heads", 2, "--vocab", 4096,
+             "--type", "q8_0", "--experts-used", 2, "--experts"]
+    first, second = tmp_path / "a", tmp_path / "b"
+    run("synth", first, *shape, 16, "--routing", "zipf:1.2", "--reuse", 0.45)
+    counts = []
+    for path, routing in [(first, None), (second, f"trace:{first}.trace")]:
+        if routing:
+            run("synth", path, *shape, 16, "--routing", routing, "--seed", 7)
+        text(path, "--record-trace", f"{path}.trace", tokens=1500)
+        counts.append(uses_of(f"{path}.trace", 2, 16))
+    for one, other in zip(*counts):
+        assert numpy.corrcoef(one, other)[0, 1] > 0.8, (one, other)
+    error = run("synth", second, *shape, 8, "--routing", f"trace:{first}.trace", check=False)
+    assert error.returncode == 1 and b"16 experts, and --experts is 8" in error.stderr
+
+
+def uses_of(path, layers, experts):
+    """[layers][experts] of a trace, read by the definition of its format."""
+    data = open(path, "rb").read()
+    at = 8 + 8
+    at += 4 + int.from_bytes(data[at:at + 4], "little")
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    counts, layer = numpy.zeros((layers, experts)), 0
+    while at < len(data):
+        expert = -1
+        for _ in range(varint()):
+            expert += varint() + 1
+            counts[layer, expert] += 1
+        layer = (layer + 1) % layers
+    return counts
+
+
 def test_zipf_routing_prefers_few_experts(tmp_path):
     """The experts used most hold more of the uses: a cache of a quarter by frequency has more hits."""
     used = {}

@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/gguf_writer.h"
+#include "engine/store/trace.h"
 #include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/synth/synth_model.h"
@@ -34,6 +35,39 @@ void WarnOfPowerInfersLimits(const Options& o) {
     base::LogWarning("PowerInfer itself reads ffn_down_t as f16 or q4_0 alone, not as ", o.type);
 }
 
+// How often each layer of a trace chose each expert, and the share of a token's that the next one
+// keeps. Layers without experts are left out.
+Result<double> ReadRouting(const std::string& path, int experts, SynthParams& params) {
+  ASSIGN_OR_RETURN(const store::Trace trace, store::ReadTrace(path));
+  if (trace.intermediate_size != experts || trace.tokens < 2)
+    return base::InvalidArgument("--routing trace:", path, ": it holds ", trace.tokens,
+                                 " tokens of a model with ", trace.intermediate_size,
+                                 " experts, and --experts is ", experts);
+  double kept = 0, all = 0;
+  for (int layer = 0; layer < trace.num_hidden_layers; ++layer) {
+    std::vector<double> frequency(experts);
+    for (std::int64_t token = 0; token < trace.tokens; ++token) {
+      const auto set = trace.Set(token, layer);
+      for (const std::uint32_t id : set) frequency[id] += 1.0 / static_cast<double>(trace.tokens);
+      if (token == 0) continue;
+      const auto before = trace.Set(token - 1, layer);
+      all += static_cast<double>(set.size());
+      for (const std::uint32_t id : set)
+        kept += static_cast<double>(std::count(before.begin(), before.end(), id));
+    }
+    if (std::any_of(frequency.begin(), frequency.end(), [](double f) { return f > 0; }))
+      params.routing.push_back(std::move(frequency));
+  }
+  if (params.routing.empty())
+    return base::InvalidArgument("--routing trace:", path, ": no token chose an expert");
+  // What no token chose is rare, not impossible; always is as often as a normal number allows.
+  constexpr double kMost = 0.98;
+  const double least = 0.1 / static_cast<double>(trace.tokens);
+  for (std::vector<double>& layer : params.routing)
+    for (double& f : layer) f = std::clamp(f, least, kMost);
+  return kept / all;
+}
+
 // The exponent that `routing` means.
 Result<double> ParseRouting(const std::string& routing) {
   if (routing == "uniform") return 0.0;
@@ -43,14 +77,23 @@ Result<double> ParseRouting(const std::string& routing) {
     if (exponent.has_value() && *exponent >= 0 && *exponent <= 3) return *exponent;
   }
   return base::InvalidArgument("--routing ", routing,
-                               ": uniform, or zipf:S with S from 0 to 3, as in zipf:0.8");
+                               ": uniform, zipf:S with S from 0 to 3, as in zipf:0.8, or "
+                               "trace:FILE");
 }
 
 Result<SynthParams> Complete(const Options& o) {
   SynthParams params = o.params;
-  ASSIGN_OR_RETURN(params.routing_zipf, ParseRouting(o.routing));
-  params.reuse = o.reuse >= 0 ? o.reuse : params.experts > 0 ? 0.6 : 0.4;
-  if (params.experts == 0 && (params.experts_used > 0 || params.routing_zipf > 0))
+  params.reuse = params.experts > 0 ? 0.6 : 0.4;
+  constexpr std::string_view kTrace = "trace:";
+  const bool trace = o.routing.starts_with(kTrace);
+  if (trace && params.experts > 0) {
+    ASSIGN_OR_RETURN(params.reuse,
+                     ReadRouting(o.routing.substr(kTrace.size()), params.experts, params));
+  } else if (!trace) {
+    ASSIGN_OR_RETURN(params.routing_zipf, ParseRouting(o.routing));
+  }
+  if (o.reuse >= 0) params.reuse = o.reuse;
+  if (params.experts == 0 && (params.experts_used > 0 || params.routing_zipf > 0 || trace))
     return base::InvalidArgument("--experts-used and --routing need --experts");
   if (params.experts > 0 && o.down == "rows")
     return base::InvalidArgument("--down rows: experts lie along columns");
@@ -134,8 +177,8 @@ Command AddSynth(const OptionSet& set) {
   set.Add("--experts-used", IntValue{&p.experts_used, 1, 4096},
           "Experts that a token goes through");
   set.Add("--routing", o->routing,
-          "How often experts are chosen: uniform, or zipf:S, where S is the exponent over their "
-          "rank")
+          "How often experts are chosen: uniform; zipf:S, where S is the exponent over their rank; "
+          "or trace:FILE, as often as in a trace of --record-trace, and kept as often")
       .ShowDefault();
   set.Add("--seed", UnsignedValue{&p.seed}, "The same seed gives the same file");
   set.Add("--format", TextValue{&o->format, {"gguf", "powerinfer"}},

@@ -178,9 +178,11 @@ Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
   Json::Array truth;
   const int neurons = static_cast<int>(frequencies.size());
   for (int layer = 0; layer < recipe.p.layers; ++layer) {
-    std::vector<int> order(frequencies.size());
+    const auto& given = recipe.p.routing;
+    const std::vector<double>& by_rank = given.empty() ? frequencies : given[layer % given.size()];
+    std::vector<int> order(by_rank.size());
     std::iota(order.begin(), order.end(), 0);
-    for (std::size_t i = order.size(); i > 1; --i) {
+    for (std::size_t i = given.empty() ? order.size() : 0; i > 1; --i) {
       const std::uint64_t random = Mix(recipe.Stream(5, layer, i));
       std::swap(order[i - 1], order[random % i]);
     }
@@ -188,7 +190,7 @@ Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
     auto& thresholds = recipe.thresholds.emplace_back();
     auto& clusters = recipe.clusters.emplace_back();
     for (const int rank : order) {
-      frequency.push_back(frequencies[rank]);
+      frequency.push_back(by_rank[rank]);
       thresholds.push_back(static_cast<float>(TailThreshold(frequency.back())));
       const std::uint64_t random = Mix(recipe.Stream(6, layer, rank));
       clusters.push_back(static_cast<int>(random % std::max(1, neurons / kClusterNeurons)));
@@ -344,8 +346,9 @@ Result<SynthModel> MakeSynthModel(const SynthParams& p) {
   SynthModel out{std::make_unique<model::ModelFile>(), Json()};
   ASSIGN_OR_RETURN(out.file->config, MakeConfig(p));
   const auto frequencies =
-      p.experts > 0 ? ZipfFrequencies(p.experts, 1.0 * p.experts_used / p.experts, p.routing_zipf)
-                    : ZipfFrequencies(p.intermediate_size, p.active, p.zipf);
+      !p.routing.empty() ? p.routing.front()
+      : p.experts > 0 ? ZipfFrequencies(p.experts, 1.0 * p.experts_used / p.experts, p.routing_zipf)
+                      : ZipfFrequencies(p.intermediate_size, p.active, p.zipf);
   ASSIGN_OR_RETURN(const double correlation, SolveCorrelation(frequencies, p.reuse));
   auto recipe = std::make_shared<Recipe>();
   recipe->p = p;

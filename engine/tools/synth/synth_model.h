@@ -38,6 +38,8 @@ struct SynthParams {
   // Above 0: mixtures of experts with intermediate_size neurons each.
   int experts = 0, experts_used = 0;
   double routing_zipf = 0;  // exponent of the experts' frequencies over their rank; 0: uniform
+  // [..][E] of experts, by layer, again from the first where there are fewer; empty: as above.
+  std::vector<std::vector<double>> routing = {};
   std::uint64_t seed = 1;
 };
 
