@@ -25,8 +25,8 @@ Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
       prefix_blocks_(parts.kv.prefix_blocks),
       prefixes_(*pool_, prefix_blocks_),
       sampler_(model_->config.vocab_size, cache_.capacity()),
-      transformer_(
-          model_->MakeTransformer(StepTokensMax(config), cache_.capacity(), StepLogitsMax(config))),
+      transformer_(model_->MakeTransformer(model_->step_tokens_max, cache_.capacity(),
+                                           StepLogitsMax(config))),
       governor_(*model_, *transformer_,
                 {.audit_interval = config.model.ffn.audit_interval,
                  .shadow = model_->audit_shadow,
@@ -91,6 +91,7 @@ sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& confi
                    .logits_max = StepLogitsMax(config),
                    .heartbeat = &heartbeat_,
                    .steps = &steps_,
+                   .short_steps = config.serving.prefill_chunk == 0,
                    .on_end =
                        [this] {
                          PublishSpeculation();

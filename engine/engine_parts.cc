@@ -8,8 +8,7 @@ namespace {
 
 Status ValidateServing(const ServingOptions& serving) {
   const std::pair<const char*, int> positive[] = {{"queue_capacity", serving.queue_capacity},
-                                                  {"sequences_max", serving.sequences_max},
-                                                  {"prefill_chunk", serving.prefill_chunk}};
+                                                  {"sequences_max", serving.sequences_max}};
   for (const auto& [field, value] : positive) {
     if (value < 1) return base::InvalidArgument(field, " is ", value, "; it must be at least 1");
   }
@@ -21,7 +20,7 @@ load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
     return KvBytes(config, model);
   };
   return {.model = config.model,
-          .sizes = {.tokens_max = StepTokensMax(config),
+          .sizes = {.tokens_max = config.serving.prefill_chunk,
                     .logits_max = StepLogitsMax(config),
                     .kv_bytes = kv_bytes},
           .device_ops = config.device_ops,
@@ -75,16 +74,13 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
   return parts;
 }
 
-int StepTokensMax(const EngineConfig& config) {
-  return std::max(config.serving.prefill_chunk, StepLogitsMax(config));
-}
-
 // Those of a draft, or that a grammar forces, and of the token before them. Without drafts they
 // make no step longer than it was asked to be.
 int StepLogitsMax(const EngineConfig& config) {
   constexpr int kMost = kDraftTokensMax + 1;
   const bool drafts = config.model.spec.mode != SpecMode::kOff;
-  return drafts ? kMost : std::min(kMost, config.serving.prefill_chunk);
+  const int chunk = config.serving.prefill_chunk;
+  return drafts || chunk == 0 ? kMost : std::min(kMost, chunk);
 }
 
 }  // namespace thermocline

@@ -21,8 +21,7 @@ struct EngineParts {
 // Errors as Engine::Load.
 Result<EngineParts> LoadParts(const EngineConfig& config);
 
-// Tokens of one step, and of them those whose logits are wanted.
-int StepTokensMax(const EngineConfig& config);
+// Tokens of one step whose logits are wanted.
 int StepLogitsMax(const EngineConfig& config);
 
 }  // namespace thermocline

@@ -10,7 +10,8 @@ namespace thermocline {
 struct ServingOptions {
   int queue_capacity = 64;       // requests waiting beside the running one
   int queue_prefill_tokens = 0;  // prompt tokens that may wait; 0 = any number
-  int prefill_chunk = 64;        // tokens of one prefill step: cancellation is looked at in between
+  // Tokens of one prefill step: cancellation is looked at in between. 0: as load::PrefillChunk.
+  int prefill_chunk = 0;
   // Requests that are begun take turns of so many tokens while others wait; 0 = each runs to its
   // end. A prompt token counts as an eighth.
   int quantum_tokens = 32;

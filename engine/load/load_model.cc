@@ -190,10 +190,13 @@ Status KeepOnHost(const HotOptions& hot, const model::ModelConfig& config, Accel
 
 // `gpu`: what was opened of it. `early`: receives what the GPU is given before loading, if that is
 // decided then; from there on the host has not all of the model.
-Result<std::unique_ptr<LoadedModel>> LoadWith(const LoadOptions& options, Accelerator gpu,
+Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator gpu,
                                               std::optional<DeviceShare>& early) {
   ASSIGN_OR_RETURN(auto loaded, OpenModel(options.model));
   model::ModelFile& file = *loaded->file;
+  WorkSizes& sizes = options.sizes;
+  if (sizes.tokens_max == 0) sizes.tokens_max = PrefillChunk(file.config);
+  loaded->step_tokens_max = sizes.tokens_max = std::max(sizes.tokens_max, sizes.logits_max);
   RETURN_IF_ERROR(KeepOnHost(options.model.hot, file.config, gpu));
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
   loaded->weights_read = SetReading(options.model.reading, unified, file);

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "engine/ffn/cpu_experts.h"
@@ -14,6 +15,14 @@ int NumProcessors() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return CPU_COUNT(&set);
+}
+
+int PrefillChunk(const model::ModelConfig& config) {
+  constexpr int kLeast = 64, kMost = 256, kTokensOfAnExpert = 16;
+  const model::ExpertConfig& e = config.experts;
+  if (!e.any()) return kLeast;
+  const int wanted = kTokensOfAnExpert * e.num_experts / e.num_experts_per_tok;
+  return std::clamp((wanted + kLeast - 1) / kLeast * kLeast, kLeast, kMost);
 }
 
 Result<const kernels::OpTable*> ChooseOps(const std::string& isa) {

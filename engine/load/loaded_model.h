@@ -85,7 +85,8 @@ struct LoadedModel {
   kernels::KvType kv_type = kernels::KvType::kF16;
   int prefetch_bytes = kernels::kPrefetchBytes;  // while decoding (FastestPrefetch)
   double load_s = 0;
-  std::string hash;  // model::Fingerprint; "" if nothing needed it
+  int step_tokens_max = 64;  // T of one call: WorkSizes', or what was chosen
+  std::string hash;          // model::Fingerprint; "" if nothing needed it
 
   // Of neurons, or of experts.
   store::TraceWriter::Shape trace_shape() const {
@@ -154,6 +155,10 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options);
 
 // The kernels for `isa`, as ModelOptions::cpu_isa. InvalidArgument if the processor lacks it.
 Result<const kernels::OpTable*> ChooseOps(const std::string& isa);
+
+// Tokens of a prefill step: 64; of a mixture so many that its experts have 16 of them each, at most
+// 256, since each step reads the experts anew.
+int PrefillChunk(const model::ModelConfig& config);
 
 // Processors this process may run on.
 int NumProcessors();

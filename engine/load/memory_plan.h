@@ -25,7 +25,7 @@ struct AheadSizes {
 
 // What later transformers and caches take.
 struct WorkSizes {
-  int tokens_max = 64;  // T of one call
+  int tokens_max = 64;  // T of one call, at least logits_max; 0: PrefillChunk's
   int logits_max = 1;   // tokens of one call whose logits may be asked for
   // Keys and values; empty = one sequence.
   std::function<std::size_t(const model::ModelConfig&)> kv_bytes = {};

@@ -54,6 +54,8 @@ DecodeLoop::DecodeLoop(const Params& p)
       steps_(p.steps),
       on_end_(p.on_end),
       yield_(p.yield),
+      short_steps_(p.short_steps),
+      crowded_(p.crowded),
       make_room_(p.make_room) {}
 
 TurnEnd DecodeLoop::Run(Sequence& s) {
@@ -215,7 +217,10 @@ int DecodeLoop::ChunkOf(const Sequence& s) const {
   const int at = cache_.length(), prompt = s.prompt_tokens();
   const bool generated = at >= prompt && !s.lossless;
   const int limit = at < prompt ? std::min(s.wanted(), prompt) : s.wanted();
+  // Of a prompt's step while others wait.
+  constexpr int kShort = 64;
   int most = transformer_.tokens_max();
+  if (short_steps_ && most > kShort && crowded_ && crowded_()) most = kShort;
   if (generated) most = 1;  // as they were decoded: with loss
   if (s.job.request.prompt_logprobs && at < prompt) most = std::min(most, logits_max_);
   return std::min(most, limit - at);

@@ -41,10 +41,12 @@ class DecodeLoop {
     int logits_max = 1;                              // as exec::Transformer
     std::atomic<std::int64_t>* heartbeat = nullptr;  // counts steps and slices of waiting
     StepCounters* steps = nullptr;
+    bool short_steps = false;           // of prompts, while others wait
     std::function<void()> on_end = {};  // before a request's channel ends
     // Asked before each step but a turn's first with the tokens that the turn has computed (a
     // prompt's count less); true: others want to go on. Empty: nobody.
     std::function<bool(double)> yield = {};
+    std::function<bool()> crowded = {};  // whether they do; empty: nobody does
     // Asked before each step to have so many blocks free in the cache's pool; false: the sequence
     // has to wait for them. Empty: there are enough.
     std::function<bool(int)> make_room = {};
@@ -94,6 +96,8 @@ class DecodeLoop {
   StepCounters* const steps_;
   const std::function<void()> on_end_;
   const std::function<bool(double)> yield_;
+  const bool short_steps_;
+  const std::function<bool()> crowded_;
   const std::function<bool(int)> make_room_;
   exec::StepError error_;  // of the last step
   double spent_ = 0;       // tokens of this turn

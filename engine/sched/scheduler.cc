@@ -27,6 +27,9 @@ Scheduler::Scheduler(const Params& params)
     : params_(params), loop_([&] {
         DecodeLoop::Params loop = params.loop;
         loop.yield = [this](double spent) { return WantsToYield(spent); };
+        loop.crowded = [this] {
+          return sequences_.size() > 1 || params_.queue.counts().requests > 0;
+        };
         loop.make_room = [this](int blocks) { return MakeRoom(blocks); };
         return loop;
       }()) {}

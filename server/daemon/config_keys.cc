@@ -88,7 +88,7 @@ std::vector<Key> ServingKeysOf(ServingOptions& o) {
   return {
       {"engine.queue_capacity", IntValue{&o.queue_capacity, 1, 10'000}, kReloadable},
       {"engine.queue_prefill_tokens", IntValue{&o.queue_prefill_tokens, 0, 1 << 30}, kReloadable},
-      {"engine.prefill_chunk", IntValue{&o.prefill_chunk, 1, 4096}},
+      {"engine.prefill_chunk", IntValue{&o.prefill_chunk, 0, 4096}},
       {"engine.quantum_tokens", IntValue{&o.quantum_tokens, 0, kMillion}},
       {"engine.sequences_max", IntValue{&o.sequences_max, 1, 1024}},
       {"engine.reader_buffer_tokens", IntValue{&o.reader_buffer_tokens, 16, kMillion}},
