@@ -60,6 +60,11 @@ Transformer::Transformer(Params p)
   ffn::ExpertPartition* experts =
       p.device_experts != nullptr ? p.device_experts : hot_experts_.get();
   if (experts != nullptr) ffn_.SetHotExperts(experts);
+  if (p.expert_networks != nullptr) {
+    neuron_experts_ =
+        std::make_unique<ffn::NeuronExperts>(*p.expert_networks, ffn_.context(), ws_.tokens_max);
+    ffn_.SetNeuronExperts(neuron_experts_.get());
+  }
   ffn::FfnPartition* hot = device_ != nullptr ? device_->partition() : hot_.get();
   if (hot == nullptr) return;
   hybrid_.emplace(ffn::HybridFfn::Params{.config = config_,

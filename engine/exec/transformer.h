@@ -18,6 +18,7 @@
 #include "engine/exec/latent_attention.h"
 #include "engine/exec/step_result.h"
 #include "engine/ffn/auditor.h"
+#include "engine/ffn/expert_networks.h"
 #include "engine/ffn/hybrid_ffn.h"
 #include "engine/ffn/sparse_ffn.h"
 #include "engine/gpu/device_forward.h"
@@ -51,6 +52,7 @@ class Transformer {
     // The neurons computed here, as SparseFfn, and who computes the others. Null: all are here.
     const std::vector<std::vector<int>>* members = nullptr;
     std::unique_ptr<ffn::FfnPartition> hot = nullptr;
+    const ffn::ExpertNetworks* expert_networks = nullptr;  // of a mixture; null: whole experts
     // Of a mixture: who computes the experts that it has. Both null: all are here.
     std::unique_ptr<ffn::ExpertPartition> hot_experts = nullptr;
     ffn::ExpertPartition* device_experts = nullptr;  // borrowed
@@ -207,6 +209,7 @@ class Transformer {
   ffn::SparseFfn ffn_;
   std::unique_ptr<ffn::FfnPartition> hot_;
   std::unique_ptr<ffn::ExpertPartition> hot_experts_;
+  std::unique_ptr<ffn::NeuronExperts> neuron_experts_;
   gpu::DeviceForward* const device_;
   std::optional<ffn::HybridFfn> hybrid_;
   ffn::Auditor* auditor_ = nullptr;

@@ -8,6 +8,7 @@
 #include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
+#include "engine/ffn/expert_networks.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -60,12 +61,18 @@ std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
          base::Area(4, e.num_experts) * sizeof(float) + ExpertComputer::Bytes(sizes);
 }
 
-Status ExpertFfn::Run(int layer, const FfnInput& input, float* out) {
+Status ExpertFfn::Run(const FfnStep& step, bool lossless, float* out) {
+  const int layer = step.layer;
+  const FfnInput& input = step.input;
   const base::Stopwatch watch;
   const double waited = counters_.wait_s;
   const bool chosen = context_.config.experts.router.before_attention;
   if (!chosen) Choose(layer, input.hidden.view(), input.tokens);
   MakeUnits(layer, input);
+  if (neurons_ != nullptr) {
+    RunNeurons(step, lossless, out);
+    return OkStatus();
+  }
   ShareOut(layer, input);
   RETURN_IF_ERROR(ComputeHere(layer, input));
   const float* rows = nullptr;
@@ -79,6 +86,29 @@ Status ExpertFfn::Run(int layer, const FfnInput& input, float* out) {
   counters_.total_s += took;
   counters_.cold.busy_s += took - (counters_.wait_s - waited);
   return OkStatus();
+}
+
+void ExpertFfn::RunNeurons(const FfnStep& step, bool lossless, float* out) {
+  const int d = context_.config.hidden_size;
+  std::fill_n(out, nn::Offset(step.input.tokens, d), 0.0F);
+  read_ = {};
+  ready_.clear();
+  for (ExpertUnit& unit : units_) {
+    if (unit.expert < 0) {
+      ready_.push_back(&unit);
+      continue;
+    }
+    neurons_->Add(step.layer, unit, step.input, step.policy, lossless, out);
+    read_ += neurons_->counts();
+  }
+  if (ready_.empty()) return;
+  const ExpertUnit& shared = *ready_.front();
+  computer_.Neurons(ready_, step.input);
+  computer_.ForColumns([&](int column, int columns, int thread) {
+    computer_.Down(shared, column, columns, thread, [&](int i, const float* y) {
+      AddWeighed(y, shared.weight[i], columns, out + nn::Offset(i, d) + column);
+    });
+  });
 }
 
 Status ExpertFfn::ComputeHere(int layer, const FfnInput& input) {
@@ -266,14 +296,19 @@ void ExpertFfn::SumDown(int tokens, const float* rows, float* out) {
 void ExpertFfn::Count(int layer, FfnCounters& counters) {
   const model::ExpertWeights& w = context_.layer(layer).experts;
   const model::ExpertConfig& e = context_.config.experts;
-  const std::int64_t rows =
-      std::int64_t{e.num_experts_per_tok} * e.intermediate_size + e.shared_intermediate_size;
   for (const int id : chosen_ids_) ++stats_.uses[nn::Offset(layer, e.num_experts) + id];
   if (flash_.has_value()) {
     stats_.guessed = flash_->guesses().guessed;
     stats_.guessed_right = flash_->guesses().right;
   }
   ++counters.tokens;
+  if (neurons_ != nullptr) {  // and what every token reads
+    counters += read_;
+    counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(0));
+    return;
+  }
+  const std::int64_t rows =
+      std::int64_t{e.num_experts_per_tok} * e.intermediate_size + e.shared_intermediate_size;
   counters.gate_rows += rows;
   counters.up_rows += context_.gated() ? rows : 0;
   counters.down_rows += rows;

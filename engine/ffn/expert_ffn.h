@@ -25,6 +25,8 @@
 
 namespace thermocline::ffn {
 
+class NeuronExperts;
+
 // Decode thread only. Borrows everything; allocates nothing after construction.
 class ExpertFfn {
  public:
@@ -44,6 +46,9 @@ class ExpertFfn {
     hot_ = hot;
     if (flash_.has_value()) flash_->SetHot(hot);
   }
+  // `neurons` computes the experts, and skips neurons inside them; null: they are computed whole.
+  // Borrowed. Requires: down rows; no hot side, no flash.
+  void SetNeurons(NeuronExperts* neurons) { neurons_ = neurons; }
   // Uses of experts on either side and times, as HybridFfn has them of neurons.
   HybridCounters counters() const;
   const ExpertStats& stats() const { return stats_; }
@@ -54,7 +59,7 @@ class ExpertFfn {
   void ChooseFirst(int layer, const float* residual, int tokens);
   // out [T, D]. Requires: the layer has experts. Errors as store::NeuronStore::Await; without flash
   // there are none.
-  Status Run(int layer, const FfnInput& input, float* out);
+  Status Run(const FfnStep& step, bool lossless, float* out);
   // What the last Run chose for its tokens: [T, K], a token's by ascending expert.
   std::span<const ChosenExpert> chosen() const { return chosen_; }
   // Of its first token, ascending.
@@ -71,6 +76,8 @@ class ExpertFfn {
   Status ComputeFromFlash(int layer, const FfnInput& input);
   // The units that are in memory now and were not before become ready_.
   void PlaceReady(int layer);
+  // By neurons_, one expert after the other.
+  void RunNeurons(const FfnStep& step, bool lossless, float* out);
   // Starts the experts that the hot side has.
   void ShareOut(int layer, const FfnInput& input);
   // The neurons of all other units.
@@ -84,7 +91,9 @@ class ExpertFfn {
   Router router_;
   ExpertComputer computer_;
   ExpertPartition* hot_ = nullptr;
-  Status lost_;  // of a hot side that failed
+  NeuronExperts* neurons_ = nullptr;
+  FfnCounters read_;  // of the last step's experts, where neurons_ computes them
+  Status lost_;       // of a hot side that failed
   HybridCounters counters_;
   ExpertStats stats_;
   std::vector<float> logits_;         // [T, E]

@@ -71,6 +71,8 @@ class SparseFfn final : public AuditedSide {
 
   // Of a mixture: as ExpertFfn's. Requires: layers of experts.
   void SetHotExperts(ExpertPartition* hot) { experts_->SetHot(hot); }
+  void SetNeuronExperts(NeuronExperts* neurons) { experts_->SetNeurons(neurons); }
+  const FfnContext& context() const { return context_; }
   // Null: there are no layers of experts.
   const ExpertFfn* experts() const { return experts_.has_value() ? &*experts_ : nullptr; }
 

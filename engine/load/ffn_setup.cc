@@ -7,6 +7,7 @@
 #include "engine/base/log.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/sparse_ffn.h"
+#include "engine/model/expert_rows.h"
 #include "engine/model/fingerprint.h"
 
 namespace thermocline::load {
@@ -28,11 +29,26 @@ Status RefuseWithoutZeros(FfnMode mode, const model::ModelConfig& config) {
       "if the model was trained with ReLU and its file does not say so, give the activation");
 }
 
+Status RefuseUnloaded(FfnMode mode) {
+  return base::FailedPrecondition("mode '", FfnModeName(mode),
+                                  "' needs weights or predictors that were not loaded; start "
+                                  "with this mode, or name it among "
+                                  "the further ones (--also-modes; the daemon: engine.ffn_also)");
+}
+
 Status RefuseInExperts(FfnMode mode) {
   return base::FailedPrecondition(
       "mode '", FfnModeName(mode),
       "' skips neurons inside a network, and in a mixture of experts the router has chosen the "
       "experts already; use dense");
+}
+
+Status RefuseWithoutRows(FfnMode mode) {
+  return base::FailedPrecondition(
+      "mode '", FfnModeName(mode),
+      "' skips neurons inside the experts, whose down projections lie along columns; `thermocline "
+      "convert --down rows` of the unquantised model makes a file where they can be skipped, and "
+      "--down-layout rows (the daemon: engine.down_layout) turns unquantised ones");
 }
 
 // A side-car that nobody asked for and nothing needs may be of another model: a warning.
@@ -105,25 +121,35 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
   return OkStatus();
 }
 
-// Only the experts that a router chooses are read; all neurons of these.
-Result<FfnPlan> PlanExperts(const model::ModelConfig& config, const FfnOptions& options) {
+// Only the experts that a router chooses are read; all neurons of these, or, where their down rows
+// are neuron-major, those that are not zero.
+Result<FfnPlan> PlanExperts(const model::ModelFile& file, const FfnOptions& options) {
+  const model::ModelConfig& config = file.config;
+  const bool rows = model::HasExpertRows(file), zeros = model::HasTrueZeros(config.hidden_act);
+  const FfnMode otherwise = rows && zeros ? FfnMode::kExact : FfnMode::kDense;
   FfnPlan plan;
-  ASSIGN_OR_RETURN(plan.modes,
-                   ParseFfnModes(options.modes, config.num_hidden_layers, FfnMode::kDense));
+  ASSIGN_OR_RETURN(plan.modes, ParseFfnModes(options.modes, config.num_hidden_layers, otherwise));
   ASSIGN_OR_RETURN(plan.also, ParseFfnModeList(options.also));
   std::vector<FfnMode> wanted = plan.also;
   if (!plan.modes.automatic)
     wanted.insert(wanted.end(), plan.modes.layers.begin(), plan.modes.layers.end());
   for (const FfnMode mode : wanted) {
-    if (mode != FfnMode::kDense) return RefuseInExperts(mode);
+    if (mode == FfnMode::kDense) continue;
+    if (mode != FfnMode::kExact && mode != FfnMode::kSign) return RefuseInExperts(mode);
+    if (!zeros) return RefuseWithoutZeros(mode, config);
+    if (!rows) return RefuseWithoutRows(mode);
+    plan.expert_sign |= mode == FfnMode::kSign;
   }
   if (!options.side_car.empty())
     return base::FailedPrecondition(
         "a side-car predicts neurons, and a mixture of experts is computed expert by expert");
-  if (options.down == DownInMemory::kRows)
-    return base::FailedPrecondition("down layout rows: experts lie along columns");
+  if (plan.modes.automatic) plan.modes.layers.assign(config.num_hidden_layers, otherwise);
   plan.modes.automatic = false;
-  plan.modes.layers.assign(config.num_hidden_layers, FfnMode::kDense);
+  // A mixture's dense layers are computed whole.
+  for (int l = 0; l < config.num_hidden_layers; ++l)
+    if (!config.experts.InLayer(l)) plan.modes.layers[l] = FfnMode::kDense;
+  if (rows && zeros) plan.up = model::Layout::kRows;
+  if (plan.expert_sign) plan.gate = model::Layout::kRows;
   return plan;
 }
 
@@ -131,7 +157,7 @@ Result<FfnPlan> PlanExperts(const model::ModelConfig& config, const FfnOptions& 
 
 Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options) {
   const model::ModelConfig& config = file.config;
-  if (config.experts.any()) return PlanExperts(config, options);
+  if (config.experts.any()) return PlanExperts(file, options);
   const bool zeros = model::HasTrueZeros(config.hidden_act);
   FfnPlan plan;
   ASSIGN_OR_RETURN(plan.modes, ParseFfnModes(options.modes, config.num_hidden_layers,
@@ -234,7 +260,14 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
 Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::LayerWeights& layer,
               const predictor::LayerPredictors* predictors) {
   if (mode == FfnMode::kDense) return OkStatus();
-  if (config.experts.any()) return RefuseInExperts(mode);
+  if (config.experts.any()) {
+    const model::ExpertWeights& experts = layer.experts;
+    if (mode != FfnMode::kExact && mode != FfnMode::kSign) return RefuseInExperts(mode);
+    if (!model::HasTrueZeros(config.hidden_act)) return RefuseWithoutZeros(mode, config);
+    if (experts.any() && experts.down_rows.rows == 0) return RefuseWithoutRows(mode);
+    const bool loaded = mode == FfnMode::kExact || experts.gate_layout == model::Layout::kRows;
+    return loaded || !experts.any() ? OkStatus() : RefuseUnloaded(mode);
+  }
   if (mode != FfnMode::kThreshold && !model::HasTrueZeros(config.hidden_act))
     return RefuseWithoutZeros(mode, config);
   const bool rows = layer.up.layout == model::Layout::kRows;
@@ -245,12 +278,32 @@ Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::Layer
                                 (mode == FfnMode::kThreshold && predictors->threshold.has_value()));
   if ((gated && !rows) || (mode != FfnMode::kExact && !has_predictor) ||
       (ffn::Predicts(mode) && predictor::DecidingMatrix(layer).layout != model::Layout::kRows)) {
-    return base::FailedPrecondition("mode '", FfnModeName(mode),
-                                    "' needs weights or predictors that were not loaded; start "
-                                    "with this mode, or name it among "
-                                    "the further ones (--also-modes; the daemon: engine.ffn_also)");
+    return RefuseUnloaded(mode);
   }
   return OkStatus();
+}
+
+Result<std::unique_ptr<ffn::ExpertNetworks>> LoadExpertNetworks(const model::ModelConfig& config,
+                                                                const model::Weights& weights,
+                                                                const FfnPlan& plan,
+                                                                const FfnOptions& options,
+                                                                base::WorkerPool& pool) {
+  const auto rows = [](const model::LayerWeights& l) {
+    return l.experts.down_rows.data != nullptr;
+  };
+  if (!std::any_of(weights.layers.begin(), weights.layers.end(), rows))
+    return std::unique_ptr<ffn::ExpertNetworks>();
+  auto networks = std::make_unique<ffn::ExpertNetworks>(config, weights);
+  const std::vector<model::LayerWeights>& layers = networks->weights.layers;
+  networks->predictors.layers.resize(layers.size());
+  if (!plan.expert_sign) return networks;
+  const auto source = [&](int network) -> Result<const model::LayerWeights*> {
+    return &layers[network];
+  };
+  RETURN_IF_ERROR(predictor::AddSignPredictors(base::IntSize(layers), source, nullptr,
+                                               SignOptionsOf(options), pool, networks->predictors));
+  networks->has_predictors = true;
+  return networks;
 }
 
 }  // namespace thermocline::load

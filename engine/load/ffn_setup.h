@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/api/ffn_mode.h"
+#include "engine/ffn/expert_networks.h"
 #include "engine/model/model_file.h"
 #include "engine/predictor/predictors.h"
 
@@ -20,6 +21,7 @@ struct FfnPlan {
   std::optional<predictor::SideCar> side_car;
   std::string side_car_path;                               // "" = none was read
   bool sign = false, low_rank = false, threshold = false;  // predictors to load
+  bool expert_sign = false;          // signs are loaded for neurons inside experts
   FfnMode shadow = FfnMode::kDense;  // audited where layers are computed without loss; kDense: none
   bool shadow_alone = false;         // its predictor is loaded for that, and no request may use it
   model::Layout gate = model::Layout::kPanels;
@@ -45,6 +47,13 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
                                                               const FfnPlan& plan,
                                                               const FfnOptions& options,
                                                               base::WorkerPool& pool);
+
+// The experts as networks of their own; null: their down projections lie along columns.
+Result<std::unique_ptr<ffn::ExpertNetworks>> LoadExpertNetworks(const model::ModelConfig& config,
+                                                                const model::Weights& weights,
+                                                                const FfnPlan& plan,
+                                                                const FfnOptions& options,
+                                                                base::WorkerPool& pool);
 
 // Whether a layer can run `mode` with what is loaded; the reason if not.
 Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::LayerWeights& layer,

@@ -24,6 +24,11 @@ Status OtherTypes(std::size_t layer, const std::string& path) {
 
 Status CheckExpertTypes(const store::NeuronLayout& layout, const model::ExpertWeights& experts,
                         std::size_t layer, const std::string& path) {
+  if (experts.down_rows.rows > 0)
+    return base::FailedPrecondition(
+        "layer ", layer,
+        ": the experts' down projections lie along rows, and from flash come whole "
+        "experts along columns; `thermocline convert --down columns` makes such a file");
   const bool same = experts.up.weight.type == layout.up_type &&
                     experts.down.weight.type == layout.down_type &&
                     (experts.gate.weight.rows > 0) == layout.gated &&

@@ -105,9 +105,19 @@ void LogExperts(const Chosen& chosen, const LoadedModel& out, const std::string&
                 " tokens/s");
 }
 
+// Whole experts are what a hot side computes.
+Status CheckWholeExperts(const LoadedModel& model) {
+  if (model.expert_networks == nullptr) return OkStatus();
+  return base::FailedPrecondition(
+      model.path,
+      ": its experts' down projections lie along rows, and a hot tier computes whole "
+      "experts; `thermocline convert --down columns` makes a file for it");
+}
+
 // A GPU has copies: the host can compute every expert.
 Status SetUpExpertDevice(const model::ModelFile& file, const LoadOptions& options,
                          std::unique_ptr<device::Device> gpu, LoadedModel& out) {
+  RETURN_IF_ERROR(CheckWholeExperts(out));
   ASSIGN_OR_RETURN(const Chosen chosen, ChooseExperts(file, options, gpu.get(), out));
   if (!chosen.any_hot())
     return base::FailedPrecondition(gpu->Describe(),
@@ -131,6 +141,7 @@ Status SetUpExpertDevice(const model::ModelFile& file, const LoadOptions& option
 
 Status SetUpExpertPartition(const model::ModelFile& file, const LoadOptions& options,
                             LoadedModel& out) {
+  RETURN_IF_ERROR(CheckWholeExperts(out));
   ASSIGN_OR_RETURN(const SideThreads threads,
                    ShareThreads(out.pool->threads(), options.model.hot.threads));
   ASSIGN_OR_RETURN(const Chosen chosen, ChooseExperts(file, options, nullptr, out));

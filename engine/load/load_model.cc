@@ -11,6 +11,7 @@
 #include "engine/load/prefetch_tuner.h"
 #include "engine/model/builtin.h"
 #include "engine/model/down_layout.h"
+#include "engine/model/expert_rows.h"
 #include "engine/model/fingerprint.h"
 
 namespace thermocline::load {
@@ -70,7 +71,9 @@ Status TurnDownProjections(LoadedModel& model) {
 Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPlan plan,
                 std::optional<store::BundleIndex> bundle, bool measurable, LoadedModel& out) {
   const DownInMemory down = options.model.ffn.down;
-  if (down == DownInMemory::kRows && !out.weights->has_down_rows())
+  ASSIGN_OR_RETURN(out.expert_networks, LoadExpertNetworks(file.config, *out.weights, plan,
+                                                           options.model.ffn, *out.pool));
+  if (down == DownInMemory::kRows && !file.config.experts.any() && !out.weights->has_down_rows())
     RETURN_IF_ERROR(TurnDownProjections(out));
   // Before the cache is filled: what they are made from is loaded for the moment.
   ASSIGN_OR_RETURN(out.predictors,
@@ -200,6 +203,8 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   RETURN_IF_ERROR(KeepOnHost(options.model.hot, file.config, gpu));
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
   loaded->weights_read = SetReading(options.model.reading, unified, file);
+  if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
+    RETURN_IF_ERROR(model::TurnExpertsDown(file, /*to_rows=*/true).Annotate("down layout rows"));
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));
   if (gpu.ok() && !file.config.experts.any() && CanPlaceEarly(file, options.model, **gpu)) {
     FfnPlan fitted = plan;

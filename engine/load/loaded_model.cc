@@ -78,6 +78,8 @@ Result<std::vector<FfnMode>> LoadedModel::ModesFor(const std::string& text) cons
           "': its predictor is loaded for audits alone (engine.audit_shadow); name the mode among "
           "the further ones (--also-modes; the daemon: engine.ffn_also)");
     }
+    if (config.experts.any() && !weights->layers[l].experts.any())
+      modes.layers[l] = FfnMode::kDense;
     const Status can = CanRun(modes.layers[l], config, weights->layers[l], &predictors->layers[l]);
     if (!can.ok()) return can;
   }
@@ -191,6 +193,7 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .stream = stream.get(),
                                 .members = split != nullptr ? &split->cold() : nullptr,
                                 .hot = std::move(partition),
+                                .expert_networks = expert_networks.get(),
                                 .hot_experts = std::move(experts),
                                 .device_experts = device_experts.get(),
                                 .device = device_forward.get(),

@@ -61,9 +61,10 @@ struct LoadedModel {
   // The neurons that a hot side computes; null: there is none.
   std::unique_ptr<ffn::NeuronSplit> split;
   std::unique_ptr<predictor::Predictors> hot_predictors;
-  std::unique_ptr<ffn::HotExperts> hot_experts;  // of a mixture, instead of neurons
-  int hot_threads = 0;                           // of a hot side on the CPU
-  HotStats hot;                                  // as planned: no counts
+  std::unique_ptr<ffn::HotExperts> hot_experts;          // of a mixture, instead of neurons
+  std::unique_ptr<ffn::ExpertNetworks> expert_networks;  // null: experts are computed whole
+  int hot_threads = 0;                                   // of a hot side on the CPU
+  HotStats hot;                                          // as planned: no counts
   // What is at home on a device; null: nothing. The device is used by the decode thread alone.
   std::unique_ptr<device::Device> gpu;
   std::unique_ptr<gpu::DeviceModel> device;

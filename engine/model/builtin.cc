@@ -10,9 +10,10 @@ namespace thermocline::model {
 
 Result<std::string> ResolveModel(const std::string& model) {
   if (base::PathExists(model)) return model;
-  if (model != "tidepool" && model != "tidepool-draft") {
-    return base::NotFound(
-        model, ": no such file, and no built-in model (tidepool, tidepool-draft) of that name");
+  if (model != "tidepool" && model != "tidepool-draft" && model != "tidepool-experts") {
+    return base::NotFound(model,
+                          ": no such file, and no built-in model (tidepool, tidepool-draft, "
+                          "tidepool-experts) of that name");
   }
   std::vector<std::filesystem::path> folders;
   if (const char* folder = std::getenv("THERMOCLINE_MODELS")) folders.emplace_back(folder);

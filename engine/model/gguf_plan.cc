@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/log.h"
+#include "engine/model/expert_rows.h"
 #include "kernels/rows.h"
 
 namespace thermocline::model {
@@ -41,7 +42,8 @@ DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wante
   DType type = wanted.value_or(*planned.tensor->type->dtype);
   const bool edge = planned.name == "token_embd.weight" || planned.name == "output.weight";
   if (edge && wanted.has_value()) type = EdgeType(type);
-  if (planned.name.ends_with(kRows)) type = kernels::SummableType(type);
+  if (planned.name.ends_with(kRows) || planned.name.ends_with(kExpertDownRows))
+    type = kernels::SummableType(type);
   return FittingType(type, planned.cols());
 }
 

@@ -51,7 +51,9 @@ class WeightPlan {
   Status ExpertMatrices(const std::string& prefix, ExpertWeights& experts);
   Status SharedExpert(const std::string& prefix, ExpertWeights& experts);
   // A matrix [rows, cols] for each expert.
-  Status ExpertsOf(const std::string& module, int rows, int cols, Linear& out);
+  Status ExpertsOf(const std::string& module, int rows, int cols, Layout layout, Linear& out);
+  // Down neuron-major, and its bias.
+  Status ExpertDownRows(const std::string& prefix, ExpertWeights& experts);
   Status NeuronsOf(const std::string& module, bool held, Layout layout, NeuronMatrix& out);
   Status DownRows(const std::string& name, kernels::RowMatrix& out);
   // All layers have a predictor, or none.

@@ -188,12 +188,13 @@ std::size_t ExpertWeights::bytes() const {
   std::size_t sum = 0;
   for (const Linear* linear : {&router, &gate, &up, &down, &shared_gate, &shared_up, &shared_down})
     sum += linear->weight.bytes();
-  return sum;
+  return sum + down_rows.bytes();
 }
 
 std::size_t ExpertWeights::bytes_per_step(int used) const {
   if (!any()) return 0;
-  const std::size_t chosen = gate.weight.bytes() + up.weight.bytes() + down.weight.bytes();
+  const std::size_t chosen =
+      gate.weight.bytes() + up.weight.bytes() + down.weight.bytes() + down_rows.bytes();
   return bytes() - chosen + chosen / router.weight.rows * used;
 }
 

@@ -67,11 +67,14 @@ struct LatentWeights {
 // Matrices of all experts one below the other, and of what every token passes through besides.
 // e: an expert, E of them with f neurons; fs: neurons of the shared one.
 struct ExpertWeights {
-  Linear router;                         // [E, D]
-  const float* choice_bias = nullptr;    // [E] added for choosing alone, or null
-  Linear gate;                           // [E f, D], if the architecture is gated
-  Linear up;                             // [E f, D]
-  Linear down;                           // [E D, f]
+  Linear router;                       // [E, D]
+  const float* choice_bias = nullptr;  // [E] added for choosing alone, or null
+  Linear gate;                         // [E f, D], if the architecture is gated
+  Linear up;                           // [E f, D]
+  Linear down;                         // [E D, f]; its bias alone if there is down_rows
+  // [E f, D] down neuron-major, if the file has it so; then up, and gate, may lie in rows.
+  kernels::RowMatrix down_rows;
+  Layout gate_layout = Layout::kPanels, up_layout = Layout::kPanels;
   Linear shared_gate;                    // [fs, D]; no weights if there is no shared expert
   Linear shared_up;                      // [fs, D]
   Linear shared_down;                    // [D, fs]

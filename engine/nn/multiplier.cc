@@ -92,6 +92,8 @@ std::size_t PanelScratchBytes(const model::Weights& weights) {
       const kernels::PackedMatrix& weight = matrix->linear.weight;
       bytes = std::max(bytes, kernels::RowScratchBytes(weight.type, weight.cols));
     }
+    for (const model::Linear* all : {&layer.experts.gate, &layer.experts.up})
+      bytes = std::max(bytes, kernels::RowScratchBytes(all->weight.type, all->weight.cols));
   }
   return bytes;
 }

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
       "thermocline", "thermocline " THERMOCLINE_VERSION,
       "Thermocline: run, inspect and measure language models on one machine.\n"
       "MODEL is a GGUF file, a llama2.c .bin, a Hugging Face folder, or a built-in model "
-      "(tidepool, tidepool-draft).");
+      "(tidepool, tidepool-draft, tidepool-experts).");
   struct Entry {
     const char* name;
     const char* help;

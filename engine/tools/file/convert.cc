@@ -5,6 +5,7 @@
 
 #include "engine/load/loaded_model.h"
 #include "engine/model/builtin.h"
+#include "engine/model/expert_rows.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
@@ -29,6 +30,9 @@ Status Convert(const Options& options) {
   if (std::filesystem::equivalent(in, options.out, error))
     return base::InvalidArgument(options.out, ": is the input; choose another name");
   ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(in));
+  if (file->config.experts.any() && options.down != "auto")
+    RETURN_IF_ERROR(
+        model::TurnExpertsDown(*file, options.down == "rows").Annotate("--down " + options.down));
   ProgressBar bar("converting");
   const std::string stem = std::filesystem::path(in).stem().string();
   RETURN_IF_ERROR(model::WriteGguf(*file, options.out,

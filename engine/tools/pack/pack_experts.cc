@@ -15,6 +15,11 @@ Result<store::NeuronLayout> ExpertLayoutOf(const model::ModelFile& file,
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     const model::ExpertWeights& e = weights.layers[i].experts;
     if (!e.any()) continue;
+    if (e.down_rows.rows > 0)
+      return base::FailedPrecondition(
+          file.path,
+          ": the experts' down projections lie along rows, and a bundle has whole "
+          "experts along columns; `thermocline convert --down columns` makes such a file");
     if (first) {
       layout.gate_type = e.gate.weight.type;
       layout.up_type = e.up.weight.type;

@@ -6,6 +6,7 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/load/loaded_model.h"
+#include "engine/model/expert_rows.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/store/trace.h"
 #include "engine/tools/common/command_line.h"
@@ -95,8 +96,6 @@ Result<SynthParams> Complete(const Options& o) {
   if (o.reuse >= 0) params.reuse = o.reuse;
   if (params.experts == 0 && (params.experts_used > 0 || params.routing_zipf > 0 || trace))
     return base::InvalidArgument("--experts-used and --routing need --experts");
-  if (params.experts > 0 && o.down == "rows")
-    return base::InvalidArgument("--down rows: experts lie along columns");
   if (params.experts > 0 && params.experts_used == 0)
     return base::InvalidArgument("--experts ", params.experts, " needs --experts-used");
   if (o.format == "gguf") {
@@ -116,6 +115,8 @@ Status Synth(const Options& o) {
   const bool powerinfer = o.format == "powerinfer";
   const bool rows = o.down.empty() ? powerinfer : o.down == "rows";
   ASSIGN_OR_RETURN(const SynthModel model, MakeSynthModel(params));
+  if (params.experts > 0 && rows)
+    RETURN_IF_ERROR(model::TurnExpertsDown(*model.file, /*to_rows=*/true));
   ProgressBar bar("writing");
   RETURN_IF_ERROR(
       model::WriteGguf(*model.file, o.out,
