@@ -10,11 +10,9 @@
 //   Q5_0    22   32      f16 d, high bit 1x1, low bits 4x16                    d (level - 16)
 //   Q5_1    24   32      f16 d, f16 m, high bit 1x1, low bits 4x16             d level + m
 //   IQ4_NL  18   32      f16 d, level 4x16                                     d codebook[level]
-//   MXFP4   17   32      u8 e, level 4x16                                      2^(e - 128)
-//   codebook[level] IQ4_XS 136   256/32  f16 d, u16 high bits 2x1, low bits 4x1 [4], level 4x16 of
-//   each sub-block
-//                                                                              d scale
-//                                                                              codebook[level]
+//   MXFP4   17   32      u8 e, level 4x16                                      codebook[level] 2^(e-128)
+//   IQ4_XS 136   256/32  f16 d, u16 high bits 2x1, low bits 4x1 [4], then      d scale codebook[level]
+//                        level 4x16 of each sub-block
 //   Q2_K    84   256/16  u8 scale | min << 4 [16], level 2x32, f16 d, f16 dmin affine
 //   Q3_K   110   256/16  high bit 1x32, low bits 2x32, scales[12], f16 d       symmetric, z = 4
 //   Q4_K   144   256/32  f16 d, f16 dmin, scales[12], level 4x32               affine
@@ -29,6 +27,7 @@
 // Source: the block formats of ggml's GGUF files.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace thermocline::kernels {
@@ -65,6 +64,14 @@ inline constexpr int kBytesQ3K = 110;
 inline constexpr int kBytesQ4K = 144;
 inline constexpr int kBytesQ5K = 176;
 inline constexpr int kBytesQ6K = 210;
+
+// What a level of IQ4_NL and IQ4_XS stands for.
+inline constexpr std::int8_t kIq4Codebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                 1,    13,   25,  38,  53,  69,  89,  113};
+// Of MXFP4: twice the values that an E2M1 float has, so that they are integers.
+inline constexpr std::int8_t kMxfp4Codebook[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                   0, -1, -2, -3, -4, -6, -8, -12};
+inline float ScaleMxfp4(std::uint8_t e) { return std::ldexp(1.0F, e - 128); }
 
 // Levels, scales and mins as stored, 0 <= column < the block's columns.
 inline int LevelQ5(const std::uint8_t high[4], const std::uint8_t low[16], int column) {
@@ -123,7 +130,7 @@ void DequantizeQ4K(const std::uint8_t* block, float* out);
 void DequantizeQ5K(const std::uint8_t* block, float* out);
 void DequantizeQ6K(const std::uint8_t* block, float* out);
 
-// The same weights, bit by bit, in a type the kernels multiply.
+// The same weights, bit by bit, in a type that GPUs multiply.
 void ConvertQ3KToQ6K(const std::uint8_t* q3k, std::uint8_t* q6k);
 void ConvertIq4NlToQ8_0(const std::uint8_t* iq4nl, std::uint8_t* q8_0);
 // Where 2^(e - 128) is an f16, 2^-24 to 2^15; beyond that the scale saturates.

@@ -5,8 +5,9 @@
 // Quantised weights: per block of 32 columns an exact integer dot product s, then
 // acc = fma(d_w * d_x, s, acc) in column order. K types: sums of scaled dot products over the 8
 // activation blocks of a block first, s = fma(s_i * scale, d_x, s), and of minimums, m = fma(min,
-// scaled_sum, m); then acc = fma(d, s, acc), acc = fma(-dmin, m, acc). Every implementation gives
-// the same bits.
+// scaled_sum, m); then acc = fma(d, s, acc), acc = fma(-dmin, m, acc). Where scales are of 16
+// columns, s_i * scale is the sum of both halves, and m = fma(min_0 sum_0 + min_1 sum_1, d_x, m)
+// with the halves' sums of q: exact integers. Every implementation gives the same bits.
 #pragma once
 
 #include "kernels/types.h"

@@ -23,23 +23,26 @@ struct QuantizeParams {
 };
 
 // One row between GGUF's row-major blocks and floats. Requires: n a multiple of the type's block
-// size. QuantizeRow supports every type but IQ4_NL.
+// size. QuantizeRow: of types that CanQuantize, all but IQ4_NL, IQ4_XS and MXFP4.
 void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out);
 bool CanQuantize(DType type);
 void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row);
 
-// The nearest type with a kernel: the type itself if it has one; Q6_K for Q3_K and Q8_0 for IQ4_NL
-// (both without loss), Q6_K for Q2_K (rounded anew).
-DType NativeType(DType type);
-// One row of `type` as a row of NativeType(type).
-void ConvertRowToNative(DType type, const std::uint8_t* row, int n, std::uint8_t* out);
+// The type of which GPUs hold rows of `type`: the type itself if they have kernels for it; Q6_K for
+// Q3_K, Q8_0 for IQ4_NL and Q5_0 for MXFP4 (without loss), Q6_K for Q2_K and Q8_0 for IQ4_XS
+// (rounded anew).
+DType DeviceType(DType type);
+// One row of `from` as a row of `to`. Requires: CanQuantize(to), n a multiple of both block sizes.
+void ConvertRow(DType from, const std::uint8_t* row, int n, DType to, std::uint8_t* out);
+// Whether every weight keeps its value, as far as its scale is a finite f16.
+bool ConvertsExactly(DType from, DType to);
 
 // Index of the first block of a row whose scale is NaN or infinite, -1 if there is none; for float
 // types the first such element.
 int FindNonFiniteBlock(DType type, const std::uint8_t* row, int n);
 
 // Packs up to 16 GGUF rows (row i at `rows + i * RowBytes`) into one panel; absent rows become
-// zeros. Requires: a native type.
+// zeros.
 void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* panel);
 
 // Row `row` of a packed matrix as floats: the embedding lookup.

@@ -2,10 +2,12 @@
 //
 // A row holds what one lane of a panel holds (kernels/types.h), as little-endian words. For each
 // group of columns in order:
-//   Q8_0 Q4_0 Q4_1 Q5_0 Q5_1  group of k = 8 blocks (fewer at the row's end): f16 d[k], f16 m[k] if
-//                             the type has one, then each block's words: word j is what quad j of
-//                             the panel's block holds for the row
-//   Q4_K Q5_K                 group of one block: f16 d, f16 dmin, the words of the panel's quads
+//   blocks of 32              group of k = 8 blocks (fewer at the row's end): f16 d[k] (MXFP4: u8
+//                             e[k]), f16 m[k] if the type has one, then each block's words: word j
+//                             is what quad j of the panel's block holds for the row
+//   Q4_K Q5_K IQ4_XS Q2_K     group of one block: f16 d, f16 dmin (IQ4_XS: u16 h), the words of the
+//                             panel's quads
+//   Q3_K                      group of one block: f16 d, the words of the panel's quads
 //   Q6_K                      group of one block: the words of the quads, i8 scale[16], f16 d
 //   F32 F16 BF16              the elements in order
 // A row has the bytes of the GGUF row. So sixteen rows from anywhere become a panel by transposing
@@ -18,7 +20,7 @@ namespace thermocline::kernels {
 
 // Borrows its bytes. Rows lie one behind the other, or each where `where` says.
 struct RowMatrix {
-  DType type = DType::kF32;  // native
+  DType type = DType::kF32;
   int rows = 0;
   int cols = 0;
   const std::uint8_t* data = nullptr;
@@ -33,7 +35,6 @@ struct RowMatrix {
 };
 
 // Packs up to 16 GGUF rows (row i at `rows + i * RowBytes`) into rows of a RowMatrix at `out`.
-// Requires: a native type.
 void PackRows(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* out);
 
 // A panel's sixteen rows, and back.

@@ -9,6 +9,8 @@
 // u8[16][4]: four neighbouring columns of the 16 rows, one 64-byte vector.
 //   F32, F16, BF16  block of 1 column:   w[16]
 //   Q8_0            block of 32 columns: f16 d[16]; 8 quads = q + 128 (columns 4i..4i+3)
+//   IQ4_NL          as Q4_0; value = codebook[nibble]
+//   MXFP4           block of 32 columns: u8 e[16]; nibbles; value = codebook[nibble], times 2^(e - 128)
 //   nibbles         4 quads: low nibbles are columns 4i..4i+3, high nibbles columns 16+4i..16+4i+3
 //   fifth bits      1 quad: bit i of byte j belongs to column 4i+j
 //   Q4_0            block of 32 columns: f16 d[16]; nibbles; value = nibble - 8
@@ -20,9 +22,20 @@
 //   Q5_K            as Q4_K with fifth bits before the nibbles of each sub-block
 //   six-bit numbers k = 0..7 scale of sub-block k, 8..15 minimum of sub-block k - 8: number k < 15
 //                   in bits 6(k % 5) of word k / 5, number 15 in the words' two highest bits
+//   IQ4_XS          block of 256 columns: f16 d[16], u16 h[16], u32 w[16]; then the nibbles of each
+//                   of the 8 sub-blocks of 32 columns; value = codebook[nibble]. Scales of the
+//                   sub-blocks plus 32: k < 5 in bits 6k of w, 5 and 6 in bits 6(k - 5) of h, 7 in
+//                   the highest two bits of w and, above them, the highest four of h
 //   Q6_K            block of 256 columns: f16 d[16], i8 scale[16 sub-blocks][16], then for each
 //                   sub-block of 16 columns: 2 quads of nibbles (columns 8i+0..3 low, 8i+4..7 high)
 //                   and 1 quad of high bits (bits 2j of byte i: column 4j+i); value = level - 32
+//   Q2_K            block of 256 columns: f16 d[16], dmin[16]; 4 quads = scale | minimum << 4 of
+//                   sub-blocks 4i..4i+3; then for each sub-block of 16 columns 1 quad (bits 2j of
+//                   byte i: column 4j+i)
+//   Q3_K            block of 256 columns: f16 d[16]; six-bit numbers, k = scale of sub-block k plus
+//                   32; then for each 32 columns third bits as fifth bits, and 2 quads as Q2_K's;
+//                   value = level - 4
+// Codebooks: kernels/block_codecs.h.
 // A panel has the bytes of its 16 rows in GGUF.
 #pragma once
 
@@ -31,7 +44,8 @@
 
 namespace thermocline::kernels {
 
-// The first kNumNativeDTypes have kernels; rows of the others are converted when they are loaded.
+// CPUs have kernels for all, GPUs for the first kNumDeviceDTypes: rows of the others are converted
+// where they are loaded for a GPU.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -50,7 +64,7 @@ enum class DType : std::uint8_t {
   kIQ4_XS,
   kMXFP4
 };
-inline constexpr int kNumNativeDTypes = 11;
+inline constexpr int kNumDeviceDTypes = 11;
 inline constexpr int kNumDTypes = 16;
 
 struct DTypeTraits {
@@ -71,7 +85,9 @@ inline constexpr DTypeTraits kDTypeTraits[kNumDTypes] = {
 inline constexpr const DTypeTraits& Traits(DType type) {
   return kDTypeTraits[static_cast<int>(type)];
 }
-inline constexpr bool IsNative(DType type) { return static_cast<int>(type) < kNumNativeDTypes; }
+inline constexpr bool HasDeviceKernels(DType type) {
+  return static_cast<int>(type) < kNumDeviceDTypes;
+}
 
 inline constexpr int kPanelRows = 16;
 inline constexpr int kQuadBytes = 4 * kPanelRows;
@@ -92,7 +108,7 @@ inline constexpr std::size_t PackedBytes(DType type, int rows, int cols) {
 
 // A weight matrix in panels. Borrows its bytes.
 struct PackedMatrix {
-  DType type = DType::kF32;  // native
+  DType type = DType::kF32;
   int rows = 0;
   int cols = 0;
   const std::uint8_t* data = nullptr;

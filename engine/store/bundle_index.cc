@@ -90,7 +90,7 @@ Status CheckIdentity(const std::string& path, const Json& header, const BundleId
 
 kernels::DType ReadType(HeaderFields& layout, const char* key, std::int64_t row_elements) {
   const std::string name = layout.Text(key);
-  for (int i = 0; i < kernels::kNumNativeDTypes; ++i) {
+  for (int i = 0; i < kernels::kNumDTypes; ++i) {
     const auto type = static_cast<kernels::DType>(i);
     if (name == kernels::Traits(type).name && row_elements % kernels::Traits(type).block_size == 0)
       return type;

@@ -7,7 +7,7 @@ namespace {
 
 // What is subtracted from a sum of levels times activations, times the sum of the activations.
 constexpr std::int32_t OffsetOf(DType type) {
-  return type == DType::kQ8_0 ? kWideOffset : LayoutOf(type).offset;
+  return IsWide(type) ? kWideOffset : LayoutOf(type).offset;
 }
 
 // A quad as the dot product takes it.
@@ -16,7 +16,7 @@ template <DType type>
   return type == DType::kQ8_0 ? WideLevels(raw) : raw;
 }
 [[gnu::always_inline]] inline U8x64 Magnitudes(U8x64 levels) { return levels; }  // not used
-template <bool>
+template <DType>
 [[gnu::always_inline]] inline void SetNumber(I32x16 number, int i, GroupScales& scales) {
   scales.scale[i] = ToF32(number);
 }
@@ -70,7 +70,7 @@ template <DType type, int half>
 template <DType type, int P, int T, typename SomeGroup>
 [[gnu::always_inline]] inline void GroupProducts(const SomeGroup* const (&group)[P], int at,
                                                  const TokenRows& x, F32x16 (&value)[P][T]) {
-  constexpr int kHalves = type == DType::kQ6_K ? 2 : 1;
+  constexpr int kHalves = HasHalves(type) ? 2 : 1;
   Unroll<0, kHalves>([&]<int half>() __attribute__((always_inline)) {
     I32x16 dot[P][T];
 #pragma GCC unroll 8

@@ -116,6 +116,14 @@ inline void DecodeSixBitNumbers(const std::uint8_t* words, F32x16 (&numbers)[16]
   DecodeSixBitNumbers(words, integers);
   for (int k = 0; k < 16; ++k) numbers[k] = ToF32(integers[k]);
 }
+// The scales of the eight sub-blocks of IQ4_XS, from u16[16] and u32[16].
+inline void DecodeIq4XsScales(const std::uint8_t* words, I32x16 (&numbers)[16]) {
+  const I32x16 half = LoadU16(words), word = LoadI32(words + 32);
+  for (int k = 0; k < 5; ++k) numbers[k] = AndI(ShiftRightI(word, 6 * k), 63);
+  for (int k = 5; k < 7; ++k) numbers[k] = AndI(ShiftRightI(half, 6 * (k - 5)), 63);
+  numbers[7] = AddI(ShiftRightI(word, 30), AndI(ShiftRightI(half, 10), 60));
+  for (int k = 0; k < 8; ++k) numbers[k] = SubI(numbers[k], Set1I(32));
+}
 
 }  // namespace
 }  // namespace thermocline::kernels
@@ -169,8 +177,16 @@ void Gemm(const GemmParams& p) {
       return GemmQuantised<DType::kQ5_K>(p);
     case DType::kQ6_K:
       return GemmQuantised<DType::kQ6_K>(p);
-    default:
-      return;  // no panels of the other types exist
+    case DType::kQ2_K:
+      return GemmQuantised<DType::kQ2_K>(p);
+    case DType::kQ3_K:
+      return GemmQuantised<DType::kQ3_K>(p);
+    case DType::kIQ4_NL:
+      return GemmQuantised<DType::kIQ4_NL>(p);
+    case DType::kIQ4_XS:
+      return GemmQuantised<DType::kIQ4_XS>(p);
+    case DType::kMXFP4:
+      return GemmQuantised<DType::kMXFP4>(p);
   }
 }
 

@@ -43,47 +43,38 @@ struct AmxSums {
   F32x16 mins[kTileTokens];
 };
 
-// Adds the products of group `g`; dots [2][16 tokens][16 rows], the second half for Q6_K.
+// Adds the products of group `g`; dots [2][16 tokens][16 rows], the second half for halves.
 template <DType type>
-inline void AddGroup(const std::uint8_t* panel, int g, const Activations& a, int token, int count,
-                     const std::int32_t* dots, const F32x16* numbers, AmxSums& sums) {
-  constexpr PanelLayout kLayout = LayoutOf(type);
-  constexpr int kGroups = Traits(type).block_size / 32;
-  const std::uint8_t* block = GroupAt<type>(panel, g - g % kGroups) - kLayout.header;
-  const F32x16 d = LoadF16(block);
-  const std::ptrdiff_t blocks = a.cols / kActivationBlock;
+inline void AddGroup(const BlockHeader& header, const GroupScales& scales, int g,
+                     const Activations& a, int token, int count, const std::int32_t* dots,
+                     AmxSums& sums) {
+  constexpr bool kHasMin = LayoutOf(type).min >= 0;
+  const TokenRows x = TokenRowsAt(a, token, 0);
   for (int t = 0; t < count; ++t) {
-    const std::ptrdiff_t at = (token + t) * blocks + g;
-    const F32x16 scale = Set1(a.scale[at]), dot = ToF32(LoadI32(dots + t * 16));
-    if constexpr (kGroups == 1) {
-      sums.acc[t] = Fma(MulF(d, scale), dot, sums.acc[t]);
-      if constexpr (kLayout.min >= 0)
-        sums.acc[t] = Fma(LoadF16(block + kLayout.min), Set1(a.scaled_sum[at]), sums.acc[t]);
+    const std::ptrdiff_t at = t * x.blocks + g;
+    const F32x16 scale = Set1(x.scale[at]), dot = ToF32(LoadI32(dots + t * 16));
+    if constexpr (!IsBlockOf256(type)) {
+      sums.acc[t] = Fma(MulF(scales.scale[0], scale), dot, sums.acc[t]);
+      if constexpr (kHasMin) sums.acc[t] = AddMinimums<type>(scales, x, at, scale, sums.acc[t]);
     } else {
-      const int sub = g % kGroups;
-      if (sub == 0) sums.scaled[t] = sums.mins[t] = ZeroF();
-      if constexpr (type == DType::kQ6_K) {
-        const F32x16 second = ToF32(LoadI32(dots + 256 + t * 16));
-        const F32x16 both = AddF(MulF(dot, ToF32(LoadI8(block + 32 + 2 * sub * kPanelRows))),
-                                 MulF(second, ToF32(LoadI8(block + 48 + 2 * sub * kPanelRows))));
-        sums.scaled[t] = Fma(both, scale, sums.scaled[t]);
-      } else {
-        sums.scaled[t] = Fma(MulF(dot, numbers[sub]), scale, sums.scaled[t]);
-        sums.mins[t] = Fma(numbers[8 + sub], Set1(a.scaled_sum[at]), sums.mins[t]);
-      }
-      if (sub != kGroups - 1) continue;
-      sums.acc[t] = Fma(d, sums.scaled[t], sums.acc[t]);
-      if constexpr (kLayout.min >= 0)
-        sums.acc[t] = Fma(SubF(ZeroF(), LoadF16(block + kLayout.min)), sums.mins[t], sums.acc[t]);
+      if (g % kBlockGroups == 0) sums.scaled[t] = sums.mins[t] = ZeroF();
+      F32x16 product = MulF(dot, scales.scale[0]);
+      if constexpr (HasHalves(type))
+        product = AddF(product, MulF(ToF32(LoadI32(dots + 256 + t * 16)), scales.scale[1]));
+      sums.scaled[t] = Fma(product, scale, sums.scaled[t]);
+      if constexpr (kHasMin) sums.mins[t] = AddMinimums<type>(scales, x, at, scale, sums.mins[t]);
+      if (g % kBlockGroups != kBlockGroups - 1) continue;
+      sums.acc[t] = Fma(header.d, sums.scaled[t], sums.acc[t]);
+      if constexpr (kHasMin) sums.acc[t] = Fma(header.dmin, sums.mins[t], sums.acc[t]);
     }
   }
 }
 
-// Integer sums of one group for a tile of tokens: [16][16], or twice that for Q6_K's two halves.
+// Integer sums of one group for a tile of tokens: [16][16], or twice that for two halves.
 template <typename Tiles, DType type, int kTile>
 inline void TileProduct(const std::uint8_t* levels, const std::int8_t* q, int stride,
                         std::int32_t* dots) {
-  if constexpr (type == DType::kQ6_K) {
+  if constexpr (HasHalves(type)) {
     Tiles::template Multiply<kTile, true>(q, stride, levels, dots);
     Tiles::template Multiply<kTile, true>(q + 16, stride, levels + 4 * kQuadBytes, dots + 256);
   } else {
@@ -113,12 +104,15 @@ template <DType type>
 void AddGroups(const std::uint8_t* panel, int first, const Activations& a, int token, int count,
                const GroupDots& dots, AmxSums& sums) {
   const int left = a.cols / 32 - first, groups = left < kGroupsAtOnce ? left : kGroupsAtOnce;
-  F32x16 numbers[16];
-  if constexpr (type == DType::kQ4_K || type == DType::kQ5_K) {
-    DecodeSixBitNumbers(GroupAt<type>(panel, first / 8 * 8) - LayoutOf(type).header + 64, numbers);
+  constexpr int kGroups = Traits(type).block_size / kActivationBlock;
+  BlockHeader header;
+  for (int g = first; g < first + groups; ++g) {
+    const std::uint8_t* block = BlockAt<type>(panel, g * kActivationBlock);
+    if (g == first) DecodeHeader<type>(block, header);  // the groups at once are of one block of 256
+    GroupScales scales;
+    DecodeScales<type>(block, header, g % kGroups, scales);
+    AddGroup<type>(header, scales, g, a, token, count, dots.of[g - first], sums);
   }
-  for (int i = 0; i < groups; ++i)
-    AddGroup<type>(panel, first + i, a, token, count, dots.of[i], numbers, sums);
 }
 
 // Groups [begin, end) for one tile of tokens. The tiles' products of some groups are made while
@@ -195,6 +189,16 @@ void GemmWithTiles(const GemmParams& p) {
       return TileGemm<Tiles, DType::kQ5_K>(p);
     case DType::kQ6_K:
       return TileGemm<Tiles, DType::kQ6_K>(p);
+    case DType::kQ2_K:
+      return TileGemm<Tiles, DType::kQ2_K>(p);
+    case DType::kQ3_K:
+      return TileGemm<Tiles, DType::kQ3_K>(p);
+    case DType::kIQ4_NL:
+      return TileGemm<Tiles, DType::kIQ4_NL>(p);
+    case DType::kIQ4_XS:
+      return TileGemm<Tiles, DType::kIQ4_XS>(p);
+    case DType::kMXFP4:
+      return TileGemm<Tiles, DType::kMXFP4>(p);
     default:
       return Gemm(p);  // float weights
   }

@@ -59,8 +59,19 @@ struct TileSums {
   }
 };
 
+// sum + a group's minimums times the sums of its activations, of which `block` is the block.
+template <DType type>
+[[gnu::always_inline]] inline F32x16 AddMinimums(const GroupScales& scales, const TokenRows& x,
+                                                 std::ptrdiff_t block, F32x16 scale, F32x16 sum) {
+  if constexpr (!HasHalves(type)) return Fma(scales.min[0], Set1(x.scaled_sum[block]), sum);
+  const int first = x.half_sum[block], second = x.sum[block] - first;
+  const F32x16 both = AddF(MulF(scales.min[0], Set1(static_cast<float>(first))),
+                           MulF(scales.min[1], Set1(static_cast<float>(second))));
+  return Fma(both, scale, sum);
+}
+
 // Adds the products of group `at` of the tile's columns. Products of a dot product and a scale, and
-// of two sub-blocks of Q6_K, are below 2^24: exact in f32.
+// sums of two halves', are below 2^24: exact in f32.
 template <DType type, int P, int T, typename SomeGroup>
 [[gnu::always_inline]] inline void AddGroup(const SomeGroup* const (&group)[P], int at,
                                             const TokenRows& x, TileSums<P, T>& sums) {
@@ -78,10 +89,10 @@ template <DType type, int P, int T, typename SomeGroup>
       }
     }
     if constexpr (LayoutOf(type).min >= 0) {
-      const F32x16 sum = Set1(x.scaled_sum[t * x.blocks + at]);
       auto& to = IsBlockOf256(type) ? sums.mins : sums.acc;
 #pragma GCC unroll 2
-      for (int p = 0; p < P; ++p) to[p][t] = Fma(group[p]->min, sum, to[p][t]);
+      for (int p = 0; p < P; ++p)
+        to[p][t] = AddMinimums<type>(*group[p], x, t * x.blocks + at, scale, to[p][t]);
     }
   }
 }

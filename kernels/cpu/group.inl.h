@@ -11,8 +11,8 @@ constexpr int kBlockGroups = 8;  // of a block of 256 columns
 // Scales of 32 columns of one panel.
 struct GroupScales {
   I32x16 factor[2];  // pairs of words, where the integer product takes scales
-  F32x16 scale[2];   // of the group, Q6_K of its halves
-  F32x16 min;
+  F32x16 scale[2];   // of the group, or of its halves
+  F32x16 min[2];
 };
 
 // 32 columns of one panel, decoded: eight quads (kernels/types.h).
@@ -61,12 +61,15 @@ struct TokenRows {
           .blocks = a.cols / kActivationBlock};
 }
 
-constexpr bool IsBlockOf256(DType type) { return Traits(type).block_size == 256; }
-
 // The i-th quad to be multiplied: quads that lie in the same bytes one behind the other.
 constexpr int QuadOrder(DType type, int i) {
-  return type == DType::kQ8_0 || type == DType::kQ6_K ? i : i % 2 * 4 + i / 2;
+  return type == DType::kQ8_0 || HasHalves(type) ? i : i % 2 * 4 + i / 2;
 }
+
+// Levels of nibbles; those of wide types as the dot product takes them.
+template <DType type>
+constexpr CodebookLevels kLevels = LevelsOf(type, IsWide(type) ? kWideOffset
+                                                               : LayoutOf(type).offset);
 
 // A quad of a group as it lies at `levels`, as bytes.
 template <DType type, int quad>
@@ -78,12 +81,18 @@ template <DType type, int quad>
     const U8x64 packed = LoadU8(half + quad % 4 / 2 * kQuadBytes);
     const U8x64 nibbles = quad % 2 == 0 ? LowNibbles(packed) : HighNibbles(packed);
     return WithTwoBits<quad % 4>(nibbles, LoadU8(half + 2 * kQuadBytes));
+  } else if constexpr (HasTwoBits(type)) {
+    constexpr int kThirdBits = LayoutOf(type).fifth_bits;
+    const U8x64 two = TwoBits<quad % 4>(LoadU8(levels + kQuadBytes * (kThirdBits + quad / 4)));
+    if constexpr (kThirdBits == 0) return two;
+    return WithBit<quad, 2>(two, LoadU8(levels));
   } else {
     constexpr int kFifthBits = LayoutOf(type).fifth_bits;
     const U8x64 packed = LoadU8(levels + kQuadBytes * (kFifthBits + quad % 4));
     const U8x64 nibbles = quad < 4 ? LowNibbles(packed) : HighNibbles(packed);
+    if constexpr (HasCodebook(type)) return LookUp(kLevels<type>.of, nibbles);
     if constexpr (kFifthBits == 0) return nibbles;
-    return WithFifthBit<quad>(nibbles, LoadU8(levels));
+    return WithBit<quad, 4>(nibbles, LoadU8(levels));
   }
 }
 
@@ -112,7 +121,7 @@ template <DType type>
 
 // What all groups of a block share.
 struct BlockHeader {
-  I32x16 numbers[16];  // Q4_K, Q5_K: scales and minimums of the sub-blocks
+  I32x16 numbers[16];  // scales and minimums of the sub-blocks, where they are of six bits
   F32x16 d, dmin;      // blocks of 256
 };
 
@@ -122,7 +131,14 @@ template <DType type>
     header.d = LoadF16(block);
     if constexpr (LayoutOf(type).min >= 0) {
       header.dmin = SubF(ZeroF(), LoadF16(block + LayoutOf(type).min));
+    }
+    if constexpr (type == DType::kQ4_K || type == DType::kQ5_K) {
       DecodeSixBitNumbers(block + 64, header.numbers);
+    } else if constexpr (type == DType::kQ3_K) {
+      DecodeSixBitNumbers(block + 32, header.numbers);
+      for (I32x16& number : header.numbers) number = SubI(number, Set1I(32));
+    } else if constexpr (type == DType::kIQ4_XS) {
+      DecodeIq4XsScales(block + 32, header.numbers);
     }
   }
 }
@@ -154,13 +170,24 @@ template <DType type>
                                                 GroupScales& scales) {
   if constexpr (type == DType::kQ6_K) {
     for (int half = 0; half < 2; ++half)
-      SetNumber<true>(LoadI8(block + 32 + (2 * g + half) * kPanelRows), half, scales);
+      SetNumber<type>(LoadI8(block + 32 + (2 * g + half) * kPanelRows), half, scales);
+  } else if constexpr (type == DType::kQ3_K) {
+    for (int half = 0; half < 2; ++half)
+      SetNumber<type>(header.numbers[2 * g + half], half, scales);
+  } else if constexpr (type == DType::kQ2_K) {
+    const I32x16 word = ShiftRightI(LoadI32(block + 64 + g / 2 * kQuadBytes), g % 2 * 16);
+    for (int half = 0; half < 2; ++half) {
+      SetNumber<type>(AndI(ShiftRightI(word, 8 * half), 15), half, scales);
+      scales.min[half] = ToF32(AndI(ShiftRightI(word, 8 * half + 4), 15));
+    }
   } else if constexpr (IsBlockOf256(type)) {
-    SetNumber<false>(header.numbers[g], 0, scales);
-    scales.min = ToF32(header.numbers[8 + g]);
+    SetNumber<type>(header.numbers[g], 0, scales);
+    if constexpr (LayoutOf(type).min >= 0) scales.min[0] = ToF32(header.numbers[8 + g]);
+  } else if constexpr (type == DType::kMXFP4) {
+    scales.scale[0] = LoadE8M0(block);
   } else {
     scales.scale[0] = LoadF16(block);
-    if constexpr (LayoutOf(type).min >= 0) scales.min = LoadF16(block + LayoutOf(type).min);
+    if constexpr (LayoutOf(type).min >= 0) scales.min[0] = LoadF16(block + LayoutOf(type).min);
   }
 }
 
@@ -173,7 +200,7 @@ template <DType type>
   Unroll<0, 8>([&]<int i>() __attribute__((always_inline)) {
     constexpr int kQuad = QuadOrder(type, i);
     group.levels[kQuad] = LevelForDots<type>(RawLevel<type, kQuad>(levels));
-    if constexpr (kSlabMagnitudes && type == DType::kQ8_0)
+    if constexpr (kSlabMagnitudes && IsWide(type))
       group.magnitudes[kQuad] = Magnitudes(group.levels[kQuad]);
   });
 }

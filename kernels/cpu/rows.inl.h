@@ -54,6 +54,14 @@ inline void SplitQuad(const std::uint8_t* quad, std::uint8_t* low, std::uint8_t*
   }
 }
 
+// A number of `bytes` bytes of each row from `offset` on.
+inline void GatherNumber(const RowSet& rows, std::ptrdiff_t offset, int bytes,
+                         std::uint8_t* panel) {
+  for (int lane = 0; lane < kPanelRows; ++lane)
+    __builtin_memcpy(panel + bytes * lane, rows.row[lane] + offset,
+                     static_cast<std::size_t>(bytes));
+}
+
 // Number `half` (d, or m) of `blocks` blocks of a group of a type with blocks of 32.
 inline void GatherScales(const RowSet& rows, std::ptrdiff_t offset, int blocks,
                          std::ptrdiff_t block_bytes, std::uint8_t* panel) {
@@ -65,10 +73,8 @@ inline void GatherScales(const RowSet& rows, std::ptrdiff_t offset, int blocks,
                 panel + (2 * i + 1) * block_bytes);
     return;
   }
-  for (int b = 0; b < blocks; ++b) {
-    for (int lane = 0; lane < kPanelRows; ++lane)
-      __builtin_memcpy(panel + b * block_bytes + 2 * lane, rows.row[lane] + offset + 2 * b, 2);
-  }
+  for (int b = 0; b < blocks; ++b)
+    GatherNumber(rows, offset + 2 * b, 2, panel + b * block_bytes);
 }
 
 // One group of columns.
@@ -77,15 +83,22 @@ inline void GatherGroup(const RowSet& rows, std::ptrdiff_t offset, int blocks,
                         std::uint8_t* panel) {
   constexpr RowLayout kLayout = RowLayoutOf(type);
   constexpr auto kBlockBytes = static_cast<std::ptrdiff_t>(PanelBytes(type, kLayout.block));
-  if constexpr (kLayout.group_blocks == 1) {  // d and dmin are the first word
+  constexpr int kNumbers = kLayout.numbers, kBytes = kLayout.number_bytes;
+  if constexpr (kLayout.group_blocks == 1 && kNumbers == 2) {  // they are the first word
     TransposeWords(rows, offset, kLayout.words + 1, panel);
     SplitQuad(panel, panel, panel + 32);
-  } else {
-    for (int half = 0; half < kLayout.halves; ++half, offset += 2 * blocks)
-      GatherScales(rows, offset, blocks, kBlockBytes, panel + half * 32);
-    for (int b = 0; b < blocks; ++b, offset += 4 * kLayout.words)
-      TransposeWords(rows, offset, kLayout.words, panel + b * kBlockBytes + kLayout.halves * 32);
+    return;
   }
+  for (int number = 0; number < kNumbers; ++number, offset += kBytes * blocks) {
+    if constexpr (kBytes == 2) {
+      GatherScales(rows, offset, blocks, kBlockBytes, panel + number * 32);
+    } else {
+      for (int b = 0; b < blocks; ++b)
+        GatherNumber(rows, offset + b, kBytes, panel + b * kBlockBytes);
+    }
+  }
+  for (int b = 0; b < blocks; ++b, offset += 4 * kLayout.words)
+    TransposeWords(rows, offset, kLayout.words, panel + b * kBlockBytes + kLayout.panel_header());
 }
 
 inline void GatherQ6K(const RowSet& rows, int cols, std::uint8_t* panel) {
@@ -141,6 +154,16 @@ void GatherRows(DType type, const RowSet& rows, int cols, std::uint8_t* panel) {
       return GatherGroups<DType::kQ5_K>(rows, cols, panel);
     case DType::kQ6_K:
       return GatherQ6K(rows, cols, panel);
+    case DType::kQ2_K:
+      return GatherGroups<DType::kQ2_K>(rows, cols, panel);
+    case DType::kQ3_K:
+      return GatherGroups<DType::kQ3_K>(rows, cols, panel);
+    case DType::kIQ4_NL:
+      return GatherGroups<DType::kIQ4_NL>(rows, cols, panel);
+    case DType::kIQ4_XS:
+      return GatherGroups<DType::kIQ4_XS>(rows, cols, panel);
+    case DType::kMXFP4:
+      return GatherGroups<DType::kMXFP4>(rows, cols, panel);
     default:
       return GatherFloats(rows, cols, Traits(type).block_bytes, panel);
   }
@@ -155,7 +178,7 @@ struct RowTraits {
   static constexpr bool kBytes = type == DType::kQ8_0;
   static constexpr bool kIsK = type == DType::kQ4_K;
   static constexpr RowLayout kLayout = RowLayoutOf(type);
-  static constexpr int kHeader = kIsK ? 16 : 16 * kLayout.halves;  // bytes of a group's scales
+  static constexpr int kHeader = kIsK ? 16 : 16 * kLayout.numbers;  // bytes of a group's scales
   static constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
 };
 
@@ -222,13 +245,13 @@ inline void AddBlocks(const RowSet& rows, std::ptrdiff_t offset, const I32x16 (&
   using Row = RowTraits<type>;
   constexpr int kOffset = Row::kBytes ? kWideOffset : LayoutOf(type).offset;
   alignas(64) std::uint8_t scales[2][8 * 32];
-  for (int half = 0; half < Row::kLayout.halves; ++half)
+  for (int half = 0; half < Row::kLayout.numbers; ++half)
     GatherScales(rows, offset + 16 * half, 8, 32, scales[half]);
   for (int b = 0; b < 8; ++b) {
     const int at = block + b;
     const I32x16 dot = SubI(dots[b], Set1I(kOffset * x.sum[at]));
     acc = Fma(MulF(LoadF16(scales[0] + 32 * b), Set1(x.scale[at])), ToF32(dot), acc);
-    if constexpr (Row::kLayout.halves == 2)
+    if constexpr (Row::kLayout.numbers == 2)
       acc = Fma(LoadF16(scales[1] + 32 * b), Set1(x.scaled_sum[at]), acc);
   }
 }

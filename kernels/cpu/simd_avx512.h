@@ -88,6 +88,15 @@ inline I32x16 LoadI8(const void* p) {
 inline void StoreI8(std::int8_t* p, F32x16 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
 }
+inline I32x16 LoadU16(const void* p) {
+  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+}
+// 2^(e - 128) of sixteen bytes e: 2^(e - 127) is e in the exponent, but for 2^-127, which has none.
+inline F32x16 LoadE8M0(const void* p) {
+  const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  const __m512i bits = _mm512_max_epi32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x00400000));
+  return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5F));
+}
 inline I32x16 RoundI(F32x16 v) { return _mm512_cvtps_epi32(v); }
 
 inline U8x64 LoadU8(const void* p) { return _mm512_loadu_si512(p); }
@@ -108,10 +117,20 @@ template <int j>
 inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {
   return OrMasked(low, Shift<4 - 2 * j>(bits), 0x30);
 }
-// Bit i of every byte of `bits` as bit 4 over `low`.
-template <int i>
-inline U8x64 WithFifthBit(U8x64 low, U8x64 bits) {
-  return OrMasked(low, Shift<4 - i>(bits), 0x10);
+// Bit i of every byte of `bits` as bit `to` over `low`.
+template <int i, int to>
+inline U8x64 WithBit(U8x64 low, U8x64 bits) {
+  return OrMasked(low, Shift<to - i>(bits), 1 << to);
+}
+// Bits 2j and 2j+1 of every byte.
+template <int j>
+inline U8x64 TwoBits(U8x64 bits) {
+  return _mm512_and_si512(Shift<-2 * j>(bits), _mm512_set1_epi8(3));
+}
+// table[i] of every byte i. Requires: below 16.
+inline U8x64 LookUp(const std::uint8_t (&table)[16], U8x64 indices) {
+  const __m128i once = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(once), indices);
 }
 // acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
 inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {

@@ -1,23 +1,15 @@
 // GGUF blocks to floats, and exact conversions between block types.
 //
-// Source: the block formats of ggml's GGUF files; the codebook is IQ4_NL's.
+// Source: the block formats of ggml's GGUF files.
 #include "kernels/block_codecs.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/quantize.h"
 
 namespace thermocline::kernels {
 namespace {
-
-constexpr std::int8_t kIq4NlCodebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                            1,    13,   25,  38,  53,  69,  89,  113};
-
-// Twice the values that an E2M1 float has, so that they are integers.
-constexpr std::int8_t kMxfp4Codebook[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                            0, -1, -2, -3, -4, -6, -8, -12};
 
 float LoadHalf(const std::uint8_t* p) {
   std::uint16_t half;
@@ -55,7 +47,7 @@ void DequantizeQ5_1(const std::uint8_t* block, float* out) {
 void DequantizeIq4Nl(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block);
   for (int c = 0; c < 32; ++c)
-    out[c] = d * static_cast<float>(kIq4NlCodebook[BitPlane<4, 16>::Get(block + 2, c)]);
+    out[c] = d * static_cast<float>(kIq4Codebook[BitPlane<4, 16>::Get(block + 2, c)]);
 }
 
 void DequantizeIq4Xs(const std::uint8_t* block, float* out) {
@@ -63,12 +55,12 @@ void DequantizeIq4Xs(const std::uint8_t* block, float* out) {
   for (int c = 0; c < 256; ++c) {
     const float scale = d * static_cast<float>(ScaleIq4Xs(block, c / 32));
     const int level = BitPlane<4, 16>::Get(block + 8 + c / 32 * 16, c % 32);
-    out[c] = scale * static_cast<float>(kIq4NlCodebook[level]);
+    out[c] = scale * static_cast<float>(kIq4Codebook[level]);
   }
 }
 
 void DequantizeMxfp4(const std::uint8_t* block, float* out) {
-  const float scale = std::ldexp(1.0F, block[0] - 128);
+  const float scale = ScaleMxfp4(block[0]);
   for (int c = 0; c < 32; ++c)
     out[c] = scale * static_cast<float>(kMxfp4Codebook[BitPlane<4, 16>::Get(block + 1, c)]);
 }
@@ -128,12 +120,12 @@ void ConvertQ3KToQ6K(const std::uint8_t* q3k, std::uint8_t* q6k) {
 void ConvertIq4NlToQ8_0(const std::uint8_t* iq4nl, std::uint8_t* q8_0) {
   std::memcpy(q8_0, iq4nl, 2);
   for (int c = 0; c < 32; ++c)
-    q8_0[2 + c] = static_cast<std::uint8_t>(kIq4NlCodebook[BitPlane<4, 16>::Get(iq4nl + 2, c)]);
+    q8_0[2 + c] = static_cast<std::uint8_t>(kIq4Codebook[BitPlane<4, 16>::Get(iq4nl + 2, c)]);
 }
 
 void ConvertMxfp4ToQ5_0(const std::uint8_t* mxfp4, std::uint8_t* q5_0) {
   std::memset(q5_0, 0, kBytesQ5_0);
-  StoreScale(std::ldexp(1.0F, mxfp4[0] - 128), q5_0);
+  StoreScale(ScaleMxfp4(mxfp4[0]), q5_0);
   for (int c = 0; c < 32; ++c) {
     const int level = kMxfp4Codebook[BitPlane<4, 16>::Get(mxfp4 + 1, c)] + 16;
     BitPlane<1, 1>::Set(q5_0 + 2, c, level >> 4);
@@ -147,7 +139,7 @@ void ConvertIq4XsToQ8_0(const std::uint8_t* iq4xs, std::uint8_t* q8_0) {
     StoreScale(d * static_cast<float>(ScaleIq4Xs(iq4xs, sub)), q8_0);
     for (int c = 0; c < 32; ++c) {
       const int level = BitPlane<4, 16>::Get(iq4xs + 8 + sub * 16, c);
-      q8_0[2 + c] = static_cast<std::uint8_t>(kIq4NlCodebook[level]);
+      q8_0[2 + c] = static_cast<std::uint8_t>(kIq4Codebook[level]);
     }
   }
 }

@@ -48,42 +48,39 @@ float DotBlocks32(const PackedMatrix& w, const std::uint8_t* block, int lane, co
   float acc = 0;
   for (int b = 0; b < w.cols / 32; ++b, block += PanelBytes(w.type, 32)) {
     const auto dot = static_cast<float>(Dot(w.type, block, lane, 0, 32, x.q + b * 32));
-    acc = std::fma(PanelHalf(block, 0, lane) * x.scale[b], dot, acc);
+    acc = std::fma(PanelScale(w.type, block, lane) * x.scale[b], dot, acc);
     if (min >= 0) acc = std::fma(PanelHalf(block, min, lane), x.scaled_sum[b], acc);
   }
   return acc;
 }
 
-float DotWithMins(const PackedMatrix& w, const std::uint8_t* block, int lane, const TokenView& x) {
+int Sum(const std::int8_t* q, int n) {
+  int sum = 0;
+  for (int i = 0; i < n; ++i) sum += q[i];
+  return sum;
+}
+
+// Types with blocks of 256 columns.
+float DotBlocks256(const PackedMatrix& w, const std::uint8_t* block, int lane, const TokenView& x) {
+  const int halves = HasHalves(w.type) ? 2 : 1, columns = 32 / halves;
+  const int dmin = LayoutOf(w.type).min;
   float acc = 0;
   for (int b = 0; b < w.cols / 256; ++b, block += PanelBytes(w.type, 256)) {
     float scaled = 0, mins = 0;
-    for (int sub = 0; sub < 8; ++sub) {
-      const int dot = Dot(w.type, block, lane, sub * 32, sub * 32 + 32, x.q + b * 256);
-      const int scale = SixBitNumber(block + 64, lane, sub);
-      const int min = SixBitNumber(block + 64, lane, 8 + sub);
-      scaled = std::fma(static_cast<float>(dot * scale), x.scale[b * 8 + sub], scaled);
-      mins = std::fma(static_cast<float>(min), x.scaled_sum[b * 8 + sub], mins);
-    }
-    acc = std::fma(PanelHalf(block, 0, lane), scaled, acc);
-    acc = std::fma(-PanelHalf(block, 32, lane), mins, acc);
-  }
-  return acc;
-}
-
-float DotQ6K(const PackedMatrix& w, const std::uint8_t* block, int lane, const TokenView& x) {
-  float acc = 0;
-  for (int b = 0; b < w.cols / 256; ++b, block += PanelBytes(w.type, 256)) {
-    float scaled = 0;
     for (int group = 0; group < 8; ++group) {  // activation blocks of 32
-      int dot = 0;
-      for (int sub = 2 * group; sub < 2 * group + 2; ++sub) {
-        dot += Dot(w.type, block, lane, sub * 16, sub * 16 + 16, x.q + b * 256) *
-               static_cast<std::int8_t>(block[32 + sub * 16 + lane]);
+      int dot = 0, min = 0;
+      for (int sub = halves * group; sub < halves * (group + 1); ++sub) {
+        const ScaleAndMin numbers = PanelNumbers(w.type, block, lane, sub);
+        const int begin = sub * columns;
+        dot += Dot(w.type, block, lane, begin, begin + columns, x.q + b * 256) * numbers.scale;
+        min += halves == 1 ? numbers.min : numbers.min * Sum(x.q + b * 256 + begin, columns);
       }
-      scaled = std::fma(static_cast<float>(dot), x.scale[b * 8 + group], scaled);
+      const int at = b * 8 + group;
+      scaled = std::fma(static_cast<float>(dot), x.scale[at], scaled);
+      mins = std::fma(static_cast<float>(min), halves == 1 ? x.scaled_sum[at] : x.scale[at], mins);
     }
     acc = std::fma(PanelHalf(block, 0, lane), scaled, acc);
+    if (dmin >= 0) acc = std::fma(-PanelHalf(block, dmin, lane), mins, acc);
   }
   return acc;
 }
@@ -93,15 +90,8 @@ float Output(const GemmParams& p, const std::uint8_t* panel, int lane, int token
   const std::size_t at = static_cast<std::size_t>(token) * static_cast<std::size_t>(a.cols);
   if (!Traits(p.weights.type).quantized) return DotFloat(p.weights, panel, lane, a.x + at);
   const TokenView x{a.q + at, a.scale + at / 32, a.scaled_sum + at / 32};
-  switch (p.weights.type) {
-    case DType::kQ4_K:
-    case DType::kQ5_K:
-      return DotWithMins(p.weights, panel, lane, x);
-    case DType::kQ6_K:
-      return DotQ6K(p.weights, panel, lane, x);
-    default:
-      return DotBlocks32(p.weights, panel, lane, x);
-  }
+  return IsBlockOf256(p.weights.type) ? DotBlocks256(p.weights, panel, lane, x)
+                                      : DotBlocks32(p.weights, panel, lane, x);
 }
 
 }  // namespace

@@ -40,9 +40,14 @@ void PackQ8_0(const std::uint8_t* block, int lane, std::uint8_t* out) {
     Store32(QuadOf(out + 32, i, lane), Load32(block + 2 + 4 * i) ^ 0x80808080U);  // q + 128
 }
 
-void PackLegacy(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
+// Blocks of 32 columns with nibbles.
+void PackBlock32(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
   const PanelLayout layout = LayoutOf(type);
-  std::memcpy(out + 2 * lane, block, 2);
+  if (type == DType::kMXFP4) {
+    out[lane] = block[0];
+  } else {
+    std::memcpy(out + 2 * lane, block, 2);
+  }
   if (layout.min >= 0) std::memcpy(out + layout.min + 2 * lane, block + 2, 2);
   const std::uint8_t* levels = block + layout.header / kPanelRows;
   std::uint8_t* quads = out + layout.header;
@@ -54,32 +59,51 @@ void PackLegacy(DType type, const std::uint8_t* block, int lane, std::uint8_t* o
   PackNibbles(levels, lane, quads);
 }
 
-// The twelve bytes of scales of Q4_K and Q5_K as three words of six-bit numbers.
-void PackSixBitNumbers(const std::uint8_t* scales, int lane, std::uint8_t* words) {
+// Sixteen numbers of six bits as three words.
+void PackSixBitNumbers(const int (&numbers)[16], int lane, std::uint8_t* words) {
   std::uint32_t word[3] = {};
-  for (int k = 0; k < 15; ++k) {
-    const ScaleAndMin pair = ScaleMinK4(scales, k % 8);
-    word[k / 5] |= static_cast<std::uint32_t>(k < 8 ? pair.scale : pair.min) << (6 * (k % 5));
-  }
-  const auto last = static_cast<std::uint32_t>(ScaleMinK4(scales, 7).min);
+  for (int k = 0; k < 15; ++k)
+    word[k / 5] |= static_cast<std::uint32_t>(numbers[k]) << (6 * (k % 5));
+  const auto last = static_cast<std::uint32_t>(numbers[15]);
   for (int w = 0; w < 3; ++w)
     Store32(words + w * kQuadBytes + lane * 4, word[w] | ((last >> (2 * w)) & 3) << 30);
+}
+
+// Bit `bit` of each of 32 bytes as a quad's word.
+std::uint32_t HighBits(const std::uint8_t* bytes, int bit) {
+  std::uint32_t bits = 0;
+  for (int i = 0; i < 8; ++i) bits |= ((Load32(bytes + 4 * i) >> bit) & 0x01010101U) << i;
+  return bits;
+}
+
+// Sub-block `sub` of 16 columns in a plane 2x32 (block_codecs.h) as a quad's word.
+std::uint32_t TwoBits(const std::uint8_t* plane, int sub) {
+  const std::uint8_t* bytes = plane + sub / 8 * 32 + sub % 2 * 16;
+  const int shift = sub % 8 / 2 * 2;
+  std::uint32_t bits = 0;
+  for (int i = 0; i < 4; ++i)
+    bits |= ((Load32(bytes + 4 * i) >> shift) & 0x03030303U) << (2 * i);
+  return bits;
 }
 
 // Sub-blocks 2j and 2j + 1 share 32 bytes in GGUF: low nibbles and high nibbles.
 void PackQ4KOrQ5K(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::memcpy(out + 2 * lane, block, 2);
   std::memcpy(out + 32 + 2 * lane, block + 2, 2);
-  PackSixBitNumbers(block + 4, lane, out + 64);
+  int numbers[16];
+  for (int k = 0; k < 8; ++k) {
+    const ScaleAndMin pair = ScaleMinK4(block + 4, k);
+    numbers[k] = pair.scale;
+    numbers[8 + k] = pair.min;
+  }
+  PackSixBitNumbers(numbers, lane, out + 64);
   const bool fifth = type == DType::kQ5_K;
   const std::uint8_t *high = block + 16, *low = block + (fifth ? 48 : 16);
   const int group_bytes = LayoutOf(type).group_bytes;
   for (int sub = 0; sub < 8; ++sub) {
     std::uint8_t* quads = out + 256 + sub * group_bytes;
     if (fifth) {
-      std::uint32_t bits = 0;
-      for (int i = 0; i < 8; ++i) bits |= ((Load32(high + 4 * i) >> sub) & 0x01010101U) << i;
-      Store32(QuadOf(quads, 0, lane), bits);
+      Store32(QuadOf(quads, 0, lane), HighBits(high, sub));
       quads += kQuadBytes;
     }
     const int shift = sub % 2 * 4;
@@ -98,19 +122,48 @@ void PackQ6K(const std::uint8_t* block, int lane, std::uint8_t* out) {
     // Sixteen columns: half of the block, quarter of the half, place in the quarter.
     const int half = sub / 8, quarter = sub % 8 / 2, at = sub % 2 * 16;
     const std::uint8_t* low = block + half * 64 + quarter % 2 * 32 + at;
-    const std::uint8_t* high = block + 128 + half * 32 + at;
     const int shift = quarter / 2 * 4;
     std::uint8_t* quads = out + 288 + sub * 192;
-    std::uint32_t two_bits = 0;
-    for (int i = 0; i < 4; ++i)
-      two_bits |= ((Load32(high + 4 * i) >> (2 * quarter)) & 0x03030303U) << (2 * i);
     for (int i = 0; i < 2; ++i) {
       const std::uint32_t first = (Load32(low + 8 * i) >> shift) & kLowNibbles;
       const std::uint32_t second = (Load32(low + 8 * i + 4) >> shift) & kLowNibbles;
       Store32(QuadOf(quads, i, lane), first | second << 4);
     }
-    Store32(QuadOf(quads, 2, lane), two_bits);
+    Store32(QuadOf(quads, 2, lane), TwoBits(block + 128, sub));
   }
+}
+
+void PackQ2K(const std::uint8_t* block, int lane, std::uint8_t* out) {
+  std::memcpy(out + 2 * lane, block + 80, 2);
+  std::memcpy(out + 32 + 2 * lane, block + 82, 2);
+  for (int i = 0; i < 4; ++i) std::memcpy(QuadOf(out + 64, i, lane), block + 4 * i, 4);
+  for (int sub = 0; sub < 16; ++sub)
+    Store32(QuadOf(out + 320, sub, lane), TwoBits(block + 16, sub));
+}
+
+void PackQ3K(const std::uint8_t* block, int lane, std::uint8_t* out) {
+  std::memcpy(out + 2 * lane, block + 108, 2);
+  int numbers[16];
+  for (int sub = 0; sub < 16; ++sub) numbers[sub] = ScaleQ3K(block + 96, sub) + 32;
+  PackSixBitNumbers(numbers, lane, out + 32);
+  for (int group = 0; group < 8; ++group) {
+    std::uint8_t* quads = out + 224 + group * 192;
+    Store32(QuadOf(quads, 0, lane), HighBits(block, group));
+    for (int i = 0; i < 2; ++i)
+      Store32(QuadOf(quads, 1 + i, lane), TwoBits(block + 32, 2 * group + i));
+  }
+}
+
+void PackIq4Xs(const std::uint8_t* block, int lane, std::uint8_t* out) {
+  std::memcpy(out + 2 * lane, block, 2);
+  std::uint32_t number[8], word = 0;
+  for (int k = 0; k < 8; ++k) number[k] = static_cast<std::uint32_t>(ScaleIq4Xs(block, k) + 32);
+  for (int k = 0; k < 5; ++k) word |= number[k] << (6 * k);
+  const auto half =
+      static_cast<std::uint16_t>(number[5] | number[6] << 6 | (number[7] >> 2) << 12);
+  std::memcpy(out + 32 + 2 * lane, &half, 2);
+  Store32(QuadOf(out + 64, 0, lane), word | (number[7] & 3) << 30);
+  for (int sub = 0; sub < 8; ++sub) PackNibbles(block + 8 + 16 * sub, lane, out + 128 + 256 * sub);
 }
 
 // One row's block into its lane of the panel's block.
@@ -123,6 +176,12 @@ void PackBlock(DType type, const std::uint8_t* block, int lane, std::uint8_t* ou
       return PackQ4KOrQ5K(type, block, lane, out);
     case DType::kQ6_K:
       return PackQ6K(block, lane, out);
+    case DType::kQ2_K:
+      return PackQ2K(block, lane, out);
+    case DType::kQ3_K:
+      return PackQ3K(block, lane, out);
+    case DType::kIQ4_XS:
+      return PackIq4Xs(block, lane, out);
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16: {
@@ -131,7 +190,7 @@ void PackBlock(DType type, const std::uint8_t* block, int lane, std::uint8_t* ou
       return;
     }
     default:
-      return PackLegacy(type, block, lane, out);
+      return PackBlock32(type, block, lane, out);
   }
 }
 
@@ -139,20 +198,13 @@ void PackBlock(DType type, const std::uint8_t* block, int lane, std::uint8_t* ou
 float PanelValue(DType type, const std::uint8_t* block, int lane, int col) {
   const PanelLayout layout = LayoutOf(type);
   const auto level = static_cast<float>(PanelLevel(type, block, lane, col) - layout.offset);
-  const float d = PanelHalf(block, 0, lane);
-  switch (type) {
-    case DType::kQ4_K:
-    case DType::kQ5_K: {
-      const auto scale = static_cast<float>(SixBitNumber(block + 64, lane, col / 32));
-      const auto min = static_cast<float>(SixBitNumber(block + 64, lane, 8 + col / 32));
-      return d * scale * level - PanelHalf(block, 32, lane) * min;
-    }
-    case DType::kQ6_K:
-      return d * static_cast<float>(static_cast<std::int8_t>(block[32 + col / 16 * 16 + lane])) *
-             level;
-    default:
-      return layout.min >= 0 ? d * level + PanelHalf(block, layout.min, lane) : d * level;
-  }
+  const float d = PanelScale(type, block, lane);
+  if (!IsBlockOf256(type))
+    return layout.min >= 0 ? d * level + PanelHalf(block, layout.min, lane) : d * level;
+  const ScaleAndMin numbers = PanelNumbers(type, block, lane, col / (HasHalves(type) ? 16 : 32));
+  const float product = d * static_cast<float>(numbers.scale) * level;
+  if (layout.min < 0) return product;
+  return product - PanelHalf(block, layout.min, lane) * static_cast<float>(numbers.min);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/block_codecs.h"
 #include "kernels/quantize.h"
 #include "kernels/types.h"
 
@@ -22,10 +23,10 @@ inline void Store32(std::uint8_t* p, std::uint32_t value) { std::memcpy(p, &valu
 
 // Where a quantised type keeps what, in a panel's block. Bytes; -1 = the type has none.
 struct PanelLayout {
-  int offset;       // a level's value is level - offset
+  int offset;       // a level's value is level - offset; of codebooks, a level is value + offset
   int min;          // f16 m[16] or dmin[16]
   int header;       // scales, before the levels
-  int fifth_bits;   // 1 if each 32 columns' nibbles follow a quad of fifth bits
+  int fifth_bits;   // 1 if each 32 columns' low bits follow a quad of fifth (Q3_K: third) bits
   int group_bytes;  // levels of 32 columns
 };
 inline constexpr PanelLayout LayoutOf(DType type) {
@@ -44,9 +45,47 @@ inline constexpr PanelLayout LayoutOf(DType type) {
       return {0, 32, 256, 0, 256};
     case DType::kQ5_K:
       return {0, 32, 256, 1, 320};
+    case DType::kQ2_K:
+      return {0, 32, 320, 0, 128};
+    case DType::kQ3_K:
+      return {4, -1, 224, 1, 192};
+    case DType::kIQ4_NL:
+      return {128, -1, 32, 0, 256};
+    case DType::kIQ4_XS:
+      return {128, -1, 128, 0, 256};
+    case DType::kMXFP4:
+      return {16, -1, 16, 0, 256};
     default:
-      return {32, -1, 288, 0, 384};  // Q6_K: two sub-blocks of 16 columns
+      return {32, -1, 288, 0, 384};  // Q6_K
   }
+}
+
+inline constexpr bool IsBlockOf256(DType type) { return Traits(type).block_size == 256; }
+// Scales are of 16 columns, not of 32.
+inline constexpr bool HasHalves(DType type) {
+  return type == DType::kQ6_K || type == DType::kQ2_K || type == DType::kQ3_K;
+}
+// A column's low bits are two, four columns of a row in a byte.
+inline constexpr bool HasTwoBits(DType type) {
+  return type == DType::kQ2_K || type == DType::kQ3_K;
+}
+// Values take all of a signed byte.
+inline constexpr bool IsWide(DType type) { return LayoutOf(type).offset == 128; }
+
+// Levels of the sixteen nibbles of a type with a codebook.
+struct CodebookLevels {
+  std::uint8_t of[16];
+};
+inline constexpr bool HasCodebook(DType type) {
+  return type == DType::kIQ4_NL || type == DType::kIQ4_XS || type == DType::kMXFP4;
+}
+inline constexpr CodebookLevels LevelsOf(DType type, int offset) {
+  CodebookLevels levels{};
+  for (int i = 0; i < 16; ++i) {
+    const int value = type == DType::kMXFP4 ? kMxfp4Codebook[i] : kIq4Codebook[i];
+    levels.of[i] = static_cast<std::uint8_t>(value + offset);
+  }
+  return levels;
 }
 
 // Level of column `col` of row `lane` in a block; `block` is the panel's block.
@@ -60,9 +99,13 @@ inline int PanelLevel(DType type, const std::uint8_t* block, int lane, int col) 
     const int low = sub[c % 16 / 8 * kQuadBytes + byte], high = sub[2 * kQuadBytes + byte];
     return (c % 8 < 4 ? low & 15 : low >> 4) | ((high >> (c % 16 / 4 * 2)) & 3) << 4;
   }
-  const int nibbles = group[layout.fifth_bits * kQuadBytes + c % 16 / 4 * kQuadBytes + byte];
-  const int fifth = layout.fifth_bits != 0 ? (group[byte] >> (c / 4)) & 1 : 0;
-  return (c < 16 ? nibbles & 15 : nibbles >> 4) | fifth << 4;
+  const int high_bit = layout.fifth_bits != 0 ? (group[byte] >> (c / 4)) & 1 : 0;
+  const std::uint8_t* low = group + layout.fifth_bits * kQuadBytes + byte;
+  if (HasTwoBits(type))
+    return ((low[c / 16 * kQuadBytes] >> (c % 16 / 4 * 2)) & 3) | high_bit << 2;
+  const int nibbles = low[c % 16 / 4 * kQuadBytes], nibble = c < 16 ? nibbles & 15 : nibbles >> 4;
+  if (HasCodebook(type)) return LevelsOf(type, layout.offset).of[nibble];
+  return nibble | high_bit << 4;
 }
 
 // Six-bit number `k` (0..15) of row `lane`; `words` is u32[3][16].
@@ -72,8 +115,37 @@ inline int SixBitNumber(const std::uint8_t* words, int lane, int k) {
   return static_cast<int>((word(k / 5) >> (6 * (k % 5))) & 63);
 }
 
+// Scale of sub-block `k` (0..7) of IQ4_XS.
+inline int PanelScaleIq4Xs(const std::uint8_t* block, int lane, int k) {
+  const std::uint32_t word = Load32(block + 64 + 4 * lane), half = Load16(block + 32 + 2 * lane);
+  if (k == 7) return static_cast<int>(word >> 30 | half >> 12 << 2) - 32;
+  return static_cast<int>((k < 5 ? word >> (6 * k) : half >> (6 * (k - 5))) & 63) - 32;
+}
+
+// The numbers of sub-block `k` of a block of 256 columns: of 32 columns, or of 16 (HasHalves).
+inline ScaleAndMin PanelNumbers(DType type, const std::uint8_t* block, int lane, int k) {
+  switch (type) {
+    case DType::kQ6_K:
+      return {static_cast<std::int8_t>(block[32 + k * kPanelRows + lane]), 0};
+    case DType::kQ2_K: {
+      const int both = block[64 + k / 4 * kQuadBytes + lane * 4 + k % 4];
+      return {both & 15, both >> 4};
+    }
+    case DType::kQ3_K:
+      return {SixBitNumber(block + 32, lane, k) - 32, 0};
+    case DType::kIQ4_XS:
+      return {PanelScaleIq4Xs(block, lane, k), 0};
+    default:
+      return {SixBitNumber(block + 64, lane, k), SixBitNumber(block + 64, lane, 8 + k)};
+  }
+}
+
 inline float PanelHalf(const std::uint8_t* block, int at, int lane) {
   return HalfToFloat(Load16(block + at + 2 * lane));
+}
+// d of a block.
+inline float PanelScale(DType type, const std::uint8_t* block, int lane) {
+  return type == DType::kMXFP4 ? ScaleMxfp4(block[lane]) : PanelHalf(block, 0, lane);
 }
 
 }  // namespace thermocline::kernels

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "kernels/block_codecs.h"
 #include "kernels/reference/panel_view.h"
@@ -92,6 +93,25 @@ void ForBlocks(DType type, int n, const Body& body) {
   for (int b = 0; b < n / Traits(type).block_size; ++b) body(b);
 }
 
+// What is converted block by block, not by way of floats.
+struct Conversion {
+  DType from, to;
+  bool exact;
+  void (*convert)(const std::uint8_t*, std::uint8_t*);
+};
+constexpr Conversion kConversions[] = {
+    {DType::kQ3_K, DType::kQ6_K, true, ConvertQ3KToQ6K},
+    {DType::kIQ4_NL, DType::kQ8_0, true, ConvertIq4NlToQ8_0},
+    {DType::kIQ4_XS, DType::kQ8_0, false, ConvertIq4XsToQ8_0},
+    {DType::kMXFP4, DType::kQ5_0, true, ConvertMxfp4ToQ5_0},
+};
+const Conversion* FindConversion(DType from, DType to) {
+  for (const Conversion& conversion : kConversions) {
+    if (conversion.from == from && conversion.to == to) return &conversion;
+  }
+  return nullptr;
+}
+
 bool IsFiniteBlock(DType type, const std::uint8_t* block) {
   if (!Traits(type).quantized) {
     float value;
@@ -174,35 +194,31 @@ void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row) {
   });
 }
 
-DType NativeType(DType type) {
-  if (IsNative(type)) return type;
-  if (type == DType::kMXFP4) return DType::kQ5_0;
-  return type == DType::kIQ4_NL || type == DType::kIQ4_XS ? DType::kQ8_0 : DType::kQ6_K;
+DType DeviceType(DType type) {
+  for (const Conversion& conversion : kConversions) {
+    if (conversion.from == type) return conversion.to;
+  }
+  return type == DType::kQ2_K ? DType::kQ6_K : type;
 }
 
-void ConvertRowToNative(DType type, const std::uint8_t* row, int n, std::uint8_t* out) {
-  const DType native = NativeType(type);
-  float values[256];
-  ForBlocks(type, n, [&](int b) {
-    const std::uint8_t* block = row + static_cast<std::ptrdiff_t>(b) * Traits(type).block_bytes;
-    std::uint8_t* to = out + static_cast<std::ptrdiff_t>(b) * static_cast<std::ptrdiff_t>(RowBytes(
-                                                                  native, Traits(type).block_size));
-    switch (type) {
-      case DType::kQ3_K:
-        return ConvertQ3KToQ6K(block, to);
-      case DType::kIQ4_NL:
-        return ConvertIq4NlToQ8_0(block, to);
-      case DType::kIQ4_XS:
-        return ConvertIq4XsToQ8_0(block, to);
-      case DType::kMXFP4:
-        return ConvertMxfp4ToQ5_0(block, to);
-      case DType::kQ2_K:
-        DequantizeQ2K(block, values);
-        return QuantizeQ6K(values, to);
-      default:
-        std::memcpy(to, block, static_cast<std::size_t>(Traits(type).block_bytes));
-    }
-  });
+bool ConvertsExactly(DType from, DType to) {
+  const Conversion* conversion = FindConversion(from, to);
+  return from == to || (conversion != nullptr && conversion->exact);
+}
+
+void ConvertRow(DType from, const std::uint8_t* row, int n, DType to, std::uint8_t* out) {
+  if (const Conversion* conversion = FindConversion(from, to)) {
+    const int columns = Traits(from).block_size;
+    ForBlocks(from, n, [&](int b) {
+      const auto block = static_cast<std::size_t>(b);
+      conversion->convert(row + block * RowBytes(from, columns),
+                          out + block * RowBytes(to, columns));
+    });
+    return;
+  }
+  std::vector<float> values(static_cast<std::size_t>(n));
+  DequantizeRow(from, row, n, values.data());
+  QuantizeRow(to, values.data(), n, out);
 }
 
 int FindNonFiniteBlock(DType type, const std::uint8_t* row, int n) {

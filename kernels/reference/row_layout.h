@@ -9,15 +9,21 @@ namespace thermocline::kernels {
 struct RowLayout {
   int block;         // columns
   int group_blocks;  // blocks whose scales lie together
-  int halves;        // f16 numbers of a block, ahead of its words
+  int numbers;       // of a block, ahead of its words
+  int number_bytes;  // 2, of MXFP4 1
   int words;         // of a block
+
+  // Of the numbers in a panel's block.
+  constexpr int panel_header() const { return numbers * number_bytes * kPanelRows; }
 };
-// Q4_0 to Q5_K. Q6_K: see GatherQ6K.
+// Q6_K: see GatherQ6K.
 inline constexpr RowLayout RowLayoutOf(DType type) {
   const PanelLayout panel = LayoutOf(type);
-  const int halves = panel.min >= 0 ? 2 : 1;
-  if (Traits(type).block_size == 32) return {32, 8, halves, panel.group_bytes / kQuadBytes};
-  return {256, 1, 2, 3 + 8 * panel.group_bytes / kQuadBytes};
+  if (type == DType::kMXFP4) return {32, 8, 1, 1, panel.group_bytes / kQuadBytes};
+  const int numbers = panel.min >= 0 || type == DType::kIQ4_XS ? 2 : 1;
+  if (!IsBlockOf256(type)) return {32, 8, numbers, 2, panel.group_bytes / kQuadBytes};
+  const int header_words = (panel.header - numbers * 2 * kPanelRows) / kQuadBytes;
+  return {256, 1, numbers, 2, header_words + 8 * panel.group_bytes / kQuadBytes};
 }
 
 inline constexpr int kQ6KWords = 48;

@@ -26,15 +26,15 @@ void MoveGroups(DType type, int lane, int cols, std::uint8_t* panel, std::uint8_
   const auto block_bytes = static_cast<std::ptrdiff_t>(PanelBytes(type, layout.block));
   ForRowGroups(type, cols, [&](const RowGroup& group) {
     std::uint8_t* from = row + group.row_offset;
-    for (int half = 0; half < layout.halves; ++half) {
-      for (int b = 0; b < group.blocks; ++b, from += 2)
-        Move<kToPanel>(panel + group.panel_offset + b * block_bytes + half * 32 + 2 * lane, from,
-                       2);
+    std::uint8_t* to = panel + group.panel_offset;
+    for (int number = 0; number < layout.numbers; ++number) {
+      const int at = (number * kPanelRows + lane) * layout.number_bytes;
+      for (int b = 0; b < group.blocks; ++b, from += layout.number_bytes)
+        Move<kToPanel>(to + b * block_bytes + at, from, layout.number_bytes);
     }
     for (int b = 0; b < group.blocks; ++b) {
       for (int w = 0; w < layout.words; ++w, from += 4)
-        Move<kToPanel>(panel + group.panel_offset + b * block_bytes + layout.halves * 32 +
-                           w * kQuadBytes + 4 * lane,
+        Move<kToPanel>(to + b * block_bytes + layout.panel_header() + w * kQuadBytes + 4 * lane,
                        from, 4);
     }
   });

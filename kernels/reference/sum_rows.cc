@@ -171,10 +171,7 @@ bool CanSumRows(DType type) {
   }
 }
 
-DType SummableType(DType type) {
-  const DType native = NativeType(type);
-  return CanSumRows(native) ? native : DType::kQ8_0;
-}
+DType SummableType(DType type) { return CanSumRows(type) ? type : DType::kQ8_0; }
 
 std::size_t SumScratchBytes(int columns) {
   // Coefficients as floats and as two bytes each, for a chunk of rows padded to four and blocks

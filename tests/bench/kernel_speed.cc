@@ -47,7 +47,7 @@ Arguments Parse(int argc, char** argv) {
 }
 
 DType TypeNamed(const std::string& name) {
-  for (int t = 0; t < kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kNumDTypes; ++t) {
     if (name == kDTypeTraits[t].name) return static_cast<DType>(t);
   }
   std::fprintf(stderr, "no type %s has kernels\n", name.c_str());

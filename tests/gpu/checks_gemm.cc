@@ -93,7 +93,7 @@ Check CheckCase(const kernels::DeviceOps& ops, const Case& c, const Finish& f) {
 
 std::vector<Check> CheckGemm(const kernels::DeviceOps& ops, bool large) {
   std::vector<Check> checks;
-  for (int i = 0; i < kernels::kNumNativeDTypes; ++i) {
+  for (int i = 0; i < kernels::kNumDeviceDTypes; ++i) {
     const auto type = static_cast<DType>(i);
     const int block = std::max(32, Traits(type).block_size);
     for (const int tokens : {1, 2, 3, 5, 8, 9, 19, 64}) {

@@ -242,7 +242,7 @@ std::vector<int> Columns(DType type) {
 
 std::vector<Check> CheckGemmRows(const DeviceOps& ops, bool large) {
   std::vector<Check> checks;
-  for (int t = 0; t < kernels::kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kernels::kNumDeviceDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     for (const int cols : Columns(type)) {
       for (const int tokens : {1, 3, 16})
@@ -272,7 +272,7 @@ std::vector<Check> CheckEpilogues(const DeviceOps& ops) {
     for (const int tokens : {1, 4, 16}) checks.push_back(CheckEpilogue(ops, e, 64, tokens));
     checks.push_back(CheckEpilogue(ops, e, 256, &e == kEpilogues ? 16 : 9));
   }
-  for (int t = 0; t < kernels::kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kernels::kNumDeviceDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     const int cols = Columns(type).back();
     checks.push_back(CheckGated(ops, type, kEpilogues[0], 1300, cols, 1));

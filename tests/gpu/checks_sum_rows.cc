@@ -203,7 +203,7 @@ Check CheckSum(const DeviceOps& ops, const Shape& s) {
 
 std::vector<Check> CheckSumRows(const DeviceOps& ops, bool large) {
   std::vector<Check> checks;
-  for (int t = 0; t < kernels::kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kernels::kNumDeviceDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     if (!kernels::CanSumRows(type)) continue;
     const int block = kernels::Traits(type).block_size;

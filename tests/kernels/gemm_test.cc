@@ -14,7 +14,7 @@ struct Case {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (int t = 0; t < kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kNumDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     const int block = Traits(type).block_size;
     for (const int rows : {1, 15, 16, 17, 48}) {
@@ -185,7 +185,10 @@ TEST(Gemm, TheLargestSumsFitTheirWords) {
   constexpr Levels kLevels[] = {{DType::kQ8_0, 34, 2, 34},   {DType::kQ4_0, 18, 2, 18},
                                 {DType::kQ4_1, 20, 4, 20},   {DType::kQ5_0, 22, 2, 22},
                                 {DType::kQ5_1, 24, 4, 24},   {DType::kQ4_K, 144, 4, 144},
-                                {DType::kQ5_K, 176, 4, 176}, {DType::kQ6_K, 210, 0, 192}};
+                                {DType::kQ5_K, 176, 4, 176}, {DType::kQ6_K, 210, 0, 192},
+                                {DType::kQ2_K, 84, 0, 80},   {DType::kQ3_K, 110, 0, 108},
+                                {DType::kIQ4_NL, 18, 2, 18}, {DType::kIQ4_XS, 136, 2, 136},
+                                {DType::kMXFP4, 17, 1, 17}};
   constexpr Extreme kExtremes[] = {{0xFF, 0xFF, 0}, {0, 0, 0},       {0x80, 0x7F, 0},
                                    {0xFF, 0xFF, 2}, {0, 0xFF, 1},    {0x80, 0x80, 4},
                                    {0x80, 0x80, 0}, {0x7F, 0x7F, 16}};
@@ -214,8 +217,23 @@ TEST(Gemm, TheLargestSumsFitTheirWords) {
   }
 }
 
+// 2^-128 and 2^-127 have no exponent of their own in a float.
+TEST(Gemm, EveryScaleOfMxfp4IsAPowerOfTwo) {
+  constexpr int kRows = 254;
+  const Case c{DType::kMXFP4, kRows, 32, 1};
+  Operands operands(c);
+  for (std::size_t e = 0; e < kRows; ++e)
+    operands.rows[e * 17] = static_cast<std::uint8_t>(e);
+  operands.packed = Pack(c.type, operands.rows, c.rows, c.cols);
+  operands.matrix.data = operands.packed.data();
+  const auto expected = operands.Multiply(ReferenceOps(), c, 0, NumPanels(kRows));
+  EXPECT_NE(expected[0], 0.0F);
+  for (const OpTable* ops : FastTables())
+    EXPECT_EQ(operands.Multiply(*ops, c, 0, NumPanels(kRows)), expected) << ops->name;
+}
+
 TEST(Gemm, AskingForWeightsAheadChangesNoBit) {
-  for (const DType type : {DType::kQ4_0, DType::kQ8_0, DType::kQ6_K}) {
+  for (const DType type : {DType::kQ4_0, DType::kQ8_0, DType::kQ6_K, DType::kQ2_K}) {
     for (const int tokens : {1, 4}) {
       const Case c{type, 33, 768, tokens};
       const Operands operands(c);

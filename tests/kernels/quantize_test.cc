@@ -89,7 +89,7 @@ TEST(Quantize, RowsComeBackWithinHalfAStep) {
 }
 
 TEST(Pack, RowsReadFromPanelsEqualRowsReadFromBlocks) {
-  for (int t = 0; t < kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kNumDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     const int rows = 21, cols = 512;
     const auto source = RandomRows(type, rows, cols, 15);
@@ -105,14 +105,16 @@ TEST(Pack, RowsReadFromPanelsEqualRowsReadFromBlocks) {
   }
 }
 
-TEST(Convert, RowsOfTypesWithoutKernelsKeepTheirValues) {
+TEST(Convert, RowsOfTypesWithoutKernelsOnGpusKeepTheirValues) {
   for (const DType type :
        {DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4}) {
-    const DType native = NativeType(type);
-    ASSERT_TRUE(IsNative(native));
+    const DType native = DeviceType(type);
+    ASSERT_FALSE(HasDeviceKernels(type));
+    ASSERT_TRUE(HasDeviceKernels(native));
+    EXPECT_EQ(ConvertsExactly(type, native), type != DType::kQ2_K && type != DType::kIQ4_XS);
     const auto row = RandomRows(type, 1, 512, 16);
     std::vector<std::uint8_t> converted(RowBytes(native, 512));
-    ConvertRowToNative(type, row.data(), 512, converted.data());
+    ConvertRow(type, row.data(), 512, native, converted.data());
     std::vector<float> expected(512), got(512);
     DequantizeRow(type, row.data(), 512, expected.data());
     DequantizeRow(native, converted.data(), 512, got.data());

@@ -20,7 +20,7 @@ std::vector<int> Columns(DType type) {
 
 TEST(Rows, ProductsHaveTheBitsOfPanels) {
   constexpr int kRows = 70;
-  for (int t = 0; t < kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kNumDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     for (const int cols : Columns(type)) {
       const auto gguf = RandomRows(type, kRows, cols, 11);
@@ -71,7 +71,7 @@ TEST(Rows, ProductsHaveTheBitsOfPanels) {
 
 TEST(Rows, ItDoesNotMatterWhereTheyLie) {
   constexpr int kRows = 70;
-  for (int t = 0; t < kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kNumDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     const int cols = Columns(type).back();
     const auto rows = PackAllRows(type, RandomRows(type, kRows, cols, 11), kRows, cols);
@@ -106,7 +106,7 @@ TEST(Rows, ItDoesNotMatterWhereTheyLie) {
 }
 
 TEST(Rows, ARowReadsBackAsItWas) {
-  for (int t = 0; t < kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kNumDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     const int cols = Columns(type).back();
     const auto gguf = RandomRows(type, 19, cols, 5);

@@ -77,7 +77,7 @@ std::vector<float> LargestH(int rows, int sign) {
 
 std::vector<Sum> Sums() {
   std::vector<Sum> sums;
-  for (int t = 0; t < kNumNativeDTypes; ++t) {
+  for (int t = 0; t < kNumDTypes; ++t) {
     const auto type = static_cast<DType>(t);
     if (!CanSumRows(type)) continue;
     const int block = Traits(type).block_size;
