@@ -10,9 +10,9 @@
 //   Q5_0    22   32      f16 d, high bit 1x1, low bits 4x16                    d (level - 16)
 //   Q5_1    24   32      f16 d, f16 m, high bit 1x1, low bits 4x16             d level + m
 //   IQ4_NL  18   32      f16 d, level 4x16                                     d codebook[level]
-//   MXFP4   17   32      u8 e, level 4x16                                      codebook[level] 2^(e-128)
-//   IQ4_XS 136   256/32  f16 d, u16 high bits 2x1, low bits 4x1 [4], then      d scale codebook[level]
-//                        level 4x16 of each sub-block
+//   MXFP4   17   32      u8 e, level 4x16; d = 2^(e - 128)                     d codebook[level]
+//   IQ4_XS 136   256/32  f16 d, u16 high bits 2x1, low bits 4x1 [4], then
+//                        level 4x16 of each sub-block                          as symmetric
 //   Q2_K    84   256/16  u8 scale | min << 4 [16], level 2x32, f16 d, f16 dmin affine
 //   Q3_K   110   256/16  high bit 1x32, low bits 2x32, scales[12], f16 d       symmetric, z = 4
 //   Q4_K   144   256/32  f16 d, f16 dmin, scales[12], level 4x32               affine
@@ -22,7 +22,7 @@
 //   affine:       (d scale) level - (dmin min), scale and min unsigned: 4 bits in Q2_K, 6 bits in
 //                 Q4_K and Q5_K, read by ScaleMinK4
 //   symmetric:    (d scale) (level - z), scale signed: 6 bits less 32 in Q3_K, read by ScaleQ3K,
-//                 and in IQ4_XS, read by ScaleIq4Xs
+//                 and in IQ4_XS, read by ScaleIq4Xs, where codebook[level] is instead of level - z
 //
 // Source: the block formats of ggml's GGUF files.
 #pragma once
@@ -148,5 +148,8 @@ void QuantizeQ3K(const float* x, std::uint8_t* block);
 void QuantizeQ4K(const float* x, std::uint8_t* block);
 void QuantizeQ5K(const float* x, std::uint8_t* block);
 void QuantizeQ6K(const float* x, std::uint8_t* block);
+void QuantizeIq4Nl(const float* x, std::uint8_t* block);
+void QuantizeIq4Xs(const float* x, std::uint8_t* block);
+void QuantizeMxfp4(const float* x, std::uint8_t* block);
 
 }  // namespace thermocline::kernels

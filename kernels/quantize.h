@@ -23,16 +23,15 @@ struct QuantizeParams {
 };
 
 // One row between GGUF's row-major blocks and floats. Requires: n a multiple of the type's block
-// size. QuantizeRow: of types that CanQuantize, all but IQ4_NL, IQ4_XS and MXFP4.
+// size.
 void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out);
-bool CanQuantize(DType type);
 void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row);
 
 // The type of which GPUs hold rows of `type`: the type itself if they have kernels for it; Q6_K for
 // Q3_K, Q8_0 for IQ4_NL and Q5_0 for MXFP4 (without loss), Q6_K for Q2_K and Q8_0 for IQ4_XS
 // (rounded anew).
 DType DeviceType(DType type);
-// One row of `from` as a row of `to`. Requires: CanQuantize(to), n a multiple of both block sizes.
+// One row of `from` as a row of `to`. Requires: n a multiple of both block sizes.
 void ConvertRow(DType from, const std::uint8_t* row, int n, DType to, std::uint8_t* out);
 // Whether every weight keeps its value, as far as its scale is a finite f16.
 bool ConvertsExactly(DType from, DType to);

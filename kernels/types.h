@@ -9,14 +9,14 @@
 // u8[16][4]: four neighbouring columns of the 16 rows, one 64-byte vector.
 //   F32, F16, BF16  block of 1 column:   w[16]
 //   Q8_0            block of 32 columns: f16 d[16]; 8 quads = q + 128 (columns 4i..4i+3)
-//   IQ4_NL          as Q4_0; value = codebook[nibble]
-//   MXFP4           block of 32 columns: u8 e[16]; nibbles; value = codebook[nibble], times 2^(e - 128)
 //   nibbles         4 quads: low nibbles are columns 4i..4i+3, high nibbles columns 16+4i..16+4i+3
 //   fifth bits      1 quad: bit i of byte j belongs to column 4i+j
 //   Q4_0            block of 32 columns: f16 d[16]; nibbles; value = nibble - 8
 //   Q4_1            block of 32 columns: f16 d[16], m[16]; nibbles; value = nibble
 //   Q5_0            as Q4_0 with fifth bits before the nibbles; value = level - 16
 //   Q5_1            as Q4_1 with fifth bits before the nibbles
+//   IQ4_NL          as Q4_0; value = codebook[nibble]
+//   MXFP4           block of 32 columns: u8 e[16], d = 2^(e - 128); nibbles; value as IQ4_NL's
 //   Q4_K            block of 256 columns: f16 d[16], dmin[16]; six-bit numbers u32[3][16]; then the
 //                   nibbles of each of the 8 sub-blocks of 32 columns
 //   Q5_K            as Q4_K with fifth bits before the nibbles of each sub-block
@@ -33,8 +33,9 @@
 //                   sub-blocks 4i..4i+3; then for each sub-block of 16 columns 1 quad (bits 2j of
 //                   byte i: column 4j+i)
 //   Q3_K            block of 256 columns: f16 d[16]; six-bit numbers, k = scale of sub-block k plus
-//                   32; then for each 32 columns third bits as fifth bits, and 2 quads as Q2_K's;
-//                   value = level - 4
+//                   32; then for each 32 columns 3 quads, whose bits 0..2 are columns 0..3, 8..11
+//                   and 16..19, bits 3..5 columns 4..7, 12..15 and 20..23, and bits 6..7 the low
+//                   two bits of columns 24..27, of 28..31, and both's third bits; value = level - 4
 // Codebooks: kernels/block_codecs.h.
 // A panel has the bytes of its 16 rows in GGUF.
 #pragma once

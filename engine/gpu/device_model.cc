@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "engine/base/index.h"
+#include "kernels/quantize.h"
 
 namespace thermocline::gpu {
 namespace {
@@ -31,6 +33,25 @@ Status UploadRows(const kernels::RowMatrix& rows, const std::vector<int>& ids, s
     for (std::size_t i = 0; i < count; ++i)
       std::memcpy(uploader.piece() + i * row_bytes, rows.row(ids[first + i]), row_bytes);
     RETURN_IF_ERROR(uploader.Send(to + first * row_bytes, count * row_bytes));
+  }
+  return OkStatus();
+}
+
+// A GPU has no kernels for some types (model::ModelFile::for_device).
+Status CheckTypes(const model::Weights& weights) {
+  std::vector<kernels::DType> types = {weights.output.weight.type};
+  for (const model::LayerWeights& l : weights.layers) {
+    for (const model::Linear* linear :
+         {&l.q, &l.k, &l.v, &l.attn_output, &l.gate.linear, &l.up.linear, &l.down})
+      types.push_back(linear->weight.type);
+    types.push_back(l.down_rows.type);
+  }
+  for (const kernels::DType type : types) {
+    if (kernels::HasDeviceKernels(type)) continue;
+    return base::Unimplemented(
+        "weights are held as ", kernels::Traits(type).name,
+        ", which has no kernels for GPUs: load the model for a GPU, or convert it to ",
+        kernels::Traits(kernels::DeviceType(type)).name);
   }
   return OkStatus();
 }
@@ -73,6 +94,7 @@ Status DeviceModel::Validate(const model::Weights& weights) const {
         placement_.head ? " with the head" : "",
         ": layers are there from the first on, the head after all of them");
   }
+  RETURN_IF_ERROR(CheckTypes(weights));
   if (!weights.has_down_rows()) return OkStatus();
   if (placement_.hot.size() != layers_.size()) {
     return base::InvalidArgument("placement: neurons of ", placement_.hot.size(),

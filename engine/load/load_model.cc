@@ -146,6 +146,23 @@ Result<MemoryPlan> PlanWithShadow(const MemoryNeeds& needs, FfnPlan& plan,
   return PlanMemory(needs, bundle);
 }
 
+// The memory's plan. Rows on flash are of the file's own types, of which a GPU may not take some:
+// then it is given up, or, where more than this plan depends on it, that is the error.
+Result<MemoryPlan> PlanWithGpu(const MemoryNeeds& needs, model::ModelFile& file, FfnPlan& plan,
+                               Accelerator& gpu, std::optional<store::BundleIndex>& bundle) {
+  auto memory = PlanWithShadow(needs, plan, bundle);
+  if (!memory.ok() || !bundle.has_value() || !file.for_device) return memory;
+  const Status why = base::FailedPrecondition(
+      file.path, ": weights come from flash, and those of type ",
+      file.TypeWithoutDeviceKernels()->name,
+      " have no kernels for GPUs; `thermocline convert --quantize` makes a file of another type");
+  if (needs.device != nullptr || needs.options.hot.device == HotDevice::kCuda) return why;
+  gpu = why;
+  file.for_device = false;
+  bundle.reset();
+  return PlanWithShadow(needs, plan, bundle);
+}
+
 // The file, and what is known of the model by it.
 Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   auto loaded = std::make_unique<LoadedModel>();
@@ -201,6 +218,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   if (sizes.tokens_max == 0) sizes.tokens_max = PrefillChunk(file.config);
   loaded->step_tokens_max = sizes.tokens_max = std::max(sizes.tokens_max, sizes.logits_max);
   RETURN_IF_ERROR(KeepOnHost(options.model.hot, file.config, gpu));
+  file.for_device = gpu.ok() && file.TypeWithoutDeviceKernels() != nullptr;
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
   loaded->weights_read = SetReading(options.model.reading, unified, file);
   if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
@@ -215,17 +233,20 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
     }
     if (!share.ok() && options.model.hot.device == HotDevice::kCuda)
       return share.status().Annotate("device cuda");
-    if (!share.ok()) gpu = share.status();
+    if (!share.ok()) {
+      gpu = share.status();
+      file.for_device = false;
+    }
   }
   const DeviceShare* device = early.has_value() ? &*early : nullptr;
   std::optional<store::BundleIndex> bundle;
-  ASSIGN_OR_RETURN(loaded->memory, PlanWithShadow({.file = file,
-                                                   .ffn = plan,
-                                                   .options = options.model,
-                                                   .sizes = options.sizes,
-                                                   .threads = loaded->pool->threads(),
-                                                   .device = device},
-                                                  plan, bundle));
+  ASSIGN_OR_RETURN(loaded->memory, PlanWithGpu({.file = file,
+                                                .ffn = plan,
+                                                .options = options.model,
+                                                .sizes = options.sizes,
+                                                .threads = loaded->pool->threads(),
+                                                .device = device},
+                                               file, plan, gpu, bundle));
   const MemoryPlan::Tier planned = device != nullptr && device->beside_flash()
                                        ? MemoryPlan::Tier::kNeurons
                                        : MemoryPlan::Tier::kMemory;

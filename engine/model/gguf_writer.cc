@@ -156,9 +156,7 @@ Status WriteTensor(const ModelFile& model, const PlannedTensor& planned, base::W
 
 std::vector<std::string> QuantizableTypes() {
   std::vector<std::string> names;
-  for (int i = 0; i < kernels::kNumDTypes; ++i) {
-    if (kernels::CanQuantize(static_cast<DType>(i))) names.push_back(kernels::kDTypeTraits[i].name);
-  }
+  for (const kernels::DTypeTraits& type : kernels::kDTypeTraits) names.push_back(type.name);
   return names;
 }
 
@@ -173,10 +171,6 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   if (!model.has_weights)
     return base::InvalidArgument(model.path,
                                  ": holds a vocabulary only, there is nothing to convert");
-  if (options.type.has_value() && !kernels::CanQuantize(*options.type)) {
-    return base::Unimplemented("writing ", kernels::Traits(*options.type).name,
-                               " is not supported");
-  }
   MetadataBuilder metadata;
   metadata.String("general.architecture", std::string(model.config.architecture->name));
   metadata.String("general.name", options.name);

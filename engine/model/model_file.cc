@@ -166,6 +166,15 @@ Status ModelFile::ReadPieces(const TensorInfo& tensor, std::int64_t first, std::
   return OkStatus();
 }
 
+const FileType* ModelFile::TypeWithoutDeviceKernels() const {
+  for (const TensorInfo& tensor : tensors) {
+    const auto& type = tensor.type->dtype;
+    if (tensor.num_dims >= 2 && type.has_value() && !kernels::HasDeviceKernels(*type))
+      return tensor.type;
+  }
+  return nullptr;
+}
+
 std::uint64_t ModelFile::bytes() const {
   std::uint64_t sum = 0;
   for (const auto& file : files) sum += file->size();

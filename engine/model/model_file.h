@@ -85,6 +85,9 @@ struct ModelFile {
   SamplingDefaults sampling;      // what the model's makers recommend
   std::vector<TensorInfo> tensors;
   std::vector<std::unique_ptr<base::File>> files;
+  // Weights are held in types that GPUs multiply, too (kernels::DeviceType), not as stored. Set
+  // before anything is loaded.
+  bool for_device = false;
 
   const TensorInfo* Find(std::string_view name) const;
   // Adds a vector of f32 whose data lie in memory.
@@ -97,6 +100,8 @@ struct ModelFile {
   // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
   Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                   std::span<std::byte> out) const;
+  // A type that GPUs have no kernels for, of some matrix; null: there is none.
+  const FileType* TypeWithoutDeviceKernels() const;
   std::uint64_t bytes() const;  // of all files
   // As base::File::ReadDirectly, of all files.
   std::string ReadDirectly();

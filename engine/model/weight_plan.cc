@@ -194,7 +194,7 @@ DType WeightPlan::TypeInMemory(const TensorInfo& tensor) const {
   const bool fits = tensor.cols % kernels::Traits(DType::kQ8_0).block_size == 0;
   if (options_.quantize_head && head && fits && !kernels::Traits(stored).quantized)
     return DType::kQ8_0;
-  return kernels::NativeType(stored);
+  return model_.for_device ? kernels::DeviceType(stored) : stored;
 }
 
 Status WeightPlan::Vector(const std::string& name, int n, const float*& out) {

@@ -83,7 +83,7 @@ class Loader {
 
   Status ReadPanels(const Item& item, Scratch& scratch) const {
     const TensorInfo& tensor = *item.slot->tensor;
-    const DType stored = *tensor.type->dtype, native = item.slot->type();
+    const DType stored = *tensor.type->dtype, held = item.slot->type();
     const int cols = static_cast<int>(tensor.cols);
     scratch.stored.resize(tensor.row_bytes() * item.rows);
     std::span<std::byte> bytes = scratch.stored;
@@ -92,37 +92,28 @@ class Loader {
     for (std::int64_t r = 0; r < item.rows; ++r)
       RETURN_IF_ERROR(Verify(tensor, rows + static_cast<std::uint64_t>(r) * tensor.row_bytes(),
                              item.first_row + r));
-    if (stored != native) {
-      scratch.converted.resize(kernels::RowBytes(native, cols) * item.rows);
+    if (stored != held) {
+      scratch.converted.resize(kernels::RowBytes(held, cols) * item.rows);
       for (std::int64_t r = 0; r < item.rows; ++r)
-        Convert(stored, native, rows + r * tensor.row_bytes(), cols,
-                scratch.converted.data() + r * kernels::RowBytes(native, cols));
+        kernels::ConvertRow(stored, rows + r * tensor.row_bytes(), cols, held,
+                            scratch.converted.data() + r * kernels::RowBytes(held, cols));
       rows = scratch.converted.data();
     }
     // A panel has the bytes of its sixteen rows.
     std::uint8_t* out = reinterpret_cast<std::uint8_t*>(weights_.memory.data()) +
-                        item.slot->offset + item.first_row * kernels::RowBytes(native, cols);
+                        item.slot->offset + item.first_row * kernels::RowBytes(held, cols);
     for (std::int64_t r = 0; r < item.rows; r += kernels::kPanelRows) {
       const auto count =
           static_cast<int>(std::min<std::int64_t>(kernels::kPanelRows, item.rows - r));
       if (item.slot->layout == Layout::kRows) {
-        kernels::PackRows(native, rows, count, cols, out);
+        kernels::PackRows(held, rows, count, cols, out);
       } else {
-        kernels::PackPanel(native, rows, count, cols, out);
+        kernels::PackPanel(held, rows, count, cols, out);
       }
-      rows += kernels::kPanelRows * kernels::RowBytes(native, cols);
-      out += kernels::PanelBytes(native, cols);
+      rows += kernels::kPanelRows * kernels::RowBytes(held, cols);
+      out += kernels::PanelBytes(held, cols);
     }
     return OkStatus();
-  }
-
-  static void Convert(DType stored, DType native, const std::uint8_t* row, int cols,
-                      std::uint8_t* out) {
-    if (native == kernels::NativeType(stored))
-      return kernels::ConvertRowToNative(stored, row, cols, out);
-    std::vector<float> values(cols);
-    kernels::DequantizeRow(stored, row, cols, values.data());
-    kernels::QuantizeRow(native, values.data(), cols, out);
   }
 
   Status Verify(const TensorInfo& tensor, const std::uint8_t* row, std::int64_t index) const {
@@ -159,13 +150,12 @@ void LogConversions(const WeightPlan& plan) {
     sum.after += slot.tensor->rows * kernels::RowBytes(slot.type(), slot.cols());
   }
   for (const auto& [types, sum] : sums) {
-    const bool lossless = types.first == DType::kQ3_K || types.first == DType::kIQ4_NL ||
-                          (types.first == DType::kMXFP4 && types.second == DType::kQ5_0);
-    base::LogWarning(
-        sum.tensors, " tensors of type ", kernels::Traits(types.first).name, " are held as ",
-        kernels::Traits(types.second).name, ": ", base::HumanBytes(sum.before), " become ",
-        base::HumanBytes(sum.after),
-        lossless ? ", every weight keeps its value" : ", weights are rounded once more");
+    base::LogWarning(sum.tensors, " tensors of type ", kernels::Traits(types.first).name,
+                     " are held as ", kernels::Traits(types.second).name, ": ",
+                     base::HumanBytes(sum.before), " become ", base::HumanBytes(sum.after),
+                     kernels::ConvertsExactly(types.first, types.second)
+                         ? ", every weight keeps its value"
+                         : ", weights are rounded once more");
   }
 }
 

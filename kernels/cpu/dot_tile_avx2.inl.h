@@ -4,8 +4,8 @@
 // A type's levels less its offset are at most 8, 16 or 32, times 127, in pairs: 8 quads (of halves
 // the 4 of a sub-block) fit 16 bits. So the words begin with the offset's part, from the sums of
 // pairs, and wrap until the last product is in. Without an offset levels to 15 fit 8 times, to 31
-// four times. Scales of sub-blocks are multiplied while words are widened. Wide types fit once: their
-// products are of magnitudes, the activations taking the signs.
+// four times. Scales of sub-blocks are multiplied while words are widened. Wide types fit once:
+// their products are of magnitudes, the activations taking the signs.
 // Source: ik_llama.cpp, pull request 331, counts how many sums fit.
 //
 // Included by gemm_slab.inl.h.
@@ -42,8 +42,9 @@ template <DType type>
     return;
   }
   const __m256i twice = _mm256_broadcastsi128_si256(
-      HasSignedNumbers(type) ? _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13)
-              : _mm_setr_epi8(0, -1, 0, -1, 4, -1, 4, -1, 8, -1, 8, -1, 12, -1, 12, -1));
+      HasSignedNumbers(type)
+          ? _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13)
+          : _mm_setr_epi8(0, -1, 0, -1, 4, -1, 4, -1, 8, -1, 8, -1, 12, -1, 12, -1));
   scales.factor[i] = {_mm256_shuffle_epi8(number.a, twice), _mm256_shuffle_epi8(number.b, twice)};
 }
 

@@ -105,10 +105,10 @@ void AddGroups(const std::uint8_t* panel, int first, const Activations& a, int t
                const GroupDots& dots, AmxSums& sums) {
   const int left = a.cols / 32 - first, groups = left < kGroupsAtOnce ? left : kGroupsAtOnce;
   constexpr int kGroups = Traits(type).block_size / kActivationBlock;
-  BlockHeader header;
+  BlockHeader header;  // of all groups at once: they are of one block of 256
   for (int g = first; g < first + groups; ++g) {
     const std::uint8_t* block = BlockAt<type>(panel, g * kActivationBlock);
-    if (g == first) DecodeHeader<type>(block, header);  // the groups at once are of one block of 256
+    if (g == first) DecodeHeader<type>(block, header);
     GroupScales scales;
     DecodeScales<type>(block, header, g % kGroups, scales);
     AddGroup<type>(header, scales, g, a, token, count, dots.of[g - first], sums);

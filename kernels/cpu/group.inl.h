@@ -68,8 +68,8 @@ constexpr int QuadOrder(DType type, int i) {
 
 // Levels of nibbles; those of wide types as the dot product takes them.
 template <DType type>
-constexpr CodebookLevels kLevels = LevelsOf(type, IsWide(type) ? kWideOffset
-                                                               : LayoutOf(type).offset);
+constexpr CodebookLevels kLevels = LevelsOf(type,
+                                            IsWide(type) ? kWideOffset : LayoutOf(type).offset);
 
 // A quad of a group as it lies at `levels`, as bytes.
 template <DType type, int quad>
@@ -81,11 +81,13 @@ template <DType type, int quad>
     const U8x64 packed = LoadU8(half + quad % 4 / 2 * kQuadBytes);
     const U8x64 nibbles = quad % 2 == 0 ? LowNibbles(packed) : HighNibbles(packed);
     return WithTwoBits<quad % 4>(nibbles, LoadU8(half + 2 * kQuadBytes));
-  } else if constexpr (HasTwoBits(type)) {
-    constexpr int kThirdBits = LayoutOf(type).fifth_bits;
-    const U8x64 two = TwoBits<quad % 4>(LoadU8(levels + kQuadBytes * (kThirdBits + quad / 4)));
-    if constexpr (kThirdBits == 0) return two;
-    return WithBit<quad, 2>(two, LoadU8(levels));
+  } else if constexpr (type == DType::kQ2_K) {
+    return Bits<quad % 4 * 2, 2>(LoadU8(levels + quad / 4 * kQuadBytes));
+  } else if constexpr (type == DType::kQ3_K && quad < 6) {
+    return Bits<quad % 2 * 3, 3>(LoadU8(levels + quad / 2 * kQuadBytes));
+  } else if constexpr (type == DType::kQ3_K) {
+    const U8x64 low = Bits<6, 2>(LoadU8(levels + (quad - 6) * kQuadBytes));
+    return WithBit<quad, 2>(low, LoadU8(levels + 2 * kQuadBytes));
   } else {
     constexpr int kFifthBits = LayoutOf(type).fifth_bits;
     const U8x64 packed = LoadU8(levels + kQuadBytes * (kFifthBits + quad % 4));

@@ -73,8 +73,7 @@ inline void GatherScales(const RowSet& rows, std::ptrdiff_t offset, int blocks,
                 panel + (2 * i + 1) * block_bytes);
     return;
   }
-  for (int b = 0; b < blocks; ++b)
-    GatherNumber(rows, offset + 2 * b, 2, panel + b * block_bytes);
+  for (int b = 0; b < blocks; ++b) GatherNumber(rows, offset + 2 * b, 2, panel + b * block_bytes);
 }
 
 // One group of columns.

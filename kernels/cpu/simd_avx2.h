@@ -143,8 +143,7 @@ inline I32x16 LoadU16(const void* p) {
 inline F32x16 LoadE8M0(const void* p) {
   const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
   const auto power = [](__m256i e) {  // 2^(e - 127) is e in the exponent; 2^-127 has none
-    const __m256i bits =
-        _mm256_max_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(0x00400000));
+    const __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(0x00400000));
     return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5F));
   };
   return {power(_mm256_cvtepu8_epi32(v)), power(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)))};
@@ -187,15 +186,16 @@ inline U8x64 WithBit(U8x64 low, U8x64 bits) {
   return {_mm256_or_si256(low.a, ShiftAndMask<to - i>(bits.a, 1 << to)),
           _mm256_or_si256(low.b, ShiftAndMask<to - i>(bits.b, 1 << to))};
 }
-// Bits 2j and 2j+1 of every byte.
-template <int j>
-inline U8x64 TwoBits(U8x64 bits) {
-  return {ShiftAndMask<-2 * j>(bits.a, 3), ShiftAndMask<-2 * j>(bits.b, 3)};
+// `count` bits of every byte, from bit `first` on.
+template <int first, int count>
+inline U8x64 Bits(U8x64 v) {
+  constexpr std::uint8_t kMask = (1 << count) - 1;
+  return {ShiftAndMask<-first>(v.a, kMask), ShiftAndMask<-first>(v.b, kMask)};
 }
 // table[i] of every byte i. Requires: below 16.
 inline U8x64 LookUp(const std::uint8_t (&table)[16], U8x64 indices) {
-  const __m256i twice = _mm256_broadcastsi128_si256(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  const __m256i twice =
+      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   return {_mm256_shuffle_epi8(twice, indices.a), _mm256_shuffle_epi8(twice, indices.b)};
 }
 
@@ -229,7 +229,7 @@ inline constexpr std::int32_t kWideOffset = 128;
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 inline U8x64 WideLevels(U8x64 weights) { return weights; }
 #else
-inline constexpr std::int32_t kWideOffset = 0;  // wide levels are multiplied with their signs
+inline constexpr std::int32_t kWideOffset = 0;  // DotBytesWide and magnitudes need none
 #endif
 
 inline I32x16 ShiftLeftI(I32x16 v, int bits) {

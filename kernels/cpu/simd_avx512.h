@@ -122,10 +122,10 @@ template <int i, int to>
 inline U8x64 WithBit(U8x64 low, U8x64 bits) {
   return OrMasked(low, Shift<to - i>(bits), 1 << to);
 }
-// Bits 2j and 2j+1 of every byte.
-template <int j>
-inline U8x64 TwoBits(U8x64 bits) {
-  return _mm512_and_si512(Shift<-2 * j>(bits), _mm512_set1_epi8(3));
+// `count` bits of every byte, from bit `first` on.
+template <int first, int count>
+inline U8x64 Bits(U8x64 v) {
+  return _mm512_and_si512(Shift<-first>(v), _mm512_set1_epi8((1 << count) - 1));
 }
 // table[i] of every byte i. Requires: below 16.
 inline U8x64 LookUp(const std::uint8_t (&table)[16], U8x64 indices) {

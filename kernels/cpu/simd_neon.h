@@ -222,11 +222,11 @@ template <int i, int to>
 [[gnu::always_inline]] inline U8x64 WithBit(U8x64 low, U8x64 bits) {
   return OrShifted(low, bits, to - i, 1 << to);
 }
-// Bits 2j and 2j+1 of every byte.
-template <int j>
-[[gnu::always_inline]] inline U8x64 TwoBits(U8x64 bits) {
+// `count` bits of every byte, from bit `first` on.
+template <int first, int count>
+[[gnu::always_inline]] inline U8x64 Bits(U8x64 v) {
   return Map<U8x64>([&](int i) __attribute__((always_inline)) {
-    return vandq_u8(vshlq_u8(bits.v[i], vdupq_n_s8(-2 * j)), vdupq_n_u8(3));
+    return vandq_u8(vshlq_u8(v.v[i], vdupq_n_s8(-first)), vdupq_n_u8((1 << count) - 1));
   });
 }
 // table[i] of every byte i. Requires: below 16.

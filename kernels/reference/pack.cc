@@ -81,8 +81,7 @@ std::uint32_t TwoBits(const std::uint8_t* plane, int sub) {
   const std::uint8_t* bytes = plane + sub / 8 * 32 + sub % 2 * 16;
   const int shift = sub % 8 / 2 * 2;
   std::uint32_t bits = 0;
-  for (int i = 0; i < 4; ++i)
-    bits |= ((Load32(bytes + 4 * i) >> shift) & 0x03030303U) << (2 * i);
+  for (int i = 0; i < 4; ++i) bits |= ((Load32(bytes + 4 * i) >> shift) & 0x03030303U) << (2 * i);
   return bits;
 }
 
@@ -147,10 +146,16 @@ void PackQ3K(const std::uint8_t* block, int lane, std::uint8_t* out) {
   for (int sub = 0; sub < 16; ++sub) numbers[sub] = ScaleQ3K(block + 96, sub) + 32;
   PackSixBitNumbers(numbers, lane, out + 32);
   for (int group = 0; group < 8; ++group) {
-    std::uint8_t* quads = out + 224 + group * 192;
-    Store32(QuadOf(quads, 0, lane), HighBits(block, group));
-    for (int i = 0; i < 2; ++i)
-      Store32(QuadOf(quads, 1 + i, lane), TwoBits(block + 32, 2 * group + i));
+    std::uint32_t level[8];  // of four columns
+    for (int i = 0; i < 8; ++i) {
+      level[i] = (TwoBits(block + 32, 2 * group + i / 4) >> (i % 4 * 2)) & 0x03030303U;
+      level[i] |= ((Load32(block + 4 * i) >> group) & 0x01010101U) << 2;
+    }
+    const std::uint32_t third = ((level[6] >> 2) & 0x01010101U) | ((level[7] >> 1) & 0x02020202U);
+    const std::uint32_t last[3] = {level[6] & 0x03030303U, level[7] & 0x03030303U, third};
+    for (int i = 0; i < 3; ++i)
+      Store32(QuadOf(out + 224 + group * 192, i, lane),
+              level[2 * i] | level[2 * i + 1] << 3 | last[i] << 6);
   }
 }
 
@@ -159,8 +164,7 @@ void PackIq4Xs(const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::uint32_t number[8], word = 0;
   for (int k = 0; k < 8; ++k) number[k] = static_cast<std::uint32_t>(ScaleIq4Xs(block, k) + 32);
   for (int k = 0; k < 5; ++k) word |= number[k] << (6 * k);
-  const auto half =
-      static_cast<std::uint16_t>(number[5] | number[6] << 6 | (number[7] >> 2) << 12);
+  const auto half = static_cast<std::uint16_t>(number[5] | number[6] << 6 | (number[7] >> 2) << 12);
   std::memcpy(out + 32 + 2 * lane, &half, 2);
   Store32(QuadOf(out + 64, 0, lane), word | (number[7] & 3) << 30);
   for (int sub = 0; sub < 8; ++sub) PackNibbles(block + 8 + 16 * sub, lane, out + 128 + 256 * sub);

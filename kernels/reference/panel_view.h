@@ -26,7 +26,7 @@ struct PanelLayout {
   int offset;       // a level's value is level - offset; of codebooks, a level is value + offset
   int min;          // f16 m[16] or dmin[16]
   int header;       // scales, before the levels
-  int fifth_bits;   // 1 if each 32 columns' low bits follow a quad of fifth (Q3_K: third) bits
+  int fifth_bits;   // 1 if each 32 columns' nibbles follow a quad of fifth bits
   int group_bytes;  // levels of 32 columns
 };
 inline constexpr PanelLayout LayoutOf(DType type) {
@@ -48,7 +48,7 @@ inline constexpr PanelLayout LayoutOf(DType type) {
     case DType::kQ2_K:
       return {0, 32, 320, 0, 128};
     case DType::kQ3_K:
-      return {4, -1, 224, 1, 192};
+      return {4, -1, 224, 0, 192};
     case DType::kIQ4_NL:
       return {128, -1, 32, 0, 256};
     case DType::kIQ4_XS:
@@ -64,10 +64,6 @@ inline constexpr bool IsBlockOf256(DType type) { return Traits(type).block_size 
 // Scales are of 16 columns, not of 32.
 inline constexpr bool HasHalves(DType type) {
   return type == DType::kQ6_K || type == DType::kQ2_K || type == DType::kQ3_K;
-}
-// A column's low bits are two, four columns of a row in a byte.
-inline constexpr bool HasTwoBits(DType type) {
-  return type == DType::kQ2_K || type == DType::kQ3_K;
 }
 // Values take all of a signed byte.
 inline constexpr bool IsWide(DType type) { return LayoutOf(type).offset == 128; }
@@ -99,13 +95,17 @@ inline int PanelLevel(DType type, const std::uint8_t* block, int lane, int col) 
     const int low = sub[c % 16 / 8 * kQuadBytes + byte], high = sub[2 * kQuadBytes + byte];
     return (c % 8 < 4 ? low & 15 : low >> 4) | ((high >> (c % 16 / 4 * 2)) & 3) << 4;
   }
-  const int high_bit = layout.fifth_bits != 0 ? (group[byte] >> (c / 4)) & 1 : 0;
+  if (type == DType::kQ2_K) return (group[c / 16 * kQuadBytes + byte] >> (c % 16 / 4 * 2)) & 3;
+  if (type == DType::kQ3_K) {
+    if (c < 24) return (group[c / 8 * kQuadBytes + byte] >> (c % 8 / 4 * 3)) & 7;
+    const int last = (c - 24) / 4, third = (group[2 * kQuadBytes + byte] >> (6 + last)) & 1;
+    return group[last * kQuadBytes + byte] >> 6 | third << 2;
+  }
+  const int fifth = layout.fifth_bits != 0 ? (group[byte] >> (c / 4)) & 1 : 0;
   const std::uint8_t* low = group + layout.fifth_bits * kQuadBytes + byte;
-  if (HasTwoBits(type))
-    return ((low[c / 16 * kQuadBytes] >> (c % 16 / 4 * 2)) & 3) | high_bit << 2;
   const int nibbles = low[c % 16 / 4 * kQuadBytes], nibble = c < 16 ? nibbles & 15 : nibbles >> 4;
   if (HasCodebook(type)) return LevelsOf(type, layout.offset).of[nibble];
-  return nibble | high_bit << 4;
+  return nibble | fifth << 4;
 }
 
 // Six-bit number `k` (0..15) of row `lane`; `words` is u32[3][16].

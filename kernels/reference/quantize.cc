@@ -72,18 +72,18 @@ void QuantizeQ4_0(const float* x, std::uint8_t* block) {
 // What a type's blocks are made of, in the order of DType.
 struct Codec {
   void (*dequantize)(const std::uint8_t*, float*);
-  void (*quantize)(const float*, std::uint8_t*);  // null: not offered
-  std::array<int, 2> halves;                      // offsets of its f16 scales, -1 = none
+  void (*quantize)(const float*, std::uint8_t*);
+  std::array<int, 2> halves;  // offsets of its f16 scales, -1 = none
 };
 constexpr Codec kCodecs[kNumDTypes] = {
-    {DequantizeF32, QuantizeF32, {-1, -1}},   {DequantizeF16, QuantizeF16, {0, -1}},
-    {DequantizeBF16, QuantizeBF16, {-1, -1}}, {DequantizeQ8_0, QuantizeQ8_0, {0, -1}},
-    {DequantizeQ4_0, QuantizeQ4_0, {0, -1}},  {DequantizeQ4_1, QuantizeQ4_1, {0, 2}},
-    {DequantizeQ5_0, QuantizeQ5_0, {0, -1}},  {DequantizeQ5_1, QuantizeQ5_1, {0, 2}},
-    {DequantizeQ4K, QuantizeQ4K, {0, 2}},     {DequantizeQ5K, QuantizeQ5K, {0, 2}},
-    {DequantizeQ6K, QuantizeQ6K, {208, -1}},  {DequantizeQ2K, QuantizeQ2K, {80, 82}},
-    {DequantizeQ3K, QuantizeQ3K, {108, -1}},  {DequantizeIq4Nl, nullptr, {0, -1}},
-    {DequantizeIq4Xs, nullptr, {0, -1}},      {DequantizeMxfp4, nullptr, {-1, -1}},
+    {DequantizeF32, QuantizeF32, {-1, -1}},    {DequantizeF16, QuantizeF16, {0, -1}},
+    {DequantizeBF16, QuantizeBF16, {-1, -1}},  {DequantizeQ8_0, QuantizeQ8_0, {0, -1}},
+    {DequantizeQ4_0, QuantizeQ4_0, {0, -1}},   {DequantizeQ4_1, QuantizeQ4_1, {0, 2}},
+    {DequantizeQ5_0, QuantizeQ5_0, {0, -1}},   {DequantizeQ5_1, QuantizeQ5_1, {0, 2}},
+    {DequantizeQ4K, QuantizeQ4K, {0, 2}},      {DequantizeQ5K, QuantizeQ5K, {0, 2}},
+    {DequantizeQ6K, QuantizeQ6K, {208, -1}},   {DequantizeQ2K, QuantizeQ2K, {80, 82}},
+    {DequantizeQ3K, QuantizeQ3K, {108, -1}},   {DequantizeIq4Nl, QuantizeIq4Nl, {0, -1}},
+    {DequantizeIq4Xs, QuantizeIq4Xs, {0, -1}}, {DequantizeMxfp4, QuantizeMxfp4, {-1, -1}},
 };
 const Codec& CodecOf(DType type) { return kCodecs[static_cast<int>(type)]; }
 
@@ -183,8 +183,6 @@ void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out) {
                              out + b * traits.block_size);
   });
 }
-
-bool CanQuantize(DType type) { return CodecOf(type).quantize != nullptr; }
 
 void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row) {
   const DTypeTraits& traits = Traits(type);

@@ -59,6 +59,19 @@ constexpr Codec kCodecs[] = {
     {"Q6_K", kBytesQ6K, 256, QuantizeQ6K, DequantizeQ6K, 0.0177, 0.0248},
 };
 
+// Not every constant, nor a zero beside an outlier, has a level in a codebook.
+constexpr Codec kCodebooks[] = {
+    {"IQ4_NL", kBytesIq4Nl, 32, QuantizeIq4Nl, DequantizeIq4Nl, 0.0763, 0.0894},
+    {"IQ4_XS", kBytesIq4Xs, 256, QuantizeIq4Xs, DequantizeIq4Xs, 0.0770, 0.0908},
+    {"MXFP4", kBytesMxfp4, 32, QuantizeMxfp4, DequantizeMxfp4, 0.1146, 0.1361},
+};
+
+std::vector<Codec> AllCodecs() {
+  std::vector<Codec> all(std::begin(kCodecs), std::end(kCodecs));
+  all.insert(all.end(), std::begin(kCodebooks), std::end(kCodebooks));
+  return all;
+}
+
 Floats ThereAndBack(const Codec& codec, const Floats& x) {
   const auto columns = static_cast<std::size_t>(codec.columns);
   Bytes block(static_cast<std::size_t>(codec.block_bytes), 0xA5);  // old bytes must not stay
@@ -133,7 +146,7 @@ TEST(BlockCodecs, QuantizedWeightsComeBackWithinTheMeasuredError) {
   const Floats gaussian = RandomFloats(256 * 64, 23, 0.02F);
   Floats heavy_tailed = RandomFloats(256 * 64, 24);
   for (float& x : heavy_tailed) x *= 0.02F * x * x;
-  for (const Codec& codec : kCodecs) {
+  for (const Codec& codec : AllCodecs()) {
     EXPECT_LT(RelativeError(gaussian, ThereAndBack(codec, gaussian)), codec.gaussian_error_max)
         << codec.name;
     EXPECT_LT(RelativeError(heavy_tailed, ThereAndBack(codec, heavy_tailed)),
@@ -143,7 +156,7 @@ TEST(BlockCodecs, QuantizedWeightsComeBackWithinTheMeasuredError) {
 }
 
 TEST(BlockCodecs, ZeroBlocksStayZero) {
-  for (const Codec& codec : kCodecs)
+  for (const Codec& codec : AllCodecs())
     EXPECT_EQ(ThereAndBack(codec, Floats(256, 0.0F)), Floats(256, 0.0F)) << codec.name;
 }
 
@@ -184,7 +197,7 @@ TEST(BlockCodecs, WeightsBelowTheNormalHalvesKeepTheirPrecision) {
 TEST(BlockCodecs, HugeAndTinyWeightsGiveFiniteBlocks) {
   constexpr float kHuge = std::numeric_limits<float>::max();
   constexpr float kTiny = std::numeric_limits<float>::denorm_min();
-  for (const Codec& codec : kCodecs) {
+  for (const Codec& codec : AllCodecs()) {
     for (const float size : {kHuge, 1e30F, 1e-30F, kTiny}) {
       Floats x = RandomFloats(256, 26);
       for (float& value : x) value = std::clamp(value, -1.0F, 1.0F) * size;

@@ -182,13 +182,12 @@ TEST(Gemm, TheLargestSumsFitTheirWords) {
     DType type;
     std::size_t block, begin, end;  // bytes
   };
-  constexpr Levels kLevels[] = {{DType::kQ8_0, 34, 2, 34},   {DType::kQ4_0, 18, 2, 18},
-                                {DType::kQ4_1, 20, 4, 20},   {DType::kQ5_0, 22, 2, 22},
-                                {DType::kQ5_1, 24, 4, 24},   {DType::kQ4_K, 144, 4, 144},
-                                {DType::kQ5_K, 176, 4, 176}, {DType::kQ6_K, 210, 0, 192},
-                                {DType::kQ2_K, 84, 0, 80},   {DType::kQ3_K, 110, 0, 108},
-                                {DType::kIQ4_NL, 18, 2, 18}, {DType::kIQ4_XS, 136, 2, 136},
-                                {DType::kMXFP4, 17, 1, 17}};
+  constexpr Levels kLevels[] = {
+      {DType::kQ8_0, 34, 2, 34},   {DType::kQ4_0, 18, 2, 18},   {DType::kQ4_1, 20, 4, 20},
+      {DType::kQ5_0, 22, 2, 22},   {DType::kQ5_1, 24, 4, 24},   {DType::kQ4_K, 144, 4, 144},
+      {DType::kQ5_K, 176, 4, 176}, {DType::kQ6_K, 210, 0, 192}, {DType::kQ2_K, 84, 0, 80},
+      {DType::kQ3_K, 110, 0, 108}, {DType::kIQ4_NL, 18, 2, 18}, {DType::kIQ4_XS, 136, 2, 136},
+      {DType::kMXFP4, 17, 1, 17}};
   constexpr Extreme kExtremes[] = {{0xFF, 0xFF, 0}, {0, 0, 0},       {0x80, 0x7F, 0},
                                    {0xFF, 0xFF, 2}, {0, 0xFF, 1},    {0x80, 0x80, 4},
                                    {0x80, 0x80, 0}, {0x7F, 0x7F, 16}};
@@ -222,8 +221,7 @@ TEST(Gemm, EveryScaleOfMxfp4IsAPowerOfTwo) {
   constexpr int kRows = 254;
   const Case c{DType::kMXFP4, kRows, 32, 1};
   Operands operands(c);
-  for (std::size_t e = 0; e < kRows; ++e)
-    operands.rows[e * 17] = static_cast<std::uint8_t>(e);
+  for (std::size_t e = 0; e < kRows; ++e) operands.rows[e * 17] = static_cast<std::uint8_t>(e);
   operands.packed = Pack(c.type, operands.rows, c.rows, c.cols);
   operands.matrix.data = operands.packed.data();
   const auto expected = operands.Multiply(ReferenceOps(), c, 0, NumPanels(kRows));

@@ -50,7 +50,8 @@ class SparseFfnTest : public exec::FfnModels {
 TEST_F(SparseFfnTest, ExactIsDenseWithDownRowsOfEveryType) {
   for (const DType type :
        {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
-        DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+        DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ2_K,
+        DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4}) {
     ExpectExactIsDense(Convert(exec::kTidepoolFolder, {.type = type}), 64);
   }
 }

@@ -233,7 +233,7 @@ TEST_F(BundleTest, NumbersThatCannotBeAreRefused) {
       {"\"neurons_per_group\":7", "\"neurons_per_grouq\":7"},
       {"\"gate_type\":\"q4_0\"", "\"gate_type\":\"q9_0\""},
       {"\"gate_type\":\"q4_0\"", "\"gate_type\":\"q4_k\""},  // rows are no whole blocks
-      {"\"up_type\":\"q8_0\"", "\"up_type\":\"q2_k\""},      // not native
+      {"\"up_type\":\"q8_0\"", "\"up_type\":\"q2_k\""},      // nor are these
       {"\"kind\":\"neurons\"", "\"kind\":\"neutron\""},
       {"\"at\":0,\"count\":50", "\"at\":8,\"count\":50"},
       {"\"at\":0,\"count\":50", "\"at\":0,\"count\":51"},
