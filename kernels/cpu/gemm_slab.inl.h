@@ -63,11 +63,10 @@ struct TileSums {
 template <DType type>
 [[gnu::always_inline]] inline F32x16 AddMinimums(const GroupScales& scales, const TokenRows& x,
                                                  std::ptrdiff_t block, F32x16 scale, F32x16 sum) {
-  if constexpr (!HasHalves(type)) return Fma(scales.min[0], Set1(x.scaled_sum[block]), sum);
-  const int first = x.half_sum[block], second = x.sum[block] - first;
-  const F32x16 both = AddF(MulF(scales.min[0], Set1(static_cast<float>(first))),
-                           MulF(scales.min[1], Set1(static_cast<float>(second))));
-  return Fma(both, scale, sum);
+  if constexpr (!HasHalves(type)) return Fma(scales.min, Set1(x.scaled_sum[block]), sum);
+  const std::int32_t* pairs = x.pair_sum + 2 * block;
+  const I32x16 first = AddTimesSum(ZeroI(), scales.min_words[0], pairs[0]);
+  return Fma(ToF32(AddTimesSum(first, scales.min_words[1], pairs[1])), scale, sum);
 }
 
 // Adds the products of group `at` of the tile's columns. Products of a dot product and a scale, and

@@ -135,19 +135,6 @@ inline I32x16 LoadI8(const void* p) {
   const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
   return {_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8))};
 }
-inline I32x16 LoadU16(const void* p) {
-  const __m128i* v = static_cast<const __m128i*>(p);
-  return {_mm256_cvtepu16_epi32(_mm_loadu_si128(v)), _mm256_cvtepu16_epi32(_mm_loadu_si128(v + 1))};
-}
-// 2^(e - 128) of sixteen bytes e.
-inline F32x16 LoadE8M0(const void* p) {
-  const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
-  const auto power = [](__m256i e) {  // 2^(e - 127) is e in the exponent; 2^-127 has none
-    const __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(0x00400000));
-    return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5F));
-  };
-  return {power(_mm256_cvtepu8_epi32(v)), power(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)))};
-}
 inline I32x16 RoundI(F32x16 v) { return {_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b)}; }
 // Rounds to nearest even and stores 16 bytes. Requires: values in [-127, 127].
 inline void StoreI8(std::int8_t* p, F32x16 v) {
@@ -173,30 +160,6 @@ template <int left>
 inline __m256i ShiftAndMask(__m256i v, std::uint8_t mask) {
   const __m256i moved = left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left);
   return _mm256_and_si256(moved, _mm256_set1_epi8(static_cast<char>(mask)));
-}
-// Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
-template <int j>
-inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {
-  return {_mm256_or_si256(low.a, ShiftAndMask<4 - 2 * j>(bits.a, 0x30)),
-          _mm256_or_si256(low.b, ShiftAndMask<4 - 2 * j>(bits.b, 0x30))};
-}
-// Bit i of every byte of `bits` as bit `to` over `low`.
-template <int i, int to>
-inline U8x64 WithBit(U8x64 low, U8x64 bits) {
-  return {_mm256_or_si256(low.a, ShiftAndMask<to - i>(bits.a, 1 << to)),
-          _mm256_or_si256(low.b, ShiftAndMask<to - i>(bits.b, 1 << to))};
-}
-// `count` bits of every byte, from bit `first` on.
-template <int first, int count>
-inline U8x64 Bits(U8x64 v) {
-  constexpr std::uint8_t kMask = (1 << count) - 1;
-  return {ShiftAndMask<-first>(v.a, kMask), ShiftAndMask<-first>(v.b, kMask)};
-}
-// table[i] of every byte i. Requires: below 16.
-inline U8x64 LookUp(const std::uint8_t (&table)[16], U8x64 indices) {
-  const __m256i twice =
-      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
-  return {_mm256_shuffle_epi8(twice, indices.a), _mm256_shuffle_epi8(twice, indices.b)};
 }
 
 inline __m256i BroadcastQuad(const std::int8_t* x) {
@@ -388,4 +351,5 @@ inline std::int32_t SumLanesI(I32x16 v) {
 }  // namespace
 }  // namespace thermocline::kernels
 
+#include "kernels/cpu/simd_avx2_levels.h"
 #include "kernels/cpu/simd_avx2_sums.h"

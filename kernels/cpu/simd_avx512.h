@@ -88,15 +88,6 @@ inline I32x16 LoadI8(const void* p) {
 inline void StoreI8(std::int8_t* p, F32x16 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
 }
-inline I32x16 LoadU16(const void* p) {
-  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
-}
-// 2^(e - 128) of sixteen bytes e: 2^(e - 127) is e in the exponent, but for 2^-127, which has none.
-inline F32x16 LoadE8M0(const void* p) {
-  const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
-  const __m512i bits = _mm512_max_epi32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x00400000));
-  return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5F));
-}
 inline I32x16 RoundI(F32x16 v) { return _mm512_cvtps_epi32(v); }
 
 inline U8x64 LoadU8(const void* p) { return _mm512_loadu_si512(p); }
@@ -111,26 +102,6 @@ inline U8x64 OrMasked(U8x64 a, U8x64 b, std::uint8_t mask) {
 template <int left>
 inline U8x64 Shift(U8x64 v) {
   return left >= 0 ? _mm512_slli_epi16(v, left) : _mm512_srli_epi16(v, -left);
-}
-// Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
-template <int j>
-inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {
-  return OrMasked(low, Shift<4 - 2 * j>(bits), 0x30);
-}
-// Bit i of every byte of `bits` as bit `to` over `low`.
-template <int i, int to>
-inline U8x64 WithBit(U8x64 low, U8x64 bits) {
-  return OrMasked(low, Shift<to - i>(bits), 1 << to);
-}
-// `count` bits of every byte, from bit `first` on.
-template <int first, int count>
-inline U8x64 Bits(U8x64 v) {
-  return _mm512_and_si512(Shift<-first>(v), _mm512_set1_epi8((1 << count) - 1));
-}
-// table[i] of every byte i. Requires: below 16.
-inline U8x64 LookUp(const std::uint8_t (&table)[16], U8x64 indices) {
-  const __m128i once = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
-  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(once), indices);
 }
 // acc[lane] += sum over 4 bytes of weight * x; the 4 bytes of x are the same in every lane.
 inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
@@ -295,3 +266,5 @@ inline std::int32_t SumLanesI(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 
 }  // namespace
 }  // namespace thermocline::kernels
+
+#include "kernels/cpu/simd_avx512_levels.h"
