@@ -16,6 +16,7 @@ foreach(target thermocline thermoclined thermocline-load)
   endif()
 endforeach()
 install(FILES config/models/tidepool.gguf config/models/tidepool.gguf.tcp config/models/tidepool-draft.gguf
+  config/models/tidepool-experts.gguf
   DESTINATION ${CMAKE_INSTALL_DATADIR}/thermocline/models)
 install(DIRECTORY config/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/thermocline)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

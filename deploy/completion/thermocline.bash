@@ -32,7 +32,7 @@ _thermocline() {
   # A path; a built-in model where a command wants a model.
   compopt -o filenames 2>/dev/null
   COMPREPLY=($(compgen -f -- "$word"))
-  if [[ -n $sub && $COMP_CWORD -eq 2 ]]; then COMPREPLY+=($(compgen -W 'tidepool tidepool-draft' -- "$word")); fi
+  if [[ -n $sub && $COMP_CWORD -eq 2 ]]; then COMPREPLY+=($(compgen -W 'tidepool tidepool-draft tidepool-experts' -- "$word")); fi
 }
 
 complete -F _thermocline thermocline thermoclined thermocline-load
