@@ -33,7 +33,7 @@ struct NeuronSet {
 
 // Rows of a layer's matrix as in kernels/rows.h, of the neurons that the device holds.
 struct DeviceRows {
-  DType type = DType::kF32;             // native
+  DType type = DType::kF32;             // HasDeviceKernels
   int neurons = 0;                      // F
   int cols = 0;                         // a multiple of the type's block
   const std::uint8_t* data = nullptr;   // 16-byte aligned
