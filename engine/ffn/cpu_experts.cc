@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <cstdint>
+
 #include "engine/base/index.h"
 #include "engine/base/stopwatch.h"
 #include "engine/nn/offset.h"
@@ -36,7 +38,7 @@ std::size_t CpuExperts::Bytes(const FfnSizes& sizes) {
   return ExpertComputer::Bytes(sizes) +
          base::Area(places, sizes.config.hidden_size) * sizeof(float) +
          base::Area(std::min(places, sizes.config.experts.num_experts),
-                    sizeof(ExpertUnit) + sizeof(ExpertUnit*));
+                    sizeof(ExpertUnit) + sizeof(std::uintptr_t));
 }
 
 CpuExperts::~CpuExperts() {

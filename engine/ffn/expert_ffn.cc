@@ -140,7 +140,7 @@ void ExpertFfn::ShareOut(int layer, const FfnInput& input) {
 // A side that fails is given up: its experts are here, too.
 Result<const float*> ExpertFfn::AwaitHot(int layer, const FfnInput& input) {
   const base::Stopwatch watch;
-  const auto rows = hot_->Await();
+  auto rows = hot_->Await();
   counters_.wait_s += watch.Seconds();
   if (rows.ok()) return rows;
   base::LogWarning("the hot experts are computed by the CPU from now on: ",

@@ -84,7 +84,7 @@ void ModelFile::AddMatrix(std::string name, std::int64_t rows, std::int64_t cols
   tensor.source = std::make_shared<const RowSource>(
       [source = std::move(source), cols](std::int64_t row, std::span<std::byte> out) {
         std::vector<float> values(cols);
-        const Status status = source(row, values);
+        Status status = source(row, values);
         std::memcpy(out.data(), values.data(), out.size());
         return status;
       });
