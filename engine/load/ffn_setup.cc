@@ -37,10 +37,10 @@ Status RefuseUnloaded(FfnMode mode) {
 }
 
 Status RefuseInExperts(FfnMode mode) {
-  return base::FailedPrecondition(
-      "mode '", FfnModeName(mode),
-      "' skips neurons inside a network, and in a mixture of experts the router has chosen the "
-      "experts already; use dense");
+  return base::FailedPrecondition("mode '", FfnModeName(mode),
+                                  "' has no predictor inside experts; use dense, or, of ReLU "
+                                  "experts whose down projections lie "
+                                  "along rows, exact or sign");
 }
 
 Status RefuseWithoutRows(FfnMode mode) {
@@ -48,7 +48,9 @@ Status RefuseWithoutRows(FfnMode mode) {
       "mode '", FfnModeName(mode),
       "' skips neurons inside the experts, whose down projections lie along columns; `thermocline "
       "convert --down rows` of the unquantised model makes a file where they can be skipped, and "
-      "--down-layout rows (the daemon: engine.down_layout) turns unquantised ones");
+      "--down-layout rows (the daemon: engine.down_layout) turns them while loading, quantised "
+      "ones "
+      "rounded once more");
 }
 
 // A side-car that nobody asked for and nothing needs may be of another model: a warning.

@@ -111,7 +111,7 @@ Status CheckWholeExperts(const LoadedModel& model) {
   return base::FailedPrecondition(
       model.path,
       ": its experts' down projections lie along rows, and a hot tier computes whole "
-      "experts; `thermocline convert --down columns` makes a file for it");
+      "experts; leave out --down-layout rows, or `thermocline convert --down columns`");
 }
 
 // A GPU has copies: the host can compute every expert.

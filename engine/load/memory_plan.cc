@@ -12,6 +12,7 @@
 #include "engine/ffn/cpu_experts.h"
 #include "engine/ffn/cpu_partition.h"
 #include "engine/gpu/device_experts.h"
+#include "engine/model/expert_rows.h"
 #include "engine/model/fingerprint.h"
 #include "engine/nn/kv_pool.h"
 #include "engine/sampling/sampler.h"
@@ -215,7 +216,7 @@ class Planner {
 
   // `plan`: the least there is.
   Status Refuse(const MemoryPlan& plan, const std::string& advice) const {
-    if (n_.options.memory.ffn_share > 0) return RefuseShare(plan);
+    if (n_.options.memory.ffn_share > 0 && !model::HasExpertRows(n_.file)) return RefuseShare(plan);
     return base::ResourceExhausted(n_.file.path, ": needs ", base::HumanBytes(plan.total()),
                                    ", more than the ", base::HumanBytes(budget_),
                                    n_.options.memory.budget_bytes > 0
@@ -353,6 +354,12 @@ Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::Bun
       base::LogInfo("the model fits into memory: ", needs.options.memory.bundle, " is not used");
     return in_memory;
   }
+  if (model::HasExpertRows(needs.file))
+    return planner.Refuse(
+        in_memory,
+        "The experts' down projections lie along rows, and from flash come whole experts "
+        "along columns: leave out --down-layout rows, or `thermocline convert --down "
+        "columns`; or give more memory");
   const bool asked = !needs.options.memory.bundle.empty();
   const std::string path = asked ? needs.options.memory.bundle : store::BundlePath(needs.file.path);
   if (!asked && !base::PathExists(path)) {

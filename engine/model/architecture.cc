@@ -22,6 +22,7 @@ constexpr Architecture kLlama = {.name = "llama",
                                  .hf_gpt_oss = false,
                                  .ffn_norm = "ffn_norm",
                                  .optional_norms = false,
+                                 .biased = false,
                                  .sinks = false,
                                  .window_period = 1,
                                  .window_between = false,
@@ -129,6 +130,7 @@ constexpr std::array kArchitectures = {
               a.position = Position::kRotaryHalves;
               a.activation = Activation::kClampedSwiglu;
               a.ffn_norm = "post_attention_norm";
+              a.biased = true;
               a.sinks = true;
               a.hf_gpt_oss = true;
               a.window_period = 2;

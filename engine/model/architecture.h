@@ -47,6 +47,7 @@ struct Architecture {
   bool hf_gpt_oss;            // their experts lie as in model/hf_gpt_oss.h
   std::string_view ffn_norm;  // GGUF's name of the norm before the feed-forward network
   bool optional_norms;        // head_norm: files without them are of the family, too
+  bool biased;                // every product has a bias, the router's and the experts' too
   bool sinks;                 // attention: a score of each head that no value has
   int window_period;          // with a window, layers il with il % window_period == 0 have it
   bool window_between;        // the others have it

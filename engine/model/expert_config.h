@@ -22,6 +22,7 @@ struct RouterConfig {
   bool normalise = false;         // weights of the chosen add up to 1
   double norm_min = 0;            // the least sum that they are divided by
   double scale = 1;               // times the weights
+  bool choice_bias = false;       // a bias that chooses belongs to it: the file must have one
   bool before_attention = false;  // it sees the residual at the layer's entry, not normed
   int groups = 1;  // experts are chosen from the best `groups_used` of so many groups
   int groups_used = 1;

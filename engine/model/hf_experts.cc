@@ -105,6 +105,9 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
   RETURN_IF_ERROR(ReadShared(json, e));
   RETURN_IF_ERROR(ReadLayers(json, c));
   RETURN_IF_ERROR(ReadRouter(json, e.router));
+  // Their code always has one.
+  for (const char* family : {"deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe"})
+    e.router.choice_bias |= c.architecture->hf_name == family;
   if (const Json* clip = FindFirst(json, {"clip_qkv"}); clip != nullptr)
     return base::Unimplemented("clip_qkv = ", clip->Dump(), " is not supported");
   SetDenseSize(c);

@@ -83,12 +83,21 @@ Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
 Status WeightPlan::CheckBiases(const std::string& p) const {
   const bool alone = model_.config.architecture->qkv_bias == QkvBias::kAlone;
   const bool q = model_.Find(p + "attn_q.bias") != nullptr;
-  if (alone && !q)
-    return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' is missing");
+  if (alone) RETURN_IF_ERROR(Require(p, {"attn_q.bias", "attn_k.bias", "attn_v.bias"}));
+  if (model_.config.architecture->biased)
+    RETURN_IF_ERROR(Require(p, {"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"}));
   if (!alone && q && model_.Find(p + "attn_output.bias") == nullptr) {
     return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' without '", p,
                                  "attn_output.bias' has no place in the architecture '",
                                  model_.config.architecture->name, "'");
+  }
+  return OkStatus();
+}
+
+Status WeightPlan::Require(const std::string& p, std::initializer_list<const char*> tensors) const {
+  for (const char* name : tensors) {
+    if (model_.Find(p + name) == nullptr)
+      return base::InvalidArgument(model_.path, ": tensor '", p, name, "' is missing");
   }
   return OkStatus();
 }

@@ -45,6 +45,8 @@ class WeightPlan {
   Status HeadsOf(const std::string& module, int rows, int cols, Linear& out);
   // Families that differ in rotation alone have the same tensors but for these.
   Status CheckBiases(const std::string& prefix) const;
+  // InvalidArgument names the first of these tensors that the file lacks.
+  Status Require(const std::string& prefix, std::initializer_list<const char*> tensors) const;
   Status FeedForward(int index, const std::string& prefix, LayerWeights& layer);
   // weight_plan_experts.cc: the router, all experts, the shared one.
   Status Experts(const std::string& prefix, ExpertWeights& experts);

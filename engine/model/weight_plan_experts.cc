@@ -11,6 +11,10 @@ Status WeightPlan::Experts(const std::string& p, ExpertWeights& experts) {
   const ModelConfig& c = model_.config;
   const int e = c.experts.num_experts, d = c.hidden_size;
   RETURN_IF_ERROR(LinearOf(p + "ffn_gate_inp", e, d, parts_.attention, experts.router));
+  if (c.architecture->biased)
+    RETURN_IF_ERROR(Require(
+        p, {"ffn_gate_inp.bias", "ffn_gate_exps.bias", "ffn_up_exps.bias", "ffn_down_exps.bias"}));
+  if (c.experts.router.choice_bias) RETURN_IF_ERROR(Require(p, {"exp_probs_b.bias"}));
   // Files call it by its module or as a bias of its own.
   RETURN_IF_ERROR(OptionalVector(p + "exp_probs_b.bias", e, experts.choice_bias));
   RETURN_IF_ERROR(ExpertMatrices(p, experts));

@@ -13,7 +13,7 @@ using base::ArrayArea;
 using base::HeaderFields;
 using Kind = BundleIndex::Kind;
 
-constexpr const char* kPackAnew = "; delete it and make it anew with `thermocline pack`";
+constexpr const char* kPackAnew = "; make the model's bundle with `thermocline pack`";
 constexpr std::uint64_t kDataMin = kBundleAlignment;
 
 Status Damaged(const base::File& file, std::string_view what) {

@@ -434,3 +434,27 @@ def test_what_rows_of_experts_cannot_do_is_refused(options, words, tmp_path):
     run("synth", tmp_path / "c", *shape)
     assert b"rounded once more" in run("convert", tmp_path / "c", tmp_path / "r", "--down", "rows").stderr
     assert b"rounded once more" in run("run", tmp_path / "c", "-p", "w1", "-n", 1, "--down-layout", "rows").stderr
+
+
+@pytest.mark.parametrize("name,part,words", [
+    ("gpt_oss", "model.layers.0.mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias"), ("gpt_oss", "model.layers.1.mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
+    ("gpt_oss", "model.layers.0.mlp.router.bias", "ffn_gate_inp.bias"), ("gpt_oss", "model.layers.0.self_attn.k_proj.bias", "attn_k.bias"),
+    ("deepseek_v3", "model.layers.1.mlp.gate.e_score_correction_bias", "exp_probs_b.bias"), ("glm4_moe", "model.layers.1.mlp.gate.e_score_correction_bias", "exp_probs_b.bias"),
+    ("qwen2moe", "model.layers.0.self_attn.v_proj.bias", "attn_v.bias"),
+])
+def test_a_bias_that_the_family_has_must_be_there(name, part, words, tmp_path):
+    folder = copy_of(tmp_path, name, tensors=without(name, part))
+    (tmp_path / "tokens.json").write_text("[[3, 4, 5]]")
+    for command in [("eval", folder, "--tokens", tmp_path / "tokens.json"), ("convert", folder, tmp_path / "x.gguf")]:
+        result = run(*command, check=False)
+        assert result.returncode == 1 and f"{words}' is missing" in result.stderr.decode(), result.stderr
+    assert not (tmp_path / "x.gguf").exists()
+
+
+def test_rows_of_experts_and_flash_are_refused_with_the_way_out(mixture, tmp_path):
+    run("pack", mixture, "--out", tmp_path / "m.tcb")
+    result = run("run", mixture, "-p", "w1", "--down-layout", "rows", "--bundle", tmp_path / "m.tcb", "--ffn-memory", 0.5, check=False)
+    assert result.returncode == 1 and b"leave out --down-layout rows" in result.stderr, result.stderr
+    run("synth", tmp_path / "rows", *SHAPE, "--type", "q8_0", "--down", "rows")
+    assert run_json("inspect", tmp_path / "rows")["config"]["ffn_down"].startswith("rows")
+    assert "0.0%" in run("plan", tmp_path / "rows", "--hot-memory", "1MiB").stdout.decode()

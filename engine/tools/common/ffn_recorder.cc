@@ -57,7 +57,7 @@ class Recorder final : public ffn::FfnTap {
 }  // namespace
 
 Status CheckTrueZeros(const load::LoadedModel& model) {
-  RETURN_IF_ERROR(model::RequireDense(model.config, "what is active").Annotate(model.path));
+  RETURN_IF_ERROR(model::RequireDense(model.config, "activations").Annotate(model.path));
   switch (model.config.hidden_act) {
     case Activation::kRelu:
     case Activation::kFatRelu:

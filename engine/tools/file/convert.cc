@@ -7,6 +7,7 @@
 #include "engine/model/builtin.h"
 #include "engine/model/expert_rows.h"
 #include "engine/model/gguf_writer.h"
+#include "engine/model/weights.h"
 #include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
 
@@ -33,6 +34,8 @@ Status Convert(const Options& options) {
   if (file->config.experts.any() && options.down != "auto")
     RETURN_IF_ERROR(
         model::TurnExpertsDown(*file, options.down == "rows").Annotate("--down " + options.down));
+  // What no command could load is not written.
+  RETURN_IF_ERROR(model::MeasureWeights(*file, {}).status());
   ProgressBar bar("converting");
   const std::string stem = std::filesystem::path(in).stem().string();
   RETURN_IF_ERROR(model::WriteGguf(*file, options.out,

@@ -35,8 +35,10 @@ void DescribeFeedForward(const model::ModelFile& file, Json& out) {
   int rows = 0, columns = 0;
   Json::Array ranks;
   for (int i = 0; i < file.config.num_hidden_layers; ++i) {
-    if (file.Find(StrCat("blk.", i, ".ffn_down_t.weight")) != nullptr) ++rows;
-    if (file.Find(StrCat("blk.", i, ".ffn_down.weight")) != nullptr) ++columns;
+    for (const char* name : {".ffn_down_t.weight", ".ffn_down_t_exps.weight"})
+      if (file.Find(StrCat("blk.", i, name)) != nullptr) ++rows;
+    for (const char* name : {".ffn_down.weight", ".ffn_down_exps.weight"})
+      if (file.Find(StrCat("blk.", i, name)) != nullptr) ++columns;
     if (const auto* in = file.Find(StrCat("blk.", i, ".fc1.weight"))) ranks.push_back(in->rows);
   }
   out.Set("ffn_down", rows == 0      ? "columns"

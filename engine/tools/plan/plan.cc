@@ -12,6 +12,7 @@
 #include "engine/base/ratio.h"
 #include "engine/load/this_machine.h"
 #include "engine/model/builtin.h"
+#include "engine/model/expert_rows.h"
 #include "engine/model/fingerprint.h"
 #include "engine/placement/build_problem.h"
 #include "engine/placement/placement_file.h"
@@ -171,6 +172,10 @@ Status PlanPlacement(const Options& o) {
   ASSIGN_OR_RETURN(const std::string hash, model::Fingerprint(*file));
   ASSIGN_OR_RETURN(placement::Machine machine, FindMachine(o.machine, *file, hash));
   if (file->config.experts.any()) load::AsForExperts(machine);
+  if (model::HasExpertRows(*file)) {  // they stay in memory, on the CPU
+    machine.hot.reset();
+    machine.flash_reads_per_s = machine.flash_bytes_per_s = 0;
+  }
   placement::BuildOptions build;
   build.context_length = o.context_length;
   build.batch = o.batch;
