@@ -79,6 +79,7 @@ Transformer::Transformer(Params p)
 std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn) {
   return nn::Workspace::Bytes(sizes) + ffn::SparseFfn::Bytes(ffn) +
          LatentAttention::Bytes(sizes.config, sizes.tokens_max) +
+         (ffn.expert_rows ? ffn::NeuronExperts::Bytes(ffn) : 0) +
          sizes.threads * nn::PanelScratchBytesMax(sizes.config);
 }
 

@@ -16,31 +16,19 @@ FfnSizes SizesOfOne(const FfnSizes& sizes, const model::ModelConfig& config) {
           .sign = sizes.sign};
 }
 
-model::ModelConfig ConfigOf(const model::ModelConfig& mixture) {
+const float* BiasOf(const model::Linear& all, int expert, int rows) {
+  return all.bias == nullptr ? nullptr : all.bias + nn::Offset(expert, rows);
+}
+
+}  // namespace
+
+model::ModelConfig ExpertNetworks::ConfigOf(const model::ModelConfig& mixture) {
   model::ModelConfig config = mixture;
   config.num_hidden_layers = mixture.num_hidden_layers * mixture.experts.num_experts;
   config.intermediate_size = mixture.experts.intermediate_size;
   config.experts = {};
   return config;
 }
-
-FfnCounters Difference(FfnCounters a, const FfnCounters& b) {
-  a.gate_rows -= b.gate_rows;
-  a.up_rows -= b.up_rows;
-  a.down_rows -= b.down_rows;
-  a.bytes -= b.bytes;
-  a.operations -= b.operations;
-  a.predictor_bytes -= b.predictor_bytes;
-  a.predictor_operations -= b.predictor_operations;
-  a.tokens = 0;  // a token's experts are one
-  return a;
-}
-
-const float* BiasOf(const model::Linear& all, int expert, int rows) {
-  return all.bias == nullptr ? nullptr : all.bias + nn::Offset(expert, rows);
-}
-
-}  // namespace
 
 ExpertNetworks::ExpertNetworks(const model::ModelConfig& mixture, const model::Weights& all)
     : config(ConfigOf(mixture)) {
@@ -72,7 +60,7 @@ NeuronExperts::NeuronExperts(const ExpertNetworks& networks, const FfnContext& c
       experts_(context.config.experts.num_experts),
       ffn_({.config = networks.config,
             .weights = networks.weights,
-            .predictors = networks.has_predictors ? &networks.predictors : nullptr,
+            .predictors = &networks.predictors,
             .ops = context.ops,
             .pool = context.pool,
             .multiplier = context.multiplier,
@@ -84,7 +72,7 @@ NeuronExperts::NeuronExperts(const ExpertNetworks& networks, const FfnContext& c
 
 std::size_t NeuronExperts::Bytes(const FfnSizes& sizes) {
   const int d = sizes.config.hidden_size;
-  const model::ModelConfig config = ConfigOf(sizes.config);
+  const model::ModelConfig config = ExpertNetworks::ConfigOf(sizes.config);
   return SparseFfn::Bytes(SizesOfOne(sizes, config)) +
          nn::ActivationBuffer::Bytes(sizes.tokens_max, d) +
          2 * base::Area(sizes.tokens_max, d) * sizeof(float);
@@ -106,9 +94,9 @@ void NeuronExperts::Add(int layer, const ExpertUnit& unit, const FfnInput& input
                         const FfnPolicy& policy, bool lossless, float* out) {
   const int network = layer * experts_ + unit.expert, d = context_.config.hidden_size;
   ffn_.policy(network) = policy;
-  counts_ = ffn_.counters(network);
   CHECK(ffn_.Run(network, Gather(unit, input), lossless, y_.data()).ok());
-  counts_ = Difference(ffn_.counters(network), counts_);
+  counts_ = ffn_.TakeCounters(network);
+  counts_.tokens = 0;  // a token's experts are one
   for (int i = 0; i < unit.tokens; ++i) {
     const float* y = y_.data() + nn::Offset(i, d);
     float* to = out + nn::Offset(unit.ids[i], d);

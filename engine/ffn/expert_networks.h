@@ -13,8 +13,12 @@ struct ExpertNetworks {
   model::ModelConfig config;
   model::Weights weights;            // no memory of its own
   predictor::Predictors predictors;  // of the same layers; signs, or nothing
-  bool has_predictors = false;
 
+  // Beside the weights and signs: of one expert.
+  static constexpr std::size_t kBytesEach =
+      sizeof(model::LayerWeights) + sizeof(predictor::LayerPredictors);
+  // The config of the networks of `mixture`.
+  static model::ModelConfig ConfigOf(const model::ModelConfig& mixture);
   // Of a mixture whose experts have down_rows.
   ExpertNetworks(const model::ModelConfig& mixture, const model::Weights& all);
 };

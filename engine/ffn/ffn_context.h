@@ -22,6 +22,7 @@ struct FfnSizes {
   int rank = 0;        // of the largest low-rank predictor; 0: none
   bool flash = false;  // some neurons may be there
   bool deciding_held = true;
+  bool expert_rows = false;  // NeuronExperts computes a mixture's experts
 
   int neurons() const { return config.intermediate_size; }
   int sparse_tokens() const { return std::min(tokens_max, kSparseTokensMax); }

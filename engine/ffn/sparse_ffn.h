@@ -20,6 +20,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "engine/base/index.h"
 #include "engine/ffn/all_neurons.h"
@@ -107,6 +108,8 @@ class SparseFfn final : public AuditedSide {
   // The mode a layer is computed in: prompts are computed without loss.
   FfnPolicy PolicyFor(int layer, bool lossless) const;
   const FfnCounters& counters(int layer) const { return counters_[layer]; }
+  // What was counted since the last call.
+  FfnCounters TakeCounters(int layer) { return std::exchange(counters_[layer], {}); }
   // Weight bytes of the layer's network.
   std::int64_t dense_bytes(int layer) const {
     return DenseBytes(context_.config, context_.layer(layer));

@@ -150,6 +150,7 @@ Result<FfnPlan> PlanExperts(const model::ModelFile& file, const FfnOptions& opti
   // A mixture's dense layers are computed whole.
   for (int l = 0; l < config.num_hidden_layers; ++l)
     if (!config.experts.InLayer(l)) plan.modes.layers[l] = FfnMode::kDense;
+  plan.expert_rows = rows;
   if (rows && zeros) plan.up = model::Layout::kRows;
   if (plan.expert_sign) plan.gate = model::Layout::kRows;
   return plan;
@@ -214,6 +215,13 @@ std::size_t PredictorBytes(const model::ModelConfig& config, const FfnPlan& plan
     if (plan.sign) bytes += predictor::SignPredictorBytes(config, learnt, SignOptionsOf(options));
     if (plan.low_rank) bytes += predictor::LowRankBytes(config, learnt);
     if (Audits(plan, options)) bytes += base::Area(1, config.intermediate_size) * sizeof(float);
+  }
+  if (plan.expert_rows) {
+    const model::ModelConfig networks = ffn::ExpertNetworks::ConfigOf(config);
+    const std::size_t sign =
+        plan.expert_sign ? predictor::SignPredictorBytes(networks, nullptr, SignOptionsOf(options))
+                         : 0;
+    bytes += networks.num_hidden_layers * (ffn::ExpertNetworks::kBytesEach + sign);
   }
   return bytes + (Audits(plan, options) ? ffn::Auditor::Bytes(config) : 0);
 }
@@ -304,7 +312,6 @@ Result<std::unique_ptr<ffn::ExpertNetworks>> LoadExpertNetworks(const model::Mod
   };
   RETURN_IF_ERROR(predictor::AddSignPredictors(base::IntSize(layers), source, nullptr,
                                                SignOptionsOf(options), pool, networks->predictors));
-  networks->has_predictors = true;
   return networks;
 }
 

@@ -165,6 +165,42 @@ Result<Chosen> ReadOrPlan(const std::string& path, const model::ModelFile& file,
   return PlanNeurons(file, machine, subject, "");
 }
 
+// The model, and this machine as it runs it.
+struct Studied {
+  Subject subject;
+  Machine machine;
+};
+
+// `device`: the hot side; null: a second partition of the CPU.
+Result<Studied> Study(const model::ModelFile& file, const LoadOptions& options,
+                      device::Device* device, const LoadedModel& m) {
+  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, m.ffn_modes));
+  subject.options.context_length = MeanContext(file.config, options.model.context_length);
+  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
+                                                {.ops = m.ops,
+                                                 .threads = m.pool->threads(),
+                                                 .hot = options.model.hot,
+                                                 .device = device,
+                                                 .measuring_bytes_max = RoomIn(m.memory)}));
+  return Studied{std::move(subject), std::move(machine)};
+}
+
+// Plans with `plan`, and again for less memory where what it chose takes more than the model of it
+// says: `bytes` of the device.
+template <typename Plan, typename Bytes>
+Result<Chosen> Fit(const LoadedModel& m, Machine machine, const Plan& plan, const Bytes& bytes) {
+  const std::int64_t budget = machine.hot_bytes;
+  std::size_t least = 0;
+  for (int tries = 0; tries < 6 && (tries == 0 || machine.hot_bytes > 0); ++tries) {
+    ASSIGN_OR_RETURN(Chosen chosen, plan(machine));
+    ASSIGN_OR_RETURN(least, bytes(chosen));
+    const auto over = static_cast<std::int64_t>(least) - budget;
+    if (over <= 0) return chosen;
+    machine.hot_bytes -= over + over / 8;
+  }
+  return NoRoom(m, least, budget);
+}
+
 // Blocks of keys and values that the host's pool will have.
 int KvBlocksOf(const LoadOptions& options, const LoadedModel& m, int context) {
   if (!options.sizes.kv_bytes) return nn::BlocksFor(context) + 1;
@@ -222,38 +258,26 @@ Result<Chosen> WholeLayers(const LoadedModel& m, device::Device& gpu, const Devi
   return NoRoom(m, least, budget);
 }
 
-// Plans, and plans again for less where the device takes more than the model of it says.
 Result<Chosen> FitNeurons(const model::ModelFile& file, const LoadedModel& m, device::Device& gpu,
                           Machine machine, const Subject& subject, const DeviceSizes& sizes,
                           std::string_view placement) {
-  const std::int64_t budget = machine.hot_bytes;
-  std::size_t least = 0;
-  for (int tries = 0; tries < 6; ++tries) {
-    ASSIGN_OR_RETURN(Chosen chosen, PlanNeurons(file, machine, subject, placement));
-    ASSIGN_OR_RETURN(
-        const auto need,
-        m.MeasureOnDevice(
-            gpu, {.home_layers = chosen.home_layers, .head = chosen.head, .hot = chosen.hot},
-            sizes));
-    least = need.weights + need.work;
-    const auto over = static_cast<std::int64_t>(least) - budget;
-    if (over <= 0) return chosen;
-    machine.hot_bytes -= over + over / 8;
-    if (machine.hot_bytes <= 0) break;
-  }
-  return NoRoom(m, least, budget);
+  return Fit(
+      m, std::move(machine),
+      [&](const Machine& with) { return PlanNeurons(file, with, subject, placement); },
+      [&](const Chosen& chosen) -> Result<std::size_t> {
+        ASSIGN_OR_RETURN(
+            const auto need,
+            m.MeasureOnDevice(
+                gpu, {.home_layers = chosen.home_layers, .head = chosen.head, .hot = chosen.hot},
+                sizes));
+        return need.weights + need.work;
+      });
 }
 
 Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& options,
                           const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes) {
-  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, m.ffn_modes));
-  subject.options.context_length = MeanContext(file.config, options.model.context_length);
-  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
-                                                {.ops = m.ops,
-                                                 .threads = m.pool->threads(),
-                                                 .hot = options.model.hot,
-                                                 .device = &gpu,
-                                                 .measuring_bytes_max = RoomIn(m.memory)}));
+  ASSIGN_OR_RETURN(auto studied, Study(file, options, &gpu, m));
+  auto& [subject, machine] = studied;
   const std::string& placement = options.model.hot.placement;
   const bool baseline = IsBaseline(placement);
   if (!placement.empty() && !baseline) {
@@ -291,13 +315,8 @@ Result<Chosen> ChooseForDevice(const model::ModelFile& file, const LoadOptions& 
 
 Result<Chosen> ChooseForPartition(const model::ModelFile& file, const LoadOptions& options,
                                   const LoadedModel& m) {
-  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, m.ffn_modes));
-  subject.options.context_length = MeanContext(file.config, options.model.context_length);
-  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
-                                                {.ops = m.ops,
-                                                 .threads = m.pool->threads(),
-                                                 .hot = options.model.hot,
-                                                 .measuring_bytes_max = RoomIn(m.memory)}));
+  ASSIGN_OR_RETURN(auto studied, Study(file, options, nullptr, m));
+  auto& [subject, machine] = studied;
   // What is in memory was planned before: here only the sides are chosen.
   machine.memory_bytes = std::int64_t{1} << 50;
   const std::string& path = options.model.hot.placement;
@@ -311,41 +330,31 @@ Result<Chosen> ChooseForPartition(const model::ModelFile& file, const LoadOption
 
 namespace {
 
-// Fewer experts until they, and what they need beside them, fit the device.
 Result<Chosen> FitExperts(const model::ModelFile& file, const LoadOptions& options,
                           device::Device& gpu, const LoadedModel& m, Machine machine,
                           const Subject& subject) {
-  const std::int64_t budget = machine.hot_bytes;
-  std::size_t least = 0;
-  for (int tries = 0; tries < 6 && machine.hot_bytes > 0; ++tries) {
-    ASSIGN_OR_RETURN(Chosen chosen,
-                     ReadOrPlan(options.model.hot.placement, file, m, machine, subject));
-    const ffn::HotExperts hot(
-        {.config = m.config, .weights = *m.weights, .flash = nullptr, .hot = chosen.hot});
-    least = gpu::DeviceExperts::BytesFor({.device = gpu,
-                                          .config = m.config,
-                                          .weights = *m.weights,
-                                          .hot = hot,
-                                          .tokens_max = options.sizes.tokens_max});
-    const auto over = static_cast<std::int64_t>(least) - budget;
-    if (over <= 0) return chosen;
-    machine.hot_bytes -= over + over / 8;
-  }
-  return NoRoom(m, least, budget);
+  return Fit(
+      m, std::move(machine),
+      [&](const Machine& with) {
+        return ReadOrPlan(options.model.hot.placement, file, m, with, subject);
+      },
+      [&](const Chosen& chosen) -> Result<std::size_t> {
+        const ffn::HotExperts hot(
+            {.config = m.config, .weights = *m.weights, .flash = nullptr, .hot = chosen.hot});
+        return gpu::DeviceExperts::BytesFor({.device = gpu,
+                                             .config = m.config,
+                                             .weights = *m.weights,
+                                             .hot = hot,
+                                             .tokens_max = options.sizes.tokens_max});
+      });
 }
 
 }  // namespace
 
 Result<Chosen> ChooseExperts(const model::ModelFile& file, const LoadOptions& options,
                              device::Device* device, const LoadedModel& m) {
-  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, m.ffn_modes));
-  subject.options.context_length = MeanContext(file.config, options.model.context_length);
-  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
-                                                {.ops = m.ops,
-                                                 .threads = m.pool->threads(),
-                                                 .hot = options.model.hot,
-                                                 .device = device,
-                                                 .measuring_bytes_max = RoomIn(m.memory)}));
+  ASSIGN_OR_RETURN(auto studied, Study(file, options, device, m));
+  auto& [subject, machine] = studied;
   AsForExperts(machine);
   // What is in memory was planned before: here only the sides are chosen.
   machine.memory_bytes = std::int64_t{1} << 50;

@@ -134,7 +134,7 @@ Status SetUpExpertDevice(const model::ModelFile& file, const LoadOptions& option
   out.gpu = std::move(gpu);
   Report(chosen, out);
   out.hot.device = out.gpu->Describe();
-  out.hot.bytes = out.device_experts->bytes();
+  out.hot.bytes = out.hot_experts->bytes();
   LogExperts(chosen, out, out.hot.device);
   return OkStatus();
 }

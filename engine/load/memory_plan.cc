@@ -118,8 +118,9 @@ ffn::FfnSizes FfnSizesOf(const MemoryNeeds& n, int tokens_max, int threads) {
   return {.config = n.file.config,
           .tokens_max = tokens_max,
           .threads = threads,
-          .sign = n.ffn.sign,
-          .rank = n.ffn.low_rank ? LargestRank(n) : 0};
+          .sign = n.ffn.sign || n.ffn.expert_sign,
+          .rank = n.ffn.low_rank ? LargestRank(n) : 0,
+          .expert_rows = n.ffn.expert_rows};
 }
 
 // Of a transformer and one sequence's sampler.

@@ -1,5 +1,5 @@
-// Latent attention: the keys and values of all heads are made of one short vector per token, c, and
-// one rotated part of the key that all heads share.
+// Latent attention: a token has one short vector c, of which every head makes its keys and values,
+// and one rotated part of the key that all heads share.
 //
 //   q_h = [nope n | rope r] of head h,  c = norm(first of kv_a x),  k_pe = rope(rest of kv_a x)
 //   plain:     k_h = [K_h c | k_pe],  v_h = V_h c,  scores q_h . k_h

@@ -1,9 +1,13 @@
 """Experts shared out between two sides, by use: the same text wherever they lie, and the share that was planned."""
 import json
+import os
 import xml.etree.ElementTree
 
+import httpx
 import pytest
-from conftest import run, run_json
+from conftest import Daemon, run, run_json
+from daemon_client import value
+from test_one_memory import emulated  # noqa: F401 (a fixture)
 
 SHAPE = ["--layers", 4, "--hidden-size", 256, "--intermediate-size", 128, "--heads", 4, "--kv-heads", 2, "--vocab", 512,
          "--experts", 32, "--experts-used", 4, "--routing", "zipf:1", "--type", "q4_0"]
@@ -111,3 +115,29 @@ def test_profile_counts_a_text_as_its_trace_and_draws_the_experts(mixture, tmp_p
     cells = [r for r in svg.iter("{http://www.w3.org/2000/svg}rect") if r.get("fill", "").startswith("#")]
     assert len(cells) >= ALL
     assert any("Experts by use" in (t.text or "") for t in svg.iter("{http://www.w3.org/2000/svg}text"))
+
+
+def test_an_emulated_gpu_has_the_planned_share_of_the_uses(mixture, emulated, tmp_path):  # noqa: F811
+    """The daemon with a GPU, emulated and remembered as fast: the CPU's text, and as many uses there as the profile promised."""
+    settings = [f"model.path={mixture}", "engine.context_length=512", "engine.prefix_cache_mib=0", "spec.mode=off"]
+    body = {"prompt": "w1 w2 w3", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+
+    def answer(*more):
+        with Daemon(*settings, *more, program=emulated, env=env) as d:
+            text = httpx.post(d.url + "/v1/completions", json=body, timeout=120).json()["choices"][0]["text"]
+            device = httpx.get(d.url + "/v1/status").json()["device"]
+            sides = [value(d, "hot_active_neurons_total", side=side) for side in ("hot", "cold")] if device["hot_tier"] else None
+            return text, device, sides
+
+    expected, device, _ = answer("hot.device=auto", "hot.bytes=4MiB")
+    assert not device["hot_tier"] and "no expert is faster" in device["fallback"]
+    for path in (tmp_path / "thermocline/machine").iterdir():
+        machine = json.loads(path.read_text())
+        machine["hot"] |= {"dense_bytes_per_s": 1e15, "whole_bytes_per_s": 1e15, "layer_s": 0}
+        path.write_text(json.dumps(machine | {"sync_s": 0, "link_bytes_per_s": 1e15}))
+    for memory in ["3MiB", "5MiB"]:
+        text, device, (hot, cold) = answer("hot.device=cuda", f"hot.bytes={memory}")
+        assert text == expected and device["name"].startswith("Emulated device")
+        assert 0 < device["hot_neurons"] < ALL
+        assert abs(hot / (hot + cold) - device["planned_share"]) < 0.05, (hot, cold, device)

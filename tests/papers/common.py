@@ -11,7 +11,6 @@ import os
 import random
 import re
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import numpy as np  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
+from trace_file import read_trace  # noqa: E402, F401 (for the scripts)
 plt.rcParams.update({"figure.figsize": (7, 3.2), "figure.autolayout": True, "axes.spines.top": False, "axes.spines.right": False,
                      "font.size": 9, "svg.hashsalt": "thermocline", "svg.fonttype": "none"})
 
@@ -152,26 +152,3 @@ class Tools:
         plt.close()
 
 
-def read_trace(path):
-    """[tokens][layers] arrays of neurons, as engine/store/trace.h describes the file."""
-    data = Path(path).read_bytes()
-    assert data[:8] == b"TCTRACE1"
-    layers, _, length = struct.unpack_from("<III", data, 8)
-    at, sets = 20 + length, []
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
-    while at < len(data):
-        neurons = np.empty(varint(), np.int64)
-        for i in range(len(neurons)):
-            neurons[i] = varint() if i == 0 else neurons[i - 1] + 1 + varint()
-        sets.append(neurons)
-    return [sets[i:i + layers] for i in range(0, len(sets) - layers + 1, layers)]
