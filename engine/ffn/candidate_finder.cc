@@ -26,14 +26,17 @@ CandidateFinder::Scratch::Scratch(int tokens_max)
     : scores(kRange), logits(base::Area(tokens_max, kRange)), marks(kRange) {}
 
 CandidateFinder::CandidateFinder(const FfnContext& context, const predictor::Predictors* predictors,
-                                 int tokens_max)
-    : context_(context), predictors_(predictors), all_(context.config.intermediate_size) {
+                                 int tokens_max, int slots)
+    : context_(context),
+      predictors_(predictors),
+      tokens_max_(tokens_max),
+      all_(context.config.intermediate_size) {
   const int d = context_.config.hidden_size;
   for (int i = 0; i < context_.pool.threads(); ++i) scratch_.emplace_back(tokens_max);
   if (predictors_ != nullptr && predictors_->HasSign()) {
     sign_columns_.resize(base::Area(1, d));
-    sign_words_.resize(base::Area(tokens_max, kernels::SignInputWords(d, kernels::kSignSlicesMax)));
-    sign_inputs_.resize(base::Area(1, tokens_max));
+    sign_inputs_.resize(base::Area(slots, tokens_max));
+    sign_words_.resize(sign_inputs_.size() * kernels::SignInputWords(d, kernels::kSignSlicesMax));
   }
   if (const int rank = LargestRank(predictors_); rank > 0) {
     residual_.Resize(tokens_max, d);
@@ -41,15 +44,16 @@ CandidateFinder::CandidateFinder(const FfnContext& context, const predictor::Pre
   }
 }
 
-std::size_t CandidateFinder::Bytes(const FfnSizes& sizes) {
+std::size_t CandidateFinder::Bytes(const FfnSizes& sizes, int slots) {
   const int tokens = sizes.sparse_tokens(), d = sizes.config.hidden_size;
   const std::size_t scratch = kRange * (sizeof(std::int32_t) + sizeof(std::uint16_t)) +
                               base::Area(tokens, kRange) * sizeof(float) + NeuronList::kBytes;
   std::size_t bytes = sizes.threads * scratch + RangeIds::Bytes(sizes.neurons());
   if (sizes.sign) {
     const int words = kernels::SignInputWords(d, kernels::kSignSlicesMax);
-    bytes += base::Area(1, d) * sizeof(float) + base::Area(tokens, words) * sizeof(std::uint64_t) +
-             base::Area(1, tokens) * sizeof(kernels::SignInput);
+    bytes += base::Area(1, d) * sizeof(float) +
+             base::Area(slots * tokens, words) * sizeof(std::uint64_t) +
+             base::Area(slots, tokens) * sizeof(kernels::SignInput);
   }
   if (sizes.rank > 0) {
     bytes +=
@@ -89,13 +93,14 @@ void CandidateFinder::PrepareSigns(const FfnStep& step) {
   const int d = context_.config.hidden_size,
             words = kernels::SignInputWords(d, kernels::kSignSlicesMax);
   for (int t = 0; t < step.input.tokens; ++t) {
+    const int place = step.slot * tokens_max_ + t;
     const float* x = step.input.hidden.x.data() + nn::Offset(t, d);
     if (!sign.columns.empty()) {
       predictor::GatherColumns(x, d, sign.columns, sign_columns_.data());
       x = sign_columns_.data();
     }
-    sign_inputs_[t] = kernels::PackSignInput(x, sign.planes.cols, sign.slices,
-                                             sign_words_.data() + nn::Offset(t, words));
+    sign_inputs_[place] = kernels::PackSignInput(x, sign.planes.cols, sign.slices,
+                                                 sign_words_.data() + nn::Offset(place, words));
   }
 }
 
@@ -130,7 +135,7 @@ void CandidateFinder::MarkBySigns(const FfnStep& step, const NeuronRange& range,
   const std::int32_t* thresholds = sign.thresholds.data() + range.begin;
   for (int t = 0; t < step.input.tokens; ++t) {
     context_.ops.sign_scores({.planes = sign.planes,
-                              .input = sign_inputs_[t],
+                              .input = sign_inputs_[step.slot * tokens_max_ + t],
                               .row_begin = range.begin,
                               .row_end = range.begin + range.count,
                               .scores = s.scores.data()});

@@ -17,13 +17,14 @@ namespace thermocline::ffn {
 class CandidateFinder {
  public:
   // predictors: of the members, in their order; null: none. Borrowed. tokens_max: of a step that
-  // predicts.
+  // predicts. slots: steps that are prepared at the same time; more than one: no low rank.
   CandidateFinder(const FfnContext& context, const predictor::Predictors* predictors,
-                  int tokens_max);
+                  int tokens_max, int slots = 1);
   // Bytes that a construction with these sizes allocates.
-  static std::size_t Bytes(const FfnSizes& sizes);
+  static std::size_t Bytes(const FfnSizes& sizes, int slots = 1);
 
-  // What all ranges of the layer share: the bits of the inputs, or fc1's products.
+  // What all ranges of the layer share: the bits of the inputs, or fc1's products. Holds until the
+  // next of the same slot.
   void Prepare(const FfnStep& step);
   // The range's candidates, valid until the thread's next call. Requires: Prepare with this step.
   const NeuronList& Find(const FfnStep& step, const NeuronRange& range, int thread);
@@ -59,9 +60,10 @@ class CandidateFinder {
 
   const FfnContext context_;
   const predictor::Predictors* const predictors_;
+  const int tokens_max_;                         // T
   std::vector<float> sign_columns_;              // [D] the chosen elements of a token's input
-  std::vector<std::uint64_t> sign_words_;        // [T, words]
-  std::vector<kernels::SignInput> sign_inputs_;  // [T] of sign_words_
+  std::vector<std::uint64_t> sign_words_;        // [slots, T, words]
+  std::vector<kernels::SignInput> sign_inputs_;  // [slots, T] of sign_words_
   nn::ActivationBuffer residual_;                // [T, D] what fc1 multiplies before the norm
   nn::ActivationBuffer low_rank_;                // [T, R max] relu(fc1 x), of the layer's R
   std::vector<Scratch> scratch_;                 // by thread

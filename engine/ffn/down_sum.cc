@@ -13,16 +13,16 @@ namespace {
 // and of the next stay in the second-level cache.
 constexpr int kColumnsMax = 1024, kColumnsDense = 512;
 
-int ColumnsPerItem(int cols, int threads, bool dense) {
-  const int even = cols / (2 * threads) / kernels::kSumColumns * kernels::kSumColumns;
-  return std::clamp(even, kernels::kSumColumns, dense ? kColumnsDense : kColumnsMax);
-}
-
 std::size_t ScratchBytes(const model::ModelConfig& config) {
   return kernels::SumScratchBytes(std::min(config.hidden_size, kColumnsMax + kernels::kSumColumns));
 }
 
 }  // namespace
+
+int DownSum::ColumnsPerItem(int cols, int threads, bool dense) {
+  const int even = cols / (2 * threads) / kernels::kSumColumns * kernels::kSumColumns;
+  return std::clamp(even, kernels::kSumColumns, dense ? kColumnsDense : kColumnsMax);
+}
 
 DownSum::DownSum(const FfnContext& context)
     : context_(context),
@@ -42,27 +42,28 @@ void DownSum::ShareRows(int layer, int tokens, const FoundNeurons& found,
 }
 
 void DownSum::Run(const Sum& sum) {
-  const int d = context_.config.hidden_size, count = base::IntSize(sum.found.ids);
+  const int count = base::IntSize(sum.found.ids);
   const bool dense = 3 * count > context_.layer(sum.layer).down_rows.rows;
-  const int columns = ColumnsPerItem(d, context_.pool.threads(), dense);
-  context_.pool.Run((d + columns - 1) / columns, [&](int item, int thread) {
-    const int begin = item * columns, end = std::min(d, begin + columns);
-    context_.ops.sum_rows({.weights = context_.layer(sum.layer).down_rows,
-                           .ids = sum.found.ids.data(),
-                           .count = count,
-                           .h = sum.found.h,
-                           .h_stride = sum.found.stride,
-                           .tokens = sum.tokens,
-                           .skip_zeros = sum.found.skip_zeros,
-                           .col_begin = begin,
-                           .col_end = end,
-                           .out = sum.out,
-                           .out_stride = d,
-                           .scratch = scratch_[thread].data(),
-                           .shared = sum.shared});
-    for (int t = 0; sum.bias != nullptr && t < sum.tokens; ++t)
-      context_.ops.add(sum.out + nn::Offset(t, d) + begin, sum.bias + begin, end - begin);
-  });
+  ForColumns(dense, [&](int begin, int end, int thread) { Run(sum, begin, end, thread); });
+}
+
+void DownSum::Run(const Sum& sum, int begin, int end, int thread) {
+  const int d = context_.config.hidden_size;
+  context_.ops.sum_rows({.weights = context_.layer(sum.layer).down_rows,
+                         .ids = sum.found.ids.data(),
+                         .count = base::IntSize(sum.found.ids),
+                         .h = sum.found.h,
+                         .h_stride = sum.found.stride,
+                         .tokens = sum.tokens,
+                         .skip_zeros = sum.found.skip_zeros,
+                         .col_begin = begin,
+                         .col_end = end,
+                         .out = sum.out,
+                         .out_stride = d,
+                         .scratch = scratch_[thread].data(),
+                         .shared = sum.shared});
+  for (int t = 0; sum.bias != nullptr && t < sum.tokens; ++t)
+    context_.ops.add(sum.out + nn::Offset(t, d) + begin, sum.bias + begin, end - begin);
 }
 
 void DownSum::MultiplyColumns(int layer, int tokens, const FoundNeurons& found,

@@ -1,6 +1,8 @@
 // The second half of a network: y = sum of h_i d_i over the live neurons.
 #pragma once
 
+#include <algorithm>
+
 #include "engine/ffn/ffn_context.h"
 #include "engine/ffn/live_neurons.h"
 
@@ -15,6 +17,21 @@ class DownSum {
 
   // out [T, D], over down rows. Requires: the layer has down_rows.
   void SumRows(int layer, int tokens, const FoundNeurons& found, float* out, bool add_bias);
+  // Calls body(first column, end, thread) for ranges of the D output columns, in parallel. dense:
+  // the sums take many of a layer's rows.
+  template <typename Body>
+  void ForColumns(bool dense, const Body& body) {
+    const int d = context_.config.hidden_size;
+    const int columns = ColumnsPerItem(d, context_.pool.threads(), dense);
+    context_.pool.Run((d + columns - 1) / columns, [&](int item, int thread) {
+      body(item * columns, std::min(d, (item + 1) * columns), thread);
+    });
+  }
+  // Those columns of SumRows, bias added, by the thread that has them.
+  void SumColumns(int layer, int tokens, const FoundNeurons& found, int begin, int end, float* out,
+                  int thread) {
+    Run({layer, tokens, found, out, nullptr, context_.layer(layer).down.bias}, begin, end, thread);
+  }
   // A part of a sum that partitions share (kernels/shared_sum.h). Requires: down_rows of a
   // quantised type.
   void ShareRows(int layer, int tokens, const FoundNeurons& found, const kernels::SharedSum& part);
@@ -31,7 +48,9 @@ class DownSum {
     const kernels::SharedSum* shared;  // not null
     const float* bias;                 // [D] or null
   };
+  static int ColumnsPerItem(int cols, int threads, bool dense);
   void Run(const Sum& sum);
+  void Run(const Sum& sum, int begin, int end, int thread);
 
   const FfnContext context_;
   std::vector<std::vector<std::uint8_t>> scratch_;  // by thread: of SumRows

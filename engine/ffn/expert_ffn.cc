@@ -8,7 +8,7 @@
 #include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
-#include "engine/ffn/expert_networks.h"
+#include "engine/ffn/neuron_experts.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -61,7 +61,7 @@ std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
          base::Area(4, e.num_experts) * sizeof(float) + ExpertComputer::Bytes(sizes);
 }
 
-Status ExpertFfn::Run(const FfnStep& step, bool lossless, float* out) {
+Status ExpertFfn::Run(const FfnStep& step, float* out) {
   const int layer = step.layer;
   const FfnInput& input = step.input;
   const base::Stopwatch watch;
@@ -70,7 +70,7 @@ Status ExpertFfn::Run(const FfnStep& step, bool lossless, float* out) {
   if (!chosen) Choose(layer, input.hidden.view(), input.tokens);
   MakeUnits(layer, input);
   if (neurons_ != nullptr) {
-    RunNeurons(step, lossless, out);
+    RunNeurons(step, out);
     return OkStatus();
   }
   ShareOut(layer, input);
@@ -88,21 +88,14 @@ Status ExpertFfn::Run(const FfnStep& step, bool lossless, float* out) {
   return OkStatus();
 }
 
-void ExpertFfn::RunNeurons(const FfnStep& step, bool lossless, float* out) {
+void ExpertFfn::RunNeurons(const FfnStep& step, float* out) {
   const int d = context_.config.hidden_size;
   std::fill_n(out, nn::Offset(step.input.tokens, d), 0.0F);
-  read_ = {};
-  ready_.clear();
-  for (ExpertUnit& unit : units_) {
-    if (unit.expert < 0) {
-      ready_.push_back(&unit);
-      continue;
-    }
-    neurons_->Add(step.layer, unit, step.input, step.policy, lossless, out);
-    read_ += neurons_->counts();
-  }
-  if (ready_.empty()) return;
-  const ExpertUnit& shared = *ready_.front();
+  const bool has_shared = units_.back().expert < 0;
+  neurons_->Add(step, std::span(units_).first(units_.size() - (has_shared ? 1 : 0)), out);
+  if (!has_shared) return;
+  const ExpertUnit& shared = units_.back();
+  ready_ = {&units_.back()};
   computer_.Neurons(ready_, step.input);
   computer_.ForColumns([&](int column, int columns, int thread) {
     computer_.Down(shared, column, columns, thread, [&](int i, const float* y) {
@@ -303,7 +296,7 @@ void ExpertFfn::Count(int layer, FfnCounters& counters) {
   }
   ++counters.tokens;
   if (neurons_ != nullptr) {  // and what every token reads
-    counters += read_;
+    counters += neurons_->counts();
     counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(0));
     return;
   }

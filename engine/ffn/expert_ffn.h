@@ -59,7 +59,7 @@ class ExpertFfn {
   void ChooseFirst(int layer, const float* residual, int tokens);
   // out [T, D]. Requires: the layer has experts. Errors as store::NeuronStore::Await; without flash
   // there are none.
-  Status Run(const FfnStep& step, bool lossless, float* out);
+  Status Run(const FfnStep& step, float* out);
   // What the last Run chose for its tokens: [T, K], a token's by ascending expert.
   std::span<const ChosenExpert> chosen() const { return chosen_; }
   // Of its first token, ascending.
@@ -76,8 +76,8 @@ class ExpertFfn {
   Status ComputeFromFlash(int layer, const FfnInput& input);
   // The units that are in memory now and were not before become ready_.
   void PlaceReady(int layer);
-  // By neurons_, one expert after the other.
-  void RunNeurons(const FfnStep& step, bool lossless, float* out);
+  // By neurons_, and the shared expert whole.
+  void RunNeurons(const FfnStep& step, float* out);
   // Starts the experts that the hot side has.
   void ShareOut(int layer, const FfnInput& input);
   // The neurons of all other units.
@@ -92,8 +92,7 @@ class ExpertFfn {
   ExpertComputer computer_;
   ExpertPartition* hot_ = nullptr;
   NeuronExperts* neurons_ = nullptr;
-  FfnCounters read_;  // of the last step's experts, where neurons_ computes them
-  Status lost_;       // of a hot side that failed
+  Status lost_;  // of a hot side that failed
   HybridCounters counters_;
   ExpertStats stats_;
   std::vector<float> logits_;         // [T, E]

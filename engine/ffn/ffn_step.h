@@ -31,6 +31,7 @@ struct FfnStep {
   int layer;
   FfnInput input;
   FfnPolicy policy;
+  int slot = 0;  // of the steps that are prepared at the same time (candidate_finder.h)
 };
 
 }  // namespace thermocline::ffn

@@ -7,18 +7,19 @@
 
 namespace thermocline::ffn {
 
-LiveNeurons::LiveNeurons(int neurons, int tokens_max)
+LiveNeurons::LiveNeurons(int neurons, int tokens_max, int range)
     : neurons_(neurons),
+      range_(range),
       ids_(neurons),
       h_(ids_.size() * tokens_max),
-      counts_((ids_.size() + kRange - 1) / kRange),
+      counts_((ids_.size() + range - 1) / range),
       together_ids_(ids_.size()),
       together_h_(h_.size()) {}
 
-std::size_t LiveNeurons::Bytes(int neurons, int tokens_max) {
+std::size_t LiveNeurons::Bytes(int neurons, int tokens_max, int range) {
   return base::Area(2, neurons) * sizeof(int) +
          base::Area(2 * tokens_max, neurons) * sizeof(float) +
-         base::Area(neurons / kRange + 1, 1) * sizeof(Count);
+         base::Area(neurons / range + 1, 1) * sizeof(Count);
 }
 
 float* LiveNeurons::Row(std::vector<float>& h, int token, int place) const {
@@ -56,7 +57,7 @@ FoundNeurons LiveNeurons::Join(int ranges, int tokens, bool keep_zeros) {
   for (int range = 0; range < ranges; ++range) {
     const Count& mine = counts_[range];
     num_live_ += mine.live;
-    for (int place = range * kRange; place < range * kRange + mine.listed; ++place) {
+    for (int place = range * range_; place < range * range_ + mine.listed; ++place) {
       bool any = keep_zeros;
       for (int t = 0; t < tokens; ++t) {
         const float h = *Row(h_, t, place);

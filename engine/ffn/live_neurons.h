@@ -17,10 +17,10 @@ struct FoundNeurons {
 // Each range from one thread at a time. Allocates nothing after construction.
 class LiveNeurons {
  public:
-  // neurons: F; tokens_max: of a step.
-  LiveNeurons(int neurons, int tokens_max);
+  // neurons: F; tokens_max: of a step; range: neurons of a range.
+  LiveNeurons(int neurons, int tokens_max, int range = kRange);
   // Bytes that a construction with these sizes allocates.
-  static std::size_t Bytes(int neurons, int tokens_max);
+  static std::size_t Bytes(int neurons, int tokens_max, int range = kRange);
 
   // The range's live neurons; h [T, kRange].
   void Put(const NeuronRange& range, const NeuronList& live, const float* h, int tokens);
@@ -44,6 +44,7 @@ class LiveNeurons {
   float* Row(std::vector<float>& h, int token, int place) const;
 
   const int neurons_;              // F
+  const int range_;                // neurons of a range
   std::vector<int> ids_;           // [F] by place: a range's are its first `listed`
   std::vector<float> h_;           // [T, F] of ids_
   std::vector<Count> counts_;      // [ranges]

@@ -12,8 +12,8 @@ inline constexpr int kRange = 512;  // neurons of a range, at most
 // ranges find lies by place, so that threads write without asking each other.
 struct NeuronRange {
   int index = 0;                 // of the layer's ranges
-  int begin = 0;                 // index * kRange
-  int count = 0;                 // kRange or fewer
+  int begin = 0;                 // index * the ranges' size
+  int count = 0;                 // of that size or, the last, fewer
   const int* members = nullptr;  // ids of the layer's members, ascending; null: place = id
 
   int id(int i) const { return members != nullptr ? members[begin + i] : begin + i; }
@@ -24,17 +24,18 @@ struct NeuronRange {
 // Const. Borrows `members`.
 class NeuronRanges {
  public:
-  // members: [L] ascending ids; null: all of `neurons`.
-  NeuronRanges(int neurons, const std::vector<std::vector<int>>* members)
-      : neurons_(neurons), members_(members) {}
+  // members: [L] ascending ids; null: all of `neurons`. size: of a range, kRange or fewer, a
+  // multiple of a panel's rows.
+  NeuronRanges(int neurons, const std::vector<std::vector<int>>* members, int size = kRange)
+      : neurons_(neurons), members_(members), size_(size) {}
 
   int NumMembers(int layer) const {
     return members_ != nullptr ? static_cast<int>(Members(layer).size()) : neurons_;
   }
-  int NumRanges(int layer) const { return (NumMembers(layer) + kRange - 1) / kRange; }
+  int NumRanges(int layer) const { return (NumMembers(layer) + size_ - 1) / size_; }
   NeuronRange Of(int layer, int index) const {
-    const int begin = index * kRange;
-    return {index, begin, std::min(kRange, NumMembers(layer) - begin),
+    const int begin = index * size_;
+    return {index, begin, std::min(size_, NumMembers(layer) - begin),
             members_ != nullptr ? Members(layer).data() : nullptr};
   }
   bool all() const { return members_ == nullptr; }
@@ -45,6 +46,7 @@ class NeuronRanges {
  private:
   int neurons_;
   const std::vector<std::vector<int>>* members_;
+  int size_;
 };
 
 }  // namespace thermocline::ffn

@@ -61,7 +61,7 @@ FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
 
 Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) {
   if (context_.layer(layer).experts.any()) {
-    RETURN_IF_ERROR(experts_->Run({layer, input, PolicyFor(layer, lossless)}, lossless, out));
+    RETURN_IF_ERROR(experts_->Run({layer, input, PolicyFor(layer, lossless)}, out));
     if (tap_ != nullptr) tap_->OnExperts(layer, experts_->chosen(), input.tokens);
     if (input.tokens > 1 || !counting_) return OkStatus();
     experts_->Count(layer, counters_[layer]);

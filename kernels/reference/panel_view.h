@@ -76,11 +76,9 @@ inline constexpr bool HasCodebook(DType type) {
   return type == DType::kIQ4_NL || type == DType::kIQ4_XS || type == DType::kMXFP4;
 }
 inline constexpr CodebookLevels LevelsOf(DType type, int offset) {
+  const std::int8_t* values = type == DType::kMXFP4 ? kMxfp4Codebook : kIq4Codebook;
   CodebookLevels levels{};
-  for (int i = 0; i < 16; ++i) {
-    const int value = type == DType::kMXFP4 ? kMxfp4Codebook[i] : kIq4Codebook[i];
-    levels.of[i] = static_cast<std::uint8_t>(value + offset);
-  }
+  for (int i = 0; i < 16; ++i) levels.of[i] = static_cast<std::uint8_t>(values[i] + offset);
   return levels;
 }
 

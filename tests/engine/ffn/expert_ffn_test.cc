@@ -167,7 +167,7 @@ Computed Compute(const Mixture& mixture, const nn::ActivationBuffer& input, int 
                            {}};
   ExpertFfn ffn(context, tokens);
   Computed result{std::vector<float>(static_cast<std::size_t>(tokens * kWidth)), {}};
-  EXPECT_TRUE(ffn.Run({0, {input, input.x.data(), tokens}, {}}, false, result.y.data()).ok());
+  EXPECT_TRUE(ffn.Run({0, {input, input.x.data(), tokens}, {}}, result.y.data()).ok());
   result.chosen.assign(ffn.chosen().begin(), ffn.chosen().end());
   return result;
 }
