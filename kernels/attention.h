@@ -86,6 +86,7 @@ struct AttentionParams {
   int tokens = 1;
   const PositionSpan* spans = nullptr;  // [tokens]
   float* scores = nullptr;              // [tokens * group, kKvBlock] scratch
+  float score_cap = 0;                  // scores become cap tanh(score / cap); 0: they stay
   AttentionState state;                 // written: [tokens * group], out [tokens * group, head_dim]
 };
 

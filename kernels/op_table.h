@@ -30,6 +30,7 @@ struct OpTable {
   void (*rope)(const RopeParams&);
   void (*gated)(const GatedParams&);
   void (*add)(float* x, const float* y, int n);                // x += y
+  void (*soft_cap)(float* x, int n, float cap);                // x = cap tanh(x / cap)
   void (*to_half)(const float* x, int n, std::uint16_t* out);  // f32 to f16, nearest even
   // exp(x[i] - max) in place; returns the sum, in 16 chains (i mod 16) added pairwise.
   float (*softmax_exp)(float* x, int n, float max);

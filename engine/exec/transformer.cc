@@ -197,7 +197,6 @@ void Transformer::Embed(std::span<const int> tokens) {
 
 Status Transformer::Block(int layer, int tokens) {
   const model::LayerWeights& w = weights_.layers[layer];
-  const int n = tokens * config_.hidden_size;
   const bool own_norm = w.attn_second_norm.weight != nullptr;
   if (config_.experts.router.before_attention && config_.experts.InLayer(layer))
     ffn_.ChooseExperts(layer, ws_.residual.data(), tokens);
@@ -207,19 +206,25 @@ Status Transformer::Block(int layer, int tokens) {
   if (config_.architecture->parallel_block) {
     if (own_norm) NormHidden(w.attn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, tokens));
-    AddToResidual(ws_.attention_out, n);
+    AddToResidual(w.attn_post_norm, ws_.attention_out, tokens);
   } else {
-    AddToResidual(ws_.attention_out, n);
+    AddToResidual(w.attn_post_norm, ws_.attention_out, tokens);
     NormHidden(w.ffn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, tokens));
   }
-  AddToResidual(ws_.ffn_out, n);
+  AddToResidual(w.ffn_post_norm, ws_.ffn_out, tokens);
   return OkStatus();
 }
 
-void Transformer::AddToResidual(std::vector<float>& out, int n) {
-  Scale(config_.residual_scale, out.data(), n);
-  ops_.add(ws_.residual.data(), out.data(), n);
+void Transformer::AddToResidual(const model::NormWeights& norm, std::vector<float>& out,
+                                int tokens) {
+  const int d = config_.hidden_size;
+  for (int t = 0; norm.weight != nullptr && t < tokens; ++t) {
+    float* row = out.data() + nn::Offset(t, d);
+    Normalize(norm, row, d, row);
+  }
+  Scale(config_.residual_scale, out.data(), tokens * d);
+  ops_.add(ws_.residual.data(), out.data(), tokens * d);
 }
 
 Status Transformer::FeedForward(int layer, int tokens) {
@@ -243,7 +248,7 @@ void Transformer::Head(int first, int count) {
   const int logits = count * config_.vocab_size;
   if (!kernels::Traits(weights_.output.weight.type).quantized) {
     Multiply(product, ws_.hidden, count);
-    return Scale(config_.logit_scale, ws_.logits.data(), logits);
+    return FinishLogits(logits);
   }
   nn::ActivationBuffer& x = ws_.head;
   for (int t = 0; t < count; ++t) {
@@ -257,14 +262,25 @@ void Transformer::Head(int first, int count) {
     Quantize(x, count + t);
   }
   Multiply(product, x, 2 * count, /*fold=*/true);
-  Scale(config_.logit_scale, ws_.logits.data(), logits);
+  FinishLogits(logits);
+}
+
+void Transformer::FinishLogits(int count) {
+  Scale(config_.logit_scale, ws_.logits.data(), count);
+  if (config_.logit_cap > 0)
+    ops_.soft_cap(ws_.logits.data(), count, static_cast<float>(config_.logit_cap));
 }
 
 void Transformer::NormHidden(const model::NormWeights& norm, int first, int tokens) {
   const int d = config_.hidden_size;
   ForTokens(tokens, [&](int t) {
-    Normalize(norm, ws_.residual.data() + nn::Offset(first + t, d), d,
-              ws_.hidden.x.data() + nn::Offset(t, d));
+    const float* x = ws_.residual.data() + nn::Offset(first + t, d);
+    float* out = ws_.hidden.x.data() + nn::Offset(t, d);
+    if (norm.weight != nullptr) {
+      Normalize(norm, x, d, out);
+    } else {
+      std::copy_n(x, d, out);
+    }
     Quantize(ws_.hidden, t);
   });
 }

@@ -5,6 +5,7 @@
 //                    f = Wdown act(Wgate n2) * (Wup n2)                       n2 = norm(x + a), or
 //                    x += a + f                                               norm(x) in parallel
 //   logits = Whead norm(x)                                                    blocks
+// or x += norm(a), x += norm(f), with norms n1, n2 besides or without.
 // What differs between families is data: model/architecture.h. Every token's arithmetic is the same
 // whether it comes alone or in a batch, at any number of threads.
 #pragma once
@@ -140,14 +141,18 @@ class Transformer {
   Result<std::span<const float>> Blocks(int tokens, Step step, int rows);
   Result<std::span<const float>> Layers(int tokens, int rows);
   Status Block(int layer, int tokens);
-  // residual += residual_scale * out, over n floats.
-  void AddToResidual(std::vector<float>& out, int n);
+  // residual += residual_scale * norm(out) [tokens, D].
+  void AddToResidual(const model::NormWeights& norm, std::vector<float>& out, int tokens);
   // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens);
   // q, k and v of `hidden`, not yet rotated.
   void ProjectInput(const model::LayerWeights& layer, int tokens);
   void ProjectOutput(const model::LayerWeights& layer, int tokens);
   void RotateAndStore(int layer, int token);
+  void NormQueryAndKey(const model::LayerWeights& w, float* q, float* k);
+  void Rotate(int layer, int position, float* q, float* k);
+  // What queries are times.
+  float QueryScale(int position) const;
   void NormHeads(const model::NormWeights& norm, float* heads, int count);
   struct Span {
     int begin, end;  // positions
@@ -178,7 +183,10 @@ class Transformer {
   Status FeedForward(int layer, int tokens);
   // Logits of `count` tokens from `first` on, into the first rows of ws_.logits.
   void Head(int first, int count);
-  // hidden = norm(residual) and its Q8 form, for `tokens` tokens from `first` on.
+  // Scale and cap of so many.
+  void FinishLogits(int count);
+  // hidden = norm(residual), or the residual without a norm, and its Q8 form, for `tokens` tokens
+  // from `first` on.
   void NormHidden(const model::NormWeights& norm, int first, int tokens);
   void Normalize(const model::NormWeights& norm, const float* x, int n, float* out);
   // Token `token` of `buffer` from floats to its Q8 form.

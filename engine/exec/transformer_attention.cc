@@ -56,6 +56,44 @@ void Transformer::NormHeads(const model::NormWeights& norm, float* heads, int co
   }
 }
 
+void Transformer::NormQueryAndKey(const model::LayerWeights& w, float* q, float* k) {
+  const int heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
+  if (config_.architecture->wide_norm) {
+    Normalize(w.q_norm, q, heads * config_.head_dim, q);
+    Normalize(w.k_norm, k, kv_heads * config_.head_dim, k);
+  } else {
+    NormHeads(w.q_norm, q, heads);
+    NormHeads(w.k_norm, k, kv_heads);
+  }
+}
+
+void Transformer::Rotate(int layer, int position, float* q, float* k) {
+  const model::RopeConfig& of = config_.RopeOf(layer);
+  const bool window = &of == &config_.window_rope;
+  const std::ptrdiff_t at = nn::Offset(position, of.dim / 2);
+  kernels::RopeParams rope{
+      .x = q,
+      .heads = config_.num_attention_heads,
+      .head_dim = config_.head_dim,
+      .rope_dim = of.dim,
+      .cos = (window ? ws_.window_rope_cos : ws_.rope_cos).data() + at,
+      .sin = (window ? ws_.window_rope_sin : ws_.rope_sin).data() + at,
+      .halves = config_.architecture->position == model::Position::kRotaryHalves};
+  ops_.rope(rope);
+  rope.x = k;
+  rope.heads = config_.num_key_value_heads;
+  ops_.rope(rope);
+}
+
+float Transformer::QueryScale(int position) const {
+  const float scale = config_.attention_scale > 0
+                          ? static_cast<float>(config_.attention_scale)
+                          : 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  if (config_.temperature_beta == 0) return scale;
+  const int periods = position / config_.temperature_period;
+  return scale * static_cast<float>(1 + config_.temperature_beta * std::log1p(periods));
+}
+
 void Transformer::RotateAndStore(int layer, int token) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int head_dim = config_.head_dim, heads = config_.num_attention_heads,
@@ -63,30 +101,11 @@ void Transformer::RotateAndStore(int layer, int token) {
   nn::KvCache& cache = *places_[token].cache;
   float* q = ws_.q.x.data() + nn::Offset(token, heads * head_dim);
   float* k = ws_.k.data() + nn::Offset(token, kv_heads * head_dim);
-  if (config_.architecture->wide_norm) {
-    Normalize(w.q_norm, q, heads * head_dim, q);
-    Normalize(w.k_norm, k, kv_heads * head_dim, k);
-  } else {
-    NormHeads(w.q_norm, q, heads);
-    NormHeads(w.k_norm, k, kv_heads);
-  }
-  if (config_.Rotates(layer)) {
-    const std::ptrdiff_t at = nn::Offset(position, config_.rope.dim / 2);
-    kernels::RopeParams rope{
-        .x = q,
-        .heads = heads,
-        .head_dim = head_dim,
-        .rope_dim = config_.rope.dim,
-        .cos = ws_.rope_cos.data() + at,
-        .sin = ws_.rope_sin.data() + at,
-        .halves = config_.architecture->position == model::Position::kRotaryHalves};
-    ops_.rope(rope);
-    rope.x = k;
-    rope.heads = kv_heads;
-    ops_.rope(rope);
-  }
-  const float scale = config_.attention_scale > 0 ? static_cast<float>(config_.attention_scale)
-                                                  : 1.0F / std::sqrt(static_cast<float>(head_dim));
+  const bool norm_last = config_.architecture->norm_after_rope;
+  if (!norm_last) NormQueryAndKey(w, q, k);
+  if (config_.Rotates(layer)) Rotate(layer, position, q, k);
+  if (norm_last) NormQueryAndKey(w, q, k);
+  const float scale = QueryScale(position);
   for (int i = 0; i < heads * head_dim; ++i) q[i] *= scale;
   const nn::KvPool& pool = cache.pool();
   std::uint8_t* block = cache.block_at(position);
@@ -122,6 +141,7 @@ void Transformer::AttendChunk(int layer, const Rows& rows, int thread,
                   .tokens = base::IntSize(spans),
                   .spans = spans.data(),
                   .scores = ws_.scores[thread].data(),
+                  .score_cap = static_cast<float>(config_.attention_cap),
                   .state = state});
 }
 

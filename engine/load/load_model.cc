@@ -194,15 +194,17 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   return loaded;
 }
 
-// Where there is one memory the CPU computes all experts; latent attention is the CPU's.
+// Where there is one memory the CPU computes all experts; layers that a GPU has no kernels for are
+// the CPU's.
 Status KeepOnHost(const HotOptions& hot, const model::ModelConfig& config, Accelerator& gpu) {
   if (!gpu.ok()) return OkStatus();
   const bool unified = config.experts.any() && (*gpu)->properties().unified;
-  const bool latent = config.latent.any() && !config.experts.any();
-  if (!unified && !latent) return OkStatus();
+  const bool host = !config.DeviceComputesLayers() && !config.experts.any();
+  if (!unified && !host) return OkStatus();
   const Status why = base::FailedPrecondition(
       unified ? "a mixture's experts gain nothing from a GPU that shares the host's memory"
-              : "latent attention is computed by the CPU");
+              : StrCat("layers of the family '", config.architecture->name,
+                       "' are computed by the CPU"));
   if (hot.device == HotDevice::kCuda) return why.Annotate("device cuda");
   gpu = why;
   return OkStatus();

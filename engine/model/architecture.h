@@ -2,6 +2,7 @@
 //
 //   sequential block:  x += attention(norm1(x));  x += ffn(norm2(x))
 //   parallel block:    x += attention(norm1(x)) + ffn(norm(x)), norm = norm1, or a second norm
+//   norms after:       x += norm(attention(x));  x += norm(ffn(x)); or before and after
 //   gated ffn:         down(act(gate(n)) * up(n));  plain: down(act(up(n)))
 // Biases beyond `qkv_bias` need no entry: a tensor "*.bias" that the file has is added.
 #pragma once
@@ -19,8 +20,13 @@ enum class Norm { kRms, kLayer };
 enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
 // Of queries, keys and values. kAlone: every layer has it, attention's output need not have one.
 // kWithOutput: a layer that has it has one of attention's output too, or the file is of another
-// family.
-enum class QkvBias { kAlone, kWithOutput };
+// family. kOptional: either.
+enum class QkvBias { kAlone, kWithOutput, kOptional };
+// Where the norms of attention and feed-forward network are: of what they read, of what they give.
+enum class NormPlace { kBefore, kAfter, kBoth };
+// With a window, the layers that have it: of each period of layers the first, all but the first, or
+// all but the last.
+enum class WindowPlace { kFirst, kButFirst, kButLast };
 using thermocline::Activation;
 
 // Whether most of its values are zero, not just small.
@@ -49,12 +55,21 @@ struct Architecture {
   bool optional_norms;        // head_norm: files without them are of the family, too
   bool biased;                // every product has a bias, the router's and the experts' too
   bool sinks;                 // attention: a score of each head that no value has
-  int window_period;          // with a window, layers il with il % window_period == 0 have it
-  bool window_between;        // the others have it
+  int window_period;          // where the file does not say
+  WindowPlace window_place;
   bool unrotated;             // with a window, layers without it are not rotated
+  int unrotated_period;       // layers whose number, counted from 1, it divides are not; 0: none
   bool yarn_truncate;         // the dimensions between which yarn blends are made whole
   bool scales;                // embedding, residual, attention and logits may be scaled
-  bool latent;                // attention is latent (model/latent_attention.h)
+  bool logits_times_scale;    // what the files call the logits' scale is no divisor
+  bool embedding_root;        // the embedding is times the root of D
+  bool norm_after_rope;       // head_norm is behind the rotation
+  bool unscaled_window_rope;  // layers with a window are rotated without scaling
+  double window_theta;        // theta of layers with a window, where the file does not say; 0: same
+  NormPlace norm_place;
+  // What Hugging Face calls post_attention_layernorm is the norm of what attention gives.
+  bool hf_norm_after_attention;
+  bool latent;  // attention is latent (model/latent_attention.h)
   // Of mixtures, where the file does not say.
   RouterConfig router = {};
   bool shared_gated = false;

@@ -5,7 +5,7 @@
 namespace thermocline::model {
 namespace {
 
-constexpr std::string_view kGateUp = ".ffn_gate_up_";
+constexpr std::string_view kGateUp = ".ffn_gate_up";
 
 }  // namespace
 
@@ -21,12 +21,41 @@ Result<std::vector<TensorInfo>> SplitGateUp(const TensorInfo& tensor) {
   const std::size_t at = tensor.name.find(kGateUp);
   for (const int part : {0, 1}) {
     TensorInfo& out = parts.emplace_back(tensor);
-    out.name.replace(at, kGateUp.size(), part == 0 ? ".ffn_gate_" : ".ffn_up_");
+    out.name.replace(at, kGateUp.size(), part == 0 ? ".ffn_gate" : ".ffn_up");
     (vectors ? out.cols : out.rows) /= 2;
     out.bytes /= 2;
     out.order = {static_cast<int>(rows / 2), false, 1, 2, part};
   }
   return parts;
+}
+
+Result<std::vector<TensorInfo>> SplitQkv(const TensorInfo& tensor, const ModelConfig& c) {
+  const std::int64_t q = std::int64_t{c.num_attention_heads} * c.head_dim,
+                     kv = std::int64_t{c.num_key_value_heads} * c.head_dim;
+  const bool vector = tensor.num_dims == 1;
+  const std::int64_t all = vector ? tensor.cols : tensor.rows;
+  if (all != q + 2 * kv || (vector && tensor.type->block_size != 1))
+    return base::InvalidArgument("tensor '", tensor.name, "' has ", all, " rows of ",
+                                 tensor.type->name, ", expected ", q + 2 * kv);
+  const std::string prefix = tensor.name.substr(0, tensor.name.find(".attn_qkv") + 6);
+  const std::string suffix = tensor.name.substr(tensor.name.rfind('.'));
+  const bool by_head = c.architecture->name == "persimmon";
+  std::vector<TensorInfo> parts;
+  std::uint64_t offset = tensor.offset;
+  for (const auto& [name, rows] : {std::pair{"q", q}, {"k", kv}, {"v", kv}}) {
+    TensorInfo& part = parts.emplace_back(tensor);
+    part.name = StrCat(prefix, name, suffix);
+    (vector ? part.cols : part.rows) = rows;
+    part.bytes = tensor.bytes / all * rows;
+    part.offset = offset;
+    if (by_head) part.order = {c.head_dim, false, 1, 3, static_cast<int>(parts.size()) - 1};
+    offset += by_head ? 0 : part.bytes;
+  }
+  return parts;
+}
+
+bool IsFusedRows(const TensorInfo& tensor) {
+  return tensor.name.find(".attn_qkv_rows.") != std::string::npos;
 }
 
 Status AddPiece(const TensorInfo& part, int expert, ModelFile& model) {

@@ -1,277 +1,36 @@
-// Reader of GGUF v2 and v3, and of PowerInfer's files, which differ in the magic (powerinfer.h).
-//
-//   file     := ("GGUF" | "PWRI") version:u32 n_tensors:u64 n_kv:u64 kv* tensor_info* padding data
-//   kv       := key:string type:u32 value           string := length:u64 bytes
-//   value    := number | bool:u8 | string | array   array  := type:u32 count:u64 value*
-//   tensor   := name:string n_dims:u32 dim:u64* type:u32 offset:u64   (offset from `data`, aligned)
-// Every count and length is checked against the bytes left before anything is sized by it.
-// Source: ggml's GGUF specification.
+// Reader of GGUF files: what gguf_container.h has, as a model.
 #include <algorithm>
-#include <bit>
 #include <unordered_set>
 
-#include "engine/model/byte_reader.h"
 #include "engine/model/fused_tensors.h"
+#include "engine/model/gguf_container.h"
+#include "engine/model/gguf_keys.h"
 #include "engine/model/gguf_metadata.h"
+#include "engine/model/gguf_shards.h"
 #include "engine/model/latent_attention.h"
-#include "engine/model/model_file.h"
 #include "engine/model/powerinfer.h"
 #include "engine/model/sampling_metadata.h"
 
 namespace thermocline::model {
 namespace {
 
-enum ValueType : std::uint32_t {
-  kUint8,
-  kInt8,
-  kUint16,
-  kInt16,
-  kUint32,
-  kInt32,
-  kFloat32,
-  kBool,
-  kString,
-  kArray,
-  kUint64,
-  kInt64,
-  kFloat64,
-};
-
-constexpr std::uint64_t kArrayElementsMax = std::uint64_t{1} << 24;  // vocabularies have some 2^18
-
-// Bytes that one element takes at least, to bound array counts.
-std::uint64_t BytesMin(std::uint32_t type) {
-  switch (type) {
-    case kUint8:
-    case kInt8:
-    case kBool:
-      return 1;
-    case kUint16:
-    case kInt16:
-      return 2;
-    case kUint32:
-    case kInt32:
-    case kFloat32:
-      return 4;
-    default:
-      return 8;
-  }
-}
-
-template <typename T>
-Result<Json> ReadNumber(ByteReader& in, std::string_view key) {
-  ASSIGN_OR_RETURN(const T value, in.Read<T>(key));
-  if constexpr (std::is_same_v<T, std::uint64_t>) {
-    if (value > static_cast<std::uint64_t>(INT64_MAX)) return Json(static_cast<double>(value));
-  }
-  if constexpr (std::is_floating_point_v<T>) {
-    return Json(static_cast<double>(value));
-  } else {
-    return Json(static_cast<std::int64_t>(value));
-  }
-}
-
-Result<std::string> ReadText(ByteReader& in, std::string_view what) {
-  ASSIGN_OR_RETURN(const auto length, in.Read<std::uint64_t>(what));
-  return in.ReadString(what, length);
-}
-
-Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type);
-
-Result<Json> ReadArray(ByteReader& in, std::string_view key) {
-  ASSIGN_OR_RETURN(const auto type, in.Read<std::uint32_t>(key));
-  ASSIGN_OR_RETURN(const auto count, in.Read<std::uint64_t>(key));
-  if (type == kArray)
-    return base::Unimplemented("key '", key, "': arrays of arrays are not supported");
-  if (count > in.remaining() / BytesMin(type)) {
-    return base::DataLoss("key '", key, "': an array of ", count, " elements does not fit the ",
-                          in.remaining(), " bytes left");
-  }
-  if (count > kArrayElementsMax) {
-    return base::DataLoss("key '", key, "': an array of ", count,
-                          " elements is more than any model has (", kArrayElementsMax, ")");
-  }
-  Json::Array values;
-  values.reserve(count);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(Json value, ReadValue(in, key, type));
-    values.push_back(std::move(value));
-  }
-  return Json(std::move(values));
-}
-
-Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type) {
-  switch (type) {
-    case kUint8:
-      return ReadNumber<std::uint8_t>(in, key);
-    case kInt8:
-      return ReadNumber<std::int8_t>(in, key);
-    case kUint16:
-      return ReadNumber<std::uint16_t>(in, key);
-    case kInt16:
-      return ReadNumber<std::int16_t>(in, key);
-    case kUint32:
-      return ReadNumber<std::uint32_t>(in, key);
-    case kInt32:
-      return ReadNumber<std::int32_t>(in, key);
-    case kUint64:
-      return ReadNumber<std::uint64_t>(in, key);
-    case kInt64:
-      return ReadNumber<std::int64_t>(in, key);
-    case kFloat32:
-      return ReadNumber<float>(in, key);
-    case kFloat64:
-      return ReadNumber<double>(in, key);
-    case kBool: {
-      ASSIGN_OR_RETURN(const auto value, in.Read<std::uint8_t>(key));
-      return Json(value != 0);
-    }
-    case kString: {
-      ASSIGN_OR_RETURN(std::string text, ReadText(in, key));
-      return Json(std::move(text));
-    }
-    case kArray:
-      return ReadArray(in, key);
-    default:
-      return base::DataLoss("key '", key, "' has the unknown value type ", type);
-  }
-}
-
-Status ReadMetadata(ByteReader& in, std::uint64_t count, Json& metadata) {
-  std::unordered_set<std::string> seen;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(std::string key, ReadText(in, StrCat("metadata key ", i)));
-    if (!seen.insert(key).second) return base::DataLoss("key '", key, "' appears twice");
-    ASSIGN_OR_RETURN(const auto type, in.Read<std::uint32_t>(key));
-    ASSIGN_OR_RETURN(Json value, ReadValue(in, key, type));
-    metadata.object().emplace_back(std::move(key), std::move(value));
-  }
-  return OkStatus();
-}
-
-// Shape and size of one tensor; the product of its dimensions may not overflow.
-Status ReadShape(ByteReader& in, TensorInfo& tensor) {
-  ASSIGN_OR_RETURN(const auto num_dims, in.Read<std::uint32_t>(tensor.name));
-  if (num_dims < 1 || num_dims > 4)
-    return base::DataLoss("tensor '", tensor.name, "' has ", num_dims, " dimensions");
-  tensor.num_dims = num_dims;
-  for (std::uint32_t i = 0; i < num_dims; ++i) {
-    ASSIGN_OR_RETURN(const auto dim, in.Read<std::uint64_t>(tensor.name));
-    if (i == 2) tensor.slabs = static_cast<std::int64_t>(dim);
-    std::int64_t& product = i == 0 ? tensor.cols : tensor.rows;
-    if (i == 0) product = 1;
-    if (dim < 1 || dim > (std::uint64_t{1} << 40) ||
-        __builtin_mul_overflow(product, static_cast<std::int64_t>(dim), &product)) {
-      return base::DataLoss("tensor '", tensor.name, "' has an impossible dimension ", i, ": ",
-                            dim);
-    }
-  }
-  ASSIGN_OR_RETURN(const auto type, in.Read<std::uint32_t>(tensor.name));
-  tensor.type = type < 1000 ? FindFileType(type) : nullptr;
-  if (tensor.type == nullptr)
-    return base::Unimplemented("tensor '", tensor.name, "' has the unknown type ", type);
-  if (tensor.cols % tensor.type->block_size != 0) {
-    return base::DataLoss("tensor '", tensor.name, "': rows of ", tensor.cols,
-                          " elements are no multiple of ", tensor.type->name, "'s block of ",
-                          tensor.type->block_size);
-  }
-  const std::int64_t row_bytes = tensor.cols / tensor.type->block_size * tensor.type->block_bytes;
-  std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(row_bytes, tensor.rows, &bytes)) {
-    return base::DataLoss("tensor '", tensor.name, "' has an impossible size");
-  }
-  tensor.bytes = bytes;
-  return OkStatus();
-}
-
-Status ReadTensors(ByteReader& in, std::uint64_t count, std::vector<TensorInfo>& tensors) {
-  std::unordered_set<std::string> seen;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    TensorInfo tensor;
-    ASSIGN_OR_RETURN(tensor.name, ReadText(in, StrCat("name of tensor ", i)));
-    if (!seen.insert(tensor.name).second)
-      return base::DataLoss("tensor '", tensor.name, "' appears twice");
-    RETURN_IF_ERROR(ReadShape(in, tensor));
-    ASSIGN_OR_RETURN(tensor.offset, in.Read<std::uint64_t>(tensor.name));
-    tensors.push_back(std::move(tensor));
-  }
-  return OkStatus();
-}
-
-// Moves offsets from the data section to the file and checks that every tensor lies inside it.
-Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes, ModelFile& model) {
-  std::int64_t alignment = 32;
-  if (const Json* value = model.metadata.Find("general.alignment")) {
-    if (!value->is_int()) return base::DataLoss("key 'general.alignment' is no integer");
-    alignment = value->as_int();
-  }
-  if (alignment < 8 || alignment > (1 << 20) ||
-      !std::has_single_bit(static_cast<std::uint64_t>(alignment))) {
-    return base::DataLoss("key 'general.alignment' is ", alignment,
-                          "; it must be a power of two from 8 to 1048576");
-  }
-  const std::uint64_t align = alignment;
-  const std::uint64_t data = (header_bytes + align - 1) / align * align;
-  std::uint64_t bytes_left = file_bytes - std::min(data, file_bytes);
-  for (TensorInfo& tensor : model.tensors) {
-    if (tensor.offset % align != 0)
-      return base::DataLoss("tensor '", tensor.name, "': offset ", tensor.offset,
-                            " is not aligned to ", align);
-    if (data > file_bytes || tensor.offset > file_bytes - data ||
-        tensor.bytes > file_bytes - data - tensor.offset) {
-      return base::DataLoss("tensor '", tensor.name, "' needs ", tensor.bytes, " bytes at offset ",
-                            tensor.offset, " of the data, beyond the file's ", file_bytes,
-                            " bytes; the download may be incomplete");
-    }
-    if (tensor.bytes > bytes_left)
-      return base::DataLoss("tensor '", tensor.name,
-                            "' overlaps another: together they need more "
-                            "than the ",
-                            file_bytes - data, " bytes of data");
-    bytes_left -= tensor.bytes;
-    tensor.offset += data;
-  }
-  return OkStatus();
-}
-
-// Gate and up of experts become two tensors, a fused query-key-value tensor its three parts: rows
-// of q, then k, then v; Persimmon's has them head by head, as its checkpoints do.
+// Gate and up become two tensors, a fused query-key-value tensor its three parts.
 Status SplitFused(ModelFile& model) {
   const ModelConfig& c = model.config;
-  const std::int64_t q = std::int64_t{c.num_attention_heads} * c.head_dim;
-  const std::int64_t kv = std::int64_t{c.num_key_value_heads} * c.head_dim;
   std::vector<TensorInfo> tensors;
   for (TensorInfo& tensor : model.tensors) {
     if (c.IsOfPrediction(tensor.name, "blk.")) continue;
+    // Phi 3's and GLM 4's files call both up.
+    if (c.architecture->gated && tensor.name.ends_with(".ffn_up.weight") &&
+        tensor.rows == 2 * std::int64_t{c.intermediate_size})
+      tensor.name.replace(tensor.name.rfind("ffn_up"), 6, "ffn_gate_up");
+    std::vector<TensorInfo> parts = {tensor};
     if (IsGateUp(tensor)) {
-      ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
-      tensors.insert(tensors.end(), parts.begin(), parts.end());
-      continue;
+      ASSIGN_OR_RETURN(parts, SplitGateUp(tensor));
+    } else if (tensor.name.find(".attn_qkv.") != std::string::npos) {
+      ASSIGN_OR_RETURN(parts, SplitQkv(tensor, c));
     }
-    const std::size_t at = tensor.name.find(".attn_qkv.");
-    if (at == std::string::npos) {
-      tensors.push_back(std::move(tensor));
-      continue;
-    }
-    const bool vector = tensor.num_dims == 1;
-    std::int64_t& rows = vector ? tensor.cols : tensor.rows;
-    if (rows != q + 2 * kv || (vector && tensor.type->block_size != 1)) {
-      return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows of ",
-                                   tensor.type->name, ", expected ", q + 2 * kv);
-    }
-    const std::uint64_t row_bytes = tensor.bytes / rows;
-    const std::string prefix = tensor.name.substr(0, at + 6);  // "blk.0.attn_"
-    const std::string suffix = tensor.name.substr(tensor.name.rfind('.'));
-    const bool by_head = c.architecture->name == "persimmon";
-    int part = 0;
-    for (const auto& [name, count] : {std::pair{"q", q}, {"k", kv}, {"v", kv}}) {
-      tensor.name = StrCat(prefix, name, suffix);
-      rows = count;
-      tensor.bytes = row_bytes * count;
-      if (by_head) tensor.order = {c.head_dim, false, 1, 3, part++};
-      tensors.push_back(tensor);
-      tensor.offset += by_head ? 0 : tensor.bytes;
-    }
+    tensors.insert(tensors.end(), parts.begin(), parts.end());
   }
   std::unordered_set<std::string_view> seen;
   for (const TensorInfo& tensor : tensors) {
@@ -283,38 +42,20 @@ Status SplitFused(ModelFile& model) {
   return OkStatus();
 }
 
-// Llama 3.1's rotary divisors are a tensor.
-Status ReadRopeDivisors(ModelFile& model) {
-  const TensorInfo* tensor = model.Find("rope_freqs.weight");
+// Rotary divisors that are a tensor, if it is there.
+Status ReadDivisors(const std::string& name, ModelFile& model, std::vector<float>& divisors) {
+  const TensorInfo* tensor = model.Find(name);
   if (tensor == nullptr) return OkStatus();
   const std::int64_t expected = model.config.rope.dim / 2;
   if (tensor->type->ggml_id != 0 || tensor->rows != 1 || tensor->cols != expected) {
-    return base::InvalidArgument("tensor 'rope_freqs.weight' is ", tensor->type->name, " [",
-                                 tensor->rows, ", ", tensor->cols, "], expected f32 [1, ", expected,
-                                 "]");
+    return base::InvalidArgument("tensor '", name, "' is ", tensor->type->name, " [", tensor->rows,
+                                 ", ", tensor->cols, "], expected f32 [1, ", expected, "]");
   }
-  model.config.rope.divisors.resize(expected);
-  return model.ReadRows(*tensor, 0, 1,
-                        std::as_writable_bytes(std::span(model.config.rope.divisors)));
+  divisors.resize(expected);
+  return model.ReadRows(*tensor, 0, 1, std::as_writable_bytes(std::span(divisors)));
 }
 
-Status Parse(base::File& file, ModelFile& model) {
-  ASSIGN_OR_RETURN(const auto bytes, file.Map());
-  ByteReader in(bytes);
-  ASSIGN_OR_RETURN(const std::string magic, in.ReadString("magic", 4));
-  model.powerinfer = magic == "PWRI";
-  if (magic != "GGUF" && !model.powerinfer) return base::InvalidArgument("not a GGUF file");
-  ASSIGN_OR_RETURN(const auto version, in.Read<std::uint32_t>("version"));
-  if (version != 2 && version != 3) {
-    return base::Unimplemented("GGUF version ", version,
-                               " is not supported; supported are 2 and 3");
-  }
-  model.format = StrCat(model.powerinfer ? "PowerInfer GGUF v" : "GGUF v", version);
-  ASSIGN_OR_RETURN(const auto num_tensors, in.Read<std::uint64_t>("tensor count"));
-  ASSIGN_OR_RETURN(const auto num_keys, in.Read<std::uint64_t>("metadata count"));
-  RETURN_IF_ERROR(ReadMetadata(in, num_keys, model.metadata));
-  RETURN_IF_ERROR(ReadTensors(in, num_tensors, model.tensors));
-  RETURN_IF_ERROR(PlaceTensors(in.position(), file.size(), model));
+Status ReadConfig(ModelFile& model) {
   ASSIGN_OR_RETURN(model.vocabulary, VocabularyFromMetadata(model.metadata));
   RETURN_IF_ERROR(ValidateVocabulary(model.vocabulary));
   ASSIGN_OR_RETURN(model.sampling, SamplingFromMetadata(model.metadata));
@@ -324,12 +65,31 @@ Status Parse(base::File& file, ModelFile& model) {
   return ValidateConfig(model.config);
 }
 
+// Phi 3's: divisors for short contexts and for long ones.
+Status ReadLongRope(ModelFile& model) {
+  RopeConfig& rope = model.config.rope;
+  if (model.Find("rope_factors_long.weight") == nullptr) return OkStatus();
+  RETURN_IF_ERROR(ReadDivisors("rope_factors_short.weight", model, rope.divisors));
+  RETURN_IF_ERROR(ReadDivisors("rope_factors_long.weight", model, rope.long_divisors));
+  const Keys keys(model.metadata);
+  const std::string scaling = StrCat(model.config.architecture->name, ".rope.scaling.");
+  const int positions = model.config.max_position_embeddings;
+  ASSIGN_OR_RETURN(rope.original_max_position,
+                   keys.Int(scaling + "original_context_length", positions));
+  ASSIGN_OR_RETURN(rope.attention_factor, keys.Double(scaling + "attn_factor", 0.0));
+  rope.factor =
+      std::max(1.0, static_cast<double>(positions) / std::max(1, rope.original_max_position));
+  rope.scaling = RopeScaling::kLong;
+  return OkStatus();
+}
+
 Status ReadParameters(ModelFile& model) {
   if (!model.has_weights) return OkStatus();
   RETURN_IF_ERROR(SplitFused(model));
   RETURN_IF_ERROR(SplitLatent(model));
   RETURN_IF_ERROR(ReadPowerInfer(model));
-  RETURN_IF_ERROR(ReadRopeDivisors(model));
+  RETURN_IF_ERROR(ReadDivisors("rope_freqs.weight", model, model.config.rope.divisors));
+  RETURN_IF_ERROR(ReadLongRope(model));
   return ValidateConfig(model.config);
 }
 
@@ -339,11 +99,16 @@ Result<std::unique_ptr<ModelFile>> OpenGguf(const std::string& path) {
   auto model = std::make_unique<ModelFile>();
   model->path = path;
   ASSIGN_OR_RETURN(auto file, base::OpenFile(path));
-  const Status parsed = Parse(*file, *model);
-  if (!parsed.ok()) return parsed.Annotate(path);
+  auto first = ReadGgufContainer(*file, 0);
+  if (!first.ok()) return first.status().Annotate(path);
   model->files.push_back(std::move(file));
-  const Status read = ReadParameters(*model);
-  if (!read.ok()) return read.Annotate(path);
+  model->powerinfer = first->powerinfer;
+  model->format = StrCat(first->powerinfer ? "PowerInfer GGUF v" : "GGUF v", first->version);
+  model->metadata = std::move(first->metadata);
+  model->tensors = std::move(first->tensors);
+  RETURN_IF_ERROR(AddGgufShards(path, *model).Annotate(path));
+  RETURN_IF_ERROR(ReadConfig(*model).Annotate(path));
+  RETURN_IF_ERROR(ReadParameters(*model).Annotate(path));
   return model;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/model/gguf_attention.h"
 #include "engine/model/gguf_keys.h"
 #include "engine/model/gguf_metadata.h"
 #include "engine/model/latent_attention.h"
@@ -121,49 +122,6 @@ Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& 
   return OkStatus();
 }
 
-// Source: granite's keys, of which the logits' is a divisor.
-Status ReadScales(const Keys& keys, const std::string& prefix, ModelConfig& c) {
-  for (const char* key : {"embedding_scale", "residual_scale", "attention.scale", "logit_scale"}) {
-    if (!c.architecture->scales && keys.Has(prefix + key))
-      return base::Unimplemented("key '", prefix, key, "' is not supported in the architecture '",
-                                 c.architecture->name, "'");
-  }
-  ASSIGN_OR_RETURN(c.embedding_scale, keys.Double(prefix + "embedding_scale", 1.0));
-  ASSIGN_OR_RETURN(c.residual_scale, keys.Double(prefix + "residual_scale", 1.0));
-  ASSIGN_OR_RETURN(c.attention_scale, keys.Double(prefix + "attention.scale", 0.0));
-  ASSIGN_OR_RETURN(const double divisor, keys.Double(prefix + "logit_scale", 1.0));
-  if (divisor == 0) return base::InvalidArgument("key '", prefix, "logit_scale' is 0");
-  c.logit_scale = 1 / divisor;
-  return OkStatus();
-}
-
-Status ReadRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
-  const std::string scaling = prefix + "rope.scaling.";
-  ASSIGN_OR_RETURN(c.rope.dim, keys.Int(prefix + "rope.dimension_count", c.head_dim));
-  ASSIGN_OR_RETURN(c.rope.theta, keys.Double(prefix + "rope.freq_base", 10000.0));
-  ASSIGN_OR_RETURN(const double old_factor, keys.Double(prefix + "rope.scale_linear", 1.0));
-  ASSIGN_OR_RETURN(const std::string type,
-                   keys.String(scaling + "type", old_factor != 1.0 ? "linear" : "none"));
-  if (type == "none") return OkStatus();
-  ASSIGN_OR_RETURN(c.rope.factor, keys.Double(scaling + "factor", old_factor));
-  if (type == "linear") {
-    c.rope.scaling = RopeScaling::kLinear;
-    return OkStatus();
-  }
-  if (type != "yarn")
-    return base::Unimplemented("rope scaling '", type,
-                               "' is not supported; supported are none, linear and yarn");
-  c.rope.scaling = RopeScaling::kYarn;
-  c.rope.truncate = c.architecture->yarn_truncate;
-  ASSIGN_OR_RETURN(c.rope.original_max_position,
-                   keys.Int(scaling + "original_context_length", c.max_position_embeddings));
-  ASSIGN_OR_RETURN(c.rope.beta_fast, keys.Double(scaling + "yarn_beta_fast", 32.0));
-  ASSIGN_OR_RETURN(c.rope.beta_slow, keys.Double(scaling + "yarn_beta_slow", 1.0));
-  const double absent = c.latent.yarn_log_multiplier > 0 ? 1 : 0;
-  ASSIGN_OR_RETURN(c.rope.attention_factor, keys.Double(scaling + "yarn_attn_factor", absent));
-  return OkStatus();
-}
-
 Status ReadActivation(const Keys& keys, bool powerinfer, ModelConfig& c) {
   Activation absent = c.architecture->activation;
   if (powerinfer) {
@@ -218,8 +176,9 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   const std::string prefix = name + ".";
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
-  RETURN_IF_ERROR(ReadScales(keys, prefix, c));
-  RETURN_IF_ERROR(ReadRope(keys, prefix, c));
+  RETURN_IF_ERROR(ReadGgufScales(keys, prefix, c));
+  RETURN_IF_ERROR(ReadGgufWindows(model.metadata, prefix, c));
+  RETURN_IF_ERROR(ReadGgufRope(keys, prefix, c));
   if (c.latent.any()) SetAbsorbed(c);
   const bool rms = c.architecture->norm == Norm::kRms;
   ASSIGN_OR_RETURN(c.norm_eps, keys.Double(prefix + (rms ? "attention.layer_norm_rms_epsilon"

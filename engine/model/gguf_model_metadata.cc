@@ -9,6 +9,12 @@ void AddRope(const RopeConfig& rope, bool scores_scaled, const std::string& pref
              MetadataBuilder& out) {
   out.Float(prefix + "rope.freq_base", static_cast<float>(rope.theta));
   if (rope.scaling == RopeScaling::kNone) return;
+  if (rope.scaling == RopeScaling::kLong) {
+    out.Uint(prefix + "rope.scaling.original_context_length", rope.original_max_position);
+    out.Float(prefix + "rope.scaling.attn_factor",
+              static_cast<float>(ComputeRopeFrequencies(rope, 0).magnitude));
+    return;
+  }
   const bool yarn = rope.scaling == RopeScaling::kYarn;
   out.String(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");
   out.Float(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
@@ -50,11 +56,17 @@ void AddExperts(const ExpertConfig& e, const std::string& prefix, MetadataBuilde
 }
 
 void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder& out) {
+  const auto add = [&](const char* key, double value) {
+    out.Float(prefix + key, static_cast<float>(value));
+  };
+  if (c.attention_scale > 0) add("attention.scale", c.attention_scale);
+  if (c.attention_cap > 0) add("attn_logit_softcapping", c.attention_cap);
+  if (c.logit_cap > 0) add("final_logit_softcapping", c.logit_cap);
+  if (c.temperature_beta > 0) add("attention.temperature_scale", c.temperature_beta);
   if (!c.architecture->scales) return;
-  out.Float(prefix + "embedding_scale", static_cast<float>(c.embedding_scale));
-  out.Float(prefix + "residual_scale", static_cast<float>(c.residual_scale));
-  out.Float(prefix + "attention.scale", static_cast<float>(c.attention_scale));
-  out.Float(prefix + "logit_scale", static_cast<float>(1 / c.logit_scale));
+  add("embedding_scale", c.embedding_scale);
+  add("residual_scale", c.residual_scale);
+  add("logit_scale", c.architecture->logits_times_scale ? c.logit_scale : 1 / c.logit_scale);
 }
 
 void AddLatent(const LatentConfig& l, const std::string& prefix, MetadataBuilder& out) {
@@ -85,6 +97,10 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   if (c.sliding_window > 0) {
     out.Uint(prefix + "attention.sliding_window", U32(c.sliding_window));
     out.Uint("thermocline.max_window_layers", U32(c.max_window_layers));
+    if (c.window_period > 0)
+      out.Uint(prefix + "attention.sliding_window_pattern", U32(c.window_period));
+    if (c.HasWindowRope())
+      out.Float(prefix + "rope.freq_base_swa", static_cast<float>(c.window_rope.theta));
   }
   if (c.rotary()) AddRope(c.rope, c.latent.yarn_log_multiplier > 0, prefix, out);
   AddExperts(c.experts, prefix, out);

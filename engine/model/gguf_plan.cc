@@ -72,7 +72,7 @@ DownLayout ChooseLayout(const ModelFile& model, const GgufWriteOptions& options)
 
 // Refuses what is no down projection by its shape: sizes checked with the configuration bound the
 // memory that turning takes.
-Status Turn(const ModelConfig& config, DownLayout layout, PlannedTensor& planned) {
+Status PlanTurn(const ModelConfig& config, DownLayout layout, PlannedTensor& planned) {
   const std::string& name = planned.tensor->name;
   const bool to_rows = layout == DownLayout::kRows && name.ends_with(kColumns);
   const bool to_columns = layout == DownLayout::kColumns && name.ends_with(kRows);
@@ -106,7 +106,7 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
   for (const TensorInfo& tensor : model.tensors) {
     PlannedTensor& planned =
         plan.emplace_back(PlannedTensor{.tensor = &tensor, .name = tensor.name});
-    RETURN_IF_ERROR(Turn(model.config, keeps_rows ? DownLayout::kAuto : layout, planned));
+    RETURN_IF_ERROR(PlanTurn(model.config, keeps_rows ? DownLayout::kAuto : layout, planned));
     planned.type = TargetType(planned, options.type);
     const DType asked = options.type.value_or(*tensor.type->dtype);
     if (planned.name.ends_with(kRows) && kernels::SummableType(asked) != asked)

@@ -13,28 +13,9 @@ namespace thermocline::model {
 namespace {
 
 using hf::Double;
-using hf::FindFirst;
 using hf::Flag;
 using hf::Int;
 using hf::String;
-
-// String and Flag below look only at fields of the right type: others are refused here.
-Status CheckTypes(const Json& config) {
-  for (const char* key : {"model_type", "hidden_act", "activation_function", "activation",
-                          "rope_type", "type", "scoring_func", "topk_method"}) {
-    const Json* value = config.Find(key);
-    if (value != nullptr && !value->is_null() && !value->is_string())
-      return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not a string");
-  }
-  for (const char* key : {"new_decoder_architecture", "multi_query", "use_sliding_window", "alibi",
-                          "parallel_attn", "qk_layernorm", "do_layer_norm_before",
-                          "tie_word_embeddings", "norm_topk_prob", "rope_interleave"}) {
-    const Json* value = config.Find(key);
-    if (value != nullptr && !value->is_null() && !value->is_bool())
-      return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not true or false");
-  }
-  return OkStatus();
-}
 
 // What config.json calls head_dim is the rotated part of a head.
 Status ReadLatent(const Json& json, ModelConfig& c) {
@@ -78,130 +59,29 @@ Status ReadShapes(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// Sliding windows: all layers (mistral), or from max_window_layers on, if switched on (qwen).
-Status ReadWindow(const Json& json, ModelConfig& c) {
-  const bool on = Flag(json, "use_sliding_window", json.Find("use_sliding_window") == nullptr);
-  if (!on) return OkStatus();
-  ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window"}, 0));
-  if (json.Find("use_sliding_window") == nullptr) return OkStatus();
-  ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
-  return OkStatus();
-}
-
-// SmallThinker's, by layer: where the window is, and what is rotated. The family's is the only one.
-Status ReadLayouts(const Json& json, ModelConfig& c) {
-  const auto layout = [&](const char* key) {
-    const Json* value = json.Find(key);
-    return value != nullptr && value->is_array() ? value->as_array() : Json::Array{};
-  };
-  const auto has = [](const Json& item) { return item.is_int() && item.as_int() != 0; };
-  const Json::Array windows = layout("sliding_window_layout"), rotated = layout("rope_layout");
-  if (std::any_of(windows.begin(), windows.end(), has)) {
-    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window_size"}));
-  }
-  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(windows)); ++layer) {
-    if (has(windows[layer]) != (c.WindowOf(layer) > 0))
-      return base::Unimplemented("sliding_window_layout other than in every layer but each fourth");
-  }
-  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(rotated)); ++layer) {
-    if (has(rotated[layer]) != c.Rotates(layer))
-      return base::Unimplemented("rope_layout other than sliding_window_layout is not supported");
-  }
-  return OkStatus();
-}
-
-// DeepSeek's yarn scales scores, not rotations.
-Status ReadMScale(const Json& scaling, ModelConfig& c) {
-  ASSIGN_OR_RETURN(const double all, Double(scaling, {"mscale_all_dim"}, 0.0));
-  ASSIGN_OR_RETURN(const double rotated, Double(scaling, {"mscale"}, all));
-  if (all == 0) return OkStatus();
-  if (!c.architecture->latent || rotated != all)
-    return base::Unimplemented("mscale ", rotated, " with mscale_all_dim ", all,
-                               " is not supported in the architecture '", c.architecture->name,
-                               "'");
-  constexpr double kPerLog = 0.1;
-  c.latent.yarn_log_multiplier = kPerLog * all;
-  c.rope.attention_factor = 1;
-  return OkStatus();
-}
-
-Status ReadScaling(const Json& scaling, ModelConfig& c) {
-  RETURN_IF_ERROR(CheckTypes(scaling));
-  const std::string type = String(scaling, {"rope_type", "type"}, "default");
-  RopeConfig& rope = c.rope;
-  if (type == "default") return OkStatus();
-  ASSIGN_OR_RETURN(rope.factor, Double(scaling, {"factor"}, 1.0));
-  if (!(rope.factor >= 1 && rope.factor <= 1e6))
-    return base::InvalidArgument("rope scaling factor is ", rope.factor,
-                                 "; it must lie in [1, 1000000]");
-  ASSIGN_OR_RETURN(const int original,
-                   Int(scaling, {"original_max_position_embeddings"}, c.max_position_embeddings));
-  if (type == "linear") {
-    rope.scaling = RopeScaling::kLinear;
-  } else if (type == "dynamic") {
-    rope.theta = NtkTheta(rope.theta, rope.dim, rope.factor);
-    c.max_position_embeddings = static_cast<int>(std::min(original * rope.factor, 2e9));
-  } else if (type == "yarn") {
-    rope.scaling = RopeScaling::kYarn;
-    rope.original_max_position = original;
-    ASSIGN_OR_RETURN(rope.beta_fast, Double(scaling, {"beta_fast"}, 32.0));
-    ASSIGN_OR_RETURN(rope.beta_slow, Double(scaling, {"beta_slow"}, 1.0));
-    ASSIGN_OR_RETURN(rope.attention_factor, Double(scaling, {"attention_factor"}, 0.0));
-    RETURN_IF_ERROR(ReadMScale(scaling, c));
-    rope.truncate = Flag(scaling, "truncate", true);
-    if (rope.truncate != c.architecture->yarn_truncate)
-      return base::Unimplemented("rope scaling's truncate = ", rope.truncate ? "true" : "false",
-                                 " is not supported in the architecture '", c.architecture->name,
-                                 "'");
-  } else if (type == "llama3") {
-    Llama3Bands bands{.factor = rope.factor, .original_max_position = original};
-    ASSIGN_OR_RETURN(bands.low_freq_factor, Double(scaling, {"low_freq_factor"}, 1.0));
-    ASSIGN_OR_RETURN(bands.high_freq_factor, Double(scaling, {"high_freq_factor"}, 4.0));
-    if (!(bands.high_freq_factor > bands.low_freq_factor) || original < 1)
-      return base::InvalidArgument("rope scaling ", scaling.Dump(),
-                                   ": high_freq_factor must exceed low_freq_factor");
-    rope.divisors = Llama3Divisors(rope, bands);
-    rope.factor = 1;
-  } else {
-    return base::Unimplemented("rope scaling '", type,
-                               "' is not supported; supported are default, linear, dynamic, yarn "
-                               "and llama3");
-  }
-  return OkStatus();
-}
-
-// Old files have rope_theta and rope_scaling, new ones rope_parameters for both.
-Status ReadRope(const Json& json, ModelConfig& c) {
-  static const Json kNone{Json::Object()};
-  const Json* scaling = FindFirst(json, {"rope_parameters", "rope_scaling"});
-  if (scaling == nullptr) scaling = &kNone;
-  if (!scaling->is_object())
-    return base::InvalidArgument("rope_scaling is ", scaling->Dump(), ", not an object");
-  const double theta = c.architecture->name == "persimmon" ? 25000.0 : 10000.0;
-  ASSIGN_OR_RETURN(const double top_theta, Double(json, {"rope_theta"}, theta));
-  ASSIGN_OR_RETURN(c.rope.theta, Double(*scaling, {"rope_theta"}, top_theta));
-  const std::string_view name = c.architecture->name;
-  const bool half = name == "phi2" || name == "nemotron" || name == "persimmon";
-  const double absent = half ? 0.5 : 1.0;
-  ASSIGN_OR_RETURN(const double top_share, Double(json, {"partial_rotary_factor"}, absent));
-  ASSIGN_OR_RETURN(const double share, Double(*scaling, {"partial_rotary_factor"}, top_share));
-  if (!(share > 0 && share <= 1))
-    return base::InvalidArgument("partial_rotary_factor is ", share, "; it must lie in (0, 1]");
-  c.rope.dim = static_cast<int>(c.head_dim * share);
-  if (c.rope.dim < 2 || c.rope.dim % 2 != 0)
-    return base::InvalidArgument("partial_rotary_factor ", share, " of heads of ", c.head_dim,
-                                 " rotates ", c.rope.dim, " dimensions; they must be even");
-  return ReadScaling(*scaling, c);
-}
-
-// Granite's.
+// Granite's, Cohere's and MiniCPM's, and Gemma's of attention alone.
 Status ReadScales(const Json& json, ModelConfig& c) {
-  ASSIGN_OR_RETURN(c.embedding_scale, Double(json, {"embedding_multiplier"}, 1.0));
-  ASSIGN_OR_RETURN(c.residual_scale, Double(json, {"residual_multiplier"}, 1.0));
-  ASSIGN_OR_RETURN(c.attention_scale, Double(json, {"attention_multiplier"}, 1.0));
-  ASSIGN_OR_RETURN(const double divisor, Double(json, {"logits_scaling"}, 1.0));
+  ASSIGN_OR_RETURN(c.embedding_scale, Double(json, {"embedding_multiplier", "scale_emb"}, 1.0));
+  ASSIGN_OR_RETURN(const double depth,
+                   Double(json, {"scale_depth"}, std::sqrt(c.num_hidden_layers)));
+  ASSIGN_OR_RETURN(c.residual_scale, Double(json, {"residual_multiplier"},
+                                            depth / std::sqrt(std::max(1, c.num_hidden_layers))));
+  ASSIGN_OR_RETURN(c.attention_scale, Double(json, {"attention_multiplier"}, 0.0));
+  ASSIGN_OR_RETURN(const int base, Int(json, {"dim_model_base"}, c.hidden_size));
+  if (base == 0) return base::InvalidArgument("field 'dim_model_base' is 0");
+  ASSIGN_OR_RETURN(const double divisor,
+                   Double(json, {"logits_scaling"}, static_cast<double>(c.hidden_size) / base));
   if (divisor == 0) return base::InvalidArgument("field 'logits_scaling' is 0");
-  c.logit_scale = 1 / divisor;
+  ASSIGN_OR_RETURN(c.logit_scale, Double(json, {"logit_scale"}, 1 / divisor));
+  return OkStatus();
+}
+
+Status ReadCaps(const Json& json, ModelConfig& c) {
+  if (c.architecture->embedding_root) c.embedding_scale = std::sqrt(c.hidden_size);
+  ASSIGN_OR_RETURN(const double scalar, Double(json, {"query_pre_attn_scalar"}, 0.0));
+  if (scalar > 0) c.attention_scale = 1 / std::sqrt(scalar);
+  ASSIGN_OR_RETURN(c.attention_cap, Double(json, {"attn_logit_softcapping"}, 0.0));
+  ASSIGN_OR_RETURN(c.logit_cap, Double(json, {"final_logit_softcapping"}, 0.0));
   return OkStatus();
 }
 
@@ -218,17 +98,20 @@ Status CheckClamp(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// Layers with a window and without, one by one. The family's order is the only one.
-Status CheckLayerTypes(const Json& json, const ModelConfig& c) {
-  const Json* types = json.Find("layer_types");
-  if (!c.architecture->sinks || types == nullptr || !types->is_array()) return OkStatus();
-  const Json::Array& list = types->as_array();
-  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(list)); ++layer) {
-    const bool windowed = list[layer].is_string() && list[layer].as_string() == "sliding_attention";
-    if (windowed != (c.WindowOf(layer) > 0))
-      return base::Unimplemented("layer_types ", types->Dump(),
-                                 " other than windows in every second layer are not supported");
-  }
+Status ReadActivation(const Json& json, ModelConfig& c) {
+  const Activation family = c.architecture->activation;
+  const std::string name =
+      String(json, {"hidden_activation", "hidden_act", "activation_function", "activation"},
+             std::string(ActivationName(family)));
+  ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(name));
+  if (family == Activation::kClampedSwiglu) RETURN_IF_ERROR(CheckClamp(json, c));
+  // Bamboo's config says relu and means it of both factors, Gemma's says gelu and means tanh's.
+  if (family == Activation::kDRelu && c.hidden_act == Activation::kRelu)
+    c.hidden_act = Activation::kDRelu;
+  if (c.architecture->embedding_root && c.hidden_act == Activation::kGelu)
+    c.hidden_act = Activation::kGeluTanh;
+  ASSIGN_OR_RETURN(c.fatrelu_threshold,
+                   Double(json, {"fatrelu_threshold", "hidden_act_param"}, 0.0));
   return OkStatus();
 }
 
@@ -244,6 +127,8 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
   const bool persimmon = c.architecture->name == "persimmon";
   if (Flag(json, "qk_layernorm", persimmon) != persimmon)
     return refuse("qk_layernorm", persimmon ? "false" : "true");
+  for (const char* field : {"use_parallel_residual", "use_bidirectional_attention"})
+    if (Flag(json, field, false)) return refuse(field, "true");
   if (!Flag(json, "do_layer_norm_before", true)) return refuse("do_layer_norm_before", "false");
   ASSIGN_OR_RETURN(const int projected, Int(json, {"word_embed_proj_dim"}, c.hidden_size));
   if (projected != c.hidden_size)
@@ -254,32 +139,44 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
 
 }  // namespace
 
-Result<ModelConfig> ConfigFromHuggingFace(const Json& json) {
+// String and Flag look only at fields of the right type: others are refused here.
+Status CheckTypes(const Json& config) {
+  for (const char* key : {"model_type", "hidden_act", "hidden_activation", "activation_function",
+                          "activation", "rope_type", "type", "scoring_func", "topk_method"}) {
+    const Json* value = config.Find(key);
+    if (value != nullptr && !value->is_null() && !value->is_string())
+      return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not a string");
+  }
+  for (const char* key :
+       {"new_decoder_architecture", "multi_query", "use_sliding_window", "alibi", "parallel_attn",
+        "qk_layernorm", "do_layer_norm_before", "tie_word_embeddings", "norm_topk_prob",
+        "rope_interleave", "use_parallel_residual", "use_bidirectional_attention"}) {
+    const Json* value = config.Find(key);
+    if (value != nullptr && !value->is_null() && !value->is_bool())
+      return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not true or false");
+  }
+  return OkStatus();
+}
+
+Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
   ModelConfig c;
-  RETURN_IF_ERROR(CheckTypes(json));
-  ASSIGN_OR_RETURN(c.architecture, FindHuggingFaceArchitecture(String(json, {"model_type"}, "")));
+  RETURN_IF_ERROR(CheckTypes(stored));
+  const std::string type = String(stored, {"model_type"}, "");
+  ASSIGN_OR_RETURN(c.architecture, FindHuggingFaceArchitecture(type));
+  const Json json = WithFamilyDefaults(stored, type);
   RETURN_IF_ERROR(ReadShapes(json, c));
   RETURN_IF_ERROR(RefuseVariants(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceExperts(json, c));
   if (c.architecture->scales) RETURN_IF_ERROR(ReadScales(json, c));
-  RETURN_IF_ERROR(ReadWindow(json, c));
-  if (c.architecture->window_between) RETURN_IF_ERROR(ReadLayouts(json, c));
-  RETURN_IF_ERROR(CheckLayerTypes(json, c));
-  if (c.rotary()) RETURN_IF_ERROR(ReadRope(json, c));
-  ASSIGN_OR_RETURN(
-      c.norm_eps, Double(json, {"rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon"},
-                         c.architecture->norm == Norm::kRms ? 1e-6 : 1e-5));
-  const std::string activation = String(json, {"hidden_act", "activation_function", "activation"},
-                                        std::string(ActivationName(c.architecture->activation)));
-  ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(activation));
-  if (c.architecture->activation == Activation::kClampedSwiglu)
-    RETURN_IF_ERROR(CheckClamp(json, c));
-  // Bamboo's config says relu and means it of both factors.
-  if (c.architecture->activation == Activation::kDRelu && c.hidden_act == Activation::kRelu)
-    c.hidden_act = Activation::kDRelu;
-  ASSIGN_OR_RETURN(c.fatrelu_threshold, Double(json, {"fatrelu_threshold"}, 0.0));
-  const bool tied_by_default = c.architecture->name == "falcon" || c.architecture->name == "opt";
-  c.tie_word_embeddings = Flag(json, "tie_word_embeddings", tied_by_default);
+  RETURN_IF_ERROR(ReadCaps(json, c));
+  RETURN_IF_ERROR(ReadHuggingFaceWindows(json, c));
+  if (c.rotary()) RETURN_IF_ERROR(ReadHuggingFaceRope(json, c));
+  ASSIGN_OR_RETURN(c.norm_eps, Double(json,
+                                      {"rms_norm_eps", "layer_norm_eps", "norm_eps", "norm_epsilon",
+                                       "layer_norm_epsilon"},
+                                      c.architecture->norm == Norm::kRms ? 1e-6 : 1e-5));
+  RETURN_IF_ERROR(ReadActivation(json, c));
+  c.tie_word_embeddings = Flag(json, "tie_word_embeddings", false);
   if (c.latent.any()) SetAbsorbed(c);
   RETURN_IF_ERROR(ValidateConfig(c));
   return c;

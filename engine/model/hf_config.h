@@ -14,4 +14,14 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& json);
 // the architecture and the shapes are set. Errors as above.
 Status ReadHuggingFaceExperts(const Json& json, ModelConfig& config);
 
+// The windows of attention (hf_windows.cc) and rotary positions (hf_rope.cc). Errors as above.
+Status ReadHuggingFaceWindows(const Json& json, ModelConfig& config);
+Status ReadHuggingFaceRope(const Json& json, ModelConfig& config);
+
+// `config` with the family's defaults for fields that it lacks (hf_defaults.cc).
+Json WithFamilyDefaults(const Json& config, std::string_view model_type);
+
+// Refuses fields that are strings, or flags, of another type.
+Status CheckTypes(const Json& config);
+
 }  // namespace thermocline::model

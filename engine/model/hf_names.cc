@@ -21,13 +21,32 @@ constexpr std::array kGlobalModules = {
     ModuleName{"model.final_layernorm", "output_norm"},       // phi
     ModuleName{"transformer.word_embeddings", "token_embd"},  // falcon
     ModuleName{"transformer.ln_f", "output_norm"},            // falcon
-    ModuleName{"model.decoder.embed_tokens", "token_embd"},   // opt
+    ModuleName{"model.tok_embeddings", "token_embd"},         // internlm2
+    ModuleName{"output", "output"},
+    ModuleName{"model.decoder.embed_tokens", "token_embd"},  // opt
     ModuleName{"model.decoder.embed_positions", "position_embd"},
     ModuleName{"model.decoder.final_layer_norm", "output_norm"},
 };
 constexpr std::array kLayerModules = {
     ModuleName{"input_layernorm", "attn_norm"},
     ModuleName{"post_attention_layernorm", "ffn_norm"},
+    ModuleName{"pre_feedforward_layernorm", "ffn_norm"},  // gemma
+    ModuleName{"post_feedforward_layernorm", "post_ffw_norm"},
+    ModuleName{"post_self_attn_layernorm", "post_attention_norm"},  // glm4
+    ModuleName{"post_mlp_layernorm", "post_ffw_norm"},
+    ModuleName{"mlp.gate_up_proj", "ffn_gate_up"},
+    ModuleName{"self_attn.qkv_proj", "attn_qkv_rows"},       // phi3
+    ModuleName{"self_attn.query_layernorm", "attn_q_norm"},  // hunyuan
+    ModuleName{"self_attn.key_layernorm", "attn_k_norm"},
+    ModuleName{"mlp.c_fc", "ffn_up"},  // starcoder2
+    ModuleName{"mlp.c_proj", "ffn_down"},
+    ModuleName{"attention.wqkv", "attn_qkv"},  // internlm2
+    ModuleName{"attention.wo", "attn_output"},
+    ModuleName{"attention_norm", "attn_norm"},
+    ModuleName{"ffn_norm", "ffn_norm"},
+    ModuleName{"feed_forward.w1", "ffn_gate"},
+    ModuleName{"feed_forward.w3", "ffn_up"},
+    ModuleName{"feed_forward.w2", "ffn_down"},
     ModuleName{"self_attn.q_proj", "attn_q"},
     ModuleName{"self_attn.k_proj", "attn_k"},
     ModuleName{"self_attn.v_proj", "attn_v"},
@@ -142,9 +161,23 @@ std::string TakeSuffix(std::string& name) {
 
 }  // namespace
 
-Result<GgufName> GgufNameOf(std::string name) {
+bool IsOfAnotherSense(std::string_view name) {
+  if (name.starts_with("model.")) name.remove_prefix(std::string_view("model.").size());
+  for (const std::string_view part : {"vision_tower.", "vision_model.", "multi_modal_projector.",
+                                      "audio_tower.", "embed_vision.", "embed_audio.", "visual."}) {
+    if (name.starts_with(part)) return true;
+  }
+  return false;
+}
+
+Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) {
   if (name.ends_with("rotary_emb.inv_freq")) return GgufName{};
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
+  // Of a model with eyes, the part that reads text.
+  if (name.starts_with("language_model."))
+    name = name.substr(std::string_view("language_model.").size());
+  if (name.starts_with("model.language_model."))
+    name.erase(6, std::string_view("language_model.").size());
   std::string suffix = TakeSuffix(name);
   if (suffix.empty()) suffix = SuffixOf(name);
   if (suffix.empty()) {
@@ -162,7 +195,10 @@ Result<GgufName> GgufNameOf(std::string name) {
     const std::size_t end = std::min(rest.find('.'), rest.size());
     const auto layer = base::ParseNumber<int>(rest.substr(0, end));
     const ExpertModule part = TakeExpert(rest.substr(std::min(end + 1, rest.size())));
-    const auto found = Lookup(kLayerModules, part.module);
+    auto found = Lookup(kLayerModules, part.module);
+    if (architecture.hf_norm_after_attention && part.module == "post_attention_layernorm")
+      found = "post_attention_norm";
+    if (found == "ffn_norm") found = architecture.ffn_norm;
     if (layer.has_value() && !found.empty())
       return GgufName{StrCat("blk.", *layer, ".", found, suffix), part.expert};
   }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/base/status.h"
+#include "engine/model/architecture.h"
 
 namespace thermocline::model {
 
@@ -13,6 +14,9 @@ struct GgufName {
 };
 
 // Unimplemented names a tensor that no supported family has.
-Result<GgufName> GgufNameOf(std::string name);
+Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture);
+
+// Whether a tensor belongs to the part of a model that sees or hears.
+bool IsOfAnotherSense(std::string_view name);
 
 }  // namespace thermocline::model

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "engine/base/index.h"
+#include "engine/base/log.h"
 #include "engine/model/byte_reader.h"
 #include "engine/model/fused_tensors.h"
 #include "engine/model/hf_config.h"
@@ -35,6 +36,15 @@ Result<Json> ReadJsonFile(const std::string& path) {
   return parsed;
 }
 
+Status AddParts(const std::vector<TensorInfo>& parts, ModelFile& model) {
+  for (const TensorInfo& part : parts) {
+    if (model.Find(part.name) != nullptr)
+      return base::DataLoss("tensor '", part.name, "' appears twice");
+    model.tensors.push_back(part);
+  }
+  return OkStatus();
+}
+
 // Appends `tensor` under its GGUF name: a fused query-key-value tensor as its three parts, learned
 // positions and rotary heads in GGUF's order.
 Status Place(TensorInfo tensor, ModelFile& model) {
@@ -51,12 +61,11 @@ Status Place(TensorInfo tensor, ModelFile& model) {
   };
   if (IsGateUp(tensor) && !c.architecture->hf_gpt_oss) {
     ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
-    for (const TensorInfo& part : parts) {
-      if (model.Find(part.name) != nullptr)
-        return base::DataLoss("tensor '", part.name, "' appears twice");
-      model.tensors.push_back(part);
-    }
-    return OkStatus();
+    return AddParts(parts, model);
+  }
+  if (IsFusedRows(tensor)) {
+    ASSIGN_OR_RETURN(const auto parts, SplitQkv(tensor, c));
+    return AddParts(parts, model);
   }
   const std::int64_t rows = tensor.num_dims == 1 ? tensor.cols : tensor.rows;
   const bool pairs =
@@ -69,8 +78,8 @@ Status Place(TensorInfo tensor, ModelFile& model) {
       return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows, expected ",
                                    kv * (group + 2) * dim);
     const std::string layer = module.substr(0, module.size() - 3);  // "blk.0.attn_"
-    RETURN_IF_ERROR(add(layer + "q" + suffix, kv * group * dim, {dim, false, group, group + 2, 0}));
-    RETURN_IF_ERROR(add(layer + "k" + suffix, kv * dim, {dim, false, 1, group + 2, group}));
+    RETURN_IF_ERROR(add(layer + "q" + suffix, kv * group * dim, {dim, pairs, group, group + 2, 0}));
+    RETURN_IF_ERROR(add(layer + "k" + suffix, kv * dim, {dim, pairs, 1, group + 2, group}));
     return add(layer + "v" + suffix, kv * dim, {dim, false, 1, group + 2, group + 1});
   }
   if (pairs && (module.ends_with(".attn_q") || module.ends_with(".attn_k"))) {
@@ -79,8 +88,6 @@ Status Place(TensorInfo tensor, ModelFile& model) {
                             c.head_dim);
     return add(tensor.name, rows, {.head_dim = c.head_dim, .halves = true});
   }
-  if (module.ends_with(".ffn_norm"))
-    tensor.name.replace(tensor.name.rfind("ffn_norm"), 8, c.architecture->ffn_norm);
   if (c.architecture->norm_plus_one && module.ends_with("_norm") && suffix == ".weight")
     tensor.plus = 1;
   return add(tensor.name, rows, {});
@@ -89,7 +96,11 @@ Status Place(TensorInfo tensor, ModelFile& model) {
 Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_begin, int file,
                  ModelFile& model) {
   if (model.config.IsOfPrediction(name, "model.layers.")) return OkStatus();
-  ASSIGN_OR_RETURN(const GgufName called, GgufNameOf(name));
+  if (IsOfAnotherSense(name)) {
+    model.left_out.push_back(name);
+    return OkStatus();
+  }
+  ASSIGN_OR_RETURN(const GgufName called, GgufNameOf(name, *model.config.architecture));
   if (called.name.empty() || (called.name == "output.weight" && model.config.tie_word_embeddings))
     return OkStatus();
   const Json *dtype = entry.Find("dtype"), *shape = entry.Find("shape"),
@@ -163,6 +174,18 @@ Status AddSafetensors(const std::string& path, ModelFile& model) {
   return OkStatus();
 }
 
+// Of a model that sees, too, what it says of text.
+Json TextConfigOf(const Json& config) {
+  const Json* text = config.Find("text_config");
+  if (text == nullptr || !text->is_object()) return config;
+  Json out = *text;
+  for (const char* key : {"tie_word_embeddings", "eos_token_id"}) {
+    const Json* value = config.Find(key);
+    if (value != nullptr && out.Find(key) == nullptr) out.object().emplace_back(key, *value);
+  }
+  return out;
+}
+
 Result<std::vector<std::string>> ShardNames(const std::string& folder) {
   const std::string index_path = Join(folder, "model.safetensors.index.json");
   if (!base::PathExists(index_path)) return std::vector<std::string>{"model.safetensors"};
@@ -234,13 +257,17 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   if (!base::PathExists(config_path))
     return base::InvalidArgument(folder, ": a folder without config.json is no model");
   ASSIGN_OR_RETURN(model->metadata, ReadJsonFile(config_path));
-  auto config = ConfigFromHuggingFace(model->metadata);
+  auto config = ConfigFromHuggingFace(TextConfigOf(model->metadata));
   if (!config.ok()) return config.status().Annotate(config_path);
   model->config = *config;
   ASSIGN_OR_RETURN(model->config.pooling_type, PoolingOf(folder));
   ASSIGN_OR_RETURN(const auto shards, ShardNames(folder));
   for (const std::string& shard : shards)
     RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
+  if (!model->left_out.empty())
+    base::LogWarning(folder, ": ", model->left_out.size(),
+                     " tensors of other senses than text are ", "left out (",
+                     model->left_out.front(), " ...)");
   RETURN_IF_ERROR(CheckPieces(*model).Annotate(folder));
   RETURN_IF_ERROR(SplitLatent(*model).Annotate(folder));
   if (model->config.architecture->hf_gpt_oss)
@@ -251,8 +278,11 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
                                  "does not say that the embedding takes its place "
                                  "(tie_word_embeddings)");
   }
-  if (!model->config.rope.divisors.empty())
-    model->AddVector("rope_freqs.weight", model->config.rope.divisors);
+  const RopeConfig& rope = model->config.rope;
+  const bool longer = !rope.long_divisors.empty();
+  if (!rope.divisors.empty())
+    model->AddVector(longer ? "rope_factors_short.weight" : "rope_freqs.weight", rope.divisors);
+  if (longer) model->AddVector("rope_factors_long.weight", rope.long_divisors);
   model->has_weights = true;
   Json generation{Json::Object()};
   if (const std::string path = Join(folder, "generation_config.json"); base::PathExists(path)) {

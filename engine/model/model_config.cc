@@ -22,6 +22,15 @@ Status CheckFinite(const char* field, double value, double min, double max) {
   return base::InvalidArgument(field, " is ", value, "; it must lie in [", min, ", ", max, "]");
 }
 
+Status ValidateLongRope(const RopeConfig& rope) {
+  if (base::IntSize(rope.long_divisors) != rope.dim / 2)
+    return base::InvalidArgument("long rope factors are ", rope.long_divisors.size(), ", expected ",
+                                 rope.dim / 2);
+  for (const float divisor : rope.long_divisors)
+    RETURN_IF_ERROR(CheckFinite("a long rope factor", divisor, 1e-6, 1e6));
+  return CheckRange("original_max_position_embeddings", rope.original_max_position, 2, 1 << 24);
+}
+
 Status ValidateRope(const RopeConfig& rope, int head_dim) {
   RETURN_IF_ERROR(CheckRange("rope dimensions", rope.dim, 2, head_dim));
   if (rope.dim % 2 != 0)
@@ -41,7 +50,7 @@ Status ValidateRope(const RopeConfig& rope, int head_dim) {
   }
   for (const float divisor : rope.divisors)
     RETURN_IF_ERROR(CheckFinite("an element of tensor 'rope_freqs.weight'", divisor, 1e-6, 1e6));
-  return OkStatus();
+  return rope.scaling == RopeScaling::kLong ? ValidateLongRope(rope) : OkStatus();
 }
 
 // Panels of weights hold 16 rows: an expert begins with a panel.
@@ -135,6 +144,36 @@ bool ModelConfig::IsOfPrediction(std::string_view tensor, std::string_view prefi
   return base::ParseNumber<int>(rest.substr(0, rest.find('.'))).value_or(-1) >= num_hidden_layers;
 }
 
+int ModelConfig::WindowOf(int layer) const {
+  if (sliding_window == 0 || layer < max_window_layers) return 0;
+  const int period = window_period > 0 ? window_period : architecture->window_period;
+  const bool first = layer % period == 0, last = (layer + 1) % period == 0;
+  switch (architecture->window_place) {
+    case WindowPlace::kFirst:
+      return first ? sliding_window : 0;
+    case WindowPlace::kButFirst:
+      return first ? 0 : sliding_window;
+    case WindowPlace::kButLast:
+      return last ? 0 : sliding_window;
+  }
+  return 0;
+}
+
+bool ModelConfig::Rotates(int layer) const {
+  const int never = architecture->unrotated_period;
+  if (!rotary() || (never > 0 && (layer + 1) % never == 0)) return false;
+  return !(architecture->unrotated && sliding_window > 0 && WindowOf(layer) == 0);
+}
+
+bool ModelConfig::DeviceComputesLayers() const {
+  const Architecture& a = *architecture;
+  const bool plain_norms = a.norm_place == NormPlace::kBefore && !a.wide_norm && !a.norm_after_rope;
+  const bool same_layers = a.window_place == WindowPlace::kFirst && a.window_period == 1 &&
+                           a.unrotated_period == 0 && !HasWindowRope();
+  const bool plain_scores = attention_cap == 0 && logit_cap == 0 && temperature_beta == 0;
+  return !latent.any() && plain_norms && same_layers && plain_scores && !a.scales && !a.sinks;
+}
+
 Status RequireDense(const ModelConfig& config, std::string_view what) {
   if (config.latent.any())
     return base::FailedPrecondition(what, ": this model's attention is latent");
@@ -174,8 +213,16 @@ Status ValidateConfig(const ModelConfig& c) {
   RETURN_IF_ERROR(CheckFinite("residual_scale", c.residual_scale, -1e6, 1e6));
   RETURN_IF_ERROR(CheckFinite("attention_scale", c.attention_scale, 0, 1e6));
   RETURN_IF_ERROR(CheckFinite("logit_scale", c.logit_scale, -1e6, 1e6));
+  RETURN_IF_ERROR(CheckFinite("attn_logit_softcapping", c.attention_cap, 0, 1e6));
+  RETURN_IF_ERROR(CheckFinite("final_logit_softcapping", c.logit_cap, 0, 1e6));
+  RETURN_IF_ERROR(CheckRange("the period of layers with a window", c.window_period, 0, 1024));
+  RETURN_IF_ERROR(CheckFinite("the beta of attention's temperature", c.temperature_beta, 0, 1e3));
+  if (c.temperature_beta > 0)
+    RETURN_IF_ERROR(
+        CheckRange("the period of attention's temperature", c.temperature_period, 1, 1 << 24));
   if (c.experts.any()) RETURN_IF_ERROR(ValidateExperts(c));
   if (c.latent.any()) RETURN_IF_ERROR(ValidateLatent(c));
+  if (c.HasWindowRope()) RETURN_IF_ERROR(ValidateRope(c.window_rope, c.head_dim));
   return c.rotary() ? ValidateRope(c.rope, c.head_dim) : OkStatus();
 }
 

@@ -14,7 +14,9 @@ namespace thermocline::model {
 
 // How rotary frequencies change so that a model sees further than it was trained to. Two more kinds
 // need no name: NTK-aware scaling is another theta, Llama 3.1's bands are divisors.
-enum class RopeScaling { kNone, kLinear, kYarn };
+// kLong: divisors for contexts up to the original one, and others for longer ones.
+// Source: Ding et al. 2024 (LongRoPE).
+enum class RopeScaling { kNone, kLinear, kYarn, kLong };
 
 struct RopeConfig {
   double theta = 10000.0;
@@ -22,11 +24,13 @@ struct RopeConfig {
   RopeScaling scaling = RopeScaling::kNone;
   bool truncate = true;  // yarn: the dimensions between which it blends are made whole
   double factor = 1.0;
-  int original_max_position = 0;  // tokens; yarn
+  int original_max_position = 0;  // tokens; yarn and long
   double beta_fast = 32.0;        // yarn: rotations over the original context
   double beta_slow = 1.0;         // yarn
-  double attention_factor = 0;    // yarn: times cos and sin; 0 = 0.1 ln(factor) + 1
-  std::vector<float> divisors;    // [dim / 2] of the frequencies, or empty
+  // Times cos and sin; 0: yarn 0.1 ln(factor) + 1, long sqrt(1 + ln(factor) / ln(original)).
+  double attention_factor = 0;
+  std::vector<float> divisors;       // [dim / 2] of the frequencies, or empty
+  std::vector<float> long_divisors;  // [dim / 2] of longer contexts, or empty
 };
 
 // Attention whose keys and values come from one vector per token (model/latent_attention.h).
@@ -54,12 +58,19 @@ struct ModelConfig {
   int max_position_embeddings = 0;  // tokens
   int sliding_window = 0;           // tokens a token sees, itself included; 0 = all
   int max_window_layers = 0;        // the first layer with the window
+  int window_period = 0;            // of the family's WindowPlace; 0: the family's
   double norm_eps = 1e-5;
   RopeConfig rope;
-  LatentConfig latent;  // then H, K and Dh are those of the absorbed form
+  RopeConfig window_rope;  // of layers with a window; dim 0: as the others
+  LatentConfig latent;     // then H, K and Dh are those of the absorbed form
   ExpertConfig experts;
   // Times the embedding, what a block adds, the scores of attention (0: 1 / sqrt(Dh)), the logits.
   double embedding_scale = 1, residual_scale = 1, attention_scale = 0, logit_scale = 1;
+  // Scores of attention, and logits, become cap tanh(x / cap); 0: they stay. Source: Gemma 2.
+  double attention_cap = 0, logit_cap = 0;
+  // Queries at position p are times 1 + beta ln(1 + floor(p / period)). Source: Llama 4.
+  double temperature_beta = 0;
+  int temperature_period = 0;  // tokens
   Activation hidden_act = Activation::kSilu;
   double fatrelu_threshold = 0;
   // Low-rank predictors (powerinfer.h) take a neuron for active from here on.
@@ -74,16 +85,16 @@ struct ModelConfig {
   // Whether a tensor, called `prefix` and a layer's number, belongs to a block behind the layers.
   bool IsOfPrediction(std::string_view tensor, std::string_view prefix) const;
   // Tokens that a token of the layer sees, itself included; 0: all.
-  int WindowOf(int layer) const {
-    const bool first = layer % architecture->window_period == 0;
-    const bool windowed = layer >= max_window_layers && first != architecture->window_between;
-    return windowed ? sliding_window : 0;
+  int WindowOf(int layer) const;
+  // Whether the layer's queries and keys are rotated, and how.
+  bool Rotates(int layer) const;
+  const RopeConfig& RopeOf(int layer) const {
+    return HasWindowRope() && WindowOf(layer) > 0 ? window_rope : rope;
   }
-  // Whether the layer's queries and keys are rotated.
-  bool Rotates(int layer) const {
-    return rotary() && !(architecture->unrotated && sliding_window > 0 && WindowOf(layer) == 0);
-  }
+  bool HasWindowRope() const { return window_rope.dim > 0; }
   bool rotary() const { return architecture->position != Position::kLearned; }
+  // Whether the kernels of a GPU have all that a layer of the family does.
+  bool DeviceComputesLayers() const;
 };
 
 // InvalidArgument naming the field, the value and the bound: zero or huge sizes, heads that do not
@@ -103,7 +114,8 @@ struct RopeFrequencies {
   std::vector<double> frequencies;  // [dim / 2] radians per position
   double magnitude = 1.0;           // times cos and sin
 };
-RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope);
+// `context_length`: tokens that a sequence may have.
+RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope, int context_length);
 
 // The theta with which a context of `factor` times the original is the whole window of dynamic NTK
 // scaling, at every length: positions keep their angles while the context grows.

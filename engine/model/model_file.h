@@ -84,6 +84,7 @@ struct ModelFile {
   Json metadata{Json::Object()};  // as stored
   SamplingDefaults sampling;      // what the model's makers recommend
   std::vector<TensorInfo> tensors;
+  std::vector<std::string> left_out;  // tensors of other senses than text
   std::vector<std::unique_ptr<base::File>> files;
   // Weights are held in types that GPUs multiply, too (kernels::DeviceType), not as stored. Set
   // before anything is loaded.

@@ -38,9 +38,18 @@ double Scaled(const RopeConfig& rope, int i) {
       return frequency / rope.factor * share + frequency * (1 - share);
     }
     case RopeScaling::kNone:
+    case RopeScaling::kLong:
       break;
   }
   return frequency;
+}
+
+// Of cos and sin, where the model does not say.
+double Magnitude(const RopeConfig& rope) {
+  if (rope.factor <= 1) return 1;
+  if (rope.scaling == RopeScaling::kYarn) return 0.1 * std::log(rope.factor) + 1;
+  if (rope.scaling != RopeScaling::kLong) return 1;
+  return std::sqrt(1 + std::log(rope.factor) / std::log(rope.original_max_position));
 }
 
 double Llama3Divisor(const Llama3Bands& bands, double frequency) {
@@ -54,16 +63,16 @@ double Llama3Divisor(const Llama3Bands& bands, double frequency) {
 
 }  // namespace
 
-RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope) {
+RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope, int context_length) {
   RopeFrequencies out;
+  const bool beyond = rope.scaling == RopeScaling::kLong && !rope.long_divisors.empty() &&
+                      context_length > rope.original_max_position;
+  const std::vector<float>& divisors = beyond ? rope.long_divisors : rope.divisors;
   for (int i = 0; i < rope.dim / 2; ++i) {
-    const double divisor = rope.divisors.empty() ? 1.0 : double{rope.divisors[i]};
+    const double divisor = divisors.empty() ? 1.0 : double{divisors[i]};
     out.frequencies.push_back(Scaled(rope, i) / divisor);
   }
-  if (rope.scaling == RopeScaling::kYarn) {
-    out.magnitude =
-        rope.attention_factor > 0 ? rope.attention_factor : 0.1 * std::log(rope.factor) + 1;
-  }
+  out.magnitude = rope.attention_factor > 0 ? rope.attention_factor : Magnitude(rope);
   return out;
 }
 

@@ -59,7 +59,10 @@ Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
   const int d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
             kv = c.num_key_value_heads * c.head_dim;
   const bool held = parts_.attention;
-  RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
+  const bool before = c.architecture->norm_place != NormPlace::kAfter,
+             after = c.architecture->norm_place != NormPlace::kBefore;
+  if (before) RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
+  if (after) RETURN_IF_ERROR(NormOf(p + "post_attention_norm", d, layer.attn_post_norm));
   if (c.architecture->second_norm && model_.Find(p + "attn_norm_2.weight") != nullptr)
     RETURN_IF_ERROR(NormOf(p + "attn_norm_2", d, layer.attn_second_norm));
   if (c.latent.any()) return Latent(p, layer);
@@ -81,12 +84,13 @@ Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
 }
 
 Status WeightPlan::CheckBiases(const std::string& p) const {
-  const bool alone = model_.config.architecture->qkv_bias == QkvBias::kAlone;
+  const QkvBias bias = model_.config.architecture->qkv_bias;
+  const bool alone = bias == QkvBias::kAlone;
   const bool q = model_.Find(p + "attn_q.bias") != nullptr;
   if (alone) RETURN_IF_ERROR(Require(p, {"attn_q.bias", "attn_k.bias", "attn_v.bias"}));
   if (model_.config.architecture->biased)
     RETURN_IF_ERROR(Require(p, {"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"}));
-  if (!alone && q && model_.Find(p + "attn_output.bias") == nullptr) {
+  if (bias == QkvBias::kWithOutput && q && model_.Find(p + "attn_output.bias") == nullptr) {
     return base::InvalidArgument(model_.path, ": tensor '", p, "attn_q.bias' without '", p,
                                  "attn_output.bias' has no place in the architecture '",
                                  model_.config.architecture->name, "'");
@@ -106,8 +110,11 @@ Status WeightPlan::FeedForward(int index, const std::string& p, LayerWeights& la
   const ModelConfig& c = model_.config;
   const int d = c.hidden_size, f = c.intermediate_size;
   const bool gated = c.architecture->gated;
-  if (!c.architecture->parallel_block)
+  const NormPlace place = c.architecture->norm_place;
+  if (!c.architecture->parallel_block && place != NormPlace::kAfter)
     RETURN_IF_ERROR(NormOf(p + std::string(c.architecture->ffn_norm), d, layer.ffn_norm));
+  if (place != NormPlace::kBefore)
+    RETURN_IF_ERROR(NormOf(p + "post_ffw_norm", d, layer.ffn_post_norm));
   if (c.experts.InLayer(index)) return Experts(p, layer.experts);
   // A mixture's dense layers are held with what every token reads.
   const bool deciding = c.experts.any() ? parts_.attention : parts_.deciding,
@@ -258,6 +265,7 @@ void WeightPlan::PlaceStages() {
 Status WeightPlan::RefuseStrangers() const {
   for (const TensorInfo& tensor : model_.tensors) {
     if (used_.contains(tensor.name) || tensor.name == "rope_freqs.weight") continue;
+    if (tensor.name.starts_with("rope_factors_")) continue;
     if (tensor.name == "output.weight" && model_.config.tie_word_embeddings) continue;
     return base::InvalidArgument(
         model_.path, ": tensor '", tensor.name, "' has no place in the architecture '",

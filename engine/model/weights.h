@@ -93,7 +93,7 @@ struct ExpertWeights {
 };
 
 struct LayerWeights {
-  NormWeights attn_norm;         // [D]
+  NormWeights attn_norm;         // [D] of what attention reads, if the family has it
   NormWeights attn_second_norm;  // [D] of attention alone, in parallel blocks
   Linear q;                      // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]
   Linear k;                      // [K*Dh, D]
@@ -103,7 +103,9 @@ struct LayerWeights {
   LatentWeights latent;          // instead of k and v
   Linear attn_output;            // [D, H*Dh]; latent: [D, H v]
   const float* sinks = nullptr;  // [H], or null
+  NormWeights attn_post_norm;    // [D] of what attention gives, if the family has it
   NormWeights ffn_norm;          // [D]
+  NormWeights ffn_post_norm;     // [D]
   NeuronMatrix gate;             // [F, D], if the architecture is gated
   NeuronMatrix up;               // [F, D]
   Linear down;                   // [D, F]; no weight if there is down_rows

@@ -8,7 +8,7 @@
 namespace thermocline::nn {
 void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
               std::vector<float>& sin) {
-  const model::RopeFrequencies f = model::ComputeRopeFrequencies(rope);
+  const model::RopeFrequencies f = model::ComputeRopeFrequencies(rope, context_length);
   const auto half = f.frequencies.size();
   cos.resize(context_length * half);
   sin.resize(cos.size());
@@ -92,6 +92,8 @@ void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffe
   if (!c.rotary()) return;
   for (std::vector<float>* of : {&rope_cos, &rope_sin})
     array(*of, base::Area(p.context_length, c.rope.dim / 2));
+  for (std::vector<float>* of : {&window_rope_cos, &window_rope_sin})
+    array(*of, base::Area(p.context_length, c.window_rope.dim / 2));
 }
 
 Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.logits_max) {
@@ -99,6 +101,8 @@ Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.l
       p, [](auto& array, std::size_t elements) { array.resize(elements); },
       [](auto& buffer, auto... sizes) { buffer.Resize(sizes...); });
   if (p.config.rotary()) FillRope(p.config.rope, p.context_length, rope_cos, rope_sin);
+  if (p.config.HasWindowRope())
+    FillRope(p.config.window_rope, p.context_length, window_rope_cos, window_rope_sin);
 }
 
 std::size_t Workspace::Bytes(const Params& p) {

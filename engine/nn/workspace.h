@@ -76,6 +76,8 @@ struct Workspace {
   AttentionParts parts;                    // of one token, by chunk of positions
   std::vector<float> rope_cos;             // [context, rope.dim / 2]
   std::vector<float> rope_sin;
+  // Of layers with a window that are rotated otherwise, else empty.
+  std::vector<float> window_rope_cos, window_rope_sin;
 
  private:
   Workspace() = default;

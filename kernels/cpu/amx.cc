@@ -111,6 +111,7 @@ const OpTable kAmxOps = {"amx",
                          Rope,
                          Gated,
                          Add,
+                         SoftCap,
                          ToHalf,
                          SoftmaxExp,
                          TilePeak};

@@ -106,6 +106,7 @@ void AddValues(const AttentionParams& p, const std::uint8_t* values, int first, 
 float UpdateSoftmax(const AttentionParams& p, int row, int begin, int end) {
   float* scores = p.scores + row * kKvBlock;
   float &max = p.state.max[row], &total = p.state.total[row];
+  if (p.score_cap > 0) SoftCap(scores + begin, end - begin, p.score_cap);
   const float block_max = MaxOf(scores + begin, end - begin);
   const float new_max = block_max > max ? block_max : max;
   float correction[1] = {max};

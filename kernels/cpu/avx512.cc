@@ -31,7 +31,8 @@ void SignScoresBest(const SignScoresParams& p) {
 
 extern const OpTable kAvx512Ops;
 const OpTable kAvx512Ops = {
-    kIsaName, Gemm,      GemmRows<Gemm>, SumRows, FinishSum, SignScoresBest, Quantize,   Attention,
-    RmsNorm,  LayerNorm, Rope,           Gated,   Add,       ToHalf,         SoftmaxExp, DotPeakOf};
+    kIsaName, Gemm,      GemmRows<Gemm>, SumRows,    FinishSum, SignScoresBest,
+    Quantize, Attention, RmsNorm,        LayerNorm,  Rope,      Gated,
+    Add,      SoftCap,   ToHalf,         SoftmaxExp, DotPeakOf};
 
 }  // namespace thermocline::kernels

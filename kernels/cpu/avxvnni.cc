@@ -19,8 +19,8 @@
 namespace thermocline::kernels {
 
 extern const OpTable kAvxVnniOps;
-const OpTable kAvxVnniOps = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,   FinishSum, SignScores,
-                             Quantize, Attention, RmsNorm,        LayerNorm, Rope,      Gated,
-                             Add,      ToHalf,    SoftmaxExp,     DotPeakOf};
+const OpTable kAvxVnniOps = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,    FinishSum, SignScores,
+                             Quantize, Attention, RmsNorm,        LayerNorm,  Rope,      Gated,
+                             Add,      SoftCap,   ToHalf,         SoftmaxExp, DotPeakOf};
 
 }  // namespace thermocline::kernels

@@ -131,6 +131,18 @@ inline F32x16 Sigmoid(F32x16 x) {
   return DivF(Set1(1.0F), AddF(Set1(1.0F), Exp(SubF(ZeroF(), x))));
 }
 
+// cap tanh(x / cap) = cap (1 - 2 sigmoid(-2 x / cap)); absolute error below 2e-7 cap.
+inline F32x16 Capped(F32x16 x, F32x16 cap, F32x16 slope) {
+  return MulF(cap, SubF(Set1(1.0F), MulF(Set1(2.0F), Sigmoid(MulF(x, slope)))));
+}
+
+void SoftCap(float* x, int n, float cap) {
+  const F32x16 limit = Set1(cap), slope = Set1(-2.0F / cap);
+  int i = 0;
+  for (; i + 16 <= n; i += 16) Store(x + i, Capped(LoadF32(x + i), limit, slope));
+  if (i < n) StorePartial(x + i, n - i, Capped(LoadPartial(x + i, n - i), limit, slope));
+}
+
 // 1 + erf(x / sqrt(2)), absolute error below 2e-7. Source: Abramowitz and Stegun 7.1.26.
 inline F32x16 OnePlusErf(F32x16 x) {
   const F32x16 z = MulF(AbsF(x), Set1(0.70710678F));

@@ -165,7 +165,7 @@ float Score(const AttentionParams& p, int row, int position) {
         p.type != KvType::kQ8_0 ? p.q.x[j] : p.q.scale[j / kGroup] * static_cast<float>(p.q.q[j]);
     dot += q * KeyAt(p, position, i);
   }
-  return dot;
+  return p.score_cap > 0 ? p.score_cap * std::tanh(dot / p.score_cap) : dot;
 }
 
 }  // namespace

@@ -95,6 +95,10 @@ void Add(float* x, const float* y, int n) {
   for (int i = 0; i < n; ++i) x[i] += y[i];
 }
 
+void SoftCap(float* x, int n, float cap) {
+  for (int i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
+}
+
 void ToHalf(const float* x, int n, std::uint16_t* out) {
   for (int i = 0; i < n; ++i) out[i] = FloatToHalf(x[i]);
 }
@@ -123,8 +127,8 @@ namespace thermocline::kernels {
 const OpTable& ReferenceOps() {
   using namespace reference;
   static constexpr OpTable kTable = {
-      "reference", Gemm,      GemmRows, SumRows, FinishSum, SignScores, Quantize,   Attention,
-      RmsNorm,     LayerNorm, Rope,     Gated,   Add,       ToHalf,     SoftmaxExp, DotPeakOf};
+      "reference", Gemm, GemmRows, SumRows, FinishSum, SignScores, Quantize,   Attention, RmsNorm,
+      LayerNorm,   Rope, Gated,    Add,     SoftCap,   ToHalf,     SoftmaxExp, DotPeakOf};
   return kTable;
 }
 

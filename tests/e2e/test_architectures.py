@@ -154,6 +154,14 @@ def edited(tmp_path, name, edit, tensors=None):
     ("phi2", lambda c: c["rope_parameters"].update(partial_rotary_factor=0.35), "partial_rotary_factor"),
     ("nemotron", lambda c: c.update(model_type="nemotron_h"), "nemotron_h"),
     ("persimmon", lambda c: c.update(qk_layernorm=False), "qk_layernorm"),
+    ("stablelm", lambda c: c.update(use_parallel_residual=True), "use_parallel_residual"),
+    ("gemma2", lambda c: c.update(layer_types=["full_attention", "sliding_attention"]), "layer_types"),
+    ("gemma3", lambda c: c.update(layer_types=["chunked_attention"] * 6), "layer_types"),
+    ("gemma3", lambda c: c.update(use_bidirectional_attention=True), "use_bidirectional_attention"),
+    ("gemma2", lambda c: c.update(attn_logit_softcapping=-1.0), "attn_logit_softcapping"),
+    ("smollm3", lambda c: c.update(no_rope_layers=[0, 1, 1, 1]), "no_rope_layers"),
+    ("phi3", lambda c: c["rope_parameters"].update(long_factor=[1.0]), "long rope factors"),
+    ("phi3", lambda c: c["rope_parameters"].update(short_factor="1"), "short_factor"),
 ])
 def test_configs_that_cannot_be_are_refused_by_name(name, edit, words, tmp_path):
     result = edited(tmp_path, name, edit)

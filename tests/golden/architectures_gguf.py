@@ -4,6 +4,7 @@ llama.cpp does not know OPT and Bamboo.  Their GGUF files follow PowerInfer's de
 tensor names, and for Bamboo llama's permutation of the query and key rows.
 """
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -51,18 +52,32 @@ def converter_settings(folder: Path, llama_cpp: LlamaCpp) -> dict:
     settings = llama_cpp.conversion.ModelBase.load_hparams(folder, False)
     if settings.get("multi_query") and not settings["new_decoder_architecture"]:
         del settings["num_kv_heads"]
+    if settings["model_type"] == "cohere2":
+        settings["rotary_pct"] = 1.0  # as published ones say
     return settings
+
+
+@contextlib.contextmanager
+def vocabulary_file(folder: Path):
+    """A tokenizer.json of the right size, which Gemma 3's converter counts."""
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps({"model": {"vocab": {f"t{i}": i for i in range(VOCABULARY)}}, "added_tokens": []}))
+    try:
+        yield
+    finally:
+        path.unlink()
 
 
 def convert(folder: Path, llama_cpp: LlamaCpp) -> None:
     """Writes model.gguf with llama.cpp's converter; only the tokenizer is replaced."""
     settings = converter_settings(folder, llama_cpp)
     converter = llama_cpp.conversion.get_model_class(settings["architectures"][0])
+    converter = getattr(converter, "Ministral3Model", converter)  # behind a choice of two
     gguf = llama_cpp.gguf
     instance_class = type(converter.__name__, (converter,), dict(
         model_arch=converter.model_arch,
         set_vocab=lambda self: add_vocabulary(self.gguf_writer, gguf)))
-    with torch.inference_mode():
+    with torch.inference_mode(), vocabulary_file(folder):
         instance = instance_class(folder, gguf.LlamaFileType.ALL_F32, folder / "model.gguf", hparams=settings)
         instance.write()
 

@@ -33,6 +33,7 @@ import numpy as np
 import torch
 import transformers
 
+from architectures_dense import dense_models, minicpm_as_granite, save_as_internlm2, save_as_minicpm
 from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_opt_gguf, write_persimmon_gguf
 from architectures_weights import fill_weights, in_double_precision, routing_margins
 
@@ -58,6 +59,7 @@ class Model:
     config: dict
     write_gguf: Callable  # (folder, llama.cpp's modules) -> None
     is_bamboo: bool = False
+    disguise: Callable | None = None  # (folder): makes it another family's, which computes the same
     weight_seed: int = WEIGHT_SEED
 
 
@@ -148,6 +150,11 @@ def all_models() -> list[Model]:
             max_position_embeddings=128, hidden_act="gelu_new", partial_rotary_factor=0.5,
             layer_norm_eps=VISIBLE_EPSILON, resid_pdrop=0.0, tie_word_embeddings=False), convert),
         *mixtures(),
+        *(Model(name, config_class, config, convert) for name, config_class, config in dense_models()),
+        Model("minicpm", transformers.GraniteConfig, minicpm_as_granite(), convert, disguise=save_as_minicpm),
+        Model("internlm2", llama, dict(
+            hidden_size=40, intermediate_size=72, **grouped, head_dim=10, rms_norm_eps=VISIBLE_EPSILON,
+            max_position_embeddings=128, tie_word_embeddings=False), convert, disguise=save_as_internlm2),
     ]
 
 
@@ -267,6 +274,8 @@ def random_tokens() -> list[int]:
 def save_huggingface(model: Model, network: torch.nn.Module, folder: Path) -> None:
     network.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if model.disguise is not None:
+        model.disguise(folder)
     if model.is_bamboo:
         path = folder / "config.json"
         config = json.loads(path.read_text())

@@ -60,6 +60,7 @@ const OpTable* AmxEmulated() {
                                 Rope,
                                 Gated,
                                 Add,
+                                SoftCap,
                                 ToHalf,
                                 SoftmaxExp,
                                 DotPeakOf};

@@ -101,8 +101,11 @@ class Fixture {
                    .tokens = static_cast<int>(spans.size()),
                    .spans = spans.data(),
                    .scores = scores_.data(),
+                   .score_cap = score_cap,
                    .state = into.state().Row(first, case_.head_dim)});
   }
+
+  float score_cap = 0;
 
   std::vector<float> Run(const OpTable& ops) {
     Partial partial(case_);
@@ -126,6 +129,7 @@ class Fixture {
            ++s) {
         double dot = 0;
         for (std::size_t i = 0; i < dim; ++i) dot += double{q_[g * dim + i]} * keys_[s][i];
+        if (score_cap > 0) dot = double{score_cap} * std::tanh(dot / double{score_cap});
         total += std::exp(dot);
         for (std::size_t i = 0; i < dim; ++i) out[g * dim + i] += std::exp(dot) * values_[s][i];
       }
@@ -148,6 +152,26 @@ std::string Name(const OpTable& ops, const Case& c) {
   return std::string(ops.name) + " kv type " + std::to_string(static_cast<int>(c.type)) +
          " group " + std::to_string(c.group) + " Dh " + std::to_string(c.head_dim) + " [" +
          std::to_string(c.begin) + ", " + std::to_string(c.end) + ")";
+}
+
+TEST(Attention, CappedScoresAreNearTheExactSoftmax) {
+  for (const Case& c : Cases()) {
+    if (c.type != KvType::kF32) continue;
+    Fixture fixture(c);
+    const auto uncapped = fixture.Run(ReferenceOps());
+    fixture.score_cap = 0.5F;
+    const auto exact = fixture.Exact();
+    std::vector<const OpTable*> all = FastTables();
+    all.push_back(&ReferenceOps());
+    for (const OpTable* ops : all) {
+      const auto got = fixture.Run(*ops);
+      if (c.end - c.begin > 1) {
+        EXPECT_NE(got, uncapped);
+      }
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], exact[i], 3e-6) << Name(*ops, c) << " at " << i;
+    }
+  }
 }
 
 TEST(Attention, IsNearTheReference) {

@@ -21,10 +21,23 @@
 namespace thermocline::kernels {
 
 const OpTable* AvxVnniAsAvx512() {
-  static const OpTable table = {
-      "avxvnni as avx512", Gemm,     GemmRows<Gemm>, SumRows, FinishSum, SignScores, Quantize,
-      Attention,           RmsNorm,  LayerNorm,      Rope,    Gated,     Add,        ToHalf,
-      SoftmaxExp,          DotPeakOf};
+  static const OpTable table = {"avxvnni as avx512",
+                                Gemm,
+                                GemmRows<Gemm>,
+                                SumRows,
+                                FinishSum,
+                                SignScores,
+                                Quantize,
+                                Attention,
+                                RmsNorm,
+                                LayerNorm,
+                                Rope,
+                                Gated,
+                                Add,
+                                SoftCap,
+                                ToHalf,
+                                SoftmaxExp,
+                                DotPeakOf};
   return HasAvx512() ? &table : nullptr;
 }
 

@@ -107,6 +107,19 @@ TEST(Elementwise, GatedIsWithinItsActivationsTolerance) {
   }
 }
 
+TEST(Elementwise, SoftCapIsAccurate) {
+  for (const OpTable* ops : FastTables()) {
+    for (const float cap : {0.5F, 30.0F}) {
+      std::vector<float> x;
+      for (float v = -90; v <= 90; v += 0.173F) x.push_back(v);
+      auto got = x;
+      ops->soft_cap(got.data(), static_cast<int>(got.size()), cap);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        EXPECT_NEAR(got[i], cap * std::tanh(double{x[i]} / cap), 4e-7 * cap) << x[i];
+    }
+  }
+}
+
 TEST(Elementwise, SoftmaxExpIsAccurate) {
   for (const OpTable* ops : FastTables()) {
     std::vector<float> x;

@@ -1,0 +1,122 @@
+// Rotary positions, windows, scales and caps in GGUF's keys.
+#include "engine/model/gguf_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace thermocline::model {
+namespace {
+
+// What MiniCPM's first files do not say. Source: its 2B model.
+struct Scales {
+  double embedding = 1, residual = 1, logit_divisor = 1;
+};
+Scales AbsentScales(const ModelConfig& c) {
+  if (c.architecture->name != "minicpm") return {};
+  return {12, 1.4 / std::sqrt(std::max(1, c.num_hidden_layers)), c.hidden_size / 256.0};
+}
+
+// Gemma's largest models have another scale of queries than 1 / sqrt(Dh), and no key for it.
+// Source: llama.cpp's gemma2 and gemma3.
+double AbsentAttentionScale(const ModelConfig& c) {
+  const std::string_view name = c.architecture->name;
+  const bool large = (name == "gemma2" && c.num_hidden_layers == 46) ||
+                     (name == "gemma3" && c.num_hidden_layers == 62);
+  return large ? 1 / std::sqrt(static_cast<double>(c.hidden_size) / c.num_attention_heads) : 0;
+}
+
+// Layers with a window, where they are rotated otherwise.
+Status ReadWindowRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  const Architecture& a = *c.architecture;
+  if (c.sliding_window == 0 || !a.unscaled_window_rope) return OkStatus();
+  c.window_rope.dim = c.rope.dim;
+  ASSIGN_OR_RETURN(c.window_rope.theta,
+                   keys.Double(prefix + "rope.freq_base_swa",
+                               a.window_theta > 0 ? a.window_theta : c.rope.theta));
+  return OkStatus();
+}
+
+}  // namespace
+
+// Source: granite's keys, of which the logits' is a divisor, but Cohere's a factor.
+Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  for (const char* key : {"embedding_scale", "residual_scale", "logit_scale"}) {
+    if (!c.architecture->scales && keys.Has(prefix + key))
+      return base::Unimplemented("key '", prefix, key, "' is not supported in the architecture '",
+                                 c.architecture->name, "'");
+  }
+  const Scales absent = AbsentScales(c);
+  ASSIGN_OR_RETURN(c.embedding_scale, keys.Double(prefix + "embedding_scale", absent.embedding));
+  if (c.architecture->embedding_root) c.embedding_scale = std::sqrt(c.hidden_size);
+  ASSIGN_OR_RETURN(c.residual_scale, keys.Double(prefix + "residual_scale", absent.residual));
+  ASSIGN_OR_RETURN(c.attention_scale,
+                   keys.Double(prefix + "attention.scale", AbsentAttentionScale(c)));
+  ASSIGN_OR_RETURN(const double logits, keys.Double(prefix + "logit_scale", absent.logit_divisor));
+  if (logits == 0) return base::InvalidArgument("key '", prefix, "logit_scale' is 0");
+  c.logit_scale = c.architecture->logits_times_scale ? logits : 1 / logits;
+  ASSIGN_OR_RETURN(c.attention_cap, keys.Double(prefix + "attn_logit_softcapping", 0.0));
+  ASSIGN_OR_RETURN(c.logit_cap, keys.Double(prefix + "final_logit_softcapping", 0.0));
+  return OkStatus();
+}
+
+// A period, or of each layer whether it has a window.
+Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelConfig& c) {
+  const std::string key = prefix + "attention.sliding_window_pattern";
+  const Json* pattern = metadata.Find(key);
+  if (pattern == nullptr || c.sliding_window == 0) return OkStatus();
+  if (pattern->is_int()) {
+    ASSIGN_OR_RETURN(c.window_period, Keys(metadata).Int(key));
+    return OkStatus();
+  }
+  if (!pattern->is_array())
+    return base::InvalidArgument("key '", key, "' is a ", pattern->type_name());
+  const Json::Array& layers = pattern->as_array();
+  const auto windowed = [](const Json& item) { return item.is_bool() && item.as_bool(); };
+  if (std::none_of(layers.begin(), layers.end(), windowed)) c.sliding_window = 0;
+  if (c.architecture->window_place == WindowPlace::kButLast && c.sliding_window > 0) {
+    const auto full = std::find_if_not(layers.begin(), layers.end(), windowed);
+    c.window_period = static_cast<int>(full - layers.begin()) + 1;
+  }
+  int layer = 0;
+  for (const Json& item : layers) {
+    if (layer < c.num_hidden_layers && windowed(item) != (c.WindowOf(layer) > 0))
+      return base::Unimplemented("key '", key, "' gives windows to layers that the architecture '",
+                                 c.architecture->name, "' has not: layer ", layer);
+    ++layer;
+  }
+  return OkStatus();
+}
+
+Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  const std::string scaling = prefix + "rope.scaling.";
+  ASSIGN_OR_RETURN(c.rope.dim, keys.Int(prefix + "rope.dimension_count", c.head_dim));
+  ASSIGN_OR_RETURN(c.rope.theta, keys.Double(prefix + "rope.freq_base", 10000.0));
+  ASSIGN_OR_RETURN(const double old_factor, keys.Double(prefix + "rope.scale_linear", 1.0));
+  ASSIGN_OR_RETURN(const std::string type,
+                   keys.String(scaling + "type", old_factor != 1.0 ? "linear" : "none"));
+  RETURN_IF_ERROR(ReadWindowRope(keys, prefix, c));
+  if (type == "none" || type == "longrope") return OkStatus();  // ReadLongRope
+  ASSIGN_OR_RETURN(c.rope.factor, keys.Double(scaling + "factor", old_factor));
+  if (type == "linear") {
+    c.rope.scaling = RopeScaling::kLinear;
+    return OkStatus();
+  }
+  if (type != "yarn")
+    return base::Unimplemented("rope scaling '", type,
+                               "' is not supported; supported are none, linear and yarn");
+  c.rope.scaling = RopeScaling::kYarn;
+  c.rope.truncate = c.architecture->yarn_truncate;
+  ASSIGN_OR_RETURN(c.rope.original_max_position,
+                   keys.Int(scaling + "original_context_length", c.max_position_embeddings));
+  ASSIGN_OR_RETURN(c.rope.beta_fast, keys.Double(scaling + "yarn_beta_fast", 32.0));
+  ASSIGN_OR_RETURN(c.rope.beta_slow, keys.Double(scaling + "yarn_beta_slow", 1.0));
+  // Ministral's, whose scores stay: rotations are not scaled.
+  ASSIGN_OR_RETURN(const double log_multiplier, keys.Double(scaling + "yarn_log_multiplier", 0.0));
+  const double absent = log_multiplier > 0 ? 1 : 0;
+  ASSIGN_OR_RETURN(c.rope.attention_factor, keys.Double(scaling + "yarn_attn_factor", absent));
+  ASSIGN_OR_RETURN(c.temperature_beta, keys.Double(prefix + "attention.temperature_scale", 0.0));
+  c.temperature_period = c.rope.original_max_position;
+  return OkStatus();
+}
+
+}  // namespace thermocline::model

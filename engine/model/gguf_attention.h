@@ -1,0 +1,16 @@
+// Parts of gguf_config.cc: of attention. Errors name the key.
+#pragma once
+
+#include "engine/model/gguf_keys.h"
+#include "engine/model/model_config.h"
+
+namespace thermocline::model {
+
+// Scales and caps of embedding, residual, scores and logits. `prefix`: "<architecture>.".
+Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& config);
+// Which layers have the window. Requires: sliding_window is set.
+Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelConfig& config);
+// Requires: windows and latent attention are set.
+Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& config);
+
+}  // namespace thermocline::model

@@ -1,0 +1,58 @@
+// What fields of config.json are where a file leaves them out: transformers writes and publishers
+// keep only what differs from a family's defaults. Source: transformers' configuration classes.
+#include <array>
+#include <string_view>
+
+#include "engine/base/json.h"
+#include "engine/model/hf_config.h"
+
+namespace thermocline::model {
+namespace {
+
+struct FamilyDefaults {
+  std::string_view model_type, fields;
+};
+constexpr std::array kDefaults = {
+    FamilyDefaults{"gemma", R"({"tie_word_embeddings": true, "head_dim": 256})"},
+    FamilyDefaults{"gemma2", R"({"tie_word_embeddings": true, "head_dim": 256,
+        "max_position_embeddings": 8192, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+        "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})"},
+    FamilyDefaults{"gemma3_text", R"({"tie_word_embeddings": true, "head_dim": 256,
+        "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+        "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4,
+        "max_position_embeddings": 131072, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+        "rope_theta": 1000000.0})"},
+    FamilyDefaults{"cohere2", R"({"tie_word_embeddings": true, "logit_scale": 0.0625,
+        "sliding_window": 4096, "max_position_embeddings": 8192})"},
+    FamilyDefaults{"smollm3", R"({"tie_word_embeddings": true})"},
+    FamilyDefaults{"starcoder2",
+                   R"({"tie_word_embeddings": true, "hidden_act": "gelu_pytorch_tanh"})"},
+    FamilyDefaults{"glm4", R"({"partial_rotary_factor": 0.5, "head_dim": 128})"},
+    FamilyDefaults{"stablelm", R"({"partial_rotary_factor": 0.25})"},
+    FamilyDefaults{"olmo3", R"({"sliding_window": 4096})"},
+    FamilyDefaults{"exaone4", R"({"sliding_window": 4096})"},
+    FamilyDefaults{"falcon", R"({"tie_word_embeddings": true})"},
+    FamilyDefaults{"opt", R"({"tie_word_embeddings": true})"},
+    FamilyDefaults{"persimmon", R"({"rope_theta": 25000.0, "partial_rotary_factor": 0.5})"},
+    FamilyDefaults{"phi", R"({"partial_rotary_factor": 0.5})"},
+    FamilyDefaults{"nemotron", R"({"partial_rotary_factor": 0.5})"},
+    FamilyDefaults{"granite", R"({"attention_multiplier": 1.0})"},
+    FamilyDefaults{"granitemoe", R"({"attention_multiplier": 1.0})"},
+    FamilyDefaults{"granitemoeshared", R"({"attention_multiplier": 1.0})"},
+};
+
+}  // namespace
+
+Json WithFamilyDefaults(const Json& config, std::string_view model_type) {
+  Json out = config;
+  for (const FamilyDefaults& family : kDefaults) {
+    if (family.model_type != model_type) continue;
+    const Json fields = *base::ParseJson(std::string(family.fields));
+    for (const auto& [key, value] : fields.as_object()) {
+      if (config.Find(key) == nullptr) out.object().emplace_back(key, value);
+    }
+  }
+  return out;
+}
+
+}  // namespace thermocline::model

@@ -1,0 +1,105 @@
+// Which layers have a window, in Hugging Face's config.json.
+#include <algorithm>
+
+#include "engine/base/index.h"
+#include "engine/model/hf_config.h"
+#include "engine/model/hf_fields.h"
+
+namespace thermocline::model {
+namespace {
+
+using hf::Flag;
+using hf::Int;
+
+Json::Array List(const Json& json, const char* key) {
+  const Json* value = json.Find(key);
+  return value != nullptr && value->is_array() ? value->as_array() : Json::Array{};
+}
+
+bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
+
+// SmallThinker's, by layer: where the window is, and what is rotated. The family's is the only one.
+Status ReadLayouts(const Json& json, ModelConfig& c) {
+  const Json::Array windows = List(json, "sliding_window_layout"),
+                    rotated = List(json, "rope_layout");
+  if (std::any_of(windows.begin(), windows.end(), IsNonZero)) {
+    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window_size"}));
+  }
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(windows)); ++layer) {
+    if (IsNonZero(windows[layer]) != (c.WindowOf(layer) > 0))
+      return base::Unimplemented("sliding_window_layout other than in every layer but each fourth");
+  }
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(rotated)); ++layer) {
+    if (IsNonZero(rotated[layer]) != c.Rotates(layer))
+      return base::Unimplemented("rope_layout other than sliding_window_layout is not supported");
+  }
+  return OkStatus();
+}
+
+// Each how many layers one differs: a number, or a text of one letter per layer.
+Status ReadPeriod(const Json& json, ModelConfig& c) {
+  const Json* pattern = hf::FindFirst(json, {"sliding_window_pattern", "_sliding_window_pattern"});
+  if (pattern == nullptr || c.architecture->window_place != WindowPlace::kButLast)
+    return OkStatus();
+  if (pattern->is_string()) c.window_period = base::IntSize(pattern->as_string());
+  if (!pattern->is_int()) return OkStatus();
+  ASSIGN_OR_RETURN(c.window_period,
+                   Int(json, {"sliding_window_pattern", "_sliding_window_pattern"}));
+  return OkStatus();
+}
+
+// Layers with a window and without, one by one. Of the family's order only the period is free.
+Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
+  const Json::Array types = List(json, "layer_types");
+  if (types.empty()) return OkStatus();
+  const auto is = [](const Json& item, std::string_view kind) {
+    return item.is_string() && item.as_string() == kind;
+  };
+  const auto windowed = [&](const Json& item) { return is(item, "sliding_attention"); };
+  if (std::none_of(types.begin(), types.end(), windowed)) c.sliding_window = 0;
+  const auto full = std::find_if_not(types.begin(), types.end(), windowed);
+  if (c.architecture->window_place == WindowPlace::kButLast && c.sliding_window > 0)
+    c.window_period = static_cast<int>(full - types.begin()) + 1;
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(types)); ++layer) {
+    const Json& type = types[layer];
+    const bool known = windowed(type) || is(type, "full_attention");
+    if (!known || windowed(type) != (c.WindowOf(layer) > 0))
+      return base::Unimplemented("layer_types ", Json(types).Dump(), " with a window of ",
+                                 c.sliding_window, " are not supported in the architecture '",
+                                 c.architecture->name, "'");
+  }
+  return OkStatus();
+}
+
+// Layers without rotation, one by one (SmolLM3). The family's order is the only one.
+Status CheckUnrotated(const Json& json, const ModelConfig& c) {
+  const Json::Array rotated = List(json, "no_rope_layers");
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(rotated)); ++layer) {
+    const int never = c.architecture->unrotated_period;
+    const bool rotates = never == 0 || (layer + 1) % never != 0;
+    if (IsNonZero(rotated[layer]) != rotates)
+      return base::Unimplemented("no_rope_layers ", Json(rotated).Dump(), " are not supported in ",
+                                 "the architecture '", c.architecture->name, "'");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+// All layers (mistral), those from max_window_layers on if it is switched on (qwen), or some of
+// each period.
+Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
+  const Json* use = json.Find("use_sliding_window");
+  if (Flag(json, "use_sliding_window", use == nullptr)) {
+    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window"}, 0));
+    if (use != nullptr) {
+      ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
+    }
+  }
+  if (c.architecture->window_place == WindowPlace::kButFirst) RETURN_IF_ERROR(ReadLayouts(json, c));
+  RETURN_IF_ERROR(ReadPeriod(json, c));
+  RETURN_IF_ERROR(ReadWindowedLayers(json, c));
+  return CheckUnrotated(json, c);
+}
+
+}  // namespace thermocline::model
