@@ -1,4 +1,5 @@
 """Token ids equal those of sentencepiece, tokenizers and the vectors that come with llama.cpp's vocabularies."""
+import functools
 import json
 import subprocess
 
@@ -55,11 +56,17 @@ def test_line_mode_equals_one_by_one():
     assert [json.loads(line)["tokens"] for line in out.splitlines()] == encode_lines("tidepool", lines)
 
 
-def byte_level_oracle(path, steps):
+@functools.cache
+def byte_level_vocabulary(path):
     reader = gguf.GGUFReader(path)
     tokens = reader.fields["tokenizer.ggml.tokens"].contents()
     merges = [tuple(m.split(" ")) for m in reader.fields["tokenizer.ggml.merges"].contents()]
-    oracle = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges))
+    return {t: i for i, t in enumerate(tokens)}, merges
+
+
+def byte_level_oracle(path, steps):
+    vocab, merges = byte_level_vocabulary(path)
+    oracle = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     oracle.pre_tokenizer = pre_tokenizers.Sequence(steps)
     oracle.decoder = decoders.ByteLevel()
     return oracle
@@ -83,6 +90,35 @@ def test_llama3_pattern_on_every_line(peer):
     assert reader.fields["tokenizer.ggml.pre"].contents() == "llama-bpe"
     for data in DATA[:2]:
         check_lines(path, lines_of(data), lambda line: oracle.encode(line).ids)
+
+
+def relabelled(path, old, new, out):
+    """A vocabulary under another pre-tokenizer's name. The file has no tensors, whose places would move."""
+    def text(name):
+        return len(name).to_bytes(8, "little") + name.encode()
+    blob = path.read_bytes()
+    key = text("tokenizer.ggml.pre") + (8).to_bytes(4, "little")
+    assert blob.count(key + text(old)) == 1
+    out.write_bytes(blob.replace(key + text(old), key + text(new)))
+    return out
+
+
+SEED = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+KIMI = rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{SHORT}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{SHORT}" + \
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+@pytest.mark.parametrize("name,pattern", [("glm4", LLAMA3), ("seed-coder", SEED), ("kimi-k2", KIMI)])
+def test_patterns_without_a_vocabulary_of_their_own(peer, name, pattern, tmp_path):
+    """Published patterns over Llama 3's tokens, against the tokenizers library."""
+    source = peer / "models/ggml-vocab-llama-bpe.gguf"
+    path = relabelled(source, "llama-bpe", name, tmp_path / "v.gguf")
+    oracle = byte_level_oracle(source, [pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    oracle.model.ignore_merges = name == "glm4"
+    for lines in (lines_of(DATA[0])[:400], [line for line in HARD if line]):
+        check_lines(path, lines, lambda line: oracle.encode(line).ids)
 
 
 def test_a_folder_with_tokenizer_json_gives_the_same_ids(smollm, tmp_path):

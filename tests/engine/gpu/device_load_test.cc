@@ -111,6 +111,23 @@ class DeviceLoad : public exec::FfnModels {
   }
 };
 
+// Layers that a GPU has no kernels for are the CPU's: `auto` says so, `cuda` refuses.
+TEST_F(DeviceLoad, FamiliesOfTheCpuStayThere) {
+  for (const char* family : {"gemma2", "gemma3", "olmo2", "smollm3", "granite", "ministral3"}) {
+    load::LoadOptions options = Options(HotDevice::kCuda);
+    options.model.path = exec::Family(family);
+    options.model.ffn.modes = "dense";
+    const auto refused = load::LoadModel(options);
+    ASSERT_FALSE(refused.ok()) << family;
+    EXPECT_NE(refused.status().message().find("are computed by the CPU"), std::string::npos)
+        << refused.status().message();
+    options.model.hot.device = HotDevice::kAuto;
+    const auto loaded = load::LoadModel(options);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EXPECT_EQ((*loaded)->device, nullptr);
+  }
+}
+
 TEST_F(DeviceLoad, PlansFillsAndUsesTheDevice) {
   load::LoadOptions alone = Options(HotDevice::kCpu);
   const auto cpu = load::LoadModel(alone);

@@ -150,7 +150,8 @@ TEST_F(OnDevice, EveryModeIsNearTheCpus) {
 
 TEST_F(OnDevice, LayersWithoutDownRowsAreWhole) {
   for (const std::string name :
-       {"llama3", "phi2", "qwen3", "opt", "mistral", "falcon7", "persimmon"}) {
+       {"llama3", "phi2", "qwen3", "opt", "mistral", "falcon7", "persimmon", "gemma", "phi3",
+        "stablelm", "starcoder2", "seed_oss"}) {
     const auto cpu = exec::Load({.path = exec::Family(name)});
     for (const int home : {1, 1 << 20}) {
       const auto gpu = exec::LoadPlaced({.path = exec::Family(name)}, {.home_layers = home});
