@@ -19,6 +19,10 @@
 //   Q5_K   176   256/32  f16 d, f16 dmin, scales[12], high bit 1x32, low 4x32  affine
 //   Q6_K   210   256/16  low bits 4x64, high bits 2x32, i8 scale[16], f16 d    symmetric, z = 32
 //
+//   TQ2_0   66  256      level 2x32, f16 d                                     d (level - 1)
+//   TQ1_0   54  256      five base-3 digits of 32 and of 16 columns 1x32, 1x16,
+//                        four of 4 columns 1x4, f16 d; DecodeTernary           d (digit - 1)
+//
 //   affine:       (d scale) level - (dmin min), scale and min unsigned: 4 bits in Q2_K, 6 bits in
 //                 Q4_K and Q5_K, read by ScaleMinK4
 //   symmetric:    (d scale) (level - z), scale signed: 6 bits less 32 in Q3_K, read by ScaleQ3K,
@@ -58,6 +62,8 @@ inline constexpr int kBytesQ5_1 = 24;
 inline constexpr int kBytesIq4Nl = 18;
 inline constexpr int kBytesIq4Xs = 136;
 inline constexpr int kBytesMxfp4 = 17;
+inline constexpr int kBytesTq2 = 66;
+inline constexpr int kBytesTq1 = 54;
 inline constexpr int kBytesQ8_0 = 34;
 inline constexpr int kBytesQ2K = 84;
 inline constexpr int kBytesQ3K = 110;
@@ -124,6 +130,7 @@ void DequantizeQ5_1(const std::uint8_t* block, float* out);
 void DequantizeIq4Nl(const std::uint8_t* block, float* out);
 void DequantizeIq4Xs(const std::uint8_t* block, float* out);
 void DequantizeMxfp4(const std::uint8_t* block, float* out);
+void DequantizeTq2(const std::uint8_t* block, float* out);
 void DequantizeQ2K(const std::uint8_t* block, float* out);
 void DequantizeQ3K(const std::uint8_t* block, float* out);
 void DequantizeQ4K(const std::uint8_t* block, float* out);
@@ -135,6 +142,10 @@ void ConvertQ3KToQ6K(const std::uint8_t* q3k, std::uint8_t* q6k);
 void ConvertIq4NlToQ8_0(const std::uint8_t* iq4nl, std::uint8_t* q8_0);
 // Where 2^(e - 128) is an f16, 2^-24 to 2^15; beyond that the scale saturates.
 void ConvertMxfp4ToQ5_0(const std::uint8_t* mxfp4, std::uint8_t* q5_0);
+// Eight blocks.
+void ConvertTq2ToQ4_0(const std::uint8_t* tq2, std::uint8_t* q4_0);
+// The same ternary weights in two bits.
+void ConvertTq1ToTq2(const std::uint8_t* tq1, std::uint8_t* tq2);
 // Eight blocks; d times a scale is rounded to f16.
 void ConvertIq4XsToQ8_0(const std::uint8_t* iq4xs, std::uint8_t* q8_0);
 
@@ -143,6 +154,8 @@ void ConvertIq4XsToQ8_0(const std::uint8_t* iq4xs, std::uint8_t* q8_0);
 void QuantizeQ4_1(const float* x, std::uint8_t* block);
 void QuantizeQ5_0(const float* x, std::uint8_t* block);
 void QuantizeQ5_1(const float* x, std::uint8_t* block);
+// Ternary weights, d times -1, 0 or 1, are kept.
+void QuantizeTq2(const float* x, std::uint8_t* block);
 void QuantizeQ2K(const float* x, std::uint8_t* block);
 void QuantizeQ3K(const float* x, std::uint8_t* block);
 void QuantizeQ4K(const float* x, std::uint8_t* block);

@@ -100,7 +100,8 @@ struct SumRowsParams {
 
 // F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K.
 bool CanSumRows(DType type);
-// The nearest type with such a kernel: Q8_0 for the others, rounded anew.
+// The nearest type with such a kernel: Q4_0 for TQ2_0, the same weights; Q8_0 for the others,
+// rounded anew.
 DType SummableType(DType type);
 std::size_t SumScratchBytes(int columns);
 

@@ -36,6 +36,7 @@
 //                   32; then for each 32 columns 3 quads, whose bits 0..2 are columns 0..3, 8..11
 //                   and 16..19, bits 3..5 columns 4..7, 12..15 and 20..23, and bits 6..7 the low
 //                   two bits of columns 24..27, of 28..31, and both's third bits; value = level - 4
+//   TQ2_0           block of 256 columns: f16 d[16]; the quads of Q2_K; value = level - 1
 // Codebooks: kernels/block_codecs.h.
 // A panel has the bytes of its 16 rows in GGUF.
 #pragma once
@@ -63,10 +64,11 @@ enum class DType : std::uint8_t {
   kQ3_K,
   kIQ4_NL,
   kIQ4_XS,
-  kMXFP4
+  kMXFP4,
+  kTQ2_0
 };
 inline constexpr int kNumDeviceDTypes = 11;
-inline constexpr int kNumDTypes = 16;
+inline constexpr int kNumDTypes = 17;
 
 struct DTypeTraits {
   const char* name;  // as in GGUF files' types, lower case
@@ -81,7 +83,7 @@ inline constexpr DTypeTraits kDTypeTraits[kNumDTypes] = {
     {"q5_0", 32, 22, true},   {"q5_1", 32, 24, true},   {"q4_k", 256, 144, true},
     {"q5_k", 256, 176, true}, {"q6_k", 256, 210, true}, {"q2_k", 256, 84, true},
     {"q3_k", 256, 110, true}, {"iq4_nl", 32, 18, true}, {"iq4_xs", 256, 136, true},
-    {"mxfp4", 32, 17, true},
+    {"mxfp4", 32, 17, true},  {"tq2_0", 256, 66, true},
 };
 inline constexpr const DTypeTraits& Traits(DType type) {
   return kDTypeTraits[static_cast<int>(type)];

@@ -43,7 +43,12 @@ void Transformer::ProjectInput(const model::LayerWeights& layer, int tokens) {
 void Transformer::ProjectOutput(const model::LayerWeights& layer, int tokens) {
   if (latent_.has_value())
     return latent_->Output(layer, ws_.attention.x.data(), tokens, ws_.attention_out.data());
-  ForTokens(tokens, [&](int t) { Quantize(ws_.attention, t); });
+  ForTokens(tokens, [&](int t) {
+    float* row = ws_.attention.x.data() + nn::Offset(t, ws_.attention.cols);
+    if (layer.attn_sub_norm.weight != nullptr)
+      Normalize(layer.attn_sub_norm, row, ws_.attention.cols, row);
+    Quantize(ws_.attention, t);
+  });
   const std::array output = {nn::Product{&layer.attn_output, ws_.attention_out.data()}};
   Multiply(output, ws_.attention, tokens);
 }

@@ -9,7 +9,7 @@ namespace thermocline::ffn {
 // A layer's neurons that the sum over down rows adds up. Borrows them.
 struct FoundNeurons {
   std::span<const int> ids;  // ascending
-  const float* h = nullptr;  // [T, ids], rows `stride` apart
+  float* h = nullptr;        // [T, ids], rows `stride` apart
   int stride = 0;
   bool skip_zeros = false;  // rows whose h is zero need not be read: some tokens lack some neurons
 };

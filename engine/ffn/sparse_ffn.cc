@@ -1,6 +1,8 @@
 #include "engine/ffn/sparse_ffn.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "engine/base/index.h"
 #include "engine/nn/offset.h"
@@ -69,6 +71,7 @@ Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) 
     return OkStatus();
   }
   RETURN_IF_ERROR(Find(layer, input, PolicyFor(layer, lossless), lossless));
+  if (context_.layer(layer).ffn_sub_norm.weight != nullptr) NormFound(layer, input.tokens);
   if (context_.layer(layer).down_rows.rows > 0) {
     SumFound(layer, input.tokens, out, true);
   } else {
@@ -91,6 +94,26 @@ Status SparseFfn::Find(int layer, const Input& input, const FfnPolicy& policy, b
   }
   if (input.tokens == 1 && counting_) Note(step, all);
   return OkStatus();
+}
+
+// The sum of squares takes the neurons that were found: the others are zero. By neuron in eight
+// chains, so that the bits are the same whether zeros are among them or not.
+void SparseFfn::NormFound(int layer, int tokens) {
+  constexpr int kChains = 8;
+  const float* weight = context_.layer(layer).ffn_sub_norm.weight;
+  const std::span<const int> ids = found_.ids;
+  context_.pool.Run(tokens, [&](int t, int) {
+    float* h = found_.h + nn::Offset(t, found_.stride);
+    double chains[kChains] = {};
+    for (std::size_t k = 0; k < ids.size(); ++k) {
+      const double value{h[k]};
+      chains[ids[k] % kChains] += value * value;
+    }
+    const double sum = std::accumulate(chains, chains + kChains, 0.0);
+    const double mean = sum / context_.config.intermediate_size;
+    const auto scale = static_cast<float>(1 / std::sqrt(mean + context_.config.norm_eps));
+    for (std::size_t k = 0; k < ids.size(); ++k) h[k] = h[k] * scale * weight[ids[k]];
+  });
 }
 
 void SparseFfn::ShareSum(int layer, int first, int count, const kernels::SharedSum& part) {

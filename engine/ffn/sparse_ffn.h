@@ -129,6 +129,8 @@ class SparseFfn final : public AuditedSide {
   void SetCounting(bool counting) { counting_ = counting; }
 
  private:
+  // The family's norm of what down reads, over found_.
+  void NormFound(int layer, int tokens);
   // Whether a step is computed by whole matrices.
   bool ComputesAll(FfnMode mode, int tokens) const;
   // Whether a step of the layer will need all neurons from flash.

@@ -122,6 +122,10 @@ void LoadedModel::SetRows() {
 }
 
 Status LoadedModel::SplitNeurons(ffn::NeuronIds hot_ids, int threads) {
+  if (config.architecture->sub_norms)
+    return base::FailedPrecondition("a network of the family '", config.architecture->name,
+                                    "' has a norm over all of its neurons, which one partition ",
+                                    "computes alone: leave out the hot memory");
   SetRows();
   ASSIGN_OR_RETURN(split, ffn::NeuronSplit::Move({.intermediate_size = config.intermediate_size,
                                                   .weights = *weights,

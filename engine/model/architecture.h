@@ -67,6 +67,7 @@ struct Architecture {
   bool unscaled_window_rope;  // layers with a window are rotated without scaling
   double window_theta;        // theta of layers with a window, where the file does not say; 0: same
   NormPlace norm_place;
+  bool sub_norms;  // norms of what attention's output and down read (BitNet)
   // What Hugging Face calls post_attention_layernorm is the norm of what attention gives.
   bool hf_norm_after_attention;
   bool latent;  // attention is latent (model/latent_attention.h)

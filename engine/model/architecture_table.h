@@ -38,6 +38,7 @@ inline constexpr Architecture kLlama = {.name = "llama",
                                         .unscaled_window_rope = false,
                                         .window_theta = 0,
                                         .norm_place = NormPlace::kBefore,
+                                        .sub_norms = false,
                                         .hf_norm_after_attention = false,
                                         .latent = false,
                                         .router = {.normalise = true}};
@@ -61,6 +62,12 @@ constexpr void MakeLatent(Architecture& a) {
 constexpr void MakeSigmoidLatent(Architecture& a) {
   MakeLatent(a);
   a.router.gating = Gating::kSigmoid;
+}
+
+constexpr void MakeBitNet(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.activation = Activation::kRelu2;
+  a.sub_norms = true;
 }
 
 constexpr void MakeGemma(Architecture& a) {
@@ -281,6 +288,10 @@ inline constexpr std::array kArchitectures = {
             }),
     Variant("mistral3", "ministral3", [](Architecture&) {}),
     Variant("minicpm", "minicpm", [](Architecture& a) { a.scales = true; }),
+    // llama.cpp's files call it bitnet and Microsoft's forks otherwise (gguf_config.cc).
+    Variant("bitnet", "bitnet", [](Architecture& a) { MakeBitNet(a); }),
+    Variant("bitnet-b1.58", "", [](Architecture& a) { MakeBitNet(a); }),
+    Variant("bitnet-25", "", [](Architecture& a) { MakeBitNet(a); }),
     Variant("hunyuan-dense", "hunyuan_v1_dense",
             [](Architecture& a) {
               a.position = Position::kRotaryHalves;

@@ -7,6 +7,7 @@
 #include "engine/model/gguf_keys.h"
 #include "engine/model/gguf_metadata.h"
 #include "engine/model/gguf_shards.h"
+#include "engine/model/held_types.h"
 #include "engine/model/latent_attention.h"
 #include "engine/model/powerinfer.h"
 #include "engine/model/sampling_metadata.h"
@@ -86,6 +87,7 @@ Status ReadLongRope(ModelFile& model) {
 Status ReadParameters(ModelFile& model) {
   if (!model.has_weights) return OkStatus();
   RETURN_IF_ERROR(SplitFused(model));
+  HoldInNativeTypes(model);
   RETURN_IF_ERROR(SplitLatent(model));
   RETURN_IF_ERROR(ReadPowerInfer(model));
   RETURN_IF_ERROR(ReadDivisors("rope_freqs.weight", model, model.config.rope.divisors));

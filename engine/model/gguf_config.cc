@@ -127,6 +127,11 @@ Status ReadActivation(const Keys& keys, bool powerinfer, ModelConfig& c) {
   if (powerinfer) {
     ASSIGN_OR_RETURN(absent, PowerInferActivation(*c.architecture));
   }
+  // Files of the name were 1bitLLM's, with SiLU, before they were Microsoft's, whose vocabulary is
+  // Llama 3's. Source: llama.cpp issue 26751.
+  constexpr int kMicrosoftVocabulary = 128256;
+  if (c.architecture->name == "bitnet" && c.vocab_size != kMicrosoftVocabulary)
+    absent = Activation::kSilu;
   ASSIGN_OR_RETURN(const std::string name,
                    keys.String("thermocline.activation", std::string(ActivationName(absent))));
   ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(name));
@@ -184,8 +189,8 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   ASSIGN_OR_RETURN(c.norm_eps, keys.Double(prefix + (rms ? "attention.layer_norm_rms_epsilon"
                                                          : "attention.layer_norm_epsilon"),
                                            kEpsilonDefault));
-  RETURN_IF_ERROR(ReadActivation(keys, model.powerinfer, c));
   RETURN_IF_ERROR(ReadTables(model, c));
+  RETURN_IF_ERROR(ReadActivation(keys, model.powerinfer, c));
   return c;
 }
 

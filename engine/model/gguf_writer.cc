@@ -47,6 +47,8 @@ std::uint32_t FileTypeId(const std::optional<DType>& type) {
       return 30;
     case DType::kMXFP4:
       return 38;
+    case DType::kTQ2_0:
+      return 37;
     case DType::kBF16:
       return 32;
     case DType::kF16:

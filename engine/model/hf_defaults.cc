@@ -31,6 +31,7 @@ constexpr std::array kDefaults = {
     FamilyDefaults{"stablelm", R"({"partial_rotary_factor": 0.25})"},
     FamilyDefaults{"olmo3", R"({"sliding_window": 4096})"},
     FamilyDefaults{"exaone4", R"({"sliding_window": 4096})"},
+    FamilyDefaults{"bitnet", R"({"tie_word_embeddings": true, "rope_theta": 500000.0})"},
     FamilyDefaults{"falcon", R"({"tie_word_embeddings": true})"},
     FamilyDefaults{"opt", R"({"tie_word_embeddings": true})"},
     FamilyDefaults{"persimmon", R"({"rope_theta": 25000.0, "partial_rotary_factor": 0.5})"},

@@ -35,6 +35,8 @@ constexpr std::array kLayerModules = {
     ModuleName{"post_self_attn_layernorm", "post_attention_norm"},  // glm4
     ModuleName{"post_mlp_layernorm", "post_ffw_norm"},
     ModuleName{"mlp.gate_up_proj", "ffn_gate_up"},
+    ModuleName{"self_attn.attn_sub_norm", "attn_sub_norm"},  // bitnet
+    ModuleName{"mlp.ffn_sub_norm", "ffn_sub_norm"},
     ModuleName{"self_attn.qkv_proj", "attn_qkv_rows"},       // phi3
     ModuleName{"self_attn.query_layernorm", "attn_q_norm"},  // hunyuan
     ModuleName{"self_attn.key_layernorm", "attn_k_norm"},

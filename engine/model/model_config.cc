@@ -167,7 +167,8 @@ bool ModelConfig::Rotates(int layer) const {
 
 bool ModelConfig::DeviceComputesLayers() const {
   const Architecture& a = *architecture;
-  const bool plain_norms = a.norm_place == NormPlace::kBefore && !a.wide_norm && !a.norm_after_rope;
+  const bool plain_norms =
+      a.norm_place == NormPlace::kBefore && !a.wide_norm && !a.norm_after_rope && !a.sub_norms;
   const bool same_layers = a.window_place == WindowPlace::kFirst && a.window_period == 1 &&
                            a.unrotated_period == 0 && !HasWindowRope();
   const bool plain_scores = attention_cap == 0 && logit_cap == 0 && temperature_beta == 0;

@@ -41,7 +41,7 @@ constexpr std::array kFileTypes = {
     FileType{29, "iq1_m", 256, 56, {}},
     FileType{30, "bf16", 1, 2, DType::kBF16},
     FileType{34, "tq1_0", 256, 54, {}},
-    FileType{35, "tq2_0", 256, 66, {}},
+    FileType{35, "tq2_0", 256, 66, DType::kTQ2_0},
     FileType{39, "mxfp4", 32, 17, DType::kMXFP4},
 };
 

@@ -65,6 +65,8 @@ Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
   if (after) RETURN_IF_ERROR(NormOf(p + "post_attention_norm", d, layer.attn_post_norm));
   if (c.architecture->second_norm && model_.Find(p + "attn_norm_2.weight") != nullptr)
     RETURN_IF_ERROR(NormOf(p + "attn_norm_2", d, layer.attn_second_norm));
+  if (c.architecture->sub_norms)
+    RETURN_IF_ERROR(NormOf(p + "attn_sub_norm", q, layer.attn_sub_norm));
   if (c.latent.any()) return Latent(p, layer);
   RETURN_IF_ERROR(LinearOf(p + "attn_q", q, d, held, layer.q));
   RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
@@ -115,6 +117,7 @@ Status WeightPlan::FeedForward(int index, const std::string& p, LayerWeights& la
     RETURN_IF_ERROR(NormOf(p + std::string(c.architecture->ffn_norm), d, layer.ffn_norm));
   if (place != NormPlace::kBefore)
     RETURN_IF_ERROR(NormOf(p + "post_ffw_norm", d, layer.ffn_post_norm));
+  if (c.architecture->sub_norms) RETURN_IF_ERROR(NormOf(p + "ffn_sub_norm", f, layer.ffn_sub_norm));
   if (c.experts.InLayer(index)) return Experts(p, layer.experts);
   // A mixture's dense layers are held with what every token reads.
   const bool deciding = c.experts.any() ? parts_.attention : parts_.deciding,

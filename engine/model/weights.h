@@ -103,8 +103,10 @@ struct LayerWeights {
   LatentWeights latent;          // instead of k and v
   Linear attn_output;            // [D, H*Dh]; latent: [D, H v]
   const float* sinks = nullptr;  // [H], or null
+  NormWeights attn_sub_norm;     // [H*Dh] of what attn_output reads, if the family has it
   NormWeights attn_post_norm;    // [D] of what attention gives, if the family has it
   NormWeights ffn_norm;          // [D]
+  NormWeights ffn_sub_norm;      // [F] of what down reads
   NormWeights ffn_post_norm;     // [D]
   NeuronMatrix gate;             // [F, D], if the architecture is gated
   NeuronMatrix up;               // [F, D]

@@ -187,6 +187,8 @@ void Gemm(const GemmParams& p) {
       return GemmQuantised<DType::kIQ4_XS>(p);
     case DType::kMXFP4:
       return GemmQuantised<DType::kMXFP4>(p);
+    case DType::kTQ2_0:
+      return GemmQuantised<DType::kTQ2_0>(p);
   }
 }
 

@@ -199,6 +199,8 @@ void GemmWithTiles(const GemmParams& p) {
       return TileGemm<Tiles, DType::kIQ4_XS>(p);
     case DType::kMXFP4:
       return TileGemm<Tiles, DType::kMXFP4>(p);
+    case DType::kTQ2_0:
+      return TileGemm<Tiles, DType::kTQ2_0>(p);
     default:
       return Gemm(p);  // float weights
   }

@@ -80,7 +80,7 @@ struct TokenRows {
 
 // The i-th quad to be multiplied: quads that lie in the same bytes one behind the other.
 constexpr int QuadOrder(DType type, int i) {
-  return type == DType::kQ8_0 || HasHalves(type) ? i : i % 2 * 4 + i / 2;
+  return type == DType::kQ8_0 || HasHalves(type) || HasTwoBits(type) ? i : i % 2 * 4 + i / 2;
 }
 
 // Levels of nibbles; those of wide types as the dot product takes them.
@@ -98,7 +98,7 @@ template <DType type, int quad>
     const U8x64 packed = LoadU8(half + quad % 4 / 2 * kQuadBytes);
     const U8x64 nibbles = quad % 2 == 0 ? LowNibbles(packed) : HighNibbles(packed);
     return WithTwoBits<quad % 4>(nibbles, LoadU8(half + 2 * kQuadBytes));
-  } else if constexpr (type == DType::kQ2_K) {
+  } else if constexpr (HasTwoBits(type)) {
     return Bits<quad % 4 * 2, 2>(LoadU8(levels + quad / 4 * kQuadBytes));
   } else if constexpr (type == DType::kQ3_K && quad < 6) {
     return Bits<quad % 2 * 3, 3>(LoadU8(levels + quad / 2 * kQuadBytes));
@@ -199,6 +199,8 @@ template <DType type>
       SetNumber<type>(AndI(ShiftRightI(word, 8 * half), 15), half, scales);
       scales.min_words[half] = TwiceInWords(AndI(ShiftRightI(word, 8 * half + 4), 15));
     }
+  } else if constexpr (type == DType::kTQ2_0) {
+    SetNumber<type>(Set1I(1), 0, scales);
   } else if constexpr (IsBlockOf256(type)) {
     SetNumber<type>(header.numbers[g], 0, scales);
     if constexpr (LayoutOf(type).min >= 0) scales.min = ToF32(header.numbers[8 + g]);

@@ -163,6 +163,8 @@ void GatherRows(DType type, const RowSet& rows, int cols, std::uint8_t* panel) {
       return GatherGroups<DType::kIQ4_XS>(rows, cols, panel);
     case DType::kMXFP4:
       return GatherGroups<DType::kMXFP4>(rows, cols, panel);
+    case DType::kTQ2_0:
+      return GatherGroups<DType::kTQ2_0>(rows, cols, panel);
     default:
       return GatherFloats(rows, cols, Traits(type).block_bytes, panel);
   }

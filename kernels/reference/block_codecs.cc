@@ -65,6 +65,63 @@ void DequantizeMxfp4(const std::uint8_t* block, float* out) {
     out[c] = scale * static_cast<float>(kMxfp4Codebook[BitPlane<4, 16>::Get(block + 1, c)]);
 }
 
+void DequantizeTq2(const std::uint8_t* block, float* out) {
+  const float d = LoadHalf(block + 64);
+  for (int c = 0; c < 256; ++c) out[c] = d * static_cast<float>(BitPlane<2, 32>::Get(block, c) - 1);
+}
+
+void QuantizeTq2(const float* x, std::uint8_t* block) {
+  float d = 0;
+  for (int c = 0; c < 256; ++c) d = std::max(d, std::fabs(x[c]));
+  const auto level = [&](int c) {
+    return d > 0 ? std::clamp(std::round(x[c] / d), -1.0F, 1.0F) : 0.0F;
+  };
+  // The best scale for these levels, then the best levels for it; ternary weights stay.
+  constexpr int kRounds = 4;
+  for (int round = 0; round < kRounds; ++round) {
+    double products = 0;
+    int count = 0;
+    for (int c = 0; c < 256; ++c) {
+      products += static_cast<double>(x[c]) * static_cast<double>(level(c));
+      count += level(c) != 0 ? 1 : 0;
+    }
+    if (count > 0) d = static_cast<float>(products / count);
+  }
+  std::memset(block, 0, kBytesTq2);
+  StoreScale(d, block + 64);
+  for (int c = 0; c < 256; ++c) BitPlane<2, 32>::Set(block, c, static_cast<int>(level(c)) + 1);
+}
+
+void ConvertTq2ToQ4_0(const std::uint8_t* tq2, std::uint8_t* q4_0) {
+  constexpr int kBytesQ4_0 = 18;
+  std::memset(q4_0, 0, 8 * kBytesQ4_0);
+  for (int c = 0; c < 256; ++c) {
+    const int level = BitPlane<2, 32>::Get(tq2, c) - 1 + 8;
+    BitPlane<4, 16>::Set(q4_0 + c / 32 * kBytesQ4_0 + 2, c % 32, level);
+  }
+  for (int b = 0; b < 8; ++b) std::memcpy(q4_0 + b * kBytesQ4_0, tq2 + 64, 2);
+}
+
+void ConvertTq1ToTq2(const std::uint8_t* tq1, std::uint8_t* tq2) {
+  // Runs of bytes, each of so many columns' digits.
+  struct Run {
+    int first_byte, bytes, digits;
+  };
+  constexpr Run kRuns[] = {{0, 32, 5}, {32, 16, 5}, {48, 4, 4}};
+  std::memset(tq2, 0, kBytesTq2);
+  std::memcpy(tq2 + 64, tq1 + 52, 2);
+  int column = 0;
+  for (const Run& run : kRuns) {
+    unsigned power = 1;
+    for (int digit = 0; digit < run.digits; ++digit, power *= 3) {
+      for (int i = 0; i < run.bytes; ++i, ++column) {
+        const unsigned byte = (tq1[run.first_byte + i] * power) & 0xFF;
+        BitPlane<2, 32>::Set(tq2, column, static_cast<int>((byte * 3) >> 8));
+      }
+    }
+  }
+}
+
 void DequantizeQ2K(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block + 80), dmin = LoadHalf(block + 82);
   for (int c = 0; c < 256; ++c) {

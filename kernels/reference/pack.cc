@@ -159,6 +159,11 @@ void PackQ3K(const std::uint8_t* block, int lane, std::uint8_t* out) {
   }
 }
 
+void PackTq2(const std::uint8_t* block, int lane, std::uint8_t* out) {
+  std::memcpy(out + 2 * lane, block + 64, 2);
+  for (int sub = 0; sub < 16; ++sub) Store32(QuadOf(out + 32, sub, lane), TwoBits(block, sub));
+}
+
 void PackIq4Xs(const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::memcpy(out + 2 * lane, block, 2);
   std::uint32_t number[8], word = 0;
@@ -186,6 +191,8 @@ void PackBlock(DType type, const std::uint8_t* block, int lane, std::uint8_t* ou
       return PackQ3K(block, lane, out);
     case DType::kIQ4_XS:
       return PackIq4Xs(block, lane, out);
+    case DType::kTQ2_0:
+      return PackTq2(block, lane, out);
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16: {

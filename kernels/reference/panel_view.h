@@ -55,6 +55,8 @@ inline constexpr PanelLayout LayoutOf(DType type) {
       return {128, -1, 128, 0, 256};
     case DType::kMXFP4:
       return {16, -1, 16, 0, 256};
+    case DType::kTQ2_0:
+      return {1, -1, 32, 0, 128};
     default:
       return {32, -1, 288, 0, 384};  // Q6_K
   }
@@ -64,6 +66,10 @@ inline constexpr bool IsBlockOf256(DType type) { return Traits(type).block_size 
 // Scales are of 16 columns, not of 32.
 inline constexpr bool HasHalves(DType type) {
   return type == DType::kQ6_K || type == DType::kQ2_K || type == DType::kQ3_K;
+}
+// Levels are two bits, four quads in one.
+inline constexpr bool HasTwoBits(DType type) {
+  return type == DType::kQ2_K || type == DType::kTQ2_0;
 }
 // Values take all of a signed byte.
 inline constexpr bool IsWide(DType type) { return LayoutOf(type).offset == 128; }
@@ -93,7 +99,7 @@ inline int PanelLevel(DType type, const std::uint8_t* block, int lane, int col) 
     const int low = sub[c % 16 / 8 * kQuadBytes + byte], high = sub[2 * kQuadBytes + byte];
     return (c % 8 < 4 ? low & 15 : low >> 4) | ((high >> (c % 16 / 4 * 2)) & 3) << 4;
   }
-  if (type == DType::kQ2_K) return (group[c / 16 * kQuadBytes + byte] >> (c % 16 / 4 * 2)) & 3;
+  if (HasTwoBits(type)) return (group[c / 16 * kQuadBytes + byte] >> (c % 16 / 4 * 2)) & 3;
   if (type == DType::kQ3_K) {
     if (c < 24) return (group[c / 8 * kQuadBytes + byte] >> (c % 8 / 4 * 3)) & 7;
     const int last = (c - 24) / 4, third = (group[2 * kQuadBytes + byte] >> (6 + last)) & 1;
@@ -133,6 +139,8 @@ inline ScaleAndMin PanelNumbers(DType type, const std::uint8_t* block, int lane,
       return {SixBitNumber(block + 32, lane, k) - 32, 0};
     case DType::kIQ4_XS:
       return {PanelScaleIq4Xs(block, lane, k), 0};
+    case DType::kTQ2_0:
+      return {1, 0};
     default:
       return {SixBitNumber(block + 64, lane, k), SixBitNumber(block + 64, lane, 8 + k)};
   }

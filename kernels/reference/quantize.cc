@@ -84,6 +84,7 @@ constexpr Codec kCodecs[kNumDTypes] = {
     {DequantizeQ6K, QuantizeQ6K, {208, -1}},   {DequantizeQ2K, QuantizeQ2K, {80, 82}},
     {DequantizeQ3K, QuantizeQ3K, {108, -1}},   {DequantizeIq4Nl, QuantizeIq4Nl, {0, -1}},
     {DequantizeIq4Xs, QuantizeIq4Xs, {0, -1}}, {DequantizeMxfp4, QuantizeMxfp4, {-1, -1}},
+    {DequantizeTq2, QuantizeTq2, {64, -1}},
 };
 const Codec& CodecOf(DType type) { return kCodecs[static_cast<int>(type)]; }
 
@@ -104,6 +105,7 @@ constexpr Conversion kConversions[] = {
     {DType::kIQ4_NL, DType::kQ8_0, true, ConvertIq4NlToQ8_0},
     {DType::kIQ4_XS, DType::kQ8_0, false, ConvertIq4XsToQ8_0},
     {DType::kMXFP4, DType::kQ5_0, true, ConvertMxfp4ToQ5_0},
+    {DType::kTQ2_0, DType::kQ4_0, true, ConvertTq2ToQ4_0},
 };
 const Conversion* FindConversion(DType from, DType to) {
   for (const Conversion& conversion : kConversions) {

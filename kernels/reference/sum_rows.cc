@@ -171,7 +171,10 @@ bool CanSumRows(DType type) {
   }
 }
 
-DType SummableType(DType type) { return CanSumRows(type) ? type : DType::kQ8_0; }
+DType SummableType(DType type) {
+  if (type == DType::kTQ2_0) return DType::kQ4_0;  // the same weights
+  return CanSumRows(type) ? type : DType::kQ8_0;
+}
 
 std::size_t SumScratchBytes(int columns) {
   // Coefficients as floats and as two bytes each, for a chunk of rows padded to four and blocks

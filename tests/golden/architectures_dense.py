@@ -96,6 +96,12 @@ def dense_models() -> list[tuple[str, type, dict]]:
     ]
 
 
+def bitnet() -> dict:
+    """Squared ReLU: the norm inside the network sees many zeros. Weights are not ternary here."""
+    return SHAPE | theta(10000.0) | dict(
+        hidden_size=64, intermediate_size=56, rms_norm_eps=VISIBLE_EPSILON, tie_word_embeddings=True)
+
+
 def minicpm_as_granite() -> dict:
     """MiniCPM's code is its publisher's; Granite's computes the same under other names."""
     layers, hidden, base = 2, 48, 16

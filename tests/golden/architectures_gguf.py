@@ -150,6 +150,31 @@ def add_bamboo_settings(writer, config: dict) -> None:
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
 
 
+def write_bitnet_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
+    """As Microsoft's fork names it; llama.cpp's converter does not know transformers' names of the inner norms."""
+    def rename(name, data, config):
+        name = name.replace("model.embed_tokens", "token_embd").replace("model.norm", "output_norm").replace("model.layers.", "blk.")
+        for old, new in [("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ffn_norm"),
+                         ("self_attn.attn_sub_norm", "attn_sub_norm"), ("mlp.ffn_sub_norm", "ffn_sub_norm"),
+                         ("self_attn.o_proj", "attn_output"), ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                         ("self_attn.v_proj", "attn_v"), ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"),
+                         ("mlp.down_proj", "ffn_down")]:
+            name = name.replace(old, new)
+        return name, data
+
+    def settings(writer, config):
+        writer.add_context_length(config["max_position_embeddings"])
+        writer.add_embedding_length(config["hidden_size"])
+        writer.add_block_count(config["num_hidden_layers"])
+        writer.add_feed_forward_length(config["intermediate_size"])
+        writer.add_head_count(config["num_attention_heads"])
+        writer.add_head_count_kv(config["num_key_value_heads"])
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+        writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+
+    write_gguf_by_hand(folder, llama_cpp.gguf, "bitnet-b1.58", settings, rename)
+
+
 def write_bamboo_gguf(folder: Path, llama_cpp: LlamaCpp) -> None:
     write_gguf_by_hand(folder, llama_cpp.gguf, "bamboo", add_bamboo_settings, rename_bamboo)
 

@@ -33,8 +33,8 @@ import numpy as np
 import torch
 import transformers
 
-from architectures_dense import dense_models, minicpm_as_granite, save_as_internlm2, save_as_minicpm
-from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_opt_gguf, write_persimmon_gguf
+from architectures_dense import bitnet, dense_models, minicpm_as_granite, save_as_internlm2, save_as_minicpm
+from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_bitnet_gguf, write_opt_gguf, write_persimmon_gguf
 from architectures_weights import fill_weights, in_double_precision, routing_margins
 
 WEIGHT_SEED = 1
@@ -151,6 +151,7 @@ def all_models() -> list[Model]:
             layer_norm_eps=VISIBLE_EPSILON, resid_pdrop=0.0, tie_word_embeddings=False), convert),
         *mixtures(),
         *(Model(name, config_class, config, convert) for name, config_class, config in dense_models()),
+        Model("bitnet", transformers.BitNetConfig, bitnet(), write_bitnet_gguf),
         Model("minicpm", transformers.GraniteConfig, minicpm_as_granite(), convert, disguise=save_as_minicpm),
         Model("internlm2", llama, dict(
             hidden_size=40, intermediate_size=72, **grouped, head_dim=10, rms_norm_eps=VISIBLE_EPSILON,

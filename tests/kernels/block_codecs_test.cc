@@ -22,6 +22,12 @@ struct Golden {
 };
 
 // In the order of tests/golden/make_block_codecs.py.
+void DequantizeTq1(const std::uint8_t* block, float* out) {
+  std::uint8_t tq2[kBytesTq2];
+  ConvertTq1ToTq2(block, tq2);
+  DequantizeTq2(tq2, out);
+}
+
 constexpr Golden kGolden[] = {
     {"Q5_0", 16, kBytesQ5_0, 32, DequantizeQ5_0},
     {"Q5_1", 16, kBytesQ5_1, 32, DequantizeQ5_1},
@@ -33,6 +39,8 @@ constexpr Golden kGolden[] = {
     {"Q6_K", 8, kBytesQ6K, 256, DequantizeQ6K},
     {"IQ4_XS", 8, kBytesIq4Xs, 256, DequantizeIq4Xs},
     {"MXFP4", 16, kBytesMxfp4, 32, DequantizeMxfp4},
+    {"TQ2_0", 8, kBytesTq2, 256, DequantizeTq2},
+    {"TQ1_0", 8, kBytesTq1, 256, DequantizeTq1},
 };
 
 void DequantizeQ4_1(const std::uint8_t* block, float* out) {
@@ -59,6 +67,9 @@ constexpr Codec kCodecs[] = {
     {"Q6_K", kBytesQ6K, 256, QuantizeQ6K, DequantizeQ6K, 0.0177, 0.0248},
 };
 
+// Three levels: see TernaryWeightsStay.
+constexpr Codec kTernary = {"TQ2_0", kBytesTq2, 256, QuantizeTq2, DequantizeTq2, 0.4455, 0.6042};
+
 // Not every constant, nor a zero beside an outlier, has a level in a codebook.
 constexpr Codec kCodebooks[] = {
     {"IQ4_NL", kBytesIq4Nl, 32, QuantizeIq4Nl, DequantizeIq4Nl, 0.0763, 0.0894},
@@ -69,6 +80,7 @@ constexpr Codec kCodebooks[] = {
 std::vector<Codec> AllCodecs() {
   std::vector<Codec> all(std::begin(kCodecs), std::end(kCodecs));
   all.insert(all.end(), std::begin(kCodebooks), std::end(kCodebooks));
+  all.push_back(kTernary);
   return all;
 }
 
@@ -152,6 +164,23 @@ TEST(BlockCodecs, QuantizedWeightsComeBackWithinTheMeasuredError) {
     EXPECT_LT(RelativeError(heavy_tailed, ThereAndBack(codec, heavy_tailed)),
               codec.heavy_tailed_error_max)
         << codec.name;
+  }
+}
+
+TEST(BlockCodecs, TernaryWeightsStay) {
+  std::mt19937 generator(27);
+  for (const float d : {1.0F, 0.37F, 3e-5F, 1000.0F}) {
+    const float scale = HalfToFloat(FloatToHalf(d));
+    Floats x(256);
+    for (float& value : x)
+      value = scale * static_cast<float>(static_cast<int>(generator() % 3) - 1);
+    EXPECT_EQ(ThereAndBack(kTernary, x), x) << d;
+    Bytes tq2(kBytesTq2), q4_0(8 * 18, 0xA5);
+    Floats got(256);
+    QuantizeTq2(x.data(), tq2.data());
+    ConvertTq2ToQ4_0(tq2.data(), q4_0.data());
+    DequantizeRow(DType::kQ4_0, q4_0.data(), 256, got.data());
+    EXPECT_EQ(got, x) << d;
   }
 }
 

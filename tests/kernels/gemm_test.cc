@@ -187,7 +187,7 @@ TEST(Gemm, TheLargestSumsFitTheirWords) {
       {DType::kQ5_0, 22, 2, 22},   {DType::kQ5_1, 24, 4, 24},   {DType::kQ4_K, 144, 4, 144},
       {DType::kQ5_K, 176, 4, 176}, {DType::kQ6_K, 210, 0, 192}, {DType::kQ2_K, 84, 0, 80},
       {DType::kQ3_K, 110, 0, 108}, {DType::kIQ4_NL, 18, 2, 18}, {DType::kIQ4_XS, 136, 2, 136},
-      {DType::kMXFP4, 17, 1, 17}};
+      {DType::kMXFP4, 17, 1, 17},  {DType::kTQ2_0, 66, 0, 64}};
   constexpr Extreme kExtremes[] = {{0xFF, 0xFF, 0}, {0, 0, 0},       {0x80, 0x7F, 0},
                                    {0xFF, 0xFF, 2}, {0, 0xFF, 1},    {0x80, 0x80, 4},
                                    {0x80, 0x80, 0}, {0x7F, 0x7F, 16}};

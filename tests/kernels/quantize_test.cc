@@ -107,7 +107,7 @@ TEST(Pack, RowsReadFromPanelsEqualRowsReadFromBlocks) {
 
 TEST(Convert, RowsOfTypesWithoutKernelsOnGpusKeepTheirValues) {
   for (const DType type :
-       {DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4}) {
+       {DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4, DType::kTQ2_0}) {
     const DType native = DeviceType(type);
     ASSERT_FALSE(HasDeviceKernels(type));
     ASSERT_TRUE(HasDeviceKernels(native));

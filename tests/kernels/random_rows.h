@@ -35,6 +35,8 @@ inline std::vector<int> ScaleOffsets(DType type) {
       return {108};
     case DType::kMXFP4:
       return {};
+    case DType::kTQ2_0:
+      return {64};
     default:
       return {0};
   }

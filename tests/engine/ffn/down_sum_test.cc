@@ -26,7 +26,7 @@ struct SomeFound {
     h.resize(static_cast<std::size_t>(tokens * stride));
     for (float& value : h) value = random() % 4 == 0 ? 0 : normal(random);
   }
-  FoundNeurons get(bool skip_zeros = true) const { return {ids, h.data(), stride, skip_zeros}; }
+  FoundNeurons get(bool skip_zeros = true) { return {ids, h.data(), stride, skip_zeros}; }
   double Sum(const SmallNetwork::Matrix& down, bool columns, int token, int col, bool bias) const {
     double sum = bias && !down.bias.empty()
                      ? static_cast<double>(down.bias[static_cast<std::size_t>(col)])
@@ -55,7 +55,7 @@ TEST(DownSum, AddsRowsOfTheFound) {
     DownSum down(network.context());
     for (const int tokens : {1, 5}) {
       for (const int every : {1, 7, 400}) {
-        const SomeFound some(every, tokens);
+        SomeFound some(every, tokens);
         std::vector<float> out(static_cast<std::size_t>(tokens * kHidden), -1);
         for (const bool bias : {true, false}) {
           down.SumRows(0, tokens, some.get(tokens > 1), out.data(), bias);
@@ -81,7 +81,7 @@ TEST(DownSum, MultipliesColumns) {
   h.Resize(4, kNeurons);
   std::fill(h.x.begin(), h.x.end(), 100.0F);  // of the layer before
   for (const int tokens : {1, 4}) {
-    const SomeFound some(5, tokens);
+    SomeFound some(5, tokens);
     std::vector<float> out(static_cast<std::size_t>(tokens * kHidden), -1);
     down.MultiplyColumns(0, tokens, some.get(), h, out.data());
     ExpectSum(out, network, some, tokens, true, 1e-3);
@@ -99,7 +99,7 @@ TEST(DownSum, SharesOneSumAmongPartitions) {
   constexpr int kTokens = 3, kRuns = kernels::NumSumRuns(kNeurons), kSums = kRuns * kHidden;
   SmallNetwork network({.type = DType::kQ8_0});
   DownSum down(network.context());
-  const SomeFound some(2, kTokens);
+  SomeFound some(2, kTokens);
   std::vector<float> whole(kTokens * kHidden);
   down.SumRows(0, kTokens, some.get(), whole.data(), false);
   struct Side {

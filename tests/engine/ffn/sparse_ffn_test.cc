@@ -51,7 +51,7 @@ TEST_F(SparseFfnTest, ExactIsDenseWithDownRowsOfEveryType) {
   for (const DType type :
        {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
         DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ2_K,
-        DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4}) {
+        DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4, DType::kTQ2_0}) {
     ExpectExactIsDense(Convert(exec::kTidepoolFolder, {.type = type}), 64);
   }
 }
@@ -64,7 +64,7 @@ TEST_F(SparseFfnTest, ExactIsDenseWithDownColumns) {
 
 // Sizes that fit no vector, networks without a gate, biases, squared and double ReLU.
 TEST_F(SparseFfnTest, ExactIsDenseInEveryFamilyWithTrueZeros) {
-  for (const char* family : {"opt", "nemotron", "bamboo", "llama_relu", "persimmon"}) {
+  for (const char* family : {"opt", "nemotron", "bamboo", "llama_relu", "persimmon", "bitnet"}) {
     ExpectExactIsDense(exec::Family(family), 20);
     for (const DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
       for (const DownLayout down : {DownLayout::kRows, DownLayout::kColumns})

@@ -35,7 +35,7 @@ class DeviceTypes : public OnDevice {
 
 TEST_F(DeviceTypes, AreConvertedForADevice) {
   for (const DType type :
-       {DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4}) {
+       {DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4, DType::kTQ2_0}) {
     for (const auto down : {model::DownLayout::kColumns, model::DownLayout::kRows}) {
       const std::string path = Convert(exec::kTidepoolFolder, {.type = type, .down = down});
       const std::string name = kernels::Traits(type).name;
