@@ -185,7 +185,7 @@ Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) 
   if (suffix.empty()) {
     const std::size_t dot = std::min(name.rfind('.'), name.size());
     suffix = name.substr(dot);
-    if (suffix != ".weight" && suffix != ".bias")
+    if (suffix != ".weight" && suffix != ".bias" && suffix != ".weight_scale")
       return base::Unimplemented("tensor '", name, "' is neither a weight nor a bias");
     name.resize(dot);
   }

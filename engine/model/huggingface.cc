@@ -13,6 +13,7 @@
 #include "engine/base/log.h"
 #include "engine/model/byte_reader.h"
 #include "engine/model/fused_tensors.h"
+#include "engine/model/hf_bitnet.h"
 #include "engine/model/hf_config.h"
 #include "engine/model/hf_gpt_oss.h"
 #include "engine/model/hf_names.h"
@@ -117,11 +118,13 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
     return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
   tensor.type = FindFileType(type->second);
   Json::Array dims = shape->as_array();
-  const bool packed = tensor.name.ends_with(".blocks") || tensor.name.ends_with(".scales");
+  const bool mxfp4 = tensor.name.ends_with(".blocks") || tensor.name.ends_with(".scales");
+  const bool ternary = model.config.architecture->sub_norms && tensor.name.ends_with(".weight");
+  const bool packed = mxfp4 || (ternary && type->first == "U8");
   if (packed != (type->first == "U8"))
     return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
   tensor.num_dims = base::IntSize(dims);
-  if (dims.empty() || dims.size() > (packed ? 4 : 3))
+  if (dims.empty() || dims.size() > (mxfp4 ? 4 : 3))
     return base::DataLoss("tensor '", name, "' has ", dims.size(), " dimensions");
   for (const Json& dim : dims) {
     if (!dim.is_int() || dim.as_int() < 1 || dim.as_int() > (1 << 24))
@@ -272,6 +275,10 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   RETURN_IF_ERROR(SplitLatent(*model).Annotate(folder));
   if (model->config.architecture->hf_gpt_oss)
     RETURN_IF_ERROR(UnpackGptOss(*model).Annotate(folder));
+  if (model->config.architecture->sub_norms) {
+    ASSIGN_OR_RETURN(const BitNetWeights weights, ReadBitNetWeights(model->metadata));
+    RETURN_IF_ERROR(UnpackBitNet(weights, *model).Annotate(folder));
+  }
   if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings) {
     return base::InvalidArgument(folder,
                                  ": tensor 'lm_head.weight' is missing, and config.json "

@@ -84,7 +84,8 @@ template <DType type, int P, int T, typename SomeGroup>
 #pragma GCC unroll 2
       for (int p = 0; p < P; ++p) {
         F32x16 product = ToF32(dot[p][t]);
-        if constexpr (IsBlockOf256(type)) product = MulF(product, group[p]->scale[half]);
+        if constexpr (IsBlockOf256(type) && type != DType::kTQ2_0)
+          product = MulF(product, group[p]->scale[half]);
         value[p][t] = half == 0 ? product : AddF(value[p][t], product);
       }
     }

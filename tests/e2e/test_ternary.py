@@ -55,6 +55,86 @@ def test_ternary_weights_stay_when_they_are_written(files, tmp_path):
     assert kinds and numpy.abs(logits(tmp_path / "again.gguf", tmp_path) - expected).max() < 0.05 * numpy.abs(expected).max()
 
 
+def safetensors(path, tensors):
+    """`tensors`: name to array."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        kind = {"uint8": "U8", "float32": "F32"}[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def tensors_of(path):
+    blob = path.read_bytes()
+    size = int.from_bytes(blob[:8], "little")
+    for name, entry in json.loads(blob[8:8 + size]).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            yield name, numpy.frombuffer(blob[8 + size:][begin:end], numpy.float32).reshape(entry["shape"])
+
+
+def bitnet_folder(folder, quantization, matrix):
+    """The golden BitNet with other matrices: `matrix(name, floats)` gives tensors by name."""
+    folder.mkdir()
+    config = json.loads((ROOT / "bitnet" / "config.json").read_text())
+    if quantization is not None:
+        config["quantization_config"] = {"quant_method": "bitnet", **quantization}
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = {}
+    for name, floats in tensors_of(ROOT / "bitnet" / "model.safetensors"):
+        tensors |= matrix(name, floats) if name.endswith("_proj.weight") else {name: floats}
+    safetensors(folder / "model.safetensors", tensors)
+    return folder
+
+
+def rounded(floats):
+    """By the mean, as transformers' bitnet integration rounds: levels and scale."""
+    scale = max(float(numpy.abs(floats.astype(numpy.float64)).mean()), 1e-5)
+    return numpy.clip(numpy.round(floats / numpy.float32(scale)), -1, 1), numpy.float32(numpy.float16(scale))
+
+
+def packed(name, floats, divides):
+    levels, scale = rounded(floats)
+    quarters = (levels.astype(numpy.int8) + 1).astype(numpy.uint8).reshape(4, -1, floats.shape[1])
+    data = quarters[0] | quarters[1] << 2 | quarters[2] << 4 | quarters[3] << 6
+    return {name: data, name + "_scale": numpy.array([1 / scale if divides else scale], numpy.float32)}
+
+
+@pytest.mark.parametrize("quantization,divides", [
+    ({"linear_class": "autobitlinear", "quantization_mode": "offline"}, False), ({"linear_class": "bitlinear"}, True), (None, None)])
+def test_packed_and_rounded_checkpoints_are_ternary(quantization, divides, tmp_path):
+    def ternary_floats(name, floats):
+        levels, scale = rounded(floats)
+        return {name: (levels * scale).astype(numpy.float32)}
+
+    floats = bitnet_folder(tmp_path / "floats", None, ternary_floats)
+    if quantization is None:
+        quantization = {"linear_class": "autobitlinear", "quantization_mode": "online"}
+        other = bitnet_folder(tmp_path / "other", quantization, lambda name, x: {name: x})
+    else:
+        other = bitnet_folder(tmp_path / "other", quantization, lambda name, x: packed(name, x, divides))
+    weights = {}
+    for name, folder in [("floats", floats), ("other", other)]:
+        run("convert", folder, tmp_path / f"{name}.gguf", "--quantize", "f32")
+        weights[name] = {t.name: t.data for t in gguf.GGUFReader(tmp_path / f"{name}.gguf").tensors}
+    assert weights["floats"].keys() == weights["other"].keys()
+    for name, expected in weights["floats"].items():
+        # Two scales are f16, each within 2^-11.
+        assert numpy.abs(weights["other"][name] - expected).max() <= 1e-3 * numpy.abs(expected).max(), name
+        assert "norm" in name or "embd" in name or len(numpy.unique(weights["other"][name])) == 3, name
+    assert (logits(other, tmp_path) == logits(other, tmp_path, "--decode")).all()
+
+
+def test_other_quantisations_are_refused_by_name(tmp_path):
+    folder = bitnet_folder(tmp_path / "f", {"linear_class": "autobitlinear", "use_rms_norm": True}, lambda name, x: {name: x})
+    result = run("inspect", folder, check=False)
+    assert result.returncode == 1 and b"use_rms_norm" in result.stderr
+    folder = bitnet_folder(tmp_path / "g", {"linear_class": "autobitlinear"}, lambda name, x: {name: packed(name, x, False)[name]})
+    assert b"weight_scale' of one number" in run("inspect", folder, check=False).stderr
+
+
 def test_exact_skips_what_squared_relu_leaves_at_zero(tmp_path):
     """BitNet's inner norm sees the live neurons alone, and the bits are dense's."""
     run("convert", ROOT / "bitnet", tmp_path / "rows.gguf", "--down", "rows")
