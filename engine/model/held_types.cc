@@ -2,22 +2,43 @@
 
 #include <array>
 #include <map>
+#include <string>
 
 #include "engine/base/log.h"
 #include "kernels/block_codecs.h"
+#include "kernels/iq_codecs.h"
 
 namespace thermocline::model {
 namespace {
 
 using kernels::DType;
 
-// Of a type's block, the block that holds the same weights.
+using Codec = void (*)(const std::uint8_t*, std::uint8_t*);
+
+// By way of floats: rounded once more.
+template <void (*dequantize)(const std::uint8_t*, float*)>
+void ToQ4K(const std::uint8_t* block, std::uint8_t* q4k) {
+  float floats[256];
+  dequantize(block, floats);
+  kernels::QuantizeQ4K(floats, q4k);
+}
+
+// Of a type's block the block that is held. Q4_K's own error is a third of what the types of
+// grids have.
 struct HeldType {
   int ggml_id;
   DType as;
-  void (*convert)(const std::uint8_t*, std::uint8_t*);
+  bool exact;
+  Codec convert;
 };
-constexpr std::array kHeldTypes = {HeldType{34, DType::kTQ2_0, kernels::ConvertTq1ToTq2}};
+constexpr std::array kHeldTypes = {
+    HeldType{34, DType::kTQ2_0, true, kernels::ConvertTq1ToTq2},
+    HeldType{16, DType::kQ4_K, false, ToQ4K<kernels::DequantizeIq2Xxs>},
+    HeldType{17, DType::kQ4_K, false, ToQ4K<kernels::DequantizeIq2Xs>},
+    HeldType{22, DType::kQ4_K, false, ToQ4K<kernels::DequantizeIq2S>},
+    HeldType{18, DType::kQ4_K, false, ToQ4K<kernels::DequantizeIq3Xxs>},
+    HeldType{21, DType::kQ4_K, false, ToQ4K<kernels::DequantizeIq3S>},
+};
 
 const HeldType* FindHeldType(const FileType& type) {
   for (const HeldType& held : kHeldTypes) {
@@ -46,22 +67,28 @@ TensorInfo Held(const ModelFile& model, const TensorInfo& stored, const HeldType
   return out;
 }
 
+void Report(int ggml_id, int count) {
+  const FileType& stored = *FindFileType(ggml_id);
+  const HeldType& held = *FindHeldType(stored);
+  const FileType& as = FileTypeOf(held.as);
+  const std::string text =
+      StrCat(count, " tensors of type ", stored.name, " are held as ", as.name, ", ",
+             as.block_bytes, " bytes of memory for ", stored.block_bytes, " of the file");
+  if (held.exact) return base::LogInfo(text, "; the weights are the same");
+  base::LogWarning(text, ", and rounded once more");
+}
+
 }  // namespace
 
 void HoldInNativeTypes(ModelFile& model) {
-  std::map<std::string, std::pair<int, const FileType*>> counts;
+  std::map<int, int> counts;  // tensors by type
   for (TensorInfo& tensor : model.tensors) {
     const HeldType* held = FindHeldType(*tensor.type);
     if (held == nullptr) continue;
-    auto& [count, as] = counts[tensor.type->name];
-    ++count;
-    as = &FileTypeOf(held->as);
+    ++counts[tensor.type->ggml_id];
     tensor = Held(model, tensor, *held);
   }
-  for (const auto& [name, held] : counts)
-    base::LogInfo(held.first, " tensors of type ", name, " are held as ", held.second->name,
-                  ", the same weights in ", held.second->block_bytes, " bytes for each ",
-                  held.second->block_size);
+  for (const auto& [id, count] : counts) Report(id, count);
 }
 
 }  // namespace thermocline::model

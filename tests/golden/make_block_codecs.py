@@ -10,7 +10,8 @@ import numpy as np
 
 # Type -> (number of blocks, byte offsets of its f16 scales).
 TYPES = {"Q5_0": (16, [0]), "Q5_1": (16, [0, 2]), "IQ4_NL": (16, [0]), "Q2_K": (8, [80, 82]), "Q3_K": (8, [108]), "Q4_K": (8, [0, 2]),
-         "Q5_K": (8, [0, 2]), "Q6_K": (8, [208]), "IQ4_XS": (8, [0]), "MXFP4": (16, []), "TQ2_0": (8, [64]), "TQ1_0": (8, [52])}
+         "Q5_K": (8, [0, 2]), "Q6_K": (8, [208]), "IQ4_XS": (8, [0]), "MXFP4": (16, []), "TQ2_0": (8, [64]), "TQ1_0": (8, [52]),
+         "IQ2_XXS": (8, [0]), "IQ2_XS": (8, [0]), "IQ2_S": (8, [0]), "IQ3_XXS": (8, [0]), "IQ3_S": (8, [0])}
 # The first blocks' scales; the others' are random. Two subnormal ones, and the ends of what weights use.
 EDGES = np.array([0.0, -0.0, 2.0**-24, -(2.0**-16), 1000.0], np.float16)
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 
+#include "kernels/iq_codecs.h"
 #include "kernels/quantize.h"
 #include "tests/kernels/tables.h"
 
@@ -41,6 +42,11 @@ constexpr Golden kGolden[] = {
     {"MXFP4", 16, kBytesMxfp4, 32, DequantizeMxfp4},
     {"TQ2_0", 8, kBytesTq2, 256, DequantizeTq2},
     {"TQ1_0", 8, kBytesTq1, 256, DequantizeTq1},
+    {"IQ2_XXS", 8, kBytesIq2Xxs, 256, DequantizeIq2Xxs},
+    {"IQ2_XS", 8, kBytesIq2Xs, 256, DequantizeIq2Xs},
+    {"IQ2_S", 8, kBytesIq2S, 256, DequantizeIq2S},
+    {"IQ3_XXS", 8, kBytesIq3Xxs, 256, DequantizeIq3Xxs},
+    {"IQ3_S", 8, kBytesIq3S, 256, DequantizeIq3S},
 };
 
 void DequantizeQ4_1(const std::uint8_t* block, float* out) {
