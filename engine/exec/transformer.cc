@@ -219,9 +219,11 @@ Status Transformer::Block(int layer, int tokens) {
 void Transformer::AddToResidual(const model::NormWeights& norm, std::vector<float>& out,
                                 int tokens) {
   const int d = config_.hidden_size;
-  for (int t = 0; norm.weight != nullptr && t < tokens; ++t) {
-    float* row = out.data() + nn::Offset(t, d);
-    Normalize(norm, row, d, row);
+  if (norm.weight != nullptr) {
+    ForTokens(tokens, [&](int t) {
+      float* row = out.data() + nn::Offset(t, d);
+      Normalize(norm, row, d, row);
+    });
   }
   Scale(config_.residual_scale, out.data(), tokens * d);
   ops_.add(ws_.residual.data(), out.data(), tokens * d);

@@ -35,6 +35,7 @@ inline constexpr Architecture kLlama = {.name = "llama",
                                         .logits_times_scale = false,
                                         .embedding_root = false,
                                         .norm_after_rope = false,
+                                        .temperature = false,
                                         .unscaled_window_rope = false,
                                         .window_theta = 0,
                                         .norm_place = NormPlace::kBefore,
@@ -286,7 +287,7 @@ inline constexpr std::array kArchitectures = {
               a.qkv_bias = QkvBias::kAlone;
               a.ffn_norm = "post_attention_norm";
             }),
-    Variant("mistral3", "ministral3", [](Architecture&) {}),
+    Variant("mistral3", "ministral3", [](Architecture& a) { a.temperature = true; }),
     Variant("minicpm", "minicpm", [](Architecture& a) { a.scales = true; }),
     // llama.cpp's files call it bitnet and Microsoft's forks otherwise (gguf_config.cc).
     Variant("bitnet", "bitnet", [](Architecture& a) { MakeBitNet(a); }),

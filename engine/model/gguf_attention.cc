@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
+
 namespace thermocline::model {
 namespace {
 
@@ -54,8 +56,12 @@ Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& 
   ASSIGN_OR_RETURN(const double logits, keys.Double(prefix + "logit_scale", absent.logit_divisor));
   if (logits == 0) return base::InvalidArgument("key '", prefix, "logit_scale' is 0");
   c.logit_scale = c.architecture->logits_times_scale ? logits : 1 / logits;
-  ASSIGN_OR_RETURN(c.attention_cap, keys.Double(prefix + "attn_logit_softcapping", 0.0));
-  ASSIGN_OR_RETURN(c.logit_cap, keys.Double(prefix + "final_logit_softcapping", 0.0));
+  // What llama.cpp takes where a file of Gemma 2 does not say.
+  const bool capped = c.architecture->name == "gemma2";
+  ASSIGN_OR_RETURN(c.attention_cap,
+                   keys.Double(prefix + "attn_logit_softcapping", capped ? 50.0 : 0.0));
+  ASSIGN_OR_RETURN(c.logit_cap,
+                   keys.Double(prefix + "final_logit_softcapping", capped ? 30.0 : 0.0));
   return OkStatus();
 }
 
@@ -71,8 +77,14 @@ Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelCon
   if (!pattern->is_array())
     return base::InvalidArgument("key '", key, "' is a ", pattern->type_name());
   const Json::Array& layers = pattern->as_array();
-  const auto windowed = [](const Json& item) { return item.is_bool() && item.as_bool(); };
-  if (std::none_of(layers.begin(), layers.end(), windowed)) c.sliding_window = 0;
+  if (base::IntSize(layers) < c.num_hidden_layers)
+    return base::InvalidArgument("key '", key, "' has ", layers.size(), " items for ",
+                                 c.num_hidden_layers, " layers");
+  const auto windowed = [](const Json& item) {
+    return (item.is_bool() && item.as_bool()) || (item.is_int() && item.as_int() != 0);
+  };
+  if (std::none_of(layers.begin(), layers.end(), windowed) && !c.architecture->unrotated)
+    c.sliding_window = 0;
   if (c.architecture->window_place == WindowPlace::kButLast && c.sliding_window > 0) {
     const auto full = std::find_if_not(layers.begin(), layers.end(), windowed);
     c.window_period = static_cast<int>(full - layers.begin()) + 1;
@@ -115,7 +127,8 @@ Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c)
   const double absent = log_multiplier > 0 ? 1 : 0;
   ASSIGN_OR_RETURN(c.rope.attention_factor, keys.Double(scaling + "yarn_attn_factor", absent));
   ASSIGN_OR_RETURN(c.temperature_beta, keys.Double(prefix + "attention.temperature_scale", 0.0));
-  c.temperature_period = c.rope.original_max_position;
+  ASSIGN_OR_RETURN(c.temperature_period,
+                   keys.Int(prefix + "attention.temperature_length", c.rope.original_max_position));
   return OkStatus();
 }
 

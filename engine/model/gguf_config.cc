@@ -55,7 +55,10 @@ Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
                                ") differ in size are not supported");
   }
   ASSIGN_OR_RETURN(c.max_position_embeddings, keys.Int(prefix + "context_length"));
-  ASSIGN_OR_RETURN(c.sliding_window, keys.Int(prefix + "attention.sliding_window", 0));
+  constexpr int kGemma2Window = 4096;  // where its file does not say
+  ASSIGN_OR_RETURN(c.sliding_window,
+                   keys.Int(prefix + "attention.sliding_window",
+                            c.architecture->name == "gemma2" ? kGemma2Window : 0));
   ASSIGN_OR_RETURN(c.max_window_layers, keys.Int("thermocline.max_window_layers", 0));
   ASSIGN_OR_RETURN(c.pooling_type, keys.Int(prefix + "pooling_type", -1));
   return OkStatus();
@@ -166,6 +169,20 @@ Status ReadTables(const ModelFile& model, ModelConfig& c) {
   return OkStatus();
 }
 
+// What families' files may say and we do not compute.
+Status RefuseKeys(const Keys& keys, const std::string& prefix) {
+  ASSIGN_OR_RETURN(const bool parallel, keys.Bool(prefix + "use_parallel_residual", false));
+  ASSIGN_OR_RETURN(const bool causal, keys.Bool(prefix + "attention.causal", true));
+  ASSIGN_OR_RETURN(const double clamp, keys.Double(prefix + "attention.clamp_kqv", 0.0));
+  const auto refuse = [&](const char* key, const char* value) {
+    return base::Unimplemented("key '", prefix, key, "' is ", value, ", which is not supported");
+  };
+  if (parallel && prefix == "stablelm.") return refuse("use_parallel_residual", "true");
+  if (!causal) return refuse("attention.causal", "false");
+  if (clamp > 0) return refuse("attention.clamp_kqv", "not 0");
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
@@ -179,6 +196,7 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   }
   ASSIGN_OR_RETURN(c.architecture, FindArchitecture(name));
   const std::string prefix = name + ".";
+  RETURN_IF_ERROR(RefuseKeys(keys, prefix));
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufScales(keys, prefix, c));

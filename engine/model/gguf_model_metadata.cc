@@ -60,8 +60,10 @@ void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder&
     out.Float(prefix + key, static_cast<float>(value));
   };
   if (c.attention_scale > 0) add("attention.scale", c.attention_scale);
-  if (c.attention_cap > 0) add("attn_logit_softcapping", c.attention_cap);
-  if (c.logit_cap > 0) add("final_logit_softcapping", c.logit_cap);
+  // Also that there is none, which readers do not assume of Gemma 2.
+  const bool says = c.architecture->name == "gemma2";
+  if (says || c.attention_cap > 0) add("attn_logit_softcapping", c.attention_cap);
+  if (says || c.logit_cap > 0) add("final_logit_softcapping", c.logit_cap);
   if (c.temperature_beta > 0) add("attention.temperature_scale", c.temperature_beta);
   if (!c.architecture->scales) return;
   add("embedding_scale", c.embedding_scale);
@@ -94,6 +96,8 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   if (!c.latent.any()) out.Uint(prefix + "attention.value_length", U32(c.head_dim));
   if (c.rotary()) out.Uint(prefix + "rope.dimension_count", U32(c.rope.dim));
   out.Uint(prefix + "vocab_size", U32(c.vocab_size));
+  if (c.sliding_window == 0 && c.architecture->name == "gemma2")
+    out.Uint(prefix + "attention.sliding_window", 0);
   if (c.sliding_window > 0) {
     out.Uint(prefix + "attention.sliding_window", U32(c.sliding_window));
     out.Uint("thermocline.max_window_layers", U32(c.max_window_layers));

@@ -48,7 +48,7 @@ Status CheckTensors(const ModelFile& model, int expected) {
     if (!seen.insert(tensor.name).second)
       return base::DataLoss("tensor '", tensor.name, "' is in two parts");
   }
-  if (expected > 0 && base::IntSize(model.tensors) != expected)
+  if (expected != 0 && base::IntSize(model.tensors) != expected)
     return base::DataLoss("the parts hold ", model.tensors.size(), " tensors, and the first says ",
                           expected);
   return OkStatus();
@@ -61,8 +61,8 @@ Status AddGgufShards(const std::string& path, ModelFile& model) {
   const Keys keys(model.metadata);
   ASSIGN_OR_RETURN(const int count, keys.Int("split.count", 1));
   ASSIGN_OR_RETURN(const int own, keys.Int("split.no", 0));
-  if (count <= 1) return OkStatus();
-  if (count > kShardsMax || own < 0 || own >= count)
+  if (count == 1 && own == 0) return OkStatus();
+  if (count < 1 || count > kShardsMax || own < 0 || own >= count)
     return base::InvalidArgument("keys 'split.no' ", own, " and 'split.count' ", count);
   if (own != 0) {
     ASSIGN_OR_RETURN(const std::string first, PathOf(path, own, 0, count));

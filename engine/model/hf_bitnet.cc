@@ -104,7 +104,7 @@ Result<TensorInfo> UnpackOne(const BitNetWeights& weights, const ModelFile& mode
     return Rounded(model, stored, mean);
   }
   const TensorInfo* scale = model.Find(stored.name + std::string(kScale));
-  if (scale == nullptr || scale->cols != 1 || stored.type->dtype.has_value())
+  if (scale == nullptr || scale->cols != 1 || scale->rows != 1 || stored.type->dtype.has_value())
     return base::InvalidArgument("tensor '", stored.name, "' is not packed with a tensor '",
                                  stored.name, kScale, "' of one number");
   float value = 0;
@@ -130,6 +130,13 @@ Result<BitNetWeights> ReadBitNetWeights(const Json& config) {
       (mode != "offline" && mode != "online") || hf::Flag(*quantization, "use_rms_norm", false))
     return base::Unimplemented("field 'quantization_config' ", quantization->Dump(),
                                " is not supported");
+  const Json* kept = quantization->Find("modules_to_not_convert");
+  for (const Json& module :
+       kept != nullptr && kept->is_array() ? kept->as_array() : Json::Array{}) {
+    if (!module.is_string() || module.as_string() != "lm_head")
+      return base::Unimplemented("field 'modules_to_not_convert' with ", module.Dump(),
+                                 " is not supported; supported is lm_head");
+  }
   out.divides = linear == "bitlinear";
   const bool online = linear == "autobitlinear" && mode == "online";
   out.form = online ? BitNetWeights::Form::kRounded : BitNetWeights::Form::kPacked;

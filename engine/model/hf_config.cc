@@ -77,7 +77,8 @@ Status ReadScales(const Json& json, ModelConfig& c) {
 }
 
 Status ReadCaps(const Json& json, ModelConfig& c) {
-  if (c.architecture->embedding_root) c.embedding_scale = std::sqrt(c.hidden_size);
+  if (!c.architecture->embedding_root) return OkStatus();
+  c.embedding_scale = std::sqrt(c.hidden_size);
   ASSIGN_OR_RETURN(const double scalar, Double(json, {"query_pre_attn_scalar"}, 0.0));
   if (scalar > 0) c.attention_scale = 1 / std::sqrt(scalar);
   ASSIGN_OR_RETURN(c.attention_cap, Double(json, {"attn_logit_softcapping"}, 0.0));

@@ -23,10 +23,11 @@ double YarnMagnitude(double factor, double scale) {
 // DeepSeek's yarn scales scores, not rotations; others divide one magnitude by the other.
 Status ReadMScale(const Json& scaling, RopeConfig& rope, ModelConfig& c) {
   ASSIGN_OR_RETURN(const double all, Double(scaling, {"mscale_all_dim"}, 0.0));
-  ASSIGN_OR_RETURN(const double rotated, Double(scaling, {"mscale"}, all));
+  ASSIGN_OR_RETURN(const double rotated,
+                   Double(scaling, {"mscale"}, c.architecture->latent ? all : 0.0));
   if (all == 0) return OkStatus();
   if (!c.architecture->latent) {
-    if (rope.attention_factor == 0)
+    if (rope.attention_factor == 0 && rotated != 0)
       rope.attention_factor = YarnMagnitude(rope.factor, rotated) / YarnMagnitude(rope.factor, all);
     return OkStatus();
   }
@@ -47,8 +48,6 @@ Status ReadYarn(const Json& scaling, int original, RopeConfig& rope, ModelConfig
   ASSIGN_OR_RETURN(rope.beta_slow, Double(scaling, {"beta_slow"}, 1.0));
   ASSIGN_OR_RETURN(rope.attention_factor, Double(scaling, {"attention_factor"}, 0.0));
   RETURN_IF_ERROR(ReadMScale(scaling, rope, c));
-  ASSIGN_OR_RETURN(c.temperature_beta, Double(scaling, {"llama_4_scaling_beta"}, 0.0));
-  c.temperature_period = original;
   rope.truncate = Flag(scaling, "truncate", true);
   if (rope.truncate != c.architecture->yarn_truncate)
     return base::Unimplemented("rope scaling's truncate = ", rope.truncate ? "true" : "false",
@@ -106,6 +105,13 @@ Status ReadDynamic(const Json& scaling, int original, RopeConfig& rope, ModelCon
   return OkStatus();
 }
 
+// Of both places the one outside counts.
+Result<int> OriginalPositions(const Json& json, const Json& scaling, const ModelConfig& c) {
+  constexpr const char* kField = "original_max_position_embeddings";
+  ASSIGN_OR_RETURN(const int inner, Int(scaling, {kField}, c.max_position_embeddings));
+  return Int(json, {kField}, inner);
+}
+
 Status ReadScaling(const Json& json, const Json& scaling, RopeConfig& rope, ModelConfig& c) {
   RETURN_IF_ERROR(CheckTypes(scaling));
   const std::string type = String(scaling, {"rope_type", "type"}, "default");
@@ -114,9 +120,7 @@ Status ReadScaling(const Json& json, const Json& scaling, RopeConfig& rope, Mode
   if (!(rope.factor >= 1 && rope.factor <= 1e6))
     return base::InvalidArgument("rope scaling factor is ", rope.factor,
                                  "; it must lie in [1, 1000000]");
-  ASSIGN_OR_RETURN(const int top,
-                   Int(json, {"original_max_position_embeddings"}, c.max_position_embeddings));
-  ASSIGN_OR_RETURN(const int original, Int(scaling, {"original_max_position_embeddings"}, top));
+  ASSIGN_OR_RETURN(const int original, OriginalPositions(json, scaling, c));
   if (type == "linear") {
     rope.scaling = RopeScaling::kLinear;
     return OkStatus();
@@ -145,6 +149,22 @@ Status ReadOne(const Json& json, const Json& scaling, double theta, RopeConfig& 
   return ReadScaling(json, scaling, rope, c);
 }
 
+// What a file of ours, and llama.cpp's, can say of layers with a window: their theta.
+Status CheckWindowRope(const Architecture& a, ModelConfig& c) {
+  const RopeConfig& of = c.window_rope;
+  const bool plain =
+      of.scaling == RopeScaling::kNone && of.divisors.empty() && of.dim == c.rope.dim;
+  if (a.unscaled_window_rope && plain) return OkStatus();
+  const bool same = of.scaling == c.rope.scaling && of.divisors == c.rope.divisors &&
+                    of.dim == c.rope.dim && of.theta == c.rope.theta && of.factor == c.rope.factor;
+  if (!same)
+    return base::Unimplemented(
+        "rope_parameters of sliding_attention other than a rope_theta are not ",
+        "supported in the architecture '", a.name, "'");
+  c.window_rope = {};
+  return OkStatus();
+}
+
 }  // namespace
 
 Status ReadHuggingFaceRope(const Json& json, ModelConfig& c) {
@@ -159,12 +179,18 @@ Status ReadHuggingFaceRope(const Json& json, ModelConfig& c) {
   };
   const Json *full = part("full_attention"), *window = part("sliding_attention");
   ASSIGN_OR_RETURN(const double theta, Double(json, {"rope_theta"}, 10000.0));
-  RETURN_IF_ERROR(ReadOne(json, full != nullptr ? *full : *all, theta, c.rope, c));
+  const Json& whole = full != nullptr ? *full : *all;
+  RETURN_IF_ERROR(ReadOne(json, whole, theta, c.rope, c));
   const Architecture& a = *c.architecture;
+  if (a.temperature) {
+    ASSIGN_OR_RETURN(c.temperature_beta, Double(whole, {"llama_4_scaling_beta"}, 0.0));
+    ASSIGN_OR_RETURN(c.temperature_period, OriginalPositions(json, whole, c));
+  }
   if (c.sliding_window == 0 || (window == nullptr && !a.unscaled_window_rope)) return OkStatus();
   const double absent = a.window_theta > 0 ? a.window_theta : c.rope.theta;
   ASSIGN_OR_RETURN(const double local, Double(json, {"rope_local_base_freq"}, absent));
-  return ReadOne(json, window != nullptr ? *window : kNone, local, c.window_rope, c);
+  RETURN_IF_ERROR(ReadOne(json, window != nullptr ? *window : kNone, local, c.window_rope, c));
+  return CheckWindowRope(*c.architecture, c);
 }
 
 }  // namespace thermocline::model

@@ -1,5 +1,6 @@
 // Which layers have a window, in Hugging Face's config.json.
 #include <algorithm>
+#include <array>
 
 #include "engine/base/index.h"
 #include "engine/model/hf_config.h"
@@ -16,20 +17,35 @@ Json::Array List(const Json& json, const char* key) {
   return value != nullptr && value->is_array() ? value->as_array() : Json::Array{};
 }
 
+// Lists of layers have one item for each.
+Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& c) {
+  if (list.empty() || base::IntSize(list) == c.num_hidden_layers) return OkStatus();
+  return base::InvalidArgument("field '", key, "' has ", list.size(), " items for ",
+                               c.num_hidden_layers, " layers");
+}
+
+// Whose code in transformers has a window; the field means nothing to the others.
+constexpr std::array<std::string_view, 17> kWithWindow = {
+    "mistral",   "mixtral",   "bamboo",  "ministral3", "qwen2",     "qwen3",
+    "qwen2_moe", "qwen3_moe", "gpt_oss", "smollm3",    "gemma2",    "gemma3_text",
+    "phi3",      "olmo3",     "exaone4", "cohere2",    "starcoder2"};
+
 bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
 
 // SmallThinker's, by layer: where the window is, and what is rotated. The family's is the only one.
 Status ReadLayouts(const Json& json, ModelConfig& c) {
   const Json::Array windows = List(json, "sliding_window_layout"),
                     rotated = List(json, "rope_layout");
+  RETURN_IF_ERROR(CheckLength("sliding_window_layout", windows, c));
+  RETURN_IF_ERROR(CheckLength("rope_layout", rotated, c));
   if (std::any_of(windows.begin(), windows.end(), IsNonZero)) {
     ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window_size"}));
   }
-  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(windows)); ++layer) {
+  for (int layer = 0; layer < base::IntSize(windows); ++layer) {
     if (IsNonZero(windows[layer]) != (c.WindowOf(layer) > 0))
       return base::Unimplemented("sliding_window_layout other than in every layer but each fourth");
   }
-  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(rotated)); ++layer) {
+  for (int layer = 0; layer < base::IntSize(rotated); ++layer) {
     if (IsNonZero(rotated[layer]) != c.Rotates(layer))
       return base::Unimplemented("rope_layout other than sliding_window_layout is not supported");
   }
@@ -51,16 +67,18 @@ Status ReadPeriod(const Json& json, ModelConfig& c) {
 // Layers with a window and without, one by one. Of the family's order only the period is free.
 Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
   const Json::Array types = List(json, "layer_types");
+  RETURN_IF_ERROR(CheckLength("layer_types", types, c));
   if (types.empty()) return OkStatus();
   const auto is = [](const Json& item, std::string_view kind) {
     return item.is_string() && item.as_string() == kind;
   };
   const auto windowed = [&](const Json& item) { return is(item, "sliding_attention"); };
-  if (std::none_of(types.begin(), types.end(), windowed)) c.sliding_window = 0;
+  if (std::none_of(types.begin(), types.end(), windowed) && !c.architecture->unrotated)
+    c.sliding_window = 0;
   const auto full = std::find_if_not(types.begin(), types.end(), windowed);
   if (c.architecture->window_place == WindowPlace::kButLast && c.sliding_window > 0)
     c.window_period = static_cast<int>(full - types.begin()) + 1;
-  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(types)); ++layer) {
+  for (int layer = 0; layer < base::IntSize(types); ++layer) {
     const Json& type = types[layer];
     const bool known = windowed(type) || is(type, "full_attention");
     if (!known || windowed(type) != (c.WindowOf(layer) > 0))
@@ -74,7 +92,13 @@ Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
 // Layers without rotation, one by one (SmolLM3). The family's order is the only one.
 Status CheckUnrotated(const Json& json, const ModelConfig& c) {
   const Json::Array rotated = List(json, "no_rope_layers");
-  for (int layer = 0; layer < std::min(c.num_hidden_layers, base::IntSize(rotated)); ++layer) {
+  RETURN_IF_ERROR(CheckLength("no_rope_layers", rotated, c));
+  ASSIGN_OR_RETURN(const int interval,
+                   Int(json, {"no_rope_layer_interval"}, c.architecture->unrotated_period));
+  if (rotated.empty() && interval != c.architecture->unrotated_period)
+    return base::Unimplemented("no_rope_layer_interval ", interval, " is not supported in the ",
+                               "architecture '", c.architecture->name, "'");
+  for (int layer = 0; layer < base::IntSize(rotated); ++layer) {
     const int never = c.architecture->unrotated_period;
     const bool rotates = never == 0 || (layer + 1) % never != 0;
     if (IsNonZero(rotated[layer]) != rotates)
@@ -89,14 +113,16 @@ Status CheckUnrotated(const Json& json, const ModelConfig& c) {
 // All layers (mistral), those from max_window_layers on if it is switched on (qwen), or some of
 // each period.
 Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
-  const Json* use = json.Find("use_sliding_window");
-  if (Flag(json, "use_sliding_window", use == nullptr)) {
+  if (c.architecture->window_place == WindowPlace::kButFirst) return ReadLayouts(json, c);
+  const bool has = std::find(kWithWindow.begin(), kWithWindow.end(), c.architecture->hf_name) !=
+                   kWithWindow.end();
+  if (has && Flag(json, "use_sliding_window", true)) {
     ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window"}, 0));
-    if (use != nullptr) {
-      ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
-    }
+    ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
   }
-  if (c.architecture->window_place == WindowPlace::kButFirst) RETURN_IF_ERROR(ReadLayouts(json, c));
+  if (c.architecture->unrotated_period > 0 && c.sliding_window > 0)
+    return base::Unimplemented("use_sliding_window = true is not supported in the architecture '",
+                               c.architecture->name, "'");
   RETURN_IF_ERROR(ReadPeriod(json, c));
   RETURN_IF_ERROR(ReadWindowedLayers(json, c));
   return CheckUnrotated(json, c);

@@ -102,8 +102,12 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
     return OkStatus();
   }
   ASSIGN_OR_RETURN(const GgufName called, GgufNameOf(name, *model.config.architecture));
-  if (called.name.empty() || (called.name == "output.weight" && model.config.tie_word_embeddings))
+  if (called.name.empty()) return OkStatus();
+  if (called.name == "output.weight" && model.config.tie_word_embeddings) {
+    base::LogWarning(name, " is left out: config.json says that the embedding takes its place ",
+                     "(tie_word_embeddings)");
     return OkStatus();
+  }
   const Json *dtype = entry.Find("dtype"), *shape = entry.Find("shape"),
              *offsets = entry.Find("data_offsets");
   if (dtype == nullptr || !dtype->is_string() || shape == nullptr || !shape->is_array() ||

@@ -214,8 +214,8 @@ Status ValidateConfig(const ModelConfig& c) {
   RETURN_IF_ERROR(CheckFinite("residual_scale", c.residual_scale, -1e6, 1e6));
   RETURN_IF_ERROR(CheckFinite("attention_scale", c.attention_scale, 0, 1e6));
   RETURN_IF_ERROR(CheckFinite("logit_scale", c.logit_scale, -1e6, 1e6));
-  RETURN_IF_ERROR(CheckFinite("attn_logit_softcapping", c.attention_cap, 0, 1e6));
-  RETURN_IF_ERROR(CheckFinite("final_logit_softcapping", c.logit_cap, 0, 1e6));
+  RETURN_IF_ERROR(CheckFinite("attn_logit_softcapping", c.attention_cap, 0, 1e3));
+  RETURN_IF_ERROR(CheckFinite("final_logit_softcapping", c.logit_cap, 0, 1e3));
   RETURN_IF_ERROR(CheckRange("the period of layers with a window", c.window_period, 0, 1024));
   RETURN_IF_ERROR(CheckFinite("the beta of attention's temperature", c.temperature_beta, 0, 1e3));
   if (c.temperature_beta > 0)

@@ -160,12 +160,37 @@ def edited(tmp_path, name, edit, tensors=None):
     ("gemma3", lambda c: c.update(use_bidirectional_attention=True), "use_bidirectional_attention"),
     ("gemma2", lambda c: c.update(attn_logit_softcapping=-1.0), "attn_logit_softcapping"),
     ("smollm3", lambda c: c.update(no_rope_layers=[0, 1, 1, 1]), "no_rope_layers"),
+    ("smollm3", lambda c: (c.pop("no_rope_layers"), c.update(no_rope_layer_interval=2)), "no_rope_layer_interval"),
+    ("smollm3", lambda c: c.update(use_sliding_window=True, sliding_window=8), "use_sliding_window"),
+    ("gemma3", lambda c: c["rope_parameters"]["sliding_attention"].update(rope_type="linear", factor=2.0), "sliding_attention"),
+    ("gemma3", lambda c: c.update(layer_types=["full_attention"]), "layer_types"),
     ("phi3", lambda c: c["rope_parameters"].update(long_factor=[1.0]), "long rope factors"),
     ("phi3", lambda c: c["rope_parameters"].update(short_factor="1"), "short_factor"),
 ])
 def test_configs_that_cannot_be_are_refused_by_name(name, edit, words, tmp_path):
     result = edited(tmp_path, name, edit)
     assert result.returncode == 1 and words in result.stderr.decode(), result.stderr
+
+
+def logits_of_copy(folder, name, tmp_path):
+    tokens = tmp_path / "copied.json"
+    tokens.write_text(f"[{(ROOT / name / 'tokens.json').read_text()}]")
+    run("eval", folder, "--tokens", tokens, "--logits", tmp_path / "l.npy", "--kv-type", "f32")
+    return numpy.load(tmp_path / "l.npy")
+
+
+def test_null_is_none_and_not_the_familys_default(tmp_path):
+    """Gemma 2's caps and window can be switched off, and a file of ours keeps that."""
+    off = dict(final_logit_softcapping=None, attn_logit_softcapping=None, sliding_window=None, layer_types=None)
+    plain = logits_of_copy(copy_of(tmp_path, "gemma2", lambda c: c.update(off)), "gemma2", tmp_path)
+    assert numpy.abs(plain).max() > 2.5  # the cap is 2
+    run("convert", tmp_path / "edited", tmp_path / "out.gguf")
+    assert (logits_of_copy(tmp_path / "out.gguf", "gemma2", tmp_path) == plain).all()
+
+
+def test_a_window_means_nothing_to_families_without_one(tmp_path):
+    folder = copy_of(tmp_path, "llama3", lambda c: c.update(sliding_window=4))
+    check(logits_of_copy(folder, "llama3", tmp_path), "llama3")
 
 
 def test_folders_that_lack_tensors_or_name_them_oddly_are_refused(tmp_path):
