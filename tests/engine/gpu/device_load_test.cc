@@ -44,7 +44,18 @@ class DeviceLoad : public exec::FfnModels {
                                "decide_bytes_per_s", "whole_bytes_per_s"})
         hot.Set(rate, 1e15);
       hot.Set("layer_s", 0.0);
+      hot.Set("row_s", 0.0);
       machine.Set("hot", hot);
+      // Of the CPU and the flash, too: on a busy machine their measured speeds move the plan.
+      Json cold = *machine.Find("cold");
+      for (const char* rate : {"dense_bytes_per_s", "rows_bytes_per_s", "predictor_bytes_per_s",
+                               "decide_bytes_per_s", "whole_bytes_per_s"})
+        cold.Set(rate, 1e10);
+      cold.Set("layer_s", 1e-5);
+      cold.Set("row_s", 1e-8);
+      machine.Set("cold", cold);
+      machine.Set("flash_reads_per_s", 1e5);
+      machine.Set("flash_bytes_per_s", 1e9);
       machine.Set("sync_s", 0.0);
       machine.Set("link_bytes_per_s", 1e15);
       std::ofstream(entry.path()) << machine.Dump(0);
