@@ -38,6 +38,15 @@ Status ReadWindowRope(const Keys& keys, const std::string& prefix, ModelConfig& 
   return OkStatus();
 }
 
+// Ministral's.
+Status ReadTemperature(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  ASSIGN_OR_RETURN(c.temperature_beta, keys.Double(prefix + "attention.temperature_scale", 0.0));
+  const std::string original = prefix + "rope.scaling.original_context_length";
+  ASSIGN_OR_RETURN(const int absent, keys.Int(original, c.max_position_embeddings));
+  ASSIGN_OR_RETURN(c.temperature_period, keys.Int(prefix + "attention.temperature_length", absent));
+  return OkStatus();
+}
+
 }  // namespace
 
 // Source: granite's keys, of which the logits' is a divisor, but Cohere's a factor.
@@ -80,23 +89,12 @@ Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelCon
   if (base::IntSize(layers) < c.num_hidden_layers)
     return base::InvalidArgument("key '", key, "' has ", layers.size(), " items for ",
                                  c.num_hidden_layers, " layers");
-  const auto windowed = [](const Json& item) {
-    return (item.is_bool() && item.as_bool()) || (item.is_int() && item.as_int() != 0);
-  };
-  if (std::none_of(layers.begin(), layers.end(), windowed) && !c.architecture->unrotated)
-    c.sliding_window = 0;
-  if (c.architecture->window_place == WindowPlace::kButLast && c.sliding_window > 0) {
-    const auto full = std::find_if_not(layers.begin(), layers.end(), windowed);
-    c.window_period = static_cast<int>(full - layers.begin()) + 1;
+  std::vector<bool> windowed;
+  for (int layer = 0; layer < c.num_hidden_layers; ++layer) {
+    const Json& item = layers[layer];
+    windowed.push_back(item.is_bool() ? item.as_bool() : item.is_int() && item.as_int() != 0);
   }
-  int layer = 0;
-  for (const Json& item : layers) {
-    if (layer < c.num_hidden_layers && windowed(item) != (c.WindowOf(layer) > 0))
-      return base::Unimplemented("key '", key, "' gives windows to layers that the architecture '",
-                                 c.architecture->name, "' has not: layer ", layer);
-    ++layer;
-  }
-  return OkStatus();
+  return SetWindowedLayers(windowed, c).Annotate(key);
 }
 
 Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
@@ -107,6 +105,7 @@ Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c)
   ASSIGN_OR_RETURN(const std::string type,
                    keys.String(scaling + "type", old_factor != 1.0 ? "linear" : "none"));
   RETURN_IF_ERROR(ReadWindowRope(keys, prefix, c));
+  RETURN_IF_ERROR(ReadTemperature(keys, prefix, c));
   if (type == "none" || type == "longrope") return OkStatus();  // ReadLongRope
   ASSIGN_OR_RETURN(c.rope.factor, keys.Double(scaling + "factor", old_factor));
   if (type == "linear") {
@@ -126,9 +125,6 @@ Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c)
   ASSIGN_OR_RETURN(const double log_multiplier, keys.Double(scaling + "yarn_log_multiplier", 0.0));
   const double absent = log_multiplier > 0 ? 1 : 0;
   ASSIGN_OR_RETURN(c.rope.attention_factor, keys.Double(scaling + "yarn_attn_factor", absent));
-  ASSIGN_OR_RETURN(c.temperature_beta, keys.Double(prefix + "attention.temperature_scale", 0.0));
-  ASSIGN_OR_RETURN(c.temperature_period,
-                   keys.Int(prefix + "attention.temperature_length", c.rope.original_max_position));
   return OkStatus();
 }
 

@@ -64,7 +64,10 @@ void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder&
   const bool says = c.architecture->name == "gemma2";
   if (says || c.attention_cap > 0) add("attn_logit_softcapping", c.attention_cap);
   if (says || c.logit_cap > 0) add("final_logit_softcapping", c.logit_cap);
-  if (c.temperature_beta > 0) add("attention.temperature_scale", c.temperature_beta);
+  if (c.temperature_beta > 0) {
+    add("attention.temperature_scale", c.temperature_beta);
+    out.Uint(prefix + "attention.temperature_length", U32(c.temperature_period));
+  }
   if (!c.architecture->scales) return;
   add("embedding_scale", c.embedding_scale);
   add("residual_scale", c.residual_scale);

@@ -64,29 +64,18 @@ Status ReadPeriod(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// Layers with a window and without, one by one. Of the family's order only the period is free.
+// Layers with a window and without, one by one.
 Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
   const Json::Array types = List(json, "layer_types");
   RETURN_IF_ERROR(CheckLength("layer_types", types, c));
-  if (types.empty()) return OkStatus();
-  const auto is = [](const Json& item, std::string_view kind) {
-    return item.is_string() && item.as_string() == kind;
-  };
-  const auto windowed = [&](const Json& item) { return is(item, "sliding_attention"); };
-  if (std::none_of(types.begin(), types.end(), windowed) && !c.architecture->unrotated)
-    c.sliding_window = 0;
-  const auto full = std::find_if_not(types.begin(), types.end(), windowed);
-  if (c.architecture->window_place == WindowPlace::kButLast && c.sliding_window > 0)
-    c.window_period = static_cast<int>(full - types.begin()) + 1;
-  for (int layer = 0; layer < base::IntSize(types); ++layer) {
-    const Json& type = types[layer];
-    const bool known = windowed(type) || is(type, "full_attention");
-    if (!known || windowed(type) != (c.WindowOf(layer) > 0))
-      return base::Unimplemented("layer_types ", Json(types).Dump(), " with a window of ",
-                                 c.sliding_window, " are not supported in the architecture '",
-                                 c.architecture->name, "'");
+  std::vector<bool> windowed;
+  for (const Json& type : types) {
+    const std::string kind = type.is_string() ? type.as_string() : "";
+    if (kind != "sliding_attention" && kind != "full_attention")
+      return base::Unimplemented("layer_types with ", type.Dump(), " are not supported");
+    windowed.push_back(kind == "sliding_attention");
   }
-  return OkStatus();
+  return types.empty() ? OkStatus() : SetWindowedLayers(windowed, c).Annotate("layer_types");
 }
 
 // Layers without rotation, one by one (SmolLM3). The family's order is the only one.

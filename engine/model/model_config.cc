@@ -159,6 +159,23 @@ int ModelConfig::WindowOf(int layer) const {
   return 0;
 }
 
+Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& c) {
+  const Architecture& a = *c.architecture;
+  const bool none = std::find(windowed.begin(), windowed.end(), true) == windowed.end();
+  if (none && !a.unrotated) c.sliding_window = 0;
+  if (a.window_place == WindowPlace::kButLast && c.sliding_window > 0) {
+    const auto full = std::find(windowed.begin(), windowed.end(), false);
+    c.window_period = static_cast<int>(full - windowed.begin()) + 1;
+  }
+  for (int layer = 0; layer < base::IntSize(windowed); ++layer) {
+    if (windowed[layer] != (c.WindowOf(layer) > 0))
+      return base::Unimplemented("layer ", layer, windowed[layer] ? " has" : " lacks",
+                                 " a window of ", c.sliding_window,
+                                 " tokens, which the architecture '", a.name, "' does not support");
+  }
+  return OkStatus();
+}
+
 bool ModelConfig::Rotates(int layer) const {
   const int never = architecture->unrotated_period;
   if (!rotary() || (never > 0 && (layer + 1) % never == 0)) return false;

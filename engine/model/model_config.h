@@ -101,6 +101,11 @@ struct ModelConfig {
 // divide, odd rotary dimensions. After this, products of two sizes fit 63 bits.
 Status ValidateConfig(const ModelConfig& config);
 
+// `windowed`, of each layer: none has a window, or the family's do, of which the period is free
+// where all but the last of a period have it. Unimplemented: others, or no window at all where it
+// tells what is rotated. Requires: sliding_window is set.
+Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& config);
+
 // FailedPrecondition for mixtures of experts and latent attention: `what` works with the neurons of
 // dense networks, and with heads of their own.
 Status RequireDense(const ModelConfig& config, std::string_view what);

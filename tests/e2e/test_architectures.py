@@ -188,6 +188,16 @@ def test_null_is_none_and_not_the_familys_default(tmp_path):
     assert (logits_of_copy(tmp_path / "out.gguf", "gemma2", tmp_path) == plain).all()
 
 
+def test_hot_queries_without_yarn_survive_conversion(tmp_path):
+    def edit(config):
+        config["rope_parameters"] = dict(rope_type="default", rope_theta=10000.0, llama_4_scaling_beta=0.3, original_max_position_embeddings=16)
+    hot = logits_of_copy(copy_of(tmp_path, "ministral3", edit), "ministral3", tmp_path)
+    run("convert", tmp_path / "edited", tmp_path / "out.gguf")
+    assert (logits_of_copy(tmp_path / "out.gguf", "ministral3", tmp_path) == hot).all()
+    cold = logits_of_copy(copy_of(tmp_path, "ministral3", lambda c: (edit(c), c["rope_parameters"].pop("llama_4_scaling_beta"))), "ministral3", tmp_path)
+    assert (cold[:16] == hot[:16]).all() and numpy.abs(cold - hot).max() > 0.1
+
+
 def test_a_window_means_nothing_to_families_without_one(tmp_path):
     folder = copy_of(tmp_path, "llama3", lambda c: c.update(sliding_window=4))
     check(logits_of_copy(folder, "llama3", tmp_path), "llama3")
