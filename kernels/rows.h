@@ -7,12 +7,14 @@
 //                             is what quad j of the panel's block holds for the row
 //   Q4_K Q5_K IQ4_XS Q2_K     group of one block: f16 d, f16 dmin (IQ4_XS: u16 h), the words of the
 //                             panel's quads
-//   Q3_K                      group of one block: f16 d, the words of the panel's quads
+//   Q3_K TQ2_0                group of one block: f16 d, the words of the panel's quads
 //   Q6_K                      group of one block: the words of the quads, i8 scale[16], f16 d
 //   F32 F16 BF16              the elements in order
 // A row has the bytes of the GGUF row. So sixteen rows from anywhere become a panel by transposing
 // words, and the product of a row has the same bits in both layouts.
 #pragma once
+
+#include <cstdint>
 
 #include "kernels/types.h"
 
@@ -98,11 +100,11 @@ struct SumRowsParams {
   const SharedSum* shared = nullptr;  // not null: a part of the sum (quantised types), not `out`
 };
 
-// F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K.
+// F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, TQ2_0.
 bool CanSumRows(DType type);
-// The nearest type with such a kernel: Q4_0 for TQ2_0, the same weights; Q8_0 for the others,
-// rounded anew.
-DType SummableType(DType type);
+// `type`, or the nearest with such a kernel, rounded anew, whose blocks divide rows of `cols`
+// weights: Q4_0 for TQ2_0, Q8_0 for the others, F16 where neither fits.
+DType SummableType(DType type, std::int64_t cols);
 std::size_t SumScratchBytes(int columns);
 
 }  // namespace thermocline::kernels

@@ -16,7 +16,7 @@ namespace {
 constexpr double kReadBytes = 8 << 10;  // about a neuron at four bits
 
 // Of the first layer that has experts.
-Status DescribeExperts(const model::Weights& weights, CalibrationOptions& out) {
+Status DescribeExperts(const model::Weights& weights, int hidden_size, CalibrationOptions& out) {
   for (const model::LayerWeights& l : weights.layers) {
     const model::ExpertWeights& e = l.experts;
     if (!e.any()) continue;
@@ -24,7 +24,7 @@ Status DescribeExperts(const model::Weights& weights, CalibrationOptions& out) {
     const kernels::DType up = e.up.weight.type;
     out.types = {.gate = e.gate.weight.rows > 0 ? e.gate.weight.type : up,
                  .up = up,
-                 .down = kernels::SummableType(e.down.weight.type),
+                 .down = kernels::SummableType(e.down.weight.type, hidden_size),
                  .dense = l.attn_output.weight.type,
                  .dense_bytes = std::max<std::size_t>(1, l.attn_output.weight.bytes())};
   }
@@ -46,13 +46,14 @@ Status Describe(const model::ModelFile& file, CalibrationOptions& out) {
   const model::LoadWeightsOptions load;
   model::WeightPlan plan(file, load, weights);
   RETURN_IF_ERROR(plan.Make());
-  if (file.config.experts.any()) return DescribeExperts(weights, out);
+  if (file.config.experts.any()) return DescribeExperts(weights, file.config.hidden_size, out);
   const model::LayerWeights& w = weights.layers[0];
   const bool gated = w.gate.linear.weight.rows > 0, rows = w.down_rows.rows > 0;
   const kernels::DType up = w.up.linear.weight.type;
   out.types = {.gate = gated ? w.gate.linear.weight.type : up,
                .up = up,
-               .down = rows ? w.down_rows.type : kernels::SummableType(w.down.weight.type),
+               .down = rows ? w.down_rows.type
+                            : kernels::SummableType(w.down.weight.type, file.config.hidden_size),
                .dense = w.q.weight.type,
                .dense_bytes = w.q.weight.bytes() + w.k.weight.bytes() + w.v.weight.bytes() +
                               w.attn_output.weight.bytes()};

@@ -11,7 +11,7 @@ namespace thermocline::model {
 // Neurons of the down projection: columns of `ffn_down` as everywhere, or rows of `ffn_down_t`
 // (powerinfer.h), whose zeros need not be read.
 enum class DownLayout {
-  kAuto,  // rows if the activation has true zeros and the weights are not copied as they are
+  kAuto,  // rows if the activation has true zeros and the weights are not copied nor ternary
   kColumns,
   kRows,
 };

@@ -144,8 +144,7 @@ Status WeightPlan::NeuronsOf(const std::string& module, bool held, Layout layout
 Status WeightPlan::DownRows(const std::string& name, kernels::RowMatrix& out) {
   const int rows = model_.config.intermediate_size, cols = model_.config.hidden_size;
   ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, rows, cols));
-  DType type = kernels::SummableType(*tensor->type->dtype);
-  if (cols % kernels::Traits(type).block_size != 0) type = DType::kF16;
+  const DType type = kernels::SummableType(TypeInMemory(*tensor), cols);
   out = {.type = type, .rows = rows, .cols = cols};
   if (parts_.rest) Reserve({.tensor = tensor, .rows = &out, .layout = Layout::kRows}, out.bytes());
   return OkStatus();

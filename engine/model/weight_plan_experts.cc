@@ -38,8 +38,7 @@ Status WeightPlan::ExpertDownRows(const std::string& p, ExpertWeights& experts) 
   const int e = model_.config.experts.num_experts, f = model_.config.experts.intermediate_size,
             d = model_.config.hidden_size;
   ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(p + std::string(kExpertDownRows), e * f, d, e));
-  DType type = kernels::SummableType(*tensor->type->dtype);
-  if (d % kernels::Traits(type).block_size != 0) type = DType::kF16;
+  const DType type = kernels::SummableType(TypeInMemory(*tensor), d);
   experts.down_rows = {.type = type, .rows = e * f, .cols = d};
   if (parts_.rest)
     Reserve({.tensor = tensor, .rows = &experts.down_rows, .layout = Layout::kRows},

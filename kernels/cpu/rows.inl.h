@@ -128,43 +128,51 @@ inline void GatherFloats(const RowSet& rows, int cols, int bytes, std::uint8_t* 
   }
 }
 
+// `next`: rows to ask for meanwhile, or null.
 template <DType type>
-void GatherGroups(const RowSet& rows, int cols, std::uint8_t* panel) {
+void GatherGroups(const RowSet& rows, const RowSet* next, int cols, std::uint8_t* panel) {
+  constexpr auto kBytes =
+      static_cast<std::ptrdiff_t>(RowLayoutOf(type).group_blocks * Traits(type).block_bytes);
   ForRowGroups(type, cols, [&](const RowGroup& group) {
+    if (next != nullptr) {
+      for (const std::uint8_t* row : next->row) {
+        for (std::ptrdiff_t at = 0; at < kBytes; at += 64) Prefetch(row + group.row_offset + at);
+      }
+    }
     GatherGroup<type>(rows, group.row_offset, group.blocks, panel + group.panel_offset);
   });
 }
 
-void GatherRows(DType type, const RowSet& rows, int cols, std::uint8_t* panel) {
+void GatherRows(DType type, const RowSet& rows, const RowSet* next, int cols, std::uint8_t* panel) {
   switch (type) {
     case DType::kQ8_0:
-      return GatherGroups<DType::kQ8_0>(rows, cols, panel);
+      return GatherGroups<DType::kQ8_0>(rows, next, cols, panel);
     case DType::kQ4_0:
-      return GatherGroups<DType::kQ4_0>(rows, cols, panel);
+      return GatherGroups<DType::kQ4_0>(rows, next, cols, panel);
     case DType::kQ4_1:
-      return GatherGroups<DType::kQ4_1>(rows, cols, panel);
+      return GatherGroups<DType::kQ4_1>(rows, next, cols, panel);
     case DType::kQ5_0:
-      return GatherGroups<DType::kQ5_0>(rows, cols, panel);
+      return GatherGroups<DType::kQ5_0>(rows, next, cols, panel);
     case DType::kQ5_1:
-      return GatherGroups<DType::kQ5_1>(rows, cols, panel);
+      return GatherGroups<DType::kQ5_1>(rows, next, cols, panel);
     case DType::kQ4_K:
-      return GatherGroups<DType::kQ4_K>(rows, cols, panel);
+      return GatherGroups<DType::kQ4_K>(rows, next, cols, panel);
     case DType::kQ5_K:
-      return GatherGroups<DType::kQ5_K>(rows, cols, panel);
+      return GatherGroups<DType::kQ5_K>(rows, next, cols, panel);
     case DType::kQ6_K:
       return GatherQ6K(rows, cols, panel);
     case DType::kQ2_K:
-      return GatherGroups<DType::kQ2_K>(rows, cols, panel);
+      return GatherGroups<DType::kQ2_K>(rows, next, cols, panel);
     case DType::kQ3_K:
-      return GatherGroups<DType::kQ3_K>(rows, cols, panel);
+      return GatherGroups<DType::kQ3_K>(rows, next, cols, panel);
     case DType::kIQ4_NL:
-      return GatherGroups<DType::kIQ4_NL>(rows, cols, panel);
+      return GatherGroups<DType::kIQ4_NL>(rows, next, cols, panel);
     case DType::kIQ4_XS:
-      return GatherGroups<DType::kIQ4_XS>(rows, cols, panel);
+      return GatherGroups<DType::kIQ4_XS>(rows, next, cols, panel);
     case DType::kMXFP4:
-      return GatherGroups<DType::kMXFP4>(rows, cols, panel);
+      return GatherGroups<DType::kMXFP4>(rows, next, cols, panel);
     case DType::kTQ2_0:
-      return GatherGroups<DType::kTQ2_0>(rows, cols, panel);
+      return GatherGroups<DType::kTQ2_0>(rows, next, cols, panel);
     default:
       return GatherFloats(rows, cols, Traits(type).block_bytes, panel);
   }
@@ -344,13 +352,17 @@ void GemmRows(const GemmRowsParams& p) {
   if (p.ids != nullptr) PrefetchRows(RowsAt(p, 0), RowBytes(p.weights.type, p.weights.cols));
   if (MultiplyOneToken(p)) return;
   constexpr int kRows = kRowPanels * kPanelRows;
+  RowSet rows = RowsAt(p, 0);
   for (int at = 0; at < p.count; at += kRows) {
     const int count = p.count - at < kRows ? p.count - at : kRows;
     for (int row = 0; row < count; row += kPanelRows) {
+      const bool more = at + row + kPanelRows < p.count;
+      const RowSet next = more ? RowsAt(p, at + row + kPanelRows) : rows;
       GatherRows(
-          p.weights.type, RowsAt(p, at + row), p.weights.cols,
+          p.weights.type, rows, more && p.ids != nullptr ? &next : nullptr, p.weights.cols,
           p.scratch + row / kPanelRows *
                           static_cast<std::ptrdiff_t>(PanelBytes(p.weights.type, p.weights.cols)));
+      rows = next;
     }
     kGemm({.weights = {p.weights.type, count, p.weights.cols, p.scratch},
            .activations = p.activations,

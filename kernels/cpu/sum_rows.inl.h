@@ -218,6 +218,8 @@ void SumRows(const SumRowsParams& p) {
       return SumQuantized<DType::kQ4_1>(p);
     case DType::kQ4_K:
       return SumQuantized<DType::kQ4_K>(p);
+    case DType::kTQ2_0:
+      return SumQuantized<DType::kTQ2_0>(p);
     default:
       return;  // CanSumRows says which types there are
   }

@@ -7,14 +7,17 @@ namespace {
 // How a type's rows lie, in groups of 256 columns (fewer at the row's end).
 template <DType type>
 struct SumTraits {
-  static constexpr bool kBytes = type == DType::kQ8_0;  // a level is a byte, else a nibble
-  static constexpr int kLoadBlocks = kBytes ? 2 : 4;    // blocks of 32 columns in 64 bytes
-  static constexpr int kBlockBytes = kBytes ? 32 : 16;  // levels of a block
+  static constexpr bool kBytes = type == DType::kQ8_0;  // a level is a byte, else less
+  static constexpr bool kTwoBits = HasTwoBits(type);    // else a nibble
+  static constexpr int kBlockBytes = kBytes ? 32 : kTwoBits ? 8 : 16;  // levels of a block
+  static constexpr int kLoadBlocks = 64 / kBlockBytes;  // blocks of 32 columns in 64 bytes
   static constexpr int kOffset = LayoutOf(type).offset;
   static constexpr bool kHasMin = LayoutOf(type).min >= 0;
   static constexpr bool kIsK = type == DType::kQ4_K;
 
-  static constexpr int HeaderBytes(int blocks) { return kIsK ? 16 : blocks * (kHasMin ? 4 : 2); }
+  static constexpr int HeaderBytes(int blocks) {
+    return kTwoBits ? 2 : kIsK ? 16 : blocks * (kHasMin ? 4 : 2);
+  }
 };
 
 // The columns of one call, as blocks of 32.
@@ -111,12 +114,26 @@ inline void LoadSixBitScales(const std::uint8_t* row, int block, int count, F32x
   m = MulF(ToF32(HighHalves(left, right)), TwoHalves(-d[1], count > 8 ? -d[9] : 0));
 }
 
+// a of two blocks of 256, or of one.
+inline F32x16 LoadOneScale(const std::uint8_t* row, int block, int count) {
+  const std::uint8_t* first =
+      row + block / 8 * static_cast<std::ptrdiff_t>(RowBytes(DType::kTQ2_0, 256));
+  const std::uint8_t* second = count > 8 ? first + RowBytes(DType::kTQ2_0, 256) : first;
+  alignas(64) float d[16];
+  Store(d, LoadF16Pair(first, second));
+  return TwoHalves(d[0], count > 8 ? d[8] : 0);
+}
+
 // The same of `count` blocks, at most 16.
 template <DType type>
 inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block, int count,
                        F32x16& a, F32x16& m) {
   using Traits = SumTraits<type>;
-  if constexpr (Traits::kIsK) {
+  if constexpr (Traits::kTwoBits) {
+    a = LoadOneScale(row, block, count);
+    m = ZeroF();
+    return;
+  } else if constexpr (Traits::kIsK) {
     return LoadSixBitScales(row, block, count, a, m);
   } else {
     const bool two = count >= 16 && range.row_blocks - block >= 16;  // whole groups
@@ -129,7 +146,7 @@ inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block
       return;
     }
   }
-  if constexpr (!Traits::kIsK) {
+  if constexpr (!Traits::kIsK && !Traits::kTwoBits) {
     alignas(64) float scales[16] = {}, minimums[16] = {};
     LoadScales8<type>(row, range, block, scales, minimums);
     if (count > 8) LoadScales8<type>(row, range, block + 8, scales + 8, minimums + 8);

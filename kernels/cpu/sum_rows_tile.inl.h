@@ -4,7 +4,7 @@
 namespace thermocline::kernels {
 namespace {
 
-// Integer sums of kLoadBlocks blocks of columns.
+// Integer sums of what one pass takes of kLoadBlocks blocks of columns.
 template <DType type>
 struct SumTile {
   static constexpr int kSets = SumTraits<type>::kBytes ? 4 : 8;
@@ -22,6 +22,13 @@ struct SumTile {
   }
 };
 
+// Sums of kLoadBlocks blocks in the order of columns.
+template <DType type>
+struct OrderedSums {
+  static constexpr int kColumns = 32 * SumTraits<type>::kLoadBlocks;
+  alignas(64) std::int32_t high[kColumns], low[kColumns];
+};
+
 // Where in a row the 64 bytes of levels of blocks [block, block + kLoadBlocks) are.
 template <DType type>
 inline std::ptrdiff_t LevelsOffset(const SumRange& range, int block) {
@@ -37,21 +44,38 @@ constexpr int kRunsInWords = 8;
 template <DType type>
 constexpr bool kInWords = kSumsInWords && !SumTraits<type>::kBytes;
 
-// Adds four rows' levels times their coefficients.
+// The levels of bytes that hold several, as set 4 * `set` + i of a pass has them.
+template <DType type, int pass, int set>
+inline U8x64 PackedLevels(U8x64 bytes) {
+  if constexpr (SumTraits<type>::kTwoBits) return Bits<4 * pass + 2 * set, 2>(bytes);
+  if constexpr (set == 1) return HighNibbles(bytes);
+  return LowNibbles(bytes);
+}
+
+// A four rows' word of coefficients in every lane that it belongs to. Blocks of 256 have one for
+// all of their blocks of 32.
 template <DType type>
+inline U8x64 SpreadCoefficients(const std::int32_t* words) {
+  constexpr bool kTwo = SumTraits<type>::kBytes || SumTraits<type>::kTwoBits;
+  if constexpr (kTwo) return SpreadTwo(words);
+  return SpreadFour(words);
+}
+
+// Adds four rows' levels times their coefficients.
+template <DType type, int pass>
 inline void AddFourRows(const U8x64 (&rows)[4], const std::int32_t* high, const std::int32_t* low,
                         SumTile<type>& tile) {
   using Traits = SumTraits<type>;
   U8x64 mixed[4];
   InterleaveRows(rows, mixed);
-  const U8x64 c_high = Traits::kBytes ? SpreadTwo(high) : SpreadFour(high);
-  const U8x64 c_low = Traits::kBytes ? SpreadTwo(low) : SpreadFour(low);
+  const U8x64 c_high = SpreadCoefficients<type>(high), c_low = SpreadCoefficients<type>(low);
   for (int i = 0; i < 4; ++i) {
     if constexpr (Traits::kBytes) {
       tile.high[i] = DotBytesWide(tile.high[i], mixed[i], c_high);
       tile.low[i] = DotBytesWide(tile.low[i], mixed[i], c_low);
     } else {
-      const U8x64 first = LowNibbles(mixed[i]), second = HighNibbles(mixed[i]);
+      const U8x64 first = PackedLevels<type, pass, 0>(mixed[i]),
+                  second = PackedLevels<type, pass, 1>(mixed[i]);
       tile.high[i] = AddNibbleProducts(tile.high[i], first, c_high);
       tile.low[i] = AddNibbleProducts(tile.low[i], first, c_low);
       tile.high[4 + i] = AddNibbleProducts(tile.high[4 + i], second, c_high);
@@ -60,18 +84,24 @@ inline void AddFourRows(const U8x64 (&rows)[4], const std::int32_t* high, const 
   }
 }
 
-// The tile's sums in the order of columns.
-template <DType type>
+// The first of the four columns that quarter `quarter` of a set holds.
+template <DType type, int pass>
+constexpr int ColumnOf(int set, int quarter) {
+  if (SumTraits<type>::kBytes) return quarter * 16 + set * 4;
+  // Bits 2j of byte 4i + k hold column 16i + 4j + k.
+  if (SumTraits<type>::kTwoBits) return quarter * 64 + set % 4 * 16 + (2 * pass + set / 4) * 4;
+  // Byte j of a nibble block holds columns j and 16 + j; quarters of bytes are half blocks.
+  return quarter * 32 + set / 4 * 16 + set % 4 * 4;
+}
+
+// A pass's sums in the order of columns.
+template <DType type, int pass>
 inline void OrderSums(const I32x16 (&sets)[SumTile<type>::kSets], std::int32_t* out) {
   for (int set = 0; set < SumTile<type>::kSets; ++set) {
     alignas(64) std::int32_t lanes[16];
     StoreI32(lanes, sets[set]);
-    for (int quarter = 0; quarter < 4; ++quarter) {
-      // Byte j of a nibble block holds columns j and 16 + j; quarters of bytes are half blocks.
-      const int column = SumTraits<type>::kBytes ? quarter * 16 + set * 4
-                                                 : quarter * 32 + set / 4 * 16 + set % 4 * 4;
-      Store128(out + column, Load128(lanes + quarter * 4));
-    }
+    for (int quarter = 0; quarter < 4; ++quarter)
+      Store128(out + ColumnOf<type, pass>(set, quarter), Load128(lanes + quarter * 4));
   }
 }
 
@@ -84,17 +114,14 @@ struct SumTarget {
 
 // y += scale * (256 high + low), the levels' offset taken off, + minimum.
 template <DType type>
-void FinishTile(const SumTile<type>& tile, const SumScratch& s, int block, int blocks,
+void FinishTile(const OrderedSums<type>& sums, const SumScratch& s, int block, int blocks,
                 const SumTarget& target) {
   using Traits = SumTraits<type>;
   constexpr int kOffset = Traits::kBytes ? kWideOffset : Traits::kOffset;
-  alignas(64) std::int32_t high[128], low[128];
-  OrderSums<type>(tile.high, high);
-  OrderSums<type>(tile.low, low);
   for (int c = 0; c < blocks * 32; c += 16) {
     const int b = block + c / 32;
-    const I32x16 up = SubI(LoadI32(high + c), Set1I(kOffset * s.high_sum[b])),
-                 down = SubI(LoadI32(low + c), Set1I(kOffset * s.low_sum[b]));
+    const I32x16 up = SubI(LoadI32(sums.high + c), Set1I(kOffset * s.high_sum[b])),
+                 down = SubI(LoadI32(sums.low + c), Set1I(kOffset * s.low_sum[b]));
     const int at = block * 32 + c;
     if (target.high != nullptr) {
       StoreI32(target.high + at, up);
@@ -117,10 +144,10 @@ inline U8x64 LoadLevels(const std::uint8_t* levels, int bytes) {
   return LoadU8(part);
 }
 
-// Blocks [block, block + blocks) of the range for a chunk of rows; `next` is prefetched.
-template <DType type, bool kWhole>
-void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
-                const SumScratch& s, int block, int blocks, const SumTarget& target) {
+// One pass over a chunk of rows: the first asks for the rows of `next`.
+template <DType type, bool kWhole, int pass>
+inline void SumOnePass(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
+                       const SumScratch& s, int block, int blocks, OrderedSums<type>& sums) {
   SumTile<type> tile;
   tile.Clear();
   const std::ptrdiff_t offset = LevelsOffset<type>(range, range.first + block);
@@ -130,10 +157,10 @@ void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& ran
     U8x64 rows[4];
     for (int r = 0; r < 4; ++r)  // beyond the last: times zero
       rows[r] = LoadLevels<kWhole>(chunk.rows[k + r] + offset, bytes);
-    if (k < next.count) {
+    if (pass == 0 && k < next.count) {
       for (int r = 0; r < 4; ++r) Prefetch(next.rows[k + r] + offset);
     }
-    AddFourRows<type>(rows, high, low, to);
+    AddFourRows<type, pass>(rows, high, low, to);
     high += range.padded;
     low += range.padded;
   };
@@ -148,7 +175,20 @@ void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& ran
   } else {
     for (int k = 0; k < chunk.count; k += 4) add(k, tile);
   }
-  FinishTile<type>(tile, s, block, blocks, target);
+  OrderSums<type, pass>(tile.high, sums.high);
+  OrderSums<type, pass>(tile.low, sums.low);
+}
+
+// Blocks [block, block + blocks) of the range for a chunk of rows; `next` is prefetched.
+template <DType type, bool kWhole>
+void SumOneTile(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
+                const SumScratch& s, int block, int blocks, const SumTarget& target) {
+  OrderedSums<type> sums;
+  SumOnePass<type, kWhole, 0>(chunk, next, range, s, block, blocks, sums);
+  // Levels of two bits: registers hold the sums of half of them.
+  if constexpr (SumTraits<type>::kTwoBits)
+    SumOnePass<type, kWhole, 1>(chunk, next, range, s, block, blocks, sums);
+  FinishTile<type>(sums, s, block, blocks, target);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ RowBlock ReadBlock(DType type, const std::uint8_t* lane, int block) {
   const std::uint8_t* data = lane + static_cast<std::size_t>(k_type ? block / 8 : block) *
                                         PanelBytes(type, Traits(type).block_size);
   RowBlock out{.a = PanelHalf(data, 0, 0), .m = 0, .levels = {}};
-  if (k_type) {
+  if (type == DType::kQ4_K) {
     out.a *= static_cast<float>(SixBitNumber(data + 64, 0, in_block));
     out.m = -PanelHalf(data, 32, 0) * static_cast<float>(SixBitNumber(data + 64, 0, 8 + in_block));
   } else if (layout.min >= 0) {
@@ -165,15 +165,18 @@ bool CanSumRows(DType type) {
     case DType::kQ4_0:
     case DType::kQ4_1:
     case DType::kQ4_K:
+    case DType::kTQ2_0:
       return true;
     default:
       return false;
   }
 }
 
-DType SummableType(DType type) {
-  if (type == DType::kTQ2_0) return DType::kQ4_0;  // the same weights
-  return CanSumRows(type) ? type : DType::kQ8_0;
+DType SummableType(DType type, std::int64_t cols) {
+  // Q4_0 has every value of a ternary block.
+  if (type == DType::kTQ2_0 && cols % Traits(type).block_size != 0) type = DType::kQ4_0;
+  if (!CanSumRows(type)) type = DType::kQ8_0;
+  return cols % Traits(type).block_size == 0 ? type : DType::kF16;
 }
 
 std::size_t SumScratchBytes(int columns) {
