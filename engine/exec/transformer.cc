@@ -57,6 +57,14 @@ Transformer::Transformer(Params p)
                                             .pool = pool_,
                                             .multiplier = multiplier_,
                                             .tokens_max = ws_.tokens_max});
+  if (config_.altup.any())
+    altup_.emplace(AltUp::Params{.config = config_,
+                                 .weights = weights_,
+                                 .ops = ops_,
+                                 .pool = pool_,
+                                 .multiplier = multiplier_,
+                                 .tokens_max = ws_.tokens_max});
+  if (config_.architecture->value_norm) ones_.assign(config_.head_dim, 1.0F);
   ffn::ExpertPartition* experts =
       p.device_experts != nullptr ? p.device_experts : hot_experts_.get();
   if (experts != nullptr) ffn_.SetHotExperts(experts);
@@ -79,6 +87,7 @@ Transformer::Transformer(Params p)
 std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn) {
   return nn::Workspace::Bytes(sizes) + ffn::SparseFfn::Bytes(ffn) +
          LatentAttention::Bytes(sizes.config, sizes.tokens_max) +
+         AltUp::Bytes(sizes.config, sizes.tokens_max) +
          (ffn.expert_rows ? ffn::NeuronExperts::Bytes(ffn) : 0) +
          sizes.threads * nn::PanelScratchBytesMax(sizes.config);
 }
@@ -92,7 +101,8 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   CHECK_LE(cache.length() + count, cache.capacity());
   CHECK(cache.Reserve(count));
   for (int t = 0; t < count; ++t) places_[t] = {&cache, cache.length() + t};
-  Embed(tokens);
+  const Status embedded = Embed(tokens);
+  if (!embedded.ok()) return StepError{embedded, false};
   const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
   CHECK_LE(rows, ws_.logits_max);
   const auto on_device = Blocks(count, step, rows);
@@ -125,7 +135,8 @@ StepResult<std::span<const float>> Transformer::ForwardEach(std::span<const int>
     CHECK(caches[t]->Reserve(1));
     places_[t] = {caches[t], caches[t]->length()};
   }
-  Embed(tokens);
+  const Status embedded = Embed(tokens);
+  if (!embedded.ok()) return StepError{embedded, false};
   const auto done = Blocks(count, Step::kDecode, count);
   if (!done.ok()) return StepError{done.status(), false};
   for (nn::KvCache* cache : caches) cache->Advance(1);
@@ -170,6 +181,7 @@ Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
     RETURN_IF_ERROR(Block(layer, tokens));
     if (stream_ != nullptr) stream_->Done(layer);
   }
+  if (altup_.has_value()) altup_->End(tokens, ws_.residual.data());
   return logits;
 }
 
@@ -178,7 +190,7 @@ void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
   if (stream_ != nullptr) stream_->SetOnWait(on_wait);
 }
 
-void Transformer::Embed(std::span<const int> tokens) {
+Status Transformer::Embed(std::span<const int> tokens) {
   const int d = config_.hidden_size;
   ForTokens(base::IntSize(tokens), [&](int t) {
     const int token = tokens[t];
@@ -193,11 +205,13 @@ void Transformer::Embed(std::span<const int> tokens) {
                                  learned);
     ops_.add(x, learned, d);
   });
+  return altup_.has_value() ? altup_->Begin(tokens, ws_.residual.data()) : OkStatus();
 }
 
 Status Transformer::Block(int layer, int tokens) {
   const model::LayerWeights& w = weights_.layers[layer];
   const bool own_norm = w.attn_second_norm.weight != nullptr;
+  if (altup_.has_value()) altup_->Predict(layer, tokens, ws_.residual.data());
   if (config_.experts.router.before_attention && config_.experts.InLayer(layer))
     ffn_.ChooseExperts(layer, ws_.residual.data(), tokens);
   NormHidden(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
@@ -209,10 +223,12 @@ Status Transformer::Block(int layer, int tokens) {
     AddToResidual(w.attn_post_norm, ws_.attention_out, tokens);
   } else {
     AddToResidual(w.attn_post_norm, ws_.attention_out, tokens);
+    if (altup_.has_value()) altup_->AddLaurel(layer, tokens, ws_.hidden, ws_.residual.data());
     NormHidden(w.ffn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, tokens));
   }
   AddToResidual(w.ffn_post_norm, ws_.ffn_out, tokens);
+  if (altup_.has_value()) altup_->Correct(layer, tokens, ws_.residual.data());
   return OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/base/worker_pool.h"
+#include "engine/exec/altup.h"
 #include "engine/exec/latent_attention.h"
 #include "engine/exec/step_result.h"
 #include "engine/ffn/auditor.h"
@@ -135,7 +136,8 @@ class Transformer {
   const model::ModelConfig& config() const { return config_; }
 
  private:
-  void Embed(std::span<const int> tokens);
+  // Errors of the flash tier alone, where a table stays in the file.
+  Status Embed(std::span<const int> tokens);
   // The layers, and the end of the flash tier's step. `rows` of logits are wanted: returns them if
   // a device has the head, else [0].
   Result<std::span<const float>> Blocks(int tokens, Step step, int rows);
@@ -149,7 +151,10 @@ class Transformer {
   void ProjectInput(const model::LayerWeights& layer, int tokens);
   void ProjectOutput(const model::LayerWeights& layer, int tokens);
   void RotateAndStore(int layer, int token);
+  void Store(int layer, int token, const float* k, const float* v);
+  // `k` is null where another layer's keys are read.
   void NormQueryAndKey(const model::LayerWeights& w, float* q, float* k);
+  void NormValue(float* v);
   void Rotate(int layer, int position, float* q, float* k);
   // What queries are times.
   float QueryScale(int position) const;
@@ -214,6 +219,7 @@ class Transformer {
   nn::Workspace ws_;
   nn::Multiplier multiplier_;
   std::optional<LatentAttention> latent_;
+  std::optional<AltUp> altup_;
   ffn::SparseFfn ffn_;
   std::unique_ptr<ffn::FfnPartition> hot_;
   std::unique_ptr<ffn::ExpertPartition> hot_experts_;
@@ -231,6 +237,7 @@ class Transformer {
   std::vector<Place> places_;  // [tokens_max]
   bool lossless_ = false;      // this step
   const int group_;            // query heads of a kv head
+  std::vector<float> ones_;    // [Dh] the weights of a norm without any
 };
 
 }  // namespace thermocline::exec

@@ -37,7 +37,8 @@ void Transformer::ProjectInput(const model::LayerWeights& layer, int tokens) {
   const std::array products = {nn::Product{&layer.q, ws_.q.x.data()},
                                nn::Product{&layer.k, ws_.k.data()},
                                nn::Product{&layer.v, ws_.v.data()}};
-  Multiply(products, ws_.hidden, tokens);
+  const std::size_t count = layer.k.weight.rows > 0 ? products.size() : 1;
+  Multiply(std::span(products).first(count), ws_.hidden, tokens);
 }
 
 void Transformer::ProjectOutput(const model::LayerWeights& layer, int tokens) {
@@ -65,11 +66,16 @@ void Transformer::NormQueryAndKey(const model::LayerWeights& w, float* q, float*
   const int heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
   if (config_.architecture->wide_norm) {
     Normalize(w.q_norm, q, heads * config_.head_dim, q);
-    Normalize(w.k_norm, k, kv_heads * config_.head_dim, k);
+    if (k != nullptr) Normalize(w.k_norm, k, kv_heads * config_.head_dim, k);
   } else {
     NormHeads(w.q_norm, q, heads);
-    NormHeads(w.k_norm, k, kv_heads);
+    if (k != nullptr) NormHeads(w.k_norm, k, kv_heads);
   }
+}
+
+void Transformer::NormValue(float* v) {
+  if (config_.architecture->value_norm)
+    NormHeads({.weight = ones_.data()}, v, config_.num_key_value_heads);
 }
 
 void Transformer::Rotate(int layer, int position, float* q, float* k) {
@@ -85,6 +91,7 @@ void Transformer::Rotate(int layer, int position, float* q, float* k) {
       .sin = (window ? ws_.window_rope_sin : ws_.rope_sin).data() + at,
       .halves = config_.architecture->position == model::Position::kRotaryHalves};
   ops_.rope(rope);
+  if (k == nullptr) return;
   rope.x = k;
   rope.heads = config_.num_key_value_heads;
   ops_.rope(rope);
@@ -102,27 +109,36 @@ float Transformer::QueryScale(int position) const {
 void Transformer::RotateAndStore(int layer, int token) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int head_dim = config_.head_dim, heads = config_.num_attention_heads,
-            kv_heads = config_.num_key_value_heads, position = places_[token].position;
-  nn::KvCache& cache = *places_[token].cache;
+            position = places_[token].position;
+  const std::ptrdiff_t at = nn::Offset(token, config_.num_key_value_heads * head_dim);
+  const bool owns = config_.OwnsKv(layer);
   float* q = ws_.q.x.data() + nn::Offset(token, heads * head_dim);
-  float* k = ws_.k.data() + nn::Offset(token, kv_heads * head_dim);
+  float* k = owns ? ws_.k.data() + at : nullptr;
   const bool norm_last = config_.architecture->norm_after_rope;
   if (!norm_last) NormQueryAndKey(w, q, k);
   if (config_.Rotates(layer)) Rotate(layer, position, q, k);
   if (norm_last) NormQueryAndKey(w, q, k);
   const float scale = QueryScale(position);
   for (int i = 0; i < heads * head_dim; ++i) q[i] *= scale;
+  if (!owns) return;
+  float* v = ws_.v.data() + at;
+  NormValue(v);
+  Store(layer, token, k, v);
+}
+
+void Transformer::Store(int layer, int token, const float* k, const float* v) {
+  const int head_dim = config_.head_dim, position = places_[token].position;
+  nn::KvCache& cache = *places_[token].cache;
   const nn::KvPool& pool = cache.pool();
   std::uint8_t* block = cache.block_at(position);
-  for (int head = 0; head < kv_heads; ++head) {
-    kernels::StoreKeyAndValue(
-        {.type = pool.type(),
-         .head_dim = head_dim,
-         .slot = position % kernels::kKvBlock,
-         .key = k + nn::Offset(head, head_dim),
-         .value = ws_.v.data() + nn::Offset(token * kv_heads + head, head_dim),
-         .keys = block + pool.keys_offset(layer, head),
-         .values = block + pool.values_offset(layer, head)});
+  for (int head = 0; head < config_.num_key_value_heads; ++head) {
+    kernels::StoreKeyAndValue({.type = pool.type(),
+                               .head_dim = head_dim,
+                               .slot = position % kernels::kKvBlock,
+                               .key = k + nn::Offset(head, head_dim),
+                               .value = v + nn::Offset(head, head_dim),
+                               .keys = block + pool.keys_offset(layer, head),
+                               .values = block + pool.values_offset(layer, head)});
   }
 }
 
@@ -136,13 +152,14 @@ void Transformer::AttendChunk(int layer, const Rows& rows, int thread,
                               std::span<const kernels::PositionSpan> spans,
                               const kernels::AttentionState& state) {
   const nn::KvCache& cache = *places_[rows.token].cache;
+  const int kept = config_.KvLayerOf(layer);
   ops_.attention({.q = q,
                   .group = group_,
                   .head_dim = config_.head_dim,
                   .type = cache.pool().type(),
                   .blocks = cache.block_data(),
-                  .keys_offset = cache.pool().keys_offset(layer, rows.kv_head),
-                  .values_offset = cache.pool().values_offset(layer, rows.kv_head),
+                  .keys_offset = cache.pool().keys_offset(kept, rows.kv_head),
+                  .values_offset = cache.pool().values_offset(kept, rows.kv_head),
                   .tokens = base::IntSize(spans),
                   .spans = spans.data(),
                   .scores = ws_.scores[thread].data(),

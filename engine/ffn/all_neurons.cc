@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/base/index.h"
+#include "engine/ffn/gate_cut.h"
 #include "engine/ffn/row_product.h"
 #include "engine/nn/offset.h"
 #include "engine/predictor/predictors.h"
@@ -34,6 +35,10 @@ void AllNeurons::SetTap(FfnTap* tap) {
 FoundNeurons AllNeurons::Compute(int layer, const FfnInput& input, nn::ActivationBuffer& h) {
   const int f = context_.config.intermediate_size, tokens = input.tokens;
   MultiplyRows(layer, input, h.x.data());
+  if (const double cut = context_.config.altup.CutOf(layer); cut > 0) {
+    CHECK(context_.ranges.all());
+    context_.pool.Run(tokens, [&](int t, int) { CutGates(cut, h.x.data() + nn::Offset(t, f), f); });
+  }
   if (tapped()) std::copy_n(h.x.data(), nn::Offset(tokens, f), tapped_gate_.data());
   const std::span<const int> ids =
       context_.ranges.all() ? std::span(ids_) : std::span(context_.ranges.Members(layer));

@@ -32,6 +32,7 @@ struct FfnStep {
   FfnInput input;
   FfnPolicy policy;
   int slot = 0;  // of the steps that are prepared at the same time (candidate_finder.h)
+  const float* gates = nullptr;  // [T, F] of a layer with a cut (gate_cut.h), cut; else null
 };
 
 }  // namespace thermocline::ffn

@@ -5,6 +5,7 @@
 
 #include "engine/base/index.h"
 #include "engine/ffn/row_product.h"
+#include "engine/nn/offset.h"
 #include "engine/predictor/predictors.h"
 
 namespace thermocline::ffn {
@@ -26,6 +27,11 @@ const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange
   Scratch& s = scratch_[thread];
   s.live.list.count = 0;
   if (candidates.count == 0) return s.live;
+  if (step.gates != nullptr) {
+    TakeGates(step, candidates, s);
+    Survive(step, candidates, s);
+    return s.live;
+  }
   Multiply(context_,
            {.matrix = predictor::DecidingMatrix(context_.layer(step.layer)),
             .hidden = step.input.hidden,
@@ -38,6 +44,14 @@ const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange
            thread);
   Survive(step, candidates, s);
   return s.live;
+}
+
+void RangeComputer::TakeGates(const FfnStep& step, const NeuronList& candidates, Scratch& s) const {
+  for (int t = 0; t < step.input.tokens; ++t) {
+    const float* from = step.gates + nn::Offset(t, context_.config.intermediate_size);
+    for (int k = 0; k < candidates.count; ++k)
+      s.live.gates[nn::Offset(t, kRange) + k] = from[candidates.ids[k]];
+  }
 }
 
 void RangeComputer::Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const {

@@ -35,6 +35,8 @@ class RangeComputer {
     std::vector<float> h;    // [T, kRange]
   };
   // Of s.live's gates, which are still the candidates'.
+  // The gates that the step brings along.
+  void TakeGates(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
   void Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
 
   const FfnContext context_;

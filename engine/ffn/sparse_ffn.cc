@@ -1,11 +1,14 @@
 #include "engine/ffn/sparse_ffn.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "engine/base/index.h"
+#include "engine/ffn/gate_cut.h"
 #include "engine/nn/offset.h"
+#include "engine/predictor/predictors.h"
 
 namespace thermocline::ffn {
 namespace {
@@ -56,7 +59,7 @@ std::size_t SparseFfn::Bytes(const FfnSizes& sizes) {
 
 FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
   FfnPolicy out = policy(layer);
-  const bool zeros = model::HasTrueZeros(context_.config.hidden_act);
+  const bool zeros = context_.config.HasZeros(layer);
   if (lossless && !IsLossless(out.mode)) out.mode = zeros ? FfnMode::kExact : FfnMode::kDense;
   return out;
 }
@@ -136,14 +139,29 @@ bool SparseFfn::ReadsAll(int layer, int tokens, bool lossless) const {
   return ComputesAll(mode, tokens) || flash_->NeedsAll(mode);
 }
 
-Status SparseFfn::FindLive(const FfnStep& step, bool next_too) {
+void SparseFfn::CutAllGates(FfnStep& step) {
+  const double cut = context_.config.altup.CutOf(step.layer);
+  if (cut <= 0) return;
+  CHECK(context_.ranges.all());
+  const int f = context_.config.intermediate_size;
+  const std::array products = {
+      nn::Product::Of(predictor::DecidingMatrix(context_.layer(step.layer)), h_.x.data())};
+  context_.multiplier.Multiply(products, step.input.hidden.view(), step.input.tokens);
+  context_.pool.Run(step.input.tokens,
+                    [&](int t, int) { CutGates(cut, h_.x.data() + nn::Offset(t, f), f); });
+  step.gates = h_.x.data();
+}
+
+Status SparseFfn::FindLive(FfnStep step, bool next_too) {
   const int layer = step.layer, tokens = step.input.tokens;
   predicted_.Clear();
   finder_.Prepare(step);
   if (flash_.has_value() && !flash_->NeedsAll(step.policy.mode)) {
+    CutAllGates(step);
     RETURN_IF_ERROR(FindOnFlash(step));
   } else {
     if (flash_.has_value()) RETURN_IF_ERROR(flash_->ReadAll(layer, tokens, next_too));
+    CutAllGates(step);
     if (!passed_.empty()) {
       ComputeInPasses(step);
     } else {

@@ -136,7 +136,9 @@ class SparseFfn final : public AuditedSide {
   // Whether a step of the layer will need all neurons from flash.
   bool ReadsAll(int layer, int tokens, bool lossless) const;
   // Few tokens: only live neurons. next_too: the next layer needs all neurons from flash.
-  Status FindLive(const FfnStep& step, bool next_too);
+  Status FindLive(FfnStep step, bool next_too);
+  // Gives the step of a layer with a cut its gates.
+  void CutAllGates(FfnStep& step);
   Status FindOnFlash(const FfnStep& step);
   // The steps of a range.
   void ComputeRange(const FfnStep& step, const NeuronRange& range, int thread);

@@ -29,6 +29,14 @@ Status RefuseWithoutZeros(FfnMode mode, const model::ModelConfig& config) {
       "if the model was trained with ReLU and its file does not say so, give the activation");
 }
 
+// Predictors choose neurons before their gates are known, and a cut needs all gates.
+Status RefuseWithCut(FfnMode mode) {
+  return base::FailedPrecondition(
+      "mode '", FfnModeName(mode),
+      "' predicts which neurons are zero, and this model's are found by the mean and the deviation "
+      "of all gates of a layer; use exact, which skips as many without loss");
+}
+
 Status RefuseUnloaded(FfnMode mode) {
   return base::FailedPrecondition("mode '", FfnModeName(mode),
                                   "' needs weights or predictors that were not loaded; start "
@@ -104,9 +112,10 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
   if (options.audit_interval == 0 || asked == AuditShadow::kOff) return OkStatus();
   if (asked == AuditShadow::kSign || asked == AuditShadow::kLowRank) {
     plan.shadow = asked == AuditShadow::kSign ? FfnMode::kSign : FfnMode::kLowRank;
-    if (!model::HasTrueZeros(config.hidden_act))
+    if (!config.HasZeros())
       return RefuseWithoutZeros(plan.shadow, config).Annotate("engine.audit_shadow");
-  } else if (model::HasTrueZeros(config.hidden_act) && !all_dense) {
+    if (config.HasCuts()) return RefuseWithCut(plan.shadow).Annotate("engine.audit_shadow");
+  } else if (config.HasZeros() && !config.HasCuts() && !all_dense) {
     const auto learnt = [&](const auto& has) {
       return plan.side_car.has_value() &&
              std::all_of(plan.side_car->layers.begin(), plan.side_car->layers.end(), has);
@@ -156,15 +165,29 @@ Result<FfnPlan> PlanExperts(const model::ModelFile& file, const FfnOptions& opti
   return plan;
 }
 
+// `exact`, also where nobody asked: a layer with a cut skips most of its neurons, and one without
+// has none that are zero.
+void SetExactWhereCut(const model::ModelConfig& config, FfnModes& modes) {
+  modes.layers.resize(config.num_hidden_layers);
+  for (int l = 0; l < config.num_hidden_layers; ++l) {
+    FfnMode& mode = modes.layers[l];
+    if (modes.automatic) mode = config.HasZeros(l) ? FfnMode::kExact : FfnMode::kDense;
+    if (mode == FfnMode::kExact && !config.HasZeros(l)) mode = FfnMode::kDense;
+  }
+  modes.automatic = false;
+}
+
 }  // namespace
 
 Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options) {
   const model::ModelConfig& config = file.config;
   if (config.experts.any()) return PlanExperts(file, options);
-  const bool zeros = model::HasTrueZeros(config.hidden_act);
+  const bool zeros = config.HasZeros(), cuts = config.HasCuts();
   FfnPlan plan;
   ASSIGN_OR_RETURN(plan.modes, ParseFfnModes(options.modes, config.num_hidden_layers,
                                              zeros ? FfnMode::kExact : FfnMode::kDense));
+  plan.by_cuts = cuts && plan.modes.automatic;
+  if (cuts) SetExactWhereCut(config, plan.modes);
   ASSIGN_OR_RETURN(plan.also, ParseFfnModeList(options.also));
   std::vector<FfnMode> wanted = plan.also;
   wanted.insert(wanted.end(), plan.modes.layers.begin(), plan.modes.layers.end());
@@ -173,6 +196,7 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   };
   for (const FfnMode mode : {FfnMode::kExact, FfnMode::kSign, FfnMode::kLowRank}) {
     if (!zeros && wants(mode)) return RefuseWithoutZeros(mode, config);
+    if (cuts && mode != FfnMode::kExact && wants(mode)) return RefuseWithCut(mode);
   }
   plan.sign = wants(FfnMode::kSign);
   plan.low_rank = wants(FfnMode::kLowRank);
@@ -278,8 +302,8 @@ Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::Layer
     const bool loaded = mode == FfnMode::kExact || experts.gate_layout == model::Layout::kRows;
     return loaded || !experts.any() ? OkStatus() : RefuseUnloaded(mode);
   }
-  if (mode != FfnMode::kThreshold && !model::HasTrueZeros(config.hidden_act))
-    return RefuseWithoutZeros(mode, config);
+  if (mode != FfnMode::kThreshold && !config.HasZeros()) return RefuseWithoutZeros(mode, config);
+  if (config.HasCuts() && ffn::Predicts(mode)) return RefuseWithCut(mode);
   const bool rows = layer.up.layout == model::Layout::kRows;
   const bool gated = config.architecture->gated;
   const bool has_predictor =

@@ -16,6 +16,7 @@ namespace thermocline::load {
 // Which modes each layer can run, and how the matrices must lie for that.
 struct FfnPlan {
   FfnModes modes;                   // automatic: to be chosen by measurement
+  bool by_cuts = false;             // they follow the model's cuts (altup.h): nobody asked
   std::vector<FfnMode> candidates;  // for that, beside dense and exact
   std::vector<FfnMode> also;        // that every layer must be able to run besides
   std::optional<predictor::SideCar> side_car;

@@ -157,6 +157,10 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
     base::LogInfo("memory, of ", base::HumanBytes(memory.budget), ":\n", memory.Table());
   }
   if (memory.tier == MemoryPlan::Tier::kLayers) {
+    if (plan.by_cuts) {
+      plan.modes.layers.assign(plan.modes.layers.size(), FfnMode::kDense);
+      plan.up = Layout::kPanels;
+    }
     RETURN_IF_ERROR(CheckDense(plan));
     load.stage = [&](int layer) { return memory.stage_of[layer]; };
   }

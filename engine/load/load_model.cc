@@ -28,8 +28,7 @@ void LogModes(const LoadedModel& model) {
     first = last + 1;
   }
   base::LogInfo("feed-forward: ", text, model.ffn_automatic ? " (measured)" : "");
-  if (model::HasTrueZeros(model.config.hidden_act) && !model.weights->has_down_rows() &&
-      !model.config.experts.any()) {
+  if (model.config.HasZeros() && !model.weights->has_down_rows() && !model.config.experts.any()) {
     const auto& layers = model.weights->layers;
     const bool turns = model.memory.tier == MemoryPlan::Tier::kMemory &&
                        std::all_of(layers.begin(), layers.end(), [](const model::LayerWeights& w) {
@@ -96,12 +95,16 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
     // as the recall allows.
     const FfnMode least = plan.candidates.empty() ? FfnMode::kExact : plan.candidates.front();
     out.ffn_modes.assign(out.weights->layers.size(),
-                         model::HasTrueZeros(out.config.hidden_act) ? least : FfnMode::kDense);
+                         out.config.HasZeros() ? least : FfnMode::kDense);
   } else if (out.ffn_automatic) {
     out.ffn_modes.assign(out.weights->layers.size(), FfnMode::kDense);
     RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates,
                                       .also = plan.also,
                                       .may_turn_down = down == DownInMemory::kAuto}));
+  }
+  if (out.config.HasCuts() && measurable) {
+    for (std::size_t l = 0; l < out.ffn_modes.size(); ++l)
+      UseLayoutsOf(out.ffn_modes[l], l, out, plan.also);
   }
   LogModes(out);
   return OkStatus();

@@ -67,7 +67,7 @@ FlashCounters LoadedModel::flash_counters() const {
 }
 
 Result<std::vector<FfnMode>> LoadedModel::ModesFor(const std::string& text) const {
-  const bool zeros = model::HasTrueZeros(config.hidden_act);
+  const bool zeros = config.HasZeros();
   ASSIGN_OR_RETURN(FfnModes modes, ParseFfnModes(text, config.num_hidden_layers,
                                                  zeros ? FfnMode::kExact : FfnMode::kDense));
   if (modes.automatic) return ffn_modes;
@@ -78,8 +78,10 @@ Result<std::vector<FfnMode>> LoadedModel::ModesFor(const std::string& text) cons
           "': its predictor is loaded for audits alone (engine.audit_shadow); name the mode among "
           "the further ones (--also-modes; the daemon: engine.ffn_also)");
     }
-    if (config.experts.any() && !weights->layers[l].experts.any())
-      modes.layers[l] = FfnMode::kDense;
+    const bool whole = config.experts.any()
+                           ? !weights->layers[l].experts.any()
+                           : config.HasCuts() && !config.HasZeros(static_cast<int>(l));
+    if (whole && modes.layers[l] != FfnMode::kThreshold) modes.layers[l] = FfnMode::kDense;
     const Status can = CanRun(modes.layers[l], config, weights->layers[l], &predictors->layers[l]);
     if (!can.ok()) return can;
   }

@@ -76,7 +76,7 @@ class Tuner {
         probe_(shares_.size() / 2) {}
 
   Status Run() {
-    if (!model::HasTrueZeros(model_.config.hidden_act)) return OkStatus();  // dense
+    if (!model_.config.HasZeros()) return OkStatus();  // dense
     ASSIGN_OR_RETURN(const auto cache, model_.MakeCache(kPrompt + kDecode + 1));
     transformer_ = model_.MakeTransformer(kPrompt, kPrompt + kDecode + 1);
     RETURN_IF_ERROR(Decode(*cache));

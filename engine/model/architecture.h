@@ -64,6 +64,8 @@ struct Architecture {
   bool logits_times_scale;    // what the files call the logits' scale is no divisor
   bool embedding_root;        // the embedding is times the root of D
   bool norm_after_rope;       // head_norm is behind the rotation
+  bool value_norm;            // every value head is normed, without weights
+  bool altup;                 // model/altup.h
   bool temperature;           // queries grow with the position (Ministral 3)
   bool unscaled_window_rope;  // layers with a window are rotated without scaling
   double window_theta;        // theta of layers with a window, where the file does not say; 0: same

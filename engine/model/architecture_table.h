@@ -35,6 +35,8 @@ inline constexpr Architecture kLlama = {.name = "llama",
                                         .logits_times_scale = false,
                                         .embedding_root = false,
                                         .norm_after_rope = false,
+                                        .value_norm = false,
+                                        .altup = false,
                                         .temperature = false,
                                         .unscaled_window_rope = false,
                                         .window_theta = 0,
@@ -87,6 +89,14 @@ constexpr void MakeGemma3(Architecture& a) {
   a.window_place = WindowPlace::kButLast;
   a.window_theta = 10000;
   a.unscaled_window_rope = true;
+}
+
+constexpr void MakeGemma3n(Architecture& a) {
+  MakeGemma3(a);
+  a.norm_plus_one = false;
+  a.window_period = 5;
+  a.value_norm = true;
+  a.altup = true;
 }
 
 constexpr void MakeOlmo2(Architecture& a) {
@@ -235,6 +245,7 @@ inline constexpr std::array kArchitectures = {
               a.window_period = 2;
             }),
     Variant("gemma3", "gemma3_text", [](Architecture& a) { MakeGemma3(a); }),
+    Variant("gemma3n", "gemma3n_text", [](Architecture& a) { MakeGemma3n(a); }),
     // Phi 4 and 4-mini are phi3.
     Variant("phi3", "phi3", [](Architecture& a) { a.position = Position::kRotaryHalves; }),
     Variant("olmo2", "olmo2", [](Architecture& a) { MakeOlmo2(a); }),

@@ -59,10 +59,13 @@ bool IsFusedRows(const TensorInfo& tensor) {
 }
 
 Status AddPiece(const TensorInfo& part, int expert, ModelFile& model) {
-  const int experts = model.config.experts.num_experts;
+  // Of AltUp a part is a stream's.
+  const bool streams = model.config.altup.any();
+  const int experts = streams ? model.config.altup.streams - 1 : model.config.experts.num_experts;
   if (expert < 0 || expert >= experts)
-    return base::DataLoss("tensor '", part.name, "' has an expert ", expert,
-                          ", but the configuration says ", experts, " experts");
+    return base::DataLoss("tensor '", part.name, "' has a part ", expert,
+                          ", but the configuration says ", experts,
+                          streams ? " streams besides the first" : " experts");
   auto found = std::find_if(model.tensors.begin(), model.tensors.end(),
                             [&](const TensorInfo& t) { return t.name == part.name; });
   if (found == model.tensors.end()) {

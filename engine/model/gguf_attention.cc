@@ -21,6 +21,7 @@ Scales AbsentScales(const ModelConfig& c) {
 // Gemma's largest models have another scale of queries than 1 / sqrt(Dh), and no key for it.
 // Source: llama.cpp's gemma2 and gemma3.
 double AbsentAttentionScale(const ModelConfig& c) {
+  if (c.architecture->altup) return 1;
   const std::string_view name = c.architecture->name;
   const bool large = (name == "gemma2" && c.num_hidden_layers == 46) ||
                      (name == "gemma3" && c.num_hidden_layers == 62);
@@ -65,12 +66,13 @@ Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& 
   ASSIGN_OR_RETURN(const double logits, keys.Double(prefix + "logit_scale", absent.logit_divisor));
   if (logits == 0) return base::InvalidArgument("key '", prefix, "logit_scale' is 0");
   c.logit_scale = c.architecture->logits_times_scale ? logits : 1 / logits;
-  // What llama.cpp takes where a file of Gemma 2 does not say.
-  const bool capped = c.architecture->name == "gemma2";
+  // What llama.cpp takes where a file of Gemma 2 or 3n does not say.
+  const bool capped = c.architecture->name == "gemma2",
+             logits_capped = capped || c.architecture->altup;
   ASSIGN_OR_RETURN(c.attention_cap,
                    keys.Double(prefix + "attn_logit_softcapping", capped ? 50.0 : 0.0));
   ASSIGN_OR_RETURN(c.logit_cap,
-                   keys.Double(prefix + "final_logit_softcapping", capped ? 30.0 : 0.0));
+                   keys.Double(prefix + "final_logit_softcapping", logits_capped ? 30.0 : 0.0));
   return OkStatus();
 }
 

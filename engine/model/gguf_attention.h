@@ -2,12 +2,15 @@
 #pragma once
 
 #include "engine/model/gguf_keys.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_file.h"
 
 namespace thermocline::model {
 
 // Scales and caps of embedding, residual, scores and logits. `prefix`: "<architecture>.".
 Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& config);
+// Gemma 3n's (altup.cc). Requires: the shapes are set.
+Status ReadGgufAltUp(const ModelFile& model, const Keys& keys, const std::string& prefix,
+                     ModelConfig& config);
 // Which layers have the window. Requires: sliding_window is set.
 Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelConfig& config);
 // Requires: windows and latent attention are set.

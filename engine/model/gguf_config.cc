@@ -200,6 +200,7 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufScales(keys, prefix, c));
+  RETURN_IF_ERROR(ReadGgufAltUp(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufWindows(model.metadata, prefix, c));
   RETURN_IF_ERROR(ReadGgufRope(keys, prefix, c));
   if (c.latent.any()) SetAbsorbed(c);

@@ -20,9 +20,15 @@ class Keys {
     const Json* value = metadata_.Find(key);
     if (value == nullptr && absent.has_value()) return *absent;
     if (value == nullptr) return base::InvalidArgument("key '", key, "' is missing");
-    // Some files store per-layer arrays; one number for all layers is what we support.
-    if (value->is_array())
-      return base::Unimplemented("key '", key, "' differs by layer, which is not supported");
+    // Some files have a number for each layer; one for all layers is what we support.
+    if (value->is_array() && !value->as_array().empty()) {
+      const Json& first = value->as_array().front();
+      for (const Json& item : value->as_array()) {
+        if (!item.is_int() || !first.is_int() || item.as_int() != first.as_int())
+          return base::Unimplemented("key '", key, "' differs by layer, which is not supported");
+      }
+      value = &first;
+    }
     if (!value->is_int())
       return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an integer");
     if (value->as_int() < INT32_MIN || value->as_int() > INT32_MAX) {

@@ -63,7 +63,7 @@ void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder&
   // Also that there is none, which readers do not assume of Gemma 2.
   const bool says = c.architecture->name == "gemma2";
   if (says || c.attention_cap > 0) add("attn_logit_softcapping", c.attention_cap);
-  if (says || c.logit_cap > 0) add("final_logit_softcapping", c.logit_cap);
+  if (says || c.architecture->altup || c.logit_cap > 0) add("final_logit_softcapping", c.logit_cap);
   if (c.temperature_beta > 0) {
     add("attention.temperature_scale", c.temperature_beta);
     out.Uint(prefix + "attention.temperature_length", U32(c.temperature_period));
@@ -72,6 +72,15 @@ void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder&
   add("embedding_scale", c.embedding_scale);
   add("residual_scale", c.residual_scale);
   add("logit_scale", c.architecture->logits_times_scale ? c.logit_scale : 1 / c.logit_scale);
+}
+
+void AddAltUp(const AltUpConfig& a, const std::string& prefix, MetadataBuilder& out) {
+  out.Uint(prefix + "altup.num_inputs", U32(a.streams));
+  out.Uint(prefix + "altup.active_idx", 0);
+  out.Uint(prefix + "embedding_length_per_layer_input", U32(a.embedding_dim));
+  out.Uint(prefix + "attention.shared_kv_layers", U32(a.shared_kv_layers));
+  out.Numbers<float>(prefix + "activation_sparsity_scale", 6,
+                     std::vector<float>(a.cuts.begin(), a.cuts.end()));
 }
 
 void AddLatent(const LatentConfig& l, const std::string& prefix, MetadataBuilder& out) {
@@ -96,6 +105,7 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   out.Uint(prefix + "attention.head_count_kv", U32(c.num_key_value_heads));
   out.Uint(prefix + "attention.key_length", U32(c.head_dim));
   if (c.latent.any()) AddLatent(c.latent, prefix, out);
+  if (c.altup.any()) AddAltUp(c.altup, prefix, out);
   if (!c.latent.any()) out.Uint(prefix + "attention.value_length", U32(c.head_dim));
   if (c.rotary()) out.Uint(prefix + "rope.dimension_count", U32(c.rope.dim));
   out.Uint(prefix + "vocab_size", U32(c.vocab_size));

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/log.h"
+#include "engine/base/strings.h"
 #include "engine/model/expert_rows.h"
 #include "kernels/rows.h"
 
@@ -14,6 +15,14 @@ using kernels::DType;
 
 constexpr std::string_view kColumns = ".ffn_down.weight";
 constexpr std::string_view kRows = ".ffn_down_t.weight";
+
+// Of a layer's tensor; -1: it belongs to none.
+int LayerOf(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return -1;
+  name.remove_prefix(kPrefix.size());
+  return base::ParseNumber<int>(name.substr(0, name.find('.'))).value_or(-1);
+}
 
 // `type`, or where its blocks do not divide the rows, Q8_0 or F16.
 DType FittingType(DType type, std::int64_t cols) {
@@ -31,17 +40,29 @@ DType EdgeType(DType type) {
   return kernels::Traits(type).block_size == 256 ? DType::kQ6_K : DType::kQ8_0;
 }
 
-// Biases of all experts, and what chooses them, which takes few bytes and decides much.
+// Biases of all experts, and what chooses experts or streams, which takes few bytes and decides
+// much.
 bool IsSmall(std::string_view name) {
-  return name.ends_with(".bias") || name.find(".ffn_gate_inp") != std::string_view::npos;
+  for (const std::string_view part : {".ffn_gate_inp", ".altup_router", "_coef.weight"})
+    if (name.find(part) != std::string_view::npos) return true;
+  return name.ends_with(".bias");
+}
+
+// What every other matrix hangs on, or is added to: embeddings, head, what streams begin and end
+// with.
+bool IsEdge(std::string_view name) {
+  for (const std::string_view edge :
+       {"token_embd.weight", "output.weight", "altup_proj.weight", "altup_unembd_proj.weight",
+        "per_layer_token_embd.weight", "per_layer_model_proj.weight"})
+    if (name == edge) return true;
+  return name.find(".laurel_") != std::string_view::npos;
 }
 
 // The type that `planned` will have, its layout given.
 DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wanted) {
   if (planned.tensor->num_dims < 2 || IsSmall(planned.name)) return DType::kF32;
   DType type = wanted.value_or(*planned.tensor->type->dtype);
-  const bool edge = planned.name == "token_embd.weight" || planned.name == "output.weight";
-  if (edge && wanted.has_value()) type = EdgeType(type);
+  if (IsEdge(planned.name) && wanted.has_value()) type = EdgeType(type);
   if (planned.name.ends_with(kRows) || planned.name.ends_with(kExpertDownRows))
     type = kernels::SummableType(type, planned.cols());
   return FittingType(type, planned.cols());
@@ -51,7 +72,7 @@ DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wante
 // differ would be hard to reason about.
 DownLayout ChooseLayout(const ModelFile& model, const GgufWriteOptions& options) {
   if (options.down != DownLayout::kAuto) return options.down;
-  if (!HasTrueZeros(model.config.hidden_act)) return DownLayout::kColumns;
+  if (!model.config.HasZeros()) return DownLayout::kColumns;
   std::map<std::string, int> kept;  // tensors whose blocks would be copied, by type
   for (const TensorInfo& tensor : model.tensors) {
     if (!tensor.name.ends_with(kColumns)) continue;
@@ -108,7 +129,12 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
   for (const TensorInfo& tensor : model.tensors) {
     PlannedTensor& planned =
         plan.emplace_back(PlannedTensor{.tensor = &tensor, .name = tensor.name});
-    RETURN_IF_ERROR(PlanTurn(model.config, keeps_rows ? DownLayout::kAuto : layout, planned));
+    // Rows pay where neurons are zero.
+    const int layer = LayerOf(tensor.name);
+    const bool whole = options.down == DownLayout::kAuto && layer >= 0 &&
+                       layer < model.config.num_hidden_layers && !model.config.HasZeros(layer);
+    RETURN_IF_ERROR(
+        PlanTurn(model.config, keeps_rows || whole ? DownLayout::kAuto : layout, planned));
     planned.type = TargetType(planned, options.type);
     const DType asked = options.type.value_or(*tensor.type->dtype);
     if (planned.name.ends_with(kRows) && planned.type != asked)

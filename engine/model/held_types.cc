@@ -1,12 +1,14 @@
 #include "engine/model/held_types.h"
 
 #include <array>
+#include <cstring>
 #include <map>
 #include <string>
 
 #include "engine/base/log.h"
 #include "kernels/block_codecs.h"
 #include "kernels/iq_codecs.h"
+#include "kernels/quantize.h"
 
 namespace thermocline::model {
 namespace {
@@ -67,6 +69,46 @@ TensorInfo Held(const ModelFile& model, const TensorInfo& stored, const HeldType
   return out;
 }
 
+// bitnet.cpp's ternary weights, as it writes them on x86: 128 values in 32 bytes, value j in the
+// bits from 6 - 2 (j / 32) on of byte j % 32, plus 1; behind the tensor its scale, f32. On Arm
+// older versions wrote 64 values in 16 bytes, and nothing in the file tells. Source:
+// microsoft/BitNet, src/ggml-bitnet-mad.cpp.
+constexpr int kI2S = 36;
+
+Status ConvertI2S(const TensorInfo& tensor, float scale, std::span<const std::byte> from,
+                  std::span<std::byte> to) {
+  const std::uint16_t d = kernels::FloatToHalf(scale);
+  constexpr std::size_t kBytes = 64, kBlock = 66;  // levels of a block of TQ2_0, and all of it
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto byte = static_cast<unsigned>(from[i]);
+    if ((byte & byte >> 1 & 0x55U) != 0)
+      return base::DataLoss("tensor '", tensor.name, "' of type i2_s holds a level of 3");
+    // The four pairs of bits the other way round.
+    const unsigned pairs = (byte & 0x33U) << 2 | (byte >> 2 & 0x33U);
+    to[i / kBytes * kBlock + i % kBytes] = static_cast<std::byte>(pairs << 4 | pairs >> 4);
+  }
+  for (std::size_t at = kBytes; at < to.size(); at += kBlock) std::memcpy(&to[at], &d, sizeof(d));
+  return OkStatus();
+}
+
+TensorInfo HeldI2S(const ModelFile& model, const TensorInfo& stored) {
+  TensorInfo out = stored;
+  out.type = &FileTypeOf(DType::kTQ2_0);
+  out.bytes = static_cast<std::uint64_t>(out.rows) * (out.cols / out.type->block_size) *
+              out.type->block_bytes;
+  out.order = {};
+  out.source = std::make_shared<const RowSource>(
+      [&model, stored](std::int64_t row, std::span<std::byte> to) -> Status {
+        std::vector<std::byte> from(stored.row_bytes());
+        RETURN_IF_ERROR(model.ReadRows(stored, row, 1, from));
+        float scale = 0;
+        RETURN_IF_ERROR(model.files[stored.file]->ReadAt(
+            stored.offset + stored.bytes, std::as_writable_bytes(std::span(&scale, 1))));
+        return ConvertI2S(stored, scale, from, to);
+      });
+  return out;
+}
+
 void Report(int ggml_id, int count) {
   const FileType& stored = *FindFileType(ggml_id);
   const HeldType& held = *FindHeldType(stored);
@@ -82,13 +124,23 @@ void Report(int ggml_id, int count) {
 
 void HoldInNativeTypes(ModelFile& model) {
   std::map<int, int> counts;  // tensors by type
+  int i2s = 0;
   for (TensorInfo& tensor : model.tensors) {
+    if (tensor.type->ggml_id == kI2S && tensor.cols % 256 == 0) {
+      ++i2s;
+      tensor = HeldI2S(model, tensor);
+      continue;
+    }
     const HeldType* held = FindHeldType(*tensor.type);
     if (held == nullptr) continue;
     ++counts[tensor.type->ggml_id];
     tensor = Held(model, tensor, *held);
   }
   for (const auto& [id, count] : counts) Report(id, count);
+  if (i2s > 0)
+    base::LogWarning(i2s,
+                     " tensors of type i2_s are read as bitnet.cpp writes them on x86 and held "
+                     "as tq2_0; a file written on Arm may lie otherwise, and would give nonsense");
 }
 
 }  // namespace thermocline::model

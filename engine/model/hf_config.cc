@@ -170,6 +170,7 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
   RETURN_IF_ERROR(ReadHuggingFaceExperts(json, c));
   if (c.architecture->scales) RETURN_IF_ERROR(ReadScales(json, c));
   RETURN_IF_ERROR(ReadCaps(json, c));
+  RETURN_IF_ERROR(ReadHuggingFaceAltUp(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceWindows(json, c));
   if (c.rotary()) RETURN_IF_ERROR(ReadHuggingFaceRope(json, c));
   ASSIGN_OR_RETURN(c.norm_eps, Double(json,

@@ -14,6 +14,9 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& json);
 // the architecture and the shapes are set. Errors as above.
 Status ReadHuggingFaceExperts(const Json& json, ModelConfig& config);
 
+// Gemma 3n's (altup.cc). Requires: the shapes are set. Errors as above.
+Status ReadHuggingFaceAltUp(const Json& json, ModelConfig& config);
+
 // The windows of attention (hf_windows.cc) and rotary positions (hf_rope.cc). Errors as above.
 Status ReadHuggingFaceWindows(const Json& json, ModelConfig& config);
 Status ReadHuggingFaceRope(const Json& json, ModelConfig& config);

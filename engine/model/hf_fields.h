@@ -25,6 +25,16 @@ inline Result<int> Int(const Json& config, Names keys, std::optional<int> absent
   const Json* value = FindFirst(config, keys);
   if (value == nullptr && absent.has_value()) return *absent;
   if (value == nullptr) return base::InvalidArgument("field '", *keys.begin(), "' is missing");
+  // Of each layer, where all are the same.
+  if (value->is_array() && !value->as_array().empty()) {
+    const Json& first = value->as_array().front();
+    for (const Json& item : value->as_array()) {
+      if (item.Dump() != first.Dump())
+        return base::Unimplemented("field '", *keys.begin(),
+                                   "' differs by layer, which is not supported");
+    }
+    value = &first;
+  }
   if (!value->is_int() || value->as_int() < 0 || value->as_int() > INT32_MAX) {
     return base::InvalidArgument("field '", *keys.begin(), "' is ", value->Dump(), ", not a size");
   }

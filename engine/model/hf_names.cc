@@ -26,6 +26,9 @@ constexpr std::array kGlobalModules = {
     ModuleName{"model.decoder.embed_tokens", "token_embd"},  // opt
     ModuleName{"model.decoder.embed_positions", "position_embd"},
     ModuleName{"model.decoder.final_layer_norm", "output_norm"},
+    ModuleName{"model.embed_tokens_per_layer", "per_layer_token_embd"},  // gemma3n
+    ModuleName{"model.per_layer_model_projection", "per_layer_model_proj"},
+    ModuleName{"model.per_layer_projection_norm", "per_layer_proj_norm"},
 };
 constexpr std::array kLayerModules = {
     ModuleName{"input_layernorm", "attn_norm"},
@@ -42,6 +45,17 @@ constexpr std::array kLayerModules = {
     ModuleName{"self_attn.key_layernorm", "attn_k_norm"},
     ModuleName{"mlp.c_fc", "ffn_up"},  // starcoder2
     ModuleName{"mlp.c_proj", "ffn_down"},
+    ModuleName{"per_layer_input_gate", "inp_gate"},  // gemma3n
+    ModuleName{"per_layer_projection", "proj"},
+    ModuleName{"post_per_layer_input_norm", "post_norm"},
+    ModuleName{"altup.correction_coefs", "altup_correct_coef"},
+    ModuleName{"altup.correct_output_scale", "altup_correct_scale"},
+    ModuleName{"altup.prediction_coefs", "altup_predict_coef"},
+    ModuleName{"altup.modality_router", "altup_router"},
+    ModuleName{"altup.router_norm", "altup_router_norm"},
+    ModuleName{"laurel.linear_left", "laurel_l"},
+    ModuleName{"laurel.linear_right", "laurel_r"},
+    ModuleName{"laurel.post_laurel_norm", "laurel_post_norm"},
     ModuleName{"attention.wqkv", "attn_qkv"},  // internlm2
     ModuleName{"attention.wo", "attn_output"},
     ModuleName{"attention_norm", "attn_norm"},
@@ -142,9 +156,23 @@ ExpertModule TakeExpert(std::string_view module) {
 // Parameters that no module of their own holds.
 std::string SuffixOf(std::string_view name) {
   if (name.ends_with(".e_score_correction_bias")) return ".bias";
-  const bool alone = name.ends_with("experts.gate_up_proj") ||
-                     name.ends_with("experts.down_proj") || name.ends_with("self_attn.sinks");
+  bool alone = false;
+  for (const std::string_view end : {"experts.gate_up_proj", "experts.down_proj", "self_attn.sinks",
+                                     "altup.correct_output_scale"})
+    alone = alone || name.ends_with(end);
   return alone ? ".weight" : "";
+}
+
+// Matrices of AltUp's streams, one for each but the first. Empty: it is none.
+GgufName StreamMatrix(std::string_view name, std::string_view suffix) {
+  for (const auto& [prefix, gguf] :
+       {std::pair<std::string_view, const char*>{"model.altup_projections.", "altup_proj"},
+        {"model.altup_unembed_projections.", "altup_unembd_proj"}}) {
+    if (!name.starts_with(prefix)) continue;
+    const auto stream = base::ParseNumber<int>(name.substr(prefix.size()));
+    if (stream.has_value() && *stream >= 0) return {StrCat(gguf, suffix), *stream};
+  }
+  return {};
 }
 
 // Suffixes that gpt-oss's experts have instead.
@@ -191,6 +219,7 @@ Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) 
   }
   if (const auto found = Lookup(kGlobalModules, name); !found.empty())
     return GgufName{StrCat(found, suffix)};
+  if (const GgufName stream = StreamMatrix(name, suffix); !stream.name.empty()) return stream;
   for (const std::string_view prefix : kLayerPrefixes) {
     if (!name.starts_with(prefix)) continue;
     const std::string_view rest = std::string_view(name).substr(prefix.size());

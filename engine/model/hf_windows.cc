@@ -25,10 +25,10 @@ Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& 
 }
 
 // Whose code in transformers has a window; the field means nothing to the others.
-constexpr std::array<std::string_view, 17> kWithWindow = {
-    "mistral",   "mixtral",   "bamboo",  "ministral3", "qwen2",     "qwen3",
-    "qwen2_moe", "qwen3_moe", "gpt_oss", "smollm3",    "gemma2",    "gemma3_text",
-    "phi3",      "olmo3",     "exaone4", "cohere2",    "starcoder2"};
+constexpr std::array<std::string_view, 18> kWithWindow = {
+    "mistral",      "mixtral",   "bamboo",  "ministral3", "qwen2",   "qwen3",
+    "qwen2_moe",    "qwen3_moe", "gpt_oss", "smollm3",    "gemma2",  "gemma3_text",
+    "gemma3n_text", "phi3",      "olmo3",   "exaone4",    "cohere2", "starcoder2"};
 
 bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
 

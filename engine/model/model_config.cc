@@ -106,6 +106,28 @@ Status ValidateLatent(const ModelConfig& c) {
   return CheckFinite("yarn_log_multiplier", l.yarn_log_multiplier, 0, 1e3);
 }
 
+Status ValidateAltUp(const ModelConfig& c) {
+  const AltUpConfig& a = c.altup;
+  RETURN_IF_ERROR(CheckRange("altup_num_inputs", a.streams, 2, 16));
+  RETURN_IF_ERROR(CheckRange("laurel_rank", a.laurel_rank, 1, 1 << 14));
+  RETURN_IF_ERROR(CheckRange("hidden_size_per_layer_input", a.embedding_dim, 1, 1 << 14));
+  RETURN_IF_ERROR(
+      CheckRange("num_kv_shared_layers", a.shared_kv_layers, 0, c.num_hidden_layers - 1));
+  if (c.hidden_size % kernels::kPanelRows != 0)
+    return base::Unimplemented("hidden_size ", c.hidden_size, " is not supported with AltUp; it ",
+                               "must be a multiple of ", kernels::kPanelRows);
+  if (!a.cuts.empty() && base::IntSize(a.cuts) != c.num_hidden_layers)
+    return base::InvalidArgument("activation_sparsity_pattern has ", a.cuts.size(), " items for ",
+                                 c.num_hidden_layers, " layers");
+  for (const double cut : a.cuts) RETURN_IF_ERROR(CheckFinite("a cut of gates", cut, 0, 1e3));
+  for (int layer = c.NumKvLayers(); layer < c.num_hidden_layers; ++layer) {
+    if ((c.WindowOf(c.KvLayerOf(layer)) > 0) != (c.WindowOf(layer) > 0))
+      return base::InvalidArgument("num_kv_shared_layers is ", a.shared_kv_layers,
+                                   ": no layer before them has keys of the kind of layer ", layer);
+  }
+  return OkStatus();
+}
+
 // Of attention in a layer, biases and norms left out.
 std::int64_t AttentionParameters(const ModelConfig& c) {
   const std::int64_t d = c.hidden_size, heads = c.num_attention_heads;
@@ -131,6 +153,12 @@ std::int64_t ModelConfig::num_parameters() const {
   const std::int64_t ffn = (architecture->gated ? 3 : 2) * d * intermediate_size;
   const std::int64_t positions = rotary() ? 0 : d * max_position_embeddings;
   std::int64_t sum = d * vocab_size * (tie_word_embeddings ? 1 : 2) + d + positions;
+  if (altup.any()) {
+    const std::int64_t own = std::int64_t{num_hidden_layers} * altup.embedding_dim;
+    sum += own * (vocab_size + d) + 2 * (altup.streams - 1) * d * d +
+           std::int64_t{2} * num_hidden_layers * d * (altup.laurel_rank + altup.embedding_dim) -
+           std::int64_t{2} * altup.shared_kv_layers * d * head_dim * num_key_value_heads;
+  }
   for (int layer = 0; layer < num_hidden_layers; ++layer) {
     sum += AttentionParameters(*this) + 2 * d;
     sum += experts.InLayer(layer) ? ExpertParameters(*this) : ffn;
@@ -176,6 +204,20 @@ Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& c) {
   return OkStatus();
 }
 
+bool ModelConfig::HasZeros() const { return HasTrueZeros(hidden_act) || HasCuts(); }
+
+bool ModelConfig::HasCuts() const {
+  return std::any_of(altup.cuts.begin(), altup.cuts.end(), [](double cut) { return cut > 0; });
+}
+
+int ModelConfig::KvLayerOf(int layer) const {
+  if (OwnsKv(layer)) return layer;
+  // The last of those kept that is of the same kind; ValidateConfig sees to it that there is one.
+  int from = NumKvLayers() - 1;
+  while (from > 0 && (WindowOf(from) > 0) != (WindowOf(layer) > 0)) --from;
+  return from;
+}
+
 bool ModelConfig::Rotates(int layer) const {
   const int never = architecture->unrotated_period;
   if (!rotary() || (never > 0 && (layer + 1) % never == 0)) return false;
@@ -189,7 +231,8 @@ bool ModelConfig::DeviceComputesLayers() const {
   const bool same_layers = a.window_place == WindowPlace::kFirst && a.window_period == 1 &&
                            a.unrotated_period == 0 && !HasWindowRope();
   const bool plain_scores = attention_cap == 0 && logit_cap == 0 && temperature_beta == 0;
-  return !latent.any() && plain_norms && same_layers && plain_scores && !a.scales && !a.sinks;
+  return !latent.any() && !altup.any() && plain_norms && same_layers && plain_scores && !a.scales &&
+         !a.sinks;
 }
 
 Status RequireDense(const ModelConfig& config, std::string_view what) {
@@ -240,6 +283,7 @@ Status ValidateConfig(const ModelConfig& c) {
         CheckRange("the period of attention's temperature", c.temperature_period, 1, 1 << 24));
   if (c.experts.any()) RETURN_IF_ERROR(ValidateExperts(c));
   if (c.latent.any()) RETURN_IF_ERROR(ValidateLatent(c));
+  if (c.altup.any()) RETURN_IF_ERROR(ValidateAltUp(c));
   if (c.HasWindowRope()) RETURN_IF_ERROR(ValidateRope(c.window_rope, c.head_dim));
   return c.rotary() ? ValidateRope(c.rope, c.head_dim) : OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/model/altup.h"
 #include "engine/model/architecture.h"
 
 namespace thermocline::model {
@@ -63,6 +64,7 @@ struct ModelConfig {
   RopeConfig rope;
   RopeConfig window_rope;  // of layers with a window; dim 0: as the others
   LatentConfig latent;     // then H, K and Dh are those of the absorbed form
+  AltUpConfig altup;
   ExpertConfig experts;
   // Times the embedding, what a block adds, the scores of attention (0: 1 / sqrt(Dh)), the logits.
   double embedding_scale = 1, residual_scale = 1, attention_scale = 0, logit_scale = 1;
@@ -86,6 +88,15 @@ struct ModelConfig {
   bool IsOfPrediction(std::string_view tensor, std::string_view prefix) const;
   // Tokens that a token of the layer sees, itself included; 0: all.
   int WindowOf(int layer) const;
+  // Whether most neurons of the layer, or of some layer, are zero for a token, not just small.
+  bool HasZeros(int layer) const { return HasTrueZeros(hidden_act) || altup.CutOf(layer) > 0; }
+  bool HasZeros() const;
+  // Whether some layer's neurons are zero by a cut of its gates (altup.h).
+  bool HasCuts() const;
+  // Layers whose keys and values are kept, and the one whose a layer reads.
+  int NumKvLayers() const { return num_hidden_layers - altup.shared_kv_layers; }
+  int KvLayerOf(int layer) const;
+  bool OwnsKv(int layer) const { return layer < NumKvLayers(); }
   // Whether the layer's queries and keys are rotated, and how.
   bool Rotates(int layer) const;
   const RopeConfig& RopeOf(int layer) const {

@@ -42,6 +42,7 @@ constexpr std::array kFileTypes = {
     FileType{30, "bf16", 1, 2, DType::kBF16},
     FileType{34, "tq1_0", 256, 54, {}},
     FileType{35, "tq2_0", 256, 66, DType::kTQ2_0},
+    FileType{36, "i2_s", 128, 32, {}},  // a scale follows the tensor (held_types.cc)
     FileType{39, "mxfp4", 32, 17, DType::kMXFP4},
 };
 

@@ -41,6 +41,7 @@ Status WeightPlan::Shared() {
     RETURN_IF_ERROR(Matrix("position_embd.weight", rows, d, held, weights_.position_embedding));
   }
   RETURN_IF_ERROR(NormOf("output_norm", d, weights_.output_norm));
+  if (c.altup.any()) RETURN_IF_ERROR(SharedAltUp());
   RETURN_IF_ERROR(OptionalVector("output.bias", c.vocab_size, weights_.output.bias));
   if (c.tie_word_embeddings) return OkStatus();
   return Matrix("output.weight", c.vocab_size, d, options_.shared.head, weights_.output.weight);
@@ -50,11 +51,12 @@ Status WeightPlan::Layer(int layer) {
   parts_ = options_.parts ? options_.parts(layer) : LayerParts{};
   LayerWeights& weights = weights_.layers[layer];
   const std::string prefix = StrCat("blk.", layer, ".");
-  RETURN_IF_ERROR(Attention(prefix, weights));
+  RETURN_IF_ERROR(Attention(layer, prefix, weights));
+  if (model_.config.altup.any()) RETURN_IF_ERROR(AltUp(prefix, weights.altup));
   return FeedForward(layer, prefix, weights);
 }
 
-Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
+Status WeightPlan::Attention(int index, const std::string& p, LayerWeights& layer) {
   const ModelConfig& c = model_.config;
   const int d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
             kv = c.num_key_value_heads * c.head_dim;
@@ -69,15 +71,18 @@ Status WeightPlan::Attention(const std::string& p, LayerWeights& layer) {
     RETURN_IF_ERROR(NormOf(p + "attn_sub_norm", q, layer.attn_sub_norm));
   if (c.latent.any()) return Latent(p, layer);
   RETURN_IF_ERROR(LinearOf(p + "attn_q", q, d, held, layer.q));
-  RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
-  RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, held, layer.v));
+  const bool owns = c.OwnsKv(index);
+  if (owns) {
+    RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
+    RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, held, layer.v));
+  }
   const bool normed = c.architecture->head_norm || c.architecture->wide_norm;
   const bool may_lack =
       c.architecture->optional_norms && model_.Find(p + "attn_q_norm.weight") == nullptr;
   if (normed && !may_lack) {
     const bool wide = c.architecture->wide_norm;
     RETURN_IF_ERROR(NormOf(p + "attn_q_norm", wide ? q : c.head_dim, layer.q_norm));
-    RETURN_IF_ERROR(NormOf(p + "attn_k_norm", wide ? kv : c.head_dim, layer.k_norm));
+    if (owns) RETURN_IF_ERROR(NormOf(p + "attn_k_norm", wide ? kv : c.head_dim, layer.k_norm));
   }
   RETURN_IF_ERROR(LinearOf(p + "attn_output", d, q, held, layer.attn_output));
   if (c.architecture->sinks)
@@ -267,6 +272,7 @@ void WeightPlan::PlaceStages() {
 Status WeightPlan::RefuseStrangers() const {
   for (const TensorInfo& tensor : model_.tensors) {
     if (used_.contains(tensor.name) || tensor.name == "rope_freqs.weight") continue;
+    if (IsUnread(tensor.name)) continue;
     if (tensor.name.starts_with("rope_factors_")) continue;
     if (tensor.name == "output.weight" && model_.config.tie_word_embeddings) continue;
     return base::InvalidArgument(

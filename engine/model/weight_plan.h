@@ -38,11 +38,18 @@ class WeightPlan {
  private:
   Status Shared();
   Status Layer(int layer);
-  Status Attention(const std::string& prefix, LayerWeights& layer);
+  Status Attention(int index, const std::string& prefix, LayerWeights& layer);
   // weight_plan_latent.cc: projections to the latent vector and from it.
   Status Latent(const std::string& prefix, LayerWeights& layer);
   // A matrix [rows, cols] for each head.
   Status HeadsOf(const std::string& module, int rows, int cols, Linear& out);
+  // weight_plan_altup.cc.
+  Status SharedAltUp();
+  Status AltUp(const std::string& prefix, AltUpWeights& weights);
+  // A matrix [size, size] for each stream but the first.
+  Status StreamsOf(const std::string& module, int streams, int size, bool held, Linear& out);
+  // Whether the file need not hold a tensor that it may hold.
+  bool IsUnread(const std::string& name) const;
   // Families that differ in rotation alone have the same tensors but for these.
   Status CheckBiases(const std::string& prefix) const;
   // InvalidArgument names the first of these tensors that the file lacks.

@@ -9,6 +9,7 @@
 
 #include "engine/base/huge_buffer.h"
 #include "engine/base/worker_pool.h"
+#include "engine/model/file_rows.h"
 #include "engine/model/model_file.h"
 #include "kernels/rows.h"
 #include "kernels/types.h"
@@ -92,15 +93,39 @@ struct ExpertWeights {
   std::size_t bytes_per_step(int used) const;
 };
 
+// Of a layer with AltUp (model/altup.h); N streams, a rank R of laurel, E of the layer's embedding.
+struct AltUpWeights {
+  Linear router;  // [N, D]
+  NormWeights router_norm;
+  Linear predict;                        // [N N, N]
+  Linear correct;                        // [N, N]
+  const float* correct_scale = nullptr;  // [D]
+  Linear laurel_left;                    // [R, D]
+  Linear laurel_right;                   // [D, R]
+  NormWeights laurel_norm;
+  Linear input_gate;  // [E, D]
+  Linear input_proj;  // [D, E]
+  NormWeights input_norm;
+};
+
+struct SharedAltUpWeights {
+  Linear begin;         // [(N - 1) D, D] streams of the embedding, one matrix below the other
+  Linear end;           // [(N - 1) D, D]
+  Linear layer_inputs;  // [L E, D]
+  NormWeights layer_input_norm;               // [E]
+  std::unique_ptr<FileRows> layer_embedding;  // [tokens, L E], in the file
+};
+
 struct LayerWeights {
   NormWeights attn_norm;         // [D] of what attention reads, if the family has it
   NormWeights attn_second_norm;  // [D] of attention alone, in parallel blocks
   Linear q;                      // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]
-  Linear k;                      // [K*Dh, D]
+  Linear k;                      // [K*Dh, D]; no weights where another layer's keys are read
   Linear v;                      // [K*Dh, D]
   NormWeights q_norm;            // [Dh]
   NormWeights k_norm;            // [Dh]
   LatentWeights latent;          // instead of k and v
+  AltUpWeights altup;            // if the family has it
   Linear attn_output;            // [D, H*Dh]; latent: [D, H v]
   const float* sinks = nullptr;  // [H], or null
   NormWeights attn_sub_norm;     // [H*Dh] of what attn_output reads, if the family has it
@@ -122,6 +147,7 @@ struct Weights {
   std::vector<LayerWeights> layers;          // [L]
   NormWeights output_norm;                   // [D]
   Linear output;                             // [V, D], the embedding if tied
+  SharedAltUpWeights altup;                  // if the family has it
   base::HugeBuffer memory;                   // owns all of the above
 
   // What a layer's weights take of `memory`, byte for byte the same wherever they are placed.

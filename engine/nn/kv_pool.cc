@@ -3,7 +3,7 @@
 namespace thermocline::nn {
 
 std::size_t KvPool::BlockBytes(const model::ModelConfig& config, kernels::KvType type) {
-  return static_cast<std::size_t>(config.num_hidden_layers) * config.num_key_value_heads *
+  return static_cast<std::size_t>(config.NumKvLayers()) * config.num_key_value_heads *
          (kernels::KeyBlockBytes(type, config.head_dim) +
           kernels::ValueBlockBytes(type, config.head_dim));
 }

@@ -4,6 +4,7 @@ import json
 import gguf
 import numpy
 import pytest
+import safetensors_file
 from conftest import run, run_json
 from gguf_copy import copy
 from test_architectures import ROOT
@@ -55,26 +56,6 @@ def test_ternary_weights_stay_when_they_are_written(files, tmp_path):
     assert kinds and numpy.abs(logits(tmp_path / "again.gguf", tmp_path) - expected).max() < 0.05 * numpy.abs(expected).max()
 
 
-def safetensors(path, tensors):
-    """`tensors`: name to array."""
-    header, data = {}, b""
-    for name, array in tensors.items():
-        kind = {"uint8": "U8", "float32": "F32"}[array.dtype.name]
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [len(data), len(data) + array.nbytes]}
-        data += array.tobytes()
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-
-
-def tensors_of(path):
-    blob = path.read_bytes()
-    size = int.from_bytes(blob[:8], "little")
-    for name, entry in json.loads(blob[8:8 + size]).items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            yield name, numpy.frombuffer(blob[8 + size:][begin:end], numpy.float32).reshape(entry["shape"])
-
-
 def bitnet_folder(folder, quantization, matrix):
     """The golden BitNet with other matrices: `matrix(name, floats)` gives tensors by name."""
     folder.mkdir()
@@ -83,9 +64,9 @@ def bitnet_folder(folder, quantization, matrix):
         config["quantization_config"] = {"quant_method": "bitnet", **quantization}
     (folder / "config.json").write_text(json.dumps(config))
     tensors = {}
-    for name, floats in tensors_of(ROOT / "bitnet" / "model.safetensors"):
+    for name, floats in safetensors_file.load(ROOT / "bitnet" / "model.safetensors").items():
         tensors |= matrix(name, floats) if name.endswith("_proj.weight") else {name: floats}
-    safetensors(folder / "model.safetensors", tensors)
+    safetensors_file.save(folder / "model.safetensors", tensors)
     return folder
 
 

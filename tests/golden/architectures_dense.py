@@ -8,6 +8,8 @@ import numpy
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from architectures_gguf import VOCABULARY
+
 SHAPE = dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128)
 VISIBLE_EPSILON = 0.01  # so that ignoring the norm's epsilon shows in the logits
 
@@ -30,6 +32,20 @@ def gemmas() -> list[tuple[str, type, dict]]:
                 full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=4.0),
                 sliding_attention=window))),
     ]
+
+
+def gemma3n() -> tuple[str, type, dict]:
+    """Two of three layers have a window, the last three read the keys of the second and third; half of the layers' gates
+    are cut."""
+    layers = 6
+    return ("gemma3n", transformers.Gemma3nTextConfig, dict(
+        SHAPE, hidden_size=48, intermediate_size=72, head_dim=16, rms_norm_eps=VISIBLE_EPSILON,
+        num_hidden_layers=layers, layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
+        sliding_window=8, num_kv_shared_layers=3, laurel_rank=12, altup_num_inputs=4, hidden_size_per_layer_input=8,
+        vocab_size_per_layer_input=VOCABULARY, activation_sparsity_pattern=[0.7, 0.6, 0.8] + [0.0] * (layers - 3),
+        final_logit_softcapping=8.0, rope_parameters=dict(
+            full_attention=dict(rope_type="default", rope_theta=1000000.0),
+            sliding_attention=dict(rope_type="default", rope_theta=10000.0))))
 
 
 def alternating() -> list[tuple[str, type, dict]]:
@@ -71,7 +87,7 @@ def dense_models() -> list[tuple[str, type, dict]]:
     rms = shape | dict(rms_norm_eps=VISIBLE_EPSILON)
     layer_norm = shape | dict(hidden_size=48)
     return [
-        *gemmas(), *alternating(), *scaled(),
+        *gemmas(), gemma3n(), *alternating(), *scaled(),
         # Six of eight dimensions of a head are rotated.
         ("phi3", transformers.Phi3Config, rms | long_rope(1.0, 2.0, 6)),
         ("olmo2", transformers.Olmo2Config, rms | theta(10000.0) | dict(num_key_value_heads=4)),

@@ -56,12 +56,13 @@ Result<std::vector<Reading>> Readings(const model::ModelFile& file, const std::s
                                  ": the experts that a router chooses are "
                                  "computed whole");
   }
-  const bool zeros = model::HasTrueZeros(file.config.hidden_act);
+  const bool zeros = file.config.HasZeros();
   const FfnMode otherwise = zeros ? FfnMode::kExact : FfnMode::kDense;
   ASSIGN_OR_RETURN(const FfnModes modes, ParseFfnModes(text, layers, otherwise));
   std::vector<Reading> out;
   for (int l = 0; l < layers; ++l) {
-    const FfnMode mode = modes.automatic ? otherwise : modes.layers[l];
+    FfnMode mode = modes.automatic ? otherwise : modes.layers[l];
+    if (mode == FfnMode::kExact && !file.config.HasZeros(l)) mode = FfnMode::kDense;
     if (!zeros && mode != FfnMode::kDense && mode != FfnMode::kThreshold)
       return base::InvalidArgument(
           "--ffn-mode ", text, ": the activation ", model::ActivationName(file.config.hidden_act),

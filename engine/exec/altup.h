@@ -1,0 +1,82 @@
+// The streams of AltUp, laurel and per-layer embeddings (model/altup.h) around a transformer's
+// layers:
+//
+//   Begin;  for each layer: Predict, then attention of its norm, AddLaurel, the network, Correct;
+//   End
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/model/weights.h"
+#include "engine/nn/multiplier.h"
+#include "engine/nn/workspace.h"
+#include "kernels/op_table.h"
+
+namespace thermocline::exec {
+
+// Decode thread only. Borrows everything; allocates nothing after construction.
+class AltUp {
+ public:
+  struct Params {
+    const model::ModelConfig& config;
+    const model::Weights& weights;
+    const kernels::OpTable& ops;
+    base::WorkerPool& pool;
+    nn::Multiplier& multiplier;
+    int tokens_max;  // T of one call
+  };
+  // Requires: config.altup.any().
+  explicit AltUp(const Params& params);
+  // Bytes that a construction with these sizes allocates; none where the family has no streams.
+  static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
+
+  // The streams of a step's tokens from their embeddings [T, D], and what layers read of the tokens
+  // alone. Errors as model::FileRows::Read.
+  Status Begin(std::span<const int> tokens, const float* embeddings);
+  // residual [T, D] = the first stream as the layer predicts it.
+  void Predict(int layer, int tokens, float* residual);
+  // residual = (residual + hidden + norm(laurel hidden)) / sqrt 2; `hidden` as attention read it.
+  void AddLaurel(int layer, int tokens, const nn::ActivationBuffer& hidden, float* residual);
+  // The streams from what the layer made of the first, and the layer's embedding added.
+  void Correct(int layer, int tokens, const float* residual);
+  // residual = what the streams are together.
+  void End(int tokens, float* residual);
+
+ private:
+  float* stream(int token, int index) {
+    return streams_.data() + (static_cast<std::ptrdiff_t>(token) * count_ + index) * size_;
+  }
+  float* prediction(int token, int index) {
+    return predictions_.data() + (static_cast<std::ptrdiff_t>(token) * count_ + index) * size_;
+  }
+  // What tokens make of their streams' coefficients: of `x` [T, D], `stride` apart.
+  void Route(const model::AltUpWeights& w, int tokens, const float* x, std::ptrdiff_t stride);
+  void AddEmbedding(int layer, int tokens);
+  Status ReadLayerInputs(std::span<const int> tokens);
+  void FinishLayerInput(int token, std::span<const float> table);
+  void Multiply(const model::Linear& linear, const nn::ActivationBuffer& input, int tokens,
+                float* out);
+  template <typename Body>
+  void ForTokens(int tokens, const Body& body);
+
+  const model::ModelConfig& config_;
+  const model::Weights& weights_;
+  const kernels::OpTable& ops_;
+  base::WorkerPool& pool_;
+  nn::Multiplier& multiplier_;
+  const int size_, count_;           // D, N
+  std::vector<float> streams_;       // [T, N, D]
+  std::vector<float> predictions_;   // [T, N, D]
+  std::vector<float> others_;        // [T, N - 1, D]
+  std::vector<float> layer_inputs_;  // [T, L, E]
+  std::vector<float> table_row_;     // [L, E]
+  std::vector<float> coefficients_;  // [T, N N]
+  std::vector<float> wide_;          // [T, D]
+  nn::ActivationBuffer input_;       // [T, D]
+  nn::ActivationBuffer routed_;      // [T, N]
+  nn::ActivationBuffer low_;         // [T, R]
+  nn::ActivationBuffer gated_;       // [T, E]
+};
+
+}  // namespace thermocline::exec

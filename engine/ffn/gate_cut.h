@@ -1,0 +1,11 @@
+// The cut of a layer's gates: what is left of them are the few largest.
+// Source: Gemma 3n's Gaussian top-k (model/altup.h).
+#pragma once
+
+namespace thermocline::ffn {
+
+// gates[k] = max(0, gates[k] - (mean + cut * deviation)), over all [n] of a token. Sums in a fixed
+// order.
+void CutGates(double cut, float* gates, int n);
+
+}  // namespace thermocline::ffn

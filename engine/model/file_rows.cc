@@ -1,0 +1,32 @@
+#include "engine/model/file_rows.h"
+
+#include <vector>
+
+#include "kernels/quantize.h"
+
+namespace thermocline::model {
+
+Result<std::unique_ptr<FileRows>> FileRows::Open(const ModelFile& model, const TensorInfo& tensor) {
+  const bool plain =
+      tensor.source == nullptr && tensor.pieces.empty() && tensor.order.head_dim == 0;
+  if (!plain || !tensor.type->dtype.has_value())
+    return base::Unimplemented(model.path, ": tensor '", tensor.name, "' has type ",
+                               tensor.type->name,
+                               ", which is not read by row; convert the model to another type");
+  auto rows = std::unique_ptr<FileRows>(new FileRows(tensor));
+  ASSIGN_OR_RETURN(rows->file_, base::OpenFile(model.files[tensor.file]->path()));
+  return rows;
+}
+
+Status FileRows::Read(std::int64_t row, std::span<float> out) const {
+  CHECK(row >= 0 && row < tensor_.rows);
+  thread_local std::vector<std::byte> bytes;
+  bytes.resize(tensor_.row_bytes());
+  const Status read = file_->ReadAt(tensor_.offset + row * tensor_.row_bytes(), bytes);
+  if (!read.ok()) return read.Annotate(StrCat("tensor ", tensor_.name));
+  kernels::DequantizeRow(*tensor_.type->dtype, reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                         static_cast<int>(tensor_.cols), out.data());
+  return OkStatus();
+}
+
+}  // namespace thermocline::model

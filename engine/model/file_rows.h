@@ -1,0 +1,30 @@
+// Rows of a matrix that stays in its file: what a token reads of a table too large to hold.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "engine/model/model_file.h"
+
+namespace thermocline::model {
+
+// Thread-safe. Reads by way of the page cache, which keeps the rows that are used as long as the
+// memory is not wanted otherwise; opens the file anew, so the ModelFile may go.
+class FileRows {
+ public:
+  // Unimplemented if the rows are not stored as they are read; errors as base::OpenFile.
+  static Result<std::unique_ptr<FileRows>> Open(const ModelFile& model, const TensorInfo& tensor);
+
+  // Row `row` as floats [cols]. Errors as base::File::ReadAt. Requires: 0 <= row < rows().
+  Status Read(std::int64_t row, std::span<float> out) const;
+  std::int64_t rows() const { return tensor_.rows; }
+  std::int64_t row_bytes() const { return static_cast<std::int64_t>(tensor_.row_bytes()); }
+
+ private:
+  explicit FileRows(const TensorInfo& tensor) : tensor_(tensor) {}
+
+  TensorInfo tensor_;
+  std::unique_ptr<base::File> file_;
+};
+
+}  // namespace thermocline::model
