@@ -5,10 +5,12 @@
 // read once.
 //
 // The cache holds blocks of kKvBlock positions. In a block, one kv head's keys are 4 panels of 16
-// positions, laid as the 16 rows of a weight panel [16, Dh] of F16 or Q8_0 (kernels/types.h):
+// positions, laid as the 16 rows of a weight panel [16, Dh] of F16, Q8_0 or Q4_0 (kernels/types.h):
 // scores are the product of a matrix that grows. Values are panels of 16 dimensions:
 //   F16    [Dh / 16][kKvBlock][16] f16: the weight panel of V transposed
 //   Q8_0   f16 d[Dh / 32][kKvBlock], then [Dh / 16][kKvBlock][16] i8; value = d * q
+//   Q4_0   f16 d[Dh / 32][kKvBlock], then [Dh / 16][kKvBlock][8]: low nibbles are dimensions 0..7,
+//          high nibbles 8..15; value = d * (nibble - 8)
 // The last panel of dimensions is padded with zeros.
 #pragma once
 
@@ -21,15 +23,20 @@ inline constexpr int kHeadDimMax = 512;
 inline constexpr int kKvBlock = 64;          // positions of a cache block
 inline constexpr int kAttentionChunk = 256;  // positions of one partial result, aligned
 
-enum class KvType : std::uint8_t { kF16, kQ8_0, kF32 };
+enum class KvType : std::uint8_t { kF16, kQ8_0, kF32, kQ4_0 };
 
 inline constexpr DType KeyType(KvType type) {
-  return type == KvType::kF16 ? DType::kF16 : type == KvType::kF32 ? DType::kF32 : DType::kQ8_0;
+  constexpr DType kTypes[] = {DType::kF16, DType::kQ8_0, DType::kF32, DType::kQ4_0};
+  return kTypes[static_cast<int>(type)];
+}
+// Whether keys are blocks that multiply the Q8 form of queries.
+THERMOCLINE_HOST_DEVICE inline constexpr bool IsQuantized(KvType type) {
+  return type == KvType::kQ8_0 || type == KvType::kQ4_0;
 }
 THERMOCLINE_HOST_DEVICE inline constexpr int RoundUp(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
-// Bytes of one kv head's keys, or values, in one block. Q8_0 requires Dh a multiple of 32.
+// Bytes of one kv head's keys, or values, in one block. Blocks require Dh a multiple of 32.
 inline constexpr std::size_t KeyBlockBytes(KvType type, int head_dim) {
   return kKvBlock / kPanelRows * PanelBytes(KeyType(type), head_dim);
 }
@@ -37,7 +44,8 @@ inline constexpr std::size_t ValueBlockBytes(KvType type, int head_dim) {
   const auto values = static_cast<std::size_t>(RoundUp(head_dim, kPanelRows)) * kKvBlock;
   if (type == KvType::kF32) return 4 * values;
   if (type == KvType::kF16) return 2 * values;
-  return values + static_cast<std::size_t>(2 * kKvBlock * (head_dim / kActivationBlock));
+  return (type == KvType::kQ4_0 ? values / 2 : values) +
+         static_cast<std::size_t>(2 * kKvBlock * (head_dim / kActivationBlock));
 }
 
 // Writes one position's key and value of one kv head into its block. `slot`: position in the block.
@@ -74,7 +82,7 @@ inline constexpr int kAttentionRows = 24;
 
 struct AttentionParams {
   Activations q;  // [tokens, group, head_dim], times 1 / sqrt(Dh) or what the model has for it; the
-                  // Q8 form is read if the keys are Q8_0
+                  // Q8 form is read if the keys are quantised
   int group = 1;  // heads that share the kv head
   int head_dim = 0;
   KvType type = KvType::kF16;

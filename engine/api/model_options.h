@@ -19,7 +19,7 @@ namespace thermocline {
 
 // Of cached keys and values.
 using kernels::KvType;
-inline constexpr std::array<std::string_view, 3> kKvTypeNames = {"f16", "q8_0", "f32"};
+inline constexpr std::array<std::string_view, 4> kKvTypeNames = {"f16", "q8_0", "f32", "q4_0"};
 
 inline std::string_view KvTypeName(KvType type) {
   return kKvTypeNames[static_cast<std::size_t>(type)];

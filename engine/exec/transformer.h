@@ -151,6 +151,8 @@ class Transformer {
   void ProjectInput(const model::LayerWeights& layer, int tokens);
   void ProjectOutput(const model::LayerWeights& layer, int tokens);
   void RotateAndStore(int layer, int token);
+  bool SpreadsHeads() const;
+  void SpreadHeads(float* heads, int count);
   void Store(int layer, int token, const float* k, const float* v);
   // `k` is null where another layer's keys are read.
   void NormQueryAndKey(const model::LayerWeights& w, float* q, float* k);

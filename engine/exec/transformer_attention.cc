@@ -10,6 +10,7 @@
 
 #include "engine/base/index.h"
 #include "engine/exec/transformer.h"
+#include "engine/nn/hadamard.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::exec {
@@ -27,6 +28,12 @@ void Transformer::Attention(int layer, int tokens) {
     AttendOne(layer);
   } else {
     AttendTokens(layer, tokens);
+  }
+  if (SpreadsHeads()) {
+    ForTokens(tokens, [&](int t) {
+      SpreadHeads(ws_.attention.x.data() + nn::Offset(t, ws_.attention.cols),
+                  config_.num_attention_heads);
+    });
   }
   ProjectOutput(w, tokens);
 }
@@ -120,10 +127,25 @@ void Transformer::RotateAndStore(int layer, int token) {
   if (norm_last) NormQueryAndKey(w, q, k);
   const float scale = QueryScale(position);
   for (int i = 0; i < heads * head_dim; ++i) q[i] *= scale;
+  if (SpreadsHeads()) SpreadHeads(q, heads);
   if (!owns) return;
   float* v = ws_.v.data() + at;
   NormValue(v);
+  if (SpreadsHeads()) {
+    SpreadHeads(k, config_.num_key_value_heads);
+    SpreadHeads(v, config_.num_key_value_heads);
+  }
   Store(layer, token, k, v);
+}
+
+// Four bits hold heads whose outliers are spread; what attention sees is spread back.
+bool Transformer::SpreadsHeads() const {
+  return places_[0].cache->pool().type() == kernels::KvType::kQ4_0;
+}
+
+void Transformer::SpreadHeads(float* heads, int count) {
+  for (int h = 0; h < count; ++h)
+    nn::Hadamard(heads + nn::Offset(h, config_.head_dim), config_.head_dim);
 }
 
 void Transformer::Store(int layer, int token, const float* k, const float* v) {
@@ -190,7 +212,7 @@ void Transformer::AttendTokens(int layer, int tokens) {
 void Transformer::GatherQueries(const Rows& rows, int thread) {
   nn::ActivationBuffer& q = ws_.tile_q[thread];
   const int size = group_ * config_.head_dim;
-  const bool quantised = places_[rows.token].cache->pool().type() == kernels::KvType::kQ8_0;
+  const bool quantised = kernels::IsQuantized(places_[rows.token].cache->pool().type());
   for (int t = 0; t < rows.count; ++t) {
     const std::ptrdiff_t head =
         nn::Offset(rows.token + t, config_.num_attention_heads) + rows.kv_head * group_;
@@ -246,7 +268,7 @@ void Transformer::AttendOne(int layer) {
   const Span window = Window(layer, places_[0].position);
   const int kv_heads = config_.num_key_value_heads, first = window.begin / kAttentionChunk;
   const int chunks = (window.end - 1) / kAttentionChunk - first + 1;
-  if (places_[0].cache->pool().type() == kernels::KvType::kQ8_0) Quantize(ws_.q, 0);
+  if (kernels::IsQuantized(places_[0].cache->pool().type())) Quantize(ws_.q, 0);
   pool_.Run(kv_heads * chunks, [&](int item, int thread) {
     const int head = item % kv_heads, chunk = item / kv_heads;
     const std::array positions = {

@@ -199,15 +199,18 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
 
 // Where there is one memory the CPU computes all experts; layers that a GPU has no kernels for are
 // the CPU's.
-Status KeepOnHost(const HotOptions& hot, const model::ModelConfig& config, Accelerator& gpu) {
+Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config, Accelerator& gpu) {
+  const HotOptions& hot = options.hot;
   if (!gpu.ok()) return OkStatus();
+  const bool four_bits = options.kv_type == KvType::kQ4_0;
   const bool unified = config.experts.any() && (*gpu)->properties().unified;
   const bool host = !config.DeviceComputesLayers() && !config.experts.any();
-  if (!unified && !host) return OkStatus();
+  if (!unified && !host && !four_bits) return OkStatus();
   const Status why = base::FailedPrecondition(
-      unified ? "a mixture's experts gain nothing from a GPU that shares the host's memory"
-              : StrCat("layers of the family '", config.architecture->name,
-                       "' are computed by the CPU"));
+      four_bits ? "keys and values of type q4_0 are the CPU's: use q8_0 or f16"
+      : unified ? "a mixture's experts gain nothing from a GPU that shares the host's memory"
+                : StrCat("layers of the family '", config.architecture->name,
+                         "' are computed by the CPU"));
   if (hot.device == HotDevice::kCuda) return why.Annotate("device cuda");
   gpu = why;
   return OkStatus();
@@ -222,7 +225,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   WorkSizes& sizes = options.sizes;
   if (sizes.tokens_max == 0) sizes.tokens_max = PrefillChunk(file.config);
   loaded->step_tokens_max = sizes.tokens_max = std::max(sizes.tokens_max, sizes.logits_max);
-  RETURN_IF_ERROR(KeepOnHost(options.model.hot, file.config, gpu));
+  RETURN_IF_ERROR(KeepOnHost(options.model, file.config, gpu));
   file.for_device = gpu.ok() && file.TypeWithoutDeviceKernels() != nullptr;
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
   loaded->weights_read = SetReading(options.model.reading, unified, file);

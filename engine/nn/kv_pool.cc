@@ -9,11 +9,11 @@ std::size_t KvPool::BlockBytes(const model::ModelConfig& config, kernels::KvType
 }
 
 Result<std::unique_ptr<KvPool>> KvPool::Create(const Params& p) {
-  if (p.type == kernels::KvType::kQ8_0 && p.config.head_dim % kernels::kActivationBlock != 0) {
-    return base::InvalidArgument(
-        "a q8_0 KV cache needs heads of a multiple of 32 dimensions; this "
-        "model's have ",
-        p.config.head_dim, ": use f16");
+  if (kernels::IsQuantized(p.type) && p.config.head_dim % kernels::kActivationBlock != 0) {
+    return base::InvalidArgument("a ", kernels::Traits(kernels::KeyType(p.type)).name,
+                                 " KV cache needs heads of a multiple of 32 dimensions; this "
+                                 "model's have ",
+                                 p.config.head_dim, ": use f16");
   }
   auto pool = std::unique_ptr<KvPool>(new KvPool());
   pool->type_ = p.type;

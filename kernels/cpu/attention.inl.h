@@ -58,13 +58,13 @@ float MaxOf(const float* x, int n) {
 }
 
 // Sixteen dimensions' sums of G rows over positions [begin, end), weighted by the scores, which are
-// probabilities by now. Q8_0 values: `weighted` is scratch for probability times scale.
+// probabilities by now. Quantised values: `weighted` is scratch for probability times scale.
 template <int G>
 void WeightedValues(const AttentionParams& p, const std::uint8_t* values, int first, int dim,
                     int begin, int end, F32x16 (&acc)[G]) {
   const float* weights[G];
   const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(dim / kPanelRows) * kKvBlock + begin;
-  if (p.type != KvType::kQ8_0) {
+  if (!IsQuantized(p.type)) {
     for (int g = 0; g < G; ++g) weights[g] = p.scores + (first + g) * kKvBlock + begin;
     return p.type == KvType::kF32 ? MultiplyColumns<G, Column::kF32>(values + row * kPanelRows * 4,
                                                                      end - begin, weights, acc)
@@ -81,6 +81,9 @@ void WeightedValues(const AttentionParams& p, const std::uint8_t* values, int fi
     weights[g] = weighted[g] + begin;
   }
   const std::uint8_t* levels = values + 2 * kKvBlock * (p.head_dim / kActivationBlock);
+  if (p.type == KvType::kQ4_0)
+    return MultiplyColumns<G, Column::kNibbles>(levels + row * kPanelRows / 2, end - begin, weights,
+                                                acc);
   MultiplyColumns<G, Column::kI8>(levels + row * kPanelRows, end - begin, weights, acc);
 }
 

@@ -27,7 +27,8 @@ namespace thermocline::kernels {
 namespace {
 
 // Sixteen values as they lie in memory, to floats.
-enum class Column { kF32, kF16, kBF16, kI8 };
+// kNibbles: eight bytes, whose low nibbles are the first eight values; value = nibble - 8.
+enum class Column { kF32, kF16, kBF16, kI8, kNibbles };
 
 template <Column kind>
 inline F32x16 LoadColumn(const std::uint8_t* columns, int col) {
@@ -36,6 +37,8 @@ inline F32x16 LoadColumn(const std::uint8_t* columns, int col) {
   if constexpr (kind == Column::kF16) return LoadF16(columns + at * 32);
   if constexpr (kind == Column::kBF16) return LoadBF16(columns + at * 32);
   if constexpr (kind == Column::kI8) return ToF32(LoadI8(columns + at * 16));
+  if constexpr (kind == Column::kNibbles)
+    return ToF32(SubI(LoadNibbles(columns + at * 8), Set1I(8)));
 }
 
 // The four chains in registers, which hide the latency of the multiply-add.

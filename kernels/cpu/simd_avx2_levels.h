@@ -19,6 +19,13 @@ inline F32x16 LoadE8M0(const void* p) {
   };
   return {power(_mm256_cvtepu8_epi32(v)), power(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)))};
 }
+// The low nibbles of eight bytes, then their high ones.
+inline I32x16 LoadNibbles(const void* p) {
+  const __m128i v = _mm_loadl_epi64(static_cast<const __m128i*>(p));
+  const __m128i both =
+      _mm_and_si128(_mm_unpacklo_epi64(v, _mm_srli_epi16(v, 4)), _mm_set1_epi8(15));
+  return {_mm256_cvtepu8_epi32(both), _mm256_cvtepu8_epi32(_mm_srli_si128(both, 8))};
+}
 // Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
 template <int j>
 inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {

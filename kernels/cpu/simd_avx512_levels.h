@@ -15,6 +15,12 @@ inline F32x16 LoadE8M0(const void* p) {
   const __m512i bits = _mm512_max_epi32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x00400000));
   return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5F));
 }
+// The low nibbles of eight bytes, then their high ones.
+inline I32x16 LoadNibbles(const void* p) {
+  const __m128i v = _mm_loadl_epi64(static_cast<const __m128i*>(p));
+  return _mm512_cvtepu8_epi32(
+      _mm_and_si128(_mm_unpacklo_epi64(v, _mm_srli_epi16(v, 4)), _mm_set1_epi8(15)));
+}
 // Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
 template <int j>
 inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {

@@ -19,6 +19,15 @@ namespace {
     return vmulq_n_f32(vreinterpretq_f32_s32(bits), 0.5F);
   });
 }
+// The low nibbles of eight bytes, then their high ones.
+[[gnu::always_inline]] inline I32x16 LoadNibbles(const void* p) {
+  const uint8x8_t v = vld1_u8(static_cast<const std::uint8_t*>(p));
+  const uint16x8_t low = vmovl_u8(vand_u8(v, vdup_n_u8(15))), high = vmovl_u8(vshr_n_u8(v, 4));
+  return {{vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(low))),
+           vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(low))),
+           vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))),
+           vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(high)))}};
+}
 // Bits 2j and 2j+1 of every byte of `bits` as bits 4 and 5 over `low`.
 template <int j>
 [[gnu::always_inline]] inline U8x64 WithTwoBits(U8x64 low, U8x64 bits) {

@@ -18,6 +18,44 @@ void StoreHalf(std::uint8_t* p, float value) {
   std::memcpy(p, &half, 2);
 }
 
+// A group as a block of Q4_0: f16 d, then bytes whose low nibbles are the first half.
+struct Q4Block {
+  std::uint8_t bytes[2 + kGroup / 2];
+
+  explicit Q4Block(const float* x) { QuantizeRow(DType::kQ4_0, x, kGroup, bytes); }
+  int Level(int i) const {
+    const int byte = bytes[2 + i % (kGroup / 2)];
+    return i < kGroup / 2 ? byte & 15 : byte >> 4;
+  }
+};
+
+void StoreKeyQ4_0(const StoreKvParams& p) {
+  std::uint8_t* block =
+      p.keys + static_cast<std::ptrdiff_t>(p.slot / kPanelRows) *
+                   static_cast<std::ptrdiff_t>(PanelBytes(DType::kQ4_0, p.head_dim));
+  const int lane = p.slot % kPanelRows;
+  for (int at = 0; at < p.head_dim; at += kGroup, block += PanelBytes(DType::kQ4_0, kGroup)) {
+    const Q4Block q(p.key + at);
+    std::memcpy(block + 2 * lane, q.bytes, 2);
+    for (int quad = 0; quad < 4; ++quad)
+      std::memcpy(block + 32 + quad * kQuadBytes + 4 * lane, q.bytes + 2 + 4 * quad, 4);
+  }
+}
+
+void StoreValueQ4_0(const StoreKvParams& p) {
+  std::uint8_t* levels = p.values + 2 * kKvBlock * (p.head_dim / kGroup);
+  constexpr int kHalf = kPanelRows / 2;
+  for (int at = 0; at < p.head_dim; at += kGroup) {
+    const Q4Block q(p.value + at);
+    std::memcpy(p.values + 2 * (at / kGroup * kKvBlock + p.slot), q.bytes, 2);
+    for (int panel = 0; panel < kGroup; panel += kPanelRows) {
+      std::uint8_t* out = levels + ((at + panel) / kPanelRows * kKvBlock + p.slot) * kHalf;
+      for (int i = 0; i < kHalf; ++i)
+        out[i] = static_cast<std::uint8_t>(q.Level(panel + i) | q.Level(panel + kHalf + i) << 4);
+    }
+  }
+}
+
 // Levels of kGroup values and their f16 scale.
 float QuantizeGroup(const float* x, std::int8_t (&q)[kGroup]) {
   float max = 0;
@@ -84,6 +122,9 @@ void StoreKeyAndValue(const StoreKvParams& p) {
   if (p.type == KvType::kQ8_0) {
     StoreKeyQ8_0(p);
     StoreValueQ8_0(p);
+  } else if (p.type == KvType::kQ4_0) {
+    StoreKeyQ4_0(p);
+    StoreValueQ4_0(p);
   } else {
     StoreKeyFloat(p);
     StoreValueFloat(p);
@@ -138,22 +179,26 @@ float KeyAt(const AttentionParams& p, int position, int dim) {
   const int lane = position % kPanelRows, panel = position % kKvBlock / kPanelRows;
   const std::uint8_t* keys = p.blocks[position / kKvBlock] + p.keys_offset +
                              static_cast<std::size_t>(panel) * PanelBytes(type, p.head_dim);
-  if (p.type != KvType::kQ8_0)
+  if (!IsQuantized(p.type))
     return LoadFloat(p.type, keys + (dim * kPanelRows + lane) * Traits(type).block_bytes);
-  keys += static_cast<std::size_t>(dim / kGroup) * PanelBytes(DType::kQ8_0, kGroup);
+  keys += static_cast<std::size_t>(dim / kGroup) * PanelBytes(type, kGroup);
   return PanelHalf(keys, 0, lane) *
-         static_cast<float>(PanelLevel(DType::kQ8_0, keys, lane, dim % kGroup) - 128);
+         static_cast<float>(PanelLevel(type, keys, lane, dim % kGroup) - LayoutOf(type).offset);
 }
 
 float ValueAt(const AttentionParams& p, int position, int dim) {
   const std::uint8_t* values = p.blocks[position / kKvBlock] + p.values_offset;
   const int slot = position % kKvBlock, row = dim / kPanelRows * kKvBlock + slot;
   const int at = row * kPanelRows + dim % kPanelRows;
-  if (p.type != KvType::kQ8_0)
+  if (!IsQuantized(p.type))
     return LoadFloat(p.type, values + at * Traits(KeyType(p.type)).block_bytes);
   const float scale = HalfToFloat(Load16(values + 2 * (dim / kGroup * kKvBlock + slot)));
   const std::uint8_t* levels = values + 2 * kKvBlock * (p.head_dim / kGroup);
-  return scale * static_cast<float>(static_cast<std::int8_t>(levels[at]));
+  if (p.type == KvType::kQ8_0)
+    return scale * static_cast<float>(static_cast<std::int8_t>(levels[at]));
+  constexpr int kHalf = kPanelRows / 2;
+  const int byte = levels[row * kHalf + dim % kHalf];
+  return scale * static_cast<float>((dim % kPanelRows < kHalf ? byte & 15 : byte >> 4) - 8);
 }
 
 float Score(const AttentionParams& p, int row, int position) {
@@ -162,7 +207,7 @@ float Score(const AttentionParams& p, int row, int position) {
   for (int i = 0; i < p.head_dim; ++i) {
     const std::size_t j = at + static_cast<std::size_t>(i);
     const float q =
-        p.type != KvType::kQ8_0 ? p.q.x[j] : p.q.scale[j / kGroup] * static_cast<float>(p.q.q[j]);
+        !IsQuantized(p.type) ? p.q.x[j] : p.q.scale[j / kGroup] * static_cast<float>(p.q.q[j]);
     dot += q * KeyAt(p, position, i);
   }
   return p.score_cap > 0 ? p.score_cap * std::tanh(dot / p.score_cap) : dot;

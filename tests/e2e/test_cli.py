@@ -94,7 +94,7 @@ def test_eval_decode_and_prefill_give_the_same_perplexity(tmp_path):
     assert prefill == decode and prefill["perplexity"] > 1 and prefill["windows"] == 3
 
 
-@pytest.mark.parametrize("option,value", [("--cpu-isa", "sse"), ("--kv-type", "q4_0"), ("--activation", "tanh")])
+@pytest.mark.parametrize("option,value", [("--cpu-isa", "sse"), ("--kv-type", "q4_1"), ("--activation", "tanh")])
 def test_names_there_are_not_are_bad_usage(option, value):
     result = run("run", "tidepool", "-p", "x", option, value, check=False)
     assert result.returncode == 2 and value.encode() in result.stderr

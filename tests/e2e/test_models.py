@@ -297,6 +297,8 @@ def test_eval_compares_settings_and_files(tmp_path):
     assert same["kl_mean"] < 1e-9 and same["top1_agreement"] == 1 and same["perplexity"] == same["against_perplexity"]
     near = run_json("eval", "tidepool", "--text", text, "--against", "kv-type=q8_0")
     assert 0 < near["kl_mean"] < 0.01 and 0.95 < near["top1_agreement"] <= 1
+    rough = run_json("eval", "tidepool", "--text", text, "--against", "kv-type=q4_0")
+    assert near["kl_mean"] < rough["kl_mean"] < 0.1 and 0.85 < rough["top1_agreement"] < 1
     other = run_json("eval", "tidepool", "--text", text, "--against", "tidepool-draft")
     assert other["kl_mean"] > 0.02 and other["against_perplexity"] != other["perplexity"]
     assert run("eval", "tidepool", "--text", text, "--against", "kv=1", check=False).returncode == 1

@@ -1,6 +1,7 @@
 // Attention over blocks of keys and values, against the scalar reference: within 5e-6 of it, for
 // scores are of order 1 and exp keeps their relative error.
 #include <cmath>
+#include <map>
 #include <span>
 
 #include "tests/kernels/tables.h"
@@ -15,9 +16,9 @@ struct Case {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kF32}) {
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kF32, KvType::kQ4_0}) {
     for (const int head_dim : {10, 16, 32, 64, 80, 128}) {
-      if (type == KvType::kQ8_0 && head_dim % 32 != 0) continue;
+      if (IsQuantized(type) && head_dim % 32 != 0) continue;
       for (const int group : {1, 3, 4, 7}) {
         for (const auto& [begin, end] : std::vector<std::pair<int, int>>{
                  {0, 1}, {0, 15}, {0, 64}, {0, 65}, {3, 100}, {70, 71}, {60, 256}, {256, 300}})
@@ -193,7 +194,10 @@ TEST(Attention, ReferenceIsNearTheExactSoftmax) {
     const auto exact = fixture.Exact();
     // Scores are of order 1. f16 has 11 bits, so weights and values are off by some 2^-11 each;
     // Q8_0 has a step of some 3 / 127 of a value's deviation, so they are off by some 2^-7.
-    const double tolerance = c.type == KvType::kF32 ? 2e-6 : c.type == KvType::kF16 ? 2e-3 : 0.03;
+    // Q4_0's step is 3 / 8 of it.
+    const std::map<KvType, double> tolerances = {
+        {KvType::kF32, 2e-6}, {KvType::kF16, 2e-3}, {KvType::kQ8_0, 0.03}, {KvType::kQ4_0, 0.4}};
+    const double tolerance = tolerances.at(c.type);
     for (std::size_t i = 0; i < got.size(); ++i)
       ASSERT_NEAR(got[i], exact[i], tolerance) << Name(ReferenceOps(), c) << " at " << i;
   }

@@ -135,7 +135,8 @@ std::vector<float> LastLogits(const load::LoadedModel& model, KvPool& pool, Pref
 }
 
 TEST_F(PrefixCacheTest, AHitGivesTheBitsOfAColdRun) {
-  for (const auto type : {kernels::KvType::kF16, kernels::KvType::kF32, kernels::KvType::kQ8_0}) {
+  for (const auto type : {kernels::KvType::kF16, kernels::KvType::kF32, kernels::KvType::kQ8_0,
+                          kernels::KvType::kQ4_0}) {
     const auto pool = *KvPool::Create({.config = model_->config, .blocks = 40, .type = type});
     const auto system = Tokens(0, 150), question = Join(system, Tokens(700, 77));
     int found = 0;
