@@ -278,13 +278,13 @@ void Transformer::AttendOne(int layer) {
         ws_.q.view(nn::Offset(head * group_, config_.head_dim), config_.head_dim);
     AttendChunk(layer, {0, 1, head}, thread, q, positions, ws_.parts.state(chunk, head * group_));
   });
-  for (int head = 0; head < kv_heads; ++head) {
+  pool_.Run(kv_heads, [&](int head, int) {
     const kernels::AttentionState all = ws_.parts.state(0, head * group_);
     for (int chunk = 1; chunk < chunks; ++chunk)
       kernels::MergeAttention(ws_.parts.state(chunk, head * group_), group_, config_.head_dim, all);
     kernels::FinishAttention(all, group_, config_.head_dim, Sinks(layer, head),
                              ws_.attention.x.data() + nn::Offset(head * group_, config_.head_dim));
-  }
+  });
 }
 
 }  // namespace thermocline::exec

@@ -23,26 +23,28 @@ struct BlockRows {
 };
 
 // Scores of the block's positions for all rows: the keys are a matrix of 64 rows.
-inline void Scores(const AttentionParams& p, const std::uint8_t* keys, const BlockRows& rows) {
+inline void Scores(const AttentionParams& p, const std::uint8_t* block, const BlockRows& rows) {
   Activations q = p.q;
   const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(rows.first) * p.head_dim;
-  const std::ptrdiff_t block = at / kActivationBlock;
+  const std::ptrdiff_t scale = at / kActivationBlock;
   q.x += at;
   q.q += at;
-  q.scale += block;
-  q.scaled_sum += block;
-  q.sum += block;
-  q.half_sum += block;
-  q.pair_sum += 2 * block;
+  q.scale += scale;
+  q.scaled_sum += scale;
+  q.sum += scale;
+  q.half_sum += scale;
+  q.pair_sum += 2 * scale;
   q.cols = p.head_dim;
-  Gemm({.weights = {KeyType(p.type), kKvBlock, p.head_dim, keys},
+  // One token waits for memory: the values, which are as large, are asked for meanwhile.
+  const bool asks = p.tokens == 1 && p.values_offset > p.keys_offset;
+  Gemm({.weights = {KeyType(p.type), kKvBlock, p.head_dim, block + p.keys_offset},
         .activations = q,
         .tokens = rows.count,
         .out = p.scores + rows.first * kKvBlock,
         .out_stride = kKvBlock,
         .panel_begin = rows.begin / kPanelRows,
         .panel_end = (rows.end + kPanelRows - 1) / kPanelRows,
-        .prefetch_bytes = 0});  // behind the keys lie another head's
+        .prefetch_bytes = asks ? static_cast<int>(p.values_offset - p.keys_offset) : 0});
 }
 
 float MaxOf(const float* x, int n) {
@@ -58,18 +60,22 @@ float MaxOf(const float* x, int n) {
 }
 
 // Sixteen dimensions' sums of G rows over positions [begin, end), weighted by the scores, which are
-// probabilities by now. Quantised values: `weighted` is scratch for probability times scale.
+// probabilities by now. Quantised values: `weighted` is scratch for probability times scale. As
+// many bytes of `next`, or none if it is null, are asked for meanwhile.
 template <int G>
-void WeightedValues(const AttentionParams& p, const std::uint8_t* values, int first, int dim,
-                    int begin, int end, F32x16 (&acc)[G]) {
+void WeightedValues(const AttentionParams& p, const std::uint8_t* values, const std::uint8_t* next,
+                    int first, int dim, int begin, int end, F32x16 (&acc)[G]) {
   const float* weights[G];
   const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(dim / kPanelRows) * kKvBlock + begin;
+  const auto multiply = [&]<Column kind>(const std::uint8_t* levels) {
+    const std::ptrdiff_t at = row * ColumnBytes(kind);
+    MultiplyColumns<G, kind>(levels + at, end - begin, weights,
+                             next == nullptr || first > 0 ? nullptr : next + at, acc);
+  };
   if (!IsQuantized(p.type)) {
     for (int g = 0; g < G; ++g) weights[g] = p.scores + (first + g) * kKvBlock + begin;
-    return p.type == KvType::kF32 ? MultiplyColumns<G, Column::kF32>(values + row * kPanelRows * 4,
-                                                                     end - begin, weights, acc)
-                                  : MultiplyColumns<G, Column::kF16>(values + row * kPanelRows * 2,
-                                                                     end - begin, weights, acc);
+    return p.type == KvType::kF32 ? multiply.template operator()<Column::kF32>(values)
+                                  : multiply.template operator()<Column::kF16>(values);
   }
   alignas(64) float weighted[G][kKvBlock];
   const std::uint8_t* scales = values + 2 * (dim / kActivationBlock * kKvBlock);
@@ -81,19 +87,17 @@ void WeightedValues(const AttentionParams& p, const std::uint8_t* values, int fi
     weights[g] = weighted[g] + begin;
   }
   const std::uint8_t* levels = values + 2 * kKvBlock * (p.head_dim / kActivationBlock);
-  if (p.type == KvType::kQ4_0)
-    return MultiplyColumns<G, Column::kNibbles>(levels + row * kPanelRows / 2, end - begin, weights,
-                                                acc);
-  MultiplyColumns<G, Column::kI8>(levels + row * kPanelRows, end - begin, weights, acc);
+  p.type == KvType::kQ4_0 ? multiply.template operator()<Column::kNibbles>(levels)
+                          : multiply.template operator()<Column::kI8>(levels);
 }
 
 // out = out * correction[g] + the block's weighted values, of G rows.
 template <int G>
-void AddValues(const AttentionParams& p, const std::uint8_t* values, int first, int begin, int end,
-               const float* correction) {
+void AddValues(const AttentionParams& p, const std::uint8_t* values, const std::uint8_t* next,
+               int first, int begin, int end, const float* correction) {
   for (int dim = 0; dim < p.head_dim; dim += kPanelRows) {
     F32x16 acc[G];
-    WeightedValues<G>(p, values, first, dim, begin, end, acc);
+    WeightedValues<G>(p, values, next, first, dim, begin, end, acc);
     const int n = p.head_dim - dim < kPanelRows ? p.head_dim - dim : kPanelRows;
     for (int g = 0; g < G; ++g) {
       float* out = p.state.out + static_cast<std::ptrdiff_t>(first + g) * p.head_dim + dim;
@@ -134,8 +138,11 @@ void AttendRows(const AttentionParams& p, const std::uint8_t* values, const Bloc
     correction[r] = UpdateSoftmax(p, row, rows.begin, end);
     for (int s = end; s < rows.end; ++s) p.scores[row * kKvBlock + s] = 0;
   }
+  // One token waits for memory: the next block's keys follow.
+  const bool more = p.tokens == 1 && (block + 1) * kKvBlock < p.spans[0].end;
+  const std::uint8_t* next = more ? p.blocks[block + 1] + p.keys_offset : nullptr;
   ForFloatTiles(rows.count, [&]<int G>(int r) {
-    AddValues<G>(p, values, rows.first + r, rows.begin, rows.end, correction + r);
+    AddValues<G>(p, values, next, rows.first + r, rows.begin, rows.end, correction + r);
   });
 }
 
@@ -149,7 +156,7 @@ inline int EndInBlock(const PositionSpan& span, int block) {
 
 // The tokens from `first` on, to `last`, that see the block, in rows that begin together.
 void AttendBlock(const AttentionParams& p, int block, int first, int last) {
-  Scores(p, p.blocks[block] + p.keys_offset,
+  Scores(p, p.blocks[block],
          {first * p.group, (last - first) * p.group, BeginInBlock(p.spans[first], block),
           EndInBlock(p.spans[last - 1], block)});
   constexpr auto kRows = kAttentionRows;

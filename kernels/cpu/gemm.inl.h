@@ -21,6 +21,7 @@
 //                                                                             smaller than 1 MiB
 //   each thread its own run of neighbouring panels (base/worker_pool.h)       10% to 40% faster
 #include "kernels/gemm.h"
+#include "kernels/cpu/vector128.h"
 #include "kernels/reference/panel_view.h"
 
 namespace thermocline::kernels {
@@ -41,13 +42,27 @@ inline F32x16 LoadColumn(const std::uint8_t* columns, int col) {
     return ToF32(SubI(LoadNibbles(columns + at * 8), Set1I(8)));
 }
 
+constexpr int ColumnBytes(Column kind) {
+  return kind == Column::kF32 ? 64 : kind == Column::kI8 ? 16 : kind == Column::kNibbles ? 8 : 32;
+}
+
+// Asks for what lies as far behind `ahead` as column c behind the first, a line at a time. Null:
+// nothing.
+template <Column kind>
+inline void PrefetchColumn(const std::uint8_t* ahead, int c) {
+  constexpr int kBytes = ColumnBytes(kind);
+  if (ahead != nullptr && c % (64 / kBytes) == 0)
+    Prefetch(ahead + static_cast<std::ptrdiff_t>(c) * kBytes);
+}
+
 // The four chains in registers, which hide the latency of the multiply-add.
 template <int T, Column kind>
 inline void MultiplyInterleaved(const std::uint8_t* columns, int cols, const float* const (&x)[T],
-                                F32x16 (&chain)[4][T]) {
+                                const std::uint8_t* ahead, F32x16 (&chain)[4][T]) {
   int c = 0;
   for (; c + 4 <= cols; c += 4) {
     for (int i = 0; i < 4; ++i) {
+      PrefetchColumn<kind>(ahead, c + i);
       const F32x16 w = LoadColumn<kind>(columns, c + i);
       for (int t = 0; t < T; ++t) chain[i][t] = Fma(w, Set1(x[t][c + i]), chain[i][t]);
     }
@@ -58,51 +73,75 @@ inline void MultiplyInterleaved(const std::uint8_t* columns, int cols, const flo
   }
 }
 
-// One chain at a time in registers: more tokens share a column's load and conversion, and hide the
-// latency. A chain is a pass; 256 columns at a time, so that four passes find them in the cache.
-template <int T, Column kind>
+// Some chains at a time in registers: more tokens share a column's load and conversion. The chains
+// take passes; 256 columns at a time, so that the passes find them in the cache.
+template <int T, Column kind, int kChains>
 inline void MultiplyByChains(const std::uint8_t* columns, int cols, const float* const (&x)[T],
-                             F32x16 (&chain)[4][T]) {
+                             const std::uint8_t* ahead, F32x16 (&chain)[4][T]) {
   constexpr int kColumns = 256;
   for (int first = 0; first < cols; first += kColumns) {
     const int end = first + kColumns < cols ? first + kColumns : cols;
-    for (int i = 0; i < 4; ++i) {
-      F32x16 sum[T];
-      for (int t = 0; t < T; ++t) sum[t] = chain[i][t];
-      for (int c = first + i; c < end; c += 4) {
-        const F32x16 w = LoadColumn<kind>(columns, c);
-        for (int t = 0; t < T; ++t) sum[t] = Fma(w, Set1(x[t][c]), sum[t]);
+    for (int i = 0; i < 4; i += kChains) {
+      F32x16 sum[kChains][T];
+      for (int j = 0; j < kChains; ++j) {
+        for (int t = 0; t < T; ++t) sum[j][t] = chain[i + j][t];
       }
-      for (int t = 0; t < T; ++t) chain[i][t] = sum[t];
+      const auto add = [&](int c, int j) {
+        PrefetchColumn<kind>(ahead, c);
+        const F32x16 w = LoadColumn<kind>(columns, c);
+        for (int t = 0; t < T; ++t) sum[j][t] = Fma(w, Set1(x[t][c]), sum[j][t]);
+      };
+      int c = first + i;
+      for (; c + kChains <= end; c += 4) {
+        for (int j = 0; j < kChains; ++j) add(c + j, j);
+      }
+      if (c < end) add(c, 0);
+      for (int j = 0; j < kChains; ++j) {
+        for (int t = 0; t < T; ++t) chain[i + j][t] = sum[j][t];
+      }
     }
   }
 }
 
-// acc[t] = sum over columns of column c times x[t][c], in four chains a token.
+// acc[t] = sum over columns of column c times x[t][c], in four chains a token. As many bytes from
+// `ahead` on are asked for meanwhile; null: none.
 template <int T, Column kind>
 void MultiplyColumns(const std::uint8_t* columns, int cols, const float* const (&x)[T],
-                     F32x16 (&acc)[T]) {
+                     const std::uint8_t* ahead, F32x16 (&acc)[T]) {
   F32x16 chain[4][T];
   for (auto& of : chain) {
     for (F32x16& sum : of) sum = ZeroF();
   }
   if constexpr (T <= kFloatTile) {
-    MultiplyInterleaved<T, kind>(columns, cols, x, chain);
+    MultiplyInterleaved<T, kind>(columns, cols, x, ahead, chain);
   } else {
-    MultiplyByChains<T, kind>(columns, cols, x, chain);
+    MultiplyByChains<T, kind, T <= kPairTile ? 2 : 1>(columns, cols, x, ahead, chain);
   }
   for (int t = 0; t < T; ++t)
     acc[t] = AddF(AddF(chain[0][t], chain[1][t]), AddF(chain[2][t], chain[3][t]));
 }
 
-// Calls body.operator()<T>(first) for tiles of T of `n` tokens: the widest that fit, then those
-// whose chains fit into registers.
+// Calls body.operator()<T>(first) for tiles of T of `n` tokens, as few as can be.
 template <typename Body>
 inline void ForFloatTiles(int n, const Body& body) {
   int at = 0;
-  for (; at + kWideTile <= n; at += kWideTile) body.template operator()<kWideTile>(at);
-  for (; at + kFloatTile <= n; at += kFloatTile) body.template operator()<kFloatTile>(at);
-  for (; at < n; ++at) body.template operator()<1>(at);
+  const auto take = [&]<int T>() {
+    body.template operator()<T>(at);
+    at += T;
+  };
+  while (n - at >= kWideTile && n - at != 7 && n - at != 8) take.template operator()<kWideTile>();
+  while (at < n) {
+    const int left = n - at;
+    if (left == 4 || left >= 7) {
+      take.template operator()<4>();
+    } else if (left >= 3) {
+      take.template operator()<3>();
+    } else if (left == 2) {
+      take.template operator()<2>();
+    } else {
+      take.template operator()<1>();
+    }
+  }
 }
 
 // The scales and minimums of the eight sub-blocks of Q4_K and Q5_K.
@@ -143,7 +182,10 @@ void FloatTile(const GemmParams& p, int panel, int token) {
   F32x16 acc[T];
   for (int t = 0; t < T; ++t)
     x[t] = p.activations.x + static_cast<std::ptrdiff_t>(token + t) * p.activations.cols;
-  MultiplyColumns<T, kind>(p.weights.panel(panel), p.weights.cols, x, acc);
+  const std::uint8_t* columns = p.weights.panel(panel);
+  const bool asks = p.prefetch_bytes > 0 && token == 0;
+  MultiplyColumns<T, kind>(columns, p.weights.cols, x, asks ? columns + p.prefetch_bytes : nullptr,
+                           acc);
   for (int t = 0; t < T; ++t) {
     StorePartial(OutputAt(p, panel, token + t), RowsOfPanel(p, panel), acc[t]);
   }

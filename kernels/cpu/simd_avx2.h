@@ -19,6 +19,7 @@ constexpr const char* kIsaName = "avxvnni";
 constexpr const char* kIsaName = "avx2";
 #endif
 constexpr int kFloatTile = 1;   // four chains take 8 of 16 registers
+constexpr int kPairTile = 3;    // two chains take 12
 constexpr int kWideTile = 6;    // 12 sums, two halves of a column and a broadcast: 15 registers
 constexpr int kPeakChains = 6;  // of two vectors each
 constexpr int kSlabPanels = 1;

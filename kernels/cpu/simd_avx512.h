@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kIsaName = "avx512";
 constexpr int kFloatTile = 6;  // 4 chains of 6 tokens, a column and a broadcast: 26 registers
+constexpr int kPairTile = 6;
 constexpr int kWideTile = 6;
 constexpr int kPeakChains = 12;
 constexpr int kSlabPanels = 2;  // panels that share a broadcast of activations

@@ -17,6 +17,7 @@ constexpr const char* kIsaName = "i8mm";
 constexpr const char* kIsaName = "neon";
 #endif
 constexpr int kFloatTile = 1;   // four chains take 16 of 32 registers
+constexpr int kPairTile = 3;    // two chains take 24
 constexpr int kWideTile = 6;    // 24 sums, four quarters of a column and a broadcast: 29 registers
 constexpr int kPeakChains = 6;  // of four vectors each
 constexpr int kSlabPanels = 1;
