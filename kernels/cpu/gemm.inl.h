@@ -52,7 +52,7 @@ template <Column kind>
 inline void PrefetchColumn(const std::uint8_t* ahead, int c) {
   constexpr int kBytes = ColumnBytes(kind);
   if (ahead != nullptr && c % (64 / kBytes) == 0)
-    Prefetch(ahead + static_cast<std::ptrdiff_t>(c) * kBytes);
+    PrefetchNear(ahead + static_cast<std::ptrdiff_t>(c) * kBytes);
 }
 
 // The four chains in registers, which hide the latency of the multiply-add.

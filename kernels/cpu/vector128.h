@@ -36,6 +36,8 @@ inline void SplitHalves(V128 a, V128 b, V128& low, V128& high) {
 // Into the second-level cache. Not g++ 12's intrinsics: a function that does nothing else than to
 // prefetch has no effect in its eyes, and is dropped before it is inlined.
 inline void Prefetch(const void* p) { asm volatile("prefetcht1 (%0)" : : "r"(p)); }
+// Into the first-level cache.
+inline void PrefetchNear(const void* p) { asm volatile("prefetcht0 (%0)" : : "r"(p)); }
 
 #else
 
@@ -62,6 +64,7 @@ inline void SplitHalves(V128 a, V128 b, V128& low, V128& high) {
   high = vreinterpretq_u32_u16(vuzp2q_u16(halves(a), halves(b)));
 }
 inline void Prefetch(const void* p) { asm volatile("prfm pldl2keep, [%0]" : : "r"(p)); }
+inline void PrefetchNear(const void* p) { asm volatile("prfm pldl1keep, [%0]" : : "r"(p)); }
 
 #endif
 
