@@ -1,6 +1,7 @@
 #include "engine/engine_parts.h"
 
 #include <algorithm>
+#include <climits>
 #include <utility>
 
 namespace thermocline {
@@ -16,12 +17,13 @@ Status ValidateServing(const ServingOptions& serving) {
 }
 
 load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
-  const auto kv_bytes = [&config](const model::ModelConfig& model) {
-    return KvBytes(config, model);
+  const auto kv_bytes = [&config](const model::ModelConfig& model, int context) {
+    return KvBytes(config, model, context);
   };
   return {.model = config.model,
           .sizes = {.tokens_max = config.serving.prefill_chunk,
                     .logits_max = StepLogitsMax(config),
+                    .context_default_max = INT_MAX,
                     .kv_bytes = kv_bytes},
           .device_ops = config.device_ops,
           .on_progress = config.on_progress};

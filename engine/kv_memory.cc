@@ -1,12 +1,8 @@
 #include "engine/kv_memory.h"
 
-#include <algorithm>
-
 namespace thermocline {
 namespace {
 
-// Tokens; longer contexts are asked for, they cost memory.
-constexpr int kContextLengthDefaultMax = 8192;
 constexpr std::int64_t kPrefixBlocksMax = 1 << 24;
 
 // Blocks of keys and values that finished requests may keep, and of all.
@@ -22,24 +18,17 @@ KvBlocks CountBlocks(const model::ModelConfig& config, KvType type, int context,
   return {kept, context_blocks + 1 + kept};
 }
 
-int ContextLength(const EngineConfig& config, const model::ModelConfig& model) {
-  return config.model.context_length > 0
-             ? config.model.context_length
-             : std::min(model.max_position_embeddings, kContextLengthDefaultMax);
-}
-
 }  // namespace
 
-std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model) {
+std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context) {
   const KvType type = config.model.kv_type;
-  const KvBlocks blocks =
-      CountBlocks(model, type, ContextLength(config, model), config.serving.prefix_cache_bytes);
+  const KvBlocks blocks = CountBlocks(model, type, context, config.serving.prefix_cache_bytes);
   return blocks.all * nn::KvPool::BlockBytes(model, type);
 }
 
 Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedModel& model) {
   const int model_context = model.config.max_position_embeddings;
-  const int context = ContextLength(config, model.config);
+  const int context = model.context;
   if (context > model_context) {
     return base::InvalidArgument("context_length is ", context, ", but the model was made for ",
                                  model_context);

@@ -16,8 +16,8 @@ struct KvMemory {
   int prefix_blocks;   // blocks that finished requests may keep
 };
 
-// Bytes that TakeKvMemory will reserve.
-std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model);
+// Bytes that TakeKvMemory will reserve for sequences of `context` tokens.
+std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context);
 
 // Blocks for one whole context, a copy of a shared block, and what finished requests may keep.
 // InvalidArgument: a context that the model was not made for, or too large a prefix cache. Errors

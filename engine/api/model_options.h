@@ -44,7 +44,7 @@ struct MemoryOptions {
 struct ModelOptions {
   std::string path = {};     // or the name of a built-in model
   int threads = 0;           // kernel threads; 0 = one for each processor this process may use
-  int context_length = 0;    // tokens of a sequence; 0 = the model's, at most 8192
+  int context_length = 0;    // tokens of a sequence; 0 = the model's, as far as memory allows
   std::string cpu_isa = {};  // kernels' name; "" = $THERMOCLINE_CPU_ISA, else the fastest
   std::optional<Activation> activation = {};  // of the feed-forward network; none = the file's
   KvType kv_type = KvType::kF16;

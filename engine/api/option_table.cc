@@ -34,7 +34,7 @@ void AddModel(ModelOptions& o, Rows& rows) {
        {kModel, "--verify", "model.verify", BoolValue{&o.verify},
         "Refuse NaN and infinite weights"},
        {kContext, "--context", "engine.context_length", IntValue{&o.context_length, 0, 1 << 24},
-        "Context length in tokens; 0 = the model's, at most 8192", true}});
+        "Context length in tokens; 0 = the model's, as far as memory allows", true}});
 }
 
 void AddFfn(FfnOptions& ffn, Rows& rows) {

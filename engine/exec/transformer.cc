@@ -100,6 +100,7 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   CHECK(count >= 1 && count <= ws_.tokens_max);
   CHECK_LE(cache.length() + count, cache.capacity());
   CHECK(cache.Reserve(count));
+  ws_.Cover(cache.length() + count);
   for (int t = 0; t < count; ++t) places_[t] = {&cache, cache.length() + t};
   const Status embedded = Embed(tokens);
   if (!embedded.ok()) return StepError{embedded, false};
@@ -134,6 +135,7 @@ StepResult<std::span<const float>> Transformer::ForwardEach(std::span<const int>
     CHECK_LE(caches[t]->length() + 1, caches[t]->capacity());
     CHECK(caches[t]->Reserve(1));
     places_[t] = {caches[t], caches[t]->length()};
+    ws_.Cover(caches[t]->length() + 1);
   }
   const Status embedded = Embed(tokens);
   if (!embedded.ok()) return StepError{embedded, false};

@@ -87,15 +87,14 @@ void Transformer::NormValue(float* v) {
 
 void Transformer::Rotate(int layer, int position, float* q, float* k) {
   const model::RopeConfig& of = config_.RopeOf(layer);
-  const bool window = &of == &config_.window_rope;
-  const std::ptrdiff_t at = nn::Offset(position, of.dim / 2);
+  const nn::RopeTable& table = &of == &config_.window_rope ? ws_.window_rope : ws_.rope;
   kernels::RopeParams rope{
       .x = q,
       .heads = config_.num_attention_heads,
       .head_dim = config_.head_dim,
       .rope_dim = of.dim,
-      .cos = (window ? ws_.window_rope_cos : ws_.rope_cos).data() + at,
-      .sin = (window ? ws_.window_rope_sin : ws_.rope_sin).data() + at,
+      .cos = table.cos(position),
+      .sin = table.sin(position),
       .halves = config_.architecture->position == model::Position::kRotaryHalves};
   ops_.rope(rope);
   if (k == nullptr) return;

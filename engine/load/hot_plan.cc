@@ -77,8 +77,7 @@ Result<Subject> StudyModel(const model::ModelFile& file, const std::string& side
 }
 
 int ContextOf(const model::ModelConfig& config, int asked) {
-  constexpr int kContextMax = 8192;
-  return asked > 0 ? asked : std::min(config.max_position_embeddings, kContextMax);
+  return asked > 0 ? asked : std::min(config.max_position_embeddings, kContextDefault);
 }
 
 // Tokens that a token sees on the way through a context.
@@ -204,7 +203,7 @@ Result<Chosen> Fit(const LoadedModel& m, Machine machine, const Plan& plan, cons
 // Blocks of keys and values that the host's pool will have.
 int KvBlocksOf(const LoadOptions& options, const LoadedModel& m, int context) {
   if (!options.sizes.kv_bytes) return nn::BlocksFor(context) + 1;
-  return static_cast<int>(options.sizes.kv_bytes(m.config) /
+  return static_cast<int>(options.sizes.kv_bytes(m.config, context) /
                           nn::KvPool::BlockBytes(m.config, options.model.kv_type));
 }
 

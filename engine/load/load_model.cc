@@ -232,6 +232,15 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
     RETURN_IF_ERROR(model::TurnExpertsDown(file, /*to_rows=*/true).Annotate("down layout rows"));
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));
+  // A GPU's keys and values are no memory that is taken as it is used.
+  if (gpu.ok()) sizes.context_default_max = std::min(sizes.context_default_max, kContextDefault);
+  ASSIGN_OR_RETURN(options.model.context_length,
+                   ChooseContext({.file = file,
+                                  .ffn = plan,
+                                  .options = options.model,
+                                  .sizes = sizes,
+                                  .threads = loaded->pool->threads()}));
+  loaded->context = options.model.context_length;
   if (gpu.ok() && !file.config.experts.any() && CanPlaceEarly(file, options.model, **gpu)) {
     FfnPlan fitted = plan;
     auto share = PlaceEarly(file, options, **gpu, fitted, *loaded);

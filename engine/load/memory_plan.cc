@@ -22,7 +22,6 @@
 namespace thermocline::load {
 namespace {
 
-constexpr int kContextDefaultMax = 8192;
 // What libraries, threads, queues and the heap's own losses take beside what is counted: measured
 // as 11 to 19 MiB with the daemon under load.
 constexpr std::size_t kMargin = std::size_t{32} << 20;
@@ -79,8 +78,7 @@ Result<Sizes> MeasureModel(const MemoryNeeds& n) {
 
 int ContextLength(const MemoryNeeds& n) {
   const int model = n.file.config.max_position_embeddings;
-  return n.options.context_length > 0 ? n.options.context_length
-                                      : std::min(model, kContextDefaultMax);
+  return n.options.context_length > 0 ? n.options.context_length : std::min(model, kContextDefault);
 }
 
 // Of the side-car's predictors, or, where the model's file brings its own, a guess from above.
@@ -150,7 +148,7 @@ std::size_t AheadBytes(const MemoryNeeds& n) {
 }
 
 std::size_t KvBytes(const MemoryNeeds& n) {
-  if (n.sizes.kv_bytes) return n.sizes.kv_bytes(n.file.config);
+  if (n.sizes.kv_bytes) return n.sizes.kv_bytes(n.file.config, ContextLength(n));
   return S(nn::BlocksFor(ContextLength(n)) + 1) *
          nn::KvPool::BlockBytes(n.file.config, n.options.kv_type);
 }
@@ -343,11 +341,54 @@ std::string MemoryPlan::Table() const {
   return text;
 }
 
-Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::BundleIndex>& bundle) {
+namespace {
+
+// Whether sequences of `context` tokens fit, and what takes drafts ahead, if there may be any.
+bool ContextFits(const MemoryNeeds& needs, Sizes sizes, int context) {
+  ModelOptions options = needs.options;
+  options.context_length = context;
+  WorkSizes work = needs.sizes;
+  work.ahead.required = true;
+  const MemoryNeeds wanted{.file = needs.file,
+                           .ffn = needs.ffn,
+                           .options = options,
+                           .sizes = work,
+                           .threads = needs.threads,
+                           .device = needs.device};
+  sizes.kv = KvBytes(wanted);
+  const Planner planner(wanted, std::move(sizes));
+  return planner.Fits(planner.InMemory());
+}
+
+Result<Sizes> SizesOf(const MemoryNeeds& needs) {
   ASSIGN_OR_RETURN(Sizes sizes, MeasureModel(needs));
   sizes.kv = KvBytes(needs);
   sizes.predictors = PredictorBytes(needs.file.config, needs.ffn, needs.options.ffn);
   sizes.process = base::ResidentBytes();
+  return sizes;
+}
+
+}  // namespace
+
+Result<int> ChooseContext(const MemoryNeeds& needs) {
+  constexpr int kStep = 1024;  // tokens
+  const int model = needs.file.config.max_position_embeddings;
+  const int most = std::min(model, needs.sizes.context_default_max);
+  if (needs.options.context_length > 0 || most <= kContextDefault) return ContextLength(needs);
+  ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(needs));
+  if (ContextFits(needs, sizes, most)) return most;
+  int fits = kContextDefault / kStep, too_many = most / kStep + 1;
+  while (fits + 1 < too_many) {
+    const int middle = (fits + too_many) / 2;
+    (ContextFits(needs, sizes, middle * kStep) ? fits : too_many) = middle;
+  }
+  base::LogInfo("context: ", fits * kStep, " of the model's ", model,
+                " tokens fit into memory (engine.context_length sets it)");
+  return fits * kStep;
+}
+
+Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::BundleIndex>& bundle) {
+  ASSIGN_OR_RETURN(Sizes sizes, SizesOf(needs));
   const Planner planner(needs, std::move(sizes));
   const MemoryPlan in_memory = planner.InMemory();
   if (planner.Fits(in_memory)) {

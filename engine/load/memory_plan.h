@@ -23,12 +23,17 @@ struct AheadSizes {
   std::function<std::size_t(const model::ModelConfig&)> bytes = {};
 };
 
+// Tokens of a sequence where nobody says how many, at most; servers take as many as fit.
+inline constexpr int kContextDefault = 8192;
+
 // What later transformers and caches take.
 struct WorkSizes {
   int tokens_max = 64;  // T of one call, at least logits_max; 0: PrefillChunk's
   int logits_max = 1;   // tokens of one call whose logits may be asked for
-  // Keys and values; empty = one sequence.
-  std::function<std::size_t(const model::ModelConfig&)> kv_bytes = {};
+  // Tokens of a sequence that nobody asked for, at most: ChooseContext.
+  int context_default_max = kContextDefault;
+  // Keys and values, with sequences of so many tokens; empty = one sequence.
+  std::function<std::size_t(const model::ModelConfig&, int context)> kv_bytes = {};
   AheadSizes ahead = {};
 };
 
@@ -85,6 +90,11 @@ struct MemoryNeeds {
   int threads = 1;
   const DeviceShare* device = nullptr;  // null: the host holds all
 };
+
+// Tokens of a sequence: what the options say, or the model's own as far as
+// sizes.context_default_max and the memory budget allow with everything in memory, kContextDefault
+// at least. Errors of the model's tensors as model::LoadWeights.
+Result<int> ChooseContext(const MemoryNeeds& needs);
 
 // Everything in memory if it fits; else with the bundle file, if there is one. ResourceExhausted,
 // with a table of what needs what, if it does not fit, and what can be done. Errors of the bundle

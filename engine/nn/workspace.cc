@@ -6,6 +6,29 @@
 #include "engine/base/index.h"
 
 namespace thermocline::nn {
+
+void RopeTable::Reserve(const model::RopeConfig& rope, int context_length) {
+  rope_ = model::ComputeRopeFrequencies(rope, context_length);
+  const std::size_t size = base::Area(context_length, base::IntSize(rope_.frequencies));
+  cos_ = std::make_unique_for_overwrite<float[]>(size);
+  sin_ = std::make_unique_for_overwrite<float[]>(size);
+}
+
+std::size_t RopeTable::Bytes(const model::RopeConfig& rope, int context_length) {
+  return base::Area(context_length, rope.dim / 2) * 2 * sizeof(float);
+}
+
+void RopeTable::Cover(int positions) {
+  const std::size_t half = rope_.frequencies.size();
+  for (; half > 0 && covered_ < positions; ++covered_) {
+    for (std::size_t i = 0; i < half; ++i) {
+      const double angle = covered_ * rope_.frequencies[i];
+      cos_[Offset(covered_) + i] = static_cast<float>(std::cos(angle) * rope_.magnitude);
+      sin_[Offset(covered_) + i] = static_cast<float>(std::sin(angle) * rope_.magnitude);
+    }
+  }
+}
+
 void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
               std::vector<float>& sin) {
   const model::RopeFrequencies f = model::ComputeRopeFrequencies(rope, context_length);
@@ -89,20 +112,14 @@ void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffe
   for (std::vector<float>& of : scores) array(of, base::Area(rows, kernels::kKvBlock));
   tile_q.resize(p.threads);
   for (ActivationBuffer& of : tile_q) buffer(of, rows, c.head_dim);
-  if (!c.rotary()) return;
-  for (std::vector<float>* of : {&rope_cos, &rope_sin})
-    array(*of, base::Area(p.context_length, c.rope.dim / 2));
-  for (std::vector<float>* of : {&window_rope_cos, &window_rope_sin})
-    array(*of, base::Area(p.context_length, c.window_rope.dim / 2));
 }
 
 Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.logits_max) {
   ForEach(
       p, [](auto& array, std::size_t elements) { array.resize(elements); },
       [](auto& buffer, auto... sizes) { buffer.Resize(sizes...); });
-  if (p.config.rotary()) FillRope(p.config.rope, p.context_length, rope_cos, rope_sin);
-  if (p.config.HasWindowRope())
-    FillRope(p.config.window_rope, p.context_length, window_rope_cos, window_rope_sin);
+  if (p.config.rotary()) rope.Reserve(p.config.rope, p.context_length);
+  if (p.config.HasWindowRope()) window_rope.Reserve(p.config.window_rope, p.context_length);
 }
 
 std::size_t Workspace::Bytes(const Params& p) {
@@ -111,6 +128,9 @@ std::size_t Workspace::Bytes(const Params& p) {
   none.ForEach(
       p, [&](auto& array, std::size_t elements) { bytes += elements * sizeof(array[0]); },
       [&](auto& buffer, auto... sizes) { bytes += buffer.Bytes(sizes...); });
+  const model::ModelConfig& c = p.config;
+  if (c.rotary()) bytes += RopeTable::Bytes(c.rope, p.context_length);
+  if (c.HasWindowRope()) bytes += RopeTable::Bytes(c.window_rope, p.context_length);
   return bytes;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/model/model_config.h"
@@ -40,6 +41,28 @@ struct AttentionParts {
   kernels::AttentionState state(int part, int head);
 };
 
+// Cosines and sines of rotations by position, computed when a position is first reached: a long
+// context takes neither time nor memory before.
+class RopeTable {
+ public:
+  void Reserve(const model::RopeConfig& rope, int context_length);
+  static std::size_t Bytes(const model::RopeConfig& rope, int context_length);
+  // Computes positions [0, positions). Requires: at most context_length. Not thread-safe.
+  void Cover(int positions);
+  // [rope.dim / 2] of a position that is covered.
+  const float* cos(int position) const { return cos_.get() + Offset(position); }
+  const float* sin(int position) const { return sin_.get() + Offset(position); }
+
+ private:
+  std::ptrdiff_t Offset(int position) const {
+    return position * static_cast<std::ptrdiff_t>(rope_.frequencies.size());
+  }
+
+  model::RopeFrequencies rope_;
+  std::unique_ptr<float[]> cos_, sin_;  // [context_length, rope.dim / 2]
+  int covered_ = 0;
+};
+
 // Both [context_length, rope.dim / 2].
 void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
               std::vector<float>& sin);
@@ -74,10 +97,14 @@ struct Workspace {
   std::vector<std::vector<float>> scores;  // [R, kKvBlock]
   AttentionParts running, chunk;           // R heads
   AttentionParts parts;                    // of one token, by chunk of positions
-  std::vector<float> rope_cos;             // [context, rope.dim / 2]
-  std::vector<float> rope_sin;
-  // Of layers with a window that are rotated otherwise, else empty.
-  std::vector<float> window_rope_cos, window_rope_sin;
+  RopeTable rope;
+  RopeTable window_rope;  // of layers with a window that are rotated otherwise, else empty
+
+  // Rotations of positions [0, positions).
+  void Cover(int positions) {
+    rope.Cover(positions);
+    window_rope.Cover(positions);
+  }
 
  private:
   Workspace() = default;

@@ -13,8 +13,6 @@
 namespace thermocline::spec {
 namespace {
 
-constexpr int kContextDefaultMax = 8192;  // tokens
-
 base::Hash128 HashOf(const model::Vocabulary& vocabulary) {
   base::Hasher hasher;
   for (const std::string& token : vocabulary.tokens) {
@@ -92,10 +90,10 @@ Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOption
                  .kv_type = target.model.kv_type,
                  .reading = target.model.reading,
                  .verify = target.model.verify},
-       .sizes = {.logits_max = ffn::kSparseTokensMax, .kv_bytes = [&](const auto& config) {
+       .sizes = {.logits_max = ffn::kSparseTokensMax, .kv_bytes = [&](const auto& config, int) {
                    const int longest = config.max_position_embeddings,
                              asked = target.model.context_length;
-                   const int context = std::min(longest, asked > 0 ? asked : kContextDefaultMax);
+                   const int context = std::min(longest, asked > 0 ? asked : load::kContextDefault);
                    return ModelSource::KvBytes(config, context, target.model.kv_type);
                  }}});
   if (model.ok()) {
