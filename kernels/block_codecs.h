@@ -151,18 +151,19 @@ void ConvertIq4XsToQ8_0(const std::uint8_t* iq4xs, std::uint8_t* q8_0);
 
 // f32 [columns] to one block, near the least square error. Requires: finite x. What is too large
 // for f16 scales saturates, what is too small becomes zero: the block is finite.
-void QuantizeQ4_1(const float* x, std::uint8_t* block);
-void QuantizeQ5_0(const float* x, std::uint8_t* block);
-void QuantizeQ5_1(const float* x, std::uint8_t* block);
+void QuantizeQ4_0WithImportance(const float* x, std::uint8_t* block, const float* importance);
+void QuantizeQ4_1(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeQ5_0(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeQ5_1(const float* x, std::uint8_t* block, const float* importance = nullptr);
 // Ternary weights, d times -1, 0 or 1, are kept.
-void QuantizeTq2(const float* x, std::uint8_t* block);
-void QuantizeQ2K(const float* x, std::uint8_t* block);
-void QuantizeQ3K(const float* x, std::uint8_t* block);
-void QuantizeQ4K(const float* x, std::uint8_t* block);
-void QuantizeQ5K(const float* x, std::uint8_t* block);
-void QuantizeQ6K(const float* x, std::uint8_t* block);
-void QuantizeIq4Nl(const float* x, std::uint8_t* block);
-void QuantizeIq4Xs(const float* x, std::uint8_t* block);
-void QuantizeMxfp4(const float* x, std::uint8_t* block);
+void QuantizeTq2(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeQ2K(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeQ3K(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeQ4K(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeQ5K(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeQ6K(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeIq4Nl(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeIq4Xs(const float* x, std::uint8_t* block, const float* importance = nullptr);
+void QuantizeMxfp4(const float* x, std::uint8_t* block, const float* importance = nullptr);
 
 }  // namespace thermocline::kernels

@@ -116,6 +116,8 @@ class Transformer {
   ffn::HybridCounters hybrid_counters() const;
   // Of a layer's network, on all sides. Decode thread only.
   ffn::FfnCounters ffn_counters(int layer) const;
+  // Sees what every matrix multiplies on the CPU; null: nobody does. Borrowed.
+  void SetTap(nn::ProductTap* tap) { multiplier_.SetTap(tap); }
   // Null: nothing is on a device.
   gpu::DeviceForward* device() { return device_; }
   const gpu::DeviceForward* device() const { return device_; }

@@ -50,6 +50,21 @@ void ExpertComputer::Neurons(std::span<ExpertUnit* const> units, const FfnInput&
       item -= unit_items;
     }
   });
+  if (context_.multiplier.tap() != nullptr) Show(units, input);
+}
+
+void ExpertComputer::Show(std::span<ExpertUnit* const> units, const FfnInput& input) {
+  nn::ProductTap& tap = *context_.multiplier.tap();
+  for (const ExpertUnit* unit : units) {
+    for (int i = 0; i < unit->tokens; ++i) {
+      const int token = unit->ids == nullptr ? i : unit->ids[i];
+      const float* x = input.hidden.x.data() + nn::Offset(token, context_.config.hidden_size);
+      if (context_.gated()) tap.OnProduct(unit->gate.weight, x, 1);
+      tap.OnProduct(unit->up.weight, x, 1);
+      tap.OnProduct(unit->down.weight,
+                    unit->h->x.data() + nn::Offset(unit->first + i, unit->neurons()), 1);
+    }
+  }
 }
 
 void ExpertComputer::ComputeRange(const ExpertUnit& unit, const FfnInput& input, int panel_begin,

@@ -43,6 +43,8 @@ class ExpertComputer {
   }
   // One parallel loop over (unit, range of neurons): gate, up, activation, 8-bit form.
   void Neurons(std::span<ExpertUnit* const> units, const FfnInput& input);
+  // Shows the multiplier's tap what the units multiplied.
+  void Show(std::span<ExpertUnit* const> units, const FfnInput& input);
   // Calls body(first column, columns, thread) for ranges of the D output columns, in parallel.
   template <typename Body>
   void ForColumns(const Body& body) {

@@ -67,8 +67,9 @@ Status WritePadding(base::FileWriter& file) {
 }
 
 // One row in the type of the file.
+// `importance`: of the row's columns, or null.
 Status ConvertRow(const ModelFile& model, const TensorInfo& tensor, std::int64_t row, DType type,
-                  std::span<std::byte> out) {
+                  const float* importance, std::span<std::byte> out) {
   const int cols = static_cast<int>(tensor.cols);
   std::vector<std::byte> stored(tensor.row_bytes());
   std::vector<float> values(cols);
@@ -76,7 +77,8 @@ Status ConvertRow(const ModelFile& model, const TensorInfo& tensor, std::int64_t
   kernels::DequantizeRow(*tensor.type->dtype, reinterpret_cast<const std::uint8_t*>(stored.data()),
                          cols, values.data());
   for (float& value : values) value += tensor.plus;
-  kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(out.data()));
+  kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(out.data()),
+                       importance);
   return OkStatus();
 }
 
@@ -111,9 +113,15 @@ Status CopyRows(const ModelFile& model, const TensorInfo& tensor, base::FileWrit
 }
 
 // A strip of columns at a time, so that memory stays bounded and the source is read few times.
-Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned, base::WorkerPool& pool,
+Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned,
+                       const GgufWriteOptions& options, base::WorkerPool& pool,
                        base::FileWriter& file) {
   const std::int64_t cols = planned.cols();
+  // A neuron's row has one importance for all of its columns.
+  std::vector<float> importance;
+  if (options.importance != nullptr && !planned.name.ends_with("_t.weight")) {
+    ASSIGN_OR_RETURN(importance, options.importance->Of(planned.name, 1, static_cast<int>(cols)));
+  }
   const std::int64_t strip = std::min(planned.rows(), ColumnsAtOnce(cols));
   std::vector<float> values(strip * cols);
   for (std::int64_t first = 0; first < planned.rows(); first += strip) {
@@ -122,7 +130,8 @@ Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned, bas
     RETURN_IF_ERROR(ReadColumns(model, *planned.tensor, first, count, pool, columns));
     const auto make_row = [&](std::int64_t row, std::span<std::byte> out) {
       kernels::QuantizeRow(planned.type, &columns[row * cols], static_cast<int>(cols),
-                           reinterpret_cast<std::uint8_t*>(out.data()));
+                           reinterpret_cast<std::uint8_t*>(out.data()),
+                           importance.empty() ? nullptr : importance.data());
       return OkStatus();
     };
     RETURN_IF_ERROR(AppendRows(count, kernels::RowBytes(planned.type, static_cast<int>(cols)),
@@ -131,21 +140,33 @@ Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned, bas
   return OkStatus();
 }
 
+// Of all columns of a tensor's matrices; empty: nothing is known of it.
+Result<std::vector<float>> ImportanceOf(const GgufWriteOptions& options, const TensorInfo& tensor) {
+  if (options.importance == nullptr || tensor.num_dims < 2) return std::vector<float>();
+  return options.importance->Of(tensor.name, static_cast<int>(tensor.slabs),
+                                static_cast<int>(tensor.cols));
+}
+
 // Copies, turns or requantises one tensor.
-Status WriteTensor(const ModelFile& model, const PlannedTensor& planned, base::WorkerPool& pool,
+Status WriteTensor(const ModelFile& model, const PlannedTensor& planned,
+                   const GgufWriteOptions& options, base::WorkerPool& pool,
                    base::FileWriter& file) {
   const TensorInfo& tensor = *planned.tensor;
   if (planned.transposed) {
-    RETURN_IF_ERROR(WriteTransposed(model, planned, pool, file));
+    RETURN_IF_ERROR(WriteTransposed(model, planned, options, pool, file));
     return WritePadding(file);
   }
   const bool same = *tensor.type->dtype == planned.type && tensor.plus == 0;
   if (same && tensor.source == nullptr) {
     RETURN_IF_ERROR(CopyRows(model, tensor, file));
   } else {
+    ASSIGN_OR_RETURN(const std::vector<float> importance, ImportanceOf(options, tensor));
+    const std::int64_t slab_rows = tensor.rows / tensor.slabs;
     const auto make_row = [&](std::int64_t row, std::span<std::byte> out) {
-      return same ? model.ReadRows(tensor, row, 1, out)
-                  : ConvertRow(model, tensor, row, planned.type, out);
+      if (same) return model.ReadRows(tensor, row, 1, out);
+      const float* of =
+          importance.empty() ? nullptr : importance.data() + row / slab_rows * tensor.cols;
+      return ConvertRow(model, tensor, row, planned.type, of, out);
     };
     RETURN_IF_ERROR(AppendRows(tensor.rows,
                                kernels::RowBytes(planned.type, static_cast<int>(tensor.cols)),
@@ -209,7 +230,7 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   RETURN_IF_ERROR(file->Append(infos.bytes()));
   RETURN_IF_ERROR(WritePadding(*file));
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    RETURN_IF_ERROR(WriteTensor(model, plan[i], pool, *file));
+    RETURN_IF_ERROR(WriteTensor(model, plan[i], options, pool, *file));
     if (options.on_progress) options.on_progress(base::Ratio(i + 1, plan.size()));
   }
   return file->Commit();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "engine/model/importance.h"
 #include "engine/model/model_file.h"
 
 namespace thermocline::model {
@@ -23,8 +24,9 @@ struct GgufWriteOptions {
   // q8_0 where another type is asked for.
   std::optional<kernels::DType> type;
   DownLayout down = DownLayout::kAuto;
-  bool powerinfer = false;  // the magic is PWRI: for files with PowerInfer's tensors
-  std::string name;         // general.name
+  const Importance* importance = nullptr;  // of the columns that are rounded; null: all the same
+  bool powerinfer = false;                 // the magic is PWRI: for files with PowerInfer's tensors
+  std::string name;                        // general.name
   int threads = 1;
   std::function<void(double)> on_progress;  // share done, 0 to 1; may be empty
 };

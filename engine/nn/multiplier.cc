@@ -30,6 +30,10 @@ Multiplier::Multiplier(const kernels::OpTable& ops, base::WorkerPool& pool,
 
 void Multiplier::Multiply(std::span<const Product> products, const kernels::Activations& input,
                           int tokens, bool fold) {
+  if (tap_ != nullptr) {
+    for (const Product& product : products)
+      tap_->OnProduct(product.linear->weight, input.x, tokens);
+  }
   const auto panels_per_item = [&](const kernels::PackedMatrix& matrix) {
     return PanelsPerItem(matrix, tokens, pool_.threads());
   };

@@ -6,6 +6,7 @@
 
 #include "engine/base/worker_pool.h"
 #include "engine/model/weights.h"
+#include "engine/nn/product_tap.h"
 #include "engine/nn/workspace.h"
 #include "kernels/op_table.h"
 
@@ -36,6 +37,11 @@ class Multiplier {
   void SetPrefetch(int bytes) { prefetch_bytes_ = bytes; }
   int prefetch_bytes() const { return prefetch_bytes_; }
 
+  // Sees the products of matrices from now on, those of whole experts, too; null: nobody does.
+  // Borrowed.
+  void SetTap(ProductTap* tap) { tap_ = tap; }
+  ProductTap* tap() const { return tap_; }
+
   // A thread's room for the panels of rows that are multiplied together.
   std::uint8_t* scratch(int thread) { return scratch_[thread].data(); }
 
@@ -47,6 +53,7 @@ class Multiplier {
   base::WorkerPool& pool_;
   std::vector<std::vector<std::uint8_t>> scratch_;
   int prefetch_bytes_ = kernels::kPrefetchBytes;
+  ProductTap* tap_ = nullptr;
 };
 
 // Bytes for the panels of rows that are multiplied together, of the largest matrix whose rows may

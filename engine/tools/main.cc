@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
       {"run", "Generate text, or chat when no prompt is given", AddRun},
       {"inspect", "Show what a model file holds", AddInspect},
       {"convert", "Write a model as GGUF, quantised if asked", AddConvert},
+      {"imatrix", "Measure on a text how much each column of a matrix matters", AddImatrix},
       {"tokenize", "Turn text on standard input into token ids, or back", AddTokenize},
       {"template", "Render a chat template for the messages on standard input", AddTemplate},
       {"bench", "Measure prefill and decode speed beside the machine's read bandwidth", AddBench},

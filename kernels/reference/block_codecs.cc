@@ -70,7 +70,7 @@ void DequantizeTq2(const std::uint8_t* block, float* out) {
   for (int c = 0; c < 256; ++c) out[c] = d * static_cast<float>(BitPlane<2, 32>::Get(block, c) - 1);
 }
 
-void QuantizeTq2(const float* x, std::uint8_t* block) {
+void QuantizeTq2(const float* x, std::uint8_t* block, const float*) {
   float d = 0;
   for (int c = 0; c < 256; ++c) d = std::max(d, std::fabs(x[c]));
   const auto level = [&](int c) {

@@ -50,27 +50,33 @@ struct SortedCodebook {
 };
 constexpr SortedCodebook kIq4{kIq4Codebook}, kMxfp4{kMxfp4Codebook};
 
-double SquareError(const SortedCodebook& codebook, const float* x, double scale) {
+double WeightOf(const float* importance, int column) {
+  return importance == nullptr ? 1 : importance[column];
+}
+
+// `importance` [32] or null: what each column weighs.
+double SquareError(const SortedCodebook& codebook, const float* x, double scale,
+                   const float* importance) {
   double error = 0;
   for (int c = 0; c < 32; ++c) {
     const int i = codebook.Nearest(x[c] * Inverse(scale));
-    error += std::pow(x[c] - scale * codebook.value[i], 2);
+    error += WeightOf(importance, c) * std::pow(x[c] - scale * codebook.value[i], 2);
   }
   return error;
 }
 
 // The scale of least squares for the levels that `scale` gives.
-double Refit(const float* x, double scale) {
+double Refit(const float* x, double scale, const float* importance) {
   double products = 0, squares = 0;
   for (int c = 0; c < 32; ++c) {
     const double value = kIq4.value[kIq4.Nearest(x[c] * Inverse(scale))];
-    products += x[c] * value;
-    squares += value * value;
+    products += WeightOf(importance, c) * x[c] * value;
+    squares += WeightOf(importance, c) * value * value;
   }
-  return products / squares;  // no value is zero
+  return products * Inverse(squares);  // no value is zero, but all weights may be
 }
 
-double FitIq4Scale(const float* x) {
+double FitIq4Scale(const float* x, const float* importance) {
   const float extreme =
       *std::max_element(x, x + 32, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
   if (extreme == 0) return 0;
@@ -78,12 +84,12 @@ double FitIq4Scale(const float* x) {
   for (const double end : {kIq4.value[0], kIq4.value[15]}) {
     double scale = extreme / end;
     for (int round = 0; round < kRounds; ++round) {
-      const double error = SquareError(kIq4, x, scale);
+      const double error = SquareError(kIq4, x, scale, importance);
       if (error < least) {
         least = error;
         best = scale;
       }
-      scale = Refit(x, scale);
+      scale = Refit(x, scale, importance);
     }
   }
   return best;
@@ -106,16 +112,17 @@ void StoreLevels(const SortedCodebook& codebook, const float* x, double scale,
 
 }  // namespace
 
-void QuantizeIq4Nl(const float* x, std::uint8_t* block) {
+void QuantizeIq4Nl(const float* x, std::uint8_t* block, const float* importance) {
   std::memset(block, 0, kBytesIq4Nl);
-  StoreLevels(kIq4, x, StoreF16Scale(FitIq4Scale(x), block), block + 2);
+  StoreLevels(kIq4, x, StoreF16Scale(FitIq4Scale(x, importance), block), block + 2);
 }
 
-void QuantizeIq4Xs(const float* x, std::uint8_t* block) {
+void QuantizeIq4Xs(const float* x, std::uint8_t* block, const float* importance) {
   std::memset(block, 0, kBytesIq4Xs);
   double scales[8], extreme = 0;
   for (int sub = 0; sub < 8; ++sub) {
-    scales[sub] = FitIq4Scale(x + 32 * sub);
+    scales[sub] =
+        FitIq4Scale(x + 32 * sub, importance == nullptr ? nullptr : importance + 32 * sub);
     if (std::fabs(scales[sub]) > std::fabs(extreme)) extreme = scales[sub];
   }
   const double d = StoreF16Scale(extreme / -32, block);
@@ -128,15 +135,15 @@ void QuantizeIq4Xs(const float* x, std::uint8_t* block) {
 }
 
 // The largest value is 12 times the scale: one of two scales has the largest weight near it.
-void QuantizeMxfp4(const float* x, std::uint8_t* block) {
+void QuantizeMxfp4(const float* x, std::uint8_t* block, const float* importance) {
   std::memset(block, 0, kBytesMxfp4);
   float largest = 0;
   for (int c = 0; c < 32; ++c) largest = std::max(largest, std::fabs(x[c]));
   if (largest == 0) return;
   const int first = std::clamp(std::ilogb(largest) + 125, 0, 251);  // 12 * 2^124 is finite
   const auto scale = [](int e) { return std::ldexp(1.0, e - 128); };
-  const bool second =
-      SquareError(kMxfp4, x, scale(first + 1)) < SquareError(kMxfp4, x, scale(first));
+  const bool second = SquareError(kMxfp4, x, scale(first + 1), importance) <
+                      SquareError(kMxfp4, x, scale(first), importance);
   const int e = first + (second ? 1 : 0);
   block[0] = static_cast<std::uint8_t>(e);
   StoreLevels(kMxfp4, x, scale(e), block + 1);

@@ -64,8 +64,8 @@ struct SmallBlock {
   int level[32];
 };
 
-SmallBlock FitSmallBlock(const float* x, int max_level) {
-  const Line line = FitLine(Weigh(x, 32), max_level, MinSign::kAny);
+SmallBlock FitSmallBlock(const float* x, int max_level, const float* importance) {
+  const Line line = FitLine(Weigh(x, 32, importance), max_level, MinSign::kAny);
   SmallBlock block{RoundToHalf(line.scale), RoundToHalf(line.min), {}};
   const double inverse = Inverse(block.d.value);
   for (int i = 0; i < 32; ++i)
@@ -109,13 +109,19 @@ ScaleAndMin RoundLine(const AffineBlock& block, const SubBlock& sub_block, const
   return best;
 }
 
-AffineBlock FitAffineBlock(const float* x, const AffineFormat& format) {
+// Of columns from `at` on.
+const float* From(const float* importance, int at) {
+  return importance == nullptr ? nullptr : importance + at;
+}
+
+AffineBlock FitAffineBlock(const float* x, const AffineFormat& format, const float* importance) {
   const int num_subs = kColumns / format.sub_columns;
   SubBlock subs[kMaxSubBlocks];
   Line lines[kMaxSubBlocks];
   double scale_max = 0, min_max = 0;
   for (int s = 0; s < num_subs; ++s) {
-    subs[s] = Weigh(x + s * format.sub_columns, format.sub_columns);
+    const int at = s * format.sub_columns;
+    subs[s] = Weigh(x + at, format.sub_columns, From(importance, at));
     lines[s] = FitLine(subs[s], format.max_level, MinSign::kNeverPositive);
     scale_max = std::max(scale_max, lines[s].scale);
     min_max = std::max(min_max, -lines[s].min);
@@ -143,10 +149,11 @@ struct SymmetricBlock {
   int level[kColumns];
 };
 
-SymmetricBlock FitSymmetricBlock(const float* x, const SymmetricFormat& format) {
+SymmetricBlock FitSymmetricBlock(const float* x, const SymmetricFormat& format,
+                                 const float* importance) {
   double scales[kMaxSubBlocks], extreme = 0;
   for (int s = 0; s < kMaxSubBlocks; ++s) {
-    scales[s] = FitScale(Weigh(x + s * 16, 16), format.zero);
+    scales[s] = FitScale(Weigh(x + s * 16, 16, From(importance, s * 16)), format.zero);
     if (std::fabs(scales[s]) > std::fabs(extreme)) extreme = scales[s];
   }
   SymmetricBlock block;
@@ -182,32 +189,41 @@ void StoreLevelQ5(std::uint8_t* high, std::uint8_t* low, int column, int level) 
 
 }  // namespace
 
-void QuantizeQ4_1(const float* x, std::uint8_t* block) {
-  const SmallBlock fit = FitSmallBlock(x, 15);
+void QuantizeQ4_0WithImportance(const float* x, std::uint8_t* block, const float* importance) {
+  const Half d = RoundToHalf(FitScale(Weigh(x, 32, importance), 8));
+  std::memset(block, 0, 2 + 16);
+  StoreHalf(block, d);
+  for (int c = 0; c < 32; ++c)
+    BitPlane<4, 16>::Set(block + 2, c, RoundSigned(x[c] * Inverse(d.value), 8));
+}
+
+void QuantizeQ4_1(const float* x, std::uint8_t* block, const float* importance) {
+  const SmallBlock fit = FitSmallBlock(x, 15, importance);
   std::memset(block, 0, kBytesQ4_1);
   StoreHalf(block, fit.d);
   StoreHalf(block + 2, fit.m);
   for (int c = 0; c < 32; ++c) BitPlane<4, 16>::Set(block + 4, c, fit.level[c]);
 }
 
-void QuantizeQ5_0(const float* x, std::uint8_t* block) {
-  const Half d = RoundToHalf(FitScale(Weigh(x, 32), 16));
+void QuantizeQ5_0(const float* x, std::uint8_t* block, const float* importance) {
+  const Half d = RoundToHalf(FitScale(Weigh(x, 32, importance), 16));
   std::memset(block, 0, kBytesQ5_0);
   StoreHalf(block, d);
   for (int c = 0; c < 32; ++c)
     StoreLevelQ5(block + 2, block + 6, c, RoundSigned(x[c] * Inverse(d.value), 16));
 }
 
-void QuantizeQ5_1(const float* x, std::uint8_t* block) {
-  const SmallBlock fit = FitSmallBlock(x, 31);
+void QuantizeQ5_1(const float* x, std::uint8_t* block, const float* importance) {
+  const SmallBlock fit = FitSmallBlock(x, 31, importance);
   std::memset(block, 0, kBytesQ5_1);
   StoreHalf(block, fit.d);
   StoreHalf(block + 2, fit.m);
   for (int c = 0; c < 32; ++c) StoreLevelQ5(block + 4, block + 8, c, fit.level[c]);
 }
 
-void QuantizeQ2K(const float* x, std::uint8_t* block) {
-  const AffineBlock fit = FitAffineBlock(x, {.sub_columns = 16, .max_level = 3, .max_scale = 15});
+void QuantizeQ2K(const float* x, std::uint8_t* block, const float* importance) {
+  const AffineBlock fit =
+      FitAffineBlock(x, {.sub_columns = 16, .max_level = 3, .max_scale = 15}, importance);
   std::memset(block, 0, kBytesQ2K);
   for (int s = 0; s < 16; ++s)
     block[s] = static_cast<std::uint8_t>(fit.sub[s].scale | fit.sub[s].min << 4);
@@ -216,8 +232,8 @@ void QuantizeQ2K(const float* x, std::uint8_t* block) {
   StoreHalf(block + 82, fit.dmin);
 }
 
-void QuantizeQ3K(const float* x, std::uint8_t* block) {
-  const SymmetricBlock fit = FitSymmetricBlock(x, {.zero = 4, .scale_zero = 32});
+void QuantizeQ3K(const float* x, std::uint8_t* block, const float* importance) {
+  const SymmetricBlock fit = FitSymmetricBlock(x, {.zero = 4, .scale_zero = 32}, importance);
   std::memset(block, 0, kBytesQ3K);
   for (int c = 0; c < kColumns; ++c) {
     BitPlane<1, 32>::Set(block, c, fit.level[c] >> 2);
@@ -230,15 +246,17 @@ void QuantizeQ3K(const float* x, std::uint8_t* block) {
   StoreHalf(block + 108, fit.d);
 }
 
-void QuantizeQ4K(const float* x, std::uint8_t* block) {
-  const AffineBlock fit = FitAffineBlock(x, {.sub_columns = 32, .max_level = 15, .max_scale = 63});
+void QuantizeQ4K(const float* x, std::uint8_t* block, const float* importance) {
+  const AffineBlock fit =
+      FitAffineBlock(x, {.sub_columns = 32, .max_level = 15, .max_scale = 63}, importance);
   std::memset(block, 0, kBytesQ4K);
   StoreScalesK4(fit, block);
   for (int c = 0; c < kColumns; ++c) BitPlane<4, 32>::Set(block + 16, c, fit.level[c]);
 }
 
-void QuantizeQ5K(const float* x, std::uint8_t* block) {
-  const AffineBlock fit = FitAffineBlock(x, {.sub_columns = 32, .max_level = 31, .max_scale = 63});
+void QuantizeQ5K(const float* x, std::uint8_t* block, const float* importance) {
+  const AffineBlock fit =
+      FitAffineBlock(x, {.sub_columns = 32, .max_level = 31, .max_scale = 63}, importance);
   std::memset(block, 0, kBytesQ5K);
   StoreScalesK4(fit, block);
   for (int c = 0; c < kColumns; ++c) {
@@ -247,8 +265,8 @@ void QuantizeQ5K(const float* x, std::uint8_t* block) {
   }
 }
 
-void QuantizeQ6K(const float* x, std::uint8_t* block) {
-  const SymmetricBlock fit = FitSymmetricBlock(x, {.zero = 32, .scale_zero = 128});
+void QuantizeQ6K(const float* x, std::uint8_t* block, const float* importance) {
+  const SymmetricBlock fit = FitSymmetricBlock(x, {.zero = 32, .scale_zero = 128}, importance);
   std::memset(block, 0, kBytesQ6K);
   for (int c = 0; c < kColumns; ++c) SetLevelQ6K(block, c, fit.level[c]);
   for (int s = 0; s < 16; ++s) block[192 + s] = static_cast<std::uint8_t>(fit.scale[s]);

@@ -56,12 +56,14 @@ Line SolveLine(const Sums& s, MinSign sign) {
 
 }  // namespace
 
-SubBlock Weigh(const float* x, int columns) {
+SubBlock Weigh(const float* x, int columns, const float* importance) {
   SubBlock block{x, columns, {}};
   double sum = 0;
   for (int i = 0; i < columns; ++i) sum += static_cast<double>(x[i]) * x[i];
-  for (int i = 0; i < columns; ++i)
-    block.weight[i] = static_cast<double>(x[i]) * x[i] + sum / columns;
+  for (int i = 0; i < columns; ++i) {
+    const double own = static_cast<double>(x[i]) * x[i] + sum / columns;
+    block.weight[i] = importance == nullptr ? own : importance[i] * std::sqrt(own);
+  }
   return block;
 }
 

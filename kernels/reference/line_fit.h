@@ -18,13 +18,15 @@ struct Line {
 };
 
 // Columns that share a line. Each weighs x^2 + mean(x^2): large weights matter more, but small ones
-// are not free.
+// are not free. With the importance of each column, what it multiplies squared, it weighs that times
+// the root. Source: ggml's weights with an importance matrix.
 struct SubBlock {
   const float* x = nullptr;
   int columns = 0;
   double weight[kMaxSubColumns] = {};
 };
-SubBlock Weigh(const float* x, int columns);
+// `importance` [columns] or null.
+SubBlock Weigh(const float* x, int columns, const float* importance);
 
 enum class MinSign { kAny, kNeverPositive };
 

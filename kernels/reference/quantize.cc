@@ -21,9 +21,9 @@ void Store16(std::uint8_t* p, std::uint16_t value) { std::memcpy(p, &value, 2); 
 void DequantizeF32(const std::uint8_t* p, float* out) { std::memcpy(out, p, 4); }
 void DequantizeF16(const std::uint8_t* p, float* out) { *out = HalfToFloat(Load16(p)); }
 void DequantizeBF16(const std::uint8_t* p, float* out) { *out = BfloatToFloat(Load16(p)); }
-void QuantizeF32(const float* x, std::uint8_t* p) { std::memcpy(p, x, 4); }
-void QuantizeF16(const float* x, std::uint8_t* p) { Store16(p, FloatToHalf(*x)); }
-void QuantizeBF16(const float* x, std::uint8_t* p) { Store16(p, FloatToBfloat(*x)); }
+void QuantizeF32(const float* x, std::uint8_t* p, const float*) { std::memcpy(p, x, 4); }
+void QuantizeF16(const float* x, std::uint8_t* p, const float*) { Store16(p, FloatToHalf(*x)); }
+void QuantizeBF16(const float* x, std::uint8_t* p, const float*) { Store16(p, FloatToBfloat(*x)); }
 
 void DequantizeQ8_0(const std::uint8_t* block, float* out) {
   const float d = HalfToFloat(Load16(block));
@@ -47,7 +47,7 @@ void DequantizeQ4_1(const std::uint8_t* block, float* out) {
   }
 }
 
-void QuantizeQ8_0(const float* x, std::uint8_t* block) {
+void QuantizeQ8_0(const float* x, std::uint8_t* block, const float*) {
   float max = 0;
   for (int i = 0; i < 32; ++i) max = std::fmax(max, std::fabs(x[i]));
   const float d = max / 127.0F, inverse = d == 0 ? 0.0F : 1.0F / d;
@@ -56,7 +56,8 @@ void QuantizeQ8_0(const float* x, std::uint8_t* block) {
     block[2 + i] = static_cast<std::uint8_t>(static_cast<int>(std::round(x[i] * inverse)));
 }
 
-void QuantizeQ4_0(const float* x, std::uint8_t* block) {
+void QuantizeQ4_0(const float* x, std::uint8_t* block, const float* importance) {
+  if (importance != nullptr) return QuantizeQ4_0WithImportance(x, block, importance);
   float extreme = 0;  // the value of largest magnitude, with its sign, maps to -8
   for (int i = 0; i < 32; ++i) extreme = std::fabs(x[i]) > std::fabs(extreme) ? x[i] : extreme;
   const float d = extreme / -8.0F, inverse = d == 0 ? 0.0F : 1.0F / d;
@@ -72,7 +73,7 @@ void QuantizeQ4_0(const float* x, std::uint8_t* block) {
 // What a type's blocks are made of, in the order of DType.
 struct Codec {
   void (*dequantize)(const std::uint8_t*, float*);
-  void (*quantize)(const float*, std::uint8_t*);
+  void (*quantize)(const float*, std::uint8_t*, const float* importance);
   std::array<int, 2> halves;  // offsets of its f16 scales, -1 = none
 };
 constexpr Codec kCodecs[kNumDTypes] = {
@@ -186,11 +187,12 @@ void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out) {
   });
 }
 
-void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row) {
+void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row, const float* importance) {
   const DTypeTraits& traits = Traits(type);
   ForBlocks(type, n, [&](int b) {
     CodecOf(type).quantize(x + b * traits.block_size,
-                           row + static_cast<std::ptrdiff_t>(b) * traits.block_bytes);
+                           row + static_cast<std::ptrdiff_t>(b) * traits.block_bytes,
+                           importance == nullptr ? nullptr : importance + b * traits.block_size);
   });
 }
 

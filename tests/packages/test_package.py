@@ -81,7 +81,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _thermocline "$1"; printf '%s\\n' "${
 def test_completion_offers_what_the_programs_have(contents):
     assert complete(contents, "thermocline", "pr") == ["profile"]
     assert complete(contents, "thermocline", "run", "tide") == ["tidepool", "tidepool-draft", "tidepool-experts"]
-    assert complete(contents, "thermocline", "run", "tidepool", "--kv-type", "q") == ["q8_0"]
+    assert complete(contents, "thermocline", "run", "tidepool", "--kv-type", "q") == ["q8_0", "q4_0"]
     assert "--ffn-mode" in complete(contents, "thermocline", "bench", "tidepool", "--ffn")
     assert complete(contents, "thermoclined", "--che") == ["--check"]
     for program in ("thermoclined", "thermocline-load"):

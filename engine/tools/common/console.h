@@ -22,6 +22,7 @@ Command AddInspect(const OptionSet& set);
 Command AddPack(const OptionSet& set);
 Command AddPlan(const OptionSet& set);
 Command AddConvert(const OptionSet& set);
+Command AddImatrix(const OptionSet& set);
 Command AddDoctor(const OptionSet& set);
 Command AddTokenize(const OptionSet& set);
 Command AddTemplate(const OptionSet& set);

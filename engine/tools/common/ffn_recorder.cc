@@ -79,13 +79,14 @@ Status CheckTrueZeros(const load::LoadedModel& model) {
 
 Status RunWindows(const load::LoadedModel& model, std::span<const Window> windows, ffn::FfnTap& tap,
                   const std::function<void()>& begin_window,
-                  const std::function<void(double)>& on_progress) {
+                  const std::function<void(double)>& on_progress, nn::ProductTap* products) {
   std::size_t longest = 1;
   for (const Window& window : windows) longest = std::max(longest, window.size());
   const int context = static_cast<int>(longest);
   const auto transformer = model.MakeTransformer(std::min(kChunk, context), context);
   ASSIGN_OR_RETURN(const auto cache, model.MakeCache(context));
   transformer->ffn().SetTap(&tap);
+  transformer->SetTap(products);
   for (std::size_t i = 0; i < windows.size(); ++i) {
     if (begin_window) begin_window();
     cache->Clear();

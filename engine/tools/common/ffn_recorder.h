@@ -15,11 +15,12 @@ namespace thermocline::tools {
 // FailedPrecondition, explained, if the activation is never exactly zero.
 Status CheckTrueZeros(const load::LoadedModel& model);
 
-// Every window from an empty cache, with `tap`. `begin_window` is called before each, `on_progress`
-// with the share done after each; both may be empty.
+// Every window from an empty cache, with `tap`, and `products` if it is not null. `begin_window` is
+// called before each, `on_progress` with the share done after each; both may be empty.
 Status RunWindows(const load::LoadedModel& model, std::span<const Window> windows, ffn::FfnTap& tap,
                   const std::function<void()>& begin_window,
-                  const std::function<void(double)>& on_progress);
+                  const std::function<void(double)>& on_progress,
+                  nn::ProductTap* products = nullptr);
 
 struct RecordOptions {
   bool before_norm = false;  // inputs are the residual before the norm

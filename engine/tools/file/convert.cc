@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/base/log.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/builtin.h"
 #include "engine/model/expert_rows.h"
 #include "engine/model/gguf_writer.h"
+#include "engine/model/importance.h"
 #include "engine/model/weights.h"
 #include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
@@ -15,7 +17,7 @@ namespace thermocline::tools {
 namespace {
 
 struct Options {
-  std::string in, out, type, name, down = "auto";
+  std::string in, out, type, name, imatrix, down = "auto";
   bool json = false;
 };
 
@@ -24,6 +26,28 @@ const std::map<std::string, model::DownLayout> kLayouts = {
     {"columns", model::DownLayout::kColumns},
     {"rows", model::DownLayout::kRows},
 };
+
+// Of the model, and of most of its matrices.
+Status CheckImportance(const model::ModelFile& file, const model::Importance& importance) {
+  int known = 0, all = 0;
+  for (const model::TensorInfo& tensor : file.tensors) {
+    if (tensor.num_dims < 2 || !tensor.name.starts_with("blk.")) continue;
+    const bool turned = tensor.name.ends_with(".ffn_down_t.weight");
+    std::string name = tensor.name;
+    if (turned) name.erase(name.size() - std::string_view("_t.weight").size(), 2);
+    ASSIGN_OR_RETURN(const auto means,
+                     importance.Of(name, static_cast<int>(tensor.slabs),
+                                   static_cast<int>(turned ? tensor.rows : tensor.cols)));
+    ++all;
+    known += means.empty() ? 0 : 1;
+  }
+  if (known == 0)
+    return base::InvalidArgument("knows none of the model's tensors: it is another model's");
+  if (known < all)
+    base::LogWarning("the importance matrix knows ", known, " of ", all,
+                     " matrices of layers; the others are rounded without it");
+  return OkStatus();
+}
 
 Status Convert(const Options& options) {
   ASSIGN_OR_RETURN(const std::string in, model::ResolveModel(options.in));
@@ -34,6 +58,15 @@ Status Convert(const Options& options) {
   if (file->config.experts.any() && options.down != "auto")
     RETURN_IF_ERROR(
         model::TurnExpertsDown(*file, options.down == "rows").Annotate("--down " + options.down));
+  model::Importance importance;
+  if (!options.imatrix.empty()) {
+    if (options.type.empty())
+      return base::InvalidArgument(
+          "--imatrix: weights that stay as stored are not rounded; give "
+          "--quantize");
+    ASSIGN_OR_RETURN(importance, model::Importance::Read(options.imatrix));
+    RETURN_IF_ERROR(CheckImportance(*file, importance).Annotate(options.imatrix));
+  }
   // What no command could load is not written.
   RETURN_IF_ERROR(model::MeasureWeights(*file, {}).status());
   ProgressBar bar("converting");
@@ -41,6 +74,7 @@ Status Convert(const Options& options) {
   RETURN_IF_ERROR(model::WriteGguf(*file, options.out,
                                    {.type = model::TypeByName(options.type),
                                     .down = kLayouts.at(options.down),
+                                    .importance = options.imatrix.empty() ? nullptr : &importance,
                                     .name = options.name.empty() ? stem : options.name,
                                     .threads = load::NumProcessors(),
                                     .on_progress = bar.callback()}));
@@ -74,6 +108,9 @@ Command AddConvert(const OptionSet& set) {
           "the weights are rewritten anyway. Rows are f32, f16, bf16, q8_0, q4_0, q4_1 or "
           "q4_k; q8_0 under the other types")
       .ShowDefault();
+  set.Add("--imatrix", options->imatrix,
+          "Importance of the matrices' columns, by `imatrix` or llama.cpp: those that matter are "
+          "rounded with less error (with --quantize)");
   set.Add("--name", options->name, "general.name in the file");
   set.Add("--json", options->json, "One JSON object on standard output");
   return [options] { return Convert(*options); };
