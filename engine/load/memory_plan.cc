@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -320,26 +319,6 @@ class Planner {
 };
 
 }  // namespace
-
-std::size_t MemoryPlan::total() const {
-  std::size_t sum = 0;
-  for (const Line& line : lines) sum += line.bytes;
-  return sum - given_back;
-}
-
-std::string MemoryPlan::Table() const {
-  std::string text;
-  const auto add = [&](const std::string& name, std::size_t bytes) {
-    char line[96];
-    std::snprintf(line, sizeof(line), "  %-34s %10s\n", name.c_str(),
-                  base::HumanBytes(bytes).c_str());
-    text += line;
-  };
-  for (const Line& line : lines) add(line.name, line.bytes);
-  if (given_back > 0) add("given back after loading", given_back);
-  add("together", total());
-  return text;
-}
 
 namespace {
 

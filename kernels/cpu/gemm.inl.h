@@ -20,8 +20,8 @@
 //   long rows cut into ranges of columns for prompts (ChunkColumns)           no loss; for caches
 //                                                                             smaller than 1 MiB
 //   each thread its own run of neighbouring panels (base/worker_pool.h)       10% to 40% faster
-#include "kernels/gemm.h"
 #include "kernels/cpu/vector128.h"
+#include "kernels/gemm.h"
 #include "kernels/reference/panel_view.h"
 
 namespace thermocline::kernels {

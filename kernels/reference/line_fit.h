@@ -18,8 +18,8 @@ struct Line {
 };
 
 // Columns that share a line. Each weighs x^2 + mean(x^2): large weights matter more, but small ones
-// are not free. With the importance of each column, what it multiplies squared, it weighs that times
-// the root. Source: ggml's weights with an importance matrix.
+// are not free. With the importance of each column, what it multiplies squared, it weighs that
+// times the root. Source: ggml's weights with an importance matrix.
 struct SubBlock {
   const float* x = nullptr;
   int columns = 0;

@@ -1,0 +1,29 @@
+// How a plan of memory adds up, and how it is shown.
+#include <cstdio>
+
+#include "engine/base/strings.h"
+#include "engine/load/memory_plan.h"
+
+namespace thermocline::load {
+
+std::size_t MemoryPlan::total() const {
+  std::size_t sum = 0;
+  for (const Line& line : lines) sum += line.bytes;
+  return sum - given_back;
+}
+
+std::string MemoryPlan::Table() const {
+  std::string text;
+  const auto add = [&](const std::string& name, std::size_t bytes) {
+    char line[96];
+    std::snprintf(line, sizeof(line), "  %-34s %10s\n", name.c_str(),
+                  base::HumanBytes(bytes).c_str());
+    text += line;
+  };
+  for (const Line& line : lines) add(line.name, line.bytes);
+  if (given_back > 0) add("given back after loading", given_back);
+  add("together", total());
+  return text;
+}
+
+}  // namespace thermocline::load
