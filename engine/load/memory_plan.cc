@@ -36,10 +36,10 @@ constexpr double kSecondStageShareMax = 0.08;
 
 constexpr const char* kShrink =
     "This is the least, with the bundle file in use: give more memory, or take a shorter context, "
-    "a smaller prefix cache or a smaller model";
+    "a "
+    "smaller prefix cache or a smaller model";
 
 std::size_t S(int value) { return value; }
-
 // Bytes by what they are for.
 struct Sizes {
   std::size_t shared = 0, attention = 0, deciding = 0, rests = 0;
@@ -327,13 +327,8 @@ bool ContextFits(const MemoryNeeds& needs, Sizes sizes, int context) {
   ModelOptions options = needs.options;
   options.context_length = context;
   WorkSizes work = needs.sizes;
-  work.ahead.required = true;
-  const MemoryNeeds wanted{.file = needs.file,
-                           .ffn = needs.ffn,
-                           .options = options,
-                           .sizes = work,
-                           .threads = needs.threads,
-                           .device = needs.device};
+  work.ahead.required = true;  // counted
+  const MemoryNeeds wanted{needs.file, needs.ffn, options, work, needs.threads, needs.device};
   sizes.kv = KvBytes(wanted);
   const Planner planner(wanted, std::move(sizes));
   return planner.Fits(planner.InMemory());
