@@ -318,10 +318,6 @@ class Planner {
   std::size_t budget_ = 0;
 };
 
-}  // namespace
-
-namespace {
-
 // Whether sequences of `context` tokens fit, and what takes drafts ahead, if there may be any.
 bool ContextFits(const MemoryNeeds& needs, Sizes sizes, int context) {
   ModelOptions options = needs.options;
@@ -356,8 +352,9 @@ Result<int> ChooseContext(const MemoryNeeds& needs) {
     const int middle = (fits + too_many) / 2;
     (ContextFits(needs, sizes, middle * kStep) ? fits : too_many) = middle;
   }
-  base::LogInfo("context: ", fits * kStep, " of the model's ", model,
-                " tokens fit into memory (engine.context_length sets it)");
+  if (ContextFits(needs, sizes, fits * kStep))
+    base::LogInfo("context: ", fits * kStep, " of the model's ", model,
+                  " tokens fit into memory (engine.context_length sets it)");
   return fits * kStep;
 }
 

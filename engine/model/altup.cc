@@ -14,6 +14,12 @@ namespace {
 // Source: transformers' Gemma3nTextConfig.
 constexpr int kCutLayers = 10;
 constexpr double kCutShare = 0.95;
+constexpr int kLayersMax = 1024;
+
+Status CheckStreams(const char* name, int streams) {
+  if (streams >= 2) return OkStatus();
+  return base::InvalidArgument(name, " is ", streams, "; a model of this family has two at least");
+}
 
 // The inverse of the normal distribution, 0 where no gate is cut.
 double CutOfShare(double share) {
@@ -27,7 +33,7 @@ double CutOfShare(double share) {
 }
 
 std::vector<double> FirstLayersCut(int layers) {
-  std::vector<double> cuts(std::max(0, std::min(layers, 1024)));
+  std::vector<double> cuts(std::clamp(layers, 0, kLayersMax));
   for (int l = 0; layers > kCutLayers && l < kCutLayers; ++l) cuts[l] = CutOfShare(kCutShare);
   return cuts;
 }
@@ -35,8 +41,12 @@ std::vector<double> FirstLayersCut(int layers) {
 Result<std::vector<double>> HuggingFaceCuts(const Json& json, int layers) {
   const Json* pattern = hf::FindFirst(json, {"activation_sparsity_pattern"});
   if (pattern == nullptr) return FirstLayersCut(layers);
+  if (layers < 1 || layers > kLayersMax) return std::vector<double>();  // ValidateConfig refuses it
+  if (pattern->is_array() && base::IntSize(pattern->as_array()) != layers)
+    return base::InvalidArgument("field 'activation_sparsity_pattern' has ",
+                                 pattern->as_array().size(), " items for ", layers, " layers");
   const Json::Array shares =
-      pattern->is_array() ? pattern->as_array() : Json::Array(std::max(0, layers), *pattern);
+      pattern->is_array() ? pattern->as_array() : Json::Array(layers, *pattern);
   std::vector<double> cuts;
   for (const Json& share : shares) {
     if (!share.is_number() || !(share.as_double() >= 0 && share.as_double() < 1))
@@ -54,6 +64,7 @@ Status ReadHuggingFaceAltUp(const Json& json, ModelConfig& c) {
   AltUpConfig& a = c.altup;
   c.attention_scale = 1;
   ASSIGN_OR_RETURN(a.streams, hf::Int(json, {"altup_num_inputs"}));
+  RETURN_IF_ERROR(CheckStreams("altup_num_inputs", a.streams));
   ASSIGN_OR_RETURN(a.laurel_rank, hf::Int(json, {"laurel_rank"}));
   ASSIGN_OR_RETURN(a.embedding_dim, hf::Int(json, {"hidden_size_per_layer_input"}));
   ASSIGN_OR_RETURN(a.shared_kv_layers, hf::Int(json, {"num_kv_shared_layers"}));
@@ -71,6 +82,7 @@ Status ReadGgufAltUp(const ModelFile& model, const Keys& keys, const std::string
   AltUpConfig& a = c.altup;
   constexpr int kKvLayers = 20;  // where a file does not say. Source: llama.cpp's gemma3n
   ASSIGN_OR_RETURN(a.streams, keys.Int(prefix + "altup.num_inputs"));
+  RETURN_IF_ERROR(CheckStreams("altup.num_inputs", a.streams));
   ASSIGN_OR_RETURN(a.embedding_dim, keys.Int(prefix + "embedding_length_per_layer_input"));
   ASSIGN_OR_RETURN(a.shared_kv_layers, keys.Int(prefix + "attention.shared_kv_layers",
                                                 std::max(0, c.num_hidden_layers - kKvLayers)));

@@ -15,6 +15,8 @@ class FileRows {
   // Unimplemented if the rows are not stored as they are read; errors as base::OpenFile.
   static Result<std::unique_ptr<FileRows>> Open(const ModelFile& model, const TensorInfo& tensor);
 
+  // DataLoss names the first row with a scale, or a float, that is NaN or infinite.
+  Status Verify() const;
   // Row `row` as floats [cols]. Errors as base::File::ReadAt. Requires: 0 <= row < rows().
   Status Read(std::int64_t row, std::span<float> out) const;
   std::int64_t rows() const { return tensor_.rows; }

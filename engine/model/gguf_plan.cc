@@ -40,14 +40,6 @@ DType EdgeType(DType type) {
   return kernels::Traits(type).block_size == 256 ? DType::kQ6_K : DType::kQ8_0;
 }
 
-// Biases of all experts, and what chooses experts or streams, which takes few bytes and decides
-// much.
-bool IsSmall(std::string_view name) {
-  for (const std::string_view part : {".ffn_gate_inp", ".altup_router", "_coef.weight"})
-    if (name.find(part) != std::string_view::npos) return true;
-  return name.ends_with(".bias");
-}
-
 // What every other matrix hangs on, or is added to: embeddings, head, what streams begin and end
 // with.
 bool IsEdge(std::string_view name) {
@@ -60,7 +52,7 @@ bool IsEdge(std::string_view name) {
 
 // The type that `planned` will have, its layout given.
 DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wanted) {
-  if (planned.tensor->num_dims < 2 || IsSmall(planned.name)) return DType::kF32;
+  if (planned.tensor->num_dims < 2 || StaysFloat(planned.name)) return DType::kF32;
   DType type = wanted.value_or(*planned.tensor->type->dtype);
   if (IsEdge(planned.name) && wanted.has_value()) type = EdgeType(type);
   if (planned.name.ends_with(kRows) || planned.name.ends_with(kExpertDownRows))
@@ -113,6 +105,12 @@ Status PlanTurn(const ModelConfig& config, DownLayout layout, PlannedTensor& pla
 }
 
 }  // namespace
+
+bool StaysFloat(std::string_view name) {
+  for (const std::string_view part : {".ffn_gate_inp", ".altup_router", "_coef.weight"})
+    if (name.find(part) != std::string_view::npos) return true;
+  return name.ends_with(".bias");
+}
 
 Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
                                             const GgufWriteOptions& options) {

@@ -14,6 +14,10 @@ struct PlannedTensor {
   std::int64_t cols() const { return transposed ? tensor->rows : tensor->cols; }
 };
 
+// Whether a tensor is f32 in every file: biases of all experts, and what chooses experts or
+// streams, which takes few bytes and decides much.
+bool StaysFloat(std::string_view tensor);
+
 // In the order of `model.tensors`, which must outlive it. Logs what an option would do better, or
 // did otherwise than asked. Unimplemented names a tensor that cannot be read,
 // InvalidArgument a down projection of another shape.

@@ -104,6 +104,8 @@ TensorInfo HeldI2S(const ModelFile& model, const TensorInfo& stored) {
         float scale = 0;
         RETURN_IF_ERROR(model.files[stored.file]->ReadAt(
             stored.offset + stored.bytes, std::as_writable_bytes(std::span(&scale, 1))));
+        if (!(scale >= -65504 && scale <= 65504))  // of a half
+          return base::DataLoss("tensor '", stored.name, "' of type i2_s has the scale ", scale);
         return ConvertI2S(stored, scale, from, to);
       });
   return out;

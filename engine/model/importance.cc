@@ -1,5 +1,6 @@
 #include "engine/model/importance.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -36,15 +37,33 @@ std::vector<Part> PartsOf(const Importance& importance) {
   return parts;
 }
 
+Status CheckSums(const std::string& name, const std::vector<float>& sums) {
+  for (const float value : sums) {
+    if (!(value >= 0 && value <= 3e38F))
+      return base::DataLoss("'", name, "' holds ", value, ", no sum of squares");
+  }
+  return OkStatus();
+}
+
+// Columns that multiplied nothing on the text are not free: they weigh this share of the mean, so
+// that a block of them is rounded as others are.
+constexpr double kShareMin = 1e-4;
+
+Status ToMeans(const std::string& name, double count, std::span<float> sums) {
+  double mean = 0;
+  for (const float sum : sums) mean += sum / count / static_cast<double>(sums.size());
+  if (!(mean <= 3e38)) return base::DataLoss("'", name, "' has a mean square of ", mean);
+  for (float& sum : sums)
+    sum = mean > 0 ? static_cast<float>(std::max(sum / count, kShareMin * mean)) : 1;
+  return OkStatus();
+}
+
 Result<std::vector<float>> ReadFloats(const base::File& file, const TensorInfo& tensor) {
   if (tensor.type->ggml_id != 0 || tensor.bytes > kBytesMax)
     return base::InvalidArgument("tensor '", tensor.name, "' is no list of f32");
   std::vector<float> out(tensor.bytes / sizeof(float));
   RETURN_IF_ERROR(file.ReadAt(tensor.offset, std::as_writable_bytes(std::span(out))));
-  for (const float value : out) {
-    if (!(value >= 0 && value <= 3e38F))
-      return base::DataLoss("tensor '", tensor.name, "' holds ", value, ", no sum of squares");
-  }
+  RETURN_IF_ERROR(CheckSums(tensor.name, out));
   return out;
 }
 
@@ -93,6 +112,7 @@ class OldFile {
       matrix.columns = values;
       matrix.sums.resize(values);
       std::memcpy(matrix.sums.data(), bytes_.data() + at_, S(values) * sizeof(float));
+      RETURN_IF_ERROR(CheckSums(name, matrix.sums));
       at_ += S(values) * sizeof(float);
       matrix.counts.assign(1, static_cast<float>(calls));
     }
@@ -133,10 +153,15 @@ Result<std::vector<float>> Importance::Of(const std::string& tensor, int experts
   if (m.sums.size() != all || (m.counts.size() != 1 && base::IntSize(m.counts) != experts))
     return base::InvalidArgument("the importance of '", tensor, "' is of ", m.sums.size(),
                                  " columns, not ", all, ": it is another model's");
-  std::vector<float> means(all, 1);
-  for (std::size_t i = 0; i < all; ++i) {
-    const float count = m.counts[m.counts.size() == 1 ? 0 : i / columns];
-    if (count > 0) means[i] = m.sums[i] / count;
+  std::vector<float> means(m.sums);
+  for (int e = 0; e < experts; ++e) {
+    const auto of = std::span(means).subspan(base::Area(e, columns), columns);
+    const float count = m.counts[m.counts.size() == 1 ? 0 : e];
+    if (count > 0) {
+      RETURN_IF_ERROR(ToMeans(tensor, count, of));
+    } else {
+      std::fill(of.begin(), of.end(), 1.0F);
+    }
   }
   return means;
 }

@@ -34,6 +34,8 @@ class WeightPlan {
   Status Make();
   const std::vector<WeightSlot>& slots() const { return slots_; }
   std::size_t bytes() const { return bytes_; }
+  // The table of which a token reads a row; null: there is none.
+  const TensorInfo* layer_table() const { return layer_table_; }
 
  private:
   Status Shared();
@@ -85,6 +87,7 @@ class WeightPlan {
   const ModelFile& model_;
   const LoadWeightsOptions& options_;
   Weights& weights_;
+  const TensorInfo* layer_table_ = nullptr;
   LayerParts parts_;  // of the layer at hand
   std::vector<WeightSlot> slots_;
   std::set<std::string> used_;

@@ -18,8 +18,11 @@ Status WeightPlan::SharedAltUp() {
   const std::int64_t rows = tensor == nullptr ? 1 : tensor->rows;
   ASSIGN_OR_RETURN(tensor,
                    Find(table, static_cast<int>(std::min<std::int64_t>(rows, 1 << 22)), own));
-  if (!held) return OkStatus();
-  ASSIGN_OR_RETURN(w.layer_embedding, FileRows::Open(model_, *tensor));
+  // Tokens of images and sounds, which have no row, are few.
+  if (rows < c.vocab_size - c.vocab_size / 64)
+    return base::InvalidArgument(model_.path, ": tensor '", table, "' has ", rows, " rows for ",
+                                 c.vocab_size, " tokens");
+  layer_table_ = held ? tensor : nullptr;
   return OkStatus();
 }
 

@@ -227,6 +227,10 @@ Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::Worke
   RETURN_IF_ERROR(plan.Make());
   ASSIGN_OR_RETURN(weights->memory, base::HugeBuffer::Allocate(plan.bytes()));
   if (options.log_conversions) LogConversions(plan);
+  if (plan.layer_table() != nullptr) {
+    ASSIGN_OR_RETURN(weights->altup.layer_embedding, FileRows::Open(model, *plan.layer_table()));
+    if (options.verify) RETURN_IF_ERROR(weights->altup.layer_embedding->Verify());
+  }
   Loader loader(model, options, plan, *weights);
   RETURN_IF_ERROR(loader.Read(pool));
   if (model.config.tie_word_embeddings) weights->output.weight = weights->token_embedding;

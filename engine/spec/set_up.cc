@@ -209,7 +209,9 @@ Status Speculation::MakeSource(Params& p) {
   }
   if (source == SpecSource::kModel && fallback_.empty()) {
     draft_path_ = p.draft.model->path;
-    const int longest = p.draft.model->config.max_position_embeddings;
+    // As its cache was planned: longer sequences go on without drafts.
+    const int longest =
+        std::min(p.draft.model->config.max_position_embeddings, p.draft.model->context);
     ASSIGN_OR_RETURN(auto model,
                      ModelSource::Create({.model = std::move(p.draft.model),
                                           .capacity = std::min(longest, p.cache.capacity()),

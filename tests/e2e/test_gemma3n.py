@@ -108,3 +108,30 @@ def test_a_table_that_ends_early_is_an_error_that_names_it(tmp_path):
     data = (tmp_path / "m.gguf").read_bytes()
     (tmp_path / "m.gguf").write_bytes(data[: len(data) // 2])
     assert "m.gguf" in evaluate(tmp_path / "m.gguf", tmp_path, check=False)
+
+
+def test_a_hostile_number_of_layers_is_refused_at_once(folder, tmp_path):
+    edit(folder, num_hidden_layers=2_000_000_000, activation_sparsity_pattern=0.95)
+    assert "2000000000" in evaluate(folder, tmp_path, check=False)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_a_table_with_too_few_rows_is_refused(folder, tmp_path, rows):
+    tensors = safetensors_file.load(folder / "model.safetensors")
+    table = "model.embed_tokens_per_layer.weight"
+    tensors[table] = tensors[table][:rows].copy()
+    safetensors_file.save(folder / "model.safetensors", tensors)
+    assert f"has {rows} rows for 96 tokens" in evaluate(folder, tmp_path, check=False)
+
+
+def test_verify_reads_the_table_too(folder, tmp_path):
+    tensors = safetensors_file.load(folder / "model.safetensors")
+    table = tensors["model.embed_tokens_per_layer.weight"].copy()
+    table[7, 3] = numpy.nan
+    safetensors_file.save(folder / "model.safetensors", tensors | {"model.embed_tokens_per_layer.weight": table})
+    assert "per_layer_token_embd.weight', row 7" in evaluate(folder, tmp_path, "--verify", check=False)
+
+
+def test_a_plan_leaves_the_gpu_out():
+    result = run("plan", FOLDER, "--machine", "desktop-8gb")
+    assert b"computed by the CPU" in result.stderr and b"hot   100.0%" not in result.stdout

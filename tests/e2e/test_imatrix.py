@@ -105,3 +105,31 @@ def test_what_is_no_importance_matrix_of_this_model_is_refused(measured, tmp_pat
     assert "no sum of squares" in refusal("--quantize", "q4_0", "--imatrix", tmp_path / "nan.gguf")
     (tmp_path / "many.dat").write_bytes(struct.pack("<ii", 2_000_000_000, 1) + b"x" + struct.pack("<ii", 1, 2_000_000_000))
     assert "values" in refusal("--quantize", "q4_0", "--imatrix", tmp_path / "many.dat")
+
+
+def old_file(path, name, values):
+    path.write_bytes(struct.pack("<ii", 1, len(name)) + name.encode() + struct.pack("<ii", 1, len(values)) +
+                     numpy.asarray(values, dtype="<f4").tobytes())
+    return path
+
+
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf, -1.0])
+def test_old_files_with_nonsense_are_refused(bad, tmp_path):
+    values = numpy.ones(256)
+    values[3] = bad
+    message = refusal("--quantize", "q4_0", "--imatrix", old_file(tmp_path / "bad.dat", "blk.0.attn_q.weight", values))
+    assert "no sum of squares" in message and "bad.dat" in message
+
+
+@pytest.mark.parametrize("kind", ["q2_k", "q3_k", "q4_0", "q4_k", "q5_1", "q6_k", "iq4_nl"])
+def test_columns_that_multiplied_nothing_are_rounded_all_the_same(kind, tmp_path):
+    values = numpy.ones(256)
+    values[:64] = 0
+    matrix = old_file(tmp_path / "zeros.dat", "blk.0.attn_q.weight", values)
+    run("convert", "tidepool", tmp_path / "small.gguf", "--quantize", kind, "--imatrix", matrix)
+    run("convert", tmp_path / "small.gguf", tmp_path / "floats.gguf", "--quantize", "f32")
+    run("convert", "tidepool", tmp_path / "source.gguf", "--quantize", "f32")
+    got, source = ({t.name: t.data for t in gguf.GGUFReader(tmp_path / f"{name}.gguf").tensors}["blk.0.attn_q.weight"]
+                   for name in ["floats", "source"])
+    error = numpy.sqrt(((got - source)[:, :64] ** 2).mean() / (source[:, :64] ** 2).mean())
+    assert error < 0.4, error

@@ -7,6 +7,7 @@
 #include "engine/load/loaded_model.h"
 #include "engine/model/builtin.h"
 #include "engine/model/expert_rows.h"
+#include "engine/model/gguf_plan.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/model/importance.h"
 #include "engine/model/weights.h"
@@ -31,7 +32,8 @@ const std::map<std::string, model::DownLayout> kLayouts = {
 Status CheckImportance(const model::ModelFile& file, const model::Importance& importance) {
   int known = 0, all = 0;
   for (const model::TensorInfo& tensor : file.tensors) {
-    if (tensor.num_dims < 2 || !tensor.name.starts_with("blk.")) continue;
+    if (tensor.num_dims < 2 || !tensor.name.starts_with("blk.") || model::StaysFloat(tensor.name))
+      continue;
     const bool turned = tensor.name.ends_with(".ffn_down_t.weight");
     std::string name = tensor.name;
     if (turned) name.erase(name.size() - std::string_view("_t.weight").size(), 2);
@@ -105,8 +107,8 @@ Command AddConvert(const OptionSet& set) {
           "Neurons of the down projection: along the columns as usual, or along the rows "
           "(ffn_down_t; only Thermocline and PowerInfer read it), so that a neuron that is "
           "zero for a token is not read. auto: rows if the activation has true zeros and "
-          "the weights are rewritten anyway. Rows are f32, f16, bf16, q8_0, q4_0, q4_1 or "
-          "q4_k; q8_0 under the other types")
+          "the weights are rewritten anyway. Rows are f32, f16, bf16, q8_0, q4_0, q4_1, "
+          "q4_k or tq2_0; q8_0 under the other types")
       .ShowDefault();
   set.Add("--imatrix", options->imatrix,
           "Importance of the matrices' columns, by `imatrix` or llama.cpp: those that matter are "

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/load/loaded_model.h"
 #include "engine/load/this_machine.h"
 #include "engine/model/builtin.h"
@@ -85,6 +86,12 @@ Result<placement::Machine> FindMachine(const MachineOptions& o, const model::Mod
                                        const std::string& model_hash) {
   ASSIGN_OR_RETURN(placement::Machine m,
                    o.machine.empty() ? MeasureThis(o, file, model_hash) : ReadMachine(o.machine));
+  if (m.hot_homes && !file.config.experts.any() && !file.config.DeviceComputesLayers()) {
+    base::LogWarning("layers of the family '", file.config.architecture->name,
+                     "' are computed by the CPU: the plan leaves the GPU out");
+    m.hot_bytes = 0;
+    m.unified = m.hot_homes = false;
+  }
   if (o.vram >= 0) m.hot_bytes = o.vram;
   if (o.ram >= 0) m.memory_bytes = o.ram;
   if (m.unified && o.vram < 0 && o.ram >= 0) m.hot_bytes = m.memory_bytes;
