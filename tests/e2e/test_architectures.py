@@ -76,6 +76,20 @@ def test_caches_of_fewer_bits_are_near(name, tmp_path):
     assert numpy.abs(numpy.load(out) - expected).max() < 0.01 * numpy.abs(expected).max()
 
 
+@pytest.mark.parametrize("name", ["llama3_bands", "qwen3"])
+def test_four_bits_give_the_same_by_prefill_by_decoding_and_near_f32(name, tmp_path):
+    """Where heads have whole blocks; nearer than half of what is lost if heads were not rotated first."""
+    tokens = json.loads((ROOT / name / "tokens.json").read_text())
+    (tmp_path / "tokens.json").write_text(json.dumps([tokens]))
+    got = []
+    for path in [[], ["--decode"]]:
+        run("eval", ROOT / name, "--tokens", tmp_path / "tokens.json", "--logits", tmp_path / "l.npy", "--kv-type", "q4_0", *path)
+        got.append(numpy.load(tmp_path / "l.npy"))
+    expected = numpy.load(ROOT / name / "logits.npy")
+    assert numpy.array_equal(*got)
+    assert 0 < numpy.abs(got[0] - expected).mean() < 0.05 * numpy.abs(expected).max()
+
+
 def test_old_rope_fields_mean_the_same(tmp_path):
     """rope_scaling and rope_theta, as files had them before rope_parameters."""
     for name in ["llama3", "llama_linear", "llama_yarn_explicit", "nemotron"]:
