@@ -207,7 +207,7 @@ Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config,
   const bool host = !config.DeviceComputesLayers() && !config.experts.any();
   if (!unified && !host && !four_bits) return OkStatus();
   const Status why = base::FailedPrecondition(
-      four_bits ? "keys and values of type q4_0 are the CPU's: use q8_0 or f16"
+      four_bits ? "GPUs have no kernels for keys and values of type q4_0: use q8_0 or f16"
       : unified ? "a mixture's experts gain nothing from a GPU that shares the host's memory"
                 : StrCat("layers of the family '", config.architecture->name,
                          "' are computed by the CPU"));

@@ -25,7 +25,8 @@ struct AltUpConfig {
   int laurel_rank = 0;       // of laurel's product
   int embedding_dim = 0;     // E of a layer's own embedding of a token
   std::vector<double> cuts;  // [L] c, 0: the layer's gates stay; empty: all do
-  int shared_kv_layers = 0;  // the last layers, which read the keys and values of earlier ones
+  int shared_kv_layers =
+      0;  // so many of the last layers reuse the keys and values of earlier layers
 
   bool any() const { return streams > 0; }
   double CutOf(int layer) const { return cuts.empty() ? 0 : cuts[layer]; }

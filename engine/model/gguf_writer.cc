@@ -13,7 +13,6 @@ namespace thermocline::model {
 namespace {
 
 using kernels::DType;
-constexpr std::uint64_t kAlignment = 32;
 constexpr std::int64_t kRowsAtOnce = 256;  // between two writes
 
 // general.file_type. Source: ggml's enumeration (the K types as their medium mixes).
@@ -57,12 +56,8 @@ std::uint32_t FileTypeId(const std::optional<DType>& type) {
   return 1;
 }
 
-std::uint64_t Padded(std::uint64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 Status WritePadding(base::FileWriter& file) {
-  const std::string zeros(Padded(file.bytes_written()) - file.bytes_written(), '\0');
+  const std::string zeros(GgufPadded(file.bytes_written()) - file.bytes_written(), '\0');
   return file.Append(zeros);
 }
 
@@ -215,7 +210,7 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
     infos.Raw(static_cast<std::uint32_t>(FileTypeOf(tensor.type).ggml_id));
     infos.Raw(offset);
     offset +=
-        Padded(tensor.rows() * kernels::RowBytes(tensor.type, static_cast<int>(tensor.cols())));
+        GgufPadded(tensor.rows() * kernels::RowBytes(tensor.type, static_cast<int>(tensor.cols())));
   }
   MetadataBuilder head;
   head.Raw(std::uint32_t{options.powerinfer ? 0x49525750U : 0x46554747U});  // "PWRI", "GGUF"

@@ -49,12 +49,18 @@ const HeldType* FindHeldType(const FileType& type) {
   return nullptr;
 }
 
-TensorInfo Held(const ModelFile& model, const TensorInfo& stored, const HeldType& held) {
+// `stored` with rows of another type, which have no source yet.
+TensorInfo SizedAs(const TensorInfo& stored, DType type) {
   TensorInfo out = stored;
-  out.type = &FileTypeOf(held.as);
+  out.type = &FileTypeOf(type);
   out.bytes = static_cast<std::uint64_t>(out.rows) * (out.cols / out.type->block_size) *
               out.type->block_bytes;
   out.order = {};
+  return out;
+}
+
+TensorInfo Held(const ModelFile& model, const TensorInfo& stored, const HeldType& held) {
+  TensorInfo out = SizedAs(stored, held.as);
   out.source = std::make_shared<const RowSource>(
       [&model, stored, convert = held.convert, to_bytes = out.type->block_bytes](
           std::int64_t row, std::span<std::byte> to) -> Status {
@@ -71,8 +77,8 @@ TensorInfo Held(const ModelFile& model, const TensorInfo& stored, const HeldType
 
 // bitnet.cpp's ternary weights, as it writes them on x86: 128 values in 32 bytes, value j in the
 // bits from 6 - 2 (j / 32) on of byte j % 32, plus 1; behind the tensor its scale, f32. On Arm
-// older versions wrote 64 values in 16 bytes, and nothing in the file tells. Source:
-// microsoft/BitNet, src/ggml-bitnet-mad.cpp.
+// older versions wrote 64 values in 16 bytes, and nothing in the file tells.
+// Source: microsoft/BitNet, src/ggml-bitnet-mad.cpp.
 constexpr int kI2S = 36;
 
 Status ConvertI2S(const TensorInfo& tensor, float scale, std::span<const std::byte> from,
@@ -92,11 +98,7 @@ Status ConvertI2S(const TensorInfo& tensor, float scale, std::span<const std::by
 }
 
 TensorInfo HeldI2S(const ModelFile& model, const TensorInfo& stored) {
-  TensorInfo out = stored;
-  out.type = &FileTypeOf(DType::kTQ2_0);
-  out.bytes = static_cast<std::uint64_t>(out.rows) * (out.cols / out.type->block_size) *
-              out.type->block_bytes;
-  out.order = {};
+  TensorInfo out = SizedAs(stored, DType::kTQ2_0);
   out.source = std::make_shared<const RowSource>(
       [&model, stored](std::int64_t row, std::span<std::byte> to) -> Status {
         std::vector<std::byte> from(stored.row_bytes());

@@ -14,12 +14,7 @@ namespace thermocline::model {
 namespace {
 
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
-constexpr std::uint64_t kAlignment = 32;
 constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 30;
-
-std::uint64_t Padded(std::uint64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // One tensor of the file: its dimensions are [rows, cols].
 struct Part {
@@ -181,7 +176,7 @@ Status Importance::Write(const std::string& path) const {
     infos.Raw(static_cast<std::uint64_t>(part.data->size() / part.cols));
     infos.Raw(std::uint32_t{0});  // f32
     infos.Raw(offset);
-    offset += Padded(part.data->size() * sizeof(float));
+    offset += GgufPadded(part.data->size() * sizeof(float));
   }
   MetadataBuilder head;
   head.Raw(std::uint32_t{0x46554747});  // "GGUF"
@@ -190,7 +185,8 @@ Status Importance::Write(const std::string& path) const {
   head.Raw(metadata.count());
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
   const auto pad = [&] {
-    return file->Append(std::string(Padded(file->bytes_written()) - file->bytes_written(), '\0'));
+    return file->Append(
+        std::string(GgufPadded(file->bytes_written()) - file->bytes_written(), '\0'));
   };
   for (const std::string* bytes : {&head.bytes(), &metadata.bytes(), &infos.bytes()})
     RETURN_IF_ERROR(file->Append(*bytes));

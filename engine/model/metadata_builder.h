@@ -9,6 +9,12 @@
 
 namespace thermocline::model {
 
+// Tensors of the GGUF files that we write begin at multiples of this.
+inline constexpr std::uint64_t kGgufAlignment = 32;
+inline constexpr std::uint64_t GgufPadded(std::uint64_t bytes) {
+  return (bytes + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
+}
+
 // Not thread-safe. Keys keep their order.
 class MetadataBuilder {
  public:

@@ -7,6 +7,19 @@
 
 namespace thermocline::nn {
 
+namespace {
+
+// Both [rope.dim / 2], of one position.
+void FillPosition(const model::RopeFrequencies& rope, int position, float* cos, float* sin) {
+  for (std::size_t i = 0; i < rope.frequencies.size(); ++i) {
+    const double angle = position * rope.frequencies[i];
+    cos[i] = static_cast<float>(std::cos(angle) * rope.magnitude);
+    sin[i] = static_cast<float>(std::sin(angle) * rope.magnitude);
+  }
+}
+
+}  // namespace
+
 void RopeTable::Reserve(const model::RopeConfig& rope, int context_length) {
   rope_ = model::ComputeRopeFrequencies(rope, context_length);
   const std::size_t size = base::Area(context_length, base::IntSize(rope_.frequencies));
@@ -19,29 +32,19 @@ std::size_t RopeTable::Bytes(const model::RopeConfig& rope, int context_length) 
 }
 
 void RopeTable::Cover(int positions) {
-  const std::size_t half = rope_.frequencies.size();
-  for (; half > 0 && covered_ < positions; ++covered_) {
-    for (std::size_t i = 0; i < half; ++i) {
-      const double angle = covered_ * rope_.frequencies[i];
-      cos_[Offset(covered_) + i] = static_cast<float>(std::cos(angle) * rope_.magnitude);
-      sin_[Offset(covered_) + i] = static_cast<float>(std::sin(angle) * rope_.magnitude);
-    }
-  }
+  if (rope_.frequencies.empty()) return;
+  for (; covered_ < positions; ++covered_)
+    FillPosition(rope_, covered_, cos_.get() + Offset(covered_), sin_.get() + Offset(covered_));
 }
 
 void FillRope(const model::RopeConfig& rope, int context_length, std::vector<float>& cos,
               std::vector<float>& sin) {
-  const model::RopeFrequencies f = model::ComputeRopeFrequencies(rope, context_length);
-  const auto half = f.frequencies.size();
+  const model::RopeFrequencies frequencies = model::ComputeRopeFrequencies(rope, context_length);
+  const auto half = frequencies.frequencies.size();
   cos.resize(context_length * half);
   sin.resize(cos.size());
-  for (std::size_t position = 0; position < static_cast<std::size_t>(context_length); ++position) {
-    for (std::size_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(position) * f.frequencies[i];
-      cos[position * half + i] = static_cast<float>(std::cos(angle) * f.magnitude);
-      sin[position * half + i] = static_cast<float>(std::sin(angle) * f.magnitude);
-    }
-  }
+  for (int position = 0; position < context_length; ++position)
+    FillPosition(frequencies, position, cos.data() + position * half, sin.data() + position * half);
 }
 
 void ActivationBuffer::Resize(int tokens, int columns) {
