@@ -56,7 +56,8 @@ struct EngineStats {
   std::size_t weight_bytes = 0;
   std::size_t bytes_per_token = 0;  // weights that one decoded token reads
   std::size_t kv_bytes = 0;         // reserved; resident as far as it was used
-  std::size_t kv_bytes_per_token = 0;
+  int kv_tokens = 0;                // in use: cached tokens of layers that see all, in blocks
+  int kv_capacity_tokens = 0;       // of all blocks
   std::string kv_type;
   double load_s = 0;
   struct PrefixCache {

@@ -77,7 +77,7 @@ class Engine::Impl {
   const std::unique_ptr<load::LoadedModel> model_;
   const std::unique_ptr<nn::KvPool> pool_;  // decode thread
   nn::KvCache cache_;                       // decode thread
-  const int prefix_blocks_;
+  const nn::KvCount prefix_blocks_;
   nn::PrefixCache prefixes_;                              // decode thread, but for its counters
   sampling::Sampler sampler_;                             // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread

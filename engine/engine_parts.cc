@@ -17,8 +17,8 @@ Status ValidateServing(const ServingOptions& serving) {
 }
 
 load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
-  const auto kv_bytes = [&config](const model::ModelConfig& model, int context) {
-    return KvBytes(config, model, context);
+  const auto kv_bytes = [&config](const model::ModelConfig& model, int context, bool whole) {
+    return KvBytes(config, model, context, whole);
   };
   return {.model = config.model,
           .sizes = {.tokens_max = config.serving.prefill_chunk,

@@ -22,13 +22,14 @@ EngineStats Engine::Impl::Stats() const {
           .queue_prefill_tokens_max = limits.tokens,
           .preemptions = scheduler_->figures().preemptions,
           .recomputed_tokens = steps_.recomputed_tokens,
-          .kv_used_bytes = scheduler_->figures().blocks_used * pool_->block_bytes(),
+          .kv_used_bytes = scheduler_->figures().kv_used_bytes,
           .num_parameters = model_->config.num_parameters(),
           .weight_bytes = model_->weights->memory.held(),
           .bytes_per_token =
               model_->weights->bytes_per_step(model_->config.experts.num_experts_per_tok),
           .kv_bytes = pool_->bytes(),
-          .kv_bytes_per_token = pool_->block_bytes() / kernels::kKvBlock,
+          .kv_tokens = scheduler_->figures().kv_tokens,
+          .kv_capacity_tokens = pool_->blocks() * kernels::kKvBlock,
           .kv_type = std::string(KvTypeName(pool_->type())),
           .load_s = model_->load_s,
           .prefix_cache = PrefixStats(),
@@ -50,7 +51,8 @@ EngineStats Engine::Impl::Stats() const {
 
 EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
   const nn::PrefixCacheCounters& c = prefixes_.counters();
-  const std::int64_t block_bytes = pool_->block_bytes();
+  const std::int64_t whole = pool_->block_bytes(nn::KvKind::kWhole),
+                     window = pool_->block_bytes(nn::KvKind::kWindow);
   return {.hits = c.hits,
           .partial = c.partial,
           .misses = c.misses,
@@ -58,8 +60,8 @@ EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
           .new_tokens = c.new_tokens,
           .evicted_tokens = c.evicted_tokens,
           .evictions = c.evictions,
-          .bytes = c.blocks * block_bytes,
-          .bytes_max = prefix_blocks_ * block_bytes};
+          .bytes = c.blocks * whole + c.window_blocks * window,
+          .bytes_max = prefix_blocks_.whole * whole + prefix_blocks_.window * window};
 }
 
 EngineStats::Flash Engine::Impl::FlashStats() const {

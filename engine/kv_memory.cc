@@ -1,29 +1,77 @@
 #include "engine/kv_memory.h"
 
+#include <algorithm>
+
+#include "engine/engine_parts.h"
+
 namespace thermocline {
 namespace {
 
+using nn::KvCount;
+
 constexpr std::int64_t kPrefixBlocksMax = 1 << 24;
+// Of layers with a window: windows of finished requests, and blocks of them at least.
+constexpr int kWindowsKept = 4, kWindowBlocksKept = 64;
 
 // Blocks of keys and values that finished requests may keep, and of all.
 struct KvBlocks {
-  std::int64_t prefix, all;
+  std::int64_t prefix = 0, all = 0;
+  int window_prefix = 0, window = 0;  // 0: layers with a window keep whole sequences
 };
-KvBlocks CountBlocks(const model::ModelConfig& config, KvType type, int context,
-                     std::int64_t prefix_cache_bytes) {
-  const std::int64_t block_bytes = nn::KvPool::BlockBytes(config, type);
+
+KvBlocks CountWhole(std::size_t block_bytes, int context, std::int64_t prefix_cache_bytes) {
   const int context_blocks = nn::BlocksFor(context);
-  const std::int64_t kept =
-      prefix_cache_bytes < 0 ? context_blocks : prefix_cache_bytes / block_bytes;
+  const std::int64_t kept = prefix_cache_bytes < 0
+                                ? context_blocks
+                                : prefix_cache_bytes / static_cast<std::int64_t>(block_bytes);
   return {kept, context_blocks + 1 + kept};
+}
+
+// Of layers with a window: what each sequence that may be begun sees, and the tokens of a step.
+int WindowsBegun(const EngineConfig& config, const model::ModelConfig& model) {
+  const int asked = config.serving.prefill_chunk;
+  const int chunk = std::max(asked > 0 ? asked : load::PrefillChunk(model), StepLogitsMax(config));
+  return config.serving.sequences_max * nn::WindowBlocks(model.sliding_window) +
+         nn::BlocksFor(chunk) + 1;
+}
+
+// Layers with a window apart. Finished requests share out what they may keep: to windows as many
+// blocks as they need, the rest to the layers that see all.
+KvBlocks CountApart(const EngineConfig& config, const model::ModelConfig& model, KvType type,
+                    int context) {
+  const nn::ByKvKind<std::size_t> bytes = nn::KvPool::BlockBytesByKind(model, type);
+  const std::int64_t asked = config.serving.prefix_cache_bytes;
+  const std::int64_t windows =
+      std::max(kWindowBlocksKept, kWindowsKept * nn::BlocksFor(model.sliding_window));
+  KvBlocks blocks = CountWhole(bytes.whole + bytes.window, context, asked);
+  const std::int64_t kept = blocks.prefix;
+  blocks.window_prefix = static_cast<int>(std::min(kept, windows));
+  blocks.window = WindowsBegun(config, model) + blocks.window_prefix;
+  if (asked < 0 || bytes.whole == 0) return blocks;
+  const auto left = asked - blocks.window_prefix * static_cast<std::int64_t>(bytes.window);
+  blocks.prefix = left / static_cast<std::int64_t>(bytes.whole);
+  blocks.all += blocks.prefix - kept;
+  return blocks;
+}
+
+KvBlocks CountBlocks(const EngineConfig& config, const model::ModelConfig& model, KvType type,
+                     int context, bool whole) {
+  const KvBlocks together =
+      CountWhole(nn::KvPool::BlockBytes(model, type), context, config.serving.prefix_cache_bytes);
+  if (whole || nn::KvPool::BlockBytesByKind(model, type).window == 0) return together;
+  const KvBlocks apart = CountApart(config, model, type, context);
+  return apart.window < together.all ? apart : together;
 }
 
 }  // namespace
 
-std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context) {
+std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context,
+                    bool whole) {
   const KvType type = config.model.kv_type;
-  const KvBlocks blocks = CountBlocks(model, type, context, config.serving.prefix_cache_bytes);
-  return blocks.all * nn::KvPool::BlockBytes(model, type);
+  const KvBlocks blocks = CountBlocks(config, model, type, context, whole);
+  if (blocks.window == 0) return blocks.all * nn::KvPool::BlockBytes(model, type);
+  const nn::ByKvKind<std::size_t> bytes = nn::KvPool::BlockBytesByKind(model, type);
+  return blocks.all * bytes.whole + blocks.window * bytes.window;
 }
 
 Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedModel& model) {
@@ -33,16 +81,17 @@ Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedMode
     return base::InvalidArgument("context_length is ", context, ", but the model was made for ",
                                  model_context);
   }
-  const KvBlocks blocks =
-      CountBlocks(model.config, model.kv_type, context, config.serving.prefix_cache_bytes);
+  const KvBlocks blocks = CountBlocks(config, model.config, model.kv_type, context, model.kv_whole);
   if (blocks.prefix > kPrefixBlocksMax)
     return base::InvalidArgument("prefix_cache_bytes is ", config.serving.prefix_cache_bytes, ", ",
                                  blocks.prefix, " blocks; at most ", kPrefixBlocksMax,
                                  " are supported");
   ASSIGN_OR_RETURN(auto pool, nn::KvPool::Create({.config = model.config,
                                                   .blocks = static_cast<int>(blocks.all),
-                                                  .type = model.kv_type}));
-  return KvMemory{std::move(pool), context, static_cast<int>(blocks.prefix)};
+                                                  .type = model.kv_type,
+                                                  .window_blocks = blocks.window}));
+  return KvMemory{
+      std::move(pool), context, {static_cast<int>(blocks.prefix), blocks.window_prefix}};
 }
 
 }  // namespace thermocline

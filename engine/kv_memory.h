@@ -12,14 +12,18 @@ namespace thermocline {
 
 struct KvMemory {
   std::unique_ptr<nn::KvPool> pool;
-  int context_length;  // tokens of one sequence
-  int prefix_blocks;   // blocks that finished requests may keep
+  int context_length;         // tokens of one sequence
+  nn::KvCount prefix_blocks;  // blocks that finished requests may keep
 };
 
-// Bytes that TakeKvMemory will reserve for sequences of `context` tokens.
-std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context);
+// Bytes that TakeKvMemory will reserve for sequences of `context` tokens. `whole`: as
+// LoadedModel::kv_whole.
+std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context,
+                    bool whole);
 
-// Blocks for one whole context, a copy of a shared block, and what finished requests may keep.
+// Blocks for one whole context, a copy of a shared block, and what finished requests may keep. Of
+// layers with a window, where that is less, the windows of all sequences that may be begun, and of
+// some that are finished.
 // InvalidArgument: a context that the model was not made for, or too large a prefix cache. Errors
 // as nn::KvPool::Create.
 Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedModel& model);

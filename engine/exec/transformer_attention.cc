@@ -151,7 +151,7 @@ void Transformer::Store(int layer, int token, const float* k, const float* v) {
   const int head_dim = config_.head_dim, position = places_[token].position;
   nn::KvCache& cache = *places_[token].cache;
   const nn::KvPool& pool = cache.pool();
-  std::uint8_t* block = cache.block_at(position);
+  std::uint8_t* block = cache.block_at(position, pool.kind(layer));
   for (int head = 0; head < config_.num_key_value_heads; ++head) {
     kernels::StoreKeyAndValue({.type = pool.type(),
                                .head_dim = head_dim,
@@ -178,7 +178,7 @@ void Transformer::AttendChunk(int layer, const Rows& rows, int thread,
                   .group = group_,
                   .head_dim = config_.head_dim,
                   .type = cache.pool().type(),
-                  .blocks = cache.block_data(),
+                  .blocks = cache.block_data(cache.pool().kind(kept)),
                   .keys_offset = cache.pool().keys_offset(kept, rows.kv_head),
                   .values_offset = cache.pool().values_offset(kept, rows.kv_head),
                   .tokens = base::IntSize(spans),

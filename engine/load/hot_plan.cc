@@ -203,7 +203,7 @@ Result<Chosen> Fit(const LoadedModel& m, Machine machine, const Plan& plan, cons
 // Blocks of keys and values that the host's pool will have.
 int KvBlocksOf(const LoadOptions& options, const LoadedModel& m, int context) {
   if (!options.sizes.kv_bytes) return nn::BlocksFor(context) + 1;
-  return static_cast<int>(options.sizes.kv_bytes(m.config, context) /
+  return static_cast<int>(options.sizes.kv_bytes(m.config, context, /*whole=*/true) /
                           nn::KvPool::BlockBytes(m.config, options.model.kv_type));
 }
 

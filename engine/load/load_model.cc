@@ -226,6 +226,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   if (sizes.tokens_max == 0) sizes.tokens_max = PrefillChunk(file.config);
   loaded->step_tokens_max = sizes.tokens_max = std::max(sizes.tokens_max, sizes.logits_max);
   RETURN_IF_ERROR(KeepOnHost(options.model, file.config, gpu));
+  loaded->kv_whole = sizes.kv_whole = gpu.ok() && !file.config.experts.any();
   file.for_device = gpu.ok() && file.TypeWithoutDeviceKernels() != nullptr;
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
   loaded->weights_read = SetReading(options.model.reading, unified, file);

@@ -50,6 +50,7 @@ struct LoadedModel {
   std::string format;
   model::ModelConfig config;
   int context = 0;            // tokens of a sequence, as asked or as ChooseContext
+  bool kv_whole = false;      // as WorkSizes
   SamplingDefaults sampling;  // what its makers recommend
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<base::WorkerPool> pool;

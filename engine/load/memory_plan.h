@@ -32,8 +32,10 @@ struct WorkSizes {
   int logits_max = 1;   // tokens of one call whose logits may be asked for
   // Tokens of a sequence that nobody asked for, at most: ChooseContext.
   int context_default_max = kContextDefault;
-  // Keys and values, with sequences of so many tokens; empty = one sequence.
-  std::function<std::size_t(const model::ModelConfig&, int context)> kv_bytes = {};
+  // Keys and values, with sequences of so many tokens, `whole` as below; empty = one sequence.
+  std::function<std::size_t(const model::ModelConfig&, int context, bool whole)> kv_bytes = {};
+  // Layers with a window keep all tokens, as the others: a device may have them so.
+  bool kv_whole = false;
   AheadSizes ahead = {};
 };
 

@@ -1,5 +1,6 @@
 #include "engine/nn/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/base/index.h"
@@ -7,8 +8,10 @@
 namespace thermocline::nn {
 
 KvCache::KvCache(KvPool& pool, int capacity) : pool_(&pool), capacity_(capacity) {
-  blocks_.reserve(BlocksFor(capacity));
-  data_.reserve(blocks_.capacity());
+  for (const KvKind kind : pool.kinds()) {
+    tables_[kind].blocks.reserve(BlocksFor(capacity));
+    tables_[kind].data.reserve(BlocksFor(capacity));
+  }
 }
 
 Result<std::unique_ptr<KvCache>> KvCache::Create(const model::ModelConfig& config, int capacity,
@@ -23,70 +26,137 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(const model::ModelConfig& confi
 void KvCache::SetLength(int length) {
   CHECK(length >= 0 && length <= length_);
   length_ = length;
-  while (base::IntSize(blocks_) > BlocksFor(length)) {
-    Release(blocks_.back());
-    blocks_.pop_back();
-    data_.pop_back();
+  for (const KvKind kind : pool_->kinds()) {
+    Table& table = tables_[kind];
+    while (base::IntSize(table.blocks) > BlocksFor(length)) {
+      Release(kind, table.blocks.back());
+      table.blocks.pop_back();
+      table.data.pop_back();
+    }
   }
+  dropped_ = std::min(dropped_, BlocksFor(length));
 }
 
 bool KvCache::Reserve(int tokens) {
   CHECK_LE(length_ + tokens, capacity_);
   copied_.reset();
-  if (tokens > 0 && SharesLastBlock()) {  // copy before writing
-    const int copy = pool_->Take();
-    if (copy < 0) return false;
-    std::memcpy(pool_->data(copy), data_.back(), pool_->block_bytes());
-    if (blocks_.back() != kLent) copied_ = {blocks_.back(), copy};
-    Release(blocks_.back());
-    blocks_.back() = copy;
-    data_.back() = pool_->data(copy);
+  if (tokens == 0) return true;
+  DropPassed(BlocksWanted(tokens).window);
+  for (const KvKind kind : pool_->kinds()) {
+    if (SharesLastBlock(kind) && !CopyLastBlock(kind)) return false;
+    while (base::IntSize(tables_[kind].blocks) < BlocksFor(length_ + tokens)) {
+      const int block = pool_->Take(kind);
+      if (block < 0) return false;
+      tables_[kind].Add(block, pool_->data(kind, block));
+    }
   }
-  while (base::IntSize(blocks_) < BlocksFor(length_ + tokens)) {
-    const int block = pool_->Take();
-    if (block < 0) return false;
-    Add(block, pool_->data(block));
-  }
+  // What the next token sees is there.
+  CHECK_LE(dropped_ * kernels::kKvBlock, std::max(0, length_ + 1 - pool_->window()));
   return true;
 }
 
-int KvCache::BlocksWanted(int tokens) const {
-  return BlocksFor(length_ + tokens) - base::IntSize(blocks_) +
-         (tokens > 0 && SharesLastBlock() ? 1 : 0);
+bool KvCache::SharesLastBlock(KvKind kind) const {
+  if (length_ % kernels::kKvBlock == 0) return false;
+  const int last = tables_[kind].blocks.back();
+  return last == kLent || pool_->holders(kind, last) > 1;
+}
+
+// Before it is written.
+bool KvCache::CopyLastBlock(KvKind kind) {
+  Table& table = tables_[kind];
+  const int copy = pool_->Take(kind);
+  if (copy < 0) return false;
+  if (pool_->block_bytes(kind) > 0)
+    std::memcpy(pool_->data(kind, copy), table.data.back(), pool_->block_bytes(kind));
+  if (kind == KvKind::kWhole && table.blocks.back() != kLent) copied_ = {table.blocks.back(), copy};
+  Release(kind, table.blocks.back());
+  table.blocks.back() = copy;
+  table.data.back() = pool_->data(kind, copy);
+  return true;
+}
+
+KvCount KvCache::BlocksWanted(int tokens) const {
+  KvCount wanted;
+  if (tokens == 0) return wanted;
+  for (const KvKind kind : pool_->kinds())
+    wanted[kind] = BlocksFor(length_ + tokens) - base::IntSize(tables_[kind].blocks) +
+                   (SharesLastBlock(kind) ? 1 : 0);
+  return wanted;
+}
+
+int KvCache::Passed(int length) const {
+  return std::max(0, length + 1 - pool_->window() - kKvSlack) / kernels::kKvBlock;
+}
+
+void KvCache::DropPassed(int free) {
+  if (pool_->window() == 0) return;
+  Table& table = tables_.window;
+  for (const int end = Passed(length_);
+       dropped_ < end && pool_->free_blocks(KvKind::kWindow) < free; ++dropped_) {
+    Release(KvKind::kWindow, table.blocks[dropped_]);
+    table.blocks[dropped_] = kDropped;
+    table.data[dropped_] = nullptr;
+  }
 }
 
 void KvCache::Swap(KvCache& other) {
   CHECK(pool_ == other.pool_ && capacity_ == other.capacity_);
-  std::swap(blocks_, other.blocks_);
-  std::swap(data_, other.data_);
+  std::swap(tables_, other.tables_);
   std::swap(length_, other.length_);
+  std::swap(dropped_, other.dropped_);
   copied_.reset();
   other.copied_.reset();
 }
 
 void KvCache::Clear() { SetLength(0); }
 
-void KvCache::Adopt(std::span<const int> blocks, int tokens) {
-  CHECK(length_ == 0 && blocks_.empty());
+void KvCache::Adopt(std::span<const KvBlock> blocks, int tokens) {
+  CHECK(length_ == 0 && tables_.whole.blocks.empty());
   CHECK_LE(tokens, capacity_);
-  for (int i = 0; i < BlocksFor(tokens); ++i) {
-    const int block = blocks[i];
-    pool_->AddHolder(block);
-    Add(block, pool_->data(block));
+  const int count = BlocksFor(tokens);
+  if (pool_->window() > 0) {
+    dropped_ = count;
+    while (dropped_ > 0 && blocks[dropped_ - 1].window >= 0) --dropped_;
+  }
+  for (int i = 0; i < count; ++i) {
+    for (const KvKind kind : pool_->kinds()) {
+      if (kind == KvKind::kWindow && i < dropped_) {
+        tables_[kind].Add(kDropped, nullptr);
+        continue;
+      }
+      pool_->AddHolder(kind, blocks[i][kind]);
+      tables_[kind].Add(blocks[i][kind], pool_->data(kind, blocks[i][kind]));
+    }
   }
   length_ = tokens;
 }
 
 void KvCache::Share(const KvCache& other, int tokens) {
-  CHECK(length_ == 0 && blocks_.empty());
+  CHECK(length_ == 0 && tables_.whole.blocks.empty());
   CHECK(tokens <= other.length_ && tokens <= capacity_);
-  CHECK(pool_->block_bytes() == other.pool_->block_bytes());
-  for (std::size_t i = 0; i < static_cast<std::size_t>(BlocksFor(tokens)); ++i) {
-    const int block = pool_ == other.pool_ ? other.blocks_[i] : kLent;
-    if (block != kLent) pool_->AddHolder(block);
-    Add(block, other.data_[i]);
+  CHECK(pool_->block_bytes() == other.pool_->block_bytes() &&
+        pool_->window() == other.pool_->window());
+  for (const KvKind kind : pool_->kinds()) {
+    const Table& from = other.tables_[kind];
+    for (std::size_t i = 0; i < static_cast<std::size_t>(BlocksFor(tokens)); ++i) {
+      const bool ours = pool_ == other.pool_ || from.blocks[i] == kDropped;
+      const int block = ours ? from.blocks[i] : kLent;
+      if (block >= 0) pool_->AddHolder(kind, block);
+      tables_[kind].Add(block, from.data[i]);
+    }
   }
   length_ = tokens;
+  dropped_ = std::min(other.dropped_, BlocksFor(tokens));
+}
+
+KvBlock KvCache::block(int index) const {
+  KvBlock out;
+  for (const KvKind kind : pool_->kinds()) out[kind] = std::max(-1, tables_[kind].blocks[index]);
+  return out;
+}
+
+KvCount KvCache::held() const {
+  return {base::IntSize(tables_.whole.blocks), base::IntSize(tables_.window.blocks) - dropped_};
 }
 
 }  // namespace thermocline::nn

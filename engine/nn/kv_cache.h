@@ -10,12 +10,27 @@
 
 namespace thermocline::nn {
 
+// Tokens that a sequence may be rolled back by, though its windows have passed what they need no
+// more.
+inline constexpr int kKvSlack = 128;
+
+// Blocks that a sequence holds at most of layers with a window of `tokens`, when it gives back what
+// it has passed, beside those of the tokens it is about to compute.
+inline constexpr int WindowBlocks(int tokens) { return BlocksFor(tokens + kKvSlack) + 1; }
+
+// A block of each kind; -1: none.
+struct KvBlock : ByKvKind<int> {
+  KvBlock() : ByKvKind<int>{-1, -1} {}
+};
+
 // Decode thread only. Takes blocks as the sequence grows; rolling back is setting the length.
+// Blocks of layers with a window that the sequence has passed are given back when the pool has no
+// other.
 class KvCache {
  public:
   // A sequence of at most `capacity` tokens in `pool`, which outlives it.
   KvCache(KvPool& pool, int capacity);
-  // With a pool of its own, of `capacity` tokens.
+  // With a pool of its own, of `capacity` tokens, that keeps all of them in all layers.
   static Result<std::unique_ptr<KvCache>> Create(const model::ModelConfig& config, int capacity,
                                                  kernels::KvType type = kernels::KvType::kF16);
   ~KvCache() { Clear(); }
@@ -24,17 +39,21 @@ class KvCache {
 
   int capacity() const { return capacity_; }  // tokens
   int length() const { return length_; }      // tokens cached
-  // Forgets the tokens from `length` on. Requires: 0 <= length <= length().
+  // Forgets the tokens from `length` on. By more than kKvSlack tokens the sequence may become one
+  // that cannot go on (Reserve). Requires: 0 <= length <= length().
   void SetLength(int length);
   // Makes room for `tokens` more behind length(), and the last block its own if it is shared.
-  // False if the pool has no block left.
+  // False if the pool has no block left. Requires: the windows' last tokens are still there.
   bool Reserve(int tokens);
   // Blocks that Reserve would take from the pool.
-  int BlocksWanted(int tokens) const;
+  KvCount BlocksWanted(int tokens) const;
+  // Gives back blocks of layers with a window that no later token sees, the first ones first, until
+  // `free` are free in the pool.
+  void DropPassed(int free);
   // Exchanges the tokens of two sequences in one pool, of the same capacity.
   void Swap(KvCache& other);
   // The blocks of the pool that the last Reserve had to copy, given once: whoever holds a part of
-  // each block elsewhere copies that, too.
+  // each block elsewhere copies that, too. Of whole sequences only: no device has windows apart.
   struct BlockCopy {
     int from, to;
   };
@@ -45,41 +64,52 @@ class KvCache {
   void Clear();
 
   // Starts an empty sequence with the first `tokens` tokens of `blocks`, shared.
-  void Adopt(std::span<const int> blocks, int tokens);
+  void Adopt(std::span<const KvBlock> blocks, int tokens);
   // The same with those of `other`. Blocks of another pool are read where they are and copied
   // before they are written, as shared ones; `other` keeps them, and what they hold of these
   // tokens, meanwhile. Requires: pools of one shape.
   void Share(const KvCache& other, int tokens);
   // Requires: none is another pool's.
-  std::span<const int> blocks() const { return blocks_; }
+  std::span<const int> blocks() const { return tables_.whole.blocks; }
+  KvBlock block(int index) const;
+  // Blocks of the pool that it has now.
+  KvCount held() const;
 
   const KvPool& pool() const { return *pool_; }
   KvPool& pool() { return *pool_; }
-  const std::uint8_t* const* block_data() const { return data_.data(); }
-  std::uint8_t* block_at(int position) {
-    return pool_->data(blocks_[position / kernels::kKvBlock]);
+  const std::uint8_t* const* block_data(KvKind kind = KvKind::kWhole) const {
+    return tables_[kind].data.data();
+  }
+  std::uint8_t* block_at(int position, KvKind kind = KvKind::kWhole) {
+    return pool_->data(kind, tables_[kind].blocks[position / kernels::kKvBlock]);
   }
 
  private:
+  // In place of a block: it is another pool's, or was given back.
+  static constexpr int kLent = -1, kDropped = -2;
+  struct Table {
+    std::vector<int> blocks;                // the sequence's, in order
+    std::vector<const std::uint8_t*> data;  // of the same
+    void Add(int block, const std::uint8_t* at) {
+      blocks.push_back(block);
+      data.push_back(at);
+    }
+  };
+
+  bool SharesLastBlock(KvKind kind) const;
+  bool CopyLastBlock(KvKind kind);
+  // Blocks of layers with a window that a sequence of `length` tokens sees no more.
+  int Passed(int length) const;
+  void Release(KvKind kind, int block) {
+    if (block >= 0) pool_->Release(kind, block);
+  }
+
   std::unique_ptr<KvPool> own_pool_;
   KvPool* pool_;
   int capacity_;
   int length_ = 0;
-  static constexpr int kLent = -1;  // in place of a block: it is another pool's
-  bool SharesLastBlock() const {
-    return length_ % kernels::kKvBlock != 0 &&
-           (blocks_.back() == kLent || pool_->holders(blocks_.back()) > 1);
-  }
-  void Release(int block) {
-    if (block != kLent) pool_->Release(block);
-  }
-  void Add(int block, const std::uint8_t* data) {
-    blocks_.push_back(block);
-    data_.push_back(data);
-  }
-
-  std::vector<int> blocks_;                // the sequence's blocks, in order
-  std::vector<const std::uint8_t*> data_;  // of the same
+  int dropped_ = 0;  // the first blocks of layers with a window
+  ByKvKind<Table> tables_;
   std::optional<BlockCopy> copied_;
 };
 

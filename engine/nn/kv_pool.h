@@ -1,12 +1,16 @@
-// The memory of keys and values: blocks of 64 positions of all layers, taken and given back.
+// The memory of keys and values: blocks of 64 positions, taken and given back.
 //
-// A block holds, for each layer and kv head, the keys and then the values of its positions, as
-// kernels/attention.h lays them out. Blocks are counted: a prefix may be shared by several holders,
-// who then only read it.
+// There are two kinds of blocks: of the layers that see all tokens, and of those with a window,
+// whose blocks a sequence gives back when it has passed them (KvCache). A pool without blocks of
+// the second kind holds all layers in the first. A block holds, for each of its layers and kv
+// heads, the keys and then the values of its positions, as kernels/attention.h lays them out.
+// Blocks are counted: a prefix may be shared by several holders, who then only read it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
@@ -20,6 +24,18 @@ inline constexpr int BlocksFor(int tokens) {
   return (tokens + kernels::kKvBlock - 1) / kernels::kKvBlock;
 }
 
+enum class KvKind { kWhole, kWindow };
+inline constexpr std::array kKvKinds = {KvKind::kWhole, KvKind::kWindow};
+
+// Something of each kind.
+template <typename T>
+struct ByKvKind {
+  T whole{}, window{};
+  T& operator[](KvKind kind) { return kind == KvKind::kWhole ? whole : window; }
+  const T& operator[](KvKind kind) const { return kind == KvKind::kWhole ? whole : window; }
+};
+using KvCount = ByKvKind<int>;  // of blocks
+
 // Decode thread only, but for the constants. Memory is reserved at once and becomes resident when
 // it is first written.
 class KvPool {
@@ -28,44 +44,75 @@ class KvPool {
     const model::ModelConfig& config;
     int blocks = 0;
     kernels::KvType type = kernels::KvType::kF16;
+    int window_blocks = 0;  // 0: layers with a window keep all tokens, as the others
   };
   // ResourceExhausted if the blocks do not fit the address space; InvalidArgument if the type does
   // not fit the heads.
   static Result<std::unique_ptr<KvPool>> Create(const Params& params);
 
   // A block with one holder; -1 if all are held.
-  int Take();
-  void AddHolder(int block) { ++holders_[block]; }
-  void Release(int block);
-  int holders(int block) const { return holders_[block]; }
+  int Take(KvKind kind);
+  void AddHolder(KvKind kind, int block) { ++arenas_[kind].holders[block]; }
+  void Release(KvKind kind, int block);
+  int holders(KvKind kind, int block) const { return arenas_[kind].holders[block]; }
 
-  std::uint8_t* data(int block) {
-    return reinterpret_cast<std::uint8_t*>(memory_.data()) + block * block_bytes_;
+  std::uint8_t* data(KvKind kind, int block) {
+    Arena& arena = arenas_[kind];
+    return reinterpret_cast<std::uint8_t*>(arena.memory.data()) + block * arena.block_bytes;
   }
+  // Where a layer's keys and values lie: the kind of its blocks, and the bytes from their begin.
+  KvKind kind(int layer) const { return places_[layer].kind; }
   std::size_t keys_offset(int layer, int head) const {
-    return (layer * heads_ + head) * (key_bytes_ + value_bytes_);
+    return (places_[layer].index * heads_ + head) * (key_bytes_ + value_bytes_);
   }
   std::size_t values_offset(int layer, int head) const {
     return keys_offset(layer, head) + key_bytes_;
   }
 
   kernels::KvType type() const { return type_; }
-  int blocks() const { return base::IntSize(holders_); }
-  int free_blocks() const { return base::IntSize(free_); }
-  std::size_t block_bytes() const { return block_bytes_; }
-  std::size_t bytes() const { return memory_.size(); }
+  // The kinds there are.
+  std::span<const KvKind> kinds() const { return std::span(kKvKinds).first(window_ > 0 ? 2 : 1); }
+  // Tokens that a token of a layer of the second kind sees, itself included; 0: there is none.
+  int window() const { return window_; }
+  int blocks(KvKind kind = KvKind::kWhole) const { return base::IntSize(arenas_[kind].holders); }
+  int free_blocks(KvKind kind = KvKind::kWhole) const { return base::IntSize(arenas_[kind].free); }
+  bool HasFree(const KvCount& blocks) const {
+    return free_blocks(KvKind::kWhole) >= blocks.whole &&
+           free_blocks(KvKind::kWindow) >= blocks.window;
+  }
+  std::size_t block_bytes(KvKind kind) const { return arenas_[kind].block_bytes; }
+  // Of 64 positions of all layers.
+  std::size_t block_bytes() const { return arenas_.whole.block_bytes + arenas_.window.block_bytes; }
+  std::size_t bytes() const { return arenas_.whole.memory.size() + arenas_.window.memory.size(); }
+  std::size_t used_bytes() const;
 
+  // Of 64 positions of all layers.
   static std::size_t BlockBytes(const model::ModelConfig& config, kernels::KvType type);
+  // The same by kind, where layers with a window are apart.
+  static ByKvKind<std::size_t> BlockBytesByKind(const model::ModelConfig& config,
+                                                kernels::KvType type);
 
  private:
-  KvPool() = default;
+  struct Arena {
+    base::HugeBuffer memory;
+    std::vector<int> holders;  // [blocks]
+    std::vector<int> free;     // capacity for all: never allocates
+    std::size_t block_bytes = 0;
+  };
+  struct Place {
+    KvKind kind = KvKind::kWhole;
+    int index = 0;  // of the layers in a block
+  };
 
-  base::HugeBuffer memory_;
-  std::vector<int> holders_;  // [blocks]
-  std::vector<int> free_;     // capacity for all: never allocates
+  KvPool() = default;
+  static Result<Arena> MakeArena(std::size_t block_bytes, int blocks);
+  void PlaceLayers(const model::ModelConfig& config);
+
+  ByKvKind<Arena> arenas_;
+  std::vector<Place> places_;  // [layers that keep keys and values]
   kernels::KvType type_ = kernels::KvType::kF16;
-  int heads_ = 0;
-  std::size_t key_bytes_ = 0, value_bytes_ = 0, block_bytes_ = 0;
+  int heads_ = 0, window_ = 0;
+  std::size_t key_bytes_ = 0, value_bytes_ = 0;
 };
 
 }  // namespace thermocline::nn

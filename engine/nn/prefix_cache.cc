@@ -22,18 +22,28 @@ std::size_t CommonPrefix(std::span<const int> a, std::span<const int> b) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(KvPool& pool, int blocks_max) : pool_(pool), blocks_max_(blocks_max) {}
+PrefixCache::PrefixCache(KvPool& pool, const KvCount& blocks_max)
+    : pool_(pool), blocks_max_(blocks_max) {}
 
 PrefixCache::~PrefixCache() { Clear(); }
 
-void PrefixCache::Clear() {
+// From the root on; `visit` may change the node's block, not the tree.
+template <typename Visit>
+void PrefixCache::ForEachNode(const Visit& visit) {
   std::vector<Node*> open = {&root_};
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();
-    if (node->block >= 0) pool_.Release(node->block);
+    if (node != &root_) visit(*node);
     for (const auto& child : node->children) open.push_back(child.get());
   }
+}
+
+void PrefixCache::Clear() {
+  ForEachNode([this](Node& node) {
+    DropWindow(node);
+    pool_.Release(KvKind::kWhole, node.block.whole);
+  });
   root_.children.clear();
   counters_.blocks = 0;
 }
@@ -48,34 +58,50 @@ PrefixCache::Match PrefixCache::BestChild(const Node& node, std::span<const int>
 }
 
 int PrefixCache::Find(std::span<const int> tokens, KvCache& cache) {
-  if (blocks_max_ == 0 || tokens.size() < 2) return 0;
+  if (blocks_max_.whole == 0 || tokens.size() < 2) return 0;
   const auto usable = tokens.first(tokens.size() - 1);
-  std::vector<int> blocks;
-  std::size_t found = 0;
+  std::vector<KvBlock> blocks;
+  std::size_t kept = 0;
   Node* node = &root_;
   ++clock_;
-  while (found < usable.size()) {
-    const Match match = BestChild(*node, usable.subspan(found));
+  while (kept < usable.size()) {
+    const Match match = BestChild(*node, usable.subspan(kept));
     if (match.node == nullptr) break;
     match.node->used = clock_;
     blocks.push_back(match.node->block);
-    found += match.tokens;
+    kept += match.tokens;
     if (match.tokens < kBlock) break;
     node = match.node;
   }
-  Count(usable, found, node->path_hash);
+  const std::size_t found = Continuable(blocks, kept);
+  Count(usable, kept, found, node->path_hash);
   cache.Adopt(blocks, static_cast<int>(found));
   return static_cast<int>(found);
 }
 
-// `path_hash` is that of the whole blocks found.
-void PrefixCache::Count(std::span<const int> tokens, std::size_t found, std::uint64_t path_hash) {
+std::size_t PrefixCache::Continuable(std::span<const KvBlock> blocks, std::size_t tokens) const {
+  const std::size_t window = pool_.window();
+  if (window == 0) return tokens;
+  for (std::size_t count = blocks.size(); count > 0; --count) {
+    const std::size_t end = std::min(tokens, count * kBlock);
+    const std::size_t begin = end + 1 > window ? (end + 1 - window) / kBlock : 0;
+    const bool whole = std::all_of(blocks.begin() + begin, blocks.begin() + count,
+                                   [](const KvBlock& block) { return block.window >= 0; });
+    if (whole) return end;
+  }
+  return 0;
+}
+
+// Of the first `kept` tokens, some windows may be gone: `found` are of use. `path_hash` is that of
+// the whole blocks kept.
+void PrefixCache::Count(std::span<const int> tokens, std::size_t kept, std::size_t found,
+                        std::uint64_t path_hash) {
   const std::size_t missing = tokens.size() - found;
   auto& result = missing == 0 ? counters_.hits : found > 0 ? counters_.partial : counters_.misses;
   ++result;
   counters_.hit_tokens += found;
-  std::size_t evicted = 0;
-  for (std::size_t at = found / kBlock * kBlock; at + kBlock <= tokens.size(); at += kBlock) {
+  std::size_t evicted = kept - found;
+  for (std::size_t at = kept / kBlock * kBlock; at + kBlock <= tokens.size(); at += kBlock) {
     path_hash = HashTokens(path_hash, tokens.subspan(at, kBlock));
     if (!evicted_.contains(path_hash)) break;
     evicted = at + kBlock - found;
@@ -85,13 +111,13 @@ void PrefixCache::Count(std::span<const int> tokens, std::size_t found, std::uin
 }
 
 void PrefixCache::Keep(std::span<const int> tokens, const KvCache& cache) {
-  if (blocks_max_ == 0) return;
+  if (blocks_max_.whole == 0) return;
   CHECK_LE(tokens.size(), static_cast<std::size_t>(cache.length()));
   ++clock_;
   Node* node = &root_;
   for (std::size_t at = 0; at < tokens.size(); at += kBlock) {
     const auto piece = tokens.subspan(at, std::min(kBlock, tokens.size() - at));
-    const int block = cache.blocks()[at / kBlock];
+    const KvBlock block = cache.block(static_cast<int>(at / kBlock));
     const Match match = BestChild(*node, piece);
     if (match.node != nullptr && match.tokens == match.node->tokens.size() &&
         match.tokens < piece.size() && match.node->children.empty()) {
@@ -104,60 +130,97 @@ void PrefixCache::Keep(std::span<const int> tokens, const KvCache& cache) {
       if (node == nullptr) return;
     }
     node->used = clock_;
+    if (node->tokens.size() == piece.size()) KeepWindow(*node, block.window);
   }
 }
 
-PrefixCache::Node* PrefixCache::Add(Node* parent, std::span<const int> tokens, int block) {
+PrefixCache::Node* PrefixCache::Add(Node* parent, std::span<const int> tokens,
+                                    const KvBlock& block) {
   parent->used = clock_;  // its path is in use: no eviction takes it
-  while (counters_.blocks >= blocks_max_) {
+  while (counters_.blocks >= blocks_max_.whole) {
     if (!EvictOne()) return nullptr;
   }
-  pool_.AddHolder(block);
+  pool_.AddHolder(KvKind::kWhole, block.whole);
   ++counters_.blocks;
   auto node = std::make_unique<Node>();
   node->tokens.assign(tokens.begin(), tokens.end());
-  node->block = block;
+  node->block.whole = block.whole;
   node->parent = parent;
+  node->depth = parent->depth + 1;
   node->path_hash = HashTokens(parent->path_hash, tokens);
   parent->children.push_back(std::move(node));
   return parent->children.back().get();
 }
 
 // A longer sequence makes a shorter end superfluous.
-void PrefixCache::Extend(Node& node, std::span<const int> tokens, int block) {
-  if (node.block != block) {
-    pool_.AddHolder(block);
-    pool_.Release(node.block);
-    node.block = block;
+void PrefixCache::Extend(Node& node, std::span<const int> tokens, const KvBlock& block) {
+  if (node.block.whole != block.whole) {
+    pool_.AddHolder(KvKind::kWhole, block.whole);
+    pool_.Release(KvKind::kWhole, node.block.whole);
+    node.block.whole = block.whole;
   }
+  DropWindow(node);  // it lacks the further tokens
   node.tokens.assign(tokens.begin(), tokens.end());
   node.path_hash = HashTokens(node.parent->path_hash, tokens);
+}
+
+// Of `block`, -1 = none, where the node has lost its own. The path's first ones make room for it.
+void PrefixCache::KeepWindow(Node& node, int block) {
+  if (block < 0 || node.block.window >= 0) return;
+  while (counters_.window_blocks >= blocks_max_.window) {
+    if (!EvictWindow()) return;
+  }
+  pool_.AddHolder(KvKind::kWindow, block);
+  node.block.window = block;
+  ++counters_.window_blocks;
+}
+
+void PrefixCache::DropWindow(Node& node) {
+  if (node.block.window < 0) return;
+  pool_.Release(KvKind::kWindow, node.block.window);
+  node.block.window = -1;
+  --counters_.window_blocks;
+}
+
+// Gives up a block of layers with a window: of the node least recently used, of those the first of
+// its path, since sequences are continued at their ends.
+bool PrefixCache::EvictWindow() {
+  Node* oldest = nullptr;
+  ForEachNode([&oldest](Node& node) {
+    if (node.block.window < 0) return;
+    const bool older = oldest == nullptr || node.used < oldest->used ||
+                       (node.used == oldest->used && node.depth < oldest->depth);
+    if (older) oldest = &node;
+  });
+  if (oldest == nullptr) return false;
+  DropWindow(*oldest);
+  return true;
 }
 
 // Gives up the least recently used leaf that is not in use now.
 bool PrefixCache::EvictOne() {
   Node* oldest = nullptr;
-  std::vector<Node*> open = {&root_};
-  while (!open.empty()) {
-    Node* node = open.back();
-    open.pop_back();
-    for (const auto& child : node->children) open.push_back(child.get());
-    const bool leaf = node != &root_ && node->children.empty() && node->used != clock_;
-    if (leaf && (oldest == nullptr || node->used < oldest->used)) oldest = node;
-  }
+  ForEachNode([&](Node& node) {
+    const bool leaf = node.children.empty() && node.used != clock_;
+    if (leaf && (oldest == nullptr || node.used < oldest->used)) oldest = &node;
+  });
   if (oldest == nullptr) return false;
   Remember(oldest->path_hash);
-  pool_.Release(oldest->block);
+  DropWindow(*oldest);
+  pool_.Release(KvKind::kWhole, oldest->block.whole);
   --counters_.blocks;
   ++counters_.evictions;
   std::erase_if(oldest->parent->children, [&](const auto& child) { return child.get() == oldest; });
   return true;
 }
 
-bool PrefixCache::MakeRoom(int blocks) {
-  if (pool_.free_blocks() >= blocks) return true;
+bool PrefixCache::MakeRoom(const KvCount& blocks) {
+  if (pool_.HasFree(blocks)) return true;
   ++clock_;  // also what was just looked up may go
-  while (pool_.free_blocks() < blocks) {
+  while (pool_.free_blocks(KvKind::kWindow) < blocks.window) {
+    if (!EvictWindow()) return false;
+  }
+  while (pool_.free_blocks() < blocks.whole) {
     if (!EvictOne()) return false;
   }
   return true;

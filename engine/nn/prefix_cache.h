@@ -4,6 +4,9 @@
 // their keys and values; a path from the root is a sequence. A prefix that ends inside a block is
 // shared too: who continues it copies the block first (KvCache::Reserve). The least recently used
 // leaf goes first. Source: RadixAttention (Zheng et al. 2024), with edges cut at blocks.
+//
+// Where layers with a window are apart, a node may have lost their block, and a prefix can be
+// continued only from where the last window before it is whole: the longest such one is found.
 #pragma once
 
 #include <atomic>
@@ -26,14 +29,15 @@ struct PrefixCacheCounters {
   std::atomic<std::int64_t> new_tokens{0};      // not found: never seen behind this prefix
   std::atomic<std::int64_t> evicted_tokens{0};  // not found: were kept once
   std::atomic<std::int64_t> evictions{0};       // blocks given up for newer ones
-  std::atomic<std::int64_t> blocks{0};          // blocks kept now
+  std::atomic<std::int64_t> blocks{0};          // blocks kept now, of whole sequences
+  std::atomic<std::int64_t> window_blocks{0};   // of layers with a window
 };
 
 // Decode thread only, but for the counters. Borrows the pool.
 class PrefixCache {
  public:
-  // Keeps at most `blocks_max` blocks; 0 keeps nothing.
-  PrefixCache(KvPool& pool, int blocks_max);
+  // Keeps at most `blocks_max` blocks; none of whole sequences keeps nothing.
+  PrefixCache(KvPool& pool, const KvCount& blocks_max);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
@@ -46,7 +50,7 @@ class PrefixCache {
 
   // Gives blocks up, the least recently used first, until `blocks` are free in the pool or nothing
   // is kept. Whether they are free.
-  bool MakeRoom(int blocks);
+  bool MakeRoom(const KvCount& blocks);
   // Forgets everything.
   void Clear();
 
@@ -55,8 +59,9 @@ class PrefixCache {
  private:
   struct Node {
     std::vector<int> tokens;  // 1 .. kKvBlock
-    int block = -1;
+    KvBlock block;
     Node* parent = nullptr;
+    int depth = 0;
     std::uint64_t used = 0;       // clock of the last lookup or insertion
     std::uint64_t path_hash = 0;  // of the tokens from the root to the end of this node
     std::vector<std::unique_ptr<Node>> children;
@@ -68,14 +73,22 @@ class PrefixCache {
 
   // The child of `node` that shares most tokens with `tokens`.
   static Match BestChild(const Node& node, std::span<const int> tokens);
-  void Count(std::span<const int> tokens, std::size_t found, std::uint64_t path_hash);
-  Node* Add(Node* parent, std::span<const int> tokens, int block);
-  void Extend(Node& node, std::span<const int> tokens, int block);
+  // The tokens of a path of `blocks`, `tokens` long, behind which a sequence can go on.
+  std::size_t Continuable(std::span<const KvBlock> blocks, std::size_t tokens) const;
+  void Count(std::span<const int> tokens, std::size_t kept, std::size_t found,
+             std::uint64_t path_hash);
+  Node* Add(Node* parent, std::span<const int> tokens, const KvBlock& block);
+  void Extend(Node& node, std::span<const int> tokens, const KvBlock& block);
+  void KeepWindow(Node& node, int block);
+  void DropWindow(Node& node);
+  template <typename Visit>
+  void ForEachNode(const Visit& visit);
   bool EvictOne();
+  bool EvictWindow();
   void Remember(std::uint64_t path_hash);
 
   KvPool& pool_;
-  const int blocks_max_;
+  const KvCount blocks_max_;
   Node root_;
   std::uint64_t clock_ = 0;
   std::unordered_set<std::uint64_t> evicted_;  // path hashes, bounded

@@ -49,7 +49,7 @@ class DecodeLoop {
     std::function<bool()> crowded = {};  // whether they do; empty: nobody does
     // Asked before each step to have so many blocks free in the cache's pool; false: the sequence
     // has to wait for them. Empty: there are enough.
-    std::function<bool(int)> make_room = {};
+    std::function<bool(const nn::KvCount&)> make_room = {};
   };
   explicit DecodeLoop(const Params& params);
 
@@ -98,7 +98,7 @@ class DecodeLoop {
   const std::function<bool(double)> yield_;
   const bool short_steps_;
   const std::function<bool()> crowded_;
-  const std::function<bool(int)> make_room_;
+  const std::function<bool(const nn::KvCount&)> make_room_;
   exec::StepError error_;  // of the last step
   double spent_ = 0;       // tokens of this turn
   bool first_ = true;      // no step of this turn is done

@@ -30,7 +30,7 @@ Scheduler::Scheduler(const Params& params)
         loop.crowded = [this] {
           return sequences_.size() > 1 || params_.queue.counts().requests > 0;
         };
-        loop.make_room = [this](int blocks) { return MakeRoom(blocks); };
+        loop.make_room = [this](const nn::KvCount& blocks) { return MakeRoom(blocks); };
         return loop;
       }()) {}
 
@@ -209,24 +209,39 @@ bool Scheduler::IsReadNow(const Request& request) const {
 }
 
 bool Scheduler::Fits(const Sequence* self, std::size_t tokens) const {
-  int held = 0;
+  const nn::KvPool& pool = params_.pool;
+  const int window = nn::WindowBlocks(pool.window());  // of those that give back what they passed
+  nn::KvCount held;
   for (const auto& s : sequences_) {
     const bool computing = s.get() == current_;
     const bool younger = self != nullptr && s->job.number > self->job.number;
     if (s.get() == self || younger || s->paused_since.has_value()) continue;
-    held += static_cast<int>((computing ? params_.loop.cache : s->cache).blocks().size());
+    const nn::KvCount has = (computing ? params_.loop.cache : s->cache).held();
+    held.whole += has.whole;
+    held.window += std::min(has.window, window);
   }
   const int capacity = params_.loop.cache.capacity();
   const int length =
       std::min(capacity, static_cast<int>(tokens) + params_.quantum_tokens + kDraftTokensMax);
-  return held == 0 || nn::BlocksFor(length) + 1 <= params_.pool.blocks() - held;
+  const int wanted = nn::BlocksFor(length) + 1;
+  const bool windows_fit = pool.window() == 0 || std::min(wanted, window) <=
+                                                     pool.blocks(nn::KvKind::kWindow) - held.window;
+  return held.whole == 0 || (wanted <= pool.blocks() - held.whole && windows_fit);
 }
 
-bool Scheduler::MakeRoom(int blocks) {
+// Of windows, those that sequences have passed go first, of the one computed before the others:
+// what finished requests have kept is where others will go on.
+void Scheduler::DropPassed(int blocks) {
+  params_.loop.cache.DropPassed(blocks);
+  for (const auto& s : sequences_) s->cache.DropPassed(blocks);
+}
+
+bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
   nn::PrefixCache* prefixes = params_.loop.prefixes;
-  while (params_.pool.free_blocks() < blocks) {
+  DropPassed(blocks.window);
+  while (!params_.pool.HasFree(blocks)) {
     if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;
-    if (params_.pool.free_blocks() >= blocks) return true;
+    if (params_.pool.HasFree(blocks)) return true;
     // Of the others, first those whose reader is slow, then the youngest.
     Sequence* victim = nullptr;
     for (const auto& s : sequences_) {
@@ -248,7 +263,8 @@ void Scheduler::Publish() {
   for (const auto& s : sequences_) paused += s->paused_since.has_value() ? 1 : 0;
   figures_.begun = base::IntSize(sequences_);
   figures_.paused = paused;
-  figures_.blocks_used = params_.pool.blocks() - params_.pool.free_blocks();
+  figures_.kv_used_bytes = params_.pool.used_bytes();
+  figures_.kv_tokens = (params_.pool.blocks() - params_.pool.free_blocks()) * kernels::kKvBlock;
 }
 
 double Scheduler::RetryAfterS(const RequestQueue::Counts& queued) const {

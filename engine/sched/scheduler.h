@@ -43,7 +43,8 @@ class Scheduler {
   struct Figures {
     std::atomic<int> begun{0}, paused{0};
     std::atomic<std::int64_t> preemptions{0};
-    std::atomic<std::size_t> blocks_used{0};  // of the pool
+    std::atomic<std::size_t> kv_used_bytes{0};  // of the pool
+    std::atomic<int> kv_tokens{0};              // the same, in blocks of whole sequences
     // Decaying means of what requests took; 0 = not known yet.
     std::atomic<double> prompt_token_s{0}, token_s{0}, answer_tokens{0};
   };
@@ -70,7 +71,8 @@ class Scheduler {
   void Tend();
   std::optional<SteadyClock::time_point> NextTimeout() const;
   bool WantsToYield(double spent);
-  bool MakeRoom(int blocks);
+  bool MakeRoom(const nn::KvCount& blocks);
+  void DropPassed(int blocks);
   // Whether memory can be had for a sequence of `tokens` tokens and a turn of it.
   bool Fits(const Sequence* self, std::size_t tokens) const;
   bool MayBegin(const Request& request) const;

@@ -18,6 +18,7 @@ constexpr int kPathBlocks = 1 + (kProposalsMax + kernels::kKvBlock - 1) / kernel
 // By the target itself: the sequence takes as much as a path, for its begun block and its drafts.
 constexpr int kSelfBlocks = (1 + kPathsMax) * kPathBlocks;
 static_assert(2 * kProposalsMax <= kernels::kKvBlock);  // a draft and one behind it
+static_assert(2 * kProposalsMax <= nn::kKvSlack);       // what is rolled back
 
 }  // namespace
 
@@ -48,7 +49,10 @@ Result<std::unique_ptr<ModelSource>> ModelSource::OfTarget(SelfParams params) {
         model.device_forward == nullptr);
   ASSIGN_OR_RETURN(
       auto pool,
-      nn::KvPool::Create({.config = model.config, .blocks = kSelfBlocks, .type = model.kv_type}));
+      nn::KvPool::Create({.config = model.config,
+                          .blocks = kSelfBlocks,
+                          .type = model.kv_type,
+                          .window_blocks = params.cache.pool().window() > 0 ? kSelfBlocks : 0}));
   auto workers = std::make_unique<base::WorkerPool>(params.threads);
   const int capacity = params.cache.capacity();
   auto transformer = model.MakeTransformer(kSelfStepTokens, capacity, kPathsMax, workers.get());

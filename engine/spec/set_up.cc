@@ -90,7 +90,8 @@ Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOption
                  .kv_type = target.model.kv_type,
                  .reading = target.model.reading,
                  .verify = target.model.verify},
-       .sizes = {.logits_max = ffn::kSparseTokensMax, .kv_bytes = [&](const auto& config, int) {
+       .sizes = {.logits_max = ffn::kSparseTokensMax,
+                 .kv_bytes = [&](const auto& config, int, bool) {
                    const int longest = config.max_position_embeddings,
                              asked = target.model.context_length;
                    const int context = std::min(longest, asked > 0 ? asked : load::kContextDefault);

@@ -42,11 +42,11 @@ void ExposeSteps(const EngineStats& s, MetricSet& set) {
 }
 
 void ExposeKvCache(const EngineStats& s, MetricSet& set) {
-  if (s.kv_bytes == 0 || s.kv_bytes_per_token == 0) return;
+  if (s.kv_bytes == 0) return;
   const auto used = static_cast<double>(s.kv_used_bytes);
   set.Set("kv_cache_usage_ratio", used / static_cast<double>(s.kv_bytes));
-  set.Set("kv_cache_tokens", used / static_cast<double>(s.kv_bytes_per_token));
-  set.Set("kv_cache_capacity_tokens", s.kv_bytes / s.kv_bytes_per_token);
+  set.Set("kv_cache_tokens", s.kv_tokens);
+  set.Set("kv_cache_capacity_tokens", s.kv_capacity_tokens);
 }
 
 void ExposePrefixCache(const EngineStats::PrefixCache& c, MetricSet& set) {

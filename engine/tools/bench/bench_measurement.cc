@@ -175,7 +175,7 @@ void BenchMeasurement::FillTo(int depth) {
   const int begin = cache_->length();
   CHECK(cache_->Reserve(missing));
   for (int at = begin; at < depth; at += kernels::kKvBlock)
-    std::memset(cache_->block_at(at), 0x11, cache_->pool().block_bytes());
+    std::memset(cache_->block_at(at), 0x11, cache_->pool().block_bytes(nn::KvKind::kWhole));
   cache_->Advance(missing);
 }
 
@@ -218,11 +218,10 @@ TokenWork BenchMeasurement::HeadWork() const {
 }
 
 double BenchMeasurement::KvBytes(int depth) const {
-  const int window = model_.config.sliding_window;
-  if (window > 0 && model_.config.max_window_layers == 0 &&
-      model_.config.architecture->window_period == 1)
-    depth = std::min(depth, window);
-  return static_cast<double>(cache_->pool().block_bytes()) * depth / kernels::kKvBlock;
+  const auto bytes = nn::KvPool::BlockBytesByKind(model_.config, cache_->pool().type());
+  const int seen = std::min(depth, model_.config.sliding_window);
+  return (static_cast<double>(bytes.whole) * depth + static_cast<double>(bytes.window) * seen) /
+         kernels::kKvBlock;
 }
 
 std::vector<BenchPhase> BenchMeasurement::Phases() const {

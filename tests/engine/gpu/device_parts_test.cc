@@ -87,7 +87,7 @@ TEST_F(DeviceParts, TheKvCacheFollowsTheHostsBlocks) {
   kv.WriteTable(first, table);
   std::fill_n(table[0], kv.block_bytes(), 7);
 
-  const int shared = first.blocks()[0];
+  const nn::KvBlock shared = first.block(0);
   second.Adopt(std::span(&shared, 1), 4);
   ASSERT_TRUE(second.Reserve(1));  // takes a block of its own
   ASSERT_TRUE(kv.Follow(second, stream()).ok());

@@ -181,7 +181,7 @@ TEST_F(OnDevice, SharedPrefixesAreCopied) {
     return std::vector<float>(logits.begin(), logits.end());
   };
   forward(first, 0, 5);
-  const int block = first.blocks()[0];
+  const nn::KvBlock block = first.block(0);
   second.Adopt(std::span(&block, 1), 5);
   const auto other = forward(second, 2, 4);  // copies
   const auto want = forward(first, 5, 8);

@@ -41,7 +41,7 @@ TEST_F(KvCacheTest, BlocksOfAnotherPoolAreReadWhereTheyAreAndCopiedBeforeTheyAre
   EXPECT_EQ(pool_->free_blocks(), 8);
   EXPECT_EQ(lender_->free_blocks(), 5);  // they are the target's alone
   for (const int i : {0, 1, 2}) EXPECT_EQ(draft.block_data()[i], target.block_data()[i]);
-  EXPECT_EQ(draft.BlocksWanted(1), 1);
+  EXPECT_EQ(draft.BlocksWanted(1).whole, 1);
   ASSERT_TRUE(draft.Reserve(1));
   EXPECT_EQ(pool_->free_blocks(), 7);  // the begun one
   EXPECT_FALSE(draft.TakeCopy().has_value());

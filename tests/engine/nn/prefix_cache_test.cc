@@ -53,7 +53,7 @@ class PrefixCacheTest : public testing::Test {
 };
 
 TEST_F(PrefixCacheTest, FindsTheLongestPrefixToTheToken) {
-  PrefixCache prefixes(*pool_, 20);
+  PrefixCache prefixes(*pool_, {20});
   const auto system = Tokens(0, 100), first = Join(system, Tokens(500, 50)),
              second = Join(system, Tokens(900, 60));
   EXPECT_EQ(Request(prefixes, first), 0);
@@ -72,7 +72,7 @@ TEST_F(PrefixCacheTest, FindsTheLongestPrefixToTheToken) {
 TEST_F(PrefixCacheTest, KeepsItsBoundAndForgetsTheOldestFirst) {
   const int free_before = pool_->free_blocks();
   {
-    PrefixCache prefixes(*pool_, 4);
+    PrefixCache prefixes(*pool_, {4});
     const auto a = Tokens(0, 128), b = Tokens(400, 128), c = Tokens(800, 128);
     Request(prefixes, a);
     Request(prefixes, b);
@@ -90,7 +90,7 @@ TEST_F(PrefixCacheTest, KeepsItsBoundAndForgetsTheOldestFirst) {
 }
 
 TEST_F(PrefixCacheTest, ASequenceLargerThanTheBoundKeepsItsBeginning) {
-  PrefixCache prefixes(*pool_, 2);
+  PrefixCache prefixes(*pool_, {2});
   const auto tokens = Tokens(0, 300);
   Request(prefixes, tokens);
   EXPECT_EQ(prefixes.counters().blocks, 2);
@@ -98,14 +98,14 @@ TEST_F(PrefixCacheTest, ASequenceLargerThanTheBoundKeepsItsBeginning) {
 }
 
 TEST_F(PrefixCacheTest, ZeroBlocksKeepNothing) {
-  PrefixCache prefixes(*pool_, 0);
+  PrefixCache prefixes(*pool_, {0});
   Request(prefixes, Tokens(0, 100));
   EXPECT_EQ(Request(prefixes, Tokens(0, 100)), 0);
   EXPECT_EQ(pool_->free_blocks(), 40);
 }
 
 TEST_F(PrefixCacheTest, WhoContinuesASharedBlockCopiesIt) {
-  PrefixCache prefixes(*pool_, 20);
+  PrefixCache prefixes(*pool_, {20});
   const auto tokens = Tokens(0, 70);
   Request(prefixes, tokens);
   KvCache one(*pool_, 512), two(*pool_, 512);
@@ -142,7 +142,7 @@ TEST_F(PrefixCacheTest, AHitGivesTheBitsOfAColdRun) {
     int found = 0;
     for (const int chunk : {1, 7, 64, 256}) {
       // Kept by prefill, and as decoding computes them, one at a time.
-      PrefixCache prefixes(*pool, 20);
+      PrefixCache prefixes(*pool, {20});
       LastLogits(*model_, *pool, &prefixes, system, chunk == 7 ? 64 : 1, &found);
       const auto cold = LastLogits(*model_, *pool, nullptr, question, chunk, &found);
       const auto warm = LastLogits(*model_, *pool, &prefixes, question, chunk, &found);

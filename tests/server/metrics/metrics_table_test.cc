@@ -136,7 +136,7 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   metrics.RequestFinished(FinishReason::kStop, {.prompt_tokens = 3, .completion_tokens = 2}, 0.1);
   metrics.Tokenized(0.001);
   EngineStats stats;
-  stats.kv_bytes = stats.kv_bytes_per_token = 1;
+  stats.kv_bytes = 1;
   FfnLayerStats layer;
   layer.mode = FfnMode::kSign;
   layer.controlled = true;
