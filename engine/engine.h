@@ -56,6 +56,7 @@ struct EngineStats {
   std::size_t weight_bytes = 0;
   std::size_t bytes_per_token = 0;  // weights that one decoded token reads
   std::size_t kv_bytes = 0;         // reserved; resident as far as it was used
+  double sharing_gain = 0;          // of the last requests that shared steps; 0 = not known
   int kv_tokens = 0;                // in use: cached tokens of layers that see all, in blocks
   int kv_capacity_tokens = 0;       // of all blocks
   std::string kv_type;

@@ -58,6 +58,23 @@ Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) 
   const int bos = model_->tokenizer->vocabulary().bos;
   speculation_->WarmUp(std::max(bos, 0), kWarmUpS);
   PublishSpeculation();
+  answers_ = std::make_unique<sched::AnswerSteps>(
+      sched::AnswerSteps::Params{.prefixes = &prefixes_,
+                                 .tokenizer = *model_->tokenizer,
+                                 .capacity = cache_.capacity(),
+                                 .logits_max = StepLogitsMax(config),
+                                 .heartbeat = &heartbeat_,
+                                 .steps = &steps_,
+                                 .on_end = [this] {
+                                   PublishSpeculation();
+                                   governor_.EndRequest();
+                                 }});
+  shared_ =
+      std::make_unique<sched::SharedLoop>(sched::SharedLoop::Params{.transformer = *transformer_,
+                                                                    .pool = *model_->pool,
+                                                                    .answers = *answers_,
+                                                                    .governor = governor_,
+                                                                    .capacity = cache_.capacity()});
   scheduler_ = std::make_unique<sched::Scheduler>(SchedulerParams(config));
   thread_ = std::thread([this] { DecodeMain(); });
   pthread_setname_np(thread_.native_handle(), "decode");
@@ -78,33 +95,42 @@ void Engine::Impl::DecodeMain() {
   scheduler_->Run();
 }
 
+// Sequences take turns where a GPU computes one at a time, or a trace is recorded, which has single
+// tokens.
+int Engine::Impl::StepTokens(const EngineConfig& config) const {
+  if (model_->gpu != nullptr || trace_ != nullptr || config.serving.quantum_tokens == 0) return 1;
+  return std::min(config.serving.step_tokens, StepLogitsMax(config));
+}
+
 sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& config) {
-  return {.loop = {.transformer = *transformer_,
-                   .cache = cache_,
-                   .prefixes = &prefixes_,
-                   .sampler = sampler_,
-                   .decoder = speculation_->decoder(),
-                   .spec_mode = speculation_->mode(),
-                   .spec_tokens = speculation_->tokens_max(),
-                   .governor = governor_,
-                   .tokenizer = *model_->tokenizer,
-                   .logits_max = StepLogitsMax(config),
-                   .heartbeat = &heartbeat_,
-                   .steps = &steps_,
-                   .short_steps = config.serving.prefill_chunk == 0,
-                   .on_end =
-                       [this] {
-                         PublishSpeculation();
-                         governor_.EndRequest();
-                       }},
-          .queue = *queue_,
-          .pool = *pool_,
-          .model = *model_,
-          .quantum_tokens = config.serving.quantum_tokens,
-          .sequences_max = config.serving.sequences_max,
-          .reader_timeout_s = config.serving.reader_timeout_s,
-          .on_idle = [this] { governor_.Idle(); },
-          .on_turn = [this] { AfterTurn(); }};
+  constexpr int kReadTokens = 64;  // of a shared step, unless prefill_chunk says how many
+  const int chunk = model_->step_tokens_max;
+  const SpecOptions& spec = config.model.spec;
+  return {
+      .loop = {.transformer = *transformer_,
+               .cache = cache_,
+               .answers = *answers_,
+               .sampler = sampler_,
+               .decoder = speculation_->decoder(),
+               .spec_mode = speculation_->mode(),
+               .spec_tokens = speculation_->tokens_max(),
+               .governor = governor_,
+               .logits_max = StepLogitsMax(config),
+               .short_steps = config.serving.prefill_chunk == 0},
+      .shared = *shared_,
+      .step_tokens = StepTokens(config),
+      .mixes = model_->flash == nullptr,
+      .read_tokens_max = config.serving.prefill_chunk > 0 ? chunk : std::min(chunk, kReadTokens),
+      .drafts_decide = spec.mode != SpecMode::kOff && spec.acceptance == SpecAcceptance::kRejection,
+      .itl_target_s = config.serving.itl_target_ms / 1000,
+      .queue = *queue_,
+      .pool = *pool_,
+      .model = *model_,
+      .quantum_tokens = config.serving.quantum_tokens,
+      .sequences_max = config.serving.sequences_max,
+      .reader_timeout_s = config.serving.reader_timeout_s,
+      .on_idle = [this] { governor_.Idle(); },
+      .on_turn = [this] { AfterTurn(); }};
 }
 
 void Engine::Impl::AfterTurn() {

@@ -61,6 +61,7 @@ class Engine::Impl {
 
  private:
   sched::Scheduler::Params SchedulerParams(const EngineConfig& config);
+  int StepTokens(const EngineConfig& config) const;
   // Decode thread.
   void DecodeMain();
   void AfterTurn();
@@ -93,6 +94,8 @@ class Engine::Impl {
   text::DryBreakers breakers_;                        // that clients name
   const std::vector<int> default_breakers_;           // of DRY's repetitions, ascending
   const std::shared_ptr<sched::RequestQueue> queue_;  // shared with the channels
+  std::unique_ptr<sched::AnswerSteps> answers_;       // decode thread
+  std::unique_ptr<sched::SharedLoop> shared_;         // decode thread
   std::unique_ptr<sched::Scheduler> scheduler_;       // decode thread, but for its figures
   sched::StepCounters steps_;
   std::atomic<bool> accepting_{true};

@@ -23,6 +23,7 @@ load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
   return {.model = config.model,
           .sizes = {.tokens_max = config.serving.prefill_chunk,
                     .logits_max = StepLogitsMax(config),
+                    .samplers = config.serving.step_tokens > 1 ? config.serving.sequences_max : 0,
                     .context_default_max = INT_MAX,
                     .kv_bytes = kv_bytes},
           .device_ops = config.device_ops,
@@ -76,13 +77,14 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
   return parts;
 }
 
-// Those of a draft, or that a grammar forces, and of the token before them. Without drafts they
+// Those of a draft, or that a grammar forces, and of the token before them; or of all answers that
+// share a step. Without drafts they
 // make no step longer than it was asked to be.
 int StepLogitsMax(const EngineConfig& config) {
-  constexpr int kMost = kDraftTokensMax + 1;
+  const int most = std::max(kDraftTokensMax + 1, config.serving.step_tokens);
   const bool drafts = config.model.spec.mode != SpecMode::kOff;
   const int chunk = config.serving.prefill_chunk;
-  return drafts || chunk == 0 ? kMost : std::min(kMost, chunk);
+  return drafts || chunk == 0 ? most : std::min(most, chunk);
 }
 
 }  // namespace thermocline

@@ -28,6 +28,7 @@ EngineStats Engine::Impl::Stats() const {
           .bytes_per_token =
               model_->weights->bytes_per_step(model_->config.experts.num_experts_per_tok),
           .kv_bytes = pool_->bytes(),
+          .sharing_gain = scheduler_->figures().sharing_gain,
           .kv_tokens = scheduler_->figures().kv_tokens,
           .kv_capacity_tokens = pool_->blocks() * kernels::kKvBlock,
           .kv_type = std::string(KvTypeName(pool_->type())),

@@ -69,6 +69,9 @@ DASHBOARDS = {
             ("Prompt tokens that wait", "timeseries", "short", [(of("queue_prefill_tokens"), "{{instance}}")], ""),
             ("Prefix cache: share of prompt tokens found", "timeseries", "percentunit", [(f"{total('prefix_cache_hits_total')} / {total('prefix_cache_queries_total')}", "found")], ""),
             ("KV cache in use", "timeseries", "percentunit", [(of("kv_cache_usage_ratio"), "{{instance}}")], ""),
+            ("Tokens of a shared step", "timeseries", "short", [(f"{total('shared_step_tokens_total', 'kind')} / on () group_left () {total('shared_steps_total')}", "{{kind}}")],
+             "Steps that requests share: tokens of answers, and of prompts."),
+            ("Gain of sharing", "timeseries", "short", [(of("sharing_gain"), "{{instance}}")], "Over the same requests one after the other."),
         ]),
         ("Errors", [
             ("Refused before the queue", "timeseries", "reqps", [(total("requests_rejected_total", "reason"), "{{reason}}")], ""),

@@ -15,6 +15,11 @@ struct ServingOptions {
   // Requests that are begun take turns of so many tokens while others wait; 0 = each runs to its
   // end. A prompt token counts as an eighth.
   int quantum_tokens = 32;
+  // Requests that are begun share steps: the next token of up to so many of them, and parts of
+  // prompts. 1 = they take turns.
+  int step_tokens = 16;
+  double itl_target_ms =
+      0;  // between two tokens of an answer, while prompts are read beside; 0 = auto
   int sequences_max = 16;                // requests that are begun at the same time
   int reader_buffer_tokens = 1024;       // that a client has not taken, before its request pauses
   double reader_timeout_s = 30;          // of a pause, before the request is given up; 0 = any time

@@ -27,7 +27,9 @@ struct StepStats {
   BucketCounts<kStepSecondsBorders.size()> prefill, decode, verify;  // seconds
   BucketCounts<kStepTokensBorders.size()> tokens;  // computed by a step: a chunk of a prompt, one
                                                    // token, or a draft and the token before it
-  double last_end_s = 0;                           // Unix time of the last step's end; 0 = none yet
+  // Steps that requests shared, and their tokens: of answers, and of prompts.
+  std::int64_t shared_steps = 0, shared_answers = 0, shared_read = 0;
+  double last_end_s = 0;  // Unix time of the last step's end; 0 = none yet
 };
 
 }  // namespace thermocline

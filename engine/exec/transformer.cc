@@ -51,6 +51,8 @@ Transformer::Transformer(Params p)
       places_(p.tokens_max),
       group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
   multiplier_.SetPrefetch(p.prefetch_bytes);
+  tiles_.reserve(p.tokens_max);
+  ids_.reserve(p.tokens_max);
   if (config_.latent.any())
     latent_.emplace(LatentAttention::Params{.config = config_,
                                             .ops = ops_,
@@ -102,6 +104,8 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   CHECK(cache.Reserve(count));
   ws_.Cover(cache.length() + count);
   for (int t = 0; t < count; ++t) places_[t] = {&cache, cache.length() + t};
+  tiles_.clear();
+  AddTiles(0, count);
   const Status embedded = Embed(tokens);
   if (!embedded.ok()) return StepError{embedded, false};
   const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
@@ -125,26 +129,50 @@ std::span<const float> Transformer::HiddenStates(int tokens) {
       .first(static_cast<std::size_t>(tokens) * config_.hidden_size);
 }
 
-StepResult<std::span<const float>> Transformer::ForwardEach(std::span<const int> tokens,
-                                                            std::span<nn::KvCache* const> caches) {
-  const int count = base::IntSize(tokens);
-  CHECK(device_ == nullptr && tokens.size() == caches.size());
-  CHECK(count >= 1 && count <= ws_.tokens_max && count <= ws_.logits_max);
-  lossless_ = false;
-  for (int t = 0; t < count; ++t) {
-    CHECK_LE(caches[t]->length() + 1, caches[t]->capacity());
-    CHECK(caches[t]->Reserve(1));
-    places_[t] = {caches[t], caches[t]->length()};
-    ws_.Cover(caches[t]->length() + 1);
+StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Part> parts,
+                                                             Step step) {
+  CHECK(device_ == nullptr);
+  lossless_ = step == Step::kPrefill;
+  tiles_.clear();
+  ids_.clear();
+  int rows = 0;
+  for (const Part& part : parts) {
+    nn::KvCache& cache = *part.cache;
+    const int first = base::IntSize(ids_), count = base::IntSize(part.tokens);
+    CHECK(count >= part.rows && first + count <= ws_.tokens_max);
+    CHECK_LE(cache.length() + count, cache.capacity());
+    CHECK(cache.Reserve(count));
+    ws_.Cover(cache.length() + count);
+    for (int t = 0; t < count; ++t) places_[first + t] = {&cache, cache.length() + t};
+    ids_.insert(ids_.end(), part.tokens.begin(), part.tokens.end());
+    AddTiles(first, count);
+    rows += part.rows;
   }
-  const Status embedded = Embed(tokens);
+  CHECK_LE(rows, ws_.logits_max);
+  const int count = base::IntSize(ids_);
+  const Status embedded = Embed(ids_);
   if (!embedded.ok()) return StepError{embedded, false};
-  const auto done = Blocks(count, Step::kDecode, count);
+  const auto done = Blocks(count, step, rows);
   if (!done.ok()) return StepError{done.status(), false};
-  for (nn::KvCache* cache : caches) cache->Advance(1);
-  Head(0, count);
+  for (const Part& part : parts) part.cache->Advance(base::IntSize(part.tokens));
+  if (rows == 0) return *done;
+  GatherRows(parts);
+  Head(0, rows);
   return std::span<const float>(ws_.logits)
-      .first(static_cast<std::size_t>(count) * config_.vocab_size);
+      .first(static_cast<std::size_t>(rows) * config_.vocab_size);
+}
+
+// Moves the residuals whose logits are wanted to the front.
+void Transformer::GatherRows(std::span<const Part> parts) {
+  const int d = config_.hidden_size;
+  int to = 0, end = 0;
+  for (const Part& part : parts) {
+    end += base::IntSize(part.tokens);
+    for (int from = end - part.rows; from < end; ++from, ++to) {
+      const float* row = ws_.residual.data() + nn::Offset(from, d);
+      if (from != to) std::copy_n(row, d, ws_.residual.data() + nn::Offset(to, d));
+    }
+  }
 }
 
 ffn::HybridCounters Transformer::hybrid_counters() const {

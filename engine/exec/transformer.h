@@ -81,13 +81,19 @@ class Transformer {
   // The hidden states behind the final norm of the last Forward's tokens [tokens, D]; valid until
   // the next call. Requires: that one wanted Logits::kNone, and nothing is on a device.
   std::span<const float> HiddenStates(int tokens);
-  // Appends tokens[t] to caches[t], each another sequence, of one pool or of several: the weights
-  // are read once for all. Each token has the bits that it has alone. Returns logits [T, V], or
-  // [T, rows] of an output with fewer rows, and errors as Forward. Requires: T <= tokens_max,
-  // logits_max and, unless all layers are lossless, ffn::kSparseTokensMax; room in every cache;
-  // nothing is on a device.
-  StepResult<std::span<const float>> ForwardEach(std::span<const int> tokens,
-                                                 std::span<nn::KvCache* const> caches);
+  // What one sequence has of a step that several share.
+  struct Part {
+    std::span<const int> tokens;
+    nn::KvCache* cache = nullptr;
+    int rows = 0;  // logits of its last so many tokens are wanted
+  };
+  // Appends each part's tokens to its cache, of one pool or of several: the weights are read once
+  // for all, and each token has the bits that it has alone. Returns the logits wanted [R, V], or
+  // [R, rows] of an output with fewer rows, part by part, and errors as Forward; then no cache has
+  // grown. A step that verifies is ended by EndVerify. Requires: as Forward, of all tokens
+  // together; R <= logits_max; T <= ffn::kSparseTokensMax unless all layers are lossless; nothing
+  // is on a device.
+  StepResult<std::span<const float>> ForwardParts(std::span<const Part> parts, Step step);
   // Of the tokens that the next step verifies the first `tokens` will probably stay: neurons that
   // only the others need get no place in memory. Source: LLM in a flash, section 5.2.
   void ExpectKept(int tokens) {
@@ -174,7 +180,9 @@ class Transformer {
   // One token's attention to the cache: into ws_.attention.
   void AttendOne(int layer);
   // That of several, in tiles of tokens.
-  void AttendTokens(int layer, int tokens);
+  void AttendTokens(int layer);
+  // Cuts a sequence's `count` tokens from `first` on into tiles.
+  void AddTiles(int first, int count);
   int TokensOfTile(int tokens) const;
   void AttendTile(int layer, const Rows& rows, int thread);
   void GatherQueries(const Rows& rows, int thread);
@@ -190,6 +198,7 @@ class Transformer {
                    const kernels::AttentionState& state);
   // ffn_out = the feed-forward network of `hidden`.
   Status FeedForward(int layer, int tokens);
+  void GatherRows(std::span<const Part> parts);
   // Logits of `count` tokens from `first` on, into the first rows of ws_.logits.
   void Head(int first, int count);
   // Scale and cap of so many.
@@ -239,9 +248,14 @@ class Transformer {
     int position = 0;
   };
   std::vector<Place> places_;  // [tokens_max]
-  bool lossless_ = false;      // this step
-  const int group_;            // query heads of a kv head
-  std::vector<float> ones_;    // [Dh] the weights of a norm without any
+  struct Tile {
+    int token, count;
+  };
+  std::vector<Tile> tiles_;  // of this step's tokens: each of one sequence
+  std::vector<int> ids_;     // of a step that is shared
+  bool lossless_ = false;    // this step
+  const int group_;          // query heads of a kv head
+  std::vector<float> ones_;  // [Dh] the weights of a norm without any
 };
 
 }  // namespace thermocline::exec

@@ -27,7 +27,7 @@ void Transformer::Attention(int layer, int tokens) {
   if (tokens == 1) {
     AttendOne(layer);
   } else {
-    AttendTokens(layer, tokens);
+    AttendTokens(layer);
   }
   if (SpreadsHeads()) {
     ForTokens(tokens, [&](int t) {
@@ -197,14 +197,16 @@ int Transformer::TokensOfTile(int tokens) const {
   return tile;
 }
 
-void Transformer::AttendTokens(int layer, int tokens) {
+void Transformer::AddTiles(int first, int count) {
+  const int tile = TokensOfTile(count);
+  for (int t = 0; t < count; t += tile) tiles_.push_back({first + t, std::min(tile, count - t)});
+}
+
+void Transformer::AttendTokens(int layer) {
   const int kv_heads = config_.num_key_value_heads;
-  const bool together = std::all_of(places_.begin(), places_.begin() + tokens,
-                                    [&](const Place& p) { return p.cache == places_[0].cache; });
-  const int tile = together ? TokensOfTile(tokens) : 1;
-  pool_.Run((tokens + tile - 1) / tile * kv_heads, [&](int item, int thread) {
-    const int token = item / kv_heads * tile;
-    AttendTile(layer, {token, std::min(tile, tokens - token), item % kv_heads}, thread);
+  pool_.Run(base::IntSize(tiles_) * kv_heads, [&](int item, int thread) {
+    const Tile& tile = tiles_[item / kv_heads];
+    AttendTile(layer, {tile.token, tile.count, item % kv_heads}, thread);
   });
 }
 

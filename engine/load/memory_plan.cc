@@ -131,12 +131,14 @@ std::size_t TransformerBytes(const MemoryNeeds& n, const ffn::FfnSizes& ffn, int
          sampling::Sampler::Bytes(n.file.config.vocab_size, ContextLength(n));
 }
 
-// With a hot tier.
 std::size_t BufferBytes(const MemoryNeeds& n, MemoryPlan::Tier tier, bool deciding_held) {
   ffn::FfnSizes ffn = FfnSizesOf(n, n.sizes.tokens_max, n.threads);
   ffn.flash = tier == MemoryPlan::Tier::kNeurons;
   ffn.deciding_held = deciding_held;
-  return TransformerBytes(n, ffn, n.sizes.logits_max) + HotBytes(n, ffn);
+  const model::ModelConfig& c = n.file.config;
+  return TransformerBytes(n, ffn, n.sizes.logits_max) +
+         sampling::Sampler::BytesOf(n.sizes.samplers, n.threads, c.vocab_size, ContextLength(n)) +
+         HotBytes(n, ffn);
 }
 
 std::size_t AheadBytes(const MemoryNeeds& n) {

@@ -38,32 +38,46 @@ std::ptrdiff_t Signed(std::size_t n) { return n; }
 
 }  // namespace
 
-Sampler::Sampler(int vocab_size, int tokens_max)
+SamplerScratch::SamplerScratch(int vocab_size)
+    : logits(vocab_size), candidates(logits.size()), weights(logits.size()) {
+  distribution.Reserve(logits.size());
+}
+
+std::size_t SamplerScratch::Bytes(int vocab_size) {
+  return vocab_size * (sizeof(float) + sizeof(Candidate) + sizeof(double) + Distribution::kBytes);
+}
+
+Sampler::Sampler(int vocab_size, int tokens_max, bool own_scratch)
     : dry_(vocab_size, tokens_max),
-      logits_(vocab_size),
-      candidates_(logits_.size()),
-      weights_(logits_.size()),
-      generated_counts_(logits_.size()),
-      in_prompt_(logits_.size()),
+      own_scratch_(own_scratch ? std::make_unique<SamplerScratch>(vocab_size) : nullptr),
+      scratch_(own_scratch_.get()),
+      vocab_(vocab_size),
+      generated_counts_(vocab_),
+      in_prompt_(vocab_),
       matcher_(tokens_max, vocab_size) {
-  touched_.reserve(logits_.size());
-  distribution_.Reserve(logits_.size());
-  params_.logit_bias.reserve(logits_.size());
-  params_.dry_breakers.reserve(logits_.size());
-  params_.end_tokens.reserve(logits_.size());
-  held_back_.reserve(logits_.size());
+  touched_.reserve(vocab_);
+  params_.logit_bias.reserve(vocab_);
+  params_.dry_breakers.reserve(vocab_);
+  params_.end_tokens.reserve(vocab_);
+  held_back_.reserve(vocab_);
   tokens_.reserve(tokens_max);
 }
 
-std::size_t Sampler::Bytes(int vocab_size, int tokens_max) {
+std::size_t Sampler::Bytes(int vocab_size, int tokens_max, bool own_scratch) {
   const SamplingParams lists;  // each may name every token
-  const std::size_t word = 2 * sizeof(float) + sizeof(Candidate) + sizeof(double) +
-                           2 * sizeof(int) + Distribution::kBytes + sizeof(lists.logit_bias[0]) +
+  const std::size_t word = sizeof(float) + 2 * sizeof(int) + sizeof(lists.logit_bias[0]) +
                            sizeof(lists.dry_breakers[0]) + sizeof(lists.end_tokens[0]);
   const std::size_t words = vocab_size;
   return words * word + words / 8 + tokens_max * sizeof(int) +
          DryPenalty::Bytes(vocab_size, tokens_max) +
-         grammar::Matcher::Bytes(vocab_size, tokens_max);
+         grammar::Matcher::Bytes(vocab_size, tokens_max) +
+         (own_scratch ? SamplerScratch::Bytes(vocab_size) : 0);
+}
+
+std::size_t Sampler::BytesOf(int samplers, int threads, int vocab_size, int tokens_max) {
+  if (samplers == 0) return 0;
+  return samplers * Bytes(vocab_size, tokens_max, /*own_scratch=*/false) +
+         threads * SamplerScratch::Bytes(vocab_size);
 }
 
 void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
@@ -113,47 +127,47 @@ int Sampler::Sample(std::span<const float> logits, int position) {
 }
 
 const Distribution& Sampler::Compute(std::span<const float> logits) {
-  CHECK_EQ(logits.size(), logits_.size());
-  std::copy(logits.begin(), logits.end(), logits_.begin());
+  CHECK_EQ(logits.size(), scratch_->logits.size());
+  std::copy(logits.begin(), logits.end(), scratch_->logits.begin());
   Adjust();
   CollectCandidates();
-  distribution_.Clear();
+  scratch_->distribution.Clear();
   if (params_.temperature == 0) {
-    const auto end = candidates_.begin() + Signed(num_candidates_);
+    const auto end = scratch_->candidates.begin() + Signed(num_candidates_);
     const auto best =
-        std::max_element(candidates_.begin(), end,
+        std::max_element(scratch_->candidates.begin(), end,
                          [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
-    distribution_.Add(best->token, 1);
+    scratch_->distribution.Add(best->token, 1);
   } else {
     KeepTop();
   }
-  return distribution_;
+  return scratch_->distribution;
 }
 
 int Sampler::Top(int count, Scored* out) const {
   int held = 0;
-  for (std::size_t i = 0; i < logits_.size(); ++i) {
-    if (held == count && !(logits_[i] > out[held - 1].logit)) continue;
+  for (std::size_t i = 0; i < scratch_->logits.size(); ++i) {
+    if (held == count && !(scratch_->logits[i] > out[held - 1].logit)) continue;
     int at = held == count ? held - 1 : held++;
-    for (; at > 0 && logits_[i] > out[at - 1].logit; --at) out[at] = out[at - 1];
-    out[at] = {logits_[i], static_cast<int>(i)};
+    for (; at > 0 && scratch_->logits[i] > out[at - 1].logit; --at) out[at] = out[at - 1];
+    out[at] = {scratch_->logits[i], static_cast<int>(i)};
   }
   return held;
 }
 
 void Sampler::Adjust() {
-  for (const auto& [token, bias] : params_.logit_bias) logits_[token] += bias;
+  for (const auto& [token, bias] : params_.logit_bias) scratch_->logits[token] += bias;
   const auto repetition = static_cast<float>(params_.repetition_penalty);
   for (const int token : touched_) {
     const std::size_t at = token;
-    float& logit = logits_[at];
+    float& logit = scratch_->logits[at];
     if (repetition != 1.0F) logit = logit > 0 ? logit / repetition : logit * repetition;
     if (generated_counts_[at] > 0) {
       logit -= static_cast<float>(params_.presence_penalty +
                                   params_.frequency_penalty * generated_counts_[at]);
     }
   }
-  if (dry_.on()) dry_.Apply(tokens_, logits_);
+  if (dry_.on()) dry_.Apply(tokens_, scratch_->logits);
   ApplyGrammar();
   if (!params_.end_tokens.empty() &&
       accepted().size() < static_cast<std::size_t>(params_.min_tokens))
@@ -173,13 +187,13 @@ void Sampler::ApplyGrammar() {
     return;
   }
   constexpr float kNever = -std::numeric_limits<float>::infinity();
-  const std::size_t count = logits_.size();
+  const std::size_t count = scratch_->logits.size();
   for (std::size_t begin = 0; begin < count; begin += 64) {
     const std::uint64_t word = mask[begin / 64];
     if (word == ~std::uint64_t{0}) continue;
     const std::size_t end = std::min(begin + 64, count);
     for (std::size_t i = begin; i < end; ++i)
-      logits_[i] = (word >> (i - begin) & 1) != 0 ? logits_[i] : kNever;
+      scratch_->logits[i] = (word >> (i - begin) & 1) != 0 ? scratch_->logits[i] : kNever;
   }
 }
 
@@ -187,16 +201,16 @@ void Sampler::ApplyGrammar() {
 void Sampler::CollectCandidates() {
   num_candidates_ = 0;
   if (!masked_) {
-    for (std::size_t i = 0; i < logits_.size(); ++i)
-      candidates_[i] = {logits_[i], static_cast<int>(i)};
-    num_candidates_ = logits_.size();
+    for (std::size_t i = 0; i < scratch_->logits.size(); ++i)
+      scratch_->candidates[i] = {scratch_->logits[i], static_cast<int>(i)};
+    num_candidates_ = scratch_->logits.size();
     return;
   }
   const auto mask = matcher_.Mask();
   for (std::size_t w = 0; w < mask.size(); ++w) {
     for (std::uint64_t word = mask[w]; word != 0; word &= word - 1) {
       const std::size_t i = w * 64 + static_cast<std::size_t>(std::countr_zero(word));
-      candidates_[num_candidates_++] = {logits_[i], static_cast<int>(i)};
+      scratch_->candidates[num_candidates_++] = {scratch_->logits[i], static_cast<int>(i)};
     }
   }
 }
@@ -213,14 +227,14 @@ void Sampler::HoldBackEnd() {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   held_back_.clear();
   for (const int token : params_.end_tokens)
-    held_back_.push_back(std::exchange(logits_[token], kNever));
-  if (*std::max_element(logits_.begin(), logits_.end()) > kNever) return;
+    held_back_.push_back(std::exchange(scratch_->logits[token], kNever));
+  if (*std::max_element(scratch_->logits.begin(), scratch_->logits.end()) > kNever) return;
   for (std::size_t i = held_back_.size(); i-- > 0;)  // backwards: a token may be named twice
-    logits_[params_.end_tokens[i]] = held_back_[i];
+    scratch_->logits[params_.end_tokens[i]] = held_back_[i];
 }
 
-// Fills distribution_. Sorts no further than it must: the nucleus of a confident model is a handful
-// of a vocabulary of 50,000.
+// Fills scratch_->distribution. Sorts no further than it must: the nucleus of a confident model is
+// a handful of a vocabulary of 50,000.
 void Sampler::KeepTop() {
   const auto more_probable = [](const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
@@ -228,10 +242,10 @@ void Sampler::KeepTop() {
   std::size_t kept = num_candidates_, sorted = 0;
   if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < kept) {
     kept = sorted = params_.top_k;
-    std::partial_sort(candidates_.begin(), candidates_.begin() + params_.top_k,
-                      candidates_.begin() + Signed(num_candidates_), more_probable);
+    std::partial_sort(scratch_->candidates.begin(), scratch_->candidates.begin() + params_.top_k,
+                      scratch_->candidates.begin() + Signed(num_candidates_), more_probable);
   }
-  max_ = *std::max_element(logits_.begin(), logits_.end());
+  max_ = *std::max_element(scratch_->logits.begin(), scratch_->logits.end());
   double total = WeighAll(kept);
   if (params_.typical_p < 1) {
     kept = KeepTypical(kept, total);
@@ -239,12 +253,14 @@ void Sampler::KeepTop() {
     total = WeighAll(kept);
   }
   if (params_.top_p < 1) kept = KeepMass(kept, sorted, params_.top_p * total, more_probable);
-  const double largest = *std::max_element(weights_.begin(), weights_.begin() + Signed(kept));
+  const double largest =
+      *std::max_element(scratch_->weights.begin(), scratch_->weights.begin() + Signed(kept));
   for (std::size_t i = 0; i < kept; ++i) {
-    if (weights_[i] > 0 && weights_[i] >= params_.min_p * largest)
-      distribution_.Add(candidates_[i].token, weights_[i]);
+    if (scratch_->weights[i] > 0 && scratch_->weights[i] >= params_.min_p * largest)
+      scratch_->distribution.Add(scratch_->candidates[i].token, scratch_->weights[i]);
   }
-  if (distribution_.size() == 0) distribution_.Add(candidates_[0].token, 1);  // NaN logits
+  if (scratch_->distribution.size() == 0)
+    scratch_->distribution.Add(scratch_->candidates[0].token, 1);  // NaN logits
 }
 
 double Sampler::WeightOf(const Candidate& candidate) const {
@@ -254,7 +270,8 @@ double Sampler::WeightOf(const Candidate& candidate) const {
 // Weights of the first `kept` candidates; returns their sum.
 double Sampler::WeighAll(std::size_t kept) {
   double total = 0;
-  for (std::size_t i = 0; i < kept; ++i) total += weights_[i] = WeightOf(candidates_[i]);
+  for (std::size_t i = 0; i < kept; ++i)
+    total += scratch_->weights[i] = WeightOf(scratch_->candidates[i]);
   return total;
 }
 
@@ -263,7 +280,8 @@ double Sampler::WeighAll(std::size_t kept) {
 std::size_t Sampler::KeepTypical(std::size_t kept, double total) {
   double mean = 0;  // of (logit - max_)
   for (std::size_t i = 0; i < kept; ++i)
-    if (weights_[i] > 0) mean += weights_[i] / total * (candidates_[i].logit - max_);
+    if (scratch_->weights[i] > 0)
+      mean += scratch_->weights[i] / total * (scratch_->candidates[i].logit - max_);
   const double centre = max_ + mean;
   const auto nearer = [centre](const Candidate& a, const Candidate& b) {
     const double from_a = std::abs(a.logit - centre), from_b = std::abs(b.logit - centre);
@@ -276,7 +294,7 @@ std::size_t Sampler::KeepTypical(std::size_t kept, double total) {
 // first in it and whose weights reach `mass`. They and their weights are then in front.
 template <typename Before>
 std::size_t Sampler::KeepMass(std::size_t kept, std::size_t sorted, double mass, Before before) {
-  const auto at = [this](std::size_t i) { return candidates_.begin() + Signed(i); };
+  const auto at = [this](std::size_t i) { return scratch_->candidates.begin() + Signed(i); };
   std::size_t taken = 0;
   double sum = 0;
   while (taken < kept && (taken == 0 || sum < mass)) {
@@ -285,8 +303,8 @@ std::size_t Sampler::KeepMass(std::size_t kept, std::size_t sorted, double mass,
       std::partial_sort(at(sorted), at(wanted), at(kept), before);
       sorted = wanted;
     }
-    weights_[taken] = WeightOf(candidates_[taken]);
-    sum += weights_[taken++];
+    scratch_->weights[taken] = WeightOf(scratch_->candidates[taken]);
+    sum += scratch_->weights[taken++];
   }
   return taken;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,12 +13,37 @@
 
 namespace thermocline::sampling {
 
+// What a sampler writes to for one token and needs no more for the next: samplers that compute one
+// after the other may share it.
+class SamplerScratch {
+ public:
+  explicit SamplerScratch(int vocab_size);
+  static std::size_t Bytes(int vocab_size);
+
+ private:
+  friend class Sampler;
+  struct Candidate {
+    float logit;
+    int token;
+  };
+  std::vector<float> logits;          // [V] after bias and penalties
+  std::vector<Candidate> candidates;  // [V]
+  std::vector<double> weights;        // [V] unnormalised probabilities of the kept candidates
+  Distribution distribution;
+};
+
 // Decode or draft thread only. Buffers are sized at construction; after it nothing allocates.
 class Sampler {
  public:
-  // `tokens_max`: of a sequence, its prompt included.
-  explicit Sampler(int vocab_size, int tokens_max = 0);
-  static std::size_t Bytes(int vocab_size, int tokens_max);  // of its buffers
+  // `tokens_max`: of a sequence, its prompt included. With a scratch of its own unless UseScratch
+  // gives one.
+  explicit Sampler(int vocab_size, int tokens_max = 0, bool own_scratch = true);
+  // Of its buffers, those of its scratch included.
+  static std::size_t Bytes(int vocab_size, int tokens_max, bool own_scratch = true);
+  // Of several that write to the scratch of their threads.
+  static std::size_t BytesOf(int samplers, int threads, int vocab_size, int tokens_max);
+  // Writes there from now on; what the last Compute gave is gone.
+  void UseScratch(SamplerScratch& scratch) { scratch_ = &scratch; }
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
@@ -56,10 +82,7 @@ class Sampler {
   const Chance& chance() const { return chance_; }
 
  private:
-  struct Candidate {
-    float logit;
-    int token;
-  };
+  using Candidate = SamplerScratch::Candidate;
   void Adjust();
   void HoldBackEnd();
   void ApplyGrammar();
@@ -73,12 +96,11 @@ class Sampler {
 
   SamplingParams params_;
   SeededChance chance_;
-  DryPenalty dry_;                     // reads params_
-  std::vector<float> logits_;          // [V] after bias and penalties
-  std::vector<Candidate> candidates_;  // [V]
-  std::vector<double> weights_;        // [V] unnormalised probabilities of the kept candidates
-  double max_ = 0;                     // of logits_
-  Distribution distribution_;
+  DryPenalty dry_;  // reads params_
+  std::unique_ptr<SamplerScratch> own_scratch_;
+  SamplerScratch* scratch_;
+  const std::size_t vocab_;
+  double max_ = 0;                     // of the scratch's logits
   std::vector<int> generated_counts_;  // [V]
   std::vector<bool> in_prompt_;        // [V]
   std::vector<int> touched_;           // tokens whose entries above may be other than zero

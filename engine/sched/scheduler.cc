@@ -14,17 +14,19 @@ void Mean(std::atomic<double>& mean, double value) {
   mean.store(before == 0 ? value : 0.8 * before + 0.2 * value, std::memory_order_relaxed);
 }
 
-TurnOrder::Candidate CandidateOf(const Sequence& s) {
-  return {.priority = s.job.request.priority,
-          .tenant = s.job.request.tenant,
-          .begun = true,
-          .since = s.last_turn};
-}
-
 }  // namespace
 
+TurnOrder::Candidate Scheduler::CandidateOf(const Sequence& s) {
+  return {.priority = s.job.request.priority,
+          .tenant = s.job.request.tenant,
+          .begun = s.started,
+          .since = s.started ? s.last_turn : s.job.number};
+}
+
 Scheduler::Scheduler(const Params& params)
-    : params_(params), loop_([&] {
+    : params_(params),
+      answers_(params.loop.answers),
+      loop_([&] {
         DecodeLoop::Params loop = params.loop;
         loop.yield = [this](double spent) { return WantsToYield(spent); };
         loop.crowded = [this] {
@@ -32,7 +34,9 @@ Scheduler::Scheduler(const Params& params)
         };
         loop.make_room = [this](const nn::KvCount& blocks) { return MakeRoom(blocks); };
         return loop;
-      }()) {}
+      }()),
+      shared_(params.shared),
+      budget_(params.itl_target_s) {}
 
 Scheduler::~Scheduler() = default;
 
@@ -40,6 +44,7 @@ void Scheduler::Run() {
   while (true) {
     params_.queue.TakeNews();
     Tend();
+    if (StepTogether()) continue;
     const std::optional<Choice> choice =
         next_.has_value() ? std::exchange(next_, {}) : Choose(nullptr);
     if (!choice.has_value()) {
@@ -49,31 +54,36 @@ void Scheduler::Run() {
       params_.queue.Wait(NextTimeout());
     } else if (choice->sequence != nullptr) {
       Turn(*choice->sequence);
-    } else {
-      Begin(choice->number);
+    } else if (Sequence* newcomer = Enter(choice->number); newcomer != nullptr) {
+      Turn(*newcomer);
     }
   }
 }
 
-void Scheduler::Begin(std::uint64_t number) {
+Sequence* Scheduler::Enter(std::uint64_t number) {
   std::optional<Job> job = params_.queue.Take(number);
-  if (!job.has_value()) return;  // cancelled meanwhile
+  if (!job.has_value()) return nullptr;
   job->channel->Begin();
   auto modes = params_.model.ModesFor(job->request.ffn_mode);
   CHECK(modes.ok());  // Submit has checked them
   sequences_.push_back(std::make_unique<Sequence>(*std::move(job), params_.pool,
                                                   params_.loop.cache.capacity(),
-                                                  params_.loop.tokenizer, *std::move(modes)));
+                                                  answers_.tokenizer(), *std::move(modes)));
   Publish();
-  Turn(*sequences_.back());
+  return sequences_.back().get();
 }
 
 void Scheduler::Turn(Sequence& s) {
   const bool newcomer = !s.started;
+  shared_.Leave(s);
   current_ = &s;
   asked_at_ = 0;
   next_timeout_ = NextTimeout().value_or(SteadyClock::time_point::max());
+  const double decoding_s = s.usage.decode_s;
+  const int decoded = s.usage.completion_tokens;
   const TurnEnd end = loop_.Run(s);
+  if (decoded > 0)
+    budget_.AddAlone(s.usage.completion_tokens - decoded, s.usage.decode_s - decoding_s);
   current_ = nullptr;
   s.last_turn = ++turns_;
   order_.Took(s.job.request.tenant, loop_.spent() - asked_at_, newcomer);
@@ -122,10 +132,9 @@ void Scheduler::Tend() {
         now - *s.paused_since >= patience && !channel.cancelled())
       channel.Cancel(CancelCause::kSlowReader);
     if (!channel.cancelled() && !IsLate(s.job, now)) continue;
-    // The one whose turn it is keeps its keys and values in the loop's cache meanwhile.
-    if (current_ != nullptr) params_.loop.cache.Swap(current_->cache);
-    loop_.End(s);
-    if (current_ != nullptr) params_.loop.cache.Swap(current_->cache);
+    shared_.Leave(s);
+    s.error = {};
+    answers_.Finish(s, s.cache, Stop::kCancelled);
     Remove(s);
     --i;
   }
@@ -151,8 +160,7 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
   std::vector<TurnOrder::Candidate> candidates;
   std::vector<Choice> choices;
   for (const auto& s : sequences_) {
-    if (s.get() == current || s->paused_since.has_value()) continue;
-    if (s->dropped() && !Fits(s.get(), s->tokens.size())) continue;
+    if (s.get() == current || !MayCompute(*s)) continue;
     candidates.push_back(CandidateOf(*s));
     choices.push_back({.sequence = s.get()});
   }
@@ -178,6 +186,7 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
 bool Scheduler::WantsToYield(double spent) {
   params_.queue.ExpireLate(SteadyClock::now());
   if (params_.queue.TakeNews() || SteadyClock::now() >= next_timeout_) Tend();
+  if (HasCompany()) return true;
   if (params_.quantum_tokens == 0 || spent - asked_at_ < params_.quantum_tokens) return false;
   order_.Took(current_->job.request.tenant, spent - asked_at_, !current_->started);
   asked_at_ = spent;
@@ -217,7 +226,9 @@ bool Scheduler::Fits(const Sequence* self, std::size_t tokens) const {
     const bool younger = self != nullptr && s->job.number > self->job.number;
     if (s.get() == self || younger || s->paused_since.has_value()) continue;
     const nn::KvCount has = (computing ? params_.loop.cache : s->cache).held();
-    held.whole += has.whole;
+    // Who has read nothing yet will.
+    held.whole +=
+        s->started ? has.whole : nn::BlocksFor(static_cast<int>(TokensAtOnce(s->job.request))) + 1;
     held.window += std::min(has.window, window);
   }
   const int capacity = params_.loop.cache.capacity();
@@ -237,7 +248,7 @@ void Scheduler::DropPassed(int blocks) {
 }
 
 bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
-  nn::PrefixCache* prefixes = params_.loop.prefixes;
+  nn::PrefixCache* prefixes = answers_.prefixes();
   DropPassed(blocks.window);
   while (!params_.pool.HasFree(blocks)) {
     if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;
@@ -250,10 +261,11 @@ bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
           victim == nullptr || s->paused_since.has_value() || !victim->paused_since.has_value();
       if (sooner) victim = s.get();
     }
-    CHECK(victim != nullptr);  // the pool has room for a whole context
+    if (victim == nullptr) return false;  // those that share the step want it all
     if (!victim->paused_since.has_value() && victim->job.number < current_->job.number)
       return false;
     victim->cache.Clear();
+    shared_.Leave(*victim);
   }
   return true;
 }

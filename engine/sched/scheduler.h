@@ -1,13 +1,15 @@
 // The decode thread's work: which request computes next, which makes room for others, which is
 // over.
 //
-// One sequence computes at a time. Begun sequences keep their keys and values between turns; where
+// Sequences share steps where that pays (scheduler_shared.cc); else one computes at a time, in
+// turns. Begun sequences keep their keys and values between turns; where
 // memory is short the youngest gives its own up, oldest first goes on, and they are computed anew
 // (to the same bits where no mode loses any). A newcomer is begun while there is memory for its
 // prompt and a turn.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,6 +17,8 @@
 #include "engine/load/loaded_model.h"
 #include "engine/sched/decode_loop.h"
 #include "engine/sched/request_queue.h"
+#include "engine/sched/shared_loop.h"
+#include "engine/sched/step_budget.h"
 #include "engine/sched/turn_order.h"
 
 namespace thermocline::sched {
@@ -24,6 +28,13 @@ class Scheduler {
  public:
   struct Params {
     DecodeLoop::Params loop;  // its yield and make_room are the scheduler's
+    SharedLoop& shared;
+    int step_tokens = 1;  // answers that may share a step; 1: sequences take turns
+    bool mixes = true;    // prompts are read in the steps of answers, where no mode loses anything
+    int read_tokens_max = 64;  // of a shared step
+    // Tokens that are drawn with drafts of a model depend on these (SpecAcceptance::kRejection).
+    bool drafts_decide = false;
+    double itl_target_s = 0;  // as StepBudget
     RequestQueue& queue;
     nn::KvPool& pool;
     const load::LoadedModel& model;
@@ -46,6 +57,7 @@ class Scheduler {
     std::atomic<std::size_t> kv_used_bytes{0};  // of the pool
     std::atomic<int> kv_tokens{0};              // the same, in blocks of whole sequences
     // Decaying means of what requests took; 0 = not known yet.
+    std::atomic<double> sharing_gain{0};  // as StepBudget::Gain, of the last steps
     std::atomic<double> prompt_token_s{0}, token_s{0}, answer_tokens{0};
   };
   const Figures& figures() const { return figures_; }
@@ -62,8 +74,10 @@ class Scheduler {
     Sequence* sequence = nullptr;  // or
     std::uint64_t number = 0;      // of a newcomer
   };
+  static TurnOrder::Candidate CandidateOf(const Sequence& s);
   std::optional<Choice> Choose(const Sequence* current);
-  void Begin(std::uint64_t number);
+  // Makes a sequence of a newcomer; null: it was cancelled meanwhile.
+  Sequence* Enter(std::uint64_t number);
   void Turn(Sequence& sequence);
   void Learn(const Sequence& sequence);
   // Ends those of the others that were cancelled, are late, or whose reader was slow for too long;
@@ -80,8 +94,32 @@ class Scheduler {
   void Remove(const Sequence& sequence);
   void Publish();
 
+  // In scheduler_shared.cc.
+  bool Shares(const Request& request) const;
+  bool Shares(const Sequence& s) const;
+  bool MayCompute(const Sequence& s) const;
+  void BeginNewcomers();
+  std::vector<Sequence*> Runnable() const;
+  std::vector<Sequence*> Company(const std::vector<Sequence*>& runnable,
+                                 const Sequence& leader) const;
+  bool HasCompany();
+  // False: nobody shares a step now.
+  bool StepTogether();
+  Sequence* Leader(const std::vector<Sequence*>& runnable);
+  bool StepOf(std::vector<Sequence*>& company);
+  std::vector<SharedLoop::Share> Compose(std::vector<Sequence*>& company);
+  void AddReaders(const std::vector<Sequence*>& readers, std::vector<SharedLoop::Share>& shares);
+  void MakeRoomFor(std::vector<SharedLoop::Share>& shares);
+  void EndStep(const SharedLoop::Share& share);
+
   const Params params_;
+  const AnswerSteps& answers_;
   DecodeLoop loop_;
+  SharedLoop& shared_;
+  StepBudget budget_;
+  std::uint64_t leader_ = 0;  // the number of whose company shares steps
+  int together_ = 0;          // steps of it
+  bool read_last_ = false;    // where prompts are not read in the steps of answers
   TurnOrder order_;
   Sequences sequences_;          // in the order they were begun
   Sequence* current_ = nullptr;  // whose turn it is

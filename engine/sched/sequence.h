@@ -1,13 +1,16 @@
 // A request that is begun: what is its own while others take their turns.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/api/ffn_mode.h"
 #include "engine/base/index.h"
+#include "engine/exec/step_result.h"
 #include "engine/nn/kv_cache.h"
+#include "engine/sampling/sampler.h"
 #include "engine/sched/job.h"
 #include "engine/sched/stop_matcher.h"
 #include "engine/sched/text_pooling.h"
@@ -52,12 +55,15 @@ struct Sequence {
   int wanted() const { return base::IntSize(tokens) - (usage.completion_tokens > 0 ? 1 : 0); }
   // Whether others took its memory: it is computed anew before it goes on.
   bool dropped() const { return started && cache.length() == 0; }
+  // Whether its next step makes a token of the answer: all before it is computed.
+  bool answers() const { return usage.completion_tokens > 0 && cache.length() == wanted(); }
 
   Job job;
-  const std::vector<FfnMode> modes;  // [L]
-  const bool lossless;               // its modes
-  nn::KvCache cache;                 // empty during its turns: then the loop has it
-  std::vector<int> tokens;           // the prompt, then what was generated
+  const std::vector<FfnMode> modes;            // [L]
+  const bool lossless;                         // its modes
+  nn::KvCache cache;                           // empty during its turns: then the loop has it
+  std::unique_ptr<sampling::Sampler> sampler;  // the shared loop's, while it answers there
+  std::vector<int> tokens;                     // the prompt, then what was generated
   Usage usage;
   AnswerText text;
   std::vector<TokenChannel::Score> prompt_scores, scores;
@@ -66,7 +72,9 @@ struct Sequence {
   std::size_t embedded = 0;  // texts whose vectors were given, with Request::embed
   TextPooling pooling;       // of the next one
   std::uint64_t last_turn = 0;
+  int read_since = 0;  // tokens that it read in shared steps since last_turn
   std::optional<SteadyClock::time_point> paused_since;  // its reader is slow
+  exec::StepError error;                                // of its last step
 };
 
 }  // namespace thermocline::sched

@@ -43,6 +43,8 @@ struct StepCounters {
   Seconds prefill, decode, verify;
   StepHistogram<kStepTokensBorders> tokens;
   std::atomic<std::int64_t> recomputed_tokens{0};
+  // Steps that sequences shared, and their tokens: of answers, and of prompts.
+  std::atomic<std::int64_t> shared_steps{0}, shared_answers{0}, shared_read{0};
   std::atomic<double> last_end_s{0};  // as StepStats
 
   StepStats Read() const {
@@ -50,6 +52,9 @@ struct StepCounters {
             .decode = decode.Read(),
             .verify = verify.Read(),
             .tokens = tokens.Read(),
+            .shared_steps = shared_steps.load(std::memory_order_relaxed),
+            .shared_answers = shared_answers.load(std::memory_order_relaxed),
+            .shared_read = shared_read.load(std::memory_order_relaxed),
             .last_end_s = last_end_s.load(std::memory_order_relaxed)};
   }
 };

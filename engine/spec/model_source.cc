@@ -100,8 +100,8 @@ ModelSource::ModelSource(Parts parts)
     path.cache = std::make_unique<nn::KvCache>(*pool_, parts.capacity);
     path.tokens.reserve(wanted_.capacity());
   }
-  for (std::vector<int>* each : {&step_tokens_, &step_paths_}) each->reserve(kPathsMax);
-  step_caches_.reserve(kPathsMax);
+  step_paths_.reserve(kPathsMax);
+  step_parts_.reserve(kPathsMax);
   const std::size_t vocabulary = transformer_->config().vocab_size;
   if (head_ < vocabulary) logits_.assign(vocabulary, -INFINITY);
 }
@@ -215,16 +215,16 @@ Status ModelSource::ProposeEach(std::span<const int> sequence, std::span<const P
 }
 
 Result<bool> ModelSource::StepPaths(std::span<const Path> paths) {
-  step_tokens_.clear(), step_paths_.clear(), step_caches_.clear();
+  step_paths_.clear(), step_parts_.clear();
   for (int i = 0; i < static_cast<int>(paths.size()); ++i) {
     PathState& state = paths_[i];
     if (base::IntSize(state.tokens) > capacity() || paths[i].draft->size == kProposalsMax) continue;
     step_paths_.push_back(i);
-    step_tokens_.push_back(state.tokens.back());
-    step_caches_.push_back(state.cache.get());
+    step_parts_.push_back({std::span(state.tokens).last(1), state.cache.get(), 1});
   }
   if (step_paths_.empty()) return false;
-  ASSIGN_OR_RETURN(const auto logits, transformer_->ForwardEach(step_tokens_, step_caches_));
+  ASSIGN_OR_RETURN(const auto logits,
+                   transformer_->ForwardParts(step_parts_, exec::Transformer::Step::kDecode));
   const std::size_t row = head_;  // logits lie as many apart as the head has rows
   for (std::size_t k = 0; k < step_paths_.size(); ++k) {
     PathState& state = paths_[step_paths_[k]];

@@ -100,8 +100,8 @@ class ModelSource final : public DraftSource {
   const nn::KvCache* const target_;  // what TargetRests reads; null: this model reads all itself
   const std::unique_ptr<nn::KvCache> cache_;
   std::vector<PathState> paths_;
-  std::vector<int> step_tokens_, step_paths_;
-  std::vector<nn::KvCache*> step_caches_;
+  std::vector<int> step_paths_;
+  std::vector<exec::Transformer::Part> step_parts_;
   const std::unique_ptr<exec::Transformer> transformer_;
   Drawer drawer_;
   const int width_;

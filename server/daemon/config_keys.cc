@@ -89,6 +89,8 @@ std::vector<Key> ServingKeysOf(ServingOptions& o) {
       {"engine.queue_capacity", IntValue{&o.queue_capacity, 1, 10'000}, kReloadable},
       {"engine.queue_prefill_tokens", IntValue{&o.queue_prefill_tokens, 0, 1 << 30}, kReloadable},
       {"engine.prefill_chunk", IntValue{&o.prefill_chunk, 0, 4096}},
+      {"engine.step_tokens", IntValue{&o.step_tokens, 1, 64}},
+      {"engine.itl_target_ms", DoubleValue{&o.itl_target_ms, 0, 60'000}},
       {"engine.quantum_tokens", IntValue{&o.quantum_tokens, 0, kMillion}},
       {"engine.sequences_max", IntValue{&o.sequences_max, 1, 1024}},
       {"engine.reader_buffer_tokens", IntValue{&o.reader_buffer_tokens, 16, kMillion}},

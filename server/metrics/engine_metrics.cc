@@ -36,6 +36,10 @@ void ExposeSteps(const EngineStats& s, MetricSet& set) {
   set.CatchUp("engine_batch_size", s.steps.tokens.counts, s.steps.tokens.sum);
   set.CatchUp("engine_heartbeats_total", s.heartbeat);
   set.Set("engine_last_step_timestamp_seconds", s.steps.last_end_s);
+  set.CatchUp("shared_steps_total", s.steps.shared_steps);
+  set.CatchUp("shared_step_tokens_total", s.steps.shared_answers, {{"kind", "answer"}});
+  set.CatchUp("shared_step_tokens_total", s.steps.shared_read, {{"kind", "prompt"}});
+  set.Set("sharing_gain", s.sharing_gain);
   set.CatchUp("preemptions_total", s.preemptions);
   set.CatchUp("recomputed_tokens_total", s.recomputed_tokens);
   set.Set("bytes_per_token", static_cast<double>(s.bytes_per_token) - SavedBytesPerToken(s.ffn));

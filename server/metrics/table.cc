@@ -89,6 +89,13 @@ constexpr MetricInfo kTable[] = {
      "engine hangs"},
     {"engine_last_step_timestamp_seconds", kGauge, "", "seconds", "Engine", W::kLoaded,
      "Unix time of the last step's end; 0 = none yet"},
+    {"shared_steps_total", kCounter, "", "steps", "Engine", W::kLoaded,
+     "Steps that requests shared"},
+    {"shared_step_tokens_total", kCounter, "kind", "tokens", "Engine", W::kLoaded,
+     "Tokens of the steps that requests shared, by kind: answer, prompt"},
+    {"sharing_gain", kGauge, "", "1", "Engine", W::kLoaded,
+     "Time that the requests of a step without prompts would take one after the other, over the "
+     "time it takes; 0 = not known"},
     {"preemptions_total", kCounter, "", "turns", "Engine", W::kLoaded,
      "Turns that ended because another request waited; the KV cache is kept"},
     {"recomputed_tokens_total", kCounter, "", "tokens", "Engine", W::kLoaded,

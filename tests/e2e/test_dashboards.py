@@ -132,6 +132,7 @@ def test_every_panel_shows_data(tidepool, tmp_path):  # noqa: F811
 
         def load():
             in_parallel(*[lambda name=name: ask(d, name, max_tokens=60) for name in NAMES[:3]])
+            ask(d, NAMES[3], max_tokens=60)  # alone: with drafts
             httpx.post(d.url + "/v1/chat/completions", json={"messages": []}, timeout=30)  # refused
             with httpx.stream("POST", d.url + "/v1/completions", json={"prompt": "Once", "stream": True, "max_tokens": 400, "ignore_eos": True}, timeout=30) as stream:
                 next(stream.iter_lines())  # and gone: cancelled

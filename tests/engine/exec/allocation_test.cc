@@ -78,15 +78,18 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
                                                       .cache = *cache,
                                                       .sampler = sampler});
   ASSERT_TRUE(speculation.ok()) << speculation.status().message();
+  const sched::AnswerSteps answers({.prefixes = nullptr,
+                                    .tokenizer = *(*model)->tokenizer,
+                                    .capacity = cache->capacity(),
+                                    .logits_max = 16});
   sched::DecodeLoop loop({.transformer = *transformer,
                           .cache = *cache,
-                          .prefixes = nullptr,
+                          .answers = answers,
                           .sampler = sampler,
                           .decoder = (*speculation)->decoder(),
                           .spec_mode = (*speculation)->mode(),
                           .spec_tokens = (*speculation)->tokens_max(),
                           .governor = governor,
-                          .tokenizer = *(*model)->tokenizer,
                           .logits_max = 16});
   std::shared_ptr<const grammar::CompiledGrammar> constraint;
   grammar::GrammarCompiler compiler(*(*model)->tokenizer, (*model)->config.vocab_size, {});

@@ -49,14 +49,16 @@ class FlashRequests : public testing::Test {
   TokenChannel::Update Run(std::optional<milliseconds> allowed = {}) {
     spec::TransformerTarget target(*transformer_, *cache_, *model_->pool);
     spec::Decoder decoder({.target = target, .sampler = *sampler_, .capacity = cache_->capacity()});
+    const sched::AnswerSteps answers({.prefixes = nullptr,
+                                      .tokenizer = *model_->tokenizer,
+                                      .capacity = cache_->capacity(),
+                                      .heartbeat = &heartbeat_});
     sched::DecodeLoop loop({.transformer = *transformer_,
                             .cache = *cache_,
-                            .prefixes = nullptr,
+                            .answers = answers,
                             .sampler = *sampler_,
                             .decoder = decoder,
-                            .governor = *governor_,
-                            .tokenizer = *model_->tokenizer,
-                            .heartbeat = &heartbeat_});
+                            .governor = *governor_});
     const auto now = sched::SteadyClock::now();
     Request request;
     request.prompt = {1, 400, 500};

@@ -24,6 +24,7 @@ class Turns : public testing::TestWithParam<Setting> {};
 TEST_P(Turns, ChangeNoText) {
   const Setting& setting = GetParam();
   EngineConfig config = Tidepool();
+  config.serving.step_tokens = 1;
   config.serving.prefix_cache_bytes = setting.prefix_cache_bytes;
   config.model.spec.mode = setting.spec_mode;
   config.model.spec.source = setting.source;

@@ -1,0 +1,151 @@
+#include "engine/sched/answer_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/index.h"
+#include "engine/sampling/score.h"
+
+namespace thermocline::sched {
+namespace {
+
+Status GrammarFailure(const char* why) {
+  return base::FailedPrecondition(
+      "the answer cannot go on as its grammar or schema says: ",
+      why != nullptr ? why : "no token of the model's vocabulary can follow");
+}
+
+}  // namespace
+
+void StepTimer::Stop(StepCounters& steps, StepCounters::Seconds& phase, int tokens) const {
+  phase.Add(elapsed());
+  steps.tokens.Add(tokens);
+  const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
+  steps.last_end_s.store(std::chrono::duration<double>(unix_time).count(),
+                         std::memory_order_relaxed);
+}
+
+bool AnswerSteps::GoesOn(const Job& job) const {
+  if (p_.heartbeat != nullptr) p_.heartbeat->fetch_add(1, std::memory_order_relaxed);
+  return !job.channel->cancelled() && !IsLate(job, SteadyClock::now());
+}
+
+void AnswerSteps::Find(Sequence& s, nn::KvCache& cache) const {
+  const bool whole = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
+  if (whole) s.prompt_scores.clear();  // a part may have been read before its memory was taken
+  int found = 0;
+  if (p_.prefixes != nullptr && !whole) {
+    // Tokens that were decoded with loss are not found: see Finish.
+    const auto usable = s.lossless ? s.tokens.size() : s.job.request.prompt.size();
+    // The last token is never looked for; here the one before it may be.
+    const bool behind = s.usage.completion_tokens > 0 && !s.lossless;
+    found =
+        p_.prefixes->Find(std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0)), cache);
+  }
+  if (!s.started) {
+    s.usage.cached_tokens = found;
+    s.computed_to = found;
+  }
+}
+
+AnswerSteps::Chunk AnswerSteps::Next(const Sequence& s, const nn::KvCache& cache, int most) const {
+  const int at = cache.length(), prompt = s.prompt_tokens();
+  const bool first = s.usage.completion_tokens == 0;
+  Chunk chunk{.tokens = {},
+              .at = at,
+              .score = s.job.request.prompt_logprobs && first,
+              .generated = at >= prompt && !s.lossless};
+  const int limit = at < prompt ? std::min(s.wanted(), prompt) : s.wanted();
+  if (chunk.generated) most = 1;  // as they were decoded: with loss
+  if (s.job.request.prompt_logprobs && at < prompt) most = std::min(most, p_.logits_max);
+  const int count = std::min(most, limit - at);
+  chunk.tokens = std::span<const int>(s.tokens).subspan(at, count);
+  chunk.last = first && at + count == s.wanted();
+  return chunk;
+}
+
+void AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
+                       std::span<const float> logits) const {
+  const int count = base::IntSize(chunk.tokens);
+  if (p_.steps != nullptr)
+    p_.steps->recomputed_tokens += std::clamp(s.computed_to - chunk.at, 0, count);
+  s.computed_to = std::max(s.computed_to, cache.length());
+  if (s.usage.completion_tokens == 0) s.usage.read_tokens = s.computed_to - s.usage.cached_tokens;
+  if (chunk.score) Score(s, chunk, logits);
+  if (s.usage.completion_tokens == 0 && (s.job.request.progress || chunk.last))
+    s.job.channel->Read(cache.length(), s.usage.cached_tokens, s.job.request.progress);
+}
+
+// `logits` [T, V] say what comes behind each of the chunk's tokens.
+void AnswerSteps::Score(Sequence& s, const Chunk& chunk, std::span<const float> logits) const {
+  const std::size_t vocab = logits.size() / chunk.tokens.size();
+  const std::size_t first = chunk.at;
+  const int top = std::max(0, s.job.request.logprobs);
+  for (std::size_t i = 0; i < chunk.tokens.size() && first + i + 1 < s.tokens.size(); ++i)
+    sampling::ScoreToken(logits.subspan(i * vocab, vocab), s.tokens[first + i + 1], top,
+                         s.prompt_scores);
+}
+
+Stop AnswerSteps::EndPrompt(Sequence& s, nn::KvCache& cache) const {
+  const Request& request = s.job.request;
+  if (request.prompt_logprobs) s.job.channel->PushPromptScores(std::move(s.prompt_scores));
+  if (request.share_prompt && p_.prefixes != nullptr) p_.prefixes->Keep(s.tokens, cache);
+  if (request.prompt_only) return Stop::kLength;
+  s.usage.phase = Phase::kDecode;
+  return Stop::kNone;
+}
+
+Stop AnswerSteps::Give(Sequence& s, sampling::Sampler& sampler, int token,
+                       std::span<const float> logits) const {
+  const Request& request = s.job.request;
+  const auto& stops = request.stop_tokens;
+  const auto behind = static_cast<std::size_t>(s.usage.completion_tokens) + 1;
+  if (sampler.IsLost(behind)) {
+    s.error = {GrammarFailure(sampler.failure())};
+    return Stop::kCancelled;
+  }
+  if (p_.tokenizer.IsStop(token) && !request.ignore_eos) return Stop::kStop;
+  if (std::find(stops.begin(), stops.end(), token) != stops.end()) return Stop::kStop;
+  ++s.usage.completion_tokens;
+  s.tokens.push_back(token);
+  s.scores.clear();
+  if (request.logprobs >= 0) sampling::ScoreToken(logits, token, request.logprobs, s.scores);
+  const bool look = s.usage.completion_tokens > request.sampling.min_tokens;
+  s.job.channel->Push(token, s.text.Push(token, look), s.scores);
+  if (s.text.stopped() || sampler.IsOver(behind)) return Stop::kStop;
+  return Wanted(s) == 0 ? Stop::kLength : Stop::kNone;
+}
+
+int AnswerSteps::Wanted(const Sequence& s) const {
+  const int room = p_.capacity - base::IntSize(s.tokens);
+  const int max_tokens = s.job.request.max_tokens;
+  return max_tokens == 0 ? room : std::min(room, max_tokens - s.usage.completion_tokens);
+}
+
+void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
+  s.usage.ended_at = SteadyClock::now();
+  Status& error = s.error.status;
+  const bool given_up = error.code() == StatusCode::kCancelled;  // by GoesOn, while waiting
+  if (given_up) error = {};
+  const bool cancelled = why == Stop::kCancelled;
+  if (error.ok() && cancelled && !s.job.channel->cancelled())
+    error = LateStatus(s.job, s.usage, cache.length(), given_up);
+  const bool lost = s.error.kv_cache_lost;
+  if (p_.prefixes != nullptr && lost) p_.prefixes->Clear();
+  // Keys and values of tokens that were decoded with loss are no other request's: it would get what
+  // no prompt gives.
+  const auto kept = std::min({static_cast<std::size_t>(cache.length()), s.tokens.size(),
+                              s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
+  if (!s.tokens.empty()) cache.SetLength(static_cast<int>(kept));
+  if (p_.prefixes != nullptr && !lost && !s.tokens.empty())
+    p_.prefixes->Keep(std::span(s.tokens).first(kept), cache);
+  cache.Clear();
+  if (p_.on_end) p_.on_end();
+  const std::string rest = s.text.Finish();
+  s.usage.stop = s.text.stop();
+  if (cancelled) return FinishEarly(s.job, s.usage, rest, error);
+  s.job.channel->Finish(why == Stop::kStop ? FinishReason::kStop : FinishReason::kLength, rest,
+                        s.usage);
+}
+
+}  // namespace thermocline::sched

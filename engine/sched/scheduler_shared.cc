@@ -1,0 +1,256 @@
+// Steps that sequences share: who takes part, and with how much.
+//
+// Of the sequences that may compute, those of the highest priority whose networks have the same
+// modes share every step: each that answers has its next token, and one after the other those that
+// read have what is left of the step's budget. Where some cannot take part, they and the others
+// have turns of the same length.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "engine/base/index.h"
+#include "engine/sched/scheduler.h"
+
+namespace thermocline::sched {
+namespace {
+
+// Tokens of a prompt before the next one is read.
+constexpr int kReadTurn = 256;
+
+int Tenants(const std::vector<Sequence*>& company) {
+  std::set<std::string_view> tenants;
+  for (const Sequence* s : company) tenants.insert(s->job.request.tenant);
+  return base::IntSize(tenants);
+}
+
+// One of each tenant, then a second one of each; of a tenant, the one that waited longest first.
+void SortByTurn(std::vector<Sequence*>& company) {
+  std::sort(company.begin(), company.end(), [](const Sequence* a, const Sequence* b) {
+    return std::tuple(a->last_turn, a->job.number) < std::tuple(b->last_turn, b->job.number);
+  });
+  std::map<std::string_view, int> met;
+  std::vector<std::pair<int, Sequence*>> ranked;
+  for (Sequence* s : company) ranked.emplace_back(met[s->job.request.tenant]++, s);
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t i = 0; i < ranked.size(); ++i) company[i] = ranked[i].second;
+}
+
+}  // namespace
+
+// Whether its steps may be shared, and every token have the bits that it has alone.
+bool Scheduler::Shares(const Request& request) const {
+  return params_.step_tokens > 1 && !request.embed.has_value() && !request.prompt_logprobs &&
+         !(params_.drafts_decide && request.sampling.temperature > 0);
+}
+
+bool Scheduler::Shares(const Sequence& s) const {
+  // What was decoded with loss is decoded again, by itself.
+  const nn::KvCache& cache = &s == current_ ? params_.loop.cache : s.cache;
+  const bool again = !s.lossless && s.usage.completion_tokens > 0 && cache.length() < s.wanted();
+  return !again && Shares(s.job.request);
+}
+
+bool Scheduler::MayCompute(const Sequence& s) const {
+  return !s.paused_since.has_value() && !(s.dropped() && !Fits(&s, s.tokens.size()));
+}
+
+// Begins newcomers that may share steps while there are places and memory.
+void Scheduler::BeginNewcomers() {
+  while (true) {
+    std::vector<TurnOrder::Candidate> candidates;
+    std::vector<std::uint64_t> numbers;
+    std::deque<std::string> tenants;  // the queue may change behind the visit
+    params_.queue.ForEach([&](const Job& job) {
+      const Request& request = job.request;
+      if (!Shares(request) || !MayBegin(request) || !Fits(nullptr, TokensAtOnce(request)) ||
+          IsReadNow(request))
+        return;
+      candidates.push_back({.priority = request.priority,
+                            .tenant = tenants.emplace_back(request.tenant),
+                            .begun = false,
+                            .since = job.number});
+      numbers.push_back(job.number);
+    });
+    if (candidates.empty()) return;
+    for (const auto& s : sequences_) candidates.push_back(CandidateOf(*s));
+    order_.Update(candidates);
+    const std::size_t next = order_.Next(std::span(candidates).first(numbers.size()));
+    if (!Enter(numbers[next])) return;
+  }
+}
+
+// Those that may compute now, of the highest priority.
+std::vector<Sequence*> Scheduler::Runnable() const {
+  std::vector<Sequence*> runnable;
+  for (const auto& s : sequences_) {
+    if (s.get() != current_ && !MayCompute(*s)) continue;
+    const int priority = s->job.request.priority;
+    if (!runnable.empty() && runnable.front()->job.request.priority > priority) continue;
+    if (!runnable.empty() && runnable.front()->job.request.priority < priority) runnable.clear();
+    runnable.push_back(s.get());
+  }
+  return runnable;
+}
+
+// Of `runnable`, those that share steps with `leader`, which is one of them.
+std::vector<Sequence*> Scheduler::Company(const std::vector<Sequence*>& runnable,
+                                          const Sequence& leader) const {
+  std::vector<Sequence*> company;
+  if (!Shares(leader)) return company;
+  for (Sequence* s : runnable)
+    if (Shares(*s) && s->modes == leader.modes) company.push_back(s);
+  return company;
+}
+
+// Whether the one whose turn it is would rather share steps.
+bool Scheduler::HasCompany() {
+  if (params_.step_tokens < 2) return false;
+  BeginNewcomers();
+  const auto runnable = Runnable();
+  if (std::find(runnable.begin(), runnable.end(), current_) == runnable.end()) return false;
+  const int company = base::IntSize(Company(runnable, *current_));
+  return company > 1 && budget_.Pays(company);
+}
+
+bool Scheduler::StepTogether() {
+  if (params_.step_tokens < 2) return false;
+  BeginNewcomers();
+  const auto runnable = Runnable();
+  if (runnable.size() < 2) return false;
+  std::vector<Sequence*> company = Company(runnable, *Leader(runnable));
+  if (company.size() < 2 || !budget_.Pays(base::IntSize(company))) return false;
+  if (company.size() == runnable.size()) together_ = 0;
+  return StepOf(company);
+}
+
+// Whose company computes now: as long as a turn, where others cannot take part.
+Sequence* Scheduler::Leader(const std::vector<Sequence*>& runnable) {
+  const auto led = [this](const Sequence* s) { return s->job.number == leader_; };
+  auto leader = std::find_if(runnable.begin(), runnable.end(), led);
+  if (leader == runnable.end() || together_ >= std::max(1, params_.quantum_tokens)) {
+    std::vector<TurnOrder::Candidate> candidates;
+    for (const Sequence* s : runnable) candidates.push_back(CandidateOf(*s));
+    order_.Update(candidates);
+    leader = runnable.begin() + static_cast<std::ptrdiff_t>(order_.Next(candidates));
+    leader_ = (*leader)->job.number;
+    together_ = 0;
+  }
+  return *leader;
+}
+
+// One step of the company. False: there was no memory for anybody.
+bool Scheduler::StepOf(std::vector<Sequence*>& company) {
+  std::vector<SharedLoop::Share> shares = Compose(company);
+  MakeRoomFor(shares);
+  if (shares.empty()) return false;
+  int answers = 0, read = 0;
+  for (const SharedLoop::Share& share : shares)
+    (share.read.tokens.empty() ? answers : read) += share.tokens();
+  next_.reset();
+  budget_.Add(answers, read, shared_.Run(shares));
+  if (read == 0) figures_.sharing_gain = budget_.Gain(answers);
+  ++together_;
+  ++turns_;
+  for (const SharedLoop::Share& share : shares) EndStep(share);
+  Publish();
+  return true;
+}
+
+// Who takes part in the next step: those that answer, then those that read, where the modes let
+// them do so in one step; else in turn.
+std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& company) {
+  const bool lossless = company.front()->lossless, mixes = lossless && params_.mixes;
+  const int widest =
+      mixes ? params_.step_tokens : std::min(params_.step_tokens, ffn::kSparseTokensMax);
+  SortByTurn(company);
+  std::vector<Sequence*> readers;
+  std::vector<SharedLoop::Share> shares;
+  const int most = budget_.Answers(Tenants(company), widest);
+  for (Sequence* s : company) {
+    if (!s->answers()) {
+      readers.push_back(s);
+    } else if (base::IntSize(shares) < most) {
+      shares.push_back({s});
+    }
+  }
+  const bool reads =
+      !readers.empty() && (mixes || shares.empty() || !std::exchange(read_last_, true));
+  if (!reads) {
+    read_last_ = false;
+    return shares;
+  }
+  if (!mixes) shares.clear();
+  AddReaders(readers, shares);
+  return shares;
+}
+
+void Scheduler::AddReaders(const std::vector<Sequence*>& readers,
+                           std::vector<SharedLoop::Share>& shares) {
+  const int answers = base::IntSize(shares);
+  const int most = params_.read_tokens_max - answers;
+  int waiting = 0;
+  for (const Sequence* s : readers) waiting += s->wanted() - s->cache.length();
+  int left = budget_.ReadTokens(answers, waiting, most);
+  int rows = params_.loop.logits_max - answers;
+  for (Sequence* s : readers) {
+    if (left < 1 || rows < 1) return;
+    if (s->cache.length() == 0) answers_.Find(*s, s->cache);
+    const AnswerSteps::Chunk chunk = answers_.Next(*s, s->cache, left);
+    left -= base::IntSize(chunk.tokens);
+    rows -= chunk.rows();
+    shares.push_back({s, chunk});
+  }
+}
+
+// The oldest first; who has no room gives up what it has, and does not take part.
+void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
+  std::sort(shares.begin(), shares.end(), [](const auto& a, const auto& b) {
+    return a.sequence->job.number < b.sequence->job.number;
+  });
+  nn::KvCount wanted;
+  for (SharedLoop::Share& share : shares) {
+    Sequence& s = *share.sequence;
+    if (s.cache.length() != (share.read.tokens.empty() ? s.wanted() : share.read.at)) {
+      share.why = Stop::kNoMemory;  // an older one took it
+      continue;
+    }
+    const nn::KvCount more = s.cache.BlocksWanted(share.tokens());
+    current_ = &s;
+    const bool room = MakeRoom({wanted.whole + more.whole, wanted.window + more.window});
+    current_ = nullptr;
+    if (room) {
+      wanted.whole += more.whole;
+      wanted.window += more.window;
+    } else {
+      s.cache.Clear();
+      share.why = Stop::kNoMemory;
+    }
+  }
+  std::erase_if(shares, [](const auto& share) { return share.why != Stop::kNone; });
+}
+
+void Scheduler::EndStep(const SharedLoop::Share& share) {
+  Sequence& s = *share.sequence;
+  const bool read = !share.read.tokens.empty();
+  order_.Took(s.job.request.tenant, share.tokens() * (read ? kPromptTokenShare : 1), false);
+  if (read) s.read_since += share.tokens();
+  if (!read || s.read_since >= kReadTurn) {
+    s.last_turn = turns_;
+    s.read_since = 0;
+  }
+  if (share.why == Stop::kNone) {
+    if (!s.job.channel->full()) return;
+    s.paused_since = SteadyClock::now();
+    shared_.Leave(s);
+    return;
+  }
+  shared_.Leave(s);
+  answers_.Finish(s, s.cache, share.why);
+  Learn(s);
+  Remove(s);
+}
+
+}  // namespace thermocline::sched

@@ -1,0 +1,71 @@
+#include "engine/sched/step_budget.h"
+
+#include <algorithm>
+
+namespace thermocline::sched {
+namespace {
+
+void Learn(double& mean, double value) { mean = mean == 0 ? value : 0.9 * mean + 0.1 * value; }
+
+}  // namespace
+
+void StepBudget::Add(int answers, int read, double seconds) {
+  if (read == 0) return Learn(decoding_s_[std::min(answers, kAnswersMax)], seconds);
+  const double rest = seconds - (answers > 0 ? Decoding(answers) : 0);
+  if (rest > 0) Learn(read_s_, rest / read);
+}
+
+void StepBudget::AddAlone(int tokens, double seconds) {
+  if (tokens > 0) Learn(alone_s_, seconds / tokens);
+}
+
+double StepBudget::Gain(int answers) const {
+  const double together = decoding_s_[std::min(answers, kAnswersMax)];
+  return together > 0 ? answers * alone_s_ / together : 0;
+}
+
+// Of the nearest number of answers that is known.
+double StepBudget::Decoding(int answers) const {
+  answers = std::min(answers, kAnswersMax);
+  for (int off = 0; off <= kAnswersMax; ++off) {
+    if (answers - off >= 1 && decoding_s_[answers - off] > 0) return decoding_s_[answers - off];
+    if (answers + off <= kAnswersMax && decoding_s_[answers + off] > 0)
+      return decoding_s_[answers + off];
+  }
+  return alone_s_;
+}
+
+int StepBudget::ReadTokens(int answers, int waiting, int most) const {
+  constexpr double kLeast = 1.5, kMost = 4;  // times a step without prompts
+  constexpr int kSteps = 8;                  // in which what waits should be read
+  if (answers == 0 || read_s_ == 0) return most;
+  const double decoding = Decoding(answers);
+  const double asked = decoding + waiting * read_s_ / kSteps;
+  const double target =
+      target_s_ > 0 ? target_s_ : std::clamp(asked, kLeast * decoding, kMost * decoding);
+  const double tokens = std::max(0.0, (target - decoding) / read_s_);
+  return std::clamp(static_cast<int>(std::min(tokens, 1e6)), std::min(kReadLeast, most), most);
+}
+
+int StepBudget::Answers(int tenants, int most) const {
+  if (tenants < 2 || alone_s_ == 0) return most;
+  int answers = std::min(tenants, most);
+  while (answers < most && Decoding(answers + 1) <= tenants * alone_s_) ++answers;
+  return answers;
+}
+
+bool StepBudget::Pays(int sequences) {
+  constexpr double kGain = 1.02;
+  constexpr int kRetry = 512;  // steps
+  const double together = decoding_s_[std::min(sequences, kAnswersMax)];
+  if (alone_s_ == 0 || together == 0 || kGain * together <= sequences * alone_s_) {
+    in_turns_ = 0;
+    return true;
+  }
+  if (++in_turns_ < kRetry) return false;
+  in_turns_ = 0;
+  decoding_s_[std::min(sequences, kAnswersMax)] = 0;
+  return true;
+}
+
+}  // namespace thermocline::sched

@@ -1,0 +1,60 @@
+// What shared steps may take, from times that are told.
+#include "engine/sched/step_budget.h"
+
+#include <gtest/gtest.h>
+
+namespace thermocline::sched {
+namespace {
+
+// A step takes 4 ms, each answer 0.5 and each token that is read 0.25 more; alone, a token takes 2.
+double StepTime(int answers, int read) { return 0.004 + 0.0005 * answers + 0.00025 * read; }
+
+void Teach(StepBudget& budget) {
+  budget.AddAlone(10, 0.02);
+  for (int answers = 2; answers <= 16; ++answers) budget.Add(answers, 0, StepTime(answers, 0));
+  for (int i = 0; i < 50; ++i) budget.Add(8, 20, StepTime(8, 20));
+}
+
+TEST(StepBudget, PromptsFillWhatTheTargetLeaves) {
+  StepBudget budget(0.010);
+  EXPECT_EQ(budget.ReadTokens(8, 500, 64), 64);  // nothing is known yet
+  Teach(budget);
+  EXPECT_EQ(budget.ReadTokens(8, 500, 64), 8);  // 8 ms without, 2 are left
+  EXPECT_NEAR(budget.ReadTokens(2, 500, 64), 20, 1);
+  EXPECT_EQ(budget.ReadTokens(0, 500, 64), 64);  // nobody waits for the step
+  EXPECT_EQ(budget.ReadTokens(16, 500, 64), 8);  // a little, though the target is passed
+  EXPECT_EQ(budget.ReadTokens(16, 500, 4), 4);
+}
+
+TEST(StepBudget, WithoutATargetItGrowsWithWhatWaits) {
+  StepBudget budget(0);
+  Teach(budget);
+  EXPECT_NEAR(budget.ReadTokens(8, 10, 64), 16, 1);     // half as long again
+  EXPECT_NEAR(budget.ReadTokens(8, 400, 64), 50, 1);    // an eighth of it
+  EXPECT_NEAR(budget.ReadTokens(8, 9000, 400), 96, 1);  // four times as long
+}
+
+TEST(StepBudget, ATenantGetsWhatTurnsWouldGiveIt) {
+  StepBudget budget(0);
+  EXPECT_EQ(budget.Answers(2, 16), 16);  // nothing is known yet
+  Teach(budget);
+  EXPECT_EQ(budget.Answers(1, 16), 16);
+  EXPECT_EQ(budget.Answers(3, 16), 4);  // a step of 6 ms
+  EXPECT_EQ(budget.Answers(2, 16), 2);  // at least one of each
+  EXPECT_EQ(budget.Answers(6, 16), 16);
+}
+
+TEST(StepBudget, SharingThatDoesNotPayIsTriedAgain) {
+  StepBudget budget(0);
+  EXPECT_TRUE(budget.Pays(2));
+  budget.AddAlone(10, 0.02);
+  for (int i = 0; i < 30; ++i) budget.Add(2, 0, 0.005), budget.Add(4, 0, 0.006);
+  EXPECT_TRUE(budget.Pays(4));
+  int turns = 0;
+  while (!budget.Pays(2)) ++turns;
+  EXPECT_GT(turns, 100);
+  EXPECT_LT(turns, 2000);
+}
+
+}  // namespace
+}  // namespace thermocline::sched
