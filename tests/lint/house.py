@@ -30,7 +30,6 @@ HOUSE = {
     "engine/sched": ("requests and turns", "engine/base engine/api engine/text engine/nn engine/sampling engine/exec engine/load engine/adapt engine/spec"),
     "engine": ("the public face", "engine/base engine/api engine/text engine/grammar engine/store engine/nn engine/load engine/spec engine/sched"),
     "engine/offline": ("trainers, replay, simulator", "kernels engine/base engine/predictor engine/placement engine/store engine/spec"),
-    "engine/tools": ("the command line", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline"),
     "proto": ("the gRPC interface", ""),
     "server/web": ("the chat page", ""),
     "server/metrics": ("Prometheus", "engine/base engine/api engine"),
@@ -41,7 +40,9 @@ HOUSE = {
     "server/ollama": ("Ollama's API", "server/core server/openai"),
     "server/llama": ("llama-server's API", "engine/base engine/text server/core server/openai"),
     "server/http": ("HTTP and SSE", "engine/base engine/api engine/text server/web server/core server/openai server/anthropic server/ollama server/llama"),
+    "server/batch": ("files of requests, offline", "engine/base server/core server/http"),
     "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/core"),
+    "engine/tools": ("the command line", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
     "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/core server/http server/grpc"),
     "loadtest": ("the load tester", "proto engine/base"),
 }
@@ -50,7 +51,7 @@ ARROWS = {room: set(arrows.split()) for room, (_, arrows) in HOUSE.items()}
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "xxhash.h": ["engine/base"], "immintrin": ["kernels", "engine/base"], "cuda_runtime.h": ["kernels"],
     "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "histedit.h": ["engine/tools"], "CLI/": ["engine/tools", "server/daemon", "loadtest"],
-    "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/core", "server/daemon", "server/http", "server/grpc", "loadtest"],
+    "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/batch", "server/core", "server/daemon", "server/http", "server/grpc", "loadtest"],
     "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest"], "google/": ["server/grpc"],
 }
 

@@ -12,6 +12,7 @@
 #include "engine/tools/common/work_report.h"
 #include "engine/tools/run/chat_session.h"
 #include "engine/tools/run/generation.h"
+#include "engine/tools/run/run_batch.h"
 #include "engine/tools/run/run_options.h"
 #include "engine/tools/run/word_wrap.h"
 
@@ -127,17 +128,21 @@ Status Run(RunOptions& options) {
 }
 
 // The everyday options come first, the others of sampling under a heading of their own.
-void AddSettings(const OptionSet& set, RunOptions& o, bool everyday) {
+// With a batch its requests say all that.
+void AddSettings(const OptionSet& set, RunOptions& o, const OptionRef& batch, bool everyday) {
   const OptionSet under = everyday ? set : set.Under("Sampling");
   for (const Setting& setting : SettingsOf(o)) {
     if (setting.everyday != everyday) continue;
     const std::string name = StrCat("--", setting.name);
     under.Add(name == "--max-tokens" ? "-n,--max-tokens" : name, setting.value, setting.help)
-        .ShowDefault();
+        .ShowDefault()
+        .Excludes(batch);
   }
   if (everyday) return;
-  under.Add("--dry-breaker", o.dry_breakers,
-            "Strings that a repetition does not go across; not given: line end : \" *");
+  under
+      .Add("--dry-breaker", o.dry_breakers,
+           "Strings that a repetition does not go across; not given: line end : \" *")
+      .Excludes(batch);
 }
 
 }  // namespace
@@ -145,26 +150,40 @@ void AddSettings(const OptionSet& set, RunOptions& o, bool everyday) {
 Command AddRun(const OptionSet& set) {
   auto o = std::make_shared<RunOptions>();
   o->sampling.temperature = 0;
+  auto files = std::make_shared<BatchFiles>();
+  const OptionRef batch =
+      set.Add("--batch", files->input,
+              "Answer the requests of a JSONL file in the form of OpenAI's Batch API; interrupted, "
+              "the same command goes on");
+  set.Add("--output", files->output,
+          "With --batch: file of the answers; not given: FILE.answers.jsonl beside it")
+      .Needs(batch);
   const OptionRef prompt = set.Add(
       "-p,--prompt", o->prompt,
       "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence. "
       "Without a prompt: a chat");
-  set.Add("--chat", o->chat, "The prompt is a user's message for the chat template");
-  set.Add("--system", o->system, "System message of a chat");
-  AddSettings(set, *o, /*everyday=*/true);
-  set.Add("--stats", o->stats, "Speed after each answer of a chat; else /stats shows it");
-  set.Add("--json", o->json, "One JSON object on standard output");
+  prompt.Excludes(batch);
+  set.Add("--chat", o->chat, "The prompt is a user's message for the chat template")
+      .Excludes(batch);
+  set.Add("--system", o->system, "System message of a chat").Excludes(batch);
+  AddSettings(set, *o, batch, /*everyday=*/true);
+  set.Add("--stats", o->stats, "Speed after each answer of a chat; else /stats shows it")
+      .Excludes(batch);
+  set.Add("--json", o->json, "One JSON object on standard output").Excludes(batch);
   const OptionSet form = set.Under("Form of the answer");
-  form.Add("--grammar", o->grammar, "File with a GBNF grammar that the answer must follow");
-  form.Add("--json-schema", o->json_schema, "File with a JSON schema that the answer must satisfy");
-  AddSettings(set, *o, /*everyday=*/false);
+  form.Add("--grammar", o->grammar, "File with a GBNF grammar that the answer must follow")
+      .Excludes(batch);
+  form.Add("--json-schema", o->json_schema, "File with a JSON schema that the answer must satisfy")
+      .Excludes(batch);
+  AddSettings(set, *o, batch, /*everyday=*/false);
   AddModelOptions(set, o->model);
   AddOptions(set, OptionGroup::kContext, o->model);
   AddDecodeOptions(set, o->model);
   AddOptions(set, OptionGroup::kHot, o->model);
   AddSpecOptions(set, o->model);
   AddMeasurementOptions(set, o->model);
-  return [o, prompt]() -> Status {
+  return [o, files, prompt, batch]() -> Status {
+    if (batch.given()) return RunBatch(*files, o->model);
     o->has_prompt = prompt.given();
     if (o->json && !o->has_prompt) return base::InvalidArgument("--json needs a prompt (-p)");
     return Run(*o);

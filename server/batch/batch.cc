@@ -1,0 +1,152 @@
+#include "server/batch/batch.h"
+
+#include <condition_variable>
+#include <list>
+#include <utility>
+
+#include "engine/base/index.h"
+#include "engine/base/log.h"
+#include "engine/base/mutex.h"
+#include "server/batch/batch_file.h"
+#include "server/core/service.h"
+#include "server/http/answer.h"
+#include "server/http/routes.h"
+
+namespace thermocline::batch {
+namespace {
+
+// Told on the engine's thread that some answer goes on.
+class News {
+ public:
+  void Tell() {
+    const base::MutexLock lock(mutex_);
+    told_ = true;
+    changed_.notify_one();
+  }
+  // Until something is told, or a while has passed.
+  void Wait() {
+    base::MutexLock lock(mutex_);
+    if (!told_) changed_.wait_for(mutex_, std::chrono::milliseconds(200));
+    told_ = false;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::condition_variable_any changed_;
+  bool told_ GUARDED_BY(mutex_) = false;
+};
+
+class Runner {
+ public:
+  Runner(const BatchOptions& options, server::Service& service, AnswerFile& file,
+         BatchCounts& counts)
+      : options_(options), service_(service), file_(file), counts_(counts) {}
+
+  Status Answer(const std::vector<BatchRequest>& requests) {
+    // As many as the engine computes, and some that wait.
+    const auto most = static_cast<std::size_t>(2 * options_.server.serving.sequences_max);
+    auto next = requests.begin();
+    while (next != requests.end() || !running_.empty()) {
+      for (; next != requests.end() && running_.size() < most; ++next)
+        if (!file_.Has(next->custom_id)) RETURN_IF_ERROR(Begin(*next));
+      RETURN_IF_ERROR(TakeAll());
+      if (!Show()) return Stopped();
+      if (!running_.empty()) news_->Wait();
+    }
+    return OkStatus();
+  }
+
+ private:
+  struct Running {
+    const BatchRequest* request;
+    std::unique_ptr<http::Answer> answer;
+  };
+
+  Status Begin(const BatchRequest& request) {
+    http::HttpRequest asked(boost::beast::http::verb::post, request.url, 11, request.body);
+    asked.set(boost::beast::http::field::content_type, "application/json");
+    const http::ResponseHead head{.request_id = request.custom_id,
+                                  .arrived = std::chrono::steady_clock::now()};
+    http::Action action = http::RouteRequest(service_, asked, head);
+    if (auto* plan = std::get_if<http::GenerationPlan>(&action)) {
+      auto answer =
+          http::Answer::Start(service_, head, std::move(*plan), [news = news_] { news->Tell(); });
+      if (!answer.ok()) return answer.status().Annotate(request.custom_id);
+      running_.push_back({&request, *std::move(answer)});
+      return OkStatus();
+    }
+    return Add(request, std::get<http::HttpResponse>(action));
+  }
+
+  Status Add(const BatchRequest& request, const http::HttpResponse& response) {
+    const auto status = static_cast<int>(response.result_int());
+    ++counts_.answered;
+    if (status >= 400) ++counts_.failed;
+    return file_.Add(request, status, response.body());
+  }
+
+  Status TakeAll() {
+    for (auto it = running_.begin(); it != running_.end();) {
+      const http::Answer::Output output = it->answer->Take();
+      if (output.response.has_value()) {
+        RETURN_IF_ERROR(Add(*it->request, *output.response));
+        it = running_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+    return OkStatus();
+  }
+
+  bool Show() const {
+    return !options_.on_progress ||
+           options_.on_progress(static_cast<double>(counts_.answered) / counts_.requests);
+  }
+
+  Status Stopped() {
+    for (const Running& running : running_) running.answer->Leave(CancelCause::kApi);
+    return Status(StatusCode::kCancelled,
+                  StrCat("stopped after ", counts_.answered, " of ", counts_.requests,
+                         " answers; the same command goes on"));
+  }
+
+  const BatchOptions& options_;
+  server::Service& service_;
+  AnswerFile& file_;
+  BatchCounts& counts_;
+  const std::shared_ptr<News> news_ = std::make_shared<News>();
+  std::list<Running> running_;
+};
+
+// Nobody is waited for: what a batch asks is neither late nor too much.
+server::ServerConfig ConfigOf(const BatchOptions& options) {
+  server::ServerConfig config = options.server;
+  config.host = "";
+  config.request_timeout_s = 0;
+  config.serving.queue_capacity = 10'000;
+  config.serving.queue_prefill_tokens = 0;
+  return config;
+}
+
+}  // namespace
+
+Status Run(const BatchOptions& options, BatchCounts& counts) {
+  ASSIGN_OR_RETURN(const auto requests, ReadRequests(options.input));
+  ASSIGN_OR_RETURN(const auto file, AnswerFile::Open(options.output));
+  counts.requests = base::IntSize(requests);
+  for (const BatchRequest& request : requests) counts.resumed += file->Has(request.custom_id);
+  counts.answered = counts.resumed;
+  counts.failed = file->failed();
+  if (counts.answered < counts.requests) {
+    ASSIGN_OR_RETURN(const auto live, server::MakeLive(ConfigOf(options)));
+    server::Service service(live);
+    RETURN_IF_ERROR(service.Load());
+    const Status answered = Runner(options, service, *file, counts).Answer(requests);
+    service.StopWorkers();
+    service.StopEngine();
+    RETURN_IF_ERROR(answered);
+  }
+  return file->Commit();
+}
+
+}  // namespace thermocline::batch
