@@ -69,12 +69,13 @@ Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) 
                                    PublishSpeculation();
                                    governor_.EndRequest();
                                  }});
-  shared_ =
-      std::make_unique<sched::SharedLoop>(sched::SharedLoop::Params{.transformer = *transformer_,
-                                                                    .pool = *model_->pool,
-                                                                    .answers = *answers_,
-                                                                    .governor = governor_,
-                                                                    .capacity = cache_.capacity()});
+  shared_ = std::make_unique<sched::SharedLoop>(
+      sched::SharedLoop::Params{.transformer = *transformer_,
+                                .pool = *model_->pool,
+                                .answers = *answers_,
+                                .governor = governor_,
+                                .capacity = cache_.capacity(),
+                                .drafts_max = SharedDraftsMax(config)});
   scheduler_ = std::make_unique<sched::Scheduler>(SchedulerParams(config));
   thread_ = std::thread([this] { DecodeMain(); });
   pthread_setname_np(thread_.native_handle(), "decode");
@@ -93,6 +94,14 @@ Engine::Impl::~Impl() {
 void Engine::Impl::DecodeMain() {
   transformer_->ffn().SetTrace(trace_.get());
   scheduler_->Run();
+}
+
+// Drafts of a model are one sequence's at a time: where several share steps, only their own texts
+// draft.
+int Engine::Impl::SharedDraftsMax(const EngineConfig& config) const {
+  const SpecOptions& spec = config.model.spec;
+  const bool text = spec.mode != SpecMode::kOff && spec.chosen_source() == SpecSource::kNgram;
+  return text ? std::min(spec.tokens_max, kSparseDraftTokensMax) : 0;
 }
 
 // Sequences take turns where a GPU computes one at a time, or a trace is recorded, which has single
@@ -121,6 +130,7 @@ sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& confi
       .step_tokens = StepTokens(config),
       .mixes = model_->flash == nullptr,
       .read_tokens_max = config.serving.prefill_chunk > 0 ? chunk : std::min(chunk, kReadTokens),
+      .drafts = model_->flash == nullptr,
       .drafts_decide = spec.mode != SpecMode::kOff && spec.acceptance == SpecAcceptance::kRejection,
       .itl_target_s = config.serving.itl_target_ms / 1000,
       .queue = *queue_,
@@ -140,6 +150,14 @@ void Engine::Impl::AfterTurn() {
 
 void Engine::Impl::PublishSpeculation() {
   SpecStats stats = speculation_->Stats();
+  if (shared_ != nullptr) {
+    const SpecUsage& drafted = shared_->drafted();
+    stats.drafts += drafted.drafts;
+    stats.draft_tokens += drafted.draft_tokens;
+    stats.accepted_tokens += drafted.accepted_tokens;
+    stats.drafted_tokens += drafted.draft_tokens;
+    stats.wasted_tokens += drafted.draft_tokens - drafted.accepted_tokens;
+  }
   const base::MutexLock lock(spec_mutex_);
   spec_stats_ = std::move(stats);
 }

@@ -62,6 +62,7 @@ class Engine::Impl {
  private:
   sched::Scheduler::Params SchedulerParams(const EngineConfig& config);
   int StepTokens(const EngineConfig& config) const;
+  int SharedDraftsMax(const EngineConfig& config) const;
   // Decode thread.
   void DecodeMain();
   void AfterTurn();

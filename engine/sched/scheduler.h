@@ -32,6 +32,7 @@ class Scheduler {
     int step_tokens = 1;  // answers that may share a step; 1: sequences take turns
     bool mixes = true;    // prompts are read in the steps of answers, where no mode loses anything
     int read_tokens_max = 64;  // of a shared step
+    bool drafts = true;        // from the text of each, where they are worth it
     // Tokens that are drawn with drafts of a model depend on these (SpecAcceptance::kRejection).
     bool drafts_decide = false;
     double itl_target_s = 0;  // as StepBudget
@@ -108,6 +109,7 @@ class Scheduler {
   Sequence* Leader(const std::vector<Sequence*>& runnable);
   bool StepOf(std::vector<Sequence*>& company);
   std::vector<SharedLoop::Share> Compose(std::vector<Sequence*>& company);
+  void AddDrafts(int widest, std::vector<SharedLoop::Share>& shares);
   void AddReaders(const std::vector<Sequence*>& readers, std::vector<SharedLoop::Share>& shares);
   void MakeRoomFor(std::vector<SharedLoop::Share>& shares);
   void EndStep(const SharedLoop::Share& share);

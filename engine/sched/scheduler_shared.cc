@@ -148,10 +148,10 @@ bool Scheduler::StepOf(std::vector<Sequence*>& company) {
   if (shares.empty()) return false;
   int answers = 0, read = 0;
   for (const SharedLoop::Share& share : shares)
-    (share.read.tokens.empty() ? answers : read) += share.tokens();
+    (share.answers() ? answers : read) += share.tokens();
   next_.reset();
   budget_.Add(answers, read, shared_.Run(shares));
-  if (read == 0) figures_.sharing_gain = budget_.Gain(answers);
+  if (read == 0 && answers == base::IntSize(shares)) figures_.sharing_gain = budget_.Gain(answers);
   ++together_;
   ++turns_;
   for (const SharedLoop::Share& share : shares) EndStep(share);
@@ -180,11 +180,25 @@ std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& compan
       !readers.empty() && (mixes || shares.empty() || !std::exchange(read_last_, true));
   if (!reads) {
     read_last_ = false;
+    AddDrafts(widest, shares);
     return shares;
   }
   if (!mixes) shares.clear();
   AddReaders(readers, shares);
   return shares;
+}
+
+// While nobody reads, where a token of verification is worth its time: the step is not longer than
+// it may be with answers alone.
+void Scheduler::AddDrafts(int widest, std::vector<SharedLoop::Share>& shares) {
+  if (!params_.drafts) return;
+  int left = std::min(widest, params_.loop.logits_max) - base::IntSize(shares);
+  const double needed = budget_.DraftNeeds(base::IntSize(shares));
+  for (SharedLoop::Share& share : shares) {
+    if (left < 1) return;
+    shared_.Draft(share, std::min(left, kSparseDraftTokensMax), needed);
+    left -= share.draft;
+  }
 }
 
 void Scheduler::AddReaders(const std::vector<Sequence*>& readers,
@@ -213,7 +227,7 @@ void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
   nn::KvCount wanted;
   for (SharedLoop::Share& share : shares) {
     Sequence& s = *share.sequence;
-    if (s.cache.length() != (share.read.tokens.empty() ? s.wanted() : share.read.at)) {
+    if (s.cache.length() != (share.answers() ? s.wanted() : share.read.at)) {
       share.why = Stop::kNoMemory;  // an older one took it
       continue;
     }
@@ -234,7 +248,7 @@ void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
 
 void Scheduler::EndStep(const SharedLoop::Share& share) {
   Sequence& s = *share.sequence;
-  const bool read = !share.read.tokens.empty();
+  const bool read = !share.answers();
   order_.Took(s.job.request.tenant, share.tokens() * (read ? kPromptTokenShare : 1), false);
   if (read) s.read_since += share.tokens();
   if (!read || s.read_since >= kReadTurn) {

@@ -10,8 +10,8 @@
 #include "engine/base/index.h"
 #include "engine/exec/step_result.h"
 #include "engine/nn/kv_cache.h"
-#include "engine/sampling/sampler.h"
 #include "engine/sched/job.h"
+#include "engine/sched/lane.h"
 #include "engine/sched/stop_matcher.h"
 #include "engine/sched/text_pooling.h"
 #include "engine/text/detokenizer.h"
@@ -59,11 +59,11 @@ struct Sequence {
   bool answers() const { return usage.completion_tokens > 0 && cache.length() == wanted(); }
 
   Job job;
-  const std::vector<FfnMode> modes;            // [L]
-  const bool lossless;                         // its modes
-  nn::KvCache cache;                           // empty during its turns: then the loop has it
-  std::unique_ptr<sampling::Sampler> sampler;  // the shared loop's, while it answers there
-  std::vector<int> tokens;                     // the prompt, then what was generated
+  const std::vector<FfnMode> modes;  // [L]
+  const bool lossless;               // its modes
+  nn::KvCache cache;                 // empty during its turns: then the loop has it
+  std::unique_ptr<Lane> lane;        // the shared loop's, while it answers there
+  std::vector<int> tokens;           // the prompt, then what was generated
   Usage usage;
   AnswerText text;
   std::vector<TokenChannel::Score> prompt_scores, scores;

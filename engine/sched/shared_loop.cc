@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/base/index.h"
-#include "engine/spec/verify.h"
 
 namespace thermocline::sched {
 
@@ -15,7 +14,8 @@ SharedLoop::SharedLoop(const Params& p)
       pool_(p.pool),
       answers_(p.answers),
       governor_(p.governor),
-      capacity_(p.capacity) {}
+      capacity_(p.capacity),
+      drafts_max_(p.drafts_max) {}
 
 double SharedLoop::Run(std::span<Share> shares) {
   const StepTimer timer;
@@ -32,12 +32,7 @@ double SharedLoop::Run(std::span<Share> shares) {
   if (logits.ok()) {
     Take(shares, *logits);
     DrawAll();
-    for (const Draw& draw : draws_) {
-      Sequence& s = *draw.share->sequence;
-      s.sampler->Accept(draw.token);
-      draw.share->why = answers_.Give(s, *s.sampler, draw.token, draw.logits);
-      s.computed_to = std::max(s.computed_to, s.cache.length());
-    }
+    for (const Draw& draw : draws_) Give(*draw.share, draw.logits);
     governor_.AfterStep(base::IntSize(draws_));
   } else {
     for (Share& share : shares) {
@@ -51,12 +46,19 @@ double SharedLoop::Run(std::span<Share> shares) {
 
 exec::StepResult<std::span<const float>> SharedLoop::Forward(std::span<const Share> shares) {
   parts_.clear();
-  bool reads = false, decoded = false;
+  step_tokens_.clear();
+  step_tokens_.reserve(transformer_.tokens_max());  // parts refer to it
+  bool reads = false, decoded = false, verifies = false;
   for (const Share& share : shares) {
     Sequence& s = *share.sequence;
-    if (share.read.tokens.empty()) {
-      parts_.push_back({std::span<const int>(s.tokens).last(1), &s.cache, 1});
+    if (share.answers()) {
+      step_tokens_.push_back(s.tokens.back());
+      if (share.draft == 0 && s.lane != nullptr) s.lane->DropDraft();  // of a step that was not
+      if (share.draft > 0)
+        step_tokens_.insert(step_tokens_.end(), s.lane->draft().begin(), s.lane->draft().end());
+      parts_.push_back({std::span(step_tokens_).last(share.tokens()), &s.cache, share.tokens()});
       decoded = true;
+      verifies = verifies || share.draft > 0;
     } else {
       parts_.push_back({share.read.tokens, &s.cache, share.read.rows()});
       reads = true;
@@ -67,8 +69,9 @@ exec::StepResult<std::span<const float>> SharedLoop::Forward(std::span<const Sha
     return std::any_of(shares.begin(), shares.end(),
                        [this](const Share& share) { return answers_.GoesOn(share.sequence->job); });
   });
-  auto logits = transformer_.ForwardParts(
-      parts_, reads ? Transformer::Step::kPrefill : Transformer::Step::kDecode);
+  auto logits = transformer_.ForwardParts(parts_, reads      ? Transformer::Step::kPrefill
+                                                  : verifies ? Transformer::Step::kVerify
+                                                             : Transformer::Step::kDecode);
   transformer_.SetOnWait({});
   return logits;
 }
@@ -79,18 +82,17 @@ void SharedLoop::Take(std::span<Share> shares, std::span<const float> logits) {
   const std::size_t vocab = transformer_.config().vocab_size;
   for (Share& share : shares) {
     Sequence& s = *share.sequence;
-    const bool answers = share.read.tokens.empty();
-    const std::size_t rows = answers ? 1 : share.read.rows();
+    const std::size_t rows = share.answers() ? share.tokens() : share.read.rows();
     const auto own = logits.first(rows * vocab);
     logits = logits.subspan(own.size());
-    if (!answers) {
+    if (!share.answers()) {
       answers_.Read(s, s.cache, share.read, own);
       if (!share.read.last) continue;
       share.why = answers_.EndPrompt(s, s.cache);
       if (share.why != Stop::kNone) continue;
     }
-    Join(s);
-    draws_.push_back({&share, own.last(vocab)});
+    LaneOf(s);
+    draws_.push_back({&share, share.answers() ? own : own.last(vocab)});
   }
 }
 
@@ -99,31 +101,60 @@ void SharedLoop::DrawAll() {
     scratch_.push_back(
         std::make_unique<sampling::SamplerScratch>(transformer_.config().vocab_size));
   pool_.Run(base::IntSize(draws_), [this](int i, int thread) {
-    Draw& draw = draws_[i];
-    const Sequence& s = *draw.share->sequence;
-    s.sampler->UseScratch(*scratch_[thread]);
-    draw.token =
-        spec::Choose(s.sampler->Compute(draw.logits), s.sampler->chance(), s.tokens.size());
+    const Draw& draw = draws_[i];
+    Sequence& s = *draw.share->sequence;
+    s.lane->Draw(draw.logits, base::IntSize(s.tokens), *scratch_[thread]);
   });
 }
 
-void SharedLoop::Join(Sequence& s) {
-  if (s.sampler != nullptr) return;
-  if (free_samplers_.empty())
-    free_samplers_.push_back(std::make_unique<sampling::Sampler>(transformer_.config().vocab_size,
-                                                                 capacity_, /*own_scratch=*/false));
-  s.sampler = std::move(free_samplers_.back());
-  free_samplers_.pop_back();
+void SharedLoop::Give(Share& share, std::span<const float> logits) {
+  Sequence& s = *share.sequence;
+  Lane& lane = *s.lane;
+  const auto drawn = lane.drawn();
+  const int right = base::IntSize(drawn) - 1;
+  s.cache.SetLength(s.cache.length() - share.draft + right);
+  s.computed_to = std::max(s.computed_to, s.cache.length());
+  const std::size_t vocab = transformer_.config().vocab_size;
+  for (std::size_t i = 0; i < drawn.size() && share.why == Stop::kNone; ++i)
+    share.why = answers_.Give(s, lane.sampler(), drawn[i], logits.subspan(i * vocab, vocab));
+  if (share.draft > 0 && !lane.forced()) {
+    const SpecUsage usage{.drafts = 1, .draft_tokens = share.draft, .accepted_tokens = right};
+    s.usage.spec += usage;
+    drafted_ += usage;
+  }
+  lane.Judge(record_);
+}
+
+Lane& SharedLoop::LaneOf(Sequence& s) {
+  if (s.lane != nullptr) return *s.lane;
+  if (free_lanes_.empty())
+    free_lanes_.push_back(std::make_unique<Lane>(transformer_.config().vocab_size, capacity_));
+  s.lane = std::move(free_lanes_.back());
+  free_lanes_.pop_back();
   const auto tokens = std::span<const int>(s.tokens);
-  const auto prompt = tokens.first(s.job.request.prompt.size());
-  s.sampler->Begin(s.job.request.sampling, prompt);
-  for (const int token : tokens.subspan(prompt.size())) s.sampler->Accept(token);
+  const std::size_t prompt = s.job.request.prompt.size();
+  s.lane->Begin(s.job.request.sampling, tokens.first(prompt), tokens.subspan(prompt),
+                DraftsMax(s.job.request));
+  return *s.lane;
+}
+
+int SharedLoop::DraftsMax(const Request& request) const {
+  if (request.spec_mode == SpecModeName(SpecMode::kOff)) return 0;
+  return request.spec_tokens >= 0 ? std::min(request.spec_tokens, drafts_max_) : drafts_max_;
+}
+
+void SharedLoop::Draft(Share& share, int most, double needed) {
+  Sequence& s = *share.sequence;
+  const int room = std::min(answers_.Wanted(s) - 1, capacity_ - s.cache.length() - 2);
+  Lane& lane = LaneOf(s);
+  lane.Propose(s.tokens, std::min(most, room), needed, record_);
+  share.draft = base::IntSize(lane.draft());
 }
 
 void SharedLoop::Leave(Sequence& s) {
-  if (s.sampler == nullptr) return;
-  s.sampler->Begin({}, {});  // a grammar is held no longer
-  free_samplers_.push_back(std::move(s.sampler));
+  if (s.lane == nullptr) return;
+  s.lane->End();
+  free_lanes_.push_back(std::move(s.lane));
 }
 
 void SharedLoop::Count(std::span<const Share> shares, const StepTimer& timer) {
@@ -131,7 +162,7 @@ void SharedLoop::Count(std::span<const Share> shares, const StepTimer& timer) {
   const double seconds = timer.elapsed();
   for (const Share& share : shares) {
     Usage& usage = share.sequence->usage;
-    const bool answers = share.read.tokens.empty();
+    const bool answers = share.answers();
     (answers ? answering : read) += share.tokens();
     const bool prompt = !answers && share.read.at < share.sequence->prompt_tokens();
     (prompt ? usage.prefill_s : usage.decode_s) += seconds;

@@ -9,13 +9,12 @@
 #include "engine/adapt/ffn_governor.h"
 #include "engine/base/worker_pool.h"
 #include "engine/exec/transformer.h"
-#include "engine/sampling/sampler.h"
 #include "engine/sched/answer_steps.h"
 
 namespace thermocline::sched {
 
-// Decode thread only. Borrows everything. A sequence that answers has a sampler of its own from its
-// first shared step until it leaves.
+// Decode thread only. Borrows everything. A sequence that answers has a lane from its first shared
+// step until it leaves.
 class SharedLoop {
  public:
   struct Params {
@@ -24,6 +23,8 @@ class SharedLoop {
     const AnswerSteps& answers;
     adapt::FfnGovernor& governor;
     int capacity = 0;  // tokens of a sequence
+    // Tokens of a draft from an answer's own text, where its request does not say; 0 = none.
+    int drafts_max = 0;
   };
   explicit SharedLoop(const Params& params);
 
@@ -31,20 +32,28 @@ class SharedLoop {
   struct Share {
     Sequence* sequence;
     AnswerSteps::Chunk read = {};  // of its tokens; empty: it answers
+    int draft = 0;                 // tokens that are verified behind its next one
     Stop why = Stop::kNone;        // after Run: why it does not go on
 
-    int tokens() const { return read.tokens.empty() ? 1 : base::IntSize(read.tokens); }
+    bool answers() const { return read.tokens.empty(); }
+    int tokens() const { return answers() ? 1 + draft : base::IntSize(read.tokens); }
   };
+  // Has one that answers draft up to `most` tokens, as probable as `needed`, for the next step.
+  void Draft(Share& share, int most, double needed);
   // Computes a step and gives what comes of it; returns its seconds. Requires: sequences of the
   // same modes; none reads where the modes lose something and another one answers; as many tokens
   // and logits as the transformer takes; room for them in the pool.
   double Run(std::span<Share> shares);
   // The sequence goes on elsewhere, or has ended.
   void Leave(Sequence& sequence);
+  // Of all sequences.
+  const SpecUsage& drafted() const { return drafted_; }
 
  private:
-  // The sampler of a sequence whose next token is drawn here.
-  void Join(Sequence& s);
+  // Its lane, which it has from now on.
+  Lane& LaneOf(Sequence& s);
+  int DraftsMax(const Request& request) const;
+  void Give(Share& share, std::span<const float> logits);
   exec::StepResult<std::span<const float>> Forward(std::span<const Share> shares);
   void Take(std::span<Share> shares, std::span<const float> logits);
   void DrawAll();
@@ -55,13 +64,16 @@ class SharedLoop {
   const AnswerSteps& answers_;
   adapt::FfnGovernor& governor_;
   const int capacity_;
-  std::vector<std::unique_ptr<sampling::Sampler>> free_samplers_;
+  const int drafts_max_;
+  std::vector<std::unique_ptr<Lane>> free_lanes_;
+  DraftRecord record_;
+  SpecUsage drafted_;
   std::vector<std::unique_ptr<sampling::SamplerScratch>> scratch_;  // [threads]
   std::vector<exec::Transformer::Part> parts_;
+  std::vector<int> step_tokens_;  // of those that answer
   struct Draw {
     Share* share;
-    std::span<const float> logits;  // [V]
-    int token = 0;
+    std::span<const float> logits;  // [1 + draft, V]
   };
   std::vector<Draw> draws_;
 };

@@ -47,6 +47,15 @@ int StepBudget::ReadTokens(int answers, int waiting, int most) const {
   return std::clamp(static_cast<int>(std::min(tokens, 1e6)), std::min(kReadLeast, most), most);
 }
 
+double StepBudget::DraftNeeds(int answers) const {
+  constexpr int kApart = 4;  // tokens: times of steps that differ by less say little
+  const int fewer = std::max(1, answers - kApart), more = answers + kApart;
+  const double slope = (Decoding(more) - Decoding(fewer)) / (more - fewer);
+  const double step = Decoding(answers);
+  const double token = slope > 0 ? slope : read_s_;
+  return step > 0 && token > 0 ? token * answers / step : 0.5;
+}
+
 int StepBudget::Answers(int tenants, int most) const {
   if (tenants < 2 || alone_s_ == 0) return most;
   int answers = std::min(tenants, most);

@@ -13,7 +13,8 @@ class StepBudget {
   // read.
   explicit StepBudget(double target_s) : target_s_(target_s) {}
 
-  // A shared step of `answers` tokens that were decoded and `read` of prompts took `seconds`.
+  // A shared step of `answers` tokens that were decoded or verified and `read` of prompts took
+  // `seconds`.
   void Add(int answers, int read, double seconds);
   // A sequence decoded `tokens` alone in `seconds`, with drafts if it has any.
   void AddAlone(int tokens, double seconds);
@@ -22,6 +23,9 @@ class StepBudget {
   double Gain(int answers) const;
   // Tokens of prompts beside `answers` tokens of answers, of `waiting` ones; at least kReadLeast.
   int ReadTokens(int answers, int waiting, int most) const;
+  // How probable a drafted token must be to be worth verifying beside `answers` tokens: so that it
+  // brings more tokens a second than they come. Above 1: none is.
+  double DraftNeeds(int answers) const;
   // Answers that may share a step of `tenants` clients, at most `most`: so many that none of them
   // gets less than its part of the time would give it.
   int Answers(int tenants, int most) const;

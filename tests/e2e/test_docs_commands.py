@@ -48,6 +48,7 @@ def fill(folder):
     (folder / "prompts.txt").write_text("Once upon a time\nThe owl\n")
     (folder / "CHAT.json").write_text('{"messages": [{"role": "user", "content": "Hello"}]}')
     (folder / "gsm8k.jsonl").write_text("".join('{"question": "What is %d and 1?", "answer": "It is #### %d"}\n' % (i, i + 1) for i in range(3)))
+    (folder / "FILE.jsonl").write_text('{"custom_id": "a", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 4}}\n')
     (folder / "blocks.bin").write_bytes(bytes(1 << 20))
 
 

@@ -57,6 +57,11 @@ class SharedSteps : public testing::TestWithParam<Place> {
     r.prompt_logprobs = i == 13;
     r.ignore_eos = i % 3 != 2;
     r.share_prompt = i == 4 || i == 5;
+    if (i % 5 == 2) {  // a text to draft from
+      r.prompt.resize(std::min<std::size_t>(r.prompt.size(), 50));
+      const std::vector<int> once = r.prompt;
+      for (int k = 0; k < 3; ++k) r.prompt.insert(r.prompt.end(), once.begin(), once.end());
+    }
     if (i % 6 == 4) r.stop = {" the", "xyz"};
     if (i % 9 == 7) r.sampling.constraint = *engine.Compile(Grammar());
     return r;

@@ -1,0 +1,78 @@
+#include "engine/sched/lane.h"
+
+#include <algorithm>
+
+#include "engine/base/index.h"
+#include "engine/spec/verify.h"
+
+namespace thermocline::sched {
+
+void Lane::Begin(const SamplingParams& params, std::span<const int> prompt,
+                 std::span<const int> generated, int drafts_max) {
+  sampler_.Begin(params, prompt);
+  for (const int token : generated) sampler_.Accept(token);
+  draft_.Clear();
+  drafts_max_ = std::min(drafts_max, kDraftTokensMax);
+  forced_ = forced_right_ = passed_over_ = 0;
+  if (drafts_max_ == 0) return;
+  if (source_ == nullptr) source_ = std::make_unique<spec::NgramSource>(capacity_);
+  source_->Begin(prompt, params);
+}
+
+void Lane::Propose(std::span<const int> sequence, int most, double needed,
+                   const DraftRecord& record) {
+  draft_.Clear();
+  forced_now_ = most > 0 && ProposeForced(std::min(most, kDraftTokensMax));
+  most = std::min(most, drafts_max_);
+  if (!forced_now_ && most > 0) {
+    const auto more = [&](const spec::Draft& draft) { return draft.size < most; };
+    if (!source_->Propose(sequence, more, draft_).ok()) draft_.Clear();
+    double right = 1;  // all up to this one
+    for (int i = 0; i < draft_.size; ++i) {
+      right *= record.Accepted(draft_[i].confidence);
+      if (right >= needed) continue;
+      draft_.size = i;
+    }
+  }
+  for (int i = 0; i < draft_.size; ++i) draft_tokens_[i] = draft_[i].token;
+}
+
+// As spec::Decoder's: where the model mostly cuts forced text into other tokens, only every eighth
+// chance is taken.
+bool Lane::ProposeForced(int most) {
+  constexpr int kEnough = 16, kOften = 8;
+  const bool mostly_wrong = forced_ >= kEnough && 2 * forced_right_ < forced_;
+  if (mostly_wrong && ++passed_over_ % kOften != 0) return false;
+  std::array<int, kDraftTokensMax> tokens;
+  draft_.size = sampler_.Forced(std::span(tokens).first(static_cast<std::size_t>(most)));
+  for (int i = 0; i < draft_.size; ++i) draft_[i].token = tokens[i];
+  return draft_.size > 0;
+}
+
+void Lane::Draw(std::span<const float> logits, int position, sampling::SamplerScratch& scratch) {
+  sampler_.UseScratch(scratch);
+  const std::size_t vocab = logits.size() / (1 + draft_.size);
+  drawn_.clear();
+  for (int i = 0; i <= draft_.size; ++i) {
+    const int token = spec::Choose(sampler_.Compute(logits.subspan(i * vocab, vocab)),
+                                   sampler_.chance(), position + i);
+    sampler_.Accept(token);
+    drawn_.push_back(token);
+    if (i < draft_.size && token != draft_tokens_[i]) return;
+  }
+}
+
+void Lane::Judge(DraftRecord& record) {
+  const int right = base::IntSize(drawn_) - 1;
+  if (forced_now_) {
+    forced_ += draft_.size;
+    forced_right_ += right;
+    sampler_.CountForced(draft_.size, right);
+  } else {
+    for (int i = 0; i < std::min(draft_.size, right + 1); ++i)
+      record.Add(draft_[i].confidence, i < right);
+  }
+  draft_.Clear();
+}
+
+}  // namespace thermocline::sched
