@@ -82,9 +82,12 @@ Status PartFile::Reserve(std::uint64_t bytes) {
   return OkStatus();
 }
 
-Status PartFile::Clear() {
-  if (::ftruncate(fd_, 0) != 0) return ErrnoStatus(part_path_, "resize", errno);
-  size_ = 0;
+Status PartFile::Clear() { return Truncate(0); }
+
+Status PartFile::Truncate(std::uint64_t bytes) {
+  if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
+    return ErrnoStatus(part_path_, "resize", errno);
+  size_ = bytes;
   return OkStatus();
 }
 

@@ -29,6 +29,8 @@ class PartFile {
   // promise that. ResourceExhausted: there is not; the message names the part, what it takes and
   // what is free.
   Status Reserve(std::uint64_t bytes);
+  // Forgets what lies behind the first `bytes`.
+  Status Truncate(std::uint64_t bytes);
   // Forgets what an earlier run has written.
   Status Clear();
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes);

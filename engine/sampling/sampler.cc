@@ -76,8 +76,9 @@ std::size_t Sampler::Bytes(int vocab_size, int tokens_max, bool own_scratch) {
 
 std::size_t Sampler::BytesOf(int samplers, int threads, int vocab_size, int tokens_max) {
   if (samplers == 0) return 0;
-  return samplers * Bytes(vocab_size, tokens_max, /*own_scratch=*/false) +
-         threads * SamplerScratch::Bytes(vocab_size);
+  const std::size_t each = Bytes(vocab_size, 0, /*own_scratch=*/false);
+  const std::size_t tokens = Bytes(vocab_size, tokens_max, /*own_scratch=*/false) - each;
+  return samplers * each + 2 * tokens + threads * SamplerScratch::Bytes(vocab_size);
 }
 
 void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {

@@ -40,7 +40,8 @@ class Sampler {
   explicit Sampler(int vocab_size, int tokens_max = 0, bool own_scratch = true);
   // Of its buffers, those of its scratch included.
   static std::size_t Bytes(int vocab_size, int tokens_max, bool own_scratch = true);
-  // Of several that write to the scratch of their threads.
+  // Of several that write to the scratch of their threads. Their tokens are bounded by the memory
+  // for keys and values, which is for about two sequences of `tokens_max`.
   static std::size_t BytesOf(int samplers, int threads, int vocab_size, int tokens_max);
   // Writes there from now on; what the last Compute gave is gone.
   void UseScratch(SamplerScratch& scratch) { scratch_ = &scratch; }

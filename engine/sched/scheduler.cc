@@ -69,6 +69,7 @@ Sequence* Scheduler::Enter(std::uint64_t number) {
   sequences_.push_back(std::make_unique<Sequence>(*std::move(job), params_.pool,
                                                   params_.loop.cache.capacity(),
                                                   answers_.tokenizer(), *std::move(modes)));
+  sequences_.back()->last_turn = turns_;
   Publish();
   return sequences_.back().get();
 }

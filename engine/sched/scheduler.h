@@ -110,7 +110,10 @@ class Scheduler {
   bool StepOf(std::vector<Sequence*>& company);
   std::vector<SharedLoop::Share> Compose(std::vector<Sequence*>& company);
   void AddDrafts(int widest, std::vector<SharedLoop::Share>& shares);
-  void AddReaders(const std::vector<Sequence*>& readers, std::vector<SharedLoop::Share>& shares);
+  int Sharing(const std::vector<Sequence*>& company) const;
+  int RoomForAnswers() const;
+  void FirstToRead(std::vector<Sequence*>& readers) const;
+  void AddReaders(std::vector<Sequence*>& readers, std::vector<SharedLoop::Share>& shares);
   void MakeRoomFor(std::vector<SharedLoop::Share>& shares);
   void EndStep(const SharedLoop::Share& share);
 

@@ -57,7 +57,7 @@ bool Scheduler::MayCompute(const Sequence& s) const {
   return !s.paused_since.has_value() && !(s.dropped() && !Fits(&s, s.tokens.size()));
 }
 
-// Begins newcomers that may share steps while there are places and memory.
+// Begins newcomers while there are places and memory.
 void Scheduler::BeginNewcomers() {
   while (true) {
     std::vector<TurnOrder::Candidate> candidates;
@@ -65,9 +65,7 @@ void Scheduler::BeginNewcomers() {
     std::deque<std::string> tenants;  // the queue may change behind the visit
     params_.queue.ForEach([&](const Job& job) {
       const Request& request = job.request;
-      if (!Shares(request) || !MayBegin(request) || !Fits(nullptr, TokensAtOnce(request)) ||
-          IsReadNow(request))
-        return;
+      if (!MayBegin(request) || !Fits(nullptr, TokensAtOnce(request)) || IsReadNow(request)) return;
       candidates.push_back({.priority = request.priority,
                             .tenant = tenants.emplace_back(request.tenant),
                             .begun = false,
@@ -111,8 +109,13 @@ bool Scheduler::HasCompany() {
   BeginNewcomers();
   const auto runnable = Runnable();
   if (std::find(runnable.begin(), runnable.end(), current_) == runnable.end()) return false;
-  const int company = base::IntSize(Company(runnable, *current_));
-  return company > 1 && budget_.Pays(company);
+  const auto company = Company(runnable, *current_);
+  return company.size() > 1 && budget_.Pays(Sharing(company));
+}
+
+// Answers that a step of so many has at most.
+int Scheduler::Sharing(const std::vector<Sequence*>& company) const {
+  return std::min(base::IntSize(company), params_.step_tokens);
 }
 
 bool Scheduler::StepTogether() {
@@ -121,7 +124,14 @@ bool Scheduler::StepTogether() {
   const auto runnable = Runnable();
   if (runnable.size() < 2) return false;
   std::vector<Sequence*> company = Company(runnable, *Leader(runnable));
-  if (company.size() < 2 || !budget_.Pays(base::IntSize(company))) return false;
+  if (company.size() < 2) {  // a turn of its own, and then another one leads
+    Sequence& alone = *Leader(runnable);
+    leader_ = 0;
+    next_.reset();
+    Turn(alone);
+    return true;
+  }
+  if (!budget_.Pays(Sharing(company))) return false;
   if (company.size() == runnable.size()) together_ = 0;
   return StepOf(company);
 }
@@ -168,14 +178,12 @@ std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& compan
   SortByTurn(company);
   std::vector<Sequence*> readers;
   std::vector<SharedLoop::Share> shares;
-  const int most = budget_.Answers(Tenants(company), widest);
-  for (Sequence* s : company) {
-    if (!s->answers()) {
-      readers.push_back(s);
-    } else if (base::IntSize(shares) < most) {
-      shares.push_back({s});
-    }
-  }
+  for (Sequence* s : company)
+    if (!s->answers()) readers.push_back(s);
+  const int room = mixes && !readers.empty() ? RoomForAnswers() : widest;
+  const int most = std::min(budget_.Answers(Tenants(company), widest), room);
+  for (Sequence* s : company)
+    if (s->answers() && base::IntSize(shares) < most) shares.push_back({s});
   const bool reads =
       !readers.empty() && (mixes || shares.empty() || !std::exchange(read_last_, true));
   if (!reads) {
@@ -201,10 +209,30 @@ void Scheduler::AddDrafts(int widest, std::vector<SharedLoop::Share>& shares) {
   }
 }
 
-void Scheduler::AddReaders(const std::vector<Sequence*>& readers,
+// Answers beside which something of a prompt is read.
+int Scheduler::RoomForAnswers() const {
+  constexpr int kRead = 8;
+  const int tokens = params_.read_tokens_max;
+  return std::max(1, std::min(params_.loop.logits_max - 1, tokens - std::min(kRead, tokens / 2)));
+}
+
+// To the front the one whose tenant has had least, of those the one that has waited longest.
+void Scheduler::FirstToRead(std::vector<Sequence*>& readers) const {
+  std::vector<TurnOrder::Candidate> candidates;
+  for (const Sequence* s : readers)
+    candidates.push_back({.priority = s->job.request.priority,
+                          .tenant = s->job.request.tenant,
+                          .begun = true,
+                          .since = s->last_turn});
+  const auto first = static_cast<std::ptrdiff_t>(order_.Next(candidates));
+  std::rotate(readers.begin(), readers.begin() + first, readers.begin() + first + 1);
+}
+
+void Scheduler::AddReaders(std::vector<Sequence*>& readers,
                            std::vector<SharedLoop::Share>& shares) {
   const int answers = base::IntSize(shares);
   const int most = params_.read_tokens_max - answers;
+  if (readers.size() > 1) FirstToRead(readers);
   int waiting = 0;
   for (const Sequence* s : readers) waiting += s->wanted() - s->cache.length();
   int left = budget_.ReadTokens(answers, waiting, most);
@@ -212,6 +240,7 @@ void Scheduler::AddReaders(const std::vector<Sequence*>& readers,
   for (Sequence* s : readers) {
     if (left < 1 || rows < 1) return;
     if (s->cache.length() == 0) answers_.Find(*s, s->cache);
+    if (s->answers()) continue;  // all of it was found: it answers from the next step on
     const AnswerSteps::Chunk chunk = answers_.Next(*s, s->cache, left);
     left -= base::IntSize(chunk.tokens);
     rows -= chunk.rows();
@@ -241,6 +270,8 @@ void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
     } else {
       s.cache.Clear();
       share.why = Stop::kNoMemory;
+      ++s.usage.preemptions;
+      ++figures_.preemptions;
     }
   }
   std::erase_if(shares, [](const auto& share) { return share.why != Stop::kNone; });

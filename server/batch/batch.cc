@@ -53,7 +53,11 @@ class Runner {
       if (!Show()) return Stopped();
       if (!running_.empty()) news_->Wait();
     }
-    return OkStatus();
+    if (counts_.put_off == 0) return OkStatus();
+    return base::Unavailable(counts_.put_off, " of ", counts_.requests,
+                             " requests failed for now; the same command tries them again. The "
+                             "first: ",
+                             first_put_off_);
   }
 
  private:
@@ -80,6 +84,10 @@ class Runner {
 
   Status Add(const BatchRequest& request, const http::HttpResponse& response) {
     const auto status = static_cast<int>(response.result_int());
+    if (status >= 500 || status == 429) {  // for now: not an answer
+      if (counts_.put_off++ == 0) first_put_off_ = response.body();
+      return OkStatus();
+    }
     ++counts_.answered;
     if (status >= 400) ++counts_.failed;
     return file_.Add(request, status, response.body());
@@ -116,6 +124,7 @@ class Runner {
   BatchCounts& counts_;
   const std::shared_ptr<News> news_ = std::make_shared<News>();
   std::list<Running> running_;
+  std::string first_put_off_;
 };
 
 // Nobody is waited for: what a batch asks is neither late nor too much.
@@ -132,7 +141,7 @@ server::ServerConfig ConfigOf(const BatchOptions& options) {
 
 Status Run(const BatchOptions& options, BatchCounts& counts) {
   ASSIGN_OR_RETURN(const auto requests, ReadRequests(options.input));
-  ASSIGN_OR_RETURN(const auto file, AnswerFile::Open(options.output));
+  ASSIGN_OR_RETURN(const auto file, AnswerFile::Open(options.output, requests));
   counts.requests = base::IntSize(requests);
   for (const BatchRequest& request : requests) counts.resumed += file->Has(request.custom_id);
   counts.answered = counts.resumed;

@@ -21,12 +21,14 @@ struct BatchOptions {
 struct BatchCounts {
   int requests = 0, answered = 0, failed = 0;  // failed: of the answered, with a status of 400 on
   int resumed = 0;                             // of the answered, by an earlier run
+  int put_off = 0;  // not answered: a device failed, or something like it
 };
 
 // Answers all requests of the input, those first that need no model: what earlier runs have
 // answered stays. The output is OUTPUT.part until every request is answered. InvalidArgument with
 // file and line: a line that is no request; a custom_id that two have. Cancelled: on_progress ended
-// it. Unavailable: another process writes the output. Errors as Engine::Load. `counts` is filled
+// it. Unavailable: another process writes the output, or some requests failed for now (a status of
+// 429, or of 500 on). Errors as Engine::Load. `counts` is filled
 // also after errors.
 Status Run(const BatchOptions& options, BatchCounts& counts);
 

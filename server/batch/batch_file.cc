@@ -9,6 +9,7 @@
 namespace thermocline::batch {
 namespace {
 
+constexpr std::size_t kIdBytesMax = 512;
 constexpr std::uint64_t kFileBytesMax = std::uint64_t{8} << 30;
 // Routes whose answers are a whole JSON object.
 constexpr std::array kUrls = {"/v1/chat/completions", "/v1/completions", "/v1/responses",
@@ -31,6 +32,9 @@ Result<BatchRequest> ParseRequest(std::string_view text) {
   }
   BatchRequest request;
   ASSIGN_OR_RETURN(request.custom_id, TextOf(line, "custom_id"));
+  if (request.custom_id.size() > kIdBytesMax)
+    return base::InvalidArgument("custom_id has ", request.custom_id.size(), " bytes; at most ",
+                                 kIdBytesMax, " are supported");
   ASSIGN_OR_RETURN(request.url, TextOf(line, "url"));
   if (line.Find("method") != nullptr) {
     ASSIGN_OR_RETURN(const std::string method, TextOf(line, "method"));
@@ -74,22 +78,25 @@ Result<std::vector<BatchRequest>> ReadRequests(const std::string& path) {
   return requests;
 }
 
-Result<std::unique_ptr<AnswerFile>> AnswerFile::Open(const std::string& path) {
+Result<std::unique_ptr<AnswerFile>> AnswerFile::Open(const std::string& path,
+                                                     const std::vector<BatchRequest>& requests) {
   if (base::PathExists(path))
     return base::FailedPrecondition(path, " is there already: remove it, or name another file");
   ASSIGN_OR_RETURN(auto part, base::PartFile::Open(path));
   auto file = std::unique_ptr<AnswerFile>(new AnswerFile(std::move(part)));
-  RETURN_IF_ERROR(file->ReadEarlier());
+  std::unordered_set<std::string_view> asked;
+  for (const BatchRequest& request : requests) asked.insert(request.custom_id);
+  RETURN_IF_ERROR(file->ReadEarlier(asked));
   return file;
 }
 
 // A line that was cut off is written again.
-Status AnswerFile::ReadEarlier() {
+Status AnswerFile::ReadEarlier(const std::unordered_set<std::string_view>& asked) {
   std::string text(file_->size(), '\0');
   RETURN_IF_ERROR(file_->ReadAt(0, std::as_writable_bytes(std::span(text))));
   while (true) {
     const std::size_t end = text.find('\n', end_);
-    if (end == std::string::npos) return OkStatus();
+    if (end == std::string::npos) return file_->Truncate(end_);
     const auto line = base::ParseJson(std::string_view(text).substr(end_, end - end_), 512);
     const Json* id = line.ok() ? line->Find("custom_id") : nullptr;
     const Json* response = line.ok() ? line->Find("response") : nullptr;
@@ -97,6 +104,10 @@ Status AnswerFile::ReadEarlier() {
     if (id == nullptr || !id->is_string() || status == nullptr || !status->is_int())
       return base::DataLoss(file_->part_path(), ": its line ", answered_.size() + 1,
                             " is no answer of a batch: remove it, or name another output");
+    if (!asked.contains(id->as_string()))
+      return base::FailedPrecondition(
+          file_->part_path(), ": answers ", id->as_string(),
+          ", which is not asked here: remove it, or name another output");
     answered_.insert(id->as_string());
     if (status->as_int() >= 400) ++failed_;
     end_ = end + 1;

@@ -24,8 +24,10 @@ Result<std::vector<BatchRequest>> ReadRequests(const std::string& path);
 class AnswerFile {
  public:
   // Goes on behind the whole lines that an earlier run has written. Unavailable: another process
-  // writes it. DataLoss: what is there are no answers.
-  static Result<std::unique_ptr<AnswerFile>> Open(const std::string& path);
+  // writes it. DataLoss: what is there are no answers. FailedPrecondition: they are answers to
+  // other requests, or all are there.
+  static Result<std::unique_ptr<AnswerFile>> Open(const std::string& path,
+                                                  const std::vector<BatchRequest>& requests);
 
   bool Has(const std::string& custom_id) const { return answered_.contains(custom_id); }
   // Those that an earlier run has answered with a status of 400 on.
@@ -36,7 +38,7 @@ class AnswerFile {
 
  private:
   explicit AnswerFile(std::unique_ptr<base::PartFile> file) : file_(std::move(file)) {}
-  Status ReadEarlier();
+  Status ReadEarlier(const std::unordered_set<std::string_view>& asked);
 
   std::unique_ptr<base::PartFile> file_;
   std::uint64_t end_ = 0;

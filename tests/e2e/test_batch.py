@@ -82,6 +82,20 @@ def test_goes_on_where_it_was_ended(smollm, tmp_path, end):
     assert again.returncode == 1 and b"is there already" in again.stderr
 
 
+def test_a_longer_line_that_was_cut_off_leaves_nothing(tmp_path):
+    path, part = write(tmp_path / "asked.jsonl", [line("a", 1, max_tokens=2)]), tmp_path / "asked.answers.jsonl.part"
+    part.write_text('{"id": "batch_req_0", "custom_id": "a", "response": {"body": "' + "x" * 5000)
+    run("run", "tidepool", "--batch", path)
+    assert set(answers(tmp_path / "asked.answers.jsonl")) == {"a"}
+
+
+def test_answers_to_other_requests_are_not_taken_for_these(tmp_path):
+    path, part = write(tmp_path / "asked.jsonl", [line("a", 1, max_tokens=2)]), tmp_path / "asked.answers.jsonl.part"
+    part.write_text('{"id": "batch_req_0", "custom_id": "b", "response": {"status_code": 200, "body": {}}, "error": null}\n')
+    result = run("run", "tidepool", "--batch", path, check=False)
+    assert result.returncode == 1 and "answers b, which is not asked here" in result.stderr.decode()
+
+
 @pytest.mark.parametrize("lines, words", [
     ("", "holds no request"),
     ('{"custom_id": "a"', "asked.jsonl:1:"),
@@ -90,6 +104,7 @@ def test_goes_on_where_it_was_ended(smollm, tmp_path, end):
     ('{"custom_id": "a", "url": "/v1/completions", "body": {}, "priority": 1}', "priority is not known"),
     ('{"custom_id": "a", "url": "/v1/completions", "body": {"stream": true}}', "body.stream is true"),
     ('{"custom_id": "a", "url": "/v1/completions", "method": "GET", "body": {}}', "method is GET"),
+    ('{"custom_id": "%s", "url": "/v1/completions", "body": {}}' % ("x" * 70_000), "custom_id has 70000 bytes"),
     ('{"url": "/v1/completions", "body": {}}', "custom_id must be a string"),
     ('{"custom_id": "a", "url": "/v1/completions", "body": {}}\n' * 2, "asked.jsonl:2: custom_id a is an earlier line's"),
 ])
@@ -105,5 +120,5 @@ def test_options_that_requests_have_themselves_are_refused(tmp_path):
     path = write(tmp_path / "asked.jsonl", [line("a", 1)])
     for option in (["--temperature", "1"], ["-p", "x"], ["--json"], ["--max-tokens", "3"]):
         result = run("run", "tidepool", "--batch", path, *option, check=False)
-        assert result.returncode == 2 and "excludes" in result.stderr.decode()
+        assert result.returncode == 1 and "with --batch each request says that itself" in result.stderr.decode()
     assert run("run", "tidepool", "--output", path, check=False).returncode == 2

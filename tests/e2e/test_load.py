@@ -1,4 +1,5 @@
 """Many clients: those that wait, those that leave, those that read slowly, and one that asks beside three that write."""
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -263,3 +264,30 @@ def test_keys_share_alike_however_much_each_asks(smollm, tmp_path, step_tokens):
                 assert 0.8 * got["flood"] / 6 < got["single"], got
             d.process.kill()  # else the daemon would write all of it
             d.wait()
+
+
+def test_equal_answers_beside_long_prompts_with_memory_for_few(tidepool_daemon):
+    """One that lost its memory finds all that it had in what a twin has left."""
+    words = "sea ship old king rain tree dog moon red fish boat sun bird fox wolf stone hill girl boy ball cat hat".split()
+    end, texts = time.monotonic() + 10, set()
+
+    def client(i):
+        random_ = random.Random(i)
+        with httpx.Client(timeout=60) as c:
+            while time.monotonic() < end:
+                twin = {"prompt": "Once upon a time", "max_tokens": random_.choice([60, 120, 250, 400]), "temperature": 0, "n": random_.choice([1, 4]), "ignore_eos": True}
+                long_prompt = {"prompt": " ".join(random_.choice(words) for _ in range(330)), "max_tokens": 1}
+                reply = c.post(tidepool_daemon.url + "/v1/completions", json=long_prompt if i % 3 == 2 else twin).raise_for_status().json()
+                if i % 3 != 2:
+                    texts.update(choice["text"] for choice in reply["choices"])
+
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        list(pool.map(client, range(20)))
+    longest = max(texts, key=len)
+    assert 0 < len(texts) <= 4 and all(longest.startswith(text) for text in texts)
+
+
+@pytest.fixture
+def tidepool_daemon():
+    with Daemon("model.path=tidepool", "hot.device=cpu", "engine.queue_capacity=500") as d:
+        yield d

@@ -52,6 +52,7 @@ def test_answers_are_those_given_alone_and_prefixes_are_found(models, drafts):
         for _ in range(3):
             with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
                 assert [text for text, *_ in pool.map(lambda prompt: ask(daemon, prompt), prompts)] == alone
+        ask(daemon, prompts[0])  # the last one is kept for sure
         text, cached, count = ask(daemon, prompts[0])
         assert text == alone[0] and cached == count - 1
         # A conversation goes on at its end.

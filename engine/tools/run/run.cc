@@ -128,21 +128,28 @@ Status Run(RunOptions& options) {
 }
 
 // The everyday options come first, the others of sampling under a heading of their own.
-// With a batch its requests say all that.
-void AddSettings(const OptionSet& set, RunOptions& o, const OptionRef& batch, bool everyday) {
+void AddSettings(const OptionSet& set, RunOptions& o, bool everyday) {
   const OptionSet under = everyday ? set : set.Under("Sampling");
   for (const Setting& setting : SettingsOf(o)) {
     if (setting.everyday != everyday) continue;
     const std::string name = StrCat("--", setting.name);
     under.Add(name == "--max-tokens" ? "-n,--max-tokens" : name, setting.value, setting.help)
-        .ShowDefault()
-        .Excludes(batch);
+        .ShowDefault();
   }
   if (everyday) return;
-  under
-      .Add("--dry-breaker", o.dry_breakers,
-           "Strings that a repetition does not go across; not given: line end : \" *")
-      .Excludes(batch);
+  under.Add("--dry-breaker", o.dry_breakers,
+            "Strings that a repetition does not go across; not given: line end : \" *");
+}
+
+// What the requests of a batch say themselves.
+Status RefuseOptionsOfRequests(const OptionSet& set, RunOptions& o) {
+  std::vector<std::string> names = {"prompt", "chat",    "system",      "stats",
+                                    "json",   "grammar", "json-schema", "dry-breaker"};
+  for (const Setting& setting : SettingsOf(o)) names.emplace_back(setting.name);
+  for (const std::string& name : names)
+    if (set.Find(StrCat("--", name)).given())
+      return base::InvalidArgument("--", name, ": with --batch each request says that itself");
+  return OkStatus();
 }
 
 }  // namespace
@@ -162,28 +169,26 @@ Command AddRun(const OptionSet& set) {
       "-p,--prompt", o->prompt,
       "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence. "
       "Without a prompt: a chat");
-  prompt.Excludes(batch);
-  set.Add("--chat", o->chat, "The prompt is a user's message for the chat template")
-      .Excludes(batch);
-  set.Add("--system", o->system, "System message of a chat").Excludes(batch);
-  AddSettings(set, *o, batch, /*everyday=*/true);
-  set.Add("--stats", o->stats, "Speed after each answer of a chat; else /stats shows it")
-      .Excludes(batch);
-  set.Add("--json", o->json, "One JSON object on standard output").Excludes(batch);
+  set.Add("--chat", o->chat, "The prompt is a user's message for the chat template");
+  set.Add("--system", o->system, "System message of a chat");
+  AddSettings(set, *o, /*everyday=*/true);
+  set.Add("--stats", o->stats, "Speed after each answer of a chat; else /stats shows it");
+  set.Add("--json", o->json, "One JSON object on standard output");
   const OptionSet form = set.Under("Form of the answer");
-  form.Add("--grammar", o->grammar, "File with a GBNF grammar that the answer must follow")
-      .Excludes(batch);
-  form.Add("--json-schema", o->json_schema, "File with a JSON schema that the answer must satisfy")
-      .Excludes(batch);
-  AddSettings(set, *o, batch, /*everyday=*/false);
+  form.Add("--grammar", o->grammar, "File with a GBNF grammar that the answer must follow");
+  form.Add("--json-schema", o->json_schema, "File with a JSON schema that the answer must satisfy");
+  AddSettings(set, *o, /*everyday=*/false);
   AddModelOptions(set, o->model);
   AddOptions(set, OptionGroup::kContext, o->model);
   AddDecodeOptions(set, o->model);
   AddOptions(set, OptionGroup::kHot, o->model);
   AddSpecOptions(set, o->model);
   AddMeasurementOptions(set, o->model);
-  return [o, files, prompt, batch]() -> Status {
-    if (batch.given()) return RunBatch(*files, o->model);
+  return [o, files, prompt, batch, set]() -> Status {
+    if (batch.given()) {
+      RETURN_IF_ERROR(RefuseOptionsOfRequests(set, *o));
+      return RunBatch(*files, o->model);
+    }
     o->has_prompt = prompt.given();
     if (o->json && !o->has_prompt) return base::InvalidArgument("--json needs a prompt (-p)");
     return Run(*o);

@@ -26,7 +26,7 @@ int Schedules() {
 
 constexpr int kKinds = 20, kTokens = 40;
 
-class SharedSteps : public testing::TestWithParam<Place> {
+class SharedAnswers : public testing::TestWithParam<Place> {
  protected:
   EngineConfig Config() {
     EngineConfig config = Tidepool();
@@ -111,7 +111,7 @@ class SharedSteps : public testing::TestWithParam<Place> {
   const std::string bundle_ = StrCat(testing::TempDir(), "shared-", ::getpid(), ".tcb");
 };
 
-TEST_P(SharedSteps, GiveEachTheBitsItHasAlone) {
+TEST_P(SharedAnswers, GiveEachTheBitsItHasAlone) {
   EngineConfig config = Config();
   const int step_tokens = config.serving.step_tokens;
   std::vector<TokenChannel::Update> alone;
@@ -129,6 +129,35 @@ TEST_P(SharedSteps, GiveEachTheBitsItHasAlone) {
   EXPECT_TRUE(Eventually([&] { return engine->Stats().running == 0; }));
 }
 
+// Those that cannot share have their turns while others do.
+TEST(SharedSteps, OthersHaveTurnsBesideThem) {
+  EngineConfig config = Tidepool();
+  config.model.ffn.modes = "dense";
+  config.model.ffn.also = "exact";
+  const auto engine = Load(config);
+  const auto ends_within = [&](Request other) {
+    std::vector<Channel> sharers;
+    for (std::uint64_t i = 0; i < 3; ++i) sharers.push_back(*engine->Submit(Story(i, 400)));
+    TokenChannel::Update update;
+    for (const Channel& channel : sharers) channel->WaitAndTake(update);
+    const auto end = End(**engine->Submit(std::move(other)));
+    EXPECT_EQ(end.reason, FinishReason::kLength);
+    bool before = true;
+    for (const Channel& channel : sharers) {
+      const auto one = End(*channel);
+      before = before && one.usage.ended_at > end.usage.ended_at;
+      EXPECT_LT(one.usage.preemptions, 60);  // not a turn for each token
+    }
+    return before;
+  };
+  Request scores = Story(8, 2), mode = Story(9, 40);
+  scores.prompt_logprobs = true;
+  scores.logprobs = 0;
+  mode.ffn_mode = "exact";
+  EXPECT_TRUE(ends_within(scores));
+  EXPECT_TRUE(ends_within(mode));
+}
+
 void Drafts(EngineConfig& config, SpecMode mode, SpecSource source) {
   config.model.spec.mode = mode;
   config.model.spec.source = source;
@@ -137,7 +166,7 @@ void Drafts(EngineConfig& config, SpecMode mode, SpecSource source) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Settings, SharedSteps,
+    Settings, SharedAnswers,
     testing::Values(
         Place{"exact", [](EngineConfig&) {}},
         Place{"dense_two_at_a_time",
