@@ -216,14 +216,17 @@ int Scheduler::RoomForAnswers() const {
   return std::max(1, std::min(params_.loop.logits_max - 1, tokens - std::min(kRead, tokens / 2)));
 }
 
-// To the front the one whose tenant has had least, of those the one that has waited longest.
+// To the front the one whose tenant has had least; of those in every second step the one that has
+// waited longest, in the others the one that has least to read, since it waits for nothing else.
 void Scheduler::FirstToRead(std::vector<Sequence*>& readers) const {
   std::vector<TurnOrder::Candidate> candidates;
   for (const Sequence* s : readers)
-    candidates.push_back({.priority = s->job.request.priority,
-                          .tenant = s->job.request.tenant,
-                          .begun = true,
-                          .since = s->last_turn});
+    candidates.push_back(
+        {.priority = s->job.request.priority,
+         .tenant = s->job.request.tenant,
+         .begun = true,
+         .since = turns_ % 2 == 0 ? s->last_turn
+                                  : static_cast<std::uint64_t>(s->wanted() - s->cache.length())});
   const auto first = static_cast<std::ptrdiff_t>(order_.Next(candidates));
   std::rotate(readers.begin(), readers.begin() + first, readers.begin() + first + 1);
 }

@@ -287,6 +287,23 @@ def test_equal_answers_beside_long_prompts_with_memory_for_few(tidepool_daemon):
     assert 0 < len(texts) <= 4 and all(longest.startswith(text) for text in texts)
 
 
+def test_64_clients_get_what_each_gets_alone(tidepool_daemon):
+    def body(i):
+        return {"prompt": f"Once upon a time there was a {('cat', 'king', 'boat')[i % 3]} and {i} birds", "max_tokens": 20 + i % 50, "seed": i, "temperature": i % 2,
+                "logprobs": 2 if i % 4 == 0 else None, "frequency_penalty": 0.3 if i % 5 == 0 else 0}
+
+    def ask(d, i):
+        choice = httpx.post(d.url + "/v1/completions", json=body(i), timeout=60).raise_for_status().json()["choices"][0]
+        return choice["text"], choice["logprobs"]
+
+    with Daemon("model.path=tidepool", "hot.device=cpu", "engine.step_tokens=1", "engine.prefix_cache_mib=0", "spec.mode=off") as d:
+        alone = [ask(d, i) for i in range(64)]
+    before = value(tidepool_daemon, "shared_step_tokens_total", kind="answer")
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        assert list(pool.map(lambda i: ask(tidepool_daemon, i), range(64))) == alone
+    assert value(tidepool_daemon, "shared_step_tokens_total", kind="answer") - before > 500
+
+
 @pytest.fixture
 def tidepool_daemon():
     with Daemon("model.path=tidepool", "hot.device=cpu", "engine.queue_capacity=500") as d:
