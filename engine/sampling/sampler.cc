@@ -39,8 +39,8 @@ std::ptrdiff_t Signed(std::size_t n) { return n; }
 }  // namespace
 
 SamplerScratch::SamplerScratch(int vocab_size)
-    : logits(vocab_size), candidates(logits.size()), weights(logits.size()) {
-  distribution.Reserve(logits.size());
+    : logits_(vocab_size), candidates_(logits_.size()), weights_(logits_.size()) {
+  distribution_.Reserve(logits_.size());
 }
 
 std::size_t SamplerScratch::Bytes(int vocab_size) {
@@ -128,47 +128,47 @@ int Sampler::Sample(std::span<const float> logits, int position) {
 }
 
 const Distribution& Sampler::Compute(std::span<const float> logits) {
-  CHECK_EQ(logits.size(), scratch_->logits.size());
-  std::copy(logits.begin(), logits.end(), scratch_->logits.begin());
+  CHECK_EQ(logits.size(), scratch_->logits_.size());
+  std::copy(logits.begin(), logits.end(), scratch_->logits_.begin());
   Adjust();
   CollectCandidates();
-  scratch_->distribution.Clear();
+  scratch_->distribution_.Clear();
   if (params_.temperature == 0) {
-    const auto end = scratch_->candidates.begin() + Signed(num_candidates_);
+    const auto end = scratch_->candidates_.begin() + Signed(num_candidates_);
     const auto best =
-        std::max_element(scratch_->candidates.begin(), end,
+        std::max_element(scratch_->candidates_.begin(), end,
                          [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
-    scratch_->distribution.Add(best->token, 1);
+    scratch_->distribution_.Add(best->token, 1);
   } else {
     KeepTop();
   }
-  return scratch_->distribution;
+  return scratch_->distribution_;
 }
 
 int Sampler::Top(int count, Scored* out) const {
   int held = 0;
-  for (std::size_t i = 0; i < scratch_->logits.size(); ++i) {
-    if (held == count && !(scratch_->logits[i] > out[held - 1].logit)) continue;
+  for (std::size_t i = 0; i < scratch_->logits_.size(); ++i) {
+    if (held == count && !(scratch_->logits_[i] > out[held - 1].logit)) continue;
     int at = held == count ? held - 1 : held++;
-    for (; at > 0 && scratch_->logits[i] > out[at - 1].logit; --at) out[at] = out[at - 1];
-    out[at] = {scratch_->logits[i], static_cast<int>(i)};
+    for (; at > 0 && scratch_->logits_[i] > out[at - 1].logit; --at) out[at] = out[at - 1];
+    out[at] = {scratch_->logits_[i], static_cast<int>(i)};
   }
   return held;
 }
 
 void Sampler::Adjust() {
-  for (const auto& [token, bias] : params_.logit_bias) scratch_->logits[token] += bias;
+  for (const auto& [token, bias] : params_.logit_bias) scratch_->logits_[token] += bias;
   const auto repetition = static_cast<float>(params_.repetition_penalty);
   for (const int token : touched_) {
     const std::size_t at = token;
-    float& logit = scratch_->logits[at];
+    float& logit = scratch_->logits_[at];
     if (repetition != 1.0F) logit = logit > 0 ? logit / repetition : logit * repetition;
     if (generated_counts_[at] > 0) {
       logit -= static_cast<float>(params_.presence_penalty +
                                   params_.frequency_penalty * generated_counts_[at]);
     }
   }
-  if (dry_.on()) dry_.Apply(tokens_, scratch_->logits);
+  if (dry_.on()) dry_.Apply(tokens_, scratch_->logits_);
   ApplyGrammar();
   if (!params_.end_tokens.empty() &&
       accepted().size() < static_cast<std::size_t>(params_.min_tokens))
@@ -188,13 +188,13 @@ void Sampler::ApplyGrammar() {
     return;
   }
   constexpr float kNever = -std::numeric_limits<float>::infinity();
-  const std::size_t count = scratch_->logits.size();
+  const std::size_t count = scratch_->logits_.size();
   for (std::size_t begin = 0; begin < count; begin += 64) {
     const std::uint64_t word = mask[begin / 64];
     if (word == ~std::uint64_t{0}) continue;
     const std::size_t end = std::min(begin + 64, count);
     for (std::size_t i = begin; i < end; ++i)
-      scratch_->logits[i] = (word >> (i - begin) & 1) != 0 ? scratch_->logits[i] : kNever;
+      scratch_->logits_[i] = (word >> (i - begin) & 1) != 0 ? scratch_->logits_[i] : kNever;
   }
 }
 
@@ -202,16 +202,16 @@ void Sampler::ApplyGrammar() {
 void Sampler::CollectCandidates() {
   num_candidates_ = 0;
   if (!masked_) {
-    for (std::size_t i = 0; i < scratch_->logits.size(); ++i)
-      scratch_->candidates[i] = {scratch_->logits[i], static_cast<int>(i)};
-    num_candidates_ = scratch_->logits.size();
+    for (std::size_t i = 0; i < scratch_->logits_.size(); ++i)
+      scratch_->candidates_[i] = {scratch_->logits_[i], static_cast<int>(i)};
+    num_candidates_ = scratch_->logits_.size();
     return;
   }
   const auto mask = matcher_.Mask();
   for (std::size_t w = 0; w < mask.size(); ++w) {
     for (std::uint64_t word = mask[w]; word != 0; word &= word - 1) {
       const std::size_t i = w * 64 + static_cast<std::size_t>(std::countr_zero(word));
-      scratch_->candidates[num_candidates_++] = {scratch_->logits[i], static_cast<int>(i)};
+      scratch_->candidates_[num_candidates_++] = {scratch_->logits_[i], static_cast<int>(i)};
     }
   }
 }
@@ -228,13 +228,13 @@ void Sampler::HoldBackEnd() {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   held_back_.clear();
   for (const int token : params_.end_tokens)
-    held_back_.push_back(std::exchange(scratch_->logits[token], kNever));
-  if (*std::max_element(scratch_->logits.begin(), scratch_->logits.end()) > kNever) return;
+    held_back_.push_back(std::exchange(scratch_->logits_[token], kNever));
+  if (*std::max_element(scratch_->logits_.begin(), scratch_->logits_.end()) > kNever) return;
   for (std::size_t i = held_back_.size(); i-- > 0;)  // backwards: a token may be named twice
-    scratch_->logits[params_.end_tokens[i]] = held_back_[i];
+    scratch_->logits_[params_.end_tokens[i]] = held_back_[i];
 }
 
-// Fills scratch_->distribution. Sorts no further than it must: the nucleus of a confident model is
+// Fills scratch_->distribution_. Sorts no further than it must: the nucleus of a confident model is
 // a handful of a vocabulary of 50,000.
 void Sampler::KeepTop() {
   const auto more_probable = [](const Candidate& a, const Candidate& b) {
@@ -243,10 +243,10 @@ void Sampler::KeepTop() {
   std::size_t kept = num_candidates_, sorted = 0;
   if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < kept) {
     kept = sorted = params_.top_k;
-    std::partial_sort(scratch_->candidates.begin(), scratch_->candidates.begin() + params_.top_k,
-                      scratch_->candidates.begin() + Signed(num_candidates_), more_probable);
+    std::partial_sort(scratch_->candidates_.begin(), scratch_->candidates_.begin() + params_.top_k,
+                      scratch_->candidates_.begin() + Signed(num_candidates_), more_probable);
   }
-  max_ = *std::max_element(scratch_->logits.begin(), scratch_->logits.end());
+  max_ = *std::max_element(scratch_->logits_.begin(), scratch_->logits_.end());
   double total = WeighAll(kept);
   if (params_.typical_p < 1) {
     kept = KeepTypical(kept, total);
@@ -255,13 +255,13 @@ void Sampler::KeepTop() {
   }
   if (params_.top_p < 1) kept = KeepMass(kept, sorted, params_.top_p * total, more_probable);
   const double largest =
-      *std::max_element(scratch_->weights.begin(), scratch_->weights.begin() + Signed(kept));
+      *std::max_element(scratch_->weights_.begin(), scratch_->weights_.begin() + Signed(kept));
   for (std::size_t i = 0; i < kept; ++i) {
-    if (scratch_->weights[i] > 0 && scratch_->weights[i] >= params_.min_p * largest)
-      scratch_->distribution.Add(scratch_->candidates[i].token, scratch_->weights[i]);
+    if (scratch_->weights_[i] > 0 && scratch_->weights_[i] >= params_.min_p * largest)
+      scratch_->distribution_.Add(scratch_->candidates_[i].token, scratch_->weights_[i]);
   }
-  if (scratch_->distribution.size() == 0)
-    scratch_->distribution.Add(scratch_->candidates[0].token, 1);  // NaN logits
+  if (scratch_->distribution_.size() == 0)
+    scratch_->distribution_.Add(scratch_->candidates_[0].token, 1);  // NaN logits
 }
 
 double Sampler::WeightOf(const Candidate& candidate) const {
@@ -272,7 +272,7 @@ double Sampler::WeightOf(const Candidate& candidate) const {
 double Sampler::WeighAll(std::size_t kept) {
   double total = 0;
   for (std::size_t i = 0; i < kept; ++i)
-    total += scratch_->weights[i] = WeightOf(scratch_->candidates[i]);
+    total += scratch_->weights_[i] = WeightOf(scratch_->candidates_[i]);
   return total;
 }
 
@@ -281,8 +281,8 @@ double Sampler::WeighAll(std::size_t kept) {
 std::size_t Sampler::KeepTypical(std::size_t kept, double total) {
   double mean = 0;  // of (logit - max_)
   for (std::size_t i = 0; i < kept; ++i)
-    if (scratch_->weights[i] > 0)
-      mean += scratch_->weights[i] / total * (scratch_->candidates[i].logit - max_);
+    if (scratch_->weights_[i] > 0)
+      mean += scratch_->weights_[i] / total * (scratch_->candidates_[i].logit - max_);
   const double centre = max_ + mean;
   const auto nearer = [centre](const Candidate& a, const Candidate& b) {
     const double from_a = std::abs(a.logit - centre), from_b = std::abs(b.logit - centre);
@@ -295,7 +295,7 @@ std::size_t Sampler::KeepTypical(std::size_t kept, double total) {
 // first in it and whose weights reach `mass`. They and their weights are then in front.
 template <typename Before>
 std::size_t Sampler::KeepMass(std::size_t kept, std::size_t sorted, double mass, Before before) {
-  const auto at = [this](std::size_t i) { return scratch_->candidates.begin() + Signed(i); };
+  const auto at = [this](std::size_t i) { return scratch_->candidates_.begin() + Signed(i); };
   std::size_t taken = 0;
   double sum = 0;
   while (taken < kept && (taken == 0 || sum < mass)) {
@@ -304,8 +304,8 @@ std::size_t Sampler::KeepMass(std::size_t kept, std::size_t sorted, double mass,
       std::partial_sort(at(sorted), at(wanted), at(kept), before);
       sorted = wanted;
     }
-    scratch_->weights[taken] = WeightOf(scratch_->candidates[taken]);
-    sum += scratch_->weights[taken++];
+    scratch_->weights_[taken] = WeightOf(scratch_->candidates_[taken]);
+    sum += scratch_->weights_[taken++];
   }
   return taken;
 }

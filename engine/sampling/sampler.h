@@ -26,10 +26,10 @@ class SamplerScratch {
     float logit;
     int token;
   };
-  std::vector<float> logits;          // [V] after bias and penalties
-  std::vector<Candidate> candidates;  // [V]
-  std::vector<double> weights;        // [V] unnormalised probabilities of the kept candidates
-  Distribution distribution;
+  std::vector<float> logits_;          // [V] after bias and penalties
+  std::vector<Candidate> candidates_;  // [V]
+  std::vector<double> weights_;        // [V] unnormalised probabilities of the kept candidates
+  Distribution distribution_;
 };
 
 // Decode or draft thread only. Buffers are sized at construction; after it nothing allocates.

@@ -32,6 +32,7 @@ void SortByTurn(std::vector<Sequence*>& company) {
   });
   std::map<std::string_view, int> met;
   std::vector<std::pair<int, Sequence*>> ranked;
+  ranked.reserve(company.size());
   for (Sequence* s : company) ranked.emplace_back(met[s->job.request.tenant]++, s);
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -142,6 +143,7 @@ Sequence* Scheduler::Leader(const std::vector<Sequence*>& runnable) {
   auto leader = std::find_if(runnable.begin(), runnable.end(), led);
   if (leader == runnable.end() || together_ >= std::max(1, params_.quantum_tokens)) {
     std::vector<TurnOrder::Candidate> candidates;
+    candidates.reserve(runnable.size());
     for (const Sequence* s : runnable) candidates.push_back(CandidateOf(*s));
     order_.Update(candidates);
     leader = runnable.begin() + static_cast<std::ptrdiff_t>(order_.Next(candidates));
@@ -220,6 +222,7 @@ int Scheduler::RoomForAnswers() const {
 // waited longest, in the others the one that has least to read, since it waits for nothing else.
 void Scheduler::FirstToRead(std::vector<Sequence*>& readers) const {
   std::vector<TurnOrder::Candidate> candidates;
+  candidates.reserve(readers.size());
   for (const Sequence* s : readers)
     candidates.push_back(
         {.priority = s->job.request.priority,

@@ -44,10 +44,10 @@ class Runner {
 
   Status Answer(const std::vector<BatchRequest>& requests) {
     // As many as the engine computes, and some that wait.
-    const auto most = static_cast<std::size_t>(2 * options_.server.serving.sequences_max);
+    const int most = 2 * options_.server.serving.sequences_max;
     auto next = requests.begin();
     while (next != requests.end() || !running_.empty()) {
-      for (; next != requests.end() && running_.size() < most; ++next)
+      for (; next != requests.end() && base::IntSize(running_) < most; ++next)
         if (!file_.Has(next->custom_id)) RETURN_IF_ERROR(Begin(*next));
       RETURN_IF_ERROR(TakeAll());
       if (!Show()) return Stopped();
