@@ -104,10 +104,9 @@ int Engine::Impl::SharedDraftsMax(const EngineConfig& config) const {
   return text ? std::min(spec.tokens_max, kSparseDraftTokensMax) : 0;
 }
 
-// Sequences take turns where a GPU computes one at a time, or a trace is recorded, which has single
-// tokens.
+// Sequences take turns where a trace is recorded, which has single tokens.
 int Engine::Impl::StepTokens(const EngineConfig& config) const {
-  if (model_->gpu != nullptr || trace_ != nullptr || config.serving.quantum_tokens == 0) return 1;
+  if (trace_ != nullptr || config.serving.quantum_tokens == 0) return 1;
   return std::min(config.serving.step_tokens, StepLogitsMax(config));
 }
 
@@ -130,6 +129,7 @@ sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& confi
       .step_tokens = StepTokens(config),
       .mixes = model_->flash == nullptr,
       .read_tokens_max = config.serving.prefill_chunk > 0 ? chunk : std::min(chunk, kReadTokens),
+      .parts_max = transformer_->parts_max(),
       .drafts = model_->flash == nullptr,
       .drafts_decide = spec.mode != SpecMode::kOff && spec.acceptance == SpecAcceptance::kRejection,
       .itl_target_s = config.serving.itl_target_ms / 1000,

@@ -23,7 +23,7 @@ load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
   return {.model = config.model,
           .sizes = {.tokens_max = config.serving.prefill_chunk,
                     .logits_max = StepLogitsMax(config),
-                    .samplers = config.serving.step_tokens > 1 ? config.serving.sequences_max : 0,
+                    .sharing = config.serving.step_tokens > 1 ? config.serving.sequences_max : 0,
                     .context_default_max = INT_MAX,
                     .kv_bytes = kv_bytes},
           .device_ops = config.device_ops,

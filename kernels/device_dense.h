@@ -2,8 +2,8 @@
 // How pointers, streams and bits are meant: device_ops.h.
 //
 // What differs from token to token (ids, positions) is read from the device's memory, and grids
-// depend on shapes alone: a captured graph stays valid for every token. `position` is the number of
-// tokens cached before this step; token t has position *position + t.
+// depend on shapes alone: a captured graph stays valid for every token. `positions` [T]: how many
+// tokens of its sequence are before each token. Tokens of one step may belong to several sequences.
 //
 // Tolerances, relative to the CPU's results: float weights 1e-5 of sum |w x| (another order of
 // sums); exp, erf and tanh 1e-6 (gated, log-sum-exp: of the value); attention 1e-5 of the largest
@@ -81,11 +81,12 @@ struct DeviceGatedParams {
   DeviceActivations out;  // [T, n]
 };
 
-// The device's half of a KV cache (attention.h), of one layer. Block i of the sequence lies at
-// blocks[i]; kv head h's keys are keys_offset + h * head_stride bytes into it, values likewise.
+// The device's half of a KV cache (attention.h), of one layer. Block i of token t's sequence lies
+// at tables[t][i]; kv head h's keys are keys_offset + h * head_stride bytes into it, values
+// likewise.
 struct DeviceKv {
   KvType type = KvType::kF16;
-  std::uint8_t* const* blocks = nullptr;  // device array of device pointers
+  std::uint8_t* const* const* tables = nullptr;  // [T] device arrays of device pointers
   std::size_t keys_offset = 0;
   std::size_t values_offset = 0;
   std::size_t head_stride = 0;
@@ -113,7 +114,7 @@ struct DeviceRotateParams {
   int rope_dim = 0;
   bool halves = false;
   float scale = 1;
-  const int* position = nullptr;
+  const int* positions = nullptr;  // [T]
   DeviceKv kv;
 };
 
@@ -125,9 +126,9 @@ struct DeviceAttentionParams {
   int kv_heads = 0;
   int head_dim = 0;
   int tokens = 0;
-  int context = 0;  // *position + T is at most this: sizes the grid
-  int window = 0;   // positions a token sees, itself included; 0: all
-  const int* position = nullptr;
+  int context = 0;                 // tokens of a sequence are at most so many: sizes the grid
+  int window = 0;                  // positions a token sees, itself included; 0: all
+  const int* positions = nullptr;  // [T]
   DeviceKv kv;
   float* scratch = nullptr;  // AttentionScratchFloats
   DeviceActivations out;     // [T, H * Dh]

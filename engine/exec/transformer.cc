@@ -106,16 +106,14 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   for (int t = 0; t < count; ++t) places_[t] = {&cache, cache.length() + t};
   tiles_.clear();
   AddTiles(0, count);
+  const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
+  device_parts_.assign(1, {&cache, count, rows});
   const Status embedded = Embed(tokens);
   if (!embedded.ok()) return StepError{embedded, false};
-  const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
   CHECK_LE(rows, ws_.logits_max);
   const auto on_device = Blocks(count, step, rows);
-  if (!on_device.ok())
-    return StepError{on_device.status(), device_ != nullptr && device_->failed()};
+  if (!on_device.ok()) return on_device.error();
   cache.Advance(count);
-  // While the device would wait for the next token.
-  if (device_ != nullptr && auditor_ != nullptr && !lossless_) auditor_->Start(audited_sides());
   if (rows == 0 || !on_device->empty()) return *on_device;
   Head(count - rows, rows);
   return std::span<const float>(ws_.logits)
@@ -131,10 +129,11 @@ std::span<const float> Transformer::HiddenStates(int tokens) {
 
 StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Part> parts,
                                                              Step step) {
-  CHECK(device_ == nullptr);
+  CHECK_LE(base::IntSize(parts), parts_max());
   lossless_ = step == Step::kPrefill;
   tiles_.clear();
   ids_.clear();
+  device_parts_.clear();
   int rows = 0;
   for (const Part& part : parts) {
     nn::KvCache& cache = *part.cache;
@@ -146,6 +145,7 @@ StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Par
     for (int t = 0; t < count; ++t) places_[first + t] = {&cache, cache.length() + t};
     ids_.insert(ids_.end(), part.tokens.begin(), part.tokens.end());
     AddTiles(first, count);
+    device_parts_.push_back({&cache, count, part.rows});
     rows += part.rows;
   }
   CHECK_LE(rows, ws_.logits_max);
@@ -153,9 +153,9 @@ StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Par
   const Status embedded = Embed(ids_);
   if (!embedded.ok()) return StepError{embedded, false};
   const auto done = Blocks(count, step, rows);
-  if (!done.ok()) return StepError{done.status(), false};
+  if (!done.ok()) return done.error();
   for (const Part& part : parts) part.cache->Advance(base::IntSize(part.tokens));
-  if (rows == 0) return *done;
+  if (rows == 0 || !done->empty()) return *done;
   GatherRows(parts);
   Head(0, rows);
   return std::span<const float>(ws_.logits)
@@ -182,15 +182,17 @@ ffn::HybridCounters Transformer::hybrid_counters() const {
   return all;
 }
 
-Result<std::span<const float>> Transformer::Blocks(int tokens, Step step, int rows) {
-  auto logits = Layers(tokens, rows);
+StepResult<std::span<const float>> Transformer::Blocks(int tokens, Step step, int rows) {
+  const auto logits = Layers(tokens, rows);
   if (logits.ok()) {
     if (flash_ != nullptr && step != Step::kVerify) flash_->EndStep(tokens);
-    return logits;
+    // While the device would wait for the next token.
+    if (device_ != nullptr && auditor_ != nullptr && !lossless_) auditor_->Start(audited_sides());
+    return *logits;
   }
   if (flash_ != nullptr) flash_->Abandon();
   if (stream_ != nullptr) stream_->Abandon();
-  return logits;
+  return StepError{logits.status(), device_ != nullptr && device_->failed()};
 }
 
 Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
@@ -201,9 +203,9 @@ Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
   if (auditor != nullptr) auditor->Begin();
   int layer = 0;
   if (device_ != nullptr) {
-    ASSIGN_OR_RETURN(logits, device_->Run({ws_.residual.data(), tokens, *places_[0].cache, rows,
-                                           lossless_, auditor},
-                                          ffn_));
+    ASSIGN_OR_RETURN(
+        logits,
+        device_->Run({ws_.residual.data(), tokens, device_parts_, rows, lossless_, auditor}, ffn_));
     layer = device_->home_layers();
   }
   for (; layer < config_.num_hidden_layers; ++layer) {

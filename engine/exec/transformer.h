@@ -91,8 +91,8 @@ class Transformer {
   // for all, and each token has the bits that it has alone. Returns the logits wanted [R, V], or
   // [R, rows] of an output with fewer rows, part by part, and errors as Forward; then no cache has
   // grown. A step that verifies is ended by EndVerify. Requires: as Forward, of all tokens
-  // together; R <= logits_max; T <= ffn::kSparseTokensMax unless all layers are lossless; nothing
-  // is on a device.
+  // together; R <= logits_max; T <= ffn::kSparseTokensMax unless all layers are lossless; at most
+  // parts_max() parts.
   StepResult<std::span<const float>> ForwardParts(std::span<const Part> parts, Step step);
   // Of the tokens that the next step verifies the first `tokens` will probably stay: neurons that
   // only the others need get no place in memory. Source: LLM in a flash, section 5.2.
@@ -139,6 +139,8 @@ class Transformer {
   }
 
   int tokens_max() const { return ws_.tokens_max; }
+  // Sequences of one step.
+  int parts_max() const { return device_ != nullptr ? device_->parts_max() : ws_.tokens_max; }
   // Whether a dense step of more than ffn::kSparseTokensMax tokens is computed as shorter ones are.
   bool StepsOfAnyLength() const { return device_ == nullptr && flash_ == nullptr; }
   const model::ModelConfig& config() const { return config_; }
@@ -148,7 +150,7 @@ class Transformer {
   Status Embed(std::span<const int> tokens);
   // The layers, and the end of the flash tier's step. `rows` of logits are wanted: returns them if
   // a device has the head, else [0].
-  Result<std::span<const float>> Blocks(int tokens, Step step, int rows);
+  StepResult<std::span<const float>> Blocks(int tokens, Step step, int rows);
   Result<std::span<const float>> Layers(int tokens, int rows);
   Status Block(int layer, int tokens);
   // residual += residual_scale * norm(out) [tokens, D].
@@ -251,11 +253,12 @@ class Transformer {
   struct Tile {
     int token, count;
   };
-  std::vector<Tile> tiles_;  // of this step's tokens: each of one sequence
-  std::vector<int> ids_;     // of a step that is shared
-  bool lossless_ = false;    // this step
-  const int group_;          // query heads of a kv head
-  std::vector<float> ones_;  // [Dh] the weights of a norm without any
+  std::vector<Tile> tiles_;                    // of this step's tokens: each of one sequence
+  std::vector<int> ids_;                       // of a step that is shared
+  std::vector<gpu::DevicePart> device_parts_;  // of this step
+  bool lossless_ = false;                      // this step
+  const int group_;                            // query heads of a kv head
+  std::vector<float> ones_;                    // [Dh] the weights of a norm without any
 };
 
 }  // namespace thermocline::exec

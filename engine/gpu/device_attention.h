@@ -25,10 +25,10 @@ class DeviceAttention {
   DeviceAttention& operator=(const DeviceAttention&) = delete;
 
   struct Input {
-    kernels::DeviceActivations hidden;  // [T, D] normed, with its Q8 form
-    const std::int32_t* positions;      // [T]
-    std::uint8_t* const* table;         // of the sequence's blocks
-    int tokens;                         // T
+    kernels::DeviceActivations hidden;   // [T, D] normed, with its Q8 form
+    const std::int32_t* positions;       // [T]
+    std::uint8_t* const* const* tables;  // [T] of the blocks of each token's sequence
+    int tokens;                          // T
   };
   // out [T, D] = the layer's attention, or += that; k and v of the tokens are stored.
   Status Put(int layer, const Input& input, float* out, bool accumulate) const;

@@ -9,6 +9,7 @@ DeviceForward::DeviceForward(Params p)
       tokens_max_(p.tokens_max),
       logits_max_(p.logits_max),
       context_length_(p.context_length),
+      parts_max_(p.parts_max),
       reload_(std::move(p.reload)),
       health_([this] { Release(); }, [this] { return model_.device().process_lost(); }),
       ffn_({.model = p.model, .tokens_max = p.tokens_max}) {
@@ -29,6 +30,7 @@ DeviceForward::DeviceForward(Params p)
                                .tokens_max = p.tokens_max,
                                .logits_max = p.logits_max,
                                .context_length = p.context_length,
+                               .parts_max = p.parts_max,
                                .kv_blocks = p.kv_blocks,
                                .kv_type = p.kv_type,
                                .attention_bytes = p.attention_bytes,
@@ -51,6 +53,7 @@ std::size_t DeviceForward::HostBytesMax(const HostSizes& s) {
          DeviceStep::HostBytes({.hidden_size = s.config.hidden_size,
                                 .tokens_max = s.tokens_max,
                                 .context_length = s.context_length,
+                                .parts_max = s.parts_max,
                                 .returns_residual = true}) +
          DeviceHead::HostBytes(s.config, s.logits_max) + DeviceUploader::kPieceBytes +
          (s.audits ? DeviceTaps::HostBytes(s.config) + DeviceAuditedSide::HostBytes(s.config) : 0);
@@ -69,7 +72,9 @@ Status DeviceForward::Allocate() {
 }
 
 Result<std::span<const float>> DeviceForward::Run(const Step& step, ffn::SparseFfn& cold) {
-  RETURN_IF_ERROR(Ready(step.cache.length()));
+  int cached = 0;
+  for (const DevicePart& part : step.parts) cached = std::max(cached, part.cache->length());
+  RETURN_IF_ERROR(Ready(cached));
   if (home_ == nullptr) return std::span<const float>();
   return home_->Run(step, cold);
 }

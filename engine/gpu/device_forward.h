@@ -28,6 +28,7 @@ class DeviceForward {
     int tokens_max;               // T of one step
     int logits_max;               // tokens of one step whose logits are wanted
     int context_length;           // tokens
+    int parts_max = 1;            // sequences of one step
     int kv_blocks;                // of the host's pool
     kernels::KvType kv_type;
     std::size_t attention_bytes;  // scratch of attention, at most, or one token's
@@ -45,6 +46,7 @@ class DeviceForward {
   struct HostSizes {
     const model::ModelConfig& config;
     int tokens_max, logits_max, context_length;  // as Params
+    int parts_max = 1;
     bool audits = false;
   };
   static std::size_t HostBytesMax(const HostSizes& sizes);
@@ -62,6 +64,7 @@ class DeviceForward {
   int tokens_max() const { return tokens_max_; }
   int context_length() const { return context_length_; }
   int logits_max() const { return logits_max_; }
+  int parts_max() const { return parts_max_; }
   int home_layers() const { return model_.placement().home_layers; }
   bool head() const { return model_.placement().head; }
   // Who computes hot neurons of the layers at home on the CPU; null: there are none.
@@ -91,7 +94,7 @@ class DeviceForward {
   void Release();
 
   DeviceModel& model_;
-  const int tokens_max_, logits_max_, context_length_;
+  const int tokens_max_, logits_max_, context_length_, parts_max_;
   const std::function<Status()> reload_;
   DeviceHealth health_;
   DeviceFfn ffn_;

@@ -24,6 +24,7 @@ DeviceHomeLayers::DeviceHomeLayers(const Params& p)
       step_({.hidden_size = p.model.config().hidden_size,
              .tokens_max = p.tokens_max,
              .context_length = p.context_length,
+             .parts_max = p.parts_max,
              .returns_residual = !p.model.placement().head},
             work_),
       taps_(p.model, p.audits),
@@ -93,8 +94,8 @@ Status DeviceHomeLayers::RunStep(const Step& step, ffn::SparseFfn& cold) {
     shared_->device.BeginStep();
     shared_->host.BeginStep();
   }
-  RETURN_IF_ERROR(kv_.Follow(step.cache, stream));
-  RETURN_IF_ERROR(step_.Send(step.cache, kv_, step.residual, step.tokens, stream));
+  for (const DevicePart& part : step.parts) RETURN_IF_ERROR(kv_.Follow(*part.cache, stream));
+  RETURN_IF_ERROR(step_.Send(step.parts, kv_, step.residual, stream));
   RETURN_IF_ERROR(SetModes(step, cold));
   taps_.Open(step.auditor, cold);
   RETURN_IF_ERROR(IsReplayed(step) ? Replay(step, cold) : Prefill(step, cold));
@@ -128,7 +129,8 @@ int DeviceHomeLayers::GraphOf(const Step& step) const {
 }
 
 bool DeviceHomeLayers::IsReplayed(const Step& step) const {
-  const bool ends = !head_.has_value() || step.logits <= 1 || step.logits == step.tokens;
+  const bool last = step.logits == 0 || (step.logits == 1 && step.parts.size() == 1);
+  const bool ends = !head_.has_value() || last || step.logits == step.tokens;
   return step.tokens <= kGraphTokensMax && ends;
 }
 
@@ -160,8 +162,26 @@ Status DeviceHomeLayers::PutEnd(const Step& step) {
   if (step.tokens == 1) RETURN_IF_ERROR(ffn_.ReadCounts(0, layers_));
   if (!head_.has_value()) return step_.Return(step.tokens, model_.stream());
   if (step.logits == 0) return OkStatus();
-  const int first = step.tokens - step.logits;
+  const bool together = step.parts.size() == 1 || step.logits == step.tokens;
+  if (!together) RETURN_IF_ERROR(GatherRows(step));
+  const int first = together ? step.tokens - step.logits : 0;
   return head_->Put(step_.residual() + nn::Offset(first, model_.config().hidden_size), step.logits);
+}
+
+// Moves the residuals whose logits are wanted to the front.
+Status DeviceHomeLayers::GatherRows(const Step& step) {
+  const int d = model_.config().hidden_size;
+  int to = 0, end = 0;
+  for (const DevicePart& part : step.parts) {
+    end += part.tokens;
+    for (int from = end - part.rows; from < end; ++from, ++to) {
+      if (from == to) continue;
+      RETURN_IF_ERROR(model_.stream().CopyOnDevice(step_.residual() + nn::Offset(to, d),
+                                                   step_.residual() + nn::Offset(from, d),
+                                                   static_cast<std::size_t>(d) * sizeof(float)));
+    }
+  }
+  return OkStatus();
 }
 
 ffn::HybridCounters DeviceHomeLayers::counters() const {

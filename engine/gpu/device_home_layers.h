@@ -33,6 +33,7 @@ class DeviceHomeLayers {
     int tokens_max;        // T of one step
     int logits_max;        // tokens of one step whose logits are wanted
     int context_length;    // tokens
+    int parts_max;         // sequences of one step
     int kv_blocks;         // of the host's pool
     kernels::KvType kv_type;
     std::size_t attention_bytes;  // scratch of attention, at most, or one token's
@@ -52,16 +53,17 @@ class DeviceHomeLayers {
   std::size_t bytes() const { return kv_.bytes() + work_.bytes(); }
 
   struct Step {
-    float* residual;     // [T, D] embedded tokens; overwritten unless the head is on the device
-    int tokens;          // T
-    nn::KvCache& cache;  // reserved
-    int logits;          // of so many of the last tokens, if the head is on the device
+    float* residual;  // [T, D] embedded tokens; overwritten unless the head is on the device
+    int tokens;       // T
+    std::span<const DevicePart> parts;  // whose tokens they are
+    int logits;                         // the parts' rows, if the head is on the device
     bool lossless;
     ffn::Auditor* auditor = nullptr;  // keeps what it wants of the first token
   };
   // Computes the layers; `cold` computes the CPU's neurons and says the modes. Returns [logits, V]
-  // if the head is here, else [0]; valid until the next step. Errors: the flash tier's, which leave
-  // the device as it was; Unavailable from the device, which `health` knows then.
+  // if the head is here, part by part, else [0]; valid until the next step. Errors: the flash
+  // tier's, which leave the device as it was; Unavailable from the device, which `health` knows
+  // then.
   Result<std::span<const float>> Run(const Step& step, ffn::SparseFfn& cold);
 
   // Of the shared layers.
@@ -85,6 +87,7 @@ class DeviceHomeLayers {
   Status Replay(const Step& step, ffn::SparseFfn& cold);
   Status Prefill(const Step& step, ffn::SparseFfn& cold);
   Status PutEnd(const Step& step);
+  Status GatherRows(const Step& step);
   bool IsReplayed(const Step& step) const;
   int GraphOf(const Step& step) const;
   void Count();

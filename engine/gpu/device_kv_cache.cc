@@ -28,10 +28,10 @@ void DeviceKvCache::WriteTable(const nn::KvCache& cache, std::uint8_t** table) c
   for (const int index : cache.blocks()) *table++ = block(index);
 }
 
-kernels::DeviceKv DeviceKvCache::View(int layer, std::uint8_t* const* table) const {
+kernels::DeviceKv DeviceKvCache::View(int layer, std::uint8_t* const* const* tables) const {
   const std::size_t at = (layer * kv_heads_) * head_bytes_;
   return {.type = type_,
-          .blocks = table,
+          .tables = tables,
           .keys_offset = at,
           .values_offset = at + key_bytes_,
           .head_stride = head_bytes_};

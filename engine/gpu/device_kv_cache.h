@@ -30,8 +30,8 @@ class DeviceKvCache {
   Status Follow(nn::KvCache& cache, device::DeviceStream& stream) const;
   // Where the blocks lie on the device, in the sequence's order, to `table` [blocks of the cache].
   void WriteTable(const nn::KvCache& cache, std::uint8_t** table) const;
-  // One layer's part, as kernels see it; `table` is on the device.
-  kernels::DeviceKv View(int layer, std::uint8_t* const* table) const;
+  // One layer's part, as kernels see it; `tables` [T] are on the device.
+  kernels::DeviceKv View(int layer, std::uint8_t* const* const* tables) const;
 
   kernels::KvType type() const { return type_; }
   std::size_t block_bytes() const { return block_bytes_; }

@@ -37,7 +37,7 @@ Status DeviceLayerForward::Put(int layer, int tokens, FfnMode mode,
 }
 
 Status DeviceLayerForward::Attention(int layer, int tokens, float* out, bool accumulate) {
-  return attention_.Put(layer, {hidden_, step_.positions(), step_.table(), tokens}, out,
+  return attention_.Put(layer, {hidden_, step_.positions(), step_.tables(), tokens}, out,
                         accumulate);
 }
 

@@ -1,5 +1,5 @@
-// The data that a step exchanges with the device. To the device, in one small copy: positions, the
-// table of KV blocks, the residual stream. Back to the host: the residual stream.
+// The data that a step exchanges with the device. To the device, in one small copy: positions,
+// tables of KV blocks, the residual stream. Back to the host: the residual stream.
 #pragma once
 
 #include <span>
@@ -9,6 +9,13 @@
 
 namespace thermocline::gpu {
 
+// What one sequence has of a step.
+struct DevicePart {
+  nn::KvCache* cache;  // reserved
+  int tokens;
+  int rows;  // logits of its last so many tokens are wanted
+};
+
 // Decode thread only. Owns the host's memory; the device's is its arena's.
 class DeviceStep {
  public:
@@ -16,6 +23,7 @@ class DeviceStep {
     int hidden_size;        // D
     int tokens_max;         // T of one step
     int context_length;     // tokens of a sequence
+    int parts_max;          // sequences of one step
     bool returns_residual;  // the head is not on the device
   };
   // Asks `arena` for the device's memory.
@@ -28,9 +36,9 @@ class DeviceStep {
   // device::MappedBuffer::Allocate.
   Status Allocate(device::Device& device);
 
-  // Has `tokens` tokens behind those in `cache` copied to the device: `residual` [T, D] are the
-  // embedded ones. Unavailable. Requires: T <= tokens_max, reserved in the cache.
-  Status Send(const nn::KvCache& cache, const DeviceKvCache& kv, const float* residual, int tokens,
+  // Has the tokens of `parts` behind those in their caches copied to the device: `residual` [T, D]
+  // are the embedded ones. Unavailable. Requires: T <= tokens_max, at most parts_max parts.
+  Status Send(std::span<const DevicePart> parts, const DeviceKvCache& kv, const float* residual,
               device::DeviceStream& stream);
   // Has the residual stream of `tokens` tokens copied back, to result(). Unavailable.
   Status Return(int tokens, device::DeviceStream& stream);
@@ -43,20 +51,23 @@ class DeviceStep {
   const std::int32_t* positions() const {  // [T]
     return reinterpret_cast<const std::int32_t*>(data_);
   }
-  std::uint8_t* const* table() const {  // [blocks of the sequence]
-    return reinterpret_cast<std::uint8_t* const*>(data_ + table_at_);
+  std::uint8_t* const* const* tables() const {  // [T] of the blocks of each token's sequence
+    return reinterpret_cast<std::uint8_t* const* const*>(data_ + tables_at_);
   }
   float* residual() const { return reinterpret_cast<float*>(data_ + residual_at_); }  // [T, D]
 
  private:
-  static std::size_t TableAt(const Params& params);
+  static std::size_t TablesAt(const Params& params);
   static std::size_t ResidualAt(const Params& params);
+  static std::size_t BlocksBytes(const Params& params);
   std::size_t ResidualBytes(int tokens) const { return Area(tokens, hidden_size_) * sizeof(float); }
 
-  const int hidden_size_, tokens_max_;
+  const int hidden_size_, tokens_max_, parts_max_;
   const bool returns_residual_;
-  const std::size_t table_at_, residual_at_;  // bytes; positions are first
-  std::uint8_t* data_ = nullptr;              // on the device
+  // Bytes; positions are first. Behind the step's tokens lie the blocks of its sequences.
+  const std::size_t tables_at_, residual_at_;
+  const std::size_t blocks_bytes_;  // at most
+  std::uint8_t* data_ = nullptr;    // on the device
   device::MappedBuffer sent_, result_;
 };
 

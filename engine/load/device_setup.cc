@@ -27,6 +27,7 @@ gpu::DeviceForward::Params ForwardOf(const LoadedModel& model, gpu::DeviceModel&
           .tokens_max = sizes.tokens_max,
           .logits_max = sizes.logits_max,
           .context_length = sizes.context_length,
+          .parts_max = sizes.parts_max,
           .kv_blocks = sizes.kv_blocks > 0 ? sizes.kv_blocks : nn::BlocksFor(sizes.context_length),
           .kv_type = model.kv_type,
           .attention_bytes = sizes.attention_bytes,

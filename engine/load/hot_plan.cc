@@ -214,7 +214,8 @@ DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& m) {
   return {.tokens_max = options.sizes.tokens_max,
           .context_length = context,
           .kv_blocks = KvBlocksOf(options, m, context),
-          .logits_max = options.sizes.logits_max};
+          .logits_max = options.sizes.logits_max,
+          .parts_max = std::max(1, options.sizes.sharing)};
 }
 
 Result<std::vector<std::vector<int>>> NeuronsByUse(const model::ModelFile& file,

@@ -41,6 +41,7 @@ struct DeviceSizes {
   // context's prompt.
   std::size_t attention_bytes = std::size_t{64} << 20;
   int logits_max = 1;   // tokens of one step whose logits may be asked for
+  int parts_max = 1;    // sequences that may share a step
   bool audits = false;  // there will be any, though no predictor is loaded yet
 };
 

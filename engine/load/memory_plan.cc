@@ -7,14 +7,9 @@
 #include "engine/base/log.h"
 #include "engine/base/ratio.h"
 #include "engine/base/system_memory.h"
-#include "engine/exec/transformer.h"
-#include "engine/ffn/cpu_experts.h"
-#include "engine/ffn/cpu_partition.h"
-#include "engine/gpu/device_experts.h"
+#include "engine/load/memory_sizes.h"
 #include "engine/model/expert_rows.h"
 #include "engine/model/fingerprint.h"
-#include "engine/nn/kv_pool.h"
-#include "engine/sampling/sampler.h"
 #include "engine/store/layer_stream.h"
 #include "engine/store/neuron_store.h"
 
@@ -40,123 +35,10 @@ constexpr const char* kShrink =
     "smaller prefix cache or a smaller model";
 
 std::size_t S(int value) { return value; }
-// Bytes by what they are for.
-struct Sizes {
-  std::size_t shared = 0, attention = 0, deciding = 0, rests = 0;
-  std::vector<std::size_t> images;
-  std::size_t predictors = 0, kv = 0, process = 0;
-
-  std::size_t networks() const { return deciding + rests; }
-};
-
-Result<Sizes> MeasureModel(const MemoryNeeds& n) {
-  Sizes sizes;
-  const auto measure = [&](bool shared, model::LayerParts parts) {
-    const DeviceShare* device = n.device;
-    const auto held = [=](int layer) {
-      return device != nullptr ? device->HostParts(layer, parts) : parts;
-    };
-    const bool head = shared && (device == nullptr || !device->head);
-    return model::MeasureWeights(n.file, {.quantize_head = n.options.quantize_head,
-                                          .parts = held,
-                                          .shared = {.embeddings = shared, .head = head}});
-  };
-  ASSIGN_OR_RETURN(const auto none, measure(false, {false, false, false, false}));
-  ASSIGN_OR_RETURN(const auto shared, measure(true, {false, false, false, false}));
-  ASSIGN_OR_RETURN(const auto attention, measure(false, {true, false, false, true}));
-  ASSIGN_OR_RETURN(const auto deciding, measure(false, {false, true, false, false}));
-  ASSIGN_OR_RETURN(const auto rests, measure(false, {false, false, true, false}));
-  ASSIGN_OR_RETURN(auto all, measure(false, {true, true, true}));
-  sizes.shared = shared.bytes;
-  sizes.attention = attention.bytes - none.bytes;
-  sizes.deciding = deciding.bytes - none.bytes;
-  sizes.rests = rests.bytes - none.bytes;
-  sizes.images = std::move(all.images);
-  return sizes;
-}
-
-int ContextLength(const MemoryNeeds& n) {
-  const int model = n.file.config.max_position_embeddings;
-  return n.options.context_length > 0 ? n.options.context_length : std::min(model, kContextDefault);
-}
-
-// Of the side-car's predictors, or, where the model's file brings its own, a guess from above.
-int LargestRank(const MemoryNeeds& n) {
-  if (!n.ffn.side_car.has_value()) return n.file.config.hidden_size;
-  int rank = 0;
-  for (const predictor::LayerSideCar& layer : n.ffn.side_car->layers)
-    rank = std::max(rank, layer.low_rank.has_value() ? layer.low_rank->rank : 0);
-  return rank;
-}
-
-// Of both ends of a hot tier, should there be one.
-std::size_t HotBytes(const MemoryNeeds& n, ffn::FfnSizes sizes) {
-  const HotOptions& hot = n.options.hot;
-  const bool device = hot.device == HotDevice::kCuda ||
-                      (hot.device == HotDevice::kAuto && kernels::CudaOps() != nullptr);
-  if (!device && hot.bytes == 0 && hot.placement.empty()) return 0;
-  sizes.threads = hot.threads > 0 ? hot.threads : n.threads / 2;
-  if (sizes.config.experts.any()) {
-    const std::size_t block = sizes.flash && !device ? static_cast<std::size_t>(hot.bytes) : 0;
-    return block + (device ? gpu::DeviceExperts::HostBytes(sizes.config, sizes.tokens_max)
-                           : ffn::CpuExperts::Bytes(sizes));
-  }
-  const std::size_t other =
-      device ? gpu::DeviceForward::HostBytesMax({.config = sizes.config,
-                                                 .tokens_max = sizes.tokens_max,
-                                                 .logits_max = n.sizes.logits_max,
-                                                 .context_length = ContextLength(n),
-                                                 .audits = Audits(n.ffn, n.options.ffn)})
-             : ffn::CpuPartition::Bytes(sizes);
-  return ffn::HybridFfn::Bytes(sizes.config, sizes.tokens_max) + other;
-}
-
-ffn::FfnSizes FfnSizesOf(const MemoryNeeds& n, int tokens_max, int threads) {
-  return {.config = n.file.config,
-          .tokens_max = tokens_max,
-          .threads = threads,
-          .sign = n.ffn.sign || n.ffn.expert_sign,
-          .rank = n.ffn.low_rank ? LargestRank(n) : 0,
-          .expert_rows = n.ffn.expert_rows};
-}
-
-// Of a transformer and one sequence's sampler.
-std::size_t TransformerBytes(const MemoryNeeds& n, const ffn::FfnSizes& ffn, int logits_max) {
-  const nn::Workspace::Params sizes{.config = n.file.config,
-                                    .tokens_max = ffn.tokens_max,
-                                    .logits_max = logits_max,
-                                    .context_length = ContextLength(n),
-                                    .threads = ffn.threads};
-  return exec::Transformer::BufferBytes(sizes, ffn) +
-         sampling::Sampler::Bytes(n.file.config.vocab_size, ContextLength(n));
-}
-
-std::size_t BufferBytes(const MemoryNeeds& n, MemoryPlan::Tier tier, bool deciding_held) {
-  ffn::FfnSizes ffn = FfnSizesOf(n, n.sizes.tokens_max, n.threads);
-  ffn.flash = tier == MemoryPlan::Tier::kNeurons;
-  ffn.deciding_held = deciding_held;
-  const model::ModelConfig& c = n.file.config;
-  return TransformerBytes(n, ffn, n.sizes.logits_max) +
-         sampling::Sampler::BytesOf(n.sizes.samplers, n.threads, c.vocab_size, ContextLength(n)) +
-         HotBytes(n, ffn);
-}
-
-std::size_t AheadBytes(const MemoryNeeds& n) {
-  const AheadSizes& ahead = n.sizes.ahead;
-  const int threads = ahead.threads > 0 ? ahead.threads : n.threads;
-  return TransformerBytes(n, FfnSizesOf(n, ahead.tokens_max, threads), ahead.tokens_max) +
-         (ahead.bytes ? ahead.bytes(n.file.config) : 0);
-}
-
-std::size_t KvBytes(const MemoryNeeds& n) {
-  if (n.sizes.kv_bytes) return n.sizes.kv_bytes(n.file.config, ContextLength(n), n.sizes.kv_whole);
-  return S(nn::BlocksFor(ContextLength(n)) + 1) *
-         nn::KvPool::BlockBytes(n.file.config, n.options.kv_type);
-}
 
 class Planner {
  public:
-  Planner(const MemoryNeeds& needs, Sizes sizes) : n_(needs), sizes_(std::move(sizes)) {
+  Planner(const MemoryNeeds& needs, ModelSizes sizes) : n_(needs), sizes_(std::move(sizes)) {
     const std::int64_t asked = needs.options.memory.budget_bytes;
     budget_ = asked > 0 ? static_cast<std::size_t>(asked) : base::MemoryAllowance() / 10 * 9;
   }
@@ -316,12 +198,16 @@ class Planner {
   }
 
   const MemoryNeeds& n_;
-  const Sizes sizes_;
+  const ModelSizes sizes_;
   std::size_t budget_ = 0;
 };
 
+// What the program and others may take between the choice of a context and the plan, which asks the
+// system again: without it a context that just fits would be refused then.
+std::size_t TakenMeanwhile(const MemoryPlan& plan) { return (4 << 20) + plan.total() / 64; }
+
 // Whether sequences of `context` tokens fit, and what takes drafts ahead, if there may be any.
-bool ContextFits(const MemoryNeeds& needs, Sizes sizes, int context) {
+bool ContextFits(const MemoryNeeds& needs, ModelSizes sizes, int context) {
   ModelOptions options = needs.options;
   options.context_length = context;
   WorkSizes work = needs.sizes;
@@ -329,15 +215,9 @@ bool ContextFits(const MemoryNeeds& needs, Sizes sizes, int context) {
   const MemoryNeeds wanted{needs.file, needs.ffn, options, work, needs.threads, needs.device};
   sizes.kv = KvBytes(wanted);
   const Planner planner(wanted, std::move(sizes));
-  return planner.Fits(planner.InMemory());
-}
-
-Result<Sizes> SizesOf(const MemoryNeeds& needs) {
-  ASSIGN_OR_RETURN(Sizes sizes, MeasureModel(needs));
-  sizes.kv = KvBytes(needs);
-  sizes.predictors = PredictorBytes(needs.file.config, needs.ffn, needs.options.ffn);
-  sizes.process = base::ResidentBytes();
-  return sizes;
+  MemoryPlan plan = planner.InMemory();
+  plan.lines.push_back({"taken meanwhile", TakenMeanwhile(plan)});
+  return planner.Fits(plan);
 }
 
 }  // namespace
@@ -347,7 +227,7 @@ Result<int> ChooseContext(const MemoryNeeds& needs) {
   const int model = needs.file.config.max_position_embeddings;
   const int most = std::min(model, needs.sizes.context_default_max);
   if (needs.options.context_length > 0 || most <= kContextDefault) return ContextLength(needs);
-  ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(needs));
+  ASSIGN_OR_RETURN(const ModelSizes sizes, SizesOf(needs));
   if (ContextFits(needs, sizes, most)) return most;
   int fits = kContextDefault / kStep, too_many = most / kStep + 1;
   while (fits + 1 < too_many) {
@@ -361,7 +241,7 @@ Result<int> ChooseContext(const MemoryNeeds& needs) {
 }
 
 Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::BundleIndex>& bundle) {
-  ASSIGN_OR_RETURN(Sizes sizes, SizesOf(needs));
+  ASSIGN_OR_RETURN(ModelSizes sizes, SizesOf(needs));
   const Planner planner(needs, std::move(sizes));
   const MemoryPlan in_memory = planner.InMemory();
   if (planner.Fits(in_memory)) {

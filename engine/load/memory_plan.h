@@ -30,7 +30,7 @@ inline constexpr int kContextDefault = 8192;
 struct WorkSizes {
   int tokens_max = 64;  // T of one call, at least logits_max; 0: PrefillChunk's
   int logits_max = 1;   // tokens of one call whose logits may be asked for
-  int samplers = 0;     // of sequences that share steps, beside the one of those that do not
+  int sharing = 0;      // sequences that may share a step, each with a sampler; 0: none do
   // Tokens of a sequence that nobody asked for, at most: ChooseContext.
   int context_default_max = kContextDefault;
   // Keys and values, with sequences of so many tokens, `whole` as below; empty = one sequence.

@@ -32,6 +32,7 @@ class Scheduler {
     int step_tokens = 1;  // answers that may share a step; 1: sequences take turns
     bool mixes = true;    // prompts are read in the steps of answers, where no mode loses anything
     int read_tokens_max = 64;  // of a shared step
+    int parts_max = 64;        // sequences of one
     bool drafts = true;        // from the text of each, where they are worth it
     // Tokens that are drawn with drafts of a model depend on these (SpecAcceptance::kRejection).
     bool drafts_decide = false;

@@ -166,8 +166,16 @@ bool Scheduler::StepOf(std::vector<Sequence*>& company) {
   if (read == 0 && answers == base::IntSize(shares)) figures_.sharing_gain = budget_.Gain(answers);
   ++together_;
   ++turns_;
-  for (const SharedLoop::Share& share : shares) EndStep(share);
+  bool lost = false;
+  for (const SharedLoop::Share& share : shares) {
+    lost = lost || share.sequence->error.kv_cache_lost;
+    EndStep(share);
+  }
+  if (lost) {
+    for (const auto& each : sequences_) each->cache.Clear();
+  }
   Publish();
+  if (params_.on_turn) params_.on_turn();
   return true;
 }
 
@@ -183,7 +191,7 @@ std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& compan
   for (Sequence* s : company)
     if (!s->answers()) readers.push_back(s);
   const int room = mixes && !readers.empty() ? RoomForAnswers() : widest;
-  const int most = std::min(budget_.Answers(Tenants(company), widest), room);
+  const int most = std::min({budget_.Answers(Tenants(company), widest), room, params_.parts_max});
   for (Sequence* s : company)
     if (s->answers() && base::IntSize(shares) < most) shares.push_back({s});
   const bool reads =
@@ -244,7 +252,7 @@ void Scheduler::AddReaders(std::vector<Sequence*>& readers,
   int left = budget_.ReadTokens(answers, waiting, most);
   int rows = params_.loop.logits_max - answers;
   for (Sequence* s : readers) {
-    if (left < 1 || rows < 1) return;
+    if (left < 1 || rows < 1 || base::IntSize(shares) >= params_.parts_max) return;
     if (s->cache.length() == 0) answers_.Find(*s, s->cache);
     if (s->answers()) continue;  // all of it was found: it answers from the next step on
     const AnswerSteps::Chunk chunk = answers_.Next(*s, s->cache, left);

@@ -10,6 +10,7 @@
 //
 // Bytes a thread has in flight (f16): 16 with pairs of positions (before), 128 with this.
 #include "kernels/cuda/attention_chunk.h"
+#include "kernels/cuda/warp_quantize.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kThreads, BlocksOf(kGroup))
   LoadQueries<kType, kGroup>(p, token, head, heads, shared);
   if (thread < kChunkBlocks && first + thread * kKvBlock < positions.end &&
       first + (thread + 1) * kKvBlock > positions.begin)
-    shared.blocks[thread] = p.kv.blocks[first / kKvBlock + thread];
+    shared.blocks[thread] = p.kv.tables[token][first / kKvBlock + thread];
   __syncthreads();
   float2 scores[kGroup];
   Scores<kType, kGroup>(p, kv_head, first, positions, shared, scores);
@@ -74,9 +75,13 @@ __global__ void __launch_bounds__(kThreads) MergeChunks(DeviceAttentionParams p,
       total = total * a + state[1] * b;
       out = out * a + state[2 + i] * b;
     }
-    p.out
-        .x[static_cast<std::size_t>(token * p.heads + head) * static_cast<std::size_t>(p.head_dim) +
-           static_cast<std::size_t>(i)] = out * __fdiv_rn(1.0F, total);
+    const std::size_t at =
+        static_cast<std::size_t>(token * p.heads + head) * static_cast<std::size_t>(p.head_dim) +
+        static_cast<std::size_t>(i);
+    const float value = out * __fdiv_rn(1.0F, total);
+    p.out.x[at] = value;
+    // Heads of whole warps; else another launch does it.
+    if (p.out.q != nullptr && p.head_dim % 32 == 0) QuantizeBlock(value, at / 32, p.out);
   }
 }
 
@@ -106,7 +111,7 @@ DeviceError Attention(const DeviceAttentionParams& p, Stream stream) {
   const dim3 grid(static_cast<unsigned>(p.heads), static_cast<unsigned>(p.tokens));
   if (error == 0)
     error = Launch(MergeChunks, grid, kThreads, 0, stream, p, static_cast<int>(chunks));
-  if (error != 0 || p.out.q == nullptr) return error;
+  if (error != 0 || p.out.q == nullptr || p.head_dim % 32 == 0) return error;
   return Quantize({.x = p.out, .tokens = p.tokens}, stream);
 }
 

@@ -20,7 +20,7 @@ struct Range {
   int begin, end;
 };
 __device__ __forceinline__ Range PositionsOf(const DeviceAttentionParams& p, int token) {
-  const int end = *p.position + token + 1;
+  const int end = p.positions[token] + 1;
   return {p.window > 0 ? max(0, end - p.window) : 0, end};
 }
 

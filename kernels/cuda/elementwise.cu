@@ -7,7 +7,7 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
-constexpr int kThreads = 256, kNormThreads = 512;
+constexpr int kThreads = 256, kNormThreads = 1024;
 
 unsigned Blocks(std::size_t items) {
   return static_cast<unsigned>((items + kThreads - 1) / kThreads);
@@ -19,19 +19,49 @@ __device__ __forceinline__ std::size_t ThreadOfGrid() {
   return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-// A block for each token.
+// A block for each token. A thread has kValues values and their weights in registers, loaded before
+// anything is waited for; with 0, rows of any length, each of the three passes loads them again.
+// H200, n 4096: three passes 8.7 us, this 5.9.
+template <int kValues>
 __global__ void __launch_bounds__(kNormThreads) NormTokens(DeviceNormParams p) {
   __shared__ float tile[kNormTile];
   __shared__ float result;
   const std::size_t row = static_cast<std::size_t>(blockIdx.x) * static_cast<std::size_t>(p.n);
-  const float* x = p.x + row;
-  const Moments moments =
-      NormMoments(p.n, p.rms, p.eps, tile, &result, [&](int i) { return x[i]; });
-  for (int i = static_cast<int>(threadIdx.x); i < p.n; i += kNormThreads) {
-    const float value = Normed(x[i], moments, p.rms, p.weight[i], p.bias, i);
-    p.out.x[row + static_cast<std::size_t>(i)] = value;
+  const float* const x = p.x + row;
+  const auto thread = static_cast<int>(threadIdx.x);
+  constexpr int kHeld = kValues > 0 ? kValues : 1;
+  float held[kHeld] = {}, weights[kHeld] = {};
+#pragma unroll
+  for (int u = 0; u < kValues; ++u) {
+    const int i = u * kNormThreads + thread;
+    held[u] = i < p.n ? x[i] : 0;
+    weights[u] = i < p.n ? p.weight[i] : 0;
+  }
+  const auto put = [&](int i, float value, float weight, const Moments& moments) {
+    const float normed = Normed(value, moments, p.rms, weight, p.bias, i);
+    p.out.x[row + static_cast<std::size_t>(i)] = normed;
     // Rows that are quantised are whole warps.
-    if (p.out.q != nullptr) QuantizeBlock(value, (row + static_cast<std::size_t>(i)) / 32, p.out);
+    if (p.out.q != nullptr) QuantizeBlock(normed, (row + static_cast<std::size_t>(i)) / 32, p.out);
+  };
+  if constexpr (kValues == 0) {
+    const auto value = [&](int i) { return x[i]; };
+    const Moments moments =
+        NormMoments(p.n, p.rms, p.eps, tile, &result, TileOf<decltype(value)>{value});
+    for (int i = thread; i < p.n; i += kNormThreads) put(i, x[i], p.weight[i], moments);
+  } else {
+    const auto fill = [&](float* to, int begin, int count, const auto& of) {
+#pragma unroll
+      for (int u = 0; u < kValues; ++u) {
+        const int i = u * kNormThreads + thread - begin;
+        if (i >= 0 && i < count) to[i] = of(held[u]);
+      }
+    };
+    const Moments moments = NormMoments(p.n, p.rms, p.eps, tile, &result, fill);
+#pragma unroll
+    for (int u = 0; u < kValues; ++u) {
+      const int i = u * kNormThreads + thread;
+      if (i < p.n) put(i, held[u], weights[u], moments);
+    }
   }
 }
 
@@ -63,7 +93,12 @@ __global__ void GateTokens(DeviceGatedParams p, std::size_t n) {
 }  // namespace
 
 DeviceError Norm(const DeviceNormParams& p, Stream stream) {
-  return Launch(NormTokens, static_cast<unsigned>(p.tokens), kNormThreads, 0, stream, p);
+  const int values = (p.n + kNormThreads - 1) / kNormThreads;
+  const auto kernel = values <= 1   ? NormTokens<1>
+                      : values <= 4 ? NormTokens<4>
+                      : values <= 8 ? NormTokens<8>
+                                    : NormTokens<0>;
+  return Launch(kernel, static_cast<unsigned>(p.tokens), kNormThreads, 0, stream, p);
 }
 
 DeviceError Quantize(const DeviceQuantizeParams& p, Stream stream) {

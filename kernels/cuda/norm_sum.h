@@ -12,20 +12,34 @@ __device__ __forceinline__ float AddChains(float chain) {
   return __shfl_sync(~0U, chain, 0);
 }
 
-// The sum of body(chain, i) over i < n, for a whole block; `tile` and `result` are shared. Values
-// pass through the tile because 16 threads alone would wait for each of their loads.
+// What a block sums, a tile at a time: `fill(tile, begin, count, of)` writes of(value) of values
+// begin .. begin + count - 1. This one reads them with `value(i)`.
+template <typename Value>
+struct TileOf {
+  const Value& value;
+
+  template <typename Of>
+  __device__ __forceinline__ void operator()(float* tile, int begin, int count,
+                                             const Of& of) const {
+    for (auto i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
+      tile[i] = of(value(begin + i));
+  }
+};
+
+// The sum of body(chain, of(value)) over n values, for a whole block; `tile` and `result` are
+// shared. Values pass through the tile because 16 threads alone would wait for each of their loads.
 inline constexpr int kNormTile = 4096;
-template <typename Value, typename Body>
-__device__ __forceinline__ float ChainedSum(int n, float* tile, float* result, const Value& value,
-                                            const Body& body) {
+template <typename Fill, typename Of, typename Body>
+__device__ __forceinline__ float ChainedSum(int n, float* tile, float* result, const Fill& fill,
+                                            const Of& of, const Body& body) {
   const auto thread = static_cast<int>(threadIdx.x);
   float chain = 0;
   for (int begin = 0; begin < n; begin += kNormTile) {
     const int count = n - begin < kNormTile ? n - begin : kNormTile;
-    for (int i = thread; i < count; i += static_cast<int>(blockDim.x)) tile[i] = value(begin + i);
+    fill(tile, begin, count, of);
     __syncthreads();
     if (thread < 16) {
-#pragma unroll 8
+#pragma unroll 16
       for (int i = thread; i < count; i += 16) chain = body(chain, tile[i]);
     }
     __syncthreads();
@@ -44,18 +58,19 @@ __device__ __forceinline__ float ChainedSum(int n, float* tile, float* result, c
 struct Moments {
   float mean, scale;
 };
-template <typename Value>
+template <typename Fill>
 __device__ __forceinline__ Moments NormMoments(int n, bool rms, float eps, float* tile,
-                                               float* result, const Value& value) {
+                                               float* result, const Fill& fill) {
   const auto size = static_cast<float>(n);
   float mean = 0;
   if (!rms) {
+    const auto same = [](float x) { return x; };
     const auto add = [](float chain, float x) { return __fadd_rn(chain, x); };
-    mean = __fdiv_rn(ChainedSum(n, tile, result, value, add), size);
+    mean = __fdiv_rn(ChainedSum(n, tile, result, fill, same, add), size);
   }
-  const auto centred = [&](int i) { return rms ? value(i) : __fsub_rn(value(i), mean); };
+  const auto centred = [&](float x) { return rms ? x : __fsub_rn(x, mean); };
   const auto square = [](float chain, float x) { return __fmaf_rn(x, x, chain); };
-  const float squares = ChainedSum(n, tile, result, centred, square);
+  const float squares = ChainedSum(n, tile, result, fill, centred, square);
   return {mean, __fdiv_rn(1.0F, __fsqrt_rn(__fadd_rn(__fdiv_rn(squares, size), eps)))};
 }
 

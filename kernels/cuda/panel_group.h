@@ -131,7 +131,7 @@ struct Dots {
 
 // A row's numbers for one group: d and m; K types the scale and minimum of the sub-block; Q6_K the
 // scales of its two sub-blocks.
-struct Pair {
+struct alignas(8) Pair {
   float first, second;
 };
 template <DType kType>
@@ -165,7 +165,7 @@ struct RowNumbers {
 };
 
 // What a chain of sums takes from one group: factor times dot, and min times sum.
-struct Term {
+struct alignas(16) Term {
   float factor, dot, min, sum;
 };
 // Of dots (Q6_K: two), the row's numbers, and the scale and scaled sum of the activations. Products

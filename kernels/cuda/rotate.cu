@@ -59,8 +59,9 @@ __device__ __forceinline__ void NormAndRotate(const DeviceRotateParams& p, bool 
   const auto thread = static_cast<int>(threadIdx.x);
   const float* weight = is_query ? p.q_norm : p.k_norm;
   if (weight != nullptr) {
+    const auto value = [&](int i) { return head[i]; };
     const Moments moments =
-        NormMoments(p.head_dim, p.rms, p.eps, tile, result, [&](int i) { return head[i]; });
+        NormMoments(p.head_dim, p.rms, p.eps, tile, result, TileOf<decltype(value)>{value});
     for (int i = thread; i < p.head_dim; i += kThreads) {
       head[i] =
           Normed(head[i], moments, p.rms, weight[i], is_query ? p.q_norm_bias : p.k_norm_bias, i);
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kThreads) RotateTokens(DeviceRotateParams p) {
   __shared__ float tile[kHeadDimMax], head[kHeadDimMax];
   __shared__ float result;
   const auto thread = static_cast<int>(threadIdx.x), token = static_cast<int>(blockIdx.y);
-  const int position = *p.position + token;
+  const int position = p.positions[token];
   const bool is_query = static_cast<int>(blockIdx.x) < p.heads;
   const int index = static_cast<int>(blockIdx.x) - (is_query ? 0 : p.heads);
   const std::size_t row =
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) RotateTokens(DeviceRotateParams p) {
     return;
   }
   std::uint8_t* block =
-      p.kv.blocks[position / kKvBlock] + static_cast<std::size_t>(index) * p.kv.head_stride;
+      p.kv.tables[token][position / kKvBlock] + static_cast<std::size_t>(index) * p.kv.head_stride;
   for (int i = thread; i < p.head_dim; i += kThreads) {
     const int slot = position % kKvBlock;
     StoreKey(p.kv.type, block + p.kv.keys_offset, slot, p.head_dim, i, head[i]);

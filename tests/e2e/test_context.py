@@ -45,5 +45,11 @@ def test_as_much_as_the_budget_allows(model):
     assert quarter > 1.5 * context
 
 
+def test_a_context_that_was_chosen_is_served_whatever_the_budget(model):
+    for mib in range(200, 212, 2):
+        context, _, _ = context_and_log(model, f"memory.budget_bytes={mib << 20}")
+        assert 8192 < context < LONG
+
+
 def test_what_is_asked_for_stays(model):
     assert context_and_log(model, "engine.context_length=3000")[0] == 3000

@@ -1,90 +1,14 @@
 // Storing keys and values, to the bit, and attention to them, within 1e-5 of the largest |value|.
-#include "tests/gpu/checks_dense.h"
-#include "tests/gpu/dense_inputs.h"
+#include "tests/gpu/attention_cache.h"
 
 namespace thermocline::gpu {
 namespace {
-
-using kernels::kKvBlock;
-using kernels::KvType;
-
-struct Case {
-  KvType type;
-  int heads, kv_heads, head_dim;
-  int tokens, position;
-  int window;  // 0: none
-};
-
-std::string Text(const Case& c) {
-  constexpr const char* kNames[] = {"f16", "q8_0", "f32"};
-  return std::string(kNames[static_cast<int>(c.type)]) + " heads " + std::to_string(c.heads) + "/" +
-         std::to_string(c.kv_heads) + " of " + std::to_string(c.head_dim) + " T" +
-         std::to_string(c.tokens) + " at " + std::to_string(c.position) +
-         (c.window > 0 ? " window " + std::to_string(c.window) : "");
-}
-
-// The same cache here and on the device. Blocks lie in reverse order; each begins with the bytes of
-// another layer.
-class Cache {
- public:
-  static constexpr std::size_t kAhead = 64;
-
-  Cache(const kernels::DeviceOps& ops, const Case& c)
-      : case_(c),
-        count_((c.position + c.tokens + kKvBlock - 1) / kKvBlock),
-        key_bytes_(kernels::KeyBlockBytes(c.type, c.head_dim)),
-        stride_(key_bytes_ + kernels::ValueBlockBytes(c.type, c.head_dim)),
-        block_bytes_(kAhead + stride_ * static_cast<std::size_t>(c.kv_heads)),
-        host_(block_bytes_ * static_cast<std::size_t>(count_)),
-        device_(ops, host_.size()),
-        pointers_(ops, static_cast<std::size_t>(count_)) {
-    std::vector<std::uint8_t*> there;
-    for (int i = count_ - 1; i >= 0; --i) {
-      here_.push_back(host_.data() + static_cast<std::size_t>(i) * block_bytes_);
-      there.push_back(device_.get() + static_cast<std::size_t>(i) * block_bytes_);
-    }
-    pointers_.Set(there);
-  }
-
-  void Store(int position, int head, const float* key, const float* value) {
-    std::uint8_t* at = host_.data() +
-                       static_cast<std::size_t>(count_ - 1 - position / kKvBlock) * block_bytes_ +
-                       keys_offset(head);
-    kernels::StoreKeyAndValue({.type = case_.type,
-                               .head_dim = case_.head_dim,
-                               .slot = position % kKvBlock,
-                               .key = key,
-                               .value = value,
-                               .keys = at,
-                               .values = at + key_bytes_});
-  }
-  void Upload() { device_.Set(host_); }
-  double DifferingBytes() const { return Differing(device_.Get(), host_); }
-
-  std::size_t keys_offset(int head) const {
-    return kAhead + static_cast<std::size_t>(head) * stride_;
-  }
-  std::size_t values_offset(int head) const { return keys_offset(head) + key_bytes_; }
-  const std::uint8_t* const* blocks() const { return here_.data(); }
-  kernels::DeviceKv device() const {
-    return {case_.type, pointers_, keys_offset(0), values_offset(0), stride_};
-  }
-
- private:
-  const Case case_;
-  const int count_;
-  const std::size_t key_bytes_, stride_, block_bytes_;
-  std::vector<std::uint8_t> host_;
-  std::vector<const std::uint8_t*> here_;
-  Array<std::uint8_t> device_;
-  Array<std::uint8_t*> pointers_;
-};
 
 struct Rotation {
   bool rotary, halves, norm, rms;
 };
 
-Check CheckOneRotation(const kernels::DeviceOps& ops, const Case& c, const Rotation& r) {
+Check CheckOneRotation(const kernels::DeviceOps& ops, const AttentionCase& c, const Rotation& r) {
   const int dh = c.head_dim, rope_dim = dh >= 16 ? dh - 8 : dh, half = rope_dim / 2;
   const auto& cpu = kernels::ReferenceOps();
   HostTokens q(c.tokens, c.heads * dh, kernels::RandomFloats(Elements(c.tokens, c.heads * dh), 3));
@@ -94,10 +18,10 @@ Check CheckOneRotation(const kernels::DeviceOps& ops, const Case& c, const Rotat
   const auto cos = kernels::RandomFloats(Elements(c.position + c.tokens, half), 8),
              sin = kernels::RandomFloats(cos.size(), 9);
   const float scale = 1.0F / std::sqrt(static_cast<float>(dh));
-  Cache cache(ops, c);
+  CacheCopies cache(ops, c);
   const DeviceTokens dq(ops, q);
   const Array<float> dk(ops, k), dv(ops, v), dnorms(ops, norms), dcos(ops, cos), dsin(ops, sin);
-  const Array<int> position(ops, std::vector<int>{c.position});
+  const Array<int> positions(ops, PositionsOf(c));
 
   const auto norm = [&](float* head, const float* weight) {
     if (r.rms) return cpu.rms_norm({head, weight, dh, 1e-5F, head});
@@ -141,7 +65,7 @@ Check CheckOneRotation(const kernels::DeviceOps& ops, const Case& c, const Rotat
                            .rope_dim = rope_dim,
                            .halves = r.halves,
                            .scale = scale,
-                           .position = position,
+                           .positions = positions,
                            .kv = cache.device()},
                           {}),
          "rotate");
@@ -155,8 +79,8 @@ Check CheckOneRotation(const kernels::DeviceOps& ops, const Case& c, const Rotat
 }
 
 // Attention of one token and kv head by the reference, chunk by chunk.
-void Attend(const Case& c, const Cache& cache, const kernels::Activations& q, int kv_head,
-            int position, float* out) {
+void Attend(const AttentionCase& c, const CacheCopies& cache, const kernels::Activations& q,
+            int kv_head, int position, float* out) {
   const int group = c.heads / c.kv_heads;
   struct State {
     std::vector<float> max, total, out;
@@ -187,9 +111,9 @@ void Attend(const Case& c, const Cache& cache, const kernels::Activations& q, in
   kernels::FinishAttention(all.view(), group, c.head_dim, nullptr, out);
 }
 
-Check CheckOneAttention(const kernels::DeviceOps& ops, const Case& c) {
+Check CheckOneAttention(const kernels::DeviceOps& ops, const AttentionCase& c) {
   const int dh = c.head_dim, total = c.position + c.tokens, group = c.heads / c.kv_heads;
-  Cache cache(ops, c);
+  CacheCopies cache(ops, c);
   const auto k = kernels::RandomFloats(Elements(total * c.kv_heads, dh), 4),
              v = kernels::RandomFloats(k.size(), 5);
   float largest = 0;
@@ -217,7 +141,7 @@ Check CheckOneAttention(const kernels::DeviceOps& ops, const Case& c) {
   }
   const int context = total + 300;  // the grid is for more than there is
   const DeviceTokens dq(ops, q), out(ops, c.tokens, q.cols);
-  const Array<int> position(ops, std::vector<int>{c.position});
+  const Array<int> positions(ops, PositionsOf(c));
   const Array<float> scratch(ops, kernels::AttentionScratchFloats(c.tokens, context, c.heads, dh));
   const bool q8 = q.cols % 32 == 0;
   MustDo(ops,
@@ -228,7 +152,7 @@ Check CheckOneAttention(const kernels::DeviceOps& ops, const Case& c) {
                               .tokens = c.tokens,
                               .context = context,
                               .window = c.window,
-                              .position = position,
+                              .positions = positions,
                               .kv = cache.device(),
                               .scratch = scratch,
                               .out = out.view(q8)},
@@ -241,80 +165,6 @@ Check CheckOneAttention(const kernels::DeviceOps& ops, const Case& c) {
   return {"attention", Text(c), 1e-5, error};
 }
 
-// One token's rotation and attention as a graph.
-Check CheckOneReplay(const kernels::DeviceOps& ops, KvType type) {
-  const Case c{type, 4, 2, 64, 1, 63, 0};  // the cache grows into another block
-  constexpr int kSteps = 4, kStart = 61;
-  const auto x = kernels::RandomFloats(Elements(kSteps, c.heads * c.head_dim), 3),
-             kv = kernels::RandomFloats(Elements(kSteps, c.kv_heads * c.head_dim), 4);
-  Case last = c;
-  last.tokens = kSteps;
-  last.position = kStart;
-  const Cache graph_cache(ops, last), plain_cache(ops, last);
-  const DeviceTokens q(ops, 1, c.heads * c.head_dim), out(ops, 1, c.heads * c.head_dim);
-  Array<float> from(ops, q.x.size()), k(ops, Elements(c.kv_heads, c.head_dim));
-  Array<int> position(ops, 1);
-  const int context = kStart + kSteps;
-  const Array<float> scratch(ops, kernels::AttentionScratchFloats(1, context, c.heads, c.head_dim));
-  const auto step = [&](const Cache& cache, kernels::Stream stream) {
-    const auto& run = ops.runtime;
-    MustDo(ops, run.copy_on_device(q.x, from, 4 * from.size(), stream), "copying");
-    MustDo(ops,
-           ops.dense.rotate({.q = q.view(),
-                             .k = k,
-                             .v = k,
-                             .heads = c.heads,
-                             .kv_heads = c.kv_heads,
-                             .head_dim = c.head_dim,
-                             .tokens = 1,
-                             .scale = 0.125F,
-                             .position = position,
-                             .kv = cache.device()},
-                            stream),
-           "rotate");
-    MustDo(ops,
-           ops.dense.attention({.q = q.view().view(),
-                                .heads = c.heads,
-                                .kv_heads = c.kv_heads,
-                                .head_dim = c.head_dim,
-                                .tokens = 1,
-                                .context = context,
-                                .window = 3,
-                                .position = position,
-                                .kv = cache.device(),
-                                .scratch = scratch,
-                                .out = out.view()},
-                               stream),
-           "attention");
-  };
-  kernels::Stream stream;
-  kernels::Graph graph;
-  MustDo(ops, ops.runtime.stream_create(&stream), "a stream");
-  MustDo(ops, ops.runtime.graph_begin(stream), "capturing");
-  step(graph_cache, stream);
-  MustDo(ops, ops.runtime.graph_end(stream, &graph), "capturing");
-  double error = 0;
-  for (int i = 0; i < kSteps; ++i) {
-    const auto slice = [&](const std::vector<float>& all, std::size_t n) {
-      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(n) * i;
-      return std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(n));
-    };
-    from.Set(slice(x, from.size()));
-    k.Set(slice(kv, k.size()));
-    position.Set({kStart + i});
-    step(plain_cache, {});
-    Wait(ops);
-    const auto want = out.x.Get();
-    MustDo(ops, ops.runtime.graph_launch(graph, stream), "a graph");
-    MustDo(ops, ops.runtime.stream_synchronize(stream), "waiting");
-    error += Differing(out.x.Get(), want);
-    if (want == std::vector<float>(want.size(), 0.0F)) error = INFINITY;
-  }
-  MustDo(ops, ops.runtime.graph_destroy(graph), "a graph");
-  MustDo(ops, ops.runtime.stream_destroy(stream), "a stream");
-  return {"a graph replayed as the sequence grows", Text(c), 0, error};
-}
-
 constexpr KvType kTypes[] = {KvType::kF16, KvType::kQ8_0, KvType::kF32};
 
 }  // namespace
@@ -323,7 +173,7 @@ std::vector<Check> CheckRotate(const kernels::DeviceOps& ops) {
   std::vector<Check> checks;
   for (const KvType type : kTypes) {
     for (const int position : {0, 61}) {
-      const Case c{type, 4, 2, 64, 5, position, 0};
+      const AttentionCase c{type, 4, 2, 64, 5, position, 0};
       checks.push_back(CheckOneRotation(ops, c, {true, false, false, true}));
       checks.push_back(CheckOneRotation(ops, c, {true, true, true, true}));
       checks.push_back(CheckOneRotation(ops, c, {true, true, true, false}));
@@ -333,12 +183,6 @@ std::vector<Check> CheckRotate(const kernels::DeviceOps& ops) {
     if (type == KvType::kQ8_0) continue;
     checks.push_back(CheckOneRotation(ops, {type, 3, 1, 20, 3, 14, 0}, {true, false, true, true}));
   }
-  return checks;
-}
-
-std::vector<Check> CheckReplay(const kernels::DeviceOps& ops) {
-  std::vector<Check> checks;
-  for (const KvType type : kTypes) checks.push_back(CheckOneReplay(ops, type));
   return checks;
 }
 

@@ -134,7 +134,7 @@ Check CheckGated(const kernels::DeviceOps& ops, GateActivation activation, bool 
 
 std::vector<Check> CheckElementwise(const kernels::DeviceOps& ops) {
   std::vector<Check> checks;
-  for (const int n : {1, 17, 64, 288, 4096, 4128, 8192}) {
+  for (const int n : {1, 17, 64, 288, 4096, 4128, 8192, 9248}) {
     for (const int tokens : {1, 5}) {
       checks.push_back(CheckNorm(ops, tokens, n, true, false));
       checks.push_back(CheckNorm(ops, tokens, n, false, true));

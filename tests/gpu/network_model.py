@@ -6,7 +6,7 @@
 A kernel takes the longest of its bytes at the bandwidth that kernels reach; of the loads that wait for one another on its
 longest path: those that miss L2, and those that hit it; of its instructions at the rate that kernels reach; and of one
 warp's instructions. A launch adds a gap. Of a prompt's 16 tokens more neurons are active for any than for one (--union).
-These are estimates: no GPU has run the kernels.
+These are estimates; docs/device.md has what an H200 measured.
 """
 import argparse
 from dataclasses import dataclass

@@ -1,5 +1,6 @@
 // Speeds of the dense ops on shapes of 7B models. Bytes are what must be read or written at least.
 #include <memory>
+#include <numeric>
 
 #include "tests/gpu/checks_dense.h"
 #include "tests/gpu/dense_inputs.h"
@@ -82,7 +83,11 @@ Speed SpeedOfAttention(const Bench& b, kernels::KvType type, int kv_heads, int l
     pointers.push_back(cache.get() + static_cast<std::size_t>(i) * block * layers);
   const Array<std::uint8_t*> table(b.ops, pointers);
   const DeviceTokens q(b.ops, tokens, heads * dh), out(b.ops, tokens, heads * dh);
-  const Array<int> position(b.ops, std::vector<int>{length - tokens});
+  const Array<std::uint8_t* const*> tables(
+      b.ops, std::vector<std::uint8_t* const*>(static_cast<std::size_t>(tokens), table.get()));
+  std::vector<int> own(static_cast<std::size_t>(tokens));
+  std::iota(own.begin(), own.end(), length - tokens);
+  const Array<int> positions(b.ops, own);
   const Array<float> scratch(b.ops, kernels::AttentionScratchFloats(tokens, length, heads, dh));
   const double us = MicrosecondsOf(b.ops, b.calls, b.rounds, [&](int i, kernels::Stream stream) {
     const std::size_t layer = static_cast<std::size_t>(i) % layers * block;
@@ -92,8 +97,8 @@ Speed SpeedOfAttention(const Bench& b, kernels::KvType type, int kv_heads, int l
                                   .head_dim = dh,
                                   .tokens = tokens,
                                   .context = length,
-                                  .position = position,
-                                  .kv = {type, table, layer, layer + keys, stride},
+                                  .positions = positions,
+                                  .kv = {type, tables, layer, layer + keys, stride},
                                   .scratch = scratch,
                                   .out = out.view()},
                                  stream);

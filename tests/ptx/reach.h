@@ -18,8 +18,10 @@ struct Reached {
   std::uint8_t* written = nullptr;  // Written of each; null: not known
 };
 
+// Addresses in registers of 32 bits wrap: nvcc puts one before shared memory there and adds to it.
 inline std::uint64_t AddressOf(const Address& address, Warp& warp, int lane) {
-  return warp.Value(address.base, lane) + static_cast<std::uint64_t>(address.offset);
+  const auto at = warp.Value(address.base, lane) + static_cast<std::uint64_t>(address.offset);
+  return address.base.wide ? at : static_cast<std::uint32_t>(at);
 }
 
 class Reach {

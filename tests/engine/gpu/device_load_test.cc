@@ -12,6 +12,7 @@
 #include "tests/cuda_emulated/emulator.h"
 #include "tests/engine/exec/device_models.h"
 #include "tests/engine/exec/flash_models.h"
+#include "tests/engine/gpu/fast_machine.h"
 
 namespace thermocline::gpu {
 namespace {
@@ -21,48 +22,14 @@ class DeviceLoad : public exec::FfnModels {
   // The speeds are measured once for all tests.
   static void SetUpTestSuite() {
     base::ConfigureLog(base::LogLevel::kError, false);
-    ::setenv("XDG_CACHE_HOME", CacheFolder().c_str(), 1);
+    FastMachine::SetUp();
     cuda_emulated::SetMachine({});
     // By its measured speeds an emulated device is of no use.
     const auto slow = load::LoadModel(Options(HotDevice::kCuda));
     ASSERT_EQ(slow.status().code(), StatusCode::kFailedPrecondition) << slow.status().message();
-    MakeFast();
+    FastMachine::MakeFast();
   }
-  static void TearDownTestSuite() { std::filesystem::remove_all(CacheFolder()); }
-  static std::string CacheFolder() {
-    return testing::TempDir() + "device_load_" + std::to_string(::getpid());
-  }
-  // Changes what is remembered of the device.
-  static void MakeFast() {
-    int changed = 0;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(CacheFolder() + "/thermocline/machine")) {
-      Json machine = *base::ParseJson(*base::ReadFileToString(entry.path().string()));
-      if (!machine.Find("hot_homes")->as_bool()) continue;
-      Json hot = *machine.Find("hot");
-      for (const char* rate : {"dense_bytes_per_s", "rows_bytes_per_s", "predictor_bytes_per_s",
-                               "decide_bytes_per_s", "whole_bytes_per_s"})
-        hot.Set(rate, 1e15);
-      hot.Set("layer_s", 0.0);
-      hot.Set("row_s", 0.0);
-      machine.Set("hot", hot);
-      // Of the CPU and the flash, too: on a busy machine their measured speeds move the plan.
-      Json cold = *machine.Find("cold");
-      for (const char* rate : {"dense_bytes_per_s", "rows_bytes_per_s", "predictor_bytes_per_s",
-                               "decide_bytes_per_s", "whole_bytes_per_s"})
-        cold.Set(rate, 1e10);
-      cold.Set("layer_s", 1e-5);
-      cold.Set("row_s", 1e-8);
-      machine.Set("cold", cold);
-      machine.Set("flash_reads_per_s", 1e5);
-      machine.Set("flash_bytes_per_s", 1e9);
-      machine.Set("sync_s", 0.0);
-      machine.Set("link_bytes_per_s", 1e15);
-      std::ofstream(entry.path()) << machine.Dump(0);
-      ++changed;
-    }
-    ASSERT_EQ(changed, 1);
-  }
+  static void TearDownTestSuite() { FastMachine::TearDown(); }
   void TearDown() override {
     cuda_emulated::Inject({});
     cuda_emulated::SetMachine({});

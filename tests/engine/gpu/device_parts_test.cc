@@ -113,26 +113,34 @@ TEST_F(DeviceParts, TheKvCachesLayersFillABlock) {
   }
 }
 
-TEST_F(DeviceParts, AStepTakesPositionsTableAndResidualThereAndBack) {
+TEST_F(DeviceParts, AStepTakesPositionsTablesAndResidualThereAndBack) {
   Open(exec::kTidepool);
   DeviceKvCache kv({.config = model_->config, .layers = 1, .blocks = 4, .type = model_->kv_type});
   DeviceArena arena("step");
-  DeviceStep step(
-      {.hidden_size = d(), .tokens_max = 4, .context_length = 64, .returns_residual = true}, arena);
+  DeviceStep step({.hidden_size = d(),
+                   .tokens_max = 4,
+                   .context_length = 64,
+                   .parts_max = 2,
+                   .returns_residual = true},
+                  arena);
   Allocate(arena);
   ASSERT_TRUE(kv.Allocate(stream()).ok() && step.Allocate(*device_).ok());
   const auto pool = *nn::KvPool::Create({model_->config, 4, model_->kv_type});
-  nn::KvCache cache(*pool, 64);
-  ASSERT_TRUE(cache.Reserve(20));
-  cache.Advance(17);
+  nn::KvCache first(*pool, 64), second(*pool, 64);
+  ASSERT_TRUE(first.Reserve(20) && second.Reserve(1));
+  first.Advance(17);
   std::vector<float> residual = RandomRow(1);
   residual.resize(static_cast<std::size_t>(3 * d()), 0.5F);
-  ASSERT_TRUE(step.Send(cache, kv, residual.data(), 3, stream()).ok());
+  const DevicePart parts[] = {{&first, 2, 0}, {&second, 1, 0}};
+  ASSERT_TRUE(step.Send(parts, kv, residual.data(), stream()).ok());
   ASSERT_TRUE(step.Return(3, stream()).ok() && stream().Synchronize().ok());
-  for (int t = 0; t < 3; ++t) EXPECT_EQ(step.positions()[t], 17 + t);
-  std::vector<std::uint8_t*> table(cache.blocks().size());
-  kv.WriteTable(cache, table.data());
-  EXPECT_TRUE(std::equal(table.begin(), table.end(), step.table()));
+  for (int t = 0; t < 3; ++t) {
+    EXPECT_EQ(step.positions()[t], t < 2 ? 17 + t : 0);
+    const nn::KvCache& cache = t < 2 ? first : second;
+    std::vector<std::uint8_t*> table(cache.blocks().size());
+    kv.WriteTable(cache, table.data());
+    EXPECT_TRUE(std::equal(table.begin(), table.end(), step.tables()[t]));
+  }
   EXPECT_TRUE(std::equal(residual.begin(), residual.end(), step.residual()));
   EXPECT_TRUE(std::equal(residual.begin(), residual.end(), step.result().begin()));
 }
@@ -232,11 +240,12 @@ TEST_F(DeviceParts, AttentionOfOneTokenIsItsValues) {
   kernels::DeviceActivations hidden;
   float* out = nullptr;
   std::int32_t* position = nullptr;
-  std::uint8_t** table = nullptr;
+  std::uint8_t **table = nullptr, ***tables = nullptr;
   AddActivations(arena, 1, d(), &hidden);
   arena.Add(&out, static_cast<std::size_t>(d()));
   arena.Add(&position, 1);
   arena.Add(&table, 1);
+  arena.Add(&tables, 1);
   const DeviceAttention attention({.model = *on_device_,
                                    .kv = kv,
                                    .tokens_max = 1,
@@ -249,6 +258,7 @@ TEST_F(DeviceParts, AttentionOfOneTokenIsItsValues) {
   nn::KvCache cache(*pool, 16);
   ASSERT_TRUE(cache.Reserve(1) && stream().Synchronize().ok());
   kv.WriteTable(cache, table);
+  *tables = table;
   const std::vector<float> x = RandomRow(2);
   std::copy(x.begin(), x.end(), hidden.x);
   for (const int layer : {0, 1}) {
@@ -260,7 +270,7 @@ TEST_F(DeviceParts, AttentionOfOneTokenIsItsValues) {
     for (int h = 0; h < heads; ++h)
       attended.insert(attended.end(), values.begin() + h / group * dim,
                       values.begin() + (h / group + 1) * dim);
-    ASSERT_TRUE(attention.Put(layer, {hidden, position, table, 1}, out, false).ok());
+    ASSERT_TRUE(attention.Put(layer, {hidden, position, tables, 1}, out, false).ok());
     ASSERT_TRUE(stream().Synchronize().ok());
     ExpectNear(std::span<const float>(out, static_cast<std::size_t>(d())),
                Product(w.attn_output.weight, attended));
