@@ -12,6 +12,7 @@
 #include "kernels/rows.h"
 #include "kernels/shared_sum.h"
 #include "kernels/sign_predict.h"
+#include "kernels/sum_inputs.h"
 #include "kernels/types.h"
 
 namespace thermocline::kernels {
@@ -22,6 +23,7 @@ struct OpTable {
   void (*gemm_rows)(const GemmRowsParams&);
   void (*sum_rows)(const SumRowsParams&);
   void (*finish_sum)(const FinishSumParams&);
+  void (*sum_inputs)(const SumInputsParams&);
   void (*sign_scores)(const SignScoresParams&);
   void (*quantize)(const QuantizeParams&);
   void (*attention)(const AttentionParams&);

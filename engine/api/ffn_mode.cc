@@ -43,8 +43,8 @@ Result<FfnMode> ParseFfnMode(std::string_view name) {
   if (name == "auto")
     return base::InvalidArgument("feed-forward mode 'auto' stands alone, for all layers");
   return base::InvalidArgument("feed-forward mode '", name,
-                               "' is unknown; the modes are auto, dense, exact, sign, lowrank and "
-                               "threshold");
+                               "' is unknown; the modes are auto, dense, exact, sign, lowrank, "
+                               "threshold and inputs");
 }
 
 Result<std::vector<FfnMode>> ParseFfnModeList(std::string_view text) {

@@ -17,9 +17,10 @@ namespace thermocline {
 //   kSign       where the signs predict it; of these, where act(gate) is not zero
 //   kLowRank    where a low-rank predictor says so; of these, where act(gate) is not zero
 //   kThreshold  all; where |act(gate)| reaches the layer's threshold
-enum class FfnMode { kDense, kExact, kSign, kLowRank, kThreshold };
-inline constexpr std::array<std::string_view, 5> kFfnModeNames = {"dense", "exact", "sign",
-                                                                  "lowrank", "threshold"};
+//   kInputs     of all matrices, attention's too, the weights of inputs that reach a threshold
+enum class FfnMode { kDense, kExact, kSign, kLowRank, kThreshold, kInputs };
+inline constexpr std::array<std::string_view, 6> kFfnModeNames = {"dense",   "exact",     "sign",
+                                                                  "lowrank", "threshold", "inputs"};
 
 inline std::string_view FfnModeName(FfnMode mode) {
   return kFfnModeNames[static_cast<std::size_t>(mode)];
@@ -52,6 +53,11 @@ inline constexpr std::array<std::string_view, 4> kAuditShadowNames = {"off", "au
 enum class DownInMemory { kAuto, kFile, kRows };
 inline constexpr std::array<std::string_view, 3> kDownInMemoryNames = {"auto", "file", "rows"};
 
+// Mode inputs: whether matrices are held input-major, too, so that weights of inputs that do not
+// count are not read (quantised ones rounded once more), or only as in the file.
+enum class InputLayout { kRows, kFile };
+inline constexpr std::array<std::string_view, 2> kInputLayoutNames = {"rows", "file"};
+
 // What a user asks of the feed-forward networks at load.
 struct FfnOptions {
   std::string modes = "auto";  // as ParseFfnModes reads it
@@ -60,6 +66,10 @@ struct FfnOptions {
   DownInMemory down = DownInMemory::kAuto;  // measured where `modes` is "auto"
   // auto: the least held-out recall of a predicted mode. 1 = modes without loss only.
   double recall = 1.0;
+  // Mode inputs: of the points that were calibrated, the one that reads least with at most so much
+  // divergence (nats a token) from the whole model.
+  double kl_max = 0.05;
+  InputLayout input_layout = InputLayout::kRows;
   // Mode sign, where the side-car has no thresholds: skip where negatives > alpha * positives, in
   // the first layers; alpha is 1 in the others. Source: SparseInfer, section 5.1.
   double sign_alpha = 1.0;

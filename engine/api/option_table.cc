@@ -41,8 +41,8 @@ void AddFfn(FfnOptions& ffn, Rows& rows) {
   rows.insert(
       rows.end(),
       {{kFfn, "--ffn-mode", "engine.ffn_mode", TextValue{&ffn.modes},
-        "Neurons to compute: auto, dense, exact, sign, lowrank, threshold, or modes by layer "
-        "(0-3:dense,4-:sign)",
+        "Neurons to compute: auto, dense, exact, sign, lowrank, threshold, inputs (attention's "
+        "matrices, too), or modes by layer (0-3:dense,4-:sign)",
         true},
        {kFfn, "--also-modes", "engine.ffn_also", TextValue{&ffn.also},
         "Further modes to load predictors for: sign,lowrank"},
@@ -54,6 +54,12 @@ void AddFfn(FfnOptions& ffn, Rows& rows) {
         "are measured, that pays and nothing is rounded"},
        {kFfn, "--ffn-recall", "engine.ffn_recall", DoubleValue{&ffn.recall, 0, 1},
         "auto: take a predicted mode whose held-out recall is at least this; 1 = no loss"},
+       {kFfn, "--kl-max", "engine.kl_max", DoubleValue{&ffn.kl_max, 0, 100},
+        "inputs: read as little as the calibration allows with at most so much divergence from the "
+        "whole model, in nats a token"},
+       {kFfn, "--input-layout", "engine.input_layout", Choice(ffn.input_layout, kInputLayoutNames),
+        "inputs: rows, matrices held input-major besides, so that weights are skipped (quantised "
+        "ones are rounded once more); file, as in the file: the loss without the gain"},
        {kFfn, "--sign-alpha", "engine.sign_alpha", DoubleValue{&ffn.sign_alpha, 0, 10},
         "sign without calibration: skip where negatives > alpha * positives"},
        {kFfn, "--sign-alpha-layers", "engine.sign_alpha_layers",

@@ -53,6 +53,7 @@ Transformer::Transformer(Params p)
   multiplier_.SetPrefetch(p.prefetch_bytes);
   tiles_.reserve(p.tokens_max);
   ids_.reserve(p.tokens_max);
+  device_parts_.reserve(p.tokens_max);
   if (config_.latent.any())
     latent_.emplace(LatentAttention::Params{.config = config_,
                                             .ops = ops_,
@@ -66,6 +67,13 @@ Transformer::Transformer(Params p)
                                  .pool = pool_,
                                  .multiplier = multiplier_,
                                  .tokens_max = ws_.tokens_max});
+  if (p.predictors != nullptr && !p.predictors->layers.empty() &&
+      p.predictors->layers.front().inputs.has_value())
+    inputs_.emplace(
+        InputSparsity::Params{.context = ffn_.context(),
+                              .predictors = *p.predictors,
+                              .weights = p.input_major,
+                              .tokens_max = std::min(p.tokens_max, ffn::kSparseTokensMax)});
   if (config_.architecture->value_norm) ones_.assign(config_.head_dim, 1.0F);
   ffn::ExpertPartition* experts =
       p.device_experts != nullptr ? p.device_experts : hot_experts_.get();
@@ -277,7 +285,16 @@ void Transformer::AddToResidual(const model::NormWeights& norm, std::vector<floa
   ops_.add(ws_.residual.data(), out.data(), tokens * d);
 }
 
+bool Transformer::CutsInputs(int layer, int tokens) const {
+  return inputs_.has_value() && !lossless_ && tokens <= ffn::kSparseTokensMax &&
+         ffn_.policy(layer).mode == FfnMode::kInputs;
+}
+
 Status Transformer::FeedForward(int layer, int tokens) {
+  if (CutsInputs(layer, tokens)) {
+    inputs_->FeedForward(layer, ws_.hidden.x.data(), tokens, ws_.ffn_out.data());
+    return OkStatus();
+  }
   const ffn::SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
   RETURN_IF_ERROR(hybrid_.has_value() ? hybrid_->Run(layer, input, lossless_, ws_.ffn_out.data())
                                       : ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
@@ -350,6 +367,13 @@ void Transformer::Multiply(std::span<const nn::Product> products, const nn::Acti
 
 ffn::FfnCounters Transformer::ffn_counters(int layer) const {
   ffn::FfnCounters all = ffn_.counters(layer);
+  for (const model::InputKind kind : {model::InputKind::kFfn, model::InputKind::kDown}) {
+    if (!inputs_.has_value()) break;
+    const nn::InputCounts& counts = inputs_->counts(layer, kind);
+    all.bytes += counts.bytes;
+    all.operations += counts.operations;
+    if (kind == model::InputKind::kFfn) all.tokens += counts.tokens;
+  }
   if (hot_ != nullptr && hot_->NumNeurons(layer) > 0) all += hot_->ffn_counters(layer);
   if (device_ != nullptr && layer < device_->home_layers()) all += device_->ffn_counters(layer);
   if (device_ != nullptr && layer >= device_->home_layers() && device_->partition() != nullptr)

@@ -17,6 +17,7 @@
 
 #include "engine/base/worker_pool.h"
 #include "engine/exec/altup.h"
+#include "engine/exec/input_sparsity.h"
 #include "engine/exec/latent_attention.h"
 #include "engine/exec/step_result.h"
 #include "engine/ffn/auditor.h"
@@ -41,6 +42,7 @@ class Transformer {
     const model::ModelConfig& config;
     const model::Weights& weights;
     const predictor::Predictors* predictors = nullptr;  // null: none
+    const model::InputMajor* input_major = nullptr;     // copies for mode inputs; null: none
     const kernels::OpTable& ops;
     base::WorkerPool& pool;
     int tokens_max = 64;                           // T of one call
@@ -124,6 +126,8 @@ class Transformer {
   ffn::FfnCounters ffn_counters(int layer) const;
   // Sees what every matrix multiplies on the CPU; null: nobody does. Borrowed.
   void SetTap(nn::ProductTap* tap) { multiplier_.SetTap(tap); }
+  // Of mode inputs; null: no rules are loaded.
+  const InputSparsity* inputs() const { return inputs_.has_value() ? &*inputs_ : nullptr; }
   // Null: nothing is on a device.
   gpu::DeviceForward* device() { return device_; }
   const gpu::DeviceForward* device() const { return device_; }
@@ -157,9 +161,11 @@ class Transformer {
   void AddToResidual(const model::NormWeights& norm, std::vector<float>& out, int tokens);
   // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens);
+  // Whether the layer's matrices read only inputs that count, in this step.
+  bool CutsInputs(int layer, int tokens) const;
   // q, k and v of `hidden`, not yet rotated.
-  void ProjectInput(const model::LayerWeights& layer, int tokens);
-  void ProjectOutput(const model::LayerWeights& layer, int tokens);
+  void ProjectInput(int layer, int tokens);
+  void ProjectOutput(int layer, int tokens);
   void RotateAndStore(int layer, int token);
   bool SpreadsHeads() const;
   void SpreadHeads(float* heads, int count);
@@ -236,6 +242,7 @@ class Transformer {
   std::optional<LatentAttention> latent_;
   std::optional<AltUp> altup_;
   ffn::SparseFfn ffn_;
+  std::optional<InputSparsity> inputs_;
   std::unique_ptr<ffn::FfnPartition> hot_;
   std::unique_ptr<ffn::ExpertPartition> hot_experts_;
   std::unique_ptr<ffn::NeuronExperts> neuron_experts_;

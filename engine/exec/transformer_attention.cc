@@ -21,8 +21,7 @@ using kernels::kAttentionChunk;
 }  // namespace
 
 void Transformer::Attention(int layer, int tokens) {
-  const model::LayerWeights& w = weights_.layers[layer];
-  ProjectInput(w, tokens);
+  ProjectInput(layer, tokens);
   ForTokens(tokens, [&](int t) { RotateAndStore(layer, t); });
   if (tokens == 1) {
     AttendOne(layer);
@@ -35,10 +34,14 @@ void Transformer::Attention(int layer, int tokens) {
                   config_.num_attention_heads);
     });
   }
-  ProjectOutput(w, tokens);
+  ProjectOutput(layer, tokens);
 }
 
-void Transformer::ProjectInput(const model::LayerWeights& layer, int tokens) {
+void Transformer::ProjectInput(int index, int tokens) {
+  const model::LayerWeights& layer = weights_.layers[index];
+  if (CutsInputs(index, tokens))
+    return inputs_->Project(index, ws_.hidden.x.data(), tokens, ws_.q.x.data(), ws_.k.data(),
+                            ws_.v.data());
   if (latent_.has_value())
     return latent_->Project(layer, ws_.hidden, tokens, ws_.q.x.data(), ws_.k.data(), ws_.v.data());
   const std::array products = {nn::Product{&layer.q, ws_.q.x.data()},
@@ -48,7 +51,10 @@ void Transformer::ProjectInput(const model::LayerWeights& layer, int tokens) {
   Multiply(std::span(products).first(count), ws_.hidden, tokens);
 }
 
-void Transformer::ProjectOutput(const model::LayerWeights& layer, int tokens) {
+void Transformer::ProjectOutput(int index, int tokens) {
+  const model::LayerWeights& layer = weights_.layers[index];
+  if (CutsInputs(index, tokens))
+    return inputs_->Output(index, ws_.attention.x.data(), tokens, ws_.attention_out.data());
   if (latent_.has_value())
     return latent_->Output(layer, ws_.attention.x.data(), tokens, ws_.attention_out.data());
   ForTokens(tokens, [&](int t) {

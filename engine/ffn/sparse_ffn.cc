@@ -59,7 +59,8 @@ std::size_t SparseFfn::Bytes(const FfnSizes& sizes) {
 
 FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
   FfnPolicy out = policy(layer);
-  const bool zeros = context_.config.HasZeros(layer);
+  // What mode inputs leaves to whole products has no rows to skip.
+  const bool zeros = context_.config.HasZeros(layer) && out.mode != FfnMode::kInputs;
   if (lossless && !IsLossless(out.mode)) out.mode = zeros ? FfnMode::kExact : FfnMode::kDense;
   return out;
 }

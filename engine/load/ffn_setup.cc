@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/index.h"
 #include "engine/base/log.h"
+#include "engine/exec/input_sparsity.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/sparse_ffn.h"
 #include "engine/model/expert_rows.h"
@@ -201,9 +202,12 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   plan.sign = wants(FfnMode::kSign);
   plan.low_rank = wants(FfnMode::kLowRank);
   plan.threshold = wants(FfnMode::kThreshold);
-  const bool may_use = plan.sign || plan.low_rank || plan.threshold || !options.side_car.empty() ||
+  plan.inputs = wants(FfnMode::kInputs);
+  if (plan.inputs) RETURN_IF_ERROR(exec::InputSparsity::Can(config));
+  const bool may_use = plan.inputs || plan.sign || plan.low_rank || plan.threshold ||
+                       !options.side_car.empty() ||
                        (plan.modes.automatic && options.recall < 1 && zeros);
-  const bool needed = plan.threshold || plan.low_rank || plan.sign;
+  const bool needed = plan.inputs || plan.threshold || plan.low_rank || plan.sign;
   const bool shadows =
       zeros && options.audit_interval > 0 && options.audit_shadow != AuditShadow::kOff;
   const bool explicitly = shadows && options.audit_shadow != AuditShadow::kAuto;
@@ -286,6 +290,7 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
   if (plan.low_rank)
     RETURN_IF_ERROR(predictor::AddLowRankPredictors(file.config, weights, side_car, *out));
   if (plan.threshold) RETURN_IF_ERROR(predictor::AddThresholds(side_car, *out));
+  if (plan.inputs) RETURN_IF_ERROR(predictor::AddInputRules(side_car, options.kl_max, *out));
   if (Audits(plan, options))
     RETURN_IF_ERROR(predictor::AddDownNorms(layers, source(true), side_car, pool, *out));
   return out;
@@ -294,6 +299,15 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
 Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::LayerWeights& layer,
               const predictor::LayerPredictors* predictors) {
   if (mode == FfnMode::kDense) return OkStatus();
+  if (mode == FfnMode::kInputs) {
+    RETURN_IF_ERROR(exec::InputSparsity::Can(config));
+    if (layer.down_rows.rows > 0)
+      return base::FailedPrecondition(
+          "mode 'inputs' reads a down projection along columns, and this one is neuron-major; "
+          "leave out --down-layout rows, or `thermocline convert --down columns`");
+    return predictors != nullptr && predictors->inputs.has_value() ? OkStatus()
+                                                                   : RefuseUnloaded(mode);
+  }
   if (config.experts.any()) {
     const model::ExpertWeights& experts = layer.experts;
     if (mode != FfnMode::kExact && mode != FfnMode::kSign) return RefuseInExperts(mode);

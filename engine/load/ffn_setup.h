@@ -22,6 +22,7 @@ struct FfnPlan {
   std::optional<predictor::SideCar> side_car;
   std::string side_car_path;                               // "" = none was read
   bool sign = false, low_rank = false, threshold = false;  // predictors to load
+  bool inputs = false;                                     // rules of mode inputs
   bool expert_rows = false;                                // neurons inside experts may be skipped
   bool expert_sign = false;                                // signs are loaded for them
   FfnMode shadow = FfnMode::kDense;  // audited where layers are computed without loss; kDense: none

@@ -1,6 +1,7 @@
 // From options to a model: what is read, in which order, and what is set up then.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "engine/base/log.h"
 #include "engine/load/early_placement.h"
@@ -67,6 +68,25 @@ Status TurnDownProjections(LoadedModel& model) {
   return OkStatus();
 }
 
+// Copies of the matrices for mode inputs.
+Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& out) {
+  if (on_flash || out.memory.tier != MemoryPlan::Tier::kMemory)
+    return base::FailedPrecondition(
+        "mode 'inputs' needs the whole model in memory, and a part of it would come from flash: "
+        "give more memory, or another mode");
+  for (std::size_t l = 0; l < out.weights->layers.size(); ++l)
+    RETURN_IF_ERROR(
+        CanRun(FfnMode::kInputs, out.config, out.weights->layers[l], &out.predictors->layers[l]));
+  const predictor::InputPoint& point = out.predictors->input_point;
+  base::LogInfo("inputs: ", std::round(1000 * point.share) / 10,
+                "% of the layers' weights are not read for a decoded token; KL ",
+                std::round(1e4 * point.kl) / 1e4, " nats on the calibration's text");
+  if (options.input_layout == InputLayout::kFile) return OkStatus();
+  ASSIGN_OR_RETURN(auto copies, model::MakeInputMajor(*out.weights, *out.pool));
+  out.input_major = std::make_unique<model::InputMajor>(std::move(copies));
+  return OkStatus();
+}
+
 Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPlan plan,
                 std::optional<store::BundleIndex> bundle, bool measurable, LoadedModel& out) {
   const DownInMemory down = options.model.ffn.down;
@@ -77,6 +97,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   // Before the cache is filled: what they are made from is loaded for the moment.
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
+  if (plan.inputs) RETURN_IF_ERROR(SetUpInputs(options.model.ffn, bundle.has_value(), out));
   if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
   if (measurable) {
     out.prefetch_bytes = FastestPrefetch(*out.weights, *out.ops, *out.pool);

@@ -12,6 +12,7 @@
 #include "engine/gpu/device_experts.h"
 #include "engine/load/ffn_setup.h"
 #include "engine/load/memory_plan.h"
+#include "engine/model/input_major.h"
 #include "engine/model/model_file.h"
 #include "engine/model/weights.h"
 #include "engine/store/block_reader.h"
@@ -61,6 +62,7 @@ struct LoadedModel {
   std::unique_ptr<store::NeuronStore> flash;
   std::unique_ptr<store::LayerStream> stream;
   std::unique_ptr<predictor::Predictors> predictors;  // of the cold side, where there are two
+  std::unique_ptr<model::InputMajor> input_major;     // of mode inputs; null: none
   // The neurons that a hot side computes; null: there is none.
   std::unique_ptr<ffn::NeuronSplit> split;
   std::unique_ptr<predictor::Predictors> hot_predictors;

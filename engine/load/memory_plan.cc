@@ -47,6 +47,8 @@ class Planner {
   MemoryPlan InMemory() const {
     MemoryPlan plan = Fixed(MemoryPlan::Tier::kMemory);
     plan.lines.push_back({"feed-forward networks", sizes_.networks()});
+    if (n_.ffn.inputs && n_.options.ffn.input_layout == InputLayout::kRows)
+      plan.lines.push_back({"copies for mode inputs", sizes_.attention + sizes_.networks()});
     if (n_.sizes.ahead.tokens_max == 0) return plan;
     MemoryPlan with = plan;
     with.ahead = true;

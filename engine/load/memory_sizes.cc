@@ -87,7 +87,10 @@ std::size_t TransformerBytes(const MemoryNeeds& n, const ffn::FfnSizes& ffn, int
                                     .logits_max = logits_max,
                                     .context_length = ContextLength(n),
                                     .threads = ffn.threads};
-  return exec::Transformer::BufferBytes(sizes, ffn) +
+  const std::size_t inputs =
+      n.ffn.inputs ? exec::InputSparsity::Bytes(n.file.config, ffn.sparse_tokens(), ffn.threads)
+                   : 0;
+  return exec::Transformer::BufferBytes(sizes, ffn) + inputs +
          sampling::Sampler::Bytes(n.file.config.vocab_size, ContextLength(n));
 }
 

@@ -204,6 +204,35 @@ Status AddThresholds(const SideCar* side_car, Predictors& out) {
   return OkStatus();
 }
 
+Status AddInputRules(const SideCar* side_car, double kl_max, Predictors& out) {
+  if (side_car == nullptr || side_car->input_points.empty())
+    return NoSideCar("inputs", "calibrate --kind inputs");
+  int point = -1;
+  double least = side_car->input_points.front().kl;
+  for (std::size_t i = 0; i < side_car->input_points.size(); ++i) {
+    least = std::min(least, side_car->input_points[i].kl);
+    if (side_car->input_points[i].kl <= kl_max) point = static_cast<int>(i);
+  }
+  if (point < 0)
+    return base::FailedPrecondition(
+        "mode 'inputs': the calibration with the least loss has a KL of ", least,
+        " nats, and at most ", kl_max,
+        " are allowed (engine.kl_max, --kl-max); allow more, or "
+        "calibrate with a smaller --share");
+  out.input_point = side_car->input_points[point];
+  out.layers.resize(side_car->layers.size());
+  for (std::size_t l = 0; l < out.layers.size(); ++l) {
+    const auto& learnt = side_car->layers[l].inputs;
+    if (!learnt.has_value())
+      return base::FailedPrecondition("the side-car has no inputs for layer ", l,
+                                      "; run `thermocline calibrate --kind inputs`");
+    InputRules& rules = out.layers[l].inputs.emplace();
+    for (std::size_t kind = 0; kind < rules.of.size(); ++kind)
+      rules.of[kind] = {learnt->thresholds[point * rules.of.size() + kind], learnt->weights[kind]};
+  }
+  return OkStatus();
+}
+
 Status AddDownNorms(int layers, const LayerSource& weights, const SideCar* side_car,
                     base::WorkerPool& pool, Predictors& out) {
   out.layers.resize(layers);

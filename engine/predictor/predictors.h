@@ -1,6 +1,7 @@
 // What predicts active neurons, ready to run. Const after load.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -41,17 +42,28 @@ struct LowRankRun {
   }
 };
 
+// Which inputs of a layer's matrices count, by kind (model::InputKind).
+struct InputRules {
+  struct Rule {
+    float threshold = 0;
+    std::vector<float> weights;  // [inputs], or empty: sizes alone count
+  };
+  std::array<Rule, 4> of;
+};
+
 struct LayerPredictors {
   std::optional<SignPredictor> sign;
   std::optional<LowRankRun> low_rank;
-  std::optional<float> threshold;  // of mode `threshold`
-  std::vector<float> down_norms;   // [F] ||d_i||, empty without audits
+  std::optional<float> threshold;    // of mode `threshold`
+  std::optional<InputRules> inputs;  // of mode inputs
+  std::vector<float> down_norms;     // [F] ||d_i||, empty without audits
 };
 
 struct Predictors {
   std::vector<LayerPredictors> layers;   // [L]
   std::vector<base::HugeBuffer> memory;  // of the planes and matrices above
   std::size_t bytes = 0;                 // of all of them
+  InputPoint input_point = {};           // that `inputs` are of
 
   bool HasSign() const { return !layers.empty() && layers[0].sign.has_value(); }
   bool HasLowRank() const { return !layers.empty() && layers[0].low_rank.has_value(); }
@@ -92,6 +104,9 @@ Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weigh
 std::size_t LowRankBytes(const model::ModelConfig& config, const LayerSideCar* learnt);
 // FailedPrecondition if the side-car has none.
 Status AddThresholds(const SideCar* side_car, Predictors& out);
+// The rules of the point that reads least with at most `kl_max` of divergence. FailedPrecondition
+// if the side-car has none.
+Status AddInputRules(const SideCar* side_car, double kl_max, Predictors& out);
 // Norms of the down rows: from the side-car, else computed.
 Status AddDownNorms(int layers, const LayerSource& weights, const SideCar* side_car,
                     base::WorkerPool& pool, Predictors& out);

@@ -94,6 +94,25 @@ void CheckLowRank(const LowRankPredictor& p, std::size_t d, std::size_t f, Layer
   check.ShareOf("low_rank.active_share", p.active_share);
 }
 
+void CheckInputs(const InputCalibration& inputs, std::size_t points, LayerCheck& check) {
+  check.Array("inputs.thresholds", inputs.thresholds, points * inputs.weights.size());
+  for (const float threshold : inputs.thresholds) check.AtLeastZero("inputs.thresholds", threshold);
+  for (const auto& weights : inputs.weights) {
+    check.Array("inputs.weights", weights, weights.size());
+    for (const float weight : weights) check.AtLeastZero("inputs.weights", weight);
+  }
+}
+
+Status CheckPoints(const std::string& path, const std::vector<InputPoint>& points) {
+  LayerCheck check(path + ": ");
+  for (const InputPoint& point : points) {
+    check.ShareOf("input_points.share", point.share);
+    check.AtLeastZero("input_points.kl", point.kl);
+    check.AtLeastZero("input_points.perplexity_ratio", point.perplexity_ratio);
+  }
+  return check.status();
+}
+
 }  // namespace
 
 std::string SideCarPath(const std::string& model_path) {
@@ -127,6 +146,7 @@ Status ValidateSideCar(const std::string& path, const SideCar& s) {
     return base::InvalidArgument(path, ": layers has ", s.layers.size(),
                                  " entries, num_hidden_layers says ", s.num_hidden_layers);
   }
+  RETURN_IF_ERROR(CheckPoints(path, s.input_points));
   const std::size_t d = s.hidden_size;
   const std::size_t f = s.intermediate_size;
   for (std::size_t i = 0; i < s.layers.size(); ++i) {
@@ -139,6 +159,7 @@ Status ValidateSideCar(const std::string& path, const SideCar& s) {
     if (layer.threshold.has_value()) check.AtLeastZero("threshold", *layer.threshold);
     check.ShareOf("threshold_kept_mass", layer.threshold_kept_mass);
     if (layer.low_rank.has_value()) CheckLowRank(*layer.low_rank, d, f, check);
+    if (layer.inputs.has_value()) CheckInputs(*layer.inputs, s.input_points.size(), check);
     RETURN_IF_ERROR(check.status());
   }
   return OkStatus();

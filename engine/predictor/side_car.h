@@ -18,11 +18,14 @@
 //              "thresholds": i32 [F]},
 //     "threshold", "threshold_kept_mass",
 //     "low_rank": {"rank", "before_norm", "threshold", "recall", "predicted_share",
-//                  "active_share", "settings", "fc1": f16 [R, D], "fc2": f16 [F, R]}}]}
+//                  "active_share", "settings", "fc1": f16 [R, D], "fc2": f16 [F, R]},
+//     "inputs": {"thresholds": f32 [points, 4], "weights": 4 x {"count", "values": f32 [count]}}}],
+//   "input_points": [{"share", "kl", "perplexity_ratio"}]}
 // Every member of a layer may be absent. An array is {"at": bytes from the end of the padded
 // header, "count": elements}.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -57,6 +60,20 @@ struct SignCalibration {
   double recall = 0, predicted_share = 0, active_share = 0, missed_mass = 0;
 };
 
+// Of mode inputs: input j of a matrix counts if |x_j| weights[j] reaches the threshold.
+struct InputCalibration {
+  // By kind of input (model::InputKind). Empty: sizes alone count.
+  std::array<std::vector<float>, 4> weights;
+  std::vector<float> thresholds;  // [points, kinds], as SideCar::input_points
+};
+
+// A choice of thresholds for all layers, and what it was found to do on held-out text.
+struct InputPoint {
+  double share = 0;             // of the bytes of layers that are not read
+  double kl = 0;                // nats a token, from the whole model
+  double perplexity_ratio = 1;  // to the whole model's
+};
+
 struct LayerSideCar {
   std::vector<std::uint32_t> activations;  // [F] tokens that activated the neuron, or empty
   std::vector<float> down_norms;           // [F] ||d_i||, or empty
@@ -65,6 +82,7 @@ struct LayerSideCar {
   std::optional<float> threshold;  // of mode `threshold`
   double threshold_kept_mass = 0;
   std::optional<LowRankPredictor> low_rank;
+  std::optional<InputCalibration> inputs;
 };
 
 // What a side-car must match.
@@ -78,11 +96,12 @@ struct SideCarIdentity {
 // Const after it is read.
 struct SideCar {
   std::string model_hash;
-  int hidden_size = 0;               // D
-  int intermediate_size = 0;         // F
-  int num_hidden_layers = 0;         // L
-  std::int64_t profiled_tokens = 0;  // behind LayerSideCar::activations
-  std::vector<LayerSideCar> layers;  // [L]
+  int hidden_size = 0;                        // D
+  int intermediate_size = 0;                  // F
+  int num_hidden_layers = 0;                  // L
+  std::int64_t profiled_tokens = 0;           // behind LayerSideCar::activations
+  std::vector<LayerSideCar> layers;           // [L]
+  std::vector<InputPoint> input_points = {};  // rising shares; empty: mode inputs is not calibrated
 };
 
 std::string SideCarPath(const std::string& model_path);

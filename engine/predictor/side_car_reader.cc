@@ -101,6 +101,26 @@ LowRankPredictor ReadLowRank(HeaderFields fields, std::int64_t d, std::int64_t f
   return p;
 }
 
+InputCalibration ReadInputs(HeaderFields fields, std::int64_t points, const ArrayArea& area,
+                            Status& status) {
+  InputCalibration inputs;
+  const auto kinds = static_cast<std::int64_t>(inputs.weights.size());
+  inputs.thresholds = fields.Array<float>("thresholds", points * kinds, area);
+  const Json::Array& all = fields.List("weights", inputs.weights.size());
+  for (std::size_t kind = 0; kind < inputs.weights.size() && status.ok(); ++kind) {
+    HeaderFields of(all[kind], "inputs.weights: ", kMakeAnew, status);
+    const std::int64_t count = of.Int("count", 0, kRankMax);
+    inputs.weights[kind] = of.Array<float>("values", count, area);
+  }
+  return inputs;
+}
+
+InputPoint ReadPoint(HeaderFields fields) {
+  return {.share = fields.Number("share"),
+          .kl = fields.Number("kl"),
+          .perplexity_ratio = fields.Number("perplexity_ratio")};
+}
+
 LayerSideCar ReadLayer(const Json& json, const std::string& where, const SideCar& s,
                        const ArrayArea& area, Status& status) {
   LayerSideCar layer;
@@ -120,6 +140,9 @@ LayerSideCar ReadLayer(const Json& json, const std::string& where, const SideCar
   if (const Json* low_rank = fields.Optional("low_rank"))
     layer.low_rank =
         ReadLowRank(HeaderFields(*low_rank, where + "low_rank.", kMakeAnew, status), d, f, area);
+  if (const Json* inputs = fields.Optional("inputs"))
+    layer.inputs = ReadInputs(HeaderFields(*inputs, where + "inputs.", kMakeAnew, status),
+                              static_cast<std::int64_t>(s.input_points.size()), area, status);
   return layer;
 }
 
@@ -164,6 +187,10 @@ Result<SideCar> ReadSideCar(const std::string& path, const SideCarIdentity& expe
   Status status;
   HeaderFields fields(header, path + ": ", kMakeAnew, status);
   s.profiled_tokens = fields.Int("profiled_tokens", 0, INT64_MAX);
+  if (const Json* points = fields.Optional("input_points"); points != nullptr && points->is_array())
+    for (const Json& point : points->as_array())
+      s.input_points.push_back(
+          ReadPoint(HeaderFields(point, path + ": input_points: ", kMakeAnew, status)));
   const Json::Array& layers = fields.List("layers", s.layers.size());
   RETURN_IF_ERROR(status);
   const ArrayArea area{.file = *file,

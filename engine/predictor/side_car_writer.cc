@@ -16,13 +16,14 @@ class Plan {
   explicit Plan(const SideCar& s) {
     Json::Array layers;
     for (const LayerSideCar& layer : s.layers) layers.push_back(LayerJson(layer));
-    header_ = Json(Json::Object{{"model_hash", s.model_hash},
-                                {"hidden_size", s.hidden_size},
-                                {"intermediate_size", s.intermediate_size},
-                                {"num_hidden_layers", s.num_hidden_layers},
-                                {"profiled_tokens", s.profiled_tokens},
-                                {"layers", std::move(layers)}})
-                  .Dump();
+    Json header(Json::Object{{"model_hash", s.model_hash},
+                             {"hidden_size", s.hidden_size},
+                             {"intermediate_size", s.intermediate_size},
+                             {"num_hidden_layers", s.num_hidden_layers},
+                             {"profiled_tokens", s.profiled_tokens},
+                             {"layers", std::move(layers)}});
+    if (!s.input_points.empty()) header.Set("input_points", PointsJson(s.input_points));
+    header_ = header.Dump();
   }
 
   const std::string& header() const { return header_; }
@@ -64,6 +65,22 @@ class Plan {
     return out;
   }
 
+  static Json PointsJson(const std::vector<InputPoint>& points) {
+    Json::Array out;
+    for (const InputPoint& p : points)
+      out.push_back(
+          Json::Object{{"share", p.share}, {"kl", p.kl}, {"perplexity_ratio", p.perplexity_ratio}});
+    return out;
+  }
+
+  Json InputsJson(const InputCalibration& inputs) {
+    Json::Array weights;
+    for (const std::vector<float>& of : inputs.weights)
+      weights.push_back(Json::Object{{"count", of.size()}, {"values", ArrayJson(of)}});
+    return Json::Object{{"thresholds", ArrayJson(inputs.thresholds)},
+                        {"weights", std::move(weights)}};
+  }
+
   Json LayerJson(const LayerSideCar& layer) {
     Json out{Json::Object()};
     if (!layer.activations.empty()) out.Set("activations", ArrayJson(layer.activations));
@@ -75,6 +92,7 @@ class Plan {
       out.Set("threshold_kept_mass", layer.threshold_kept_mass);
     }
     if (layer.low_rank.has_value()) out.Set("low_rank", LowRankJson(*layer.low_rank));
+    if (layer.inputs.has_value()) out.Set("inputs", InputsJson(*layer.inputs));
     return out;
   }
 

@@ -22,7 +22,7 @@ base::Hash128 HashOf(const model::Vocabulary& vocabulary) {
   return hasher.Digest();
 }
 
-// The cheapest predictor that the target has.
+// The cheapest predictor that the target has; of one without true zeros, the inputs that count.
 Result<std::vector<ffn::FfnPolicy>> DraftPolicies(const load::LoadedModel& target, double shift) {
   std::vector<ffn::FfnPolicy> policies;
   for (std::size_t l = 0; l < target.weights->layers.size(); ++l) {
@@ -34,11 +34,13 @@ Result<std::vector<ffn::FfnPolicy>> DraftPolicies(const load::LoadedModel& targe
                           &target.predictors->layers[l]);
     };
     if (!can(policy.mode).ok()) policy.mode = FfnMode::kLowRank;
+    if (!can(policy.mode).ok() && can(FfnMode::kInputs).ok()) policy.mode = FfnMode::kInputs;
     const Status status = can(policy.mode);
     if (!status.ok()) {
       return base::FailedPrecondition(
-          "spec.source self: the model drafts for itself with a predictor, and layer ", l,
-          " has none: ", status.message());
+          "spec.source self: the model drafts for itself with a predictor or mode inputs, and "
+          "layer ",
+          l, " has neither: ", status.message());
     }
     policies.push_back(policy);
   }
@@ -140,7 +142,9 @@ Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft
 void AskOfTarget(const SpecOptions& options, load::LoadOptions& target) {
   if (options.mode == SpecMode::kOff || options.chosen_source() != SpecSource::kSelf) return;
   std::string& also = target.model.ffn.also;
-  also += also.empty() ? "sign" : ",sign";
+  // A model that has the rules of mode inputs drafts by these.
+  if (also.find(FfnModeName(FfnMode::kInputs)) == std::string::npos)
+    also += also.empty() ? "sign" : ",sign";
   if (options.mode == SpecMode::kSync) return;
   target.sizes.ahead = {.tokens_max = ModelSource::kSelfStepTokens,
                         .threads = options.threads,

@@ -11,6 +11,8 @@
 //
 #include "kernels/cpu/sum_rows.inl.h"
 //
+#include "kernels/cpu/sum_inputs.inl.h"
+//
 #include "kernels/cpu/attention.inl.h"
 #include "kernels/cpu/gemm_amx.inl.h"
 
@@ -103,6 +105,7 @@ const OpTable kAmxOps = {"amx",
                          GemmRows<GemmWithTiles<HardwareTiles>>,
                          SumRows,
                          FinishSum,
+                         SumInputs,
                          SignScoresPopcnt,
                          Quantize,
                          Attention,

@@ -12,6 +12,8 @@
 //
 #include "kernels/cpu/sum_rows.inl.h"
 //
+#include "kernels/cpu/sum_inputs.inl.h"
+//
 #include "kernels/cpu/sign_predict.inl.h"
 //
 #include "kernels/cpu/attention.inl.h"
@@ -19,8 +21,8 @@
 namespace thermocline::kernels {
 
 extern const OpTable kAvx2Ops;
-const OpTable kAvx2Ops = {kIsaName, Gemm,      GemmRows<Gemm>, SumRows,    FinishSum, SignScores,
-                          Quantize, Attention, RmsNorm,        LayerNorm,  Rope,      Gated,
-                          Add,      SoftCap,   ToHalf,         SoftmaxExp, DotPeakOf};
+const OpTable kAvx2Ops = {kIsaName,   Gemm,     GemmRows<Gemm>, SumRows, FinishSum,  SumInputs,
+                          SignScores, Quantize, Attention,      RmsNorm, LayerNorm,  Rope,
+                          Gated,      Add,      SoftCap,        ToHalf,  SoftmaxExp, DotPeakOf};
 
 }  // namespace thermocline::kernels

@@ -14,6 +14,8 @@
 //
 #include "kernels/cpu/sum_rows.inl.h"
 //
+#include "kernels/cpu/sum_inputs.inl.h"
+//
 #include "kernels/cpu/sign_predict.inl.h"
 //
 #include "kernels/cpu/attention.inl.h"
@@ -30,9 +32,9 @@ void SignScoresBest(const SignScoresParams& p) {
 }  // namespace
 
 extern const OpTable kAvx512Ops;
-const OpTable kAvx512Ops = {
-    kIsaName, Gemm,      GemmRows<Gemm>, SumRows,    FinishSum, SignScoresBest,
-    Quantize, Attention, RmsNorm,        LayerNorm,  Rope,      Gated,
-    Add,      SoftCap,   ToHalf,         SoftmaxExp, DotPeakOf};
+const OpTable kAvx512Ops = {kIsaName,  Gemm,           GemmRows<Gemm>, SumRows,   FinishSum,
+                            SumInputs, SignScoresBest, Quantize,       Attention, RmsNorm,
+                            LayerNorm, Rope,           Gated,          Add,       SoftCap,
+                            ToHalf,    SoftmaxExp,     DotPeakOf};
 
 }  // namespace thermocline::kernels

@@ -126,9 +126,10 @@ namespace thermocline::kernels {
 
 const OpTable& ReferenceOps() {
   using namespace reference;
-  static constexpr OpTable kTable = {
-      "reference", Gemm, GemmRows, SumRows, FinishSum, SignScores, Quantize,   Attention, RmsNorm,
-      LayerNorm,   Rope, Gated,    Add,     SoftCap,   ToHalf,     SoftmaxExp, DotPeakOf};
+  static constexpr OpTable kTable = {"reference", Gemm,       GemmRows, SumRows,   FinishSum,
+                                     SumInputs,   SignScores, Quantize, Attention, RmsNorm,
+                                     LayerNorm,   Rope,       Gated,    Add,       SoftCap,
+                                     ToHalf,      SoftmaxExp, DotPeakOf};
   return kTable;
 }
 

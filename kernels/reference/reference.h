@@ -9,6 +9,7 @@ void Gemm(const GemmParams& p);
 void GemmRows(const GemmRowsParams& p);
 void SumRows(const SumRowsParams& p);
 void FinishSum(const FinishSumParams& p);
+void SumInputs(const SumInputsParams& p);
 // Up to 16 rows of a RowMatrix, from anywhere, as a panel; the other lanes stay as they are.
 void GatherPanel(DType type, const std::uint8_t* const* rows, int num_rows, int cols,
                  std::uint8_t* panel);

@@ -6,6 +6,7 @@
 #include "kernels/reference/reference.h"
 #include "kernels/reference/row_layout.h"
 #include "kernels/shared_sum.h"
+#include "kernels/sum_inputs.h"
 
 namespace thermocline::kernels {
 namespace {
@@ -185,6 +186,28 @@ std::size_t SumScratchBytes(int columns) {
   // chosen of them are.
   const auto blocks = static_cast<std::size_t>((columns + 511) / 512) * 16;
   return blocks * (kSumChunk + 4) * (4 + 2) + 5 * blocks * 4 + (kSumChunk + 4) * (3 * 8 + 4) + 128;
+}
+
+void reference::SumInputs(const SumInputsParams& p) {
+  std::vector<std::uint8_t> lanes(PanelBytes(p.weights.type, p.weights.cols));
+  for (int block = 0; block < p.weights.cols / 32; ++block) {
+    std::vector<RowBlock> rows;
+    for (int k = 0; k < p.count; ++k) {
+      const std::uint8_t* row = p.weights.row(p.ids[k]);
+      reference::GatherPanel(p.weights.type, &row, 1, p.weights.cols, lanes.data());
+      rows.push_back(ReadBlock(p.weights.type, lanes.data(), block));
+    }
+    const ByteSums sums = SumBytes(rows, p.x, p.limits[block]);
+    std::copy_n(sums.high, 32, p.high + block * 32);
+    std::copy_n(sums.low, 32, p.low + block * 32);
+  }
+}
+
+std::size_t SumInputsScratchBytes(int outputs) {
+  constexpr std::size_t kRowsMax = 16;  // whose coefficients are there at the same time
+  const auto padded = (static_cast<std::size_t>(outputs) / 32 + 15) / 16 * 16;
+  // Words of coefficients, numbers of a block; sums of all columns by two bytes, whole tiles.
+  return 64 + padded * (2 * kRowsMax + 4 * 3) + 8 * (32 * padded + 128);
 }
 
 void reference::FinishSum(const FinishSumParams& p) {

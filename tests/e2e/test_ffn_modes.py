@@ -70,7 +70,7 @@ def test_openai_client_asks_for_signs(every_mode):
 
 @pytest.mark.parametrize("extension,param,words", [
     ({"ffn_mode": 5}, "x_thermocline.ffn_mode", "string"),
-    ({"ffn_mode": "sgin"}, "x_thermocline.ffn_mode", "auto, dense, exact, sign, lowrank and threshold"),
+    ({"ffn_mode": "sgin"}, "x_thermocline.ffn_mode", "auto, dense, exact, sign, lowrank, threshold and inputs"),
     ({"ffn_mode": "99:sign"}, "x_thermocline.ffn_mode", "99"),
     ({"ffn_mode": "x:sign"}, "x_thermocline.ffn_mode", "names no layers"),
     ({"ffn_mode": "lowrank"}, "x_thermocline.ffn_mode", "not loaded"),

@@ -14,6 +14,8 @@
 //
 #include "kernels/cpu/sum_rows.inl.h"
 //
+#include "kernels/cpu/sum_inputs.inl.h"
+//
 #include "kernels/cpu/sign_predict.inl.h"
 //
 #include "kernels/cpu/attention.inl.h"
@@ -52,6 +54,7 @@ const OpTable* AmxEmulated() {
                                 GemmRows<GemmWithTiles<EmulatedTiles>>,
                                 SumRows,
                                 FinishSum,
+                                SumInputs,
                                 SignScores,
                                 Quantize,
                                 Attention,

@@ -13,6 +13,8 @@
 //
 #include "kernels/cpu/sum_rows.inl.h"
 //
+#include "kernels/cpu/sum_inputs.inl.h"
+//
 #include "kernels/cpu/sign_predict.inl.h"
 //
 #include "kernels/cpu/attention.inl.h"
@@ -26,6 +28,7 @@ const OpTable* AvxVnniAsAvx512() {
                                 GemmRows<Gemm>,
                                 SumRows,
                                 FinishSum,
+                                SumInputs,
                                 SignScores,
                                 Quantize,
                                 Attention,

@@ -207,7 +207,28 @@ TokenWork BenchMeasurement::AttentionWork(int depth) const {
     for (const model::Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.attn_output})
       operations += static_cast<double>(linear->weight.rows) * linear->weight.cols;
   }
-  return {bytes, operations};
+  return TokenWork{bytes, operations} + LeftOutOfAttention();
+}
+
+// Below zero: what mode inputs does not read of attention's matrices, for a decoded token.
+TokenWork BenchMeasurement::LeftOutOfAttention() const {
+  TokenWork work;
+  const exec::InputSparsity* inputs = transformer_->inputs();
+  for (int l = 0; inputs != nullptr && l < model_.config.num_hidden_layers; ++l) {
+    for (const auto kind : {model::InputKind::kAttention, model::InputKind::kAttnOutput}) {
+      const nn::InputCounts& counts = inputs->counts(l, kind);
+      if (counts.tokens == 0) continue;
+      const auto tokens = static_cast<double>(counts.tokens);
+      work = work + TokenWork{static_cast<double>(counts.bytes) / tokens,
+                              static_cast<double>(counts.operations) / tokens};
+      for (const model::Linear* matrix : model::MatricesOf(model_.weights->layers[l], kind)) {
+        const kernels::PackedMatrix& w = matrix->weight;
+        work = work +
+               TokenWork{-static_cast<double>(w.bytes()), -static_cast<double>(w.rows) * w.cols};
+      }
+    }
+  }
+  return work;
 }
 
 TokenWork BenchMeasurement::HeadWork() const {

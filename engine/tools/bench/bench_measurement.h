@@ -108,6 +108,7 @@ class BenchMeasurement {
   TokenWork DenseFfnWork() const;
   // Of all layers but their networks, of a token at `depth`; and of the head.
   TokenWork AttentionWork(int depth) const;
+  TokenWork LeftOutOfAttention() const;
   TokenWork HeadWork() const;
   // Keys and values that a token at `depth` reads.
   double KvBytes(int depth) const;

@@ -11,6 +11,7 @@
 #include "engine/predictor/down_norms.h"
 #include "engine/predictor/predictors.h"
 #include "engine/tools/calibrate/act_histogram.h"
+#include "engine/tools/calibrate/calibrate_inputs.h"
 #include "engine/tools/calibrate/sign_scorer.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
@@ -31,6 +32,7 @@ struct Options {
   int slices = 4, planes = 1, memory_mib = 1024;
   double columns = 0.75;
   bool by_mass = false, compare = false, json = false;
+  InputOptions inputs;
 };
 
 // What one layer got, and how it does on held-out text.
@@ -278,16 +280,25 @@ Status CalibrateThreshold(const Options& o, const load::LoadedModel& model, Spli
   return OkStatus();
 }
 
+SideCarPart PartOf(const Options& o) {
+  if (o.kind == "inputs") return SideCarPart::kInputs;
+  return o.kind == "threshold" ? SideCarPart::kThreshold : SideCarPart::kSign;
+}
+
 Status Calibrate(const Options& o) {
   RETURN_IF_ERROR(CheckPlotPath(o.plot));
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
-  if (o.kind != "threshold") RETURN_IF_ERROR(CheckTrueZeros(*model));
+  if (o.kind != "threshold" && o.kind != "inputs") RETURN_IF_ERROR(CheckTrueZeros(*model));
   ASSIGN_OR_RETURN(auto windows, ReadTextWindows(o.text, *model));
   ASSIGN_OR_RETURN(SplitWindows split, SplitHeldOut(o.text, std::move(windows)));
-  ASSIGN_OR_RETURN(
-      OpenSideCar side_car,
-      OpenSideCarOf(*model, o.side_car,
-                    o.kind == "threshold" ? SideCarPart::kThreshold : SideCarPart::kSign));
+  ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car, PartOf(o)));
+  if (o.kind == "inputs") {
+    InputOptions inputs = o.inputs;
+    inputs.compare = o.compare;
+    inputs.plot = o.plot;
+    inputs.json = o.json;
+    return CalibrateInputs(inputs, *model, std::move(split), std::move(side_car));
+  }
   if (o.kind == "threshold")
     return CalibrateThreshold(o, *model, std::move(split), std::move(side_car));
   const int held_out_tokens = CountTokens(split.held_out), tokens = CountTokens(split.train);
@@ -314,14 +325,23 @@ Command AddCalibrate(const OptionSet& set) {
   AddModelOptions(set, o->model);
   AddTextOptions(set, o->text);
   AddSideCarOption(set, o->side_car);
-  set.Add("--kind", TextValue{&o->kind, {"rows", "alpha", "threshold"}},
+  set.Add("--kind", TextValue{&o->kind, {"rows", "alpha", "threshold", "inputs"}},
           "rows: a threshold for each neuron's sign score. alpha: SparseInfer's alpha for "
-          "each layer. threshold: mode threshold, |act(gate)| below which neurons are skipped")
+          "each layer. threshold: mode threshold, |act(gate)| below which neurons are skipped. "
+          "inputs: mode inputs, sizes below which inputs of all matrices are left out")
       .ShowDefault();
   set.Add("--recall", DoubleValue{&o->recall, 0.01, 1.0},
           "rows, alpha: share of the active neurons to predict")
       .ShowDefault();
   set.Add("--by-mass", o->by_mass, "rows, alpha: --recall counts |h| ||d||, not neurons");
+  set.Add("--share", DoubleValue{&o->inputs.share, 0.01, 0.9},
+          "inputs: share of the layers' weights to leave out, at most; smaller ones are measured, "
+          "too")
+      .ShowDefault();
+  set.Add("--rule", TextValue{&o->inputs.rule, {"best", "size", "norm"}},
+          "inputs: size, of the input alone; norm, times the norm of its weights; best: both are "
+          "measured")
+      .ShowDefault();
   set.Add("--kept-mass", DoubleValue{&o->kept_mass, 0.01, 1.0},
           "threshold: share of |h| ||d|| to keep")
       .ShowDefault();

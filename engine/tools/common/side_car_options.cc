@@ -31,6 +31,9 @@ void CopyPart(SideCarPart part, const predictor::LayerSideCar& from, predictor::
     case SideCarPart::kLowRank:
       to.low_rank = from.low_rank;
       return;
+    case SideCarPart::kInputs:
+      to.inputs = from.inputs;
+      return;
   }
 }
 
@@ -45,6 +48,7 @@ Status OpenSideCar::Write(std::span<const int> layers) {
     CopyPart(part, content.layers[at], now.layers[at]);
   }
   if (part == SideCarPart::kProfile) now.profiled_tokens = content.profiled_tokens;
+  if (part == SideCarPart::kInputs) now.input_points = content.input_points;
   RETURN_IF_ERROR(predictor::WriteSideCar(path, now));
   content = std::move(now);
   return OkStatus();

@@ -17,7 +17,8 @@ enum class SideCarPart {
   kProfile,    // activations, down_norms, and how many tokens were profiled
   kSign,       // sign or alpha, down_norms
   kThreshold,  // of mode threshold
-  kLowRank
+  kLowRank,
+  kInputs  // of mode inputs: of all layers at once
 };
 
 // A side-car that is being filled.

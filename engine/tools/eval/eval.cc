@@ -10,6 +10,7 @@
 #include "engine/base/ratio.h"
 #include "engine/sampling/sampler.h"
 #include "engine/tools/common/console.h"
+#include "engine/tools/common/divergence.h"
 #include "engine/tools/common/model_options.h"
 #include "engine/tools/common/side_car_options.h"
 #include "engine/tools/common/work_report.h"
@@ -117,23 +118,6 @@ struct Totals {
 
 std::size_t Best(std::span<const float> row) {
   return std::max_element(row.begin(), row.end()) - row.begin();
-}
-
-// Kullback-Leibler divergence of the distributions of two rows of logits, in nats.
-double Divergence(std::span<const float> p, std::span<const float> q) {
-  const auto log_total = [](std::span<const float> row) {
-    const double max = *std::max_element(row.begin(), row.end());
-    double total = 0;
-    for (const float x : row) total += std::exp(x - max);
-    return max + std::log(total);
-  };
-  const double p_total = log_total(p), q_total = log_total(q);
-  double kl = 0;
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    const double log_p = p[i] - p_total;
-    kl += std::exp(log_p) * (log_p - (q[i] - q_total));
-  }
-  return std::max(0.0, kl);
 }
 
 void Compare(std::span<const float> row, std::span<const float> other, Totals& totals) {

@@ -60,6 +60,10 @@ class SideCarTest : public testing::Test {
                                       .active_share = 0.1,
                                       .settings = "text \"a\""};
     s.layers[2].alpha = 1;
+    s.input_points = {{.share = 0.2, .kl = 0.01, .perplexity_ratio = 1.01},
+                      {.share = 0.4, .kl = 0.04, .perplexity_ratio = 1.03}};
+    layer.inputs = InputCalibration{.weights = {std::vector<float>(8, 0.5F), {}, {}, {}},
+                                    .thresholds = std::vector<float>(8, 0.25F)};
     return s;
   }
 
@@ -108,6 +112,11 @@ TEST_F(SideCarTest, WhatIsWrittenIsRead) {
   ASSERT_TRUE(read.ok()) << read.status().message();
   const SideCar expected = Full();
   EXPECT_EQ(read->model_hash, kHash);
+  ASSERT_EQ(read->input_points.size(), 2U);
+  EXPECT_EQ(read->input_points[1].kl, 0.04);
+  EXPECT_EQ(read->input_points[1].perplexity_ratio, 1.03);
+  EXPECT_EQ(read->layers[1].inputs->weights, expected.layers[1].inputs->weights);
+  EXPECT_EQ(read->layers[1].inputs->thresholds, expected.layers[1].inputs->thresholds);
   EXPECT_EQ(read->profiled_tokens, 1234);
   ASSERT_EQ(read->layers.size(), 3U);
   EXPECT_FALSE(read->layers[0].low_rank.has_value());

@@ -1,0 +1,52 @@
+// Mode inputs: a layer's matrices read only the weights of inputs that count, attention's and the
+// network's. For models whose activations have no true zeros.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "engine/ffn/sparse_ffn.h"
+#include "engine/model/input_major.h"
+#include "engine/nn/input_products.h"
+
+namespace thermocline::exec {
+
+// Decode thread only. Borrows all it is given; allocates nothing after construction.
+class InputSparsity {
+ public:
+  struct Params {
+    const ffn::FfnContext& context;
+    const predictor::Predictors& predictors;  // the rules
+    const model::InputMajor* weights;         // null: zeros are multiplied, nothing is saved
+    int tokens_max;                           // T
+  };
+  explicit InputSparsity(const Params& params);
+  static std::size_t Bytes(const model::ModelConfig& config, int tokens_max, int threads);
+  // Whether a layer of this model can be computed so; FailedPrecondition says why not.
+  static Status Can(const model::ModelConfig& config);
+
+  // q, k and v [T, ...] of `hidden` [T, D]; k and v are not touched where the layer has none.
+  void Project(int layer, const float* hidden, int tokens, float* q, float* k, float* v);
+  // out [T, D] of what the heads gave [T, H Dh].
+  void Output(int layer, const float* attention, int tokens, float* out);
+  // out [T, D] of `hidden` [T, D].
+  void FeedForward(int layer, const float* hidden, int tokens, float* out);
+
+  // Of decoded tokens that were alone in their step.
+  const nn::InputCounts& counts(int layer, model::InputKind kind) const {
+    return counts_[layer][static_cast<int>(kind)];
+  }
+
+ private:
+  void Multiply(int layer, model::InputKind kind, std::span<const nn::Product> products,
+                const float* x, int tokens);
+
+  const ffn::FfnContext& context_;
+  const predictor::Predictors& predictors_;
+  const model::InputMajor* const weights_;
+  nn::InputProducts products_;
+  std::vector<float> gate_, up_;                                         // [T, F]
+  std::vector<std::array<nn::InputCounts, model::kInputKinds>> counts_;  // [L]
+};
+
+}  // namespace thermocline::exec

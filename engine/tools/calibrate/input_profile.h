@@ -1,0 +1,49 @@
+// How large the inputs of every matrix are on a text: what thresholds of mode inputs come from.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "engine/ffn/ffn_tap.h"
+#include "engine/load/loaded_model.h"
+
+namespace thermocline::tools {
+
+// What the size of an input is: its own, or that times the norm of the weights that it multiplies.
+// Source: TEAL (Liu et al. 2024); WINA (Chen et al. 2025).
+enum class InputSize { kOwn, kByNorm };
+
+// For each layer and kind of input, counts and squares of sizes, in bins of a sixteenth of an
+// octave.
+class InputProfile final : public ffn::FfnTap, public nn::ProductTap {
+ public:
+  InputProfile(const load::LoadedModel& model, InputSize size);
+
+  void OnLayer(const ffn::FfnSample& sample) override;
+  void OnProduct(const kernels::PackedMatrix& weight, const float* x, int tokens) override;
+
+  // [inputs], or empty where sizes alone count.
+  const std::vector<float>& weights(int layer, model::InputKind kind) const {
+    return Of(layer, kind).weights;
+  }
+  // The threshold below which a share of the inputs lies.
+  float ThresholdFor(int layer, model::InputKind kind, double share) const;
+  // The share of the squares of sizes below it.
+  double SquaresBelow(int layer, model::InputKind kind, double share) const;
+
+ private:
+  static constexpr int kBins = 640, kBinsOfOctave = 16, kLeastOctave = -24;
+  struct Sizes {
+    std::vector<float> weights;
+    std::array<double, kBins> counts{}, squares{};
+  };
+  const Sizes& Of(int layer, model::InputKind kind) const {
+    return sizes_[layer][static_cast<int>(kind)];
+  }
+  static void Add(Sizes& to, const float* x, int inputs, int tokens);
+
+  const load::LoadedModel& model_;
+  std::vector<std::array<Sizes, model::kInputKinds>> sizes_;  // [L]
+};
+
+}  // namespace thermocline::tools
