@@ -66,3 +66,5 @@ def test_what_has_no_such_mode_says_so(tmp_path):
     assert experts.returncode != 0 and b"inputs" in experts.stderr
     bare = run("run", "tidepool", *ASK, "--ffn-mode", "inputs", "--side-car", tmp_path / "none.tcp", check=False)
     assert bare.returncode != 0 and b"none.tcp" in bare.stderr
+    rows = run("calibrate", "tidepool", "--kind", "inputs", "--text", TEXT, "--tokens", 300, "--side-car", tmp_path / "rows.tcp", check=False)
+    assert rows.returncode != 0 and b"neuron-major" in rows.stderr

@@ -60,7 +60,8 @@ class InputCalibrator {
 
   Status Run(bool compare, OpenSideCar& side_car) {
     RETURN_IF_ERROR(Profile());
-    for (double share = 0.1; share < options_.share - 0.01; share += 0.1) shares_.push_back(share);
+    for (int tenths = 1; tenths / 10.0 < options_.share - 0.01; ++tenths)
+      shares_.push_back(tenths / 10.0);
     shares_.push_back(options_.share);
     trials_.emplace(model_, LongestWindow());
     for (const Method& method : kMethods) {
@@ -330,6 +331,10 @@ void Print(const InputCalibrator& calibrator, const std::string& path) {
 Status CalibrateInputs(const InputOptions& options, load::LoadedModel& model, SplitWindows windows,
                        OpenSideCar side_car) {
   RETURN_IF_ERROR(exec::InputSparsity::Can(model.config));
+  if (model.weights->has_down_rows())
+    return base::FailedPrecondition(
+        "mode 'inputs' reads a down projection along columns, and this one is neuron-major; "
+        "`thermocline convert --down columns` makes such a file");
   InputCalibrator calibrator(options, model, std::move(windows));
   RETURN_IF_ERROR(calibrator.Run(options.compare, side_car));
   if (!options.plot.empty()) RETURN_IF_ERROR(WritePlot(options.plot, calibrator));
