@@ -219,19 +219,22 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
 }
 
 // Where there is one memory the CPU computes all experts; layers that a GPU has no kernels for are
-// the CPU's.
+// the CPU's, and so are those of mode inputs.
 Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config, Accelerator& gpu) {
   const HotOptions& hot = options.hot;
   if (!gpu.ok()) return OkStatus();
   const bool four_bits = options.kv_type == KvType::kQ4_0;
   const bool unified = config.experts.any() && (*gpu)->properties().unified;
   const bool host = !config.DeviceComputesLayers() && !config.experts.any();
-  if (!unified && !host && !four_bits) return OkStatus();
+  const std::string modes = StrCat(options.ffn.modes, ",", options.ffn.also);
+  const bool inputs = modes.find(FfnModeName(FfnMode::kInputs)) != std::string::npos;
+  if (!unified && !host && !four_bits && !inputs) return OkStatus();
   const Status why = base::FailedPrecondition(
-      four_bits ? "GPUs have no kernels for keys and values of type q4_0: use q8_0 or f16"
-      : unified ? "a mixture's experts gain nothing from a GPU that shares the host's memory"
-                : StrCat("layers of the family '", config.architecture->name,
-                         "' are computed by the CPU"));
+      inputs      ? "mode 'inputs' is computed by the CPU alone"
+      : four_bits ? "GPUs have no kernels for keys and values of type q4_0: use q8_0 or f16"
+      : unified   ? "a mixture's experts gain nothing from a GPU that shares the host's memory"
+                  : StrCat("layers of the family '", config.architecture->name,
+                           "' are computed by the CPU"));
   if (hot.device == HotDevice::kCuda) return why.Annotate("device cuda");
   gpu = why;
   return OkStatus();

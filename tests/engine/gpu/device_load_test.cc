@@ -207,6 +207,14 @@ TEST_F(DeviceLoad, AControllerWithoutNeuronMajorRowsIsRefused) {
   EXPECT_NE((*on_cpu)->hot.fallback.find("engine.controller_recall"), std::string::npos);
 }
 
+TEST_F(DeviceLoad, ModeInputsIsTheProcessors) {
+  load::LoadOptions options = Options(HotDevice::kCuda);
+  options.model.ffn.modes = "inputs";
+  const auto refused = load::LoadModel(options);
+  EXPECT_NE(refused.status().message().find("computed by the CPU alone"), std::string::npos)
+      << refused.status().message();
+}
+
 // Attention and hot neurons on the device, the others in the cache and on flash, at every budget.
 TEST_F(DeviceLoad, NeuronsOnFlashBesideTheDevice) {
   const std::string bundle = folder_ + "/tidepool.tcb";
