@@ -74,9 +74,19 @@ Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& out) {
     return base::FailedPrecondition(
         "mode 'inputs' needs the whole model in memory, and a part of it would come from flash: "
         "give more memory, or another mode");
-  for (std::size_t l = 0; l < out.weights->layers.size(); ++l)
-    RETURN_IF_ERROR(
-        CanRun(FfnMode::kInputs, out.config, out.weights->layers[l], &out.predictors->layers[l]));
+  for (std::size_t l = 0; l < out.weights->layers.size(); ++l) {
+    const model::LayerWeights& layer = out.weights->layers[l];
+    RETURN_IF_ERROR(CanRun(FfnMode::kInputs, out.config, layer, &out.predictors->layers[l]));
+    for (int kind = 0; kind < model::kInputKinds; ++kind) {
+      const std::size_t found = out.predictors->layers[l].inputs->of[kind].weights.size();
+      const std::size_t inputs = model::InputsOf(layer, static_cast<model::InputKind>(kind));
+      if (found != 0 && found != inputs)
+        return base::InvalidArgument("the side-car: layer ", l, ": inputs.weights of '",
+                                     model::kInputKindNames[kind], "' has ", found,
+                                     " elements, expected ", inputs,
+                                     "; make it anew with `thermocline calibrate --kind inputs`");
+    }
+  }
   const predictor::InputPoint& point = out.predictors->input_point;
   base::LogInfo("inputs: ", std::round(1000 * point.share) / 10,
                 "% of the layers' weights are not read for a decoded token; KL ",

@@ -39,6 +39,15 @@ class InputSparsityTest : public FfnModels {
     EXPECT_TRUE(model.ok()) << model.status().message();
     return *std::move(model);
   }
+  // The same with weights of one matrix, of a wrong number.
+  std::string WrongSideCar() {
+    const std::string path = SideCarOf(model_, 0.3F);
+    const auto file = *model::OpenModelFile(model_);
+    auto side_car = *predictor::ReadSideCar(path, *predictor::IdentityOf(*file));
+    side_car.layers[1].inputs->weights[1] = std::vector<float>(3, 1.0F);
+    EXPECT_TRUE(predictor::WriteSideCar(path, side_car).ok());
+    return path;
+  }
   static double MeanDifference(const std::vector<float>& a, const std::vector<float>& b) {
     double sum = 0;
     for (std::size_t i = 0; i < a.size(); ++i) sum += std::fabs(static_cast<double>(a[i]) - b[i]);
@@ -103,6 +112,8 @@ TEST_F(InputSparsityTest, WhatCannotBeIsRefusedByName) {
   says({.path = model_, .modes = "inputs", .side_car = folder_ + "/none.tcp"}, "none.tcp");
   says({.path = model_, .modes = "inputs", .side_car = SideCarOf(model_, 0.3F, 0.5)},
        "engine.kl_max");
+  says({.path = model_, .modes = "inputs", .side_car = WrongSideCar()},
+       "layer 1: inputs.weights of 'attention output' has 3 elements");
   says({.path = kTidepool, .modes = "inputs", .side_car = SideCarOf(kTidepool, 0.3F)},
        "neuron-major");
   says({.path = SOURCE_DIR "/config/models/tidepool-experts.gguf", .modes = "inputs"}, "inputs");
