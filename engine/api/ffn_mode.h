@@ -82,6 +82,12 @@ struct FfnOptions {
   AuditShadow audit_shadow = AuditShadow::kOff;
   // Recall that the controller holds by moving the predictors' thresholds; 0 = they stay.
   double controller_recall = 0;
+
+  // Whether `mode` is asked for, of some layer or by requests.
+  bool Names(FfnMode mode) const {
+    const std::string_view name = FfnModeName(mode);
+    return modes.find(name) != std::string::npos || also.find(name) != std::string::npos;
+  }
 };
 
 }  // namespace thermocline

@@ -236,8 +236,7 @@ Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config,
   const bool four_bits = options.kv_type == KvType::kQ4_0;
   const bool unified = config.experts.any() && (*gpu)->properties().unified;
   const bool host = !config.DeviceComputesLayers() && !config.experts.any();
-  const std::string modes = StrCat(options.ffn.modes, ",", options.ffn.also);
-  const bool inputs = modes.find(FfnModeName(FfnMode::kInputs)) != std::string::npos;
+  const bool inputs = options.ffn.Names(FfnMode::kInputs);
   if (!unified && !host && !four_bits && !inputs) return OkStatus();
   const Status why = base::FailedPrecondition(
       inputs      ? "mode 'inputs' is computed by the CPU alone"

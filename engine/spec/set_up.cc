@@ -143,8 +143,7 @@ void AskOfTarget(const SpecOptions& options, load::LoadOptions& target) {
   if (options.mode == SpecMode::kOff || options.chosen_source() != SpecSource::kSelf) return;
   std::string& also = target.model.ffn.also;
   // A model that has the rules of mode inputs drafts by these.
-  if (also.find(FfnModeName(FfnMode::kInputs)) == std::string::npos)
-    also += also.empty() ? "sign" : ",sign";
+  if (!target.model.ffn.Names(FfnMode::kInputs)) also += also.empty() ? "sign" : ",sign";
   if (options.mode == SpecMode::kSync) return;
   target.sizes.ahead = {.tokens_max = ModelSource::kSelfStepTokens,
                         .threads = options.threads,

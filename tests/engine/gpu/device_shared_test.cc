@@ -1,6 +1,7 @@
 // Shared steps on an emulated device: whole layers there, neurons on both sides, neurons of layers
 // that the processor has.
 #include "tests/cuda_emulated/emulated_ops.h"
+#include "tests/cuda_emulated/emulator.h"
 #include "tests/engine/gpu/fast_machine.h"
 #include "tests/engine/sched/shared_answers.h"
 
@@ -43,6 +44,40 @@ INSTANTIATE_TEST_SUITE_P(Device, DeviceShares,
                                          OnDevice("both_sides", "exact", 518 * kMiB),
                                          OnDevice("with_loss", "sign", 518 * kMiB)),
                          [](const auto& tested) { return std::string(tested.param.name); });
+
+// An error of the device in a shared step ends the answers of that step by name; a later one has
+// the bits that it had before.
+TEST(DeviceSharedFault, AnErrorEndsTheAnswersOfItsStepAlone) {
+  gpu::FastMachine::SetUp();
+  EngineConfig config = Tidepool();
+  config.device_ops = &kernels::EmulatedOps();
+  config.model.hot.device = HotDevice::kCuda;
+  config.model.context_length = 128;
+  ASSERT_FALSE(Engine::Load(config).ok());  // measured, and of no use
+  gpu::FastMachine::MakeFast();
+  {
+    const auto engine = Load(config);
+    const auto want = End(**engine->Submit(Story(1, 5)));
+    std::vector<Channel> channels;
+    for (std::uint64_t i = 2; i < 4; ++i) channels.push_back(*engine->Submit(Story(i, 40)));
+    channels.push_back(SubmitAndThen(*engine, Story(4, 40), [] {
+      cuda_emulated::Inject({.after = 40, .error = cudaErrorUnknown, .sticky = true});
+    }));
+    int failed = 0;
+    for (const Channel& channel : channels) {
+      const auto end = End(*channel);
+      failed += end.error.code() == StatusCode::kUnavailable ? 1 : 0;
+      EXPECT_TRUE(end.error.ok() || end.error.code() == StatusCode::kUnavailable)
+          << end.error.message();
+    }
+    EXPECT_GT(failed, 1);
+    EXPECT_GT(engine->Stats().steps.shared_steps, 0);
+    const auto again = End(**engine->Submit(Story(1, 5)));
+    EXPECT_EQ(again.tokens, want.tokens) << again.error.message();
+  }
+  cuda_emulated::Inject({});
+  gpu::FastMachine::TearDown();
+}
 
 }  // namespace
 }  // namespace thermocline
