@@ -44,7 +44,9 @@ int StepBudget::ReadTokens(int answers, int waiting, int most) const {
   const double target =
       target_s_ > 0 ? target_s_ : std::clamp(asked, kLeast * decoding, kMost * decoding);
   const double tokens = std::max(0.0, (target - decoding) / read_s_);
-  return std::clamp(static_cast<int>(std::min(tokens, 1e6)), std::min(kReadLeast, most), most);
+  const bool kept = target_s_ > 0 && tokens >= 1;
+  const int least = kept ? 1 : std::min(kReadLeast, most);
+  return std::clamp(static_cast<int>(std::min(tokens, 1e6)), least, most);
 }
 
 double StepBudget::DraftNeeds(int answers) const {

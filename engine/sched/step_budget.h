@@ -21,7 +21,8 @@ class StepBudget {
 
   // Time of `answers` tokens alone over that of a step of them; 0: not known.
   double Gain(int answers) const;
-  // Tokens of prompts beside `answers` tokens of answers, of `waiting` ones; at least kReadLeast.
+  // Tokens of prompts beside `answers` tokens of answers, of `waiting` ones: as few as keep
+  // the target; at least kReadLeast where there is none, or none keep it.
   int ReadTokens(int answers, int waiting, int most) const;
   // How probable a drafted token must be to be worth verifying beside `answers` tokens: so that it
   // brings more tokens a second than they come. Above 1: none is.

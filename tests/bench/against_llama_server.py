@@ -41,7 +41,7 @@ def theirs(a, users):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    context = (a.long if a.long else a.prompt_tokens) + a.max_tokens + 128
+    context = max(1024, (a.long if a.long else a.prompt_tokens) + a.max_tokens + 128)  # the first request, whose tokens are counted, is longer
     server = subprocess.Popen([a.llama_server, "-m", a.theirs or a.model, "--port", str(port), "-np", str(users), "-c", str(context * users),
                                "-t", str(a.threads), "-tb", str(a.threads)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(600):
@@ -59,6 +59,8 @@ def theirs(a, users):
 def measure(a, url, users, seed):
     command = [Path(a.bin) / "thermocline-load", url, "-c", str(users), "-d", f"{a.seconds}s", "--prompt-tokens", str(a.prompt_tokens), "--max-tokens",
                str(a.max_tokens), "--ignore-eos", "--goodput", a.goodput, "--warmup", "2", "--seed", str(seed), "--timeout", "600s", "--json"]
+    if a.route:
+        command += ["--route", a.route]
     if a.long:
         command += ["-w", "long-beside-short", "--share", "0.25", "--long-prompt-tokens", str(a.long)]
     run = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -107,6 +109,7 @@ def main():
     parser.add_argument("--prompt-tokens", type=int, default=64)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--long", type=int, default=0, help="tokens of a quarter of the prompts")
+    parser.add_argument("--route", help="completions: of models without a chat template, as synth writes them")
     parser.add_argument("--goodput", default="ttft<1s,tpot<50ms")
     parser.add_argument("--set", action="append", default=[], help="a key of the daemon's configuration")
     a = parser.parse_args()

@@ -304,6 +304,30 @@ def test_64_clients_get_what_each_gets_alone(tidepool_daemon):
     assert value(tidepool_daemon, "shared_step_tokens_total", kind="answer") - before > 500
 
 
+@pytest.mark.parametrize("target_ms, least, most", [(0.001, 1, 8), (60000, 50, 1000)])
+def test_a_prompt_beside_an_answer_is_read_in_parts_that_the_target_allows(smollm, target_ms, least, most):
+    """Where no step is short enough, 8 tokens at a time; where all are, as many as a step takes."""
+    def read(d):
+        return value(d, "shared_step_tokens_total", kind="prompt"), value(d, "engine_step_seconds_count", phase="prefill")
+
+    def ask(d, prompt):
+        httpx.post(d.url + "/v1/completions", json={"prompt": prompt, "max_tokens": 1}, timeout=120).raise_for_status()
+
+    with Daemon(f"model.path={smollm}", "spec.mode=off", f"engine.itl_target_ms={target_ms}", "engine.prefix_cache_mib=0") as d:
+        endless = {"prompt": "Once", "max_tokens": 4000, "stream": True, "ignore_eos": True}
+        with httpx.stream("POST", d.url + "/v1/completions", json=endless, timeout=120) as answer:
+            threading.Thread(target=drop, args=(answer,), daemon=True).start()
+            wait_until(lambda: value(d, "engine_step_seconds_count", phase="decode") > 0, 60)
+            ask(d, "warm the steps up " * 20)  # the first steps' times are not known yet
+            before = read(d)
+            ask(d, "once upon a time " * 110)
+            tokens, steps = (b - a for a, b in zip(before, read(d)))
+            assert value(d, "num_requests_running") == 1, "the answer has ended: it was too short"
+            assert tokens > 400 and least <= tokens / steps <= most, (tokens, steps)
+            d.process.kill()  # else the daemon would write all of it
+            d.wait()
+
+
 @pytest.fixture
 def tidepool_daemon():
     with Daemon("model.path=tidepool", "hot.device=cpu", "engine.queue_capacity=500") as d:

@@ -19,9 +19,10 @@ TEST(StepBudget, PromptsFillWhatTheTargetLeaves) {
   StepBudget budget(0.010);
   EXPECT_EQ(budget.ReadTokens(8, 500, 64), 64);  // nothing is known yet
   Teach(budget);
-  EXPECT_EQ(budget.ReadTokens(8, 500, 64), 8);  // 8 ms without, 2 are left
+  EXPECT_NEAR(budget.ReadTokens(8, 500, 64), 8, 1);  // 8 ms without, 2 are left
   EXPECT_NEAR(budget.ReadTokens(2, 500, 64), 20, 1);
   EXPECT_EQ(budget.ReadTokens(0, 500, 64), 64);  // nobody waits for the step
+  EXPECT_NEAR(budget.ReadTokens(10, 500, 64), 4, 1);
   EXPECT_EQ(budget.ReadTokens(16, 500, 64), 8);  // a little, though the target is passed
   EXPECT_EQ(budget.ReadTokens(16, 500, 4), 4);
 }
