@@ -2,14 +2,19 @@
 //
 // SumRows visits 64 bytes of many rows at a time, so that sums stay in registers. From memory that
 // is a new page for every line. Here a few rows pass from end to end together while the next ones
-// are asked for, line after line, and the sums lie in the second-level cache. A Zen 5 core,
-// AVX-512, every second row of 22,016 outputs, Q4_0, GB/s (4,096 outputs in the cache: 33):
-//   SumRows, 512 outputs a call                                       16
-//   16 rows together, coefficients as SumRows finds them              17
-//   coefficients rounded at once, five lines asked for, four read     16 to 25, as busy memory is
-//   8 rows together (this): the same, and a fourth more of short rows
-// What bounds it is how many lines a core has under way: chosen rows of that length give 26 to 28
-// GB/s to plain loads, 39 are read in order. docs/benchmarks.md, "Inputs that count".
+// are asked for, line after line, and the sums lie in the second-level cache. Two Zen 5 cores,
+// AVX-512, 55% of rows of 22,016 and of 4,096 outputs, Q4_0, GB/s (52 from the cache):
+//   SumRows, 512 outputs a call                                       32
+//   16 rows together, coefficients as SumRows finds them              34
+//   coefficients rounded at once, five lines asked for, four read     28 and 25
+//   8 rows together                                                   27 and 29
+//   lines asked for into the first-level cache                        31 and 30
+//   as many as are read, evenly: four, and two while rounding (this)  35 and 31
+// A core drops what is asked for while it waits for as many lines as it can, so no line may be
+// asked for in a hurry: three of four bring half of that, eight 22. Plain loads, for which the
+// processor asks by itself, give 42; a load instead of a prefetch waits for its line, 14.
+// AVX2's sums of words want 16 rows together: 27 instead of 24.
+// docs/benchmarks.md, "Inputs that count".
 //
 // Included after sum_rows.inl.h by one translation unit for each ISA.
 #include "kernels/sum_inputs.h"
@@ -17,7 +22,11 @@
 namespace thermocline::kernels {
 namespace {
 
-constexpr int kRowsTogether = 8;  // whose lines, and the next ones', stay in the cache
+// Whose lines, and the next ones', stay in the cache.
+constexpr int kRowsTogether = kSumsInWords ? 16 : 8;
+// Lines asked for while four rows' blocks are at hand, as many as they have: beside 64 bytes of
+// their levels, and beside the scales of 16 blocks.
+constexpr int kAskedAdding = 4, kAskedRounding = 2;
 
 // Asks for the range of rows one after the other: all of a row's lines before the next row's, as
 // memory gives neighbours faster than lines of many rows.
@@ -34,10 +43,13 @@ struct RowsAhead {
     return {chunk.rows, chunk.count, range.first / 8 * kGroupBytes,
             (range.first + range.count + 7) / 8 * kGroupBytes};
   }
-  bool done() const { return row >= count; }
-  // The next line. Requires: not done.
+  // For the next lines, if there are any.
+  template <int lines>
   void Ask() {
-    Prefetch(rows[row] + begin + at);
+    for (int i = 0; i < lines && row < count; ++i) AskForOne();
+  }
+  void AskForOne() {
+    PrefetchNear(rows[row] + begin + at);
     at += 64;
     if (begin + at < end) return;
     at = 0;
@@ -70,13 +82,16 @@ inline void BeginInputs(const float* limits, const SumRange& range, const InputS
   }
 }
 
-// The rows' coefficients, rounded; each byte of four rows in a word.
+// The rows' coefficients, rounded; each byte of four rows in a word. Meanwhile `ahead` is asked
+// for.
 template <DType type>
-void RoundInputs(const SumChunk& chunk, const SumRange& range, const InputScratch& s) {
+void RoundInputs(const SumChunk& chunk, RowsAhead& ahead, const SumRange& range,
+                 const InputScratch& s) {
   for (int b = 0; b < range.padded; b += 16) {
     const F32x16 inverse = LoadF32(s.inverse + b);
     I32x16 high_sum = LoadI32(s.high_sum + b), low_sum = LoadI32(s.low_sum + b);
     for (int k = 0; k < chunk.count; k += 4) {
+      ahead.Ask<kAskedRounding>();
       I32x16 q[4], high, low;
       for (int r = 0; r < 4; ++r) {
         q[r] = ZeroI();
@@ -126,7 +141,6 @@ template <DType type, bool kWhole>
 inline void AddInputTile(const SumChunk& chunk, RowsAhead& ahead, const SumRange& range,
                          const InputScratch& s, int block, int blocks, std::int32_t* sums) {
   static_assert(kRowsTogether <= 4 * kRunsInWords);
-  constexpr int kAsked = 5;  // lines, for four that are read: rows have scales, too
   const std::ptrdiff_t offset = LevelsOffset<type>(range, block);
   const int bytes = blocks * SumTraits<type>::kBlockBytes;
   SumTile<type> tile;
@@ -139,7 +153,7 @@ inline void AddInputTile(const SumChunk& chunk, RowsAhead& ahead, const SumRange
     for (int r = 0; r < 4; ++r) {
       rows[r] = LoadLevels<kWhole>(chunk.rows[k + r] + offset, bytes);
     }
-    for (int r = 0; r < kAsked && !ahead.done(); ++r) ahead.Ask();
+    ahead.Ask<kAskedAdding>();
     const std::ptrdiff_t word = static_cast<std::ptrdiff_t>(k / 4) * range.padded + block;
     AddFourRows<type, 0>(rows, s.high + word, s.low + word, tile);
   }
@@ -167,7 +181,7 @@ void SumInputsOf(const SumInputsParams& p) {
   for (int first = 0, turn = 1; first < p.count; first += kRowsTogether, turn ^= 1) {
     const SumChunk next = RowsFrom(p, first + kRowsTogether, rows[turn]);
     RowsAhead ahead = RowsAhead::Of<type>(next, range);
-    RoundInputs<type>(chunk, range, s);
+    RoundInputs<type>(chunk, ahead, range, s);
     int block = 0;
     std::int32_t* sums = s.sums;
     for (; block + kStep <= range.count; block += kStep, sums += kTileSums)
