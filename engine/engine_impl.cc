@@ -199,8 +199,7 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
   if (request.embed.has_value() && transformer_->device() != nullptr)
     return base::FailedPrecondition(
         "embeddings need the hidden states, which a GPU keeps; serve them with hot.device: cpu");
-  const auto modes = model_->ModesFor(request.ffn_mode);
-  if (!modes.ok()) return modes.status().Annotate("ffn_mode").WithField("ffn_mode");
+  RETURN_IF_ERROR(model_->ModesFor(request.ffn_mode, request.kl_max).status());
   RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode(), speculation_->not_ahead()));
   if (!accepting_) return ShuttingDown();
   const std::int64_t tokens = request.prompt.size();

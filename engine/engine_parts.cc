@@ -72,7 +72,7 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
   ASSIGN_OR_RETURN(parts.model, LoadTarget(config, load));
   ASSIGN_OR_RETURN(parts.kv, TakeKvMemory(config, *parts.model));
   if (const std::string& path = config.model.record_trace; !path.empty()) {
-    if (parts.model->predictors->input_point.share > 0)
+    if (!parts.model->predictors->input_points.empty())
       return base::FailedPrecondition(
           "a trace names the neurons that tokens need, and mode 'inputs' chooses none: record it "
           "in "

@@ -18,6 +18,15 @@ RecentAudits RecentOf(const predictor::AuditCounts& sum) {
           .missed_share = sum.missed_share()};
 }
 
+void CopyInputs(const exec::Transformer& transformer, int layer, FfnLayerStats& out) {
+  if (transformer.inputs() == nullptr) return;
+  for (int kind = 0; kind < model::kInputKinds; ++kind) {
+    const nn::InputCounts& c =
+        transformer.inputs()->counts(layer, static_cast<model::InputKind>(kind));
+    out.inputs[kind] = {.tokens = c.tokens, .kept = c.kept, .all = c.all, .missed = c.missed};
+  }
+}
+
 }  // namespace
 
 FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transformer,
@@ -39,7 +48,7 @@ FfnGovernor::FfnGovernor(load::LoadedModel& model, exec::Transformer& transforme
         ParamsFor(options.controller_recall, ffn::ShiftUnit(FfnMode::kLowRank, layer)));
   }
   if (options.audit_interval > 0) transformer.SetAuditor(&auditor_);
-  SetModes(model.ffn_modes);
+  SetModes({.layers = model.ffn_modes});
   Publish();
 }
 
@@ -56,10 +65,10 @@ predictor::LayerController* FfnGovernor::ControllerOf(int layer, FfnMode mode) {
   }
 }
 
-void FfnGovernor::SetModes(const std::vector<FfnMode>& modes) {
+void FfnGovernor::SetModes(const load::RequestModes& modes) {
   model_.SetModes(transformer_, modes);
-  for (int l = 0; l < std::ssize(modes); ++l) {
-    if (const predictor::LayerController* controller = ControllerOf(l, modes[l]))
+  for (int l = 0; l < std::ssize(modes.layers); ++l) {
+    if (const predictor::LayerController* controller = ControllerOf(l, modes.layers[l]))
       transformer_.ffn().policy(l).shift = static_cast<float>(controller->shift());
   }
 }
@@ -100,6 +109,7 @@ void FfnGovernor::Publish(bool wait) {
     s.mode = transformer_.ffn().policy(l).mode;
     ffn::SetFigures(transformer_.ffn_counters(l), transformer_.ffn().dense_bytes(l),
                     transformer_.ffn().dense_operations(l), s);
+    CopyInputs(transformer_, l, s);
     s.audited_tokens = a.tokens;
     s.tp = a.tp;
     s.fp = a.fp;

@@ -30,7 +30,7 @@ class FfnGovernor {
   FfnGovernor& operator=(const FfnGovernor&) = delete;
 
   // The modes of the tokens to come.
-  void SetModes(const std::vector<FfnMode>& modes);
+  void SetModes(const load::RequestModes& modes);
   // After each step of decoding: at most one layer is audited.
   void AfterStep(int tokens);
   // The audits that are left, when there is nothing else to do.

@@ -58,6 +58,9 @@ inline constexpr std::array<std::string_view, 3> kDownInMemoryNames = {"auto", "
 enum class InputLayout { kRows, kFile };
 inline constexpr std::array<std::string_view, 2> kInputLayoutNames = {"rows", "file"};
 
+// What mode inputs may diverge at most, by any bound; and where it is named and no bound is.
+inline constexpr double kKlMaxMax = 100, kKlMaxByName = 0.05;
+
 // What a user asks of the feed-forward networks at load.
 struct FfnOptions {
   std::string modes = "auto";  // as ParseFfnModes reads it
@@ -67,8 +70,10 @@ struct FfnOptions {
   // auto: the least held-out recall of a predicted mode. 1 = modes without loss only.
   double recall = 1.0;
   // Mode inputs: of the points that were calibrated, the one that reads least with at most so much
-  // divergence (nats a token) from the whole model.
-  double kl_max = 0.05;
+  // divergence (nats a token) from the whole model. 0: 0.05, and only where the mode is named;
+  // else `auto` takes it, too, where it is faster.
+  double kl_max = 0;
+  double KlMaxOfNamed() const { return kl_max > 0 ? kl_max : kKlMaxByName; }
   InputLayout input_layout = InputLayout::kRows;
   // Mode sign, where the side-car has no thresholds: skip where negatives > alpha * positives, in
   // the first layers; alpha is 1 in the others. Source: SparseInfer, section 5.1.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "engine/api/ffn_mode.h"
 #include "engine/base/ratio.h"
@@ -16,6 +17,15 @@ struct RecentAudits {
   double precision = 1, recall = 1;  // the positive class is ACTIVE
   double missed_share = 0;           // of |h| ||d||
 };
+
+// Mode inputs, of the matrices that multiply the same input. Sums since the start.
+struct InputStats {
+  std::int64_t tokens = 0, kept = 0, all = 0;  // inputs that counted, and all
+  // Over tokens, the share of the squares of the inputs' sizes that was left out.
+  double missed = 0;
+};
+inline constexpr std::array<std::string_view, 4> kInputStatNames = {"qkv", "attention_output",
+                                                                    "gate_up", "down"};
 
 // Sums over decoded tokens since the start, and the state of prediction.
 struct FfnLayerStats {
@@ -33,6 +43,7 @@ struct FfnLayerStats {
   double audit_s = 0;                      // seconds that audits took
   // Of tokens that were predicted, and of a shadow's.
   std::array<RecentAudits, 2> recent_sign = {}, recent_low_rank = {};
+  std::array<InputStats, kInputStatNames.size()> inputs = {};
   // Controller.
   bool controlled = false, frozen = false;
   double shift = 0;   // of the predictor's threshold

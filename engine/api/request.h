@@ -31,6 +31,7 @@ struct Request {
   int max_tokens = 0;             // 0 = to the end of the context
   std::vector<std::string> stop;  // generation ends before the first of these in the text
   std::string ffn_mode = {};      // modes of the feed-forward networks (ffn_mode.h); "" = as loaded
+  double kl_max = -1;             // of mode inputs, as FfnOptions; below 0 = as loaded
   std::string spec_mode = {};     // SpecModeName; "" = as loaded
   int spec_tokens = -1;           // SpecOptions::tokens_max of this request; -1 = as loaded
   bool ignore_eos = false;        // go on after the model's stop tokens (benchmarks)

@@ -52,28 +52,27 @@ Status InputSparsity::Can(const model::ModelConfig& config) {
                                   a.name, "); use dense");
 }
 
-void InputSparsity::Project(int layer, const float* hidden, int tokens, float* q, float* k,
-                            float* v) {
-  const model::LayerWeights& w = context_.layer(layer);
+void InputSparsity::Project(const float* hidden, int tokens, float* q, float* k, float* v) {
+  const model::LayerWeights& w = context_.layer(layer_);
   const std::array products = {nn::Product{&w.q, q}, nn::Product{&w.k, k}, nn::Product{&w.v, v}};
   const std::size_t count = w.k.weight.rows > 0 ? products.size() : 1;
-  Multiply(layer, InputKind::kAttention, std::span(products).first(count), hidden, tokens);
+  Multiply(InputKind::kAttention, std::span(products).first(count), hidden, tokens);
 }
 
-void InputSparsity::Output(int layer, const float* attention, int tokens, float* out) {
-  const std::array products = {nn::Product{&context_.layer(layer).attn_output, out}};
-  Multiply(layer, InputKind::kAttnOutput, products, attention, tokens);
+void InputSparsity::Output(const float* attention, int tokens, float* out) {
+  const std::array products = {nn::Product{&context_.layer(layer_).attn_output, out}};
+  Multiply(InputKind::kAttnOutput, products, attention, tokens);
 }
 
-void InputSparsity::FeedForward(int layer, const float* hidden, int tokens, float* out) {
-  const model::LayerWeights& w = context_.layer(layer);
+void InputSparsity::FeedForward(const float* hidden, int tokens, float* out) {
+  const model::LayerWeights& w = context_.layer(layer_);
   const int f = context_.config.intermediate_size;
   const bool gated = context_.gated();
   const std::array products = {
       nn::Product::Of(gated ? w.gate : w.up, gate_.data()),
       nn::Product::Of(w.up, up_.data()),
   };
-  Multiply(layer, InputKind::kFfn, std::span(products).first(gated ? 2 : 1), hidden, tokens);
+  Multiply(InputKind::kFfn, std::span(products).first(gated ? 2 : 1), hidden, tokens);
   constexpr int kPiece = 1024;
   const int pieces = (f + kPiece - 1) / kPiece;
   context_.pool.Run(tokens * pieces, [&](int item, int) {
@@ -85,18 +84,17 @@ void InputSparsity::FeedForward(int layer, const float* hidden, int tokens, floa
                        .out = h});
   });
   const std::array down = {nn::Product{&w.down, out}};
-  Multiply(layer, InputKind::kDown, down, gate_.data(), tokens);
+  Multiply(InputKind::kDown, down, gate_.data(), tokens);
 }
 
-void InputSparsity::Multiply(int layer, InputKind kind, std::span<const nn::Product> products,
-                             const float* x, int tokens) {
+void InputSparsity::Multiply(InputKind kind, std::span<const nn::Product> products, const float* x,
+                             int tokens) {
   const auto index = static_cast<std::size_t>(kind);
-  const predictor::InputRules::Rule& rule = predictors_.layers[layer].inputs->of[index];
-  const model::InputMatrix* copy = weights_ != nullptr ? &weights_->layers[layer][index] : nullptr;
+  const predictor::InputRules::Rule& rule = predictors_.layers[layer_].inputs->of[index];
+  const model::InputMatrix* copy = weights_ != nullptr ? &weights_->layers[layer_][index] : nullptr;
   if (copy != nullptr && copy->rows.data == nullptr) copy = nullptr;
-  const nn::InputCounts counts =
-      products_.Multiply(products, copy, {rule.threshold, rule.weights}, x, tokens);
-  if (tokens == 1) counts_[layer][index] += counts;
+  counts_[layer_][index] += products_.Multiply(
+      products, copy, {.threshold = rule.thresholds[point_], .weights = rule.weights}, x, tokens);
 }
 
 }  // namespace thermocline::exec

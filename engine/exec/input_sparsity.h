@@ -25,26 +25,32 @@ class InputSparsity {
   // Whether a layer of this model can be computed so; FailedPrecondition says why not.
   static Status Can(const model::ModelConfig& config);
 
+  // The layer whose matrices are next, and what may be left out there (FfnPolicy::input_point).
+  void Enter(int layer, int point) {
+    layer_ = layer;
+    point_ = point >= 0 ? point : predictors_.input_point;
+  }
   // q, k and v [T, ...] of `hidden` [T, D]; k and v are not touched where the layer has none.
-  void Project(int layer, const float* hidden, int tokens, float* q, float* k, float* v);
+  void Project(const float* hidden, int tokens, float* q, float* k, float* v);
   // out [T, D] of what the heads gave [T, H Dh].
-  void Output(int layer, const float* attention, int tokens, float* out);
+  void Output(const float* attention, int tokens, float* out);
   // out [T, D] of `hidden` [T, D].
-  void FeedForward(int layer, const float* hidden, int tokens, float* out);
+  void FeedForward(const float* hidden, int tokens, float* out);
 
-  // Of decoded tokens that were alone in their step.
+  // Since the start.
   const nn::InputCounts& counts(int layer, model::InputKind kind) const {
     return counts_[layer][static_cast<int>(kind)];
   }
 
  private:
-  void Multiply(int layer, model::InputKind kind, std::span<const nn::Product> products,
-                const float* x, int tokens);
+  void Multiply(model::InputKind kind, std::span<const nn::Product> products, const float* x,
+                int tokens);
 
   const ffn::FfnContext& context_;
   const predictor::Predictors& predictors_;
   const model::InputMajor* const weights_;
   nn::InputProducts products_;
+  int layer_ = 0, point_ = 0;
   std::vector<float> gate_, up_;                                         // [T, F]
   std::vector<std::array<nn::InputCounts, model::kInputKinds>> counts_;  // [L]
 };

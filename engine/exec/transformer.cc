@@ -285,14 +285,17 @@ void Transformer::AddToResidual(const model::NormWeights& norm, std::vector<floa
   ops_.add(ws_.residual.data(), out.data(), tokens * d);
 }
 
-bool Transformer::CutsInputs(int layer, int tokens) const {
-  return inputs_.has_value() && !lossless_ && tokens <= ffn::kSparseTokensMax &&
-         ffn_.policy(layer).mode == FfnMode::kInputs;
+bool Transformer::EntersInputs(int layer, int tokens) {
+  if (!inputs_.has_value() || lossless_ || tokens > ffn::kSparseTokensMax) return false;
+  const ffn::FfnPolicy& policy = ffn_.policy(layer);
+  if (policy.mode != FfnMode::kInputs) return false;
+  inputs_->Enter(layer, policy.input_point);
+  return true;
 }
 
 Status Transformer::FeedForward(int layer, int tokens) {
-  if (CutsInputs(layer, tokens)) {
-    inputs_->FeedForward(layer, ws_.hidden.x.data(), tokens, ws_.ffn_out.data());
+  if (EntersInputs(layer, tokens)) {
+    inputs_->FeedForward(ws_.hidden.x.data(), tokens, ws_.ffn_out.data());
     return OkStatus();
   }
   const ffn::SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
@@ -372,7 +375,7 @@ ffn::FfnCounters Transformer::ffn_counters(int layer) const {
     const nn::InputCounts& counts = inputs_->counts(layer, kind);
     all.bytes += counts.bytes;
     all.operations += counts.operations;
-    if (kind == model::InputKind::kFfn) all.tokens += counts.tokens;
+    if (kind == model::InputKind::kFfn) all.tokens += counts.alone;
   }
   if (hot_ != nullptr && hot_->NumNeurons(layer) > 0) all += hot_->ffn_counters(layer);
   if (device_ != nullptr && layer < device_->home_layers()) all += device_->ffn_counters(layer);

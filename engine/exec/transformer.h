@@ -161,8 +161,8 @@ class Transformer {
   void AddToResidual(const model::NormWeights& norm, std::vector<float>& out, int tokens);
   // attention_out = Wo attention of `hidden`.
   void Attention(int layer, int tokens);
-  // Whether the layer's matrices read only inputs that count, in this step.
-  bool CutsInputs(int layer, int tokens) const;
+  // Whether the layer's matrices read only inputs that count, in this step: then inputs_ is there.
+  bool EntersInputs(int layer, int tokens);
   // q, k and v of `hidden`, not yet rotated.
   void ProjectInput(int layer, int tokens);
   void ProjectOutput(int layer, int tokens);

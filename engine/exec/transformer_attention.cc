@@ -39,8 +39,8 @@ void Transformer::Attention(int layer, int tokens) {
 
 void Transformer::ProjectInput(int index, int tokens) {
   const model::LayerWeights& layer = weights_.layers[index];
-  if (CutsInputs(index, tokens))
-    return inputs_->Project(index, ws_.hidden.x.data(), tokens, ws_.q.x.data(), ws_.k.data(),
+  if (EntersInputs(index, tokens))
+    return inputs_->Project(ws_.hidden.x.data(), tokens, ws_.q.x.data(), ws_.k.data(),
                             ws_.v.data());
   if (latent_.has_value())
     return latent_->Project(layer, ws_.hidden, tokens, ws_.q.x.data(), ws_.k.data(), ws_.v.data());
@@ -53,8 +53,8 @@ void Transformer::ProjectInput(int index, int tokens) {
 
 void Transformer::ProjectOutput(int index, int tokens) {
   const model::LayerWeights& layer = weights_.layers[index];
-  if (CutsInputs(index, tokens))
-    return inputs_->Output(index, ws_.attention.x.data(), tokens, ws_.attention_out.data());
+  if (EntersInputs(index, tokens))
+    return inputs_->Output(ws_.attention.x.data(), tokens, ws_.attention_out.data());
   if (latent_.has_value())
     return latent_->Output(layer, ws_.attention.x.data(), tokens, ws_.attention_out.data());
   ForTokens(tokens, [&](int t) {

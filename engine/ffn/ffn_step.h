@@ -19,6 +19,7 @@ struct FfnPolicy {
   float shift = 0;
   // Neurons that are not in memory are left out: for drafts.
   bool resident_only = false;
+  int input_point = -1;  // mode inputs: of predictor::Predictors::input_points; -1: as loaded
 };
 
 struct FfnInput {

@@ -106,6 +106,14 @@ void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
     (mode == FfnMode::kSign ? plan.sign : plan.low_rank) = true;
 }
 
+// Automatic: what may lose so much, and cannot be computed without loss and faster than dense.
+bool MayUseInputs(const model::ModelConfig& config, const FfnOptions& options,
+                  const FfnPlan& plan) {
+  return plan.modes.automatic && !plan.inputs && options.kl_max > 0 && !config.HasZeros() &&
+         !config.HasCuts() && options.input_layout == InputLayout::kRows &&
+         exec::InputSparsity::Can(config).ok();
+}
+
 // One predictor of what is loaded, or one more, for audits of layers without loss.
 Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config, bool all_dense,
                     FfnPlan& plan) {
@@ -205,7 +213,7 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   plan.inputs = wants(FfnMode::kInputs);
   if (plan.inputs) RETURN_IF_ERROR(exec::InputSparsity::Can(config));
   const bool may_use = plan.inputs || plan.sign || plan.low_rank || plan.threshold ||
-                       !options.side_car.empty() ||
+                       !options.side_car.empty() || MayUseInputs(config, options, plan) ||
                        (plan.modes.automatic && options.recall < 1 && zeros);
   const bool needed = plan.inputs || plan.threshold || plan.low_rank || plan.sign;
   const bool shadows =
@@ -213,6 +221,8 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   const bool explicitly = shadows && options.audit_shadow != AuditShadow::kAuto;
   if (may_use || shadows) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed || explicitly, plan));
   if (plan.modes.automatic && zeros) AddCandidates(options, plan);
+  plan.may_use_inputs = MayUseInputs(config, options, plan) && plan.side_car.has_value() &&
+                        predictor::PointWithin(plan.side_car->input_points, options.kl_max).ok();
   const bool all_dense = !plan.modes.automatic && !wants(FfnMode::kExact) && !plan.sign &&
                          !plan.low_rank && !plan.threshold;
   if (plan.sign || plan.low_rank) plan.gate = model::Layout::kRows;
@@ -290,7 +300,8 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
   if (plan.low_rank)
     RETURN_IF_ERROR(predictor::AddLowRankPredictors(file.config, weights, side_car, *out));
   if (plan.threshold) RETURN_IF_ERROR(predictor::AddThresholds(side_car, *out));
-  if (plan.inputs) RETURN_IF_ERROR(predictor::AddInputRules(side_car, options.kl_max, *out));
+  if (plan.inputs || plan.may_use_inputs)
+    RETURN_IF_ERROR(predictor::AddInputRules(side_car, options.KlMaxOfNamed(), *out));
   if (Audits(plan, options))
     RETURN_IF_ERROR(predictor::AddDownNorms(layers, source(true), side_car, pool, *out));
   return out;

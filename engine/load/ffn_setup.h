@@ -23,6 +23,7 @@ struct FfnPlan {
   std::string side_car_path;                               // "" = none was read
   bool sign = false, low_rank = false, threshold = false;  // predictors to load
   bool inputs = false;                                     // rules of mode inputs
+  bool may_use_inputs = false;                             // where that is measured to be faster
   bool expert_rows = false;                                // neurons inside experts may be skipped
   bool expert_sign = false;                                // signs are loaded for them
   FfnMode shadow = FfnMode::kDense;  // audited where layers are computed without loss; kDense: none

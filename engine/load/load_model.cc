@@ -8,6 +8,7 @@
 #include "engine/load/file_reading.h"
 #include "engine/load/flash_setup.h"
 #include "engine/load/hot_setup.h"
+#include "engine/load/input_setup.h"
 #include "engine/load/mode_tuner.h"
 #include "engine/load/prefetch_tuner.h"
 #include "engine/model/builtin.h"
@@ -68,35 +69,6 @@ Status TurnDownProjections(LoadedModel& model) {
   return OkStatus();
 }
 
-// Copies of the matrices for mode inputs.
-Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& out) {
-  if (on_flash || out.memory.tier != MemoryPlan::Tier::kMemory)
-    return base::FailedPrecondition(
-        "mode 'inputs' needs the whole model in memory, and a part of it would come from flash: "
-        "give more memory, or another mode");
-  for (std::size_t l = 0; l < out.weights->layers.size(); ++l) {
-    const model::LayerWeights& layer = out.weights->layers[l];
-    RETURN_IF_ERROR(CanRun(FfnMode::kInputs, out.config, layer, &out.predictors->layers[l]));
-    for (int kind = 0; kind < model::kInputKinds; ++kind) {
-      const std::size_t found = out.predictors->layers[l].inputs->of[kind].weights.size();
-      const std::size_t inputs = model::InputsOf(layer, static_cast<model::InputKind>(kind));
-      if (found != 0 && found != inputs)
-        return base::InvalidArgument("the side-car: layer ", l, ": inputs.weights of '",
-                                     model::kInputKindNames[kind], "' has ", found,
-                                     " elements, expected ", inputs,
-                                     "; make it anew with `thermocline calibrate --kind inputs`");
-    }
-  }
-  const predictor::InputPoint& point = out.predictors->input_point;
-  base::LogInfo("inputs: ", std::round(1000 * point.share) / 10,
-                "% of the layers' weights are not read for a decoded token; KL ",
-                std::round(1e4 * point.kl) / 1e4, " nats on the calibration's text");
-  if (options.input_layout == InputLayout::kFile) return OkStatus();
-  ASSIGN_OR_RETURN(auto copies, model::MakeInputMajor(*out.weights, *out.pool));
-  out.input_major = std::make_unique<model::InputMajor>(std::move(copies));
-  return OkStatus();
-}
-
 Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPlan plan,
                 std::optional<store::BundleIndex> bundle, bool measurable, LoadedModel& out) {
   const DownInMemory down = options.model.ffn.down;
@@ -108,6 +80,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
   if (plan.inputs) RETURN_IF_ERROR(SetUpInputs(options.model.ffn, bundle.has_value(), out));
+  if (plan.may_use_inputs && !measurable) DropInputs(out);
   if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
   if (measurable) {
     out.prefetch_bytes = FastestPrefetch(*out.weights, *out.ops, *out.pool);
@@ -132,6 +105,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
     RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates,
                                       .also = plan.also,
                                       .may_turn_down = down == DownInMemory::kAuto}));
+    if (plan.may_use_inputs) RETURN_IF_ERROR(TryInputs(out));
   }
   if (out.config.HasCuts() && measurable) {
     for (std::size_t l = 0; l < out.ffn_modes.size(); ++l)

@@ -66,7 +66,7 @@ FlashCounters LoadedModel::flash_counters() const {
   return stream != nullptr ? stream->counters() : FlashCounters{};
 }
 
-Result<std::vector<FfnMode>> LoadedModel::ModesFor(const std::string& text) const {
+Result<std::vector<FfnMode>> LoadedModel::LayerModesFor(const std::string& text) const {
   const bool zeros = config.HasZeros();
   ASSIGN_OR_RETURN(FfnModes modes, ParseFfnModes(text, config.num_hidden_layers,
                                                  zeros ? FfnMode::kExact : FfnMode::kDense));
@@ -88,13 +88,29 @@ Result<std::vector<FfnMode>> LoadedModel::ModesFor(const std::string& text) cons
   return std::move(modes.layers);
 }
 
-void LoadedModel::SetModes(exec::Transformer& transformer,
-                           const std::vector<FfnMode>& modes) const {
-  for (std::size_t l = 0; l < modes.size(); ++l) {
+Result<RequestModes> LoadedModel::ModesFor(const std::string& text, double kl_max) const {
+  auto layers = LayerModesFor(text);
+  if (!layers.ok()) return layers.status().Annotate("ffn_mode").WithField("ffn_mode");
+  RequestModes modes{.layers = *std::move(layers)};
+  if (kl_max < 0) return modes;
+  if (std::find(modes.layers.begin(), modes.layers.end(), FfnMode::kInputs) == modes.layers.end())
+    return base::InvalidArgument(
+               "kl_max bounds what mode 'inputs' leaves out, and this request is "
+               "computed in another mode: ask for ffn_mode 'inputs'")
+        .WithField("kl_max");
+  const auto point = predictor::PointWithin(predictors->input_points, kl_max);
+  if (!point.ok()) return point.status().WithField("kl_max");
+  modes.input_point = *point;
+  return modes;
+}
+
+void LoadedModel::SetModes(exec::Transformer& transformer, const RequestModes& modes) const {
+  for (std::size_t l = 0; l < modes.layers.size(); ++l) {
     ffn::FfnPolicy& policy = transformer.ffn().policy(static_cast<int>(l));
-    policy.mode = modes[l];
+    policy.mode = modes.layers[l];
     policy.shift =
-        modes[l] == FfnMode::kThreshold ? predictors->layers[l].threshold.value_or(0.0F) : 0.0F;
+        policy.mode == FfnMode::kThreshold ? predictors->layers[l].threshold.value_or(0.0F) : 0.0F;
+    policy.input_point = modes.input_point;
   }
 }
 
@@ -205,7 +221,7 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .device_experts = device_experts.get(),
                                 .device = device_forward.get(),
                                 .ablation = ablation});
-  SetModes(*transformer, ffn_modes);
+  SetModes(*transformer, {.layers = ffn_modes});
   return transformer;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/gpu/device_experts.h"
 #include "engine/load/ffn_setup.h"
 #include "engine/load/memory_plan.h"
+#include "engine/load/request_modes.h"
 #include "engine/model/input_major.h"
 #include "engine/model/model_file.h"
 #include "engine/model/weights.h"
@@ -144,11 +145,14 @@ struct LoadedModel {
   std::unique_ptr<exec::Transformer> MakeTransformer(int tokens_max, int context_length,
                                                      int logits_max = 1,
                                                      base::WorkerPool* workers = nullptr) const;
-  // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes).
-  // InvalidArgument, or FailedPrecondition for a mode that was not loaded or cannot be.
-  Result<std::vector<FfnMode>> ModesFor(const std::string& text) const;
+  // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes), and in
+  // mode inputs for at most `kl_max` of divergence; below 0: as loaded. InvalidArgument, or
+  // FailedPrecondition for a mode that was not loaded or cannot be; the field is ffn_mode or
+  // kl_max.
+  Result<RequestModes> ModesFor(const std::string& text, double kl_max = -1) const;
+  Result<std::vector<FfnMode>> LayerModesFor(const std::string& text) const;
   // Gives the transformer's layers these modes.
-  void SetModes(exec::Transformer& transformer, const std::vector<FfnMode>& modes) const;
+  void SetModes(exec::Transformer& transformer, const RequestModes& modes) const;
 
   // A cache with a pool of its own.
   Result<std::unique_ptr<nn::KvCache>> MakeCache(int context_length) const {

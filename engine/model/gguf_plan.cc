@@ -6,6 +6,7 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/model/expert_rows.h"
+#include "engine/model/input_major.h"
 #include "kernels/rows.h"
 
 namespace thermocline::model {
@@ -104,6 +105,25 @@ Status PlanTurn(const ModelConfig& config, DownLayout layout, PlannedTensor& pla
   return OkStatus();
 }
 
+// Every matrix of mode inputs a second time, what an input multiplies in one row.
+Status AddInputMajor(std::vector<PlannedTensor>& plan) {
+  const std::size_t count = plan.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const PlannedTensor& own = plan[i];
+    if (own.name.ends_with(kRows))
+      return base::InvalidArgument("--layout inputs: '", own.name,
+                                   "' is neuron-major, and mode 'inputs' reads a down projection "
+                                   "along columns: give --down columns");
+    std::string name = InputMajorName(own.name);
+    if (name.empty() || own.rows() % kernels::kActivationBlock != 0) continue;
+    plan.push_back({.tensor = own.tensor,
+                    .name = std::move(name),
+                    .type = InputMajorType(own.type, static_cast<int>(own.cols())),
+                    .transposed = !own.transposed});
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 bool StaysFloat(std::string_view name) {
@@ -125,6 +145,7 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
   std::vector<PlannedTensor> plan;
   std::map<std::pair<std::string, std::string>, int> changed;
   for (const TensorInfo& tensor : model.tensors) {
+    if (tensor.name.ends_with(kInputMajorSuffix)) continue;  // made anew, or left out
     PlannedTensor& planned =
         plan.emplace_back(PlannedTensor{.tensor = &tensor, .name = tensor.name});
     // Rows pay where neurons are zero.
@@ -138,6 +159,7 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
     if (planned.name.ends_with(kRows) && planned.type != asked)
       ++changed[{kernels::Traits(asked).name, kernels::Traits(planned.type).name}];
   }
+  if (options.input_major) RETURN_IF_ERROR(AddInputMajor(plan));
   for (const auto& [types, count] : changed) {
     base::LogWarning(count, " tensors ffn_down_t become ", types.second, ": rows of ", types.first,
                      " have no kernel; --down columns keeps ", types.first);

@@ -2,15 +2,51 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "engine/base/index.h"
+#include "engine/base/strings.h"
 #include "engine/model/turn_matrix.h"
+#include "kernels/quantize.h"
 
 namespace thermocline::model {
 namespace {
 
 constexpr std::size_t kRowAlignment = 64;  // of a matrix's first row
-constexpr double kFiveBits = 5;            // of a weight with its scales: below, four or less
+constexpr int kBlock = kernels::kActivationBlock;
+
+// In files.
+struct MatrixName {
+  std::string_view name;
+  const Linear& (*of)(const LayerWeights&);
+};
+constexpr std::array<MatrixName, 7> kMatrixNames = {{
+    {"attn_q", [](const LayerWeights& w) -> const Linear& { return w.q; }},
+    {"attn_k", [](const LayerWeights& w) -> const Linear& { return w.k; }},
+    {"attn_v", [](const LayerWeights& w) -> const Linear& { return w.v; }},
+    {"attn_output", [](const LayerWeights& w) -> const Linear& { return w.attn_output; }},
+    {"ffn_gate", [](const LayerWeights& w) -> const Linear& { return w.gate.linear; }},
+    {"ffn_up", [](const LayerWeights& w) -> const Linear& { return w.up.linear; }},
+    {"ffn_down", [](const LayerWeights& w) -> const Linear& { return w.down; }},
+}};
+
+std::string_view NameOf(const LayerWeights& layer, const Linear& matrix) {
+  for (const MatrixName& named : kMatrixNames)
+    if (&named.of(layer) == &matrix) return named.name;
+  return "";
+}
+
+// Of a block of Q4_0 or Q8_0: both begin with it.
+float ScaleAt(const std::uint8_t* block) {
+  std::uint16_t half = 0;
+  std::memcpy(&half, block, sizeof(half));
+  return kernels::HalfToFloat(half);
+}
+
+// NaN, once there, stays.
+float LargerOrNaN(float most, float value) {
+  return std::isnan(value) ? value : std::fabs(value) > most ? std::fabs(value) : most;
+}
 
 int OutputsOf(const std::vector<const Linear*>& matrices) {
   int outputs = 0;
@@ -23,31 +59,100 @@ kernels::RowMatrix ShapeOf(const LayerWeights& layer, InputKind kind) {
   const auto matrices = MatricesOf(layer, kind);
   if (matrices.empty()) return {};
   const int outputs = OutputsOf(matrices);
-  if (outputs % kernels::kActivationBlock != 0) return {};
+  if (outputs % kBlock != 0) return {};
   const kernels::PackedMatrix& first = matrices.front()->weight;
-  const auto bytes = static_cast<double>(kernels::RowBytes(first.type, first.cols));
-  return {
-      .type = 8 * bytes / first.cols < kFiveBits ? kernels::DType::kQ4_0 : kernels::DType::kQ8_0,
-      .rows = first.cols,
-      .cols = outputs};
+  return {.type = InputMajorType(first.type, first.cols), .rows = first.cols, .cols = outputs};
 }
 
-// Bounds of the scales that quantising `values` gives. Source: both types divide a block's largest
-// |value| (by 8, by 127), and round the quotient to f16.
-std::vector<float> ScalesMax(const kernels::RowMatrix& matrix, const std::vector<float>& values,
-                             base::WorkerPool& pool) {
-  constexpr int kBlock = kernels::kActivationBlock;
-  const float divisor = matrix.type == kernels::DType::kQ4_0 ? 8 : 127;
-  std::vector<float> most(matrix.cols / kBlock);
-  pool.Run(base::IntSize(most), [&](int block, int) {
-    float largest = 0;
-    for (int j = 0; j < matrix.rows; ++j) {
-      const float* at = &values[base::Area(j, matrix.cols) + base::Area(block, kBlock)];
-      for (int c = 0; c < kBlock; ++c) largest = std::max(largest, std::fabs(at[c]));
-    }
-    most[block] = largest / divisor * 1.001F;
+// The file's copies of a kind's matrices, in their order; empty: it has not all of them as `to` is.
+std::vector<const TensorInfo*> StoredCopies(const ModelFile& file, const LayerWeights& layer,
+                                            std::size_t index, InputKind kind,
+                                            const kernels::RowMatrix& to) {
+  std::vector<const TensorInfo*> all;
+  for (const Linear* matrix : MatricesOf(layer, kind)) {
+    const TensorInfo* stored =
+        file.Find(StrCat("blk.", index, ".", NameOf(layer, *matrix), kInputMajorSuffix));
+    if (stored == nullptr || stored->type->dtype != to.type || stored->rows != to.rows ||
+        stored->cols != matrix->weight.rows)
+      return {};
+    all.push_back(stored);
+  }
+  return all;
+}
+
+// Packs rows that `make_rows(first, count, out)` gives as they are in files, and bounds their
+// scales.
+template <typename MakeRows>
+Status Pack(const MakeRows& make_rows, base::WorkerPool& pool, InputMatrix& copy) {
+  const kernels::RowMatrix& to = copy.rows;
+  const std::size_t row_bytes = kernels::RowBytes(to.type, to.cols);
+  const int panels = kernels::NumPanels(to.rows), blocks = to.cols / kBlock;
+  std::vector<float> most(base::Area(panels, blocks));
+  std::vector<Status> status(panels);
+  pool.Run(panels, [&](int panel, int) {
+    thread_local std::vector<std::uint8_t> rows;
+    rows.resize(kernels::kPanelRows * row_bytes);
+    const int first = panel * kernels::kPanelRows,
+              count = std::min(kernels::kPanelRows, to.rows - first);
+    status[panel] = make_rows(first, count, std::span(rows).first(count * row_bytes));
+    if (!status[panel].ok()) return;
+    const std::size_t block_bytes = row_bytes / blocks;
+    float* const largest = &most[base::Area(panel, blocks)];
+    for (std::size_t i = 0; i < base::Area(count, blocks); ++i)
+      largest[i % blocks] = LargerOrNaN(largest[i % blocks], ScaleAt(&rows[i * block_bytes]));
+    kernels::PackRows(to.type, rows.data(), count, to.cols,
+                      const_cast<std::uint8_t*>(to.data) + first * row_bytes);
   });
-  return most;
+  for (const Status& each : status) RETURN_IF_ERROR(each);
+  copy.scales_max.assign(blocks, 0);
+  for (std::size_t i = 0; i < most.size(); ++i)
+    copy.scales_max[i % blocks] = LargerOrNaN(copy.scales_max[i % blocks], most[i]);
+  for (const float scale : copy.scales_max)
+    if (!std::isfinite(scale))
+      return base::DataLoss("copies for mode inputs: a scale is no number");
+  return OkStatus();
+}
+
+// `copy` read from the file, matrices side by side.
+Status ReadCopies(const ModelFile& file, const std::vector<const TensorInfo*>& stored,
+                  base::WorkerPool& pool, InputMatrix& copy) {
+  const std::size_t row_bytes = kernels::RowBytes(copy.rows.type, copy.rows.cols);
+  return Pack(
+      [&](int first, int count, std::span<std::uint8_t> out) -> Status {
+        thread_local std::vector<std::byte> rows;
+        std::size_t at = 0;
+        for (const TensorInfo* tensor : stored) {
+          const std::size_t own = tensor->row_bytes();
+          rows.resize(count * own);
+          RETURN_IF_ERROR(file.ReadRows(*tensor, first, count, rows));
+          for (int r = 0; r < count; ++r)
+            std::memcpy(&out[r * row_bytes + at], &rows[r * own], own);
+          at += own;
+        }
+        return OkStatus();
+      },
+      pool, copy);
+}
+
+// `copy` made of the weights. `values` is memory for their floats.
+Status TurnWeights(const std::vector<const Linear*>& matrices, base::WorkerPool& pool,
+                   std::vector<float>& values, InputMatrix& copy) {
+  const kernels::RowMatrix& to = copy.rows;
+  values.resize(base::Area(to.rows, to.cols));
+  int first_output = 0;
+  for (const Linear* matrix : matrices) {
+    TurnMatrix(matrix->weight, first_output, to.cols, pool, values);
+    first_output += matrix->weight.rows;
+  }
+  const std::size_t row_bytes = kernels::RowBytes(to.type, to.cols);
+  return Pack(
+      [&](int first, int count, std::span<std::uint8_t> out) {
+        for (int r = 0; r < count; ++r)
+          kernels::QuantizeRow(to.type, &values[base::Area(first + r, to.cols)], to.cols,
+                               &out[r * row_bytes]);
+        return OkStatus();
+      },
+      pool, copy);
 }
 
 std::size_t AlignedBytes(const kernels::RowMatrix& matrix) {
@@ -96,30 +201,43 @@ std::size_t InputMajorBytes(const Weights& weights) {
   return bytes;
 }
 
-Result<InputMajor> MakeInputMajor(const Weights& weights, base::WorkerPool& pool) {
+Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile& file,
+                                  base::WorkerPool& pool) {
   InputMajor out;
   ASSIGN_OR_RETURN(out.memory, base::HugeBuffer::Allocate(InputMajorBytes(weights)));
   out.layers.resize(weights.layers.size());
   auto* at = reinterpret_cast<std::uint8_t*>(out.memory.data());
   std::vector<float> values;
+  Status status;
   ForKinds(weights, [&](std::size_t l, InputKind kind) {
     const LayerWeights& layer = weights.layers[l];
     InputMatrix& copy = out.layers[l][static_cast<std::size_t>(kind)];
-    kernels::RowMatrix& to = copy.rows;
-    to = ShapeOf(layer, kind);
-    if (to.rows == 0) return;
-    to.data = at;
-    at += AlignedBytes(to);
-    values.resize(base::Area(to.rows, to.cols));
-    int first = 0;
-    for (const Linear* matrix : MatricesOf(layer, kind)) {
-      TurnMatrix(matrix->weight, first, to.cols, pool, values);
-      first += matrix->weight.rows;
-    }
-    PackTurned(to, values, pool);
-    copy.scales_max = ScalesMax(to, values, pool);
+    copy.rows = ShapeOf(layer, kind);
+    if (copy.rows.rows == 0 || !status.ok()) return;
+    copy.rows.data = at;
+    at += AlignedBytes(copy.rows);
+    const auto stored = StoredCopies(file, layer, l, kind, copy.rows);
+    status = stored.empty() ? TurnWeights(MatricesOf(layer, kind), pool, values, copy)
+                            : ReadCopies(file, stored, pool, copy);
   });
+  RETURN_IF_ERROR(status);
   return out;
+}
+
+std::string InputMajorName(std::string_view tensor) {
+  constexpr std::string_view kWeight = ".weight";
+  if (!tensor.starts_with("blk.") || !tensor.ends_with(kWeight)) return "";
+  tensor.remove_suffix(kWeight.size());
+  const std::string_view part = tensor.substr(tensor.rfind('.') + 1);
+  const bool has = std::any_of(kMatrixNames.begin(), kMatrixNames.end(),
+                               [&](const auto& named) { return named.name == part; });
+  return has ? StrCat(tensor, kInputMajorSuffix) : "";
+}
+
+kernels::DType InputMajorType(kernels::DType type, int cols) {
+  constexpr double kFiveBits = 5;  // of a weight with its scales: below, four or less
+  const auto bits = 8 * static_cast<double>(kernels::RowBytes(type, cols));
+  return bits / cols < kFiveBits ? kernels::DType::kQ4_0 : kernels::DType::kQ8_0;
 }
 
 }  // namespace thermocline::model

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,9 +40,18 @@ struct InputMajor {
 
 // Bytes of all copies.
 std::size_t InputMajorBytes(const Weights& weights);
-// In Q4_0 where the weights have four bits or fewer, else in Q8_0; rounded once more, since blocks
-// lie along other weights then. Takes floats of one kind of a layer besides while it works.
-// ResourceExhausted.
-Result<InputMajor> MakeInputMajor(const Weights& weights, base::WorkerPool& pool);
+// Read from the file where it has them (`convert --layout inputs`), else made of the weights: in
+// Q4_0 where these have four bits or fewer, else in Q8_0; rounded once more, since blocks lie along
+// other weights then. Takes floats of one kind of a layer besides while it works.
+// ResourceExhausted; errors of reading; DataLoss for scales that are no numbers.
+Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile& file,
+                                  base::WorkerPool& pool);
+
+// In files, a copy of blk.0.attn_q.weight is blk.0.attn_q.inputs: [inputs, outputs]. "" for the
+// name of a tensor that has none.
+inline constexpr std::string_view kInputMajorSuffix = ".inputs";
+std::string InputMajorName(std::string_view tensor);
+// Of the copies of a matrix of `type` with rows of `cols`.
+kernels::DType InputMajorType(kernels::DType type, int cols);
 
 }  // namespace thermocline::model

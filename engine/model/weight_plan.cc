@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "engine/base/index.h"
+#include "engine/base/strings.h"
+#include "engine/model/input_major.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::model {
@@ -269,11 +271,20 @@ void WeightPlan::PlaceStages() {
   }
 }
 
+// Of a matrix that is used: mode inputs reads it (input_major.h).
+bool WeightPlan::IsInputMajorCopy(std::string_view name) const {
+  if (!name.ends_with(kInputMajorSuffix)) return false;
+  name.remove_suffix(kInputMajorSuffix.size());
+  const std::string own = StrCat(name, ".weight");
+  return InputMajorName(own) != "" && used_.contains(own);
+}
+
 Status WeightPlan::RefuseStrangers() const {
   for (const TensorInfo& tensor : model_.tensors) {
     if (used_.contains(tensor.name) || tensor.name == "rope_freqs.weight") continue;
     if (IsUnread(tensor.name)) continue;
     if (tensor.name.starts_with("rope_factors_")) continue;
+    if (IsInputMajorCopy(tensor.name)) continue;
     if (tensor.name == "output.weight" && model_.config.tie_word_embeddings) continue;
     return base::InvalidArgument(
         model_.path, ": tensor '", tensor.name, "' has no place in the architecture '",

@@ -82,6 +82,7 @@ class WeightPlan {
   // Puts the slots from `first` on, planned from offset 0, where they belong.
   void Place(int layer, std::size_t first, std::size_t bytes);
   void PlaceStages();
+  bool IsInputMajorCopy(std::string_view name) const;
   Status RefuseStrangers() const;
 
   const ModelFile& model_;

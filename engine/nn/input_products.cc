@@ -49,13 +49,15 @@ InputCounts InputProducts::Multiply(std::span<const Product> products,
     bytes += static_cast<std::int64_t>(product.linear->weight.bytes());
   }
   for (int t = 0; t < tokens; ++t) {
-    Keep(rule, x + Offset(t, cols), cols, Offset(t, cols));
+    counts.missed += Keep(rule, x + Offset(t, cols), cols, Offset(t, cols));
     counts.kept += base::IntSize(ids_);
     if (copy == nullptr) continue;
     Sum(*copy);
     Separate(products, t);
   }
   if (copy == nullptr) MultiplyMasked(products, cols, tokens);
+  if (tokens > 1) return counts;
+  counts.alone = 1;
   counts.operations = outputs * (copy == nullptr ? counts.all : counts.kept);
   if (copy != nullptr)
     bytes = counts.kept *
@@ -64,12 +66,16 @@ InputCounts InputProducts::Multiply(std::span<const Product> products,
   return counts;
 }
 
-void InputProducts::Keep(const InputRule& rule, const float* x, int cols, std::ptrdiff_t at) {
+double InputProducts::Keep(const InputRule& rule, const float* x, int cols, std::ptrdiff_t at) {
   const bool weighted = !rule.weights.empty();
   float* const masked = masked_.x.data() + at;
+  double all = 0, kept = 0;
   for (int j = 0; j < cols; ++j) {
     const float size = weighted ? std::fabs(x[j]) * rule.weights[j] : std::fabs(x[j]);
-    masked[j] = size >= rule.threshold ? x[j] : 0.0F;
+    const bool counts = size >= rule.threshold;
+    masked[j] = counts ? x[j] : 0.0F;
+    all += size * size;
+    kept += counts ? size * size : 0.0F;
   }
   ids_.resize(cols);
   values_.resize(cols);
@@ -81,6 +87,7 @@ void InputProducts::Keep(const InputRule& rule, const float* x, int cols, std::p
   }
   ids_.resize(count);
   values_.resize(count);
+  return all > 0 ? 1 - kept / all : 0;
 }
 
 void InputProducts::MultiplyMasked(std::span<const Product> products, int cols, int tokens) {

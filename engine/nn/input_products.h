@@ -22,14 +22,19 @@ struct InputRule {
   std::span<const float> weights = {};  // [cols]; empty: 1 each
 };
 
-// Inputs that counted, and all there were; bytes and multiply-adds of what they multiply.
+// Inputs that counted, and all there were.
 struct InputCounts {
-  std::int64_t tokens = 0, kept = 0, all = 0, bytes = 0, operations = 0;
+  std::int64_t tokens = 0, kept = 0, all = 0;
+  double missed = 0;  // by token, the share of the squares of all sizes that was left out
+  // Of tokens that were alone in their step: bytes and multiply-adds of what counted.
+  std::int64_t alone = 0, bytes = 0, operations = 0;
 
   InputCounts& operator+=(const InputCounts& other) {
     tokens += other.tokens;
     kept += other.kept;
     all += other.all;
+    missed += other.missed;
+    alone += other.alone;
     bytes += other.bytes;
     operations += other.operations;
     return *this;
@@ -59,7 +64,8 @@ class InputProducts {
 
  private:
   // What counts of a token, to masked_ [cols] from element `at` on, and to ids_ and values_.
-  void Keep(const InputRule& rule, const float* x, int cols, std::ptrdiff_t at);
+  // Returns the share of the squares that is left out.
+  double Keep(const InputRule& rule, const float* x, int cols, std::ptrdiff_t at);
   void MultiplyMasked(std::span<const Product> products, int cols, int tokens);
   // joined_ = the sum over ids_.
   void Sum(const model::InputMatrix& copy);

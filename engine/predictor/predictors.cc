@@ -204,22 +204,27 @@ Status AddThresholds(const SideCar* side_car, Predictors& out) {
   return OkStatus();
 }
 
+Result<int> PointWithin(const std::vector<InputPoint>& points, double kl_max) {
+  int within = -1;
+  double least = INFINITY;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    least = std::min(least, points[i].kl);
+    if (points[i].kl <= kl_max) within = static_cast<int>(i);
+  }
+  if (within >= 0) return within;
+  return base::FailedPrecondition(
+      "mode 'inputs': the calibration with the least loss has a KL of ", least,
+      " nats, and at most ", kl_max,
+      " are allowed (engine.kl_max, --kl-max, x_thermocline.kl_max); allow more, or calibrate with "
+      "a smaller --share");
+}
+
 Status AddInputRules(const SideCar* side_car, double kl_max, Predictors& out) {
   if (side_car == nullptr || side_car->input_points.empty())
     return NoSideCar("inputs", "calibrate --kind inputs");
-  int point = -1;
-  double least = side_car->input_points.front().kl;
-  for (std::size_t i = 0; i < side_car->input_points.size(); ++i) {
-    least = std::min(least, side_car->input_points[i].kl);
-    if (side_car->input_points[i].kl <= kl_max) point = static_cast<int>(i);
-  }
-  if (point < 0)
-    return base::FailedPrecondition(
-        "mode 'inputs': the calibration with the least loss has a KL of ", least,
-        " nats, and at most ", kl_max,
-        " are allowed (engine.kl_max, --kl-max); allow more, or "
-        "calibrate with a smaller --share");
-  out.input_point = side_car->input_points[point];
+  ASSIGN_OR_RETURN(out.input_point, PointWithin(side_car->input_points, kl_max));
+  out.input_points = side_car->input_points;
+  const std::size_t points = out.input_points.size();
   out.layers.resize(side_car->layers.size());
   for (std::size_t l = 0; l < out.layers.size(); ++l) {
     const auto& learnt = side_car->layers[l].inputs;
@@ -227,8 +232,12 @@ Status AddInputRules(const SideCar* side_car, double kl_max, Predictors& out) {
       return base::FailedPrecondition("the side-car has no inputs for layer ", l,
                                       "; run `thermocline calibrate --kind inputs`");
     InputRules& rules = out.layers[l].inputs.emplace();
-    for (std::size_t kind = 0; kind < rules.of.size(); ++kind)
-      rules.of[kind] = {learnt->thresholds[point * rules.of.size() + kind], learnt->weights[kind]};
+    for (std::size_t kind = 0; kind < rules.of.size(); ++kind) {
+      std::vector<float> thresholds(points);
+      for (std::size_t point = 0; point < points; ++point)
+        thresholds[point] = learnt->thresholds[point * rules.of.size() + kind];
+      rules.of[kind] = {std::move(thresholds), learnt->weights[kind]};
+    }
   }
   return OkStatus();
 }

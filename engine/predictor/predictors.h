@@ -45,8 +45,8 @@ struct LowRankRun {
 // Which inputs of a layer's matrices count, by kind (model::InputKind).
 struct InputRules {
   struct Rule {
-    float threshold = 0;
-    std::vector<float> weights;  // [inputs], or empty: sizes alone count
+    std::vector<float> thresholds = {0};  // as Predictors::input_points; 0: all count
+    std::vector<float> weights = {};      // [inputs], or empty: sizes alone count
   };
   std::array<Rule, 4> of;
 };
@@ -60,10 +60,11 @@ struct LayerPredictors {
 };
 
 struct Predictors {
-  std::vector<LayerPredictors> layers;   // [L]
-  std::vector<base::HugeBuffer> memory;  // of the planes and matrices above
-  std::size_t bytes = 0;                 // of all of them
-  InputPoint input_point = {};           // that `inputs` are of
+  std::vector<LayerPredictors> layers;        // [L]
+  std::vector<base::HugeBuffer> memory;       // of the planes and matrices above
+  std::size_t bytes = 0;                      // of all of them
+  std::vector<InputPoint> input_points = {};  // of mode inputs, rising shares; empty: no rules
+  int input_point = 0;                        // of those, where a request does not say
 
   bool HasSign() const { return !layers.empty() && layers[0].sign.has_value(); }
   bool HasLowRank() const { return !layers.empty() && layers[0].low_rank.has_value(); }
@@ -104,8 +105,11 @@ Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weigh
 std::size_t LowRankBytes(const model::ModelConfig& config, const LayerSideCar* learnt);
 // FailedPrecondition if the side-car has none.
 Status AddThresholds(const SideCar* side_car, Predictors& out);
-// The rules of the point that reads least with at most `kl_max` of divergence. FailedPrecondition
-// if the side-car has none.
+// The point that reads least with at most `kl_max` of divergence, nats a token. FailedPrecondition
+// if none does.
+Result<int> PointWithin(const std::vector<InputPoint>& points, double kl_max);
+// The rules of all points; requests get that of PointWithin if they do not say. FailedPrecondition
+// if there are none.
 Status AddInputRules(const SideCar* side_car, double kl_max, Predictors& out);
 // Norms of the down rows: from the side-car, else computed.
 Status AddDownNorms(int layers, const LayerSource& weights, const SideCar* side_car,

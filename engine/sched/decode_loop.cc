@@ -166,7 +166,7 @@ void DecodeLoop::BeginDecoding(const Sequence& s) {
       request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : ParseSpecMode(request.spec_mode);
   const int asked =
       request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_;
-  const bool dense = std::all_of(s.modes.begin(), s.modes.end(),
+  const bool dense = std::all_of(s.modes.layers.begin(), s.modes.layers.end(),
                                  [](FfnMode each) { return each == FfnMode::kDense; });
   const int verified =
       dense && transformer_.StepsOfAnyLength() ? kDraftTokensMax : kSparseDraftTokensMax;

@@ -64,7 +64,7 @@ Sequence* Scheduler::Enter(std::uint64_t number) {
   std::optional<Job> job = params_.queue.Take(number);
   if (!job.has_value()) return nullptr;
   job->channel->Begin();
-  auto modes = params_.model.ModesFor(job->request.ffn_mode);
+  auto modes = params_.model.ModesFor(job->request.ffn_mode, job->request.kl_max);
   CHECK(modes.ok());  // Submit has checked them
   sequences_.push_back(std::make_unique<Sequence>(*std::move(job), params_.pool,
                                                   params_.loop.cache.capacity(),

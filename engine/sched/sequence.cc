@@ -61,10 +61,10 @@ std::string AnswerText::Finish() {
 }
 
 Sequence::Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
-                   std::vector<FfnMode> ffn_modes)
+                   load::RequestModes modes_asked)
     : job(std::move(begun)),
-      modes(std::move(ffn_modes)),
-      lossless(std::all_of(modes.begin(), modes.end(), IsLossless)),
+      modes(std::move(modes_asked)),
+      lossless(std::all_of(modes.layers.begin(), modes.layers.end(), IsLossless)),
       cache(pool, capacity),
       text(tokenizer, job.request) {
   usage.prompt_tokens = base::IntSize(job.request.prompt);

@@ -9,6 +9,7 @@
 #include "engine/api/ffn_mode.h"
 #include "engine/base/index.h"
 #include "engine/exec/step_result.h"
+#include "engine/load/request_modes.h"
 #include "engine/nn/kv_cache.h"
 #include "engine/sched/job.h"
 #include "engine/sched/lane.h"
@@ -46,7 +47,7 @@ std::size_t TokensAtOnce(const Request& request);
 // Decode thread only. Does not move: its parts refer to the request in `job`.
 struct Sequence {
   Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
-           std::vector<FfnMode> ffn_modes);
+           load::RequestModes modes_asked);
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
@@ -59,11 +60,11 @@ struct Sequence {
   bool answers() const { return usage.completion_tokens > 0 && cache.length() == wanted(); }
 
   Job job;
-  const std::vector<FfnMode> modes;  // [L]
-  const bool lossless;               // its modes
-  nn::KvCache cache;                 // empty during its turns: then the loop has it
-  std::unique_ptr<Lane> lane;        // the shared loop's, while it answers there
-  std::vector<int> tokens;           // the prompt, then what was generated
+  const load::RequestModes modes;
+  const bool lossless;         // its modes
+  nn::KvCache cache;           // empty during its turns: then the loop has it
+  std::unique_ptr<Lane> lane;  // the shared loop's, while it answers there
+  std::vector<int> tokens;     // the prompt, then what was generated
   Usage usage;
   AnswerText text;
   std::vector<TokenChannel::Score> prompt_scores, scores;

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "engine/api/ffn_mode.h"
+
 namespace thermocline::server {
 
 struct Range {
@@ -20,6 +22,7 @@ inline constexpr Range kDryBaseRange = {1, 100};
 inline constexpr Range kDryAllowedLengthRange = {1, 1'000'000};
 inline constexpr Range kDryPenaltyLastNRange = {-1, 1'000'000};
 inline constexpr Range kMinTokensRange = {0, 1'000'000};
+inline constexpr Range kKlMaxRange = {0, kKlMaxMax};
 inline constexpr Range kLogitBiasRange = {-100, 100};
 
 inline constexpr std::size_t kStopsMax = 16;

@@ -157,6 +157,7 @@ void ReadModes(const v1::GenerateRequest& message, Request& out, Reader& reader)
                                    server::kFfnModeBytesMax, " are allowed"));
   }
   out.ffn_mode = message.ffn_mode();
+  reader.Read(message, "kl_max", "", server::kKlMaxRange, out.kl_max);
   out.spec_mode = message.speculation().mode();
   bool known = out.spec_mode.empty();
   for (const SpecMode mode :

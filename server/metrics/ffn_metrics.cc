@@ -50,6 +50,23 @@ void ExposeRecent(const std::string& layer, const FfnLayerStats& s, MetricSet& s
   if (s.audit_s > 0) set.CatchUp("predictor_audit_seconds_total", s.audit_s, {{"layer", layer}});
 }
 
+void ExposeInputs(const std::string& layer, const FfnLayerStats& s, MetricSet& set) {
+  for (std::size_t kind = 0; kind < s.inputs.size(); ++kind) {
+    const InputStats& inputs = s.inputs[kind];
+    if (inputs.tokens == 0) continue;
+    const std::string matrix(kInputStatNames[kind]);
+    const MetricSet::Labels labels = {{"layer", layer}, {"matrix", matrix}};
+    set.CatchUp("inputs_tokens_total", inputs.tokens, labels);
+    set.CatchUp("inputs_missed_mass_total", inputs.missed, labels);
+    const auto count = [&](const char* outcome, std::int64_t number) {
+      set.CatchUp("inputs_total", number,
+                  {{"layer", layer}, {"matrix", matrix}, {"outcome", outcome}});
+    };
+    count("kept", inputs.kept);
+    count("cut", inputs.all - inputs.kept);
+  }
+}
+
 void ExposeController(const std::string& layer, const FfnLayerStats& s, MetricSet& set) {
   set.Set("controller_shift", s.shift, {{"layer", layer}});
   set.Set("controller_recall", s.recall, {{"layer", layer}});
@@ -79,6 +96,7 @@ void ExposeFfn(const EngineStats& stats, MetricSet& set) {
     ExposeRows(layer, s, set);
     if (predicts || s.predictor_bytes > 0) ExposeAudits(layer, s, set);
     ExposeRecent(layer, s, set);
+    ExposeInputs(layer, s, set);
     if (s.controlled) ExposeController(layer, s, set);
   }
   ExposeTiers(stats, set);

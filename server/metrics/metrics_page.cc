@@ -177,6 +177,8 @@ const char* WhenName(MetricWhen when) {
       return "predicted";
     case MetricWhen::kControlled:
       return "controlled";
+    case MetricWhen::kInputs:
+      return "inputs";
     case MetricWhen::kFlash:
       return "flash";
     case MetricWhen::kHot:

@@ -162,6 +162,14 @@ constexpr MetricInfo kTable[] = {
      "Audits that these are taken over: the last 64, or as many as there were"},
     {"predictor_audit_seconds_total", kCounter, "layer", "s", "Predictors", W::kPredicted,
      "Time that the decode thread took for audits"},
+    {"inputs_total", kCounter, "layer, matrix, outcome", "inputs", "Predictors", W::kInputs,
+     "Inputs of a layer's matrices in mode inputs, kept or cut. matrix: qkv, attention_output, "
+     "gate_up, down"},
+    {"inputs_missed_mass_total", kCounter, "layer, matrix", "tokens", "Predictors", W::kInputs,
+     "By decoded token, the share of the squares of the inputs' sizes that was cut: over "
+     "inputs_tokens_total, the mean share of what the matrix was given that it did not see"},
+    {"inputs_tokens_total", kCounter, "layer, matrix", "tokens", "Predictors", W::kInputs,
+     "Tokens decoded in mode inputs"},
     {"controller_frozen", kGauge, "", "0 or 1", "Predictors", W::kLoaded,
      "1 while the thresholds are held where they are (/admin/predictors)"},
     {"controller_shift", kGauge, "layer", "score", "Predictors", W::kControlled,

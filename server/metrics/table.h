@@ -17,6 +17,7 @@ enum class MetricWhen {
   kLoaded,     // the model is loaded
   kPredicted,  // a layer has a predictor
   kControlled,
+  kInputs,   // a token was decoded in mode inputs
   kFlash,    // memory does not hold all
   kHot,      // there is a hot tier
   kExperts,  // the model is a mixture of experts

@@ -114,14 +114,17 @@ void ReadExtension(Fields& fields, CommonRequest& common) {
     return;
   }
   for (const auto& [key, value] : extension->as_object()) {
-    if (key == "ffn_mode" || key == "timeout_s" || key == "speculation" || key == "draft_tokens")
+    if (key == "ffn_mode" || key == "kl_max" || key == "timeout_s" || key == "speculation" ||
+        key == "draft_tokens")
       continue;
     fields.Fail("x_thermocline." + key,
                 StrCat("'x_thermocline' has no field '", key,
-                       "'; it has 'ffn_mode', 'timeout_s', 'speculation' and 'draft_tokens'"));
+                       "'; it has 'ffn_mode', 'kl_max', 'timeout_s', 'speculation' and "
+                       "'draft_tokens'"));
   }
   Fields inner(*extension);
   out.ffn_mode = inner.String("ffn_mode", "");
+  out.kl_max = inner.Double("kl_max", -1, 0, kKlMaxMax);
   common.asked.timeout_s = inner.Double("timeout_s", 0, 0, server::kTimeoutMax);
   ReadSpeculation(inner, out);
   if (!inner.ok()) fields.Fail("x_thermocline." + inner.status().field(), inner.status().message());

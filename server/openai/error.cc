@@ -13,6 +13,7 @@ constexpr std::size_t kMessageBytesMax = 2048, kParamBytesMax = 256;  // they re
 std::string ParamOf(const std::string& field) {
   static constexpr std::pair<std::string_view, const char*> kNames[] = {
       {"ffn_mode", "x_thermocline.ffn_mode"},
+      {"kl_max", "x_thermocline.kl_max"},
       {"spec.mode", "x_thermocline.speculation"},
       {"draft_tokens", "x_thermocline.draft_tokens"}};
   for (const auto& [ours, name] : kNames)

@@ -102,7 +102,7 @@ Status BenchMeasurement::RunModes(bool keep) {
   for (ModeRun& run : modes_) {
     const std::vector<FfnMode> all(model_.ffn_modes.size(), run.mode);
     for (std::size_t l = 0; l < all.size(); ++l) load::UseLayoutsOf(run.mode, l, model_);
-    model_.SetModes(*transformer_, all);
+    model_.SetModes(*transformer_, {.layers = all});
     const TokenWork before = ffn_work();
     ASSIGN_OR_RETURN(const double seconds, Decode(Logits::kLast));
     run.ffn_work = (ffn_work() - before) / size_.decode;
@@ -115,7 +115,7 @@ Status BenchMeasurement::RunModes(bool keep) {
   if (modes_.empty()) return OkStatus();
   for (std::size_t l = 0; l < model_.ffn_modes.size(); ++l)
     load::UseLayoutsOf(model_.ffn_modes[l], l, model_);
-  model_.SetModes(*transformer_, model_.ffn_modes);
+  model_.SetModes(*transformer_, {.layers = model_.ffn_modes});
   return OkStatus();
 }
 
@@ -217,8 +217,8 @@ TokenWork BenchMeasurement::LeftOutOfAttention() const {
   for (int l = 0; inputs != nullptr && l < model_.config.num_hidden_layers; ++l) {
     for (const auto kind : {model::InputKind::kAttention, model::InputKind::kAttnOutput}) {
       const nn::InputCounts& counts = inputs->counts(l, kind);
-      if (counts.tokens == 0) continue;
-      const auto tokens = static_cast<double>(counts.tokens);
+      if (counts.alone == 0) continue;
+      const auto tokens = static_cast<double>(counts.alone);
       work = work + TokenWork{static_cast<double>(counts.bytes) / tokens,
                               static_cast<double>(counts.operations) / tokens};
       for (const model::Linear* matrix : model::MatricesOf(model_.weights->layers[l], kind)) {

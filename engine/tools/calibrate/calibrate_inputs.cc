@@ -127,13 +127,13 @@ class InputCalibrator {
         const auto layer = static_cast<int>(l);
         auto& rule = rules[l].of[static_cast<std::size_t>(k)];
         if (method.random) {
-          rule.threshold = 1e-20F;
+          rule.thresholds = {1e-20F};
           rule.weights.resize(model::InputsOf(model_.weights->layers[l], kind));
           for (float& weight : rule.weights)
             weight = std::uniform_real_distribution<>()(random) < shares[l][k] ? 0.0F : 1e20F;
           continue;
         }
-        rule.threshold = profile.ThresholdFor(layer, kind, shares[l][k]);
+        rule.thresholds = {profile.ThresholdFor(layer, kind, shares[l][k])};
         rule.weights = profile.weights(layer, kind);
       }
     }
@@ -253,7 +253,7 @@ class InputCalibrator {
     for (std::size_t l = 0; l < layers_; ++l) {
       predictor::InputCalibration& to = side_car.content.layers[l].inputs.emplace();
       for (const InputRuleSet& set : rules_[at])
-        for (const auto& rule : set[l].of) to.thresholds.push_back(rule.threshold);
+        for (const auto& rule : set[l].of) to.thresholds.push_back(rule.thresholds.front());
       for (std::size_t k = 0; k < to.weights.size(); ++k)
         to.weights[k] = rules_[at].front()[l].of[k].weights;
     }

@@ -4,12 +4,14 @@
 #include <map>
 
 #include "engine/base/log.h"
+#include "engine/exec/input_sparsity.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/builtin.h"
 #include "engine/model/expert_rows.h"
 #include "engine/model/gguf_plan.h"
 #include "engine/model/gguf_writer.h"
 #include "engine/model/importance.h"
+#include "engine/model/input_major.h"
 #include "engine/model/weights.h"
 #include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
@@ -18,7 +20,7 @@ namespace thermocline::tools {
 namespace {
 
 struct Options {
-  std::string in, out, type, name, imatrix, down = "auto";
+  std::string in, out, type, name, imatrix, down = "auto", layout = "file";
   bool json = false;
 };
 
@@ -32,6 +34,7 @@ const std::map<std::string, model::DownLayout> kLayouts = {
 Status CheckImportance(const model::ModelFile& file, const model::Importance& importance) {
   int known = 0, all = 0;
   for (const model::TensorInfo& tensor : file.tensors) {
+    if (tensor.name.ends_with(model::kInputMajorSuffix)) continue;
     if (tensor.num_dims < 2 || !tensor.name.starts_with("blk.") || model::StaysFloat(tensor.name))
       continue;
     const bool turned = tensor.name.ends_with(".ffn_down_t.weight");
@@ -60,6 +63,8 @@ Status Convert(const Options& options) {
   if (file->config.experts.any() && options.down != "auto")
     RETURN_IF_ERROR(
         model::TurnExpertsDown(*file, options.down == "rows").Annotate("--down " + options.down));
+  if (options.layout == "inputs")
+    RETURN_IF_ERROR(exec::InputSparsity::Can(file->config).Annotate("--layout inputs"));
   model::Importance importance;
   if (!options.imatrix.empty()) {
     if (options.type.empty())
@@ -76,6 +81,7 @@ Status Convert(const Options& options) {
   RETURN_IF_ERROR(model::WriteGguf(*file, options.out,
                                    {.type = model::TypeByName(options.type),
                                     .down = kLayouts.at(options.down),
+                                    .input_major = options.layout == "inputs",
                                     .importance = options.imatrix.empty() ? nullptr : &importance,
                                     .name = options.name.empty() ? stem : options.name,
                                     .threads = load::NumProcessors(),
@@ -109,6 +115,10 @@ Command AddConvert(const OptionSet& set) {
           "zero for a token is not read. auto: rows if the activation has true zeros and "
           "the weights are rewritten anyway. Rows are f32, f16, bf16, q8_0, q4_0, q4_1, "
           "q4_k or tq2_0; q8_0 under the other types")
+      .ShowDefault();
+  set.Add("--layout", TextValue{&options->layout, {"file", "inputs"}},
+          "inputs: the layers' matrices a second time, input-major, so that mode 'inputs' need not "
+          "turn them at every load, and they are rounded once (only Thermocline reads such a file)")
       .ShowDefault();
   set.Add("--imatrix", options->imatrix,
           "Importance of the matrices' columns, by `imatrix` or llama.cpp: those that matter are "

@@ -107,8 +107,8 @@ TEST_F(FfnSetupTest, ARequestCannotHaveAModeThatWasNotLoaded) {
   const auto model = exec::Load({.path = exec::kTidepool, .modes = "exact"});
   for (const char* mode : {"sign", "lowrank", "threshold"})
     EXPECT_EQ(model->ModesFor(mode).status().code(), StatusCode::kFailedPrecondition) << mode;
-  EXPECT_EQ(*model->ModesFor(""), model->ffn_modes);
-  EXPECT_EQ(*model->ModesFor("dense"), std::vector<FfnMode>(6, FfnMode::kDense));
+  EXPECT_EQ(model->ModesFor("")->layers, model->ffn_modes);
+  EXPECT_EQ(model->ModesFor("dense")->layers, std::vector<FfnMode>(6, FfnMode::kDense));
   EXPECT_EQ(model->ModesFor("6:dense").status().code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(exec::Load({.path = exec::kTidepool, .modes = "exact", .also = "sign"})
                   ->ModesFor("sign")

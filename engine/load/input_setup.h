@@ -1,0 +1,20 @@
+// Mode inputs at load: copies of the matrices, and whether "auto" takes the mode.
+#pragma once
+
+#include "engine/load/loaded_model.h"
+
+namespace thermocline::load {
+
+// Checks the rules and makes the copies. FailedPrecondition for a layer that cannot be computed so,
+// or where a part of the model comes from flash; InvalidArgument for rules of another size;
+// ResourceExhausted.
+Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& model);
+
+// Decodes by the rules if that is faster than the modes that are set, by measurement, and memory
+// has room for the copies; else takes the rules away. Errors as above, and of decoding.
+Status TryInputs(LoadedModel& model);
+
+// Takes the rules away: no request can ask for the mode.
+void DropInputs(LoadedModel& model);
+
+}  // namespace thermocline::load

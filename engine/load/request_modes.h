@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/api/ffn_mode.h"
+
+namespace thermocline::load {
+
+// How the decoded tokens of a request are computed.
+struct RequestModes {
+  std::vector<FfnMode> layers;  // [L]
+  int input_point = -1;         // as FfnPolicy
+
+  bool operator==(const RequestModes&) const = default;
+};
+
+}  // namespace thermocline::load
