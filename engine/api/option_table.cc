@@ -56,7 +56,8 @@ void AddFfn(FfnOptions& ffn, Rows& rows) {
         "auto: take a predicted mode whose held-out recall is at least this; 1 = no loss"},
        {kFfn, "--kl-max", "engine.kl_max", DoubleValue{&ffn.kl_max, 0, kKlMaxMax},
         "inputs: read as little as the calibration allows with at most so much divergence from the "
-        "whole model, in nats a token; auto takes it, too, where it is faster; 0: auto does not, and the "
+        "whole model, in nats a token; auto takes it, too, where it is faster; 0: auto does not, "
+        "and the "
         "mode by its name takes 0.05"},
        {kFfn, "--input-layout", "engine.input_layout", Choice(ffn.input_layout, kInputLayoutNames),
         "inputs: rows, matrices held input-major besides, so that weights are skipped (quantised "

@@ -71,6 +71,8 @@ Result<TokenSeconds> TimeTokens(const LoadedModel& model) {
 
 }  // namespace
 
+Status CanCutInputs(const model::ModelConfig& config) { return exec::InputSparsity::Can(config); }
+
 Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& model) {
   if (on_flash || model.memory.tier != MemoryPlan::Tier::kMemory)
     return base::FailedPrecondition(

@@ -5,6 +5,9 @@
 
 namespace thermocline::load {
 
+// FailedPrecondition for a model that has no mode inputs.
+Status CanCutInputs(const model::ModelConfig& config);
+
 // Checks the rules and makes the copies. FailedPrecondition for a layer that cannot be computed so,
 // or where a part of the model comes from flash; InvalidArgument for rules of another size;
 // ResourceExhausted.

@@ -24,7 +24,7 @@ struct GgufWriteOptions {
   // q8_0 where another type is asked for.
   std::optional<kernels::DType> type;
   DownLayout down = DownLayout::kAuto;
-  bool input_major = false;  // adds the copies of mode inputs (input_major.h)
+  bool input_major = false;                // adds the copies of mode inputs (input_major.h)
   const Importance* importance = nullptr;  // of the columns that are rounded; null: all the same
   bool powerinfer = false;                 // the magic is PWRI: for files with PowerInfer's tensors
   std::string name;                        // general.name

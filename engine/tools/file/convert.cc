@@ -4,7 +4,7 @@
 #include <map>
 
 #include "engine/base/log.h"
-#include "engine/exec/input_sparsity.h"
+#include "engine/load/input_setup.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/builtin.h"
 #include "engine/model/expert_rows.h"
@@ -64,7 +64,7 @@ Status Convert(const Options& options) {
     RETURN_IF_ERROR(
         model::TurnExpertsDown(*file, options.down == "rows").Annotate("--down " + options.down));
   if (options.layout == "inputs")
-    RETURN_IF_ERROR(exec::InputSparsity::Can(file->config).Annotate("--layout inputs"));
+    RETURN_IF_ERROR(load::CanCutInputs(file->config).Annotate("--layout inputs"));
   model::Importance importance;
   if (!options.imatrix.empty()) {
     if (options.type.empty())
