@@ -1,0 +1,68 @@
+// Bytes on a connection, as they come from the network, into the real connection and session of a
+// server that has no model: framing, headers, routes, gate, refusals. Line "\n--8<--\n" ends what
+// is sent before the first answer is read.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <csignal>
+
+#include <boost/asio/io_context.hpp>
+
+#include "server/core/live.h"
+#include "server/http/session.h"
+#include "tests/fuzz/input.h"
+
+using namespace thermocline;  // NOLINT: a target is a file of its own
+
+namespace {
+
+server::Service& TheService() {
+  static auto& service = *new server::Service([] {
+    server::ServerConfig config;
+    config.model_name = "none";
+    config.log_access = false;
+    return *server::MakeLive(config);
+  }());
+  return service;
+}
+
+// What the server has sent so far is read, so that it never waits for its reader.
+void Drain(int client) {
+  char bytes[4096];
+  while (recv(client, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) return 0;
+  boost::asio::io_context io;
+  http::StreamSocket socket(io, {AF_UNIX, 0}, ends[0]);
+  auto ended = std::make_shared<bool>(false);
+  const std::shared_ptr<void> place(nullptr, [ended](void*) { *ended = true; });
+  {
+    const auto connection = std::make_shared<http::Connection>(
+        std::move(socket), nullptr,
+        http::Peer{.address = "127.0.0.1", .local_address = "127.0.0.1"});
+    std::make_shared<http::Session>(
+        connection, TheService(), std::shared_ptr<void>(nullptr, [ended](void*) { *ended = true; }))
+        ->Start();
+  }
+  for (const std::string_view part : fuzz::PartsOf(fuzz::TextOf(data, size), 3)) {
+    (void)!write(ends[1], part.data(), part.size());
+    io.poll();
+    Drain(ends[1]);
+  }
+  shutdown(ends[1], SHUT_WR);
+  // What workers answer comes a little later.
+  for (int i = 0; i < 50 && !*ended && !io.stopped(); ++i) {
+    io.run_for(std::chrono::milliseconds(1));
+    Drain(ends[1]);
+  }
+  close(ends[1]);
+  io.run_for(std::chrono::milliseconds(5));
+  return 0;
+}

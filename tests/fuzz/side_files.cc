@@ -1,0 +1,78 @@
+// Files beside a model: side-car, bundle, placement, trace, importance matrix, list of keys. The
+// first byte chooses. Checksums keep most mutations out, so seeds with right ones matter.
+#include <cstring>
+
+#include "engine/base/hash.h"
+#include "engine/model/importance.h"
+#include "engine/placement/placement_file.h"
+#include "engine/predictor/side_car.h"
+#include "engine/store/bundle_format.h"
+#include "engine/store/trace.h"
+#include "server/core/api_keys.h"
+#include "tests/fuzz/input.h"
+
+using namespace thermocline;  // NOLINT: a target is a file of its own
+
+namespace {
+
+// What the file says it is of, so that what comes behind that check is reached.
+std::string ValueOf(std::string_view bytes, std::string_view key) {
+  std::size_t at = bytes.find(key);
+  if (at == std::string_view::npos) return "";
+  at = bytes.find(':', at);
+  const std::size_t begin = bytes.find('"', at), end = bytes.find('"', begin + 1);
+  if (at == std::string_view::npos || end == std::string_view::npos) return "";
+  return std::string(bytes.substr(begin + 1, end - begin - 1));
+}
+
+// A side-car with the checksum that its bytes have.
+std::string WithChecksum(std::string_view bytes) {
+  std::string out(bytes);
+  if (out.size() < sizeof(base::Hash128)) return out;
+  const std::size_t end = out.size() - sizeof(base::Hash128);
+  base::Hasher hasher;
+  hasher.Add(std::string_view(out).substr(0, end));
+  const base::Hash128 digest = hasher.Digest();
+  std::memcpy(&out[end], &digest.low, sizeof(digest.low));
+  std::memcpy(&out[end + sizeof(digest.low)], &digest.high, sizeof(digest.high));
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view bytes = fuzz::TextOf(data + 1, size - 1);
+  if (data[0] % 6 == 5) {
+    (void)server::ApiKeys::Parse(bytes, "keys");
+    return 0;
+  }
+  const fuzz::InputFile file(data[0] % 6 == 0 ? WithChecksum(bytes) : std::string(bytes));
+  const std::string hash = ValueOf(bytes, "model_hash");
+  switch (data[0] % 6) {
+    case 0:
+      (void)predictor::ReadSideCar(file.path(), {.model_hash = hash,
+                                                 .hidden_size = 64,
+                                                 .intermediate_size = 128,
+                                                 .num_hidden_layers = 2});
+      break;
+    case 1:
+      (void)store::ReadBundleIndex(file.path(), {.model_hash = hash,
+                                                 .hidden_size = 64,
+                                                 .intermediate_size = 128,
+                                                 .num_hidden_layers = 2});
+      break;
+    case 2:
+      (void)placement::ReadPlacement(file.path(), {.model_hash = hash,
+                                                   .machine_key = ValueOf(bytes, "machine_key"),
+                                                   .num_hidden_layers = 2,
+                                                   .intermediate_size = 128});
+      break;
+    case 3:
+      (void)store::ReadTrace(file.path());
+      break;
+    default:
+      (void)model::Importance::Read(file.path());
+  }
+  return 0;
+}
