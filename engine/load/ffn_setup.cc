@@ -109,9 +109,8 @@ void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
 // Automatic: what may lose so much, and cannot be computed without loss and faster than dense.
 bool MayUseInputs(const model::ModelConfig& config, const FfnOptions& options,
                   const FfnPlan& plan) {
-  return plan.modes.automatic && !plan.inputs && options.kl_max > 0 && !config.HasZeros() &&
-         !config.HasCuts() && options.input_layout == InputLayout::kRows &&
-         exec::InputSparsity::Can(config).ok();
+  return plan.modes.automatic && options.kl_max > 0 && !config.HasZeros() && !config.HasCuts() &&
+         options.input_layout == InputLayout::kRows && exec::InputSparsity::Can(config).ok();
 }
 
 // One predictor of what is loaded, or one more, for audits of layers without loss.

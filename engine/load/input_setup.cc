@@ -30,8 +30,20 @@ Status CheckRules(const LoadedModel& model) {
 }
 
 Status MakeCopies(LoadedModel& model) {
-  ASSIGN_OR_RETURN(auto copies, model::MakeInputMajor(*model.weights, *model.file, *model.pool));
+  ASSIGN_OR_RETURN(auto copies, model::MakeInputMajor(*model.weights, model.file.get(), *model.pool));
   model.input_major = std::make_unique<model::InputMajor>(std::move(copies));
+  return OkStatus();
+}
+
+// The copies, where the layers can be computed by the rules and memory has room.
+Status MakeRoomedCopies(LoadedModel& model) {
+  RETURN_IF_ERROR(CheckRules(model));
+  const std::size_t bytes = model::InputMajorBytes(*model.weights);
+  if (model.memory.total() + bytes > model.memory.budget)
+    return base::ResourceExhausted("its copies take ", base::HumanBytes(bytes),
+                                   ", which the memory budget does not leave");
+  RETURN_IF_ERROR(MakeCopies(model));
+  model.memory.lines.push_back({"copies for mode inputs", bytes});
   return OkStatus();
 }
 
@@ -83,29 +95,24 @@ Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& model)
   return options.input_layout == InputLayout::kFile ? OkStatus() : MakeCopies(model);
 }
 
-Status TryInputs(LoadedModel& model) {
+Status TryInputs(bool asked, LoadedModel& model) {
   constexpr double kTimeMax = 0.95;  // of the time without loss: two runs differ by noise
-  RETURN_IF_ERROR(CheckRules(model));
-  const std::size_t bytes = model::InputMajorBytes(*model.weights);
-  if (model.memory.total() + bytes > model.memory.budget) {
-    base::LogInfo("mode inputs is allowed (engine.kl_max), and its copies take ",
-                  base::HumanBytes(bytes), ", which the memory budget does not leave");
+  if (const Status ready = asked ? OkStatus() : MakeRoomedCopies(model); !ready.ok()) {
+    base::LogInfo("mode inputs is allowed (engine.kl_max), and left: ", ready.message());
     DropInputs(model);
     return OkStatus();
   }
-  RETURN_IF_ERROR(MakeCopies(model));
   ASSIGN_OR_RETURN(const TokenSeconds seconds, TimeTokens(model));
   const bool pays = seconds.inputs <= kTimeMax * seconds.now;
   const auto ms = [](double s) { return std::round(s * 1e5) / 100; };
   base::LogInfo("mode inputs: ", ms(seconds.inputs), " ms a token, the whole model ",
                 ms(seconds.now), " ms (measured); it is ", pays ? "taken" : "left");
-  if (!pays) {
+  if (pays) {
+    if (!asked) LogPoint(*model.predictors);
+    model.ffn_modes.assign(model.ffn_modes.size(), FfnMode::kInputs);
+  } else if (!asked) {
     DropInputs(model);
-    return OkStatus();
   }
-  LogPoint(*model.predictors);
-  model.memory.lines.push_back({"copies for mode inputs", bytes});
-  model.ffn_modes.assign(model.ffn_modes.size(), FfnMode::kInputs);
   return OkStatus();
 }
 

@@ -13,9 +13,10 @@ Status CanCutInputs(const model::ModelConfig& config);
 // ResourceExhausted.
 Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& model);
 
-// Decodes by the rules if that is faster than the modes that are set, by measurement, and memory
-// has room for the copies; else takes the rules away. Errors as above, and of decoding.
-Status TryInputs(LoadedModel& model);
+// Decodes by the rules if that is faster than the modes that are set, by measurement, and the
+// layers can be computed so, and memory has room for the copies. Else it says why, and takes the
+// rules away, unless requests may ask for the mode (`asked`). Errors of decoding.
+Status TryInputs(bool asked, LoadedModel& model);
 
 // Takes the rules away: no request can ask for the mode.
 void DropInputs(LoadedModel& model);

@@ -80,7 +80,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
   if (plan.inputs) RETURN_IF_ERROR(SetUpInputs(options.model.ffn, bundle.has_value(), out));
-  if (plan.may_use_inputs && !measurable) DropInputs(out);
+  if (plan.may_use_inputs && !plan.inputs && !measurable) DropInputs(out);
   if (bundle.has_value()) RETURN_IF_ERROR(OpenFlash(file, options, *std::move(bundle), out));
   if (measurable) {
     out.prefetch_bytes = FastestPrefetch(*out.weights, *out.ops, *out.pool);
@@ -105,7 +105,7 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
     RETURN_IF_ERROR(ChooseModes(out, {.candidates = plan.candidates,
                                       .also = plan.also,
                                       .may_turn_down = down == DownInMemory::kAuto}));
-    if (plan.may_use_inputs) RETURN_IF_ERROR(TryInputs(out));
+    if (plan.may_use_inputs) RETURN_IF_ERROR(TryInputs(plan.inputs, out));
   }
   if (out.config.HasCuts() && measurable) {
     for (std::size_t l = 0; l < out.ffn_modes.size(); ++l)

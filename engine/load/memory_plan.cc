@@ -10,6 +10,7 @@
 #include "engine/load/memory_sizes.h"
 #include "engine/model/expert_rows.h"
 #include "engine/model/fingerprint.h"
+#include "engine/model/input_major.h"
 #include "engine/store/layer_stream.h"
 #include "engine/store/neuron_store.h"
 
@@ -48,7 +49,7 @@ class Planner {
     MemoryPlan plan = Fixed(MemoryPlan::Tier::kMemory);
     plan.lines.push_back({"feed-forward networks", sizes_.networks()});
     if (n_.ffn.inputs && n_.options.ffn.input_layout == InputLayout::kRows)
-      plan.lines.push_back({"copies for mode inputs", sizes_.attention + sizes_.networks()});
+      plan.lines.push_back({"copies for mode inputs", model::InputMajorBytes(n_.file)});
     if (n_.sizes.ahead.tokens_max == 0) return plan;
     MemoryPlan with = plan;
     with.ahead = true;

@@ -88,8 +88,9 @@ std::size_t TransformerBytes(const MemoryNeeds& n, const ffn::FfnSizes& ffn, int
                                     .context_length = ContextLength(n),
                                     .threads = ffn.threads};
   const std::size_t inputs =
-      n.ffn.inputs ? exec::InputSparsity::Bytes(n.file.config, ffn.sparse_tokens(), ffn.threads)
-                   : 0;
+      n.ffn.inputs || n.ffn.may_use_inputs
+          ? exec::InputSparsity::Bytes(n.file.config, ffn.sparse_tokens(), ffn.threads)
+          : 0;
   return exec::Transformer::BufferBytes(sizes, ffn) + inputs +
          sampling::Sampler::Bytes(n.file.config.vocab_size, ContextLength(n));
 }

@@ -201,7 +201,20 @@ std::size_t InputMajorBytes(const Weights& weights) {
   return bytes;
 }
 
-Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile& file,
+std::size_t InputMajorBytes(const ModelFile& file) {
+  std::size_t bytes = 0;
+  for (const TensorInfo& tensor : file.tensors) {
+    const auto dtype = tensor.type->dtype;
+    if (!dtype.has_value() || InputMajorName(tensor.name).empty()) continue;
+    const auto inputs = static_cast<int>(tensor.cols),
+               outputs = static_cast<int>((tensor.rows + kBlock - 1) / kBlock * kBlock);
+    bytes += base::Area(inputs, 1) * kernels::RowBytes(InputMajorType(*dtype, inputs), outputs) +
+             kRowAlignment;
+  }
+  return bytes;
+}
+
+Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile* file,
                                   base::WorkerPool& pool) {
   InputMajor out;
   ASSIGN_OR_RETURN(out.memory, base::HugeBuffer::Allocate(InputMajorBytes(weights)));
@@ -216,9 +229,10 @@ Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile& file,
     if (copy.rows.rows == 0 || !status.ok()) return;
     copy.rows.data = at;
     at += AlignedBytes(copy.rows);
-    const auto stored = StoredCopies(file, layer, l, kind, copy.rows);
+    const auto stored = file != nullptr ? StoredCopies(*file, layer, l, kind, copy.rows)
+                                        : std::vector<const TensorInfo*>();
     status = stored.empty() ? TurnWeights(MatricesOf(layer, kind), pool, values, copy)
-                            : ReadCopies(file, stored, pool, copy);
+                            : ReadCopies(*file, stored, pool, copy);
   });
   RETURN_IF_ERROR(status);
   return out;

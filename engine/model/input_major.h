@@ -38,13 +38,14 @@ struct InputMajor {
   base::HugeBuffer memory;
 };
 
-// Bytes of all copies.
+// Bytes of all copies; and before the weights are loaded, at most.
 std::size_t InputMajorBytes(const Weights& weights);
-// Read from the file where it has them (`convert --layout inputs`), else made of the weights: in
-// Q4_0 where these have four bits or fewer, else in Q8_0; rounded once more, since blocks lie along
-// other weights then. Takes floats of one kind of a layer besides while it works.
+std::size_t InputMajorBytes(const ModelFile& file);
+// Read from `file` where it has them (`convert --layout inputs`); else, or if it is null, made of
+// the weights: in Q4_0 where these have four bits or fewer, else in Q8_0; rounded once more, since
+// blocks lie along other weights then. Takes floats of one kind of a layer besides while it works.
 // ResourceExhausted; errors of reading; DataLoss for scales that are no numbers.
-Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile& file,
+Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile* file,
                                   base::WorkerPool& pool);
 
 // In files, a copy of blk.0.attn_q.weight is blk.0.attn_q.inputs: [inputs, outputs]. "" for the

@@ -46,6 +46,18 @@ def test_the_loss_that_was_calibrated_is_the_loss_that_is_had(model, calibrated)
     assert 0 < kls[0] < 0.1 and kls[0] < kls[1]
 
 
+def test_what_the_copies_round_is_in_the_loss(tmp_path):
+    """Copies of a four-bit model are rounded once more: the bound holds for them, too."""
+    path = tmp_path / "q4_k.gguf"
+    run("convert", "tidepool", path, "--quantize", "q4_k", "--down", "columns")
+    points = run_json("calibrate", path, "--kind", "inputs", "--share", 0.2, "--rule", "size", "--text", TEXT, "--tokens", 2000, "--window", 64)["rules"][0]["points"]
+    assert points[0]["kl"] > 0.005
+    none = run("eval", path, "--ffn-mode", "inputs", "--kl-max", 1e-6, "--text", TEXT, "--max-tokens", 200, check=False)
+    assert none.returncode != 0 and b"allow more" in none.stderr
+    got = run_json("eval", path, "--ffn-mode", "inputs", "--kl-max", points[0]["kl"], "--text", TEXT, "--max-tokens", 1000, "--against", "ffn-mode=dense")
+    assert 0.3 < got["kl_mean"] / points[0]["kl"] < 3, (got, points)
+
+
 def test_a_request_asks_for_it_and_for_how_much(model, calibrated):
     """Requests that allow different losses are decoded by different points, and share no step; metrics say what was cut."""
     whole = run("run", model, *ASK, "--ffn-mode", "dense").stdout.decode()
@@ -88,8 +100,8 @@ def test_auto_takes_it_only_where_it_may_lose_and_is_faster(tmp_path):
     run("synth", path, "--layers", 2, "--hidden-size", 512, "--intermediate-size", 1536, "--heads", 8, "--kv-heads", 8, "--vocab", 512, "--type", "q8_0")
     silu = ["--activation", "silu"]
     run("calibrate", path, *silu, "--kind", "inputs", "--share", 0.9, "--rule", "size", "--text", TEXT, "--tokens", 300, "--window", 64)
-    for kl_max, allowed in (0, False), (100, True):
-        with Daemon(f"model.path={path}", "model.activation=silu", f"engine.kl_max={kl_max}", "spec.mode=off") as d:
+    for kl_max, allowed, also in (0, False, ""), (100, True, ""), (100, True, "inputs"):
+        with Daemon(f"model.path={path}", "model.activation=silu", f"engine.kl_max={kl_max}", f"engine.ffn_also={also}", "spec.mode=off") as d:
             body = {"prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
             httpx.post(f"{d.url}/v1/completions", json=body, timeout=60).raise_for_status()
             used = value(d, "ffn_mode", layer="0", mode="inputs") == 1
@@ -97,6 +109,9 @@ def test_auto_takes_it_only_where_it_may_lose_and_is_faster(tmp_path):
         assert bool(found) == allowed
         assert used == (allowed and found[3] == "taken")
         assert not used or float(found[1]) < float(found[2])
+    # What cannot be computed so is served as it is.
+    with Daemon(f"model.path={path}", "model.activation=silu", "engine.kl_max=100", "engine.down_layout=rows", "spec.mode=off") as d:
+        assert any("mode inputs is allowed" in line and "neuron-major" in line for line in d.log)
 
 
 def test_it_drafts_for_the_whole_model(model, calibrated):
@@ -121,6 +136,7 @@ def test_a_file_may_hold_the_copies(model, calibrated, tmp_path):
     back = tmp_path / "back.gguf"
     run("convert", copies, back)
     assert back.stat().st_size == model.stat().st_size
+    run("convert", TIDEPOOL_FOLDER, tmp_path / "zeros.gguf", "--layout", "inputs")  # columns, though it has true zeros
     for source, options, named in (TIDEPOOL_FOLDER, ["--down", "rows"], b"--down columns"), ("tidepool-experts", [], b"mixture of experts"):
         refused = run("convert", source, tmp_path / "no.gguf", "--layout", "inputs", *options, check=False)
         assert refused.returncode != 0 and named in refused.stderr, refused.stderr

@@ -18,8 +18,11 @@ InputTrials::InputTrials(load::LoadedModel& model, int window)
   model_.predictors->layers.resize(whole_.size());
   Use(whole_);
   transformer_ = model_.MakeTransformer(kChunk, window, kChunk);
+}
+
+void InputTrials::SetMode(FfnMode mode) {
   for (std::size_t l = 0; l < whole_.size(); ++l)
-    transformer_->ffn().policy(static_cast<int>(l)).mode = FfnMode::kInputs;
+    transformer_->ffn().policy(static_cast<int>(l)).mode = mode;
 }
 
 void InputTrials::Use(const InputRuleSet& rules) {
@@ -46,7 +49,7 @@ Result<std::vector<InputScore>> InputTrials::Run(std::span<const Window> windows
     for (std::size_t at = 0; at < window.size(); at += kChunk) {
       const auto tokens =
           std::span(window).subspan(at, std::min<std::size_t>(kChunk, window.size() - at));
-      Use(whole_);
+      SetMode(FfnMode::kDense);
       ASSIGN_OR_RETURN(const auto logits, Logits(tokens, *caches.back()));
       whole.assign(logits.begin(), logits.end());
       const auto loss_of = [&](std::span<const float> all, std::size_t i) {
@@ -57,6 +60,7 @@ Result<std::vector<InputScore>> InputTrials::Run(std::span<const Window> windows
       for (std::size_t i = 0; i < tokens.size(); ++i) whole_loss += loss_of(whole, i);
       positions += static_cast<double>(tokens.size());
       scored += static_cast<double>(tokens.size() - (at + tokens.size() == window.size() ? 1 : 0));
+      SetMode(FfnMode::kInputs);
       for (std::size_t set = 0; set < sets.size(); ++set) {
         Use(sets[set]);
         ASSIGN_OR_RETURN(const auto cut, Logits(tokens, *caches[set]));

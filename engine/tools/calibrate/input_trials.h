@@ -21,7 +21,8 @@ struct InputScore {
 // Every token is computed with the rules, the first ones, too.
 class InputTrials {
  public:
-  // Puts rules into the model's predictors that leave nothing out. `window`: tokens of the longest.
+  // By the model's copies, if it has them. Puts rules into its predictors that leave nothing out.
+  // `window`: tokens of the longest.
   InputTrials(load::LoadedModel& model, int window);
 
   // A score for each set of rules. Errors as Transformer::Forward.
@@ -30,6 +31,7 @@ class InputTrials {
 
  private:
   void Use(const InputRuleSet& rules);
+  void SetMode(FfnMode mode);
   Result<std::span<const float>> Logits(std::span<const int> tokens, nn::KvCache& cache);
 
   load::LoadedModel& model_;

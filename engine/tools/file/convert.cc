@@ -78,14 +78,17 @@ Status Convert(const Options& options) {
   RETURN_IF_ERROR(model::MeasureWeights(*file, {}).status());
   ProgressBar bar("converting");
   const std::string stem = std::filesystem::path(in).stem().string();
-  RETURN_IF_ERROR(model::WriteGguf(*file, options.out,
-                                   {.type = model::TypeByName(options.type),
-                                    .down = kLayouts.at(options.down),
-                                    .input_major = options.layout == "inputs",
-                                    .importance = options.imatrix.empty() ? nullptr : &importance,
-                                    .name = options.name.empty() ? stem : options.name,
-                                    .threads = load::NumProcessors(),
-                                    .on_progress = bar.callback()}));
+  RETURN_IF_ERROR(model::WriteGguf(
+      *file, options.out,
+      {.type = model::TypeByName(options.type),
+       // Copies are of columns.
+       .down = options.layout == "inputs" && options.down == "auto" ? model::DownLayout::kColumns
+                                                                    : kLayouts.at(options.down),
+       .input_major = options.layout == "inputs",
+       .importance = options.imatrix.empty() ? nullptr : &importance,
+       .name = options.name.empty() ? stem : options.name,
+       .threads = load::NumProcessors(),
+       .on_progress = bar.callback()}));
   bar.Clear();
   const std::int64_t bytes = std::filesystem::file_size(options.out, error);
   if (options.json) {

@@ -97,6 +97,19 @@ TEST_F(InputSparsityTest, ATokensBitsDoNotDependOnOthersOrThreads) {
   }
 }
 
+TEST_F(InputSparsityTest, CopiesArePlannedWhateverTypesGrow) {
+  using kernels::DType;
+  for (const DType type : {DType::kQ8_0, DType::kQ5_0, DType::kQ4_0, DType::kF16}) {
+    const std::string path =
+        Convert(kTidepoolFolder, {.type = type, .down = model::DownLayout::kColumns});
+    const auto model = Load({.path = path});
+    const std::size_t planned = model::InputMajorBytes(**model::OpenModelFile(path)),
+                      taken = model::InputMajorBytes(*model->weights);
+    EXPECT_GE(planned, taken);
+    EXPECT_LT(planned, taken + taken / 100);
+  }
+}
+
 TEST_F(InputSparsityTest, PromptsAreWhole) {
   const auto want = LogitsOf(*Load({.path = model_}), 24, 8, Transformer::Step::kPrefill);
   const auto inputs = LoadInputs(SideCarOf(model_, 0.3F), InputLayout::kRows);
