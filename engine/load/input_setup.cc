@@ -30,7 +30,8 @@ Status CheckRules(const LoadedModel& model) {
 }
 
 Status MakeCopies(LoadedModel& model) {
-  ASSIGN_OR_RETURN(auto copies, model::MakeInputMajor(*model.weights, model.file.get(), *model.pool));
+  ASSIGN_OR_RETURN(auto copies,
+                   model::MakeInputMajor(*model.weights, model.file.get(), *model.pool));
   model.input_major = std::make_unique<model::InputMajor>(std::move(copies));
   return OkStatus();
 }
