@@ -102,6 +102,10 @@ DASHBOARDS = {
             ("Bytes not read", "heatmap-layers", "percentunit", [(f"1 - {total('ffn_bytes_read_total', 'layer')} / {total('ffn_dense_bytes_total', 'layer')}", "{{layer}}")], ""),
             ("Mode", "table", "", [(f"max by (layer, mode) ({of('ffn_mode')}) == 1", "{{layer}} {{mode}}")], "Of a layer's last decoded token."),
         ]),
+        ("Mode inputs", [
+            ("Inputs cut", "timeseries", "percentunit", [(f"{total('inputs_total', 'matrix', outcome='cut')} / {total('inputs_total', 'matrix')}", "{{matrix}}")], "Share of the inputs of each kind of matrix whose weights were not read."),
+            ("What the matrices did not see", "timeseries", "percentunit", [(f"{total('inputs_missed_mass_total', 'matrix')} / {total('inputs_tokens_total', 'matrix')}", "{{matrix}}")], "Mean share of the squares of the inputs' sizes that was cut."),
+        ]),
         ("Controller", [
             ("Recall it sees", "timeseries", "percentunit", [(of("controller_recall"), "layer {{layer}}")], "engine.controller_recall holds this; without it there is no controller."),
             ("Shift of the thresholds", "timeseries", "short", [(of("controller_shift"), "layer {{layer}}")], "Higher reads less and misses more."),
