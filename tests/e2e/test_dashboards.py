@@ -9,7 +9,7 @@ import time
 import httpx
 import pytest
 import yaml
-from conftest import ROOT, Daemon, wait_until
+from conftest import ROOT, Daemon, run, wait_until
 from test_experts import wide  # noqa: F401 (a fixture)
 from test_flash import daemon_exit, number_of_bytes, tidepool, tight  # noqa: F401 (a fixture)
 from test_metrics import DOCUMENTED, NAMES, Prometheus, ask, in_parallel, seeing
@@ -119,6 +119,16 @@ def test_the_panels_of_experts_show_data(wide, tmp_path):  # noqa: F811
         shows_data(server, queries("Experts"), lambda: httpx.post(d.url + "/v1/completions", json=body, timeout=60).raise_for_status())
 
 
+def test_the_panels_of_mode_inputs_show_data(tmp_path):
+    model = tmp_path / "columns.gguf"
+    run("convert", "tidepool", model, "--down", "columns", "--quantize", "q8_0")
+    run("calibrate", model, "--kind", "inputs", "--share", 0.2, "--rule", "size", "--text", ROOT / "tests/data/wizard_of_oz.txt", "--tokens", 300, "--window", 64)
+    with Daemon(f"model.path={model}", "engine.ffn_mode=inputs", "engine.kl_max=100") as d, Prometheus(d, tmp_path, ("thermocline",), RULES) as server:
+        wait_until(server.is_up, 60)
+        body = {"prompt": "Once", "max_tokens": 60, "ignore_eos": True}
+        shows_data(server, queries("Mode inputs"), lambda: httpx.post(d.url + "/v1/completions", json=body, timeout=60).raise_for_status())
+
+
 def test_every_panel_shows_data(tidepool, tmp_path):  # noqa: F811
     """A daemon with everything: sensors, neurons on flash, a hot tier, a predictor with its controller, drafts, refusals."""
     for path, text in SENSORS.items():
@@ -137,7 +147,7 @@ def test_every_panel_shows_data(tidepool, tmp_path):  # noqa: F811
             with httpx.stream("POST", d.url + "/v1/completions", json={"prompt": "Once", "stream": True, "max_tokens": 400, "ignore_eos": True}, timeout=30) as stream:
                 next(stream.iter_lines())  # and gone: cancelled
 
-        shows_data(server, set(queries()) - set(queries("Experts")), load)
+        shows_data(server, set(queries()) - set(queries("Experts")) - set(queries("Mode inputs")), load)
         recorded = {rule["record"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"] if "record" in rule}
         wait_until(lambda: all(server.query(name) for name in recorded), 60)
         assert not server.query('ALERTS{alertstate="firing"}')
