@@ -219,6 +219,7 @@ Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
   for (; layer < config_.num_hidden_layers; ++layer) {
     if (stream_ != nullptr) RETURN_IF_ERROR(stream_->Wait(layer));
     RETURN_IF_ERROR(Block(layer, tokens));
+    if (block_tap_ != nullptr) block_tap_->OnBlock(layer, ws_.residual.data(), tokens);
     if (stream_ != nullptr) stream_->Done(layer);
   }
   if (altup_.has_value()) altup_->End(tokens, ws_.residual.data());

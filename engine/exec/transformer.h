@@ -17,6 +17,7 @@
 
 #include "engine/base/worker_pool.h"
 #include "engine/exec/altup.h"
+#include "engine/exec/block_tap.h"
 #include "engine/exec/input_sparsity.h"
 #include "engine/exec/latent_attention.h"
 #include "engine/exec/step_result.h"
@@ -126,6 +127,8 @@ class Transformer {
   ffn::FfnCounters ffn_counters(int layer) const;
   // Sees what every matrix multiplies on the CPU; null: nobody does. Borrowed.
   void SetTap(nn::ProductTap* tap) { multiplier_.SetTap(tap); }
+  // Sees, and may change, what every layer on the CPU gives the next; null: nobody does. Borrowed.
+  void SetBlockTap(BlockTap* tap) { block_tap_ = tap; }
   // Of mode inputs; null: no rules are loaded.
   const InputSparsity* inputs() const { return inputs_.has_value() ? &*inputs_ : nullptr; }
   // Null: nothing is on a device.
@@ -249,6 +252,7 @@ class Transformer {
   gpu::DeviceForward* const device_;
   std::optional<ffn::HybridFfn> hybrid_;
   ffn::Auditor* auditor_ = nullptr;
+  BlockTap* block_tap_ = nullptr;
   store::NeuronStore* const flash_;
   store::LayerStream* const stream_;
   // Of this step's tokens: the sequence that each belongs to, and its position there.

@@ -113,6 +113,14 @@ bool MayUseInputs(const model::ModelConfig& config, const FfnOptions& options,
          options.input_layout == InputLayout::kRows && exec::InputSparsity::Can(config).ok();
 }
 
+bool HasPointWithin(const FfnOptions& options, const FfnPlan& plan) {
+  if (!plan.side_car.has_value() || plan.side_car->input_points.empty()) return false;
+  const auto point = predictor::PointWithin(plan.side_car->input_points, options.kl_max);
+  if (!point.ok())
+    base::LogInfo("mode inputs is allowed (engine.kl_max), and left: ", point.status().message());
+  return point.ok();
+}
+
 // One predictor of what is loaded, or one more, for audits of layers without loss.
 Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config, bool all_dense,
                     FfnPlan& plan) {
@@ -220,8 +228,7 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   const bool explicitly = shadows && options.audit_shadow != AuditShadow::kAuto;
   if (may_use || shadows) RETURN_IF_ERROR(ReadSideCarOf(file, options, needed || explicitly, plan));
   if (plan.modes.automatic && zeros) AddCandidates(options, plan);
-  plan.may_use_inputs = MayUseInputs(config, options, plan) && plan.side_car.has_value() &&
-                        predictor::PointWithin(plan.side_car->input_points, options.kl_max).ok();
+  plan.may_use_inputs = MayUseInputs(config, options, plan) && HasPointWithin(options, plan);
   const bool all_dense = !plan.modes.automatic && !wants(FfnMode::kExact) && !plan.sign &&
                          !plan.low_rank && !plan.threshold;
   if (plan.sign || plan.low_rank) plan.gate = model::Layout::kRows;

@@ -28,7 +28,9 @@ def calibrated(model):
 
 def test_more_is_lost_where_more_is_left_out(calibrated):
     rules = {r["rule"]: r["points"] for r in calibrated["rules"]}
-    assert set(rules) == {"norm", "size", "norm, equal shares", "size, equal shares", "random"}
+    measured = {"norm, by model", "size, by model", "norm, by layer", "size, by layer"}
+    assert set(rules) == measured | {"norm, equal shares", "size, equal shares", "random"}
+    assert calibrated["rule"] == min(measured, key=lambda name: rules[name][-1]["kl"])
     for points in rules.values():
         assert [round(p["share"], 2) for p in points] == [0.1, 0.2, 0.3, 0.4]
     best = [p["kl"] for p in rules[calibrated["rule"]]]
@@ -50,7 +52,7 @@ def test_what_the_copies_round_is_in_the_loss(tmp_path):
     """Copies of a four-bit model are rounded once more: the bound holds for them, too."""
     path = tmp_path / "q4_k.gguf"
     run("convert", "tidepool", path, "--quantize", "q4_k", "--down", "columns")
-    points = run_json("calibrate", path, "--kind", "inputs", "--share", 0.2, "--rule", "size", "--text", TEXT, "--tokens", 2000, "--window", 64)["rules"][0]["points"]
+    points = run_json("calibrate", path, "--kind", "inputs", "--share", 0.2, "--rule", "size", "--budget", "model", "--text", TEXT, "--tokens", 2000, "--window", 64)["rules"][0]["points"]
     assert points[0]["kl"] > 0.005
     none = run("eval", path, "--ffn-mode", "inputs", "--kl-max", 1e-6, "--text", TEXT, "--max-tokens", 200, check=False)
     assert none.returncode != 0 and b"allow more" in none.stderr

@@ -1,12 +1,14 @@
 // Files beside a model: side-car, bundle, placement, trace, importance matrix, list of keys. The
-// first byte chooses. Checksums keep most mutations out, so seeds with right ones matter.
+// first byte chooses. Checksums are made right, or they would keep most mutations out.
 #include <cstring>
 
 #include "engine/base/hash.h"
+#include "engine/base/json.h"
 #include "engine/model/importance.h"
 #include "engine/placement/placement_file.h"
 #include "engine/predictor/side_car.h"
 #include "engine/store/bundle_format.h"
+#include "engine/store/bundle_layout.h"
 #include "engine/store/trace.h"
 #include "server/core/api_keys.h"
 #include "tests/fuzz/input.h"
@@ -25,17 +27,42 @@ std::string ValueOf(std::string_view bytes, std::string_view key) {
   return std::string(bytes.substr(begin + 1, end - begin - 1));
 }
 
-// A side-car with the checksum that its bytes have.
-std::string WithChecksum(std::string_view bytes) {
-  std::string out(bytes);
-  if (out.size() < sizeof(base::Hash128)) return out;
-  const std::size_t end = out.size() - sizeof(base::Hash128);
+// Writes the checksum of what is before `end` there.
+void Seal(std::string& bytes, std::size_t end) {
   base::Hasher hasher;
-  hasher.Add(std::string_view(out).substr(0, end));
+  hasher.Add(std::string_view(bytes).substr(0, end));
   const base::Hash128 digest = hasher.Digest();
-  std::memcpy(&out[end], &digest.low, sizeof(digest.low));
-  std::memcpy(&out[end + sizeof(digest.low)], &digest.high, sizeof(digest.high));
+  std::memcpy(&bytes[end], &digest.low, sizeof(digest.low));
+  std::memcpy(&bytes[end + sizeof(digest.low)], &digest.high, sizeof(digest.high));
+}
+
+std::string SealedSideCar(std::string_view bytes) {
+  std::string out(bytes);
+  if (out.size() >= sizeof(base::Hash128)) Seal(out, out.size() - sizeof(base::Hash128));
   return out;
+}
+
+std::string SealedBundle(std::string_view bytes) {
+  std::string out(bytes);
+  store::BundlePrefix prefix;
+  if (out.size() < sizeof(prefix)) return out;
+  std::memcpy(&prefix, out.data(), sizeof(prefix));
+  if (prefix.data_offset >= sizeof(prefix) + sizeof(store::BundleChecksum) &&
+      prefix.data_offset <= out.size())
+    Seal(out, prefix.data_offset - sizeof(store::BundleChecksum));
+  return out;
+}
+
+std::string SealedPlacement(std::string_view bytes) {
+  const auto parsed = base::ParseJson(bytes);
+  if (!parsed.ok() || !parsed->is_object()) return std::string(bytes);
+  base::Json whole{base::Json::Object()};
+  for (const auto& [key, value] : parsed->as_object())
+    if (key != "checksum") whole.object().emplace_back(key, value);
+  base::Hasher hasher;
+  hasher.Add(whole.Dump());
+  whole.Set("checksum", hasher.Digest().Hex());
+  return whole.Dump();
 }
 
 }  // namespace
@@ -47,9 +74,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)server::ApiKeys::Parse(bytes, "keys");
     return 0;
   }
-  const fuzz::InputFile file(data[0] % 6 == 0 ? WithChecksum(bytes) : std::string(bytes));
+  const int kind = data[0] % 6;
+  const fuzz::InputFile file(kind == 0   ? SealedSideCar(bytes)
+                             : kind == 1 ? SealedBundle(bytes)
+                             : kind == 2 ? SealedPlacement(bytes)
+                                         : std::string(bytes));
   const std::string hash = ValueOf(bytes, "model_hash");
-  switch (data[0] % 6) {
+  switch (kind) {
     case 0:
       (void)predictor::ReadSideCar(file.path(), {.model_hash = hash,
                                                  .hidden_size = 64,

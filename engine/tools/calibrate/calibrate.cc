@@ -342,6 +342,11 @@ Command AddCalibrate(const OptionSet& set) {
           "inputs: size, of the input alone; norm, times the norm of its weights; best: both are "
           "measured")
       .ShowDefault();
+  set.Add("--budget", TextValue{&o->inputs.budget, {"best", "model", "layer"}},
+          "inputs: what each matrix may leave out: model, by what it costs the model's output; "
+          "layer, as much in every layer, and there by what it costs the layer's; best: both are "
+          "measured")
+      .ShowDefault();
   set.Add("--kept-mass", DoubleValue{&o->kept_mass, 0.01, 1.0},
           "threshold: share of |h| ||d|| to keep")
       .ShowDefault();

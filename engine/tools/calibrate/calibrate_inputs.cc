@@ -9,8 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/index.h"
 #include "engine/base/ratio.h"
-#include "engine/tools/calibrate/input_profile.h"
-#include "engine/tools/calibrate/input_trials.h"
+#include "engine/tools/calibrate/input_budget.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
 #include "engine/tools/common/ffn_recorder.h"
@@ -22,28 +21,24 @@ namespace {
 using model::InputKind;
 using model::kInputKinds;
 
-constexpr int kSteps = 95;              // of a hundredth, that a matrix may leave out
-constexpr double kTriedSquares = 0.02;  // of their sum, that goes with it at least
-constexpr double kTried = 0.5;          // share at which a matrix alone is tried
-constexpr int kTrialTokens = 256;       // for each matrix
-constexpr int kSetsAtOnce = 16;         // that share the whole model's steps
-constexpr double kRecommended = 0.05;   // nats of KL
-
-// Shares [L][kind].
-using Shares = std::vector<std::array<double, kInputKinds>>;
+constexpr double kRecommended = 0.05;  // nats of KL
 
 struct Method {
   std::string name;
   InputSize size;
-  bool measured;        // shares by what each matrix costs, else all alike
+  BudgetKind budget;
   bool random = false;  // which inputs: the same ones for every token
+
+  bool measured() const { return budget != BudgetKind::kEqual; }
 };
-// The first two may be chosen; the others are there to compare.
-const Method kMethods[] = {{"norm", InputSize::kByNorm, true},
-                           {"size", InputSize::kOwn, true},
-                           {"norm, equal shares", InputSize::kByNorm, false},
-                           {"size, equal shares", InputSize::kOwn, false},
-                           {"random", InputSize::kOwn, false, true}};
+// Those whose shares are measured may be chosen; the others are there to compare.
+const Method kMethods[] = {{"norm, by model", InputSize::kByNorm, BudgetKind::kModel},
+                           {"size, by model", InputSize::kOwn, BudgetKind::kModel},
+                           {"norm, by layer", InputSize::kByNorm, BudgetKind::kBlock},
+                           {"size, by layer", InputSize::kOwn, BudgetKind::kBlock},
+                           {"norm, equal shares", InputSize::kByNorm, BudgetKind::kEqual},
+                           {"size, equal shares", InputSize::kOwn, BudgetKind::kEqual},
+                           {"random", InputSize::kOwn, BudgetKind::kEqual, true}};
 
 struct Point {
   double share;
@@ -67,8 +62,7 @@ class InputCalibrator {
     // written is what decoding by the copies loses.
     trials_.emplace(model_, LongestWindow());
     for (const Method& method : kMethods) {
-      const bool asked = options_.rule == "best" ? method.measured : method.name == options_.rule;
-      if (asked || compare) RETURN_IF_ERROR(ChooseRules(method));
+      if (Asked(method) || compare) RETURN_IF_ERROR(ChooseRules(method));
     }
     ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(model_.path));
     ASSIGN_OR_RETURN(auto copies, model::MakeInputMajor(*model_.weights, file.get(), *model_.pool));
@@ -83,9 +77,10 @@ class InputCalibrator {
   const std::vector<std::pair<Method, std::vector<Point>>>& results() const { return results_; }
   // The method with the least divergence at the share asked for.
   const std::pair<Method, std::vector<Point>>& best() const {
-    const auto* best = &results_.front();
+    const auto* best = &*std::find_if(results_.begin(), results_.end(),
+                                      [&](const auto& r) { return Asked(r.first); });
     for (const auto& result : results_) {
-      if (result.first.measured && result.second.back().score.kl < best->second.back().score.kl)
+      if (Asked(result.first) && result.second.back().score.kl < best->second.back().score.kl)
         best = &result;
     }
     return *best;
@@ -97,6 +92,15 @@ class InputCalibrator {
     for (const auto* windows : {&windows_.train, &windows_.held_out})
       for (const Window& window : *windows) most = std::max(most, window.size());
     return static_cast<int>(most);
+  }
+
+  // Whether its points may be written.
+  bool Asked(const Method& m) const {
+    const bool size =
+        options_.rule == "best" || options_.rule == (m.size == InputSize::kOwn ? "size" : "norm");
+    const bool budget = options_.budget == "best" ||
+                        options_.budget == (m.budget == BudgetKind::kModel ? "model" : "layer");
+    return m.measured() && size && budget;
   }
 
   const InputProfile& ProfileOf(InputSize size) const {
@@ -114,133 +118,34 @@ class InputCalibrator {
     return OkStatus();
   }
 
-  std::int64_t BytesOf(std::size_t layer, InputKind kind) const {
-    const model::LayerWeights& w = model_.weights->layers[layer];
-    std::int64_t bytes = 0;
-    for (const model::Linear* matrix : model::MatricesOf(w, kind))
-      bytes += static_cast<std::int64_t>(matrix->weight.bytes());
-    if (kind == InputKind::kDown) bytes += static_cast<std::int64_t>(w.down_rows.bytes());
-    return bytes;
-  }
-
-  InputRuleSet RulesOf(const Method& method, const Shares& shares) const {
-    const InputProfile& profile = ProfileOf(method.size);
+  // The same inputs are left out of every token.
+  InputRuleSet RandomRules(double share) const {
     InputRuleSet rules(layers_);
     std::mt19937 random(1);
     for (std::size_t l = 0; l < layers_; ++l) {
       for (int k = 0; k < kInputKinds; ++k) {
-        const auto kind = static_cast<InputKind>(k);
-        const auto layer = static_cast<int>(l);
         auto& rule = rules[l].of[static_cast<std::size_t>(k)];
-        if (method.random) {
-          rule.thresholds = {1e-20F};
-          rule.weights.resize(model::InputsOf(model_.weights->layers[l], kind));
-          for (float& weight : rule.weights)
-            weight = std::uniform_real_distribution<>()(random) < shares[l][k] ? 0.0F : 1e20F;
-          continue;
-        }
-        rule.thresholds = {profile.ThresholdFor(layer, kind, shares[l][k])};
-        rule.weights = profile.weights(layer, kind);
+        rule.thresholds = {1e-20F};
+        rule.weights.resize(model::InputsOf(model_.weights->layers[l], static_cast<InputKind>(k)));
+        for (float& weight : rule.weights)
+          weight = std::uniform_real_distribution<>()(random) < share ? 0.0F : 1e20F;
       }
     }
     return rules;
   }
 
-  // Matrix `at` counts through layers and kinds.
-  double SquaresOf(const Method& method, std::size_t at, double share) const {
-    return ProfileOf(method.size)
-        .SquaresBelow(static_cast<int>(at / kInputKinds), static_cast<InputKind>(at % kInputKinds),
-                      share);
-  }
-  // Half of the inputs, or as many as carry something, where most are zero.
-  double TriedShare(const Method& method, std::size_t at) const {
-    double share = kTried;
-    while (share < kSteps / 100.0 && SquaresOf(method, at, share) < kTriedSquares) share += 0.01;
-    return share;
-  }
-
-  // What leaving out a share of each matrix's inputs alone costs, in nats for a unit of the squares
-  // that go with it. Source: the idea of TEAL's greedy budget; it measures a block's output, this
-  // the model's.
-  Result<Shares> Costs(const Method& method) {
-    std::vector<Window> windows;
-    for (const Window& window : windows_.train) {
-      if (CountTokens(windows) >= kTrialTokens) break;
-      windows.push_back(window);
-      windows.back().resize(std::min<std::size_t>(window.size(), kTrialTokens));
-    }
-    Shares costs(layers_);
-    const std::size_t count = layers_ * kInputKinds;
-    for (std::size_t first = 0; first < count; first += kSetsAtOnce) {
-      bar_.Show(base::Ratio(first, count), "each matrix alone, by " + method.name);
-      std::vector<InputRuleSet> sets;
-      for (std::size_t i = first; i < std::min(count, first + kSetsAtOnce); ++i) {
-        Shares alone(layers_);
-        alone[i / kInputKinds][i % kInputKinds] = TriedShare(method, i);
-        sets.push_back(RulesOf(method, alone));
-      }
-      ASSIGN_OR_RETURN(const auto scores, trials_->Run(windows, sets));
-      for (std::size_t i = 0; i < scores.size(); ++i) {
-        const std::size_t at = first + i;
-        const double squares = SquaresOf(method, at, TriedShare(method, at));
-        costs[at / kInputKinds][at % kInputKinds] = scores[i].kl / std::max(1e-9, squares);
-      }
-    }
-    return costs;
-  }
-
-  // Hundredths go one by one to the matrix where a byte costs least.
-  Shares Allocate(const Method& method, const Shares& costs, double share) const {
-    struct Matrix {
-      std::size_t layer;
-      int kind;
-      double bytes;
-      int step = 0;
-      std::vector<double> squares = {};  // below each hundredth
-    };
-    std::vector<Matrix> all;
-    double bytes = 0, left_out = 0;
-    for (std::size_t l = 0; l < layers_; ++l) {
-      for (int k = 0; k < kInputKinds; ++k) {
-        const auto kind = static_cast<InputKind>(k);
-        Matrix matrix{.layer = l, .kind = k, .bytes = static_cast<double>(BytesOf(l, kind))};
-        for (int step = 0; step <= kSteps; ++step)
-          matrix.squares.push_back(
-              ProfileOf(method.size).SquaresBelow(static_cast<int>(l), kind, step / 100.0));
-        bytes += matrix.bytes;
-        all.push_back(std::move(matrix));
-      }
-    }
-    const auto price = [&](const Matrix& m) {
-      if (m.step >= kSteps) return INFINITY;
-      const double more = m.squares[m.step + 1] - m.squares[m.step];
-      return static_cast<float>(costs[m.layer][m.kind] * more / m.bytes);
-    };
-    while (left_out < share * bytes) {
-      Matrix& cheapest =
-          *std::min_element(all.begin(), all.end(),
-                            [&](const Matrix& a, const Matrix& b) { return price(a) < price(b); });
-      if (cheapest.step >= kSteps) break;
-      ++cheapest.step;
-      left_out += cheapest.bytes / 100;
-    }
-    Shares shares(layers_);
-    for (const Matrix& m : all) shares[m.layer][m.kind] = m.step / 100.0;
-    return shares;
-  }
-
   // The rules of a method's points.
   Status ChooseRules(const Method& method) {
-    Shares costs;
-    if (method.measured) {
-      ASSIGN_OR_RETURN(costs, Costs(method));
-    }
     std::vector<InputRuleSet> sets;
-    for (const double share : shares_) {
-      Shares shares(layers_);
-      for (auto& kinds : shares) kinds.fill(share);
-      if (method.measured) shares = Allocate(method, costs, share);
-      sets.push_back(RulesOf(method, shares));
+    if (method.random) {
+      for (const double share : shares_) sets.push_back(RandomRules(share));
+    } else {
+      const InputProfile& profile = ProfileOf(method.size);
+      InputBudget budget(model_, profile, windows_.train, *trials_);
+      ASSIGN_OR_RETURN(const auto given, budget.For(method.budget, shares_, [&](double done) {
+        bar_.Show(done, "each matrix alone, by " + method.name);
+      }));
+      for (const InputShares& shares : given) sets.push_back(RulesOf(profile, shares));
     }
     results_.emplace_back(method, std::vector<Point>());
     rules_.push_back(std::move(sets));

@@ -11,10 +11,11 @@
 namespace thermocline::tools {
 
 struct InputOptions {
-  double share = 0.5;         // of the layers' bytes, at most
-  std::string rule = "best";  // how inputs are chosen: best, size or norm
-  bool compare = false;       // plain rules, too
-  std::string plot;           // SVG
+  double share = 0.5;           // of the layers' bytes, at most
+  std::string rule = "best";    // how inputs are chosen: best, size or norm
+  std::string budget = "best";  // what shares of matrices come from: best, model or layer
+  bool compare = false;         // plain rules, too
+  std::string plot;             // SVG
   bool json = false;
 };
 

@@ -18,6 +18,9 @@ struct InputScore {
   double perplexity_ratio = 1;  // to the whole model's
 };
 
+// Of a set of rules: [L][D] squares of what each layer's output is off by, summed over tokens.
+using BlockErrors = std::vector<std::vector<double>>;
+
 // Every token is computed with the rules, the first ones, too.
 class InputTrials {
  public:
@@ -29,7 +32,19 @@ class InputTrials {
   Result<std::vector<InputScore>> Run(std::span<const Window> windows,
                                       std::span<const InputRuleSet> sets);
 
+  // Each layer alone with a set's rules, given what the whole model has there. The first quarter of
+  // a window does not count: its keys are few, and large ones are among them.
+  // Source: TEAL (Liu et al. 2024), whose code takes the last quarter.
+  Result<std::vector<BlockErrors>> RunBlocks(std::span<const Window> windows,
+                                             std::span<const InputRuleSet> sets);
+
  private:
+  class BlockComparison;
+
+  Result<std::vector<std::unique_ptr<nn::KvCache>>> MakeCaches(std::size_t count) const;
+  Status CompareWindow(const Window& window, std::span<const InputRuleSet> sets,
+                       std::span<const std::unique_ptr<nn::KvCache>> caches,
+                       BlockComparison& comparison, std::vector<BlockErrors>& errors);
   void Use(const InputRuleSet& rules);
   void SetMode(FfnMode mode);
   Result<std::span<const float>> Logits(std::span<const int> tokens, nn::KvCache& cache);

@@ -90,14 +90,15 @@ Status Convert(const Options& options) {
        .threads = load::NumProcessors(),
        .on_progress = bar.callback()}));
   bar.Clear();
+  ASSIGN_OR_RETURN(const auto written, model::OpenModelFile(options.out));
   const std::int64_t bytes = std::filesystem::file_size(options.out, error);
   if (options.json) {
     PrintJson(Json::Object{{"out", options.out},
                            {"type", options.type.empty() ? "as stored" : options.type},
                            {"bytes", bytes},
-                           {"tensors", file->tensors.size()}});
+                           {"tensors", written->tensors.size()}});
   } else {
-    std::printf("%s: %zu tensors, %s\n", options.out.c_str(), file->tensors.size(),
+    std::printf("%s: %zu tensors, %s\n", options.out.c_str(), written->tensors.size(),
                 base::HumanBytes(bytes).c_str());
   }
   return OkStatus();
