@@ -7,8 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <new>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/api/request.h"
@@ -147,15 +149,17 @@ class TokenChannel {
     }
     Notify();
   }
+  // The first end stays.
   void Finish(FinishReason reason, const std::string& text, const Usage& usage, Status error = {}) {
     {
       const base::MutexLock lock(mutex_);
-      pending_.text += text;
-      pending_.finished = true;
-      pending_.reason = reason;
-      pending_.usage = usage;
-      pending_.error = std::move(error);
-      fresh_ = true;
+      if (!ended_) {
+        pending_.text += text;
+        pending_.reason = reason;
+        pending_.usage = usage;
+        pending_.error = std::move(error);
+        pending_.finished = fresh_ = ended_ = true;
+      }
     }
     Notify();
   }
@@ -178,9 +182,17 @@ class TokenChannel {
   bool FullLocked() const REQUIRES(mutex_) {
     return tokens_max_ > 0 && pending_.tokens.size() >= tokens_max_;
   }
+  // The callback only posts. Without memory for that it is tried again: nobody else would tell.
   void Notify() {
     ready_.NotifyOne();
-    if (on_ready_) on_ready_();
+    for (bool told = !on_ready_; !told;) {
+      try {
+        on_ready_();
+        told = true;
+      } catch (const std::bad_alloc&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
   }
 
   const std::function<void()> on_ready_;
@@ -190,6 +202,7 @@ class TokenChannel {
   base::Condition ready_;
   Update pending_ GUARDED_BY(mutex_);
   bool fresh_ GUARDED_BY(mutex_) = false;  // pending_ holds something not taken
+  bool ended_ GUARDED_BY(mutex_) = false;
   std::atomic<CancelCause> cause_{CancelCause::kNone};
   std::atomic<bool> begun_{false};
   std::chrono::steady_clock::time_point cancelled_at_ GUARDED_BY(mutex_);

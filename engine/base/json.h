@@ -22,6 +22,14 @@ class Json {
   using Object = std::vector<Member>;
 
   Json() = default;
+  // By assignment: libstdc++ takes this variant for one that always holds a value
+  // (__never_valueless), so a copy that runs out of memory while it is constructed destroys a value
+  // that is not there.
+  Json(const Json& other) : Json() { value_ = other.value_; }  // NOLINT: not in the initializer
+  Json(Json&&) = default;
+  Json& operator=(const Json&) = default;
+  Json& operator=(Json&&) = default;
+  ~Json() = default;
   Json(std::nullptr_t) {}                                       // NOLINT: implicit by design
   Json(bool value) : value_(value) {}                           // NOLINT
   Json(double value) : value_(value) {}                         // NOLINT

@@ -55,13 +55,15 @@ void RequestQueue::Unreserve(int requests, std::int64_t tokens) {
 }
 
 void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
+  Jobs arriving;  // what may throw comes before anything is changed
+  arriving.push_back(std::move(job));
   {
     const base::MutexLock lock(mutex_);
+    live_.emplace(arriving.front().channel, arriving.front().request.tenant);
     --reserved_;
-    tokens_ += PromptTokens(job) - reserved_tokens;
-    job.number = ++arrivals_;
-    live_.emplace(job.channel, job.request.tenant);
-    waiting_.push_back(std::move(job));
+    tokens_ += PromptTokens(arriving.front()) - reserved_tokens;
+    arriving.front().number = ++arrivals_;
+    waiting_.splice(waiting_.end(), arriving);
     UpdateDeadline();
     news_ = true;
   }

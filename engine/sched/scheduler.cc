@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "engine/base/index.h"
@@ -12,6 +14,10 @@ namespace {
 void Mean(std::atomic<double>& mean, double value) {
   const double before = mean.load(std::memory_order_relaxed);
   mean.store(before == 0 ? value : 0.8 * before + 0.2 * value, std::memory_order_relaxed);
+}
+
+Status NoMemory() {
+  return base::Unavailable("this machine has no memory left for the request; try again later");
 }
 
 }  // namespace
@@ -41,32 +47,74 @@ Scheduler::Scheduler(const Params& params)
 Scheduler::~Scheduler() = default;
 
 void Scheduler::Run() {
-  while (true) {
-    params_.queue.TakeNews();
-    Tend();
-    if (StepTogether()) continue;
-    const std::optional<Choice> choice =
-        next_.has_value() ? std::exchange(next_, {}) : Choose(nullptr);
-    if (!choice.has_value()) {
-      if (params_.queue.closed() && sequences_.empty() && params_.queue.counts().requests == 0)
-        return;
-      if (sequences_.empty() && params_.on_idle) params_.on_idle();
-      params_.queue.Wait(NextTimeout());
-    } else if (choice->sequence != nullptr) {
-      Turn(*choice->sequence);
-    } else if (Sequence* newcomer = Enter(choice->number); newcomer != nullptr) {
-      Turn(*newcomer);
+  for (bool more = true; more;) {
+    try {
+      more = RunNext();
+    } catch (const std::bad_alloc&) {
+      GiveUp();
     }
   }
+}
+
+bool Scheduler::RunNext() {
+  params_.queue.TakeNews();
+  Tend();
+  if (StepTogether()) return true;
+  const std::optional<Choice> choice =
+      next_.has_value() ? std::exchange(next_, {}) : Choose(nullptr);
+  if (!choice.has_value()) {
+    if (params_.queue.closed() && sequences_.empty() && params_.queue.counts().requests == 0)
+      return false;
+    if (sequences_.empty() && params_.on_idle) params_.on_idle();
+    params_.queue.Wait(NextTimeout());
+  } else if (choice->sequence != nullptr) {
+    Turn(*choice->sequence);
+  } else if (Sequence* newcomer = Enter(choice->number); newcomer != nullptr) {
+    Turn(*newcomer);
+  }
+  return true;
+}
+
+// Every reader is told, however long it takes until there is memory to do so.
+void Scheduler::GiveUp() {
+  constexpr std::chrono::milliseconds kRetry{10};
+  current_ = nullptr;
+  next_.reset();
+  params_.loop.transformer.SetOnWait({});
+  params_.loop.cache.Clear();
+  while (!sequences_.empty()) {
+    try {
+      Sequence& s = *sequences_.back();
+      shared_.Leave(s);
+      s.cache.Clear();
+      s.job.channel->Finish(FinishReason::kError, "", s.usage, NoMemory());
+      params_.queue.Forget(s.job.channel);
+      sequences_.pop_back();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(kRetry);
+    }
+  }
+  Publish();
 }
 
 Sequence* Scheduler::Enter(std::uint64_t number) {
   std::optional<Job> job = params_.queue.Take(number);
   if (!job.has_value()) return nullptr;
-  job->channel->Begin();
-  auto modes = params_.model.ModesFor(job->request.ffn_mode, job->request.kl_max);
+  const std::shared_ptr<TokenChannel> channel = job->channel;
+  channel->Begin();
+  try {
+    return Begin(*std::move(job));
+  } catch (const std::bad_alloc&) {
+    params_.queue.Forget(channel);
+    channel->Finish(FinishReason::kError, "", {}, NoMemory());
+    return nullptr;
+  }
+}
+
+Sequence* Scheduler::Begin(Job job) {
+  auto modes = params_.model.ModesFor(job.request.ffn_mode, job.request.kl_max);
   CHECK(modes.ok());  // Submit has checked them
-  sequences_.push_back(std::make_unique<Sequence>(*std::move(job), params_.pool,
+  sequences_.push_back(std::make_unique<Sequence>(std::move(job), params_.pool,
                                                   params_.loop.cache.capacity(),
                                                   answers_.tokenizer(), *std::move(modes)));
   sequences_.back()->last_turn = turns_;

@@ -78,8 +78,13 @@ class Scheduler {
   };
   static TurnOrder::Candidate CandidateOf(const Sequence& s);
   std::optional<Choice> Choose(const Sequence* current);
-  // Makes a sequence of a newcomer; null: it was cancelled meanwhile.
+  // What is next; false: the queue is closed and every request has ended.
+  bool RunNext();
+  // Ends all that is begun, in the middle of whatever ran out of memory.
+  void GiveUp();
+  // Makes a sequence of a newcomer; null: it was cancelled meanwhile, or there is no memory for it.
   Sequence* Enter(std::uint64_t number);
+  Sequence* Begin(Job job);
   void Turn(Sequence& sequence);
   void Learn(const Sequence& sequence);
   // Ends those of the others that were cancelled, are late, or whose reader was slow for too long;

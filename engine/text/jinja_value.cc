@@ -7,33 +7,20 @@
 
 namespace thermocline::text::jinja {
 
-constexpr int kLevelsMax = 100;  // of JSON
-
 namespace {
-
-// Elements of containers that have died, to be destroyed by the outermost destructor.
-void Bury(std::vector<Value>&& elements) {
-  thread_local std::vector<Value> graveyard;
-  thread_local bool draining = false;
-  for (Value& element : elements) {
-    if (element.is_list() || element.is_dict()) graveyard.push_back(std::move(element));
-  }
-  if (draining) return;
-  draining = true;
-  while (!graveyard.empty()) {
-    const Value next = std::move(graveyard.back());
-    graveyard.pop_back();
-  }
-  draining = false;
-}
-
+constexpr int kLevelsMax = 100;  // of JSON
 }  // namespace
 
-Value::ListBox::~ListBox() { Bury(std::move(items)); }
-Value::DictBox::~DictBox() {
-  List values;
-  for (auto& entry : items) values.push_back(std::move(entry.second));
-  Bury(std::move(values));
+void Value::Bury(Container* dead) noexcept {
+  thread_local Container* graveyard = nullptr;
+  thread_local bool draining = false;
+  dead->next_dead = std::exchange(graveyard, dead);
+  if (draining) return;
+  draining = true;
+  while (graveyard != nullptr) {
+    const std::unique_ptr<Container> next(std::exchange(graveyard, graveyard->next_dead));
+  }
+  draining = false;
 }
 
 Value Arguments::Get(std::size_t index, std::string_view name) const {

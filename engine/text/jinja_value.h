@@ -38,27 +38,31 @@ class Value {
     std::string name;
   };
   struct None {};
-  // Own their elements; a chain of a million nested lists is taken down in a loop, not on the
-  // stack.
-  struct ListBox {
-    List items;
-    ~ListBox();
+  // Own their elements. Those that have died are linked, so that a chain of a million nested lists
+  // is taken down in a loop, not on the stack, and without memory for it.
+  struct Container {
+    virtual ~Container() = default;
+    Container* next_dead = nullptr;
   };
-  struct DictBox {
+  struct ListBox final : Container {
+    explicit ListBox(List elements) : items(std::move(elements)) {}
+    List items;
+  };
+  struct DictBox final : Container {
+    explicit DictBox(Dict entries) : items(std::move(entries)) {}
     Dict items;
-    ~DictBox();
   };
 
   Value() : data_(Undefined{}) {}
   static Value MakeUndefined(std::string name) { return Value(Data(Undefined{std::move(name)})); }
   static Value MakeNone() { return Value(Data(None{})); }
   static Value MakeList(List items, bool tuple = false) {
-    Value value(Data(std::make_shared<ListBox>(ListBox{std::move(items)})));
+    Value value(Data(std::shared_ptr<ListBox>(new ListBox(std::move(items)), Bury)));
     value.tuple_ = tuple;
     return value;
   }
   static Value MakeDict(Dict items = {}) {
-    return Value(Data(std::make_shared<DictBox>(DictBox{std::move(items)})));
+    return Value(Data(std::shared_ptr<DictBox>(new DictBox(std::move(items)), Bury)));
   }
   static Value MakeFunction(Function function) {
     return Value(Data(std::make_shared<Function>(std::move(function))));
@@ -133,6 +137,8 @@ class Value {
   }
 
  private:
+  // Destroys one, now or at the end of the one that is being destroyed.
+  static void Bury(Container* dead) noexcept;
   // A list may hold another many times over, so that a small value unfolds without end: all walks
   // are bounded.
   static constexpr int kComparisonsMax = 1'000'000;

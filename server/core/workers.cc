@@ -1,6 +1,7 @@
 #include "server/core/workers.h"
 
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include <boost/asio/post.hpp>
@@ -11,29 +12,46 @@ namespace asio = boost::asio;
 
 // Posts what follows when it is let go of, also by a pool that ends without having run it.
 struct Workers::Task {
+  // What follows, and the proof that it is still to come.
+  struct Rest {
+    std::function<void()> next;
+    std::shared_ptr<const bool> ticket;
+
+    // What it holds is let go of here.
+    void Run() {
+      const Rest mine = std::move(*this);
+      mine.next();
+    }
+  };
+
   Task(asio::any_io_executor back_in, std::function<void()> work_in, std::function<void()> then_in,
-       std::function<void()> dropped, std::shared_ptr<const bool> ticket_in)
+       std::function<void()> dropped, std::shared_ptr<const bool> ticket)
       : back(std::move(back_in)),
         work(std::move(work_in)),
         then(std::move(then_in)),
-        next(std::move(dropped)),
-        ticket(std::move(ticket_in)) {}
+        rest(std::make_shared<Rest>(Rest{std::move(dropped), std::move(ticket)})) {}
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
   asio::any_io_executor back;
   std::function<void()> work, then;
-  std::function<void()> next;  // `dropped`, until the work is done
-  std::shared_ptr<const bool> ticket;
+  std::shared_ptr<Rest> rest;  // `dropped`, until the work is done
 
   void Run() {
     work();
     work = {};  // what it holds is not let go of behind `then`
-    next = std::move(then);
+    rest->next = std::move(then);
   }
-  ~Task() {  // NOLINT(bugprone-exception-escape): without memory to post, the process ends
-    if (!next) return;
-    asio::post(back, [next = std::move(next), ticket = std::move(ticket)] { next(); });
+  // Waits for memory to post, should there be none: who sent this waits for what follows.
+  ~Task() {
+    for (bool posted = false; !posted;) {
+      try {
+        asio::post(back, [rest = rest] { rest->Run(); });
+        posted = true;
+      } catch (const std::bad_alloc&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
   }
 };
 

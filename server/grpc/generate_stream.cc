@@ -24,11 +24,11 @@ Status EncodeOrFail(const std::string& id, server::Submission& submission) {
 
 }  // namespace
 
-std::shared_ptr<GenerateStream> GenerateStream::Start(boost::asio::io_context& io,
+std::shared_ptr<GenerateStream> GenerateStream::Start(const server::Strand& strand,
                                                       server::Service& service,
                                                       ::grpc::CallbackServerContext& context,
                                                       const v1::GenerateRequest& message) {
-  std::shared_ptr<GenerateStream> stream(new GenerateStream(io, service, context, message));
+  std::shared_ptr<GenerateStream> stream(new GenerateStream(strand, service, context, message));
   stream->self_ = stream;
   stream->Post([s = stream.get()] {
     if (s->finished_) return;  // cancelled before it began
@@ -38,10 +38,10 @@ std::shared_ptr<GenerateStream> GenerateStream::Start(boost::asio::io_context& i
   return stream;
 }
 
-GenerateStream::GenerateStream(boost::asio::io_context& io, server::Service& service,
+GenerateStream::GenerateStream(const server::Strand& strand, server::Service& service,
                                ::grpc::CallbackServerContext& context,
                                const v1::GenerateRequest& message)
-    : strand_(boost::asio::make_strand(io)),
+    : strand_(strand),
       service_(service),
       context_(context),
       message_(message),

@@ -9,10 +9,9 @@
 #include <memory>
 #include <optional>
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
 
+#include "server/core/strand_pool.h"
 #include "server/core/submission.h"
 #include "server/grpc/call.h"
 #include "server/grpc/generate_request.h"
@@ -28,7 +27,7 @@ namespace thermocline::rpc {
 class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
                        public std::enable_shared_from_this<GenerateStream> {
  public:
-  static std::shared_ptr<GenerateStream> Start(boost::asio::io_context& io,
+  static std::shared_ptr<GenerateStream> Start(const server::Strand& strand,
                                                server::Service& service,
                                                ::grpc::CallbackServerContext& context,
                                                const v1::GenerateRequest& message);
@@ -36,7 +35,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
  private:
   using Clock = std::chrono::steady_clock;
 
-  GenerateStream(boost::asio::io_context& io, server::Service& service,
+  GenerateStream(const server::Strand& strand, server::Service& service,
                  ::grpc::CallbackServerContext& context, const v1::GenerateRequest& message);
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -66,7 +65,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   void WatchWrites();
   void CheckWrite(std::chrono::seconds allowed);
 
-  boost::asio::strand<boost::asio::io_context::executor_type> strand_;
+  const server::Strand strand_;
   server::Service& service_;
   ::grpc::CallbackServerContext& context_;
   const v1::GenerateRequest& message_;  // valid until OnDone

@@ -137,7 +137,7 @@ Status AnswerCancel(server::Service& service, const Caller& caller,
 
 ::grpc::ServerWriteReactor<v1::GenerateEvent>* InferenceService::Generate(
     Context* context, const v1::GenerateRequest* request) {
-  return GenerateStream::Start(io_, service_, *context, *request).get();
+  return GenerateStream::Start(strands_.Next(), service_, *context, *request).get();
 }
 
 ::grpc::ServerUnaryReactor* InferenceService::Tokenize(Context* context,

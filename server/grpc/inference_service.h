@@ -3,6 +3,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "server/core/strand_pool.h"
 #include "server/grpc/call.h"
 #include "thermocline/v1/inference.grpc.pb.h"
 
@@ -13,7 +14,7 @@ namespace thermocline::rpc {
 class InferenceService final : public v1::Inference::CallbackService {
  public:
   InferenceService(boost::asio::io_context& io, server::Service& service)
-      : io_(io), service_(service) {}
+      : io_(io), strands_(io), service_(service) {}
 
  private:
   using Context = ::grpc::CallbackServerContext;
@@ -35,6 +36,7 @@ class InferenceService final : public v1::Inference::CallbackService {
                 v1::CancelResponse* response) override;
 
   boost::asio::io_context& io_;
+  server::StrandPool strands_;  // of streams
   server::Service& service_;
 };
 

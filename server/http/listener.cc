@@ -10,7 +10,6 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/strand.hpp>
 #include <boost/asio/write.hpp>
 
 #include "engine/base/log.h"
@@ -272,7 +271,7 @@ void Listener::TakeNext(Door& door) {
   error_code error;
   std::optional<StreamSocket> socket;
   try {
-    socket = door.acceptor.accept(asio::any_io_executor(asio::make_strand(io_)), error);
+    socket = door.acceptor.accept(asio::any_io_executor(strands_.Next()), error);
   } catch (const std::exception& thrown) {
     return AcceptLater(door, thrown.what());
   }

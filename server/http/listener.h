@@ -15,6 +15,7 @@
 #include "engine/base/mutex.h"
 #include "server/core/passed_socket.h"
 #include "server/core/service.h"
+#include "server/core/strand_pool.h"
 #include "server/http/connection.h"
 
 namespace thermocline::http {
@@ -95,7 +96,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
     std::uint64_t inode = 0;  // of that file
   };
 
-  Listener(boost::asio::io_context& io, server::Service& service) : io_(io), service_(service) {}
+  Listener(boost::asio::io_context& io, server::Service& service)
+      : io_(io), strands_(io), service_(service) {}
   Status OpenAll(const std::vector<server::PassedSocket>& passed);
   Status TakePassed(const server::PassedSocket& socket);
   Status OpenTcp(const std::string& host, int port);
@@ -121,6 +123,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   }
 
   boost::asio::io_context& io_;
+  server::StrandPool strands_;  // of connections
   server::Service& service_;
   std::list<Door> doors_;  // their addresses stay
   base::Mutex tls_mutex_;

@@ -54,7 +54,7 @@ void Session::ReadRequest() {
 }
 
 void Session::ReadHeader() {
-  unread_ = false;
+  sent_ = unread_ = false;
   exchange_.emplace(service_, connection_->peer());
   const server::ServerConfig& config = exchange_->live().config;
   connection_->ExpireAfter(seconds(config.read_timeout_s));
@@ -137,9 +137,19 @@ void Session::Guarded(const std::function<void()>& step) {
     step();
   } catch (const std::exception& error) {
     base::LogError("id=", exchange_->head().request_id, ": ", error.what());
-    Log(500);
     if (answer_ != nullptr) answer_->Leave(CancelCause::kDisconnect);
     answer_.reset();
+    if (!sent_) return RespondFailed();
+    Log(500);
+    Close();
+  }
+}
+
+void Session::RespondFailed() {
+  try {
+    Respond(ErrorResponse(exchange_->head(), openai::FromStatus(base::Internal(""))));
+  } catch (const std::exception& error) {
+    base::LogError("id=", exchange_->head().request_id, ": ", error.what());
     Close();
   }
 }
@@ -153,6 +163,7 @@ void Session::Respond(HttpResponse response) {
   WriteResponse(
       *connection_, std::move(response), head_only,
       [self = shared_from_this(), goes_on](ErrorCode error) { self->OnResponded(error, goes_on); });
+  sent_ = true;
 }
 
 void Session::OnResponded(ErrorCode error, bool goes_on) {

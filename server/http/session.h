@@ -39,8 +39,10 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnRouted(Action action);
   // The daemon ends before the request's turn has come.
   void OnDropped();
-  // Runs `step`; what it throws ends this connection, not the daemon.
+  // Runs `step`; what it throws ends this request, not the daemon: with an error if none of its
+  // answer is on the way, else by the end of the connection.
   void Guarded(const std::function<void()>& step);
+  void RespondFailed();
   // An answer to a request that could not be read; the connection ends with it.
   void RefuseUnreadable(ErrorCode error);
   // An answer to a request whose header goes no further.
@@ -74,6 +76,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Exchange> exchange_;    // of the request in progress, or of the last
   std::unique_ptr<Answer> answer_;      // in progress, until its last byte is written
   std::optional<StreamWriter> stream_;  // of the answer, since its first events
+  bool sent_ = false;                   // the first bytes of an answer
   bool unread_ = false;                 // the client may still send what nobody reads
   bool watching_ = false;               // a read waits for the client to leave
   bool next_after_watch_ = false;       // that read's end begins the next request

@@ -41,11 +41,11 @@ void Session::StartGeneration(GenerationPlan plan) {
 // (the next request) waits with the reader.
 void Session::WatchForDeparture() {
   if (reader_.early_bytes() >= kEarlyBytesMax) return;  // a write will have to fail instead
-  watching_ = true;
   reader_.ReadSome(kWatchBytes, [self = shared_from_this()](ErrorCode error) {
     self->watching_ = false;
     self->OnWatched(error);
   });
+  watching_ = true;  // now that nothing was thrown
 }
 
 void Session::OnWatched(ErrorCode error) {
@@ -109,6 +109,7 @@ void Session::WriteStream(const std::string& events, bool last) {
   exchange_->CountBytes(events.size());
   stream_->Write(events, last,
                  [self = shared_from_this()](ErrorCode error) { self->OnStreamWritten(error); });
+  sent_ = true;
 }
 
 void Session::OnStreamWritten(ErrorCode error) {
