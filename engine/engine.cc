@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/base/out_of_memory.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_parts.h"
 
@@ -11,10 +12,12 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::Load(const EngineConfig& config) {
-  ASSIGN_OR_RETURN(EngineParts parts, LoadParts(config));
-  auto impl = std::make_unique<Impl>(parts, config);
-  RETURN_IF_ERROR(impl->Start(config, std::move(parts.draft)));
-  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+  return base::OrNoMemory("the model", [&]() -> Result<std::unique_ptr<Engine>> {
+    ASSIGN_OR_RETURN(EngineParts parts, LoadParts(config));
+    auto impl = std::make_unique<Impl>(parts, config);
+    RETURN_IF_ERROR(impl->Start(config, std::move(parts.draft)));
+    return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+  });
 }
 
 Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request,

@@ -1,6 +1,7 @@
 // Logging for people and machines; goes to stderr. Never log prompts or completions.
 #pragma once
 
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -18,17 +19,26 @@ Result<LogLevel> ParseLogLevel(std::string_view name);  // debug, info, warning,
 void Log(LogLevel level, std::string_view message);
 // With members of their own in JSON, as name=value in text.
 void Log(LogLevel level, std::string_view message, const Json::Object& fields);
+// Says nothing where there is no memory to say it.
+template <typename... Pieces>
+void LogPieces(LogLevel level, const Pieces&... pieces) {
+  try {
+    Log(level, StrCat(pieces...));
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
 template <typename... Pieces>
 void LogInfo(const Pieces&... pieces) {
-  Log(LogLevel::kInfo, StrCat(pieces...));
+  LogPieces(LogLevel::kInfo, pieces...);
 }
 template <typename... Pieces>
 void LogWarning(const Pieces&... pieces) {
-  Log(LogLevel::kWarning, StrCat(pieces...));
+  LogPieces(LogLevel::kWarning, pieces...);
 }
 template <typename... Pieces>
 void LogError(const Pieces&... pieces) {
-  Log(LogLevel::kError, StrCat(pieces...));
+  LogPieces(LogLevel::kError, pieces...);
 }
 
 }  // namespace thermocline::base

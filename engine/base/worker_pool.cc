@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <new>
 #include <string>
 
 #include "engine/base/status.h"
@@ -32,14 +33,22 @@ void Pause() {
 }  // namespace
 
 WorkerPool::WorkerPool(int threads) : active_(threads), runs_(threads) {
-  for (int i = 1; i < threads; ++i) {
-    workers_.emplace_back([this, i] { WorkerMain(i); });
-    const std::string name = "cold-" + std::to_string(i);
-    pthread_setname_np(workers_.back().native_handle(), name.c_str());
+  try {
+    workers_.reserve(threads);
+    for (int i = 1; i < threads; ++i) {
+      workers_.emplace_back([this, i] { WorkerMain(i); });
+      const std::string name = "cold-" + std::to_string(i);
+      pthread_setname_np(workers_.back().native_handle(), name.c_str());
+    }
+  } catch (...) {  // of memory or threads
+    Stop();
+    throw;
   }
 }
 
-WorkerPool::~WorkerPool() {
+WorkerPool::~WorkerPool() { Stop(); }
+
+void WorkerPool::Stop() {
   stop_ = true;
   SetActive(threads());
   signal_.fetch_add(1);
@@ -62,6 +71,16 @@ void WorkerPool::RunLoop(int items, Call call, const void* context) {
 }
 
 void WorkerPool::RunBatch(int items, Call call, const void* context) {
+  StartBatch(items, call, context);
+  TakeItems(0);
+  WaitFor(items);
+  if (no_memory_.load(std::memory_order_relaxed)) {
+    no_memory_ = false;
+    throw std::bad_alloc();
+  }
+}
+
+void WorkerPool::StartBatch(int items, Call call, const void* context) {
   call_ = call;
   context_ = context;
   done_.store(0, std::memory_order_relaxed);
@@ -75,7 +94,9 @@ void WorkerPool::RunBatch(int items, Call call, const void* context) {
     signal_.fetch_add(1);
     signal_.notify_all();
   }
-  TakeItems(0);
+}
+
+void WorkerPool::WaitFor(int items) {
   for (int pauses = 0; pauses < kPauses; ++pauses) {
     if (done_.load(std::memory_order_acquire) == items) return;
     Pause();
@@ -92,7 +113,11 @@ int WorkerPool::TakeRun(int run, int thread) {
   while (HasWork(runs_[run])) {
     const Ticket t = Unpack(ticket.fetch_add(1, std::memory_order_acq_rel));
     if (t.next >= t.end) break;
-    call_(context_, first_ + t.next, thread);
+    try {
+      call_(context_, first_ + t.next, thread);
+    } catch (const std::bad_alloc&) {
+      no_memory_ = true;  // thrown again by the caller
+    }
     ++taken;
   }
   return taken;

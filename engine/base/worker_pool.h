@@ -43,7 +43,7 @@ class WorkerPool {
   int active() const { return active_.load(std::memory_order_relaxed); }
 
   // Calls `body(item, thread)` once for each item in [0, items), in any order, on any thread; a
-  // slow thread does fewer.
+  // slow thread does fewer. std::bad_alloc of any item is thrown when all are done.
   template <typename Body>
   void Run(int items, const Body& body) {
     const auto call = [](const void* context, int item, int thread) {
@@ -67,8 +67,11 @@ class WorkerPool {
   };
   static Ticket Unpack(std::uint64_t word);
 
+  void Stop();
   void RunLoop(int items, Call call, const void* context);
   void RunBatch(int items, Call call, const void* context);
+  void StartBatch(int items, Call call, const void* context);
+  void WaitFor(int items);
   // Takes items of the current loop, from the thread's own run first, until there are none.
   void TakeItems(int thread);
   void WorkerMain(int thread);
@@ -92,6 +95,7 @@ class WorkerPool {
   alignas(64) std::atomic<int> parked_{0};
   std::atomic<std::uint32_t> signal_{0};  // moves when parked workers are to look
   std::atomic<bool> stop_{false};
+  std::atomic<bool> no_memory_{false};  // for an item of this loop
   std::vector<std::thread> workers_;
 };
 

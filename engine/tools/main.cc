@@ -2,12 +2,15 @@
 #include <cstdio>
 
 #include "engine/base/log.h"
+#include "engine/base/out_of_memory.h"
 #include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
 
 using namespace thermocline::tools;  // NOLINT: this file is only the table below
 
-int main(int argc, char** argv) {
+namespace {
+
+int Main(int argc, char** argv) {
   CommandLine line(
       "thermocline", "thermocline " THERMOCLINE_VERSION,
       "Thermocline: run, inspect and measure language models on one machine.\n"
@@ -44,7 +47,7 @@ int main(int argc, char** argv) {
   thermocline::base::ConfigureLog(thermocline::base::LogLevel::kWarning, false);
   for (const auto& [name, command] : commands) {
     if (name != line.command()) continue;
-    thermocline::Status status = command();
+    thermocline::Status status = thermocline::base::OrNoMemory("this", command);
     if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
       status = thermocline::base::Unavailable("standard output cannot be written");
     }
@@ -53,4 +56,16 @@ int main(int argc, char** argv) {
     return kExitFailed;
   }
   return kExitUsage;
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(bugprone-exception-escape): what is thrown here ends the process with its message
+int main(int argc, char** argv) {
+  try {
+    return Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("thermocline: this machine has no memory left\n", stderr);
+    return kExitFailed;
+  }
 }

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "engine/base/out_of_memory.h"
 #include "server/core/model_format.h"
 
 namespace thermocline::server {
@@ -37,10 +38,12 @@ void Service::SetLive(std::shared_ptr<const Live> live) {
 }
 
 Status Service::Load() {
-  const auto fail = [this](Status status) {
-    ChangeState(ServiceState::kFailed);
-    return status;
-  };
+  Status loaded = base::OrNoMemory("the model", [this] { return LoadEngine(); });
+  if (!loaded.ok()) ChangeState(ServiceState::kFailed);
+  return loaded;
+}
+
+Status Service::LoadEngine() {
   EngineConfig engine_config{.model = config_.model, .serving = config_.serving};
   engine_config.on_progress = [this](double share) { load_progress_ = share; };
   engine_config.on_fatal = [this] {
@@ -49,7 +52,7 @@ Status Service::Load() {
     ::kill(::getpid(), SIGTERM);  // drains
   };
   auto engine = Engine::Load(engine_config);
-  if (!engine.ok()) return fail(engine.status());
+  RETURN_IF_ERROR(engine.status());
   engine_ = *std::move(engine);
   auto chat = ChatFormatter::Create(engine_->tokenizer());
   if (chat.ok()) {
@@ -59,7 +62,7 @@ Status Service::Load() {
   } else if (chat.status().code() == StatusCode::kFailedPrecondition) {
     base::LogWarning("the model has no chat template; /v1/chat/completions will refuse requests");
   } else {
-    return fail(chat.status());
+    return chat.status();
   }
   published_ = true;
   // A reload that found no engine yet left its limits here.

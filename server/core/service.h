@@ -115,6 +115,7 @@ class Service {
   void ChangeState(ServiceState state);
   // Lets the loaded model say one token, so that the first client does not pay for what is set up
   // on first use. The state is kReady after it. Errors of the generation.
+  Status LoadEngine();
   Status WarmUp();
 
   const ServerConfig config_;

@@ -38,6 +38,48 @@ struct Source {
   std::vector<std::string> overrides;
 };
 
+// The threads that serve, which end when `life_io` does; also where memory runs out before they are
+// joined.
+class ServingThreads {
+ public:
+  ServingThreads(asio::io_context& io, asio::io_context& life_io, Service& service)
+      : io_(io), life_io_(life_io), service_(service) {}
+  ~ServingThreads() {
+    life_io_.stop();
+    if (!ends_) io_.stop();
+    Join();
+  }
+  ServingThreads(const ServingThreads&) = delete;
+  ServingThreads& operator=(const ServingThreads&) = delete;
+
+  void Start(int http_threads) {
+    threads_.reserve(static_cast<std::size_t>(http_threads) + 1);
+    for (int i = 0; i < http_threads; ++i) {
+      threads_.emplace_back([this] { RunGuarded(io_); });
+      pthread_setname_np(threads_.back().native_handle(), StrCat("http-", i).c_str());
+    }
+    // In this order: a plan that a worker makes holds a place with the engine until a session takes
+    // it.
+    threads_.emplace_back([this] {
+      RunGuarded(life_io_);
+      service_.StopWorkers();
+      io_.stop();
+    });
+    ends_ = true;
+    pthread_setname_np(threads_.back().native_handle(), "life-cycle");
+  }
+  void Join() {
+    for (std::thread& thread : threads_)
+      if (thread.joinable()) thread.join();
+  }
+
+ private:
+  asio::io_context &io_, &life_io_;
+  Service& service_;
+  bool ends_ = false;  // the others with life_io_
+  std::vector<std::thread> threads_;
+};
+
 int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   const ServerConfig& config = live->config;
   // Sessions, which the io_context owns, use the service; the engine's callbacks post to the
@@ -64,19 +106,8 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   const auto life = std::make_shared<LifeCycle>(life_io, service, reloader);
   life->Start();
   (*listener)->Start();
-  std::vector<std::thread> threads;
-  for (int i = 0; i < config.http_threads; ++i) {
-    threads.emplace_back([&io] { RunGuarded(io); });
-    pthread_setname_np(threads.back().native_handle(), StrCat("http-", i).c_str());
-  }
-  // In this order: a plan that a worker makes holds a place with the engine until a session takes
-  // it.
-  threads.emplace_back([&] {
-    RunGuarded(life_io);
-    service.StopWorkers();
-    io.stop();
-  });
-  pthread_setname_np(threads.back().native_handle(), "life-cycle");
+  ServingThreads threads(io, life_io, service);
+  threads.Start(config.http_threads);
   const Status loaded = service.Load();
   if (loaded.ok()) {
     const EngineStats stats = service.engine()->Stats();
@@ -100,7 +131,7 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
     NotifyFailed(EINVAL, "the model cannot be served: " + loaded.message());
     life_io.stop();
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.Join();
   if (*grpc != nullptr) (*grpc)->Shutdown();
   service.StopEngine();
   base::LogInfo("stopped");
@@ -121,12 +152,7 @@ int PrintKeyLine(const std::string& name) {
   return 0;
 }
 
-}  // namespace
-}  // namespace thermocline::server
-
-// NOLINTNEXTLINE(bugprone-exception-escape): what is thrown here ends the process with its message
-int main(int argc, char** argv) {
-  using namespace thermocline;  // NOLINT: a main function
+int Main(int argc, char** argv) {
   CLI::App app{"Thermocline: serves one language model over HTTP (OpenAI's API).", "thermoclined"};
   std::string path;
   std::vector<std::string> overrides;
@@ -148,34 +174,47 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : server::kExitUsage;
+    return app.exit(error) == 0 ? 0 : kExitUsage;
   }
   if (metrics_doc) {
-    std::fputs(server::MetricsPage().c_str(), stdout);
+    std::fputs(MetricsPage().c_str(), stdout);
     return 0;
   }
   if (config_schema) {
-    std::puts(server::ConfigSchema().Dump(2).c_str());
+    std::puts(ConfigSchema().Dump(2).c_str());
     return 0;
   }
-  if (app.count("--hash-key") > 0) return server::PrintKeyLine(key_name);
-  const auto config = server::LoadServerConfig(path, overrides);
-  const auto live = config.ok() ? server::MakeLive(*config) : config.status();
+  if (app.count("--hash-key") > 0) return PrintKeyLine(key_name);
+  const auto config = LoadServerConfig(path, overrides);
+  const auto live = config.ok() ? MakeLive(*config) : config.status();
   if (!live.ok()) {
     std::fprintf(stderr, "thermoclined: %s\n", live.status().message().c_str());
-    server::NotifyFailed(EINVAL, live.status().message());
-    return server::kExitConfig;
+    NotifyFailed(EINVAL, live.status().message());
+    return kExitConfig;
   }
   if (check) {
     Status usable = http::CheckTls(*config);
     if (usable.ok()) usable = http::CheckSockets(*config);
     if (!usable.ok()) {
       std::fprintf(stderr, "thermoclined: %s\n", usable.message().c_str());
-      return server::kExitConfig;
+      return kExitConfig;
     }
     std::printf("the configuration is valid\n");
     return 0;
   }
-  server::ConfigureLog(*config);
-  return server::Serve(*live, {path, overrides});
+  ConfigureLog(*config);
+  return Serve(*live, {path, overrides});
+}
+
+}  // namespace
+}  // namespace thermocline::server
+
+// NOLINTNEXTLINE(bugprone-exception-escape): what is thrown here ends the process with its message
+int main(int argc, char** argv) {
+  try {
+    return thermocline::server::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("thermoclined: this machine has no memory left\n", stderr);
+    return thermocline::server::kExitFailed;
+  }
 }

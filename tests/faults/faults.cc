@@ -188,7 +188,10 @@ std::size_t fwrite(const void* from, std::size_t size, std::size_t count, FILE* 
   const std::size_t bytes = size * count;
   const ssize_t most = file == stderr ? static_cast<ssize_t>(bytes) : WriteMax(fileno(file), bytes);
   if (most < 0 && errno == EINTR) return next(from, size, count, file);
-  if (most < 0 || static_cast<std::size_t>(most) < bytes) return 0;
+  if (most < 0 || static_cast<std::size_t>(most) < bytes) {
+    errno = static_cast<int>(table()->write_errno);
+    return 0;
+  }
   return next(from, size, count, file);
 }
 

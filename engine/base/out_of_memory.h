@@ -1,0 +1,26 @@
+// Memory that is not there, as a Status.
+#pragma once
+
+#include <new>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/status.h"
+
+namespace thermocline::base {
+
+// What `work` returns, a Status or a Result; Unavailable, with `doing`, if it runs out of memory or
+// of threads.
+template <typename Work>
+auto OrNoMemory(std::string_view doing, Work&& work) -> decltype(work()) {
+  try {
+    return std::forward<Work>(work)();
+  } catch (const std::bad_alloc&) {
+    return Unavailable("this machine has no memory left for ", doing);
+  } catch (const std::system_error& error) {
+    return Unavailable("this machine has no threads left for ", doing, ": ", error.what());
+  }
+}
+
+}  // namespace thermocline::base
