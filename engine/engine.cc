@@ -31,7 +31,7 @@ Result<std::shared_ptr<TokenChannel>> Engine::Submit(Request request,
 }
 
 Result<Engine::Admission> Engine::Admit(const Arrival& arrival) {
-  const std::int64_t tokens = Impl::EstimateTokens(arrival);
+  const std::int64_t tokens = impl_->EstimateTokens(arrival);
   RETURN_IF_ERROR(impl_->Admit(arrival, tokens));
   Admission admission;
   admission.engine_ = this;

@@ -162,9 +162,10 @@ void Engine::Impl::PublishSpeculation() {
   spec_stats_ = std::move(stats);
 }
 
-std::int64_t Engine::Impl::EstimateTokens(const Arrival& arrival) {
+std::int64_t Engine::Impl::EstimateTokens(const Arrival& arrival) const {
   constexpr std::size_t kBytesPerToken = 4;  // of English text
-  return static_cast<std::int64_t>(arrival.prompt_bytes / kBytesPerToken) + 1;
+  const auto tokens = static_cast<std::int64_t>(arrival.prompt_bytes / kBytesPerToken) + 1;
+  return std::min<std::int64_t>(tokens, cache_.capacity());
 }
 
 Status Engine::Impl::Admit(const Arrival& arrival, std::int64_t tokens) {

@@ -29,7 +29,9 @@ class Engine::Impl {
   Status Start(const EngineConfig& config, spec::LoadedDraft draft);
 
   // Tokens that each prompt of `arrival` is reckoned to have.
-  static std::int64_t EstimateTokens(const Arrival& arrival);
+  // At most the context: a longer prompt is refused when it is read, and must not keep others out
+  // until then.
+  std::int64_t EstimateTokens(const Arrival& arrival) const;
   // As Engine::Admit, with `tokens` of each prompt; Unreserve gives the places back.
   Status Admit(const Arrival& arrival, std::int64_t tokens);
   // DeadlineExceeded if it would pass in the queue.

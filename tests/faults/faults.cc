@@ -1,7 +1,7 @@
-// Faults for a whole program, by LD_PRELOAD: memory that is not there, files that end early or fail,
-// a disk that is full or slow, calls that signals interrupt, a clock that jumps, threads that come
-// late. What happens when is in a file that the test maps, too (faults.py), so that faults begin and
-// end while the program runs.
+// Faults for a whole program, by LD_PRELOAD: memory that is not there, files that end early or
+// fail, a disk that is full or slow, calls that signals interrupt, a clock that jumps, threads that
+// come late. What happens when is in a file that the test maps, too (faults.py), so that faults
+// begin and end while the program runs.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -32,8 +32,8 @@ struct Table {
   Cell read_fails_in;        // reads of files
   Cell read_errno;
   Cell reads;
-  Cell read_bytes_max;  // of one read; 0: as many as asked for
-  Cell interrupt_every;  // so many reads and writes of files: EINTR; 0: never
+  Cell read_bytes_max;    // of one read; 0: as many as asked for
+  Cell interrupt_every;   // so many reads and writes of files: EINTR; 0: never
   Cell write_bytes_left;  // then write_errno; -1: as many as there are
   Cell write_errno;
   Cell read_delay_us;
@@ -48,8 +48,8 @@ Table* table() {
     const char* const path = std::getenv("FAULTS_FILE");
     if (path == nullptr) return static_cast<Table*>(nullptr);
     const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDWR));
-    const long at = syscall(SYS_mmap, nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED,
-                            file, 0);
+    const long at =
+        syscall(SYS_mmap, nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     syscall(SYS_close, file);
     if (at < 0 && at > -4096) std::abort();
     return reinterpret_cast<Table*>(at);
@@ -184,7 +184,8 @@ ssize_t pwrite(int file, const void* from, std::size_t bytes, off_t at) {
 
 // The C library's own buffers are written behind write's back.
 std::size_t fwrite(const void* from, std::size_t size, std::size_t count, FILE* file) {
-  static auto* const next = Next<std::size_t(const void*, std::size_t, std::size_t, FILE*)>("fwrite");
+  static auto* const next =
+      Next<std::size_t(const void*, std::size_t, std::size_t, FILE*)>("fwrite");
   const std::size_t bytes = size * count;
   const ssize_t most = file == stderr ? static_cast<ssize_t>(bytes) : WriteMax(fileno(file), bytes);
   if (most < 0 && errno == EINTR) return next(from, size, count, file);
