@@ -1,6 +1,7 @@
 // `thermoclined`: the daemon. Listens at once, loads the model, serves until SIGTERM has been
 // honoured.
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <cerrno>
 #include <csignal>
@@ -140,6 +141,12 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   return loaded.ok() ? 0 : kExitConfig;
 }
 
+// Memory holds prompts and clients' keys: a crash leaves none of it on a disk.
+void ForbidCores() {
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+}
+
 int PrintKeyLine(const std::string& name) {
   std::string key;
   std::getline(std::cin, key);
@@ -203,6 +210,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   ConfigureLog(*config);
+  ForbidCores();
   return Serve(*live, {path, overrides});
 }
 
