@@ -11,6 +11,11 @@ namespace {
 constexpr int kLevelsMax = 100;  // of JSON
 }  // namespace
 
+Value::ListBox::ListBox(List elements) : items(std::move(elements)) {}
+Value::ListBox::~ListBox() = default;
+Value::DictBox::DictBox(Dict entries) : items(std::move(entries)) {}
+Value::DictBox::~DictBox() = default;
+
 void Value::Bury(Container* dead) noexcept {
   thread_local Container* graveyard = nullptr;
   thread_local bool draining = false;

@@ -45,11 +45,13 @@ class Value {
     Container* next_dead = nullptr;
   };
   struct ListBox final : Container {
-    explicit ListBox(List elements) : items(std::move(elements)) {}
+    explicit ListBox(List elements);
+    ~ListBox() override;
     List items;
   };
   struct DictBox final : Container {
-    explicit DictBox(Dict entries) : items(std::move(entries)) {}
+    explicit DictBox(Dict entries);
+    ~DictBox() override;
     Dict items;
   };
 

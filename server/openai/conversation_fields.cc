@@ -1,6 +1,7 @@
 #include "server/openai/conversation_fields.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -10,13 +11,17 @@
 namespace thermocline::openai {
 namespace {
 
+// What templates have from the conversation, the model, and the language.
+constexpr std::array<std::string_view, 7> kOwnNames = {
+    "messages", "tools", "bos_token", "eos_token", "namespace", "raise_exception", "strftime_now"};
+
 // What chat templates are told beside messages and tools.
 void ReadTemplateFields(Fields& fields, Json& json) {
   if (const Json* arguments = fields.Find("chat_template_kwargs")) {
     if (!arguments->is_object())
       return fields.Fail("chat_template_kwargs", "'chat_template_kwargs' must be an object");
     for (const auto& [key, value] : arguments->as_object()) {
-      if (key == "messages" || key == "tools") {
+      if (std::find(kOwnNames.begin(), kOwnNames.end(), key) != kOwnNames.end()) {
         return fields.Fail("chat_template_kwargs",
                            StrCat("'chat_template_kwargs' cannot replace '", key, "'"));
       }

@@ -61,7 +61,7 @@ def neighbour(open_daemon):
     with Neighbour(open_daemon) as n:
         yield n
     assert not n.wrong, n.wrong[:3]
-    assert n.took and max(n.took) < 20
+    assert n.took and max(n.took) < 60
     assert open_daemon.process.poll() is None
     wait_until(lambda: value(open_daemon, "num_requests_running") + value(open_daemon, "num_requests_waiting") == 0)
 
@@ -199,7 +199,7 @@ def test_bodies_that_never_end_and_headers_that_never_come(open_daemon, neighbou
         s = connect(open_daemon)
         s.sendall((HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{\"a\"") if i % 2 else HEAD[: 5 + i % 60])
         held.append(s)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while held and time.monotonic() < end:
         time.sleep(0.2)
         for s in list(held):
