@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""What the programs are made of, as a CycloneDX document: the libraries that they load, the headers and the compiler that they were
+built with, each with its version and licences as Debian's or Ubuntu's packages have them.
+
+    deploy/sbom.py [BIN] > sbom.json      BIN: the folder of the programs [build/release/bin]
+
+`--licences` prints a table instead.
+"""
+import json
+import re
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ("thermocline", "thermoclined", "thermocline-load")
+# Nothing of them is loaded, but their headers, or their output, are in the programs.
+BUILT_WITH = ("g++", "libboost1.81-dev", "libcli11-dev", "libeigen3-dev", "nlohmann-json3-dev", "protobuf-compiler", "protobuf-compiler-grpc", "libxxhash-dev")
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def libraries(programs):
+    """Files that the programs load, of themselves or of each other."""
+    found = {}
+    for program in programs:
+        for line in output("ldd", str(program)).splitlines():
+            if match := re.search(r"=> (/\S+)", line):
+                found.setdefault(str(Path(match[1]).resolve()), set()).add(program.name)
+    return found
+
+
+def packages(files):
+    """Installed packages with these files; a file may be known by another name of its folder."""
+    names = {}
+    for path in files:
+        for spelled in (path, path.removeprefix("/usr")):
+            result = subprocess.run(["dpkg", "-S", spelled], capture_output=True, text=True)
+            if result.returncode == 0:
+                names[result.stdout.split(": ")[0].split(",")[0]] = path
+                break
+        else:
+            raise SystemExit(f"{path} is of no package: the document would not be whole")
+    return sorted(names)
+
+
+def licences(package):
+    """Short names in the package's copyright file, as far as that can be read by machines."""
+    path = Path(f"/usr/share/doc/{package.split(':')[0]}/copyright")
+    text = path.read_text(errors="replace") if path.exists() else ""
+    names = {name.strip().rstrip(",") for line in re.findall(r"^License:[ \t]*(\S.*)$", text, re.M) for name in re.split(r",? (?:and|or) |, ", line)}
+    return sorted(names) or ["see /usr/share/doc/" + package.split(":")[0] + "/copyright"]
+
+
+def component(package, kind):
+    name, version, source, homepage = output("dpkg-query", "-W", "-f=${Package}\t${Version}\t${source:Package}\t${Homepage}", package).split("\t")
+    system = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
+    distribution = system["ID"].strip('"')
+    entry = {"type": "library", "bom-ref": f"{name}@{version}", "name": name, "version": version, "scope": kind,
+             "purl": f"pkg:deb/{distribution}/{name}@{version.replace('+', '%2B').replace(':', '%3A')}?distro={distribution}-{system['VERSION_ID'].strip(chr(34))}",
+             "licenses": [{"license": {"name": licence}} for licence in licences(package)],
+             "properties": [{"name": "source package", "value": source}]}
+    if homepage:
+        entry["externalReferences"] = [{"type": "website", "url": homepage}]
+    return entry
+
+
+def installed(package):
+    return subprocess.run(["dpkg-query", "-W", package], capture_output=True).returncode == 0
+
+
+def document(folder):
+    programs = [folder / name for name in PROGRAMS if (folder / name).exists()]
+    if not programs:
+        raise SystemExit(f"there are no programs in {folder}: build them, or name their folder")
+    components = [component(p, "required") for p in packages(libraries(programs))]
+    known = {c["name"] for c in components}
+    components += [component(p, "excluded") for p in BUILT_WITH if installed(p) and p not in known]
+    version = output(str(programs[0]), "--version").split()[-1]
+    hashes = [{"type": "application", "bom-ref": p.name, "name": p.name, "hashes": [{"alg": "SHA-256", "content": output("sha256sum", str(p)).split()[0]}]} for p in programs]
+    identity = uuid.uuid5(uuid.NAMESPACE_URL, "".join(h["hashes"][0]["content"] for h in hashes))
+    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "serialNumber": f"urn:uuid:{identity}", "version": 1,
+            "metadata": {"component": {"type": "application", "bom-ref": "thermocline@" + version, "name": "thermocline", "version": version, "licenses": [{"license": {"id": "Apache-2.0"}}], "components": hashes}},
+            "components": components,
+            "dependencies": [{"ref": "thermocline@" + version, "dependsOn": [c["bom-ref"] for c in components if c["scope"] == "required"]}]}
+
+
+def main(arguments):
+    table = "--licences" in arguments
+    folders = [a for a in arguments if not a.startswith("--")]
+    made = document(Path(folders[0]) if folders else ROOT / "build/release/bin")
+    if not table:
+        print(json.dumps(made, indent=2))
+        return
+    for c in made["components"]:
+        print(f"{c['name']:34} {c['version']:34} {'loaded' if c['scope'] == 'required' else 'built with':11} {', '.join(entry['license']['name'] for entry in c['licenses'])[:90]}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
