@@ -30,7 +30,7 @@ xxhash           libxxhash-dev             libxxhash-dev             libxxhash-d
 yaml-cpp         libyaml-cpp-dev           libyaml-cpp-dev           libyaml-cpp-dev           yaml-cpp-devel
 curl             curl                      curl                      curl                      curl
 '
-tests=(chromium chromium-driver clang-14 clang-format-14 clang-tidy-14 debootstrap dpkg-dev git haproxy help2man libboost-context1.81-dev
+tests=(chromium chromium-driver clang-14 clang-format-14 clang-tidy-14 debootstrap dpkg-dev git haproxy help2man libboost-context1.81-dev libclang-rt-14-dev
   libglpk-dev libgtest-dev lintian openssl prometheus python3 python3-venv systemd systemd-container yamllint)
 arm=(ccache cmake g++-aarch64-linux-gnu libgtest-dev ninja-build qemu-user-static)
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# What takes too long for every run: all unit tests, those in the GPU emulator too, under the address and
-# undefined-behaviour sanitizers, and the threads' suites under the thread sanitizer. Needs what tests/run.sh installs.
-#   tests/long.sh [asan] [tsan]      (none: both)
+# What takes too long for every run. Needs what tests/run.sh installs, and its build.
+#   tests/long.sh [asan] [tsan] [e2e-asan] [e2e-tsan] [kills] [chaos]      (none: all)
+# asan: all unit tests, those in the GPU emulator too, under the address and undefined-behaviour sanitizers. tsan: the threads' suites
+# under the thread sanitizer. e2e-*: the daemon as a whole, with its end-to-end tests. kills: 200 rounds, and a minute of connections.
+# chaos: an hour of faults, and half an hour of a crowd.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-what=${*:-asan tsan}
+what=${*:-asan tsan e2e-asan e2e-tsan kills chaos}
 
 stage() { printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"; }
 
@@ -20,4 +22,39 @@ if [[ " $what " == *" tsan "* ]]; then
   cmake --preset tsan -DTHERMOCLINE_EMULATED_TESTS=OFF >/dev/null
   cmake --build --preset tsan --target sched_test spec_test store_test server_test base_test
   ctest --preset tsan --no-tests=error -j "$(nproc)" -R '^(sched|spec|store|server|base)_test$'
+fi
+
+# The daemon's tests but those that count bytes or time, which sanitizers take.
+daemon_tests() {
+  local bin=$PWD/$1
+  shift
+  (cd tests/e2e && THERMOCLINE_BIN=$bin "$@" ../../build/venv/bin/python -m pytest -q -p no:cacheprovider test_access.py test_anthropic_api.py test_daemon.py \
+    test_daemon_drain.py test_daemon_http.py test_grpc.py test_grpc_refusals.py test_isolation.py test_lessons.py test_llama_server_api.py test_ollama_api.py \
+    test_openai_api.py test_openai_streams.py test_responses_api.py test_security.py test_structured_output.py \
+    --deselect test_lessons.py::test_GHSA_389x_67px_mjg3_grammars_that_are_kept_are_bounded)
+}
+
+if [[ " $what " == *" e2e-asan "* ]]; then
+  stage "the daemon under the address and undefined-behaviour sanitizers"
+  cmake --preset asan >/dev/null
+  cmake --build --preset asan --target thermocline thermoclined thermocline-load
+  daemon_tests build/asan/bin env ASAN_OPTIONS=detect_leaks=1
+fi
+
+if [[ " $what " == *" e2e-tsan "* ]]; then
+  stage "the daemon under the thread sanitizer"
+  cmake --preset tsan -DTHERMOCLINE_EMULATED_TESTS=OFF >/dev/null
+  cmake --build --preset tsan --target thermocline thermoclined thermocline-load
+  daemon_tests build/tsan/bin env TSAN_OPTIONS=halt_on_error=1
+fi
+
+if [[ " $what " == *" kills "* ]]; then
+  stage "killed while writing, 200 rounds; connections for a minute"
+  (cd tests/e2e && THERMOCLINE_KILLS=200 THERMOCLINE_CHURN_S=60 ../../build/venv/bin/python -m pytest -q -s -p no:cacheprovider test_faults.py test_isolation.py -k 'killed or churn')
+fi
+
+if [[ " $what " == *" chaos "* ]]; then
+  stage "an hour of faults, half an hour of a crowd"
+  build/venv/bin/python tests/chaos/chaos.py --minutes 60
+  build/venv/bin/python tests/chaos/crowd.py --minutes 30
 fi

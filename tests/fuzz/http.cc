@@ -39,7 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) return 0;
-  boost::asio::io_context io;
+  // Outlives the call: a worker that is late answers into it.
+  static boost::asio::io_context& io = *new boost::asio::io_context;
+  io.restart();
   http::StreamSocket socket(io, {AF_UNIX, 0}, ends[0]);
   auto ended = std::make_shared<bool>(false);
   const std::shared_ptr<void> place(nullptr, [ended](void*) { *ended = true; });
@@ -58,11 +60,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   shutdown(ends[1], SHUT_WR);
   // What workers answer comes a little later.
-  for (int i = 0; i < 50 && !*ended && !io.stopped(); ++i) {
+  for (int i = 0; i < 50 && !*ended; ++i) {
+    io.restart();
     io.run_for(std::chrono::milliseconds(1));
     Drain(ends[1]);
   }
   close(ends[1]);
+  io.restart();
   io.run_for(std::chrono::milliseconds(5));
   return 0;
 }

@@ -172,7 +172,7 @@ TEST_F(ConfigTest, PathsOfSocketsHaveTheSystemsLength) {
   const std::string longest(107, 'x');
   for (const auto& [key, before] : std::map<std::string, std::string>{
            {"server.unix_socket", ""}, {"server.admin_socket", ""}, {"grpc.address", "unix:"}}) {
-    const auto live = [&](const std::string& path) {
+    const auto live = [&, key = key, before = before](const std::string& path) {
       return MakeLive(*Load("", {StrCat(key, "=", before, path)}));
     };
     EXPECT_TRUE(live(longest).ok()) << key;

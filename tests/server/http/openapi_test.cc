@@ -72,7 +72,7 @@ TEST(OpenApi, StatesTheLimitsOfRequestsAndNoOthers) {
     for (const auto& [name, count_max, bytes_max] :
          {std::tuple("stop", server::kStopsMax, server::kStopBytesMax),
           {"dry_sequence_breakers", server::kDryBreakersMax, server::kDryBreakerBytesMax}}) {
-      const auto below = [&](Path path) {
+      const auto below = [&, name = name](Path path) {
         path.insert(path.begin(), {request, "properties", name, "anyOf"});
         return static_cast<std::size_t>(At(path));
       };
@@ -127,8 +127,9 @@ TEST(OpenApi, DescribesTheMessagesThatAreRead) {
   for (const char* name : {"name", "tool_calls", "tool_call_id"}) {
     const Json::Array& types = fields->Find(name)->Find("type")->as_array();
     for (const auto& [type, value] : values) {
-      const bool described = std::any_of(
-          types.begin(), types.end(), [&](const Json& each) { return each.as_string() == type; });
+      const bool described =
+          std::any_of(types.begin(), types.end(),
+                      [&, type = type](const Json& each) { return each.as_string() == type; });
       EXPECT_EQ(accepts(StrCat(R"({"role":"assistant","content":"x",")", name, "\":", value, "}")),
                 described)
           << name << ": " << value;
