@@ -43,14 +43,17 @@ struct Workers::Task {
     rest->next = std::move(then);
   }
   // Waits for memory to post, should there be none: who sent this waits for what follows.
-  ~Task() {
-    for (bool posted = false; !posted;) {
-      try {
-        asio::post(back, [rest = rest] { rest->Run(); });
-        posted = true;
-      } catch (const std::bad_alloc&) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
+  ~Task() {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting
+    while (!Posted()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+
+ private:
+  bool Posted() {
+    try {
+      asio::post(back, [rest = rest] { rest->Run(); });
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
     }
   }
 };

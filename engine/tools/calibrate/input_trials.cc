@@ -23,28 +23,37 @@ class InputTrials::BlockComparison final : public exec::BlockTap {
 
   BlockErrors NoErrors() const { return BlockErrors(whole_.size(), std::vector<double>(d_)); }
   // The next run is the whole model's.
-  void Keep() { errors_ = nullptr; }
-  // The next run is of rules; what it is off by goes to `errors`.
-  void Compare(BlockErrors& errors) { errors_ = &errors; }
+  void Keep() { keeps_ = true; }
+  // The next run is of rules; what it is off by goes to `errors`, or nowhere.
+  void Compare(BlockErrors* errors) {
+    keeps_ = false;
+    errors_ = errors;
+  }
 
   void OnBlock(int layer, float* residual, int tokens) override {
     std::vector<float>& whole = whole_[static_cast<std::size_t>(layer)];
     const std::size_t count = static_cast<std::size_t>(tokens) * d_;
-    if (errors_ == nullptr) {
+    if (keeps_) {
       std::copy_n(residual, count, whole.begin());
       return;
     }
-    std::vector<double>& errors = (*errors_)[static_cast<std::size_t>(layer)];
-    for (std::size_t i = 0; i < count; ++i) {
-      const double off = static_cast<double>(residual[i]) - whole[i];
-      errors[i % d_] += off * off;
-    }
+    if (errors_ != nullptr)
+      Add(residual, whole, count, (*errors_)[static_cast<std::size_t>(layer)]);
     std::copy_n(whole.begin(), count, residual);
   }
 
  private:
+  void Add(const float* residual, const std::vector<float>& whole, std::size_t count,
+           std::vector<double>& errors) const {
+    for (std::size_t i = 0; i < count; ++i) {
+      const double off = static_cast<double>(residual[i]) - whole[i];
+      errors[i % d_] += off * off;
+    }
+  }
+
   const std::size_t d_;
   std::vector<std::vector<float>> whole_;  // [L][chunk, D]
+  bool keeps_ = true;
   BlockErrors* errors_ = nullptr;
 };
 
@@ -141,7 +150,6 @@ Result<std::vector<BlockErrors>> InputTrials::RunBlocks(std::span<const Window> 
 Status InputTrials::CompareWindow(const Window& window, std::span<const InputRuleSet> sets,
                                   std::span<const std::unique_ptr<nn::KvCache>> caches,
                                   BlockComparison& comparison, std::vector<BlockErrors>& errors) {
-  BlockErrors ignored = comparison.NoErrors();
   for (const auto& cache : caches) cache->SetLength(0);
   for (std::size_t at = 0; at < window.size(); at += kTokensAtOnce) {
     const auto tokens =
@@ -155,9 +163,8 @@ Status InputTrials::CompareWindow(const Window& window, std::span<const InputRul
     SetMode(FfnMode::kInputs);
     for (std::size_t set = 0; set < sets.size(); ++set) {
       Use(sets[set]);
-      comparison.Compare(kIgnored * static_cast<double>(window.size()) > static_cast<double>(at)
-                             ? ignored
-                             : errors[set]);
+      const bool ignored = kIgnored * static_cast<double>(window.size()) > static_cast<double>(at);
+      comparison.Compare(ignored ? nullptr : &errors[set]);
       RETURN_IF_ERROR(forward(*caches[set]));
     }
   }
