@@ -44,6 +44,7 @@ struct Workers::Task {
   }
   // Waits for memory to post, should there be none: who sent this waits for what follows.
   ~Task() {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting
+    if (!rest->next) return;
     while (!Posted()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 
