@@ -16,8 +16,19 @@ void Mean(std::atomic<double>& mean, double value) {
   mean.store(before == 0 ? value : 0.8 * before + 0.2 * value, std::memory_order_relaxed);
 }
 
-Status NoMemory() {
-  return base::Unavailable("this machine has no memory left for the request; try again later");
+// Ends a request that memory is missing for, however long it takes until there is memory to do so.
+void EndWithoutMemory(TokenChannel& channel, const Usage& usage) {
+  constexpr std::chrono::milliseconds kRetry{10};
+  for (bool told = false; !told;) {
+    try {
+      channel.Finish(
+          FinishReason::kError, "", usage,
+          base::Unavailable("this machine has no memory left for the request; try again later"));
+      told = true;
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(kRetry);
+    }
+  }
 }
 
 }  // namespace
@@ -75,24 +86,22 @@ bool Scheduler::RunNext() {
   return true;
 }
 
-// Every reader is told, however long it takes until there is memory to do so.
 void Scheduler::GiveUp() {
-  constexpr std::chrono::milliseconds kRetry{10};
   current_ = nullptr;
   next_.reset();
   params_.loop.transformer.SetOnWait({});
   params_.loop.cache.Clear();
   while (!sequences_.empty()) {
+    Sequence& s = *sequences_.back();
     try {
-      Sequence& s = *sequences_.back();
       shared_.Leave(s);
-      s.cache.Clear();
-      s.job.channel->Finish(FinishReason::kError, "", s.usage, NoMemory());
-      params_.queue.Forget(s.job.channel);
-      sequences_.pop_back();
     } catch (const std::bad_alloc&) {
-      std::this_thread::sleep_for(kRetry);
+      s.lane.reset();  // it is not kept for another
     }
+    s.cache.Clear();
+    EndWithoutMemory(*s.job.channel, s.usage);
+    params_.queue.Forget(s.job.channel);
+    sequences_.pop_back();
   }
   Publish();
 }
@@ -106,7 +115,7 @@ Sequence* Scheduler::Enter(std::uint64_t number) {
     return Begin(*std::move(job));
   } catch (const std::bad_alloc&) {
     params_.queue.Forget(channel);
-    channel->Finish(FinishReason::kError, "", {}, NoMemory());
+    EndWithoutMemory(*channel, {});
     return nullptr;
   }
 }

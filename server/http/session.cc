@@ -29,7 +29,11 @@ Session::Session(std::shared_ptr<Connection> connection, server::Service& servic
       reader_(*connection_) {}
 
 Session::~Session() {
-  ClientLeft();
+  try {
+    ClientLeft();
+  } catch (const std::exception& error) {
+    base::LogError("a connection ends: ", error.what());
+  }
   Release();
 }
 
@@ -97,7 +101,7 @@ void Session::OnRequest(ErrorCode error) {
   const std::size_t bytes = request.body().size();
   if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
-  const auto action = std::make_shared<Action>();
+  const auto action = std::make_shared<std::optional<Action>>();
   service_.workers(bytes).Post(
       connection_->get_executor(),
       [self = shared_from_this(), action] { *action = self->RouteOrFail(self->reader_.request()); },
@@ -110,24 +114,26 @@ void Session::OnDropped() {
       [this] { Respond(RefusalResponse(service_, exchange_->head(), server::ShuttingDown())); });
 }
 
-// What a request makes libraries or the allocator throw ends that request, not the daemon.
-Action Session::RouteOrFail(const HttpRequest& request) {
+// What a request makes libraries or the allocator throw ends that request, not the daemon. Nothing:
+// it did.
+std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
   const ResponseHead& head = exchange_->head();
   try {
     return RouteRequest(service_, request, head);
   } catch (const std::exception& error) {
     base::LogError("id=", head.request_id, ": ", error.what());
-    return ErrorResponse(head, openai::FromStatus(base::Internal("")));
+    return std::nullopt;
   }
 }
 
-void Session::OnRouted(Action action) {
+void Session::OnRouted(std::optional<Action> action) {
   reader_.Forget();
+  if (!action.has_value()) return RespondFailed();
   Guarded([&] {
-    if (auto* plan = std::get_if<GenerationPlan>(&action)) {
+    if (auto* plan = std::get_if<GenerationPlan>(&*action)) {
       StartGeneration(std::move(*plan));
     } else {
-      Respond(std::get<HttpResponse>(std::move(action)));
+      Respond(std::get<HttpResponse>(*std::move(action)));
     }
   });
 }

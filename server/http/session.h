@@ -35,8 +35,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnHeader(ErrorCode error);
   void ReadBody();
   void OnRequest(ErrorCode error);
-  Action RouteOrFail(const HttpRequest& request);
-  void OnRouted(Action action);
+  std::optional<Action> RouteOrFail(const HttpRequest& request);
+  void OnRouted(std::optional<Action> action);
   // The daemon ends before the request's turn has come.
   void OnDropped();
   // Runs `step`; what it throws ends this request, not the daemon: with an error if none of its
