@@ -41,14 +41,11 @@ tests/lint/locks.sh
 stage "clang-tidy over every source"
 tests/lint/tidy.sh
 
-stage "unit tests under clang's address and undefined-behaviour sanitizers"
+stage "unit tests under the address and undefined-behaviour sanitizers"
 export ASAN_OPTIONS=detect_leaks=1
 cmake --preset asan >/dev/null
 cmake --build --preset asan --target sanitized_tests
 ctest --preset asan -L sanitized --no-tests=error -j "$(nproc)"
-
-stage "fuzzers, 20 s each"
-tests/fuzz/run.sh --seconds 20
 
 stage "unit tests of the kernels for 64-bit Arm, emulated"
 if deploy/install-deps.sh --arm; then
