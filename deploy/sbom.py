@@ -15,8 +15,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("thermocline", "thermoclined", "thermocline-load")
-# Nothing of them is loaded, but their headers, or their output, are in the programs.
-BUILT_WITH = ("g++", "libboost1.81-dev", "libcli11-dev", "libeigen3-dev", "nlohmann-json3-dev", "protobuf-compiler", "protobuf-compiler-grpc", "libxxhash-dev")
 
 
 def output(*command):
@@ -24,23 +22,18 @@ def output(*command):
 
 
 def libraries(programs):
-    """Files that the programs load, of themselves or of each other."""
-    found = {}
-    for program in programs:
-        for line in output("ldd", str(program)).splitlines():
-            if match := re.search(r"=> (/\S+)", line):
-                found.setdefault(str(Path(match[1]).resolve()), set()).add(program.name)
-    return found
+    """Files that the programs load."""
+    return {str(Path(path).resolve()) for program in programs for path in re.findall(r"=> (/\S+)", output("ldd", str(program)))}
 
 
 def packages(files):
     """Installed packages with these files; a file may be known by another name of its folder."""
-    names = {}
+    names = set()
     for path in files:
         for spelled in (path, path.removeprefix("/usr")):
             result = subprocess.run(["dpkg", "-S", spelled], capture_output=True, text=True)
             if result.returncode == 0:
-                names[result.stdout.split(": ")[0].split(",")[0]] = path
+                names.add(result.stdout.split(": ")[0].split(",")[0])
                 break
         else:
             raise SystemExit(f"{path} is of no package: the document would not be whole")
@@ -78,7 +71,9 @@ def document(folder):
         raise SystemExit(f"there are no programs in {folder}: build them, or name their folder")
     components = [component(p, "required") for p in packages(libraries(programs))]
     known = {c["name"] for c in components}
-    components += [component(p, "excluded") for p in BUILT_WITH if installed(p) and p not in known]
+    # Of these nothing is loaded, but their headers, or their output, are in the programs.
+    built_with = output(str(ROOT / "deploy/install-deps.sh"), "--list").split()
+    components += [component(p, "excluded") for p in built_with if installed(p) and p not in known]
     version = output(str(programs[0]), "--version").split()[-1]
     hashes = [{"type": "application", "bom-ref": p.name, "name": p.name, "hashes": [{"alg": "SHA-256", "content": output("sha256sum", str(p)).split()[0]}]} for p in programs]
     identity = uuid.uuid5(uuid.NAMESPACE_URL, "".join(h["hashes"][0]["content"] for h in hashes))

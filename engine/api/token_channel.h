@@ -7,14 +7,13 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <new>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/api/request.h"
 #include "engine/base/mutex.h"
+#include "engine/base/out_of_memory.h"
 
 namespace thermocline {
 
@@ -182,17 +181,10 @@ class TokenChannel {
   bool FullLocked() const REQUIRES(mutex_) {
     return tokens_max_ > 0 && pending_.tokens.size() >= tokens_max_;
   }
-  // The callback only posts. Without memory for that it is tried again: nobody else would tell.
+  // The callback only posts.
   void Notify() {
     ready_.NotifyOne();
-    for (bool told = !on_ready_; !told;) {
-      try {
-        on_ready_();
-        told = true;
-      } catch (const std::bad_alloc&) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-    }
+    if (on_ready_) base::UntilMemory(on_ready_);
   }
 
   const std::function<void()> on_ready_;

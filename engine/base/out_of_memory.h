@@ -1,9 +1,11 @@
-// Memory that is not there, as a Status.
+// Memory that is not there: as a Status, or waited for.
 #pragma once
 
+#include <chrono>
 #include <new>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "engine/base/status.h"
@@ -20,6 +22,20 @@ auto OrNoMemory(std::string_view doing, Work&& work) -> decltype(work()) {
     return Unavailable("this machine has no memory left for ", doing);
   } catch (const std::system_error& error) {
     return Unavailable("this machine has no threads left for ", doing, ": ", error.what());
+  }
+}
+
+// Repeats `work` until there is memory for it: what nobody else would do, such as telling who
+// waits.
+template <typename Work>
+void UntilMemory(const Work& work) {
+  for (bool done = false; !done;) {
+    try {
+      work();
+      done = true;
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
 }
 

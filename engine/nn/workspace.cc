@@ -67,13 +67,17 @@ std::size_t ActivationBuffer::Bytes(int tokens, int columns) {
 
 kernels::Activations ActivationBuffer::view(std::ptrdiff_t at, int columns) const {
   const std::ptrdiff_t block = at / kernels::kActivationBlock;
-  return {.x = x.data() + at,
-          .q = q.data() + at,
-          .scale = scale.data() + block,
-          .scaled_sum = scaled_sum.data() + block,
-          .sum = sum.data() + block,
-          .half_sum = half_sum.data() + block,
-          .pair_sum = pair_sum.data() + 2 * block,
+  // Of floats only there is nothing else.
+  const auto from = [](const auto& numbers, std::ptrdiff_t offset) {
+    return numbers.empty() ? nullptr : numbers.data() + offset;
+  };
+  return {.x = from(x, at),
+          .q = from(q, at),
+          .scale = from(scale, block),
+          .scaled_sum = from(scaled_sum, block),
+          .sum = from(sum, block),
+          .half_sum = from(half_sum, block),
+          .pair_sum = from(pair_sum, 2 * block),
           .cols = columns};
 }
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <deque>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "engine/base/index.h"
+#include "engine/base/out_of_memory.h"
 
 namespace thermocline::sched {
 namespace {
@@ -16,19 +16,13 @@ void Mean(std::atomic<double>& mean, double value) {
   mean.store(before == 0 ? value : 0.8 * before + 0.2 * value, std::memory_order_relaxed);
 }
 
-// Ends a request that memory is missing for, however long it takes until there is memory to do so.
+// Ends a request that memory is missing for.
 void EndWithoutMemory(TokenChannel& channel, const Usage& usage) {
-  constexpr std::chrono::milliseconds kRetry{10};
-  for (bool told = false; !told;) {
-    try {
-      channel.Finish(
-          FinishReason::kError, "", usage,
-          base::Unavailable("this machine has no memory left for the request; try again later"));
-      told = true;
-    } catch (const std::bad_alloc&) {
-      std::this_thread::sleep_for(kRetry);
-    }
-  }
+  base::UntilMemory([&] {
+    channel.Finish(
+        FinishReason::kError, "", usage,
+        base::Unavailable("this machine has no memory left for the request; try again later"));
+  });
 }
 
 }  // namespace

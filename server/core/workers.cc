@@ -1,10 +1,11 @@
 #include "server/core/workers.h"
 
 #include <chrono>
-#include <new>
 #include <thread>
 
 #include <boost/asio/post.hpp>
+
+#include "engine/base/out_of_memory.h"
 
 namespace thermocline::server {
 
@@ -42,20 +43,10 @@ struct Workers::Task {
     work = {};  // what it holds is not let go of behind `then`
     rest->next = std::move(then);
   }
-  // Waits for memory to post, should there be none: who sent this waits for what follows.
+  // Who sent this waits for what follows.
   ~Task() {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting
     if (!rest->next) return;
-    while (!Posted()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-
- private:
-  bool Posted() {
-    try {
-      asio::post(back, [rest = rest] { rest->Run(); });
-      return true;
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
+    base::UntilMemory([this] { asio::post(back, [rest = rest] { rest->Run(); }); });
   }
 };
 

@@ -195,9 +195,9 @@ class Clients:
             elif habit == "slow":
                 await self.ask(stream=True, pause=0.2)
             else:
-                before = sum(self.became.values())
+                good = self.became["equal"]
                 await self.ask()
-                if self.became["equal"] + self.became["left"] == 0 or before == sum(self.became.values()):
+                if self.became["equal"] == good:  # refused, or nobody is there
                     await asyncio.sleep(0.05)
             await asyncio.sleep(0.001)
 

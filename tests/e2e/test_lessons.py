@@ -7,7 +7,7 @@ import zlib
 import gguf
 import httpx
 import pytest
-from conftest import ROOT, TIDEPOOL_FOLDER, Daemon, run, wait_until
+from conftest import ROOT, run, wait_until
 from daemon_client import STORY, value
 from gguf_copy import copy
 
@@ -90,8 +90,6 @@ def test_CVE_2024_12886_hyperparameters_of_zero(tmp_path):
 def test_lm_studio_2289_bytes_of_a_vocabulary_are_digits(tmp_path):
     """plamo's `<0x-1>` became an index below zero."""
     for token in ("<0x-1>", "<0x+1>", "<0xfff>", "<0x>", "<0x 1>", "<0xGG>"):
-        folder = tmp_path / "folder"
-        folder.mkdir(exist_ok=True)
         reader = gguf.GGUFReader(MODEL)
         tokens = reader.fields["tokenizer.ggml.tokens"].contents()
         data = MODEL.read_bytes()
