@@ -12,10 +12,11 @@ else
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
 fi
+commit=$(git rev-parse HEAD)
 for name in one another-place; do
   rm -rf "${folder:?}/$name"
   mkdir -p "$folder/$name"
-  git archive HEAD | tar -x -C "$folder/$name"
+  git archive "$commit" | tar -x -C "$folder/$name"
   (
     cd "$folder/$name"
     cmake --preset release -DTHERMOCLINE_TESTS=OFF -DCCACHE=OFF >/dev/null
