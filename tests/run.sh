@@ -35,10 +35,7 @@ stage "release build"
 cmake --preset release -DTHERMOCLINE_TESTS=ON -DTHERMOCLINE_PYTHON="$python" >/dev/null
 cmake --build --preset release
 
-stage "locks, by clang's thread-safety analysis"
-tests/lint/locks.sh
-
-stage "clang-tidy over every source"
+stage "clang-tidy over every source, with its analysis of the locks"
 tests/lint/tidy.sh
 
 stage "unit tests under the address and undefined-behaviour sanitizers"
@@ -46,6 +43,9 @@ export ASAN_OPTIONS=detect_leaks=1
 cmake --preset asan >/dev/null
 cmake --build --preset asan --target sanitized_tests
 ctest --preset asan -L sanitized --no-tests=error -j "$(nproc)"
+
+stage "fuzzers, 20 s each"
+tests/fuzz/run.sh --seconds 20
 
 stage "unit tests of the kernels for 64-bit Arm, emulated"
 if deploy/install-deps.sh --arm; then

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,10 +45,7 @@ class PosixFile final : public File {
  public:
   PosixFile(std::string path, int fd, std::uint64_t size)
       : path_(std::move(path)), fd_(fd), size_(size) {}
-  ~PosixFile() override {
-    if (map_ != nullptr) ::munmap(map_, size_);
-    ::close(fd_);
-  }
+  ~PosixFile() override { ::close(fd_); }
 
   const std::string& path() const override { return path_; }
   std::uint64_t size() const override { return size_; }
@@ -77,16 +73,6 @@ class PosixFile final : public File {
     if (!direct->direct()) return direct->why_not_direct();
     direct_ = std::make_unique<DirectFile>(*std::move(direct));
     return "";
-  }
-
-  Result<std::span<const std::byte>> Map() override {
-    if (size_ == 0) return std::span<const std::byte>();
-    if (map_ == nullptr) {
-      void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
-      if (map == MAP_FAILED) return ErrnoStatus(path_, "map", errno);
-      map_ = map;
-    }
-    return std::span(static_cast<const std::byte*>(map_), size_);
   }
 
  private:
@@ -132,7 +118,6 @@ class PosixFile final : public File {
   std::uint64_t size_;
   std::unique_ptr<DirectFile> direct_;  // null: reads are ordinary ones
   bool drops_ = false;                  // from the page cache what was read
-  void* map_ = nullptr;
 };
 
 std::string FolderOf(const std::string& path) {

@@ -18,7 +18,7 @@
 namespace thermocline::base {
 
 // A readable file. size() is its size when it was opened. ReadAt is thread-safe (reads carry their
-// own offset), Map is not.
+// own offset).
 class File {
  public:
   virtual ~File() = default;
@@ -27,9 +27,6 @@ class File {
   // Fills `out` from `offset`. A file that ends before is DataLoss naming the file, the byte where
   // it ends and the bytes that are missing; other errors as ErrnoStatus (posix_error.h).
   virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const = 0;
-  // The first size() bytes mapped read-only, valid as long as the File. If the file is truncated
-  // later, reading behind its new end raises SIGBUS.
-  virtual Result<std::span<const std::byte>> Map() = 0;
   // Drops the file from the page cache, and from now on what ReadAt reads leaves nothing there: it
   // is read around it (O_DIRECT), or, where the file system does not allow that, dropped at once.
   // Returns "", or why not around it. For large reads, in any order: each is at least a block of

@@ -101,13 +101,12 @@ Result<std::unique_ptr<ModelFile>> OpenGguf(const std::string& path) {
   auto model = std::make_unique<ModelFile>();
   model->path = path;
   ASSIGN_OR_RETURN(auto file, base::OpenFile(path));
-  auto first = ReadGgufContainer(*file, 0);
-  if (!first.ok()) return first.status().Annotate(path);
+  ASSIGN_OR_RETURN(GgufContainer first, ReadGgufContainer(*file, 0));
   model->files.push_back(std::move(file));
-  model->powerinfer = first->powerinfer;
-  model->format = StrCat(first->powerinfer ? "PowerInfer GGUF v" : "GGUF v", first->version);
-  model->metadata = std::move(first->metadata);
-  model->tensors = std::move(first->tensors);
+  model->powerinfer = first.powerinfer;
+  model->format = StrCat(first.powerinfer ? "PowerInfer GGUF v" : "GGUF v", first.version);
+  model->metadata = std::move(first.metadata);
+  model->tensors = std::move(first.tensors);
   RETURN_IF_ERROR(AddGgufShards(path, *model).Annotate(path));
   RETURN_IF_ERROR(ReadConfig(*model).Annotate(path));
   RETURN_IF_ERROR(ReadParameters(*model).Annotate(path));

@@ -231,12 +231,8 @@ Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes,
   return OkStatus();
 }
 
-}  // namespace
-
-Result<GgufContainer> ReadGgufContainer(base::File& file, int index) {
+Result<GgufContainer> Parse(ByteReader& in, std::uint64_t file_bytes, int index) {
   GgufContainer out;
-  ASSIGN_OR_RETURN(const auto bytes, file.Map());
-  ByteReader in(bytes);
   ASSIGN_OR_RETURN(const std::string magic, in.ReadString("magic", 4));
   out.powerinfer = magic == "PWRI";
   if (magic != "GGUF" && !out.powerinfer) return base::InvalidArgument("not a GGUF file");
@@ -250,7 +246,17 @@ Result<GgufContainer> ReadGgufContainer(base::File& file, int index) {
   RETURN_IF_ERROR(ReadMetadata(in, num_keys, out.metadata));
   RETURN_IF_ERROR(ReadTensors(in, num_tensors, out.tensors));
   for (TensorInfo& tensor : out.tensors) tensor.file = index;
-  RETURN_IF_ERROR(PlaceTensors(in.position(), file.size(), out));
+  RETURN_IF_ERROR(PlaceTensors(in.position(), file_bytes, out));
+  return out;
+}
+
+}  // namespace
+
+Result<GgufContainer> ReadGgufContainer(const base::File& file, int index) {
+  ByteReader in(file);
+  auto out = Parse(in, file.size(), index);
+  RETURN_IF_ERROR(in.read_error());  // names the file
+  if (!out.ok()) return out.status().Annotate(file.path());
   return out;
 }
 

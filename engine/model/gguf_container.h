@@ -15,7 +15,8 @@ struct GgufContainer {
 };
 
 // `index`: of the file among its model's. InvalidArgument: no GGUF; Unimplemented: another version
-// or type; DataLoss names the key or tensor that is damaged.
-Result<GgufContainer> ReadGgufContainer(base::File& file, int index);
+// or type; DataLoss names the key or tensor that is damaged; else as File::ReadAt. All name the
+// file.
+Result<GgufContainer> ReadGgufContainer(const base::File& file, int index);
 
 }  // namespace thermocline::model

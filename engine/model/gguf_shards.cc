@@ -29,16 +29,15 @@ Result<std::string> PathOf(const std::string& path, int own, int shard, int coun
 
 Status AddShard(const std::string& path, int shard, int count, ModelFile& model) {
   ASSIGN_OR_RETURN(auto file, base::OpenFile(path));
-  auto container = ReadGgufContainer(*file, base::IntSize(model.files));
-  if (!container.ok()) return container.status().Annotate(path);
-  const Keys keys(container->metadata);
+  ASSIGN_OR_RETURN(GgufContainer container, ReadGgufContainer(*file, base::IntSize(model.files)));
+  const Keys keys(container.metadata);
   ASSIGN_OR_RETURN(const int number, keys.Int("split.no", -1));
   ASSIGN_OR_RETURN(const int of, keys.Int("split.count", 1));
   if (number != shard || of != count)
     return base::InvalidArgument(path, ": says that it is part ", number + 1, " of ", of,
                                  ", not part ", shard + 1, " of ", count);
   model.files.push_back(std::move(file));
-  model.tensors.insert(model.tensors.end(), container->tensors.begin(), container->tensors.end());
+  model.tensors.insert(model.tensors.end(), container.tensors.begin(), container.tensors.end());
   return OkStatus();
 }
 

@@ -62,8 +62,7 @@ Result<std::vector<float>> ReadFloats(const base::File& file, const TensorInfo& 
   return out;
 }
 
-Result<Importance> FromGguf(base::File& file) {
-  ASSIGN_OR_RETURN(const GgufContainer container, ReadGgufContainer(file, 0));
+Result<Importance> FromGguf(const base::File& file, const GgufContainer& container) {
   const Keys keys(container.metadata);
   ASSIGN_OR_RETURN(const std::string type, keys.String("general.type"));
   if (type != "imatrix") return base::InvalidArgument("general.type is '", type, "', not imatrix");
@@ -204,7 +203,8 @@ Result<Importance> Importance::Read(const std::string& path) {
   if (file->size() >= sizeof(magic))
     RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(&magic, 1))));
   if (magic == 0x46554747) {
-    auto out = FromGguf(*file);
+    ASSIGN_OR_RETURN(const GgufContainer container, ReadGgufContainer(*file, 0));
+    auto out = FromGguf(*file, container);
     return out.ok() ? out : out.status().Annotate(path);
   }
   ASSIGN_OR_RETURN(std::string bytes, base::ReadFileToString(path, kBytesMax));

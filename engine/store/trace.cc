@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view kMagic = "TCTRACE1";
 constexpr std::uint32_t kLayersMax = 1 << 16, kNeuronsMax = 1 << 28, kHashBytesMax = 1024;
+constexpr std::uint64_t kTraceBytesMax = std::uint64_t{64} << 30;  // in memory it takes more
 
 void AppendVarint(std::vector<std::byte>& out, std::uint32_t value) {
   for (; value >= 0x80; value >>= 7) out.push_back(static_cast<std::byte>(value | 0x80));
@@ -157,9 +158,8 @@ Status TraceWriter::Commit() {
 }
 
 Result<Trace> ReadTrace(const std::string& path) {
-  ASSIGN_OR_RETURN(const auto file, base::OpenFile(path));
-  ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, file->Map());
-  Cursor cursor(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  ASSIGN_OR_RETURN(const std::string bytes, base::ReadFileToString(path, kTraceBytesMax));
+  Cursor cursor(path, bytes);
   Trace trace;
   RETURN_IF_ERROR(ReadHeader(path, cursor, trace));
   trace.begin.push_back(0);

@@ -133,6 +133,8 @@ void Service::CutOff() {
 
 void Service::StopEngine() {
   published_ = false;
+  // An answer that nobody takes any more holds whoever waited for it.
+  for (const auto& generation : Generations()) generation->Cancel(CancelCause::kDisconnect);
   engine_.reset();
 }
 

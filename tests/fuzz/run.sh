@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes every target, or those named, with libFuzzer under the address and undefined-behaviour sanitizers:
 #     tests/fuzz/run.sh [--seconds N | --minutes N] [--jobs N] [TARGET...]
-# N of time for each target [20 s]. Needs clang and libclang-rt-14-dev. What is found lies in build/fuzz/found/TARGET-*:
+# N of time for each target [20 s]. Needs clang and libclang-rt-14-dev. What is found lies in build/asan/found/TARGET-*:
 # mend it, and add the input to tests/fuzz/corpus/TARGET. Prints executions, coverage and findings by target; fails
 # if there is any.
 set -euo pipefail
@@ -16,22 +16,22 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-cmake --preset fuzz >/dev/null
-cmake --build --preset fuzz --target fuzz_targets
+cmake --preset asan >/dev/null
+cmake --build --preset asan --target fuzz_targets
 if [ ${#targets[@]} -eq 0 ]; then
-  for program in build/fuzz/fuzz/fuzz_*; do targets+=("$(basename "$program" | sed 's/^fuzz_//')"); done
+  for program in build/asan/fuzz/fuzz_*; do targets+=("$(basename "$program" | sed 's/^fuzz_//')"); done
 fi
-mkdir -p build/fuzz/found build/fuzz/grown
+mkdir -p build/asan/found build/asan/grown
 
 fuzz() {
-  local target=$1 log=build/fuzz/found/$1.log dictionary=()
-  mkdir -p "build/fuzz/grown/$target"
+  local target=$1 log=build/asan/found/$1.log dictionary=()
+  mkdir -p "build/asan/grown/$target"
   [ -e "tests/fuzz/$target.dict" ] && dictionary=(-dict="tests/fuzz/$target.dict")
   # detect_leaks: what LeakSanitizer needs, ptrace, not every container allows.
   ASAN_OPTIONS=detect_leaks=${THERMOCLINE_LEAKS:-1}:allocator_may_return_null=1 \
-    "build/fuzz/fuzz/fuzz_$target" "build/fuzz/grown/$target" "tests/fuzz/corpus/$target" "${dictionary[@]}" \
+    "build/asan/fuzz/fuzz_$target" "build/asan/grown/$target" "tests/fuzz/corpus/$target" "${dictionary[@]}" \
     -max_total_time="$seconds" -max_len=65536 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 \
-    -artifact_prefix="build/fuzz/found/$target-" >"$log" 2>&1 || true
+    -artifact_prefix="build/asan/found/$target-" >"$log" 2>&1 || true
   local runs coverage found
   runs=$(grep -oP 'number_of_executed_units: \K\d+' "$log" || echo 0)
   coverage=$(grep -oP 'cov: \K\d+' "$log" | tail -1 || echo 0)

@@ -68,10 +68,14 @@ TEST_F(FileTest, AbsentFoldersAndLargeFilesAreRefused) {
 
 // Whether one of the file's pages is in the page cache, counted.
 std::size_t CachedPages(const std::string& path) {
-  const auto file = OpenFile(path);
-  const auto map = *(*file)->Map();
-  std::vector<unsigned char> pages((map.size() + 4095) / 4096);
-  EXPECT_EQ(::mincore(const_cast<std::byte*>(map.data()), map.size(), pages.data()), 0);
+  const int fd = ::open(path.c_str(), O_RDONLY);
+  const std::size_t bytes = std::filesystem::file_size(path);
+  void* map = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  EXPECT_NE(map, MAP_FAILED);
+  std::vector<unsigned char> pages((bytes + 4095) / 4096);
+  EXPECT_EQ(::mincore(map, bytes, pages.data()), 0);
+  ::munmap(map, bytes);
+  ::close(fd);
   return static_cast<std::size_t>(
       std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; }));
 }

@@ -10,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/load/loaded_model.h"
+#include "engine/model/gguf_container.h"
 #include "engine/model/gguf_writer.h"
 
 namespace thermocline::model {
@@ -52,6 +53,17 @@ TEST_F(DamageTest, TruncatedAnywhereIsRefused) {
   for (std::size_t length = 0; length < bytes_.size(); length += length < 2000 ? 7 : 29989) {
     EXPECT_FALSE(Try(bytes_.substr(0, length)).ok()) << length;
   }
+}
+
+TEST_F(DamageTest, CutWhileItsHeaderIsRead) {
+  std::ofstream(path_, std::ios::binary) << bytes_;
+  const auto file = base::OpenFile(path_);
+  ASSERT_TRUE(file.ok());
+  std::filesystem::resize_file(path_, 100);
+  const auto container = ReadGgufContainer(**file, 0);
+  EXPECT_EQ(container.status().code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(container.status().message().starts_with(path_ + ": file ends"))
+      << container.status().message();
 }
 
 TEST_F(DamageTest, FlippedBitsNeverCrash) {
