@@ -37,11 +37,12 @@ Result<Engine::Admission> Engine::Admit(const Arrival& arrival) {
   admission.engine_ = this;
   admission.requests_ = arrival.requests;
   admission.tokens_ = tokens;
+  admission.tenant_ = arrival.tenant;
   return admission;
 }
 
 void Engine::Admission::Release() {
-  if (engine_ != nullptr && requests_ > 0) engine_->impl_->Unreserve(requests_, tokens_);
+  if (engine_ != nullptr && requests_ > 0) engine_->impl_->Unreserve(requests_, tokens_, tenant_);
   requests_ = 0;
 }
 
@@ -51,11 +52,16 @@ Engine::Admission& Engine::Admission::operator=(Admission&& other) noexcept {
   engine_ = std::exchange(other.engine_, nullptr);
   requests_ = std::exchange(other.requests_, 0);
   tokens_ = other.tokens_;
+  tenant_ = std::move(other.tenant_);
   return *this;
 }
 
 Result<std::shared_ptr<const grammar::CompiledGrammar>> Engine::Compile(const GrammarSpec& spec) {
   return impl_->Compile(spec);
+}
+
+std::shared_ptr<const grammar::CompiledGrammar> Engine::FindCompiled(const GrammarSpec& spec) {
+  return impl_->FindCompiled(spec);
 }
 
 void Engine::SetQueueLimits(int requests, std::int64_t prefill_tokens) {

@@ -119,6 +119,7 @@ class Engine {
     Engine* engine_ = nullptr;
     int requests_ = 0;
     std::int64_t tokens_ = 0;  // of each request
+    std::string tenant_;
   };
   // Loads the model and starts the decode thread. Errors as load::LoadModel; FailedPrecondition
   // without a tokenizer.
@@ -142,6 +143,8 @@ class Engine {
   // grammar was asked for before. InvalidArgument, Unimplemented: what of it is wrong or not
   // supported, with GrammarSpec::field.
   Result<std::shared_ptr<const grammar::CompiledGrammar>> Compile(const GrammarSpec& spec);
+  // What Compile made before and keeps; nullptr: it must be compiled.
+  std::shared_ptr<const grammar::CompiledGrammar> FindCompiled(const GrammarSpec& spec);
 
   // As ServingOptions::queue_capacity and queue_prefill_tokens; what waits stays.
   void SetQueueLimits(int requests, std::int64_t prefill_tokens);

@@ -177,7 +177,7 @@ Status Engine::Impl::Admit(const Arrival& arrival, std::int64_t tokens) {
                                  " (engine.queue_capacity)")
         .WithField("n");
   RETURN_IF_ERROR(CheckDeadline(arrival));
-  return queue_->Reserve(arrival.requests, tokens);
+  return queue_->Reserve(arrival.requests, tokens, arrival.tenant);
 }
 
 Status Engine::Impl::CheckDeadline(const Arrival& arrival) const {
@@ -204,7 +204,7 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
   RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode(), speculation_->not_ahead()));
   if (!accepting_) return ShuttingDown();
   const std::int64_t tokens = request.prompt.size();
-  if (!reserved.has_value()) RETURN_IF_ERROR(queue_->Reserve(1, tokens));
+  if (!reserved.has_value()) RETURN_IF_ERROR(queue_->Reserve(1, tokens, request.tenant));
   Complete(request);
   auto channel = std::make_shared<TokenChannel>(std::move(on_ready), reader_buffer_tokens_);
   // The channel may outlive the engine.

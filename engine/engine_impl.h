@@ -36,13 +36,18 @@ class Engine::Impl {
   Status Admit(const Arrival& arrival, std::int64_t tokens);
   // DeadlineExceeded if it would pass in the queue.
   Status CheckDeadline(const Arrival& arrival) const;
-  void Unreserve(int requests, std::int64_t tokens) { queue_->Unreserve(requests, tokens); }
+  void Unreserve(int requests, std::int64_t tokens, const std::string& tenant) {
+    queue_->Unreserve(requests, tokens, tenant);
+  }
   // As Engine::Submit, in a place of `reserved` prompt tokens; none: takes one.
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready,
                                                std::optional<std::int64_t> reserved);
 
   Result<std::shared_ptr<const grammar::CompiledGrammar>> Compile(const GrammarSpec& spec) {
     return grammars_.Compile(spec);
+  }
+  std::shared_ptr<const grammar::CompiledGrammar> FindCompiled(const GrammarSpec& spec) {
+    return grammars_.FindCompiled(spec);
   }
   void SetQueueLimits(int requests, std::int64_t tokens) {
     queue_->SetLimits({.requests = requests, .tokens = tokens});

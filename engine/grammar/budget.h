@@ -1,5 +1,5 @@
-// What making one grammar may cost: states and time. Clients send grammars, and small ones can ask
-// for endless work.
+// What making one grammar may cost: states, memory and time. Clients send grammars, and small ones
+// can ask for endless work.
 #pragma once
 
 #include <chrono>
@@ -31,14 +31,28 @@ class Budget {
                                    " s to compile; make it smaller");
     return OkStatus();
   }
+  // Counts what is held for longer than a step. InvalidArgument: more than there may be.
+  Status Hold(std::size_t bytes) {
+    held_ += bytes;
+    if (held_ > kBytesMax)
+      return base::InvalidArgument("the grammar is too large: to compile it takes more than ",
+                                   kBytesMax >> 20,
+                                   " MiB; make it smaller (counts of a repetition,",
+                                   " lengths of strings and alternatives multiply)");
+    return OkStatus();
+  }
+  std::size_t held() const { return held_; }
   bool late() const { return std::chrono::steady_clock::now() > deadline_; }
   std::size_t states_max() const { return states_max_; }
 
  private:
+  static constexpr std::size_t kBytesMax = 64 << 20;
+
   const std::size_t states_max_;
   const double seconds_;
   const std::chrono::steady_clock::time_point deadline_;
   unsigned asked_ = 0;
+  std::size_t held_ = 0;
 };
 
 }  // namespace thermocline::grammar

@@ -19,6 +19,15 @@ struct StatesHash {
   }
 };
 
+// What a set and the state that it becomes take, about.
+std::size_t BytesOf(const States& set, const Dfa::State& state) {
+  constexpr std::size_t kNodeBytes = 96;  // of a table and its entry
+  return kNodeBytes + set.capacity() * sizeof(int) + sizeof(state) +
+         state.bytes.capacity() * sizeof(ByteEdge) +
+         state.rules.capacity() * sizeof(state.rules[0]) +
+         state.tokens.capacity() * sizeof(state.tokens[0]);
+}
+
 // Makes sets of states of `nfa` into states.
 class Subsets {
  public:
@@ -43,9 +52,10 @@ class Subsets {
       if (sets_.size() > states_max) return false;
       RETURN_IF_ERROR(budget_.Check(sets_.size()));
       Dfa::State state;
-      const States set = sets_[i];
+      const States& set = *sets_[i];
       state.accepting = Accepting(set, i == 0);
       Expand(set, state);
+      RETURN_IF_ERROR(budget_.Hold(BytesOf(set, state)));
       out.states.push_back(std::move(state));
     }
     return true;
@@ -59,7 +69,7 @@ class Subsets {
     IdOf({Nfa::kStart}, true);
     for (std::size_t i = 0; i < sets_.size(); ++i) {
       RETURN_IF_ERROR(budget_.Check(sets_.size()));
-      const States closed = Closure(sets_[i], i == 0);
+      const States closed = Closure(*sets_[i], i == 0);
       Dfa::State state;
       state.accepting = Accepting(closed, i == 0);
       ForEdges(closed, [&](const Edge& edge) {
@@ -68,6 +78,7 @@ class Subsets {
         if (edge.kind == Edge::Kind::kRule) state.rules.push_back({edge.value, to});
         AddToken(edge, to, state);
       });
+      RETURN_IF_ERROR(budget_.Hold(BytesOf(*sets_[i], state)));
       out.states.push_back(std::move(state));
     }
     return OkStatus();
@@ -117,7 +128,7 @@ class Subsets {
   int IdOf(States set, bool closed) {
     if (!closed && set.size() > 1) set = Closure(std::move(set), false);
     const auto [found, added] = ids_.emplace(std::move(set), static_cast<int>(sets_.size()));
-    if (added) sets_.push_back(found->first);
+    if (added) sets_.push_back(&found->first);
     return found->second;
   }
 
@@ -164,7 +175,7 @@ class Subsets {
   std::vector<int> order_, marks_;
   int mark_ = 0;
   std::unordered_map<States, int, StatesHash> ids_;
-  std::vector<States> sets_;
+  std::vector<const States*> sets_;  // keys of ids_
 };
 
 // Where `byte` leads from a deterministic state; -1: nowhere.
@@ -206,6 +217,7 @@ Result<Dfa> Product(const Dfa& a, const Dfa& b, bool difference, Budget& budget)
         }
       }
     }
+    RETURN_IF_ERROR(budget.Hold(BytesOf({}, state)));
     out.states.push_back(std::move(state));
   }
   return Trimmed(out);

@@ -1,5 +1,7 @@
 #include "engine/grammar/grammar_compiler.h"
 
+#include <malloc.h>
+
 #include <optional>
 #include <utility>
 
@@ -12,6 +14,8 @@
 
 namespace thermocline::grammar {
 namespace {
+
+constexpr std::size_t kTrimBytes = 8 << 20;
 
 void AppendTexts(const std::vector<std::string>& texts, std::string& key) {
   for (const std::string& text : texts) key += StrCat("\n", text.size(), ":", text);
@@ -91,6 +95,8 @@ Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const Gr
                                    budget);
   };
   auto compiled = compile();
+  if (budget.held() > kTrimBytes)
+    ::malloc_trim(0);  // else the heap keeps it for as long as it likes
   {
     const base::MutexLock lock(mutex_);
     ++(compiled.ok() ? stats_.compiled : stats_.refused);
@@ -101,6 +107,10 @@ Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const Gr
                                              : compiled.status();
   Keep(key, *compiled);
   return compiled;
+}
+
+std::shared_ptr<const CompiledGrammar> GrammarCompiler::FindCompiled(const GrammarSpec& spec) {
+  return Find(KeyOf(spec));
 }
 
 std::shared_ptr<const VocabularyIndex> GrammarCompiler::Vocabulary() {

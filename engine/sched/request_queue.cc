@@ -20,15 +20,17 @@ void EndWaiting(Job& job) {
 
 }  // namespace
 
-bool RequestQueue::HasRoom(int requests, std::int64_t tokens) const {
+// `alone`: nothing waits of that tenant.
+bool RequestQueue::HasRoom(int requests, std::int64_t tokens, bool alone) const {
   const int taken = base::IntSize(waiting_) + reserved_;
-  if (taken + requests > limits_.requests) return false;
-  return limits_.tokens == 0 || taken == 0 || tokens_ + requests * tokens <= limits_.tokens;
+  if (taken + requests > limits_.requests * (alone ? 2 : 1)) return false;
+  return limits_.tokens == 0 || alone || tokens_ + requests * tokens <= limits_.tokens;
 }
 
-Status RequestQueue::Reserve(int requests, std::int64_t tokens) {
+Status RequestQueue::Reserve(int requests, std::int64_t tokens, const std::string& tenant) {
   const base::MutexLock lock(mutex_);
-  if (HasRoom(requests, tokens)) {
+  if (HasRoom(requests, tokens, !places_.contains(tenant))) {
+    places_[tenant] += requests;
     reserved_ += requests;
     tokens_ += requests * tokens;
     return OkStatus();
@@ -48,10 +50,17 @@ Status RequestQueue::Reserve(int requests, std::int64_t tokens) {
       .WithReason(Reason::kPrefillBudget);
 }
 
-void RequestQueue::Unreserve(int requests, std::int64_t tokens) {
+void RequestQueue::Unreserve(int requests, std::int64_t tokens, const std::string& tenant) {
   const base::MutexLock lock(mutex_);
+  GiveUpPlaces(tenant, requests);
   reserved_ -= requests;
   tokens_ -= requests * tokens;
+}
+
+void RequestQueue::GiveUpPlaces(const std::string& tenant, int requests) {
+  const auto found = places_.find(tenant);
+  CHECK(found != places_.end() && found->second >= requests);
+  if ((found->second -= requests) == 0) places_.erase(found);
 }
 
 void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
@@ -73,6 +82,7 @@ void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
 Job RequestQueue::Extract(Jobs::iterator at) {
   Job job = std::move(*at);
   waiting_.erase(at);
+  GiveUpPlaces(job.request.tenant, 1);
   tokens_ -= PromptTokens(job);
   UpdateDeadline();
   return job;

@@ -19,14 +19,15 @@ class RequestQueue {
  public:
   struct Limits {
     int requests = 64;
-    std::int64_t tokens = 0;  // of prompts; 0 = any number. What comes alone always may wait
+    std::int64_t tokens = 0;  // of prompts; 0 = any number
   };
   explicit RequestQueue(const Limits& limits) : limits_(limits) {}
 
   // Keeps places for `requests` with prompts of about `tokens` tokens each. ResourceExhausted,
-  // for kQueueFull or kPrefillBudget.
-  Status Reserve(int requests, std::int64_t tokens);
-  void Unreserve(int requests, std::int64_t tokens);
+  // for kQueueFull or kPrefillBudget. A tenant of whom nothing waits may come when the others have
+  // filled the queue: up to twice the requests, and with any number of tokens.
+  Status Reserve(int requests, std::int64_t tokens, const std::string& tenant = "");
+  void Unreserve(int requests, std::int64_t tokens, const std::string& tenant = "");
   // Takes a reserved place. The job's number is set here.
   void Push(Job job, std::int64_t reserved_tokens);
   // A client took tokens, or a request was cancelled: one that waits ends at once, on this thread.
@@ -69,7 +70,8 @@ class RequestQueue {
 
  private:
   using Jobs = std::list<Job>;
-  bool HasRoom(int requests, std::int64_t tokens) const REQUIRES(mutex_);
+  bool HasRoom(int requests, std::int64_t tokens, bool alone) const REQUIRES(mutex_);
+  void GiveUpPlaces(const std::string& tenant, int requests) REQUIRES(mutex_);
   Job Extract(Jobs::iterator at) REQUIRES(mutex_);
   void UpdateDeadline() REQUIRES(mutex_);
 
@@ -79,6 +81,7 @@ class RequestQueue {
   Jobs waiting_ GUARDED_BY(mutex_);
   int reserved_ GUARDED_BY(mutex_) = 0;         // requests
   std::int64_t tokens_ GUARDED_BY(mutex_) = 0;  // of waiting and reserved requests
+  std::unordered_map<std::string, int> places_ GUARDED_BY(mutex_);  // of both, by tenant
   std::uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
   // Of all that have not ended, with their tenants.
   std::unordered_map<std::shared_ptr<TokenChannel>, std::string> live_ GUARDED_BY(mutex_);

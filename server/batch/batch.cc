@@ -10,6 +10,7 @@
 #include "server/batch/batch_file.h"
 #include "server/core/service.h"
 #include "server/http/answer.h"
+#include "server/http/refusal.h"
 #include "server/http/routes.h"
 
 namespace thermocline::batch {
@@ -73,6 +74,8 @@ class Runner {
                                   .arrived = std::chrono::steady_clock::now()};
     http::Action action = http::RouteRequest(service_, asked, head);
     if (auto* plan = std::get_if<http::GenerationPlan>(&action)) {
+      const Status compiled = plan->submission.compiles() ? plan->submission.Compile() : OkStatus();
+      if (!compiled.ok()) return Add(request, http::RefusalResponse(service_, head, compiled));
       auto answer =
           http::Answer::Start(service_, head, std::move(*plan), [news = news_] { news->Tell(); });
       if (!answer.ok()) return answer.status().Annotate(request.custom_id);

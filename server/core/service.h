@@ -29,7 +29,7 @@ struct Control {
 
 // Threads that make templates, tokens and grammars for all connections: of long bodies, and of
 // short ones, which are more.
-constexpr int kWorkers = 2, kShortWorkers = 4;
+constexpr int kWorkers = 2, kShortWorkers = 4, kCompilers = 2;
 
 // Thread-safe. Listening begins before the model is there, so that "loading" can be told.
 class Service {
@@ -82,9 +82,12 @@ class Service {
   Metrics& metrics() { return metrics_; }
   // For a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
+  // For grammars.
+  Workers& compilers() { return compilers_; }
   void StopWorkers() {
     workers_.Stop();
     short_workers_.Stop();
+    compilers_.Stop();
   }
 
   // The engine and its chat template; nullptr while loading and after StopEngine.
@@ -123,7 +126,7 @@ class Service {
   std::vector<std::string> model_names_;
   std::int64_t started_at_;
   Metrics metrics_;
-  Workers workers_{kWorkers}, short_workers_{kShortWorkers};
+  Workers workers_{kWorkers}, short_workers_{kShortWorkers}, compilers_{kCompilers};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template

@@ -103,7 +103,7 @@ Status Submission::Encode() {
   RETURN_IF_ERROR(service_->Readiness());
   if (asked_.embed.has_value()) return EncodeTexts();
   for (const Prompt& prompt : asked_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
-  return CompileGrammar();
+  return ReadGrammar();
 }
 
 Status Submission::EncodeTexts() {
@@ -143,42 +143,58 @@ Status Submission::EncodeOne(const Prompt& prompt) {
   return OkStatus();
 }
 
-Status Submission::CompileGrammar() {
-  if (asked_.in_parts) return CompileParts();
-  if (!asked_.grammar.has_value()) return OkStatus();
-  return Constrain(*asked_.grammar);
-}
-
-Status Submission::Constrain(const GrammarSpec& spec) {
-  ASSIGN_OR_RETURN(const auto grammar, service_->engine()->Compile(spec));
-  for (Request& request : requests_) request.sampling.constraint = grammar;
+Status Submission::ReadGrammar() {
+  if (asked_.in_parts) {
+    const auto& conversation = std::get<Conversation>(asked_.prompts[0]);
+    const auto& format = service_->output_format();
+    reading_ =
+        std::make_shared<const chat::Reading>(chat::Reading{.format = format,
+                                                            .calls = MayCall(),
+                                                            .in_reasoning = in_reasoning_,
+                                                            .tools = conversation.tools.tools});
+    for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, MayCall());
+    ASSIGN_OR_RETURN(grammar_, GrammarOfParts(false));
+  } else {
+    grammar_ = asked_.grammar;
+  }
+  if (!grammar_.has_value()) return OkStatus();
+  if (const auto found = service_->engine()->FindCompiled(*grammar_)) Constrain(found);
   return OkStatus();
 }
 
-Status Submission::CompileParts() {
-  const auto& conversation = std::get<Conversation>(asked_.prompts[0]);
-  const auto& format = service_->output_format();
-  const bool calls = !conversation.tools.tools.empty() &&
-                     conversation.tools.choice.mode != chat::ToolChoice::Mode::kNone;
-  reading_ =
-      std::make_shared<const chat::Reading>(chat::Reading{.format = format,
-                                                          .calls = calls,
-                                                          .in_reasoning = in_reasoning_,
-                                                          .tools = conversation.tools.tools});
-  for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, calls);
-  chat::AnswerRules rules{.in_reasoning = in_reasoning_,
-                          .may_reason = may_reason_,
-                          .tools = conversation.tools,
-                          .answer = asked_.grammar};
-  ASSIGN_OR_RETURN(const auto spec, chat::GrammarOfAnswer(*format, rules));
-  if (!spec.has_value()) return OkStatus();
-  Status held = Constrain(*spec);
+bool Submission::MayCall() const {
+  const auto& asked = std::get<Conversation>(asked_.prompts[0]).tools;
+  return !asked.tools.empty() && asked.choice.mode != chat::ToolChoice::Mode::kNone;
+}
+
+Result<std::optional<GrammarSpec>> Submission::GrammarOfParts(bool any_arguments) const {
+  return chat::GrammarOfAnswer(*service_->output_format(),
+                               {.in_reasoning = in_reasoning_,
+                                .may_reason = may_reason_,
+                                .tools = std::get<Conversation>(asked_.prompts[0]).tools,
+                                .any_arguments = any_arguments,
+                                .answer = asked_.grammar});
+}
+
+Status Submission::Compile() {
+  RETURN_IF_ERROR(service_->Readiness());
+  Status held = CompileOne(*grammar_);
   // Schemas that together are too much: the calls' form is kept, their arguments are any objects.
-  const bool too_much = calls && held.code() == StatusCode::kInvalidArgument;
+  const bool too_much = asked_.in_parts && MayCall() && held.code() == StatusCode::kInvalidArgument;
   if (!too_much) return held;
-  rules.any_arguments = true;
-  ASSIGN_OR_RETURN(const auto looser, chat::GrammarOfAnswer(*format, rules));
-  return Constrain(*looser).ok() ? OkStatus() : held;
+  ASSIGN_OR_RETURN(const auto looser, GrammarOfParts(true));
+  return CompileOne(*looser).ok() ? OkStatus() : held;
+}
+
+Status Submission::CompileOne(const GrammarSpec& spec) {
+  ASSIGN_OR_RETURN(const auto compiled, service_->engine()->Compile(spec));
+  Constrain(compiled);
+  return OkStatus();
+}
+
+void Submission::Constrain(const std::shared_ptr<const grammar::CompiledGrammar>& grammar) {
+  for (Request& request : requests_) request.sampling.constraint = grammar;
+  grammar_.reset();
 }
 
 Result<std::shared_ptr<Generation>> Submission::Start(std::function<void()> on_ready) {

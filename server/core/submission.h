@@ -37,8 +37,8 @@ struct Sender {
   Deadline gives_up = {};  // of the client's own; its leaving ends the generation
 };
 
-// Thread-compatible; Encode may be called on another thread than the rest. In this order: Admit,
-// Encode, Start. Letting go of it gives its place back.
+// Thread-compatible; Encode and Compile may be called on other threads than the rest. In this
+// order: Admit, Encode, Compile, Start. Letting go of it gives its place back.
 class Submission {
  public:
   // Everything that is cheap: what is refused here costs no template and no tokens. Errors as
@@ -46,10 +46,14 @@ class Submission {
   // not.
   static Result<Submission> Admit(Service& service, Sender sender, Asked asked);
 
-  // Makes the tokens of every prompt and compiles the grammar. Errors as Engine::Compile and as
-  // EncodePrompt, of Asked::prompt_field; Unavailable:
+  // Makes the tokens of every prompt. Errors as EncodePrompt, of Asked::prompt_field; Unavailable:
   // the service has stopped meanwhile.
   Status Encode();
+  // After Encode: whether Compile must be called before Start. It may take seconds, so it has
+  // threads of its own (Service::compilers).
+  bool compiles() const { return grammar_.has_value(); }
+  // Compiles the grammar. Errors as Engine::Compile; Unavailable as Encode.
+  Status Compile();
 
   // Gives the place back; also while Encode runs. Nothing is started after it.
   void GiveUp() { place_ = {}; }
@@ -72,10 +76,12 @@ class Submission {
   // All prompts as one request for their vectors.
   Status EncodeTexts();
   // Once every prompt is encoded: how answers are read, and what they may be.
-  Status CompileGrammar();
-  // Of an answer that is read in parts.
-  Status CompileParts();
-  Status Constrain(const GrammarSpec& spec);
+  Status ReadGrammar();
+  bool MayCall() const;
+  // What an answer that is read in parts may be; `any_arguments`: of a call.
+  Result<std::optional<GrammarSpec>> GrammarOfParts(bool any_arguments) const;
+  Status CompileOne(const GrammarSpec& spec);
+  void Constrain(const std::shared_ptr<const grammar::CompiledGrammar>& grammar);
 
   Service* service_;
   Sender sender_;
@@ -85,6 +91,7 @@ class Submission {
   std::vector<bool> bos_added_;
   bool in_reasoning_ = false, may_reason_ = false;  // of the last conversation's prompt
   std::shared_ptr<const chat::Reading> reading_;
+  std::optional<GrammarSpec> grammar_;  // to be compiled
 };
 
 }  // namespace thermocline::server

@@ -1,5 +1,6 @@
 #include "server/core/workers.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -53,12 +54,45 @@ struct Workers::Task {
 Workers::Workers(int threads)
     : pool_(std::make_unique<asio::thread_pool>(static_cast<std::size_t>(threads))) {}
 
-void Workers::Post(asio::any_io_executor back, std::function<void()> work,
-                   std::function<void()> then, std::function<void()> dropped) {
+void Workers::Post(const std::string& client, asio::any_io_executor back,
+                   std::function<void()> work, std::function<void()> then,
+                   std::function<void()> dropped) {
   auto task = std::make_shared<Task>(std::move(back), std::move(work), std::move(then),
                                      std::move(dropped), ticket_);
   const base::MutexLock lock(mutex_);
-  if (pool_ != nullptr) asio::post(*pool_, [task = std::move(task)] { task->Run(); });
+  if (pool_ == nullptr) return;
+  // In this order: where there is no memory to keep the task, a thread finds nothing to do.
+  asio::post(*pool_, [this] { RunNext(); });
+  Keep(client, std::move(task));
+}
+
+void Workers::Keep(const std::string& client, std::shared_ptr<Task> task) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Waiting& other) { return other.client == client; });
+  if (found != waiting_.end()) return found->tasks.push_back(std::move(task));
+  std::list<Waiting> fresh;
+  fresh.push_back({.client = client, .tasks = {}});
+  fresh.back().tasks.push_back(std::move(task));
+  waiting_.splice(waiting_.end(), fresh);
+}
+
+void Workers::RunNext() {
+  std::shared_ptr<Task> task;
+  std::list<Waiting> done;  // let go of without the lock
+  {
+    const base::MutexLock lock(mutex_);
+    if (waiting_.empty()) return;
+    Waiting& next = waiting_.front();
+    task = std::move(next.tasks.front());
+    next.tasks.pop_front();
+    // Whoever has more takes a turn behind the others.
+    if (next.tasks.empty()) {
+      done.splice(done.end(), waiting_, waiting_.begin());
+    } else {
+      waiting_.splice(waiting_.end(), waiting_, waiting_.begin());
+    }
+  }
+  task->Run();
 }
 
 void Workers::Stop() {
@@ -70,6 +104,12 @@ void Workers::Stop() {
   if (pool == nullptr) return;
   pool->stop();
   pool.reset();
+  std::list<Waiting> dropped;
+  {
+    const base::MutexLock lock(mutex_);
+    dropped.swap(waiting_);
+  }
+  dropped.clear();
   while (ticket_.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

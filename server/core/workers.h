@@ -1,10 +1,13 @@
 // Threads for work that may take long: templates, tokenizing, grammars. Those that carry streams,
-// probes and signals stay free for them, whatever a template does.
+// probes and signals stay free for them, whatever a template does. Clients take turns.
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
+#include <string>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -23,20 +26,30 @@ class Workers {
   explicit Workers(int threads);
   ~Workers() { Stop(); }
 
-  // Runs `work` here, then `then` on `back`. What Stop finds waiting, and what comes after it, is
-  // not run: `dropped` is called on `back` instead of `then`. Both may be empty. What waits is
-  // bounded by whoever calls: an HTTP connection has one request at a time, one of gRPC
-  // grpc.streams_max. `work` must not throw.
-  void Post(boost::asio::any_io_executor back, std::function<void()> work,
-            std::function<void()> then, std::function<void()> dropped = {});
+  // Runs `work` here, in a turn of `client` (a tenant), then `then` on `back`. What Stop finds
+  // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`.
+  // Both may be empty. What waits is bounded by whoever calls: an HTTP connection has one request
+  // at a time, one of gRPC grpc.streams_max. `work` must not throw.
+  void Post(const std::string& client, boost::asio::any_io_executor back,
+            std::function<void()> work, std::function<void()> then,
+            std::function<void()> dropped = {});
   // Drops what waits; returns when what runs has ended and every `then` and `dropped` that follows
   // has run, for which its executor must still be running.
   void Stop();
 
  private:
   struct Task;
+  // What waits of one client.
+  struct Waiting {
+    std::string client;
+    std::deque<std::shared_ptr<Task>> tasks;
+  };
+
+  void Keep(const std::string& client, std::shared_ptr<Task> task) REQUIRES(mutex_);
+  void RunNext();
 
   base::Mutex mutex_;
+  std::list<Waiting> waiting_ GUARDED_BY(mutex_);                      // the next turn first
   std::unique_ptr<boost::asio::thread_pool> pool_ GUARDED_BY(mutex_);  // nullptr after Stop
   // Copied into whatever is between Post and the end of what follows.
   std::shared_ptr<const bool> ticket_ = std::make_shared<const bool>(true);

@@ -147,6 +147,14 @@ void ForbidCores() {
   ::setrlimit(RLIMIT_CORE, &none);
 }
 
+// As many descriptors as this process may have, not as many as it begins with.
+void RaiseDescriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int PrintKeyLine(const std::string& name) {
   std::string key;
   std::getline(std::cin, key);
@@ -211,6 +219,7 @@ int Main(int argc, char** argv) {
   }
   ConfigureLog(*config);
   ForbidCores();
+  RaiseDescriptors();
   return Serve(*live, {path, overrides});
 }
 

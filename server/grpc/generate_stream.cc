@@ -13,9 +13,10 @@ namespace thermocline::rpc {
 namespace {
 
 // Where nothing may be thrown.
-Status EncodeOrFail(const std::string& id, server::Submission& submission) {
+Status DoOrFail(const std::string& id, server::Submission& submission,
+                Status (server::Submission::*step)()) {
   try {
-    return submission.Encode();
+    return (submission.*step)();
   } catch (const std::exception& error) {
     base::LogError("id=", id, ": ", error.what());
     return base::Internal("");
@@ -89,25 +90,37 @@ Status GenerateStream::Begin() {
 
 void GenerateStream::Encode(bool at_once) {
   if (at_once) return OnEncoded(submission_->Encode());
+  DoOn(service_.workers(message_.ByteSizeLong()), &server::Submission::Encode,
+       &GenerateStream::OnEncoded);
+}
+
+void GenerateStream::DoOn(server::Workers& workers, Status (server::Submission::*step)(),
+                          void (GenerateStream::*then)(const Status&)) {
   // The call may end meanwhile, and its message with it.
-  const auto encoded = std::make_shared<Status>();
-  service_.workers(message_.ByteSizeLong())
-      .Post(
-          strand_,
-          [self = shared_from_this(), encoded] {
-            if (!self->finished_) *encoded = EncodeOrFail(self->call_.id(), *self->submission_);
-          },
-          [self = shared_from_this(), encoded] {
-            self->Guarded([&] { self->OnEncoded(*encoded); });
-          },
-          [self = shared_from_this()] {
-            self->Guarded([&] { self->Refuse(server::ShuttingDown()); });
-          });
+  const auto done = std::make_shared<Status>();
+  workers.Post(
+      call_.caller().tenant, strand_,
+      [self = shared_from_this(), done, step] {
+        if (!self->finished_) *done = DoOrFail(self->call_.id(), *self->submission_, step);
+      },
+      [self = shared_from_this(), done, then] {
+        self->Guarded([&] { (self.get()->*then)(*done); });
+      },
+      [self = shared_from_this()] {
+        self->Guarded([&] { self->Refuse(server::ShuttingDown()); });
+      });
 }
 
 void GenerateStream::OnEncoded(const Status& encoded) {
   if (finished_) return;
-  const Status submitted = encoded.ok() ? Submit() : encoded;
+  if (!encoded.ok()) return Refuse(encoded);
+  if (!submission_->compiles()) return OnCompiled(encoded);
+  DoOn(service_.compilers(), &server::Submission::Compile, &GenerateStream::OnCompiled);
+}
+
+void GenerateStream::OnCompiled(const Status& compiled) {
+  if (finished_) return;
+  const Status submitted = compiled.ok() ? Submit() : compiled;
   if (!submitted.ok()) Refuse(submitted);
 }
 

@@ -49,7 +49,11 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   Status Begin();
   // Makes the tokens of a prompt, here or by the workers, then submits it.
   void Encode(bool at_once);
+  // `step` on a thread of `workers`, then `then` here.
+  void DoOn(server::Workers& workers, Status (server::Submission::*step)(),
+            void (GenerateStream::*then)(const Status&));
   void OnEncoded(const Status& encoded);
+  void OnCompiled(const Status& compiled);
   Status Submit();
   // Writes what there is to say.
   void Pump();

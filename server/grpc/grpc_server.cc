@@ -6,17 +6,16 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_builder.h>
 #include <pthread.h>
-#include <sys/stat.h>
 
 #include <thread>
 #include <vector>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 
 #include "engine/base/log.h"
 #include "server/core/run_guarded.h"
+#include "server/grpc/connection_gate.h"
 #include "server/grpc/credentials.h"
 #include "server/grpc/inference_service.h"
 #include "server/grpc/reflection.h"
@@ -65,7 +64,8 @@ void SetLimits(const server::ServerConfig& config, ::grpc::ServerBuilder& builde
   builder.SetMaxReceiveMessageSize(config.body_bytes_max);
   builder.SetResourceQuota(::grpc::ResourceQuota("grpc").Resize(kBufferBytesMax));
   const std::pair<const char*, int> arguments[] = {
-      {GRPC_ARG_ALLOW_REUSEPORT, 0},  // two daemons on one port would share the calls
+      // Whoever connects and says nothing.
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, config.read_timeout_s * 1000},
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, config.grpc_streams_max},
       {GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax},
       // A small message could unpack to gigabytes, before its key and its size are looked at.
@@ -78,22 +78,6 @@ void SetLimits(const server::ServerConfig& config, ::grpc::ServerBuilder& builde
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingIntervalMinMs}};
   for (const auto& [name, value] : arguments) builder.AddChannelArgument(name, value);
-}
-
-// The path of "unix:PATH"; "" = of no Unix socket.
-std::string UnixPath(const std::string& address) {
-  constexpr std::string_view kUnix = "unix:";
-  return address.starts_with(kUnix) ? address.substr(kUnix.size()) : "";
-}
-
-// gRPC takes a socket's path away from whoever listens there.
-bool SomebodyListens(boost::asio::io_context& io, const std::string& path) {
-  using Protocol = boost::asio::local::stream_protocol;
-  if (path.empty()) return false;
-  Protocol::socket socket(io);
-  boost::system::error_code error;
-  socket.connect(Protocol::endpoint(path), error);
-  return !error;
 }
 
 }  // namespace
@@ -125,6 +109,7 @@ struct GrpcServer::Impl {
       {v1::Inference::service_full_name(), "grpc.health.v1.Health",
        "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"});
   std::unique_ptr<::grpc::Server> server;
+  std::unique_ptr<ConnectionGate> gate;
   std::vector<std::thread> threads;
 };
 
@@ -137,34 +122,31 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Create(server::Service& service)
   if (address.empty()) return std::unique_ptr<GrpcServer>();
   SetUpLibrary();
   auto impl = std::make_unique<Impl>(service);
-  const std::string path = UnixPath(address);
-  int port = 0;
-  if (!SomebodyListens(impl->io, path)) {
-    ::grpc::ServerBuilder builder;
-    builder.AddListeningPort(address, MakeCredentials(config), &port);
-    builder.RegisterService(&impl->inference);
-    if (config.grpc_reflection) builder.RegisterService(impl->reflection.get());
-    SetLimits(config, builder);
-    if (!config.grpc_reflection) builder.SetOption(std::make_unique<WithoutReflection>());
-    impl->server = builder.BuildAndStart();
-  }
-  if (impl->server == nullptr || port == 0) {
-    return base::Unavailable("grpc.address: cannot listen on '", address,
-                             "'; is it this machine's, and free?");
-  }
-  if (!path.empty())
-    ::chmod(path.c_str(), static_cast<mode_t>(std::stoul(config.unix_socket_mode, nullptr, 8)));
+  const auto mode = static_cast<mode_t>(std::stoul(config.unix_socket_mode, nullptr, 8));
+  ASSIGN_OR_RETURN(impl->gate, ConnectionGate::Open(address, mode));
+  using Type = ::grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  ::grpc::ServerBuilder builder;
+  auto acceptor =
+      builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, MakeCredentials(config));
+  builder.RegisterService(&impl->inference);
+  if (config.grpc_reflection) builder.RegisterService(impl->reflection.get());
+  SetLimits(config, builder);
+  if (!config.grpc_reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr)
+    return base::Unavailable("gRPC's library does not start; the log says why");
   impl->SetServing(false);
   service.WatchState([impl = impl.get()](server::ServiceState state) {
     impl->SetServing(state == server::ServiceState::kReady);
   });
-  base::LogInfo("listening for gRPC on ",
-                path.empty() ? StrCat(address.substr(0, address.rfind(':')), ":", port) : address);
+  impl->gate->Start(service, std::move(acceptor));
+  base::LogInfo("listening for gRPC on ", impl->gate->address());
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }
 
 void GrpcServer::Shutdown() {
   if (impl_->server == nullptr) return;
+  impl_->gate->Close();
   impl_->service.WatchState({});
   impl_->server->Shutdown(std::chrono::system_clock::now() + kFarewell);
   impl_->server->Wait();

@@ -32,7 +32,7 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
                               std::size_t bytes, Handler handler) {
     auto* call = new UnaryCall(service, context, method);
     service.workers(bytes).Post(
-        io.get_executor(), [call, handler] { call->Run(handler); }, {},
+        call->call_.caller().tenant, io.get_executor(), [call, handler] { call->Run(handler); }, {},
         [call] { call->Refuse(server::ShuttingDown()); });
     return call;
   }

@@ -65,6 +65,13 @@ bool IsOwnOrigin(std::string_view origin, std::string_view host) {
   return scheme != std::string_view::npos && Lower(origin.substr(scheme + 3)) == Lower(host);
 }
 
+// What a proxy before us may have read as another request (RFC 9112, 6.1).
+Status CheckFraming(const HttpRequest& request) {
+  if (request.version() >= 11 || request.count(beast_http::field::transfer_encoding) == 0)
+    return OkStatus();
+  return base::InvalidArgument("a body in chunks needs HTTP/1.1").WithReason(Reason::kMalformed);
+}
+
 Status CheckHost(const Live& live, const Peer& peer, const HttpRequest& request) {
   if (!peer.on_network) return OkStatus();
   const auto hosts = request.count(beast_http::field::host);
@@ -145,6 +152,7 @@ std::string AllowedOrigin(const Live& live, const Peer& peer, const HttpRequest&
 }
 
 Status CheckPage(const Live& live, const Peer& peer, const HttpRequest& request) {
+  RETURN_IF_ERROR(CheckFraming(request));
   RETURN_IF_ERROR(CheckHost(live, peer, request));
   return CheckOrigin(live, peer, request);
 }

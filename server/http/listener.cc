@@ -277,6 +277,7 @@ void Listener::TakeNext(Door& door) {
   }
   const bool gone = error == asio::error::would_block || error == asio::error::connection_aborted;
   if (error && !gone) return AcceptLater(door, error.message());
+  door.told = false;
   AcceptNext(door);  // first: what becomes of this connection may throw
   if (!error) OnAccepted(door, *std::move(socket));
 }
@@ -295,7 +296,7 @@ void Listener::AcceptLater(Door& door, const std::string& why) {
   door.retry.async_wait([self = shared_from_this(), &door](error_code failed) {
     if (!failed) self->AcceptNext(door);
   });
-  base::LogWarning("accept: ", why);
+  if (!std::exchange(door.told, true)) base::LogWarning("no connection can be accepted: ", why);
 }
 
 void Listener::OnAccepted(Door& door, StreamSocket socket) {

@@ -94,6 +94,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
     bool admin = false;
     std::string path = {};    // of a socket file that is ours to remove; "" = none
     std::uint64_t inode = 0;  // of that file
+    bool told = false;        // that nothing can be accepted
   };
 
   Listener(boost::asio::io_context& io, server::Service& service)

@@ -103,7 +103,7 @@ void Session::OnRequest(ErrorCode error) {
   connection_->ExpireNever();  // the client has done its part
   const auto action = std::make_shared<std::optional<Action>>();
   service_.workers(bytes).Post(
-      connection_->get_executor(),
+      exchange_->head().tenant, connection_->get_executor(),
       [self = shared_from_this(), action] { *action = self->RouteOrFail(self->reader_.request()); },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
       [self = shared_from_this()] { self->OnDropped(); });
@@ -131,7 +131,8 @@ void Session::OnRouted(std::optional<Action> action) {
   if (!action.has_value()) return RespondFailed();
   Guarded([&] {
     if (auto* plan = std::get_if<GenerationPlan>(&*action)) {
-      StartGeneration(std::move(*plan));
+      plan->submission.compiles() ? CompileGrammar(std::move(*plan))
+                                  : StartGeneration(std::move(*plan));
     } else {
       Respond(std::get<HttpResponse>(*std::move(action)));
     }

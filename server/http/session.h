@@ -1,6 +1,7 @@
 // One connection: reads requests, writes answers, streams tokens, notices when the client leaves.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -58,6 +59,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void Release();
 
   // While an answer is generated: session_generation.cc.
+  void CompileGrammar(GenerationPlan plan);
+  // Before its answer began.
+  void LeftEarly();
   void StartGeneration(GenerationPlan plan);
   void WatchForDeparture();
   void OnWatched(ErrorCode error);
@@ -80,7 +84,9 @@ class Session : public std::enable_shared_from_this<Session> {
   bool unread_ = false;                 // the client may still send what nobody reads
   bool watching_ = false;               // a read waits for the client to leave
   bool next_after_watch_ = false;       // that read's end begins the next request
-  bool client_left_ = false;            // while its answer was written
+  bool compiling_ = false;              // a grammar, before the answer begins
+  // While its grammar waited or its answer was written. Compilers look, too.
+  std::atomic<bool> client_left_ = false;
 };
 
 }  // namespace thermocline::http

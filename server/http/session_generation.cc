@@ -4,6 +4,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "engine/base/log.h"
 #include "server/http/refusal.h"
 #include "server/http/session.h"
 
@@ -21,6 +22,48 @@ constexpr std::size_t kWatchBytes = 512;
 
 }  // namespace
 
+// Seconds, of a hostile one: not where others have their templates and tokens made, and not for a
+// client that has left.
+void Session::CompileGrammar(GenerationPlan plan) {
+  struct Work {
+    GenerationPlan plan;
+    std::optional<Status> status;  // nothing: it failed, or nobody waits
+  };
+  const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
+  service_.compilers().Post(
+      exchange_->head().tenant, connection_->get_executor(),
+      [self = shared_from_this(), work] {
+        if (self->client_left_) return;
+        try {
+          work->status = work->plan.submission.Compile();
+        } catch (const std::exception& error) {
+          base::LogError("id=", self->exchange_->head().request_id, ": ", error.what());
+        }
+      },
+      [self = shared_from_this(), work] {
+        self->compiling_ = false;
+        if (self->client_left_) return self->LeftEarly();
+        if (!work->status.has_value()) return self->RespondFailed();
+        self->Guarded([&] {
+          const ResponseHead& head = self->exchange_->head();
+          work->status->ok() ? self->StartGeneration(std::move(work->plan))
+                             : self->Respond(RefusalResponse(self->service_, head, *work->status));
+        });
+      },
+      [self = shared_from_this()] {
+        self->compiling_ = false;
+        self->OnDropped();
+      });
+  compiling_ = true;
+  reader_.Shrink();
+  WatchForDeparture();
+}
+
+void Session::LeftEarly() {
+  Log(499);
+  Close();
+}
+
 void Session::StartGeneration(GenerationPlan plan) {
   stream_.reset();
   // Called on the decode thread: only posts. Holds the session until the generation ends.
@@ -32,7 +75,7 @@ void Session::StartGeneration(GenerationPlan plan) {
   if (!answer.ok()) return Respond(RefusalResponse(service_, head, answer.status()));
   answer_ = *std::move(answer);
   KeepAlive();
-  reader_.Shrink();
+  if (!watching_) reader_.Shrink();  // else it reads into what it has
   connection_->ExpireNever();
   WatchForDeparture();
 }
@@ -40,7 +83,8 @@ void Session::StartGeneration(GenerationPlan plan) {
 // While a generation runs, reading is how we learn that the client has left. What it sends early
 // (the next request) waits with the reader.
 void Session::WatchForDeparture() {
-  if (reader_.early_bytes() >= kEarlyBytesMax) return;  // a write will have to fail instead
+  if (watching_ || reader_.early_bytes() >= kEarlyBytesMax)
+    return;  // a write will have to fail instead
   reader_.ReadSome(kWatchBytes, [self = shared_from_this()](ErrorCode error) {
     self->watching_ = false;
     self->OnWatched(error);
@@ -58,8 +102,8 @@ void Session::OnWatched(ErrorCode error) {
     ClientLeft();
     return Close();
   }
-  if (answer_ != nullptr) return WatchForDeparture();
-  if (error) client_left_ = true;  // an answer that is no stream is being written
+  if (error) client_left_ = true;  // its grammar waits, or an answer that is no stream is written
+  if (answer_ != nullptr || (compiling_ && !error)) WatchForDeparture();
 }
 
 // What a client does not read waits with the engine, which then pauses its request.

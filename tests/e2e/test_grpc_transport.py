@@ -10,6 +10,7 @@ import threading
 import types
 
 import grpc
+import httpx
 import pytest
 from conftest import BIN, Daemon, wait_until
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -249,3 +250,36 @@ def test_a_client_that_never_reads_is_cut_off(smollm):
             wait_until(lambda: metric(d, "requests_cancelled_total", cause="slow_reader") > 0, 60)
             wait_until(lambda: idle(d))
             assert refusal(lambda: call).code == grpc.StatusCode.CANCELLED
+
+
+def test_connections_are_counted_and_those_that_say_nothing_are_closed():
+    """Strangers take no more than their places, HTTP goes on, and the places are free again."""
+    def still_open(connections):
+        n = 0
+        for s in connections:
+            s.setblocking(False)
+            try:
+                while s.recv(65536):
+                    pass
+            except BlockingIOError:
+                n += 1
+            except OSError:
+                pass
+        return n
+
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+    with Daemon(ANY_PORT, "server.connections_max=20", "server.connections_per_address_max=12", "server.read_timeout_s=2", "server.idle_timeout_s=2") as d:
+        strangers = []
+        for address, expected in (("127.0.0.2", 12), ("127.0.0.3", 8)):
+            for i in range(30):
+                s = socket.create_connection(("127.0.0.1", d.grpc_port), source_address=(address, 0))
+                s.sendall(preface if i % 2 else b"")
+                strangers.append(s)
+            wait_until(lambda: still_open(strangers[-30:]) <= expected)
+        assert len(os.listdir(f"/proc/{d.process.pid}/fd")) < 100
+        assert metric(d, "requests_rejected_total", reason="connections") >= 40
+        assert httpx.get(d.url + "/health/ready", timeout=20).status_code == 200
+        with channel(d) as c:
+            grpc.channel_ready_future(c).result(60)  # it tries until there is a place
+            assert count(stubs.InferenceStub(c)) == 2
+        wait_until(lambda: still_open(strangers) == 0, 60)

@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 import time
+import uuid
 
 import httpx
 import pytest
@@ -70,6 +71,36 @@ def neighbour(open_daemon):
 def post(d, body, path="/v1/chat/completions"):
     content = body if isinstance(body, (bytes, str)) else json.dumps(body)
     return httpx.post(d.url + path, content=content, headers={"content-type": "application/json"}, timeout=120)
+
+
+def costly():
+    """A pattern that takes long to compile, and differs from all others."""
+    return {**CHAT, "guided_regex": uuid.uuid4().hex + "((x?y?){30}){30}((x?y?){30}){30}((x?y?){30}){30}z"}
+
+
+def test_patterns_that_take_long_hold_up_no_one_without(open_daemon):
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        strangers = [pool.submit(post, open_daemon, costly()) for _ in range(24)]
+        answered = 0
+        while sum(s.done() for s in strangers) < 12:
+            assert post(open_daemon, CHAT).status_code == 200
+            answered += 1
+        assert answered > 12
+        assert {s.result().status_code for s in strangers} <= {200, 400}
+
+
+def test_nothing_is_compiled_for_those_who_left(open_daemon):
+    def compiled():
+        return sum(value(open_daemon, "grammar_compiled_total", result=r) for r in ("ok", "refused"))
+
+    before = compiled()
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", open_daemon.port)) as s:
+            body = json.dumps(costly()).encode()
+            s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.02)
+    assert post(open_daemon, {**CHAT, "guided_regex": "[a-z]{3}"}).status_code == 200
+    assert compiled() - before <= 8  # those that had begun
 
 
 def with_schema(schema):
@@ -160,6 +191,7 @@ RAW = {
     "a chunk size without an end": HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"0" * 1_000_000,
     "a flood of headers": b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 100_000 + b"\r\n",
     "a header without an end": b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 5_000_000,
+    "chunks in HTTP/1.0": HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "a bare line feed": b"GET /v1/models HTTP/1.1\nHost: localhost\n\n",
     "a zero byte": b"GET /v1/mod\0els HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",

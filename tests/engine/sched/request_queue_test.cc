@@ -39,6 +39,23 @@ TEST(RequestQueue, BoundsPromptTokensButLetsOneThrough) {
   EXPECT_EQ(queue.Reserve(1, 1).code(), StatusCode::kResourceExhausted);
 }
 
+TEST(RequestQueue, NobodyIsKeptOutByOneTenant) {
+  RequestQueue queue({.requests = 2, .tokens = 100});
+  EXPECT_TRUE(queue.Reserve(2, 5000, "alice").ok());
+  EXPECT_FALSE(queue.Reserve(1, 1, "alice").ok());
+  EXPECT_TRUE(queue.Reserve(1, 20, "bob").ok());
+  EXPECT_FALSE(queue.Reserve(1, 20, "bob").ok());
+  EXPECT_TRUE(queue.Reserve(1, 20, "carol").ok());
+  EXPECT_FALSE(queue.Reserve(1, 20, "dave").ok());  // twice as many as may wait
+  queue.Unreserve(1, 20, "bob");
+  Job job = MakeJob(20);
+  job.request.tenant = "carol";
+  queue.Push(std::move(job), 20);
+  EXPECT_FALSE(queue.Reserve(1, 20, "carol").ok());
+  EXPECT_TRUE(queue.Take(1).has_value());
+  EXPECT_TRUE(queue.Reserve(1, 20, "carol").ok());
+}
+
 TEST(RequestQueue, TakesByNumber) {
   RequestQueue queue({.requests = 4, .tokens = 0});
   for (std::size_t i = 1; i <= 3; ++i) {

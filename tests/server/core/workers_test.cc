@@ -31,7 +31,7 @@ TEST_F(WorkersTest, WhatFollowsRunsWhereItWasAskedFor) {
   std::promise<std::thread::id> worked, followed;
   bool dropped = false;
   workers.Post(
-      io_.get_executor(), [&] { worked.set_value(std::this_thread::get_id()); },
+      "a", io_.get_executor(), [&] { worked.set_value(std::this_thread::get_id()); },
       [&] { followed.set_value(std::this_thread::get_id()); }, [&] { dropped = true; });
   EXPECT_NE(worked.get_future().get(), thread_.get_id());
   EXPECT_EQ(followed.get_future().get(), thread_.get_id());
@@ -45,7 +45,7 @@ TEST_F(WorkersTest, StopLetsWhatRunsEndAndDropsTheRest) {
   std::promise<void> running, go_on;
   Workers workers(1);
   workers.Post(
-      io_.get_executor(),
+      "a", io_.get_executor(),
       [&] {
         running.set_value();
         go_on.get_future().wait();
@@ -54,15 +54,15 @@ TEST_F(WorkersTest, StopLetsWhatRunsEndAndDropsTheRest) {
       [&] { ++ran; }, [&] { ++dropped; });
   for (int i = 0; i < 3; ++i) {
     workers.Post(
-        io_.get_executor(), [&] { ++done; }, [&] { ++ran; }, [&] { ++dropped; });
+        "a", io_.get_executor(), [&] { ++done; }, [&] { ++ran; }, [&] { ++dropped; });
   }
-  workers.Post(io_.get_executor(), [&] { ++done; }, {});  // nobody asks what became of it
+  workers.Post("b", io_.get_executor(), [&] { ++done; }, {});  // nobody asks what became of it
   running.get_future().wait();
   std::thread stopping([&] { workers.Stop(); });
   // While the first one runs, only what comes after Stop is dropped at once.
   while (!stopped) {
     workers.Post(
-        io_.get_executor(), [] {}, {}, [&] { stopped = true; });
+        "a", io_.get_executor(), [] {}, {}, [&] { stopped = true; });
     std::this_thread::yield();
   }
   EXPECT_EQ(dropped, 0);
@@ -71,6 +71,26 @@ TEST_F(WorkersTest, StopLetsWhatRunsEndAndDropsTheRest) {
   EXPECT_EQ(done, 1);
   EXPECT_EQ(ran, 1);
   EXPECT_EQ(dropped, 3);
+}
+
+TEST_F(WorkersTest, ClientsTakeTurns) {
+  std::string order;
+  std::promise<void> running, go_on, done;
+  Workers workers(1);
+  workers.Post("a", io_.get_executor(),
+               [&] {
+                 running.set_value();
+                 go_on.get_future().wait();
+               },
+               {});
+  running.get_future().wait();
+  for (const char* client : {"a", "a", "a", "b", "c", "b"})
+    workers.Post(client, io_.get_executor(), [&order, client] { order += client; }, {});
+  workers.Post("d", io_.get_executor(), [] {}, {});
+  workers.Post("a", io_.get_executor(), [&] { done.set_value(); }, {});
+  go_on.set_value();
+  done.get_future().wait();
+  EXPECT_EQ(order, "abcaba");
 }
 
 }  // namespace

@@ -1,0 +1,244 @@
+#include "server/grpc/connection_gate.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/base/log.h"
+
+namespace thermocline::rpc {
+namespace {
+
+constexpr std::string_view kUnix = "unix:";
+constexpr int kBacklog = 128;
+constexpr int kRetryMs = 200;  // where there is no descriptor for a connection
+
+std::string_view WithoutBrackets(std::string_view host) {
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+int PortOf(int socket) {
+  sockaddr_storage name{};
+  socklen_t bytes = sizeof(name);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &bytes);
+  return ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port
+                                          : reinterpret_cast<sockaddr_in*>(&name)->sin_port);
+}
+
+// "192.0.2.1", "2001:db8::1"; "" for a Unix socket, and where the other end has gone.
+std::string PeerOf(int socket) {
+  sockaddr_storage name{};
+  socklen_t bytes = sizeof(name);
+  char text[INET6_ADDRSTRLEN] = "";
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return "";
+  if (name.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&name)->sin_addr, text, sizeof(text));
+  if (name.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&name)->sin6_addr, text, sizeof(text));
+  return text;
+}
+
+// The socket listens, or is closed: -1.
+int Listen(int family, const sockaddr* name, socklen_t bytes) {
+  const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  if (socket < 0) return -1;
+  if (family != AF_UNIX) ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (family == AF_INET6) {
+    const int both =
+        IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(name)->sin6_addr);
+    const int alone = both ? 0 : 1;
+    ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &alone, sizeof(alone));
+  }
+  if (::bind(socket, name, bytes) == 0 && ::listen(socket, kBacklog) == 0) return socket;
+  const int error = errno;
+  ::close(socket);
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(const std::string& address,
+                                                             mode_t mode) {
+  std::unique_ptr<ConnectionGate> gate(new ConnectionGate());
+  gate->address_ = address;
+  gate->wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  const std::size_t colon = address.rfind(':');
+  const Status listening =
+      address.starts_with(kUnix)
+          ? gate->ListenUnix(address.substr(kUnix.size()), mode)
+          : gate->ListenTcp(
+                std::string(WithoutBrackets(std::string_view(address).substr(0, colon))),
+                address.substr(colon + 1));
+  if (!listening.ok() || gate->wake_ < 0) {
+    return base::Unavailable("grpc.address: cannot listen on '", address,
+                             "': ", listening.ok() ? std::strerror(errno) : listening.message());
+  }
+  if (gate->path_.empty())
+    gate->address_ = StrCat(address.substr(0, colon), ":", PortOf(gate->listeners_.front()));
+  return gate;
+}
+
+ConnectionGate::~ConnectionGate() {
+  Close();
+  if (wake_ >= 0) ::close(wake_);
+  struct stat file;
+  if (!path_.empty() && ::lstat(path_.c_str(), &file) == 0 && file.st_ino == inode_)
+    ::unlink(path_.c_str());
+}
+
+// A name may have several addresses, "localhost" two; they get the same port.
+Status ConnectionGate::ListenTcp(const std::string& host, const std::string& port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  const int failed = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  if (failed != 0) return base::Unavailable(::gai_strerror(failed));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, ::freeaddrinfo);
+  int error = 0;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    if (!listeners_.empty()) {
+      const auto same = htons(static_cast<std::uint16_t>(PortOf(listeners_.front())));
+      (at->ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(at->ai_addr)->sin6_port
+                                 : reinterpret_cast<sockaddr_in*>(at->ai_addr)->sin_port) = same;
+    }
+    const int socket = Listen(at->ai_family, at->ai_addr, at->ai_addrlen);
+    if (socket >= 0) {
+      listeners_.push_back(socket);
+    } else if (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) {
+      return base::Unavailable(std::strerror(errno), "; is it free?");
+    } else {
+      error = errno;
+    }
+  }
+  return listeners_.empty() ? base::Unavailable(std::strerror(error), "; is it this machine's?")
+                            : OkStatus();
+}
+
+// Gives way to the file of a process that was killed, not to one that is served.
+Status ConnectionGate::ListenUnix(const std::string& path, mode_t mode) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(name.sun_path)) return base::Unavailable("the path is too long");
+  std::memcpy(name.sun_path, path.data(), path.size());
+  struct stat file;
+  if (::lstat(path.c_str(), &file) == 0) {
+    if (!S_ISSOCK(file.st_mode)) return base::Unavailable("a file that is no socket is there");
+    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool refused = ::connect(probe, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0 &&
+                         errno == ECONNREFUSED;
+    ::close(probe);
+    if (!refused) return base::Unavailable("another process does");
+    ::unlink(path.c_str());
+  }
+  const mode_t before = ::umask(0777 & ~mode);
+  const int socket = Listen(AF_UNIX, reinterpret_cast<sockaddr*>(&name), sizeof(name));
+  ::umask(before);
+  if (socket < 0) return base::Unavailable(std::strerror(errno));
+  listeners_.push_back(socket);
+  path_ = path;
+  if (::lstat(path.c_str(), &file) == 0) inode_ = file.st_ino;
+  return OkStatus();
+}
+
+void ConnectionGate::Start(server::Service& service, std::unique_ptr<Acceptor> acceptor) {
+  service_ = &service;
+  acceptor_ = std::move(acceptor);
+  thread_ = std::thread([this] { AcceptAll(); });
+  ::pthread_setname_np(thread_.native_handle(), "grpc-accept");
+}
+
+void ConnectionGate::Close() {
+  const std::uint64_t one = 1;
+  if (thread_.joinable()) {
+    while (::write(wake_, &one, sizeof(one)) < 0 && errno == EINTR) continue;
+    thread_.join();
+  }
+  for (const int socket : listeners_) ::close(socket);
+  listeners_.clear();
+}
+
+void ConnectionGate::AcceptAll() {
+  std::vector<pollfd> waits{{.fd = wake_, .events = POLLIN, .revents = 0}};
+  for (const int socket : listeners_)
+    waits.push_back({.fd = socket, .events = POLLIN, .revents = 0});
+  for (bool full = false;;) {
+    // Without a descriptor, only for the end, and a moment.
+    if (::poll(waits.data(), full ? 1 : waits.size(), full ? kRetryMs : -1) < 0) continue;
+    if (waits[0].revents != 0) return;
+    bool failed = false;
+    for (std::size_t i = 1; i < waits.size(); ++i)
+      if (full || waits[i].revents != 0) failed = !AcceptOne(waits[i].fd) || failed;
+    full = failed;
+  }
+}
+
+bool ConnectionGate::AcceptOne(int listener) {
+  const int fd = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    const bool failed = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    if (failed && !std::exchange(told_, true))
+      base::LogWarning("gRPC cannot accept connections for now: ", std::strerror(errno));
+    return !failed;
+  }
+  told_ = false;
+  try {
+    if (Admit(fd)) {
+      Acceptor::NewConnectionParameters connection;
+      connection.listener_fd = listener;
+      connection.fd = fd;
+      acceptor_->HandleNewConnection(&connection);
+      return true;
+    }
+    service_->metrics().RequestRejected("connections");
+  } catch (const std::bad_alloc&) {
+    base::LogWarning("gRPC: no memory for a connection");
+  }
+  ::close(fd);
+  return true;
+}
+
+bool ConnectionGate::Admit(int fd) {
+  struct stat socket;
+  if (::fstat(fd, &socket) != 0) return false;
+  Connection next{fd, socket.st_dev, socket.st_ino, PeerOf(fd)};
+  if (!HasRoom(next.address)) ForgetClosed();
+  if (!HasRoom(next.address)) return false;
+  const int on = 1;
+  if (path_.empty()) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  open_.push_back(std::move(next));
+  return true;
+}
+
+bool ConnectionGate::HasRoom(const std::string& address) const {
+  const auto live = service_->live();
+  const auto max = static_cast<std::ptrdiff_t>(live->config.connections_max);
+  const auto address_max = static_cast<std::ptrdiff_t>(live->config.connections_per_address_max);
+  if (std::ssize(open_) >= max) return false;
+  return address.empty() || address_max == 0 ||
+         std::count_if(open_.begin(), open_.end(), [&](const Connection& other) {
+           return other.address == address;
+         }) < address_max;
+}
+
+// A descriptor that is no longer the same socket: gRPC has closed that one.
+void ConnectionGate::ForgetClosed() {
+  std::erase_if(open_, [](const Connection& connection) {
+    struct stat now;
+    return ::fstat(connection.fd, &now) != 0 || now.st_ino != connection.inode ||
+           now.st_dev != connection.device;
+  });
+}
+
+}  // namespace thermocline::rpc

@@ -1,0 +1,68 @@
+// The doors of the gRPC interface. gRPC's library would take any number of connections, until
+// nobody in the process had a descriptor left; here they are accepted and counted, and handed over.
+#pragma once
+
+#include <grpcpp/server_builder.h>
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "server/core/service.h"
+
+namespace thermocline::rpc {
+
+class ConnectionGate {
+ public:
+  using Acceptor = ::grpc::experimental::ExternalConnectionAcceptor;
+
+  // Listens at once on `address`, "host:port" or "unix:path"; port 0 = any free one. `mode`: of the
+  // socket's file. Unavailable, naming the address: not possible now.
+  static Result<std::unique_ptr<ConnectionGate>> Open(const std::string& address, mode_t mode);
+  // Removes the socket's file.
+  ~ConnectionGate();
+  ConnectionGate(const ConnectionGate&) = delete;
+  ConnectionGate& operator=(const ConnectionGate&) = delete;
+
+  // With the port that it has.
+  const std::string& address() const { return address_; }
+  // Hands connections to `acceptor`, no more than server.connections_max and
+  // server.connections_per_address_max at a time; the others are closed.
+  void Start(server::Service& service, std::unique_ptr<Acceptor> acceptor);
+  // Accepts nothing from here on.
+  void Close();
+
+ private:
+  // A connection that gRPC has, known by its socket: gRPC does not say when it closes one.
+  struct Connection {
+    int fd;
+    dev_t device;
+    ino_t inode;
+    std::string address;  // "" = of a Unix socket
+  };
+
+  ConnectionGate() = default;
+  Status ListenTcp(const std::string& host, const std::string& port);
+  Status ListenUnix(const std::string& path, mode_t mode);
+  void AcceptAll();
+  // False: there is no descriptor or no memory for now.
+  bool AcceptOne(int listener);
+  bool Admit(int fd);
+  bool HasRoom(const std::string& address) const;
+  void ForgetClosed();
+
+  std::string address_, path_;
+  ino_t inode_ = 0;  // of path_
+  std::vector<int> listeners_;
+  int wake_ = -1;  // readable: it is time to end
+  server::Service* service_ = nullptr;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::vector<Connection> open_;  // of the thread
+  bool told_ = false;             // that connections cannot be accepted
+  std::thread thread_;
+};
+
+}  // namespace thermocline::rpc
