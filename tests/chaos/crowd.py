@@ -44,10 +44,10 @@ async def main(args):
             became += clients.became - before
             seconds += time.monotonic() - began
         grown = resident(d) - memory
-        quiet, busy = percentile(gaps["quiet"], 0.99), percentile(gaps["busy"], 0.99)
+        quiet, middle, busy = percentile(gaps["quiet"], 0.99), percentile(gaps["busy"], 0.5), percentile(gaps["busy"], 0.99)
         running = [line for line in d.admin.get("/metrics").text.splitlines() if line.startswith(("thermocline_num_requests_running ", "thermocline_num_requests_waiting "))]
     print(f"{seconds:.0f} s: " + ", ".join(f"{count} {what}" for what, count in became.most_common()))
-    print(f"between tokens, of those who behave: p50 {1e3 * percentile(gaps["busy"], 0.5):.1f} ms, p99 {1e3 * busy:.1f} ms; alone p99 {1e3 * quiet:.1f} ms: {busy / quiet:.2f} times")
+    print(f"between tokens, of those who behave: p50 {1e3 * middle:.1f} ms, p99 {1e3 * busy:.1f} ms; alone p99 {1e3 * quiet:.1f} ms: {busy / quiet:.2f} times")
     print(f"memory: {memory / 1024:.1f} MiB, grown by {grown / 1024:.1f} MiB; at the end {running}")
     bad = [what for what in ("wrong", "lost", "garbled", "cut", "500") if clients.became[what]] + clients.complaints
     assert not bad, bad[:5]
