@@ -13,10 +13,16 @@ class LiveStates {
  public:
   explicit LiveStates(const std::vector<Dfa>& rules) : rules_(rules) {
     for (const Dfa& rule : rules) live_.emplace_back(rule.states.size(), false);
+  }
+  Status Find(const Budget& budget) {
     for (bool changed = true; changed;) {
       changed = false;
-      for (std::size_t rule = 0; rule < rules.size(); ++rule) changed |= Spread(rule);
+      for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+        ASSIGN_OR_RETURN(const bool spread, Spread(rule, budget));
+        changed |= spread;
+      }
     }
+    return OkStatus();
   }
   bool operator()(std::size_t rule, int state) const { return live_[rule][state]; }
   bool derives(int rule) const { return live_[rule][0]; }
@@ -29,9 +35,10 @@ class LiveStates {
            std::any_of(state.rules.begin(), state.rules.end(),
                        [&](const RuleEdge& edge) { return derives(edge.rule) && live(edge); });
   }
-  bool Spread(std::size_t rule) {
+  Result<bool> Spread(std::size_t rule, const Budget& budget) {
     bool any = false;
     for (bool changed = true; changed;) {
+      RETURN_IF_ERROR(budget.CheckTime());
       changed = false;
       // Backwards: ends come behind what leads to them.
       for (std::size_t i = live_[rule].size(); i-- > 0;) {
@@ -121,7 +128,8 @@ Result<Automaton> Automaton::Create(const Grammar& grammar, Budget& budget) {
     RETURN_IF_ERROR(budget.Check(states));
     rules.push_back(std::move(dfa));
   }
-  const LiveStates live(rules);
+  LiveStates live(rules);
+  RETURN_IF_ERROR(live.Find(budget));
   if (!live.derives(0))
     return base::InvalidArgument(
         "no text satisfies the grammar: every way through it meets a contradiction or a rule that "
@@ -135,8 +143,8 @@ Result<Automaton> Automaton::Create(const Grammar& grammar, Budget& budget) {
       if (i == 0 || live(rule, i)) renamed[i] = next++;
     out.Append(dfa, static_cast<int>(rule), renamed);
   }
-  out.FindFollow();
-  out.FindPlainDepths();
+  RETURN_IF_ERROR(out.FindFollow(budget));
+  RETURN_IF_ERROR(out.FindPlainDepths(budget));
   return out;
 }
 
@@ -160,11 +168,12 @@ void Automaton::Append(const Dfa& dfa, int rule, const std::vector<int>& renamed
   }
 }
 
-void Automaton::FindFollow() {
+Status Automaton::FindFollow(const Budget& budget) {
   const std::size_t count = flags_.size();
   std::vector<ByteSet> first(count);
   std::vector<bool> empty(count);  // an end can be reached without a byte
   for (bool changed = true; changed;) {
+    RETURN_IF_ERROR(budget.CheckTime());
     changed = false;
     for (std::size_t s = count; s-- > 0;) {
       const int state = static_cast<int>(s);
@@ -187,6 +196,7 @@ void Automaton::FindFollow() {
   }
   follow_.resize(rule_start_.size());
   for (bool changed = true; changed;) {
+    RETURN_IF_ERROR(budget.CheckTime());
     changed = false;
     for (std::size_t s = 0; s < count; ++s) {
       for (const RuleEdge& edge : rules(static_cast<int>(s))) {
@@ -198,10 +208,11 @@ void Automaton::FindFollow() {
       }
     }
   }
+  return OkStatus();
 }
 
 // The greatest depths that agree with each other: they begin at the most and fall.
-void Automaton::FindPlainDepths() {
+Status Automaton::FindPlainDepths(const Budget& budget) {
   const std::size_t count = flags_.size();
   plain_depth_.assign(count, 0);
   PlainSteps steps(*this);
@@ -213,6 +224,7 @@ void Automaton::FindPlainDepths() {
     plain_depth_[s] = kPlainDepthMax;
   }
   for (bool changed = true; changed;) {
+    RETURN_IF_ERROR(budget.CheckTime());
     changed = false;
     for (const auto& [state, next] : complete) {
       std::uint8_t least = kPlainDepthMax;
@@ -224,6 +236,7 @@ void Automaton::FindPlainDepths() {
       changed = true;
     }
   }
+  return OkStatus();
 }
 
 std::size_t Automaton::bytes_held() const {

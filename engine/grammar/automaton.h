@@ -51,8 +51,8 @@ class Automaton {
     return std::span(all).subspan(begin[state], begin[state + 1] - begin[state]);
   }
   void Append(const Dfa& dfa, int rule, const std::vector<int>& renamed);
-  void FindFollow();
-  void FindPlainDepths();
+  Status FindFollow(const Budget& budget);
+  Status FindPlainDepths(const Budget& budget);
 
   std::vector<int> rule_start_, rule_of_;
   std::vector<std::uint8_t> flags_, plain_depth_;

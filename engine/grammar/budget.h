@@ -26,10 +26,13 @@ class Budget {
       return base::InvalidArgument("the grammar is too large: it needs more than ", states_max_,
                                    " states; make it smaller (counts of a repetition, lengths of "
                                    "strings and alternatives multiply)");
-    if (++asked_ % 64 == 0 && late())
-      return base::InvalidArgument("the grammar takes longer than ", seconds_,
-                                   " s to compile; make it smaller");
-    return OkStatus();
+    return ++asked_ % 64 == 0 ? CheckTime() : OkStatus();
+  }
+  // Asked in each round of what goes on until nothing changes. InvalidArgument: the time is over.
+  Status CheckTime() const {
+    if (!late()) return OkStatus();
+    return base::InvalidArgument("the grammar takes longer than ", seconds_,
+                                 " s to compile; make it smaller");
   }
   // Counts what is held for longer than a step. InvalidArgument: more than there may be.
   Status Hold(std::size_t bytes) {

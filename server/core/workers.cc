@@ -57,22 +57,27 @@ Workers::Workers(int threads)
 void Workers::Post(const std::string& client, asio::any_io_executor back,
                    std::function<void()> work, std::function<void()> then,
                    std::function<void()> dropped) {
-  auto task = std::make_shared<Task>(std::move(back), std::move(work), std::move(then),
-                                     std::move(dropped), ticket_);
+  const auto task = std::make_shared<Task>(std::move(back), std::move(work), std::move(then),
+                                           std::move(dropped), ticket_);
   const base::MutexLock lock(mutex_);
   if (pool_ == nullptr) return;
-  // In this order: where there is no memory to keep the task, a thread finds nothing to do.
-  asio::post(*pool_, [this] { RunNext(); });
-  Keep(client, std::move(task));
+  try {
+    // In this order: where there is no memory to keep the task, a thread finds nothing to do.
+    asio::post(*pool_, [this] { RunNext(); });
+    Keep(client, task);
+  } catch (...) {
+    task->rest->next = {};  // whoever asked hears of it here
+    throw;
+  }
 }
 
-void Workers::Keep(const std::string& client, std::shared_ptr<Task> task) {
+void Workers::Keep(const std::string& client, const std::shared_ptr<Task>& task) {
   const auto found = std::find_if(waiting_.begin(), waiting_.end(),
                                   [&](const Waiting& other) { return other.client == client; });
-  if (found != waiting_.end()) return found->tasks.push_back(std::move(task));
+  if (found != waiting_.end()) return found->tasks.push_back(task);
   std::list<Waiting> fresh;
   fresh.push_back({.client = client, .tasks = {}});
-  fresh.back().tasks.push_back(std::move(task));
+  fresh.back().tasks.push_back(task);
   waiting_.splice(waiting_.end(), fresh);
 }
 

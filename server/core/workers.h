@@ -29,7 +29,8 @@ class Workers {
   // Runs `work` here, in a turn of `client` (a tenant), then `then` on `back`. What Stop finds
   // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`.
   // Both may be empty. What waits is bounded by whoever calls: an HTTP connection has one request
-  // at a time, one of gRPC grpc.streams_max. `work` must not throw.
+  // at a time, one of gRPC grpc.streams_max. `work` must not throw. Where memory runs out, it
+  // throws, and nothing follows.
   void Post(const std::string& client, boost::asio::any_io_executor back,
             std::function<void()> work, std::function<void()> then,
             std::function<void()> dropped = {});
@@ -45,7 +46,7 @@ class Workers {
     std::deque<std::shared_ptr<Task>> tasks;
   };
 
-  void Keep(const std::string& client, std::shared_ptr<Task> task) REQUIRES(mutex_);
+  void Keep(const std::string& client, const std::shared_ptr<Task>& task) REQUIRES(mutex_);
   void RunNext();
 
   base::Mutex mutex_;

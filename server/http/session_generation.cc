@@ -30,6 +30,8 @@ void Session::CompileGrammar(GenerationPlan plan) {
     std::optional<Status> status;  // nothing: it failed, or nobody waits
   };
   const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
+  reader_.Shrink();
+  WatchForDeparture();
   service_.compilers().Post(
       exchange_->head().tenant, connection_->get_executor(),
       [self = shared_from_this(), work] {
@@ -54,9 +56,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
         self->compiling_ = false;
         self->OnDropped();
       });
-  compiling_ = true;
-  reader_.Shrink();
-  WatchForDeparture();
+  compiling_ = true;  // last: from here on something follows
 }
 
 void Session::LeftEarly() {

@@ -221,5 +221,14 @@ TEST(JsonSchema, ExplosionsAreRefused) {
           .ok());
 }
 
+TEST(JsonSchema, WhatTakesTooMuchMemoryIsRefused) {
+  const auto compiled = SmallVocabulary({}).Schema(
+      R"({"type":"string","pattern":"^((x?y?){30}){30}((x?y?){30}){30}((x?y?){30}){30}z$"})",
+      1 << 20);
+  EXPECT_EQ(compiled.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(compiled.status().message().find("more than 64 MiB") != std::string::npos)
+      << compiled.status().message();
+}
+
 }  // namespace
 }  // namespace thermocline::grammar
