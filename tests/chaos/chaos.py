@@ -1,6 +1,6 @@
 """Mixed load while things break: every greedy answer that is completed must be the golden one, and none may be lost without an error.
 
-    python3 tests/chaos/chaos.py [--minutes 60] [--seed 1]
+    build/venv/bin/python tests/chaos/chaos.py [--minutes 60] [--seed 1]
 
 Breaks by turns: allocations, files, descriptors, the clock, threads that wake late, the processors (others take them), reloads, a
 drain with a restart, a kill, a stop, strangers that flood it. After each it waits for the throughput to be what it was: the time

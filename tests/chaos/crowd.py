@@ -1,6 +1,6 @@
 """64 clients, some of whom misbehave, beside those who behave: the answers, the memory, and the time between tokens.
 
-    python3 tests/chaos/crowd.py [--minutes 30] [--quiet-minutes 3]
+    build/venv/bin/python tests/chaos/crowd.py [--minutes 30] [--quiet-minutes 3]
 
 30% leave early, 5% send what is malformed, 5% read slowly. In between, six times, the others are alone, for the time between tokens
 that is compared: what else the machine does meets both. Prints what became of all requests; fails for a wrong or a lost answer, for memory that grows, and if the others'

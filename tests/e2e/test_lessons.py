@@ -1,13 +1,18 @@
-"""What has broken servers like this one, each by the name under which it was published. docs/reliability.md lists where the others are."""
+"""What has broken servers like this one, each by the name under which it was published. docs/reliability.md says where more is tried of each."""
+import contextlib
 import json
+import os
+import re
+import socket
 import struct
+import subprocess
 import zipfile
 import zlib
 
 import gguf
 import httpx
 import pytest
-from conftest import ROOT, run, wait_until
+from conftest import BIN, ROOT, Daemon, run, wait_until
 from daemon_client import STORY, value
 from gguf_copy import copy
 
@@ -66,7 +71,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_CVE_2025_53630_CVE_2026_27940_CVE_2024_23496_sizes_are_summed_with_care(tmp_path, name):
+def test_CVE_2025_53630_CVE_2026_27940_CVE_2024_32878_CVE_2024_21802_CVE_2024_23496_sizes_are_summed_with_care(tmp_path, name):
     path = tmp_path / "model.gguf"
     path.write_bytes(SIZES[name])
     refused(path)
@@ -121,7 +126,7 @@ def test_CVE_2026_43631_reloads_take_nothing_from_those_who_are_served(daemon):
         assert {a.result() for a in answers} == {good}
 
 
-def test_llama_cpp_25283_patterns_do_not_recurse(daemon):
+def test_llama_cpp_25283_25284_patterns_do_not_recurse(daemon):
     for pattern in ("(" * 30_000 + ")" * 30_000, "a{1,999999999}", "((((a*)*)*)*)*b", "[" * 10_000, "(?=a)b", "\\1", "a" * 100_000, "(a|" * 5000 + ")" * 5000, "", None, 3):
         body = {**CHAT, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "string", "pattern": pattern}}}}
         response = httpx.post(daemon.url + "/v1/chat/completions", json=body, timeout=60)
@@ -136,7 +141,7 @@ def test_CVE_2024_45436_an_archive_is_no_model(tmp_path):
     assert not (tmp_path.parent.parent / "evil.gguf").exists()
 
 
-def test_CVE_2024_12886_compressed_bodies_are_not_unpacked(daemon):
+def test_CVE_2024_12886_CVE_2025_0315_compressed_bodies_are_not_unpacked(daemon):
     bomb = zlib.compress(b'{"messages":[' + b" " * 50_000_000)
     for coding in ("gzip", "deflate", "br", "identity, gzip"):
         response = httpx.post(daemon.url + "/v1/chat/completions", content=bomb, headers={"content-encoding": coding, "content-type": "application/json"}, timeout=60)
@@ -185,7 +190,7 @@ def test_CVE_2024_34359_CVE_2026_5760_templates_reach_nothing(tmp_path, escape):
     assert result.returncode == 1 or not result.stdout.strip() or result.stdout.strip() == b"undefined", out
 
 
-def test_CVE_2025_23310_many_chunks_take_no_stack(daemon):
+def test_CVE_2025_23310_CVE_2025_23311_many_chunks_take_no_stack(daemon):
     body = json.dumps(CHAT).encode()
     response = httpx.post(daemon.url + "/v1/chat/completions", content=iter([body[:1]] + [body[i : i + 1] for i in range(1, len(body))] + [b" "] * 20_000), headers={"content-type": "application/json"}, timeout=120)
     assert response.status_code == 200
@@ -224,3 +229,88 @@ def test_llama_cpp_24013_answers_never_outgrow_their_context(daemon):
         usage = response.json()["usage"]
         assert usage["total_tokens"] <= context and response.json()["choices"][0]["finish_reason"] == "length"
     wait_until(lambda: value(daemon, "num_requests_running") == 0)
+
+
+def test_llama_cpp_27052_files_beside_the_model_are_not_believed(tmp_path):
+    model = tmp_path / "m.gguf"
+    model.write_bytes(MODEL.read_bytes())
+    for ending, magic in ((".tcp", b"TCPRED01"), (".tcb", b"TCBUND01"), (".placement.json", b"{")):
+        beside = tmp_path / ("m.gguf" + ending)
+        for content in (b"", magic, magic + struct.pack("<QQQ", 2**63, 2**62, 2**64 - 1) * 9, b"\0" * 5000):
+            beside.write_bytes(content)
+            result = run("run", model, "-p", "a", "-n", 1, "--hot-memory", "1MiB", *(["--placement", beside] if ending.endswith("json") else []), check=False)
+            assert result.returncode in (0, 1), (ending, content[:20], result.stderr)
+            assert result.returncode == 0 or beside.name.encode() in result.stderr, result.stderr
+        beside.unlink()
+
+
+def test_CVE_2024_37032_CVE_2026_7020_a_name_is_no_path(daemon):
+    for name in ("../../../../etc/passwd", "/etc/passwd", "sha256:../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd"):
+        for path, body in (("/api/show", {}), ("/api/chat", {"messages": [], "stream": False}), ("/v1/completions", {"prompt": "a", "max_tokens": 1})):
+            response = httpx.post(daemon.url + path, json={**body, "model": name}, timeout=60)
+            assert response.status_code in (400, 404) and "root:" not in response.text, (path, name)
+
+
+def test_CVE_2024_28224_a_page_reaches_nothing_by_a_name_of_its_own(daemon):
+    for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}, {"host": "127.0.0.1.evil.example"}):
+        for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/api/generate"), ("GET", "/metrics")):
+            assert httpx.request(method, daemon.url + path, headers=headers, timeout=60).status_code == 403, (headers, path)
+
+
+def test_CVE_2024_42477_nobody_calls_procedures_of_memory(daemon):
+    """The process listens on the port that it was told, and on no other."""
+    own = {link[8:-1] for link in map(os.readlink, (f"/proc/{daemon.process.pid}/fd/{fd}" for fd in os.listdir(f"/proc/{daemon.process.pid}/fd"))) if link.startswith("socket:[")}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/{daemon.process.pid}/net/{name}").readlines()[1:]]
+    assert {int(line[1].split(":")[1], 16) for line in lines if line[3] == "0A" and line[9] in own} <= {daemon.port, daemon.grpc_port}
+
+
+def test_GO_2025_4251_management_needs_a_right(daemon):
+    for method, path in (("GET", "/admin/requests"), ("POST", "/admin/drain"), ("POST", "/admin/reload"), ("DELETE", "/admin/requests/a")):
+        assert httpx.request(method, daemon.url + path, timeout=60).status_code in (401, 403, 404), path
+
+
+def test_CVE_2025_48956_a_giant_header_is_not_kept(daemon):
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=60) as s, contextlib.suppress(ConnectionError):
+        s.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 60_000)
+        assert b" 431 " in s.recv(65536)
+
+
+WRONG_SCHEMAS = [{"type": "something"}, {"type": 5}, {"pattern": "["}, {"type": "string", "pattern": "(?<"}, {"type": "string", "pattern": "a{9999999999}"}, {"$ref": "#/nowhere"}, {"enum": []}, {"type": "string", "format": 7}, 5, None, []]
+
+
+@pytest.mark.parametrize("schema", WRONG_SCHEMAS, ids=range(len(WRONG_SCHEMAS)))
+def test_CVE_2025_48944_a_wrong_schema_ends_its_request_alone(daemon, schema):
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    for body in ({"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}}, {"tools": [tool], "tool_choice": "required"}):
+        assert httpx.post(daemon.url + "/v1/chat/completions", json={**CHAT, **body}, timeout=60).status_code in (200, 400, 501)
+    assert httpx.post(daemon.url + "/v1/chat/completions", json=CHAT, timeout=60).status_code == 200
+
+
+def test_CVE_2025_23319_CVE_2025_23320_CVE_2025_23334_errors_tell_nothing_of_the_inside(daemon):
+    bodies = (b"{", b"\xff", b'{"model": "' + b"a" * 100_000 + b'"}', json.dumps({**CHAT, "n": 10**30}).encode(), json.dumps({"messages": [{"role": "x" * 50_000}]}).encode())
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/messages", "/api/chat", "/completion"):
+        for body in bodies:
+            response = httpx.post(daemon.url + path, content=body, headers={"content-type": "application/json"}, timeout=60)
+            assert 400 <= response.status_code < 500 and len(response.content) < 5_000, (path, body[:40])
+            assert not re.search(r"0x[0-9a-f]{6}|/dev/shm|/home/|/root|\.cc:\d|\.h:\d", response.text), response.text
+
+
+def test_CVE_2025_46728_CVE_2025_53628_CVE_2025_52887_CVE_2026_45352_chunks_and_headers_are_bounded(daemon):
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+    for request in (head + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 17 + b"\r\n", head + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n", head + b"X: y\r\n" * 50_000 + b"\r\n",
+                    head + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"a" * 65536 + b"\r\n") * 100):
+        with socket.create_connection(("127.0.0.1", daemon.port), timeout=60) as s:
+            with contextlib.suppress(ConnectionError):
+                s.sendall(request)
+            with contextlib.suppress(ConnectionError):
+                answer = s.recv(65536)
+                assert answer[9:12] in (b"400", b"413", b"431"), answer[:100]
+    assert httpx.get(daemon.url + "/health/live", timeout=60).status_code == 200
+
+
+def test_vllm_a_key_covers_more_than_v1(tmp_path):
+    out = subprocess.run([str(BIN / "thermoclined"), "--hash-key", "a"], input=b"a-key-0123456789abcdef\n", capture_output=True, check=True)
+    (tmp_path / "keys").write_bytes(out.stdout)
+    with Daemon(f"server.api_keys_file={tmp_path}/keys") as d:
+        for path in ("/tokenize", "/detokenize", "/completion", "/metrics", "/invocations", "/rerank", "/score", "/pause", "/resume", "/api/chat", "/props", "/slots", "/v1/status"):
+            assert httpx.post(d.url + path, json={}, timeout=60).status_code == 401, path

@@ -10,7 +10,7 @@ seconds=20 jobs=$(nproc) targets=()
 while [ $# -gt 0 ]; do
   case $1 in
     --seconds) seconds=$2; shift ;;
-    --minutes) seconds=$((60 * $2)); shift ;;
+    --minutes) seconds=$(awk "BEGIN { print int(60 * $2) }"); shift ;;
     --jobs) jobs=$2; shift ;;
     *) targets+=("$1") ;;
   esac
