@@ -40,11 +40,18 @@ def packages(files):
     return sorted(names)
 
 
+# Whose copyright files are prose; their main licence, which is that of what is loaded.
+IN_PROSE = {"libc-ares2": "MIT", "libc6": "LGPL-2.1-or-later", "libgcrypt20": "LGPL-2.1-or-later", "g++": "GPL-3.0-or-later",
+            "libgcc-s1": "GPL-3.0-or-later WITH GCC-exception-3.1", "libstdc++6": "GPL-3.0-or-later WITH GCC-exception-3.1"}
+
+
 def licences(package):
     """Short names in the package's copyright file, as far as that can be read by machines."""
     path = Path(f"/usr/share/doc/{package.split(':')[0]}/copyright")
     text = path.read_text(errors="replace") if path.exists() else ""
     names = {name.strip().rstrip(",") for line in re.findall(r"^License:[ \t]*(\S.*)$", text, re.M) for name in re.split(r",? (?:and|or) |, ", line)}
+    if not names and package.split(":")[0] in IN_PROSE:
+        return [IN_PROSE[package.split(":")[0]]]
     return sorted(names) or ["see /usr/share/doc/" + package.split(":")[0] + "/copyright"]
 
 
