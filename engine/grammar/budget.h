@@ -19,31 +19,29 @@ class Budget {
                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                       std::chrono::duration<double>(seconds))) {}
 
-  // Asked while something of `states` states grows. InvalidArgument: more than there may be, or the
-  // time is over.
-  Status Check(std::size_t states) {
+  // Asked while something of `states` states and `bytes`, which Hold does not know yet, grows.
+  // InvalidArgument: more than there may be, or the time is over.
+  Status Check(std::size_t states, std::size_t bytes = 0) {
     if (states > states_max_)
       return base::InvalidArgument("the grammar is too large: it needs more than ", states_max_,
                                    " states; make it smaller (counts of a repetition, lengths of "
                                    "strings and alternatives multiply)");
+    if (held_ + bytes > kBytesMax)
+      return base::InvalidArgument("the grammar is too large: to compile it takes more than ",
+                                   kBytesMax >> 20,
+                                   " MiB; make it smaller (counts of a repetition, lengths of "
+                                   "strings and alternatives multiply)");
     return ++asked_ % 64 == 0 ? CheckTime() : OkStatus();
   }
-  // Asked in each round of what goes on until nothing changes. InvalidArgument: the time is over.
+  // Asked in each round of what goes on until nothing changes, and before steps that may be long.
+  // InvalidArgument: the time is over.
   Status CheckTime() const {
     if (!late()) return OkStatus();
     return base::InvalidArgument("the grammar takes longer than ", seconds_,
                                  " s to compile; make it smaller");
   }
-  // Counts what is held for longer than a step. InvalidArgument: more than there may be.
-  Status Hold(std::size_t bytes) {
-    held_ += bytes;
-    if (held_ > kBytesMax)
-      return base::InvalidArgument("the grammar is too large: to compile it takes more than ",
-                                   kBytesMax >> 20,
-                                   " MiB; make it smaller (counts of a repetition,",
-                                   " lengths of strings and alternatives multiply)");
-    return OkStatus();
-  }
+  // Counts what is held for longer than a step; Check says whether it is too much.
+  void Hold(std::size_t bytes) { held_ += bytes; }
   std::size_t held() const { return held_; }
   bool late() const { return std::chrono::steady_clock::now() > deadline_; }
   std::size_t states_max() const { return states_max_; }

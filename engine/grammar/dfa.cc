@@ -19,13 +19,10 @@ struct StatesHash {
   }
 };
 
-// What a set and the state that it becomes take, about.
-std::size_t BytesOf(const States& set, const Dfa::State& state) {
-  constexpr std::size_t kNodeBytes = 96;  // of a table and its entry
-  return kNodeBytes + set.capacity() * sizeof(int) + sizeof(state) +
-         state.bytes.capacity() * sizeof(ByteEdge) +
-         state.rules.capacity() * sizeof(state.rules[0]) +
-         state.tokens.capacity() * sizeof(state.tokens[0]);
+// What a state takes, about.
+std::size_t BytesOf(const Dfa::State& state) {
+  return sizeof(state) + state.bytes.capacity() * sizeof(ByteEdge) +
+         state.rules.capacity() * sizeof(RuleEdge) + state.tokens.capacity() * sizeof(TokenEdge);
 }
 
 // Makes sets of states of `nfa` into states.
@@ -54,8 +51,8 @@ class Subsets {
       Dfa::State state;
       const States& set = *sets_[i];
       state.accepting = Accepting(set, i == 0);
-      Expand(set, state);
-      RETURN_IF_ERROR(budget_.Hold(BytesOf(set, state)));
+      RETURN_IF_ERROR(Expand(set, state));
+      budget_.Hold(BytesOf(state));
       out.states.push_back(std::move(state));
     }
     return true;
@@ -68,7 +65,7 @@ class Subsets {
     out.states.clear();
     IdOf({Nfa::kStart}, true);
     for (std::size_t i = 0; i < sets_.size(); ++i) {
-      RETURN_IF_ERROR(budget_.Check(sets_.size()));
+      RETURN_IF_ERROR(CheckSets());
       const States closed = Closure(*sets_[i], i == 0);
       Dfa::State state;
       state.accepting = Accepting(closed, i == 0);
@@ -78,7 +75,7 @@ class Subsets {
         if (edge.kind == Edge::Kind::kRule) state.rules.push_back({edge.value, to});
         AddToken(edge, to, state);
       });
-      RETURN_IF_ERROR(budget_.Hold(BytesOf(*sets_[i], state)));
+      budget_.Hold(BytesOf(state));
       out.states.push_back(std::move(state));
     }
     return OkStatus();
@@ -128,11 +125,21 @@ class Subsets {
   int IdOf(States set, bool closed) {
     if (!closed && set.size() > 1) set = Closure(std::move(set), false);
     const auto [found, added] = ids_.emplace(std::move(set), static_cast<int>(sets_.size()));
-    if (added) sets_.push_back(&found->first);
+    if (added) {
+      constexpr std::size_t kNodeBytes = 96;  // of a table and its entry
+      budget_.Hold(kNodeBytes + found->first.capacity() * sizeof(int));
+      sets_.push_back(&found->first);
+    }
     return found->second;
   }
 
-  void Expand(const States& set, Dfa::State& state) {
+  // A set may be as large as the automaton, and one state leads to hundreds.
+  Status CheckSets() {
+    RETURN_IF_ERROR(budget_.Check(sets_.size()));
+    return budget_.CheckTime();
+  }
+
+  Status Expand(const States& set, Dfa::State& state) {
     std::vector<const Edge*> bytes;
     std::map<int, States> rules;
     ForEdges(set, [&](const Edge& edge) {
@@ -141,12 +148,15 @@ class Subsets {
       if (edge.kind == Edge::Kind::kToken || edge.kind == Edge::Kind::kNotToken)
         AddToken(edge, IdOf(Closure({edge.to}, false), true), state);
     });
-    ExpandBytes(bytes, state);
-    for (auto& [rule, targets] : rules)
+    RETURN_IF_ERROR(ExpandBytes(bytes, state));
+    for (auto& [rule, targets] : rules) {
+      RETURN_IF_ERROR(CheckSets());
       state.rules.push_back({rule, IdOf(Closure(std::move(targets), false), true)});
+    }
+    return OkStatus();
   }
 
-  void ExpandBytes(const std::vector<const Edge*>& edges, Dfa::State& state) {
+  Status ExpandBytes(const std::vector<const Edge*>& edges, Dfa::State& state) {
     bool borders[257] = {};
     for (const Edge* edge : edges) borders[edge->lo] = borders[edge->hi + 1] = true;
     for (int lo = 0; lo < 256;) {
@@ -156,6 +166,7 @@ class Subsets {
       for (const Edge* edge : edges)
         if (edge->lo <= lo && lo <= edge->hi) targets.push_back(edge->to);
       if (!targets.empty()) {
+        RETURN_IF_ERROR(CheckSets());
         const int to = IdOf(Closure(std::move(targets), false), true);
         const bool joins =
             !state.bytes.empty() && state.bytes.back().to == to && state.bytes.back().hi + 1 == lo;
@@ -167,6 +178,7 @@ class Subsets {
       }
       lo = hi + 1;
     }
+    return OkStatus();
   }
 
   const Nfa& nfa_;
@@ -217,7 +229,7 @@ Result<Dfa> Product(const Dfa& a, const Dfa& b, bool difference, Budget& budget)
         }
       }
     }
-    RETURN_IF_ERROR(budget.Hold(BytesOf({}, state)));
+    budget.Hold(BytesOf(state));
     out.states.push_back(std::move(state));
   }
   return Trimmed(out);

@@ -101,6 +101,7 @@ class GbnfParser {
     Nfa nfa;
     RETURN_IF_ERROR(Emit(body, Nfa::kStart, nfa, Nfa::kFinal, budget_));
     const int rule = RuleOf(name);  // adds rules: no reference into them is held
+    budget_.Hold(nfa.bytes_held());
     grammar_.rules[rule].body = std::move(nfa);
     if (!in_.done() && in_.Peek() != '\n') return in_.Fail("a new line or the end is expected");
     SkipSpace(true);

@@ -57,6 +57,7 @@ Result<Grammar> GrammarOf(const Expression& expression, Budget& budget) {
   Grammar out;
   Nfa body;
   RETURN_IF_ERROR(Emit(expression, Nfa::kStart, body, Nfa::kFinal, budget));
+  budget.Hold(body.bytes_held());
   out.AddRule("root");
   out.rules[0].body = std::move(body);
   return out;

@@ -80,11 +80,13 @@ class Inliner {
           body.AddEdgeAs(edge, edge.value);
         } else {
           body.Insert(edge.from, bodies_[edge.value], edge.to);
-          RETURN_IF_ERROR(budget_.Check(static_cast<std::size_t>(body.num_states())));
+          RETURN_IF_ERROR(
+              budget_.Check(static_cast<std::size_t>(body.num_states()), body.bytes_held()));
         }
       }
       const int most = uses_[rule] == 1 ? kOnceMax : kSmall;
       if (body.num_states() > most) stays_[rule] = true;
+      budget_.Hold(body.bytes_held());
       bodies_[rule] = std::move(body);
     }
     return OkStatus();

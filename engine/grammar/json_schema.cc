@@ -88,6 +88,7 @@ class SchemaGrammar final : public ValueRules {
 
   Status Spend(const Nfa& body) {
     spent_ += static_cast<std::size_t>(body.num_states());
+    budget_.Hold(body.bytes_held());
     return budget_.Check(spent_);
   }
 

@@ -65,6 +65,7 @@ class Nfa {
 
   int num_states() const { return num_states_; }
   const std::vector<Edge>& edges() const { return edges_; }
+  std::size_t bytes_held() const { return edges_.capacity() * sizeof(Edge); }
   // Copies `other` between two states.
   void Insert(int from, const Nfa& other, int to);
 

@@ -120,13 +120,15 @@ bool Generation::given_up() const {
 
 void Generation::Cancel(CancelCause cause) {
   std::vector<std::shared_ptr<TokenChannel>> channels;
+  std::function<void()>
+      let_go;  // without the lock: it may hold the last of a session, which cancels
   {
     const base::MutexLock lock(mutex_);
     cause_ = cause;
     if (cause == CancelCause::kDisconnect || cause == CancelCause::kDeadline ||
         cause == CancelCause::kSlowReader || cause == CancelCause::kOtherChoice) {
       abandoned_ = true;
-      on_ready_ = {};
+      let_go.swap(on_ready_);
     }
     for (const Choice& choice : choices_) channels.push_back(choice.channel);
   }
@@ -177,9 +179,10 @@ void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {
     metrics.RequestFailed(RowOf(update.error).failed);
     base::LogError("id=", id_, ": ", update.error.message());
   }
+  std::function<void()> let_go;  // it holds whoever holds this
   const base::MutexLock lock(mutex_);
   choice.channel.reset();
-  if (++finished_ == choices()) on_ready_ = {};  // which holds whoever holds this
+  if (++finished_ == choices()) let_go.swap(on_ready_);
 }
 
 }  // namespace thermocline::server

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>

@@ -60,7 +60,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // While an answer is generated: session_generation.cc.
   void CompileGrammar(GenerationPlan plan);
-  // Before its answer began.
+  // While its grammar waited: nothing of it is kept.
   void LeftEarly();
   void StartGeneration(GenerationPlan plan);
   void WatchForDeparture();
@@ -75,7 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<Connection> connection_;
   boost::asio::steady_timer keep_alive_timer_;
   server::Service& service_;
-  const std::shared_ptr<void> place_;
+  std::shared_ptr<void> place_;  // among the connections
   RequestReader reader_;
   std::optional<Exchange> exchange_;    // of the request in progress, or of the last
   std::unique_ptr<Answer> answer_;      // in progress, until its last byte is written
@@ -84,7 +84,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool unread_ = false;                 // the client may still send what nobody reads
   bool watching_ = false;               // a read waits for the client to leave
   bool next_after_watch_ = false;       // that read's end begins the next request
-  bool compiling_ = false;              // a grammar, before the answer begins
+  // While its grammar waits to be compiled: gives back the place in the queue.
+  std::function<void()> give_up_;
   // While its grammar waited or its answer was written. Compilers look, too.
   std::atomic<bool> client_left_ = false;
 };

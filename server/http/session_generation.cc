@@ -30,6 +30,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
     std::optional<Status> status;  // nothing: it failed, or nobody waits
   };
   const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
+  std::function<void()> give_up = [work] { work->plan.submission.GiveUp(); };
   reader_.Shrink();
   WatchForDeparture();
   service_.compilers().Post(
@@ -43,8 +44,8 @@ void Session::CompileGrammar(GenerationPlan plan) {
         }
       },
       [self = shared_from_this(), work] {
-        self->compiling_ = false;
-        if (self->client_left_) return self->LeftEarly();
+        self->give_up_ = {};
+        if (self->client_left_) return;  // LeftEarly was called
         if (!work->status.has_value()) return self->RespondFailed();
         self->Guarded([&] {
           const ResponseHead& head = self->exchange_->head();
@@ -53,15 +54,18 @@ void Session::CompileGrammar(GenerationPlan plan) {
         });
       },
       [self = shared_from_this()] {
-        self->compiling_ = false;
-        self->OnDropped();
+        self->give_up_ = {};
+        if (!self->client_left_) self->OnDropped();
       });
-  compiling_ = true;  // last: from here on something follows
+  give_up_.swap(give_up);  // last: from here on something follows
 }
 
 void Session::LeftEarly() {
+  client_left_ = true;
+  give_up_();
   Log(499);
   Close();
+  place_.reset();
 }
 
 void Session::StartGeneration(GenerationPlan plan) {
@@ -102,8 +106,9 @@ void Session::OnWatched(ErrorCode error) {
     ClientLeft();
     return Close();
   }
-  if (error) client_left_ = true;  // its grammar waits, or an answer that is no stream is written
-  if (answer_ != nullptr || (compiling_ && !error)) WatchForDeparture();
+  if (give_up_ && error) return LeftEarly();
+  if (answer_ != nullptr || give_up_) return WatchForDeparture();
+  if (error) client_left_ = true;  // an answer that is no stream is being written
 }
 
 // What a client does not read waits with the engine, which then pauses its request.

@@ -1,4 +1,5 @@
 """Work that ends early or never begins: clients that leave, a full queue, signals."""
+import contextlib
 import json
 import re
 import socket
@@ -111,6 +112,23 @@ def test_what_waits_in_the_queue_is_sent_elsewhere_by_a_drain(smollm):
         d.terminate()
         assert d.wait(20) == 0
         s.close()
+
+
+def test_a_second_signal_ends_whoever_sent_too_much_early(smollm):
+    """Nobody but the answer holds that connection any more: no read waits, and nothing is written."""
+    with Daemon(f"model.path={smollm}", "server.drain_timeout_s=60") as d, socket.create_connection(("127.0.0.1", d.port)) as s:
+        body = json.dumps({"messages": STORY, "max_tokens": 4000, "ignore_eos": True}).encode()
+        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        wait_until(lambda: value(d, "num_requests_running") == 1)
+        s.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(64):
+                s.send(b"x" * 65536)
+        time.sleep(0.2)
+        d.terminate()
+        wait_until(lambda: "draining" in d.text())
+        d.terminate()
+        assert d.wait(20) == 0
 
 
 def test_a_second_signal_ends_at_once(smollm):

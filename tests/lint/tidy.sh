@@ -10,7 +10,6 @@ cmake --preset release -B build/tidy -DCMAKE_CXX_COMPILER="$clang" -DTHERMOCLINE
 cmake --build build/tidy --target proto embedded >/dev/null  # generated sources
 list() {
   find build/tidy -name 'unity_*.cxx'
-  ls engine/tools/*/*.cc
   # With definitions of their own, so they are joined with none.
   echo engine/tools/main.cc loadtest/options.cc server/daemon/main.cc server/metrics/build_info.cc server/openai/response.cc | tr ' ' '\n'
 }

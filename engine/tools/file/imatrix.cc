@@ -14,7 +14,7 @@
 namespace thermocline::tools {
 namespace {
 
-struct Options {
+struct ImatrixOptions {
   ModelOptions model;
   TextOptions text;
   std::string out;
@@ -115,7 +115,7 @@ int CountUnseen(const model::Importance& importance) {
   return unseen;
 }
 
-Status Imatrix(const Options& options) {
+Status Imatrix(const ImatrixOptions& options) {
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(options.model, FfnMode::kDense)));
   if (model->device != nullptr || model->memory.tier != load::MemoryPlan::Tier::kMemory)
     return base::FailedPrecondition(
@@ -150,7 +150,7 @@ Status Imatrix(const Options& options) {
 }  // namespace
 
 Command AddImatrix(const OptionSet& set) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImatrixOptions>();
   options->text.window = 512;
   AddModelOptions(set, options->model);
   AddTextOptions(set, options->text);

@@ -10,7 +10,7 @@
 namespace thermocline::tools {
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string model;
   bool json = false;
   bool tensors = false;
@@ -162,7 +162,7 @@ void PrintTable(const Json& d, bool tensors) {
 }  // namespace
 
 Command AddInspect(const OptionSet& set) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   set.Add("model", options->model, "Model file, folder or built-in name").Required();
   set.Add("--tensors", options->tensors, "List every tensor");
   set.Add("--json", options->json, "One JSON object on standard output");

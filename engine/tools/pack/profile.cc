@@ -27,7 +27,7 @@ using offline::kUnionWindows;
 
 constexpr double kHot = 0.8;  // of the activations; PowerInfer's measure
 
-struct Options {
+struct ProfileOptions {
   ModelOptions model;
   TextOptions text;
   std::string plot, side_car, trace, from_trace;
@@ -190,7 +190,7 @@ Result<Counted> CountTrace(const std::string& path, const OpenSideCar& side_car,
   return Counted{.tokens = trace.tokens};
 }
 
-Status Profile(const Options& o) {
+Status Profile(const ProfileOptions& o) {
   RETURN_IF_ERROR(CheckPlotPath(o.plot));
   if (o.text.text.empty() == o.from_trace.empty())
     return base::InvalidArgument("give --text FILE, or --from-trace FILE of what was decoded");
@@ -254,7 +254,7 @@ Status Profile(const Options& o) {
 }  // namespace
 
 Command AddProfile(const OptionSet& set) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ProfileOptions>();
   AddModelOptions(set, o->model);
   AddTextOptions(set, o->text, false);
   set.Add("--from-trace", o->from_trace,

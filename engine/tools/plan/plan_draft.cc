@@ -13,7 +13,6 @@
 namespace thermocline::tools {
 namespace {
 
-using Options = PlanDraftOptions;
 using base::InvalidArgument;
 
 constexpr double kMsMin = 1e-6, kMsMax = 1e9;
@@ -36,7 +35,7 @@ Result<std::vector<double>> ParseList(const char* option, const std::string& tex
 }
 
 // What was given instead of, or over, what was measured.
-Status Override(const Options& o, offline::PairModel& pair) {
+Status Override(const PlanDraftOptions& o, offline::PairModel& pair) {
   const auto set = [](double value, double unit, double& field) {
     if (value >= 0) field = value * unit;
   };
@@ -63,13 +62,13 @@ Status Override(const Options& o, offline::PairModel& pair) {
 }
 
 // What would be with other machines.
-void Suppose(const Options& o, offline::PairModel& pair) {
+void Suppose(const PlanDraftOptions& o, offline::PairModel& pair) {
   pair.draft_token_s /= o.draft_speedup;
   for (double& time : pair.verify_s) time /= o.target_speedup;
   if (o.separate) pair.draft_slowdown = pair.verify_slowdown = 1;
 }
 
-Result<offline::PairModel> FindPair(const Options& o) {
+Result<offline::PairModel> FindPair(const PlanDraftOptions& o) {
   offline::PairModel pair;
   if (!o.times.empty()) {
     ASSIGN_OR_RETURN(pair, ReadPair(o.times));
@@ -84,7 +83,7 @@ Result<offline::PairModel> FindPair(const Options& o) {
 }
 
 // --rounds alone asks for hit rates and no pair.
-bool WantsPair(const Options& o) {
+bool WantsPair(const PlanDraftOptions& o) {
   return o.rounds.empty() || !o.times.empty() || o.draft_token_ms >= 0 || !o.verify_ms.empty() ||
          o.acceptance >= 0;
 }

@@ -23,8 +23,6 @@ using offline::kCachePolicies;
 
 constexpr std::size_t kPolicies = std::size(kCachePolicies);
 
-using Options = ReplayOptions;
-
 // What each policy made of one size.
 struct Row {
   double share = 0;

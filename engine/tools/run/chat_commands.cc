@@ -16,14 +16,14 @@ using base::InvalidArgument;
 
 constexpr const char* kBlanks = " \t";
 
-struct Command {
+struct ChatCommand {
   const char* name;
   const char* other_name;  // "" = none
   const char* arguments;
   const char* help;
   Status (*run)(ChatSession& session, const std::string& argument);
 };
-extern const Command kCommands[8];
+extern const ChatCommand kCommands[8];
 
 std::string Padded(std::string text, std::size_t columns) {
   text.resize(std::max(text.size(), columns), ' ');
@@ -31,7 +31,7 @@ std::string Padded(std::string text, std::size_t columns) {
 }
 
 Status Help(ChatSession&, const std::string&) {
-  for (const Command& command : kCommands)
+  for (const ChatCommand& command : kCommands)
     Note(Padded(StrCat("  ", command.name, " ", command.arguments), 24) + command.help);
   Note("  \"\"\"                   begins and ends a message of several lines");
   Note(
@@ -171,7 +171,7 @@ Status Bye(ChatSession& session, const std::string&) {
   return OkStatus();
 }
 
-const Command kCommands[8] = {
+const ChatCommand kCommands[8] = {
     {"/help", "/?", "", "This list", Help},
     {"/set", "", "[NAME VALUE]", "Change how answers are made; alone: show it", Set},
     {"/clear", "", "", "Begin a new conversation; the system message stays", Clear},
@@ -189,7 +189,7 @@ Status RunCommand(ChatSession& session, const std::string& line) {
   const std::string name = line.substr(0, space);
   const std::size_t begin = line.find_first_not_of(kBlanks, space);
   const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
-  for (const Command& command : kCommands) {
+  for (const ChatCommand& command : kCommands) {
     if (name != command.name && name != command.other_name) continue;
     if (*command.arguments == '\0' && !argument.empty())
       return InvalidArgument(name, " takes no argument");
