@@ -2,22 +2,20 @@
 // can ask for endless work.
 #pragma once
 
-#include <chrono>
+#include <time.h>
+
 #include <cstddef>
 
 #include "engine/base/status.h"
 
 namespace thermocline::grammar {
 
-// Thread-compatible.
+// Of one thread: the time is what its processor works for it, so that what is refused does not
+// depend on what else the machine does.
 class Budget {
  public:
   Budget(std::size_t states_max, double seconds)
-      : states_max_(states_max),
-        seconds_(seconds),
-        deadline_(std::chrono::steady_clock::now() +
-                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                      std::chrono::duration<double>(seconds))) {}
+      : states_max_(states_max), seconds_(seconds), begun_s_(ProcessorSeconds()) {}
 
   // Asked while something of `states` states and `bytes`, which Hold does not know yet, grows.
   // InvalidArgument: more than there may be, or the time is over.
@@ -31,9 +29,9 @@ class Budget {
                                    kBytesMax >> 20,
                                    " MiB; make it smaller (counts of a repetition, lengths of "
                                    "strings and alternatives multiply)");
-    return ++asked_ % 64 == 0 ? CheckTime() : OkStatus();
+    return ++asked_ % 16 == 0 ? CheckTime() : OkStatus();
   }
-  // Asked in each round of what goes on until nothing changes, and before steps that may be long.
+  // Asked in each round of what goes on until nothing changes.
   // InvalidArgument: the time is over.
   Status CheckTime() const {
     if (!late()) return OkStatus();
@@ -43,15 +41,20 @@ class Budget {
   // Counts what is held for longer than a step; Check says whether it is too much.
   void Hold(std::size_t bytes) { held_ += bytes; }
   std::size_t held() const { return held_; }
-  bool late() const { return std::chrono::steady_clock::now() > deadline_; }
+  bool late() const { return ProcessorSeconds() - begun_s_ > seconds_; }
   std::size_t states_max() const { return states_max_; }
 
  private:
+  static double ProcessorSeconds() {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  }
+
   static constexpr std::size_t kBytesMax = 64 << 20;
 
   const std::size_t states_max_;
-  const double seconds_;
-  const std::chrono::steady_clock::time_point deadline_;
+  const double seconds_, begun_s_;
   unsigned asked_ = 0;
   std::size_t held_ = 0;
 };
