@@ -38,11 +38,11 @@ TEST(Scheduler, TheDeadlineOfOneThatWaitsItsTurnIsKept) {
 }
 
 TEST(Scheduler, ACancellationIsSeenBeforeTheNextStep) {
-  const auto engine = Load(Tidepool());
   Channel channel;
   std::atomic<int> tokens{0};
   std::mutex submitted;
-  submitted.lock();  // until `channel` is there
+  const auto engine = Load(Tidepool());  // whose thread ends before what it counts in
+  submitted.lock();                      // until `channel` is there
   Request request = Story(1, 400);
   channel = *engine->Submit(std::move(request), [&] {
     if (++tokens != 5) return;  // on the decode thread, between two steps
