@@ -120,8 +120,8 @@ bool Generation::given_up() const {
 
 void Generation::Cancel(CancelCause cause) {
   std::vector<std::shared_ptr<TokenChannel>> channels;
-  std::function<void()>
-      let_go;  // without the lock: it may hold the last of a session, which cancels
+  // Destroyed after the lock: the last reference to a session may be in it, and a session cancels.
+  std::function<void()> let_go;
   {
     const base::MutexLock lock(mutex_);
     cause_ = cause;
@@ -179,7 +179,7 @@ void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {
     metrics.RequestFailed(RowOf(update.error).failed);
     base::LogError("id=", id_, ": ", update.error.message());
   }
-  std::function<void()> let_go;  // it holds whoever holds this
+  std::function<void()> let_go;  // destroyed after the lock, as in Cancel
   const base::MutexLock lock(mutex_);
   choice.channel.reset();
   if (++finished_ == choices()) let_go.swap(on_ready_);

@@ -133,7 +133,7 @@ void Service::CutOff() {
 
 void Service::StopEngine() {
   published_ = false;
-  // An answer that nobody takes any more holds whoever waited for it.
+  // No thread takes answers any more: this breaks the cycles of sessions and their generations.
   for (const auto& generation : Generations()) generation->Cancel(CancelCause::kDisconnect);
   engine_.reset();
 }

@@ -27,8 +27,8 @@ struct Control {
   std::function<void()> drain;
 };
 
-// Threads that make templates, tokens and grammars for all connections: of long bodies, and of
-// short ones, which are more.
+// Threads for all connections: templates and tokens of long bodies, and of short ones, which are
+// more; and grammars.
 constexpr int kWorkers = 2, kShortWorkers = 4, kCompilers = 2;
 
 // Thread-safe. Listening begins before the model is there, so that "loading" can be told.

@@ -66,7 +66,7 @@ void Workers::Post(const std::string& client, asio::any_io_executor back,
     asio::post(*pool_, [this] { RunNext(); });
     Keep(client, task);
   } catch (...) {
-    task->rest->next = {};  // whoever asked hears of it here
+    task->rest->next = {};  // the caller gets the exception instead
     throw;
   }
 }
@@ -90,7 +90,7 @@ void Workers::RunNext() {
     Waiting& next = waiting_.front();
     task = std::move(next.tasks.front());
     next.tasks.pop_front();
-    // Whoever has more takes a turn behind the others.
+    // A client with more tasks goes to the end.
     if (next.tasks.empty()) {
       done.splice(done.end(), waiting_, waiting_.begin());
     } else {

@@ -28,7 +28,7 @@ class Workers {
 
   // Runs `work` here, in a turn of `client` (a tenant), then `then` on `back`. What Stop finds
   // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`.
-  // Both may be empty. What waits is bounded by whoever calls: an HTTP connection has one request
+  // Both may be empty. What waits is bounded by the callers: an HTTP connection has one request
   // at a time, one of gRPC grpc.streams_max. `work` must not throw. Where memory runs out, it
   // throws, and nothing follows.
   void Post(const std::string& client, boost::asio::any_io_executor back,

@@ -64,7 +64,7 @@ void SetLimits(const server::ServerConfig& config, ::grpc::ServerBuilder& builde
   builder.SetMaxReceiveMessageSize(config.body_bytes_max);
   builder.SetResourceQuota(::grpc::ResourceQuota("grpc").Resize(kBufferBytesMax));
   const std::pair<const char*, int> arguments[] = {
-      // Whoever connects and says nothing.
+      // Connections that send nothing are closed.
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, config.read_timeout_s * 1000},
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, config.grpc_streams_max},
       {GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax},
