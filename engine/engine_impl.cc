@@ -34,7 +34,7 @@ Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
       trace_(std::move(parts.trace)),
       on_fatal_(config.on_fatal),
       reader_buffer_tokens_(config.serving.reader_buffer_tokens),
-      grammars_(tokenizer(), model_->config.vocab_size, config.serving.grammar),
+      grammars_(tokenizer(), model_->config.vocab_size, GrammarLimitsOf(config, *model_)),
       breakers_(tokenizer()),
       default_breakers_(text::DryBreakerTokens(tokenizer(), text::kDryBreakersDefault)),
       queue_(std::make_shared<sched::RequestQueue>(

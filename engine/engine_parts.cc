@@ -30,6 +30,14 @@ load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
           .on_progress = config.on_progress};
 }
 
+load::GrammarSizes GrammarSizesOf(const GrammarLimits& limits) {
+  constexpr std::size_t kLeast = 4 << 20;  // schemas of ten fields and more
+  // Of grammar::VocabularyIndex: 133 to 153 for vocabularies of 32,000 to 262,144 tokens.
+  constexpr std::size_t kIndexBytesOfToken = 160;
+  const auto most = static_cast<std::size_t>(limits.memory_bytes);
+  return {.least = std::min(kLeast, most), .most = most, .of_token = kIndexBytesOfToken};
+}
+
 // Takes what `draft` takes from the budget of `target`.
 void LeaveRoom(const load::LoadedModel& draft, const SpecOptions& options, MemoryOptions& target) {
   const std::size_t taken =
@@ -69,6 +77,7 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
   if (parts.draft.model != nullptr && load.model.memory.budget_bytes > 0)
     LeaveRoom(*parts.draft.model, spec, load.model.memory);
   spec::AskOfTarget(spec, load);
+  load.sizes.grammars = GrammarSizesOf(config.serving.grammar);
   ASSIGN_OR_RETURN(parts.model, LoadTarget(config, load));
   ASSIGN_OR_RETURN(parts.kv, TakeKvMemory(config, *parts.model));
   if (const std::string& path = config.model.record_trace; !path.empty()) {
@@ -80,6 +89,12 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
     ASSIGN_OR_RETURN(parts.trace, store::TraceWriter::Create(path, parts.model->trace_shape()));
   }
   return parts;
+}
+
+GrammarLimits GrammarLimitsOf(const EngineConfig& config, const load::LoadedModel& model) {
+  GrammarLimits limits = config.serving.grammar;
+  limits.memory_bytes = static_cast<std::int64_t>(model.memory.grammars);
+  return limits;
 }
 
 // Those of a draft, or that a grammar forces, and of the token before them; or of all answers that

@@ -21,6 +21,9 @@ struct EngineParts {
 // Errors as Engine::Load.
 Result<EngineParts> LoadParts(const EngineConfig& config);
 
+// What the plan leaves for grammars.
+GrammarLimits GrammarLimitsOf(const EngineConfig& config, const load::LoadedModel& model);
+
 // Tokens of one step whose logits are wanted.
 int StepLogitsMax(const EngineConfig& config);
 

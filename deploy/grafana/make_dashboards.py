@@ -84,7 +84,7 @@ DASHBOARDS = {
              "Schemas, grammars and patterns of requests."),
             ("Time spent on them", "timeseries", "percentunit", [(total("grammar_compile_seconds_total"), "compiling"), (total("grammar_mask_seconds_total"), "masks")], "Of a core."),
             ("Tokens under a grammar", "timeseries", "short", [(total("grammar_masks_total"), "sampled"), (total("grammar_forced_tokens_total"), "forced"), (total("grammar_forced_accepted_tokens_total"), "forced and accepted")], ""),
-            ("Compiled grammars kept", "timeseries", "bytes", [(of("grammar_cache_bytes"), "{{instance}}")], ""),
+            ("Compiled grammars", "timeseries", "bytes", [(of("grammar_memory_bytes"), "{{instance}} all"), (of("grammar_cache_bytes"), "{{instance}} kept")], ""),
         ]),
     ]),
     "sparsity": ("Thermocline: sparsity", [

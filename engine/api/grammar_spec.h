@@ -31,12 +31,21 @@ struct GrammarSpec {
   std::vector<GrammarPart> parts = {};    // kGbnf: rules that `text` uses and does not define
 };
 
-// What compiling grammars may take.
+// Grammars that are compiled at the same time.
+inline constexpr int kGrammarsCompiledAtOnce = 2;
+
+// What grammars may take.
 struct GrammarLimits {
   int bytes_max = 256 << 10;  // of a grammar, a schema, or all choices
   int states_max = 200'000;
   int compile_ms_max = 2000;
-  std::int64_t cache_bytes = 128 << 20;  // of compiled grammars that are kept
+  std::int64_t cache_bytes = 128 << 20;   // of compiled grammars that are kept
+  std::int64_t memory_bytes = 256 << 20;  // of all: compiled ones, and what compiling takes
+
+  // Of compiled grammars, those that answers use and those that are kept.
+  std::int64_t compiled_bytes_max() const { return memory_bytes / 2; }
+  // Of what compiling one takes.
+  std::int64_t compile_bytes_max() const { return memory_bytes / 2 / kGrammarsCompiledAtOnce; }
 };
 
 }  // namespace thermocline

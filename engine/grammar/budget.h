@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "engine/base/status.h"
+#include "engine/base/strings.h"
 
 namespace thermocline::grammar {
 
@@ -14,8 +15,11 @@ namespace thermocline::grammar {
 // depend on what else the machine does.
 class Budget {
  public:
-  Budget(std::size_t states_max, double seconds)
-      : states_max_(states_max), seconds_(seconds), begun_s_(ProcessorSeconds()) {}
+  Budget(std::size_t states_max, double seconds, std::size_t bytes_max)
+      : states_max_(states_max),
+        bytes_max_(bytes_max),
+        seconds_(seconds),
+        begun_s_(ProcessorSeconds()) {}
 
   // Asked while something of `states` states and `bytes`, which Hold does not know yet, grows.
   // InvalidArgument: more than there may be, or the time is over.
@@ -24,11 +28,13 @@ class Budget {
       return base::InvalidArgument("the grammar is too large: it needs more than ", states_max_,
                                    " states; make it smaller (counts of a repetition, lengths of "
                                    "strings and alternatives multiply)");
-    if (held_ + bytes > kBytesMax)
+    if (held_ + bytes > bytes_max_)
       return base::InvalidArgument("the grammar is too large: to compile it takes more than ",
-                                   kBytesMax >> 20,
-                                   " MiB; make it smaller (counts of a repetition, lengths of "
-                                   "strings and alternatives multiply)");
+                                   base::HumanBytes(static_cast<double>(bytes_max_)),
+                                   " (a quarter of what grammar.memory_mib and "
+                                   "memory.budget_bytes leave for grammars); make it smaller "
+                                   "(counts of a repetition, lengths of strings and alternatives "
+                                   "multiply)");
     return ++asked_ % 16 == 0 ? CheckTime() : OkStatus();
   }
   // Asked in each round of what goes on until nothing changes.
@@ -51,9 +57,7 @@ class Budget {
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
   }
 
-  static constexpr std::size_t kBytesMax = 64 << 20;
-
-  const std::size_t states_max_;
+  const std::size_t states_max_, bytes_max_;
   const double seconds_, begun_s_;
   unsigned asked_ = 0;
   std::size_t held_ = 0;

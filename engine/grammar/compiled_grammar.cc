@@ -87,7 +87,14 @@ Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::Create(const Gra
     }
   }
   std::shared_ptr<CompiledGrammar> out(new CompiledGrammar(std::move(automaton), params));
-  out->MakeTables(params.table_bytes_max, budget);
+  std::size_t table_bytes = params.table_bytes_max;
+  if (params.take_room) {
+    ASSIGN_OR_RETURN(out->room_,
+                     params.take_room(out->bytes_held_, out->bytes_held_ + table_bytes));
+    table_bytes = out->room_.bytes() - out->bytes_held_;
+  }
+  out->MakeTables(table_bytes, budget);
+  out->room_.ShrinkTo(out->bytes_held_);
   return std::shared_ptr<const CompiledGrammar>(std::move(out));
 }
 
@@ -108,10 +115,13 @@ void CompiledGrammar::MakeTables(std::size_t bytes_max, const Budget& budget) {
   Parser parser;
   std::size_t held = 0;
   for (const auto& [length, state] : states) {
-    if (held > bytes_max || budget.late()) break;
+    if (budget.late()) break;
     std::optional<Table> table = MakeTable(state, parser);
     if (!table.has_value()) continue;
-    held += table->accepted.size() * sizeof(std::uint64_t) + table->uncertain.bytes_held();
+    const std::size_t bytes =
+        table->accepted.size() * sizeof(std::uint64_t) + table->uncertain.bytes_held();
+    if (held + bytes > bytes_max) break;
+    held += bytes;
     table_of_[state] = base::IntSize(tables_);
     tables_.push_back(*std::move(table));
   }

@@ -9,6 +9,7 @@
 // characters.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 
 #include "engine/grammar/automaton.h"
 #include "engine/grammar/counters.h"
+#include "engine/grammar/held_bytes.h"
 #include "engine/grammar/parser.h"
 #include "engine/grammar/token_trie.h"
 
@@ -28,10 +30,13 @@ class CompiledGrammar {
     std::shared_ptr<const VocabularyIndex> vocabulary;
     std::shared_ptr<Counters> counters;  // or null
     std::size_t table_bytes_max = 32 << 20;
+    // Takes `wanted` bytes of what all grammars may hold, or what is left, `least` at least.
+    // Empty: nobody counts.
+    std::function<Result<HeldBytes>(std::size_t least, std::size_t wanted)> take_room = {};
   };
   // Tables are made until their memory or the budget's time is used up; masks are the same without
-  // them, and take longer. Errors as Automaton::Create; InvalidArgument: a token outside of the
-  // vocabulary.
+  // them, and take longer. Errors as Automaton::Create, and of take_room; InvalidArgument: a token
+  // outside of the vocabulary.
   static Result<std::shared_ptr<const CompiledGrammar>> Create(const Grammar& grammar,
                                                                const Params& params,
                                                                Budget& budget);
@@ -62,6 +67,7 @@ class CompiledGrammar {
   std::vector<int> table_of_;  // by state, -1 = none
   std::vector<Table> tables_;
   std::size_t bytes_held_ = 0;
+  HeldBytes room_;
 };
 
 }  // namespace thermocline::grammar

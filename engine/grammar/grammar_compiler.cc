@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -16,6 +18,8 @@ namespace thermocline::grammar {
 namespace {
 
 constexpr std::size_t kTrimBytes = 8 << 20;
+// Of what compiled grammars may hold: the tables of one, and a small one.
+constexpr std::int64_t kTablesShare = 4, kSmallShare = 64;
 
 void AppendTexts(const std::vector<std::string>& texts, std::string& key) {
   for (const std::string& text : texts) key += StrCat("\n", text.size(), ":", text);
@@ -89,11 +93,18 @@ Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const Gr
   if (auto found = Find(key)) return found;
   const base::Stopwatch watch;
   const auto vocabulary = Vocabulary();
-  Budget budget(static_cast<std::size_t>(limits_.states_max), limits_.compile_ms_max / 1000.0);
+  Budget budget(static_cast<std::size_t>(limits_.states_max), limits_.compile_ms_max / 1000.0,
+                static_cast<std::size_t>(limits_.compile_bytes_max()));
   const auto compile = [&]() -> Result<std::shared_ptr<const CompiledGrammar>> {
     ASSIGN_OR_RETURN(const Grammar parsed, Parse(spec, *vocabulary, budget));
-    return CompiledGrammar::Create(parsed, {.vocabulary = vocabulary, .counters = counters_},
-                                   budget);
+    return CompiledGrammar::Create(
+        parsed,
+        {.vocabulary = vocabulary,
+         .counters = counters_,
+         .table_bytes_max = static_cast<std::size_t>(limits_.compiled_bytes_max() / kTablesShare),
+         .take_room = [this](std::size_t least,
+                             std::size_t wanted) { return TakeRoom(least, wanted); }},
+        budget);
   };
   auto compiled = compile();
   if (budget.held() > kTrimBytes)
@@ -171,19 +182,45 @@ std::shared_ptr<const CompiledGrammar> GrammarCompiler::Find(const std::string& 
   return entries_.front().grammar;
 }
 
+Result<HeldBytes> GrammarCompiler::TakeRoom(std::size_t least, std::size_t wanted) {
+  const base::MutexLock lock(mutex_);
+  // Large ones share a half, so that they do not shut out what most clients send.
+  const std::int64_t all = limits_.compiled_bytes_max();
+  const auto size = static_cast<std::int64_t>(least);
+  const std::int64_t most = size > all / kSmallShare ? all / 2 : all;
+  const auto free = [&] { return std::max<std::int64_t>(0, most - *held_); };
+  for (auto entry = entries_.end(); free() < static_cast<std::int64_t>(wanted);) {
+    if (entry == entries_.begin()) break;
+    --entry;
+    const bool used = entry->grammar.use_count() > 1;  // dropping it would free nothing
+    if (!used) Drop(entry++);
+  }
+  if (free() < size)
+    return base::ResourceExhausted(
+        "the grammar needs ", base::HumanBytes(static_cast<double>(size)),
+        ", and those of other answers hold ", base::HumanBytes(static_cast<double>(*held_)),
+        " of the ", base::HumanBytes(static_cast<double>(most)),
+        " that there are for grammars of its size (grammar.memory_mib, memory.budget_bytes); try "
+        "again later");
+  return HeldBytes(held_, std::min(wanted, static_cast<std::size_t>(free())));
+}
+
 void GrammarCompiler::Keep(const std::string& key, std::shared_ptr<const CompiledGrammar> grammar) {
   const base::MutexLock lock(mutex_);
   if (by_key_.contains(key)) return;  // two asked at once
-  stats_.cache_bytes += static_cast<std::int64_t>(grammar->bytes_held() + key.size());
-  entries_.push_front({key, std::move(grammar)});
+  entries_.push_front({key, std::move(grammar), HeldBytes(held_, key.size())});
   by_key_.emplace(key, entries_.begin());
-  while (stats_.cache_bytes > limits_.cache_bytes && !entries_.empty()) {
-    const Entry& last = entries_.back();
-    stats_.cache_bytes -= static_cast<std::int64_t>(last.grammar->bytes_held() + last.key.size());
-    by_key_.erase(last.key);
-    entries_.pop_back();
-  }
-  stats_.cache_entries = static_cast<std::int64_t>(entries_.size());
+  stats_.cache_bytes += static_cast<std::int64_t>(entries_.front().bytes());
+  const auto too_many = [this]() REQUIRES(mutex_) {
+    return stats_.cache_bytes > limits_.cache_bytes || *held_ > limits_.compiled_bytes_max();
+  };
+  while (!entries_.empty() && too_many()) Drop(std::prev(entries_.end()));
+}
+
+void GrammarCompiler::Drop(std::list<Entry>::iterator entry) {
+  stats_.cache_bytes -= static_cast<std::int64_t>(entry->bytes());
+  by_key_.erase(entry->key);
+  entries_.erase(entry);
 }
 
 GrammarStats GrammarCompiler::Stats() const {
@@ -191,7 +228,9 @@ GrammarStats GrammarCompiler::Stats() const {
   {
     const base::MutexLock lock(mutex_);
     out = stats_;
+    out.cache_entries = static_cast<std::int64_t>(entries_.size());
   }
+  out.held_bytes = *held_;
   out.masks = counters_->masks;
   out.mask_s = static_cast<double>(counters_->mask_ns) / 1e9;
   out.forced_tokens = counters_->forced_tokens;

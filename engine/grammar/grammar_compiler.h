@@ -19,7 +19,8 @@ class GrammarCompiler {
   // `tokenizer` must live as long. The vocabulary's index is made when it is first needed.
   GrammarCompiler(const text::Tokenizer& tokenizer, int vocab_size, const GrammarLimits& limits);
 
-  // Errors with GrammarSpec::field: InvalidArgument or Unimplemented, what is wrong with it.
+  // Errors with GrammarSpec::field: InvalidArgument or Unimplemented, what is wrong with it;
+  // ResourceExhausted: the grammars of other answers hold all that there is for them.
   Result<std::shared_ptr<const CompiledGrammar>> Compile(const GrammarSpec& spec);
   // What was compiled before and is still kept; nullptr: nothing. Takes no time.
   std::shared_ptr<const CompiledGrammar> FindCompiled(const GrammarSpec& spec);
@@ -29,6 +30,8 @@ class GrammarCompiler {
   struct Entry {
     std::string key;
     std::shared_ptr<const CompiledGrammar> grammar;
+    HeldBytes key_held;
+    std::size_t bytes() const { return grammar->bytes_held() + key.size(); }
   };
   std::shared_ptr<const VocabularyIndex> Vocabulary();
   Result<Grammar> Parse(const GrammarSpec& spec, const VocabularyIndex& vocabulary,
@@ -36,12 +39,17 @@ class GrammarCompiler {
   Result<Grammar> ParsePart(const GrammarPart& part, const VocabularyIndex& vocabulary,
                             Budget& budget) const;
   std::shared_ptr<const CompiledGrammar> Find(const std::string& key);
+  // Room for a grammar, as CompiledGrammar::Params::take_room: others that nobody uses give way.
+  Result<HeldBytes> TakeRoom(std::size_t least, std::size_t wanted);
   void Keep(const std::string& key, std::shared_ptr<const CompiledGrammar> grammar);
+  void Drop(std::list<Entry>::iterator entry) REQUIRES(mutex_);
 
   const text::Tokenizer& tokenizer_;
   const int vocab_size_;
   const GrammarLimits limits_;
   const std::shared_ptr<Counters> counters_ = std::make_shared<Counters>();
+  // Of all compiled grammars, kept or used.
+  const std::shared_ptr<HeldBytes::Total> held_ = std::make_shared<HeldBytes::Total>(0);
   base::Mutex vocabulary_mutex_;  // held while the index is made
   std::shared_ptr<const VocabularyIndex> vocabulary_ GUARDED_BY(vocabulary_mutex_);
   mutable base::Mutex mutex_;

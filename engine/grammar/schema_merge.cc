@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "object", "array",
                                                     "number", "integer", "string"};
+// No answer has as many characters, items or members: as a maximum it is none.
+constexpr double kCountMax = 2147483647;
 bool IsSchema(const Json& value) { return value.is_object() || value.is_bool(); }
 
 Json Both(const Json& a, const Json& b) {
@@ -251,10 +253,10 @@ class Merger {
   static Result<std::int64_t> Count(const Json& schema, const char* keyword, std::int64_t absent) {
     const Json* value = schema.Find(keyword);
     if (value == nullptr) return absent;
-    const bool whole = value->is_number() && value->as_double() >= 0 && value->as_double() < 1e15 &&
+    const bool whole = value->is_number() && value->as_double() >= 0 &&
                        value->as_double() == std::floor(value->as_double());
     if (!whole) return MalformedSchema(keyword, "a whole number of at least 0");
-    return static_cast<std::int64_t>(value->as_double());
+    return static_cast<std::int64_t>(std::min(value->as_double(), kCountMax));
   }
   static Status AddMin(const Json& schema, const char* keyword, std::int64_t& min) {
     ASSIGN_OR_RETURN(const std::int64_t value, Count(schema, keyword, 0));
@@ -263,7 +265,8 @@ class Merger {
   }
   static Status AddMax(const Json& schema, const char* keyword, std::int64_t& max) {
     ASSIGN_OR_RETURN(const std::int64_t value, Count(schema, keyword, -1));
-    if (value >= 0) max = max < 0 ? value : std::min(max, value);
+    if (value < 0 || static_cast<double>(value) >= kCountMax) return OkStatus();
+    max = max < 0 ? value : std::min(max, value);
     return OkStatus();
   }
 

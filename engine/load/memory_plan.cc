@@ -30,6 +30,10 @@ constexpr int kReadsMin = 8;
 // worth more.
 constexpr double kSecondStageShareMax = 0.08;
 
+// Grammars take one part in so many of the budget at most, and of what caches of neurons leave.
+constexpr std::size_t kGrammarsShare = 8;
+constexpr const char* kGrammarsLine = "grammars";
+
 constexpr const char* kShrink =
     "This is the least, with the bundle file in use: give more memory, or take a shorter context, "
     "a "
@@ -55,6 +59,22 @@ class Planner {
     with.ahead = true;
     with.lines.push_back({"drafts ahead by the model itself", AheadBytes(n_)});
     return n_.sizes.ahead.required || Fits(with) ? with : plan;
+  }
+
+  // Gives grammars one part in `parts` of what is left.
+  MemoryPlan WithGrammars(MemoryPlan plan, std::size_t parts) const {
+    const std::size_t left = budget_ > plan.total() ? budget_ - plan.total() : 0;
+    const std::size_t more =
+        std::min(GrammarsWanted(), plan.grammars + left / parts) - plan.grammars;
+    for (MemoryPlan::Line& line : plan.lines)
+      if (line.name == kGrammarsLine) line.bytes += more;
+    plan.grammars += more;
+    return plan;
+  }
+
+  std::size_t GrammarsWanted() const {
+    const GrammarSizes& g = n_.sizes.grammars;
+    return std::max(g.least, std::min(g.most, budget_ / kGrammarsShare));
   }
 
   bool Fits(const MemoryPlan& plan) const {
@@ -93,7 +113,7 @@ class Planner {
           base::Ratio(held_bytes + 2 * image, sizes_.attention + sizes_.networks());
       if (n_.options.memory.ffn_share > 0 ? share <= n_.options.memory.ffn_share + 1e-9
                                           : plan.total() <= budget_)
-        return plan;
+        return WithGrammars(plan, 2);
       if (held == 0) return Refuse(plan, kShrink);
     }
     return Refuse(Fixed(MemoryPlan::Tier::kLayers), kShrink);
@@ -126,6 +146,10 @@ class Planner {
       plan.lines.push_back({"GPU: a layer on its way there", n_.device->passing});
     }
     if (sizes_.predictors > 0) plan.lines.push_back({"predictors", sizes_.predictors});
+    if (const GrammarSizes& g = n_.sizes.grammars; g.most > 0) {
+      plan.grammars = g.least;
+      plan.lines.push_back({kGrammarsLine, g.of_token * S(n_.file.config.vocab_size) + g.least});
+    }
     plan.lines.push_back({"KV cache", sizes_.kv});
     plan.lines.push_back({"buffers of a step", BufferBytes(n_, tier, deciding_held)});
     return plan;
@@ -176,6 +200,7 @@ class Planner {
     const std::size_t room = RoomForNetworks(deciding_held);
     const bool two = static_cast<double>(stage) <= kSecondStageShareMax * static_cast<double>(room);
     MemoryPlan plan = NeuronLines(index, deciding_held, two ? 2 : 1);
+    plan = WithGrammars(std::move(plan), kGrammarsShare);
     std::size_t used = plan.total(), limit = budget_;
     if (n_.options.memory.ffn_share > 0) {
       used = plan.lines.back().bytes + (deciding_held ? sizes_.deciding : 0);
@@ -220,6 +245,7 @@ bool ContextFits(const MemoryNeeds& needs, ModelSizes sizes, int context) {
   const Planner planner(wanted, std::move(sizes));
   MemoryPlan plan = planner.InMemory();
   plan.lines.push_back({"taken meanwhile", TakenMeanwhile(plan)});
+  plan.lines.push_back({"grammars, more of them", planner.GrammarsWanted() - plan.grammars});
   return planner.Fits(plan);
 }
 
@@ -250,7 +276,7 @@ Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::Bun
   if (planner.Fits(in_memory)) {
     if (!needs.options.memory.bundle.empty())
       base::LogInfo("the model fits into memory: ", needs.options.memory.bundle, " is not used");
-    return in_memory;
+    return planner.WithGrammars(in_memory, 2);
   }
   if (model::HasExpertRows(needs.file))
     return planner.Refuse(

@@ -23,6 +23,12 @@ struct AheadSizes {
   std::function<std::size_t(const model::ModelConfig&)> bytes = {};
 };
 
+// What requests' grammars take, in bytes.
+struct GrammarSizes {
+  std::size_t least = 0, most = 0;  // the plan chooses; most = 0: there are none
+  std::size_t of_token = 0;         // of the vocabulary, beside it
+};
+
 // Tokens of a sequence where nobody says how many, at most; servers take as many as fit.
 inline constexpr int kContextDefault = 8192;
 
@@ -35,6 +41,7 @@ struct WorkSizes {
   int context_default_max = kContextDefault;
   // Keys and values, with sequences of so many tokens, `whole` as below; empty = one sequence.
   std::function<std::size_t(const model::ModelConfig&, int context, bool whole)> kv_bytes = {};
+  GrammarSizes grammars = {};
   // Layers with a window keep all tokens, as the others: a device may have them so.
   bool kv_whole = false;
   AheadSizes ahead = {};
@@ -51,6 +58,7 @@ struct MemoryPlan {
   bool read_ahead = true;                // kNeurons: as MemoryOptions
   std::vector<int> stage_of = {};        // kLayers: [L] as store::SpreadStages
   bool ahead = false;                    // kMemory: WorkSizes::ahead is counted
+  std::size_t grammars = 0;              // of their line, what the vocabulary does not take
 
   struct Line {
     std::string name;

@@ -29,7 +29,7 @@ struct Control {
 
 // Threads for all connections: templates and tokens of long bodies, and of short ones, which are
 // more; and grammars.
-constexpr int kWorkers = 2, kShortWorkers = 4, kCompilers = 2;
+constexpr int kWorkers = 2, kShortWorkers = 4, kCompilers = kGrammarsCompiledAtOnce;
 
 // Thread-safe. Listening begins before the model is there, so that "loading" can be told.
 class Service {

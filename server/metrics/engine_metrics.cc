@@ -20,6 +20,7 @@ void ExposeGrammars(const EngineStats& s, MetricSet& set) {
   set.CatchUp("grammar_cache_hits_total", g.cache_hits);
   set.Set("grammar_cache_entries", g.cache_entries);
   set.Set("grammar_cache_bytes", g.cache_bytes);
+  set.Set("grammar_memory_bytes", g.held_bytes);
   set.CatchUp("grammar_masks_total", g.masks);
   set.CatchUp("grammar_mask_seconds_total", g.mask_s);
   set.CatchUp("grammar_forced_tokens_total", g.forced_tokens);

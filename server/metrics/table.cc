@@ -259,6 +259,8 @@ constexpr MetricInfo kTable[] = {
     {"grammar_cache_entries", kGauge, "", "grammars", "Structured output", W::kLoaded,
      "Compiled grammars that are kept"},
     {"grammar_cache_bytes", kGauge, "", "bytes", "Structured output", W::kLoaded, "What they hold"},
+    {"grammar_memory_bytes", kGauge, "", "bytes", "Structured output", W::kLoaded,
+     "What all compiled grammars hold, kept or used by answers"},
     {"grammar_masks_total", kCounter, "", "masks", "Structured output", W::kLoaded,
      "Sets of allowed tokens that were made: one for each token that is sampled under a grammar"},
     {"grammar_mask_seconds_total", kCounter, "", "seconds", "Structured output", W::kLoaded,

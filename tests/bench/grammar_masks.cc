@@ -44,11 +44,13 @@ int main(int argc, char** argv) {
   const int size = (*tokenizer)->vocabulary().size();
   grammar::GrammarCompiler compiler(**tokenizer, size, {});
   std::FILE* out = std::fopen(argv[2], "wb");
-  if (out == nullptr) return 1;
+  if (out == nullptr) return std::perror(argv[2]), 1;
   // The first compilation indexes the vocabulary.
   const base::Stopwatch first;
-  if (!compiler.Compile({.kind = GrammarSpec::Kind::kChoice, .choices = {"a"}}).ok()) return 1;
-  std::fprintf(stderr, "vocabulary of %d tokens indexed in %.1f ms\n", size, first.Seconds() * 1e3);
+  const auto any = compiler.Compile({.kind = GrammarSpec::Kind::kChoice, .choices = {"a"}});
+  if (!any.ok()) return Fail(any.status());
+  std::fprintf(stderr, "vocabulary of %d tokens indexed in %.1f ms, %zu bytes\n", size,
+               first.Seconds() * 1e3, (*any)->vocabulary().bytes_held());
   std::vector<double> all;
   for (std::string line; std::getline(std::cin, line);) {
     const auto entry = base::ParseJson(line);

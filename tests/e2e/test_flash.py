@@ -217,7 +217,7 @@ def test_the_budget_holds_below_a_limit_of_the_control_group(synthetic):
     want, _ = generate(synthetic, *args, tokens=60)
     refused = run("run", synthetic, "-p", "x", "--memory-budget", "1", *args, check=False)
     assert refused.returncode == 1
-    budget = int(number_of_bytes(refused.stderr.decode()) + 5 * MIB)
+    budget = int(number_of_bytes(refused.stderr.decode()) + 6 * MIB)
     with limited(budget + 4 * MIB) as group:
         got, flash = generate(synthetic, *args, "--memory-budget", budget, tokens=60, command=inside(group))
         assert got == want and flash["reads"] > 0

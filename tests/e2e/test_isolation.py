@@ -104,6 +104,26 @@ def test_nothing_is_compiled_for_those_who_left(open_daemon):
     assert compiled() - before <= 30  # those that had begun
 
 
+def test_grammars_keep_within_the_memory_budget():
+    """Patterns that all differ: some are too large for a small budget, some have no room while others' answers run."""
+    def large(i):
+        items = {"type": "string", "pattern": "[a-f]{1,10}x?[0-9]{1,10}(a|b[c-f]{1,10})"}
+        return {**CHAT, "max_tokens": 300, "structured_outputs": {"json": {"title": str(i), "type": "array", "minItems": 50, "items": items}}}
+
+    with Daemon("memory.budget_bytes=100MiB") as d:
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            too_large = [pool.submit(post, d, costly()) for _ in range(16)]
+            asked = [pool.submit(post, d, large(i)) for i in range(48)]
+        assert {a.result().status_code for a in too_large} == {400}
+        assert {a.result().status_code for a in asked} == {200, 429}
+        refused = next(a.result() for a in asked if a.result().status_code == 429)
+        assert "grammar.memory_mib" in refused.json()["error"]["message"] and int(refused.headers["retry-after"]) > 0
+        assert 0 < value(d, "grammar_memory_bytes") <= (100 << 20) / 16
+        status = open(f"/proc/{d.process.pid}/status").read()
+        assert int(status.split("VmHWM:")[1].split()[0]) << 10 <= 100 << 20
+        assert post(d, large(100)).status_code == 200  # their memory came back
+
+
 def with_schema(schema):
     return {**CHAT, "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}}
 

@@ -13,7 +13,7 @@ from daemon_client import STORY, post, value
 
 EMULATED = BIN.parent / "tests/emulated/thermoclined"
 UNIFIED = {**os.environ, "THERMOCLINE_EMULATED": "unified"}
-SETTINGS = ("engine.context_length=96", "engine.prefill_chunk=16", "engine.ffn_mode=exact", "spec.mode=off", "engine.audit_interval=0")
+SETTINGS = ("engine.context_length=96", "engine.prefill_chunk=16", "engine.ffn_mode=exact", "spec.mode=off", "engine.audit_interval=0", "grammar.memory_mib=4")
 
 
 def text_of(daemon, tokens=12):

@@ -13,7 +13,7 @@ using namespace thermocline;  // NOLINT: a target is a file of its own
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string text(fuzz::TextOf(data + 1, size - 1));
-  grammar::Budget budget(20'000, 0.5);
+  grammar::Budget budget(20'000, 0.5, 64 << 20);
   const auto automaton = [&](const Result<grammar::Grammar>& made) {
     if (made.ok()) (void)grammar::Automaton::Create(*made, budget);
   };

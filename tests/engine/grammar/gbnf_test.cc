@@ -72,7 +72,7 @@ TEST(Gbnf, DeepGroupsAreRefusedNotFollowed) {
 
 void ExpectRegex(const std::string& pattern, const std::vector<std::string>& takes,
                  const std::vector<std::string>& leaves) {
-  Budget budget(20'000, 60);
+  Budget budget(20'000, 60, kBytesMax);
   const auto expression = ParseRegex(pattern);
   ASSERT_TRUE(expression.ok()) << pattern << ": " << expression.status().message();
   Nfa nfa;

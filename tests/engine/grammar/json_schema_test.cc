@@ -92,6 +92,8 @@ TEST(JsonSchema, Arrays) {
          {"[1,1]"});
   Expect(R"({"type":"array","minItems":2})", {"[1,2]", "[[],{},3]"}, {"[1]"});
   Expect(R"({"type":"array","maxItems":0})", {"[]"}, {"[1]"});
+  // As programs write "any number".
+  Expect(R"({"type":"array","minItems":1,"maxItems":9223372036854775807})", {"[1,2]"}, {"[]"});
 }
 
 TEST(JsonSchema, Strings) {
@@ -179,6 +181,8 @@ TEST(JsonSchema, RefusedByName) {
   for (const char* keyword : {"not", "if", "contains", "dependentRequired", "unevaluatedItems"})
     ExpectRefused(StrCat("{\"", keyword, "\":{}}"), StrCat("'", keyword, "'"));
   ExpectRefused(R"({"type":"array","uniqueItems":true})", "'uniqueItems'");
+  ExpectRefused(R"({"type":"array","minItems":9223372036854775807})",
+                "minItems and maxItems above");
   ExpectRefused(R"({"type":"number","multipleOf":0.01})", "'multipleOf'");
   ExpectRefused(R"({"type":"string","format":"iri"})", "'iri'");
   ExpectRefused(R"({"type":"string","pattern":"\\p{L}"})", "\\p");
@@ -226,7 +230,7 @@ TEST(JsonSchema, WhatTakesTooMuchMemoryIsRefused) {
       R"({"type":"string","pattern":"^((x?y?){30}){30}((x?y?){30}){30}((x?y?){30}){30}z$"})",
       1 << 20);
   EXPECT_EQ(compiled.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(compiled.status().message().find("more than 64 MiB") != std::string::npos)
+  EXPECT_TRUE(compiled.status().message().find("more than 64.00 MiB") != std::string::npos)
       << compiled.status().message();
 }
 

@@ -38,6 +38,8 @@ inline std::unique_ptr<text::Tokenizer> SmallTokenizer(const std::vector<std::st
   return *std::move(tokenizer);
 }
 
+inline constexpr std::size_t kBytesMax = 64 << 20;  // to compile one
+
 class SmallVocabulary {
  public:
   explicit SmallVocabulary(const std::vector<std::string>& words)
@@ -47,7 +49,7 @@ class SmallVocabulary {
 
   Result<std::shared_ptr<const CompiledGrammar>> Gbnf(const std::string& text,
                                                       std::size_t table_bytes = 1 << 20) const {
-    Budget budget(20'000, 60);
+    Budget budget(20'000, 60, kBytesMax);
     ASSIGN_OR_RETURN(
         const Grammar parsed,
         ParseGbnf(text, {.find_token = [this](const std::string& t) { return index_->Find(t); }},
@@ -58,7 +60,7 @@ class SmallVocabulary {
   }
   Result<std::shared_ptr<const CompiledGrammar>> Schema(const std::string& text,
                                                         std::size_t states = 100'000) const {
-    Budget budget(states, 60);
+    Budget budget(states, 60, kBytesMax);
     ASSIGN_OR_RETURN(const Json schema, base::ParseJson(text));
     ASSIGN_OR_RETURN(const Grammar parsed, GrammarOfSchema(schema, budget));
     return CompiledGrammar::Create(parsed, {.vocabulary = index_, .counters = nullptr}, budget);
