@@ -141,7 +141,7 @@ class Engine {
 
   // For SamplingParams::constraint. Takes up to GrammarLimits::compile_ms_max, unless the same
   // grammar was asked for before. InvalidArgument, Unimplemented: what of it is wrong or not
-  // supported, with GrammarSpec::field.
+  // supported, with GrammarSpec::field; ResourceExhausted: other answers' grammars hold the memory.
   Result<std::shared_ptr<const grammar::CompiledGrammar>> Compile(const GrammarSpec& spec);
   // What Compile made before and keeps; nullptr: it must be compiled.
   std::shared_ptr<const grammar::CompiledGrammar> FindCompiled(const GrammarSpec& spec);

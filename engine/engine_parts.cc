@@ -4,6 +4,8 @@
 #include <climits>
 #include <utility>
 
+#include "engine/base/log.h"
+
 namespace thermocline {
 namespace {
 
@@ -79,6 +81,11 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
   spec::AskOfTarget(spec, load);
   load.sizes.grammars = GrammarSizesOf(config.serving.grammar);
   ASSIGN_OR_RETURN(parts.model, LoadTarget(config, load));
+  if (const std::size_t grammars = parts.model->memory.grammars;
+      grammars < static_cast<std::size_t>(config.serving.grammar.memory_bytes))
+    base::LogInfo("grammars may take ", base::HumanBytes(grammars),
+                  ": the memory budget leaves no more (grammar.memory_mib asks for ",
+                  config.serving.grammar.memory_bytes >> 20, " MiB)");
   ASSIGN_OR_RETURN(parts.kv, TakeKvMemory(config, *parts.model));
   if (const std::string& path = config.model.record_trace; !path.empty()) {
     if (!parts.model->predictors->input_points.empty())

@@ -39,7 +39,7 @@ struct GrammarLimits {
   int bytes_max = 256 << 10;  // of a grammar, a schema, or all choices
   int states_max = 200'000;
   int compile_ms_max = 2000;
-  std::int64_t cache_bytes = 128 << 20;   // of compiled grammars that are kept
+  std::int64_t cache_bytes = 96 << 20;    // of compiled grammars that are kept
   std::int64_t memory_bytes = 256 << 20;  // of all: compiled ones, and what compiling takes
 
   // Of compiled grammars, those that answers use and those that are kept.

@@ -63,6 +63,7 @@ enum class Reason : unsigned char {
   kExhausted,  // of ResourceExhausted
   kQueueFull,
   kPrefillBudget,  // too many prompt tokens wait
+  kGrammarMemory,  // the grammars of other answers hold all of it
   kDeadline,       // of DeadlineExceeded
   kUnavailable,    // of Unavailable
   kLoading,

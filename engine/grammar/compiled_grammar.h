@@ -61,13 +61,13 @@ class CompiledGrammar {
   void MakeTables(std::size_t bytes_max, const Budget& budget);
   std::optional<Table> MakeTable(int state, Parser& parser) const;
 
+  HeldBytes room_;  // given back last
   const Automaton automaton_;
   const std::shared_ptr<const VocabularyIndex> vocabulary_;
   const std::shared_ptr<Counters> counters_;
   std::vector<int> table_of_;  // by state, -1 = none
   std::vector<Table> tables_;
   std::size_t bytes_held_ = 0;
-  HeldBytes room_;
 };
 
 }  // namespace thermocline::grammar

@@ -9,6 +9,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/stopwatch.h"
+#include "engine/grammar/expression.h"
 #include "engine/grammar/free_text.h"
 #include "engine/grammar/gbnf.h"
 #include "engine/grammar/json_schema.h"
@@ -43,6 +44,17 @@ std::size_t BytesOf(const GrammarSpec& spec) {
     for (const std::string& stop : part.stops) bytes += stop.size();
     if (part.spec != nullptr) bytes += BytesOf(*part.spec);
   }
+  return bytes;
+}
+
+// Of the trees that texts are parsed into, at most: a value of JSON has two bytes and more, a part
+// of an expression one.
+std::size_t ParsedBytesOf(const GrammarSpec& spec) {
+  const bool json = spec.kind == GrammarSpec::Kind::kJsonSchema;
+  std::size_t bytes = spec.text.size() * (json ? sizeof(Json) / 2 : sizeof(Expression));
+  for (const std::string& choice : spec.choices) bytes += sizeof(Expression) + choice.size();
+  for (const GrammarPart& part : spec.parts)
+    if (part.spec != nullptr) bytes += ParsedBytesOf(*part.spec);
   return bytes;
 }
 
@@ -96,6 +108,8 @@ Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const Gr
   Budget budget(static_cast<std::size_t>(limits_.states_max), limits_.compile_ms_max / 1000.0,
                 static_cast<std::size_t>(limits_.compile_bytes_max()));
   const auto compile = [&]() -> Result<std::shared_ptr<const CompiledGrammar>> {
+    budget.Hold(ParsedBytesOf(spec));
+    RETURN_IF_ERROR(budget.Check(0));
     ASSIGN_OR_RETURN(const Grammar parsed, Parse(spec, *vocabulary, budget));
     return CompiledGrammar::Create(
         parsed,
@@ -183,44 +197,56 @@ std::shared_ptr<const CompiledGrammar> GrammarCompiler::Find(const std::string& 
 }
 
 Result<HeldBytes> GrammarCompiler::TakeRoom(std::size_t least, std::size_t wanted) {
+  std::list<Entry> dropped;  // freed without the lock
   const base::MutexLock lock(mutex_);
   // Large ones share a half, so that they do not shut out what most clients send.
   const std::int64_t all = limits_.compiled_bytes_max();
   const auto size = static_cast<std::int64_t>(least);
   const std::int64_t most = size > all / kSmallShare ? all / 2 : all;
-  const auto free = [&] { return std::max<std::int64_t>(0, most - *held_); };
-  for (auto entry = entries_.end(); free() < static_cast<std::int64_t>(wanted);) {
-    if (entry == entries_.begin()) break;
-    --entry;
-    const bool used = entry->grammar.use_count() > 1;  // dropping it would free nothing
-    if (!used) Drop(entry++);
-  }
-  if (free() < size)
+  const std::int64_t held = DropUnused(most - size, dropped), free = most - held;
+  if (free < size)
     return base::ResourceExhausted(
-        "the grammar needs ", base::HumanBytes(static_cast<double>(size)),
-        ", and those of other answers hold ", base::HumanBytes(static_cast<double>(*held_)),
-        " of the ", base::HumanBytes(static_cast<double>(most)),
-        " that there are for grammars of its size (grammar.memory_mib, memory.budget_bytes); try "
-        "again later");
-  return HeldBytes(held_, std::min(wanted, static_cast<std::size_t>(free())));
+               "the grammar needs ", base::HumanBytes(static_cast<double>(size)),
+               ", and those of other answers hold ", base::HumanBytes(static_cast<double>(held)),
+               " of the ", base::HumanBytes(static_cast<double>(most)), " that ",
+               most < all ? "large grammars" : "grammars",
+               " may use (grammar.memory_mib, memory.budget_bytes); try again later")
+        .WithReason(Reason::kGrammarMemory);
+  // Tables leave half of the rest to the next one.
+  const auto tables = std::min(wanted - least, static_cast<std::size_t>(free - size) / 2);
+  return HeldBytes(held_, least + tables);
+}
+
+std::int64_t GrammarCompiler::DropUnused(std::int64_t held_max, std::list<Entry>& dropped) {
+  std::int64_t held = *held_;
+  for (auto entry = entries_.end(); held > held_max && entry != entries_.begin();) {
+    --entry;
+    if (entry->grammar.use_count() > 1) continue;  // dropping it would free nothing
+    const auto unused = entry++;
+    held -= static_cast<std::int64_t>(unused->bytes());
+    Drop(unused, dropped);
+  }
+  return held;
 }
 
 void GrammarCompiler::Keep(const std::string& key, std::shared_ptr<const CompiledGrammar> grammar) {
+  std::list<Entry> dropped;  // freed without the lock
   const base::MutexLock lock(mutex_);
   if (by_key_.contains(key)) return;  // two asked at once
-  entries_.push_front({key, std::move(grammar), HeldBytes(held_, key.size())});
-  by_key_.emplace(key, entries_.begin());
+  const auto key_bytes = static_cast<std::int64_t>(key.size());
+  const std::int64_t held = DropUnused(limits_.compiled_bytes_max() / 4 * 3 - key_bytes, dropped);
+  if (held + key_bytes > limits_.compiled_bytes_max()) return;
+  entries_.push_front({HeldBytes(held_, key.size()), key, std::move(grammar)});
+  by_key_.emplace(entries_.front().key, entries_.begin());
   stats_.cache_bytes += static_cast<std::int64_t>(entries_.front().bytes());
-  const auto too_many = [this]() REQUIRES(mutex_) {
-    return stats_.cache_bytes > limits_.cache_bytes || *held_ > limits_.compiled_bytes_max();
-  };
-  while (!entries_.empty() && too_many()) Drop(std::prev(entries_.end()));
+  while (!entries_.empty() && stats_.cache_bytes > limits_.cache_bytes)
+    Drop(std::prev(entries_.end()), dropped);
 }
 
-void GrammarCompiler::Drop(std::list<Entry>::iterator entry) {
+void GrammarCompiler::Drop(std::list<Entry>::iterator entry, std::list<Entry>& dropped) {
   stats_.cache_bytes -= static_cast<std::int64_t>(entry->bytes());
   by_key_.erase(entry->key);
-  entries_.erase(entry);
+  dropped.splice(dropped.end(), entries_, entry);
 }
 
 GrammarStats GrammarCompiler::Stats() const {

@@ -4,6 +4,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "engine/api/grammar_spec.h"
@@ -28,9 +29,9 @@ class GrammarCompiler {
 
  private:
   struct Entry {
+    HeldBytes key_held;  // given back last
     std::string key;
     std::shared_ptr<const CompiledGrammar> grammar;
-    HeldBytes key_held;
     std::size_t bytes() const { return grammar->bytes_held() + key.size(); }
   };
   std::shared_ptr<const VocabularyIndex> Vocabulary();
@@ -42,7 +43,10 @@ class GrammarCompiler {
   // Room for a grammar, as CompiledGrammar::Params::take_room: others that nobody uses give way.
   Result<HeldBytes> TakeRoom(std::size_t least, std::size_t wanted);
   void Keep(const std::string& key, std::shared_ptr<const CompiledGrammar> grammar);
-  void Drop(std::list<Entry>::iterator entry) REQUIRES(mutex_);
+  // The oldest entries that no answer uses, until all grammars hold at most `held_max` bytes.
+  // Returns what they hold once `dropped` is gone.
+  std::int64_t DropUnused(std::int64_t held_max, std::list<Entry>& dropped) REQUIRES(mutex_);
+  void Drop(std::list<Entry>::iterator entry, std::list<Entry>& dropped) REQUIRES(mutex_);
 
   const text::Tokenizer& tokenizer_;
   const int vocab_size_;
@@ -54,7 +58,8 @@ class GrammarCompiler {
   std::shared_ptr<const VocabularyIndex> vocabulary_ GUARDED_BY(vocabulary_mutex_);
   mutable base::Mutex mutex_;
   std::list<Entry> entries_ GUARDED_BY(mutex_);  // the last used first
-  std::unordered_map<std::string, std::list<Entry>::iterator> by_key_ GUARDED_BY(mutex_);
+  // By Entry::key.
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_ GUARDED_BY(mutex_);
   GrammarStats stats_ GUARDED_BY(mutex_);
 };
 

@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::int64_t kItemsMax = 10'000;  // of minItems and maxItems
 constexpr int kCountedCharsMax = 256;
+// Of JSON in memory, for each byte of its text: a list of single digits takes most.
+constexpr std::size_t kJsonBytesOfByte = sizeof(Json) / 2;
 
 class SchemaGrammar final : public ValueRules {
  public:
@@ -25,7 +27,7 @@ class SchemaGrammar final : public ValueRules {
     // A schema may be as deep as it likes: what it needs is made one after the other.
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
       Nfa body;
-      const Wanted wanted = wanted_[i];
+      const Wanted wanted = std::move(wanted_[i]);
       RETURN_IF_ERROR(Build(wanted.schema, body));
       RETURN_IF_ERROR(Spend(body));
       out_.rules[wanted.rule].body = std::move(body);
@@ -36,8 +38,11 @@ class SchemaGrammar final : public ValueRules {
   Result<int> RuleOf(const Json& schema) override {
     ASSIGN_OR_RETURN(MergedSchema merged, MergeSchema(schema, root_, budget_));
     std::string key = ToJson(merged).Dump();
+    const std::size_t bytes = sizeof(Wanted) + (1 + kJsonBytesOfByte) * key.size();
+    RETURN_IF_ERROR(budget_.Check(spent_, bytes));
     const auto [found, added] = rules_.emplace(std::move(key), static_cast<int>(out_.rules.size()));
     if (!added) return found->second;
+    budget_.Hold(bytes);
     const int rule = out_.AddRule("value");
     wanted_.push_back({rule, std::move(merged)});
     return rule;

@@ -40,12 +40,10 @@ Status MakeCopies(LoadedModel& model) {
 Status MakeRoomedCopies(LoadedModel& model) {
   RETURN_IF_ERROR(CheckRules(model));
   const std::size_t bytes = model::InputMajorBytes(*model.weights);
-  if (model.memory.total() + bytes > model.memory.budget)
+  if (!model.memory.Take("copies for mode inputs", bytes))
     return base::ResourceExhausted("its copies take ", base::HumanBytes(bytes),
                                    ", which the memory budget does not leave");
-  RETURN_IF_ERROR(MakeCopies(model));
-  model.memory.lines.push_back({"copies for mode inputs", bytes});
-  return OkStatus();
+  return MakeCopies(model);
 }
 
 void LogPoint(const predictor::Predictors& predictors) {

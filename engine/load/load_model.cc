@@ -58,7 +58,7 @@ Status TurnDownProjections(LoadedModel& model) {
     rounded += model::TurnsDownExactly(layers[l]) ? 0 : 1;
   }
   const std::size_t needed = model::TurnDownBytes(layers.front());
-  if (model.memory.total() + needed > model.memory.budget)
+  if (needed > model.memory.RoomWhileLoading())
     return base::ResourceExhausted("down layout rows: turning a projection takes ",
                                    base::HumanBytes(needed),
                                    ", which the memory budget does not leave; `thermocline convert "

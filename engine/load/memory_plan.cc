@@ -30,9 +30,9 @@ constexpr int kReadsMin = 8;
 // worth more.
 constexpr double kSecondStageShareMax = 0.08;
 
-// Grammars take one part in so many of the budget at most, and of what caches of neurons leave.
+// Grammars take one part in so many of the budget at most, and of what is left for the neuron
+// cache.
 constexpr std::size_t kGrammarsShare = 8;
-constexpr const char* kGrammarsLine = "grammars";
 
 constexpr const char* kShrink =
     "This is the least, with the bundle file in use: give more memory, or take a shorter context, "
@@ -66,9 +66,7 @@ class Planner {
     const std::size_t left = budget_ > plan.total() ? budget_ - plan.total() : 0;
     const std::size_t more =
         std::min(GrammarsWanted(), plan.grammars + left / parts) - plan.grammars;
-    for (MemoryPlan::Line& line : plan.lines)
-      if (line.name == kGrammarsLine) line.bytes += more;
-    plan.grammars += more;
+    plan.GrowGrammars(more);
     return plan;
   }
 
@@ -113,7 +111,7 @@ class Planner {
           base::Ratio(held_bytes + 2 * image, sizes_.attention + sizes_.networks());
       if (n_.options.memory.ffn_share > 0 ? share <= n_.options.memory.ffn_share + 1e-9
                                           : plan.total() <= budget_)
-        return WithGrammars(plan, 2);
+        return WithGrammars(plan, 1);
       if (held == 0) return Refuse(plan, kShrink);
     }
     return Refuse(Fixed(MemoryPlan::Tier::kLayers), kShrink);
@@ -147,8 +145,9 @@ class Planner {
     }
     if (sizes_.predictors > 0) plan.lines.push_back({"predictors", sizes_.predictors});
     if (const GrammarSizes& g = n_.sizes.grammars; g.most > 0) {
-      plan.grammars = g.least;
-      plan.lines.push_back({kGrammarsLine, g.of_token * S(n_.file.config.vocab_size) + g.least});
+      plan.grammars = plan.grammars_least = g.least;
+      plan.lines.push_back(
+          {MemoryPlan::kGrammarsLine, g.of_token * S(n_.file.config.vocab_size) + g.least});
     }
     plan.lines.push_back({"KV cache", sizes_.kv});
     plan.lines.push_back({"buffers of a step", BufferBytes(n_, tier, deciding_held)});
@@ -276,7 +275,7 @@ Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::Bun
   if (planner.Fits(in_memory)) {
     if (!needs.options.memory.bundle.empty())
       base::LogInfo("the model fits into memory: ", needs.options.memory.bundle, " is not used");
-    return planner.WithGrammars(in_memory, 2);
+    return planner.WithGrammars(in_memory, 1);
   }
   if (model::HasExpertRows(needs.file))
     return planner.Refuse(

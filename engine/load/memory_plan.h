@@ -48,6 +48,7 @@ struct WorkSizes {
 };
 
 struct MemoryPlan {
+  static constexpr const char* kGrammarsLine = "grammars";
   enum class Tier { kMemory, kNeurons, kLayers };
   Tier tier = Tier::kMemory;
   bool deciding_held = true;             // kNeurons: the deciding rows are all in memory
@@ -58,7 +59,8 @@ struct MemoryPlan {
   bool read_ahead = true;                // kNeurons: as MemoryOptions
   std::vector<int> stage_of = {};        // kLayers: [L] as store::SpreadStages
   bool ahead = false;                    // kMemory: WorkSizes::ahead is counted
-  std::size_t grammars = 0;              // of their line, what the vocabulary does not take
+  // Of the line of grammars, what the vocabulary does not take, and the least of that.
+  std::size_t grammars = 0, grammars_least = 0;
 
   struct Line {
     std::string name;
@@ -69,6 +71,13 @@ struct MemoryPlan {
   std::size_t given_back = 0;  // of the lines, once the model was loaded
 
   std::size_t total() const;
+  // What the budget leaves while the model loads: grammars come later.
+  std::size_t RoomWhileLoading() const;
+  // Adds a line for what stays, at the cost of grammars where nothing else is left. False: it does
+  // not fit, and nothing is taken.
+  bool Take(const char* name, std::size_t bytes);
+  // Gives so many bytes more to grammars.
+  void GrowGrammars(std::size_t bytes);
   std::string Table() const;
 };
 

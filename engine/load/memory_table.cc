@@ -12,6 +12,29 @@ std::size_t MemoryPlan::total() const {
   return sum - given_back;
 }
 
+std::size_t MemoryPlan::RoomWhileLoading() const {
+  const std::size_t held = total() - grammars;
+  return budget > held ? budget - held : 0;
+}
+
+void MemoryPlan::GrowGrammars(std::size_t bytes) {
+  for (Line& line : lines)
+    if (line.name == kGrammarsLine) line.bytes += bytes;
+  grammars += bytes;
+}
+
+bool MemoryPlan::Take(const char* name, std::size_t bytes) {
+  const std::size_t room = RoomWhileLoading();
+  if (bytes + grammars_least > room) return false;
+  for (Line& line : lines)
+    if (line.name == kGrammarsLine) line.bytes -= grammars;
+  lines.push_back({name, bytes});
+  const std::size_t kept = std::min(grammars, room - bytes);
+  grammars = 0;
+  GrowGrammars(kept);
+  return true;
+}
+
 std::string MemoryPlan::Table() const {
   std::string text;
   const auto add = [&](const std::string& name, std::size_t bytes) {

@@ -124,7 +124,7 @@ class Tuner {
     const auto& layers = model_.weights->layers;
     const model::LayerWeights& probed = layers[probe_];
     const std::size_t needed = model::TurnDownBytes(probed) + 2 * probed.down.weight.bytes();
-    const bool room = model_.memory.total() + needed <= model_.memory.budget;
+    const bool room = needed <= model_.memory.RoomWhileLoading();
     return choice_.may_turn_down && room &&
            std::all_of(layers.begin(), layers.end(), [&](const auto& w) {
              return model::CanTurnDown(w).ok() && model::TurnsDownExactly(w) &&

@@ -69,6 +69,15 @@ void Decoder::End() {
   if (source_ != nullptr) target_.SetThreads(target_.threads());
   draft_.Clear();
   UpdateState();
+  LetGoOfGrammar();
+}
+
+// What an ended answer's grammar holds is free for others.
+void Decoder::LetGoOfGrammar() {
+  if (sampler_.params().constraint == nullptr) return;
+  if (drafting_) source_->Begin({}, {});
+  if (drafting_ && beside_ != nullptr && beside_ != source_) beside_->Begin({}, {});
+  sampler_.Begin({}, {});
 }
 
 int Decoder::First(std::span<const float> logits) {

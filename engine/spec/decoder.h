@@ -83,6 +83,7 @@ class Decoder {
   }
 
  private:
+  void LetGoOfGrammar();
   // Fills draft_ for this round, from the branch that was drafted ahead or anew.
   Status MakeDraft(const Controller::Plan& plan, Round& round);
   // Fills draft_ with tokens that the grammar forces; returns how many.

@@ -49,7 +49,10 @@ class Runner {
     auto next = requests.begin();
     while (next != requests.end() || !running_.empty()) {
       for (; next != requests.end() && base::IntSize(running_) < most; ++next)
-        if (!file_.Has(next->custom_id)) RETURN_IF_ERROR(Begin(*next));
+        if (!file_.Has(next->custom_id)) {
+          ASSIGN_OR_RETURN(const bool begun, Begin(*next));
+          if (!begun) break;
+        }
       RETURN_IF_ERROR(TakeAll());
       if (!Show()) return Stopped();
       if (!running_.empty()) news_->Wait();
@@ -67,7 +70,8 @@ class Runner {
     std::unique_ptr<http::Answer> answer;
   };
 
-  Status Begin(const BatchRequest& request) {
+  // False: its grammar has no room before one that runs has ended.
+  Result<bool> Begin(const BatchRequest& request) {
     http::HttpRequest asked(boost::beast::http::verb::post, request.url, 11, request.body);
     asked.set(boost::beast::http::field::content_type, "application/json");
     const http::ResponseHead head{.request_id = request.custom_id,
@@ -75,14 +79,19 @@ class Runner {
     http::Action action = http::RouteRequest(service_, asked, head);
     if (auto* plan = std::get_if<http::GenerationPlan>(&action)) {
       const Status compiled = plan->submission.compiles() ? plan->submission.Compile() : OkStatus();
-      if (!compiled.ok()) return Add(request, http::RefusalResponse(service_, head, compiled));
+      if (compiled.reason() == Reason::kGrammarMemory && !running_.empty()) return false;
+      if (!compiled.ok()) {
+        RETURN_IF_ERROR(Add(request, http::RefusalResponse(service_, head, compiled)));
+        return true;
+      }
       auto answer =
           http::Answer::Start(service_, head, std::move(*plan), [news = news_] { news->Tell(); });
       if (!answer.ok()) return answer.status().Annotate(request.custom_id);
       running_.push_back({&request, *std::move(answer)});
-      return OkStatus();
+      return true;
     }
-    return Add(request, std::get<http::HttpResponse>(action));
+    RETURN_IF_ERROR(Add(request, std::get<http::HttpResponse>(action)));
+    return true;
   }
 
   Status Add(const BatchRequest& request, const http::HttpResponse& response) {

@@ -53,6 +53,8 @@ constexpr std::array kRows = {
                "queue_full", "other", kRetry, kTold},
     RefusalRow{R::kPrefillBudget, 429, kLimit, "queue_full", C::kResourceExhausted, "QUEUE_FULL",
                "prefill_budget", "other", kRetry, kTold},
+    RefusalRow{R::kGrammarMemory, 429, kLimit, "grammar_memory", C::kResourceExhausted,
+               "GRAMMAR_MEMORY", "grammar_memory", "other", kRetry, kTold},
     RefusalRow{R::kDeadline, 504, kServer, "timeout", C::kDeadlineExceeded, "DEADLINE_EXCEEDED",
                "deadline", "other", !kRetry, kTold},
     RefusalRow{R::kUnavailable, 503, kServer, "unavailable", C::kUnavailable, "UNAVAILABLE",

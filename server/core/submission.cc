@@ -183,7 +183,9 @@ Status Submission::Compile() {
   const bool too_much = asked_.in_parts && MayCall() && held.code() == StatusCode::kInvalidArgument;
   if (!too_much) return held;
   ASSIGN_OR_RETURN(const auto looser, GrammarOfParts(true));
-  return CompileOne(*looser).ok() ? OkStatus() : held;
+  const Status looser_held = CompileOne(*looser);
+  const bool later = looser_held.code() == StatusCode::kResourceExhausted;
+  return looser_held.ok() || later ? looser_held : held;
 }
 
 Status Submission::CompileOne(const GrammarSpec& spec) {

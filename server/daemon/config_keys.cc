@@ -99,7 +99,7 @@ std::vector<Key> ServingKeysOf(ServingOptions& o) {
       {"grammar.bytes_max", IntValue{&o.grammar.bytes_max, 1, 1 << 24}},
       {"grammar.states_max", IntValue{&o.grammar.states_max, 100, 10'000'000}},
       {"grammar.compile_ms_max", IntValue{&o.grammar.compile_ms_max, 10, 60'000}},
-      {"grammar.cache_mib", MebibytesValue{&o.grammar.cache_bytes}},
+      {"grammar.cache_mib", MebibytesValue{&o.grammar.cache_bytes, 0}},
       {"grammar.memory_mib", MebibytesValue{&o.grammar.memory_bytes, 1}},
   };
 }

@@ -29,7 +29,8 @@ constexpr MetricInfo kTable[] = {
     {"request_success_total", kCounter, "finished_reason", "generations", "Requests", W::kUsed,
      "Generations that ended by themselves: stop or length"},
     {"requests_rejected_total", kCounter, "reason", "requests", "Requests", W::kUsed,
-     "Requests refused before they were queued: queue_full, prefill_budget (prompt tokens that "
+     "Requests refused before they were queued: queue_full, grammar_memory, prefill_budget (prompt "
+     "tokens that "
      "wait), too_long, bad_request, auth, deadline, loading, draining; connections: HTTP "
      "connections above a limit, whose requests were not read"},
     {"requests_cancelled_total", kCounter, "phase, cause", "generations", "Requests", W::kUsed,

@@ -119,8 +119,10 @@ Status Run(RunOptions& options) {
   if (!options.grammar.empty() && !options.json_schema.empty())
     return base::InvalidArgument("--grammar and --json-schema both say what the answer must be");
   ProgressBar bar("loading");
-  ASSIGN_OR_RETURN(const auto engine,
-                   Engine::Load({.model = options.model, .on_progress = bar.callback()}));
+  EngineConfig config{.model = options.model, .on_progress = bar.callback()};
+  if (options.grammar.empty() && options.json_schema.empty())
+    config.serving.grammar.memory_bytes = 0;  // none comes later
+  ASSIGN_OR_RETURN(const auto engine, Engine::Load(config));
   bar.Clear();
   ASSIGN_OR_RETURN(options.sampling.constraint, CompileFile(*engine, options));
   CatchInterrupts();

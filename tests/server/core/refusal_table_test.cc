@@ -20,8 +20,9 @@ TEST(RefusalTable, EveryReasonHasARow) {
 
 // The labels of requests_rejected_total and requests_failed_total that docs/metrics.md names.
 TEST(RefusalTable, LabelsAreThoseOfTheMetrics) {
-  const std::set<std::string> rejected = {"queue_full", "prefill_budget", "too_long", "bad_request",
-                                          "auth",       "deadline",       "loading",  "draining"};
+  const std::set<std::string> rejected = {"queue_full", "prefill_budget", "grammar_memory",
+                                          "too_long",   "bad_request",    "auth",
+                                          "deadline",   "loading",        "draining"};
   const std::set<std::string> failed = {"device", "data", "other"};
   for (const RefusalRow& row : RefusalTable()) {
     EXPECT_TRUE(row.rejected == nullptr || rejected.contains(row.rejected)) << row.grpc_reason;
