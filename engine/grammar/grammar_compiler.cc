@@ -237,8 +237,8 @@ void GrammarCompiler::Keep(const std::string& key, std::shared_ptr<const Compile
   const std::int64_t held = DropUnused(limits_.compiled_bytes_max() / 4 * 3 - key_bytes, dropped);
   if (held + key_bytes > limits_.compiled_bytes_max()) return;
   entries_.push_front({HeldBytes(held_, key.size()), key, std::move(grammar)});
-  by_key_.emplace(entries_.front().key, entries_.begin());
   stats_.cache_bytes += static_cast<std::int64_t>(entries_.front().bytes());
+  by_key_.emplace(entries_.front().key, entries_.begin());
   while (!entries_.empty() && stats_.cache_bytes > limits_.cache_bytes)
     Drop(std::prev(entries_.end()), dropped);
 }
