@@ -93,7 +93,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_messages_of_the_troubleshooting_page_are_in_the_sources():
-    sources = "\n".join(p.read_text() for folder in ("engine", "server") for p in (ROOT / folder).rglob("*.cc"))
+    sources = "\n".join(p.read_text() for folder in ("engine", "server") for p in (ROOT / folder).rglob("*.[ch]*") if p.suffix in (".cc", ".h"))
     joined = re.sub(r'"\s*\n\s*"', "", sources)  # literals that go on in the next line
     messages = re.findall(r"^\| (`+) ?(.+?) ?\1 \|", (ROOT / "docs/troubleshooting.md").read_text(), re.M)
     assert len(messages) > 15
