@@ -30,8 +30,8 @@ class CompiledGrammar {
     std::shared_ptr<const VocabularyIndex> vocabulary;
     std::shared_ptr<Counters> counters;  // or null
     std::size_t table_bytes_max = 32 << 20;
-    // Takes `wanted` bytes of what all grammars may hold, or what is left, `least` at least.
-    // Empty: nobody counts.
+    // Reserves `least` bytes of the memory for all grammars, and up to `wanted` as far as there is
+    // room. Empty: there is no limit.
     std::function<Result<HeldBytes>(std::size_t least, std::size_t wanted)> take_room = {};
   };
   // Tables are made until their memory or the budget's time is used up; masks are the same without

@@ -111,7 +111,7 @@ def test_models_without_zeros_stream_whole_layers(smollm, tmp_path):
 def test_the_daemon_streams_the_same_text_and_says_what_it_reads(tidepool):
     with Daemon(f"model.path={tidepool}", "engine.context_length=256") as d:
         want = content(ask(d))
-        assert value(d, "flash_reads_total") == 0 and value(d, "memory_planned_bytes") <= value(d, "memory_budget_bytes")
+        assert value(d, "flash_reads_total") == 0 and value(d, "memory_planned_bytes") < value(d, "memory_budget_bytes")
     for room, more in ((2.2, ()), (2.2, ("memory.read_ahead=false",)), (2.2, ("engine.ffn_mode=sign", "engine.ffn_also=exact")), (0.6, ())):
         with Daemon(*tight(tidepool, *more, room=room * MIB)) as d:
             assert ("gate rows" in d.text()) == (room > 2)
@@ -217,7 +217,7 @@ def test_the_budget_holds_below_a_limit_of_the_control_group(synthetic):
     want, _ = generate(synthetic, *args, tokens=60)
     refused = run("run", synthetic, "-p", "x", "--memory-budget", "1", *args, check=False)
     assert refused.returncode == 1
-    budget = int(number_of_bytes(refused.stderr.decode()) + 6 * MIB)
+    budget = int(number_of_bytes(refused.stderr.decode()) + 5 * MIB)
     with limited(budget + 4 * MIB) as group:
         got, flash = generate(synthetic, *args, "--memory-budget", budget, tokens=60, command=inside(group))
         assert got == want and flash["reads"] > 0

@@ -1,4 +1,4 @@
-// What compiled grammars hold stays within its limit, whoever keeps them.
+// Compiled grammars stay within their memory limit, in the cache and in use.
 #include "engine/grammar/grammar_compiler.h"
 
 #include <gtest/gtest.h>
