@@ -6,15 +6,23 @@
 namespace thermocline {
 
 ChatFormatter::ChatFormatter(const text::Tokenizer& tokenizer,
-                             std::unique_ptr<text::ChatTemplate> chat_template)
-    : tokenizer_(tokenizer), template_(std::move(chat_template)) {}
+                             std::unique_ptr<text::ChatTemplate> chat_template,
+                             std::unique_ptr<text::ChatTemplate> tool_template)
+    : tokenizer_(tokenizer),
+      template_(std::move(chat_template)),
+      tool_template_(std::move(tool_template)) {}
 ChatFormatter::~ChatFormatter() = default;
 
 Result<std::unique_ptr<ChatFormatter>> ChatFormatter::Create(const text::Tokenizer& tokenizer) {
   const std::string& source = tokenizer.vocabulary().chat_template;
   if (source.empty()) return base::FailedPrecondition("the model file holds no chat template");
   ASSIGN_OR_RETURN(auto chat_template, text::ChatTemplate::Parse(source));
-  return std::unique_ptr<ChatFormatter>(new ChatFormatter(tokenizer, std::move(chat_template)));
+  std::unique_ptr<text::ChatTemplate> tool_template;
+  if (const std::string& tools = tokenizer.vocabulary().tool_template; !tools.empty()) {
+    ASSIGN_OR_RETURN(tool_template, text::ChatTemplate::Parse(tools));
+  }
+  return std::unique_ptr<ChatFormatter>(
+      new ChatFormatter(tokenizer, std::move(chat_template), std::move(tool_template)));
 }
 
 Result<std::string> ChatFormatter::Render(const Json& conversation) const {
@@ -26,7 +34,9 @@ Result<std::string> ChatFormatter::Render(const Json& conversation) const {
   if (conversation.FindRaw("add_generation_prompt") == nullptr) {
     variables.Set("add_generation_prompt", true);
   }
-  return template_->Render(variables);
+  const Json* tools = conversation.Find("tools");
+  const bool has_tools = tools != nullptr && tools->is_array() && !tools->as_array().empty();
+  return (has_tools && tool_template_ != nullptr ? tool_template_ : template_)->Render(variables);
 }
 
 std::vector<int> ChatFormatter::Tokenize(const std::string& prompt) const {

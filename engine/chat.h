@@ -32,12 +32,13 @@ class ChatFormatter {
   Result<std::vector<int>> Encode(const Json& conversation) const;
 
  private:
-  ChatFormatter(const text::Tokenizer& tokenizer,
-                std::unique_ptr<text::ChatTemplate> chat_template);
+  ChatFormatter(const text::Tokenizer& tokenizer, std::unique_ptr<text::ChatTemplate> chat_template,
+                std::unique_ptr<text::ChatTemplate> tool_template);
   Json Protect(const Json& value) const;
 
   const text::Tokenizer& tokenizer_;
   std::unique_ptr<text::ChatTemplate> template_;
+  std::unique_ptr<text::ChatTemplate> tool_template_;  // where tools are given; null = template_
 };
 
 }  // namespace thermocline

@@ -1,5 +1,6 @@
 #include "engine/base/system_memory.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,9 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
+
+#include "engine/base/strings.h"
 
 namespace thermocline::base {
 namespace {
@@ -42,11 +46,38 @@ std::size_t AllowanceOf(std::size_t limit, std::size_t used, std::size_t cache) 
   return limit > others ? limit - others : 0;
 }
 
-// The limits of a group and of all above it.
-std::size_t AllowanceInGroups(std::string group, const std::string& root, bool second_version) {
+// A folder with the files of a control group that holds this process.
+struct GroupFolder {
+  std::string path;
+  bool second_version;
+};
+
+// The folders of the process's groups of `controller` and of all groups above them. `root`: "" but
+// in tests.
+std::vector<GroupFolder> GroupFolders(const std::string& root, const std::string& controller) {
+  std::vector<GroupFolder> out;
+  std::ifstream file(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    // "4:cpu,cpuacct:/group", or "0::/group" of version 2.
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool named =
+        StrCat(",", controllers, ",").find(StrCat(",", controller, ",")) != std::string::npos;
+    if (!named && !controllers.empty()) continue;
+    const std::string mount =
+        StrCat(root, "/sys/fs/cgroup", named ? "/" : "", named ? controller : "");
+    for (std::string group = line.substr(second + 1);; group.resize(group.rfind('/'))) {
+      out.push_back({mount + group, controllers.empty()});
+      if (group.empty() || group == "/") break;
+    }
+  }
+  return out;
+}
+
+std::size_t ControlGroupAllowance() {
   std::size_t least = kNone;
-  while (true) {
-    const std::string folder = root + group;
+  for (const auto& [folder, second_version] : GroupFolders("", "memory")) {
     const std::string stat = folder + "/memory.stat";
     least =
         std::min(least, second_version ? AllowanceOf(NumberIn(folder + "/memory.max"),
@@ -55,24 +86,6 @@ std::size_t AllowanceInGroups(std::string group, const std::string& root, bool s
                                        : AllowanceOf(NumberIn(folder + "/memory.limit_in_bytes"),
                                                      NumberIn(folder + "/memory.usage_in_bytes"),
                                                      NumberOf(stat, "total_cache")));
-    if (group.empty() || group == "/") return least;
-    group.resize(group.rfind('/'));
-  }
-}
-
-std::size_t ControlGroupAllowance() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  std::size_t least = kNone;
-  while (std::getline(file, line)) {  // "4:memory:/group", or "0::/group" of version 2
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    if (controllers == "memory")
-      least = std::min(least, AllowanceInGroups(group, "/sys/fs/cgroup/memory", false));
-    if (controllers.empty())
-      least = std::min(least, AllowanceInGroups(group, "/sys/fs/cgroup", true));
   }
   return least;
 }
@@ -90,6 +103,29 @@ std::size_t MemoryAllowance() {
   const std::size_t free_kb = NumberOf("/proc/meminfo", "MemAvailable:");
   const std::size_t system = free_kb == kNone ? kNone : free_kb * 1024 + ResidentBytes();
   return std::min(system, ControlGroupAllowance());
+}
+
+double ProcessorQuota(const std::string& root) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [folder, second_version] : GroupFolders(root, "cpu")) {
+    double quota = 0, period = 0;  // microseconds
+    if (second_version) {
+      std::ifstream file(folder + "/cpu.max");  // "100000 100000", or "max 100000"
+      if (!(file >> quota >> period)) continue;
+    } else {
+      std::ifstream quota_file(folder + "/cpu.cfs_quota_us"),
+          period_file(folder + "/cpu.cfs_period_us");
+      if (!(quota_file >> quota) || !(period_file >> period)) continue;
+    }
+    if (quota > 0 && period > 0) least = std::min(least, quota / period);
+  }
+  return least;
+}
+
+int UsableProcessors() {
+  cpu_set_t set;
+  const int bound = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  return static_cast<int>(std::clamp(ProcessorQuota(), 1.0, static_cast<double>(bound)));
 }
 
 std::string ProcessorName() {

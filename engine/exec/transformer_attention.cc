@@ -110,9 +110,7 @@ void Transformer::Rotate(int layer, int position, float* q, float* k) {
 }
 
 float Transformer::QueryScale(int position) const {
-  const float scale = config_.attention_scale > 0
-                          ? static_cast<float>(config_.attention_scale)
-                          : 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  const float scale = config_.ScoreScale();
   if (config_.temperature_beta == 0) return scale;
   const int periods = position / config_.temperature_period;
   return scale * static_cast<float>(1 + config_.temperature_beta * std::log1p(periods));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/log.h"
+#include "engine/base/system_memory.h"
 #include "engine/load/early_placement.h"
 #include "engine/load/file_reading.h"
 #include "engine/load/flash_setup.h"
@@ -197,8 +198,8 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
     return tokenizer.status().Annotate(loaded->path);
   }
-  loaded->pool =
-      std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads : NumProcessors());
+  loaded->pool = std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads
+                                                                        : base::UsableProcessors());
   return loaded;
 }
 

@@ -1,7 +1,5 @@
 #include "engine/load/loaded_model.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdlib>
 
@@ -10,12 +8,6 @@
 #include "engine/predictor/subset.h"
 
 namespace thermocline::load {
-
-int NumProcessors() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
 
 int PrefillChunk(const model::ModelConfig& config) {
   constexpr int kLeast = 64, kMost = 256, kTokensOfAnExpert = 16;

@@ -170,7 +170,4 @@ Result<const kernels::OpTable*> ChooseOps(const std::string& isa);
 // 256, since each step reads the experts anew.
 int PrefillChunk(const model::ModelConfig& config);
 
-// Processors this process may run on.
-int NumProcessors();
-
 }  // namespace thermocline::load

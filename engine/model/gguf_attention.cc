@@ -104,12 +104,15 @@ Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c)
   ASSIGN_OR_RETURN(c.rope.dim, keys.Int(prefix + "rope.dimension_count", c.head_dim));
   ASSIGN_OR_RETURN(c.rope.theta, keys.Double(prefix + "rope.freq_base", 10000.0));
   ASSIGN_OR_RETURN(const double old_factor, keys.Double(prefix + "rope.scale_linear", 1.0));
+  // A factor alone is linear. Source: llama.cpp.
+  ASSIGN_OR_RETURN(const double any_factor, keys.Double(scaling + "factor", old_factor));
+  const bool scaled = any_factor != 0 && any_factor != 1;
   ASSIGN_OR_RETURN(const std::string type,
-                   keys.String(scaling + "type", old_factor != 1.0 ? "linear" : "none"));
+                   keys.String(scaling + "type", scaled ? "linear" : "none"));
   RETURN_IF_ERROR(ReadWindowRope(keys, prefix, c));
   RETURN_IF_ERROR(ReadTemperature(keys, prefix, c));
   if (type == "none" || type == "longrope") return OkStatus();  // ReadLongRope
-  ASSIGN_OR_RETURN(c.rope.factor, keys.Double(scaling + "factor", old_factor));
+  c.rope.factor = any_factor;
   if (type == "linear") {
     c.rope.scaling = RopeScaling::kLinear;
     return OkStatus();

@@ -1,7 +1,9 @@
 #include "engine/model/gguf_metadata.h"
 
+#include <algorithm>
 #include <array>
 
+#include "engine/base/log.h"
 #include "engine/model/gguf_keys.h"
 
 namespace thermocline::model {
@@ -21,19 +23,54 @@ Result<std::vector<TokenType>> TokenTypes(const Keys& keys, std::size_t count) {
   return types;
 }
 
-// Tokens that end a turn by convention, whatever the file's ids say.
-// Source: the control tokens of the model families' chat templates.
-constexpr std::array kTurnEnds = {"<|im_end|>",      "<|eot_id|>",    "<|end|>", "<end_of_turn>",
-                                  "<|end_of_text|>", "<|endoftext|>", "<turn|>", "<|eom_id|>"};
+// A special token's id; `absent` where the file's is none of the vocabulary, as llama.cpp has it.
+Result<int> SpecialToken(const Keys& keys, const char* name, int absent, int size) {
+  const std::string key = StrCat("tokenizer.ggml.", name, "_token_id");
+  ASSIGN_OR_RETURN(const double id, keys.Double(key, absent));
+  if (id == absent || (id >= 0 && id < size)) return static_cast<int>(id);
+  base::LogWarning("key '", key, "' is ", id, ", which is no token of the vocabulary of ", size,
+                   "; it is ignored");
+  return absent < size ? absent : -1;
+}
 
-void AddTurnEnds(Vocabulary& vocabulary) {
-  for (int id = 0; id < vocabulary.size(); ++id) {
-    const std::size_t at = id;
-    if (vocabulary.types[at] != TokenType::kControl) continue;
-    for (const char* name : kTurnEnds) {
-      if (vocabulary.tokens[at] == name) vocabulary.stop_ids.push_back(id);
-    }
+// Phi 3's special tokens take the white space behind them. GGUF has no key for that.
+// Source: llama.cpp tells these files by their name, too.
+void AddPhi3Edges(Vocabulary& v) {
+  constexpr std::array<std::string_view, 3> kPlain = {"<unk>", "<s>", "<|endoftext|>"};
+  for (int id = 0; id < v.size(); ++id) {
+    const bool special = v.types[id] == TokenType::kControl ||
+                         v.types[id] == TokenType::kUserDefined || v.tokens[id] == "</s>";
+    const bool plain = std::find(kPlain.begin(), kPlain.end(), v.tokens[id]) != kPlain.end();
+    if (special && !plain) v.edges[id].right_strip = true;
   }
+}
+
+// Our own keys, which `convert` writes of a tokenizer.json.
+Status ReadOwnKeys(const Keys& keys, Vocabulary& v) {
+  ASSIGN_OR_RETURN(v.prefix_space, keys.Bool("thermocline.tokenizer.prefix_space", false));
+  const std::string merges = "thermocline.tokenizer.ignore_merges";
+  if (keys.Has(merges)) {
+    ASSIGN_OR_RETURN(v.ignore_merges, keys.Bool(merges, false));
+  }
+  ASSIGN_OR_RETURN(const auto names, keys.Strings("thermocline.tokenizer.normalizers"));
+  for (const std::string& name : names) {
+    const auto form = ParseNormalization(name);
+    if (!form.has_value())
+      return base::InvalidArgument("thermocline.tokenizer.normalizers: '", name, "' is not known");
+    v.normalizers.push_back(*form);
+  }
+  // Id and flags in turn.
+  ASSIGN_OR_RETURN(const auto edges, keys.Numbers("thermocline.tokenizer.token_edges"));
+  for (std::size_t i = 0; i + 1 < edges.size(); i += 2) {
+    if (!(edges[i] >= 0 && edges[i] < v.size() && edges[i + 1] >= 0 && edges[i + 1] < 8))
+      return base::InvalidArgument("thermocline.tokenizer.token_edges holds ", edges[i], ", ",
+                                   edges[i + 1]);
+    const auto flags = static_cast<unsigned>(edges[i + 1]);
+    v.edges[static_cast<int>(edges[i])] = {.left_strip = (flags & 1) != 0,
+                                           .right_strip = (flags & 2) != 0,
+                                           .single_word = (flags & 4) != 0};
+  }
+  return OkStatus();
 }
 
 // The keys' word counts more than the tokens' names. Those of llama.cpp before "fim_" stay
@@ -89,11 +126,11 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
   } else {
     ASSIGN_OR_RETURN(v.merges, keys.Strings("tokenizer.ggml.merges"));
   }
-  ASSIGN_OR_RETURN(v.bos, keys.Int("tokenizer.ggml.bos_token_id", sentencepiece ? 1 : -1));
-  ASSIGN_OR_RETURN(v.eos, keys.Int("tokenizer.ggml.eos_token_id", sentencepiece ? 2 : -1));
-  ASSIGN_OR_RETURN(v.eot, keys.Int("tokenizer.ggml.eot_token_id", -1));
-  ASSIGN_OR_RETURN(v.unk, keys.Int("tokenizer.ggml.unknown_token_id", sentencepiece ? 0 : -1));
-  ASSIGN_OR_RETURN(v.pad, keys.Int("tokenizer.ggml.padding_token_id", -1));
+  ASSIGN_OR_RETURN(v.bos, SpecialToken(keys, "bos", sentencepiece ? 1 : -1, v.size()));
+  ASSIGN_OR_RETURN(v.eos, SpecialToken(keys, "eos", sentencepiece ? 2 : -1, v.size()));
+  ASSIGN_OR_RETURN(v.eot, SpecialToken(keys, "eot", -1, v.size()));
+  ASSIGN_OR_RETURN(v.unk, SpecialToken(keys, "unknown", sentencepiece ? 0 : -1, v.size()));
+  ASSIGN_OR_RETURN(v.pad, SpecialToken(keys, "padding", -1, v.size()));
   const bool bos_by_default = sentencepiece || v.pre_tokenizer == "llama-bpe" ||
                               v.pre_tokenizer == "llama3" || v.pre_tokenizer == "tekken";
   ASSIGN_OR_RETURN(v.add_bos, keys.Bool("tokenizer.ggml.add_bos_token", bos_by_default));
@@ -102,13 +139,20 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
   ASSIGN_OR_RETURN(v.remove_extra_whitespaces,
                    keys.Bool("tokenizer.ggml.remove_extra_whitespaces", false));
   ASSIGN_OR_RETURN(v.chat_template, keys.String("tokenizer.chat_template"));
+  ASSIGN_OR_RETURN(v.tool_template, keys.String("tokenizer.chat_template.tool_use"));
+  if (v.chat_template.empty()) v.chat_template = v.tool_template;
   ASSIGN_OR_RETURN(const auto stops, keys.Numbers("thermocline.stop_token_ids"));
   for (const double id : stops) {
     if (!(id >= 0 && id < 1e9))
       return base::InvalidArgument("thermocline.stop_token_ids holds ", id);
     v.stop_ids.push_back(static_cast<int>(id));
   }
-  if (v.types.size() == v.tokens.size()) AddTurnEnds(v);
+  if (v.types.size() == v.tokens.size()) {
+    MarkTurnTokens(v);
+    ASSIGN_OR_RETURN(const std::string architecture, keys.String("general.architecture", ""));
+    if (architecture == "phi3" && sentencepiece) AddPhi3Edges(v);
+  }
+  RETURN_IF_ERROR(ReadOwnKeys(keys, v));
   RETURN_IF_ERROR(ReadInfillTokens(keys, v));
   return v;
 }

@@ -131,6 +131,23 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   if (c.sparse_threshold.has_value()) out.Float("powerinfer.sparse_threshold", *c.sparse_threshold);
 }
 
+// Parts of a tokenizer.json that GGUF has no keys for.
+void AddOwnKeys(const Vocabulary& v, MetadataBuilder& out) {
+  if (v.prefix_space) out.Bool("thermocline.tokenizer.prefix_space", true);
+  if (v.ignore_merges.has_value())
+    out.Bool("thermocline.tokenizer.ignore_merges", *v.ignore_merges);
+  std::vector<std::string> names;
+  for (const Normalization form : v.normalizers) names.emplace_back(NormalizationName(form));
+  if (!names.empty()) out.Strings("thermocline.tokenizer.normalizers", names);
+  std::vector<int> edges;
+  for (const auto& [id, edge] : v.edges) {
+    edges.push_back(id);
+    edges.push_back((edge.left_strip ? 1 : 0) + (edge.right_strip ? 2 : 0) +
+                    (edge.single_word ? 4 : 0));
+  }
+  if (!edges.empty()) out.Numbers<std::int32_t>("thermocline.tokenizer.token_edges", 5, edges);
+}
+
 void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   if (v.kind == VocabularyKind::kNone) return;
   const char* kind = v.kind == VocabularyKind::kSentencePiece  ? "llama"
@@ -155,6 +172,11 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   out.Bool("tokenizer.ggml.remove_extra_whitespaces", v.remove_extra_whitespaces);
   if (!v.stop_ids.empty()) out.Numbers<std::int32_t>("thermocline.stop_token_ids", 5, v.stop_ids);
   if (!v.chat_template.empty()) out.String("tokenizer.chat_template", v.chat_template);
+  if (!v.tool_template.empty()) {
+    out.Strings("tokenizer.chat_templates", {"tool_use"});
+    out.String("tokenizer.chat_template.tool_use", v.tool_template);
+  }
+  AddOwnKeys(v, out);
 }
 
 void AddSampling(const SamplingDefaults& sampling, MetadataBuilder& metadata) {

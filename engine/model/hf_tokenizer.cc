@@ -1,5 +1,6 @@
 // Reads the tokenizers of Hugging Face folders: tokenizer.model (SentencePiece) or tokenizer.json
 // (BPE).
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -132,9 +133,32 @@ Status ParseSentencePiece(std::string_view bytes, Vocabulary& v) {
   return ValidateVocabulary(v);
 }
 
+bool IsTrue(const Json& object, const char* name) {
+  const Json* value = object.Find(name);
+  return value != nullptr && value->is_bool() && value->as_bool();
+}
+
+// Options of a pre-tokenizer's step that would split otherwise than those that have a name.
+// `split`: a step before it has cut the text by a pattern.
+Status CheckStep(const Json& step, bool split) {
+  const auto is = [&step](const char* name, const Json& value) {
+    const Json* found = step.Find(name);
+    return found == nullptr || found->Dump() == value.Dump();
+  };
+  const Json* type = step.Find("type");
+  const std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
+  bool plain = true;
+  if (name == "ByteLevel") plain = is("use_regex", !split);
+  if (name == "Digits") plain = is("individual_digits", true);
+  if (name == "Split") plain = is("behavior", "Isolated") && is("invert", false);
+  if (plain) return OkStatus();
+  return base::Unimplemented("the pre-tokenizer's step ", base::Shorten(step.Dump(), 200),
+                             " is not supported");
+}
+
 // GGUF's name of a tokenizer.json's pre-tokenizer. Source: the pre-tokenizers of the models' own
 // files.
-Result<std::string> PreTokenizerName(const Json& tokenizer) {
+Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v) {
   static const std::map<std::string, std::string> kNames = {
       {"ByteLevel", "gpt-2"},
       {"Digits ByteLevel", "smollm"},
@@ -153,6 +177,15 @@ Result<std::string> PreTokenizerName(const Json& tokenizer) {
     const Json *type = step.Find("type"), *pattern = step.Find("pattern");
     if (!signature.empty()) signature += ' ';
     if (type != nullptr && type->is_string()) signature += type->as_string();
+    RETURN_IF_ERROR(CheckStep(
+        step, signature.find("Split:") != std::string::npos && !signature.ends_with("Split")));
+    if (IsTrue(step, "add_prefix_space")) {
+      if (steps.size() > 1)
+        return base::Unimplemented(
+            "'add_prefix_space' behind another pre-tokenizer is not "
+            "supported");
+      v.prefix_space = true;
+    }
     const Json* regex = pattern != nullptr ? pattern->Find("Regex") : nullptr;
     if (regex != nullptr && regex->is_string()) signature += ":" + regex->as_string();
   }
@@ -160,6 +193,48 @@ Result<std::string> PreTokenizerName(const Json& tokenizer) {
   if (found == kNames.end())
     return base::Unimplemented("the pre-tokenizer '", signature, "' is not known");
   return found->second;
+}
+
+TokenEdges EdgesOf(const Json& token) {
+  return {.left_strip = IsTrue(token, "lstrip"),
+          .right_strip = IsTrue(token, "rstrip"),
+          .single_word = IsTrue(token, "single_word")};
+}
+
+// Added tokens are looked for in the text as it comes. One that is looked for in the normal form is
+// the same only if the form leaves its letters alone.
+Status CheckNormalized(const Json& token, const Vocabulary& v) {
+  const bool changes =
+      std::any_of(v.normalizers.begin(), v.normalizers.end(), [](Normalization form) {
+        return form != Normalization::kNfc && form != Normalization::kNfd;
+      });
+  if (!changes || !IsTrue(token, "normalized")) return OkStatus();
+  return base::Unimplemented("the added token ", token.Find("content")->Dump(),
+                             " is normalized, which is not supported with this normalizer");
+}
+
+// "normalizer": one, or a sequence. Those of SentencePiece's spaces are part of its tokenizer.
+Status ReadNormalizers(const Json* normalizer, Vocabulary& v) {
+  if (normalizer == nullptr) return OkStatus();
+  const Json* type = normalizer->Find("type");
+  const std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
+  if (name == "Sequence") {
+    const Json* list = normalizer->Find("normalizers");
+    if (list == nullptr || !list->is_array())
+      return base::DataLoss("field 'normalizer.normalizers' is no list");
+    for (const Json& each : list->as_array()) RETURN_IF_ERROR(ReadNormalizers(&each, v));
+    return OkStatus();
+  }
+  const bool spaces = v.kind == VocabularyKind::kSentencePiece &&
+                      normalizer->Dump().find("\u2581") != std::string::npos &&
+                      (name == "Prepend" || name == "Replace");
+  if (spaces) return OkStatus();
+  const auto form = ParseNormalization(name);
+  if (!form.has_value())
+    return base::Unimplemented("the normalizer '", base::Shorten(normalizer->Dump(), 200),
+                               "' is not supported");
+  v.normalizers.push_back(*form);
+  return OkStatus();
 }
 
 Status ReadVocab(const Json& tokenizer, const Json& model, Vocabulary& v) {
@@ -199,6 +274,9 @@ Status ReadVocab(const Json& tokenizer, const Json& model, Vocabulary& v) {
     const bool control = special != nullptr && special->is_bool() && special->as_bool();
     RETURN_IF_ERROR(
         place(content->as_string(), *id, control ? TokenType::kControl : TokenType::kUserDefined));
+    if (const TokenEdges edges = EdgesOf(token); edges.any())
+      v.edges[static_cast<int>(id->as_int())] = edges;
+    RETURN_IF_ERROR(CheckNormalized(token, v));
   }
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
     if (v.tokens[i].empty() && v.types[i] == TokenType::kUnused)
@@ -251,8 +329,10 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
   const bool sentencepiece = fallback != nullptr && fallback->is_bool() && fallback->as_bool();
   v.kind = sentencepiece ? VocabularyKind::kSentencePiece : VocabularyKind::kByteLevelBpe;
   if (!sentencepiece) {
-    ASSIGN_OR_RETURN(v.pre_tokenizer, PreTokenizerName(tokenizer));
+    ASSIGN_OR_RETURN(v.pre_tokenizer, PreTokenizerName(tokenizer, v));
   }
+  RETURN_IF_ERROR(ReadNormalizers(tokenizer.Find("normalizer"), v));
+  if (!sentencepiece) v.ignore_merges = IsTrue(*model, "ignore_merges");
   RETURN_IF_ERROR(ReadVocab(tokenizer, *model, v));
   RETURN_IF_ERROR(ReadMerges(*model, v));
   if (sentencepiece) {
@@ -262,6 +342,39 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
         normalizer != nullptr && normalizer->Dump().find("Prepend") != std::string::npos;
   }
   return ValidateVocabulary(v);
+}
+
+// tokenizer.model lacks the tokens that were added later: tokenizer.json beside it has them.
+Status AddTokensOf(const std::string& path, Vocabulary& v) {
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
+  const auto tokenizer = base::ParseJson(text);
+  if (!tokenizer.ok()) return tokenizer.status().Annotate(path);
+  const Json* added = tokenizer->Find("added_tokens");
+  const std::size_t known = v.tokens.size(),
+                    most = known +
+                           (added != nullptr && added->is_array() ? added->as_array().size() : 0);
+  for (std::size_t i = 0; added != nullptr && added->is_array() && i < added->as_array().size();
+       ++i) {
+    const Json& token = added->as_array()[i];
+    const Json *content = token.Find("content"), *id = token.Find("id");
+    const bool good = content != nullptr && content->is_string() && id != nullptr && id->is_int() &&
+                      id->as_int() >= 0 && static_cast<std::size_t>(id->as_int()) < most;
+    if (!good)
+      return base::DataLoss(path, ": added_tokens[", i, "] lacks content, or an id below ", most);
+    const std::size_t at = id->as_int();
+    if (at >= v.tokens.size()) {
+      v.tokens.resize(at + 1);
+      v.types.resize(at + 1, TokenType::kUnused);
+      v.scores.resize(at + 1, 0);
+    }
+    if (const TokenEdges edges = EdgesOf(token); edges.any()) v.edges[static_cast<int>(at)] = edges;
+    if (at < known && v.tokens[at] == content->as_string()) continue;
+    v.tokens[at] = content->as_string();
+    v.types[at] = IsTrue(token, "special") ? TokenType::kControl : TokenType::kUserDefined;
+  }
+  for (std::size_t i = known; i < v.tokens.size(); ++i)
+    if (v.tokens[i].empty()) v.tokens[i] = StrCat("[UNUSED", i, "]");
+  return OkStatus();
 }
 
 int FindToken(const Vocabulary& v, const Json* name) {
@@ -282,13 +395,15 @@ void ApplyTokenizerConfig(const Json& config, Vocabulary& v) {
   if (prefix != nullptr && prefix->is_bool() && v.kind == VocabularyKind::kSentencePiece)
     v.add_space_prefix = prefix->as_bool();
   if (chat != nullptr && chat->is_string()) v.chat_template = chat->as_string();
-  if (chat != nullptr && chat->is_array()) {  // several by name: take "default", else the first
-    for (const Json& named : chat->as_array()) {
-      const Json *name = named.Find("name"), *text = named.Find("template");
-      const bool is_default =
-          name != nullptr && name->is_string() && name->as_string() == "default";
-      if (text != nullptr && text->is_string() && (v.chat_template.empty() || is_default))
-        v.chat_template = text->as_string();
+  if (chat == nullptr || !chat->is_array()) return;
+  // Several by name: "default", else the first; and that for requests with tools.
+  for (const Json& named : chat->as_array()) {
+    const Json *name = named.Find("name"), *text = named.Find("template");
+    if (name == nullptr || !name->is_string() || text == nullptr || !text->is_string()) continue;
+    if (name->as_string() == "tool_use") {
+      v.tool_template = text->as_string();
+    } else if (v.chat_template.empty() || name->as_string() == "default") {
+      v.chat_template = text->as_string();
     }
   }
 }
@@ -313,6 +428,7 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
                     json_path = Join(folder, "tokenizer.json");
   if (base::PathExists(sentencepiece)) {
     ASSIGN_OR_RETURN(v, ReadSentencePieceModel(sentencepiece));
+    if (base::PathExists(json_path)) RETURN_IF_ERROR(AddTokensOf(json_path, v));
   } else if (base::PathExists(json_path)) {
     ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(json_path));
     const auto tokenizer = base::ParseJson(text);
@@ -334,6 +450,12 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
   if (base::PathExists(jinja_path)) {
     ASSIGN_OR_RETURN(v.chat_template, base::ReadFileToString(jinja_path));
   }
+  // Further templates. Source: transformers, additional_chat_templates.
+  const std::string tools_path = Join(folder, "additional_chat_templates/tool_use.jinja");
+  if (base::PathExists(tools_path)) {
+    ASSIGN_OR_RETURN(v.tool_template, base::ReadFileToString(tools_path));
+  }
+  if (v.chat_template.empty()) v.chat_template = v.tool_template;
   return v;
 }
 

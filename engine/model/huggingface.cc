@@ -308,6 +308,7 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   ASSIGN_OR_RETURN(model->vocabulary, std::move(vocabulary));
   AddStopIds(model->metadata, model->vocabulary);
   AddStopIds(generation, model->vocabulary);
+  MarkTurnTokens(model->vocabulary);
   model->vocabulary.infill = FindInfillTokens(model->vocabulary);
   if (model->vocabulary.size() > model->config.vocab_size) {
     return base::InvalidArgument(folder, ": the tokenizer has ", model->vocabulary.size(),

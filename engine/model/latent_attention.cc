@@ -50,6 +50,7 @@ void SetAbsorbed(ModelConfig& c) {
   const double yarn = c.rope.scaling == RopeScaling::kYarn && c.rope.factor > 1
                           ? latent.yarn_log_multiplier * std::log(c.rope.factor) + 1
                           : 1;
+  if (c.attention_scale > 0) return;  // the file's own
   c.attention_scale = yarn * yarn / std::sqrt(latent.qk_nope_head_dim + latent.qk_rope_head_dim);
 }
 

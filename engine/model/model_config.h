@@ -1,6 +1,7 @@
 // What a model's shape is. Field names are those of Hugging Face's config.json.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -82,6 +83,11 @@ struct ModelConfig {
   int pooling_type = -1;  // as GGUF has it: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not said
 
   std::int64_t num_parameters() const;
+  // The factor of a query's product with a key.
+  float ScoreScale() const {
+    return attention_scale > 0 ? static_cast<float>(attention_scale)
+                               : 1.0F / std::sqrt(static_cast<float>(head_dim));
+  }
   // What of a layer is read or left alone as a whole: neurons, or experts.
   int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
   // Whether a tensor, called `prefix` and a layer's number, belongs to a block behind the layers.

@@ -192,6 +192,12 @@ std::string ModelFile::ReadDirectly() {
 }
 
 Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path) {
+  ASSIGN_OR_RETURN(auto file, OpenModelOrVocabulary(path));
+  if (file->has_weights) return file;
+  return base::InvalidArgument(path, ": holds a vocabulary only, no weights");
+}
+
+Result<std::unique_ptr<ModelFile>> OpenModelOrVocabulary(const std::string& path) {
   if (base::IsDirectory(path)) return OpenHuggingFace(path);
   ASSIGN_OR_RETURN(const auto file, base::OpenFile(path));
   if (file->size() < 28) {

@@ -114,8 +114,11 @@ struct ModelFile {
 
 // Opens a GGUF file, a llama2.c checkpoint or a Hugging Face folder, whichever `path` is.
 // NotFound, InvalidArgument or DataLoss (damaged: names the key or tensor), Unimplemented (names
-// what).
+// what). InvalidArgument also of a file that holds a vocabulary only, without weights.
 Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
+// The same, for those who read no weights: the file may hold a vocabulary only. Its configuration
+// is then empty.
+Result<std::unique_ptr<ModelFile>> OpenModelOrVocabulary(const std::string& path);
 
 // The readers behind it.
 Result<std::unique_ptr<ModelFile>> OpenGguf(const std::string& path);

@@ -1,5 +1,8 @@
 #include "engine/model/vocabulary.h"
 
+#include <algorithm>
+#include <array>
+
 namespace thermocline::model {
 namespace {
 
@@ -10,7 +13,55 @@ int HexDigit(char c) {
   return -1;
 }
 
+constexpr std::array<const char*, 5> kNormalizations = {"Lowercase", "NFC", "NFD", "NFKC", "NFKD"};
+
+// Source: the control tokens of the model families' chat templates.
+constexpr std::array kTurnEnds = {"<|im_end|>",      "<|eot_id|>",    "<|end|>", "<end_of_turn>",
+                                  "<|end_of_text|>", "<|endoftext|>", "<turn|>", "<|eom_id|>",
+                                  "<|return|>",      "<|call|>"};
+
+// gpt-oss ends a turn with <|return|> or <|call|>, and each of its messages with <|end|>.
+bool HasReturnAndCall(const Vocabulary& vocabulary) {
+  const auto has = [&](const char* token) {
+    return std::find(vocabulary.tokens.begin(), vocabulary.tokens.end(), token) !=
+           vocabulary.tokens.end();
+  };
+  return has("<|return|>") && has("<|call|>");
+}
+
+bool IsTemplateMarker(const Vocabulary& vocabulary, const std::string& token) {
+  constexpr std::size_t kShortest = 5;  // "<|x|>"
+  return token.size() >= kShortest && token.starts_with("<|") && token.ends_with("|>") &&
+         vocabulary.chat_template.find(token) != std::string::npos;
+}
+
 }  // namespace
+
+const char* NormalizationName(Normalization form) {
+  return kNormalizations[static_cast<int>(form)];
+}
+
+std::optional<Normalization> ParseNormalization(std::string_view name) {
+  const auto found = std::find(kNormalizations.begin(), kNormalizations.end(), name);
+  if (found == kNormalizations.end()) return std::nullopt;
+  return static_cast<Normalization>(found - kNormalizations.begin());
+}
+
+void MarkTurnTokens(Vocabulary& vocabulary) {
+  const bool harmony = HasReturnAndCall(vocabulary);
+  for (int id = 0; id < vocabulary.size(); ++id) {
+    const std::size_t at = id;
+    const std::string& token = vocabulary.tokens[at];
+    if (!token.starts_with('<') || vocabulary.types[at] == TokenType::kByte) continue;
+    const bool ends = std::find(kTurnEnds.begin(), kTurnEnds.end(), token) != kTurnEnds.end();
+    if (!ends && !IsTemplateMarker(vocabulary, token)) continue;
+    vocabulary.types[at] = TokenType::kControl;
+    const bool known = std::find(vocabulary.stop_ids.begin(), vocabulary.stop_ids.end(), id) !=
+                       vocabulary.stop_ids.end();
+    const bool ends_message_only = harmony && token == "<|end|>";
+    if (ends && !known && !ends_message_only) vocabulary.stop_ids.push_back(id);
+  }
+}
 
 int ParseByteToken(const std::string& token) {
   if (token.size() != 6 || token.compare(0, 3, "<0x") != 0 || token[5] != '>') return -1;

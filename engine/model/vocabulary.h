@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/index.h"
@@ -27,6 +30,22 @@ enum class VocabularyKind {
   kSpaceBpe,       // BPE by merge rank over characters, spaces as U+2581, byte fallback (Gemma 4)
 };
 
+// A change of a text before it is tokenized. Source: Hugging Face's tokenizers, "normalizer".
+enum class Normalization { kLowercase, kNfc, kNfd, kNfkc, kNfkd };
+
+// "Lowercase", "NFC", ..., as tokenizer.json has them.
+const char* NormalizationName(Normalization form);
+std::optional<Normalization> ParseNormalization(std::string_view name);
+
+// The text around an added token that counts as part of it. Source: Hugging Face's tokenizers,
+// AddedToken.
+struct TokenEdges {
+  bool left_strip = false, right_strip = false;  // white space before it, behind it
+  bool single_word = false;                      // it counts only if no word is next to it
+
+  bool any() const { return left_strip || right_strip || single_word; }
+};
+
 struct Vocabulary {
   VocabularyKind kind = VocabularyKind::kNone;
   std::string pre_tokenizer;        // its name in GGUF ("llama-bpe"), byte-level BPE only
@@ -40,10 +59,21 @@ struct Vocabulary {
   bool add_bos = false;
   bool add_space_prefix = false;
   bool remove_extra_whitespaces = false;
+  bool prefix_space = false;  // byte-level BPE: a space before a text that begins with none
+  std::vector<Normalization> normalizers;  // in this order
+  std::map<int, TokenEdges> edges;         // of the tokens that have any, by id
+  // A word that is a token is not merged. Nothing: as is usual for the pre-tokenizer.
+  std::optional<bool> ignore_merges;
   std::string chat_template;  // Jinja, "" if the file has none
+  std::string tool_template;  // Jinja, instead of it when tools are given; "" = the same
 
   int size() const { return base::IntSize(tokens); }
 };
+
+// Makes control tokens of the markers of turns that a file gives another type: those that end a
+// turn by convention, and <|...|> of the chat template. Clients' text must not become one. Adds the
+// former to stop_ids. Source: llama.cpp overrides their types, too.
+void MarkTurnTokens(Vocabulary& vocabulary);
 
 // Consistent lengths, ids in range, byte tokens that parse. InvalidArgument names the key.
 Status ValidateVocabulary(const Vocabulary& vocabulary);

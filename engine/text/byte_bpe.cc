@@ -99,7 +99,10 @@ void BpeTokenizer::AddMerges() {
 
 void BpeTokenizer::EncodePlain(std::string_view text, bool at_start, std::vector<int>& out) const {
   if (byte_level_) {
-    for (const std::string_view word : pre_tokenizer_->Split(text)) EncodeWord(word, out);
+    const bool prefixed = vocabulary_.prefix_space && !text.starts_with(' ');
+    const std::string with_space = prefixed ? " " + std::string(text) : "";
+    for (const std::string_view word : pre_tokenizer_->Split(prefixed ? with_space : text))
+      EncodeWord(word, out);
     return;
   }
   const std::string marked = MarkSpaces(
@@ -109,7 +112,7 @@ void BpeTokenizer::EncodePlain(std::string_view text, bool at_start, std::vector
 
 void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) const {
   const bool newlines = !byte_level_ && word.find_first_not_of('\n') == std::string_view::npos;
-  if (pre_tokenizer_->ignore_merges() || newlines) {
+  if (vocabulary_.ignore_merges.value_or(pre_tokenizer_->ignore_merges()) || newlines) {
     if (const int whole = Find(std::string(word)); whole >= 0 && whole < vocabulary_.size()) {
       out.push_back(whole);
       return;

@@ -92,7 +92,9 @@ class Value {
   bool is_none() const { return Is<None>(); }
   bool is_bool() const { return Is<bool>(); }
   bool is_int() const { return Is<std::int64_t>() || is_bool(); }  // as in Python, True is 1
-  bool is_number() const { return is_int() || Is<double>(); }
+  // Also whole numbers beyond 64 bits with a sign, which are kept exactly and have no arithmetic of
+  // their own.
+  bool is_number() const { return is_int() || Is<double>() || Is<std::uint64_t>(); }
   bool is_string() const { return Is<std::string>(); }
   bool is_list() const { return Is<std::shared_ptr<ListBox>>(); }
   bool is_dict() const { return Is<std::shared_ptr<DictBox>>(); }
@@ -106,6 +108,7 @@ class Value {
     return is_bool() ? std::get<bool>(data_) : std::get<std::int64_t>(data_);
   }
   double as_double() const {
+    if (Is<std::uint64_t>()) return static_cast<double>(std::get<std::uint64_t>(data_));
     return is_int() ? static_cast<double>(as_int()) : std::get<double>(data_);
   }
   const std::string& as_string() const { return std::get<std::string>(data_); }
@@ -149,9 +152,9 @@ class Value {
   void AppendRepr(std::string& out, int level) const;
   const void* Box() const;  // identity of a list or dict, else nullptr
 
-  using Data =
-      std::variant<Undefined, None, bool, std::int64_t, double, std::string,
-                   std::shared_ptr<ListBox>, std::shared_ptr<DictBox>, std::shared_ptr<Function>>;
+  using Data = std::variant<Undefined, None, bool, std::int64_t, double, std::string,
+                            std::shared_ptr<ListBox>, std::shared_ptr<DictBox>,
+                            std::shared_ptr<Function>, std::uint64_t>;
   explicit Value(Data data) : data_(std::move(data)) {}
   Data data_;
   bool tuple_ = false;

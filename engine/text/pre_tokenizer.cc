@@ -2,6 +2,7 @@
 // for them.
 #include "engine/text/pre_tokenizer.h"
 
+#include <unicode/uchar.h>
 #include <unicode/uregex.h>
 
 #include <algorithm>
@@ -40,6 +41,10 @@ constexpr const char* kCjkRuns = R"([\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+)"
 constexpr const char* kDeepseekWords =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// The white space at a piece's end. As a pattern it takes a time that grows with the square of a
+// run of spaces that something follows: it is tried at each of them.
+constexpr const char* kTrailingSpace = R"(\s+$)";
+
 const std::vector<Recipe>& Recipes() {
   static const std::vector<Recipe> kRecipes = {
       {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "default-gpt2",
@@ -59,8 +64,8 @@ const std::vector<Recipe>& Recipes() {
       {{"gpt-4o", "llama4"}, {kGpt4o}},
       {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, R"([0-9][0-9][0-9])"}},
       {{"deepseek-llm"},
-       {R"([\r\n])", R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)", R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)",
-        kCjkRuns, R"(\p{N}+)"}},
+       {R"([\r\n])", R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)", R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)",
+        kTrailingSpace, kCjkRuns, R"(\p{N}+)"}},
       {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kCjkRuns, R"(\p{N})"}},
       {{"deepseek-v3", "hunyuan-dense"},
        {R"(\p{N}{1,3})", R"([\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+)", kDeepseekWords}},
@@ -131,6 +136,13 @@ void AppendMatches(URegularExpression* regex, const Utf16Text& text, Span piece,
   if (done < piece.end) out.push_back({done, piece.end});
 }
 
+void CutTrailingSpace(const Utf16Text& text, Span piece, std::vector<Span>& out) {
+  int begin = piece.end;
+  while (begin > piece.begin && u_isUWhiteSpace(text.units[begin - 1]) != 0) --begin;
+  if (piece.begin < begin) out.push_back({piece.begin, begin});
+  if (begin < piece.end) out.push_back({begin, piece.end});
+}
+
 class RegexPreTokenizer final : public PreTokenizer {
  public:
   RegexPreTokenizer(std::vector<Regex> patterns, bool ignore_merges)
@@ -141,10 +153,15 @@ class RegexPreTokenizer final : public PreTokenizer {
     std::vector<Span> pieces = {{0, base::IntSize(wide.units)}}, next;
     if (text.empty()) pieces.clear();
     for (const Regex& pattern : patterns_) {
+      next.clear();
+      if (pattern == nullptr) {
+        for (const Span piece : pieces) CutTrailingSpace(wide, piece, next);
+        pieces.swap(next);
+        continue;
+      }
       UErrorCode error = U_ZERO_ERROR;
       const Regex mine(
           uregex_clone(pattern.get(), &error));  // a matcher holds state; clones share the program
-      next.clear();
       for (const Span piece : pieces) AppendMatches(mine.get(), wide, piece, next);
       pieces.swap(next);
     }
@@ -159,7 +176,7 @@ class RegexPreTokenizer final : public PreTokenizer {
   bool ignore_merges() const override { return ignore_merges_; }
 
  private:
-  std::vector<Regex> patterns_;
+  std::vector<Regex> patterns_;  // null: CutTrailingSpace
   bool ignore_merges_;
 };
 
@@ -172,6 +189,10 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& na
     if (!named) continue;
     std::vector<Regex> patterns;
     for (const char* pattern : recipe.patterns) {
+      if (pattern == kTrailingSpace) {
+        patterns.emplace_back();
+        continue;
+      }
       const Utf16Text wide = ToUtf16(WithUnicodeSpaces(pattern));
       UErrorCode error = U_ZERO_ERROR;
       UParseError where;

@@ -4,6 +4,7 @@
 
 #include "engine/text/byte_bpe.h"
 #include "engine/text/sentencepiece.h"
+#include "engine/text/unicode_text.h"
 
 namespace thermocline::text {
 
@@ -47,8 +48,9 @@ void Tokenizer::BuildIndex() {
     token_bytes_max_ = std::max(token_bytes_max_, v.tokens[at].size());
     const bool control = v.types[at] == TokenType::kControl || v.types[at] == TokenType::kUnknown;
     if ((!control && v.types[at] != TokenType::kUserDefined) || v.tokens[at].empty()) continue;
+    const auto edges = v.edges.find(id);
     specials_by_byte_[static_cast<unsigned char>(v.tokens[at][0])].push_back(
-        {v.tokens[at], id, control});
+        {v.tokens[at], id, control, edges == v.edges.end() ? model::TokenEdges() : edges->second});
   }
   for (auto& specials : specials_by_byte_) {
     std::stable_sort(specials.begin(), specials.end(), [](const Special& a, const Special& b) {
@@ -61,10 +63,18 @@ const Tokenizer::Special* Tokenizer::MatchSpecial(std::string_view text, std::si
                                                   bool control_tokens) const {
   for (const Special& special : specials_by_byte_[static_cast<unsigned char>(text[pos])]) {
     if ((control_tokens || !special.control) &&
-        text.compare(pos, special.text.size(), special.text) == 0)
+        text.compare(pos, special.text.size(), special.text) == 0 &&
+        (!special.edges.single_word || IsAlone(text, pos, special.text.size())))
       return &special;
   }
   return nullptr;
+}
+
+bool Tokenizer::IsAlone(std::string_view text, std::size_t pos, std::size_t size) {
+  std::size_t before = pos, behind = pos + size;
+  while (before > 0 && (static_cast<unsigned char>(text[--before]) & 0xC0) == 0x80) continue;
+  return (pos == 0 || !IsWord(base::DecodeUtf8(text, before))) &&
+         (behind == text.size() || !IsWord(base::DecodeUtf8(text, behind)));
 }
 
 std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
@@ -78,10 +88,13 @@ std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& o
       ++pos;
       continue;
     }
-    EncodeBetween(text.substr(begin, pos - begin), at_start, options.token_breaks, out);
+    std::string_view between = text.substr(begin, pos - begin);
+    if (special->edges.left_strip) between.remove_suffix(SpaceBytesAtEnd(between));
+    EncodeBetween(between, at_start, options.token_breaks, out);
     out.push_back(special->id);
     at_start = true;
     pos += special->text.size();
+    if (special->edges.right_strip) pos += SpaceBytesAtBegin(text.substr(pos));
     begin = pos;
   }
   EncodeBetween(text.substr(begin), at_start, options.token_breaks, out);
@@ -92,7 +105,8 @@ void Tokenizer::EncodeBetween(std::string_view text, bool at_start, bool token_b
                               std::vector<int>& out) const {
   std::string clean(text);
   if (token_breaks) std::erase(clean, kTokenBreak);
-  if (!clean.empty()) EncodePlain(base::ReplaceInvalidUtf8(clean), at_start, out);
+  if (clean.empty()) return;
+  EncodePlain(Normalized(base::ReplaceInvalidUtf8(clean), vocabulary_.normalizers), at_start, out);
 }
 
 const std::string& Tokenizer::TokenBytes(int token, bool control_tokens) const {

@@ -60,9 +60,12 @@ class Tokenizer {
     std::string text;
     int id;
     bool control;  // else user-defined: always matched
+    model::TokenEdges edges;
   };
   // The longest special token at `pos`, or nullptr.
   const Special* MatchSpecial(std::string_view text, std::size_t pos, bool control_tokens) const;
+  // Whether no word is next to the `size` bytes at `pos`.
+  static bool IsAlone(std::string_view text, std::size_t pos, std::size_t size);
   void EncodeBetween(std::string_view text, bool at_start, bool token_breaks,
                      std::vector<int>& out) const;
 

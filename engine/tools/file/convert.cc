@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/log.h"
+#include "engine/base/system_memory.h"
 #include "engine/load/input_setup.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/builtin.h"
@@ -87,7 +88,7 @@ Status Convert(const Options& options) {
        .input_major = options.layout == "inputs",
        .importance = options.imatrix.empty() ? nullptr : &importance,
        .name = options.name.empty() ? stem : options.name,
-       .threads = load::NumProcessors(),
+       .threads = base::UsableProcessors(),
        .on_progress = bar.callback()}));
   bar.Clear();
   ASSIGN_OR_RETURN(const auto written, model::OpenModelFile(options.out));

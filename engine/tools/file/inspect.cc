@@ -168,7 +168,7 @@ Command AddInspect(const OptionSet& set) {
   set.Add("--json", options->json, "One JSON object on standard output");
   return [options]() -> Status {
     ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(options->model));
-    ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(path));
+    ASSIGN_OR_RETURN(const auto file, model::OpenModelOrVocabulary(path));
     const Json description = Describe(*file);
     if (options->json)
       PrintJson(description);

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "engine/base/log.h"
+#include "engine/base/system_memory.h"
 #include "engine/model/architecture.h"
 #include "engine/model/builtin.h"
 #include "engine/offline/bundle_writer.h"
@@ -50,7 +51,7 @@ Result<Source> OpenSource(const Options& o) {
   activation = o.model.activation.value_or(activation);
   ASSIGN_OR_RETURN(source.identity, predictor::IdentityOf(*source.file));
   source.pool = std::make_unique<base::WorkerPool>(o.model.threads > 0 ? o.model.threads
-                                                                       : load::NumProcessors());
+                                                                       : base::UsableProcessors());
   source.out = o.out.empty() ? store::BundlePath(path) : o.out;
   return source;
 }

@@ -5,6 +5,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/system_memory.h"
 #include "engine/load/loaded_model.h"
 #include "engine/load/this_machine.h"
 #include "engine/model/builtin.h"
@@ -51,7 +52,7 @@ Result<placement::Machine> ReadMachine(const std::string& machine) {
 Result<placement::Machine> MeasureThis(const MachineOptions& o, const model::ModelFile& file,
                                        const std::string& model_hash) {
   load::ThisMachineOptions options{
-      .threads = o.threads > 0 ? o.threads : load::NumProcessors(), .hot = o.hot, .flash = true};
+      .threads = o.threads > 0 ? o.threads : base::UsableProcessors(), .hot = o.hot, .flash = true};
   ASSIGN_OR_RETURN(options.ops, load::ChooseOps(""));
   if (o.vram >= 0) options.hot.bytes = o.vram;
   if (o.hot.device == HotDevice::kCpu) return load::ThisMachine(file, model_hash, options);

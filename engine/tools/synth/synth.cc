@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "engine/base/system_memory.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/expert_rows.h"
 #include "engine/model/gguf_writer.h"
@@ -124,7 +125,7 @@ Status Synth(const Options& o) {
                         .down = rows ? model::DownLayout::kRows : model::DownLayout::kColumns,
                         .powerinfer = powerinfer,
                         .name = "Synthetic",
-                        .threads = load::NumProcessors(),
+                        .threads = base::UsableProcessors(),
                         .on_progress = bar.callback()}));
   bar.Clear();
   const std::string truth_path = o.out + ".truth.json";

@@ -80,7 +80,7 @@ Status TokenizeJsonArray(const text::Tokenizer& tokenizer, const std::string& in
 
 Status Tokenize(const TokenizeOptions& options) {
   ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(options.model));
-  ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(path));
+  ASSIGN_OR_RETURN(const auto file, model::OpenModelOrVocabulary(path));
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::Create(file->vocabulary));
   ASSIGN_OR_RETURN(const std::string input, ReadStdin());
   if (options.detokenize) return Detokenize(*tokenizer, input, options);
@@ -106,7 +106,7 @@ Status RenderTemplate(const std::string& source_path, bool json) {
     ASSIGN_OR_RETURN(source, base::ReadFileToString(source_path));
   } else {
     ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(source_path));
-    ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(path));
+    ASSIGN_OR_RETURN(const auto file, model::OpenModelOrVocabulary(path));
     const model::Vocabulary& v = file->vocabulary;
     source = v.chat_template;
     if (source.empty())

@@ -1,0 +1,25 @@
+// Properties of characters and normal forms of text, by ICU.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/model/vocabulary.h"
+
+namespace thermocline::text {
+
+// Unicode's White_Space.
+bool IsSpace(char32_t c);
+// A character of regular expressions' \w: letters, marks, digits and connectors.
+bool IsWord(char32_t c);
+
+// `text` after each of `forms` in turn. Requires: well-formed UTF-8.
+std::string Normalized(std::string_view text, const std::vector<model::Normalization>& forms);
+
+// Bytes of the white space that `text` begins, and ends with.
+std::size_t SpaceBytesAtBegin(std::string_view text);
+std::size_t SpaceBytesAtEnd(std::string_view text);
+
+}  // namespace thermocline::text
