@@ -18,6 +18,10 @@ struct GrammarPart {
   std::vector<std::string> stops =
       {};                 // of free text: what it does not contain, none of them empty
   bool at_start = false;  // what it does not begin with, rather
+  // The rule derives the strings that the schema `spec` allows, without `stops`, as they are and
+  // not as JSON; with `quote`, as they stand between two of these, with backslashes.
+  bool bare = false;
+  char quote = '\0';
   // A schema that is not supported may be taken for any object.
   bool lenient = false;
 };

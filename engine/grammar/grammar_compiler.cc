@@ -30,7 +30,8 @@ std::string KeyOf(const GrammarSpec& spec) {
   std::string key = StrCat(static_cast<int>(spec.kind), ":", spec.text.size(), ":", spec.text);
   AppendTexts(spec.choices, key);
   for (const GrammarPart& part : spec.parts) {
-    key += StrCat("\npart ", part.name, part.at_start, part.lenient);
+    key += StrCat("\npart ", part.name, part.at_start, part.lenient, part.bare,
+                  static_cast<int>(part.quote));
     AppendTexts(part.stops, key);
     if (part.spec != nullptr) AppendTexts({KeyOf(*part.spec)}, key);
   }
@@ -66,6 +67,16 @@ Result<Grammar> GrammarOfFreeText(const GrammarPart& part, Budget& budget) {
   out.AddRule(part.name);
   out.rules[0].body = std::move(body);
   return out;
+}
+
+// The strings that a schema allows, as they are.
+Result<Grammar> GrammarOfBareText(const GrammarPart& part, Budget& budget) {
+  const BareForm form{.stops = part.stops, .quote = part.quote};
+  ASSIGN_OR_RETURN(const Json schema, base::ParseJson(part.spec->text));
+  auto grammar = GrammarOfBareStrings(schema, form, budget);
+  if (!part.lenient || grammar.status().code() != StatusCode::kUnimplemented)
+    return grammar.ok() ? grammar : grammar.status().WithField(part.spec->field);
+  return GrammarOfBareStrings(Json::Object{{"type", "string"}}, form, budget);
 }
 
 // A grammar of one rule.
@@ -180,6 +191,7 @@ Result<Grammar> GrammarCompiler::ParsePart(const GrammarPart& part,
                                            const VocabularyIndex& vocabulary,
                                            Budget& budget) const {
   if (part.spec == nullptr) return GrammarOfFreeText(part, budget);
+  if (part.bare) return GrammarOfBareText(part, budget);
   auto grammar = Parse(*part.spec, vocabulary, budget);
   if (grammar.ok()) return grammar;
   if (part.lenient && grammar.status().code() == StatusCode::kUnimplemented)

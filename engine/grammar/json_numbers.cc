@@ -1,8 +1,6 @@
 #include "engine/grammar/json_numbers.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <string>
 
 namespace thermocline::grammar {
@@ -30,21 +28,18 @@ void AddDigits(int from, std::string_view lo, std::string_view hi, Nfa& nfa, int
   behind(first, last, zeros, nines);
 }
 
-// Whole numbers from `lo` to `hi`, 0 <= lo, without leading zeros; none if lo > hi.
-void AddWhole(int from, std::int64_t lo, std::int64_t hi, Nfa& nfa, int to) {
-  std::int64_t first = lo;
-  while (first <= hi) {
-    const std::string low = std::to_string(first);
-    const std::string nines(low.size(), '9');
-    const std::int64_t last = std::min(hi, static_cast<std::int64_t>(std::stoll(nines)));
-    AddDigits(from, low, std::to_string(last), nfa, to);
-    first = last + 1;
+// Whole numbers from `lo` to `hi` without a sign and without leading zeros; none if lo > hi.
+// Without `hi`: those of kWholeDigits, or of one digit more than `lo` has.
+void AddWhole(int from, const std::string& lo, const std::optional<std::string>& hi, Nfa& nfa,
+              int to) {
+  const std::size_t most =
+      hi.has_value() ? hi->size() : std::max<std::size_t>(kWholeDigits, lo.size() + 1);
+  for (std::size_t digits = lo.size(); digits <= most; ++digits) {
+    const std::string low = digits == lo.size() ? lo : "1" + std::string(digits - 1, '0');
+    const std::string high =
+        hi.has_value() && digits == hi->size() ? *hi : std::string(digits, '9');
+    if (low <= high) AddDigits(from, low, high, nfa, to);
   }
-}
-
-std::int64_t Clamped(double value) {
-  return static_cast<std::int64_t>(std::clamp(value, -static_cast<double>(kIntegerMax) - 1,
-                                              static_cast<double>(kIntegerMax) + 1));
 }
 
 // Decimal digits whose number divides by `by`, without a sign.
@@ -101,7 +96,7 @@ Nfa AnyFraction() {
   nfa.Link(Nfa::kStart, Nfa::kFinal);
   int at = nfa.AddState();
   nfa.AddByte(Nfa::kStart, '.', '.', at);
-  for (int i = 0; i < kNumberDigits; ++i) {
+  for (int i = 0; i < kFractionDigits; ++i) {
     const int next = nfa.AddState();
     nfa.AddByte(at, '0', '9', next);
     nfa.Link(next, Nfa::kFinal);
@@ -110,69 +105,61 @@ Nfa AnyFraction() {
   return nfa;
 }
 
-struct Decimal {
-  std::int64_t whole = 0;
-  std::string fraction = {};  // without zeros at the end
+// A magnitude that numbers are compared with.
+struct Limit {
+  Decimal value = {};  // its sign does not count
   bool strict = false;
 };
 
-Decimal DecimalOf(double magnitude, bool strict) {
-  char buffer[400];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof(buffer), magnitude, std::chars_format::fixed);
-  const std::string text(buffer, end.ptr);
-  const std::size_t point = std::min(text.find('.'), text.size());
-  Decimal out{.whole = Clamped(std::floor(magnitude)), .strict = strict};
-  out.fraction = point < text.size() ? text.substr(point + 1) : "";
-  while (!out.fraction.empty() && out.fraction.back() == '0') out.fraction.pop_back();
-  return out;
-}
-
 // Magnitudes from `lo` to `hi`.
-Status AddMagnitude(const Decimal& lo, const std::optional<Decimal>& hi, int from, Nfa& nfa, int to,
+Status AddMagnitude(const Limit& lo, const std::optional<Limit>& hi, int from, Nfa& nfa, int to,
                     Budget& budget) {
   ASSIGN_OR_RETURN(const Dfa any, MakeDeterministic(AnyFraction(), budget, true));
   const auto fraction = [&](std::string_view digits, Than than) -> Result<Dfa> {
     ASSIGN_OR_RETURN(const Dfa compared, MakeDeterministic(Fraction(digits, than), budget, true));
     return Intersection(any, compared, budget);
   };
-  const auto add = [&](std::int64_t first, std::int64_t last, const Dfa& behind) {
-    if (first > last || IsEmpty(behind)) return;
+  const auto add = [&](const std::string& first, const std::optional<std::string>& last,
+                       const Dfa& behind) {
+    if (IsEmpty(behind) || (last.has_value() && CompareWhole(first, *last) > 0)) return;
     const int point = nfa.AddState();
     AddWhole(from, first, last, nfa, point);
     Insert(behind, point, nfa, to);
   };
-  ASSIGN_OR_RETURN(Dfa low, fraction(lo.fraction, lo.strict ? Than::kMore : Than::kNotLess));
+  const std::string& low_whole = lo.value.whole;
+  ASSIGN_OR_RETURN(Dfa low, fraction(lo.value.fraction, lo.strict ? Than::kMore : Than::kNotLess));
   if (!hi.has_value()) {
-    add(lo.whole, lo.whole, low);
-    add(lo.whole + 1, kIntegerMax, any);
+    add(low_whole, low_whole, low);
+    add(OneMore(low_whole), std::nullopt, any);
     return OkStatus();
   }
+  const std::string& high_whole = hi->value.whole;
   ASSIGN_OR_RETURN(const Dfa high,
-                   fraction(hi->fraction, hi->strict ? Than::kLess : Than::kNotMore));
-  if (lo.whole == hi->whole) {
+                   fraction(hi->value.fraction, hi->strict ? Than::kLess : Than::kNotMore));
+  if (low_whole == high_whole) {
     ASSIGN_OR_RETURN(const Dfa both, Intersection(low, high, budget));
-    add(lo.whole, lo.whole, both);
+    add(low_whole, low_whole, both);
     return OkStatus();
   }
-  if (lo.whole > hi->whole) return OkStatus();
-  add(lo.whole, lo.whole, low);
-  add(lo.whole + 1, hi->whole - 1, any);
-  if (hi->whole <= kIntegerMax) add(hi->whole, hi->whole, high);
+  if (CompareWhole(low_whole, high_whole) > 0) return OkStatus();
+  add(low_whole, low_whole, low);
+  add(OneMore(low_whole), OneLess(high_whole), any);
+  add(high_whole, high_whole, high);
   return OkStatus();
 }
 
 bool Contradicts(const NumberBounds& bounds) {
   if (!bounds.min.has_value() || !bounds.max.has_value()) return false;
   const NumberBound &min = *bounds.min, &max = *bounds.max;
-  return min.value > max.value || (min.value == max.value && (min.strict || max.strict));
+  const int compared = Compare(min.value, max.value);
+  return compared > 0 || (compared == 0 && (min.strict || max.strict));
 }
 
 Status NoNumber() { return base::InvalidArgument("no number lies within these bounds"); }
 
-// Digits between two states that also divide by bounds.multiple_of.
-Status AddMultiples(std::int64_t lo, std::int64_t hi, std::int64_t by, int from, Nfa& nfa, int to,
-                    Budget& budget) {
+// Digits between two states that also divide by `by`.
+Status AddMultiples(const std::string& lo, const std::optional<std::string>& hi, std::int64_t by,
+                    int from, Nfa& nfa, int to, Budget& budget) {
   if (by <= 1) {
     AddWhole(from, lo, hi, nfa, to);
     return OkStatus();
@@ -185,6 +172,73 @@ Status AddMultiples(std::int64_t lo, std::int64_t hi, std::int64_t by, int from,
   return OkStatus();
 }
 
+// The least whole magnitude that is not below `bound`'s.
+std::string WholeFrom(const NumberBound& bound) {
+  const bool up = !bound.value.is_whole() || bound.strict;
+  return up ? OneMore(bound.value.whole) : bound.value.whole;
+}
+// The greatest that is not above it; nothing: there is none.
+std::optional<std::string> WholeTo(const NumberBound& bound) {
+  const bool down = bound.value.is_whole() && bound.strict;
+  if (down && bound.value.whole == "0") return std::nullopt;
+  return down ? OneLess(bound.value.whole) : bound.value.whole;
+}
+
+// Whole magnitudes from `lo` to `hi`.
+struct WholeRange {
+  std::string lo;
+  std::optional<std::string> hi = {};
+  bool none = false;
+
+  bool empty() const { return none || (hi.has_value() && CompareWhole(lo, *hi) > 0); }
+};
+
+WholeRange RangeOf(std::string lo, const std::optional<NumberBound>& to) {
+  WholeRange out{.lo = std::move(lo)};
+  if (!to.has_value()) return out;
+  out.hi = WholeTo(*to);
+  out.none = !out.hi.has_value();
+  return out;
+}
+
+// Numbers from zero on, and those below it, by their magnitudes.
+WholeRange NotNegative(const NumberBounds& b) {
+  if (b.max.has_value() && b.max->value.negative) return {.lo = "0", .none = true};
+  const bool above = b.min.has_value() && !b.min->value.negative;
+  return RangeOf(above ? WholeFrom(*b.min) : "0", b.max);
+}
+WholeRange Negative(const NumberBounds& b) {
+  if (b.min.has_value() && !b.min->value.negative) return {.lo = "1", .none = true};
+  const bool below = b.max.has_value() && b.max->value.negative;
+  WholeRange out = RangeOf(below ? WholeFrom(*b.max) : "1", b.min);
+  if (out.lo == "0") out.lo = "1";  // -0 is 0
+  return out;
+}
+
+Limit LimitOf(const NumberBound& bound) { return {.value = bound.value, .strict = bound.strict}; }
+
+// "e", a sign and up to three digits, or nothing.
+void AddExponent(int from, Nfa& nfa, int to) {
+  const int e = nfa.AddState(), sign = nfa.AddState();
+  nfa.AddByte(from, 'e', 'e', e);
+  nfa.AddByte(from, 'E', 'E', e);
+  nfa.AddByte(e, '+', '+', sign);
+  nfa.AddByte(e, '-', '-', sign);
+  nfa.Link(e, sign);
+  int at = sign;
+  for (int i = 0; i < 3; ++i) {
+    const int next = nfa.AddState();
+    nfa.AddByte(at, '0', '9', next);
+    nfa.Link(next, to);
+    at = next;
+  }
+  nfa.Link(from, to);
+}
+
+bool IsZero(const NumberBound& bound) {
+  return bound.value.whole == "0" && bound.value.is_whole() && !bound.strict;
+}
+
 }  // namespace
 
 Status AddInteger(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget& budget) {
@@ -192,59 +246,45 @@ Status AddInteger(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget
   if (bounds.multiple_of > kMultipleMax)
     return base::Unimplemented("multipleOf ", bounds.multiple_of, " is not supported; at most ",
                                kMultipleMax);
-  std::int64_t lo = -kIntegerMax, hi = kIntegerMax;
-  if (bounds.min.has_value()) {
-    const double least = std::ceil(bounds.min->value);
-    lo = std::max(lo, Clamped(least + (bounds.min->strict && least == bounds.min->value ? 1 : 0)));
-  }
-  if (bounds.max.has_value()) {
-    const double most = std::floor(bounds.max->value);
-    hi = std::min(hi, Clamped(most - (bounds.max->strict && most == bounds.max->value ? 1 : 0)));
-  }
-  if (lo > hi) return NoNumber();
+  const WholeRange above = NotNegative(bounds), below = Negative(bounds);
+  if (above.empty() && below.empty()) return NoNumber();
   const std::int64_t by = bounds.multiple_of;
-  if (lo < 0) {
+  if (!below.empty()) {
     const int minus = nfa.AddState();
     nfa.AddByte(from, '-', '-', minus);
-    RETURN_IF_ERROR(AddMultiples(std::max<std::int64_t>(1, -hi), -lo, by, minus, nfa, to, budget));
+    RETURN_IF_ERROR(AddMultiples(below.lo, below.hi, by, minus, nfa, to, budget));
   }
-  if (hi < 0) return OkStatus();
-  return AddMultiples(std::max<std::int64_t>(lo, 0), hi, by, from, nfa, to, budget);
+  if (above.empty()) return OkStatus();
+  return AddMultiples(above.lo, above.hi, by, from, nfa, to, budget);
 }
 
 Status AddNumber(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget& budget) {
   if (bounds.multiple_of != 0) return AddInteger(bounds, from, nfa, to, budget);
   if (Contradicts(bounds)) return NoNumber();
   const auto &min = bounds.min, &max = bounds.max;
+  // A bound of zero says no more than the sign, which an exponent does not change.
+  const bool sign_alone = (!min.has_value() || IsZero(*min)) && (!max.has_value() || IsZero(*max));
+  const bool exponent = sign_alone && !(min.has_value() && max.has_value());
   const int whole = nfa.AddState();
-  nfa.Link(whole, to);
-  if (!min.has_value() || min->value < 0) {
+  if (exponent) {
+    AddExponent(whole, nfa, to);
+  } else {
+    nfa.Link(whole, to);
+  }
+  if (!min.has_value() || min->value.negative) {
     const int minus = nfa.AddState();
     nfa.AddByte(from, '-', '-', minus);
-    const bool below = max.has_value() && max->value < 0;
-    const Decimal lo = below ? DecimalOf(-max->value, max->strict) : DecimalOf(0, true);
-    const auto hi =
-        min.has_value() ? std::optional(DecimalOf(-min->value, min->strict)) : std::nullopt;
+    const bool below = max.has_value() && max->value.negative;
+    const bool below_zero =
+        max.has_value() && max->strict && max->value.whole == "0" && max->value.is_whole();
+    const Limit lo = below ? LimitOf(*max) : Limit{.strict = below_zero};  // else -0 is 0
+    const auto hi = min.has_value() ? std::optional(LimitOf(*min)) : std::nullopt;
     RETURN_IF_ERROR(AddMagnitude(lo, hi, minus, nfa, whole, budget));
   }
-  if (max.has_value() && max->value < 0) return OkStatus();
-  const bool above = min.has_value() && min->value >= 0;
-  const auto hi =
-      max.has_value() ? std::optional(DecimalOf(max->value, max->strict)) : std::nullopt;
-  RETURN_IF_ERROR(AddMagnitude(above ? DecimalOf(min->value, min->strict) : DecimalOf(0, false), hi,
-                               from, nfa, whole, budget));
-  if (min.has_value() || max.has_value()) return OkStatus();
-  // An exponent, only where any number may come.
-  const int e = nfa.AddState(), sign = nfa.AddState(), one = nfa.AddState();
-  nfa.AddByte(whole, 'e', 'e', e);
-  nfa.AddByte(whole, 'E', 'E', e);
-  nfa.AddByte(e, '+', '+', sign);
-  nfa.AddByte(e, '-', '-', sign);
-  nfa.Link(e, sign);
-  nfa.AddByte(sign, '0', '9', one);
-  nfa.AddByte(one, '0', '9', to);
-  nfa.Link(one, to);
-  return OkStatus();
+  if (max.has_value() && max->value.negative) return OkStatus();
+  const bool above = min.has_value() && !min->value.negative;
+  const auto hi = max.has_value() ? std::optional(LimitOf(*max)) : std::nullopt;
+  return AddMagnitude(above ? LimitOf(*min) : Limit{}, hi, from, nfa, whole, budget);
 }
 
 }  // namespace thermocline::grammar

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "engine/grammar/free_text.h"
 #include "engine/grammar/json_numbers.h"
 #include "engine/grammar/json_object.h"
 #include "engine/grammar/json_strings.h"
@@ -17,6 +18,13 @@ constexpr std::int64_t kItemsMax = 10'000;  // of minItems and maxItems
 constexpr int kCountedCharsMax = 256;
 // Of JSON in memory, for each byte of its text: a list of single digits takes most.
 constexpr std::size_t kJsonBytesOfByte = sizeof(Json) / 2;
+
+StringBounds StringBoundsOf(const MergedSchema& s) {
+  return {.patterns = s.patterns,
+          .formats = s.formats,
+          .min_length = s.min_length,
+          .max_length = s.max_length};
+}
 
 class SchemaGrammar final : public ValueRules {
  public:
@@ -168,10 +176,7 @@ class SchemaGrammar final : public ValueRules {
   }
 
   Status BuildString(const MergedSchema& s, Nfa& nfa) {
-    const StringBounds bounds{.patterns = s.patterns,
-                              .formats = s.formats,
-                              .min_length = s.min_length,
-                              .max_length = s.max_length};
+    const StringBounds bounds = StringBoundsOf(s);
     if (bounds.any()) {
       nfa.Call(Nfa::kStart, AnyString(), Nfa::kFinal);
       return OkStatus();
@@ -185,15 +190,15 @@ class SchemaGrammar final : public ValueRules {
                          Nfa::kStart, nfa, Nfa::kFinal);
         return OkStatus();
       }
-      if (s.min_length == 0) return BuildLongString(s.max_length, nfa);
+      return BuildLongString(s.min_length, s.max_length, nfa);
     }
     ASSIGN_OR_RETURN(const Dfa content, ContentOf(bounds, budget_));
     AddQuoted(content, Nfa::kStart, nfa, Nfa::kFinal);
     return OkStatus();
   }
 
-  Status BuildLongString(std::int64_t max, Nfa& nfa) {
-    RETURN_IF_ERROR(budget_.Check(static_cast<std::size_t>(max / kBlockChars)));
+  Status BuildLongString(std::int64_t min, std::int64_t max, Nfa& nfa) {
+    RETURN_IF_ERROR(budget_.Check(static_cast<std::size_t>(std::max(min, max) / kBlockChars)));
     if (block_ < 0) {
       Nfa block, rest;
       MakeBlock(block);
@@ -201,21 +206,23 @@ class SchemaGrammar final : public ValueRules {
       block_ = AddRule("block", std::move(block));
       rest_ = AddRule("rest", std::move(rest));
     }
-    AddLongString(max, block_, rest_, Nfa::kStart, nfa, Nfa::kFinal);
+    AddLongString(min, max, {.block = block_, .rest = rest_}, Nfa::kStart, nfa, Nfa::kFinal);
     return OkStatus();
   }
 
   static NumberBounds BoundsOf(const MergedSchema& s) {
     NumberBounds out{.multiple_of = s.multiple_of};
-    if (!s.minimum.is_null()) out.min = {s.minimum.as_double(), false};
-    if (!s.maximum.is_null()) out.max = {s.maximum.as_double(), false};
+    if (!s.minimum.is_null()) out.min = {DecimalOf(s.minimum), false};
+    if (!s.maximum.is_null()) out.max = {DecimalOf(s.maximum), false};
     if (!s.exclusive_minimum.is_null()) {
-      const double value = s.exclusive_minimum.as_double();
-      if (!out.min.has_value() || value >= out.min->value) out.min = {value, true};
+      Decimal value = DecimalOf(s.exclusive_minimum);
+      if (!out.min.has_value() || Compare(value, out.min->value) >= 0)
+        out.min = {std::move(value), true};
     }
     if (!s.exclusive_maximum.is_null()) {
-      const double value = s.exclusive_maximum.as_double();
-      if (!out.max.has_value() || value <= out.max->value) out.max = {value, true};
+      Decimal value = DecimalOf(s.exclusive_maximum);
+      if (!out.max.has_value() || Compare(value, out.max->value) <= 0)
+        out.max = {std::move(value), true};
     }
     return out;
   }
@@ -273,7 +280,45 @@ class SchemaGrammar final : public ValueRules {
   int space_ = -1, string_ = -1, block_ = -1, rest_ = -1;
 };
 
+// The strings of an enumeration that satisfy the rest of the schema.
+Result<Dfa> EnumeratedStrings(const MergedSchema& s, Budget& budget) {
+  Nfa nfa;
+  for (const Json& value : s.enumeration) {
+    ASSIGN_OR_RETURN(const bool fits, Satisfies(value, s, budget));
+    if (!fits || !value.is_string()) continue;
+    const int begin = nfa.AddState();
+    nfa.Link(Nfa::kStart, begin);
+    nfa.Link(nfa.Literal(begin, value.as_string()), Nfa::kFinal);
+  }
+  return MakeDeterministic(nfa, budget, true);
+}
+
 }  // namespace
+
+Result<Grammar> GrammarOfBareStrings(const Json& schema, const BareForm& form, Budget& budget) {
+  ASSIGN_OR_RETURN(const MergedSchema merged, MergeSchema(schema, schema, budget));
+  if (!merged.choices.empty())
+    return base::Unimplemented("a string that is a choice between schemas is not supported here");
+  ASSIGN_OR_RETURN(const Dfa content, merged.has_enum ? EnumeratedStrings(merged, budget)
+                                                      : ContentOf(StringBoundsOf(merged), budget));
+  ASSIGN_OR_RETURN(const Dfa stopped, TextWithout(form.stops, false, budget));
+  ASSIGN_OR_RETURN(const Dfa allowed, Intersection(content, stopped, budget));
+  if (IsEmpty(allowed))
+    return base::InvalidArgument(
+        "no string that the schema allows can be written in the model's "
+        "form of calls");
+  Grammar out;
+  Nfa body;
+  if (form.quote == '\0') {
+    Insert(allowed, Nfa::kStart, body, Nfa::kFinal);
+  } else {
+    AddEscaped(allowed, form.quote, Nfa::kStart, body, Nfa::kFinal);
+  }
+  budget.Hold(body.bytes_held());
+  out.AddRule("text");
+  out.rules[0].body = std::move(body);
+  return out;
+}
 
 Result<Grammar> GrammarOfSchema(const Json& schema, Budget& budget) {
   return SchemaGrammar(schema, budget).Run();

@@ -18,4 +18,14 @@ namespace thermocline::grammar {
 // Budget::Check.
 Result<Grammar> GrammarOfSchema(const Json& schema, Budget& budget);
 
+// How strings stand in a text that is no JSON.
+struct BareForm {
+  std::vector<std::string> stops = {};  // what a string does not contain
+  char quote = '\0';                    // with one, it and backslashes have a backslash before them
+};
+
+// The strings that a schema of type string allows, in that form. Unimplemented: the schema is a
+// choice between others; else errors as GrammarOfSchema.
+Result<Grammar> GrammarOfBareStrings(const Json& schema, const BareForm& form, Budget& budget);
+
 }  // namespace thermocline::grammar

@@ -9,43 +9,62 @@
 namespace thermocline::grammar {
 namespace {
 
-constexpr char kLabel[] = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?";
-constexpr char kDate[] =
-    "[1-9][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-"
-    "9]|"
-    "30)|02-(?:0[1-9]|1[0-9]|2[0-8]))";
+constexpr char kLabel[] = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+constexpr char kLeapYear[] =
+    "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
+constexpr char kDays[] =
+    "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
+    "02-(?:0[1-9]|1[0-9]|2[0-8]))";
 constexpr char kTime[] =
-    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-"
-    "5]["
-    "0-9])";
+    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,18})?"
+    "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 constexpr char kClock[] =
-    "T(?:[0-9]{1,2}H(?:[0-9]{1,2}M(?:[0-9]{1,2}S)?)?|[0-9]{1,2}M(?:[0-9]{1,2}S)?|[0-9]{1,2}S)";
+    "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)";
 constexpr char kByte[] = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
-constexpr char kPathChars[] = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}){0,40}";
 
+std::string Date() { return StrCat("(?:[0-9]{4}-", kDays, "|", kLeapYear, "-02-29)"); }
+
+std::string Ipv4() { return StrCat(kByte, "(?:\\.", kByte, "){3}"); }
+
+// Eight groups, the last two of which may be an IPv4 address, or fewer with "::" for the rest.
+// Source: RFC 3986, IPv6address.
 std::string Ipv6() {
-  const std::string h = "[0-9A-Fa-f]{1,4}";
-  std::string out = "(?:" + h + ":){7}" + h + "|::(?:" + h + "(?::" + h + "){0,6})?";
-  // Some groups, "::" and others: one at least is left out.
-  for (int before = 1; before <= 6; ++before) {
-    out += StrCat("|", h, "(?::", h, "){", before - 1, "}::(?:", h, "(?::", h, "){0,", 6 - before,
-                  "})?");
+  const std::string h = "[0-9A-Fa-f]{1,4}", v4 = Ipv4();
+  std::string out = StrCat("(?:", h, ":){7}", h, "|(?:", h, ":){6}", v4, "|(?:", h, ":){7}:");
+  for (int before = 0; before <= 6; ++before) {
+    const std::string lead =
+        before == 0 ? std::string("::") : StrCat(h, "(?::", h, "){", before - 1, "}::");
+    out += StrCat("|", lead, "(?:", h, "(?::", h, "){0,", 6 - before, "})?");
+    if (before <= 5) out += StrCat("|", lead, "(?:", h, ":){0,", 5 - before, "}", v4);
   }
-  return out + "|(?:" + h + ":){7}:";
+  return out;
 }
 
+// Source: RFC 3986. Its parts have an end here, which small models would not find: more characters
+// than what programs write has.
 std::string Uri(bool relative) {
-  const std::string host = StrCat(kLabel, "(?:\\.", kLabel, "){0,4}"), chars = kPathChars;
-  const std::string path = "(?:/" + chars + "){0,8}";
-  const std::string tail = "(?:\\?" + chars + ")?(?:#" + chars + ")?";
-  const std::string absolute =
-      "[a-z][a-z0-9+.-]{1,15}://" + host + "(?::[0-9]{1,5})?" + path + tail;
-  return relative ? "(?:" + absolute + "|(?:/" + chars + "){1,8}" + tail + ")" : absolute;
+  const std::string plain = "A-Za-z0-9._~!$&'()*+,;=", escape = "%[0-9A-Fa-f][0-9A-Fa-f]";
+  const auto some = [&](const char* more, const char* count) {
+    return StrCat("(?:[", plain, more, "-]|", escape, "){", count, "}");
+  };
+  const std::string host = StrCat("(?:\\[(?:", Ipv6(), ")\\]|", some("", "0,253"), ")");
+  const std::string authority = StrCat("//(?:", some(":", "0,64"), "@)?", host, "(?::[0-9]{0,5})?");
+  const std::string rest = some(":@/", "0,512"), begin = some(":@", "1");
+  const std::string behind_host = StrCat("(?:/", rest, ")?"),
+                    rooted = StrCat("/(?:", begin, rest, ")?");
+  const std::string tail =
+      StrCat("(?:\\?", some(":@/?", "0,512"), ")?(?:#", some(":@/?", "0,128"), ")?");
+  const std::string absolute = StrCat("[A-Za-z][A-Za-z0-9+.-]{0,31}:(?:", authority, behind_host,
+                                      "|", rooted, "|", begin, rest, ")?", tail);
+  if (!relative) return absolute;
+  const std::string first = some("@", "1,512");  // no colon
+  return StrCat("(?:", absolute, "|(?:", authority, behind_host, "|", rooted, "|", first, "(?:/",
+                rest, ")?)?", tail, ")");
 }
 
 std::string Duration() {
-  const std::string day = "[0-9]{1,3}D", month = "[0-9]{1,2}M(?:" + day + ")?";
-  return "P(?:[0-9]{1,3}W|(?:[0-9]{1,3}Y(?:" + month + ")?|" + month + "|" + day + ")(?:" + kClock +
+  const std::string day = "[0-9]{1,9}D", month = "[0-9]{1,9}M(?:" + day + ")?";
+  return "P(?:[0-9]{1,9}W|(?:[0-9]{1,9}Y(?:" + month + ")?|" + month + "|" + day + ")(?:" + kClock +
          ")?|" + kClock + ")";
 }
 
@@ -146,23 +165,50 @@ void AddCharacters(int min, int max, int from, Nfa& nfa, int to) {
   nfa.Link(at, to);
 }
 
+// The contents with `escape(byte)` for each byte that has one; "" stands for the byte itself.
+template <typename Escape>
+void AddSpelled(const Dfa& content, const Escape& escape, int from, Nfa& nfa, int to) {
+  std::vector<int> at;
+  at.reserve(content.states.size());
+  for (int i = 0; i < content.num_states(); ++i) at.push_back(nfa.AddState());
+  nfa.Link(from, at[0]);
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    if (content.states[i].accepting) nfa.Link(at[i], to);
+    for (const ByteEdge& edge : content.states[i].bytes) {
+      for (int lo = edge.lo; lo <= edge.hi;) {
+        if (const std::string escaped = escape(lo); !escaped.empty()) {
+          nfa.Link(nfa.Literal(at[i], escaped), at[edge.to]);
+          ++lo;
+          continue;
+        }
+        int hi = lo;
+        while (hi < edge.hi && escape(hi + 1).empty()) ++hi;
+        nfa.AddByte(at[i], static_cast<std::uint8_t>(lo), static_cast<std::uint8_t>(hi),
+                    at[edge.to]);
+        lo = hi + 1;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::string> PatternOfFormat(const std::string& format) {
-  const std::string name = StrCat("[A-Za-z0-9_+-]{1,32}(?:\\.[A-Za-z0-9_+-]{1,32}){0,3}");
+  const std::string atext = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]";  // RFC 5322
+  const std::string hosts = StrCat(kLabel, "(?:\\.", kLabel, "){0,5}");
   const std::map<std::string, std::string> patterns = {
-      {"date", kDate},
+      {"date", Date()},
       {"time", kTime},
-      {"date-time", StrCat(kDate, "T", kTime)},
+      {"date-time", StrCat(Date(), "T", kTime)},
       {"duration", Duration()},
-      {"email", StrCat(name, "@", kLabel, "(?:\\.", kLabel, "){1,3}")},
-      {"hostname", StrCat(kLabel, "(?:\\.", kLabel, "){0,4}")},
-      {"ipv4", StrCat(kByte, "(?:\\.", kByte, "){3}")},
+      {"email", StrCat(atext, "(?:\\.?", atext, "){0,63}@", hosts)},
+      {"hostname", hosts},
+      {"ipv4", Ipv4()},
       {"ipv6", Ipv6()},
       {"uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"},
       {"uri", Uri(false)},
       {"uri-reference", Uri(true)},
-      {"json-pointer", "(?:/(?:[^/~]|~[01]){0,40}){0,8}"}};
+      {"json-pointer", "(?:/(?:[^~]|~[01]){0,512})?"}};
   if (const auto found = patterns.find(format); found != patterns.end())
     return StrCat("^(?:", found->second, ")$");
   for (const char* other :
@@ -213,32 +259,26 @@ Result<Dfa> ContentWithout(const std::vector<std::string>& without, Budget& budg
   return Difference(all, taken, budget);
 }
 
+void AddEscaped(const Dfa& content, char quote, int from, Nfa& nfa, int to) {
+  const auto escape = [quote](int byte) -> std::string {
+    if (byte == static_cast<unsigned char>(quote) || byte == '\\')
+      return {'\\', static_cast<char>(byte)};
+    if (byte == '\n') return "\\n";
+    if (byte == '\t') return "\\t";
+    return byte == '\r' ? "\\r" : "";
+  };
+  AddSpelled(content, escape, from, nfa, to);
+}
+
 void AddQuoted(const Dfa& content, int from, Nfa& nfa, int to) {
   const int open = nfa.AddState(), close = nfa.AddState();
   nfa.AddByte(from, '"', '"', open);
   nfa.AddByte(close, '"', '"', to);
-  std::vector<int> at;
-  at.reserve(content.states.size());
-  for (int i = 0; i < content.num_states(); ++i) at.push_back(nfa.AddState());
-  nfa.Link(open, at[0]);
-  const auto is_escaped = [](int byte) { return byte < 0x20 || byte == '"' || byte == '\\'; };
-  for (std::size_t i = 0; i < at.size(); ++i) {
-    if (content.states[i].accepting) nfa.Link(at[i], close);
-    for (const ByteEdge& edge : content.states[i].bytes) {
-      for (int lo = edge.lo; lo <= edge.hi;) {
-        const auto byte = static_cast<std::uint8_t>(lo);
-        if (is_escaped(lo)) {
-          nfa.Link(nfa.Literal(at[i], EscapeOf(byte)), at[edge.to]);
-          ++lo;
-          continue;
-        }
-        int hi = lo;
-        while (hi < edge.hi && !is_escaped(hi + 1)) ++hi;
-        nfa.AddByte(at[i], byte, static_cast<std::uint8_t>(hi), at[edge.to]);
-        lo = hi + 1;
-      }
-    }
-  }
+  const auto escape = [](int byte) {
+    return byte < 0x20 || byte == '"' || byte == '\\' ? EscapeOf(static_cast<std::uint8_t>(byte))
+                                                      : std::string();
+  };
+  AddSpelled(content, escape, open, nfa, close);
 }
 
 void AddAnyString(int from, Nfa& nfa, int to) {
@@ -258,19 +298,29 @@ void AddCountedString(int min, int max, int from, Nfa& nfa, int to) {
 void MakeBlock(Nfa& nfa) { AddCharacters(kBlockChars, kBlockChars, Nfa::kStart, nfa, Nfa::kFinal); }
 void MakeRest(Nfa& nfa) { AddCharacters(0, kBlockChars - 1, Nfa::kStart, nfa, Nfa::kFinal); }
 
-// Whole blocks, then what is less than one; both are read side by side.
-void AddLongString(std::int64_t max, int block, int rest, int from, Nfa& nfa, int to) {
+// The least number in whole blocks and single characters; then whole blocks, and what is less than
+// one, which are read side by side.
+void AddLongString(std::int64_t min, std::int64_t max, const BlockRules& rules, int from, Nfa& nfa,
+                   int to) {
   const int open = nfa.AddState(), close = nfa.AddState();
   nfa.AddByte(from, '"', '"', open);
-  int at = open;
-  for (std::int64_t left = max; left >= kBlockChars; left -= kBlockChars) {
-    nfa.Call(at, rest, close);
-    const int next = nfa.AddState();
-    nfa.Call(at, block, next);
-    at = next;
-  }
-  AddCharacters(0, static_cast<int>(max % kBlockChars), at, nfa, close);
   nfa.AddByte(close, '"', '"', to);
+  int at = open;
+  const auto next = [&] {
+    const int state = nfa.AddState();
+    nfa.Call(at, rules.block, state);
+    at = state;
+  };
+  for (std::int64_t left = min; left >= kBlockChars; left -= kBlockChars) next();
+  const int singles = static_cast<int>(min % kBlockChars), enough = nfa.AddState();
+  AddCharacters(singles, singles, at, nfa, enough);
+  at = enough;
+  if (max < 0) return AddCharacters(0, -1, at, nfa, close);
+  for (std::int64_t left = max - min; left >= kBlockChars; left -= kBlockChars) {
+    nfa.Call(at, rules.rest, close);
+    next();
+  }
+  AddCharacters(0, static_cast<int>((max - min) % kBlockChars), at, nfa, close);
 }
 
 }  // namespace thermocline::grammar

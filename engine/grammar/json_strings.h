@@ -36,15 +36,22 @@ Result<Dfa> ContentWithout(const std::vector<std::string>& without, Budget& budg
 
 // The contents as strings between quotes.
 void AddQuoted(const Dfa& content, int from, Nfa& nfa, int to);
+// The contents with a backslash before `quote` and backslashes, and lines' ends as \n: as they
+// stand between quotes in Python.
+void AddEscaped(const Dfa& content, char quote, int from, Nfa& nfa, int to);
 // Any string.
 void AddAnyString(int from, Nfa& nfa, int to);
 // Of `min` to `max` characters (-1 = any number).
 void AddCountedString(int min, int max, int from, Nfa& nfa, int to);
-// Of at most `max` characters, however many: `block` and `rest` are rules made by MakeBlock and
-// MakeRest.
+// Of `min` to `max` characters, however many (-1 = any number): `block` and `rest` are rules made
+// by MakeBlock and MakeRest.
 inline constexpr int kBlockChars = 256;
+struct BlockRules {
+  int block, rest;
+};
 void MakeBlock(Nfa& nfa);
 void MakeRest(Nfa& nfa);
-void AddLongString(std::int64_t max, int block, int rest, int from, Nfa& nfa, int to);
+void AddLongString(std::int64_t min, std::int64_t max, const BlockRules& rules, int from, Nfa& nfa,
+                   int to);
 
 }  // namespace thermocline::grammar
