@@ -51,6 +51,10 @@ struct Request {
   bool share_prompt = false;
   int priority = 0;         // kPriorityMin to kPriorityMax; higher ones go first
   std::string tenant = {};  // whose share of the time it takes
+  // Limits of an answer in milliseconds, 0 = none: it ends with kLength when its prompt is computed
+  // for so long, or, once it has a line's end, so long behind its first token. What was computed of
+  // a prompt stays in the prefix cache. Source: llama.cpp's server.
+  double prompt_ms_max = 0, predict_ms_max = 0;
   // The request ends with DeadlineExceeded when this has passed, also while it waits for flash.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
 };

@@ -15,6 +15,13 @@ Status GrammarFailure(const char* why) {
       why != nullptr ? why : "no token of the model's vocabulary can follow");
 }
 
+// Whether `ms` have passed since `begin`, which is set by the first call. 0 ms: never.
+bool IsOver(std::optional<SteadyClock::time_point>& begin, double ms) {
+  if (ms <= 0) return false;
+  if (!begin.has_value()) begin = SteadyClock::now();
+  return Seconds(SteadyClock::now() - *begin) * 1000 >= ms;
+}
+
 }  // namespace
 
 void StepTimer::Stop(StepCounters& steps, StepCounters::Seconds& phase, int tokens) const {
@@ -34,6 +41,7 @@ void AnswerSteps::Find(Sequence& s, nn::KvCache& cache) const {
   const bool whole = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
   if (whole) s.prompt_scores.clear();  // a part may have been read before its memory was taken
   int found = 0;
+  (void)IsOver(s.prefill_since, s.job.request.prompt_ms_max);
   if (p_.prefixes != nullptr && !whole) {
     // Tokens that were decoded with loss are not found: see Finish.
     const auto usable = s.lossless ? s.tokens.size() : s.job.request.prompt.size();
@@ -64,7 +72,7 @@ AnswerSteps::Chunk AnswerSteps::Next(const Sequence& s, const nn::KvCache& cache
   return chunk;
 }
 
-void AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
+Stop AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
                        std::span<const float> logits) const {
   const int count = base::IntSize(chunk.tokens);
   if (p_.steps != nullptr)
@@ -74,6 +82,9 @@ void AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk
   if (chunk.score) Score(s, chunk, logits);
   if (s.usage.completion_tokens == 0 && (s.job.request.progress || chunk.last))
     s.job.channel->Read(cache.length(), s.usage.cached_tokens, s.job.request.progress);
+  const bool late = !chunk.last && s.usage.completion_tokens == 0 &&
+                    IsOver(s.prefill_since, s.job.request.prompt_ms_max);
+  return late ? Stop::kLength : Stop::kNone;
 }
 
 // `logits` [T, V] say what comes behind each of the chunk's tokens.
@@ -113,7 +124,9 @@ Stop AnswerSteps::Give(Sequence& s, sampling::Sampler& sampler, int token,
   const bool look = s.usage.completion_tokens > request.sampling.min_tokens;
   s.job.channel->Push(token, s.text.Push(token, look), s.scores);
   if (s.text.stopped() || sampler.IsOver(behind)) return Stop::kStop;
-  return Wanted(s) == 0 ? Stop::kLength : Stop::kNone;
+  s.has_new_line = s.has_new_line || p_.tokenizer.TokenBytes(token).find('\n') != std::string::npos;
+  const bool late = IsOver(s.decode_since, request.predict_ms_max) && s.has_new_line;
+  return late || Wanted(s) == 0 ? Stop::kLength : Stop::kNone;
 }
 
 int AnswerSteps::Wanted(const Sequence& s) const {

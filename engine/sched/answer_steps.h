@@ -65,8 +65,9 @@ class AnswerSteps {
   };
   // Of at most `most` tokens. Requires: some are wanted.
   Chunk Next(const Sequence& s, const nn::KvCache& cache, int most) const;
-  // Behind the step that computed `chunk`, with the logits wanted of it.
-  void Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
+  // Behind the step that computed `chunk`, with the logits wanted of it. kLength: the prompt takes
+  // longer than it may.
+  Stop Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
             std::span<const float> logits) const;
   // Behind a prompt's last chunk. kLength: that was all that was wanted.
   Stop EndPrompt(Sequence& s, nn::KvCache& cache) const;

@@ -150,10 +150,10 @@ Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
   }
   logits = *computed;
   if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
-  answers_.Read(s, cache_, chunk, logits);
+  const Stop read = answers_.Read(s, cache_, chunk, logits);
   spent_ += count * kPromptTokenShare;
   if (chunk.score && chunk.last) logits = logits.last(logits.size() / chunk.tokens.size());
-  return Stop::kNone;
+  return read;
 }
 
 void DecodeLoop::BeginDecoding(const Sequence& s) {

@@ -75,7 +75,9 @@ struct Sequence {
   std::uint64_t last_turn = 0;
   int read_since = 0;  // tokens that it read in shared steps since last_turn
   std::optional<SteadyClock::time_point> paused_since;  // its reader is slow
-  exec::StepError error;                                // of its last step
+  std::optional<SteadyClock::time_point> prefill_since, decode_since;
+  bool has_new_line = false;  // in the answer
+  exec::StepError error;      // of its last step
 };
 
 }  // namespace thermocline::sched

@@ -86,8 +86,8 @@ void SharedLoop::Take(std::span<Share> shares, std::span<const float> logits) {
     const auto own = logits.first(rows * vocab);
     logits = logits.subspan(own.size());
     if (!share.answers()) {
-      answers_.Read(s, s.cache, share.read, own);
-      if (!share.read.last) continue;
+      share.why = answers_.Read(s, s.cache, share.read, own);
+      if (!share.read.last || share.why != Stop::kNone) continue;
       share.why = answers_.EndPrompt(s, s.cache);
       if (share.why != Stop::kNone) continue;
     }
