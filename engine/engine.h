@@ -39,7 +39,10 @@ struct EngineConfig {
 
 struct EngineStats {
   std::string model_path, model_format, architecture, cpu_isa;
-  int context_length = 0;  // tokens
+  int context_length = 0;          // tokens
+  int context_length_trained = 0;  // the model file's, in tokens; 0 = it does not say
+  int hidden_size = 0, vocab_size = 0;
+  std::string weight_type;  // that most of the weights' bytes have, as files name it: "q4_k"
   int threads = 0;
   int running = 0;        // requests that are begun: one computes, the others wait for their turn
   int paused = 0;         // of them, those that wait for their client to read

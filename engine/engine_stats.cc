@@ -3,6 +3,16 @@
 
 namespace thermocline {
 
+namespace {
+
+// The type of a layer in the middle, which quantisers give most of the layers.
+std::string WeightTypeOf(const model::Weights& weights) {
+  const model::LayerWeights& middle = weights.layers[weights.layers.size() / 2];
+  return kernels::Traits(middle.attn_output.weight.type).name;
+}
+
+}  // namespace
+
 EngineStats Engine::Impl::Stats() const {
   const sched::RequestQueue::Counts queued = queue_->counts();
   const sched::RequestQueue::Limits limits = queue_->limits();
@@ -11,6 +21,10 @@ EngineStats Engine::Impl::Stats() const {
           .architecture = std::string(model_->config.architecture->name),
           .cpu_isa = model_->ops->name,
           .context_length = cache_.capacity(),
+          .context_length_trained = model_->config.max_position_embeddings,
+          .hidden_size = model_->config.hidden_size,
+          .vocab_size = model_->config.vocab_size,
+          .weight_type = WeightTypeOf(*model_->weights),
           .threads = model_->pool->threads() + model_->hot_threads,
           .running = scheduler_->figures().begun,
           .paused = scheduler_->figures().paused,

@@ -26,15 +26,28 @@ const char* TypeOf(int http_status) {
   }
 }
 
+// Claude Code compacts its conversation where a message begins with Anthropic's words for a prompt
+// that is too long.
+std::string MessageOf(const openai::ApiError& error) {
+  const Json details = error.details;
+  const Json *tokens = details.Find("n_prompt_tokens"), *context = details.Find("n_ctx");
+  if (error.code == "context_length_exceeded" && tokens != nullptr && context != nullptr)
+    return StrCat("prompt is too long: ", tokens->Dump(), " tokens > ", context->Dump(),
+                  " maximum");
+  return StrCat(error.param, error.param.empty() ? "" : ": ", error.message);
+}
+
 }  // namespace
 
 Json ErrorJson(const openai::ApiError& error, const std::string& request_id) {
   constexpr std::size_t kMessageBytesMax = 2048;
-  const std::string where = error.param.empty() ? "" : error.param + ": ";
-  Json::Object out{
-      {"type", "error"},
-      {"error", Json::Object{{"type", TypeOf(error.http_status)},
-                             {"message", base::Shorten(where + error.message, kMessageBytesMax)}}}};
+  Json::Object inner{{"type", TypeOf(error.http_status)},
+                     {"message", base::Shorten(MessageOf(error), kMessageBytesMax)}};
+  // The SDK's tool runner goes on without threads where it reads this.
+  if (error.param == "thread")
+    inner.emplace_back("details", Json::Object{{"error_code", "thread_unsupported_request"},
+                                               {"unsupported", Json::Array{"thread"}}});
+  Json::Object out{{"type", "error"}, {"error", std::move(inner)}};
   if (!request_id.empty()) out.emplace_back("request_id", request_id);
   return out;
 }

@@ -55,8 +55,10 @@ Json MessagesAnswer::MessageJson(const Usage& usage) const {
                       {"usage", UsageOf(usage)}};
 }
 
+std::string MessagesAnswer::Open() { return Begin(0) + EventOf("ping", {}); }
+
 std::string MessagesAnswer::Begin(int) {
-  begun_ = true;
+  if (std::exchange(begun_, true)) return "";
   return EventOf("message_start",
                  {{"message", MessageJson({.prompt_tokens = params_.prompt_tokens})}});
 }

@@ -17,6 +17,8 @@ class MessagesAnswer final : public server::AnswerFormat {
   };
   explicit MessagesAnswer(Params params);
 
+  // message_start and ping.
+  std::string Open() override;
   std::string Begin(int choice) override;
   std::string Say(const server::Said& said) override;
   std::string End(const server::ChoiceEnd& end) override;

@@ -1,6 +1,8 @@
 #include "server/anthropic/messages_input.h"
 
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "server/openai/messages.h"
 
@@ -18,16 +20,16 @@ class InputReader {
   explicit InputReader(Fields& fields) : fields_(fields) {}
 
   Json Run() {
-    AddSystem(fields_.Find("system"), "system");
+    const Json* system = fields_.Find("system");
+    FindTools();
     const Json* messages = fields_.Find("messages");
     if (messages == nullptr || !messages->is_array() || messages->as_array().empty())
       fields_.Fail("messages", "'messages' must be a list of at least one message");
+    AddSystem(system, "system");
     if (!fields_.ok()) return {};
     for (std::size_t i = 0; fields_.ok() && i < messages->as_array().size(); ++i)
       AddMessage(messages->as_array()[i], StrCat("messages[", i, "]"));
     if (!fields_.ok()) return {};
-    if (!system_.empty())
-      out_.insert(out_.begin(), Json::Object{{"role", "system"}, {"content", system_}});
     const Json list = Json(std::move(out_));
     return openai::ReadMessages(fields_, &list, "messages");
   }
@@ -47,19 +49,72 @@ class InputReader {
       return out;
     }
     for (const Json& block : content->as_array()) {
-      const std::string type = TextOf(block.Find("type"));
-      if (type != "text") {
-        Unsupported(where, type);
-        return out;
-      }
-      out += StrCat(out.empty() ? "" : "\n", TextOf(block.Find("text")));
+      const auto text = BlockText(block, where);
+      if (!text.has_value()) return out;
+      if (!text->empty()) out += StrCat(out.empty() ? "" : "\n", *text);
     }
     return out;
   }
 
+  // The text that stands for a block of a system text or of a tool's result.
+  std::optional<std::string> BlockText(const Json& block, const std::string& where) {
+    const std::string type = TextOf(block.Find("type"));
+    if (type == "text") {
+      std::string text = TextOf(block.Find("text"));
+      if (where == "system") openai::DropBillingLine(fields_, text);
+      return text;
+    }
+    if (type == "document") return DocumentText(block, where);
+    if (type == "tool_reference") return ReferencedTool(block, where);
+    // A picture that an agent's tool has read: the turn goes on without it.
+    if (type == "image" && where != "system") {
+      fields_.LeaveOut("messages.image");
+      return "[image left out: this model reads text only]";
+    }
+    Unsupported(where, type);
+    return std::nullopt;
+  }
+
+  // {"source": {"type": "text", "data"}, "title", "context"}
+  std::optional<std::string> DocumentText(const Json& block, const std::string& where) {
+    const Json* source = block.Find("source");
+    const std::string kind = source == nullptr ? "" : TextOf(source->Find("type"));
+    if (kind != "text") {
+      Unsupported(where, StrCat("document with a source of type ", kind));
+      return std::nullopt;
+    }
+    const std::string title = TextOf(block.Find("title")), context = TextOf(block.Find("context"));
+    return StrCat(title, title.empty() ? "" : "\n", context, context.empty() ? "" : "\n",
+                  TextOf(source->Find("data")));
+  }
+
+  void FindTools() {
+    const Json* tools = fields_.Find("tools");
+    if (tools == nullptr || !tools->is_array()) return;
+    for (const Json& tool : tools->as_array())
+      tools_.emplace_back(TextOf(tool.Find("name")), &tool);
+  }
+
+  // The definition of a tool that a search has found. It stands in the result, so that the prompt
+  // before it stays as it is.
+  std::optional<std::string> ReferencedTool(const Json& block, const std::string& where) {
+    const std::string name = TextOf(block.Find("tool_name"));
+    for (const auto& [known, tool] : tools_) {
+      if (known != name) continue;
+      const Json* schema = tool->Find("input_schema");
+      const Json function =
+          Json::Object{{"name", name},
+                       {"description", TextOf(tool->Find("description"))},
+                       {"parameters", schema == nullptr ? Json(Json::Object{}) : *schema}};
+      return Json(Json::Object{{"type", "function"}, {"function", function}}).Dump();
+    }
+    fields_.Fail("messages", StrCat(where, ": 'tools' has no '", base::Shorten(name, 64), "'"));
+    return std::nullopt;
+  }
+
   void AddSystem(const Json* content, const std::string& where) {
     const std::string text = BlocksText(content, where);
-    if (!text.empty()) system_ += StrCat(system_.empty() ? "" : "\n\n", text);
+    if (!text.empty()) out_.push_back(Json::Object{{"role", "system"}, {"content", text}});
   }
 
   void AddMessage(const Json& message, const std::string& where) {
@@ -90,6 +145,9 @@ class InputReader {
         said = true;
       } else if (type == "tool_result") {
         AddResult(block, where);
+      } else if (type == "document") {
+        text += StrCat(said ? "\n" : "", DocumentText(block, where).value_or(""));
+        said = true;
       } else {
         return Unsupported(where, type);
       }
@@ -137,7 +195,7 @@ class InputReader {
 
   Fields& fields_;
   Json::Array out_;
-  std::string system_;
+  std::vector<std::pair<std::string, const Json*>> tools_;  // by name
 };
 
 }  // namespace

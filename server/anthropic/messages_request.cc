@@ -1,5 +1,8 @@
 #include "server/anthropic/messages_request.h"
 
+#include <algorithm>
+#include <set>
+
 #include "server/anthropic/messages_input.h"
 #include "server/core/request_limits.h"
 #include "server/openai/conversation_fields.h"
@@ -36,23 +39,57 @@ void ReadToolChoice(Fields& fields, chat::ToolRequest& out) {
   out.choice.parallel = single == nullptr || !single->is_bool() || !single->as_bool();
 }
 
+// Anthropic's tools that the client runs, by the beginning of their dated types.
+bool RunsWithClient(const std::string& type) {
+  static constexpr std::string_view kTypes[] = {"bash_", "text_editor_", "memory_", "computer_"};
+  return std::any_of(std::begin(kTypes), std::end(kTypes),
+                     [&type](std::string_view begin) { return type.starts_with(begin); });
+}
+
+// Names of the tools that some result refers to.
+std::set<std::string> ReferencedTools(const Json* messages) {
+  std::set<std::string> out;
+  const auto each = [](const Json* list, const auto& visit) {
+    if (list == nullptr || !list->is_array()) return;
+    for (const Json& item : list->as_array()) visit(item);
+  };
+  each(messages, [&](const Json& message) {
+    each(message.Find("content"), [&](const Json& block) {
+      each(block.Find("content"), [&](const Json& part) {
+        if (WordOf(part, "type") == "tool_reference") out.insert(WordOf(part, "tool_name"));
+      });
+    });
+  });
+  return out;
+}
+
 chat::ToolRequest ReadMessagesTools(Fields& fields) {
   chat::ToolRequest out;
   const Json* tools = fields.Find("tools");
   if (tools != nullptr && !tools->is_array()) fields.Fail("tools", "'tools' must be a list");
+  const std::set<std::string> referenced = ReferencedTools(fields.Find("messages"));
   for (std::size_t i = 0; fields.ok() && tools != nullptr && i < tools->as_array().size(); ++i) {
     const Json& tool = tools->as_array()[i];
     const std::string where = StrCat("tools[", i, "]"), type = WordOf(tool, "type");
     if (!type.empty() && type != "custom") {
-      fields.FailUnsupported("tools", StrCat(where, ": tools of type '", base::Shorten(type, 64),
-                                             "' are run by Anthropic, and not supported"));
+      fields.FailUnsupported(
+          "tools", StrCat(where, ": tools of type '", base::Shorten(type, 64),
+                          RunsWithClient(type) ? "' have no schema here; define the tool with "
+                                                 "'input_schema'"
+                                               : "' are run by Anthropic, and not supported"));
       break;
     }
+    // A deferred tool may be called once a search has found it; its definition stands there.
+    const Json* deferred = tool.Find("defer_loading");
+    const bool waits = deferred != nullptr && deferred->is_bool() && deferred->as_bool();
+    if (waits && !referenced.contains(WordOf(tool, "name"))) continue;
     Json function = tool;
     const Json* schema = tool.Find("input_schema");
     if (schema != nullptr) function.Set("parameters", *schema);
-    if (auto read = openai::ReadFunction(fields, function, where))
+    if (auto read = openai::ReadFunction(fields, function, where)) {
+      read->listed = !waits;
       openai::AddTool(fields, *std::move(read), out.tools);
+    }
   }
   ReadToolChoice(fields, out);
   openai::CheckChoice(fields, out);
@@ -123,8 +160,9 @@ Result<MessagesRequest> ParseMessagesRequest(std::string_view body,
     asked.request.stop = *std::move(stops);
   if (fields.ok()) ReadOutputConfig(fields, conversation.json, asked);
   asked.prompts = {std::move(conversation)};
-  (void)fields.Find("cache_control");  // prompts are cached wherever that is possible
-  fields.RefuseUnknown();
+  if (fields.Find("thread") != nullptr)
+    fields.FailUnsupported("thread", "threads are not supported: nothing is stored here");
+  openai::FinishFields(fields, defaults.strict_fields, asked);
   if (!fields.ok()) return fields.status();
   return MessagesRequest{.asked = std::move(asked), .stream = common.stream};
 }

@@ -50,7 +50,10 @@ class Writer {
   void WriteRoot(bool calls) {
     const bool must_call = calls && rules_.tools.choice.mode == Mode::kRequired;
     std::string body;
-    if (calls) body = WriteCalls();
+    if (calls) {
+      Rule("calls", WriteCalls());
+      body = "calls";
+    }
     if (!must_call) {
       const std::string text = WriteText(calls);
       body = !calls                      ? text
@@ -58,22 +61,30 @@ class Writer {
              : format_.calls.at_start    ? StrCat("(", text, " | ", body, ")")
                                          : StrCat(text, " (", body, ")?");
     }
-    Rule("root", StrCat(Reasoning(), body));
+    Rule("root", WithReasoning(body, calls));
   }
 
-  // "" or what comes before the answer.
-  std::string Reasoning() {
+  // `body` behind the reasoning that may come before it. With `calls` and Qwen's tags, a call
+  // within the reasoning ends it.
+  std::string WithReasoning(const std::string& body, bool calls) {
     const ReasoningTags& tags = format_.reasoning;
-    if (!tags.known() || (!rules_.in_reasoning && !rules_.may_reason)) return "";
-    FreeText("reasoning", {tags.close}, false);
-    std::string rest = StrCat("reasoning ", Literal(tags.close), " [ \\n]{0,4} ");
-    if (rules_.in_reasoning) return rest;
-    return StrCat("(", Literal(tags.open), " ", rest, ")? ");
+    if (!tags.known() || (!rules_.in_reasoning && !rules_.may_reason)) return body;
+    const bool called = calls && format_.call_ends_thought && !IsControl(format_.calls.trigger);
+    std::vector<std::string> stops = {tags.close};
+    if (called) stops.push_back(format_.calls.trigger);
+    FreeText("reasoning", std::move(stops), false);
+    Rule("answer-body", body);
+    std::string thought = StrCat("reasoning ", Literal(tags.close), " [ \\n]{0,4} answer-body");
+    if (called)
+      thought = StrCat("reasoning (", Literal(tags.close), " [ \\n]{0,4} answer-body | calls)");
+    if (rules_.in_reasoning) return thought;
+    return StrCat("(", Literal(tags.open), " ", thought, " | answer-body)");
   }
 
   // The answer's text, which holds no call.
   std::string WriteText(bool calls) {
-    std::string open = format_.content_open.empty() ? "" : Literal(format_.content_open) + " ",
+    const bool marked = !format_.content_open.empty() && !rules_.continues;
+    std::string open = marked ? Literal(format_.content_open) + " " : "",
                 close = format_.content_close.empty() ? "" : " " + Literal(format_.content_close);
     if (!close.empty()) close = StrCat(" (", close, ")?");
     if (rules_.answer.has_value()) {
@@ -123,9 +134,19 @@ class Writer {
     }
   }
 
+  // A tool that lists no parameter has none: small models invent some without end.
   static Json SchemaOf(const Tool& tool) {
-    Json schema = tool.parameters.is_object() ? tool.parameters : Json(Json::Object{});
+    const bool given = tool.parameters.is_object();
+    Json schema = given ? tool.parameters : Json(Json::Object{});
     if (schema.Find("type") == nullptr) schema.Set("type", "object");
+    const Json* properties = schema.Find("properties");
+    const bool none = !given || (properties != nullptr && properties->is_object() &&
+                                 properties->as_object().empty());
+    const bool open = schema.Find("additionalProperties") != nullptr ||
+                      schema.Find("patternProperties") != nullptr ||
+                      schema.Find("$ref") != nullptr || schema.Find("allOf") != nullptr ||
+                      schema.Find("anyOf") != nullptr || schema.Find("oneOf") != nullptr;
+    if (none && !open) schema.Set("additionalProperties", false);
     return schema;
   }
 
@@ -180,11 +201,9 @@ class Writer {
     const auto ways = [&](std::size_t from, const std::string& lead) {
       std::string out;
       for (std::size_t i = from; i < keys.size(); ++i) {
-        const bool text = TypeOfParameter(schema, keys[i].first) == "string" &&
-                          keys[i].second.Find("enum") == nullptr;
         out += StrCat(out.empty() ? "" : " | ", lead, Literal(keys[i].first), " ",
-                      Value(tool, tool_index, i, keys[i].second, text), " ",
-                      rest_name(i + 1, IsText(keys[i].second)));
+                      Value(tool, tool_index, i, keys[i].first), " ",
+                      rest_name(i + 1, IsText(schema, keys[i].first)));
         if (IsRequired(schema, keys[i].first)) break;
       }
       return out;
@@ -211,34 +230,32 @@ class Writer {
     });
   }
 
-  static bool IsText(const Json& property) {
-    const Json* type = property.Find("type");
-    return type != nullptr && type->is_string() && type->as_string() == "string";
+  static bool IsText(const Json& schema, const std::string& key) {
+    return TypeOfParameter(schema, key) == "string";
   }
 
   // A value with the mark before it.
-  std::string Value(const Tool& tool, int tool_index, std::size_t key, const Json& schema,
-                    bool free) {
+  std::string Value(const Tool& tool, int tool_index, std::size_t index, const std::string& key) {
     const TaggedArguments& tagged = *format_.calls.tagged;
-    const std::string name = StrCat("value-", tool_index, "-", key);
-    if (!IsText(schema)) {
-      Schema(name, schema, !tool.strict);
+    const std::string name = StrCat("value-", tool_index, "-", index);
+    const Json parameters = SchemaOf(tool);
+    Json schema = ParameterSchema(parameters, key);
+    if (!IsText(parameters, key)) {
+      Schema(name, std::move(schema), !tool.strict);
       return StrCat(Literal(tagged.other.open), " ", name);
     }
-    const std::string open = Literal(tagged.text.open);
-    if (!free) {
-      std::string texts;
-      for (const Json& each : schema.Find("enum")->as_array())
-        if (each.is_string())
-          texts += StrCat(texts.empty() ? "" : " | ", Literal(each.as_string()));
-      return StrCat(open, " (", texts, ")");
-    }
-    if (tagged.quote != '\0') {
-      const std::string quote(1, tagged.quote);
-      return StrCat(open, " ([^\\\\", quote, "\\n] | \"\\\\\" [^\\n])*");
-    }
-    FreeText(name, {tagged.TextEnd()}, false);
-    return StrCat(open, " ", name);
+    if (rules_.any_arguments && !tool.strict) schema = Json::Object{{"type", "string"}};
+    std::vector<std::string> stops;
+    if (tagged.quote == '\0' && !IsControl(tagged.TextEnd())) stops = {tagged.TextEnd()};
+    parts_.push_back(
+        {.name = name,
+         .spec = std::make_shared<const GrammarSpec>(GrammarSpec{
+             .kind = GrammarSpec::Kind::kJsonSchema, .text = schema.Dump(), .field = "tools"}),
+         .stops = std::move(stops),
+         .bare = true,
+         .quote = tagged.quote,
+         .lenient = !tool.strict});
+    return StrCat(Literal(tagged.text.open), " ", name);
   }
 
   // gpt-oss: messages of the channels analysis, commentary and final.
@@ -251,6 +268,7 @@ class Writer {
       Part("answer", *rules_.answer, false);
       final_text = "answer";
     }
+    if (rules_.continues) return Rule("root", final_text);
     Rule("analysis", StrCat(literal("<|channel|>analysis<|message|>"), " text ", again));
     std::string body;
     if (!calls || rules_.tools.choice.mode != Mode::kRequired)

@@ -13,6 +13,7 @@ namespace thermocline::chat {
 struct AnswerRules {
   bool in_reasoning = false;  // the prompt ends within reasoning
   bool may_reason = false;    // reasoning may come first
+  bool continues = false;     // the prompt ends within the answer's text
   ToolRequest tools = {};
   bool any_arguments = false;  // of tools that are not strict: their schemas do not count
   std::optional<GrammarSpec> answer = {};  // of the text

@@ -31,6 +31,11 @@ std::string Unquoted(const std::string& text) {
   return out;
 }
 
+std::size_t SlashesAtEnd(std::string_view text) {
+  const std::size_t last = text.find_last_not_of('\\');
+  return last == kNowhere ? text.size() : text.size() - last - 1;
+}
+
 // The first unescaped `quote`, or npos.
 std::size_t EndOfQuoted(const std::string& text, char quote) {
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -169,93 +174,174 @@ CallParser::Outcome CallParser::TakeJson(std::string& text, std::vector<MessageP
   return ended ? Outcome::kEnded : Outcome::kMore;
 }
 
-// One step for each key, and one for each value.
+// One step for each key, for the mark before a value, and for the value.
 CallParser::Outcome CallParser::TakeTagged(std::string& text, std::vector<MessagePart>& out) {
-  const TaggedArguments& tagged = *format_.calls.tagged;
   while (true) {
-    if (argument_ == Argument::kFirst) {
-      const Outcome none = tagged.empty.empty() ? Outcome::kLost : TakeLiteral(tagged.empty, text);
-      if (none == Outcome::kEnded) AddArguments("{}", out);
-      if (none != Outcome::kLost) return none;
-      const Outcome first = TakeLiteral(tagged.open, text);
-      if (first == Outcome::kLost && tagged.empty.empty()) {
-        AddArguments("{}", out);
-        return Outcome::kEnded;
-      }
-      if (first != Outcome::kEnded) return first;
-      argument_ = Argument::kKey;
+    Outcome outcome = Outcome::kLost;
+    const Argument before = argument_;
+    switch (argument_) {
+      case Argument::kFirst:
+      case Argument::kKey:
+        outcome = TakeKey(text, out);
+        break;
+      case Argument::kOpen:
+        outcome = TakeOpen(text, out);
+        break;
+      case Argument::kWhole:
+        outcome = TakeWhole(text, out);
+        break;
+      case Argument::kString:
+        outcome = TakeString(text, out);
     }
-    if (argument_ == Argument::kKey) {
-      const Outcome key = TakeWord(key_, text);
-      if (key != Outcome::kEnded) return key;
-      argument_ = Argument::kValue;
-    }
-    // Where strings and other values look alike, the schema tells which it is.
-    bool as_text = tagged.text.open.size() >= tagged.other.open.size();
-    const ValueMarks* marks = as_text ? &tagged.text : &tagged.other;
-    for (int attempt = 0;; ++attempt) {
-      const std::size_t size = std::min(marks->open.size(), text.size());
-      const bool fits = text.compare(0, size, marks->open, 0, size) == 0;
-      if (fits && size < marks->open.size()) return Outcome::kMore;
-      if (fits) break;
-      if (attempt == 1) return Outcome::kLost;
-      as_text = !as_text;
-      marks = as_text ? &tagged.text : &tagged.other;
-    }
-    const std::string rest = text.substr(marks->open.size());
-    // What ends a value may stand within it, where that is quoted or between brackets.
-    std::size_t inner = 0;
-    if (as_text && tagged.quote != '\0') {
-      inner = EndOfQuoted(rest, tagged.quote);
-    } else if (!as_text && (rest.starts_with('{') || rest.starts_with('['))) {
-      inner = EndOfJson(rest, 0);
-    }
-    if (inner == kNowhere) return Outcome::kMore;
-    const std::size_t next = marks->next.empty() ? kNowhere : rest.find(marks->next, inner),
-                      close = rest.find(marks->close, inner);
-    const std::size_t end = std::min(next, close);
-    if (end == kNowhere) return Outcome::kMore;
-    // The longer of two that begin at one place wins, as soon as it can be told.
-    const std::string& longer =
-        marks->next.size() > marks->close.size() ? marks->next : marks->close;
-    const std::size_t there = std::min(longer.size(), rest.size() - end);
-    const bool maybe_longer = rest.compare(end, there, longer, 0, there) == 0;
-    if (maybe_longer && there < longer.size()) return Outcome::kMore;
-    const bool goes_on = maybe_longer ? &longer == &marks->next : next == end;
-    std::string raw = rest.substr(0, end);
-    if (as_text && tagged.quote != '\0') raw = Unquoted(raw);
-    std::string json;
-    base::AppendJsonString(json, key_);
-    AddArguments(StrCat(any_argument_ ? ", " : "{", json, ": ", ValueJson(key_, raw, as_text),
-                        goes_on ? "" : "}"),
-                 out);
-    any_argument_ = true;
-    text = rest.substr(end + (goes_on ? marks->next : marks->close).size());
-    argument_ = Argument::kKey;
-    if (!goes_on) return Outcome::kEnded;
+    if (outcome != Outcome::kMore || argument_ == before) return outcome;
   }
 }
 
-// `as_text`: it stands where strings stand; but those may look as everything else does.
-std::string CallParser::ValueJson(const std::string& key, const std::string& raw,
-                                  bool as_text) const {
+CallParser::Outcome CallParser::TakeKey(std::string& text, std::vector<MessagePart>& out) {
   const TaggedArguments& tagged = *format_.calls.tagged;
-  const bool told_apart = tagged.text.open != tagged.other.open;
+  if (argument_ == Argument::kFirst) {
+    const Outcome none = tagged.empty.empty() ? Outcome::kLost : TakeLiteral(tagged.empty, text);
+    if (none == Outcome::kEnded) AddArguments("{}", out);
+    if (none != Outcome::kLost) return none;
+    const Outcome first = TakeLiteral(tagged.open, text);
+    if (first == Outcome::kLost && tagged.empty.empty()) {
+      AddArguments("{}", out);
+      return Outcome::kEnded;
+    }
+    if (first != Outcome::kEnded) return first;
+    argument_ = Argument::kKey;
+    return Outcome::kMore;
+  }
+  const Outcome key = TakeWord(key_, text);
+  if (key != Outcome::kEnded) return key;
+  argument_ = Argument::kOpen;
+  return Outcome::kMore;
+}
+
+const ValueMarks& CallParser::marks() const {
+  const TaggedArguments& tagged = *format_.calls.tagged;
+  return as_text_ ? tagged.text : tagged.other;
+}
+
+// The longer of the two marks that fits tells where the value stands.
+CallParser::Outcome CallParser::TakeOpen(std::string& text, std::vector<MessagePart>& out) {
+  const TaggedArguments& tagged = *format_.calls.tagged;
+  as_text_ = tagged.text.open.size() >= tagged.other.open.size();
+  for (int attempt = 0;; ++attempt) {
+    const std::string& open = marks().open;
+    const std::size_t size = std::min(open.size(), text.size());
+    const bool fits = text.compare(0, size, open, 0, size) == 0;
+    if (fits && size < open.size()) return Outcome::kMore;
+    if (fits) break;
+    if (attempt == 1) return Outcome::kLost;
+    as_text_ = !as_text_;
+  }
+  text.erase(0, marks().open.size());
+  std::string json;
+  base::AppendJsonString(json, key_);
+  AddArguments(StrCat(any_argument_ ? ", " : "{", json, ": ", IsString() ? "\"" : ""), out);
+  any_argument_ = true;
+  argument_ = IsString() ? Argument::kString : Argument::kWhole;
+  return Outcome::kMore;
+}
+
+void CallParser::EndValue(bool goes_on, std::vector<MessagePart>& out) {
+  if (!goes_on) AddArguments("}", out);
+  argument_ = Argument::kKey;
+}
+
+// The end of a value: the nearer of the two marks; of two that begin at one place the longer, as
+// soon as it can be told.
+CallParser::ValueEnd CallParser::FindEnd(const std::string& text, std::size_t from) const {
+  const std::string &next = marks().next, &close = marks().close;
+  const std::size_t at =
+      std::min(next.empty() ? kNowhere : text.find(next, from), text.find(close, from));
+  if (at == kNowhere) return {};
+  const bool next_is_longer = next.size() > close.size();
+  const std::string& longer = next_is_longer ? next : close;
+  const std::size_t there = std::min(longer.size(), text.size() - at);
+  const bool maybe_longer = text.compare(at, there, longer, 0, there) == 0;
+  if (maybe_longer && there < longer.size()) return {};
+  const bool goes_on = maybe_longer ? next_is_longer : !next_is_longer && !next.empty();
+  return {.at = at, .goes_on = goes_on};
+}
+
+// A value whose type its text tells: it is read as one piece.
+CallParser::Outcome CallParser::TakeWhole(std::string& text, std::vector<MessagePart>& out) {
+  // The marks may stand within brackets.
+  const bool brackets = text.starts_with('{') || text.starts_with('[');
+  const std::size_t inner = brackets ? EndOfJson(text, 0) : 0;
+  if (inner == kNowhere) return Outcome::kMore;
+  const ValueEnd end = FindEnd(text, inner);
+  if (end.at == kNowhere) return Outcome::kMore;
+  AddArguments(ValueJson(text.substr(0, end.at)), out);
+  text.erase(0, end.at + (end.goes_on ? marks().next : marks().close).size());
+  EndValue(end.goes_on, out);
+  return end.goes_on ? Outcome::kMore : Outcome::kEnded;
+}
+
+// A string, as it comes: all but what may become a mark.
+CallParser::Outcome CallParser::TakeString(std::string& text, std::vector<MessagePart>& out) {
+  const char quote = format_.calls.tagged->quote;
+  const bool quoted = quote != '\0';
+  const std::size_t inner = quoted ? EndOfQuoted(text, quote) : 0;
+  const ValueEnd end = inner == kNowhere ? ValueEnd() : FindEnd(text, inner);
+  if (end.at != kNowhere) {
+    AddString(text.substr(0, end.at), out);
+    AddArguments("\"", out);
+    text.erase(0, end.at + (end.goes_on ? marks().next : marks().close).size());
+    EndValue(end.goes_on, out);
+    return end.goes_on ? Outcome::kMore : Outcome::kEnded;
+  }
+  std::size_t sure = std::min(inner, text.size());
+  if (!quoted) sure = text.size() - OverlapOfMarks(text);
+  // Neither half a character nor half an escape.
+  if (quoted && (SlashesAtEnd(text.substr(0, sure)) % 2) != 0) --sure;
+  sure -= base::IncompleteUtf8Suffix(std::string_view(text).substr(0, sure));
+  AddString(text.substr(0, sure), out);
+  text.erase(0, sure);
+  return Outcome::kMore;
+}
+
+std::size_t CallParser::OverlapOfMarks(const std::string& text) const {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    for (const std::string* mark : {&marks().next, &marks().close})
+      if (!mark->empty() && mark->starts_with(rest.substr(0, mark->size()))) return rest.size();
+  }
+  return 0;
+}
+
+void CallParser::AddString(const std::string& raw, std::vector<MessagePart>& out) {
+  if (raw.empty()) return;
+  std::string json;
+  base::AppendJsonString(json, format_.calls.tagged->quote != '\0' ? Unquoted(raw) : raw);
+  AddArguments(json.substr(1, json.size() - 2), out);
+}
+
+void CallParser::Finish(const std::string& text, std::vector<MessagePart>& out) {
+  if (!format_.calls.tagged.has_value() || !announced_) return;
+  if (argument_ == Argument::kString) AddString(text, out);
+  if (argument_ == Argument::kWhole) AddArguments(text, out);
+}
+
+// Where strings and other values look alike, the schema tells which it is.
+bool CallParser::IsString() const {
+  const TaggedArguments& tagged = *format_.calls.tagged;
+  if (tagged.text.open != tagged.other.open) return as_text_;
   const auto tool = std::find_if(tools_.begin(), tools_.end(),
                                  [this](const Tool& each) { return each.name == name_; });
-  const std::string type = tool == tools_.end() ? "" : TypeOfParameter(tool->parameters, key);
-  const bool is_text = told_apart ? as_text : type == "string";
-  if (!is_text) {
-    const auto json = base::ParseJson(raw);
-    if (json.ok()) return json->Dump();
-    if (raw == "True" || raw == "False") return raw == "True" ? "true" : "false";
-    if (raw == "None") return "null";
-  }
-  constexpr std::string_view kOpen = "<![CDATA[", kClose = "]]>";
-  const bool wrapped = raw.starts_with(kOpen) && raw.ends_with(kClose);
+  return tool != tools_.end() && TypeOfParameter(tool->parameters, key_) == "string";
+}
+
+// A value that is no string, unless its text is nothing else.
+std::string CallParser::ValueJson(const std::string& raw) const {
+  const auto json = base::ParseJson(raw);
+  if (json.ok()) return json->Dump();
+  if (raw == "True" || raw == "False") return raw == "True" ? "true" : "false";
+  if (raw == "None") return "null";
   std::string out;
-  base::AppendJsonString(
-      out, wrapped ? raw.substr(kOpen.size(), raw.size() - kOpen.size() - kClose.size()) : raw);
+  base::AppendJsonString(out, raw);
   return out;
 }
 

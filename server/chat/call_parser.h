@@ -30,6 +30,10 @@ class CallParser {
   void BeginCall(const std::string& name, std::vector<MessagePart>& out);
   void AddArguments(std::string text, std::vector<MessagePart>& out);
 
+  // The answer has ended: appends what was read of an argument that is under way, so that nothing
+  // is lost. It stays open.
+  void Finish(const std::string& text, std::vector<MessagePart>& out);
+
   int count() const { return count_; }
   // Whether a name is known of the call that is read.
   bool named() const { return named_; }
@@ -40,7 +44,25 @@ class CallParser {
   Outcome TakeWord(std::string& word, std::string& text);
   Outcome TakeJson(std::string& text, std::vector<MessagePart>& out);
   Outcome TakeTagged(std::string& text, std::vector<MessagePart>& out);
-  std::string ValueJson(const std::string& key, const std::string& raw, bool as_text) const;
+  Outcome TakeKey(std::string& text, std::vector<MessagePart>& out);
+  Outcome TakeOpen(std::string& text, std::vector<MessagePart>& out);
+  Outcome TakeWhole(std::string& text, std::vector<MessagePart>& out);
+  Outcome TakeString(std::string& text, std::vector<MessagePart>& out);
+  // The marks of the value that is read.
+  const ValueMarks& marks() const;
+  // Whether the value that is read is a string whatever it holds.
+  bool IsString() const;
+  void AddString(const std::string& raw, std::vector<MessagePart>& out);
+  void EndValue(bool goes_on, std::vector<MessagePart>& out);
+  // The place of the mark that ends a value, and whether another argument follows; npos: not yet.
+  struct ValueEnd {
+    std::size_t at = kNowhere;
+    bool goes_on = false;
+  };
+  ValueEnd FindEnd(const std::string& text, std::size_t from) const;
+  // Bytes at the text's end that may be the begin of a mark.
+  std::size_t OverlapOfMarks(const std::string& text) const;
+  std::string ValueJson(const std::string& raw) const;
   bool Announce(std::vector<MessagePart>& out);
 
   const OutputFormat& format_;
@@ -54,9 +76,10 @@ class CallParser {
   JsonScan scan_;
   bool in_json_ = false;
   // Arguments one by one.
-  enum class Argument { kFirst, kKey, kValue };
+  enum class Argument { kFirst, kKey, kOpen, kWhole, kString };
   Argument argument_ = Argument::kFirst;
   std::string key_;
+  bool as_text_ = false;  // the value stands where strings stand
   bool any_argument_ = false;
 };
 

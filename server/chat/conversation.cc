@@ -4,15 +4,23 @@
 #include <cctype>
 
 #include "engine/base/strings.h"
+#include "server/chat/message_json.h"
+#include "server/chat/system_messages.h"
 
 namespace thermocline::chat {
 namespace {
 
-std::string TextOf(const Json* value) {
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
+// Stands for the end of a begun answer while its template is rendered. No template changes letters.
+constexpr const char* kMark = "THERMOCLINEbegunANSWERendsHERE";
 
-bool IsRole(const Json& message, const char* role) { return TextOf(message.Find("role")) == role; }
+// The arguments of a call as JSON, as far as it goes: those of a call that a limit has cut have no
+// end.
+std::string ArgumentsText(const Json& function) {
+  if (const Json* text = function.Find(kArgumentsText)) return TextOf(text);
+  const Json* arguments = function.Find("arguments");
+  if (arguments == nullptr) return "{}";
+  return arguments->is_string() ? arguments->as_string() : arguments->Dump();
+}
 
 std::vector<ToolCall> CallsOf(const Json& message) {
   std::vector<ToolCall> out;
@@ -21,12 +29,9 @@ std::vector<ToolCall> CallsOf(const Json& message) {
   for (const Json& call : calls->as_array()) {
     const Json* function = call.Find("function");
     if (function == nullptr) continue;
-    const Json* arguments = function->Find("arguments");
     out.push_back({.id = TextOf(call.Find("id")),
                    .name = TextOf(function->Find("name")),
-                   .arguments = arguments == nullptr     ? "{}"
-                                : arguments->is_string() ? arguments->as_string()
-                                                         : arguments->Dump()});
+                   .arguments = ArgumentsText(*function)});
   }
   return out;
 }
@@ -48,25 +53,33 @@ std::string IdOfNine(const std::string& id) {
 
 class Adapter {
  public:
-  Adapter(const OutputFormat& format, const Conversation& conversation)
-      : format_(format), conversation_(conversation) {}
+  Adapter(const OutputFormat& format, const Conversation& conversation, bool marked)
+      : format_(format), conversation_(conversation), marked_(marked) {}
 
   Json Run() {
     Json out = Json::Object{};
     Json::Array messages;
     for (const auto& [key, value] : conversation_.json.as_object()) {
       if (key == "messages") {
-        for (const Json& message : value.as_array()) Add(message, messages);
+        for (const Json& message : PlaceSystemMessages(format_, value.as_array()))
+          Add(message, messages);
       } else {
         out.Set(key, value);
       }
     }
-    if (conversation_.continues_last && !messages.empty()) messages.pop_back();
+    if (conversation_.continues_last && !messages.empty()) {
+      Json& last = messages.back();
+      if (marked_) last.Set("content", TextOf(last.Find("content")) + kMark);
+      if (marked_) out.Set("add_generation_prompt", false);
+      if (!marked_) messages.pop_back();
+    }
     const auto& tools = conversation_.tools;
-    const bool listed = !tools.tools.empty();
+    const bool listed = std::any_of(tools.tools.begin(), tools.tools.end(),
+                                    [](const Tool& tool) { return tool.listed; });
     if (listed && format_.lists_tools) out.Set(format_.tools_variable, ToolsJson(tools.tools));
     if (listed && !format_.lists_tools && tools.choice.mode != ToolChoice::Mode::kNone)
       ListTools(messages);
+    if (!format_.repeated_user) messages = JoinUserMessages(std::move(messages));
     out.Set("messages", std::move(messages));
     return out;
   }
@@ -96,16 +109,29 @@ class Adapter {
     for (const Json& each : message.Find("tool_calls")->as_array()) {
       Json call = each;
       const Json *function = each.Find("function"), *id = each.Find("id");
-      const Json* arguments = function == nullptr ? nullptr : function->Find("arguments");
       if (format_.ids_of_nine && id != nullptr) call.Set("id", IdOfNine(TextOf(id)));
-      if (format_.arguments_are_text && arguments != nullptr && !arguments->is_string()) {
-        Json changed = *function;
-        changed.Set("arguments", arguments->Dump());
-        call.Set("function", std::move(changed));
-      }
+      if (function != nullptr) call.Set("function", AdaptFunction(*function, copy));
       calls.push_back(std::move(call));
     }
     copy.Set("tool_calls", std::move(calls));
+  }
+
+  // The function of a call as the template takes it. A template that writes arguments one by one
+  // cannot write those that are no object: they become text of the message.
+  Json AdaptFunction(const Json& function, Json& message) const {
+    Json out = Json::Object{};
+    for (const auto& [key, value] : function.as_object())
+      if (key != kArgumentsText) out.Set(key, value);
+    const Json* arguments = function.Find("arguments");
+    if (format_.arguments_are_text) {
+      if (arguments != nullptr) out.Set("arguments", ArgumentsText(function));
+    } else if (format_.calls.tagged.has_value() && arguments != nullptr &&
+               !arguments->is_object()) {
+      const std::string before = TextOf(message.Find("content"));
+      message.Set("content", StrCat(before, before.empty() ? "" : "\n", ArgumentsText(function)));
+      out.Set("arguments", Json::Object{});
+    }
+    return out;
   }
 
   // Results that follow each other become one message where the template has no role for them.
@@ -146,6 +172,7 @@ class Adapter {
 
   const OutputFormat& format_;
   const Conversation& conversation_;
+  const bool marked_;
   bool in_results_ = false;
 };
 
@@ -179,7 +206,16 @@ std::string TextOfCalls(const CallFormat& format, const std::vector<ToolCall>& c
 }
 
 Json ForTemplate(const OutputFormat& format, const Conversation& conversation) {
-  return Adapter(format, conversation).Run();
+  return Adapter(format, conversation, false).Run();
+}
+
+Json ForTemplateMarked(const OutputFormat& format, const Conversation& conversation) {
+  return Adapter(format, conversation, true).Run();
+}
+
+std::optional<std::string> BeforeMark(const std::string& rendered) {
+  const std::size_t at = rendered.rfind(kMark);
+  return at == std::string::npos ? std::nullopt : std::optional(rendered.substr(0, at));
 }
 
 std::string BegunText(const OutputFormat& format, const Conversation& conversation) {

@@ -1,6 +1,7 @@
 // A conversation as clients send it, and as a model's chat template wants it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,10 @@
 #include "server/chat/tools.h"
 
 namespace thermocline::chat {
+
+// A member of a call's "function" beside its arguments: their text as the client wrote it. Numbers
+// and escapes have several forms, and a prompt is the same only if theirs is.
+inline constexpr const char* kArgumentsText = "arguments_text";
 
 struct Conversation {
   // {"messages": [...]} in the shape of OpenAI's API, where the arguments of calls are objects, and
@@ -27,6 +32,12 @@ std::string TextOfCalls(const CallFormat& format, const std::vector<ToolCall>& c
 // arguments take the form it wants. Of a conversation that continues its last message, that one is
 // left out.
 Json ForTemplate(const OutputFormat& format, const Conversation& conversation);
+
+// The same with the begun answer as the last message, a mark behind its text, and without a prompt
+// for another answer. Requires: continues_last.
+Json ForTemplateMarked(const OutputFormat& format, const Conversation& conversation);
+// The text before that mark; nothing where the template does not show the answer as it is.
+std::optional<std::string> BeforeMark(const std::string& rendered);
 
 // The text that an answer which continues the last message begins with. Requires: continues_last.
 std::string BegunText(const OutputFormat& format, const Conversation& conversation);

@@ -93,6 +93,8 @@ class Probe {
     FindContentMarks();
     FindCalls();
     FindHistory();
+    format_.call_ends_thought =
+        format_.reasoning.close == "</think>" && format_.calls.trigger.starts_with("<tool_call>");
     return std::move(format_);
   }
 
@@ -287,12 +289,37 @@ class Probe {
                                      {"name", kProbeTools[0]},
                                      {"content", kResult}};
     format_.writes_results = Render({User("Hey"), call, result}, true).find(kResult) != kNowhere;
-    const Json system = Json::Object{{"role", "system"}, {"content", kResult}};
-    format_.system_role = Render({system, User("Hey")}, true).find(kResult) != kNowhere;
+    FindPlaces(call, result);
     Json foreign = Assistant("");
     foreign.Set("tool_calls", Json::Array{CallJson(0, ProbeArguments(), "call_of_another_length",
                                                    format_.arguments_are_text)});
     format_.ids_of_nine = format_.writes_calls && Render({User("Hey"), foreign}, false).empty();
+  }
+
+  // The places in a conversation at which the template takes system and user messages.
+  void FindPlaces(const Json& call, const Json& result) {
+    constexpr const char* kSecond = "text of a second message";
+    const auto system = [](const char* text) {
+      return Json::Object{{"role", "system"}, {"content", text}};
+    };
+    const auto shows = [](const std::string& text, const char* first, const char* second) {
+      const std::size_t at = text.find(first);
+      return at != kNowhere && text.find(second, at) != kNowhere;
+    };
+    format_.system_role = Render({system(kResult), User("Hey")}, true).find(kResult) != kNowhere;
+    format_.several_systems =
+        shows(Render({system(kResult), system(kSecond), User("Hey")}, true), kResult, kSecond);
+    format_.late_system =
+        shows(Render({system("Hi"), User("Hey"), Assistant(kPlain), system(kSecond), User("Yes")},
+                     true),
+              kPlain, kSecond) &&
+        shows(Render({system("Hi"), User("Hey"), Assistant(kPlain), User("Yes"), system(kSecond)},
+                     true),
+              kPlain, kSecond);
+    format_.repeated_user = shows(Render({User(kResult), User(kSecond)}, true), kResult, kSecond);
+    format_.user_after_result =
+        format_.writes_results &&
+        shows(Render({User("Hey"), call, result, User(kSecond)}, true), kResult, kSecond);
   }
 
   const ProbedTemplate& template_;

@@ -59,6 +59,7 @@ struct OutputFormat {
   ReasoningTags reasoning = {};
   std::string content_open = {}, content_close = {};  // around text; often empty
   CallFormat calls = {};
+  bool call_ends_thought = false;  // the trigger of calls within reasoning ends it: Qwen 3
   // gpt-oss: messages with channels and recipients, which no template's history shows as they are
   // generated.
   bool harmony = false;
@@ -69,8 +70,12 @@ struct OutputFormat {
   bool writes_calls = false;        // of earlier answers
   bool writes_results = false;      // of tools
   bool arguments_are_text = false;  // it wants them as JSON in a string
-  bool system_role = true;
-  bool ids_of_nine = false;  // it accepts ids of nine letters and digits only
+  bool system_role = true;          // a system message at the front
+  bool several_systems = false;     // several of them there
+  bool late_system = false;         // one behind an answer, shown at its place
+  bool repeated_user = true;        // user messages that follow each other
+  bool user_after_result = true;    // a user message behind the result of a tool
+  bool ids_of_nine = false;         // it accepts ids of nine letters and digits only
   // Control tokens in the texts above, by their text, the longest first.
   std::vector<std::pair<std::string, int>> control_tokens = {};
 };

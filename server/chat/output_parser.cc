@@ -32,19 +32,26 @@ Fit Begins(std::string_view text, std::string_view marker) {
 
 }  // namespace
 
+OutputParser::State OutputParser::FirstState(const Reading& reading) {
+  if (reading.in_reasoning) return State::kReasoning;
+  const bool harmony = reading.format->harmony;
+  if (reading.continues) return harmony ? State::kMessage : State::kText;
+  return harmony ? State::kHeader : State::kStart;
+}
+
 OutputParser::OutputParser(std::shared_ptr<const Reading> reading)
     : reading_(std::move(reading)),
-      state_(reading_->in_reasoning      ? State::kReasoning
-             : reading_->format->harmony ? State::kHeader
-                                         : State::kStart),
-      calls_(*reading_->format, reading_->tools) {}
+      state_(FirstState(*reading_)),
+      said_(reading_->continues),
+      calls_(*reading_->format, reading_->tools),
+      lenient_(reading_->lenient && !reading_->format->harmony) {}
 
 void OutputParser::Push(std::string_view text, std::vector<MessagePart>& out) {
   held_ += text;
   while (!held_.empty() && Step(out)) continue;
 }
 
-void OutputParser::Finish(std::vector<MessagePart>& out) {
+void OutputParser::Finish(bool cut, std::vector<MessagePart>& out) {
   switch (state_) {
     case State::kReasoning:
       Say(Part::kReasoning, held_.size() - SpaceAtEnd(held_), out);
@@ -58,10 +65,14 @@ void OutputParser::Finish(std::vector<MessagePart>& out) {
       break;
     case State::kHeader:
       break;
+    case State::kCandidate:
+      FinishCandidate(cut, out);
+      break;
     case State::kCalls:
       // Of a call that was announced the arguments end here; what is no call yet is text.
       if (calls_.count() == 0) held_.insert(0, call_text_);
       if (calls_.count() == 0) Say(Part::kText, held_.size(), out);
+      calls_.Finish(held_, out);
       break;
     default:
       Say(Part::kText, held_.size(), out);
@@ -80,6 +91,8 @@ bool OutputParser::Step(std::vector<MessagePart>& out) {
       return SkipSpace();
     case State::kText:
       return StepText(out);
+    case State::kCandidate:
+      return StepCandidate();
     case State::kCalls:
       return StepCalls(out);
     case State::kHeader:
@@ -121,6 +134,16 @@ bool OutputParser::StepReasoning(std::vector<MessagePart>& out) {
   }
   const std::string& close = format().reasoning.close;
   const std::size_t at = held_.find(close);
+  const std::string call =
+      reading_->calls && format().call_ends_thought ? format().calls.trigger : "";
+  const std::size_t called = call.empty() ? kNowhere : held_.find(call);
+  if (called < at) {
+    Say(Part::kReasoning, called - SpaceAtEnd(std::string_view(held_).substr(0, called)), out);
+    held_.erase(0, held_.find(call));
+    said_ = false;
+    state_ = State::kCalls;
+    return true;
+  }
   if (at != kNowhere) {
     Say(Part::kReasoning, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
     held_.erase(0, held_.find(close) + close.size());
@@ -128,7 +151,7 @@ bool OutputParser::StepReasoning(std::vector<MessagePart>& out) {
     state_ = State::kBehindReasoning;
     return true;
   }
-  std::size_t keep = Overlap(held_, close);
+  std::size_t keep = std::max(Overlap(held_, close), Overlap(held_, call));
   keep += SpaceAtEnd(std::string_view(held_).substr(0, held_.size() - keep));
   Say(Part::kReasoning, held_.size() - keep, out);
   return false;
@@ -163,6 +186,13 @@ bool OutputParser::StepText(std::vector<MessagePart>& out) {
       if (fit == Fit::kWhole) at = begin;
     }
   }
+  const std::size_t lenient = FindLenient();
+  if (lenient < at) {
+    // The white space before it is held, too: it is said if this is text.
+    Say(Part::kText, lenient - SpaceAtEnd(std::string_view(held_).substr(0, lenient)), out);
+    state_ = State::kCandidate;
+    return true;
+  }
   if (at != kNowhere) {
     Say(Part::kText, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
     held_.erase(0, held_.find_first_not_of(kSpace));
@@ -179,6 +209,40 @@ bool OutputParser::StepText(std::vector<MessagePart>& out) {
   keep = std::max(keep, Overlap(held_, close));
   Say(Part::kText, held_.size() - keep, out);
   return false;
+}
+
+std::size_t OutputParser::FindLenient() const {
+  if (!lenient_) return kNowhere;
+  return FindCandidate(held_, {.begin = line_begins_, .prose = prose_});
+}
+
+bool OutputParser::StepCandidate() {
+  const std::size_t begin = std::min(held_.find_first_not_of(kSpace), held_.size());
+  if (MayBecomeCalls(std::string_view(held_).substr(begin), reading_->tools)) return false;
+  lenient_ = false;
+  state_ = State::kText;
+  return true;
+}
+
+void OutputParser::FinishCandidate(bool cut, std::vector<MessagePart>& out) {
+  const LenientCalls found = ParseLenientCalls(held_, reading_->tools, cut);
+  rejected_ = found.rule;
+  if (found.calls.empty()) return Say(Part::kText, held_.size(), out);
+  form_ = found.form;
+  for (const ToolCall& call : found.calls) {
+    calls_.BeginCall(call.name, out);
+    calls_.AddArguments(call.arguments, out);
+  }
+}
+
+// The first `bytes` of what is held become text that the client sees.
+void OutputParser::NoteProse(std::size_t bytes) {
+  const std::string_view text = std::string_view(held_).substr(0, bytes);
+  const std::size_t line = text.rfind('\n');
+  const std::string_view last = line == kNowhere ? text : text.substr(line + 1);
+  const bool blank = last.find_first_not_of(kSpace) == kNowhere;
+  line_begins_ = blank && (line != kNowhere || line_begins_);
+  prose_ += bytes;
 }
 
 bool OutputParser::StepCalls(std::vector<MessagePart>& out) {
@@ -242,6 +306,7 @@ bool OutputParser::StepMessage(std::vector<MessagePart>& out) {
 // Says the first `bytes` of what is held.
 void OutputParser::Say(MessagePart::Kind kind, std::size_t bytes, std::vector<MessagePart>& out) {
   if (bytes == 0) return;
+  if (kind == Part::kText) NoteProse(bytes);
   if (kind == Part::kText) said_ = said_ || held_.find_first_not_of(kSpace) < bytes;
   if (!out.empty() && out.back().kind == kind) {
     out.back().text.append(held_, 0, bytes);

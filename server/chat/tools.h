@@ -13,6 +13,7 @@ struct Tool {
   std::string name, description;
   Json parameters = {};  // a JSON schema of an object; null: any object
   bool strict = false;   // a schema that is not supported is refused
+  bool listed = true;    // else its definition stands in a message, and the prompt's list lacks it
 };
 
 struct ToolChoice {
@@ -30,7 +31,12 @@ struct ToolRequest {
 // As OpenAI's API has them, which chat templates read: [{"type": "function", "function": {...}}].
 Json ToolsJson(const std::vector<Tool>& tools);
 
-// The type that the schema of a tool's parameter gives, "" if it gives none or several.
-std::string TypeOfParameter(const Json& schema, const std::string& name);
+// The schema of a tool's parameter as a schema of its own: what it refers to stands in its $defs.
+// Requires: the tool's `parameters` have the property.
+Json ParameterSchema(const Json& parameters, const std::string& name);
+
+// The type that the schema of a tool's parameter gives, references followed; "" if it gives none or
+// several. Strings alone in "enum" or "const" give "string".
+std::string TypeOfParameter(const Json& parameters, const std::string& name);
 
 }  // namespace thermocline::chat

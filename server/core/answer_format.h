@@ -43,6 +43,9 @@ class AnswerFormat {
   virtual ~AnswerFormat() = default;
 
   virtual const char* content_type() const { return "text/event-stream"; }
+  // Sent when the request is admitted, before its prompt is computed; "" where the protocol has no
+  // event for that. Clients' timers count events, not comments.
+  virtual std::string Open() { return ""; }
   // Before a choice's first words.
   virtual std::string Begin(int choice) = 0;
   virtual std::string Say(const Said& said) = 0;

@@ -39,7 +39,11 @@ struct Asked {
   bool in_parts = false;
   // The prompts' vectors are wanted instead of an answer: one request for all of them.
   std::optional<Pooling> embed = {};
-  double timeout_s = 0;  // 0 = the server's
+  // With `embed`: longer texts are cut to so many tokens, and to the context at most; 0 = they are
+  // refused.
+  int text_tokens_max = 0;
+  double timeout_s = 0;                          // 0 = the server's
+  std::vector<std::string> ignored_fields = {};  // names that the route does not know
   // The server's bound on the answer's tokens, where the request has none; 0 = it has, or none
   // holds.
   int default_max_tokens = 0;

@@ -14,12 +14,16 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// "*", or scheme://host[:port], as browsers send it.
-bool IsOrigin(const std::string& text) {
-  if (text == "*") return true;
+constexpr std::string_view kAnyPort = ":*";
+
+// "*", or scheme://host[:port], as browsers send it, where the port may be "*"; or the origins of
+// pages in files and in sandboxes.
+bool IsOrigin(std::string_view text) {
+  if (text == "*" || text == "null" || text == "file://") return true;
+  if (text.ends_with(kAnyPort)) text.remove_suffix(kAnyPort.size());
   const std::size_t scheme = text.find("://");
   return scheme != std::string::npos && scheme > 0 && scheme + 3 < text.size() &&
-         text.find_first_of("/?# @", scheme + 3) == std::string::npos;
+         text.find_first_of("/?# @*", scheme + 3) == std::string::npos;
 }
 
 // "*", a name, or an address without a port.
@@ -78,6 +82,17 @@ Status CheckServer(const ServerConfig& config) {
 }
 
 }  // namespace
+
+bool OriginMatches(const std::string& allowed, const std::string& origin) {
+  if (allowed == origin) return true;
+  if (!allowed.ends_with(kAnyPort)) return false;
+  const std::string_view host = std::string_view(allowed).substr(0, allowed.size() - 2);
+  if (!origin.starts_with(host)) return false;
+  const std::string_view port = std::string_view(origin).substr(host.size());
+  return port.empty() ||
+         (port.size() > 1 && port[0] == ':' &&
+          std::all_of(port.begin() + 1, port.end(), [](char c) { return c >= '0' && c <= '9'; }));
+}
 
 Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config) {
   RETURN_IF_ERROR(CheckServer(config));

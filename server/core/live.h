@@ -22,6 +22,11 @@ struct Live {
   bool needs_keys() const { return !keys.empty(); }
 };
 
+// Whether an entry of allowed_origins is that of `origin`, both in lower case. An entry may end
+// with
+// ":*", which stands for any port and for none.
+bool OriginMatches(const std::string& allowed, const std::string& origin);
+
 // Reads the file of keys, checks the lists, and whether strangers could come in. Errors name the
 // key of the configuration.
 Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config);

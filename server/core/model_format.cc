@@ -20,7 +20,7 @@ chat::OutputFormat FormatOfModel(const ChatFormatter& chat, const text::Tokenize
             return text;
           },
       .is_stop = [&](std::string_view text) { return stops.contains(std::string(text)); },
-      .source = v.chat_template,
+      .source = v.tool_template.empty() ? v.chat_template : v.tool_template,
   });
   const std::vector<std::string> texts = chat::TextsOf(format);
   for (int id = 0; id < v.size(); ++id) {

@@ -1,5 +1,7 @@
 #include "server/core/prompt.h"
 
+#include <algorithm>
+
 #include "engine/text/tokenizer.h"
 #include "server/core/request_limits.h"
 
@@ -63,6 +65,11 @@ Result<std::string> RenderChat(const Service& service, const Conversation& conve
   const ChatFormatter* chat = service.chat();
   if (chat == nullptr) return base::InvalidArgument("the model has no chat template");
   const chat::OutputFormat& format = *service.output_format();
+  if (conversation.continues_last) {
+    const auto marked = chat->Render(chat::ForTemplateMarked(format, conversation));
+    if (marked.ok())
+      if (auto begun = chat::BeforeMark(*marked)) return *std::move(begun);
+  }
   auto prompt = chat->Render(chat::ForTemplate(format, conversation));
   if (prompt.ok() && conversation.continues_last)
     *prompt +=
@@ -85,6 +92,7 @@ Result<EncodedPrompt> EncodeChat(const Service& service, const Conversation& con
   const chat::ReasoningTags& tags = service.output_format()->reasoning;
   EncodedPrompt out{.tokens = std::move(tokens)};
   out.in_reasoning = tags.known() && EndsWith(prompt, tags.open);
+  out.continues = conversation.continues_last;
   out.may_reason = tags.known() && !EndsWith(prompt, tags.close) && !conversation.continues_last;
   return out;
 }
@@ -107,15 +115,20 @@ Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt)
 }
 
 Result<std::vector<int>> EncodeForEmbedding(const Service& service, const Prompt& prompt,
-                                            Pooling pooling) {
+                                            Pooling pooling, int tokens_max) {
   std::vector<int> tokens;
+  const bool cut = tokens_max > 0;
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) {
     RETURN_IF_ERROR(CheckTokens(service, *ids));
     tokens = *ids;
   } else if (const auto* text = std::get_if<std::string>(&prompt)) {
     if (text->empty()) return base::InvalidArgument("the text is empty");
-    ASSIGN_OR_RETURN(tokens, EncodeText(service, *text, {.parse_special = false}));
+    const PromptLimit limit = cut ? PromptLimit::kNone : PromptLimit::kContext;
+    ASSIGN_OR_RETURN(tokens, EncodeText(service, *text, {.parse_special = false, .limit = limit}));
   }
+  // One token less than the context, which leaves room for the end's.
+  if (cut)
+    tokens.resize(std::min({tokens.size(), ContextOf(service) - 1, std::size_t(tokens_max)}));
   const int eos = service.engine()->tokenizer().vocabulary().eos;
   if (pooling == Pooling::kLast && eos >= 0 && (tokens.empty() || tokens.back() != eos))
     tokens.push_back(eos);

@@ -25,6 +25,7 @@ struct EncodedPrompt {
   bool bos_added = false;      // the first is the beginning-of-sequence token, and not of the text
   bool in_reasoning = false;   // the answer begins within reasoning
   bool may_reason = false;     // it may begin with reasoning
+  bool continues = false;      // it goes on with text that the prompt ends with
   std::vector<int> ends = {};  // tokens at which the answer ends, besides the model's
 };
 
@@ -52,9 +53,10 @@ Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt)
 // The tokens of a text whose vector is wanted: with the beginning-of-sequence token, if the model
 // wants one, and, where the last token's state is taken, with that of the end. What the text spells
 // stays text. InvalidArgument: it is empty, a conversation, or has an id outside the vocabulary;
-// OutOfRange as kContext says, but that the whole context may be used.
+// OutOfRange as kContext says, but that the whole context may be used. With `tokens_max`
+// above 0 a longer text is cut to so many tokens, and to the context at most.
 Result<std::vector<int>> EncodeForEmbedding(const Service& service, const Prompt& prompt,
-                                            Pooling pooling);
+                                            Pooling pooling, int tokens_max);
 
 // InvalidArgument: an id outside the vocabulary.
 Status CheckTokens(const Service& service, const std::vector<int>& tokens);

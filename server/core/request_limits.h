@@ -12,7 +12,7 @@ struct Range {
   double min, max;
 };
 
-inline constexpr Range kTemperatureRange = {0, 2};
+inline constexpr Range kTemperatureRange = {0, 100};
 inline constexpr Range kTopKRange = {0, 1'000'000};
 inline constexpr Range kProbabilityRange = {0, 1};  // top_p, min_p, typical_p
 inline constexpr Range kRepetitionPenaltyRange = {0.01, 100};

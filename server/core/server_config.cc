@@ -18,6 +18,12 @@ std::vector<std::string> SplitList(const std::string& list) {
   return items;
 }
 
+int ServerConfig::ConnectionsMaxOf(const std::string& address) const {
+  constexpr int kOfAnotherMachine = 64;
+  if (connections_per_address_max >= 0) return connections_per_address_max;
+  return IsLoopbackAddress(address) ? 0 : kOfAnotherMachine;
+}
+
 bool IsLoopbackAddress(const std::string& host) {
   const bool v4 = host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos;
   return host == "localhost" || host == "::1" || v4;

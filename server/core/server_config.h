@@ -33,7 +33,7 @@ struct ServerConfig {
   std::string allowed_hosts, allowed_origins;  // comma lists
   int http_threads = 2;
   int connections_max = 256;
-  int connections_per_address_max = 64;  // 0 = any number
+  int connections_per_address_max = -1;  // -1 = 64, any number on loopback; 0 = any number
   int body_bytes_max = 4 << 20;
   int read_timeout_s = 30;
   int write_timeout_s = 30;
@@ -41,6 +41,9 @@ struct ServerConfig {
   int drain_timeout_s = 30;
   int request_timeout_s = 3600;  // 0 = none
   int sse_keepalive_s = 15;      // 0 = none
+  bool strict_fields = false;    // refuse fields that a route does not know
+  // chat
+  bool lenient_calls = true;  // accept calls of tools in other forms than the template's
   // grpc
   std::string grpc_address;  // "host:port", port 0 = any free one; "unix:/path"; "" = none
   int grpc_threads = 2;
@@ -53,6 +56,9 @@ struct ServerConfig {
   std::string log_level = "info";
   std::string log_format = "text";
   bool log_access = true;
+
+  // Connections that a client at `address` may have; 0 = any number.
+  int ConnectionsMaxOf(const std::string& address) const;
 };
 
 // "a, b" -> {"a", "b"}.

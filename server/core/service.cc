@@ -138,6 +138,14 @@ void Service::StopEngine() {
   engine_.reset();
 }
 
+void Service::NoteLenientCall() {
+  if (lenient_call_noted_.exchange(true)) return;
+  base::LogInfo(
+      model_name_,
+      " writes calls of tools in another form than its chat template; they are understood "
+      "(chat.lenient_calls)");
+}
+
 int Service::RetryAfterSeconds() const {
   const Engine* loaded = engine();
   if (loaded == nullptr) return 2;

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "server/chat/output_format.h"
 #include "server/core/generation.h"
+#include "server/core/ignored_fields.h"
 #include "server/core/live.h"
 #include "server/core/server_config.h"
 #include "server/core/workers.h"
@@ -80,6 +81,9 @@ class Service {
   const std::vector<std::string>& model_names() const { return model_names_; }
   std::int64_t started_at() const { return started_at_; }  // Unix time
   Metrics& metrics() { return metrics_; }
+  IgnoredFields& ignored_fields() { return ignored_fields_; }
+  // The model wrote a call in another form than its template's. The first time is logged.
+  void NoteLenientCall();
   // For a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
   // For grammars.
@@ -126,6 +130,7 @@ class Service {
   std::vector<std::string> model_names_;
   std::int64_t started_at_;
   Metrics metrics_;
+  IgnoredFields ignored_fields_{metrics_};
   Workers workers_{kWorkers}, short_workers_{kShortWorkers}, compilers_{kCompilers};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
@@ -134,6 +139,7 @@ class Service {
       std::make_shared<const chat::OutputFormat>();  // likewise
   std::atomic<bool> published_{false};
   std::atomic<bool> failed_{false};
+  std::atomic<bool> lenient_call_noted_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};
   base::Mutex state_mutex_;  // of changes, until the watcher has heard of them
   std::function<void(ServiceState)> watcher_ GUARDED_BY(state_mutex_);

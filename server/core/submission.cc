@@ -45,6 +45,14 @@ std::size_t LongestBytes(const std::vector<Prompt>& prompts) {
   return bytes;
 }
 
+// Names match in any case, and with Ollama's tag of a model that has no other.
+std::string PlainName(std::string name) {
+  constexpr std::string_view kTag = ":latest";
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  if (name.ends_with(kTag)) name.resize(name.size() - kTag.size());
+  return name;
+}
+
 }  // namespace
 
 Deadline DeadlineOf(Clock::time_point arrived, double allowed_s, double asked_s) {
@@ -61,12 +69,10 @@ Deadline Earliest(std::initializer_list<Deadline> deadlines) {
 Status CheckModel(const Service& service, const std::string& name) {
   constexpr std::size_t kNameBytesMax = 128;  // in a message, which gRPC's trailers carry twice
   const std::vector<std::string>& names = service.model_names();
-  const auto is = [](const std::string& word) {
-    return [&word](const std::string& other) { return other == word; };
+  const auto serves = [wanted = PlainName(name)](const std::string& other) {
+    return other == "*" || PlainName(other) == wanted;
   };
-  if (name.empty() || std::any_of(names.begin(), names.end(), is(name)) ||
-      std::any_of(names.begin(), names.end(), is("*")))
-    return OkStatus();
+  if (name.empty() || std::any_of(names.begin(), names.end(), serves)) return OkStatus();
   return base::NotFound("the model '", base::Shorten(name, kNameBytesMax),
                         "' does not exist; this server has '", service.model_name(), "'")
       .WithReason(Reason::kModelNotFound);
@@ -111,7 +117,8 @@ Status Submission::EncodeTexts() {
   request.embed = EmbedRequest{.pooling = *asked_.embed};
   const auto begin = Clock::now();
   for (std::size_t i = 0; i < asked_.prompts.size(); ++i) {
-    auto tokens = EncodeForEmbedding(*service_, asked_.prompts[i], *asked_.embed);
+    auto tokens =
+        EncodeForEmbedding(*service_, asked_.prompts[i], *asked_.embed, asked_.text_tokens_max);
     if (!tokens.ok())
       return tokens.status()
           .Annotate(StrCat(asked_.prompt_field, "[", i, "]"))
@@ -140,6 +147,7 @@ Status Submission::EncodeOne(const Prompt& prompt) {
   bos_added_.push_back(encoded->bos_added);
   in_reasoning_ = encoded->in_reasoning;
   may_reason_ = encoded->may_reason;
+  continues_ = encoded->continues;
   return OkStatus();
 }
 
@@ -151,6 +159,8 @@ Status Submission::ReadGrammar() {
         std::make_shared<const chat::Reading>(chat::Reading{.format = format,
                                                             .calls = MayCall(),
                                                             .in_reasoning = in_reasoning_,
+                                                            .continues = continues_,
+                                                            .lenient = MayCallLeniently(),
                                                             .tools = conversation.tools.tools});
     for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, MayCall());
     ASSIGN_OR_RETURN(grammar_, GrammarOfParts(false));
@@ -167,10 +177,17 @@ bool Submission::MayCall() const {
   return !asked.tools.empty() && asked.choice.mode != chat::ToolChoice::Mode::kNone;
 }
 
+bool Submission::MayCallLeniently() const {
+  const auto& choice = std::get<Conversation>(asked_.prompts[0]).tools.choice;
+  return MayCall() && choice.mode == chat::ToolChoice::Mode::kAuto && !asked_.grammar.has_value() &&
+         service_->live()->config.lenient_calls;
+}
+
 Result<std::optional<GrammarSpec>> Submission::GrammarOfParts(bool any_arguments) const {
   return chat::GrammarOfAnswer(*service_->output_format(),
                                {.in_reasoning = in_reasoning_,
                                 .may_reason = may_reason_,
+                                .continues = continues_,
                                 .tools = std::get<Conversation>(asked_.prompts[0]).tools,
                                 .any_arguments = any_arguments,
                                 .answer = asked_.grammar});

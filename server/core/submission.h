@@ -78,6 +78,8 @@ class Submission {
   // Once every prompt is encoded: how answers are read, and what they may be.
   Status ReadGrammar();
   bool MayCall() const;
+  // Calls may have other forms than the template's: they may, but need not, come.
+  bool MayCallLeniently() const;
   // What an answer that is read in parts may be; `any_arguments`: of a call.
   Result<std::optional<GrammarSpec>> GrammarOfParts(bool any_arguments) const;
   Status CompileOne(const GrammarSpec& spec);
@@ -89,7 +91,8 @@ class Submission {
   Engine::Admission place_;
   std::vector<Request> requests_;
   std::vector<bool> bos_added_;
-  bool in_reasoning_ = false, may_reason_ = false;  // of the last conversation's prompt
+  // As EncodedPrompt has them, of the last conversation's prompt.
+  bool in_reasoning_ = false, may_reason_ = false, continues_ = false;
   std::shared_ptr<const chat::Reading> reading_;
   std::optional<GrammarSpec> grammar_;  // to be compiled
 };

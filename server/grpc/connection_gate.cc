@@ -229,7 +229,7 @@ bool ConnectionGate::Admit(int fd) {
 bool ConnectionGate::HasRoom(const std::string& address) const {
   const auto live = service_->live();
   const auto max = static_cast<std::ptrdiff_t>(live->config.connections_max);
-  const auto address_max = static_cast<std::ptrdiff_t>(live->config.connections_per_address_max);
+  const auto address_max = static_cast<std::ptrdiff_t>(live->config.ConnectionsMaxOf(address));
   if (std::ssize(open_) >= max) return false;
   return address.empty() || address_max == 0 ||
          std::count_if(open_.begin(), open_.end(), [&](const Connection& other) {

@@ -51,6 +51,13 @@ void Answer::Leave(CancelCause cause) {
   if (!ended_) generation_->Cancel(cause);
 }
 
+std::string Answer::Open() {
+  if (!stream_) return {};
+  std::string events = format_->Open();
+  begun_ = begun_ || !events.empty();
+  return events;
+}
+
 std::string Answer::KeepAlive() {
   if (!stream_ || ended_) return {};
   std::string comment = format_->KeepAlive();
@@ -90,7 +97,7 @@ void Answer::Read(Choice& choice) {
   parts_.clear();
   if (choice.parser.has_value()) {
     choice.parser->Push(update_.text, parts_);
-    if (update_.finished) choice.parser->Finish(parts_);
+    if (update_.finished) choice.parser->Finish(update_.reason == FinishReason::kLength, parts_);
   } else if (!update_.text.empty()) {
     parts_.push_back({.kind = chat::MessagePart::Kind::kText, .text = update_.text});
   }
@@ -111,7 +118,15 @@ void Answer::ReportProgress(int index, Output& output) {
                                       .ms = since.count()});
 }
 
+void Answer::CountCalls(const chat::CallTally& tally) {
+  if (tally.calls > 0) service_.metrics().ToolCalls(chat::CallFormName(tally.form), tally.calls);
+  if (tally.rejected != chat::CallRule::kNone)
+    service_.metrics().ToolCallRejected(chat::CallRuleName(tally.rejected));
+  if (tally.calls > 0 && tally.form != chat::CallForm::kNative) service_.NoteLenientCall();
+}
+
 void Answer::FinishChoice(int index, Output& output) {
+  if (choices_[index].parser.has_value()) CountCalls(choices_[index].parser->tally());
   choices_[index].usage = update_.usage;
   choices_[index].usage.reasoning_tokens = choices_[index].reasoning_tokens;
   ended_ = output.last = generation_->finished();

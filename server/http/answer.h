@@ -35,6 +35,8 @@ class Answer {
   Output Take();
   // Whether Take has given the last output.
   bool ended() const { return ended_; }
+  // The events that a stream begins with before any token; "" for an answer that is not streamed.
+  std::string Open();
   // What keeps a silent connection alive; "" for an answer that is not streamed.
   std::string KeepAlive();
   // Of the stream.
@@ -58,6 +60,7 @@ class Answer {
   // Whether that was reasoning.
   bool Reasoned(const Choice& choice) const;
   void ReportProgress(int index, Output& output);
+  void CountCalls(const chat::CallTally& tally);
   void FinishChoice(int index, Output& output);
   void Fail(Output& output);
   Usage Total() const;

@@ -31,6 +31,13 @@ std::optional<openai::ApiError> CheckLimits(const HttpRequest& header) {
   if (!coding.empty() && !beast::iequals(coding, "chunked"))
     return openai::ClientError(400, "bad_request",
                                "the only Transfer-Encoding there is here is chunked");
+  const auto encoding = header[beast_http::field::content_encoding];
+  if (!encoding.empty() && !beast::iequals(encoding, "identity"))
+    return openai::ClientError(
+        415, "unsupported_encoding",
+        StrCat("a body in Content-Encoding ",
+               base::Shorten(base::ReplaceInvalidUtf8(std::string(encoding)), 32),
+               " is not read here; send it as it is"));
   if (std::distance(header.begin(), header.end()) > kHeadersMax)
     return openai::ClientError(431, "bad_request",
                                StrCat("the request has more than ", kHeadersMax, " headers"));
@@ -82,6 +89,12 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
   head_.tenant = caller_.tenant;
   head_.priority_max = caller_.priority_max;
   return std::nullopt;
+}
+
+void Exchange::NoteIgnored(const std::vector<std::string>& fields) {
+  if (fields.empty()) return;
+  head_.ignored_fields = IgnoredFieldsValue(fields);
+  service_.ignored_fields().Note(route_, fields);
 }
 
 void Exchange::Log(int status, const server::Generation* generation) {

@@ -30,6 +30,8 @@ class Exchange {
   void EndConnection() { head_.keep_alive = false; }
   // The route's template, for metrics: never a raw path.
   void SetRoute(std::string route) { route_ = std::move(route); }
+  // The answer tells the client which of its fields are ignored; log and metrics tell the operator.
+  void NoteIgnored(const std::vector<std::string>& fields);
   // Body bytes of the answer.
   void CountBytes(std::size_t bytes) { body_bytes_ += bytes; }
   // Logs and counts the answer, once. `generation`: of one that has tokens; nullptr: it has none.

@@ -16,7 +16,8 @@ namespace beast_http = boost::beast::http;
 constexpr const char* kCorsHeaders =
     "Authorization, Content-Type, X-Request-Id, Traceparent, Tracestate, OpenAI-Organization, "
     "OpenAI-Project, OpenAI-Beta, X-Stainless-Arch, X-Stainless-Async, X-Stainless-Custom-Poll-"
-    "Interval, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, X-Stainless-Package-"
+    "Interval, X-Stainless-Helper, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, "
+    "X-Stainless-Package-"
     "Version, X-Stainless-Poll-Helper, X-Stainless-Retry-Count, X-Stainless-Runtime, X-Stainless-"
     "Runtime-Version, X-Stainless-Timeout, X-Api-Key, Anthropic-Version, Anthropic-Beta, Anthropic-"
     "Dangerous-Direct-Browser-Access";
@@ -146,7 +147,7 @@ std::string AllowedOrigin(const Live& live, const Peer& peer, const HttpRequest&
   std::string value(origin->value());
   for (const std::string& allowed : live.allowed_origins) {
     if (allowed == "*") return "*";
-    if (allowed == Lower(value)) return value;
+    if (server::OriginMatches(allowed, Lower(value))) return value;
   }
   return "";
 }

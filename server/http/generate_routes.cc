@@ -98,8 +98,10 @@ Result<GenerationPlan> PlanOfMessages(Service& service, const std::string& body,
 
 Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& body,
                                         const ResponseHead& head) {
-  ASSIGN_OR_RETURN(openai::EmbeddingRequest asked,
-                   openai::ParseEmbeddingRequest(body, service.pooling()));
+  ASSIGN_OR_RETURN(
+      openai::EmbeddingRequest asked,
+      openai::ParseEmbeddingRequest(body, service.pooling(), service.live()->config.strict_fields));
+  RETURN_IF_ERROR(CheckDimensions(service, asked.dimensions));
   ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   return GenerationPlan{.submission = std::move(submission),
                         .format = std::make_unique<openai::EmbeddingAnswer>(
@@ -108,8 +110,9 @@ Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& bod
 
 Result<GenerationPlan> PlanOfRerank(Service& service, const std::string& body,
                                     const ResponseHead& head) {
-  ASSIGN_OR_RETURN(openai::RerankRequest asked,
-                   openai::ParseRerankRequest(body, service.pooling()));
+  ASSIGN_OR_RETURN(
+      openai::RerankRequest asked,
+      openai::ParseRerankRequest(body, service.pooling(), service.live()->config.strict_fields));
   auto format = std::make_unique<openai::RerankAnswer>(service.model_name(), asked);
   ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
@@ -131,7 +134,12 @@ Action PlanCompletion(Service& service, const HttpRequest& request, const Respon
 }
 
 Action PlanResponses(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return PlanOrRefusal(service, head, PlanOfResponses(service, request.body(), head));
+  auto plan = PlanOfResponses(service, request.body(), head);
+  // Codex repeats a request six times that ends with 404.
+  const bool no_model = !plan.ok() && plan.status().reason() == Reason::kModelNotFound;
+  Action action = PlanOrRefusal(service, head, std::move(plan));
+  if (no_model) std::get<HttpResponse>(action).result(400);
+  return action;
 }
 
 Action PlanMessages(Service& service, const HttpRequest& request, const ResponseHead& head) {

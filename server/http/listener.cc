@@ -17,6 +17,7 @@
 #include "server/http/address.h"
 #include "server/http/session.h"
 #include "server/http/turned_away.h"
+#include "server/openai/error.h"
 
 namespace thermocline::http {
 namespace {
@@ -317,7 +318,7 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
   // The way in for the operator stays open when all others are taken.
   const auto entry = door.admin ? place->Enter(std::numeric_limits<int>::max(), 0)
                                 : place->Enter(live->config.connections_max,
-                                               live->config.connections_per_address_max);
+                                               live->config.ConnectionsMaxOf(peer.address));
   if (entry != ConnectionCount::Entry::kIn) {
     service_.metrics().RequestRejected("connections");
     return TurnAway(std::move(socket), door.tls, entry);
@@ -331,9 +332,20 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
 void Listener::TurnAway(StreamSocket socket, bool tls, ConnectionCount::Entry why) {
   const bool full = why == ConnectionCount::Entry::kFull;
   if (tls) return;
+  const openai::ApiError error{
+      .http_status = full ? 503 : 429,
+      .type = full ? "server_error" : "rate_limit_error",
+      .code = "too_many_connections",
+      .param = "",
+      .message = full ? "all connections are taken (server.connections_max)"
+                      : "this address has as many connections as it may have "
+                        "(server.connections_per_address_max)",
+      .details = {}};
+  const std::string body = error.ToJson().Dump() + "\n";
   SendAway(std::move(socket),
            StrCat("HTTP/1.1 ", full ? "503 Service Unavailable" : "429 Too Many Requests",
-                  "\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
+                  "\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: ",
+                  body.size(), "\r\nConnection: close\r\n\r\n", body),
            turned_away_);
 }
 

@@ -34,7 +34,8 @@ Action PlanAnswer(Service& service, const ResponseHead& head, Result<llama::Llam
                                  .stops = request.stop,
                                  .stream = asked->stream,
                                  .return_tokens = asked->return_tokens,
-                                 .probabilities = std::max(0, request.logprobs)});
+                                 .probabilities = std::max(0, request.logprobs),
+                                 .response_fields = std::move(asked->response_fields)});
   return GenerationPlan{
       .submission = *std::move(submission), .format = std::move(format), .stream = asked->stream};
 }

@@ -29,13 +29,18 @@ std::string ParameterSize(std::int64_t parameters) {
   return text;
 }
 
+std::string Upper(std::string text) {
+  for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return text;
+}
+
 Json DetailsJson(const EngineStats& stats) {
   return Json::Object{{"parent_model", ""},
                       {"format", "gguf"},
                       {"family", stats.architecture},
                       {"families", Json::Array{stats.architecture}},
                       {"parameter_size", ParameterSize(stats.num_parameters)},
-                      {"quantization_level", ""}};
+                      {"quantization_level", Upper(stats.weight_type)}};
 }
 
 // 64 digits that stand for the model: of its name and size.
@@ -87,8 +92,17 @@ Action PlanAnswer(Service& service, const ResponseHead& head, Result<ollama::Oll
 
 Action PlanEmbed(Service& service, const HttpRequest& request, const ResponseHead& head,
                  bool single) {
-  auto asked = ollama::ParseEmbed(request.body(), service.pooling(), single);
+  auto asked = ollama::ParseEmbed(request.body(), service.pooling(), single,
+                                  service.live()->config.strict_fields);
   if (!asked.ok()) return RefusalResponse(service, head, asked.status());
+  if (asked->empty) {
+    const Status known = server::CheckModel(service, asked->asked.model);
+    if (!known.ok()) return RefusalResponse(service, head, known);
+    return JsonResponse(head, 200,
+                        ollama::EmbedAnswer(service.model_name(), 0, single).Whole(Usage()));
+  }
+  const Status dimensions = CheckDimensions(service, asked->dimensions);
+  if (!dimensions.ok()) return RefusalResponse(service, head, dimensions);
   auto submission = SubmitEncoded(service, head, std::move(asked->asked));
   if (!submission.ok()) return RefusalResponse(service, head, submission.status());
   return GenerationPlan{.submission = *std::move(submission),
@@ -129,6 +143,11 @@ Action OllamaShow(Service& service, const HttpRequest& request, const ResponseHe
   openai::Fields fields(*body);
   std::string name = fields.String("model", "");
   if (name.empty()) name = fields.String("name", "");
+  (void)fields.Bool("verbose", false);
+  for (const char* overrides : {"system", "template", "options"}) (void)fields.Find(overrides);
+  if (!body->is_object()) fields.Fail("", "the body must be a JSON object");
+  fields.CheckUnknown(service.live()->config.strict_fields);
+  if (!fields.ok()) return RefusalResponse(service, head, fields.status());
   const Status known = server::CheckModel(service, ollama::ModelName(name));
   const Status ready = service.Readiness();
   if (!known.ok()) return FailureResponse(service, head, known);
@@ -173,10 +192,23 @@ Action OllamaEmbeddings(Service& service, const HttpRequest& request, const Resp
   return PlanEmbed(service, request, head, true);
 }
 
-Action OllamaNoStore(Service& service, const HttpRequest&, const ResponseHead& head) {
-  return RefusalResponse(service, head,
-                         base::Unimplemented("this server serves one model, ", service.model_name(),
-                                             ", and keeps no others"));
+// The model that is served is there already; others cannot be fetched.
+Action OllamaPull(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  const auto body = base::ParseJson(request.body());
+  if (!body.ok()) return RefusalResponse(service, head, body.status());
+  openai::Fields fields(*body);
+  std::string name = fields.String("model", "");
+  if (name.empty()) name = fields.String("name", "");
+  if (name.empty()) fields.Fail("model", "'model' must name a model");
+  const bool stream = fields.Bool("stream", true);
+  (void)fields.Bool("insecure", false);
+  if (!fields.ok()) return RefusalResponse(service, head, fields.status());
+  if (!server::CheckModel(service, ollama::ModelName(name)).ok())
+    return RefusalResponse(service, head,
+                           base::Unimplemented("this server serves one model, ",
+                                               service.model_name(), ", and keeps no others"));
+  const std::string done = Json(Json::Object{{"status", "success"}}).Dump() + "\n";
+  return MakeResponse(head, 200, stream ? "application/x-ndjson" : "application/json", done);
 }
 
 }  // namespace thermocline::http

@@ -17,6 +17,6 @@ Action OllamaGenerate(Service& service, const HttpRequest& request, const Respon
 Action OllamaEmbed(Service& service, const HttpRequest& request, const ResponseHead& head);
 Action OllamaEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head);
 // /api/pull and its kin: this server serves one model, which it has.
-Action OllamaNoStore(Service& service, const HttpRequest& request, const ResponseHead& head);
+Action OllamaPull(Service& service, const HttpRequest& request, const ResponseHead& head);
 
 }  // namespace thermocline::http

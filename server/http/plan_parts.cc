@@ -7,7 +7,16 @@ using server::Submission;
 
 openai::RequestDefaults DefaultsOf(const Service& service) {
   return {.sampling = WithDefaults({}, service.sampling_defaults()),
-          .max_tokens = service.config().max_tokens};
+          .max_tokens = service.config().max_tokens,
+          .strict_fields = service.live()->config.strict_fields};
+}
+
+Status CheckDimensions(const Service& service, int dimensions) {
+  if (service.engine() == nullptr) return OkStatus();
+  const int most = service.engine()->Stats().hidden_size;
+  if (dimensions <= most) return OkStatus();
+  return base::InvalidArgument("'dimensions' is ", dimensions, "; this model's vectors have ", most)
+      .WithField("dimensions");
 }
 
 Result<Submission> SubmitEncoded(Service& service, const ResponseHead& head, server::Asked asked) {

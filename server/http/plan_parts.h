@@ -10,6 +10,9 @@ namespace thermocline::http {
 
 openai::RequestDefaults DefaultsOf(const server::Service& service);
 
+// InvalidArgument: more dimensions than the model's vectors have.
+Status CheckDimensions(const server::Service& service, int dimensions);
+
 // Admitted and encoded. Errors as Submission::Admit and Encode.
 Result<server::Submission> SubmitEncoded(server::Service& service, const ResponseHead& head,
                                          server::Asked asked);

@@ -8,13 +8,24 @@ std::vector<std::pair<std::string_view, std::string>> HeadersOf(const ResponseHe
   std::vector<std::pair<std::string_view, std::string>> headers = {
       {"x-request-id", head.request_id}};
   if (head.errors == ErrorStyle::kAnthropic) headers.emplace_back("request-id", head.request_id);
+  if (!head.ignored_fields.empty()) headers.emplace_back(kIgnoredFieldsHeader, head.ignored_fields);
   if (!head.traceparent.empty()) headers.emplace_back("traceparent", head.traceparent);
   if (head.cors_origin.empty()) return headers;
   headers.emplace_back("Access-Control-Allow-Origin", head.cors_origin);
   headers.emplace_back("Access-Control-Expose-Headers",
-                       "X-Request-Id, Retry-After, Retry-After-Ms, X-Should-Retry, Traceparent");
+                       "X-Request-Id, Retry-After, Retry-After-Ms, X-Should-Retry, Traceparent, "
+                       "X-Thermocline-Ignored");
   if (head.cors_origin != "*") headers.emplace_back("Vary", "Origin");
   return headers;
+}
+
+std::string IgnoredFieldsValue(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) {
+    out += out.empty() ? "" : ", ";
+    for (const char c : name) out.push_back(c > ' ' && c <= '~' && c != ',' ? c : '?');
+  }
+  return out;
 }
 
 HttpResponse MakeResponse(const ResponseHead& head, int status, const std::string& content_type,

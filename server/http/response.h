@@ -30,7 +30,14 @@ struct ResponseHead {
   std::string tenant = {};                             // whose request is answered
   int priority_max = kPriorityMax;                     // that it may ask for
   ErrorStyle errors = ErrorStyle::kOpenAi;
+  std::string ignored_fields = {};  // value of x-thermocline-ignored; "" = none
 };
+
+inline constexpr const char* kIgnoredFieldsHeader = "x-thermocline-ignored";
+
+// The value of that header: the names with commas between, without bytes that a header may not
+// have.
+std::string IgnoredFieldsValue(const std::vector<std::string>& names);
 
 // Names and values of the headers that say so, beside Server.
 std::vector<std::pair<std::string_view, std::string>> HeadersOf(const ResponseHead& head);

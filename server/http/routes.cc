@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ctime>
 
 #include "server/http/admin.h"
 #include "server/http/gate.h"
@@ -78,11 +79,21 @@ Action ShowStatus(Service& service, const HttpRequest&, const ResponseHead& head
   return AnswerStatus(service, head);
 }
 
-// With the sampling that holds where a request is silent, once the model is loaded.
+// With the context and the sampling that holds where a request gives none, once the model is
+// loaded. The context has the names of llama-server, vLLM and others.
 Json ModelJson(const Service& service, const std::string& name) {
   Json::Object model{
       {"id", name}, {"object", "model"}, {"created", service.started_at()}, {"owned_by", "local"}};
   if (service.engine() == nullptr) return model;
+  const EngineStats stats = service.engine()->Stats();
+  model.emplace_back("context_length", stats.context_length);
+  model.emplace_back("max_model_len", stats.context_length);
+  model.emplace_back("meta", Json::Object{{"n_ctx", stats.context_length},
+                                          {"n_ctx_train", stats.context_length_trained},
+                                          {"n_embd", stats.hidden_size},
+                                          {"n_params", stats.num_parameters},
+                                          {"n_vocab", stats.vocab_size},
+                                          {"size", stats.weight_bytes}});
   const SamplingParams s = WithDefaults({}, service.sampling_defaults());
   model.emplace_back("sampling", Json::Object{{"temperature", s.temperature},
                                               {"top_k", s.top_k},
@@ -92,10 +103,37 @@ Json ModelJson(const Service& service, const std::string& name) {
   return model;
 }
 
-Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
+// Anthropic's shape, for its clients.
+Json AnthropicModelJson(const Service& service, const std::string& name) {
+  const std::time_t started = service.started_at();
+  std::tm utc = {};
+  gmtime_r(&started, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  Json::Object model{{"type", "model"}, {"id", name}, {"display_name", name}, {"created_at", text}};
+  if (service.engine() != nullptr)
+    model.emplace_back("max_input_tokens", service.engine()->Stats().context_length);
+  return model;
+}
+
+bool IsAnthropic(const HttpRequest& request) { return request.count("anthropic-version") > 0; }
+
+Action Models(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  const bool anthropic = IsAnthropic(request);
   Json::Array list;
-  for (const std::string& name : service.model_names())
-    if (name != "*") list.push_back(ModelJson(service, name));
+  Json first, last;
+  for (const std::string& name : service.model_names()) {
+    if (name == "*") continue;
+    list.push_back(anthropic ? AnthropicModelJson(service, name) : ModelJson(service, name));
+    if (first.is_null()) first = name;
+    last = name;
+  }
+  if (anthropic)
+    return JsonResponse(head, 200,
+                        Json::Object{{"data", std::move(list)},
+                                     {"has_more", false},
+                                     {"first_id", std::move(first)},
+                                     {"last_id", std::move(last)}});
   return JsonResponse(head, 200, Json::Object{{"object", "list"}, {"data", std::move(list)}});
 }
 
@@ -104,12 +142,24 @@ Action Model(Service& service, const HttpRequest& request, const ResponseHead& h
       UrlDecoded(PathOf(request.target()).substr(std::string_view("/v1/models/").size()));
   const Status known = server::CheckModel(service, base::ReplaceInvalidUtf8(name));
   if (!known.ok()) return FailureResponse(service, head, known);
-  return JsonResponse(head, 200, ModelJson(service, name));
+  return JsonResponse(
+      head, 200,
+      IsAnthropic(request) ? AnthropicModelJson(service, name) : ModelJson(service, name));
 }
 
 Action NoStoredResponse(Service&, const HttpRequest&, const ResponseHead& head) {
   return ErrorResponse(
       head, ClientError(404, "not_found", "nothing is stored here: responses are not kept"));
+}
+
+// Claude Code asks whether its server is there.
+Action Hello(Service&, const HttpRequest&, const ResponseHead& head) {
+  return JsonResponse(head, 200, Json::Object{{"message", "hello"}});
+}
+
+// Claude Code repeats its usage events until a server takes them. They are not kept.
+Action DropEvents(Service&, const HttpRequest&, const ResponseHead& head) {
+  return JsonResponse(head, 200, Json::Object{});
 }
 
 Action Description(Service&, const HttpRequest&, const ResponseHead& head) {
@@ -142,8 +192,12 @@ constexpr std::array kRoutes = {
     Route{"POST", "/v1/responses", PlanResponses},
     Route{"POST", "/v1/responses/input_tokens", CountInput},
     Route{"GET", "/v1/responses/{id}", NoStoredResponse},
+    Route{"DELETE", "/v1/responses/{id}", NoStoredResponse},
+    Route{"POST", "/v1/responses/{id}", NoStoredResponse},
     Route{"POST", "/v1/messages", PlanMessages},
     Route{"POST", "/v1/messages/count_tokens", CountMessages},
+    Route{"GET", "/api/hello", Hello},
+    Route{"POST", "/api/event_logging/batch", DropEvents},
     Route{"GET", "/api/version", OllamaVersion},
     Route{"GET", "/api/tags", OllamaTags},
     Route{"GET", "/api/ps", OllamaRunning},
@@ -152,7 +206,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "/api/generate", OllamaGenerate},
     Route{"POST", "/api/embed", OllamaEmbed},
     Route{"POST", "/api/embeddings", OllamaEmbeddings},
-    Route{"POST", "/api/pull", OllamaNoStore},
+    Route{"POST", "/api/pull", OllamaPull},
     Route{"POST", "/completion", LlamaCompletion},
     Route{"POST", "/infill", LlamaInfill},
     Route{"GET", "/props", LlamaProperties},
@@ -160,14 +214,12 @@ constexpr std::array kRoutes = {
     Route{"GET", "/health", LlamaHealth},
     Route{"POST", "/v1/embeddings", PlanEmbeddings},
     Route{"POST", "/v1/rerank", PlanRerank},
-    Route{"POST", "/rerank", PlanRerank},
+    Route{"POST", "/v2/rerank", PlanRerank},
     Route{"POST", "/v1/tokens/count", CountTokens},
     Route{"POST", "/tokenize", Tokenize},
     Route{"POST", "/detokenize", Detokenize},
+    Route{"GET", "/tokenizer_info", TokenizerInfo},
     Route{"POST", "/apply-template", ApplyTemplate},
-    Route{"POST", "/v1/tokenize", Tokenize},
-    Route{"POST", "/v1/detokenize", Detokenize},
-    Route{"POST", "/v1/apply-template", ApplyTemplate},
     Route{"GET", "/admin/predictors", AsAction<AnswerPredictors>},
     Route{"POST", "/admin/predictors", AsAction<FreezePredictors>},
     Route{"GET", "/admin/requests", AsAction<AnswerRequests>},
@@ -176,6 +228,35 @@ constexpr std::array kRoutes = {
     Route{"POST", "/admin/drain", AsAction<Drain>},
     Route{"POST", "/admin/log-level", AsAction<SetLogLevel>},
 };
+
+// Other names of routes: llama-server's, and those of clients whose base URL lacks "/v1".
+struct PathAlias {
+  std::string_view alias, path;
+};
+constexpr PathAlias kAliases[] = {
+    {"/chat/completions", "/v1/chat/completions"},
+    {"/responses", "/v1/responses"},
+    {"/models", "/v1/models"},
+    {"/embeddings", "/v1/embeddings"},
+    {"/embedding", "/v1/embeddings"},
+    {"/rerank", "/v1/rerank"},
+    {"/reranking", "/v1/rerank"},
+    {"/v1/reranking", "/v1/rerank"},
+    {"/v1/health", "/health"},
+    {"/v1/tokenize", "/tokenize"},
+    {"/v1/detokenize", "/detokenize"},
+    {"/v1/apply-template", "/apply-template"},
+};
+
+// The path without a slash at its end, by the name that the table of routes has for it.
+std::string RoutePath(const HttpRequest& request) {
+  std::string path = PathOf(request.target());
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const auto* const found =
+      std::find_if(std::begin(kAliases), std::end(kAliases),
+                   [&path](const PathAlias& each) { return each.alias == path; });
+  return found == std::end(kAliases) ? path : std::string(found->path);
+}
 
 // "{id}" at a path's end stands for anything but nothing and the paths that other routes have.
 bool Matches(std::string_view pattern, std::string_view path) {
@@ -211,14 +292,14 @@ Action NoRoute(const std::string& path, const std::string& method, const Respons
 }  // namespace
 
 std::string RouteOf(const HttpRequest& request) {
-  const std::string path = PathOf(request.target());
+  const std::string path = RoutePath(request);
   const auto found = std::find_if(kRoutes.begin(), kRoutes.end(),
                                   [&](const Route& route) { return Matches(route.path, path); });
   return found == kRoutes.end() ? "unknown" : found->path;
 }
 
 Action RouteRequest(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  const std::string path = PathOf(request.target());
+  const std::string path = RoutePath(request);
   const std::string method(request.method_string());
   for (const Route& route : kRoutes) {
     const bool matches =

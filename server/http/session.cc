@@ -131,6 +131,7 @@ void Session::OnRouted(std::optional<Action> action) {
   if (!action.has_value()) return RespondFailed();
   Guarded([&] {
     if (auto* plan = std::get_if<GenerationPlan>(&*action)) {
+      exchange_->NoteIgnored(plan->submission.asked().ignored_fields);
       plan->submission.compiles() ? CompileGrammar(std::move(*plan))
                                   : StartGeneration(std::move(*plan));
     } else {

@@ -78,6 +78,7 @@ void Session::StartGeneration(GenerationPlan plan) {
   auto answer = Answer::Start(service_, head, std::move(plan), std::move(on_ready));
   if (!answer.ok()) return Respond(RefusalResponse(service_, head, answer.status()));
   answer_ = *std::move(answer);
+  if (const std::string events = answer_->Open(); !events.empty()) WriteStream(events, false);
   KeepAlive();
   if (!watching_) reader_.Shrink();  // else it reads into what it has
   connection_->ExpireNever();

@@ -7,6 +7,7 @@
 #include "server/core/prompt.h"
 #include "server/core/submission.h"
 #include "server/http/refusal.h"
+#include "server/http/routes.h"
 #include "server/openai/completion_request.h"
 #include "server/openai/conversation_fields.h"
 #include "server/openai/responses_input.h"
@@ -20,11 +21,17 @@ using server::Service;
 
 constexpr std::size_t kIdsMax = 1 << 20;
 
-// Parses the body and hands its fields to `answer`, while requests are served. `strict`: others are
-// refused; else the body may be that of a whole request, most of which does not matter.
+struct CheckedAnswer {
+  Json json;
+  std::vector<std::string> ignored_fields;
+};
+
+// Parses the body and hands its fields to `answer`, while requests are served. `checked`: unknown
+// fields are refused or noted; else the body may be that of a whole request, most of which does not
+// matter.
 template <typename Answer>
-Result<Json> AnswerFields(const Service& service, const HttpRequest& request, bool strict,
-                          const Answer& answer) {
+Result<CheckedAnswer> AnswerFields(const Service& service, const HttpRequest& request, bool checked,
+                                   const Answer& answer) {
   ASSIGN_OR_RETURN(const Json body, base::ParseJson(request.body()));
   if (!body.is_object())
     return base::InvalidArgument("the body must be a JSON object, not a ", body.type_name());
@@ -33,18 +40,25 @@ Result<Json> AnswerFields(const Service& service, const HttpRequest& request, bo
   const std::string model = fields.String("model", "");
   Result<Json> result = answer(fields);
   RETURN_IF_ERROR(fields.status());
-  if (strict) fields.RefuseUnknown();
+  if (checked) fields.CheckUnknown(service.live()->config.strict_fields);
   RETURN_IF_ERROR(fields.status());
   RETURN_IF_ERROR(server::CheckModel(service, model));
-  return result;
+  RETURN_IF_ERROR(result.status());
+  return CheckedAnswer{.json = *std::move(result),
+                       .ignored_fields = checked ? fields.ignored() : std::vector<std::string>()};
 }
 
 template <typename Answer>
 Action WithFields(Service& service, const HttpRequest& request, const ResponseHead& head,
-                  bool strict, const Answer& answer) {
-  const auto json = AnswerFields(service, request, strict, answer);
-  if (!json.ok()) return RefusalResponse(service, head, json.status());
-  return JsonResponse(head, 200, *json);
+                  bool checked, const Answer& answer) {
+  const auto found = AnswerFields(service, request, checked, answer);
+  if (!found.ok()) return RefusalResponse(service, head, found.status());
+  HttpResponse response = JsonResponse(head, 200, found->json);
+  if (!found->ignored_fields.empty()) {
+    response.set(kIgnoredFieldsHeader, IgnoredFieldsValue(found->ignored_fields));
+    service.ignored_fields().Note(RouteOf(request), found->ignored_fields);
+  }
+  return response;
 }
 
 // A token's bytes: text, or a list of numbers where they are no whole characters.
@@ -61,12 +75,17 @@ Result<Json> TokenizeFields(Service& service, Fields& fields) {
   for (const char* name : {"content", "prompt", "text"}) {
     if (fields.Find(name) != nullptr) content = fields.String(name, "");
   }
-  const text::EncodeOptions options{.add_bos = fields.Bool("add_special", false),
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  // vLLM's name of "add_special", with its default. Only a model that wants it gets the token.
+  const bool special = fields.Find("add_special_tokens") != nullptr
+                           ? fields.Bool("add_special_tokens", true)
+                           : fields.Bool("add_special", false);
+  const text::EncodeOptions options{.add_bos = special && tokenizer.vocabulary().add_bos,
                                     .control_tokens = fields.Bool("parse_special", true)};
-  const bool pieces = fields.Bool("with_pieces", false);
+  const bool pieces = fields.Bool("with_pieces", false),
+             texts = fields.Bool("return_token_strs", false);
   if (!content.has_value())
     return base::InvalidArgument("'content' must be a string").WithField("content");
-  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   const std::vector<int> tokens = tokenizer.Encode(*content, options);
   if (pieces) RETURN_IF_ERROR(server::CheckPieces(tokens.size()).WithField("with_pieces"));
   Json::Array list;
@@ -76,7 +95,17 @@ Result<Json> TokenizeFields(Service& service, Fields& fields) {
             ? Json(Json::Object{{"id", token}, {"piece", Piece(tokenizer.TokenBytes(token, true))}})
             : Json(token));
   }
-  return Json(Json::Object{{"tokens", std::move(list)}, {"count", tokens.size()}});
+  Json::Object out{{"tokens", std::move(list)},
+                   {"count", tokens.size()},
+                   {"max_model_len", service.engine()->Stats().context_length}};
+  if (texts) {
+    RETURN_IF_ERROR(server::CheckPieces(tokens.size()).WithField("return_token_strs"));
+    Json::Array strings;
+    for (const int token : tokens)
+      strings.emplace_back(base::ReplaceInvalidUtf8(tokenizer.TokenBytes(token, true)));
+    out.emplace_back("token_strs", std::move(strings));
+  }
+  return Json(std::move(out));
 }
 
 Result<Json> DetokenizeFields(Service& service, Fields& fields) {
@@ -85,7 +114,7 @@ Result<Json> DetokenizeFields(Service& service, Fields& fields) {
     return base::InvalidArgument("'tokens' must be a list of token ids").WithField("tokens");
   auto text = server::DecodeTokens(service, *tokens, true);
   if (!text.ok()) return text.status().WithField("tokens");
-  return Json(Json::Object{{"content", *std::move(text)}});
+  return Json(Json::Object{{"content", *text}, {"prompt", *text}});  // llama-server's, vLLM's name
 }
 
 Result<Json> ApplyTemplateFields(Service& service, Fields& fields) {
@@ -164,6 +193,22 @@ Action Tokenize(Service& service, const HttpRequest& request, const ResponseHead
 Action Detokenize(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return WithFields(service, request, head, true,
                     [&service](Fields& fields) { return DetokenizeFields(service, fields); });
+}
+
+Action TokenizerInfo(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return FailureResponse(service, head, ready);
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  const model::Vocabulary& vocabulary = tokenizer.vocabulary();
+  const auto text = [&](int id) { return id < 0 ? Json() : Json(tokenizer.TokenBytes(id, true)); };
+  return JsonResponse(head, 200,
+                      Json::Object{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                   {"bos_token", text(vocabulary.bos)},
+                                   {"eos_token", text(vocabulary.eos)},
+                                   {"pad_token", text(vocabulary.eos)},
+                                   {"add_bos_token", vocabulary.add_bos},
+                                   {"model_max_length", service.engine()->Stats().context_length},
+                                   {"chat_template", vocabulary.chat_template}});
 }
 
 Action ApplyTemplate(Service& service, const HttpRequest& request, const ResponseHead& head) {

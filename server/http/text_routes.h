@@ -9,6 +9,9 @@ namespace thermocline::http {
 // POST /tokenize: {"content" | "prompt" | "text", "add_special", "parse_special", "with_pieces"}.
 Action Tokenize(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 // POST /detokenize: {"tokens"}.
+// The vocabulary's control tokens and the chat template, as vLLM gives them.
+Action TokenizerInfo(server::Service& service, const HttpRequest& request,
+                     const ResponseHead& head);
 Action Detokenize(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 // POST /apply-template: {"messages"}.
 Action ApplyTemplate(server::Service& service, const HttpRequest& request,

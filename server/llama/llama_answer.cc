@@ -1,5 +1,7 @@
 #include "server/llama/llama_answer.h"
 
+#include <algorithm>
+
 #include "engine/base/index.h"
 #include "engine/base/strings.h"
 #include "server/openai/error.h"
@@ -102,13 +104,29 @@ Json LlamaAnswer::Last(std::string text, Json::Array tokens, const Usage& usage)
 std::string LlamaAnswer::End(const server::ChoiceEnd& end) {
   reason_ = end.reason;
   stop_ = end.usage.stop;
-  return openai::DataEvent(Last("", {}, end.total));
+  return openai::DataEvent(Picked(Last("", {}, end.total)));
 }
 
 Json LlamaAnswer::Whole(const Usage& total) {
   Json answer = Last(text_, params_.return_tokens ? tokens_ : Json::Array{}, total);
   if (params_.probabilities > 0) answer.Set("completion_probabilities", probabilities_);
-  return answer;
+  return Picked(std::move(answer));
+}
+
+// "timings/prompt_n" is a member of a member. What the answer lacks is left out.
+Json LlamaAnswer::Picked(Json answer) const {
+  if (params_.response_fields.empty()) return answer;
+  Json out = Json::Object{};
+  for (const std::string& path : params_.response_fields) {
+    const Json* at = &answer;
+    for (std::size_t begin = 0; at != nullptr && begin <= path.size();) {
+      const std::size_t end = std::min(path.find('/', begin), path.size());
+      at = at->Find(path.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    if (at != nullptr) out.Set(path, *at);
+  }
+  return out;
 }
 
 std::string LlamaAnswer::Fail(const Status& status, CancelCause cause) {

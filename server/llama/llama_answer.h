@@ -19,7 +19,8 @@ class LlamaAnswer final : public server::AnswerFormat {
     std::vector<std::string> stops = {};
     bool stream = false;
     bool return_tokens = false;
-    int probabilities = 0;  // of so many tokens beside each
+    int probabilities = 0;                          // of so many tokens beside each
+    std::vector<std::string> response_fields = {};  // as LlamaRequest
   };
   // Borrows the tokenizer.
   LlamaAnswer(const text::Tokenizer& tokenizer, Params params)
@@ -35,6 +36,8 @@ class LlamaAnswer final : public server::AnswerFormat {
  private:
   // `text` and `tokens`: those that no earlier event has.
   Json Last(std::string text, Json::Array tokens, const Usage& usage) const;
+  // The members of `answer` that the client wants, by their paths.
+  Json Picked(Json answer) const;
 
   const text::Tokenizer& tokenizer_;
   const Params params_;

@@ -12,7 +12,7 @@ namespace {
 using openai::Fields;
 using server::Range;
 
-constexpr std::size_t kOtherFilesMax = 1024;
+constexpr std::size_t kOtherFilesMax = 1024, kResponseFieldsMax = 64, kFieldBytesMax = 256;
 
 struct DoubleField {
   const char* name;
@@ -42,63 +42,14 @@ constexpr IntField kInts[] = {
     {"dry_penalty_last_n", server::kDryPenaltyLastNRange, &SamplingParams::dry_penalty_last_n},
 };
 
-// Samplers that this server has not, and the value at which each does nothing.
+// Samplers that this server does not have, as its settings show them: at the values that change
+// nothing.
 struct Neutral {
   const char* name;
   double value;
 };
-constexpr Neutral kNeutral[] = {
-    {"mirostat", 0}, {"dynatemp_range", 0}, {"xtc_probability", 0},  {"top_n_sigma", -1},
-    {"tfs_z", 1},    {"n_discard", 0},      {"t_max_predict_ms", 0}, {"n_indent", 0}};
-// What only they read, or what changes no answer: where the prompt is kept, and what is told of it.
-constexpr const char* kWithoutEffect[] = {
-    "mirostat_tau", "mirostat_eta", "dynatemp_exponent", "xtc_threshold", "n_keep",
-    "min_keep",     "cache_prompt", "id_slot",           "n_cache_reuse", "timings_per_token"};
-
-void ReadNeutral(Fields& fields) {
-  for (const Neutral& each : kNeutral) {
-    const double value = fields.Double(each.name, each.value, -1e9, 1e9);
-    if (value != each.value && !(each.value < 0 && value < 0))
-      fields.FailUnsupported(
-          each.name, StrCat("'", each.name, "' other than ", each.value, " is not supported"));
-  }
-  for (const char* name : kWithoutEffect) (void)fields.Find(name);
-  for (const char* name : {"samplers", "lora", "response_fields", "image_data"}) {
-    const Json* value = fields.Find(name);
-    if (value != nullptr && !(value->is_array() && value->as_array().empty()))
-      fields.FailUnsupported(name, StrCat("'", name, "' is not supported"));
-  }
-  if (fields.Bool("post_sampling_probs", false))
-    fields.FailUnsupported("post_sampling_probs", "probabilities are those before sampling");
-}
-
-// [[id, bias]] or {"id": bias}; false: never.
-void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
-  const Json* bias = fields.Find("logit_bias");
-  if (bias == nullptr) return;
-  const auto add = [&](std::optional<std::int64_t> id, const Json& value) {
-    const bool never = value.is_bool() && !value.as_bool();
-    const double number = never ? -100 : value.is_number() ? value.as_double() : 1e9;
-    if (!id.has_value() || *id < 0 || *id > INT32_MAX || number < server::kLogitBiasRange.min ||
-        number > server::kLogitBiasRange.max || sampling.logit_bias.size() == server::kLogitBiasMax)
-      return fields.Fail("logit_bias",
-                         StrCat("'logit_bias' must be at most ", server::kLogitBiasMax,
-                                " pairs of a token id and a number in [-100, 100], or false"));
-    sampling.logit_bias.emplace_back(static_cast<int>(*id), static_cast<float>(number));
-  };
-  if (bias->is_object()) {
-    for (const auto& [name, value] : bias->as_object())
-      add(base::ParseNumber<std::int64_t>(name), value);
-    return;
-  }
-  if (!bias->is_array()) return add(std::nullopt, Json());
-  for (const Json& pair : bias->as_array()) {
-    const bool whole =
-        pair.is_array() && pair.as_array().size() == 2 && pair.as_array()[0].is_int();
-    add(whole ? std::optional(pair.as_array()[0].as_int()) : std::nullopt,
-        whole ? pair.as_array()[1] : Json());
-  }
-}
+constexpr Neutral kNeutral[] = {{"mirostat", 0},     {"dynatemp_range", 0}, {"xtc_probability", 0},
+                                {"top_n_sigma", -1}, {"tfs_z", 1},          {"n_discard", 0}};
 
 void ReadSampling(Fields& fields, SamplingParams& s) {
   for (const DoubleField& f : kDoubles)
@@ -111,13 +62,8 @@ void ReadSampling(Fields& fields, SamplingParams& s) {
   std::random_device device;
   const bool drawn = seed == std::numeric_limits<std::uint64_t>::max() || seed == UINT32_MAX;
   s.seed = drawn ? (static_cast<std::uint64_t>(device()) << 32) | device() : seed;
-  ReadLogitBias(fields, s);
-  // Penalties look at all tokens here.
-  const auto last_n = fields.Int("repeat_last_n", -1, -1, INT32_MAX);
-  const bool penalised =
-      s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
-  if (last_n != -1 && penalised)
-    fields.FailUnsupported("repeat_last_n", "penalties look at all tokens: give -1");
+  openai::ReadLogitBias(fields, s);
+  openai::ReadPenaltyWindow(fields, s);
 }
 
 void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRequest& out) {
@@ -126,7 +72,6 @@ void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRe
   asked.model = fields.String("model", "");
   request.sampling = defaults.sampling;
   ReadSampling(fields, request.sampling);
-  ReadNeutral(fields);
   // -1: to the end; -2: until the context is full, which is the same here.
   const auto older = fields.Int("max_tokens", -3, -2, INT32_MAX);
   const auto limit = fields.Int("n_predict", older, -2, INT32_MAX);
@@ -141,6 +86,11 @@ void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRe
   request.dry_breakers =
       fields.Strings("dry_sequence_breakers", server::kDryBreakersMax, server::kDryBreakerBytesMax);
   request.ignore_eos = fields.Bool("ignore_eos", false);
+  constexpr double kMsMax = server::kTimeoutMax * 1000;
+  request.prompt_ms_max = std::max(0.0, fields.Double("t_max_prompt_ms", 0, -1, kMsMax));
+  request.predict_ms_max = std::max(0.0, fields.Double("t_max_predict_ms", 0, -1, kMsMax));
+  out.response_fields = fields.Strings("response_fields", kResponseFieldsMax, kFieldBytesMax)
+                            .value_or(std::vector<std::string>());
   request.logprobs = static_cast<int>(fields.Int("n_probs", 0, 0, kLogprobsMax));
   if (request.logprobs == 0) request.logprobs = -1;
   out.stream = fields.Bool("stream", false);
@@ -198,7 +148,7 @@ Result<LlamaRequest> ParseCompletion(std::string_view body,
     fields.Fail("prompt", "'prompt' must be a text or a list of token ids, one prompt a request");
   }
   ReadShared(fields, defaults, out);
-  fields.RefuseUnknown();
+  openai::FinishFields(fields, defaults.strict_fields, out.asked);
   RETURN_IF_ERROR(fields.status());
   return out;
 }
@@ -216,7 +166,7 @@ Result<LlamaRequest> ParseInfill(std::string_view body, const openai::RequestDef
   gap.suffix = fields.String("input_suffix", "");
   ReadOtherFiles(fields, gap);
   ReadShared(fields, defaults, out);
-  fields.RefuseUnknown();
+  openai::FinishFields(fields, defaults.strict_fields, out.asked);
   RETURN_IF_ERROR(fields.status());
   out.asked.prompts = {std::move(gap)};
   return out;

@@ -12,7 +12,8 @@ struct LlamaRequest {
   server::Asked asked;
   bool stream = false;
   bool return_tokens = false;
-  int n_predict = -1;  // as asked; -1 = to the end
+  int n_predict = -1;                             // as asked; -1 = to the end
+  std::vector<std::string> response_fields = {};  // paths of the answer's members; empty = all
 };
 
 // Fields that there are not, and values that would change the answer and are not obeyed, are

@@ -61,6 +61,15 @@ Metrics::~Metrics() = default;
 void Metrics::RequestEnded(const std::string& route, int http_status) {
   impl_->set.Count("requests_total", {{"api", route}, {"code", StrCat(http_status)}});
 }
+void Metrics::FieldIgnored(const std::string& route, const std::string& field) {
+  impl_->set.Count("request_fields_ignored_total", {{"api", route}, {"field", field}});
+}
+void Metrics::ToolCalls(const std::string& form, int calls) {
+  impl_->set.Count("tool_calls_total", {{"form", form}}, calls);
+}
+void Metrics::ToolCallRejected(const std::string& rule) {
+  impl_->set.Count("tool_call_rejected_total", {{"rule", rule}});
+}
 void Metrics::RequestRejected(const std::string& reason) {
   impl_->set.Count("requests_rejected_total", {{"reason", reason}});
 }

@@ -26,6 +26,9 @@ class Metrics {
   ~Metrics();
 
   void RequestEnded(const std::string& route, int http_status);
+  void FieldIgnored(const std::string& route, const std::string& field);
+  void ToolCalls(const std::string& form, int calls);
+  void ToolCallRejected(const std::string& rule);
   void RequestRejected(const std::string& reason);
   // `seconds`: from the cancellation until the engine let go.
   void RequestCancelled(Phase phase, CancelCause cause, double seconds);

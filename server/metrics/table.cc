@@ -28,6 +28,16 @@ constexpr MetricInfo kTable[] = {
      "Requests answered, by route (its template, never a raw path) and status"},
     {"request_success_total", kCounter, "finished_reason", "generations", "Requests", W::kUsed,
      "Generations that ended by themselves: stop or length"},
+    {"tool_calls_total", kCounter, "form", "calls", "Requests", W::kUsed,
+     "Calls of tools in answers, by the form in which the model wrote them: native (its "
+     "template's), "
+     "json, fence, xml (docs/tools.md)"},
+    {"tool_call_rejected_total", kCounter, "rule", "answers", "Requests", W::kUsed,
+     "Answers with a text that looked like a call of a tool and was left as text, by the rule that "
+     "it broke (docs/tools.md)"},
+    {"request_fields_ignored_total", kCounter, "api, field", "fields", "Requests", W::kUsed,
+     "Fields of requests that their route does not know and ignores, by route and name; \"other\" "
+     "beyond 128 names"},
     {"requests_rejected_total", kCounter, "reason", "requests", "Requests", W::kUsed,
      "Requests refused before they were queued: queue_full, grammar_memory, prefill_budget (prompt "
      "tokens that "

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "server/core/request_limits.h"
+#include "server/openai/conversation_fields.h"
 #include "server/openai/messages.h"
 #include "server/openai/tool_fields.h"
 
@@ -17,11 +18,6 @@ std::string TextOf(const Json* value) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// Options of how a model is loaded: it is loaded already, and they change no answer.
-constexpr const char* kIgnoredOptions[] = {"num_gpu",  "num_thread", "num_batch", "main_gpu",
-                                           "use_mmap", "use_mlock",  "numa",      "low_vram",
-                                           "num_keep", "f16_kv",     "vocab_only"};
-
 void ReadNumbers(Fields& options, SamplingParams& s) {
   const auto number = [&options](const char* name, double& target, Range range) {
     target = options.Double(name, target, range.min, range.max);
@@ -33,7 +29,9 @@ void ReadNumbers(Fields& options, SamplingParams& s) {
   number("repeat_penalty", s.repetition_penalty, server::kRepetitionPenaltyRange);
   number("presence_penalty", s.presence_penalty, server::kPenaltyRange);
   number("frequency_penalty", s.frequency_penalty, server::kPenaltyRange);
-  s.top_k = static_cast<int>(options.Int("top_k", s.top_k, 0, 1'000'000));
+  const Range top_k = server::kTopKRange;
+  s.top_k = static_cast<int>(std::max<std::int64_t>(
+      0, options.Int("top_k", s.top_k, -1, static_cast<std::int64_t>(top_k.max))));
 }
 
 // "options": sampling and limits.
@@ -56,16 +54,15 @@ void ReadOptions(Fields& fields, const openai::RequestDefaults& defaults, int co
     request.max_tokens = static_cast<int>(std::max<std::int64_t>(limit, 0));
     asked.default_max_tokens = 0;
   }
-  const auto context = options.Int("num_ctx", 0, 0, INT32_MAX);
-  if (context > context_length)
-    options.Fail("num_ctx", StrCat("'num_ctx' is ", context, "; the context has ", context_length,
-                                   " tokens (engine.context_length)"));
+  // Ollama cuts it to what the model has, too.
+  if (options.Int("num_ctx", 0, 0, INT32_MAX) > context_length) options.LeaveOut("num_ctx");
   request.stop = options.Strings("stop", server::kStopsMax, server::kStopBytesMax)
                      .value_or(std::vector<std::string>());
-  for (const char* name : kIgnoredOptions) (void)options.Find(name);
-  options.RefuseUnknown();
-  if (!options.ok())
-    fields.FailUnsupported("options." + options.status().field(), options.status().message());
+  openai::ReadLogitBias(options, request.sampling);
+  openai::ReadPenaltyWindow(options, request.sampling);
+  (void)options.Find("reasoning_effort");  // ReadOptionEffort
+  options.CheckUnknown(false, false);      // as Ollama, which warns of unknown options
+  fields.Adopt("options", options);
 }
 
 // "format": "json", or a schema.
@@ -96,6 +93,14 @@ void ReadThink(Fields& fields, Json& json) {
   }
 }
 
+// Open WebUI sends the effort as an option.
+void ReadOptionEffort(Fields& fields, Json& json) {
+  const Json* options = fields.Find("options");
+  const Json* effort = options == nullptr ? nullptr : options->Find("reasoning_effort");
+  if (effort == nullptr) return;
+  openai::SetReasoningEffort(fields, "options.reasoning_effort", TextOf(effort), json);
+}
+
 // "keep_alive": the model stays, whatever it says; 0 with nothing to answer asks for its end.
 bool ReadKeepAlive(Fields& fields) {
   const Json* keep = fields.Find("keep_alive");
@@ -115,6 +120,11 @@ Json AdaptMessage(Fields& fields, const Json& message, const std::string& where)
     if (key == "tool_name") out.Set("name", value);
     if (key == "role" || key == "content" || key == "tool_call_id" || key == "name")
       out.Set(key, value);
+    static constexpr std::string_view kKnown[] = {
+        "role", "content", "tool_call_id", "name", "thinking", "tool_name", "images", "tool_calls"};
+    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown) &&
+        !value.is_null())
+      fields.Ignore("messages." + key);
     if (key != "tool_calls" || !value.is_array()) continue;
     Json::Array calls;
     for (const Json& call : value.as_array()) {
@@ -178,9 +188,12 @@ Result<OllamaRequest> ParseChat(std::string_view body, const openai::RequestDefa
     const Json adapted = AdaptMessages(fields, *messages);
     conversation.json = openai::ReadMessages(fields, &adapted, "messages");
   }
-  if (!out.load_only && fields.ok()) ReadThink(fields, conversation.json);
+  if (!out.load_only && fields.ok()) {
+    ReadThink(fields, conversation.json);
+    ReadOptionEffort(fields, conversation.json);
+  }
   (void)fields.Find("think");
-  fields.RefuseUnknown();
+  openai::FinishFields(fields, defaults.strict_fields, out.asked);
   RETURN_IF_ERROR(fields.status());
   out.asked.prompts = {std::move(conversation)};
   return out;
@@ -208,9 +221,12 @@ Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::Request
   }
   if (raw && !system.empty()) fields.Fail("system", "'system' has no place in a raw prompt");
   server::Conversation conversation{.json = Json::Object{}};
-  if (!raw) ReadThink(fields, conversation.json);
+  if (!raw) {
+    ReadThink(fields, conversation.json);
+    ReadOptionEffort(fields, conversation.json);
+  }
   (void)fields.Find("think");
-  fields.RefuseUnknown();
+  openai::FinishFields(fields, defaults.strict_fields, out.asked);
   RETURN_IF_ERROR(fields.status());
   if (!suffix.empty()) {
     out.asked.suffix_field = "suffix";
@@ -230,7 +246,8 @@ Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::Request
   return out;
 }
 
-Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool single) {
+Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool single,
+                                bool strict_fields) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   Fields fields(json);
   EmbedRequest out;
@@ -241,21 +258,25 @@ Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool sin
   out.asked.embed = pooling;
   out.asked.request.prompt_only = true;
   const Json* input = fields.Find(name);
-  const Json::Array list = input == nullptr    ? Json::Array()
-                           : input->is_array() ? input->as_array()
-                                               : Json::Array{*input};
+  Json::Array list;
+  if (input != nullptr && input->is_array()) {
+    list = input->as_array();
+  } else if (input != nullptr && !(input->is_string() && input->as_string().empty())) {
+    list = {*input};
+  }
+  out.empty = input != nullptr && list.empty();
   for (const Json& each : list) {
     if (!each.is_string()) fields.Fail(name, StrCat("'", name, "' must be a text or texts"));
     if (each.is_string()) out.asked.prompts.emplace_back(each.as_string());
   }
-  if (list.empty() || list.size() > server::kEmbeddedTextsMax)
+  if (input == nullptr || list.size() > server::kEmbeddedTextsMax)
     fields.Fail(name, StrCat("'", name, "' must be 1 to ", server::kEmbeddedTextsMax, " texts"));
-  out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 1, 1 << 20));
-  if (fields.Bool("truncate", false))
-    fields.FailUnsupported("truncate", "'truncate': a text that is too long is refused, not cut");
+  out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 0, 1 << 20));
+  out.asked.text_tokens_max = fields.Bool("truncate", true) ? INT32_MAX : 0;
   (void)fields.Find("options");
   (void)ReadKeepAlive(fields);
-  fields.RefuseUnknown();
+  fields.CheckUnknown(strict_fields);
+  out.asked.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());
   return out;
 }

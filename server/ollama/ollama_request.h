@@ -24,8 +24,10 @@ struct EmbedRequest {
   server::Asked asked;
   int dimensions = 0;
   bool single = false;  // of /api/embeddings: one text, one vector
+  bool empty = false;   // no text, as Ollama has it: the answer is an empty list
 };
-Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool single);
+Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool single,
+                                bool strict_fields);
 
 // "name:latest" is "name".
 std::string ModelName(const std::string& name);

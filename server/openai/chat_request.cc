@@ -31,7 +31,7 @@ Result<ChatRequest> ParseChatRequest(std::string_view body, const RequestDefault
   out.asked.in_parts = true;
   ReadCommon(fields, defaults, 1, out);
   out.asked.request.logprobs = ReadLogprobs(fields);
-  fields.RefuseUnknown();
+  FinishFields(fields, defaults.strict_fields, out.asked);
   if (!fields.ok()) return fields.status();
   return out;
 }

@@ -38,35 +38,27 @@ constexpr IntField kInts[] = {
     {"dry_penalty_last_n", server::kDryPenaltyLastNRange, &SamplingParams::dry_penalty_last_n},
 };
 
-void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
-  const Range bounds = server::kLogitBiasRange;
-  const Json* bias = fields.Find("logit_bias");
-  if (bias == nullptr) return;
-  if (!bias->is_object() || bias->as_object().size() > server::kLogitBiasMax) {
-    fields.Fail("logit_bias", StrCat("'logit_bias' must map at most ", server::kLogitBiasMax,
-                                     " token ids to numbers"));
-    return;
-  }
-  for (const auto& [name, value] : bias->as_object()) {
-    const auto token = base::ParseNumber<int>(name);
-    if (!token.has_value() || *token < 0 || !value.is_number() ||
-        !(value.as_double() >= bounds.min && value.as_double() <= bounds.max)) {
-      fields.Fail("logit_bias",
-                  StrCat("'logit_bias': '", name, "' must be a token id with a number in [",
-                         bounds.min, ", ", bounds.max, "]"));
-      return;
-    }
-    sampling.logit_bias.emplace_back(*token, static_cast<float>(value.as_double()));
-  }
+bool IsMinusOne(const Json* value) {
+  return value != nullptr && value->is_number() && value->as_double() == -1;
 }
 
 SamplingParams ReadSampling(Fields& fields, const SamplingParams& defaults) {
   SamplingParams s = defaults;
   for (const DoubleField& f : kDoubles)
     s.*f.target = fields.Double(f.name, defaults.*f.target, f.range.min, f.range.max);
-  for (const IntField& f : kInts)
+  // llama-server's name of the same penalty.
+  s.repetition_penalty =
+      fields.Double("repeat_penalty", s.repetition_penalty, server::kRepetitionPenaltyRange.min,
+                    server::kRepetitionPenaltyRange.max);
+  ReadPenaltyWindow(fields, s);
+  for (const IntField& f : kInts) {
+    if (f.target == &SamplingParams::top_k && IsMinusOne(fields.Find(f.name))) {
+      s.top_k = 0;  // Clients write -1 for all tokens, too.
+      continue;
+    }
     s.*f.target = static_cast<int>(fields.Int(
         f.name, defaults.*f.target, static_cast<int>(f.range.min), static_cast<int>(f.range.max)));
+  }
   if (fields.Find("seed") != nullptr) {
     s.seed = fields.Bits64("seed", 0);
   } else {
@@ -77,13 +69,17 @@ SamplingParams ReadSampling(Fields& fields, const SamplingParams& defaults) {
   return s;
 }
 
-// Nothing if the request does not say.
+// The limit that the request gives under one of its names; nothing if it gives none, or -1.
 std::optional<int> ReadMaxTokens(Fields& fields, int min) {
-  const auto older = fields.Int("max_tokens", -1, min, INT32_MAX),
-             newer = fields.Int("max_completion_tokens", -1, min, INT32_MAX);
-  if (older >= 0 && newer >= 0 && older != newer)
-    fields.Fail("max_tokens", "'max_tokens' and 'max_completion_tokens' differ; give one");
-  const auto given = newer >= 0 ? newer : older;
+  std::int64_t given = -1;
+  for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
+    if (IsMinusOne(fields.Find(name))) continue;
+    const auto limit = fields.Int(name, -1, min, INT32_MAX);
+    if (limit >= 0 && given >= 0 && limit != given)
+      fields.Fail("max_tokens",
+                  StrCat("'", name, "' and another limit of tokens differ; give one"));
+    given = limit >= 0 ? limit : given;
+  }
   return given >= 0 ? std::optional(static_cast<int>(given)) : std::nullopt;
 }
 
@@ -146,10 +142,56 @@ void ReadStreamOptions(Fields& fields, CommonRequest& out) {
   }
   Fields inner(*options);
   out.include_usage = inner.Bool("include_usage", false);
-  if (!inner.ok()) fields.Fail("stream_options", inner.status().message());
+  (void)inner.Find("include_obfuscation");  // padding against observers of an encrypted line
+  (void)inner.Find("continuous_usage_stats");
+  inner.CheckUnknown(false);
+  fields.Adopt("stream_options", inner);
 }
 
 }  // namespace
+
+void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
+  const Range bounds = server::kLogitBiasRange;
+  const Json* bias = fields.Find("logit_bias");
+  if (bias == nullptr) return;
+  const auto add = [&](std::optional<std::int64_t> id, const Json& value) {
+    const bool never = value.is_bool() && !value.as_bool();
+    const bool good = id.has_value() && *id >= 0 && *id <= INT32_MAX &&
+                      (never || (value.is_number() && value.as_double() >= bounds.min &&
+                                 value.as_double() <= bounds.max));
+    if (!good || sampling.logit_bias.size() == server::kLogitBiasMax)
+      return fields.Fail("logit_bias", StrCat("'logit_bias' must map at most ",
+                                              server::kLogitBiasMax, " token ids to numbers in [",
+                                              bounds.min, ", ", bounds.max, "], or to false"));
+    const double number = never ? bounds.min : value.as_double();
+    sampling.logit_bias.emplace_back(static_cast<int>(*id), static_cast<float>(number));
+  };
+  if (bias->is_object()) {
+    for (const auto& [name, value] : bias->as_object())
+      add(base::ParseNumber<std::int64_t>(name), value);
+    return;
+  }
+  if (!bias->is_array()) return add(std::nullopt, Json());
+  for (const Json& pair : bias->as_array()) {
+    const bool whole =
+        pair.is_array() && pair.as_array().size() == 2 && pair.as_array()[0].is_int();
+    add(whole ? std::optional(pair.as_array()[0].as_int()) : std::nullopt,
+        whole ? pair.as_array()[1] : Json());
+  }
+}
+
+void ReadPenaltyWindow(Fields& fields, const SamplingParams& sampling) {
+  const auto last_n = fields.Int("repeat_last_n", -1, -1, INT32_MAX);
+  const bool penalised = sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
+                         sampling.frequency_penalty != 0;
+  if (last_n != -1 && penalised)
+    fields.FailUnsupported("repeat_last_n", "penalties look at all tokens: give -1");
+}
+
+void FinishFields(Fields& fields, bool strict, server::Asked& asked) {
+  fields.CheckUnknown(strict);
+  asked.ignored_fields = fields.ignored();
+}
 
 void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_min,
                 CommonRequest& out) {

@@ -15,6 +15,7 @@ using server::kChoicesPerPromptMax;
 struct RequestDefaults {
   SamplingParams sampling;
   int max_tokens = 0;
+  bool strict_fields = false;  // server.strict_fields
 };
 
 struct CommonRequest {
@@ -22,6 +23,15 @@ struct CommonRequest {
   bool stream = false;
   bool include_usage = false;  // a usage chunk at the end of a stream
 };
+
+// "logit_bias": {"token id": bias} or llama-server's [[token id, bias]]; false stands for never.
+void ReadLogitBias(Fields& fields, SamplingParams& sampling);
+// "repeat_last_n": penalties look at all tokens here, so that another window is refused where a
+// penalty is set. Requires: the penalties of `sampling` have been read.
+void ReadPenaltyWindow(Fields& fields, const SamplingParams& sampling);
+
+// Refuses or notes the fields that no getter has asked for, and passes those that are ignored on.
+void FinishFields(Fields& fields, bool strict, server::Asked& asked);
 
 // Reads what is common; `max_tokens_min` is 1, or 0 where nothing need be generated. What is
 // malformed or out of range fails `fields`. `x_thermocline` holds our own fields.

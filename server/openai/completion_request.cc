@@ -75,7 +75,7 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
   if (out.asked.prompts.size() * out.asked.choices > kPromptsMax)
     fields.Fail("n", StrCat("'prompt' and 'n' ask for more than ", kPromptsMax, " choices"));
   RefuseUnsupported(fields, out.asked.choices);
-  fields.RefuseUnknown();
+  FinishFields(fields, defaults.strict_fields, out.asked);
   if (!fields.ok()) return fields.status();
   return out;
 }

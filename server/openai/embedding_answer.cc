@@ -6,6 +6,7 @@
 
 #include "engine/base/index.h"
 #include "server/core/base64.h"
+#include "server/openai/response.h"
 
 namespace thermocline::openai {
 namespace {
@@ -48,8 +49,11 @@ Json EmbeddingAnswer::Whole(const Usage& total) {
                                 {"index", data.size()},
                                 {"embedding", base64_ ? Json(Base64Of(vector)) : ListOf(vector)}});
   }
-  return Json::Object{
-      {"object", "list"}, {"data", std::move(data)}, {"model", model_}, {"usage", UsageOf(total)}};
+  return Json::Object{{"id", NewId("embd-")},
+                      {"object", "list"},
+                      {"data", std::move(data)},
+                      {"model", model_},
+                      {"usage", UsageOf(total)}};
 }
 
 Json RerankAnswer::Whole(const Usage& total) {
@@ -73,7 +77,8 @@ Json RerankAnswer::Whole(const Usage& total) {
     results.emplace_back(std::move(result));
   }
   if (tei_) return results;
-  return Json::Object{{"object", "list"},
+  return Json::Object{{"id", NewId("rerank-")},
+                      {"object", "list"},
                       {"model", model_},
                       {"results", std::move(results)},
                       {"usage", UsageOf(total)}};

@@ -7,6 +7,8 @@ namespace {
 
 using server::kEmbeddedTextsMax;
 
+constexpr std::size_t kRankFieldsMax = 32, kRankFieldBytesMax = 256;
+
 // A text, ids of tokens, or a list of either.
 std::vector<server::Prompt> ReadTexts(Fields& fields, const char* name) {
   const Json* input = fields.Find(name);
@@ -37,6 +39,8 @@ std::vector<server::Prompt> ReadTexts(Fields& fields, const char* name) {
 void ReadShared(Fields& fields, Pooling pooling, server::Asked& asked) {
   asked.model = fields.String("model", "");
   asked.embed = pooling;
+  // Hugging Face's server has it, and Ollama's.
+  if (fields.Bool("truncate", false)) asked.text_tokens_max = INT32_MAX;
   asked.request.prompt_only = true;
   asked.request.priority = static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
   const std::string name = fields.String("pooling", PoolingName(pooling));
@@ -55,8 +59,19 @@ Result<Json> ParseObject(std::string_view body) {
   return json;
 }
 
-// A document is a text, or an object with one.
-std::optional<std::string> DocumentText(const Json& document) {
+// A document is a text, or an object with one. Cohere's "rank_fields" name the members of an object
+// that count, which are then its lines.
+std::optional<std::string> DocumentText(const Json& document,
+                                        const std::vector<std::string>& rank_fields) {
+  if (document.is_object() && !rank_fields.empty()) {
+    std::string lines;
+    for (const std::string& name : rank_fields) {
+      const Json* value = document.Find(name);
+      if (value == nullptr) continue;
+      lines += StrCat(name, ": ", value->is_string() ? value->as_string() : value->Dump(), "\n");
+    }
+    return lines.empty() ? std::nullopt : std::optional(lines);
+  }
   const Json* text = document.is_object() ? document.Find("text") : &document;
   if (text == nullptr || !text->is_string()) return std::nullopt;
   return text->as_string();
@@ -65,7 +80,7 @@ std::optional<std::string> DocumentText(const Json& document) {
 }  // namespace
 
 Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling pooling,
-                                               FieldLog* log) {
+                                               bool strict_fields, FieldLog* log) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   Fields fields(json, log);
   EmbeddingRequest out;
@@ -77,12 +92,14 @@ Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling po
     fields.Fail("encoding_format", "'encoding_format' must be float or base64");
   out.base64 = format == "base64";
   out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 1, 1 << 20));
-  fields.RefuseUnknown();
+  fields.CheckUnknown(strict_fields);
+  out.asked.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());
   return out;
 }
 
-Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling, FieldLog* log) {
+Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling, bool strict_fields,
+                                         FieldLog* log) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   Fields fields(json, log);
   RerankRequest out;
@@ -93,10 +110,17 @@ Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
   const std::string query = fields.String("query", "");
   if (query.empty()) fields.Fail("query", "'query' must be a text");
   out.asked.prompts.emplace_back(query);
+  const std::vector<std::string> rank_fields =
+      fields.Strings("rank_fields", kRankFieldsMax, kRankFieldBytesMax)
+          .value_or(std::vector<std::string>());
+  // Cohere's clients send the limit of a document's length, and of its parts, which are not made
+  // here.
+  const auto most = fields.Int("max_tokens_per_doc", 0, 1, INT32_MAX);
+  (void)fields.Int("max_chunks_per_doc", 1, 1, INT32_MAX);
   bool good = list != nullptr && list->is_array() && !list->as_array().empty() &&
               list->as_array().size() < kEmbeddedTextsMax;
   for (std::size_t i = 0; good && i < list->as_array().size(); ++i) {
-    auto text = DocumentText(list->as_array()[i]);
+    auto text = DocumentText(list->as_array()[i], rank_fields);
     good = text.has_value();
     if (good) out.documents.push_back(*std::move(text));
   }
@@ -106,12 +130,14 @@ Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
                        kEmbeddedTextsMax - 1, " texts"));
   out.asked.prompts.insert(out.asked.prompts.end(), out.documents.begin(), out.documents.end());
   ReadShared(fields, pooling, out.asked);
+  if (most > 0) out.asked.text_tokens_max = static_cast<int>(most);
   out.top_n = static_cast<int>(fields.Int("top_n", 0, 1, INT32_MAX));
   out.return_documents =
       fields.Bool("return_documents", false) || fields.Bool("return_text", false);
   if (fields.Bool("raw_scores", false))
     fields.FailUnsupported("raw_scores", "'raw_scores' are not supported: scores are similarities");
-  fields.RefuseUnknown();
+  fields.CheckUnknown(strict_fields);
+  out.asked.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());
   return out;
 }

@@ -15,9 +15,10 @@ struct EmbeddingRequest {
   int dimensions = 0;   // the first ones, made a vector of length 1 again; 0 = all
 };
 
-// `pooling`: what the model's file recommends, where the request does not say.
+// `pooling`: the one that the model's file recommends, for requests that name none.
+// `strict_fields`: unknown fields are refused.
 Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling pooling,
-                                               FieldLog* log = nullptr);
+                                               bool strict_fields = false, FieldLog* log = nullptr);
 
 struct RerankRequest {
   server::Asked asked;                 // the query, then the documents
@@ -28,6 +29,6 @@ struct RerankRequest {
 };
 
 Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
-                                         FieldLog* log = nullptr);
+                                         bool strict_fields = false, FieldLog* log = nullptr);
 
 }  // namespace thermocline::openai

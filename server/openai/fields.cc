@@ -1,9 +1,11 @@
 #include "server/openai/fields.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "engine/base/strings.h"
-#include "server/openai/ignored_fields.h"
+#include "server/openai/client_fields.h"
 
 namespace thermocline::openai {
 namespace {
@@ -15,6 +17,33 @@ std::optional<std::int64_t> WholeNumber(const Json& value) {
       std::trunc(value.as_double()) != value.as_double())
     return std::nullopt;
   return static_cast<std::int64_t>(value.as_double());
+}
+
+bool SameValue(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number()) return a.as_double() == b.as_double();
+  return a.Dump() == b.Dump();
+}
+
+const ClientField* FindClientField(std::string_view name) {
+  const auto* const end = std::end(kClientFields);
+  const auto* const found =
+      std::find_if(std::begin(kClientFields), end,
+                   [name](const ClientField& field) { return field.name == name; });
+  return found == end ? nullptr : found;
+}
+
+bool ChangesNothing(const ClientField& field, const Json& value) {
+  if (field.values == kAnyValue) return true;
+  const auto values = base::ParseJson(field.values);
+  const Json::Array& list = values->as_array();
+  return std::any_of(list.begin(), list.end(),
+                     [&value](const Json& each) { return SameValue(each, value); });
+}
+
+std::size_t Letters(std::string_view name) {
+  return static_cast<std::size_t>(std::count_if(name.begin(), name.end(), [](char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) != 0;
+  }));
 }
 
 }  // namespace
@@ -31,15 +60,54 @@ void Fields::FailWith(std::string_view name, const Status& status) {
   if (status_.ok()) status_ = status.WithField(name);
 }
 
-void Fields::RefuseUnknown() {
-  for (const IgnoredField& ignored : kIgnoredFields) (void)Find(ignored.name);
+void Fields::CheckUnknown(bool strict, bool near_misses) {
   if (!body_.is_object()) return;
-  for (const auto& [name, value] : body_.as_object()) {
-    if (value.is_null() || seen_.contains(name)) continue;
-    FailUnsupported(name, StrCat("'", base::Shorten(name, 64),
-                                 "' is not supported here; fields that would change the answer are "
-                                 "not ignored"));
+  for (const auto& [name, value] : body_.as_object())
+    if (!value.is_null() && !seen_.contains(name)) CheckUnknownField(name, value, near_misses);
+  if (!strict || unknown_.empty()) return;
+  FailUnsupported(unknown_[0], StrCat("'", unknown_[0],
+                                      "' is not known here, and server.strict_fields refuses "
+                                      "unknown fields"));
+}
+
+void Fields::CheckUnknownField(const std::string& name, const Json& value, bool near_misses) {
+  if (const ClientField* known = FindClientField(name)) {
+    if (ChangesNothing(*known, value)) return;
+    return FailUnsupported(name, StrCat("'", name, "' of ", base::Shorten(value.Dump(), 64),
+                                        " is not supported here: ", known->why));
   }
+  const std::string_view nearest = near_misses ? Nearest(name) : std::string_view();
+  if (nearest.empty()) return Ignore(name);
+  FailUnsupported(name, StrCat("'", base::Shorten(name, kIgnoredNameBytesMax),
+                               "' is not known here; did you mean '", nearest, "'?"));
+}
+
+void Fields::Ignore(std::string name) {
+  name = base::Shorten(name, kIgnoredNameBytesMax);
+  if (unknown_.empty()) unknown_.push_back(name);
+  LeaveOut(std::move(name));
+}
+
+void Fields::LeaveOut(std::string name) {
+  const bool noted = std::find(ignored_.begin(), ignored_.end(), name) != ignored_.end();
+  if (!noted && ignored_.size() < kIgnoredFieldsMax) ignored_.push_back(std::move(name));
+}
+
+void Fields::Adopt(std::string_view name, const Fields& inner) {
+  for (const std::string& each : inner.unknown_) Ignore(StrCat(name, ".", each));
+  for (const std::string& each : inner.ignored_) LeaveOut(StrCat(name, ".", each));
+  if (inner.ok()) return;
+  const std::string& field = inner.status_.field();
+  FailWith(field.empty() ? std::string(name) : StrCat(name, ".", field), inner.status_);
+}
+
+std::string_view Fields::Nearest(std::string_view name) const {
+  constexpr std::size_t kLettersMin = 5;
+  constexpr int kEditsMax = 2;
+  if (Letters(name) < kLettersMin || name.size() > kIgnoredNameBytesMax) return {};
+  for (const std::string& known : seen_)
+    if (body_.Find(known) == nullptr && base::EditDistance(name, known) <= kEditsMax) return known;
+  return {};
 }
 
 const Json* Fields::FindNumber(std::string_view name, double min, double max) const {
@@ -130,6 +198,7 @@ std::optional<std::vector<std::string>> Fields::Strings(std::string_view name,
   if (value == nullptr) return std::nullopt;
   const Json::Array list = value->is_array() ? value->as_array() : Json::Array{*value};
   std::vector<std::string> out;
+  if (value->is_string() && value->as_string().empty()) return out;
   if (list.size() > count_max) {
     Fail(name,
          StrCat("'", name, "' has ", list.size(), " entries; at most ", count_max, " are allowed"));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "engine/base/json.h"
 #include "engine/base/status.h"
@@ -17,6 +18,9 @@ struct FieldBounds {
   std::optional<double> min, max;
 };
 using FieldLog = std::map<std::string, FieldBounds, std::less<>>;
+
+inline constexpr std::size_t kIgnoredFieldsMax = 32;     // names that one request may have noted
+inline constexpr std::size_t kIgnoredNameBytesMax = 64;  // of each
 
 // Collects the first error; getters after it return their defaults. Thread-compatible.
 class Fields {
@@ -32,9 +36,22 @@ class Fields {
     if (log_ != nullptr) log_->try_emplace(std::string(name));
     return body_.Find(name);
   }
-  // Refuses the fields that were not looked for and are not null, but for kIgnoredFields. To be
-  // called when all that may be read has been.
-  void RefuseUnknown();
+  // Decides about the members of the body that were not looked for and are not null. One of
+  // kClientFields with a value that changes nothing is passed over, with another value it is
+  // refused. A name of five letters or more within two edits of a field that the route knows and
+  // the request lacks is refused. All others are noted in ignored(); with `strict` they are
+  // refused. Requires: every field that the route knows has been looked for.
+  // With `near_misses` false such a name is like any other.
+  void CheckUnknown(bool strict, bool near_misses = true);
+  // The unknown fields that the request has, at most kIgnoredFieldsMax of them.
+  const std::vector<std::string>& ignored() const { return ignored_; }
+  // Notes an unknown member that CheckUnknown does not see, because it is below the top level.
+  void Ignore(std::string name);
+  // Notes a part of the request that is left out and that is no reason to refuse it, even if
+  // unknown fields are.
+  void LeaveOut(std::string name);
+  // Takes the first error and the ignored fields of `inner`, which read the object `name`.
+  void Adopt(std::string_view name, const Fields& inner);
   // 1 and 1.0 are both whole numbers.
   std::int64_t Int(std::string_view name, std::int64_t absent, std::int64_t min, std::int64_t max);
   // A whole number in [-2^63, 2^64 - 1] as 64 bits: a negative one modulo 2^64.
@@ -45,7 +62,8 @@ class Fields {
   // Whole numbers within [0, INT32_MAX], at most `count_max` of them; nothing if the field is
   // absent.
   std::optional<std::vector<int>> Ints(std::string_view name, std::size_t count_max);
-  // One string or a list of them, at most `count_max` of 1 to `bytes_max` bytes.
+  // One string or a list of them, at most `count_max` of 1 to `bytes_max` bytes. "" is an empty
+  // list.
   std::optional<std::vector<std::string>> Strings(std::string_view name, std::size_t count_max,
                                                   std::size_t bytes_max);
   // Refuses the request for a field's value, which is wrong, or which is not supported.
@@ -55,11 +73,16 @@ class Fields {
  private:
   const Json* FindNumber(std::string_view name, double min, double max) const;
   void FailWith(std::string_view name, const Status& status);
+  void CheckUnknownField(const std::string& name, const Json& value, bool near_misses);
+  // A field that the route knows and the request lacks, whose name is nearly `name`; "" if none is.
+  std::string_view Nearest(std::string_view name) const;
   void NotWhole(std::string_view name, const Json& value, const std::string& range);
 
   const Json& body_;
   FieldLog* const log_;
   mutable std::set<std::string, std::less<>> seen_;
+  std::vector<std::string> ignored_;
+  std::vector<std::string> unknown_;  // The first of them that `strict` refuses, if there is one.
   Status status_;
 };
 

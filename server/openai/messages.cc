@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/chat/conversation.h"
 #include "server/core/request_limits.h"
 
 namespace thermocline::openai {
@@ -60,16 +61,54 @@ Json ReadToolCalls(const Json& calls) {
     const Json* function = call.Find("function");
     const Json* arguments = function == nullptr ? nullptr : function->Find("arguments");
     if (arguments == nullptr || !arguments->is_string()) continue;
-    const auto parsed = base::ParseJson(arguments->as_string());
+    const std::string& text = arguments->as_string();
+    const bool blank = text.find_first_not_of(" \t\r\n") == std::string::npos;
+    const auto parsed = base::ParseJson(blank ? "{}" : text);
     if (!parsed.ok()) continue;
     Json changed = *function;
     changed.Set("arguments", *parsed);
+    changed.Set(chat::kArgumentsText, blank ? "{}" : text);
     call.Set("function", std::move(changed));
   }
   return out;
 }
 
+// Members of a message that some client sends and that would change the answer if they were read.
+constexpr std::string_view kRefusedMembers[] = {"images", "audio", "function_call"};
+constexpr std::string_view kKnownMembers[] = {
+    "role", "content", "tool_calls", "name", "tool_call_id", "reasoning_content", "reasoning",
+    // Empty, or repeated from an answer of ours.
+    "refusal", "annotations", "id", "type", "status", "prefix", "cache_control"};
+
+bool IsEmpty(const Json& value) {
+  return value.is_null() || (value.is_array() && value.as_array().empty()) ||
+         (value.is_object() && value.as_object().empty()) ||
+         (value.is_string() && value.as_string().empty());
+}
+
+void CheckMembers(Fields& fields, const Json& message, const char* field,
+                  const std::string& where) {
+  if (!message.is_object()) return;
+  for (const auto& [key, value] : message.as_object()) {
+    const std::string_view name = key;
+    const auto is = [name](std::string_view other) { return other == name; };
+    if (IsEmpty(value) || std::any_of(std::begin(kKnownMembers), std::end(kKnownMembers), is))
+      continue;
+    if (std::any_of(std::begin(kRefusedMembers), std::end(kRefusedMembers), is))
+      return fields.FailUnsupported(field, StrCat(where, ".", key, " is not supported"));
+    fields.Ignore(StrCat(field, ".", key));
+  }
+}
+
 }  // namespace
+
+void DropBillingLine(Fields& fields, std::string& system_text) {
+  constexpr std::string_view kLine = "x-anthropic-billing-header:";
+  if (!system_text.starts_with(kLine)) return;
+  const std::size_t end = system_text.find('\n');
+  system_text.erase(0, end == std::string::npos ? end : end + 1);
+  fields.LeaveOut("system.x-anthropic-billing-header");
+}
 
 Json ReadMessages(Fields& fields) {
   return ReadMessages(fields, fields.Find("messages"), "messages");
@@ -100,14 +139,20 @@ Json ReadMessages(Fields& fields, const Json* messages, const char* field) {
     }
     Json content;
     if (!ReadContent(message.Find("content"), {field, where}, fields, content)) return {};
+    CheckMembers(fields, message, field, where);
+    const bool is_system = role->as_string() == "system" || role->as_string() == "developer";
+    if (is_system && content.is_string()) {
+      std::string text = content.as_string();
+      DropBillingLine(fields, text);
+      content = std::move(text);
+    }
     const Json* calls = message.Find("tool_calls");
     if (content.is_null() && (role->as_string() != "assistant")) {
       fields.Fail(field, StrCat(where, ".content is missing"));
       return {};
     }
-    Json entry{
-        Json::Object{{"role", role->as_string() == "developer" ? "system" : role->as_string()},
-                     {"content", content.is_null() ? Json("") : content}}};
+    Json entry{Json::Object{{"role", is_system ? "system" : role->as_string()},
+                            {"content", content.is_null() ? Json("") : content}}};
     if (calls != nullptr) {
       if (!IsListOfObjects(*calls)) {
         fields.Fail(field, StrCat(where, ".tool_calls must be a list of objects"));

@@ -11,4 +11,9 @@ Json ReadMessages(Fields& fields);
 // The same of a list that is not the field's own; `field` is to blame.
 Json ReadMessages(Fields& fields, const Json* messages, const char* field);
 
+// Claude Code begins its system text with a line whose checksum differs in every request, which
+// would make every prompt a new one. Removes that line, and notes it as left out.
+// Source: the same is done by vLLM (pull request 36829) and ik_llama.cpp (1436).
+void DropBillingLine(Fields& fields, std::string& system_text);
+
 }  // namespace thermocline::openai

@@ -4,10 +4,24 @@
 #include <utility>
 
 #include "engine/base/index.h"
+#include "server/core/refusal_table.h"
 #include "server/openai/error.h"
 #include "server/openai/logprobs.h"
 
 namespace thermocline::openai {
+
+namespace {
+
+// The code of response.failed by which clients decide whether to try again. Codex repeats
+// server_error and rate_limit_exceeded, and gives up on the others.
+const char* FailureCode(const Status& status) {
+  const server::RefusalRow& row = server::RowOf(status);
+  if (status.reason() == Reason::kContextLength) return "context_length_exceeded";
+  if (row.retry_after) return row.http_status == 429 ? "rate_limit_exceeded" : "server_error";
+  return row.http_status < 500 ? "invalid_prompt" : "server_is_overloaded";
+}
+
+}  // namespace
 
 ResponsesAnswer::ResponsesAnswer(const text::Tokenizer& tokenizer, Params params)
     : tokenizer_(tokenizer),
@@ -27,7 +41,14 @@ std::string ResponsesAnswer::ItemEvent(const char* type, Json::Object body) {
   return Event(type, std::move(event));
 }
 
-std::string ResponsesAnswer::Begin(int) {
+std::string ResponsesAnswer::Begin(int) { return opened_ ? "" : Open(); }
+
+std::string ResponsesAnswer::KeepAlive() {
+  return Event("response.in_progress", {{"response", ResponseJson("in_progress", nullptr)}});
+}
+
+std::string ResponsesAnswer::Open() {
+  opened_ = true;
   const Json response = ResponseJson("in_progress", nullptr);
   std::string out = Event("response.created", {{"response", response}});
   return out += Event("response.in_progress", {{"response", response}});
@@ -194,7 +215,7 @@ std::string ResponsesAnswer::Fail(const Status& status, CancelCause cause) {
   std::string out =
       Event("error", {{"code", code}, {"message", error.message}, {"param", nullptr}});
   Json response = ResponseJson("failed", nullptr);
-  response.Set("error", Json::Object{{"code", "server_error"}, {"message", error.message}});
+  response.Set("error", Json::Object{{"code", FailureCode(status)}, {"message", error.message}});
   return out + Event("response.failed", {{"response", std::move(response)}});
 }
 

@@ -20,11 +20,15 @@ class ResponsesAnswer final : public server::AnswerFormat {
   // `tokenizer` must live as long.
   ResponsesAnswer(const text::Tokenizer& tokenizer, Params params);
 
+  // response.created and response.in_progress.
+  std::string Open() override;
   std::string Begin(int choice) override;
   std::string Say(const server::Said& said) override;
   std::string End(const server::ChoiceEnd& end) override;
   Json Whole(const Usage& total) override;
   std::string Fail(const Status& status, CancelCause cause) override;
+  // response.in_progress: Codex's idle timer does not count comments.
+  std::string KeepAlive() override;
 
  private:
   enum class Kind { kReasoning, kMessage, kCall };
@@ -50,6 +54,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   const std::int64_t created_;
   std::vector<Item> items_;
   int sequence_ = 0;
+  bool opened_ = false;
   int bound_ = 0;  // the server's on tokens, if it ended the answer
   FinishReason reason_ = FinishReason::kNone;
 };

@@ -26,7 +26,8 @@ class InputReader {
 
   Json Run() {
     const Json* input = fields_.Find("input");
-    system_ = fields_.String("instructions", "");
+    const std::string instructions = fields_.String("instructions", "");
+    if (!instructions.empty()) AddMessage("system", instructions);
     if (input != nullptr && input->is_string()) {
       AddMessage("user", *input);
     } else if (input != nullptr && input->is_array()) {
@@ -36,8 +37,6 @@ class InputReader {
       fields_.Fail("input", "'input' must be a text or a list of items");
     }
     if (!fields_.ok()) return {};
-    if (!system_.empty())
-      messages_.insert(messages_.begin(), Json::Object{{"role", "system"}, {"content", system_}});
     const Json messages = Json(std::move(messages_));
     return ReadMessages(fields_, &messages, "input");
   }
@@ -64,10 +63,6 @@ class InputReader {
     const std::string role = WordOf(item.Find("role"));
     const Json* content = item.Find("content");
     if (content == nullptr) return fields_.Fail("input", StrCat(where, ".content is missing"));
-    if (role == "system" || role == "developer") {
-      system_ += StrCat(system_.empty() ? "" : "\n\n", JoinedText(content));
-      return;
-    }
     AddMessage(role, *content);
   }
 
@@ -110,7 +105,7 @@ class InputReader {
 
   Fields& fields_;
   Json::Array messages_;
-  std::string system_, reasoning_;
+  std::string reasoning_;
 };
 
 }  // namespace

@@ -112,7 +112,10 @@ Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
                                     .tools = ReadTools(fields, ToolShape::kFlat)};
   if (fields.ok()) ReadReasoning(fields, conversation.json);
   out.asked.prompts = {std::move(conversation)};
-  ReadCommon(fields, defaults, 1, out);
+  // Codex sends no limit, and repeats an answer that one has cut: the context alone bounds it.
+  RequestDefaults unbounded = defaults;
+  unbounded.max_tokens = 0;
+  ReadCommon(fields, unbounded, 1, out);
   const auto limit = fields.Int("max_output_tokens", -1, 1, INT32_MAX);
   if (limit > 0) {
     out.asked.request.max_tokens = static_cast<int>(limit);
@@ -122,7 +125,7 @@ Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
   ReadText(fields, out.asked);
   ReadInclude(fields, out.asked.request);
   RefuseStored(fields);
-  fields.RefuseUnknown();
+  FinishFields(fields, defaults.strict_fields, out.asked);
   if (!fields.ok()) return fields.status();
   out.echo = EchoOf(json);
   return out;

@@ -1,5 +1,7 @@
 #include "server/openai/structured_output.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -80,10 +82,14 @@ class Reader {
     if (format == nullptr) return;
     const Json* type = format->Find("type");
     const std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
+    NoteUnknown(*format, "response_format",
+                {"type", "schema", "value", "json_schema", "name", "strict", "description"});
     if (name == "text") return;
     if (name == "json_object") {
       if (const Json* schema = format->Find("schema"))  // llama-server's
         return ReadSchema("response_format.schema", schema);
+      if (const Json* schema = format->Find("value"))  // huggingface_hub's
+        return ReadSchema("response_format.value", schema);
       return Take({.kind = Kind::kJsonObject, .field = "response_format"});
     }
     if (name != "json_schema") {
@@ -92,12 +98,23 @@ class Reader {
           "'response_format.type' other than text, json_object or json_schema is not supported");
     }
     const Json* inner = format->Find("json_schema");
+    if (inner != nullptr)
+      NoteUnknown(*inner, "response_format.json_schema",
+                  {"schema", "name", "strict", "description"});
     const Json* schema = inner != nullptr ? inner->Find("schema") : format->Find("schema");
     if (schema == nullptr) {
       return fields_.Fail("response_format",
                           "'response_format' of type json_schema needs json_schema.schema");
     }
     ReadSchema("response_format.json_schema.schema", schema);
+  }
+
+  void NoteUnknown(const Json& object, const std::string& where,
+                   std::initializer_list<std::string_view> known) {
+    if (!object.is_object()) return;
+    for (const auto& [key, value] : object.as_object())
+      if (!value.is_null() && std::find(known.begin(), known.end(), key) == known.end())
+        fields_.Ignore(StrCat(where, ".", key));
   }
 
   void ReadStructuredOutputs() {
