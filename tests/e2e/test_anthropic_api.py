@@ -73,7 +73,8 @@ def test_schemas_prefixes_and_thinking(client):
 
 
 def test_errors_have_their_types(daemon, client, tmp_path):
-    for fields, words in (({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"), ({"messages": []}, "messages"), ({"what": 1}, "what"),
+    for fields, words in (({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"), ({"messages": []}, "messages"), ({"stop_sequence": ["a"]}, "did you mean 'stop_sequences'"), ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
+                          ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "input_schema"),
                           ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "image"), ({"max_tokens": None}, "max_tokens")):
         body = {"model": "tidepool", "messages": ASK, "max_tokens": 5, **fields}
         answer = httpx.post(daemon.url + "/v1/messages", json=body)

@@ -87,7 +87,7 @@ def test_what_is_refused(client):
         with pytest.raises(openai.BadRequestError) as refused:
             client.embeddings.create(model="f32", input=texts)
         assert refused.value.param == "input" and words in refused.value.message, refused.value.message
-    for fields in ({"pooling": "rank"}, {"truncate": True}):
+    for fields in ({"pooling": "rank"}, {"dimensions": 1536}):
         with pytest.raises(openai.BadRequestError) as refused:
             client.embeddings.create(model="f32", input="a", extra_body=fields)
         assert refused.value.param == next(iter(fields))

@@ -57,8 +57,8 @@ def test_how_an_answer_ended(daemon):
     assert never["content"] != post(daemon, "/completion", ASK).json()["content"]
 
 
-@pytest.mark.parametrize("field,value", [("mirostat", 2), ("dynatemp_range", 0.5), ("xtc_probability", 0.5), ("samplers", ["top_k"]), ("lora", [{"id": 0, "scale": 1}]), ("n", 2), ("bogus", 1),
-                                         ("response_fields", ["content"]), ("post_sampling_probs", True), ("temperature", "warm"), ("logit_bias", [["text", 1]]), ("prompt", ["a", "b"]), ("prompt", None)])
+@pytest.mark.parametrize("field,value", [("mirostat", 2), ("dynatemp_range", 0.5), ("xtc_probability", 0.5), ("samplers", ["top_k"]), ("lora", [{"id": 0, "scale": 1}]), ("n", 2), ("grammer", 1),
+                                         ("response_fields", 5), ("post_sampling_probs", True), ("temperature", "warm"), ("logit_bias", [["text", 1]]), ("prompt", ["a", "b"]), ("prompt", None)])
 def test_what_is_not_obeyed_is_refused_by_name(daemon, field, value):
     answer = post(daemon, "/completion", {**ASK, field: value})
     assert answer.status_code == 400 and answer.json()["error"]["param"] == field, answer.text
@@ -158,11 +158,10 @@ def test_gaps_that_cannot_be_filled(filler, daemon):
         assert answer.status_code == 400 and answer.json()["error"]["param"] == field and "fill-in-the-middle" in answer.json()["error"]["message"]
 
 
-def test_the_docs_name_every_field_that_is_not_obeyed():
-    source = (ROOT / "server/llama/llama_request.cc").read_text()
-    docs = (ROOT / "docs/llama-server-api.md").read_text()
-    tables = re.findall(r"constexpr (?:Neutral kNeutral|const char\* kWithoutEffect)\[\] = \{(.*?)\};", source, re.S)
-    names = re.findall(r'"(\w+)"', "".join(tables))
-    assert len(tables) == 2 and len(names) > 12
-    with_them = {"mirostat_tau", "mirostat_eta", "dynatemp_exponent", "xtc_threshold", "n_discard"}  # "what only refused fields read"
-    assert [n for n in names if f"`{n}`" not in docs and n not in with_them] == []
+def test_what_editors_always_send_is_obeyed(daemon):
+    """llama.vim and llama.vscode."""
+    body = {**ASK, "samplers": ["top_k", "top_p", "infill"], "t_max_prompt_ms": 60000, "t_max_predict_ms": 60000, "n_indent": 4, "response_fields": ["content", "timings/prompt_n", "no/such"]}
+    answer = post(daemon, "/completion", body)
+    assert answer.status_code == 200 and set(answer.json()) == {"content", "timings/prompt_n"} and answer.headers["x-thermocline-ignored"] == "n_indent"
+    late = post(daemon, "/completion", {**ASK, "n_predict": 400, "temperature": 1, "ignore_eos": True, "t_max_predict_ms": 1, "logit_bias": [["x", 1]][:0]}).json()
+    assert late["stop_type"] == "limit" and late["tokens_predicted"] < 400 and "\n" in late["content"]

@@ -74,9 +74,28 @@ def test_vectors(daemon, client):
 
 def test_errors_are_texts(daemon, client):
     for call, words, status in ((lambda: client.chat(model="llama3", messages=ASK), "does not exist", 404), (lambda: client.chat(model="tidepool", messages=ASK, options={"mirostat": 2}), "mirostat", 400),
-                                (lambda: client.chat(model="tidepool", messages=ASK, options={"num_ctx": 4096}), "num_ctx", 400), (lambda: client.generate(model="tidepool", prompt="a", suffix="b"), "suffix", 400),
+                                (lambda: client.generate(model="tidepool", prompt="a", suffix="b"), "suffix", 400),
                                 (lambda: client.chat(model="tidepool", messages=[{"role": "user", "content": "x", "images": ["aGk="]}]), "images", 400), (lambda: client.pull("llama3"), "one model", 400)):
         with pytest.raises(ollama.ResponseError) as refused:
             call()
         assert words in refused.value.error and refused.value.status_code == status
     assert httpx.post(daemon.url + "/api/chat", json={"messages": 3}).json()["error"].startswith("messages")
+    for body in ({"model": 5}, {"model": "tidepool", "verbos": True}, [1]):
+        assert httpx.post(daemon.url + "/api/show", json=body).status_code == 400, body
+
+
+def test_what_clients_always_send_is_taken_as_ollama_takes_it(daemon, client):
+    """Open WebUI sends `truncate`, aider and LlamaIndex a context above ours, others options that nobody knows."""
+    answer = httpx.post(daemon.url + "/api/chat", json={"model": "Tidepool:latest", "messages": ASK, "stream": False, "options": {
+        "num_ctx": 131072, "temperature": 5, "num_predict": 3, "an_option": 1, "temperatur": 1, "logit_bias": {"5": 1}, "reasoning_effort": "low", "top_k": -1, "repeat_last_n": 64, "mirostat": 0}})
+    assert answer.status_code == 200 and answer.headers["x-thermocline-ignored"] == "options.an_option, options.num_ctx, options.temperatur"
+    long = "The owl sat in the tree. " * 200
+    for body in ({"truncate": True}, {}):
+        vectors = httpx.post(daemon.url + "/api/embed", json={"model": "tidepool", "input": [long, "short"], **body}).json()["embeddings"]
+        assert len(vectors) == 2 and len(vectors[0]) == 256
+    assert httpx.post(daemon.url + "/api/embed", json={"model": "tidepool", "input": long, "truncate": False}).status_code == 400
+    for empty in ([], ""):
+        assert httpx.post(daemon.url + "/api/embed", json={"model": "tidepool", "input": empty}).json()["embeddings"] == []
+    assert client.pull("tidepool").status == "success"
+    assert httpx.post(daemon.url + "/api/embed", json={"model": "tidepool", "input": "a", "dimensions": 1536}).status_code == 400
+    assert client.show("tidepool").details.quantization_level == "Q8_0"

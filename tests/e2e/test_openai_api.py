@@ -176,13 +176,46 @@ def test_unicode_escapes(daemon):
         assert post(daemon, "/v1/chat/completions", body % lone).status_code == 400
 
 
-def test_fields_that_there_are_not_are_refused_by_name(daemon):
-    for fields in ({"response_format": {"type": "structural_tag"}}, {"functions": []}, {"temprature": 1}, {"chat_template": "x"}):
+def test_known_fields_that_cannot_be_obeyed_and_near_misses_are_refused_by_name(daemon):
+    for fields in ({"response_format": {"type": "structural_tag"}}, {"functions": [{"name": "f"}]}, {"chat_template": "x"}, {"mirostat": 2}, {"modalities": ["audio"]}, {"presense_penalty": 1}):
         name = next(iter(fields))
         for response in (chat(daemon, **fields), complete(daemon, **fields)):
-            assert response.status_code == 400 and response.json()["error"]["code"] == "unsupported_value" and response.json()["error"]["param"] == name
+            assert response.status_code == 400 and response.json()["error"]["code"] == "unsupported_value" and response.json()["error"]["param"] == name, response.text
+    assert "did you mean 'presence_penalty'?" in chat(daemon, presense_penalty=1).json()["error"]["message"]
     response = post(daemon, "/tokenize", {"content": "a", "with_piece": True})
     assert response.status_code == 400 and response.json()["error"]["param"] == "with_piece"
+
+
+def test_unknown_fields_are_ignored_visibly():
+    with Daemon() as d:
+        # A near miss of a field that the request has is another field.
+        response = chat(d, client_thing={"a": 1}, temprature=1, top_z=5)
+        assert response.status_code == 200 and response.headers["x-thermocline-ignored"] == "client_thing, temprature, top_z"
+        streamed = chat(d, client_thing=1, stream=True, stream_options={"include_usage": True, "what": 2})
+        assert streamed.status_code == 200 and streamed.headers["x-thermocline-ignored"] == "stream_options.what, client_thing"
+        assert "x-thermocline-ignored" not in chat(d, user="u", metadata={"a": "b"}).headers
+        assert post(d, "/tokenize", {"content": "a", "unheard": True}).headers["x-thermocline-ignored"] == "unheard"
+        assert d.text().count("'client_thing' is not known here") == 1
+        metrics = httpx.get(d.url + "/metrics").text
+        assert 'request_fields_ignored_total{api="/v1/chat/completions",field="client_thing"} 2' in metrics
+        odd = chat(d, **{f"a{i}_{chr(10)}": 1 for i in range(200)})
+        assert odd.status_code == 200 and len(odd.headers["x-thermocline-ignored"]) < 4096
+    with Daemon("server.strict_fields=true") as d:
+        refused = chat(d, client_thing=1).json()["error"]
+        assert refused["param"] == "client_thing" and "server.strict_fields" in refused["message"]
+        assert chat(d, user="u").status_code == 200
+
+
+def test_values_that_change_nothing_are_taken_on_every_route(daemon):
+    """Each was refused on one route and taken on another."""
+    neutral = {"repeat_penalty": 1.0, "repeat_last_n": 64, "xtc_probability": 0, "mirostat": 0, "tfs_z": 1, "dynatemp_range": 0, "n_keep": 0, "modalities": ["text"], "echo": False, "skip_special_tokens": True,
+               "top_k": -1, "stop": "", "length_penalty": 1.0, "include_stop_str_in_output": False, "reasoning_format": "auto",
+               "samplers": ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"], "penalize_newline": True}
+    for response in (chat(daemon, **neutral), complete(daemon, **neutral), post(daemon, "/completion", {"prompt": "a", "n_predict": 2, **neutral})):
+        assert response.status_code == 200 and "x-thermocline-ignored" not in response.headers, response.text
+    for limit in ({"max_tokens": -1}, {"max_tokens": None, "n_predict": 5}):
+        assert chat(daemon, **limit).status_code == 200
+    assert chat(daemon, max_tokens=None, n_predict=5).json()["usage"]["completion_tokens"] == 5
 
 
 def test_other_names_of_the_model_and_a_bound_that_is_said():
@@ -199,11 +232,17 @@ def test_other_names_of_the_model_and_a_bound_that_is_said():
 
 
 def test_fields_that_change_nothing_are_those_of_the_docs(daemon):
-    table = re.findall(r'\{"(\w+)", ', (ROOT / "server/openai/ignored_fields.h").read_text())
-    assert len(table) > 5
-    documented = re.search(r"Ignored, because they change no answer here: (.+?)\.\n", (ROOT / "docs/http-api.md").read_text(), re.DOTALL)[1]
+    source = (ROOT / "server/openai/client_fields.h").read_text()
+    table = re.findall(r'\{"(\w+)", +kAnyValue,', source)
+    others = re.findall(r'\{"(\w+)",\s+"\[', source)
+    assert len(table) > 5 and len(others) > 5
+    docs = (ROOT / "docs/http-api.md").read_text()
+    documented = re.search(r"Ignored, because they change no answer here: (.+?)\.\n", docs, re.DOTALL)[1]
     assert re.findall(r"`(\w+)`", documented) == table
-    assert chat(daemon, **{name: "x" for name in table}).status_code == 200
+    limited = re.search(r"Taken at the value that changes nothing, refused by name at others: (.+?)\.\n", docs, re.DOTALL)[1]
+    assert re.findall(r"`(\w+)`", limited) == others
+    response = chat(daemon, **{name: "x" for name in table})
+    assert response.status_code == 200 and "x-thermocline-ignored" not in response.headers
 
 
 def test_streams_carry_no_id_and_no_retry(daemon):
@@ -323,9 +362,17 @@ def test_models(daemon, client):
     assert httpx.head(daemon.url + "/v1/models/tidepool").status_code == 200
     response = httpx.get(daemon.url + "/v1/models/a%2Fb%ff%zz")
     assert response.status_code == 404 and response.json()["error"]["code"] == "model_not_found" and "a/b" in response.json()["error"]["message"]
+    shown = model.json()
+    assert shown["context_length"] == shown["max_model_len"] == shown["meta"]["n_ctx"] == 512 and shown["meta"]["n_embd"] == 256
+    ours = httpx.get(daemon.url + "/v1/models", headers={"anthropic-version": "2023-06-01"}).json()
+    assert [m["type"] for m in ours["data"]] == ["model"] and ours["first_id"] == "tidepool" and ours["has_more"] is False
     response = httpx.delete(daemon.url + "/v1/models/tidepool")
     assert response.status_code == 405 and response.headers["allow"] == "GET, HEAD, OPTIONS" and response.json()["error"]["code"] == "method_not_allowed"
-    assert httpx.get(daemon.url + "/v1/models/").status_code == 404
+    # Any case, Ollama's tag, a base URL without /v1, a slash at the end.
+    for name in ("Tidepool", "TIDEPOOL:latest"):
+        assert chat(daemon, model=name).status_code == 200
+    for path in ("/v1/models/", "/models", "/v1/health", "/health/"):
+        assert httpx.get(daemon.url + path).status_code == 200, path
 
 
 def test_pieces_are_bounded(daemon):
@@ -367,13 +414,13 @@ def test_tokens_and_text(daemon):
     content = "Once upon a time, caf\u00e9 <|end|>"
     for prefix in ("", "/v1"):
         tokens = post(daemon, prefix + "/tokenize", {"content": content}).json()["tokens"]
-        assert post(daemon, prefix + "/detokenize", {"tokens": tokens}).json() == {"content": content}
+        assert post(daemon, prefix + "/detokenize", {"tokens": tokens}).json() == {"content": content, "prompt": content}
     plain = post(daemon, "/tokenize", {"content": content, "parse_special": False}).json()["tokens"]
     assert len(plain) > len(tokens) and post(daemon, "/tokenize", {"prompt": content}).json()["tokens"] == tokens
     special = post(daemon, "/tokenize", {"text": content, "add_special": True, "with_pieces": True}).json()["tokens"]
     assert [t["id"] for t in special[1:]] == tokens
     assert b"".join(t["piece"].encode() if isinstance(t["piece"], str) else bytes(t["piece"]) for t in special[1:]).decode() == content
-    assert post(daemon, "/detokenize", {"tokens": []}).json() == {"content": ""}
+    assert post(daemon, "/detokenize", {"tokens": []}).json() == {"content": "", "prompt": ""}
     for path, body in [("/tokenize", {}), ("/tokenize", {"content": 5}), ("/tokenize", []), ("/detokenize", {}), ("/detokenize", {"tokens": [10**6]}), ("/detokenize", {"tokens": [-1]}), ("/detokenize", {"tokens": "a"}),
                        ("/apply-template", {}), ("/v1/tokens/count", {}), ("/v1/tokens/count", {"prompt": [[]]}), ("/v1/tokens/count", {"messages": []}), ("/tokenize", b"{")]:
         assert post(daemon, path, body).status_code == 400, (path, body)

@@ -70,8 +70,9 @@ def test_log_probabilities(client):
 
 def test_what_would_have_to_be_stored_is_refused(daemon, client):
     for fields in ({"previous_response_id": "resp_1"}, {"background": True}, {"conversation": "c"}, {"truncation": "auto"}, {"prompt": {"id": "p"}},
-                   {"input": [{"type": "item_reference", "id": "x"}]}, {"extra_body": {"what": 1}}):
+                   {"input": [{"type": "item_reference", "id": "x"}]}, {"extra_body": {"instruction": "x"}}):
         with pytest.raises(openai.BadRequestError) as refused:
             create(client, **fields)
-        assert refused.value.param == next(iter(fields)).replace("extra_body", "what")
+        assert refused.value.param == next(iter(fields)).replace("extra_body", "instruction")
     assert httpx.get(daemon.url + "/v1/responses/resp_1").status_code == 404
+    assert httpx.delete(daemon.url + "/v1/responses/resp_1").status_code == 404 and httpx.post(daemon.url + "/v1/responses/resp_1/cancel").status_code == 404

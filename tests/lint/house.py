@@ -33,7 +33,7 @@ HOUSE = {
     "proto": ("the gRPC interface", ""),
     "server/web": ("the chat page", ""),
     "server/metrics": ("Prometheus", "engine/base engine/api engine"),
-    "server/chat": ("tools, reasoning, formats", "engine/base engine/api"),
+    "server/chat": ("tools, reasoning, formats", "engine/base engine/api engine/grammar"),
     "server/core": ("service, generation, keys", "engine/base engine/api engine/text engine server/metrics server/chat"),
     "server/openai": ("requests and answers", "engine/base engine/api engine/text server/chat server/core"),
     "server/anthropic": ("Anthropic's API", "engine/base server/core server/openai"),

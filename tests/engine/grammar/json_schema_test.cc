@@ -126,7 +126,7 @@ TEST(JsonSchema, Strings) {
 
 TEST(JsonSchema, Numbers) {
   Expect(R"({"type":"integer"})", {"0", "-7", "123456789012345"},
-         {"1.5", "01", "-", "1e3", "1234567890123456"});
+         {"1.5", "01", "-", "1e3", std::string(41, '1')});
   Expect(R"({"type":"integer","minimum":-3,"exclusiveMaximum":120})",
          {"-3", "-1", "0", "7", "99", "119"}, {"-4", "120", "200", "-10"});
   Expect(R"({"type":"integer","minimum":17,"maximum":1042})",

@@ -59,7 +59,7 @@ std::vector<ToolCall> Parsed(const OutputFormat& format, const std::string& text
   OutputParser parser(reading);
   std::vector<MessagePart> parts;
   for (std::size_t at = 0; at < text.size(); at += step) parser.Push(text.substr(at, step), parts);
-  parser.Finish(parts);
+  parser.Finish(false, parts);
   WholeMessage message;
   message.Add(parts);
   return message.calls;

@@ -209,14 +209,22 @@ TEST_F(ConfigTest, HostsAndOriginsAreChecked) {
     config.allowed_origins = origins;
     return MakeLive(config);
   };
-  const auto good = live("Example.org, [::2]", "https://Example.org, http://a:8080");
+  const auto good = live("Example.org, [::2]",
+                         "https://Example.org, http://a:8080, http://localhost:*, null, file://");
   ASSERT_TRUE(good.ok()) << good.status().message();
   EXPECT_EQ((*good)->allowed_hosts, (std::vector<std::string>{"example.org", "[::2]"}));
   EXPECT_EQ((*good)->allowed_origins[0], "https://example.org");
   EXPECT_FALSE((*good)->needs_keys());
+  EXPECT_TRUE(OriginMatches("http://localhost:*", "http://localhost:5173"));
+  EXPECT_TRUE(OriginMatches("http://localhost:*", "http://localhost"));
+  EXPECT_TRUE(OriginMatches("null", "null"));
+  for (const char* other : {"http://localhost.org:1", "http://localhost:1x",
+                            "http://localhost:", "https://localhost:1"})
+    EXPECT_FALSE(OriginMatches("http://localhost:*", other)) << other;
   for (const char* host : {"example.org:80", "http://example.org", "a/b"})
     EXPECT_FALSE(live(host, "").ok()) << host;
-  for (const char* origin : {"example.org", "https://", "https://a/b", "://a", "null"})
+  for (const char* origin :
+       {"example.org", "https://", "https://a/b", "://a", "http://*:1", "http://a:*b"})
     EXPECT_FALSE(live("", origin).ok()) << origin;
 }
 

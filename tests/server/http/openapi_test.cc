@@ -8,6 +8,7 @@
 #include "server/core/request_limits.h"
 #include "server/http/routes.h"
 #include "server/openai/chat_request.h"
+#include "server/openai/client_fields.h"
 #include "server/openai/completion_request.h"
 #include "server/openai/embedding_request.h"
 #include "server/openai/responses_request.h"
@@ -40,7 +41,13 @@ void ExpectFields(const std::string& name, const openai::FieldLog& fields) {
   const Json* schema = description.Find("components")->Find("schemas")->Find(name);
   ASSERT_NE(schema, nullptr) << name;
   std::set<std::string> described, read;
-  for (const auto& [key, unused] : schema->Find("properties")->as_object()) described.insert(key);
+  for (const auto& [key, unused] : schema->Find("properties")->as_object()) {
+    // Those that no route reads are described where clients may wonder.
+    const auto is = [name = key](const openai::ClientField& field) { return field.name == name; };
+    if (fields.contains(key) ||
+        std::none_of(std::begin(openai::kClientFields), std::end(openai::kClientFields), is))
+      described.insert(key);
+  }
   for (const auto& [key, bounds] : fields) {
     read.insert(key);
     const Json* property = schema->Find("properties")->Find(key);
@@ -146,9 +153,10 @@ TEST(OpenApi, DescribesEveryFieldOfAChat) {
 
 TEST(OpenApi, DescribesEveryFieldOfTextsAndVectors) {
   openai::FieldLog embedding, rerank;
-  (void)openai::ParseEmbeddingRequest(R"({"input":"x"})", Pooling::kMean, &embedding);
+  (void)openai::ParseEmbeddingRequest(R"({"input":"x"})", Pooling::kMean, false, &embedding);
   ExpectFields("EmbeddingRequest", embedding);
-  (void)openai::ParseRerankRequest(R"({"query":"x","texts":["x"]})", Pooling::kMean, &rerank);
+  (void)openai::ParseRerankRequest(R"({"query":"x","texts":["x"]})", Pooling::kMean, false,
+                                   &rerank);
   ExpectFields("RerankRequest", rerank);
 }
 

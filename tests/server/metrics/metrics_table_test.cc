@@ -131,6 +131,9 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   Metrics metrics("t_");
   metrics.RequestEnded("/metrics", 200);
   metrics.RequestRejected("queue_full");
+  metrics.FieldIgnored("/v1/messages", "a");
+  metrics.ToolCalls("json", 1);
+  metrics.ToolCallRejected("R4");
   metrics.RequestCancelled(Phase::kDecode, CancelCause::kApi, 0.001);
   metrics.RequestFailed("device");
   metrics.RequestFinished(FinishReason::kStop, {.prompt_tokens = 3, .completion_tokens = 2}, 0.1);

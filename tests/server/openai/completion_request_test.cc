@@ -63,7 +63,7 @@ TEST(CompletionRequest, BadInputIsA400ThatNamesTheField) {
       {R"({"prompt":"a","logprobs":true})", "logprobs"},
       {R"({"prompt":"a","echo":1})", "echo"},
       {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
-      {R"({"prompt":"a","max_tokens":-1})", "max_tokens"}};
+      {R"({"prompt":"a","max_tokens":-2})", "max_tokens"}};
   for (const auto& [body, param] : cases) {
     const auto parsed = ParseBody(body);
     ASSERT_FALSE(parsed.ok()) << body;
