@@ -294,7 +294,7 @@ constexpr MetricInfo kTable[] = {
     {"spec_decode_num_accepted_tokens_total", kCounter, "", "tokens", "Speculation", W::kDrafts,
      "Drafted tokens accepted"},
     {"spec_decode_num_accepted_tokens_per_pos_total", kCounter, "position", "tokens", "Speculation",
-     W::kDrafts, "Drafted tokens accepted, by their position in the draft: 0 to 14"},
+     W::kDrafts, "Drafted tokens accepted, by their position in the draft: 0 to 19"},
     {"spec_branch_hits_total", kCounter, "k", "drafts", "Speculation", W::kDrafts,
      "Verifications whose outcome had been drafted on from by then, by the accepted length k"},
     {"spec_branch_misses_total", kCounter, "k", "drafts", "Speculation", W::kDrafts,
