@@ -70,10 +70,12 @@ struct EngineStats {
     std::int64_t evictions = 0;  // blocks
     std::int64_t bytes = 0, bytes_max = 0;
   } prefix_cache;
-  bool ffn_automatic = false;       // the modes were chosen by measurement
-  std::size_t predictor_bytes = 0;  // in memory
-  std::string side_car;             // "" = none
-  std::vector<FfnLayerStats> ffn;   // [L]
+  bool ffn_automatic = false;              // the modes were chosen by measurement
+  std::vector<FfnMode> ffn_offered;        // modes that a request may ask for
+  FfnMode audit_shadow = FfnMode::kDense;  // audited where layers lose nothing; dense: none
+  std::size_t predictor_bytes = 0;         // in memory
+  std::string side_car;                    // "" = none
+  std::vector<FfnLayerStats> ffn;          // [L]
 
   // What memory does not hold.
   struct Flash {

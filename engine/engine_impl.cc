@@ -56,7 +56,9 @@ Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) 
                                                             .sampler = sampler_}));
   constexpr double kWarmUpS = 0.5;
   const int bos = model_->tokenizer->vocabulary().bos;
+  transformer_->ffn().SetCounting(false);
   speculation_->WarmUp(std::max(bos, 0), kWarmUpS);
+  transformer_->ffn().SetCounting(true);
   PublishSpeculation();
   answers_ = std::make_unique<sched::AnswerSteps>(
       sched::AnswerSteps::Params{.prefixes = &prefixes_,

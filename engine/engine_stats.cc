@@ -49,6 +49,8 @@ EngineStats Engine::Impl::Stats() const {
           .load_s = model_->load_s,
           .prefix_cache = PrefixStats(),
           .ffn_automatic = model_->ffn_automatic,
+          .ffn_offered = model_->OfferedModes(),
+          .audit_shadow = model_->audit_shadow,
           .predictor_bytes = model_->predictors->bytes,
           .side_car = model_->side_car_path,
           .ffn = governor_.Stats(),

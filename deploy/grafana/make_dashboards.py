@@ -95,7 +95,7 @@ DASHBOARDS = {
             ("Time spent on audits", "timeseries", "percentunit", [(f"{total('predictor_audit_seconds_total')}", "of a core")], ""),
         ]),
         ("By layer", [
-            ("Active neurons", "heatmap-layers", "percentunit", [(f"{total('predictor_neurons_total', 'layer', outcome='~tp|fn')} / {total('predictor_neurons_total', 'layer')}", "{{layer}}")], "Share of a layer's neurons whose output is not zero, in audited tokens."),
+            ("Active neurons", "heatmap-layers", "percentunit", [(f"{total('ffn_rows_read_total', 'layer', part='down')} / {total('ffn_steps_total', 'layer')} / max by (layer) ({of('ffn_neurons')})", "{{layer}}")], "Share of a layer's neurons that a step needs for some token of it: those whose output is not zero, where a mode skips the others."),
             ("Recall", "heatmap-layers", "percentunit", [(f"min by (layer) ({of('predictor_recall')})", "{{layer}}")], "Share of the active neurons that the predictor (or its shadow) selects."),
             ("Precision", "heatmap-layers", "percentunit", [(f"min by (layer) ({of('predictor_precision')})", "{{layer}}")], "Share of the selected neurons that are active."),
             ("Missed mass", "heatmap-layers", "percentunit", [(f"max by (layer) ({of('predictor_missed_mass_ratio')})", "{{layer}}")], "Share of the contribution of active neurons that was missed: 0 without loss."),

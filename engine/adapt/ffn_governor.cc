@@ -109,6 +109,7 @@ void FfnGovernor::Publish(bool wait) {
     s.mode = transformer_.ffn().policy(l).mode;
     ffn::SetFigures(transformer_.ffn_counters(l), transformer_.ffn().dense_bytes(l),
                     transformer_.ffn().dense_operations(l), s);
+    s.neurons = ffn::NeuronsOf(transformer_.config(), l);
     CopyInputs(transformer_, l, s);
     s.audited_tokens = a.tokens;
     s.tp = a.tp;

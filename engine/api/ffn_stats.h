@@ -27,14 +27,15 @@ struct InputStats {
 inline constexpr std::array<std::string_view, 4> kInputStatNames = {"qkv", "attention_output",
                                                                     "gate_up", "down"};
 
-// Sums over decoded tokens since the start, and the state of prediction.
+// Sums over the steps that decoded since the start, and the state of prediction.
 struct FfnLayerStats {
-  FfnMode mode = FfnMode::kDense;  // of the last token
-  std::int64_t tokens = 0;
-  std::int64_t gate_rows = 0, up_rows = 0, down_rows = 0;  // read
+  FfnMode mode = FfnMode::kDense;      // of the last token
+  std::int64_t tokens = 0, steps = 0;  // tokens decoded and kept; steps that had some
+  std::int64_t neurons = 0;            // of the network; of experts, those that a token's have
+  std::int64_t gate_rows = 0, up_rows = 0, down_rows = 0;  // read; once a step
   std::int64_t bytes = 0;                                  // read, predictors included
   std::int64_t predictor_bytes = 0;
-  std::int64_t dense_bytes = 0;  // what dense tokens would have read
+  std::int64_t dense_bytes = 0;  // what dense steps would have read
   // Multiply-adds of the rows, of dense tokens, and of predictors; there also words of 32 signs.
   std::int64_t operations = 0, dense_operations = 0, predictor_operations = 0;
   // Audits; the positive class is ACTIVE.

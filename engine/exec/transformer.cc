@@ -102,10 +102,15 @@ std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const f
          sizes.threads * nn::PanelScratchBytesMax(sizes.config);
 }
 
+void Transformer::Begin(Step step) {
+  lossless_ = step == Step::kPrefill || step == Step::kMixed;
+  decoded_ = step != Step::kPrefill;
+}
+
 StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tokens,
                                                         nn::KvCache& cache, Logits wanted,
                                                         Step step) {
-  lossless_ = step == Step::kPrefill;
+  Begin(step);
   const int count = base::IntSize(tokens);
   CHECK(count >= 1 && count <= ws_.tokens_max);
   CHECK_LE(cache.length() + count, cache.capacity());
@@ -138,7 +143,7 @@ std::span<const float> Transformer::HiddenStates(int tokens) {
 StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Part> parts,
                                                              Step step) {
   CHECK_LE(base::IntSize(parts), parts_max());
-  lossless_ = step == Step::kPrefill;
+  Begin(step);
   tiles_.clear();
   ids_.clear();
   device_parts_.clear();
@@ -193,6 +198,7 @@ ffn::HybridCounters Transformer::hybrid_counters() const {
 StepResult<std::span<const float>> Transformer::Blocks(int tokens, Step step, int rows) {
   const auto logits = Layers(tokens, rows);
   if (logits.ok()) {
+    if (step == Step::kDecode) CountKept(tokens);
     if (flash_ != nullptr && step != Step::kVerify) flash_->EndStep(tokens);
     // While the device would wait for the next token.
     if (device_ != nullptr && auditor_ != nullptr && !lossless_) auditor_->Start(audited_sides());
@@ -211,9 +217,9 @@ Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
   if (auditor != nullptr) auditor->Begin();
   int layer = 0;
   if (device_ != nullptr) {
-    ASSIGN_OR_RETURN(
-        logits,
-        device_->Run({ws_.residual.data(), tokens, device_parts_, rows, lossless_, auditor}, ffn_));
+    ASSIGN_OR_RETURN(logits, device_->Run({ws_.residual.data(), tokens, device_parts_, rows,
+                                           lossless_, decoded_, auditor},
+                                          ffn_));
     layer = device_->home_layers();
   }
   for (; layer < config_.num_hidden_layers; ++layer) {
@@ -299,7 +305,7 @@ Status Transformer::FeedForward(int layer, int tokens) {
     inputs_->FeedForward(ws_.hidden.x.data(), tokens, ws_.ffn_out.data());
     return OkStatus();
   }
-  const ffn::SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens};
+  const ffn::SparseFfn::Input input{ws_.hidden, ws_.residual.data(), tokens, decoded_};
   RETURN_IF_ERROR(hybrid_.has_value() ? hybrid_->Run(layer, input, lossless_, ws_.ffn_out.data())
                                       : ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
   if (auditor_ != nullptr && !lossless_)
@@ -376,12 +382,15 @@ ffn::FfnCounters Transformer::ffn_counters(int layer) const {
     const nn::InputCounts& counts = inputs_->counts(layer, kind);
     all.bytes += counts.bytes;
     all.operations += counts.operations;
-    if (kind == model::InputKind::kFfn) all.tokens += counts.alone;
+    if (kind != model::InputKind::kFfn) continue;
+    all.steps += counts.steps;
+    all.computed += counts.tokens;
   }
   if (hot_ != nullptr && hot_->NumNeurons(layer) > 0) all += hot_->ffn_counters(layer);
   if (device_ != nullptr && layer < device_->home_layers()) all += device_->ffn_counters(layer);
   if (device_ != nullptr && layer >= device_->home_layers() && device_->partition() != nullptr)
     all += device_->partition()->ffn_counters(layer);
+  all.tokens = kept_tokens_;
   return all;
 }
 

@@ -70,9 +70,10 @@ class Transformer {
 
   enum class Logits { kNone, kLast, kAll };
   // Prompts are computed without loss whatever the modes; decoded tokens, and up to
-  // kSparseTokensMax that are verified together, as the modes say. A step that verifies is ended by
-  // EndVerify.
-  enum class Step { kPrefill, kDecode, kVerify };
+  // kSparseTokensMax that are verified together, as the modes say; where answers share a step with
+  // prompts (kMixed), without loss. A step that verifies is ended by EndVerify. Whoever knows how
+  // many tokens of a verified or mixed step were decoded and stay says so with CountKept.
+  enum class Step { kPrefill, kDecode, kVerify, kMixed };
   // Appends `tokens` to `cache` and computes the logits asked for.
   // Returns [1, V] (kLast), [T, V] (kAll, T <= logits_max) or [0] (kNone); valid until the next
   // call. Errors, after which the cache's length is as it was: Unavailable, DataLoss or Cancelled
@@ -107,6 +108,8 @@ class Transformer {
   void EndVerify(int kept) {
     if (flash_ != nullptr) flash_->EndStep(kept);
   }
+  // So many tokens of answers stay. Those of kDecode are counted by themselves.
+  void CountKept(int tokens) { kept_tokens_ += ffn_.counting() ? tokens : 0; }
   // Called now and then while a step waits for flash; false gives up (Cancelled).
   void SetOnWait(const std::function<bool()>& on_wait);
 
@@ -153,6 +156,7 @@ class Transformer {
   const model::ModelConfig& config() const { return config_; }
 
  private:
+  void Begin(Step step);
   // Errors of the flash tier alone, where a table stays in the file.
   Status Embed(std::span<const int> tokens);
   // The layers, and the end of the flash tier's step. `rows` of logits are wanted: returns them if
@@ -267,9 +271,10 @@ class Transformer {
   std::vector<Tile> tiles_;                    // of this step's tokens: each of one sequence
   std::vector<int> ids_;                       // of a step that is shared
   std::vector<gpu::DevicePart> device_parts_;  // of this step
-  bool lossless_ = false;                      // this step
-  const int group_;                            // query heads of a kv head
-  std::vector<float> ones_;                    // [Dh] the weights of a norm without any
+  bool lossless_ = false, decoded_ = false;    // this step
+  std::int64_t kept_tokens_ = 0;
+  const int group_;          // query heads of a kv head
+  std::vector<float> ones_;  // [Dh] the weights of a norm without any
 };
 
 }  // namespace thermocline::exec

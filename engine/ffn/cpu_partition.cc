@@ -98,8 +98,8 @@ void CpuPartition::Do(Command command) {
   if (command == Command::kFind) {
     status_ = ffn_.Find(job.layer, job.input, job.policy);
     if (!status_.ok()) return;
-    if (job.input.tokens == 1) {
-      ++counters_.tokens;
+    if (job.input.decoded) {
+      ++counters_.steps;
       counters_.active += ffn_.found();
     }
     if (floats_) return ffn_.SumFound(job.layer, job.input.tokens, output_.data(), false);

@@ -124,10 +124,10 @@ void ExpertFfn::ShareOut(int layer, const FfnInput& input) {
     hot_units_.push_back(&unit);
   }
   if (!hot_units_.empty()) hot_->Start({layer, input, hot_units_});
-  if (input.tokens > 1) return;
-  ++counters_.cold.tokens;
+  if (!input.decoded) return;
+  ++counters_.cold.steps;
   counters_.hot.active += rows;
-  counters_.cold.active += context_.config.experts.num_experts_per_tok - rows;
+  counters_.cold.active += input.tokens * context_.config.experts.num_experts_per_tok - rows;
 }
 
 // A side that fails is given up: its experts are here, too.
@@ -286,27 +286,32 @@ void ExpertFfn::SumDown(int tokens, const float* rows, float* out) {
   });
 }
 
-void ExpertFfn::Count(int layer, FfnCounters& counters) {
+void ExpertFfn::Count(int layer, int tokens, FfnCounters& counters) {
   const model::ExpertWeights& w = context_.layer(layer).experts;
   const model::ExpertConfig& e = context_.config.experts;
-  for (const int id : chosen_ids_) ++stats_.uses[nn::Offset(layer, e.num_experts) + id];
+  int read = 0;
+  for (const ExpertUnit& unit : units_) {
+    if (unit.expert < 0) continue;
+    stats_.uses[nn::Offset(layer, e.num_experts) + unit.expert] += unit.tokens;
+    ++read;
+  }
   if (flash_.has_value()) {
     stats_.guessed = flash_->guesses().guessed;
     stats_.guessed_right = flash_->guesses().right;
   }
-  ++counters.tokens;
+  ++counters.steps;
+  counters.computed += tokens;
   if (neurons_ != nullptr) {  // and what every token reads
     counters += neurons_->counts();
     counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(0));
     return;
   }
-  const std::int64_t rows =
-      std::int64_t{e.num_experts_per_tok} * e.intermediate_size + e.shared_intermediate_size;
+  const std::int64_t rows = std::int64_t{read} * e.intermediate_size + e.shared_intermediate_size;
   counters.gate_rows += rows;
   counters.up_rows += context_.gated() ? rows : 0;
   counters.down_rows += rows;
-  counters.operations += DenseOperations(context_.config, layer);
-  counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(e.num_experts_per_tok));
+  counters.operations += tokens * DenseOperations(context_.config, layer);
+  counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(read));
 }
 
 }  // namespace thermocline::ffn

@@ -65,7 +65,7 @@ class ExpertFfn {
   // Of its first token, ascending.
   std::span<const int> chosen_ids() const { return chosen_ids_; }
   // Adds what a token of the last Run read.
-  void Count(int layer, FfnCounters& counters);
+  void Count(int layer, int tokens, FfnCounters& counters);
 
  private:
   void Choose(int layer, const kernels::Activations& input, int tokens);

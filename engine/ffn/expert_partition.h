@@ -11,8 +11,8 @@ namespace thermocline::ffn {
 
 // Time and work of one side since the start.
 struct PartitionCounters {
-  double busy_s = 0;                    // computing, waits for the other side left out
-  std::int64_t tokens = 0, active = 0;  // decoded tokens (times layers), active neurons computed
+  double busy_s = 0;                   // computing, waits for the other side left out
+  std::int64_t steps = 0, active = 0;  // that decode (times layers); neurons that some token needs
 };
 
 // Where the time of layers with two sides went, since the start.

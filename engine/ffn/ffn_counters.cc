@@ -21,18 +21,22 @@ std::int64_t DenseBytes(const model::ModelConfig& config, const model::LayerWeig
          w.down_rows.bytes();
 }
 
+std::int64_t NeuronsOf(const model::ModelConfig& config, int layer) {
+  const model::ExpertConfig& e = config.experts;
+  if (!e.InLayer(layer)) return config.intermediate_size;
+  return std::int64_t{e.num_experts_per_tok} * e.intermediate_size + e.shared_intermediate_size;
+}
+
 std::int64_t DenseOperations(const model::ModelConfig& config, int layer) {
   const std::int64_t matrices = config.architecture->gated ? 3 : 2, d = config.hidden_size;
-  const model::ExpertConfig& e = config.experts;
-  if (!e.InLayer(layer)) return matrices * d * config.intermediate_size;
-  return matrices * d *
-             (std::int64_t{e.num_experts_per_tok} * e.intermediate_size +
-              e.shared_intermediate_size) +
-         d * e.num_experts;
+  const std::int64_t router = config.experts.InLayer(layer) ? d * config.experts.num_experts : 0;
+  return matrices * d * NeuronsOf(config, layer) + router;
 }
 
 FfnCounters& FfnCounters::operator+=(const FfnCounters& other) {
   tokens = std::max(tokens, other.tokens);
+  steps = std::max(steps, other.steps);
+  computed = std::max(computed, other.computed);
   gate_rows += other.gate_rows;
   up_rows += other.up_rows;
   down_rows += other.down_rows;
@@ -53,22 +57,24 @@ void SetFigures(const FfnCounters& c, std::int64_t dense_bytes, std::int64_t den
   stats.predictor_bytes = c.predictor_bytes;
   stats.operations = c.operations;
   stats.predictor_operations = c.predictor_operations;
-  stats.dense_bytes = c.tokens * dense_bytes;
-  stats.dense_operations = c.tokens * dense_operations;
+  stats.steps = c.steps;
+  stats.dense_bytes = c.steps * dense_bytes;
+  stats.dense_operations = c.computed * dense_operations;
 }
 
 void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCounters& c) {
   const model::LayerWeights& w = context.layer(layer);
   const bool down_rows = w.down_rows.rows > 0;
   const std::int64_t up = context.gated() ? rows.up : 0;
-  ++c.tokens;
+  ++c.steps;
+  c.computed += rows.tokens;
   c.gate_rows += rows.deciding;
   c.up_rows += up;
   const std::int64_t down = down_rows ? rows.down : context.config.intermediate_size;
   c.down_rows += down;
   c.predictor_bytes += rows.predictor_bytes;
   c.predictor_operations += rows.predictor_operations;
-  c.operations += (rows.deciding + up + down) * context.config.hidden_size;
+  c.operations += rows.tokens * (rows.deciding + up + down) * context.config.hidden_size;
   c.bytes += rows.predictor_bytes +
              rows.deciding * RowBytes(predictor::DecidingMatrix(w).linear.weight) +
              up * RowBytes(w.up.linear.weight) +

@@ -26,6 +26,7 @@ struct FfnInput {
   const nn::ActivationBuffer& hidden;  // [T, D] normed
   const float* residual;               // [T, D] before the norm
   int tokens;                          // T
+  bool decoded = false;                // some of them are of answers: then what is read is counted
 };
 
 struct FfnStep {

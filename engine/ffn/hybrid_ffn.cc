@@ -19,7 +19,7 @@ constexpr int kFinishColumns = 1024;
 HybridCounters& HybridCounters::operator+=(const HybridCounters& other) {
   const auto add = [](PartitionCounters& to, const PartitionCounters& from) {
     to.busy_s += from.busy_s;
-    to.tokens += from.tokens;
+    to.steps += from.steps;
     to.active += from.active;
   };
   add(hot, other.hot);
@@ -74,8 +74,8 @@ Status HybridFfn::RunBoth(int layer, const SparseFfn::Input& input, bool lossles
     Drain(input.tokens);
     return found;
   }
-  if (input.tokens == 1) {
-    ++counters_.cold.tokens;
+  if (input.decoded) {
+    ++counters_.cold.steps;
     counters_.cold.active += cold_.found();
   }
   const kernels::DType type = weights_.layers[layer].down_rows.type;

@@ -99,7 +99,7 @@ void NeuronExperts::Add(const FfnStep& step, std::span<const ExpertUnit> units, 
     }
     units = units.subspan(std::max(together, 1));
   }
-  counts_.tokens = 0;  // a token's experts are one
+  counts_.steps = counts_.computed = 0;  // a step's experts are one
 }
 
 int NeuronExperts::Together(FfnMode mode, std::span<const ExpertUnit> units) const {
@@ -126,7 +126,8 @@ void NeuronExperts::AddWhole(const FfnStep& step, const ExpertUnit& unit, float*
   const int network = step.layer * experts_ + unit.expert, d = context_.config.hidden_size;
   const nn::ActivationBuffer& hidden = Gather(unit, step.input, tokens_);
   whole_.policy(network) = step.policy;
-  CHECK(whole_.Run(network, {hidden, nullptr, unit.tokens}, false, y_.data()).ok());
+  CHECK(whole_.Run(network, {hidden, nullptr, unit.tokens, step.input.decoded}, false, y_.data())
+            .ok());
   counts_ += whole_.TakeCounters(network);
   AddWeighed(unit, 0, d, out);
 }
@@ -134,7 +135,7 @@ void NeuronExperts::AddWhole(const FfnStep& step, const ExpertUnit& unit, float*
 FfnStep NeuronExperts::StepOf(const FfnStep& step, int slot) const {
   const Slot& s = slots_[slot];
   const nn::ActivationBuffer& hidden = step.input.tokens == 1 ? step.input.hidden : s.tokens;
-  return {s.network, {hidden, nullptr, s.unit->tokens}, step.policy, slot};
+  return {s.network, {hidden, nullptr, s.unit->tokens, step.input.decoded}, step.policy, slot};
 }
 
 void NeuronExperts::AddTogether(const FfnStep& step, std::span<const ExpertUnit> units,
@@ -168,14 +169,15 @@ void NeuronExperts::FindRange(const FfnStep& step, int slot, int range, int thre
 void NeuronExperts::Join(const FfnStep& step, int slot) {
   Slot& s = slots_[slot];
   s.found = s.live.Join(context_.ranges.NumRanges(s.network), s.unit->tokens);
-  if (step.input.tokens > 1) return;
+  if (!step.input.decoded) return;
   const FfnMode mode = step.policy.mode;
   AddRows(context_, s.network,
-          {.deciding = std::accumulate(s.candidates.begin(), s.candidates.end(), std::int64_t{0}),
+          {.tokens = s.unit->tokens,
+           .deciding = std::accumulate(s.candidates.begin(), s.candidates.end(), std::int64_t{0}),
            .up = s.live.num_live(),
            .down = base::IntSize(s.found.ids),
            .predictor_bytes = finder_.PredictorBytes(s.network, mode),
-           .predictor_operations = finder_.PredictorOperations(s.network, mode)},
+           .predictor_operations = s.unit->tokens * finder_.PredictorOperations(s.network, mode)},
           counts_);
 }
 

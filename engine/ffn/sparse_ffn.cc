@@ -69,9 +69,9 @@ Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) 
   if (context_.layer(layer).experts.any()) {
     RETURN_IF_ERROR(experts_->Run({layer, input, PolicyFor(layer, lossless)}, out));
     if (tap_ != nullptr) tap_->OnExperts(layer, experts_->chosen(), input.tokens);
-    if (input.tokens > 1 || !counting_) return OkStatus();
-    experts_->Count(layer, counters_[layer]);
-    if (trace_ != nullptr) trace_->Add(experts_->chosen_ids());
+    if (!input.decoded || !counting_) return OkStatus();
+    experts_->Count(layer, input.tokens, counters_[layer]);
+    if (trace_ != nullptr && input.tokens == 1) trace_->Add(experts_->chosen_ids());
     return OkStatus();
   }
   RETURN_IF_ERROR(Find(layer, input, PolicyFor(layer, lossless), lossless));
@@ -96,7 +96,7 @@ Status SparseFfn::Find(int layer, const Input& input, const FfnPolicy& policy, b
   } else {
     RETURN_IF_ERROR(FindLive(step, next_too));
   }
-  if (input.tokens == 1 && counting_) Note(step, all);
+  if (input.decoded && counting_) Note(step, all);
   return OkStatus();
 }
 
@@ -262,14 +262,16 @@ void SparseFfn::Note(const FfnStep& step, bool all) {
   const FfnMode mode = all ? FfnMode::kDense : step.policy.mode;
   const std::int64_t members = context_.ranges.NumMembers(step.layer);
   const std::int64_t predicted = predicted_.all().size();
-  AddRows(context_, step.layer,
-          {.deciding = Predicts(mode) ? predicted : members,
-           .up = all ? members : live_.num_live(),
-           .down = static_cast<std::int64_t>(found_.ids.size()),
-           .predictor_bytes = finder_.PredictorBytes(step.layer, mode),
-           .predictor_operations = finder_.PredictorOperations(step.layer, mode)},
-          counters_[step.layer]);
-  if (trace_ == nullptr) return;
+  AddRows(
+      context_, step.layer,
+      {.tokens = step.input.tokens,
+       .deciding = Predicts(mode) ? predicted : members,
+       .up = all ? members : live_.num_live(),
+       .down = static_cast<std::int64_t>(found_.ids.size()),
+       .predictor_bytes = finder_.PredictorBytes(step.layer, mode),
+       .predictor_operations = step.input.tokens * finder_.PredictorOperations(step.layer, mode)},
+      counters_[step.layer]);
+  if (trace_ == nullptr || step.input.tokens > 1) return;
   // The trace of a mixture is of experts: a dense layer has none.
   const std::span<const int> needed = Predicts(mode) ? predicted_.all() : found_.ids;
   trace_->Add(experts_.has_value() ? std::span<const int>() : needed);

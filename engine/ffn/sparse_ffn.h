@@ -91,8 +91,8 @@ class SparseFfn final : public AuditedSide {
   // Neurons of the last Find that some token needs.
   int found() const { return base::IntSize(found_.ids); }
   std::span<const int> found_ids() const { return found_.ids; }
-  // Neurons that the last Find of a single token predicted, ascending, until the next call; none if
-  // it predicted nothing.
+  // Neurons that the last Find predicted for some token, ascending, until the next call; none if it
+  // predicted nothing.
   std::span<const int> predicted() const { return predicted_.all(); }
 
   // For audits; overwrites predicted() and found_ids(). Errors as Run.
@@ -125,8 +125,9 @@ class SparseFfn final : public AuditedSide {
   // predicts, else the active ones; of a mixture the experts, none of its dense layers. Null: none.
   // Borrowed.
   void SetTrace(store::TraceWriter* trace) { trace_ = trace; }
-  // Whether decoded tokens are counted and traced; drafts are not.
+  // Whether steps that decode are counted, and traced where they have one token; drafts are not.
   void SetCounting(bool counting) { counting_ = counting; }
+  bool counting() const { return counting_; }
 
  private:
   // The family's norm of what down reads, over found_.
@@ -148,7 +149,7 @@ class SparseFfn final : public AuditedSide {
   const NeuronList& Candidates(const FfnStep& step, const NeuronRange& range, int thread);
   // Has the neurons read that the next layer would need if its input were this one's.
   void ReadNextAhead(const FfnStep& step);
-  // Counts and traces the single token of a step. all: every neuron was computed.
+  // Counts a step, and traces its token if it has one. all: every neuron was computed.
   void Note(const FfnStep& step, bool all);
 
   const FfnContext context_;

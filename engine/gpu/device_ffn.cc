@@ -363,9 +363,14 @@ DeviceFfn::Counts DeviceFfn::counts(int layer) const {
   return {of[runs_], of[2 * runs_ + 1]};
 }
 
-void DeviceFfn::AddCounts(int layer, FfnMode mode, ffn::FfnCounters& to) const {
+DeviceFfn::Counts DeviceFfn::all(int layer) const {
+  const int neurons = model_.layer(layer).neurons;
+  return {neurons, neurons};
+}
+
+void DeviceFfn::AddCounts(int layer, FfnMode mode, const Counts& found, int tokens,
+                          ffn::FfnCounters& to) const {
   const DeviceLayer& w = model_.layer(layer);
-  const Counts found = counts(layer);
   const auto row_bytes = [](const kernels::DeviceRows& m) {
     return static_cast<std::int64_t>(kernels::RowBytes(m.type, m.cols));
   };
@@ -384,8 +389,10 @@ void DeviceFfn::AddCounts(int layer, FfnMode mode, ffn::FfnCounters& to) const {
   to.up_rows += gated ? found.live : 0;
   to.down_rows += found.live;
   to.predictor_bytes += predictor_bytes;
-  to.predictor_operations += predictor_operations;
-  to.operations += (found.predicted + (gated ? 2 : 1) * found.live) * config_.hidden_size;
+  to.predictor_operations += tokens * predictor_operations;
+  const std::int64_t rows = found.predicted + (gated ? 2 : 1) * found.live;
+  to.operations += tokens * rows * config_.hidden_size;
+  to.computed += tokens;
   to.bytes += predictor_bytes + found.predicted * row_bytes(gated ? w.gate : w.up) +
               found.live * (row_bytes(w.down) + (gated ? row_bytes(w.up) : 0));
 }

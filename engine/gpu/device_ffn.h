@@ -87,8 +87,12 @@ class DeviceFfn {
   };
   Status ReadCounts(int first_layer, int layers);
   Counts counts(int layer) const;
-  // What they say was read for one token, but for FfnCounters::tokens. Requires: down rows.
-  void AddCounts(int layer, FfnMode mode, ffn::FfnCounters& to) const;
+  // Those of a layer of which every neuron is taken as read.
+  Counts all(int layer) const;
+  // What `found` says was read for `tokens` tokens together, but for the steps. Requires: down
+  // rows.
+  void AddCounts(int layer, FfnMode mode, const Counts& found, int tokens,
+                 ffn::FfnCounters& to) const;
 
   std::size_t bytes() const { return scratch_.bytes(); }
   int runs() const { return runs_; }

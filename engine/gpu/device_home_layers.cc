@@ -102,7 +102,7 @@ Status DeviceHomeLayers::RunStep(const Step& step, ffn::SparseFfn& cold) {
   RETURN_IF_ERROR(stream.Synchronize());
   if (shared_ != nullptr) RETURN_IF_ERROR(shared_->exchange.flags().CheckWaits());
   taps_.Keep(cold);
-  if (step.tokens == 1) Count();
+  if (step.decoded) Count(step);
   if (head_.has_value()) return OkStatus();
   std::memcpy(step.residual, step_.result().data(),
               Area(step.tokens, model_.config().hidden_size) * sizeof(float));
@@ -143,7 +143,7 @@ Status DeviceHomeLayers::Replay(const Step& step, ffn::SparseFfn& cold) {
   RETURN_IF_ERROR(graph.Launch(model_.stream(), modes_, put));
   for (int l = 0; l < layers_; ++l) {
     if (model_.layer(l).shared)
-      RETURN_IF_ERROR(shared_->host.Serve({l, step.tokens, step.lossless, cold}));
+      RETURN_IF_ERROR(shared_->host.Serve({l, step.tokens, step.lossless, step.decoded, cold}));
   }
   return OkStatus();
 }
@@ -151,7 +151,7 @@ Status DeviceHomeLayers::Replay(const Step& step, ffn::SparseFfn& cold) {
 Status DeviceHomeLayers::Prefill(const Step& step, ffn::SparseFfn& cold) {
   int layer = 0;
   const DeviceSharedFfn::OnStream serve = [&](int first) {
-    return shared_->host.ServeFrom({layer, step.tokens, step.lossless, cold}, first);
+    return shared_->host.ServeFrom({layer, step.tokens, step.lossless, step.decoded, cold}, first);
   };
   for (; layer < layers_; ++layer)
     RETURN_IF_ERROR(layer_.Put(layer, step.tokens, modes_[layer], serve));
@@ -159,7 +159,7 @@ Status DeviceHomeLayers::Prefill(const Step& step, ffn::SparseFfn& cold) {
 }
 
 Status DeviceHomeLayers::PutEnd(const Step& step) {
-  if (step.tokens == 1) RETURN_IF_ERROR(ffn_.ReadCounts(0, layers_));
+  if (step.tokens <= kGraphTokensMax) RETURN_IF_ERROR(ffn_.ReadCounts(0, layers_));
   if (!head_.has_value()) return step_.Return(step.tokens, model_.stream());
   if (step.logits == 0) return OkStatus();
   const bool together = step.parts.size() == 1 || step.logits == step.tokens;
@@ -191,19 +191,23 @@ ffn::HybridCounters DeviceHomeLayers::counters() const {
   return all;
 }
 
-void DeviceHomeLayers::Count() {
+void DeviceHomeLayers::Count(const Step& step) {
   for (int l = 0; l < layers_; ++l) {
     const DeviceLayer& w = model_.layer(l);
     ffn::FfnCounters& c = ffn_counters_[l];
-    ++c.tokens;
+    ++c.steps;
     if (!w.has_rows()) {
+      c.computed += step.tokens;
       CountWhole(l, c);
       continue;
     }
-    ffn_.AddCounts(l, modes_[l], c);
+    // Tokens that come in several batches overwrite one another's counts.
+    const int batch = w.shared ? ffn::kShareTokens : kGraphTokensMax;
+    const DeviceFfn::Counts found = step.tokens > batch ? ffn_.all(l) : ffn_.counts(l);
+    ffn_.AddCounts(l, modes_[l], found, step.tokens, c);
     if (!w.shared) continue;
-    ++hot_.tokens;
-    hot_.active += ffn_.counts(l).live;
+    ++hot_.steps;
+    hot_.active += found.live;
   }
 }
 

@@ -58,6 +58,7 @@ class DeviceHomeLayers {
     std::span<const DevicePart> parts;  // whose tokens they are
     int logits;                         // the parts' rows, if the head is on the device
     bool lossless;
+    bool decoded = false;             // some are of answers: what is read is counted
     ffn::Auditor* auditor = nullptr;  // keeps what it wants of the first token
   };
   // Computes the layers; `cold` computes the CPU's neurons and says the modes. Returns [logits, V]
@@ -90,7 +91,7 @@ class DeviceHomeLayers {
   Status GatherRows(const Step& step);
   bool IsReplayed(const Step& step) const;
   int GraphOf(const Step& step) const;
-  void Count();
+  void Count(const Step& step);
   void CountWhole(int layer, ffn::FfnCounters& to) const;
 
   const DeviceModel& model_;

@@ -55,6 +55,7 @@ void DevicePartition::Start(const Job& job) {
   busy_.Restart();
   layer_ = job.layer;
   tokens_ = job.input.tokens;
+  decoded_ = job.input.decoded;
   first_ = 0;
   const bool whole = job.policy.mode == FfnMode::kDense || tokens_ > ffn::kSparseTokensMax;
   mode_ = whole ? FfnMode::kExact : job.policy.mode;
@@ -111,7 +112,7 @@ Status DevicePartition::PutBatch(int first, int tokens) {
   RETURN_IF_ERROR(
       stream.CopyToDevice(limits_, exchange_.host().home_maxima, cells / 32 * sizeof(float)));
   RETURN_IF_ERROR(ffn_.Sum(layer_, tokens, limits_));
-  if (tokens_ == 1) RETURN_IF_ERROR(ffn_.ReadCounts(layer_, 1));
+  if (decoded_ || tokens_ == 1) RETURN_IF_ERROR(ffn_.ReadCounts(layer_, 1));
   if (DeviceFfn::HasMinimums(w))
     RETURN_IF_ERROR(
         stream.CopyToHost(exchange_.host().minimums, ffn_.minimums(), cells / 32 * sizeof(float)));
@@ -125,7 +126,7 @@ Status DevicePartition::PutFloats(int tokens) {
   device::DeviceStream& stream = model_.stream();
   RETURN_IF_ERROR(exchange_.flags().Begin(stream));
   RETURN_IF_ERROR(ffn_.Run(layer_, mode_, {hidden_, residual_, tokens}, {out_, false, false}));
-  if (tokens == 1) RETURN_IF_ERROR(ffn_.ReadCounts(layer_, 1));
+  RETURN_IF_ERROR(ffn_.ReadCounts(layer_, 1));
   return exchange_.flags().Publish(stream, Flag::kDeviceSums, out_, exchange_.host().out,
                                    exchange_.on_device().out,
                                    Area(tokens, config_.hidden_size) * sizeof(float));
@@ -154,8 +155,8 @@ Result<kernels::FinishSumParams::Part> DevicePartition::Await() {
   if (status_.ok()) Note(Wait(Flag::kDeviceSums));
   if (status_.ok()) Note(exchange_.flags().CheckWaits());
   if (!status_.ok()) return status_;
-  first_ += ffn::kShareTokens;
   Count();
+  first_ += ffn::kShareTokens;
   return kernels::FinishSumParams::Part{exchange_.host().high, exchange_.host().low,
                                         exchange_.host().minimums};
 }
@@ -168,12 +169,18 @@ Result<const float*> DevicePartition::AwaitOutput() {
 }
 
 void DevicePartition::Count() {
-  if (tokens_ != 1) return;
-  ++counters_.tokens;
-  counters_.active += ffn_.counts(layer_).live;
+  if (!decoded_) return;
+  const bool floats = DeviceFfn::SumsFloats(model_.layer(layer_));
+  const int tokens = floats ? tokens_ : std::min(ffn::kShareTokens, tokens_ - first_);
+  // The counts are of the last kSparseTokensMax tokens, or fewer.
+  const DeviceFfn::Counts found =
+      tokens > ffn::kSparseTokensMax ? ffn_.all(layer_) : ffn_.counts(layer_);
+  counters_.active += found.live;
   ffn::FfnCounters& c = ffn_counters_[layer_];
-  ++c.tokens;
-  ffn_.AddCounts(layer_, mode_, c);
+  ffn_.AddCounts(layer_, mode_, found, tokens, c);
+  if (first_ + tokens < tokens_) return;
+  ++counters_.steps;
+  ++c.steps;
 }
 
 }  // namespace thermocline::gpu

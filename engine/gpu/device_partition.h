@@ -55,6 +55,7 @@ class DevicePartition final : public ffn::FfnPartition {
   Status Wait(DeviceHandOff::Flag flag);
   // Keeps the first error of the job.
   void Note(const Status& status);
+  // What the batch at hand read, if it is to be counted.
   void Count();
 
   const DeviceModel& model_;
@@ -71,6 +72,7 @@ class DevicePartition final : public ffn::FfnPartition {
 
   // The job at hand.
   int layer_ = 0, tokens_ = 0, first_ = 0;
+  bool decoded_ = false;
   FfnMode mode_ = FfnMode::kExact;
   Status status_;
   std::vector<RecordedGraph<FfnMode>> graphs_;  // [L] of one token

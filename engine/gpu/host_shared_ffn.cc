@@ -68,15 +68,15 @@ Status HostSharedFfn::ServeFrom(const Job& job, int first) {
 void HostSharedFfn::Count(const Job& job, double seconds, bool last) {
   counters_.total_s += seconds;
   counters_.cold.busy_s += seconds;
-  if (!last || job.tokens != 1) return;
-  ++counters_.cold.tokens;
+  if (!last || !job.decoded) return;
+  ++counters_.cold.steps;
   counters_.cold.active += job.cold.found();
 }
 
 Status HostSharedFfn::Find(const Job& job) {
   std::copy_n(exchange_.host().x, Area(job.tokens, model_.config().hidden_size), hidden_.x.data());
   for (int t = 0; t < job.tokens; ++t) nn::QuantizeToken(ops_, hidden_, t);
-  return job.cold.Find(job.layer, {hidden_, exchange_.host().residual, job.tokens},
+  return job.cold.Find(job.layer, {hidden_, exchange_.host().residual, job.tokens, job.decoded},
                        job.cold.PolicyFor(job.layer, job.lossless), job.lossless);
 }
 

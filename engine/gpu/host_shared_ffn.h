@@ -29,7 +29,7 @@ class HostSharedFfn {
   void BeginStep();
   struct Job {
     int layer, tokens;
-    bool lossless;
+    bool lossless, decoded;
     ffn::SparseFfn& cold;
   };
   // Serves one exchange of a layer, that of the tokens from `first` on, once the device's end of it

@@ -140,6 +140,8 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
       plan.shadow = FfnMode::kSign;
     else if (plan.low_rank || learnt([](const auto& layer) { return layer.low_rank.has_value(); }))
       plan.shadow = FfnMode::kLowRank;
+    else
+      plan.shadow = FfnMode::kSign;  // needs no training
   }
   bool& loaded = plan.shadow == FfnMode::kLowRank ? plan.low_rank : plan.sign;
   plan.shadow_alone = plan.shadow != FfnMode::kDense && !loaded;

@@ -80,9 +80,19 @@ Result<std::vector<FfnMode>> LoadedModel::LayerModesFor(const std::string& text)
   return std::move(modes.layers);
 }
 
+std::vector<FfnMode> LoadedModel::OfferedModes() const {
+  std::vector<FfnMode> out;
+  for (const std::string_view name : kFfnModeNames) {
+    if (name == "auto") continue;
+    const std::string text(name);
+    if (LayerModesFor(text).ok()) out.push_back(*ParseFfnMode(text));
+  }
+  return out;
+}
+
 Result<RequestModes> LoadedModel::ModesFor(const std::string& text, double kl_max) const {
   auto layers = LayerModesFor(text);
-  if (!layers.ok()) return layers.status().Annotate("ffn_mode").WithField("ffn_mode");
+  if (!layers.ok()) return layers.status().WithField("ffn_mode");
   RequestModes modes{.layers = *std::move(layers)};
   if (kl_max < 0) return modes;
   if (std::find(modes.layers.begin(), modes.layers.end(), FfnMode::kInputs) == modes.layers.end())
@@ -114,7 +124,7 @@ HotStats LoadedModel::hot_stats(const exec::Transformer& transformer) const {
 
 void LoadedModel::UpdateHotStats(const exec::Transformer& transformer, HotStats& stats) const {
   const ffn::HybridCounters c = transformer.hybrid_counters();
-  stats.layers = c.cold.tokens;
+  stats.layers = c.cold.steps;
   stats.active_hot = c.hot.active;
   stats.active_cold = c.cold.active;
   stats.hot_s = c.hot.busy_s;

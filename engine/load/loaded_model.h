@@ -149,6 +149,8 @@ struct LoadedModel {
   // mode inputs for at most `kl_max` of divergence; below 0: as loaded. InvalidArgument, or
   // FailedPrecondition for a mode that was not loaded or cannot be; the field is ffn_mode or
   // kl_max.
+  // Those that a request may ask for in all layers.
+  std::vector<FfnMode> OfferedModes() const;
   Result<RequestModes> ModesFor(const std::string& text, double kl_max = -1) const;
   Result<std::vector<FfnMode>> LayerModesFor(const std::string& text) const;
   // Gives the transformer's layers these modes.

@@ -56,8 +56,7 @@ InputCounts InputProducts::Multiply(std::span<const Product> products,
     Separate(products, t);
   }
   if (copy == nullptr) MultiplyMasked(products, cols, tokens);
-  if (tokens > 1) return counts;
-  counts.alone = 1;
+  counts.steps = 1;
   counts.operations = outputs * (copy == nullptr ? counts.all : counts.kept);
   if (copy != nullptr)
     bytes = counts.kept *

@@ -26,15 +26,15 @@ struct InputRule {
 struct InputCounts {
   std::int64_t tokens = 0, kept = 0, all = 0;
   double missed = 0;  // by token, the share of the squares of all sizes that was left out
-  // Of tokens that were alone in their step: bytes and multiply-adds of what counted.
-  std::int64_t alone = 0, bytes = 0, operations = 0;
+  // Steps, and the bytes and multiply-adds of what counted.
+  std::int64_t steps = 0, bytes = 0, operations = 0;
 
   InputCounts& operator+=(const InputCounts& other) {
     tokens += other.tokens;
     kept += other.kept;
     all += other.all;
     missed += other.missed;
-    alone += other.alone;
+    steps += other.steps;
     bytes += other.bytes;
     operations += other.operations;
     return *this;

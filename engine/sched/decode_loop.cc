@@ -143,11 +143,13 @@ Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
       chunk.score  ? Transformer::Logits::kAll
       : chunk.last ? Transformer::Logits::kLast
                    : Transformer::Logits::kNone,
-      chunk.generated ? Transformer::Step::kDecode : Transformer::Step::kPrefill);
+      chunk.generated ? Transformer::Step::kVerify : Transformer::Step::kPrefill);
   if (!computed.ok()) {
     s.error = computed.error();
     return Stop::kCancelled;
   }
+  // They were decoded, and counted, before their memory was taken.
+  if (chunk.generated) transformer_.EndVerify(count);
   logits = *computed;
   if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
   const Stop read = answers_.Read(s, cache_, chunk, logits);

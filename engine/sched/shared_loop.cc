@@ -33,6 +33,7 @@ double SharedLoop::Run(std::span<Share> shares) {
     Take(shares, *logits);
     DrawAll();
     for (const Draw& draw : draws_) Give(*draw.share, draw.logits);
+    if (step_ != Transformer::Step::kDecode) transformer_.CountKept(kept_);
     governor_.AfterStep(base::IntSize(draws_));
   } else {
     for (Share& share : shares) {
@@ -69,9 +70,10 @@ exec::StepResult<std::span<const float>> SharedLoop::Forward(std::span<const Sha
     return std::any_of(shares.begin(), shares.end(),
                        [this](const Share& share) { return answers_.GoesOn(share.sequence->job); });
   });
-  auto logits = transformer_.ForwardParts(parts_, reads      ? Transformer::Step::kPrefill
-                                                  : verifies ? Transformer::Step::kVerify
-                                                             : Transformer::Step::kDecode);
+  kept_ = 0;
+  step_ = reads ? (decoded ? Transformer::Step::kMixed : Transformer::Step::kPrefill)
+                : (verifies ? Transformer::Step::kVerify : Transformer::Step::kDecode);
+  auto logits = transformer_.ForwardParts(parts_, step_);
   transformer_.SetOnWait({});
   return logits;
 }
@@ -113,6 +115,7 @@ void SharedLoop::Give(Share& share, std::span<const float> logits) {
   const auto drawn = lane.drawn();
   const int right = base::IntSize(drawn) - 1;
   s.cache.SetLength(s.cache.length() - share.draft + right);
+  if (share.answers()) kept_ += right + 1;
   s.computed_to = std::max(s.computed_to, s.cache.length());
   const std::size_t vocab = transformer_.config().vocab_size;
   for (std::size_t i = 0; i < drawn.size() && share.why == Stop::kNone; ++i)

@@ -68,6 +68,8 @@ class SharedLoop {
   std::vector<std::unique_ptr<Lane>> free_lanes_;
   DraftRecord record_;
   SpecUsage drafted_;
+  exec::Transformer::Step step_ = exec::Transformer::Step::kDecode;  // of the last Forward
+  int kept_ = 0;  // tokens of answers that it decided
   std::vector<std::unique_ptr<sampling::SamplerScratch>> scratch_;  // [threads]
   std::vector<exec::Transformer::Part> parts_;
   std::vector<int> step_tokens_;  // of those that answer

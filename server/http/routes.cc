@@ -94,6 +94,9 @@ Json ModelJson(const Service& service, const std::string& name) {
                                           {"n_params", stats.num_parameters},
                                           {"n_vocab", stats.vocab_size},
                                           {"size", stats.weight_bytes}});
+  Json::Array modes;
+  for (const FfnMode mode : stats.ffn_offered) modes.emplace_back(FfnModeName(mode));
+  model.emplace_back("ffn_modes", std::move(modes));
   const SamplingParams s = WithDefaults({}, service.sampling_defaults());
   model.emplace_back("sampling", Json::Object{{"temperature", s.temperature},
                                               {"top_k", s.top_k},

@@ -37,6 +37,18 @@ Json DeviceJson(const EngineStats& stats) {
       {"cpu_isa", stats.cpu_isa}};
 }
 
+// Of the feed-forward networks: each layer's at its last token, and what requests may ask for.
+Json ModesJson(const EngineStats& stats) {
+  Json::Array layers, offered;
+  for (const FfnLayerStats& layer : stats.ffn) layers.emplace_back(FfnModeName(layer.mode));
+  for (const FfnMode mode : stats.ffn_offered) offered.emplace_back(FfnModeName(mode));
+  const bool shadow = stats.audit_shadow != FfnMode::kDense;
+  return Json::Object{{"layers", std::move(layers)},
+                      {"automatic", stats.ffn_automatic},
+                      {"offered", std::move(offered)},
+                      {"audit_shadow", shadow ? Json(FfnModeName(stats.audit_shadow)) : Json()}};
+}
+
 Json FlashJson(const EngineStats::Flash& flash) {
   if (!flash.used) return Json();
   return Json::Object{{"bundle", flash.bundle},
@@ -109,6 +121,7 @@ HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
     status.emplace_back("memory", Json::Object{{"budget_bytes", ToNumber(stats.memory_budget)},
                                                {"planned_bytes", ToNumber(stats.memory_planned)},
                                                {"weight_bytes", ToNumber(stats.weight_bytes)}});
+    status.emplace_back("modes", ModesJson(stats));
     status.emplace_back("flash", FlashJson(stats.flash));
     status.emplace_back("experts", ExpertsJson(stats.experts));
     status.emplace_back("speculation", SpeculationJson(stats.spec));

@@ -10,6 +10,8 @@ void ExposeRows(const std::string& layer, const FfnLayerStats& s, MetricSet& set
     set.Set("ffn_mode", name == FfnModeName(s.mode) ? 1 : 0,
             {{"layer", layer}, {"mode", std::string(name)}});
   set.CatchUp("ffn_tokens_total", s.tokens, {{"layer", layer}});
+  set.Set("ffn_neurons", static_cast<double>(s.neurons), {{"layer", layer}});
+  set.CatchUp("ffn_steps_total", s.steps, {{"layer", layer}});
   set.CatchUp("ffn_rows_read_total", s.gate_rows, {{"layer", layer}, {"part", "gate"}});
   set.CatchUp("ffn_rows_read_total", s.up_rows, {{"layer", layer}, {"part", "up"}});
   set.CatchUp("ffn_rows_read_total", s.down_rows, {{"layer", layer}, {"part", "down"}});

@@ -134,13 +134,20 @@ constexpr MetricInfo kTable[] = {
     {"ffn_mode", kGauge, "layer, mode", "0 or 1", "Feed-forward networks", W::kLoaded,
      "1 for the mode of a layer's last decoded token"},
     {"ffn_tokens_total", kCounter, "layer", "tokens", "Feed-forward networks", W::kLoaded,
-     "Tokens decoded by a layer"},
+     "Tokens decoded by a layer, alone, in a step that several answers share, or as drafts that "
+     "stayed; an answer's first token is its prompt's"},
+    {"ffn_steps_total", kCounter, "layer", "steps", "Feed-forward networks", W::kLoaded,
+     "Steps of a layer that decoded tokens. What several tokens of a step read is read, and "
+     "counted, "
+     "once"},
+    {"ffn_neurons", kGauge, "layer", "neurons", "Feed-forward networks", W::kLoaded,
+     "Neurons of a layer's network; of a mixture, those of the experts that a token has"},
     {"ffn_rows_read_total", kCounter, "layer, part", "rows", "Feed-forward networks", W::kLoaded,
      "Rows of feed-forward weights that decoding read, by matrix: gate, up, down"},
     {"ffn_bytes_read_total", kCounter, "layer", "bytes", "Feed-forward networks", W::kLoaded,
      "Bytes that decoding read for a feed-forward network, predictors included"},
     {"ffn_dense_bytes_total", kCounter, "layer", "bytes", "Feed-forward networks", W::kLoaded,
-     "Bytes that decoding the same tokens densely would have read"},
+     "Bytes that the same steps would have read densely"},
     {"ffn_bytes_saved_total", kCounter, "layer", "bytes", "Feed-forward networks", W::kLoaded,
      "Bytes that decoding densely would have read besides; 0 while a predictor costs more than it "
      "saves"},
@@ -234,7 +241,9 @@ constexpr MetricInfo kTable[] = {
     {"hot_planned_tokens_per_second", kGauge, "", "tokens per second", "Hot tier", W::kHot,
      "Decoding speed that the placement was planned for"},
     {"hot_active_neurons_total", kCounter, "side", "neurons", "Hot tier", W::kHot,
-     "Active neurons of decoded tokens by the side that computed them: hot or cold"},
+     "Neurons that steps which decode needed, by the side that computed them: hot or cold; once "
+     "for "
+     "the tokens of a step"},
     {"hot_busy_seconds_total", kCounter, "side", "seconds", "Hot tier", W::kHot,
      "Computing time of either side, in layers that both work on"},
     {"hot_layer_seconds_total", kCounter, "", "seconds", "Hot tier", W::kHot,
@@ -242,7 +251,7 @@ constexpr MetricInfo kTable[] = {
     {"hot_wait_seconds_total", kCounter, "", "seconds", "Hot tier", W::kHot,
      "Of this time, in which the cold side waited for the hot one"},
     {"hot_layers_total", kCounter, "", "layers", "Hot tier", W::kHot,
-     "Layers of decoded tokens that both worked on"},
+     "Layers of steps that decode, which both worked on"},
 
     {"expert_uses_total", kCounter, "layer, experts", "uses", "Experts", W::kExperts,
      "Experts that decoded tokens chose, by layer and range of experts (at most 16 ranges): a heat "

@@ -72,6 +72,7 @@ def test_metrics_that_no_panel_shows_are_known():
         "kv_cache_capacity_tokens", "prefix_cache_lookups_total", "prefix_cache_missed_tokens_total", "kv_cache_evictions_total", "prefix_cache_limit_bytes",
         "ffn_rows_read_total", "ffn_bytes_saved_total", "ffn_predictor_bytes_read_total", "predictor_audited_tokens_total", "predictor_missed_mass_total",
         "predictor_mass_total", "predictor_window_tokens", "flash_info", "hot_neurons", "hot_layer_seconds_total", "hot_layers_total", "spec_acceptance",
+        "predictor_neurons_total", "tool_calls_total", "tool_call_rejected_total", "request_fields_ignored_total",
         "grammar_cache_entries", "experts_unused")} | {
         "process_virtual_memory_bytes", "process_max_fds"}
 

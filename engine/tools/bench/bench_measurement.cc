@@ -217,8 +217,8 @@ TokenWork BenchMeasurement::LeftOutOfAttention() const {
   for (int l = 0; inputs != nullptr && l < model_.config.num_hidden_layers; ++l) {
     for (const auto kind : {model::InputKind::kAttention, model::InputKind::kAttnOutput}) {
       const nn::InputCounts& counts = inputs->counts(l, kind);
-      if (counts.alone == 0) continue;
-      const auto tokens = static_cast<double>(counts.alone);
+      if (counts.tokens == 0) continue;
+      const auto tokens = static_cast<double>(counts.tokens);
       work = work + TokenWork{static_cast<double>(counts.bytes) / tokens,
                               static_cast<double>(counts.operations) / tokens};
       for (const model::Linear* matrix : model::MatricesOf(model_.weights->layers[l], kind)) {

@@ -94,7 +94,7 @@ class FfnInput {
     for (float& x : hidden_.x) x = normal(random);
     for (int t = 0; t < tokens; ++t) nn::QuantizeToken(*model.ops, hidden_, t);
   }
-  ffn::SparseFfn::Input get() const { return {hidden_, residual_.data(), tokens_}; }
+  ffn::SparseFfn::Input get() const { return {hidden_, residual_.data(), tokens_, true}; }
   const std::vector<float>& hidden() const { return hidden_.x; }
   const std::vector<float>& residual() const { return residual_; }
 

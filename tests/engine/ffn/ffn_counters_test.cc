@@ -16,7 +16,7 @@ TEST(FfnCounters, AddUpRowsAndBytes) {
   FfnCounters c;
   AddRows(network.context(), 0, {.deciding = 7, .up = 5, .down = 3, .predictor_bytes = 100}, c);
   AddRows(network.context(), 0, {.deciding = 70, .up = 50, .down = 30}, c);
-  EXPECT_EQ(c.tokens, 2);
+  EXPECT_EQ(c.steps, 2);
   EXPECT_EQ(c.gate_rows, 77);
   EXPECT_EQ(c.up_rows, 55);
   EXPECT_EQ(c.down_rows, 33);

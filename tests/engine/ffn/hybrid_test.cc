@@ -118,8 +118,8 @@ TEST_F(Hybrid, CountsWhatEachSideComputes) {
     ASSERT_TRUE(
         transformer->Forward(std::span(&token, 1), *cache, exec::Transformer::Logits::kLast).ok());
   const HybridCounters c = transformer->hybrid_counters();
-  EXPECT_EQ(c.hot.tokens, 16 * 5);  // layer 1 has no hot neurons
-  EXPECT_EQ(c.cold.tokens, 16 * 5);
+  EXPECT_EQ(c.hot.steps, 16 * 5);  // layer 1 has no hot neurons
+  EXPECT_EQ(c.cold.steps, 16 * 5);
   EXPECT_GT(c.hot.active, 0);
   EXPECT_GT(c.cold.active, 0);
   EXPECT_GT(c.hot.busy_s, 0);

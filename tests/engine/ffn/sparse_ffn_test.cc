@@ -97,7 +97,7 @@ TEST_F(SparseFfnTest, ExactReadsOnlyLiveRows) {
   for (int l = 0; l < model->config.num_hidden_layers; ++l) {
     const FfnCounters& c = transformer->ffn().counters(l);
     const std::int64_t all = 16 * model->config.intermediate_size;
-    EXPECT_EQ(c.tokens, 16);
+    EXPECT_EQ(c.steps, 16);
     EXPECT_EQ(c.gate_rows, all);
     EXPECT_GT(c.up_rows, 0);
     EXPECT_LT(c.up_rows, all * 3 / 4) << "layer " << l;  // these tokens are no text

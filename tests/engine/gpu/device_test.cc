@@ -200,15 +200,15 @@ TEST_F(OnDevice, CountsWhatTheDeviceReads) {
   for (int l = 0; l < 6; ++l) {
     const ffn::FfnCounters& hot = l < 3 ? model->device_forward->ffn_counters(l)
                                         : model->device_forward->partition()->ffn_counters(l);
-    EXPECT_EQ(hot.tokens, 4);
+    EXPECT_EQ(hot.steps, 4);
     EXPECT_EQ(hot.gate_rows, 4 * half);
     EXPECT_GT(hot.up_rows, 0);
     EXPECT_LT(hot.up_rows, hot.gate_rows);
-    EXPECT_EQ(transformer->ffn().counters(l).tokens, 4);
+    EXPECT_EQ(transformer->ffn().counters(l).steps, 4);
   }
   const ffn::HybridCounters both = transformer->hybrid_counters();
-  EXPECT_EQ(both.hot.tokens, 24);
-  EXPECT_EQ(both.cold.tokens, 24);
+  EXPECT_EQ(both.hot.steps, 24);
+  EXPECT_EQ(both.cold.steps, 24);
   EXPECT_GT(both.hot.active, 0);
 }
 

@@ -7,6 +7,9 @@
 #include "engine/adapt/ffn_governor.h"
 #include "engine/base/file.h"
 #include "engine/load/mode_tuner.h"
+#include "engine/load/this_machine.h"
+#include "engine/model/fingerprint.h"
+#include "engine/placement/placement_file.h"
 #include "tests/engine/exec/audited.h"
 
 namespace thermocline::load {
@@ -252,8 +255,31 @@ std::unique_ptr<LoadedModel> LoadAudited(const std::string& modes, const HotOpti
   return *std::move(model);
 }
 
+// A placement file of Tidepool with every other neuron on the hot side. A plan may put none there.
+std::string HalfHot(HotOptions hot) {
+  const auto file = model::OpenModelFile(exec::kTidepool);
+  const auto hash = model::Fingerprint(**file);
+  const auto ops = ChooseOps("");
+  const auto machine = ThisMachine(**file, *hash, {.ops = *ops, .threads = 2, .hot = hot});
+  EXPECT_TRUE(machine.ok()) << machine.status().message();
+  placement::PlacementFile out;
+  out.model_hash = *hash;
+  out.machine_key = machine->key;
+  out.profile = "none";
+  const model::ModelConfig& config = (*file)->config;
+  out.layers.resize(config.num_hidden_layers);
+  for (auto& layer : out.layers)
+    for (int i = 0; i < config.intermediate_size; ++i)
+      layer.tiers.push_back(i % 2 == 0 ? placement::Tier::kHot : placement::Tier::kMemory);
+  const std::string path = ::testing::TempDir() + "/half_hot.json";
+  EXPECT_TRUE(placement::WritePlacement(path, out).ok());
+  return path;
+}
+
 TEST_F(AuditorTest, TwoSidesCountAsOne) {
-  const auto one = LoadAudited("sign"), two = LoadAudited("sign", {.bytes = 2 << 20});
+  HotOptions hot{.bytes = 8 << 20};
+  hot.placement = HalfHot(hot);
+  const auto one = LoadAudited("sign"), two = LoadAudited("sign", hot);
   ASSERT_NE(two->split, nullptr);
   const auto tokens = exec::SomeTokens(20, one->config.vocab_size);
   exec::ExpectSame(exec::AuditedBy(*two, tokens), exec::AuditedBy(*one, tokens));

@@ -140,13 +140,15 @@ TEST(SelfAhead, DraftsAreNeitherCountedNorAudited) {
   ASSERT_TRUE(answer.ok());
   const EngineStats stats = (*engine)->Stats();
   EXPECT_GT(stats.spec.drafted_tokens, answer->usage.completion_tokens / 2);
-  // WarmUp's single tokens are counted, too; drafts would be ten times that.
   const std::int64_t steps = stats.spec.drafts + stats.spec.plain_steps;
   std::int64_t audited = 0;
   for (const FfnLayerStats& layer : stats.ffn) audited += layer.audited_tokens;
   EXPECT_GT(audited, 0);
   EXPECT_LE(audited, steps * static_cast<std::int64_t>(stats.ffn.size()));
-  for (const FfnLayerStats& layer : stats.ffn) EXPECT_LE(layer.tokens, stats.spec.plain_steps + 8);
+  for (const FfnLayerStats& layer : stats.ffn) {
+    EXPECT_EQ(layer.tokens, answer->usage.completion_tokens - 1);  // the first is the prompt's
+    EXPECT_EQ(layer.steps, steps);
+  }
 }
 
 TEST(SelfAhead, CancellingWhileBothWorkLeavesNothingBehind) {
