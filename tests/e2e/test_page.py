@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import urllib.request
 
+import httpx
 import pytest
 from axe_selenium_python import Axe
 from conftest import BIN, Daemon
@@ -203,6 +204,60 @@ def test_markdown_without_ends_is_read_at_once(daemon, browser, tmp_path):
         browser.execute_script("[...document.querySelectorAll('#chats .open')].find(b => b.textContent.includes(arguments[0])).click()", name)
         shown = "return [...document.querySelectorAll('.message')].map(e => e.textContent).join(' ')"
         wait(browser, lambda b: name in b.execute_script(shown) and len(b.execute_script(shown)) > 40000)
+
+
+MATHEMATICS = [r"\(a^2 + b_1*c_1*d\)", r"\[\int_0^1 x\,dx\]", r"$a_1 \, b_1$", r"$$x \; y$$", r"a \, b \; c"]
+
+
+def test_mathematics_keeps_its_marks(daemon, browser, tmp_path):
+    lines = "\\[\na = b \\\\\n- c + d\n\\]"
+    file = tmp_path / "math.json"
+    file.write_text(json.dumps({"format": "thermocline-chats", "version": 1, "chats": [{"id": "m", "title": "Math", "messages": [
+        {"role": "user", "content": "?"}, {"role": "assistant", "content": "\n\n".join([*MATHEMATICS, lines, "It costs $5, or **$6** and \\*no\\*."]), "ended": "stop"}]}]}))
+    opened(daemon, browser)
+    browser.find_element(By.ID, "import-file").send_keys(str(file))
+    wait(browser, lambda b: b.find_elements(By.CSS_SELECTOR, "#chats .open"))
+    browser.find_element(By.CSS_SELECTOR, "#chats .open").click()
+    wait(browser, lambda b: b.find_elements(By.CSS_SELECTOR, ".message.assistant strong"))
+    shown = [p.get_attribute("textContent") for p in browser.find_elements(By.CSS_SELECTOR, ".message.assistant .text p")]
+    assert shown == [*MATHEMATICS, lines, "It costs $5, or $6 and *no*."]
+
+
+def test_the_list_changes_behind_a_rename(daemon, browser, tmp_path):
+    chats = [{"id": n, "title": n, "messages": [{"role": "user", "content": n}]} for n in ("one", "two")]
+    file = tmp_path / "chats.json"
+    file.write_text(json.dumps({"format": "thermocline-chats", "version": 1, "chats": chats}))
+    titles = lambda b: b.execute_script("return [...document.querySelectorAll('#chats .title')].map(e => e.textContent).sort()")
+    opened(daemon, browser)
+    browser.find_element(By.ID, "import-file").send_keys(str(file))
+    wait(browser, lambda b: titles(b) == ["one", "two"])
+    browser.execute_script("document.querySelector('#chats [aria-label=\"Rename one\"]').click()")
+    name = browser.find_element(By.CSS_SELECTOR, "#chats input")
+    name.send_keys("three" + Keys.ENTER)
+    wait(browser, lambda b: titles(b) == ["three", "two"])
+    file.write_text(json.dumps({"format": "thermocline-chats", "version": 1, "chats": [{"id": "four", "title": "four", "messages": chats[0]["messages"]}]}))
+    browser.find_element(By.ID, "import-file").send_keys(str(file))
+    wait(browser, lambda b: titles(b) == ["four", "three", "two"])
+    browser.find_element(By.ID, "delete-all").click()
+    wait(browser, lambda b: b.find_elements(By.CSS_SELECTOR, "dialog[open]"))
+    browser.execute_script("[...document.querySelectorAll('dialog[open] button')].find(b => b.textContent.includes('Delete')).click()")
+    wait(browser, lambda b: titles(b) == [])
+    assert not errors(browser)
+
+
+def test_only_what_works_is_offered(daemon, browser):
+    opened(daemon, browser)
+    browser.find_element(By.ID, "settings-open").click()
+    offered = [o.get_attribute("value") for o in browser.find_elements(By.CSS_SELECTOR, "#set-ffn_mode option")]
+    assert offered == ["", "dense", "exact"]
+    status = httpx.get(daemon.url + "/v1/status").json()["modes"]
+    assert status["offered"] == offered[1:] and set(status["layers"]) <= {"dense", "exact"} and len(status["layers"]) == 6
+    for mode in ("sign", "lowrank"):
+        answer = httpx.post(daemon.url + "/v1/completions", json={"prompt": "Once", "max_tokens": 1, "x_thermocline": {"ffn_mode": mode}})
+        assert answer.status_code == 400 and not answer.json()["error"]["message"].lower().startswith("ffn_mode")
+    browser.find_element(By.ID, "settings-close").click()
+    examples = [b.text for b in browser.find_elements(By.CSS_SELECTOR, "#examples button")]
+    assert len(examples) == 3 and all("story" in text for text in examples)
 
 
 def test_regenerate_and_edit(daemon, browser):

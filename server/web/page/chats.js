@@ -4,6 +4,7 @@ import {allChats, chatMatches, exportText, importText, loadChat, removeAllChats,
 
 let listActions = {};  // from main.js: current, open, removed, renamed, notice
 let drawing = 0;
+let renaming = false;  // a row is an input: what draws the list waits for its end
 
 export function setChatActions(given) {
   listActions = given;
@@ -26,6 +27,7 @@ async function rename(chat, row) {
   const end = async keep => {
     if (over) return;
     over = true;
+    renaming = false;
     const title = input.value.trim();
     if (keep && title && title !== chat.title) {
       const stored = await loadChat(chat.id);
@@ -42,6 +44,7 @@ async function rename(chat, row) {
     if (event.key === 'Escape') { event.preventDefault(); end(false); }
   });
   input.addEventListener('blur', () => end(true));
+  renaming = true;
   row.replaceChildren(input);
   input.focus();
   input.select();
@@ -100,7 +103,7 @@ function rowOf(chat) {
 export async function drawChats() {
   const mine = ++drawing, words = byId('search').value.trim();
   const chats = await allChats();
-  if (mine !== drawing || byId('chats').querySelector('input')) return chats.length > 0;  // a later one draws; one is being renamed
+  if (mine !== drawing || renaming) return chats.length > 0;  // a later one draws
   const found = words ? chats.filter(chat => chatMatches(chat, words)) : chats;
   byId('chats').replaceChildren(...found.map(rowOf));
   byId('no-chats').hidden = found.length > 0;

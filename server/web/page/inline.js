@@ -3,7 +3,8 @@ import {el} from './dom.js';
 
 const kMarksDepthMax = 6;
 const kLinkTextMax = 1000;  // characters
-const kPunctuation = /[!-/:-@[-`{-~]/;
+const kEscaped = /[\\`*_{}[\]()#+\-.!|~<>$"]/;  // not all of ASCII's: TeX has \, and \; and \%
+const kMathMax = 4000;  // characters
 const kWord = /[\p{L}\p{N}]/u;
 const kAddress = /^(?:https?:\/\/|mailto:)[^\s<>]+$/i;
 
@@ -44,10 +45,22 @@ class Scanner {
     return inline(this.text.slice(begin, end), this.depth + 1);
   }
 
+  // TeX stays as it is written, marks included: \(a_1\), \[..\], $$..$$, and $a$ as Pandoc reads it.
+  math() {
+    const pairs = [['\\(', '\\)'], ['\\[', '\\]'], ['$$', '$$'], ['$', '$']];
+    const pair = pairs.find(([open]) => this.text.startsWith(open, this.at));
+    if (!pair) return false;
+    const [open, close] = pair, begin = this.at + open.length, end = this.find(close, begin);
+    if (end <= begin || end - begin > kMathMax) return false;
+    const inside = this.text.slice(begin, end), after = this.text[end + close.length] || '';
+    if (open === '$' && (/^\s|\s$|\n/.test(inside) || /\d/.test(after))) return false;
+    return this.literal(this.text.slice(this.at, end + close.length));
+  }
+
   escape() {
     const next = this.text[this.at + 1] || '';
     if (next === '\n') return this.add(el('br'), this.at + 2);
-    if (!kPunctuation.test(next)) return false;
+    if (!kEscaped.test(next)) return false;
     this.plain += next;
     this.at += 2;
     return true;
@@ -114,7 +127,8 @@ class Scanner {
 
   step() {
     switch (this.text[this.at]) {
-      case '\\': return this.escape();
+      case '\\': return this.math() || this.escape();
+      case '$': return this.math();
       case '`': return this.code();
       case '*': return this.emphasis('**', 'strong') || this.emphasis('*', 'em');
       case '_': return this.emphasis('__', 'strong') || this.emphasis('_', 'em');

@@ -8,7 +8,10 @@ import {acceptSettings, buildSettings, changeSetting, openSettings, resetSetting
 import {openStore} from './store.js';
 import {follow, grewView, setActions, showMessages} from './view.js';
 
-const kExamples = ['Tell me a story about an owl.', 'Explain in three points why the sky is blue.', 'Write a Python function that reverses a string.'];
+// A model of stories knows no facts and no code.
+const kStories = ['Tell me a story about an owl.', 'Tell me a story about a boy who finds a key.', 'Tell me a story about a cold winter.'];
+const kQuestions = ['Tell me a story about an owl.', 'Explain in three points why the sky is blue.', 'Write a Python function that reverses a string.'];
+const kStoryParameters = 50e6;  // a model with fewer tells stories at most
 const kRetryMs = 1000;
 
 const input = byId('input');
@@ -84,7 +87,11 @@ function wireInput() {
   });
   byId('stop').addEventListener('click', () => { stop(); input.focus(); });
   byId('failure-again').addEventListener('click', () => { regenerate(); input.focus(); });
-  byId('examples').append(...kExamples.map(text => el('li', {}, el('button', {type: 'button', onclick: () => send(text)}, text))));
+}
+
+function showExamples(model) {
+  const texts = model.meta && model.meta.n_params < kStoryParameters ? kStories : kQuestions;
+  byId('examples').replaceChildren(...texts.map(text => el('li', {}, el('button', {type: 'button', onclick: () => send(text)}, text))));
 }
 
 const kShortcuts = {
@@ -156,7 +163,8 @@ async function findModel() {
     await call('/health/ready');
     const model = (await (await call('/v1/models')).json()).data[0];
     byId('model').textContent = model.id;
-    buildSettings(model.sampling || {});
+    buildSettings(model.sampling || {}, model.ffn_modes);
+    showExamples(model);
   } catch (error) {
     byId('model').textContent = error.message;
     if (error.status === 401) return;  // the next message asks again
@@ -180,6 +188,7 @@ async function begin() {
   });
   for (const wire of [wirePanels, wireInput, wireKeys, wireSettings, wireTheme]) wire();
   buildSettings({});
+  showExamples({});
   redraw();
   if (!await openStore()) notice('This browser keeps no data for this page: chats end with it.');
   byId('about').hidden = await drawChats();

@@ -76,6 +76,18 @@ function takeTable(lines, at, blocks) {
   return end;
 }
 
+// A formula on lines of its own: no line of it is an item or a rule.
+const kFormula = /^ {0,3}(\\\[|\$\$)/;
+
+function takeFormula(lines, at, blocks) {
+  const close = lines[at].match(kFormula)[1] === '$$' ? '$$' : '\\]';
+  let end = at;
+  while (end < lines.length && lines[end].trim() && !(end > at ? lines[end] : lines[end].trim().slice(2)).includes(close)) ++end;
+  if (end >= lines.length || !lines[end].trim()) return takeParagraph(lines, at, blocks);
+  blocks.push({kind: 'formula', text: lines.slice(at, end + 1).join('\n')});
+  return end + 1;
+}
+
 function takeParagraph(lines, at, blocks) {
   let end = at + 1;
   while (end < lines.length && lines[end].trim() && !startsBlock(lines[end])) ++end;
@@ -92,6 +104,7 @@ function blocksOf(text) {
     if (!line.trim()) ++at;
     else if (kFence.test(line)) at = takeFence(lines, at, blocks);
     else if (heading) at = (blocks.push({kind: 'heading', level: heading[1].length, text: (heading[2] || '').replace(/\s#+\s*$/, '')}), at + 1);
+    else if (kFormula.test(line)) at = takeFormula(lines, at, blocks);
     else if (kRule.test(line)) at = (blocks.push({kind: 'rule'}), at + 1);
     else if (line.startsWith('>')) at = takeQuote(lines, at, blocks);
     else if (kItem.test(line)) at = takeList(lines, at, blocks);
@@ -133,6 +146,7 @@ function elementOf(block, depth) {
     case 'quote': return el('blockquote', {}, ...elementsOf(block.text, depth + 1));
     case 'list': return listElement(block, depth);
     case 'table': return tableElement(block);
+    case 'formula': return el('p', {class: 'formula'}, block.text);
     default: return el('p', {}, ...inline(block.text));
   }
 }

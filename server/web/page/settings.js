@@ -11,7 +11,7 @@ const kNumbers = {
   seed: ['Seed', 0, 9007199254740991, 1, 'the same seed gives the same text'],
 };
 const kChoices = {
-  ffn_mode: ['Feed-forward mode', {'': "the server's", dense: 'dense: all neurons', exact: 'exact: skip zeros, no loss', sign: 'sign: predicted neurons'}],
+  ffn_mode: ['Feed-forward mode', {'': "the server's", dense: 'dense: all neurons', exact: 'exact: skip zeros, no loss', sign: 'sign: predicted neurons', lowrank: 'lowrank: predicted neurons', threshold: 'threshold: small ones left out', inputs: 'inputs: small inputs left out'}],
   speculation: ['Speculation', {'': "the server's", off: 'off', sync: 'sync', branch: 'branch', exhaustive: 'exhaustive', auto: 'auto'}],
   thinking: ['Reasoning', {'': "the model's", on: 'on', off: 'off'}],
   tool_choice: ['Use of tools', {'': 'auto', required: 'required', none: 'none'}],
@@ -70,16 +70,19 @@ function numberField(name, defaults) {
             el('small', {id: `hint-${name}`}, hint));
 }
 
-function choiceField(name) {
-  const [label, options] = kChoices[name];
+function choiceField(name, offered) {
+  const [label, all] = kChoices[name];
+  const options = Object.fromEntries(Object.entries(all).filter(([value]) => !value || !offered || offered.includes(value)));
   return el('label', {class: 'field'}, el('span', {}, label),
             el('select', {id: `set-${name}`}, ...Object.entries(options).map(([value, text]) => el('option', {value}, text))));
 }
 
-// What the server would take where a field is left empty, from /v1/models.
-export function buildSettings(defaults) {
+// What the server would take where a field is left empty, and the modes that it can compute, from
+// /v1/models. A mode that was chosen with another model is forgotten.
+export function buildSettings(defaults, modes) {
   byId('numbers').replaceChildren(...Object.keys(kNumbers).map(name => numberField(name, defaults)));
-  byId('choices').replaceChildren(...Object.keys(kChoices).map(choiceField));
+  byId('choices').replaceChildren(...Object.keys(kChoices).map(name => choiceField(name, name === 'ffn_mode' ? modes : null)));
+  if (modes && values.ffn_mode && !modes.includes(values.ffn_mode)) changeSetting('ffn_mode', undefined);
 }
 
 export function openSettings(chat) {
