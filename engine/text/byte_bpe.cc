@@ -56,7 +56,9 @@ BpeTokenizer::BpeTokenizer(const model::Vocabulary& vocabulary,
   ids_.reserve(vocabulary_.tokens.size());
   for (int id = 0; id < vocabulary_.size(); ++id) {
     const std::size_t at = id;
-    if (vocabulary_.types[at] != TokenType::kNormal) continue;
+    // An added token may be one of the vocabulary, too.
+    const TokenType type = vocabulary_.types[at];
+    if (type != TokenType::kNormal && type != TokenType::kUserDefined) continue;
     const std::optional<std::string> bytes =
         byte_level_ ? FromAlphabet(vocabulary_.tokens[at]) : vocabulary_.tokens[at];
     if (bytes.has_value()) ids_.emplace(*bytes, id);

@@ -41,6 +41,7 @@ class OutputParser {
   // Appends what was held back: the answer has ended, because of a limit if it is `cut`.
   void Finish(bool cut, std::vector<MessagePart>& out);
   bool in_reasoning() const { return state_ == State::kReasoning; }
+  bool in_call() const { return state_ == State::kCalls; }
   // Calls that were begun.
   CallTally tally() const {
     return {.form = form_, .calls = calls_.count(), .rejected = rejected_};

@@ -96,8 +96,14 @@ void Answer::Hear(int index, Output& output) {
 void Answer::Read(Choice& choice) {
   parts_.clear();
   if (choice.parser.has_value()) {
-    choice.parser->Push(update_.text, parts_);
-    if (update_.finished) choice.parser->Finish(update_.reason == FinishReason::kLength, parts_);
+    const bool cut = update_.reason == FinishReason::kLength;
+    // Half a character at a cut is no part of a call's marks.
+    constexpr std::string_view kReplacement = "\uFFFD";
+    std::string_view text = update_.text;
+    if (cut && choice.parser->in_call() && text.ends_with(kReplacement))
+      text.remove_suffix(kReplacement.size());
+    choice.parser->Push(text, parts_);
+    if (update_.finished) choice.parser->Finish(cut, parts_);
   } else if (!update_.text.empty()) {
     parts_.push_back({.kind = chat::MessagePart::Kind::kText, .text = update_.text});
   }

@@ -13,17 +13,23 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+if "/homes/" not in os.environ.get("HOME", ""):  # ctest gives each test a home; by hand there is one
+    for name, folder in (("HOME", ""), ("XDG_CACHE_HOME", ".cache"), ("XDG_CONFIG_HOME", ".config"), ("XDG_STATE_HOME", ".local/state")):
+        os.environ[name] = str(ROOT / "build/homes/by-hand" / folder)
+    Path(os.environ["HOME"]).mkdir(parents=True, exist_ok=True)
 BIN = Path(os.environ.get("THERMOCLINE_BIN", ROOT / "build/release/bin"))
 THERMOCLINE = str(BIN / "thermocline")
 STORIES = str(ROOT / "tests/golden/models/stories260K/stories260K.bin")
 TIDEPOOL_FOLDER = str(ROOT / "tests/golden/models/tidepool/target")
 
 
-def run(*args, stdin=b"", check=True):
-    """Runs `thermocline ARGS`; the finished process."""
+def run(*args, stdin=b"", check=True, usage=False):
+    """Runs `thermocline ARGS`; the finished process. Without `check` it may fail, but for the reason that the command itself is wrong:
+    a test that calls an option that there is not would test nothing. `usage`: that is what is tested."""
     result = subprocess.run([THERMOCLINE, *map(str, args)], input=stdin, capture_output=True, timeout=300)
     if check:
         assert result.returncode == 0, result.stderr.decode()
+    assert usage or result.returncode != 2, f"bad usage: {result.stderr.decode()}"
     return result
 
 

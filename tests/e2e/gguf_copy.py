@@ -3,7 +3,7 @@ import gguf
 
 
 def copy(source, out, change=lambda tensor: (tensor.data, tensor.tensor_type), fields={}, **options):
-    """`change(tensor)` gives data and type; `fields` are integers instead of the file's or beside them; `options` are GGUFWriter's."""
+    """`change(tensor)` gives data and type; `fields` are integers, floats, texts or lists of integers instead of the file's or beside them; `options` are GGUFWriter's."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(out, reader.fields["general.architecture"].contents(), **options)
     for field in reader.fields.values():
@@ -11,8 +11,11 @@ def copy(source, out, change=lambda tensor: (tensor.data, tensor.tensor_type), f
             continue
         kind = field.types[0]
         writer.add_key_value(field.name, field.contents(), kind, sub_type=field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
-    for name, number in fields.items():
-        writer.add_uint32(name, number)
+    for name, value in fields.items():
+        if isinstance(value, list):
+            writer.add_array(name, value)
+        else:
+            {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)](name, value)
     for tensor in reader.tensors:
         data, kind = change(tensor)
         writer.add_tensor(tensor.name, data, raw_dtype=kind)

@@ -43,7 +43,7 @@ def test_what_is_wrong_is_named(tmp_path):
     assert found["configuration"]["verdict"] == "error" and "prot" in found["configuration"]["seen"]
     (tmp_path / "cut.gguf").write_bytes((ROOT / "config/models/tidepool.gguf").read_bytes()[:5000])
     assert examine(tmp_path / "cut.gguf")[1]["model"]["verdict"] == "error"
-    assert run("doctor", "--no-such-option", check=False).returncode == 2
+    assert run("doctor", "--no-such-option", check=False, usage=True).returncode == 2
 
 
 @pytest.mark.parametrize("machine", MACHINES)

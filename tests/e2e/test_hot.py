@@ -196,7 +196,7 @@ def test_what_cannot_be_is_refused(tidepool, args, words):
 
 @pytest.mark.parametrize("args", [["--hot-memory", "much"], ["--device", "tpu"], ["--hot-threads", "-1"]])
 def test_nonsense_is_bad_usage(tidepool, args):
-    assert run("run", tidepool, "-p", "", *args, check=False).returncode == 2
+    assert run("run", tidepool, "-p", "", *args, check=False, usage=True).returncode == 2
 
 
 def test_a_down_projection_along_columns_is_refused_with_advice(smollm):

@@ -183,11 +183,20 @@ ESCAPES = ["''.__class__.__mro__[1].__subclasses__()", "self.__init__.__globals_
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_CVE_2024_34359_CVE_2026_5760_templates_reach_nothing(tmp_path, escape):
     template = escape if escape.startswith("{%") else "{{ " + escape + " }}"
-    (tmp_path / "template.jinja").write_text(template)
-    result = run("template", MODEL, "--template", tmp_path / "template.jinja", stdin=json.dumps(STORY).encode(), check=False)
+    (tmp_path / "template.jinja").write_text("BEGIN" + template + "END")
+    result = run("template", tmp_path / "template.jinja", stdin=json.dumps({"messages": STORY}).encode(), check=False)
     out = (result.stdout + result.stderr).decode()
     assert "uid=" not in out and "root:" not in out and "object at" not in out and "<class" not in out
-    assert result.returncode == 1 or not result.stdout.strip() or result.stdout.strip() == b"undefined", out
+    if result.returncode == 0:
+        assert result.stdout.strip() in (b"BEGINEND", b"BEGINUndefinedEND"), out
+    else:  # refused, and for what it is
+        assert any(words in out for words in ("undefined", "unknown", "not supported", "expected", "no method", "has no", "cannot", "neither")), out
+
+
+def test_F21_a_template_is_rendered_by_that_command(tmp_path):
+    """The test above once called an option that there is not, and passed."""
+    (tmp_path / "template.jinja").write_text("BEGIN{{ messages[0].role }}END")
+    assert run("template", tmp_path / "template.jinja", stdin=json.dumps({"messages": STORY}).encode()).stdout.strip() == b"BEGINuserEND"
 
 
 def test_CVE_2025_23310_CVE_2025_23311_many_chunks_take_no_stack(daemon):
@@ -291,7 +300,9 @@ def test_CVE_2025_23319_CVE_2025_23320_CVE_2025_23334_errors_tell_nothing_of_the
     for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/messages", "/api/chat", "/completion"):
         for body in bodies:
             response = httpx.post(daemon.url + path, content=body, headers={"content-type": "application/json"}, timeout=60)
-            assert 400 <= response.status_code < 500 and len(response.content) < 5_000, (path, body[:40])
+            # Ollama has no `n`: its routes leave it out, visibly.
+            refused = 400 <= response.status_code < 500 or "n" in response.headers.get("x-thermocline-ignored", "").split(", ")
+            assert refused and len(response.content) < 5_000, (path, body[:40])
             assert not re.search(r"0x[0-9a-f]{6}|/dev/shm|/home/|/root|\.cc:\d|\.h:\d", response.text), response.text
 
 

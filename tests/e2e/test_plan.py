@@ -24,7 +24,7 @@ def plan(model, *args):
 
 
 def refused(*args):
-    result = run("plan", *args, check=False)
+    result = run("plan", *args, check=False, usage=True)
     assert result.returncode in (1, 2) and not result.stdout
     return result.stderr.decode()
 

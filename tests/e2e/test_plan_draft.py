@@ -15,7 +15,7 @@ PAIR = {"draft_token_s": 1.5e-3, "verify_s": [ms * 1e-3 for ms in VERIFY_MS], "p
 
 
 def refused(*args):
-    result = run("plan", "--draft", *args, check=False)
+    result = run("plan", "--draft", *args, check=False, usage=True)
     assert result.returncode in (1, 2) and not result.stdout
     return result.stderr.decode()
 
@@ -143,8 +143,8 @@ def test_refusals_say_what_to_do(tmp_path):
         if args[0] in given:
             del given[given.index(args[0]):given.index(args[0]) + 2]
         assert words in refused(*given, *args), args
-    assert "--draft" in run("plan", "--acceptance", 0.5, check=False).stderr.decode()  # for what it is
-    assert "--draft" in run("plan", "tidepool", "--draft", check=False).stderr.decode()
+    assert "--draft" in run("plan", "--acceptance", 0.5, check=False, usage=True).stderr.decode()  # for what it is
+    assert "--draft" in run("plan", "tidepool", "--draft", check=False, usage=True).stderr.decode()
     rounds = tmp_path / "rounds.jsonl"
     for line, words in (('{"n": 4, "k": 5, "rank": 0}', "round 2.k"), ('{"n": 4, "k": 1, "rank": 6}', "round 2.rank"), ('{"n": 4.5, "k": 1}', "round 2.n"),
                         ('{"n": 2, "k": 1, "rank": 1, "confidence": [1]}', "1 entries for 2"), ('{"n": 1, "k": 1, "rank": 1, "confidence": [99]}', "confidence"),

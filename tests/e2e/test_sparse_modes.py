@@ -160,7 +160,7 @@ def test_failures_say_what_is_wrong(args, words):
     ["calibrate", "tidepool"],
 ])
 def test_bad_usage(args):
-    result = run(*args, check=False)
+    result = run(*args, check=False, usage=True)
     assert result.returncode == 2 and result.stderr
 
 

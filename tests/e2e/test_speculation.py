@@ -149,12 +149,12 @@ def test_the_line_for_people_says_what_was_accepted():
                                           ("--draft-head", "-1"), ("--spec-source", "magic"), ("--spec-acceptance", "maybe")])
 def test_values_there_are_not_are_bad_usage(command, option, value):
     prompt = ["-p", "x"] if command == "run" else ["--spec"]
-    done = run(command, "tidepool", *prompt, option, value, check=False)
+    done = run(command, "tidepool", *prompt, option, value, check=False, usage=True)
     assert done.returncode == 2 and option.encode() in done.stderr
 
 
 def test_modes_there_are_not_are_bad_usage():
-    assert run("run", "tidepool", "-p", "x", "--spec", "on", check=False).returncode == 2
+    assert run("run", "tidepool", "-p", "x", "--spec", "on", check=False, usage=True).returncode == 2
 
 
 @pytest.mark.parametrize("args,words", [

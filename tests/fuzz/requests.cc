@@ -41,10 +41,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)ollama::ParseGenerate(body, defaults, kContext);
       break;
     case 8:
-      (void)ollama::ParseEmbed(body, Pooling::kMean, false);
+      (void)ollama::ParseEmbed(body, Pooling::kMean, false, false);
       break;
     case 9:
-      (void)ollama::ParseEmbed(body, Pooling::kMean, true);
+      (void)ollama::ParseEmbed(body, Pooling::kMean, true, false);
       break;
     case 10:
       (void)llama::ParseCompletion(body, defaults);
