@@ -59,7 +59,7 @@ void SpoilMessage(Fault fault, v1::GenerateRequest& message) {
       return;
     case Fault::kNegativeTokens:
     case Fault::kBadUtf8:
-      message.mutable_stop()->set_max_tokens(-1);
+      message.mutable_stop()->set_max_tokens(-2);
       return;
   }
 }

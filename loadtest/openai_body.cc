@@ -34,7 +34,7 @@ void Spoil(Fault fault, Route route, Json& body) {
   const char* input = route == Route::kChat ? "messages" : "prompt";
   if (fault == Fault::kNoInput) body.Set(input, nullptr);
   if (fault == Fault::kWrongType) body.Set(input, Json(true));
-  if (fault == Fault::kNegativeTokens) body.Set("max_tokens", -1);
+  if (fault == Fault::kNegativeTokens) body.Set("max_tokens", -2);
   if (fault == Fault::kHotSampling) body.Set("temperature", 1000.0);
   if (fault == Fault::kBadRole) {
     body.Set(input, Json::Array{Json::Object{{"role", "nobody"}, {"content", "Hello"}}});

@@ -19,7 +19,7 @@ enum class Fault {
   kNoInput,         // neither messages nor a prompt
   kWrongType,       // messages are a number
   kBadRole,         // of a message
-  kNegativeTokens,  // max_tokens is -1
+  kNegativeTokens,  // max_tokens is -2: -1 is without a limit
   kHotSampling,     // temperature is 1000
   kHugeNumber,      // n is 10^30
   kDeepNesting,     // ten thousand brackets

@@ -54,8 +54,8 @@ std::string Uri(bool relative) {
                     rooted = StrCat("/(?:", begin, rest, ")?");
   const std::string tail =
       StrCat("(?:\\?", some(":@/?", "0,512"), ")?(?:#", some(":@/?", "0,128"), ")?");
-  const std::string absolute = StrCat("[A-Za-z][A-Za-z0-9+.-]{0,31}:(?:", authority, behind_host,
-                                      "|", rooted, "|", begin, rest, ")?", tail);
+  std::string absolute = StrCat("[A-Za-z][A-Za-z0-9+.-]{0,31}:(?:", authority, behind_host, "|",
+                                rooted, "|", begin, rest, ")?", tail);
   if (!relative) return absolute;
   const std::string first = some("@", "1,512");  // no colon
   return StrCat("(?:", absolute, "|(?:", authority, behind_host, "|", rooted, "|", first, "(?:/",

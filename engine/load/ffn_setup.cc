@@ -136,12 +136,11 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
       return plan.side_car.has_value() &&
              std::all_of(plan.side_car->layers.begin(), plan.side_car->layers.end(), has);
     };
-    if (plan.sign || learnt([](const auto& layer) { return layer.sign.has_value(); }))
-      plan.shadow = FfnMode::kSign;
-    else if (plan.low_rank || learnt([](const auto& layer) { return layer.low_rank.has_value(); }))
-      plan.shadow = FfnMode::kLowRank;
-    else
-      plan.shadow = FfnMode::kSign;  // needs no training
+    const bool sign = plan.sign || learnt([](const auto& layer) { return layer.sign.has_value(); });
+    const bool low_rank =
+        plan.low_rank || learnt([](const auto& layer) { return layer.low_rank.has_value(); });
+    // Where nothing is learnt, sign: it needs no training.
+    plan.shadow = low_rank && !sign ? FfnMode::kLowRank : FfnMode::kSign;
   }
   bool& loaded = plan.shadow == FfnMode::kLowRank ? plan.low_rank : plan.sign;
   plan.shadow_alone = plan.shadow != FfnMode::kDense && !loaded;

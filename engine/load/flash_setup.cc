@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
+#include <string>
 
 #include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
@@ -154,7 +156,9 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
                                  .quantize_head = options.model.quantize_head,
                                  .on_progress = options.on_progress};
   if (memory.tier != MemoryPlan::Tier::kMemory || device != nullptr) {
-    base::LogInfo("memory, of ", base::HumanBytes(memory.budget), ":\n", memory.Table());
+    base::LogInfo("memory, of ", base::HumanBytes(memory.budget), ":");
+    std::istringstream table(memory.Table());  // a message is one line of the log
+    for (std::string line; std::getline(table, line);) base::LogInfo("memory: ", line);
   }
   if (memory.tier == MemoryPlan::Tier::kLayers) {
     if (plan.by_cuts) {

@@ -144,6 +144,7 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
   const bool keeps_rows = options.down == DownLayout::kAuto && layout == DownLayout::kColumns;
   std::vector<PlannedTensor> plan;
   std::map<std::pair<std::string, std::string>, int> changed;
+  std::map<std::pair<std::string, std::int64_t>, int> too_narrow;  // by what they become
   for (const TensorInfo& tensor : model.tensors) {
     if (tensor.name.ends_with(kInputMajorSuffix)) continue;  // made anew, or left out
     PlannedTensor& planned =
@@ -158,11 +159,19 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
     const DType asked = options.type.value_or(*tensor.type->dtype);
     if (planned.name.ends_with(kRows) && planned.type != asked)
       ++changed[{kernels::Traits(asked).name, kernels::Traits(planned.type).name}];
+    else if (planned.cols() % kernels::Traits(asked).block_size != 0 && planned.type != asked &&
+             planned.tensor->num_dims >= 2 && !StaysFloat(planned.name))
+      ++too_narrow[{kernels::Traits(planned.type).name, planned.cols()}];
   }
   if (options.input_major) RETURN_IF_ERROR(AddInputMajor(plan));
   for (const auto& [types, count] : changed) {
     base::LogWarning(count, " tensors ffn_down_t become ", types.second, ": rows of ", types.first,
                      " have no kernel; --down columns keeps ", types.first);
+  }
+  for (const auto& [kind, count] : too_narrow) {
+    base::LogWarning(count, " matrices become ", kind.first, ": a row has ", kind.second,
+                     " numbers, no multiple of a block of ", kernels::Traits(*options.type).name,
+                     "; q4_0, q5_0 and q8_0 have blocks of 32");
   }
   return plan;
 }

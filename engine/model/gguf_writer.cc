@@ -175,10 +175,15 @@ Status WriteTensor(const ModelFile& model, const PlannedTensor& planned,
 std::vector<std::string> QuantizableTypes() {
   std::vector<std::string> names;
   for (const kernels::DTypeTraits& type : kernels::kDTypeTraits) names.push_back(type.name);
+  for (const char* mix :
+       {"q2_k_s", "q3_k_s", "q3_k_m", "q3_k_l", "q4_k_s", "q4_k_m", "q5_k_s", "q5_k_m"})
+    names.emplace_back(mix);
   return names;
 }
 
-std::optional<DType> TypeByName(const std::string& name) {
+std::optional<DType> TypeByName(std::string name) {
+  const std::size_t mix = name.find("_k_");
+  if (mix != std::string::npos) name.resize(mix + 2);
   for (int i = 0; i < kernels::kNumDTypes; ++i) {
     if (name == kernels::kDTypeTraits[i].name) return static_cast<DType>(i);
   }

@@ -32,9 +32,10 @@ struct GgufWriteOptions {
   std::function<void(double)> on_progress;  // share done, 0 to 1; may be empty
 };
 
-// The types WriteGguf can quantise to, by name, and back.
+// The types WriteGguf can quantise to, by name, and back. llama.cpp's mixes, such as q4_k_m, are
+// names of the type that most of their matrices have, and here all have.
 std::vector<std::string> QuantizableTypes();
-std::optional<kernels::DType> TypeByName(const std::string& name);
+std::optional<kernels::DType> TypeByName(std::string name);
 
 // Writes `path` atomically. Fails as reading and writing do; Unimplemented for a type without a
 // quantiser.

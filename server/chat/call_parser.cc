@@ -242,6 +242,8 @@ CallParser::Outcome CallParser::TakeOpen(std::string& text, std::vector<MessageP
   AddArguments(StrCat(any_argument_ ? ", " : "{", json, ": ", IsString() ? "\"" : ""), out);
   any_argument_ = true;
   argument_ = IsString() ? Argument::kString : Argument::kWhole;
+  held_.clear();
+  wrapped_.reset();
   return Outcome::kMore;
 }
 
@@ -287,7 +289,7 @@ CallParser::Outcome CallParser::TakeString(std::string& text, std::vector<Messag
   const std::size_t inner = quoted ? EndOfQuoted(text, quote) : 0;
   const ValueEnd end = inner == kNowhere ? ValueEnd() : FindEnd(text, inner);
   if (end.at != kNowhere) {
-    AddString(text.substr(0, end.at), out);
+    AddString(text.substr(0, end.at), true, out);
     AddArguments("\"", out);
     text.erase(0, end.at + (end.goes_on ? marks().next : marks().close).size());
     EndValue(end.goes_on, out);
@@ -298,7 +300,7 @@ CallParser::Outcome CallParser::TakeString(std::string& text, std::vector<Messag
   // Neither half a character nor half an escape.
   if (quoted && (SlashesAtEnd(text.substr(0, sure)) % 2) != 0) --sure;
   sure -= base::IncompleteUtf8Suffix(std::string_view(text).substr(0, sure));
-  AddString(text.substr(0, sure), out);
+  AddString(text.substr(0, sure), false, out);
   text.erase(0, sure);
   return Outcome::kMore;
 }
@@ -312,16 +314,40 @@ std::size_t CallParser::OverlapOfMarks(const std::string& text) const {
   return 0;
 }
 
-void CallParser::AddString(const std::string& raw, std::vector<MessagePart>& out) {
-  if (raw.empty()) return;
+void CallParser::AddString(const std::string& raw, bool last, std::vector<MessagePart>& out) {
+  const bool quoted = format_.calls.tagged->quote != '\0';
+  const std::string piece = quoted ? Unquoted(raw) : Unwrapped(raw, last);
+  if (piece.empty()) return;
   std::string json;
-  base::AppendJsonString(json, format_.calls.tagged->quote != '\0' ? Unquoted(raw) : raw);
+  base::AppendJsonString(json, piece);
   AddArguments(json.substr(1, json.size() - 2), out);
+}
+
+// Some templates put strings with marks in them into XML's <![CDATA[..]]>. What may still become
+// one of its ends is held.
+std::string CallParser::Unwrapped(const std::string& raw, bool last) {
+  constexpr std::string_view kOpen = "<![CDATA[", kClose = "]]>";
+  held_ += raw;
+  if (!wrapped_.has_value()) {
+    if (!last && kOpen.starts_with(held_)) return "";
+    wrapped_ = held_.starts_with(kOpen);
+    if (*wrapped_) held_.erase(0, kOpen.size());
+  }
+  std::size_t sure = held_.size();
+  if (*wrapped_ && last && held_.ends_with(kClose)) sure -= kClose.size();
+  for (std::size_t size = std::min(kClose.size(), sure); *wrapped_ && !last && size > 0; --size) {
+    if (!kClose.starts_with(std::string_view(held_).substr(held_.size() - size))) continue;
+    sure -= size;
+    break;
+  }
+  std::string out = held_.substr(0, sure);
+  held_.erase(0, sure);
+  return out;
 }
 
 void CallParser::Finish(const std::string& text, std::vector<MessagePart>& out) {
   if (!format_.calls.tagged.has_value() || !announced_) return;
-  if (argument_ == Argument::kString) AddString(text, out);
+  if (argument_ == Argument::kString) AddString(text, true, out);
   if (argument_ == Argument::kWhole) AddArguments(text, out);
 }
 
@@ -341,7 +367,10 @@ std::string CallParser::ValueJson(const std::string& raw) const {
   if (raw == "True" || raw == "False") return raw == "True" ? "true" : "false";
   if (raw == "None") return "null";
   std::string out;
-  base::AppendJsonString(out, raw);
+  constexpr std::string_view kOpen = "<![CDATA[", kClose = "]]>";
+  const bool wrapped = raw.starts_with(kOpen) && raw.ends_with(kClose);
+  base::AppendJsonString(
+      out, wrapped ? raw.substr(kOpen.size(), raw.size() - kOpen.size() - kClose.size()) : raw);
   return out;
 }
 

@@ -52,7 +52,8 @@ class CallParser {
   const ValueMarks& marks() const;
   // Whether the value that is read is a string whatever it holds.
   bool IsString() const;
-  void AddString(const std::string& raw, std::vector<MessagePart>& out);
+  void AddString(const std::string& raw, bool last, std::vector<MessagePart>& out);
+  std::string Unwrapped(const std::string& raw, bool last);
   void EndValue(bool goes_on, std::vector<MessagePart>& out);
   // The place of the mark that ends a value, and whether another argument follows; npos: not yet.
   struct ValueEnd {
@@ -79,7 +80,9 @@ class CallParser {
   enum class Argument { kFirst, kKey, kOpen, kWhole, kString };
   Argument argument_ = Argument::kFirst;
   std::string key_;
-  bool as_text_ = false;  // the value stands where strings stand
+  bool as_text_ = false;         // the value stands where strings stand
+  std::string held_;             // of a string, what may be the begin of a mark
+  std::optional<bool> wrapped_;  // whether it stands in CDATA, once that is known
   bool any_argument_ = false;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "engine/api/ffn_mode.h"
 #include "engine/base/file.h"
@@ -22,7 +23,28 @@ Status AddKey(const YAML::Node& key, const std::string& name, Lines& lines) {
                                " already");
 }
 
-// Sections are maps of scalars.
+std::optional<std::vector<std::string>> ItemsOf(const YAML::Node& node) {
+  if (!node.IsSequence()) return std::nullopt;
+  std::vector<std::string> items;
+  for (const auto& item : node) {
+    if (!item.IsScalar()) return std::nullopt;
+    items.push_back(item.Scalar());
+  }
+  return items;
+}
+
+// --set: a list in brackets is read as in the file.
+Status SetOverride(const std::vector<Key>& keys, const std::string& name, const std::string& text) {
+  if (!text.starts_with('[') || !TakesList(keys, name)) return SetKey(keys, name, text);
+  try {
+    if (const auto items = ItemsOf(YAML::Load(text)); items.has_value())
+      return SetKeyList(keys, name, *items);
+  } catch (const YAML::Exception&) {
+  }
+  return base::InvalidArgument(name, ": '", text, "' is no list; write a, b or [a, \"b\"]");
+}
+
+// Sections are maps of scalars, and of lists of them.
 Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vector<Key>& keys) {
   const auto at = [&](const YAML::Node& node) { return StrCat(path, ":", node.Mark().line + 1); };
   Lines lines;
@@ -43,6 +65,11 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
       const std::string name = section_name + "." + entry.first.Scalar();
       if (const Status once = AddKey(entry.first, name, lines); !once.ok())
         return once.Annotate(at(entry.first));
+      if (const auto items = ItemsOf(entry.second); items.has_value()) {
+        const Status set = SetKeyList(keys, name, *items);
+        if (!set.ok()) return set.Annotate(at(entry.first));
+        continue;
+      }
       if (!entry.second.IsScalar()) {
         const Status unknown = SetKey(keys, name, "");
         const bool is_unknown = unknown.reason() == Reason::kNotFound;
@@ -112,7 +139,8 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
     const std::size_t equals = assignment.find('=');
     if (equals == std::string::npos)
       return base::InvalidArgument("--set ", assignment, ": expected key=value");
-    const Status set = SetKey(keys, assignment.substr(0, equals), assignment.substr(equals + 1));
+    const Status set =
+        SetOverride(keys, assignment.substr(0, equals), assignment.substr(equals + 1));
     if (!set.ok()) return set.Annotate("--set");
   }
   if (!IsMetricName(config.metrics_prefix)) {

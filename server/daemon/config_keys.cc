@@ -1,5 +1,6 @@
 #include "server/daemon/config_keys.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <sstream>
@@ -189,6 +190,31 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
                                nearest.empty() ? "" : "; did you mean '", nearest,
                                nearest.empty() ? "" : "'?")
       .WithReason(Reason::kNotFound);
+}
+
+bool TakesList(const std::vector<Key>& keys, std::string_view name) {
+  constexpr std::string_view kLists[] = {"model.aliases", "server.allowed_hosts",
+                                         "server.allowed_origins", "engine.ffn_also"};
+  if (std::find(std::begin(kLists), std::end(kLists), name) != std::end(kLists)) return true;
+  return std::any_of(keys.begin(), keys.end(), [&](const Key& key) {
+    return key.name == name && std::holds_alternative<BordersKey>(key.kind);
+  });
+}
+
+Status SetKeyList(const std::vector<Key>& keys, const std::string& name,
+                  const std::vector<std::string>& items) {
+  if (!TakesList(keys, name)) {
+    Status unknown = SetKey(keys, name, "");
+    if (unknown.reason() == Reason::kNotFound) return unknown;
+    return base::InvalidArgument(name, ": expected a single value, found a list");
+  }
+  std::string text;
+  for (const std::string& item : items) {
+    if (item.find(',') != std::string::npos)
+      return base::InvalidArgument(name, ": '", item, "' has a comma, which separates items");
+    text += (text.empty() ? "" : ",") + item;
+  }
+  return SetKey(keys, name, text);
 }
 
 std::vector<std::string> ConfigKeys() {

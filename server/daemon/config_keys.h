@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -35,6 +36,12 @@ std::vector<Key> KeysOf(ServerConfig& config);
 // Sets `name` to what `text` says. InvalidArgument: the value, and what was expected; or, for
 // kNotFound, an unknown name, with the nearest known one.
 Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::string& text);
+
+// As SetKey, to the items of a list. InvalidArgument: also if the key takes one value.
+Status SetKeyList(const std::vector<Key>& keys, const std::string& name,
+                  const std::vector<std::string>& items);
+// Whether a key's text is a list with commas.
+bool TakesList(const std::vector<Key>& keys, std::string_view name);
 
 // Every key there is, dotted ("server.port"), in order.
 std::vector<std::string> ConfigKeys();

@@ -23,16 +23,16 @@ void ExposeLayer(const std::string& layer, std::span<const std::int64_t> uses, M
 }
 
 // Where the experts of decoded tokens were. What memory lacked is counted for prompts' tokens too
-// where they are few, so the rest is at least 0.
+// where they are few: no more of it than there were uses.
 void ExposeExpertTiers(const EngineStats& stats, MetricSet& set) {
   const std::int64_t all = AllUses(stats.experts.uses);
-  const std::int64_t hot = stats.hot.used ? stats.hot.active_hot : 0;
+  const std::int64_t hot = stats.hot.used ? std::min(all, stats.hot.active_hot) : 0;
   const FlashCounters& flash = stats.flash.counters;
-  const std::int64_t read = stats.flash.used ? flash.needed - flash.hits : 0;
+  const std::int64_t read =
+      stats.flash.used ? std::clamp<std::int64_t>(flash.needed - flash.hits, 0, all - hot) : 0;
   set.CatchUp("expert_tier_uses_total", hot, {{"tier", "hot"}});
   set.CatchUp("expert_tier_uses_total", read, {{"tier", "flash"}});
-  set.CatchUp("expert_tier_uses_total", std::max<std::int64_t>(0, all - hot - read),
-              {{"tier", "ram"}});
+  set.CatchUp("expert_tier_uses_total", all - hot - read, {{"tier", "ram"}});
 }
 
 }  // namespace

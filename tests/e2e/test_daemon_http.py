@@ -36,7 +36,7 @@ def test_options_and_head(daemon):
 
 @pytest.mark.parametrize("body,code,param", [
     (b"{", 400, None), (b"", 400, None), (b"[]", 400, None), (b'{"messages":[{"role":"user","content":"\xff"}]}', 400, None),
-    ({"messages": []}, 400, "messages"), ({"messages": STORY, "temperature": "hot"}, 400, "temperature"), ({"messages": STORY, "max_tokens": -1}, 400, "max_tokens"),
+    ({"messages": []}, 400, "messages"), ({"messages": STORY, "temperature": "hot"}, 400, "temperature"), ({"messages": STORY, "max_tokens": -2}, 400, "max_tokens"),
     ({"messages": STORY, "max_tokens": 10**30}, 400, "max_tokens"), ({"messages": STORY, "model": "gpt-9"}, 404, None), ({"messages": STORY, "n": 9}, 400, "n"),
     ({"messages": STORY, "logit_bias": {"99999": 1}}, 400, None), (b"[" * 100000, 400, None),
 ])
@@ -60,10 +60,10 @@ def test_a_prompt_beyond_the_context_gives_both_numbers(daemon):
 def test_what_the_template_refuses(daemon, tmp_path):
     assert post(daemon, {"messages": [{"role": "tool", "content": "x"}], "max_tokens": 1}).status_code == 200  # a role it has not is told in words
     folder = shutil.copytree(TIDEPOOL_FOLDER, tmp_path / "model")
-    (folder / "chat_template.jinja").write_text("{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}hi")
+    (folder / "chat_template.jinja").write_text("{% if messages[0].content == 'x' %}{{ raise_exception('Nothing of one letter') }}{% endif %}hi")
     with Daemon(f"model.path={folder}") as d:
-        response = post(d, {"messages": [{"role": "system", "content": "x"}]})
-        assert response.status_code == 400 and "System role not supported" in response.json()["error"]["message"] and response.json()["error"]["param"] == "messages"
+        response = post(d, {"messages": [{"role": "user", "content": "x"}]})
+        assert response.status_code == 400 and "Nothing of one letter" in response.json()["error"]["message"] and response.json()["error"]["param"] == "messages"
         assert post(d, {"messages": STORY, "max_tokens": 1}).status_code == 200
 
 

@@ -147,7 +147,8 @@ def test_audits_on_two_sides_with_drafts_and_flash_are_evals(tidepool, tmp_path)
         layers = [str(layer) for layer in range(6)]
         wait_until(lambda: value(d, "predictor_audited_tokens_total", layer="5") > 60)
         assert value(d, "flash_reads_total") > 0 and value(d, "spec_decode_num_drafts_total") > 20
-        assert value(d, "hot_active_neurons_total", side="hot") > 0 and value(d, "flash_passed_total") > 0
+        # How many neurons a plan puts on the hot side goes by measured speeds.
+        assert (value(d, "hot_active_neurons_total", side="hot") > 0) == (value(d, "hot_neurons") > 0) and value(d, "flash_passed_total") > 0
         audited = [value(d, "predictor_audited_tokens_total", layer=layer) for layer in layers]
         counts = [{o: value(d, "predictor_neurons_total", layer=layer, outcome=o) for o in ("tp", "fp", "fn", "tn")} for layer in layers]
         for layer in layers:

@@ -10,7 +10,7 @@ OWL = "Tell me a story about an owl."
 
 
 WRONG = [
-    (dict(sampling=pb.Sampling(temperature=2.5)), "sampling.temperature"),
+    (dict(sampling=pb.Sampling(temperature=101)), "sampling.temperature"),
     (dict(sampling=pb.Sampling(temperature=float("nan"))), "sampling.temperature"),
     (dict(sampling=pb.Sampling(top_p=-0.1)), "sampling.top_p"),
     (dict(sampling=pb.Sampling(top_k=-1)), "sampling.top_k"),

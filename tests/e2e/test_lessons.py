@@ -300,9 +300,9 @@ def test_CVE_2025_23319_CVE_2025_23320_CVE_2025_23334_errors_tell_nothing_of_the
     for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/messages", "/api/chat", "/completion"):
         for body in bodies:
             response = httpx.post(daemon.url + path, content=body, headers={"content-type": "application/json"}, timeout=60)
-            # Ollama has no `n`: its routes leave it out, visibly.
-            refused = 400 <= response.status_code < 500 or "n" in response.headers.get("x-thermocline-ignored", "").split(", ")
-            assert refused and len(response.content) < 5_000, (path, body[:40])
+            if response.status_code == 200 and "n" in response.headers.get("x-thermocline-ignored", "").split(", "):
+                continue  # Ollama has no `n`: its routes leave it out, visibly
+            assert 400 <= response.status_code < 500 and len(response.content) < 5_000, (path, body[:40])
             assert not re.search(r"0x[0-9a-f]{6}|/dev/shm|/home/|/root|\.cc:\d|\.h:\d", response.text), response.text
 
 

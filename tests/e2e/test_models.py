@@ -1,5 +1,6 @@
 """Models against independent implementations: published texts, golden data, a float64 forward in NumPy."""
 import json
+import re
 from pathlib import Path
 
 import gguf
@@ -347,3 +348,18 @@ def test_bench_compares_with_an_earlier_report(tmp_path):
     assert b"ratio to" in run("bench", "tidepool", "--prefill", 8, "--decode", 4, "--repetitions", 1, "--compare", tmp_path / "first.json").stdout
     (tmp_path / "bad.json").write_text("{}")
     assert run("bench", "tidepool", "--compare", tmp_path / "bad.json", "--decode", 1, "--prefill", 1, "--repetitions", 1, check=False).returncode == 1
+
+
+def test_convert_keeps_other_models_and_takes_names_as_they_are_written(tmp_path, smollm):
+    out = tmp_path / "out.gguf"
+    run("convert", TIDEPOOL_FOLDER, out, "--quantize", "Q4_0", "--down", "columns")
+    kept = out.read_bytes()
+    refused = run("convert", smollm, out, "--quantize", "q4_k_m", check=False)
+    assert refused.returncode == 1 and b"another model" in refused.stderr and b"--overwrite" in refused.stderr and out.read_bytes() == kept
+    (tmp_path / "notes.txt").write_text("mine")
+    assert b"is no model" in run("convert", "tidepool", tmp_path / "notes.txt", check=False).stderr
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    run("convert", TIDEPOOL_FOLDER, out, "--quantize", "q8_0", "--down", "columns")  # of the same name
+    told = run("convert", smollm, out, "--quantize", "q4_k_m", "--overwrite").stderr.decode()
+    # 576 columns are no multiple of 256.
+    assert re.search(r"\d+ matrices become q8_0: a row has 576 numbers", told), told

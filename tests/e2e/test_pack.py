@@ -220,6 +220,7 @@ def test_replay(trace, tmp_path):
     assert half["belady"]["hit_rate"] - half["ours"]["hit_rate"] < 0.10
     assert len({policy["hit_rate"] for policy in full.values()}) == 1  # all fit
     xml.etree.ElementTree.parse(picture)
+    assert ">-0" not in picture.read_text()
     table = run("plan", "--replay", trace, "--memory", "50%").stdout.decode()
     assert "belady" in table and " 50%" in table
     # The trace orders a bundle file as well.

@@ -2,6 +2,7 @@
 import json
 import shutil
 import subprocess
+import time
 import urllib.request
 
 import httpx
@@ -117,9 +118,22 @@ def test_an_answer_belongs_to_its_chat_and_chats_outlive_a_reload(slow, browser)
     wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "#chats li")) == 2)
     first = next(b for b in browser.find_elements(By.CSS_SELECTOR, "#chats .open") if "very long" in b.text)
     first.click()
-    wait(browser, lambda b: b.find_elements(By.CLASS_NAME, "ending"))
-    assert "Stopped." in browser.find_element(By.CLASS_NAME, "ending").text and answer_length(browser) > 0
+    wait(browser, lambda b: answer_length(b) > 0)  # what was written before the reload
     assert "two and two" not in browser.find_element(By.ID, "messages").text
+
+
+def test_an_answer_goes_on_while_another_chat_is_open(slow, browser):
+    opened(slow, browser, name=None)
+    begin_a_long_answer(browser)
+    before = answer_length(browser)
+    browser.find_element(By.ID, "new").click()
+    wait(browser, lambda b: not running(b) and not b.find_elements(By.CLASS_NAME, "message"))
+    wait(browser, lambda b: any("very long" in e.text for e in b.find_elements(By.CSS_SELECTOR, "#chats .open")))
+    next(b for b in browser.find_elements(By.CSS_SELECTOR, "#chats .open") if "very long" in b.text).click()
+    wait(browser, lambda b: running(b) and answer_length(b) > before + 50)
+    browser.find_element(By.ID, "stop").click()
+    wait(browser, lambda b: b.find_elements(By.CLASS_NAME, "ending"))
+    assert "Stopped." in browser.find_element(By.CLASS_NAME, "ending").text and not errors(browser)
 
 
 def test_enter_during_an_answer_loses_nothing_and_escape_stops_it(slow, browser):
@@ -303,6 +317,21 @@ def test_the_live_view_shows_the_engine(daemon, browser):
     ask(browser, "Tell me a story about an owl.")
     wait(browser, lambda b: b.find_elements(By.CSS_SELECTOR, "#live .heat-map td.heat"))
     assert "Layers" in browser.find_element(By.ID, "live").text and not errors(browser)
+
+
+def test_the_live_views_speed_is_the_answers(slow, browser):
+    opened(slow, browser, name=None)
+    begin_a_long_answer(browser)
+    wait(browser, lambda b: answer_length(b) > 600)
+    browser.find_element(By.ID, "stop").click()
+    wait(browser, lambda b: not running(b))
+    time.sleep(2)  # which is no time of decoding
+    body = {"messages": [{"role": "user", "content": "Count."}], "max_tokens": 100, "ignore_eos": True}
+    said = httpx.post(slow.url + "/v1/chat/completions", json=body, timeout=60).json()["timings"]["predicted_per_second"]
+    browser.find_element(By.ID, "live-toggle").click()
+    wait(browser, lambda b: "while decoding" in b.find_element(By.ID, "live").text)
+    shown = browser.execute_script("return [...document.querySelectorAll('#live .figure')].find(f => f.textContent.startsWith('Tokens per second')).querySelector('b').textContent")
+    assert 0.4 * said < float(shown.replace(",", "")) < 2.5 * said, (shown, said)
 
 
 def test_a_key_is_asked_for_where_one_is_needed(browser, tmp_path):

@@ -416,7 +416,7 @@ def test_where_sampling_may_differ_texts_are_not_compared():
     (["--plot", "/tmp/x.svg"], 1, "--flash and --spec"),
 ])
 def test_what_bench_refuses(args, code, words):
-    done = run("bench", "tidepool", *args, check=False)
+    done = run("bench", "tidepool", *args, check=False, usage=code == 2)
     assert done.returncode == code and words in done.stderr.decode(), done.stderr
 
 

@@ -175,6 +175,37 @@ def test_settings_are_obeyed_or_refused(tmp_path, story):
         assert "is no number" in t.say("/set temperature nan") and t.say('/set mode ""') == ""
 
 
+def test_what_is_pasted_is_one_message(tmp_path):
+    with Terminal(tmp_path, "-n", "12") as t:
+        wait_until(t.at_prompt)
+        t.key("\x1b[200~Once upon a time\r/quit\rthere was an owl.\r\x1b[201~")
+        wait_until(lambda: "there was an owl." in t.text())
+        assert t.process.poll() is None and t.prompts() == 1 and "/quit" in t.text()  # nothing was sent
+        t.key(" And then?\r")
+        wait_until(lambda: t.prompts() == 2 and t.at_prompt())
+        assert "Saved 2 messages" in t.say(f"/save {tmp_path}/pasted.json")
+        assert json.loads((tmp_path / "pasted.json").read_text())["messages"][0]["content"] == "Once upon a time\n/quit\nthere was an owl. And then?"
+        t.key(CTRL_D)
+        assert t.process.wait(30) == 0
+
+
+def test_keys_during_an_answer_come_at_the_next_prompt(tmp_path, smollm):
+    with Terminal(tmp_path, "--ignore-eos", "-n", "150", model=smollm) as t:
+        wait_until(t.at_prompt)
+        t.key(STORY + "\n")
+        wait_until(lambda: STORY in t.text() and len(t.text().split(STORY)[-1]) > 100)
+        t.key("qqzzqq")
+        wait_until(lambda: t.prompts() == 2 and t.text().endswith("qqzzqq"))
+        assert t.text().count("qqzzqq") == 1
+
+
+def test_a_mode_that_would_fail_is_refused_at_once(tmp_path):
+    with Terminal(tmp_path) as t:
+        assert "there are: dense, exact" in joined(t.say("/set mode sign"))
+        t.say("/set max-tokens 5")
+        assert "ended at max-tokens" in t.say(STORY)
+
+
 def test_ctrl_c_stops_an_answer_and_takes_a_line_away(tmp_path, smollm):
     with Terminal(tmp_path, "--ignore-eos", model=smollm) as t:
         wait_until(t.at_prompt)

@@ -46,8 +46,9 @@ std::string Alternatives(const Names& names) {
   return text;
 }
 
+// Whatever the case: the value becomes the name.
 CLI::Validator OneOf(std::vector<std::string> names) {
-  return CLI::IsMember(std::move(names)).description("");
+  return CLI::IsMember(std::move(names), CLI::ignore_case).description("");
 }
 
 // Adds an option for each kind of value.
@@ -91,7 +92,7 @@ struct Adder {
   CLI::Option* operator()(const TextValue& value) const {
     CLI::Option* option = app.add_option(names, *value.target, help)->type_name("TEXT");
     if (value.choices.empty()) return option;
-    return option->type_name(Alternatives(value.choices))->check(OneOf(value.choices));
+    return option->type_name(Alternatives(value.choices))->transform(OneOf(value.choices));
   }
   CLI::Option* operator()(const ChoiceValue& value) const {
     const auto set = [value](const std::string& text) {
@@ -101,7 +102,7 @@ struct Adder {
     return app.add_option_function<std::string>(names, set, help)
         ->default_function([value] { return std::string(value.name()); })
         ->type_name(Alternatives(value.names))
-        ->check(OneOf(std::vector<std::string>(value.names.begin(), value.names.end())));
+        ->transform(OneOf(std::vector<std::string>(value.names.begin(), value.names.end())));
   }
 };
 

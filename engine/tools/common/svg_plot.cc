@@ -48,7 +48,7 @@ std::string Pixel(double value) {
 
 std::string Short(double value) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", value);
+  std::snprintf(text, sizeof(text), "%.6g", value == 0 ? 0 : value);  // no "-0"
   return text;
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 struct Options {
   std::string in, out, type, name, imatrix, down = "auto", layout = "file";
-  bool json = false;
+  bool json = false, overwrite = false;
 };
 
 const std::map<std::string, model::DownLayout> kLayouts = {
@@ -55,11 +55,28 @@ Status CheckImportance(const model::ModelFile& file, const model::Importance& im
   return OkStatus();
 }
 
+// A file that is there is replaced only if it is a model of the same name: the same conversion once
+// more.
+Status CheckOut(const std::string& out, const std::string& name) {
+  std::error_code error;
+  if (!std::filesystem::exists(out, error)) return OkStatus();
+  constexpr const char* kAsk = "; choose another name, or give --overwrite";
+  const auto there = model::OpenModelFile(out);
+  if (!there.ok()) return base::InvalidArgument(out, ": exists, and is no model", kAsk);
+  const Json* found = (*there)->metadata.Find("general.name");
+  const std::string other = found != nullptr && found->is_string() ? found->as_string() : "";
+  if (other == name) return OkStatus();
+  return base::InvalidArgument(out, ": exists, and is another model, '", other, "'", kAsk);
+}
+
 Status Convert(const Options& options) {
   ASSIGN_OR_RETURN(const std::string in, model::ResolveModel(options.in));
   std::error_code error;
   if (std::filesystem::equivalent(in, options.out, error))
     return base::InvalidArgument(options.out, ": is the input; choose another name");
+  const std::string name =
+      options.name.empty() ? std::filesystem::path(in).stem().string() : options.name;
+  if (!options.overwrite) RETURN_IF_ERROR(CheckOut(options.out, name));
   ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(in));
   if (file->config.experts.any() && options.down != "auto")
     RETURN_IF_ERROR(
@@ -78,7 +95,6 @@ Status Convert(const Options& options) {
   // What no command could load is not written.
   RETURN_IF_ERROR(model::MeasureWeights(*file, {}).status());
   ProgressBar bar("converting");
-  const std::string stem = std::filesystem::path(in).stem().string();
   RETURN_IF_ERROR(model::WriteGguf(
       *file, options.out,
       {.type = model::TypeByName(options.type),
@@ -87,7 +103,7 @@ Status Convert(const Options& options) {
                                                                     : kLayouts.at(options.down),
        .input_major = options.layout == "inputs",
        .importance = options.imatrix.empty() ? nullptr : &importance,
-       .name = options.name.empty() ? stem : options.name,
+       .name = name,
        .threads = base::UsableProcessors(),
        .on_progress = bar.callback()}));
   bar.Clear();
@@ -129,6 +145,7 @@ Command AddConvert(const OptionSet& set) {
           "Importance of the matrices' columns, by `imatrix` or llama.cpp: those that matter are "
           "rounded with less error (with --quantize)");
   set.Add("--name", options->name, "general.name in the file");
+  set.Add("--overwrite", options->overwrite, "Replace a file that is another model");
   set.Add("--json", options->json, "One JSON object on standard output");
   return [options] { return Convert(*options); };
 }

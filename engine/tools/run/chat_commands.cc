@@ -61,6 +61,22 @@ std::string Spoken(const OptionValue& value, const std::string& text) {
   return text == "on" ? "true" : text == "off" ? "false" : text;
 }
 
+// Whether a message in these modes would be answered.
+Status CanCompute(const std::string& text, const EngineStats& stats) {
+  ASSIGN_OR_RETURN(const FfnModes modes,
+                   ParseFfnModes(text, static_cast<int>(stats.ffn.size()), FfnMode::kDense));
+  const std::vector<FfnMode>& offered = stats.ffn_offered;
+  for (const FfnMode mode : modes.automatic ? std::vector<FfnMode>() : modes.layers) {
+    if (std::find(offered.begin(), offered.end(), mode) != offered.end()) continue;
+    std::string names;
+    for (const FfnMode each : offered)
+      names += StrCat(names.empty() ? "" : ", ", FfnModeName(each));
+    return InvalidArgument("mode '", FfnModeName(mode), "' is not there for this model as it was ",
+                           "loaded; there are: ", names);
+  }
+  return OkStatus();
+}
+
 Status Set(ChatSession& session, const std::string& argument) {
   RunOptions& options = session.options();
   const std::vector<Setting> settings = ChatSettings(options);
@@ -83,8 +99,7 @@ Status Set(ChatSession& session, const std::string& argument) {
   RETURN_IF_ERROR(SetValue(found->value, name, Spoken(found->value, text)));
   Status valid = ValidateSampling(options.sampling);
   if (valid.ok() && !options.mode.empty()) {
-    const int layers = static_cast<int>(session.engine().Stats().ffn.size());
-    valid = ParseFfnModes(options.mode, layers, FfnMode::kDense).status();
+    valid = CanCompute(options.mode, session.engine().Stats());
   }
   if (!valid.ok()) RETURN_IF_ERROR(SetValue(found->value, name, before));
   return valid;

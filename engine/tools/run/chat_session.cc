@@ -83,6 +83,7 @@ std::optional<std::string> ChatSession::ReadMessage() {
   if (line.end == LineReader::End::kEndOfInput) return std::nullopt;
   if (line.end == LineReader::End::kInterrupted) return "";
   const std::string text = Trimmed(line.text);
+  if (text.find('\n') != std::string::npos && !text.starts_with(kBlock)) return " " + text;
   if (text.starts_with(kBlock)) return ReadBlock(text.substr(kBlock.size()));
   // A space in front makes a message of what looks like a command.
   return line.text.starts_with(' ') && text.starts_with('/') ? " " + text : text;
@@ -111,6 +112,7 @@ Status ChatSession::Ask(const std::string& message) {
   conversation_.Add("user", message);
   auto prompt = formatter_->Encode(conversation_.ToJson());
   WordWrap out(stdout, ColumnsOf(stdout));
+  const QuietKeys quiet(reader_.terminal());
   const auto g = prompt.ok() ? Generate(engine_, MakeRequest(options_, *std::move(prompt)),
                                         [&](std::string_view text) { out.Write(text); })
                              : Result<Generation>(prompt.status());

@@ -4,6 +4,7 @@
 #include <histedit.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <clocale>
 #include <csignal>
 #include <cstdlib>
@@ -35,9 +36,28 @@ struct Keys {
     el_set(edit, EL_PREP_TERM, 1);
     return CC_REFRESH;
   }
+  // What is pasted is text, line ends included: they send nothing.
+  static unsigned char Paste(EditLine* edit, int) {
+    const std::wstring end = L"\x1b[201~";
+    std::wstring text;
+    for (wchar_t c = 0; !text.ends_with(end) && el_wgetc(edit, &c) == 1;)
+      text += c == L'\r' ? L'\n' : c;
+    if (text.ends_with(end)) text.resize(text.size() - end.size());
+    while (text.ends_with(L'\n')) text.pop_back();
+    return !text.empty() && el_winsertstr(edit, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+  }
 };
 
 namespace {
+
+// Terminals then put marks around what is pasted. Source: xterm's control sequences.
+constexpr const char* kMarkPastes = "\x1b[?2004h";
+constexpr const char* kMarkNone = "\x1b[?2004l";
+
+void Tell(const char* sequence) {
+  std::fputs(sequence, stderr);
+  std::fflush(stderr);
+}
 
 constexpr std::size_t kHistoryLines = 1000;
 
@@ -49,6 +69,8 @@ void BindKeys(EditLine* edit) {
   el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
   el_set(edit, EL_ADDFN, "chat-interrupt", "Take the line away", Keys::Interrupt);
   el_set(edit, EL_ADDFN, "chat-suspend", "Stop the program", Keys::Suspend);
+  el_set(edit, EL_ADDFN, "chat-paste", "Insert what is pasted", Keys::Paste);
+  el_set(edit, EL_BIND, "\\e[200~", "chat-paste", nullptr);
   el_set(edit, EL_BIND, "^C", "chat-interrupt", nullptr);
   el_set(edit, EL_BIND, "^Z", "chat-suspend", nullptr);
   el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
@@ -114,7 +136,9 @@ LineReader::Line LineReader::ReadEdited(const std::string& prompt) {
   prompt_ = prompt;
   interrupted_ = false;
   int length = 0;
+  Tell(kMarkPastes);
   const char* const text = el_gets(edit_.get(), &length);
+  Tell(kMarkNone);
   if (interrupted_ || text == nullptr) {
     std::fputc('\n', isatty(STDOUT_FILENO) != 0 ? stdout : stderr);
     return {.end = interrupted_ ? End::kInterrupted : End::kEndOfInput};
@@ -133,9 +157,23 @@ void LineReader::Remember(const std::string& line) {
   if (history_path_.empty()) return;
   const int fd = open(history_path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return;
-  const std::string text = StrCat(line, "\n");
+  std::string text = line;
+  std::replace(text.begin(), text.end(), '\n', ' ');  // the file has a message in each line
+  text += '\n';
   (void)!write(fd, text.data(), text.size());
   close(fd);
+}
+
+QuietKeys::QuietKeys(bool terminal) {
+  termios now = {};
+  if (!terminal || tcgetattr(STDIN_FILENO, &now) != 0) return;
+  before_ = now;
+  now.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+  (void)tcsetattr(STDIN_FILENO, TCSANOW, &now);
+}
+
+QuietKeys::~QuietKeys() {
+  if (before_.has_value()) (void)tcsetattr(STDIN_FILENO, TCSANOW, &*before_);
 }
 
 std::string ChatHistoryPath() {

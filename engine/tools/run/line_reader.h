@@ -1,7 +1,10 @@
 // What the user writes, line by line.
 #pragma once
 
+#include <termios.h>
+
 #include <memory>
+#include <optional>
 #include <string>
 
 // libedit's.
@@ -42,6 +45,18 @@ class LineReader {
   std::string prompt_;
   bool interrupted_ = false;
   friend struct Keys;
+};
+
+// While it lives keys are not shown: what is typed during an answer comes at the next prompt.
+class QuietKeys {
+ public:
+  explicit QuietKeys(bool terminal);
+  ~QuietKeys();
+  QuietKeys(const QuietKeys&) = delete;
+  QuietKeys& operator=(const QuietKeys&) = delete;
+
+ private:
+  std::optional<termios> before_;
 };
 
 // Where the lines of chats are kept: $XDG_STATE_HOME/thermocline/history, else

@@ -1,5 +1,5 @@
-// The open chat and the answer that is being made. An answer belongs to the chat that it was asked
-// in: what another one shows never gets its text.
+// The open chat and the answers that are being made. An answer belongs to the chat that it was asked
+// in: it goes on while another one is shown, which never gets its text.
 import {isEmpty, streamAnswer} from './answer.js';
 import {announce} from './dom.js';
 import {setting} from './settings.js';
@@ -7,7 +7,14 @@ import {loadChat, newChat, saveChat} from './store.js';
 
 const kSaveMs = 2000;  // while an answer grows
 
-export const state = {chat: newChat(setting('system') || ''), run: null, failure: null};
+const runs = new Map();  // by the chat's id
+
+// run: the open chat's answer, if one is being made.
+export const state = {
+  chat: newChat(setting('system') || ''),
+  failure: null,
+  get run() { return runs.get(this.chat.id) || null; },
+};
 
 // Set by main.js. shown: another chat or other messages; grew: the running answer; saved: the list.
 export const hooks = {shown() {}, grew() {}, saved() {}, notice() {}};
@@ -34,8 +41,11 @@ function noteEnd(run, error) {
   if (error) message.ended = stopped ? 'stopped' : 'failed';
   if (isEmpty(message)) chat.messages.splice(chat.messages.indexOf(message), 1);
   chat.updated = Date.now();
-  if (state.run === run) state.run = null;
-  if (state.chat !== chat) return;
+  if (runs.get(chat.id) === run) runs.delete(chat.id);
+  if (state.chat !== chat) {
+    if (error && !stopped && !chat.removed) hooks.notice(`The answer in “${chat.title}” failed: ${error.message}`);
+    return;
+  }
   state.failure = error && !stopped ? error : null;
   hooks.shown();
   const text = message.content.length > 400 ? message.content.slice(0, 400) + '…' : message.content;
@@ -47,7 +57,7 @@ async function answer(resume = false) {
   const message = resume ? chat.messages.at(-1) : {role: 'assistant', content: ''};
   if (!resume) chat.messages.push(message);
   const run = {chat, message, controller: new AbortController(), phase: 'waiting', progress: null, pieces: 0, rate: 0};
-  state.run = run;
+  runs.set(chat.id, run);
   state.failure = null;
   hooks.shown();
   announce('The answer is being written.');
@@ -79,9 +89,16 @@ export function ask(text) {
 }
 
 export function stop() {
-  if (!state.run) return;
-  state.run.controller.abort();
-  if (state.run.chat !== state.chat) state.run = null;
+  if (state.run) state.run.controller.abort();
+}
+
+// The answer of a chat that is removed; of every one, for null.
+export function abandon(id) {
+  for (const run of [...runs.values()]) {
+    if (id !== null && run.chat.id !== id) continue;
+    run.chat.removed = true;
+    run.controller.abort();
+  }
 }
 
 // Answers the last question again, or for the first time.
@@ -118,13 +135,9 @@ export function giveResults(results) {
   answer();
 }
 
-// An answer that runs is ended; what it has stays with its chat.
 function show(chat) {
-  const {run} = state;
   state.chat = chat;
-  state.run = null;
   state.failure = null;
-  if (run) run.controller.abort();
   hooks.shown();
 }
 
@@ -132,6 +145,6 @@ export const startNew = () => show(newChat(setting('system') || ''));
 
 export async function openStored(id) {
   if (id === state.chat.id) return;
-  const chat = await loadChat(id);
+  const chat = runs.has(id) ? runs.get(id).chat : await loadChat(id);
   if (chat) show(chat);
 }

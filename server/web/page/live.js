@@ -54,14 +54,14 @@ function recent(name, ask) {
   return {value: ask(fresh ? first : null, now), fresh};
 }
 
-function rates() {
-  const out = [];
-  for (let i = 1; i < scrapes.length; ++i) {
-    const made = growth(scrapes[i - 1].samples, scrapes[i].samples, 'generation_tokens_total');
-    out.push((made || 0) / Math.max(0.001, scrapes[i].time - scrapes[i - 1].time));
-  }
-  return out;
+// Decoded tokens a second of the time that decoding took, as under an answer: idle time and prompts
+// are no part of it. 0 where nothing was decoded.
+function speed(from, to) {
+  const seconds = ['decode', 'verify'].reduce((all, phase) => all + (growth(from, to, 'engine_step_seconds_sum', {phase}) || 0), 0);
+  return seconds > 0 ? (growth(from, to, 'ffn_tokens_total', {layer: '0'}) || 0) / seconds : 0;
 }
+
+const rates = () => scrapes.slice(1).map((scrape, i) => speed(scrapes[i].samples, scrape.samples));
 
 function spark(values) {
   const top = Math.max(...values, 1), step = 240 / (kKept - 2), from = 240 - (values.length - 1) * step;
@@ -82,7 +82,8 @@ function latency(name, metric) {
 
 function requestFigures(now) {
   const rate = rates(), running = sum(now, 'num_requests_running');
-  const all = [figure('Tokens per second', rate.length ? number(rate.at(-1), 1) : '…'),
+  const {value, fresh} = recent('ffn_tokens_total', speed);
+  const all = [figure('Tokens per second', value ? number(value, value < 20 ? 1 : 0) : '…', value ? `while decoding${fresh ? '' : ', since the start'}` : ''),
                latency('Time to first token', 'time_to_first_token_seconds'), latency('Between tokens', 'inter_token_latency_seconds'),
                running === null ? null : figure('Requests', number(running), `${number(sum(now, 'num_requests_waiting') || 0)} wait`)];
   return el('section', {}, el('h3', {}, 'Speed'), el('div', {class: 'figures'}, ...all.filter(Boolean)), rate.length > 1 ? spark(rate) : null);

@@ -1,7 +1,7 @@
 // Wires the page: what is typed and clicked, the model's name, the theme.
 import {call} from './api.js';
 import {drawChats, setChatActions} from './chats.js';
-import {ask, edit, giveResults, hooks, openStored, regenerate, resume, save, startNew, state, stop} from './conversation.js';
+import {abandon, ask, edit, giveResults, hooks, openStored, regenerate, resume, save, startNew, state, stop} from './conversation.js';
 import {byId, el, icon} from './dom.js';
 import {showLive} from './live.js';
 import {acceptSettings, buildSettings, changeSetting, openSettings, resetSettings, setting} from './settings.js';
@@ -174,6 +174,7 @@ async function findModel() {
 }
 
 function forget(id) {
+  abandon(id);
   if (id !== null && state.chat.id !== id) return;
   state.chat.removed = true;
   startNew();

@@ -34,6 +34,24 @@ TEST_F(ConfigTest, ReadsKeysAndOverrides) {
   EXPECT_EQ(config->model.path, "x=y");
 }
 
+TEST_F(ConfigTest, ListsAreLists) {
+  const auto file = Load(
+      "model:\n  aliases: ['*', b]\nserver:\n  allowed_origins:\n    - http://a\n"
+      "metrics:\n  buckets_tokens: [1, 2, 3]\n");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(file->model_aliases, "*,b");
+  EXPECT_EQ(file->allowed_origins, "http://a");
+  EXPECT_EQ(file->metrics_buckets.tokens, (std::vector<double>{1, 2, 3}));
+  for (const char* text : {"[\"*\"]", "['*']", "*"}) {
+    const auto config = Load("", {std::string("model.aliases=") + text});
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->model_aliases, "*") << text;
+  }
+  const auto broken = Load("", {"model.aliases=[a"});
+  EXPECT_NE(broken.status().message().find("is no list"), std::string::npos);
+  EXPECT_EQ(Load("", {"model.path=[x].gguf"})->model.path, "[x].gguf");
+}
+
 TEST_F(ConfigTest, SamplingIsANumberOrTheModels) {
   const auto config = Load("sampling:\n  temperature: 0.5\n  top_p: model\n",
                            {"sampling.temperature=model", "sampling.top_k=40"});
@@ -77,6 +95,9 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
       {"server:\n  port: abc\n", ":2: server.port: 'abc' is no whole number"},
       {"server:\n  port: 99999\n", ":2: server.port: 99999 is outside [0, 65535]"},
       {"server:\n  port: [1]\n", ":2: server.port: expected a single value, found a list"},
+      {"model:\n  name: [a]\n", ":2: model.name: expected a single value, found a list"},
+      {"model:\n  aliases: ['a,b']\n", ":2: model.aliases: 'a,b' has a comma"},
+      {"model:\n  aliases: [[a]]\n", "expected a single value, found a list"},
       {"server:\n  port: ~\n", "server.port"},
       {"engine:\n  cpu_isa: sse\n", "'sse' is none of"},
       {"servr:\n  port: 1\n", "did you mean 'server.port'?"},
