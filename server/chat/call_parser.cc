@@ -9,6 +9,9 @@
 namespace thermocline::chat {
 namespace {
 
+// Some templates put strings with marks in them between these, of XML.
+constexpr std::string_view kCdataOpen = "<![CDATA[", kCdataClose = "]]>";
+
 using Part = MessagePart::Kind;
 constexpr std::string_view kIdAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -326,17 +329,17 @@ void CallParser::AddString(const std::string& raw, bool last, std::vector<Messag
 // Some templates put strings with marks in them into XML's <![CDATA[..]]>. What may still become
 // one of its ends is held.
 std::string CallParser::Unwrapped(const std::string& raw, bool last) {
-  constexpr std::string_view kOpen = "<![CDATA[", kClose = "]]>";
   held_ += raw;
   if (!wrapped_.has_value()) {
-    if (!last && kOpen.starts_with(held_)) return "";
-    wrapped_ = held_.starts_with(kOpen);
-    if (*wrapped_) held_.erase(0, kOpen.size());
+    if (!last && kCdataOpen.starts_with(held_)) return "";
+    wrapped_ = held_.starts_with(kCdataOpen);
+    if (*wrapped_) held_.erase(0, kCdataOpen.size());
   }
   std::size_t sure = held_.size();
-  if (*wrapped_ && last && held_.ends_with(kClose)) sure -= kClose.size();
-  for (std::size_t size = std::min(kClose.size(), sure); *wrapped_ && !last && size > 0; --size) {
-    if (!kClose.starts_with(std::string_view(held_).substr(held_.size() - size))) continue;
+  if (*wrapped_ && last && held_.ends_with(kCdataClose)) sure -= kCdataClose.size();
+  for (std::size_t size = std::min(kCdataClose.size(), sure); *wrapped_ && !last && size > 0;
+       --size) {
+    if (!kCdataClose.starts_with(std::string_view(held_).substr(held_.size() - size))) continue;
     sure -= size;
     break;
   }
@@ -366,11 +369,10 @@ std::string CallParser::ValueJson(const std::string& raw) const {
   if (json.ok()) return json->Dump();
   if (raw == "True" || raw == "False") return raw == "True" ? "true" : "false";
   if (raw == "None") return "null";
+  const bool wrapped = raw.starts_with(kCdataOpen) && raw.ends_with(kCdataClose);
+  const std::size_t inner = raw.size() - kCdataOpen.size() - kCdataClose.size();
   std::string out;
-  constexpr std::string_view kOpen = "<![CDATA[", kClose = "]]>";
-  const bool wrapped = raw.starts_with(kOpen) && raw.ends_with(kClose);
-  base::AppendJsonString(
-      out, wrapped ? raw.substr(kOpen.size(), raw.size() - kOpen.size() - kClose.size()) : raw);
+  base::AppendJsonString(out, wrapped ? raw.substr(kCdataOpen.size(), inner) : raw);
   return out;
 }
 
