@@ -71,8 +71,8 @@ class Transformer {
   enum class Logits { kNone, kLast, kAll };
   // Prompts are computed without loss whatever the modes; decoded tokens, and up to
   // kSparseTokensMax that are verified together, as the modes say; where answers share a step with
-  // prompts (kMixed), without loss. A step that verifies is ended by EndVerify. The caller knows
-  // how many tokens of a verified or mixed step were decoded and stay says so with CountKept.
+  // prompts (kMixed), without loss. A step that verifies is ended by EndVerify. The caller
+  // says with CountKept how many tokens of a verified or mixed step were decoded and stay.
   enum class Step { kPrefill, kDecode, kVerify, kMixed };
   // Appends `tokens` to `cache` and computes the logits asked for.
   // Returns [1, V] (kLast), [T, V] (kAll, T <= logits_max) or [0] (kNone); valid until the next

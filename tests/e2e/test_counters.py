@@ -5,6 +5,7 @@ import httpx
 import pytest
 from conftest import Daemon, wait_until
 from prometheus_client.parser import text_string_to_metric_families
+from test_hot import make_eager
 
 LAYERS, NEURONS = 6, 1024  # of tidepool
 WAYS = {
@@ -32,8 +33,12 @@ def totals(daemon):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_token_that_is_served_is_counted(way):
+def test_every_token_that_is_served_is_counted(way, tmp_path, monkeypatch):
     settings, clients = WAYS[way]
+    if "two sides" in way:  # the plan goes by speeds that are measured once: these put neurons on both
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        with Daemon(*settings):
+            make_eager(tmp_path)
     with Daemon(*settings) as d:
         def ask(n):
             body = {"prompt": f"{n} " + 4 * "Once upon a time there was an owl. She said: I am an owl. ", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
