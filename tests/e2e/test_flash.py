@@ -12,6 +12,7 @@ import httpx
 import pytest
 from conftest import BIN, ROOT, THERMOCLINE, Daemon, run, wait_until
 from prometheus_client.parser import text_string_to_metric_families
+from test_hot import make_eager
 
 STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
 OZ = (ROOT / "tests/data/wizard_of_oz.txt").read_text()
@@ -131,11 +132,14 @@ def test_the_daemon_streams_the_same_text_and_says_what_it_reads(tidepool):
             assert 0 < value(d, "memory_bytes", kind="flash_cache", device="cpu") < value(d, "memory_planned_bytes") <= value(d, "memory_budget_bytes")
 
 
-def test_audits_on_two_sides_with_drafts_and_flash_are_evals(tidepool, tmp_path):
+def test_audits_on_two_sides_with_drafts_and_flash_are_evals(tidepool, tmp_path, monkeypatch):
     """Precision and recall by layer, of a sample of the tokens that `eval --predictor` counts all of."""
     settings = tight(tidepool, "engine.ffn_mode=sign", "engine.audit_interval=1", "engine.controller_recall=0", "hot.device=cpu", "hot.bytes=1MiB",
                      "spec.mode=sync", "spec.source=ngram", "spec.fixed=true", "spec.tokens_max=3", room=2.2 * MIB)
     texts, prompts = [], []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with Daemon(*settings):
+        make_eager(tmp_path / "cache")  # a plan goes by measured speeds: these put neurons on both sides
     with Daemon(*settings) as d:
         for name in ("owl", "fox", "boat", "storm", "lamp", "bear"):
             prompt = json.loads(run("tokenize", tidepool, "--json", stdin=f"The {name} and".encode()).stdout)["tokens"]
@@ -147,8 +151,7 @@ def test_audits_on_two_sides_with_drafts_and_flash_are_evals(tidepool, tmp_path)
         layers = [str(layer) for layer in range(6)]
         wait_until(lambda: value(d, "predictor_audited_tokens_total", layer="5") > 60)
         assert value(d, "flash_reads_total") > 0 and value(d, "spec_decode_num_drafts_total") > 20
-        # How many neurons a plan puts on the hot side goes by measured speeds.
-        assert (value(d, "hot_active_neurons_total", side="hot") > 0) == (value(d, "hot_neurons") > 0) and value(d, "flash_passed_total") > 0
+        assert value(d, "hot_active_neurons_total", side="hot") > 0 and value(d, "flash_passed_total") > 0
         audited = [value(d, "predictor_audited_tokens_total", layer=layer) for layer in layers]
         counts = [{o: value(d, "predictor_neurons_total", layer=layer, outcome=o) for o in ("tp", "fp", "fn", "tn")} for layer in layers]
         for layer in layers:
