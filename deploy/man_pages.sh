@@ -24,6 +24,7 @@ SCRIPT
   chmod +x "$work/$name"
   printf '[SEE ALSO]\n%s\n\nThe documentation is in /usr/share/doc/thermocline.\n' "$see" >"$work/include"
   help2man --no-info --section=1 --name="$summary" --include="$work/include" --output="$out/$name.1" "$work/$name"
+  sed -i 's/|/|\\:/g' "$out/$name.1"  # a list of names may break behind each
   gzip -9nf "$out/$name.1"
 }
 

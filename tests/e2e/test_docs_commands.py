@@ -98,6 +98,8 @@ def prepare(line, folder):
     if match := re.match(r"thermocline synth (\S+)", line):  # of another shape than a section before had
         for old in folder.glob(match[1] + "*"):
             old.unlink()
+    if match := re.match(r"thermocline convert \S+ (\S+)", line):  # not over another model of that name
+        (folder / match[1]).unlink(missing_ok=True)
     if "--out MODEL.placement.json" in line:
         assert shell("thermocline profile MODEL --text FILE --tokens 150", folder).returncode == 0
     if "my-machine.json" in line:

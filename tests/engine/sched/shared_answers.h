@@ -8,9 +8,11 @@
 
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <random>
 
 #include "tests/engine/exec/flash_models.h"
+#include "tests/engine/placement/alike_sides.h"
 #include "tests/engine/sched/tidepool_engine.h"
 
 namespace thermocline {
@@ -40,9 +42,14 @@ class SharedAnswers : public testing::TestWithParam<Place> {
       config.model.memory.bundle = bundle_;
       exec::PackNeurons(config.model.path, bundle_);
     }
+    if (config.model.hot.device == HotDevice::kCpu && config.model.hot.bytes > 0)
+      machine_.emplace(config);
     return config;
   }
-  void TearDown() override { std::remove(bundle_.c_str()); }
+  void TearDown() override {
+    std::remove(bundle_.c_str());
+    machine_.reset();
+  }
 
   static GrammarSpec Grammar() {
     return {.kind = GrammarSpec::Kind::kGbnf, .text = "root ::= (\"The \" | \"A \") [a-z ]+ \".\""};
@@ -135,6 +142,7 @@ class SharedAnswers : public testing::TestWithParam<Place> {
   }
 
   const std::string bundle_ = StrCat(testing::TempDir(), "shared-", ::getpid(), ".tcb");
+  std::optional<placement::AlikeSides> machine_;  // of a place of two sides
 };
 
 }  // namespace thermocline

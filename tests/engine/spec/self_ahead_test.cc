@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/engine.h"
 #include "tests/engine/exec/flash_models.h"
+#include "tests/engine/placement/alike_sides.h"
 
 namespace thermocline::spec {
 namespace {
@@ -244,7 +245,7 @@ TEST(SelfAhead, IsRefusedByNameWithNeuronsOnFlash) {
 TEST(SelfAhead, IsRefusedByNameWithAHotTier) {
   EngineConfig config = Config({});
   config.model.hot.bytes = 2 << 20;
-  config.model.hot.placement = "random";  // whatever a plan would say
+  const placement::AlikeSides machine(config);
   ExpectRefused(config, "hot tier");
 }
 

@@ -13,6 +13,7 @@
 #include "engine/text/dry_breakers.h"
 #include "engine/text/tokenizer.h"
 #include "tests/engine/exec/flash_models.h"
+#include "tests/engine/placement/alike_sides.h"
 
 namespace thermocline {
 namespace {
@@ -224,6 +225,7 @@ TEST(Speculation, EveryPlacementAndModeGivesItsOwnPlainText) {
   configs[1].model.ffn.modes = "dense";
   configs[2].model.ffn.modes = "sign";
   configs[3].model.hot.bytes = 2 << 20;
+  const placement::AlikeSides machine(configs[3]);
   const std::string bundle = testing::TempDir() + "speculation_" + std::to_string(::getpid());
   exec::PackNeurons(SOURCE_DIR "/config/models/tidepool.gguf", bundle);
   configs[4].model.memory.ffn_share = 0.6;
