@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "engine/base/interruption.h"
 #include "engine/text/bpe_merge.h"
 #include "engine/text/sentencepiece.h"
 
@@ -103,13 +104,19 @@ void BpeTokenizer::EncodePlain(std::string_view text, bool at_start, std::vector
   if (byte_level_) {
     const bool prefixed = vocabulary_.prefix_space && !text.starts_with(' ');
     const std::string with_space = prefixed ? " " + std::string(text) : "";
-    for (const std::string_view word : pre_tokenizer_->Split(prefixed ? with_space : text))
-      EncodeWord(word, out);
+    EncodeWords(prefixed ? with_space : text, out);
     return;
   }
   const std::string marked = MarkSpaces(
       vocabulary_.add_space_prefix && at_start ? " " + std::string(text) : std::string(text));
-  for (const std::string_view word : pre_tokenizer_->Split(marked)) EncodeWord(word, out);
+  EncodeWords(marked, out);
+}
+
+void BpeTokenizer::EncodeWords(std::string_view text, std::vector<int>& out) const {
+  for (const std::string_view word : pre_tokenizer_->Split(text)) {
+    if (base::Interrupted()) return;
+    EncodeWord(word, out);
+  }
 }
 
 void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) const {

@@ -25,6 +25,7 @@ class BpeTokenizer final : public Tokenizer {
     int merged;
   };
   void AddMerges();
+  void EncodeWords(std::string_view text, std::vector<int>& out) const;
   void EncodeWord(std::string_view word, std::vector<int>& out) const;
   int Find(const std::string& token) const;
   // As Find; a part of merges that is no token itself gets an id beyond the vocabulary.

@@ -1,11 +1,14 @@
 #include "engine/text/jinja_interpreter.h"
 
+#include "engine/base/interruption.h"
+
 namespace thermocline::text::jinja {
 
 Status Interpreter::Charge(std::size_t bytes) {
   steps_ += 1 + static_cast<std::int64_t>(bytes / 64);
   if (steps_ > limits_.steps)
     return base::ResourceExhausted("the chat template takes more than ", limits_.steps, " steps");
+  if (base::Interrupted()) return base::Unavailable("nobody waits for the chat template's text");
   return OkStatus();
 }
 

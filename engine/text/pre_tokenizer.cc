@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "engine/base/index.h"
+#include "engine/base/interruption.h"
 
 namespace thermocline::text {
 namespace {
@@ -125,7 +126,7 @@ void AppendMatches(URegularExpression* regex, const Utf16Text& text, Span piece,
   UErrorCode error = U_ZERO_ERROR;
   uregex_setText(regex, text.units.data() + piece.begin, piece.end - piece.begin, &error);
   int done = piece.begin;
-  while (uregex_findNext(regex, &error) && U_SUCCESS(error)) {
+  while (!base::Interrupted() && uregex_findNext(regex, &error) && U_SUCCESS(error)) {
     const Span match{piece.begin + uregex_start(regex, 0, &error),
                      piece.begin + uregex_end(regex, 0, &error)};
     if (match.begin == match.end) continue;

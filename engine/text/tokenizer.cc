@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/interruption.h"
 #include "engine/text/byte_bpe.h"
 #include "engine/text/sentencepiece.h"
 #include "engine/text/unicode_text.h"
@@ -84,6 +85,7 @@ std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& o
   bool at_start = true;
   for (std::size_t pos = 0; pos < text.size();) {
     const Special* special = MatchSpecial(text, pos, options.control_tokens);
+    if (special != nullptr && base::Interrupted()) return out;
     if (special == nullptr) {
       ++pos;
       continue;

@@ -29,7 +29,7 @@ class Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> Create(const model::Vocabulary& vocabulary);
   virtual ~Tokenizer() = default;
 
-  // Ill-formed UTF-8 is read as U+FFFD.
+  // Ill-formed UTF-8 is read as U+FFFD. Interrupted (base::Interrupted), it ends early.
   std::vector<int> Encode(std::string_view text, const EncodeOptions& options) const;
   // The bytes `token` stands for; control tokens have none unless `control_tokens`. Requires: id in
   // range.

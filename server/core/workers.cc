@@ -6,6 +6,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "engine/base/interruption.h"
 #include "engine/base/out_of_memory.h"
 
 namespace thermocline::server {
@@ -39,10 +40,11 @@ struct Workers::Task {
   std::function<void()> work, then;
   std::shared_ptr<Rest> rest;  // `dropped`, until the work is done
 
-  void Run() {
+  void Run(const std::atomic<bool>& stopping) {
+    const base::InterruptScope scope(stopping);
     work();
     work = {};  // what it holds is not let go of behind `then`
-    rest->next = std::move(then);
+    if (!stopping) rest->next = std::move(then);
   }
   // Who sent this waits for what follows.
   ~Task() {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting
@@ -97,7 +99,7 @@ void Workers::RunNext() {
       waiting_.splice(waiting_.end(), waiting_, waiting_.begin());
     }
   }
-  task->Run();
+  task->Run(stopping_);
 }
 
 void Workers::Stop() {
@@ -107,6 +109,7 @@ void Workers::Stop() {
     pool.swap(pool_);
   }
   if (pool == nullptr) return;
+  stopping_ = true;
   pool->stop();
   pool.reset();
   std::list<Waiting> dropped;

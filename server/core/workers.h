@@ -2,6 +2,7 @@
 // probes and signals stay free for them, whatever a template does. Clients take turns.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -27,7 +28,8 @@ class Workers {
   ~Workers() { Stop(); }
 
   // Runs `work` here, in a turn of `client` (a tenant), then `then` on `back`. What Stop finds
-  // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`.
+  // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`;
+  // so it is of what runs, which is interrupted (base::Interrupted).
   // Both may be empty. What waits is bounded by the callers: an HTTP connection has one request
   // at a time, one of gRPC grpc.streams_max. `work` must not throw. Where memory runs out, it
   // throws, and nothing follows.
@@ -49,6 +51,7 @@ class Workers {
   void Keep(const std::string& client, const std::shared_ptr<Task>& task) REQUIRES(mutex_);
   void RunNext();
 
+  std::atomic<bool> stopping_ = false;
   base::Mutex mutex_;
   std::list<Waiting> waiting_ GUARDED_BY(mutex_);                      // the next turn first
   std::unique_ptr<boost::asio::thread_pool> pool_ GUARDED_BY(mutex_);  // nullptr after Stop

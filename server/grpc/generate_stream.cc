@@ -5,6 +5,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "engine/base/interruption.h"
 #include "engine/base/log.h"
 #include "server/core/refusal_table.h"
 #include "server/grpc/refusal.h"
@@ -101,6 +102,7 @@ void GenerateStream::DoOn(server::Workers& workers, Status (server::Submission::
   workers.Post(
       call_.caller().tenant, strand_,
       [self = shared_from_this(), done, step] {
+        const base::InterruptScope scope(self->finished_);
         if (!self->finished_) *done = DoOrFail(self->call_.id(), *self->submission_, step);
       },
       [self = shared_from_this(), done, then] {

@@ -4,6 +4,7 @@
 
 #include <boost/asio/dispatch.hpp>
 
+#include "engine/base/interruption.h"
 #include "engine/base/log.h"
 #include "server/http/refusal.h"
 
@@ -101,10 +102,17 @@ void Session::OnRequest(ErrorCode error) {
   const std::size_t bytes = request.body().size();
   if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
+  if (bytes > server::kShortBytesMax) {
+    routing_ = true;
+    WatchForDeparture();
+  }
   const auto action = std::make_shared<std::optional<Action>>();
   service_.workers(bytes).Post(
       exchange_->head().tenant, connection_->get_executor(),
-      [self = shared_from_this(), action] { *action = self->RouteOrFail(self->reader_.request()); },
+      [self = shared_from_this(), action] {
+        const base::InterruptScope scope(self->client_left_);
+        *action = self->RouteOrFail(self->reader_.request());
+      },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
       [self = shared_from_this()] { self->OnDropped(); });
 }
@@ -128,6 +136,11 @@ std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
 
 void Session::OnRouted(std::optional<Action> action) {
   reader_.Forget();
+  routing_ = false;
+  if (client_left_) {
+    Log(499);
+    return Close();
+  }
   if (!action.has_value()) return RespondFailed();
   Guarded([&] {
     if (auto* plan = std::get_if<GenerationPlan>(&*action)) {

@@ -86,7 +86,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool next_after_watch_ = false;       // that read's end begins the next request
   // While its grammar waits to be compiled: gives back the place in the queue.
   std::function<void()> give_up_;
-  // While its grammar waited or its answer was written. Compilers look, too.
+  bool routing_ = false;  // a long request is read by a worker
+  // While it was read, its grammar waited or its answer was written. Workers look, too.
   std::atomic<bool> client_left_ = false;
 };
 

@@ -31,7 +31,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
   };
   const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
   std::function<void()> give_up = [work] { work->plan.submission.GiveUp(); };
-  reader_.Shrink();
+  if (!watching_) reader_.Shrink();  // else it reads into what it has
   WatchForDeparture();
   service_.compilers().Post(
       exchange_->head().tenant, connection_->get_executor(),
@@ -80,7 +80,7 @@ void Session::StartGeneration(GenerationPlan plan) {
   answer_ = *std::move(answer);
   if (const std::string events = answer_->Open(); !events.empty()) WriteStream(events, false);
   KeepAlive();
-  if (!watching_) reader_.Shrink();  // else it reads into what it has
+  if (!watching_) reader_.Shrink();
   connection_->ExpireNever();
   WatchForDeparture();
 }
@@ -108,8 +108,9 @@ void Session::OnWatched(ErrorCode error) {
     return Close();
   }
   if (give_up_ && error) return LeftEarly();
-  if (answer_ != nullptr || give_up_) return WatchForDeparture();
-  if (error) client_left_ = true;  // an answer that is no stream is being written
+  if (answer_ != nullptr || give_up_ || (routing_ && !error)) return WatchForDeparture();
+  // A request is being read by a worker, or an answer written that is no stream.
+  if (error) client_left_ = true;
 }
 
 // What a client does not read waits with the engine, which then pauses its request.

@@ -1,0 +1,34 @@
+// Work that takes long asks, now and then, whether anybody still waits for it.
+#pragma once
+
+#include <atomic>
+
+namespace thermocline::base {
+
+// While it lives, Interrupted() on this thread is true once `flag` is. Scopes nest: any flag
+// counts.
+class InterruptScope {
+ public:
+  explicit InterruptScope(const std::atomic<bool>& flag) : flag_(flag), outer_(innermost_) {
+    innermost_ = this;
+  }
+  ~InterruptScope() { innermost_ = outer_; }
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+ private:
+  friend bool Interrupted();
+  static inline thread_local const InterruptScope* innermost_ = nullptr;
+
+  const std::atomic<bool>& flag_;
+  const InterruptScope* outer_;
+};
+
+// Whether the result of what runs here is not wanted any more: it may then be anything of its type.
+inline bool Interrupted() {
+  for (const InterruptScope* s = InterruptScope::innermost_; s != nullptr; s = s->outer_)
+    if (s->flag_.load(std::memory_order_relaxed)) return true;
+  return false;
+}
+
+}  // namespace thermocline::base
