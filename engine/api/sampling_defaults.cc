@@ -3,6 +3,10 @@
 
 namespace thermocline {
 
+SamplingDefaults OrCommon(const SamplingDefaults& recommended) {
+  return recommended.empty() ? kCommonSampling : recommended;
+}
+
 SamplingParams WithDefaults(SamplingParams params, const SamplingDefaults& defaults) {
   params.temperature = defaults.temperature.value_or(params.temperature);
   params.top_k = defaults.top_k.value_or(params.top_k);

@@ -18,7 +18,7 @@ struct ServerConfig {
   ServingOptions serving = DaemonServingDefaults();
   std::string model_name;     // what clients call it; "" = the file's name without its ending
   std::string model_aliases;  // comma list of further names; "*" = any
-  // sampling: what a request leaves out; empty = what the model recommends
+  // sampling: what a request leaves out; empty = what the model recommends, or kCommonSampling
   SamplingDefaults sampling;
   int max_tokens = 4096;
   // server

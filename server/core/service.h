@@ -57,10 +57,11 @@ class Service {
     watcher_ = std::move(watcher);
   }
   // What holds where a request is silent: the configuration, else the model's own, which is not
-  // known while the model loads, else SamplingParams'.
+  // known while the model loads, else the common ones.
   SamplingDefaults sampling_defaults() const {
     const Engine* loaded = engine();
-    return loaded == nullptr ? config_.sampling : Merge(config_.sampling, loaded->sampling());
+    const SamplingDefaults own = loaded == nullptr ? SamplingDefaults{} : loaded->sampling();
+    return Merge(config_.sampling, OrCommon(own));
   }
   // Of texts whose vectors are wanted; known once the model is loaded.
   Pooling pooling() const {

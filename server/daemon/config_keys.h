@@ -16,7 +16,7 @@ namespace thermocline::server {
 struct BordersKey {  // "0.1, 0.2, 0.5"; empty = the defaults
   std::vector<double>* target;
 };
-// A number, or "model": what the model's makers recommend.
+// A number, or "model": what the model's makers recommend, or kCommonSampling.
 struct ModelsOwnKey {
   std::optional<double>* number = nullptr;  // or
   std::optional<int>* whole = nullptr;

@@ -116,12 +116,9 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
                   stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
                   ", ", stats.threads, " threads, ", stats.cpu_isa, ") loaded in ",
                   static_cast<int>(stats.load_s * 1000), " ms");
-    const std::string sampling = ToString(service.sampling_defaults());
-    if (!sampling.empty()) {
-      const std::string own = ToString(service.engine()->sampling());
-      base::LogInfo("sampling where a request is silent: ", sampling,
-                    own.empty() ? "" : " (the model recommends " + own + ")");
-    }
+    const std::string own = ToString(service.engine()->sampling());
+    base::LogInfo("sampling where a request is silent: ", ToString(service.sampling_defaults()),
+                  " (the model recommends ", own.empty() ? "nothing" : own, ")");
     life->Ready();
     if (stats.predictor_bytes > 0) {
       base::LogInfo("predictors: ", stats.predictor_bytes >> 10, " KiB",

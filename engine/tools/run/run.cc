@@ -1,5 +1,7 @@
 // `thermocline run`: generate from a prompt, or chat on the terminal.
 #include <cstdio>
+#include <optional>
+#include <random>
 
 #include "engine/base/file.h"
 #include "engine/chat.h"
@@ -125,6 +127,10 @@ Status Run(RunOptions& options) {
   ASSIGN_OR_RETURN(const auto engine, Engine::Load(config));
   bar.Clear();
   ASSIGN_OR_RETURN(options.sampling.constraint, CompileFile(*engine, options));
+  if (options.chat || !options.has_prompt) {
+    options.sampling =
+        WithDefaults(options.sampling, Merge(options.said, OrCommon(engine->sampling())));
+  }
   CatchInterrupts();
   return options.has_prompt ? Complete(*engine, options) : Chat(*engine, options);
 }
@@ -141,6 +147,18 @@ void AddSettings(const OptionSet& set, RunOptions& o, bool everyday) {
   if (everyday) return;
   under.Add("--dry-breaker", o.dry_breakers,
             "Strings that a repetition does not go across; not given: line end : \" *");
+}
+
+// What of `sampling` the command line says.
+SamplingDefaults Said(const OptionSet& set, const SamplingParams& sampling) {
+  const auto said = [&](const char* name, const auto& value) {
+    return set.Find(name).given() ? std::optional(value) : std::nullopt;
+  };
+  return {.temperature = said("--temperature", sampling.temperature),
+          .top_p = said("--top-p", sampling.top_p),
+          .min_p = said("--min-p", sampling.min_p),
+          .repetition_penalty = said("--repetition-penalty", sampling.repetition_penalty),
+          .top_k = said("--top-k", sampling.top_k)};
 }
 
 // What the requests of a batch say themselves.
@@ -171,7 +189,10 @@ Command AddRun(const OptionSet& set) {
       "-p,--prompt", o->prompt,
       "Raw prompt; control tokens in it count. \"\" starts from the beginning of a sequence. "
       "Without a prompt: a chat");
-  set.Add("--chat", o->chat, "The prompt is a user's message for the chat template");
+  set.Add("--chat", o->chat,
+          "The prompt is a user's message for the chat template. Chats are sampled as the model's "
+          "makers recommend, else with temperature 0.8, top-k 40, top-p 0.95 and min-p 0.05; the "
+          "options below are of raw prompts, and of chats where given");
   set.Add("--system", o->system, "System message of a chat");
   AddSettings(set, *o, /*everyday=*/true);
   set.Add("--stats", o->stats, "Speed after each answer of a chat; else /stats shows it");
@@ -193,6 +214,8 @@ Command AddRun(const OptionSet& set) {
     }
     o->has_prompt = prompt.given();
     if (o->json && !o->has_prompt) return base::InvalidArgument("--json needs a prompt (-p)");
+    o->said = Said(set, o->sampling);
+    if (!o->has_prompt && !set.Find("--seed").given()) o->sampling.seed = std::random_device{}();
     return Run(*o);
   };
 }

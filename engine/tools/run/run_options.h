@@ -19,7 +19,8 @@ struct RunOptions {
   bool chat = false, json = false, ignore_eos = false, has_prompt = false, stats = false;
   int max_tokens = 0;
   SamplingParams sampling = {};
-  std::string mode = {};  // of the chat's next messages; "" = as loaded
+  SamplingDefaults said = {};  // what of it the command line says
+  std::string mode = {};       // of the chat's next messages; "" = as loaded
 };
 
 // A value for generations: an option of the command line, and a name for /set.
