@@ -88,6 +88,14 @@ void Fields::Ignore(std::string name) {
   LeaveOut(std::move(name));
 }
 
+void Fields::IgnoreOthers(std::string_view name, const Json& object,
+                          std::initializer_list<std::string_view> known) {
+  if (!object.is_object()) return;
+  for (const auto& [key, value] : object.as_object())
+    if (!value.is_null() && std::find(known.begin(), known.end(), key) == known.end())
+      Ignore(StrCat(name, ".", key));
+}
+
 void Fields::LeaveOut(std::string name) {
   const bool noted = std::find(ignored_.begin(), ignored_.end(), name) != ignored_.end();
   if (!noted && ignored_.size() < kIgnoredFieldsMax) ignored_.push_back(std::move(name));

@@ -1,6 +1,7 @@
 // Typed, range-checked access to the fields of a request body. An explicit null means absent.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -47,6 +48,9 @@ class Fields {
   const std::vector<std::string>& ignored() const { return ignored_; }
   // Notes an unknown member that CheckUnknown does not see, because it is below the top level.
   void Ignore(std::string name);
+  // The same of every member of `object`, the field `name`, that is not among `known`.
+  void IgnoreOthers(std::string_view name, const Json& object,
+                    std::initializer_list<std::string_view> known);
   // Notes a part of the request that is left out and that is no reason to refuse it, even if
   // unknown fields are.
   void LeaveOut(std::string name);

@@ -31,21 +31,26 @@ void ReadReasoning(Fields& fields, Json& json) {
   const Json* reasoning = fields.Find("reasoning");
   if (reasoning == nullptr) return;
   if (!reasoning->is_object()) return fields.Fail("reasoning", "'reasoning' must be an object");
+  fields.IgnoreOthers("reasoning", *reasoning, {"effort", "summary", "generate_summary"});
   const Json* effort = reasoning->Find("effort");
   if (effort != nullptr && effort->is_string())
     SetReasoningEffort(fields, "reasoning.effort", effort->as_string(), json);
 }
 
-// {"format": {"type": "json_schema", "name", "schema", "strict"}}
+// {"format": {"type": "json_schema", "name", "schema", "strict"}, "verbosity"}
 void ReadText(Fields& fields, server::Asked& asked) {
   const Json* text = fields.Find("text");
   const Json* format = text == nullptr ? nullptr : text->Find("format");
   if (text != nullptr && !text->is_object()) fields.Fail("text", "'text' must be an object");
+  if (text != nullptr) fields.IgnoreOthers("text", *text, {"format", "verbosity"});
   if (format == nullptr) return;
   const Json body = Json::Object{{"response_format", *format}};
   Fields inner(body);
   auto spec = ReadStructuredOutput(inner);
   if (!inner.ok()) return fields.Fail("text.format", inner.status().message());
+  constexpr std::string_view kField = "response_format";
+  for (const std::string& name : inner.ignored())
+    fields.Ignore(StrCat("text.format", name.substr(kField.size())));
   if (!spec.has_value()) return;
   if (asked.grammar.has_value())
     return fields.Fail("text.format", StrCat("'", asked.grammar->field,

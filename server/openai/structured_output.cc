@@ -82,8 +82,9 @@ class Reader {
     if (format == nullptr) return;
     const Json* type = format->Find("type");
     const std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
-    NoteUnknown(*format, "response_format",
-                {"type", "schema", "value", "json_schema", "name", "strict", "description"});
+    fields_.IgnoreOthers(
+        "response_format", *format,
+        {"type", "schema", "value", "json_schema", "name", "strict", "description"});
     if (name == "text") return;
     if (name == "json_object") {
       if (const Json* schema = format->Find("schema"))  // llama-server's
@@ -99,22 +100,14 @@ class Reader {
     }
     const Json* inner = format->Find("json_schema");
     if (inner != nullptr)
-      NoteUnknown(*inner, "response_format.json_schema",
-                  {"schema", "name", "strict", "description"});
+      fields_.IgnoreOthers("response_format.json_schema", *inner,
+                           {"schema", "name", "strict", "description"});
     const Json* schema = inner != nullptr ? inner->Find("schema") : format->Find("schema");
     if (schema == nullptr) {
       return fields_.Fail("response_format",
                           "'response_format' of type json_schema needs json_schema.schema");
     }
     ReadSchema("response_format.json_schema.schema", schema);
-  }
-
-  void NoteUnknown(const Json& object, const std::string& where,
-                   std::initializer_list<std::string_view> known) {
-    if (!object.is_object()) return;
-    for (const auto& [key, value] : object.as_object())
-      if (!value.is_null() && std::find(known.begin(), known.end(), key) == known.end())
-        fields_.Ignore(StrCat(where, ".", key));
   }
 
   void ReadStructuredOutputs() {

@@ -76,3 +76,10 @@ def test_what_would_have_to_be_stored_is_refused(daemon, client):
         assert refused.value.param == next(iter(fields)).replace("extra_body", "instruction")
     assert httpx.get(daemon.url + "/v1/responses/resp_1").status_code == 404
     assert httpx.delete(daemon.url + "/v1/responses/resp_1").status_code == 404 and httpx.post(daemon.url + "/v1/responses/resp_1/cancel").status_code == 404
+
+
+def test_members_that_nothing_reads_are_ignored_visibly(daemon):
+    text = {"verbosity": "low", "tone": "kind", "format": {"type": "json_schema", "name": "n", "schema": {"type": "integer"}, "strict": True, "depth": 3}}
+    response = httpx.post(daemon.url + "/v1/responses", json={"input": "7", "max_output_tokens": 16, "text": text, "reasoning": {"effort": "low", "context": "all"}}, timeout=60)
+    assert response.status_code == 200, response.text
+    assert set(response.headers["x-thermocline-ignored"].split(", ")) == {"text.tone", "text.format.depth", "reasoning.context"}
