@@ -145,12 +145,12 @@ struct LoadedModel {
   std::unique_ptr<exec::Transformer> MakeTransformer(int tokens_max, int context_length,
                                                      int logits_max = 1,
                                                      base::WorkerPool* workers = nullptr) const;
+  // Those that a request may ask for in all layers.
+  std::vector<FfnMode> OfferedModes() const;
   // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes), and in
   // mode inputs for at most `kl_max` of divergence; below 0: as loaded. InvalidArgument, or
   // FailedPrecondition for a mode that was not loaded or cannot be; the field is ffn_mode or
   // kl_max.
-  // Those that a request may ask for in all layers.
-  std::vector<FfnMode> OfferedModes() const;
   Result<RequestModes> ModesFor(const std::string& text, double kl_max = -1) const;
   Result<std::vector<FfnMode>> LayerModesFor(const std::string& text) const;
   // Gives the transformer's layers these modes.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
 CUT = b"\n--8<--\n"
-TINY = ["--layers", "2", "--hidden-size", "64", "--intermediate-size", "128", "--heads", "2", "--kv-heads", "2", "--vocab", "260", "--context", "64"]
+TINY = ["--layers", "2", "--hidden-size", "32", "--intermediate-size", "64", "--heads", "2", "--kv-heads", "2", "--vocab", "260", "--context", "64"]
 
 
 def seed(target, name, data):
@@ -22,6 +22,10 @@ def seed(target, name, data):
 def models(run, folder):
     run("synth", folder / "q4_0.gguf", *TINY, "--type", "q4_0")
     seed("model_file", "q4_0.gguf", (folder / "q4_0.gguf").read_bytes())
+    whole = (folder / "q4_0.gguf").read_bytes()
+    seed("model_file", "vocabulary_only.gguf", whole[:8] + bytes(8) + whole[16:8192])  # says that it has no tensors
+    run("synth", folder / "experts.gguf", *TINY, "--type", "q8_0", "--experts", "2", "--experts-used", "1")
+    seed("model_file", "experts.gguf", (folder / "experts.gguf").read_bytes())
     run("synth", folder / "powerinfer.gguf", *TINY, "--format", "powerinfer", "--type", "q4_0")
     seed("model_file", "powerinfer.gguf", (folder / "powerinfer.gguf").read_bytes())
     dim, hidden, layers, heads, vocab, context = 8, 16, 1, 2, 32, 8

@@ -1,8 +1,8 @@
 // A file that says it is a model, of any format in one file: GGUF, PowerInfer's, llama2.c.
-#include "engine/model/weights.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/load_and_run.h"
 
 using namespace thermocline;  // NOLINT: a target is a file of its own
 
@@ -12,9 +12,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!model.ok()) return 0;
   if (const auto tokenizer = text::Tokenizer::Create((*model)->vocabulary); tokenizer.ok())
     (*tokenizer)->Decode((*tokenizer)->Encode("Once upon a time", {}));
-  const auto sizes = model::MeasureWeights(**model, {});
-  if (!sizes.ok() || sizes->bytes > (std::size_t{1} << 24)) return 0;
-  base::WorkerPool pool(1);
-  (void)model::LoadWeights(**model, pool, {});
+  fuzz::LoadAndRun(**model, file.path());
   return 0;
 }

@@ -1,7 +1,7 @@
 // A Hugging Face folder: config.json, model.safetensors, tokenizer.json, tokenizer_config.json.
-#include "engine/model/weights.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/load_and_run.h"
 
 using namespace thermocline;  // NOLINT: a target is a file of its own
 
@@ -15,9 +15,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto model = model::OpenModelFile(folder.path());
   if (!model.ok()) return 0;
   (void)text::Tokenizer::Create((*model)->vocabulary);
-  const auto sizes = model::MeasureWeights(**model, {});
-  if (!sizes.ok() || sizes->bytes > (std::size_t{1} << 24)) return 0;
-  base::WorkerPool pool(1);
-  (void)model::LoadWeights(**model, pool, {});
+  fuzz::LoadAndRun(**model, folder.path());
   return 0;
 }

@@ -30,7 +30,7 @@ fuzz() {
   # detect_leaks: what LeakSanitizer needs, ptrace, not every container allows.
   ASAN_OPTIONS=detect_leaks=${THERMOCLINE_LEAKS:-1}:allocator_may_return_null=1 \
     "build/asan/fuzz/fuzz_$target" "build/asan/grown/$target" "tests/fuzz/corpus/$target" "${dictionary[@]}" \
-    -max_total_time="$seconds" -max_len=65536 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 \
+    -max_total_time="$seconds" -max_len=131072 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="build/asan/found/$target-" >"$log" 2>&1 || true
   local runs coverage found
   runs=$(grep -oP 'number_of_executed_units: \K\d+' "$log" || echo 0)
