@@ -284,6 +284,19 @@ def test_synth_tells_the_truth(tmp_path):
     assert result.returncode == 1 and b"--reuse" in result.stderr and not (tmp_path / "x.gguf").exists()
 
 
+def test_synth_tells_the_truth_of_networks_of_two_matrices(tmp_path):
+    """OPT's: the first matrix decides; its frequencies are counted by the engine."""
+    truth = synth(tmp_path / "s.gguf", "--family", "opt", "--type", "f32", "--active", 0.1)
+    names = {t.name for t in gguf.GGUFReader(tmp_path / "s.gguf").tensors}
+    assert "blk.0.ffn_up.weight" in names and not any("gate" in name for name in names)
+    (tmp_path / "text").write_text("".join(chr(33 + i) for i in range(90)) * 6)
+    layers = run_json("profile", tmp_path / "s.gguf", "--text", tmp_path / "text", "--tokens", 500, "--window", 100)["layers"]
+    asked = np.mean(truth["layers"][0]["frequency"])
+    assert abs(asked - 0.1) < 0.001 and all(abs(layer["active_share"] - 0.1) < 0.03 for layer in layers), layers
+    refused = run("synth", tmp_path / "x.gguf", "--family", "opt", "--experts", 2, "--experts-used", 1, check=False)
+    assert refused.returncode == 1 and b"--family opt" in refused.stderr
+
+
 def test_smollm2_perplexity_is_that_of_llama_cpp(smollm):
     """llama-perplexity -c 512 --chunks 24 on the same text says 21.4139 (llama-cpp-python 0.3.36)."""
     out = run_json("eval", smollm, "--text", ROOT / "tests/data/wikitext2_test.txt", "--window", 512, "--score-from", 256,

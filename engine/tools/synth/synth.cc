@@ -20,6 +20,7 @@ namespace {
 struct Options {
   SynthParams params;
   std::string out, type = "q4_0", format = "gguf", down, routing = "uniform";
+  std::string family = "llama";
   double reuse = -1;  // -1: not given
   bool json = false;
 };
@@ -85,6 +86,7 @@ Result<double> ParseRouting(const std::string& routing) {
 
 Result<SynthParams> Complete(const Options& o) {
   SynthParams params = o.params;
+  params.opt = o.family == "opt";
   params.reuse = params.experts > 0 ? 0.6 : 0.4;
   constexpr std::string_view kTrace = "trace:";
   const bool trace = o.routing.starts_with(kTrace);
@@ -150,6 +152,9 @@ Command AddSynth(const OptionSet& set) {
   auto o = std::make_shared<Options>();
   SynthParams& p = o->params;
   set.Add("out", o->out, "GGUF file to write; OUT.truth.json beside it").Required();
+  set.Add("--family", TextValue{&o->family, {"llama", "opt"}},
+          "opt: networks of two matrices, layer norms, learned positions")
+      .ShowDefault();
   set.Add("--layers", IntValue{&p.layers, 1, 1024}, "Layers").ShowDefault();
   set.Add("--hidden-size", IntValue{&p.hidden_size, 32, 1 << 17}, "D").ShowDefault();
   set.Add("--intermediate-size", IntValue{&p.intermediate_size, 32, 1 << 20}, "Neurons of a layer")

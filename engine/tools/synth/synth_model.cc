@@ -222,6 +222,22 @@ void AddExperts(const std::shared_ptr<const Recipe>& r, int layer, model::ModelF
   plain("ffn_down_exps.weight", 15, d, f, kQuiet);
 }
 
+// What OPT has besides, all of it 0.
+void AddOptParts(model::ModelFile& file) {
+  const model::ModelConfig& c = file.config;
+  const std::vector<float> zeros(c.hidden_size);
+  for (int l = 0; l < c.num_hidden_layers; ++l)
+    for (const char* norm : {"attn_norm", "ffn_norm"})
+      file.AddVector(StrCat("blk.", l, ".", norm, ".bias"), zeros);
+  file.AddVector("output_norm.bias", zeros);
+  file.AddMatrix("position_embd.weight",
+                 c.max_position_embeddings + c.architecture->position_offset, c.hidden_size,
+                 [](std::int64_t, std::span<float> out) {
+                   std::fill(out.begin(), out.end(), 0.0F);
+                   return OkStatus();
+                 });
+}
+
 void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) {
   const SynthParams& p = r->p;
   const int d = p.hidden_size, f = p.intermediate_size;
@@ -250,12 +266,12 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
       AddExperts(r, l, file);
       continue;
     }
-    file.AddMatrix(prefix + "ffn_gate.weight", f, d,
+    file.AddMatrix(prefix + (p.opt ? "ffn_up.weight" : "ffn_gate.weight"), f, d,
                    [r, l](std::int64_t row, std::span<float> out) {
                      r->Gate(l, row, out);
                      return OkStatus();
                    });
-    plain("ffn_up.weight", 14, f, d, 1);
+    if (!p.opt) plain("ffn_up.weight", 14, f, d, 1);
     plain("ffn_down.weight", 15, d, f, kQuiet);
     if (p.predictor_rank == 0) continue;
     file.AddMatrix(prefix + "fc1.weight", p.predictor_rank, d,
@@ -269,6 +285,7 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
                      return OkStatus();
                    });
   }
+  if (p.opt) AddOptParts(file);
   file.AddVector("output_norm.weight", ones);
   file.AddMatrix("output.weight", p.vocab_size, d, [r](std::int64_t row, std::span<float> out) {
     r->Head(row, out);
@@ -321,7 +338,9 @@ Result<model::ModelConfig> MakeConfig(const SynthParams& p) {
     return base::InvalidArgument("--vocab ", p.vocab_size,
                                  ": at least 260, for control tokens and bytes");
   model::ModelConfig c;
-  ASSIGN_OR_RETURN(c.architecture, model::FindArchitecture("llama"));
+  if (p.opt && (p.experts > 0 || p.predictor_rank > 0))
+    return base::InvalidArgument("--family opt has neither experts nor predictors in its file");
+  ASSIGN_OR_RETURN(c.architecture, model::FindArchitecture(p.opt ? "opt" : "llama"));
   c.hidden_size = p.hidden_size;
   c.intermediate_size = p.intermediate_size;
   c.num_hidden_layers = p.layers;

@@ -8,6 +8,9 @@
 //   shared part co-activation          = neurons of a cluster share a part of w_i
 // The head maps token n to token n + 1, so greedy decoding walks through a topic's tokens.
 //
+// Where networks have two matrices the first one's rows are the w_i, t_i; a layer norm's mean of x
+// is too near 0 to matter, and positions add nothing.
+//
 // With experts the same is said of them: the router's logit of expert e is w_e . x - t_e, where t_e
 // is the threshold that it would exceed as often as it is to be chosen, and its neurons are random.
 //
@@ -35,6 +38,7 @@ struct SynthParams {
   double co_activation = 0.3;  // correlation of two neurons of a cluster
   int predictor_rank = 0;      // R; 0 = no predictors
   int head_dim = 0;            // 0: hidden_size / heads
+  bool opt = false;            // OPT's networks of two matrices, layer norms and learned positions
   // Above 0: mixtures of experts with intermediate_size neurons each.
   int experts = 0, experts_used = 0;
   double routing_zipf = 0;  // exponent of the experts' frequencies over their rank; 0: uniform
