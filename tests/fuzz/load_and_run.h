@@ -40,8 +40,7 @@ inline void LoadAndRun(const model::ModelFile& model, const std::string& path) {
   const std::array<int, 4> tokens = {0, last / 2, last, 0};
   (void)transformer->Forward(tokens, **cache, exec::Transformer::Logits::kLast,
                              exec::Transformer::Step::kPrefill);
-  (void)transformer->Forward(std::span(tokens).first(1), **cache,
-                             exec::Transformer::Logits::kLast);
+  (void)transformer->Forward(std::span(tokens).first(1), **cache, exec::Transformer::Logits::kLast);
 }
 
 }  // namespace thermocline::fuzz

@@ -9,6 +9,8 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "engine/base/interruption.h"
+
 namespace thermocline::server {
 namespace {
 
@@ -39,7 +41,7 @@ TEST_F(WorkersTest, WhatFollowsRunsWhereItWasAskedFor) {
   EXPECT_FALSE(dropped);
 }
 
-TEST_F(WorkersTest, StopLetsWhatRunsEndAndDropsTheRest) {
+TEST_F(WorkersTest, StopInterruptsWhatRunsAndDropsAll) {
   std::atomic<int> done = 0, ran = 0, dropped = 0;
   std::atomic<bool> stopped = false;
   std::promise<void> running, go_on;
@@ -47,8 +49,10 @@ TEST_F(WorkersTest, StopLetsWhatRunsEndAndDropsTheRest) {
   workers.Post(
       "a", io_.get_executor(),
       [&] {
+        EXPECT_FALSE(base::Interrupted());
         running.set_value();
         go_on.get_future().wait();
+        EXPECT_TRUE(base::Interrupted());
         ++done;
       },
       [&] { ++ran; }, [&] { ++dropped; });
@@ -69,8 +73,9 @@ TEST_F(WorkersTest, StopLetsWhatRunsEndAndDropsTheRest) {
   go_on.set_value();
   stopping.join();
   EXPECT_EQ(done, 1);
-  EXPECT_EQ(ran, 1);
-  EXPECT_EQ(dropped, 3);
+  EXPECT_EQ(ran, 0);  // what was interrupted may be half done
+  EXPECT_EQ(dropped, 4);
+  EXPECT_FALSE(base::Interrupted());
 }
 
 TEST_F(WorkersTest, ClientsTakeTurns) {
