@@ -9,16 +9,16 @@ namespace thermocline::base {
 // counts.
 class InterruptScope {
  public:
-  explicit InterruptScope(const std::atomic<bool>& flag) : flag_(flag), outer_(innermost_) {
-    innermost_ = this;
+  explicit InterruptScope(const std::atomic<bool>& flag) : flag_(flag), outer_(innermost) {
+    innermost = this;
   }
-  ~InterruptScope() { innermost_ = outer_; }
+  ~InterruptScope() { innermost = outer_; }
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 
  private:
   friend bool Interrupted();
-  static inline thread_local const InterruptScope* innermost_ = nullptr;
+  static inline thread_local const InterruptScope* innermost = nullptr;
 
   const std::atomic<bool>& flag_;
   const InterruptScope* outer_;
@@ -26,7 +26,7 @@ class InterruptScope {
 
 // Whether the result of what runs here is not wanted any more: it may then be anything of its type.
 inline bool Interrupted() {
-  for (const InterruptScope* s = InterruptScope::innermost_; s != nullptr; s = s->outer_)
+  for (const InterruptScope* s = InterruptScope::innermost; s != nullptr; s = s->outer_)
     if (s->flag_.load(std::memory_order_relaxed)) return true;
   return false;
 }

@@ -76,7 +76,7 @@ def throughput(tools):
 def by_length(tools):
     """Measured tokens/s by the length of a draft; Tidepool and its draft (trained), mode dense."""
     found = {}
-    for n in (1, 2, 4, 6, 8, 10, 12, 15):
+    for n in (1, 2, 4, 6, 8, 10, 12, 15, 16, 18, 20):
         _, modes = spec(tools, "--draft-tokens", n, "--draft-fixed", *SAMPLING)
         found[str(n)] = {name: round(m["ratio"]["median"], 2) for name, m in modes.items() if name != "off"}
     for name in ("sync", "branch"):

