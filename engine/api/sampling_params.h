@@ -55,10 +55,10 @@ struct SamplingDefaults {
   bool operator==(const SamplingDefaults&) const = default;
 };
 
-// Where neither a model's makers nor anybody else says anything. Source: llama.cpp's defaults.
+// The values of models whose makers recommend nothing. Source: llama.cpp's defaults.
 inline constexpr SamplingDefaults kCommonSampling = {
     .temperature = 0.8, .top_p = 0.95, .min_p = 0.05, .top_k = 40};
-// What the makers `recommend`, if anything, else kCommonSampling: never a mixture of both.
+// Gives what the makers recommend, or kCommonSampling if that is nothing: never a mixture of both.
 SamplingDefaults OrCommon(const SamplingDefaults& recommended);
 
 // `params` with every value that `defaults` has.

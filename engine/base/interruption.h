@@ -24,7 +24,8 @@ class InterruptScope {
   const InterruptScope* outer_;
 };
 
-// Whether the result of what runs here is not wanted any more: it may then be anything of its type.
+// Says whether nobody wants the result of what runs here any more: it may then be anything of its
+// type.
 inline bool Interrupted() {
   for (const InterruptScope* s = InterruptScope::innermost; s != nullptr; s = s->outer_)
     if (s->flag_.load(std::memory_order_relaxed)) return true;

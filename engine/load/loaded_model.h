@@ -145,7 +145,7 @@ struct LoadedModel {
   std::unique_ptr<exec::Transformer> MakeTransformer(int tokens_max, int context_length,
                                                      int logits_max = 1,
                                                      base::WorkerPool* workers = nullptr) const;
-  // Those that a request may ask for in all layers.
+  // The modes that a request may ask for in all layers.
   std::vector<FfnMode> OfferedModes() const;
   // The modes for a request that asks for `text` (as FfnModes; "" or "auto": ffn_modes), and in
   // mode inputs for at most `kl_max` of divergence; below 0: as loaded. InvalidArgument, or

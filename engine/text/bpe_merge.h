@@ -25,7 +25,8 @@ struct Merge {
   int id = -1;      // token of the joined text
 };
 
-inline constexpr int kTurnsUnasked = 1024;  // some 0.2 ms
+// Turns between two looks at base::Interrupted, some 0.2 ms.
+inline constexpr std::size_t kTurnsUnasked = 1024;
 
 // Merges `symbols`, a chain by prev and next whose texts lie one behind the other.
 // `find(left, right)` returns the Merge of two symbols. O(n log n) look-ups; interrupted, it ends
@@ -49,12 +50,14 @@ void MergeSymbols(std::vector<Symbol>& symbols, const Find& find) {
     if (merge.possible)
       queue.push({merge.rank, left, right, a.text.size() + b.text.size(), merge.id});
   };
+  std::size_t turn = 0;
+  const auto given_up = [&turn] { return ++turn % kTurnsUnasked == 0 && base::Interrupted(); };
   for (int i = 0; i + 1 < std::ssize(symbols); ++i) {
-    if (i % kTurnsUnasked == 0 && base::Interrupted()) return;
+    if (given_up()) return;
     add(i, i + 1);
   }
-  for (int turn = 1; !queue.empty(); ++turn) {
-    if (turn % kTurnsUnasked == 0 && base::Interrupted()) return;
+  while (!queue.empty()) {
+    if (given_up()) return;
     const Pair pair = queue.top();
     queue.pop();
     Symbol &left = symbols[pair.left], &right = symbols[pair.right];

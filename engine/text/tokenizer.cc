@@ -85,11 +85,11 @@ std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& o
   bool at_start = true;
   for (std::size_t pos = 0; pos < text.size();) {
     const Special* special = MatchSpecial(text, pos, options.control_tokens);
-    if (special != nullptr && base::Interrupted()) return out;
     if (special == nullptr) {
       ++pos;
       continue;
     }
+    if (base::Interrupted()) return out;
     std::string_view between = text.substr(begin, pos - begin);
     if (special->edges.left_strip) between.remove_suffix(SpaceBytesAtEnd(between));
     EncodeBetween(between, at_start, options.token_breaks, out);

@@ -107,9 +107,9 @@ void Workers::Stop() {
   {
     const base::MutexLock lock(mutex_);
     pool.swap(pool_);
+    stopping_ = true;
   }
   if (pool == nullptr) return;
-  stopping_ = true;
   pool->stop();
   pool.reset();
   std::list<Waiting> dropped;

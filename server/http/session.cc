@@ -118,6 +118,7 @@ void Session::OnRequest(ErrorCode error) {
 }
 
 void Session::OnDropped() {
+  routing_ = false;
   Guarded(
       [this] { Respond(RefusalResponse(service_, exchange_->head(), server::ShuttingDown())); });
 }

@@ -1,4 +1,5 @@
-// What a command does with a model file that could be read: loads it, and computes a few tokens.
+// Fuzz targets use a model file that could be read as a command would: they load it and compute a
+// few tokens.
 #pragma once
 
 #include <array>
@@ -10,7 +11,7 @@
 
 namespace thermocline::fuzz {
 
-// Of weights, and of all that loading and running needs; what is larger is refused or left out.
+// Bounds of the weights, and of all that loading and running needs.
 inline constexpr std::size_t kWeightBytesMax = std::size_t{1} << 24;
 inline constexpr std::int64_t kMemoryBytes = std::int64_t{512} << 20;
 

@@ -21,8 +21,8 @@ def seed(target, name, data):
 
 def models(run, folder):
     run("synth", folder / "q4_0.gguf", *TINY, "--type", "q4_0")
-    seed("model_file", "q4_0.gguf", (folder / "q4_0.gguf").read_bytes())
     whole = (folder / "q4_0.gguf").read_bytes()
+    seed("model_file", "q4_0.gguf", whole)
     seed("model_file", "vocabulary_only.gguf", whole[:8] + bytes(8) + whole[16:8192])  # says that it has no tensors
     run("synth", folder / "experts.gguf", *TINY, "--type", "q8_0", "--experts", "2", "--experts-used", "1")
     seed("model_file", "experts.gguf", (folder / "experts.gguf").read_bytes())

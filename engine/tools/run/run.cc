@@ -149,7 +149,7 @@ void AddSettings(const OptionSet& set, RunOptions& o, bool everyday) {
             "Strings that a repetition does not go across; not given: line end : \" *");
 }
 
-// What of `sampling` the command line says.
+// The part of `sampling` that the command line gives.
 SamplingDefaults Said(const OptionSet& set, const SamplingParams& sampling) {
   const auto said = [&](const char* name, const auto& value) {
     return set.Find(name).given() ? std::optional(value) : std::nullopt;

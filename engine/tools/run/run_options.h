@@ -19,7 +19,7 @@ struct RunOptions {
   bool chat = false, json = false, ignore_eos = false, has_prompt = false, stats = false;
   int max_tokens = 0;
   SamplingParams sampling = {};
-  SamplingDefaults said = {};  // what of it the command line says
+  SamplingDefaults said = {};  // the part of it that the command line gives
   std::string mode = {};       // of the chat's next messages; "" = as loaded
 };
 

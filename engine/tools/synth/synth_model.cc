@@ -222,7 +222,7 @@ void AddExperts(const std::shared_ptr<const Recipe>& r, int layer, model::ModelF
   plain("ffn_down_exps.weight", 15, d, f, kQuiet);
 }
 
-// What OPT has besides, all of it 0.
+// The parts that only OPT has, all of them 0.
 void AddOptParts(model::ModelFile& file) {
   const model::ModelConfig& c = file.config;
   const std::vector<float> zeros(c.hidden_size);

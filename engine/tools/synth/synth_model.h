@@ -8,8 +8,8 @@
 //   shared part co-activation          = neurons of a cluster share a part of w_i
 // The head maps token n to token n + 1, so greedy decoding walks through a topic's tokens.
 //
-// Where networks have two matrices the first one's rows are the w_i, t_i; a layer norm's mean of x
-// is too near 0 to matter, and positions add nothing.
+// Networks of two matrices (OPT) have no gate: the first matrix's rows are the w_i, t_i. The mean
+// of x that a layer norm subtracts is too near 0 to matter, and positions add nothing.
 //
 // With experts the same is said of them: the router's logit of expert e is w_e . x - t_e, where t_e
 // is the threshold that it would exceed as often as it is to be chosen, and its neurons are random.

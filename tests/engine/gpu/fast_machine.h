@@ -2,61 +2,46 @@
 // changed.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
+#include <optional>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <string>
-
-#include "engine/base/file.h"
-#include "engine/base/json.h"
+#include "tests/engine/placement/measured_machine.h"
 
 namespace thermocline::gpu {
 
 // Where this program's measurements are kept, from SetUp to TearDown.
 class FastMachine {
  public:
-  static void SetUp() { ::setenv("XDG_CACHE_HOME", CacheFolder().c_str(), 1); }
-  static void TearDown() { std::filesystem::remove_all(CacheFolder()); }
+  static void SetUp() { machine_.emplace(); }
+  static void TearDown() { machine_.reset(); }
 
   // Changes what is remembered of the device. Requires: it was measured.
   static void MakeFast() {
-    int changed = 0;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(CacheFolder() + "/thermocline/machine")) {
-      Json machine = *base::ParseJson(*base::ReadFileToString(entry.path().string()));
-      if (!machine.Find("hot_homes")->as_bool()) continue;
-      Json hot = *machine.Find("hot");
-      for (const char* rate : {"dense_bytes_per_s", "rows_bytes_per_s", "predictor_bytes_per_s",
-                               "decide_bytes_per_s", "whole_bytes_per_s"})
-        hot.Set(rate, 1e15);
-      hot.Set("layer_s", 0.0);
-      hot.Set("row_s", 0.0);
-      machine.Set("hot", hot);
+    const int changed = machine_->Change([](Json& machine) {
+      if (!machine.Find("hot_homes")->as_bool()) return false;
+      SetSide(machine, "hot", 1e15, 0.0, 0.0);
       // Of the CPU and the flash, too: on a busy machine their measured speeds move the plan.
-      Json cold = *machine.Find("cold");
-      for (const char* rate : {"dense_bytes_per_s", "rows_bytes_per_s", "predictor_bytes_per_s",
-                               "decide_bytes_per_s", "whole_bytes_per_s"})
-        cold.Set(rate, 1e10);
-      cold.Set("layer_s", 1e-5);
-      cold.Set("row_s", 1e-8);
-      machine.Set("cold", cold);
+      SetSide(machine, "cold", 1e10, 1e-5, 1e-8);
       machine.Set("flash_reads_per_s", 1e5);
       machine.Set("flash_bytes_per_s", 1e9);
       machine.Set("sync_s", 0.0);
       machine.Set("link_bytes_per_s", 1e15);
-      std::ofstream(entry.path()) << machine.Dump(0);
-      ++changed;
-    }
+      return true;
+    });
     ASSERT_EQ(changed, 1);
   }
 
  private:
-  static std::string CacheFolder() {
-    return testing::TempDir() + "fast_machine_" + std::to_string(::getpid());
+  static void SetSide(Json& machine, const char* name, double rate, double layer_s, double row_s) {
+    Json side = *machine.Find(name);
+    for (const char* each : {"dense_bytes_per_s", "rows_bytes_per_s", "predictor_bytes_per_s",
+                             "decide_bytes_per_s", "whole_bytes_per_s"})
+      side.Set(each, rate);
+    side.Set("layer_s", layer_s);
+    side.Set("row_s", row_s);
+    machine.Set(name, side);
   }
+
+  static inline std::optional<placement::MeasuredMachine> machine_;
 };
 
 }  // namespace thermocline::gpu
