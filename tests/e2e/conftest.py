@@ -33,6 +33,13 @@ def run(*args, stdin=b"", check=True, usage=False):
     return result
 
 
+def refusal(*args, status=1, **more):
+    """What `thermocline ARGS` says, which is to be refused with this exit status: 2 if the command itself is wrong."""
+    result = run(*args, check=False, usage=status == 2, **more)
+    assert result.returncode == status, (args, result.returncode, result.stderr)
+    return result.stderr.decode()
+
+
 def run_json(*args, stdin=b""):
     return json.loads(run(*args, "--json", stdin=stdin).stdout)
 

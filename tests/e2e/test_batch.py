@@ -6,7 +6,7 @@ import time
 
 import httpx
 import pytest
-from conftest import THERMOCLINE, Daemon, run
+from conftest import THERMOCLINE, Daemon, refusal, run
 
 
 def line(name, i, **body):
@@ -121,4 +121,4 @@ def test_options_that_requests_have_themselves_are_refused(tmp_path):
     for option in (["--temperature", "1"], ["-p", "x"], ["--json"], ["--max-tokens", "3"]):
         result = run("run", "tidepool", "--batch", path, *option, check=False)
         assert result.returncode == 1 and "with --batch each request says that itself" in result.stderr.decode()
-    assert run("run", "tidepool", "--output", path, check=False, usage=True).returncode == 2
+    assert "--output requires --batch" in refusal("run", "tidepool", "--output", path, status=2)

@@ -133,7 +133,8 @@ def daemon_exit(*args):
 
 def test_exit_codes(tmp_path):
     assert daemon_exit("--config", ROOT / "config/thermocline.yaml", "--check").returncode == 0
-    assert daemon_exit("--nonsense").returncode == 2
+    nonsense = daemon_exit("--nonsense")
+    assert nonsense.returncode == 2 and b"not expected: --nonsense" in nonsense.stderr
     bad = tmp_path / "bad.yaml"
     bad.write_text("server:\n  prot: 1\n")
     result = daemon_exit("--config", bad)

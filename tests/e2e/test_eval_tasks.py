@@ -97,7 +97,10 @@ def test_wrong_files_are_refused_by_line(tmp_path, items, words):
 
 
 def test_wrong_options_are_refused():
-    for args in (["--shots", 2], ["--task", CHOICES, "--text", CHOICES], ["--task", CHOICES, "--decode"], ["--task", CHOICES, "--plot", "x.svg"], ["--task", CHOICES, "--max-new-tokens", 0]):
-        assert evaluate(*args, check=False).returncode == 2, args
+    task = ("--task", CHOICES)
+    for args, words in ((["--shots", 2], "--shots requires --task"), ([*task, "--text", CHOICES], "excludes --task"), ([*task, "--decode"], "--decode excludes --task"),
+                        ([*task, "--plot", "x.svg"], "--plot excludes --task"), ([*task, "--max-new-tokens", 0], "--max-new-tokens: '0' is not a whole number")):
+        refused = evaluate(*args, check=False)
+        assert refused.returncode == 2 and words in refused.stderr.decode(), (args, refused.stderr)
     assert b"take no examples" in evaluate("--task", CHOICES, "--shots", 2, check=False).stderr
     assert b"does not fit" in evaluate("--task", GSM8K, "--max-new-tokens", 600, check=False).stderr

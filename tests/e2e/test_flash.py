@@ -220,7 +220,7 @@ def test_the_budget_holds_below_a_limit_of_the_control_group(synthetic):
     args = ("--ffn-mode", "exact", "--context", "512")
     want, _ = generate(synthetic, *args, tokens=60)
     refused = run("run", synthetic, "-p", "x", "--memory-budget", "1", *args, check=False)
-    assert refused.returncode == 1
+    assert refused.returncode == 1 and b"more than the 1 B of the memory budget" in refused.stderr
     budget = int(number_of_bytes(refused.stderr.decode()) + 5 * MIB)
     with limited(budget + 4 * MIB) as group:
         got, flash = generate(synthetic, *args, "--memory-budget", budget, tokens=60, command=inside(group))

@@ -8,12 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import openai
 import pytest
-from conftest import BIN, STORIES, Daemon, run, run_json
+from conftest import BIN, STORIES, Daemon, refusal, run, run_json
 from prometheus_client.parser import text_string_to_metric_families
+from test_hot import cache, make_eager  # noqa: F401 (a fixture)
 
 STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
 MODES = ["sync", "branch", "exhaustive", "auto"]
 PAIR = ("--draft", "tidepool-draft")
+TWO_SIDES = ("--device", "cpu", "--hot-memory", "2MiB")
+
+
+@pytest.fixture(scope="module")
+def two_sides(cache):  # noqa: F811
+    """A machine whose plans put neurons on both sides."""
+    run("run", "tidepool", "-p", "x", "-n", 1, *TWO_SIDES)
+    make_eager(cache)
 
 
 def story(*args, tokens=120):
@@ -154,16 +163,16 @@ def test_values_there_are_not_are_bad_usage(command, option, value):
 
 
 def test_modes_there_are_not_are_bad_usage():
-    assert run("run", "tidepool", "-p", "x", "--spec", "on", check=False, usage=True).returncode == 2
+    assert "--spec: on not in {off,sync,branch,exhaustive,auto}" in refusal("run", "tidepool", "-p", "x", "--spec", "on", status=2)
 
 
 @pytest.mark.parametrize("args,words", [
     (["--draft", "nowhere.gguf"], [b"nowhere.gguf"]),
     (["--draft", STORIES], [b"vocabulary"]),
     (["--spec", "sync", "--spec-source", "model"], [b"draft"]),
-    (["--spec", "branch", "--spec-source", "self", "--device", "cpu", "--hot-memory", "2MiB", "--placement", "random"], [b"spec.mode branch", b"spec.source self", b"hot tier", b"sync or auto"]),
+    (["--spec", "branch", "--spec-source", "self", *TWO_SIDES], [b"spec.mode branch", b"spec.source self", b"hot tier", b"sync or auto"]),
 ])
-def test_drafts_that_cannot_be_are_refused(args, words):
+def test_drafts_that_cannot_be_are_refused(args, words, two_sides):
     done = run("run", "tidepool", "-p", "x", "-n", 5, *args, check=False)
     assert done.returncode == 1
     for word in words:
@@ -385,11 +394,11 @@ def test_bench_without_a_draft(tmp_path, args):
     assert out["prompts"] == 3 and out["source"] == "ngram" and out["draft"] is None and out["rounds"] == []
 
 
-def test_bench_of_a_model_that_drafts_for_itself():
+def test_bench_of_a_model_that_drafts_for_itself(two_sides):
     out = run_json("bench", "tidepool", "--spec", "--spec-source", "self", "--decode", 40, "--repetitions", 1, "--draft-fixed", "--draft-tokens", 3)
     check_bench(out, ["off", "sync", "branch", "auto"])
     assert out["source"] == "self" and out["draft"] is None and 0 <= out["modes"][2]["hit_rate"] <= 1
-    out = run_json("bench", "tidepool", "--spec", "--spec-source", "self", "--device", "cpu", "--hot-memory", "2MiB", "--placement", "random", "--decode", 20, "--repetitions", 1)
+    out = run_json("bench", "tidepool", "--spec", "--spec-source", "self", *TWO_SIDES, "--decode", 20, "--repetitions", 1)
     check_bench(out, ["off", "sync", "auto"])
 
 
