@@ -31,7 +31,7 @@ daemon_tests() {
   shift
   (cd tests/e2e && THERMOCLINE_BIN=$bin "$@" ../../build/venv/bin/python -m pytest -q -p no:cacheprovider test_access.py test_anthropic_api.py test_daemon.py \
     test_daemon_drain.py test_daemon_http.py test_grpc.py test_grpc_refusals.py test_isolation.py test_lessons.py test_llama_server_api.py test_ollama_api.py \
-    test_openai_api.py test_openai_streams.py test_responses_api.py test_security.py test_structured_output.py \
+    test_openai_api.py test_openai_fields.py test_openai_streams.py test_responses_api.py test_security.py test_structured_output.py \
     --deselect test_lessons.py::test_GHSA_389x_67px_mjg3_grammars_that_are_kept_are_bounded)
 }
 # The thread sanitizer takes ten times as long: these wait for an answer of a length within a drain's time.

@@ -1,0 +1,79 @@
+"""Published faults of tool calls that this server had, too: each with its smallest input (test_published_faults.py has the others)."""
+import json
+import os
+
+import httpx
+import jsonschema
+import pytest
+from conftest import Daemon
+from gguf_copy import copy
+from test_published_faults import ask, served  # noqa: F401 (a fixture)
+
+
+# F03, F04, F11, F12: templates that write arguments one by one.
+
+TAGGED = ["Qwen3-Coder", "GLM-4.6", "deepseek-ai-DeepSeek-V3.2", "google-gemma-4-31B-it", "LFM2-8B-A1B"]
+
+
+@pytest.fixture(scope="module", params=TAGGED)
+def tagged(request, smollm, peer, tmp_path_factory):
+    template = (peer / f"models/templates/{request.param}.jinja").read_text()
+    path = copy(smollm, tmp_path_factory.mktemp("tagged") / "model.gguf", fields={"tokenizer.chat_template": template})
+    with Daemon(f"model.path={path}", "model.name=s", "engine.context_length=4096") as d:
+        yield d
+    os.unlink(path)
+
+
+def call(daemon, schema, **fields):
+    tool = {"type": "function", "function": {"name": "send", "description": "Sends.", "parameters": schema, "strict": fields.pop("strict", True)}}
+    return ask(daemon, "/v1/chat/completions", **{"messages": [{"role": "user", "content": "Send something."}], "tools": [tool], "tool_choice": "required", "max_tokens": 150, "seed": 1, **fields})
+
+
+STRINGS = {"const": {"type": "string", "const": "x-1"}, "pattern": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{2}$"}, "lengths": {"type": "string", "minLength": 2, "maxLength": 4}, "format": {"type": "string", "format": "date"},
+           "reference": {"$ref": "#/$defs/E"}, "enumeration": {"enum": ["x", "y"]}}
+
+
+@pytest.mark.parametrize("kind", STRINGS)
+@pytest.mark.parametrize("strict", [True, False])
+def test_F03_F04_strings_of_calls_satisfy_their_schema(tagged, kind, strict):
+    schema = {"type": "object", "properties": {"v": STRINGS[kind]}, "required": ["v"], "$defs": {"E": {"type": "string", "enum": ["x", "y"]}}, "additionalProperties": False}
+    answer = call(tagged, schema, strict=strict)
+    assert answer.status_code == 200, answer.text
+    arguments = answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(json.loads(arguments))
+
+
+def test_F11_a_conversation_with_a_call_that_was_cut_goes_on(tagged):
+    cut = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "send", "arguments": '{"v": "half of a fi'}}]}
+    schema = {"type": "object", "properties": {"v": {"type": "string"}}, "required": ["v"]}
+    messages = [{"role": "user", "content": "Send."}, cut, {"role": "tool", "tool_call_id": "call_1", "content": "error: no JSON"}, {"role": "user", "content": "Again."}]
+    answer = call(tagged, schema, messages=messages, tool_choice="auto", max_tokens=10)
+    assert answer.status_code == 200, answer.text
+
+
+def test_F12_a_long_string_comes_in_deltas_and_is_kept_if_it_is_cut(tagged):
+    schema = {"type": "object", "properties": {"v": {"type": "string", "minLength": 200}}, "required": ["v"]}
+    deltas = []
+    with httpx.stream("POST", tagged.url + "/v1/chat/completions", timeout=120, json={
+            "messages": [{"role": "user", "content": "Send a long text."}], "tools": [{"type": "function", "function": {"name": "send", "parameters": schema}}], "tool_choice": "required",
+            "max_tokens": 90, "seed": 3, "stream": True}) as response:
+        for line in response.iter_lines():
+            if line.startswith("data: {"):
+                for choice in json.loads(line[6:])["choices"]:
+                    deltas += [c["function"]["arguments"] for c in choice["delta"].get("tool_calls", []) if c["function"].get("arguments")]
+                    finish = choice["finish_reason"]
+    assert finish == "length" and len(deltas) > 8 and len("".join(deltas)) > 40, deltas
+
+
+@pytest.mark.parametrize("parameters", [{"type": "object", "properties": {}}, None])
+def test_F20_a_tool_without_parameters_gets_none(served, parameters):  # noqa: F811
+    function = {"name": "now", **({"parameters": parameters} if parameters else {})}
+    answer = ask(served, "/v1/chat/completions", messages=[{"role": "user", "content": "What time is it?"}], tools=[{"type": "function", "function": function}], tool_choice="required", max_tokens=60, parallel_tool_calls=False).json()
+    assert json.loads(answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]) == {}
+
+
+def test_F24_numbers_of_a_call_that_is_sent_back_are_unchanged(served):  # noqa: F811
+    arguments = '{"id": 12345678901234567890, "x": 1.0, "e": "\\u00e9"}'
+    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": arguments}}]}
+    prompt = ask(served, "/apply-template", messages=[{"role": "user", "content": "x"}, message, {"role": "tool", "tool_call_id": "call_1", "content": "y"}]).json()["prompt"]
+    assert "12345678901234567890" in prompt and "1.0" in prompt
