@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/index.h"
+#include "engine/base/interruption.h"
 #include "engine/base/strings.h"
 #include "server/chat/answer_grammar.h"
 #include "server/core/prompt.h"
@@ -107,9 +108,14 @@ Result<Submission> Submission::Admit(Service& service, Sender sender, Asked aske
 
 Status Submission::Encode() {
   RETURN_IF_ERROR(service_->Readiness());
-  if (asked_.embed.has_value()) return EncodeTexts();
-  for (const Prompt& prompt : asked_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
-  return ReadGrammar();
+  const bool embeds = asked_.embed.has_value();
+  if (embeds) {
+    RETURN_IF_ERROR(EncodeTexts());
+  } else {
+    for (const Prompt& prompt : asked_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
+  }
+  if (base::Interrupted()) return ShuttingDown();  // or nobody waits for an answer
+  return embeds ? OkStatus() : ReadGrammar();
 }
 
 Status Submission::EncodeTexts() {

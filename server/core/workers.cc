@@ -44,7 +44,7 @@ struct Workers::Task {
     const base::InterruptScope scope(stopping);
     work();
     work = {};  // what it holds is not let go of behind `then`
-    if (!stopping) rest->next = std::move(then);
+    rest->next = std::move(then);
   }
   // Who sent this waits for what follows.
   ~Task() {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting

@@ -28,8 +28,8 @@ class Workers {
   ~Workers() { Stop(); }
 
   // Runs `work` here, in a turn of `client` (a tenant), then `then` on `back`. What Stop finds
-  // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`;
-  // so it is of what runs, which is interrupted (base::Interrupted).
+  // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`.
+  // What runs is interrupted (base::Interrupted), and says so to its `then` itself.
   // Both may be empty. What waits is bounded by the callers: an HTTP connection has one request
   // at a time, one of gRPC grpc.streams_max. `work` must not throw. Where memory runs out, it
   // throws, and nothing follows.

@@ -3,6 +3,7 @@
 #include <boost/asio/post.hpp>
 
 #include "engine/base/index.h"
+#include "engine/base/interruption.h"
 #include "engine/base/log.h"
 #include "server/core/prompt.h"
 #include "server/core/refusal_table.h"
@@ -45,7 +46,8 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
   void Run(const Handler& handler) {
     if (context_.IsCancelled()) return End(server::ClientGone());  // while it waited
     try {
-      const Status status = call_.refusal().ok() ? handler(call_) : call_.refusal();
+      Status status = call_.refusal().ok() ? handler(call_) : call_.refusal();
+      if (base::Interrupted()) status = server::ShuttingDown();
       status.ok() ? End(status) : Refuse(status);
     } catch (const std::exception& error) {  // of libraries and the allocator: ends this call only
       base::LogError("id=", call_.id(), ": ", error.what());

@@ -128,7 +128,9 @@ void Session::OnDropped() {
 std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
   const ResponseHead& head = exchange_->head();
   try {
-    return RouteRequest(service_, request, head);
+    Action action = RouteRequest(service_, request, head);
+    if (base::Interrupted()) return RefusalResponse(service_, head, server::ShuttingDown());
+    return action;
   } catch (const std::exception& error) {
     base::LogError("id=", head.request_id, ": ", error.what());
     return std::nullopt;

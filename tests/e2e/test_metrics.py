@@ -360,7 +360,7 @@ def test_precision_and_recall_by_promql_are_those_of_eval(tmp_path):
     with Daemon(*SIGN, "engine.controller_recall=0", "spec.mode=off") as d, Prometheus(d, tmp_path) as server:
         for name in NAMES:
             answer = ask(d, name)
-            told = run_json("run", "tidepool", "--chat", "-p", f"Tell me a story about a {name}.", "-n", 200, "--ffn-mode", "sign")
+            told = run_json("run", "tidepool", "--chat", "-p", f"Tell me a story about a {name}.", "-n", 200, "--temperature", 0, "--ffn-mode", "sign")
             assert told["text"] == answer["choices"][0]["message"]["content"] and answer["usage"]["prompt_tokens"] == len(prompt_ids(name))
             prompts.append(prompt_ids(name))
             whole.append(prompts[-1] + told["tokens"][:-1])  # the last token is never an input
