@@ -12,8 +12,8 @@ LEAST, HALF = 0.36, 0.5  # of the networks' weights; below LEAST there is no roo
 
 
 def opt(tools):
-    """OPT-6.7B's shape, 16 bits, 3% active: with its predictor's thresholds and its bundle file."""
-    model = tools.synth("flash-opt", OPT_7B, type="f16", active=0.03, reuse=0.6)
+    """OPT-6.7B's shape, with two matrices a network, 16 bits, 3% active: with its predictor's thresholds and its bundle file."""
+    model = tools.synth("flash-opt-two", OPT_7B, family="opt", type="f16", active=0.03, reuse=0.6)
     if not model.with_name(model.name + ".tcp").exists():
         tools.run("calibrate", model, "--text", tools.words(), "--tokens", 600, "--window", 128)
         tools.run("profile", model, "--text", tools.words(), "--tokens", 600, "--window", 128)
