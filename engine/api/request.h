@@ -49,8 +49,9 @@ struct Request {
   bool progress = false;  // the channel tells how much of the prompt is read
   // Others wait for the same prompt: it goes to the prefix cache as soon as it is read.
   bool share_prompt = false;
-  int priority = 0;         // kPriorityMin to kPriorityMax; higher ones go first
-  std::string tenant = {};  // whose share of the time it takes
+  int priority = 0;               // kPriorityMin to kPriorityMax; higher ones go first
+  std::string tenant = {};        // whose share of the time it takes
+  std::string prefix_owner = {};  // whose prefixes it finds, and who finds its own (prefix_cache.h)
   // Limits of an answer in milliseconds, 0 = none: it ends with kLength when its prompt is computed
   // for so long, or, once it has a line's end, so long behind its first token. What was computed of
   // a prompt stays in the prefix cache. Source: llama.cpp's server.

@@ -1,6 +1,7 @@
 #include "engine/nn/prefix_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace thermocline::nn {
 namespace {
@@ -22,19 +23,20 @@ std::size_t CommonPrefix(std::span<const int> a, std::span<const int> b) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(KvPool& pool, const KvCount& blocks_max)
-    : pool_(pool), blocks_max_(blocks_max) {}
+PrefixCache::PrefixCache(KvPool& pool, const KvCount& blocks_max, Now now)
+    : pool_(pool), blocks_max_(blocks_max), now_(std::move(now)) {}
 
 PrefixCache::~PrefixCache() { Clear(); }
 
-// From the root on; `visit` may change the node's block, not the tree.
+// From the roots on; `visit` may change the node's block, not the tree.
 template <typename Visit>
 void PrefixCache::ForEachNode(const Visit& visit) {
-  std::vector<Node*> open = {&root_};
+  std::vector<Node*> open;
+  for (auto& [owner, tree] : trees_) open.push_back(&tree.root);
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();
-    if (node != &root_) visit(*node);
+    if (node->parent != nullptr) visit(*node);
     for (const auto& child : node->children) open.push_back(child.get());
   }
 }
@@ -44,8 +46,27 @@ void PrefixCache::Clear() {
     DropWindow(node);
     pool_.Release(KvKind::kWhole, node.block.whole);
   });
-  root_.children.clear();
+  trees_.clear();
   counters_.blocks = 0;
+}
+
+PrefixCache::Tree& PrefixCache::TreeOf(std::string_view owner) {
+  std::erase_if(trees_, [](const auto& entry) { return entry.second.root.children.empty(); });
+  Tree& tree = trees_[std::string(owner)];
+  if (tree.root.tree == nullptr) {
+    tree.root.tree = &tree;
+    tree.root.path_hash = std::hash<std::string_view>{}(owner);
+  }
+  tree.used = now_();
+  return tree;
+}
+
+int PrefixCache::Share() const {
+  const auto since = now_() - kIdle;
+  const auto active = std::count_if(trees_.begin(), trees_.end(), [since](const auto& entry) {
+    return entry.second.used >= since;
+  });
+  return blocks_max_.whole / static_cast<int>(std::max<std::ptrdiff_t>(1, active));
 }
 
 PrefixCache::Match PrefixCache::BestChild(const Node& node, std::span<const int> tokens) {
@@ -57,12 +78,12 @@ PrefixCache::Match PrefixCache::BestChild(const Node& node, std::span<const int>
   return best;
 }
 
-int PrefixCache::Find(std::span<const int> tokens, KvCache& cache) {
+int PrefixCache::Find(std::string_view owner, std::span<const int> tokens, KvCache& cache) {
   if (blocks_max_.whole == 0 || tokens.size() < 2) return 0;
   const auto usable = tokens.first(tokens.size() - 1);
   std::vector<KvBlock> blocks;
   std::size_t kept = 0;
-  Node* node = &root_;
+  Node* node = &TreeOf(owner).root;
   ++clock_;
   while (kept < usable.size()) {
     const Match match = BestChild(*node, usable.subspan(kept));
@@ -110,11 +131,11 @@ void PrefixCache::Count(std::span<const int> tokens, std::size_t kept, std::size
   counters_.new_tokens += missing - evicted;
 }
 
-void PrefixCache::Keep(std::span<const int> tokens, const KvCache& cache) {
+void PrefixCache::Keep(std::string_view owner, std::span<const int> tokens, const KvCache& cache) {
   if (blocks_max_.whole == 0) return;
   CHECK_LE(tokens.size(), static_cast<std::size_t>(cache.length()));
   ++clock_;
-  Node* node = &root_;
+  Node* node = &TreeOf(owner).root;
   for (std::size_t at = 0; at < tokens.size(); at += kBlock) {
     const auto piece = tokens.subspan(at, std::min(kBlock, tokens.size() - at));
     const KvBlock block = cache.block(static_cast<int>(at / kBlock));
@@ -142,10 +163,12 @@ PrefixCache::Node* PrefixCache::Add(Node* parent, std::span<const int> tokens,
   }
   pool_.AddHolder(KvKind::kWhole, block.whole);
   ++counters_.blocks;
+  ++parent->tree->blocks;
   auto node = std::make_unique<Node>();
   node->tokens.assign(tokens.begin(), tokens.end());
   node->block.whole = block.whole;
   node->parent = parent;
+  node->tree = parent->tree;
   node->depth = parent->depth + 1;
   node->path_hash = HashTokens(parent->path_hash, tokens);
   parent->children.push_back(std::move(node));
@@ -197,18 +220,25 @@ bool PrefixCache::EvictWindow() {
   return true;
 }
 
-// Gives up the least recently used leaf that is not in use now.
+// Gives up the least recently used leaf that is not in use now, of an owner with more than its
+// share if there is one.
 bool PrefixCache::EvictOne() {
   Node* oldest = nullptr;
+  const int share = Share();
+  const auto goes_first = [share](const Node& a, const Node& b) {
+    const bool a_over = a.tree->blocks > share, b_over = b.tree->blocks > share;
+    return a_over != b_over ? a_over : a.used < b.used;
+  };
   ForEachNode([&](Node& node) {
     const bool leaf = node.children.empty() && node.used != clock_;
-    if (leaf && (oldest == nullptr || node.used < oldest->used)) oldest = &node;
+    if (leaf && (oldest == nullptr || goes_first(node, *oldest))) oldest = &node;
   });
   if (oldest == nullptr) return false;
   Remember(oldest->path_hash);
   DropWindow(*oldest);
   pool_.Release(KvKind::kWhole, oldest->block.whole);
   --counters_.blocks;
+  --oldest->tree->blocks;
   ++counters_.evictions;
   std::erase_if(oldest->parent->children, [&](const auto& child) { return child.get() == oldest; });
   return true;

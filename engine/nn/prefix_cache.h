@@ -5,14 +5,23 @@
 // shared too: who continues it copies the block first (KvCache::Reserve). The least recently used
 // leaf goes first. Source: RadixAttention (Zheng et al. 2024), with edges cut at blocks.
 //
+// Each owner has a tree of its own: what one has computed cannot be found, or seen in the time that
+// it saves, by another. Owners that hold more than an equal share of the blocks give up theirs
+// first, so that one who reads many prompts does not take what the others come back to.
+//
 // Where layers with a window are apart, a node may have lost their block, and a prefix can be
 // continued only from where the last window before it is whole: the longest such one is found.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -36,17 +45,21 @@ struct PrefixCacheCounters {
 // Decode thread only, but for the counters. Borrows the pool.
 class PrefixCache {
  public:
+  using Now = std::function<std::chrono::steady_clock::time_point()>;
+  // An owner that has asked for nothing for so long has no share that others must leave.
+  static constexpr std::chrono::minutes kIdle{10};
+
   // Keeps at most `blocks_max` blocks; none of whole sequences keeps nothing.
-  PrefixCache(KvPool& pool, const KvCount& blocks_max);
+  PrefixCache(KvPool& pool, const KvCount& blocks_max, Now now = std::chrono::steady_clock::now);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // Gives `cache`, which is empty, the longest kept prefix of `tokens`, but not the last token: its
-  // logits must be computed. Returns the number of tokens found.
-  int Find(std::span<const int> tokens, KvCache& cache);
-  // Keeps the keys and values of `tokens`, the tokens in `cache`, in order.
-  void Keep(std::span<const int> tokens, const KvCache& cache);
+  // Gives `cache`, which is empty, the longest prefix of `tokens` that `owner` has kept, but not
+  // the last token: its logits must be computed. Returns the number of tokens found.
+  int Find(std::string_view owner, std::span<const int> tokens, KvCache& cache);
+  // Keeps the keys and values of `tokens`, the tokens in `cache`, in order, for `owner`.
+  void Keep(std::string_view owner, std::span<const int> tokens, const KvCache& cache);
 
   // Gives blocks up, the least recently used first, until `blocks` are free in the pool or nothing
   // is kept. Whether they are free.
@@ -57,20 +70,32 @@ class PrefixCache {
   const PrefixCacheCounters& counters() const { return counters_; }
 
  private:
+  struct Tree;
   struct Node {
     std::vector<int> tokens;  // 1 .. kKvBlock
     KvBlock block;
     Node* parent = nullptr;
+    Tree* tree = nullptr;
     int depth = 0;
     std::uint64_t used = 0;       // clock of the last lookup or insertion
     std::uint64_t path_hash = 0;  // of the tokens from the root to the end of this node
     std::vector<std::unique_ptr<Node>> children;
+  };
+  // Of one owner.
+  struct Tree {
+    Node root;
+    int blocks = 0;  // of whole sequences
+    std::chrono::steady_clock::time_point used;
   };
   struct Match {
     Node* node = nullptr;
     std::size_t tokens = 0;
   };
 
+  // The owner's tree, which a lookup or an insertion uses now.
+  Tree& TreeOf(std::string_view owner);
+  // Blocks that an owner may hold while others want them.
+  int Share() const;
   // The child of `node` that shares most tokens with `tokens`.
   static Match BestChild(const Node& node, std::span<const int> tokens);
   // The tokens of a path of `blocks`, `tokens` long, behind which a sequence can go on.
@@ -89,7 +114,8 @@ class PrefixCache {
 
   KvPool& pool_;
   const KvCount blocks_max_;
-  Node root_;
+  const Now now_;
+  std::map<std::string, Tree, std::less<>> trees_;  // by owner
   std::uint64_t clock_ = 0;
   std::unordered_set<std::uint64_t> evicted_;  // path hashes, bounded
   std::vector<std::uint64_t> evicted_order_;   // a ring of the same

@@ -48,7 +48,8 @@ void AnswerSteps::Find(Sequence& s, nn::KvCache& cache) const {
     // The last token is never looked for; here the one before it may be.
     const bool behind = s.usage.completion_tokens > 0 && !s.lossless;
     found =
-        p_.prefixes->Find(std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0)), cache);
+        p_.prefixes->Find(s.job.request.prefix_owner,
+                          std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0)), cache);
   }
   if (!s.started) {
     s.usage.cached_tokens = found;
@@ -100,7 +101,8 @@ void AnswerSteps::Score(Sequence& s, const Chunk& chunk, std::span<const float> 
 Stop AnswerSteps::EndPrompt(Sequence& s, nn::KvCache& cache) const {
   const Request& request = s.job.request;
   if (request.prompt_logprobs) s.job.channel->PushPromptScores(std::move(s.prompt_scores));
-  if (request.share_prompt && p_.prefixes != nullptr) p_.prefixes->Keep(s.tokens, cache);
+  if (request.share_prompt && p_.prefixes != nullptr)
+    p_.prefixes->Keep(request.prefix_owner, s.tokens, cache);
   if (request.prompt_only) return Stop::kLength;
   s.usage.phase = Phase::kDecode;
   return Stop::kNone;
@@ -151,7 +153,7 @@ void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
                               s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
   if (!s.tokens.empty()) cache.SetLength(static_cast<int>(kept));
   if (p_.prefixes != nullptr && !lost && !s.tokens.empty())
-    p_.prefixes->Keep(std::span(s.tokens).first(kept), cache);
+    p_.prefixes->Keep(s.job.request.prefix_owner, std::span(s.tokens).first(kept), cache);
   cache.Clear();
   if (p_.on_end) p_.on_end();
   const std::string rest = s.text.Finish();

@@ -20,6 +20,11 @@ struct Live {
 
   // Whether requests need a key.
   bool needs_keys() const { return !keys.empty(); }
+  // Whose prefixes a request of `tenant` finds, as in Request: with keys its own alone, unless
+  // prefix_cache.share is "all"; who comes in without a key shares with all.
+  std::string PrefixOwner(const std::string& tenant) const {
+    return needs_keys() && config.prefix_cache_share == "tenant" ? tenant : "";
+  }
 };
 
 // Whether an entry of allowed_origins is that of `origin`, both in lower case. An entry may end

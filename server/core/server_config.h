@@ -39,9 +39,10 @@ struct ServerConfig {
   int write_timeout_s = 30;
   int idle_timeout_s = 120;
   int drain_timeout_s = 30;
-  int request_timeout_s = 3600;  // 0 = none
-  int sse_keepalive_s = 15;      // 0 = none
-  bool strict_fields = false;    // refuse fields that a route does not know
+  int request_timeout_s = 3600;               // 0 = none
+  int sse_keepalive_s = 15;                   // 0 = none
+  bool strict_fields = false;                 // refuse fields that a route does not know
+  std::string prefix_cache_share = "tenant";  // whose prefixes a request finds: tenant, all
   // chat
   bool lenient_calls = true;  // accept calls of tools in other forms than the template's
   // grpc

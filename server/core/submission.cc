@@ -90,6 +90,7 @@ Result<Submission> Submission::Admit(Service& service, Sender sender, Asked aske
   const Sender& from = submission.sender_;
   Request& request = submission.asked_.request;
   request.tenant = from.tenant;
+  request.prefix_owner = service.live()->PrefixOwner(from.tenant);
   request.priority = std::min(request.priority, from.priority_max);
   request.deadline = DeadlineOf(from.arrived, service.live()->config.request_timeout_s,
                                 submission.asked_.timeout_s);

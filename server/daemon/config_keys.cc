@@ -141,6 +141,7 @@ std::vector<Key> DaemonKeysOf(ServerConfig& c) {
       {"server.request_timeout_s", IntValue{&c.request_timeout_s, 0, 86'400}, kReloadable},
       {"server.sse_keepalive_s", IntValue{&c.sse_keepalive_s, 0, 3600}, kReloadable},
       {"server.strict_fields", BoolValue{&c.strict_fields}, kReloadable},
+      {"prefix_cache.share", TextValue{&c.prefix_cache_share, {"tenant", "all"}}},
       {"chat.lenient_calls", BoolValue{&c.lenient_calls}, kReloadable},
       {"grpc.address", TextValue{&c.grpc_address}},
       {"grpc.threads", IntValue{&c.grpc_threads, 1, 64}},

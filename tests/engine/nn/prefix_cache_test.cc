@@ -38,13 +38,13 @@ class PrefixCacheTest : public testing::Test {
   }
 
   // As a request does: finds, fills up, keeps. Returns the tokens found.
-  int Request(PrefixCache& prefixes, const std::vector<int>& tokens) {
+  int Request(PrefixCache& prefixes, const std::vector<int>& tokens, std::string_view owner = "") {
     KvCache cache(*pool_, 512);
-    const int found = prefixes.Find(tokens, cache);
+    const int found = prefixes.Find(owner, tokens, cache);
     EXPECT_EQ(cache.length(), found);
     EXPECT_TRUE(cache.Reserve(static_cast<int>(tokens.size()) - found));
     cache.Advance(static_cast<int>(tokens.size()) - found);
-    prefixes.Keep(tokens, cache);
+    prefixes.Keep(owner, tokens, cache);
     return found;
   }
 
@@ -89,6 +89,29 @@ TEST_F(PrefixCacheTest, KeepsItsBoundAndForgetsTheOldestFirst) {
   EXPECT_EQ(pool_->free_blocks(), free_before);  // nothing is lost
 }
 
+TEST_F(PrefixCacheTest, AnOwnerFindsOnlyWhatItHasComputed) {
+  PrefixCache prefixes(*pool_, {20});
+  const auto secret = Tokens(0, 100);
+  EXPECT_EQ(Request(prefixes, secret, "alice"), 0);
+  EXPECT_EQ(Request(prefixes, secret, "mallory"), 0);
+  EXPECT_EQ(Request(prefixes, secret, ""), 0);
+  EXPECT_EQ(Request(prefixes, secret, "alice"), 99);
+  EXPECT_EQ(prefixes.counters().hit_tokens, 99);
+}
+
+TEST_F(PrefixCacheTest, AnOwnerOverItsShareGivesItsOwnBlocksUp) {
+  std::chrono::steady_clock::time_point now;
+  PrefixCache prefixes(*pool_, {8}, [&now] { return now; });
+  const auto chat = Tokens(0, 128);
+  Request(prefixes, chat, "alice");
+  for (int i = 1; i < 12; ++i) Request(prefixes, Tokens(i * 97, 128), "mallory");
+  EXPECT_EQ(Request(prefixes, chat, "alice"), 127);
+  // Who is gone for long leaves its share to the others.
+  now += 2 * PrefixCache::kIdle;
+  for (int i = 1; i < 12; ++i) Request(prefixes, Tokens(i * 101, 128), "mallory");
+  EXPECT_EQ(Request(prefixes, chat, "alice"), 0);
+}
+
 TEST_F(PrefixCacheTest, ASequenceLargerThanTheBoundKeepsItsBeginning) {
   PrefixCache prefixes(*pool_, {2});
   const auto tokens = Tokens(0, 300);
@@ -109,8 +132,8 @@ TEST_F(PrefixCacheTest, WhoContinuesASharedBlockCopiesIt) {
   const auto tokens = Tokens(0, 70);
   Request(prefixes, tokens);
   KvCache one(*pool_, 512), two(*pool_, 512);
-  EXPECT_EQ(prefixes.Find(tokens, one), 69);
-  EXPECT_EQ(prefixes.Find(tokens, two), 69);
+  EXPECT_EQ(prefixes.Find("", tokens, one), 69);
+  EXPECT_EQ(prefixes.Find("", tokens, two), 69);
   EXPECT_EQ(one.blocks()[1], two.blocks()[1]);
   EXPECT_TRUE(one.Reserve(1));
   EXPECT_EQ(one.blocks()[0], two.blocks()[0]);  // whole blocks stay shared
@@ -122,7 +145,7 @@ std::vector<float> LastLogits(const load::LoadedModel& model, KvPool& pool, Pref
                               const std::vector<int>& tokens, int chunk, int* found) {
   const auto transformer = model.MakeTransformer(chunk, 512);
   KvCache cache(pool, 512);
-  *found = prefixes != nullptr ? prefixes->Find(tokens, cache) : 0;
+  *found = prefixes != nullptr ? prefixes->Find("", tokens, cache) : 0;
   std::span<const float> logits;
   for (std::size_t at = static_cast<std::size_t>(*found); at < tokens.size();) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk), tokens.size() - at);
@@ -130,7 +153,7 @@ std::vector<float> LastLogits(const load::LoadedModel& model, KvPool& pool, Pref
                                    exec::Transformer::Logits::kLast);
     at += count;
   }
-  if (prefixes != nullptr) prefixes->Keep(tokens, cache);
+  if (prefixes != nullptr) prefixes->Keep("", tokens, cache);
   return {logits.begin(), logits.end()};
 }
 
