@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/grammar/end_recursion.h"
 #include "engine/grammar/inline_rules.h"
 
 namespace thermocline::grammar {
@@ -119,7 +120,11 @@ class PlainSteps {
 }  // namespace
 
 Result<Automaton> Automaton::Create(const Grammar& grammar, Budget& budget) {
-  ASSIGN_OR_RETURN(const Grammar inlined, Inlined(grammar, budget));
+  ASSIGN_OR_RETURN(Grammar inlined, Inlined(grammar, budget));
+  ASSIGN_OR_RETURN(const bool looped, LoopEnds(inlined, budget));
+  if (looped) {  // what enters itself no longer may be part of others
+    ASSIGN_OR_RETURN(inlined, Inlined(inlined, budget));
+  }
   std::vector<Dfa> rules;
   std::size_t states = 0;
   for (const Rule& rule : inlined.rules) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/grammar/ambiguity_probe.h"
+
 namespace thermocline::grammar {
 namespace {
 
@@ -37,9 +39,11 @@ class TableWalk {
   TableWalk(Parser& parser, const ByteSet& follow, int depth_max)
       : parser_(parser), follow_(follow), at_(static_cast<std::size_t>(depth_max) + 1) {}
 
+  // False: a token has too many ways to be read.
   template <typename Accept>
-  void Run(Parser::Set start, std::span<const TrieNode> nodes, Accept accept,
+  bool Run(Parser::Set start, std::span<const TrieNode> nodes, Accept accept,
            std::vector<int>& uncertain) {
+    parser_.ClearWork();
     at_[0] = {.place = {.set = start, .complete = false}, .mark = parser_.mark(), .left = false};
     for (std::size_t i = 0; i < nodes.size();) {
       const TrieNode& node = nodes[i];
@@ -50,6 +54,7 @@ class TableWalk {
       here.left = before.left || (before.place.complete && follow_.test(node.byte));
       here.place = parser_.Step(before.place.set, node.byte);
       here.mark = parser_.mark();
+      if (parser_.exhausted()) return false;
       const bool alive = !here.place.set.empty() || here.place.complete;
       if (!alive) {
         for (std::size_t k = i; here.left && k < node.next; ++k)
@@ -60,6 +65,7 @@ class TableWalk {
       if (node.token >= 0) accept(node.token);
       ++i;
     }
+    return true;
   }
 
  private:
@@ -79,6 +85,7 @@ Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::Create(const Gra
                                                                        const Params& params,
                                                                        Budget& budget) {
   ASSIGN_OR_RETURN(Automaton automaton, Automaton::Create(grammar, budget));
+  RETURN_IF_ERROR(CheckAmbiguity(automaton));
   for (int state = 0; state < automaton.num_states(); ++state) {
     for (const TokenEdge& edge : automaton.tokens(state)) {
       if (edge.token < 0 || edge.token >= params.vocabulary->vocab_size())
@@ -143,13 +150,14 @@ std::optional<CompiledGrammar::Table> CompiledGrammar::MakeTable(int state, Pars
   }
   std::vector<int> uncertain;
   TableWalk walk(parser, automaton_.follow(state), v.depth_max());
-  walk.Run(
+  const bool within = walk.Run(
       start, nodes,
       [&](int token) {
         SetBit(table.accepted, token);
         for (const int twin : v.twins(token)) SetBit(table.accepted, twin);
       },
       uncertain);
+  if (!within) return std::nullopt;
   table.uncertain = v.Part(uncertain);
   return table;
 }

@@ -1,6 +1,7 @@
 #include "engine/grammar/matcher.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/stopwatch.h"
 
@@ -8,8 +9,6 @@ namespace thermocline::grammar {
 namespace {
 
 constexpr std::size_t kPlacesPerToken = 8, kPlacesOfWalk = 1 << 12;
-// Items that making one mask may look at: some tens of milliseconds.
-constexpr std::int64_t kWorkMax = 2'000'000;
 
 // The child of `parent` (-1: the root) with `byte`; -1: none.
 std::ptrdiff_t Child(std::span<const TrieNode> nodes, std::ptrdiff_t parent, std::uint8_t byte) {
@@ -40,7 +39,7 @@ std::size_t Matcher::Bytes(int vocab_size, int tokens_max) {
 
 void Matcher::Begin(std::shared_ptr<const CompiledGrammar> grammar) {
   grammar_ = std::move(grammar);
-  mask_valid_ = overrun_ = false;
+  mask_valid_ = filling_ = overrun_ = false;
   if (!on()) return;
   const VocabularyIndex& v = grammar_->vocabulary();
   mask_.resize(WordsFor(static_cast<std::size_t>(v.vocab_size())));
@@ -53,15 +52,7 @@ void Matcher::Begin(std::shared_ptr<const CompiledGrammar> grammar) {
 }
 
 std::span<const std::uint64_t> Matcher::Mask() {
-  if (mask_valid_) return mask_;
-  const base::Stopwatch watch;
-  overrun_ = !FillMask();
-  mask_valid_ = true;
-  if (Counters* counters = grammar_->counters()) {
-    counters->masks.fetch_add(1, std::memory_order_relaxed);
-    counters->mask_ns.fetch_add(static_cast<std::int64_t>(watch.Seconds() * 1e9),
-                                std::memory_order_relaxed);
-  }
+  while (!MakeMask(Parser::kWorkMax)) continue;
   return mask_;
 }
 
@@ -70,46 +61,75 @@ void Matcher::Allow(int token) {
   for (const int twin : grammar_->vocabulary().twins(token)) SetBit(mask_, twin);
 }
 
-bool Matcher::FillMask() {
+bool Matcher::MakeMask(std::int64_t slice) {
+  if (mask_valid_) return true;
+  const base::Stopwatch watch;
+  if (!std::exchange(filling_, true)) BeginMask();
+  const std::int64_t work_max = parser_.work() + slice;
+  Pace pace = Walk(work_max);
+  while (pace == Pace::kDone && NextTable()) pace = Walk(work_max);
+  if (pace != Pace::kPaused) EndMask(pace == Pace::kDone);
+  if (Counters* counters = grammar_->counters()) {
+    counters->masks.fetch_add(mask_valid_ ? 1 : 0, std::memory_order_relaxed);
+    counters->mask_ns.fetch_add(static_cast<std::int64_t>(watch.Seconds() * 1e9),
+                                std::memory_order_relaxed);
+  }
+  return mask_valid_;
+}
+
+// What needs no walk, and the walk of the items that have no table: they are copied to the array's
+// end and walked together.
+void Matcher::BeginMask() {
   const Position here = history_.back();
   const VocabularyIndex& v = grammar_->vocabulary();
-  const Automaton& automaton = grammar_->automaton();
   std::fill(mask_.begin(), mask_.end(), 0);
+  parser_.CutTo(here.mark);
   parser_.ClearWork();
   if (here.place.complete || here.over)
     for (const int token : v.ends()) SetBit(mask_, token);
   AddTokens(here.place.set);
-  // Those without a table are walked together: copied to the array's end.
-  bool within = true;
   int plain_depth = 0;
   Parser::Set rest = parser_.BeginCopy();
   for (std::size_t i = here.place.set.begin; i < here.place.set.end; ++i) {
     const Item item = parser_.items({i, i + 1})[0];
     if (grammar_->table(item.state) != nullptr) continue;
-    plain_depth = std::max(plain_depth, automaton.plain_depth(item.state));
+    plain_depth = std::max(plain_depth, grammar_->automaton().plain_depth(item.state));
     rest = parser_.Copy(i);
   }
-  if (!rest.empty()) {
-    std::span<const TrieNode> nodes = v.all().nodes();
-    for (const VocabularyIndex::Slice& slice : v.slices()) {
-      if (plain_depth < slice.chars) continue;
-      for (std::size_t w = 0; w < mask_.size(); ++w) mask_[w] |= slice.plain[w];
-      nodes = slice.rest.nodes();
-      break;
-    }
-    within = Walk(rest, nodes);
+  table_item_ = here.place.set.begin;
+  if (rest.empty()) return BeginWalk(rest, {});
+  std::span<const TrieNode> nodes = v.all().nodes();
+  for (const VocabularyIndex::Slice& slice : v.slices()) {
+    if (plain_depth < slice.chars) continue;
+    for (std::size_t w = 0; w < mask_.size(); ++w) mask_[w] |= slice.plain[w];
+    nodes = slice.rest.nodes();
+    break;
   }
-  parser_.CutTo(here.mark);
-  for (std::size_t i = here.place.set.begin; within && i < here.place.set.end; ++i) {
+  BeginWalk(rest, nodes);
+}
+
+// Begins the walk of the next item that has a table; false: there is none.
+bool Matcher::NextTable() {
+  const Position& here = history_.back();
+  for (; table_item_ < here.place.set.end; ++table_item_) {
+    const std::size_t i = table_item_;
     const CompiledGrammar::Table* table = grammar_->table(parser_.items({i, i + 1})[0].state);
     if (table == nullptr) continue;
     for (std::size_t w = 0; w < mask_.size(); ++w) mask_[w] |= table->accepted[w];
     parser_.CutTo(here.mark);
-    within = Walk({i, i + 1}, table->uncertain.nodes());
+    BeginWalk({i, i + 1}, table->uncertain.nodes());
+    ++table_item_;
+    return true;
   }
-  parser_.CutTo(here.mark);
+  return false;
+}
+
+void Matcher::EndMask(bool within) {
+  parser_.CutTo(history_.back().mark);
   if (!within) std::fill(mask_.begin(), mask_.end(), 0);
-  return within;
+  overrun_ = !within;
+  mask_valid_ = true;
+  filling_ = false;
 }
 
 void Matcher::AddTokens(Parser::Set set) {
@@ -126,24 +146,30 @@ void Matcher::AddTokens(Parser::Set set) {
   }
 }
 
-// Allows the tokens of a trie that can be read from `set`; false: that takes too long.
-bool Matcher::Walk(Parser::Set set, std::span<const TrieNode> nodes) {
+void Matcher::BeginWalk(Parser::Set set, std::span<const TrieNode> nodes) {
+  walked_ = nodes;
+  walked_to_ = 0;
   depths_[0] = {set, parser_.mark()};
-  for (std::size_t i = 0; i < nodes.size();) {
-    const TrieNode& node = nodes[i];
+}
+
+// Allows the tokens of the trie that can be read, until so much work is done.
+Matcher::Pace Matcher::Walk(std::int64_t work_max) {
+  for (std::size_t& i = walked_to_; i < walked_.size();) {
+    if (parser_.work() > work_max) return Pace::kPaused;
+    const TrieNode& node = walked_[i];
     const Depth& before = depths_[node.depth - 1];
     parser_.CutTo(before.mark);
     const Parser::Place place = parser_.Step(before.set, node.byte);
+    if (parser_.exhausted()) return Pace::kTooLong;
     if (node.token >= 0 && (!place.set.empty() || place.complete)) Allow(node.token);
     if (place.set.empty()) {
       i = node.next;
       continue;
     }
-    if (parser_.work() > kWorkMax) return false;
     depths_[node.depth] = {place.set, parser_.mark()};
     ++i;
   }
-  return true;
+  return Pace::kDone;
 }
 
 Matcher::Position Matcher::BehindBytes(const Position& from, const std::string& bytes) {
@@ -157,8 +183,10 @@ Matcher::Position Matcher::BehindBytes(const Position& from, const std::string& 
 }
 
 void Matcher::Accept(int token) {
-  mask_valid_ = false;
+  mask_valid_ = filling_ = overrun_ = false;
   const Position from = history_.back();
+  parser_.CutTo(from.mark);
+  parser_.ClearWork();
   const VocabularyIndex& v = grammar_->vocabulary();
   Position next{.place = {}, .mark = from.mark};
   next.place.set = {from.mark.items, from.mark.items};
@@ -174,13 +202,14 @@ void Matcher::Accept(int token) {
   next.place.set.end = named.set.end;
   next.place.complete = next.place.complete || named.complete;
   next.mark = parser_.mark();
-  next.lost = !next.place.complete && next.place.set.empty();
+  next.overrun = parser_.exhausted();
+  next.lost = next.overrun || (!next.place.complete && next.place.set.empty());
   next.over = next.place.complete && next.place.set.empty();
   history_.push_back(next);
 }
 
 void Matcher::Retract() {
-  mask_valid_ = false;
+  mask_valid_ = filling_ = overrun_ = false;
   history_.pop_back();
   parser_.CutTo(history_.back().mark);
 }
@@ -188,8 +217,11 @@ void Matcher::Retract() {
 std::size_t Matcher::ForcedBytes(std::span<char> out) {
   const Automaton& automaton = grammar_->automaton();
   Parser::Place place = history_.back().place;
+  filling_ = false;
+  parser_.CutTo(history_.back().mark);
+  parser_.ClearWork();
   std::size_t count = 0;
-  while (count < out.size() && !place.complete && !place.set.empty()) {
+  while (parser_.work() < kSlice && count < out.size() && !place.complete && !place.set.empty()) {
     int byte = -1;
     for (const Item& item : parser_.items(place.set)) {
       if (!automaton.tokens(item.state).empty()) byte = 256;

@@ -26,8 +26,13 @@ class Matcher {
   // Valid until Accept or Retract. Empty: none may (the text is over, or no token spells what is
   // left), or the token before was not allowed.
   std::span<const std::uint64_t> Mask();
-  // Whether making the last mask was given up: the grammar is too ambiguous.
-  bool overrun() const { return overrun_; }
+  // Goes on making that mask, for about a slice of work; whether it is made. Masks cost up to
+  // Parser::kWorkMax, and others wait meanwhile.
+  bool MakeMask(std::int64_t slice);
+  static constexpr std::int64_t kSlice = 250'000;  // about 1.5 ms
+  // Whether making the last mask, or reading the last token, was given up: the grammar is too
+  // ambiguous.
+  bool overrun() const { return overrun_ || history_.back().overrun; }
   // Goes on behind `token`. One that may not come leaves nothing that may.
   void Accept(int token);
   void Retract();
@@ -45,11 +50,16 @@ class Matcher {
   struct Position {
     Parser::Place place;
     Parser::Mark mark;
-    bool over = false, lost = false;
+    bool over = false, lost = false, overrun = false;
   };
   Position BehindBytes(const Position& from, const std::string& bytes);
-  bool Walk(Parser::Set set, std::span<const TrieNode> nodes);
-  bool FillMask();
+  // A walk over a trie, which may pause.
+  enum class Pace { kDone, kPaused, kTooLong };
+  void BeginWalk(Parser::Set set, std::span<const TrieNode> nodes);
+  Pace Walk(std::int64_t work_max);
+  void BeginMask();
+  bool NextTable();
+  void EndMask(bool within);
   void AddTokens(Parser::Set set);
   std::size_t ForcedBytes(std::span<char> out);
   void Allow(int token);
@@ -58,7 +68,10 @@ class Matcher {
   Parser parser_;
   std::vector<Position> history_;  // before the first token, and behind each
   Bits mask_;
-  bool mask_valid_ = false, overrun_ = false;
+  bool mask_valid_ = false, filling_ = false, overrun_ = false;
+  std::size_t table_item_ = 0;        // of the items with tables: the next one to walk
+  std::span<const TrieNode> walked_;  // what is walked now
+  std::size_t walked_to_ = 0;
   struct Depth {
     Parser::Set set;
     Parser::Mark mark;

@@ -9,6 +9,7 @@ void Parser::Reserve(std::size_t places) {
   items_.reserve(places);
   frames_.reserve(places);
   links_.reserve(places);
+  entries_max_ = std::max(kEntriesMin, places);
 }
 
 void Parser::Begin(const Automaton& automaton) { BeginAt(automaton, automaton.start()); }
@@ -21,6 +22,7 @@ void Parser::BeginAt(const Automaton& automaton, int state) {
   const auto rules = static_cast<std::size_t>(automaton.num_rules());
   if (frame_of_.size() < rules) {
     frame_of_.resize(rules);
+    links_of_.resize(rules);
     place_of_.resize(rules);
   }
   std::fill(place_of_.begin(), place_of_.end(), 0);
@@ -41,20 +43,79 @@ void Parser::NewPlace() {
   if (++place_ == UINT32_MAX) {  // old places may never look like this one
     std::fill(place_of_.begin(), place_of_.end(), 0);
     for (Frame& frame : frames_) frame.place = frame.ended_at = 0;
+    for (Known& entry : known_) entry.place = 0;
     place_ = 1;
   }
   set_begin_ = items_.size();
   complete_ = false;
+  known_count_ = 0;
+}
+
+void Parser::Work(std::int64_t count) {
+  work_ += count;
+  exhausted_ = exhausted_ || work_ > kWorkMax || items_.size() >= entries_max_ ||
+               frames_.size() >= entries_max_ || links_.size() >= entries_max_;
+}
+
+// Puts `entry` into the table; false: it is there.
+bool Parser::IsNew(const Known& entry) {
+  if (2 * (known_count_ + 1) > known_.size()) {
+    const std::vector<Known> old =
+        std::exchange(known_, std::vector<Known>(std::max<std::size_t>(256, 2 * known_.size())));
+    known_count_ = 0;
+    for (const Known& each : old)
+      if (each.place == place_) IsNew(each);
+  }
+  const std::size_t mask = known_.size() - 1;
+  std::uint64_t hash = static_cast<std::uint32_t>(entry.kind);
+  for (const int part : {entry.state, entry.frame})
+    hash = (hash ^ static_cast<std::uint32_t>(part)) * 0x9E3779B97F4A7C15U ^ hash >> 29;
+  for (std::size_t at = hash >> 20;; ++at) {
+    Known& slot = known_[at & mask];
+    if (slot.place != place_) {
+      slot = entry;
+      slot.place = place_;
+      ++known_count_;
+      return true;
+    }
+    ++work_;
+    if (slot.kind == entry.kind && slot.state == entry.state && slot.frame == entry.frame)
+      return false;
+  }
+}
+
+bool Parser::HasItem(Item item) {
+  const std::size_t count = items_.size() - set_begin_;
+  if (count < kFew) {
+    const auto set = items_.begin() + static_cast<std::ptrdiff_t>(set_begin_);
+    return std::find(set, items_.end(), item) != items_.end();
+  }
+  if (count == kFew)
+    for (const Item& each : items({set_begin_, items_.size()}))
+      IsNew({kItem, each.state, each.frame});
+  return !IsNew({kItem, item.state, item.frame});
+}
+
+// Links of a frame are made in one place, by those who enter its rule there.
+bool Parser::HasLink(int frame, int rule, Item behind) {
+  const bool few = links_of_[rule] < kFew, now_many = links_of_[rule] == kFew;
+  if (!few && !now_many) return !IsNew({frame, behind.state, behind.frame});
+  for (int link = frames_[frame].first_link; link != kNone; link = links_[link].next) {
+    const Item& each = links_[link].behind;
+    if (few && each == behind) return true;
+    if (now_many) IsNew({frame, each.state, each.frame});
+  }
+  return now_many && !IsNew({frame, behind.state, behind.frame});
 }
 
 Parser::Place Parser::Step(Set set, std::uint8_t byte) {
   NewPlace();
-  for (std::size_t i = set.begin; i < set.end; ++i) {
+  Work(static_cast<std::int64_t>(set.end - set.begin));
+  for (std::size_t i = set.begin; i < set.end && !exhausted_; ++i) {
     const Item item = items_[i];
     for (const ByteEdge& edge : automaton_->bytes(item.state))
       if (edge.lo <= byte && byte <= edge.hi) Add({edge.to, item.frame});
   }
-  work_ += static_cast<std::int64_t>(set.end - set.begin);
   return Close();
 }
 
@@ -69,21 +130,19 @@ Parser::Place Parser::StepToken(Set set, int token) {
 }
 
 void Parser::Add(Item item) {
+  Work(1);
+  if (exhausted_) return;
   if (automaton_->ends(item.state)) return End(item.frame);
-  const auto set = items_.begin() + static_cast<std::ptrdiff_t>(set_begin_);
-  if (std::find(set, items_.end(), item) != items_.end()) return;
-  if (items_.size() - set_begin_ >= kItemsMax) return;
-  items_.push_back(item);
+  if (!HasItem(item)) items_.push_back(item);
 }
 
 // Follows what consumes nothing, then keeps the items that can consume something.
 Parser::Place Parser::Close() {
-  for (std::size_t i = set_begin_; i < items_.size(); ++i) {
+  for (std::size_t i = set_begin_; i < items_.size() && !exhausted_; ++i) {
     const Item item = items_[i];
     if (automaton_->accepting(item.state)) End(item.frame);
     for (const RuleEdge& edge : automaton_->rules(item.state)) Enter(edge, item);
   }
-  work_ += static_cast<std::int64_t>(items_.size() - set_begin_);
   std::size_t kept = set_begin_;
   for (std::size_t i = set_begin_; i < items_.size(); ++i)
     if (automaton_->consumes(items_[i].state)) items_[kept++] = items_[i];
@@ -96,22 +155,24 @@ void Parser::Enter(const RuleEdge& edge, Item item) {
   if (!known) {
     place_of_[edge.rule] = place_;
     frame_of_[edge.rule] = static_cast<int>(frames_.size());
+    links_of_[edge.rule] = 0;
     frames_.push_back({.first_link = kNone, .place = place_, .ended_at = 0});
   }
   const int frame = frame_of_[edge.rule];
   const Frame& above = frames_[item.frame];
   if (automaton_->ends(edge.to) && item.frame != kRootFrame && above.place != place_) {
-    for (int link = above.first_link; link != kNone; link = links_[link].next)
-      AddLink(frame, links_[link].behind);
+    for (int link = above.first_link; link != kNone && !exhausted_; link = links_[link].next)
+      AddLink(frame, edge.rule, links_[link].behind);
   } else {
-    AddLink(frame, {edge.to, item.frame});
+    AddLink(frame, edge.rule, {edge.to, item.frame});
   }
   if (!known) Add({automaton_->rule_start(edge.rule), frame});
 }
 
-void Parser::AddLink(int frame, Item behind) {
-  for (int link = frames_[frame].first_link; link != kNone; link = links_[link].next)
-    if (links_[link].behind == behind) return;
+void Parser::AddLink(int frame, int rule, Item behind) {
+  Work(1);
+  if (exhausted_ || HasLink(frame, rule, behind)) return;
+  ++links_of_[rule];
   links_.push_back({behind, frames_[frame].first_link});
   frames_[frame].first_link = static_cast<int>(links_.size()) - 1;
   if (frames_[frame].ended_at == place_) Add(behind);
@@ -124,7 +185,7 @@ void Parser::End(int frame) {
     return;
   }
   if (std::exchange(frames_[frame].ended_at, place_) == place_) return;
-  for (int link = frames_[frame].first_link; link != kNone; link = links_[link].next)
+  for (int link = frames_[frame].first_link; link != kNone && !exhausted_; link = links_[link].next)
     Add(links_[link].behind);
 }
 

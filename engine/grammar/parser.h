@@ -24,10 +24,12 @@ struct Item {
 };
 
 // One thread at a time. Arrays grow with the text; Reserve takes what a text of usual shape needs.
+// Every item and link that is looked at is work, and both work and arrays have a bound: a text with
+// more ways to read it exhausts the parser, which then says so. No way is lost in silence.
 class Parser {
  public:
-  // Items of one place, at most: beyond it ways to read the text are lost, never gained.
-  static constexpr std::size_t kItemsMax = 256;
+  // Work of one mask or token at most: about 50 ms.
+  static constexpr std::int64_t kWorkMax = 8'000'000;
 
   void Reserve(std::size_t places);
   static constexpr std::size_t kPlaceBytes = 32;  // that Reserve takes of each
@@ -74,12 +76,19 @@ class Parser {
     return {set_begin_, items_.size()};
   }
 
-  // Items looked at since it was set to 0.
+  // Items and links looked at since it was set to 0.
   std::int64_t work() const { return work_; }
-  void ClearWork() { work_ = 0; }
+  void ClearWork() {
+    work_ = 0;
+    exhausted_ = false;
+  }
+  // Whether more than kWorkMax was asked for since, or more than the arrays may hold: the places
+  // made since may lack ways to read the text.
+  bool exhausted() const { return exhausted_; }
 
  private:
   static constexpr int kNone = -1, kRootFrame = 0;
+  static constexpr std::size_t kEntriesMin = 1 << 16;
   struct Frame {
     int first_link;  // kNone: nobody goes on behind it, which is the whole text's end
     std::uint32_t place, ended_at;  // where it was entered; where its rule last ended
@@ -89,10 +98,21 @@ class Parser {
     int next;
   };
   static_assert(sizeof(Item) + sizeof(Frame) + sizeof(Link) == kPlaceBytes);
+  // What is in the place that is made, once it is too much to look through.
+  struct Known {
+    int kind, state, frame;  // kind: kItem, or the frame whose link it is
+    std::uint32_t place = 0;
+  };
+  static constexpr int kItem = -1;
+  static constexpr std::size_t kFew = 16;
   void NewPlace();
+  void Work(std::int64_t count);
+  bool IsNew(const Known& entry);
+  bool HasItem(Item item);
+  bool HasLink(int frame, int rule, Item behind);
   void Add(Item item);
   void Enter(const RuleEdge& edge, Item item);
-  void AddLink(int frame, Item behind);
+  void AddLink(int frame, int rule, Item behind);
   void End(int frame);
   Place Close();
 
@@ -101,12 +121,17 @@ class Parser {
   std::vector<Frame> frames_;
   std::vector<Link> links_;
   std::vector<int> frame_of_;            // by rule, of the place where place_of_ says so
+  std::vector<std::size_t> links_of_;    // of that frame
   std::vector<std::uint32_t> place_of_;  // by rule
   std::uint32_t place_ = 0;
   std::size_t set_begin_ = 0;  // of the set that is made
   bool complete_ = false;
   Place start_;
   std::int64_t work_ = 0;
+  bool exhausted_ = false;
+  std::size_t entries_max_ = kEntriesMin;  // of each array
+  std::vector<Known> known_;               // a hash table, of a power of two
+  std::size_t known_count_ = 0;
 };
 
 }  // namespace thermocline::grammar

@@ -4,7 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
+
+#include "engine/base/stopwatch.h"
 
 namespace thermocline {
 
@@ -33,6 +36,9 @@ Status ValidateSampling(const SamplingParams& p) {
 
 namespace thermocline::sampling {
 namespace {
+
+constexpr const char* kTooAmbiguous =
+    "the grammar is too ambiguous: too many ways to read the text";
 
 std::ptrdiff_t Signed(std::size_t n) { return n; }
 
@@ -108,7 +114,9 @@ void Sampler::Accept(int token) {
   const std::size_t at = token;
   if (generated_counts_[at]++ == 0 && !in_prompt_[at]) touched_.push_back(token);
   tokens_.push_back(token);
-  if (matcher_.on()) matcher_.Accept(token);
+  if (!matcher_.on()) return;
+  matcher_.Accept(token);
+  if (matcher_.overrun()) failure_ = kTooAmbiguous;
 }
 
 void Sampler::Retract() {
@@ -127,8 +135,17 @@ int Sampler::Sample(std::span<const float> logits, int position) {
   return chance_.Pick(Compute(logits), position, Stream::kToken);
 }
 
+bool Sampler::MakeMask() {
+  if (!matcher_.on()) return true;
+  const base::Stopwatch watch;
+  const bool made = matcher_.MakeMask(grammar::Matcher::kSlice);
+  seconds_ += watch.Seconds();
+  return made;
+}
+
 const Distribution& Sampler::Compute(std::span<const float> logits) {
   CHECK_EQ(logits.size(), scratch_->logits_.size());
+  const base::Stopwatch watch;
   std::copy(logits.begin(), logits.end(), scratch_->logits_.begin());
   Adjust();
   CollectCandidates();
@@ -142,6 +159,7 @@ const Distribution& Sampler::Compute(std::span<const float> logits) {
   } else {
     KeepTop();
   }
+  seconds_ += watch.Seconds();
   return scratch_->distribution_;
 }
 
@@ -183,7 +201,7 @@ void Sampler::ApplyGrammar() {
   const auto mask = matcher_.Mask();
   masked_ = std::any_of(mask.begin(), mask.end(), [](std::uint64_t word) { return word != 0; });
   if (!masked_) {
-    failure_ = matcher_.overrun() ? "the grammar is too ambiguous: too many ways to read the text"
+    failure_ = matcher_.overrun() ? kTooAmbiguous
                                   : "no token of the model's vocabulary can follow in the grammar";
     return;
   }
@@ -234,26 +252,29 @@ void Sampler::HoldBackEnd() {
     scratch_->logits_[params_.end_tokens[i]] = held_back_[i];
 }
 
-// Fills scratch_->distribution_. Sorts no further than it must: the nucleus of a confident model is
-// a handful of a vocabulary of 50,000.
+// Fills scratch_->distribution_, whose tokens have no order: nothing is sorted that need not be.
 void Sampler::KeepTop() {
   const auto more_probable = [](const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   };
-  std::size_t kept = num_candidates_, sorted = 0;
+  std::size_t kept = num_candidates_;
   if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < kept) {
-    kept = sorted = params_.top_k;
-    std::partial_sort(scratch_->candidates_.begin(), scratch_->candidates_.begin() + params_.top_k,
-                      scratch_->candidates_.begin() + Signed(num_candidates_), more_probable);
+    kept = params_.top_k;
+    std::nth_element(scratch_->candidates_.begin(),
+                     scratch_->candidates_.begin() + Signed(kept) - 1,
+                     scratch_->candidates_.begin() + Signed(num_candidates_), more_probable);
   }
   max_ = *std::max_element(scratch_->logits_.begin(), scratch_->logits_.end());
   double total = WeighAll(kept);
   if (params_.typical_p < 1) {
     kept = KeepTypical(kept, total);
-    sorted = 0;
-    total = WeighAll(kept);
+    total =
+        std::accumulate(scratch_->weights_.begin(), scratch_->weights_.begin() + Signed(kept), 0.0);
   }
-  if (params_.top_p < 1) kept = KeepMass(kept, sorted, params_.top_p * total, more_probable);
+  if (params_.top_p < 1) {
+    const auto below_best = [this](const Candidate& c) { return double{max_} - c.logit; };
+    kept = KeepMass(kept, params_.top_p * total, below_best, more_probable);
+  }
   const double largest =
       *std::max_element(scratch_->weights_.begin(), scratch_->weights_.begin() + Signed(kept));
   for (std::size_t i = 0; i < kept; ++i) {
@@ -284,30 +305,75 @@ std::size_t Sampler::KeepTypical(std::size_t kept, double total) {
     if (scratch_->weights_[i] > 0)
       mean += scratch_->weights_[i] / total * (scratch_->candidates_[i].logit - max_);
   const double centre = max_ + mean;
-  const auto nearer = [centre](const Candidate& a, const Candidate& b) {
-    const double from_a = std::abs(a.logit - centre), from_b = std::abs(b.logit - centre);
-    return from_a < from_b || (from_a == from_b && a.token < b.token);
+  const auto distance = [centre](const Candidate& c) { return std::abs(c.logit - centre); };
+  const auto nearer = [distance](const Candidate& a, const Candidate& b) {
+    return distance(a) < distance(b) || (distance(a) == distance(b) && a.token < b.token);
   };
-  return KeepMass(kept, 0, params_.typical_p * total, nearer);
+  return KeepMass(kept, params_.typical_p * total, distance, nearer);
 }
 
-// The fewest of the first `kept` candidates, of which `sorted` are in the order `before`, that come
-// first in it and whose weights reach `mass`. They and their weights are then in front.
-template <typename Before>
-std::size_t Sampler::KeepMass(std::size_t kept, std::size_t sorted, double mass, Before before) {
-  const auto at = [this](std::size_t i) { return scratch_->candidates_.begin() + Signed(i); };
-  std::size_t taken = 0;
-  double sum = 0;
-  while (taken < kept && (taken == 0 || sum < mass)) {
-    if (taken == sorted) {
-      const std::size_t wanted = std::min(kept, std::max<std::size_t>(64, sorted * 8));
-      std::partial_sort(at(sorted), at(wanted), at(kept), before);
-      sorted = wanted;
+// The fewest of the first `kept` candidates that come first in the order `before` and whose weights
+// reach `mass`. They and their weights are then in front, in no order. `key` rises with the order.
+// Requires: they are weighed.
+//
+// Nothing is sorted but what shares a bin with the border: a nucleus of half a vocabulary of 50,000
+// takes 0.2 ms, where sorting it took 10.
+template <typename Key, typename Before>
+std::size_t Sampler::KeepMass(std::size_t kept, double mass, Key key, Before before) {
+  auto& weights = scratch_->weights_;
+  auto& candidates = scratch_->candidates_;
+  double range = 0;
+  for (std::size_t i = 0; i < kept; ++i)
+    if (weights[i] > 0) range = std::max(range, key(candidates[i]));
+  const double scale = range > 0 ? kBins / range : 0;
+  const auto bin_of = [&](std::size_t i) {
+    const double bin = key(candidates[i]) * scale;
+    return bin < kBins - 1 ? static_cast<int>(bin) : kBins - 1;
+  };
+  auto& bins = scratch_->bins_;
+  bins.fill(0);
+  for (std::size_t i = 0; i < kept; ++i) bins[bin_of(i)] += weights[i];
+  int border = 0;
+  double sum = 0;  // of the bins before the border
+  while (border < kBins - 1 && sum + bins[border] < mass) sum += bins[border++];
+  const auto to_front = [&](std::size_t from, const auto& wanted) {
+    for (std::size_t i = from; i < kept; ++i) {
+      if (!wanted(bin_of(i))) continue;
+      std::swap(candidates[i], candidates[from]);
+      std::swap(weights[i], weights[from++]);
     }
-    scratch_->weights_[taken] = WeightOf(scratch_->candidates_[taken]);
-    sum += scratch_->weights_[taken++];
+    return from;
+  };
+  const std::size_t begin = to_front(0, [border](int bin) { return bin < border; });
+  const std::size_t end = to_front(begin, [border](int bin) { return bin == border; });
+  return begin + KeepMassOf(begin, end, mass - sum, before);
+}
+
+// Of the candidates in [begin, end) the first ones whose weights reach `mass`, at least one of all;
+// returns how many.
+template <typename Before>
+std::size_t Sampler::KeepMassOf(std::size_t begin, std::size_t end, double mass, Before before) {
+  constexpr std::size_t kSmall = 64;
+  auto& candidates = scratch_->candidates_;
+  const auto at = [&](std::size_t i) { return candidates.begin() + Signed(i); };
+  const std::size_t first = begin;
+  double sum = 0;
+  while (end - begin > kSmall) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    std::nth_element(at(begin), at(middle), at(end), before);
+    double part = 0;
+    for (std::size_t i = begin; i <= middle; ++i) part += WeightOf(candidates[i]);
+    if (sum + part < mass) {
+      begin = middle + 1;
+      sum += part;
+    } else {
+      end = middle + 1;
+    }
   }
-  return taken;
+  std::sort(at(begin), at(end), before);
+  while (begin < end && (begin == 0 || sum < mass)) sum += WeightOf(candidates[begin++]);
+  for (std::size_t i = first; i < begin; ++i) scratch_->weights_[i] = WeightOf(candidates[i]);
+  return begin - first;
 }
 
 double LogProbability(std::span<const float> logits, int token) {

@@ -1,9 +1,11 @@
 // From logits to the distribution of the next token, and to a token.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/api/sampling_params.h"
@@ -22,6 +24,7 @@ class SamplerScratch {
 
  private:
   friend class Sampler;
+  static constexpr int kBins = 1024;
   struct Candidate {
     float logit;
     int token;
@@ -29,6 +32,7 @@ class SamplerScratch {
   std::vector<float> logits_;          // [V] after bias and penalties
   std::vector<Candidate> candidates_;  // [V]
   std::vector<double> weights_;        // [V] unnormalised probabilities of the kept candidates
+  std::array<double, kBins> bins_;     // weights, from the most to the least probable tokens
   Distribution distribution_;
 };
 
@@ -66,6 +70,11 @@ class Sampler {
   // Counts `token` as generated. Retract takes the last one back.
   void Accept(int token);
   void Retract();
+  // Goes on making the grammar's mask for a slice of time; whether it is made. Compute waits for
+  // it.
+  bool MakeMask();
+  // Seconds that Compute and MakeMask have taken since this was last asked.
+  double TakeSeconds() { return std::exchange(seconds_, 0); }
   // With a grammar. What of the text behind those accepted can only be one: as many of its tokens
   // as fit `out`; returns how many.
   int Forced(std::span<int> out) { return matcher_.on() ? matcher_.Forced(out) : 0; }
@@ -84,6 +93,7 @@ class Sampler {
 
  private:
   using Candidate = SamplerScratch::Candidate;
+  static constexpr int kBins = SamplerScratch::kBins;
   void Adjust();
   void HoldBackEnd();
   void ApplyGrammar();
@@ -92,8 +102,10 @@ class Sampler {
   double WeighAll(std::size_t kept);
   double WeightOf(const Candidate& candidate) const;
   std::size_t KeepTypical(std::size_t kept, double total);
+  template <typename Key, typename Before>
+  std::size_t KeepMass(std::size_t kept, double mass, Key key, Before before);
   template <typename Before>
-  std::size_t KeepMass(std::size_t kept, std::size_t sorted, double mass, Before before);
+  std::size_t KeepMassOf(std::size_t begin, std::size_t end, double mass, Before before);
 
   SamplingParams params_;
   SeededChance chance_;
@@ -112,6 +124,7 @@ class Sampler {
   bool masked_ = false;                // logits_ hold what it lets follow
   const char* failure_ = nullptr;
   std::size_t num_candidates_ = 0;
+  double seconds_ = 0;
 };
 
 // log softmax(logits)[token].

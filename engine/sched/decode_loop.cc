@@ -186,6 +186,14 @@ Stop DecodeLoop::Decode(Sequence& s) {
   return why;
 }
 
+// Tokens that a step counts as: more where much of its time went into masks and sampling, which
+// only some requests want.
+double DecodeLoop::Spent(int tokens, double seconds) {
+  const double sampling = sampler_.TakeSeconds();
+  const double others = std::max(seconds - sampling, seconds / 64);
+  return others > 0 ? tokens * seconds / others : tokens;
+}
+
 Stop DecodeLoop::Step(Sequence& s) {
   if (s.job.channel->full()) return Stop::kReaderSlow;
   const int wanted = answers_.Wanted(s);
@@ -202,7 +210,7 @@ Stop DecodeLoop::Step(Sequence& s) {
     const int computed = decoder_.computed();
     timer.Stop(*steps_, computed > 1 ? steps_->verify : steps_->decode, computed);
   }
-  spent_ += static_cast<double>(tokens->size());
+  spent_ += Spent(base::IntSize(*tokens), timer.elapsed());
   for (std::size_t i = 0; i < tokens->size() && why == Stop::kNone; ++i)
     why = answers_.Give(s, sampler_, (*tokens)[i], decoder_.row(i));
   s.computed_to = std::max(s.computed_to, cache_.length());

@@ -62,6 +62,7 @@ class DecodeLoop {
   Stop Step(Sequence& s);
   void BeginDecoding(const Sequence& s);
   Stop BeforeStep(Sequence& s, int tokens);
+  double Spent(int tokens, double seconds);
 
   exec::Transformer& transformer_;
   nn::KvCache& cache_;

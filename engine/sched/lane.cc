@@ -12,6 +12,7 @@ void Lane::Begin(const SamplingParams& params, std::span<const int> prompt,
   sampler_.Begin(params, prompt);
   for (const int token : generated) sampler_.Accept(token);
   draft_.Clear();
+  masked_ = true;
   drafts_max_ = std::min(drafts_max, kDraftTokensMax);
   forced_ = forced_right_ = passed_over_ = 0;
   if (drafts_max_ == 0) return;
@@ -54,6 +55,8 @@ void Lane::Draw(std::span<const float> logits, int position, sampling::SamplerSc
   const std::size_t vocab = logits.size() / (1 + draft_.size);
   drawn_.clear();
   for (int i = 0; i <= draft_.size; ++i) {
+    masked_ = i == 0 || sampler_.MakeMask();
+    if (!masked_) return;
     const int token = spec::Choose(sampler_.Compute(logits.subspan(i * vocab, vocab)),
                                    sampler_.chance(), position + i);
     sampler_.Accept(token);

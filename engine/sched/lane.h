@@ -48,8 +48,13 @@ class Lane {
   std::span<const int> draft() const { return std::span(draft_tokens_).first(draft_.size); }
   bool forced() const { return forced_now_; }  // by its grammar
   void DropDraft() { draft_.Clear(); }
+  // Whether the grammar's mask of the next token is made, after a slice of time for it. On any
+  // thread.
+  bool MakeMask() { return masked_ = sampler_.MakeMask(); }
+  bool masked() const { return masked_; }
   // Draws the tokens at `position` and behind it from logits [1 + draft, V], as far as the draft is
-  // right. On any thread, with a scratch of its own.
+  // right, and the masks of the further ones are made in a slice of time. On any thread, with a
+  // scratch of its own.
   void Draw(std::span<const float> logits, int position, sampling::SamplerScratch& scratch);
   // Those, 1 at least. The first drawn().size() - 1 of the draft were right.
   std::span<const int> drawn() const { return drawn_; }
@@ -69,6 +74,7 @@ class Lane {
   std::vector<int> drawn_;
   int drafts_max_ = 0;
   bool forced_now_ = false;
+  bool masked_ = true;
   int forced_ = 0, forced_right_ = 0, passed_over_ = 0;
 };
 

@@ -115,6 +115,8 @@ class Scheduler {
   Sequence* Leader(const std::vector<Sequence*>& runnable);
   bool StepOf(std::vector<Sequence*>& company);
   std::vector<SharedLoop::Share> Compose(std::vector<Sequence*>& company);
+  void MakeMasks(const std::vector<Sequence*>& company);
+  void Charge(const Sequence& s, double tokens, double sampling_s);
   void AddDrafts(int widest, std::vector<SharedLoop::Share>& shares);
   int Sharing(const std::vector<Sequence*>& company) const;
   int RoomForAnswers() const;
@@ -131,6 +133,7 @@ class Scheduler {
   std::uint64_t leader_ = 0;  // the number of whose company shares steps
   int together_ = 0;          // steps of it
   bool read_last_ = false;    // where prompts are not read in the steps of answers
+  bool masks_wait_ = false;   // of sequences that sat the last step out
   TurnOrder order_;
   Sequences sequences_;          // in the order they were begun
   Sequence* current_ = nullptr;  // whose turn it is

@@ -155,9 +155,10 @@ Sequence* Scheduler::Leader(const std::vector<Sequence*>& runnable) {
 
 // One step of the company. False: there was no memory for anybody.
 bool Scheduler::StepOf(std::vector<Sequence*>& company) {
+  MakeMasks(company);
   std::vector<SharedLoop::Share> shares = Compose(company);
   MakeRoomFor(shares);
-  if (shares.empty()) return false;
+  if (shares.empty()) return masks_wait_;
   int answers = 0, read = 0;
   for (const SharedLoop::Share& share : shares)
     (share.answers() ? answers : read) += share.tokens();
@@ -179,6 +180,29 @@ bool Scheduler::StepOf(std::vector<Sequence*>& company) {
   return true;
 }
 
+// Time for the masks of those that answer. Whose is not made sits this step out, and what it took
+// counts.
+void Scheduler::MakeMasks(const std::vector<Sequence*>& company) {
+  std::vector<Sequence*> answering;
+  for (Sequence* s : company)
+    if (s->answers()) answering.push_back(s);
+  shared_.MakeMasks(answering);
+  masks_wait_ = false;
+  for (Sequence* s : answering) {
+    if (SharedLoop::IsMasked(*s)) continue;
+    masks_wait_ = true;
+    (void)answers_.GoesOn(s->job);  // the heartbeat
+    Charge(*s, 0, s->lane->sampler().TakeSeconds());
+  }
+}
+
+// Counts a share of the time: tokens, and what drawing them took beside.
+void Scheduler::Charge(const Sequence& s, double tokens, double sampling_s) {
+  const double token_s = budget_.token_s();
+  const double more = token_s > 0 ? sampling_s / token_s : 0;
+  order_.Took(s.job.request.tenant, tokens + more, false);
+}
+
 // Who takes part in the next step: those that answer, then those that read, where the modes let
 // them do so in one step; else in turn.
 std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& company) {
@@ -193,7 +217,8 @@ std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& compan
   const int room = mixes && !readers.empty() ? RoomForAnswers() : widest;
   const int most = std::min({budget_.Answers(Tenants(company), widest), room, params_.parts_max});
   for (Sequence* s : company)
-    if (s->answers() && base::IntSize(shares) < most) shares.push_back({s});
+    if (s->answers() && SharedLoop::IsMasked(*s) && base::IntSize(shares) < most)
+      shares.push_back({s});
   const bool reads =
       !readers.empty() && (mixes || shares.empty() || !std::exchange(read_last_, true));
   if (!reads) {
@@ -256,6 +281,10 @@ void Scheduler::AddReaders(std::vector<Sequence*>& readers,
     if (s->cache.length() == 0) answers_.Find(*s, s->cache);
     if (s->answers()) continue;  // all of it was found: it answers from the next step on
     const AnswerSteps::Chunk chunk = answers_.Next(*s, s->cache, left);
+    if (chunk.last && !shared_.MakeMask(*s)) {  // its first token could not be drawn
+      masks_wait_ = true;
+      continue;
+    }
     left -= base::IntSize(chunk.tokens);
     rows -= chunk.rows();
     shares.push_back({s, chunk});
@@ -294,7 +323,7 @@ void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
 void Scheduler::EndStep(const SharedLoop::Share& share) {
   Sequence& s = *share.sequence;
   const bool read = !share.answers();
-  order_.Took(s.job.request.tenant, share.tokens() * (read ? kPromptTokenShare : 1), false);
+  Charge(s, share.tokens() * (read ? kPromptTokenShare : 1), share.sampling_s);
   if (read) s.read_since += share.tokens();
   if (!read || s.read_since >= kReadTurn) {
     s.last_turn = turns_;

@@ -109,6 +109,17 @@ void SharedLoop::DrawAll() {
   });
 }
 
+bool SharedLoop::MakeMask(Sequence& s) {
+  return s.job.request.sampling.constraint == nullptr || LaneOf(s).MakeMask();
+}
+
+void SharedLoop::MakeMasks(std::span<Sequence* const> sequences) {
+  masks_.clear();
+  for (Sequence* s : sequences)
+    if (s->job.request.sampling.constraint != nullptr) masks_.push_back(&LaneOf(*s));
+  pool_.Run(base::IntSize(masks_), [this](int i, int) { masks_[i]->MakeMask(); });
+}
+
 void SharedLoop::Give(Share& share, std::span<const float> logits) {
   Sequence& s = *share.sequence;
   Lane& lane = *s.lane;
@@ -126,6 +137,7 @@ void SharedLoop::Give(Share& share, std::span<const float> logits) {
     drafted_ += usage;
   }
   lane.Judge(record_);
+  share.sampling_s = lane.sampler().TakeSeconds();
 }
 
 Lane& SharedLoop::LaneOf(Sequence& s) {

@@ -34,12 +34,18 @@ class SharedLoop {
     AnswerSteps::Chunk read = {};  // of its tokens; empty: it answers
     int draft = 0;                 // tokens that are verified behind its next one
     Stop why = Stop::kNone;        // after Run: why it does not go on
+    double sampling_s = 0;         // after Run: of masks, and of drawing tokens
 
     bool answers() const { return read.tokens.empty(); }
     int tokens() const { return answers() ? 1 + draft : base::IntSize(read.tokens); }
   };
   // Has one that answers draft up to `most` tokens, as probable as `needed`, for the next step.
   void Draft(Share& share, int most, double needed);
+  // Has a slice of time for the masks of each sequence's next token. Those that are not masked take
+  // no part in a step: a mask may take dozens of slices.
+  void MakeMasks(std::span<Sequence* const> sequences);
+  bool MakeMask(Sequence& s);
+  static bool IsMasked(const Sequence& s) { return s.lane == nullptr || s.lane->masked(); }
   // Computes a step and gives what comes of it; returns its seconds. Requires: sequences of the
   // same modes; none reads where the modes lose something and another one answers; as many tokens
   // and logits as the transformer takes; room for them in the pool.
@@ -78,6 +84,7 @@ class SharedLoop {
     std::span<const float> logits;  // [1 + draft, V]
   };
   std::vector<Draw> draws_;
+  std::vector<Lane*> masks_;  // that are made
 };
 
 }  // namespace thermocline::sched

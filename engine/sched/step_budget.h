@@ -19,6 +19,8 @@ class StepBudget {
   // A sequence decoded `tokens` alone in `seconds`, with drafts if it has any.
   void AddAlone(int tokens, double seconds);
 
+  // Of a token alone; 0: not known.
+  double token_s() const { return alone_s_ > 0 ? alone_s_ : Decoding(1); }
   // Time of `answers` tokens alone over that of a step of them; 0: not known.
   double Gain(int answers) const;
   // Tokens of prompts beside `answers` tokens of answers, of `waiting` ones: as few as keep

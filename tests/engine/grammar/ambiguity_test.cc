@@ -1,0 +1,94 @@
+// Grammars that let a text be read in very many ways: what they cost, and what is said of them.
+#include <gtest/gtest.h>
+
+#include "tests/engine/grammar/small_vocabulary.h"
+
+namespace thermocline::grammar {
+namespace {
+
+const std::vector<std::string> kRuns = {"aa", "aaa", "aaaaaaaa", "ab", " a", "the "};
+
+TEST(Ambiguity, RulesThatBeginOrEndWithThemselvesCostWhatALoopDoes) {
+  const SmallVocabulary vocabulary(kRuns);
+  struct Case {
+    const char *grammar, *right, *wrong;
+  };
+  const std::string many(600, 'a');
+  for (const Case& each : {
+           Case{"root ::= s\ns ::= [a-z ,.A-Z] | s s | s s s", "aaaa", "aa1"},
+           Case{"root ::= e\ne ::= [a-z] | e \"+\" e | e \"*\" e | \"(\" e \")\"", "a+(b*c+d)*e",
+                "a+"},
+           Case{"root ::= t\nt ::= \"x\" | \"if \" t | \"if \" t \" else \" t", "if if x else x",
+                "if "},
+           Case{"root ::= l\nl ::= [a-z]+ | l \", \" l", "aa, b, cc", "aa, "},
+           Case{"root ::= r\nr ::= \"a\" | r*", "aaaaa", "ab"},
+       }) {
+    const auto grammar = vocabulary.Gbnf(each.grammar);
+    ASSERT_TRUE(grammar.ok()) << each.grammar << grammar.status().message();
+    EXPECT_TRUE(Takes(*grammar, each.right)) << each.grammar;
+    EXPECT_FALSE(Takes(*grammar, each.wrong)) << each.grammar;
+  }
+  EXPECT_TRUE(Takes(*vocabulary.Gbnf("root ::= s\ns ::= [a-z] | s s | s s s"), many));
+}
+
+TEST(Ambiguity, WhatGrowsFasterThanItsTextIsRefused) {
+  const SmallVocabulary vocabulary(kRuns);
+  for (const char* grammar :
+       {"root ::= s\ns ::= [a-z ] | [a-z ] s s", "root ::= s\ns ::= [a-z] t\nt ::= \"\" | s t",
+        "root ::= s\ns ::= s [a-z] s s | [a-z]",
+        "root ::= \"{\" s \"}\"\ns ::= \"\" | \"(\" s s s | [a-z] s s"}) {
+    const auto compiled = vocabulary.Gbnf(grammar);
+    ASSERT_EQ(compiled.status().code(), StatusCode::kInvalidArgument) << grammar;
+    EXPECT_NE(compiled.status().message().find("too ambiguous"), std::string::npos);
+  }
+}
+
+// No probe finds what hides behind a long text: then work has its bound, and the end says why.
+TEST(Ambiguity, WhatHidesFromTheProbeEndsWithItsReason) {
+  const SmallVocabulary vocabulary(kRuns);
+  const auto grammar = vocabulary.Gbnf("root ::= [0-9]{300} s\ns ::= [a-z ] | [a-z ] s s", 0);
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  Matcher matcher(1 << 12);
+  matcher.Begin(*grammar);
+  for (int i = 0; i < 300; ++i) matcher.Accept(1 + '7');
+  int slices = 0, most = 0, tokens = 0;
+  for (; tokens < 3000; ++tokens) {
+    for (slices = 1; !matcher.MakeMask(Matcher::kSlice); ++slices) continue;
+    most = std::max(most, slices);
+    if (matcher.overrun()) break;
+    // Every way is there: the text may end after an odd number of letters.
+    ASSERT_EQ(HasBit(matcher.Mask(), kEnd), tokens % 2 == 1) << tokens;
+    ASSERT_TRUE(HasBit(matcher.Mask(), 1 + 'a')) << tokens;
+    matcher.Accept(1 + 'a');
+  }
+  EXPECT_TRUE(matcher.overrun());
+  EXPECT_GT(tokens, 256);
+  EXPECT_LE(most, Parser::kWorkMax / Matcher::kSlice + 1);
+  for (const std::uint64_t word : matcher.Mask()) EXPECT_EQ(word, 0);
+}
+
+TEST(Ambiguity, AMaskMadeInSlicesIsTheSame) {
+  const SmallVocabulary vocabulary(kRuns);
+  const auto grammar =
+      vocabulary.Gbnf("root ::= (\"a\" | \"ab\" | \"b\" | \" \" | \"the \")* \"c\"");
+  ASSERT_TRUE(grammar.ok());
+  Matcher whole(64), sliced(64);
+  whole.Begin(*grammar);
+  sliced.Begin(*grammar);
+  for (const char c : std::string("ab the a")) {
+    int slices = 1;
+    while (!sliced.MakeMask(1)) ++slices;
+    EXPECT_GT(slices, 2);
+    const auto expected = whole.Mask(), got = sliced.Mask();
+    ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.begin(), expected.end()));
+    whole.Accept(1 + c);
+    // What is asked for in between begins the mask anew.
+    sliced.Accept(1 + c);
+    sliced.MakeMask(1);
+    int forced = 0;
+    sliced.Forced({&forced, 1});
+  }
+}
+
+}  // namespace
+}  // namespace thermocline::grammar
