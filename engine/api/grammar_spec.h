@@ -21,6 +21,7 @@ struct GrammarPart {
   // The rule derives the strings that the schema `spec` allows, without `stops`, as they are and
   // not as JSON; with `quote`, as they stand between two of these, with backslashes.
   bool bare = false;
+  std::vector<std::string> except = {};  // whole strings that it does not derive
   char quote = '\0';
   // A schema that is not supported may be taken for any object.
   bool lenient = false;

@@ -33,6 +33,8 @@ std::string KeyOf(const GrammarSpec& spec) {
     key += StrCat("\npart ", part.name, part.at_start, part.lenient, part.bare,
                   static_cast<int>(part.quote));
     AppendTexts(part.stops, key);
+    key += StrCat("\nexcept ", part.except.size());
+    AppendTexts(part.except, key);
     if (part.spec != nullptr) AppendTexts({KeyOf(*part.spec)}, key);
   }
   return key;
@@ -71,7 +73,7 @@ Result<Grammar> GrammarOfFreeText(const GrammarPart& part, Budget& budget) {
 
 // The strings that a schema allows, as they are.
 Result<Grammar> GrammarOfBareText(const GrammarPart& part, Budget& budget) {
-  const BareForm form{.stops = part.stops, .quote = part.quote};
+  const BareForm form{.stops = part.stops, .except = part.except, .quote = part.quote};
   ASSIGN_OR_RETURN(const Json schema, base::ParseJson(part.spec->text));
   auto grammar = GrammarOfBareStrings(schema, form, budget);
   if (!part.lenient || grammar.status().code() != StatusCode::kUnimplemented)

@@ -302,7 +302,11 @@ Result<Grammar> GrammarOfBareStrings(const Json& schema, const BareForm& form, B
   ASSIGN_OR_RETURN(const Dfa content, merged.has_enum ? EnumeratedStrings(merged, budget)
                                                       : ContentOf(StringBoundsOf(merged), budget));
   ASSIGN_OR_RETURN(const Dfa stopped, TextWithout(form.stops, false, budget));
-  ASSIGN_OR_RETURN(const Dfa allowed, Intersection(content, stopped, budget));
+  ASSIGN_OR_RETURN(Dfa allowed, Intersection(content, stopped, budget));
+  if (!form.except.empty()) {
+    ASSIGN_OR_RETURN(const Dfa others, ContentWithout(form.except, budget));
+    ASSIGN_OR_RETURN(allowed, Intersection(allowed, others, budget));
+  }
   if (IsEmpty(allowed))
     return base::InvalidArgument(
         "no string that the schema allows can be written in the model's "

@@ -20,8 +20,9 @@ Result<Grammar> GrammarOfSchema(const Json& schema, Budget& budget);
 
 // How strings stand in a text that is no JSON.
 struct BareForm {
-  std::vector<std::string> stops = {};  // what a string does not contain
-  char quote = '\0';                    // with one, it and backslashes have a backslash before them
+  std::vector<std::string> stops = {};   // what a string does not contain
+  std::vector<std::string> except = {};  // strings that it is not
+  char quote = '\0';  // with one, it and backslashes have a backslash before them
 };
 
 // The strings that a schema of type string allows, in that form. Unimplemented: the schema is a

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "engine/base/strings.h"
+#include "server/chat/argument_forms.h"
 
 namespace thermocline::chat {
 namespace {
@@ -15,6 +16,8 @@ constexpr std::string_view kCdataOpen = "<![CDATA[", kCdataClose = "]]>";
 using Part = MessagePart::Kind;
 constexpr std::string_view kIdAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+constexpr std::size_t kKeyBytesMax = 1024;
 
 bool IsWordByte(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
@@ -215,8 +218,12 @@ CallParser::Outcome CallParser::TakeKey(std::string& text, std::vector<MessagePa
     argument_ = Argument::kKey;
     return Outcome::kMore;
   }
-  const Outcome key = TakeWord(key_, text);
-  if (key != Outcome::kEnded) return key;
+  // A key may have blanks in it: it ends where the mark before its value begins.
+  const std::size_t end = std::min(text.find(tagged.text.open), text.find(tagged.other.open));
+  if (end == 0 || (end == kNowhere && text.size() > kKeyBytesMax)) return Outcome::kLost;
+  if (end == kNowhere) return Outcome::kMore;
+  key_ = text.substr(0, end);
+  text.erase(0, end);
   argument_ = Argument::kOpen;
   return Outcome::kMore;
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/base/strings.h"
+#include "server/chat/argument_forms.h"
 #include "server/chat/json_scan.h"
 #include "server/chat/message_json.h"
 

@@ -31,12 +31,4 @@ struct ToolRequest {
 // As OpenAI's API has them, which chat templates read: [{"type": "function", "function": {...}}].
 Json ToolsJson(const std::vector<Tool>& tools);
 
-// The schema of a tool's parameter as a schema of its own: what it refers to stands in its $defs.
-// Requires: the tool's `parameters` have the property.
-Json ParameterSchema(const Json& parameters, const std::string& name);
-
-// The type that the schema of a tool's parameter gives, references followed; "" if it gives none or
-// several. Strings alone in "enum" or "const" give "string".
-std::string TypeOfParameter(const Json& parameters, const std::string& name);
-
 }  // namespace thermocline::chat

@@ -43,6 +43,40 @@ def test_F03_F04_strings_of_calls_satisfy_their_schema(tagged, kind, strict):
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(json.loads(arguments))
 
 
+# Parameters that are no plain list of properties.
+WHOLES = {
+    "reference": {"$ref": "#/$defs/T", "$defs": {"T": {"type": "object", "properties": {"x": {"const": "k"}}, "required": ["x"]}}},
+    "allOf": {"type": "object", "allOf": [{"properties": {"x": {"const": "k"}}, "required": ["x"]}, {"properties": {"y": {"type": "integer", "maximum": 99, "minimum": 9}}, "required": ["y"]}]},
+    "anyOf": {"type": "object", "anyOf": [{"properties": {"x": {"const": "k"}}, "required": ["x"]}, {"properties": {"y": {"const": 5}}, "required": ["y"]}]},
+    "oneOf": {"oneOf": [{"type": "object", "properties": {"kind": {"const": kind}, kind: {"const": 1}}, "required": ["kind", kind], "additionalProperties": False} for kind in ("ab", "cd")]},
+    "const": {"const": {"x": "k", "n": 3}},
+    "enum": {"enum": [{"x": "k"}, {"x": "l", "z": [1]}]},
+    "patternProperties": {"type": "object", "patternProperties": {"^x-[a-c]$": {"const": "k"}}, "additionalProperties": False, "minProperties": 1, "maxProperties": 2},
+    "propertyNames": {"type": "object", "propertyNames": {"pattern": "^[ab]{2}$"}, "additionalProperties": {"enum": [1, 2]}, "minProperties": 1, "maxProperties": 2},
+    "additionalProperties": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^[a-c]{2}$"}, "minProperties": 1, "maxProperties": 2},
+    "required without a property": {"type": "object", "properties": {"x": {"const": "k"}}, "required": ["z"], "additionalProperties": {"const": 7}, "maxProperties": 3},
+    "at most one": {"type": "object", "properties": {"x": {"const": "k"}, "y": {"const": "l"}}, "minProperties": 1, "maxProperties": 1},
+    "a key with a blank": {"type": "object", "properties": {"an x": {"const": "k"}}, "required": ["an x"], "additionalProperties": False},
+}
+
+
+@pytest.mark.parametrize("kind", WHOLES)
+@pytest.mark.parametrize("strict", [True, False])
+def test_arguments_satisfy_whatever_the_parameters_say(tagged, kind, strict):
+    schema = WHOLES[kind]
+    answer = call(tagged, schema, strict=strict, max_tokens=200, parallel_tool_calls=False)
+    assert answer.status_code == 200, answer.text
+    arguments = answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+    jsonschema.Draft202012Validator(schema).validate(json.loads(arguments))
+
+
+@pytest.mark.parametrize("schema", [{"type": "object", "properties": {"x": {}}, "required": ["x", "z"], "additionalProperties": False}, {"type": "array"},
+                                    {"type": "object", "oneOf": [{"properties": {"x": {}}}, {"properties": {"y": {}}}]}], ids=["no such key", "no object", "not apart"])
+def test_parameters_that_cannot_hold_are_refused_where_they_are_strict(tagged, schema):
+    answer = call(tagged, schema)
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "tools" and "send" in answer.text, answer.text
+
+
 def test_F11_a_conversation_with_a_call_that_was_cut_goes_on(tagged):
     cut = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "send", "arguments": '{"v": "half of a fi'}}]}
     schema = {"type": "object", "properties": {"v": {"type": "string"}}, "required": ["v"]}
