@@ -1,6 +1,7 @@
 #include "engine/base/json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -21,7 +22,9 @@ class Builder : public nlohmann::json_sax<Library> {
   bool boolean(bool value) override { return Add(Json(value)); }
   bool number_integer(number_integer_t value) override { return Add(Json(value)); }
   bool number_unsigned(number_unsigned_t value) override { return Add(Json::OfUnsigned(value)); }
-  bool number_float(number_float_t value, const string_t&) override { return Add(Json(value)); }
+  bool number_float(number_float_t value, const string_t& text) override {
+    return Add(JsonOfNumber(text, value));
+  }
   bool string(string_t& value) override { return Add(Json(std::move(value))); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return Open(Json(Json::Object())); }
@@ -81,6 +84,42 @@ class Builder : public nlohmann::json_sax<Library> {
   std::string error_;
 };
 
+// What a decimal number is, however it is written: its sign, its digits without zeros around them,
+// and the power of ten of the first one.
+struct Digits {
+  bool negative = false;
+  std::string digits = {};
+  std::int64_t power = 0;
+  bool operator==(const Digits&) const = default;
+};
+
+Digits Significant(std::string_view text) {
+  Digits out{.negative = text.starts_with('-')};
+  std::int64_t point = -1, exponent = 0;
+  const std::size_t mark = std::min(text.find_first_of("eE"), text.size());
+  for (const char c : text.substr(0, mark)) {
+    if (c == '.') point = static_cast<std::int64_t>(out.digits.size());
+    if (c >= '0' && c <= '9') out.digits += c;
+  }
+  if (mark < text.size()) {
+    const std::string_view behind = text.substr(mark + (text[mark + 1] == '+' ? 2 : 1));
+    std::from_chars(behind.data(), behind.data() + behind.size(), exponent);
+  }
+  const auto zeros = std::min(out.digits.find_first_not_of('0'), out.digits.size());
+  out.power = (point < 0 ? static_cast<std::int64_t>(out.digits.size()) : point) -
+              static_cast<std::int64_t>(zeros) + exponent;
+  out.digits.erase(0, zeros);
+  while (out.digits.ends_with('0')) out.digits.pop_back();
+  if (out.digits.empty()) out.power = 0;
+  return out;
+}
+
+bool ParseWhole(const std::string& text, std::uint64_t& value) {
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  return read.ec == std::errc() && read.ptr == end;
+}
+
 void AppendNewline(std::string& out, int indent, int level) {
   if (indent < 0) return;
   out.push_back('\n');
@@ -94,8 +133,8 @@ void AppendValue(std::string& out, const Json& value, int indent, int level) {
     out += value.as_bool() ? "true" : "false";
   } else if (value.is_int()) {
     out += StrCat(value.as_int());
-  } else if (value.is_big_int()) {
-    out += StrCat(value.as_big_int());
+  } else if (value.is_decimal()) {
+    out += value.as_decimal();
   } else if (value.is_number()) {
     out += std::isfinite(value.as_double()) ? FormatDouble(value.as_double()) : "null";
   } else if (value.is_string()) {
@@ -124,19 +163,44 @@ void AppendValue(std::string& out, const Json& value, int indent, int level) {
 Json Json::OfUnsigned(std::uint64_t value) {
   if (value <= static_cast<std::uint64_t>(INT64_MAX)) return Json(static_cast<std::int64_t>(value));
   Json big;
-  big.value_ = value;
+  big.value_ = Decimal{StrCat(value)};
   return big;
+}
+
+Json JsonOfNumber(std::string_view text, double value) {
+  constexpr std::int64_t kPowerMax = 400;  // what a double rounds to 0 or to infinity stays rounded
+  const Digits said = Significant(text);
+  if (said == Significant(FormatDouble(value)) || std::abs(said.power) > kPowerMax)
+    return Json(value);
+  Json exact;
+  exact.value_ = Json::Decimal{std::string(text)};
+  return exact;
+}
+
+bool Json::is_big_int() const {
+  std::uint64_t value = 0;
+  return is_decimal() && ParseWhole(as_decimal(), value);
+}
+
+std::uint64_t Json::as_big_int() const {
+  std::uint64_t value = 0;
+  CHECK(ParseWhole(as_decimal(), value));
+  return value;
 }
 
 double Json::as_double() const {
   if (is_int()) return static_cast<double>(as_int());
-  return is_big_int() ? static_cast<double>(as_big_int()) : std::get<double>(value_);
+  if (!is_decimal()) return std::get<double>(value_);
+  double value = 0;
+  std::from_chars(as_decimal().data(), as_decimal().data() + as_decimal().size(), value);
+  return value;
 }
 
 std::string_view Json::type_name() const {
   constexpr std::string_view kNames[] = {"null",   "boolean", "integer", "number",
-                                         "string", "array",   "object",  "integer"};
-  return kNames[value_.index()];
+                                         "string", "array",   "object",  "number"};
+  const bool whole = is_decimal() && as_decimal().find_first_of(".eE") == std::string::npos;
+  return whole ? "integer" : kNames[value_.index()];
 }
 
 const Json* Json::FindRaw(std::string_view key) const {

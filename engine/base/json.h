@@ -48,9 +48,12 @@ class Json {
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
   bool is_int() const { return std::holds_alternative<std::int64_t>(value_); }
   // A whole number in (INT64_MAX, UINT64_MAX].
-  bool is_big_int() const { return std::holds_alternative<std::uint64_t>(value_); }
+  bool is_big_int() const;
+  // A number that was read and that neither 64 bits nor a double hold: it is kept as it was
+  // written.
+  bool is_decimal() const { return std::holds_alternative<Decimal>(value_); }
   bool is_number() const {
-    return is_int() || is_big_int() || std::holds_alternative<double>(value_);
+    return is_int() || is_decimal() || std::holds_alternative<double>(value_);
   }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
@@ -61,8 +64,9 @@ class Json {
   // Requires: the type asked for.
   bool as_bool() const { return std::get<bool>(value_); }
   std::int64_t as_int() const { return std::get<std::int64_t>(value_); }
-  std::uint64_t as_big_int() const { return std::get<std::uint64_t>(value_); }
-  double as_double() const;  // of any number
+  std::uint64_t as_big_int() const;
+  const std::string& as_decimal() const { return std::get<Decimal>(value_).text; }
+  double as_double() const;  // of any number, the nearest
   const std::string& as_string() const { return std::get<std::string>(value_); }
   const Array& as_array() const { return std::get<Array>(value_); }
   const Object& as_object() const { return std::get<Object>(value_); }
@@ -82,10 +86,17 @@ class Json {
   std::string Dump(int indent = -1) const;
 
  private:
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object,
-               std::uint64_t>
+  friend Json JsonOfNumber(std::string_view text, double value);
+  struct Decimal {
+    std::string text;
+  };
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object, Decimal>
       value_;
 };
+
+// The number that JSON writes as `text`, whose nearest double is `value`: that double, or, where
+// `text` says another number, that one.
+Json JsonOfNumber(std::string_view text, double value);
 
 // InvalidArgument with the byte position on syntax errors, ill-formed UTF-8, a NUL byte or more
 // than `depth_max` levels.

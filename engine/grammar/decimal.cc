@@ -1,14 +1,33 @@
 #include "engine/grammar/decimal.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
 namespace thermocline::grammar {
 namespace {
 
+// "1.25e3" -> "1250.". Requires: a double is near it, so that the exponent is small.
+std::string WithoutExponent(const std::string& text) {
+  const std::size_t mark = text.find_first_of("eE");
+  if (mark == std::string::npos) return text;
+  const bool negative = text[0] == '-';
+  std::string digits = text.substr(negative ? 1 : 0, mark - (negative ? 1 : 0));
+  auto point = static_cast<std::ptrdiff_t>(std::min(digits.find('.'), digits.size()));
+  std::erase(digits, '.');
+  point += std::stoi(text.substr(mark + 1));
+  if (point < 0) digits.insert(0, static_cast<std::size_t>(-point), '0');
+  point = std::max<std::ptrdiff_t>(point, 0);
+  if (static_cast<std::size_t>(point) > digits.size())
+    digits.append(static_cast<std::size_t>(point) - digits.size(), '0');
+  digits.insert(static_cast<std::size_t>(point), ".");
+  return (negative ? "-" : "") + digits;
+}
+
 // The digits of `number` without an exponent.
 std::string Digits(const Json& number) {
-  if (number.is_int() || number.is_big_int()) return number.Dump();
+  if (number.is_int()) return number.Dump();
+  if (number.is_decimal()) return WithoutExponent(number.as_decimal());
   std::array<char, 800> buffer{};  // of the smallest double: 1,075 digits need 767 significant ones
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number.as_double(),
                                  std::chars_format::fixed);

@@ -217,8 +217,8 @@ WholeRange Negative(const NumberBounds& b) {
 
 Limit LimitOf(const NumberBound& bound) { return {.value = bound.value, .strict = bound.strict}; }
 
-// "e", a sign and up to three digits, or nothing.
-void AddExponent(int from, Nfa& nfa, int to) {
+// "e", a sign and up to so many digits, or nothing.
+void AddExponent(int digits, int from, Nfa& nfa, int to) {
   const int e = nfa.AddState(), sign = nfa.AddState();
   nfa.AddByte(from, 'e', 'e', e);
   nfa.AddByte(from, 'E', 'E', e);
@@ -226,7 +226,7 @@ void AddExponent(int from, Nfa& nfa, int to) {
   nfa.AddByte(e, '-', '-', sign);
   nfa.Link(e, sign);
   int at = sign;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < digits; ++i) {
     const int next = nfa.AddState();
     nfa.AddByte(at, '0', '9', next);
     nfa.Link(next, to);
@@ -235,9 +235,7 @@ void AddExponent(int from, Nfa& nfa, int to) {
   nfa.Link(from, to);
 }
 
-bool IsZero(const NumberBound& bound) {
-  return bound.value.whole == "0" && bound.value.is_whole() && !bound.strict;
-}
+bool IsZero(const NumberBound& bound) { return bound.value.whole == "0" && bound.value.is_whole(); }
 
 }  // namespace
 
@@ -267,7 +265,9 @@ Status AddNumber(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget&
   const bool exponent = sign_alone && !(min.has_value() && max.has_value());
   const int whole = nfa.AddState();
   if (exponent) {
-    AddExponent(whole, nfa, to);
+    // Of two digits where a number that readers round to zero would lie outside.
+    const bool strict = (min.has_value() && min->strict) || (max.has_value() && max->strict);
+    AddExponent(strict ? 2 : 3, whole, nfa, to);
   } else {
     nfa.Link(whole, to);
   }
@@ -275,8 +275,7 @@ Status AddNumber(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget&
     const int minus = nfa.AddState();
     nfa.AddByte(from, '-', '-', minus);
     const bool below = max.has_value() && max->value.negative;
-    const bool below_zero =
-        max.has_value() && max->strict && max->value.whole == "0" && max->value.is_whole();
+    const bool below_zero = max.has_value() && max->strict && IsZero(*max);
     const Limit lo = below ? LimitOf(*max) : Limit{.strict = below_zero};  // else -0 is 0
     const auto hi = min.has_value() ? std::optional(LimitOf(*min)) : std::nullopt;
     RETURN_IF_ERROR(AddMagnitude(lo, hi, minus, nfa, whole, budget));

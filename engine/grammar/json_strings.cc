@@ -15,9 +15,10 @@ constexpr char kLeapYear[] =
 constexpr char kDays[] =
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))";
+// A leap second is one of UTC's last minute of a day, which is not looked for in other zones.
 constexpr char kTime[] =
-    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,18})?"
-    "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
+    "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,18})?"
+    "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])|23:59:60(?:\\.[0-9]{1,18})?(?:[Zz]|[+-]00:00))";
 constexpr char kClock[] =
     "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)";
 constexpr char kByte[] = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
@@ -194,14 +195,16 @@ void AddSpelled(const Dfa& content, const Escape& escape, int from, Nfa& nfa, in
 }  // namespace
 
 Result<std::string> PatternOfFormat(const std::string& format) {
-  const std::string atext = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]";  // RFC 5322
+  const std::string atext = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]";           // RFC 5322
+  const std::string quoted = "\"(?:[ !#-\\[\\]-~]|\\\\[ -~]){1,62}\"";  // RFC 5321
   const std::string hosts = StrCat(kLabel, "(?:\\.", kLabel, "){0,5}");
   const std::map<std::string, std::string> patterns = {
       {"date", Date()},
       {"time", kTime},
-      {"date-time", StrCat(Date(), "T", kTime)},
+      {"date-time", StrCat(Date(), "[Tt]", kTime)},
       {"duration", Duration()},
-      {"email", StrCat(atext, "(?:\\.?", atext, "){0,63}@", hosts)},
+      {"email", StrCat("(?:", atext, "(?:\\.?", atext, "){0,63}|", quoted, ")@(?:", hosts,
+                       "|\\[(?:", Ipv4(), "|IPv6:", Ipv6(), ")\\])")},
       {"hostname", hosts},
       {"ipv4", Ipv4()},
       {"ipv6", Ipv6()},

@@ -222,8 +222,15 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
                                "' are not supported; supported is BPE");
   }
   if (model == nullptr) return base::DataLoss("field 'model' is missing");
-  const Json* fallback = model->Find("byte_fallback");
-  const bool sentencepiece = fallback != nullptr && fallback->is_bool() && fallback->as_bool();
+  for (const char* affix : {"end_of_word_suffix", "continuing_subword_prefix"}) {
+    const Json* text = model->Find(affix);
+    if (text != nullptr && text->is_string() && !text->as_string().empty())
+      return base::Unimplemented("a tokenizer whose model has '", affix, "' is not supported");
+  }
+  // Where every byte has a token of its own, no byte is left to fall back to.
+  const Json* pre = tokenizer.Find("pre_tokenizer");
+  const bool byte_level = pre != nullptr && pre->Dump().find("\"ByteLevel\"") != std::string::npos;
+  const bool sentencepiece = IsTrue(*model, "byte_fallback") && !byte_level;
   v.kind = sentencepiece ? VocabularyKind::kSentencePiece : VocabularyKind::kByteLevelBpe;
   if (!sentencepiece) {
     ASSIGN_OR_RETURN(v.pre_tokenizer, PreTokenizerName(tokenizer, v));

@@ -40,7 +40,7 @@ Value Value::FromJson(const Json& json) {
   if (json.is_null()) return MakeNone();
   if (json.is_bool()) return Value(json.as_bool());
   if (json.is_int()) return Value(json.as_int());
-  if (json.is_big_int()) return Value(Data(json.as_big_int()));
+  if (json.is_decimal()) return Value(Data(Decimal{json.as_decimal(), json.as_double()}));
   if (json.is_number()) return Value(json.as_double());
   if (json.is_string()) return Value(json.as_string());
   if (json.is_array()) {
@@ -224,8 +224,8 @@ void Value::AppendRepr(std::string& out, int level) const {
     out += std::get<bool>(data_) ? "True" : "False";
   } else if (is_int()) {
     out += StrCat(as_int());
-  } else if (Is<std::uint64_t>()) {
-    out += StrCat(std::get<std::uint64_t>(data_));
+  } else if (Is<Decimal>()) {
+    out += std::get<Decimal>(data_).text;
   } else if (is_number()) {
     out += FloatText(as_double());
   } else if (is_string()) {

@@ -38,6 +38,10 @@ class Value {
     std::string name;
   };
   struct None {};
+  struct Decimal {
+    std::string text;
+    double nearest;
+  };
   // Own their elements. Those that have died are linked, so that a chain of a million nested lists
   // is taken down in a loop, not on the stack, and without memory for it.
   struct Container {
@@ -92,9 +96,9 @@ class Value {
   bool is_none() const { return Is<None>(); }
   bool is_bool() const { return Is<bool>(); }
   bool is_int() const { return Is<std::int64_t>() || is_bool(); }  // as in Python, True is 1
-  // Also whole numbers beyond 64 bits with a sign, which are kept exactly and have no arithmetic of
-  // their own.
-  bool is_number() const { return is_int() || Is<double>() || Is<std::uint64_t>(); }
+  // Also numbers that neither 64 bits nor a double hold: they are kept as they were written, and
+  // are doubles in arithmetic.
+  bool is_number() const { return is_int() || Is<double>() || Is<Decimal>(); }
   bool is_string() const { return Is<std::string>(); }
   bool is_list() const { return Is<std::shared_ptr<ListBox>>(); }
   bool is_dict() const { return Is<std::shared_ptr<DictBox>>(); }
@@ -108,7 +112,7 @@ class Value {
     return is_bool() ? std::get<bool>(data_) : std::get<std::int64_t>(data_);
   }
   double as_double() const {
-    if (Is<std::uint64_t>()) return static_cast<double>(std::get<std::uint64_t>(data_));
+    if (Is<Decimal>()) return std::get<Decimal>(data_).nearest;
     return is_int() ? static_cast<double>(as_int()) : std::get<double>(data_);
   }
   const std::string& as_string() const { return std::get<std::string>(data_); }
@@ -154,7 +158,7 @@ class Value {
 
   using Data = std::variant<Undefined, None, bool, std::int64_t, double, std::string,
                             std::shared_ptr<ListBox>, std::shared_ptr<DictBox>,
-                            std::shared_ptr<Function>, std::uint64_t>;
+                            std::shared_ptr<Function>, Decimal>;
   explicit Value(Data data) : data_(std::move(data)) {}
   Data data_;
   bool tuple_ = false;

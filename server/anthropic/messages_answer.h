@@ -25,6 +25,7 @@ class MessagesAnswer final : public server::AnswerFormat {
   Json Whole(const Usage& total) override;
   std::string Fail(const Status& status, CancelCause cause) override;
   std::string KeepAlive() override;
+  bool tells_progress() const override { return true; }
 
  private:
   struct Block {

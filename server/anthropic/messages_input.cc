@@ -25,6 +25,7 @@ class InputReader {
     const Json* messages = fields_.Find("messages");
     if (messages == nullptr || !messages->is_array() || messages->as_array().empty())
       fields_.Fail("messages", "'messages' must be a list of at least one message");
+    CheckBlocks(system, "system");
     AddSystem(system, "system");
     if (!fields_.ok()) return {};
     for (std::size_t i = 0; fields_.ok() && i < messages->as_array().size(); ++i)
@@ -118,8 +119,10 @@ class InputReader {
   }
 
   void AddMessage(const Json& message, const std::string& where) {
+    openai::CheckMembers(fields_, message, "messages", where);
     const std::string role = TextOf(message.Find("role"));
     const Json* content = message.Find("content");
+    CheckBlocks(content);
     if (role == "system") return AddSystem(content, where + ".content");
     if (role != "user" && role != "assistant")
       return fields_.Fail("messages", StrCat(where, ".role must be user, assistant or system"));
@@ -131,6 +134,18 @@ class InputReader {
       AddUser(content->as_array(), where);
     } else {
       AddAssistant(content->as_array(), where);
+    }
+  }
+
+  // Notes what blocks have that is not read.
+  void CheckBlocks(const Json* content, const char* field = "messages.content") {
+    if (content == nullptr || !content->is_array()) return;
+    for (const Json& block : content->as_array()) {
+      fields_.IgnoreOthers(field, block,
+                           {"type", "text", "cache_control", "citations", "id", "name", "input",
+                            "caller", "tool_use_id", "tool_name", "content", "is_error", "source",
+                            "title", "context", "thinking", "signature", "data"});
+      if (TextOf(block.Find("type")) == "tool_result") CheckBlocks(block.Find("content"));
     }
   }
 

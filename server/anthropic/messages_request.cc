@@ -24,6 +24,7 @@ void ReadToolChoice(Fields& fields, chat::ToolRequest& out) {
   const Json* choice = fields.Find("tool_choice");
   if (choice == nullptr) return;
   using Mode = chat::ToolChoice::Mode;
+  fields.IgnoreOthers("tool_choice", *choice, {"type", "name", "disable_parallel_tool_use"});
   const std::string type = WordOf(*choice, "type");
   if (type == "any" || type == "tool") {
     out.choice.mode = Mode::kRequired;
@@ -79,6 +80,9 @@ chat::ToolRequest ReadMessagesTools(Fields& fields) {
                                                : "' are run by Anthropic, and not supported"));
       break;
     }
+    fields.IgnoreOthers("tools", tool,
+                        {"type", "name", "description", "input_schema", "strict", "cache_control",
+                         "defer_loading"});
     // A deferred tool may be called once a search has found it; its definition stands there.
     const Json* deferred = tool.Find("defer_loading");
     const bool waits = deferred != nullptr && deferred->is_bool() && deferred->as_bool();
@@ -115,6 +119,7 @@ void ReadOutputConfig(Fields& fields, Json& json, server::Asked& asked) {
   if (config == nullptr) return;
   if (!config->is_object())
     return fields.Fail("output_config", "'output_config' must be an object");
+  fields.IgnoreOthers("output_config", *config, {"effort", "format"});
   openai::SetReasoningEffort(fields, "output_config.effort", WordOf(*config, "effort"), json);
   const Json* format = config->Find("format");
   if (format == nullptr) return;
@@ -122,6 +127,9 @@ void ReadOutputConfig(Fields& fields, Json& json, server::Asked& asked) {
   Fields inner(body);
   auto spec = openai::ReadStructuredOutput(inner);
   if (!inner.ok()) return fields.Fail("output_config.format", inner.status().message());
+  constexpr std::string_view kField = "response_format";
+  for (const std::string& name : inner.ignored())
+    fields.Ignore(StrCat("output_config.format", name.substr(kField.size())));
   if (!spec.has_value()) return;
   spec->field = "output_config.format";
   asked.grammar = std::move(spec);

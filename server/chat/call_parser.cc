@@ -357,8 +357,23 @@ std::string CallParser::Unwrapped(const std::string& raw, bool last) {
 
 void CallParser::Finish(const std::string& text, std::vector<MessagePart>& out) {
   if (!format_.calls.tagged.has_value() || !announced_) return;
-  if (argument_ == Argument::kString) AddString(text, true, out);
-  if (argument_ == Argument::kWhole) AddArguments(text, out);
+  const std::string value = text.substr(0, EndOfCut(text));
+  if (argument_ == Argument::kString) AddString(value, true, out);
+  if (argument_ == Argument::kWhole) AddArguments(value, out);
+}
+
+// Where a value ends that a limit has cut: before the mark behind it, as far as that came.
+std::size_t CallParser::EndOfCut(const std::string& text) const {
+  const char quote = format_.calls.tagged->quote;
+  const bool whole = argument_ == Argument::kWhole;
+  std::size_t inner = 0;
+  if (whole && (text.starts_with('{') || text.starts_with('['))) inner = EndOfJson(text, 0);
+  if (!whole && quote != '\0') inner = EndOfQuoted(text, quote);
+  if (inner == kNowhere) return text.size();  // within the value
+  std::size_t end = text.size() - OverlapOfMarks(text);
+  for (const std::string* mark : {&marks().next, &marks().close})
+    if (!mark->empty()) end = std::min(end, text.find(*mark, inner));
+  return std::max(end, inner);
 }
 
 // Where strings and other values look alike, the schema tells which it is.

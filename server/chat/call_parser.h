@@ -62,6 +62,7 @@ class CallParser {
   };
   ValueEnd FindEnd(const std::string& text, std::size_t from) const;
   // Bytes at the text's end that may be the begin of a mark.
+  std::size_t EndOfCut(const std::string& text) const;
   std::size_t OverlapOfMarks(const std::string& text) const;
   std::string ValueJson(const std::string& raw) const;
   bool Announce(std::vector<MessagePart>& out);

@@ -122,11 +122,12 @@ class Adapter {
     Json out = Json::Object{};
     for (const auto& [key, value] : function.as_object())
       if (key != kArgumentsText) out.Set(key, value);
-    const Json* arguments = function.Find("arguments");
+    const Json* arguments = function.Find("arguments");  // nullptr also for those that are null
     if (format_.arguments_are_text) {
-      if (arguments != nullptr) out.Set("arguments", ArgumentsText(function));
-    } else if (format_.calls.tagged.has_value() && arguments != nullptr &&
-               !arguments->is_object()) {
+      out.Set("arguments", ArgumentsText(function));
+    } else if (arguments == nullptr) {
+      out.Set("arguments", Json::Object{});
+    } else if (format_.calls.tagged.has_value() && !arguments->is_object()) {
       const std::string before = TextOf(message.Find("content"));
       message.Set("content", StrCat(before, before.empty() ? "" : "\n", ArgumentsText(function)));
       out.Set("arguments", Json::Object{});

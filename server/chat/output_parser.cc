@@ -230,6 +230,7 @@ void OutputParser::FinishCandidate(bool cut, std::vector<MessagePart>& out) {
   if (found.calls.empty()) return Say(Part::kText, held_.size(), out);
   form_ = found.form;
   for (const ToolCall& call : found.calls) {
+    if (calls_.count() > 0 && !reading_->parallel) return;
     calls_.BeginCall(call.name, out);
     calls_.AddArguments(call.arguments, out);
   }

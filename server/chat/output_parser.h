@@ -21,6 +21,7 @@ struct Reading {
   bool in_reasoning = false;     // the prompt ends within reasoning
   bool continues = false;        // the prompt ends within the answer's text
   bool lenient = false;          // calls may have other forms than the template's
+  bool parallel = true;          // of those there may be several
   std::vector<Tool> tools = {};  // for the types of arguments
 };
 

@@ -57,6 +57,8 @@ class AnswerFormat {
   virtual std::string Fail(const Status& status, CancelCause cause) = 0;
   // What keeps a silent stream alive; "" where the protocol has nothing for that.
   virtual std::string KeepAlive() { return ": keep-alive\n\n"; }
+  // Whether that is an event which clients' timers count, so that it should come often.
+  virtual bool tells_progress() const { return false; }
 };
 
 }  // namespace thermocline::server

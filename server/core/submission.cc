@@ -162,13 +162,14 @@ Status Submission::ReadGrammar() {
   if (asked_.in_parts) {
     const auto& conversation = std::get<Conversation>(asked_.prompts[0]);
     const auto& format = service_->output_format();
-    reading_ =
-        std::make_shared<const chat::Reading>(chat::Reading{.format = format,
-                                                            .calls = MayCall(),
-                                                            .in_reasoning = in_reasoning_,
-                                                            .continues = continues_,
-                                                            .lenient = MayCallLeniently(),
-                                                            .tools = conversation.tools.tools});
+    reading_ = std::make_shared<const chat::Reading>(
+        chat::Reading{.format = format,
+                      .calls = MayCall(),
+                      .in_reasoning = in_reasoning_,
+                      .continues = continues_,
+                      .lenient = MayCallLeniently(),
+                      .parallel = conversation.tools.choice.parallel,
+                      .tools = conversation.tools.tools});
     for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, MayCall());
     ASSIGN_OR_RETURN(grammar_, GrammarOfParts(false));
   } else {

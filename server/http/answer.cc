@@ -58,6 +58,11 @@ std::string Answer::Open() {
   return events;
 }
 
+bool Answer::tells_progress() const {
+  return format_->tells_progress() &&
+         std::none_of(choices_.begin(), choices_.end(), [](const Choice& c) { return c.begun; });
+}
+
 std::string Answer::KeepAlive() {
   if (!stream_ || ended_) return {};
   std::string comment = format_->KeepAlive();

@@ -39,6 +39,8 @@ class Answer {
   std::string Open();
   // What keeps a silent connection alive; "" for an answer that is not streamed.
   std::string KeepAlive();
+  // Whether that tells the client that its prompt is read; then it comes every second.
+  bool tells_progress() const;
   // Of the stream.
   const char* content_type() const { return format_->content_type(); }
   const server::Generation& generation() const { return *generation_; }

@@ -15,6 +15,7 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
+constexpr std::chrono::seconds kProgressInterval{1};
 constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // while a write is in progress
 constexpr std::size_t kEarlyBytesMax = 64 << 10;           // sent before the last answer is whole
 constexpr std::size_t kOutgoingBytesMax = 64 << 10;        // that the client has not read
@@ -135,8 +136,9 @@ void Session::TakeAnswer() {
 
 // A stream that says nothing for long, in the queue or while its prompt is read, gets a comment.
 void Session::KeepAlive() {
-  const seconds silence(exchange_->live().config.sse_keepalive_s);
+  seconds silence(exchange_->live().config.sse_keepalive_s);
   if (silence.count() == 0 || answer_ == nullptr || answer_->ended()) return;
+  if (answer_->tells_progress()) silence = std::min(silence, kProgressInterval);
   const auto written_at = [this] {
     return stream_.has_value() ? stream_->written_at() : exchange_->head().arrived;
   };

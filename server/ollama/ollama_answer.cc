@@ -29,13 +29,13 @@ Json OllamaAnswer::Line(const chat::WholeMessage& said, const Usage* done) const
     if (!said.reasoning.empty()) message.emplace_back("thinking", said.reasoning);
     Json::Array calls;
     for (const chat::ToolCall& call : said.calls) {
-      const auto arguments = base::ParseJson(call.arguments);
+      // A call that a limit has cut is none that a client may execute.
+      const auto arguments = base::ParseJson(call.arguments.empty() ? "{}" : call.arguments);
+      if (!arguments.ok()) continue;
       calls.push_back(Json::Object{
           {"id", call.id},
           {"function",
-           Json::Object{{"index", calls.size()},
-                        {"name", call.name},
-                        {"arguments", arguments.ok() ? *arguments : Json(Json::Object{})}}}});
+           Json::Object{{"index", calls.size()}, {"name", call.name}, {"arguments", *arguments}}}});
     }
     if (!calls.empty()) message.emplace_back("tool_calls", std::move(calls));
     line.emplace_back("message", std::move(message));

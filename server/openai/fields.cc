@@ -46,6 +46,14 @@ std::size_t Letters(std::string_view name) {
   }));
 }
 
+// Whether somebody who wrote `name` may have meant `known`.
+bool IsNear(std::string_view name, std::string_view known) {
+  constexpr std::size_t kLettersMin = 5;
+  constexpr int kEditsMax = 2;
+  return Letters(name) >= kLettersMin && name.size() <= kIgnoredNameBytesMax &&
+         base::EditDistance(name, known) <= kEditsMax;
+}
+
 }  // namespace
 
 void Fields::Fail(std::string_view name, const std::string& message) {
@@ -91,9 +99,19 @@ void Fields::Ignore(std::string name) {
 void Fields::IgnoreOthers(std::string_view name, const Json& object,
                           std::initializer_list<std::string_view> known) {
   if (!object.is_object()) return;
-  for (const auto& [key, value] : object.as_object())
-    if (!value.is_null() && std::find(known.begin(), known.end(), key) == known.end())
-      Ignore(StrCat(name, ".", key));
+  for (const auto& [key, value] : object.as_object()) {
+    const std::string& member = key;
+    if (value.is_null() || std::find(known.begin(), known.end(), member) != known.end()) continue;
+    const auto meant = std::find_if(known.begin(), known.end(), [&](std::string_view other) {
+      return object.Find(other) == nullptr && IsNear(member, other);
+    });
+    if (meant == known.end()) {
+      Ignore(StrCat(name, ".", member));
+    } else {
+      FailUnsupported(name, StrCat("'", name, ".", base::Shorten(member, kIgnoredNameBytesMax),
+                                   "' is not known here; did you mean '", *meant, "'?"));
+    }
+  }
 }
 
 void Fields::LeaveOut(std::string name) {
@@ -110,11 +128,8 @@ void Fields::Adopt(std::string_view name, const Fields& inner) {
 }
 
 std::string_view Fields::Nearest(std::string_view name) const {
-  constexpr std::size_t kLettersMin = 5;
-  constexpr int kEditsMax = 2;
-  if (Letters(name) < kLettersMin || name.size() > kIgnoredNameBytesMax) return {};
   for (const std::string& known : seen_)
-    if (body_.Find(known) == nullptr && base::EditDistance(name, known) <= kEditsMax) return known;
+    if (body_.Find(known) == nullptr && IsNear(name, known)) return known;
   return {};
 }
 

@@ -48,7 +48,8 @@ class Fields {
   const std::vector<std::string>& ignored() const { return ignored_; }
   // Notes an unknown member that CheckUnknown does not see, because it is below the top level.
   void Ignore(std::string name);
-  // The same of every member of `object`, the field `name`, that is not among `known`.
+  // The same of every member of `object`, the field `name`, that is not among `known`. One that is
+  // nearly a known member that the object lacks is refused, as CheckUnknown does.
   void IgnoreOthers(std::string_view name, const Json& object,
                     std::initializer_list<std::string_view> known);
   // Notes a part of the request that is left out and that is no reason to refuse it, even if

@@ -43,6 +43,8 @@ bool ReadContent(const Json* content, const Place& place, Fields& fields, Json& 
                         "]: only parts of type 'text' with a string 'text' are supported"));
       return false;
     }
+    fields.IgnoreOthers(StrCat(field, ".content"), part,
+                        {"type", "text", "refusal", "annotations", "logprobs", "cache_control"});
     text += value->as_string();
   }
   out = std::move(text);
@@ -55,10 +57,14 @@ bool IsListOfObjects(const Json& value) {
 }
 
 // Clients send tool arguments as a JSON text; templates read them as a value.
-Json ReadToolCalls(const Json& calls) {
+Json ReadToolCalls(const Json& calls, const char* field, Fields& fields) {
+  const std::string where = StrCat(field, ".tool_calls");
   Json out = calls;
   for (Json& call : out.array()) {
+    fields.IgnoreOthers(where, call, {"id", "type", "function", "index"});
     const Json* function = call.Find("function");
+    if (function != nullptr)
+      fields.IgnoreOthers(where + ".function", *function, {"name", "arguments", "description"});
     const Json* arguments = function == nullptr ? nullptr : function->Find("arguments");
     if (arguments == nullptr || !arguments->is_string()) continue;
     const std::string& text = arguments->as_string();
@@ -86,6 +92,8 @@ bool IsEmpty(const Json& value) {
          (value.is_string() && value.as_string().empty());
 }
 
+}  // namespace
+
 void CheckMembers(Fields& fields, const Json& message, const char* field,
                   const std::string& where) {
   if (!message.is_object()) return;
@@ -99,8 +107,6 @@ void CheckMembers(Fields& fields, const Json& message, const char* field,
     fields.Ignore(StrCat(field, ".", key));
   }
 }
-
-}  // namespace
 
 void DropBillingLine(Fields& fields, std::string& system_text) {
   constexpr std::string_view kLine = "x-anthropic-billing-header:";
@@ -158,7 +164,7 @@ Json ReadMessages(Fields& fields, const Json* messages, const char* field) {
         fields.Fail(field, StrCat(where, ".tool_calls must be a list of objects"));
         return {};
       }
-      entry.Set("tool_calls", ReadToolCalls(*calls));
+      entry.Set("tool_calls", ReadToolCalls(*calls, field, fields));
     }
     for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
       const Json* value = message.Find(name);

@@ -11,6 +11,10 @@ Json ReadMessages(Fields& fields);
 // The same of a list that is not the field's own; `field` is to blame.
 Json ReadMessages(Fields& fields, const Json* messages, const char* field);
 
+// Refuses members of `message`, which stands at `where` of `field`, that would change the answer if
+// they were read, and notes those that are not known.
+void CheckMembers(Fields& fields, const Json& message, const char* field, const std::string& where);
+
 // Claude Code begins its system text with a line whose checksum differs in every request, which
 // would make every prompt a new one. Removes that line, and notes it as left out.
 // Source: the same is done by vLLM (pull request 36829) and ik_llama.cpp (1436).

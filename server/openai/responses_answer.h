@@ -29,6 +29,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   std::string Fail(const Status& status, CancelCause cause) override;
   // response.in_progress: Codex's idle timer does not count comments.
   std::string KeepAlive() override;
+  bool tells_progress() const override { return true; }
 
  private:
   enum class Kind { kReasoning, kMessage, kCall };

@@ -48,6 +48,8 @@ class InputReader {
     if (type == "function_call") return AddCall(item, where);
     if (type == "function_call_output") return AddOutput(item, where);
     if (type == "reasoning") {
+      fields_.IgnoreOthers("input.reasoning", item,
+                           {"type", "id", "summary", "content", "encrypted_content", "status"});
       const Json* content = item.Find("content");
       reasoning_ +=
           JoinedText(content != nullptr && content->is_array() && !content->as_array().empty()
@@ -60,6 +62,7 @@ class InputReader {
   }
 
   void AddSaid(const Json& item, const std::string& where) {
+    CheckMembers(fields_, item, "input", where);
     const std::string role = WordOf(item.Find("role"));
     const Json* content = item.Find("content");
     if (content == nullptr) return fields_.Fail("input", StrCat(where, ".content is missing"));
@@ -78,6 +81,8 @@ class InputReader {
 
   // A call belongs to the answer right before it.
   void AddCall(const Json& item, const std::string& where) {
+    fields_.IgnoreOthers("input.function_call", item,
+                         {"type", "id", "call_id", "name", "arguments", "status"});
     const std::string id = WordOf(item.Find("call_id")), name = WordOf(item.Find("name"));
     if (id.empty() || name.empty())
       return fields_.Fail("input", StrCat(where, " needs 'call_id' and 'name'"));
@@ -96,6 +101,8 @@ class InputReader {
   }
 
   void AddOutput(const Json& item, const std::string& where) {
+    fields_.IgnoreOthers("input.function_call_output", item,
+                         {"type", "id", "call_id", "output", "status"});
     const std::string id = WordOf(item.Find("call_id"));
     const Json* output = item.Find("output");
     if (id.empty() || output == nullptr)

@@ -85,29 +85,45 @@ class Reader {
     fields_.IgnoreOthers(
         "response_format", *format,
         {"type", "schema", "value", "json_schema", "name", "strict", "description"});
-    if (name == "text") return;
-    if (name == "json_object") {
-      if (const Json* schema = format->Find("schema"))  // llama-server's
-        return ReadSchema("response_format.schema", schema);
-      if (const Json* schema = format->Find("value"))  // huggingface_hub's
-        return ReadSchema("response_format.value", schema);
-      return Take({.kind = Kind::kJsonObject, .field = "response_format"});
-    }
-    if (name != "json_schema") {
+    if (name == "text") return IgnoreSchemas(*format);
+    if (name != "json_object" && name != "json_schema") {
       return fields_.FailUnsupported(
           "response_format",
           "'response_format.type' other than text, json_object or json_schema is not supported");
     }
-    const Json* inner = format->Find("json_schema");
-    if (inner != nullptr)
-      fields_.IgnoreOthers("response_format.json_schema", *inner,
-                           {"schema", "name", "strict", "description"});
-    const Json* schema = inner != nullptr ? inner->Find("schema") : format->Find("schema");
-    if (schema == nullptr) {
+    const auto schemas = SchemasOf(*format);
+    if (schemas.size() > 1)
+      return fields_.Fail("response_format",
+                          StrCat("'", schemas[0].first, "' and '", schemas[1].first,
+                                 "' both say what the answer must be; give "
+                                 "one"));
+    if (!schemas.empty()) return ReadSchema(schemas[0].first, schemas[0].second);
+    if (name == "json_schema")
       return fields_.Fail("response_format",
                           "'response_format' of type json_schema needs json_schema.schema");
+    if (format->Find("strict") != nullptr) fields_.Ignore("response_format.strict");
+    Take({.kind = Kind::kJsonObject, .field = "response_format"});
+  }
+
+  // The schemas that a format has: OpenAI's, llama-server's, and huggingface_hub's.
+  std::vector<std::pair<std::string, const Json*>> SchemasOf(const Json& format) {
+    std::vector<std::pair<std::string, const Json*>> out;
+    if (const Json* inner = format.Find("json_schema")) {
+      fields_.IgnoreOthers("response_format.json_schema", *inner,
+                           {"schema", "name", "strict", "description"});
+      if (const Json* schema = inner->Find("schema"))
+        out.emplace_back("response_format.json_schema.schema", schema);
     }
-    ReadSchema("response_format.json_schema.schema", schema);
+    for (const char* name : {"schema", "value"})
+      if (const Json* schema = format.Find(name))
+        out.emplace_back(StrCat("response_format.", name), schema);
+    return out;
+  }
+
+  // Of a text, which has none.
+  void IgnoreSchemas(const Json& format) {
+    for (const char* name : {"json_schema", "schema", "value", "strict"})
+      if (format.Find(name) != nullptr) fields_.Ignore(StrCat("response_format.", name));
   }
 
   void ReadStructuredOutputs() {

@@ -52,6 +52,8 @@ void ReadAllowed(Fields& fields, const Json& choice, chat::ToolRequest& out) {
 void ReadChoice(Fields& fields, chat::ToolRequest& out) {
   const Json* choice = fields.Find("tool_choice");
   if (choice == nullptr) return;
+  fields.IgnoreOthers("tool_choice", *choice,
+                      {"type", "function", "name", "allowed_tools", "mode", "tools"});
   const std::string word = choice->is_string() ? choice->as_string() : "";
   const Json* type = choice->Find("type");
   const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "";
@@ -84,6 +86,10 @@ void ReadTool(Fields& fields, const Json& tool, const std::string& where, ToolSh
     return fields.FailUnsupported("tools",
                                   StrCat(where, ": only tools of type 'function' are supported"));
   }
+  if (shape == ToolShape::kNested)
+    fields.IgnoreOthers("tools", tool, {"type", "function", "cache_control", "strict"});
+  fields.IgnoreOthers(shape == ToolShape::kFlat ? "tools" : "tools.function", *function,
+                      {"type", "name", "description", "parameters", "strict", "cache_control"});
   const std::string inner = shape == ToolShape::kFlat ? where : where + ".function";
   if (auto read = ReadFunction(fields, *function, inner)) AddTool(fields, *std::move(read), out);
 }

@@ -1,4 +1,5 @@
 """Fields of requests: refused by name, ignored visibly, taken where they change nothing."""
+import json
 import re
 
 import httpx
@@ -117,3 +118,61 @@ def test_fields_that_change_nothing_are_those_of_the_docs(daemon):
     assert re.findall(r"`(\w+)`", limited) == others
     response = chat(daemon, **{name: "x" for name in table})
     assert response.status_code == 200 and "x-thermocline-ignored" not in response.headers
+
+
+USER = {"role": "user", "content": "Hi"}
+PARTS = {"role": "user", "content": [{"type": "text", "text": "Hi", "client_thing": 1}]}
+FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+BELOW = [  # a route, what it gets, and what of it is named as ignored
+    ("/v1/chat/completions", {"messages": [{**USER, "client_thing": 1}]}, "messages.client_thing"),
+    ("/v1/chat/completions", {"messages": [PARTS]}, "messages.content.client_thing"),
+    ("/v1/chat/completions", {"messages": [USER], "tools": [{"type": "function", "client_thing": 1, "function": FUNCTION}]}, "tools.client_thing"),
+    ("/v1/chat/completions", {"messages": [USER], "tools": [{"type": "function", "function": {**FUNCTION, "client_thing": 1}}]}, "tools.function.client_thing"),
+    ("/v1/chat/completions", {"messages": [USER, {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "client_thing": 1, "function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "c", "content": "x"}]}, "messages.tool_calls.client_thing"),
+    ("/v1/chat/completions", {"messages": [USER], "response_format": {"type": "text", "schema": {"const": 7}}}, "response_format.schema"),
+    ("/v1/chat/completions", {"messages": [USER], "response_format": {"type": "json_object", "strict": True}}, "response_format.strict"),
+    ("/v1/messages", {"messages": [{**USER, "client_thing": 1}]}, "messages.client_thing"),
+    ("/v1/messages", {"messages": [PARTS]}, "messages.content.client_thing"),
+    ("/v1/messages", {"messages": [USER], "tools": [{"name": "f", "input_schema": {"type": "object"}, "client_thing": 1}]}, "tools.client_thing"),
+    ("/v1/messages", {"messages": [USER], "output_config": {"client_thing": "low"}}, "output_config.client_thing"),
+    ("/v1/responses", {"input": [{**USER, "client_thing": 1}]}, "input.client_thing"),
+    ("/v1/responses", {"input": [USER], "tools": [{"type": "function", **FUNCTION, "client_thing": 1}]}, "tools.client_thing"),
+]
+LIMITS = {"/v1/chat/completions": "max_tokens", "/v1/messages": "max_tokens", "/v1/responses": "max_output_tokens"}
+
+
+@pytest.mark.parametrize("route,body,name", BELOW, ids=[f"{r} {n}" for r, _, n in BELOW])
+def test_unknown_members_below_the_top_are_ignored_visibly(daemon, route, body, name):
+    response = httpx.post(daemon.url + route, json={**body, LIMITS[route]: 1}, timeout=60)
+    assert response.status_code == 200 and response.headers.get("x-thermocline-ignored") == name, response.text
+
+
+@pytest.mark.parametrize("route,body,meant", [
+    ("/v1/chat/completions", {"messages": [USER], "tools": [{"type": "function", "function": {"name": "f", "strict": True, "parametres": {"type": "object"}}}]}, "tools.function.parameters"),
+    ("/v1/messages", {"messages": [USER], "tools": [{"name": "f", "input_shema": {"type": "object"}}]}, "tools.input_schema"),
+    ("/v1/messages", {"messages": [USER], "output_config": {"efort": "low"}}, "effort"),
+    ("/v1/responses", {"input": [USER], "tools": [{"type": "function", "name": "f", "paramters": {"type": "object"}}]}, "parameters"),
+])
+def test_near_misses_below_the_top_are_refused(daemon, route, body, meant):
+    response = httpx.post(daemon.url + route, json={**body, LIMITS[route]: 1}, timeout=60)
+    assert response.status_code == 400 and f"did you mean '{meant.split('.')[-1]}'" in response.text, response.text
+
+
+@pytest.mark.parametrize("members", [{"images": ["a"]}, {"audio": {"id": "x"}}, {"function_call": {"name": "f"}}])
+@pytest.mark.parametrize("route", ["/v1/messages", "/v1/responses", "/v1/chat/completions"])
+def test_members_of_messages_that_would_change_the_answer_are_refused(daemon, route, members):
+    field = "input" if route == "/v1/responses" else "messages"
+    response = httpx.post(daemon.url + route, json={field: [{**USER, **members}], LIMITS[route]: 1}, timeout=60)
+    assert response.status_code == 400 and f"{next(iter(members))} is not supported" in response.text, response.text
+
+
+def test_a_schema_beside_json_object_is_obeyed_and_two_are_refused(daemon):
+    schema = {"type": "object", "properties": {"a": {"const": 7}}, "required": ["a"], "additionalProperties": False}
+    for form in ({"json_schema": {"name": "x", "schema": schema}}, {"schema": schema}, {"value": schema}):
+        for route, field in (("/v1/chat/completions", {"messages": [USER]}), ("/v1/completions", {"prompt": "Hi"})):
+            answer = httpx.post(daemon.url + route, json={**field, "response_format": {"type": "json_object", **form}, "max_tokens": 60, "temperature": 0}, timeout=60).json()["choices"][0]
+            assert json.loads(answer["text"] if "text" in answer else answer["message"]["content"]) == {"a": 7}
+        answer = httpx.post(daemon.url + "/v1/responses", json={"input": "Hi", "text": {"format": {"type": "json_object", **form}}, "max_output_tokens": 60, "temperature": 0}, timeout=60).json()
+        assert json.loads(answer["output"][0]["content"][0]["text"]) == {"a": 7}
+    both = httpx.post(daemon.url + "/v1/chat/completions", json={"messages": [USER], "response_format": {"type": "json_object", "schema": schema, "value": schema}})
+    assert both.status_code == 400 and "give one" in both.text

@@ -99,6 +99,34 @@ def test_F12_a_long_string_comes_in_deltas_and_is_kept_if_it_is_cut(tagged):
     assert finish == "length" and len(deltas) > 8 and len("".join(deltas)) > 40, deltas
 
 
+def test_F12_marks_behind_a_value_that_is_cut_are_no_part_of_it(tagged):
+    schema = {"type": "object", "properties": {"x": {"const": "yes"}, "n": {"const": 5}}, "required": ["x", "n"], "additionalProperties": False}
+    whole, seen = '{"x": "yes", "n": 5}', set()
+    for limit in range(4, 160, 3):
+        choice = call(tagged, schema, max_tokens=limit, parallel_tool_calls=False).json()["choices"][0]
+        arguments = "".join(c["function"]["arguments"] for c in choice["message"].get("tool_calls") or [])
+        assert whole.startswith(arguments), (limit, arguments)
+        seen.add(arguments)
+        if choice["finish_reason"] != "length":
+            break
+    assert whole in seen and len(seen) > 2, seen
+
+
+@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
+def test_one_call_at_most_where_calls_have_another_form_too(smollm, route):
+    two = '{"name": "get_weather", "arguments": {"city": "Rome"}}\n' * 2
+    history = [m for _ in range(4) for m in ({"role": "user", "content": "Go."}, {"role": "assistant", "content": two.strip()})] + [{"role": "user", "content": "Go."}]
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    function = {"name": "get_weather", "parameters": schema}
+    body = {"/v1/messages": {"messages": history, "tools": [{"name": "get_weather", "input_schema": schema}], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}, "max_tokens": 80},
+            "/v1/responses": {"input": history, "tools": [{"type": "function", **function}], "parallel_tool_calls": False, "max_output_tokens": 80}}.get(
+        route, {"messages": history, "tools": [{"type": "function", "function": function}], "parallel_tool_calls": False, "max_tokens": 80, "stream": False})
+    with Daemon(f"model.path={smollm}") as d:
+        text = httpx.post(d.url + route, json={**body, "temperature": 0}, timeout=120).text
+        several = httpx.post(d.url + route, json={**{k: v for k, v in body.items() if k != "parallel_tool_calls"}, "temperature": 0, **({"tool_choice": {"type": "auto"}} if route == "/v1/messages" else {})}, timeout=120).text
+    assert text.count("Rome") == 1 and several.count("Rome") > 1, (text, several)
+
+
 @pytest.mark.parametrize("parameters", [{"type": "object", "properties": {}}, None])
 def test_F20_a_tool_without_parameters_gets_none(served, parameters):  # noqa: F811
     function = {"name": "now", **({"parameters": parameters} if parameters else {})}

@@ -63,6 +63,24 @@ TEST(Json, WholeNumbersOf64BitsStayExact) {
   EXPECT_EQ(beyond->as_double(), 18446744073709551616.0);
 }
 
+TEST(Json, NumbersThatNoDoubleHoldsStayAsTheyAreWritten) {
+  for (const std::string text :
+       {"123456789012345678901234567890", "-9223372036854775809",
+        "0.1000000000000000055511151231257827", "1.00000000000000000001e+5", "1e-400"}) {
+    const auto json = ParseJson(text);
+    ASSERT_TRUE(json.ok());
+    EXPECT_TRUE(json->is_number() && json->is_decimal()) << text;
+    EXPECT_EQ(json->Dump(), text);
+  }
+  EXPECT_EQ(ParseJson("123456789012345678901234567890")->as_double(),
+            123456789012345678901234567890.0);
+  EXPECT_EQ(ParseJson("-9223372036854775809")->type_name(), "integer");
+  // The same number, written in another way, is a double.
+  for (const std::string text :
+       {"1.50", "1e5", "100000000000000000000", "1E+20", "0.1", "-0.0e7", "1e-999999999"})
+    EXPECT_FALSE(ParseJson(text)->is_decimal()) << text;
+}
+
 TEST(Json, DepthIsBounded) {
   const std::string deep(100000, '[');
   EXPECT_FALSE(ParseJson(deep).ok());
