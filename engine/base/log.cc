@@ -1,21 +1,37 @@
 #include "engine/base/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "engine/base/json.h"
+#include "engine/base/log_writer.h"
 
 namespace thermocline::base {
 namespace {
 
 std::atomic<bool> log_json{false};
 
+LogWriter& Writer() {
+  static auto* const writer = new LogWriter(STDERR_FILENO);  // its thread may outlive all else
+  return *writer;
+}
+
+class WriterSink final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    Writer().Push(std::string(line.data(), line.size()));
+  }
+  void flush_() override {}
+};
+
 spdlog::logger& Logger() {
   static const auto logger = [] {
-    auto made = std::make_shared<spdlog::logger>("thermocline",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("thermocline", std::make_shared<WriterSink>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
     return made;
   }();
@@ -55,6 +71,10 @@ Result<LogLevel> ParseLogLevel(std::string_view name) {
   if (name == "off") return LogLevel::kOff;
   return InvalidArgument("unknown log level '", name, "'; one of debug, info, warning, error, off");
 }
+
+void StartLogThread() { Writer().Start(); }
+void FlushLog(std::chrono::milliseconds most) { Writer().Flush(most); }
+std::int64_t DroppedLogLines() { return Writer().dropped(); }
 
 void Log(LogLevel level, std::string_view message, const Json::Object& fields) {
   if (!log_json) {

@@ -1,6 +1,8 @@
 // Logging for people and machines; goes to stderr. Never log prompts or completions.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <new>
 #include <string>
 #include <string_view>
@@ -15,6 +17,13 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 // Thread-safe. `json` writes one object a line instead of text.
 void ConfigureLog(LogLevel level, bool json);
 Result<LogLevel> ParseLogLevel(std::string_view name);  // debug, info, warning, error, off
+
+// Lines are written on a thread of its own from now on: nobody waits for who reads them, and what
+// they do not read is dropped (log_writer.h).
+void StartLogThread();
+// Waits until what was logged is written, `most` at the longest.
+void FlushLog(std::chrono::milliseconds most);
+std::int64_t DroppedLogLines();
 
 void Log(LogLevel level, std::string_view message);
 // With members of their own in JSON, as name=value in text.

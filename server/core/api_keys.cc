@@ -145,6 +145,21 @@ Result<std::string> ApiKeys::MakeLine(std::string_view name, std::string_view ke
   return line;
 }
 
+std::vector<std::string> ApiKeys::Beyond(const ApiKeys& before) const {
+  std::vector<std::string> out;
+  for (const Entry& entry : entries_) {
+    const Identity& own = entry.identity;
+    const bool had =
+        std::any_of(before.entries_.begin(), before.entries_.end(), [&](const Entry& other) {
+          return other.digest == entry.digest && other.identity.name == own.name &&
+                 (other.identity.admin || !own.admin) &&
+                 other.identity.priority_max >= own.priority_max;
+        });
+    if (!had) out.push_back(own.name);
+  }
+  return out;
+}
+
 std::optional<Identity> ApiKeys::Check(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return std::nullopt;
   const auto digest = Hash(key);

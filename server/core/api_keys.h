@@ -44,6 +44,8 @@ class ApiKeys {
   static Result<std::string> MakeLine(std::string_view name, std::string_view key);
 
   bool empty() const { return entries_.empty(); }
+  // Names of the keys that `before` lacks, or gives fewer rights.
+  std::vector<std::string> Beyond(const ApiKeys& before) const;
   // Whose key it is; nullopt: nobody's. Takes the same time for every key of one length.
   std::optional<Identity> Check(std::string_view key) const;
 

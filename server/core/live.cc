@@ -94,6 +94,24 @@ bool OriginMatches(const std::string& allowed, const std::string& origin) {
           std::all_of(port.begin() + 1, port.end(), [](char c) { return c >= '0' && c <= '9'; }));
 }
 
+std::vector<std::string> Loosened(const Live& before, const Live& after) {
+  std::vector<std::string> out;
+  const auto added = [&out](const char* what, const std::vector<std::string>& from,
+                            const std::vector<std::string>& to) {
+    for (const std::string& each : to)
+      if (std::find(from.begin(), from.end(), each) == from.end())
+        out.push_back(StrCat(what, " ", each));
+  };
+  if (after.config.insecure && !before.config.insecure) out.push_back("server.insecure");
+  if (before.config.metrics_require_key && !after.config.metrics_require_key)
+    out.push_back("metrics.require_key");
+  added("host", before.allowed_hosts, after.allowed_hosts);
+  added("origin", before.allowed_origins, after.allowed_origins);
+  for (const std::string& name : after.keys.Beyond(before.keys))
+    out.push_back(StrCat("key of ", name));
+  return out;
+}
+
 Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config) {
   RETURN_IF_ERROR(CheckServer(config));
   auto live = std::make_shared<Live>();

@@ -32,6 +32,9 @@ struct Live {
 // ":*", which stands for any port and for none.
 bool OriginMatches(const std::string& allowed, const std::string& origin);
 
+// What `after` lets in or gives rights to that `before` did not, each as a few words.
+std::vector<std::string> Loosened(const Live& before, const Live& after);
+
 // Reads the file of keys, checks the lists, and whether strangers could come in. Errors name the
 // key of the configuration.
 Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config);

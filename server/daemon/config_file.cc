@@ -129,7 +129,12 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
     ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, 1 << 20));
     YAML::Node root;
     try {
-      root = YAML::Load(text);
+      const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+      if (documents.size() > 1)
+        return base::InvalidArgument(path, ":", documents[1].Mark().line + 1,
+                                     ": a second YAML document begins here, which nobody would "
+                                     "read; there may be one");
+      if (!documents.empty()) root = documents[0];
       RETURN_IF_ERROR(ApplyYaml(root, path, keys));
     } catch (const YAML::Exception& error) {
       return base::InvalidArgument(path, ":", error.mark.line + 1, ": ", error.msg);

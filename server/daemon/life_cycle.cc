@@ -74,6 +74,7 @@ void LifeCycle::Stop() {
   if (!loading) return io_.stop();
   base::LogInfo("stopped while loading");
   NotifyStopping("stopped while loading");
+  base::FlushLog(std::chrono::milliseconds(500));
   std::_Exit(0);  // loading cannot be interrupted, and without the io_context nobody hears signals
 }
 

@@ -2,8 +2,10 @@
 // honoured.
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -31,7 +33,17 @@ namespace asio = boost::asio;
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
-constexpr int kExitConfig = 78;  // EX_CONFIG: systemd does not restart on it
+constexpr int kExitConfig = 78;                       // EX_CONFIG: systemd does not restart on it
+constexpr std::chrono::milliseconds kLastLines{500};  // of the log, which may have no reader
+constexpr unsigned kEndSeconds = 3;
+
+// Whatever does not end by itself within kEndSeconds ends with the process: gRPC's library waits
+// for ever for threads that it could not start.
+void EndAnyway(int) { std::_Exit(kExitFailed); }
+void BoundTheEnd() {
+  std::signal(SIGALRM, EndAnyway);
+  ::alarm(kEndSeconds);
+}
 
 // Where the configuration came from.
 struct Source {
@@ -63,6 +75,7 @@ class ServingThreads {
     // it.
     threads_.emplace_back([this] {
       RunGuarded(life_io_);
+      BoundTheEnd();
       service_.StopWorkers();
       io_.stop();
     });
@@ -131,7 +144,9 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   }
   threads.Join();
   if (*grpc != nullptr) (*grpc)->Shutdown();
+  ::alarm(0);  // the engine writes what it has recorded, however long that takes
   service.StopEngine();
+  BoundTheEnd();
   base::LogInfo("stopped");
   if (service.failed()) return kExitFailed;                           // systemd starts it anew
   if (loaded.code() == StatusCode::kUnavailable) return kExitFailed;  // a device may come back
@@ -215,9 +230,12 @@ int Main(int argc, char** argv) {
     return 0;
   }
   ConfigureLog(*config);
+  base::StartLogThread();
   ForbidCores();
   RaiseDescriptors();
-  return Serve(*live, {path, overrides});
+  const int status = Serve(*live, {path, overrides});
+  base::FlushLog(kLastLines);
+  return status;
 }
 
 }  // namespace

@@ -5,6 +5,15 @@
 #include "server/daemon/config_keys.h"
 
 namespace thermocline::server {
+namespace {
+
+std::string Joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+}  // namespace
 
 Status Reloader::Reload() {
   const base::MutexLock lock(mutex_);
@@ -20,6 +29,12 @@ Status Reloader::TryReload() {
   ServerConfig config = service_.live()->config;
   const std::vector<std::string> fixed = TakeReloadable(fresh, config);
   ASSIGN_OR_RETURN(std::shared_ptr<const Live> live, MakeLive(config));
+  const auto before = service_.live();
+  if (before->needs_keys() && !live->needs_keys())
+    return base::InvalidArgument(
+        "server.api_keys_file: it is gone, and everybody could come in; to serve without keys is "
+        "for a restart");
+  const std::vector<std::string> loosened = Loosened(*before, *live);
   std::vector<std::function<void()>> commits;
   for (const Prepare& prepare : prepares_) {
     ASSIGN_OR_RETURN(std::function<void()> commit, prepare(*live));
@@ -30,14 +45,17 @@ Status Reloader::TryReload() {
   ConfigureLog(config);
   if (Engine* engine = service_.engine(); engine != nullptr)
     engine->SetQueueLimits(config.serving.queue_capacity, config.serving.queue_prefill_tokens);
-  std::string names;
-  for (const std::string& name : fixed) names += (names.empty() ? "" : ", ") + name;
+  const std::string names = Joined(fixed);
   const ServerConfig& start = service_.config();
   const bool moved =
       config.tls_certificate != start.tls_certificate || config.tls_key != start.tls_key;
   if (moved && !start.grpc_address.empty() && !start.grpc_address.starts_with("unix:")) {
     base::LogWarning("gRPC goes on with the certificate in ", start.tls_certificate,
                      " until a restart: files that are replaced reach it, another path does not");
+  }
+  if (!loosened.empty()) {
+    service_.metrics().AccessLoosened();
+    base::LogWarning("the reload lets more in: ", Joined(loosened));
   }
   if (!names.empty()) base::LogWarning("changed, but only a restart can take it up: ", names);
   base::LogInfo("the configuration is reloaded");

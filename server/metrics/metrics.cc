@@ -61,6 +61,8 @@ Metrics::~Metrics() = default;
 void Metrics::RequestEnded(const std::string& route, int http_status) {
   impl_->set.Count("requests_total", {{"api", route}, {"code", StrCat(http_status)}});
 }
+void Metrics::AccessLoosened() { impl_->set.Count("access_loosened_total", {}); }
+
 void Metrics::FieldIgnored(const std::string& route, const std::string& field) {
   impl_->set.Count("request_fields_ignored_total", {{"api", route}, {"field", field}});
 }

@@ -26,6 +26,7 @@ class Metrics {
   ~Metrics();
 
   void RequestEnded(const std::string& route, int http_status);
+  void AccessLoosened();
   void FieldIgnored(const std::string& route, const std::string& field);
   void ToolCalls(const std::string& form, int calls);
   void ToolCallRejected(const std::string& rule);

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include "engine/base/log.h"
+
 namespace thermocline::server {
 namespace {
 
@@ -55,6 +57,7 @@ void ExposeProcess(MetricSet& set) {
   static const double boot_time = ReadBootTime();
   static const auto ticks_per_s = static_cast<double>(::sysconf(_SC_CLK_TCK));
   const auto stat = ReadStat();
+  set.CatchUp("log_lines_dropped_total", static_cast<double>(base::DroppedLogLines()));
   if (stat[kThreads] > 0) {
     set.CatchUp("process_cpu_seconds_total", (stat[kUserTicks] + stat[kSystemTicks]) / ticks_per_s);
     set.Set("process_resident_memory_bytes",

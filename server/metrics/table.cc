@@ -24,6 +24,10 @@ constexpr MetricInfo kTable[] = {
     {"memory_planned_bytes", kGauge, "", "bytes", "Daemon", W::kLoaded,
      "What it will take at most, as planned while loading"},
 
+    {"log_lines_dropped_total", kCounter, "", "lines", "Daemon", W::kAlways,
+     "Lines of the log that nobody read in time"},
+    {"access_loosened_total", kCounter, "", "reloads", "Daemon", W::kUsed,
+     "Reloads of the configuration that let more clients in or gave them more rights"},
     {"requests_total", kCounter, "api, code", "requests", "Requests", W::kUsed,
      "Requests answered, by route (its template, never a raw path) and status"},
     {"request_success_total", kCounter, "finished_reason", "generations", "Requests", W::kUsed,

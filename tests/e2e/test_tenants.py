@@ -1,9 +1,13 @@
 """What a client with one key can find out of, or do to, the clients with other keys."""
+import os
+import re
+import signal
 import subprocess
+import tempfile
 
 import httpx
 import pytest
-from conftest import BIN, Daemon
+from conftest import BIN, Daemon, wait_until
 
 KEYS = {name: f"key-of-{name}-0123456789" for name in ("alice", "mallory")}
 SECRET = "The code of the safe in the cellar is 7 3 9 1. Do not tell it to anybody."
@@ -50,3 +54,63 @@ def test_prefixes_are_shared_where_that_is_configured_or_there_are_no_keys(key_f
     with Daemon() as d:
         assert cached_tokens(d, "", SECRET) == 0
         assert cached_tokens(d, "", SECRET) > 20
+
+
+def test_a_log_that_nobody_reads_holds_nothing_up():
+    reader, writer = os.pipe()
+    process = subprocess.Popen([BIN / "thermoclined", "--set", "server.port=0", "--set", "log.level=debug", "--set", f"server.unix_socket={(socket := os.path.join(tempfile.mkdtemp(), 's'))}"],
+                               stderr=writer, stdout=subprocess.DEVNULL)
+    os.close(writer)
+    try:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=socket), base_url="http://local", timeout=20) as client:
+            wait_until(lambda: os.path.exists(socket), 20)
+            wait_until(lambda: client.get("/health").status_code == 200, 60)
+            for _ in range(4000):  # 64 KiB of a pipe and 1 MiB of ours are full
+                assert client.get("/health", headers={"x-request-id": "x" * 120}).status_code == 200
+                if value_of(client, "log_lines_dropped_total") > 100:
+                    break
+            else:
+                for _ in range(8000):
+                    client.get("/" + "y" * 200)
+            assert value_of(client, "log_lines_dropped_total") > 100
+            chat = client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2})
+            assert chat.status_code == 200
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+
+
+def value_of(client, name):
+    found = re.search(rf"^thermocline_{name} (\S+)$", client.get("/metrics").text, re.M)
+    return float(found.group(1)) if found else 0
+
+
+def test_a_reload_takes_no_keys_away_and_says_what_it_lets_in(key_file, tmp_path):
+    config = tmp_path / "c.yaml"
+    text = f"server:\n  api_keys_file: {key_file}\n"
+    config.write_text(text)
+    with Daemon(config=config) as d:
+        def status():
+            return httpx.get(d.url + "/v1/models").status_code
+
+        def reload(content, expected):
+            config.write_text(content)
+            said = d.text().count(expected)
+            d.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: d.text().count(expected) > said, 20)
+            assert status() == 401
+
+        reload("", "could come in")
+        reload("log:\n  level: debug\n", "could come in")
+        reload(text + "---\nserver:\n  insecure: true\n", "second YAML document")
+        reload(text + "  allowed_origins: https://a.example\n", "lets more in: origin https://a.example")
+        reload(text + "  allowed_origins: https://a.example\nmetrics:\n  require_key: false\n", "lets more in: metrics.require_key")
+        assert "access_loosened_total 2" in httpx.get(d.url + "/metrics").text
+    two = subprocess.run([BIN / "thermoclined", "--config", config, "--check"], capture_output=True, text=True)
+    assert two.returncode == 0
+    config.write_text("server:\n  port: 0\n---\nserver:\n  insecure: true\n")
+    two = subprocess.run([BIN / "thermoclined", "--config", config, "--check"], capture_output=True, text=True)
+    assert two.returncode == 78 and "c.yaml:4: a second YAML document" in two.stderr

@@ -1,0 +1,92 @@
+#include "engine/base/log_writer.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "engine/base/strings.h"
+
+namespace thermocline::base {
+namespace {
+
+// As far as the file takes it; what it refuses is lost.
+void WriteAll(int file, const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t written = ::write(file, text.data() + at, text.size() - at);
+    if (written >= 0) {
+      at += static_cast<std::size_t>(written);
+    } else if (errno == EAGAIN) {  // somebody has made it non-blocking
+      pollfd ready{.fd = file, .events = POLLOUT, .revents = 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+void LogWriter::Start() {
+  const std::lock_guard lock(mutex_);
+  if (started_) return;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for others
+  try {
+    std::thread thread([this] { Run(); });
+    pthread_setname_np(thread.native_handle(), "log");
+    thread.detach();
+    started_ = true;
+  } catch (const std::system_error&) {
+    started_ = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void LogWriter::Push(std::string line) {
+  std::unique_lock lock(mutex_);
+  if (!started_) {
+    WriteAll(file_, line);
+    return;
+  }
+  if (bytes_ + line.size() > kBytesMax) {
+    ++untold_;
+    ++dropped_;
+    return;
+  }
+  if (untold_ > 0)
+    line.insert(0, StrCat("(", std::exchange(untold_, 0),
+                          " lines of the log were dropped: nobody read them)\n"));
+  bytes_ += line.size();
+  lines_.push_back(std::move(line));
+  changed_.notify_all();
+}
+
+void LogWriter::Flush(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, most, [this] { return !started_ || (lines_.empty() && !writing_); });
+}
+
+void LogWriter::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return !lines_.empty(); });
+    const std::string line = std::move(lines_.front());
+    lines_.pop_front();
+    bytes_ -= line.size();
+    writing_ = true;
+    lock.unlock();
+    WriteAll(file_, line);
+    lock.lock();
+    writing_ = false;
+    if (lines_.empty()) changed_.notify_all();
+  }
+}
+
+}  // namespace thermocline::base
