@@ -3,8 +3,9 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <filesystem>
 
-#include "engine/base/file.h"
+#include "engine/base/output_file.h"
 #include "loadtest/driver.h"
 #include "loadtest/grpc_client.h"
 #include "loadtest/probe.h"
@@ -57,6 +58,7 @@ class LoadTest {
     report_.host = HostName();
     report_.started = LocalTime();
     if (options().pid > 0) RETURN_IF_ERROR(ReadProcessMemory(options().pid).status());
+    RETURN_IF_ERROR(CheckOutputs());
     if (!options().raw_file.empty()) {
       ASSIGN_OR_RETURN(raw_, RawLog::Create(options().raw_file));
     }
@@ -71,6 +73,22 @@ class LoadTest {
     }
     workload_ = MakeWorkload(workload);
     return WarmUp();
+  }
+
+  // A run's files may replace an earlier run's.
+  Status CheckOutputs() const {
+    const base::OutputKind page = base::KindByMagic("an HTML page", "<!DOCTYPE html>");
+    const auto is_log = [](const base::File& file) {
+      const std::string begin = base::BeginOf(file, 4096);
+      return begin.starts_with("{") && begin.find("\"t_sched\"") != std::string::npos;
+    };
+    if (!options().report_file.empty())
+      RETURN_IF_ERROR(base::CheckReplaceable(options().report_file, page).Annotate("--report"));
+    // A device or a pipe loses nothing: it is written as it is.
+    if (options().raw_file.empty() || !std::filesystem::is_regular_file(options().raw_file))
+      return OkStatus();
+    const base::OutputKind log{"a log of requests", is_log};
+    return base::CheckReplaceable(options().raw_file, log).Annotate("--raw");
   }
 
   Status ConnectHttp() {

@@ -6,6 +6,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/index.h"
+#include "engine/base/output_file.h"
 #include "engine/model/gguf_container.h"
 #include "engine/model/gguf_keys.h"
 #include "engine/model/metadata_builder.h"
@@ -160,7 +161,13 @@ Result<std::vector<float>> Importance::Of(const std::string& tensor, int experts
   return means;
 }
 
+Status Importance::CheckReplaceable(const std::string& path) {
+  const auto is_importance = [](const base::File& file) { return Read(file.path()).ok(); };
+  return base::CheckReplaceable(path, {"an importance matrix", is_importance});
+}
+
 Status Importance::Write(const std::string& path) const {
+  RETURN_IF_ERROR(CheckReplaceable(path));
   MetadataBuilder metadata, infos;
   metadata.String("general.type", "imatrix");
   metadata.Strings("imatrix.datasets", datasets);

@@ -30,7 +30,9 @@ class Importance {
   // InvalidArgument names a tensor of another shape.
   Result<std::vector<float>> Of(const std::string& tensor, int experts, int columns) const;
 
-  // Errors as base::FileWriter.
+  // OK if Write may write to `path`: it replaces an earlier matrix, and no other GGUF file.
+  static Status CheckReplaceable(const std::string& path);
+  // Errors as base::FileWriter, and as CheckReplaceable.
   Status Write(const std::string& path) const;
   // DataLoss or InvalidArgument says what is wrong in the file; errors as base::OpenFile.
   static Result<Importance> Read(const std::string& path);

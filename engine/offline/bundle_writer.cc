@@ -6,6 +6,7 @@
 #include "engine/base/hash.h"
 #include "engine/base/header_fields.h"
 #include "engine/base/json.h"
+#include "engine/base/output_file.h"
 #include "engine/store/bundle_layout.h"
 #include "kernels/crc32c.h"
 
@@ -131,6 +132,8 @@ std::uint32_t Crc(std::span<const std::byte> bytes) {
 Result<std::unique_ptr<BundleWriter>> BundleWriter::Open(const std::string& path,
                                                          store::BundleIndex index) {
   RETURN_IF_ERROR(CheckIndex(path, index));
+  RETURN_IF_ERROR(
+      base::CheckReplaceable(path, base::KindByMagic("a bundle file", store::kBundleMagic)));
   ASSIGN_OR_RETURN(auto file, base::PartFile::Open(path));
   std::unique_ptr<BundleWriter> writer(new BundleWriter(std::move(file), std::move(index)));
   writer->PlanFile();

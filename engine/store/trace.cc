@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/base/output_file.h"
+
 namespace thermocline::store {
 namespace {
 
@@ -106,27 +108,10 @@ Status ReadHeader(const std::string& path, Cursor& cursor, Trace& trace) {
 
 }  // namespace
 
-namespace {
-
-// A trace may take another's place, and nothing else's: a slip of the keyboard is no reason to lose
-// a model.
-Status CheckReplaceable(const std::string& path) {
-  if (!base::PathExists(path)) return OkStatus();
-  ASSIGN_OR_RETURN(const auto file, base::OpenFile(path));
-  std::string begin(kMagic.size(), '\0');
-  const bool trace = file->size() >= begin.size() &&
-                     file->ReadAt(0, std::as_writable_bytes(std::span(begin))).ok() &&
-                     begin == kMagic;
-  if (trace) return OkStatus();
-  return base::InvalidArgument(path, ": exists and is no trace; choose another name for the trace");
-}
-
-}  // namespace
-
 Result<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path,
                                                          const Shape& shape) {
   CHECK(shape.num_hidden_layers > 0 && shape.intermediate_size > 0);
-  RETURN_IF_ERROR(CheckReplaceable(path));
+  RETURN_IF_ERROR(base::CheckReplaceable(path, base::KindByMagic("a trace", kMagic)));
   ASSIGN_OR_RETURN(auto file, base::FileWriter::Create(path));
   std::string header(kMagic);
   AppendU32(header, shape.num_hidden_layers);

@@ -130,10 +130,10 @@ def kill_midway(args, part):
 def test_a_killed_pack_goes_on(synthetic, tmp_path):
     out, part, whole = tmp_path / "m.tcb", tmp_path / "m.tcb.part", tmp_path / "whole.tcb"
     run("pack", synthetic, "--out", whole)
-    out.write_bytes(b"the old file")
+    out.write_bytes(b"TCBUNDLE, an old one")
     done = kill_midway(["pack", synthetic, "--out", out], part)
     assert 2 <= done < 60
-    assert out.read_bytes() == b"the old file"
+    assert out.read_bytes() == b"TCBUNDLE, an old one"
     report = run_json("pack", synthetic, "--out", out)
     assert report["resumed_layers"] == done
     assert out.read_bytes() == whole.read_bytes() and not part.exists()
@@ -165,11 +165,11 @@ def test_a_full_disk_leaves_the_old_file(synthetic, tmp_path):
         pytest.skip("a small file system cannot be mounted here (needs root)")
     try:
         out = disk / "m.tcb"
-        out.write_bytes(b"the old file")
+        out.write_bytes(b"TCBUNDLE, an old one")
         failed = run("pack", synthetic, "--out", out, check=False)
         message = failed.stderr.decode()
         assert failed.returncode == 1 and f"{out}.part: takes 97083392 bytes" in message and "free" in message
-        assert out.read_bytes() == b"the old file" and [p.name for p in disk.iterdir()] == ["m.tcb"]
+        assert out.read_bytes() == b"TCBUNDLE, an old one" and [p.name for p in disk.iterdir()] == ["m.tcb"]
     finally:
         subprocess.run(["umount", disk], check=True)
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_packed_is_said(tidepool, tmp_path):
     columns = tmp_path / "columns.gguf"
     run("convert", tidepool, columns, "--down", "columns", "--quantize", "f16")
     for args, text in (([columns], "--down rows"), ([tidepool, "--order", "coactivation"], "needs --trace or --text"),
-                       ([tidepool, "--trace", tidepool], "not a trace"), ([tidepool, "--out", tidepool], "is the model"),
+                       ([tidepool, "--trace", tidepool], "not a trace"), ([tidepool, "--out", tidepool], "is not a bundle file"),
                        ([tidepool, "--order", "frequency"], "thermocline profile"), ([tmp_path / "none"], "none")):
         failed = run("pack", *args, check=False)
         assert failed.returncode == 1 and text in failed.stderr.decode(), failed.stderr.decode()

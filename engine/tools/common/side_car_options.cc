@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "engine/base/file.h"
+#include "engine/base/output_file.h"
 #include "engine/predictor/identity.h"
 
 namespace thermocline::tools {
@@ -76,9 +76,14 @@ Result<OpenSideCar> OpenSideCarOf(const load::LoadedModel& model, const std::str
 }
 
 Status CheckPlotPath(const std::string& path) {
-  if (path.empty() || path.ends_with(".svg")) return OkStatus();
-  return base::InvalidArgument("--plot ", path,
-                               ": the picture is an SVG; give a name ending in .svg");
+  if (path.empty()) return OkStatus();
+  if (!path.ends_with(".svg"))
+    return base::InvalidArgument("--plot ", path,
+                                 ": the picture is an SVG; give a name ending in .svg");
+  const auto is_svg = [](const base::File& file) {
+    return base::BeginOf(file, 1024).find("<svg") != std::string::npos;  // behind <?xml, say
+  };
+  return base::CheckReplaceable(path, {"an SVG picture", is_svg}).Annotate("--plot");
 }
 
 }  // namespace thermocline::tools

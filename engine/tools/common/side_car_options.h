@@ -39,7 +39,8 @@ struct OpenSideCar {
 Result<OpenSideCar> OpenSideCarOf(const load::LoadedModel& model, const std::string& path,
                                   SideCarPart part);
 
-// InvalidArgument unless `path` is empty or ends in ".svg": a picture must not replace a model.
+// InvalidArgument unless `path` is empty, or ends in ".svg" and names no file but a picture:
+// another file is not replaced.
 Status CheckPlotPath(const std::string& path);
 
 }  // namespace thermocline::tools

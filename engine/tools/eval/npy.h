@@ -9,7 +9,8 @@
 
 namespace thermocline::tools {
 
-// Rows of `cols` f32, appended one at a time. Requires: exactly `rows` rows before Commit.
+// Replaces an earlier .npy file only. Rows of `cols` f32, appended one at a time. Requires: exactly
+// `rows` rows before Commit.
 class NpyWriter {
  public:
   static Result<std::unique_ptr<NpyWriter>> Create(const std::string& path, std::int64_t rows,

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/log.h"
+#include "engine/base/output_file.h"
 #include "engine/base/system_memory.h"
 #include "engine/load/input_setup.h"
 #include "engine/load/loaded_model.h"
@@ -16,6 +17,7 @@
 #include "engine/model/weights.h"
 #include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
+#include "engine/tools/common/model_output.h"
 
 namespace thermocline::tools {
 namespace {
@@ -55,29 +57,21 @@ Status CheckImportance(const model::ModelFile& file, const model::Importance& im
   return OkStatus();
 }
 
-// A file that is there is replaced only if it is a model of the same name: the same conversion once
-// more.
-Status CheckOut(const std::string& out, const std::string& name) {
-  std::error_code error;
-  if (!std::filesystem::exists(out, error)) return OkStatus();
-  constexpr const char* kAsk = "; choose another name, or give --overwrite";
-  const auto there = model::OpenModelFile(out);
-  if (!there.ok()) return base::InvalidArgument(out, ": exists, and is no model", kAsk);
-  const Json* found = (*there)->metadata.Find("general.name");
-  const std::string other = found != nullptr && found->is_string() ? found->as_string() : "";
-  if (other == name) return OkStatus();
-  return base::InvalidArgument(out, ": exists, and is another model, '", other, "'", kAsk);
+// An input is never replaced: neither a file of the model, which may have several, nor the matrix.
+Status CheckNoInput(const Options& options, const model::ModelFile& model) {
+  bool input = base::IsSameFile(options.out, options.imatrix);
+  for (const auto& file : model.files) input = input || base::IsSameFile(options.out, file->path());
+  if (!input) return OkStatus();
+  return base::InvalidArgument(options.out, ": is the input; choose another name");
 }
 
 Status Convert(const Options& options) {
   ASSIGN_OR_RETURN(const std::string in, model::ResolveModel(options.in));
-  std::error_code error;
-  if (std::filesystem::equivalent(in, options.out, error))
-    return base::InvalidArgument(options.out, ": is the input; choose another name");
   const std::string name =
       options.name.empty() ? std::filesystem::path(in).stem().string() : options.name;
-  if (!options.overwrite) RETURN_IF_ERROR(CheckOut(options.out, name));
   ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(in));
+  RETURN_IF_ERROR(CheckNoInput(options, *file));
+  RETURN_IF_ERROR(CheckModelOutput(options.out, name, options.overwrite));
   if (file->config.experts.any() && options.down != "auto")
     RETURN_IF_ERROR(
         model::TurnExpertsDown(*file, options.down == "rows").Annotate("--down " + options.down));
@@ -108,6 +102,7 @@ Status Convert(const Options& options) {
        .on_progress = bar.callback()}));
   bar.Clear();
   ASSIGN_OR_RETURN(const auto written, model::OpenModelFile(options.out));
+  std::error_code error;
   const std::int64_t bytes = std::filesystem::file_size(options.out, error);
   if (options.json) {
     PrintJson(Json::Object{{"out", options.out},
@@ -145,7 +140,7 @@ Command AddConvert(const OptionSet& set) {
           "Importance of the matrices' columns, by `imatrix` or llama.cpp: those that matter are "
           "rounded with less error (with --quantize)");
   set.Add("--name", options->name, "general.name in the file");
-  set.Add("--overwrite", options->overwrite, "Replace a file that is another model");
+  AddOverwriteOption(set, options->overwrite);
   set.Add("--json", options->json, "One JSON object on standard output");
   return [options] { return Convert(*options); };
 }

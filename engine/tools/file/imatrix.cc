@@ -116,6 +116,7 @@ int CountUnseen(const model::Importance& importance) {
 }
 
 Status Imatrix(const ImatrixOptions& options) {
+  RETURN_IF_ERROR(model::Importance::CheckReplaceable(options.out));  // before the work
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(options.model, FfnMode::kDense)));
   if (model->device != nullptr || model->memory.tier != load::MemoryPlan::Tier::kMemory)
     return base::FailedPrecondition(

@@ -347,10 +347,6 @@ Status PackExperts(const Options& o, const Source& source) {
 
 Status Pack(const Options& o) {
   ASSIGN_OR_RETURN(const Source source, OpenSource(o));
-  if (source.out == source.file->path)
-    return base::InvalidArgument(source.out, ": is the model; choose another --out");
-  if (base::IsDirectory(source.out))
-    return base::InvalidArgument(source.out, ": is a folder; --out names a file");
   if (!o.trace.empty() && !o.text.text.empty())
     return base::InvalidArgument("--text and --trace: give one of them");
   const model::ModelConfig& config = source.file->config;

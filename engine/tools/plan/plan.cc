@@ -9,6 +9,7 @@
 #include "engine/base/hash.h"
 #include "engine/base/json.h"
 #include "engine/base/log.h"
+#include "engine/base/output_file.h"
 #include "engine/base/ratio.h"
 #include "engine/load/this_machine.h"
 #include "engine/model/builtin.h"
@@ -145,27 +146,19 @@ Status WriteOut(const Options& o, const std::string& hash, const Frequencies& fr
                                            .layers = TiersOf(placement, order)});
 }
 
-// A placement replaces a placement, and nothing else.
-Status CheckOutPath(const Options& o) {
-  if (o.out.empty() || !base::PathExists(o.out)) return OkStatus();
-  const auto other = [&](const char* what) {
-    return base::InvalidArgument("--out ", o.out, ": ", what,
-                                 ", which is not overwritten; give another name");
-  };
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(o.out, error)) return other("no regular file");
-  const auto text = base::ReadFileToString(o.out, std::size_t{64} << 20);
+bool IsPlacement(const base::File& file) {
+  const auto text = base::ReadFileToString(file.path(), std::size_t{64} << 20);
   const auto json = text.ok() ? base::ParseJson(*text) : Result<Json>(text.status());
-  const bool placement = json.ok() && json->is_object() && json->Find("machine_key") != nullptr &&
-                         json->Find("layers") != nullptr;
-  return placement ? OkStatus() : other("a file that is no placement");
+  return json.ok() && json->is_object() && json->Find("machine_key") != nullptr &&
+         json->Find("layers") != nullptr;
 }
 
 Status PlanPlacement(const Options& o) {
   RETURN_IF_ERROR(CheckPlotPath(o.plot));
   if (!o.out.empty() && o.out == o.plot)
     return base::InvalidArgument("--out and --plot name the same file");
-  RETURN_IF_ERROR(CheckOutPath(o));
+  if (!o.out.empty())
+    RETURN_IF_ERROR(base::CheckReplaceable(o.out, {"a placement", IsPlacement}).Annotate("--out"));
   ASSIGN_OR_RETURN(const std::string path, model::ResolveModel(o.model));
   ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(path));
   if (!file->has_weights)

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/output_file.h"
 #include "engine/base/strings.h"
 #include "engine/base/system_memory.h"
 #include "engine/load/loaded_model.h"
@@ -12,6 +12,7 @@
 #include "engine/store/trace.h"
 #include "engine/tools/common/command_line.h"
 #include "engine/tools/common/console.h"
+#include "engine/tools/common/model_output.h"
 #include "engine/tools/synth/synth_model.h"
 
 namespace thermocline::tools {
@@ -22,8 +23,10 @@ struct Options {
   std::string out, type = "q4_0", format = "gguf", down, routing = "uniform";
   std::string family = "llama";
   double reuse = -1;  // -1: not given
-  bool json = false;
+  bool json = false, overwrite = false;
 };
+
+constexpr const char* kName = "Synthetic";
 
 // What PowerInfer's own program cannot run right, though we can.
 void WarnOfPowerInfersLimits(const Options& o) {
@@ -113,8 +116,19 @@ Result<SynthParams> Complete(const Options& o) {
   return params;
 }
 
+// The truth about a synthetic model is a JSON object with these members.
+bool IsTruth(const base::File& file) {
+  const auto text = base::ReadFileToString(file.path());
+  const auto json = text.ok() ? base::ParseJson(*text) : Result<Json>(text.status());
+  return json.ok() && json->is_object() && json->Find("input_correlation") != nullptr &&
+         json->Find("layers") != nullptr;
+}
+
 Status Synth(const Options& o) {
   ASSIGN_OR_RETURN(const SynthParams params, Complete(o));
+  const std::string truth_path = o.out + ".truth.json";
+  RETURN_IF_ERROR(CheckModelOutput(o.out, kName, o.overwrite));
+  RETURN_IF_ERROR(base::CheckReplaceable(truth_path, {"the truth about a model", IsTruth}));
   const bool powerinfer = o.format == "powerinfer";
   const bool rows = o.down.empty() ? powerinfer : o.down == "rows";
   ASSIGN_OR_RETURN(const SynthModel model, MakeSynthModel(params));
@@ -126,11 +140,10 @@ Status Synth(const Options& o) {
                        {.type = model::TypeByName(o.type),
                         .down = rows ? model::DownLayout::kRows : model::DownLayout::kColumns,
                         .powerinfer = powerinfer,
-                        .name = "Synthetic",
+                        .name = kName,
                         .threads = base::UsableProcessors(),
                         .on_progress = bar.callback()}));
   bar.Clear();
-  const std::string truth_path = o.out + ".truth.json";
   ASSIGN_OR_RETURN(const auto truth, base::FileWriter::Create(truth_path));
   RETURN_IF_ERROR(truth->Append(model.truth.Dump() + "\n"));
   RETURN_IF_ERROR(truth->Commit());
@@ -198,6 +211,7 @@ Command AddSynth(const OptionSet& set) {
   set.Add("--down", TextValue{&o->down, {"columns", "rows"}},
           "Neurons of the down projection: along its columns (default of gguf, for "
           "comparisons with other programs) or rows (default of powerinfer)");
+  AddOverwriteOption(set, o->overwrite);
   set.Add("--json", o->json, "One JSON object on standard output");
   return [o] { return Synth(*o); };
 }

@@ -20,6 +20,7 @@ namespace {
 using kernels::DType;
 
 const std::string kHash(32, 'b');
+constexpr const char* kOldFile = "TCBUNDLE, an old one";  // another kind of file is not replaced
 constexpr int kHidden = 64, kNeurons = 50, kLayers = 3;
 store::BundleIdentity Identity(const std::string& hash = kHash) {
   return {hash, kHidden, kNeurons, kLayers};
@@ -278,12 +279,12 @@ TEST_F(BundleTest, OtherModelsAndVersionsAreRefused) {
 
 TEST_F(BundleTest, AStoppedRunGoesOnAndTheOldFileStays) {
   const std::string expected = Write(Plan());
-  std::ofstream(path_, std::ios::binary | std::ios::trunc) << "the old file";
+  std::ofstream(path_, std::ios::binary | std::ios::trunc) << kOldFile;
   for (int done = 0; done < kLayers; ++done) {
     auto writer = BundleWriter::Open(path_, Plan());
     ASSERT_TRUE(writer.ok()) << writer.status().ToString();
     EXPECT_EQ((*writer)->layers_done(), done);
-    EXPECT_EQ(*base::ReadFileToString(path_), "the old file");
+    EXPECT_EQ(*base::ReadFileToString(path_), kOldFile);
     WriteLayers(**writer, done + 1);
   }
   EXPECT_EQ(*base::ReadFileToString(path_), expected);
@@ -338,7 +339,7 @@ TEST_F(BundleTest, TwoWritersAtOnceAreRefused) {
 }
 
 TEST_F(BundleTest, NoRoomIsSaidBeforeAnythingIsWritten) {
-  std::ofstream(path_) << "the old file";
+  std::ofstream(path_) << kOldFile;
   store::BundleIndex huge = Plan();
   huge.kind = store::BundleIndex::Kind::kLayers;
   huge.layers.clear();
@@ -348,7 +349,7 @@ TEST_F(BundleTest, NoRoomIsSaidBeforeAnythingIsWritten) {
   EXPECT_NE(writer.status().message().find(path_ + ".part: takes 26388"), std::string::npos)
       << writer.status().ToString();
   EXPECT_FALSE(base::PathExists(path_ + ".part"));
-  EXPECT_EQ(*base::ReadFileToString(path_), "the old file");
+  EXPECT_EQ(*base::ReadFileToString(path_), kOldFile);
 }
 
 }  // namespace

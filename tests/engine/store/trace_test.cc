@@ -129,7 +129,7 @@ TEST(Trace, ReplacesTracesAlone) {
   std::ofstream(model) << "GGUF and much more";
   const auto writer = TraceWriter::Create(model, {kLayers, kNeurons, ""});
   ASSERT_FALSE(writer.ok());
-  EXPECT_NE(writer.status().message().find("is no trace"), std::string::npos);
+  EXPECT_NE(writer.status().message().find("is not a trace"), std::string::npos);
   EXPECT_EQ(Contents(model), "GGUF and much more");
 }
 
