@@ -70,7 +70,8 @@ Json Piece(const std::string& bytes) {
   return numbers;
 }
 
-Result<Json> TokenizeFields(Service& service, Fields& fields) {
+// The tokens of the text in one of three fields.
+Result<std::vector<int>> TextTokens(Service& service, Fields& fields) {
   std::optional<std::string> content;
   for (const char* name : {"content", "prompt", "text"}) {
     if (fields.Find(name) != nullptr) content = fields.String(name, "");
@@ -82,11 +83,31 @@ Result<Json> TokenizeFields(Service& service, Fields& fields) {
                            : fields.Bool("add_special", false);
   const text::EncodeOptions options{.add_bos = special && tokenizer.vocabulary().add_bos,
                                     .control_tokens = fields.Bool("parse_special", true)};
+  if (!content.has_value())
+    return base::InvalidArgument("'content' must be a string, or give 'messages'")
+        .WithField("content");
+  return tokenizer.Encode(*content, options);
+}
+
+// The tokens of the prompt that the chat template makes.
+Result<std::vector<int>> ChatTokens(Service& service, Fields& fields) {
+  const server::Conversation conversation = openai::ReadConversation(fields);
+  RETURN_IF_ERROR(fields.status());
+  auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
+  if (!prompt.ok()) return prompt.status().WithField("messages");
+  return std::move(prompt->tokens);
+}
+
+Result<Json> TokenizeFields(Service& service, Fields& fields) {
   const bool pieces = fields.Bool("with_pieces", false),
              texts = fields.Bool("return_token_strs", false);
-  if (!content.has_value())
-    return base::InvalidArgument("'content' must be a string").WithField("content");
-  const std::vector<int> tokens = tokenizer.Encode(*content, options);
+  const bool chat = fields.Find("messages") != nullptr;
+  for (const char* name : {"content", "prompt", "text"})
+    if (chat && fields.Find(name) != nullptr)
+      fields.Fail(name, StrCat("'", name, "' and 'messages' exclude each other"));
+  ASSIGN_OR_RETURN(const std::vector<int> tokens,
+                   chat ? ChatTokens(service, fields) : TextTokens(service, fields));
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   if (pieces) RETURN_IF_ERROR(server::CheckPieces(tokens.size()).WithField("with_pieces"));
   Json::Array list;
   for (const int token : tokens) {
@@ -144,11 +165,8 @@ Json CountJson(std::size_t count) {
 Result<Json> CountFields(Service& service, Fields& fields) {
   const Json* value = fields.Find("prompt");
   if (value == nullptr) {
-    const server::Conversation conversation = openai::ReadConversation(fields);
-    RETURN_IF_ERROR(fields.status());
-    const auto tokens = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
-    if (!tokens.ok()) return tokens.status().WithField("messages");
-    return CountJson(tokens->tokens.size());
+    ASSIGN_OR_RETURN(const std::vector<int> tokens, ChatTokens(service, fields));
+    return CountJson(tokens.size());
   }
   const auto prompts = openai::ReadPrompts(*value);
   if (!prompts.has_value())

@@ -6,7 +6,8 @@
 
 namespace thermocline::http {
 
-// POST /tokenize: {"content" | "prompt" | "text", "add_special", "parse_special", "with_pieces"}.
+// POST /tokenize: {"content" | "prompt" | "text", "add_special", "parse_special", "with_pieces"},
+// or vLLM's {"messages", "tools", "add_generation_prompt"}.
 Action Tokenize(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 // POST /detokenize: {"tokens"}.
 // The vocabulary's control tokens and the chat template, as vLLM gives them.
