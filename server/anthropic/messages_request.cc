@@ -47,6 +47,18 @@ bool RunsWithClient(const std::string& type) {
                      [&type](std::string_view begin) { return type.starts_with(begin); });
 }
 
+// OK if the model can be told of the tool: it is of the client's own, or one of Anthropic's that
+// the client runs and whose schema it gives.
+void CheckToolType(Fields& fields, const Json& tool, const std::string& where) {
+  const std::string type = WordOf(tool, "type");
+  const Json* schema = tool.Find("input_schema");
+  const bool has_schema = schema != nullptr && !schema->is_null(), known = RunsWithClient(type);
+  if (type.empty() || type == "custom" || (known && has_schema)) return;
+  const char* why = known ? "' have no schema here; define the tool with 'input_schema'"
+                          : "' are run by Anthropic, and not supported";
+  fields.FailUnsupported("tools", StrCat(where, ": tools of type '", base::Shorten(type, 64), why));
+}
+
 // Names of the tools that some result refers to.
 std::set<std::string> ReferencedTools(const Json* messages) {
   std::set<std::string> out;
@@ -71,15 +83,9 @@ chat::ToolRequest ReadMessagesTools(Fields& fields) {
   const std::set<std::string> referenced = ReferencedTools(fields.Find("messages"));
   for (std::size_t i = 0; fields.ok() && tools != nullptr && i < tools->as_array().size(); ++i) {
     const Json& tool = tools->as_array()[i];
-    const std::string where = StrCat("tools[", i, "]"), type = WordOf(tool, "type");
-    if (!type.empty() && type != "custom") {
-      fields.FailUnsupported(
-          "tools", StrCat(where, ": tools of type '", base::Shorten(type, 64),
-                          RunsWithClient(type) ? "' have no schema here; define the tool with "
-                                                 "'input_schema'"
-                                               : "' are run by Anthropic, and not supported"));
-      break;
-    }
+    const std::string where = StrCat("tools[", i, "]");
+    CheckToolType(fields, tool, where);
+    if (!fields.ok()) break;
     fields.IgnoreOthers("tools", tool,
                         {"type", "name", "description", "input_schema", "strict", "cache_control",
                          "defer_loading"});

@@ -64,6 +64,18 @@ def test_calls_and_their_results(client):
     assert counted == second.usage.input_tokens + second.usage.cache_read_input_tokens
 
 
+@pytest.mark.parametrize("kind, name", [("bash_20250124", "bash"), ("memory_20250818", "memory"), ("text_editor_20250728", "str_replace_based_edit_tool"), ("computer_20250124", "computer")])
+def test_a_clients_tool_of_a_dated_type_is_a_function_if_it_has_a_schema(client, kind, name):
+    tool, choice = {"type": kind, "name": name, "input_schema": TOOL["input_schema"]}, {"type": "tool", "name": name}
+    call = create(client, tools=[tool], tool_choice=choice, max_tokens=100).content[0]
+    assert call.type == "tool_use" and call.name == name and list(call.input) == ["city"]
+    plain = {"name": name, "input_schema": TOOL["input_schema"]}
+    assert len({client.messages.count_tokens(model="tidepool", messages=ASK, tools=[each]).input_tokens for each in (tool, plain)}) == 1
+    for schema in ({}, {"input_schema": None}):
+        with pytest.raises(anthropic.BadRequestError, match="define the tool with 'input_schema'"):
+            create(client, tools=[{"type": kind, "name": name, **schema}])
+
+
 def test_schemas_prefixes_and_thinking(client):
     schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}}, "required": ["age"], "additionalProperties": False}
     answer = create(client, output_config={"format": {"type": "json_schema", "schema": schema}}, thinking={"type": "disabled"})
