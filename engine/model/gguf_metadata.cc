@@ -23,13 +23,17 @@ Result<std::vector<TokenType>> TokenTypes(const Keys& keys, std::size_t count) {
   return types;
 }
 
-// A special token's id; `absent` where the file's is none of the vocabulary, as llama.cpp has it.
-Result<int> SpecialToken(const Keys& keys, const char* name, int absent, int size) {
-  const std::string key = StrCat("tokenizer.ggml.", name, "_token_id");
-  ASSIGN_OR_RETURN(const double id, keys.Double(key, absent));
-  if (id == absent || (id >= 0 && id < size)) return static_cast<int>(id);
-  base::LogWarning("key '", key, "' is ", id, ", which is no token of the vocabulary of ", size,
-                   "; it is ignored");
+// The token id at `key`, "tokenizer.ggml." before it; `absent` where the file has no such key, says
+// none (-1, also as 32 bits without a sign), or names no token of the vocabulary, as llama.cpp has
+// it. Every key of a token's id is read here.
+Result<int> TokenId(const Keys& keys, const std::string& name, int absent, int size) {
+  constexpr double kNone = -1, kNoneUnsigned = 4294967295.0;
+  const std::string key = "tokenizer.ggml." + name;
+  ASSIGN_OR_RETURN(const double id, keys.Double(key, kNone));
+  if (id >= 0 && id < size) return static_cast<int>(id);
+  if (id != kNone && id != kNoneUnsigned)
+    base::LogWarning("key '", key, "' is ", id, ", which is no token of the vocabulary of ", size,
+                     "; it is ignored");
   return absent < size ? absent : -1;
 }
 
@@ -92,8 +96,7 @@ Status ReadInfillTokens(const Keys& keys, Vocabulary& vocabulary) {
                            {"fim_sep_token_id", &InfillTokens::separator}};
   for (const Key& key : kKeys) {
     int& token = vocabulary.infill.*key.token;
-    ASSIGN_OR_RETURN(token, keys.Int(StrCat("tokenizer.ggml.", key.name), token));
-    if (token >= vocabulary.size()) token = -1;
+    ASSIGN_OR_RETURN(token, TokenId(keys, key.name, token, vocabulary.size()));
   }
   return OkStatus();
 }
@@ -126,11 +129,11 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
   } else {
     ASSIGN_OR_RETURN(v.merges, keys.Strings("tokenizer.ggml.merges"));
   }
-  ASSIGN_OR_RETURN(v.bos, SpecialToken(keys, "bos", sentencepiece ? 1 : -1, v.size()));
-  ASSIGN_OR_RETURN(v.eos, SpecialToken(keys, "eos", sentencepiece ? 2 : -1, v.size()));
-  ASSIGN_OR_RETURN(v.eot, SpecialToken(keys, "eot", -1, v.size()));
-  ASSIGN_OR_RETURN(v.unk, SpecialToken(keys, "unknown", sentencepiece ? 0 : -1, v.size()));
-  ASSIGN_OR_RETURN(v.pad, SpecialToken(keys, "padding", -1, v.size()));
+  ASSIGN_OR_RETURN(v.bos, TokenId(keys, "bos_token_id", sentencepiece ? 1 : -1, v.size()));
+  ASSIGN_OR_RETURN(v.eos, TokenId(keys, "eos_token_id", sentencepiece ? 2 : -1, v.size()));
+  ASSIGN_OR_RETURN(v.eot, TokenId(keys, "eot_token_id", -1, v.size()));
+  ASSIGN_OR_RETURN(v.unk, TokenId(keys, "unknown_token_id", sentencepiece ? 0 : -1, v.size()));
+  ASSIGN_OR_RETURN(v.pad, TokenId(keys, "padding_token_id", -1, v.size()));
   const bool bos_by_default = sentencepiece || v.pre_tokenizer == "llama-bpe" ||
                               v.pre_tokenizer == "llama3" || v.pre_tokenizer == "tekken";
   ASSIGN_OR_RETURN(v.add_bos, keys.Bool("tokenizer.ggml.add_bos_token", bos_by_default));
