@@ -10,8 +10,9 @@ from pathlib import Path
 
 HEAD = """# Configuration
 
-`thermoclined --config FILE` reads YAML; `--set server.port=9000` overrides one key. Types, ranges and defaults on this page are the
-daemon's own (`thermoclined --config-schema`), the explanations are those of [config/thermocline.yaml](../config/thermocline.yaml),
+`thermoclined --config FILE` reads YAML; `--set server.port=9000` overrides one key. Its value is taken as it is; in quotes
+(`'model.aliases="*"'`) or, for a key that takes a list, in brackets (`'model.aliases=["a", "b"]'`) it is read as in the file.
+Types, ranges and defaults on this page are the daemon's own (`thermoclined --config-schema`), the explanations are those of [config/thermocline.yaml](../config/thermocline.yaml),
 and `config/make_page.py` joins them. `thermoclined --config FILE --check` says what is wrong with a file; an unknown key is
 refused, with the nearest known one. SIGHUP takes new values of the keys marked *reload* ([operations.md](operations.md)).
 

@@ -33,15 +33,39 @@ std::optional<std::vector<std::string>> ItemsOf(const YAML::Node& node) {
   return items;
 }
 
-// --set: a list in brackets is read as in the file.
+// The error of a value that is `what`, or of a key that there is not.
+Status ExpectedSingle(const std::vector<Key>& keys, const std::string& name, const char* what) {
+  const Status unknown = SetKey(keys, name, "");
+  if (unknown.reason() == Reason::kNotFound) return unknown;
+  return base::InvalidArgument(name, ": expected a single value, found a ", what);
+}
+
+// True if a value of --set is read as YAML: it is in quotes, in brackets or in braces. Any other is
+// taken as it is; so is "[x].gguf", a file's name.
+bool IsYaml(const std::string& text, bool takes_list) {
+  if (text.empty()) return false;
+  const char first = text.front(), last = text.back();
+  return first == '"' || first == '\'' || (first == '[' && (takes_list || last == ']')) ||
+         (first == '{' && last == '}');
+}
+
 Status SetOverride(const std::vector<Key>& keys, const std::string& name, const std::string& text) {
-  if (!text.starts_with('[') || !TakesList(keys, name)) return SetKey(keys, name, text);
+  const bool takes_list = TakesList(keys, name);
+  if (!IsYaml(text, takes_list)) return SetKey(keys, name, text);
   try {
-    if (const auto items = ItemsOf(YAML::Load(text)); items.has_value())
-      return SetKeyList(keys, name, *items);
+    // Several texts in quotes are a list. yaml-cpp would read the first of them alone.
+    const bool braces = text.starts_with('{'), brackets = text.starts_with('[');
+    const YAML::Node node = YAML::Load(braces || brackets ? text : "[" + text + "]");
+    if (braces) return ExpectedSingle(keys, name, "section");
+    const auto items = ItemsOf(node);
+    if (items.has_value() && items->size() == 1 && !brackets)
+      return SetKey(keys, name, items->front());
+    if (items.has_value()) return SetKeyList(keys, name, *items);
   } catch (const YAML::Exception&) {
   }
-  return base::InvalidArgument(name, ": '", text, "' is no list; write a, b or [a, \"b\"]");
+  return base::InvalidArgument(
+      name, ": '", text,
+      takes_list ? "' is no list; write a, b or [a, \"b\"]" : "' is no single text in quotes");
 }
 
 // Sections are maps of scalars, and of lists of them.
@@ -71,15 +95,10 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
         continue;
       }
       if (!entry.second.IsScalar()) {
-        const Status unknown = SetKey(keys, name, "");
-        const bool is_unknown = unknown.reason() == Reason::kNotFound;
-        return base::InvalidArgument(at(entry.first), ": ",
-                                     is_unknown
-                                         ? unknown.message()
-                                         : StrCat(name, ": expected a single value, found a ",
-                                                  entry.second.IsMap()    ? "section"
-                                                  : entry.second.IsNull() ? "null"
-                                                                          : "list"));
+        const char* what = entry.second.IsMap()    ? "section"
+                           : entry.second.IsNull() ? "null"
+                                                   : "list";
+        return ExpectedSingle(keys, name, what).Annotate(at(entry.first));
       }
       const Status set = SetKey(keys, name, entry.second.Scalar());
       if (!set.ok()) return set.Annotate(at(entry.first));

@@ -42,7 +42,7 @@ TEST_F(ConfigTest, ListsAreLists) {
   EXPECT_EQ(file->model_aliases, "*,b");
   EXPECT_EQ(file->allowed_origins, "http://a");
   EXPECT_EQ(file->metrics_buckets.tokens, (std::vector<double>{1, 2, 3}));
-  for (const char* text : {"[\"*\"]", "['*']", "*"}) {
+  for (const char* text : {"[\"*\"]", "['*']", "*", "\"*\"", "'*'"}) {
     const auto config = Load("", {std::string("model.aliases=") + text});
     ASSERT_TRUE(config.ok()) << config.status().message();
     EXPECT_EQ(config->model_aliases, "*") << text;
@@ -50,6 +50,35 @@ TEST_F(ConfigTest, ListsAreLists) {
   const auto broken = Load("", {"model.aliases=[a"});
   EXPECT_NE(broken.status().message().find("is no list"), std::string::npos);
   EXPECT_EQ(Load("", {"model.path=[x].gguf"})->model.path, "[x].gguf");
+}
+
+// --set 'model.aliases="*"' made an alias with the quotes in it.
+TEST_F(ConfigTest, OverridesInQuotesAreYaml) {
+  const auto aliases = [&](const std::string& text) {
+    const auto config = Load("", {"model.aliases=" + text});
+    return config.ok() ? config->model_aliases : config.status().message();
+  };
+  EXPECT_EQ(aliases(R"("a", "b")"), "a,b");
+  EXPECT_EQ(aliases(R"("a, b")"), "a, b");
+  EXPECT_EQ(aliases(R"(["a",'b'])"), "a,b");
+  EXPECT_EQ(aliases("'it''s'"), "it's");
+  EXPECT_EQ(aliases("\"\""), "");
+  EXPECT_EQ(Load("", {R"(model.path="[x]")"})->model.path, "[x]");
+  EXPECT_EQ(Load("", {R"(server.port="9000")"})->port, 9000);
+  EXPECT_EQ(Load("", {"grpc.address=[::1]:50051"})->grpc_address, "[::1]:50051");
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"(model.name=["a"])", "model.name: expected a single value, found a list"},
+      {R"(model.path=["a"])", "model.path: expected a single value, found a list"},
+      {"model.aliases={a: b}", "model.aliases: expected a single value, found a section"},
+      {"model.name={a: b}", "model.name: expected a single value, found a section"},
+      {R"(model.name="a","b")", "model.name: expected a single value, found a list"},
+      {R"(model.name="a)", "is no single text in quotes"},
+      {R"(model.aliases="a)", "is no list"},
+      {R"(model.nmae="a")", "did you mean 'model.name'?"},
+      {"model.nmae={a: b}", "did you mean 'model.name'?"}};
+  for (const auto& [setting, words] : wrong)
+    EXPECT_NE(Load("", {setting}).status().message().find(words), std::string::npos)
+        << setting << ": " << Load("", {setting}).status().message();
 }
 
 TEST_F(ConfigTest, SamplingIsANumberOrTheModels) {
