@@ -4,6 +4,7 @@
 #include "engine/text/tokenizer.h"
 #include "server/anthropic/messages_answer.h"
 #include "server/anthropic/messages_request.h"
+#include "server/http/gate.h"
 #include "server/http/plan_parts.h"
 #include "server/http/refusal.h"
 #include "server/openai/chat_answer.h"
@@ -97,15 +98,16 @@ Result<GenerationPlan> PlanOfMessages(Service& service, const std::string& body,
 }
 
 Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& body,
-                                        const ResponseHead& head) {
+                                        const ResponseHead& head,
+                                        openai::EmbeddingDialect dialect) {
   ASSIGN_OR_RETURN(
       openai::EmbeddingRequest asked,
-      openai::ParseEmbeddingRequest(body, service.pooling(), service.live()->config.strict_fields));
+      openai::ParseEmbeddingRequest(body, service.pooling(), service.live()->config.strict_fields,
+                                    nullptr, dialect));
   RETURN_IF_ERROR(CheckDimensions(service, asked.dimensions));
+  auto format = std::make_unique<openai::EmbeddingAnswer>(service.model_name(), asked);
   ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
-  return GenerationPlan{.submission = std::move(submission),
-                        .format = std::make_unique<openai::EmbeddingAnswer>(
-                            service.model_name(), asked.base64, asked.dimensions)};
+  return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
 }
 
 Result<GenerationPlan> PlanOfRerank(Service& service, const std::string& body,
@@ -147,7 +149,17 @@ Action PlanMessages(Service& service, const HttpRequest& request, const Response
 }
 
 Action PlanEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return PlanOrRefusal(service, head, PlanOfEmbeddings(service, request.body(), head));
+  using Dialect = openai::EmbeddingDialect;
+  return PlanOrRefusal(service, head,
+                       PlanOfEmbeddings(service, request.body(), head, Dialect::kOpenAi));
+}
+
+Action PlanLlamaEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  using Dialect = openai::EmbeddingDialect;
+  const bool plural = PathOf(request.target()).starts_with("/embeddings");
+  return PlanOrRefusal(service, head,
+                       PlanOfEmbeddings(service, request.body(), head,
+                                        plural ? Dialect::kByField : Dialect::kLlama));
 }
 
 Action PlanRerank(Service& service, const HttpRequest& request, const ResponseHead& head) {

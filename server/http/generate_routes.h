@@ -18,6 +18,9 @@ Action PlanResponses(server::Service& service, const HttpRequest& request,
 Action PlanMessages(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 Action PlanEmbeddings(server::Service& service, const HttpRequest& request,
                       const ResponseHead& head);
+// llama-server's /embedding and /embeddings.
+Action PlanLlamaEmbeddings(server::Service& service, const HttpRequest& request,
+                           const ResponseHead& head);
 Action PlanRerank(server::Service& service, const HttpRequest& request, const ResponseHead& head);
 
 }  // namespace thermocline::http

@@ -45,10 +45,16 @@ Json EmbeddingAnswer::Whole(const Usage& total) {
   Json::Array data;
   for (std::vector<float>& each : vectors_) {
     const std::vector<float> vector = Shortened(std::move(each), dimensions_);
-    data.push_back(Json::Object{{"object", "embedding"},
-                                {"index", data.size()},
-                                {"embedding", base64_ ? Json(Base64Of(vector)) : ListOf(vector)}});
+    Json value = base64_ ? Json(Base64Of(vector)) : ListOf(vector);
+    if (llama_) {  // a list of vectors, because without pooling each token would have one
+      data.push_back(
+          Json::Object{{"index", data.size()}, {"embedding", Json::Array{std::move(value)}}});
+    } else {
+      data.push_back(Json::Object{
+          {"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(value)}});
+    }
   }
+  if (llama_) return data;
   return Json::Object{{"id", NewId("embd-")},
                       {"object", "list"},
                       {"data", std::move(data)},

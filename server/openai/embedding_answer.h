@@ -26,13 +26,16 @@ class VectorsAnswer : public server::AnswerFormat {
 
 class EmbeddingAnswer final : public VectorsAnswer {
  public:
-  EmbeddingAnswer(std::string model, bool base64, int dimensions)
-      : model_(std::move(model)), base64_(base64), dimensions_(dimensions) {}
+  EmbeddingAnswer(std::string model, const EmbeddingRequest& request)
+      : model_(std::move(model)),
+        llama_(request.llama),
+        base64_(request.base64),
+        dimensions_(request.dimensions) {}
   Json Whole(const Usage& total) override;
 
  private:
   const std::string model_;
-  const bool base64_;
+  const bool llama_, base64_;
   const int dimensions_;
 };
 

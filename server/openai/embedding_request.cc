@@ -10,7 +10,7 @@ using server::kEmbeddedTextsMax;
 constexpr std::size_t kRankFieldsMax = 32, kRankFieldBytesMax = 256;
 
 // A text, ids of tokens, or a list of either.
-std::vector<server::Prompt> ReadTexts(Fields& fields, const char* name) {
+std::vector<server::Prompt> ReadTexts(Fields& fields, const std::string& name) {
   const Json* input = fields.Find(name);
   std::vector<server::Prompt> out;
   const auto add = [&out](const Json& value) {
@@ -80,17 +80,28 @@ std::optional<std::string> DocumentText(const Json& document,
 }  // namespace
 
 Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling pooling,
-                                               bool strict_fields, FieldLog* log) {
+                                               bool strict_fields, FieldLog* log,
+                                               EmbeddingDialect dialect) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   Fields fields(json, log);
   EmbeddingRequest out;
-  out.asked.prompt_field = "input";
-  out.asked.prompts = ReadTexts(fields, "input");
+  const bool openai = dialect == EmbeddingDialect::kOpenAi;
+  const bool content = !openai && fields.Find("content") != nullptr;
+  if (content && fields.Find("input") != nullptr)
+    fields.Fail("content", "'content' and 'input' exclude each other");
+  out.llama = content || dialect == EmbeddingDialect::kLlama;
+  out.asked.prompt_field = content ? "content" : "input";
+  out.asked.prompts = ReadTexts(fields, out.asked.prompt_field);
   ReadShared(fields, pooling, out.asked);
+  if (!openai && fields.Int("embd_normalize", 2, -1, INT32_MAX) != 2)
+    fields.FailUnsupported("embd_normalize",
+                           "'embd_normalize' other than 2 is not supported: a vector has length 1");
   const std::string format = fields.String("encoding_format", "float");
   if (format != "float" && format != "base64")
     fields.Fail("encoding_format", "'encoding_format' must be float or base64");
   out.base64 = format == "base64";
+  if (out.base64 && out.llama)
+    fields.FailUnsupported("encoding_format", "base64 is not supported here; ask /v1/embeddings");
   out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 1, 1 << 20));
   fields.CheckUnknown(strict_fields);
   out.asked.ignored_fields = fields.ignored();

@@ -9,16 +9,25 @@
 
 namespace thermocline::openai {
 
+// Where texts may stand, and the answer's shape.
+enum class EmbeddingDialect {
+  kOpenAi,  // "input"
+  kLlama,   // llama-server's "content", or "input": a list of {"index", "embedding": [vector]}
+  kByField  // "content" as kLlama, "input" as kOpenAi: a client's base URL may lack "/v1"
+};
+
 struct EmbeddingRequest {
   server::Asked asked;
+  bool llama = false;   // the answer has llama-server's shape
   bool base64 = false;  // else lists of numbers
   int dimensions = 0;   // the first ones, made a vector of length 1 again; 0 = all
 };
 
 // `pooling`: the one that the model's file recommends, for requests that name none.
 // `strict_fields`: unknown fields are refused.
-Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling pooling,
-                                               bool strict_fields = false, FieldLog* log = nullptr);
+Result<EmbeddingRequest> ParseEmbeddingRequest(
+    std::string_view body, Pooling pooling, bool strict_fields = false, FieldLog* log = nullptr,
+    EmbeddingDialect dialect = EmbeddingDialect::kOpenAi);
 
 struct RerankRequest {
   server::Asked asked;                 // the query, then the documents

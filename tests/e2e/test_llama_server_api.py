@@ -71,6 +71,24 @@ def test_values_that_do_nothing_are_taken(daemon):
     assert post(daemon, "/completion", {**body, "repeat_penalty": 1.1}).json()["error"]["param"] == "repeat_last_n"
 
 
+@pytest.mark.parametrize("path", ["/embedding", "/embeddings"])
+@pytest.mark.parametrize("content", ["hi", ["An owl.", "A bird."], [5, 6], [[5, 6], "An owl."]])
+def test_vectors_of_content_have_llama_servers_shape(daemon, path, content):
+    expected = [one["embedding"] for one in post(daemon, "/v1/embeddings", {"input": content}).json()["data"]]
+    answer = post(daemon, path, {"content": content, "embd_normalize": 2}).json()
+    assert answer == [{"index": i, "embedding": [vector]} for i, vector in enumerate(expected)]
+
+
+def test_vectors_of_input_have_the_shape_of_their_route(daemon):
+    expected = post(daemon, "/v1/embeddings", {"input": "hi"}).json()["data"][0]["embedding"]
+    assert post(daemon, "/embedding", {"input": "hi"}).json() == [{"index": 0, "embedding": [expected]}]
+    assert post(daemon, "/embeddings", {"input": "hi"}).json()["data"][0]["embedding"] == expected
+    for path, body, param in (("/v1/embeddings", {"content": "hi"}, "input"), ("/embedding", {"content": "hi", "input": "hi"}, "content"), ("/embedding", {"content": []}, "content"),
+                              ("/embedding", {"content": "hi", "embd_normalize": 0}, "embd_normalize"), ("/embeddings", {"content": "hi", "encoding_format": "base64"}, "encoding_format")):
+        refused = post(daemon, path, body)
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == param, refused.text
+
+
 def test_what_the_server_tells_of_itself(daemon):
     props = httpx.get(daemon.url + "/props").json()
     assert props["default_generation_settings"]["n_ctx"] == 512 and props["total_slots"] == 16 and props["model_alias"] == "tidepool"
