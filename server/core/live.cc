@@ -16,20 +16,47 @@ std::string Lower(std::string text) {
 
 constexpr std::string_view kAnyPort = ":*";
 
+// A host, or a host and a port in digits.
+bool IsHostAndPort(std::string_view text) {
+  const std::size_t bracket = text.rfind(']'), colon = text.rfind(':');
+  const bool has_port =
+      colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
+  if (!has_port) return !text.empty();
+  const auto port = base::ParseNumber<int>(text.substr(colon + 1));
+  return colon > 0 && port.has_value() && *port >= 0 && *port <= 65535;
+}
+
 // "*", or scheme://host[:port], as browsers send it, where the port may be "*"; or the origins of
 // pages in files and in sandboxes.
 bool IsOrigin(std::string_view text) {
   if (text == "*" || text == "null" || text == "file://") return true;
   if (text.ends_with(kAnyPort)) text.remove_suffix(kAnyPort.size());
   const std::size_t scheme = text.find("://");
-  return scheme != std::string::npos && scheme > 0 && scheme + 3 < text.size() &&
-         text.find_first_of("/?# @*", scheme + 3) == std::string::npos;
+  return scheme != std::string::npos && scheme > 0 &&
+         text.find_first_of("/?# @*", scheme + 3) == std::string::npos &&
+         IsHostAndPort(text.substr(scheme + 3));
 }
 
-// "*", a name, or an address without a port.
-bool IsHost(const std::string& text) {
+// The origin as browsers send it: in lower case, without the port that its scheme has by default.
+std::string NormalOrigin(const std::string& text) {
+  std::string origin = Lower(text);
+  for (const auto& [scheme, port] : {std::pair("http://", ":80"), {"https://", ":443"}})
+    if (origin.starts_with(scheme) && origin.ends_with(port))
+      origin.resize(origin.size() - std::string_view(port).size());
+  return origin;
+}
+
+// OK of "*", a name, or an address without a port.
+Status CheckHost(const std::string& text) {
   const bool ipv6 = text.starts_with('[') && text.ends_with(']');
-  return text.find_first_of(ipv6 ? "/ @" : "/: @") == std::string::npos;
+  const auto wrong = [&text](const char* why) {
+    return base::InvalidArgument("server.allowed_hosts: '", text, "' ", why);
+  };
+  if (text != "*" && text.find('*') != std::string::npos)
+    return wrong("has a '*'; name each host, or give '*' alone, which allows any");
+  if (text.find_first_of(ipv6 ? "/ @" : "/: @") != std::string::npos)
+    return wrong("is no name without scheme and port");
+  return OkStatus();
 }
 
 Status CheckSocketPath(const char* key, std::string_view path) {
@@ -124,10 +151,7 @@ Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config) {
     live->keys = *std::move(keys);
   }
   for (const std::string& host : SplitList(config.allowed_hosts)) {
-    if (!IsHost(host)) {
-      return base::InvalidArgument("server.allowed_hosts: '", host,
-                                   "' is no name without scheme and port");
-    }
+    RETURN_IF_ERROR(CheckHost(host));
     live->allowed_hosts.push_back(Lower(host));
   }
   for (const std::string& origin : SplitList(config.allowed_origins)) {
@@ -135,7 +159,7 @@ Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config) {
       return base::InvalidArgument("server.allowed_origins: '", origin,
                                    "' is no origin like https://example.org or http://host:8080");
     }
-    live->allowed_origins.push_back(Lower(origin));
+    live->allowed_origins.push_back(NormalOrigin(origin));
   }
   return std::shared_ptr<const Live>(std::move(live));
 }

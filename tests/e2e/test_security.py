@@ -203,6 +203,14 @@ def test_allowed_origins_may_call(opened):
     assert httpx.options(url, headers={"origin": "https://chat.example.evil.example", "access-control-request-method": "POST"}).status_code == 403
 
 
+def test_an_origin_is_allowed_with_its_schemes_default_port(key_file):
+    with Daemon(f"server.api_keys_file={key_file}", "server.allowed_origins=https://c.d:443, http://e.f:80") as d:
+        for origin in ("https://c.d", "http://e.f"):  # as browsers send it
+            answer = httpx.get(d.url + "/v1/models", headers={"origin": origin, **bearer("alice")})
+            assert answer.status_code == 200 and answer.headers["access-control-allow-origin"] == origin
+        assert httpx.get(d.url + "/v1/models", headers={"origin": "http://c.d", **bearer("alice")}).status_code == 403
+
+
 def test_allowed_hosts(opened):
     assert httpx.get(opened.url + "/health/live", headers={"host": "llm.example:8080"}).status_code == 200
     assert httpx.get(opened.url + "/health/live", headers={"host": "other.example"}).status_code == 403

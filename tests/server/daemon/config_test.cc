@@ -273,8 +273,17 @@ TEST_F(ConfigTest, HostsAndOriginsAreChecked) {
     EXPECT_FALSE(OriginMatches("http://localhost:*", other)) << other;
   for (const char* host : {"example.org:80", "http://example.org", "a/b"})
     EXPECT_FALSE(live(host, "").ok()) << host;
+  for (const char* host : {"*.a.b", "a*", "a, *.b"})
+    EXPECT_NE(live(host, "").status().message().find("name each host"), std::string::npos) << host;
+  EXPECT_EQ((*live("*", ""))->allowed_hosts[0], "*");
+  // Browsers leave the default port out.
+  const auto ports = live("", "https://C.d:443, http://e.f:80, http://[::2]:80, https://g.h:80");
+  EXPECT_EQ(
+      (*ports)->allowed_origins,
+      (std::vector<std::string>{"https://c.d", "http://e.f", "http://[::2]", "https://g.h:80"}));
   for (const char* origin :
-       {"example.org", "https://", "https://a/b", "://a", "http://*:1", "http://a:*b"})
+       {"example.org", "https://", "https://a/b", "://a", "http://*:1", "http://a:*b",
+        "http://a:", "http://a:b", "http://a:70000", "http://:1"})
     EXPECT_FALSE(live("", origin).ok()) << origin;
 }
 
