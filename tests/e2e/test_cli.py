@@ -136,6 +136,14 @@ def test_models_in_a_path_with_spaces(tmp_path):
     assert run_json("run", folder / "stories260K.bin", "-p", "", "-n", 5)["completion_tokens"] == 5
 
 
+def test_tokenize_json_input_prints_what_its_help_says():
+    """The help promised an array of arrays."""
+    help_text = " ".join(run("tokenize", "--help").stdout.decode().split())
+    assert "prints one object whose member tokens has an array of ids for each text" in help_text
+    out = json.loads(run("tokenize", "tidepool", "--json-input", stdin=b'["An owl.", ""]').stdout)
+    assert list(out) == ["tokens"] and [len(ids) > 0 for ids in out["tokens"]] == [True, False]
+
+
 def test_detokenize_refuses_ids_beyond_the_vocabulary():
     for ids in (b"[5000]", b"99999999999999999999"):
         assert "is no token id of this vocabulary: 0 to 2047" in refusal("tokenize", "tidepool", "--detokenize", stdin=ids)

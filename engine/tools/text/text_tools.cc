@@ -61,7 +61,7 @@ Status Detokenize(const text::Tokenizer& tokenizer, const std::string& input,
   return OkStatus();
 }
 
-// ["text", ...] in, [[ids], ...] out.
+// ["text", ...] in, {"tokens": [[ids], ...]} out.
 Status TokenizeJsonArray(const text::Tokenizer& tokenizer, const std::string& input,
                          const TokenizeOptions& options) {
   ASSIGN_OR_RETURN(const Json texts, base::ParseJson(input));
@@ -138,7 +138,8 @@ Command AddTokenize(const OptionSet& set) {
   set.Add("--detokenize", options->detokenize, "Read token ids, print text");
   set.Add("--lines", options->lines, "Each line of the input by itself");
   set.Add("--json-input", options->json_input,
-          "Standard input is a JSON array of texts; prints an array of arrays of ids");
+          "Standard input is a JSON array of texts; prints one object whose member tokens has an "
+          "array of ids for each text");
   set.Add("--json", options->json, "One JSON object on standard output (one a line with --lines)");
   return [options] { return Tokenize(*options); };
 }
