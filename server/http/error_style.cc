@@ -5,9 +5,10 @@
 
 namespace thermocline::http {
 
-ErrorStyle ErrorStyleOf(std::string_view path) {
+ErrorStyle ErrorStyleOf(std::string_view path, bool has_anthropic_version) {
   if (path == "/v1/messages" || path.starts_with("/v1/messages/")) return ErrorStyle::kAnthropic;
-  return path.starts_with("/api/") ? ErrorStyle::kOllama : ErrorStyle::kOpenAi;
+  if (path.starts_with("/api/")) return ErrorStyle::kOllama;
+  return has_anthropic_version ? ErrorStyle::kAnthropic : ErrorStyle::kOpenAi;
 }
 
 Json ErrorJson(ErrorStyle style, const openai::ApiError& error, const std::string& request_id) {

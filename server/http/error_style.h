@@ -10,8 +10,9 @@ namespace thermocline::http {
 
 enum class ErrorStyle { kOpenAi, kAnthropic, kOllama };
 
-// By the path of the request.
-ErrorStyle ErrorStyleOf(std::string_view path);
+// By the path of a request; where several APIs share it, by whether the request has Anthropic's
+// header anthropic-version.
+ErrorStyle ErrorStyleOf(std::string_view path, bool has_anthropic_version);
 
 Json ErrorJson(ErrorStyle style, const openai::ApiError& error, const std::string& request_id);
 

@@ -69,7 +69,7 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
            .request_id = server::RequestIdFrom(header["x-request-id"]),
            .arrived = head_.arrived,
            .cors_origin = AllowedOrigin(*live_, peer, header),
-           .errors = ErrorStyleOf(PathOf(header.target()))};
+           .errors = ErrorStyleOf(PathOf(header.target()), header.count("anthropic-version") > 0)};
   if (const auto trace = server::ParseTraceparent(header["traceparent"])) {
     trace_id_ = trace->trace_id;
     head_.traceparent = server::MakeTraceparent(*trace, RandomNumber());

@@ -119,10 +119,8 @@ Json AnthropicModelJson(const Service& service, const std::string& name) {
   return model;
 }
 
-bool IsAnthropic(const HttpRequest& request) { return request.count("anthropic-version") > 0; }
-
-Action Models(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  const bool anthropic = IsAnthropic(request);
+Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const bool anthropic = head.errors == ErrorStyle::kAnthropic;
   Json::Array list;
   Json first, last;
   for (const std::string& name : service.model_names()) {
@@ -145,9 +143,9 @@ Action Model(Service& service, const HttpRequest& request, const ResponseHead& h
       UrlDecoded(PathOf(request.target()).substr(std::string_view("/v1/models/").size()));
   const Status known = server::CheckModel(service, base::ReplaceInvalidUtf8(name));
   if (!known.ok()) return FailureResponse(service, head, known);
-  return JsonResponse(
-      head, 200,
-      IsAnthropic(request) ? AnthropicModelJson(service, name) : ModelJson(service, name));
+  const bool anthropic = head.errors == ErrorStyle::kAnthropic;
+  return JsonResponse(head, 200,
+                      anthropic ? AnthropicModelJson(service, name) : ModelJson(service, name));
 }
 
 Action NoStoredResponse(Service&, const HttpRequest&, const ResponseHead& head) {

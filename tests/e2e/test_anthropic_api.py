@@ -98,6 +98,19 @@ def test_errors_have_their_types(daemon, client, tmp_path):
     assert httpx.post(daemon.url + "/v1/messages", json={"model": "tidepool", "messages": ASK, "max_tokens": 5, "metadata": {"user_id": "u"}, "service_tier": "auto"}).status_code == 200
 
 
+def test_errors_of_shared_routes_have_anthropics_shape_for_its_clients(daemon, client, tmp_path):
+    with pytest.raises(anthropic.NotFoundError) as missing:  # it was OpenAI's shape
+        client.models.retrieve("nope")
+    assert missing.value.body["type"] == "error" and missing.value.body["error"]["type"] == "not_found_error" and missing.value.body["request_id"]
+    version = {"anthropic-version": "2023-06-01"}
+    for path in ("/v1/models/nope", "/v1/files"):
+        answer = httpx.get(daemon.url + path, headers=version)
+        assert answer.status_code == 404 and answer.json()["type"] == "error" and answer.headers["request-id"] == answer.json()["request_id"]
+        assert set(httpx.get(daemon.url + path).json()) == {"error"}
+    assert isinstance(httpx.get(daemon.url + "/api/nope", headers=version).json()["error"], str)
+    assert client.models.retrieve("tidepool").type == "model"
+
+
 def test_the_key_may_come_as_anthropics_clients_send_it(tmp_path):
     keys = tmp_path / "keys"
     keys.write_bytes(subprocess.run([BIN / "thermoclined", "--hash-key", "alice"], input=b"a-key-of-some-length\n", capture_output=True, check=True).stdout)
