@@ -1,5 +1,7 @@
 #include "server/openai/embedding_request.h"
 
+#include <algorithm>
+
 #include "server/core/request_limits.h"
 
 namespace thermocline::openai {
@@ -77,6 +79,46 @@ std::optional<std::string> DocumentText(const Json& document,
   return text->as_string();
 }
 
+// Refuses names that no object among the documents has as a member: they are typing errors.
+void CheckRankFields(Fields& fields, const Json::Array& documents,
+                     const std::vector<std::string>& rank_fields) {
+  const auto is_object = [](const Json& document) { return document.is_object(); };
+  if (std::none_of(documents.begin(), documents.end(), is_object)) return;
+  for (const std::string& name : rank_fields) {
+    const auto has = [&name](const Json& each) {
+      return each.is_object() && each.Find(name) != nullptr;
+    };
+    if (std::none_of(documents.begin(), documents.end(), has))
+      fields.Fail("rank_fields", StrCat("'rank_fields' names '", base::Shorten(name, 64),
+                                        "', which is a member of no document"));
+  }
+}
+
+void ReadDocuments(Fields& fields, const Json* list, RerankRequest& out) {
+  const std::string& field = out.asked.prompt_field;
+  const auto rank_fields = fields.Strings("rank_fields", kRankFieldsMax, kRankFieldBytesMax)
+                               .value_or(std::vector<std::string>());
+  if (list == nullptr || !list->is_array() || list->as_array().empty() ||
+      list->as_array().size() >= kEmbeddedTextsMax)
+    return fields.Fail(
+        field, StrCat("'", field, "' must be a list of 1 to ", kEmbeddedTextsMax - 1, " texts"));
+  const Json::Array& documents = list->as_array();
+  CheckRankFields(fields, documents, rank_fields);
+  for (std::size_t i = 0; fields.ok() && i < documents.size(); ++i) {
+    auto text = DocumentText(documents[i], rank_fields);
+    if (text.has_value()) {
+      out.documents.push_back(*std::move(text));
+    } else if (documents[i].is_object() && !rank_fields.empty()) {
+      fields.Fail("rank_fields",
+                  StrCat(field, "[", i, "] has none of the members that 'rank_fields' names"));
+    } else {
+      fields.Fail(field,
+                  StrCat(field, "[", i, "] must be a text, or an object whose 'text' is one",
+                         documents[i].is_object() ? "; 'rank_fields' names other members" : ""));
+    }
+  }
+}
+
 }  // namespace
 
 Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling pooling,
@@ -121,24 +163,11 @@ Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
   const std::string query = fields.String("query", "");
   if (query.empty()) fields.Fail("query", "'query' must be a text");
   out.asked.prompts.emplace_back(query);
-  const std::vector<std::string> rank_fields =
-      fields.Strings("rank_fields", kRankFieldsMax, kRankFieldBytesMax)
-          .value_or(std::vector<std::string>());
+  ReadDocuments(fields, list, out);
   // Cohere's clients send the limit of a document's length, and of its parts, which are not made
   // here.
   const auto most = fields.Int("max_tokens_per_doc", 0, 1, INT32_MAX);
   (void)fields.Int("max_chunks_per_doc", 1, 1, INT32_MAX);
-  bool good = list != nullptr && list->is_array() && !list->as_array().empty() &&
-              list->as_array().size() < kEmbeddedTextsMax;
-  for (std::size_t i = 0; good && i < list->as_array().size(); ++i) {
-    auto text = DocumentText(list->as_array()[i], rank_fields);
-    good = text.has_value();
-    if (good) out.documents.push_back(*std::move(text));
-  }
-  if (!good)
-    fields.Fail(out.asked.prompt_field,
-                StrCat("'", out.asked.prompt_field, "' must be a list of 1 to ",
-                       kEmbeddedTextsMax - 1, " texts"));
   out.asked.prompts.insert(out.asked.prompts.end(), out.documents.begin(), out.documents.end());
   ReadShared(fields, pooling, out.asked);
   if (most > 0) out.asked.text_tokens_max = static_cast<int>(most);

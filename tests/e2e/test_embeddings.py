@@ -104,6 +104,24 @@ def test_documents_in_order(served, client):
     assert [t["index"] for t in tei] == [r["index"] for r in results] and tei[0]["score"] == results[0]["relevance_score"]
 
 
+@pytest.mark.parametrize("fields, param, words", [
+    ({"rank_fields": ["nope"], "documents": [{"text": "a"}]}, "rank_fields", "'nope', which is a member of no document"),
+    ({"rank_fields": ["title", "nope"], "documents": [{"title": "a"}]}, "rank_fields", "'nope'"),
+    ({"rank_fields": ["title"], "documents": [{"title": "a"}, {"text": "b"}]}, "rank_fields", "documents[1] has none of the members"),
+    ({"documents": ["a", {"title": "b"}]}, "documents", "documents[1] must be a text, or an object whose 'text' is one; 'rank_fields' names"),
+    ({"texts": ["a", 5]}, "texts", "texts[1] must be a text"), ({"documents": []}, "documents", "list of 1 to 2047"), ({}, "documents", "list of 1 to 2047")])
+def test_a_document_that_cannot_be_ranked_is_named(served, fields, param, words):
+    """All of these were told that 'documents' must be a list of 1 to 2047 texts."""
+    answer = httpx.post(served.url + "/v1/rerank", json={"query": "An owl.", **fields})
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == param and words in answer.json()["error"]["message"], answer.text
+
+
+def test_members_that_rank_fields_names_count(served):
+    documents = [{"title": "An owl.", "text": "x"}, "An owl.", {"title": "A car."}]
+    results = httpx.post(served.url + "/v1/rerank", json={"query": "title: An owl.\n", "documents": documents, "rank_fields": ["title"]}).json()["results"]
+    assert results[0]["index"] == 0 and results[0]["relevance_score"] > 0.999999
+
+
 def test_vectors_while_others_talk(served, client):
     alone = vectors(client, TEXTS[:1])[0]
     with client.chat.completions.create(model="f32", messages=[{"role": "user", "content": "Tell me a story."}], stream=True, max_tokens=200) as stream:
