@@ -7,7 +7,15 @@
 namespace thermocline::grammar {
 namespace {
 
-constexpr std::size_t kShownOfSchema = 120;
+// A schema or a reference for a message: short, and with references as the client wrote them.
+std::string Shown(std::string text) {
+  constexpr std::size_t kBytesMax = 120;
+  const std::string moved = StrCat("#/$defs/", kOuterSchema);
+  for (std::size_t at = 0; (at = text.find(moved, at)) != std::string::npos; ++at)
+    text.replace(at, moved.size(), "#");
+  return base::Shorten(text, kBytesMax);
+}
+
 constexpr int kAtomsMax = 256;
 
 // Keywords whose neglect would let through what the schema forbids.
@@ -79,11 +87,11 @@ Status SchemaAtoms::Collect(const Json& schema) {
   }
   if (!schema.is_object())
     return base::InvalidArgument("a schema must be an object or a boolean, not ",
-                                 base::Shorten(schema.Dump(), kShownOfSchema));
+                                 Shown(schema.Dump()));
   const std::string text = schema.Dump();
   if (open_.contains(text))
     return base::InvalidArgument("the schema refers to itself without anything in between: ",
-                                 base::Shorten(text, kShownOfSchema));
+                                 Shown(text));
   if (!seen_.insert(text).second) return OkStatus();
   open_.insert(text);
   for (const std::string_view keyword : kUnsupported) {
@@ -105,7 +113,7 @@ Status SchemaAtoms::Follow(const Json& reference) {
   const std::string& pointer = reference.as_string();
   const Json* target = FindReference(root_, pointer);
   if (target == nullptr)
-    return base::InvalidArgument("the schema's $ref '", base::Shorten(pointer, kShownOfSchema),
+    return base::InvalidArgument("the schema's $ref '", Shown(pointer),
                                  "' refers to nothing in it; it must be a place like "
                                  "#/$defs/name");
   return Collect(*target);

@@ -11,6 +11,11 @@
 
 namespace thermocline::grammar {
 
+// A schema that was a part of another one holds that one as a definition of this name, and refers
+// to places in it as "#/$defs/thermocline_root/...". Messages show the reference that the client
+// wrote.
+inline constexpr std::string_view kOuterSchema = "thermocline_root";
+
 // InvalidArgument: a keyword is not what it must be.
 Status MalformedSchema(std::string_view keyword, std::string_view expected);
 // What `pointer` ("#/$defs/a") refers to; nullptr: nothing.

@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/grammar/json_strings.h"
+#include "engine/grammar/schema_atoms.h"
 #include "engine/grammar/schema_disjoint.h"
 #include "engine/grammar/schema_merge.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 using grammar::MergedSchema;
 
-constexpr const char* kRootName = "thermocline_root";
 constexpr std::size_t kFormsMax = 64;
 constexpr std::int64_t kCountMax = 16;
 // Keys that a schema leaves to the client: what every form of calls can hold.
@@ -42,8 +42,9 @@ Json Moved(const Json& schema) {
   Json::Object out;
   for (const auto& [key, value] : schema.as_object()) {
     const bool moves = key == "$ref" && value.is_string() && value.as_string().starts_with('#');
-    out.emplace_back(key, moves ? Json(StrCat("#/$defs/", kRootName, value.as_string().substr(1)))
-                                : Moved(value));
+    out.emplace_back(
+        key, moves ? Json(StrCat("#/$defs/", grammar::kOuterSchema, value.as_string().substr(1)))
+                   : Moved(value));
   }
   return out;
 }
@@ -54,7 +55,7 @@ Json Alone(const Json& own, const Json& root) {
   Json out = Moved(own);
   const Json* definitions = out.Find("$defs");
   Json all = definitions == nullptr ? Json(Json::Object{}) : *definitions;
-  all.Set(kRootName, Moved(root));
+  all.Set(std::string(grammar::kOuterSchema), Moved(root));
   out.Set("$defs", std::move(all));
   return out;
 }

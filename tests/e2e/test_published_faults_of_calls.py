@@ -77,6 +77,15 @@ def test_parameters_that_cannot_hold_are_refused_where_they_are_strict(tagged, s
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "tools" and "send" in answer.text, answer.text
 
 
+@pytest.mark.parametrize("schema, words", [
+    ({"properties": {"v": {"$ref": "#/$defs/None"}}}, "'#/$defs/None' refers to nothing"), ({"properties": {"v": {"type": "array", "items": {"$ref": "#/nowhere"}}}}, "'#/nowhere' refers to nothing"),
+    ({"properties": {"v": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}, '{"$ref":"#/$defs/a"}')])
+def test_a_wrong_reference_is_shown_as_the_client_wrote_it(tagged, schema, words):
+    """Arguments that are written one by one showed #/$defs/thermocline_root/$defs/None."""
+    refused = call(tagged, {"type": "object", "required": ["v"], **schema})
+    assert refused.status_code == 400 and words in refused.json()["error"]["message"] and "thermocline" not in refused.text, refused.text
+
+
 def test_F11_a_conversation_with_a_call_that_was_cut_goes_on(tagged):
     cut = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "send", "arguments": '{"v": "half of a fi'}}]}
     schema = {"type": "object", "properties": {"v": {"type": "string"}}, "required": ["v"]}
