@@ -170,8 +170,7 @@ Result<MessagesRequest> ParseMessagesRequest(std::string_view body,
   if (fields.Find("max_tokens") == nullptr) fields.Fail("max_tokens", "'max_tokens' is required");
   openai::ReadCommon(fields, defaults, 1, common);
   if (asked.choices != 1) fields.FailUnsupported("n", "'n' other than 1 is not supported here");
-  if (auto stops = fields.Strings("stop_sequences", server::kStopsMax, server::kStopBytesMax))
-    asked.request.stop = *std::move(stops);
+  if (fields.Find("stop_sequences") != nullptr) asked.request.stop = fields.Stops("stop_sequences");
   if (fields.ok()) ReadOutputConfig(fields, conversation.json, asked);
   asked.prompts = {std::move(conversation)};
   if (fields.Find("thread") != nullptr)

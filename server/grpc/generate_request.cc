@@ -129,8 +129,9 @@ void ReadStop(const v1::Stop& message, Request& out, Reader& reader) {
     reader.Fail("stop.min_tokens", StrCat("stop.min_tokens is ", out.sampling.min_tokens,
                                           ", more than stop.max_tokens, ", out.max_tokens));
   }
-  out.stop =
-      ReadStrings(message.stop(), "stop.stop", server::kStopsMax, server::kStopBytesMax, reader);
+  auto stops = message.stop();
+  stops.erase(std::remove(stops.begin(), stops.end(), ""), stops.end());  // they stop nothing
+  out.stop = ReadStrings(stops, "stop.stop", server::kStopsMax, server::kStopBytesMax, reader);
   if (static_cast<std::size_t>(message.stop_token_ids_size()) > server::kStopTokensMax) {
     reader.Fail("stop.stop_token_ids",
                 StrCat("stop.stop_token_ids has ", message.stop_token_ids_size(),

@@ -81,8 +81,7 @@ void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRe
   out.n_predict = request.max_tokens > 0 || limit == 0 ? request.max_tokens : -1;
   if (silent) asked.default_max_tokens = defaults.max_tokens;
   request.prompt_only = limit == 0;
-  request.stop = fields.Strings("stop", server::kStopsMax, server::kStopBytesMax)
-                     .value_or(std::vector<std::string>());
+  request.stop = fields.Stops("stop");
   request.dry_breakers =
       fields.Strings("dry_sequence_breakers", server::kDryBreakersMax, server::kDryBreakerBytesMax);
   request.ignore_eos = fields.Bool("ignore_eos", false);

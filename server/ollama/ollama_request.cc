@@ -56,8 +56,7 @@ void ReadOptions(Fields& fields, const openai::RequestDefaults& defaults, int co
   }
   // Ollama cuts it to what the model has, too.
   if (options.Int("num_ctx", 0, 0, INT32_MAX) > context_length) options.LeaveOut("num_ctx");
-  request.stop = options.Strings("stop", server::kStopsMax, server::kStopBytesMax)
-                     .value_or(std::vector<std::string>());
+  request.stop = options.Stops("stop");
   openai::ReadLogitBias(options, request.sampling);
   openai::ReadPenaltyWindow(options, request.sampling);
   (void)options.Find("reasoning_effort");  // ReadOptionEffort

@@ -206,8 +206,7 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   if (max_tokens.has_value() && request.sampling.min_tokens > *max_tokens)
     fields.Fail("min_tokens", StrCat("'min_tokens' is ", request.sampling.min_tokens,
                                      ", more than 'max_tokens', ", *max_tokens));
-  request.stop = fields.Strings("stop", server::kStopsMax, server::kStopBytesMax)
-                     .value_or(std::vector<std::string>());
+  request.stop = fields.Stops("stop");
   request.stop_tokens =
       fields.Ints("stop_token_ids", server::kStopTokensMax).value_or(std::vector<int>());
   request.ignore_eos = fields.Bool("ignore_eos", false);

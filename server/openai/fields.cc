@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "server/core/request_limits.h"
 #include "server/openai/client_fields.h"
 
 namespace thermocline::openai {
@@ -217,6 +218,20 @@ std::optional<std::vector<int>> Fields::Ints(std::string_view name, std::size_t 
 std::optional<std::vector<std::string>> Fields::Strings(std::string_view name,
                                                         std::size_t count_max,
                                                         std::size_t bytes_max) {
+  return ReadStrings(name, count_max, bytes_max, /*some_empty=*/false);
+}
+
+std::vector<std::string> Fields::Stops(std::string_view name) {
+  auto stops = ReadStrings(name, server::kStopsMax, server::kStopBytesMax, /*some_empty=*/true)
+                   .value_or(std::vector<std::string>());
+  std::erase(stops, "");
+  return stops;
+}
+
+std::optional<std::vector<std::string>> Fields::ReadStrings(std::string_view name,
+                                                            std::size_t count_max,
+                                                            std::size_t bytes_max,
+                                                            bool some_empty) {
   const Json* value = Find(name);
   if (value == nullptr) return std::nullopt;
   const Json::Array list = value->is_array() ? value->as_array() : Json::Array{*value};
@@ -228,9 +243,10 @@ std::optional<std::vector<std::string>> Fields::Strings(std::string_view name,
     return std::nullopt;
   }
   for (const Json& item : list) {
-    if (!item.is_string() || item.as_string().empty() || item.as_string().size() > bytes_max) {
-      Fail(name, StrCat("'", name, "' must be a string or a list of strings of 1 to ", bytes_max,
-                        " bytes"));
+    const std::size_t bytes = item.is_string() ? item.as_string().size() : 0;
+    if (!item.is_string() || (bytes == 0 && !some_empty) || bytes > bytes_max) {
+      Fail(name, StrCat("'", name, "' must be a string or a list of strings of ",
+                        some_empty ? 0 : 1, " to ", bytes_max, " bytes"));
       return std::nullopt;
     }
     out.push_back(item.as_string());

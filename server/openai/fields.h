@@ -71,11 +71,15 @@ class Fields {
   // list.
   std::optional<std::vector<std::string>> Strings(std::string_view name, std::size_t count_max,
                                                   std::size_t bytes_max);
+  // Stop texts: Strings within the limits of requests, without the empty ones, which stop nothing.
+  std::vector<std::string> Stops(std::string_view name);
   // Refuses the request for a field's value, which is wrong, or which is not supported.
   void Fail(std::string_view name, const std::string& message);
   void FailUnsupported(std::string_view name, const std::string& message);
 
  private:
+  std::optional<std::vector<std::string>> ReadStrings(std::string_view name, std::size_t count_max,
+                                                      std::size_t bytes_max, bool some_empty);
   const Json* FindNumber(std::string_view name, double min, double max) const;
   void FailWith(std::string_view name, const Status& status);
   void CheckUnknownField(const std::string& name, const Json& value, bool near_misses);

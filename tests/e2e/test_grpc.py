@@ -40,6 +40,11 @@ def test_prompts_as_text_and_as_tokens(stub):
     assert other.text != as_text.text
 
 
+def test_an_empty_stop_text_stops_nothing(stub):
+    ask = lambda *stop: read(stub.Generate(chat(OWL, sampling=pb.Sampling(seed=5), stop=pb.Stop(max_tokens=10, stop=stop)))).text
+    assert ask("") == ask("", "@@@") == ask() != ""
+
+
 def test_several_choices(stub):
     ask = lambda n: read(stub.Generate(chat(OWL, n=n, sampling=pb.Sampling(seed=5), stop=pb.Stop(max_tokens=25))))
     one, three = ask(1), ask(3)

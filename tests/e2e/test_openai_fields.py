@@ -93,6 +93,27 @@ def test_values_that_change_nothing_are_taken_on_every_route(daemon):
     assert chat(daemon, max_tokens=None, n_predict=5).json()["usage"]["completion_tokens"] == 5
 
 
+CHAT = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 5, "temperature": 0}
+# A request with a stop text, and the text of its answer.
+STOPPED = {
+    "/v1/chat/completions": (lambda stop: {**CHAT, "stop": stop}, lambda answer: answer["choices"][0]["message"]["content"]),
+    "/v1/completions": (lambda stop: {"prompt": "Once", "max_tokens": 5, "temperature": 0, "stop": stop}, lambda answer: answer["choices"][0]["text"]),
+    "/v1/messages": (lambda stop: {**CHAT, "stop_sequences": stop}, lambda answer: answer["content"][0]["text"]),
+    "/completion": (lambda stop: {"prompt": "Once", "n_predict": 5, "temperature": 0, "stop": stop}, lambda answer: answer["content"]),
+    "/api/generate": (lambda stop: {"model": "tidepool", "prompt": "Once", "stream": False, "options": {"num_predict": 5, "temperature": 0, "stop": stop}}, lambda answer: answer["response"]),
+}
+
+
+@pytest.mark.parametrize("route", STOPPED)
+def test_an_empty_stop_text_stops_nothing_alone_or_in_a_list(daemon, route):
+    """`stop: ""` was taken and `stop: [""]` was refused."""
+    body, text = STOPPED[route]
+    answers = [httpx.post(daemon.url + route, json=body(stop), timeout=60) for stop in (None, "", [""], ["", "@@@", ""])]
+    assert all(answer.status_code == 200 for answer in answers), [answer.text for answer in answers]
+    texts = {text(answer.json()) for answer in answers}
+    assert len(texts) == 1 and texts.pop()
+
+
 def test_other_names_of_the_model_and_a_bound_that_is_said():
     with Daemon("model.aliases=gpt-4o, default", "sampling.max_tokens=5") as d:
         assert [m["id"] for m in httpx.get(d.url + "/v1/models").json()["data"]] == ["tidepool", "gpt-4o", "default"]
