@@ -41,6 +41,17 @@ class InputReader {
                                                "' are not supported"));
   }
 
+  // The text at `name` of `object`, which is or is in a block of this type; "" if it is refused for
+  // want of one.
+  std::string RequiredText(const Json& object, const char* name, const char* type,
+                           const std::string& where) {
+    const Json* value = object.Find(name);
+    if (value != nullptr && value->is_string()) return value->as_string();
+    fields_.Fail("messages",
+                 StrCat(where, ": a block of type '", type, "' needs a text '", name, "'"));
+    return "";
+  }
+
   // A text, or blocks of text, joined.
   std::string BlocksText(const Json* content, const std::string& where) {
     if (content == nullptr || content->is_string()) return TextOf(content);
@@ -61,7 +72,7 @@ class InputReader {
   std::optional<std::string> BlockText(const Json& block, const std::string& where) {
     const std::string type = TextOf(block.Find("type"));
     if (type == "text") {
-      std::string text = TextOf(block.Find("text"));
+      std::string text = RequiredText(block, "text", "text", where);
       if (where == "system") openai::DropBillingLine(fields_, text);
       return text;
     }
@@ -86,7 +97,7 @@ class InputReader {
     }
     const std::string title = TextOf(block.Find("title")), context = TextOf(block.Find("context"));
     return StrCat(title, title.empty() ? "" : "\n", context, context.empty() ? "" : "\n",
-                  TextOf(source->Find("data")));
+                  RequiredText(*source, "data", "document", where));
   }
 
   void FindTools() {
@@ -156,7 +167,7 @@ class InputReader {
     for (const Json& block : blocks) {
       const std::string type = TextOf(block.Find("type"));
       if (type == "text") {
-        text += StrCat(said ? "\n" : "", TextOf(block.Find("text")));
+        text += StrCat(said ? "\n" : "", RequiredText(block, "text", "text", where));
         said = true;
       } else if (type == "tool_result") {
         AddResult(block, where);
@@ -188,15 +199,15 @@ class InputReader {
     for (const Json& block : blocks) {
       const std::string type = TextOf(block.Find("type"));
       if (type == "text") {
-        text += TextOf(block.Find("text"));
+        text += RequiredText(block, "text", "text", where);
       } else if (type == "thinking") {
-        thinking += TextOf(block.Find("thinking"));
+        thinking += RequiredText(block, "thinking", "thinking", where);
       } else if (type == "tool_use") {
         const Json* input = block.Find("input");
         calls.push_back(Json::Object{
-            {"id", TextOf(block.Find("id"))},
+            {"id", RequiredText(block, "id", "tool_use", where)},
             {"type", "function"},
-            {"function", Json::Object{{"name", TextOf(block.Find("name"))},
+            {"function", Json::Object{{"name", RequiredText(block, "name", "tool_use", where)},
                                       {"arguments", input == nullptr ? "{}" : input->Dump()}}}});
       } else if (type != "redacted_thinking") {
         return Unsupported(where, type);

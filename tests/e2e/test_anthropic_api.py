@@ -84,6 +84,22 @@ def test_schemas_prefixes_and_thinking(client):
     assert begun.content[0].text and not begun.content[0].text.startswith("Once")
 
 
+@pytest.mark.parametrize("role, block, field", [
+    ("user", {"type": "document", "source": {"type": "text"}}, "data"), ("user", {"type": "document", "source": {"type": "text", "data": 5}}, "data"),
+    ("user", {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "document", "source": {"type": "text", "media_type": "text/plain"}}]}, "data"),
+    ("user", {"type": "text"}, "text"), ("assistant", {"type": "text", "text": None}, "text"), ("assistant", {"type": "thinking"}, "thinking"),
+    ("assistant", {"type": "tool_use", "name": "x", "input": {}}, "id"), ("assistant", {"type": "tool_use", "id": "x", "input": {}}, "name")])
+def test_a_block_without_its_text_is_refused_by_the_fields_name(daemon, role, block, field):
+    """A document without data was an empty document."""
+    history = [*ASK, {"role": "assistant", "content": "Well."}] if role == "user" else ASK
+    for route in ("/v1/messages", "/v1/messages/count_tokens"):
+        body = {"model": "tidepool", "max_tokens": 5, "messages": [*history, {"role": role, "content": [block]}]}
+        answer = httpx.post(daemon.url + route, json=body)
+        assert answer.status_code == 400 and f"needs a text '{field}'" in answer.json()["error"]["message"] and "messages[" in answer.json()["error"]["message"], answer.text
+    whole = {"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "An owl."}}
+    assert httpx.post(daemon.url + "/v1/messages", json={"model": "tidepool", "max_tokens": 5, "messages": [{"role": "user", "content": [whole]}]}).status_code == 200
+
+
 def test_errors_have_their_types(daemon, client, tmp_path):
     for fields, words in (({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"), ({"messages": []}, "messages"), ({"stop_sequence": ["a"]}, "did you mean 'stop_sequences'"), ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
                           ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "input_schema"),
