@@ -6,6 +6,7 @@
 
 #include "engine/base/strings.h"
 #include "server/chat/argument_forms.h"
+#include "server/chat/quoted_text.h"
 
 namespace thermocline::chat {
 namespace {
@@ -21,37 +22,6 @@ constexpr std::size_t kKeyBytesMax = 1024;
 
 bool IsWordByte(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
-}
-
-// Without the backslashes of a text between quotes.
-std::string Unquoted(const std::string& text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\' || i + 1 == text.size()) {
-      out.push_back(text[i]);
-      continue;
-    }
-    const char c = text[++i];
-    out.push_back(c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c);
-  }
-  return out;
-}
-
-std::size_t SlashesAtEnd(std::string_view text) {
-  const std::size_t last = text.find_last_not_of('\\');
-  return last == kNowhere ? text.size() : text.size() - last - 1;
-}
-
-// The first unescaped `quote`, or npos.
-std::size_t EndOfQuoted(const std::string& text, char quote) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\') {
-      ++i;
-    } else if (text[i] == quote) {
-      return i;
-    }
-  }
-  return kNowhere;
 }
 
 }  // namespace

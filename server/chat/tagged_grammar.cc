@@ -84,9 +84,7 @@ class FormWriter {
   bool IsText(const std::string& key) const {
     return TypeOfParameter(parameters_, key) == "string";
   }
-  bool OtherIsText(std::size_t i) const {
-    return TypeOfSchema(form_.others[i].schema) == "string";
-  }
+  bool OtherIsText(std::size_t i) const { return TypeOfSchema(form_.others[i].schema) == "string"; }
 
   void WriteOthers() {
     std::vector<std::string> names;

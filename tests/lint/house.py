@@ -22,7 +22,7 @@ HOUSE = {
     "engine/nn": ("KV cache, workspace, products", "kernels engine/base engine/model"),
     "engine/ffn": ("feed-forward networks", "kernels engine/base engine/api engine/model engine/predictor engine/store engine/nn"),
     "engine/gpu": ("forward pass on a device", "kernels engine/base engine/device engine/model engine/predictor engine/nn engine/ffn"),
-    "engine/sampling": ("logits to a token", "engine/api engine/grammar"),
+    "engine/sampling": ("logits to a token", "engine/base engine/api engine/grammar"),
     "engine/exec": ("the transformer", "kernels engine/base engine/model engine/store engine/nn engine/ffn engine/gpu"),
     "engine/load": ("a model made ready", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/nn engine/ffn engine/gpu engine/sampling engine/exec"),
     "engine/adapt": ("changes while serving", "engine/base engine/api engine/predictor engine/ffn engine/load"),

@@ -132,6 +132,7 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   metrics.RequestEnded("/metrics", 200);
   metrics.RequestRejected("queue_full");
   metrics.FieldIgnored("/v1/messages", "a");
+  metrics.AccessLoosened();
   metrics.ToolCalls("json", 1);
   metrics.ToolCallRejected("R4");
   metrics.RequestCancelled(Phase::kDecode, CancelCause::kApi, 0.001);
