@@ -78,6 +78,8 @@ DASHBOARDS = {
             ("Cancelled", "timeseries", "reqps", [(total("requests_cancelled_total", "phase, cause"), "{{phase}}, {{cause}}")], ""),
             ("Failed", "timeseries", "reqps", [(f"{total('requests_failed_total', 'reason')} or vector(0)", "{{reason}}")], "Answers that an error of a device or of data ended."),
             ("Server errors", "timeseries", "percentunit", [(f"({total('requests_total', code='~5..')} or vector(0)) / {total('requests_total')}", "5xx")], ""),
+            ("Reloads that let more in, lines of the log that nobody read", "timeseries", "short", [(of("access_loosened_total"), "reloads {{instance}}"), (of("log_lines_dropped_total"), "lines {{instance}}")],
+             "Since the daemon started. The log says what a reload lets in."),
         ]),
         ("Structured output", [
             ("Grammars compiled", "timeseries", "reqps", [(total("grammar_compiled_total", "result"), "{{result}}"), (total("grammar_cache_hits_total"), "from the cache")],

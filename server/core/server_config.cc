@@ -1,6 +1,9 @@
 #include "server/core/server_config.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+#include <cstdint>
 
 namespace thermocline::server {
 
@@ -27,6 +30,18 @@ int ServerConfig::ConnectionsMaxOf(const std::string& address) const {
 bool IsLoopbackAddress(const std::string& host) {
   const bool v4 = host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos;
   return host == "localhost" || host == "::1" || v4;
+}
+
+std::string NetworkOf(const std::string& address) {
+  in6_addr bytes{};
+  char text[INET6_ADDRSTRLEN] = "";
+  const bool v6 = address.find(':') != std::string::npos &&
+                  ::inet_pton(AF_INET6, address.substr(0, address.find('%')).c_str(), &bytes) == 1;
+  if (!v6 || IsLoopbackAddress(address)) return address;
+  if (IN6_IS_ADDR_V4MAPPED(&bytes))
+    return ::inet_ntop(AF_INET, bytes.s6_addr + 12, text, sizeof(text));
+  std::fill(bytes.s6_addr + 8, bytes.s6_addr + 16, std::uint8_t{0});
+  return std::string(::inet_ntop(AF_INET6, &bytes, text, sizeof(text))) + "/64";
 }
 
 }  // namespace thermocline::server

@@ -23,6 +23,7 @@ Service::Service(std::shared_ptr<const Live> live)
   if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model.path).stem().string();
   if (model_name_.empty())
     model_name_ = std::filesystem::path(config_.model.path).parent_path().filename().string();
+  model_name_ = base::ReplaceInvalidUtf8(model_name_);  // files may have any name
   model_names_ = SplitList(config_.model_aliases);
   model_names_.insert(model_names_.begin(), model_name_);
 }

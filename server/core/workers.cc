@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <vector>
 
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
 #include "engine/base/interruption.h"
@@ -53,8 +56,32 @@ struct Workers::Task {
   }
 };
 
-Workers::Workers(int threads)
-    : pool_(std::make_unique<asio::thread_pool>(static_cast<std::size_t>(threads))) {}
+// Asio's own pool waits for ever for those of its threads that began, where another one cannot.
+struct Workers::Pool {
+  explicit Pool(int count) : io(count) {
+    try {
+      for (int i = 0; i < count; ++i) threads.emplace_back([this] { io.run(); });
+    } catch (...) {
+      End();
+      throw;
+    }
+  }
+  ~Pool() { End(); }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  void End() {
+    io.stop();
+    for (std::thread& thread : threads) thread.join();
+    threads.clear();
+  }
+
+  asio::io_context io;
+  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
+  std::vector<std::thread> threads;
+};
+
+Workers::Workers(int threads) : pool_(std::make_unique<Pool>(threads)) {}
+Workers::~Workers() { Stop(); }
 
 void Workers::Post(const std::string& client, asio::any_io_executor back,
                    std::function<void()> work, std::function<void()> then,
@@ -65,7 +92,7 @@ void Workers::Post(const std::string& client, asio::any_io_executor back,
   if (pool_ == nullptr) return;
   try {
     // In this order: where there is no memory to keep the task, a thread finds nothing to do.
-    asio::post(*pool_, [this] { RunNext(); });
+    asio::post(pool_->io, [this] { RunNext(); });
     Keep(client, task);
   } catch (...) {
     task->rest->next = {};  // the caller gets the exception instead
@@ -103,14 +130,13 @@ void Workers::RunNext() {
 }
 
 void Workers::Stop() {
-  std::unique_ptr<asio::thread_pool> pool;
+  std::unique_ptr<Pool> pool;
   {
     const base::MutexLock lock(mutex_);
     pool.swap(pool_);
     stopping_ = true;
   }
   if (pool == nullptr) return;
-  pool->stop();
   pool.reset();
   std::list<Waiting> dropped;
   {

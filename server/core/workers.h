@@ -11,7 +11,6 @@
 #include <string>
 
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/thread_pool.hpp>
 
 #include "engine/base/mutex.h"
 
@@ -24,8 +23,9 @@ inline constexpr std::size_t kShortBytesMax = 4 << 10;
 // Thread-safe.
 class Workers {
  public:
+  // Throws std::system_error where there are no threads to be had.
   explicit Workers(int threads);
-  ~Workers() { Stop(); }
+  ~Workers();
 
   // Runs `work` here, in a turn of `client` (a tenant), then `then` on `back`. What Stop finds
   // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`.
@@ -42,6 +42,7 @@ class Workers {
 
  private:
   struct Task;
+  struct Pool;
   // What waits of one client.
   struct Waiting {
     std::string client;
@@ -53,8 +54,8 @@ class Workers {
 
   std::atomic<bool> stopping_ = false;
   base::Mutex mutex_;
-  std::list<Waiting> waiting_ GUARDED_BY(mutex_);                      // the next turn first
-  std::unique_ptr<boost::asio::thread_pool> pool_ GUARDED_BY(mutex_);  // nullptr after Stop
+  std::list<Waiting> waiting_ GUARDED_BY(mutex_);  // the next turn first
+  std::unique_ptr<Pool> pool_ GUARDED_BY(mutex_);  // nullptr after Stop
   // Copied into whatever is between Post and the end of what follows.
   std::shared_ptr<const bool> ticket_ = std::make_shared<const bool>(true);
 };

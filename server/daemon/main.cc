@@ -248,5 +248,9 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fputs("thermoclined: this machine has no memory left\n", stderr);
     return thermocline::server::kExitFailed;
+  } catch (const std::exception& error) {  // no thread or no descriptor can be had
+    std::fprintf(stderr, "thermoclined: this machine lacks something to start with: %s\n",
+                 error.what());
+    return thermocline::server::kExitFailed;
   }
 }

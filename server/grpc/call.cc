@@ -55,7 +55,7 @@ std::string AddressOf(const std::string& peer) {
 
 // nullopt: a key is needed and there is no valid one.
 std::optional<Caller> Identify(const server::Live& live, const Context& context) {
-  if (!live.needs_keys()) return Caller{.tenant = AddressOf(context.peer())};
+  if (!live.needs_keys()) return Caller{.tenant = server::NetworkOf(AddressOf(context.peer()))};
   if (context.client_metadata().count("authorization") != 1) return std::nullopt;
   const auto key = server::BearerKey(Metadata(context, "authorization"));
   const auto identity = key.has_value() ? live.keys.Check(*key) : std::nullopt;

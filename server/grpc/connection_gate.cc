@@ -90,7 +90,7 @@ Result<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(const std::string& 
     return base::Unavailable("grpc.address: cannot listen on '", address,
                              "': ", listening.ok() ? std::strerror(errno) : listening.message());
   }
-  if (gate->path_.empty())
+  if (gate->file_.path().empty())
     gate->address_ = StrCat(address.substr(0, colon), ":", PortOf(gate->listeners_.front()));
   return gate;
 }
@@ -98,9 +98,6 @@ Result<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(const std::string& 
 ConnectionGate::~ConnectionGate() {
   Close();
   if (wake_ >= 0) ::close(wake_);
-  struct stat file;
-  if (!path_.empty() && ::lstat(path_.c_str(), &file) == 0 && file.st_ino == inode_)
-    ::unlink(path_.c_str());
 }
 
 // A name may have several addresses, "localhost" two; they get the same port.
@@ -137,23 +134,13 @@ Status ConnectionGate::ListenUnix(const std::string& path, mode_t mode) {
   name.sun_family = AF_UNIX;
   if (path.size() >= sizeof(name.sun_path)) return base::Unavailable("the path is too long");
   std::memcpy(name.sun_path, path.data(), path.size());
-  struct stat file;
-  if (::lstat(path.c_str(), &file) == 0) {
-    if (!S_ISSOCK(file.st_mode)) return base::Unavailable("a file that is no socket is there");
-    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool refused = ::connect(probe, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0 &&
-                         errno == ECONNREFUSED;
-    ::close(probe);
-    if (!refused) return base::Unavailable("another process does");
-    ::unlink(path.c_str());
-  }
+  ASSIGN_OR_RETURN(file_, server::SocketFile::Claim(path));
   const mode_t before = ::umask(0777 & ~mode);
   const int socket = Listen(AF_UNIX, reinterpret_cast<sockaddr*>(&name), sizeof(name));
   ::umask(before);
   if (socket < 0) return base::Unavailable(std::strerror(errno));
   listeners_.push_back(socket);
-  path_ = path;
-  if (::lstat(path.c_str(), &file) == 0) inode_ = file.st_ino;
+  file_.NoteBound();
   return OkStatus();
 }
 
@@ -217,11 +204,11 @@ bool ConnectionGate::AcceptOne(int listener) {
 bool ConnectionGate::Admit(int fd) {
   struct stat socket;
   if (::fstat(fd, &socket) != 0) return false;
-  Connection next{fd, socket.st_dev, socket.st_ino, PeerOf(fd)};
+  Connection next{fd, socket.st_dev, socket.st_ino, server::NetworkOf(PeerOf(fd))};
   if (!HasRoom(next.address)) ForgetClosed();
   if (!HasRoom(next.address)) return false;
   const int on = 1;
-  if (path_.empty()) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (file_.path().empty()) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   open_.push_back(std::move(next));
   return true;
 }

@@ -12,6 +12,7 @@
 
 #include "engine/base/status.h"
 #include "server/core/service.h"
+#include "server/core/socket_file.h"
 
 namespace thermocline::rpc {
 
@@ -54,8 +55,8 @@ class ConnectionGate {
   bool HasRoom(const std::string& address) const;
   void ForgetClosed();
 
-  std::string address_, path_;
-  ino_t inode_ = 0;  // of path_
+  std::string address_;
+  server::SocketFile file_;  // of a Unix socket
   std::vector<int> listeners_;
   int wake_ = -1;  // readable: it is time to end
   server::Service* service_ = nullptr;

@@ -1,6 +1,7 @@
 #include "server/http/connection.h"
 
 #include <linux/sockios.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #include <limits>
@@ -81,6 +82,11 @@ void Connection::WaitForDeadline() {
     self->Cancel();
     self->ExpireAfter(kFarewell);  // what was between two steps has seen nothing of it
   });
+}
+
+bool Connection::peer_left() {
+  pollfd state{.fd = socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void Connection::Cancel() {

@@ -54,6 +54,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool expired() const { return expired_; }
   // What is pending ends with operation_aborted; the connection goes on.
   void Cancel();
+  // Whether the peer sends no more, even if not all that it sent has been read.
+  bool peer_left();
   // The client is told that nothing more comes; it may still send. Without TLS only.
   void ShutdownSend();
   // Sends what is written, then closes. A TLS client can tell that the end is no attack.

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -27,34 +26,6 @@ using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kAcceptRetry{200};
 
-// A place for a socket file: in a folder that is there, and nothing else has it.
-Status CheckSocketPlace(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder.empty() ? "." : folder, ignored)) {
-    return base::Unavailable("cannot listen on '", path, "': there is no folder '", folder.string(),
-                             "'");
-  }
-  struct stat file;
-  if (::lstat(path.c_str(), &file) == 0 && !S_ISSOCK(file.st_mode))
-    return base::Unavailable("cannot listen on '", path, "': a file that is no socket is there");
-  return OkStatus();
-}
-
-// Gives way to a socket file that nobody listens on, left by a process that was killed.
-Status RemoveStale(asio::io_context& io, const std::string& path) {
-  RETURN_IF_ERROR(CheckSocketPlace(path));
-  struct stat file;
-  if (::lstat(path.c_str(), &file) != 0) return OkStatus();
-  asio::local::stream_protocol::socket probe(io);
-  error_code error;
-  probe.connect(asio::local::stream_protocol::endpoint(path), error);
-  if (error != boost::system::errc::connection_refused)
-    return base::Unavailable("cannot listen on '", path, "': another process does");
-  ::unlink(path.c_str());
-  return OkStatus();
-}
-
 std::string Url(const AnyEndpoint& endpoint, bool tls) {
   const std::string address = AddressOf(endpoint);
   const bool ipv6 = address.find(':') != std::string::npos;
@@ -73,7 +44,7 @@ Status CheckSockets(const server::ServerConfig& config) {
   const std::pair<const char*, const std::string&> sockets[] = {
       {"server.unix_socket", config.unix_socket}, {"server.admin_socket", config.admin_socket}};
   for (const auto& [key, path] : sockets) {
-    const Status place = path.empty() ? OkStatus() : CheckSocketPlace(path);
+    const Status place = path.empty() ? OkStatus() : server::SocketFile::CheckPlace(path);
     if (!place.ok()) return place.Annotate(key);
   }
   return OkStatus();
@@ -113,14 +84,7 @@ Result<std::shared_ptr<Listener>> Listener::Create(
   return listener;
 }
 
-Listener::~Listener() {
-  for (const Door& door : doors_) {
-    struct stat file;
-    const bool ours =
-        !door.path.empty() && ::lstat(door.path.c_str(), &file) == 0 && file.st_ino == door.inode;
-    if (ours) ::unlink(door.path.c_str());
-  }
-}
+Listener::~Listener() = default;
 
 Status Listener::OpenAll(const std::vector<server::PassedSocket>& passed) {
   const server::ServerConfig& config = service_.config();
@@ -200,16 +164,15 @@ Status Listener::OpenTcp(const std::string& host, int port) {
 
 Status Listener::OpenUnix(const std::string& path, unsigned mode, bool admin) {
   using Unix = asio::local::stream_protocol;
-  RETURN_IF_ERROR(RemoveStale(io_, path));
+  ASSIGN_OR_RETURN(server::SocketFile file, server::SocketFile::Claim(path));
   Door& door = AddDoor();
+  door.file = std::move(file);
   door.admin = admin;
   error_code error;
   door.acceptor.open(Unix(), error);
   if (!error) door.acceptor.bind(Unix::endpoint(path), error);
   if (!error) {
-    struct stat file;
-    if (::lstat(path.c_str(), &file) == 0) door.inode = file.st_ino;
-    door.path = path;
+    door.file.NoteBound();
     // Nobody can connect before it listens.
     if (::chmod(path.c_str(), mode) != 0) error.assign(errno, boost::system::system_category());
   }
@@ -249,7 +212,8 @@ void Listener::Start() {
     const AnyEndpoint endpoint = door.acceptor.local_endpoint();
     door.acceptor.non_blocking(true);
     if (IsUnixSocket(endpoint)) {
-      base::LogInfo("listening on ", door.path.empty() ? "a socket that was passed" : door.path,
+      base::LogInfo("listening on ",
+                    door.file.path().empty() ? "a socket that was passed" : door.file.path(),
                     door.admin ? " (admin)" : "");
     } else {
       base::LogInfo("listening on ", Url(endpoint, door.tls));
@@ -307,7 +271,8 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
   const AnyEndpoint local = error ? AnyEndpoint() : socket.local_endpoint(error);
   if (error) return;  // already gone
   const bool on_network = !IsUnixSocket(local);
-  Peer peer{.address = on_network ? AddressOf(remote) : PeerUser(socket.native_handle()),
+  Peer peer{.address = on_network ? server::NetworkOf(AddressOf(remote))
+                                  : PeerUser(socket.native_handle()),
             .local_address = AddressOf(local),
             .on_network = on_network,
             .tls = door.tls,

@@ -15,6 +15,7 @@
 #include "engine/base/mutex.h"
 #include "server/core/passed_socket.h"
 #include "server/core/service.h"
+#include "server/core/socket_file.h"
 #include "server/core/strand_pool.h"
 #include "server/http/connection.h"
 
@@ -92,9 +93,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
     boost::asio::steady_timer retry;
     bool tls = false;
     bool admin = false;
-    std::string path = {};    // of a socket file that is ours to remove; "" = none
-    std::uint64_t inode = 0;  // of that file
-    bool told = false;        // that nothing can be accepted
+    server::SocketFile file = {};  // of a Unix socket that was not passed
+    bool told = false;             // that nothing can be accepted
   };
 
   Listener(boost::asio::io_context& io, server::Service& service)

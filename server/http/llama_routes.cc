@@ -1,5 +1,7 @@
 #include "server/http/llama_routes.h"
 
+#include <filesystem>
+
 #include "engine/base/index.h"
 #include "engine/text/tokenizer.h"
 #include "server/http/plan_parts.h"
@@ -68,7 +70,8 @@ Action LlamaProperties(Service& service, const HttpRequest&, const ResponseHead&
                         {"params", llama::SettingsJson(request, limit)}}},
           {"total_slots", stats.sequences_max},
           {"model_alias", service.model_name()},
-          {"model_path", stats.model_path},
+          // Where files lie is nobody's who has a key.
+          {"model_path", std::filesystem::path(stats.model_path).filename().string()},
           {"modalities", Json::Object{{"vision", false}, {"audio", false}}},
           {"chat_template", vocabulary.chat_template},
           {"chat_template_caps", Json::Object{{"supports_tools", service.chat() != nullptr},

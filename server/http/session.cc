@@ -25,6 +25,7 @@ Session::Session(std::shared_ptr<Connection> connection, server::Service& servic
                  std::shared_ptr<void> place)
     : connection_(std::move(connection)),
       keep_alive_timer_(connection_->get_executor()),
+      departure_timer_(connection_->get_executor()),
       service_(service),
       place_(std::move(place)),
       reader_(*connection_) {}

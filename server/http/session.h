@@ -67,6 +67,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnWatched(ErrorCode error);
   void TakeAnswer();
   void KeepAlive();
+  void LookForDeparture();
   void WriteStream(const std::string& events, bool last);
   void OnStreamWritten(ErrorCode error);
   void StreamDone();
@@ -74,6 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   const std::shared_ptr<Connection> connection_;
   boost::asio::steady_timer keep_alive_timer_;
+  boost::asio::steady_timer departure_timer_;
   server::Service& service_;
   std::shared_ptr<void> place_;  // among the connections
   RequestReader reader_;

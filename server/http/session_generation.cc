@@ -15,6 +15,7 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
+constexpr std::chrono::milliseconds kDepartureLook{200};
 constexpr std::chrono::seconds kProgressInterval{1};
 constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // while a write is in progress
 constexpr std::size_t kEarlyBytesMax = 64 << 10;           // sent before the last answer is whole
@@ -89,13 +90,23 @@ void Session::StartGeneration(GenerationPlan plan) {
 // While a generation runs, reading is how we learn that the client has left. What it sends early
 // (the next request) waits with the reader.
 void Session::WatchForDeparture() {
-  if (watching_ || reader_.early_bytes() >= kEarlyBytesMax)
-    return;  // a write will have to fail instead
+  if (watching_) return;
+  if (reader_.early_bytes() >= kEarlyBytesMax) return LookForDeparture();
   reader_.ReadSome(kWatchBytes, [self = shared_from_this()](ErrorCode error) {
     self->watching_ = false;
     self->OnWatched(error);
   });
   watching_ = true;  // now that nothing was thrown
+}
+
+// Of one that has sent more than is read, now and then.
+void Session::LookForDeparture() {
+  departure_timer_.expires_after(kDepartureLook);
+  departure_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
+    if (error || self->watching_) return;
+    const ErrorCode left = self->connection_->peer_left() ? asio::error::eof : ErrorCode();
+    self->Guarded([&] { self->OnWatched(left); });
+  });
 }
 
 void Session::OnWatched(ErrorCode error) {

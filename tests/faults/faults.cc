@@ -41,6 +41,7 @@ struct Table {
   Cell map_fails_in;     // calls of mmap of 1 MiB or more
   Cell maps;
   Cell wake_delay_us;  // of a thread that waited, at most
+  Cell threads_left;   // that can be created; -1: as many as there are
 };
 
 Table* table() {
@@ -210,6 +211,19 @@ void* mmap(void* at, std::size_t bytes, int protection, int flags, int file, off
 }
 void* mmap64(void* at, std::size_t bytes, int protection, int flags, int file, off64_t offset) {
   return mmap(at, bytes, protection, flags, file, offset);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                   void* argument) {
+  static auto* const next =
+      Next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
+  if (table() != nullptr) {
+    for (std::int64_t left = table()->threads_left; left >= 0;) {
+      if (left == 0) return EAGAIN;
+      if (table()->threads_left.compare_exchange_weak(left, left - 1)) break;
+    }
+  }
+  return next(thread, attributes, run, argument);
 }
 
 int clock_gettime(clockid_t clock, timespec* time) {

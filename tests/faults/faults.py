@@ -5,8 +5,8 @@ import os
 import tempfile
 
 FIELDS = ("allocation_fails_in", "allocations", "read_fails_in", "read_errno", "reads", "read_bytes_max", "interrupt_every",
-          "write_bytes_left", "write_errno", "read_delay_us", "clock_offset_ns", "map_fails_in", "maps", "wake_delay_us")
-NEVER = ("allocation_fails_in", "read_fails_in", "write_bytes_left", "map_fails_in")  # at -1
+          "write_bytes_left", "write_errno", "read_delay_us", "clock_offset_ns", "map_fails_in", "maps", "wake_delay_us", "threads_left")
+NEVER = ("allocation_fails_in", "read_fails_in", "write_bytes_left", "map_fails_in", "threads_left")  # at -1
 
 
 class _Table(ctypes.Structure):
