@@ -26,7 +26,7 @@ constexpr MetricInfo kTable[] = {
 
     {"log_lines_dropped_total", kCounter, "", "lines", "Daemon", W::kAlways,
      "Lines of the log that nobody read in time"},
-    {"access_loosened_total", kCounter, "", "reloads", "Daemon", W::kUsed,
+    {"access_loosened_total", kCounter, "", "reloads", "Daemon", W::kAlways,
      "Reloads of the configuration that let more clients in or gave them more rights"},
     {"requests_total", kCounter, "api, code", "requests", "Requests", W::kUsed,
      "Requests answered, by route (its template, never a raw path) and status"},

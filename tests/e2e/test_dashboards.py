@@ -12,6 +12,7 @@ import yaml
 from conftest import ROOT, Daemon, run, wait_until
 from test_experts import wide  # noqa: F401 (a fixture)
 from test_flash import daemon_exit, number_of_bytes, tidepool, tight  # noqa: F401 (a fixture)
+from test_hot import make_eager
 from test_metrics import DOCUMENTED, NAMES, Prometheus, ask, in_parallel, seeing
 
 RULES = ROOT / "deploy/prometheus/rules.yml"
@@ -130,7 +131,7 @@ def test_the_panels_of_mode_inputs_show_data(tmp_path):
         shows_data(server, queries("Mode inputs"), lambda: httpx.post(d.url + "/v1/completions", json=body, timeout=60).raise_for_status())
 
 
-def test_every_panel_shows_data(tidepool, tmp_path):  # noqa: F811
+def test_every_panel_shows_data(tidepool, tmp_path, monkeypatch):  # noqa: F811
     """A daemon with everything: sensors, neurons on flash, a hot tier, a predictor with its controller, drafts, refusals."""
     for path, text in SENSORS.items():
         (tmp_path / "sys" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -138,6 +139,9 @@ def test_every_panel_shows_data(tidepool, tmp_path):  # noqa: F811
     settings = tight(tidepool, "engine.ffn_mode=sign", "engine.audit_interval=1", "engine.controller_recall=0.9", "hot.device=cpu", "hot.bytes=1MiB",
                      "spec.mode=sync", "spec.source=ngram", "spec.fixed=true", "spec.tokens_max=4", "engine.queue_capacity=4", "engine.prefix_cache_mib=1",
                      before=seeing(tmp_path / "sys"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with Daemon(*settings, before=seeing(tmp_path / "sys")):
+        make_eager(tmp_path / "cache")  # the plan goes by speeds that are measured once: these put neurons on both sides
     with Daemon(*settings, before=seeing(tmp_path / "sys")) as d, Prometheus(d, tmp_path, ("thermocline",), RULES) as server:
         wait_until(server.is_up, 60)
 
