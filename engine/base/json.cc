@@ -84,8 +84,8 @@ class Builder : public nlohmann::json_sax<Library> {
   std::string error_;
 };
 
-// What a decimal number is, however it is written: its sign, its digits without zeros around them,
-// and the power of ten of the first one.
+// The value of a decimal number, however it is written: its sign, its digits without zeros around
+// them, and the power of ten of the first one.
 struct Digits {
   bool negative = false;
   std::string digits = {};

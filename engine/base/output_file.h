@@ -1,5 +1,4 @@
-// What an output file of a command may replace: an earlier result of the same kind, and nothing
-// else. A slip of the keyboard must not cost a model.
+// Output files of commands may replace an earlier result of the same kind, and nothing else. A slip of the keyboard must not cost a model.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Whether a grammar has so many ways to read a text that masks would soon take too long: said when
-// it is compiled, instead of in the middle of an answer.
+// Refuses grammars that have so many ways to read a text that masks would soon take too long: when
+// they are compiled, instead of in the middle of an answer.
 #pragma once
 
 #include "engine/base/status.h"

@@ -17,7 +17,7 @@ class Body {
     }
   }
 
-  // Whether the rule begins or ends with itself somewhere, or is a power of itself.
+  // Returns whether the rule begins or ends with itself somewhere, or is a power of itself.
   bool Find() {
     first_ = Only(Nfa::kStart, /*forwards=*/true, /*through_self=*/false);
     last_ = Only(Nfa::kFinal, /*forwards=*/false, /*through_self=*/false);
@@ -95,7 +95,7 @@ class Body {
     return IsSelf(edge) && powers_in_[edge.from] && powers_out_[edge.to];
   }
 
-  // Whether two of the rule, one behind the other, are one of it. Then any number of them is.
+  // Returns whether the rule also derives two of itself in a row. Then it derives any number.
   bool HasSquare() const {
     std::vector<bool> seen(3 * in_.size());  // by state and the number of the rule before it
     std::vector<std::pair<int, int>> open{{Nfa::kStart, 0}};

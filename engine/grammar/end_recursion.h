@@ -1,9 +1,9 @@
 // Rules that begin or end with themselves, as loops.
 //
-// Of a rule Y = B | Y G | H Y | Y K Y, where Y may also stand inside of the others, every text is
-// one of H* B ((G | K H* B))*: what the rule derives is the same, but a text is read in one way
-// instead of as many as there are trees above it. So "s ::= c | s s" costs what "s ::= c+" does.
-// Source: elimination of direct left recursion (Aho, Lam, Sethi, Ullman 2006, section 4.3).
+// A rule Y = B | Y G | H Y | Y K Y, where Y may also stand inside of the others, derives the texts
+// H* B (G | K H* B)*. The loop reads a text in one way, the rule in as many as there are trees
+// above it. So "s ::= c | s s" costs what "s ::= c+" does. Source: elimination of direct left
+// recursion (Aho, Lam, Sethi, Ullman 2006, section 4.3).
 #pragma once
 
 #include "engine/grammar/budget.h"

@@ -265,7 +265,7 @@ Status AddNumber(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget&
   const bool exponent = sign_alone && !(min.has_value() && max.has_value());
   const int whole = nfa.AddState();
   if (exponent) {
-    // Of two digits where a number that readers round to zero would lie outside.
+    // The exponent has two digits where a number that readers round to zero would lie outside.
     const bool strict = (min.has_value() && min->strict) || (max.has_value() && max->strict);
     AddExponent(strict ? 2 : 3, whole, nfa, to);
   } else {

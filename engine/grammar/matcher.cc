@@ -77,8 +77,8 @@ bool Matcher::MakeMask(std::int64_t slice) {
   return mask_valid_;
 }
 
-// What needs no walk, and the walk of the items that have no table: they are copied to the array's
-// end and walked together.
+// Allows what needs no walk, and begins the walk of the items that have no table: they are copied
+// to the array's end and walked together.
 void Matcher::BeginMask() {
   const Position here = history_.back();
   const VocabularyIndex& v = grammar_->vocabulary();

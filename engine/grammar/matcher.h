@@ -30,7 +30,7 @@ class Matcher {
   // Parser::kWorkMax, and others wait meanwhile.
   bool MakeMask(std::int64_t slice);
   static constexpr std::int64_t kSlice = 250'000;  // about 1.5 ms
-  // Whether making the last mask, or reading the last token, was given up: the grammar is too
+  // Returns whether the last mask, or reading the last token, was given up: the grammar is too
   // ambiguous.
   bool overrun() const { return overrun_ || history_.back().overrun; }
   // Goes on behind `token`. One that may not come leaves nothing that may.

@@ -82,8 +82,8 @@ class Parser {
     work_ = 0;
     exhausted_ = false;
   }
-  // Whether more than kWorkMax was asked for since, or more than the arrays may hold: the places
-  // made since may lack ways to read the text.
+  // Returns whether more than kWorkMax was asked for since, or more than the arrays may hold: the
+  // places made since may lack ways to read the text.
   bool exhausted() const { return exhausted_; }
 
  private:

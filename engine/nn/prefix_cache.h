@@ -58,7 +58,8 @@ class PrefixCache {
   // Gives `cache`, which is empty, the longest prefix of `tokens` that `owner` has kept, but not
   // the last token: its logits must be computed. Returns the number of tokens found.
   int Find(std::string_view owner, std::span<const int> tokens, KvCache& cache);
-  // Keeps the keys and values of `tokens`, the tokens in `cache`, in order, for `owner`.
+  // Stores the keys and values of `tokens` for `owner`. `cache` holds the same tokens in the same
+  // order.
   void Keep(std::string_view owner, std::span<const int> tokens, const KvCache& cache);
 
   // Gives blocks up, the least recently used first, until `blocks` are free in the pool or nothing

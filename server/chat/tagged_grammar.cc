@@ -16,12 +16,12 @@ class FormWriter {
  public:
   FormWriter(const TaggedArguments& tagged, const Tool& tool, const Json& parameters,
              const ArgumentForm& form, std::string name, RuleList& rules)
-      : tagged_(tagged),
-        tool_(tool),
-        parameters_(parameters),
-        form_(form),
-        name_(std::move(name)),
-        rules_(rules) {}
+      : tagged_(tagged), tool_(tool), form_(form), name_(std::move(name)), rules_(rules) {
+    for (const auto& key : form.keys)
+      text_.push_back(TypeOfParameter(parameters, key.name) == "string");
+    for (const auto& others : form.others)
+      other_text_.push_back(TypeOfSchema(others.schema) == "string");
+  }
 
   std::string Run() {
     WriteOthers();
@@ -69,22 +69,15 @@ class FormWriter {
     };
     for (std::size_t i = from; i < form_.keys.size(); ++i) {
       const auto& key = form_.keys[i];
-      add(rules_.Literal(key.name),
-          Value(StrCat("value-", name_, "-", i), key.schema, IsText(key.name)),
-          Rest(i + 1, More(came), IsText(key.name)));
+      add(rules_.Literal(key.name), Value(StrCat("value-", name_, "-", i), key.schema, text_[i]),
+          Rest(i + 1, More(came), text_[i]));
       if (key.required) return out;
     }
     for (std::size_t i = 0; i < form_.others.size(); ++i)
       add(StrCat("key-", name_, "-", i), StrCat("other-", name_, "-", i),
-          Rest(form_.keys.size(), More(came), OtherIsText(i)));
+          Rest(form_.keys.size(), More(came), other_text_[i]));
     return out;
   }
-
-  // Where strings and other values look alike, the reader goes by the same type.
-  bool IsText(const std::string& key) const {
-    return TypeOfParameter(parameters_, key) == "string";
-  }
-  bool OtherIsText(std::size_t i) const { return TypeOfSchema(form_.others[i].schema) == "string"; }
 
   void WriteOthers() {
     std::vector<std::string> names;
@@ -98,7 +91,7 @@ class FormWriter {
       rules_.AddString(StrCat("key-", name_, "-", i), others.names, std::move(stops), names, false,
                        false);
       rules_.Add(StrCat("other-", name_, "-", i),
-                 Value(StrCat("free-", name_, "-", i), others.schema, OtherIsText(i)));
+                 Value(StrCat("free-", name_, "-", i), others.schema, other_text_[i]));
     }
   }
 
@@ -118,14 +111,25 @@ class FormWriter {
 
   const TaggedArguments& tagged_;
   const Tool& tool_;
-  const Json& parameters_;
   const ArgumentForm& form_;
   const std::string name_;
   RuleList& rules_;
   std::vector<std::string> values_;
+  // Where strings and other values look alike, the reader of calls goes by the same types.
+  std::vector<bool> text_, other_text_;  // by key, by others: the values are strings
 };
 
-// What `properties` say, where all else is not understood.
+// Roughly the number of ways from a key to the next one that rules are written for.
+constexpr std::size_t kWaysMax = 200'000;
+std::size_t WaysOf(const std::vector<ArgumentForm>& forms) {
+  std::size_t ways = 0;
+  for (const ArgumentForm& form : forms)
+    ways += form.keys.size() * form.keys.size() *
+            static_cast<std::size_t>(std::max<std::int64_t>({1, form.min, form.max}));
+  return ways;
+}
+
+// The keys of `properties`, where all else is not understood.
 ArgumentForm PropertiesOf(const Json& parameters) {
   ArgumentForm form;
   const Json* properties = parameters.Find("properties");
@@ -148,6 +152,8 @@ ArgumentForm PropertiesOf(const Json& parameters) {
 Result<std::string> WriteTagged(const TaggedArguments& tagged, const Tool& tool,
                                 const Json& parameters, int index, RuleList& rules) {
   auto forms = FormsOfArguments(parameters);
+  if (forms.ok() && WaysOf(*forms) > kWaysMax)
+    forms = base::Unimplemented("parameters of so many keys and alternatives are not supported");
   if (!forms.ok() && tool.strict) return forms.status();
   if (!forms.ok()) forms = std::vector<ArgumentForm>{PropertiesOf(parameters)};
   std::string out;

@@ -69,8 +69,8 @@ Result<SocketFile> SocketFile::Claim(const std::string& path) {
   return out;
 }
 
-// Whoever leaves removes the lock file while it holds it: a lock of a file that is not there any
-// more is none.
+// A daemon that ends removes its lock file while it still holds the lock. So a lock counts only if
+// the file at the path is the one that was locked.
 Status SocketFile::Lock() {
   const std::string name = path_ + ".lock";
   constexpr int kAttempts = 16;
