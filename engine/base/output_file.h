@@ -1,4 +1,5 @@
-// Output files of commands may replace an earlier result of the same kind, and nothing else. A slip of the keyboard must not cost a model.
+// Output files of commands may replace an earlier result of the same kind, and nothing else. A slip
+// of the keyboard must not cost a model.
 #pragma once
 
 #include <functional>
