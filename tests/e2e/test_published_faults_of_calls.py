@@ -94,6 +94,13 @@ def test_F11_a_conversation_with_a_call_that_was_cut_goes_on(tagged):
     assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.parametrize("arguments", ['{"v": "half of a fi', '{"v": 1e400}', "null", None])
+def test_F11_arguments_that_are_no_object_are_kept_or_none(tagged, arguments):
+    called = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "send", "arguments": arguments}}]}
+    answer = ask(tagged, "/apply-template", messages=[{"role": "user", "content": "Send."}, called, {"role": "tool", "tool_call_id": "call_1", "content": "y"}])
+    assert answer.status_code == 200 and (arguments in (None, "null") or arguments in answer.json()["prompt"]), answer.text
+
+
 def test_F12_a_long_string_comes_in_deltas_and_is_kept_if_it_is_cut(tagged):
     schema = {"type": "object", "properties": {"v": {"type": "string", "minLength": 200}}, "required": ["v"]}
     deltas = []
