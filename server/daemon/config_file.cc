@@ -35,7 +35,7 @@ std::optional<std::vector<std::string>> ItemsOf(const YAML::Node& node) {
 
 // The error of a value that is `what`, or of a key that there is not.
 Status ExpectedSingle(const std::vector<Key>& keys, const std::string& name, const char* what) {
-  const Status unknown = SetKey(keys, name, "");
+  Status unknown = SetKey(keys, name, "");
   if (unknown.reason() == Reason::kNotFound) return unknown;
   return base::InvalidArgument(name, ": expected a single value, found a ", what);
 }
