@@ -81,12 +81,21 @@ Status CheckGrpc(const ServerConfig& config) {
                                  "' is neither host:port nor unix:PATH");
   std::string host = address.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (IsLoopbackAddress(host) || !config.api_keys_file.empty() || config.insecure)
-    return OkStatus();
+  if (IsLoopbackAddress(host)) return OkStatus();
+  if (config.api_keys_file.empty() && !config.insecure) {
+    return base::InvalidArgument(
+        "grpc.address: on '", host,
+        "' whoever reaches this machine could use the model; set server.api_keys_file, or ",
+        "server.insecure: true if that is wanted");
+  }
+  if (config.grpc_insecure_http2) return OkStatus();
   return base::InvalidArgument(
       "grpc.address: on '", host,
-      "' whoever reaches this machine could use the model; set server.api_keys_file, or ",
-      "server.insecure: true if that is wanted");
+      "' whoever reaches this machine could fill its memory, with or without a key: gRPC's "
+      "library ",
+      "does not bound streams that are reset at once nor CONTINUATION frames; listen on 127.0.0.1 ",
+      "behind a proxy that bounds them, or set grpc.insecure_http2: true if all who reach it are ",
+      "trusted");
 }
 
 Status CheckServer(const ServerConfig& config) {

@@ -50,6 +50,7 @@ struct ServerConfig {
   int grpc_threads = 2;
   int grpc_streams_max = 128;  // concurrent calls of one connection
   bool grpc_reflection = true;
+  bool grpc_insecure_http2 = false;  // other hosts may come without a proxy that bounds frames
   // metrics, log
   std::string metrics_prefix = "thermocline_";
   MetricBuckets metrics_buckets;

@@ -147,6 +147,7 @@ std::vector<Key> DaemonKeysOf(ServerConfig& c) {
       {"grpc.threads", IntValue{&c.grpc_threads, 1, 64}},
       {"grpc.streams_max", IntValue{&c.grpc_streams_max, 1, 10'000}},
       {"grpc.reflection", BoolValue{&c.grpc_reflection}},
+      {"grpc.insecure_http2", BoolValue{&c.grpc_insecure_http2}},
       {"metrics.prefix", TextValue{&c.metrics_prefix}},
       {"metrics.buckets_first_token", BordersKey{&c.metrics_buckets.first_token}},
       {"metrics.buckets_inter_token", BordersKey{&c.metrics_buckets.inter_token}},

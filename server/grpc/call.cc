@@ -32,6 +32,12 @@ std::string_view Metadata(const Context& context, const char* name) {
   return {found->second.data(), found->second.size()};
 }
 
+std::size_t MetadataBytes(const Context& context) {
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : context.client_metadata()) bytes += name.size() + value.size();
+  return bytes;
+}
+
 // Centuries, which grpc-timeout can say, are too many nanoseconds for the clocks of C++.
 std::optional<Clock::time_point> DeadlineOf(const Context& context, Clock::time_point now) {
   const gpr_timespec deadline = context.raw_deadline();
@@ -80,6 +86,11 @@ Call::Call(server::Service& service, Context& context, std::string method, const
   } else {
     refusal_ =
         base::Unauthenticated("the metadata 'authorization' must be 'Bearer ' and a valid key");
+  }
+  if (const std::size_t bytes = MetadataBytes(context);
+      bytes > kMetadataBytesMax && refusal_.ok()) {
+    refusal_ = BadField("metadata", StrCat("the metadata has ", bytes, " bytes; at most ",
+                                           kMetadataBytesMax, " are taken"));
   }
   if (!id.empty() && !server::IsRequestId(id) && refusal_.ok()) {
     refusal_ = BadField("request_id", StrCat("request_id must be printable ASCII without spaces, "

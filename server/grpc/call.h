@@ -11,6 +11,8 @@
 
 namespace thermocline::rpc {
 
+constexpr std::size_t kMetadataBytesMax = 32 << 10;  // of one call, names and values
+
 // Whose call it is.
 struct Caller {
   // Whose share of the time it takes: the key's name, else the peer's address, which is "unix" for

@@ -24,7 +24,9 @@ namespace thermocline::rpc {
 namespace {
 
 constexpr std::chrono::milliseconds kFarewell{500};  // for clients to hang up
-constexpr int kMetadataBytesMax = 32 << 10;
+// Calls with more than kMetadataBytesMax of call.h are refused one by one; beyond this the library
+// closes the connection, with all calls that share it.
+constexpr int kMetadataBytesHardMax = 256 << 10;
 constexpr std::size_t kBufferBytesMax = std::size_t{256} << 20;  // of all connections together
 constexpr int kStreamBufferBytes = 16 << 10;  // that one stream's slow reader keeps from pausing
 constexpr int kKeepaliveMs = 60'000;          // between pings to a silent client
@@ -67,7 +69,7 @@ void SetLimits(const server::ServerConfig& config, ::grpc::ServerBuilder& builde
       // Connections that send nothing are closed.
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, config.read_timeout_s * 1000},
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, config.grpc_streams_max},
-      {GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax},
+      {GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesHardMax},
       // A small message could unpack to gigabytes, before its key and its size are looked at.
       {GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE},
       {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},

@@ -4,7 +4,7 @@ import socket
 import grpc
 import pytest
 from conftest import Daemon
-from grpc_client import SERVICE, channel, chat, daemon, metric, pb, read, refusal, stub, stubs  # daemon, stub: fixtures
+from grpc_client import SERVICE, begun, channel, chat, daemon, metric, pb, read, refusal, stub, stubs  # daemon, stub: fixtures
 
 OWL = "Tell me a story about an owl."
 
@@ -150,3 +150,18 @@ def test_more_choices_than_the_queue_takes_are_refused_for_good():
         error = refusal(stub.Generate, chat("Hello", n=4, stop=pb.Stop(max_tokens=1)))
         assert error.code == grpc.StatusCode.INVALID_ARGUMENT and "queue_capacity" in error.message
         assert len(read(stub.Generate(chat("Hello", n=3, stop=pb.Stop(max_tokens=1)))).finished) == 3
+
+
+@pytest.mark.parametrize("entries", [1, 40])
+def test_too_much_metadata_is_one_call_s_fault(entries):
+    """A proxy sends many clients' calls by one connection: one with too much metadata must not end the others."""
+    with Daemon("grpc.address=127.0.0.1:0") as d, channel(d) as c:
+        stub = stubs.InferenceStub(c)
+        running = begun(stub.Generate(chat("Count.", stop=pb.Stop(ignore_eos=True, max_tokens=300))))
+        for kib in (33, 100, 200):
+            metadata = [(f"x-entry-{i}", "y" * (kib * 1024 // entries)) for i in range(entries)]
+            error = refusal(stub.CountTokens, pb.CountTokensRequest(text="owl"), metadata=metadata)
+            assert (error.code, error.metadata) == (grpc.StatusCode.INVALID_ARGUMENT, {"field": "metadata"}), error.message
+        metadata = [(f"x-entry-{i}", "y" * (31 * 1024 // entries)) for i in range(entries)]
+        assert stub.CountTokens(pb.CountTokensRequest(text="owl"), metadata=metadata, timeout=20).prompt_tokens > 0
+        assert [e for e in running][-1].HasField("finished")

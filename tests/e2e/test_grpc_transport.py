@@ -193,6 +193,18 @@ def test_bad_addresses(address):
     assert result.returncode == 78 and b"grpc.address" in result.stderr
 
 
+def test_other_hosts_come_in_only_by_a_proxy_or_by_a_word(tmp_path):
+    """gRPC 1.51 bounds neither streams that are reset at once nor CONTINUATION frames (CVE-2023-44487, CVE-2024-27316), with a key or without."""
+    keys = tmp_path / "keys"
+    keys.write_text(key_line("ada", ADA))
+    keys.chmod(0o600)
+    settings = [f"server.api_keys_file={keys}", "grpc.address=0.0.0.0:50051"]
+    check = lambda *more: subprocess.run([BIN / "thermoclined", "--check", "--set", *settings, *more], capture_output=True, text=True, timeout=30)
+    refused = check()
+    assert refused.returncode == 78 and "CONTINUATION" in refused.stderr and "grpc.insecure_http2" in refused.stderr
+    assert check("grpc.insecure_http2=true").returncode == 0
+
+
 def test_a_port_that_is_taken(tmp_path):
     """Not a fault of the configuration: systemd is told and starts the daemon again, until the port is free."""
     with Daemon(ANY_PORT) as d, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
