@@ -25,24 +25,21 @@ Result<std::unique_ptr<ChatFormatter>> ChatFormatter::Create(const text::Tokeniz
       new ChatFormatter(tokenizer, std::move(chat_template), std::move(tool_template)));
 }
 
-Result<std::string> ChatFormatter::Render(const Json& conversation) const {
+Result<text::TemplateText> ChatFormatter::Render(const Json& conversation) const {
   const model::Vocabulary& v = tokenizer_.vocabulary();
-  Json variables = Protect(conversation);
   const auto token_text = [&](int id) { return id < 0 ? Json("") : Json(v.tokens[id]); };
-  variables.Set("bos_token", token_text(v.bos));
-  variables.Set("eos_token", token_text(v.eos));
-  if (conversation.FindRaw("add_generation_prompt") == nullptr) {
-    variables.Set("add_generation_prompt", true);
-  }
+  Json own = Json::Object{{"bos_token", token_text(v.bos)}, {"eos_token", token_text(v.eos)}};
+  if (conversation.FindRaw("add_generation_prompt") == nullptr)
+    own.Set("add_generation_prompt", true);
   const Json* tools = conversation.Find("tools");
   const bool has_tools = tools != nullptr && tools->is_array() && !tools->as_array().empty();
-  return (has_tools && tool_template_ != nullptr ? tool_template_ : template_)->Render(variables);
+  return (has_tools && tool_template_ != nullptr ? tool_template_ : template_)
+      ->Render(conversation, own);
 }
 
-std::vector<int> ChatFormatter::Tokenize(const std::string& prompt) const {
+std::vector<int> ChatFormatter::Tokenize(const text::TemplateText& prompt) const {
   const model::Vocabulary& v = tokenizer_.vocabulary();
-  std::vector<int> tokens =
-      tokenizer_.Encode(prompt, {.control_tokens = true, .token_breaks = true});
+  std::vector<int> tokens = tokenizer_.Encode(prompt);
   // Templates write the beginning of the sequence themselves, or leave it to the tokenizer.
   if (v.add_bos && v.bos >= 0 && (tokens.empty() || tokens.front() != v.bos)) {
     tokens.insert(tokens.begin(), v.bos);
@@ -51,24 +48,8 @@ std::vector<int> ChatFormatter::Tokenize(const std::string& prompt) const {
 }
 
 Result<std::vector<int>> ChatFormatter::Encode(const Json& conversation) const {
-  ASSIGN_OR_RETURN(const std::string prompt, Render(conversation));
+  ASSIGN_OR_RETURN(const text::TemplateText prompt, Render(conversation));
   return Tokenize(prompt);
-}
-
-Json ChatFormatter::Protect(const Json& value) const {
-  if (value.is_string()) return tokenizer_.ProtectControlTokens(value.as_string());
-  if (value.is_array()) {
-    Json::Array out;
-    for (const Json& item : value.as_array()) out.push_back(Protect(item));
-    return Json(std::move(out));
-  }
-  if (value.is_object()) {
-    Json::Object out;
-    for (const auto& [key, item] : value.as_object())
-      out.emplace_back(tokenizer_.ProtectControlTokens(key), Protect(item));
-    return Json(std::move(out));
-  }
-  return value;
 }
 
 }  // namespace thermocline

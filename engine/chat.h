@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "engine/text/template_text.h"
 
 namespace thermocline {
 
@@ -25,16 +26,15 @@ class ChatFormatter {
 
   // `conversation` is an object with "messages" and whatever else the template reads ("tools",
   // ...). What clients wrote never becomes a control token. Errors as ChatTemplate::Render.
-  Result<std::string> Render(const Json& conversation) const;
+  Result<text::TemplateText> Render(const Json& conversation) const;
   // The tokens of a rendered prompt.
-  std::vector<int> Tokenize(const std::string& prompt) const;
+  std::vector<int> Tokenize(const text::TemplateText& prompt) const;
   // Both.
   Result<std::vector<int>> Encode(const Json& conversation) const;
 
  private:
   ChatFormatter(const text::Tokenizer& tokenizer, std::unique_ptr<text::ChatTemplate> chat_template,
                 std::unique_ptr<text::ChatTemplate> tool_template);
-  Json Protect(const Json& value) const;
 
   const text::Tokenizer& tokenizer_;
   std::unique_ptr<text::ChatTemplate> template_;

@@ -1,18 +1,46 @@
 #include "engine/text/chat_template.h"
 
+#include <algorithm>
+#include <array>
+
 #include "engine/text/jinja_interpreter.h"
 
 namespace thermocline::text {
 namespace {
 
+constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
+                                                    "tool"};
+
+// Lets the known roles of messages be the template's own words.
+void TrustRoles(const jinja::Value& messages) {
+  if (!messages.is_list()) return;
+  for (jinja::Value& message : messages.list()) {
+    const jinja::Value* role = message.is_dict() ? message.FindKey("role") : nullptr;
+    if (role == nullptr || !role->is_string()) continue;
+    const std::string text = role->as_string();
+    if (std::find(kRoles.begin(), kRoles.end(), text) != kRoles.end())
+      message.SetItem("role", jinja::Value::MakeOwn(text));
+  }
+}
+
+jinja::Value OwnFromJson(const Json& value) {
+  return value.is_string() ? jinja::Value::MakeOwn(value.as_string())
+                           : jinja::Value::FromJson(value);
+}
+
 class JinjaTemplate final : public ChatTemplate {
  public:
   explicit JinjaTemplate(jinja::Body body) : body_(std::move(body)) {}
 
-  Result<std::string> Render(const Json& variables) const override {
+  Result<TemplateText> Render(const Json& data, const Json& own) const override {
     jinja::Interpreter interpreter{jinja::Limits{}};
-    for (const auto& [name, value] : variables.as_object())
-      interpreter.SetGlobal(name, jinja::Value::FromJson(value));
+    for (const auto& [name, value] : data.as_object()) {
+      const jinja::Value variable = jinja::Value::FromJson(value);
+      if (name == "messages") TrustRoles(variable);
+      interpreter.SetGlobal(name, variable);
+    }
+    for (const auto& [name, value] : own.as_object())
+      interpreter.SetGlobal(name, OwnFromJson(value));
     auto text = interpreter.Render(body_);
     if (!text.ok()) return text.status().Annotate("chat template");
     return text;
@@ -23,6 +51,11 @@ class JinjaTemplate final : public ChatTemplate {
 };
 
 }  // namespace
+
+Result<std::string> ChatTemplate::Render(const Json& variables) const {
+  ASSIGN_OR_RETURN(const TemplateText text, Render(variables, Json(Json::Object{})));
+  return text.bytes();
+}
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string_view source) {
   auto body = jinja::Parse(source);

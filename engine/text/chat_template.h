@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "engine/text/template_text.h"
 
 namespace thermocline::text {
 
@@ -14,9 +15,13 @@ namespace thermocline::text {
 class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
-  // `variables` is an object: messages, tools, add_generation_prompt, bos_token, ...
+  // Two objects. The texts of `data` (messages, tools, add_generation_prompt, ...) are data in the
+  // result, but for the known roles of messages: templates write '<|' + role + '|>'. Those of `own`
+  // (bos_token, ...) are the template's own. A number or a list that is written as text is data.
   // InvalidArgument for what the template refuses; ResourceExhausted beyond a bound.
-  virtual Result<std::string> Render(const Json& variables) const = 0;
+  virtual Result<TemplateText> Render(const Json& data, const Json& own) const = 0;
+  // The bytes alone.
+  Result<std::string> Render(const Json& variables) const;
 
   // Parses a Jinja template. InvalidArgument for syntax errors, Unimplemented naming an unsupported
   // construct; both with the line.

@@ -140,9 +140,9 @@ class ExpressionParser : protected TokenCursor {
     expr->line = token.line;
     switch (token.kind) {
       case Token::Kind::kString:
-        expr->value = token.text;
+        expr->value = Value::MakeOwn(token.text);
         while (Peek().kind == Token::Kind::kString)
-          expr->value = expr->value.as_string() + Next().text;
+          expr->value = Value::MakeOwn(expr->value.as_string() + Next().text);
         return expr;
       case Token::Kind::kInteger: {
         const auto number = base::ParseNumber<std::int64_t>(token.text);

@@ -21,8 +21,8 @@ std::int64_t IntOr(const Value& value, std::int64_t absent) {
 Result<Value> Attribute(const Value& object, const Value& path) {
   if (!path.is_string()) return GetItem(object, path);
   Value at = object;
-  for (const std::string& name : SplitAt(path.as_string(), ".", -1, false)) {
-    ASSIGN_OR_RETURN(at, GetAttribute(at, name));
+  for (const TemplateText& name : SplitAt(path.text(), ".", -1, false)) {
+    ASSIGN_OR_RETURN(at, GetAttribute(at, name.bytes()));
   }
   return at;
 }
@@ -48,16 +48,16 @@ Result<Value> ToJson(Interpreter&, const Value& value, const Arguments& argument
 
 Result<Value> Join(Interpreter&, const Value& value, const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Value::List items, Iterate(value));
-  const std::string separator = arguments.Get(0, "d").ToString();
+  const TemplateText separator = arguments.Get(0, "d").ToText();
   const Value attribute = arguments.Get(1, "attribute");
-  std::string out;
+  TemplateText out;
   for (std::size_t i = 0; i < items.size(); ++i) {
     Value item = items[i];
     if (!attribute.is_undefined()) {
       ASSIGN_OR_RETURN(item, Attribute(item, attribute));
     }
-    if (i > 0) out += separator;
-    out += item.ToString();
+    if (i > 0) out.Append(separator);
+    out.Append(item.ToText());
     if (out.size() > kTextBytesMax)
       return base::ResourceExhausted("join makes more than ", kTextBytesMax, " bytes");
   }
@@ -66,6 +66,7 @@ Result<Value> Join(Interpreter&, const Value& value, const Arguments& arguments)
 
 Result<Value> Length(Interpreter&, const Value& value, const Arguments&) {
   if (value.is_dict()) return Value(value.dict().size());
+  if (value.is_string()) return Value(CountCharacters(value.as_string()));
   ASSIGN_OR_RETURN(const Value::List items, Iterate(value));
   return Value(items.size());
 }
@@ -93,8 +94,8 @@ Result<Value> DictSort(Interpreter&, const Value& value, const Arguments& argume
              reverse = arguments.Get(2, "reverse").Truthy();
   Value::Dict entries = value.dict();
   const auto key = [&](const auto& entry) {
-    const std::string text = (by_value ? entry.second : entry.first).ToString();
-    return case_sensitive ? text : Lower(text);
+    const TemplateText text = (by_value ? entry.second : entry.first).ToText();
+    return case_sensitive ? text.bytes() : Lower(text).bytes();
   };
   std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
     return reverse ? key(b) < key(a) : key(a) < key(b);
@@ -106,20 +107,21 @@ Result<Value> DictSort(Interpreter&, const Value& value, const Arguments& argume
 
 Result<Value> Indent(Interpreter&, const Value& value, const Arguments& arguments) {
   const Value width = arguments.Get(0, "width");
-  const std::string prefix =
-      width.is_string()
-          ? width.as_string()
-          : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(IntOr(width, 4), 0, 64)),
-                        ' ');
+  const std::int64_t spaces = std::clamp<std::int64_t>(IntOr(width, 4), 0, 64);
+  const TemplateText prefix =
+      width.is_string() ? width.text()
+                        : TemplateText::Data(std::string(static_cast<std::size_t>(spaces), ' '));
   const bool first = arguments.Get(1, "first").Truthy(), blank = arguments.Get(2, "blank").Truthy();
-  std::string out;
-  std::size_t number = 0;
-  for (const std::string& line : SplitAt(value.ToString(), "\n", -1, false)) {
-    if (number > 0) out += '\n';
+  const TemplateText text = value.ToText();
+  TemplateText out;
+  std::size_t number = 0, begin = 0;
+  for (const TemplateText& line : SplitAt(text, "\n", -1, false)) {
+    if (number > 0) out.AppendPart(text, begin - 1, begin);  // the line's end
+    begin += line.size() + 1;
     if (out.size() > kTextBytesMax)
       return base::ResourceExhausted("indent makes more than ", kTextBytesMax, " bytes");
-    if ((number > 0 || first) && (blank || !line.empty())) out += prefix;
-    out += line;
+    if ((number > 0 || first) && (blank || !line.empty())) out.Append(prefix);
+    out.Append(line);
     ++number;
   }
   return Value(std::move(out));
@@ -127,8 +129,8 @@ Result<Value> Indent(Interpreter&, const Value& value, const Arguments& argument
 
 Result<Value> Replace(Interpreter&, const Value& value, const Arguments& arguments) {
   const Value count = arguments.Get(2, "count");
-  return ReplaceText(value.ToString(), arguments.Get(0, "old").ToString(),
-                     arguments.Get(1, "new").ToString(), IntOr(count, -1));
+  return ReplaceText(value.ToText(), arguments.Get(0, "old").ToString(),
+                     arguments.Get(1, "new").ToText(), IntOr(count, -1));
 }
 
 Result<Value> Map(Interpreter& interpreter, const Value& value, const Arguments& arguments) {
@@ -195,7 +197,7 @@ Result<Value::List> Sorted(const Value& value, const Value& attribute, bool case
       return false;
     }
     const bool fold = !case_sensitive && x->is_string() && y->is_string();
-    const auto less = fold ? Result<bool>(Lower(x->as_string()) < Lower(y->as_string()))
+    const auto less = fold ? Result<bool>(Lower(x->text()).bytes() < Lower(y->text()).bytes())
                            : CompareValues("<", *x, *y);
     if (!less.ok()) failed = less.status();
     return less.ok() && *less;
@@ -236,7 +238,7 @@ Result<Value> FirstOrLast(const Value& value, bool first) {
 Result<Value> ToInt(Interpreter&, const Value& value, const Arguments& arguments) {
   if (value.is_int()) return Value(value.as_int());
   if (value.is_number()) return Value(static_cast<std::int64_t>(value.as_double()));
-  const std::string text = Strip(value.ToString(), nullptr, true, true);
+  const std::string text = Strip(value.ToText(), nullptr, true, true).bytes();
   if (const auto whole = base::ParseNumber<std::int64_t>(text)) return Value(*whole);
   if (const auto real = base::ParseNumber<double>(text))
     return Value(static_cast<std::int64_t>(*real));
@@ -246,7 +248,7 @@ Result<Value> ToInt(Interpreter&, const Value& value, const Arguments& arguments
 Result<Value> ToFloat(Interpreter&, const Value& value, const Arguments&) {
   if (value.is_number()) return Value(value.as_double());
   return Value(
-      base::ParseNumber<double>(Strip(value.ToString(), nullptr, true, true)).value_or(0.0));
+      base::ParseNumber<double>(Strip(value.ToText(), nullptr, true, true).bytes()).value_or(0.0));
 }
 
 Result<Value> Escape(Interpreter&, const Value& value, const Arguments&) {
@@ -260,7 +262,7 @@ Result<Value> FromJsonText(Interpreter&, const Value& value, const Arguments&) {
 
 Result<Value> Trim(Interpreter&, const Value& value, const Arguments& arguments) {
   const Value characters = arguments.Get(0, "chars");
-  return Value(Strip(value.ToString(), characters.is_string() ? &characters.as_string() : nullptr,
+  return Value(Strip(value.ToText(), characters.is_string() ? &characters.as_string() : nullptr,
                      true, true));
 }
 
@@ -292,12 +294,12 @@ const std::map<std::string, Filter, std::less<>>& Filters() {
       {"e", Escape},
       {"trim", Trim},
       {"from_json", FromJsonText},
-      {"safe", FILTER(Value::MakeMarkup(value.ToString()))},
-      {"string", FILTER(Value(value.ToString()))},
-      {"upper", FILTER(Value(Upper(value.ToString())))},
-      {"lower", FILTER(Value(Lower(value.ToString())))},
-      {"title", FILTER(Value(Title(value.ToString())))},
-      {"capitalize", FILTER(Value(Capitalize(value.ToString())))},
+      {"safe", FILTER(Value::MakeMarkup(value.ToText()))},
+      {"string", FILTER(Value(value.ToText()))},
+      {"upper", FILTER(Value(Upper(value.ToText())))},
+      {"lower", FILTER(Value(Lower(value.ToText())))},
+      {"title", FILTER(Value(Title(value.ToText())))},
+      {"capitalize", FILTER(Value(Capitalize(value.ToText())))},
       {"first", FILTER(FirstOrLast(value, true))},
       {"last", FILTER(FirstOrLast(value, false))},
       {"min", FILTER(Extreme(value, arguments, false))},
@@ -348,8 +350,8 @@ const std::map<std::string, Test, std::less<>>& Tests() {
       {"callable", TEST(value.is_function())},
       {"odd", TEST(value.is_int() && value.as_int() % 2 != 0)},
       {"even", TEST(value.is_int() && value.as_int() % 2 == 0)},
-      {"upper", TEST(value.is_string() && Upper(value.as_string()) == value.as_string())},
-      {"lower", TEST(value.is_string() && Lower(value.as_string()) == value.as_string())},
+      {"upper", TEST(value.is_string() && Upper(value.text()).bytes() == value.as_string())},
+      {"lower", TEST(value.is_string() && Lower(value.text()).bytes() == value.as_string())},
       {"in", TEST(CompareValues("in", value, arguments.Get(0, "seq")))},
       {"equalto", TEST(value == arguments.Get(0, "other"))},
       {"eq", TEST(value == arguments.Get(0, "other"))},

@@ -12,16 +12,16 @@ Status Interpreter::Charge(std::size_t bytes) {
   return OkStatus();
 }
 
-Result<std::string> Interpreter::Render(const Body& body) {
+Result<TemplateText> Interpreter::Render(const Body& body) {
   AddGlobals(*this);
-  std::string out;
+  TemplateText out;
   ASSIGN_OR_RETURN(const Flow flow, Execute(body, globals_, out));
   static_cast<void>(flow);
   return out;
 }
 
 Result<Interpreter::Flow> Interpreter::Execute(const Body& body, const ScopePtr& scope,
-                                               std::string& out) {
+                                               TemplateText& out) {
   for (const StmtPtr& stmt : body) {
     RETURN_IF_ERROR(Charge(0));
     ASSIGN_OR_RETURN(const Flow flow, ExecuteOne(*stmt, scope, out));
@@ -34,16 +34,16 @@ Result<Interpreter::Flow> Interpreter::Execute(const Body& body, const ScopePtr&
 }
 
 Result<Interpreter::Flow> Interpreter::ExecuteOne(const Stmt& stmt, const ScopePtr& scope,
-                                                  std::string& out) {
+                                                  TemplateText& out) {
   switch (stmt.kind) {
     case Stmt::Kind::kText:
-      out += stmt.text;
+      out.AppendOwn(stmt.text);
       return Flow::kNext;
     case Stmt::Kind::kOutput: {
       ASSIGN_OR_RETURN(const Value value, Evaluate(*stmt.expr, scope));
-      const std::string text = value.ToString();
+      const TemplateText text = value.ToText();
       RETURN_IF_ERROR(Charge(text.size()));
-      out += text;
+      out.Append(text);
       return Flow::kNext;
     }
     case Stmt::Kind::kIf:
@@ -67,11 +67,11 @@ Result<Interpreter::Flow> Interpreter::ExecuteOne(const Stmt& stmt, const ScopeP
       DefineMacro(stmt, scope);
       return Flow::kNext;
     case Stmt::Kind::kFilterBlock: {
-      std::string text;
+      TemplateText text;
       ASSIGN_OR_RETURN(const Flow flow, Execute(stmt.body, scope, text));
       ASSIGN_OR_RETURN(const Value value,
                        EvaluateFilter(*stmt.filter, Value(std::move(text)), scope));
-      out += value.ToString();
+      out.Append(value.ToText());
       return flow;
     }
     case Stmt::Kind::kScope:
@@ -124,7 +124,7 @@ Status Bind(const std::vector<ExprPtr>& targets, const Value& value, Scope& scop
 }  // namespace
 
 Result<Interpreter::Flow> Interpreter::ExecuteFor(const Stmt& stmt, const ScopePtr& scope,
-                                                  std::string& out) {
+                                                  TemplateText& out) {
   ASSIGN_OR_RETURN(const Value sequence, Evaluate(*stmt.expr, scope));
   ASSIGN_OR_RETURN(Value::List items, Iterate(sequence));
   if (stmt.filter != nullptr) {
@@ -177,7 +177,7 @@ Status Interpreter::ExecuteSet(const Stmt& stmt, const ScopePtr& scope) {
 }
 
 Status Interpreter::ExecuteSetBlock(const Stmt& stmt, const ScopePtr& scope) {
-  std::string text;
+  TemplateText text;
   const auto inner = std::make_shared<Scope>(Scope{scope, {}});
   RETURN_IF_ERROR(Execute(stmt.body, inner, text).status());
   Value value(std::move(text));
@@ -222,7 +222,7 @@ Result<Value> Interpreter::CallMacro(const Stmt& stmt, const ScopePtr& scope,
     }
     inner->names[name] = value.is_undefined() ? Value::MakeUndefined(name) : std::move(value);
   }
-  std::string out;
+  TemplateText out;
   RETURN_IF_ERROR(Execute(stmt.body, inner, out).status());
   return Value(std::move(out));
 }

@@ -31,7 +31,7 @@ class Interpreter {
 
   void SetGlobal(const std::string& name, Value value) { globals_->names[name] = std::move(value); }
   // ResourceExhausted beyond a bound; InvalidArgument for what Python's jinja2 would raise.
-  Result<std::string> Render(const Body& body);
+  Result<TemplateText> Render(const Body& body);
 
   // For built-ins.
   Result<Value> Call(const Value& function, const Arguments& arguments);
@@ -45,9 +45,9 @@ class Interpreter {
   enum class Flow { kNext, kBreak, kContinue };
   using ScopePtr = std::shared_ptr<Scope>;
 
-  Result<Flow> Execute(const Body& body, const ScopePtr& scope, std::string& out);
-  Result<Flow> ExecuteOne(const Stmt& stmt, const ScopePtr& scope, std::string& out);
-  Result<Flow> ExecuteFor(const Stmt& stmt, const ScopePtr& scope, std::string& out);
+  Result<Flow> Execute(const Body& body, const ScopePtr& scope, TemplateText& out);
+  Result<Flow> ExecuteOne(const Stmt& stmt, const ScopePtr& scope, TemplateText& out);
+  Result<Flow> ExecuteFor(const Stmt& stmt, const ScopePtr& scope, TemplateText& out);
   Status ExecuteSet(const Stmt& stmt, const ScopePtr& scope);
   Status ExecuteSetBlock(const Stmt& stmt, const ScopePtr& scope);
   void DefineMacro(const Stmt& stmt, const ScopePtr& scope);

@@ -11,27 +11,25 @@ namespace {
 
 constexpr std::int64_t kRangeMax = 100'000;
 
-Result<std::string> TextArgument(const Arguments& arguments, std::size_t index,
-                                 const char* method) {
+Result<TemplateText> TextArgument(const Arguments& arguments, std::size_t index,
+                                  const char* method) {
   const Value value = arguments.Get(index, "");
   if (!value.is_string())
     return base::InvalidArgument(method, "() needs a string, not a ", value.type_name());
-  return value.as_string();
+  return value.text();
 }
 
 // "{} and {name}".format(...)
-Result<Value> Format(const std::string& format, const Arguments& arguments) {
-  std::string out;
+Result<Value> Format(const TemplateText& text, const Arguments& arguments) {
+  const std::string& format = text.bytes();
+  TemplateText out;
   std::size_t next = 0;
   for (std::size_t i = 0; i < format.size(); ++i) {
     const char c = format[i];
-    if ((c == '{' || c == '}') && i + 1 < format.size() && format[i + 1] == c) {
-      out.push_back(c);
-      ++i;
-      continue;
-    }
-    if (c != '{') {
-      out.push_back(c);
+    const bool twice = (c == '{' || c == '}') && i + 1 < format.size() && format[i + 1] == c;
+    if (twice || c != '{') {
+      out.AppendPart(text, i, i + 1);
+      i += twice ? 1 : 0;
       continue;
     }
     const std::size_t end = format.find('}', i);
@@ -43,7 +41,7 @@ Result<Value> Format(const std::string& format, const Arguments& arguments) {
         index.has_value() ? arguments.Get(*index, "") : arguments.Get(SIZE_MAX, field);
     if (value.is_undefined())
       return base::InvalidArgument("format(): no value for '{", field, "}'");
-    out += value.ToString();
+    out.Append(value.ToText());
     if (out.size() > kTextBytesMax)
       return base::ResourceExhausted("format() makes more than ", kTextBytesMax, " bytes");
     i = end;
@@ -63,20 +61,22 @@ Result<Value> StartsOrEnds(const std::string& text, const Value& affix, bool sta
   return Value(false);
 }
 
-Value Split(const std::string& text, const Value& separator, std::int64_t count_max,
+Value Split(const TemplateText& text, const Value& separator, std::int64_t count_max,
             bool from_right) {
-  std::vector<std::string> parts = separator.is_string() && !separator.as_string().empty()
-                                       ? SplitAt(text, separator.as_string(), count_max, from_right)
-                                       : SplitWords(text, count_max);
+  std::vector<TemplateText> parts =
+      separator.is_string() && !separator.as_string().empty()
+          ? SplitAt(text, separator.as_string(), count_max, from_right)
+          : SplitWords(text, count_max);
   Value::List out(parts.begin(), parts.end());
   return Value::MakeList(std::move(out));
 }
 
-Result<Value> StringMethod(const std::string& text, const std::string& name,
+Result<Value> StringMethod(const TemplateText& whole, const std::string& name,
                            const Arguments& arguments) {
+  const std::string& text = whole.bytes();
   const Value first = arguments.Get(0, "");
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
-    return Value(Strip(text, first.is_string() ? &first.as_string() : nullptr, name != "rstrip",
+    return Value(Strip(whole, first.is_string() ? &first.as_string() : nullptr, name != "rstrip",
                        name != "lstrip"));
   }
   if (name == "startswith" || name == "endswith")
@@ -85,35 +85,37 @@ Result<Value> StringMethod(const std::string& text, const std::string& name,
     if (first.is_string() && first.as_string().empty())
       return base::InvalidArgument("split(): empty separator");
     const Value limit = arguments.Get(1, "maxsplit");
-    return Split(text, arguments.Get(0, "sep"), limit.is_int() ? limit.as_int() : -1,
+    return Split(whole, arguments.Get(0, "sep"), limit.is_int() ? limit.as_int() : -1,
                  name == "rsplit");
   }
   if (name == "splitlines") {
-    std::vector<std::string> lines = SplitAt(text, "\n", -1, false);
+    std::vector<TemplateText> lines = SplitAt(whole, "\n", -1, false);
     if (!lines.empty() && lines.back().empty()) lines.pop_back();
     return Value::MakeList(Value::List(lines.begin(), lines.end()));
   }
-  if (name == "upper") return Value(Upper(text));
-  if (name == "lower") return Value(Lower(text));
-  if (name == "title") return Value(Title(text));
-  if (name == "capitalize") return Value(Capitalize(text));
-  if (name == "format") return Format(text, arguments);
+  if (name == "upper") return Value(Upper(whole));
+  if (name == "lower") return Value(Lower(whole));
+  if (name == "title") return Value(Title(whole));
+  if (name == "capitalize") return Value(Capitalize(whole));
+  if (name == "format") return Format(whole, arguments);
   if (name == "replace") {
-    ASSIGN_OR_RETURN(const std::string from, TextArgument(arguments, 0, "replace"));
-    ASSIGN_OR_RETURN(const std::string to, TextArgument(arguments, 1, "replace"));
+    ASSIGN_OR_RETURN(const TemplateText from, TextArgument(arguments, 0, "replace"));
+    ASSIGN_OR_RETURN(const TemplateText to, TextArgument(arguments, 1, "replace"));
     const Value limit = arguments.Get(2, "count");
-    return ReplaceText(text, from, to, limit.is_int() ? limit.as_int() : -1);
+    return ReplaceText(whole, from.bytes(), to, limit.is_int() ? limit.as_int() : -1);
   }
   if (name == "find" || name == "rfind" || name == "index") {
-    ASSIGN_OR_RETURN(const std::string needle, TextArgument(arguments, 0, "find"));
-    const std::size_t at = name == "rfind" ? text.rfind(needle) : text.find(needle);
+    ASSIGN_OR_RETURN(const TemplateText needle, TextArgument(arguments, 0, "find"));
+    const std::size_t at = name == "rfind" ? text.rfind(needle.bytes()) : text.find(needle.bytes());
     if (at == std::string::npos && name == "index")
       return base::InvalidArgument("substring not found");
-    return at == std::string::npos ? Value(-1) : Value(Characters(text.substr(0, at)).size());
+    return at == std::string::npos ? Value(-1)
+                                   : Value(CountCharacters(std::string_view(text).substr(0, at)));
   }
   if (name == "count") {
-    ASSIGN_OR_RETURN(const std::string needle, TextArgument(arguments, 0, "count"));
-    return Value(needle.empty() ? text.size() + 1 : SplitAt(text, needle, -1, false).size() - 1);
+    ASSIGN_OR_RETURN(const TemplateText needle, TextArgument(arguments, 0, "count"));
+    return Value(needle.empty() ? text.size() + 1
+                                : SplitAt(whole, needle.bytes(), -1, false).size() - 1);
   }
   if (name == "isdigit" || name == "isspace") {
     const std::string_view allowed = name == "isdigit" ? "0123456789" : " \t\n\r\v\f";
@@ -121,9 +123,10 @@ Result<Value> StringMethod(const std::string& text, const std::string& name,
   }
   if (name == "join") {
     ASSIGN_OR_RETURN(const Value::List items, Iterate(first));
-    std::string out;
+    TemplateText out;
     for (std::size_t i = 0; i < items.size(); ++i) {
-      out += (i > 0 ? text : "") + items[i].ToString();
+      if (i > 0) out.Append(whole);
+      out.Append(items[i].ToText());
       if (out.size() > kTextBytesMax)
         return base::ResourceExhausted("join() makes more than ", kTextBytesMax, " bytes");
     }
@@ -252,7 +255,7 @@ Result<Value> DictFromArguments(Interpreter&, const Arguments& arguments) {
   Value dict = Value::MakeDict();
   if (!arguments.positional.empty() && arguments.positional[0].is_dict())
     dict.dict() = arguments.positional[0].dict();
-  for (const auto& [name, value] : arguments.named) dict.SetItem(Value(name), value);
+  for (const auto& [name, value] : arguments.named) dict.SetItem(Value::MakeOwn(name), value);
   return dict;
 }
 
@@ -267,7 +270,7 @@ Result<Value> CallMethod(Interpreter& interpreter, const Value& object, const st
                          const Arguments& arguments) {
   if (object.is_string()) {
     RETURN_IF_ERROR(interpreter.Charge(object.as_string().size()));
-    return StringMethod(object.as_string(), name, arguments);
+    return StringMethod(object.text(), name, arguments);
   }
   if (object.is_list()) {
     RETURN_IF_ERROR(interpreter.Charge(object.list().size()));

@@ -63,20 +63,21 @@ Result<Value> Floats(const std::string& op, double a, double b) {
 }
 
 // 'text %s and %d' % values
-Result<Value> FormatPercent(const std::string& format, const Value& values) {
+Result<Value> FormatPercent(const TemplateText& text, const Value& values) {
+  const std::string& format = text.bytes();
   const Value::List list = values.is_list() ? values.list() : Value::List{values};
-  std::string out;
+  TemplateText out;
   std::size_t next = 0;
   for (std::size_t i = 0; i < format.size(); ++i) {
-    if (format[i] != '%') {
-      out.push_back(format[i]);
-      continue;
-    }
-    const char kind = i + 1 < format.size() ? format[++i] : ' ';
+    const std::size_t at = std::min(format.find('%', i), format.size());
+    out.AppendPart(text, i, at);
+    if (at == format.size()) break;
+    i = at + 1;
+    const char kind = i < format.size() ? format[i] : ' ';
     if (kind == '%') {
-      out.push_back('%');
+      out.AppendPart(text, at, i);
     } else if ((kind == 's' || kind == 'd') && next < list.size()) {
-      out += list[next++].ToString();
+      out.Append(list[next++].ToText());
     } else {
       return base::InvalidArgument("the format '%", std::string(1, kind),
                                    "' is not supported or has no value");
@@ -85,7 +86,16 @@ Result<Value> FormatPercent(const std::string& format, const Value& values) {
   return Value(std::move(out));
 }
 
+TemplateText Joined(TemplateText a, const TemplateText& b) {
+  a.Append(b);
+  return a;
+}
+
 bool IsSequence(const Value& value) { return value.is_list() || value.is_string(); }
+
+std::vector<std::size_t> EdgesOf(const Value& sequence) {
+  return sequence.is_string() ? CharacterEdges(sequence.as_string()) : std::vector<std::size_t>();
+}
 
 // Index or slice bound: negative counts from the end.
 std::int64_t Clamp(const Value& bound, std::int64_t size, std::int64_t absent, std::int64_t low,
@@ -124,13 +134,13 @@ Result<int> Order(const Value& a, const Value& b) {
 }  // namespace
 
 Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
-  if (op == "~") return Value(a.ToString() + b.ToString());
+  if (op == "~") return Value(Joined(a.ToText(), b.ToText()));
   if (a.is_number() && b.is_number())
     return a.is_int() && b.is_int() ? Integers(op, a.as_int(), b.as_int())
                                     : Floats(op, a.as_double(), b.as_double());
   if (op == "+" && a.is_string() && b.is_string() && (a.is_markup() || b.is_markup()))
-    return Value::MakeMarkup(EscapeHtml(a) + EscapeHtml(b));
-  if (op == "+" && a.is_string() && b.is_string()) return Value(a.as_string() + b.as_string());
+    return Value::MakeMarkup(Joined(EscapeHtml(a), EscapeHtml(b)));
+  if (op == "+" && a.is_string() && b.is_string()) return Value(Joined(a.text(), b.text()));
   if (op == "+" && a.is_list() && b.is_list()) {
     if (a.list().size() + b.list().size() > kListMax)
       return base::ResourceExhausted("a list is longer than ", kListMax);
@@ -138,14 +148,14 @@ Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
     joined.insert(joined.end(), b.list().begin(), b.list().end());
     return Value::MakeList(std::move(joined), a.is_tuple());
   }
-  if (op == "%" && a.is_string()) return FormatPercent(a.as_string(), b);
+  if (op == "%" && a.is_string()) return FormatPercent(a.text(), b);
   if (op == "*" && a.is_string() && b.is_int()) {
     const std::int64_t times = std::max<std::int64_t>(0, b.as_int());
     if (times * (a.as_string().size() + 1) > kRepeatedBytesMax)
       return base::ResourceExhausted("a repeated string is longer than ", kRepeatedBytesMax,
                                      " bytes");
-    std::string out;
-    for (std::int64_t i = 0; i < times; ++i) out += a.as_string();
+    TemplateText out;
+    for (std::int64_t i = 0; i < times; ++i) out.Append(a.text());
     return Value(std::move(out));
   }
   return TypeError(op, a, b);
@@ -173,13 +183,12 @@ Result<Value> GetItem(const Value& object, const Value& key) {
     return found != nullptr ? *found : Value::MakeUndefined(key.ToString());
   }
   if (IsSequence(object) && key.is_int()) {
-    const std::vector<std::string> characters =
-        object.is_string() ? Characters(object.as_string()) : std::vector<std::string>();
-    const auto size =
-        static_cast<std::int64_t>(object.is_string() ? characters.size() : object.list().size());
+    const std::vector<std::size_t> edges = EdgesOf(object);
+    const std::int64_t size = object.is_string() ? edges.size() - 1 : object.list().size();
     const std::int64_t at = key.as_int() < 0 ? key.as_int() + size : key.as_int();
     if (at < 0 || at >= size) return Value::MakeUndefined(StrCat("element ", key.as_int()));
-    return object.is_string() ? Value(characters[at]) : object.list()[at];
+    return object.is_string() ? Value(object.text().Part(edges[at], edges[at + 1]))
+                              : object.list()[at];
   }
   return Value::MakeUndefined(key.ToString());
 }
@@ -197,21 +206,19 @@ Result<Value> GetAttribute(const Value& object, const std::string& name) {
 Result<Value> Slice(const Value& object, const Value& start, const Value& stop, const Value& step) {
   if (!IsSequence(object))
     return base::InvalidArgument("a ", object.type_name(), " cannot be sliced");
-  const std::vector<std::string> characters =
-      object.is_string() ? Characters(object.as_string()) : std::vector<std::string>();
-  const auto size =
-      static_cast<std::int64_t>(object.is_string() ? characters.size() : object.list().size());
+  const std::vector<std::size_t> edges = EdgesOf(object);
+  const std::int64_t size = object.is_string() ? edges.size() - 1 : object.list().size();
   const std::int64_t stride = step.is_int() ? step.as_int() : 1;
   if (stride == 0) return base::InvalidArgument("the slice step is 0");
   const bool forward = stride > 0;
   const std::int64_t low = forward ? 0 : -1, high = forward ? size : size - 1;
   std::int64_t at = Clamp(start, size, forward ? 0 : size - 1, low, high);
   const std::int64_t end = Clamp(stop, size, forward ? size : -1, low, high);
-  std::string text;
+  TemplateText text;
   Value::List items;
   for (; forward ? at < end : at > end; at += stride) {
     if (object.is_string())
-      text += characters[at];
+      text.AppendPart(object.text(), edges[at], edges[at + 1]);
     else
       items.push_back(object.list()[at]);
   }
@@ -227,8 +234,9 @@ Result<Value::List> Iterate(const Value& value) {
     return out;
   }
   if (value.is_string()) {
-    for (std::string& character : Characters(value.as_string()))
-      out.emplace_back(std::move(character));
+    const std::vector<std::size_t> edges = CharacterEdges(value.as_string());
+    for (std::size_t i = 0; i + 1 < edges.size(); ++i)
+      out.emplace_back(value.text().Part(edges[i], edges[i + 1]));
     return out;
   }
   if (value.is_undefined()) return out;

@@ -12,36 +12,53 @@ constexpr std::size_t kReplacedBytesMax = std::size_t{16} << 20;
 
 // Maps each character; bytes that are no UTF-8 stay.
 template <typename Map>
-std::string MapCharacters(std::string_view text, const Map& map) {
-  std::string out;
+TemplateText MapCharacters(const TemplateText& text, const Map& map) {
+  TemplateText out;
   for (std::size_t pos = 0; pos < text.size();) {
     const std::size_t begin = pos;
-    const char32_t c = base::DecodeUtf8(text, pos);
+    const char32_t c = base::DecodeUtf8(text.bytes(), pos);
+    std::string mapped;
     if (c == 0xFFFD)
-      out.append(text.substr(begin, pos - begin));
+      mapped = text.bytes().substr(begin, pos - begin);
     else
-      base::AppendUtf8(out, static_cast<char32_t>(map(static_cast<UChar32>(c))));
+      base::AppendUtf8(mapped, static_cast<char32_t>(map(static_cast<UChar32>(c))));
+    out.Append(mapped, text.IsOwn(begin, pos));
   }
   return out;
 }
 
-}  // namespace
-
-std::string Strip(std::string_view text, const std::string* characters, bool left, bool right) {
-  const std::string_view set = characters != nullptr ? std::string_view(*characters) : kWhiteSpace;
-  const std::size_t begin = left ? text.find_first_not_of(set) : 0;
-  if (begin == std::string_view::npos) return "";
-  const std::size_t end = right ? text.find_last_not_of(set) : text.size() - 1;
-  return end == std::string_view::npos || text.empty()
-             ? ""
-             : std::string(text.substr(begin, end - begin + 1));
+std::string_view HtmlOf(char c) {
+  switch (c) {
+    case '&':
+      return "&amp;";
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '"':
+      return "&#34;";
+    case '\'':
+      return "&#39;";
+    default:
+      return "";
+  }
 }
 
-std::vector<std::string> SplitAt(const std::string& text, const std::string& separator,
-                                 std::int64_t count_max, bool from_right) {
+}  // namespace
+
+TemplateText Strip(const TemplateText& text, const std::string* characters, bool left, bool right) {
+  const std::string_view set = characters != nullptr ? std::string_view(*characters) : kWhiteSpace;
+  const std::size_t begin = left ? text.bytes().find_first_not_of(set) : 0;
+  const std::size_t last = right ? text.bytes().find_last_not_of(set) : text.size() - 1;
+  if (text.empty() || begin == std::string::npos || last == std::string::npos) return {};
+  return text.Part(begin, last + 1);
+}
+
+std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& separator,
+                                  std::int64_t count_max, bool from_right) {
   std::vector<std::size_t> cuts;
-  for (std::size_t at = text.find(separator); at != std::string::npos;
-       at = text.find(separator, at + separator.size()))
+  for (std::size_t at = text.bytes().find(separator); at != std::string::npos;
+       at = text.bytes().find(separator, at + separator.size()))
     cuts.push_back(at);
   if (count_max >= 0 && static_cast<std::int64_t>(cuts.size()) > count_max) {
     if (from_right)
@@ -49,77 +66,69 @@ std::vector<std::string> SplitAt(const std::string& text, const std::string& sep
     else
       cuts.resize(count_max);
   }
-  std::vector<std::string> out;
+  std::vector<TemplateText> out;
   std::size_t begin = 0;
   for (const std::size_t cut : cuts) {
-    out.push_back(text.substr(begin, cut - begin));
+    out.push_back(text.Part(begin, cut));
     begin = cut + separator.size();
   }
-  out.push_back(text.substr(begin));
+  out.push_back(text.Part(begin, text.size()));
   return out;
 }
 
-std::vector<std::string> SplitWords(const std::string& text, std::int64_t count_max) {
-  std::vector<std::string> out;
+std::vector<TemplateText> SplitWords(const TemplateText& whole, std::int64_t count_max) {
+  const std::string& text = whole.bytes();
+  std::vector<TemplateText> out;
   std::size_t pos = text.find_first_not_of(kWhiteSpace);
   while (pos != std::string::npos) {
     const bool last = count_max >= 0 && static_cast<std::int64_t>(out.size()) == count_max;
     const std::size_t end = last ? text.find_last_not_of(kWhiteSpace) + 1
                                  : std::min(text.find_first_of(kWhiteSpace, pos), text.size());
-    out.push_back(text.substr(pos, end - pos));
+    out.push_back(whole.Part(pos, end));
     pos = last ? std::string::npos : text.find_first_not_of(kWhiteSpace, end);
   }
   return out;
 }
 
-Result<Value> ReplaceText(const std::string& text, const std::string& from, const std::string& to,
+Result<Value> ReplaceText(const TemplateText& text, const std::string& from, const TemplateText& to,
                           std::int64_t count_max) {
   if (from.empty())
     return base::Unimplemented("replace() of an empty text is not supported in chat templates");
-  std::string out;
+  TemplateText out;
   std::size_t begin = 0;
   for (std::int64_t count = 0; count_max < 0 || count < count_max; ++count) {
-    const std::size_t at = text.find(from, begin);
+    const std::size_t at = text.bytes().find(from, begin);
     if (at == std::string::npos) break;
-    out.append(text, begin, at - begin).append(to);
+    out.AppendPart(text, begin, at);
+    out.Append(to);
     begin = at + from.size();
     if (out.size() > kReplacedBytesMax)
       return base::ResourceExhausted("replace() makes more than ", kReplacedBytesMax, " bytes");
   }
-  return Value(out.append(text, begin));
+  out.AppendPart(text, begin, text.size());
+  return Value(std::move(out));
 }
 
-std::string EscapeHtml(const Value& value) {
-  if (value.is_markup()) return value.as_string();
-  std::string out;
-  for (const char c : value.ToString()) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out.push_back(c);
-    }
+TemplateText EscapeHtml(const Value& value) {
+  TemplateText text = value.ToText();
+  if (value.is_markup()) return text;
+  TemplateText out;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const std::string_view escaped = HtmlOf(text.bytes()[at]);
+    if (escaped.empty()) continue;
+    out.AppendPart(text, begin, at);
+    out.Append(escaped, text.IsOwn(at, at + 1));
+    begin = at + 1;
   }
+  out.AppendPart(text, begin, text.size());
   return out;
 }
 
-std::string Upper(std::string_view text) { return MapCharacters(text, u_toupper); }
-std::string Lower(std::string_view text) { return MapCharacters(text, u_tolower); }
+TemplateText Upper(const TemplateText& text) { return MapCharacters(text, u_toupper); }
+TemplateText Lower(const TemplateText& text) { return MapCharacters(text, u_tolower); }
 
-std::string Title(std::string_view text) {
+TemplateText Title(const TemplateText& text) {
   bool in_word = false;
   return MapCharacters(text, [&](UChar32 c) {
     const UChar32 mapped = in_word ? u_tolower(c) : u_totitle(c);
@@ -128,7 +137,7 @@ std::string Title(std::string_view text) {
   });
 }
 
-std::string Capitalize(std::string_view text) {
+TemplateText Capitalize(const TemplateText& text) {
   bool first = true;
   return MapCharacters(text, [&](UChar32 c) {
     const UChar32 mapped = first ? u_totitle(c) : u_tolower(c);

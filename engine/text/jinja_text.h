@@ -1,4 +1,4 @@
-// String helpers with Python's meaning.
+// String helpers with Python's meaning. A character that is made of another one keeps its origin.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 namespace thermocline::text::jinja {
 
 // Without `characters` (white space if nullptr) at the sides asked for.
-std::string Strip(std::string_view text, const std::string* characters, bool left, bool right);
+TemplateText Strip(const TemplateText& text, const std::string* characters, bool left, bool right);
 // At most `count_max` cuts, all if negative.
-std::vector<std::string> SplitAt(const std::string& text, const std::string& separator,
-                                 std::int64_t count_max, bool from_right);
-std::vector<std::string> SplitWords(const std::string& text, std::int64_t count_max);
+std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& separator,
+                                  std::int64_t count_max, bool from_right);
+std::vector<TemplateText> SplitWords(const TemplateText& text, std::int64_t count_max);
 // ResourceExhausted if the result would exceed 16 MiB.
-Result<Value> ReplaceText(const std::string& text, const std::string& from, const std::string& to,
+Result<Value> ReplaceText(const TemplateText& text, const std::string& from, const TemplateText& to,
                           std::int64_t count_max);
 // HTML's escapes, unless the value is marked safe.
-std::string EscapeHtml(const Value& value);
-std::string Upper(std::string_view text);
-std::string Lower(std::string_view text);
-std::string Title(std::string_view text);
-std::string Capitalize(std::string_view text);
+TemplateText EscapeHtml(const Value& value);
+TemplateText Upper(const TemplateText& text);
+TemplateText Lower(const TemplateText& text);
+TemplateText Title(const TemplateText& text);
+TemplateText Capitalize(const TemplateText& text);
 
 }  // namespace thermocline::text::jinja

@@ -160,7 +160,7 @@ void AppendEscaped(std::string_view text, bool ensure_ascii, std::string& out) {
   out.push_back('"');
   for (std::size_t pos = 0; pos < text.size();) {
     const unsigned char byte = text[pos];
-    if (byte < 0x80 || !ensure_ascii || byte == 0xFF) {  // 0xFF: kTokenBreak, which must survive
+    if (byte < 0x80 || !ensure_ascii) {
       ++pos;
       switch (byte) {
         case '"':
@@ -205,10 +205,9 @@ void AppendEscaped(std::string_view text, bool ensure_ascii, std::string& out) {
 
 }  // namespace
 
-std::string Value::ToString() const {
-  if (is_undefined()) return "";
-  if (is_string()) return as_string();
-  return Repr();
+TemplateText Value::ToText() const {
+  if (is_undefined()) return {};
+  return is_string() ? text() : TemplateText::Data(Repr());
 }
 
 void Value::AppendRepr(std::string& out, int level) const {
@@ -323,13 +322,15 @@ Status AppendJson(const Value& value, const JsonStyle& style, int level, std::st
   return OkStatus();
 }
 
-std::vector<std::string> Characters(std::string_view text) {
-  std::vector<std::string> out;
-  for (std::size_t pos = 0; pos < text.size();) {
-    const std::size_t begin = pos;
-    base::DecodeUtf8(text, pos);
-    out.emplace_back(text.substr(begin, pos - begin));
-  }
+std::vector<std::size_t> CharacterEdges(std::string_view text) {
+  std::vector<std::size_t> out = {0};
+  for (std::size_t pos = 0; pos < text.size(); out.push_back(pos)) base::DecodeUtf8(text, pos);
+  return out;
+}
+
+std::size_t CountCharacters(std::string_view text) {
+  std::size_t out = 0;
+  for (std::size_t pos = 0; pos < text.size(); ++out) base::DecodeUtf8(text, pos);
   return out;
 }
 

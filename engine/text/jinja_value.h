@@ -12,6 +12,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "engine/text/template_text.h"
 
 namespace thermocline::text::jinja {
 
@@ -74,19 +75,23 @@ class Value {
     return Value(Data(std::make_shared<Function>(std::move(function))));
   }
   // A string marked safe for HTML: what is added to it gets escaped, as Jinja's Markup does.
-  static Value MakeMarkup(std::string text) {
+  static Value MakeMarkup(TemplateText text) {
     Value value(std::move(text));
     value.markup_ = true;
     return value;
   }
-  static Value FromJson(const Json& json);
+  static Value FromJson(const Json& json);  // its texts are data
+  // A text of the template itself.
+  static Value MakeOwn(std::string text) { return Value(TemplateText::Own(std::move(text))); }
   Value(bool value) : data_(value) {}  // NOLINT: implicit by design
   template <std::integral T>
-  Value(T value) : data_(static_cast<std::int64_t>(value)) {}   // NOLINT
-  Value(double value) : data_(value) {}                         // NOLINT
-  Value(std::string value) : data_(std::move(value)) {}         // NOLINT
-  Value(std::string_view value) : data_(std::string(value)) {}  // NOLINT
-  Value(const char* value) : data_(std::string(value)) {}       // NOLINT
+  Value(T value) : data_(static_cast<std::int64_t>(value)) {}  // NOLINT
+  Value(double value) : data_(value) {}                        // NOLINT
+  Value(TemplateText value) : data_(std::move(value)) {}       // NOLINT
+  // Data, as is every text whose origin a built-in does not track.
+  Value(std::string value) : data_(TemplateText::Data(std::move(value))) {}  // NOLINT
+  Value(std::string_view value) : Value(std::string(value)) {}               // NOLINT
+  Value(const char* value) : Value(std::string(value)) {}                    // NOLINT
 
   template <typename T>
   bool Is() const {
@@ -99,7 +104,7 @@ class Value {
   // Also numbers that neither 64 bits nor a double hold: they are kept as they were written, and
   // are doubles in arithmetic.
   bool is_number() const { return is_int() || Is<double>() || Is<Decimal>(); }
-  bool is_string() const { return Is<std::string>(); }
+  bool is_string() const { return Is<TemplateText>(); }
   bool is_list() const { return Is<std::shared_ptr<ListBox>>(); }
   bool is_dict() const { return Is<std::shared_ptr<DictBox>>(); }
   bool is_function() const { return Is<std::shared_ptr<Function>>(); }
@@ -115,7 +120,8 @@ class Value {
     if (Is<Decimal>()) return std::get<Decimal>(data_).nearest;
     return is_int() ? static_cast<double>(as_int()) : std::get<double>(data_);
   }
-  const std::string& as_string() const { return std::get<std::string>(data_); }
+  const std::string& as_string() const { return text().bytes(); }
+  const TemplateText& text() const { return std::get<TemplateText>(data_); }
   List& list() const { return std::get<std::shared_ptr<ListBox>>(data_)->items; }
   Dict& dict() const { return std::get<std::shared_ptr<DictBox>>(data_)->items; }
   const Function& function() const { return *std::get<std::shared_ptr<Function>>(data_); }
@@ -137,7 +143,8 @@ class Value {
   const Value* FindKey(std::string_view key) const;
   void SetItem(Value key, Value value);  // Requires: a dict.
 
-  std::string ToString() const;  // as str()
+  TemplateText ToText() const;  // as str(); of what is no string, data
+  std::string ToString() const { return is_string() ? as_string() : ToText().bytes(); }
   // As repr(), inside lists and dicts. Ends with "..." beyond 16 MiB.
   std::string Repr() const {
     std::string out;
@@ -156,7 +163,7 @@ class Value {
   void AppendRepr(std::string& out, int level) const;
   const void* Box() const;  // identity of a list or dict, else nullptr
 
-  using Data = std::variant<Undefined, None, bool, std::int64_t, double, std::string,
+  using Data = std::variant<Undefined, None, bool, std::int64_t, double, TemplateText,
                             std::shared_ptr<ListBox>, std::shared_ptr<DictBox>,
                             std::shared_ptr<Function>, Decimal>;
   explicit Value(Data data) : data_(std::move(data)) {}
@@ -177,7 +184,9 @@ struct JsonStyle {
 // As Python's json.dumps. InvalidArgument for what JSON cannot hold.
 Status AppendJson(const Value& value, const JsonStyle& style, int level, std::string& out);
 
-// Splits into characters; a byte that is no UTF-8 counts as one.
-std::vector<std::string> Characters(std::string_view text);
+// Where each character begins, and behind them the text's size; a byte that is no UTF-8 counts as
+// one.
+std::vector<std::size_t> CharacterEdges(std::string_view text);
+std::size_t CountCharacters(std::string_view text);
 
 }  // namespace thermocline::text::jinja

@@ -60,12 +60,13 @@ void Tokenizer::BuildIndex() {
   }
 }
 
-const Tokenizer::Special* Tokenizer::MatchSpecial(std::string_view text, std::size_t pos,
-                                                  bool control_tokens) const {
+const Tokenizer::Special* Tokenizer::MatchSpecial(const Source& source, std::size_t pos) const {
+  const std::string_view text = source.text;
   for (const Special& special : specials_by_byte_[static_cast<unsigned char>(text[pos])]) {
-    if ((control_tokens || !special.control) &&
-        text.compare(pos, special.text.size(), special.text) == 0 &&
-        (!special.edges.single_word || IsAlone(text, pos, special.text.size())))
+    const std::size_t size = special.text.size();
+    if (text.compare(pos, size, special.text) == 0 &&
+        (!special.control || source.ReadsControl(pos, size)) &&
+        (!special.edges.single_word || IsAlone(text, pos, size)))
       return &special;
   }
   return nullptr;
@@ -81,34 +82,42 @@ bool Tokenizer::IsAlone(std::string_view text, std::size_t pos, std::size_t size
 std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<int> out;
   if (options.add_bos && vocabulary_.bos >= 0) out.push_back(vocabulary_.bos);
+  EncodeSource({.text = text, .control_tokens = options.control_tokens}, out);
+  return out;
+}
+
+std::vector<int> Tokenizer::Encode(const TemplateText& prompt) const {
+  std::vector<int> out;
+  EncodeSource({.text = prompt.bytes(), .prompt = &prompt}, out);
+  return out;
+}
+
+void Tokenizer::EncodeSource(const Source& source, std::vector<int>& out) const {
+  const std::string_view text = source.text;
   std::size_t begin = 0;
   bool at_start = true;
   for (std::size_t pos = 0; pos < text.size();) {
-    const Special* special = MatchSpecial(text, pos, options.control_tokens);
+    const Special* special = MatchSpecial(source, pos);
     if (special == nullptr) {
       ++pos;
       continue;
     }
-    if (base::Interrupted()) return out;
+    if (base::Interrupted()) return;
     std::string_view between = text.substr(begin, pos - begin);
     if (special->edges.left_strip) between.remove_suffix(SpaceBytesAtEnd(between));
-    EncodeBetween(between, at_start, options.token_breaks, out);
+    EncodeBetween(between, at_start, out);
     out.push_back(special->id);
     at_start = true;
     pos += special->text.size();
     if (special->edges.right_strip) pos += SpaceBytesAtBegin(text.substr(pos));
     begin = pos;
   }
-  EncodeBetween(text.substr(begin), at_start, options.token_breaks, out);
-  return out;
+  EncodeBetween(text.substr(begin), at_start, out);
 }
 
-void Tokenizer::EncodeBetween(std::string_view text, bool at_start, bool token_breaks,
-                              std::vector<int>& out) const {
-  std::string clean(text);
-  if (token_breaks) std::erase(clean, kTokenBreak);
-  if (clean.empty()) return;
-  EncodePlain(Normalized(base::ReplaceInvalidUtf8(clean), vocabulary_.normalizers), at_start, out);
+void Tokenizer::EncodeBetween(std::string_view text, bool at_start, std::vector<int>& out) const {
+  if (text.empty()) return;
+  EncodePlain(Normalized(base::ReplaceInvalidUtf8(text), vocabulary_.normalizers), at_start, out);
 }
 
 const std::string& Tokenizer::TokenBytes(int token, bool control_tokens) const {
@@ -129,18 +138,6 @@ std::string Tokenizer::Decode(const std::vector<int>& tokens, bool control_token
     if (token != vocabulary_.bos) at_start = false;
   }
   return base::ReplaceInvalidUtf8(bytes);
-}
-
-std::string Tokenizer::ProtectControlTokens(std::string_view text) const {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t pos = 0; pos < text.size();) {
-    const Special* special = MatchSpecial(text, pos, true);
-    out.push_back(text[pos]);
-    if (special != nullptr && special->control) out.push_back(kTokenBreak);
-    ++pos;
-  }
-  return out;
 }
 
 }  // namespace thermocline::text

@@ -8,18 +8,14 @@
 
 #include "engine/base/status.h"
 #include "engine/model/vocabulary.h"
+#include "engine/text/template_text.h"
 
 namespace thermocline::text {
-
-// ProtectControlTokens puts this byte, which UTF-8 never uses, inside what would otherwise read as
-// a control token; Encode takes it out again where `token_breaks` is set.
-inline constexpr char kTokenBreak = '\xFF';
 
 struct EncodeOptions {
   bool add_bos = false;  // in front, if the vocabulary has one
   bool control_tokens =
       false;  // control tokens in the text become themselves; else they are plain text
-  bool token_breaks = false;  // the text holds kTokenBreak bytes
 };
 
 // Thread-safe after Create.
@@ -31,14 +27,13 @@ class Tokenizer {
 
   // Ill-formed UTF-8 is read as U+FFFD. Interrupted (base::Interrupted), it ends early.
   std::vector<int> Encode(std::string_view text, const EncodeOptions& options) const;
+  // Control tokens become themselves where all their bytes are the template's own.
+  std::vector<int> Encode(const TemplateText& prompt) const;
   // The bytes `token` stands for; control tokens have none unless `control_tokens`. Requires: id in
   // range.
   const std::string& TokenBytes(int token, bool control_tokens = false) const;
   // Whole text of `tokens`: without the space that Encode put in front, ill-formed bytes as U+FFFD.
   std::string Decode(const std::vector<int>& tokens, bool control_tokens = false) const;
-
-  // `text` with kTokenBreak inside every control token it spells, so that it stays plain text.
-  std::string ProtectControlTokens(std::string_view text) const;
 
   // Bytes of the longest token: a text of n bytes has at least n / this tokens.
   std::size_t token_bytes_max() const { return token_bytes_max_; }
@@ -62,12 +57,22 @@ class Tokenizer {
     bool control;  // else user-defined: always matched
     model::TokenEdges edges;
   };
+  // A text and the control tokens that are read in it: all or none, or those that `prompt` has as
+  // its own.
+  struct Source {
+    std::string_view text;
+    bool control_tokens = false;
+    const TemplateText* prompt = nullptr;
+    bool ReadsControl(std::size_t pos, std::size_t size) const {
+      return prompt != nullptr ? prompt->IsOwn(pos, pos + size) : control_tokens;
+    }
+  };
+  void EncodeSource(const Source& source, std::vector<int>& out) const;
   // The longest special token at `pos`, or nullptr.
-  const Special* MatchSpecial(std::string_view text, std::size_t pos, bool control_tokens) const;
+  const Special* MatchSpecial(const Source& source, std::size_t pos) const;
   // Whether no word is next to the `size` bytes at `pos`.
   static bool IsAlone(std::string_view text, std::size_t pos, std::size_t size);
-  void EncodeBetween(std::string_view text, bool at_start, bool token_breaks,
-                     std::vector<int>& out) const;
+  void EncodeBetween(std::string_view text, bool at_start, std::vector<int>& out) const;
 
   std::vector<Special> specials_by_byte_[256];  // by first byte, longest first
   std::vector<std::string> bytes_;              // by token

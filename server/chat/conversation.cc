@@ -214,9 +214,9 @@ Json ForTemplateMarked(const OutputFormat& format, const Conversation& conversat
   return Adapter(format, conversation, true).Run();
 }
 
-std::optional<std::string> BeforeMark(const std::string& rendered) {
+std::optional<std::size_t> FindMark(const std::string& rendered) {
   const std::size_t at = rendered.rfind(kMark);
-  return at == std::string::npos ? std::nullopt : std::optional(rendered.substr(0, at));
+  return at == std::string::npos ? std::nullopt : std::optional(at);
 }
 
 std::string BegunText(const OutputFormat& format, const Conversation& conversation) {

@@ -36,8 +36,8 @@ Json ForTemplate(const OutputFormat& format, const Conversation& conversation);
 // The same with the begun answer as the last message, a mark behind its text, and without a prompt
 // for another answer. Requires: continues_last.
 Json ForTemplateMarked(const OutputFormat& format, const Conversation& conversation);
-// The text before that mark; nothing where the template does not show the answer as it is.
-std::optional<std::string> BeforeMark(const std::string& rendered);
+// Where that mark begins; nothing where the template does not show the answer as it is.
+std::optional<std::size_t> FindMark(const std::string& rendered);
 
 // The text that an answer which continues the last message begins with. Requires: continues_last.
 std::string BegunText(const OutputFormat& format, const Conversation& conversation);

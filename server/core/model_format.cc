@@ -13,12 +13,10 @@ chat::OutputFormat FormatOfModel(const ChatFormatter& chat, const text::Tokenize
   for (int id = 0; id < v.size(); ++id)
     if (tokenizer.IsStop(id)) stops.insert(v.tokens[id]);
   chat::OutputFormat format = chat::LearnFormat({
-      .render =
-          [&](const Json& conversation) {
-            auto text = chat.Render(conversation);
-            if (text.ok()) std::erase(*text, text::kTokenBreak);
-            return text;
-          },
+      .render = [&](const Json& conversation) -> Result<std::string> {
+        ASSIGN_OR_RETURN(const text::TemplateText text, chat.Render(conversation));
+        return text.bytes();
+      },
       .is_stop = [&](std::string_view text) { return stops.contains(std::string(text)); },
       .source = v.tool_template.empty() ? v.chat_template : v.tool_template,
   });

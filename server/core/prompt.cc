@@ -21,8 +21,8 @@ Status TooLong(std::size_t tokens, bool at_least, std::size_t n_ctx) {
 std::size_t ContextOf(const Service& service) { return service.engine()->Stats().context_length; }
 
 // Tokens of `text` by `encode`, within `limit`.
-template <typename Encode>
-Result<std::vector<int>> Within(const Service& service, PromptLimit limit, const std::string& text,
+template <typename Text, typename Encode>
+Result<std::vector<int>> Within(const Service& service, PromptLimit limit, const Text& text,
                                 Encode encode) {
   const std::size_t n_ctx = ContextOf(service);
   const bool limited = limit == PromptLimit::kContext;
@@ -61,19 +61,18 @@ Result<EncodedPrompt> TakeIds(const Service& service, const std::vector<int>& id
 
 }  // namespace
 
-Result<std::string> RenderChat(const Service& service, const Conversation& conversation) {
+Result<text::TemplateText> RenderChat(const Service& service, const Conversation& conversation) {
   const ChatFormatter* chat = service.chat();
   if (chat == nullptr) return base::InvalidArgument("the model has no chat template");
   const chat::OutputFormat& format = *service.output_format();
   if (conversation.continues_last) {
     const auto marked = chat->Render(chat::ForTemplateMarked(format, conversation));
     if (marked.ok())
-      if (auto begun = chat::BeforeMark(*marked)) return *std::move(begun);
+      if (const auto end = chat::FindMark(marked->bytes())) return marked->Part(0, *end);
   }
   auto prompt = chat->Render(chat::ForTemplate(format, conversation));
   if (prompt.ok() && conversation.continues_last)
-    *prompt +=
-        service.engine()->tokenizer().ProtectControlTokens(chat::BegunText(format, conversation));
+    prompt->AppendData(chat::BegunText(format, conversation));
   if (prompt.ok()) return prompt;
   // The bounds on templates are the client's to keep, not a queue to wait for.
   const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
@@ -82,18 +81,19 @@ Result<std::string> RenderChat(const Service& service, const Conversation& conve
 
 Result<EncodedPrompt> EncodeChat(const Service& service, const Conversation& conversation,
                                  PromptLimit limit) {
-  ASSIGN_OR_RETURN(const std::string prompt, RenderChat(service, conversation));
+  ASSIGN_OR_RETURN(const text::TemplateText prompt, RenderChat(service, conversation));
   ASSIGN_OR_RETURN(std::vector<int> tokens,
-                   Within(service, limit, prompt, [&service](const std::string& text) {
+                   Within(service, limit, prompt, [&service](const text::TemplateText& text) {
                      return service.chat()->Tokenize(text);
                    }));
   if (tokens.empty() && limit == PromptLimit::kContext)
     return base::InvalidArgument("the chat template makes no text of these messages");
   const chat::ReasoningTags& tags = service.output_format()->reasoning;
   EncodedPrompt out{.tokens = std::move(tokens)};
-  out.in_reasoning = tags.known() && EndsWith(prompt, tags.open);
+  out.in_reasoning = tags.known() && EndsWith(prompt.bytes(), tags.open);
   out.continues = conversation.continues_last;
-  out.may_reason = tags.known() && !EndsWith(prompt, tags.close) && !conversation.continues_last;
+  out.may_reason =
+      tags.known() && !EndsWith(prompt.bytes(), tags.close) && !conversation.continues_last;
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/base/json.h"
+#include "engine/text/template_text.h"
 #include "server/core/asked.h"
 #include "server/core/service.h"
 
@@ -15,9 +16,9 @@ namespace thermocline::server {
 // kNone: to count or to show them.
 enum class PromptLimit { kContext, kNone };
 
-// The text that the model's template makes of a conversation, with kTokenBreak bytes.
+// The text that the model's template makes of a conversation.
 // InvalidArgument: the template refuses it, or the model has none. Requires: the model is loaded.
-Result<std::string> RenderChat(const Service& service, const Conversation& conversation);
+Result<text::TemplateText> RenderChat(const Service& service, const Conversation& conversation);
 
 // What the engine gets of a prompt, within the context.
 struct EncodedPrompt {

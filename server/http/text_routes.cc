@@ -141,10 +141,9 @@ Result<Json> DetokenizeFields(Service& service, Fields& fields) {
 Result<Json> ApplyTemplateFields(Service& service, Fields& fields) {
   const server::Conversation conversation = openai::ReadConversation(fields);
   RETURN_IF_ERROR(fields.status());
-  auto text = server::RenderChat(service, conversation);
+  const auto text = server::RenderChat(service, conversation);
   if (!text.ok()) return text.status().WithField("messages");
-  std::erase(*text, text::kTokenBreak);
-  return Json(Json::Object{{"prompt", *std::move(text)}});
+  return Json(Json::Object{{"prompt", text->bytes()}});
 }
 
 Result<std::size_t> Count(Service& service, const server::Prompt& prompt) {

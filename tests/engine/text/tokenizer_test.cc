@@ -41,11 +41,12 @@ TEST_F(TidepoolTokenizer, ControlTokensAreParsedOnlyWhenAsked) {
   for (const int token : tokenizer_->Encode(text, {})) EXPECT_GT(token, 6);
 }
 
-TEST_F(TidepoolTokenizer, ProtectedTextNeverBecomesAControlToken) {
+TEST_F(TidepoolTokenizer, DataNeverBecomesAControlToken) {
   for (const std::string text : {"<|end|>", "a<|end|><|end|>b", "<<|end|>|end|>", "</s>"}) {
-    const auto tokens =
-        tokenizer_->Encode("<|user|>" + tokenizer_->ProtectControlTokens(text) + "<|end|>",
-                           {.control_tokens = true, .token_breaks = true});
+    TemplateText prompt = TemplateText::Own("<|user|>");
+    prompt.AppendData(text);
+    prompt.AppendOwn("<|end|>");
+    const auto tokens = tokenizer_->Encode(prompt);
     for (std::size_t i = 1; i + 1 < tokens.size(); ++i) EXPECT_GT(tokens[i], 6) << text;
     EXPECT_EQ(tokenizer_->Decode(std::vector<int>(tokens.begin() + 1, tokens.end() - 1)), text);
   }
