@@ -66,10 +66,12 @@ BpeTokenizer::BpeTokenizer(const model::Vocabulary& vocabulary,
   }
   AddMerges();
   if (byte_level_) {
+    cuts_words_ = pre_tokenizer_->Split("a b").size() == 2;
     for (int b = 0; b < 256; ++b)
       byte_tokens_.push_back(Find(std::string(1, static_cast<char>(b))));
   } else {
     byte_tokens_ = ByteTokens(vocabulary_);
+    for (const auto& [token, id] : ids_) cuts_.AddToken(token);
   }
 }
 
@@ -100,16 +102,19 @@ void BpeTokenizer::AddMerges() {
   }
 }
 
-void BpeTokenizer::EncodePlain(std::string_view text, bool at_start, std::vector<int>& out) const {
+void BpeTokenizer::EncodePlain(std::string_view text, bool at_start, std::size_t piece_bytes,
+                               std::vector<int>& out) const {
+  const auto encode = [&](std::string_view piece) { EncodeWords(piece, out); };
   if (byte_level_) {
     const bool prefixed = vocabulary_.prefix_space && !text.starts_with(' ');
     const std::string with_space = prefixed ? " " + std::string(text) : "";
-    EncodeWords(prefixed ? with_space : text, out);
+    const std::string_view whole = prefixed ? with_space : text;
+    ForEachPiece(whole, cuts_words_ ? piece_bytes : whole.size(), IsBetweenWords, encode);
     return;
   }
   const std::string marked = MarkSpaces(
       vocabulary_.add_space_prefix && at_start ? " " + std::string(text) : std::string(text));
-  EncodeWords(marked, out);
+  ForEachPiece(marked, piece_bytes, cuts_, encode);
 }
 
 void BpeTokenizer::EncodeWords(std::string_view text, std::vector<int>& out) const {

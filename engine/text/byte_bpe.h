@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/text/pre_tokenizer.h"
+#include "engine/text/text_pieces.h"
 #include "engine/text/tokenizer.h"
 
 namespace thermocline::text {
@@ -16,7 +17,8 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(const model::Vocabulary& vocabulary, std::unique_ptr<PreTokenizer> pre_tokenizer);
 
  protected:
-  void EncodePlain(std::string_view text, bool at_start, std::vector<int>& out) const override;
+  void EncodePlain(std::string_view text, bool at_start, std::size_t piece_bytes,
+                   std::vector<int>& out) const override;
   std::string BytesOf(int token) const override;
 
  private:
@@ -37,6 +39,8 @@ class BpeTokenizer final : public Tokenizer {
   std::unordered_map<std::uint64_t, Rule> merges_;  // by (left id, right id)
   std::vector<int> byte_tokens_;                    // [256]: token of a single byte, -1 if none
   std::unique_ptr<PreTokenizer> pre_tokenizer_;
+  bool cuts_words_ = false;  // byte-level: IsBetweenWords holds
+  MarkCuts cuts_;            // over characters
 };
 
 }  // namespace thermocline::text

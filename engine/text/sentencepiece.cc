@@ -66,21 +66,30 @@ SentencePieceTokenizer::SentencePieceTokenizer(const model::Vocabulary& vocabula
     if (type == TokenType::kNormal || type == TokenType::kUserDefined)
       pieces_.emplace(vocabulary_.tokens[at], id);
   }
+  for (const auto& [piece, id] : pieces_) cuts_.AddToken(piece);
 }
 
 void SentencePieceTokenizer::EncodePlain(std::string_view text, bool at_start,
-                                         std::vector<int>& out) const {
+                                         std::size_t piece_bytes, std::vector<int>& out) const {
   std::string clean =
       vocabulary_.remove_extra_whitespaces ? CollapseSpaces(text) : std::string(text);
   if (clean.empty()) return;
   if (vocabulary_.add_space_prefix && at_start) clean.insert(0, " ");
-  const std::string marked = MarkSpaces(clean);
-  std::vector<Symbol> symbols = MakeSymbols(marked, false);
+  ForEachPiece(MarkSpaces(clean), piece_bytes, cuts_,
+               [&](std::string_view piece) { EncodeMarked(piece, out); });
+}
+
+void SentencePieceTokenizer::EncodeMarked(std::string_view text, std::vector<int>& out) const {
+  std::vector<Symbol> symbols = MakeSymbols(text, false);
   const auto find_piece = [this](std::string_view piece) {
     const auto found = pieces_.find(piece);
     return found == pieces_.end() ? -1 : found->second;
   };
-  for (Symbol& symbol : symbols) symbol.id = find_piece(symbol.text);
+  std::size_t turn = 0;
+  for (Symbol& symbol : symbols) {
+    if (++turn % kTurnsUnasked == 0 && base::Interrupted()) return;
+    symbol.id = find_piece(symbol.text);
+  }
   MergeSymbols(symbols, [&](const Symbol& a, const Symbol& b) {
     const int id = find_piece(std::string_view(a.text.data(), a.text.size() + b.text.size()));
     return id < 0 ? Merge{} : Merge{true, -static_cast<double>(vocabulary_.scores[id]), id};

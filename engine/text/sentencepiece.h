@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/text/text_pieces.h"
 #include "engine/text/tokenizer.h"
 
 namespace thermocline::text {
@@ -23,15 +24,19 @@ class SentencePieceTokenizer final : public Tokenizer {
   explicit SentencePieceTokenizer(const model::Vocabulary& vocabulary);
 
  protected:
-  void EncodePlain(std::string_view text, bool at_start, std::vector<int>& out) const override;
+  void EncodePlain(std::string_view text, bool at_start, std::size_t piece_bytes,
+                   std::vector<int>& out) const override;
   std::string BytesOf(int token) const override;
 
  private:
+  // Of text with its spaces marked.
+  void EncodeMarked(std::string_view text, std::vector<int>& out) const;
   void AppendSymbol(std::string_view text, int id, std::vector<int>& out) const;
 
   std::unordered_map<std::string_view, int>
       pieces_;                    // normal and user-defined tokens; views into vocabulary_
   std::vector<int> byte_tokens_;  // [256]
+  MarkCuts cuts_;
 };
 
 }  // namespace thermocline::text

@@ -12,6 +12,11 @@ namespace thermocline::text {
 using model::TokenType;
 using model::VocabularyKind;
 
+namespace {
+// These take less than 1 ms.
+constexpr std::size_t kBytesUnasked = 64 << 10, kTokensUnasked = 16 << 10;
+}  // namespace
+
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Create(const model::Vocabulary& vocabulary) {
   std::unique_ptr<Tokenizer> tokenizer;
   switch (vocabulary.kind) {
@@ -82,7 +87,10 @@ bool Tokenizer::IsAlone(std::string_view text, std::size_t pos, std::size_t size
 std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<int> out;
   if (options.add_bos && vocabulary_.bos >= 0) out.push_back(vocabulary_.bos);
-  EncodeSource({.text = text, .control_tokens = options.control_tokens}, out);
+  EncodeSource({.text = text,
+                .control_tokens = options.control_tokens,
+                .piece_bytes = options.piece_bytes},
+               out);
   return out;
 }
 
@@ -97,6 +105,7 @@ void Tokenizer::EncodeSource(const Source& source, std::vector<int>& out) const 
   std::size_t begin = 0;
   bool at_start = true;
   for (std::size_t pos = 0; pos < text.size();) {
+    if (pos % kBytesUnasked == 0 && base::Interrupted()) return;
     const Special* special = MatchSpecial(source, pos);
     if (special == nullptr) {
       ++pos;
@@ -105,19 +114,21 @@ void Tokenizer::EncodeSource(const Source& source, std::vector<int>& out) const 
     if (base::Interrupted()) return;
     std::string_view between = text.substr(begin, pos - begin);
     if (special->edges.left_strip) between.remove_suffix(SpaceBytesAtEnd(between));
-    EncodeBetween(between, at_start, out);
+    EncodeBetween(between, at_start, source.piece_bytes, out);
     out.push_back(special->id);
     at_start = true;
     pos += special->text.size();
     if (special->edges.right_strip) pos += SpaceBytesAtBegin(text.substr(pos));
     begin = pos;
   }
-  EncodeBetween(text.substr(begin), at_start, out);
+  EncodeBetween(text.substr(begin), at_start, source.piece_bytes, out);
 }
 
-void Tokenizer::EncodeBetween(std::string_view text, bool at_start, std::vector<int>& out) const {
+void Tokenizer::EncodeBetween(std::string_view text, bool at_start, std::size_t piece_bytes,
+                              std::vector<int>& out) const {
   if (text.empty()) return;
-  EncodePlain(Normalized(base::ReplaceInvalidUtf8(text), vocabulary_.normalizers), at_start, out);
+  EncodePlain(Normalized(base::ReplaceInvalidUtf8(text), vocabulary_.normalizers), at_start,
+              piece_bytes, out);
 }
 
 const std::string& Tokenizer::TokenBytes(int token, bool control_tokens) const {
@@ -131,7 +142,9 @@ const std::string& Tokenizer::TokenBytes(int token, bool control_tokens) const {
 std::string Tokenizer::Decode(const std::vector<int>& tokens, bool control_tokens) const {
   std::string bytes;
   bool at_start = true;
+  std::size_t turn = 0;
   for (const int token : tokens) {
+    if (++turn % kTokensUnasked == 0 && base::Interrupted()) break;
     const std::string& piece = TokenBytes(token, control_tokens);
     const bool added_space = at_start && vocabulary_.add_space_prefix && piece.starts_with(' ');
     bytes += added_space ? piece.substr(1) : piece;

@@ -12,10 +12,14 @@
 
 namespace thermocline::text {
 
+inline constexpr std::size_t kPieceBytes = 16 << 10;
+
 struct EncodeOptions {
   bool add_bos = false;  // in front, if the vocabulary has one
   bool control_tokens =
       false;  // control tokens in the text become themselves; else they are plain text
+  // About so many bytes are encoded at a time. Any number gives the same tokens.
+  std::size_t piece_bytes = kPieceBytes;
 };
 
 // Thread-safe after Create.
@@ -33,6 +37,7 @@ class Tokenizer {
   // range.
   const std::string& TokenBytes(int token, bool control_tokens = false) const;
   // Whole text of `tokens`: without the space that Encode put in front, ill-formed bytes as U+FFFD.
+  // Interrupted, it ends early.
   std::string Decode(const std::vector<int>& tokens, bool control_tokens = false) const;
 
   // Bytes of the longest token: a text of n bytes has at least n / this tokens.
@@ -43,8 +48,10 @@ class Tokenizer {
 
  protected:
   explicit Tokenizer(const model::Vocabulary& vocabulary);
-  // Appends the ids of plain text. `at_start`: nothing or a special token stands in front.
-  virtual void EncodePlain(std::string_view text, bool at_start, std::vector<int>& out) const = 0;
+  // Appends the ids of plain text, in pieces of about `piece_bytes`. `at_start`: nothing or a
+  // special token stands in front.
+  virtual void EncodePlain(std::string_view text, bool at_start, std::size_t piece_bytes,
+                           std::vector<int>& out) const = 0;
   void BuildIndex();
   virtual std::string BytesOf(int token) const = 0;
 
@@ -63,6 +70,7 @@ class Tokenizer {
     std::string_view text;
     bool control_tokens = false;
     const TemplateText* prompt = nullptr;
+    std::size_t piece_bytes = kPieceBytes;
     bool ReadsControl(std::size_t pos, std::size_t size) const {
       return prompt != nullptr ? prompt->IsOwn(pos, pos + size) : control_tokens;
     }
@@ -72,7 +80,8 @@ class Tokenizer {
   const Special* MatchSpecial(const Source& source, std::size_t pos) const;
   // Whether no word is next to the `size` bytes at `pos`.
   static bool IsAlone(std::string_view text, std::size_t pos, std::size_t size);
-  void EncodeBetween(std::string_view text, bool at_start, std::vector<int>& out) const;
+  void EncodeBetween(std::string_view text, bool at_start, std::size_t piece_bytes,
+                     std::vector<int>& out) const;
 
   std::vector<Special> specials_by_byte_[256];  // by first byte, longest first
   std::vector<std::string> bytes_;              // by token

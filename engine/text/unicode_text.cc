@@ -44,14 +44,13 @@ icu::UnicodeString Lowercase(const icu::UnicodeString& text) {
   return out;
 }
 
-// The begin of the character before `at`. Requires: at > 0.
+}  // namespace
+
 std::size_t CharacterBefore(std::string_view text, std::size_t at) {
   do --at;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
   return at;
 }
-
-}  // namespace
 
 bool IsSpace(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
 
