@@ -29,8 +29,11 @@ struct Control {
 };
 
 // Threads for all connections: templates and tokens of long bodies, and of short ones, which are
-// more; and grammars.
-constexpr int kWorkers = 2, kShortWorkers = 4, kCompilers = kGrammarsCompiledAtOnce;
+// more; and grammars. A long body is worked on in turns, so more of them are begun than run.
+// They hold a hundred times their bytes in memory where a text cannot be cut.
+constexpr std::size_t kLongBytesBegun = 16 << 20;
+constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
+              kCompilers = kGrammarsCompiledAtOnce;
 
 // Thread-safe. Listening begins before the model is there, so that "loading" can be told.
 class Service {
@@ -132,7 +135,9 @@ class Service {
   std::int64_t started_at_;
   Metrics metrics_;
   IgnoredFields ignored_fields_{metrics_};
-  Workers workers_{kWorkers}, short_workers_{kShortWorkers}, compilers_{kCompilers};
+  Workers workers_{
+      Workers::Params{.running = kWorkers, .begun = kLongBegun, .bytes_begun = kLongBytesBegun}};
+  Workers short_workers_{kShortWorkers}, compilers_{kCompilers};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template

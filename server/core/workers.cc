@@ -1,12 +1,7 @@
 #include "server/core/workers.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
-#include <vector>
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
 #include "engine/base/interruption.h"
@@ -15,9 +10,11 @@
 namespace thermocline::server {
 
 namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
 
-// Posts what follows when it is let go of, also by a pool that ends without having run it.
-struct Workers::Task {
+// Posts what follows when it is let go of, also by workers that end without having run it.
+class Workers::Task final : public base::Turn {
+ public:
   // What follows, and the proof that it is still to come.
   struct Rest {
     std::function<void()> next;
@@ -30,120 +27,215 @@ struct Workers::Task {
     }
   };
 
-  Task(asio::any_io_executor back_in, std::function<void()> work_in, std::function<void()> then_in,
-       std::function<void()> dropped, std::shared_ptr<const bool> ticket)
-      : back(std::move(back_in)),
-        work(std::move(work_in)),
-        then(std::move(then_in)),
-        rest(std::make_shared<Rest>(Rest{std::move(dropped), std::move(ticket)})) {}
+  Task(Workers& workers, asio::any_io_executor back, std::function<void()> work,
+       std::function<void()> then, std::function<void()> dropped, std::size_t bytes_in)
+      : bytes(bytes_in),
+        workers_(workers),
+        back_(std::move(back)),
+        work_(std::move(work)),
+        then_(std::move(then)),
+        rest_(std::make_shared<Rest>(Rest{std::move(dropped), workers.ticket_})) {}
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
-
-  asio::any_io_executor back;
-  std::function<void()> work, then;
-  std::shared_ptr<Rest> rest;  // `dropped`, until the work is done
-
-  void Run(const std::atomic<bool>& stopping) {
-    const base::InterruptScope scope(stopping);
-    work();
-    work = {};  // what it holds is not let go of behind `then`
-    rest->next = std::move(then);
-  }
   // Who sent this waits for what follows.
-  ~Task() {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting
-    if (!rest->next) return;
-    base::UntilMemory([this] { asio::post(back, [rest = rest] { rest->Run(); }); });
+  ~Task() override {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting
+    if (!rest_->next) return;
+    base::UntilMemory([this] { asio::post(back_, [rest = rest_] { rest->Run(); }); });
   }
+
+  void Run() {
+    const base::InterruptScope scope(workers_.stopping_, this);
+    turn_ends = Clock::now() + workers_.params_.turn;
+    work_();
+    work_ = {};  // what it holds is not let go of behind `then`
+    rest_->next = std::move(then_);
+  }
+  void GiveWay() override {
+    if (workers_.contended_.load(std::memory_order_relaxed) && Clock::now() >= turn_ends)
+      workers_.Pause(*this);
+  }
+  // The caller of Post gets an exception instead of what follows.
+  void Forget() { rest_->next = {}; }
+
+  const std::size_t bytes;
+  // Of its thread, and of whoever gives it its turn while it pauses.
+  Clients::iterator client;
+  Tasks* place = nullptr;  // its thread's, where its node is while it runs
+  Clock::time_point turn_ends;
+  bool paused = false;
+  base::Condition go_on;
+
+ private:
+  Workers& workers_;
+  asio::any_io_executor back_;
+  std::function<void()> work_, then_;
+  std::shared_ptr<Rest> rest_;  // `dropped`, until the work is done
 };
 
-// Asio's own pool waits for ever for those of its threads that began, where another one cannot.
-struct Workers::Pool {
-  explicit Pool(int count) : io(count) {
-    try {
-      for (int i = 0; i < count; ++i) threads.emplace_back([this] { io.run(); });
-    } catch (...) {
-      End();
-      throw;
-    }
-  }
-  ~Pool() { End(); }
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
-  void End() {
-    io.stop();
-    for (std::thread& thread : threads) thread.join();
-    threads.clear();
-  }
-
-  asio::io_context io;
-  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
-  std::vector<std::thread> threads;
-};
-
-Workers::Workers(int threads) : pool_(std::make_unique<Pool>(threads)) {}
-Workers::~Workers() { Stop(); }
-
-void Workers::Post(const std::string& client, asio::any_io_executor back,
-                   std::function<void()> work, std::function<void()> then,
-                   std::function<void()> dropped) {
-  const auto task = std::make_shared<Task>(std::move(back), std::move(work), std::move(then),
-                                           std::move(dropped), ticket_);
-  const base::MutexLock lock(mutex_);
-  if (pool_ == nullptr) return;
+Workers::Workers(Params params) : params_(params) {
   try {
-    // In this order: where there is no memory to keep the task, a thread finds nothing to do.
-    asio::post(pool_->io, [this] { RunNext(); });
-    Keep(client, task);
+    while (static_cast<int>(threads_.size()) < params_.begun)
+      threads_.emplace_back([this] { RunTasks(); });
   } catch (...) {
-    task->rest->next = {};  // the caller gets the exception instead
+    End();
     throw;
   }
 }
 
-void Workers::Keep(const std::string& client, const std::shared_ptr<Task>& task) {
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                  [&](const Waiting& other) { return other.client == client; });
-  if (found != waiting_.end()) return found->tasks.push_back(task);
-  std::list<Waiting> fresh;
-  fresh.push_back({.client = client, .tasks = {}});
-  fresh.back().tasks.push_back(task);
-  waiting_.splice(waiting_.end(), fresh);
+Workers::~Workers() { Stop(); }
+
+void Workers::Post(const std::string& client, asio::any_io_executor back,
+                   std::function<void()> work, std::function<void()> then,
+                   std::function<void()> dropped, std::size_t bytes) {
+  const auto task = std::make_shared<Task>(*this, std::move(back), std::move(work), std::move(then),
+                                           std::move(dropped), bytes);
+  const base::MutexLock lock(mutex_);
+  if (stopping_) return;
+  try {
+    Keep(client, task);
+  } catch (...) {
+    task->Forget();
+    throw;
+  }
+  FillTurns();
 }
 
-void Workers::RunNext() {
-  std::shared_ptr<Task> task;
-  std::list<Waiting> done;  // let go of without the lock
+void Workers::Keep(const std::string& name, const std::shared_ptr<Task>& task) {
+  Tasks node = {task};
+  const auto found = std::find_if(clients_.begin(), clients_.end(),
+                                  [&](const Client& other) { return other.name == name; });
+  if (found != clients_.end()) return found->waiting.splice(found->waiting.end(), node);
+  Clients fresh;
+  fresh.push_back({.name = name, .waiting = {}, .paused = {}});
+  fresh.back().waiting.swap(node);
+  clients_.splice(clients_.end(), fresh);
+}
+
+bool Workers::CanBegin(const Task& task) const {
+  const bool fits =
+      bytes_begun_ <= params_.bytes_begun && task.bytes <= params_.bytes_begun - bytes_begun_;
+  return threads_taken_ == 0 || (threads_taken_ < params_.begun && fits);
+}
+
+Workers::Clients::iterator Workers::Next() {
+  auto best = clients_.end();
+  for (auto each = clients_.begin(); each != clients_.end(); ++each) {
+    const bool can_begin = !each->waiting.empty() && CanBegin(*each->waiting.front());
+    if (each->paused.empty() && !can_begin) continue;
+    if (best == clients_.end() || each->running < best->running) best = each;
+    if (best->running == 0) break;
+  }
+  return best;
+}
+
+void Workers::FillTurns() {
+  while (running_ < params_.running) {
+    const auto next = Next();
+    if (next == clients_.end()) break;
+    GiveTurn(next);
+  }
+  contended_ = std::any_of(clients_.begin(), clients_.end(), [](const Client& client) {
+    return !client.waiting.empty() || !client.paused.empty();
+  });
+}
+
+void Workers::GiveTurn(Clients::iterator client) {
+  ++running_;
+  ++client->running;
+  clients_.splice(clients_.end(), clients_, client);
+  if (client->paused.empty()) {
+    ++threads_taken_;
+    bytes_begun_ += client->waiting.front()->bytes;
+    client->waiting.front()->client = client;
+    begun_.splice(begun_.end(), client->waiting, client->waiting.begin());
+    return begin_.NotifyOne();
+  }
+  Task& task = *client->paused.front();
+  task.place->splice(task.place->end(), client->paused, client->paused.begin());
+  task.turn_ends = Clock::now() + params_.turn;
+  task.paused = false;
+  task.go_on.NotifyOne();
+}
+
+void Workers::EndTurn(Client& client) {
+  --running_;
+  --client.running;
+}
+
+void Workers::Pause(Task& task) {
+  const base::MutexLock lock(mutex_);
+  if (stopping_) return;
+  const Clients::iterator own = task.client;
+  const auto next = Next();
+  if (next == clients_.end() || next->running >= own->running) {
+    task.turn_ends = Clock::now() + params_.turn;
+    return;
+  }
+  EndTurn(*own);
+  own->paused.splice(own->paused.end(), *task.place);
+  clients_.splice(clients_.end(), clients_, own);
+  task.paused = true;
+  GiveTurn(next);
+  while (task.paused && !stopping_) task.go_on.Wait(mutex_);
+}
+
+void Workers::RunTasks() {
+  base::MutexLock lock(mutex_);
+  while (true) {
+    while (begun_.empty() && !stopping_) begin_.Wait(mutex_);
+    if (stopping_) return;
+    Tasks place;
+    place.splice(place.end(), begun_, begun_.begin());
+    std::shared_ptr<Task> task = place.front();
+    task->place = &place;
+    lock.Unlock();
+    task->Run();
+    lock.Lock();
+    Clients done;
+    if (!stopping_) EndTask(*task, done);
+    // What they hold is let go of without the lock.
+    lock.Unlock();
+    place.clear();
+    task.reset();
+    done.clear();
+    lock.Lock();
+  }
+}
+
+void Workers::EndTask(const Task& task, Clients& done) {
+  const Clients::iterator client = task.client;
+  EndTurn(*client);
+  --threads_taken_;
+  bytes_begun_ -= task.bytes;
+  if (client->running == 0 && client->waiting.empty() && client->paused.empty())
+    done.splice(done.end(), clients_, client);
+  FillTurns();
+}
+
+void Workers::End() {
   {
     const base::MutexLock lock(mutex_);
-    if (waiting_.empty()) return;
-    Waiting& next = waiting_.front();
-    task = std::move(next.tasks.front());
-    next.tasks.pop_front();
-    // A client with more tasks goes to the end.
-    if (next.tasks.empty()) {
-      done.splice(done.end(), waiting_, waiting_.begin());
-    } else {
-      waiting_.splice(waiting_.end(), waiting_, waiting_.begin());
-    }
+    stopping_ = true;
+    for (Client& client : clients_)
+      for (const auto& task : client.paused) task->go_on.NotifyOne();
   }
-  task->Run(stopping_);
+  begin_.NotifyAll();
+  const base::MutexLock lock(stop_mutex_);
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void Workers::Stop() {
-  std::unique_ptr<Pool> pool;
+  End();
+  Clients dropped;
+  Tasks unbegun;
   {
     const base::MutexLock lock(mutex_);
-    pool.swap(pool_);
-    stopping_ = true;
-  }
-  if (pool == nullptr) return;
-  pool.reset();
-  std::list<Waiting> dropped;
-  {
-    const base::MutexLock lock(mutex_);
-    dropped.swap(waiting_);
+    dropped.swap(clients_);
+    unbegun.swap(begun_);
   }
   dropped.clear();
+  unbegun.clear();
   while (ticket_.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

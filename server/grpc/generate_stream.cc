@@ -108,9 +108,8 @@ void GenerateStream::DoOn(server::Workers& workers, Status (server::Submission::
       [self = shared_from_this(), done, then] {
         self->Guarded([&] { (self.get()->*then)(*done); });
       },
-      [self = shared_from_this()] {
-        self->Guarded([&] { self->Refuse(server::ShuttingDown()); });
-      });
+      [self = shared_from_this()] { self->Guarded([&] { self->Refuse(server::ShuttingDown()); }); },
+      message_.ByteSizeLong());
 }
 
 void GenerateStream::OnEncoded(const Status& encoded) {

@@ -112,10 +112,10 @@ void Session::OnRequest(ErrorCode error) {
       exchange_->head().tenant, connection_->get_executor(),
       [self = shared_from_this(), action] {
         const base::InterruptScope scope(self->client_left_);
-        *action = self->RouteOrFail(self->reader_.request());
+        if (!self->client_left_) *action = self->RouteOrFail(self->reader_.request());
       },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
-      [self = shared_from_this()] { self->OnDropped(); });
+      [self = shared_from_this()] { self->OnDropped(); }, bytes);
 }
 
 void Session::OnDropped() {

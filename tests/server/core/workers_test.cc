@@ -98,5 +98,143 @@ TEST_F(WorkersTest, ClientsTakeTurns) {
   EXPECT_EQ(order, "abcaba");
 }
 
+// Asks as often as long work does until `until` holds.
+void WorkUntil(const std::atomic<bool>& until) {
+  while (!until && !base::Interrupted()) std::this_thread::yield();
+}
+
+constexpr std::chrono::microseconds kShortestTurn{0};
+
+TEST_F(WorkersTest, AnotherClientsTaskRunsWithinALongOne) {
+  Workers workers({.running = 2, .begun = 3, .turn = kShortestTurn});
+  std::atomic<bool> other_ran = false;
+  std::atomic<int> begun = 0, ended = 0;
+  std::promise<void> all;
+  for (int i = 0; i < 8; ++i) {
+    workers.Post(
+        "a", io_.get_executor(),
+        [&] {
+          ++begun;
+          WorkUntil(other_ran);
+        },
+        [&] {
+          if (++ended == 8) all.set_value();
+        });
+  }
+  while (begun < 2) std::this_thread::yield();
+  workers.Post("b", io_.get_executor(),
+               [&] {
+                 EXPECT_EQ(begun, 2) << "a client that is alone begins no more than can run";
+                 other_ran = true;
+               },
+               {});
+  all.get_future().wait();
+  workers.Stop();
+  EXPECT_EQ(ended, 8);
+}
+
+TEST_F(WorkersTest, WhatPausesGoesOnInItsTurn) {
+  Workers workers({.running = 1, .begun = 3, .turn = kShortestTurn});
+  std::string order;  // of one thread at a time
+  std::promise<void> begun, done;
+  std::atomic<bool> go_on = false;
+  std::atomic<int> ended = 0;
+  const auto steps = [&](char client) {
+    for (int i = 0; i < 3; ++i) {
+      order += client;
+      base::Interrupted();
+    }
+  };
+  const auto then = [&] {
+    if (++ended == 3) done.set_value();
+  };
+  workers.Post(
+      "a", io_.get_executor(),
+      [&] {
+        begun.set_value();
+        while (!go_on) std::this_thread::yield();
+        steps('a');
+      },
+      then);
+  begun.get_future().wait();
+  workers.Post(
+      "b", io_.get_executor(), [&] { steps('b'); }, then);
+  workers.Post(
+      "c", io_.get_executor(), [&] { steps('c'); }, then);
+  go_on = true;
+  done.get_future().wait();
+  EXPECT_EQ(order, "abcabcabc");
+}
+
+TEST_F(WorkersTest, NobodyPausesForWhatCannotBegin) {
+  Workers workers({.running = 1, .begun = 1, .turn = kShortestTurn});
+  std::promise<void> begun, done;
+  std::atomic<bool> go_on = false;
+  std::string order;
+  workers.Post("a", io_.get_executor(),
+               [&] {
+                 begun.set_value();
+                 while (!go_on) std::this_thread::yield();
+                 for (int i = 0; i < 100; ++i) base::Interrupted();
+                 order += 'a';
+               },
+               {});
+  begun.get_future().wait();
+  workers.Post(
+      "b", io_.get_executor(), [&] { order += 'b'; }, [&] { done.set_value(); });
+  go_on = true;
+  done.get_future().wait();
+  EXPECT_EQ(order, "ab");
+}
+
+TEST_F(WorkersTest, LargeRequestsAreBegunWithinTheBound) {
+  Workers workers({.running = 1, .begun = 8, .turn = kShortestTurn, .bytes_begun = 100});
+  std::string order;
+  std::promise<void> begun, done;
+  std::atomic<bool> go_on = false;
+  const auto steps = [&](char client) {
+    for (int i = 0; i < 2; ++i) {
+      order += client;
+      base::Interrupted();
+    }
+  };
+  workers.Post(
+      "a", io_.get_executor(),
+      [&] {
+        begun.set_value();
+        while (!go_on) std::this_thread::yield();
+        steps('a');
+      },
+      {}, {}, 1000);  // alone, any size
+  begun.get_future().wait();
+  workers.Post(
+      "b", io_.get_executor(), [&] { steps('b'); }, {}, {}, 60);
+  workers.Post(
+      "c", io_.get_executor(), [&] { steps('c'); }, [&] { done.set_value(); }, {}, 60);
+  go_on = true;
+  done.get_future().wait();
+  EXPECT_EQ(order, "aabbcc");
+}
+
+TEST_F(WorkersTest, StopEndsWhatPauses) {
+  Workers workers({.running = 1, .begun = 3, .turn = kShortestTurn});
+  const std::atomic<bool> never = false;
+  std::atomic<int> begun = 0, followed = 0, dropped = 0;
+  for (const char* client : {"a", "b", "c", "d"}) {
+    workers.Post(
+        client, io_.get_executor(),
+        [&] {
+          ++begun;
+          WorkUntil(never);
+        },
+        [&] { ++followed; }, [&] { ++dropped; });
+  }
+  while (begun < 3) std::this_thread::yield();
+  workers.Stop();
+  EXPECT_EQ(begun, 3);
+  EXPECT_EQ(followed, 3);
+  EXPECT_EQ(dropped, 1);
+}
+
 }  // namespace
 }  // namespace thermocline::server
