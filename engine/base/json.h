@@ -82,7 +82,7 @@ class Json {
   void Set(std::string_view key, Json value);
 
   // One line, or indented by `indent` spaces a level. Ill-formed UTF-8 becomes U+FFFD; NaN and
-  // infinities null.
+  // infinities null. Interrupted (base::Interrupted), it ends early.
   std::string Dump(int indent = -1) const;
 
  private:
@@ -99,7 +99,7 @@ class Json {
 Json JsonOfNumber(std::string_view text, double value);
 
 // InvalidArgument with the byte position on syntax errors, ill-formed UTF-8, a NUL byte or more
-// than `depth_max` levels.
+// than `depth_max` levels, or if it is interrupted (base::Interrupted).
 Result<Json> ParseJson(std::string_view text, int depth_max = 64);
 
 // `text` between quotes with JSON's escapes; what is above ASCII stays UTF-8.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/interruption.h"
 #include "engine/text/tokenizer.h"
 #include "server/anthropic/messages_request.h"
 #include "server/core/prompt.h"
@@ -20,6 +21,7 @@ using openai::Fields;
 using server::Service;
 
 constexpr std::size_t kIdsMax = 1 << 20;
+constexpr std::size_t kIdsUnasked = 16 << 10;  // that take some 0.5 ms
 
 struct CheckedAnswer {
   Json json;
@@ -111,6 +113,7 @@ Result<Json> TokenizeFields(Service& service, Fields& fields) {
   if (pieces) RETURN_IF_ERROR(server::CheckPieces(tokens.size()).WithField("with_pieces"));
   Json::Array list;
   for (const int token : tokens) {
+    if (list.size() % kIdsUnasked == 0 && base::Interrupted()) break;
     list.emplace_back(
         pieces
             ? Json(Json::Object{{"id", token}, {"piece", Piece(tokenizer.TokenBytes(token, true))}})
