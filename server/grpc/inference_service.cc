@@ -1,5 +1,7 @@
 #include "server/grpc/inference_service.h"
 
+#include <atomic>
+
 #include <boost/asio/post.hpp>
 
 #include "engine/base/index.h"
@@ -34,7 +36,7 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
     auto* call = new UnaryCall(service, context, method);
     service.workers(bytes).Post(
         call->call_.caller().tenant, io.get_executor(), [call, handler] { call->Run(handler); }, {},
-        [call] { call->Refuse(server::ShuttingDown()); });
+        [call] { call->Refuse(server::ShuttingDown()); }, bytes);
     return call;
   }
 
@@ -46,7 +48,9 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
   void Run(const Handler& handler) {
     if (context_.IsCancelled()) return End(server::ClientGone());  // while it waited
     try {
+      const base::InterruptScope scope(client_left_);
       Status status = call_.refusal().ok() ? handler(call_) : call_.refusal();
+      if (client_left_) return End(server::ClientGone());
       if (base::Interrupted()) status = server::ShuttingDown();
       status.ok() ? End(status) : Refuse(status);
     } catch (const std::exception& error) {  // of libraries and the allocator: ends this call only
@@ -63,11 +67,13 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
     call_.End(status);
     Finish(told);
   }
+  void OnCancel() override { client_left_ = true; }
   void OnDone() override { delete this; }
 
   server::Service& service_;
   ::grpc::CallbackServerContext& context_;
   Call call_;
+  std::atomic<bool> client_left_ = false;  // the work looks, too
 };
 
 // The tokens of a request with text or chat in it, however many.
