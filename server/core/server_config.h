@@ -37,6 +37,7 @@ struct ServerConfig {
   int body_bytes_max = 4 << 20;
   int read_timeout_s = 30;
   int write_timeout_s = 30;
+  int write_bytes_per_s_min = 16 << 10;  // 0 = any rate
   int idle_timeout_s = 120;
   int drain_timeout_s = 30;
   int request_timeout_s = 3600;               // 0 = none

@@ -136,6 +136,7 @@ std::vector<Key> DaemonKeysOf(ServerConfig& c) {
       {"server.body_bytes_max", IntValue{&c.body_bytes_max, 1024, 1 << 30}, kReloadable},
       {"server.read_timeout_s", IntValue{&c.read_timeout_s, 1, 3600}, kReloadable},
       {"server.write_timeout_s", IntValue{&c.write_timeout_s, 1, 3600}, kReloadable},
+      {"server.write_bytes_per_s_min", IntValue{&c.write_bytes_per_s_min, 0, 1 << 30}, kReloadable},
       {"server.idle_timeout_s", IntValue{&c.idle_timeout_s, 1, 86'400}, kReloadable},
       {"server.drain_timeout_s", IntValue{&c.drain_timeout_s, 0, 3600}, kReloadable},
       {"server.request_timeout_s", IntValue{&c.request_timeout_s, 0, 86'400}, kReloadable},

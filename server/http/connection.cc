@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <limits>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -39,23 +40,36 @@ Connection::Connection(StreamSocket socket, const std::shared_ptr<TlsContext>& t
 
 void Connection::ExpireAfter(std::chrono::seconds time) {
   stuck_time_.reset();
+  latest_.reset();
   SetDeadline(time);
 }
 
-void Connection::ExpireWhenStuck(std::chrono::seconds time) {
-  stuck_time_ = time;
+void Connection::ExpireWhenStuck(const WriteLimits& limits, std::size_t bytes) {
+  stuck_time_ = limits.stuck;
+  latest_.reset();
+  if (limits.bytes_per_s_min > 0) {
+    const std::chrono::duration<double> allowed(static_cast<double>(bytes + Untaken()) /
+                                                limits.bytes_per_s_min);
+    latest_ = Clock::now() + limits.stuck + std::chrono::duration_cast<Clock::duration>(allowed);
+  }
+  NoteProgress();
+}
+
+void Connection::NoteProgress() {
   untaken_ = Untaken();
-  SetDeadline(time);
+  SetDeadline(*stuck_time_);
 }
 
 void Connection::SetDeadline(std::chrono::seconds time) {
   deadline_ = Clock::now() + time;
+  if (latest_.has_value()) deadline_ = std::min(*deadline_, *latest_);
   if (timer_armed_ && timer_.expiry() <= *deadline_) return;
   WaitForDeadline();
 }
 
 void Connection::ExpireNever() {
   stuck_time_.reset();
+  latest_.reset();
   deadline_.reset();
 }
 
@@ -76,8 +90,9 @@ void Connection::WaitForDeadline() {
     if (!self->deadline_.has_value()) return;
     if (Clock::now() < *self->deadline_) return self->WaitForDeadline();
     if (self->expired_) return self->CloseSocket();
-    if (self->stuck_time_.has_value() && self->Untaken() != self->untaken_)
-      return self->ExpireWhenStuck(*self->stuck_time_);
+    const bool late = self->latest_.has_value() && Clock::now() >= *self->latest_;
+    if (self->stuck_time_.has_value() && !late && self->Untaken() != self->untaken_)
+      return self->NoteProgress();
     self->expired_ = true;
     self->Cancel();
     self->ExpireAfter(kFarewell);  // what was between two steps has seen nothing of it

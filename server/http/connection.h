@@ -29,6 +29,12 @@ struct Peer {
   bool admin = false;  // came in by the admin socket
 };
 
+// How fast a client has to take what is written to it.
+struct WriteLimits {
+  std::chrono::seconds stuck;  // without taking anything
+  int bytes_per_s_min = 0;     // on average, beside `stuck`; 0 = any rate
+};
+
 // A model of Asio's AsyncReadStream and AsyncWriteStream; one type for every transport, so that
 // what speaks HTTP is compiled once. All calls come from one strand.
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -46,10 +52,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // connection is closed, unless the deadline is moved.
   void ExpireAfter(std::chrono::seconds time);
   void ExpireNever();
-  // Like ExpireAfter, but each write, and whatever the client is seen to take meanwhile, moves the
-  // deadline. On a Unix socket that is every write_bytes_max_ it has read; by TCP what its system
-  // has acknowledged, which, once its buffer is full, waits until a good part of that is free.
-  void ExpireWhenStuck(std::chrono::seconds time);
+  // For a message of `bytes`. Like ExpireAfter, but each write, and whatever the client is seen to
+  // take meanwhile, moves the deadline, up to the time that the message and what was written before
+  // it take at the lowest rate. On a Unix socket that is every write_bytes_max_ it has read; by TCP
+  // what its system has acknowledged, which, once its buffer is full, waits until a good part of
+  // that is free.
+  void ExpireWhenStuck(const WriteLimits& limits, std::size_t bytes);
   // Whether a deadline has passed.
   bool expired() const { return expired_; }
   // What is pending ends with operation_aborted; the connection goes on.
@@ -74,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   template <typename Buffers, typename Handler>
   void async_write_some(const Buffers& buffers, Handler&& handler) {
-    if (stuck_time_.has_value()) ExpireWhenStuck(*stuck_time_);
+    if (stuck_time_.has_value()) NoteProgress();
     const auto piece = boost::beast::buffers_prefix(write_bytes_max_, buffers);
     if (tls_) return tls_->async_write_some(piece, std::forward<Handler>(handler));
     socket_.async_write_some(piece, std::forward<Handler>(handler));
@@ -82,6 +90,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   void SetDeadline(std::chrono::seconds time);
+  // Moves the deadline of ExpireWhenStuck.
+  void NoteProgress();
   void WaitForDeadline();
   // Bytes with the system that the client has not taken.
   int Untaken();
@@ -95,8 +105,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::steady_timer timer_;
   // The timer is armed once and looks again when it fires: moving the deadline costs nothing.
   std::optional<std::chrono::steady_clock::time_point> deadline_;
-  std::optional<std::chrono::seconds> stuck_time_;  // of ExpireWhenStuck
-  int untaken_ = 0;                                 // when that deadline was set
+  std::optional<std::chrono::seconds> stuck_time_;               // of ExpireWhenStuck
+  int untaken_ = 0;                                              // when that deadline was set
+  std::optional<std::chrono::steady_clock::time_point> latest_;  // beyond which it does not move
   bool timer_armed_ = false;
   bool expired_ = false;
   bool closed_ = false;

@@ -41,6 +41,11 @@ class Exchange {
 
   // The settings that hold for it.
   const server::Live& live() const { return *live_; }
+  // Of what is written to its client.
+  WriteLimits write_limits() const {
+    return {.stuck = std::chrono::seconds(live_->config.write_timeout_s),
+            .bytes_per_s_min = live_->config.write_bytes_per_s_min};
+  }
   const ResponseHead& head() const { return head_; }
   const Caller& caller() const { return caller_; }
   bool head_only() const { return method_ == "HEAD"; }

@@ -53,10 +53,10 @@ void WriteResponse(Connection& connection, HttpResponse response, bool head_only
 }
 
 StreamWriter::StreamWriter(Connection& connection, const ResponseHead& head,
-                           const char* content_type, std::chrono::seconds write_timeout)
+                           const char* content_type, const WriteLimits& limits)
     : connection_(connection),
       chunked_(head.version >= 11),
-      write_timeout_(write_timeout),
+      limits_(limits),
       outgoing_(StreamHeader(head, content_type)) {}
 
 void StreamWriter::Write(const std::string& events, bool last, WrittenHandler done) {
@@ -71,7 +71,7 @@ void StreamWriter::Flush(WrittenHandler done) {
   written_at_ = std::chrono::steady_clock::now();
   in_flight_.swap(outgoing_);
   outgoing_.clear();
-  connection_.ExpireWhenStuck(write_timeout_);
+  connection_.ExpireWhenStuck(limits_, in_flight_.size());
   asio::async_write(connection_, asio::buffer(in_flight_),
                     [this, done = std::move(done)](error_code error, std::size_t) mutable {
                       writing_ = false;

@@ -22,9 +22,9 @@ void WriteResponse(Connection& connection, HttpResponse response, bool head_only
 // connection's strand.
 class StreamWriter {
  public:
-  // Begins with the header that says `head`. `write_timeout`: of a client that takes nothing.
+  // Begins with the header that says `head`. `limits`: of its client, for each batch.
   StreamWriter(Connection& connection, const ResponseHead& head, const char* content_type,
-               std::chrono::seconds write_timeout);
+               const WriteLimits& limits);
 
   // Appends `events`; `last`: they end the stream. `done` is called when all that was given up to
   // then is written, or cannot be; while a write is in progress, only the `done` it began with.
@@ -44,7 +44,7 @@ class StreamWriter {
 
   Connection& connection_;
   const bool chunked_;
-  const std::chrono::seconds write_timeout_;
+  const WriteLimits limits_;
   std::chrono::steady_clock::time_point written_at_;
   std::string outgoing_;   // framed bytes waiting to be written
   std::string in_flight_;  // bytes being written

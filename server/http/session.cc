@@ -184,7 +184,7 @@ void Session::Respond(HttpResponse response) {
   const bool head_only = exchange_->head_only(), goes_on = response.keep_alive();
   if (!head_only) exchange_->CountBytes(response.body().size());
   Log(response.result_int());
-  connection_->ExpireWhenStuck(seconds(exchange_->live().config.write_timeout_s));
+  connection_->ExpireWhenStuck(exchange_->write_limits(), head_only ? 0 : response.body().size());
   WriteResponse(
       *connection_, std::move(response), head_only,
       [self = shared_from_this(), goes_on](ErrorCode error) { self->OnResponded(error, goes_on); });

@@ -169,7 +169,7 @@ void Session::KeepAlive() {
 void Session::WriteStream(const std::string& events, bool last) {
   if (!stream_.has_value())
     stream_.emplace(*connection_, exchange_->head(), answer_->content_type(),
-                    seconds(exchange_->live().config.write_timeout_s));
+                    exchange_->write_limits());
   exchange_->CountBytes(events.size());
   stream_->Write(events, last,
                  [self = shared_from_this()](ErrorCode error) { self->OnStreamWritten(error); });

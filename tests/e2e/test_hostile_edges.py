@@ -122,3 +122,29 @@ def test_no_route_tells_where_the_model_lies(tmp_path):
             assert "a-secret-folder" not in httpx.get(d.url + path).text, path
         assert "a-secret-folder" not in httpx.post(d.url + "/api/show", json={"model": "tidepool"}).text
         assert httpx.get(d.url + "/props").json()["model_path"] == "tidepool.gguf"
+
+
+@pytest.mark.parametrize("unix", [False, True])
+@pytest.mark.parametrize("rate,whole", [(1 << 20, False), (0, True)])
+def test_who_reads_a_whole_answer_too_slowly_is_cut_off(tmp_path, unix, rate, whole):
+    """A few bytes within each server.write_timeout_s held megabytes for an hour."""
+    path = str(tmp_path / "s")
+    body = json.dumps({"content": "Once upon a time there was an owl. " * 6000, "with_pieces": True}).encode()
+    with Daemon(f"server.unix_socket={path}", "server.write_timeout_s=1", f"server.write_bytes_per_s_min={rate}") as d:
+        with socket.socket(socket.AF_UNIX if unix else socket.AF_INET) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.settimeout(60)
+            s.connect(path if unix else ("127.0.0.1", d.port))
+            s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            data, end = b"", time.monotonic() + (4 if whole else 15)
+            try:
+                while (piece := s.recv(2048)):
+                    data += piece
+                    if time.monotonic() < end:
+                        time.sleep(0.05)  # a slow reader
+            except ConnectionResetError:
+                pass
+        head, _, answer = data.partition(b"\r\n\r\n")
+        length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
+        assert length > 1 << 20 and (len(answer) == length) == whole, (len(answer), length)
+        assert httpx.get(d.url + "/health").status_code == 200

@@ -123,7 +123,7 @@ def test_a_stalled_write_counts_as_a_slow_reader(tmp_path):
 
 def test_a_reader_that_gets_on_is_not_cut_off():
     """Slower than a whole buffer in write_timeout_s; by TCP, which counts single bytes."""
-    with Daemon("server.write_timeout_s=1") as d:
+    with Daemon("server.write_timeout_s=1", "server.write_bytes_per_s_min=1024") as d:
         body = json.dumps({**WORDY, "max_tokens": 400}).encode()
         s = socket.socket()
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

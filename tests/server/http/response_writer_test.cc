@@ -25,7 +25,8 @@ std::string Streamed(const std::string& last, unsigned version) {
   {
     const auto connection = std::make_shared<Connection>(
         StreamSocket(io, StreamSocket::protocol_type(Unix()), ours.release()), nullptr, kPeer);
-    StreamWriter writer(*connection, head, "text/event-stream", std::chrono::seconds(10));
+    StreamWriter writer(*connection, head, "text/event-stream",
+                        {.stuck = std::chrono::seconds(10)});
     bool written = false;
     writer.Write("data: owl\n\n", false, [&](boost::system::error_code) { written = true; });
     writer.Write(last, true, [](boost::system::error_code) {});
