@@ -37,8 +37,9 @@ struct MemoryOptions {
   // Share of the feed-forward weights that may take memory, with all that reading the others
   // needs; decides instead of the budget. 0 = the budget decides. For measurements.
   double ffn_share = 0;
-  std::string bundle = {};  // path; "" = MODEL.tcb
-  bool read_ahead = true;   // guess what the next layer needs while the device would be idle
+  std::string bundle = {};         // path; "" = MODEL.tcb
+  std::size_t requests_bytes = 0;  // of the budget, what the caller takes for requests
+  bool read_ahead = true;          // guess what the next layer needs while the device would be idle
 };
 
 struct ModelOptions {

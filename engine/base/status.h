@@ -54,6 +54,7 @@ enum class Reason : unsigned char {
   kRequestNotFound,
   kAlreadyExists,  // of AlreadyExists
   kMalformed,      // the HTTP header
+  kTooLarge,       // the body, for the memory there is
   // Of who asked.
   kUnknownKey,  // of Unauthenticated
   kForbidden,   // of PermissionDenied
@@ -64,6 +65,7 @@ enum class Reason : unsigned char {
   kQueueFull,
   kPrefillBudget,  // too many prompt tokens wait
   kGrammarMemory,  // the grammars of other answers hold all of it
+  kRequestMemory,  // the bodies of other requests do
   kDeadline,       // of DeadlineExceeded
   kUnavailable,    // of Unavailable
   kLoading,

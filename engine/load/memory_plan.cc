@@ -143,6 +143,8 @@ class Planner {
       plan.lines.push_back({"GPU: weights, KV cache, buffers", n_.device->bytes});
       plan.lines.push_back({"GPU: a layer on its way there", n_.device->passing});
     }
+    if (n_.options.memory.requests_bytes > 0)
+      plan.lines.push_back({"requests", n_.options.memory.requests_bytes});
     if (sizes_.predictors > 0) plan.lines.push_back({"predictors", sizes_.predictors});
     if (const GrammarSizes& g = n_.sizes.grammars; g.most > 0) {
       plan.grammars = plan.grammars_least = g.least;

@@ -35,6 +35,7 @@ struct ServerConfig {
   int connections_max = 256;
   int connections_per_address_max = -1;  // -1 = 64, any number on loopback; 0 = any number
   int body_bytes_max = 4 << 20;
+  std::int64_t request_memory_bytes = 256 << 20;  // RequestSizesOf
   int read_timeout_s = 30;
   int write_timeout_s = 30;
   int write_bytes_per_s_min = 16 << 10;  // 0 = any rate

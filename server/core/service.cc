@@ -46,6 +46,7 @@ Status Service::Load() {
 
 Status Service::LoadEngine() {
   EngineConfig engine_config{.model = config_.model, .serving = config_.serving};
+  engine_config.model.memory.requests_bytes = request_sizes_.total();
   engine_config.on_progress = [this](double share) { load_progress_ = share; };
   engine_config.on_fatal = [this] {
     base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");

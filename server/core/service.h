@@ -16,6 +16,7 @@
 #include "server/core/generation.h"
 #include "server/core/ignored_fields.h"
 #include "server/core/live.h"
+#include "server/core/request_memory.h"
 #include "server/core/server_config.h"
 #include "server/core/workers.h"
 #include "server/metrics/metrics.h"
@@ -30,8 +31,6 @@ struct Control {
 
 // Threads for all connections: templates and tokens of long bodies, and of short ones, which are
 // more; and grammars. A long body is worked on in turns, so more of them are begun than run.
-// They hold a hundred times their bytes in memory where a text cannot be cut.
-constexpr std::size_t kLongBytesBegun = 16 << 20;
 constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
               kCompilers = kGrammarsCompiledAtOnce;
 
@@ -90,6 +89,9 @@ class Service {
   void NoteLenientCall();
   // For a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
+  // What requests' bodies and what is made of them may take.
+  const RequestSizes& request_sizes() const { return request_sizes_; }
+  RequestMemory& request_memory() { return request_memory_; }
   // For grammars.
   Workers& compilers() { return compilers_; }
   void StopWorkers() {
@@ -135,8 +137,11 @@ class Service {
   std::int64_t started_at_;
   Metrics metrics_;
   IgnoredFields ignored_fields_{metrics_};
-  Workers workers_{
-      Workers::Params{.running = kWorkers, .begun = kLongBegun, .bytes_begun = kLongBytesBegun}};
+  const RequestSizes request_sizes_ = RequestSizesOf(config_);
+  RequestMemory request_memory_{request_sizes_.bodies,
+                                static_cast<std::size_t>(config_.body_bytes_max)};
+  Workers workers_{Workers::Params{
+      .running = kWorkers, .begun = kLongBegun, .bytes_begun = request_sizes_.values}};
   Workers short_workers_{kShortWorkers}, compilers_{kCompilers};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_

@@ -134,6 +134,7 @@ std::vector<Key> DaemonKeysOf(ServerConfig& c) {
       {"server.connections_per_address_max", IntValue{&c.connections_per_address_max, -1, 100'000},
        kReloadable},
       {"server.body_bytes_max", IntValue{&c.body_bytes_max, 1024, 1 << 30}, kReloadable},
+      {"server.request_memory_mib", MebibytesValue{&c.request_memory_bytes, 1}},
       {"server.read_timeout_s", IntValue{&c.read_timeout_s, 1, 3600}, kReloadable},
       {"server.write_timeout_s", IntValue{&c.write_timeout_s, 1, 3600}, kReloadable},
       {"server.write_bytes_per_s_min", IntValue{&c.write_bytes_per_s_min, 0, 1 << 30}, kReloadable},

@@ -1,5 +1,6 @@
 // `thermoclined`: the daemon. Listens at once, loads the model, serves until SIGTERM has been
 // honoured.
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "server/core/service.h"
 #include "server/daemon/config_file.h"
 #include "server/daemon/config_schema.h"
+#include "server/daemon/heap_trim.h"
 #include "server/daemon/life_cycle.h"
 #include "server/daemon/systemd.h"
 #include "server/grpc/grpc_server.h"
@@ -35,14 +37,15 @@ constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitConfig = 78;                       // EX_CONFIG: systemd does not restart on it
 constexpr std::chrono::milliseconds kLastLines{500};  // of the log, which may have no reader
-constexpr unsigned kEndSeconds = 3;
+constexpr int kMappedBytes = 256 << 10;  // allocations from here on go back to the system at once
+constexpr unsigned kEndSeconds = 3, kLastSeconds = 1;
 
-// Whatever does not end by itself within kEndSeconds ends with the process: gRPC's library waits
+// Whatever does not end by itself within `seconds` ends with the process: gRPC's library waits
 // for ever for threads that it could not start.
 void EndAnyway(int) { std::_Exit(kExitFailed); }
-void BoundTheEnd() {
+void BoundTheEnd(unsigned seconds) {
   std::signal(SIGALRM, EndAnyway);
-  ::alarm(kEndSeconds);
+  ::alarm(seconds);
 }
 
 // Where the configuration came from.
@@ -75,7 +78,7 @@ class ServingThreads {
     // it.
     threads_.emplace_back([this] {
       RunGuarded(life_io_);
-      BoundTheEnd();
+      BoundTheEnd(kEndSeconds);
       service_.StopWorkers();
       io_.stop();
     });
@@ -119,6 +122,8 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   reloader.Add([&](const Live& fresh) { return (*listener)->PrepareReload(fresh); });
   const auto life = std::make_shared<LifeCycle>(life_io, service, reloader);
   life->Start();
+  ::mallopt(M_MMAP_THRESHOLD, kMappedBytes);
+  std::make_shared<HeapTrim>(life_io, service)->Start();
   (*listener)->Start();
   ServingThreads threads(io, life_io, service);
   threads.Start(config.http_threads);
@@ -146,7 +151,7 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   if (*grpc != nullptr) (*grpc)->Shutdown();
   ::alarm(0);  // the engine writes what it has recorded, however long that takes
   service.StopEngine();
-  BoundTheEnd();
+  BoundTheEnd(kLastSeconds);
   base::LogInfo("stopped");
   if (service.failed()) return kExitFailed;                           // systemd starts it anew
   if (loaded.code() == StatusCode::kUnavailable) return kExitFailed;  // a device may come back

@@ -109,7 +109,7 @@ void GenerateStream::DoOn(server::Workers& workers, Status (server::Submission::
         self->Guarded([&] { (self.get()->*then)(*done); });
       },
       [self = shared_from_this()] { self->Guarded([&] { self->Refuse(server::ShuttingDown()); }); },
-      message_.ByteSizeLong());
+      server::MessageValuesBytes(message_.ByteSizeLong()));
 }
 
 void GenerateStream::OnEncoded(const Status& encoded) {

@@ -27,7 +27,6 @@ constexpr std::chrono::milliseconds kFarewell{500};  // for clients to hang up
 // Calls with more than kMetadataBytesMax of call.h are refused one by one; beyond this the library
 // closes the connection, with all calls that share it.
 constexpr int kMetadataBytesHardMax = 256 << 10;
-constexpr std::size_t kBufferBytesMax = std::size_t{256} << 20;  // of all connections together
 constexpr int kStreamBufferBytes = 16 << 10;  // that one stream's slow reader keeps from pausing
 constexpr int kKeepaliveMs = 60'000;          // between pings to a silent client
 constexpr int kKeepaliveTimeoutMs = 20'000;   // for its answer
@@ -62,9 +61,10 @@ class WithoutReflection : public ::grpc::ServerBuilderOption {
   }
 };
 
-void SetLimits(const server::ServerConfig& config, ::grpc::ServerBuilder& builder) {
+void SetLimits(const server::Service& service, ::grpc::ServerBuilder& builder) {
+  const server::ServerConfig& config = service.config();
   builder.SetMaxReceiveMessageSize(config.body_bytes_max);
-  builder.SetResourceQuota(::grpc::ResourceQuota("grpc").Resize(kBufferBytesMax));
+  builder.SetResourceQuota(::grpc::ResourceQuota("grpc").Resize(service.request_sizes().grpc));
   const std::pair<const char*, int> arguments[] = {
       // Connections that send nothing are closed.
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, config.read_timeout_s * 1000},
@@ -132,7 +132,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Create(server::Service& service)
       builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, MakeCredentials(config));
   builder.RegisterService(&impl->inference);
   if (config.grpc_reflection) builder.RegisterService(impl->reflection.get());
-  SetLimits(config, builder);
+  SetLimits(service, builder);
   if (!config.grpc_reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr)

@@ -36,7 +36,7 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
     auto* call = new UnaryCall(service, context, method);
     service.workers(bytes).Post(
         call->call_.caller().tenant, io.get_executor(), [call, handler] { call->Run(handler); }, {},
-        [call] { call->Refuse(server::ShuttingDown()); }, bytes);
+        [call] { call->Refuse(server::ShuttingDown()); }, server::MessageValuesBytes(bytes));
     return call;
   }
 

@@ -4,6 +4,8 @@
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/read.hpp>
 
+#include "server/core/workers.h"
+
 namespace thermocline::http {
 namespace {
 
@@ -12,6 +14,7 @@ namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
 
 constexpr std::size_t kHeaderBytesMax = 32 << 10;
+constexpr std::size_t kHoldBytes = 64 << 10;  // held at a time
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // Whether the bytes are at fault, and not the connection.
@@ -46,9 +49,28 @@ void RequestReader::Welcome(Done done) {
                     [done = std::move(done)](ErrorCode error, std::size_t) { done(error); });
 }
 
-void RequestReader::ReadBody(Done done) {
-  beast_http::async_read(connection_, buffer_, *parser_,
-                         [done = std::move(done)](ErrorCode error, std::size_t) { done(error); });
+void RequestReader::ReadBody(server::RequestMemory& memory, const std::string& client, Done done) {
+  hold_.emplace(memory, client);
+  parser_->eager(true);
+  ReadOn(std::move(done));
+}
+
+void RequestReader::ReadOn(Done done) {
+  no_room_ = HoldBody();
+  if (!no_room_.ok()) return done(make_error_code(boost::system::errc::not_enough_memory));
+  if (parser_->is_done()) return done({});
+  beast_http::async_read_some(connection_, buffer_, *parser_,
+                              [this, done = std::move(done)](ErrorCode error, std::size_t) mutable {
+                                error ? done(error) : ReadOn(std::move(done));
+                              });
+}
+
+Status RequestReader::HoldBody() {
+  const std::size_t bytes = request().body().size();
+  if (bytes <= server::kShortBytesMax) return OkStatus();  // the connections' limit is theirs
+  // Without an announced length the text grows by doubling.
+  const std::size_t held = request().has_content_length() ? bytes : 2 * bytes;
+  return hold_->Grow((held + kHoldBytes - 1) / kHoldBytes * kHoldBytes);
 }
 
 std::optional<openai::ApiError> RequestReader::RefusalOf(ErrorCode error,

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "server/core/request_memory.h"
 #include "server/core/server_config.h"
 #include "server/http/connection.h"
 #include "server/http/response.h"
@@ -30,14 +32,20 @@ class RequestReader {
   void ReadHeader(std::uint64_t body_bytes_max, Done done);
   // Tells a client that waits for such a word that its body is welcome.
   void Welcome(Done done);
-  // The rest of the request.
-  void ReadBody(Done done);
+  // The rest of the request, while `memory` has room for it on account of `client`; else an error,
+  // and no_room says why.
+  void ReadBody(server::RequestMemory& memory, const std::string& client, Done done);
 
   // Requires: its header was read, and Forget was not called.
   const HttpRequest& request() const { return parser_->get(); }
   // Its memory is large, and an answer may take long.
-  void Forget() { parser_.reset(); }
-  // What to answer where reading failed; nullopt: the client has left. `config`: of the limits.
+  void Forget() {
+    parser_.reset();
+    hold_.reset();
+  }
+  const Status& no_room() const { return no_room_; }
+  // What to answer where reading failed otherwise; nullopt: the client has left. `config`: of the
+  // limits.
   std::optional<openai::ApiError> RefusalOf(ErrorCode error,
                                             const server::ServerConfig& config) const;
 
@@ -48,6 +56,10 @@ class RequestReader {
   void Shrink() { buffer_.shrink_to_fit(); }
 
  private:
+  void ReadOn(Done done);
+  // Of what has arrived of the body.
+  Status HoldBody();
+
   // Bounds what is read and not yet understood: trailers and chunk extensions, which have no other
   // bound.
   static constexpr std::size_t kBufferBytesMax = 128 << 10;
@@ -55,6 +67,8 @@ class RequestReader {
   Connection& connection_;
   boost::beast::flat_buffer buffer_{kBufferBytesMax};
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::optional<server::RequestMemory::Hold> hold_;  // of the body
+  Status no_room_;                                   // why the body was not read on
 };
 
 }  // namespace thermocline::http

@@ -15,6 +15,7 @@ namespace asio = boost::asio;
 using std::chrono::seconds;
 
 constexpr std::size_t kReadBytes = 4096;
+constexpr std::size_t kHeldAnswerBytes = 64 << 10;  // larger ones count as requests' memory
 constexpr seconds kLinger{2};
 
 bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_content_length(); }
@@ -80,7 +81,8 @@ void Session::OnHeader(ErrorCode error) {
 }
 
 void Session::ReadBody() {
-  reader_.ReadBody([self = shared_from_this()](ErrorCode error) { self->OnRequest(error); });
+  reader_.ReadBody(service_.request_memory(), exchange_->head().tenant,
+                   [self = shared_from_this()](ErrorCode error) { self->OnRequest(error); });
 }
 
 void Session::RefuseHeader(HttpResponse response) {
@@ -97,10 +99,20 @@ void Session::RefuseUnreadable(ErrorCode error) {
   Respond(ErrorResponse(exchange_->head(), *refusal));
 }
 
+std::size_t Session::WorkBytes(const HttpRequest& request) {
+  const bool parsed = request.body().size() > server::kShortBytesMax &&
+                      !request[boost::beast::http::field::content_type].starts_with("multipart/");
+  return parsed ? server::ValuesBytes(request.body()) : 0;
+}
+
 void Session::OnRequest(ErrorCode error) {
+  if (!reader_.no_room().ok())
+    return RefuseHeader(RefusalResponse(service_, exchange_->head(), reader_.no_room()));
   if (error) return RefuseUnreadable(error);
   const HttpRequest& request = reader_.request();
-  const std::size_t bytes = request.body().size();
+  const std::size_t bytes = request.body().size(), work_bytes = WorkBytes(request);
+  const Status readable = server::CheckValues(work_bytes, service_.request_sizes());
+  if (!readable.ok()) return Respond(RefusalResponse(service_, exchange_->head(), readable));
   if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
   if (bytes > server::kShortBytesMax) {
@@ -110,12 +122,13 @@ void Session::OnRequest(ErrorCode error) {
   const auto action = std::make_shared<std::optional<Action>>();
   service_.workers(bytes).Post(
       exchange_->head().tenant, connection_->get_executor(),
-      [self = shared_from_this(), action] {
+      [self = shared_from_this(), action, work_bytes] {
         const base::InterruptScope scope(self->client_left_);
         if (!self->client_left_) *action = self->RouteOrFail(self->reader_.request());
+        server::GiveBackHeap(work_bytes);
       },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
-      [self = shared_from_this()] { self->OnDropped(); }, bytes);
+      [self = shared_from_this()] { self->OnDropped(); }, work_bytes);
 }
 
 void Session::OnDropped() {
@@ -183,6 +196,8 @@ void Session::Respond(HttpResponse response) {
   reader_.Forget();
   const bool head_only = exchange_->head_only(), goes_on = response.keep_alive();
   if (!head_only) exchange_->CountBytes(response.body().size());
+  answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
+  if (response.body().size() > kHeldAnswerBytes) answer_hold_->Force(response.body().size());
   Log(response.result_int());
   connection_->ExpireWhenStuck(exchange_->write_limits(), head_only ? 0 : response.body().size());
   WriteResponse(
@@ -192,6 +207,7 @@ void Session::Respond(HttpResponse response) {
 }
 
 void Session::OnResponded(ErrorCode error, bool goes_on) {
+  answer_hold_.reset();
   Release();
   if (error) return Close();
   if (goes_on) return NextRequest();

@@ -35,6 +35,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void ReadHeader();
   void OnHeader(ErrorCode error);
   void ReadBody();
+  // Bytes that working on it may take; 0: they are in the margin of the plan.
+  static std::size_t WorkBytes(const HttpRequest& request);
   void OnRequest(ErrorCode error);
   std::optional<Action> RouteOrFail(const HttpRequest& request);
   void OnRouted(std::optional<Action> action);
@@ -88,7 +90,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool next_after_watch_ = false;       // that read's end begins the next request
   // While its grammar waits to be compiled: gives back the place in the queue.
   std::function<void()> give_up_;
-  bool routing_ = false;  // a long request is read by a worker
+  std::optional<server::RequestMemory::Hold> answer_hold_;  // of a whole answer being written
+  bool routing_ = false;                                    // a long request is read by a worker
   // While it was read, its grammar waited or its answer was written. Workers look, too.
   std::atomic<bool> client_left_ = false;
 };

@@ -43,9 +43,9 @@ constexpr MetricInfo kTable[] = {
      "Fields of requests that their route does not know and ignores, by route and name; \"other\" "
      "beyond 128 names"},
     {"requests_rejected_total", kCounter, "reason", "requests", "Requests", W::kUsed,
-     "Requests refused before they were queued: queue_full, grammar_memory, prefill_budget (prompt "
-     "tokens that "
-     "wait), too_long, bad_request, auth, deadline, loading, draining; connections: HTTP "
+     "Requests refused before they were queued: queue_full, grammar_memory, request_memory (bodies "
+     "of requests), prefill_budget (prompt tokens that wait), too_long, bad_request, auth, "
+     "deadline, loading, draining; connections: HTTP "
      "connections above a limit, whose requests were not read"},
     {"requests_cancelled_total", kCounter, "phase, cause", "generations", "Requests", W::kUsed,
      "Generations that were cancelled, by how far they were and why: disconnect, deadline (of the "

@@ -20,9 +20,9 @@ TEST(RefusalTable, EveryReasonHasARow) {
 
 // The labels of requests_rejected_total and requests_failed_total that docs/metrics.md names.
 TEST(RefusalTable, LabelsAreThoseOfTheMetrics) {
-  const std::set<std::string> rejected = {"queue_full", "prefill_budget", "grammar_memory",
-                                          "too_long",   "bad_request",    "auth",
-                                          "deadline",   "loading",        "draining"};
+  const std::set<std::string> rejected = {
+      "queue_full",  "prefill_budget", "grammar_memory", "request_memory", "too_long",
+      "bad_request", "auth",           "deadline",       "loading",        "draining"};
   const std::set<std::string> failed = {"device", "data", "other"};
   for (const RefusalRow& row : RefusalTable()) {
     EXPECT_TRUE(row.rejected == nullptr || rejected.contains(row.rejected)) << row.grpc_reason;
@@ -70,6 +70,10 @@ TEST(RefusalTable, WhatClientsAreToldApartBy) {
        C::kResourceExhausted, "QUEUE_FULL", "queue_full"},
       {base::ResourceExhausted("").WithReason(Reason::kPrefillBudget), 429, "queue_full",
        C::kResourceExhausted, "QUEUE_FULL", "prefill_budget"},
+      {base::ResourceExhausted("").WithReason(Reason::kRequestMemory), 429, "request_memory",
+       C::kResourceExhausted, "REQUEST_MEMORY", "request_memory"},
+      {base::InvalidArgument("").WithReason(Reason::kTooLarge), 413, "body_too_large",
+       C::kInvalidArgument, "INVALID_FIELD", "bad_request"},
       {base::DeadlineExceeded(""), 504, "timeout", C::kDeadlineExceeded, "DEADLINE_EXCEEDED",
        "deadline"},
       {base::Unavailable("").WithReason(Reason::kLoading), 503, "unavailable", C::kUnavailable,

@@ -1,0 +1,140 @@
+#include "server/core/request_memory.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "engine/base/system_memory.h"
+
+namespace thermocline::server {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kLeast = 24 * kMiB;
+constexpr std::size_t kBudgetShare = 8;  // one part in so many of the memory budget
+constexpr std::size_t kGrpcBytesMax = 256 * kMiB;
+// A value with what growing arrays leave over, a template's value of it, a nested one's box, the
+// copies of a text until it is tokens, and a byte of a word that is merged as one; a word up to
+// kWordBytes is part of what the margin of the plan allows.
+constexpr std::size_t kScalarBytes = 112, kContainerBytes = 288, kTextCopies = 5;
+constexpr std::size_t kWordBytes = 64 << 10, kMergedBytes = 110;
+constexpr std::size_t kTrimFrom = 4 * kMiB, kTrimBelow = kMiB;
+
+struct Text {
+  std::size_t end = 0;           // of its closing quote
+  std::size_t longest_word = 0;  // bytes without a single space between two other characters
+};
+
+// The text of JSON whose first byte is at `begin`.
+Text TextAt(std::string_view body, std::size_t begin) {
+  Text text;
+  std::size_t word = begin, at = begin;
+  for (; at < body.size() && body[at] != '"'; ++at) {
+    if (body[at] == '\\') ++at;
+    if (at >= body.size() || body[at] != ' ' || at == begin) continue;
+    if (body[at - 1] == ' ' || (at + 1 < body.size() && body[at + 1] == ' ')) continue;
+    text.longest_word = std::max(text.longest_word, at - word);
+    word = at;
+  }
+  text.end = std::min(at, body.size());
+  text.longest_word = std::max(text.longest_word, text.end - word);
+  return text;
+}
+
+}  // namespace
+
+RequestSizes RequestSizesOf(const ServerConfig& config) {
+  const std::int64_t asked = config.model.memory.budget_bytes;
+  const std::size_t budget =
+      asked > 0 ? static_cast<std::size_t>(asked) : base::MemoryAllowance() / 10 * 9;
+  const std::size_t all = std::min(static_cast<std::size_t>(config.request_memory_bytes),
+                                   std::max(kLeast, budget / kBudgetShare));
+  return {.bodies = all / 2,
+          .values = all / 2,
+          .grpc = config.grpc_address.empty() ? 0 : std::min(kGrpcBytesMax, all)};
+}
+
+std::size_t ValuesBytes(std::string_view body) {
+  std::size_t values = 1, containers = 0, longest = 0;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const char c = body[i];
+    values += c == ',' || c == ':';
+    containers += c == '[' || c == '{';
+    if (c != '"') continue;
+    const Text text = TextAt(body, i + 1);
+    longest = std::max(longest, text.longest_word);
+    i = text.end;
+  }
+  return values * kScalarBytes + containers * kContainerBytes + body.size() * kTextCopies +
+         (longest > kWordBytes ? longest * kMergedBytes : 0);
+}
+
+std::size_t MessageValuesBytes(std::size_t bytes) {
+  return bytes * (bytes > kWordBytes ? kMergedBytes : kTextCopies);
+}
+
+void GiveBackHeap(std::size_t values_bytes) {
+  if (values_bytes >= kTrimFrom) ::malloc_trim(0);
+}
+
+Status CheckValues(std::size_t values_bytes, const RequestSizes& sizes) {
+  if (values_bytes <= sizes.values) return OkStatus();
+  return base::InvalidArgument("reading this body may take ", base::HumanBytes(values_bytes),
+                               ", and requests have ", base::HumanBytes(sizes.values),
+                               ": send less at a time, or set server.request_memory_mib or "
+                               "memory.budget_bytes higher")
+      .WithReason(Reason::kTooLarge);
+}
+
+RequestMemory::RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max)
+    : bytes_max_(bytes_max), client_max_(std::max(bytes_max / 2, body_bytes_max)) {}
+
+std::size_t RequestMemory::held() const {
+  const base::MutexLock lock(mutex_);
+  return held_;
+}
+
+bool RequestMemory::TakeTrimHint() {
+  const base::MutexLock lock(mutex_);
+  if (peak_ < kTrimFrom || held_ > kTrimBelow) return false;
+  peak_ = held_;
+  return true;
+}
+
+Status RequestMemory::Hold::Grow(std::size_t bytes) {
+  const base::MutexLock lock(memory_.mutex_);
+  if (memory_.HasRoom(*this, bytes)) {
+    memory_.SetLocked(*this, bytes);
+    return OkStatus();
+  }
+  const bool own = memory_.held_ - bytes_ + bytes <= memory_.bytes_max_;
+  return base::ResourceExhausted(own ? "this client's other requests hold its half of"
+                                     : "other requests hold too much of",
+                                 " the memory for bodies, ", base::HumanBytes(memory_.bytes_max_),
+                                 " (server.request_memory_mib); try again later")
+      .WithReason(Reason::kRequestMemory);
+}
+
+bool RequestMemory::HasRoom(const Hold& hold, std::size_t bytes) const {
+  const auto found = by_client_.find(hold.client_);
+  const std::size_t of_client = found == by_client_.end() ? 0 : found->second;
+  return held_ - hold.bytes_ + bytes <= bytes_max_ &&
+         of_client - hold.bytes_ + bytes <= client_max_;
+}
+
+void RequestMemory::Set(Hold& hold, std::size_t bytes) {
+  const base::MutexLock lock(mutex_);
+  SetLocked(hold, bytes);
+}
+
+void RequestMemory::SetLocked(Hold& hold, std::size_t bytes) {
+  if (bytes == hold.bytes_) return;
+  std::size_t& of_client = by_client_[hold.client_];
+  of_client = of_client - hold.bytes_ + bytes;
+  held_ = held_ - hold.bytes_ + bytes;
+  peak_ = std::max(peak_, held_);
+  hold.bytes_ = bytes;
+  if (of_client == 0) by_client_.erase(hold.client_);
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,85 @@
+// The memory of requests while they arrive, wait and are read: a line of the memory plan, which
+// admission asks before more is taken.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "engine/base/mutex.h"
+#include "engine/base/status.h"
+#include "server/core/server_config.h"
+
+namespace thermocline::server {
+
+// Bytes.
+struct RequestSizes {
+  std::size_t bodies = 0;  // as they arrived, of all connections
+  std::size_t values = 0;  // what is made of them: JSON, templates' values, prompts
+  // grpc.address is set: what its library buffers.
+  std::size_t grpc = 0;
+
+  std::size_t total() const { return bodies + values + grpc; }
+};
+
+// server.request_memory_mib, at most an eighth of the memory budget, at least 24 MiB.
+RequestSizes RequestSizesOf(const ServerConfig& config);
+
+// Bytes that reading `body` takes beside it, at most: JSON's values, a template's and the prompt.
+std::size_t ValuesBytes(std::string_view body);
+
+// The same of a message of gRPC, of which only its size is looked at.
+std::size_t MessageValuesBytes(std::size_t bytes);
+
+// After work on so many bytes: the heaps of threads would keep what was freed for as long as they
+// like.
+void GiveBackHeap(std::size_t values_bytes);
+
+// InvalidArgument with kTooLarge, naming the setting: `values_bytes` are more than all there is.
+Status CheckValues(std::size_t values_bytes, const RequestSizes& sizes);
+
+// Bodies that are held. A client (a tenant) holds half of what there is at most, so that others'
+// requests get in beside it. Thread-safe.
+class RequestMemory {
+ public:
+  // What one connection holds. Thread-compatible; ends before its RequestMemory.
+  class Hold {
+   public:
+    Hold(RequestMemory& memory, std::string client) : memory_(memory), client_(std::move(client)) {}
+    ~Hold() { memory_.Set(*this, 0); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+    // ResourceExhausted: there is no room for so many bytes now; what was held still is.
+    Status Grow(std::size_t bytes);
+    // Also beyond what there is: of answers, which are there already. Later requests wait for it.
+    void Force(std::size_t bytes) { memory_.Set(*this, bytes); }
+
+   private:
+    friend class RequestMemory;
+    RequestMemory& memory_;
+    const std::string client_;
+    std::size_t bytes_ = 0;
+  };
+
+  // `body_bytes_max`: a client may hold one such body in any case.
+  RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max);
+
+  std::size_t held() const;
+  // True once after much was held, when nearly nothing is: the heap may be given back.
+  bool TakeTrimHint();
+
+ private:
+  bool HasRoom(const Hold& hold, std::size_t bytes) const REQUIRES(mutex_);
+  void Set(Hold& hold, std::size_t bytes);
+  void SetLocked(Hold& hold, std::size_t bytes) REQUIRES(mutex_);
+
+  const std::size_t bytes_max_, client_max_;
+  mutable base::Mutex mutex_;
+  std::size_t held_ GUARDED_BY(mutex_) = 0;
+  std::size_t peak_ GUARDED_BY(mutex_) = 0;  // since the last hint
+  std::map<std::string, std::size_t> by_client_ GUARDED_BY(mutex_);
+};
+
+}  // namespace thermocline::server

@@ -1,0 +1,120 @@
+"""The memory budget is the whole process's: bodies, and what is made of them, are a line of the memory plan."""
+import re
+import socket
+import threading
+
+import httpx
+import pytest
+from conftest import Daemon, wait_until
+from test_security import KEYS, key_line
+
+BUDGET = 128 << 20
+BODY = 4 << 20
+CHAT = '{"max_tokens":1,"messages":'
+HELLO = CHAT + '[{"role":"user","content":"hi"}],'
+
+
+def filled(begin, item, end, size):
+    return begin + item * ((size - len(begin) - len(end)) // len(item) - 1) + item.rstrip(",") + end
+
+
+KINDS = {
+    "token_ids": ("/v1/completions", '{"max_tokens":1,"prompt":[', "1,", "]}"),
+    "messages_of_lists": ("/v1/chat/completions", CHAT + "[", "[],", "]}"),
+    "messages_of_objects": ("/v1/chat/completions", CHAT + "[", '{"":0},', "]}"),
+    "template_values": ("/v1/chat/completions", HELLO + '"chat_template_kwargs":{"a":[', "[],", "]}}"),
+    "one_text": ("/v1/chat/completions", CHAT + '[{"role":"user","content":"', "owl and fox ", '"}]}'),
+    "one_word": ("/tokenize", '{"content":"', "a", '"}'),
+    "texts_for_embeddings": ("/v1/embeddings", '{"input":[', '"' + "owl " * 500 + '",', "]}"),
+}
+
+
+def resident(daemon, what="VmRSS"):
+    with open(f"/proc/{daemon.process.pid}/status") as f:
+        return int(re.search(rf"{what}:\s+(\d+) kB", f.read())[1]) << 10
+
+
+def post(daemon, path, body, headers="", announced=None):
+    """A connection that has sent a request."""
+    client = socket.create_connection(("127.0.0.1", daemon.port), 60)
+    client.sendall(f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {announced or len(body)}\r\n\r\n".encode())
+    try:
+        client.sendall(body)
+    except OSError:
+        pass  # refused before it was whole
+    return client
+
+
+def crowd(daemon, path, body, announced=None):
+    """What the daemon takes at most while 64 clients send `body`; the first lines of its answers."""
+    answers, lock = [], threading.Lock()
+
+    def one():
+        with post(daemon, path, body, announced=announced) as client:
+            client.settimeout(3 if announced else 20)
+            try:
+                line = client.recv(1 << 16).split(b"\r\n")[0]
+            except OSError:
+                line = b"left"
+            with lock:
+                answers.append(line)
+
+    threads = [threading.Thread(target=one) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return resident(daemon, "VmHWM"), answers
+
+
+@pytest.mark.parametrize("size", [BODY - 4096, 60_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_64_bodies_keep_within_the_budget_and_their_memory_comes_back(kind, size):
+    path, begin, item, end = KINDS[kind]
+    with Daemon(f"memory.budget_bytes={BUDGET}", "log.access=false") as d:
+        before = resident(d)
+        peak, answers = crowd(d, path, filled(begin, item, end, size).encode())
+        assert len(answers) == 64 and peak <= BUDGET, (peak, answers)
+        assert b"left" not in answers or kind == "texts_for_embeddings"
+        wait_until(lambda: resident(d) <= before + (20 << 20), seconds=30)
+        assert httpx.post(d.url + "/v1/completions", json={"prompt": "owl", "max_tokens": 1}, timeout=60).status_code == 200
+
+
+def test_unfinished_bodies_keep_within_the_budget():
+    with Daemon(f"memory.budget_bytes={BUDGET}", "log.access=false") as d:
+        before = resident(d)
+        peak, answers = crowd(d, "/v1/chat/completions", b"x" * (BODY - 4096), announced=BODY)
+        assert peak <= BUDGET and sum(b" 429 " in line for line in answers) > 32, answers
+        wait_until(lambda: resident(d) <= before + (20 << 20), seconds=30)
+
+
+def test_what_refusals_say():
+    with Daemon(f"memory.budget_bytes={BUDGET}") as d:
+        lists = filled(*KINDS["template_values"][1:], BODY - 4096).encode()
+        with post(d, "/v1/chat/completions", lists) as client:
+            answer = client.recv(1 << 16)
+        assert b" 413 " in answer and b"body_too_large" in answer and b"server.request_memory_mib" in answer
+        held = [post(d, "/v1/chat/completions", b"x" * (3 << 20), announced=BODY) for _ in range(2)]
+        wait_until(lambda: resident(d) > (6 << 20))
+        with post(d, "/v1/chat/completions", b"x" * (1 << 20), announced=BODY) as client:
+            answer = client.recv(1 << 16)
+        assert b" 429 " in answer and b"request_memory" in answer and b"retry-after:" in answer.lower() and b"this client's" in answer
+        for client in held:
+            client.close()
+
+
+def test_one_key_s_bodies_leave_room_for_another_s(tmp_path):
+    keys = tmp_path / "keys"
+    names = list(KEYS)[:2]
+    keys.write_text("".join(map(key_line, names)))
+    keys.chmod(0o600)
+    with Daemon(f"memory.budget_bytes={BUDGET}", f"server.api_keys_file={keys}") as d:
+        ada, bob = (f"authorization: Bearer {KEYS[name]}\r\n" for name in names)
+        held = [post(d, "/v1/chat/completions", b"x" * (2 << 20), ada, announced=BODY) for _ in range(8)]
+        for client in held[3:]:
+            assert b" 429 " in client.recv(1 << 16)
+        text = '{"content":"' + "owl " * 100_000 + '"}'
+        with post(d, "/tokenize", text.encode(), bob) as client:
+            assert b" 200 " in client.recv(1 << 16)
+        for client in held:
+            client.close()

@@ -1,0 +1,103 @@
+#include "server/core/request_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace thermocline::server {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+RequestSizes SizesOf(std::int64_t budget, std::int64_t asked) {
+  ServerConfig config;
+  config.model.memory.budget_bytes = budget;
+  config.request_memory_bytes = asked;
+  return RequestSizesOf(config);
+}
+
+TEST(RequestMemory, IsAnEighthOfTheBudgetAtMostAnd24MiBAtLeast) {
+  EXPECT_EQ(SizesOf(8LL << 30, 256 << 20).total(), 256 * kMiB);
+  EXPECT_EQ(SizesOf(1LL << 30, 256 << 20).total(), 128 * kMiB);
+  EXPECT_EQ(SizesOf(64LL << 20, 256 << 20).total(), 24 * kMiB);
+  EXPECT_EQ(SizesOf(8LL << 30, 4 << 20).total(), 4 * kMiB);
+}
+
+TEST(RequestMemory, OneClientHoldsHalfAndAllTogetherNoMoreThanThereIs) {
+  RequestMemory memory(100, 10);
+  RequestMemory::Hold ada(memory, "ada"), ada_too(memory, "ada"), bob(memory, "bob"),
+      eve(memory, "eve");
+  EXPECT_TRUE(ada.Grow(30).ok());
+  EXPECT_TRUE(ada.Grow(40).ok());
+  const Status more = ada_too.Grow(11);
+  EXPECT_EQ(more.reason(), Reason::kRequestMemory);
+  EXPECT_NE(more.message().find("server.request_memory_mib"), std::string::npos);
+  EXPECT_TRUE(ada_too.Grow(10).ok());
+  EXPECT_TRUE(bob.Grow(50).ok());
+  EXPECT_FALSE(eve.Grow(1).ok());
+  bob.Force(0);
+  EXPECT_TRUE(eve.Grow(1).ok());
+  EXPECT_EQ(memory.held(), 51u);
+}
+
+TEST(RequestMemory, AClientHoldsOneBodyInAnyCase) {
+  RequestMemory memory(100, 90);
+  RequestMemory::Hold ada(memory, "ada");
+  EXPECT_TRUE(ada.Grow(90).ok());
+  EXPECT_FALSE(ada.Grow(91).ok());
+}
+
+TEST(RequestMemory, AnswersCountThoughThereIsNoRoomForThem) {
+  RequestMemory memory(100, 10);
+  RequestMemory::Hold body(memory, "bob");
+  {
+    RequestMemory::Hold answer(memory, "ada");
+    answer.Force(1000);
+    EXPECT_EQ(memory.held(), 1000u);
+    EXPECT_FALSE(body.Grow(1).ok());
+  }
+  EXPECT_TRUE(body.Grow(1).ok());
+}
+
+TEST(RequestMemory, TheHeapIsGivenBackOnceAfterMuchWasHeld) {
+  RequestMemory memory(100 * kMiB, kMiB);
+  EXPECT_FALSE(memory.TakeTrimHint());
+  {
+    RequestMemory::Hold body(memory, "ada");
+    EXPECT_TRUE(body.Grow(8 * kMiB).ok());
+    EXPECT_FALSE(memory.TakeTrimHint());
+  }
+  EXPECT_TRUE(memory.TakeTrimHint());
+  EXPECT_FALSE(memory.TakeTrimHint());
+}
+
+std::string Repeated(const std::string& what, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += what;
+  return out;
+}
+
+// Texts cost their copies, values what they are made of, words without an end what merging takes.
+TEST(ValuesBytes, CountsWhatIsMadeOfABody) {
+  const auto per_byte = [](const std::string& body) {
+    return static_cast<double>(ValuesBytes(body)) / static_cast<double>(body.size());
+  };
+  constexpr int kTimes = 100'000;
+  EXPECT_LT(per_byte("\"" + Repeated("a word, [another]: ", kTimes) + "\""), 6);
+  EXPECT_GT(per_byte("[" + Repeated("1,", kTimes) + "1]"), 50);
+  EXPECT_GT(per_byte("[" + Repeated("[],", kTimes) + "1]"), 130);
+  EXPECT_GT(per_byte("\"" + Repeated("a", kTimes) + "\""), 100);
+  EXPECT_GT(per_byte("\"" + Repeated("\\n", kTimes) + "\""), 100);
+  EXPECT_GT(per_byte("\"" + Repeated(" ", kTimes) + "\""), 100);
+  EXPECT_LT(per_byte("\"" + Repeated("\\\" ,", kTimes) + "\""), 6);
+  for (const char* cut_off : {"\"", "\"abc", "\"abc\\", "\"\\", "[\"a\", \"b"})
+    EXPECT_GT(ValuesBytes(cut_off), 0u);
+}
+
+TEST(ValuesBytes, MoreThanThereIsIsRefusedForGood) {
+  const Status refused = CheckValues(11, {.bodies = 10, .values = 10});
+  EXPECT_EQ(refused.reason(), Reason::kTooLarge);
+  EXPECT_NE(refused.message().find("server.request_memory_mib"), std::string::npos);
+  EXPECT_TRUE(CheckValues(10, {.bodies = 10, .values = 10}).ok());
+}
+
+}  // namespace
+}  // namespace thermocline::server
