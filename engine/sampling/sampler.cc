@@ -1,10 +1,8 @@
 #include "engine/sampling/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "engine/base/stopwatch.h"
@@ -40,17 +38,14 @@ namespace {
 constexpr const char* kTooAmbiguous =
     "the grammar is too ambiguous: too many ways to read the text";
 
-std::ptrdiff_t Signed(std::size_t n) { return n; }
-
 }  // namespace
 
-SamplerScratch::SamplerScratch(int vocab_size)
-    : logits_(vocab_size), candidates_(logits_.size()), weights_(logits_.size()) {
+SamplerScratch::SamplerScratch(int vocab_size) : logits_(vocab_size), candidates_(vocab_size) {
   distribution_.Reserve(logits_.size());
 }
 
 std::size_t SamplerScratch::Bytes(int vocab_size) {
-  return vocab_size * (sizeof(float) + sizeof(Candidate) + sizeof(double) + Distribution::kBytes);
+  return vocab_size * (sizeof(float) + Distribution::kBytes) + Candidates::Bytes(vocab_size);
 }
 
 Sampler::Sampler(int vocab_size, int tokens_max, bool own_scratch)
@@ -148,14 +143,15 @@ const Distribution& Sampler::Compute(std::span<const float> logits) {
   const base::Stopwatch watch;
   std::copy(logits.begin(), logits.end(), scratch_->logits_.begin());
   Adjust();
-  CollectCandidates();
+  // Under a grammar only the tokens that it lets follow are candidates.
+  if (masked_) {
+    scratch_->candidates_.Collect(scratch_->logits_, matcher_.Mask());
+  } else {
+    scratch_->candidates_.Collect(scratch_->logits_);
+  }
   scratch_->distribution_.Clear();
   if (params_.temperature == 0) {
-    const auto end = scratch_->candidates_.begin() + Signed(num_candidates_);
-    const auto best =
-        std::max_element(scratch_->candidates_.begin(), end,
-                         [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
-    scratch_->distribution_.Add(best->token, 1);
+    scratch_->distribution_.Add(scratch_->candidates_.Best(), 1);
   } else {
     KeepTop();
   }
@@ -216,24 +212,6 @@ void Sampler::ApplyGrammar() {
   }
 }
 
-// The tokens that may be drawn: under a grammar only those it lets follow.
-void Sampler::CollectCandidates() {
-  num_candidates_ = 0;
-  if (!masked_) {
-    for (std::size_t i = 0; i < scratch_->logits_.size(); ++i)
-      scratch_->candidates_[i] = {scratch_->logits_[i], static_cast<int>(i)};
-    num_candidates_ = scratch_->logits_.size();
-    return;
-  }
-  const auto mask = matcher_.Mask();
-  for (std::size_t w = 0; w < mask.size(); ++w) {
-    for (std::uint64_t word = mask[w]; word != 0; word &= word - 1) {
-      const std::size_t i = w * 64 + static_cast<std::size_t>(std::countr_zero(word));
-      scratch_->candidates_[num_candidates_++] = {scratch_->logits_[i], static_cast<int>(i)};
-    }
-  }
-}
-
 void Sampler::CountForced(int proposed, int accepted) {
   grammar::Counters* counters = matcher_.on() ? params_.constraint->counters() : nullptr;
   if (counters == nullptr) return;
@@ -252,128 +230,13 @@ void Sampler::HoldBackEnd() {
     scratch_->logits_[params_.end_tokens[i]] = held_back_[i];
 }
 
-// Fills scratch_->distribution_, whose tokens have no order: nothing is sorted that need not be.
 void Sampler::KeepTop() {
-  const auto more_probable = [](const Candidate& a, const Candidate& b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-  };
-  std::size_t kept = num_candidates_;
-  if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < kept) {
-    kept = params_.top_k;
-    std::nth_element(scratch_->candidates_.begin(),
-                     scratch_->candidates_.begin() + Signed(kept) - 1,
-                     scratch_->candidates_.begin() + Signed(num_candidates_), more_probable);
-  }
-  max_ = *std::max_element(scratch_->logits_.begin(), scratch_->logits_.end());
-  double total = WeighAll(kept);
-  if (params_.typical_p < 1) {
-    kept = KeepTypical(kept, total);
-    total =
-        std::accumulate(scratch_->weights_.begin(), scratch_->weights_.begin() + Signed(kept), 0.0);
-  }
-  if (params_.top_p < 1) {
-    const auto below_best = [this](const Candidate& c) { return double{max_} - c.logit; };
-    kept = KeepMass(kept, params_.top_p * total, below_best, more_probable);
-  }
-  const double largest =
-      *std::max_element(scratch_->weights_.begin(), scratch_->weights_.begin() + Signed(kept));
-  for (std::size_t i = 0; i < kept; ++i) {
-    if (scratch_->weights_[i] > 0 && scratch_->weights_[i] >= params_.min_p * largest)
-      scratch_->distribution_.Add(scratch_->candidates_[i].token, scratch_->weights_[i]);
-  }
-  if (scratch_->distribution_.size() == 0)
-    scratch_->distribution_.Add(scratch_->candidates_[0].token, 1);  // NaN logits
-}
-
-double Sampler::WeightOf(const Candidate& candidate) const {
-  return std::exp((candidate.logit - max_) / params_.temperature);
-}
-
-// Weights of the first `kept` candidates; returns their sum.
-double Sampler::WeighAll(std::size_t kept) {
-  double total = 0;
-  for (std::size_t i = 0; i < kept; ++i)
-    total += scratch_->weights_[i] = WeightOf(scratch_->candidates_[i]);
-  return total;
-}
-
-// The candidates whose surprise -log p lies nearest to its mean, the entropy. A token's surprise
-// falls with its logit, so "near" is near to the logit whose surprise is the entropy.
-std::size_t Sampler::KeepTypical(std::size_t kept, double total) {
-  double mean = 0;  // of (logit - max_)
-  for (std::size_t i = 0; i < kept; ++i)
-    if (scratch_->weights_[i] > 0)
-      mean += scratch_->weights_[i] / total * (scratch_->candidates_[i].logit - max_);
-  const double centre = max_ + mean;
-  const auto distance = [centre](const Candidate& c) { return std::abs(c.logit - centre); };
-  const auto nearer = [distance](const Candidate& a, const Candidate& b) {
-    return distance(a) < distance(b) || (distance(a) == distance(b) && a.token < b.token);
-  };
-  return KeepMass(kept, params_.typical_p * total, distance, nearer);
-}
-
-// The fewest of the first `kept` candidates that come first in the order `before` and whose weights
-// reach `mass`. They and their weights are then in front, in no order. `key` rises with the order.
-// Requires: they are weighed.
-//
-// Nothing is sorted but what shares a bin with the border: a nucleus of half a vocabulary of 50,000
-// takes 0.2 ms, where sorting it took 10.
-template <typename Key, typename Before>
-std::size_t Sampler::KeepMass(std::size_t kept, double mass, Key key, Before before) {
-  auto& weights = scratch_->weights_;
-  auto& candidates = scratch_->candidates_;
-  double range = 0;
-  for (std::size_t i = 0; i < kept; ++i)
-    if (weights[i] > 0) range = std::max(range, key(candidates[i]));
-  const double scale = range > 0 ? kBins / range : 0;
-  const auto bin_of = [&](std::size_t i) {
-    const double bin = key(candidates[i]) * scale;
-    return bin < kBins - 1 ? static_cast<int>(bin) : kBins - 1;
-  };
-  auto& bins = scratch_->bins_;
-  bins.fill(0);
-  for (std::size_t i = 0; i < kept; ++i) bins[bin_of(i)] += weights[i];
-  int border = 0;
-  double sum = 0;  // of the bins before the border
-  while (border < kBins - 1 && sum + bins[border] < mass) sum += bins[border++];
-  const auto to_front = [&](std::size_t from, const auto& wanted) {
-    for (std::size_t i = from; i < kept; ++i) {
-      if (!wanted(bin_of(i))) continue;
-      std::swap(candidates[i], candidates[from]);
-      std::swap(weights[i], weights[from++]);
-    }
-    return from;
-  };
-  const std::size_t begin = to_front(0, [border](int bin) { return bin < border; });
-  const std::size_t end = to_front(begin, [border](int bin) { return bin == border; });
-  return begin + KeepMassOf(begin, end, mass - sum, before);
-}
-
-// Of the candidates in [begin, end) the first ones whose weights reach `mass`, at least one of all;
-// returns how many.
-template <typename Before>
-std::size_t Sampler::KeepMassOf(std::size_t begin, std::size_t end, double mass, Before before) {
-  constexpr std::size_t kSmall = 64;
-  auto& candidates = scratch_->candidates_;
-  const auto at = [&](std::size_t i) { return candidates.begin() + Signed(i); };
-  const std::size_t first = begin;
-  double sum = 0;
-  while (end - begin > kSmall) {
-    const std::size_t middle = begin + (end - begin) / 2;
-    std::nth_element(at(begin), at(middle), at(end), before);
-    double part = 0;
-    for (std::size_t i = begin; i <= middle; ++i) part += WeightOf(candidates[i]);
-    if (sum + part < mass) {
-      begin = middle + 1;
-      sum += part;
-    } else {
-      end = middle + 1;
-    }
-  }
-  std::sort(at(begin), at(end), before);
-  while (begin < end && (begin == 0 || sum < mass)) sum += WeightOf(candidates[begin++]);
-  for (std::size_t i = first; i < begin; ++i) scratch_->weights_[i] = WeightOf(candidates[i]);
-  return begin - first;
+  Candidates& candidates = scratch_->candidates_;
+  if (params_.top_k > 0) candidates.KeepMostProbable(static_cast<std::size_t>(params_.top_k));
+  candidates.Weigh(Largest(scratch_->logits_), params_.temperature);
+  if (params_.typical_p < 1) candidates.KeepTypical(params_.typical_p);
+  if (params_.top_p < 1) candidates.KeepNucleus(params_.top_p);
+  candidates.WriteTo(scratch_->distribution_, params_.min_p);
 }
 
 double LogProbability(std::span<const float> logits, int token) {

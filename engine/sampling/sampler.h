@@ -1,7 +1,6 @@
 // From logits to the distribution of the next token, and to a token.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +9,7 @@
 
 #include "engine/api/sampling_params.h"
 #include "engine/grammar/matcher.h"
+#include "engine/sampling/candidates.h"
 #include "engine/sampling/distribution.h"
 #include "engine/sampling/dry_penalty.h"
 
@@ -24,15 +24,8 @@ class SamplerScratch {
 
  private:
   friend class Sampler;
-  static constexpr int kBins = 1024;
-  struct Candidate {
-    float logit;
-    int token;
-  };
-  std::vector<float> logits_;          // [V] after bias and penalties
-  std::vector<Candidate> candidates_;  // [V]
-  std::vector<double> weights_;        // [V] unnormalised probabilities of the kept candidates
-  std::array<double, kBins> bins_;     // weights, from the most to the least probable tokens
+  std::vector<float> logits_;  // [V] after bias and penalties
+  Candidates candidates_;
   Distribution distribution_;
 };
 
@@ -92,20 +85,10 @@ class Sampler {
   const Chance& chance() const { return chance_; }
 
  private:
-  using Candidate = SamplerScratch::Candidate;
-  static constexpr int kBins = SamplerScratch::kBins;
   void Adjust();
   void HoldBackEnd();
   void ApplyGrammar();
-  void CollectCandidates();
   void KeepTop();
-  double WeighAll(std::size_t kept);
-  double WeightOf(const Candidate& candidate) const;
-  std::size_t KeepTypical(std::size_t kept, double total);
-  template <typename Key, typename Before>
-  std::size_t KeepMass(std::size_t kept, double mass, Key key, Before before);
-  template <typename Before>
-  std::size_t KeepMassOf(std::size_t begin, std::size_t end, double mass, Before before);
 
   SamplingParams params_;
   SeededChance chance_;
@@ -113,7 +96,6 @@ class Sampler {
   std::unique_ptr<SamplerScratch> own_scratch_;
   SamplerScratch* scratch_;
   const std::size_t vocab_;
-  double max_ = 0;                     // of the scratch's logits
   std::vector<int> generated_counts_;  // [V]
   std::vector<bool> in_prompt_;        // [V]
   std::vector<int> touched_;           // tokens whose entries above may be other than zero
@@ -123,7 +105,6 @@ class Sampler {
   grammar::Matcher matcher_;           // of params_.constraint
   bool masked_ = false;                // logits_ hold what it lets follow
   const char* failure_ = nullptr;
-  std::size_t num_candidates_ = 0;
   double seconds_ = 0;
 };
 
