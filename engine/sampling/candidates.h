@@ -44,6 +44,8 @@ class Candidates {
     int token;
   };
   static bool MoreProbable(const Candidate& a, const Candidate& b);
+  void MoveMedianTo(std::size_t to, std::size_t a, std::size_t b, std::size_t c);
+  std::size_t Partition(std::size_t begin, std::size_t end, Candidate pivot);
   double WeightOf(const Candidate& candidate) const;
   template <typename Key, typename Before>
   void KeepMass(double mass, Key key, Before before);
