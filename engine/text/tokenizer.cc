@@ -87,10 +87,9 @@ bool Tokenizer::IsAlone(std::string_view text, std::size_t pos, std::size_t size
 std::vector<int> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<int> out;
   if (options.add_bos && vocabulary_.bos >= 0) out.push_back(vocabulary_.bos);
-  EncodeSource({.text = text,
-                .control_tokens = options.control_tokens,
-                .piece_bytes = options.piece_bytes},
-               out);
+  EncodeSource(
+      {.text = text, .control_tokens = options.control_tokens, .piece_bytes = options.piece_bytes},
+      out);
   return out;
 }
 
