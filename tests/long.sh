@@ -3,7 +3,8 @@
 #   tests/long.sh [asan] [tsan] [e2e-asan] [e2e-tsan] [kills] [chaos]      (none: all)
 # asan: all unit tests, those in the GPU emulator too, under the address and undefined-behaviour sanitizers. tsan: the threads' suites
 # under the thread sanitizer. e2e-*: the daemon as a whole, with its end-to-end tests. kills: 200 rounds, and a minute of connections.
-# chaos: an hour of faults, and half an hour of a crowd.
+# chaos: an hour of faults, half an hour of a crowd, and ten
+# minutes of a hostile key.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 what=${*:-asan tsan e2e-asan e2e-tsan kills chaos}
@@ -59,7 +60,8 @@ if [[ " $what " == *" kills "* ]]; then
 fi
 
 if [[ " $what " == *" chaos "* ]]; then
-  stage "an hour of faults, half an hour of a crowd"
+  stage "an hour of faults, half an hour of a crowd, ten minutes of a hostile key"
   build/venv/bin/python tests/chaos/chaos.py --minutes 60
   build/venv/bin/python tests/chaos/crowd.py --minutes 30
+  build/venv/bin/python tests/chaos/hostile.py --minutes 10
 fi

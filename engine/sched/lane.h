@@ -52,6 +52,8 @@ class Lane {
   // thread.
   bool MakeMask() { return masked_ = sampler_.MakeMask(); }
   bool masked() const { return masked_; }
+  // Its mask is made later: until then it sits out.
+  void PutOffMask() { masked_ = false; }
   // Draws the tokens at `position` and behind it from logits [1 + draft, V], as far as the draft is
   // right, and the masks of the further ones are made in a slice of time. On any thread, with a
   // scratch of its own.

@@ -133,6 +133,7 @@ class Scheduler {
   std::uint64_t leader_ = 0;  // the number of whose company shares steps
   int together_ = 0;          // steps of it
   bool read_last_ = false;    // where prompts are not read in the steps of answers
+  double last_step_s_ = 0;    // of shared ones
   bool masks_wait_ = false;   // of sequences that sat the last step out
   TurnOrder order_;
   Sequences sequences_;          // in the order they were begun

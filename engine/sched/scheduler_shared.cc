@@ -18,6 +18,9 @@ namespace {
 
 // Tokens of a prompt before the next one is read.
 constexpr int kReadTurn = 256;
+// For masks before a step, and half of the last step's time if that is more: however many are hard,
+// those that wait for none keep their pace.
+constexpr double kMaskSecondsMin = 0.002;
 
 int Tenants(const std::vector<Sequence*>& company) {
   std::set<std::string_view> tenants;
@@ -155,6 +158,7 @@ Sequence* Scheduler::Leader(const std::vector<Sequence*>& runnable) {
 
 // One step of the company. False: there was no memory for anybody.
 bool Scheduler::StepOf(std::vector<Sequence*>& company) {
+  SortByTurn(company);
   MakeMasks(company);
   std::vector<SharedLoop::Share> shares = Compose(company);
   MakeRoomFor(shares);
@@ -163,7 +167,8 @@ bool Scheduler::StepOf(std::vector<Sequence*>& company) {
   for (const SharedLoop::Share& share : shares)
     (share.answers() ? answers : read) += share.tokens();
   next_.reset();
-  budget_.Add(answers, read, shared_.Run(shares));
+  last_step_s_ = shared_.Run(shares);
+  budget_.Add(answers, read, last_step_s_);
   if (read == 0 && answers == base::IntSize(shares)) figures_.sharing_gain = budget_.Gain(answers);
   ++together_;
   ++turns_;
@@ -180,13 +185,13 @@ bool Scheduler::StepOf(std::vector<Sequence*>& company) {
   return true;
 }
 
-// Time for the masks of those that answer. Whose is not made sits this step out, and what it took
-// counts.
+// Time for the masks of those that answer, in their order. Whose is not made sits this step out,
+// and what it took counts.
 void Scheduler::MakeMasks(const std::vector<Sequence*>& company) {
   std::vector<Sequence*> answering;
   for (Sequence* s : company)
     if (s->answers()) answering.push_back(s);
-  shared_.MakeMasks(answering);
+  shared_.MakeMasks(answering, std::max(kMaskSecondsMin, last_step_s_ / 2));
   masks_wait_ = false;
   for (Sequence* s : answering) {
     if (SharedLoop::IsMasked(*s)) continue;
@@ -209,7 +214,6 @@ std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& compan
   const bool lossless = company.front()->lossless, mixes = lossless && params_.mixes;
   const int widest =
       mixes ? params_.step_tokens : std::min(params_.step_tokens, ffn::kSparseTokensMax);
-  SortByTurn(company);
   std::vector<Sequence*> readers;
   std::vector<SharedLoop::Share> shares;
   for (Sequence* s : company)

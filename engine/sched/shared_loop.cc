@@ -1,9 +1,11 @@
 #include "engine/sched/shared_loop.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "engine/base/index.h"
+#include "engine/base/stopwatch.h"
 
 namespace thermocline::sched {
 
@@ -113,11 +115,16 @@ bool SharedLoop::MakeMask(Sequence& s) {
   return s.job.request.sampling.constraint == nullptr || LaneOf(s).MakeMask();
 }
 
-void SharedLoop::MakeMasks(std::span<Sequence* const> sequences) {
+void SharedLoop::MakeMasks(std::span<Sequence* const> sequences, double seconds) {
   masks_.clear();
   for (Sequence* s : sequences)
     if (s->job.request.sampling.constraint != nullptr) masks_.push_back(&LaneOf(*s));
-  pool_.Run(base::IntSize(masks_), [this](int i, int) { masks_[i]->MakeMask(); });
+  const base::Stopwatch begun;
+  std::atomic<int> next{0};
+  pool_.Run(base::IntSize(masks_), [&](int, int) {
+    const int i = next.fetch_add(1);
+    i == 0 || begun.Seconds() < seconds ? (void)masks_[i]->MakeMask() : masks_[i]->PutOffMask();
+  });
 }
 
 void SharedLoop::Give(Share& share, std::span<const float> logits) {

@@ -41,9 +41,10 @@ class SharedLoop {
   };
   // Has one that answers draft up to `most` tokens, as probable as `needed`, for the next step.
   void Draft(Share& share, int most, double needed);
-  // Has a slice of time for the masks of each sequence's next token. Those that are not masked take
-  // no part in a step: a mask may take dozens of slices.
-  void MakeMasks(std::span<Sequence* const> sequences);
+  // Has a slice of time for the mask of each sequence's next token, in their order, of the first in
+  // any case and of others for `seconds`. Those that are not masked take no part in a step: a mask
+  // may take dozens of slices.
+  void MakeMasks(std::span<Sequence* const> sequences, double seconds);
   bool MakeMask(Sequence& s);
   static bool IsMasked(const Sequence& s) { return s.lane == nullptr || s.lane->masked(); }
   // Computes a step and gives what comes of it; returns its seconds. Requires: sequences of the
