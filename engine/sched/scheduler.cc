@@ -117,9 +117,11 @@ Sequence* Scheduler::Enter(std::uint64_t number) {
 Sequence* Scheduler::Begin(Job job) {
   auto modes = params_.model.ModesFor(job.request.ffn_mode, job.request.kl_max);
   CHECK(modes.ok());  // Submit has checked them
+  const int rank = RankOf(job.request.tenant);
   sequences_.push_back(std::make_unique<Sequence>(std::move(job), params_.pool,
                                                   params_.loop.cache.capacity(),
                                                   answers_.tokenizer(), *std::move(modes)));
+  sequences_.back()->rank = rank;
   sequences_.back()->last_turn = turns_;
   Publish();
   return sequences_.back().get();
@@ -168,6 +170,10 @@ void Scheduler::Learn(const Sequence& s) {
 void Scheduler::Remove(const Sequence& s) {
   params_.queue.Forget(s.job.channel);
   if (next_.has_value() && next_->sequence == &s) next_.reset();
+  for (const auto& other : sequences_) {
+    const bool behind = other->rank > s.rank && other->job.request.tenant == s.job.request.tenant;
+    if (behind) --other->rank;
+  }
   std::erase_if(sequences_, [&s](const auto& each) { return each.get() == &s; });
 }
 
@@ -219,7 +225,7 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
   std::deque<std::string> tenants;  // the queue may change behind the visit
   params_.queue.ForEach([&](const Job& job) {
     const Request& request = job.request;
-    if (!MayBegin(request) || !Fits(nullptr, TokensAtOnce(request)) || IsReadNow(request)) return;
+    if (!MayBegin(request) || !Fits(job) || IsReadNow(request)) return;
     candidates.push_back({.priority = job.request.priority,
                           .tenant = tenants.emplace_back(job.request.tenant),
                           .begun = false,
@@ -269,14 +275,25 @@ bool Scheduler::IsReadNow(const Request& request) const {
   });
 }
 
-bool Scheduler::Fits(const Sequence* self, std::size_t tokens) const {
+// Sequences of `tenant` that have not ended.
+int Scheduler::RankOf(const std::string& tenant) const {
+  return static_cast<int>(
+      std::count_if(sequences_.begin(), sequences_.end(),
+                    [&tenant](const auto& s) { return s->job.request.tenant == tenant; }));
+}
+
+bool Scheduler::Fits(const Job& newcomer) const {
+  const Seniority seniority{RankOf(newcomer.request.tenant), newcomer.number};
+  return Fits(nullptr, seniority, TokensAtOnce(newcomer.request));
+}
+
+bool Scheduler::Fits(const Sequence* self, Seniority seniority, std::size_t tokens) const {
   const nn::KvPool& pool = params_.pool;
   const int window = nn::WindowBlocks(pool.window());  // of those that give back what they passed
   nn::KvCount held;
   for (const auto& s : sequences_) {
     const bool computing = s.get() == current_;
-    const bool younger = self != nullptr && s->job.number > self->job.number;
-    if (s.get() == self || younger || s->paused_since.has_value()) continue;
+    if (s.get() == self || s->seniority() > seniority || s->paused_since.has_value()) continue;
     const nn::KvCount has = (computing ? params_.loop.cache : s->cache).held();
     // Who has read nothing yet will.
     held.whole +=
@@ -305,16 +322,17 @@ bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
   while (!params_.pool.HasFree(blocks)) {
     if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;
     if (params_.pool.HasFree(blocks)) return true;
-    // Of the others, first those whose reader is slow, then the youngest.
+    // Of the others, first those whose reader is slow, then the least senior.
+    const auto order = [](const Sequence& s) {
+      return std::pair(s.paused_since.has_value(), s.seniority());
+    };
     Sequence* victim = nullptr;
     for (const auto& s : sequences_) {
       if (s.get() == current_ || s->cache.blocks().empty()) continue;
-      const bool sooner =
-          victim == nullptr || s->paused_since.has_value() || !victim->paused_since.has_value();
-      if (sooner) victim = s.get();
+      if (victim == nullptr || order(*s) > order(*victim)) victim = s.get();
     }
     if (victim == nullptr) return false;  // those that share the step want it all
-    if (!victim->paused_since.has_value() && victim->job.number < current_->job.number)
+    if (!victim->paused_since.has_value() && victim->seniority() < current_->seniority())
       return false;
     victim->cache.Clear();
     shared_.Leave(*victim);

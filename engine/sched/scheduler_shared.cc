@@ -58,7 +58,7 @@ bool Scheduler::Shares(const Sequence& s) const {
 }
 
 bool Scheduler::MayCompute(const Sequence& s) const {
-  return !s.paused_since.has_value() && !(s.dropped() && !Fits(&s, s.tokens.size()));
+  return !s.paused_since.has_value() && !(s.dropped() && !Fits(&s, s.seniority(), s.tokens.size()));
 }
 
 // Begins newcomers while there are places and memory.
@@ -69,7 +69,7 @@ void Scheduler::BeginNewcomers() {
     std::deque<std::string> tenants;  // the queue may change behind the visit
     params_.queue.ForEach([&](const Job& job) {
       const Request& request = job.request;
-      if (!MayBegin(request) || !Fits(nullptr, TokensAtOnce(request)) || IsReadNow(request)) return;
+      if (!MayBegin(request) || !Fits(job) || IsReadNow(request)) return;
       candidates.push_back({.priority = request.priority,
                             .tenant = tenants.emplace_back(request.tenant),
                             .begun = false,
@@ -295,16 +295,16 @@ void Scheduler::AddReaders(std::vector<Sequence*>& readers,
   }
 }
 
-// The oldest first; who has no room gives up what it has, and does not take part.
+// The most senior first; who has no room gives up what it has, and does not take part.
 void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
   std::sort(shares.begin(), shares.end(), [](const auto& a, const auto& b) {
-    return a.sequence->job.number < b.sequence->job.number;
+    return a.sequence->seniority() < b.sequence->seniority();
   });
   nn::KvCount wanted;
   for (SharedLoop::Share& share : shares) {
     Sequence& s = *share.sequence;
     if (s.cache.length() != (share.answers() ? s.wanted() : share.read.at)) {
-      share.why = Stop::kNoMemory;  // an older one took it
+      share.why = Stop::kNoMemory;  // a senior one took it
       continue;
     }
     const nn::KvCount more = s.cache.BlocksWanted(share.tokens());

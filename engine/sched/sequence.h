@@ -1,6 +1,7 @@
 // A request that is begun: what is its own while others take their turns.
 #pragma once
 
+#include <compare>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,12 +46,21 @@ class AnswerText {
 std::size_t TokensAtOnce(const Request& request);
 
 // Decode thread only. Does not move: its parts refer to the request in `job`.
+// Who has memory before others: the first sequence of each tenant, then the second ones and so on;
+// of these the oldest.
+struct Seniority {
+  int rank = 0;  // sequences of its tenant that were begun before it and have not ended
+  std::uint64_t number = 0;
+  auto operator<=>(const Seniority&) const = default;
+};
+
 struct Sequence {
   Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
            load::RequestModes modes_asked);
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
+  Seniority seniority() const { return {rank, job.number}; }
   int prompt_tokens() const { return usage.prompt_tokens; }
   // Tokens whose keys and values the next token needs.
   int wanted() const { return base::IntSize(tokens) - (usage.completion_tokens > 0 ? 1 : 0); }
@@ -72,6 +82,7 @@ struct Sequence {
   int computed_to = 0;       // tokens that were computed or found once
   std::size_t embedded = 0;  // texts whose vectors were given, with Request::embed
   TextPooling pooling;       // of the next one
+  int rank = 0;              // as Seniority's
   std::uint64_t last_turn = 0;
   int read_since = 0;  // tokens that it read in shared steps since last_turn
   std::optional<SteadyClock::time_point> paused_since;  // its reader is slow

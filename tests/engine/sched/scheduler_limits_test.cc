@@ -151,5 +151,31 @@ TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
   engine->CancelAll(CancelCause::kShutdown);
 }
 
+// Keys and values of two contexts are too few for all of them.
+TEST(Scheduler, OneClientsRequestsTakeNoMemoryFromAnothersFirst) {
+  const auto engine = Load(Tidepool());
+  constexpr int kTokens = 300;
+  const auto of = [](const char* tenant, std::uint64_t seed) {
+    Request request = Story(seed, kTokens);
+    request.tenant = tenant;
+    return request;
+  };
+  const std::string alone = End(**engine->Submit(of("other", 99))).text;
+  std::vector<Channel> crowd;
+  for (std::uint64_t i = 0; i < 12; ++i) crowd.push_back(*engine->Submit(of("crowd", i)));
+  TokenChannel::Update update;
+  for (const Channel& channel : crowd) channel->WaitAndTake(update);
+  const auto other = End(**engine->Submit(of("other", 99)));
+  EXPECT_EQ(other.text, alone);
+  EXPECT_EQ(other.usage.preemptions, 0);
+  int preemptions = 0;
+  for (const Channel& channel : crowd) {
+    const auto one = End(*channel);
+    EXPECT_EQ(one.reason, FinishReason::kLength);
+    preemptions += one.usage.preemptions;
+  }
+  EXPECT_GT(preemptions, 0);
+}
+
 }  // namespace
 }  // namespace thermocline
