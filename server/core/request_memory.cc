@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "engine/base/system_memory.h"
 
@@ -69,6 +70,21 @@ std::size_t ValuesBytes(std::string_view body) {
          (longest > kWordBytes ? longest * kMergedBytes : 0);
 }
 
+std::size_t MostMembers(std::string_view body) {
+  constexpr std::size_t kLevelsMax = 256;  // the parser takes fewer
+  std::vector<std::size_t> open;
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < body.size() && open.size() <= kLevelsMax; ++i) {
+    const char c = body[i];
+    if (c == '"') i = TextAt(body, i + 1).end;
+    if (c == '{' || c == '[') open.push_back(0);
+    if (open.empty()) continue;
+    if (c == '}' || c == ']') open.pop_back();
+    if (c == ':') most = std::max(most, ++open.back());
+  }
+  return most;
+}
+
 std::size_t MessageValuesBytes(std::size_t bytes) {
   return bytes * (bytes > kWordBytes ? kMergedBytes : kTextCopies);
 }
@@ -115,6 +131,11 @@ Status RequestMemory::Hold::Grow(std::size_t bytes) {
       .WithReason(Reason::kRequestMemory);
 }
 
+void RequestMemory::Hold::Force(std::size_t bytes) {
+  of_answer_ = true;
+  memory_.Set(*this, bytes);
+}
+
 bool RequestMemory::HasRoom(const Hold& hold, std::size_t bytes) const {
   const auto found = by_client_.find(hold.client_);
   const std::size_t of_client = found == by_client_.end() ? 0 : found->second;
@@ -131,8 +152,8 @@ void RequestMemory::SetLocked(Hold& hold, std::size_t bytes) {
   if (bytes == hold.bytes_) return;
   std::size_t& of_client = by_client_[hold.client_];
   of_client = of_client - hold.bytes_ + bytes;
-  held_ = held_ - hold.bytes_ + bytes;
-  peak_ = std::max(peak_, held_);
+  if (!hold.of_answer_) held_ = held_ - hold.bytes_ + bytes;
+  peak_ = std::max({peak_, held_, of_client});
   hold.bytes_ = bytes;
   if (of_client == 0) by_client_.erase(hold.client_);
 }

@@ -29,7 +29,11 @@ RequestSizes RequestSizesOf(const ServerConfig& config);
 // Bytes that reading `body` takes beside it, at most: JSON's values, a template's and the prompt.
 std::size_t ValuesBytes(std::string_view body);
 
-// The same of a message of gRPC, of which only its size is looked at.
+// Members of the largest object in `body`. Work on some objects grows with the square of it.
+std::size_t MostMembers(std::string_view body);
+inline constexpr std::size_t kMembersMax = 1024;
+
+// The same as ValuesBytes of a message of gRPC, of which only its size is looked at.
 std::size_t MessageValuesBytes(std::size_t bytes);
 
 // After work on so many bytes: the heaps of threads would keep what was freed for as long as they
@@ -53,14 +57,16 @@ class RequestMemory {
 
     // ResourceExhausted: there is no room for so many bytes now; what was held still is.
     Status Grow(std::size_t bytes);
-    // Also beyond what there is: of answers, which are there already. Later requests wait for it.
-    void Force(std::size_t bytes) { memory_.Set(*this, bytes); }
+    // Also beyond what there is: of answers, which are there already. It keeps this client's later
+    // bodies out, not others'.
+    void Force(std::size_t bytes);
 
    private:
     friend class RequestMemory;
     RequestMemory& memory_;
     const std::string client_;
     std::size_t bytes_ = 0;
+    bool of_answer_ = false;
   };
 
   // `body_bytes_max`: a client may hold one such body in any case.
@@ -77,7 +83,7 @@ class RequestMemory {
 
   const std::size_t bytes_max_, client_max_;
   mutable base::Mutex mutex_;
-  std::size_t held_ GUARDED_BY(mutex_) = 0;
+  std::size_t held_ GUARDED_BY(mutex_) = 0;  // by bodies
   std::size_t peak_ GUARDED_BY(mutex_) = 0;  // since the last hint
   std::map<std::string, std::size_t> by_client_ GUARDED_BY(mutex_);
 };

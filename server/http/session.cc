@@ -100,9 +100,7 @@ void Session::RefuseUnreadable(ErrorCode error) {
 }
 
 std::size_t Session::WorkBytes(const HttpRequest& request) {
-  const bool parsed = request.body().size() > server::kShortBytesMax &&
-                      !request[boost::beast::http::field::content_type].starts_with("multipart/");
-  return parsed ? server::ValuesBytes(request.body()) : 0;
+  return request.body().size() > server::kShortBytesMax ? server::ValuesBytes(request.body()) : 0;
 }
 
 void Session::OnRequest(ErrorCode error) {
@@ -111,7 +109,12 @@ void Session::OnRequest(ErrorCode error) {
   if (error) return RefuseUnreadable(error);
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size(), work_bytes = WorkBytes(request);
-  const Status readable = server::CheckValues(work_bytes, service_.request_sizes());
+  Status readable = server::CheckValues(work_bytes, service_.request_sizes());
+  if (const std::size_t members = server::MostMembers(request.body());
+      readable.ok() && members > server::kMembersMax) {
+    readable = base::InvalidArgument("an object of the body has ", members, " members; at most ",
+                                     server::kMembersMax, " are read");
+  }
   if (!readable.ok()) return Respond(RefusalResponse(service_, exchange_->head(), readable));
   if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part

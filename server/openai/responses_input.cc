@@ -94,10 +94,9 @@ class InputReader {
     if (!follows) messages_.push_back(Json::Object{{"role", "assistant"}, {"content", ""}});
     Json& answer = messages_.back();
     TakeReasoning(answer);
-    const Json* before = answer.Find("tool_calls");
-    Json::Array calls = before == nullptr ? Json::Array() : before->as_array();
-    calls.push_back(std::move(call));
-    answer.Set("tool_calls", std::move(calls));
+    if (answer.Find("tool_calls") == nullptr) answer.Set("tool_calls", Json::Array());
+    for (auto& [key, value] : answer.object())
+      if (key == "tool_calls") value.array().push_back(std::move(call));
   }
 
   void AddOutput(const Json& item, const std::string& where) {

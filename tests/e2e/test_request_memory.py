@@ -122,3 +122,36 @@ def test_one_key_s_bodies_leave_room_for_another_s(tmp_path):
             assert b" 200 " in client.recv(1 << 16)
         for client in held:
             client.close()
+
+
+def test_no_type_of_content_leaves_a_body_uncounted():
+    with Daemon(f"memory.budget_bytes={BUDGET}") as d:
+        body = filled(*KINDS["template_values"][1:], BODY - 4096).encode()
+        with post(d, "/v1/chat/completions", body, "content-type: multipart/form-data; boundary=x\r\n") as client:
+            assert b" 413 " in client.recv(1 << 16)
+
+
+def test_objects_of_many_members_are_refused_before_they_are_read():
+    """Their work grows with the square: 10,000 unknown fields held a thread for 20 s, and nothing interrupted it."""
+    with Daemon() as d:
+        many = {f"k{i}": 0 for i in range(10_000)}
+        chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        for body in ({**chat, **many}, {**chat, "chat_template_kwargs": many}, {**chat, "chat_template_kwargs": {"a": [many]}}):
+            answer = httpx.post(d.url + "/v1/chat/completions", json=body, timeout=60)
+            assert answer.status_code == 400 and "members; at most 1024" in answer.text, answer.text
+
+
+def test_answers_that_are_not_read_keep_nobody_else_out(tmp_path):
+    keys = tmp_path / "keys"
+    names = list(KEYS)[:2]
+    keys.write_text("".join(map(key_line, names)))
+    keys.chmod(0o600)
+    with Daemon(f"memory.budget_bytes={BUDGET}", f"server.api_keys_file={keys}") as d:
+        ada, bob = (f"authorization: Bearer {KEYS[name]}\r\n" for name in names)
+        text = ('{"content":"' + ". " * 400_000 + '"}').encode()
+        unread = [post(d, "/tokenize", text, ada) for _ in range(4)]
+        wait_until(lambda: all(select.select([client], [], [], 0)[0] for client in unread))
+        with post(d, "/tokenize", ('{"content":"' + "owl " * 20_000 + '"}').encode(), bob) as client:
+            assert b" 200 " in client.recv(1 << 16)
+        for client in unread:
+            client.close()

@@ -33,7 +33,7 @@ TEST(RequestMemory, OneClientHoldsHalfAndAllTogetherNoMoreThanThereIs) {
   EXPECT_TRUE(ada_too.Grow(10).ok());
   EXPECT_TRUE(bob.Grow(50).ok());
   EXPECT_FALSE(eve.Grow(1).ok());
-  bob.Force(0);
+  EXPECT_TRUE(bob.Grow(0).ok());
   EXPECT_TRUE(eve.Grow(1).ok());
   EXPECT_EQ(memory.held(), 51u);
 }
@@ -45,16 +45,19 @@ TEST(RequestMemory, AClientHoldsOneBodyInAnyCase) {
   EXPECT_FALSE(ada.Grow(91).ok());
 }
 
-TEST(RequestMemory, AnswersCountThoughThereIsNoRoomForThem) {
+// Who does not read its answers keeps its own bodies out, and nobody else's.
+TEST(RequestMemory, AnswersCountForTheirClientAlone) {
   RequestMemory memory(100, 10);
-  RequestMemory::Hold body(memory, "bob");
+  RequestMemory::Hold own(memory, "ada"), body(memory, "bob");
   {
     RequestMemory::Hold answer(memory, "ada");
     answer.Force(1000);
-    EXPECT_EQ(memory.held(), 1000u);
-    EXPECT_FALSE(body.Grow(1).ok());
+    EXPECT_EQ(memory.held(), 0u);
+    EXPECT_FALSE(own.Grow(1).ok());
+    EXPECT_TRUE(body.Grow(50).ok());
   }
-  EXPECT_TRUE(body.Grow(1).ok());
+  EXPECT_TRUE(own.Grow(1).ok());
+  EXPECT_EQ(memory.held(), 51u);
 }
 
 TEST(RequestMemory, TheHeapIsGivenBackOnceAfterMuchWasHeld) {
@@ -90,6 +93,14 @@ TEST(ValuesBytes, CountsWhatIsMadeOfABody) {
   EXPECT_LT(per_byte("\"" + Repeated("\\\" ,", kTimes) + "\""), 6);
   for (const char* cut_off : {"\"", "\"abc", "\"abc\\", "\"\\", "[\"a\", \"b"})
     EXPECT_GT(ValuesBytes(cut_off), 0u);
+}
+
+TEST(MostMembers, CountsThoseOfTheLargestObject) {
+  EXPECT_EQ(MostMembers(R"({"a":1,"b":{"c":1,"d":2,"e":[{"f:":":"},{}]}})"), 3u);
+  EXPECT_EQ(MostMembers(R"(["a:b",1])"), 0u);
+  EXPECT_EQ(MostMembers(R"({"a":"{:\":::"})"), 1u);
+  EXPECT_EQ(MostMembers("}]:::{\"a\":1"), 1u);
+  EXPECT_EQ(MostMembers(std::string(100'000, '[')), 0u);
 }
 
 TEST(ValuesBytes, MoreThanThereIsIsRefusedForGood) {
