@@ -1,5 +1,6 @@
 #include "server/openai/responses_input.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/openai/messages.h"
@@ -95,8 +96,9 @@ class InputReader {
     Json& answer = messages_.back();
     TakeReasoning(answer);
     if (answer.Find("tool_calls") == nullptr) answer.Set("tool_calls", Json::Array());
-    for (auto& [key, value] : answer.object())
-      if (key == "tool_calls") value.array().push_back(std::move(call));
+    const auto calls = std::find_if(answer.object().begin(), answer.object().end(),
+                                    [](const auto& m) { return m.first == "tool_calls"; });
+    calls->second.array().push_back(std::move(call));
   }
 
   void AddOutput(const Json& item, const std::string& where) {
