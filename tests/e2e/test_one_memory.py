@@ -13,7 +13,8 @@ from daemon_client import STORY, post, value
 
 EMULATED = BIN.parent / "tests/emulated/thermoclined"
 UNIFIED = {**os.environ, "THERMOCLINE_EMULATED": "unified"}
-SETTINGS = ("engine.context_length=96", "engine.prefill_chunk=16", "engine.ffn_mode=exact", "spec.mode=off", "engine.audit_interval=0", "grammar.memory_mib=4")
+# The memory of requests is the same with every budget, so that each cut is one of the model.
+SETTINGS = ("server.request_memory_mib=24", "engine.context_length=96", "engine.prefill_chunk=16", "engine.ffn_mode=exact", "spec.mode=off", "engine.audit_interval=0", "grammar.memory_mib=4")
 
 
 def text_of(daemon, tokens=12):
