@@ -32,7 +32,7 @@ def seconds(call):
 @pytest.mark.parametrize("path", BODIES)
 def test_F01_the_work_stops_when_nobody_waits_for_it(smollm, path):
     body = json.dumps(BODIES[path](" " * 6_000_000 + "1")).encode()
-    with Daemon(f"model.path={smollm}", "server.body_bytes_max=9000000", "server.drain_timeout_s=1", "engine.context_length=256") as d:
+    with Daemon(f"model.path={smollm}", "server.body_bytes_max=9000000", "server.request_memory_mib=4096", "server.drain_timeout_s=1", "engine.context_length=256") as d:
         whole_s = seconds(lambda: httpx.post(d.url + path, content=body, headers={"content-type": "application/json"}, timeout=300))
 
         def leave():

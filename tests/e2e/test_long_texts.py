@@ -31,7 +31,7 @@ def post(d, name, path, content):
 def test_a_short_text_ends_before_the_long_ones_of_another_key(key_file, smollm, kind):  # noqa: F811
     """They took their turns whole: a count waited until two of them were done."""
     long = json.dumps({"content": LONG[kind]}).encode()
-    with Daemon(f"model.path={smollm}", f"server.api_keys_file={key_file}", "engine.context_length=2048") as d:
+    with Daemon(f"model.path={smollm}", f"server.api_keys_file={key_file}", "engine.context_length=2048", "server.request_memory_mib=4096") as d:
         begin = time.monotonic()
         alone = post(d, "mallory", "/tokenize", long).json()["count"]
         long_s = time.monotonic() - begin
