@@ -105,6 +105,10 @@ std::size_t MemoryAllowance() {
   return std::min(system, ControlGroupAllowance());
 }
 
+std::size_t MemoryBudget(std::int64_t asked) {
+  return asked > 0 ? static_cast<std::size_t>(asked) : MemoryAllowance() / 10 * 9;
+}
+
 double ProcessorQuota(const std::string& root) {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [folder, second_version] : GroupFolders(root, "cpu")) {

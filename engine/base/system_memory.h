@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace thermocline::base {
@@ -12,6 +13,9 @@ std::size_t ResidentBytes();
 // Bytes this process may have in memory, all told: what is free now and what it has, at most the
 // limits of its control groups (version 1 or 2) less what others in them have.
 std::size_t MemoryAllowance();
+
+// Bytes that a budget of `asked` bytes allows; 0 = MemoryAllowance less a tenth.
+std::size_t MemoryBudget(std::int64_t asked = 0);
 
 // Processors whose time the control groups (version 1 or 2) let this process use; infinity without
 // a quota. `root`: the folder that /proc and /sys are in.

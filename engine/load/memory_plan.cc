@@ -44,8 +44,7 @@ std::size_t S(int value) { return value; }
 class Planner {
  public:
   Planner(const MemoryNeeds& needs, ModelSizes sizes) : n_(needs), sizes_(std::move(sizes)) {
-    const std::int64_t asked = needs.options.memory.budget_bytes;
-    budget_ = asked > 0 ? static_cast<std::size_t>(asked) : base::MemoryAllowance() / 10 * 9;
+    budget_ = base::MemoryBudget(needs.options.memory.budget_bytes);
   }
 
   // Everything in memory; with drafts ahead where they are asked for and required, or fit.

@@ -135,7 +135,7 @@ Result<placement::Machine> ThisMachine(const model::ModelFile& file, const std::
   ASSIGN_OR_RETURN(placement::Machine machine, o.device != nullptr
                                                    ? DeviceMachine(file, model_hash, cpu, o)
                                                    : PartitionMachine(file, model_hash, cpu, o));
-  machine.memory_bytes = base::MemoryAllowance() / 10 * 9;
+  machine.memory_bytes = base::MemoryBudget();
   if (o.flash) {
     ASSIGN_OR_RETURN(const store::Curve curve, store::DeviceCurve(file.path, {}));
     machine.flash_reads_per_s = curve.Bandwidth(kReadBytes) / kReadBytes;

@@ -228,7 +228,7 @@ std::size_t Candidates::MoveToFront(std::size_t from, Wanted wanted) {
   return from + count;
 }
 
-// Of the tokens in [begin, end) the first ones whose weights reach `mass`, at least one token of
+// Puts first in [begin, end) the likeliest tokens whose weights reach `mass`, at least one token of
 // all; returns how many.
 template <typename Before>
 std::size_t Candidates::KeepMassOf(std::size_t begin, std::size_t end, double mass, Before before) {

@@ -322,7 +322,7 @@ bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
   while (!params_.pool.HasFree(blocks)) {
     if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;
     if (params_.pool.HasFree(blocks)) return true;
-    // Of the others, first those whose reader is slow, then the least senior.
+    // Those whose reader is slow go first, then the least senior.
     const auto order = [](const Sequence& s) {
       return std::pair(s.paused_since.has_value(), s.seniority());
     };

@@ -94,8 +94,8 @@ class Scheduler {
   bool WantsToYield(double spent);
   bool MakeRoom(const nn::KvCount& blocks);
   void DropPassed(int blocks);
-  // Whether memory can be had for a sequence of `tokens` tokens and a turn of it: what those have
-  // that are not as senior can be taken. `self`: it, once it is begun.
+  // True if memory can be had for a sequence of `tokens` tokens and a turn of it: less senior ones
+  // give theirs. `self`: it, once it is begun.
   bool Fits(const Sequence* self, Seniority seniority, std::size_t tokens) const;
   bool Fits(const Job& newcomer) const;
   int RankOf(const std::string& tenant) const;

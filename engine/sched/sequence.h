@@ -46,8 +46,8 @@ class AnswerText {
 std::size_t TokensAtOnce(const Request& request);
 
 // Decode thread only. Does not move: its parts refer to the request in `job`.
-// Who has memory before others: the first sequence of each tenant, then the second ones and so on;
-// of these the oldest.
+// Memory goes to the first sequence of each tenant, then to the second ones and so on; among these
+// to the oldest.
 struct Seniority {
   int rank = 0;  // sequences of its tenant that were begun before it and have not ended
   std::uint64_t number = 0;

@@ -1,11 +1,10 @@
 #include "engine/sched/shared_loop.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "engine/base/index.h"
-#include "engine/base/stopwatch.h"
+#include "engine/sched/run_for.h"
 
 namespace thermocline::sched {
 
@@ -119,12 +118,10 @@ void SharedLoop::MakeMasks(std::span<Sequence* const> sequences, double seconds)
   masks_.clear();
   for (Sequence* s : sequences)
     if (s->job.request.sampling.constraint != nullptr) masks_.push_back(&LaneOf(*s));
-  const base::Stopwatch begun;
-  std::atomic<int> next{0};
-  pool_.Run(base::IntSize(masks_), [&](int, int) {
-    const int i = next.fetch_add(1);
-    i == 0 || begun.Seconds() < seconds ? (void)masks_[i]->MakeMask() : masks_[i]->PutOffMask();
-  });
+  const int count = base::IntSize(masks_);
+  for (int i = RunFor(pool_, count, seconds, [this](int at) { masks_[at]->MakeMask(); }); i < count;
+       ++i)
+    masks_[i]->PutOffMask();
 }
 
 void SharedLoop::Give(Share& share, std::span<const float> logits) {

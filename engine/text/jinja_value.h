@@ -184,8 +184,8 @@ struct JsonStyle {
 // As Python's json.dumps. InvalidArgument for what JSON cannot hold.
 Status AppendJson(const Value& value, const JsonStyle& style, int level, std::string& out);
 
-// Where each character begins, and behind them the text's size; a byte that is no UTF-8 counts as
-// one.
+// Returns where each character begins, and behind them the text's size; a byte that is no UTF-8
+// counts as one.
 std::vector<std::size_t> CharacterEdges(std::string_view text);
 std::size_t CountCharacters(std::string_view text);
 

@@ -29,7 +29,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::string BytesOf(int token) const override;
 
  private:
-  // Of text with its spaces marked.
+  // Requires: `text` has its spaces marked.
   void EncodeMarked(std::string_view text, std::vector<int>& out) const;
   void AppendSymbol(std::string_view text, int id, std::vector<int>& out) const;
 

@@ -20,7 +20,7 @@ class TemplateText {
   const std::string& bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  // Whether all bytes of [begin, end) are the template's own. Requires: begin < end <= size().
+  // True if all bytes of [begin, end) are the template's own. Requires: begin < end <= size().
   bool IsOwn(std::size_t begin, std::size_t end) const;
 
   void Append(std::string_view bytes, bool own);

@@ -25,17 +25,17 @@ void ForEachPiece(std::string_view text, std::size_t bytes, const IsCut& is_cut,
   }
 }
 
-// Whether `pos` is between an ASCII letter and a space with another one behind it. Every
+// True if `pos` is between an ASCII letter and a space with another one behind it. Every
 // pre-tokenizer of byte-level BPE ends a word there: none looks back, the letter's word cannot go
 // on over the space, and the next word begins with it.
 bool IsBetweenWords(std::string_view text, std::size_t pos);
 
-// Where texts whose spaces are marked (MarkSpaces) may be cut: before a mark, if no token has that
-// mark behind the same character, so that nothing is ever merged over it. Thread-safe once it is
-// filled.
+// Finds where texts whose spaces are marked (MarkSpaces) may be cut: before a mark, if no token has
+// that mark behind the same character, so that nothing is ever merged over it. Thread-safe once it
+// is filled.
 class MarkCuts {
  public:
-  // Of every text that merging can make.
+  // To be called with every text that merging can make.
   void AddToken(std::string_view token);
   // Requires: `text` is well-formed UTF-8, pos > 0.
   bool operator()(std::string_view text, std::size_t pos) const;

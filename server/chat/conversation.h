@@ -36,7 +36,7 @@ Json ForTemplate(const OutputFormat& format, const Conversation& conversation);
 // The same with the begun answer as the last message, a mark behind its text, and without a prompt
 // for another answer. Requires: continues_last.
 Json ForTemplateMarked(const OutputFormat& format, const Conversation& conversation);
-// Where that mark begins; nothing where the template does not show the answer as it is.
+// Returns where that mark begins; nothing if the template does not show the answer as it is.
 std::optional<std::size_t> FindMark(const std::string& rendered);
 
 // The text that an answer which continues the last message begins with. Requires: continues_last.

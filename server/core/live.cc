@@ -91,7 +91,7 @@ Status CheckGrpc(const ServerConfig& config) {
   if (config.grpc_insecure_http2) return OkStatus();
   return base::InvalidArgument(
       "grpc.address: on '", host,
-      "' whoever reaches this machine could fill its memory, with or without a key: gRPC's "
+      "' any host that reaches this machine could fill its memory, with or without a key: gRPC's "
       "library ",
       "does not bound streams that are reset at once nor CONTINUATION frames; listen on 127.0.0.1 ",
       "behind a proxy that bounds them, or set grpc.insecure_http2: true if all who reach it are ",

@@ -19,6 +19,7 @@ constexpr std::size_t kGrpcBytesMax = 256 * kMiB;
 // kWordBytes is part of what the margin of the plan allows.
 constexpr std::size_t kScalarBytes = 112, kContainerBytes = 288, kTextCopies = 5;
 constexpr std::size_t kWordBytes = 64 << 10, kMergedBytes = 110;
+constexpr std::size_t kFieldNameMax = 64;
 constexpr std::size_t kTrimFrom = 4 * kMiB, kTrimBelow = kMiB;
 
 struct Text {
@@ -42,12 +43,38 @@ Text TextAt(std::string_view body, std::size_t begin) {
   return text;
 }
 
+// Counts the members of the largest object.
+class Members {
+ public:
+  // What stands outside of texts, and the text before it.
+  void Take(char c, std::string_view text) {
+    if (c == '{' || c == '[') Open();
+    if ((c == '}' || c == ']') && !open_.empty())
+      too_deep_ > 0 ? (void)--too_deep_ : open_.pop_back();
+    if (c == ':' && !open_.empty()) Count(text);
+  }
+  std::size_t most() const { return most_; }
+  std::string_view field() const { return field_of_most_; }
+
+ private:
+  static constexpr std::size_t kLevelsMax = 256;  // the parser takes fewer
+  void Open() { open_.size() < kLevelsMax ? open_.push_back(0) : (void)++too_deep_; }
+  void Count(std::string_view text) {
+    if (open_.size() == 1) field_ = text;
+    if (++open_.back() <= most_) return;
+    most_ = open_.back();
+    field_of_most_ = open_.size() == 1 ? std::string_view() : field_;
+  }
+
+  std::vector<std::size_t> open_;
+  std::size_t too_deep_ = 0, most_ = 0;
+  std::string_view field_, field_of_most_;
+};
+
 }  // namespace
 
 RequestSizes RequestSizesOf(const ServerConfig& config) {
-  const std::int64_t asked = config.model.memory.budget_bytes;
-  const std::size_t budget =
-      asked > 0 ? static_cast<std::size_t>(asked) : base::MemoryAllowance() / 10 * 9;
+  const std::size_t budget = base::MemoryBudget(config.model.memory.budget_bytes);
   const std::size_t all = std::min(static_cast<std::size_t>(config.request_memory_bytes),
                                    std::max(kLeast, budget / kBudgetShare));
   return {.bodies = all / 2,
@@ -55,34 +82,27 @@ RequestSizes RequestSizesOf(const ServerConfig& config) {
           .grpc = config.grpc_address.empty() ? 0 : std::min(kGrpcBytesMax, all)};
 }
 
-std::size_t ValuesBytes(std::string_view body) {
+BodyCost CostOf(std::string_view body) {
   std::size_t values = 1, containers = 0, longest = 0;
+  Members members;
+  std::string_view last_text;
   for (std::size_t i = 0; i < body.size(); ++i) {
     const char c = body[i];
+    if (c == '"') {
+      const Text text = TextAt(body, i + 1);
+      longest = std::max(longest, text.longest_word);
+      last_text = body.substr(i + 1, text.end - i - 1);
+      i = text.end;
+      continue;
+    }
     values += c == ',' || c == ':';
     containers += c == '[' || c == '{';
-    if (c != '"') continue;
-    const Text text = TextAt(body, i + 1);
-    longest = std::max(longest, text.longest_word);
-    i = text.end;
+    members.Take(c, last_text);
   }
-  return values * kScalarBytes + containers * kContainerBytes + body.size() * kTextCopies +
-         (longest > kWordBytes ? longest * kMergedBytes : 0);
-}
-
-std::size_t MostMembers(std::string_view body) {
-  constexpr std::size_t kLevelsMax = 256;  // the parser takes fewer
-  std::vector<std::size_t> open;
-  std::size_t most = 0;
-  for (std::size_t i = 0; i < body.size() && open.size() <= kLevelsMax; ++i) {
-    const char c = body[i];
-    if (c == '"') i = TextAt(body, i + 1).end;
-    if (c == '{' || c == '[') open.push_back(0);
-    if (open.empty()) continue;
-    if (c == '}' || c == ']') open.pop_back();
-    if (c == ':') most = std::max(most, ++open.back());
-  }
-  return most;
+  return {.bytes = values * kScalarBytes + containers * kContainerBytes +
+                   body.size() * kTextCopies + (longest > kWordBytes ? longest * kMergedBytes : 0),
+          .members = members.most(),
+          .field = members.field()};
 }
 
 std::size_t MessageValuesBytes(std::size_t bytes) {
@@ -93,13 +113,19 @@ void GiveBackHeap(std::size_t values_bytes) {
   if (values_bytes >= kTrimFrom) ::malloc_trim(0);
 }
 
-Status CheckValues(std::size_t values_bytes, const RequestSizes& sizes) {
-  if (values_bytes <= sizes.values) return OkStatus();
-  return base::InvalidArgument("reading this body may take ", base::HumanBytes(values_bytes),
-                               ", and requests have ", base::HumanBytes(sizes.values),
-                               ": send less at a time, or set server.request_memory_mib or "
-                               "memory.budget_bytes higher")
-      .WithReason(Reason::kTooLarge);
+Status CheckCost(const BodyCost& cost, const RequestSizes& sizes) {
+  if (cost.bytes > sizes.values) {
+    return base::InvalidArgument("reading this body may take ", base::HumanBytes(cost.bytes),
+                                 ", and requests have ", base::HumanBytes(sizes.values),
+                                 ": send less at a time, or set server.request_memory_mib or "
+                                 "memory.budget_bytes higher")
+        .WithReason(Reason::kTooLarge);
+  }
+  if (cost.members <= kMembersMax) return OkStatus();
+  const Status refused = base::InvalidArgument("an object of the body has ", cost.members,
+                                               " members; at most ", kMembersMax, " are read");
+  return cost.field.empty() || cost.field.size() > kFieldNameMax ? refused
+                                                                 : refused.WithField(cost.field);
 }
 
 RequestMemory::RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max)

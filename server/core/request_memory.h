@@ -26,28 +26,33 @@ struct RequestSizes {
 // server.request_memory_mib, at most an eighth of the memory budget, at least 24 MiB.
 RequestSizes RequestSizesOf(const ServerConfig& config);
 
-// Bytes that reading `body` takes beside it, at most: JSON's values, a template's and the prompt.
-std::size_t ValuesBytes(std::string_view body);
+// Before it is read, a body of JSON is judged by what stands in it.
+struct BodyCost {
+  std::size_t bytes = 0;        // beside it, at most: JSON's values, a template's and the prompt
+  std::size_t members = 0;      // of its largest object
+  std::string_view field = {};  // of the body, in which that object stands; empty: it is the body
+};
+BodyCost CostOf(std::string_view body);
 
-// Members of the largest object in `body`. Work on some objects grows with the square of it.
-std::size_t MostMembers(std::string_view body);
+// Work on an object of more members is refused: some of it grows with their square.
 inline constexpr std::size_t kMembersMax = 1024;
 
-// The same as ValuesBytes of a message of gRPC, of which only its size is looked at.
+// InvalidArgument: the body takes more than there is in all (kTooLarge, naming the setting), or has
+// an object of too many members.
+Status CheckCost(const BodyCost& cost, const RequestSizes& sizes);
+
+// A message of gRPC may take so many bytes, judged by its size alone.
 std::size_t MessageValuesBytes(std::size_t bytes);
 
-// After work on so many bytes: the heaps of threads would keep what was freed for as long as they
-// like.
+// Returns to the system what work on so many bytes has left; the heaps of threads would keep it for
+// as long as they like.
 void GiveBackHeap(std::size_t values_bytes);
-
-// InvalidArgument with kTooLarge, naming the setting: `values_bytes` are more than all there is.
-Status CheckValues(std::size_t values_bytes, const RequestSizes& sizes);
 
 // Bodies that are held. A client (a tenant) holds half of what there is at most, so that others'
 // requests get in beside it. Thread-safe.
 class RequestMemory {
  public:
-  // What one connection holds. Thread-compatible; ends before its RequestMemory.
+  // A connection's part. Thread-compatible; ends before its RequestMemory.
   class Hold {
    public:
     Hold(RequestMemory& memory, std::string client) : memory_(memory), client_(std::move(client)) {}
@@ -57,8 +62,8 @@ class RequestMemory {
 
     // ResourceExhausted: there is no room for so many bytes now; what was held still is.
     Status Grow(std::size_t bytes);
-    // Also beyond what there is: of answers, which are there already. It keeps this client's later
-    // bodies out, not others'.
+    // Takes also what there is not, for an answer, which is there already. It keeps this client's
+    // later bodies out, not others'.
     void Force(std::size_t bytes);
 
    private:

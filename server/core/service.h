@@ -87,12 +87,12 @@ class Service {
   IgnoredFields& ignored_fields() { return ignored_fields_; }
   // The model wrote a call in another form than its template's. The first time is logged.
   void NoteLenientCall();
-  // For a request of so many bytes.
+  // The threads that read a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
   // What requests' bodies and what is made of them may take.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }
-  // For grammars.
+  // The threads that compile grammars.
   Workers& compilers() { return compilers_; }
   void StopWorkers() {
     workers_.Stop();

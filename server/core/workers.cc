@@ -58,7 +58,7 @@ class Workers::Task final : public base::Turn {
   void Forget() { rest_->next = {}; }
 
   const std::size_t bytes;
-  // Of its thread, and of whoever gives it its turn while it pauses.
+  // Its thread writes this, and the one that gives it its turn while it pauses.
   Clients::iterator client;
   Tasks* place = nullptr;  // its thread's, where its node is while it runs
   Clock::time_point turn_ends;

@@ -41,7 +41,7 @@ class Exchange {
 
   // The settings that hold for it.
   const server::Live& live() const { return *live_; }
-  // Of what is written to its client.
+  // The limits of what is written to its client.
   WriteLimits write_limits() const {
     return {.stuck = std::chrono::seconds(live_->config.write_timeout_s),
             .bytes_per_s_min = live_->config.write_bytes_per_s_min};

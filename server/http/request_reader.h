@@ -57,7 +57,7 @@ class RequestReader {
 
  private:
   void ReadOn(Done done);
-  // Of what has arrived of the body.
+  // Counts what has arrived of the body.
   Status HoldBody();
 
   // Bounds what is read and not yet understood: trailers and chunk extensions, which have no other

@@ -99,8 +99,9 @@ void Session::RefuseUnreadable(ErrorCode error) {
   Respond(ErrorResponse(exchange_->head(), *refusal));
 }
 
-std::size_t Session::WorkBytes(const HttpRequest& request) {
-  return request.body().size() > server::kShortBytesMax ? server::ValuesBytes(request.body()) : 0;
+server::BodyCost Session::CostOf(const HttpRequest& request) {
+  return request.body().size() > server::kShortBytesMax ? server::CostOf(request.body())
+                                                        : server::BodyCost();
 }
 
 void Session::OnRequest(ErrorCode error) {
@@ -108,13 +109,9 @@ void Session::OnRequest(ErrorCode error) {
     return RefuseHeader(RefusalResponse(service_, exchange_->head(), reader_.no_room()));
   if (error) return RefuseUnreadable(error);
   const HttpRequest& request = reader_.request();
-  const std::size_t bytes = request.body().size(), work_bytes = WorkBytes(request);
-  Status readable = server::CheckValues(work_bytes, service_.request_sizes());
-  if (const std::size_t members = server::MostMembers(request.body());
-      readable.ok() && members > server::kMembersMax) {
-    readable = base::InvalidArgument("an object of the body has ", members, " members; at most ",
-                                     server::kMembersMax, " are read");
-  }
+  const std::size_t bytes = request.body().size();
+  const server::BodyCost cost = CostOf(request);
+  const Status readable = server::CheckCost(cost, service_.request_sizes());
   if (!readable.ok()) return Respond(RefusalResponse(service_, exchange_->head(), readable));
   if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
@@ -125,13 +122,13 @@ void Session::OnRequest(ErrorCode error) {
   const auto action = std::make_shared<std::optional<Action>>();
   service_.workers(bytes).Post(
       exchange_->head().tenant, connection_->get_executor(),
-      [self = shared_from_this(), action, work_bytes] {
+      [self = shared_from_this(), action, work_bytes = cost.bytes] {
         const base::InterruptScope scope(self->client_left_);
         if (!self->client_left_) *action = self->RouteOrFail(self->reader_.request());
         server::GiveBackHeap(work_bytes);
       },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
-      [self = shared_from_this()] { self->OnDropped(); }, work_bytes);
+      [self = shared_from_this()] { self->OnDropped(); }, cost.bytes);
 }
 
 void Session::OnDropped() {
@@ -199,8 +196,9 @@ void Session::Respond(HttpResponse response) {
   reader_.Forget();
   const bool head_only = exchange_->head_only(), goes_on = response.keep_alive();
   if (!head_only) exchange_->CountBytes(response.body().size());
-  answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
-  if (response.body().size() > kHeldAnswerBytes) answer_hold_->Force(response.body().size());
+  if (response.body().size() > kHeldAnswerBytes)
+    answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant)
+        .Force(response.body().size());
   Log(response.result_int());
   connection_->ExpireWhenStuck(exchange_->write_limits(), head_only ? 0 : response.body().size());
   WriteResponse(

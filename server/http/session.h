@@ -35,8 +35,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void ReadHeader();
   void OnHeader(ErrorCode error);
   void ReadBody();
-  // Bytes that working on it may take; 0: they are in the margin of the plan.
-  static std::size_t WorkBytes(const HttpRequest& request);
+  // Nothing of a short one: it is in the margin of the plan.
+  static server::BodyCost CostOf(const HttpRequest& request);
   void OnRequest(ErrorCode error);
   std::optional<Action> RouteOrFail(const HttpRequest& request);
   void OnRouted(std::optional<Action> action);

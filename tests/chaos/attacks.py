@@ -82,7 +82,8 @@ class Attacker:
         body = json.dumps({"messages": STORY, "max_tokens": 400, "stream": True}).encode()
         with self.connect("/v1/chat/completions", len(body)) as client:
             client.sendall(body + b"G" * (64 << 10))
-            time.sleep(0.2)
+            client.settimeout(20)
+            client.recv(1)  # it is being answered
         return "left"
 
     def slow_reader(self):

@@ -108,20 +108,26 @@ def test_what_refusals_say():
             client.close()
 
 
-def test_one_key_s_bodies_leave_room_for_another_s(tmp_path):
+@pytest.fixture
+def two_keys(tmp_path):
+    """A daemon, and the header lines of two keys that it takes."""
     keys = tmp_path / "keys"
     names = list(KEYS)[:2]
     keys.write_text("".join(map(key_line, names)))
     keys.chmod(0o600)
     with Daemon(f"memory.budget_bytes={BUDGET}", f"server.api_keys_file={keys}") as d:
-        ada, bob = (f"authorization: Bearer {KEYS[name]}\r\n" for name in names)
-        held = [post(d, "/v1/chat/completions", b"x" * (2 << 20), ada, announced=BODY) for _ in range(8)]
-        assert b" 429 " in first_answer(held)
-        text = '{"content":"' + "owl " * 100_000 + '"}'
-        with post(d, "/tokenize", text.encode(), bob) as client:
-            assert b" 200 " in client.recv(1 << 16)
-        for client in held:
-            client.close()
+        yield d, *(f"authorization: Bearer {KEYS[name]}\r\n" for name in names)
+
+
+def test_one_key_s_bodies_leave_room_for_another_s(two_keys):
+    d, ada, bob = two_keys
+    held = [post(d, "/v1/chat/completions", b"x" * (2 << 20), ada, announced=BODY) for _ in range(8)]
+    assert b" 429 " in first_answer(held)
+    text = '{"content":"' + "owl " * 100_000 + '"}'
+    with post(d, "/tokenize", text.encode(), bob) as client:
+        assert b" 200 " in client.recv(1 << 16)
+    for client in held:
+        client.close()
 
 
 def test_no_type_of_content_leaves_a_body_uncounted():
@@ -141,17 +147,12 @@ def test_objects_of_many_members_are_refused_before_they_are_read():
             assert answer.status_code == 400 and "members; at most 1024" in answer.text, answer.text
 
 
-def test_answers_that_are_not_read_keep_nobody_else_out(tmp_path):
-    keys = tmp_path / "keys"
-    names = list(KEYS)[:2]
-    keys.write_text("".join(map(key_line, names)))
-    keys.chmod(0o600)
-    with Daemon(f"memory.budget_bytes={BUDGET}", f"server.api_keys_file={keys}") as d:
-        ada, bob = (f"authorization: Bearer {KEYS[name]}\r\n" for name in names)
-        text = ('{"content":"' + ". " * 400_000 + '"}').encode()
-        unread = [post(d, "/tokenize", text, ada) for _ in range(4)]
-        wait_until(lambda: all(select.select([client], [], [], 0)[0] for client in unread))
-        with post(d, "/tokenize", ('{"content":"' + "owl " * 20_000 + '"}').encode(), bob) as client:
-            assert b" 200 " in client.recv(1 << 16)
-        for client in unread:
-            client.close()
+def test_answers_that_are_not_read_keep_nobody_else_out(two_keys):
+    d, ada, bob = two_keys
+    text = ('{"content":"' + ". " * 400_000 + '"}').encode()
+    unread = [post(d, "/tokenize", text, ada) for _ in range(4)]
+    wait_until(lambda: all(select.select([client], [], [], 0)[0] for client in unread))
+    with post(d, "/tokenize", ('{"content":"' + "owl " * 20_000 + '"}').encode(), bob) as client:
+        assert b" 200 " in client.recv(1 << 16)
+    for client in unread:
+        client.close()

@@ -151,7 +151,7 @@ TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
   engine->CancelAll(CancelCause::kShutdown);
 }
 
-// Keys and values of two contexts are too few for all of them.
+// There are fewer keys and values than all of them need: two contexts.
 TEST(Scheduler, OneClientsRequestsTakeNoMemoryFromAnothersFirst) {
   const auto engine = Load(Tidepool());
   constexpr int kTokens = 300;

@@ -79,9 +79,9 @@ std::string Repeated(const std::string& what, int times) {
 }
 
 // Texts cost their copies, values what they are made of, words without an end what merging takes.
-TEST(ValuesBytes, CountsWhatIsMadeOfABody) {
+TEST(BodyCost, CountsWhatIsMadeOfABody) {
   const auto per_byte = [](const std::string& body) {
-    return static_cast<double>(ValuesBytes(body)) / static_cast<double>(body.size());
+    return static_cast<double>(CostOf(body).bytes) / static_cast<double>(body.size());
   };
   constexpr int kTimes = 100'000;
   EXPECT_LT(per_byte("\"" + Repeated("a word, [another]: ", kTimes) + "\""), 6);
@@ -92,22 +92,32 @@ TEST(ValuesBytes, CountsWhatIsMadeOfABody) {
   EXPECT_GT(per_byte("\"" + Repeated(" ", kTimes) + "\""), 100);
   EXPECT_LT(per_byte("\"" + Repeated("\\\" ,", kTimes) + "\""), 6);
   for (const char* cut_off : {"\"", "\"abc", "\"abc\\", "\"\\", "[\"a\", \"b"})
-    EXPECT_GT(ValuesBytes(cut_off), 0u);
+    EXPECT_GT(CostOf(cut_off).bytes, 0u);
 }
 
-TEST(MostMembers, CountsThoseOfTheLargestObject) {
-  EXPECT_EQ(MostMembers(R"({"a":1,"b":{"c":1,"d":2,"e":[{"f:":":"},{}]}})"), 3u);
-  EXPECT_EQ(MostMembers(R"(["a:b",1])"), 0u);
-  EXPECT_EQ(MostMembers(R"({"a":"{:\":::"})"), 1u);
-  EXPECT_EQ(MostMembers("}]:::{\"a\":1"), 1u);
-  EXPECT_EQ(MostMembers(std::string(100'000, '[')), 0u);
+TEST(BodyCost, CountsTheMembersOfTheLargestObject) {
+  EXPECT_EQ(CostOf(R"({"a":1,"b":{"c":1,"d":2,"e":[{"f:":":"},{}]}})").members, 3u);
+  EXPECT_EQ(CostOf(R"(["a:b",1])").members, 0u);
+  EXPECT_EQ(CostOf(R"({"a":"{:\":::"})").members, 1u);
+  EXPECT_EQ(CostOf("}]:::{\"a\":1").members, 1u);
+  EXPECT_EQ(CostOf(std::string(100'000, '[')).members, 0u);
 }
 
-TEST(ValuesBytes, MoreThanThereIsIsRefusedForGood) {
-  const Status refused = CheckValues(11, {.bodies = 10, .values = 10});
+// A client learns which of its fields it is.
+TEST(BodyCost, NamesTheFieldOfTheLargestObject) {
+  const std::string body = R"({"a":{"x":1},"b":[{"c":1,"d":2,"e":3}],"z":0})";
+  EXPECT_EQ(CostOf(body).field, "b");
+  EXPECT_EQ(CostOf(R"({"a":{"x":1},"b":2})").field, "");
+  const Status refused = CheckCost({.members = kMembersMax + 1, .field = "b"}, {.values = 1});
+  EXPECT_EQ(refused.field(), "b");
+  EXPECT_TRUE(CheckCost({.members = kMembersMax}, {.values = 1}).ok());
+}
+
+TEST(BodyCost, MoreThanThereIsIsRefusedForGood) {
+  const Status refused = CheckCost({.bytes = 11}, {.bodies = 10, .values = 10});
   EXPECT_EQ(refused.reason(), Reason::kTooLarge);
   EXPECT_NE(refused.message().find("server.request_memory_mib"), std::string::npos);
-  EXPECT_TRUE(CheckValues(10, {.bodies = 10, .values = 10}).ok());
+  EXPECT_TRUE(CheckCost({.bytes = 10}, {.bodies = 10, .values = 10}).ok());
 }
 
 }  // namespace

@@ -28,6 +28,29 @@ class WorkersTest : public testing::Test {
   std::thread thread_{[this] { io_.run(); }};
 };
 
+// A task waits at it until the test has posted what comes behind.
+class Gate {
+ public:
+  void Pass() {
+    arrived_.set_value();
+    while (!open_) std::this_thread::yield();
+  }
+  void AwaitArrival() { arrived_.get_future().wait(); }
+  void Open() { open_ = true; }
+
+ private:
+  std::promise<void> arrived_;
+  std::atomic<bool> open_ = false;
+};
+
+// Appends `client` to `order` so many times, and lets others in after each.
+void Steps(std::string& order, char client, int times) {
+  for (int i = 0; i < times; ++i) {
+    order += client;
+    base::Interrupted();
+  }
+}
+
 TEST_F(WorkersTest, WhatFollowsRunsWhereItWasAskedFor) {
   Workers workers(2);
   std::promise<std::thread::id> worked, followed;
@@ -136,53 +159,45 @@ TEST_F(WorkersTest, AnotherClientsTaskRunsWithinALongOne) {
 TEST_F(WorkersTest, WhatPausesGoesOnInItsTurn) {
   Workers workers({.running = 1, .begun = 3, .turn = kShortestTurn});
   std::string order;  // of one thread at a time
-  std::promise<void> begun, done;
-  std::atomic<bool> go_on = false;
+  std::promise<void> done;
+  Gate gate;
   std::atomic<int> ended = 0;
-  const auto steps = [&](char client) {
-    for (int i = 0; i < 3; ++i) {
-      order += client;
-      base::Interrupted();
-    }
-  };
   const auto then = [&] {
     if (++ended == 3) done.set_value();
   };
   workers.Post(
       "a", io_.get_executor(),
       [&] {
-        begun.set_value();
-        while (!go_on) std::this_thread::yield();
-        steps('a');
+        gate.Pass();
+        Steps(order, 'a', 3);
       },
       then);
-  begun.get_future().wait();
+  gate.AwaitArrival();
   workers.Post(
-      "b", io_.get_executor(), [&] { steps('b'); }, then);
+      "b", io_.get_executor(), [&] { Steps(order, 'b', 3); }, then);
   workers.Post(
-      "c", io_.get_executor(), [&] { steps('c'); }, then);
-  go_on = true;
+      "c", io_.get_executor(), [&] { Steps(order, 'c', 3); }, then);
+  gate.Open();
   done.get_future().wait();
   EXPECT_EQ(order, "abcabcabc");
 }
 
 TEST_F(WorkersTest, NobodyPausesForWhatCannotBegin) {
   Workers workers({.running = 1, .begun = 1, .turn = kShortestTurn});
-  std::promise<void> begun, done;
-  std::atomic<bool> go_on = false;
+  std::promise<void> done;
+  Gate gate;
   std::string order;
   workers.Post("a", io_.get_executor(),
                [&] {
-                 begun.set_value();
-                 while (!go_on) std::this_thread::yield();
+                 gate.Pass();
                  for (int i = 0; i < 100; ++i) base::Interrupted();
                  order += 'a';
                },
                {});
-  begun.get_future().wait();
+  gate.AwaitArrival();
   workers.Post(
       "b", io_.get_executor(), [&] { order += 'b'; }, [&] { done.set_value(); });
-  go_on = true;
+  gate.Open();
   done.get_future().wait();
   EXPECT_EQ(order, "ab");
 }
@@ -190,28 +205,21 @@ TEST_F(WorkersTest, NobodyPausesForWhatCannotBegin) {
 TEST_F(WorkersTest, LargeRequestsAreBegunWithinTheBound) {
   Workers workers({.running = 1, .begun = 8, .turn = kShortestTurn, .bytes_begun = 100});
   std::string order;
-  std::promise<void> begun, done;
-  std::atomic<bool> go_on = false;
-  const auto steps = [&](char client) {
-    for (int i = 0; i < 2; ++i) {
-      order += client;
-      base::Interrupted();
-    }
-  };
+  std::promise<void> done;
+  Gate gate;
   workers.Post(
       "a", io_.get_executor(),
       [&] {
-        begun.set_value();
-        while (!go_on) std::this_thread::yield();
-        steps('a');
+        gate.Pass();
+        Steps(order, 'a', 2);
       },
       {}, {}, 1000);  // alone, any size
-  begun.get_future().wait();
+  gate.AwaitArrival();
   workers.Post(
-      "b", io_.get_executor(), [&] { steps('b'); }, {}, {}, 60);
+      "b", io_.get_executor(), [&] { Steps(order, 'b', 2); }, {}, {}, 60);
   workers.Post(
-      "c", io_.get_executor(), [&] { steps('c'); }, [&] { done.set_value(); }, {}, 60);
-  go_on = true;
+      "c", io_.get_executor(), [&] { Steps(order, 'c', 2); }, [&] { done.set_value(); }, {}, 60);
+  gate.Open();
   done.get_future().wait();
   EXPECT_EQ(order, "aabbcc");
 }

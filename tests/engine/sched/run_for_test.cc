@@ -1,0 +1,55 @@
+#include "engine/sched/run_for.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace thermocline::sched {
+namespace {
+
+constexpr int kItems = 8;
+
+struct Calls {
+  int begun;
+  std::array<std::atomic<int>, kItems> of = {};
+};
+
+// Each call takes `call`.
+void CallFor(double seconds, std::chrono::milliseconds call, Calls& calls) {
+  base::WorkerPool pool(2);
+  calls.begun = RunFor(pool, kItems, seconds, [&](int item) {
+    ++calls.of[static_cast<std::size_t>(item)];
+    std::this_thread::sleep_for(call);
+  });
+}
+
+TEST(RunFor, BeginsEveryItemOnceInTime) {
+  Calls calls;
+  CallFor(3600, std::chrono::milliseconds(0), calls);
+  EXPECT_EQ(calls.begun, kItems);
+  for (const auto& count : calls.of) EXPECT_EQ(count, 1);
+}
+
+// The first item is begun whatever the time is, so that work goes on.
+TEST(RunFor, BeginsTheFirstItemWithoutAnyTime) {
+  Calls calls;
+  CallFor(0, std::chrono::milliseconds(0), calls);
+  EXPECT_EQ(calls.begun, 1);
+  EXPECT_EQ(calls.of[0], 1);
+}
+
+// Calls of 0.1 s by two threads: each begins one, and has had its time when that ends.
+TEST(RunFor, BeginsNothingMoreWhenTheTimeHasPassed) {
+  Calls calls;
+  CallFor(0.05, std::chrono::milliseconds(100), calls);
+  EXPECT_GE(calls.begun, 1);
+  EXPECT_LE(calls.begun, 2);
+  for (int item = 0; item < kItems; ++item)
+    EXPECT_EQ(calls.of[static_cast<std::size_t>(item)], item < calls.begun);
+}
+
+}  // namespace
+}  // namespace thermocline::sched
