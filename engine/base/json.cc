@@ -146,6 +146,8 @@ void AppendValue(std::string& out, const Json& value, int indent, int level) {
     out += std::isfinite(value.as_double()) ? FormatDouble(value.as_double()) : "null";
   } else if (value.is_string()) {
     AppendJsonString(out, value.as_string());
+  } else if (value.is_written()) {
+    out += value.as_written();
   } else {
     const bool array = value.is_array();
     const std::size_t count = array ? value.as_array().size() : value.as_object().size();
@@ -205,8 +207,8 @@ double Json::as_double() const {
 }
 
 std::string_view Json::type_name() const {
-  constexpr std::string_view kNames[] = {"null",   "boolean", "integer", "number",
-                                         "string", "array",   "object",  "number"};
+  constexpr std::string_view kNames[] = {"null",  "boolean", "integer", "number", "string",
+                                         "array", "object",  "number",  "written"};
   const bool whole = is_decimal() && as_decimal().find_first_of(".eE") == std::string::npos;
   return whole ? "integer" : kNames[value_.index()];
 }
@@ -232,6 +234,14 @@ void Json::Set(std::string_view key, Json value) {
     object().emplace_back(std::string(key), std::move(value));
   }
 }
+
+Json Json::OfWritten(std::string text) {
+  Json value;
+  value.value_ = Written{std::move(text)};
+  return value;
+}
+
+void Json::AppendTo(std::string& out) const { AppendValue(out, *this, -1, 0); }
 
 std::string Json::Dump(int indent) const {
   std::string out;

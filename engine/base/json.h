@@ -43,6 +43,8 @@ class Json {
       : value_(static_cast<std::int64_t>(value)) {}  // NOLINT
   // A whole number beyond INT64_MAX stays exact; any other is as std::int64_t has it.
   static Json OfUnsigned(std::uint64_t value);
+  // A value that only Dump reads, given as it is to be written. Requires: one value of JSON.
+  static Json OfWritten(std::string text);
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
@@ -58,7 +60,8 @@ class Json {
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
-  // "null", "boolean", "integer", "number", "string", "array" or "object".
+  bool is_written() const { return std::holds_alternative<Written>(value_); }
+  // "null", "boolean", "integer", "number", "string", "array", "object" or "written".
   std::string_view type_name() const;
 
   // Requires: the type asked for.
@@ -67,6 +70,7 @@ class Json {
   std::uint64_t as_big_int() const;
   const std::string& as_decimal() const { return std::get<Decimal>(value_).text; }
   double as_double() const;  // of any number, the nearest
+  const std::string& as_written() const { return std::get<Written>(value_).text; }
   const std::string& as_string() const { return std::get<std::string>(value_); }
   const Array& as_array() const { return std::get<Array>(value_); }
   const Object& as_object() const { return std::get<Object>(value_); }
@@ -84,13 +88,19 @@ class Json {
   // One line, or indented by `indent` spaces a level. Ill-formed UTF-8 becomes U+FFFD; NaN and
   // infinities null. Interrupted (base::Interrupted), it ends early.
   std::string Dump(int indent = -1) const;
+  // The same behind `out`, on one line.
+  void AppendTo(std::string& out) const;
 
  private:
   friend Json JsonOfNumber(std::string_view text, double value);
   struct Decimal {
     std::string text;
   };
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object, Decimal>
+  struct Written {
+    std::string text;
+  };
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object, Decimal,
+               Written>
       value_;
 };
 

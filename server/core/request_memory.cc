@@ -22,25 +22,11 @@ constexpr std::size_t kWordBytes = 64 << 10, kMergedBytes = 110;
 constexpr std::size_t kFieldNameMax = 64;
 constexpr std::size_t kTrimFrom = 4 * kMiB, kTrimBelow = kMiB;
 
-struct Text {
-  std::size_t end = 0;           // of its closing quote
-  std::size_t longest_word = 0;  // bytes without a single space between two other characters
-};
-
-// The text of JSON whose first byte is at `begin`.
-Text TextAt(std::string_view body, std::size_t begin) {
-  Text text;
-  std::size_t word = begin, at = begin;
-  for (; at < body.size() && body[at] != '"'; ++at) {
-    if (body[at] == '\\') ++at;
-    if (at >= body.size() || body[at] != ' ' || at == begin) continue;
-    if (body[at - 1] == ' ' || (at + 1 < body.size() && body[at + 1] == ' ')) continue;
-    text.longest_word = std::max(text.longest_word, at - word);
-    word = at;
-  }
-  text.end = std::min(at, body.size());
-  text.longest_word = std::max(text.longest_word, text.end - word);
-  return text;
+// Returns where the text of JSON that begins at `begin` ends: at its closing quote.
+std::size_t EndOfText(std::string_view body, std::size_t begin) {
+  std::size_t at = begin;
+  while (at < body.size() && body[at] != '"') at += body[at] == '\\' ? 2 : 1;
+  return std::min(at, body.size());
 }
 
 // Counts the members of the largest object.
@@ -82,25 +68,42 @@ RequestSizes RequestSizesOf(const ServerConfig& config) {
           .grpc = config.grpc_address.empty() ? 0 : std::min(kGrpcBytesMax, all)};
 }
 
+void LongestWord::Add(std::string_view text, bool joined) {
+  std::size_t word = joined ? open_ : 0, begin = 0;
+  for (std::size_t at = 1; at + 1 < text.size(); ++at) {
+    if (text[at] != ' ' || text[at - 1] == ' ' || text[at + 1] == ' ') continue;
+    bytes_ = std::max(bytes_, word + at - begin);
+    word = 0;
+    begin = at;
+  }
+  word += text.size() - begin;
+  bytes_ = std::max(bytes_, word);
+  if (joined) open_ = word;
+}
+
 BodyCost CostOf(std::string_view body) {
-  std::size_t values = 1, containers = 0, longest = 0;
+  std::size_t values = 1, containers = 0;
   Members members;
+  LongestWord longest;
   std::string_view last_text;
+  char last_mark = 0;
   for (std::size_t i = 0; i < body.size(); ++i) {
     const char c = body[i];
     if (c == '"') {
-      const Text text = TextAt(body, i + 1);
-      longest = std::max(longest, text.longest_word);
-      last_text = body.substr(i + 1, text.end - i - 1);
-      i = text.end;
+      last_text = body.substr(i + 1, EndOfText(body, i + 1) - i - 1);
+      // The texts of a list are prompts of their own; those of objects may be parts of one.
+      longest.Add(last_text, last_mark == ':');
+      i += last_text.size() + 1;
       continue;
     }
+    if (c == ',' || c == ':' || c == '[' || c == '{') last_mark = c;
     values += c == ',' || c == ':';
     containers += c == '[' || c == '{';
     members.Take(c, last_text);
   }
   return {.bytes = values * kScalarBytes + containers * kContainerBytes +
-                   body.size() * kTextCopies + (longest > kWordBytes ? longest * kMergedBytes : 0),
+                   body.size() * kTextCopies +
+                   (longest.bytes() > kWordBytes ? longest.bytes() * kMergedBytes : 0),
           .members = members.most(),
           .field = members.field()};
 }
@@ -136,6 +139,20 @@ std::size_t RequestMemory::held() const {
   return held_;
 }
 
+bool RequestMemory::Hold::TakeForAnswer(std::size_t bytes) {
+  const base::MutexLock lock(memory_.mutex_);
+  if (!memory_.HasRoomForAnswer(client_)) return false;
+  of_answer_ = true;
+  memory_.SetLocked(*this, bytes);
+  return true;
+}
+
+bool RequestMemory::HasRoomForAnswer(const std::string& client) const {
+  const auto found = by_client_.find(client);
+  const std::size_t of_client = found == by_client_.end() ? 0 : found->second.answers;
+  return of_client == 0 || (of_client < client_max_ && answers_ < bytes_max_);
+}
+
 bool RequestMemory::TakeTrimHint() {
   const base::MutexLock lock(mutex_);
   if (peak_ < kTrimFrom || held_ > kTrimBelow) return false;
@@ -152,7 +169,8 @@ Status RequestMemory::Hold::Grow(std::size_t bytes) {
   const bool own = memory_.held_ - bytes_ + bytes <= memory_.bytes_max_;
   return base::ResourceExhausted(own ? "this client's other requests hold its half of"
                                      : "other requests hold too much of",
-                                 " the memory for bodies, ", base::HumanBytes(memory_.bytes_max_),
+                                 " the memory for bodies and answers, ",
+                                 base::HumanBytes(memory_.bytes_max_),
                                  " (server.request_memory_mib); try again later")
       .WithReason(Reason::kRequestMemory);
 }
@@ -164,7 +182,7 @@ void RequestMemory::Hold::Force(std::size_t bytes) {
 
 bool RequestMemory::HasRoom(const Hold& hold, std::size_t bytes) const {
   const auto found = by_client_.find(hold.client_);
-  const std::size_t of_client = found == by_client_.end() ? 0 : found->second;
+  const std::size_t of_client = found == by_client_.end() ? 0 : found->second.bytes;
   return held_ - hold.bytes_ + bytes <= bytes_max_ &&
          of_client - hold.bytes_ + bytes <= client_max_;
 }
@@ -176,12 +194,14 @@ void RequestMemory::Set(Hold& hold, std::size_t bytes) {
 
 void RequestMemory::SetLocked(Hold& hold, std::size_t bytes) {
   if (bytes == hold.bytes_) return;
-  std::size_t& of_client = by_client_[hold.client_];
-  of_client = of_client - hold.bytes_ + bytes;
-  if (!hold.of_answer_) held_ = held_ - hold.bytes_ + bytes;
-  peak_ = std::max({peak_, held_, of_client});
+  Share& of_client = by_client_[hold.client_];
+  const auto change = [&](std::size_t& held) { held = held - hold.bytes_ + bytes; };
+  change(of_client.bytes);
+  if (hold.of_answer_) change(of_client.answers);
+  change(hold.of_answer_ ? answers_ : held_);
+  peak_ = std::max({peak_, held_, of_client.bytes});
   hold.bytes_ = bytes;
-  if (of_client == 0) by_client_.erase(hold.client_);
+  if (of_client.bytes == 0) by_client_.erase(hold.client_);
 }
 
 }  // namespace thermocline::server

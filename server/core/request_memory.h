@@ -26,6 +26,18 @@ struct RequestSizes {
 // server.request_memory_mib, at most an eighth of the memory budget, at least 24 MiB.
 RequestSizes RequestSizesOf(const ServerConfig& config);
 
+// Measures words as tokenizing takes them: without a single space between two other characters.
+class LongestWord {
+ public:
+  // `joined`: behind the last such text without anything between.
+  void Add(std::string_view text, bool joined);
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+  std::size_t open_ = 0;  // of the word that the last joined text ends with
+};
+
 // Before it is read, a body of JSON is judged by what stands in it.
 struct BodyCost {
   std::size_t bytes = 0;        // beside it, at most: JSON's values, a template's and the prompt
@@ -48,8 +60,11 @@ std::size_t MessageValuesBytes(std::size_t bytes);
 // as long as they like.
 void GiveBackHeap(std::size_t values_bytes);
 
-// Bodies that are held. A client (a tenant) holds half of what there is at most, so that others'
-// requests get in beside it. Thread-safe.
+// Answers, and what they are made of, up to this are in the margin of the plan.
+inline constexpr std::size_t kSmallAnswerBytes = 64 << 10;
+
+// Bodies that are held, and what answers are made of. A client (a tenant) holds half of what there
+// is at most, so that others' requests get in beside it. Thread-safe.
 class RequestMemory {
  public:
   // A connection's part. Thread-compatible; ends before its RequestMemory.
@@ -65,6 +80,10 @@ class RequestMemory {
     // Takes also what there is not, for an answer, which is there already. It keeps this client's
     // later bodies out, not others'.
     void Force(std::size_t bytes);
+    // Takes `bytes` for a large answer that is about to be written, or returns false. A client's
+    // first one may be, the others while its unread ones are less than its half and everybody's
+    // less than all: what is made beyond that is one answer for each client.
+    bool TakeForAnswer(std::size_t bytes);
 
    private:
     friend class RequestMemory;
@@ -82,15 +101,21 @@ class RequestMemory {
   bool TakeTrimHint();
 
  private:
+  struct Share {
+    std::size_t bytes = 0;    // of bodies and answers
+    std::size_t answers = 0;  // of these
+  };
+  bool HasRoomForAnswer(const std::string& client) const REQUIRES(mutex_);
   bool HasRoom(const Hold& hold, std::size_t bytes) const REQUIRES(mutex_);
   void Set(Hold& hold, std::size_t bytes);
   void SetLocked(Hold& hold, std::size_t bytes) REQUIRES(mutex_);
 
   const std::size_t bytes_max_, client_max_;
   mutable base::Mutex mutex_;
-  std::size_t held_ GUARDED_BY(mutex_) = 0;  // by bodies
-  std::size_t peak_ GUARDED_BY(mutex_) = 0;  // since the last hint
-  std::map<std::string, std::size_t> by_client_ GUARDED_BY(mutex_);
+  std::size_t held_ GUARDED_BY(mutex_) = 0;     // by bodies
+  std::size_t answers_ GUARDED_BY(mutex_) = 0;  // unread
+  std::size_t peak_ GUARDED_BY(mutex_) = 0;     // since the last hint
+  std::map<std::string, Share> by_client_ GUARDED_BY(mutex_);
 };
 
 }  // namespace thermocline::server

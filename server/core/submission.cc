@@ -158,6 +158,22 @@ Status Submission::EncodeOne(const Prompt& prompt) {
   return OkStatus();
 }
 
+std::size_t Submission::KeptBytes() const {
+  const EngineStats stats = service_->engine()->Stats();
+  std::size_t kept = 0;
+  for (const Request& request : requests_) {
+    if (request.embed.has_value())
+      kept += base::Area(base::IntSize(request.embed->ends), stats.hidden_size) * sizeof(float);
+    if (request.logprobs < 0) continue;
+    const int rest = std::max(0, stats.context_length - base::IntSize(request.prompt));
+    const int said = request.max_tokens > 0 ? std::min(request.max_tokens, rest) : rest;
+    const int read = request.prompt_logprobs ? base::IntSize(request.prompt) : 0;
+    kept +=
+        base::Area(choices() * (read + said), request.logprobs + 1) * sizeof(TokenChannel::Score);
+  }
+  return kept;
+}
+
 Status Submission::ReadGrammar() {
   if (asked_.in_parts) {
     const auto& conversation = std::get<Conversation>(asked_.prompts[0]);

@@ -67,6 +67,9 @@ class Submission {
   const std::shared_ptr<const chat::Reading>& reading() const { return reading_; }
   // After Encode, before Start: one for each prompt.
   const std::vector<Request>& requests() const { return requests_; }
+  // After Encode: bytes of what an answer that is no text is made of and that is kept until it is
+  // written: log probabilities and vectors, at most.
+  std::size_t KeptBytes() const;
   // Whether that prompt's first token is the beginning-of-sequence token that its text lacks.
   bool bos_added(std::size_t prompt) const { return bos_added_[prompt]; }
 

@@ -9,6 +9,8 @@ namespace thermocline::http {
 namespace {
 
 constexpr std::size_t kEventBytesMax = 16 << 10;  // of one output, about
+// Of the text of a byte of log probabilities (9 measured) and vectors (21 measured).
+constexpr std::size_t kTextOfByteMax = 24;
 
 }  // namespace
 
@@ -19,7 +21,9 @@ Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPla
       stream_(plan.stream),
       progress_(plan.submission.asked().request.progress),
       choices_per_prompt_(plan.submission.choices()),
-      choices_(plan.submission.requests().size() * choices_per_prompt_) {
+      choices_(plan.submission.requests().size() * choices_per_prompt_),
+      kept_bytes_(plan.submission.KeptBytes()),
+      kept_(service.request_memory(), head.tenant) {
   TokenChannel::ReserveBuffers(update_);
   for (const Request& request : plan.submission.requests())
     prompt_tokens_.push_back(base::IntSize(request.prompt));
@@ -30,6 +34,7 @@ Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPla
 Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const ResponseHead& head,
                                               GenerationPlan plan, std::function<void()> on_ready) {
   std::unique_ptr<Answer> answer(new Answer(service, head, plan));
+  if (answer->large()) RETURN_IF_ERROR(answer->kept_.Grow(answer->kept_bytes_));
   ASSIGN_OR_RETURN(answer->generation_, plan.submission.Start(std::move(on_ready)));
   return answer;
 }
@@ -43,6 +48,7 @@ Answer::Output Answer::Take() {
     if (generation_->Take(index, update_)) Hear(index, output);
   }
   if (!stream_) output.events.clear();
+  output.whole = said_ && !stream_;
   if (!output.events.empty()) begun_ = true;
   return output;
 }
@@ -140,14 +146,21 @@ void Answer::FinishChoice(int index, Output& output) {
   if (choices_[index].parser.has_value()) CountCalls(choices_[index].parser->tally());
   choices_[index].usage = update_.usage;
   choices_[index].usage.reasoning_tokens = choices_[index].reasoning_tokens;
-  ended_ = output.last = generation_->finished();
-  const Usage total = ended_ ? Total() : Usage();
+  said_ = generation_->finished();
+  ended_ = output.last = said_ && stream_;
+  const Usage total = said_ ? Total() : Usage();
   output.events += format_->End({.choice = index,
                                  .reason = update_.reason,
                                  .usage = update_.usage,
-                                 .last = ended_,
+                                 .last = said_,
                                  .total = total});
-  if (ended_ && !stream_) output.response = JsonResponse(head_, 200, format_->Whole(total));
+}
+
+std::size_t Answer::whole_bytes_max() const { return large() ? kept_bytes_ * kTextOfByteMax : 0; }
+
+HttpResponse Answer::Whole() {
+  ended_ = true;
+  return JsonResponse(head_, 200, format_->Whole(Total()));
 }
 
 // One choice that fails ends them all. What was not begun is refused with a status of its own; a

@@ -22,18 +22,24 @@ class Answer {
   struct Output {  // NOLINT(bugprone-exception-escape): Boost calls the move of a message noexcept
     std::string events;                    // of a stream; may be empty
     std::optional<HttpResponse> response;  // instead of a stream, and then the last
+    bool whole = false;                    // Whole is to be called, or Take again
     bool last = false;                     // nothing follows
     bool failed = false;  // of the last events: an error, so that the connection ends with them
   };
 
-  // Starts the generation. Errors as Submission::Start, whose `on_ready` this is.
+  // Starts the generation. Errors as Submission::Start, whose `on_ready` this is, and as
+  // RequestMemory::Hold::Grow for what the answer is made of.
   static Result<std::unique_ptr<Answer>> Start(server::Service& service, const ResponseHead& head,
                                                GenerationPlan plan, std::function<void()> on_ready);
 
   // What there is to write since the last call. Where that is much, the rest comes with the next:
   // call again when it is written.
   Output Take();
-  // Whether Take has given the last output.
+  // The answer that is no stream and no error, once everything is said; then it has ended.
+  HttpResponse Whole();
+  // Bytes of its text, at most; 0 for one that is no matter for the memory of requests.
+  std::size_t whole_bytes_max() const;
+  // Whether Take or Whole has given the last output.
   bool ended() const { return ended_; }
   // The events that a stream begins with before any token; "" for an answer that is not streamed.
   std::string Open();
@@ -56,6 +62,7 @@ class Answer {
   };
   Answer(server::Service& service, const ResponseHead& head, GenerationPlan& plan);
 
+  bool large() const { return kept_bytes_ > server::kSmallAnswerBytes; }
   void Hear(int index, Output& output);
   // What `update_` says, in parts_.
   void Read(Choice& choice);
@@ -79,7 +86,10 @@ class Answer {
   std::vector<chat::MessagePart> parts_;
   int next_ = 0;        // the choice that is heard next
   bool begun_ = false;  // events were given
+  bool said_ = false;   // every choice has ended
   bool ended_ = false;
+  const std::size_t kept_bytes_;
+  server::RequestMemory::Hold kept_;
 };
 
 }  // namespace thermocline::http

@@ -15,7 +15,6 @@ namespace asio = boost::asio;
 using std::chrono::seconds;
 
 constexpr std::size_t kReadBytes = 4096;
-constexpr std::size_t kHeldAnswerBytes = 64 << 10;  // larger ones count as requests' memory
 constexpr seconds kLinger{2};
 
 bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_content_length(); }
@@ -27,6 +26,7 @@ Session::Session(std::shared_ptr<Connection> connection, server::Service& servic
     : connection_(std::move(connection)),
       keep_alive_timer_(connection_->get_executor()),
       departure_timer_(connection_->get_executor()),
+      room_timer_(connection_->get_executor()),
       service_(service),
       place_(std::move(place)),
       reader_(*connection_) {}
@@ -196,7 +196,8 @@ void Session::Respond(HttpResponse response) {
   reader_.Forget();
   const bool head_only = exchange_->head_only(), goes_on = response.keep_alive();
   if (!head_only) exchange_->CountBytes(response.body().size());
-  if (response.body().size() > kHeldAnswerBytes)
+  answer_hold_.reset();
+  if (response.body().size() > server::kSmallAnswerBytes)
     answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant)
         .Force(response.body().size());
   Log(response.result_int());

@@ -68,6 +68,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void WatchForDeparture();
   void OnWatched(ErrorCode error);
   void TakeAnswer();
+  // Writes the answer that is no stream, once there is room for it.
+  void RespondWhole();
   void KeepAlive();
   void LookForDeparture();
   void WriteStream(const std::string& events, bool last);
@@ -78,6 +80,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<Connection> connection_;
   boost::asio::steady_timer keep_alive_timer_;
   boost::asio::steady_timer departure_timer_;
+  boost::asio::steady_timer room_timer_;
   server::Service& service_;
   std::shared_ptr<void> place_;  // among the connections
   RequestReader reader_;

@@ -15,7 +15,7 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-constexpr std::chrono::milliseconds kDepartureLook{200};
+constexpr std::chrono::milliseconds kDepartureLook{200}, kRoomLook{100};
 constexpr std::chrono::seconds kProgressInterval{1};
 constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // while a write is in progress
 constexpr std::size_t kEarlyBytesMax = 64 << 10;           // sent before the last answer is whole
@@ -139,10 +139,24 @@ void Session::TakeAnswer() {
       Respond(*std::move(output.response));
       return answer_.reset();
     }
+    if (output.whole) return RespondWhole();
     if (output.failed) exchange_->EndConnection();
     if (output.last || !output.events.empty()) WriteStream(output.events, output.last);
     if (output.last) Log(200);
   } while (given_up && !output.last && !output.events.empty());
+}
+
+void Session::RespondWhole() {
+  const std::size_t bytes = answer_->whole_bytes_max();
+  if (bytes > 0) answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
+  if (bytes > 0 && !answer_hold_->TakeForAnswer(bytes)) {
+    room_timer_.expires_after(kRoomLook);
+    return room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
+      if (!error) self->Guarded([&] { self->TakeAnswer(); });
+    });
+  }
+  Respond(answer_->Whole());
+  answer_.reset();
 }
 
 // A stream that says nothing for long, in the queue or while its prompt is read, gets a comment.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/interruption.h"
+#include "engine/base/json_list.h"
 #include "engine/text/tokenizer.h"
 #include "server/anthropic/messages_request.h"
 #include "server/core/prompt.h"
@@ -111,23 +112,23 @@ Result<Json> TokenizeFields(Service& service, Fields& fields) {
                    chat ? ChatTokens(service, fields) : TextTokens(service, fields));
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   if (pieces) RETURN_IF_ERROR(server::CheckPieces(tokens.size()).WithField("with_pieces"));
-  Json::Array list;
-  for (const int token : tokens) {
-    if (list.size() % kIdsUnasked == 0 && base::Interrupted()) break;
-    list.emplace_back(
-        pieces
-            ? Json(Json::Object{{"id", token}, {"piece", Piece(tokenizer.TokenBytes(token, true))}})
-            : Json(token));
+  base::JsonList list;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (i % kIdsUnasked == 0 && base::Interrupted()) break;
+    const int token = tokens[i];
+    list.Add(pieces ? Json(Json::Object{{"id", token},
+                                        {"piece", Piece(tokenizer.TokenBytes(token, true))}})
+                    : Json(token));
   }
-  Json::Object out{{"tokens", std::move(list)},
+  Json::Object out{{"tokens", list.Take()},
                    {"count", tokens.size()},
                    {"max_model_len", service.engine()->Stats().context_length}};
   if (texts) {
     RETURN_IF_ERROR(server::CheckPieces(tokens.size()).WithField("return_token_strs"));
-    Json::Array strings;
+    base::JsonList strings;
     for (const int token : tokens)
-      strings.emplace_back(base::ReplaceInvalidUtf8(tokenizer.TokenBytes(token, true)));
-    out.emplace_back("token_strs", std::move(strings));
+      strings.Add(base::ReplaceInvalidUtf8(tokenizer.TokenBytes(token, true)));
+    out.emplace_back("token_strs", strings.Take());
   }
   return Json(std::move(out));
 }

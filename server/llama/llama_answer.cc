@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/index.h"
+#include "engine/base/json_list.h"
 #include "engine/base/strings.h"
 #include "server/openai/error.h"
 #include "server/openai/response.h"
@@ -21,18 +22,24 @@ Json ScoreJson(const text::Tokenizer& tokenizer, const TokenChannel::Score& scor
 }
 
 // `scores`: of each token its own, then those of `top` others.
-Json::Array ProbabilitiesOf(const text::Tokenizer& tokenizer, int top,
-                            std::span<const TokenChannel::Score> scores) {
-  Json::Array out;
+Json ProbabilitiesOf(const text::Tokenizer& tokenizer, int top,
+                     std::span<const TokenChannel::Score> scores) {
+  base::JsonList out;
   const std::size_t stride = static_cast<std::size_t>(top) + 1;
   for (std::size_t at = 0; at + stride <= scores.size(); at += stride) {
     Json::Array others;
     for (std::size_t i = 1; i < stride; ++i) others.push_back(ScoreJson(tokenizer, scores[at + i]));
     Json token = ScoreJson(tokenizer, scores[at]);
     token.Set("top_logprobs", std::move(others));
-    out.push_back(std::move(token));
+    out.Add(token);
   }
-  return out;
+  return out.Take();
+}
+
+Json IdsOf(std::span<const int> tokens) {
+  base::JsonList out;
+  for (const int token : tokens) out.Add(token);
+  return out.Take();
 }
 
 }  // namespace
@@ -42,24 +49,22 @@ std::string LlamaAnswer::Say(const server::Said& said) {
   for (const chat::MessagePart& part : said.parts) text += part.text;
   predicted_ += base::IntSize(said.tokens);
   text_ += text;
-  Json::Array tokens(said.tokens.begin(), said.tokens.end()), probabilities;
-  if (params_.probabilities > 0)
-    probabilities = ProbabilitiesOf(tokenizer_, params_.probabilities, said.scores);
   if (!params_.stream) {
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    probabilities_.insert(probabilities_.end(), probabilities.begin(), probabilities.end());
+    tokens_.insert(tokens_.end(), said.tokens.begin(), said.tokens.end());
+    scores_.insert(scores_.end(), said.scores.begin(), said.scores.end());
     return "";
   }
-  if (text.empty() && tokens.empty()) return "";
+  if (text.empty() && said.tokens.empty()) return "";
   Json::Object event{{"index", 0},
                      {"content", text},
-                     {"tokens", std::move(tokens)},
+                     {"tokens", IdsOf(said.tokens)},
                      {"stop", false},
                      {"id_slot", -1},
                      {"tokens_predicted", predicted_},
                      {"tokens_evaluated", params_.prompt_tokens}};
-  if (!probabilities.empty())
-    event.emplace_back("completion_probabilities", std::move(probabilities));
+  if (params_.probabilities > 0 && !said.scores.empty())
+    event.emplace_back("completion_probabilities",
+                       ProbabilitiesOf(tokenizer_, params_.probabilities, said.scores));
   return openai::DataEvent(std::move(event));
 }
 
@@ -78,7 +83,7 @@ std::string LlamaAnswer::Progress(const server::PromptProgress& progress) {
                                                     {"time_ms", progress.ms}}}});
 }
 
-Json LlamaAnswer::Last(std::string text, Json::Array tokens, const Usage& usage) const {
+Json LlamaAnswer::Last(std::string text, Json tokens, const Usage& usage) const {
   const bool word = reason_ == FinishReason::kStop && stop_ >= 0;
   const bool limit = reason_ == FinishReason::kLength;
   return Json::Object{{"index", 0},
@@ -104,12 +109,14 @@ Json LlamaAnswer::Last(std::string text, Json::Array tokens, const Usage& usage)
 std::string LlamaAnswer::End(const server::ChoiceEnd& end) {
   reason_ = end.reason;
   stop_ = end.usage.stop;
-  return openai::DataEvent(Picked(Last("", {}, end.total)));
+  return openai::DataEvent(Picked(Last("", Json::Array{}, end.total)));
 }
 
 Json LlamaAnswer::Whole(const Usage& total) {
-  Json answer = Last(text_, params_.return_tokens ? tokens_ : Json::Array{}, total);
-  if (params_.probabilities > 0) answer.Set("completion_probabilities", probabilities_);
+  Json answer = Last(text_, params_.return_tokens ? IdsOf(tokens_) : Json::Array{}, total);
+  if (params_.probabilities > 0)
+    answer.Set("completion_probabilities",
+               ProbabilitiesOf(tokenizer_, params_.probabilities, scores_));
   return Picked(std::move(answer));
 }
 

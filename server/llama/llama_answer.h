@@ -35,14 +35,15 @@ class LlamaAnswer final : public server::AnswerFormat {
 
  private:
   // `text` and `tokens`: those that no earlier event has.
-  Json Last(std::string text, Json::Array tokens, const Usage& usage) const;
+  Json Last(std::string text, Json tokens, const Usage& usage) const;
   // The members of `answer` that the client wants, by their paths.
   Json Picked(Json answer) const;
 
   const text::Tokenizer& tokenizer_;
   const Params params_;
   std::string text_;
-  Json::Array tokens_, probabilities_;
+  std::vector<int> tokens_;                  // of a whole answer
+  std::vector<TokenChannel::Score> scores_;  // of a whole answer
   int predicted_ = 0;
   FinishReason reason_ = FinishReason::kStop;
   int stop_ = -1;

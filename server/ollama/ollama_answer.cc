@@ -3,6 +3,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "engine/base/json_list.h"
 #include "server/openai/embedding_answer.h"
 #include "server/openai/error.h"
 
@@ -88,16 +89,15 @@ std::string OllamaAnswer::Fail(const Status& status, CancelCause cause) {
 }
 
 Json EmbedAnswer::Whole(const Usage& total) {
-  Json::Array list;
+  base::JsonList list;
   for (std::vector<float>& vector : vectors_) {
-    Json::Array numbers;
-    for (const float value : openai::Shortened(std::move(vector), dimensions_))
-      numbers.emplace_back(double{value});
-    list.emplace_back(std::move(numbers));
+    Json numbers = openai::VectorJson(openai::Shortened(std::move(vector), dimensions_));
+    if (single_) return Json::Object{{"embedding", std::move(numbers)}};
+    list.Add(numbers);
   }
-  if (single_) return Json::Object{{"embedding", list.empty() ? Json(Json::Array{}) : list[0]}};
+  if (single_) return Json::Object{{"embedding", Json::Array{}}};
   return Json::Object{{"model", model_},
-                      {"embeddings", std::move(list)},
+                      {"embeddings", list.Take()},
                       {"total_duration", Nanoseconds(total.queue_s + total.prefill_s)},
                       {"load_duration", 0},
                       {"prompt_eval_count", total.prompt_tokens}};

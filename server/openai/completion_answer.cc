@@ -30,7 +30,10 @@ std::string CompletionAnswer::Echoed(const server::Said& said, Choice& choice) {
   const Echo& echo = echoes_[said.choice / choices_per_prompt_];
   if (choice.logprobs.has_value()) {
     choice.logprobs->AddFirst(first_tokens_[said.choice / choices_per_prompt_], !echo.bos_added);
-    choice.logprobs->Add(said.prompt_scores);
+    if (stream_)
+      choice.logprobs->Add(said.prompt_scores);
+    else
+      choice.scores.assign(said.prompt_scores.begin(), said.prompt_scores.end());
   }
   return echo.text;
 }
@@ -39,11 +42,12 @@ std::string CompletionAnswer::Say(const server::Said& said) {
   Choice& choice = choices_[said.choice];
   std::string text = choice.begun ? "" : Echoed(said, choice);
   for (const chat::MessagePart& part : said.parts) text += part.text;
-  if (choice.logprobs.has_value()) choice.logprobs->Add(said.scores);
   if (!stream_) {
     choice.text += text;
+    choice.scores.insert(choice.scores.end(), said.scores.begin(), said.scores.end());
     return "";
   }
+  if (choice.logprobs.has_value()) choice.logprobs->Add(said.scores);
   if (text.empty() && (!choice.logprobs.has_value() || said.scores.empty())) return "";
   Json logprobs;
   if (choice.logprobs.has_value()) logprobs = choice.logprobs->Take();
@@ -54,7 +58,10 @@ std::vector<Json::Object> CompletionAnswer::WholeChoices() {
   std::vector<Json::Object> out;
   for (Choice& choice : choices_) {
     Json logprobs;
-    if (choice.logprobs.has_value()) logprobs = choice.logprobs->Take();
+    if (choice.logprobs.has_value()) {
+      choice.logprobs->Add(choice.scores);
+      logprobs = choice.logprobs->Take();
+    }
     out.push_back({{"text", std::move(choice.text)}, {"logprobs", std::move(logprobs)}});
   }
   return out;

@@ -34,6 +34,7 @@ class CompletionAnswer final : public ChoicesAnswer {
     bool begun = false;
     std::string text;
     std::optional<LegacyLogprobs> logprobs;
+    std::vector<TokenChannel::Score> scores;  // of a whole answer, until it is written
   };
   // What a choice says first.
   std::string Echoed(const server::Said& said, Choice& choice);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/base/index.h"
+#include "engine/base/json_list.h"
 #include "server/core/base64.h"
 #include "server/openai/response.h"
 
@@ -15,13 +16,6 @@ namespace {
 std::string Base64Of(const std::vector<float>& vector) {
   const auto* bytes = reinterpret_cast<const char*>(vector.data());
   return server::Base64({bytes, vector.size() * sizeof(float)});
-}
-
-Json ListOf(const std::vector<float>& vector) {
-  Json::Array out;
-  out.reserve(vector.size());
-  for (const float value : vector) out.emplace_back(double{value});
-  return out;
 }
 
 Json UsageOf(const Usage& usage) {
@@ -41,23 +35,28 @@ std::vector<float> Shortened(std::vector<float> vector, int count) {
   return vector;
 }
 
+Json VectorJson(const std::vector<float>& vector) {
+  base::JsonList out;
+  for (const float value : vector) out.Add(double{value});
+  return out.Take();
+}
+
 Json EmbeddingAnswer::Whole(const Usage& total) {
-  Json::Array data;
-  for (std::vector<float>& each : vectors_) {
-    const std::vector<float> vector = Shortened(std::move(each), dimensions_);
-    Json value = base64_ ? Json(Base64Of(vector)) : ListOf(vector);
+  base::JsonList data;
+  for (std::size_t index = 0; index < vectors_.size(); ++index) {
+    const std::vector<float> vector = Shortened(std::move(vectors_[index]), dimensions_);
+    Json value = base64_ ? Json(Base64Of(vector)) : VectorJson(vector);
     if (llama_) {  // a list of vectors, because without pooling each token would have one
-      data.push_back(
-          Json::Object{{"index", data.size()}, {"embedding", Json::Array{std::move(value)}}});
+      data.Add(Json::Object{{"index", index}, {"embedding", Json::Array{std::move(value)}}});
     } else {
-      data.push_back(Json::Object{
-          {"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(value)}});
+      data.Add(
+          Json::Object{{"object", "embedding"}, {"index", index}, {"embedding", std::move(value)}});
     }
   }
-  if (llama_) return data;
+  if (llama_) return data.Take();
   return Json::Object{{"id", NewId("embd-")},
                       {"object", "list"},
-                      {"data", std::move(data)},
+                      {"data", data.Take()},
                       {"model", model_},
                       {"usage", UsageOf(total)}};
 }

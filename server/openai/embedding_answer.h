@@ -60,4 +60,7 @@ class RerankAnswer final : public VectorsAnswer {
 // The first `count` dimensions of a vector, made one of length 1 again; 0 = all of them.
 std::vector<float> Shortened(std::vector<float> vector, int count);
 
+// A vector as a list of numbers, which only Json::Dump can read.
+Json VectorJson(const std::vector<float>& vector);
+
 }  // namespace thermocline::openai

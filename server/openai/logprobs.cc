@@ -41,55 +41,63 @@ std::int64_t Characters(std::string_view bytes) {
 
 }  // namespace
 
-Json ChatLogprobs(const text::Tokenizer& tokenizer, int top, std::span<const Score> scores) {
+base::JsonList TokenLogprobs(const text::Tokenizer& tokenizer, int top,
+                             std::span<const Score> scores) {
   const auto stride = static_cast<std::size_t>(top) + 1;
-  Json::Array content;
+  base::JsonList content;
   for (std::size_t i = 0; i + stride <= scores.size(); i += stride) {
     Json::Object token = ChatToken(tokenizer, scores[i]);
     Json::Array others;
     for (const Score& other : scores.subspan(i + 1, stride - 1))
       others.emplace_back(ChatToken(tokenizer, other));
     token.emplace_back("top_logprobs", std::move(others));
-    content.emplace_back(std::move(token));
+    content.Add(std::move(token));
   }
-  return Json::Object{{"content", std::move(content)}, {"refusal", nullptr}};
+  return content;
 }
 
-void LegacyLogprobs::AddToken(int token, bool in_text) {
+Json ChatLogprobs(const text::Tokenizer& tokenizer, int top, std::span<const Score> scores) {
+  return Json::Object{{"content", TokenLogprobs(tokenizer, top, scores).Take()},
+                      {"refusal", nullptr}};
+}
+
+std::string LegacyLogprobs::AddToken(int token, bool in_text) {
   const std::string& bytes = tokenizer_.TokenBytes(token, true);
-  tokens_.emplace_back(LegacyToken(bytes));
-  offsets_.emplace_back(offset_);
-  if (!in_text || bytes.empty()) return;
+  std::string text = LegacyToken(bytes);
+  tokens_.Add(text);
+  offsets_.Add(offset_);
+  if (!in_text || bytes.empty()) return text;
   offset_ += Characters(bytes) - (drop_space_ && bytes.front() == ' ' ? 1 : 0);
   drop_space_ = false;
+  return text;
 }
 
 void LegacyLogprobs::AddFirst(int token, bool in_text) {
   AddToken(token, in_text);
-  logprobs_.emplace_back(nullptr);
-  tops_.emplace_back(nullptr);
+  logprobs_.Add(nullptr);
+  tops_.Add(nullptr);
 }
 
 void LegacyLogprobs::Add(std::span<const Score> scores) {
   const auto stride = static_cast<std::size_t>(top_) + 1;
   for (std::size_t i = 0; i + stride <= scores.size(); i += stride) {
-    AddToken(scores[i].token, true);
-    logprobs_.emplace_back(Logprob(scores[i].logprob));
+    const std::string own = AddToken(scores[i].token, true);
+    logprobs_.Add(Logprob(scores[i].logprob));
     Json top{Json::Object()};
     for (const Score& score : scores.subspan(i + 1, stride - 1)) {
       const std::string text = LegacyToken(tokenizer_.TokenBytes(score.token, true));
       if (top.Find(text) == nullptr) top.Set(text, Logprob(score.logprob));
     }
-    top.Set(tokens_.back().as_string(), Logprob(scores[i].logprob));
-    tops_.emplace_back(std::move(top));
+    top.Set(own, Logprob(scores[i].logprob));
+    tops_.Add(top);
   }
 }
 
 Json LegacyLogprobs::Take() {
-  return Json::Object{{"tokens", std::exchange(tokens_, {})},
-                      {"token_logprobs", std::exchange(logprobs_, {})},
-                      {"top_logprobs", std::exchange(tops_, {})},
-                      {"text_offset", std::exchange(offsets_, {})}};
+  return Json::Object{{"tokens", tokens_.Take()},
+                      {"token_logprobs", logprobs_.Take()},
+                      {"top_logprobs", tops_.Take()},
+                      {"text_offset", offsets_.Take()}};
 }
 
 }  // namespace thermocline::openai

@@ -4,13 +4,17 @@
 #include <span>
 
 #include "engine/api/token_channel.h"
-#include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/text/tokenizer.h"
 
 namespace thermocline::openai {
 
-// /v1/chat/completions: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal"}.
-// `scores`: entries of each token as TokenChannel::Update has them, with `top` beside its own.
+// /v1/responses: [{"token", "logprob", "bytes", "top_logprobs"}]. `scores`: entries of each token
+// as TokenChannel::Update has them, with `top` beside its own.
+base::JsonList TokenLogprobs(const text::Tokenizer& tokenizer, int top,
+                             std::span<const TokenChannel::Score> scores);
+
+// /v1/chat/completions: {"content": as TokenLogprobs, "refusal"}.
 Json ChatLogprobs(const text::Tokenizer& tokenizer, int top,
                   std::span<const TokenChannel::Score> scores);
 
@@ -34,13 +38,14 @@ class LegacyLogprobs {
   Json Take();
 
  private:
-  void AddToken(int token, bool in_text);
+  // Returns its text.
+  std::string AddToken(int token, bool in_text);
 
   const text::Tokenizer& tokenizer_;
   const int top_;
   bool drop_space_;
   std::int64_t offset_ = 0;  // characters of the text before the next token
-  Json::Array tokens_, logprobs_, tops_, offsets_;
+  base::JsonList tokens_, logprobs_, tops_, offsets_;
 };
 
 }  // namespace thermocline::openai

@@ -58,7 +58,7 @@ Json ResponsesAnswer::PartJson(const Item& item, bool empty) const {
   return Json::Object{{"type", "output_text"},
                       {"text", empty ? "" : item.text},
                       {"annotations", Json::Array{}},
-                      {"logprobs", empty ? Json::Array{} : item.logprobs}};
+                      {"logprobs", empty ? Json::Array{} : item.logprobs.Written()}};
 }
 
 Json ResponsesAnswer::ItemJson(const Item& item, bool empty) const {
@@ -114,8 +114,9 @@ std::string ResponsesAnswer::Close() {
     out = ItemEvent("response.function_call_arguments.done",
                     {{"arguments", item.text}, {"name", item.name}});
   } else {
-    out = ItemEvent("response.output_text.done",
-                    {{"content_index", 0}, {"text", item.text}, {"logprobs", item.logprobs}});
+    out = ItemEvent(
+        "response.output_text.done",
+        {{"content_index", 0}, {"text", item.text}, {"logprobs", item.logprobs.Written()}});
     out +=
         ItemEvent("response.content_part.done", {{"content_index", 0}, {"part", PartJson(item)}});
   }
@@ -126,9 +127,9 @@ std::string ResponsesAnswer::Close() {
 std::string ResponsesAnswer::Say(const server::Said& said) {
   using PartOf = chat::MessagePart::Kind;
   std::string out;
-  Json::Array logprobs;
+  base::JsonList logprobs;
   if (params_.logprobs >= 0 && !said.scores.empty())
-    logprobs = ChatLogprobs(tokenizer_, params_.logprobs, said.scores).Find("content")->as_array();
+    logprobs = TokenLogprobs(tokenizer_, params_.logprobs, said.scores);
   for (const chat::MessagePart& part : said.parts) {
     const Kind kind = part.kind == PartOf::kText        ? Kind::kMessage
                       : part.kind == PartOf::kReasoning ? Kind::kReasoning
@@ -149,8 +150,8 @@ std::string ResponsesAnswer::Say(const server::Said& said) {
       out += ItemEvent("response.reasoning_text.delta", std::move(delta));
       continue;
     }
-    item.logprobs.insert(item.logprobs.end(), logprobs.begin(), logprobs.end());
-    delta.emplace_back("logprobs", std::exchange(logprobs, {}));
+    item.logprobs.Add(logprobs);
+    delta.emplace_back("logprobs", logprobs.Take());
     out += ItemEvent("response.output_text.delta", std::move(delta));
   }
   return out;

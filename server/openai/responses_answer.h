@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/json_list.h"
 #include "engine/text/tokenizer.h"
 #include "server/openai/response.h"
 
@@ -37,7 +38,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
     Kind kind;
     std::string id, call_id, name;
     std::string text;  // of a call: its arguments
-    Json::Array logprobs = {};
+    base::JsonList logprobs = {};
     bool done = false;
   };
   std::string Event(const char* type, Json::Object body);

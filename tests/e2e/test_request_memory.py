@@ -1,4 +1,5 @@
 """The memory budget is the whole process's: bodies, and what is made of them, are a line of the memory plan."""
+import json
 import re
 import select
 import socket
@@ -7,6 +8,7 @@ import threading
 import httpx
 import pytest
 from conftest import Daemon, wait_until
+from daemon_client import value
 from test_security import KEYS, key_line
 
 BUDGET = 128 << 20
@@ -156,3 +158,46 @@ def test_answers_that_are_not_read_keep_nobody_else_out(two_keys):
         assert b" 200 " in client.recv(1 << 16)
     for client in unread:
         client.close()
+
+
+SCORED = {"messages": [{"role": "user", "content": "owl"}], "n": 8, "logprobs": True, "top_logprobs": 20, "temperature": 1, "ignore_eos": True}
+LARGE_ANSWERS = {
+    "log_probabilities": ("/v1/chat/completions", {**SCORED, "max_tokens": 480}),
+    "vectors": ("/v1/embeddings", {"input": [f"owl {i}" for i in range(2048)]}),
+    "ids": ("/tokenize", {"content": ". " * 1_000_000}),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE_ANSWERS)
+def test_what_an_answer_is_made_of_takes_few_times_its_bytes(kind):
+    """Its values took 80, 58 and 200 MiB."""
+    path, body = LARGE_ANSWERS[kind]
+    with Daemon(f"memory.budget_bytes={BUDGET}", "log.access=false") as d:
+        before = resident(d, "VmHWM")
+        answer = httpx.post(d.url + path, json=body, timeout=120)
+        assert answer.status_code == 200 and len(answer.content) > 4 << 20
+        assert resident(d, "VmHWM") - before < (16 << 20) + 3 * len(answer.content)
+
+
+def test_the_next_large_answer_waits_until_the_last_one_is_read():
+    with Daemon(f"memory.budget_bytes={BUDGET}", "server.request_memory_mib=16", "log.access=false") as d:
+        body = json.dumps({**SCORED, "max_tokens": 480}).encode()
+        clients = [post(d, "/v1/chat/completions", body) for _ in range(2)]
+        readable = lambda: select.select(clients, [], [], 0)[0]
+        wait_until(lambda: value(d, "generation_tokens_total") >= 2 * 8 * 480 and readable(), seconds=120)
+        text = json.dumps({"prompt": "owl", "max_tokens": 1})
+        assert httpx.post(d.url + "/v1/completions", content=text, timeout=60).status_code == 200  # a small one does not wait
+        (first,) = readable()
+        clients.remove(first)
+        wait_until(lambda: readable() or (select.select([first], [], [], 0)[0] and first.recv(1 << 20) and False))
+        assert b" 200 " in clients[0].recv(1 << 16)
+
+
+def test_answers_in_the_making_are_counted():
+    with Daemon(f"memory.budget_bytes={BUDGET}") as d:
+        body = json.dumps({**SCORED, "stream": True}).encode()
+        begun = [post(d, "/v1/chat/completions", body) for _ in range(24)]
+        wait_until(lambda: any(b" 429 " in c.recv(1 << 10, socket.MSG_PEEK) for c in select.select(begun, [], [], 0)[0]))
+        for client in begun:
+            client.close()
+        wait_until(lambda: httpx.post(d.url + "/v1/completions", json={"prompt": "owl", "max_tokens": 1}, timeout=60).status_code == 200)

@@ -78,6 +78,23 @@ std::string Repeated(const std::string& what, int times) {
   return out;
 }
 
+// Whether there is room and that it is taken are one step: two answers may be ready at once.
+TEST(RequestMemory, ALargeAnswerWaitsForThoseOfItsClient) {
+  RequestMemory memory(100, 10);
+  std::optional<RequestMemory::Hold> first(std::in_place, memory, "a");
+  RequestMemory::Hold second(memory, "a"), other(memory, "b"), third(memory, "c");
+  EXPECT_TRUE(first->TakeForAnswer(1000)) << "a client's first one, however large";
+  EXPECT_FALSE(second.TakeForAnswer(1));
+  EXPECT_TRUE(other.TakeForAnswer(1)) << "of another client";
+  first.reset();
+  EXPECT_TRUE(second.TakeForAnswer(49));
+  EXPECT_TRUE(third.TakeForAnswer(50));
+  RequestMemory::Hold more(memory, "a");
+  EXPECT_FALSE(more.TakeForAnswer(1)) << "all clients' are enough";
+  second.Force(0);
+  EXPECT_TRUE(more.TakeForAnswer(1));
+}
+
 // Texts cost their copies, values what they are made of, words without an end what merging takes.
 TEST(BodyCost, CountsWhatIsMadeOfABody) {
   const auto per_byte = [](const std::string& body) {
@@ -101,6 +118,21 @@ TEST(BodyCost, CountsTheMembersOfTheLargestObject) {
   EXPECT_EQ(CostOf(R"({"a":"{:\":::"})").members, 1u);
   EXPECT_EQ(CostOf("}]:::{\"a\":1").members, 1u);
   EXPECT_EQ(CostOf(std::string(100'000, '[')).members, 0u);
+}
+
+// A message may have its text in parts, and a template may put nothing between messages.
+TEST(BodyCost, TextsOfObjectsMayBeOneWord) {
+  const auto bytes = [](const std::string& before, const std::string& text,
+                        const std::string& after) {
+    std::string body = "[0";
+    for (int i = 0; i < 10; ++i) body += "," + before + "\"" + text + "\"" + after;
+    return CostOf(body + "]").bytes;
+  };
+  const std::string endless(60 << 10, 'a'), broken = Repeated("broken text ", 5 << 10);
+  EXPECT_GT(bytes(R"({"type":"text","text":)", endless, "}"), 100 * 10 * endless.size());
+  EXPECT_GT(bytes(R"({"role":"user","content":)", endless, "}"), 100 * 10 * endless.size());
+  EXPECT_LT(bytes("", endless, ""), 6 * 10 * endless.size());
+  EXPECT_LT(bytes(R"({"type":"text","text":)", broken, "}"), 6 * 10 * broken.size());
 }
 
 // A client learns which of its fields it is.

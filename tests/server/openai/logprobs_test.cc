@@ -21,11 +21,18 @@ std::unique_ptr<text::Tokenizer> MakeTokenizer() {
   return *std::move(tokenizer);
 }
 
+// As a client reads it.
+Json Read(const Json& written) {
+  auto read = base::ParseJson(written.Dump());
+  EXPECT_TRUE(read.ok()) << read.status().message();
+  return *std::move(read);
+}
+
 TEST(Logprobs, OfAChatHaveBytesAndOthers) {
   const auto tokenizer = MakeTokenizer();
   const std::vector<TokenChannel::Score> scores = {{3, -0.5F},     {3, -0.5F},  {1, -1.5F},
                                                    {5, -INFINITY}, {1, -0.25F}, {2, -2.0F}};
-  const Json json = ChatLogprobs(*tokenizer, 2, scores);
+  const Json json = Read(ChatLogprobs(*tokenizer, 2, scores));
   const Json::Array& content = json.Find("content")->as_array();
   ASSERT_EQ(content.size(), 2U);
   EXPECT_EQ(content[0].Find("token")->as_string(), "\uFFFD");
@@ -36,7 +43,7 @@ TEST(Logprobs, OfAChatHaveBytesAndOthers) {
   EXPECT_EQ(content[1].Find("logprob")->as_double(), -9999);
   EXPECT_TRUE(json.FindRaw("refusal")->is_null());
   const Json alone =
-      ChatLogprobs(*tokenizer, 0, std::vector<TokenChannel::Score>{{1, -1}, {2, -2}});
+      Read(ChatLogprobs(*tokenizer, 0, std::vector<TokenChannel::Score>{{1, -1}, {2, -2}}));
   ASSERT_EQ(alone.Find("content")->as_array().size(), 2U);
   EXPECT_TRUE(alone.Find("content")->as_array()[1].Find("top_logprobs")->as_array().empty());
 }
@@ -46,7 +53,7 @@ TEST(Logprobs, OfACompletionCountCharactersOnFromPartToPart) {
   LegacyLogprobs logprobs(*tokenizer, 1, false);
   logprobs.AddFirst(0, false);
   logprobs.Add(std::vector<TokenChannel::Score>{{1, -1}, {5, -0.5F}, {3, -2}, {3, -2}});
-  const Json first = logprobs.Take();
+  const Json first = Read(logprobs.Take());
   EXPECT_EQ(first.Find("tokens")->Dump(), R"(["<s>","Hi","bytes:\\xc3"])");
   EXPECT_EQ(first.Find("text_offset")->Dump(), "[0,0,2]");
   EXPECT_EQ(first.Find("token_logprobs")->Dump(), "[null,-1.0,-2.0]");
