@@ -72,7 +72,7 @@ class Workers::Task final : public base::Turn {
   std::shared_ptr<Rest> rest_;  // `dropped`, until the work is done
 };
 
-Workers::Workers(Params params) : params_(params) {
+Workers::Workers(Params params) : params_(params), memory_(params.bytes_begun) {
   try {
     while (static_cast<int>(threads_.size()) < params_.begun)
       threads_.emplace_back([this] { RunTasks(); });
@@ -111,17 +111,20 @@ void Workers::Keep(const std::string& name, const std::shared_ptr<Task>& task) {
   clients_.splice(clients_.end(), fresh);
 }
 
-bool Workers::CanBegin(const Task& task) const {
-  const bool fits =
-      bytes_begun_ <= params_.bytes_begun && task.bytes <= params_.bytes_begun - bytes_begun_;
-  return threads_taken_ == 0 || (threads_taken_ < params_.begun && fits);
+bool Workers::CanBegin(const Client& client, const ReservedLanes& reserved) const {
+  if (client.waiting.empty() || threads_taken_ == params_.begun) return false;
+  const std::size_t bytes = client.waiting.front()->bytes;
+  return memory_.HasRoom(bytes) && !reserved.Has(memory_.LaneOf(bytes));
 }
 
 Workers::Clients::iterator Workers::Next() {
   auto best = clients_.end();
+  ReservedLanes reserved;
   for (auto each = clients_.begin(); each != clients_.end(); ++each) {
-    const bool can_begin = !each->waiting.empty() && CanBegin(*each->waiting.front());
-    if (each->paused.empty() && !can_begin) continue;
+    if (each->paused.empty() && !CanBegin(*each, reserved)) {
+      if (each->running == 0) reserved.Reserve(memory_.LaneOf(each->waiting.front()->bytes));
+      continue;
+    }
     if (best == clients_.end() || each->running < best->running) best = each;
     if (best->running == 0) break;
   }
@@ -145,7 +148,7 @@ void Workers::GiveTurn(Clients::iterator client) {
   clients_.splice(clients_.end(), clients_, client);
   if (client->paused.empty()) {
     ++threads_taken_;
-    bytes_begun_ += client->waiting.front()->bytes;
+    memory_.Take(client->waiting.front()->bytes);
     client->waiting.front()->client = client;
     begun_.splice(begun_.end(), client->waiting, client->waiting.begin());
     return begin_.NotifyOne();
@@ -206,7 +209,7 @@ void Workers::EndTask(const Task& task, Clients& done) {
   const Clients::iterator client = task.client;
   EndTurn(*client);
   --threads_taken_;
-  bytes_begun_ -= task.bytes;
+  memory_.GiveBack(task.bytes);
   if (client->running == 0 && client->waiting.empty() && client->paused.empty())
     done.splice(done.end(), clients_, client);
   FillTurns();

@@ -16,6 +16,7 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include "engine/base/mutex.h"
+#include "server/core/work_memory.h"
 
 namespace thermocline::server {
 
@@ -35,8 +36,9 @@ class Workers {
     int running = 1;  // tasks that run at once
     int begun = 1;    // tasks that run or pause, each on a thread of its own; at least `running`
     std::chrono::microseconds turn = std::chrono::milliseconds(5);
-    // Of the requests of tasks that are begun, which hold a multiple in memory; a request beyond
-    // it waits until others have ended, unless none is begun.
+    // The requests of begun tasks take at most so many bytes, in the lanes of WorkMemory. A task
+    // without room waits; while its client has no begun task, clients behind it in turn order
+    // begin none in its lane. So a large task does not wait for ever while smaller ones come.
     std::size_t bytes_begun = std::numeric_limits<std::size_t>::max();
   };
 
@@ -70,7 +72,8 @@ class Workers {
   using Clients = std::list<Client>;
 
   void Keep(const std::string& name, const std::shared_ptr<Task>& task) REQUIRES(mutex_);
-  bool CanBegin(const Task& task) const REQUIRES(mutex_);
+  // The client's next task; `reserved`: by clients before it.
+  bool CanBegin(const Client& client, const ReservedLanes& reserved) const REQUIRES(mutex_);
   // The client of the next turn, one with the fewest running tasks; end(): nothing can go on.
   Clients::iterator Next() REQUIRES(mutex_);
   // Lets tasks run or go on while fewer than `running` do. Allocates nothing.
@@ -89,11 +92,11 @@ class Workers {
   std::atomic<bool> stopping_ = false;   // written under mutex_
   std::atomic<bool> contended_ = false;  // somebody waits for a turn; written under mutex_
   base::Mutex mutex_;
-  base::Condition begin_;               // begun_ has a task, or it stops
-  Clients clients_ GUARDED_BY(mutex_);  // of tasks there are; the next turn first
-  Tasks begun_ GUARDED_BY(mutex_);      // whose turn it is, without a thread yet
-  int running_ GUARDED_BY(mutex_) = 0;  // tasks
-  std::size_t bytes_begun_ GUARDED_BY(mutex_) = 0;
+  base::Condition begin_;                     // begun_ has a task, or it stops
+  Clients clients_ GUARDED_BY(mutex_);        // of tasks there are; the next turn first
+  Tasks begun_ GUARDED_BY(mutex_);            // whose turn it is, without a thread yet
+  int running_ GUARDED_BY(mutex_) = 0;        // tasks
+  WorkMemory memory_ GUARDED_BY(mutex_);      // of begun tasks
   int threads_taken_ GUARDED_BY(mutex_) = 0;  // by tasks that run or pause
   std::vector<std::thread> threads_;          // none after Stop
   base::Mutex stop_mutex_;                    // of threads_

@@ -213,7 +213,7 @@ TEST_F(WorkersTest, LargeRequestsAreBegunWithinTheBound) {
         gate.Pass();
         Steps(order, 'a', 2);
       },
-      {}, {}, 1000);  // alone, any size
+      {}, {}, 1000);  // alone in its lane, any size
   gate.AwaitArrival();
   workers.Post(
       "b", io_.get_executor(), [&] { Steps(order, 'b', 2); }, {}, {}, 60);
@@ -222,6 +222,78 @@ TEST_F(WorkersTest, LargeRequestsAreBegunWithinTheBound) {
   gate.Open();
   done.get_future().wait();
   EXPECT_EQ(order, "aabbcc");
+}
+
+TEST_F(WorkersTest, ALargeTaskBeginsAlthoughSmallerOnesKeepComing) {
+  Workers workers({.running = 2, .begun = 8, .bytes_begun = 800});  // 600 for large ones
+  std::string order;
+  std::promise<void> done, passed;
+  int ended = 0;
+  Gate first, second;
+  const auto then = [&] {
+    if (++ended == 4) done.set_value();
+  };
+  workers.Post(
+      "a", io_.get_executor(), [&] { first.Pass(); }, {}, {}, 320);
+  workers.Post(
+      "b", io_.get_executor(), [&] { second.Pass(); }, {}, {}, 250);
+  first.AwaitArrival();
+  second.AwaitArrival();
+  workers.Post(
+      "large", io_.get_executor(), [&] { order += 'L'; }, then, {}, 580);
+  for (const char* client : {"c", "d", "e"}) {  // one has room beside "b"
+    workers.Post(
+        client, io_.get_executor(), [&order, client] { order += client; }, then, {}, 320);
+  }
+  workers.Post(
+      "small", io_.get_executor(), [] {}, [&] { passed.set_value(); });
+  first.Open();
+  passed.get_future().wait();
+  second.Open();
+  done.get_future().wait();
+  EXPECT_EQ(order, "Lcde");
+}
+
+TEST_F(WorkersTest, AHugeTaskKeepsNoSmallOneOut) {
+  Workers workers({.running = 1, .begun = 8, .turn = kShortestTurn, .bytes_begun = 80});
+  std::string order;
+  std::promise<void> done;
+  Gate gate;
+  workers.Post(
+      "a", io_.get_executor(),
+      [&] {
+        gate.Pass();
+        Steps(order, 'a', 2);
+      },
+      [&] { done.set_value(); }, {}, 1000);
+  gate.AwaitArrival();
+  workers.Post(
+      "b", io_.get_executor(), [&] { order += 'b'; }, {}, {}, 10);
+  gate.Open();
+  done.get_future().wait();
+  EXPECT_EQ(order, "aba");
+}
+
+TEST_F(WorkersTest, AClientWithABegunTaskReservesNothing) {
+  Workers workers({.running = 1, .begun = 8, .turn = kShortestTurn, .bytes_begun = 80});
+  std::string order;
+  std::promise<void> done;
+  Gate gate;
+  workers.Post(
+      "a", io_.get_executor(),
+      [&] {
+        gate.Pass();
+        Steps(order, 'a', 2);
+      },
+      {}, {}, 40);
+  gate.AwaitArrival();
+  workers.Post(
+      "a", io_.get_executor(), [&] { order += 'A'; }, [&] { done.set_value(); }, {}, 40);
+  workers.Post(
+      "b", io_.get_executor(), [&] { order += 'b'; }, {}, {}, 20);
+  gate.Open();
+  done.get_future().wait();
+  EXPECT_EQ(order, "abaA");
 }
 
 TEST_F(WorkersTest, StopEndsWhatPauses) {
