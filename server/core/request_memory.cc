@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/system_memory.h"
+#include "server/core/work_memory.h"
 
 namespace thermocline::server {
 namespace {
@@ -117,11 +118,13 @@ void GiveBackHeap(std::size_t values_bytes) {
 }
 
 Status CheckCost(const BodyCost& cost, const RequestSizes& sizes) {
-  if (cost.bytes > sizes.values) {
-    return base::InvalidArgument("reading this body may take ", base::HumanBytes(cost.bytes),
-                                 ", and requests have ", base::HumanBytes(sizes.values),
-                                 ": send less at a time, or set server.request_memory_mib or "
-                                 "memory.budget_bytes higher")
+  const std::size_t bytes_max = WorkMemory::LargeMax(sizes.values);
+  if (cost.bytes > bytes_max) {
+    return base::InvalidArgument(
+               "reading this body may take ", base::HumanBytes(cost.bytes),
+               ", and one request has ", base::HumanBytes(bytes_max),
+               " at most: send less at a time, or set server.request_memory_mib or "
+               "memory.budget_bytes higher")
         .WithReason(Reason::kTooLarge);
   }
   if (cost.members <= kMembersMax) return OkStatus();

@@ -49,8 +49,8 @@ BodyCost CostOf(std::string_view body);
 // Work on an object of more members is refused: some of it grows with their square.
 inline constexpr std::size_t kMembersMax = 1024;
 
-// InvalidArgument: the body takes more than there is in all (kTooLarge, naming the setting), or has
-// an object of too many members.
+// InvalidArgument: the body takes more than the lane of large requests (WorkMemory) has, which is
+// kTooLarge and names the setting, or it has an object of too many members.
 Status CheckCost(const BodyCost& cost, const RequestSizes& sizes);
 
 // A message of gRPC may take so many bytes, judged by its size alone.

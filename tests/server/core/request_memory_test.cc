@@ -145,11 +145,11 @@ TEST(BodyCost, NamesTheFieldOfTheLargestObject) {
   EXPECT_TRUE(CheckCost({.members = kMembersMax}, {.values = 1}).ok());
 }
 
-TEST(BodyCost, MoreThanThereIsIsRefusedForGood) {
-  const Status refused = CheckCost({.bytes = 11}, {.bodies = 10, .values = 10});
+TEST(BodyCost, MoreThanTheLaneOfLargeRequestsHasIsRefusedForGood) {
+  const Status refused = CheckCost({.bytes = 76}, {.bodies = 100, .values = 100});
   EXPECT_EQ(refused.reason(), Reason::kTooLarge);
   EXPECT_NE(refused.message().find("server.request_memory_mib"), std::string::npos);
-  EXPECT_TRUE(CheckCost({.bytes = 10}, {.bodies = 10, .values = 10}).ok());
+  EXPECT_TRUE(CheckCost({.bytes = 75}, {.bodies = 100, .values = 100}).ok());
 }
 
 }  // namespace
