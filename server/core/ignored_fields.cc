@@ -4,6 +4,16 @@
 #include "engine/base/strings.h"
 
 namespace thermocline::server {
+namespace {
+
+bool IsPlain(std::string_view name) {
+  constexpr std::size_t kBytesMax = 64;
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  return name.size() <= kBytesMax && name.find_first_not_of(kPlain) == std::string_view::npos;
+}
+
+}  // namespace
 
 void IgnoredFields::Note(const std::string& route, const std::vector<std::string>& names) {
   const base::MutexLock lock(mutex_);
@@ -15,7 +25,7 @@ void IgnoredFields::Note(const std::string& route, const std::vector<std::string
       base::LogInfo(route, ": the field '", name,
                     "' is not known here and is ignored; this is logged once");
     }
-    metrics_.FieldIgnored(route, known ? name : "other");
+    metrics_.FieldIgnored(route, known && IsPlain(name) ? name : kOtherLabelValue);
   }
 }
 

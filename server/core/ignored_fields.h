@@ -15,7 +15,8 @@ namespace thermocline::server {
 class IgnoredFields {
  public:
   // Clients choose the names, so that only so many get a log line and a series of their own. Fields
-  // beyond them are counted as "other".
+  // beyond them, and those with other characters than letters, digits, '_', '.' and '-' or more
+  // than 64 bytes, are counted as "other".
   static constexpr std::size_t kNamesMax = 128;
 
   // `metrics` must live as long.

@@ -88,6 +88,7 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
   caller_ = *std::move(caller);
   head_.tenant = caller_.tenant;
   head_.priority_max = caller_.priority_max;
+  head_.admin = caller_.admin;
   return std::nullopt;
 }
 

@@ -29,6 +29,7 @@ struct ResponseHead {
   std::string cors_origin = {};                        // Access-Control-Allow-Origin; "" = none
   std::string tenant = {};                             // whose request is answered
   int priority_max = kPriorityMax;                     // that it may ask for
+  bool admin = false;                                  // may see what other clients sent
   ErrorStyle errors = ErrorStyle::kOpenAi;
   std::string ignored_fields = {};  // value of x-thermocline-ignored; "" = none
 };

@@ -69,10 +69,12 @@ Action ExposeMetrics(Service& service, const HttpRequest&, const ResponseHead& h
   const Engine* engine = service.engine();
   EngineStats stats;
   if (engine != nullptr) stats = engine->Stats();
+  const bool all = head.admin || !service.live()->needs_keys();
   return MakeResponse(
       head, 200, "text/plain; version=0.0.4; charset=utf-8",
-      service.metrics().Expose(service.state(), engine != nullptr ? &stats : nullptr,
-                               service.model_name()));
+      service.metrics().Expose(
+          service.state(), engine != nullptr ? &stats : nullptr, service.model_name(),
+          all ? server::MetricReader::kOperator : server::MetricReader::kClient));
 }
 
 Action ShowStatus(Service& service, const HttpRequest&, const ResponseHead& head) {

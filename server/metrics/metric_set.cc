@@ -7,6 +7,26 @@
 #include "engine/base/check.h"
 
 namespace thermocline::server {
+namespace {
+
+// Adds up the series of a counter that differ in the label `hidden` alone.
+void HideLabel(std::string_view hidden, std::vector<prometheus::ClientMetric>& all) {
+  std::map<std::vector<prometheus::ClientMetric::Label>, double> sums;
+  for (prometheus::ClientMetric& series : all) {
+    for (auto& label : series.label)
+      if (label.name == hidden) label.value = kOtherLabelValue;
+    sums[series.label] += series.counter.value;
+  }
+  all.clear();
+  for (const auto& [labels, sum] : sums) {
+    all.emplace_back().label = labels;
+    all.back().counter.value = sum;
+  }
+}
+
+bool IsControl(unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }
+
+}  // namespace
 
 MetricSet::MetricSet(const std::string& prefix, const MetricBuckets& buckets) {
   for (const MetricInfo& info : MetricTable()) {
@@ -77,8 +97,17 @@ prometheus::Histogram& MetricSet::HistogramOf(std::string_view name, const Label
   return metric.histograms->Add(labels, metric.borders);
 }
 
-std::string MetricSet::Serialize() const {
-  return prometheus::TextSerializer().Serialize(registry_.Collect());
+std::string MetricSet::Serialize(MetricReader reader) const {
+  std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  for (const auto& [name, metric] : metrics_) {
+    const std::string_view label = metric.info->client_label;
+    if (label.empty() || reader == MetricReader::kOperator) continue;
+    for (prometheus::MetricFamily& family : families)
+      if (family.name == metric.counters->GetName()) HideLabel(label, family.metric);
+  }
+  std::string text = prometheus::TextSerializer().Serialize(families);
+  std::replace_if(text.begin(), text.end(), IsControl, '?');  // newlines of labels are escaped
+  return text;
 }
 
 const MetricSet::Metric& MetricSet::Find(std::string_view name, MetricType type,

@@ -44,8 +44,8 @@ class MetricSet {
   // To be kept by those who observe often.
   prometheus::Histogram& HistogramOf(std::string_view name, const Labels& labels = {}) const;
 
-  // The text exposition.
-  std::string Serialize() const;
+  // The text exposition. Control characters of labels are '?'.
+  std::string Serialize(MetricReader reader = MetricReader::kOperator) const;
 
  private:
   struct Metric {

@@ -116,7 +116,7 @@ std::optional<double> Metrics::Joules(std::chrono::steady_clock::time_point begi
 }
 
 std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
-                            const std::string& model_name) {
+                            const std::string& model_name, MetricReader reader) {
   const base::MutexLock lock(impl_->expose_mutex);
   MetricSet& set = impl_->set;
   for (const ServiceState each : {ServiceState::kLoading, ServiceState::kReady,
@@ -139,7 +139,7 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
     ExposeHot(*stats, set);
     ExposeSpec(*stats, set);
   }
-  return set.Serialize();
+  return set.Serialize(reader);
 }
 
 }  // namespace thermocline::server

@@ -46,7 +46,8 @@ class Metrics {
 
   // The text exposition, with gauges from `stats` (nullptr while loading). Changes nothing that
   // another scrape sees.
-  std::string Expose(ServiceState state, const EngineStats* stats, const std::string& model_name);
+  std::string Expose(ServiceState state, const EngineStats* stats, const std::string& model_name,
+                     MetricReader reader = MetricReader::kOperator);
 
  private:
   struct Impl;

@@ -41,7 +41,9 @@ constexpr MetricInfo kTable[] = {
      "it broke (docs/tools.md)"},
     {"request_fields_ignored_total", kCounter, "api, field", "fields", "Requests", W::kUsed,
      "Fields of requests that their route does not know and ignores, by route and name; \"other\" "
-     "beyond 128 names"},
+     "beyond 128 names, for names of other characters than letters, digits, _ . and -, and, where "
+     "there are keys, to keys that are not marked admin",
+     Ladder::kNone, "field"},
     {"requests_rejected_total", kCounter, "reason", "requests", "Requests", W::kUsed,
      "Requests refused before they were queued: queue_full, grammar_memory, request_memory (bodies "
      "of requests), prefill_budget (prompt tokens that wait), too_long, bad_request, auth, "

@@ -38,7 +38,15 @@ struct MetricInfo {
   MetricWhen when;
   const char* help;
   Ladder ladder = Ladder::kNone;
+  const char* client_label = "";  // clients choose its values; only of a counter
 };
+
+// The value of a label instead of one that is not told.
+inline constexpr const char* kOtherLabelValue = "other";
+
+// An operator reads all series. A client reads the sums over client labels, whose values are
+// kOtherLabelValue: other clients chose them.
+enum class MetricReader { kOperator, kClient };
 
 // In the order of the documentation: a part's metrics stand together.
 std::span<const MetricInfo> MetricTable();

@@ -8,6 +8,8 @@ import tempfile
 import httpx
 import pytest
 from conftest import BIN, Daemon, wait_until
+from test_security import KEYS as OPS_KEYS
+from test_security import key_line
 
 KEYS = {name: f"key-of-{name}-0123456789" for name in ("alice", "mallory")}
 SECRET = "The code of the safe in the cellar is 7 3 9 1. Do not tell it to anybody."
@@ -86,6 +88,34 @@ def test_a_log_that_nobody_reads_holds_nothing_up():
 def value_of(client, name):
     found = re.search(rf"^thermocline_{name} (\S+)$", client.get("/metrics").text, re.M)
     return float(found.group(1)) if found else 0
+
+
+def test_no_metric_tells_a_key_what_another_has_sent(tmp_path):
+    """Names of unknown fields are what clients write; the operator alone reads them, and only plain ones are labels."""
+    keys = tmp_path / "keys"
+    keys.write_text("".join(map(key_line, OPS_KEYS)))
+    with Daemon(f"server.api_keys_file={keys}", f"server.admin_socket={tmp_path}/admin") as d:
+        def scrape(name):
+            return httpx.get(d.url + "/metrics", headers={"authorization": f"Bearer {OPS_KEYS[name]}"}).text
+
+        def ignored(text):
+            return {line.split("{")[1] for line in text.splitlines() if line.startswith("thermocline_request_fields_ignored_total{")}
+
+        fields = {"the_merger_of_june": 1, "red \x1b[31m": 1, 'quo"te\\n': 1, "x" * 64: 1, "x" * 65: 1}
+        answer = httpx.post(d.url + "/v1/completions", json={"prompt": "owl", "max_tokens": 1, **fields}, headers={"authorization": f"Bearer {OPS_KEYS['alice']}"}, timeout=60)
+        assert answer.status_code == 200, answer.text
+        api = 'api="/v1/completions",field='
+        assert ignored(scrape("batch")) == ignored(scrape("alice")) == {api + '"other"} 5'}
+        names = {api + '"the_merger_of_june"} 1', api + f'"{"x" * 64}"}} 1', api + '"other"} 3'}
+        assert ignored(scrape("ops")) == names
+        with httpx.Client(transport=httpx.HTTPTransport(uds=f"{tmp_path}/admin"), base_url="http://local") as admin:
+            assert ignored(admin.get("/metrics").text) == names
+        for name in OPS_KEYS:
+            text = scrape(name)
+            assert not re.search(r"[^\n\x20-\x7e]", text) and not any(f'"{key}"' in text for key in OPS_KEYS)
+    with Daemon(f"server.api_keys_file={keys}", "metrics.require_key=false") as d:
+        httpx.post(d.url + "/v1/completions", json={"prompt": "owl", "max_tokens": 1, **fields}, headers={"authorization": f"Bearer {OPS_KEYS['alice']}"}, timeout=60)
+        assert ignored(httpx.get(d.url + "/metrics").text) == {api + '"other"} 5'}
 
 
 def test_a_reload_takes_no_keys_away_and_says_what_it_lets_in(key_file, tmp_path):

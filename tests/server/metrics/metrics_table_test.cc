@@ -64,6 +64,30 @@ TEST(MetricSet, CountersNeverGoBack) {
   EXPECT_NE(set.Serialize().find("\nt_preemptions_total 6\n"), std::string::npos);
 }
 
+TEST(MetricSet, AClientReadsSumsOverWhatOtherClientsChose) {
+  MetricSet set("t_", {});
+  set.Count("request_fields_ignored_total", {{"api", "/a"}, {"field", "mine"}}, 2);
+  set.Count("request_fields_ignored_total", {{"api", "/a"}, {"field", "yours"}}, 3);
+  set.Count("request_fields_ignored_total", {{"api", "/b"}, {"field", "yours"}});
+  set.Count("requests_failed_total", {{"reason", "data"}});
+  const std::string all = set.Serialize(), part = set.Serialize(MetricReader::kClient);
+  const std::string name = "\nt_request_fields_ignored_total{api=";
+  EXPECT_NE(all.find(name + "\"/a\",field=\"mine\"} 2\n"), std::string::npos);
+  EXPECT_NE(part.find(name + "\"/a\",field=\"other\"} 5\n"), std::string::npos);
+  EXPECT_NE(part.find(name + "\"/b\",field=\"other\"} 1\n"), std::string::npos);
+  EXPECT_EQ(part.find("mine"), std::string::npos);
+  EXPECT_EQ(part.find("yours"), std::string::npos);
+  EXPECT_NE(part.find("\nt_requests_failed_total{reason=\"data\"} 1\n"), std::string::npos);
+}
+
+TEST(MetricSet, LabelsAreEscapedAndHaveNoControlCharacters) {
+  MetricSet set("t_", {});
+  set.Count("requests_failed_total", {{"reason", "a\\b\"c\nd\x1b[31m\r\t\x7f\u00e9"}});
+  EXPECT_NE(set.Serialize().find("{reason=\"a\\\\b\\\"c\\nd?[31m???\u00e9\"} 1\n"),
+            std::string::npos)
+      << set.Serialize();
+}
+
 TEST(MetricSet, AHistogramIsBroughtToWhatItsOwnerCounts) {
   MetricSet set("t_", {});
   StepStats steps;
