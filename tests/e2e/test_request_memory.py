@@ -201,3 +201,28 @@ def test_answers_in_the_making_are_counted():
         for client in begun:
             client.close()
         wait_until(lambda: httpx.post(d.url + "/v1/completions", json={"prompt": "owl", "max_tokens": 1}, timeout=60).status_code == 200)
+
+
+def test_a_large_request_does_not_wait_for_later_ones_of_another_key(two_keys):
+    """It was passed over as long as requests came that took less memory."""
+    d, ada, bob = two_keys
+    small, large = (('{"content":"' + "owl " * words + '"}').encode() for words in (180_000, 450_000))
+    answered, ended = [], threading.Event()
+
+    def keep_coming():
+        while not ended.is_set() and len(answered) < 60:
+            with post(d, "/tokenize", small, ada) as client:
+                answered.append(client.recv(1 << 16)[:12])
+
+    threads = [threading.Thread(target=keep_coming) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(answered) >= 4)
+    with post(d, "/tokenize", large, bob) as client:
+        before = len(answered)
+        assert b" 200 " in client.recv(1 << 16)
+        meanwhile = len(answered) - before
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert meanwhile < 20 and set(answered) == {b"HTTP/1.1 200"}, (meanwhile, answered)
