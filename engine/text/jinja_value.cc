@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/index.h"
+#include "engine/base/interruption.h"
 
 namespace thermocline::text::jinja {
 
@@ -49,6 +50,7 @@ Value Value::FromJson(const Json& json) {
     return MakeList(std::move(items));
   }
   Value dict = MakeDict();
+  if (base::Interrupted()) return dict;  // each member is compared with those before it
   for (const auto& [key, value] : json.as_object()) dict.SetItem(Value(key), FromJson(value));
   return dict;
 }

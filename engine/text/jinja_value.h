@@ -80,7 +80,8 @@ class Value {
     value.markup_ = true;
     return value;
   }
-  static Value FromJson(const Json& json);  // its texts are data
+  // Its texts are data. Interrupted (base::Interrupted), objects are empty.
+  static Value FromJson(const Json& json);
   // A text of the template itself.
   static Value MakeOwn(std::string text) { return Value(TemplateText::Own(std::move(text))); }
   Value(bool value) : data_(value) {}  // NOLINT: implicit by design

@@ -82,10 +82,14 @@ void LongestWord::Add(std::string_view text, bool joined) {
   if (joined) open_ = word;
 }
 
+std::size_t BodyParts::cost() const {
+  return values * kScalarBytes + containers * kContainerBytes + bytes * kTextCopies +
+         (words.bytes() > kWordBytes ? words.bytes() * kMergedBytes : 0);
+}
+
 BodyCost CostOf(std::string_view body) {
-  std::size_t values = 1, containers = 0;
+  BodyParts parts{.bytes = body.size(), .values = 1};
   Members members;
-  LongestWord longest;
   std::string_view last_text;
   char last_mark = 0;
   for (std::size_t i = 0; i < body.size(); ++i) {
@@ -93,24 +97,16 @@ BodyCost CostOf(std::string_view body) {
     if (c == '"') {
       last_text = body.substr(i + 1, EndOfText(body, i + 1) - i - 1);
       // The texts of a list are prompts of their own; those of objects may be parts of one.
-      longest.Add(last_text, last_mark == ':');
+      parts.words.Add(last_text, last_mark == ':');
       i += last_text.size() + 1;
       continue;
     }
     if (c == ',' || c == ':' || c == '[' || c == '{') last_mark = c;
-    values += c == ',' || c == ':';
-    containers += c == '[' || c == '{';
+    parts.values += c == ',' || c == ':';
+    parts.containers += c == '[' || c == '{';
     members.Take(c, last_text);
   }
-  return {.bytes = values * kScalarBytes + containers * kContainerBytes +
-                   body.size() * kTextCopies +
-                   (longest.bytes() > kWordBytes ? longest.bytes() * kMergedBytes : 0),
-          .members = members.most(),
-          .field = members.field()};
-}
-
-std::size_t MessageValuesBytes(std::size_t bytes) {
-  return bytes * (bytes > kWordBytes ? kMergedBytes : kTextCopies);
+  return {.bytes = parts.cost(), .members = members.most(), .field = members.field()};
 }
 
 void GiveBackHeap(std::size_t values_bytes) {
@@ -121,7 +117,7 @@ Status CheckCost(const BodyCost& cost, const RequestSizes& sizes) {
   const std::size_t bytes_max = WorkMemory::LargeMax(sizes.values);
   if (cost.bytes > bytes_max) {
     return base::InvalidArgument(
-               "reading this body may take ", base::HumanBytes(cost.bytes),
+               "reading this request may take ", base::HumanBytes(cost.bytes),
                ", and one request has ", base::HumanBytes(bytes_max),
                " at most: send less at a time, or set server.request_memory_mib or "
                "memory.budget_bytes higher")

@@ -38,9 +38,18 @@ class LongestWord {
   std::size_t open_ = 0;  // of the word that the last joined text ends with
 };
 
+// What a request consists of.
+struct BodyParts {
+  std::size_t bytes = 0, values = 0, containers = 0;
+  LongestWord words = {};
+
+  // Bytes that reading it takes beside it, at most: JSON's values, a template's and the prompt.
+  std::size_t cost() const;
+};
+
 // Before it is read, a body of JSON is judged by what stands in it.
 struct BodyCost {
-  std::size_t bytes = 0;        // beside it, at most: JSON's values, a template's and the prompt
+  std::size_t bytes = 0;        // as BodyParts::cost
   std::size_t members = 0;      // of its largest object
   std::string_view field = {};  // of the body, in which that object stands; empty: it is the body
 };
@@ -52,9 +61,6 @@ inline constexpr std::size_t kMembersMax = 1024;
 // InvalidArgument: the body takes more than the lane of large requests (WorkMemory) has, which is
 // kTooLarge and names the setting, or it has an object of too many members.
 Status CheckCost(const BodyCost& cost, const RequestSizes& sizes);
-
-// A message of gRPC may take so many bytes, judged by its size alone.
-std::size_t MessageValuesBytes(std::size_t bytes);
 
 // Returns to the system what work on so many bytes has left; the heaps of threads would keep it for
 // as long as they like.

@@ -116,6 +116,9 @@ Status Submission::Encode() {
     for (const Prompt& prompt : asked_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
   }
   if (base::Interrupted()) return ShuttingDown();  // or nobody waits for an answer
+  // The messages are tokens now. What waits for a grammar is in no account, so it is to be small.
+  for (Prompt& prompt : asked_.prompts)
+    if (auto* conversation = std::get_if<Conversation>(&prompt)) conversation->json = {};
   return embeds ? OkStatus() : ReadGrammar();
 }
 

@@ -46,7 +46,7 @@ class Submission {
   // not.
   static Result<Submission> Admit(Service& service, Sender sender, Asked asked);
 
-  // Makes the tokens of every prompt. Errors as EncodePrompt, of Asked::prompt_field; Unavailable:
+  // Makes the tokens of every prompt; conversations keep their tools alone. Errors as EncodePrompt, of Asked::prompt_field; Unavailable:
   // the service has stopped meanwhile.
   Status Encode();
   // After Encode: whether Compile must be called before Start. It may take seconds, so it has

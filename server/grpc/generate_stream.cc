@@ -8,6 +8,7 @@
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
 #include "server/core/refusal_table.h"
+#include "server/grpc/message_cost.h"
 #include "server/grpc/refusal.h"
 
 namespace thermocline::rpc {
@@ -69,6 +70,9 @@ void GenerateStream::Guarded(Work work) {
 
 Status GenerateStream::Begin() {
   RETURN_IF_ERROR(call_.refusal());
+  const server::BodyCost cost = CostOf(message_);
+  RETURN_IF_ERROR(server::CheckCost(cost, service_.request_sizes()));
+  work_bytes_ = cost.bytes;
   ASSIGN_OR_RETURN(
       GenerateParams params,
       ParseGenerate(message_, {.sampling = WithDefaults({}, service_.sampling_defaults()),
@@ -109,7 +113,7 @@ void GenerateStream::DoOn(server::Workers& workers, Status (server::Submission::
         self->Guarded([&] { (self.get()->*then)(*done); });
       },
       [self = shared_from_this()] { self->Guarded([&] { self->Refuse(server::ShuttingDown()); }); },
-      server::MessageValuesBytes(message_.ByteSizeLong()));
+      work_bytes_);
 }
 
 void GenerateStream::OnEncoded(const Status& encoded) {

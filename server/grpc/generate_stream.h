@@ -78,6 +78,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   // On the strand.
   std::shared_ptr<server::Submission> submission_;  // until it is submitted; encoded by a worker
   std::shared_ptr<server::Generation> generation_;
+  std::size_t work_bytes_ = 0;  // that encoding may take
   DeltaOptions delta_options_;
   bool progress_ = false, speculates_ = false;
   int next_choice_ = 0;

@@ -10,6 +10,7 @@
 #include "server/core/prompt.h"
 #include "server/core/refusal_table.h"
 #include "server/grpc/generate_stream.h"
+#include "server/grpc/message_cost.h"
 #include "server/grpc/refusal.h"
 
 namespace thermocline::rpc {
@@ -28,15 +29,23 @@ class UnaryCall : public ::grpc::ServerUnaryReactor {
     boost::asio::post(io, [call, handler] { call->Run(handler); });
     return call;
   }
-  // As Start, for work that grows with the request, of `bytes`.
+  // As Start, for work that grows with the request.
   template <typename Handler>
   static UnaryCall* StartLong(boost::asio::io_context& io, server::Service& service,
                               ::grpc::CallbackServerContext& context, const char* method,
-                              std::size_t bytes, Handler handler) {
+                              const google::protobuf::Message& request, Handler handler) {
     auto* call = new UnaryCall(service, context, method);
-    service.workers(bytes).Post(
-        call->call_.caller().tenant, io.get_executor(), [call, handler] { call->Run(handler); }, {},
-        [call] { call->Refuse(server::ShuttingDown()); }, server::MessageValuesBytes(bytes));
+    const server::BodyCost cost = CostOf(request);
+    if (Status refused = server::CheckCost(cost, service.request_sizes()); !refused.ok()) {
+      boost::asio::post(io, [call, refused = std::make_shared<Status>(std::move(refused))] {
+        call->Refuse(call->call_.refusal().ok() ? *refused : call->call_.refusal());
+      });
+      return call;
+    }
+    service.workers(request.ByteSizeLong())
+        .Post(
+            call->call_.caller().tenant, io.get_executor(), [call, handler] { call->Run(handler); },
+            {}, [call] { call->Refuse(server::ShuttingDown()); }, cost.bytes);
     return call;
   }
 
@@ -152,7 +161,7 @@ Status AnswerCancel(server::Service& service, const Caller& caller,
                                                        const v1::TokenizeRequest* request,
                                                        v1::TokenizeResponse* response) {
   return UnaryCall::StartLong(
-      io_, service_, *context, "Tokenize", request->ByteSizeLong(),
+      io_, service_, *context, "Tokenize", *request,
       [=, this](const Call&) { return AnswerTokenize(service_, *request, *response); });
 }
 
@@ -160,7 +169,7 @@ Status AnswerCancel(server::Service& service, const Caller& caller,
                                                          const v1::DetokenizeRequest* request,
                                                          v1::DetokenizeResponse* response) {
   return UnaryCall::StartLong(
-      io_, service_, *context, "Detokenize", request->ByteSizeLong(),
+      io_, service_, *context, "Detokenize", *request,
       [=, this](const Call&) { return AnswerDetokenize(service_, *request, *response); });
 }
 
@@ -168,7 +177,7 @@ Status AnswerCancel(server::Service& service, const Caller& caller,
                                                           const v1::CountTokensRequest* request,
                                                           v1::CountTokensResponse* response) {
   return UnaryCall::StartLong(
-      io_, service_, *context, "CountTokens", request->ByteSizeLong(),
+      io_, service_, *context, "CountTokens", *request,
       [=, this](const Call&) { return AnswerCount(service_, *request, *response); });
 }
 

@@ -164,7 +164,7 @@ SCORED = {"messages": [{"role": "user", "content": "owl"}], "n": 8, "logprobs": 
 LARGE_ANSWERS = {
     "log_probabilities": ("/v1/chat/completions", {**SCORED, "max_tokens": 480}),
     "vectors": ("/v1/embeddings", {"input": [f"owl {i}" for i in range(2048)]}),
-    "ids": ("/tokenize", {"content": ". " * 1_000_000}),
+    "ids": ("/tokenize", {"content": ". " * 800_000}),
 }
 
 
@@ -191,6 +191,22 @@ def test_the_next_large_answer_waits_until_the_last_one_is_read():
         clients.remove(first)
         wait_until(lambda: readable() or (select.select([first], [], [], 0)[0] and first.recv(1 << 20) and False))
         assert b" 200 " in clients[0].recv(1 << 16)
+
+
+def test_messages_of_grpc_are_judged_by_what_they_say():
+    """A word of megabytes took hundreds of them, and messages of a few bytes what their values take."""
+    grpc_client = pytest.importorskip("grpc_client", reason="needs grpcio-tools")
+    pb = grpc_client.pb
+    with Daemon(f"memory.budget_bytes={BUDGET}", "grpc.address=127.0.0.1:0") as d, grpc_client.channel(d) as c:
+        stub = grpc_client.stubs.InferenceStub(c)
+        assert len(stub.Tokenize(pb.TokenizeRequest(text="owl " * 200_000)).token_ids) >= 200_000
+        before = resident(d, "VmHWM")
+        empty = pb.GenerateRequest(chat=pb.Chat(messages=[pb.ChatMessage()] * 500_000))
+        for call, message in ((stub.Tokenize, pb.TokenizeRequest(text="a" * 1_000_000)), (stub.CountTokens, pb.CountTokensRequest(text="a" * 1_000_000)), (stub.Generate, empty),
+                              (stub.Generate, grpc_client.chat("a" * 1_000_000)), (stub.Generate, grpc_client.chat(*["a" * 50_000] * 30))):
+            error = grpc_client.refusal(call, message)
+            assert "server.request_memory_mib" in error.message and error.reason == "MESSAGE_TOO_LARGE", error
+        assert resident(d, "VmHWM") - before < 90 << 20
 
 
 def test_answers_in_the_making_are_counted():

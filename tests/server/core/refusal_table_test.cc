@@ -73,7 +73,7 @@ TEST(RefusalTable, WhatClientsAreToldApartBy) {
       {base::ResourceExhausted("").WithReason(Reason::kRequestMemory), 429, "request_memory",
        C::kResourceExhausted, "REQUEST_MEMORY", "request_memory"},
       {base::InvalidArgument("").WithReason(Reason::kTooLarge), 413, "body_too_large",
-       C::kInvalidArgument, "INVALID_FIELD", "bad_request"},
+       C::kResourceExhausted, "MESSAGE_TOO_LARGE", "bad_request"},
       {base::DeadlineExceeded(""), 504, "timeout", C::kDeadlineExceeded, "DEADLINE_EXCEEDED",
        "deadline"},
       {base::Unavailable("").WithReason(Reason::kLoading), 503, "unavailable", C::kUnavailable,
