@@ -46,8 +46,8 @@ class Submission {
   // not.
   static Result<Submission> Admit(Service& service, Sender sender, Asked asked);
 
-  // Makes the tokens of every prompt; conversations keep their tools alone. Errors as EncodePrompt, of Asked::prompt_field; Unavailable:
-  // the service has stopped meanwhile.
+  // Makes the tokens of every prompt; conversations keep their tools alone. Errors as EncodePrompt,
+  // of Asked::prompt_field; Unavailable: the service has stopped meanwhile.
   Status Encode();
   // After Encode: whether Compile must be called before Start. It may take seconds, so it has
   // threads of its own (Service::compilers).

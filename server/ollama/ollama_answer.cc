@@ -3,7 +3,6 @@
 #include <chrono>
 #include <ctime>
 
-#include "engine/base/json_list.h"
 #include "server/openai/embedding_answer.h"
 #include "server/openai/error.h"
 
@@ -89,15 +88,13 @@ std::string OllamaAnswer::Fail(const Status& status, CancelCause cause) {
 }
 
 Json EmbedAnswer::Whole(const Usage& total) {
-  base::JsonList list;
-  for (std::vector<float>& vector : vectors_) {
-    Json numbers = openai::VectorJson(openai::Shortened(std::move(vector), dimensions_));
-    if (single_) return Json::Object{{"embedding", std::move(numbers)}};
-    list.Add(numbers);
-  }
-  if (single_) return Json::Object{{"embedding", Json::Array{}}};
+  for (std::vector<float>& vector : vectors_)
+    vector = openai::Shortened(std::move(vector), dimensions_);
+  if (single_)
+    return Json::Object{
+        {"embedding", openai::VectorJson(vectors_.empty() ? std::vector<float>() : vectors_[0])}};
   return Json::Object{{"model", model_},
-                      {"embeddings", list.Take()},
+                      {"embeddings", openai::VectorsJson(vectors_)},
                       {"total_duration", Nanoseconds(total.queue_s + total.prefill_s)},
                       {"load_duration", 0},
                       {"prompt_eval_count", total.prompt_tokens}};

@@ -41,6 +41,12 @@ Json VectorJson(const std::vector<float>& vector) {
   return out.Take();
 }
 
+Json VectorsJson(const std::vector<std::vector<float>>& vectors) {
+  base::JsonList out;
+  for (const std::vector<float>& vector : vectors) out.Add(VectorJson(vector));
+  return out.Take();
+}
+
 Json EmbeddingAnswer::Whole(const Usage& total) {
   base::JsonList data;
   for (std::size_t index = 0; index < vectors_.size(); ++index) {

@@ -60,7 +60,8 @@ class RerankAnswer final : public VectorsAnswer {
 // The first `count` dimensions of a vector, made one of length 1 again; 0 = all of them.
 std::vector<float> Shortened(std::vector<float> vector, int count);
 
-// A vector as a list of numbers, which only Json::Dump can read.
+// A vector as a list of numbers, and a list of such lists; only Json::Dump can read them.
 Json VectorJson(const std::vector<float>& vector);
+Json VectorsJson(const std::vector<std::vector<float>>& vectors);
 
 }  // namespace thermocline::openai

@@ -5,7 +5,7 @@
 A plain answer streams alone, beside 20 other plain answers, and beside 20 answers that each have an ambiguous grammar of their own.
 Prints for each the median and the largest time between two of its pieces of text, in ms, of the round where it is least, because
 whatever else the machine does makes it larger. `beyond_quiet_ms` is the largest beside grammars less the median alone: masks, the
-others' tokens and their prompts together. The others' share is seen beside plain answers, though grammars change which sequences
+others' tokens and their prompts together; `masks_ms_per_step` is the time of their masks alone, of all threads, in a step beside them. The others' share is seen beside plain answers, though grammars change which sequences
 share a step, so a difference of the two largest is no bound of a mask's time. Without a MODEL: the built-in one."""
 import argparse
 import json
@@ -89,16 +89,20 @@ def measure(model, args):
         grammars, refused = accepted(d.url)
         cases = {"quiet": [], "beside_plain": [None] * BESIDE, "beside_grammars": grammars}
         found = {name: [] for name in cases}
-        masks, mask_s = value(d, "grammar_masks_total"), value(d, "grammar_mask_seconds_total")
+        counters = ("grammar_masks_total", "grammar_mask_seconds_total", "shared_steps_total")
+        counted = dict.fromkeys(counters, 0)
         for _ in range(args.rounds):
             for name, others in cases.items():
+                before = {c: value(d, c) for c in counters}
                 found[name].append(beside(d.url, args.tokens, others))
-        masks, mask_s = value(d, "grammar_masks_total") - masks, value(d, "grammar_mask_seconds_total") - mask_s
+                for c in counters if name == "beside_grammars" else ():
+                    counted[c] += value(d, c) - before[c]
+        masks, mask_s, steps = counted.values()
         p50 = {name: min(map(statistics.median, rounds)) for name, rounds in found.items()}
         largest = {name: min(map(max, rounds)) for name, rounds in found.items()}
         print(json.dumps({"model": Path(model).name if model else "built-in", "refused_shapes": refused, "p50_ms": {n: round(v, 1) for n, v in p50.items()},
                           "largest_ms": {n: round(v, 1) for n, v in largest.items()}, "beyond_quiet_ms": round(largest["beside_grammars"] - p50["quiet"], 1),
-                          "masks": masks, "mask_us": round(mask_s / max(1, masks) * 1e6)}), flush=True)
+                          "masks": masks, "mask_us": round(mask_s / max(1, masks) * 1e6), "masks_ms_per_step": round(mask_s / max(1, steps) * 1e3, 2)}), flush=True)
 
 
 def main():
