@@ -181,10 +181,10 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
 
 void AddSampling(const SamplingDefaults& sampling, MetadataBuilder& metadata) {
   for (const auto& [key, value] : SamplingMetadata(sampling)) {
-    if (key == kTopKKey) {
-      metadata.Uint(key, static_cast<std::uint32_t>(value));
+    if (value.is_int()) {
+      metadata.Uint(key, static_cast<std::uint32_t>(value.as_int()));
     } else {
-      metadata.Float(key, static_cast<float>(value));
+      metadata.Float(key, static_cast<float>(value.as_double()));
     }
   }
 }

@@ -1,44 +1,25 @@
 #include "engine/model/sampling_metadata.h"
 
+#include <algorithm>
 #include <cmath>
-#include <optional>
+
+#include "engine/api/sampling_table.h"
 
 namespace thermocline::model {
 namespace {
 
-constexpr int kTopKMax = 1'000'000;
-
-// One value: its names in both formats, where it goes, and what it may be.
-struct Key {
-  const char *gguf, *hugging_face;
-  std::optional<double> SamplingDefaults::*target;
-  double least, most;
-};
-constexpr Key kKeys[] = {
-    {"general.sampling.temp", "temperature", &SamplingDefaults::temperature, 0, 2},
-    {"general.sampling.top_p", "top_p", &SamplingDefaults::top_p, 0, 1},
-    {"general.sampling.min_p", "min_p", &SamplingDefaults::min_p, 0, 1},
-    {"general.sampling.penalty_repeat", "repetition_penalty", &SamplingDefaults::repetition_penalty,
-     0.01, 100},
-};
-
-Status Read(const Json& json, const char* key, double least, double most,
-            std::optional<double>& out) {
+Status Read(const Json& json, const char* key, const SamplingField& field, SamplingDefaults& out) {
   const Json* value = json.Find(key);
   if (value == nullptr || value->is_null()) return OkStatus();
-  if (!value->is_number() || !(value->as_double() >= least && value->as_double() <= most)) {
+  // 0 and -1 both mean all tokens.
+  const double least = field.preferred_whole != nullptr ? -1 : field.range.min;
+  if (!value->is_number() ||
+      !(value->as_double() >= least && value->as_double() <= field.range.max)) {
     return base::InvalidArgument("key '", key, "' is ", value->Dump(), ", not a number from ",
-                                 least, " to ", most);
+                                 least, " to ", field.range.max);
   }
-  out = std::round(value->as_double() * 1e6) / 1e6;  // GGUF's f32 holds 0.7 as 0.69999999
-  return OkStatus();
-}
-
-// 0 and -1 both mean all tokens.
-Status ReadTopK(const Json& json, const char* key, std::optional<int>& out) {
-  std::optional<double> top_k;
-  RETURN_IF_ERROR(Read(json, key, -1, kTopKMax, top_k));
-  if (top_k.has_value()) out = *top_k < 0 ? 0 : static_cast<int>(*top_k);
+  const double rounded = std::round(value->as_double() * 1e6) / 1e6;  // f32 holds 0.7 as 0.69999999
+  field.Prefer(out, std::max(field.range.min, rounded));
   return OkStatus();
 }
 
@@ -46,28 +27,27 @@ Status ReadTopK(const Json& json, const char* key, std::optional<int>& out) {
 
 Result<SamplingDefaults> SamplingFromMetadata(const Json& metadata) {
   SamplingDefaults sampling;
-  for (const Key& key : kKeys)
-    RETURN_IF_ERROR(Read(metadata, key.gguf, key.least, key.most, sampling.*key.target));
-  RETURN_IF_ERROR(ReadTopK(metadata, kTopKKey, sampling.top_k));
+  for (const SamplingField& field : SamplingFields())
+    if (field.has_preference()) RETURN_IF_ERROR(Read(metadata, field.gguf, field, sampling));
   return sampling;
 }
 
 Result<SamplingDefaults> SamplingFromGenerationConfig(const Json& generation_config) {
   SamplingDefaults sampling;
-  for (const Key& key : kKeys) {
-    RETURN_IF_ERROR(
-        Read(generation_config, key.hugging_face, key.least, key.most, sampling.*key.target));
-  }
-  RETURN_IF_ERROR(ReadTopK(generation_config, "top_k", sampling.top_k));
+  for (const SamplingField& field : SamplingFields())
+    if (field.has_preference())
+      RETURN_IF_ERROR(Read(generation_config, field.name, field, sampling));
   return sampling;
 }
 
-std::vector<std::pair<std::string, double>> SamplingMetadata(const SamplingDefaults& sampling) {
-  std::vector<std::pair<std::string, double>> out;
-  for (const Key& key : kKeys) {
-    if ((sampling.*key.target).has_value()) out.emplace_back(key.gguf, *(sampling.*key.target));
+Json::Object SamplingMetadata(const SamplingDefaults& sampling) {
+  Json::Object out;
+  for (const SamplingField& field : SamplingFields()) {
+    const auto value = field.Preferred(sampling);
+    if (!value.has_value()) continue;
+    const bool whole = field.preferred_whole != nullptr;
+    out.emplace_back(field.gguf, whole ? Json(static_cast<std::int64_t>(*value)) : Json(*value));
   }
-  if (sampling.top_k.has_value()) out.emplace_back(kTopKKey, *sampling.top_k);
   return out;
 }
 

@@ -5,10 +5,6 @@
 // Source: llama.cpp's keys; vLLM takes the same five of generation_config.json.
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "engine/api/sampling_params.h"
 #include "engine/base/json.h"
 
@@ -18,8 +14,7 @@ namespace thermocline::model {
 Result<SamplingDefaults> SamplingFromMetadata(const Json& metadata);
 Result<SamplingDefaults> SamplingFromGenerationConfig(const Json& generation_config);
 
-// The keys of GGUF that say the same, with their values; top_k is an integer there.
-std::vector<std::pair<std::string, double>> SamplingMetadata(const SamplingDefaults& sampling);
-inline constexpr const char* kTopKKey = "general.sampling.top_k";
+// The keys of GGUF that say the same, integers and numbers.
+Json::Object SamplingMetadata(const SamplingDefaults& sampling);
 
 }  // namespace thermocline::model

@@ -7,31 +7,6 @@
 
 #include "engine/base/stopwatch.h"
 
-namespace thermocline {
-
-Status ValidateSampling(const SamplingParams& p) {
-  const auto check = [](const char* field, double value, double min, double max) {
-    if (value >= min && value <= max) return OkStatus();
-    return base::InvalidArgument(field, " is ", value, "; it must lie in [", min, ", ", max, "]")
-        .WithField(field);
-  };
-  RETURN_IF_ERROR(check("temperature", p.temperature, 0, 100));
-  RETURN_IF_ERROR(check("top_k", p.top_k, 0, 1e9));
-  RETURN_IF_ERROR(check("top_p", p.top_p, 0, 1));
-  RETURN_IF_ERROR(check("min_p", p.min_p, 0, 1));
-  RETURN_IF_ERROR(check("typical_p", p.typical_p, 0, 1));
-  RETURN_IF_ERROR(check("dry_multiplier", p.dry_multiplier, 0, 100));
-  RETURN_IF_ERROR(check("dry_base", p.dry_base, 1, 100));
-  RETURN_IF_ERROR(check("dry_allowed_length", p.dry_allowed_length, 1, 1e9));
-  RETURN_IF_ERROR(check("dry_penalty_last_n", p.dry_penalty_last_n, -1, 1e9));
-  RETURN_IF_ERROR(check("min_tokens", p.min_tokens, 0, 1e9));
-  RETURN_IF_ERROR(check("repetition_penalty", p.repetition_penalty, 0.01, 100));
-  RETURN_IF_ERROR(check("presence_penalty", p.presence_penalty, -2, 2));
-  return check("frequency_penalty", p.frequency_penalty, -2, 2);
-}
-
-}  // namespace thermocline
-
 namespace thermocline::sampling {
 namespace {
 

@@ -5,23 +5,10 @@
 #include <cstddef>
 
 #include "engine/api/ffn_mode.h"
+#include "engine/api/sampling_table.h"
 
 namespace thermocline::server {
 
-struct Range {
-  double min, max;
-};
-
-inline constexpr Range kTemperatureRange = {0, 100};
-inline constexpr Range kTopKRange = {0, 1'000'000};
-inline constexpr Range kProbabilityRange = {0, 1};  // top_p, min_p, typical_p
-inline constexpr Range kRepetitionPenaltyRange = {0.01, 100};
-inline constexpr Range kPenaltyRange = {-2, 2};  // presence and frequency
-inline constexpr Range kDryMultiplierRange = {0, 100};
-inline constexpr Range kDryBaseRange = {1, 100};
-inline constexpr Range kDryAllowedLengthRange = {1, 1'000'000};
-inline constexpr Range kDryPenaltyLastNRange = {-1, 1'000'000};
-inline constexpr Range kMinTokensRange = {0, 1'000'000};
 inline constexpr Range kKlMaxRange = {0, kKlMaxMax};
 inline constexpr Range kLogitBiasRange = {-100, 100};
 

@@ -32,32 +32,23 @@ Status SetBorders(const BordersKey& key, const std::string& name, const std::str
 }
 
 Status SetModelsOwn(const ModelsOwnKey& key, const std::string& name, const std::string& text) {
+  const SamplingField& field = *key.field;
   if (text == "model") {
-    if (key.number != nullptr) key.number->reset();
-    if (key.whole != nullptr) key.whole->reset();
+    field.Prefer(*key.target, std::nullopt);
     return OkStatus();
   }
   const auto number = base::ParseNumber<double>(text);
-  const bool whole = key.whole == nullptr || (number.has_value() && *number == std::floor(*number));
-  if (!number.has_value() || !whole) {
+  const bool any = field.whole == nullptr;
+  if (!number.has_value() || !(any || *number == std::floor(*number))) {
     return base::InvalidArgument(name, ": '", text, "' is neither a ",
-                                 key.whole != nullptr ? "whole number" : "number", " nor 'model'");
+                                 any ? "number" : "whole number", " nor 'model'");
   }
-  if (!(*number >= key.least && *number <= key.most)) {
-    return base::InvalidArgument(name, ": ", *number, " is outside [", key.least, ", ", key.most,
-                                 "]");
+  if (!(*number >= field.range.min && *number <= field.range.max)) {
+    return base::InvalidArgument(name, ": ", *number, " is outside [", field.range.min, ", ",
+                                 field.range.max, "]");
   }
-  if (key.number != nullptr) *key.number = *number;
-  if (key.whole != nullptr) *key.whole = static_cast<int>(*number);
+  field.Prefer(*key.target, *number);
   return OkStatus();
-}
-
-template <typename T>
-bool SameOptional(std::optional<T>* to, const std::optional<T>* from, bool take) {
-  if (to == nullptr) return true;
-  const bool same = *to == *from;
-  if (take) *to = *from;
-  return same;
 }
 
 // Whether two values of one key are the same; `take` copies that of `from`.
@@ -66,8 +57,10 @@ bool SameKey(const Key& to, const Key& from, bool take) {
     return SameValue(*value, std::get<OptionValue>(from.kind), take);
   if (const auto* own = std::get_if<ModelsOwnKey>(&to.kind)) {
     const auto& other = std::get<ModelsOwnKey>(from.kind);
-    return SameOptional(own->number, other.number, take) &&
-           SameOptional(own->whole, other.whole, take);
+    const auto value = other.field->Preferred(*other.target);
+    const bool same = own->field->Preferred(*own->target) == value;
+    if (take) own->field->Prefer(*own->target, value);
+    return same;
   }
   std::vector<double>& target = *std::get<BordersKey>(to.kind).target;
   const std::vector<double>& source = *std::get<BordersKey>(from.kind).target;
@@ -105,18 +98,18 @@ std::vector<Key> ServingKeysOf(ServingOptions& o) {
   };
 }
 
+std::vector<Key> SamplingKeysOf(SamplingDefaults& target) {
+  std::vector<Key> keys;
+  for (const SamplingField& field : SamplingFields())
+    if (field.has_preference())
+      keys.push_back({StrCat("sampling.", field.name), ModelsOwnKey{&field, &target}});
+  return keys;
+}
+
 std::vector<Key> DaemonKeysOf(ServerConfig& c) {
-  constexpr int kMillion = 1'000'000;
   return {
       {"model.name", TextValue{&c.model_name}},
       {"model.aliases", TextValue{&c.model_aliases}},
-      {"sampling.temperature",
-       ModelsOwnKey{.number = &c.sampling.temperature, .least = 0, .most = 2}},
-      {"sampling.top_k", ModelsOwnKey{.whole = &c.sampling.top_k, .least = 0, .most = kMillion}},
-      {"sampling.top_p", ModelsOwnKey{.number = &c.sampling.top_p, .least = 0, .most = 1}},
-      {"sampling.min_p", ModelsOwnKey{.number = &c.sampling.min_p, .least = 0, .most = 1}},
-      {"sampling.repetition_penalty",
-       ModelsOwnKey{.number = &c.sampling.repetition_penalty, .least = 0.01, .most = 100}},
       {"sampling.max_tokens", IntValue{&c.max_tokens, 0, 1 << 24}},
       {"server.host", TextValue{&c.host}},
       {"server.port", IntValue{&c.port, 0, 65535}},
@@ -168,7 +161,8 @@ std::vector<Key> DaemonKeysOf(ServerConfig& c) {
 
 std::vector<Key> KeysOf(ServerConfig& config) {
   std::vector<Key> keys = ModelKeysOf(config.model);
-  for (const auto& more : {ServingKeysOf(config.serving), DaemonKeysOf(config)})
+  for (const auto& more :
+       {ServingKeysOf(config.serving), SamplingKeysOf(config.sampling), DaemonKeysOf(config)})
     keys.insert(keys.end(), more.begin(), more.end());
   return keys;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/api/option_value.h"
+#include "engine/api/sampling_table.h"
 #include "server/core/server_config.h"
 
 namespace thermocline::server {
@@ -18,9 +19,8 @@ struct BordersKey {  // "0.1, 0.2, 0.5"; empty = the defaults
 };
 // A number, or "model": what the model's makers recommend, or kCommonSampling.
 struct ModelsOwnKey {
-  std::optional<double>* number = nullptr;  // or
-  std::optional<int>* whole = nullptr;
-  double least, most;
+  const SamplingField* field;  // of the one table
+  SamplingDefaults* target;
 };
 // Whether SIGHUP takes a key's new value.
 constexpr bool kReloadable = true;

@@ -60,9 +60,9 @@ Json::Object SchemaOf(const OptionValue& value) {
 }
 Json::Object SchemaOf(const BordersKey&) { return {{"type", "string"}, {"default", ""}}; }
 Json::Object SchemaOf(const ModelsOwnKey& v) {
-  const Json number = Json::Object{{"type", v.whole != nullptr ? "integer" : "number"},
-                                   {"minimum", v.least},
-                                   {"maximum", v.most}};
+  const Json number = Json::Object{{"type", v.field->whole != nullptr ? "integer" : "number"},
+                                   {"minimum", v.field->range.min},
+                                   {"maximum", v.field->range.max}};
   const Json own = Json::Object{{"const", "model"}};
   return {{"anyOf", Json::Array{number, own}}, {"default", "model"}};
 }

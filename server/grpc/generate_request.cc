@@ -1,8 +1,6 @@
 #include "server/grpc/generate_request.h"
 
 #include <algorithm>
-#include <array>
-#include <random>
 
 #include "server/core/request_limits.h"
 #include "server/grpc/refusal.h"
@@ -12,7 +10,6 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using server::Range;
 
 // Reads fields and remembers the first that is wrong.
 class Reader {
@@ -31,18 +28,24 @@ class Reader {
     }
     return value;
   }
-  // The field `name` of `message`, a number, into `out`, if it is there.
+  // The number `field` of `message`, which the request has at `path`, into `out`, if it is there.
+  void Read(const Message& message, const FieldDescriptor& field, const char* path, Range range,
+            double& out) {
+    const auto* fields = message.GetReflection();
+    if (!fields->HasField(message, &field)) return;
+    const double value = field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE
+                             ? fields->GetDouble(message, &field)
+                             : fields->GetInt32(message, &field);
+    out = In(range, value, path);
+  }
   template <typename Number>
   void Read(const Message& message, const char* name, const std::string& prefix, Range range,
             Number& out) {
     const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
     CHECK(field != nullptr);
-    const auto* fields = message.GetReflection();
-    if (!fields->HasField(message, field)) return;
-    const double value = field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE
-                             ? fields->GetDouble(message, field)
-                             : fields->GetInt32(message, field);
-    out = static_cast<Number>(In(range, value, prefix + name));
+    double value = static_cast<double>(out);
+    Read(message, *field, (prefix + name).c_str(), range, value);
+    out = static_cast<Number>(value);
   }
 
  private:
@@ -66,15 +69,22 @@ std::vector<std::string> ReadStrings(const google::protobuf::RepeatedPtrField<st
   return {list.begin(), list.end()};
 }
 
-void ReadDry(const v1::Dry& dry, Request& out, Reader& reader) {
-  SamplingParams& s = out.sampling;
-  const std::string prefix = "sampling.dry.";
-  reader.Read(dry, "multiplier", prefix, server::kDryMultiplierRange, s.dry_multiplier);
-  reader.Read(dry, "base", prefix, server::kDryBaseRange, s.dry_base);
-  reader.Read(dry, "allowed_length", prefix, server::kDryAllowedLengthRange, s.dry_allowed_length);
-  reader.Read(dry, "penalty_last_n", prefix, server::kDryPenaltyLastNRange, s.dry_penalty_last_n);
+// The message and the field at `path`, "sampling.dry.base"; nullptr: a message on the way is
+// absent.
+std::pair<const Message*, const FieldDescriptor*> At(const Message& message,
+                                                     std::string_view path) {
+  const std::size_t dot = path.find('.');
+  const std::string name(path.substr(0, dot));
+  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+  CHECK(field != nullptr);
+  if (dot == std::string_view::npos) return {&message, field};
+  if (!message.GetReflection()->HasField(message, field)) return {nullptr, nullptr};
+  return At(message.GetReflection()->GetMessage(message, field), path.substr(dot + 1));
+}
+
+void ReadBreakers(const v1::Dry& dry, Request& out, Reader& reader) {
   if (dry.sequence_breakers().empty()) return;
-  out.dry_breakers = ReadStrings(dry.sequence_breakers(), prefix + "sequence_breakers",
+  out.dry_breakers = ReadStrings(dry.sequence_breakers(), "sampling.dry.sequence_breakers",
                                  server::kDryBreakersMax, server::kDryBreakerBytesMax, reader);
 }
 
@@ -92,39 +102,22 @@ void ReadLogitBias(const v1::Sampling& sampling, SamplingParams& out, Reader& re
   std::sort(out.logit_bias.begin(), out.logit_bias.end());  // a map has no order of its own
 }
 
-void ReadSampling(const v1::Sampling& message, Request& out, Reader& reader) {
-  struct Field {
-    const char* name;
-    double SamplingParams::*target;
-    Range range;
-  };
-  static constexpr std::array kFields = {
-      Field{"temperature", &SamplingParams::temperature, server::kTemperatureRange},
-      Field{"top_p", &SamplingParams::top_p, server::kProbabilityRange},
-      Field{"min_p", &SamplingParams::min_p, server::kProbabilityRange},
-      Field{"typical_p", &SamplingParams::typical_p, server::kProbabilityRange},
-      Field{"repetition_penalty", &SamplingParams::repetition_penalty,
-            server::kRepetitionPenaltyRange},
-      Field{"presence_penalty", &SamplingParams::presence_penalty, server::kPenaltyRange},
-      Field{"frequency_penalty", &SamplingParams::frequency_penalty, server::kPenaltyRange},
-  };
-  SamplingParams& s = out.sampling;
-  for (const Field& field : kFields)
-    reader.Read(message, field.name, "sampling.", field.range, s.*field.target);
-  reader.Read(message, "top_k", "sampling.", server::kTopKRange, s.top_k);
-  ReadDry(message.dry(), out, reader);
-  ReadLogitBias(message, s, reader);
-  if (message.has_seed()) {
-    s.seed = message.seed();
-  } else {
-    std::random_device device;
-    s.seed = (static_cast<std::uint64_t>(device()) << 32) | device();
+void ReadSampling(const v1::GenerateRequest& request, Request& out, Reader& reader) {
+  for (const SamplingField& field : SamplingFields()) {
+    const auto [message, descriptor] = At(request, field.grpc);
+    double value = field.Get(out.sampling);
+    if (message == nullptr) continue;
+    reader.Read(*message, *descriptor, field.grpc, field.range, value);
+    field.Set(out.sampling, value);
   }
+  const v1::Sampling& message = request.sampling();
+  ReadBreakers(message.dry(), out, reader);
+  ReadLogitBias(message, out.sampling, reader);
+  out.sampling.seed = message.has_seed() ? message.seed() : RandomSeed();
 }
 
 void ReadStop(const v1::Stop& message, Request& out, Reader& reader) {
   reader.Read(message, "max_tokens", "stop.", {1, INT32_MAX}, out.max_tokens);
-  reader.Read(message, "min_tokens", "stop.", server::kMinTokensRange, out.sampling.min_tokens);
   if (message.has_max_tokens() && out.sampling.min_tokens > out.max_tokens) {
     reader.Fail("stop.min_tokens", StrCat("stop.min_tokens is ", out.sampling.min_tokens,
                                           ", more than stop.max_tokens, ", out.max_tokens));
@@ -244,7 +237,7 @@ Result<GenerateParams> ParseGenerate(const v1::GenerateRequest& message,
   asked.model = message.model();
   asked.request.sampling = defaults.sampling;
   asked.request.max_tokens = defaults.max_tokens;
-  ReadSampling(message.sampling(), asked.request, reader);
+  ReadSampling(message, asked.request, reader);
   ReadStop(message.stop(), asked.request, reader);
   ReadResponse(message.response(), out, reader);
   ReadModes(message, asked.request, reader);

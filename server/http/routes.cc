@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "server/http/admin.h"
+#include "server/http/api_description.h"
 #include "server/http/gate.h"
 #include "server/http/generate_routes.h"
 #include "server/http/llama_routes.h"
@@ -100,11 +101,11 @@ Json ModelJson(const Service& service, const std::string& name) {
   for (const FfnMode mode : stats.ffn_offered) modes.emplace_back(FfnModeName(mode));
   model.emplace_back("ffn_modes", std::move(modes));
   const SamplingParams s = WithDefaults({}, service.sampling_defaults());
-  model.emplace_back("sampling", Json::Object{{"temperature", s.temperature},
-                                              {"top_k", s.top_k},
-                                              {"top_p", s.top_p},
-                                              {"min_p", s.min_p},
-                                              {"repetition_penalty", s.repetition_penalty}});
+  Json::Object sampling;
+  for (const SamplingField& f : SamplingFields())
+    if (f.has_preference())
+      sampling.emplace_back(f.name, f.number != nullptr ? Json(s.*f.number) : Json(s.*f.whole));
+  model.emplace_back("sampling", std::move(sampling));
   return model;
 }
 
@@ -166,7 +167,7 @@ Action DropEvents(Service&, const HttpRequest&, const ResponseHead& head) {
 }
 
 Action Description(Service&, const HttpRequest&, const ResponseHead& head) {
-  return MakeResponse(head, 200, "application/json", std::string(web::kOpenApi));
+  return MakeResponse(head, 200, "application/json", ApiDescription());
 }
 
 // A handler that always answers at once.

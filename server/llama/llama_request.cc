@@ -1,46 +1,16 @@
 #include "server/llama/llama_request.h"
 
-#include <limits>
-#include <random>
+#include <algorithm>
 
 #include "server/core/request_limits.h"
+#include "server/openai/sampling_fields.h"
 #include "server/openai/structured_output.h"
 
 namespace thermocline::llama {
 namespace {
 
 using openai::Fields;
-using server::Range;
-
 constexpr std::size_t kOtherFilesMax = 1024, kResponseFieldsMax = 64, kFieldBytesMax = 256;
-
-struct DoubleField {
-  const char* name;
-  Range range;
-  double SamplingParams::*target;
-};
-constexpr DoubleField kDoubles[] = {
-    {"temperature", server::kTemperatureRange, &SamplingParams::temperature},
-    {"top_p", server::kProbabilityRange, &SamplingParams::top_p},
-    {"min_p", server::kProbabilityRange, &SamplingParams::min_p},
-    {"typical_p", server::kProbabilityRange, &SamplingParams::typical_p},
-    {"repeat_penalty", server::kRepetitionPenaltyRange, &SamplingParams::repetition_penalty},
-    {"presence_penalty", server::kPenaltyRange, &SamplingParams::presence_penalty},
-    {"frequency_penalty", server::kPenaltyRange, &SamplingParams::frequency_penalty},
-    {"dry_multiplier", server::kDryMultiplierRange, &SamplingParams::dry_multiplier},
-    {"dry_base", server::kDryBaseRange, &SamplingParams::dry_base},
-};
-
-struct IntField {
-  const char* name;
-  Range range;
-  int SamplingParams::*target;
-};
-constexpr IntField kInts[] = {
-    {"top_k", {-1, server::kTopKRange.max}, &SamplingParams::top_k},  // -1, as 0: all
-    {"dry_allowed_length", server::kDryAllowedLengthRange, &SamplingParams::dry_allowed_length},
-    {"dry_penalty_last_n", server::kDryPenaltyLastNRange, &SamplingParams::dry_penalty_last_n},
-};
 
 // Samplers that this server does not have, as its settings show them: at the values that change
 // nothing.
@@ -51,27 +21,12 @@ struct Neutral {
 constexpr Neutral kNeutral[] = {{"mirostat", 0},     {"dynatemp_range", 0}, {"xtc_probability", 0},
                                 {"top_n_sigma", -1}, {"tfs_z", 1},          {"n_discard", 0}};
 
-void ReadSampling(Fields& fields, SamplingParams& s) {
-  for (const DoubleField& f : kDoubles)
-    s.*f.target = fields.Double(f.name, s.*f.target, f.range.min, f.range.max);
-  for (const IntField& f : kInts)
-    s.*f.target = static_cast<int>(fields.Int(f.name, s.*f.target, static_cast<int>(f.range.min),
-                                              static_cast<int>(f.range.max)));
-  s.top_k = std::max(0, s.top_k);
-  const std::uint64_t seed = fields.Bits64("seed", std::numeric_limits<std::uint64_t>::max());
-  std::random_device device;
-  const bool drawn = seed == std::numeric_limits<std::uint64_t>::max() || seed == UINT32_MAX;
-  s.seed = drawn ? (static_cast<std::uint64_t>(device()) << 32) | device() : seed;
-  openai::ReadLogitBias(fields, s);
-  openai::ReadPenaltyWindow(fields, s);
-}
-
 void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRequest& out) {
   server::Asked& asked = out.asked;
   Request& request = asked.request;
   asked.model = fields.String("model", "");
   request.sampling = defaults.sampling;
-  ReadSampling(fields, request.sampling);
+  openai::ReadSampling(fields, openai::SamplingNames::kLlama, request.sampling);
   // -1: to the end; -2: until the context is full, which is the same here.
   const auto older = fields.Int("max_tokens", -3, -2, INT32_MAX);
   const auto limit = fields.Int("n_predict", older, -2, INT32_MAX);
@@ -179,8 +134,8 @@ Json SettingsJson(const Request& request, int n_predict) {
                    {"ignore_eos", request.ignore_eos},
                    {"n_probs", std::max(0, request.logprobs)},
                    {"stop", Json::Array(request.stop.begin(), request.stop.end())}};
-  for (const DoubleField& f : kDoubles) out.emplace_back(f.name, s.*f.target);
-  for (const IntField& f : kInts) out.emplace_back(f.name, s.*f.target);
+  for (const SamplingField& f : SamplingFields())
+    out.emplace_back(f.llama, f.number != nullptr ? Json(s.*f.number) : Json(s.*f.whole));
   for (const Neutral& each : kNeutral) out.emplace_back(each.name, each.value);
   out.emplace_back("repeat_last_n", -1);
   return out;

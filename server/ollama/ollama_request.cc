@@ -1,37 +1,20 @@
 #include "server/ollama/ollama_request.h"
 
 #include <algorithm>
-#include <random>
 
 #include "server/core/request_limits.h"
 #include "server/openai/conversation_fields.h"
 #include "server/openai/messages.h"
+#include "server/openai/sampling_fields.h"
 #include "server/openai/tool_fields.h"
 
 namespace thermocline::ollama {
 namespace {
 
 using openai::Fields;
-using server::Range;
 
 std::string TextOf(const Json* value) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
-}
-
-void ReadNumbers(Fields& options, SamplingParams& s) {
-  const auto number = [&options](const char* name, double& target, Range range) {
-    target = options.Double(name, target, range.min, range.max);
-  };
-  number("temperature", s.temperature, server::kTemperatureRange);
-  number("top_p", s.top_p, server::kProbabilityRange);
-  number("min_p", s.min_p, server::kProbabilityRange);
-  number("typical_p", s.typical_p, server::kProbabilityRange);
-  number("repeat_penalty", s.repetition_penalty, server::kRepetitionPenaltyRange);
-  number("presence_penalty", s.presence_penalty, server::kPenaltyRange);
-  number("frequency_penalty", s.frequency_penalty, server::kPenaltyRange);
-  const Range top_k = server::kTopKRange;
-  s.top_k = static_cast<int>(std::max<std::int64_t>(
-      0, options.Int("top_k", s.top_k, -1, static_cast<std::int64_t>(top_k.max))));
 }
 
 // "options": sampling and limits.
@@ -40,14 +23,12 @@ void ReadOptions(Fields& fields, const openai::RequestDefaults& defaults, int co
   Request& request = asked.request;
   request.sampling = defaults.sampling;
   request.max_tokens = asked.default_max_tokens = defaults.max_tokens;
-  std::random_device device;
-  request.sampling.seed = (static_cast<std::uint64_t>(device()) << 32) | device();
+  request.sampling.seed = RandomSeed();
   const Json* given = fields.Find("options");
   if (given == nullptr) return;
   if (!given->is_object()) return fields.Fail("options", "'options' must be an object");
   Fields options(*given);
-  ReadNumbers(options, request.sampling);
-  if (options.Find("seed") != nullptr) request.sampling.seed = options.Bits64("seed", 0);
+  openai::ReadSampling(options, openai::SamplingNames::kLlama, request.sampling);
   // -1: to the end; -2: as long as the context.
   const auto limit = options.Int("num_predict", -3, -2, INT32_MAX);
   if (limit != -3) {
@@ -57,8 +38,6 @@ void ReadOptions(Fields& fields, const openai::RequestDefaults& defaults, int co
   // Ollama cuts it to what the model has, too.
   if (options.Int("num_ctx", 0, 0, INT32_MAX) > context_length) options.LeaveOut("num_ctx");
   request.stop = options.Stops("stop");
-  openai::ReadLogitBias(options, request.sampling);
-  openai::ReadPenaltyWindow(options, request.sampling);
   (void)options.Find("reasoning_effort");  // ReadOptionEffort
   options.CheckUnknown(false, false);      // as Ollama, which warns of unknown options
   fields.Adopt("options", options);

@@ -1,79 +1,16 @@
 #include "server/openai/common_request.h"
 
-#include <random>
-
+#include "server/openai/sampling_fields.h"
 #include "server/openai/structured_output.h"
 
 namespace thermocline::openai {
 namespace {
 
-using server::Range;
-
-struct DoubleField {
-  const char* name;
-  Range range;
-  double SamplingParams::*target;
-};
-constexpr DoubleField kDoubles[] = {
-    {"temperature", server::kTemperatureRange, &SamplingParams::temperature},
-    {"top_p", server::kProbabilityRange, &SamplingParams::top_p},
-    {"min_p", server::kProbabilityRange, &SamplingParams::min_p},
-    {"typical_p", server::kProbabilityRange, &SamplingParams::typical_p},
-    {"repetition_penalty", server::kRepetitionPenaltyRange, &SamplingParams::repetition_penalty},
-    {"presence_penalty", server::kPenaltyRange, &SamplingParams::presence_penalty},
-    {"frequency_penalty", server::kPenaltyRange, &SamplingParams::frequency_penalty},
-    {"dry_multiplier", server::kDryMultiplierRange, &SamplingParams::dry_multiplier},
-    {"dry_base", server::kDryBaseRange, &SamplingParams::dry_base},
-};
-
-struct IntField {
-  const char* name;
-  Range range;
-  int SamplingParams::*target;
-};
-constexpr IntField kInts[] = {
-    {"top_k", server::kTopKRange, &SamplingParams::top_k},
-    {"min_tokens", server::kMinTokensRange, &SamplingParams::min_tokens},
-    {"dry_allowed_length", server::kDryAllowedLengthRange, &SamplingParams::dry_allowed_length},
-    {"dry_penalty_last_n", server::kDryPenaltyLastNRange, &SamplingParams::dry_penalty_last_n},
-};
-
-bool IsMinusOne(const Json* value) {
-  return value != nullptr && value->is_number() && value->as_double() == -1;
-}
-
-SamplingParams ReadSampling(Fields& fields, const SamplingParams& defaults) {
-  SamplingParams s = defaults;
-  for (const DoubleField& f : kDoubles)
-    s.*f.target = fields.Double(f.name, defaults.*f.target, f.range.min, f.range.max);
-  // llama-server's name of the same penalty.
-  s.repetition_penalty =
-      fields.Double("repeat_penalty", s.repetition_penalty, server::kRepetitionPenaltyRange.min,
-                    server::kRepetitionPenaltyRange.max);
-  ReadPenaltyWindow(fields, s);
-  for (const IntField& f : kInts) {
-    if (f.target == &SamplingParams::top_k && IsMinusOne(fields.Find(f.name))) {
-      s.top_k = 0;  // Clients write -1 for all tokens, too.
-      continue;
-    }
-    s.*f.target = static_cast<int>(fields.Int(
-        f.name, defaults.*f.target, static_cast<int>(f.range.min), static_cast<int>(f.range.max)));
-  }
-  if (fields.Find("seed") != nullptr) {
-    s.seed = fields.Bits64("seed", 0);
-  } else {
-    std::random_device device;
-    s.seed = (static_cast<std::uint64_t>(device()) << 32) | device();
-  }
-  ReadLogitBias(fields, s);
-  return s;
-}
-
 // The limit that the request gives under one of its names; nothing if it gives none, or -1.
 std::optional<int> ReadMaxTokens(Fields& fields, int min) {
   std::int64_t given = -1;
   for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
-    if (IsMinusOne(fields.Find(name))) continue;
+    if (IsMinusOne(fields, name)) continue;
     const auto limit = fields.Int(name, -1, min, INT32_MAX);
     if (limit >= 0 && given >= 0 && limit != given)
       fields.Fail("max_tokens",
@@ -150,44 +87,6 @@ void ReadStreamOptions(Fields& fields, CommonRequest& out) {
 
 }  // namespace
 
-void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
-  const Range bounds = server::kLogitBiasRange;
-  const Json* bias = fields.Find("logit_bias");
-  if (bias == nullptr) return;
-  const auto add = [&](std::optional<std::int64_t> id, const Json& value) {
-    const bool never = value.is_bool() && !value.as_bool();
-    const bool good = id.has_value() && *id >= 0 && *id <= INT32_MAX &&
-                      (never || (value.is_number() && value.as_double() >= bounds.min &&
-                                 value.as_double() <= bounds.max));
-    if (!good || sampling.logit_bias.size() == server::kLogitBiasMax)
-      return fields.Fail("logit_bias", StrCat("'logit_bias' must map at most ",
-                                              server::kLogitBiasMax, " token ids to numbers in [",
-                                              bounds.min, ", ", bounds.max, "], or to false"));
-    const double number = never ? bounds.min : value.as_double();
-    sampling.logit_bias.emplace_back(static_cast<int>(*id), static_cast<float>(number));
-  };
-  if (bias->is_object()) {
-    for (const auto& [name, value] : bias->as_object())
-      add(base::ParseNumber<std::int64_t>(name), value);
-    return;
-  }
-  if (!bias->is_array()) return add(std::nullopt, Json());
-  for (const Json& pair : bias->as_array()) {
-    const bool whole =
-        pair.is_array() && pair.as_array().size() == 2 && pair.as_array()[0].is_int();
-    add(whole ? std::optional(pair.as_array()[0].as_int()) : std::nullopt,
-        whole ? pair.as_array()[1] : Json());
-  }
-}
-
-void ReadPenaltyWindow(Fields& fields, const SamplingParams& sampling) {
-  const auto last_n = fields.Int("repeat_last_n", -1, -1, INT32_MAX);
-  const bool penalised = sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
-                         sampling.frequency_penalty != 0;
-  if (last_n != -1 && penalised)
-    fields.FailUnsupported("repeat_last_n", "penalties look at all tokens: give -1");
-}
-
 void FinishFields(Fields& fields, bool strict, server::Asked& asked) {
   fields.CheckUnknown(strict);
   asked.ignored_fields = fields.ignored();
@@ -198,7 +97,8 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   Request& request = out.asked.request;
   out.asked.model = fields.String("model", "");
   out.asked.choices = static_cast<int>(fields.Int("n", 1, 1, kChoicesPerPromptMax));
-  request.sampling = ReadSampling(fields, defaults.sampling);
+  request.sampling = defaults.sampling;
+  ReadSampling(fields, SamplingNames::kOpenAi, request.sampling);
   const std::optional<int> max_tokens = ReadMaxTokens(fields, max_tokens_min);
   request.max_tokens = max_tokens.value_or(defaults.max_tokens);
   if (!max_tokens.has_value()) out.asked.default_max_tokens = defaults.max_tokens;

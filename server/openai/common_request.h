@@ -24,12 +24,6 @@ struct CommonRequest {
   bool include_usage = false;  // a usage chunk at the end of a stream
 };
 
-// "logit_bias": {"token id": bias} or llama-server's [[token id, bias]]; false stands for never.
-void ReadLogitBias(Fields& fields, SamplingParams& sampling);
-// "repeat_last_n": penalties look at all tokens here, so that another window is refused where a
-// penalty is set. Requires: the penalties of `sampling` have been read.
-void ReadPenaltyWindow(Fields& fields, const SamplingParams& sampling);
-
 // Refuses or notes the fields that no getter has asked for, and passes those that are ignored on.
 void FinishFields(Fields& fields, bool strict, server::Asked& asked);
 

@@ -151,14 +151,11 @@ void AddSettings(const OptionSet& set, RunOptions& o, bool everyday) {
 
 // The part of `sampling` that the command line gives.
 SamplingDefaults Said(const OptionSet& set, const SamplingParams& sampling) {
-  const auto said = [&](const char* name, const auto& value) {
-    return set.Find(name).given() ? std::optional(value) : std::nullopt;
-  };
-  return {.temperature = said("--temperature", sampling.temperature),
-          .top_p = said("--top-p", sampling.top_p),
-          .min_p = said("--min-p", sampling.min_p),
-          .repetition_penalty = said("--repetition-penalty", sampling.repetition_penalty),
-          .top_k = said("--top-k", sampling.top_k)};
+  SamplingDefaults said;
+  for (const SamplingField& field : SamplingFields())
+    if (field.has_preference() && set.Find(StrCat("--", OptionName(field))).given())
+      field.Prefer(said, field.Get(sampling));
+  return said;
 }
 
 // What the requests of a batch say themselves.
@@ -215,7 +212,7 @@ Command AddRun(const OptionSet& set) {
     o->has_prompt = prompt.given();
     if (o->json && !o->has_prompt) return base::InvalidArgument("--json needs a prompt (-p)");
     o->said = Said(set, o->sampling);
-    if (!o->has_prompt && !set.Find("--seed").given()) o->sampling.seed = std::random_device{}();
+    if (!o->has_prompt && !set.Find("--seed").given()) o->sampling.seed = RandomSeed();
     return Run(*o);
   };
 }

@@ -6,6 +6,7 @@
 
 #include "engine/api/option_value.h"
 #include "engine/api/request.h"
+#include "engine/api/sampling_table.h"
 #include "engine/text/dry_breakers.h"
 #include "engine/tools/common/model_options.h"
 
@@ -25,11 +26,13 @@ struct RunOptions {
 
 // A value for generations: an option of the command line, and a name for /set.
 struct Setting {
-  const char* name;  // "temperature"; the option is "--temperature"
+  std::string name;  // "temperature"; the option is "--temperature"
   OptionValue value;
   const char* help;
   bool everyday = false;
 };
+// "top-p".
+std::string OptionName(const SamplingField& field);
 // The one table of them, with pointers into `options`.
 std::vector<Setting> SettingsOf(RunOptions& options);
 

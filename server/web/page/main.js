@@ -162,8 +162,9 @@ async function findModel() {
   try {
     await call('/health/ready');
     const model = (await (await call('/v1/models')).json()).data[0];
+    const {components} = await (await call('/openapi.json')).json();
     byId('model').textContent = model.id;
-    buildSettings(model.sampling || {}, model.ffn_modes);
+    buildSettings(model.sampling || {}, model.ffn_modes, components.schemas.ChatRequest.properties);
     showExamples(model);
   } catch (error) {
     byId('model').textContent = error.message;

@@ -2,14 +2,12 @@
 import {byId, el} from './dom.js';
 
 const kKey = 'thermocline.settings';
+// Label, least, most, step, hint. Those of sampling come in front, from the description of the API.
 const kNumbers = {
-  temperature: ['Temperature', 0, 2, 0.05, '0 takes the most probable token'],
-  top_p: ['Top p', 0, 1, 0.01, 'the smallest set of tokens with this probability'],
-  top_k: ['Top k', 0, 1000000, 1, 'the k most probable tokens; 0: all'],
-  min_p: ['Min p', 0, 1, 0.01, 'tokens with this share of the highest probability'],
   max_tokens: ['Max tokens', 1, 2147483647, 1, 'length of an answer at most'],
   seed: ['Seed', 0, 9007199254740991, 1, 'the same seed gives the same text'],
 };
+let numbers = kNumbers;
 const kChoices = {
   ffn_mode: ['Feed-forward mode', {'': "the server's", dense: 'dense: all neurons', exact: 'exact: skip zeros, no loss', sign: 'sign: predicted neurons', lowrank: 'lowrank: predicted neurons', threshold: 'threshold: small ones left out', inputs: 'inputs: small inputs left out'}],
   speculation: ['Speculation', {'': "the server's", off: 'off', sync: 'sync', branch: 'branch', exhaustive: 'exhaustive', auto: 'auto'}],
@@ -34,7 +32,7 @@ export function changeSetting(name, value) {
 // Fields of a chat request. Absent ones are left to the server.
 export function requestFields() {
   const fields = {}, extension = {};
-  for (const name of Object.keys(kNumbers)) if (Number.isFinite(values[name])) fields[name] = values[name];
+  for (const name of Object.keys(numbers)) if (Number.isFinite(values[name])) fields[name] = values[name];
   for (const name of ['ffn_mode', 'speculation']) if (values[name]) extension[name] = values[name];
   if (Object.keys(extension).length) fields.x_thermocline = extension;
   if (values.thinking) fields.enable_thinking = values.thinking === 'on';
@@ -63,7 +61,7 @@ function parseTools(text) {
 }
 
 function numberField(name, defaults) {
-  const [label, min, max, step, hint] = kNumbers[name];
+  const [label, min, max, step, hint] = numbers[name];
   const known = defaults[name];
   return el('label', {class: 'field'}, el('span', {}, label),
             el('input', {id: `set-${name}`, type: 'number', inputmode: 'decimal', min, max, step, placeholder: known === undefined ? "server's" : String(known), 'aria-describedby': `hint-${name}`}),
@@ -77,16 +75,22 @@ function choiceField(name, offered) {
             el('select', {id: `set-${name}`}, ...Object.entries(options).map(([value, text]) => el('option', {value}, text))));
 }
 
+const numbersOf = properties => Object.fromEntries(
+  Object.entries(properties).filter(([, of]) => of['x-step'])
+    .map(([name, of]) => [name, [of.title, of.minimum, of.maximum, of['x-step'], of.description.split('. ')[0]]]));
+
 // What the server would take where a field is left empty, and the modes that it can compute, from
-// /v1/models. A mode that was chosen with another model is forgotten.
-export function buildSettings(defaults, modes) {
-  byId('numbers').replaceChildren(...Object.keys(kNumbers).map(name => numberField(name, defaults)));
+// /v1/models; the properties of a chat's request, from /openapi.json. A mode that was chosen with
+// another model is forgotten.
+export function buildSettings(defaults, modes, properties = {}) {
+  numbers = {...numbersOf(properties), ...kNumbers};
+  byId('numbers').replaceChildren(...Object.keys(numbers).map(name => numberField(name, defaults)));
   byId('choices').replaceChildren(...Object.keys(kChoices).map(name => choiceField(name, name === 'ffn_mode' ? modes : null)));
   if (modes && values.ffn_mode && !modes.includes(values.ffn_mode)) changeSetting('ffn_mode', undefined);
 }
 
 export function openSettings(chat) {
-  for (const name of Object.keys(kNumbers)) byId(`set-${name}`).value = values[name] ?? '';
+  for (const name of Object.keys(numbers)) byId(`set-${name}`).value = values[name] ?? '';
   for (const name of Object.keys(kChoices)) byId(`set-${name}`).value = values[name] || '';
   byId('set-tools').value = values.tools || '';
   byId('set-system').value = chat.system;
@@ -108,7 +112,7 @@ export function acceptSettings(chat) {
     byId('set-tools').focus();
     return false;
   }
-  for (const name of Object.keys(kNumbers)) {
+  for (const name of Object.keys(numbers)) {
     const text = byId(`set-${name}`).value;
     changeSetting(name, text === '' ? undefined : Number(text));
   }

@@ -29,8 +29,9 @@ TEST(Sampling, MinusOneTopKIsAllTokens) {
 TEST(Sampling, GgufKeysSayTheSame) {
   const SamplingDefaults sampling = {.temperature = 0.6, .top_p = 0.95, .min_p = 0.05, .top_k = 40};
   Json::Object metadata;
-  for (const auto& [key, value] : SamplingMetadata(sampling))
-    metadata.emplace_back(key, Json(static_cast<double>(static_cast<float>(value))));
+  for (const auto& [key, value] : SamplingMetadata(sampling))  // a file holds 32 bits
+    metadata.emplace_back(
+        key, value.is_int() ? value : Json(double{static_cast<float>(value.as_double())}));
   const auto again = SamplingFromMetadata(Json(std::move(metadata)));
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(*again, sampling);

@@ -88,7 +88,7 @@ TEST_F(ConfigTest, SamplingIsANumberOrTheModels) {
   EXPECT_FALSE(config->sampling.temperature.has_value());
   EXPECT_FALSE(config->sampling.top_p.has_value());
   EXPECT_EQ(config->sampling.top_k, 40);
-  for (const char* wrong : {"sampling.temperature=hot", "sampling.temperature=3",
+  for (const char* wrong : {"sampling.temperature=hot", "sampling.temperature=101",
                             "sampling.top_k=1.5", "sampling.top_k=-1"}) {
     const auto refused = Load("", {wrong});
     EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument) << wrong;
