@@ -228,8 +228,8 @@ const Json* Json::Find(std::string_view key) const {
 }
 
 void Json::Set(std::string_view key, Json value) {
-  if (const Json* old = FindRaw(key)) {
-    *const_cast<Json*>(old) = std::move(value);
+  if (Json* old = FindRaw(key)) {
+    *old = std::move(value);
   } else {
     object().emplace_back(std::string(key), std::move(value));
   }

@@ -76,12 +76,16 @@ class Json {
   const Object& as_object() const { return std::get<Object>(value_); }
   Array& array() { return std::get<Array>(value_); }
   Object& object() { return std::get<Object>(value_); }
+  std::string& string() { return std::get<std::string>(value_); }
 
   // Member `key` of an object; nullptr if this is no object, the key is absent, or its value is
   // null.
   const Json* Find(std::string_view key) const;
   // As Find, but a present null is returned too.
   const Json* FindRaw(std::string_view key) const;
+  Json* FindRaw(std::string_view key) {
+    return const_cast<Json*>(static_cast<const Json*>(this)->FindRaw(key));
+  }
   // Appends or replaces a member. Requires: an object.
   void Set(std::string_view key, Json value);
 

@@ -1,6 +1,7 @@
 #include "server/anthropic/messages_input.h"
 
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -108,11 +109,13 @@ class InputReader {
   }
 
   // The definition of a tool that a search has found. It stands in the result, so that the prompt
-  // before it stays as it is.
+  // before it stays as it is; where the tool is found again, its name alone does.
   std::optional<std::string> ReferencedTool(const Json& block, const std::string& where) {
     const std::string name = TextOf(block.Find("tool_name"));
     for (const auto& [known, tool] : tools_) {
       if (known != name) continue;
+      if (!told_.insert(name).second)
+        return Json(Json::Object{{"type", "tool_reference"}, {"tool_name", name}}).Dump();
       const Json* schema = tool->Find("input_schema");
       const Json function =
           Json::Object{{"name", name},
@@ -222,6 +225,7 @@ class InputReader {
   Fields& fields_;
   Json::Array out_;
   std::vector<std::pair<std::string, const Json*>> tools_;  // by name
+  std::set<std::string> told_;                              // whose definitions the messages have
 };
 
 }  // namespace

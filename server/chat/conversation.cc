@@ -128,8 +128,7 @@ class Adapter {
     } else if (arguments == nullptr) {
       out.Set("arguments", Json::Object{});
     } else if (format_.calls.tagged.has_value() && !arguments->is_object()) {
-      const std::string before = TextOf(message.Find("content"));
-      message.Set("content", StrCat(before, before.empty() ? "" : "\n", ArgumentsText(function)));
+      AppendContent(message, "\n", ArgumentsText(function));
       out.Set("arguments", Json::Object{});
     }
     return out;
@@ -147,8 +146,7 @@ class Adapter {
     const std::string text =
         StrCat("<tool_response>\n", TextOf(message.Find("content")), "\n</tool_response>");
     if (in_results_ && !out.empty() && IsRole(out.back(), "user")) {
-      out.back().Set("content", StrCat(TextOf(out.back().Find("content")), "\n", text));
-      return;
+      return AppendContent(out.back(), "\n", text);
     }
     in_results_ = true;
     out.push_back(Json::Object{{"role", "user"}, {"content", text}});

@@ -17,11 +17,6 @@ Json Message(const char* role, std::string text) {
   return Json::Object{{"role", role}, {"content", std::move(text)}};
 }
 
-void Append(Json& message, const std::string& text) {
-  const std::string before = ContentOf(message);
-  message.Set("content", StrCat(before, before.empty() ? "" : kBetween, text));
-}
-
 // Adds the system messages that stand before the first user message.
 void AddLeading(const OutputFormat& format, const Json::Array& leading, Json::Array& out) {
   if (format.system_role && (format.several_systems || leading.size() == 1)) {
@@ -29,7 +24,7 @@ void AddLeading(const OutputFormat& format, const Json::Array& leading, Json::Ar
     return;
   }
   Json joined = Message(format.system_role ? "system" : "user", "");
-  for (const Json& each : leading) Append(joined, ContentOf(each));
+  for (const Json& each : leading) AppendContent(joined, kBetween, ContentOf(each));
   if (!ContentOf(joined).empty()) out.push_back(std::move(joined));
 }
 
@@ -38,7 +33,7 @@ void AddLate(const OutputFormat& format, const Json& message, Json::Array& out) 
   const std::string text =
       StrCat("<system-reminder>\n", ContentOf(message), "\n</system-reminder>");
   const bool behind_result = !out.empty() && IsRole(out.back(), "tool");
-  if (behind_result && !format.user_after_result) return Append(out.back(), text);
+  if (behind_result && !format.user_after_result) return AppendContent(out.back(), kBetween, text);
   out.push_back(Message("user", text));
 }
 
@@ -56,7 +51,7 @@ Json::Array PlaceSystemMessages(const OutputFormat& format, const Json::Array& m
     if (IsRole(*it, "system")) {
       if (it >= first_user) AddLate(format, *it, out);
     } else if (it == first_user && begins_as_user && IsRole(out.back(), "user")) {
-      Append(out.back(), ContentOf(*it));
+      AppendContent(out.back(), kBetween, ContentOf(*it));
     } else {
       out.push_back(*it);
     }
@@ -68,7 +63,7 @@ Json::Array JoinUserMessages(Json::Array messages) {
   Json::Array out;
   for (Json& message : messages) {
     if (!out.empty() && IsRole(out.back(), "user") && IsRole(message, "user")) {
-      Append(out.back(), ContentOf(message));
+      AppendContent(out.back(), kBetween, ContentOf(message));
     } else {
       out.push_back(std::move(message));
     }

@@ -58,6 +58,13 @@ class Members {
   std::string_view field_, field_of_most_;
 };
 
+void CountMarks(std::string_view json, BodyParts& parts) {
+  for (const char c : json) {
+    parts.values += c == ',' || c == ':';
+    parts.containers += c == '[' || c == '{';
+  }
+}
+
 }  // namespace
 
 RequestSizes RequestSizesOf(const ServerConfig& config) {
@@ -90,20 +97,23 @@ std::size_t BodyParts::cost() const {
 BodyCost CostOf(std::string_view body) {
   BodyParts parts{.bytes = body.size(), .values = 1};
   Members members;
-  std::string_view last_text;
+  std::string_view last_text, key;
   char last_mark = 0;
   for (std::size_t i = 0; i < body.size(); ++i) {
     const char c = body[i];
     if (c == '"') {
       last_text = body.substr(i + 1, EndOfText(body, i + 1) - i - 1);
+      // Calls have their arguments as a text of JSON, which is read, too.
+      if (last_mark == ':' && (key == "arguments" || key.find('\\') != key.npos))
+        CountMarks(last_text, parts);
       // The texts of a list are prompts of their own; those of objects may be parts of one.
       parts.words.Add(last_text, last_mark == ':');
       i += last_text.size() + 1;
       continue;
     }
     if (c == ',' || c == ':' || c == '[' || c == '{') last_mark = c;
-    parts.values += c == ',' || c == ':';
-    parts.containers += c == '[' || c == '{';
+    if (c == ':') key = last_text;
+    CountMarks({&c, 1}, parts);
     members.Take(c, last_text);
   }
   return {.bytes = parts.cost(), .members = members.most(), .field = members.field()};

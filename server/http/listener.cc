@@ -50,26 +50,6 @@ Status CheckSockets(const server::ServerConfig& config) {
   return OkStatus();
 }
 
-ConnectionCount::Entry ConnectionCount::Enter(const std::string& address, int max,
-                                              int address_max) {
-  const base::MutexLock lock(mutex_);
-  if (all_ >= max) return Entry::kFull;
-  if (!address.empty()) {
-    int& count = by_address_[address];
-    if (address_max > 0 && count >= address_max) return Entry::kFullForAddress;
-    ++count;
-  }
-  ++all_;
-  return Entry::kIn;
-}
-
-void ConnectionCount::Leave(const std::string& address) {
-  const base::MutexLock lock(mutex_);
-  --all_;
-  const auto found = by_address_.find(address);
-  if (found != by_address_.end() && --found->second == 0) by_address_.erase(found);
-}
-
 Result<std::shared_ptr<Listener>> Listener::Create(
     asio::io_context& io, server::Service& service,
     const std::vector<server::PassedSocket>& passed) {

@@ -5,7 +5,6 @@
 #include <list>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -18,6 +17,7 @@
 #include "server/core/socket_file.h"
 #include "server/core/strand_pool.h"
 #include "server/http/connection.h"
+#include "server/http/connection_count.h"
 
 namespace thermocline::http {
 
@@ -27,45 +27,6 @@ Status CheckTls(const server::ServerConfig& config);
 // Unavailable, with the key: server.unix_socket or .admin_socket is in no folder, or a file that is
 // no socket is there. Whether somebody listens there already is for the start to say.
 Status CheckSockets(const server::ServerConfig& config);
-
-// Thread-safe: connections in all and by address.
-class ConnectionCount {
- public:
-  enum class Entry { kIn, kFull, kFullForAddress };
-  // kIn is followed by one Leave. `address_max` 0 = any number; not counted if `address` is "".
-  Entry Enter(const std::string& address, int max, int address_max);
-  void Leave(const std::string& address);
-
- private:
-  base::Mutex mutex_;
-  int all_ GUARDED_BY(mutex_) = 0;
-  std::unordered_map<std::string, int> by_address_ GUARDED_BY(mutex_);
-};
-
-// One connection's place among those that are counted; it is free again at the end.
-class ConnectionPlace {
- public:
-  // Enters nowhere yet, so that nothing has to be made room for once it has.
-  ConnectionPlace(std::shared_ptr<ConnectionCount> count, std::string address)
-      : count_(std::move(count)), address_(std::move(address)) {}
-  ~ConnectionPlace() {
-    if (entered_) count_->Leave(address_);
-  }
-  ConnectionPlace(const ConnectionPlace&) = delete;
-  ConnectionPlace& operator=(const ConnectionPlace&) = delete;
-
-  // As ConnectionCount's. Once.
-  ConnectionCount::Entry Enter(int max, int address_max) {
-    const auto entry = count_->Enter(address_, max, address_max);
-    entered_ = entry == ConnectionCount::Entry::kIn;
-    return entry;
-  }
-
- private:
-  const std::shared_ptr<ConnectionCount> count_;
-  const std::string address_;
-  bool entered_ = false;
-};
 
 // Thread-compatible; runs on its io_context.
 class Listener : public std::enable_shared_from_this<Listener> {

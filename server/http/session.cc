@@ -22,7 +22,7 @@ bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_
 }  // namespace
 
 Session::Session(std::shared_ptr<Connection> connection, server::Service& service,
-                 std::shared_ptr<void> place)
+                 std::shared_ptr<ConnectionPlace> place)
     : connection_(std::move(connection)),
       keep_alive_timer_(connection_->get_executor()),
       departure_timer_(connection_->get_executor()),
@@ -55,8 +55,9 @@ void Session::ReadRequest() {
   // Between requests a connection may be idle for long; once a byte is there, the rest has to
   // follow soon.
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
+  BeIdle();
   reader_.ReadSome(kReadBytes, [self = shared_from_this()](ErrorCode error) {
-    error ? self->Close() : self->ReadHeader();
+    error || !self->place_->BeBusy() ? self->Close() : self->ReadHeader();
   });
 }
 
@@ -223,8 +224,18 @@ void Session::NextRequest() {
   if (client_left_) return Close();
   if (!watching_) return ReadRequest();
   next_after_watch_ = true;
+  BeIdle();
   if (reader_.early_bytes() > 0) connection_->Cancel();  // it is there already
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
+}
+
+// Others may need its place.
+void Session::BeIdle() {
+  place_->BeIdle([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    asio::post(self->connection_->get_executor(), [self] { self->Close(); });
+  });
 }
 
 // A socket closed with bytes unread resets the connection, and the answer may be lost with it.

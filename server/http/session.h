@@ -10,6 +10,7 @@
 
 #include "server/http/answer.h"
 #include "server/http/connection.h"
+#include "server/http/connection_count.h"
 #include "server/http/exchange.h"
 #include "server/http/request_reader.h"
 #include "server/http/response_writer.h"
@@ -23,7 +24,7 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   // `place`: let go of at the end.
   Session(std::shared_ptr<Connection> connection, server::Service& service,
-          std::shared_ptr<void> place);
+          std::shared_ptr<ConnectionPlace> place);
   ~Session();
 
   void Start();
@@ -32,6 +33,7 @@ class Session : public std::enable_shared_from_this<Session> {
   using ErrorCode = boost::system::error_code;
 
   void ReadRequest();
+  void BeIdle();
   void ReadHeader();
   void OnHeader(ErrorCode error);
   void ReadBody();
@@ -82,7 +84,7 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::steady_timer departure_timer_;
   boost::asio::steady_timer room_timer_;
   server::Service& service_;
-  std::shared_ptr<void> place_;  // among the connections
+  std::shared_ptr<ConnectionPlace> place_;  // among the connections
   RequestReader reader_;
   std::optional<Exchange> exchange_;    // of the request in progress, or of the last
   std::unique_ptr<Answer> answer_;      // in progress, until its last byte is written

@@ -113,7 +113,8 @@ void Session::OnWatched(ErrorCode error) {
   if (next_after_watch_) {
     next_after_watch_ = false;
     const bool cancelled = error == asio::error::operation_aborted && reader_.early_bytes() > 0;
-    return error && !(cancelled && !connection_->expired()) ? Close() : ReadHeader();
+    const bool gone = error && !(cancelled && !connection_->expired());
+    return gone || !place_->BeBusy() ? Close() : ReadHeader();
   }
   if (answer_ != nullptr && error) {
     ClientLeft();

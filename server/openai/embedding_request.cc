@@ -1,6 +1,7 @@
 #include "server/openai/embedding_request.h"
 
 #include <algorithm>
+#include <set>
 
 #include "server/core/request_limits.h"
 
@@ -67,7 +68,7 @@ std::optional<std::string> DocumentText(const Json& document,
                                         const std::vector<std::string>& rank_fields) {
   if (document.is_object() && !rank_fields.empty()) {
     std::string lines;
-    for (const std::string& name : rank_fields) {
+    for (const std::string& name : rank_fields) {  // no two are the same
       const Json* value = document.Find(name);
       if (value == nullptr) continue;
       lines += StrCat(name, ": ", value->is_string() ? value->as_string() : value->Dump(), "\n");
@@ -77,6 +78,11 @@ std::optional<std::string> DocumentText(const Json& document,
   const Json* text = document.is_object() ? document.Find("text") : &document;
   if (text == nullptr || !text->is_string()) return std::nullopt;
   return text->as_string();
+}
+
+void RemoveRepeated(std::vector<std::string>& names) {
+  std::set<std::string> seen;
+  std::erase_if(names, [&seen](const std::string& name) { return !seen.insert(name).second; });
 }
 
 // Refuses names that no object among the documents has as a member: they are typing errors.
@@ -96,13 +102,14 @@ void CheckRankFields(Fields& fields, const Json::Array& documents,
 
 void ReadDocuments(Fields& fields, const Json* list, RerankRequest& out) {
   const std::string& field = out.asked.prompt_field;
-  const auto rank_fields = fields.Strings("rank_fields", kRankFieldsMax, kRankFieldBytesMax)
-                               .value_or(std::vector<std::string>());
+  auto rank_fields = fields.Strings("rank_fields", kRankFieldsMax, kRankFieldBytesMax)
+                         .value_or(std::vector<std::string>());
   if (list == nullptr || !list->is_array() || list->as_array().empty() ||
       list->as_array().size() >= kEmbeddedTextsMax)
     return fields.Fail(
         field, StrCat("'", field, "' must be a list of 1 to ", kEmbeddedTextsMax - 1, " texts"));
   const Json::Array& documents = list->as_array();
+  RemoveRepeated(rank_fields);
   CheckRankFields(fields, documents, rank_fields);
   for (std::size_t i = 0; fields.ok() && i < documents.size(); ++i) {
     auto text = DocumentText(documents[i], rank_fields);

@@ -91,6 +91,7 @@ class Fields {
   FieldLog* const log_;
   mutable std::set<std::string, std::less<>> seen_;
   std::vector<std::string> ignored_;
+  int compared_ = 0;                  // names, for near misses
   std::vector<std::string> unknown_;  // The first of them that `strict` refuses, if there is one.
   Status status_;
 };

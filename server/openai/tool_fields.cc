@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "server/core/request_limits.h"
 
@@ -37,8 +38,10 @@ void ReadAllowed(Fields& fields, const Json& choice, chat::ToolRequest& out) {
         "'tool_choice' of type allowed_tools has 'mode' auto or required and 'tools'");
   if (name == "required") out.choice.mode = ToolChoice::Mode::kRequired;
   std::vector<Tool> kept;
+  std::set<std::string> names;  // each tool is kept once, however often it is named
   for (const Json& each : tools->as_array()) {
     const std::string wanted = NameOfChoice(each);
+    if (!names.insert(wanted).second) continue;
     const auto found = std::find_if(out.tools.begin(), out.tools.end(),
                                     [&](const Tool& tool) { return tool.name == wanted; });
     if (found == out.tools.end())

@@ -1,0 +1,72 @@
+// How many connections there are, and which one makes way for a new one.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "engine/base/mutex.h"
+
+namespace thermocline::http {
+
+class ConnectionPlace;
+
+// Thread-safe: connections in all and by address. Where all places are taken, the connection that
+// has waited longest for a request, or for its first one, makes way.
+class ConnectionCount {
+ public:
+  enum class Entry { kIn, kFull, kFullForAddress };
+
+ private:
+  friend class ConnectionPlace;
+  struct Idle {
+    ConnectionPlace* place;
+    std::function<void()> leave;
+  };
+  // `leave`: of the one that makes way, to be called without the mutex.
+  Entry Enter(const std::string& address, int max, int address_max, std::function<void()>& leave)
+      REQUIRES(mutex_);
+  void Leave(ConnectionPlace& place);
+  // False: nobody is idle.
+  bool MakeWay(std::function<void()>& leave) REQUIRES(mutex_);
+  void ForgetIdle(ConnectionPlace& place) REQUIRES(mutex_);
+
+  base::Mutex mutex_;
+  int all_ GUARDED_BY(mutex_) = 0;  // without those that were told to leave
+  std::unordered_map<std::string, int> by_address_ GUARDED_BY(mutex_);
+  std::list<Idle> idle_ GUARDED_BY(mutex_);  // the longest first
+};
+
+// One connection's place among those that are counted; it is free again at the end.
+class ConnectionPlace {
+ public:
+  // Enters nowhere yet, so that nothing has to be made room for once it has.
+  ConnectionPlace(std::shared_ptr<ConnectionCount> count, std::string address)
+      : count_(std::move(count)), address_(std::move(address)) {}
+  ~ConnectionPlace() { count_->Leave(*this); }
+  ConnectionPlace(const ConnectionPlace&) = delete;
+  ConnectionPlace& operator=(const ConnectionPlace&) = delete;
+
+  // Once. `max` of all, `address_max` of this address; 0 = any number, and not counted if the
+  // address is "".
+  ConnectionCount::Entry Enter(int max, int address_max);
+  // From here on `leave` may be called, once and on any thread, to have the connection closed. It
+  // must only post, and must not hold what holds this place.
+  void BeIdle(std::function<void()> leave);
+  // False: it was told to leave.
+  bool BeBusy();
+
+ private:
+  friend class ConnectionCount;
+  const std::shared_ptr<ConnectionCount> count_;
+  const std::string address_;
+  // Guarded by the count's mutex.
+  bool entered_ = false;
+  bool told_to_leave_ = false;
+  std::list<ConnectionCount::Idle>::iterator idle_ = {};
+  bool is_idle_ = false;
+};
+
+}  // namespace thermocline::http
