@@ -26,6 +26,7 @@ DecodeLoop::DecodeLoop(const Params& p)
       yield_(p.yield),
       short_steps_(p.short_steps),
       crowded_(p.crowded),
+      token_s_(p.token_s),
       make_room_(p.make_room) {}
 
 TurnEnd DecodeLoop::Run(Sequence& s) {
@@ -81,7 +82,7 @@ Stop DecodeLoop::Embed(Sequence& s) {
     const int begin = s.embedded == 0 ? 0 : embed.ends[s.embedded - 1];
     const int length = embed.ends[s.embedded] - begin;
     while (cache_.length() < length) {
-      const int at = cache_.length(), count = std::min(transformer_.tokens_max(), length - at);
+      const int at = cache_.length(), count = std::min(ReadMost(), length - at);
       if (at == 0) s.pooling.Begin(embed.pooling, size);  // again, if its memory was taken
       const Stop why = BeforeStep(s, count);
       if (why != Stop::kNone) return why;
@@ -96,7 +97,7 @@ Stop DecodeLoop::Embed(Sequence& s) {
       s.pooling.Add(transformer_.HiddenStates(count));
       if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
       s.usage.read_tokens = begin + cache_.length();
-      spent_ += count * kPromptTokenShare;
+      ChargeReading(count, timer.elapsed());
     }
     s.job.channel->PushEmbedding(s.pooling.Take());
     cache_.Clear();
@@ -131,8 +132,17 @@ int DecodeLoop::ReadMost() const {
   return short_steps_ && most > kShort && crowded_ && crowded_() ? kShort : most;
 }
 
+// Texts of a few tokens, and logits of every token, take many times what reading takes as a rule.
+void DecodeLoop::ChargeReading(int tokens, double seconds) {
+  const double token_s = token_s_ ? token_s_() : 0;
+  spent_ += std::max(tokens * kPromptTokenShare, token_s > 0 ? seconds / token_s : 0);
+}
+
 Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
-  const AnswerSteps::Chunk chunk = answers_.Next(s, cache_, ReadMost());
+  constexpr int kScoredShare = 4;  // of the tokens of a step: each has logits, too
+  const int most = ReadMost(), all = transformer_.tokens_max();
+  const bool scored = s.job.request.prompt_logprobs && most < all;
+  const AnswerSteps::Chunk chunk = answers_.Next(s, cache_, scored ? most / kScoredShare : most);
   const int count = base::IntSize(chunk.tokens);
   const Stop why = BeforeStep(s, count);
   if (why != Stop::kNone) return why;
@@ -153,7 +163,7 @@ Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
   logits = *computed;
   if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
   const Stop read = answers_.Read(s, cache_, chunk, logits);
-  spent_ += count * kPromptTokenShare;
+  ChargeReading(count, timer.elapsed());
   if (chunk.score && chunk.last) logits = logits.last(logits.size() / chunk.tokens.size());
   return read;
 }

@@ -40,6 +40,8 @@ class DecodeLoop {
     // prompt's count less); true: others want to go on. Empty: nobody.
     std::function<bool(double)> yield = {};
     std::function<bool()> crowded = {};  // whether they do; empty: nobody does
+    // Seconds of a decoded token; 0, or empty: not known.
+    std::function<double()> token_s = {};
     // Asked before each step to have so many blocks free in the cache's pool; false: the sequence
     // has to wait for them. Empty: there are enough.
     std::function<bool(const nn::KvCount&)> make_room = {};
@@ -58,6 +60,8 @@ class DecodeLoop {
   Stop Embed(Sequence& s);
   Stop ReadChunk(Sequence& s, std::span<const float>& logits);
   int ReadMost() const;
+  // A step that read `tokens` tokens took `seconds`.
+  void ChargeReading(int tokens, double seconds);
   Stop Decode(Sequence& s);
   Stop Step(Sequence& s);
   void BeginDecoding(const Sequence& s);
@@ -77,6 +81,7 @@ class DecodeLoop {
   const std::function<bool(double)> yield_;
   const bool short_steps_;
   const std::function<bool()> crowded_;
+  const std::function<double()> token_s_;
   const std::function<bool(const nn::KvCount&)> make_room_;
   double spent_ = 0;   // tokens of this turn
   bool first_ = true;  // no step of this turn is done

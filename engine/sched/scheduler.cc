@@ -43,6 +43,7 @@ Scheduler::Scheduler(const Params& params)
         loop.crowded = [this] {
           return sequences_.size() > 1 || params_.queue.counts().requests > 0;
         };
+        loop.token_s = [this] { return budget_.token_s(); };
         loop.make_room = [this](const nn::KvCount& blocks) { return MakeRoom(blocks); };
         return loop;
       }()),

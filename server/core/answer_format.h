@@ -53,6 +53,8 @@ class AnswerFormat {
   virtual std::string End(const ChoiceEnd& end) = 0;
   // Once every choice has ended.
   virtual Json Whole(const Usage& total) = 0;
+  // Bytes of the request that the answer repeats, as often as it does so at once.
+  virtual std::size_t EchoBytes() const { return 0; }
   // The end of a stream that fails.
   virtual std::string Fail(const Status& status, CancelCause cause) = 0;
   // What keeps a silent stream alive; "" where the protocol has nothing for that.

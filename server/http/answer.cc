@@ -22,7 +22,7 @@ Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPla
       progress_(plan.submission.asked().request.progress),
       choices_per_prompt_(plan.submission.choices()),
       choices_(plan.submission.requests().size() * choices_per_prompt_),
-      kept_bytes_(plan.submission.KeptBytes()),
+      kept_bytes_(plan.submission.KeptBytes() + format_->EchoBytes()),
       kept_(service.request_memory(), head.tenant) {
   TokenChannel::ReserveBuffers(update_);
   for (const Request& request : plan.submission.requests())

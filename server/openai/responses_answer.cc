@@ -21,13 +21,22 @@ const char* FailureCode(const Status& status) {
   return row.http_status < 500 ? "invalid_prompt" : "server_is_overloaded";
 }
 
+// Tools and metadata of megabytes are repeated: their text takes a tenth of what their values do.
+ResponsesAnswer::Params WithWrittenEcho(ResponsesAnswer::Params params) {
+  for (auto& [key, value] : params.echo) value = Json::OfWritten(value.Dump());
+  return params;
+}
+
 }  // namespace
 
 ResponsesAnswer::ResponsesAnswer(const text::Tokenizer& tokenizer, Params params)
     : tokenizer_(tokenizer),
-      params_(std::move(params)),
+      params_(WithWrittenEcho(std::move(params))),
       id_(NewId("resp_")),
-      created_(std::time(nullptr)) {}
+      created_(std::time(nullptr)) {
+  constexpr std::size_t kCopies = 4;  // here, in the first two events, and on their way
+  for (const auto& [key, value] : params_.echo) echo_bytes_ += kCopies * value.as_written().size();
+}
 
 std::string ResponsesAnswer::Event(const char* type, Json::Object body) {
   Json::Object event{{"type", type}, {"sequence_number", sequence_++}};

@@ -27,6 +27,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   std::string Say(const server::Said& said) override;
   std::string End(const server::ChoiceEnd& end) override;
   Json Whole(const Usage& total) override;
+  std::size_t EchoBytes() const override { return echo_bytes_; }
   std::string Fail(const Status& status, CancelCause cause) override;
   // response.in_progress: Codex's idle timer does not count comments.
   std::string KeepAlive() override;
@@ -55,6 +56,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   const std::string id_;
   const std::int64_t created_;
   std::vector<Item> items_;
+  std::size_t echo_bytes_ = 0;
   int sequence_ = 0;
   bool opened_ = false;
   int bound_ = 0;  // the server's on tokens, if it ended the answer

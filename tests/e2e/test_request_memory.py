@@ -242,3 +242,17 @@ def test_a_large_request_does_not_wait_for_later_ones_of_another_key(two_keys):
     for thread in threads:
         thread.join()
     assert meanwhile < 20 and set(answered) == {b"HTTP/1.1 200"}, (meanwhile, answered)
+
+
+def test_what_answers_repeat_of_their_requests_is_counted():
+    """Streams of /v1/responses that nobody read held the tools of their requests as values, and twice as text: 402 MiB."""
+    body = json.dumps({"input": "owl", "max_output_tokens": 200, "stream": True, "metadata": {"a": "d " * 700_000}}).encode()
+    with Daemon(f"memory.budget_bytes={BUDGET}", "log.access=false") as d:
+        clients = []
+        for _ in range(40):
+            clients.append(post(d, "/v1/responses", body))
+            assert select.select([clients[-1]], [], [], 60)[0]
+        assert resident(d, "VmHWM") <= BUDGET
+        assert any(b" 429 " in client.recv(100) for client in clients)
+        for client in clients:
+            client.close()

@@ -44,14 +44,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   io.restart();
   http::StreamSocket socket(io, {AF_UNIX, 0}, ends[0]);
   auto ended = std::make_shared<bool>(false);
-  const std::shared_ptr<void> place(nullptr, [ended](void*) { *ended = true; });
   {
     const auto connection = std::make_shared<http::Connection>(
         std::move(socket), nullptr,
         http::Peer{.address = "127.0.0.1", .local_address = "127.0.0.1"});
-    std::make_shared<http::Session>(
-        connection, TheService(), std::shared_ptr<void>(nullptr, [ended](void*) { *ended = true; }))
-        ->Start();
+    const std::shared_ptr<http::ConnectionPlace> place(
+        new http::ConnectionPlace(std::make_shared<http::ConnectionCount>(), ""),
+        [ended](http::ConnectionPlace* old) {
+          delete old;
+          *ended = true;
+        });
+    std::make_shared<http::Session>(connection, TheService(), place)->Start();
   }
   for (const std::string_view part : fuzz::PartsOf(fuzz::TextOf(data, size), 3)) {
     (void)!write(ends[1], part.data(), part.size());
