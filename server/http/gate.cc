@@ -62,8 +62,10 @@ std::string_view TargetHost(std::string_view target) {
 }
 
 bool IsOwnOrigin(std::string_view origin, std::string_view host) {
-  const std::size_t scheme = origin.find("://");
-  return scheme != std::string_view::npos && Lower(origin.substr(scheme + 3)) == Lower(host);
+  const std::size_t end = origin.find("://");
+  const std::string scheme = Lower(origin.substr(0, end));
+  return end != std::string_view::npos && (scheme == "http" || scheme == "https") &&
+         Lower(origin.substr(end + 3)) == Lower(host);
 }
 
 // What a proxy before us may have read as another request (RFC 9112, 6.1).

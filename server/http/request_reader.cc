@@ -44,7 +44,8 @@ void RequestReader::ReadHeader(std::uint64_t body_bytes_max, Done done) {
 }
 
 void RequestReader::Welcome(Done done) {
-  if (!beast::iequals(request()[beast_http::field::expect], "100-continue")) return done({});
+  const bool asks = beast::iequals(request()[beast_http::field::expect], "100-continue");
+  if (!asks || request().version() < 11) return done({});  // HTTP/1.0 has no such answer
   asio::async_write(connection_, asio::buffer(kContinue),
                     [done = std::move(done)](ErrorCode error, std::size_t) { done(error); });
 }

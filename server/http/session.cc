@@ -229,8 +229,9 @@ void Session::NextRequest() {
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
 }
 
-// Others may need its place.
+// Others may need its place, unless it is the operator's.
 void Session::BeIdle() {
+  if (connection_->peer().admin) return;
   place_->BeIdle([weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr) return;

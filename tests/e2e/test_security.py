@@ -169,7 +169,7 @@ def test_hosts(daemon):
 def test_origins_are_refused_by_default(daemon):
     url = daemon.url + "/v1/models"
     assert httpx.get(url, headers={"origin": daemon.url}).status_code == 200
-    for origin in ("http://evil.example", "null", "http://127.0.0.1:1", "https://evil.example:443", ""):
+    for origin in (daemon.url.replace("http", "chrome-extension"), "http://evil.example", "null", "http://127.0.0.1:1", "https://evil.example:443", ""):
         response = httpx.get(url, headers={"origin": origin})
         assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
         preflight = httpx.options(url, headers={"origin": origin, "access-control-request-method": "POST"})
@@ -274,6 +274,7 @@ def test_connections_of_one_address_are_bounded():
                 s = socket.create_connection(("127.0.0.1", d.port), timeout=10, source_address=(source, 0))
                 s.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 if b" 200 " in s.recv(4096):
+                    s.sendall(b"GET /")  # one that waits for a request would make way
                     return s
                 s.close()
 
@@ -333,3 +334,21 @@ def test_a_template_of_millions_of_steps_does_not_hold_up_the_others(tmp_path):
         assert ask("short").status_code == 200  # there are threads left for it
         assert not any(request.done() for request in long)
         assert all(request.result().status_code in (200, 400) for request in long)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_character_that_a_terminal_obeys_is_logged(form):
+    """C1 controls, marks of direction and separators of lines came into the log as clients wrote them."""
+    hidden = "\u007f\u009b\u061c\u200f\u2028\u202e\u2066"
+    with Daemon(f"log.format={form}") as d:
+        body = {"prompt": "owl", "max_tokens": 1, f"a{hidden}\u00e9\u3042\U0001f600": 1}
+        assert httpx.post(d.url + "/v1/completions", json=body, timeout=60).status_code == 200
+        lines = [line for line in d.text().splitlines() if "is not known here" in line]
+    assert len(lines) == 1 and not set(hidden) & set(lines[0]) and "\u00e9\u3042\U0001f600" in lines[0]
+    assert all(f"\\u{ord(c):04x}" in lines[0] for c in hidden)
+
+
+def test_http_1_0_is_told_of_no_interim_answer(daemon):
+    with socket.create_connection(("127.0.0.1", daemon.port), 20) as client:
+        client.sendall(b"POST /tokenize HTTP/1.0\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 17\r\n\r\n" + b'{"content":"owl"}')
+        assert client.recv(1 << 10).startswith(b"HTTP/1.0 200 ")
