@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "engine/base/system_memory.h"
@@ -164,9 +165,15 @@ bool RequestMemory::HasRoomForAnswer(const std::string& client) const {
 
 bool RequestMemory::TakeTrimHint() {
   const base::MutexLock lock(mutex_);
-  if (peak_ < kTrimFrom || held_ > kTrimBelow) return false;
+  const bool asked = std::exchange(trim_asked_, false);
+  if (peak_ < kTrimFrom || held_ > kTrimBelow) return asked;
   peak_ = held_;
   return true;
+}
+
+void RequestMemory::AskForTrim() {
+  const base::MutexLock lock(mutex_);
+  trim_asked_ = true;
 }
 
 Status RequestMemory::Hold::Grow(std::size_t bytes) {

@@ -103,8 +103,11 @@ class RequestMemory {
   RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max);
 
   std::size_t held() const;
-  // True once after much was held, when nearly nothing is: the heap may be given back.
+  // True once after much was held, when nearly nothing is, and once after AskForTrim: the heap may
+  // be given back.
   bool TakeTrimHint();
+  // Others have freed much.
+  void AskForTrim();
 
  private:
   struct Share {
@@ -121,6 +124,7 @@ class RequestMemory {
   std::size_t held_ GUARDED_BY(mutex_) = 0;     // by bodies
   std::size_t answers_ GUARDED_BY(mutex_) = 0;  // unread
   std::size_t peak_ GUARDED_BY(mutex_) = 0;     // since the last hint
+  bool trim_asked_ GUARDED_BY(mutex_) = false;
   std::map<std::string, Share> by_client_ GUARDED_BY(mutex_);
 };
 
