@@ -72,34 +72,55 @@ std::optional<Caller> Identify(const server::Live& live, const Context& context)
 
 }  // namespace
 
-Call::Call(server::Service& service, Context& context, std::string method, const std::string& id)
-    : service_(service), arrived_(Clock::now()), live_(service.live()), method_(std::move(method)) {
+Call::Call(server::Service& service, ConnectionCredit& credit, Context& context, std::string path)
+    : service_(service),
+      credit_(credit),
+      context_(context),
+      peer_(CanonicalPeer(context.peer())),
+      arrived_(Clock::now()),
+      live_(service.live()),
+      path_(std::move(path)) {
   ++service_.active_requests;
-  id_ = server::IsRequestId(id) ? id : server::RequestIdFrom(Metadata(context, "x-request-id"));
-  context.AddInitialMetadata("x-request-id", id_);
+  id_ = server::RequestIdFrom(Metadata(context, "x-request-id"));
   if (const auto trace = server::ParseTraceparent(Metadata(context, "traceparent")))
     trace_id_ = trace->trace_id;
   deadline_ = DeadlineOf(context, arrived_);
   auto caller = Identify(*live_, context);
+  const std::size_t metadata_bytes = MetadataBytes(context);
   if (caller.has_value()) {
     caller_ = *std::move(caller);
   } else {
     refusal_ =
         base::Unauthenticated("the metadata 'authorization' must be 'Bearer ' and a valid key");
   }
-  if (const std::size_t bytes = MetadataBytes(context);
-      bytes > kMetadataBytesMax && refusal_.ok()) {
-    refusal_ = BadField("metadata", StrCat("the metadata has ", bytes, " bytes; at most ",
+  if (metadata_bytes > kMetadataBytesMax && refusal_.ok()) {
+    refusal_ = BadField("metadata", StrCat("the metadata has ", metadata_bytes, " bytes; at most ",
                                            kMetadataBytesMax, " are taken"));
   }
-  if (!id.empty() && !server::IsRequestId(id) && refusal_.ok()) {
+  reads_ = refusal_.ok();
+  credit_.CallBegan(peer_, metadata_bytes, reads_);
+}
+
+Call::~Call() {
+  if (reads_) credit_.MessageEnded(peer_, 0);
+  --service_.active_requests;
+}
+
+void Call::MessageCame(std::size_t bytes, const std::string& id) {
+  if (std::exchange(reads_, false)) credit_.MessageEnded(peer_, bytes);
+  if (server::IsRequestId(id)) {
+    id_ = id;
+  } else if (!id.empty() && refusal_.ok()) {
     refusal_ = BadField("request_id", StrCat("request_id must be printable ASCII without spaces, "
                                              "at most ",
                                              server::kRequestIdBytesMax, " characters"));
   }
+  TellId();
 }
 
-Call::~Call() { --service_.active_requests; }
+void Call::TellId() {
+  if (!std::exchange(told_id_, true)) context_.AddInitialMetadata("x-request-id", id_);
+}
 
 bool Call::IsLate() const {
   if (!deadline_.has_value()) return false;
@@ -109,17 +130,17 @@ bool Call::IsLate() const {
 void Call::End(const Status& status) noexcept {
   if (std::exchange(ended_, true)) return;
   try {
+    TellId();
     Book(server::RowOf(status).http_status);
   } catch (const std::exception&) {  // of the allocator, which a line in the log would need, too
   }
 }
 
 void Call::Book(int http_status) const {
-  const std::string route = "/thermocline.v1.Inference/" + method_;
-  service_.metrics().RequestEnded(route, http_status);
+  service_.metrics().RequestEnded(path_, http_status);
   if (!live_->config.log_access) return;
   const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - arrived_);
-  Json::Object fields = {{"method", "gRPC"}, {"route", route},           {"status", http_status},
+  Json::Object fields = {{"method", "gRPC"}, {"route", path_},           {"status", http_status},
                          {"ms", ms.count()}, {"tenant", caller_.tenant}, {"id", id_}};
   if (!trace_id_.empty()) fields.emplace_back("trace", trace_id_);
   if (prompt_tokens_ >= 0) {

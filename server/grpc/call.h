@@ -8,6 +8,7 @@
 #include <string>
 
 #include "server/core/service.h"
+#include "server/grpc/connection_credit.h"
 
 namespace thermocline::rpc {
 
@@ -22,16 +23,20 @@ struct Caller {
   int priority_max = kPriorityMax;
 };
 
-// Counts in Service::active_requests, so that a drain waits for it.
+// Counts in Service::active_requests, so that a drain waits for it, and tells `credit` what its
+// connection has sent.
 class Call {
  public:
-  // `method`: "Generate". `id`: the message's own; else the metadata's, else a new one.
-  Call(server::Service& service, ::grpc::CallbackServerContext& context, std::string method,
-       const std::string& id = "");
+  // `path`: "/thermocline.v1.Inference/Generate". The id is the metadata's, else a new one.
+  Call(server::Service& service, ConnectionCredit& credit, ::grpc::CallbackServerContext& context,
+       std::string path);
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  // The message of an accepted call has come, before anything is answered. `id`: what it says of
+  // its own; "" = nothing.
+  void MessageCame(std::size_t bytes, const std::string& id = "");
   const std::string& id() const { return id_; }
   const Caller& caller() const { return caller_; }
   // The settings and keys that hold for it.
@@ -54,18 +59,24 @@ class Call {
   void End(const Status& status) noexcept;
 
  private:
+  // Sends the id with the metadata of the answer, once it is known.
+  void TellId();
   void Book(int http_status) const;
 
   server::Service& service_;
+  ConnectionCredit& credit_;
+  ::grpc::CallbackServerContext& context_;
+  const std::string peer_;  // as CanonicalPeer
   const std::chrono::steady_clock::time_point arrived_;
   const std::shared_ptr<const server::Live> live_;
-  const std::string method_;
+  const std::string path_;
   std::string id_, trace_id_;
   Caller caller_;
   Status refusal_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::int64_t prompt_tokens_ = -1, completion_tokens_ = -1;  // -1 = of no generation
-  bool ended_ = false;
+  bool reads_ = false;                                        // its message may come
+  bool told_id_ = false, ended_ = false;
 };
 
 }  // namespace thermocline::rpc

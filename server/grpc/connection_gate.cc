@@ -12,7 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -38,19 +37,6 @@ int PortOf(int socket) {
   ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &bytes);
   return ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port
                                           : reinterpret_cast<sockaddr_in*>(&name)->sin_port);
-}
-
-// "192.0.2.1", "2001:db8::1"; "" for a Unix socket, and where the other end has gone.
-std::string PeerOf(int socket) {
-  sockaddr_storage name{};
-  socklen_t bytes = sizeof(name);
-  char text[INET6_ADDRSTRLEN] = "";
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return "";
-  if (name.ss_family == AF_INET)
-    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&name)->sin_addr, text, sizeof(text));
-  if (name.ss_family == AF_INET6)
-    ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&name)->sin6_addr, text, sizeof(text));
-  return text;
 }
 
 // The socket listens, or is closed: -1.
@@ -144,8 +130,10 @@ Status ConnectionGate::ListenUnix(const std::string& path, mode_t mode) {
   return OkStatus();
 }
 
-void ConnectionGate::Start(server::Service& service, std::unique_ptr<Acceptor> acceptor) {
+void ConnectionGate::Start(server::Service& service, ConnectionCredit& credit,
+                           std::unique_ptr<Acceptor> acceptor) {
   service_ = &service;
+  open_ = std::make_unique<OpenConnections>(service, credit);
   acceptor_ = std::move(acceptor);
   thread_ = std::thread([this] { AcceptAll(); });
   ::pthread_setname_np(thread_.native_handle(), "grpc-accept");
@@ -166,9 +154,13 @@ void ConnectionGate::AcceptAll() {
   for (const int socket : listeners_)
     waits.push_back({.fd = socket, .events = POLLIN, .revents = 0});
   for (bool full = false;;) {
-    // Without a descriptor, only for the end, and a moment.
-    if (::poll(waits.data(), full ? 1 : waits.size(), full ? kRetryMs : -1) < 0) continue;
+    // Without room or a descriptor, only for the end, and a moment.
+    const int look_ms = open_->Look();
+    const bool waits_for_room = full || !open_->HasRoomForUnproven();
+    const int wait_ms = waits_for_room && look_ms < 0 ? kRetryMs : look_ms;
+    if (::poll(waits.data(), waits_for_room ? 1 : waits.size(), wait_ms) < 0) continue;
     if (waits[0].revents != 0) return;
+    if (waits_for_room && !full) continue;
     bool failed = false;
     for (std::size_t i = 1; i < waits.size(); ++i)
       if (full || waits[i].revents != 0) failed = !AcceptOne(waits[i].fd) || failed;
@@ -186,7 +178,9 @@ bool ConnectionGate::AcceptOne(int listener) {
   }
   told_ = false;
   try {
-    if (Admit(fd)) {
+    if (open_->Admit(fd)) {
+      const int on = 1;
+      if (file_.path().empty()) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       Acceptor::NewConnectionParameters connection;
       connection.listener_fd = listener;
       connection.fd = fd;
@@ -199,38 +193,6 @@ bool ConnectionGate::AcceptOne(int listener) {
   }
   ::close(fd);
   return true;
-}
-
-bool ConnectionGate::Admit(int fd) {
-  struct stat socket;
-  if (::fstat(fd, &socket) != 0) return false;
-  Connection next{fd, socket.st_dev, socket.st_ino, server::NetworkOf(PeerOf(fd))};
-  if (!HasRoom(next.address)) ForgetClosed();
-  if (!HasRoom(next.address)) return false;
-  const int on = 1;
-  if (file_.path().empty()) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  open_.push_back(std::move(next));
-  return true;
-}
-
-bool ConnectionGate::HasRoom(const std::string& address) const {
-  const auto live = service_->live();
-  const auto max = static_cast<std::ptrdiff_t>(live->config.connections_max);
-  const auto address_max = static_cast<std::ptrdiff_t>(live->config.ConnectionsMaxOf(address));
-  if (std::ssize(open_) >= max) return false;
-  return address.empty() || address_max == 0 ||
-         std::count_if(open_.begin(), open_.end(), [&](const Connection& other) {
-           return other.address == address;
-         }) < address_max;
-}
-
-// A descriptor that is no longer the same socket: gRPC has closed that one.
-void ConnectionGate::ForgetClosed() {
-  std::erase_if(open_, [](const Connection& connection) {
-    struct stat now;
-    return ::fstat(connection.fd, &now) != 0 || now.st_ino != connection.inode ||
-           now.st_dev != connection.device;
-  });
 }
 
 }  // namespace thermocline::rpc

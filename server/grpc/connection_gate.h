@@ -13,6 +13,7 @@
 #include "engine/base/status.h"
 #include "server/core/service.h"
 #include "server/core/socket_file.h"
+#include "server/grpc/open_connections.h"
 
 namespace thermocline::rpc {
 
@@ -32,28 +33,19 @@ class ConnectionGate {
   const std::string& address() const { return address_; }
   // Hands connections to `acceptor`, no more than server.connections_max and
   // server.connections_per_address_max at a time; the others are closed.
-  void Start(server::Service& service, std::unique_ptr<Acceptor> acceptor);
+  // A connection that sends more than its calls account for is shut (OpenConnections).
+  void Start(server::Service& service, ConnectionCredit& credit,
+             std::unique_ptr<Acceptor> acceptor);
   // Accepts nothing from here on.
   void Close();
 
  private:
-  // A connection that gRPC has, known by its socket: gRPC does not say when it closes one.
-  struct Connection {
-    int fd;
-    dev_t device;
-    ino_t inode;
-    std::string address;  // "" = of a Unix socket
-  };
-
   ConnectionGate() = default;
   Status ListenTcp(const std::string& host, const std::string& port);
   Status ListenUnix(const std::string& path, mode_t mode);
   void AcceptAll();
   // False: there is no descriptor or no memory for now.
   bool AcceptOne(int listener);
-  bool Admit(int fd);
-  bool HasRoom(const std::string& address) const;
-  void ForgetClosed();
 
   std::string address_;
   server::SocketFile file_;  // of a Unix socket
@@ -61,8 +53,8 @@ class ConnectionGate {
   int wake_ = -1;  // readable: it is time to end
   server::Service* service_ = nullptr;
   std::unique_ptr<Acceptor> acceptor_;
-  std::vector<Connection> open_;  // of the thread
-  bool told_ = false;             // that connections cannot be accepted
+  std::unique_ptr<OpenConnections> open_;  // of the thread
+  bool told_ = false;                      // that connections cannot be accepted
   std::thread thread_;
 };
 

@@ -29,27 +29,33 @@ Status DoOrFail(const std::string& id, server::Submission& submission,
 
 std::shared_ptr<GenerateStream> GenerateStream::Start(const server::Strand& strand,
                                                       server::Service& service,
-                                                      ::grpc::CallbackServerContext& context,
-                                                      const v1::GenerateRequest& message) {
-  std::shared_ptr<GenerateStream> stream(new GenerateStream(strand, service, context, message));
+                                                      ConnectionCredit& credit,
+                                                      ::grpc::CallbackServerContext& context) {
+  std::shared_ptr<GenerateStream> stream(new GenerateStream(strand, service, credit, context));
   stream->self_ = stream;
-  stream->Post([s = stream.get()] {
-    if (s->finished_) return;  // cancelled before it began
-    const Status begun = s->Begin();
-    if (!begun.ok()) s->Refuse(begun);
-  });
+  if (stream->call_.refusal().ok()) {
+    stream->StartRead(&stream->message_);
+  } else {
+    stream->Post([s = stream.get()] { s->Refuse(s->call_.refusal()); });
+  }
   return stream;
 }
 
 GenerateStream::GenerateStream(const server::Strand& strand, server::Service& service,
-                               ::grpc::CallbackServerContext& context,
-                               const v1::GenerateRequest& message)
+                               ConnectionCredit& credit, ::grpc::CallbackServerContext& context)
     : strand_(strand),
       service_(service),
       context_(context),
-      message_(message),
-      call_(service, context, "Generate", message.request_id()),
+      call_(service, credit, context, kGeneratePath),
       timer_(strand_) {}
+
+void GenerateStream::OnReadDone(bool ok) {
+  Post([this, ok] {
+    if (finished_) return;  // cancelled before it began
+    const Status begun = ok ? Begin() : NoMessage();
+    if (!begun.ok()) Refuse(begun);
+  });
+}
 
 template <typename Work>
 void GenerateStream::Post(Work work) {
@@ -69,6 +75,7 @@ void GenerateStream::Guarded(Work work) {
 }
 
 Status GenerateStream::Begin() {
+  call_.MessageCame(message_.ByteSizeLong(), message_.request_id());
   RETURN_IF_ERROR(call_.refusal());
   const server::BodyCost cost = CostOf(message_);
   RETURN_IF_ERROR(server::CheckCost(cost, service_.request_sizes()));

@@ -19,24 +19,27 @@
 
 namespace thermocline::rpc {
 
+inline constexpr const char* kGeneratePath = "/thermocline.v1.Inference/Generate";
+
 // gRPC's threads and the engine's only post; all work happens on the strand, but for long prompts,
 // which the service's workers make into tokens. At most one write is in flight, and while it is
 // nothing is taken from the generation: tokens for a slow reader come together in one message, and
 // more of them than the channel holds make the engine pause. Lives until gRPC is done with it and
 // nothing posted is left.
-class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
+class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1::GenerateEvent>,
                        public std::enable_shared_from_this<GenerateStream> {
  public:
+  // Reads the message if the caller is accepted.
   static std::shared_ptr<GenerateStream> Start(const server::Strand& strand,
-                                               server::Service& service,
-                                               ::grpc::CallbackServerContext& context,
-                                               const v1::GenerateRequest& message);
+                                               server::Service& service, ConnectionCredit& credit,
+                                               ::grpc::CallbackServerContext& context);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  GenerateStream(const server::Strand& strand, server::Service& service,
-                 ::grpc::CallbackServerContext& context, const v1::GenerateRequest& message);
+  GenerateStream(const server::Strand& strand, server::Service& service, ConnectionCredit& credit,
+                 ::grpc::CallbackServerContext& context);
+  void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
@@ -72,7 +75,7 @@ class GenerateStream : public ::grpc::ServerWriteReactor<v1::GenerateEvent>,
   const server::Strand strand_;
   server::Service& service_;
   ::grpc::CallbackServerContext& context_;
-  const v1::GenerateRequest& message_;  // valid until OnDone
+  v1::GenerateRequest message_;
   Call call_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
   // On the strand.

@@ -2,11 +2,11 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_builder.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -23,14 +23,18 @@
 namespace thermocline::rpc {
 namespace {
 
+constexpr int kQuietSecondsMax = 10;                 // of a stream of reflection
 constexpr std::chrono::milliseconds kFarewell{500};  // for clients to hang up
 // Calls with more than kMetadataBytesMax of call.h are refused one by one; beyond this the library
 // closes the connection, with all calls that share it.
 constexpr int kMetadataBytesHardMax = 256 << 10;
 constexpr int kStreamBufferBytes = 16 << 10;  // that one stream's slow reader keeps from pausing
-constexpr int kKeepaliveMs = 60'000;          // between pings to a silent client
-constexpr int kKeepaliveTimeoutMs = 20'000;   // for its answer
-constexpr int kPingIntervalMinMs = 10'000;    // between a client's pings; more often: GOAWAY
+// Of a message, which a client may send before its call is accepted and read. The library would
+// find out what the line takes, and let it send 16 MiB.
+constexpr int kUnreadBytes = 16 << 10;
+constexpr int kKeepaliveMs = 60'000;         // between pings to a silent client
+constexpr int kKeepaliveTimeoutMs = 20'000;  // for its answer
+constexpr int kPingIntervalMinMs = 10'000;   // between a client's pings; more often: GOAWAY
 
 // gRPC's own lines go where ours go.
 void Log(gpr_log_func_args* args) {
@@ -48,18 +52,16 @@ void SetUpLibrary() {
   gpr_set_log_function(Log);
   google::protobuf::SetLogHandler(LogProtobuf);
   ::grpc::EnableDefaultHealthCheckService(true);
-  ::grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
 
-// Every server gets the plugin; this one shall not tell its interface.
-class WithoutReflection : public ::grpc::ServerBuilderOption {
- public:
-  void UpdateArguments(::grpc::ChannelArguments*) override {}
-  void UpdatePlugins(std::vector<std::unique_ptr<::grpc::ServerBuilderPlugin>>* plugins) override {
-    const std::string name = ::grpc::reflection::ProtoServerReflectionPlugin().name();
-    std::erase_if(*plugins, [&](const auto& plugin) { return plugin->name() == name; });
-  }
-};
+// Half-open streams of a connection that has made no call yet take about 16 KiB each (measured):
+// those of all unproven ones fit beside the calls of others, in half of what there is.
+int StreamsMax(const server::Service& service) {
+  constexpr std::size_t kStreamBytes = 16 << 10, kConnections = 64, kLeast = 8;
+  const std::size_t fit = service.request_sizes().grpc / (kStreamBytes * kConnections);
+  const auto most = static_cast<std::size_t>(service.config().grpc_streams_max);
+  return static_cast<int>(std::min(std::max(fit, kLeast), most));
+}
 
 void SetLimits(const server::Service& service, ::grpc::ServerBuilder& builder) {
   const server::ServerConfig& config = service.config();
@@ -68,11 +70,13 @@ void SetLimits(const server::Service& service, ::grpc::ServerBuilder& builder) {
   const std::pair<const char*, int> arguments[] = {
       // Connections that send nothing are closed.
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, config.read_timeout_s * 1000},
-      {GRPC_ARG_MAX_CONCURRENT_STREAMS, config.grpc_streams_max},
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, StreamsMax(service)},
       {GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesHardMax},
       // A small message could unpack to gigabytes, before its key and its size are looked at.
       {GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE},
       {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},
+      {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kUnreadBytes},
       {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kStreamBufferBytes},
       {GRPC_ARG_MAX_CONNECTION_IDLE_MS, config.idle_timeout_s * 1000},
       {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs},
@@ -85,7 +89,7 @@ void SetLimits(const server::Service& service, ::grpc::ServerBuilder& builder) {
 }  // namespace
 
 struct GrpcServer::Impl {
-  explicit Impl(server::Service& served) : service(served), inference(io, served) {
+  explicit Impl(server::Service& served) : service(served), inference(io, served, credit) {
     for (int i = 0; i < served.config().grpc_threads; ++i) {
       threads.emplace_back([this] { server::RunGuarded(io); });
       pthread_setname_np(threads.back().native_handle(), StrCat("grpc-", i).c_str());
@@ -106,10 +110,9 @@ struct GrpcServer::Impl {
   server::Service& service;
   boost::asio::io_context io;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
+  ConnectionCredit credit;
   InferenceService inference;
-  const std::unique_ptr<::grpc::Service> reflection = MakeReflection(
-      {v1::Inference::service_full_name(), "grpc.health.v1.Health",
-       "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"});
+  std::vector<std::unique_ptr<::grpc::Service>> reflections;  // by version
   std::unique_ptr<::grpc::Server> server;
   std::unique_ptr<ConnectionGate> gate;
   std::vector<std::thread> threads;
@@ -131,9 +134,11 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Create(server::Service& service)
   auto acceptor =
       builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, MakeCredentials(config));
   builder.RegisterService(&impl->inference);
-  if (config.grpc_reflection) builder.RegisterService(impl->reflection.get());
+  if (config.grpc_reflection)
+    impl->reflections = MakeReflections(
+        impl->io, std::chrono::seconds(std::min(kQuietSecondsMax, config.read_timeout_s)));
+  for (const auto& reflection : impl->reflections) builder.RegisterService(reflection.get());
   SetLimits(service, builder);
-  if (!config.grpc_reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr)
     return base::Unavailable("gRPC's library does not start; the log says why");
@@ -141,7 +146,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Create(server::Service& service)
   service.WatchState([impl = impl.get()](server::ServiceState state) {
     impl->SetServing(state == server::ServiceState::kReady);
   });
-  impl->gate->Start(service, std::move(acceptor));
+  impl->gate->Start(service, impl->credit, std::move(acceptor));
   base::LogInfo("listening for gRPC on ", impl->gate->address());
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }

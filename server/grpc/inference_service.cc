@@ -12,77 +12,103 @@
 #include "server/grpc/generate_stream.h"
 #include "server/grpc/message_cost.h"
 #include "server/grpc/refusal.h"
+#include "server/grpc/streamed_method.h"
 
 namespace thermocline::rpc {
 namespace {
 
-// A call with one answer. `handler(const Call&)` fills the response or says why not, on a thread of
-// ours. gRPC keeps the messages until Finish, which therefore comes once, and always, also for a
-// client that left.
-class UnaryCall : public ::grpc::ServerUnaryReactor {
+// What a call needs of the daemon.
+struct Place {
+  boost::asio::io_context& io;
+  server::Service& service;
+  ConnectionCredit& credit;
+};
+
+// A call with one message and one answer. `handler` works on a thread of ours. gRPC keeps the call
+// until Finish, which therefore comes once, and always, also for a client that left.
+template <typename Request, typename Response, typename Handler>
+class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
  public:
-  template <typename Handler>
-  static UnaryCall* Start(boost::asio::io_context& io, server::Service& service,
-                          ::grpc::CallbackServerContext& context, const char* method,
-                          Handler handler) {
-    auto* call = new UnaryCall(service, context, method);
-    boost::asio::post(io, [call, handler] { call->Run(handler); });
-    return call;
-  }
-  // As Start, for work that grows with the request.
-  template <typename Handler>
-  static UnaryCall* StartLong(boost::asio::io_context& io, server::Service& service,
-                              ::grpc::CallbackServerContext& context, const char* method,
-                              const google::protobuf::Message& request, Handler handler) {
-    auto* call = new UnaryCall(service, context, method);
-    const server::BodyCost cost = CostOf(request);
-    if (Status refused = server::CheckCost(cost, service.request_sizes()); !refused.ok()) {
-      boost::asio::post(io, [call, refused = std::make_shared<Status>(std::move(refused))] {
-        call->Refuse(call->call_.refusal().ok() ? *refused : call->call_.refusal());
-      });
-      return call;
-    }
-    service.workers(request.ByteSizeLong())
-        .Post(
-            call->call_.caller().tenant, io.get_executor(), [call, handler] { call->Run(handler); },
-            {}, [call] { call->Refuse(server::ShuttingDown()); }, cost.bytes);
-    return call;
+  // `is_long`: the work grows with the request.
+  UnaryCall(const Place& place, ::grpc::CallbackServerContext& context, const char* path,
+            bool is_long, Handler handler)
+      : place_(place),
+        context_(context),
+        is_long_(is_long),
+        handler_(std::move(handler)),
+        call_(place.service, place.credit, context, path) {
+    call_.refusal().ok() ? this->StartRead(&request_) : PostRefusal(call_.refusal());
   }
 
  private:
-  UnaryCall(server::Service& service, ::grpc::CallbackServerContext& context, const char* method)
-      : service_(service), context_(context), call_(service, context, method) {}
+  void OnReadDone(bool ok) override {
+    if (ended_) return;
+    try {
+      const Status begun = ok ? Begin() : NoMessage();
+      if (!begun.ok()) PostRefusal(begun);
+    } catch (const std::exception& error) {
+      Fail(error);
+    }
+  }
+  Status Begin() {
+    call_.MessageCame(request_.ByteSizeLong());
+    const auto run = [this] { Run(); };
+    if (!is_long_) {
+      boost::asio::post(place_.io, run);
+      return OkStatus();
+    }
+    const server::BodyCost cost = CostOf(request_);
+    RETURN_IF_ERROR(server::CheckCost(cost, place_.service.request_sizes()));
+    place_.service.workers(request_.ByteSizeLong())
+        .Post(
+            call_.caller().tenant, place_.io.get_executor(), run, {},
+            [this] { Refuse(server::ShuttingDown()); }, cost.bytes);
+    return OkStatus();
+  }
 
-  template <typename Handler>
-  void Run(const Handler& handler) {
+  void Run() {
     if (context_.IsCancelled()) return End(server::ClientGone());  // while it waited
     try {
       const base::InterruptScope scope(client_left_);
-      Status status = call_.refusal().ok() ? handler(call_) : call_.refusal();
+      Status status = handler_(call_, request_, response_);
       if (client_left_) return End(server::ClientGone());
       if (base::Interrupted()) status = server::ShuttingDown();
       status.ok() ? End(status) : Refuse(status);
     } catch (const std::exception& error) {  // of libraries and the allocator: ends this call only
-      base::LogError("id=", call_.id(), ": ", error.what());
-      Refuse(base::Internal(""));
+      Fail(error);
     }
   }
+  void Fail(const std::exception& error) {
+    base::LogError("id=", call_.id(), ": ", error.what());
+    Refuse(base::Internal(""));
+  }
+  void PostRefusal(const Status& status) {
+    boost::asio::post(place_.io,
+                      [this, status = std::make_shared<Status>(status)] { Refuse(*status); });
+  }
   void Refuse(const Status& status) {
-    server::CountRejection(service_.metrics(), status);
+    server::CountRejection(place_.service.metrics(), status);
     End(status);
   }
   void End(const Status& status) {
-    const ::grpc::Status told = ToGrpc(service_, status);
+    ended_ = true;
+    const ::grpc::Status told = ToGrpc(place_.service, status);
     call_.End(status);
-    Finish(told);
+    if (!status.ok()) return this->Finish(told);
+    this->StartWriteAndFinish(&response_, ::grpc::WriteOptions(), told);
   }
   void OnCancel() override { client_left_ = true; }
   void OnDone() override { delete this; }
 
-  server::Service& service_;
+  const Place place_;
   ::grpc::CallbackServerContext& context_;
+  const bool is_long_;
+  const Handler handler_;
   Call call_;
+  Request request_;
+  Response response_;
   std::atomic<bool> client_left_ = false;  // the work looks, too
+  std::atomic<bool> ended_ = false;        // a read may end behind it
 };
 
 // The tokens of a request with text or chat in it, however many.
@@ -152,58 +178,59 @@ Status AnswerCancel(server::Service& service, const Caller& caller,
 
 }  // namespace
 
-::grpc::ServerWriteReactor<v1::GenerateEvent>* InferenceService::Generate(
-    Context* context, const v1::GenerateRequest* request) {
-  return GenerateStream::Start(strands_.Next(), service_, *context, *request).get();
+template <typename Request, typename Response, typename Handler>
+void InferenceService::AddUnary(const char* path, Work work, Handler handler) {
+  const bool is_long = work == Work::kLong;
+  AddMethod(MakeMethod<Request, Response>(path, [this, path, is_long, handler](Context* context) {
+    return new UnaryCall<Request, Response, Handler>({io_, service_, credit_}, *context, path,
+                                                     is_long, handler);
+  }));
 }
 
-::grpc::ServerUnaryReactor* InferenceService::Tokenize(Context* context,
-                                                       const v1::TokenizeRequest* request,
-                                                       v1::TokenizeResponse* response) {
-  return UnaryCall::StartLong(
-      io_, service_, *context, "Tokenize", *request,
-      [=, this](const Call&) { return AnswerTokenize(service_, *request, *response); });
+void InferenceService::AddGenerate() {
+  AddMethod(
+      MakeMethod<v1::GenerateRequest, v1::GenerateEvent>(kGeneratePath, [this](Context* context) {
+        return GenerateStream::Start(strands_.Next(), service_, credit_, *context).get();
+      }));
 }
 
-::grpc::ServerUnaryReactor* InferenceService::Detokenize(Context* context,
-                                                         const v1::DetokenizeRequest* request,
-                                                         v1::DetokenizeResponse* response) {
-  return UnaryCall::StartLong(
-      io_, service_, *context, "Detokenize", *request,
-      [=, this](const Call&) { return AnswerDetokenize(service_, *request, *response); });
-}
-
-::grpc::ServerUnaryReactor* InferenceService::CountTokens(Context* context,
-                                                          const v1::CountTokensRequest* request,
-                                                          v1::CountTokensResponse* response) {
-  return UnaryCall::StartLong(
-      io_, service_, *context, "CountTokens", *request,
-      [=, this](const Call&) { return AnswerCount(service_, *request, *response); });
-}
-
-::grpc::ServerUnaryReactor* InferenceService::GetModel(Context* context, const v1::GetModelRequest*,
-                                                       v1::Model* response) {
-  return UnaryCall::Start(io_, service_, *context, "GetModel", [=, this](const Call&) -> Status {
-    if (service_.engine() == nullptr) return service_.Readiness();
-    FillModel(service_, *response);
-    return OkStatus();
-  });
-}
-
-::grpc::ServerUnaryReactor* InferenceService::GetStats(Context* context, const v1::GetStatsRequest*,
-                                                       v1::Stats* response) {
-  return UnaryCall::Start(io_, service_, *context, "GetStats", [=, this](const Call&) -> Status {
-    FillStats(service_, *response);
-    return OkStatus();
-  });
-}
-
-::grpc::ServerUnaryReactor* InferenceService::Cancel(Context* context,
-                                                     const v1::CancelRequest* request,
-                                                     v1::CancelResponse*) {
-  return UnaryCall::Start(io_, service_, *context, "Cancel", [=, this](const Call& call) {
-    return AnswerCancel(service_, call.caller(), *request);
-  });
+InferenceService::InferenceService(boost::asio::io_context& io, server::Service& service,
+                                   ConnectionCredit& credit)
+    : io_(io), strands_(io), service_(service), credit_(credit) {
+  AddGenerate();
+  AddUnary<v1::TokenizeRequest, v1::TokenizeResponse>(
+      "/thermocline.v1.Inference/Tokenize", Work::kLong,
+      [this](const Call&, const auto& request, auto& response) {
+        return AnswerTokenize(service_, request, response);
+      });
+  AddUnary<v1::DetokenizeRequest, v1::DetokenizeResponse>(
+      "/thermocline.v1.Inference/Detokenize", Work::kLong,
+      [this](const Call&, const auto& request, auto& response) {
+        return AnswerDetokenize(service_, request, response);
+      });
+  AddUnary<v1::CountTokensRequest, v1::CountTokensResponse>(
+      "/thermocline.v1.Inference/CountTokens", Work::kLong,
+      [this](const Call&, const auto& request, auto& response) {
+        return AnswerCount(service_, request, response);
+      });
+  AddUnary<v1::GetModelRequest, v1::Model>(
+      "/thermocline.v1.Inference/GetModel", Work::kShort,
+      [this](const Call&, const auto&, auto& response) -> Status {
+        if (service_.engine() == nullptr) return service_.Readiness();
+        FillModel(service_, response);
+        return OkStatus();
+      });
+  AddUnary<v1::GetStatsRequest, v1::Stats>(
+      "/thermocline.v1.Inference/GetStats", Work::kShort,
+      [this](const Call&, const auto&, auto& response) -> Status {
+        FillStats(service_, response);
+        return OkStatus();
+      });
+  AddUnary<v1::CancelRequest, v1::CancelResponse>(
+      "/thermocline.v1.Inference/Cancel", Work::kShort,
+      [this](const Call& call, const auto& request, auto&) {
+        return AnswerCancel(service_, call.caller(), request);
+      });
 }
 
 }  // namespace thermocline::rpc

@@ -11,33 +11,28 @@ namespace thermocline::rpc {
 
 // Thread-safe. gRPC's threads only hand the work to `io`, or, if it may take long, to the service's
 // workers: it must hold up neither other calls' reads and writes nor their streams.
-class InferenceService final : public v1::Inference::CallbackService {
+//
+// Every method is a stream of messages to gRPC's library, though a client sends one: a call comes
+// here with its metadata, and its message is read only if its caller is accepted. The library would
+// read the messages of other methods before it says that there is a call.
+class InferenceService final : public ::grpc::Service {
  public:
-  InferenceService(boost::asio::io_context& io, server::Service& service)
-      : io_(io), strands_(io), service_(service) {}
+  InferenceService(boost::asio::io_context& io, server::Service& service, ConnectionCredit& credit);
 
  private:
   using Context = ::grpc::CallbackServerContext;
-  using Unary = ::grpc::ServerUnaryReactor;
 
-  ::grpc::ServerWriteReactor<v1::GenerateEvent>* Generate(
-      Context* context, const v1::GenerateRequest* request) override;
-  Unary* Tokenize(Context* context, const v1::TokenizeRequest* request,
-                  v1::TokenizeResponse* response) override;
-  Unary* Detokenize(Context* context, const v1::DetokenizeRequest* request,
-                    v1::DetokenizeResponse* response) override;
-  Unary* CountTokens(Context* context, const v1::CountTokensRequest* request,
-                     v1::CountTokensResponse* response) override;
-  Unary* GetModel(Context* context, const v1::GetModelRequest* request,
-                  v1::Model* response) override;
-  Unary* GetStats(Context* context, const v1::GetStatsRequest* request,
-                  v1::Stats* response) override;
-  Unary* Cancel(Context* context, const v1::CancelRequest* request,
-                v1::CancelResponse* response) override;
+  void AddGenerate();
+  // `handler(const Call&, const Request&, Response&)` fills the response or says why not. `work`:
+  // whether it grows with the request.
+  enum class Work { kShort, kLong };
+  template <typename Request, typename Response, typename Handler>
+  void AddUnary(const char* path, Work work, Handler handler);
 
   boost::asio::io_context& io_;
   server::StrandPool strands_;  // of streams
   server::Service& service_;
+  ConnectionCredit& credit_;
 };
 
 }  // namespace thermocline::rpc

@@ -4,8 +4,15 @@
 #include <google/protobuf/descriptor.pb.h>
 
 #include <set>
+#include <utility>
 
-#include "grpc/reflection/v1/reflection.grpc.pb.h"
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+
+#include "grpc/reflection/v1/reflection.pb.h"
+#include "grpc/reflection/v1alpha/reflection.pb.h"
+#include "server/grpc/streamed_method.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -58,8 +65,11 @@ void TellExtensionNumbers(const std::string& name, wire::ServerReflectionRespons
   for (const FieldDescriptor* field : fields) numbers.add_extension_number(field->number());
 }
 
-void Answer(const std::vector<std::string>& services, const wire::ServerReflectionRequest& asked,
-            wire::ServerReflectionResponse& out) {
+constexpr const char* kServices[] = {"thermocline.v1.Inference", "grpc.health.v1.Health",
+                                     "grpc.reflection.v1.ServerReflection",
+                                     "grpc.reflection.v1alpha.ServerReflection"};
+
+void Answer(const wire::ServerReflectionRequest& asked, wire::ServerReflectionResponse& out) {
   out.Clear();
   out.set_valid_host(asked.host());
   *out.mutable_original_request() = asked;
@@ -74,7 +84,7 @@ void Answer(const std::vector<std::string>& services, const wire::ServerReflecti
     case Request::kAllExtensionNumbersOfType:
       return TellExtensionNumbers(asked.all_extension_numbers_of_type(), out);
     case Request::kListServices:
-      for (const std::string& name : services)
+      for (const char* name : kServices)
         out.mutable_list_services_response()->add_service()->set_name(name);
       return;
     case Request::MESSAGE_REQUEST_NOT_SET:
@@ -83,46 +93,105 @@ void Answer(const std::vector<std::string>& services, const wire::ServerReflecti
   Refuse(::grpc::StatusCode::UNIMPLEMENTED, "nothing is asked for", out);
 }
 
-// One client's stream: question, answer, question. Ends itself.
-class Conversation final : public ::grpc::ServerBidiReactor<wire::ServerReflectionRequest,
-                                                            wire::ServerReflectionResponse> {
+using Reactor =
+    ::grpc::ServerBidiReactor<wire::ServerReflectionRequest, wire::ServerReflectionResponse>;
+
+// One client's stream: question, answer, question. All work happens on the strand. Lives until gRPC
+// is done with it and nothing posted is left.
+class Conversation final : public Reactor, public std::enable_shared_from_this<Conversation> {
  public:
-  explicit Conversation(const std::vector<std::string>& services) : services_(services) {
+  static Reactor* Start(boost::asio::io_context& io, ::grpc::CallbackServerContext& context,
+                        std::chrono::seconds quiet_max) {
+    const auto conversation = std::make_shared<Conversation>(io, context, quiet_max);
+    conversation->self_ = conversation;
+    conversation->Post([](Conversation& self) { self.Read(); });
+    return conversation.get();
+  }
+  Conversation(boost::asio::io_context& io, ::grpc::CallbackServerContext& context,
+               std::chrono::seconds quiet_max)
+      : context_(context), quiet_max_(quiet_max), strand_(io.get_executor()), timer_(strand_) {}
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  template <typename Work>
+  void Post(Work work) {
+    boost::asio::post(strand_, [self = shared_from_this(), work] {
+      try {
+        work(*self);
+      } catch (const std::exception&) {  // of the allocator: ends this stream only
+        self->End({::grpc::StatusCode::INTERNAL, "no memory for an answer"});
+      }
+    });
+  }
+  void Read() {
+    if (ended_) return;
+    timer_.expires_after(quiet_max_);
+    timer_.async_wait([self = shared_from_this()](boost::system::error_code error) {
+      if (!error && self->timer_.expiry() <= Clock::now()) self->OnQuiet();
+    });
     StartRead(&asked_);
   }
+  void OnQuiet() {
+    if (writing_) context_.TryCancel();  // the end would wait behind what is not read
+    End({::grpc::StatusCode::DEADLINE_EXCEEDED, "the stream was silent for too long"});
+  }
   void OnReadDone(bool ok) override {
-    if (!ok) return Finish(::grpc::Status::OK);
-    Answer(services_, asked_, answer_);
+    Post([ok](Conversation& self) { self.OnAsked(ok); });
+  }
+  void OnAsked(bool ok) {
+    if (ended_) return;
+    if (!ok) return End(::grpc::Status::OK);
+    Answer(asked_, answer_);
+    writing_ = true;
     StartWrite(&answer_);
   }
   void OnWriteDone(bool ok) override {
-    if (!ok) return Finish(::grpc::Status::OK);
-    StartRead(&asked_);
+    Post([ok](Conversation& self) {
+      self.writing_ = false;
+      ok ? self.Read() : self.End(::grpc::Status::OK);
+    });
   }
-  void OnDone() override { delete this; }
+  void End(const ::grpc::Status& status) {
+    if (std::exchange(ended_, true)) return;
+    timer_.cancel();
+    Finish(status);
+  }
+  void OnDone() override {
+    Post([](Conversation& self) { self.self_.reset(); });
+  }
 
- private:
-  const std::vector<std::string>& services_;
+  ::grpc::CallbackServerContext& context_;
+  const std::chrono::seconds quiet_max_;
+  const boost::asio::strand<boost::asio::io_context::executor_type> strand_;
+  boost::asio::steady_timer timer_;
+  std::shared_ptr<Conversation> self_;  // until OnDone
   wire::ServerReflectionRequest asked_;
   wire::ServerReflectionResponse answer_;
+  bool writing_ = false, ended_ = false;
 };
 
-class Reflection final : public wire::ServerReflection::CallbackService {
+class Reflection final : public ::grpc::Service {
  public:
-  explicit Reflection(std::vector<std::string> services) : services_(std::move(services)) {}
-  ::grpc::ServerBidiReactor<wire::ServerReflectionRequest, wire::ServerReflectionResponse>*
-  ServerReflectionInfo(::grpc::CallbackServerContext*) override {
-    return new Conversation(services_);
+  Reflection(const char* path, boost::asio::io_context& io, std::chrono::seconds quiet_max) {
+    AddMethod(MakeMethod<wire::ServerReflectionRequest, wire::ServerReflectionResponse>(
+        path, [&io, quiet_max](::grpc::CallbackServerContext* context) {
+          return Conversation::Start(io, *context, quiet_max);
+        }));
   }
-
- private:
-  const std::vector<std::string> services_;
 };
 
 }  // namespace
 
-std::unique_ptr<::grpc::Service> MakeReflection(std::vector<std::string> services) {
-  return std::make_unique<Reflection>(std::move(services));
+std::vector<std::unique_ptr<::grpc::Service>> MakeReflections(boost::asio::io_context& io,
+                                                              std::chrono::seconds quiet_max) {
+  // The pool has a file only if something refers to it.
+  ::grpc::reflection::v1alpha::ServerReflectionRequest::descriptor();
+  std::vector<std::unique_ptr<::grpc::Service>> made;
+  for (const char* path : {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+                           "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"})
+    made.push_back(std::make_unique<Reflection>(path, io, quiet_max));
+  return made;
 }
 
 }  // namespace thermocline::rpc

@@ -61,4 +61,10 @@ Status BadField(const std::string& field, const std::string& message) {
   return base::InvalidArgument(message).WithField(field);
 }
 
+Status NoMessage() {
+  return base::InvalidArgument(
+      "the call has no message that can be read: one is needed, of the type and the size that the "
+      "method takes");
+}
+
 }  // namespace thermocline::rpc

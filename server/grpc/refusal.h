@@ -16,4 +16,7 @@ namespace thermocline::rpc {
 // A field of a request: missing, out of range, or otherwise wrong.
 Status BadField(const std::string& field, const std::string& message);
 
+// An accepted call ends without a message, or with one that is none.
+Status NoMessage();
+
 }  // namespace thermocline::rpc

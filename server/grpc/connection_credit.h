@@ -1,0 +1,58 @@
+// The bytes that connections may send, by what their calls account for: gRPC's library buffers
+// headers, frames and streams that are reset without a bound of ours, before a key is looked at.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "engine/base/mutex.h"
+
+namespace thermocline::rpc {
+
+// The TCP counters of a connection and its age.
+struct Traffic {
+  std::uint64_t received = 0, sent = 0;  // bytes; sent: those that the client acknowledged
+  double age_s = 0;
+};
+
+// The calls of one connection that the daemon has seen.
+struct Account {
+  bool proven = false;          // a caller was accepted
+  std::uint64_t accounted = 0;  // bytes of messages and metadata, and what carries them
+  int uploads = 0;              // accepted calls whose message arrives
+};
+
+// Bytes that a connection has received beyond what its calls and the time explain. An unproven
+// connection's calls explain nothing.
+std::uint64_t UnaccountedBytes(const Traffic& traffic, const Account& account);
+// The most of them that it may have. `body_bytes_max`: of one message.
+std::uint64_t UnaccountedBytesMax(const Account& account, std::size_t body_bytes_max);
+
+// The accounts of all open TCP connections, by CanonicalPeer. Thread-safe.
+class ConnectionCredit {
+ public:
+  // A new connection; one that had this peer before is forgotten.
+  void Open(const std::string& peer);
+  void Close(const std::string& peer);
+  // A call has come, with so many bytes of metadata. `accepted`: its caller may call, and its
+  // message follows.
+  void CallBegan(const std::string& peer, std::size_t metadata_bytes, bool accepted);
+  // The message of an accepted call has come, or will not: 0.
+  void MessageEnded(const std::string& peer, std::size_t bytes);
+  // Zeros for a connection that is not open.
+  Account Of(const std::string& peer) const;
+
+ private:
+  mutable base::Mutex mutex_;
+  std::map<std::string, Account, std::less<>> accounts_ GUARDED_BY(mutex_);
+};
+
+// gRPC's name of a peer ("ipv4:127.0.0.1:1234", "ipv6:%5B::1%5D:1234") as ConnectionCredit knows
+// it: "127.0.0.1 1234", "::1 1234", without the zone of a link. "" for other names, such as
+// "unix:".
+std::string CanonicalPeer(std::string_view grpc_peer);
+
+}  // namespace thermocline::rpc

@@ -1,0 +1,160 @@
+#include "server/grpc/open_connections.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/log.h"
+
+namespace thermocline::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kUnprovenMax = 32;
+constexpr milliseconds kTimeForACall{250};  // a new connection has it in any case
+constexpr milliseconds kPause{50};          // before the next, behind one that sent too much
+// Unproven connections together may have sent this share of what gRPC's library may hold: what they
+// send takes up to 190 times as much in it.
+constexpr std::size_t kUnprovenShare = 96;
+constexpr int kUnprovenUnreadBytes = 16 << 10;  // what may come between two looks
+constexpr milliseconds kYoung{100};
+constexpr milliseconds kLook{100}, kLookClosely{10}, kLookAtSender{2};
+constexpr milliseconds kTell{1000};
+
+}  // namespace
+
+bool OpenConnections::IsUnproven(const Connection& connection) const {
+  return !connection.proven && !connection.shut && !connection.peer.name.empty() &&
+         !credit_.Of(connection.peer.name).proven;
+}
+
+OpenConnections::Connection* OpenConnections::OldestUnproven() {
+  const auto found = std::find_if(open_.begin(), open_.end(),
+                                  [this](const Connection& each) { return IsUnproven(each); });
+  return found == open_.end() ? nullptr : &*found;
+}
+
+std::size_t OpenConnections::UnprovenCount() const {
+  return static_cast<std::size_t>(std::count_if(
+      open_.begin(), open_.end(), [this](const Connection& each) { return IsUnproven(each); }));
+}
+
+bool OpenConnections::HasRoomForUnproven() {
+  if (Clock::now() < paused_until_) return false;
+  return UnprovenCount() < kUnprovenMax || Clock::now() - OldestUnproven()->opened >= kTimeForACall;
+}
+
+bool OpenConnections::Admit(int fd) {
+  const auto socket = SharedSocket::Of(fd);
+  if (!socket.has_value()) return false;
+  Connection next{.socket = *socket, .peer = PeerOf(fd), .network = {}, .opened = Clock::now()};
+  next.network = server::NetworkOf(next.peer.address);
+  if (!HasRoom(next.network)) ForgetClosed();
+  if (!HasRoom(next.network)) return false;
+  // A connection before this one, of the same port.
+  std::erase_if(open_, [&](const Connection& each) {
+    return !next.peer.name.empty() && each.peer.name == next.peer.name;
+  });
+  if (!next.peer.name.empty() && UnprovenCount() >= kUnprovenMax) Shut(*OldestUnproven());
+  if (!next.peer.name.empty()) {
+    credit_.Open(next.peer.name);
+    next.socket.LimitUnread(kUnprovenUnreadBytes);
+  }
+  open_.push_back(std::move(next));
+  return true;
+}
+
+bool OpenConnections::HasRoom(const std::string& network) const {
+  const auto live = service_.live();
+  const auto max = static_cast<std::ptrdiff_t>(live->config.connections_max);
+  const auto of_network_max = static_cast<std::ptrdiff_t>(live->config.ConnectionsMaxOf(network));
+  if (std::ssize(open_) >= max) return false;
+  return network.empty() || of_network_max == 0 ||
+         std::count_if(open_.begin(), open_.end(), [&](const Connection& other) {
+           return other.network == network;
+         }) < of_network_max;
+}
+
+void OpenConnections::ForgetClosed() {
+  std::erase_if(open_, [this](const Connection& connection) {
+    if (connection.socket.IsOpen()) return false;
+    if (!connection.peer.name.empty()) credit_.Close(connection.peer.name);
+    return true;
+  });
+}
+
+int OpenConnections::Look() {
+  const auto now = Clock::now();
+  const bool all = now - looked_at_all_ >= kLook;
+  if (all) {
+    looked_at_all_ = now;
+    ForgetClosed();
+  }
+  milliseconds next = kLook;
+  for (Connection& connection : open_) {
+    if (connection.peer.name.empty() || connection.shut || (connection.proven && !all)) continue;
+    const bool received = LookAt(connection, now);
+    if (connection.proven) continue;
+    const bool sends = received || now - connection.opened < kYoung;
+    next = std::min(next, sends ? kLookAtSender : kLookClosely);
+  }
+  const std::size_t bytes_max = service_.request_sizes().grpc;
+  if (all) ShutMostWhileAbove(true, bytes_max);
+  ShutMostWhileAbove(false, bytes_max / kUnprovenShare);
+  TellShut(now);
+  if (open_.empty() && untold_ == 0) return -1;
+  return static_cast<int>(next.count());
+}
+
+bool OpenConnections::LookAt(Connection& connection, Clock::time_point now) {
+  // The account is read behind the counters: a call in between is credit, not debt.
+  auto traffic = connection.socket.Measure();
+  if (!traffic.has_value()) return false;
+  const Account account = credit_.Of(connection.peer.name);
+  traffic->age_s = std::chrono::duration<double>(now - connection.opened).count();
+  if (account.proven && !std::exchange(connection.proven, true)) connection.socket.UnlimitUnread();
+  const std::uint64_t unaccounted = UnaccountedBytes(*traffic, account);
+  connection.unaccounted = unaccounted;
+  const auto body_bytes_max = static_cast<std::size_t>(service_.config().body_bytes_max);
+  if (unaccounted > UnaccountedBytesMax(account, body_bytes_max)) ShutSender(connection);
+  return std::exchange(connection.received, traffic->received) != traffic->received;
+}
+
+void OpenConnections::ShutMostWhileAbove(bool proven, std::size_t bytes_max) {
+  const auto bytes_of = [proven](const Connection& each) {
+    return each.shut || each.proven != proven ? 0 : each.unaccounted;
+  };
+  std::uint64_t all = 0;
+  for (const Connection& each : open_) all += bytes_of(each);
+  while (all > bytes_max) {
+    Connection& most = *std::max_element(open_.begin(), open_.end(),
+                                         [&](const Connection& left, const Connection& right) {
+                                           return bytes_of(left) < bytes_of(right);
+                                         });
+    all -= bytes_of(most);
+    ShutSender(most);
+  }
+}
+
+void OpenConnections::ShutSender(Connection& connection) {
+  paused_until_ = Clock::now() + kPause;
+  Shut(connection);
+}
+
+void OpenConnections::Shut(Connection& connection) {
+  connection.socket.Shut();
+  connection.shut = true;
+  service_.metrics().RequestRejected("connections");
+  service_.request_memory().AskForTrim();
+  ++untold_;
+}
+
+void OpenConnections::TellShut(Clock::time_point now) {
+  if (untold_ == 0 || now - told_ < kTell) return;
+  told_ = now;
+  base::LogWarning("gRPC: shut ", std::exchange(untold_, 0),
+                   " connections that had sent more than their calls account for, or made no call "
+                   "while others waited; see docs/grpc.md#safety");
+}
+
+}  // namespace thermocline::rpc

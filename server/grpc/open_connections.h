@@ -1,0 +1,66 @@
+// The connections that gRPC's library has: how many there may be, and what each may send.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/core/service.h"
+#include "server/grpc/connection_credit.h"
+#include "server/grpc/shared_socket.h"
+
+namespace thermocline::rpc {
+
+// A connection is unproven until a call of it was accepted. Those of Unix sockets are counted only:
+// the mode of the socket's file says who may send. Of the accepting thread.
+class OpenConnections {
+ public:
+  OpenConnections(server::Service& service, ConnectionCredit& credit)
+      : service_(service), credit_(credit) {}
+
+  // False: one has just sent too much, or every place of an unproven connection is taken by one
+  // that has had no time to make a call yet.
+  bool HasRoomForUnproven();
+  // False: there are server.connections_max connections, or server.connections_per_address_max of
+  // this address. Shuts the oldest unproven connection if there is no place for another.
+  bool Admit(int fd);
+  // Shuts what has sent more than it may; to be called again after so many milliseconds, -1 = after
+  // the next Admit.
+  int Look();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Connection {
+    SharedSocket socket;
+    Peer peer;
+    std::string network;  // NetworkOf its address
+    Clock::time_point opened;
+    std::uint64_t received = 0;     // bytes, when it was looked at last
+    std::uint64_t unaccounted = 0;  // bytes, likewise
+    bool proven = false, shut = false;
+  };
+
+  bool IsUnproven(const Connection& connection) const;
+  // nullptr: there is none.
+  Connection* OldestUnproven();
+  std::size_t UnprovenCount() const;
+  bool HasRoom(const std::string& network) const;
+  void ForgetClosed();
+  // Returns whether it has received anything since.
+  bool LookAt(Connection& connection, Clock::time_point now);
+  // Of the proven connections, or of the unproven ones.
+  void ShutMostWhileAbove(bool proven, std::size_t bytes_max);
+  void ShutSender(Connection& connection);
+  void Shut(Connection& connection);
+  void TellShut(Clock::time_point now);
+
+  server::Service& service_;
+  ConnectionCredit& credit_;
+  std::vector<Connection> open_;  // the oldest first
+  Clock::time_point looked_at_all_{}, told_{}, paused_until_{};
+  int untold_ = 0;  // connections that were shut since the last line of the log
+};
+
+}  // namespace thermocline::rpc

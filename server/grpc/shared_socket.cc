@@ -1,0 +1,117 @@
+#include "server/grpc/shared_socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "engine/base/strings.h"
+
+namespace thermocline::rpc {
+namespace {
+
+constexpr int kBufferLocks = 72;  // SO_BUF_LOCK, of Linux 5.14, which C libraries may lack
+
+// The beginning of Linux's struct tcp_info; the C library's is shorter.
+struct TcpCounters {
+  std::uint8_t unused[120];
+  std::uint64_t acked, received;
+};
+
+}  // namespace
+
+class SharedSocket::Duplicate {
+ public:
+  explicit Duplicate(const SharedSocket& socket) : fd_(::fcntl(socket.fd_, F_DUPFD_CLOEXEC, 0)) {
+    struct stat now {};
+    same_ = fd_ >= 0 && ::fstat(fd_, &now) == 0 && now.st_dev == socket.device_ &&
+            now.st_ino == socket.inode_;
+  }
+  ~Duplicate() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Duplicate(const Duplicate&) = delete;
+  Duplicate& operator=(const Duplicate&) = delete;
+
+  int fd() const { return fd_; }
+  bool same() const { return same_; }
+
+ private:
+  const int fd_;
+  bool same_ = false;
+};
+
+std::optional<SharedSocket> SharedSocket::Of(int fd) {
+  struct stat now {};
+  if (::fstat(fd, &now) != 0) return std::nullopt;
+  SharedSocket socket;
+  socket.fd_ = fd;
+  socket.device_ = now.st_dev;
+  socket.inode_ = now.st_ino;
+  return socket;
+}
+
+bool SharedSocket::IsOpen() const {
+  struct stat now {};
+  return ::fstat(fd_, &now) == 0 && now.st_ino == inode_ && now.st_dev == device_;
+}
+
+std::optional<Traffic> SharedSocket::Measure() const {
+  const Duplicate duplicate(*this);
+  TcpCounters counters{};
+  socklen_t bytes = sizeof(counters);
+  if (!duplicate.same() ||
+      ::getsockopt(duplicate.fd(), IPPROTO_TCP, TCP_INFO, &counters, &bytes) != 0 ||
+      bytes < sizeof(counters))
+    return std::nullopt;
+  return Traffic{.received = counters.received, .sent = counters.acked};
+}
+
+void SharedSocket::LimitUnread(int bytes) const {
+  const Duplicate duplicate(*this);
+  if (duplicate.same()) ::setsockopt(duplicate.fd(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
+void SharedSocket::UnlimitUnread() const {
+  constexpr int kUnlocked = 0, kMost = 8 << 20;
+  const Duplicate duplicate(*this);
+  if (!duplicate.same()) return;
+  if (::setsockopt(duplicate.fd(), SOL_SOCKET, kBufferLocks, &kUnlocked, sizeof(kUnlocked)) != 0)
+    ::setsockopt(duplicate.fd(), SOL_SOCKET, SO_RCVBUF, &kMost, sizeof(kMost));
+}
+
+void SharedSocket::Shut() const {
+  const Duplicate duplicate(*this);
+  if (!duplicate.same()) return;
+  // Connecting a socket of TCP to no address resets it and drops what it has queued.
+  const sockaddr none{.sa_family = AF_UNSPEC, .sa_data = {}};
+  ::connect(duplicate.fd(), &none, sizeof(none));
+  ::shutdown(duplicate.fd(), SHUT_RDWR);
+}
+
+Peer PeerOf(int socket) {
+  sockaddr_storage name{};
+  socklen_t bytes = sizeof(name);
+  char text[INET6_ADDRSTRLEN] = "";
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return {};
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(name);
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(name);
+  const bool mapped = name.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
+  if (mapped)
+    ::inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
+  else if (name.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+  else if (name.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  else
+    return {};
+  const int port = ntohs(name.ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
+  return {.address = text, .name = StrCat(text, " ", port)};
+}
+
+}  // namespace thermocline::rpc
