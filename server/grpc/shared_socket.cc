@@ -90,7 +90,7 @@ void SharedSocket::Shut() const {
   if (!duplicate.same()) return;
   // Connecting a socket of TCP to no address resets it and drops what it has queued.
   const sockaddr none{.sa_family = AF_UNSPEC, .sa_data = {}};
-  ::connect(duplicate.fd(), &none, sizeof(none));
+  (void)::connect(duplicate.fd(), &none, sizeof(none));  // it may have ended by itself
   ::shutdown(duplicate.fd(), SHUT_RDWR);
 }
 
