@@ -293,7 +293,7 @@ def test_seeds_of_64_bits(daemon):
     for seed in (2**64, -2**63 - 1, 0.5):
         message = complete(daemon, seed=seed).json()["error"]["message"]
         assert "a whole number in [-9223372036854775808, 18446744073709551615]" in message
-    assert "'top_k' must be a whole number in [0, 1000000], not 9223372036854775808" in complete(daemon, top_k=2**63).json()["error"]["message"]
+    assert "'top_k' must be a whole number in [0, 1000000000], not 9223372036854775808" in complete(daemon, top_k=2**63).json()["error"]["message"]
     assert "'max_tokens' must be a whole number in [0, 2147483647], not 1e+30" in complete(daemon, max_tokens=10**30).json()["error"]["message"]
 
 
