@@ -55,7 +55,7 @@ spdlog::level::level_enum LibraryLevel(LogLevel level) {
   return spdlog::level::info;
 }
 
-// Whether a terminal obeys the character, or shows it and others elsewhere than where they stand:
+// True if a terminal obeys the character, or shows it and others elsewhere than where they stand:
 // DEL and C1 controls, marks of direction, separators of lines.
 bool IsHidden(char32_t c) {
   return (c >= 0x7F && c <= 0x9F) || c == 0x61C || c == 0x200E || c == 0x200F ||

@@ -9,7 +9,7 @@ namespace thermocline::http {
 namespace {
 
 constexpr std::size_t kEventBytesMax = 16 << 10;  // of one output, about
-// Of the text of a byte of log probabilities (9 measured) and vectors (21 measured).
+// A byte of log probabilities makes 9 bytes of text (measured), one of vectors 21.
 constexpr std::size_t kTextOfByteMax = 24;
 
 }  // namespace

@@ -48,8 +48,8 @@ std::size_t Letters(std::string_view name) {
   }));
 }
 
-// Names of a request that are compared with known ones, about 0.6 us each. Whoever writes more of
-// them has made no typing error.
+// A request's unknown names are compared with known ones, about 0.6 us each. So many are no typing
+// errors.
 constexpr int kComparedMax = 1 << 16;
 
 // Whether somebody who wrote `name` may have meant `known`.

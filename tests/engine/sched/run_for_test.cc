@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 namespace thermocline::sched {
@@ -17,18 +16,19 @@ struct Calls {
   std::array<std::atomic<int>, kItems> of = {};
 };
 
-// Each call takes `call`.
-void CallFor(double seconds, std::chrono::milliseconds call, Calls& calls) {
+// Each call goes on until `call_s` have passed since the first.
+void CallFor(double seconds, double call_s, Calls& calls) {
   base::WorkerPool pool(2);
+  const base::Stopwatch begun;
   calls.begun = RunFor(pool, kItems, seconds, [&](int item) {
     ++calls.of[static_cast<std::size_t>(item)];
-    std::this_thread::sleep_for(call);
+    while (begun.Seconds() < call_s) std::this_thread::yield();
   });
 }
 
 TEST(RunFor, BeginsEveryItemOnceInTime) {
   Calls calls;
-  CallFor(3600, std::chrono::milliseconds(0), calls);
+  CallFor(3600, 0, calls);
   EXPECT_EQ(calls.begun, kItems);
   for (const auto& count : calls.of) EXPECT_EQ(count, 1);
 }
@@ -36,7 +36,7 @@ TEST(RunFor, BeginsEveryItemOnceInTime) {
 // The first item is begun whatever the time is, so that work goes on.
 TEST(RunFor, BeginsTheFirstItemWithoutAnyTime) {
   Calls calls;
-  CallFor(0, std::chrono::milliseconds(0), calls);
+  CallFor(0, 0, calls);
   EXPECT_EQ(calls.begun, 1);
   EXPECT_EQ(calls.of[0], 1);
 }
@@ -44,7 +44,7 @@ TEST(RunFor, BeginsTheFirstItemWithoutAnyTime) {
 // Calls of 0.1 s by two threads: each begins one, and has had its time when that ends.
 TEST(RunFor, BeginsNothingMoreWhenTheTimeHasPassed) {
   Calls calls;
-  CallFor(0.05, std::chrono::milliseconds(100), calls);
+  CallFor(0.05, 0.1, calls);
   EXPECT_GE(calls.begun, 1);
   EXPECT_LE(calls.begun, 2);
   for (int item = 0; item < kItems; ++item)
