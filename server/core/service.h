@@ -16,6 +16,7 @@
 #include "server/core/generation.h"
 #include "server/core/ignored_fields.h"
 #include "server/core/live.h"
+#include "server/core/page_turns.h"
 #include "server/core/request_memory.h"
 #include "server/core/server_config.h"
 #include "server/core/workers.h"
@@ -92,6 +93,7 @@ class Service {
   // What requests' bodies and what is made of them may take.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }
+  PageTurns& page_turns() { return page_turns_; }
   // The threads that compile grammars.
   Workers& compilers() { return compilers_; }
   void StopWorkers() {
@@ -140,6 +142,7 @@ class Service {
   const RequestSizes request_sizes_ = RequestSizesOf(config_);
   RequestMemory request_memory_{request_sizes_.bodies,
                                 static_cast<std::size_t>(config_.body_bytes_max)};
+  PageTurns page_turns_;
   Workers workers_{Workers::Params{
       .running = kWorkers, .begun = kLongBegun, .bytes_begun = request_sizes_.values}};
   Workers short_workers_{kShortWorkers}, compilers_{kCompilers};
