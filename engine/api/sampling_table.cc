@@ -1,7 +1,6 @@
 #include "engine/api/sampling_table.h"
 
 #include <array>
-#include <random>
 
 namespace thermocline {
 namespace {
@@ -138,11 +137,6 @@ void SamplingField::Prefer(SamplingDefaults& defaults, std::optional<double> val
     std::optional<int>& target = defaults.*preferred_whole;
     target = value.has_value() ? std::optional(static_cast<int>(*value)) : std::nullopt;
   }
-}
-
-std::uint64_t RandomSeed() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32) | device();
 }
 
 Status ValidateSampling(const SamplingParams& params) {

@@ -49,7 +49,4 @@ struct SamplingField {
 // In the order in which they are shown.
 std::span<const SamplingField> SamplingFields();
 
-// For requests that give no seed.
-std::uint64_t RandomSeed();
-
 }  // namespace thermocline

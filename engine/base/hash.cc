@@ -31,4 +31,10 @@ Hash128 Hasher::Digest() const {
   return {.low = hash.low64, .high = hash.high64};
 }
 
+Hash128 HashOf(std::string_view text) {
+  Hasher hasher;
+  hasher.Add(text);
+  return hasher.Digest();
+}
+
 }  // namespace thermocline::base

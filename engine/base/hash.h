@@ -19,6 +19,9 @@ struct Hash128 {
   std::string Hex() const;  // 32 digits, as xxhsum prints it
 };
 
+// Of one text.
+Hash128 HashOf(std::string_view text);
+
 // The hash of bytes that come in pieces. Thread-compatible.
 class Hasher {
  public:

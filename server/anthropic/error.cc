@@ -28,7 +28,7 @@ const char* TypeOf(int http_status) {
 
 // Claude Code compacts its conversation where a message begins with Anthropic's words for a prompt
 // that is too long.
-std::string MessageOf(const openai::ApiError& error) {
+std::string MessageOf(const protocol::ApiError& error) {
   const Json details = error.details;
   const Json *tokens = details.Find("n_prompt_tokens"), *context = details.Find("n_ctx");
   if (error.code == "context_length_exceeded" && tokens != nullptr && context != nullptr)
@@ -39,7 +39,7 @@ std::string MessageOf(const openai::ApiError& error) {
 
 }  // namespace
 
-Json ErrorJson(const openai::ApiError& error, const std::string& request_id) {
+Json ErrorJson(const protocol::ApiError& error, const std::string& request_id) {
   constexpr std::size_t kMessageBytesMax = 2048;
   Json::Object inner{{"type", TypeOf(error.http_status)},
                      {"message", base::Shorten(MessageOf(error), kMessageBytesMax)}};

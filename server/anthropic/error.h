@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "server/openai/error.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::anthropic {
 
 // {"type": "error", "error": {"type", "message"}, "request_id"}; `request_id`: "" = within a
 // stream.
-Json ErrorJson(const openai::ApiError& error, const std::string& request_id);
+Json ErrorJson(const protocol::ApiError& error, const std::string& request_id);
 
 }  // namespace thermocline::anthropic

@@ -4,7 +4,7 @@
 
 #include "engine/base/strings.h"
 #include "server/anthropic/error.h"
-#include "server/openai/response.h"
+#include "server/protocol/answer_parts.h"
 
 namespace thermocline::anthropic {
 namespace {
@@ -14,7 +14,7 @@ using Kind = chat::MessagePart::Kind;
 std::string EventOf(const char* type, Json::Object body) {
   Json::Object event{{"type", type}};
   for (auto& member : body) event.push_back(std::move(member));
-  return StrCat("event: ", type, "\n", openai::DataEvent(std::move(event)));
+  return StrCat("event: ", type, "\n", protocol::DataEvent(std::move(event)));
 }
 
 // Those found in the prefix cache do not count as input.
@@ -28,7 +28,7 @@ Json UsageOf(const Usage& usage) {
 }  // namespace
 
 MessagesAnswer::MessagesAnswer(Params params)
-    : params_(std::move(params)), id_(openai::NewId("msg_")) {}
+    : params_(std::move(params)), id_(protocol::NewId("msg_")) {}
 
 Json MessagesAnswer::BlockJson(const Block& block) const {
   if (block.kind == Kind::kText) return Json::Object{{"type", "text"}, {"text", block.text}};
@@ -121,7 +121,7 @@ std::string MessagesAnswer::End(const server::ChoiceEnd& end) {
 Json MessagesAnswer::Whole(const Usage& total) { return MessageJson(total); }
 
 std::string MessagesAnswer::Fail(const Status& status, CancelCause cause) {
-  const Json error = ErrorJson(openai::FromStatus(status, cause), "");
+  const Json error = ErrorJson(protocol::FromStatus(status, cause), "");
   return EventOf("error", {{"error", *error.Find("error")}});
 }
 

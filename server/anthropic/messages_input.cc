@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "server/openai/messages.h"
+#include "server/protocol/messages.h"
 
 namespace thermocline::anthropic {
 namespace {
 
-using openai::Fields;
+using protocol::Fields;
 
 std::string TextOf(const Json* value) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
@@ -33,7 +33,7 @@ class InputReader {
       AddMessage(messages->as_array()[i], StrCat("messages[", i, "]"));
     if (!fields_.ok()) return {};
     const Json list = Json(std::move(out_));
-    return openai::ReadMessages(fields_, &list, "messages");
+    return protocol::ReadMessages(fields_, &list, "messages");
   }
 
  private:
@@ -74,7 +74,7 @@ class InputReader {
     const std::string type = TextOf(block.Find("type"));
     if (type == "text") {
       std::string text = RequiredText(block, "text", "text", where);
-      if (where == "system") openai::DropBillingLine(fields_, text);
+      if (where == "system") protocol::DropBillingLine(fields_, text);
       return text;
     }
     if (type == "document") return DocumentText(block, where);
@@ -133,7 +133,7 @@ class InputReader {
   }
 
   void AddMessage(const Json& message, const std::string& where) {
-    openai::CheckMembers(fields_, message, "messages", where);
+    protocol::CheckMembers(fields_, message, "messages", where);
     const std::string role = TextOf(message.Find("role"));
     const Json* content = message.Find("content");
     CheckBlocks(content);

@@ -5,14 +5,14 @@
 
 #include "server/anthropic/messages_input.h"
 #include "server/core/request_limits.h"
-#include "server/openai/conversation_fields.h"
-#include "server/openai/structured_output.h"
-#include "server/openai/tool_fields.h"
+#include "server/protocol/conversation_fields.h"
+#include "server/protocol/structured_output.h"
+#include "server/protocol/tool_fields.h"
 
 namespace thermocline::anthropic {
 namespace {
 
-using openai::Fields;
+using protocol::Fields;
 
 std::string WordOf(const Json& object, const char* name) {
   const Json* value = object.Find(name);
@@ -96,13 +96,13 @@ chat::ToolRequest ReadMessagesTools(Fields& fields) {
     Json function = tool;
     const Json* schema = tool.Find("input_schema");
     if (schema != nullptr) function.Set("parameters", *schema);
-    if (auto read = openai::ReadFunction(fields, function, where)) {
+    if (auto read = protocol::ReadFunction(fields, function, where)) {
       read->listed = !waits;
-      openai::AddTool(fields, *std::move(read), out.tools);
+      protocol::AddTool(fields, *std::move(read), out.tools);
     }
   }
   ReadToolChoice(fields, out);
-  openai::CheckChoice(fields, out);
+  protocol::CheckChoice(fields, out);
   return out;
 }
 
@@ -126,12 +126,12 @@ void ReadOutputConfig(Fields& fields, Json& json, server::Asked& asked) {
   if (!config->is_object())
     return fields.Fail("output_config", "'output_config' must be an object");
   fields.IgnoreOthers("output_config", *config, {"effort", "format"});
-  openai::SetReasoningEffort(fields, "output_config.effort", WordOf(*config, "effort"), json);
+  protocol::SetReasoningEffort(fields, "output_config.effort", WordOf(*config, "effort"), json);
   const Json* format = config->Find("format");
   if (format == nullptr) return;
   const Json body = Json::Object{{"response_format", *format}};
   Fields inner(body);
-  auto spec = openai::ReadStructuredOutput(inner);
+  auto spec = protocol::ReadStructuredOutput(inner);
   if (!inner.ok()) return fields.Fail("output_config.format", inner.status().message());
   constexpr std::string_view kField = "response_format";
   for (const std::string& name : inner.ignored())
@@ -154,28 +154,24 @@ server::Conversation ReadMessagesConversation(Fields& fields) {
 }
 
 Result<MessagesRequest> ParseMessagesRequest(std::string_view body,
-                                             const openai::RequestDefaults& defaults,
-                                             openai::FieldLog* log) {
-  ASSIGN_OR_RETURN(const Json json, base::ParseJson(body));
+                                             const protocol::RequestDefaults& defaults,
+                                             protocol::FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   Fields fields(json, log);
-  if (!json.is_object()) {
-    fields.Fail("", StrCat("the body must be a JSON object, not a ", json.type_name()));
-    return fields.status();
-  }
-  openai::CommonRequest common;
+  protocol::CommonRequest common;
   server::Asked& asked = common.asked;
   asked.prompt_field = "messages";
   asked.in_parts = true;
   server::Conversation conversation = ReadMessagesConversation(fields);
   if (fields.Find("max_tokens") == nullptr) fields.Fail("max_tokens", "'max_tokens' is required");
-  openai::ReadCommon(fields, defaults, 1, common);
+  protocol::ReadCommon(fields, defaults, 1, common);
   if (asked.choices != 1) fields.FailUnsupported("n", "'n' other than 1 is not supported here");
   if (fields.Find("stop_sequences") != nullptr) asked.request.stop = fields.Stops("stop_sequences");
   if (fields.ok()) ReadOutputConfig(fields, conversation.json, asked);
   asked.prompts = {std::move(conversation)};
   if (fields.Find("thread") != nullptr)
     fields.FailUnsupported("thread", "threads are not supported: nothing is stored here");
-  openai::FinishFields(fields, defaults.strict_fields, asked);
+  protocol::FinishFields(fields, defaults.strict_fields, asked);
   if (!fields.ok()) return fields.status();
   return MessagesRequest{.asked = std::move(asked), .stream = common.stream};
 }

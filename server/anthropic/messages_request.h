@@ -1,7 +1,7 @@
 // From the body of POST /v1/messages to a Request.
 #pragma once
 
-#include "server/openai/common_request.h"
+#include "server/protocol/common_request.h"
 
 namespace thermocline::anthropic {
 
@@ -13,10 +13,10 @@ struct MessagesRequest {
 // Pure. Fields that there are not are refused by name, but for metadata, service_tier and
 // cache_control, which change no answer here.
 Result<MessagesRequest> ParseMessagesRequest(std::string_view body,
-                                             const openai::RequestDefaults& defaults,
-                                             openai::FieldLog* log = nullptr);
+                                             const protocol::RequestDefaults& defaults,
+                                             protocol::FieldLog* log = nullptr);
 
 // The conversation alone: system, messages, tools. What is malformed fails `fields`.
-server::Conversation ReadMessagesConversation(openai::Fields& fields);
+server::Conversation ReadMessagesConversation(protocol::Fields& fields);
 
 }  // namespace thermocline::anthropic

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <random>
 
+#include "engine/base/random.h"
 #include "engine/base/strings.h"
 #include "server/chat/argument_forms.h"
 #include "server/chat/quoted_text.h"
@@ -15,9 +15,6 @@ namespace {
 constexpr std::string_view kCdataOpen = "<![CDATA[", kCdataClose = "]]>";
 
 using Part = MessagePart::Kind;
-constexpr std::string_view kIdAlphabet =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-
 constexpr std::size_t kKeyBytesMax = 1024;
 
 bool IsWordByte(char c) {
@@ -27,11 +24,7 @@ bool IsWordByte(char c) {
 }  // namespace
 
 std::string NewCallId(bool of_nine) {
-  thread_local std::mt19937_64 generator{std::random_device{}()};
-  std::string id = of_nine ? "" : "call_";
-  for (int i = 0; i < (of_nine ? 9 : 24); ++i)
-    id.push_back(kIdAlphabet[generator() % kIdAlphabet.size()]);
-  return id;
+  return of_nine ? base::RandomLetters(9) : "call_" + base::RandomLetters(24);
 }
 
 CallParser::Outcome CallParser::Push(std::string& text, std::vector<MessagePart>& out) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "engine/base/hash.h"
 #include "engine/base/strings.h"
 #include "server/chat/message_json.h"
 #include "server/chat/system_messages.h"
@@ -42,8 +43,7 @@ std::string IdOfNine(const std::string& id) {
                       return std::isalnum(static_cast<unsigned char>(c)) != 0;
                     });
   if (fits) return id;
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  std::uint64_t hash = base::HashOf(id).low;
   static constexpr std::string_view kDigits =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   std::string out;

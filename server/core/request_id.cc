@@ -1,9 +1,10 @@
 #include "server/core/request_id.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
-#include <random>
 
+#include "engine/base/random.h"
 #include "server/core/request_limits.h"
 
 namespace thermocline::server {
@@ -14,9 +15,8 @@ bool IsRequestId(std::string_view id) {
 }
 
 std::string NewRequestId() {
-  std::random_device device;
   char text[24];
-  std::snprintf(text, sizeof(text), "req_%08x%08x", device(), device());
+  std::snprintf(text, sizeof(text), "req_%016" PRIx64, base::RandomBits64());
   return text;
 }
 

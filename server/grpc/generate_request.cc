@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/random.h"
 #include "server/core/request_limits.h"
 #include "server/grpc/refusal.h"
 
@@ -113,7 +114,7 @@ void ReadSampling(const v1::GenerateRequest& request, Request& out, Reader& read
   const v1::Sampling& message = request.sampling();
   ReadBreakers(message.dry(), out, reader);
   ReadLogitBias(message, out.sampling, reader);
-  out.sampling.seed = message.has_seed() ? message.seed() : RandomSeed();
+  out.sampling.seed = message.has_seed() ? message.seed() : base::RandomBits64();
 }
 
 void ReadStop(const v1::Stop& message, Request& out, Reader& reader) {

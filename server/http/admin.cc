@@ -53,21 +53,21 @@ bool IsJson(const HttpRequest& request) {
   return boost::beast::iequals(type, "application/json");
 }
 
-openai::ApiError NotJson() {
-  return openai::ClientError(415, "unsupported_media_type",
-                             "the Content-Type must be application/json");
+protocol::ApiError NotJson() {
+  return protocol::ClientError(415, "unsupported_media_type",
+                               "the Content-Type must be application/json");
 }
 
-openai::ApiError BadValue(const char* name, const char* expected) {
-  return openai::FromStatus(base::InvalidArgument("the body must be ", expected).WithField(name));
+protocol::ApiError BadValue(const char* name, const char* expected) {
+  return protocol::FromStatus(base::InvalidArgument("the body must be ", expected).WithField(name));
 }
 
 // The value of the body's only member `name`; an empty body is one without members.
-std::variant<Json, openai::ApiError> OnlyMember(const HttpRequest& request, const char* name,
-                                                const char* expected) {
+std::variant<Json, protocol::ApiError> OnlyMember(const HttpRequest& request, const char* name,
+                                                  const char* expected) {
   if (!IsJson(request)) return NotJson();
   const auto json = base::ParseJson(request.body());
-  if (!json.ok()) return openai::FromStatus(json.status());
+  if (!json.ok()) return protocol::FromStatus(json.status());
   const bool only = json->is_object() && json->as_object().size() == 1;
   const Json* value = only ? json->Find(name) : nullptr;
   if (value == nullptr) return BadValue(name, expected);
@@ -75,11 +75,11 @@ std::variant<Json, openai::ApiError> OnlyMember(const HttpRequest& request, cons
 }
 
 // Why a request that needs no body is not taken; nullopt if it is.
-std::optional<openai::ApiError> CheckEmpty(const HttpRequest& request) {
+std::optional<protocol::ApiError> CheckEmpty(const HttpRequest& request) {
   if (!IsJson(request)) return NotJson();
   const auto json = base::ParseJson(request.body().empty() ? "{}" : request.body());
   if (json.ok() && json->is_object() && json->as_object().empty()) return std::nullopt;
-  return openai::FromStatus(base::InvalidArgument("the body must be empty, or {}"));
+  return protocol::FromStatus(base::InvalidArgument("the body must be empty, or {}"));
 }
 
 HttpResponse NotLoaded(const Service& service, const ResponseHead& head) {
@@ -98,7 +98,8 @@ HttpResponse FreezePredictors(Service& service, const HttpRequest& request,
   if (service.engine() == nullptr) return NotLoaded(service, head);
   constexpr const char* kExpected = R"({"frozen": true} or {"frozen": false})";
   const auto body = OnlyMember(request, "frozen", kExpected);
-  if (const auto* error = std::get_if<openai::ApiError>(&body)) return ErrorResponse(head, *error);
+  if (const auto* error = std::get_if<protocol::ApiError>(&body))
+    return ErrorResponse(head, *error);
   const Json& frozen = std::get<Json>(body);
   if (!frozen.is_bool()) return ErrorResponse(head, BadValue("frozen", kExpected));
   service.engine()->FreezeController(frozen.as_bool());
@@ -125,7 +126,8 @@ HttpResponse AnswerRequests(Service& service, const HttpRequest&, const Response
 HttpResponse CancelRequest(Service& service, const HttpRequest& request, const ResponseHead& head) {
   constexpr const char* kExpected = R"({"id": "..."}, an x-request-id)";
   const auto body = OnlyMember(request, "id", kExpected);
-  if (const auto* error = std::get_if<openai::ApiError>(&body)) return ErrorResponse(head, *error);
+  if (const auto* error = std::get_if<protocol::ApiError>(&body))
+    return ErrorResponse(head, *error);
   const Json& id = std::get<Json>(body);
   if (!id.is_string()) return ErrorResponse(head, BadValue("id", kExpected));
   if (!service.Cancel(id.as_string(), CancelCause::kApi)) {
@@ -141,7 +143,7 @@ HttpResponse Reload(Service& service, const HttpRequest& request, const Response
   const Status reloaded = service.control().reload();
   if (!reloaded.ok()) {
     // What is wrong is in files of the operator, who is the one to be told.
-    return ErrorResponse(head, openai::FromStatus(base::InvalidArgument(reloaded.message())));
+    return ErrorResponse(head, protocol::FromStatus(base::InvalidArgument(reloaded.message())));
   }
   return JsonResponse(head, 200, Json::Object{{"status", "reloaded"}});
 }
@@ -155,7 +157,8 @@ HttpResponse Drain(Service& service, const HttpRequest& request, const ResponseH
 HttpResponse SetLogLevel(Service& service, const HttpRequest& request, const ResponseHead& head) {
   constexpr const char* kExpected = R"({"level": "debug|info|warning|error|off"})";
   const auto body = OnlyMember(request, "level", kExpected);
-  if (const auto* error = std::get_if<openai::ApiError>(&body)) return ErrorResponse(head, *error);
+  if (const auto* error = std::get_if<protocol::ApiError>(&body))
+    return ErrorResponse(head, *error);
   const Json& name = std::get<Json>(body);
   const auto level = base::ParseLogLevel(name.is_string() ? name.as_string() : "");
   if (!level.ok()) return ErrorResponse(head, BadValue("level", kExpected));

@@ -178,7 +178,7 @@ void Answer::Fail(Output& output) {
   }
   output.events.clear();
   const bool wait = server::RowOf(status).retry_after;
-  output.response = ErrorResponse(head_, openai::FromStatus(status, cause),
+  output.response = ErrorResponse(head_, protocol::FromStatus(status, cause),
                                   wait ? service_.RetryAfterSeconds() : 0);
 }
 

@@ -11,7 +11,7 @@ ErrorStyle ErrorStyleOf(std::string_view path, bool has_anthropic_version) {
   return has_anthropic_version ? ErrorStyle::kAnthropic : ErrorStyle::kOpenAi;
 }
 
-Json ErrorJson(ErrorStyle style, const openai::ApiError& error, const std::string& request_id) {
+Json ErrorJson(ErrorStyle style, const protocol::ApiError& error, const std::string& request_id) {
   if (style == ErrorStyle::kAnthropic) return anthropic::ErrorJson(error, request_id);
   if (style == ErrorStyle::kOpenAi) return error.ToJson();
   constexpr std::size_t kMessageBytesMax = 2048;

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/openai/error.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::http {
 
@@ -14,6 +14,6 @@ enum class ErrorStyle { kOpenAi, kAnthropic, kOllama };
 // header anthropic-version.
 ErrorStyle ErrorStyleOf(std::string_view path, bool has_anthropic_version);
 
-Json ErrorJson(ErrorStyle style, const openai::ApiError& error, const std::string& request_id);
+Json ErrorJson(ErrorStyle style, const protocol::ApiError& error, const std::string& request_id);
 
 }  // namespace thermocline::http

@@ -1,11 +1,11 @@
 #include "server/http/exchange.h"
 
 #include <iterator>
-#include <random>
 
 #include <boost/beast/core/string.hpp>
 
 #include "engine/base/log.h"
+#include "engine/base/random.h"
 #include "server/core/request_id.h"
 #include "server/core/trace_context.h"
 #include "server/http/refusal.h"
@@ -20,29 +20,24 @@ using Clock = std::chrono::steady_clock;
 constexpr std::ptrdiff_t kHeadersMax = 100;
 constexpr std::size_t kTargetBytesMax = 8 << 10;
 
-unsigned long long RandomNumber() {
-  thread_local std::mt19937_64 generator{std::random_device{}()};
-  return generator();
-}
-
-std::optional<openai::ApiError> CheckLimits(const HttpRequest& header) {
+std::optional<protocol::ApiError> CheckLimits(const HttpRequest& header) {
   const auto coding = header[beast_http::field::transfer_encoding];
   // Taken for "no body" its bytes would be read as the next request.
   if (!coding.empty() && !beast::iequals(coding, "chunked"))
-    return openai::ClientError(400, "bad_request",
-                               "the only Transfer-Encoding there is here is chunked");
+    return protocol::ClientError(400, "bad_request",
+                                 "the only Transfer-Encoding there is here is chunked");
   const auto encoding = header[beast_http::field::content_encoding];
   if (!encoding.empty() && !beast::iequals(encoding, "identity"))
-    return openai::ClientError(
+    return protocol::ClientError(
         415, "unsupported_encoding",
         StrCat("a body in Content-Encoding ",
                base::Shorten(base::ReplaceInvalidUtf8(std::string(encoding)), 32),
                " is not read here; send it as it is"));
   if (std::distance(header.begin(), header.end()) > kHeadersMax)
-    return openai::ClientError(431, "bad_request",
-                               StrCat("the request has more than ", kHeadersMax, " headers"));
+    return protocol::ClientError(431, "bad_request",
+                                 StrCat("the request has more than ", kHeadersMax, " headers"));
   if (header.target().size() > kTargetBytesMax)
-    return openai::ClientError(
+    return protocol::ClientError(
         414, "bad_request",
         StrCat("the request target is longer than ", kTargetBytesMax, " bytes"));
   return std::nullopt;
@@ -72,7 +67,7 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
            .errors = ErrorStyleOf(PathOf(header.target()), header.count("anthropic-version") > 0)};
   if (const auto trace = server::ParseTraceparent(header["traceparent"])) {
     trace_id_ = trace->trace_id;
-    head_.traceparent = server::MakeTraceparent(*trace, RandomNumber());
+    head_.traceparent = server::MakeTraceparent(*trace, base::RandomBits64());
   }
   if (const auto beyond = CheckLimits(header)) {
     EndConnection();

@@ -11,9 +11,9 @@
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_answer.h"
 #include "server/openai/completion_request.h"
-#include "server/openai/embedding_answer.h"
 #include "server/openai/responses_answer.h"
 #include "server/openai/responses_request.h"
+#include "server/protocol/embedding_answer.h"
 
 namespace thermocline::http {
 namespace {
@@ -99,13 +99,13 @@ Result<GenerationPlan> PlanOfMessages(Service& service, const std::string& body,
 
 Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& body,
                                         const ResponseHead& head,
-                                        openai::EmbeddingDialect dialect) {
+                                        protocol::EmbeddingDialect dialect) {
   ASSIGN_OR_RETURN(
-      openai::EmbeddingRequest asked,
-      openai::ParseEmbeddingRequest(body, service.pooling(), service.live()->config.strict_fields,
-                                    nullptr, dialect));
+      protocol::EmbeddingRequest asked,
+      protocol::ParseEmbeddingRequest(body, service.pooling(), service.live()->config.strict_fields,
+                                      nullptr, dialect));
   RETURN_IF_ERROR(CheckDimensions(service, asked.dimensions));
-  auto format = std::make_unique<openai::EmbeddingAnswer>(service.model_name(), asked);
+  auto format = std::make_unique<protocol::EmbeddingAnswer>(service.model_name(), asked);
   ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
 }
@@ -113,9 +113,9 @@ Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& bod
 Result<GenerationPlan> PlanOfRerank(Service& service, const std::string& body,
                                     const ResponseHead& head) {
   ASSIGN_OR_RETURN(
-      openai::RerankRequest asked,
-      openai::ParseRerankRequest(body, service.pooling(), service.live()->config.strict_fields));
-  auto format = std::make_unique<openai::RerankAnswer>(service.model_name(), asked);
+      protocol::RerankRequest asked,
+      protocol::ParseRerankRequest(body, service.pooling(), service.live()->config.strict_fields));
+  auto format = std::make_unique<protocol::RerankAnswer>(service.model_name(), asked);
   ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
   return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
 }
@@ -149,13 +149,13 @@ Action PlanMessages(Service& service, const HttpRequest& request, const Response
 }
 
 Action PlanEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  using Dialect = openai::EmbeddingDialect;
+  using Dialect = protocol::EmbeddingDialect;
   return PlanOrRefusal(service, head,
                        PlanOfEmbeddings(service, request.body(), head, Dialect::kOpenAi));
 }
 
 Action PlanLlamaEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  using Dialect = openai::EmbeddingDialect;
+  using Dialect = protocol::EmbeddingDialect;
   const bool plural = PathOf(request.target()).starts_with("/embeddings");
   return PlanOrRefusal(service, head,
                        PlanOfEmbeddings(service, request.body(), head,

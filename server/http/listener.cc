@@ -16,7 +16,7 @@
 #include "server/http/address.h"
 #include "server/http/session.h"
 #include "server/http/turned_away.h"
-#include "server/openai/error.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::http {
 namespace {
@@ -277,7 +277,7 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
 void Listener::TurnAway(StreamSocket socket, bool tls, ConnectionCount::Entry why) {
   const bool full = why == ConnectionCount::Entry::kFull;
   if (tls) return;
-  const openai::ApiError error{
+  const protocol::ApiError error{
       .http_status = full ? 503 : 429,
       .type = full ? "server_error" : "rate_limit_error",
       .code = "too_many_connections",

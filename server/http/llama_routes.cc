@@ -59,7 +59,7 @@ Action LlamaProperties(Service& service, const HttpRequest&, const ResponseHead&
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   const model::Vocabulary& vocabulary = tokenizer.vocabulary();
   const auto text = [&](int id) { return id < 0 ? std::string() : tokenizer.TokenBytes(id, true); };
-  const openai::RequestDefaults defaults = DefaultsOf(service);
+  const protocol::RequestDefaults defaults = DefaultsOf(service);
   const Request request{.prompt = {}, .sampling = defaults.sampling, .stop = {}};
   const int limit = defaults.max_tokens > 0 ? defaults.max_tokens : -1;
   return JsonResponse(

@@ -2,13 +2,14 @@
 
 #include <cstdio>
 
+#include "engine/base/hash.h"
 #include "engine/base/strings.h"
 #include "engine/text/tokenizer.h"
 #include "server/http/plan_parts.h"
 #include "server/http/refusal.h"
 #include "server/ollama/ollama_answer.h"
 #include "server/ollama/ollama_request.h"
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
 namespace thermocline::http {
 namespace {
@@ -45,12 +46,9 @@ Json DetailsJson(const EngineStats& stats) {
 
 // 64 digits that stand for the model: of its name and size.
 std::string Digest(const std::string& name, const EngineStats& stats) {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const char c : StrCat(name, ":", stats.num_parameters, ":", stats.weight_bytes))
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(hash));
-  return StrCat(text, text, text, text);
+  const std::string hex =
+      base::HashOf(StrCat(name, ":", stats.num_parameters, ":", stats.weight_bytes)).Hex();
+  return hex + hex;
 }
 
 Json ModelJson(const Service& service, const std::string& name, const EngineStats& stats) {
@@ -138,14 +136,13 @@ Action OllamaRunning(Service& service, const HttpRequest&, const ResponseHead& h
 }
 
 Action OllamaShow(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  const auto body = base::ParseJson(request.body());
+  const auto body = protocol::ParseBody(request.body());
   if (!body.ok()) return RefusalResponse(service, head, body.status());
-  openai::Fields fields(*body);
+  protocol::Fields fields(*body);
   std::string name = fields.String("model", "");
   if (name.empty()) name = fields.String("name", "");
   (void)fields.Bool("verbose", false);
   for (const char* overrides : {"system", "template", "options"}) (void)fields.Find(overrides);
-  if (!body->is_object()) fields.Fail("", "the body must be a JSON object");
   fields.CheckUnknown(service.live()->config.strict_fields);
   if (!fields.ok()) return RefusalResponse(service, head, fields.status());
   const Status known = server::CheckModel(service, ollama::ModelName(name));
@@ -194,9 +191,9 @@ Action OllamaEmbeddings(Service& service, const HttpRequest& request, const Resp
 
 // The model that is served is there already; others cannot be fetched.
 Action OllamaPull(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  const auto body = base::ParseJson(request.body());
+  const auto body = protocol::ParseBody(request.body());
   if (!body.ok()) return RefusalResponse(service, head, body.status());
-  openai::Fields fields(*body);
+  protocol::Fields fields(*body);
   std::string name = fields.String("model", "");
   if (name.empty()) name = fields.String("name", "");
   if (name.empty()) fields.Fail("model", "'model' must name a model");

@@ -5,7 +5,7 @@ namespace thermocline::http {
 using server::Service;
 using server::Submission;
 
-openai::RequestDefaults DefaultsOf(const Service& service) {
+protocol::RequestDefaults DefaultsOf(const Service& service) {
   return {.sampling = WithDefaults({}, service.sampling_defaults()),
           .max_tokens = service.config().max_tokens,
           .strict_fields = service.live()->config.strict_fields};

@@ -4,11 +4,11 @@
 #include "server/core/service.h"
 #include "server/core/submission.h"
 #include "server/http/response.h"
-#include "server/openai/common_request.h"
+#include "server/protocol/common_request.h"
 
 namespace thermocline::http {
 
-openai::RequestDefaults DefaultsOf(const server::Service& service);
+protocol::RequestDefaults DefaultsOf(const server::Service& service);
 
 // InvalidArgument: more dimensions than the model's vectors have.
 Status CheckDimensions(const server::Service& service, int dimensions);

@@ -8,7 +8,7 @@ HttpResponse FailureResponse(const server::Service& service, const ResponseHead&
                              const Status& status) {
   const bool wait = server::RowOf(status).retry_after;
   HttpResponse response =
-      ErrorResponse(head, openai::FromStatus(status), wait ? service.RetryAfterSeconds() : 0);
+      ErrorResponse(head, protocol::FromStatus(status), wait ? service.RetryAfterSeconds() : 0);
   if (status.reason() == Reason::kUnknownKey)
     response.set(boost::beast::http::field::www_authenticate, "Bearer");
   return response;

@@ -74,26 +74,26 @@ Status RequestReader::HoldBody() {
   return hold_->Grow((held + kHoldBytes - 1) / kHoldBytes * kHoldBytes);
 }
 
-std::optional<openai::ApiError> RequestReader::RefusalOf(ErrorCode error,
-                                                         const server::ServerConfig& config) const {
+std::optional<protocol::ApiError> RequestReader::RefusalOf(
+    ErrorCode error, const server::ServerConfig& config) const {
   if (error == beast_http::error::body_limit)
-    return openai::ClientError(413, "body_too_large",
-                               StrCat("the body is larger than ", config.body_bytes_max,
-                                      " bytes (server.body_bytes_max)"));
+    return protocol::ClientError(413, "body_too_large",
+                                 StrCat("the body is larger than ", config.body_bytes_max,
+                                        " bytes (server.body_bytes_max)"));
   if (error == beast_http::error::header_limit)
-    return openai::ClientError(431, "bad_request",
-                               StrCat("the headers are larger than ", kHeaderBytesMax, " bytes"));
+    return protocol::ClientError(431, "bad_request",
+                                 StrCat("the headers are larger than ", kHeaderBytesMax, " bytes"));
   if (error == beast_http::error::buffer_overflow)
-    return openai::ClientError(431, "bad_request",
-                               StrCat("a chunk's extension, or the trailers, are larger than ",
-                                      kBufferBytesMax, " bytes"));
+    return protocol::ClientError(431, "bad_request",
+                                 StrCat("a chunk's extension, or the trailers, are larger than ",
+                                        kBufferBytesMax, " bytes"));
   if (error == asio::error::operation_aborted && connection_.expired())
-    return openai::ClientError(408, "request_timeout",
-                               StrCat("the request did not arrive within ", config.read_timeout_s,
-                                      " s (server.read_timeout_s)"));
+    return protocol::ClientError(408, "request_timeout",
+                                 StrCat("the request did not arrive within ", config.read_timeout_s,
+                                        " s (server.read_timeout_s)"));
   if (!IsMalformed(error)) return std::nullopt;
-  return openai::ClientError(400, "bad_request",
-                             "the HTTP request is malformed: " + error.message());
+  return protocol::ClientError(400, "bad_request",
+                               "the HTTP request is malformed: " + error.message());
 }
 
 }  // namespace thermocline::http

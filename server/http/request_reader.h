@@ -46,8 +46,8 @@ class RequestReader {
   const Status& no_room() const { return no_room_; }
   // What to answer where reading failed otherwise; nullopt: the client has left. `config`: of the
   // limits.
-  std::optional<openai::ApiError> RefusalOf(ErrorCode error,
-                                            const server::ServerConfig& config) const;
+  std::optional<protocol::ApiError> RefusalOf(ErrorCode error,
+                                              const server::ServerConfig& config) const;
 
   // Bytes that were read and are no part of a request yet.
   std::size_t early_bytes() const { return buffer_.size(); }

@@ -45,7 +45,7 @@ HttpResponse JsonResponse(const ResponseHead& head, int status, const Json& json
   return MakeResponse(head, status, "application/json", json.Dump() + "\n");
 }
 
-HttpResponse ErrorResponse(const ResponseHead& head, const openai::ApiError& error,
+HttpResponse ErrorResponse(const ResponseHead& head, const protocol::ApiError& error,
                            int retry_after_s) {
   HttpResponse response =
       JsonResponse(head, error.http_status, ErrorJson(head.errors, error, head.request_id));

@@ -12,7 +12,7 @@
 #include "engine/api/request.h"
 #include "engine/base/json.h"
 #include "server/http/error_style.h"
-#include "server/openai/error.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::http {
 
@@ -47,7 +47,7 @@ HttpResponse MakeResponse(const ResponseHead& head, int status, const std::strin
                           std::string body);
 HttpResponse JsonResponse(const ResponseHead& head, int status, const Json& json);
 // `retry_after_s` > 0 adds Retry-After.
-HttpResponse ErrorResponse(const ResponseHead& head, const openai::ApiError& error,
+HttpResponse ErrorResponse(const ResponseHead& head, const protocol::ApiError& error,
                            int retry_after_s = 0);
 
 }  // namespace thermocline::http

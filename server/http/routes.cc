@@ -19,7 +19,7 @@
 namespace thermocline::http {
 namespace {
 
-using openai::ClientError;
+using protocol::ClientError;
 using server::Service;
 using server::ServiceState;
 namespace beast_http = boost::beast::http;

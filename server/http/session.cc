@@ -212,7 +212,7 @@ void Session::Guarded(const std::function<void()>& step) {
 
 void Session::RespondFailed() {
   try {
-    Respond(ErrorResponse(exchange_->head(), openai::FromStatus(base::Internal(""))));
+    Respond(ErrorResponse(exchange_->head(), protocol::FromStatus(base::Internal(""))));
   } catch (const std::exception& error) {
     base::LogError("id=", exchange_->head().request_id, ": ", error.what());
     Close();

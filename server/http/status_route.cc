@@ -102,7 +102,7 @@ Json LimitsJson(const server::ServerConfig& config) {
   return Json::Object{{"body_bytes", config.body_bytes_max},
                       {"connections", config.connections_max},
                       {"request_s", config.request_timeout_s},
-                      {"choices", openai::kChoicesPerPromptMax},
+                      {"choices", protocol::kChoicesPerPromptMax},
                       {"prompts", static_cast<std::int64_t>(openai::kPromptsMax)},
                       {"top_logprobs", kLogprobsMax}};
 }

@@ -11,14 +11,14 @@
 #include "server/http/refusal.h"
 #include "server/http/routes.h"
 #include "server/openai/completion_request.h"
-#include "server/openai/conversation_fields.h"
 #include "server/openai/responses_input.h"
-#include "server/openai/tool_fields.h"
+#include "server/protocol/conversation_fields.h"
+#include "server/protocol/tool_fields.h"
 
 namespace thermocline::http {
 namespace {
 
-using openai::Fields;
+using protocol::Fields;
 using server::Service;
 
 constexpr std::size_t kIdsMax = 1 << 20;
@@ -35,9 +35,7 @@ struct CheckedAnswer {
 template <typename Answer>
 Result<CheckedAnswer> AnswerFields(const Service& service, const HttpRequest& request, bool checked,
                                    const Answer& answer) {
-  ASSIGN_OR_RETURN(const Json body, base::ParseJson(request.body()));
-  if (!body.is_object())
-    return base::InvalidArgument("the body must be a JSON object, not a ", body.type_name());
+  ASSIGN_OR_RETURN(const Json body, protocol::ParseBody(request.body()));
   RETURN_IF_ERROR(service.Readiness());
   Fields fields(body);
   const std::string model = fields.String("model", "");
@@ -94,7 +92,7 @@ Result<std::vector<int>> TextTokens(Service& service, Fields& fields) {
 
 // The tokens of the prompt that the chat template makes.
 Result<std::vector<int>> ChatTokens(Service& service, Fields& fields) {
-  const server::Conversation conversation = openai::ReadConversation(fields);
+  const server::Conversation conversation = protocol::ReadConversation(fields);
   RETURN_IF_ERROR(fields.status());
   auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
   if (!prompt.ok()) return prompt.status().WithField("messages");
@@ -143,7 +141,7 @@ Result<Json> DetokenizeFields(Service& service, Fields& fields) {
 }
 
 Result<Json> ApplyTemplateFields(Service& service, Fields& fields) {
-  const server::Conversation conversation = openai::ReadConversation(fields);
+  const server::Conversation conversation = protocol::ReadConversation(fields);
   RETURN_IF_ERROR(fields.status());
   const auto text = server::RenderChat(service, conversation);
   if (!text.ok()) return text.status().WithField("messages");
@@ -188,7 +186,7 @@ Result<Json> CountFields(Service& service, Fields& fields) {
 Result<Json> CountInputFields(Service& service, Fields& fields) {
   const server::Conversation conversation{
       .json = openai::ReadInput(fields),
-      .tools = openai::ReadTools(fields, openai::ToolShape::kFlat)};
+      .tools = protocol::ReadTools(fields, protocol::ToolShape::kFlat)};
   RETURN_IF_ERROR(fields.status());
   const auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
   if (!prompt.ok()) return prompt.status().WithField("input");

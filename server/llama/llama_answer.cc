@@ -5,8 +5,8 @@
 #include "engine/base/index.h"
 #include "engine/base/json_list.h"
 #include "engine/base/strings.h"
-#include "server/openai/error.h"
-#include "server/openai/response.h"
+#include "server/protocol/answer_parts.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::llama {
 namespace {
@@ -65,11 +65,11 @@ std::string LlamaAnswer::Say(const server::Said& said) {
   if (params_.probabilities > 0 && !said.scores.empty())
     event.emplace_back("completion_probabilities",
                        ProbabilitiesOf(tokenizer_, params_.probabilities, said.scores));
-  return openai::DataEvent(std::move(event));
+  return protocol::DataEvent(std::move(event));
 }
 
 std::string LlamaAnswer::Progress(const server::PromptProgress& progress) {
-  return openai::DataEvent(
+  return protocol::DataEvent(
       Json::Object{{"index", 0},
                    {"content", ""},
                    {"tokens", Json::Array{}},
@@ -103,13 +103,13 @@ Json LlamaAnswer::Last(std::string text, Json tokens, const Usage& usage) const 
                                            : "eos"},
                       {"stopping_word", word ? params_.stops[static_cast<std::size_t>(stop_)] : ""},
                       {"tokens_cached", usage.cached_tokens},
-                      {"timings", openai::TimingsJson(usage)}};
+                      {"timings", protocol::TimingsJson(usage)}};
 }
 
 std::string LlamaAnswer::End(const server::ChoiceEnd& end) {
   reason_ = end.reason;
   stop_ = end.usage.stop;
-  return openai::DataEvent(Picked(Last("", Json::Array{}, end.total)));
+  return protocol::DataEvent(Picked(Last("", Json::Array{}, end.total)));
 }
 
 Json LlamaAnswer::Whole(const Usage& total) {
@@ -137,7 +137,7 @@ Json LlamaAnswer::Picked(Json answer) const {
 }
 
 std::string LlamaAnswer::Fail(const Status& status, CancelCause cause) {
-  return openai::DataEvent(openai::FromStatus(status, cause).ToJson());
+  return protocol::DataEvent(protocol::FromStatus(status, cause).ToJson());
 }
 
 }  // namespace thermocline::llama

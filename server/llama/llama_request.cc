@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "server/core/request_limits.h"
-#include "server/openai/sampling_fields.h"
-#include "server/openai/structured_output.h"
+#include "server/protocol/sampling_fields.h"
+#include "server/protocol/structured_output.h"
 
 namespace thermocline::llama {
 namespace {
 
-using openai::Fields;
+using protocol::Fields;
 constexpr std::size_t kOtherFilesMax = 1024, kResponseFieldsMax = 64, kFieldBytesMax = 256;
 
 // Samplers that this server does not have, as its settings show them: at the values that change
@@ -21,12 +21,12 @@ struct Neutral {
 constexpr Neutral kNeutral[] = {{"mirostat", 0},     {"dynatemp_range", 0}, {"xtc_probability", 0},
                                 {"top_n_sigma", -1}, {"tfs_z", 1},          {"n_discard", 0}};
 
-void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRequest& out) {
+void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, LlamaRequest& out) {
   server::Asked& asked = out.asked;
   Request& request = asked.request;
   asked.model = fields.String("model", "");
   request.sampling = defaults.sampling;
-  openai::ReadSampling(fields, openai::SamplingNames::kLlama, request.sampling);
+  protocol::ReadSampling(fields, protocol::SamplingNames::kLlama, request.sampling);
   // -1: to the end; -2: until the context is full, which is the same here.
   const auto older = fields.Int("max_tokens", -3, -2, INT32_MAX);
   const auto limit = fields.Int("n_predict", older, -2, INT32_MAX);
@@ -51,13 +51,11 @@ void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, LlamaRe
   out.return_tokens = fields.Bool("return_tokens", false);
   request.progress = fields.Bool("return_progress", false) && out.stream;
   asked.choices = static_cast<int>(fields.Int("n", 1, 1, 1));
-  asked.grammar = openai::ReadStructuredOutput(fields);
+  asked.grammar = protocol::ReadStructuredOutput(fields);
 }
 
 Result<Json> ParseObject(std::string_view body) {
-  ASSIGN_OR_RETURN(Json json, base::ParseJson(body));
-  if (!json.is_object())
-    return base::InvalidArgument("the body must be a JSON object, not a ", json.type_name());
+  ASSIGN_OR_RETURN(Json json, protocol::ParseBody(body));
   // "" is llama-server's word for no grammar.
   const Json* grammar = json.Find("grammar");
   if (grammar != nullptr && grammar->is_string() && grammar->as_string().empty())
@@ -86,14 +84,14 @@ void ReadOtherFiles(Fields& fields, server::Infill& gap) {
 }  // namespace
 
 Result<LlamaRequest> ParseCompletion(std::string_view body,
-                                     const openai::RequestDefaults& defaults) {
+                                     const protocol::RequestDefaults& defaults) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   Fields fields(json);
   LlamaRequest out;
   out.asked.prompt_field = "prompt";
   const Json* prompt = fields.Find("prompt");
   std::optional<std::vector<int>> ids;
-  if (prompt != nullptr && prompt->is_array()) ids = openai::ToInts(*prompt);
+  if (prompt != nullptr && prompt->is_array()) ids = protocol::ToInts(*prompt);
   if (prompt != nullptr && prompt->is_string()) {
     out.asked.prompts = {prompt->as_string()};
   } else if (ids.has_value() && !ids->empty()) {
@@ -102,12 +100,12 @@ Result<LlamaRequest> ParseCompletion(std::string_view body,
     fields.Fail("prompt", "'prompt' must be a text or a list of token ids, one prompt a request");
   }
   ReadShared(fields, defaults, out);
-  openai::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
   RETURN_IF_ERROR(fields.status());
   return out;
 }
 
-Result<LlamaRequest> ParseInfill(std::string_view body, const openai::RequestDefaults& defaults) {
+Result<LlamaRequest> ParseInfill(std::string_view body, const protocol::RequestDefaults& defaults) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   Fields fields(json);
   LlamaRequest out;
@@ -120,7 +118,7 @@ Result<LlamaRequest> ParseInfill(std::string_view body, const openai::RequestDef
   gap.suffix = fields.String("input_suffix", "");
   ReadOtherFiles(fields, gap);
   ReadShared(fields, defaults, out);
-  openai::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
   RETURN_IF_ERROR(fields.status());
   out.asked.prompts = {std::move(gap)};
   return out;

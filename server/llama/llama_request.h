@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "server/openai/common_request.h"
+#include "server/protocol/common_request.h"
 
 namespace thermocline::llama {
 
@@ -19,8 +19,8 @@ struct LlamaRequest {
 // Fields that there are not, and values that would change the answer and are not obeyed, are
 // refused by name.
 Result<LlamaRequest> ParseCompletion(std::string_view body,
-                                     const openai::RequestDefaults& defaults);
-Result<LlamaRequest> ParseInfill(std::string_view body, const openai::RequestDefaults& defaults);
+                                     const protocol::RequestDefaults& defaults);
+Result<LlamaRequest> ParseInfill(std::string_view body, const protocol::RequestDefaults& defaults);
 
 // What llama-server tells of a request's sampling.
 Json SettingsJson(const Request& request, int n_predict);

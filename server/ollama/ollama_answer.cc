@@ -3,8 +3,8 @@
 #include <chrono>
 #include <ctime>
 
-#include "server/openai/embedding_answer.h"
-#include "server/openai/error.h"
+#include "server/protocol/embedding_answer.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::ollama {
 namespace {
@@ -84,17 +84,17 @@ std::string OllamaAnswer::End(const server::ChoiceEnd& end) {
 Json OllamaAnswer::Whole(const Usage& total) { return Line(message_, &total); }
 
 std::string OllamaAnswer::Fail(const Status& status, CancelCause cause) {
-  return Json(Json::Object{{"error", openai::FromStatus(status, cause).message}}).Dump() + "\n";
+  return Json(Json::Object{{"error", protocol::FromStatus(status, cause).message}}).Dump() + "\n";
 }
 
 Json EmbedAnswer::Whole(const Usage& total) {
   for (std::vector<float>& vector : vectors_)
-    vector = openai::Shortened(std::move(vector), dimensions_);
+    vector = protocol::Shortened(std::move(vector), dimensions_);
   if (single_)
     return Json::Object{
-        {"embedding", openai::VectorJson(vectors_.empty() ? std::vector<float>() : vectors_[0])}};
+        {"embedding", protocol::VectorJson(vectors_.empty() ? std::vector<float>() : vectors_[0])}};
   return Json::Object{{"model", model_},
-                      {"embeddings", openai::VectorsJson(vectors_)},
+                      {"embeddings", protocol::VectorsJson(vectors_)},
                       {"total_duration", Nanoseconds(total.queue_s + total.prefill_s)},
                       {"load_duration", 0},
                       {"prompt_eval_count", total.prompt_tokens}};

@@ -2,33 +2,34 @@
 
 #include <algorithm>
 
+#include "engine/base/random.h"
 #include "server/core/request_limits.h"
-#include "server/openai/conversation_fields.h"
-#include "server/openai/messages.h"
-#include "server/openai/sampling_fields.h"
-#include "server/openai/tool_fields.h"
+#include "server/protocol/conversation_fields.h"
+#include "server/protocol/messages.h"
+#include "server/protocol/sampling_fields.h"
+#include "server/protocol/tool_fields.h"
 
 namespace thermocline::ollama {
 namespace {
 
-using openai::Fields;
+using protocol::Fields;
 
 std::string TextOf(const Json* value) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
 // "options": sampling and limits.
-void ReadOptions(Fields& fields, const openai::RequestDefaults& defaults, int context_length,
+void ReadOptions(Fields& fields, const protocol::RequestDefaults& defaults, int context_length,
                  server::Asked& asked) {
   Request& request = asked.request;
   request.sampling = defaults.sampling;
   request.max_tokens = asked.default_max_tokens = defaults.max_tokens;
-  request.sampling.seed = RandomSeed();
+  request.sampling.seed = base::RandomBits64();
   const Json* given = fields.Find("options");
   if (given == nullptr) return;
   if (!given->is_object()) return fields.Fail("options", "'options' must be an object");
   Fields options(*given);
-  openai::ReadSampling(options, openai::SamplingNames::kLlama, request.sampling);
+  protocol::ReadSampling(options, protocol::SamplingNames::kLlama, request.sampling);
   // -1: to the end; -2: as long as the context.
   const auto limit = options.Int("num_predict", -3, -2, INT32_MAX);
   if (limit != -3) {
@@ -76,7 +77,7 @@ void ReadOptionEffort(Fields& fields, Json& json) {
   const Json* options = fields.Find("options");
   const Json* effort = options == nullptr ? nullptr : options->Find("reasoning_effort");
   if (effort == nullptr) return;
-  openai::SetReasoningEffort(fields, "options.reasoning_effort", TextOf(effort), json);
+  protocol::SetReasoningEffort(fields, "options.reasoning_effort", TextOf(effort), json);
 }
 
 // "keep_alive": the model stays, whatever it says; 0 with nothing to answer asks for its end.
@@ -123,14 +124,7 @@ Json AdaptMessages(Fields& fields, const Json& messages) {
   return Json(std::move(out));
 }
 
-Result<Json> ParseObject(std::string_view body) {
-  ASSIGN_OR_RETURN(Json json, base::ParseJson(body));
-  if (!json.is_object())
-    return base::InvalidArgument("the body must be a JSON object, not a ", json.type_name());
-  return json;
-}
-
-void ReadShared(Fields& fields, const openai::RequestDefaults& defaults, int context_length,
+void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, int context_length,
                 OllamaRequest& out) {
   out.asked.model = ModelName(fields.String("model", ""));
   out.stream = fields.Bool("stream", true);
@@ -149,37 +143,37 @@ std::string ModelName(const std::string& name) {
   return name.ends_with(kTag) ? name.substr(0, name.size() - kTag.size()) : name;
 }
 
-Result<OllamaRequest> ParseChat(std::string_view body, const openai::RequestDefaults& defaults,
+Result<OllamaRequest> ParseChat(std::string_view body, const protocol::RequestDefaults& defaults,
                                 int context_length) {
-  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   Fields fields(json);
   OllamaRequest out;
   out.asked.prompt_field = "messages";
   out.asked.in_parts = true;
   ReadShared(fields, defaults, context_length, out);
   const Json* messages = fields.Find("messages");
-  server::Conversation conversation{.tools = openai::ReadTools(fields)};
+  server::Conversation conversation{.tools = protocol::ReadTools(fields)};
   out.load_only = messages == nullptr || (messages->is_array() && messages->as_array().empty());
   if (!out.load_only && !messages->is_array())
     fields.Fail("messages", "'messages' must be a list of messages");
   if (!out.load_only && fields.ok()) {
     const Json adapted = AdaptMessages(fields, *messages);
-    conversation.json = openai::ReadMessages(fields, &adapted, "messages");
+    conversation.json = protocol::ReadMessages(fields, &adapted, "messages");
   }
   if (!out.load_only && fields.ok()) {
     ReadThink(fields, conversation.json);
     ReadOptionEffort(fields, conversation.json);
   }
   (void)fields.Find("think");
-  openai::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
   RETURN_IF_ERROR(fields.status());
   out.asked.prompts = {std::move(conversation)};
   return out;
 }
 
-Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::RequestDefaults& defaults,
-                                    int context_length) {
-  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+Result<OllamaRequest> ParseGenerate(std::string_view body,
+                                    const protocol::RequestDefaults& defaults, int context_length) {
+  ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   Fields fields(json);
   OllamaRequest out;
   out.chat = false;
@@ -204,7 +198,7 @@ Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::Request
     ReadOptionEffort(fields, conversation.json);
   }
   (void)fields.Find("think");
-  openai::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
   RETURN_IF_ERROR(fields.status());
   if (!suffix.empty()) {
     out.asked.suffix_field = "suffix";
@@ -226,7 +220,7 @@ Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::Request
 
 Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool single,
                                 bool strict_fields) {
-  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   Fields fields(json);
   EmbedRequest out;
   out.single = single;

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/openai/common_request.h"
+#include "server/protocol/common_request.h"
 
 namespace thermocline::ollama {
 
@@ -15,10 +15,10 @@ struct OllamaRequest {
   bool unload = false;     // or not to be there any more
 };
 
-Result<OllamaRequest> ParseChat(std::string_view body, const openai::RequestDefaults& defaults,
+Result<OllamaRequest> ParseChat(std::string_view body, const protocol::RequestDefaults& defaults,
                                 int context_length);
-Result<OllamaRequest> ParseGenerate(std::string_view body, const openai::RequestDefaults& defaults,
-                                    int context_length);
+Result<OllamaRequest> ParseGenerate(std::string_view body,
+                                    const protocol::RequestDefaults& defaults, int context_length);
 
 struct EmbedRequest {
   server::Asked asked;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "server/openai/conversation_fields.h"
+#include "server/protocol/conversation_fields.h"
 
 namespace thermocline::openai {
 namespace {
 
 // -1 = none, as Request::logprobs.
-int ReadLogprobs(Fields& fields) {
+int ReadLogprobs(protocol::Fields& fields) {
   const bool wanted = fields.Bool("logprobs", false);
   const auto top = fields.Int("top_logprobs", -1, 0, kLogprobsMax);
   if (top > 0 && !wanted) fields.Fail("top_logprobs", "'top_logprobs' needs 'logprobs': true");
@@ -17,21 +17,18 @@ int ReadLogprobs(Fields& fields) {
 
 }  // namespace
 
-Result<ChatRequest> ParseChatRequest(std::string_view body, const RequestDefaults& defaults,
-                                     FieldLog* log) {
-  ASSIGN_OR_RETURN(const Json json, base::ParseJson(body));
-  Fields fields(json, log);
-  if (!json.is_object()) {
-    fields.Fail("", StrCat("the body must be a JSON object, not a ", json.type_name()));
-    return fields.status();
-  }
+Result<ChatRequest> ParseChatRequest(std::string_view body,
+                                     const protocol::RequestDefaults& defaults,
+                                     protocol::FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
+  protocol::Fields fields(json, log);
   ChatRequest out;
   out.asked.prompt_field = "messages";
-  out.asked.prompts = {ReadConversation(fields)};
+  out.asked.prompts = {protocol::ReadConversation(fields)};
   out.asked.in_parts = true;
-  ReadCommon(fields, defaults, 1, out);
+  protocol::ReadCommon(fields, defaults, 1, out);
   out.asked.request.logprobs = ReadLogprobs(fields);
-  FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
   if (!fields.ok()) return fields.status();
   return out;
 }

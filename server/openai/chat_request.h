@@ -3,15 +3,16 @@
 
 #include <string>
 
-#include "server/openai/common_request.h"
+#include "server/protocol/common_request.h"
 
 namespace thermocline::openai {
 
-using ChatRequest = CommonRequest;
+using ChatRequest = protocol::CommonRequest;
 
 // Pure; the prompt is one Conversation. Fields that there are not are refused, but for
 // kIgnoredFields. `log` learns which fields are read.
-Result<ChatRequest> ParseChatRequest(std::string_view body, const RequestDefaults& defaults,
-                                     FieldLog* log = nullptr);
+Result<ChatRequest> ParseChatRequest(std::string_view body,
+                                     const protocol::RequestDefaults& defaults,
+                                     protocol::FieldLog* log = nullptr);
 
 }  // namespace thermocline::openai

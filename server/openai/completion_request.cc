@@ -5,20 +5,20 @@ namespace {
 
 std::optional<server::Prompt> ReadPrompt(const Json& value) {
   if (value.is_string()) return value.as_string();
-  auto tokens = ToInts(value);
+  auto tokens = protocol::ToInts(value);
   if (!tokens.has_value() || tokens->empty()) return std::nullopt;
   return *std::move(tokens);
 }
 
 // `best_of` beyond `n` would generate what nobody sees.
-void RefuseUnsupported(Fields& fields, int choices) {
+void RefuseUnsupported(protocol::Fields& fields, int choices) {
   if (fields.Find("best_of") != nullptr &&
-      fields.Int("best_of", 1, 1, kChoicesPerPromptMax) != choices)
+      fields.Int("best_of", 1, 1, protocol::kChoicesPerPromptMax) != choices)
     fields.FailUnsupported("best_of", "'best_of' other than 'n' is not supported");
 }
 
 // "suffix": the text behind the gap that the answer fills.
-void ReadSuffix(Fields& fields, CompletionRequest& out) {
+void ReadSuffix(protocol::Fields& fields, CompletionRequest& out) {
   const std::string suffix = fields.String("suffix", "");
   if (suffix.empty()) return;
   out.asked.suffix_field = "suffix";
@@ -47,13 +47,10 @@ std::optional<std::vector<server::Prompt>> ReadPrompts(const Json& value) {
 }
 
 Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
-                                                 const RequestDefaults& defaults, FieldLog* log) {
-  ASSIGN_OR_RETURN(const Json json, base::ParseJson(body));
-  Fields fields(json, log);
-  if (!json.is_object()) {
-    fields.Fail("", StrCat("the body must be a JSON object, not a ", json.type_name()));
-    return fields.status();
-  }
+                                                 const protocol::RequestDefaults& defaults,
+                                                 protocol::FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
+  protocol::Fields fields(json, log);
   CompletionRequest out;
   out.asked.prompt_field = "prompt";
   const Json* prompt = fields.Find("prompt");
@@ -65,7 +62,7 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
                 StrCat("'prompt' must be a string, a list of token ids, or a list of 1 to ",
                        kPromptsMax, " of either"));
   }
-  ReadCommon(fields, defaults, 0, out);
+  protocol::ReadCommon(fields, defaults, 0, out);
   out.echo = fields.Bool("echo", false);
   ReadSuffix(fields, out);
   out.asked.request.logprobs = static_cast<int>(fields.Int("logprobs", -1, 0, kLegacyLogprobsMax));
@@ -75,7 +72,7 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
   if (out.asked.prompts.size() * out.asked.choices > kPromptsMax)
     fields.Fail("n", StrCat("'prompt' and 'n' ask for more than ", kPromptsMax, " choices"));
   RefuseUnsupported(fields, out.asked.choices);
-  FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
   if (!fields.ok()) return fields.status();
   return out;
 }

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "server/openai/common_request.h"
+#include "server/protocol/common_request.h"
 
 namespace thermocline::openai {
 
-struct CompletionRequest : CommonRequest {
+struct CompletionRequest : protocol::CommonRequest {
   bool echo = false;  // the prompt comes in front of what is generated
 };
 
@@ -22,7 +22,7 @@ std::optional<std::vector<server::Prompt>> ReadPrompts(const Json& value);
 // Pure; at most kPromptsMax prompts, texts or ids. Fields that there are not are refused. `log`
 // learns which fields are read.
 Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
-                                                 const RequestDefaults& defaults,
-                                                 FieldLog* log = nullptr);
+                                                 const protocol::RequestDefaults& defaults,
+                                                 protocol::FieldLog* log = nullptr);
 
 }  // namespace thermocline::openai

@@ -22,21 +22,7 @@ struct AnswerHead {
 
 AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage,
                           int default_max_tokens = 0);
-// `prefix` and 24 letters or digits.
-std::string NewId(const std::string& prefix);
-
-Json UsageJson(const Usage& usage);
-// How long the answer took and what became of drafts. Names and units are those of llama.cpp's
-// server where it has them: "prompt_n" without cached tokens ("cache_n"), "draft_n",
-// "draft_n_accepted", milliseconds. The first token comes from the prompt's last step:
-// "predicted_ms" and "predicted_per_second" are of those after it.
-Json TimingsJson(const Usage& usage);
-// What OpenAI's API has no place for. `default_max_tokens`: the server's bound, if it ended the
-// answer; 0: it did not.
-Json ExtensionJson(const Usage& usage, int default_max_tokens);
-
-// Server-sent events, each "data: <one line>\n\n".
-std::string DataEvent(const Json& json);
+// The last event of a stream.
 inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
 
 // The parts of both: chunks, ends, the whole. What a choice says is left to the derived.

@@ -5,8 +5,9 @@
 
 #include "engine/base/index.h"
 #include "server/core/refusal_table.h"
-#include "server/openai/error.h"
 #include "server/openai/logprobs.h"
+#include "server/protocol/answer_parts.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::openai {
 
@@ -32,7 +33,7 @@ ResponsesAnswer::Params WithWrittenEcho(ResponsesAnswer::Params params) {
 ResponsesAnswer::ResponsesAnswer(const text::Tokenizer& tokenizer, Params params)
     : tokenizer_(tokenizer),
       params_(WithWrittenEcho(std::move(params))),
-      id_(NewId("resp_")),
+      id_(protocol::NewId("resp_")),
       created_(std::time(nullptr)) {
   constexpr std::size_t kCopies = 4;  // here, in the first two events, and on their way
   for (const auto& [key, value] : params_.echo) echo_bytes_ += kCopies * value.as_written().size();
@@ -41,7 +42,7 @@ ResponsesAnswer::ResponsesAnswer(const text::Tokenizer& tokenizer, Params params
 std::string ResponsesAnswer::Event(const char* type, Json::Object body) {
   Json::Object event{{"type", type}, {"sequence_number", sequence_++}};
   for (auto& member : body) event.push_back(std::move(member));
-  return StrCat("event: ", type, "\n", DataEvent(std::move(event)));
+  return StrCat("event: ", type, "\n", protocol::DataEvent(std::move(event)));
 }
 
 std::string ResponsesAnswer::ItemEvent(const char* type, Json::Object body) {
@@ -98,7 +99,7 @@ std::string ResponsesAnswer::Open(Kind kind, const chat::MessagePart& part) {
   static constexpr const char* kPrefixes[] = {"rs_", "msg_", "fc_"};
   std::string out = Close();
   items_.push_back({.kind = kind,
-                    .id = NewId(kPrefixes[static_cast<int>(kind)]),
+                    .id = protocol::NewId(kPrefixes[static_cast<int>(kind)]),
                     .call_id = part.id,
                     .name = part.name,
                     .text = {}});
@@ -214,13 +215,13 @@ Json ResponsesAnswer::ResponseJson(const char* status, const Usage* usage) const
           {"output_tokens", usage->completion_tokens},
           {"output_tokens_details", Json::Object{{"reasoning_tokens", usage->reasoning_tokens}}},
           {"total_tokens", usage->prompt_tokens + usage->completion_tokens}});
-  out.emplace_back("timings", TimingsJson(*usage));
-  out.emplace_back("thermocline", ExtensionJson(*usage, bound_));
+  out.emplace_back("timings", protocol::TimingsJson(*usage));
+  out.emplace_back("thermocline", protocol::ExtensionJson(*usage, bound_));
   return out;
 }
 
 std::string ResponsesAnswer::Fail(const Status& status, CancelCause cause) {
-  const ApiError error = FromStatus(status, cause);
+  const protocol::ApiError error = protocol::FromStatus(status, cause);
   const Json code = error.code.empty() ? Json(error.type) : Json(error.code);
   std::string out =
       Event("error", {{"code", code}, {"message", error.message}, {"param", nullptr}});

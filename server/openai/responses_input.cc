@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/openai/messages.h"
+#include "server/protocol/messages.h"
 
 namespace thermocline::openai {
 namespace {
@@ -23,7 +23,7 @@ std::string JoinedText(const Json* value) {
 // Adds item after item.
 class InputReader {
  public:
-  explicit InputReader(Fields& fields) : fields_(fields) {}
+  explicit InputReader(protocol::Fields& fields) : fields_(fields) {}
 
   Json Run() {
     const Json* input = fields_.Find("input");
@@ -39,7 +39,7 @@ class InputReader {
     }
     if (!fields_.ok()) return {};
     const Json messages = Json(std::move(messages_));
-    return ReadMessages(fields_, &messages, "input");
+    return protocol::ReadMessages(fields_, &messages, "input");
   }
 
  private:
@@ -63,7 +63,7 @@ class InputReader {
   }
 
   void AddSaid(const Json& item, const std::string& where) {
-    CheckMembers(fields_, item, "input", where);
+    protocol::CheckMembers(fields_, item, "input", where);
     const std::string role = WordOf(item.Find("role"));
     const Json* content = item.Find("content");
     if (content == nullptr) return fields_.Fail("input", StrCat(where, ".content is missing"));
@@ -111,13 +111,13 @@ class InputReader {
     messages_.push_back(Json::Object{{"role", "tool"}, {"tool_call_id", id}, {"content", *output}});
   }
 
-  Fields& fields_;
+  protocol::Fields& fields_;
   Json::Array messages_;
   std::string reasoning_;
 };
 
 }  // namespace
 
-Json ReadInput(Fields& fields) { return InputReader(fields).Run(); }
+Json ReadInput(protocol::Fields& fields) { return InputReader(fields).Run(); }
 
 }  // namespace thermocline::openai

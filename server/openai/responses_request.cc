@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "server/openai/conversation_fields.h"
 #include "server/openai/responses_input.h"
-#include "server/openai/structured_output.h"
-#include "server/openai/tool_fields.h"
+#include "server/protocol/conversation_fields.h"
+#include "server/protocol/structured_output.h"
+#include "server/protocol/tool_fields.h"
 
 namespace thermocline::openai {
 namespace {
 
 // What would need something that is kept here.
-void RefuseStored(Fields& fields) {
+void RefuseStored(protocol::Fields& fields) {
   for (const char* name : {"previous_response_id", "conversation", "prompt"}) {
     if (fields.Find(name) != nullptr)
       fields.FailUnsupported(name, StrCat("'", name,
@@ -27,26 +27,26 @@ void RefuseStored(Fields& fields) {
 }
 
 // {"effort", "summary"}: there are no summaries, the reasoning comes as it is.
-void ReadReasoning(Fields& fields, Json& json) {
+void ReadReasoning(protocol::Fields& fields, Json& json) {
   const Json* reasoning = fields.Find("reasoning");
   if (reasoning == nullptr) return;
   if (!reasoning->is_object()) return fields.Fail("reasoning", "'reasoning' must be an object");
   fields.IgnoreOthers("reasoning", *reasoning, {"effort", "summary", "generate_summary"});
   const Json* effort = reasoning->Find("effort");
   if (effort != nullptr && effort->is_string())
-    SetReasoningEffort(fields, "reasoning.effort", effort->as_string(), json);
+    protocol::SetReasoningEffort(fields, "reasoning.effort", effort->as_string(), json);
 }
 
 // {"format": {"type": "json_schema", "name", "schema", "strict"}, "verbosity"}
-void ReadText(Fields& fields, server::Asked& asked) {
+void ReadText(protocol::Fields& fields, server::Asked& asked) {
   const Json* text = fields.Find("text");
   const Json* format = text == nullptr ? nullptr : text->Find("format");
   if (text != nullptr && !text->is_object()) fields.Fail("text", "'text' must be an object");
   if (text != nullptr) fields.IgnoreOthers("text", *text, {"format", "verbosity"});
   if (format == nullptr) return;
   const Json body = Json::Object{{"response_format", *format}};
-  Fields inner(body);
-  auto spec = ReadStructuredOutput(inner);
+  protocol::Fields inner(body);
+  auto spec = protocol::ReadStructuredOutput(inner);
   if (!inner.ok()) return fields.Fail("text.format", inner.status().message());
   constexpr std::string_view kField = "response_format";
   for (const std::string& name : inner.ignored())
@@ -61,7 +61,7 @@ void ReadText(Fields& fields, server::Asked& asked) {
 }
 
 // Log probabilities, where they are to be included.
-void ReadInclude(Fields& fields, Request& request) {
+void ReadInclude(protocol::Fields& fields, Request& request) {
   const Json* include = fields.Find("include");
   const auto top = fields.Int("top_logprobs", -1, 0, kLogprobsMax);
   if (include != nullptr && !include->is_array())
@@ -103,24 +103,21 @@ Json::Object EchoOf(const Json& body) {
 }  // namespace
 
 Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
-                                               const RequestDefaults& defaults, FieldLog* log) {
-  ASSIGN_OR_RETURN(const Json json, base::ParseJson(body));
-  Fields fields(json, log);
-  if (!json.is_object()) {
-    fields.Fail("", StrCat("the body must be a JSON object, not a ", json.type_name()));
-    return fields.status();
-  }
+                                               const protocol::RequestDefaults& defaults,
+                                               protocol::FieldLog* log) {
+  ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
+  protocol::Fields fields(json, log);
   ResponsesRequest out;
   out.asked.prompt_field = "input";
   out.asked.in_parts = true;
-  server::Conversation conversation{.json = ReadInput(fields),
-                                    .tools = ReadTools(fields, ToolShape::kFlat)};
+  server::Conversation conversation{
+      .json = ReadInput(fields), .tools = protocol::ReadTools(fields, protocol::ToolShape::kFlat)};
   if (fields.ok()) ReadReasoning(fields, conversation.json);
   out.asked.prompts = {std::move(conversation)};
   // Codex sends no limit, and repeats an answer that one has cut: the context alone bounds it.
-  RequestDefaults unbounded = defaults;
+  protocol::RequestDefaults unbounded = defaults;
   unbounded.max_tokens = 0;
-  ReadCommon(fields, unbounded, 1, out);
+  protocol::ReadCommon(fields, unbounded, 1, out);
   const auto limit = fields.Int("max_output_tokens", -1, 1, INT32_MAX);
   if (limit > 0) {
     out.asked.request.max_tokens = static_cast<int>(limit);
@@ -130,7 +127,7 @@ Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
   ReadText(fields, out.asked);
   ReadInclude(fields, out.asked.request);
   RefuseStored(fields);
-  FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
   if (!fields.ok()) return fields.status();
   out.echo = EchoOf(json);
   return out;

@@ -2,18 +2,18 @@
 // conversation.
 #pragma once
 
-#include "server/openai/common_request.h"
+#include "server/protocol/common_request.h"
 
 namespace thermocline::openai {
 
-struct ResponsesRequest : CommonRequest {
+struct ResponsesRequest : protocol::CommonRequest {
   Json::Object echo;  // what the answer repeats of the request
 };
 
 // Pure. What needs earlier answers (previous_response_id, conversation, item_reference) and what is
 // not supported is refused by name.
 Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
-                                               const RequestDefaults& defaults,
-                                               FieldLog* log = nullptr);
+                                               const protocol::RequestDefaults& defaults,
+                                               protocol::FieldLog* log = nullptr);
 
 }  // namespace thermocline::openai

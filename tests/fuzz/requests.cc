@@ -4,8 +4,8 @@
 #include "server/ollama/ollama_request.h"
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
-#include "server/openai/embedding_request.h"
 #include "server/openai/responses_request.h"
+#include "server/protocol/embedding_request.h"
 #include "tests/fuzz/input.h"
 
 using namespace thermocline;  // NOLINT: a target is a file of its own
@@ -13,7 +13,7 @@ using namespace thermocline;  // NOLINT: a target is a file of its own
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view body = fuzz::TextOf(data + 1, size - 1);
-  const openai::RequestDefaults defaults{.sampling = {}, .max_tokens = 16};
+  const protocol::RequestDefaults defaults{.sampling = {}, .max_tokens = 16};
   constexpr int kContext = 512;
   switch (data[0] % 12) {
     case 0:
@@ -26,10 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)openai::ParseResponsesRequest(body, defaults);
       break;
     case 3:
-      (void)openai::ParseEmbeddingRequest(body, Pooling::kMean);
+      (void)protocol::ParseEmbeddingRequest(body, Pooling::kMean);
       break;
     case 4:
-      (void)openai::ParseRerankRequest(body, Pooling::kMean);
+      (void)protocol::ParseRerankRequest(body, Pooling::kMean);
       break;
     case 5:
       (void)anthropic::ParseMessagesRequest(body, defaults);

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engine/base/file.h"
+#include "engine/base/random.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
 #include "engine/text/tokenizer.h"
@@ -212,7 +213,7 @@ Command AddRun(const OptionSet& set) {
     o->has_prompt = prompt.given();
     if (o->json && !o->has_prompt) return base::InvalidArgument("--json needs a prompt (-p)");
     o->said = Said(set, o->sampling);
-    if (!o->has_prompt && !set.Find("--seed").given()) o->sampling.seed = RandomSeed();
+    if (!o->has_prompt && !set.Find("--seed").given()) o->sampling.seed = base::RandomBits64();
     return Run(*o);
   };
 }

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "server/openai/error.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::server {
 namespace {
@@ -92,16 +92,16 @@ TEST(RefusalTable, WhatClientsAreToldApartBy) {
 }
 
 TEST(RefusalTable, TheFieldAndTheNumbersComeFromTheStatusNotFromItsWords) {
-  const openai::ApiError error = openai::FromStatus(base::OutOfRange("logit_bias: any words")
-                                                        .WithReason(Reason::kContextLength)
-                                                        .WithField("messages")
-                                                        .WithNumber("n_prompt_tokens", 600)
-                                                        .WithNumber("n_ctx", 512));
+  const protocol::ApiError error = protocol::FromStatus(base::OutOfRange("logit_bias: any words")
+                                                            .WithReason(Reason::kContextLength)
+                                                            .WithField("messages")
+                                                            .WithNumber("n_prompt_tokens", 600)
+                                                            .WithNumber("n_ctx", 512));
   EXPECT_EQ(error.param, "messages");
   ASSERT_EQ(error.details.size(), 2u);
   EXPECT_EQ(error.details[0].first, "n_prompt_tokens");
   EXPECT_EQ(error.details[0].second.as_int(), 600);
-  EXPECT_EQ(openai::FromStatus(base::InvalidArgument("x").WithField("spec.mode")).param,
+  EXPECT_EQ(protocol::FromStatus(base::InvalidArgument("x").WithField("spec.mode")).param,
             "x_thermocline.speculation");
 }
 

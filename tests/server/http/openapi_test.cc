@@ -9,10 +9,10 @@
 #include "server/http/api_description.h"
 #include "server/http/routes.h"
 #include "server/openai/chat_request.h"
-#include "server/openai/client_fields.h"
 #include "server/openai/completion_request.h"
-#include "server/openai/embedding_request.h"
 #include "server/openai/responses_request.h"
+#include "server/protocol/client_fields.h"
+#include "server/protocol/embedding_request.h"
 
 namespace thermocline {
 namespace {
@@ -36,16 +36,16 @@ TEST(OpenApi, DescribesEveryRouteAndNoOther) {
 }
 
 // `fields` beside the properties of schema `name`, with their bounds.
-void ExpectFields(const std::string& name, const openai::FieldLog& fields) {
+void ExpectFields(const std::string& name, const protocol::FieldLog& fields) {
   const Json description = Description();
   const Json* schema = description.Find("components")->Find("schemas")->Find(name);
   ASSERT_NE(schema, nullptr) << name;
   std::set<std::string> described, read;
   for (const auto& [key, unused] : schema->Find("properties")->as_object()) {
     // Those that no route reads are described where clients may wonder.
-    const auto is = [name = key](const openai::ClientField& field) { return field.name == name; };
+    const auto is = [name = key](const protocol::ClientField& field) { return field.name == name; };
     if (fields.contains(key) ||
-        std::none_of(std::begin(openai::kClientFields), std::end(openai::kClientFields), is))
+        std::none_of(std::begin(protocol::kClientFields), std::end(protocol::kClientFields), is))
       described.insert(key);
   }
   for (const auto& [key, bounds] : fields) {
@@ -145,30 +145,30 @@ TEST(OpenApi, DescribesTheMessagesThatAreRead) {
 }
 
 TEST(OpenApi, DescribesEveryFieldOfAChat) {
-  openai::FieldLog log;
+  protocol::FieldLog log;
   (void)openai::ParseChatRequest(R"({"messages":[{"role":"user","content":"x"}],"seed":1})", {},
                                  &log);
   ExpectFields("ChatRequest", log);
 }
 
 TEST(OpenApi, DescribesEveryFieldOfTextsAndVectors) {
-  openai::FieldLog embedding, rerank;
-  (void)openai::ParseEmbeddingRequest(R"({"input":"x"})", Pooling::kMean, false, &embedding);
+  protocol::FieldLog embedding, rerank;
+  (void)protocol::ParseEmbeddingRequest(R"({"input":"x"})", Pooling::kMean, false, &embedding);
   ExpectFields("EmbeddingRequest", embedding);
-  (void)openai::ParseRerankRequest(R"({"query":"x","texts":["x"]})", Pooling::kMean, false,
-                                   &rerank);
+  (void)protocol::ParseRerankRequest(R"({"query":"x","texts":["x"]})", Pooling::kMean, false,
+                                     &rerank);
   ExpectFields("RerankRequest", rerank);
 }
 
 TEST(OpenApi, DescribesEveryFieldOfAResponse) {
-  openai::FieldLog log;
+  protocol::FieldLog log;
   (void)openai::ParseResponsesRequest(R"({"input":"x","seed":1,"reasoning":{},"include":[]})", {},
                                       &log);
   ExpectFields("ResponsesRequest", log);
 }
 
 TEST(OpenApi, DescribesEveryFieldOfACompletion) {
-  openai::FieldLog log;
+  protocol::FieldLog log;
   (void)openai::ParseCompletionRequest(R"({"prompt":"x","seed":1,"best_of":1})", {}, &log);
   ExpectFields("CompletionRequest", log);
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/openai/error.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::openai {
 namespace {
@@ -213,7 +213,7 @@ TEST(ChatRequest, BadInputIsA400ThatNamesTheField) {
   for (const auto& [body, param] : cases) {
     const auto parsed = Parse(body);
     ASSERT_FALSE(parsed.ok()) << body;
-    const ApiError error = FromStatus(parsed.status());
+    const protocol::ApiError error = protocol::FromStatus(parsed.status());
     EXPECT_EQ(error.http_status, 400) << body;
     EXPECT_EQ(error.param, param) << body;
     EXPECT_EQ(error.type, "invalid_request_error");
@@ -272,13 +272,14 @@ TEST(ChatRequest, LoneSurrogatesAreRefusedPairsAreNot) {
 }
 
 TEST(ApiError, WhatWasNotLoadedIsTheClientsToChange) {
-  const ApiError error = FromStatus(base::FailedPrecondition("start with this mode"));
+  const protocol::ApiError error =
+      protocol::FromStatus(base::FailedPrecondition("start with this mode"));
   EXPECT_EQ(error.http_status, 400);
   EXPECT_EQ(error.message, "start with this mode");
 }
 
 TEST(ApiError, InternalFaultsKeepTheirWords) {
-  const ApiError error = FromStatus(base::Internal("secret path /x"));
+  const protocol::ApiError error = protocol::FromStatus(base::Internal("secret path /x"));
   EXPECT_EQ(error.http_status, 500);
   EXPECT_EQ(error.ToJson().Dump().find("secret"), std::string::npos);
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/openai/error.h"
+#include "server/protocol/error.h"
 
 namespace thermocline::openai {
 namespace {
@@ -67,8 +67,8 @@ TEST(CompletionRequest, BadInputIsA400ThatNamesTheField) {
   for (const auto& [body, param] : cases) {
     const auto parsed = ParseBody(body);
     ASSERT_FALSE(parsed.ok()) << body;
-    EXPECT_EQ(FromStatus(parsed.status()).http_status, 400) << body;
-    EXPECT_EQ(FromStatus(parsed.status()).param, param) << body;
+    EXPECT_EQ(protocol::FromStatus(parsed.status()).http_status, 400) << body;
+    EXPECT_EQ(protocol::FromStatus(parsed.status()).param, param) << body;
   }
 }
 

@@ -1,9 +1,9 @@
-#include "server/openai/error.h"
+#include "server/protocol/error.h"
 
 #include "engine/base/strings.h"
 #include "server/core/refusal_table.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 namespace {
 
@@ -61,4 +61,4 @@ ApiError FromStatus(const Status& status, CancelCause cause) {
   return error;
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -1,4 +1,4 @@
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
 #include <algorithm>
 #include <cctype>
@@ -7,9 +7,9 @@
 #include "engine/base/interruption.h"
 #include "engine/base/strings.h"
 #include "server/core/request_limits.h"
-#include "server/openai/client_fields.h"
+#include "server/protocol/client_fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 std::optional<std::int64_t> WholeNumber(const Json& value) {
@@ -259,6 +259,13 @@ std::optional<std::vector<std::string>> Fields::ReadStrings(std::string_view nam
   return out;
 }
 
+Result<Json> ParseBody(std::string_view body) {
+  ASSIGN_OR_RETURN(Json json, base::ParseJson(body));
+  if (!json.is_object())
+    return base::InvalidArgument("the body must be a JSON object, not a ", json.type_name());
+  return json;
+}
+
 std::optional<std::vector<int>> ToInts(const Json& list) {
   if (!list.is_array()) return std::nullopt;
   std::vector<int> out;
@@ -271,4 +278,4 @@ std::optional<std::vector<int>> ToInts(const Json& list) {
   return out;
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -7,7 +7,7 @@
 #include "engine/base/json.h"
 #include "engine/base/status.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 struct ApiError {
   int http_status = 500;
@@ -29,4 +29,4 @@ ApiError FromStatus(const Status& status);
 // The same of an answer that was cancelled, with the cause.
 ApiError FromStatus(const Status& status, CancelCause cause);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -1,11 +1,11 @@
-#include "server/openai/embedding_request.h"
+#include "server/protocol/embedding_request.h"
 
 #include <algorithm>
 #include <set>
 
 #include "server/core/request_limits.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 using server::kEmbeddedTextsMax;
@@ -53,13 +53,6 @@ void ReadShared(Fields& fields, Pooling pooling, server::Asked& asked) {
   } else {
     fields.Fail("pooling", "'pooling' must be mean, cls or last");
   }
-}
-
-Result<Json> ParseObject(std::string_view body) {
-  ASSIGN_OR_RETURN(Json json, base::ParseJson(body));
-  if (!json.is_object())
-    return base::InvalidArgument("the body must be a JSON object, not a ", json.type_name());
-  return json;
 }
 
 // A document is a text, or an object with one. Cohere's "rank_fields" name the members of an object
@@ -131,7 +124,7 @@ void ReadDocuments(Fields& fields, const Json* list, RerankRequest& out) {
 Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling pooling,
                                                bool strict_fields, FieldLog* log,
                                                EmbeddingDialect dialect) {
-  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  ASSIGN_OR_RETURN(const Json json, ParseBody(body));
   Fields fields(json, log);
   EmbeddingRequest out;
   const bool openai = dialect == EmbeddingDialect::kOpenAi;
@@ -160,7 +153,7 @@ Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling po
 
 Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling, bool strict_fields,
                                          FieldLog* log) {
-  ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  ASSIGN_OR_RETURN(const Json json, ParseBody(body));
   Fields fields(json, log);
   RerankRequest out;
   const Json *texts = fields.Find("texts"), *documents = fields.Find("documents");
@@ -189,4 +182,4 @@ Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
   return out;
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

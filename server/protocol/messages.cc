@@ -1,11 +1,11 @@
-#include "server/openai/messages.h"
+#include "server/protocol/messages.h"
 
 #include <algorithm>
 
 #include "server/chat/conversation.h"
 #include "server/core/request_limits.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 struct Place {
@@ -185,4 +185,4 @@ Json ReadMessages(Fields& fields, const Json* messages, const char* field) {
   return Json::Object{{"messages", std::move(out)}};
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

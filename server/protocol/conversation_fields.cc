@@ -1,14 +1,14 @@
-#include "server/openai/conversation_fields.h"
+#include "server/protocol/conversation_fields.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
 
-#include "server/openai/messages.h"
-#include "server/openai/tool_fields.h"
+#include "server/protocol/messages.h"
+#include "server/protocol/tool_fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 // What templates have from the conversation, the model, and the language.
@@ -76,4 +76,4 @@ server::Conversation ReadConversation(Fields& fields) {
   return out;
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "server/core/asked.h"
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 // What is malformed fails `fields`.
 server::Conversation ReadConversation(Fields& fields);
@@ -12,4 +12,4 @@ server::Conversation ReadConversation(Fields& fields);
 // "low": what the chat template reads of it. `field` is to blame.
 void SetReasoningEffort(Fields& fields, const char* field, const std::string& effort, Json& json);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -1,4 +1,4 @@
-#include "server/openai/structured_output.h"
+#include "server/protocol/structured_output.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -7,7 +7,7 @@
 
 #include "server/core/request_limits.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 using Kind = GrammarSpec::Kind;
@@ -161,4 +161,4 @@ class Reader {
 
 std::optional<GrammarSpec> ReadStructuredOutput(Fields& fields) { return Reader(fields).Run(); }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

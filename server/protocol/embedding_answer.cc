@@ -1,4 +1,4 @@
-#include "server/openai/embedding_answer.h"
+#include "server/protocol/embedding_answer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include "engine/base/index.h"
 #include "engine/base/json_list.h"
 #include "server/core/base64.h"
-#include "server/openai/response.h"
+#include "server/protocol/answer_parts.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 // The bytes of 32-bit floats, the least significant first.
@@ -95,4 +95,4 @@ Json RerankAnswer::Whole(const Usage& total) {
                       {"usage", UsageOf(total)}};
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

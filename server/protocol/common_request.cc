@@ -1,9 +1,9 @@
-#include "server/openai/common_request.h"
+#include "server/protocol/common_request.h"
 
-#include "server/openai/sampling_fields.h"
-#include "server/openai/structured_output.h"
+#include "server/protocol/sampling_fields.h"
+#include "server/protocol/structured_output.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 // The limit that the request gives under one of its names; nothing if it gives none, or -1.
@@ -118,4 +118,4 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   out.asked.grammar = ReadStructuredOutput(fields);
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "server/core/answer_format.h"
-#include "server/openai/embedding_request.h"
+#include "server/protocol/embedding_request.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 // What both have: vectors, and no streams.
 class VectorsAnswer : public server::AnswerFormat {
@@ -64,4 +64,4 @@ std::vector<float> Shortened(std::vector<float> vector, int count);
 Json VectorJson(const std::vector<float>& vector);
 Json VectorsJson(const std::vector<std::vector<float>>& vectors);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

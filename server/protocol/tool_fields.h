@@ -2,9 +2,9 @@
 #pragma once
 
 #include "server/chat/tools.h"
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 // In the shape of /v1/chat/completions, or of /v1/responses: there a function's members stand in
 // the tool itself, and tools of other types, which are run by others, are left out. What is
@@ -23,4 +23,4 @@ void AddTool(Fields& fields, chat::Tool tool, std::vector<chat::Tool>& tools);
 // Whether a tool that must be called is there, and any where one must be.
 void CheckChoice(Fields& fields, const chat::ToolRequest& request);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

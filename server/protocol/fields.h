@@ -11,7 +11,7 @@
 #include "engine/base/json.h"
 #include "engine/base/status.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 // Which fields were looked for, and the bounds of those that are numbers: what a test compares the
 // API's description with.
@@ -96,7 +96,10 @@ class Fields {
   Status status_;
 };
 
+// The body of a request. InvalidArgument: it is no JSON, or no object.
+Result<Json> ParseBody(std::string_view body);
+
 // Exact 32-bit ids of a JSON list; nothing if it is none.
 std::optional<std::vector<int>> ToInts(const Json& list);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -1,4 +1,4 @@
-#include "server/openai/sampling_fields.h"
+#include "server/protocol/sampling_fields.h"
 
 #include <gtest/gtest.h>
 
@@ -7,20 +7,21 @@
 namespace thermocline::openai {
 namespace {
 
-SamplingParams ReadOne(SamplingNames names, const char* name, double value, Status* status) {
+SamplingParams ReadOne(protocol::SamplingNames names, const char* name, double value,
+                       Status* status) {
   const Json body = Json::Object{{name, value}};
-  Fields fields(body);
+  protocol::Fields fields(body);
   SamplingParams params;
-  ReadSampling(fields, names, params);
+  protocol::ReadSampling(fields, names, params);
   *status = fields.status();
   return params;
 }
 
 TEST(SamplingFields, EveryRowIsReadByItsNamesInEveryApi) {
   for (const SamplingField& field : SamplingFields()) {
-    for (const auto& [names, name] : {std::pair(SamplingNames::kOpenAi, field.name),
-                                      {SamplingNames::kOpenAi, field.llama},
-                                      {SamplingNames::kLlama, field.llama}}) {
+    for (const auto& [names, name] : {std::pair(protocol::SamplingNames::kOpenAi, field.name),
+                                      {protocol::SamplingNames::kOpenAi, field.llama},
+                                      {protocol::SamplingNames::kLlama, field.llama}}) {
       Status status;
       EXPECT_EQ(field.Get(ReadOne(names, name, field.range.max, &status)), field.range.max) << name;
       EXPECT_TRUE(status.ok()) << name;
@@ -31,7 +32,8 @@ TEST(SamplingFields, EveryRowIsReadByItsNamesInEveryApi) {
 }
 
 TEST(SamplingFields, MinusOneTopKIsAllTokens) {
-  for (const SamplingNames names : {SamplingNames::kOpenAi, SamplingNames::kLlama}) {
+  for (const protocol::SamplingNames names :
+       {protocol::SamplingNames::kOpenAi, protocol::SamplingNames::kLlama}) {
     Status status;
     EXPECT_EQ(ReadOne(names, "top_k", -1, &status).top_k, 0);
     EXPECT_TRUE(status.ok());
@@ -42,9 +44,9 @@ TEST(SamplingFields, MinusOneTopKIsAllTokens) {
 
 TEST(SamplingFields, MinusOneIsASeedOfOpenAiAndDrawnByLlama) {
   Status status;
-  EXPECT_EQ(ReadOne(SamplingNames::kOpenAi, "seed", -1, &status).seed, UINT64_MAX);
-  EXPECT_NE(ReadOne(SamplingNames::kLlama, "seed", -1, &status).seed, UINT64_MAX);
-  EXPECT_EQ(ReadOne(SamplingNames::kLlama, "seed", 7, &status).seed, 7u);
+  EXPECT_EQ(ReadOne(protocol::SamplingNames::kOpenAi, "seed", -1, &status).seed, UINT64_MAX);
+  EXPECT_NE(ReadOne(protocol::SamplingNames::kLlama, "seed", -1, &status).seed, UINT64_MAX);
+  EXPECT_EQ(ReadOne(protocol::SamplingNames::kLlama, "seed", 7, &status).seed, 7u);
 }
 
 }  // namespace

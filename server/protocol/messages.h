@@ -1,9 +1,9 @@
 // The messages of a chat, as a chat template reads them.
 #pragma once
 
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 // {"messages": [...]}: contents are strings, "developer" is "system", the arguments of tool calls
 // are values. What is malformed fails `fields`.
@@ -20,4 +20,4 @@ void CheckMembers(Fields& fields, const Json& message, const char* field, const 
 // Source: the same is done by vLLM (pull request 36829) and ik_llama.cpp (1436).
 void DropBillingLine(Fields& fields, std::string& system_text);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

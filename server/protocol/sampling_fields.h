@@ -2,9 +2,9 @@
 #pragma once
 
 #include "engine/api/sampling_params.h"
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 // OpenAI's names, beside which those of llama-server hold, or these alone.
 enum class SamplingNames { kOpenAi, kLlama };
@@ -17,4 +17,4 @@ bool IsMinusOne(const Fields& fields, std::string_view name);
 // or out of range fails `fields`.
 void ReadSampling(Fields& fields, SamplingNames names, SamplingParams& sampling);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -1,4 +1,4 @@
-#include "server/openai/tool_fields.h"
+#include "server/protocol/tool_fields.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,7 +6,7 @@
 
 #include "server/core/request_limits.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 using chat::Tool;
@@ -156,4 +156,4 @@ chat::ToolRequest ReadTools(Fields& fields, ToolShape shape) {
   return out;
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

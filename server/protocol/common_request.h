@@ -5,9 +5,9 @@
 
 #include "server/core/asked.h"
 #include "server/core/request_limits.h"
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 using server::kChoicesPerPromptMax;
 
@@ -32,4 +32,4 @@ void FinishFields(Fields& fields, bool strict, server::Asked& asked);
 void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_min,
                 CommonRequest& out);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

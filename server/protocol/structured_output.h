@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "engine/api/grammar_spec.h"
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 // Nothing if the request does not say. Two of them fail `fields` with both names, as does what is
 // malformed; whether a grammar can be compiled shows later.
 std::optional<GrammarSpec> ReadStructuredOutput(Fields& fields);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

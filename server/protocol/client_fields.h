@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 struct ClientField {
   std::string_view name;
@@ -101,4 +101,4 @@ inline constexpr ClientField kClientFields[] = {
     {"speed", "[\"standard\"]", "there is one speed"},
 };
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "server/core/asked.h"
-#include "server/openai/fields.h"
+#include "server/protocol/fields.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 
 // Where texts may stand, and the answer's shape.
 enum class EmbeddingDialect {
@@ -40,4 +40,4 @@ struct RerankRequest {
 Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
                                          bool strict_fields = false, FieldLog* log = nullptr);
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol

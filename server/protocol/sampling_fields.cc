@@ -1,12 +1,13 @@
-#include "server/openai/sampling_fields.h"
+#include "server/protocol/sampling_fields.h"
 
 #include <cstring>
 #include <limits>
 
+#include "engine/base/random.h"
 #include "engine/base/strings.h"
 #include "server/core/request_limits.h"
 
-namespace thermocline::openai {
+namespace thermocline::protocol {
 namespace {
 
 void ReadNumber(Fields& fields, const char* name, const SamplingField& field,
@@ -34,10 +35,10 @@ void ReadNumbers(Fields& fields, SamplingNames names, SamplingParams& sampling) 
 
 // llama-server and Ollama: -1, as 32 or 64 bits have it, draws one, too.
 std::uint64_t ReadSeed(Fields& fields, SamplingNames names) {
-  if (fields.Find("seed") == nullptr) return RandomSeed();
+  if (fields.Find("seed") == nullptr) return base::RandomBits64();
   const std::uint64_t seed = fields.Bits64("seed", 0);
   const bool drawn = seed == std::numeric_limits<std::uint64_t>::max() || seed == UINT32_MAX;
-  return drawn && names == SamplingNames::kLlama ? RandomSeed() : seed;
+  return drawn && names == SamplingNames::kLlama ? base::RandomBits64() : seed;
 }
 
 // {"token id": bias} or llama-server's [[token id, bias]]; false stands for never.
@@ -94,4 +95,4 @@ void ReadSampling(Fields& fields, SamplingNames names, SamplingParams& sampling)
   ReadPenaltyWindow(fields, sampling);
 }
 
-}  // namespace thermocline::openai
+}  // namespace thermocline::protocol
