@@ -11,4 +11,6 @@ namespace thermocline::anthropic {
 // stream.
 Json ErrorJson(const protocol::ApiError& error, const std::string& request_id);
 
+inline constexpr protocol::ErrorShape kErrors = {.body = ErrorJson, .id_header = "request-id"};
+
 }  // namespace thermocline::anthropic

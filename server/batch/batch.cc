@@ -11,7 +11,7 @@
 #include "server/core/service.h"
 #include "server/http/answer.h"
 #include "server/http/refusal.h"
-#include "server/http/routes.h"
+#include "server/routes/routes.h"
 
 namespace thermocline::batch {
 namespace {
@@ -76,7 +76,7 @@ class Runner {
     asked.set(boost::beast::http::field::content_type, "application/json");
     const http::ResponseHead head{.request_id = request.custom_id,
                                   .arrived = std::chrono::steady_clock::now()};
-    http::Action action = http::RouteRequest(service_, asked, head);
+    http::Action action = routes::AllRoutes().Answer(service_, asked, head);
     if (auto* plan = std::get_if<http::GenerationPlan>(&action)) {
       const Status compiled = plan->submission.compiles() ? plan->submission.Compile() : OkStatus();
       if (compiled.reason() == Reason::kGrammarMemory && !running_.empty()) return false;

@@ -27,6 +27,7 @@
 #include "server/grpc/grpc_server.h"
 #include "server/http/listener.h"
 #include "server/metrics/metrics_page.h"
+#include "server/routes/routes.h"
 
 namespace thermocline::server {
 namespace {
@@ -105,7 +106,8 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   asio::io_context io(config.http_threads);
   // Signals and the watchdog do not wait for requests.
   asio::io_context life_io(1);
-  const auto listener = http::Listener::Create(io, service, TakePassedSockets());
+  const auto listener =
+      http::Listener::Create(io, service, routes::AllRoutes(), TakePassedSockets());
   if (!listener.ok()) {
     base::LogError(listener.status().message());
     NotifyFailed(EADDRNOTAVAIL, listener.status().message());

@@ -56,7 +56,8 @@ Exchange::Exchange(server::Service& service, const Peer& peer)
   ++service_.active_requests;
 }
 
-std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const Peer& peer) {
+std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const Peer& peer,
+                                               const protocol::ErrorShape& errors) {
   method_ = std::string(header.method_string());
   head_ = {.version = header.version(),
            .keep_alive = header.version() >= 11 && header.keep_alive() &&
@@ -64,7 +65,7 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
            .request_id = server::RequestIdFrom(header["x-request-id"]),
            .arrived = head_.arrived,
            .cors_origin = AllowedOrigin(*live_, peer, header),
-           .errors = ErrorStyleOf(PathOf(header.target()), header.count("anthropic-version") > 0)};
+           .errors = &errors};
   if (const auto trace = server::ParseTraceparent(header["traceparent"])) {
     trace_id_ = trace->trace_id;
     head_.traceparent = server::MakeTraceparent(*trace, base::RandomBits64());

@@ -24,12 +24,13 @@ class Exchange {
   Exchange& operator=(const Exchange&) = delete;
 
   // Takes down what the header tells: limits, and who calls. An answer, if the request goes no
-  // further. A body is read only for those who may send one.
-  std::optional<HttpResponse> OnHeader(const HttpRequest& header, const Peer& peer);
+  // further. A body is read only for those who may send one. `errors`: the shape of its errors.
+  std::optional<HttpResponse> OnHeader(const HttpRequest& header, const Peer& peer,
+                                       const protocol::ErrorShape& errors);
   // The connection ends with this answer.
   void EndConnection() { head_.keep_alive = false; }
   // The route's template, for metrics: never a raw path.
-  void SetRoute(std::string route) { route_ = std::move(route); }
+  void SetRoute(std::string route) { head_.route = route_ = std::move(route); }
   // The answer tells the client which of its fields are ignored; log and metrics tell the operator.
   void NoteIgnored(const std::vector<std::string>& fields);
   // Body bytes of the answer.

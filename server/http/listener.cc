@@ -51,9 +51,9 @@ Status CheckSockets(const server::ServerConfig& config) {
 }
 
 Result<std::shared_ptr<Listener>> Listener::Create(
-    asio::io_context& io, server::Service& service,
+    asio::io_context& io, server::Service& service, const Router& router,
     const std::vector<server::PassedSocket>& passed) {
-  auto listener = std::shared_ptr<Listener>(new Listener(io, service));
+  auto listener = std::shared_ptr<Listener>(new Listener(io, service, router));
   const auto live = service.live();
   if (!live->config.tls_certificate.empty()) {
     ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live->config.tls_certificate, live->config.tls_key));
@@ -270,7 +270,7 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
   }
   const std::shared_ptr<TlsContext> tls = door.tls ? this->tls() : nullptr;
   auto connection = std::make_shared<Connection>(std::move(socket), tls, std::move(peer));
-  std::make_shared<Session>(std::move(connection), service_, std::move(place))->Start();
+  std::make_shared<Session>(std::move(connection), service_, router_, std::move(place))->Start();
 }
 
 // By TLS there is nothing to say yet.

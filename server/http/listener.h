@@ -18,6 +18,7 @@
 #include "server/core/strand_pool.h"
 #include "server/http/connection.h"
 #include "server/http/connection_count.h"
+#include "server/http/router.h"
 
 namespace thermocline::http {
 
@@ -33,11 +34,11 @@ class Listener : public std::enable_shared_from_this<Listener> {
  public:
   // Opens what the configuration names, but for what `passed` brings: a socket named "http",
   // "https" or "admin" stands for server.host with server.port, the same by TLS, and
-  // server.admin_socket; other names for "http". Takes their descriptors. Unavailable naming the
-  // address if it cannot be bound; InvalidArgument: no IP address, no TLS, or strangers could come
-  // in.
+  // server.admin_socket; other names for "http". Takes their descriptors. `router` outlives it.
+  // Unavailable naming the address if it cannot be bound; InvalidArgument: no IP address, no TLS,
+  // or strangers could come in.
   static Result<std::shared_ptr<Listener>> Create(boost::asio::io_context& io,
-                                                  server::Service& service,
+                                                  server::Service& service, const Router& router,
                                                   const std::vector<server::PassedSocket>& passed);
   // Removes the files of its sockets.
   ~Listener();
@@ -58,8 +59,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
     bool told = false;             // that nothing can be accepted
   };
 
-  Listener(boost::asio::io_context& io, server::Service& service)
-      : io_(io), strands_(io), service_(service) {}
+  Listener(boost::asio::io_context& io, server::Service& service, const Router& router)
+      : io_(io), strands_(io), service_(service), router_(router) {}
   Status OpenAll(const std::vector<server::PassedSocket>& passed);
   Status TakePassed(const server::PassedSocket& socket);
   Status OpenTcp(const std::string& host, int port);
@@ -87,6 +88,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   boost::asio::io_context& io_;
   server::StrandPool strands_;  // of connections
   server::Service& service_;
+  const Router& router_;
   std::list<Door> doors_;  // their addresses stay
   base::Mutex tls_mutex_;
   std::shared_ptr<TlsContext> tls_ GUARDED_BY(tls_mutex_);  // nullptr = none

@@ -1,9 +1,29 @@
 #include "server/http/plan_parts.h"
 
+#include "server/http/refusal.h"
+#include "server/protocol/embedding_answer.h"
+
 namespace thermocline::http {
 
 using server::Service;
 using server::Submission;
+
+namespace {
+
+Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& body,
+                                        const ResponseHead& head,
+                                        protocol::EmbeddingDialect dialect) {
+  ASSIGN_OR_RETURN(
+      protocol::EmbeddingRequest asked,
+      protocol::ParseEmbeddingRequest(body, service.pooling(), service.live()->config.strict_fields,
+                                      nullptr, dialect));
+  RETURN_IF_ERROR(CheckDimensions(service, asked.dimensions));
+  auto format = std::make_unique<protocol::EmbeddingAnswer>(service.model_name(), asked);
+  ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
+  return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
+}
+
+}  // namespace
 
 protocol::RequestDefaults DefaultsOf(const Service& service) {
   return {.sampling = WithDefaults({}, service.sampling_defaults()),
@@ -28,6 +48,16 @@ Result<Submission> SubmitEncoded(Service& service, const ResponseHead& head, ser
                                                             std::move(asked)));
   RETURN_IF_ERROR(submission.Encode());
   return submission;
+}
+
+Action PlanOrRefusal(Service& service, const ResponseHead& head, Result<GenerationPlan> plan) {
+  if (!plan.ok()) return RefusalResponse(service, head, plan.status());
+  return *std::move(plan);
+}
+
+Action PlanEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head,
+                      protocol::EmbeddingDialect dialect) {
+  return PlanOrRefusal(service, head, PlanOfEmbeddings(service, request.body(), head, dialect));
 }
 
 }  // namespace thermocline::http

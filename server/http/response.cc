@@ -7,7 +7,8 @@ namespace beast_http = boost::beast::http;
 std::vector<std::pair<std::string_view, std::string>> HeadersOf(const ResponseHead& head) {
   std::vector<std::pair<std::string_view, std::string>> headers = {
       {"x-request-id", head.request_id}};
-  if (head.errors == ErrorStyle::kAnthropic) headers.emplace_back("request-id", head.request_id);
+  if (head.errors->id_header != nullptr)
+    headers.emplace_back(head.errors->id_header, head.request_id);
   if (!head.ignored_fields.empty()) headers.emplace_back(kIgnoredFieldsHeader, head.ignored_fields);
   if (!head.traceparent.empty()) headers.emplace_back("traceparent", head.traceparent);
   if (head.cors_origin.empty()) return headers;
@@ -48,7 +49,7 @@ HttpResponse JsonResponse(const ResponseHead& head, int status, const Json& json
 HttpResponse ErrorResponse(const ResponseHead& head, const protocol::ApiError& error,
                            int retry_after_s) {
   HttpResponse response =
-      JsonResponse(head, error.http_status, ErrorJson(head.errors, error, head.request_id));
+      JsonResponse(head, error.http_status, head.errors->body(error, head.request_id));
   // Clients of OpenAI's try again after any 5xx: here that would double the work, to the same end.
   const bool in_vain =
       error.http_status == 500 || error.http_status == 504 || error.code == "cancelled";

@@ -11,7 +11,6 @@
 
 #include "engine/api/request.h"
 #include "engine/base/json.h"
-#include "server/http/error_style.h"
 #include "server/protocol/error.h"
 
 namespace thermocline::http {
@@ -30,7 +29,8 @@ struct ResponseHead {
   std::string tenant = {};                             // whose request is answered
   int priority_max = kPriorityMax;                     // that it may ask for
   bool admin = false;                                  // may see what other clients sent
-  ErrorStyle errors = ErrorStyle::kOpenAi;
+  std::string route = {};                              // the template of its path, for metrics
+  const protocol::ErrorShape* errors = &protocol::kOpenAiErrors;
   std::string ignored_fields = {};  // value of x-thermocline-ignored; "" = none
 };
 

@@ -21,20 +21,19 @@ constexpr seconds kLinger{2};
 // Of a probe, whatever pages its tenant has asked for.
 constexpr std::chrono::milliseconds kProbeWaitMax{100};
 
-bool IsProbe(const HttpRequest& request) { return RouteOf(request).starts_with("/health"); }
-
 bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_content_length(); }
 
 }  // namespace
 
 Session::Session(std::shared_ptr<Connection> connection, server::Service& service,
-                 std::shared_ptr<ConnectionPlace> place)
+                 const Router& router, std::shared_ptr<ConnectionPlace> place)
     : connection_(std::move(connection)),
       keep_alive_timer_(connection_->get_executor()),
       departure_timer_(connection_->get_executor()),
       room_timer_(connection_->get_executor()),
       page_timer_(connection_->get_executor()),
       service_(service),
+      router_(router),
       place_(std::move(place)),
       reader_(*connection_) {}
 
@@ -80,9 +79,10 @@ void Session::ReadHeader() {
 void Session::OnHeader(ErrorCode error) {
   // Of a body that is announced to be too large the header is whole: whose it is comes first.
   if (error && error != boost::beast::http::error::body_limit) return RefuseUnreadable(error);
-  auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer());
+  auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer(),
+                                     router_.ErrorsOf(reader_.request()));
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
-  exchange_->SetRoute(RouteOf(reader_.request()));
+  exchange_->SetRoute(router_.RouteOf(reader_.request()));
   if (error) return RefuseUnreadable(error);
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
@@ -144,7 +144,8 @@ void Session::AwaitPage() {
   server::PageTurns::Turn turn = {};
   if (!admin) turn = service_.page_turns().Begin(exchange_->head().tenant, Clock::now());
   if (turn.wait <= seconds(0)) return MakePage(turn);
-  if (IsProbe(reader_.request())) turn.wait = std::min<Clock::duration>(turn.wait, kProbeWaitMax);
+  if (exchange_->head().route.starts_with("/health"))
+    turn.wait = std::min<Clock::duration>(turn.wait, kProbeWaitMax);
   connection_->ExpireNever();
   page_timer_.expires_after(turn.wait);
   page_timer_.async_wait([self = shared_from_this(), turn](ErrorCode) { self->MakePage(turn); });
@@ -169,7 +170,7 @@ void Session::OnDropped() {
 std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
   const ResponseHead& head = exchange_->head();
   try {
-    Action action = RouteRequest(service_, request, head);
+    Action action = router_.Answer(service_, request, head);
     if (base::Interrupted()) return RefusalResponse(service_, head, server::ShuttingDown());
     return action;
   } catch (const std::exception& error) {

@@ -14,7 +14,7 @@
 #include "server/http/exchange.h"
 #include "server/http/request_reader.h"
 #include "server/http/response_writer.h"
-#include "server/http/routes.h"
+#include "server/http/router.h"
 
 namespace thermocline::http {
 
@@ -22,8 +22,8 @@ namespace thermocline::http {
 // write, or a generation (whose callback holds the session until its end is taken).
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // `place`: let go of at the end.
-  Session(std::shared_ptr<Connection> connection, server::Service& service,
+  // `place`: let go of at the end. `router` outlives it.
+  Session(std::shared_ptr<Connection> connection, server::Service& service, const Router& router,
           std::shared_ptr<ConnectionPlace> place);
   ~Session();
 
@@ -88,6 +88,7 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::steady_timer room_timer_;
   boost::asio::steady_timer page_timer_;
   server::Service& service_;
+  const Router& router_;
   std::shared_ptr<ConnectionPlace> place_;  // among the connections
   RequestReader reader_;
   std::optional<Exchange> exchange_;    // of the request in progress, or of the last

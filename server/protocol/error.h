@@ -1,4 +1,4 @@
-// Errors in OpenAI's shape.
+// Errors as APIs tell them; by themselves in OpenAI's shape.
 #pragma once
 
 #include <string>
@@ -20,6 +20,15 @@ struct ApiError {
   // {"error": {"message", "type", "param", "code", ...}}
   Json ToJson() const;
 };
+
+// How an API tells errors.
+struct ErrorShape {
+  Json (*body)(const ApiError& error, const std::string& request_id);
+  const char* id_header = nullptr;  // has the request's id, beside x-request-id
+};
+
+inline constexpr ErrorShape kOpenAiErrors = {
+    .body = [](const ApiError& error, const std::string&) { return error.ToJson(); }};
 
 // Of HTTP itself: no Status says so.
 ApiError ClientError(int http_status, const std::string& code, const std::string& message);

@@ -128,7 +128,7 @@ def test_other_names_of_the_model_and_a_bound_that_is_said():
 
 
 def test_fields_that_change_nothing_are_those_of_the_docs(daemon):
-    source = (ROOT / "server/openai/client_fields.h").read_text()
+    source = (ROOT / "server/protocol/client_fields.h").read_text()
     table = re.findall(r'\{"(\w+)", +kAnyValue,', source)
     others = re.findall(r'\{"(\w+)",\s+"\[', source)
     assert len(table) > 5 and len(others) > 5

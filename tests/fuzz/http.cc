@@ -10,6 +10,7 @@
 
 #include "server/core/live.h"
 #include "server/http/session.h"
+#include "server/routes/routes.h"
 #include "tests/fuzz/input.h"
 
 using namespace thermocline;  // NOLINT: a target is a file of its own
@@ -54,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           delete old;
           *ended = true;
         });
-    std::make_shared<http::Session>(connection, TheService(), place)->Start();
+    std::make_shared<http::Session>(connection, TheService(), routes::AllRoutes(), place)->Start();
   }
   for (const std::string_view part : fuzz::PartsOf(fuzz::TextOf(data, size), 3)) {
     (void)!write(ends[1], part.data(), part.size());

@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from house import ARROWS, HOUSE, ROOT, SOURCES, THIRD_PARTY, includes, picture, real_arrows, room_of
+from house import ARROWS, HOUSE, ONE_HOME, ROOT, SOURCES, THIRD_PARTY, includes, picture, real_arrows, room_of
 
 
 def test_rooms_include_only_what_the_house_allows():
@@ -31,6 +31,12 @@ def test_third_party_headers_stay_in_their_rooms():
                 if header.startswith(prefix) and room_of(path) not in (None, *rooms):
                     wrong.append(f"{path.relative_to(ROOT)} includes <{header}>")
     assert not wrong
+
+
+@pytest.mark.parametrize("spelling", ONE_HOME)
+def test_an_idea_has_one_home(spelling):
+    homes = [str(p.relative_to(ROOT)) for p in SOURCES if room_of(p) is not None and spelling in p.read_text()]
+    assert homes == [ONE_HOME[spelling]] or (not homes and ONE_HOME[spelling].startswith("none"))
 
 
 def test_no_logic_reads_a_message():

@@ -12,6 +12,7 @@
 #include "engine/base/json.h"
 #include "engine/base/log.h"
 #include "server/http/listener.h"
+#include "server/routes/routes.h"
 
 namespace {
 // Of this thread, until one fails; below 0 none does.
@@ -60,7 +61,8 @@ class OutOfMemoryTest : public testing::Test {
     service_.emplace(*server::MakeLive(config));
     tcp::acceptor door(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
     address_ = door.local_endpoint();
-    listener_ = *http::Listener::Create(io_, *service_, {{.fd = door.release(), .name = "http"}});
+    listener_ = *http::Listener::Create(io_, *service_, routes::AllRoutes(),
+                                        {{.fd = door.release(), .name = "http"}});
     base::ConfigureLog(base::LogLevel::kOff, false);
     listener_->Start();
     io_.poll();

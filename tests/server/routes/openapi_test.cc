@@ -6,18 +6,18 @@
 #include <set>
 
 #include "server/core/request_limits.h"
-#include "server/http/api_description.h"
-#include "server/http/routes.h"
 #include "server/openai/chat_request.h"
 #include "server/openai/completion_request.h"
 #include "server/openai/responses_request.h"
 #include "server/protocol/client_fields.h"
 #include "server/protocol/embedding_request.h"
+#include "server/routes/api_description.h"
+#include "server/routes/routes.h"
 
 namespace thermocline {
 namespace {
 
-Json Description() { return *base::ParseJson(http::ApiDescription()); }
+Json Description() { return *base::ParseJson(routes::ApiDescription()); }
 
 std::string Lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](char c) { return std::tolower(c); });
@@ -31,7 +31,8 @@ TEST(OpenApi, DescribesEveryRouteAndNoOther) {
     for (const auto& [method, operation] : methods.as_object())
       if (method != "parameters") described.emplace(method, path);
   }
-  for (const auto& [method, path] : http::RouteTable()) served.emplace(Lower(method), path);
+  for (const auto& [method, path] : routes::AllRoutes().Table())
+    served.emplace(Lower(method), path);
   EXPECT_EQ(described, served);
 }
 
@@ -103,7 +104,7 @@ TEST(OpenApi, StatesTheLimitsOfRequestsAndNoOthers) {
   EXPECT_EQ(At({"TokenIds", "items", "maximum"}), INT32_MAX);
   EXPECT_EQ(At({"TokenIds", "maxItems"}), -1);
   const std::string pieces = StrCat("at most ", server::kPiecesMax, " tokens");
-  EXPECT_NE(http::ApiDescription().find(pieces), std::string_view::npos);
+  EXPECT_NE(routes::ApiDescription().find(pieces), std::string_view::npos);
   // Texts are as long as a body.
   for (const Path& path :
        {Path{"Prompt", "anyOf", "0"}, Path{"Prompt", "anyOf", "2", "items", "anyOf", "0"},

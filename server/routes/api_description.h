@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace thermocline::http {
+namespace thermocline::routes {
 
 // OpenAPI 3.1. Where properties have "x-sampling": "openai" or "llama", it has the fields of
 // SamplingFields by the names of these APIs.
 const std::string& ApiDescription();
 
-}  // namespace thermocline::http
+}  // namespace thermocline::routes

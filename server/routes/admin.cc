@@ -1,4 +1,4 @@
-#include "server/http/admin.h"
+#include "server/routes/admin.h"
 
 #include <chrono>
 #include <optional>
@@ -9,7 +9,7 @@
 #include "engine/base/log.h"
 #include "server/http/refusal.h"
 
-namespace thermocline::http {
+namespace thermocline::routes {
 namespace {
 
 using server::Service;
@@ -46,7 +46,7 @@ Json PredictorsJson(const Service& service, const EngineStats& stats) {
                       {"layers", std::move(layers)}};
 }
 
-bool IsJson(const HttpRequest& request) {
+bool IsJson(const http::HttpRequest& request) {
   std::string_view type = request[beast_http::field::content_type];
   type = type.substr(0, type.find(';'));
   while (type.ends_with(' ')) type.remove_suffix(1);
@@ -63,8 +63,8 @@ protocol::ApiError BadValue(const char* name, const char* expected) {
 }
 
 // The value of the body's only member `name`; an empty body is one without members.
-std::variant<Json, protocol::ApiError> OnlyMember(const HttpRequest& request, const char* name,
-                                                  const char* expected) {
+std::variant<Json, protocol::ApiError> OnlyMember(const http::HttpRequest& request,
+                                                  const char* name, const char* expected) {
   if (!IsJson(request)) return NotJson();
   const auto json = base::ParseJson(request.body());
   if (!json.ok()) return protocol::FromStatus(json.status());
@@ -75,40 +75,42 @@ std::variant<Json, protocol::ApiError> OnlyMember(const HttpRequest& request, co
 }
 
 // Why a request that needs no body is not taken; nullopt if it is.
-std::optional<protocol::ApiError> CheckEmpty(const HttpRequest& request) {
+std::optional<protocol::ApiError> CheckEmpty(const http::HttpRequest& request) {
   if (!IsJson(request)) return NotJson();
   const auto json = base::ParseJson(request.body().empty() ? "{}" : request.body());
   if (json.ok() && json->is_object() && json->as_object().empty()) return std::nullopt;
   return protocol::FromStatus(base::InvalidArgument("the body must be empty, or {}"));
 }
 
-HttpResponse NotLoaded(const Service& service, const ResponseHead& head) {
-  return FailureResponse(service, head, base::Unavailable("the model is not loaded"));
+http::HttpResponse NotLoaded(const Service& service, const http::ResponseHead& head) {
+  return http::FailureResponse(service, head, base::Unavailable("the model is not loaded"));
 }
 
 }  // namespace
 
-HttpResponse AnswerPredictors(Service& service, const HttpRequest&, const ResponseHead& head) {
+http::HttpResponse AnswerPredictors(Service& service, const http::HttpRequest&,
+                                    const http::ResponseHead& head) {
   if (service.engine() == nullptr) return NotLoaded(service, head);
-  return JsonResponse(head, 200, PredictorsJson(service, service.engine()->Stats()));
+  return http::JsonResponse(head, 200, PredictorsJson(service, service.engine()->Stats()));
 }
 
-HttpResponse FreezePredictors(Service& service, const HttpRequest& request,
-                              const ResponseHead& head) {
+http::HttpResponse FreezePredictors(Service& service, const http::HttpRequest& request,
+                                    const http::ResponseHead& head) {
   if (service.engine() == nullptr) return NotLoaded(service, head);
   constexpr const char* kExpected = R"({"frozen": true} or {"frozen": false})";
   const auto body = OnlyMember(request, "frozen", kExpected);
   if (const auto* error = std::get_if<protocol::ApiError>(&body))
-    return ErrorResponse(head, *error);
+    return http::ErrorResponse(head, *error);
   const Json& frozen = std::get<Json>(body);
-  if (!frozen.is_bool()) return ErrorResponse(head, BadValue("frozen", kExpected));
+  if (!frozen.is_bool()) return http::ErrorResponse(head, BadValue("frozen", kExpected));
   service.engine()->FreezeController(frozen.as_bool());
   base::LogInfo("the predictors' thresholds are ", frozen.as_bool() ? "frozen" : "free",
                 " (/admin/predictors)");
-  return JsonResponse(head, 200, PredictorsJson(service, service.engine()->Stats()));
+  return http::JsonResponse(head, 200, PredictorsJson(service, service.engine()->Stats()));
 }
 
-HttpResponse AnswerRequests(Service& service, const HttpRequest&, const ResponseHead& head) {
+http::HttpResponse AnswerRequests(Service& service, const http::HttpRequest&,
+                                  const http::ResponseHead& head) {
   const auto now = std::chrono::steady_clock::now();
   Json::Array requests;
   for (const auto& generation : service.Generations()) {
@@ -120,50 +122,55 @@ HttpResponse AnswerRequests(Service& service, const HttpRequest&, const Response
                                     {"choices", generation->choices()},
                                     {"completion_tokens", generation->tokens()}});
   }
-  return JsonResponse(head, 200, Json::Object{{"requests", std::move(requests)}});
+  return http::JsonResponse(head, 200, Json::Object{{"requests", std::move(requests)}});
 }
 
-HttpResponse CancelRequest(Service& service, const HttpRequest& request, const ResponseHead& head) {
+http::HttpResponse CancelRequest(Service& service, const http::HttpRequest& request,
+                                 const http::ResponseHead& head) {
   constexpr const char* kExpected = R"({"id": "..."}, an x-request-id)";
   const auto body = OnlyMember(request, "id", kExpected);
   if (const auto* error = std::get_if<protocol::ApiError>(&body))
-    return ErrorResponse(head, *error);
+    return http::ErrorResponse(head, *error);
   const Json& id = std::get<Json>(body);
-  if (!id.is_string()) return ErrorResponse(head, BadValue("id", kExpected));
+  if (!id.is_string()) return http::ErrorResponse(head, BadValue("id", kExpected));
   if (!service.Cancel(id.as_string(), CancelCause::kApi)) {
-    return FailureResponse(
+    return http::FailureResponse(
         service, head,
         base::NotFound("there is no such request").WithReason(Reason::kRequestNotFound));
   }
-  return JsonResponse(head, 200, Json::Object{{"id", id}, {"cancelled", true}});
+  return http::JsonResponse(head, 200, Json::Object{{"id", id}, {"cancelled", true}});
 }
 
-HttpResponse Reload(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  if (const auto error = CheckEmpty(request)) return ErrorResponse(head, *error);
+http::HttpResponse Reload(Service& service, const http::HttpRequest& request,
+                          const http::ResponseHead& head) {
+  if (const auto error = CheckEmpty(request)) return http::ErrorResponse(head, *error);
   const Status reloaded = service.control().reload();
   if (!reloaded.ok()) {
     // What is wrong is in files of the operator, who is the one to be told.
-    return ErrorResponse(head, protocol::FromStatus(base::InvalidArgument(reloaded.message())));
+    return http::ErrorResponse(head,
+                               protocol::FromStatus(base::InvalidArgument(reloaded.message())));
   }
-  return JsonResponse(head, 200, Json::Object{{"status", "reloaded"}});
+  return http::JsonResponse(head, 200, Json::Object{{"status", "reloaded"}});
 }
 
-HttpResponse Drain(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  if (const auto error = CheckEmpty(request)) return ErrorResponse(head, *error);
+http::HttpResponse Drain(Service& service, const http::HttpRequest& request,
+                         const http::ResponseHead& head) {
+  if (const auto error = CheckEmpty(request)) return http::ErrorResponse(head, *error);
   service.control().drain();
-  return JsonResponse(head, 202, Json::Object{{"status", "draining"}});
+  return http::JsonResponse(head, 202, Json::Object{{"status", "draining"}});
 }
 
-HttpResponse SetLogLevel(Service& service, const HttpRequest& request, const ResponseHead& head) {
+http::HttpResponse SetLogLevel(Service& service, const http::HttpRequest& request,
+                               const http::ResponseHead& head) {
   constexpr const char* kExpected = R"({"level": "debug|info|warning|error|off"})";
   const auto body = OnlyMember(request, "level", kExpected);
   if (const auto* error = std::get_if<protocol::ApiError>(&body))
-    return ErrorResponse(head, *error);
+    return http::ErrorResponse(head, *error);
   const Json& name = std::get<Json>(body);
   const auto level = base::ParseLogLevel(name.is_string() ? name.as_string() : "");
-  if (!level.ok()) return ErrorResponse(head, BadValue("level", kExpected));
+  if (!level.ok()) return http::ErrorResponse(head, BadValue("level", kExpected));
   base::ConfigureLog(*level, service.live()->config.log_format == "json");
-  return JsonResponse(head, 200, Json::Object{{"level", name}});
+  return http::JsonResponse(head, 200, Json::Object{{"level", name}});
 }
 
-}  // namespace thermocline::http
+}  // namespace thermocline::routes

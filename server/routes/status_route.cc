@@ -1,8 +1,8 @@
-#include "server/http/status_route.h"
+#include "server/routes/status_route.h"
 
 #include "server/openai/completion_request.h"
 
-namespace thermocline::http {
+namespace thermocline::routes {
 namespace {
 
 Json ToNumber(std::size_t n) { return static_cast<std::int64_t>(n); }
@@ -109,7 +109,7 @@ Json LimitsJson(const server::ServerConfig& config) {
 
 }  // namespace
 
-HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
+http::HttpResponse AnswerStatus(server::Service& service, const http::ResponseHead& head) {
   Json::Object status{{"state", StateName(service.state())},
                       {"model", service.model_name()},
                       {"started", service.started_at()}};
@@ -131,7 +131,7 @@ HttpResponse AnswerStatus(server::Service& service, const ResponseHead& head) {
     status.emplace_back("queue", QueueJson(*engine, stats));
     status.emplace_back("limits", LimitsJson(service.live()->config));
   }
-  return JsonResponse(head, 200, Json(std::move(status)));
+  return http::JsonResponse(head, 200, Json(std::move(status)));
 }
 
-}  // namespace thermocline::http
+}  // namespace thermocline::routes

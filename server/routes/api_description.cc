@@ -1,4 +1,4 @@
-#include "server/http/api_description.h"
+#include "server/routes/api_description.h"
 
 #include <cstring>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "engine/base/strings.h"
 #include "server/web/page.h"
 
-namespace thermocline::http {
+namespace thermocline::routes {
 namespace {
 
 constexpr const char* kMark = "x-sampling";
@@ -72,4 +72,4 @@ const std::string& ApiDescription() {
   return description;
 }
 
-}  // namespace thermocline::http
+}  // namespace thermocline::routes

@@ -1,4 +1,4 @@
-#include "server/http/ollama_routes.h"
+#include "server/ollama/routes.h"
 
 #include <cstdio>
 
@@ -7,13 +7,19 @@
 #include "engine/text/tokenizer.h"
 #include "server/http/plan_parts.h"
 #include "server/http/refusal.h"
+#include "server/ollama/error.h"
 #include "server/ollama/ollama_answer.h"
 #include "server/ollama/ollama_request.h"
 #include "server/protocol/fields.h"
 
-namespace thermocline::http {
+namespace thermocline::ollama {
 namespace {
 
+using http::Action;
+using http::GenerationPlan;
+using http::HttpRequest;
+using http::ResponseHead;
+using server::Service;
 using server::Submission;
 
 // Of this API, whose features clients ask for by version.
@@ -54,15 +60,15 @@ std::string Digest(const std::string& name, const EngineStats& stats) {
 Json ModelJson(const Service& service, const std::string& name, const EngineStats& stats) {
   return Json::Object{{"name", name + ":latest"},
                       {"model", name + ":latest"},
-                      {"modified_at", ollama::Timestamp()},
+                      {"modified_at", Timestamp()},
                       {"size", static_cast<std::int64_t>(stats.weight_bytes)},
                       {"digest", Digest(service.model_name(), stats)},
                       {"details", DetailsJson(stats)}};
 }
 
 // A request that asks for nothing.
-Json LoadedJson(const Service& service, const ollama::OllamaRequest& asked) {
-  Json::Object out{{"model", service.model_name()}, {"created_at", ollama::Timestamp()}};
+Json LoadedJson(const Service& service, const OllamaRequest& asked) {
+  Json::Object out{{"model", service.model_name()}, {"created_at", Timestamp()}};
   if (asked.chat) {
     out.emplace_back("message", Json::Object{{"role", "assistant"}, {"content", ""}});
   } else {
@@ -73,56 +79,53 @@ Json LoadedJson(const Service& service, const ollama::OllamaRequest& asked) {
   return out;
 }
 
-Action PlanAnswer(Service& service, const ResponseHead& head, Result<ollama::OllamaRequest> asked) {
-  if (!asked.ok()) return RefusalResponse(service, head, asked.status());
+Action PlanAnswer(Service& service, const ResponseHead& head, Result<OllamaRequest> asked) {
+  if (!asked.ok()) return http::RefusalResponse(service, head, asked.status());
   if (asked->load_only) {
     const Status known = server::CheckModel(service, asked->asked.model);
-    if (!known.ok()) return RefusalResponse(service, head, known);
-    return JsonResponse(head, 200, LoadedJson(service, *asked));
+    if (!known.ok()) return http::RefusalResponse(service, head, known);
+    return http::JsonResponse(head, 200, LoadedJson(service, *asked));
   }
-  auto submission = SubmitEncoded(service, head, std::move(asked->asked));
-  if (!submission.ok()) return RefusalResponse(service, head, submission.status());
-  return GenerationPlan{
-      .submission = *std::move(submission),
-      .format = std::make_unique<ollama::OllamaAnswer>(service.model_name(), asked->chat),
-      .stream = asked->stream};
+  auto submission = http::SubmitEncoded(service, head, std::move(asked->asked));
+  if (!submission.ok()) return http::RefusalResponse(service, head, submission.status());
+  return GenerationPlan{.submission = *std::move(submission),
+                        .format = std::make_unique<OllamaAnswer>(service.model_name(), asked->chat),
+                        .stream = asked->stream};
 }
 
 Action PlanEmbed(Service& service, const HttpRequest& request, const ResponseHead& head,
                  bool single) {
-  auto asked = ollama::ParseEmbed(request.body(), service.pooling(), single,
-                                  service.live()->config.strict_fields);
-  if (!asked.ok()) return RefusalResponse(service, head, asked.status());
+  auto asked =
+      ParseEmbed(request.body(), service.pooling(), single, service.live()->config.strict_fields);
+  if (!asked.ok()) return http::RefusalResponse(service, head, asked.status());
   if (asked->empty) {
     const Status known = server::CheckModel(service, asked->asked.model);
-    if (!known.ok()) return RefusalResponse(service, head, known);
-    return JsonResponse(head, 200,
-                        ollama::EmbedAnswer(service.model_name(), 0, single).Whole(Usage()));
+    if (!known.ok()) return http::RefusalResponse(service, head, known);
+    return http::JsonResponse(head, 200,
+                              EmbedAnswer(service.model_name(), 0, single).Whole(Usage()));
   }
-  const Status dimensions = CheckDimensions(service, asked->dimensions);
-  if (!dimensions.ok()) return RefusalResponse(service, head, dimensions);
-  auto submission = SubmitEncoded(service, head, std::move(asked->asked));
-  if (!submission.ok()) return RefusalResponse(service, head, submission.status());
-  return GenerationPlan{.submission = *std::move(submission),
-                        .format = std::make_unique<ollama::EmbedAnswer>(service.model_name(),
-                                                                        asked->dimensions, single)};
+  const Status dimensions = http::CheckDimensions(service, asked->dimensions);
+  if (!dimensions.ok()) return http::RefusalResponse(service, head, dimensions);
+  auto submission = http::SubmitEncoded(service, head, std::move(asked->asked));
+  if (!submission.ok()) return http::RefusalResponse(service, head, submission.status());
+  return GenerationPlan{
+      .submission = *std::move(submission),
+      .format = std::make_unique<EmbedAnswer>(service.model_name(), asked->dimensions, single)};
 }
 
-}  // namespace
-
-Action OllamaVersion(Service&, const HttpRequest&, const ResponseHead& head) {
-  return JsonResponse(head, 200, Json::Object{{"version", kVersion}});
+Action Version(Service&, const HttpRequest&, const ResponseHead& head) {
+  return http::JsonResponse(head, 200, Json::Object{{"version", kVersion}});
 }
 
-Action OllamaTags(Service& service, const HttpRequest&, const ResponseHead& head) {
+Action Tags(Service& service, const HttpRequest&, const ResponseHead& head) {
   const EngineStats stats = StatsOf(service);
   Json::Array models;
   for (const std::string& name : service.model_names())
     if (name != "*") models.push_back(ModelJson(service, name, stats));
-  return JsonResponse(head, 200, Json::Object{{"models", std::move(models)}});
+  return http::JsonResponse(head, 200, Json::Object{{"models", std::move(models)}});
 }
 
-Action OllamaRunning(Service& service, const HttpRequest&, const ResponseHead& head) {
+Action Running(Service& service, const HttpRequest&, const ResponseHead& head) {
   const EngineStats stats = StatsOf(service);
   Json::Array models;
   if (service.engine() != nullptr) {
@@ -132,23 +135,23 @@ Action OllamaRunning(Service& service, const HttpRequest&, const ResponseHead& h
     model.Set("context_length", stats.context_length);
     models.push_back(std::move(model));
   }
-  return JsonResponse(head, 200, Json::Object{{"models", std::move(models)}});
+  return http::JsonResponse(head, 200, Json::Object{{"models", std::move(models)}});
 }
 
-Action OllamaShow(Service& service, const HttpRequest& request, const ResponseHead& head) {
+Action Show(Service& service, const HttpRequest& request, const ResponseHead& head) {
   const auto body = protocol::ParseBody(request.body());
-  if (!body.ok()) return RefusalResponse(service, head, body.status());
+  if (!body.ok()) return http::RefusalResponse(service, head, body.status());
   protocol::Fields fields(*body);
   std::string name = fields.String("model", "");
   if (name.empty()) name = fields.String("name", "");
   (void)fields.Bool("verbose", false);
   for (const char* overrides : {"system", "template", "options"}) (void)fields.Find(overrides);
   fields.CheckUnknown(service.live()->config.strict_fields);
-  if (!fields.ok()) return RefusalResponse(service, head, fields.status());
-  const Status known = server::CheckModel(service, ollama::ModelName(name));
+  if (!fields.ok()) return http::RefusalResponse(service, head, fields.status());
+  const Status known = server::CheckModel(service, ModelName(name));
   const Status ready = service.Readiness();
-  if (!known.ok()) return FailureResponse(service, head, known);
-  if (!ready.ok()) return FailureResponse(service, head, ready);
+  if (!known.ok()) return http::FailureResponse(service, head, known);
+  if (!ready.ok()) return http::FailureResponse(service, head, ready);
   const EngineStats stats = StatsOf(service);
   const model::Vocabulary& vocabulary = service.engine()->tokenizer().vocabulary();
   Json::Array capabilities{"completion"};
@@ -156,7 +159,7 @@ Action OllamaShow(Service& service, const HttpRequest& request, const ResponseHe
   if (service.chat() != nullptr) capabilities.emplace_back("tools");
   if (service.output_format()->reasoning.known()) capabilities.emplace_back("thinking");
   const std::string prefix = stats.architecture + ".";
-  return JsonResponse(
+  return http::JsonResponse(
       head, 200,
       Json::Object{{"modelfile", ""},
                    {"parameters", ""},
@@ -166,46 +169,64 @@ Action OllamaShow(Service& service, const HttpRequest& request, const ResponseHe
                                                {"general.parameter_count", stats.num_parameters},
                                                {prefix + "context_length", stats.context_length}}},
                    {"capabilities", std::move(capabilities)},
-                   {"modified_at", ollama::Timestamp()}});
+                   {"modified_at", Timestamp()}});
 }
 
-Action OllamaChat(Service& service, const HttpRequest& request, const ResponseHead& head) {
+Action Chat(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return PlanAnswer(
       service, head,
-      ollama::ParseChat(request.body(), DefaultsOf(service), StatsOf(service).context_length));
+      ParseChat(request.body(), http::DefaultsOf(service), StatsOf(service).context_length));
 }
 
-Action OllamaGenerate(Service& service, const HttpRequest& request, const ResponseHead& head) {
+Action Generate(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return PlanAnswer(
       service, head,
-      ollama::ParseGenerate(request.body(), DefaultsOf(service), StatsOf(service).context_length));
+      ParseGenerate(request.body(), http::DefaultsOf(service), StatsOf(service).context_length));
 }
 
-Action OllamaEmbed(Service& service, const HttpRequest& request, const ResponseHead& head) {
+Action Embed(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return PlanEmbed(service, request, head, false);
 }
 
-Action OllamaEmbeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
+Action Embeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return PlanEmbed(service, request, head, true);
 }
 
 // The model that is served is there already; others cannot be fetched.
-Action OllamaPull(Service& service, const HttpRequest& request, const ResponseHead& head) {
+Action Pull(Service& service, const HttpRequest& request, const ResponseHead& head) {
   const auto body = protocol::ParseBody(request.body());
-  if (!body.ok()) return RefusalResponse(service, head, body.status());
+  if (!body.ok()) return http::RefusalResponse(service, head, body.status());
   protocol::Fields fields(*body);
   std::string name = fields.String("model", "");
   if (name.empty()) name = fields.String("name", "");
   if (name.empty()) fields.Fail("model", "'model' must name a model");
   const bool stream = fields.Bool("stream", true);
   (void)fields.Bool("insecure", false);
-  if (!fields.ok()) return RefusalResponse(service, head, fields.status());
-  if (!server::CheckModel(service, ollama::ModelName(name)).ok())
-    return RefusalResponse(service, head,
-                           base::Unimplemented("this server serves one model, ",
-                                               service.model_name(), ", and keeps no others"));
+  if (!fields.ok()) return http::RefusalResponse(service, head, fields.status());
+  if (!server::CheckModel(service, ModelName(name)).ok())
+    return http::RefusalResponse(
+        service, head,
+        base::Unimplemented("this server serves one model, ", service.model_name(),
+                            ", and keeps no others"));
   const std::string done = Json(Json::Object{{"status", "success"}}).Dump() + "\n";
-  return MakeResponse(head, 200, stream ? "application/x-ndjson" : "application/json", done);
+  return http::MakeResponse(head, 200, stream ? "application/x-ndjson" : "application/json", done);
 }
 
-}  // namespace thermocline::http
+constexpr http::Route kRoutes[] = {
+    {"GET", "/api/version", Version}, {"GET", "/api/tags", Tags},
+    {"GET", "/api/ps", Running},      {"POST", "/api/show", Show},
+    {"POST", "/api/chat", Chat},      {"POST", "/api/generate", Generate},
+    {"POST", "/api/embed", Embed},    {"POST", "/api/embeddings", Embeddings},
+    {"POST", "/api/pull", Pull},
+};
+constexpr std::string_view kErrorPaths[] = {"/api/"};
+
+}  // namespace
+
+const http::Protocol& Routes() {
+  static const http::Protocol protocol = {
+      .routes = kRoutes, .errors = &kErrors, .error_paths = kErrorPaths};
+  return protocol;
+}
+
+}  // namespace thermocline::ollama

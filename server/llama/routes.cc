@@ -1,0 +1,143 @@
+#include "server/llama/routes.h"
+
+#include <filesystem>
+
+#include "engine/base/index.h"
+#include "engine/text/tokenizer.h"
+#include "server/http/gate.h"
+#include "server/http/plan_parts.h"
+#include "server/http/refusal.h"
+#include "server/llama/llama_answer.h"
+#include "server/llama/llama_request.h"
+#include "server/llama/text_routes.h"
+
+namespace thermocline::llama {
+namespace {
+
+using http::Action;
+using http::GenerationPlan;
+using http::HttpRequest;
+using http::ResponseHead;
+using server::Service;
+using server::Submission;
+
+// What the answer repeats as its prompt.
+std::string PromptText(const text::Tokenizer& tokenizer, const Submission& submission) {
+  const auto* text = std::get_if<std::string>(&submission.asked().prompts[0]);
+  return text != nullptr ? *text : tokenizer.Decode(submission.requests()[0].prompt, true);
+}
+
+Action PlanAnswer(Service& service, const ResponseHead& head, Result<LlamaRequest> asked) {
+  if (!asked.ok()) return http::RefusalResponse(service, head, asked.status());
+  auto submission = http::SubmitEncoded(service, head, std::move(asked->asked));
+  if (!submission.ok()) return http::RefusalResponse(service, head, submission.status());
+  const Request& request = submission->requests()[0];
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  auto format = std::make_unique<LlamaAnswer>(
+      tokenizer, LlamaAnswer::Params{.model = service.model_name(),
+                                     .prompt = PromptText(tokenizer, *submission),
+                                     .prompt_tokens = base::IntSize(request.prompt),
+                                     .settings = SettingsJson(request, asked->n_predict),
+                                     .stops = request.stop,
+                                     .stream = asked->stream,
+                                     .return_tokens = asked->return_tokens,
+                                     .probabilities = std::max(0, request.logprobs),
+                                     .response_fields = std::move(asked->response_fields)});
+  return GenerationPlan{
+      .submission = *std::move(submission), .format = std::move(format), .stream = asked->stream};
+}
+
+Action Completion(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return PlanAnswer(service, head, ParseCompletion(request.body(), http::DefaultsOf(service)));
+}
+
+Action Infill(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return PlanAnswer(service, head, ParseInfill(request.body(), http::DefaultsOf(service)));
+}
+
+Action Properties(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return http::FailureResponse(service, head, ready);
+  const EngineStats stats = service.engine()->Stats();
+  const text::Tokenizer& tokenizer = service.engine()->tokenizer();
+  const model::Vocabulary& vocabulary = tokenizer.vocabulary();
+  const auto text = [&](int id) { return id < 0 ? std::string() : tokenizer.TokenBytes(id, true); };
+  const protocol::RequestDefaults defaults = http::DefaultsOf(service);
+  const Request request{.prompt = {}, .sampling = defaults.sampling, .stop = {}};
+  const int limit = defaults.max_tokens > 0 ? defaults.max_tokens : -1;
+  return http::JsonResponse(
+      head, 200,
+      Json::Object{
+          {"default_generation_settings",
+           Json::Object{{"n_ctx", stats.context_length}, {"params", SettingsJson(request, limit)}}},
+          {"total_slots", stats.sequences_max},
+          {"model_alias", service.model_name()},
+          // Where files lie is nobody's who has a key.
+          {"model_path", std::filesystem::path(stats.model_path).filename().string()},
+          {"modalities", Json::Object{{"vision", false}, {"audio", false}}},
+          {"chat_template", vocabulary.chat_template},
+          {"chat_template_caps", Json::Object{{"supports_tools", service.chat() != nullptr},
+                                              {"supports_tool_calls", service.chat() != nullptr}}},
+          {"bos_token", text(vocabulary.bos)},
+          {"eos_token", text(vocabulary.eos)},
+          {"build_info", "thermocline"}});
+}
+
+Action Slots(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return http::FailureResponse(service, head, ready);
+  const EngineStats stats = service.engine()->Stats();
+  const bool full = stats.running >= stats.sequences_max;
+  const std::string target(request.target());
+  if (full && target.find("fail_on_no_slot=1") != std::string::npos)
+    return http::FailureResponse(service, head, base::Unavailable("no slot is available"));
+  Json::Array slots;
+  for (int id = 0; id < stats.sequences_max; ++id)
+    slots.push_back(Json::Object{{"id", id},
+                                 {"n_ctx", stats.context_length},
+                                 {"speculative", stats.spec.used},
+                                 {"is_processing", id < stats.running}});
+  return http::JsonResponse(head, 200, Json(std::move(slots)));
+}
+
+Action Health(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return http::FailureResponse(service, head, ready);
+  return http::JsonResponse(head, 200, Json::Object{{"status", "ok"}});
+}
+
+// The form with an "s" has OpenAI's shape where the body does.
+Action Embeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  using Dialect = protocol::EmbeddingDialect;
+  const bool plural = http::PathOf(request.target()).starts_with("/embeddings");
+  return http::PlanEmbeddings(service, request, head, plural ? Dialect::kByField : Dialect::kLlama);
+}
+
+constexpr http::Route kRoutes[] = {
+    {"POST", "/completion", Completion},
+    {"POST", "/infill", Infill},
+    {"GET", "/props", Properties},
+    {"GET", "/slots", Slots},
+    {"GET", "/health", Health},
+    {"POST", "/embedding", Embeddings},
+    {"POST", "/tokenize", Tokenize},
+    {"POST", "/detokenize", Detokenize},
+    {"GET", "/tokenizer_info", TokenizerInfo},
+    {"POST", "/apply-template", ApplyTemplate},
+};
+constexpr http::PathAlias kAliases[] = {
+    {"/embeddings", "/embedding"},
+    {"/v1/health", "/health"},
+    {"/v1/tokenize", "/tokenize"},
+    {"/v1/detokenize", "/detokenize"},
+    {"/v1/apply-template", "/apply-template"},
+};
+
+}  // namespace
+
+const http::Protocol& Routes() {
+  static const http::Protocol protocol = {.routes = kRoutes, .aliases = kAliases};
+  return protocol;
+}
+
+}  // namespace thermocline::llama

@@ -1,0 +1,16 @@
+// Counts of tokens, of what a request would read.
+#pragma once
+
+#include "server/core/service.h"
+#include "server/http/generation_plan.h"
+
+namespace thermocline::openai {
+
+// POST /v1/tokens/count: the body of a chat or of a completion.
+http::Action CountTokens(server::Service& service, const http::HttpRequest& request,
+                         const http::ResponseHead& head);
+// POST /v1/responses/input_tokens: the body of a response.
+http::Action CountInput(server::Service& service, const http::HttpRequest& request,
+                        const http::ResponseHead& head);
+
+}  // namespace thermocline::openai

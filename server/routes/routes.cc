@@ -1,0 +1,106 @@
+#include "server/routes/routes.h"
+
+#include "engine/base/strings.h"
+#include "server/anthropic/routes.h"
+#include "server/http/refusal.h"
+#include "server/llama/routes.h"
+#include "server/ollama/routes.h"
+#include "server/openai/routes.h"
+#include "server/routes/admin.h"
+#include "server/routes/api_description.h"
+#include "server/routes/models.h"
+#include "server/routes/status_route.h"
+#include "server/web/page.h"
+
+namespace thermocline::routes {
+namespace {
+
+using http::Action;
+using http::HttpRequest;
+using http::HttpResponse;
+using http::ResponseHead;
+using server::Service;
+namespace beast_http = boost::beast::http;
+
+Action Page(Service&, const HttpRequest&, const ResponseHead& head) {
+  HttpResponse response =
+      http::MakeResponse(head, 200, "text/html; charset=utf-8", std::string(web::kPage));
+  // No markup is ever made from text: the browser refuses it (trusted types), too.
+  response.set("content-security-policy",
+               StrCat("default-src 'none'; connect-src 'self'; img-src data:; style-src '",
+                      web::kPageStyleHash, "'; script-src '", web::kPageScriptHash,
+                      "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+                      "require-trusted-types-for 'script'; trusted-types 'none'"));
+  response.set("referrer-policy", "no-referrer");
+  response.set(beast_http::field::cache_control, "no-cache");  // another version, another page
+  return response;
+}
+
+Action Live(Service&, const HttpRequest&, const ResponseHead& head) {
+  return http::JsonResponse(head, 200, Json::Object{{"status", "live"}});
+}
+
+Action Ready(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return http::FailureResponse(service, head, ready);
+  return http::JsonResponse(head, 200,
+                            Json::Object{{"status", "ready"}, {"model", service.model_name()}});
+}
+
+Action ExposeMetrics(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const Engine* engine = service.engine();
+  EngineStats stats;
+  if (engine != nullptr) stats = engine->Stats();
+  const bool all = head.admin || !service.live()->needs_keys();
+  return http::MakeResponse(
+      head, 200, "text/plain; version=0.0.4; charset=utf-8",
+      service.metrics().Expose(
+          service.state(), engine != nullptr ? &stats : nullptr, service.model_name(),
+          all ? server::MetricReader::kOperator : server::MetricReader::kClient));
+}
+
+Action Description(Service&, const HttpRequest&, const ResponseHead& head) {
+  return http::MakeResponse(head, 200, "application/json", ApiDescription());
+}
+
+Action ShowStatus(Service& service, const HttpRequest&, const ResponseHead& head) {
+  return AnswerStatus(service, head);
+}
+
+// Makes a handler of one that always answers at once.
+template <HttpResponse (*kHandler)(Service&, const HttpRequest&, const ResponseHead&)>
+Action AsAction(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return kHandler(service, request, head);
+}
+
+constexpr http::Route kRoutes[] = {
+    {"GET", "/", Page},
+    {"GET", "/health/live", Live},
+    {"GET", "/health/ready", Ready},
+    {"GET", "/metrics", ExposeMetrics},
+    {"GET", "/openapi.json", Description},
+    {"GET", "/v1/models", Models},
+    {"GET", "/v1/models/{id}", Model},
+    {"GET", "/v1/status", ShowStatus},
+    {"GET", "/admin/predictors", AsAction<AnswerPredictors>},
+    {"POST", "/admin/predictors", AsAction<FreezePredictors>},
+    {"GET", "/admin/requests", AsAction<AnswerRequests>},
+    {"POST", "/admin/cancel", AsAction<CancelRequest>},
+    {"POST", "/admin/reload", AsAction<Reload>},
+    {"POST", "/admin/drain", AsAction<Drain>},
+    {"POST", "/admin/log-level", AsAction<SetLogLevel>},
+};
+constexpr http::PathAlias kAliases[] = {{"/models", "/v1/models"}};
+
+}  // namespace
+
+const http::Router& AllRoutes() {
+  static const http::Router router({{.routes = kRoutes, .aliases = kAliases},
+                                    openai::Routes(),
+                                    anthropic::Routes(),
+                                    ollama::Routes(),
+                                    llama::Routes()});
+  return router;
+}
+
+}  // namespace thermocline::routes

@@ -1,0 +1,11 @@
+// Every route of the daemon.
+#pragma once
+
+#include "server/http/router.h"
+
+namespace thermocline::routes {
+
+// Those of all protocols, and the daemon's own: the page, probes, metrics, status, models, admin.
+const http::Router& AllRoutes();
+
+}  // namespace thermocline::routes

@@ -1,0 +1,11 @@
+// GET /v1/status: what runs, where, and how it is doing.
+#pragma once
+
+#include "server/core/service.h"
+#include "server/http/response.h"
+
+namespace thermocline::routes {
+
+http::HttpResponse AnswerStatus(server::Service& service, const http::ResponseHead& head);
+
+}  // namespace thermocline::routes
