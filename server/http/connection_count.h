@@ -13,8 +13,8 @@ namespace thermocline::http {
 
 class ConnectionPlace;
 
-// Thread-safe: connections in all and by address. Where all places are taken, the connection that
-// has waited longest for a request, or for its first one, makes way.
+// Thread-safe: connections in all and by address. Where all places are taken, the connection makes
+// way that has been without a caller for longest: it waits for a request, or for the key of one.
 class ConnectionCount {
  public:
   enum class Entry { kIn, kFull, kFullForAddress };

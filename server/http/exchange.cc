@@ -1,47 +1,15 @@
 #include "server/http/exchange.h"
 
-#include <iterator>
-
-#include <boost/beast/core/string.hpp>
-
 #include "engine/base/log.h"
 #include "engine/base/random.h"
 #include "server/core/request_id.h"
 #include "server/core/trace_context.h"
-#include "server/http/refusal.h"
+#include "server/http/pipeline.h"
 
 namespace thermocline::http {
 namespace {
 
-namespace beast = boost::beast;
-namespace beast_http = boost::beast::http;
 using Clock = std::chrono::steady_clock;
-
-constexpr std::ptrdiff_t kHeadersMax = 100;
-constexpr std::size_t kTargetBytesMax = 8 << 10;
-
-std::optional<protocol::ApiError> CheckLimits(const HttpRequest& header) {
-  const auto coding = header[beast_http::field::transfer_encoding];
-  // Taken for "no body" its bytes would be read as the next request.
-  if (!coding.empty() && !beast::iequals(coding, "chunked"))
-    return protocol::ClientError(400, "bad_request",
-                                 "the only Transfer-Encoding there is here is chunked");
-  const auto encoding = header[beast_http::field::content_encoding];
-  if (!encoding.empty() && !beast::iequals(encoding, "identity"))
-    return protocol::ClientError(
-        415, "unsupported_encoding",
-        StrCat("a body in Content-Encoding ",
-               base::Shorten(base::ReplaceInvalidUtf8(std::string(encoding)), 32),
-               " is not read here; send it as it is"));
-  if (std::distance(header.begin(), header.end()) > kHeadersMax)
-    return protocol::ClientError(431, "bad_request",
-                                 StrCat("the request has more than ", kHeadersMax, " headers"));
-  if (header.target().size() > kTargetBytesMax)
-    return protocol::ClientError(
-        414, "bad_request",
-        StrCat("the request target is longer than ", kTargetBytesMax, " bytes"));
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -70,18 +38,10 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
     trace_id_ = trace->trace_id;
     head_.traceparent = server::MakeTraceparent(*trace, base::RandomBits64());
   }
-  if (const auto beyond = CheckLimits(header)) {
-    EndConnection();
-    return ErrorResponse(head_, *beyond);
+  if (auto answer = PassHeader({service_, *live_, header, peer, head_, caller_})) {
+    route_ = answer->route;
+    return std::move(answer->response);
   }
-  route_ = "refused";
-  const Status page = CheckPage(*live_, peer, header);
-  if (!page.ok()) return RefusalResponse(service_, head_, page);
-  if (auto preflight = AnswerPreflight(*live_, peer, header, head_)) return preflight;
-  auto caller = PassGate(*live_, peer, header);
-  if (!caller.ok()) return RefusalResponse(service_, head_, caller.status());
-  route_ = "unreadable";
-  caller_ = *std::move(caller);
   head_.tenant = caller_.tenant;
   head_.priority_max = caller_.priority_max;
   head_.admin = caller_.admin;

@@ -121,8 +121,10 @@ Result<Caller> Identify(const Live& live, const HttpRequest& request) {
         "an API key is needed, as in the header Authorization: Bearer KEY");
   const auto identity = live.keys.Check(*key);
   if (!identity.has_value()) return base::Unauthenticated("the API key is not known here");
-  return Caller{
-      .tenant = identity->name, .priority_max = identity->priority_max, .admin = identity->admin};
+  return Caller{.tenant = identity->name,
+                .priority_max = identity->priority_max,
+                .admin = identity->admin,
+                .known = true};
 }
 
 // The chat page holds no secrets, and a browser that opens it cannot send a key: the page asks for
@@ -173,7 +175,10 @@ std::optional<HttpResponse> AnswerPreflight(const Live& live, const Peer& peer,
 }
 
 Result<Caller> PassGate(const Live& live, const Peer& peer, const HttpRequest& request) {
-  Caller caller{.tenant = peer.address, .priority_max = kPriorityMax, .admin = peer.admin};
+  Caller caller{.tenant = peer.address,
+                .priority_max = kPriorityMax,
+                .admin = peer.admin,
+                .known = peer.admin};
   if (peer.admin) return caller;
   const std::string path = PathOf(request.target());
   const bool open = path == "/health/live" || IsPage(request, path) ||

@@ -23,6 +23,7 @@ struct Caller {
   std::string tenant;  // the name of the key, or the address
   int priority_max;    // of its requests
   bool admin = false;  // may end other callers' requests
+  bool known = false;  // came with a key, or by the admin socket
 };
 
 // The path of a request target, also of the absolute form that proxies send.

@@ -49,6 +49,7 @@ Session::~Session() {
 void Session::Start() {
   asio::dispatch(connection_->get_executor(), [self = shared_from_this()] {
     self->connection_->ExpireAfter(seconds(self->service_.live()->config.read_timeout_s));
+    self->MakeWayIfAsked();
     self->connection_->AsyncHandshake([self](ErrorCode error) {
       if (error) return self->Close();
       self->ReadRequest();
@@ -57,13 +58,13 @@ void Session::Start() {
 }
 
 void Session::ReadRequest() {
+  MakeWayIfAsked();
   if (reader_.early_bytes() > 0) return ReadHeader();
   // Between requests a connection may be idle for long; once a byte is there, the rest has to
   // follow soon.
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
-  BeIdle();
   reader_.ReadSome(kReadBytes, [self = shared_from_this()](ErrorCode error) {
-    error || !self->place_->BeBusy() ? self->Close() : self->ReadHeader();
+    error ? self->Close() : self->ReadHeader();
   });
 }
 
@@ -84,6 +85,7 @@ void Session::OnHeader(ErrorCode error) {
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
   exchange_->SetRoute(router_.RouteOf(reader_.request()));
   if (error) return RefuseUnreadable(error);
+  if (exchange_->caller().known && !place_->BeBusy()) return Close();
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
 }
@@ -116,6 +118,8 @@ void Session::OnRequest(ErrorCode error) {
   if (!reader_.no_room().ok())
     return RefuseHeader(RefusalResponse(service_, exchange_->head(), reader_.no_room()));
   if (error) return RefuseUnreadable(error);
+  // Where nobody has a key, who has sent a whole request is as good as any.
+  if (!exchange_->live().needs_keys() && !place_->BeBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
   const server::BodyCost cost = CostOf(request);
@@ -251,13 +255,14 @@ void Session::NextRequest() {
   if (client_left_) return Close();
   if (!watching_) return ReadRequest();
   next_after_watch_ = true;
-  BeIdle();
+  MakeWayIfAsked();
   if (reader_.early_bytes() > 0) connection_->Cancel();  // it is there already
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
 }
 
-// Others may need its place, unless it is the operator's.
-void Session::BeIdle() {
+// Others may need its place, unless it is the operator's. It stays so until a key is there: a
+// header, a body or a reader without one may take as long as they like, but nobody else's place.
+void Session::MakeWayIfAsked() {
   if (connection_->peer().admin) return;
   place_->BeIdle([weak = weak_from_this()] {
     const auto self = weak.lock();

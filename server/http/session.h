@@ -33,7 +33,7 @@ class Session : public std::enable_shared_from_this<Session> {
   using ErrorCode = boost::system::error_code;
 
   void ReadRequest();
-  void BeIdle();
+  void MakeWayIfAsked();
   void ReadHeader();
   void OnHeader(ErrorCode error);
   void ReadBody();

@@ -1,11 +1,13 @@
 """A small request does not become a large one: what names a thing many times has it once, and joining is not done again and again."""
+import contextlib
 import json
 import socket
+import subprocess
 import time
 
 import httpx
 import pytest
-from conftest import Daemon, wait_until
+from conftest import BIN, Daemon, wait_until
 from test_request_memory import BUDGET, resident
 
 TEXT = "d " * 50_000
@@ -91,3 +93,38 @@ def test_silent_connections_make_way():
         for client in silent:
             client.close()
         wait_until(lambda: httpx.get(d.url + "/health/live", timeout=20).status_code == 200)
+
+
+CHAT_HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+STRANGERS = {
+    "one byte": b"P",
+    "a header": CHAT_HEAD,
+    "pages that nobody reads": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200,
+}
+
+
+# Without keys nobody is a stranger: server.write_timeout_s bounds who does not read.
+@pytest.mark.parametrize("keys, sent", [(False, "one byte"), (False, "a header"), (True, "one byte"), (True, "a header"), (True, "pages that nobody reads")])
+def test_unfinished_connections_of_strangers_make_way(tmp_path, keys, sent):
+    """One byte on each kept all others out for thirty seconds."""
+    if keys:
+        made = subprocess.run([BIN / "thermoclined", "--hash-key", "alice"], input=b"alices-key-0123456789\n", capture_output=True, check=True)
+        (tmp_path / "keys").write_bytes(made.stdout)
+    settings = [f"server.api_keys_file={tmp_path / 'keys'}"] if keys else []
+    with Daemon("server.connections_max=32", *settings) as d, contextlib.ExitStack() as strangers:
+        def flood():
+            for _ in range(40):
+                client = strangers.enter_context(socket.create_connection(("127.0.0.1", d.port)))
+                client.setblocking(False)
+                with contextlib.suppress(OSError):
+                    client.send(STRANGERS[sent])
+        flood()
+        headers = {"authorization": "Bearer alices-key-0123456789"}
+        for path in ("/health/live", "/v1/models"):
+            assert httpx.get(d.url + path, headers=headers, timeout=20).status_code == 200
+        body = {"messages": [{"role": "user", "content": "owl"}], "max_tokens": 400, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", d.url + "/v1/chat/completions", json=body, headers=headers, timeout=120) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            flood()
+            assert "data: [DONE]" in list(lines)

@@ -1,0 +1,87 @@
+#include "server/http/pipeline.h"
+
+#include <iterator>
+
+#include <boost/beast/core/string.hpp>
+
+#include "engine/base/strings.h"
+#include "server/http/refusal.h"
+
+namespace thermocline::http {
+namespace {
+
+namespace beast = boost::beast;
+namespace beast_http = boost::beast::http;
+
+constexpr std::ptrdiff_t kHeadersMax = 100;
+constexpr std::size_t kTargetBytesMax = 8 << 10;
+
+std::optional<protocol::ApiError> BeyondLimits(const HttpRequest& header) {
+  const auto coding = header[beast_http::field::transfer_encoding];
+  // Taken for "no body" its bytes would be read as the next request.
+  if (!coding.empty() && !beast::iequals(coding, "chunked"))
+    return protocol::ClientError(400, "bad_request",
+                                 "the only Transfer-Encoding there is here is chunked");
+  const auto encoding = header[beast_http::field::content_encoding];
+  if (!encoding.empty() && !beast::iequals(encoding, "identity"))
+    return protocol::ClientError(
+        415, "unsupported_encoding",
+        StrCat("a body in Content-Encoding ",
+               base::Shorten(base::ReplaceInvalidUtf8(std::string(encoding)), 32),
+               " is not read here; send it as it is"));
+  if (std::distance(header.begin(), header.end()) > kHeadersMax)
+    return protocol::ClientError(431, "bad_request",
+                                 StrCat("the request has more than ", kHeadersMax, " headers"));
+  if (header.target().size() > kTargetBytesMax)
+    return protocol::ClientError(
+        414, "bad_request",
+        StrCat("the request target is longer than ", kTargetBytesMax, " bytes"));
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> CheckLimits(const Arrival& arrival) {
+  const auto beyond = BeyondLimits(arrival.header);
+  if (!beyond.has_value()) return std::nullopt;
+  arrival.head.keep_alive = false;
+  return ErrorResponse(arrival.head, *beyond);
+}
+
+std::optional<HttpResponse> CheckPageOf(const Arrival& arrival) {
+  const Status page = CheckPage(arrival.live, arrival.peer, arrival.header);
+  if (page.ok()) return std::nullopt;
+  return RefusalResponse(arrival.service, arrival.head, page);
+}
+
+std::optional<HttpResponse> Preflight(const Arrival& arrival) {
+  return AnswerPreflight(arrival.live, arrival.peer, arrival.header, arrival.head);
+}
+
+std::optional<HttpResponse> CheckKey(const Arrival& arrival) {
+  auto caller = PassGate(arrival.live, arrival.peer, arrival.header);
+  if (!caller.ok()) return RefusalResponse(arrival.service, arrival.head, caller.status());
+  arrival.caller = *std::move(caller);
+  return std::nullopt;
+}
+
+struct Step {
+  std::optional<HttpResponse> (*run)(const Arrival&);
+  const char* route;  // of its answers
+};
+
+constexpr Step kHeaderSteps[] = {
+    {CheckLimits, "unreadable"},
+    {CheckPageOf, "refused"},
+    {Preflight, "refused"},
+    {CheckKey, "refused"},
+};
+
+}  // namespace
+
+std::optional<HeaderAnswer> PassHeader(const Arrival& arrival) {
+  for (const Step& step : kHeaderSteps)
+    if (auto response = step.run(arrival))
+      return HeaderAnswer{.response = *std::move(response), .route = step.route};
+  return std::nullopt;
+}
+
+}  // namespace thermocline::http

@@ -1,0 +1,45 @@
+// What a request passes, in this order. The first step that answers is the last.
+//
+//   by its header (PassHeader):
+//     limits       the framing that is read here, the number of headers, the target's length
+//     page         Host and Origin: is a browser's page allowed to ask?
+//     preflight    a browser's question before such a request is answered
+//     key          who calls, and whether they may come here
+//   by its body (Session):
+//     memory       the body is read into an account (RequestMemory), or refused
+//     cost         what its values would take is judged before they are made (CheckCost)
+//     turn         a worker reads it in its tenant's turn (Workers), or a page's turn (PageTurns)
+//     route        the protocol's handler: an answer, or a plan (Router)
+//   by its plan (Session):
+//     grammar      is compiled in its tenant's turn
+//     generation   begins (Answer::Start)
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "server/core/service.h"
+#include "server/http/gate.h"
+#include "server/http/response.h"
+
+namespace thermocline::http {
+
+// A request whose header is there.
+struct Arrival {
+  server::Service& service;
+  const server::Live& live;
+  const HttpRequest& header;
+  const Peer& peer;
+  ResponseHead& head;
+  Caller& caller;  // set by the step `key`
+};
+
+struct HeaderAnswer {
+  HttpResponse response;
+  const char* route;  // its name in metrics: the route is not known yet
+};
+
+// Nullopt: the request goes on.
+std::optional<HeaderAnswer> PassHeader(const Arrival& arrival);
+
+}  // namespace thermocline::http
