@@ -55,8 +55,8 @@ std::optional<std::chrono::microseconds> WatchdogPeriod() {
   return std::chrono::microseconds(us);
 }
 
-std::vector<PassedSocket> TakePassedSockets() {
-  std::vector<PassedSocket> sockets;
+std::vector<net::PassedSocket> TakePassedSockets() {
+  std::vector<net::PassedSocket> sockets;
   char** names = nullptr;
   const int count = sd_listen_fds_with_names(1, &names);
   sockets.reserve(std::max(count, 0));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/core/passed_socket.h"
+#include "server/net/passed_socket.h"
 
 namespace thermocline::server {
 
@@ -24,6 +24,6 @@ void NotifyWatchdog();
 std::optional<std::chrono::microseconds> WatchdogPeriod();
 
 // Once: the environment is cleaned, so that no child takes them for its own.
-std::vector<PassedSocket> TakePassedSockets();
+std::vector<net::PassedSocket> TakePassedSockets();
 
 }  // namespace thermocline::server

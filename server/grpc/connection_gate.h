@@ -10,10 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
 #include "engine/base/status.h"
 #include "server/core/service.h"
-#include "server/core/socket_file.h"
 #include "server/grpc/open_connections.h"
+#include "server/net/acceptor.h"
 
 namespace thermocline::rpc {
 
@@ -31,7 +34,7 @@ class ConnectionGate {
 
   // With the port that it has.
   const std::string& address() const { return address_; }
-  // Hands connections to `acceptor`, no more than server.connections_max and
+  // Hands connections to `acceptor`, no more than server.connections_max, with those of HTTP, and
   // server.connections_per_address_max at a time; the others are closed.
   // A connection that sends more than its calls account for is shut (OpenConnections).
   void Start(server::Service& service, ConnectionCredit& credit,
@@ -41,20 +44,21 @@ class ConnectionGate {
 
  private:
   ConnectionGate() = default;
-  Status ListenTcp(const std::string& host, const std::string& port);
-  Status ListenUnix(const std::string& path, mode_t mode);
-  void AcceptAll();
-  // False: there is no descriptor or no memory for now.
-  bool AcceptOne(int listener);
+  // Looks at the connections, and again when it is time. Nothing is accepted while there is no
+  // room for another.
+  void Look();
+  // Owns `socket`.
+  void HandOver(int listener, int socket);
 
   std::string address_;
-  server::SocketFile file_;  // of a Unix socket
-  std::vector<int> listeners_;
-  int wake_ = -1;  // readable: it is time to end
+  std::vector<net::ListeningSocket> sockets_;  // until Start
+  bool on_network_ = false;
   server::Service* service_ = nullptr;
-  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<Acceptor> library_;
   std::unique_ptr<OpenConnections> open_;  // of the thread
-  bool told_ = false;                      // that connections cannot be accepted
+  const std::shared_ptr<boost::asio::io_context> io_ = std::make_shared<boost::asio::io_context>(1);
+  boost::asio::steady_timer look_{*io_};
+  std::vector<std::shared_ptr<net::Acceptor>> acceptors_;
   std::thread thread_;
 };
 

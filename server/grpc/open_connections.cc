@@ -47,10 +47,14 @@ bool OpenConnections::HasRoomForUnproven() {
 bool OpenConnections::Admit(int fd) {
   const auto socket = SharedSocket::Of(fd);
   if (!socket.has_value()) return false;
-  Connection next{.socket = *socket, .peer = PeerOf(fd), .network = {}, .opened = Clock::now()};
-  next.network = server::NetworkOf(next.peer.address);
-  if (!HasRoom(next.network)) ForgetClosed();
-  if (!HasRoom(next.network)) return false;
+  Connection next{.socket = *socket, .peer = PeerOf(fd), .place = {}, .opened = Clock::now()};
+  const std::string network = server::NetworkOf(next.peer.address);
+  next.place = TakePlace(network);
+  if (next.place == nullptr) {
+    ForgetClosed();
+    next.place = TakePlace(network);
+  }
+  if (next.place == nullptr) return false;
   // A connection before this one, of the same port.
   std::erase_if(open_, [&](const Connection& each) {
     return !next.peer.name.empty() && each.peer.name == next.peer.name;
@@ -61,18 +65,25 @@ bool OpenConnections::Admit(int fd) {
     next.socket.LimitUnread(kUnprovenUnreadBytes);
   }
   open_.push_back(std::move(next));
+  if (!open_.back().peer.name.empty()) MakeWayIfAsked(open_.back());
   return true;
 }
 
-bool OpenConnections::HasRoom(const std::string& network) const {
+void OpenConnections::MakeWayIfAsked(const Connection& connection) {
+  connection.place->BeIdle([this, post = post_, name = connection.peer.name] {
+    post([this, name] {
+      for (Connection& each : open_)
+        if (each.peer.name == name && !each.shut) Shut(each);
+    });
+  });
+}
+
+std::unique_ptr<net::ConnectionPlace> OpenConnections::TakePlace(const std::string& network) const {
   const auto live = service_.live();
-  const auto max = static_cast<std::ptrdiff_t>(live->config.connections_max);
-  const auto of_network_max = static_cast<std::ptrdiff_t>(live->config.ConnectionsMaxOf(network));
-  if (std::ssize(open_) >= max) return false;
-  return network.empty() || of_network_max == 0 ||
-         std::count_if(open_.begin(), open_.end(), [&](const Connection& other) {
-           return other.network == network;
-         }) < of_network_max;
+  auto place = std::make_unique<net::ConnectionPlace>(service_.connections(), network);
+  const auto entry =
+      place->Enter(live->config.connections_max, live->config.ConnectionsMaxOf(network));
+  return entry == net::ConnectionCount::Entry::kIn ? std::move(place) : nullptr;
 }
 
 void OpenConnections::ForgetClosed() {
@@ -112,7 +123,10 @@ bool OpenConnections::LookAt(Connection& connection, Clock::time_point now) {
   if (!traffic.has_value()) return false;
   const Account account = credit_.Of(connection.peer.name);
   traffic->age_s = std::chrono::duration<double>(now - connection.opened).count();
-  if (account.proven && !std::exchange(connection.proven, true)) connection.socket.UnlimitUnread();
+  if (account.proven && !std::exchange(connection.proven, true)) {
+    connection.socket.UnlimitUnread();
+    if (!connection.place->BeBusy()) Shut(connection);
+  }
   const std::uint64_t unaccounted = UnaccountedBytes(*traffic, account);
   connection.unaccounted = unaccounted;
   const auto body_bytes_max = static_cast<std::size_t>(service_.config().body_bytes_max);
@@ -142,8 +156,8 @@ void OpenConnections::ShutSender(Connection& connection) {
 }
 
 void OpenConnections::Shut(Connection& connection) {
+  if (std::exchange(connection.shut, true)) return;
   connection.socket.Shut();
-  connection.shut = true;
   service_.metrics().RequestRejected("connections");
   service_.request_memory().AskForTrim();
   ++untold_;

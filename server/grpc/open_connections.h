@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "server/core/service.h"
 #include "server/grpc/connection_credit.h"
 #include "server/grpc/shared_socket.h"
+#include "server/net/connection_count.h"
 
 namespace thermocline::rpc {
 
@@ -17,8 +20,10 @@ namespace thermocline::rpc {
 // the mode of the socket's file says who may send. Of the accepting thread.
 class OpenConnections {
  public:
-  OpenConnections(server::Service& service, ConnectionCredit& credit)
-      : service_(service), credit_(credit) {}
+  // `post`: runs something on that thread, soon; called on any thread, also after the end.
+  OpenConnections(server::Service& service, ConnectionCredit& credit,
+                  std::function<void(std::function<void()>)> post)
+      : service_(service), credit_(credit), post_(std::move(post)) {}
 
   // False: one has just sent too much, or every place of an unproven connection is taken by one
   // that has had no time to make a call yet.
@@ -35,7 +40,7 @@ class OpenConnections {
   struct Connection {
     SharedSocket socket;
     Peer peer;
-    std::string network;  // NetworkOf its address
+    std::unique_ptr<net::ConnectionPlace> place;  // among those of HTTP and gRPC
     Clock::time_point opened;
     std::uint64_t received = 0;     // bytes, when it was looked at last
     std::uint64_t unaccounted = 0;  // bytes, likewise
@@ -43,10 +48,13 @@ class OpenConnections {
   };
 
   bool IsUnproven(const Connection& connection) const;
+  // Others may need its place until it is proven.
+  void MakeWayIfAsked(const Connection& connection);
   // nullptr: there is none.
   Connection* OldestUnproven();
   std::size_t UnprovenCount() const;
-  bool HasRoom(const std::string& network) const;
+  // A place among all connections; nullptr: there is none.
+  std::unique_ptr<net::ConnectionPlace> TakePlace(const std::string& network) const;
   void ForgetClosed();
   // Returns whether it has received anything since.
   bool LookAt(Connection& connection, Clock::time_point now);
@@ -58,6 +66,7 @@ class OpenConnections {
 
   server::Service& service_;
   ConnectionCredit& credit_;
+  const std::function<void(std::function<void()>)> post_;
   std::vector<Connection> open_;  // the oldest first
   Clock::time_point looked_at_all_{}, told_{}, paused_until_{};
   int untold_ = 0;  // connections that were shut since the last line of the log

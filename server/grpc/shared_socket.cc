@@ -1,6 +1,5 @@
 #include "server/grpc/shared_socket.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,6 +10,7 @@
 #include <cstdint>
 
 #include "engine/base/strings.h"
+#include "server/net/address.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -95,23 +95,9 @@ void SharedSocket::Shut() const {
 }
 
 Peer PeerOf(int socket) {
-  sockaddr_storage name{};
-  socklen_t bytes = sizeof(name);
-  char text[INET6_ADDRSTRLEN] = "";
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return {};
-  const auto& v4 = reinterpret_cast<const sockaddr_in&>(name);
-  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(name);
-  const bool mapped = name.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
-  if (mapped)
-    ::inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
-  else if (name.ss_family == AF_INET)
-    ::inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-  else if (name.ss_family == AF_INET6)
-    ::inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  else
-    return {};
-  const int port = ntohs(name.ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
-  return {.address = text, .name = StrCat(text, " ", port)};
+  const net::SocketAddress address = net::PeerAddress(socket);
+  if (!address.on_network()) return {};
+  return {.address = address.host, .name = StrCat(address.host, " ", address.port)};
 }
 
 }  // namespace thermocline::rpc

@@ -1,21 +1,21 @@
 #include "server/http/listener.h"
 
-#include <sys/stat.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <utility>
 
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/write.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/strand.hpp>
 
 #include "engine/base/log.h"
-#include "server/http/address.h"
 #include "server/http/session.h"
 #include "server/http/turned_away.h"
+#include "server/net/address.h"
+#include "server/net/socket_file.h"
 #include "server/protocol/error.h"
 
 namespace thermocline::http {
@@ -23,15 +23,6 @@ namespace {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
-
-constexpr std::chrono::milliseconds kAcceptRetry{200};
-
-std::string Url(const AnyEndpoint& endpoint, bool tls) {
-  const std::string address = AddressOf(endpoint);
-  const bool ipv6 = address.find(':') != std::string::npos;
-  return StrCat(tls ? "https://" : "http://", ipv6 ? "[" : "", address, ipv6 ? "]" : "", ":",
-                PortOf(endpoint), "/");
-}
 
 }  // namespace
 
@@ -44,15 +35,15 @@ Status CheckSockets(const server::ServerConfig& config) {
   const std::pair<const char*, const std::string&> sockets[] = {
       {"server.unix_socket", config.unix_socket}, {"server.admin_socket", config.admin_socket}};
   for (const auto& [key, path] : sockets) {
-    const Status place = path.empty() ? OkStatus() : server::SocketFile::CheckPlace(path);
+    const Status place = path.empty() ? OkStatus() : net::SocketFile::CheckPlace(path);
     if (!place.ok()) return place.Annotate(key);
   }
   return OkStatus();
 }
 
-Result<std::shared_ptr<Listener>> Listener::Create(
-    asio::io_context& io, server::Service& service, const Router& router,
-    const std::vector<server::PassedSocket>& passed) {
+Result<std::shared_ptr<Listener>> Listener::Create(asio::io_context& io, server::Service& service,
+                                                   const Router& router,
+                                                   const std::vector<net::PassedSocket>& passed) {
   auto listener = std::shared_ptr<Listener>(new Listener(io, service, router));
   const auto live = service.live();
   if (!live->config.tls_certificate.empty()) {
@@ -66,10 +57,10 @@ Result<std::shared_ptr<Listener>> Listener::Create(
 
 Listener::~Listener() = default;
 
-Status Listener::OpenAll(const std::vector<server::PassedSocket>& passed) {
+Status Listener::OpenAll(const std::vector<net::PassedSocket>& passed) {
   const server::ServerConfig& config = service_.config();
   bool tcp_passed = false, admin_passed = false;
-  for (const server::PassedSocket& socket : passed) {
+  for (const net::PassedSocket& socket : passed) {
     RETURN_IF_ERROR(TakePassed(socket));
     (socket.name == "admin" ? admin_passed : tcp_passed) = true;
   }
@@ -90,37 +81,27 @@ Status Listener::OpenAll(const std::vector<server::PassedSocket>& passed) {
   return OkStatus();
 }
 
-Listener::Door& Listener::AddDoor() {
-  doors_.push_back(
-      {.acceptor = asio::basic_socket_acceptor<Protocol>(io_), .retry = asio::steady_timer(io_)});
-  return doors_.back();
+void Listener::AddDoor(net::ListeningSocket socket, bool tls, bool admin) {
+  Door& door = doors_.emplace_back(Door{.acceptor = nullptr, .tls = tls, .admin = admin});
+  door.acceptor = std::make_shared<net::Acceptor>(
+      asio::make_strand(io_), std::move(socket), [weak = weak_from_this(), &door](int taken) {
+        const auto self = weak.lock();
+        self != nullptr ? self->OnAccepted(door, taken) : (void)::close(taken);
+      });
 }
 
-Status Listener::TakePassed(const server::PassedSocket& socket) {
-  sockaddr_storage address{};
-  socklen_t bytes = sizeof(address);
-  int listening = 0;
-  socklen_t listening_bytes = sizeof(listening);
-  const bool usable =
-      ::getsockname(socket.fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
-      ::getsockopt(socket.fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &listening_bytes) == 0 &&
-      listening != 0;
-  if (!usable)
-    return base::InvalidArgument("the socket '", socket.name, "' that was passed does not listen");
+Status Listener::TakePassed(const net::PassedSocket& socket) {
+  ASSIGN_OR_RETURN(net::ListeningSocket taken, net::ListeningSocket::Passed(socket));
+  const bool admin = socket.name == "admin", https = socket.name == "https";
   if (socket.name == "grpc")
     return base::InvalidArgument("gRPC takes no socket that was passed; set grpc.address");
-  if (socket.name == "admin" && address.ss_family != AF_UNIX)
+  if (admin && !taken.is_unix())
     return base::InvalidArgument("the socket 'admin' that was passed must be a Unix socket");
-  Door& door = AddDoor();
-  door.admin = socket.name == "admin";
-  door.tls = socket.name == "https";
-  if (door.tls && tls() == nullptr) {
+  if (https && tls() == nullptr) {
     return base::InvalidArgument("a socket 'https' was passed, but there is no ",
                                  "server.tls_certificate");
   }
-  error_code error;
-  door.acceptor.assign(Protocol(address.ss_family, 0), socket.fd, error);
-  if (error) return base::Unavailable("the socket '", socket.name, "': ", error.message());
+  AddDoor(std::move(taken), https, admin);
   return OkStatus();
 }
 
@@ -128,36 +109,20 @@ Status Listener::OpenTcp(const std::string& host, int port) {
   error_code error;
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error) return base::InvalidArgument("server.host '", host, "' is no IP address");
-  const asio::ip::tcp::endpoint endpoint(address, static_cast<unsigned short>(port));
-  Door& door = AddDoor();
-  door.tls = tls() != nullptr;
-  door.acceptor.open(endpoint.protocol(), error);
-  if (!error) door.acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) door.acceptor.bind(endpoint, error);
-  if (!error) door.acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) {
-    return base::Unavailable("cannot listen on ", host, ":", port, ": ", error.message(),
+  auto sockets = net::ListeningSocket::Tcp(address.to_string(), std::to_string(port));
+  if (!sockets.ok()) {
+    return base::Unavailable("cannot listen on ", host, ":", port, ": ", sockets.status().message(),
                              "; choose another server.port");
   }
+  for (net::ListeningSocket& socket : *sockets) AddDoor(std::move(socket), tls() != nullptr, false);
   return OkStatus();
 }
 
 Status Listener::OpenUnix(const std::string& path, unsigned mode, bool admin) {
-  using Unix = asio::local::stream_protocol;
-  ASSIGN_OR_RETURN(server::SocketFile file, server::SocketFile::Claim(path));
-  Door& door = AddDoor();
-  door.file = std::move(file);
-  door.admin = admin;
-  error_code error;
-  door.acceptor.open(Unix(), error);
-  if (!error) door.acceptor.bind(Unix::endpoint(path), error);
-  if (!error) {
-    door.file.NoteBound();
-    // Nobody can connect before it listens.
-    if (::chmod(path.c_str(), mode) != 0) error.assign(errno, boost::system::system_category());
-  }
-  if (!error) door.acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return base::Unavailable("cannot listen on '", path, "': ", error.message());
+  auto socket = net::ListeningSocket::Unix(path, mode);
+  if (!socket.ok())
+    return base::Unavailable("cannot listen on '", path, "': ", socket.status().message());
+  AddDoor(*std::move(socket), false, admin);
   return OkStatus();
 }
 
@@ -165,9 +130,9 @@ Status Listener::OpenUnix(const std::string& path, unsigned mode, bool admin) {
 Status Listener::CheckStrangers(const server::Live& live) const {
   if (live.needs_keys() || live.config.insecure) return OkStatus();
   for (const Door& door : doors_) {
-    const auto endpoint = door.acceptor.local_endpoint();
-    if (IsUnixSocket(endpoint) || server::IsLoopbackAddress(AddressOf(endpoint))) continue;
-    return base::InvalidArgument("on ", AddressOf(endpoint),
+    const net::SocketAddress address = net::LocalAddress(door.acceptor->socket().fd());
+    if (!address.on_network() || server::IsLoopbackAddress(address.host)) continue;
+    return base::InvalidArgument("on ", address.host,
                                  " whoever reaches this machine could use the model; set ",
                                  "server.api_keys_file, or server.insecure: true");
   }
@@ -188,83 +153,57 @@ Result<std::function<void()>> Listener::PrepareReload(const server::Live& live) 
 }
 
 void Listener::Start() {
-  for (Door& door : doors_) {
-    const AnyEndpoint endpoint = door.acceptor.local_endpoint();
-    door.acceptor.non_blocking(true);
-    if (IsUnixSocket(endpoint)) {
+  for (const Door& door : doors_) {
+    const net::ListeningSocket& socket = door.acceptor->socket();
+    const net::SocketAddress address = net::LocalAddress(socket.fd());
+    if (!address.on_network()) {
       base::LogInfo("listening on ",
-                    door.file.path().empty() ? "a socket that was passed" : door.file.path(),
+                    socket.path().empty() ? "a socket that was passed" : socket.path(),
                     door.admin ? " (admin)" : "");
     } else {
-      base::LogInfo("listening on ", Url(endpoint, door.tls));
-      if (!door.tls && !server::IsLoopbackAddress(AddressOf(endpoint)))
+      base::LogInfo("listening on ", door.tls ? "https://" : "http://", address.Text(), "/");
+      if (!door.tls && !server::IsLoopbackAddress(address.host))
         base::LogWarning("without TLS whoever is on the way can read keys and texts");
     }
-    Accept(door);
+    door.acceptor->Start();
   }
 }
 
-void Listener::Accept(Door& door) {
-  door.acceptor.async_wait(asio::socket_base::wait_read,
-                           [self = shared_from_this(), &door](error_code error) {
-                             if (!error) self->TakeNext(door);
-                           });
-}
-
-// Not async_accept, which drops its handler, and the door with it, where it finds no memory for the
-// connection.
-void Listener::TakeNext(Door& door) {
-  error_code error;
-  std::optional<StreamSocket> socket;
+void Listener::OnAccepted(const Door& door, int socket) {
+  std::optional<StreamSocket> stream;
   try {
-    socket = door.acceptor.accept(asio::any_io_executor(strands_.Next()), error);
-  } catch (const std::exception& thrown) {
-    return AcceptLater(door, thrown.what());
+    stream.emplace(asio::any_io_executor(strands_.Next()));
+    sockaddr_storage name{};
+    socklen_t bytes = sizeof(name);
+    ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &bytes);
+    stream->assign(asio::generic::stream_protocol(name.ss_family, 0), socket);
+  } catch (...) {
+    ::close(socket);
+    throw;
   }
-  const bool gone = error == asio::error::would_block || error == asio::error::connection_aborted;
-  if (error && !gone) return AcceptLater(door, error.message());
-  door.told = false;
-  AcceptNext(door);  // first: what becomes of this connection may throw
-  if (!error) OnAccepted(door, *std::move(socket));
+  Begin(door, *std::move(stream));
 }
 
-void Listener::AcceptNext(Door& door) {
-  try {
-    Accept(door);
-  } catch (const std::exception& error) {
-    AcceptLater(door, error.what());
-  }
-}
-
-// Out of descriptors or of memory, most likely: waits for some to come back.
-void Listener::AcceptLater(Door& door, const std::string& why) {
-  door.retry.expires_after(kAcceptRetry);
-  door.retry.async_wait([self = shared_from_this(), &door](error_code failed) {
-    if (!failed) self->AcceptNext(door);
-  });
-  if (!std::exchange(door.told, true)) base::LogWarning("no connection can be accepted: ", why);
-}
-
-void Listener::OnAccepted(Door& door, StreamSocket socket) {
-  error_code error;
-  const AnyEndpoint remote = socket.remote_endpoint(error);
-  const AnyEndpoint local = error ? AnyEndpoint() : socket.local_endpoint(error);
-  if (error) return;  // already gone
-  const bool on_network = !IsUnixSocket(local);
-  Peer peer{.address = on_network ? server::NetworkOf(AddressOf(remote))
-                                  : PeerUser(socket.native_handle()),
-            .local_address = AddressOf(local),
+void Listener::Begin(const Door& door, StreamSocket socket) {
+  const net::SocketAddress local = net::LocalAddress(socket.native_handle());
+  const net::SocketAddress remote = net::PeerAddress(socket.native_handle());
+  const bool on_network = local.on_network();
+  if (on_network && !remote.on_network()) return;  // already gone
+  Peer peer{.address =
+                on_network ? server::NetworkOf(remote.host) : net::PeerUser(socket.native_handle()),
+            .local_address = local.host,
             .on_network = on_network,
             .tls = door.tls,
             .admin = door.admin};
   const auto live = service_.live();
   const bool counted = on_network && !door.admin;
-  auto place = std::make_shared<ConnectionPlace>(connections_, counted ? peer.address : "");
+  auto place =
+      std::make_shared<net::ConnectionPlace>(service_.connections(), counted ? peer.address : "");
   // The way in for the operator stays open when all others are taken.
   const auto entry = door.admin ? place->Enter(std::numeric_limits<int>::max(), 0)
                                 : place->Enter(live->config.connections_max,
                                                live->config.ConnectionsMaxOf(peer.address));
-  if (entry != ConnectionCount::Entry::kIn) {
+  if (entry != net::ConnectionCount::Entry::kIn) {
     service_.metrics().RequestRejected("connections");
     return TurnAway(std::move(socket), door.tls, entry);
   }
@@ -274,8 +213,8 @@ void Listener::OnAccepted(Door& door, StreamSocket socket) {
 }
 
 // By TLS there is nothing to say yet.
-void Listener::TurnAway(StreamSocket socket, bool tls, ConnectionCount::Entry why) {
-  const bool full = why == ConnectionCount::Entry::kFull;
+void Listener::TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Entry why) {
+  const bool full = why == net::ConnectionCount::Entry::kFull;
   if (tls) return;
   const protocol::ApiError error{
       .http_status = full ? 503 : 429,

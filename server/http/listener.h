@@ -7,18 +7,16 @@
 #include <string>
 #include <vector>
 
-#include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "engine/base/mutex.h"
-#include "server/core/passed_socket.h"
 #include "server/core/service.h"
-#include "server/core/socket_file.h"
 #include "server/core/strand_pool.h"
 #include "server/http/connection.h"
-#include "server/http/connection_count.h"
 #include "server/http/router.h"
+#include "server/net/acceptor.h"
+#include "server/net/connection_count.h"
+#include "server/net/passed_socket.h"
 
 namespace thermocline::http {
 
@@ -39,8 +37,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
   // or strangers could come in.
   static Result<std::shared_ptr<Listener>> Create(boost::asio::io_context& io,
                                                   server::Service& service, const Router& router,
-                                                  const std::vector<server::PassedSocket>& passed);
-  // Removes the files of its sockets.
+                                                  const std::vector<net::PassedSocket>& passed);
+  // Removes the files of its sockets, once nothing is accepted any more.
   ~Listener();
 
   // The log then says where it listens.
@@ -49,32 +47,25 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Result<std::function<void()>> PrepareReload(const server::Live& live);
 
  private:
-  using Protocol = boost::asio::generic::stream_protocol;
+  // Where clients come in.
   struct Door {
-    boost::asio::basic_socket_acceptor<Protocol> acceptor;
-    boost::asio::steady_timer retry;
+    std::shared_ptr<net::Acceptor> acceptor;
     bool tls = false;
     bool admin = false;
-    server::SocketFile file = {};  // of a Unix socket that was not passed
-    bool told = false;             // that nothing can be accepted
   };
 
   Listener(boost::asio::io_context& io, server::Service& service, const Router& router)
       : io_(io), strands_(io), service_(service), router_(router) {}
-  Status OpenAll(const std::vector<server::PassedSocket>& passed);
-  Status TakePassed(const server::PassedSocket& socket);
+  Status OpenAll(const std::vector<net::PassedSocket>& passed);
+  Status TakePassed(const net::PassedSocket& socket);
   Status OpenTcp(const std::string& host, int port);
   Status OpenUnix(const std::string& path, unsigned mode, bool admin);
   Status CheckStrangers(const server::Live& live) const;
-  Door& AddDoor();
-  void Accept(Door& door);
-  // Whatever happens, `door` stays open.
-  void AcceptNext(Door& door);
-  void AcceptLater(Door& door, const std::string& why);
-  // Takes a connection that waits, if any.
-  void TakeNext(Door& door);
-  void OnAccepted(Door& door, StreamSocket socket);
-  void TurnAway(StreamSocket socket, bool tls, ConnectionCount::Entry why);
+  void AddDoor(net::ListeningSocket socket, bool tls, bool admin);
+  // Owns `socket`.
+  void OnAccepted(const Door& door, int socket);
+  void Begin(const Door& door, StreamSocket socket);
+  void TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Entry why);
 
   std::shared_ptr<TlsContext> tls() {
     const base::MutexLock lock(tls_mutex_);
@@ -94,7 +85,6 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::shared_ptr<TlsContext> tls_ GUARDED_BY(tls_mutex_);  // nullptr = none
   // Shared with the sessions, which may outlive the listener.
   const std::shared_ptr<std::atomic<int>> turned_away_ = std::make_shared<std::atomic<int>>(0);
-  std::shared_ptr<ConnectionCount> connections_ = std::make_shared<ConnectionCount>();
 };
 
 }  // namespace thermocline::http

@@ -26,7 +26,7 @@ bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_
 }  // namespace
 
 Session::Session(std::shared_ptr<Connection> connection, server::Service& service,
-                 const Router& router, std::shared_ptr<ConnectionPlace> place)
+                 const Router& router, std::shared_ptr<net::ConnectionPlace> place)
     : connection_(std::move(connection)),
       keep_alive_timer_(connection_->get_executor()),
       departure_timer_(connection_->get_executor()),

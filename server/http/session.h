@@ -10,11 +10,11 @@
 
 #include "server/http/answer.h"
 #include "server/http/connection.h"
-#include "server/http/connection_count.h"
 #include "server/http/exchange.h"
 #include "server/http/request_reader.h"
 #include "server/http/response_writer.h"
 #include "server/http/router.h"
+#include "server/net/connection_count.h"
 
 namespace thermocline::http {
 
@@ -24,7 +24,7 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   // `place`: let go of at the end. `router` outlives it.
   Session(std::shared_ptr<Connection> connection, server::Service& service, const Router& router,
-          std::shared_ptr<ConnectionPlace> place);
+          std::shared_ptr<net::ConnectionPlace> place);
   ~Session();
 
   void Start();
@@ -89,7 +89,7 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::steady_timer page_timer_;
   server::Service& service_;
   const Router& router_;
-  std::shared_ptr<ConnectionPlace> place_;  // among the connections
+  std::shared_ptr<net::ConnectionPlace> place_;  // among the connections
   RequestReader reader_;
   std::optional<Exchange> exchange_;    // of the request in progress, or of the last
   std::unique_ptr<Answer> answer_;      // in progress, until its last byte is written

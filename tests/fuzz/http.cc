@@ -49,9 +49,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto connection = std::make_shared<http::Connection>(
         std::move(socket), nullptr,
         http::Peer{.address = "127.0.0.1", .local_address = "127.0.0.1"});
-    const std::shared_ptr<http::ConnectionPlace> place(
-        new http::ConnectionPlace(std::make_shared<http::ConnectionCount>(), ""),
-        [ended](http::ConnectionPlace* old) {
+    const std::shared_ptr<net::ConnectionPlace> place(
+        new net::ConnectionPlace(std::make_shared<net::ConnectionCount>(), ""),
+        [ended](net::ConnectionPlace* old) {
           delete old;
           *ended = true;
         });

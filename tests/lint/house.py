@@ -34,18 +34,19 @@ HOUSE = {
     "server/web": ("the chat page", ""),
     "server/metrics": ("Prometheus", "engine/base engine/api engine"),
     "server/chat": ("tools, reasoning, formats", "engine/base engine/api engine/grammar"),
-    "server/core": ("service, generation, keys", "engine/base engine/api engine/text engine server/metrics server/chat"),
+    "server/net": ("sockets of HTTP and gRPC", "engine/base"),
+    "server/core": ("service, generation, keys", "engine/base engine/api engine/text engine server/metrics server/chat server/net"),
     "server/protocol": ("fields and errors of the APIs", "engine/base engine/api server/chat server/core"),
-    "server/http": ("HTTP and SSE", "engine/base engine/api server/core server/protocol"),
+    "server/http": ("HTTP and SSE", "engine/base engine/api server/net server/core server/protocol"),
     "server/openai": ("OpenAI's API", "engine/base engine/api engine/text server/core server/protocol server/http"),
     "server/anthropic": ("Anthropic's API", "engine/base server/core server/protocol server/http"),
     "server/ollama": ("Ollama's API", "engine/base engine/text server/core server/protocol server/http"),
     "server/llama": ("llama-server's API", "engine/base engine/text server/core server/protocol server/http"),
     "server/routes": ("every route of the daemon", "engine/base engine/api server/web server/core server/http server/openai server/anthropic server/ollama server/llama"),
     "server/batch": ("files of requests, offline", "engine/base server/core server/http server/routes"),
-    "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/core"),
+    "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/net server/core"),
     "engine/tools": ("the command line", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
-    "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/core server/http server/routes server/grpc"),
+    "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/net server/core server/http server/routes server/grpc"),
     "loadtest": ("the load tester", "proto engine/base"),
 }
 ARROWS = {room: set(arrows.split()) for room, (_, arrows) in HOUSE.items()}
@@ -53,7 +54,7 @@ ARROWS = {room: set(arrows.split()) for room, (_, arrows) in HOUSE.items()}
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "xxhash.h": ["engine/base"], "immintrin": ["kernels", "engine/base"], "cuda_runtime.h": ["kernels"],
     "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "histedit.h": ["engine/tools"], "CLI/": ["engine/tools", "server/daemon", "loadtest"],
-    "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/batch", "server/core", "server/daemon", "server/http", "server/routes", "server/grpc", "loadtest"],
+    "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/batch", "server/core", "server/daemon", "server/http", "server/net", "server/routes", "server/grpc", "loadtest"],
     "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest"], "google/": ["server/grpc"],
 }
 
@@ -63,6 +64,8 @@ ONE_HOME = {
     "14695981039346656037": "none: engine/base/hash.h hashes texts",
     "must be a JSON object, not": "server/protocol/fields.cc",
     "\"x-should-retry\"": "server/http/response.cc",
+    "SO_REUSEADDR": "server/net/listening_socket.cc",
+    "accept4(": "server/net/acceptor.cc",
 }
 
 

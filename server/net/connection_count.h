@@ -9,7 +9,7 @@
 
 #include "engine/base/mutex.h"
 
-namespace thermocline::http {
+namespace thermocline::net {
 
 class ConnectionPlace;
 
@@ -69,4 +69,4 @@ class ConnectionPlace {
   bool is_idle_ = false;
 };
 
-}  // namespace thermocline::http
+}  // namespace thermocline::net

@@ -1,10 +1,10 @@
-#include "server/http/connection_count.h"
+#include "server/net/connection_count.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace thermocline::http {
+namespace thermocline::net {
 namespace {
 
 using Entry = ConnectionCount::Entry;
@@ -54,4 +54,4 @@ TEST_F(ConnectionCountTest, TheOneThatIsIdleLongestMakesWay) {
 }
 
 }  // namespace
-}  // namespace thermocline::http
+}  // namespace thermocline::net

@@ -1,8 +1,8 @@
-#include "server/http/connection_count.h"
+#include "server/net/connection_count.h"
 
 #include <utility>
 
-namespace thermocline::http {
+namespace thermocline::net {
 
 ConnectionCount::Entry ConnectionCount::Enter(const std::string& address, int max, int address_max,
                                               std::function<void()>& leave) {
@@ -66,4 +66,4 @@ bool ConnectionPlace::BeBusy() {
   return !told_to_leave_;
 }
 
-}  // namespace thermocline::http
+}  // namespace thermocline::net

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace thermocline::server {
+namespace thermocline::net {
 
 // Sockets that were open before the daemon, by the names of FileDescriptorName=.
 struct PassedSocket {
@@ -11,4 +11,4 @@ struct PassedSocket {
   std::string name;
 };
 
-}  // namespace thermocline::server
+}  // namespace thermocline::net

@@ -7,7 +7,7 @@
 
 #include "engine/base/status.h"
 
-namespace thermocline::server {
+namespace thermocline::net {
 
 // Movable. Holds a lock file beside it (PATH.lock) for as long as it lives, so that of two daemons
 // that find a file left by a third only one takes it over.
@@ -36,4 +36,4 @@ class SocketFile {
   ino_t inode_ = 0;  // of the bound file; 0 = none
 };
 
-}  // namespace thermocline::server
+}  // namespace thermocline::net

@@ -1,4 +1,4 @@
-#include "server/core/socket_file.h"
+#include "server/net/socket_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,7 +14,7 @@
 
 #include "engine/base/strings.h"
 
-namespace thermocline::server {
+namespace thermocline::net {
 namespace {
 
 Status Taken(const std::string& path) {
@@ -115,4 +115,4 @@ SocketFile::~SocketFile() {
   ::close(lock_);
 }
 
-}  // namespace thermocline::server
+}  // namespace thermocline::net
