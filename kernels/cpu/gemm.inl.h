@@ -22,7 +22,7 @@
 //   each thread its own run of neighbouring panels (base/worker_pool.h)       10% to 40% faster
 #include "kernels/cpu/vector128.h"
 #include "kernels/gemm.h"
-#include "kernels/reference/panel_view.h"
+#include "kernels/layout/panel_view.h"
 
 namespace thermocline::kernels {
 namespace {

@@ -11,7 +11,7 @@
 //
 // Included after gemm.inl.h by one translation unit for each ISA.
 #include "kernels/cpu/vector128.h"
-#include "kernels/reference/row_layout.h"
+#include "kernels/layout/row_layout.h"
 
 namespace thermocline::kernels {
 namespace {

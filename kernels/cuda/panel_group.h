@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/loads.h"
 #include "kernels/cuda/sizes.h"
-#include "kernels/reference/panel_view.h"
+#include "kernels/layout/panel_view.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 

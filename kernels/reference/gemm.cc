@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/reference/panel_view.h"
+#include "kernels/layout/panel_view.h"
 #include "kernels/reference/reference.h"
 
 namespace thermocline::kernels::reference {

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/layout/row_layout.h"
 #include "kernels/reference/reference.h"
-#include "kernels/reference/row_layout.h"
 #include "kernels/shared_sum.h"
 #include "kernels/sum_inputs.h"
 
-namespace thermocline::kernels {
+namespace thermocline::kernels::reference {
 namespace {
 
 // One row's block of 32 columns: weight = a * (level - offset) + m.
@@ -124,7 +124,7 @@ void SumQuantized(const SumRowsParams& p, std::vector<std::uint8_t>& lanes) {
         std::vector<RowBlock> rows;
         for (int k = first; k < last; ++k) {
           const std::uint8_t* row = p.weights.row(p.ids[k]);
-          reference::GatherPanel(type, &row, 1, p.weights.cols, lanes.data());
+          GatherPanel(type, &row, 1, p.weights.cols, lanes.data());
           rows.push_back(ReadBlock(type, lanes.data(), block));
         }
         const float* h = p.h + static_cast<std::ptrdiff_t>(t) * p.h_stride + first;
@@ -157,44 +157,13 @@ void SumFloats(const SumRowsParams& p, std::vector<float>& row) {
 
 }  // namespace
 
-bool CanSumRows(DType type) {
-  switch (type) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-    case DType::kQ4_K:
-    case DType::kTQ2_0:
-      return true;
-    default:
-      return false;
-  }
-}
-
-DType SummableType(DType type, std::int64_t cols) {
-  // Q4_0 has every value of a ternary block.
-  if (type == DType::kTQ2_0 && cols % Traits(type).block_size != 0) type = DType::kQ4_0;
-  if (!CanSumRows(type)) type = DType::kQ8_0;
-  return cols % Traits(type).block_size == 0 ? type : DType::kF16;
-}
-
-std::size_t SumScratchBytes(int columns) {
-  // Coefficients as floats and as two bytes each, for a chunk of rows padded to four and blocks
-  // padded to 16; then five numbers for each block, and where the rows of two chunks and the
-  // chosen of them are.
-  const auto blocks = static_cast<std::size_t>((columns + 511) / 512) * 16;
-  return blocks * (kSumChunk + 4) * (4 + 2) + 5 * blocks * 4 + (kSumChunk + 4) * (3 * 8 + 4) + 128;
-}
-
-void reference::SumInputs(const SumInputsParams& p) {
+void SumInputs(const SumInputsParams& p) {
   std::vector<std::uint8_t> lanes(PanelBytes(p.weights.type, p.weights.cols));
   for (int block = 0; block < p.weights.cols / 32; ++block) {
     std::vector<RowBlock> rows;
     for (int k = 0; k < p.count; ++k) {
       const std::uint8_t* row = p.weights.row(p.ids[k]);
-      reference::GatherPanel(p.weights.type, &row, 1, p.weights.cols, lanes.data());
+      GatherPanel(p.weights.type, &row, 1, p.weights.cols, lanes.data());
       rows.push_back(ReadBlock(p.weights.type, lanes.data(), block));
     }
     const ByteSums sums = SumBytes(rows, p.x, p.limits[block]);
@@ -203,14 +172,7 @@ void reference::SumInputs(const SumInputsParams& p) {
   }
 }
 
-std::size_t SumInputsScratchBytes(int outputs) {
-  constexpr std::size_t kRowsMax = 16;  // whose coefficients are there at the same time
-  const auto padded = (static_cast<std::size_t>(outputs) / 32 + 15) / 16 * 16;
-  // Words of coefficients, numbers of a block; sums of all columns by two bytes, whole tiles.
-  return 64 + padded * (2 * kRowsMax + 4 * 3) + 8 * (32 * padded + 128);
-}
-
-void reference::FinishSum(const FinishSumParams& p) {
+void FinishSum(const FinishSumParams& p) {
   for (int c = p.col_begin; c < p.col_end; ++c) {
     float y = 0;
     for (int run = 0; run < p.runs; ++run) {
@@ -229,7 +191,7 @@ void reference::FinishSum(const FinishSumParams& p) {
   }
 }
 
-void reference::SumRows(const SumRowsParams& p) {
+void SumRows(const SumRowsParams& p) {
   const auto cols = static_cast<std::size_t>(p.weights.cols);
   if (Traits(p.weights.type).quantized) {
     std::vector<std::uint8_t> lanes(PanelBytes(p.weights.type, p.weights.cols));
@@ -240,4 +202,4 @@ void reference::SumRows(const SumRowsParams& p) {
   }
 }
 
-}  // namespace thermocline::kernels
+}  // namespace thermocline::kernels::reference

@@ -1,4 +1,4 @@
-"""Writes kernels/reference/iq_grids.h: the points that GGUF's IQ2 and IQ3 types choose among.
+"""Writes kernels/layout/iq_grids.h: the points that GGUF's IQ2 and IQ3 types choose among.
 
 They are part of the formats. Run by hand, with `gguf` installed, whose tables are unpacked and packed anew: the numbers of
 a point's values among the type's, two bits (IQ2) or three (IQ3) each.
@@ -29,7 +29,7 @@ def main():
         lines += ["    " + ", ".join(map(str, numbers[i:i + 18])) + "," for i in range(0, len(numbers), 18)]
         lines.append("};")
     lines += ["// clang-format on", "", "}  // namespace thermocline::kernels", ""]
-    path = Path(__file__).resolve().parents[2] / "kernels/reference/iq_grids.h"
+    path = Path(__file__).resolve().parents[2] / "kernels/layout/iq_grids.h"
     path.write_text("\n".join(lines))
 
 

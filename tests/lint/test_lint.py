@@ -33,6 +33,14 @@ def test_third_party_headers_stay_in_their_rooms():
     assert not wrong
 
 
+def test_the_oracle_has_a_room_of_its_own():
+    """kernels/reference is what fast kernels are compared with. What programs run on every processor is in kernels/layout."""
+    users = {str(p.relative_to(ROOT)) for p in SOURCES for header in includes(p, r'^#include "(kernels/reference/[^"]+)"') if room_of(p) is not None and p.parent.name != "reference"}
+    assert users <= {"kernels/cpu/cpu_ops.cc"}
+    named = {str(p.relative_to(ROOT)) for p in SOURCES if p.parent.name == "reference" and "namespace thermocline::kernels {" in p.read_text()}
+    assert named <= {"kernels/reference/elementwise.cc"}, "that has the table of the oracle's operations"
+
+
 @pytest.mark.parametrize("spelling", ONE_HOME)
 def test_an_idea_has_one_home(spelling):
     homes = [str(p.relative_to(ROOT)) for p in SOURCES if room_of(p) is not None and spelling in p.read_text()]

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "kernels/block_codecs.h"
+#include "kernels/layout/panel_view.h"
 #include "kernels/quantize.h"
-#include "kernels/reference/panel_view.h"
 
 namespace thermocline::kernels {
 namespace {

@@ -1,11 +1,11 @@
 // Weighted least squares over a few guesses of the step.
-#include "kernels/reference/line_fit.h"
+#include "kernels/layout/line_fit.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace thermocline::kernels::reference {
+namespace thermocline::kernels {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -109,4 +109,4 @@ double SquareError(const SubBlock& block, const Line& line, int max_level) {
   return Error(SumLevels(block, line, max_level), line);
 }
 
-}  // namespace thermocline::kernels::reference
+}  // namespace thermocline::kernels

@@ -1,7 +1,7 @@
 // Where the rows of a RowMatrix keep what (kernels/rows.h).
 #pragma once
 
-#include "kernels/reference/panel_view.h"
+#include "kernels/layout/panel_view.h"
 #include "kernels/rows.h"
 
 namespace thermocline::kernels {
@@ -45,5 +45,8 @@ inline void ForRowGroups(DType type, int cols, const Body& body) {
                   b * static_cast<std::ptrdiff_t>(PanelBytes(type, layout.block)), count});
   }
 }
+
+// Copies a row of a RowMatrix to lane `lane` of a panel.
+void LaneFromRow(DType type, const std::uint8_t* row, int cols, int lane, std::uint8_t* panel);
 
 }  // namespace thermocline::kernels

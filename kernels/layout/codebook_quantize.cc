@@ -8,13 +8,11 @@
 #include <cstring>
 
 #include "kernels/block_codecs.h"
+#include "kernels/layout/line_fit.h"
 #include "kernels/quantize.h"
-#include "kernels/reference/line_fit.h"
 
 namespace thermocline::kernels {
 namespace {
-
-using reference::Inverse;
 
 constexpr int kRounds = 3;
 
@@ -127,7 +125,7 @@ void QuantizeIq4Xs(const float* x, std::uint8_t* block, const float* importance)
   }
   const double d = StoreF16Scale(extreme / -32, block);
   for (int sub = 0; sub < 8; ++sub) {
-    const int stored = reference::RoundSigned(scales[sub] * Inverse(d), 32);
+    const int stored = RoundSigned(scales[sub] * Inverse(d), 32);
     BitPlane<2, 1>::Set(block + 2, sub, stored >> 4);
     BitPlane<4, 1>::Set(block + 4, sub, stored);
     StoreLevels(kIq4, x + 32 * sub, d * (stored - 32), block + 8 + 16 * sub);

@@ -16,21 +16,11 @@
 #include <limits>
 
 #include "kernels/block_codecs.h"
+#include "kernels/layout/line_fit.h"
 #include "kernels/quantize.h"
-#include "kernels/reference/line_fit.h"
 
 namespace thermocline::kernels {
 namespace {
-
-using reference::FitLine;
-using reference::FitScale;
-using reference::Inverse;
-using reference::Line;
-using reference::MinSign;
-using reference::RoundLevel;
-using reference::RoundSigned;
-using reference::SubBlock;
-using reference::Weigh;
 
 constexpr int kColumns = 256;  // of a K block
 constexpr int kMaxSubBlocks = 16;
@@ -99,7 +89,7 @@ ScaleAndMin RoundLine(const AffineBlock& block, const SubBlock& sub_block, const
   for (int s = std::max(scale - 1, 0); s <= std::min(scale + 1, format.max_scale); ++s) {
     for (int m = std::max(min - 1, 0); m <= std::min(min + 1, format.max_scale); ++m) {
       const Line stored = StoredLine(block, {s, m});
-      const double error = reference::SquareError(sub_block, stored, format.max_level);
+      const double error = SquareError(sub_block, stored, format.max_level);
       if (error < best_error) {
         best_error = error;
         best = {s, m};

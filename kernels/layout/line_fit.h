@@ -8,7 +8,7 @@
 // ggml's quantisation without an importance matrix; search, weights and rounding are our own.
 #pragma once
 
-namespace thermocline::kernels::reference {
+namespace thermocline::kernels {
 
 inline constexpr int kMaxSubColumns = 32;
 
@@ -51,4 +51,4 @@ inline int RoundLevel(double value, int max_level) {
 // `value` rounded to -zero..zero-1, plus `zero`: the level of a signed number.
 inline int RoundSigned(double value, int zero) { return RoundLevel(value + zero, 2 * zero - 1); }
 
-}  // namespace thermocline::kernels::reference
+}  // namespace thermocline::kernels

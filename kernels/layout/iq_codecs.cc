@@ -2,8 +2,8 @@
 
 #include <bit>
 
-#include "kernels/reference/iq_grids.h"
-#include "kernels/reference/panel_view.h"
+#include "kernels/layout/iq_grids.h"
+#include "kernels/layout/panel_view.h"
 
 namespace thermocline::kernels {
 namespace {
